@@ -1,0 +1,159 @@
+//! How a worker sleeps and how its peers wake it, at the price of one plain load per message.
+//!
+//! # The word
+//!
+//! ```text
+//!              arm(Futex)                 ring: swap, futex wake
+//!   AWAKE ───────────────────► FUTEX ─────────────────────────────► AWAKE
+//!     │        arm(Fd)                    ring: swap, one byte
+//!     └──────────────────────► FD ────────────────────────────────► AWAKE
+//!                              FUTEX, FD ──disarm──► AWAKE
+//! ```
+//!
+//! 1. Only the owner (the worker) stores `FUTEX` or `FD`; anybody may take them back to `AWAKE`.
+//! 2. A sender publishes its message and then loads the word. Finding `AWAKE` it is done. Else it
+//!    changes the word to `AWAKE` by one atomic operation, and whoever did that wakes the owner.
+//! 3. The owner stores its state, makes the *heavy fence*, looks at its queues once more, and
+//!    only sleeps when they are empty. The futex call compares the word itself, so a ring between
+//!    the look and the call is not lost.
+//! 4. Between a sender's publish and its load there must be a StoreLoad fence, or both sides may
+//!    miss each other. It would cost every message half of a ring's throughput, so the owner pays
+//!    for both: `membarrier(GLOBAL_EXPEDITED)` runs a fence on every processor that runs a
+//!    registered process, 6 us when it sleeps instead of 20 ns per message.
+//! 5. Where a *sender* cannot register for membarrier, [`light_fence`] is a real fence in it.
+//!    Where an *owner* cannot call membarrier, it sets the bit `FENCED` beside the state: senders
+//!    that find it make a real fence and load the word again.
+//! 6. A sender may die between taking the state back and waking. Whoever marks it dead wakes
+//!    every worker of the node without looking at the word.
+//!
+//! What sleeps and for how long is not decided here, nor is anything read from a queue.
+
+mod fence;
+#[cfg(not(bowline_loom))]
+mod handle;
+
+pub use fence::{heavy_fence, light_fence, light_fence_needed};
+#[cfg(not(bowline_loom))]
+pub use handle::{Doorbell, network_namespace};
+#[cfg(not(bowline_loom))]
+pub(crate) use handle::{prepare, wake_always};
+
+use crate::sync::atomic::{AtomicU32, Ordering, fence};
+
+const AWAKE: u32 = 0;
+const FUTEX: u32 = 1;
+const FD: u32 = 2;
+/// Beside the state: the owner has no membarrier. Only ever set.
+const FENCED: u32 = 4;
+
+/// The shared words of a doorbell. Zero is awake.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub struct DoorbellWords {
+    /// State of the owner; see the module's text.
+    pub word: AtomicU32,
+    /// 1 once the owner has a socket, so that whoever wakes without looking at the word knows
+    /// that a byte is wanted too.
+    pub socket: AtomicU32,
+}
+
+/// On what the owner sleeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sleep {
+    /// On the word itself, by [`Doorbell::wait`](handle::Doorbell::wait).
+    Futex,
+    /// On the event descriptor, by `poll` or `epoll` of the caller.
+    Fd,
+}
+
+impl Sleep {
+    const fn state(self) -> u32 {
+        match self {
+            Self::Futex => FUTEX,
+            Self::Fd => FD,
+        }
+    }
+}
+
+/// Why a sleep ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Woken {
+    /// Somebody rang, or the doorbell was not armed.
+    Rung,
+    /// The time is over.
+    TimedOut,
+    /// A signal, or nothing in particular.
+    Spurious,
+}
+
+/// The sender's half: after its publish. `wake` is called if the owner must be woken.
+#[inline]
+fn ring_word(word: &AtomicU32, wake: impl FnOnce(Sleep)) {
+    light_fence();
+    // Relaxed: ordered after the publish by the fence; pairs with the store of `arm_word`.
+    let seen = word.load(Ordering::Relaxed);
+    if seen != AWAKE {
+        ring_sleeper(word, seen, wake);
+    }
+}
+
+#[cold]
+fn ring_sleeper(word: &AtomicU32, seen: u32, wake: impl FnOnce(Sleep)) {
+    if seen & FENCED != 0 {
+        // Rule 5: pairs with the SeqCst fence of an owner that has no membarrier.
+        fence(Ordering::SeqCst);
+        if word.load(Ordering::Relaxed) & !FENCED == AWAKE {
+            return;
+        }
+    }
+    // Release pairs with the Acquire of `rung`, so that an owner which finds itself awake sees
+    // the message; Acquire orders two ringers, of whom one wakes.
+    match word.fetch_and(FENCED, Ordering::AcqRel) & !FENCED {
+        FUTEX => wake(Sleep::Futex),
+        FD => wake(Sleep::Fd),
+        _ => {}
+    }
+}
+
+/// The owner's half: states the sleep. The owner must look at its queues afterwards.
+fn arm_word(
+    word: &AtomicU32,
+    kind: Sleep,
+    membarrier: impl FnOnce() -> bool,
+    settle: impl FnOnce(),
+) {
+    // Relaxed: only the owner sets this bit.
+    let fenced = word.load(Ordering::Relaxed) & FENCED;
+    // Relaxed: the fence below orders it before the look at the queues; pairs with the load of
+    // `ring_word`.
+    word.store(kind.state() | fenced, Ordering::Relaxed);
+    if fenced != 0 {
+        // Pairs with the fence of `ring_sleeper`.
+        fence(Ordering::SeqCst);
+    } else if !membarrier() {
+        // AcqRel: a ring since the store above is kept, and what it published is seen.
+        word.fetch_or(FENCED, Ordering::AcqRel);
+        fence(Ordering::SeqCst);
+        // A sender may have loaded the word before it had the bit, with its message still in the
+        // store buffer. That lasts nanoseconds; the owner waits once, when the bit is new.
+        settle();
+    }
+}
+
+/// Whether the owner is awake by the word: somebody rang, or it never armed.
+fn rung(word: &AtomicU32) -> bool {
+    // Acquire pairs with the Release of `ring_sleeper`.
+    word.load(Ordering::Acquire) & !FENCED == AWAKE
+}
+
+/// The owner is awake again.
+fn disarm_word(word: &AtomicU32) {
+    // Acquire pairs with the Release of `ring_sleeper`; keeps the bit of rule 5.
+    word.fetch_and(FENCED, Ordering::Acquire);
+}
+
+#[cfg(all(test, bowline_loom))]
+mod loom_tests;
+#[cfg(all(test, not(bowline_loom)))]
+mod tests;

@@ -1,0 +1,489 @@
+//! The memory of the ranks of one job on one node, and what they know of each other through it.
+//!
+//! ```text
+//!   0        header: magic, version, geometry, ids          written by the creator, then constant
+//!            death generation                               own cache line
+//!   bitmap   one bit per local rank: dead                   only ever set
+//!   control  one ControlBlock per local rank                see `control`
+//!   areas    one area per local rank, page-aligned, zero    the provider's; never touched here
+//! ```
+//!
+//! The launcher makes it (`bowline run`), or the lowest rank of a node, or a thread job; the
+//! others receive its descriptor. The geometry is read once when the memory is opened, checked
+//! against the sealed size, and kept outside of the memory: what a peer writes later into the
+//! header cannot move anything.
+//!
+//! It holds no queue and no protocol. Who marks a rank dead is the launcher's business (or a
+//! watch of pidfds); readers only ever ask.
+#![cfg(not(bowline_loom))]
+
+mod control;
+
+pub use control::{ControlBlock, Identity, RankIdentity, RankState, Waiting};
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use crate::doorbell;
+use crate::region::{PAGE, Region, RegionError};
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::{LINE, Line};
+use crate::view::View;
+
+/// "BOWLJOB" and a byte that no text has.
+const MAGIC: u64 = u64::from_le_bytes(*b"BOWLJOB\x9d");
+
+/// Changes with every change of the layout.
+const VERSION: u32 = 1;
+
+/// Most ranks of one job on one node: far beyond any machine, small enough that a damaged header
+/// cannot overflow the arithmetic.
+pub const MAX_LOCAL_RANKS: u32 = 1 << 16;
+
+#[repr(C, align(64))]
+struct Header {
+    /// Stored last by the creator, so that a reader who sees it sees the rest.
+    magic: AtomicU64,
+    version: AtomicU32,
+    ranks: AtomicU32,
+    job_id: AtomicU64,
+    node_id: AtomicU64,
+    area_bytes: AtomicU64,
+    control_bytes: AtomicU32,
+    first_rank: AtomicU32,
+    /// Alone on its line: every waiting rank polls it, and it changes only when a rank dies.
+    death_generation: Line<AtomicU32>,
+}
+
+/// What the memory of a job is made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JobSpec {
+    /// The job; the same on all its nodes.
+    pub job_id: u64,
+    /// Ranks on this node.
+    pub ranks: u32,
+    /// World rank of local rank 0; local rank `i` starts out as world rank `first_rank + i`.
+    /// Where the ranks of a node are not consecutive, each stores its own in `world_rank`.
+    pub first_rank: u32,
+    /// Bytes of each rank's area; rounded up to whole pages.
+    pub area_bytes: usize,
+}
+
+/// Why the memory of a job could not be made, opened or joined.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum JobError {
+    /// The memory itself.
+    #[error("cannot provide the job's memory: {0}")]
+    Region(#[from] RegionError),
+    /// No ranks, or more than a node can have.
+    #[error("cannot lay out a job of {0} ranks on a node: between 1 and {MAX_LOCAL_RANKS} fit")]
+    Ranks(u32),
+    /// Areas so large that the sum overflows.
+    #[error(
+        "cannot lay out {ranks} areas of {area_bytes} bytes: the sum is beyond the address space"
+    )]
+    AreaBytes {
+        /// Ranks on the node.
+        ranks: u32,
+        /// Bytes of each area.
+        area_bytes: usize,
+    },
+    /// The descriptor holds something else.
+    #[error("cannot open the job's memory: the descriptor holds something else")]
+    NotAJob,
+    /// Another version wrote it.
+    #[error(
+        "cannot open the job's memory: it has layout {found}, this program knows layout \
+         {VERSION}; use one version of Bowline for the launcher and all ranks"
+    )]
+    Version {
+        /// Layout in the memory.
+        found: u32,
+    },
+    /// Numbers in the header contradict the size.
+    #[error("cannot open the job's memory: its header is damaged ({0})")]
+    Damaged(&'static str),
+    /// There is no such local rank.
+    #[error("cannot attach as local rank {local}: the job has {ranks} ranks on this node")]
+    NoSuchRank {
+        /// Local rank asked for.
+        local: u32,
+        /// Ranks on the node.
+        ranks: u32,
+    },
+    /// Another process or thread is that rank.
+    #[error(
+        "cannot attach as local rank {local}: process {pid} already has; a rank can be started \
+         only once"
+    )]
+    Occupied {
+        /// Local rank asked for.
+        local: u32,
+        /// Who holds it.
+        pid: u32,
+    },
+    /// A system call failed.
+    #[error("cannot {act}: {source}")]
+    System {
+        /// What was tried.
+        act: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// Where things lie; constant, and never read from the memory again.
+#[derive(Clone, Copy, Debug)]
+struct Layout {
+    ranks: u32,
+    area_bytes: usize,
+    control: usize,
+    areas: usize,
+    total: usize,
+}
+
+impl Layout {
+    fn new(ranks: u32, area_bytes: usize) -> Result<Self, JobError> {
+        if ranks == 0 || ranks > MAX_LOCAL_RANKS {
+            return Err(JobError::Ranks(ranks));
+        }
+        let too_large = JobError::AreaBytes { ranks, area_bytes };
+        let sum = || {
+            let area_bytes = area_bytes.checked_next_multiple_of(PAGE)?;
+            let bitmap = (ranks as usize).div_ceil(64) * size_of::<AtomicU64>();
+            let control = (size_of::<Header>() + bitmap).next_multiple_of(LINE);
+            let blocks = ranks as usize * size_of::<ControlBlock>();
+            let areas = (control + blocks).next_multiple_of(PAGE);
+            let total = area_bytes.checked_mul(ranks as usize)?.checked_add(areas)?;
+            Some(Self {
+                ranks,
+                area_bytes,
+                control,
+                areas,
+                total,
+            })
+        };
+        sum()
+            .filter(|layout| layout.total <= isize::MAX as usize - PAGE)
+            .ok_or(too_large)
+    }
+}
+
+#[derive(Debug)]
+struct Inner {
+    region: Region,
+    layout: Layout,
+    id: u64,
+    node_id: u64,
+}
+
+/// The memory of a job on this node. Clones are handles of the same mapping.
+#[derive(Clone, Debug)]
+pub struct JobMemory(Arc<Inner>);
+
+impl JobMemory {
+    /// Makes the memory of a job of processes.
+    ///
+    /// # Errors
+    /// When the specification is impossible or the memory cannot be reserved.
+    pub fn create_memfd(spec: &JobSpec) -> Result<Self, JobError> {
+        let layout = Layout::new(spec.ranks, spec.area_bytes)?;
+        Self::create(
+            spec,
+            layout,
+            Region::create_memfd("bowline-job", layout.total)?,
+        )
+    }
+
+    /// Makes the memory of a job whose ranks are threads of this process.
+    ///
+    /// # Errors
+    /// As [`create_memfd`](Self::create_memfd).
+    pub fn create_private(spec: &JobSpec) -> Result<Self, JobError> {
+        let layout = Layout::new(spec.ranks, spec.area_bytes)?;
+        Self::create(spec, layout, Region::create_private(layout.total)?)
+    }
+
+    fn create(spec: &JobSpec, layout: Layout, region: Region) -> Result<Self, JobError> {
+        let node_id = random_nonzero().map_err(|e| JobError::System {
+            act: "draw a random node id",
+            source: e,
+        })?;
+        let job = Self(Arc::new(Inner {
+            region,
+            layout,
+            id: spec.job_id,
+            node_id,
+        }));
+        let header = job.header();
+        // Relaxed: nobody else has the memory before it is handed on, and the magic is last.
+        header.version.store(VERSION, Ordering::Relaxed);
+        header.ranks.store(layout.ranks, Ordering::Relaxed);
+        header.job_id.store(spec.job_id, Ordering::Relaxed);
+        header.node_id.store(node_id, Ordering::Relaxed);
+        header
+            .area_bytes
+            .store(layout.area_bytes as u64, Ordering::Relaxed);
+        header
+            .control_bytes
+            .store(size_of::<ControlBlock>() as u32, Ordering::Relaxed);
+        header.first_rank.store(spec.first_rank, Ordering::Relaxed);
+        for local in 0..layout.ranks {
+            let control = job.control(local).expect("a rank of the layout");
+            let world = spec.first_rank.wrapping_add(local);
+            control.identity.world_rank.store(world, Ordering::Relaxed);
+        }
+        // Release pairs with the Acquire of `open`: publishes the header.
+        header.magic.store(MAGIC, Ordering::Release);
+        Ok(job)
+    }
+
+    /// Opens the memory of a job that another process made.
+    ///
+    /// # Errors
+    /// When the descriptor is not the sealed memory of a job of this version.
+    pub fn open(fd: OwnedFd) -> Result<Self, JobError> {
+        let region = Region::open(fd)?;
+        if region.len() < size_of::<Header>() {
+            return Err(JobError::NotAJob);
+        }
+        let header = header_of(&region);
+        // Acquire pairs with the Release of `create`.
+        if header.magic.load(Ordering::Acquire) != MAGIC {
+            return Err(JobError::NotAJob);
+        }
+        // Relaxed, here and below: published by the magic. Each is read once, then checked.
+        let found = header.version.load(Ordering::Relaxed);
+        if found != VERSION {
+            return Err(JobError::Version { found });
+        }
+        if header.control_bytes.load(Ordering::Relaxed) as usize != size_of::<ControlBlock>() {
+            return Err(JobError::Damaged("the size of a control block"));
+        }
+        let area_bytes = usize::try_from(header.area_bytes.load(Ordering::Relaxed))
+            .map_err(|_| JobError::Damaged("the size of an area"))?;
+        let layout = Layout::new(header.ranks.load(Ordering::Relaxed), area_bytes)
+            .map_err(|_| JobError::Damaged("the number of ranks or the size of an area"))?;
+        if layout.area_bytes != area_bytes || layout.total != region.len() {
+            return Err(JobError::Damaged("the size of the whole"));
+        }
+        let id = header.job_id.load(Ordering::Relaxed);
+        let node_id = header.node_id.load(Ordering::Relaxed);
+        Ok(Self(Arc::new(Inner {
+            region,
+            layout,
+            id,
+            node_id,
+        })))
+    }
+
+    /// The job's id.
+    #[inline]
+    pub fn id(&self) -> u64 {
+        self.0.id
+    }
+
+    /// Random for each memory: two ranks with the same node id share it.
+    #[inline]
+    pub fn node_id(&self) -> u64 {
+        self.0.node_id
+    }
+
+    /// Ranks on this node.
+    #[inline]
+    pub fn ranks(&self) -> u32 {
+        self.0.layout.ranks
+    }
+
+    /// Bytes of each rank's area.
+    #[inline]
+    pub fn area_bytes(&self) -> usize {
+        self.0.layout.area_bytes
+    }
+
+    /// The provider's area of a local rank: page-aligned and zero at creation.
+    #[inline]
+    pub fn area(&self, local: u32) -> Option<View<'_>> {
+        let layout = &self.0.layout;
+        if local >= layout.ranks {
+            return None;
+        }
+        let offset = layout.areas + local as usize * layout.area_bytes;
+        self.0.region.view().slice(offset, layout.area_bytes)
+    }
+
+    /// The control block of a local rank.
+    #[inline]
+    pub fn control(&self, local: u32) -> Option<&ControlBlock> {
+        let layout = &self.0.layout;
+        if local >= layout.ranks {
+            return None;
+        }
+        let offset = layout.control + local as usize * size_of::<ControlBlock>();
+        let block = self
+            .0
+            .region
+            .view()
+            .slice(offset, size_of::<ControlBlock>())?;
+        // SAFETY: the view is inside the mapping, which lives as long as `self`. The mapping is
+        // page-aligned and `layout.control` and the block's size are multiples of its alignment
+        // of 64. A block consists of atomics and padding only, for which every bit pattern is
+        // valid and which may be shared with writers in other processes.
+        Some(unsafe { &*block.as_ptr().cast::<ControlBlock>() })
+    }
+
+    /// Changes whenever a rank is marked dead; one load, for the progress of everybody.
+    #[inline]
+    pub fn death_generation(&self) -> u32 {
+        // Acquire pairs with the Release of `mark_dead`: who sees the new number sees the bit.
+        self.header().death_generation.load(Ordering::Acquire)
+    }
+
+    /// Whether a local rank was marked dead. A rank that does not exist is not dead.
+    pub fn is_dead(&self, local: u32) -> bool {
+        // Acquire pairs with the Release of `mark_dead`: the dead rank's last writes, as far as
+        // whoever marked it could see them.
+        self.dead_word(local)
+            .is_some_and(|word| word.load(Ordering::Acquire) & bit(local) != 0)
+    }
+
+    /// The local ranks marked dead, in order.
+    pub fn dead(&self) -> impl Iterator<Item = u32> + '_ {
+        (0..self.ranks()).step_by(64).flat_map(move |first| {
+            // Acquire as in `is_dead`.
+            let word = self
+                .dead_word(first)
+                .map_or(0, |word| word.load(Ordering::Acquire));
+            let last = self.ranks().min(first + 64);
+            (first..last).filter(move |local| word & bit(*local) != 0)
+        })
+    }
+
+    /// Marks a local rank dead for good and wakes everybody on the node. May be called by the
+    /// launcher, by a watch in any rank, and more than once; a rank that does not exist is
+    /// ignored. Call it before the dead process is reaped.
+    pub fn mark_dead(&self, local: u32) {
+        if local >= self.ranks() {
+            return;
+        }
+        let Some(word) = self.dead_word(local) else {
+            return;
+        };
+        // Release pairs with the Acquire of `is_dead` and `dead`; Acquire orders two markers.
+        if word.fetch_or(bit(local), Ordering::AcqRel) & bit(local) != 0 {
+            return;
+        }
+        // Release pairs with the Acquire of `death_generation`: publishes the bit.
+        self.header()
+            .death_generation
+            .fetch_add(1, Ordering::Release);
+        for peer in 0..self.ranks() {
+            // Without looking at the word: the dead rank may have taken a peer's sleep state
+            // away and died before it woke that peer.
+            doorbell::wake_always(self, peer);
+        }
+    }
+
+    /// Makes this process, or this thread, the local rank. Returns the instance number drawn.
+    ///
+    /// # Errors
+    /// When there is no such rank, somebody else is it, or the process cannot be identified.
+    pub fn attach(&self, local: u32) -> Result<u64, JobError> {
+        let ranks = self.ranks();
+        let control = self
+            .control(local)
+            .ok_or(JobError::NoSuchRank { local, ranks })?;
+        let pid = std::process::id();
+        let start_time = start_time_of(pid).map_err(|e| JobError::System {
+            act: "read the start time of this process from /proc",
+            source: e,
+        })?;
+        let instance = random_nonzero().map_err(|e| JobError::System {
+            act: "draw a random instance number",
+            source: e,
+        })?;
+        doorbell::prepare(&control.doorbell);
+        control
+            .claim(pid, start_time, instance)
+            .map_err(|pid| JobError::Occupied { local, pid })?;
+        Ok(instance)
+    }
+
+    /// States that the local rank has ended in order. Only the rank itself calls it, after its
+    /// last use of the memory.
+    pub fn finalize(&self, local: u32) {
+        if let Some(control) = self.control(local) {
+            control.finish();
+        }
+    }
+
+    /// The mapping, for its descriptor.
+    pub fn region(&self) -> &Region {
+        &self.0.region
+    }
+
+    #[inline]
+    fn header(&self) -> &Header {
+        header_of(&self.0.region)
+    }
+
+    /// The word of the death bitmap that has the bit of `local`.
+    fn dead_word(&self, local: u32) -> Option<&AtomicU64> {
+        if local >= self.ranks() {
+            return None;
+        }
+        let offset = size_of::<Header>() + (local / 64) as usize * size_of::<AtomicU64>();
+        let word = self.0.region.view().slice(offset, size_of::<AtomicU64>())?;
+        // SAFETY: inside the mapping, which lives as long as `self`; aligned, since the mapping
+        // is page-aligned and the header's size a multiple of 64; atomics may be shared with
+        // writers in other processes.
+        Some(unsafe { &*word.as_ptr().cast::<AtomicU64>() })
+    }
+}
+
+const fn bit(local: u32) -> u64 {
+    1 << (local % 64)
+}
+
+#[inline]
+fn header_of(region: &Region) -> &Header {
+    debug_assert!(region.len() >= size_of::<Header>());
+    // SAFETY: callers have checked that the region holds a header (a job's layout begins with
+    // one); the mapping is page-aligned and lives as long as the region. A header consists of
+    // atomics and padding only, for which every bit pattern is valid.
+    unsafe { &*region.view().as_ptr().cast::<Header>() }
+}
+
+fn random_nonzero() -> io::Result<u64> {
+    loop {
+        let mut bytes = [0; 8];
+        let n = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
+        let value = u64::from_ne_bytes(bytes);
+        if n == bytes.len() && value != 0 {
+            return Ok(value);
+        }
+    }
+}
+
+/// When a process started, clock ticks since boot: with the pid it names a process for good.
+///
+/// # Errors
+/// When there is no such process or `/proc` is not mounted.
+pub fn start_time_of(pid: u32) -> io::Result<u64> {
+    let stat = std::fs::read(format!("/proc/{pid}/stat"))?;
+    parse_start_time(&stat)
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "/proc/PID/stat is malformed"))
+}
+
+/// Field 22 of `/proc/PID/stat`. The second field is the program's name in parentheses and may
+/// hold anything, so the count starts behind the last one.
+fn parse_start_time(stat: &[u8]) -> Option<u64> {
+    let behind_name = stat.iter().rposition(|&b| b == b')')? + 1;
+    let fields = std::str::from_utf8(&stat[behind_name..]).ok()?;
+    fields.split_ascii_whitespace().nth(19)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,23 @@
+//! The ground every layer of Bowline stands on.
+//!
+//! What is here: the seam between `std` and `loom` atomics ([`sync`]), views of memory that
+//! another process may write ([`view`]), handles of user buffers ([`buffer`]), the queue
+//! algorithms over plain memory ([`words`], [`scmp`], [`ring`]), the memory of a job ([`region`],
+//! [`job`]), doorbells ([`doorbell`]), generation-checked slabs ([`slab`]), counters
+//! ([`counters`]) and configuration ([`config`]).
+//!
+//! What is not: any protocol, any transport, any policy. Nothing here depends on another crate
+//! of the workspace.
+
+pub mod buffer;
+pub mod config;
+pub mod counters;
+pub mod doorbell;
+pub mod job;
+pub mod region;
+pub mod ring;
+pub mod scmp;
+pub mod slab;
+pub mod sync;
+pub mod view;
+pub mod words;

@@ -1,0 +1,223 @@
+//! A ring for one hot pair: single producer, single consumer, one line per message.
+//!
+//! # The words
+//!
+//! ```text
+//!   line 0   magic, slots L, data bytes D                         written by `init` only
+//!   line 1   owner: 0, or the number of the sender + 1            claimed by the sender,
+//!                                                                 freed by the receiver
+//!   line 2   head: slots consumed | data bytes consumed | evict   written by the consumer
+//!   line 3   unused
+//!   line 4   L slots, then D bytes of data
+//!
+//!   slot     word 0     sequence u32 | length u16 | id u8 | flags u8     stored last, Release
+//!            words 1-3  header
+//!            words 4-7  payload of up to 32 bytes, or: data position, length
+//! ```
+//!
+//! Positions count from the ring's making and never start again; slot `p` of all times lies in
+//! line `p mod L` and carries the sequence `p + 1` (32 bits). The slot was written at `p - L`
+//! before, with another sequence, so that it reads as *not written* until it is.
+//!
+//! 1. The producer writes the slot and stores word 0 last (Release). The consumer loads word 0
+//!    (Acquire) and compares. There is no other traffic per message: no fence, no locked
+//!    instruction, no counter.
+//! 2. The producer knows how far the consumer has come from a copy of the head, which it loads
+//!    again (Acquire) only when the ring seems full. The consumer publishes the head (Release)
+//!    when a quarter of the slots or of the data has been consumed since, and when it is asked
+//!    to. A full ring whose consumer has caught up shows three quarters of room, so neither waits
+//!    for the other.
+//! 3. A payload of more than [`MAX_INLINE`] bytes lies in the data area, in one piece that starts
+//!    on a line: a piece that does not fit before the end of the area starts at its beginning,
+//!    and what was skipped is freed with it. The slot says where. Data is freed in the order of
+//!    the slots, so one position in the head says it all. The area holds no sequence words, and
+//!    slots are never data, so stale bytes cannot pass for a slot. A piece is at most a quarter
+//!    of the area, which with rule 2 always finds room in the end.
+//! 4. Nothing that the other side wrote is believed. The producer takes a head only if it lies
+//!    between the last one and its own position. The consumer takes a data position only if the
+//!    piece is the next one, or starts the area after it, and lies in what can be unread. What
+//!    cannot be is [`Damaged`].
+//! 5. Positions outlive an owner: the next one continues at the head, which the consumer
+//!    publishes before it frees the ring, moved on by L, so that nothing that the last owner left
+//!    carries the sequence of a slot that the next one writes. Nothing has to be wiped.
+//!
+//! How a sender comes to own a ring, and how order is kept on the way there and back, is said in
+//! [`promote`].
+
+mod consumer;
+mod producer;
+pub mod promote;
+
+pub use consumer::{Arrival, Consumer, Peek};
+pub use producer::{DataRoom, Producer};
+
+use thiserror::Error;
+
+use crate::sync::LINE;
+use crate::sync::atomic::Ordering;
+use crate::words::{LineWords, Words};
+
+/// Payload bytes that a slot holds itself.
+pub const MAX_INLINE: usize = 32;
+/// Fewest slots of a ring.
+pub const MIN_SLOTS: u32 = 4;
+/// Most slots of a ring.
+pub const MAX_SLOTS: u32 = 1 << 16;
+/// Fewest data bytes of a ring.
+pub const MIN_DATA: u32 = 256;
+/// Most data bytes of a ring.
+pub const MAX_DATA: u32 = 1 << 30;
+
+/// Flags that a user may set; the ring has the others.
+pub const USER_FLAGS: u8 = 0x7f;
+
+/// Set in `flags` by the ring: the payload is in the data area.
+const IN_DATA: u8 = 0x80;
+
+/// "BWLRING" and the version of this layout.
+const MAGIC: u64 = u64::from_be_bytes(*b"BWLRING\0") | VERSION;
+const VERSION: u64 = 1;
+
+const OWNER_LINE: usize = 1;
+const HEAD_LINE: usize = 2;
+const FIRST_SLOT: usize = 4;
+
+/// Words of the head line.
+const CONSUMED: usize = 0;
+const DATA_CONSUMED: usize = 1;
+const EVICT: usize = 2;
+
+/// Where header and payload stand in a slot.
+const HEADER_WORD: usize = 1;
+const INLINE_WORD: usize = 4;
+
+/// The other side wrote what no correct side writes. The ring is of no use to this pair any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("the ring's other side wrote damaged words")]
+pub struct Damaged;
+
+/// Why a ring was not made or claimed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum RingError {
+    /// The memory holds no ring of this version.
+    #[error("cannot claim the ring: the memory holds no ring of this version")]
+    NotARing,
+    /// Slots or data bytes are no powers of two within the limits.
+    #[error(
+        "cannot use the ring: its slots must be a power of two in 4..=65536, its data bytes one \
+         in 256..=2^30"
+    )]
+    Shape,
+    /// The memory is smaller than the shape needs.
+    #[error("cannot use the ring: its memory is smaller than its shape needs")]
+    TooSmall,
+    /// Another sender owns the ring.
+    #[error("cannot claim the ring: another sender owns it")]
+    Taken,
+    /// The head is none that a ring can have.
+    #[error("cannot claim the ring: its head is damaged")]
+    Damaged,
+}
+
+/// Slots and data bytes of a ring, both powers of two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Slots, [`MIN_SLOTS`] to [`MAX_SLOTS`].
+    pub slots: u32,
+    /// Bytes of the data area, [`MIN_DATA`] to [`MAX_DATA`].
+    pub data: u32,
+}
+
+impl Shape {
+    /// Bytes of memory that a ring of this shape needs.
+    pub const fn bytes(self) -> usize {
+        (FIRST_SLOT + self.slots as usize) * LINE + self.data as usize
+    }
+
+    /// Longest payload, in bytes, that goes through the data area: a quarter of it.
+    #[inline]
+    pub const fn max_data(self) -> usize {
+        self.data as usize / 4
+    }
+
+    fn check<W: Words>(self, words: &W) -> Result<(), RingError> {
+        let slots = self.slots.is_power_of_two() && (MIN_SLOTS..=MAX_SLOTS).contains(&self.slots);
+        let data = self.data.is_power_of_two() && (MIN_DATA..=MAX_DATA).contains(&self.data);
+        if !slots || !data {
+            return Err(RingError::Shape);
+        }
+        if words.lines() * LINE < self.bytes() {
+            return Err(RingError::TooSmall);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn slot_line(self, position: u64) -> usize {
+        // Masked, so that it is a slot whatever the position.
+        FIRST_SLOT + (position as usize & (self.slots as usize - 1))
+    }
+
+    /// The line of the data byte at `position`.
+    #[inline]
+    fn data_line(self, position: u64) -> usize {
+        FIRST_SLOT + self.slots as usize + (position as usize & (self.data as usize - 1)) / LINE
+    }
+
+    /// Where a piece of `len` bytes goes when the data up to `tail` is taken: at `tail`, or at
+    /// the beginning of the area when it would reach beyond its end (rule 3).
+    #[inline]
+    fn place(self, tail: u64, len: usize) -> u64 {
+        let data = u64::from(self.data);
+        let offset = tail & (data - 1);
+        if offset + whole_lines(len) > data { tail + (data - offset) } else { tail }
+    }
+}
+
+/// Bytes of data that a piece of `len` bytes takes.
+#[inline]
+const fn whole_lines(len: usize) -> u64 {
+    (len as u64).next_multiple_of(LINE as u64)
+}
+
+/// Makes a free ring in zeroed memory and returns its consumer.
+///
+/// # Errors
+/// When the shape cannot be, or the memory is too small.
+pub fn init<W: Words>(words: W, shape: Shape) -> Result<Consumer<W>, RingError> {
+    shape.check(&words)?;
+    // Relaxed: all of it is ordered by the magic.
+    words.line(OWNER_LINE).store(0, 0, Ordering::Relaxed);
+    for word in [CONSUMED, DATA_CONSUMED, EVICT] {
+        words.line(HEAD_LINE).store(word, 0, Ordering::Relaxed);
+    }
+    words.line(0).store(1, u64::from(shape.slots), Ordering::Relaxed);
+    words.line(0).store(2, u64::from(shape.data), Ordering::Relaxed);
+    // Release: pairs with the Acquire load in `shape_of`.
+    words.line(0).store(0, MAGIC, Ordering::Release);
+    Ok(Consumer::new(words, shape))
+}
+
+/// The shape of the ring that `init` made in `words`.
+fn shape_of<W: Words>(words: &W) -> Result<Shape, RingError> {
+    if words.lines() < FIRST_SLOT {
+        return Err(RingError::TooSmall);
+    }
+    let line = words.line(0);
+    // Acquire: pairs with the Release store in `init`.
+    if line.load(0, Ordering::Acquire) != MAGIC {
+        return Err(RingError::NotARing);
+    }
+    // Relaxed: ordered by the magic; read once.
+    let slots = u32::try_from(line.load(1, Ordering::Relaxed)).map_err(|_| RingError::Shape)?;
+    let data = u32::try_from(line.load(2, Ordering::Relaxed)).map_err(|_| RingError::Shape)?;
+    let shape = Shape { slots, data };
+    shape.check(words)?;
+    Ok(shape)
+}
+
+#[cfg(all(test, bowline_loom))]
+mod loom_tests;
+#[cfg(all(test, not(bowline_loom)))]
+mod tests;

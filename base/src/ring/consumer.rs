@@ -1,0 +1,232 @@
+//! The receiver's side of a ring. See the rules in [`super`].
+
+use super::{
+    CONSUMED, DATA_CONSUMED, Damaged, EVICT, HEAD_LINE, HEADER_WORD, IN_DATA, INLINE_WORD,
+    MAX_INLINE, OWNER_LINE, Shape, USER_FLAGS, whole_lines,
+};
+use crate::sync::LINE;
+use crate::sync::atomic::Ordering;
+use crate::view::View;
+use crate::words::{DirectWords, LineWords, Words};
+
+/// What one can know of the next message before it is received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peek {
+    /// Which handler it is for.
+    pub id: u8,
+    /// As the producer set them.
+    pub flags: u8,
+    /// Whether its payload is in the data area: more than [`MAX_INLINE`] bytes, as a rule.
+    pub in_data: bool,
+}
+
+/// The consumer of a ring, whoever owns its other side.
+#[derive(Debug)]
+pub struct Consumer<W> {
+    words: W,
+    shape: Shape,
+    /// Position of the next slot.
+    head: u64,
+    /// Position behind the last data consumed; a multiple of a line.
+    data_head: u64,
+    /// The head is published when `head` or `data_head` has come here.
+    publish_at: u64,
+    data_publish_at: u64,
+}
+
+impl<W: Words> Consumer<W> {
+    pub(super) fn new(words: W, shape: Shape) -> Self {
+        Self {
+            words,
+            shape,
+            head: 0,
+            data_head: 0,
+            publish_at: u64::from(shape.slots / 4),
+            data_publish_at: u64::from(shape.data / 4),
+        }
+    }
+
+    /// The next message, if there is one; it stays.
+    #[inline]
+    pub fn peek(&self) -> Option<Peek> {
+        // SAFETY: as in `receive`.
+        let line = unsafe { self.words.line_unchecked(self.shape.slot_line(self.head)) };
+        // Acquire: pairs with `Producer::publish`; nothing is read here that needs it, but who
+        // saw the message may rely on what its sender did before.
+        let word = line.load(0, Ordering::Acquire);
+        if word as u32 != (self.head as u32).wrapping_add(1) {
+            return None;
+        }
+        let flags = (word >> 56) as u8;
+        Some(Peek {
+            id: (word >> 48) as u8,
+            flags: flags & USER_FLAGS,
+            in_data: flags & IN_DATA != 0,
+        })
+    }
+
+    /// Hands the next message to `handle`, if there is one, and takes it out of the ring when
+    /// `handle` returns; if it panics, the message stays.
+    ///
+    /// # Errors
+    /// When the message cannot be. It stays, and so does the error: the caller gives the pair's
+    /// ring up and [frees](Self::free) it.
+    #[inline]
+    pub fn receive<T>(
+        &mut self,
+        handle: impl FnOnce(Arrival<'_, W>) -> T,
+    ) -> Result<Option<T>, Damaged> {
+        // SAFETY: `slot_line` masks the position, and `init` saw that all slots are there.
+        let line = unsafe { self.words.line_unchecked(self.shape.slot_line(self.head)) };
+        // Acquire: pairs with the Release store in `Producer::publish`.
+        let word = line.load(0, Ordering::Acquire);
+        if word as u32 != (self.head as u32).wrapping_add(1) {
+            return Ok(None);
+        }
+        let flags = (word >> 56) as u8;
+        let mut len = (word >> 32) as u16 as usize;
+        let mut place = Place::Slot(line);
+        let mut data_end = self.data_head;
+        if flags & IN_DATA != 0 {
+            let (first, data_len, end) = self.data_piece(line)?;
+            len = data_len;
+            place = Place::Data(&self.words, first);
+            data_end = end;
+        } else if len > MAX_INLINE {
+            return Err(Damaged);
+        }
+        let result = handle(Arrival {
+            id: (word >> 48) as u8,
+            flags: flags & USER_FLAGS,
+            len,
+            header: [
+                line.read(HEADER_WORD),
+                line.read(HEADER_WORD + 1),
+                line.read(HEADER_WORD + 2),
+            ],
+            place,
+        });
+        self.head += 1;
+        self.data_head = data_end;
+        if self.head >= self.publish_at || self.data_head >= self.data_publish_at {
+            self.publish();
+        }
+        Ok(Some(result))
+    }
+
+    /// First line, length and end of the piece that the slot in `line` names, if it can be the
+    /// next one (rule 4).
+    #[inline]
+    fn data_piece(&self, line: W::Line<'_>) -> Result<(usize, usize, u64), Damaged> {
+        let (position, len) = (line.read(INLINE_WORD), line.read(INLINE_WORD + 1));
+        if len > self.shape.max_data() as u64 {
+            return Err(Damaged);
+        }
+        let len = len as usize;
+        // A producer that reserved more than it committed may have gone to the beginning of the
+        // area although the piece would have fitted before its end.
+        let data = u64::from(self.shape.data);
+        let next_lap = self.data_head.next_multiple_of(data);
+        let end = position.wrapping_add(whole_lines(len));
+        let here = position == self.data_head
+            && (position & (data - 1)) + whole_lines(len) <= data;
+        let lap = position == next_lap && end.wrapping_sub(self.data_head) <= data;
+        if !here && !lap {
+            return Err(Damaged);
+        }
+        Ok((self.shape.data_line(position), len, end))
+    }
+
+    /// Shows the producer how far the ring has been consumed. Called by `receive` every quarter;
+    /// a receiver that goes to sleep or evicts may call it, too.
+    #[cold]
+    #[inline(never)]
+    pub fn publish(&mut self) {
+        let head = self.words.line(HEAD_LINE);
+        // Release, both: pair with the Acquire loads in `Producer::refresh`; our reads of slots
+        // and data come before the producer's next writes there.
+        head.store(DATA_CONSUMED, self.data_head, Ordering::Release);
+        head.store(CONSUMED, self.head, Ordering::Release);
+        self.publish_at = self.head + u64::from(self.shape.slots / 4);
+        self.data_publish_at = self.data_head + u64::from(self.shape.data / 4);
+    }
+
+    /// The sender that owns the ring.
+    #[inline]
+    pub fn owner(&self) -> Option<u32> {
+        // Acquire: pairs with the claim, and with nothing that is read here; a question.
+        let word = self.words.line(OWNER_LINE).load(0, Ordering::Acquire);
+        word.checked_sub(1).and_then(|source| u32::try_from(source).ok())
+    }
+
+    /// Asks the owner to end its use. It sees that when it next looks at the head.
+    pub fn evict(&mut self) {
+        self.publish();
+        // Relaxed: a request that publishes nothing.
+        self.words.line(HEAD_LINE).store(EVICT, 1, Ordering::Relaxed);
+    }
+
+    /// Makes the ring free for the next sender. Only after the owner's end marker has been
+    /// received, or when it is dead or damaged; what it left unread is dropped (rule 5).
+    pub fn free(&mut self) {
+        self.head += u64::from(self.shape.slots);
+        self.publish();
+        // Relaxed: ordered by the store below.
+        self.words.line(HEAD_LINE).store(EVICT, 0, Ordering::Relaxed);
+        // Release: pairs with the claim's compare-and-swap; the next owner sees the head.
+        self.words.line(OWNER_LINE).store(0, 0, Ordering::Release);
+    }
+}
+
+/// Where an arrival's payload lies.
+#[derive(Debug)]
+enum Place<'a, W: Words + 'a> {
+    /// In its slot.
+    Slot(W::Line<'a>),
+    /// In the data area from this line on.
+    Data(&'a W, usize),
+}
+
+/// A message handed out by [`Consumer::receive`]. Its length is checked; its bytes are whatever
+/// the peer wrote, and may still change.
+#[derive(Debug)]
+pub struct Arrival<'a, W: Words> {
+    /// Which handler it is for.
+    pub id: u8,
+    /// As the producer set them.
+    pub flags: u8,
+    /// Bytes of payload.
+    pub len: usize,
+    /// The fixed header, read once.
+    pub header: [u64; 3],
+    place: Place<'a, W>,
+}
+
+impl<W: Words> Arrival<'_, W> {
+    /// Copies the payload to `out`, as much as both hold; returns the bytes copied.
+    #[inline]
+    pub fn copy_to(&self, out: &mut [u8]) -> usize {
+        let n = self.len.min(out.len());
+        match &self.place {
+            Place::Slot(line) => line.get(INLINE_WORD, &mut out[..n]),
+            Place::Data(words, first) => {
+                for (i, piece) in out[..n].chunks_mut(LINE).enumerate() {
+                    words.line(first + i).get(0, piece);
+                }
+            }
+        }
+        n
+    }
+}
+
+impl<'a> Arrival<'a, DirectWords> {
+    /// The payload where it lies, always in one piece.
+    #[inline]
+    pub fn payload(&self) -> View<'a> {
+        match self.place {
+            Place::Slot(line) => line.bytes(INLINE_WORD, self.len),
+            // `receive` has checked that the piece lies in the data area.
+            Place::Data(words, first) => words.bytes(first, self.len).unwrap_or(View::empty()),
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! The sender's side of a ring. See the rules in [`super`].
+
+use super::promote::END_ID;
+use super::{
+    CONSUMED, DATA_CONSUMED, EVICT, HEAD_LINE, HEADER_WORD, IN_DATA, INLINE_WORD, MAX_INLINE,
+    OWNER_LINE, RingError, Shape, USER_FLAGS, shape_of, whole_lines,
+};
+use crate::sync::LINE;
+use crate::sync::atomic::Ordering;
+use crate::view::View;
+use crate::words::{DirectWords, LineWords, Words};
+
+/// No position reaches this in the life of a machine; a head that claims it is damaged.
+const NO_POSITION: u64 = 1 << 62;
+
+/// The producer of a ring that this sender owns.
+#[derive(Debug)]
+pub struct Producer<W> {
+    words: W,
+    shape: Shape,
+    /// Position of the next slot.
+    tail: u64,
+    /// `tail` stays below: the head as last loaded, plus L. Of a damaged ring: `0`.
+    limit: u64,
+    /// Position of the next data byte; a multiple of a line.
+    data_tail: u64,
+    /// `data_tail` does not pass: the data head as last loaded, plus D.
+    data_limit: u64,
+    evicted: bool,
+    damaged: bool,
+}
+
+impl<W: Words> Producer<W> {
+    /// Claims the ring in `words` for the sender with number `source`.
+    pub(super) fn claim(words: W, source: u32) -> Result<Self, RingError> {
+        let shape = shape_of(&words)?;
+        // AcqRel: pairs with the Release store in `Consumer::free`; we see the head that the
+        // consumer left, and write the slots after its reads.
+        if !words.line(OWNER_LINE).replace(0, 0, u64::from(source) + 1) {
+            return Err(RingError::Taken);
+        }
+        let head = words.line(HEAD_LINE);
+        // Relaxed: ordered by the claim.
+        let tail = head.load(CONSUMED, Ordering::Relaxed);
+        let data_tail = head.load(DATA_CONSUMED, Ordering::Relaxed);
+        if tail >= NO_POSITION || data_tail >= NO_POSITION || data_tail % LINE as u64 != 0 {
+            return Err(RingError::Damaged);
+        }
+        Ok(Self {
+            words,
+            shape,
+            tail,
+            limit: tail + u64::from(shape.slots),
+            data_tail,
+            data_limit: data_tail + u64::from(shape.data),
+            evicted: false,
+            damaged: false,
+        })
+    }
+
+    /// Longest payload that goes through the data area, in bytes.
+    #[inline]
+    pub const fn max_data(&self) -> usize {
+        self.shape.max_data()
+    }
+
+    /// Whether the receiver wants the ring back, as far as the producer has looked: it looks
+    /// when the ring seems full, and in [`refresh`](Self::refresh).
+    #[inline]
+    pub const fn evicted(&self) -> bool {
+        self.evicted
+    }
+
+    /// Whether the receiver's head was found damaged: there is never room again.
+    #[inline]
+    pub const fn is_damaged(&self) -> bool {
+        self.damaged
+    }
+
+    /// Whether a slot is free; looks at the consumer's head only if none seems to be.
+    #[inline]
+    pub fn has_room(&mut self) -> bool {
+        self.tail < self.limit || self.refresh()
+    }
+
+    /// Sends header and payload in one slot. `false`: the ring is full (or
+    /// [damaged](Self::is_damaged)), or the payload is longer than [`MAX_INLINE`]; nothing has
+    /// happened then. Flags outside [`USER_FLAGS`] are dropped.
+    #[inline]
+    pub fn try_push_short(
+        &mut self,
+        id: u8,
+        flags: u8,
+        header: &[u64; 3],
+        payload: &[u8],
+    ) -> bool {
+        if payload.len() > MAX_INLINE || !self.has_room() {
+            return false;
+        }
+        // SAFETY: `slot_line` masks the position, and `shape_of` saw that all slots are there.
+        let line = unsafe { self.words.line_unchecked(self.shape.slot_line(self.tail)) };
+        line.put(INLINE_WORD, payload);
+        Self::publish(line, self.tail, id, flags & USER_FLAGS, header, payload.len());
+        self.tail += 1;
+        true
+    }
+
+    /// Room for a payload of at most `max_len` bytes in the data area, and for its slot. `None`:
+    /// there is none now (or ever, when `max_len` is beyond [`max_data`](Self::max_data) or the
+    /// ring is damaged); nothing has happened then.
+    #[inline]
+    pub fn reserve_data(&mut self, max_len: usize) -> Option<DataRoom<'_, W>> {
+        if max_len > self.max_data() || !self.has_room() {
+            return None;
+        }
+        let position = self.shape.place(self.data_tail, max_len);
+        if position + whole_lines(max_len) > self.data_limit {
+            self.refresh();
+            if position + whole_lines(max_len) > self.data_limit || self.damaged {
+                return None;
+            }
+        }
+        Some(DataRoom { producer: self, position, max_len })
+    }
+
+    /// Sends the last message of this owner, after which the receiver frees the ring. `Err`: the
+    /// ring is full; try again later. Rule 4 of [`promote`](super::promote).
+    pub fn end(mut self) -> Result<(), Self> {
+        if !self.has_room() {
+            return Err(self);
+        }
+        let line = self.words.line(self.shape.slot_line(self.tail));
+        Self::publish(line, self.tail, END_ID, 0, &[0; 3], 0);
+        Ok(())
+    }
+
+    /// Loads the consumer's head again; whether a slot is free now.
+    #[cold]
+    #[inline(never)]
+    pub fn refresh(&mut self) -> bool {
+        let head = self.words.line(HEAD_LINE);
+        // Acquire, both: pair with the Release stores in `Consumer::publish`; our writes come
+        // after its reads.
+        let consumed = head.load(CONSUMED, Ordering::Acquire);
+        let data_consumed = head.load(DATA_CONSUMED, Ordering::Acquire);
+        // Relaxed: a request that publishes nothing.
+        self.evicted |= head.load(EVICT, Ordering::Relaxed) != 0;
+        let (slots, data) = (u64::from(self.shape.slots), u64::from(self.shape.data));
+        // Rule 4: forward from the last head, and not beyond what was sent.
+        let sound = consumed <= self.tail
+            && consumed + slots >= self.limit
+            && data_consumed <= self.data_tail
+            && data_consumed + data >= self.data_limit
+            && data_consumed % LINE as u64 == 0;
+        if !sound || self.damaged {
+            self.damaged = true;
+            self.limit = 0;
+            return false;
+        }
+        self.limit = consumed + slots;
+        self.data_limit = data_consumed + data;
+        self.tail < self.limit
+    }
+
+    /// Writes the header and then word 0 of the slot at `position`.
+    #[inline]
+    fn publish(
+        line: W::Line<'_>,
+        position: u64,
+        id: u8,
+        flags: u8,
+        header: &[u64; 3],
+        len: usize,
+    ) {
+        line.write(HEADER_WORD, header[0]);
+        line.write(HEADER_WORD + 1, header[1]);
+        line.write(HEADER_WORD + 2, header[2]);
+        let word = u64::from((position as u32).wrapping_add(1))
+            | ((len as u64) << 32)
+            | (u64::from(id) << 48)
+            | (u64::from(flags) << 56);
+        // Release: pairs with the Acquire load in `Consumer::receive`; publishes slot and data.
+        line.store(0, word, Ordering::Release);
+    }
+}
+
+/// Room in the data area for one payload. Dropping it gives the room back.
+#[derive(Debug)]
+#[must_use = "room that is not committed sends nothing"]
+pub struct DataRoom<'a, W: Words> {
+    producer: &'a mut Producer<W>,
+    position: u64,
+    max_len: usize,
+}
+
+impl<W: Words> DataRoom<'_, W> {
+    /// Copies `bytes` to the start of the room, as many as fit; returns how many.
+    pub fn put(&mut self, bytes: &[u8]) -> usize {
+        let n = bytes.len().min(self.max_len);
+        let first = self.producer.shape.data_line(self.position);
+        for (i, piece) in bytes[..n].chunks(LINE).enumerate() {
+            // The room is whole lines in one piece, see `Shape::place`.
+            self.producer.words.line(first + i).put(0, piece);
+        }
+        n
+    }
+
+    /// Sends the first `len` bytes of the room, at most all of it, with `header`; returns the
+    /// bytes sent.
+    #[inline]
+    pub fn commit(self, id: u8, flags: u8, header: &[u64; 3], len: usize) -> usize {
+        let len = len.min(self.max_len);
+        let Self { producer, position, .. } = self;
+        // SAFETY: `slot_line` masks the position, and `shape_of` saw that all slots are there.
+        let line =
+            unsafe { producer.words.line_unchecked(producer.shape.slot_line(producer.tail)) };
+        line.write(INLINE_WORD, position);
+        line.write(INLINE_WORD + 1, len as u64);
+        producer.words.order();
+        Producer::<W>::publish(line, producer.tail, id, (flags & USER_FLAGS) | IN_DATA, header, 0);
+        producer.tail += 1;
+        producer.data_tail = position + whole_lines(len);
+        len
+    }
+}
+
+impl DataRoom<'_, DirectWords> {
+    /// The room itself, to pack into.
+    #[inline]
+    pub fn view(&mut self) -> View<'_> {
+        let first = self.producer.shape.data_line(self.position);
+        self.producer.words.bytes(first, self.max_len).unwrap_or(View::empty())
+    }
+}

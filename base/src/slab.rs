@@ -1,0 +1,172 @@
+//! A slab whose keys carry a generation, so that a stale key finds nothing instead of a stranger.
+//!
+//! Keys travel on the wire in place of pointers. It is not a map: keys are made by the slab.
+
+/// Names a value of a [`Slab`]; `0` is never a valid key.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
+pub struct Key(u64);
+
+impl Key {
+    /// A key that no slab hands out.
+    pub const NONE: Self = Self(0);
+
+    #[inline]
+    const fn new(index: u32, generation: u32) -> Self {
+        Self(((generation as u64) << 32) | index as u64)
+    }
+
+    /// The key as it travels.
+    #[inline]
+    pub const fn to_wire(self) -> u64 {
+        self.0
+    }
+
+    /// A key as it arrived; looked up, it finds nothing unless it is current.
+    #[inline]
+    pub const fn from_wire(word: u64) -> Self {
+        Self(word)
+    }
+
+    /// The place in the slab.
+    #[inline]
+    pub const fn index(self) -> u32 {
+        self.0 as u32
+    }
+
+    const fn generation(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+}
+
+#[derive(Debug)]
+struct Place<T> {
+    /// Odd while the place is taken. Even and the index of the next free place while free.
+    generation: u32,
+    next_free: u32,
+    value: Option<T>,
+}
+
+const END: u32 = u32::MAX;
+
+/// Values in numbered places that are used again; memory grows to the largest number held at
+/// once and stays.
+#[derive(Debug)]
+pub struct Slab<T> {
+    places: Vec<Place<T>>,
+    free: u32,
+    taken: usize,
+}
+
+impl<T> Default for Slab<T> {
+    fn default() -> Self {
+        Self::with_capacity(0)
+    }
+}
+
+impl<T> Slab<T> {
+    /// A slab that holds `capacity` values without allocating.
+    pub fn with_capacity(capacity: usize) -> Self {
+        Self { places: Vec::with_capacity(capacity), free: END, taken: 0 }
+    }
+
+    /// Values held.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.taken
+    }
+
+    /// Whether nothing is held.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.taken == 0
+    }
+
+    /// Bytes that the slab has allocated.
+    pub fn bytes(&self) -> usize {
+        self.places.capacity() * size_of::<Place<T>>()
+    }
+
+    /// Keeps `value` and names it.
+    #[inline]
+    pub fn insert(&mut self, value: T) -> Key {
+        self.taken += 1;
+        let index = self.free;
+        if index == END {
+            return self.grow(value);
+        }
+        let place = &mut self.places[index as usize];
+        self.free = place.next_free;
+        place.generation = place.generation.wrapping_add(1);
+        place.value = Some(value);
+        Key::new(index, place.generation)
+    }
+
+    #[cold]
+    fn grow(&mut self, value: T) -> Key {
+        let index = u32::try_from(self.places.len()).expect("fewer than 2^32 values at once");
+        self.places.push(Place { generation: 1, next_free: END, value: Some(value) });
+        Key::new(index, 1)
+    }
+
+    /// The value of `key`, if it is still held.
+    #[inline]
+    pub fn get(&self, key: Key) -> Option<&T> {
+        let place = self.places.get(key.index() as usize)?;
+        if place.generation != key.generation() {
+            return None;
+        }
+        place.value.as_ref()
+    }
+
+    /// The value of `key`, if it is still held.
+    #[inline]
+    pub fn get_mut(&mut self, key: Key) -> Option<&mut T> {
+        let place = self.places.get_mut(key.index() as usize)?;
+        if place.generation != key.generation() {
+            return None;
+        }
+        place.value.as_mut()
+    }
+
+    /// Takes the value of `key` out; the key is stale from here on.
+    #[inline]
+    pub fn remove(&mut self, key: Key) -> Option<T> {
+        let place = self.places.get_mut(key.index() as usize)?;
+        if place.generation != key.generation() {
+            return None;
+        }
+        let value = place.value.take()?;
+        place.generation = place.generation.wrapping_add(1);
+        place.next_free = self.free;
+        self.free = key.index();
+        self.taken -= 1;
+        Some(value)
+    }
+
+    /// Every value held, with its key, in order of place.
+    pub fn iter(&self) -> impl Iterator<Item = (Key, &T)> {
+        self.places.iter().enumerate().filter_map(|(index, place)| {
+            place.value.as_ref().map(|value| (Key::new(index as u32, place.generation), value))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stale_keys_find_nothing() {
+        let mut slab = Slab::default();
+        let first = slab.insert("first");
+        assert_eq!(slab.remove(first), Some("first"));
+        let second = slab.insert("second");
+        assert_eq!(first.index(), second.index());
+        assert_eq!(slab.get(first), None);
+        assert_eq!(slab.remove(first), None);
+        assert_eq!(slab.get(second), Some(&"second"));
+        assert_eq!(slab.get(Key::NONE), None);
+        assert_eq!(slab.get(Key::from_wire(u64::MAX)), None);
+        assert_eq!(slab.len(), 1);
+    }
+}

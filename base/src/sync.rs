@@ -1,0 +1,47 @@
+//! The seam between `std` and `loom`.
+//!
+//! Every lock-free algorithm of the workspace takes its atomics from here, so that the models
+//! run with `--cfg bowline_loom` and everything else runs on the real ones. It is not a place
+//! for locks or channels of our own.
+
+#[cfg(not(bowline_loom))]
+pub use std::sync::atomic;
+
+#[cfg(bowline_loom)]
+pub use loom::sync::atomic;
+
+/// Tells the processor (or the model) that the caller spins.
+#[inline]
+pub fn spin_loop() {
+    #[cfg(not(bowline_loom))]
+    std::hint::spin_loop();
+    #[cfg(bowline_loom)]
+    loom::thread::yield_now();
+}
+
+/// A value alone on its cache line, so that writers of neighbours do not disturb its readers.
+///
+/// 64 bytes is the line of every x86-64 and of most aarch64 machines. The adjacent-line
+/// prefetcher would argue for 128, but the layouts shared between processes count their lines,
+/// and measured ping-pong figures did not change.
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+pub struct Line<T>(pub T);
+
+impl<T> std::ops::Deref for Line<T> {
+    type Target = T;
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T> std::ops::DerefMut for Line<T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.0
+    }
+}
+
+/// Bytes of a cache line, the unit in which messages are counted.
+pub const LINE: usize = 64;

@@ -1,0 +1,164 @@
+//! Views of memory that somebody else may write: another process, or a peer's one-sided write.
+//!
+//! Such memory must never be a `&[u8]`: the compiler may assume that a shared slice does not
+//! change. [`View`] is a pointer and a length whose only operations copy bytes in or out, each
+//! byte being touched once. It is not a lock and orders nothing; who publishes what to whom is
+//! the business of the words beside the bytes.
+
+use std::marker::PhantomData;
+
+/// A bounded piece of memory that may change under us. Copyable; lives as long as its mapping.
+#[derive(Clone, Copy, Debug)]
+pub struct View<'a> {
+    start: *mut u8,
+    len: usize,
+    mapping: PhantomData<&'a ()>,
+}
+
+// SAFETY: a view only copies bytes through raw pointers; using it from another thread is the same
+// as from another process, which is what it is made for. Validity is promised to `from_raw` for
+// the whole of `'a`, whatever the thread.
+unsafe impl Send for View<'_> {}
+// SAFETY: as for `Send`: all operations take the view by value and copy bytes.
+unsafe impl Sync for View<'_> {}
+
+impl<'a> View<'a> {
+    /// Makes a view of `len` bytes at `start`.
+    ///
+    /// # Safety
+    /// - `start .. start + len` must be mapped, readable and writable during the whole of `'a`.
+    /// - No `&[u8]` or `&mut [u8]` to these bytes may be used during `'a`, except an empty one.
+    #[inline]
+    pub const unsafe fn from_raw(start: *mut u8, len: usize) -> Self {
+        Self { start, len, mapping: PhantomData }
+    }
+
+    /// A view of nothing.
+    #[inline]
+    pub const fn empty() -> Self {
+        Self { start: std::ptr::NonNull::<u8>::dangling().as_ptr(), len: 0, mapping: PhantomData }
+    }
+
+    /// Bytes in view.
+    #[inline]
+    pub const fn len(self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no bytes.
+    #[inline]
+    pub const fn is_empty(self) -> bool {
+        self.len == 0
+    }
+
+    /// Where the view starts; for system calls and atomics, which take addresses.
+    #[inline]
+    pub const fn as_ptr(self) -> *mut u8 {
+        self.start
+    }
+
+    /// `len` bytes from `offset`, or `None` when they are not all inside.
+    #[inline]
+    pub fn slice(self, offset: usize, len: usize) -> Option<Self> {
+        if offset > self.len || len > self.len - offset {
+            return None;
+        }
+        // SAFETY: `offset <= self.len`, so the result is inside or one past the mapping that
+        // `from_raw` was promised.
+        let start = unsafe { self.start.add(offset) };
+        Some(Self { start, len, mapping: PhantomData })
+    }
+
+    /// Copies the first `out.len()` bytes out; copies what there is when the view is shorter.
+    /// Returns the bytes copied.
+    #[inline]
+    pub fn copy_out(self, out: &mut [u8]) -> usize {
+        let n = self.len.min(out.len());
+        // SAFETY: `n` bytes are inside the view and inside `out`; `out` is exclusive and, by the
+        // promise to `from_raw`, does not overlap the view.
+        unsafe { copy_small(self.start, out.as_mut_ptr(), n) };
+        n
+    }
+
+    /// Copies `from` to the start of the view; copies what fits. Returns the bytes copied.
+    #[inline]
+    pub fn copy_in(self, from: &[u8]) -> usize {
+        let n = self.len.min(from.len());
+        // SAFETY: `n` bytes are inside the view and inside `from`; they do not overlap by the
+        // promise to `from_raw`.
+        unsafe { copy_small(from.as_ptr(), self.start, n) };
+        n
+    }
+
+    /// The bytes as a vector.
+    pub fn to_vec(self) -> Vec<u8> {
+        let mut out = vec![0; self.len];
+        self.copy_out(&mut out);
+        out
+    }
+}
+
+/// Copies `n` bytes; the sizes of a short message without a call.
+///
+/// # Safety
+/// `from` must be readable and `to` writable for `n` bytes, and they must not overlap.
+#[inline]
+pub unsafe fn copy_small(from: *const u8, to: *mut u8, n: usize) {
+    // Two overlapping moves cover 8..=16 and 17..=32 bytes: no loop, no call, few branches.
+    // SAFETY: every access below is of `n` bytes or less from the start or the end of the two
+    // ranges, which the caller promised.
+    unsafe {
+        if n == 8 {
+            to.cast::<u64>().write_unaligned(from.cast::<u64>().read_unaligned());
+        } else if n > 32 {
+            std::ptr::copy_nonoverlapping(from, to, n);
+        } else if n > 16 {
+            let head = from.cast::<[u64; 2]>().read_unaligned();
+            let tail = from.add(n - 16).cast::<[u64; 2]>().read_unaligned();
+            to.cast::<[u64; 2]>().write_unaligned(head);
+            to.add(n - 16).cast::<[u64; 2]>().write_unaligned(tail);
+        } else if n > 8 {
+            let head = from.cast::<u64>().read_unaligned();
+            let tail = from.add(n - 8).cast::<u64>().read_unaligned();
+            to.cast::<u64>().write_unaligned(head);
+            to.add(n - 8).cast::<u64>().write_unaligned(tail);
+        } else if n >= 4 {
+            let head = from.cast::<u32>().read_unaligned();
+            let tail = from.add(n - 4).cast::<u32>().read_unaligned();
+            to.cast::<u32>().write_unaligned(head);
+            to.add(n - 4).cast::<u32>().write_unaligned(tail);
+        } else {
+            for i in 0..n {
+                to.add(i).write(from.add(i).read());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_of_every_short_length_are_exact() {
+        let from: Vec<u8> = (1..=70).collect();
+        for n in 0..=70 {
+            let mut to = vec![0u8; 80];
+            // SAFETY: both vectors hold at least 70 bytes and are distinct.
+            unsafe { copy_small(from.as_ptr(), to.as_mut_ptr().wrapping_add(3), n) };
+            assert_eq!(&to[3..3 + n], &from[..n]);
+            assert!(to[..3].iter().chain(&to[3 + n..]).all(|&b| b == 0), "length {n} spilled");
+        }
+    }
+
+    #[test]
+    fn slices_outside_are_refused() {
+        let mut bytes = [7u8; 10];
+        // SAFETY: `bytes` is only used through the view until the end of the test.
+        let view = unsafe { View::from_raw(bytes.as_mut_ptr(), 10) };
+        assert!(view.slice(11, 0).is_none());
+        assert!(view.slice(5, 6).is_none());
+        assert!(view.slice(usize::MAX, 2).is_none());
+        assert_eq!(view.slice(4, 6).map(View::len), Some(6));
+    }
+}

@@ -1,0 +1,129 @@
+//! Queue memory on the heap: for threads of one process, property tests and Miri. Body words are
+//! relaxed atomics, so there is no `unsafe` and nothing to map. It is slower than mapped memory.
+
+use std::sync::Arc;
+
+use super::{LINE_WORDS, LineWords, Words, room};
+use crate::sync::Line;
+use crate::sync::atomic::{AtomicU64, Ordering};
+
+/// Zeroed words on the heap; clones share them.
+#[derive(Clone, Debug)]
+pub struct HeapWords(Arc<[Line<[AtomicU64; LINE_WORDS]>]>);
+
+/// A line of [`HeapWords`].
+#[derive(Clone, Copy, Debug)]
+pub struct HeapLine<'a>(&'a [AtomicU64; LINE_WORDS]);
+
+impl HeapWords {
+    /// As many zeroed lines as hold `bytes`.
+    pub fn new(bytes: usize) -> Self {
+        Self((0..bytes.div_ceil(crate::sync::LINE)).map(|_| Line::default()).collect())
+    }
+
+    /// Fills the memory from its start with `words`, in order, as far as both go.
+    pub fn fill(&self, words: impl IntoIterator<Item = u64>) {
+        let all = self.0.iter().flat_map(|line| line.iter());
+        for (word, value) in all.zip(words) {
+            // Relaxed: a test's set-up, before or beside any protocol.
+            word.store(value, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Words for HeapWords {
+    type Line<'a> = HeapLine<'a>;
+
+    #[inline]
+    fn lines(&self) -> usize {
+        self.0.len()
+    }
+
+    #[inline]
+    fn line(&self, index: usize) -> HeapLine<'_> {
+        HeapLine(&self.0[index].0)
+    }
+
+    #[inline]
+    unsafe fn line_unchecked(&self, index: usize) -> HeapLine<'_> {
+        // Checked all the same: this home is for tests, where an index out of range must show.
+        self.line(index)
+    }
+
+    #[inline]
+    fn order(&self) {}
+}
+
+impl LineWords for HeapLine<'_> {
+    #[inline]
+    fn load(self, word: usize, order: Ordering) -> u64 {
+        self.0[word].load(order)
+    }
+
+    #[inline]
+    fn store(self, word: usize, value: u64, order: Ordering) {
+        self.0[word].store(value, order);
+    }
+
+    #[inline]
+    fn fetch_add(self, word: usize, value: u64, order: Ordering) -> u64 {
+        self.0[word].fetch_add(value, order)
+    }
+
+    #[inline]
+    fn swap(self, word: usize, value: u64, order: Ordering) -> u64 {
+        self.0[word].swap(value, order)
+    }
+
+    #[inline]
+    fn add(self, word: usize, value: u64, order: Ordering) {
+        self.0[word].fetch_add(value, order);
+    }
+
+    #[inline]
+    fn replace(self, word: usize, current: u64, new: u64) -> bool {
+        // AcqRel, Acquire: the caller of `replace` says what it pairs with.
+        self.0[word]
+            .compare_exchange(current, new, Ordering::AcqRel, Ordering::Acquire)
+            .is_ok()
+    }
+
+    #[inline]
+    fn write(self, word: usize, value: u64) {
+        // Relaxed: body words are published by a shared word of the queue.
+        self.0[word].store(value, Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn read(self, word: usize) -> u64 {
+        // Relaxed: read after the shared word that published it.
+        self.0[word].load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    fn put(self, word: usize, bytes: &[u8]) {
+        let n = bytes.len().min(room(word));
+        for (place, chunk) in self.0[word..].iter().zip(bytes[..n].chunks(8)) {
+            let mut value = [0; 8];
+            value[..chunk.len()].copy_from_slice(chunk);
+            // Relaxed: as for `write`.
+            place.store(u64::from_ne_bytes(value), Ordering::Relaxed);
+        }
+    }
+
+    #[inline]
+    fn get(self, word: usize, out: &mut [u8]) {
+        let n = out.len().min(room(word));
+        for (place, chunk) in self.0[word..].iter().zip(out[..n].chunks_mut(8)) {
+            // Relaxed: as for `read`.
+            let value = place.load(Ordering::Relaxed).to_ne_bytes();
+            chunk.copy_from_slice(&value[..chunk.len()]);
+        }
+    }
+
+    #[inline]
+    fn prefetch_write(self) {}
+
+    #[inline]
+    fn prefetch_read(self) {}
+}

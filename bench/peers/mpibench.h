@@ -1,0 +1,67 @@
+/*
+ * What the files of the peer benchmark share: one figure's order and result, the clock, and the
+ * payload pattern. The program uses nothing beyond MPI-3.1 and POSIX, so that one source compiles
+ * against every peer and against the MPI standard ABI.
+ */
+#ifndef MPIBENCH_H
+#define MPIBENCH_H
+
+#include <mpi.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <time.h>
+
+/* One figure that was asked for on the command line. */
+struct order {
+    const char *test;  /* lat, bw, rate, barrier or allreduce */
+    size_t size;       /* payload of one message, bytes */
+    int window;        /* messages in flight at once; 1 outside bw and rate */
+    double budget_ns;  /* how long the timed part may take, ns */
+};
+
+/* The samples of one figure. Only rank 0 fills it. */
+struct samples {
+    double *ns;   /* one sample: the mean time of one operation in one batch, ns */
+    size_t count; /* samples taken */
+    int batch;    /* operations per sample */
+};
+
+/* Runs one figure. Returns 0, or -1 after printing what went wrong to stderr. */
+typedef int (*runner)(const struct order *, struct samples *);
+
+int run_latency(const struct order *, struct samples *);
+int run_bandwidth(const struct order *, struct samples *);
+int run_barrier(const struct order *, struct samples *);
+int run_allreduce(const struct order *, struct samples *);
+
+/* Prints to stderr which rank failed at what, and returns -1. */
+int fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Rank and number of ranks of MPI_COMM_WORLD. */
+extern int world_rank;
+extern int world_size;
+
+/* The monotonic clock, ns. All ranks are on one machine, so their readings compare. */
+static inline double now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
+}
+
+/*
+ * How many batches fit into the budget, when one batch of warm-up took `batch_ns`; rank 0 decides
+ * and tells the others. At least 5, so that a median means something, at most 200000.
+ */
+static inline int agree_on_batches(double budget_ns, double batch_ns)
+{
+    double wanted = budget_ns / (batch_ns > 1.0 ? batch_ns : 1.0);
+    int batches = wanted < 5.0 ? 5 : wanted > 200000.0 ? 200000 : (int)wanted;
+    MPI_Bcast(&batches, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    return batches;
+}
+
+/* Space for `batches` samples; rank 0 alone needs it. Returns 0 or -1. */
+int reserve_samples(struct samples *, int batches, int batch);
+
+#endif

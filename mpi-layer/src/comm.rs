@@ -1,0 +1,306 @@
+//! Communicators: a group, this rank's place in it, and two contexts of their own.
+//!
+//! How communicators are made is here; what is sent through them is in [`p2p`](crate::p2p) and
+//! [`coll`](crate::coll).
+
+pub(crate) mod context;
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use bowline_ucp::{Ep, SpaceOptions};
+
+use self::context::{Agreed, ContextIds, Merge};
+use crate::consts::{PROC_NULL, UNDEFINED};
+use crate::error::MpiError;
+use crate::group::{Comparison, Group};
+use crate::process::Process;
+
+/// A group of ranks that exchange messages which no other communicator sees. (MPI: Groups,
+/// Contexts, Communicators.)
+///
+/// Cheap to clone: clones are the same communicator. Bound to the thread of its rank. The last
+/// clone gives its context back when it is dropped; messages that nobody received are lost then.
+#[derive(Clone)]
+pub struct Communicator {
+    pub(crate) inner: Rc<CommInner>,
+}
+
+pub(crate) struct CommInner {
+    pub(crate) process: Rc<Process>,
+    pub(crate) group: Group,
+    pub(crate) size: u32,
+    pub(crate) rank: u32,
+    pub(crate) generation: u32,
+    pub(crate) oversubscribed: bool,
+    context: u32,
+    /// Collectives begun so far; the same at all members.
+    sequence: Cell<u32>,
+    /// World ranks whose failure the user has taken note of.
+    acknowledged: RefCell<Vec<u32>>,
+}
+
+/// The space of point-to-point messages of a context.
+const fn messages(context: u32) -> u32 {
+    context * 2
+}
+
+/// The space of collectives of a context.
+const fn collectives(context: u32) -> u32 {
+    context * 2 + 1
+}
+
+impl CommInner {
+    /// Opens the spaces of an agreed context for `group`, of which this rank is a member.
+    pub(crate) fn open(
+        process: &Rc<Process>,
+        group: Group,
+        agreed: Agreed,
+    ) -> Result<Communicator, MpiError> {
+        let rank = group
+            .position(process.world_rank)
+            .expect("a communicator is opened by its members only");
+        let worker = &process.worker;
+        let refused = |why: &dyn fmt::Display| {
+            tracing::error!(context = agreed.context, "cannot open a communicator: {why}");
+            MpiError::TooManyCommunicators
+        };
+        let members = Arc::new(group.clone());
+        let options = |collective| SpaceOptions { members: Some(members.clone()), collective };
+        let context = agreed.context;
+        worker.open_space(messages(context), options(false)).map_err(|why| refused(&why))?;
+        if let Err(why) = worker.open_space(collectives(context), options(true)) {
+            worker.close_space(messages(context));
+            return Err(refused(&why));
+        }
+        process.contexts.borrow_mut().take(context);
+        let inner = Self {
+            process: process.clone(),
+            size: group.size(),
+            group,
+            rank,
+            generation: agreed.generation,
+            oversubscribed: agreed.oversubscribed,
+            context,
+            sequence: Cell::new(0),
+            acknowledged: RefCell::default(),
+        };
+        Ok(Communicator { inner: Rc::new(inner) })
+    }
+
+    /// The space of point-to-point messages.
+    #[inline]
+    pub(crate) const fn space(&self) -> u32 {
+        messages(self.context)
+    }
+
+    /// The space of collectives.
+    #[inline]
+    pub(crate) const fn collective_space(&self) -> u32 {
+        collectives(self.context)
+    }
+
+    /// The number of the collective that begins now.
+    #[inline]
+    pub(crate) fn next_sequence(&self) -> u32 {
+        let sequence = self.sequence.get();
+        self.sequence.set(sequence.wrapping_add(1));
+        sequence
+    }
+
+    /// The endpoint of a rank that is known to be in the communicator.
+    #[inline]
+    pub(crate) fn endpoint(&self, rank: u32) -> Result<Ep, MpiError> {
+        let world = self.group.world_rank(rank).expect("the rank was checked against the size");
+        self.process.endpoint(world)
+    }
+
+    /// The failed member, unacknowledged, that a receive from `source` would wait for.
+    pub(crate) fn failure_of(&self, source: Option<u32>) -> Option<u32> {
+        let failed = self.process.worker.failures();
+        if failed.is_empty() {
+            return None;
+        }
+        if let Some(rank) = source {
+            let world = self.group.world_rank(rank)?;
+            return failed.contains(&world).then_some(rank);
+        }
+        let acknowledged = self.acknowledged.borrow();
+        let mut news = failed.iter().filter(|world| !acknowledged.contains(world));
+        news.find_map(|&world| self.group.position(world))
+    }
+}
+
+impl Drop for CommInner {
+    fn drop(&mut self) {
+        self.process.worker.close_space(self.space());
+        self.process.worker.close_space(self.collective_space());
+        self.process.contexts.borrow_mut().free(self.context);
+    }
+}
+
+impl Communicator {
+    /// This rank's number in the communicator. (`MPI_Comm_rank`)
+    #[inline]
+    pub fn rank(&self) -> i32 {
+        self.inner.rank as i32
+    }
+
+    /// Ranks in the communicator. (`MPI_Comm_size`)
+    #[inline]
+    pub fn size(&self) -> i32 {
+        self.inner.size as i32
+    }
+
+    /// The ranks of the communicator. (`MPI_Comm_group`)
+    pub fn group(&self) -> Group {
+        self.inner.group.clone()
+    }
+
+    /// How two communicators relate. (`MPI_Comm_compare`)
+    pub fn compare(&self, other: &Self) -> Comparison {
+        if Rc::ptr_eq(&self.inner, &other.inner) {
+            return Comparison::Identical;
+        }
+        match self.inner.group.compare(&other.inner.group) {
+            Comparison::Identical => Comparison::Congruent,
+            different => different,
+        }
+    }
+
+    /// A communicator of the same ranks with contexts of its own. Collective. (`MPI_Comm_dup`)
+    ///
+    /// # Errors
+    /// [`MpiError::TooManyCommunicators`], or a member's failure.
+    pub fn dup(&self) -> Result<Self, MpiError> {
+        let agreed = self.agree()?;
+        CommInner::open(&self.inner.process, self.inner.group.clone(), agreed)
+    }
+
+    /// Splits the communicator: ranks that give the same colour end in one communicator, ordered
+    /// by key and, among equal keys, by rank. With colour [`UNDEFINED`] the result is `None`.
+    /// Collective. (`MPI_Comm_split`)
+    ///
+    /// # Errors
+    /// [`MpiError::InvalidColor`], [`MpiError::TooManyCommunicators`], or a member's failure.
+    pub fn split(&self, color: i32, key: i32) -> Result<Option<Self>, MpiError> {
+        if color < 0 && color != UNDEFINED {
+            return Err(MpiError::InvalidColor { color });
+        }
+        let mut all = vec![[0i32; 2]; self.inner.size as usize];
+        self.allgather(&[[color, key]], &mut all)?;
+        let chosen = all.iter().zip(0u32..).filter(|([other, _], _)| *other == color);
+        let chosen = chosen.map(|(&[_, key], rank)| (key, rank)).collect();
+        self.open_part((color != UNDEFINED).then_some(chosen))
+    }
+
+    /// Splits into communicators of ranks that share memory, ordered by key. Collective.
+    /// (`MPI_Comm_split_type` with `MPI_COMM_TYPE_SHARED`)
+    ///
+    /// # Errors
+    /// As for [`split`](Self::split).
+    pub fn split_shared(&self, key: i32) -> Result<Self, MpiError> {
+        let node = self.inner.process.node_id;
+        let mut all = vec![[0u64; 2]; self.inner.size as usize];
+        self.allgather(&[[node, u64::from(key as u32)]], &mut all)?;
+        let chosen = all.iter().zip(0u32..).filter(|([other, _], _)| *other == node);
+        let chosen = chosen.map(|(&[_, key], rank)| (key as u32 as i32, rank)).collect();
+        let part = self.open_part(Some(chosen))?;
+        Ok(part.expect("every rank shares memory with itself"))
+    }
+
+    /// The communicator of `group`, whose members must be members of this one; `None` at ranks
+    /// outside. Collective over this communicator, and all ranks give the same group.
+    /// (`MPI_Comm_create`)
+    ///
+    /// # Errors
+    /// [`MpiError::InvalidGroup`] when the group reaches beyond the communicator,
+    /// [`MpiError::TooManyCommunicators`], or a member's failure.
+    pub fn create(&self, group: &Group) -> Result<Option<Self>, MpiError> {
+        let parent = &self.inner.group;
+        if let Some(stranger) = group.world_ranks().find(|&rank| parent.position(rank).is_none()) {
+            return Err(MpiError::InvalidGroup { rank: stranger as i32, size: self.inner.size });
+        }
+        let agreed = self.agree()?;
+        let process = &self.inner.process;
+        let member = group.position(process.world_rank).is_some();
+        member.then(|| CommInner::open(process, group.clone(), agreed)).transpose()
+    }
+
+    /// Opens the part of (key, rank) that this rank is in, if any. Collective.
+    fn open_part(&self, members: Option<Vec<(i32, u32)>>) -> Result<Option<Self>, MpiError> {
+        let agreed = self.agree()?;
+        let Some(mut members) = members else { return Ok(None) };
+        members.sort_unstable();
+        let world = |(_, rank)| {
+            self.inner.group.world_rank(rank).expect("ranks below the size are in the group")
+        };
+        let group = Group::from_world_ranks(members.into_iter().map(world).collect());
+        CommInner::open(&self.inner.process, group, agreed).map(Some)
+    }
+
+    /// Agrees with the other members on a context for a new communicator.
+    fn agree(&self) -> Result<Agreed, MpiError> {
+        let contexts = &self.inner.process.contexts;
+        for window in 0..ContextIds::WINDOWS {
+            let offer = contexts.borrow().offer(window, self.inner.oversubscribed);
+            let mut merged = [offer];
+            self.allreduce(&[offer], &mut merged, Merge)?;
+            // All members see the same offer, so all leave the loop in the same round.
+            if let Some(agreed) = contexts.borrow_mut().agree(window, &merged[0]) {
+                return Ok(agreed);
+            }
+        }
+        Err(MpiError::TooManyCommunicators)
+    }
+
+    /// Ranks of this communicator that are known to have failed. (The proposal "User Level
+    /// Failure Mitigation", `MPIX_Comm_get_failed`.)
+    pub fn failed(&self) -> Vec<i32> {
+        let failed = self.inner.process.worker.failures();
+        failed.iter().filter_map(|&w| self.inner.group.position(w)).map(|r| r as i32).collect()
+    }
+
+    /// Takes note of all failures known now: receives from [`ANY_SOURCE`](crate::ANY_SOURCE)
+    /// work again and wait for the living. (`MPIX_Comm_ack_failed`)
+    pub fn acknowledge_failures(&self) {
+        let worker = &self.inner.process.worker;
+        *self.inner.acknowledged.borrow_mut() = worker.failures();
+        worker.acknowledge_failures(self.inner.space());
+    }
+
+    /// Moves pending operations forward without waiting. Returns how many events were handled.
+    pub fn progress(&self) -> u32 {
+        self.inner.process.worker.progress()
+    }
+
+    /// The checked rank of a root.
+    #[inline]
+    pub(crate) fn root(&self, root: i32) -> Result<u32, MpiError> {
+        if (root as u32) < self.inner.size {
+            return Ok(root as u32);
+        }
+        Err(MpiError::InvalidRoot { root, size: self.inner.size })
+    }
+
+    /// Success when a partner is nobody, an error when it is neither that nor a rank.
+    #[cold]
+    pub(crate) fn null_partner(&self, rank: i32) -> Result<(), MpiError> {
+        if rank == PROC_NULL {
+            return Ok(());
+        }
+        Err(MpiError::InvalidRank { rank, size: self.inner.size })
+    }
+}
+
+impl fmt::Debug for Communicator {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Communicator")
+            .field("rank", &self.inner.rank)
+            .field("size", &self.inner.size)
+            .field("context", &self.inner.context)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,194 @@
+//! What can go wrong, and which MPI error class that is.
+//!
+//! One enum for the whole layer; the mapping to error classes is here and nowhere else. Texts are
+//! made where they are shown, the data path carries small values.
+
+use bowline_ucp::{OpError, PeerFailure};
+use thiserror::Error;
+
+/// Why a call failed. (MPI: MPI Environmental Management, "Error Codes and Classes".)
+///
+/// An error of an argument means that nothing was sent or received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum MpiError {
+    /// A partner's rank outside the communicator.
+    #[error("rank {rank} is not in a communicator of {size} ranks; ranks run from 0 to size - 1")]
+    InvalidRank {
+        /// The rank that was given.
+        rank: i32,
+        /// Ranks in the communicator.
+        size: u32,
+    },
+    /// A root outside the communicator.
+    #[error("root {root} is not in a communicator of {size} ranks")]
+    InvalidRoot {
+        /// The root that was given.
+        root: i32,
+        /// Ranks in the communicator.
+        size: u32,
+    },
+    /// A negative tag, or a wildcard where a message is sent.
+    #[error("tag {tag} is not allowed here; tags run from 0 to {}", crate::TAG_UB)]
+    InvalidTag {
+        /// The tag that was given.
+        tag: i32,
+    },
+    /// A colour below zero that is not [`UNDEFINED`](crate::UNDEFINED).
+    #[error("colour {color} is negative; colours are 0 or more, or UNDEFINED")]
+    InvalidColor {
+        /// The colour that was given.
+        color: i32,
+    },
+    /// A buffer of the wrong length.
+    #[error("{what} holds {got} elements where {expected} are needed")]
+    InvalidLength {
+        /// Which argument.
+        what: &'static str,
+        /// Elements that the call needs.
+        expected: usize,
+        /// Elements that it was given.
+        got: usize,
+    },
+    /// A count and displacement that reach beyond their buffer, or whose sum overflows.
+    #[error("{what}: block {index} ({count} at {displacement}) leaves a buffer of {len} elements")]
+    BlockOutOfRange {
+        /// Which argument.
+        what: &'static str,
+        /// Which block.
+        index: usize,
+        /// Elements in the block.
+        count: usize,
+        /// Where it starts, in elements.
+        displacement: usize,
+        /// Elements in the buffer.
+        len: usize,
+    },
+    /// Two blocks of a receive buffer share elements.
+    #[error("{what}: blocks {first} and {second} overlap, and both would be written")]
+    BlocksOverlap {
+        /// Which argument.
+        what: &'static str,
+        /// One block.
+        first: usize,
+        /// The other block.
+        second: usize,
+    },
+    /// A group that names a rank outside its parent, or one rank twice.
+    #[error("rank {rank} is outside the group of {size} or named twice")]
+    InvalidGroup {
+        /// The offending rank.
+        rank: i32,
+        /// Ranks in the parent group.
+        size: u32,
+    },
+    /// Parts that do not belong to the same rank of the same world.
+    #[error("the communicator belongs to another rank than the scope")]
+    ForeignCommunicator,
+    /// A message was longer than its receive buffer. The receive is complete and the bytes that
+    /// fit have been delivered.
+    #[error("a message of {message} bytes was cut to the {room} bytes of its receive buffer")]
+    Truncated {
+        /// Bytes of the message as it was sent.
+        message: u64,
+        /// Bytes of the receive buffer.
+        room: u64,
+    },
+    /// In a collective a partner sent a block of another length than this rank expects; the ranks
+    /// did not give matching counts.
+    #[error("a partner's block has {got} bytes where {expected} are expected; do counts agree?")]
+    CountMismatch {
+        /// Bytes expected.
+        expected: u64,
+        /// Bytes that came.
+        got: u64,
+    },
+    /// The partner of the operation has failed.
+    #[error("a partner of the operation failed: {0}")]
+    PeerFailed(PeerFailure),
+    /// A member of the communicator has failed, so that a receive from any source, or a
+    /// collective, may never complete.
+    #[error("rank {rank} of the communicator has failed")]
+    MemberFailed {
+        /// Its rank in the communicator.
+        rank: u32,
+    },
+    /// The receive was cancelled before a message matched.
+    #[error("the receive was cancelled before a message matched it")]
+    Cancelled,
+    /// The partner's address is unknown or cannot be reached.
+    #[error("no path to rank {world_rank} of the world; see the log for the reason")]
+    Unreachable {
+        /// The rank in the world.
+        world_rank: u32,
+    },
+    /// All context ids are taken at one member or another.
+    #[error("no free communicator id is left; drop communicators that are not used")]
+    TooManyCommunicators,
+    /// The protocol layer refused or ended the operation for a reason of its own.
+    #[error("the protocol layer: {0}")]
+    Protocol(OpError),
+}
+
+/// The error classes of MPI that this layer produces, with the values of the standard ABI.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+#[repr(i32)]
+pub enum ErrorClass {
+    /// `MPI_ERR_COUNT`
+    Count = 2,
+    /// `MPI_ERR_TAG`
+    Tag = 4,
+    /// `MPI_ERR_COMM`
+    Comm = 5,
+    /// `MPI_ERR_RANK`
+    Rank = 6,
+    /// `MPI_ERR_ROOT`
+    Root = 8,
+    /// `MPI_ERR_GROUP`
+    Group = 9,
+    /// `MPI_ERR_ARG`
+    Arg = 13,
+    /// `MPI_ERR_TRUNCATE`
+    Truncate = 15,
+    /// `MPI_ERR_OTHER`
+    Other = 16,
+    /// `MPI_ERR_PROC_ABORTED`; the standard has no class of its own for a failed peer, so this
+    /// is the one that says the most.
+    ProcFailed = 58,
+}
+
+impl MpiError {
+    /// The class under which a C program sees this error.
+    pub const fn class(&self) -> ErrorClass {
+        match self {
+            Self::InvalidRank { .. } => ErrorClass::Rank,
+            Self::InvalidRoot { .. } => ErrorClass::Root,
+            Self::InvalidTag { .. } => ErrorClass::Tag,
+            Self::InvalidLength { .. } | Self::CountMismatch { .. } => ErrorClass::Count,
+            Self::InvalidColor { .. }
+            | Self::BlockOutOfRange { .. }
+            | Self::BlocksOverlap { .. } => ErrorClass::Arg,
+            Self::InvalidGroup { .. } => ErrorClass::Group,
+            Self::ForeignCommunicator => ErrorClass::Comm,
+            Self::Truncated { .. } => ErrorClass::Truncate,
+            Self::PeerFailed(_) | Self::MemberFailed { .. } => ErrorClass::ProcFailed,
+            Self::Cancelled
+            | Self::Unreachable { .. }
+            | Self::TooManyCommunicators
+            | Self::Protocol(_) => ErrorClass::Other,
+        }
+    }
+}
+
+impl From<OpError> for MpiError {
+    fn from(error: OpError) -> Self {
+        match error {
+            OpError::Truncated { message, room } => Self::Truncated { message, room },
+            OpError::PeerFailed(failure) => Self::PeerFailed(failure),
+            OpError::MemberFailed { rank } => Self::MemberFailed { rank },
+            OpError::Cancelled => Self::Cancelled,
+            other => Self::Protocol(other),
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! What one rank has, whatever the communicator: its worker, its connections, the context ids in
+//! use, and the buffers that outlived their owners. It makes no decision about messages.
+
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+use std::fmt;
+
+use bowline_base::sync::Line;
+use bowline_ucp::{Ep, RequestId, Worker};
+
+use crate::comm::context::ContextIds;
+use crate::error::MpiError;
+use crate::world::{Directory, WorldParts};
+
+/// Memory that collectives use again and again.
+#[derive(Default, Debug)]
+pub(crate) struct Workspace {
+    /// Lines, so that scratch is aligned for every datatype.
+    pub(crate) scratch: Vec<Line<[u8; 64]>>,
+    pub(crate) flights: Vec<crate::coll::arena::Flight>,
+}
+
+/// A buffer whose owner dropped it while its operation was under way.
+struct Adopted {
+    id: RequestId,
+    // Held for its memory only, until `id` is complete.
+    _buffer: Box<dyn Any>,
+}
+
+/// Workspaces kept for reuse; more are made when collectives nest deeper, and freed after.
+const WORKSPACES_MAX: usize = 4;
+
+/// A workspace with more scratch than this is not kept, so that one large reduction does not hold
+/// its memory for ever.
+const SCRATCH_KEPT_MAX: usize = 4 << 20;
+
+pub(crate) struct Process {
+    pub(crate) worker: Worker,
+    pub(crate) world_rank: u32,
+    pub(crate) node_id: u64,
+    directory: Box<dyn Directory>,
+    /// By world rank; filled at the first use of a rank.
+    endpoints: Box<[Cell<Option<Ep>>]>,
+    pub(crate) contexts: RefCell<ContextIds>,
+    workspaces: RefCell<Vec<Workspace>>,
+    adopted: RefCell<Vec<Adopted>>,
+    /// Where the next search among several requests starts, so that none is always first.
+    pub(crate) rotor: Cell<usize>,
+    // Dropped last, after the worker: fields are dropped in order of declaration.
+    _finalizer: Finalizer,
+}
+
+struct Finalizer(Option<Box<dyn FnOnce()>>);
+
+impl Drop for Finalizer {
+    fn drop(&mut self) {
+        if let Some(run) = self.0.take() {
+            run();
+        }
+    }
+}
+
+impl Process {
+    pub(crate) fn new(parts: WorldParts) -> Self {
+        Self {
+            worker: parts.worker,
+            world_rank: parts.rank,
+            node_id: parts.node_id,
+            directory: parts.directory,
+            endpoints: (0..parts.size).map(|_| Cell::new(None)).collect(),
+            contexts: RefCell::new(ContextIds::new()),
+            workspaces: RefCell::default(),
+            adopted: RefCell::default(),
+            rotor: Cell::new(0),
+            _finalizer: Finalizer(parts.finalizer),
+        }
+    }
+
+    /// The endpoint of a rank of the world.
+    #[inline]
+    pub(crate) fn endpoint(&self, world_rank: u32) -> Result<Ep, MpiError> {
+        match self.endpoints[world_rank as usize].get() {
+            Some(ep) => Ok(ep),
+            None => self.connect(world_rank),
+        }
+    }
+
+    #[cold]
+    fn connect(&self, world_rank: u32) -> Result<Ep, MpiError> {
+        let unreachable = |why: &dyn fmt::Display| {
+            tracing::error!(world_rank, "cannot connect: {why}");
+            MpiError::Unreachable { world_rank }
+        };
+        let address = self.directory.address(world_rank).map_err(|why| unreachable(&why))?;
+        let ep = self.worker.connect(&address).map_err(|why| unreachable(&why))?;
+        self.endpoints[world_rank as usize].set(Some(ep));
+        Ok(ep)
+    }
+
+    pub(crate) fn take_workspace(&self) -> Workspace {
+        self.workspaces.borrow_mut().pop().unwrap_or_default()
+    }
+
+    pub(crate) fn give_workspace(&self, workspace: Workspace) {
+        let mut kept = self.workspaces.borrow_mut();
+        if kept.len() < WORKSPACES_MAX && size_of_val(&*workspace.scratch) <= SCRATCH_KEPT_MAX {
+            kept.push(workspace);
+        }
+    }
+
+    /// Lets an operation end by itself and keeps its buffer until then.
+    pub(crate) fn adopt(&self, id: RequestId, buffer: Box<dyn Any>) {
+        self.worker.detach(id);
+        let mut adopted = self.adopted.borrow_mut();
+        // Looking at all of them whenever their number has doubled costs a constant per operation.
+        if adopted.len() == adopted.capacity() {
+            adopted.retain(|old| !self.worker.is_complete(old.id));
+        }
+        adopted.push(Adopted { id, _buffer: buffer });
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // What was sent in the background is sent before this rank leaves, and no peer may write
+        // into a buffer that is freed.
+        let adopted = self.adopted.take();
+        self.worker.wait_until(|| adopted.iter().all(|old| self.worker.is_complete(old.id)));
+    }
+}
+
+impl fmt::Debug for Process {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Process")
+            .field("world_rank", &self.world_rank)
+            .field("world_size", &self.endpoints.len())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,69 @@
+//! How tags of this layer lie in the 64-bit tags of the protocol layer.
+//!
+//! ```text
+//! point-to-point   generation (32) | 0 (1) | user tag (31)
+//! collective       generation (32) | sequence (24) | phase (8)
+//! ```
+//! The generation is agreed when a communicator is made and differs from that of every earlier
+//! communicator of any member. Context ids are used again, so a message that was never received
+//! may still wait in a context when its id belongs to the next communicator; it does not match
+//! there, since its generation is another one.
+//!
+//! The sequence numbers the collectives of a communicator, so that what a failed one left behind
+//! does not match the next. Within one collective, messages between two ranks are told apart by
+//! phase and, within a phase, by their order.
+
+use crate::consts::ANY_TAG;
+
+const USER: u64 = 0x7fff_ffff;
+
+/// A tag and the mask under which it is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    pub(crate) tag: u64,
+    pub(crate) mask: u64,
+}
+
+/// The tag of a user's message. `tag` is not negative.
+#[inline]
+pub(crate) fn send(generation: u32, tag: i32) -> u64 {
+    u64::from(generation) << 32 | u64::from(tag as u32)
+}
+
+/// What a receive with this tag accepts; `None` when the tag is not allowed.
+#[inline]
+pub(crate) fn receive(generation: u32, tag: i32) -> Option<Wanted> {
+    if tag >= 0 {
+        return Some(Wanted { tag: send(generation, tag), mask: u64::MAX });
+    }
+    (tag == ANY_TAG).then(|| Wanted { tag: u64::from(generation) << 32, mask: !USER })
+}
+
+/// The user's tag of a message.
+#[inline]
+pub(crate) fn user(tag: u64) -> i32 {
+    (tag & USER) as i32
+}
+
+/// The tag of a collective's messages in phase 0; the phase is added.
+#[inline]
+pub(crate) fn collective(generation: u32, sequence: u32) -> u64 {
+    u64::from(generation) << 32 | u64::from(sequence & 0xff_ffff) << 8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_tag_matches_every_tag_of_its_generation_only() {
+        let wanted = receive(7, ANY_TAG).unwrap();
+        for tag in [0, 1, i32::MAX] {
+            assert_eq!((send(7, tag) ^ wanted.tag) & wanted.mask, 0);
+            assert_ne!((send(8, tag) ^ wanted.tag) & wanted.mask, 0);
+            assert_eq!(user(send(7, tag)), tag);
+        }
+        assert_eq!(receive(7, -1), None);
+        assert_eq!(receive(7, i32::MIN), None);
+    }
+}

@@ -1,0 +1,113 @@
+//! The world: all ranks of a job, as one of them sees it. Made from parts by whoever started the
+//! ranks; what a launcher, a transport or a provider is, is not known here.
+
+use std::fmt;
+use std::ops::Deref;
+use std::rc::Rc;
+
+use bowline_ucp::Worker;
+
+use crate::comm::{CommInner, Communicator, context};
+use crate::error::MpiError;
+use crate::group::Group;
+use crate::process::Process;
+
+/// Why an address could not be told.
+pub type DirectoryError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Tells where ranks are. Asked once for each rank, at the first message to it.
+pub trait Directory: fmt::Debug {
+    /// The address of a rank's worker, as its [`Worker::address`] gave it.
+    ///
+    /// # Errors
+    /// When the rank has published none; the reason is logged and the operation fails with
+    /// [`MpiError::Unreachable`].
+    fn address(&self, world_rank: u32) -> Result<Vec<u8>, DirectoryError>;
+}
+
+/// What a rank's world is made of.
+pub struct WorldParts {
+    /// The rank's worker, with its transports open.
+    pub worker: Worker,
+    /// This rank's number in the world.
+    pub rank: u32,
+    /// Ranks in the world.
+    pub size: u32,
+    /// Addresses of the ranks.
+    pub directory: Box<dyn Directory>,
+    /// The same for all ranks that share memory, different for all others.
+    pub node_id: u64,
+    /// Whether ranks share processors. Must be the same at all ranks of the world, since they
+    /// choose their collective algorithms by it.
+    pub oversubscribed: bool,
+    /// Run after everything of this rank is gone, the worker included.
+    pub finalizer: Option<Box<dyn FnOnce()>>,
+}
+
+impl fmt::Debug for WorldParts {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("WorldParts")
+            .field("rank", &self.rank)
+            .field("size", &self.size)
+            .field("directory", &self.directory)
+            .field("node_id", &self.node_id)
+            .field("oversubscribed", &self.oversubscribed)
+            .finish_non_exhaustive()
+    }
+}
+
+/// All ranks of a job (`MPI_COMM_WORLD`), which it dereferences to. (MPI: Process Initialization,
+/// Creation, and Management, "The World Model".)
+///
+/// A rank's part of the job ends when the last of its communicators is dropped; messages that are
+/// under way in the background are sent first.
+#[derive(Clone, Debug)]
+pub struct World {
+    world: Communicator,
+    own: Communicator,
+}
+
+impl World {
+    /// Makes the world of one rank.
+    ///
+    /// # Errors
+    /// [`MpiError::InvalidRank`] when the rank is outside the size or the size is 0 or above
+    /// `i32::MAX`; what the worker reports when its first spaces are opened.
+    pub fn from_parts(parts: WorldParts) -> Result<Self, MpiError> {
+        let (rank, size) = (parts.rank, parts.size);
+        if rank >= size || i32::try_from(size).is_err() {
+            return Err(MpiError::InvalidRank { rank: rank as i32, size });
+        }
+        let oversubscribed = parts.oversubscribed;
+        let process = Rc::new(Process::new(parts));
+        let world = Group::strided(0, 1, size);
+        let own = Group::strided(i64::from(rank), 1, 1);
+        let open = |group, context, oversubscribed| {
+            let agreed = context::Agreed { context, generation: 0, oversubscribed };
+            CommInner::open(&process, group, agreed)
+        };
+        Ok(Self {
+            world: open(world, context::WORLD, oversubscribed)?,
+            own: open(own, context::OWN, false)?,
+        })
+    }
+
+    /// The communicator of all ranks.
+    pub const fn communicator(&self) -> &Communicator {
+        &self.world
+    }
+
+    /// The communicator of this rank alone (`MPI_COMM_SELF`).
+    pub const fn own(&self) -> &Communicator {
+        &self.own
+    }
+}
+
+impl Deref for World {
+    type Target = Communicator;
+
+    #[inline]
+    fn deref(&self) -> &Communicator {
+        &self.world
+    }
+}

@@ -1,0 +1,312 @@
+//! The contract's two traits, implemented by the parts beside this file.
+
+use std::os::fd::BorrowedFd;
+
+use bowline_base::buffer::RecvBuf;
+use bowline_base::doorbell::{Doorbell, Sleep};
+use bowline_base::view::View;
+use bowline_uct::{
+    AmHeader, AmId, Armed, AtomicOp, AtomicWidth, Desc, EpId, Iface, IfaceAttr, LocalSlice, MdAttr,
+    MemError, MemHandle, MemoryDomain, OpenError, PeerFailure, PostError, Posted, RemoteSlice,
+    RkeyId, Sink, Source, Token, Unreachable,
+};
+
+use super::{Body, INLINE_BYTES, MYSELF, Missing, SelfIface, State};
+use crate::md::Domain;
+
+impl MemoryDomain for SelfIface {
+    fn md_attr(&self) -> MdAttr {
+        Domain::attr()
+    }
+
+    fn mem_alloc(&mut self, len: usize) -> Result<MemHandle, MemError> {
+        self.domain.alloc(len)
+    }
+
+    fn mem_register(&mut self, memory: RecvBuf) -> Result<MemHandle, MemError> {
+        Ok(self.domain.register(memory))
+    }
+
+    fn mem_view(&self, handle: MemHandle) -> Option<View<'_>> {
+        self.domain.view(handle)
+    }
+
+    fn mem_release(&mut self, handle: MemHandle) -> Result<Option<RecvBuf>, MemError> {
+        self.domain.release(handle)
+    }
+
+    fn rkey_pack(&self, handle: MemHandle) -> Result<Vec<u8>, MemError> {
+        self.domain.pack(handle).map(Vec::from).ok_or(MemError::NoSuch)
+    }
+
+    fn rkey_unpack(&mut self, ep: EpId, packed: &[u8]) -> Result<RkeyId, MemError> {
+        match self.check_open(ep) {
+            Ok(()) => self.domain.unpack(packed),
+            Err(PostError::PeerFailed) => Err(MemError::Peer(PeerFailure::Died)),
+            Err(_) => Err(MemError::NoSuch),
+        }
+    }
+
+    fn rkey_ptr(&self, rkey: RkeyId, remote: u64, len: usize) -> Option<View<'_>> {
+        self.domain.reach(RemoteSlice { address: remote, rkey }, len).ok()
+    }
+
+    fn rkey_release(&mut self, rkey: RkeyId) {
+        self.domain.close_key(rkey);
+    }
+
+    fn rkey_of(&self, start: u64, len: usize, out: &mut [u8]) -> Option<usize> {
+        let packed = self.domain.key_of(start, len)?;
+        out.get_mut(..packed.len())?.copy_from_slice(&packed);
+        Some(packed.len())
+    }
+}
+
+impl Iface for SelfIface {
+    fn attr(&self) -> &IfaceAttr {
+        &self.attr
+    }
+
+    fn address(&self) -> Vec<u8> {
+        self.identity.pack()
+    }
+
+    fn reachable(&self, address: &[u8]) -> Result<(), Unreachable> {
+        Ok(self.identity.check(address)?)
+    }
+
+    fn connect(&mut self, address: &[u8]) -> Result<EpId, OpenError> {
+        self.open_endpoint(address)
+    }
+
+    fn source_of(&self, address: &[u8]) -> Option<Source> {
+        self.identity.check(address).is_ok().then_some(MYSELF)
+    }
+
+    fn disconnect(&mut self, ep: EpId) {
+        self.close_endpoint(ep);
+    }
+
+    #[inline]
+    fn am_short(
+        &mut self,
+        ep: EpId,
+        id: AmId,
+        header: &AmHeader,
+        payload: &[u8],
+    ) -> Result<(), PostError> {
+        self.check_open(ep)?;
+        if payload.len() > INLINE_BYTES {
+            return Err(PostError::TooLong);
+        }
+        if self.queue.is_full() {
+            return Err(self.refuse(ep, Missing::Slot));
+        }
+        self.push_inline(id, header, payload);
+        self.counters.am_short += 1;
+        Ok(())
+    }
+
+    fn am_bcopy(
+        &mut self,
+        ep: EpId,
+        id: AmId,
+        header: &AmHeader,
+        max_len: usize,
+        pack: &mut dyn FnMut(View<'_>) -> usize,
+    ) -> Result<usize, PostError> {
+        self.check_open(ep)?;
+        if max_len > self.attr.limits.am.max_bcopy {
+            return Err(PostError::TooLong);
+        }
+        if self.queue.is_full() {
+            return Err(self.refuse(ep, Missing::Slot));
+        }
+        let Some((desc, len)) = self.pool.fill(max_len, pack) else {
+            return Err(self.refuse(ep, Missing::Buffer));
+        };
+        self.push(id, header, Body::Held { desc });
+        self.counters.am_bcopy += 1;
+        Ok(len)
+    }
+
+    fn am_zcopy(
+        &mut self,
+        ep: EpId,
+        id: AmId,
+        header: &AmHeader,
+        payload: &[LocalSlice],
+        token: Token,
+    ) -> Result<Posted, PostError> {
+        self.lend(ep, id, header, payload, token)
+    }
+
+    fn put_short(&mut self, ep: EpId, bytes: &[u8], to: RemoteSlice) -> Result<(), PostError> {
+        self.put_bytes(ep, bytes, to)
+    }
+
+    fn put_bcopy(
+        &mut self,
+        ep: EpId,
+        max_len: usize,
+        pack: &mut dyn FnMut(View<'_>) -> usize,
+        to: RemoteSlice,
+    ) -> Result<usize, PostError> {
+        self.put_packed(ep, max_len, pack, to)
+    }
+
+    fn put_zcopy(
+        &mut self,
+        ep: EpId,
+        from: &[LocalSlice],
+        to: RemoteSlice,
+        _token: Token,
+    ) -> Result<Posted, PostError> {
+        self.put_pieces(ep, from, to)
+    }
+
+    fn put_notify(
+        &mut self,
+        ep: EpId,
+        bytes: &[u8],
+        to: RemoteSlice,
+        id: AmId,
+        header: &AmHeader,
+    ) -> Result<(), PostError> {
+        self.check_open(ep)?;
+        // The slot of the notification first: a put without it would be observable.
+        if self.queue.is_full() {
+            return Err(self.refuse(ep, Missing::Slot));
+        }
+        self.put_bytes(ep, bytes, to)?;
+        self.push_inline(id, header, &[]);
+        Ok(())
+    }
+
+    fn get_bcopy(
+        &mut self,
+        ep: EpId,
+        from: RemoteSlice,
+        len: usize,
+        unpack: &mut dyn FnMut(View<'_>),
+    ) -> Result<(), PostError> {
+        self.get_packed(ep, from, len, unpack)
+    }
+
+    fn get_zcopy(
+        &mut self,
+        ep: EpId,
+        to: &[LocalSlice],
+        from: RemoteSlice,
+        _token: Token,
+    ) -> Result<Posted, PostError> {
+        self.get_pieces(ep, to, from)
+    }
+
+    fn atomic_post(
+        &mut self,
+        ep: EpId,
+        op: AtomicOp,
+        width: AtomicWidth,
+        at: RemoteSlice,
+    ) -> Result<(), PostError> {
+        self.atomic(ep, op, width, at).map(|_| ())
+    }
+
+    fn atomic_fetch(
+        &mut self,
+        ep: EpId,
+        op: AtomicOp,
+        width: AtomicWidth,
+        at: RemoteSlice,
+        _token: Token,
+    ) -> Result<Option<u64>, PostError> {
+        self.atomic(ep, op, width, at).map(Some)
+    }
+
+    fn flush(&mut self, ep: EpId, _token: Token) -> Result<Posted, PostError> {
+        self.check_open(ep)?;
+        Self::order_writes();
+        Ok(Posted::Done)
+    }
+
+    fn flush_all(&mut self, _token: Token) -> Result<Posted, PostError> {
+        Self::order_writes();
+        Ok(Posted::Done)
+    }
+
+    fn fence(&mut self) -> Result<(), PostError> {
+        Self::order_writes();
+        Ok(())
+    }
+
+    fn want_writable(&mut self, ep: EpId) {
+        let Some(endpoint) = self.endpoints.get_mut(ep.0 as usize) else { return };
+        if endpoint.state == State::Open && !std::mem::replace(&mut endpoint.asked, true) {
+            self.waiters.push_back(ep);
+        }
+    }
+
+    #[inline]
+    fn progress(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
+        let mut events = 0;
+        if !self.failed_tokens.is_empty() || !self.failed_endpoints.is_empty() {
+            events += self.report_failures(sink, budget);
+            if !self.failed_tokens.is_empty() {
+                return events;
+            }
+        }
+        if !self.waiters.is_empty() {
+            self.turn ^= 1;
+            let share = (budget - events + self.turn) / 2;
+            events += self.tell_writable(sink, share);
+        }
+        events += self.deliver(sink, budget - events);
+        if !self.waiters.is_empty() {
+            events += self.tell_writable(sink, budget - events);
+        }
+        events
+    }
+
+    fn release(&mut self, desc: Desc) {
+        self.pool.give_back(desc.0);
+    }
+
+    fn desc_view(&self, desc: Desc) -> Option<View<'_>> {
+        self.pool.view(desc.0)
+    }
+
+    fn check(&mut self, ep: EpId) -> Result<(), PostError> {
+        self.check_open(ep)
+    }
+
+    fn doorbell(&self) -> Option<&Doorbell> {
+        Some(&self.doorbell)
+    }
+
+    fn arm(&mut self, descriptor: bool) -> Armed {
+        self.doorbell.arm(if descriptor { Sleep::Fd } else { Sleep::Futex });
+        // Only the owner posts, so nothing can arrive after this look; other threads ring for
+        // reasons of their own.
+        if self.has_events() {
+            self.doorbell.disarm();
+            return Armed::Busy;
+        }
+        Armed::Ready
+    }
+
+    fn disarm(&mut self) {
+        self.doorbell.disarm();
+    }
+
+    fn event_fd(&mut self) -> Result<BorrowedFd<'_>, OpenError> {
+        self.doorbell.event_fd().map_err(|source| OpenError::System {
+            act: "make the event descriptor of the self transport",
+            source,
+        })
+    }
+
+    fn invalidate(&mut self, ep: EpId) {
+        self.fail_endpoint(ep);
+    }
+}

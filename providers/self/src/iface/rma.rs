@@ -1,0 +1,174 @@
+//! One-sided operations, all complete in the call.
+
+use bowline_base::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use bowline_base::view::View;
+use bowline_uct::{AtomicOp, AtomicWidth, EpId, LocalSlice, PostError, Posted, RemoteSlice};
+
+use super::SelfIface;
+
+/// Applies `$op` with operands of `$int` to `$word`; gives the old value.
+macro_rules! apply {
+    ($word:expr, $int:ty, $op:expr) => {{
+        // Release: what was put before is visible to whoever acquires the new value, the owner's
+        // own atomics or a peer's fetch. Acquire: pairs with their releases.
+        let order = Ordering::AcqRel;
+        let old: $int = match $op {
+            AtomicOp::Add(by) => $word.fetch_add(by as $int, order),
+            AtomicOp::And(by) => $word.fetch_and(by as $int, order),
+            AtomicOp::Or(by) => $word.fetch_or(by as $int, order),
+            AtomicOp::Xor(by) => $word.fetch_xor(by as $int, order),
+            AtomicOp::Swap(by) => $word.swap(by as $int, order),
+            AtomicOp::Cswap { compare, new } => {
+                // A refused exchange still acquires what the present value's writer published.
+                let (compare, new) = (compare as $int, new as $int);
+                match $word.compare_exchange(compare, new, order, Ordering::Acquire) {
+                    Ok(old) | Err(old) => old,
+                }
+            }
+        };
+        u64::from(old)
+    }};
+}
+
+/// The bytes of all pieces.
+fn total(pieces: &[LocalSlice], max_iov: usize) -> Result<usize, PostError> {
+    if pieces.len() > max_iov {
+        return Err(PostError::BadArgument);
+    }
+    pieces
+        .iter()
+        .try_fold(0_usize, |sum, piece| sum.checked_add(piece.len()))
+        .ok_or(PostError::TooLong)
+}
+
+impl SelfIface {
+    /// Orders the worker's writes to its own memory for readers on other threads.
+    #[inline]
+    pub(super) fn order_writes() {
+        // Release: pairs with the acquire load of whatever such a reader waits for.
+        fence(Ordering::Release);
+    }
+
+    pub(super) fn put_bytes(
+        &mut self,
+        ep: EpId,
+        bytes: &[u8],
+        to: RemoteSlice,
+    ) -> Result<(), PostError> {
+        self.check_open(ep)?;
+        if bytes.len() > self.attr.limits.put.max_short {
+            return Err(PostError::TooLong);
+        }
+        self.domain.reach(to, bytes.len())?.copy_in(bytes);
+        self.counters.puts += 1;
+        Ok(())
+    }
+
+    pub(super) fn put_packed(
+        &mut self,
+        ep: EpId,
+        max_len: usize,
+        pack: &mut dyn FnMut(View<'_>) -> usize,
+        to: RemoteSlice,
+    ) -> Result<usize, PostError> {
+        self.check_open(ep)?;
+        if max_len > self.attr.limits.put.max_bcopy {
+            return Err(PostError::TooLong);
+        }
+        // Packed where it belongs: there is no buffer between.
+        let len = pack(self.domain.reach(to, max_len)?);
+        assert!(len <= max_len, "pack returns how much of the room it was given it has filled");
+        self.counters.puts += 1;
+        Ok(len)
+    }
+
+    pub(super) fn put_pieces(
+        &mut self,
+        ep: EpId,
+        from: &[LocalSlice],
+        to: RemoteSlice,
+    ) -> Result<Posted, PostError> {
+        self.check_open(ep)?;
+        let len = total(from, self.attr.limits.put.max_iov)?;
+        let to = self.domain.reach(to, len)?;
+        let mut offset = 0;
+        for piece in from {
+            // SAFETY: `offset + piece.len() <= len` bytes are inside `to`; the piece is readable
+            // by the contract of zcopy. `copy` allows the two to overlap, which memory of one
+            // process may.
+            unsafe { std::ptr::copy(piece.as_ptr(), to.as_ptr().add(offset), piece.len()) };
+            offset += piece.len();
+        }
+        self.counters.puts += 1;
+        Ok(Posted::Done)
+    }
+
+    pub(super) fn get_packed(
+        &mut self,
+        ep: EpId,
+        from: RemoteSlice,
+        len: usize,
+        unpack: &mut dyn FnMut(View<'_>),
+    ) -> Result<(), PostError> {
+        self.check_open(ep)?;
+        if len > self.attr.limits.get.max_bcopy {
+            return Err(PostError::TooLong);
+        }
+        unpack(self.domain.reach(from, len)?);
+        self.counters.gets += 1;
+        Ok(())
+    }
+
+    pub(super) fn get_pieces(
+        &mut self,
+        ep: EpId,
+        to: &[LocalSlice],
+        from: RemoteSlice,
+    ) -> Result<Posted, PostError> {
+        self.check_open(ep)?;
+        let len = total(to, self.attr.limits.get.max_iov)?;
+        let from = self.domain.reach(from, len)?;
+        let mut offset = 0;
+        for piece in to {
+            // SAFETY: `offset + piece.len() <= len` bytes are inside `from`; the piece is
+            // writable by the contract of zcopy. `copy` allows the two to overlap.
+            unsafe { std::ptr::copy(from.as_ptr().add(offset), piece.as_ptr(), piece.len()) };
+            offset += piece.len();
+        }
+        self.counters.gets += 1;
+        Ok(Posted::Done)
+    }
+
+    pub(super) fn atomic(
+        &mut self,
+        ep: EpId,
+        op: AtomicOp,
+        width: AtomicWidth,
+        at: RemoteSlice,
+    ) -> Result<u64, PostError> {
+        self.check_open(ep)?;
+        let bytes = match width {
+            AtomicWidth::W32 => 4,
+            AtomicWidth::W64 => 8,
+        };
+        if !at.address.is_multiple_of(bytes) {
+            return Err(PostError::BadArgument);
+        }
+        let word = self.domain.reach(at, bytes as usize)?.as_ptr();
+        self.counters.atomics += 1;
+        Ok(match width {
+            AtomicWidth::W32 => {
+                // SAFETY: `reach` found 4 bytes inside memory that lives as long as the domain's
+                // table holds it, their address is a multiple of 4, and memory that keys open is
+                // only accessed through views and atomics.
+                let word = unsafe { AtomicU32::from_ptr(word.cast()) };
+                apply!(word, u32, op)
+            }
+            AtomicWidth::W64 => {
+                // SAFETY: as above, with 8 bytes.
+                let word = unsafe { AtomicU64::from_ptr(word.cast()) };
+                apply!(word, u64, op)
+            }
+        })
+    }
+}

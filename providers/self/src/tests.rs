@@ -1,0 +1,1 @@
+//! placeholder while the suite is written

@@ -1,0 +1,301 @@
+//! Copies between this process and a peer's memory: `process_vm_readv` / `process_vm_writev`
+//! (cross memory attach, Linux 3.2), or a plain copy when the peer is a thread of this process.
+//!
+//! The kernel checks both sides' addresses, so a wrong one is an error and never a fault. What is
+//! not here: who may be copied from (the probe's result lives in the endpoint) and which range a
+//! key opens ([`crate::md`] checks that before it calls).
+//!
+//! A transfer loops, since one call moves at most `0x7ffff000` bytes and 1024 pieces and may stop
+//! anywhere in between; it continues where the kernel stopped.
+
+use std::io;
+
+use bowline_uct::LocalSlice;
+use rustix::fd::BorrowedFd;
+use rustix::process::Pid;
+
+/// Which way the bytes go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    /// From the peer to here.
+    Read,
+    /// From here to the peer.
+    Write,
+}
+
+/// Whose memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Target<'a> {
+    /// This very process: a plain copy. Chosen only for memory of thread ranks, whose addresses
+    /// no other process can have forged.
+    Here,
+    /// A process whose pid cannot be recycled while it is used: the launcher reaps it late.
+    Process(Pid),
+    /// A process nobody holds for us: its pidfd is looked at before every bounded segment.
+    Watched(Pid, BorrowedFd<'a>),
+}
+
+/// Why a transfer stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reason {
+    /// The kernel forbids it (EPERM, ENOSYS): every later transfer would fail too.
+    Refused,
+    /// An address of the range is not mapped (EFAULT).
+    Fault,
+    /// The process is gone (ESRCH, or its pidfd says so).
+    Gone,
+    /// Anything else, which is this transfer's misfortune (ENOMEM).
+    Other,
+}
+
+/// A transfer that stopped after `moved` bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stopped {
+    pub(crate) moved: usize,
+    pub(crate) reason: Reason,
+}
+
+/// What one call moves at most (Linux `MAX_RW_COUNT`).
+const CALL_MAX: usize = 0x7fff_f000;
+/// Bytes between two looks at a pidfd: a pid that is recycled in the middle of a copy is noticed
+/// after about a millisecond.
+const SEGMENT: usize = 8 << 20;
+/// Pieces handed to the kernel at once. It would take 1024; 32 of them keep the stack small and
+/// cost nothing measurable against the copy.
+const PIECES: usize = 32;
+
+/// Moves the bytes of `local`, in order, from or to `remote`.
+pub(crate) fn transfer(
+    direction: Direction,
+    target: Target<'_>,
+    local: &[LocalSlice],
+    remote: u64,
+) -> Result<(), Stopped> {
+    let (pid, segment) = match target {
+        Target::Here => {
+            copy_here(direction, local, remote);
+            return Ok(());
+        }
+        Target::Process(pid) => (pid, CALL_MAX),
+        Target::Watched(pid, _) => (pid, SEGMENT),
+    };
+    let mut moved = 0usize;
+    let mut cursor = Cursor { pieces: local, skip: 0 };
+    loop {
+        let mut iov = [EMPTY; PIECES];
+        let (count, bytes) = cursor.fill(&mut iov, segment);
+        if bytes == 0 {
+            return Ok(());
+        }
+        if let Target::Watched(_, pidfd) = target
+            && process_ended(pidfd)
+        {
+            return Err(Stopped { moved, reason: Reason::Gone });
+        }
+        match one_call(direction, pid, &iov[..count], remote.wrapping_add(moved as u64), bytes) {
+            Ok(n) => {
+                moved += n;
+                cursor.advance(n);
+            }
+            Err(reason) => return Err(Stopped { moved, reason }),
+        }
+    }
+}
+
+/// Whether the kernel lets us read `expected.len()` bytes at `remote` of `pid`, and they are
+/// the expected ones, which proves that the pid is the process that published them.
+pub(crate) fn probe(pid: Pid, remote: u64, expected: u64) -> Result<bool, Reason> {
+    let mut word = [0u8; 8];
+    let iov = [libc::iovec { iov_base: word.as_mut_ptr().cast(), iov_len: word.len() }];
+    let n = one_call(Direction::Read, pid, &iov, remote, word.len())?;
+    Ok(n == word.len() && u64::from_ne_bytes(word) == expected)
+}
+
+/// Whether the process behind `pidfd` has ended.
+pub(crate) fn process_ended(pidfd: BorrowedFd<'_>) -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let mut fds = [PollFd::new(&pidfd, PollFlags::IN)];
+    // A pidfd becomes readable when its process ends. An interrupted or refused poll says
+    // nothing; the next segment asks again.
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    matches!(poll(&mut fds, Some(&now)), Ok(n) if n > 0)
+}
+
+const EMPTY: libc::iovec = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
+
+/// Where in the list of local pieces the transfer is.
+struct Cursor<'a> {
+    pieces: &'a [LocalSlice],
+    /// Bytes of the first piece that are done.
+    skip: usize,
+}
+
+impl Cursor<'_> {
+    /// Describes the next pieces, at most `limit` bytes. Returns how many and their bytes.
+    fn fill(&self, iov: &mut [libc::iovec; PIECES], limit: usize) -> (usize, usize) {
+        let (mut count, mut bytes, mut skip) = (0, 0usize, self.skip);
+        for piece in self.pieces {
+            if count == PIECES || bytes == limit {
+                break;
+            }
+            let len = (piece.len() - skip).min(limit - bytes);
+            if len > 0 {
+                // `wrapping_add` stays in the piece since `skip <= piece.len()`.
+                let start = piece.as_ptr().wrapping_add(skip);
+                iov[count] = libc::iovec { iov_base: start.cast(), iov_len: len };
+                count += 1;
+                bytes += len;
+            }
+            skip = 0;
+        }
+        (count, bytes)
+    }
+
+    fn advance(&mut self, mut n: usize) {
+        while let [first, rest @ ..] = self.pieces {
+            let left = first.len() - self.skip;
+            if n < left {
+                self.skip += n;
+                return;
+            }
+            n -= left;
+            self.skip = 0;
+            self.pieces = rest;
+        }
+    }
+}
+
+fn one_call(
+    direction: Direction,
+    pid: Pid,
+    local: &[libc::iovec],
+    remote: u64,
+    bytes: usize,
+) -> Result<usize, Reason> {
+    let there = libc::iovec { iov_base: remote as *mut libc::c_void, iov_len: bytes };
+    let (pid, count) = (pid.as_raw_nonzero().get(), local.len() as libc::c_ulong);
+    loop {
+        // SAFETY: `local` and `there` are valid arrays of `count` and 1 entries. The local
+        // entries lie in buffers whose handles the caller of the operation keeps, writable where
+        // bytes are read into them; the remote entry is only an address, which the kernel checks
+        // against the peer's mappings and permissions.
+        let n = unsafe {
+            match direction {
+                Direction::Read => libc::process_vm_readv(pid, local.as_ptr(), count, &there, 1, 0),
+                Direction::Write => {
+                    libc::process_vm_writev(pid, local.as_ptr(), count, &there, 1, 0)
+                }
+            }
+        };
+        if n > 0 {
+            return Ok(n as usize);
+        }
+        if n == 0 {
+            // Bytes were asked for, so nothing moved can only mean an unusable range.
+            return Err(Reason::Fault);
+        }
+        return Err(match io::Error::last_os_error().raw_os_error() {
+            Some(libc::EINTR) => continue,
+            Some(libc::EPERM | libc::EACCES | libc::ENOSYS) => Reason::Refused,
+            Some(libc::EFAULT | libc::EINVAL) => Reason::Fault,
+            Some(libc::ESRCH) => Reason::Gone,
+            _ => Reason::Other,
+        });
+    }
+}
+
+fn copy_here(direction: Direction, local: &[LocalSlice], remote: u64) {
+    let mut there = remote as usize as *mut u8;
+    for piece in local {
+        let (from, to) = match direction {
+            Direction::Read => (there.cast_const(), piece.as_ptr()),
+            Direction::Write => (piece.as_ptr().cast_const(), there),
+        };
+        // SAFETY: `Target::Here` is only used between thread ranks whose node memory no other
+        // process can write, so `remote` was made by this process: it lies in a buffer whose
+        // handle the peer keeps until this operation's end has been told to it (the rule for
+        // exposed buffers), or in a registered one whose entry was checked. The local piece is
+        // kept by the caller. `copy` allows the two to overlap.
+        unsafe { std::ptr::copy(from, to, piece.len()) };
+        there = there.wrapping_add(piece.len());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bowline_base::buffer::{RecvBuf, SendBuf};
+
+    fn me() -> Pid {
+        rustix::process::getpid()
+    }
+
+    #[test]
+    fn pieces_of_odd_sizes_come_back_in_order() {
+        // More pieces than one call takes, empty ones among them.
+        let source: Vec<u8> = (0..10_000u32).map(|i| (i * 7) as u8).collect();
+        let address = source.as_ptr() as u64;
+        for target in [Target::Here, Target::Process(me())] {
+            let mut parts: Vec<RecvBuf> =
+                (0..100).map(|i| RecvBuf::owned(vec![0; (i * 37) % 200])).collect();
+            let local: Vec<LocalSlice> = parts
+                .iter_mut()
+                .map(|p| {
+                    let len = p.len();
+                    LocalSlice::of_recv(p, 0, len).unwrap()
+                })
+                .collect();
+            transfer(Direction::Read, target, &local, address).unwrap();
+            let got: Vec<u8> = parts.into_iter().flat_map(|p| p.into_owned().unwrap()).collect();
+            assert_eq!(got, source[..got.len()]);
+        }
+    }
+
+    #[test]
+    fn an_unmapped_range_stops_where_it_begins() {
+        let page = rustix::param::page_size();
+        // SAFETY: a fresh private mapping of two pages, unmapped at the end of the test.
+        let map = unsafe {
+            rustix::mm::mmap_anonymous(
+                std::ptr::null_mut(),
+                2 * page,
+                rustix::mm::ProtFlags::READ | rustix::mm::ProtFlags::WRITE,
+                rustix::mm::MapFlags::PRIVATE,
+            )
+        }
+        .unwrap();
+        // SAFETY: the second page of the mapping above, which nothing refers to.
+        unsafe { rustix::mm::munmap(map.cast::<u8>().add(page).cast(), page) }.unwrap();
+        let data = SendBuf::owned(vec![5; 2 * page]);
+        let whole = [LocalSlice::of_send(&data, 0, 2 * page).unwrap()];
+        let stop = transfer(Direction::Write, Target::Process(me()), &whole, map as u64);
+        assert_eq!(stop, Err(Stopped { moved: page, reason: Reason::Fault }));
+        // SAFETY: the first page, which nothing refers to any more.
+        unsafe { rustix::mm::munmap(map, page) }.unwrap();
+    }
+
+    #[test]
+    fn the_probe_tells_a_stranger_by_its_word() {
+        let word = 0x1234_5678_9abc_def0u64;
+        let at = (&raw const word) as u64;
+        assert_eq!(probe(me(), at, word), Ok(true));
+        assert_eq!(probe(me(), at, word + 1), Ok(false));
+        assert_eq!(probe(me(), 8, word), Err(Reason::Fault));
+    }
+
+    #[test]
+    fn an_ended_process_is_noticed() {
+        let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
+        let pid = Pid::from_raw(child.id() as i32).unwrap();
+        let fd = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).unwrap();
+        use rustix::fd::AsFd;
+        assert!(!process_ended(fd.as_fd()));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(process_ended(fd.as_fd()));
+        let data = SendBuf::owned(vec![1; 8]);
+        let piece = [LocalSlice::of_send(&data, 0, 8).unwrap()];
+        let stop = transfer(Direction::Write, Target::Watched(pid, fd.as_fd()), &piece, 4096);
+        assert_eq!(stop, Err(Stopped { moved: 0, reason: Reason::Gone }));
+    }
+}

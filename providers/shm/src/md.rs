@@ -1,0 +1,229 @@
+//! Local memory that peers may reach: allocated here, or the user's and registered.
+//!
+//! *Allocated* memory is a sealed memfd of its own (memory of thread ranks: a plain mapping),
+//! which a peer maps when it unpacks the key. *Registered* memory stays where it is and is
+//! reached by cross memory attach; a word in the owner's area tells peers whether a registration
+//! still stands, since the kernel would let them write into whatever came there later.
+//!
+//! A packed key is one of
+//!
+//! ```text
+//!   PROCESS     kind u8                                   all memory that the kernel lets us reach
+//!   MAPPED      kind u8 | pid u32 | start_time u64 | fd u32 | dev u64 | ino u64 | id u64
+//!               | base u64 | len u64
+//!   REGISTERED  kind u8 | slot u32 | generation u64 | base u64 | len u64
+//! ```
+//!
+//! What a key opens on the other side is in [`crate::rkey`].
+
+use std::os::fd::AsRawFd;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use bowline_base::buffer::RecvBuf;
+use bowline_base::region::{Region, RegionError};
+use bowline_base::slab::Slab;
+use bowline_base::sync::atomic::{AtomicU64, Ordering};
+use bowline_base::view::View;
+use bowline_uct::{AddrWriter, MemError, MemHandle};
+
+use crate::addr::Process;
+use crate::area::Area;
+
+/// Kinds of packed keys.
+pub(crate) mod kind {
+    pub(crate) const PROCESS: u8 = 1;
+    pub(crate) const MAPPED: u8 = 2;
+    pub(crate) const REGISTERED: u8 = 3;
+}
+
+/// The packed key of all memory of the packing process, as far as the kernel opens it to the
+/// unpacking one: one byte, the same for every process. Unpacking it is cheap and gives the same
+/// key each time; a protocol that moves user buffers unpacks it once per endpoint.
+pub const PROCESS_RKEY: [u8; 1] = [kind::PROCESS];
+
+/// Longest packed key, in bytes.
+pub(crate) const MAX_PACKED: usize = 1 + 4 + 8 + 4 + 8 * 5;
+
+/// Keys of memory in this process, for peers in the same process: they share the mapping.
+static ALLOCATIONS: Mutex<Vec<(u64, Weak<Region>)>> = Mutex::new(Vec::new());
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+
+/// The mapping of an allocation of this process.
+pub(crate) fn allocation_here(id: u64) -> Option<Arc<Region>> {
+    let all = ALLOCATIONS.lock().unwrap_or_else(PoisonError::into_inner);
+    all.iter().find(|(known, _)| *known == id).and_then(|(_, region)| region.upgrade())
+}
+
+#[derive(Debug)]
+enum Memory {
+    Allocated { region: Arc<Region>, id: u64, packed: Vec<u8> },
+    Registered { memory: RecvBuf, slot: u32, generation: u64 },
+}
+
+/// All memory that one interface makes reachable.
+#[derive(Debug)]
+pub(crate) struct Memories {
+    held: Slab<Memory>,
+    /// Start, length and handle of each allocation; few, searched in order.
+    allocations: Vec<(u64, usize, MemHandle)>,
+    /// Registration words that were used and are free again.
+    free_slots: Vec<u32>,
+    /// Registration words from here on were never used.
+    fresh_slot: u32,
+}
+
+impl Memories {
+    pub(crate) fn new() -> Self {
+        Self {
+            held: Slab::default(),
+            allocations: Vec::new(),
+            free_slots: Vec::new(),
+            fresh_slot: 0,
+        }
+    }
+
+    /// Allocates; `private` for memory that only threads of this process share.
+    pub(crate) fn alloc(
+        &mut self,
+        me: &Process,
+        private: bool,
+        len: usize,
+    ) -> Result<MemHandle, MemError> {
+        let region = if private {
+            Region::create_private(len)
+        } else {
+            Region::create_memfd("bowline-window", len)
+        }
+        .map_err(system)?;
+        let base = region.view().as_ptr() as u64;
+        // Relaxed: only uniqueness counts.
+        let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+        let (fd, dev, ino) = match region.fd() {
+            None => (crate::addr::NO_FD, 0, 0),
+            Some(fd) => {
+                let stat = rustix::fs::fstat(fd).map_err(|e| MemError::System {
+                    act: "identify allocated memory",
+                    source: e.into(),
+                })?;
+                (fd.as_raw_fd() as u32, stat.st_dev, stat.st_ino)
+            }
+        };
+        let mut w = AddrWriter::new();
+        w.u8(kind::MAPPED).u32(me.pid).u64(me.start_time).u32(fd).u64(dev).u64(ino).u64(id);
+        w.u64(base).u64(len as u64);
+        let region = Arc::new(region);
+        let mut all = ALLOCATIONS.lock().unwrap_or_else(PoisonError::into_inner);
+        all.push((id, Arc::downgrade(&region)));
+        drop(all);
+        let key = self.held.insert(Memory::Allocated { region, id, packed: w.finish() });
+        self.allocations.push((base, len, MemHandle(key)));
+        Ok(MemHandle(key))
+    }
+
+    /// Registers memory of the user.
+    pub(crate) fn register(&mut self, area: &Area, memory: RecvBuf) -> Result<MemHandle, MemError> {
+        let slot = self.free_slots.pop().unwrap_or(self.fresh_slot);
+        let Some(word) = area.registration(slot) else {
+            return Err(MemError::System {
+                act: "register memory: all registrations are in use (BOWLINE_SHM_REGISTRATIONS)",
+                source: std::io::ErrorKind::OutOfMemory.into(),
+            });
+        };
+        self.fresh_slot = self.fresh_slot.max(slot + 1);
+        // Relaxed: this interface alone writes the word.
+        let generation = word.load(Ordering::Relaxed).wrapping_add(1) | 1;
+        // Release pairs with the Acquire in `rkey::Access::stands`.
+        word.store(generation, Ordering::Release);
+        Ok(MemHandle(self.held.insert(Memory::Registered { memory, slot, generation })))
+    }
+
+    pub(crate) fn view(&self, handle: MemHandle) -> Option<View<'_>> {
+        match self.held.get(handle.0)? {
+            Memory::Allocated { region, .. } => Some(region.view()),
+            Memory::Registered { memory, .. } => {
+                // SAFETY: the buffer is kept here, and valid, until `release` takes it out, which
+                // needs the exclusive borrow that ends the view. Its bytes belong to the handle
+                // alone, so no slice of them exists elsewhere, and none is made here.
+                Some(unsafe { View::from_raw(memory.address() as *mut u8, memory.len()) })
+            }
+        }
+    }
+
+    pub(crate) fn pack(&self, handle: MemHandle) -> Result<Vec<u8>, MemError> {
+        match self.held.get(handle.0).ok_or(MemError::NoSuch)? {
+            Memory::Allocated { packed, .. } => Ok(packed.clone()),
+            Memory::Registered { memory, slot, generation } => {
+                let mut w = AddrWriter::new();
+                w.u8(kind::REGISTERED).u32(*slot).u64(*generation);
+                w.u64(memory.address()).u64(memory.len() as u64);
+                Ok(w.finish())
+            }
+        }
+    }
+
+    pub(crate) fn release(
+        &mut self,
+        area: &Area,
+        handle: MemHandle,
+    ) -> Result<Option<RecvBuf>, MemError> {
+        match self.held.remove(handle.0).ok_or(MemError::NoSuch)? {
+            Memory::Allocated { id, .. } => {
+                self.allocations.retain(|(_, _, known)| *known != handle);
+                forget(id);
+                Ok(None)
+            }
+            Memory::Registered { memory, slot, generation } => {
+                if let Some(word) = area.registration(slot) {
+                    // Even: nothing stands here. Release pairs with the Acquire in
+                    // `rkey::Access::stands`; SeqCst would not help, since a peer that checked
+                    // before is already in the kernel: protocols end their operations first.
+                    word.store(generation.wrapping_add(1), Ordering::Release);
+                }
+                self.free_slots.push(slot);
+                Ok(Some(memory))
+            }
+        }
+    }
+
+    /// The packed key of the allocation that holds `start .. start + len`.
+    #[inline]
+    pub(crate) fn key_of(&self, start: u64, len: usize, out: &mut [u8]) -> Option<usize> {
+        if self.allocations.is_empty() {
+            return None;
+        }
+        let within = |base: u64, size: usize| {
+            start.checked_sub(base).is_some_and(|skip| {
+                usize::try_from(skip).is_ok_and(|skip| skip <= size && len <= size - skip)
+            })
+        };
+        let (_, _, handle) = self.allocations.iter().find(|(base, size, _)| within(*base, *size))?;
+        let Memory::Allocated { packed, .. } = self.held.get(handle.0)? else { return None };
+        out.get_mut(..packed.len())?.copy_from_slice(packed);
+        Some(packed.len())
+    }
+}
+
+impl Drop for Memories {
+    fn drop(&mut self) {
+        for (_, memory) in self.held.iter() {
+            if let Memory::Allocated { id, .. } = memory {
+                forget(*id);
+            }
+        }
+    }
+}
+
+fn forget(id: u64) {
+    let mut all = ALLOCATIONS.lock().unwrap_or_else(PoisonError::into_inner);
+    all.retain(|(known, _)| *known != id);
+}
+
+fn system(error: RegionError) -> MemError {
+    match error {
+        RegionError::System { act, source } => MemError::System { act, source },
+        other => MemError::System {
+            act: "allocate memory that peers can map",
+            source: std::io::Error::new(std::io::ErrorKind::OutOfMemory, other),
+        },
+    }
+}

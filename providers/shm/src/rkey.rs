@@ -1,0 +1,192 @@
+//! What a peer's key opens here: a mapping, or a range that the kernel copies.
+//!
+//! Keys are bytes from a peer and trusted as such: a mapping is made only of a descriptor whose
+//! inode is the one that the key names and whose size is sealed, and every access is checked
+//! against the range of its key before anything is touched.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use bowline_base::region::Region;
+use bowline_base::sync::atomic::Ordering;
+use bowline_base::view::View;
+use bowline_uct::{AddrReader, EpId, MemError, PeerFailure};
+
+use crate::addr::{NO_FD, Process};
+use crate::area::Area;
+use crate::foreign;
+use crate::md::{allocation_here, kind};
+
+/// A key that was opened.
+#[derive(Debug)]
+pub(crate) struct Rkey {
+    /// The endpoint on which it was unpacked and is valid.
+    pub(crate) ep: EpId,
+    pub(crate) access: Access,
+}
+
+/// How its memory is reached.
+#[derive(Debug)]
+pub(crate) enum Access {
+    /// Mapped here.
+    Mapped { base: u64, len: usize, region: Arc<Region> },
+    /// By the kernel, wherever it lets us.
+    Process,
+    /// By the kernel, within a registration that still stands.
+    Registered { base: u64, len: u64, slot: u32, generation: u64 },
+}
+
+impl Access {
+    /// The mapped bytes `remote .. remote + len`, if this is a mapping and they are inside.
+    #[inline]
+    pub(crate) fn mapped(&self, remote: u64, len: usize) -> Option<View<'_>> {
+        let Self::Mapped { base, len: size, region } = self else { return None };
+        let skip = usize::try_from(remote.checked_sub(*base)?).ok()?;
+        if skip > *size || len > *size - skip {
+            return None;
+        }
+        region.view().slice(skip, len)
+    }
+
+    /// Whether the kernel may be asked for `remote .. remote + len` of the peer whose area is
+    /// `area`.
+    pub(crate) fn stands(&self, area: &Area, remote: u64, len: usize) -> bool {
+        match self {
+            Self::Mapped { .. } => false,
+            Self::Process => remote.checked_add(len as u64).is_some(),
+            Self::Registered { base, len: size, slot, generation } => {
+                let inside = remote
+                    .checked_sub(*base)
+                    .is_some_and(|skip| skip <= *size && len as u64 <= *size - skip);
+                // Acquire pairs with the Release in `Memories::release`: a registration whose end
+                // we were told of is seen to have ended.
+                inside
+                    && area
+                        .registration(*slot)
+                        .is_some_and(|word| word.load(Ordering::Acquire) == *generation)
+            }
+        }
+    }
+}
+
+/// Mappings of peers' allocations, kept for the next key of the same allocation.
+#[derive(Debug, Default)]
+pub(crate) struct Mappings {
+    entries: Vec<Mapping>,
+    clock: u64,
+}
+
+#[derive(Debug)]
+struct Mapping {
+    pid: u32,
+    id: u64,
+    region: Arc<Region>,
+    used: u64,
+}
+
+/// Mappings without a key that are kept: a protocol that opens a key per message finds them, and
+/// memory that a peer has released is not held for long.
+const IDLE_MAPPINGS: usize = 16;
+
+/// Reads a packed key that came from `peer`.
+pub(crate) fn unpack(
+    packed: &[u8],
+    peer: &Process,
+    mappings: &mut Mappings,
+) -> Result<Access, MemError> {
+    let mut r = AddrReader::new(packed);
+    let mut read = || -> Result<Access, MemError> {
+        let bad = |_| MemError::BadKey;
+        match r.u8().map_err(bad)? {
+            kind::PROCESS => Ok(Access::Process),
+            kind::REGISTERED => Ok(Access::Registered {
+                slot: r.u32().map_err(bad)?,
+                generation: r.u64().map_err(bad)?,
+                base: r.u64().map_err(bad)?,
+                len: r.u64().map_err(bad)?,
+            }),
+            kind::MAPPED => {
+                let named = Named {
+                    pid: r.u32().map_err(bad)?,
+                    start_time: r.u64().map_err(bad)?,
+                    fd: r.u32().map_err(bad)?,
+                    dev: r.u64().map_err(bad)?,
+                    ino: r.u64().map_err(bad)?,
+                    id: r.u64().map_err(bad)?,
+                };
+                let base = r.u64().map_err(bad)?;
+                let len = usize::try_from(r.u64().map_err(bad)?).map_err(|_| MemError::BadKey)?;
+                let region = mappings.find(&named, peer)?;
+                if len > region.len() || base.checked_add(len as u64).is_none() {
+                    return Err(MemError::BadKey);
+                }
+                Ok(Access::Mapped { base, len, region })
+            }
+            _ => Err(MemError::BadKey),
+        }
+    };
+    read()
+}
+
+/// An allocation as its key names it.
+struct Named {
+    pid: u32,
+    start_time: u64,
+    fd: u32,
+    dev: u64,
+    ino: u64,
+    id: u64,
+}
+
+impl Mappings {
+    fn find(&mut self, named: &Named, peer: &Process) -> Result<Arc<Region>, MemError> {
+        // A key opens memory of the peer that it came from, not of a third process.
+        if (named.pid, named.start_time) != (peer.pid, peer.start_time) {
+            return Err(MemError::BadKey);
+        }
+        self.clock += 1;
+        let known = self.entries.iter_mut().find(|m| (m.pid, m.id) == (named.pid, named.id));
+        if let Some(mapping) = known {
+            mapping.used = self.clock;
+            return Ok(Arc::clone(&mapping.region));
+        }
+        let region = open(named, peer)?;
+        self.make_room();
+        self.entries.push(Mapping {
+            pid: named.pid,
+            id: named.id,
+            region: Arc::clone(&region),
+            used: self.clock,
+        });
+        Ok(region)
+    }
+
+    /// Drops the mappings without a key that were unused for longest.
+    pub(crate) fn make_room(&mut self) {
+        let idle = |m: &Mapping| Arc::strong_count(&m.region) == 1;
+        while self.entries.iter().filter(|m| idle(m)).count() >= IDLE_MAPPINGS {
+            let oldest = self.entries.iter().enumerate().filter(|(_, m)| idle(m));
+            let Some((at, _)) = oldest.min_by_key(|(_, m)| m.used) else { return };
+            self.entries.swap_remove(at);
+        }
+    }
+}
+
+fn open(named: &Named, peer: &Process) -> Result<Arc<Region>, MemError> {
+    if named.pid == std::process::id() {
+        return allocation_here(named.id).ok_or(MemError::BadKey);
+    }
+    if named.fd == NO_FD {
+        return Err(MemError::BadKey);
+    }
+    let refused = |source| MemError::System { act: "open the peer's allocated memory", source };
+    let fd = foreign::take(peer, named.fd).map_err(|error| {
+        if peer.runs() { refused(error) } else { MemError::Peer(PeerFailure::Died) }
+    })?;
+    let stat = rustix::fs::fstat(fd.as_fd()).map_err(|e| refused(e.into()))?;
+    // The owner may have released the memory, and the number may name another file by now.
+    if (stat.st_dev, stat.st_ino) != (named.dev, named.ino) {
+        return Err(MemError::BadKey);
+    }
+    Region::open(fd).map(Arc::new).map_err(|_| MemError::BadKey)
+}

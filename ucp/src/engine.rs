@@ -1,0 +1,242 @@
+//! The engine: what a worker knows, and what it does with what its lanes report.
+//!
+//! It is the `Sink` of every lane. Inside a lane's progress it matches, copies arrivals into
+//! waiting receives and notes [`Action`]s; it never posts. Short tagged arrivals allocate nothing;
+//! a first contact and a message without receive do.
+
+mod arrive;
+mod failure;
+mod pieces;
+
+use std::collections::{HashMap, VecDeque};
+
+use bowline_base::slab::{Key, Slab};
+use bowline_uct::{Arrival, EpId, PeerFailure, Sink, Source, Token, Verdict};
+
+use crate::action::{Action, Actions};
+use crate::am::AmArrival;
+use crate::error::OpError;
+use crate::peer::{NOBODY, Peer, PeerIndex};
+use crate::request::{Body, Request, Status};
+use crate::settings::Options;
+use crate::space::Spaces;
+use crate::unexpected::Unexpected;
+use crate::wire;
+
+bowline_base::counters! {
+    /// What a worker counts.
+    pub struct Counters {
+        /// Tagged messages sent by the short path.
+        sent_short,
+        /// Tagged messages sent in one bcopy piece.
+        sent_bcopy,
+        /// Tagged messages sent in several pieces.
+        sent_multi,
+        /// Tagged messages offered for fetching.
+        sent_rndv,
+        /// Messages that waited because the transport was full.
+        send_waited,
+        /// Messages that went as an envelope because eager credit was used up.
+        credit_exhausted,
+        /// Arrivals that found their receive posted.
+        matched,
+        /// Arrivals that had to wait for a receive.
+        unexpected,
+        /// Rendezvous messages fetched from the sender's memory.
+        fetched,
+        /// Rendezvous messages copied through the transport, since fetching was refused.
+        copied,
+        /// User's active messages received.
+        am_received,
+        /// Arrivals that no handler or peer was known for.
+        stray,
+        /// Peers that failed.
+        peers_failed,
+    }
+}
+
+/// Everything but the lanes.
+#[derive(Debug)]
+pub(crate) struct Engine {
+    pub(crate) peers: Vec<Peer>,
+    pub(crate) by_uid: HashMap<u64, PeerIndex>,
+    /// For each lane, which peer a source is.
+    sources: Vec<Vec<PeerIndex>>,
+    pub(crate) spaces: Spaces,
+    pub(crate) requests: Slab<Request>,
+    pub(crate) unexpected: Slab<Unexpected>,
+    pub(crate) actions: Actions,
+    pub(crate) am_inbox: VecDeque<AmArrival>,
+    pub(crate) counters: Counters,
+    pub(crate) options: Options,
+    /// What is left of the budget for shares beyond the first.
+    pub(crate) budget: i64,
+    pub(crate) envelope_bytes: u64,
+    pub(crate) job: u64,
+    /// World ranks of the own job that are known to be dead.
+    pub(crate) dead: Vec<u32>,
+}
+
+impl Engine {
+    pub(crate) fn new(lanes: usize, job: u64, options: Options, actions: usize) -> Self {
+        Self {
+            peers: Vec::new(),
+            by_uid: HashMap::new(),
+            sources: vec![Vec::new(); lanes],
+            spaces: Spaces::default(),
+            requests: Slab::with_capacity(256),
+            unexpected: Slab::default(),
+            actions: Actions::with_capacity(actions),
+            am_inbox: VecDeque::new(),
+            counters: Counters::default(),
+            options,
+            budget: options.budget,
+            envelope_bytes: 0,
+            job,
+            dead: Vec::new(),
+        }
+    }
+
+    /// Whose messages come from `source` on `lane`.
+    #[inline]
+    fn peer_of(&self, lane: usize, source: Source) -> PeerIndex {
+        match self.sources[lane].get(source.0 as usize) {
+            Some(&peer) => peer,
+            None => NOBODY,
+        }
+    }
+
+    /// From now on, messages from `source` on `lane` are `peer`'s.
+    pub(crate) fn bind(&mut self, lane: usize, source: Source, peer: PeerIndex) {
+        let index = source.0 as usize;
+        let table = &mut self.sources[lane];
+        if index >= table.len() {
+            table.resize(index + 1, NOBODY);
+        }
+        table[index] = peer;
+    }
+
+    /// Completes a request.
+    #[inline]
+    pub(crate) fn finish(&mut self, key: Key, status: Status) {
+        let Some(request) = self.requests.get_mut(key) else { return };
+        request.status = status;
+        request.done = true;
+        if request.detached {
+            self.requests.remove(key);
+        }
+    }
+
+    /// Takes a completed request's status and frees it.
+    #[inline]
+    pub(crate) fn take(&mut self, key: Key) -> Option<Status> {
+        match self.requests.get(key) {
+            Some(request) if request.done => {}
+            _ => return None,
+        }
+        self.requests.remove(key).map(|request| request.status)
+    }
+
+    /// Fails a request, whatever it was doing.
+    pub(crate) fn fail(&mut self, key: Key, error: OpError) {
+        let mut status = Status::failed(error);
+        if let Some(request) = self.requests.get(key) {
+            status = Status { outcome: Err(error), ..request.status };
+        }
+        self.finish(key, status);
+    }
+
+    /// Notes that `bytes` of a peer's eager payload were taken, and gives credit back in lumps.
+    #[inline]
+    pub(crate) fn taken(&mut self, peer: PeerIndex, bytes: usize) {
+        if bytes <= crate::unexpected::INLINE {
+            return;
+        }
+        self.give_back(peer, bytes);
+    }
+
+    fn give_back(&mut self, index: PeerIndex, bytes: usize) {
+        let lump = self.options.share_first as u64 / 2;
+        let Some(peer) = self.peers.get_mut(index as usize) else { return };
+        let before = peer.taken;
+        peer.taken += bytes as u64;
+        if before < lump && peer.taken >= lump {
+            self.actions.push(Action::Credit(index));
+        }
+    }
+}
+
+/// The engine as the sink of one lane.
+pub(crate) struct LaneSink<'a> {
+    pub(crate) engine: &'a mut Engine,
+    pub(crate) lane: usize,
+}
+
+impl Sink for LaneSink<'_> {
+    #[inline]
+    fn am(&mut self, arrival: Arrival<'_>) -> Verdict {
+        let peer = self.engine.peer_of(self.lane, arrival.source);
+        if let Some(known) = self.engine.peers.get_mut(peer as usize) {
+            let expected = known.rx_sequence;
+            known.rx_sequence = expected.wrapping_add(1);
+            if wire::sequence(&arrival.header) != expected {
+                self.engine.out_of_sequence(peer);
+                return Verdict::Consumed;
+            }
+            if arrival.id == wire::EAGER {
+                self.engine.eager(peer, &arrival);
+            } else {
+                self.engine.arrive(peer, &arrival);
+            }
+        } else {
+            self.engine.first_contact(self.lane, &arrival);
+        }
+        Verdict::Consumed
+    }
+
+    fn completed(&mut self, token: Token, result: Result<u64, PeerFailure>) {
+        self.engine.transport_completed(Key::from_wire(token.0), result);
+    }
+
+    fn writable(&mut self, ep: EpId) {
+        self.engine.writable(self.lane, ep);
+    }
+
+    fn failed(&mut self, source: Option<Source>, ep: Option<EpId>, how: PeerFailure) {
+        self.engine.lane_failed(self.lane, source, ep, how);
+    }
+}
+
+impl Engine {
+    /// The lane of an endpoint has room again.
+    fn writable(&mut self, lane: usize, ep: EpId) {
+        let found = self.peers.iter().position(|p| p.lane as usize == lane && p.ep == ep);
+        if let Some(index) = found {
+            self.actions.push(Action::Resume(index as PeerIndex));
+        }
+    }
+
+    /// An operation that the transport had in flight is complete.
+    fn transport_completed(&mut self, key: Key, result: Result<u64, PeerFailure>) {
+        let Some(request) = self.requests.get_mut(key) else { return };
+        match &mut request.body {
+            Body::Receive(receive) => {
+                let Some(fetch) = receive.fetch.as_mut() else { return };
+                let arrived = std::mem::take(&mut fetch.in_flight);
+                match result {
+                    Ok(_) => fetch.done += arrived,
+                    Err(_) => fetch.copying = true,
+                }
+                self.actions.push(Action::Fetch(key));
+            }
+            Body::OneSided(_) => {
+                let status = match result {
+                    Ok(value) => Status { length: value, ..Status::NONE },
+                    Err(how) => Status::failed(how.into()),
+                };
+                self.finish(key, status);
+            }
+            Body::Send(_) => {}
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! What the engine does with each kind of arrival.
+
+use bowline_base::slab::Key;
+use bowline_base::view::View;
+use bowline_uct::{AmHeader, Arrival, PeerFailure};
+
+use super::Engine;
+use crate::action::Action;
+use crate::address::WorkerAddress;
+use crate::error::OpError;
+use crate::matching::Envelope;
+use crate::peer::{NOBODY, Peer, PeerIndex};
+use crate::request::{Body, Fetch, SendPhase, Status};
+use crate::unexpected::{INLINE, Payload, Unexpected};
+use crate::wire::{self, Rts};
+
+/// Longest control payload: an RTS with the longest key.
+const CONTROL: usize = Rts::FIXED + wire::MAX_RKEY;
+
+/// What a waiting message costs beside its payload.
+const ENVELOPE: u64 = 160;
+
+impl Engine {
+    /// A tagged message in one piece.
+    #[inline]
+    pub(super) fn eager(&mut self, peer: PeerIndex, arrival: &Arrival<'_>) {
+        let envelope = wire::envelope(&arrival.header);
+        let posted = match self.spaces.get_mut(envelope.space) {
+            Some(space) => space.engine.arrive(envelope.source, envelope.tag),
+            None => None,
+        };
+        match posted {
+            Some(value) => {
+                self.taken(peer, arrival.payload.len());
+                self.deliver(Key::from_wire(value), &envelope, arrival.payload);
+            }
+            None => self.keep(peer, &envelope, arrival.payload, 0),
+        }
+    }
+
+    /// Copies a whole message into a matched receive and completes it.
+    #[inline]
+    pub(super) fn deliver(&mut self, key: Key, envelope: &Envelope, payload: View<'_>) {
+        self.counters.matched += 1;
+        let Some(request) = self.requests.get_mut(key) else { return };
+        let Body::Receive(receive) = &mut request.body else { return };
+        let copied = receive.buffer.copy_at(0, payload);
+        let length = payload.len() as u64;
+        let outcome = if copied == payload.len() {
+            Ok(())
+        } else {
+            Err(OpError::Truncated { message: length, room: copied as u64 })
+        };
+        request.status = Status { source: envelope.source, tag: envelope.tag, length, outcome };
+        request.done = true;
+        if request.detached {
+            self.requests.remove(key);
+        }
+    }
+
+    /// Keeps a message that no receive waits for.
+    fn keep(&mut self, peer: PeerIndex, envelope: &Envelope, bytes: View<'_>, request: u64) {
+        let payload = if bytes.len() <= INLINE {
+            let mut inline = [0; INLINE];
+            bytes.copy_out(&mut inline);
+            Payload::Inline(inline)
+        } else {
+            Payload::Whole(bytes.to_vec())
+        };
+        self.keep_as(peer, envelope, bytes.len() as u64, request, payload);
+    }
+
+    /// Keeps a message with what there is of its payload.
+    pub(super) fn keep_as(
+        &mut self,
+        peer: PeerIndex,
+        envelope: &Envelope,
+        length: u64,
+        request: u64,
+        payload: Payload,
+    ) -> Key {
+        self.counters.unexpected += 1;
+        self.envelope_bytes += ENVELOPE;
+        let Envelope { space, source, tag } = *envelope;
+        let key = self.unexpected.insert(Unexpected {
+            space,
+            source,
+            tag,
+            length,
+            peer,
+            request,
+            payload,
+        });
+        let space = self.spaces.make(space);
+        space.engine.add_unexpected(source, tag, key.to_wire());
+        if self.envelope_bytes > self.options.envelopes {
+            // The sender is told by losing its connection: dropping one message silently would
+            // be worse, and going on would exhaust memory.
+            self.fail_peer(peer, PeerFailure::Damaged);
+        }
+        key
+    }
+
+    /// Takes a waiting message out of the engine's books.
+    pub(crate) fn unkeep(&mut self, key: Key) -> Option<Unexpected> {
+        let message = self.unexpected.remove(key)?;
+        self.envelope_bytes = self.envelope_bytes.saturating_sub(ENVELOPE);
+        Some(message)
+    }
+
+    /// The posted receive for an envelope, if any.
+    pub(super) fn posted(&mut self, envelope: &Envelope) -> Option<Key> {
+        let space = self.spaces.get_mut(envelope.space)?;
+        space.engine.arrive(envelope.source, envelope.tag).map(Key::from_wire)
+    }
+
+    /// Anything but a plain eager message.
+    pub(super) fn arrive(&mut self, peer: PeerIndex, arrival: &Arrival<'_>) {
+        let header = &arrival.header;
+        let fine = match arrival.id {
+            wire::EAGER_SYNC => self.eager_sync(peer, header, arrival.payload),
+            wire::EAGER_FIRST => self.eager_first(peer, header, arrival.payload),
+            wire::PIECE => self.piece(peer, header, arrival.payload),
+            wire::RTS => self.rts(peer, header, arrival.payload),
+            wire::CTS => self.cts(peer, header, arrival.payload),
+            wire::FRAGMENT => self.fragment(peer, header, arrival.payload),
+            wire::ACK => self.ack(peer, header),
+            wire::CREDIT => self.credit(peer, header),
+            wire::AM => self.am(peer, header, arrival.payload),
+            wire::AM_FIRST => self.am_first(peer, header, arrival.payload),
+            // A second HELLO, a reserved id or one that never was.
+            _ => None,
+        };
+        if fine.is_none() {
+            let id = arrival.id.get();
+            let reserved = wire::RESERVED.contains(&id);
+            tracing::warn!(peer, id, reserved, "a peer sent a message that means nothing");
+            self.fail_peer(peer, PeerFailure::Damaged);
+        }
+    }
+
+    /// The first message of a sender must be its HELLO.
+    #[cold]
+    pub(super) fn first_contact(&mut self, lane: usize, arrival: &Arrival<'_>) {
+        if arrival.id != wire::HELLO {
+            self.counters.stray += 1;
+            return;
+        }
+        let address = match WorkerAddress::parse(&arrival.payload.to_vec()) {
+            Ok(address) => address,
+            Err(error) => {
+                self.counters.stray += 1;
+                tracing::warn!(lane, %error, "dropped a first contact");
+                return;
+            }
+        };
+        let peer = self.meet(address);
+        self.bind(lane, arrival.source, peer);
+        self.peers[peer as usize].rx_sequence = wire::sequence(&arrival.header).wrapping_add(1);
+        self.actions.push(Action::Connect(peer));
+    }
+
+    /// The peer with this address, new or known.
+    pub(crate) fn meet(&mut self, address: WorkerAddress) -> PeerIndex {
+        if let Some(&known) = self.by_uid.get(&address.uid) {
+            return known;
+        }
+        let index = self.peers.len() as PeerIndex;
+        debug_assert!(index < NOBODY);
+        self.by_uid.insert(address.uid, index);
+        self.peers.push(Peer::new(address, self.options.share_first));
+        index
+    }
+
+    #[cold]
+    pub(super) fn out_of_sequence(&mut self, peer: PeerIndex) {
+        if self.peers[peer as usize].failure().is_none() {
+            tracing::warn!(peer, "a peer's messages are out of sequence");
+            self.fail_peer(peer, PeerFailure::Damaged);
+        }
+    }
+
+    fn eager_sync(&mut self, peer: PeerIndex, header: &AmHeader, payload: View<'_>) -> Option<()> {
+        let mut request = [0; 8];
+        let data = payload.slice(8, payload.len().checked_sub(8)?)?;
+        payload.copy_out(&mut request);
+        let request = u64::from_le_bytes(request);
+        let envelope = wire::envelope(header);
+        match self.posted(&envelope) {
+            Some(key) => {
+                self.taken(peer, data.len());
+                self.deliver(key, &envelope, data);
+                self.actions.push(Action::Acknowledge { peer, request });
+            }
+            None => self.keep(peer, &envelope, data, request),
+        }
+        Some(())
+    }
+
+    fn rts(&mut self, peer: PeerIndex, header: &AmHeader, payload: View<'_>) -> Option<()> {
+        let mut bytes = [0; CONTROL];
+        if payload.len() > CONTROL {
+            return None;
+        }
+        let n = payload.copy_out(&mut bytes);
+        let rts = Rts::parse(&bytes[..n])?;
+        let envelope = wire::envelope(header);
+        match self.posted(&envelope) {
+            Some(key) => self.begin_fetch(key, peer, &envelope, rts),
+            None => {
+                let remote = Payload::Remote(Box::new(rts));
+                self.keep_as(peer, &envelope, rts.length, 0, remote);
+            }
+        }
+        Some(())
+    }
+
+    /// A receive has found a message that lies with its sender.
+    pub(crate) fn begin_fetch(&mut self, key: Key, peer: PeerIndex, env: &Envelope, rts: Rts) {
+        self.counters.matched += 1;
+        let Some(request) = self.requests.get_mut(key) else { return };
+        let Body::Receive(receive) = &mut request.body else { return };
+        let wanted = rts.length.min(receive.buffer.len() as u64);
+        let outcome = if wanted == rts.length {
+            Ok(())
+        } else {
+            Err(OpError::Truncated { message: rts.length, room: wanted })
+        };
+        request.status =
+            Status { source: env.source, tag: env.tag, length: rts.length, outcome };
+        receive.fetch = Some(Box::new(Fetch {
+            peer,
+            rts,
+            wanted,
+            done: 0,
+            rkey: None,
+            in_flight: 0,
+            copying: false,
+        }));
+        self.actions.push(Action::Fetch(key));
+    }
+
+    /// The sender's request `key`, if it is one that was offered to `peer`.
+    fn offered(&mut self, peer: PeerIndex, key: u64) -> Option<&mut crate::request::Send> {
+        let request = self.requests.get_mut(Key::from_wire(key))?;
+        match &mut request.body {
+            Body::Send(send) if send.peer == peer && !request.done => Some(send),
+            _ => None,
+        }
+    }
+
+    fn cts(&mut self, peer: PeerIndex, header: &AmHeader, payload: View<'_>) -> Option<()> {
+        let mut wanted = [0; 8];
+        if payload.copy_out(&mut wanted) != 8 {
+            return None;
+        }
+        let wanted = u64::from_le_bytes(wanted);
+        let key = Key::from_wire(header[0]);
+        let send = self.offered(peer, header[0])?;
+        if send.phase != SendPhase::Offered || !send.rendezvous || wanted > send.buffer.len() as u64
+        {
+            return None;
+        }
+        send.phase = SendPhase::Streaming { remote: header[1], wanted, offset: 0 };
+        self.actions.push(Action::Stream(key));
+        Some(())
+    }
+
+    fn ack(&mut self, peer: PeerIndex, header: &AmHeader) -> Option<()> {
+        let key = Key::from_wire(header[0]);
+        let outcome = if header[1] == 0 { Ok(()) } else { Err(OpError::BadRemote) };
+        // A request that was failed meanwhile is gone; its acknowledgement means nothing.
+        if let Some(send) = self.offered(peer, header[0]) {
+            if send.phase != SendPhase::Offered {
+                return None;
+            }
+            let length = send.buffer.len() as u64;
+            self.finish(key, Status { length, outcome, ..Status::NONE });
+        }
+        Some(())
+    }
+
+    fn credit(&mut self, peer: PeerIndex, header: &AmHeader) -> Option<()> {
+        let bytes = i64::try_from(header[0]).ok()?;
+        let known = &mut self.peers[peer as usize];
+        known.credit = known.credit.checked_add(bytes)?;
+        if !known.pending.is_empty() {
+            self.actions.push(Action::Resume(peer));
+        }
+        Some(())
+    }
+}

@@ -1,0 +1,145 @@
+//! What follows from the failure of a peer: every operation that waits for it ends with an error.
+//!
+//! Failures come from two sides: a lane reports an endpoint or source, and the job's launcher
+//! reports a world rank. Both end in [`Engine::fail_peer`]; the second also fails receives of
+//! spaces that the rank is a member of, since a receive can wait for a rank that never connected.
+
+use bowline_base::slab::Key;
+use bowline_uct::{EpId, PeerFailure, Source};
+
+use super::Engine;
+use crate::error::OpError;
+use crate::peer::{NOBODY, PeerIndex, PeerState, Target};
+use crate::request::Body;
+use crate::unexpected::Payload;
+
+impl Engine {
+    #[cold]
+    pub(super) fn lane_failed(
+        &mut self,
+        lane: usize,
+        source: Option<Source>,
+        ep: Option<EpId>,
+        how: PeerFailure,
+    ) {
+        let by_source = source.map_or(NOBODY, |source| self.peer_of(lane, source));
+        let by_ep = ep.and_then(|ep| {
+            let found = self.peers.iter().position(|p| p.lane as usize == lane && p.ep == ep);
+            found.map(|index| index as PeerIndex)
+        });
+        for index in [Some(by_source), by_ep].into_iter().flatten() {
+            if let Some(peer) = self.peers.get(index as usize) {
+                let (job, rank) = (peer.address.job, peer.address.rank);
+                self.fail_peer(index, how);
+                if job == self.job {
+                    self.fail_rank(rank, how);
+                }
+            }
+        }
+    }
+
+    /// Ends everything that waits for `index`.
+    #[cold]
+    pub(crate) fn fail_peer(&mut self, index: PeerIndex, how: PeerFailure) {
+        let Some(peer) = self.peers.get_mut(index as usize) else { return };
+        if peer.failure().is_some() {
+            return;
+        }
+        self.counters.peers_failed += 1;
+        tracing::debug!(rank = peer.address.rank, %how, "peer failed");
+        peer.state = PeerState::Failed(how);
+        peer.short_limit = -1;
+        peer.pending.clear();
+        let assemblies = std::mem::take(&mut peer.assemblies);
+        let mut lost: Vec<Key> = Vec::new();
+        for assembly in assemblies {
+            match assembly.target {
+                Target::Receive(key) => lost.push(key),
+                Target::Unexpected(message) => {
+                    if let Some(waiting) = self.unexpected.get(message)
+                        && let Payload::Partial { claimed: Some(receive), .. } = waiting.payload
+                    {
+                        lost.push(receive);
+                        self.unkeep(message);
+                    }
+                }
+                Target::Am(..) | Target::Discard => {}
+            }
+        }
+        lost.extend(self.requests.iter().filter(|(_, r)| !r.done).filter_map(|(key, request)| {
+            let waits = match &request.body {
+                Body::Send(send) => send.peer == index,
+                // One that the transport still writes into ends with the transport's report.
+                Body::Receive(receive) => {
+                    receive.fetch.as_ref().is_some_and(|f| f.peer == index && f.in_flight == 0)
+                }
+                Body::OneSided(_) => false,
+            };
+            waits.then_some(key)
+        }));
+        for key in lost {
+            self.fail(key, how.into());
+        }
+    }
+
+    /// A process of the own job has failed, whether or not it ever connected.
+    #[cold]
+    pub(crate) fn fail_rank(&mut self, world_rank: u32, how: PeerFailure) {
+        let died = how != PeerFailure::Closed;
+        if died {
+            if self.dead.contains(&world_rank) {
+                return;
+            }
+            self.dead.push(world_rank);
+        }
+        let known = self
+            .peers
+            .iter()
+            .position(|p| p.address.job == self.job && p.address.rank == world_rank);
+        if let Some(index) = known {
+            self.fail_peer(index as PeerIndex, how);
+        }
+        let mut lost = Vec::new();
+        for space in self.spaces.iter_mut() {
+            let Some(rank) = space.options.members.as_ref().and_then(|m| m.rank_of(world_rank))
+            else {
+                continue;
+            };
+            let before = lost.len();
+            let collective = space.options.collective && died;
+            if died {
+                space.dead.push(rank);
+            }
+            space.engine.remove_posted_where(
+                &mut |want| {
+                    let anyone = want.source_mask == 0;
+                    collective || (anyone && died) || (!anyone && want.source == rank)
+                },
+                &mut lost,
+            );
+            for value in &lost[before..] {
+                let key = Key::from_wire(*value);
+                if let Some(request) = self.requests.get_mut(key) {
+                    request.status.outcome = Err(OpError::MemberFailed { rank });
+                }
+            }
+        }
+        for value in lost {
+            let key = Key::from_wire(value);
+            let Some(request) = self.requests.get(key) else { continue };
+            let status = request.status;
+            self.finish(key, status);
+        }
+    }
+
+    /// A space was opened: members that are dead already count.
+    pub(crate) fn inherit_deaths(&mut self, id: u32) {
+        let dead = std::mem::take(&mut self.dead);
+        if let Some(space) = self.spaces.get_mut(id)
+            && let Some(members) = space.options.members.clone()
+        {
+            space.dead = dead.iter().filter_map(|&rank| members.rank_of(rank)).collect();
+        }
+        self.dead = dead;
+    }
+}

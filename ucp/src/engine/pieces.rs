@@ -1,0 +1,314 @@
+//! Messages that come in pieces: eager ones, user's active messages, and fragments of a
+//! rendezvous whose receiver could not fetch.
+
+use bowline_base::slab::Key;
+use bowline_base::view::View;
+use bowline_uct::AmHeader;
+
+use super::Engine;
+use crate::action::Action;
+use crate::am::AmArrival;
+use crate::error::OpError;
+use crate::peer::{Assembly, PeerIndex, Target};
+use crate::request::{Body, Status};
+use crate::unexpected::Payload;
+use crate::wire::{self, FirstPiece};
+
+/// Longest message that may come in eager pieces: no correct sender goes beyond its credit.
+const MAX_PIECES: u64 = 1 << 31;
+
+/// Most messages that one sender may have in pieces at once.
+const MAX_ASSEMBLIES: usize = 64;
+
+impl Engine {
+    /// Reads the front of a first piece and checks its claims.
+    fn first_piece<'a>(
+        &self,
+        peer: PeerIndex,
+        payload: View<'a>,
+    ) -> Option<(FirstPiece, View<'a>)> {
+        let mut front = [0; FirstPiece::BYTES];
+        let data = payload.slice(front.len(), payload.len().checked_sub(front.len())?)?;
+        payload.copy_out(&mut front);
+        let first = FirstPiece::parse(&front)?;
+        let under_way = &self.peers[peer as usize].assemblies;
+        let twice = under_way.iter().any(|a| a.message == first.message);
+        let fine = !twice
+            && under_way.len() < MAX_ASSEMBLIES
+            && first.total <= MAX_PIECES
+            && data.len() as u64 <= first.total;
+        fine.then_some((first, data))
+    }
+
+    pub(super) fn eager_first(
+        &mut self,
+        peer: PeerIndex,
+        header: &AmHeader,
+        payload: View<'_>,
+    ) -> Option<()> {
+        let (first, data) = self.first_piece(peer, payload)?;
+        let envelope = wire::envelope(header);
+        let target = match self.posted(&envelope) {
+            Some(key) => {
+                if first.request != 0 {
+                    self.actions.push(Action::Acknowledge { peer, request: first.request });
+                }
+                self.counters.matched += 1;
+                let request = self.requests.get_mut(key)?;
+                request.status.source = envelope.source;
+                request.status.tag = envelope.tag;
+                request.status.length = first.total;
+                Target::Receive(key)
+            }
+            None => {
+                let bytes = vec![0; first.total as usize];
+                let payload = Payload::Partial { bytes, claimed: None };
+                let total = first.total;
+                Target::Unexpected(self.keep_as(peer, &envelope, total, first.request, payload))
+            }
+        };
+        self.begin_assembly(peer, &first, target, data);
+        Some(())
+    }
+
+    pub(super) fn am_first(
+        &mut self,
+        peer: PeerIndex,
+        header: &AmHeader,
+        payload: View<'_>,
+    ) -> Option<()> {
+        let (first, data) = self.first_piece(peer, payload)?;
+        let id = u16::try_from(header[0]).ok()?;
+        let lead = u32::try_from(header[1]).ok()?;
+        if u64::from(lead) > first.total {
+            return None;
+        }
+        let target = Target::Am(id, lead, vec![0; first.total as usize]);
+        self.begin_assembly(peer, &first, target, data);
+        Some(())
+    }
+
+    fn begin_assembly(
+        &mut self,
+        peer: PeerIndex,
+        first: &FirstPiece,
+        target: Target,
+        data: View<'_>,
+    ) {
+        let assemblies = &mut self.peers[peer as usize].assemblies;
+        assemblies.push(Assembly {
+            message: first.message,
+            target,
+            received: 0,
+            total: first.total,
+        });
+        let at = assemblies.len() - 1;
+        self.add_piece(peer, at, 0, data);
+    }
+
+    pub(super) fn piece(
+        &mut self,
+        peer: PeerIndex,
+        header: &AmHeader,
+        payload: View<'_>,
+    ) -> Option<()> {
+        let assemblies = &self.peers[peer as usize].assemblies;
+        let at = assemblies.iter().position(|a| a.message == header[0])?;
+        let end = header[1].checked_add(payload.len() as u64)?;
+        if end > assemblies[at].total {
+            return None;
+        }
+        self.add_piece(peer, at, header[1] as usize, payload);
+        Some(())
+    }
+
+    /// Puts a piece where its message goes, and completes the message with its last one.
+    fn add_piece(&mut self, peer: PeerIndex, at: usize, offset: usize, data: View<'_>) {
+        let assembly = &mut self.peers[peer as usize].assemblies[at];
+        assembly.received += data.len() as u64;
+        match &mut assembly.target {
+            Target::Receive(key) => {
+                let request = self.requests.get_mut(*key);
+                if let Some(Body::Receive(receive)) = request.map(|r| &mut r.body) {
+                    receive.buffer.copy_at(offset, data);
+                }
+            }
+            Target::Unexpected(key) => {
+                let waiting = self.unexpected.get_mut(*key);
+                if let Some(Payload::Partial { bytes, .. }) = waiting.map(|u| &mut u.payload) {
+                    data.copy_out(&mut bytes[offset..offset + data.len()]);
+                }
+            }
+            Target::Am(_, _, bytes) => {
+                data.copy_out(&mut bytes[offset..offset + data.len()]);
+            }
+            Target::Discard => {}
+        }
+        if assembly.received >= assembly.total {
+            let assembly = self.peers[peer as usize].assemblies.swap_remove(at);
+            self.assembled(peer, assembly);
+        }
+    }
+
+    fn assembled(&mut self, peer: PeerIndex, assembly: Assembly) {
+        match assembly.target {
+            Target::Receive(key) => {
+                self.taken(peer, assembly.total as usize);
+                self.complete_receive(key);
+            }
+            Target::Unexpected(key) => {
+                let Some(waiting) = self.unexpected.get_mut(key) else { return };
+                let Payload::Partial { bytes, claimed } = &mut waiting.payload else { return };
+                let (bytes, claimed) = (std::mem::take(bytes), *claimed);
+                waiting.payload = Payload::Whole(bytes);
+                if let Some(receive) = claimed {
+                    self.hand_over(receive, key);
+                }
+            }
+            Target::Am(id, header, bytes) => {
+                self.am_inbox.push_back(AmArrival { peer, id, header, payload: bytes.into() });
+            }
+            Target::Discard => self.taken(peer, assembly.total as usize),
+        }
+    }
+
+    /// Completes a receive whose status names the message, truncated or not.
+    pub(crate) fn complete_receive(&mut self, key: Key) {
+        let Some(request) = self.requests.get_mut(key) else { return };
+        let Body::Receive(receive) = &request.body else { return };
+        let (message, room) = (request.status.length, receive.buffer.len() as u64);
+        let outcome =
+            if message > room { Err(OpError::Truncated { message, room }) } else { Ok(()) };
+        let status = Status { outcome, ..request.status };
+        self.finish(key, status);
+    }
+
+    /// Gives a waiting message to a receive that was posted after it came.
+    pub(crate) fn hand_over(&mut self, receive: Key, message: Key) {
+        if let Some(waiting) = self.unexpected.get_mut(message) {
+            if let Some(request) = self.requests.get_mut(receive) {
+                request.status = Status {
+                    source: waiting.source,
+                    tag: waiting.tag,
+                    length: waiting.length,
+                    outcome: Ok(()),
+                };
+            }
+            if let Payload::Partial { claimed, .. } = &mut waiting.payload {
+                if claimed.is_none() {
+                    *claimed = Some(receive);
+                    self.acknowledge_match(message);
+                }
+                self.fail_if_orphan(receive, message);
+                return;
+            }
+        }
+        self.acknowledge_match(message);
+        let Some(waiting) = self.unkeep(message) else { return };
+        let length = waiting.length as usize;
+        let bytes: &[u8] = match &waiting.payload {
+            Payload::Inline(inline) => &inline[..length],
+            Payload::Whole(bytes) => bytes,
+            Payload::Partial { .. } => return,
+            Payload::Remote(rts) => {
+                let envelope = crate::matching::Envelope {
+                    space: waiting.space,
+                    source: waiting.source,
+                    tag: waiting.tag,
+                };
+                self.begin_fetch(receive, waiting.peer, &envelope, **rts);
+                return;
+            }
+        };
+        if let Some(Body::Receive(to)) = self.requests.get_mut(receive).map(|r| &mut r.body) {
+            to.buffer.write_at(0, bytes);
+        }
+        self.taken(waiting.peer, length);
+        self.complete_receive(receive);
+    }
+
+    /// Tells the sender of a synchronous message that it was matched. A message that lies with
+    /// its sender is acknowledged when it was fetched.
+    fn acknowledge_match(&mut self, message: Key) {
+        let Some(waiting) = self.unexpected.get_mut(message) else { return };
+        if waiting.request != 0 && !matches!(waiting.payload, Payload::Remote(_)) {
+            let request = std::mem::take(&mut waiting.request);
+            self.actions.push(Action::Acknowledge { peer: waiting.peer, request });
+        }
+    }
+
+    /// Forgets a message that nobody will receive. Its sender is told where it waits.
+    pub(crate) fn drop_message(&mut self, message: Key) {
+        let Some(waiting) = self.unkeep(message) else { return };
+        let peer = waiting.peer;
+        match waiting.payload {
+            Payload::Remote(rts) => {
+                self.actions.push(Action::Refuse { peer, request: rts.request });
+            }
+            Payload::Partial { .. } => {
+                let assemblies = self.peers.get_mut(peer as usize).map(|p| &mut p.assemblies);
+                for assembly in assemblies.into_iter().flatten() {
+                    if matches!(assembly.target, Target::Unexpected(key) if key == message) {
+                        assembly.target = Target::Discard;
+                    }
+                }
+            }
+            Payload::Inline(_) | Payload::Whole(_) => self.taken(peer, waiting.length as usize),
+        }
+        if waiting.request != 0 {
+            self.actions.push(Action::Refuse { peer, request: waiting.request });
+        }
+    }
+
+    /// A message of which pieces are missing whose sender has failed never becomes whole.
+    fn fail_if_orphan(&mut self, receive: Key, message: Key) {
+        let Some(waiting) = self.unexpected.get(message) else { return };
+        let failure = self.peers.get(waiting.peer as usize).and_then(|p| p.failure());
+        if let Some(how) = failure {
+            self.unkeep(message);
+            self.fail(receive, how.into());
+        }
+    }
+
+    /// Data for a receive that could not fetch.
+    pub(super) fn fragment(
+        &mut self,
+        peer: PeerIndex,
+        header: &AmHeader,
+        payload: View<'_>,
+    ) -> Option<()> {
+        let key = Key::from_wire(header[0]);
+        // A receive that failed meanwhile is gone; its fragments mean nothing.
+        let Some(request) = self.requests.get_mut(key) else { return Some(()) };
+        let Body::Receive(receive) = &mut request.body else { return None };
+        let fetch = receive.fetch.as_mut()?;
+        let end = header[1].checked_add(payload.len() as u64)?;
+        if fetch.peer != peer || !fetch.copying || end > fetch.wanted {
+            return None;
+        }
+        receive.buffer.copy_at(header[1] as usize, payload);
+        fetch.done += payload.len() as u64;
+        if fetch.done >= fetch.wanted {
+            receive.fetch = None;
+            self.counters.copied += 1;
+            self.complete_receive(key);
+        }
+        Some(())
+    }
+
+    pub(super) fn am(
+        &mut self,
+        peer: PeerIndex,
+        header: &AmHeader,
+        payload: View<'_>,
+    ) -> Option<()> {
+        let id = u16::try_from(header[0]).ok()?;
+        let lead = u32::try_from(header[1]).ok()?;
+        if lead as usize > payload.len() {
+            return None;
+        }
+        let payload = crate::am::Bytes::copy_of(payload);
+        self.am_inbox.push_back(AmArrival { peer, id, header: lead, payload });
+        Some(())
+    }
+}

@@ -1,0 +1,98 @@
+//! What can fail, and how it is told.
+
+use bowline_uct::PeerFailure;
+use thiserror::Error;
+
+/// Why an operation did not do what was asked. Small and `Copy`: it is kept in every status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum OpError {
+    /// The message was longer than the receive buffer; what fits was delivered.
+    #[error("the message of {message} bytes was cut to the receive buffer's {room} bytes; give a larger buffer or probe first")]
+    Truncated {
+        /// Bytes of the message.
+        message: u64,
+        /// Bytes of room.
+        room: u64,
+    },
+    /// The peer failed before the operation could complete.
+    #[error("{0}")]
+    PeerFailed(#[from] PeerFailure),
+    /// A member of the communicator failed, so that a receive from any source, or a collective,
+    /// may never complete.
+    #[error("rank {rank} of the communicator has failed")]
+    MemberFailed {
+        /// Its rank in the space.
+        rank: u32,
+    },
+    /// It was cancelled.
+    #[error("the operation was cancelled")]
+    Cancelled,
+    /// No such endpoint.
+    #[error("no such endpoint; connect first")]
+    BadEndpoint,
+    /// No such space.
+    #[error("the matching space {0} is not open; open it before posting to it")]
+    BadSpace(u32),
+    /// No lane to this peer has the operation.
+    #[error("no transport to this peer can do this operation on this memory")]
+    Unsupported,
+    /// A remote address outside of what its key opens, or misaligned for an atomic.
+    #[error("the remote address or its alignment does not fit the key")]
+    BadRemote,
+    /// The payload exceeds what this operation carries.
+    #[error("the payload is longer than this operation carries")]
+    TooLong,
+    /// The cap on memory for envelopes of unexpected messages is reached.
+    #[error("too many unexpected messages: their envelopes reached BOWLINE_UNEXPECTED_ENVELOPES; receive some or raise it")]
+    TooManyUnexpected,
+}
+
+/// Why a worker could not be made.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum WorkerError {
+    /// There must be one lane at least.
+    #[error("a worker needs at least one transport; all were refused or none was given")]
+    NoLane,
+    /// More lanes than an address can name.
+    #[error("a worker has at most 255 transports")]
+    TooManyLanes,
+    /// A transport lacks what every lane needs.
+    #[error("the transport {0} has no active messages, so it cannot be a lane by itself")]
+    NoActiveMessages(&'static str),
+}
+
+/// Why an endpoint could not be made.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The address is damaged.
+    #[error("cannot connect: {0}")]
+    Address(#[from] crate::AddressError),
+    /// No transport reaches the peer; the reasons, one per transport.
+    #[error("cannot connect to rank {rank}: {}", reasons.join("; "))]
+    NoLane {
+        /// The peer's rank in its job.
+        rank: u32,
+        /// `transport: reason` for each transport tried.
+        reasons: Vec<String>,
+    },
+    /// The peer is known to have failed.
+    #[error("cannot connect to rank {rank}: {how}")]
+    PeerFailed {
+        /// The peer's rank in its job.
+        rank: u32,
+        /// How it failed.
+        how: PeerFailure,
+    },
+}
+
+/// Why a space could not be opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum SpaceError {
+    /// It is open already.
+    #[error("the matching space {0} is open already")]
+    Taken(u32),
+}

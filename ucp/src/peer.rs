@@ -1,0 +1,140 @@
+//! What a worker knows of another worker.
+//!
+//! ```text
+//!  connect(address) ─► Known ─(first operation: endpoint made, HELLO posted)─► Ready
+//!  HELLO from it    ─► Known ─(Action::Connect, or the first operation)──────► Ready
+//!  any state ─(death, damage)─► Failed          (for good)
+//! ```
+//! Rules: (1) everything that takes part in matching goes in order over one lane; while anything
+//! waits in `pending`, everything new queues behind it. (2) `short_limit` is the one word that
+//! the short path looks at: it is -1 unless the peer is ready and nothing is pending.
+
+use std::collections::VecDeque;
+
+use bowline_base::slab::Key;
+use bowline_uct::{AmHeader, AmId, EpId, PeerFailure, RkeyId};
+
+use crate::address::WorkerAddress;
+
+/// Index in the worker's table of peers.
+pub(crate) type PeerIndex = u32;
+
+/// A peer that does not exist, for arrivals whose sender has not said hello.
+pub(crate) const NOBODY: PeerIndex = u32::MAX;
+
+/// An endpoint: a peer as the user names it. Valid as long as its worker.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Ep(pub(crate) PeerIndex);
+
+/// Where the connection stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PeerState {
+    Known,
+    Ready,
+    Failed(PeerFailure),
+}
+
+/// Something that waits for room in the lane.
+#[derive(Debug)]
+pub(crate) enum Pending {
+    /// The rest of a send request.
+    Send(Key),
+    /// A control message.
+    Control {
+        /// Which.
+        id: AmId,
+        /// Its first two words; the sequence number is put in when it is posted.
+        words: [u64; 2],
+        /// Its payload.
+        payload: Vec<u8>,
+    },
+}
+
+/// A message whose pieces are arriving.
+#[derive(Debug)]
+pub(crate) struct Assembly {
+    pub(crate) message: u64,
+    pub(crate) target: Target,
+    pub(crate) received: u64,
+    pub(crate) total: u64,
+}
+
+/// Where pieces go.
+#[derive(Debug)]
+pub(crate) enum Target {
+    /// A receive that was posted before.
+    Receive(Key),
+    /// A waiting message.
+    Unexpected(Key),
+    /// A user's active message: handler id, bytes of header, all bytes.
+    Am(u16, u32, Vec<u8>),
+    /// Nobody wants it any more.
+    Discard,
+}
+
+/// A peer.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    /// Longest payload that may go by the short path right now; -1 for none.
+    pub(crate) short_limit: i32,
+    pub(crate) lane: u32,
+    pub(crate) ep: EpId,
+    pub(crate) tx_sequence: u32,
+    pub(crate) rx_sequence: u32,
+    /// Bytes of eager payload that the peer will still take.
+    pub(crate) credit: i64,
+    /// Bytes of its eager payload that were taken since credit was last given back.
+    pub(crate) taken: u64,
+    pub(crate) state: PeerState,
+    /// The share beyond the first was granted.
+    pub(crate) share_grown: bool,
+    pub(crate) pending: VecDeque<Pending>,
+    pub(crate) assemblies: Vec<Assembly>,
+    pub(crate) next_message: u64,
+    /// Opens the peer's whole memory to reads, where the lane can.
+    pub(crate) reach: Option<RkeyId>,
+    pub(crate) reach_refused: bool,
+    pub(crate) address: WorkerAddress,
+}
+
+impl Peer {
+    pub(crate) fn new(address: WorkerAddress, credit: i64) -> Self {
+        Self {
+            short_limit: -1,
+            lane: 0,
+            ep: EpId(u32::MAX),
+            tx_sequence: 0,
+            rx_sequence: 0,
+            credit,
+            taken: 0,
+            state: PeerState::Known,
+            share_grown: false,
+            pending: VecDeque::new(),
+            assemblies: Vec::new(),
+            next_message: 1,
+            reach: None,
+            reach_refused: false,
+            address,
+        }
+    }
+
+    /// The number of the next message to this peer.
+    #[inline]
+    pub(crate) fn number(&mut self) -> u32 {
+        let number = self.tx_sequence;
+        self.tx_sequence = number.wrapping_add(1);
+        number
+    }
+
+    pub(crate) fn failure(&self) -> Option<PeerFailure> {
+        match self.state {
+            PeerState::Failed(how) => Some(how),
+            _ => None,
+        }
+    }
+}
+
+/// A header whose sequence number a failed post did not use.
+pub(crate) const fn header(words: [u64; 2], sequence: u32) -> AmHeader {
+    [words[0], words[1], sequence as u64]
+}

@@ -1,0 +1,160 @@
+//! Requests: operations that did not complete in their call.
+//!
+//! ```text
+//!            ┌─────────── Posted ──(match, eager)──────────────► Done ──take──► gone
+//!  receive ──┤               │                                    ▲
+//!            │               └─(match, rendezvous)─► Fetching ────┤
+//!            └─ cancel of Posted ────────────────────────────────►┘
+//!  send ──► Queued ──(all posted, eager)─────────────────────────► Done
+//!             └──(envelope posted)─► Offered ──(ACK)─────────────► Done
+//!                                      └─(CTS)─► Streaming ──────► Done
+//! ```
+//! Rules: (1) a key is valid from making to `take`; (2) a *detached* request is removed by
+//! whatever completes it; (3) a request that a peer may still read from stays until the peer's
+//! acknowledgement or proven death, also when it was detached.
+
+use bowline_base::buffer::{RecvBuf, SendBuf};
+use bowline_base::slab::Key;
+use bowline_uct::{RkeyId, Token};
+
+use crate::error::OpError;
+use crate::matching::Envelope;
+use crate::peer::PeerIndex;
+use crate::wire::Rts;
+
+/// Names a request of a worker. Stale names find nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct RequestId(pub(crate) Key);
+
+/// How an operation ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// For a receive: the sender's rank in the space.
+    pub source: u32,
+    /// For a receive: the message's tag.
+    pub tag: u64,
+    /// Bytes of the message as it was sent.
+    pub length: u64,
+    /// Success, or what went wrong.
+    pub outcome: Result<(), OpError>,
+}
+
+impl Status {
+    /// A success without message.
+    pub(crate) const NONE: Self = Self { source: 0, tag: 0, length: 0, outcome: Ok(()) };
+
+    /// A failure.
+    pub(crate) const fn failed(error: OpError) -> Self {
+        Self { source: 0, tag: 0, length: 0, outcome: Err(error) }
+    }
+}
+
+/// A rendezvous as its receiver sees it.
+#[derive(Debug)]
+pub(crate) struct Fetch {
+    pub(crate) peer: PeerIndex,
+    pub(crate) rts: Rts,
+    /// Bytes wanted: of the message, those that fit.
+    pub(crate) wanted: u64,
+    /// Bytes there, by fetching or in fragments.
+    pub(crate) done: u64,
+    /// Key of the memory that the message lies in, opened for this fetch alone.
+    pub(crate) rkey: Option<RkeyId>,
+    /// A read is under way in the transport.
+    pub(crate) in_flight: u64,
+    /// Fragments come; nothing is read any more.
+    pub(crate) copying: bool,
+}
+
+/// What a receive request holds.
+#[derive(Debug)]
+pub(crate) struct Receive {
+    pub(crate) buffer: RecvBuf,
+    pub(crate) space: u32,
+    pub(crate) fetch: Option<Box<Fetch>>,
+}
+
+/// Where a send request stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SendPhase {
+    /// In the peer's pending queue: nothing or some pieces posted.
+    Queued {
+        /// Bytes posted.
+        offset: u64,
+        /// Number of the message when it goes in pieces; 0 before the first.
+        message: u64,
+    },
+    /// The envelope is with the peer, or everything is and a match is awaited.
+    Offered,
+    /// The peer asked for fragments.
+    Streaming {
+        /// Its request.
+        remote: u64,
+        /// Bytes that it wants.
+        wanted: u64,
+        /// Bytes posted.
+        offset: u64,
+    },
+}
+
+/// What a send request carries beside data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SendKind {
+    /// Tagged.
+    Tagged(Envelope),
+    /// User's active message.
+    Am {
+        /// The handler.
+        id: u16,
+    },
+}
+
+/// What a send request holds.
+#[derive(Debug)]
+pub(crate) struct Send {
+    pub(crate) buffer: SendBuf,
+    pub(crate) peer: PeerIndex,
+    pub(crate) kind: SendKind,
+    /// Bytes in front of the buffer's: the header of a user's active message.
+    pub(crate) front: Vec<u8>,
+    pub(crate) synchronous: bool,
+    /// Whether the message goes as an envelope that the receiver fetches.
+    pub(crate) rendezvous: bool,
+    pub(crate) phase: SendPhase,
+}
+
+/// A put, get, atomic or flush that the transport has in flight.
+#[derive(Debug)]
+pub(crate) struct OneSided {
+    pub(crate) send: Option<SendBuf>,
+    pub(crate) receive: Option<RecvBuf>,
+}
+
+/// What a request holds, by kind.
+#[derive(Debug)]
+pub(crate) enum Body {
+    Receive(Receive),
+    Send(Send),
+    OneSided(OneSided),
+}
+
+/// A request.
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub(crate) body: Body,
+    pub(crate) status: Status,
+    pub(crate) done: bool,
+    pub(crate) detached: bool,
+}
+
+impl Request {
+    #[inline]
+    pub(crate) const fn new(body: Body) -> Self {
+        Self { body, status: Status::NONE, done: false, detached: false }
+    }
+}
+
+/// The token under which a transport reports the operation of a request.
+pub(crate) const fn token(key: Key) -> Token {
+    Token(key.to_wire())
+}

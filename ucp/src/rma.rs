@@ -1,0 +1,305 @@
+//! One-sided operations: memory that peers may reach, its keys, put, get and atomics.
+//!
+//! Memory belongs to one lane: the first that can allocate or register it. The key says which
+//! provider opens it; a peer unpacks it on its own lane of that provider.
+
+use bowline_base::buffer::{RecvBuf, SendBuf};
+use bowline_base::view::View;
+use bowline_uct::{
+    AddrReader, AddrWriter, AtomicOp, AtomicWidth, EpId, LocalSlice, MemError, MemHandle, Posted,
+    PostError, RemoteSlice, RkeyId,
+};
+use thiserror::Error;
+
+use crate::error::OpError;
+use crate::peer::Ep;
+use crate::request::{Body, OneSided, Request, RequestId, Status, token};
+use crate::tagged::Sent;
+use crate::worker::Worker;
+
+/// Local memory that peers may reach.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Memory {
+    lane: usize,
+    handle: MemHandle,
+}
+
+/// A peer's memory, opened here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RemoteKey {
+    lane: usize,
+    ep: EpId,
+    rkey: RkeyId,
+}
+
+/// Why memory could not be made reachable or a key not be opened.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum RmaError {
+    /// The transport's reason.
+    #[error(transparent)]
+    Memory(#[from] MemError),
+    /// No lane can.
+    #[error("no transport of this worker can {0}")]
+    NoLane(&'static str),
+    /// The packed key is damaged.
+    #[error("the packed key is damaged")]
+    BadKey,
+    /// The peer cannot be reached.
+    #[error(transparent)]
+    Peer(#[from] OpError),
+}
+
+/// What a post error means for a one-sided operation.
+fn op_error(error: PostError) -> OpError {
+    match error {
+        PostError::BadRemote | PostError::BadArgument => OpError::BadRemote,
+        PostError::BadEndpoint => OpError::BadEndpoint,
+        PostError::TooLong => OpError::TooLong,
+        PostError::PeerFailed => OpError::PeerFailed(bowline_uct::PeerFailure::Died),
+        _ => OpError::Unsupported,
+    }
+}
+
+impl Worker {
+    /// Allocates `len` zeroed bytes that peers reach without a system call.
+    ///
+    /// # Errors
+    /// When memory runs out or no lane allocates.
+    pub fn mem_alloc(&self, len: usize) -> Result<Memory, RmaError> {
+        let inner = &mut *self.inner.borrow_mut();
+        let able = |iface: &dyn bowline_uct::Iface| iface.md_attr().can_alloc;
+        let lane = inner.first_lane(able).ok_or(RmaError::NoLane("allocate memory"))?;
+        let handle = inner.lanes[lane].iface.mem_alloc(len)?;
+        Ok(Memory { lane, handle })
+    }
+
+    /// Makes memory of the caller reachable.
+    ///
+    /// # Errors
+    /// When the system refuses or no lane registers.
+    pub fn mem_register(&self, memory: RecvBuf) -> Result<Memory, RmaError> {
+        let inner = &mut *self.inner.borrow_mut();
+        let able = |iface: &dyn bowline_uct::Iface| iface.md_attr().can_register;
+        let lane = inner.first_lane(able).ok_or(RmaError::NoLane("register memory"))?;
+        let handle = inner.lanes[lane].iface.mem_register(memory)?;
+        Ok(Memory { lane, handle })
+    }
+
+    /// Hands a view of the memory to `look`; peers may write it meanwhile.
+    ///
+    /// # Errors
+    /// When it was released.
+    pub fn mem_view<R>(&self, memory: Memory, look: impl FnOnce(View<'_>) -> R) -> Result<R, RmaError> {
+        let inner = self.inner.borrow();
+        let view = inner.lanes[memory.lane].iface.mem_view(memory.handle);
+        Ok(look(view.ok_or(MemError::NoSuch)?))
+    }
+
+    /// Ends reachability. Registered memory comes back.
+    ///
+    /// # Errors
+    /// When it was released before.
+    pub fn mem_release(&self, memory: Memory) -> Result<Option<RecvBuf>, RmaError> {
+        let inner = &mut *self.inner.borrow_mut();
+        Ok(inner.lanes[memory.lane].iface.mem_release(memory.handle)?)
+    }
+
+    /// The key that opens the memory to peers, as bytes.
+    ///
+    /// # Errors
+    /// When it was released.
+    pub fn rkey_pack(&self, memory: Memory) -> Result<Vec<u8>, RmaError> {
+        let inner = self.inner.borrow();
+        let iface = &inner.lanes[memory.lane].iface;
+        let key = iface.rkey_pack(memory.handle)?;
+        let mut out = AddrWriter::new();
+        out.bytes(iface.attr().provider.as_bytes()).bytes(&key);
+        Ok(out.finish())
+    }
+
+    /// Opens a key that came from the peer `ep`.
+    ///
+    /// # Errors
+    /// When the key is damaged, or its provider is none of this worker's, or does not reach the
+    /// peer.
+    pub fn rkey_unpack(&self, ep: Ep, packed: &[u8]) -> Result<RemoteKey, RmaError> {
+        let mut reader = AddrReader::new(packed);
+        let provider = reader.bytes().map_err(|_| RmaError::BadKey)?;
+        let key = reader.bytes().map_err(|_| RmaError::BadKey)?;
+        let inner = &mut *self.inner.borrow_mut();
+        let peer = inner.engine.peers.get(ep.0 as usize).ok_or(OpError::BadEndpoint)?;
+        if let Some(how) = peer.failure() {
+            return Err(OpError::from(how).into());
+        }
+        let named = |iface: &dyn bowline_uct::Iface| iface.attr().provider.as_bytes() == provider;
+        let lane = inner.first_lane(named).ok_or(RmaError::NoLane("open this key"))?;
+        let theirs = peer.address.lanes.iter().find(|l| l.provider.as_bytes() == provider);
+        let address = &theirs.ok_or(RmaError::BadKey)?.address;
+        let iface = &mut inner.lanes[lane].iface;
+        let ep = iface.connect(address).map_err(|error| {
+            tracing::warn!(%error, "no one-sided way to a peer");
+            OpError::Unsupported
+        })?;
+        let rkey = iface.rkey_unpack(ep, key)?;
+        inner.lanes[lane].polled = true;
+        Ok(RemoteKey { lane, ep, rkey })
+    }
+
+    /// Closes a key.
+    pub fn rkey_release(&self, key: RemoteKey) {
+        self.inner.borrow_mut().lanes[key.lane].iface.rkey_release(key.rkey);
+    }
+
+    /// Writes `buffer` to `remote` in the peer's memory. Complete means that the buffer is free;
+    /// [`Worker::flush`] says when the bytes are visible.
+    ///
+    /// # Errors
+    /// When the address is outside of the key or the peer has failed.
+    #[inline]
+    pub fn put(&self, key: RemoteKey, remote: u64, buffer: SendBuf) -> Result<Sent, OpError> {
+        let inner = &mut *self.inner.borrow_mut();
+        let to = RemoteSlice { address: remote, rkey: key.rkey };
+        let iface = &mut inner.lanes[key.lane].iface;
+        match iface.put_short(key.ep, buffer.bytes(), to) {
+            Ok(()) => return Ok(Sent::Done(Some(buffer))),
+            Err(PostError::TooLong | PostError::Unsupported) => {}
+            Err(error) => return Err(op_error(error)),
+        }
+        let from = LocalSlice::of_send(&buffer, 0, buffer.len());
+        let one = OneSided { send: Some(buffer), receive: None };
+        let id = inner.engine.requests.insert(Request::new(Body::OneSided(one)));
+        let from = from.as_slice();
+        let posted = inner.lanes[key.lane].iface.put_zcopy(key.ep, from, to, token(id));
+        inner.posted(id, posted)
+    }
+
+    /// Reads from `remote` in the peer's memory into `buffer`.
+    ///
+    /// # Errors
+    /// As for [`Worker::put`].
+    pub fn get(&self, key: RemoteKey, remote: u64, mut buffer: RecvBuf) -> Result<Sent, OpError> {
+        let inner = &mut *self.inner.borrow_mut();
+        let len = buffer.len();
+        let from = RemoteSlice { address: remote, rkey: key.rkey };
+        let to = LocalSlice::of_recv(&mut buffer, 0, len);
+        let one = OneSided { send: None, receive: Some(buffer) };
+        let id = inner.engine.requests.insert(Request::new(Body::OneSided(one)));
+        let to = to.as_slice();
+        let posted = inner.lanes[key.lane].iface.get_zcopy(key.ep, to, from, token(id));
+        inner.posted(id, posted)
+    }
+
+    /// An atomic operation whose old value is wanted: at once, or as `length` of the request's
+    /// status.
+    ///
+    /// # Errors
+    /// When the address is misaligned or outside of the key, the operation is not native, or the
+    /// peer has failed.
+    pub fn atomic_fetch(
+        &self,
+        key: RemoteKey,
+        remote: u64,
+        op: AtomicOp,
+        width: AtomicWidth,
+    ) -> Result<Result<u64, RequestId>, OpError> {
+        let inner = &mut *self.inner.borrow_mut();
+        let at = RemoteSlice { address: remote, rkey: key.rkey };
+        let one = OneSided { send: None, receive: None };
+        let id = inner.engine.requests.insert(Request::new(Body::OneSided(one)));
+        match inner.lanes[key.lane].iface.atomic_fetch(key.ep, op, width, at, token(id)) {
+            Ok(Some(old)) => {
+                inner.engine.requests.remove(id);
+                Ok(Ok(old))
+            }
+            Ok(None) => Ok(Err(RequestId(id))),
+            Err(error) => {
+                inner.engine.requests.remove(id);
+                Err(op_error(error))
+            }
+        }
+    }
+
+    /// An atomic operation without result.
+    ///
+    /// # Errors
+    /// As for [`Worker::atomic_fetch`].
+    pub fn atomic_post(
+        &self,
+        key: RemoteKey,
+        remote: u64,
+        op: AtomicOp,
+        width: AtomicWidth,
+    ) -> Result<(), OpError> {
+        let inner = &mut *self.inner.borrow_mut();
+        let at = RemoteSlice { address: remote, rkey: key.rkey };
+        inner.lanes[key.lane].iface.atomic_post(key.ep, op, width, at).map_err(op_error)
+    }
+
+    /// Waits until everything put so far is visible at its targets.
+    ///
+    /// # Errors
+    /// When a target failed meanwhile.
+    pub fn flush(&self) -> Result<(), OpError> {
+        let lanes = self.inner.borrow().lanes.len();
+        for lane in 0..lanes {
+            let flushed = {
+                let inner = &mut *self.inner.borrow_mut();
+                let one = OneSided { send: None, receive: None };
+                let id = inner.engine.requests.insert(Request::new(Body::OneSided(one)));
+                let posted = inner.lanes[lane].iface.flush_all(token(id));
+                inner.posted(id, posted)?
+            };
+            if let Sent::Pending(id) = flushed {
+                self.wait(id).outcome?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Orders what is put after the call behind what was put before it, for each peer.
+    ///
+    /// # Errors
+    /// When a lane cannot.
+    pub fn fence(&self) -> Result<(), OpError> {
+        let inner = &mut *self.inner.borrow_mut();
+        for lane in &mut inner.lanes {
+            lane.iface.fence().map_err(op_error)?;
+        }
+        Ok(())
+    }
+}
+
+impl crate::worker::Inner {
+    /// The first lane for which `able` says so.
+    fn first_lane(&self, able: impl Fn(&dyn bowline_uct::Iface) -> bool) -> Option<usize> {
+        // A loopback lane is of no use to others; it comes last.
+        let loopback = |lane: &crate::worker::Lane| lane.loopback;
+        let fits = |wanted: bool| {
+            let mut lanes = self.lanes.iter();
+            lanes.position(|lane| loopback(lane) == wanted && able(&*lane.iface))
+        };
+        fits(false).or_else(|| fits(true))
+    }
+
+    /// What became of the one-sided operation of request `id`.
+    fn posted(
+        &mut self,
+        id: bowline_base::slab::Key,
+        posted: Result<Posted, PostError>,
+    ) -> Result<Sent, OpError> {
+        match posted {
+            Ok(Posted::Done) => {
+                self.engine.requests.remove(id);
+                Ok(Sent::Done(None))
+            }
+            Ok(Posted::InFlight) => Ok(Sent::Pending(RequestId(id))),
+            Err(error) => {
+                self.engine.finish(id, Status::failed(op_error(error)));
+                self.engine.requests.remove(id);
+                Err(op_error(error))
+            }
+        }
+    }
+}
+

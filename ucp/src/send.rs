@@ -1,0 +1,476 @@
+//! Sending: which protocol a message takes, and what waits when the lane is full.
+//!
+//! Everything to one peer goes in order over one lane. `post` moves a send request as far as the
+//! lane takes it; what is left waits in the peer's `pending` queue, and everything newer behind
+//! it.
+
+use bowline_base::buffer::SendBuf;
+use bowline_base::slab::Key;
+use bowline_base::view::View;
+use bowline_uct::{AmHeader, AmId, Caps, Iface, PeerFailure, PostError};
+
+use crate::engine::Counters;
+use crate::error::OpError;
+use crate::peer::{Peer, PeerIndex, PeerState, Pending, header};
+use crate::request::{Body, Request, RequestId, Send, SendKind, SendPhase, Status};
+use crate::tagged::Sent;
+use crate::unexpected::INLINE;
+use crate::wire::{self, FirstPiece, MAX_RKEY, Rts};
+use crate::worker::Inner;
+
+/// How far a request came.
+enum Post {
+    /// Nothing is left to do.
+    Complete,
+    /// All that can be posted is; an answer is awaited.
+    Awaiting,
+    /// The lane is full.
+    Blocked,
+    /// Eager credit is used up; its return resumes what waits.
+    Starved,
+    Failed(OpError),
+}
+
+/// Copies `parts`, one after the other, without their first `skip` bytes, to `out`.
+fn gather(parts: &[&[u8]], mut skip: usize, out: View<'_>) -> usize {
+    let mut at = 0;
+    for part in parts {
+        let Some(rest) = part.get(skip..) else {
+            skip -= part.len();
+            continue;
+        };
+        skip = 0;
+        let room = out.slice(at, out.len() - at).unwrap_or(View::empty());
+        at += room.copy_in(rest);
+    }
+    at
+}
+
+/// Posts one message with `parts` as its payload. The sequence number is used only on success.
+fn post_am(
+    lane: &mut dyn Iface,
+    peer: &mut Peer,
+    id: AmId,
+    words: [u64; 2],
+    parts: &[&[u8]],
+) -> Result<(), PostError> {
+    let total: usize = parts.iter().map(|part| part.len()).sum();
+    let header: AmHeader = header(words, peer.tx_sequence);
+    let mut joined = [0; 64];
+    if total <= lane.attr().limits.am.max_short.min(joined.len()) {
+        let mut at = 0;
+        for part in parts {
+            joined[at..at + part.len()].copy_from_slice(part);
+            at += part.len();
+        }
+        lane.am_short(peer.ep, id, &header, &joined[..total])?;
+    } else {
+        let mut pack = |out: View<'_>| gather(parts, 0, out);
+        lane.am_bcopy(peer.ep, id, &header, total, &mut pack)?;
+    }
+    peer.number();
+    Ok(())
+}
+
+impl Inner {
+    /// Makes the endpoint to a peer and greets it, if that was not done yet.
+    pub(crate) fn ready(&mut self, index: PeerIndex) -> Result<(), OpError> {
+        let peer = self.engine.peers.get(index as usize).ok_or(OpError::BadEndpoint)?;
+        match peer.state {
+            PeerState::Ready => Ok(()),
+            PeerState::Failed(how) => Err(how.into()),
+            PeerState::Known => self.establish(index),
+        }
+    }
+
+    #[cold]
+    fn establish(&mut self, index: PeerIndex) -> Result<(), OpError> {
+        let address = self.engine.peers[index as usize].address.clone();
+        let route = self.route(&address);
+        let peer = &mut self.engine.peers[index as usize];
+        let (lane, ep) = match route {
+            Ok(route) => route,
+            Err(error) => {
+                tracing::warn!(rank = peer.address.rank, %error, "no way to a peer");
+                self.engine.fail_peer(index, PeerFailure::Unreachable);
+                return Err(PeerFailure::Unreachable.into());
+            }
+        };
+        peer.lane = lane as u32;
+        peer.ep = ep;
+        peer.state = PeerState::Ready;
+        let payload = self.own_address.clone();
+        peer.pending.push_front(Pending::Control { id: wire::HELLO, words: [0, 0], payload });
+        self.resume(index);
+        Ok(())
+    }
+
+    /// Posts what waits for a peer, in order, until the lane is full.
+    pub(crate) fn resume(&mut self, index: PeerIndex) {
+        loop {
+            let peer = &mut self.engine.peers[index as usize];
+            if peer.state != PeerState::Ready {
+                return;
+            }
+            let Some(first) = peer.pending.pop_front() else {
+                let lane = &self.lanes[peer.lane as usize];
+                peer.short_limit = lane.iface.attr().limits.am.max_short.min(INLINE) as i32;
+                return;
+            };
+            peer.short_limit = -1;
+            let outcome = match &first {
+                Pending::Send(key) => self.post(*key),
+                Pending::Control { id, words, payload } => {
+                    let lane = &mut *self.lanes[peer.lane as usize].iface;
+                    match post_am(lane, peer, *id, *words, &[payload]) {
+                        Ok(()) => Post::Complete,
+                        Err(error) => self.refused(index, error),
+                    }
+                }
+            };
+            match (outcome, first) {
+                (Post::Complete, Pending::Send(key)) => self.sent(key),
+                (Post::Failed(error), Pending::Send(key)) => self.engine.fail(key, error),
+                (Post::Blocked, first) => {
+                    self.wait_for_room(index, first);
+                    return;
+                }
+                (Post::Starved, first) => {
+                    self.engine.peers[index as usize].pending.push_front(first);
+                    return;
+                }
+                (Post::Complete | Post::Awaiting | Post::Failed(_), _) => {}
+            }
+        }
+    }
+
+    fn wait_for_room(&mut self, index: PeerIndex, first: Pending) {
+        let peer = &mut self.engine.peers[index as usize];
+        peer.short_limit = -1;
+        peer.pending.push_front(first);
+        self.lanes[peer.lane as usize].iface.want_writable(peer.ep);
+    }
+
+    /// What a refusal by the lane means.
+    fn refused(&mut self, index: PeerIndex, error: PostError) -> Post {
+        match error {
+            PostError::NoResource => Post::Blocked,
+            PostError::Unsupported => Post::Failed(OpError::Unsupported),
+            PostError::TooLong => Post::Failed(OpError::TooLong),
+            PostError::BadRemote | PostError::BadArgument => Post::Failed(OpError::BadRemote),
+            _ => {
+                self.engine.fail_peer(index, PeerFailure::Died);
+                Post::Failed(PeerFailure::Died.into())
+            }
+        }
+    }
+
+    /// An eager send request is wholly posted.
+    fn sent(&mut self, key: Key) {
+        let length = match self.engine.requests.get(key) {
+            Some(Request { body: Body::Send(send), .. }) => send.buffer.len() as u64,
+            _ => 0,
+        };
+        self.engine.finish(key, Status { length, ..Status::NONE });
+    }
+
+    /// Sends a control message, behind what waits.
+    pub(crate) fn control(&mut self, index: PeerIndex, id: AmId, words: [u64; 2], payload: &[u8]) {
+        if self.ready(index).is_err() {
+            return;
+        }
+        let peer = &mut self.engine.peers[index as usize];
+        if !peer.pending.is_empty() {
+            let payload = payload.to_vec();
+            peer.pending.push_back(Pending::Control { id, words, payload });
+            return;
+        }
+        let lane = &mut *self.lanes[peer.lane as usize].iface;
+        match post_am(lane, peer, id, words, &[payload]) {
+            Ok(()) => {}
+            Err(PostError::NoResource) => {
+                let payload = payload.to_vec();
+                self.wait_for_room(index, Pending::Control { id, words, payload });
+            }
+            Err(error) => {
+                let _ = self.refused(index, error);
+            }
+        }
+    }
+
+    /// Sends what the short path could not: decides the protocol, and makes a request when the
+    /// message cannot be handed to the lane at once.
+    #[inline(never)]
+    pub(crate) fn send_slow(
+        &mut self,
+        index: PeerIndex,
+        kind: SendKind,
+        front: &[u8],
+        buffer: SendBuf,
+        synchronous: bool,
+    ) -> Result<Sent, OpError> {
+        self.ready(index)?;
+        let length = front.len() + buffer.len();
+        let peer = &mut self.engine.peers[index as usize];
+        let lane = &mut *self.lanes[peer.lane as usize].iface;
+        let max_bcopy = lane.attr().limits.am.max_bcopy;
+        let mut rendezvous = false;
+        if let SendKind::Tagged(envelope) = &kind {
+            let threshold = self.engine.options.rndv_threshold.unwrap_or_else(|| threshold(lane));
+            let in_credit = length <= INLINE || peer.credit >= length as i64;
+            rendezvous = length > threshold || !in_credit;
+            if length <= threshold && !in_credit {
+                self.engine.counters.credit_exhausted += 1;
+            }
+            let whole = length <= max_bcopy && !synchronous && !rendezvous;
+            if whole && peer.pending.is_empty() {
+                let [first, second, _] = wire::tagged(envelope, 0);
+                match post_am(lane, peer, wire::EAGER, [first, second], &[buffer.bytes()]) {
+                    Ok(()) => {
+                        if length > INLINE {
+                            peer.credit -= length as i64;
+                        }
+                        self.engine.counters.sent_bcopy += 1;
+                        return Ok(Sent::Done(Some(buffer)));
+                    }
+                    Err(PostError::NoResource) => {}
+                    Err(error) => {
+                        return match self.refused(index, error) {
+                            Post::Failed(error) => Err(error),
+                            _ => Err(OpError::Unsupported),
+                        };
+                    }
+                }
+            }
+        }
+        let phase = SendPhase::Queued { offset: 0, message: 0 };
+        let front = front.to_vec();
+        let send = Send { buffer, peer: index, kind, front, synchronous, rendezvous, phase };
+        let key = self.engine.requests.insert(Request::new(Body::Send(send)));
+        let peer = &mut self.engine.peers[index as usize];
+        if !peer.pending.is_empty() {
+            peer.pending.push_back(Pending::Send(key));
+            return Ok(Sent::Pending(RequestId(key)));
+        }
+        match self.post(key) {
+            Post::Complete => self.sent(key),
+            Post::Awaiting => {}
+            Post::Blocked => {
+                self.engine.counters.send_waited += 1;
+                self.wait_for_room(index, Pending::Send(key));
+            }
+            Post::Starved => {
+                self.engine.counters.credit_exhausted += 1;
+                let peer = &mut self.engine.peers[index as usize];
+                peer.short_limit = -1;
+                peer.pending.push_front(Pending::Send(key));
+            }
+            Post::Failed(error) => {
+                self.engine.requests.remove(key);
+                return Err(error);
+            }
+        }
+        Ok(Sent::Pending(RequestId(key)))
+    }
+
+    /// Moves a send request as far as the lane takes it.
+    fn post(&mut self, key: Key) -> Post {
+        let Some(request) = self.engine.requests.get_mut(key) else { return Post::Awaiting };
+        if request.done {
+            return Post::Awaiting;
+        }
+        let Body::Send(send) = &mut request.body else { return Post::Awaiting };
+        let index = send.peer;
+        let peer = &mut self.engine.peers[index as usize];
+        let lane = &mut *self.lanes[peer.lane as usize].iface;
+        let counters = &mut self.engine.counters;
+        let length = send.front.len() + send.buffer.len();
+        let untouched = matches!(send.phase, SendPhase::Queued { message: 0, .. });
+        let is_am = matches!(send.kind, SendKind::Am { .. });
+        if untouched && is_am && length > INLINE && peer.credit <= 0 {
+            return Post::Starved;
+        }
+        let result = match send.phase {
+            SendPhase::Queued { .. } if send.rendezvous => {
+                let offered = offer(lane, peer, send, key);
+                counters.sent_rndv += u64::from(offered.is_ok());
+                offered
+            }
+            SendPhase::Queued { offset, message } => {
+                Eager { lane, peer, send, key }.post(offset, message, counters)
+            }
+            SendPhase::Streaming { .. } => stream(lane, peer, send),
+            SendPhase::Offered => Ok(false),
+        };
+        match result {
+            Ok(true) => Post::Complete,
+            Ok(false) => Post::Awaiting,
+            Err(error) => self.refused(index, error),
+        }
+    }
+
+    /// The receiver asked for fragments.
+    pub(crate) fn stream(&mut self, key: Key) {
+        let Some(Request { body: Body::Send(send), .. }) = self.engine.requests.get(key) else {
+            return;
+        };
+        let index = send.peer;
+        let peer = &mut self.engine.peers[index as usize];
+        peer.pending.push_back(Pending::Send(key));
+        if peer.pending.len() == 1 {
+            self.resume(index);
+        }
+    }
+
+    /// Gives eager credit back, and more of it while the budget lasts.
+    pub(crate) fn give_credit(&mut self, index: PeerIndex) {
+        let engine = &mut self.engine;
+        let Some(peer) = engine.peers.get_mut(index as usize) else { return };
+        let mut bytes = std::mem::take(&mut peer.taken);
+        let growth = engine.options.share - engine.options.share_first;
+        if !peer.share_grown && growth > 0 && engine.budget >= growth {
+            peer.share_grown = true;
+            engine.budget -= growth;
+            bytes += growth as u64;
+        }
+        if bytes > 0 {
+            self.control(index, wire::CREDIT, [bytes, 0], &[]);
+        }
+    }
+}
+
+/// The longest message that goes eagerly when the user did not say.
+fn threshold(lane: &dyn Iface) -> usize {
+    let attr = lane.attr();
+    if attr.caps.contains(Caps::GET_ZCOPY | Caps::RMA_REGISTERED) {
+        // Fetching costs an envelope, a system call and an answer; copying twice costs more than
+        // that from about one bcopy message on, measured on shared memory.
+        attr.limits.am.max_bcopy
+    } else {
+        16 * attr.limits.am.max_bcopy
+    }
+}
+
+/// Posts the envelope of a message that the receiver fetches.
+fn offer(
+    lane: &mut dyn Iface,
+    peer: &mut Peer,
+    send: &mut Send,
+    key: Key,
+) -> Result<bool, PostError> {
+    let SendKind::Tagged(envelope) = &send.kind else { return Err(PostError::Unsupported) };
+    let (address, length) = (send.buffer.address(), send.buffer.len());
+    let (request, mut rkey) = (key.to_wire(), [0; MAX_RKEY]);
+    let rkey_len = lane.rkey_of(address, length, &mut rkey).unwrap_or(0) as u8;
+    let rts = Rts { request, length: length as u64, address, rkey, rkey_len };
+    let mut payload = [0; Rts::FIXED + MAX_RKEY];
+    let n = rts.pack(&mut payload);
+    let [first, second, _] = wire::tagged(envelope, 0);
+    post_am(lane, peer, wire::RTS, [first, second], &[&payload[..n]])?;
+    send.phase = SendPhase::Offered;
+    Ok(false)
+}
+
+/// An eager send that is being posted.
+struct Eager<'a> {
+    lane: &'a mut dyn Iface,
+    peer: &'a mut Peer,
+    send: &'a mut Send,
+    key: Key,
+}
+
+impl Eager<'_> {
+    /// Posts the message, or the rest of it. `true` when nothing is awaited any more.
+    fn post(
+        &mut self,
+        mut offset: u64,
+        mut message: u64,
+        counters: &mut Counters,
+    ) -> Result<bool, PostError> {
+        let length = self.send.front.len() + self.send.buffer.len();
+        if message == 0 {
+            (offset, message) = self.begin(length, counters)?;
+            if length > INLINE {
+                self.peer.credit -= length as i64;
+            }
+            self.send.phase = SendPhase::Queued { offset, message };
+        }
+        let max = self.lane.attr().limits.am.max_bcopy;
+        while (offset as usize) < length {
+            let header = header([message, offset], self.peer.tx_sequence);
+            let parts: [&[u8]; 2] = [&self.send.front, self.send.buffer.bytes()];
+            let mut pack = |out: View<'_>| gather(&parts, offset as usize, out);
+            let left = (length - offset as usize).min(max);
+            let n = self.lane.am_bcopy(self.peer.ep, wire::PIECE, &header, left, &mut pack)?;
+            self.peer.number();
+            offset += n as u64;
+            self.send.phase = SendPhase::Queued { offset, message };
+        }
+        if self.send.synchronous {
+            self.send.phase = SendPhase::Offered;
+        }
+        Ok(!self.send.synchronous)
+    }
+
+    /// Posts the message whole, or its first piece. Returns how much went, and its number.
+    fn begin(&mut self, length: usize, counters: &mut Counters) -> Result<(u64, u64), PostError> {
+        let Self { lane, peer, send, key } = self;
+        let (words, single, first_of_many) = match &send.kind {
+            SendKind::Tagged(envelope) => {
+                let [first, second, _] = wire::tagged(envelope, 0);
+                ([first, second], wire::EAGER, wire::EAGER_FIRST)
+            }
+            SendKind::Am { id } => {
+                ([u64::from(*id), send.front.len() as u64], wire::AM, wire::AM_FIRST)
+            }
+        };
+        let max = lane.attr().limits.am.max_bcopy;
+        let parts: [&[u8]; 2] = [&send.front, send.buffer.bytes()];
+        let whole = length as u64;
+        if send.synchronous && length + 8 <= max {
+            let lead = key.to_wire().to_le_bytes();
+            post_am(*lane, peer, wire::EAGER_SYNC, words, &[&lead, parts[0], parts[1]])?;
+            return Ok((whole, u64::MAX));
+        }
+        if !send.synchronous && length <= max {
+            post_am(*lane, peer, single, words, &parts)?;
+            counters.sent_bcopy += 1;
+            return Ok((whole, u64::MAX));
+        }
+        let request = if send.synchronous { key.to_wire() } else { 0 };
+        let message = peer.next_message;
+        let front = FirstPiece { message, total: whole, request }.pack();
+        let header = header(words, peer.tx_sequence);
+        let mut packed = 0;
+        let mut pack = |out: View<'_>| {
+            let at = out.copy_in(&front);
+            let room = out.slice(at, out.len() - at).unwrap_or(View::empty());
+            packed = gather(&parts, 0, room);
+            at + packed
+        };
+        lane.am_bcopy(peer.ep, first_of_many, &header, max, &mut pack)?;
+        peer.number();
+        peer.next_message += 1;
+        counters.sent_multi += 1;
+        Ok((packed as u64, message))
+    }
+}
+
+/// Posts fragments for a receiver that could not fetch.
+fn stream(lane: &mut dyn Iface, peer: &mut Peer, send: &mut Send) -> Result<bool, PostError> {
+    let max = lane.attr().limits.am.max_bcopy;
+    while let SendPhase::Streaming { remote, wanted, offset } = send.phase {
+        if offset >= wanted {
+            break;
+        }
+        let left = (wanted - offset).min(max as u64) as usize;
+        let header = header([remote, offset], peer.tx_sequence);
+        let bytes = send.buffer.bytes();
+        let end = offset as usize + left;
+        let mut pack = |out: View<'_>| gather(&[&bytes[..end]], offset as usize, out);
+        let n = lane.am_bcopy(peer.ep, wire::FRAGMENT, &header, left, &mut pack)?;
+        peer.number();
+        send.phase = SendPhase::Streaming { remote, wanted, offset: offset + n as u64 };
+    }
+    Ok(true)
+}

@@ -1,0 +1,106 @@
+//! Matching spaces: one engine per communicator context, found by number.
+//!
+//! Numbers below [`DENSE`] are an index; others are looked up. A message for a space that is not
+//! open yet waits in it: the space exists from its first message on and is merely not open.
+
+use std::collections::HashMap;
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use crate::matching::{ListEngine, MatchEngine};
+
+const DENSE: u32 = 1 << 16;
+
+/// Turns a world rank into a rank of a space.
+pub trait Members: Send + Sync + Debug {
+    /// The rank in the space of the process with this rank in its job, if it is a member.
+    fn rank_of(&self, world_rank: u32) -> Option<u32>;
+}
+
+/// How a space treats failures.
+#[derive(Clone, Debug, Default)]
+pub struct SpaceOptions {
+    /// Who the members are. Without, the death of a process fails only what is addressed to its
+    /// endpoint.
+    pub members: Option<Arc<dyn Members>>,
+    /// Any member's death fails every receive of the space, so that a collective fails at each
+    /// participant.
+    pub collective: bool,
+}
+
+/// One space.
+#[derive(Debug)]
+pub(crate) struct Space {
+    pub(crate) engine: Box<dyn MatchEngine>,
+    pub(crate) options: SpaceOptions,
+    pub(crate) open: bool,
+    /// Ranks that are dead.
+    pub(crate) dead: Vec<u32>,
+    /// How many of `dead` the user has acknowledged: receives from any source work again.
+    pub(crate) acknowledged: usize,
+}
+
+impl Space {
+    fn closed() -> Self {
+        Self {
+            engine: Box::new(ListEngine::new()),
+            options: SpaceOptions::default(),
+            open: false,
+            dead: Vec::new(),
+            acknowledged: 0,
+        }
+    }
+
+    /// The dead member for which a receive from `source` cannot be posted, if any.
+    #[cold]
+    pub(crate) fn hindrance(&self, source: Option<u32>) -> Option<u32> {
+        match source {
+            _ if self.options.collective => self.dead.first().copied(),
+            Some(rank) => self.dead.iter().copied().find(|&dead| dead == rank),
+            None => self.dead.get(self.acknowledged).copied(),
+        }
+    }
+}
+
+/// All spaces of a worker.
+#[derive(Debug, Default)]
+pub(crate) struct Spaces {
+    dense: Vec<Option<Box<Space>>>,
+    sparse: HashMap<u32, Box<Space>>,
+}
+
+impl Spaces {
+    #[inline]
+    pub(crate) fn get_mut(&mut self, id: u32) -> Option<&mut Space> {
+        let Self { dense, sparse } = self;
+        match dense.get_mut(id as usize) {
+            Some(space) => space.as_deref_mut(),
+            None if id < DENSE => None,
+            None => sparse.get_mut(&id).map(|space| &mut **space),
+        }
+    }
+
+    /// The space, which is made when it does not exist.
+    pub(crate) fn make(&mut self, id: u32) -> &mut Space {
+        if id >= DENSE {
+            return self.sparse.entry(id).or_insert_with(|| Box::new(Space::closed()));
+        }
+        let index = id as usize;
+        if index >= self.dense.len() {
+            self.dense.resize_with(index + 1, || None);
+        }
+        self.dense[index].get_or_insert_with(|| Box::new(Space::closed()))
+    }
+
+    pub(crate) fn remove(&mut self, id: u32) -> Option<Box<Space>> {
+        if id >= DENSE {
+            return self.sparse.remove(&id);
+        }
+        self.dense.get_mut(id as usize)?.take()
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Space> {
+        let dense = self.dense.iter_mut().flatten();
+        dense.chain(self.sparse.values_mut()).map(|space| &mut **space)
+    }
+}

@@ -1,0 +1,251 @@
+//! Tagged messages: send, receive, probe, cancel.
+
+use bowline_base::buffer::{RecvBuf, SendBuf};
+use bowline_base::slab::Key;
+
+use crate::error::OpError;
+use crate::matching::{Envelope, MatchSpec};
+use crate::peer::Ep;
+use crate::request::{Body, Receive, Request, RequestId, SendKind, Status};
+use crate::wire;
+use crate::worker::Worker;
+
+/// When a send is complete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SendMode {
+    /// When the buffer may be used again.
+    Standard,
+    /// When moreover the receive has been matched.
+    Synchronous,
+}
+
+/// How far a send came in its call.
+#[derive(Debug)]
+#[must_use]
+pub enum Sent {
+    /// Complete; the buffer comes back.
+    Done(Option<SendBuf>),
+    /// Under way.
+    Pending(RequestId),
+}
+
+/// What a probe tells of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MessageInfo {
+    /// The sender's rank in the space.
+    pub source: u32,
+    /// The tag.
+    pub tag: u64,
+    /// Bytes.
+    pub length: u64,
+}
+
+/// A message claimed by a matched probe: no other receive will find it. It must be received.
+#[derive(Debug)]
+#[must_use]
+pub struct Message(Key);
+
+impl Worker {
+    /// Sends `buffer`. `Sent::Done`: the message is on its way and the buffer free.
+    ///
+    /// # Errors
+    /// When the peer has failed or cannot be reached.
+    #[inline]
+    pub fn send(
+        &self,
+        ep: Ep,
+        envelope: Envelope,
+        buffer: SendBuf,
+        mode: SendMode,
+    ) -> Result<Sent, OpError> {
+        let inner = &mut *self.inner.borrow_mut();
+        let standard = mode == SendMode::Standard;
+        if let Some(peer) = inner.engine.peers.get_mut(ep.0 as usize)
+            && buffer.len() as i64 <= i64::from(peer.short_limit)
+            && standard
+        {
+            let header = wire::tagged(&envelope, peer.tx_sequence);
+            let lane = &mut inner.lanes[peer.lane as usize].iface;
+            if lane.am_short(peer.ep, wire::EAGER, &header, buffer.bytes()).is_ok() {
+                peer.number();
+                inner.engine.counters.sent_short += 1;
+                return Ok(Sent::Done(Some(buffer)));
+            }
+        }
+        inner.send_slow(ep.0, SendKind::Tagged(envelope), &[], buffer, !standard)
+    }
+
+    /// Posts a receive.
+    ///
+    /// # Errors
+    /// When the space is not open, or a dead process keeps the receive from ever completing.
+    #[inline]
+    pub fn recv(&self, spec: MatchSpec, buffer: RecvBuf) -> Result<RequestId, OpError> {
+        let inner = &mut *self.inner.borrow_mut();
+        let engine = &mut inner.engine;
+        let want = spec.want();
+        let Some(space) = engine.spaces.get_mut(spec.space).filter(|space| space.open) else {
+            return Err(OpError::BadSpace(spec.space));
+        };
+        let waiting = space.engine.take_unexpected(&want);
+        if waiting.is_none()
+            && !space.dead.is_empty()
+            && let Some(rank) = space.hindrance(spec.source)
+        {
+            return Err(OpError::MemberFailed { rank });
+        }
+        let body = Body::Receive(Receive { buffer, space: spec.space, fetch: None });
+        let key = engine.requests.insert(Request::new(body));
+        match waiting {
+            None => space.engine.post(want, key.to_wire()),
+            Some(message) => {
+                engine.hand_over(key, Key::from_wire(message));
+                inner.act();
+            }
+        }
+        Ok(RequestId(key))
+    }
+
+    /// The first waiting message that fits, which stays where it is. Does not progress.
+    pub fn probe(&self, spec: &MatchSpec) -> Option<MessageInfo> {
+        let inner = &mut *self.inner.borrow_mut();
+        let space = inner.engine.spaces.get_mut(spec.space)?;
+        let key = space.engine.find_unexpected(&spec.want())?;
+        let message = inner.engine.unexpected.get(Key::from_wire(key))?;
+        Some(MessageInfo { source: message.source, tag: message.tag, length: message.length })
+    }
+
+    /// The first waiting message that fits, which from now on only the caller can receive. Does
+    /// not progress.
+    pub fn claim(&self, spec: &MatchSpec) -> Option<(MessageInfo, Message)> {
+        let inner = &mut *self.inner.borrow_mut();
+        let space = inner.engine.spaces.get_mut(spec.space)?;
+        let key = Key::from_wire(space.engine.take_unexpected(&spec.want())?);
+        let message = inner.engine.unexpected.get(key)?;
+        let (source, tag, length) = (message.source, message.tag, message.length);
+        Some((MessageInfo { source, tag, length }, Message(key)))
+    }
+
+    /// What a probe of `spec` will never find, because the process that would send it is dead.
+    ///
+    /// # Errors
+    /// The failure that a receive posted now would report.
+    pub fn check(&self, spec: &MatchSpec) -> Result<(), OpError> {
+        let inner = &mut *self.inner.borrow_mut();
+        let Some(space) = inner.engine.spaces.get_mut(spec.space).filter(|space| space.open) else {
+            return Err(OpError::BadSpace(spec.space));
+        };
+        if space.dead.is_empty() {
+            return Ok(());
+        }
+        space.hindrance(spec.source).map_or(Ok(()), |rank| Err(OpError::MemberFailed { rank }))
+    }
+
+    /// Receives a claimed message.
+    ///
+    /// # Errors
+    /// None today; the outcome is in the request's status.
+    pub fn recv_claimed(&self, message: Message, buffer: RecvBuf) -> Result<RequestId, OpError> {
+        let inner = &mut *self.inner.borrow_mut();
+        let space = inner.engine.unexpected.get(message.0).map_or(0, |m| m.space);
+        let body = Body::Receive(Receive { buffer, space, fetch: None });
+        let key = inner.engine.requests.insert(Request::new(body));
+        inner.engine.hand_over(key, message.0);
+        inner.act();
+        Ok(RequestId(key))
+    }
+
+    /// Whether a request is complete. A request that was taken counts as complete.
+    #[inline]
+    pub fn is_complete(&self, id: RequestId) -> bool {
+        self.inner.borrow().engine.requests.get(id.0).is_none_or(|request| request.done)
+    }
+
+    /// The status of a completed request, which is freed.
+    #[inline]
+    pub fn take(&self, id: RequestId) -> Option<Status> {
+        self.inner.borrow_mut().engine.take(id.0)
+    }
+
+    /// The status of a completed request, which stays.
+    pub fn peek(&self, id: RequestId) -> Option<Status> {
+        let inner = self.inner.borrow();
+        let request = inner.engine.requests.get(id.0)?;
+        request.done.then_some(request.status)
+    }
+
+    /// The status of a completed request with the bytes that its buffer owned.
+    pub fn take_with_buffer(&self, id: RequestId) -> Option<(Status, Option<Vec<u8>>)> {
+        let inner = &mut *self.inner.borrow_mut();
+        if !inner.engine.requests.get(id.0)?.done {
+            return None;
+        }
+        let request = inner.engine.requests.remove(id.0)?;
+        let bytes = match request.body {
+            Body::Receive(receive) => receive.buffer.into_owned(),
+            Body::Send(send) => send.buffer.into_owned(),
+            Body::OneSided(one) => {
+                let sent = one.send.and_then(SendBuf::into_owned);
+                sent.or_else(|| one.receive.and_then(RecvBuf::into_owned))
+            }
+        };
+        Some((request.status, bytes))
+    }
+
+    /// Cancels a receive that has not been matched: it completes with
+    /// [`OpError::Cancelled`]. A matched receive, and every send, completes as it would have.
+    pub fn cancel(&self, id: RequestId) {
+        let engine = &mut self.inner.borrow_mut().engine;
+        let Some(Request { body: Body::Receive(receive), done: false, .. }) =
+            engine.requests.get(id.0)
+        else {
+            return;
+        };
+        let space = receive.space;
+        let unmatched = engine
+            .spaces
+            .get_mut(space)
+            .is_some_and(|space| space.engine.remove_posted(id.0.to_wire()));
+        if unmatched {
+            engine.fail(id.0, OpError::Cancelled);
+        }
+    }
+
+    /// Frees a request by itself when it completes; the buffer that it owns goes with it.
+    pub fn detach(&self, id: RequestId) {
+        let engine = &mut self.inner.borrow_mut().engine;
+        if let Some(request) = engine.requests.get_mut(id.0) {
+            request.detached = true;
+            if request.done {
+                engine.requests.remove(id.0);
+            }
+        }
+    }
+
+    /// Sends an active message: `header` and `buffer` go to the handler of `id` at the peer.
+    ///
+    /// # Errors
+    /// When the peer has failed or cannot be reached.
+    #[inline]
+    pub fn am_send(
+        &self,
+        ep: Ep,
+        id: u16,
+        header: &[u8],
+        buffer: SendBuf,
+    ) -> Result<Sent, OpError> {
+        let inner = &mut *self.inner.borrow_mut();
+        if let Some(peer) = inner.engine.peers.get_mut(ep.0 as usize)
+            && header.is_empty()
+            && buffer.len() as i64 <= i64::from(peer.short_limit)
+        {
+            let words = wire::control(u64::from(id), 0, peer.tx_sequence);
+            let lane = &mut inner.lanes[peer.lane as usize].iface;
+            if lane.am_short(peer.ep, wire::AM, &words, buffer.bytes()).is_ok() {
+                peer.number();
+                return Ok(Sent::Done(Some(buffer)));
+            }
+        }
+        inner.send_slow(ep.0, SendKind::Am { id }, header, buffer, false)
+    }
+}

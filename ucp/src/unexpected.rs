@@ -1,0 +1,43 @@
+//! Messages that came before their receive.
+//!
+//! Up to [`INLINE`] bytes of payload live in the envelope's own entry: such messages are never
+//! refused, like envelopes. Longer payload is what the sender's credit bounds.
+
+use bowline_base::slab::Key;
+
+use crate::peer::PeerIndex;
+use crate::wire::Rts;
+
+/// Payload that counts as part of the envelope.
+pub(crate) const INLINE: usize = 32;
+
+/// Where the payload of a waiting message is.
+#[derive(Debug)]
+pub(crate) enum Payload {
+    /// In the entry; the length is the message's.
+    Inline([u8; INLINE]),
+    /// Whole, in memory of its own.
+    Whole(Vec<u8>),
+    /// Pieces are still coming.
+    Partial {
+        /// Room for the whole message.
+        bytes: Vec<u8>,
+        /// The receive that claimed it meanwhile.
+        claimed: Option<Key>,
+    },
+    /// With the sender.
+    Remote(Box<Rts>),
+}
+
+/// A waiting message.
+#[derive(Debug)]
+pub(crate) struct Unexpected {
+    pub(crate) space: u32,
+    pub(crate) source: u32,
+    pub(crate) tag: u64,
+    pub(crate) length: u64,
+    pub(crate) peer: PeerIndex,
+    /// The sender's request that wants to know of the match; 0 for none.
+    pub(crate) request: u64,
+    pub(crate) payload: Payload,
+}

@@ -1,0 +1,50 @@
+//! Waiting in three stages, and where knowledge of deaths comes from: both are given to a worker
+//! at its making, so that ucp itself owns neither clock nor thread.
+//!
+//! ```text
+//!  progress found nothing ──► spin ──(limit)──► yield ──(limit)──► arm, look again, sleep
+//!        ▲                                                               │
+//!        └──────────────────── anything happened ◄───────────────────────┘
+//! ```
+//! Spinning is only for ranks that have a processor each; how often to yield before sleeping is
+//! the waiter's to say.
+
+use std::time::Duration;
+
+use bowline_base::doorbell::Doorbell;
+
+/// How many empty progress calls each stage lasts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stages {
+    /// Empty calls before the first yield.
+    pub spins: u32,
+    /// Yields before sleep.
+    pub yields: u32,
+}
+
+/// What a worker without work waits for.
+#[derive(Debug)]
+pub struct Idle<'a> {
+    /// Rung by peers; `None` when a lane has no wakeup, so that sleeping must be short.
+    pub doorbell: Option<&'a Doorbell>,
+    /// Longest sleep, when something must be looked at again.
+    pub deadline: Option<Duration>,
+}
+
+/// How a worker passes the time. One per worker; called by the thread that waits.
+pub trait Waiter: Send {
+    /// The stages; asked once per wait.
+    fn stages(&self) -> Stages;
+    /// Gives the processor to another thread.
+    fn yield_now(&mut self);
+    /// Sleeps until the doorbell rings or the deadline passes.
+    fn sleep(&mut self, idle: Idle<'_>);
+}
+
+/// Who knows which ranks of the job are dead.
+pub trait FailureSource: Send {
+    /// Changes whenever the set of the dead does. One load: it is asked on every progress.
+    fn generation(&self) -> u32;
+    /// Appends the world ranks that are dead.
+    fn dead(&self, out: &mut Vec<u32>);
+}

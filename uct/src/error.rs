@@ -1,0 +1,92 @@
+//! Why an operation, a connection or an opening failed.
+//!
+//! On the data path an error is a small `Copy` word; text is made where it is shown.
+
+use thiserror::Error;
+
+/// Why a posted operation did not start. Nothing observable has happened in any of the cases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum PostError {
+    /// Queues are full now. Ask with [`Iface::want_writable`](crate::Iface::want_writable), or
+    /// try again after `progress`.
+    #[error("the transport's queue is full; progress and post again")]
+    NoResource,
+    /// The capability bit of this operation is not set.
+    #[error("this transport lacks the operation; its capabilities say which it has")]
+    Unsupported,
+    /// Longer than the limit of this flavour.
+    #[error("the payload is longer than the transport's limit for this operation")]
+    TooLong,
+    /// No such endpoint, or it was closed.
+    #[error("no such endpoint; it was closed or never connected")]
+    BadEndpoint,
+    /// No such active message id, rkey, memory handle, or an operand that the operation refuses.
+    #[error("an argument names nothing that this transport knows")]
+    BadArgument,
+    /// A remote address outside what its rkey opens.
+    #[error("the remote address lies outside the memory that its key opens")]
+    BadRemote,
+    /// The peer is known to be dead or damaged.
+    #[error("the peer has failed")]
+    PeerFailed,
+}
+
+/// How a peer failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum PeerFailure {
+    /// Its process or thread ended without closing.
+    #[error("the peer died")]
+    Died,
+    /// It closed its interface in order.
+    #[error("the peer has closed its side")]
+    Closed,
+    /// It does not answer.
+    #[error("the peer cannot be reached any more")]
+    Unreachable,
+    /// It wrote what no correct peer writes.
+    #[error("the peer wrote damaged data")]
+    Damaged,
+    /// The kernel refused access to its memory.
+    #[error("access to the peer's memory was refused")]
+    Refused,
+}
+
+/// Why an address cannot be reached, in words for the person who asks.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{reason}")]
+pub struct Unreachable {
+    /// The reason, naming the differing namespace, host, permission or missing support.
+    pub reason: String,
+}
+
+impl Unreachable {
+    /// Not reachable, because of `reason`.
+    pub fn because(reason: impl Into<String>) -> Self {
+        Self { reason: reason.into() }
+    }
+}
+
+/// Why an interface could not be opened or an endpoint not be made.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The peer cannot be reached this way.
+    #[error("cannot connect: {0}")]
+    Unreachable(#[from] Unreachable),
+    /// The address is damaged or from another version.
+    #[error("cannot connect: the address is damaged ({0})")]
+    BadAddress(String),
+    /// A resource ran out or the system refused.
+    #[error("cannot {act}: {source}")]
+    System {
+        /// What was tried.
+        act: &'static str,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A limit of the interface is reached.
+    #[error("cannot connect: {0}")]
+    Limit(String),
+}

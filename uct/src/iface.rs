@@ -1,0 +1,332 @@
+//! The interface of a transport: endpoints by number, operations as its methods.
+//!
+//! ```text
+//!   connect ─► EpId ── am/put/get/atomic ─► Posted::Done | Posted::InFlight ─► Sink::completed
+//!                                        └► NoResource ─ want_writable ─► Sink::writable
+//! ```
+//!
+//! **Order.** Where [`Caps::AM_ORDERED`](crate::Caps::AM_ORDERED) is set, active messages to one
+//! endpoint arrive as posted, whatever their flavour. After `NoResource` on an endpoint a later
+//! operation may succeed while an earlier one waits: a caller that wants order queues behind the
+//! refused one, which is what ucp does.
+
+use std::os::fd::BorrowedFd;
+
+use bowline_base::buffer::{RecvBuf, SendBuf};
+use bowline_base::doorbell::Doorbell;
+use bowline_base::view::View;
+
+use crate::AmHeader;
+use crate::caps::{AtomicOps, IfaceAttr};
+use crate::error::{OpenError, PostError, Unreachable};
+use crate::md::{MemoryDomain, RkeyId};
+use crate::sink::{AmId, Desc, Sink};
+
+/// An endpoint of an interface: small, dense, used again after `disconnect`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct EpId(pub u32);
+
+/// A sender as the receiving interface numbers it: small, dense, stable while it is connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Source(pub u32);
+
+/// Chosen by the caller of an operation and returned by its completion. [`Token::NONE`] asks for
+/// no completion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Token(pub u64);
+
+impl Token {
+    /// No completion wanted.
+    pub const NONE: Self = Self(0);
+}
+
+/// How far a posted operation has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Posted {
+    /// Complete in the call; there will be no completion event.
+    Done,
+    /// Under way; `Sink::completed` will report its token.
+    InFlight,
+}
+
+/// A piece of local memory in a zcopy operation. It points into a buffer handle that the caller
+/// keeps until the operation's completion has been reported.
+#[derive(Clone, Copy, Debug)]
+pub struct LocalSlice {
+    start: *mut u8,
+    len: usize,
+}
+
+impl LocalSlice {
+    /// The bytes `offset .. offset + len` of a send buffer, or `None` outside of it.
+    #[inline]
+    pub fn of_send(buffer: &SendBuf, offset: usize, len: usize) -> Option<Self> {
+        let bytes = buffer.bytes().get(offset..)?.get(..len)?;
+        Some(Self { start: bytes.as_ptr().cast_mut(), len })
+    }
+
+    /// The bytes `offset .. offset + len` of a receive buffer, or `None` outside of it.
+    #[inline]
+    pub fn of_recv(buffer: &mut RecvBuf, offset: usize, len: usize) -> Option<Self> {
+        let view = buffer.view().slice(offset, len)?;
+        Some(Self { start: view.as_ptr(), len })
+    }
+
+    /// Where it starts.
+    #[inline]
+    pub const fn as_ptr(&self) -> *mut u8 {
+        self.start
+    }
+
+    /// Bytes.
+    #[inline]
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    #[inline]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+/// A place in a peer's memory: the address as the peer knows it, and the key that opens it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RemoteSlice {
+    /// Address in the peer's address space.
+    pub address: u64,
+    /// Key unpacked on this interface.
+    pub rkey: RkeyId,
+}
+
+/// An atomic operation with its operands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AtomicOp {
+    /// Wrapping addition.
+    Add(u64),
+    /// Bitwise and.
+    And(u64),
+    /// Bitwise or.
+    Or(u64),
+    /// Bitwise exclusive or.
+    Xor(u64),
+    /// Replacement.
+    Swap(u64),
+    /// Replacement by `new` if the value is `compare`.
+    Cswap {
+        /// Expected value.
+        compare: u64,
+        /// Value to store.
+        new: u64,
+    },
+}
+
+impl AtomicOp {
+    /// The bit of this kind.
+    pub const fn kind(self) -> AtomicOps {
+        match self {
+            Self::Add(_) => AtomicOps::ADD,
+            Self::And(_) => AtomicOps::AND,
+            Self::Or(_) => AtomicOps::OR,
+            Self::Xor(_) => AtomicOps::XOR,
+            Self::Swap(_) => AtomicOps::SWAP,
+            Self::Cswap { .. } => AtomicOps::CSWAP,
+        }
+    }
+}
+
+/// Width of an atomic's operand; addresses must be aligned to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AtomicWidth {
+    /// 4 bytes.
+    W32,
+    /// 8 bytes.
+    W64,
+}
+
+/// Answer of `arm`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Armed {
+    /// Anything that arrives from now on rings; one may sleep.
+    Ready,
+    /// Something is there already: progress first.
+    Busy,
+}
+
+/// A transport's interface. See the module's text for the rules.
+pub trait Iface: MemoryDomain + Send {
+    /// Capabilities and limits; constant during the interface's life.
+    fn attr(&self) -> &IfaceAttr;
+
+    /// The address under which peers connect, valid until the interface is dropped.
+    fn address(&self) -> Vec<u8>;
+
+    /// Whether `address` can be connected to, or the reason why not. May do system calls.
+    fn reachable(&self, address: &[u8]) -> Result<(), Unreachable>;
+
+    /// Makes an endpoint. Two calls with one address may return the same endpoint.
+    ///
+    /// # Errors
+    /// When the peer cannot be reached, its address is damaged, or a resource runs out.
+    fn connect(&mut self, address: &[u8]) -> Result<EpId, OpenError>;
+
+    /// The number under which messages of the peer with this address arrive, where the transport
+    /// knows it without hearing from the peer.
+    fn source_of(&self, address: &[u8]) -> Option<Source>;
+
+    /// Closes an endpoint. Operations that were complete locally still arrive.
+    fn disconnect(&mut self, ep: EpId);
+
+    /// Sends header and payload, copied in the call.
+    fn am_short(
+        &mut self,
+        ep: EpId,
+        id: AmId,
+        header: &AmHeader,
+        payload: &[u8],
+    ) -> Result<(), PostError>;
+
+    /// Sends header and at most `max_len` bytes that `pack` writes into the transport's buffer,
+    /// returning how many. Nothing is packed when the call fails. Returns the packed length.
+    fn am_bcopy(
+        &mut self,
+        ep: EpId,
+        id: AmId,
+        header: &AmHeader,
+        max_len: usize,
+        pack: &mut dyn FnMut(View<'_>) -> usize,
+    ) -> Result<usize, PostError>;
+
+    /// Sends header and payload from where it lies.
+    fn am_zcopy(
+        &mut self,
+        ep: EpId,
+        id: AmId,
+        header: &AmHeader,
+        payload: &[LocalSlice],
+        token: Token,
+    ) -> Result<Posted, PostError> {
+        let _ = (ep, id, header, payload, token);
+        Err(PostError::Unsupported)
+    }
+
+    /// Writes `bytes` to the peer's memory, copied in the call. It is complete locally on
+    /// return; `flush` says when it is visible.
+    fn put_short(&mut self, ep: EpId, bytes: &[u8], to: RemoteSlice) -> Result<(), PostError>;
+
+    /// Writes at most `max_len` bytes that `pack` provides.
+    fn put_bcopy(
+        &mut self,
+        ep: EpId,
+        max_len: usize,
+        pack: &mut dyn FnMut(View<'_>) -> usize,
+        to: RemoteSlice,
+    ) -> Result<usize, PostError>;
+
+    /// Writes from where the bytes lie.
+    fn put_zcopy(
+        &mut self,
+        ep: EpId,
+        from: &[LocalSlice],
+        to: RemoteSlice,
+        token: Token,
+    ) -> Result<Posted, PostError>;
+
+    /// Writes `bytes` and lets the target's sink see an active message `id` with `header` after
+    /// they are visible.
+    fn put_notify(
+        &mut self,
+        ep: EpId,
+        bytes: &[u8],
+        to: RemoteSlice,
+        id: AmId,
+        header: &AmHeader,
+    ) -> Result<(), PostError> {
+        let _ = (ep, bytes, to, id, header);
+        Err(PostError::Unsupported)
+    }
+
+    /// Reads `len` bytes from the peer's memory and hands them to `unpack`, in the call or, with
+    /// [`Posted::InFlight`], never: a transport that cannot read in the call lacks this flavour.
+    fn get_bcopy(
+        &mut self,
+        ep: EpId,
+        from: RemoteSlice,
+        len: usize,
+        unpack: &mut dyn FnMut(View<'_>),
+    ) -> Result<(), PostError>;
+
+    /// Reads to where the bytes belong.
+    fn get_zcopy(
+        &mut self,
+        ep: EpId,
+        to: &[LocalSlice],
+        from: RemoteSlice,
+        token: Token,
+    ) -> Result<Posted, PostError>;
+
+    /// An atomic operation without result.
+    fn atomic_post(
+        &mut self,
+        ep: EpId,
+        op: AtomicOp,
+        width: AtomicWidth,
+        at: RemoteSlice,
+    ) -> Result<(), PostError>;
+
+    /// An atomic operation whose old value is `Ok(Some(old))` when complete in the call, else
+    /// the result of the completion.
+    fn atomic_fetch(
+        &mut self,
+        ep: EpId,
+        op: AtomicOp,
+        width: AtomicWidth,
+        at: RemoteSlice,
+        token: Token,
+    ) -> Result<Option<u64>, PostError>;
+
+    /// Completes when everything posted to `ep` before is visible in the target's memory.
+    fn flush(&mut self, ep: EpId, token: Token) -> Result<Posted, PostError>;
+
+    /// Completes when everything posted on the interface before is visible at its targets.
+    fn flush_all(&mut self, token: Token) -> Result<Posted, PostError>;
+
+    /// What is posted after the fence becomes visible after what was posted before it, for each
+    /// endpoint. Does not wait.
+    fn fence(&mut self) -> Result<(), PostError>;
+
+    /// Asks for one `Sink::writable(ep)` when `ep` may take operations again. Endpoints that
+    /// asked are told in the order of asking, round after round, so that none starves.
+    fn want_writable(&mut self, ep: EpId);
+
+    /// Makes progress: at most `budget` events go to `sink`. Returns how many did.
+    fn progress(&mut self, sink: &mut dyn Sink, budget: u32) -> u32;
+
+    /// Gives a kept descriptor back.
+    fn release(&mut self, desc: Desc);
+
+    /// The bytes of a kept descriptor (payload as in the arrival).
+    fn desc_view(&self, desc: Desc) -> Option<View<'_>>;
+
+    /// Whether the peer of `ep` is alive, asked now.
+    fn check(&mut self, ep: EpId) -> Result<(), PostError>;
+
+    /// Where peers ring when this interface's worker sleeps; `None` without wakeup.
+    fn doorbell(&self) -> Option<&Doorbell>;
+
+    /// Prepares for sleep on `doorbell`/`event_fd`: whatever arrives after [`Armed::Ready`] wakes.
+    /// `descriptor` says whether the sleeper waits on the event descriptor, else on the doorbell.
+    fn arm(&mut self, descriptor: bool) -> Armed;
+
+    /// The sleeper is awake again.
+    fn disarm(&mut self);
+
+    /// A descriptor that becomes readable when an armed interface is rung.
+    fn event_fd(&mut self) -> Result<BorrowedFd<'_>, OpenError>;
+
+    /// Makes an endpoint fail as if its peer had, to test what lies above.
+    fn invalidate(&mut self, ep: EpId);
+}

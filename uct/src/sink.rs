@@ -1,0 +1,91 @@
+//! Where a transport reports what happened.
+//!
+//! **Rules for a sink.** Its methods are called from inside `progress` and must not post, block,
+//! fail or allocate: they note what is to be done in a bounded ring that is drained right after
+//! the call. `progress` has a budget, so the ring's size is known beforehand. The receiving layer
+//! may copy an arrival into a buffer that is already waiting for it.
+
+use bowline_base::slab::Key;
+use bowline_base::view::View;
+
+use crate::AmHeader;
+use crate::error::PeerFailure;
+use crate::iface::{EpId, Source, Token};
+
+/// Which handler an active message is for; 32 of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct AmId(u8);
+
+impl AmId {
+    /// Number of ids.
+    pub const COUNT: u8 = 32;
+
+    /// The id `id`.
+    ///
+    /// # Panics
+    /// When `id` is not below [`AmId::COUNT`]; in a constant that is a compile error.
+    pub const fn new(id: u8) -> Self {
+        assert!(id < Self::COUNT, "active message ids are below 32");
+        Self(id)
+    }
+
+    /// An id that came from a peer.
+    #[inline]
+    pub const fn from_wire(id: u8) -> Option<Self> {
+        if id < Self::COUNT { Some(Self(id)) } else { None }
+    }
+
+    /// The number.
+    #[inline]
+    pub const fn get(self) -> u8 {
+        self.0
+    }
+}
+
+/// A received active message that the receiver kept; see [`Verdict::Keep`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Desc(pub Key);
+
+/// An active message as it arrives.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival<'a> {
+    /// Who sent it.
+    pub source: Source,
+    /// Which handler.
+    pub id: AmId,
+    /// The fixed header, already copied out of shared memory.
+    pub header: AmHeader,
+    /// The payload; it may change under us and is valid during the call only.
+    pub payload: View<'a>,
+    /// Names the transport's buffer if the receiver may keep it: answer [`Verdict::Keep`] and
+    /// give it back with [`Iface::release`](crate::Iface::release). `None`: copy or drop.
+    pub desc: Option<Desc>,
+}
+
+/// What the receiver says of an arrival.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Verdict {
+    /// Dealt with; the transport has its buffer back.
+    Consumed,
+    /// Kept: the buffer named in the arrival belongs to the receiver until it releases it. Only
+    /// legal when the arrival carried a descriptor; without one it counts as `Consumed`.
+    Keep,
+}
+
+/// The layer above, as a transport sees it.
+pub trait Sink {
+    /// An active message arrived.
+    fn am(&mut self, arrival: Arrival<'_>) -> Verdict;
+
+    /// The operation posted with `token` is complete: the local buffer may be used again, and
+    /// for a get or a fetching atomic the result is there (`result` of an atomic, else 0).
+    fn completed(&mut self, token: Token, result: Result<u64, PeerFailure>);
+
+    /// `ep`, for which `want_writable` was asked, may take operations again.
+    fn writable(&mut self, ep: EpId);
+
+    /// The peer behind `source`/`ep` has failed; sent once per peer. Operations in flight to it
+    /// have been reported by `completed` before.
+    fn failed(&mut self, source: Option<Source>, ep: Option<EpId>, how: PeerFailure);
+}

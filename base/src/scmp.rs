@@ -32,7 +32,7 @@ pub mod seq;
 mod settle;
 pub mod slot;
 
-#[cfg(any(test, fuzzing))]
+#[cfg(all(any(test, fuzzing), not(bowline_loom)))]
 pub mod fuzz;
 
 use thiserror::Error;
@@ -215,6 +215,8 @@ pub trait Producers {
     fn is_dead(&self, producer: u32) -> bool;
 }
 
+#[cfg(test)]
+mod harness;
 #[cfg(all(test, bowline_loom))]
 mod loom_tests;
 #[cfg(all(test, not(bowline_loom)))]

@@ -121,7 +121,7 @@ impl DirectWords {
     ///   or hostile process, whose writes are only ever taken for data.
     #[inline]
     pub unsafe fn from_view(view: View<'_>) -> Option<Self> {
-        if view.as_ptr().addr() % LINE != 0 {
+        if !view.as_ptr().addr().is_multiple_of(LINE) {
             return None;
         }
         Some(Self { start: view.as_ptr().cast(), lines: view.len() / LINE })
@@ -292,7 +292,7 @@ impl LineWords for DirectLine<'_> {
         unsafe {
             std::arch::asm!(
                 "prefetchw [{}]",
-                in(reg) self.words,
+                in(reg) self.words.addr(),
                 options(nostack, preserves_flags, nomem)
             );
         }
@@ -301,7 +301,7 @@ impl LineWords for DirectLine<'_> {
         unsafe {
             std::arch::asm!(
                 "prfm pstl1keep, [{}]",
-                in(reg) self.words,
+                in(reg) self.words.addr(),
                 options(nostack, preserves_flags, nomem)
             );
         }
@@ -321,7 +321,7 @@ impl LineWords for DirectLine<'_> {
         unsafe {
             std::arch::asm!(
                 "prfm pldl1keep, [{}]",
-                in(reg) self.words,
+                in(reg) self.words.addr(),
                 options(nostack, preserves_flags, nomem)
             );
         }

@@ -1,1 +1,40 @@
-//! (being written)
+//! Bowline: a layered communication library in the manner of UCX, with an MPI layer on top.
+//!
+//! # Quick start
+//! ```
+//! let sums = bowline::threads(4, |world| {
+//!     let mine = [f64::from(world.rank())];
+//!     let mut sum = [0.0];
+//!     world.allreduce(&mine, &mut sum, bowline::mpi::Sum).expect("all ranks take part");
+//!     sum[0]
+//! })
+//! .expect("four ranks fit into memory");
+//! assert_eq!(sums, [6.0; 4]);
+//! ```
+//! The same closure runs with ranks as processes: a program calls [`init`] and is started by
+//! `bowline run -n 4 ./program`, or by another launcher that speaks PMI-1.
+//!
+//! # Layers
+//! [`mpi`] (communicators, point-to-point, collectives) stands on [`ucp`] (protocols), which
+//! stands on [`uct`] (the transport contract), which providers implement. This crate is the one
+//! place that names providers; [`stack`] puts them together for programs that want a layer below
+//! MPI.
+//!
+//! # Thread safety
+//! A world and everything made from it belong to one thread. Ranks may be threads ([`threads`]).
+//!
+//! # Resource cleanup
+//! Nothing is left behind when a rank ends, however it ends: memory is anonymous, and peers learn
+//! of a death from the launcher.
+
+mod init;
+pub mod stack;
+mod threads;
+pub mod wait;
+
+pub use bowline_mpi as mpi;
+pub use bowline_ucp as ucp;
+pub use bowline_uct as uct;
+pub use init::{InitError, init, init_with};
+pub use stack::config_from_env;
+pub use threads::{ThreadsError, threads, threads_with};

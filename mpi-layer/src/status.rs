@@ -2,7 +2,7 @@
 
 use bowline_ucp::MessageInfo;
 
-use crate::consts::{ANY_TAG, PROC_NULL};
+use crate::consts::{ANY_SOURCE, ANY_TAG, PROC_NULL};
 use crate::tags;
 
 /// Source, tag and length of a message. (MPI: Point-to-Point Communication, "Return Status".)
@@ -16,6 +16,9 @@ pub struct Status {
 impl Status {
     /// The status of an operation whose partner is nobody.
     pub(crate) const NULL: Self = Self { bytes: 0, source: PROC_NULL, tag: ANY_TAG };
+
+    /// The status of a completed send. (MPI: the *empty* status.)
+    pub(crate) const EMPTY: Self = Self { bytes: 0, source: ANY_SOURCE, tag: ANY_TAG };
 
     #[inline]
     pub(crate) fn new(source: u32, tag: u64, bytes: u64) -> Self {

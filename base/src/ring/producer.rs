@@ -43,7 +43,7 @@ impl<W: Words> Producer<W> {
         // Relaxed: ordered by the claim.
         let tail = head.load(CONSUMED, Ordering::Relaxed);
         let data_tail = head.load(DATA_CONSUMED, Ordering::Relaxed);
-        if tail >= NO_POSITION || data_tail >= NO_POSITION || data_tail % LINE as u64 != 0 {
+        if tail >= NO_POSITION || data_tail >= NO_POSITION || !data_tail.is_multiple_of(LINE as u64) {
             return Err(RingError::Damaged);
         }
         Ok(Self {
@@ -151,7 +151,7 @@ impl<W: Words> Producer<W> {
             && consumed + slots >= self.limit
             && data_consumed <= self.data_tail
             && data_consumed + data >= self.data_limit
-            && data_consumed % LINE as u64 == 0;
+            && data_consumed.is_multiple_of(LINE as u64);
         if !sound || self.damaged {
             self.damaged = true;
             self.limit = 0;

@@ -78,6 +78,7 @@ mod consumer;
 mod producer;
 
 pub use consumer::{Consumer, Settled};
+pub(super) use consumer::next_tag;
 pub use producer::{Failed, Producer, Ticket};
 
 use super::{AttachError, MAX_SLOTS, MIN_SLOTS};
@@ -98,7 +99,7 @@ const F_LINE: usize = 2;
 const FIRST_SLOT: usize = 4;
 
 /// The largest generation; the next one is 1.
-const LAST_GENERATION: u32 = 0x7fff_ffff;
+pub(super) const LAST_GENERATION: u32 = 0x7fff_ffff;
 
 /// Bytes of memory that a queue with halves of `slots` needs.
 pub const fn bytes_for(slots: u32) -> usize {

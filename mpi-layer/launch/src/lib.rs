@@ -1,1 +1,29 @@
-//! (being written)
+//! Bowline's process manager: it starts the ranks of a job, lets them find each other, and ends
+//! them together.
+//!
+//! Two halves that never run in the same process:
+//!
+//! - [`run`] is the launcher: it reserves the node's memory, starts the ranks, answers their
+//!   PMI-1 requests, marks the dead, ends the job and leaves nothing behind.
+//! - [`bootstrap`] is what a rank calls first: it finds out who the rank is, under `bowline run`,
+//!   under another PMI-1 process manager (Hydra), or alone.
+//!
+//! [`pmi`] is the wire protocol between the two, usable with programs and launchers of others.
+//!
+//! ```no_run
+//! use bowline_launch::run::{RunOptions, run};
+//!
+//! let mut options = RunOptions::new(4, "./simulation");
+//! options.label = true;
+//! let report = run(&options)?;
+//! std::process::exit(report.code);
+//! # Ok::<(), bowline_launch::run::LaunchError>(())
+//! ```
+//!
+//! It parses no command line and knows no transport: the size of a rank's area is a number that
+//! the caller got from its provider. Jobs of one node only; across nodes a foreign launcher
+//! starts the ranks.
+
+pub mod bootstrap;
+pub mod pmi;
+pub mod run;

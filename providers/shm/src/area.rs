@@ -12,7 +12,7 @@ use bowline_base::words::DirectWords;
 use bowline_uct::OpenError;
 
 use crate::layout::{
-    Attention, GuestEntry, Header, Layout, MAGIC, Parameters, RingEntry, Shared, VERSION, state,
+    Attention, GuestEntry, Header, Layout, MAGIC, Parameters, Shared, VERSION, state,
 };
 
 /// A mapped area.
@@ -139,11 +139,6 @@ impl Area {
     pub(crate) fn bump_attention(&self) {
         // Release pairs with the Acquire in the owner's progress: publishes what changed.
         self.attention().word.fetch_add(1, Ordering::Release);
-    }
-
-    pub(crate) fn ring_entry(&self, ring: u32) -> Option<&RingEntry> {
-        (ring < self.parameters().rings)
-            .then(|| self.at(self.layout.ring_entries + ring as usize * size_of::<RingEntry>()))
     }
 
     pub(crate) fn guest(&self, index: u32) -> Option<&GuestEntry> {

@@ -3,7 +3,6 @@
 //! ```text
 //!   line 0        Header        parameters; state EMPTY ─► OPENING ─► OPEN ─► CLOSED
 //!   line 1        Attention     bumped by peers when something rare wants a look
-//!   rings lines   RingEntry     who owns the ring, whether it should be given back
 //!   guests        GuestEntry    peers from other node memories
 //!   registrations u64 each      generation of a piece of registered memory, odd while reachable
 //!   SCMP queue                  see bowline_base::scmp::seq
@@ -62,26 +61,11 @@ pub(crate) struct Header {
 }
 
 /// The second line. The number only has to differ from the one that the owner saw last: after a
-/// change the owner looks at the states of its peers, the guest table and the ring entries.
+/// change the owner looks at the states of its peers, its guests, and the rings that it owns.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Attention {
     pub(crate) word: AtomicU32,
-}
-
-/// Who uses a ring.
-///
-/// 1. `owner` is 0 while the ring is free. A sender claims it by a compare-and-swap to its source
-///    number + 1, sends the switch marker through the shared queue, and then pushes.
-/// 2. The receiver asks for the ring back by storing 1 in `evict`; the owner sees that at its
-///    next push, sends the leave marker as its last message in the ring and forgets it.
-/// 3. The receiver stores 0 in `evict` and `owner` (Release) when it has read the leave marker,
-///    or when the owner is dead and everything that it published has been read.
-#[derive(Debug)]
-#[repr(C, align(64))]
-pub(crate) struct RingEntry {
-    pub(crate) owner: AtomicU32,
-    pub(crate) evict: AtomicU32,
 }
 
 /// A peer from another node memory.
@@ -140,8 +124,6 @@ unsafe impl Shared for Header {}
 // SAFETY: atomics and padding only.
 unsafe impl Shared for Attention {}
 // SAFETY: atomics and padding only.
-unsafe impl Shared for RingEntry {}
-// SAFETY: atomics and padding only.
 unsafe impl Shared for GuestEntry {}
 // SAFETY: an atomic.
 unsafe impl Shared for AtomicU64 {}
@@ -162,7 +144,6 @@ pub(crate) struct Parameters {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
     pub(crate) parameters: Parameters,
-    pub(crate) ring_entries: usize,
     pub(crate) guests: usize,
     pub(crate) registrations: usize,
     pub(crate) scmp: usize,
@@ -212,13 +193,18 @@ impl Parameters {
             && found.ring_data.is_power_of_two();
         let in_range = (scmp::MIN_SLOTS..=scmp::MAX_SLOTS).contains(&found.scmp_slots)
             && found.rings <= MAX_RINGS
-            && (8..=1 << 16).contains(&found.ring_slots)
-            && found.ring_data as usize <= MAX_RING_DATA
+            && (ring::MIN_SLOTS..=ring::MAX_SLOTS).contains(&found.ring_slots)
+            && (ring::MIN_DATA..=MAX_RING_DATA as u32).contains(&found.ring_data)
             && found.guests <= MAX_GUESTS
             && found.registrations <= MAX_REGISTRATIONS
             && found.max_bcopy as usize <= scmp::max_message_bytes(found.scmp_slots)
             && found.max_bcopy <= found.ring_data / 4;
         (true_powers && in_range).then_some(found)
+    }
+
+    /// The shape of each ring.
+    pub(crate) fn shape(&self) -> ring::Shape {
+        ring::Shape { slots: self.ring_slots, data: self.ring_data }
     }
 
     /// Writes the parameters; the state publishes them.
@@ -256,7 +242,6 @@ impl Layout {
         let end = size_of::<Header>();
         Self {
             parameters,
-            ring_entries: end,
             guests: end,
             registrations: end,
             scmp: end,
@@ -270,18 +255,16 @@ impl Layout {
     /// The layout of an area with these parameters, which are within their ranges: the sum is far
     /// below `usize::MAX`.
     pub(crate) fn new(parameters: Parameters) -> Self {
-        let ring_entries = size_of::<Header>() + size_of::<Attention>();
-        let guests = ring_entries + parameters.rings as usize * size_of::<RingEntry>();
+        let guests = size_of::<Header>() + size_of::<Attention>();
         let registrations = guests + parameters.guests as usize * size_of::<GuestEntry>();
         let scmp = (registrations + parameters.registrations as usize * size_of::<AtomicU64>())
             .next_multiple_of(LINE);
         let scmp_bytes = scmp::seq::bytes_for(parameters.scmp_slots);
         let first_ring = scmp + scmp_bytes;
-        let ring_bytes = ring::bytes_for(parameters.ring_slots, parameters.ring_data as usize);
+        let ring_bytes = parameters.shape().bytes();
         let total = first_ring + parameters.rings as usize * ring_bytes;
         Self {
             parameters,
-            ring_entries,
             guests,
             registrations,
             scmp,
@@ -311,7 +294,6 @@ mod tests {
         let layout = Layout::new(Parameters::of_options(&ShmOptions::default()));
         let marks = [
             size_of::<Header>() + size_of::<Attention>(),
-            layout.ring_entries,
             layout.guests,
             layout.registrations,
             layout.scmp,

@@ -356,6 +356,12 @@ impl<W: Words> Consumer<W> {
         self.idle = 0;
     }
 
+    /// The mistake of a consumer that leaves a half before it is drained; the tests must see it.
+    #[cfg(test)]
+    pub(in super::super) fn finish_without_waiting(&mut self) {
+        self.finish();
+    }
+
     /// Makes every slot of the half of `tag` look unwritten. Nobody else uses that half.
     fn wipe(&self, tag: u32) {
         for offset in 0..self.slots {
@@ -413,7 +419,7 @@ impl<W: Words> Consumer<W> {
 
 /// The tag after `tag`: the other half, the next generation.
 #[inline]
-const fn next_tag(tag: u32) -> u32 {
+pub(in super::super) const fn next_tag(tag: u32) -> u32 {
     let generation = tag & LAST_GENERATION;
     let next = if generation == LAST_GENERATION { 1 } else { generation + 1 };
     ((tag ^ (1 << 31)) & (1 << 31)) | next

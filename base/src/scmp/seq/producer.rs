@@ -201,6 +201,18 @@ impl<W: Words> Producer<W> {
         line.store(0, start_word(ticket.tag, len, self.source), Ordering::Release);
     }
 
+    /// The mistake of a producer that finalises before its put; the model must see it.
+    #[cfg(all(test, bowline_loom))]
+    pub(in super::super) fn publish_and_then_put(
+        &mut self,
+        ticket: Ticket,
+        message: &Message<'_>,
+    ) {
+        let again = Ticket { ..ticket };
+        self.publish(ticket, message.payload.len());
+        self.put(&again, message);
+    }
+
     /// Last step: says that nothing is under way any more.
     #[inline]
     pub fn finish(&self, intent: &AtomicU64) {

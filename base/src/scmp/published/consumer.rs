@@ -1,0 +1,305 @@
+//! The consumer's side: flip, wait for the counters, hand out, reset. See [`super`].
+
+use super::super::settle::{Dead, Settlement};
+use super::super::slot::{Arrival, conts_match, slots_for, source_of, start_len, tag_of};
+use super::super::{Damage, Fault, Producers};
+use super::super::seq::{Settled, next_tag};
+use super::{F_LINE, POISON, R_LINE, S_LINE, WRITTEN, slot_line};
+use crate::sync::atomic::Ordering;
+use crate::words::{LineWords, Words};
+
+/// Where the consumer stands; rules in [`super`].
+///
+/// ```text
+///            flip                  S + F = r
+///   Active ───────► Settling{r} ────────────► Emptying{end = S} ──► Active (other half)
+///                       │ settle: the dead account for the rest         ▲
+///                       └──────────────► Emptying{end = min(r, L)} ─────┘
+///   any ── impossible control word ──► Poisoned
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Active,
+    Settling { reserved: u32 },
+    Emptying { end: u32, with_holes: bool },
+    Poisoned(Damage),
+}
+
+/// The consumer of a queue.
+#[derive(Debug)]
+pub struct Consumer<W> {
+    words: W,
+    slots: u32,
+    /// Tag of the half that producers fill (`Active`), or that is emptied.
+    tag: u32,
+    /// Next slot to hand out while emptying.
+    index: u32,
+    state: State,
+    queue: u16,
+    settlement: Settlement,
+}
+
+impl<W: Words> Consumer<W> {
+    pub(super) fn new(words: W, slots: u32, queue: u16) -> Self {
+        Self {
+            words,
+            slots,
+            tag: 1,
+            index: 0,
+            state: State::Active,
+            queue,
+            settlement: Settlement::default(),
+        }
+    }
+
+    /// Hands out messages in order, at most `budget`, and returns how many. It never waits: zero
+    /// can also mean that reservations are still under way.
+    ///
+    /// # Errors
+    /// [`Fault::Source`]: one damaged slot was skipped; go on. [`Fault::Poisoned`]: for good.
+    /// Messages before the fault were handed out by an earlier call.
+    pub fn poll(
+        &mut self,
+        budget: u32,
+        mut handle: impl FnMut(Arrival<'_, W>),
+    ) -> Result<u32, Fault> {
+        let mut taken = 0;
+        while taken < budget {
+            match self.state {
+                State::Poisoned(_) if taken > 0 => break,
+                State::Poisoned(damage) => return Err(Fault::Poisoned(damage)),
+                State::Active => {
+                    let line = self.words.line(R_LINE);
+                    // Relaxed: only whether to flip; the swap acquires.
+                    if line.load(0, Ordering::Relaxed) as u32 == 0 {
+                        break;
+                    }
+                    // AcqRel: see `Producer::reserve`.
+                    let old = line.swap(0, self.flip_word(), Ordering::AcqRel);
+                    match self.flipped(old) {
+                        Ok(()) => {}
+                        Err(_) if taken > 0 => break,
+                        Err(fault) => return Err(fault),
+                    }
+                }
+                State::Settling { reserved } => match self.settled(reserved) {
+                    Ok(true) => {}
+                    Ok(false) => break,
+                    Err(_) if taken > 0 => break,
+                    Err(fault) => return Err(fault),
+                },
+                State::Emptying { end, with_holes } => {
+                    if self.index >= end {
+                        self.finish();
+                        continue;
+                    }
+                    match self.next(end) {
+                        Ok((first, word, len)) => {
+                            let line = self.words.line(first);
+                            handle(Arrival::read(&self.words, line, first, word, len));
+                            self.empty(slots_for(len) as u32);
+                            taken += 1;
+                        }
+                        Err(_) if with_holes => self.empty(1),
+                        Err(_) if taken > 0 => break,
+                        Err(fault) => {
+                            match fault {
+                                Fault::Source { .. } => self.empty(1),
+                                Fault::Poisoned(damage) => {
+                                    self.poison(damage);
+                                }
+                            }
+                            return Err(fault);
+                        }
+                    }
+                }
+            }
+        }
+        Ok(taken)
+    }
+
+    /// What R is to be swapped for, for a home that swaps by itself. Only while nothing of the
+    /// last flip is under way ([`can_flip`](Self::can_flip)).
+    pub const fn flip_word(&self) -> u64 {
+        (next_tag(self.tag) as u64) << 32
+    }
+
+    /// Whether the last half has been emptied, so that R may be swapped.
+    pub fn can_flip(&self) -> bool {
+        self.state == State::Active
+    }
+
+    /// R was swapped for [`flip_word`](Self::flip_word) and was `old` before.
+    ///
+    /// # Errors
+    /// [`Fault::Poisoned`], when `old` cannot be.
+    pub fn flipped(&mut self, old: u64) -> Result<(), Fault> {
+        if (old >> 32) as u32 != self.tag {
+            return Err(self.poison(Damage::Generation));
+        }
+        let reserved = old as u32;
+        if reserved >= POISON {
+            return Err(self.poison(Damage::Reserved));
+        }
+        self.index = 0;
+        self.state = State::Settling { reserved };
+        Ok(())
+    }
+
+    /// The tag under which producers reserve now; see the other form.
+    pub fn generation(&self) -> u32 {
+        match self.state {
+            State::Active | State::Poisoned(_) => self.tag,
+            State::Settling { .. } | State::Emptying { .. } => next_tag(self.tag),
+        }
+    }
+
+    /// Whether reservations are under way without which `poll` hands out nothing.
+    pub fn stalled(&self) -> bool {
+        match self.state {
+            State::Settling { reserved } => {
+                let (settled, failed) = self.counters();
+                settled.saturating_add(failed) != u64::from(reserved)
+            }
+            State::Active | State::Emptying { .. } | State::Poisoned(_) => false,
+        }
+    }
+
+    /// Settles what the dead left (rule 7). To be called again while it waits, from time to
+    /// time, with `poll` between.
+    ///
+    /// # Errors
+    /// [`Fault::Poisoned`].
+    #[cold]
+    pub fn settle<P: Producers>(&mut self, producers: &P) -> Result<Settled, Fault> {
+        let reserved = match self.state {
+            State::Poisoned(damage) => return Err(Fault::Poisoned(damage)),
+            State::Active => return Ok(Settled::Nothing),
+            State::Emptying { with_holes: true, .. } => return Ok(Settled::Resolved),
+            State::Emptying { .. } => return Ok(Settled::Nothing),
+            State::Settling { reserved } => reserved,
+        };
+        if !self.stalled() {
+            return Ok(Settled::Nothing);
+        }
+        let Some(dead) = self.settlement.advance(producers, self.queue) else {
+            return Ok(Settled::Waiting);
+        };
+        let accounted = u64::from(Settlement::accounted(dead));
+        let dead = dead.to_vec();
+        let (settled, failed) = self.counters();
+        let Some(missing) = u64::from(reserved).checked_sub(settled.saturating_add(failed)) else {
+            return Err(self.poison(Damage::Finalised));
+        };
+        if missing > accounted {
+            return Err(self.poison(Damage::Missing));
+        }
+        if missing == 0 {
+            self.settlement.clear();
+            return Ok(Settled::Nothing);
+        }
+        let end = reserved.min(self.slots);
+        self.drop_last_words(end, &dead);
+        self.state = State::Emptying { end, with_holes: true };
+        Ok(Settled::Resolved)
+    }
+
+    /// Makes holes of the messages that the dead may not have finalised.
+    fn drop_last_words(&self, end: u32, dead: &[Dead]) {
+        for one in dead {
+            let last = (0..end).rev().map(|at| slot_line(self.tag >> 31, at, self.slots)).find(
+                |&line| {
+                    // Relaxed: the dead one's stores are over; see `Producers::is_dead`.
+                    let word = self.words.line(line).load(0, Ordering::Relaxed);
+                    tag_of(word) == WRITTEN
+                        && u32::from(source_of(word)) == one.producer
+                        && start_len(word).is_some_and(|len| slots_for(len) as u32 == one.slots)
+                },
+            );
+            if let Some(line) = last {
+                // Relaxed: only we use this half.
+                self.words.line(line).store(0, 0, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// S and F of the half that is emptied.
+    fn counters(&self) -> (u64, u64) {
+        let half = (self.tag >> 31) as usize;
+        // Acquire, both: pair with the Release adds in `Producer::finalise` and `give_back`.
+        let settled = self.words.line(S_LINE + half).load(0, Ordering::Acquire);
+        let failed = self.words.line(F_LINE + half).load(0, Ordering::Acquire);
+        (settled, failed)
+    }
+
+    /// Whether all reservations are over (rule 4).
+    fn settled(&mut self, reserved: u32) -> Result<bool, Fault> {
+        let (settled, failed) = self.counters();
+        let sum = settled.saturating_add(failed);
+        if sum > u64::from(reserved) || settled > u64::from(self.slots) {
+            return Err(self.poison(Damage::Finalised));
+        }
+        if sum < u64::from(reserved) {
+            return Ok(false);
+        }
+        self.state = State::Emptying { end: settled as u32, with_holes: false };
+        Ok(true)
+    }
+
+    /// The mistake of a consumer that does not wait for S + F = r; the tests must see it.
+    #[cfg(test)]
+    pub(in super::super) fn empty_without_waiting(&mut self) {
+        if let State::Settling { reserved } = self.state {
+            self.state = State::Emptying { end: reserved.min(self.slots), with_holes: false };
+        }
+    }
+
+    /// First line, word 0 and length of the message at `index`.
+    fn next(&self, end: u32) -> Result<(usize, u64, usize), Fault> {
+        let first = slot_line(self.tag >> 31, self.index, self.slots);
+        // Relaxed: ordered by S; of a dead producer by the proof of its death.
+        let word = self.words.line(first).load(0, Ordering::Relaxed);
+        if tag_of(word) != WRITTEN {
+            // Finalised, and not there: S does not tell the truth (rule 5).
+            return Err(Fault::Poisoned(Damage::Missing));
+        }
+        let damaged = Fault::Source { source_id: source_of(word) };
+        let len = start_len(word).ok_or(damaged)?;
+        let slots = slots_for(len);
+        let fits = slots <= (end - self.index) as usize
+            && conts_match(&self.words, first, slots, word);
+        if fits { Ok((first, word, len)) } else { Err(damaged) }
+    }
+
+    /// Zeroes the next `slots` headers and goes behind them.
+    fn empty(&mut self, slots: u32) {
+        for at in self.index..self.index + slots {
+            let line = self.words.line(slot_line(self.tag >> 31, at, self.slots));
+            // Relaxed: the next flip's release orders it.
+            line.store(0, 0, Ordering::Relaxed);
+        }
+        self.index += slots;
+    }
+
+    /// The half is empty: resets its counters (rule 6).
+    fn finish(&mut self) {
+        let half = (self.tag >> 31) as usize;
+        // Relaxed, both: the next flip's release orders them.
+        self.words.line(S_LINE + half).store(0, 0, Ordering::Relaxed);
+        self.words.line(F_LINE + half).store(0, 0, Ordering::Relaxed);
+        self.settlement.clear();
+        self.tag = next_tag(self.tag);
+        self.index = 0;
+        self.state = State::Active;
+    }
+
+    /// Closes the queue for good, for the producers too.
+    #[cold]
+    fn poison(&mut self, damage: Damage) -> Fault {
+        let word = (u64::from(self.generation()) << 32) | u64::from(POISON);
+        // AcqRel: as every swap of R; producers that see it reserve nothing.
+        self.words.line(R_LINE).swap(0, word, Ordering::AcqRel);
+        self.state = State::Poisoned(damage);
+        Fault::Poisoned(damage)
+    }
+}

@@ -1,0 +1,120 @@
+//! Putting the layers together: from a rank's place in a job to its worker.
+
+use bowline_base::config::{Config, ConfigError, Descriptor};
+use bowline_base::job::JobMemory;
+use bowline_self::{SelfConfig, SelfIface};
+use bowline_shm::{ShmIface, ShmOptions};
+use bowline_ucp::{FailureSource, Worker, WorkerError, WorkerParts};
+use bowline_uct::{Iface, OpenError};
+use thiserror::Error;
+
+use crate::wait::SystemWaiter;
+
+/// All settings of all layers.
+pub const SETTINGS: &[&[Descriptor]] =
+    &[bowline_self::SETTINGS, bowline_shm::SETTINGS, bowline_ucp::SETTINGS, crate::wait::SETTINGS];
+
+/// The settings as the environment has them. Names that mean nothing are warned of once.
+///
+/// # Errors
+/// When a variable has a value that cannot be used; the error names all of them.
+pub fn config_from_env() -> Result<Config, ConfigError> {
+    let config = Config::from_env(SETTINGS)?;
+    static WARNED: std::sync::Once = std::sync::Once::new();
+    WARNED.call_once(|| {
+        for unknown in config.unknown() {
+            tracing::warn!("{unknown}");
+        }
+    });
+    Ok(config)
+}
+
+/// Bytes of node memory that each local rank needs.
+pub fn area_bytes(config: &Config) -> usize {
+    ShmOptions::from_config(config).area_bytes()
+}
+
+/// Why a worker could not be put together.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum StackError {
+    /// A transport did not open.
+    #[error("cannot open the transport {transport}: {source}")]
+    Transport {
+        /// Its name.
+        transport: &'static str,
+        /// Why.
+        source: OpenError,
+    },
+    /// The protocol engine.
+    #[error(transparent)]
+    Worker(#[from] WorkerError),
+    /// No randomness to be had.
+    #[error("cannot draw a random number for the worker's identity: {0}")]
+    Random(std::io::Error),
+}
+
+/// A rank's place.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// The node's memory, to which the rank has attached.
+    pub job: JobMemory,
+    /// Its number on the node.
+    pub local: u32,
+    /// Its number in the job.
+    pub rank: u32,
+    /// Whether ranks share processors.
+    pub shared_processors: bool,
+}
+
+/// Opens the transports of a rank, the preferred first.
+///
+/// # Errors
+/// When one does not open.
+pub fn transports(place: &Place, config: &Config) -> Result<Vec<Box<dyn Iface>>, StackError> {
+    let options = ShmOptions::from_config(config);
+    let itself = SelfIface::open(SelfConfig::of(config))
+        .map_err(|source| StackError::Transport { transport: "self", source })?;
+    let shm = ShmIface::open(place.job.clone(), place.local, options)
+        .map_err(|source| StackError::Transport { transport: "shm", source })?;
+    Ok(vec![Box::new(itself), Box::new(shm)])
+}
+
+/// Makes a rank's worker.
+///
+/// # Errors
+/// When a transport does not open.
+pub fn worker(place: &Place, config: &Config, waiter: SystemWaiter) -> Result<Worker, StackError> {
+    let mut uid = [0; 8];
+    rustix::rand::getrandom(&mut uid, rustix::rand::GetRandomFlags::empty())
+        .map_err(|error| StackError::Random(error.into()))?;
+    Ok(Worker::new(WorkerParts {
+        job: place.job.id(),
+        rank: place.rank,
+        incarnation: 0,
+        uid: u64::from_ne_bytes(uid),
+        lanes: transports(place, config)?,
+        waiter: Box::new(waiter),
+        failures: Some(Box::new(JobDeaths(place.job.clone()))),
+        config: config.clone(),
+    })?)
+}
+
+/// The deaths that the node's memory records.
+#[derive(Debug)]
+struct JobDeaths(JobMemory);
+
+impl FailureSource for JobDeaths {
+    #[inline]
+    fn generation(&self) -> u32 {
+        self.0.death_generation()
+    }
+
+    fn dead(&self, out: &mut Vec<u32>) {
+        for local in self.0.dead() {
+            if let Some(identity) = self.0.control(local).and_then(|c| c.identity()) {
+                out.push(identity.world_rank);
+            }
+        }
+    }
+}

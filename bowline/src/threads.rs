@@ -1,0 +1,212 @@
+//! Ranks as threads of one process: the same transports, protocols and layers, with the node's
+//! memory private to the process. For tests and for programs that embed a parallel part.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+use bowline_base::config::{Config, ConfigError};
+use bowline_base::job::{JobError, JobMemory, JobSpec};
+use bowline_mpi::{Directory, DirectoryError, MpiError, World, WorldParts};
+use thiserror::Error;
+
+use crate::stack::{self, Place, StackError};
+use crate::wait::{SystemWaiter, processors};
+
+/// Why ranks could not be run as threads.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ThreadsError {
+    /// A setting has a bad value.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The ranks' memory.
+    #[error(transparent)]
+    Job(#[from] JobError),
+    /// A rank's transports or worker.
+    #[error("rank {rank} cannot start: {source}")]
+    Stack {
+        /// The rank.
+        rank: u32,
+        /// Why.
+        source: StackError,
+    },
+    /// A rank's world.
+    #[error("rank {rank} cannot start: {source}")]
+    World {
+        /// The rank.
+        rank: u32,
+        /// Why.
+        source: MpiError,
+    },
+    /// Another rank could not start, so this one did not either.
+    #[error("rank {rank} did not start, because another one could not")]
+    Abandoned {
+        /// The rank.
+        rank: u32,
+    },
+}
+
+/// Runs `rank_main` as `n` ranks, one thread each, and returns their results in order of rank.
+///
+/// A rank that panics counts as dead: what the others wait for from it fails. The panic goes on
+/// in the caller after all ranks have ended.
+///
+/// # Errors
+/// When a setting in the environment is bad, memory does not suffice, or a rank cannot start.
+///
+/// # Panics
+/// When a rank panicked.
+pub fn threads<R: Send>(
+    n: usize,
+    rank_main: impl Fn(World) -> R + Sync,
+) -> Result<Vec<R>, ThreadsError> {
+    threads_with(n, &stack::config_from_env()?, rank_main)
+}
+
+/// [`threads`] with settings of the caller's.
+///
+/// # Errors
+/// As for [`threads`].
+///
+/// # Panics
+/// As for [`threads`].
+pub fn threads_with<R: Send>(
+    n: usize,
+    config: &Config,
+    rank_main: impl Fn(World) -> R + Sync,
+) -> Result<Vec<R>, ThreadsError> {
+    let ranks = u32::try_from(n).map_err(|_| JobError::Ranks(u32::MAX))?;
+    let spec = JobSpec {
+        job_id: u64::from(std::process::id()) << 32 | u64::from(ranks),
+        ranks,
+        first_rank: 0,
+        area_bytes: stack::area_bytes(config),
+    };
+    let job = JobMemory::create_private(&spec)?;
+    let addresses = Arc::new(Addresses::new(n));
+    let rank_main = &rank_main;
+    let run = |rank: u32| {
+        let (job, addresses) = (job.clone(), Arc::clone(&addresses));
+        move || {
+            let result = catch_unwind(AssertUnwindSafe(|| {
+                let world = join(&job, rank, ranks, config, &addresses);
+                if world.is_err() {
+                    addresses.abandon();
+                }
+                world.map(rank_main)
+            }));
+            match &result {
+                Ok(Ok(_)) => {}
+                Ok(Err(_)) | Err(_) => {
+                    addresses.abandon();
+                    job.mark_dead(rank);
+                }
+            }
+            result
+        }
+    };
+    let results: Vec<_> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..ranks)
+            .map(|rank| {
+                std::thread::Builder::new()
+                    .name(format!("rank {rank}"))
+                    .spawn_scoped(scope, run(rank))
+                    .expect("the system has room for another thread")
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().unwrap_or_else(Err)).collect()
+    });
+    let mut values = Vec::with_capacity(n);
+    let mut failure = None;
+    for result in results {
+        match result {
+            Ok(Ok(value)) => values.push(value),
+            // The rank that could not start says more than those that gave up because of it.
+            Ok(Err(error)) => match (&failure, &error) {
+                (None, _) => failure = Some(error),
+                (Some(ThreadsError::Abandoned { .. }), _) => failure = Some(error),
+                _ => {}
+            },
+            Err(panic) => resume_unwind(panic),
+        }
+    }
+    failure.map_or(Ok(values), Err)
+}
+
+fn join(
+    job: &JobMemory,
+    rank: u32,
+    ranks: u32,
+    config: &Config,
+    addresses: &Arc<Addresses>,
+) -> Result<World, ThreadsError> {
+    job.attach(rank)?;
+    let shared = ranks as usize > processors();
+    let place = Place { job: job.clone(), local: rank, rank, shared_processors: shared };
+    let waiter = SystemWaiter::new(config, shared);
+    let worker = stack::worker(&place, config, waiter)
+        .map_err(|source| ThreadsError::Stack { rank, source })?;
+    if !addresses.publish(rank, worker.address()) {
+        return Err(ThreadsError::Abandoned { rank });
+    }
+    let job = job.clone();
+    World::from_parts(WorldParts {
+        worker,
+        rank,
+        size: ranks,
+        directory: Box::new(Shared(Arc::clone(addresses))),
+        node_id: job.node_id(),
+        oversubscribed: shared,
+        finalizer: Some(Box::new(move || job.finalize(rank))),
+    })
+    .map_err(|source| ThreadsError::World { rank, source })
+}
+
+/// Addresses of the ranks, complete once every rank has published.
+#[derive(Debug)]
+struct Addresses {
+    table: Mutex<Table>,
+    complete: Condvar,
+}
+
+#[derive(Debug)]
+struct Table {
+    addresses: Vec<Vec<u8>>,
+    missing: usize,
+    abandoned: bool,
+}
+
+impl Addresses {
+    fn new(n: usize) -> Self {
+        let table = Table { addresses: vec![Vec::new(); n], missing: n, abandoned: false };
+        Self { table: Mutex::new(table), complete: Condvar::new() }
+    }
+
+    /// Publishes one and waits for all. `false` when a rank gave up.
+    fn publish(&self, rank: u32, address: Vec<u8>) -> bool {
+        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        table.addresses[rank as usize] = address;
+        table.missing -= 1;
+        self.complete.notify_all();
+        while table.missing > 0 && !table.abandoned {
+            table = self.complete.wait(table).unwrap_or_else(PoisonError::into_inner);
+        }
+        table.missing == 0
+    }
+
+    fn abandon(&self) {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner).abandoned = true;
+        self.complete.notify_all();
+    }
+}
+
+#[derive(Debug)]
+struct Shared(Arc<Addresses>);
+
+impl Directory for Shared {
+    fn address(&self, world_rank: u32) -> Result<Vec<u8>, DirectoryError> {
+        let table = self.0.table.lock().unwrap_or_else(PoisonError::into_inner);
+        let address = table.addresses.get(world_rank as usize);
+        address.cloned().ok_or_else(|| format!("there is no rank {world_rank}").into())
+    }
+}

@@ -1,0 +1,422 @@
+//! The manager's side of PMI-1, without input or output: lines in, events out.
+//!
+//! One server serves the ranks of one job. It is not told time and starts nothing.
+//!
+//! # Life of a rank's connection
+//!
+//! ```text
+//!   NEW ──init──► OPEN ──finalize──► CLOSED
+//!    └──────────────┴──── end of the process: gone (clean, or dead) ────┘
+//! ```
+//!
+//! 1. Before `init` only `init` and `abort` are understood; after `finalize` nothing is.
+//! 2. A barrier is complete when every rank that is not dead waits in it. A dead rank does not
+//!    hold the others, who learn of it elsewhere. A rank that ended in order while others wait
+//!    makes the barrier impossible, which [`Server::stuck`] reports.
+
+use std::collections::HashMap;
+
+use super::mapping::NodeMapping;
+use super::wire::{
+    Command, KEY_MAX, NAME_MAX, ParseError, SpawnLine, VALUE_MAX, parse, parse_spawn_line,
+};
+
+/// Bytes of keys and values that a job may publish: far above what programs exchange at start,
+/// low enough that a rank in a loop does not fill the machine.
+const STORE_MAX: usize = 256 << 20;
+
+/// What the caller has to do after a line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Send this line, newline included, to this rank.
+    Reply {
+        /// Rank.
+        rank: u32,
+        /// Bytes.
+        line: Vec<u8>,
+    },
+    /// The rank asks for the end of the job.
+    Abort {
+        /// Rank.
+        rank: u32,
+        /// Exit code it asks for.
+        code: i32,
+        /// Its words; often empty.
+        message: String,
+    },
+    /// The rank does not speak PMI-1: its connection must be closed.
+    Violation {
+        /// Rank.
+        rank: u32,
+        /// What it sent.
+        what: String,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    New,
+    Open,
+    Closed,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Presence {
+    Running,
+    Ended,
+    Dead,
+}
+
+#[derive(Debug)]
+struct RankState {
+    stage: Stage,
+    presence: Presence,
+    in_barrier: bool,
+    /// Within a spawn request: programs named in all, and the number of this one.
+    spawn: Option<(u32, u32)>,
+}
+
+/// The manager's state for one job.
+#[derive(Debug)]
+pub struct Server {
+    kvsname: String,
+    store: HashMap<Vec<u8>, Vec<u8>>,
+    stored_bytes: usize,
+    ranks: Vec<RankState>,
+}
+
+impl Server {
+    /// A server for `size` ranks on one node; `kvsname` names their key-value space and has no
+    /// blanks.
+    pub fn new(size: u32, kvsname: impl Into<String>) -> Self {
+        let rank = || RankState {
+            stage: Stage::New,
+            presence: Presence::Running,
+            in_barrier: false,
+            spawn: None,
+        };
+        let mut server = Self {
+            kvsname: kvsname.into(),
+            store: HashMap::new(),
+            stored_bytes: 0,
+            ranks: (0..size).map(|_| rank()).collect(),
+        };
+        let mapping = NodeMapping::one_node(size).to_string();
+        server.store.insert(b"PMI_process_mapping".to_vec(), mapping.into_bytes());
+        server
+    }
+
+    /// Takes one line of a rank, without its newline. A rank that does not exist is ignored.
+    pub fn line(&mut self, rank: u32, line: &[u8], events: &mut Vec<Event>) {
+        let Some(state) = self.ranks.get_mut(rank as usize) else { return };
+        if state.spawn.is_some() {
+            return self.spawn_line(rank, line, events);
+        }
+        match parse(line) {
+            Ok(command) => self.command(rank, command, events),
+            Err(error) => violation(rank, &error, events),
+        }
+    }
+
+    fn command(&mut self, rank: u32, command: Command<'_>, events: &mut Vec<Event>) {
+        let state = &mut self.ranks[rank as usize];
+        let mut reply = |line: String| events.push(Event::Reply { rank, line: line.into_bytes() });
+        match (state.stage, command) {
+            (_, Command::Abort { code, message }) => {
+                let message = String::from_utf8_lossy(message).into_owned();
+                events.push(Event::Abort { rank, code, message });
+            }
+            (Stage::New, Command::Init { version: 1, .. }) => {
+                state.stage = Stage::Open;
+                reply("cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0\n".into());
+            }
+            (Stage::New, Command::Init { .. }) => {
+                reply("cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=-1\n".into());
+            }
+            (Stage::New, _) => events.push(Event::Violation {
+                rank,
+                what: "a request before the first one, which must be init".into(),
+            }),
+            (Stage::Closed, _) => {
+                events.push(Event::Violation { rank, what: "a request after finalize".into() });
+            }
+            (Stage::Open, command) => self.open_command(rank, command, events),
+        }
+    }
+
+    fn open_command(&mut self, rank: u32, command: Command<'_>, events: &mut Vec<Event>) {
+        let size = self.ranks.len();
+        let line = match command {
+            Command::Init { .. } => {
+                return events.push(Event::Violation { rank, what: "a second init".into() });
+            }
+            Command::GetMaxes => format!(
+                "cmd=maxes rc=0 kvsname_max={NAME_MAX} keylen_max={KEY_MAX} vallen_max={VALUE_MAX}\n"
+            )
+            .into_bytes(),
+            Command::GetAppnum => b"cmd=appnum rc=0 appnum=0\n".to_vec(),
+            Command::GetMyKvsname => {
+                format!("cmd=my_kvsname rc=0 kvsname={}\n", self.kvsname).into_bytes()
+            }
+            Command::GetUniverseSize => {
+                format!("cmd=universe_size rc=0 size={size}\n").into_bytes()
+            }
+            Command::Put { kvsname, key, value } => match self.put(kvsname, key, value) {
+                Ok(()) => b"cmd=put_result rc=0 msg=success\n".to_vec(),
+                Err(msg) => format!("cmd=put_result rc=-1 msg={msg}\n").into_bytes(),
+            },
+            Command::Get { kvsname, key } => match self.get(kvsname, key) {
+                Ok(value) => [b"cmd=get_result rc=0 msg=success value=", value, b"\n"].concat(),
+                Err(msg) => format!("cmd=get_result rc=-1 msg={msg} value=unknown\n").into_bytes(),
+            },
+            Command::BarrierIn => {
+                self.ranks[rank as usize].in_barrier = true;
+                return self.release_barrier(events);
+            }
+            Command::Finalize => {
+                self.ranks[rank as usize].stage = Stage::Closed;
+                b"cmd=finalize_ack rc=0\n".to_vec()
+            }
+            Command::SpawnBegin => {
+                self.ranks[rank as usize].spawn = Some((1, 1));
+                return;
+            }
+            Command::PublishName => refused("publish_result", "port_names_are_not_kept"),
+            Command::UnpublishName => refused("unpublish_result", "port_names_are_not_kept"),
+            Command::LookupName => refused("lookup_result", "port_names_are_not_kept"),
+            // Handled before.
+            Command::Abort { .. } => return,
+        };
+        events.push(Event::Reply { rank, line });
+    }
+
+    fn spawn_line(&mut self, rank: u32, line: &[u8], events: &mut Vec<Event>) {
+        let state = &mut self.ranks[rank as usize];
+        let Some((total, so_far)) = &mut state.spawn else { return };
+        match parse_spawn_line(line) {
+            SpawnLine::Total(n) => *total = n,
+            SpawnLine::SoFar(n) => *so_far = n,
+            SpawnLine::Other => {}
+            SpawnLine::End => {
+                // A request for several programs comes in several parts and is answered once.
+                let last = so_far >= total;
+                state.spawn = None;
+                if last {
+                    let line = refused("spawn_result", "this_launcher_does_not_spawn_processes");
+                    events.push(Event::Reply { rank, line });
+                }
+            }
+        }
+    }
+
+    fn put(&mut self, kvsname: &[u8], key: &[u8], value: &[u8]) -> Result<(), &'static str> {
+        if kvsname != self.kvsname.as_bytes() {
+            return Err("kvs_not_found");
+        }
+        if key.is_empty() || key.len() > KEY_MAX {
+            return Err("key_length");
+        }
+        if value.len() > VALUE_MAX {
+            return Err("value_length");
+        }
+        if self.store.contains_key(key) {
+            return Err("duplicate_key");
+        }
+        if self.stored_bytes + key.len() + value.len() > STORE_MAX {
+            return Err("kvs_full");
+        }
+        self.stored_bytes += key.len() + value.len();
+        self.store.insert(key.to_vec(), value.to_vec());
+        Ok(())
+    }
+
+    fn get(&self, kvsname: &[u8], key: &[u8]) -> Result<&[u8], &'static str> {
+        if kvsname != self.kvsname.as_bytes() {
+            return Err("kvs_not_found");
+        }
+        self.store.get(key).map(Vec::as_slice).ok_or("key_not_found")
+    }
+
+    fn release_barrier(&mut self, events: &mut Vec<Event>) {
+        let waits = |r: &RankState| r.in_barrier || r.presence == Presence::Dead;
+        if !self.ranks.iter().all(waits) {
+            return;
+        }
+        for (rank, state) in self.ranks.iter_mut().enumerate() {
+            if std::mem::take(&mut state.in_barrier) && state.presence == Presence::Running {
+                let line = b"cmd=barrier_out rc=0\n".to_vec();
+                events.push(Event::Reply { rank: rank as u32, line });
+            }
+        }
+    }
+
+    /// The process of a rank has ended, in order or not.
+    pub fn gone(&mut self, rank: u32, dead: bool, events: &mut Vec<Event>) {
+        let Some(state) = self.ranks.get_mut(rank as usize) else { return };
+        state.presence = if dead { Presence::Dead } else { Presence::Ended };
+        state.in_barrier = false;
+        if dead && self.ranks.iter().any(|r| r.in_barrier) {
+            self.release_barrier(events);
+        }
+    }
+
+    /// Whether a rank has said `init` and not `finalize`.
+    pub fn is_open(&self, rank: u32) -> bool {
+        self.ranks.get(rank as usize).is_some_and(|r| r.stage == Stage::Open)
+    }
+
+    /// A rank that waits in a barrier, and one that has ended in order and will never come.
+    pub fn stuck(&self) -> Option<(u32, u32)> {
+        let waiting = self.ranks.iter().position(|r| r.in_barrier)?;
+        let gone = self
+            .ranks
+            .iter()
+            .position(|r| r.presence == Presence::Ended || r.stage == Stage::Closed)?;
+        Some((waiting as u32, gone as u32))
+    }
+}
+
+fn refused(reply: &str, why: &str) -> Vec<u8> {
+    format!("cmd={reply} rc=-1 msg={why}\n").into_bytes()
+}
+
+fn violation(rank: u32, error: &ParseError, events: &mut Vec<Event>) {
+    events.push(Event::Violation { rank, what: error.to_string() });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ask(server: &mut Server, rank: u32, line: &str) -> Vec<Event> {
+        let mut events = Vec::new();
+        server.line(rank, line.as_bytes(), &mut events);
+        events
+    }
+
+    fn answer(server: &mut Server, rank: u32, line: &str) -> String {
+        match &ask(server, rank, line)[..] {
+            [Event::Reply { rank: to, line }] if *to == rank => {
+                String::from_utf8(line.clone()).unwrap()
+            }
+            events => panic!("{line:?} gave {events:?}"),
+        }
+    }
+
+    fn open(size: u32) -> Server {
+        let mut server = Server::new(size, "kvs_7");
+        for rank in 0..size {
+            let hello = answer(&mut server, rank, "cmd=init pmi_version=1 pmi_subversion=1");
+            assert_eq!(hello, "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0\n");
+        }
+        server
+    }
+
+    #[test]
+    fn questions_of_the_start_are_answered() {
+        let mut server = open(3);
+        let maxes = answer(&mut server, 1, "cmd=get_maxes");
+        assert_eq!(maxes, "cmd=maxes rc=0 kvsname_max=256 keylen_max=64 vallen_max=1024\n");
+        assert_eq!(answer(&mut server, 1, "cmd=get_appnum"), "cmd=appnum rc=0 appnum=0\n");
+        assert_eq!(answer(&mut server, 1, "cmd=get_universe_size"), "cmd=universe_size rc=0 size=3\n");
+        assert_eq!(answer(&mut server, 1, "cmd=get_my_kvsname"), "cmd=my_kvsname rc=0 kvsname=kvs_7\n");
+        let mapping = answer(&mut server, 2, "cmd=get kvsname=kvs_7 key=PMI_process_mapping");
+        assert_eq!(mapping, "cmd=get_result rc=0 msg=success value=(vector,(0,1,3))\n");
+    }
+
+    #[test]
+    fn values_are_kept_once_and_within_limits() {
+        let mut server = open(2);
+        let put = |server: &mut Server, key: &str, value: &str| {
+            answer(server, 0, &format!("cmd=put kvsname=kvs_7 key={key} value={value}"))
+        };
+        assert!(put(&mut server, "a", "x y").contains("rc=0"));
+        assert!(put(&mut server, "a", "z").contains("rc=-1 msg=duplicate_key"));
+        assert!(put(&mut server, &"k".repeat(65), "z").contains("rc=-1 msg=key_length"));
+        assert!(put(&mut server, "b", &"v".repeat(1025)).contains("rc=-1 msg=value_length"));
+        assert!(put(&mut server, "b", &"v".repeat(1024)).contains("rc=0"));
+        assert!(answer(&mut server, 1, "cmd=get kvsname=kvs_7 key=a").ends_with("value=x y\n"));
+        assert!(answer(&mut server, 1, "cmd=get kvsname=kvs_7 key=c").contains("key_not_found"));
+        assert!(answer(&mut server, 1, "cmd=get kvsname=other key=a").contains("kvs_not_found"));
+    }
+
+    #[test]
+    fn a_barrier_waits_for_the_living() {
+        let mut server = open(3);
+        let released = |events: &[Event]| -> Vec<u32> {
+            events
+                .iter()
+                .map(|event| match event {
+                    Event::Reply { rank, line } if line.starts_with(b"cmd=barrier_out") => *rank,
+                    other => panic!("{other:?}"),
+                })
+                .collect()
+        };
+        assert!(ask(&mut server, 0, "cmd=barrier_in").is_empty());
+        assert!(ask(&mut server, 2, "cmd=barrier_in").is_empty());
+        assert_eq!(server.stuck(), None);
+        assert_eq!(released(&ask(&mut server, 1, "cmd=barrier_in")), [0, 1, 2]);
+        assert!(ask(&mut server, 0, "cmd=barrier_in").is_empty());
+        assert!(ask(&mut server, 2, "cmd=barrier_in").is_empty());
+        let mut events = Vec::new();
+        server.gone(1, true, &mut events);
+        assert_eq!(released(&events), [0, 2]);
+        events.clear();
+        server.gone(2, false, &mut events);
+        assert!(events.is_empty());
+        assert!(ask(&mut server, 0, "cmd=barrier_in").is_empty());
+        assert_eq!(server.stuck(), Some((0, 2)));
+    }
+
+    #[test]
+    fn a_rank_that_waits_and_ends_does_not_count_twice() {
+        let mut server = open(2);
+        assert!(ask(&mut server, 0, "cmd=barrier_in").is_empty());
+        let mut events = Vec::new();
+        server.gone(0, true, &mut events);
+        assert!(events.is_empty());
+        assert_eq!(ask(&mut server, 1, "cmd=barrier_in").len(), 1);
+    }
+
+    #[test]
+    fn what_is_no_request_is_a_violation_of_that_rank_only() {
+        let mut server = Server::new(2, "kvs_7");
+        let is_violation = |events: &[Event], of: u32| {
+            matches!(events, [Event::Violation { rank, .. }] if *rank == of)
+        };
+        assert!(is_violation(&ask(&mut server, 1, "cmd=get_maxes"), 1));
+        assert!(is_violation(&ask(&mut server, 1, "\u{1}\u{2}"), 1));
+        assert!(answer(&mut server, 0, "cmd=init pmi_version=2 pmi_subversion=0").contains("rc=-1"));
+        answer(&mut server, 0, "cmd=init pmi_version=1 pmi_subversion=1");
+        assert!(is_violation(&ask(&mut server, 0, "cmd=init pmi_version=1"), 0));
+        assert!(server.is_open(0) && !server.is_open(1));
+        answer(&mut server, 0, "cmd=finalize");
+        assert!(!server.is_open(0));
+        assert!(is_violation(&ask(&mut server, 0, "cmd=get_maxes"), 0));
+        assert!(ask(&mut server, 9, "cmd=get_maxes").is_empty());
+    }
+
+    #[test]
+    fn spawning_is_refused_once_per_request() {
+        let mut server = open(1);
+        for (so_far, answered) in [(1, 0), (2, 1)] {
+            for line in ["mcmd=spawn", "nprocs=1", "execname=x", "totspawns=2"] {
+                assert!(ask(&mut server, 0, line).is_empty());
+            }
+            assert!(ask(&mut server, 0, &format!("spawnssofar={so_far}")).is_empty());
+            let events = ask(&mut server, 0, "endcmd");
+            assert_eq!(events.len(), answered);
+            if let [Event::Reply { line, .. }] = &events[..] {
+                assert!(line.starts_with(b"cmd=spawn_result rc=-1 msg="));
+            }
+        }
+        assert!(answer(&mut server, 0, "cmd=lookup_name service=x").contains("rc=-1"));
+    }
+
+    #[test]
+    fn an_abort_is_heard_at_any_time() {
+        let mut server = Server::new(1, "kvs_7");
+        let events = ask(&mut server, 0, "cmd=abort exitcode=9 message=no way");
+        assert_eq!(events, [Event::Abort { rank: 0, code: 9, message: "no way".into() }]);
+    }
+}

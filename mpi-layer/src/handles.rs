@@ -1,0 +1,190 @@
+//! From slices to the handles that the protocol layer holds: blocking operations and owned
+//! buffers.
+//!
+//! A handle of borrowed memory promises that the memory stays until the operation is complete.
+//! Here the promise is kept in two ways: a blocking call does not return (nor unwind) before the
+//! completion, and an owned buffer is freed only after it. The two other files with handles are
+//! [`scope`](crate::scope), whose exit waits, and [`coll::arena`](crate::coll::arena).
+
+use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
+
+use bowline_base::buffer::{RecvBuf, SendBuf};
+use bowline_ucp::{Ep, Envelope, MatchSpec, Message, OpError, RequestId, SendMode, Sent, Status, Worker};
+
+use crate::datatype::{Datatype, bytes_of_mut};
+
+/// Ends the process when it is dropped: a panic must not free a buffer that an operation uses.
+struct NoUnwind;
+
+impl Drop for NoUnwind {
+    #[cold]
+    fn drop(&mut self) {
+        tracing::error!("a panic inside a blocking operation whose buffer is in use; aborting");
+        std::process::abort();
+    }
+}
+
+/// Waits for an operation, come what may.
+#[inline]
+pub(crate) fn complete(worker: &Worker, id: RequestId) -> Status {
+    let guard = NoUnwind;
+    let status = worker.wait(id);
+    std::mem::forget(guard);
+    status
+}
+
+/// Sends `bytes` and returns when they may be written again.
+#[inline]
+pub(crate) fn send(
+    worker: &Worker,
+    ep: Ep,
+    envelope: Envelope,
+    bytes: &[u8],
+    mode: SendMode,
+) -> Result<(), OpError> {
+    let guard = NoUnwind;
+    // SAFETY: `bytes` is borrowed until this function ends, which it does not before the
+    // operation is complete: `Done` says so, and `Pending` is waited for. `guard` turns an
+    // unwinding into an abort.
+    let buffer = unsafe { SendBuf::borrowed(bytes.as_ptr(), bytes.len()) };
+    let sent = worker.send(ep, envelope, buffer, mode);
+    let outcome = match sent {
+        Ok(Sent::Done) => Ok(()),
+        Ok(Sent::Pending(id)) => wait_outcome(worker, id),
+        Err(error) => Err(error),
+    };
+    std::mem::forget(guard);
+    outcome
+}
+
+#[cold]
+fn wait_outcome(worker: &Worker, id: RequestId) -> Result<(), OpError> {
+    complete(worker, id).outcome
+}
+
+/// Receives into `bytes` and returns when the message is there.
+#[inline]
+pub(crate) fn receive(
+    worker: &Worker,
+    spec: MatchSpec,
+    bytes: &mut [u8],
+) -> Result<Status, OpError> {
+    let guard = NoUnwind;
+    // SAFETY: `bytes` is borrowed exclusively until this function ends, which it does not before
+    // the operation is complete; an error of `recv` means that nothing was posted. `guard` turns
+    // an unwinding into an abort.
+    let buffer = unsafe { RecvBuf::borrowed(bytes.as_mut_ptr(), bytes.len()) };
+    let status = worker.recv(spec, buffer).map(|id| worker.wait(id));
+    std::mem::forget(guard);
+    status
+}
+
+/// Receives a claimed message into `bytes`.
+pub(crate) fn receive_claimed(
+    worker: &Worker,
+    message: Message,
+    bytes: &mut [u8],
+) -> Result<Status, OpError> {
+    let guard = NoUnwind;
+    // SAFETY: as in `receive`.
+    let buffer = unsafe { RecvBuf::borrowed(bytes.as_mut_ptr(), bytes.len()) };
+    let status = worker.recv_claimed(message, buffer).map(|id| worker.wait(id));
+    std::mem::forget(guard);
+    status
+}
+
+/// Sends and receives at once; returns when both are complete.
+#[inline]
+pub(crate) fn exchange(
+    worker: &Worker,
+    (ep, envelope, out): (Ep, Envelope, &[u8]),
+    (spec, into): (MatchSpec, &mut [u8]),
+) -> Result<Status, OpError> {
+    let guard = NoUnwind;
+    // SAFETY: `into` is borrowed exclusively until this function ends, which it does not before
+    // the receive is complete; an error of `recv` means that nothing was posted. `guard` turns an
+    // unwinding into an abort.
+    let buffer = unsafe { RecvBuf::borrowed(into.as_mut_ptr(), into.len()) };
+    let result = worker.recv(spec, buffer).and_then(|receive| {
+        let sent = send(worker, ep, envelope, out, SendMode::Standard);
+        if sent.is_err() {
+            // The partner may never answer what it did not get.
+            worker.cancel(receive);
+        }
+        let status = worker.wait(receive);
+        sent.map(|()| status)
+    });
+    std::mem::forget(guard);
+    result
+}
+
+/// A vector taken apart, so that no reference to its elements exists while an operation uses
+/// them. Its memory does not move when it does.
+#[derive(Debug)]
+pub(crate) struct OwnedItems<T: Datatype> {
+    start: *mut T,
+    len: usize,
+    capacity: usize,
+    owns: PhantomData<T>,
+}
+
+impl<T: Datatype> OwnedItems<T> {
+    pub(crate) fn new(items: Vec<T>) -> Self {
+        let mut items = ManuallyDrop::new(items);
+        let (start, len, capacity) = (items.as_mut_ptr(), items.len(), items.capacity());
+        Self { start, len, capacity, owns: PhantomData }
+    }
+
+    pub(crate) fn into_vec(self) -> Vec<T> {
+        let this = ManuallyDrop::new(self);
+        // SAFETY: the three came out of a vector in `new`, and `this` is forgotten here, so that
+        // the memory has one owner again.
+        unsafe { Vec::from_raw_parts(this.start, this.len, this.capacity) }
+    }
+
+    /// Posts a send of the items. The caller keeps `self` until the operation is complete.
+    ///
+    /// # Safety
+    /// `self` must not be dropped or turned into a vector before the operation has reported its
+    /// completion. Forgetting it is allowed.
+    pub(crate) unsafe fn post_send(
+        &mut self,
+        worker: &Worker,
+        ep: Ep,
+        envelope: Envelope,
+    ) -> Result<Sent, OpError> {
+        let bytes = self.bytes_mut();
+        // SAFETY: the memory stays as long as `self` is not dropped, by the promise of the
+        // caller, and nothing but `into_vec` and `drop` gives access to it.
+        let buffer = unsafe { SendBuf::borrowed(bytes.as_ptr(), bytes.len()) };
+        worker.send(ep, envelope, buffer, SendMode::Standard)
+    }
+
+    /// Posts a receive into the items. The caller keeps `self` until the operation is complete.
+    ///
+    /// # Safety
+    /// As for [`post_send`](Self::post_send).
+    pub(crate) unsafe fn post_recv(
+        &mut self,
+        worker: &Worker,
+        spec: MatchSpec,
+    ) -> Result<RequestId, OpError> {
+        let bytes = self.bytes_mut();
+        // SAFETY: as in `post_send`.
+        let buffer = unsafe { RecvBuf::borrowed(bytes.as_mut_ptr(), bytes.len()) };
+        worker.recv(spec, buffer)
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: `start` and `len` are those of a vector that nobody else owns.
+        bytes_of_mut(unsafe { std::slice::from_raw_parts_mut(self.start, self.len) })
+    }
+}
+
+impl<T: Datatype> Drop for OwnedItems<T> {
+    fn drop(&mut self) {
+        // SAFETY: as in `into_vec`; after `drop` nobody uses the fields.
+        drop(unsafe { Vec::from_raw_parts(self.start, self.len, self.capacity) });
+    }
+}

@@ -1,0 +1,130 @@
+//! Probes: looking at messages before they are received, and claiming them. (MPI: Point-to-Point
+//! Communication, "Probe and Cancel".)
+
+use bowline_base::buffer::RecvBuf;
+use bowline_ucp::MatchSpec;
+
+use crate::comm::Communicator;
+use crate::datatype::{Datatype, bytes_of_mut};
+use crate::error::MpiError;
+use crate::handles;
+use crate::p2p::received;
+use crate::status::Status;
+
+/// A message that a matched probe has claimed: no other receive can get it. Dropped without
+/// being received, the message is received and thrown away, so that its sender is not held up.
+#[derive(Debug)]
+#[must_use = "a claimed message waits to be received; dropping it throws the message away"]
+pub struct ClaimedMessage {
+    comm: Communicator,
+    status: Status,
+    // `None` for a message from nobody, and when it has been received.
+    message: Option<bowline_ucp::Message>,
+}
+
+impl Communicator {
+    /// Waits for a message that a receive with these arguments would get, and tells of it without
+    /// receiving it. (`MPI_Probe`)
+    ///
+    /// # Errors
+    /// Those of [`recv`](Self::recv), except truncation.
+    pub fn probe(&self, source: i32, tag: i32) -> Result<Status, MpiError> {
+        let Some(spec) = self.wanted(source, tag)? else { return Ok(Status::NULL) };
+        self.look(&spec, || {
+            self.inner.process.worker.probe(&spec).map(|info| Status::of_message(&info))
+        })
+    }
+
+    /// Tells of a message that a receive with these arguments would get now, if there is one.
+    /// (`MPI_Iprobe`)
+    ///
+    /// # Errors
+    /// [`MpiError::InvalidRank`] and [`MpiError::InvalidTag`].
+    pub fn iprobe(&self, source: i32, tag: i32) -> Result<Option<Status>, MpiError> {
+        let Some(spec) = self.wanted(source, tag)? else { return Ok(Some(Status::NULL)) };
+        let worker = &self.inner.process.worker;
+        worker.progress();
+        Ok(worker.probe(&spec).map(|info| Status::of_message(&info)))
+    }
+
+    /// Waits for a message that a receive with these arguments would get, and claims it.
+    /// (`MPI_Mprobe`)
+    ///
+    /// # Errors
+    /// As for [`probe`](Self::probe).
+    pub fn mprobe(&self, source: i32, tag: i32) -> Result<ClaimedMessage, MpiError> {
+        let Some(spec) = self.wanted(source, tag)? else { return Ok(self.claimed_null()) };
+        self.look(&spec, || self.claim(&spec))
+    }
+
+    /// Claims a message that a receive with these arguments would get now, if there is one.
+    /// (`MPI_Improbe`)
+    ///
+    /// # Errors
+    /// As for [`iprobe`](Self::iprobe).
+    pub fn improbe(&self, source: i32, tag: i32) -> Result<Option<ClaimedMessage>, MpiError> {
+        let Some(spec) = self.wanted(source, tag)? else { return Ok(Some(self.claimed_null())) };
+        self.inner.process.worker.progress();
+        Ok(self.claim(&spec))
+    }
+
+    fn claim(&self, spec: &MatchSpec) -> Option<ClaimedMessage> {
+        let (info, message) = self.inner.process.worker.claim(spec)?;
+        let status = Status::of_message(&info);
+        Some(ClaimedMessage { comm: self.clone(), status, message: Some(message) })
+    }
+
+    fn claimed_null(&self) -> ClaimedMessage {
+        ClaimedMessage { comm: self.clone(), status: Status::NULL, message: None }
+    }
+
+    /// Waits until `found` finds something, or cannot any more since the sender is dead.
+    fn look<R>(
+        &self,
+        spec: &MatchSpec,
+        mut found: impl FnMut() -> Option<R>,
+    ) -> Result<R, MpiError> {
+        let mut result = None;
+        let mut failure = None;
+        self.inner.process.worker.wait_until(|| {
+            result = found();
+            if result.is_none() {
+                failure = self.inner.failure_of(spec.source);
+            }
+            result.is_some() || failure.is_some()
+        });
+        match (result, failure) {
+            (Some(result), _) => Ok(result),
+            (None, Some(rank)) => Err(MpiError::MemberFailed { rank }),
+            (None, None) => unreachable!("the wait ends with one or the other"),
+        }
+    }
+}
+
+impl ClaimedMessage {
+    /// Source, tag and length of the message.
+    pub const fn status(&self) -> &Status {
+        &self.status
+    }
+
+    /// Receives the message. (`MPI_Mrecv`)
+    ///
+    /// # Errors
+    /// [`MpiError::Truncated`] when the message is longer than `items`, the sender's failure.
+    pub fn recv<T: Datatype>(mut self, items: &mut [T]) -> Result<Status, MpiError> {
+        let Some(message) = self.message.take() else { return Ok(Status::NULL) };
+        let worker = &self.comm.inner.process.worker;
+        received(&handles::receive_claimed(worker, message, bytes_of_mut(items))?)
+    }
+}
+
+impl Drop for ClaimedMessage {
+    fn drop(&mut self) {
+        let Some(message) = self.message.take() else { return };
+        let worker = &self.comm.inner.process.worker;
+        match worker.recv_claimed(message, RecvBuf::empty()) {
+            Ok(id) => worker.detach(id),
+            Err(error) => tracing::debug!("a claimed message was dropped with its sender: {error}"),
+        }
+    }
+}

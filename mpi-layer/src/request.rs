@@ -1,0 +1,220 @@
+//! Requests: what is common to all nonblocking operations, and waiting for several of them.
+//! (MPI: Point-to-Point Communication, "Communication Completion".)
+//!
+//! ```text
+//! Active ──(complete)──► Reported
+//! Ready  ──(told)──────►
+//! ```
+//! A request is *active* until its outcome has been told once, by whatever function; operations
+//! that complete in their call start as `Ready`. After that it is inactive: the functions over
+//! several requests pass over it, and [`Request::outcome`] repeats the outcome.
+
+use bowline_ucp::RequestId;
+
+use crate::error::MpiError;
+use crate::p2p::received;
+use crate::process::Process;
+use crate::status::Status;
+
+/// How an operation ended.
+pub type Outcome = Result<Status, MpiError>;
+
+/// Where a request stands.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum State {
+    Active(RequestId),
+    Ready(Outcome),
+    Reported(Outcome),
+}
+
+pub(crate) mod sealed {
+    use super::{Process, State};
+
+    /// What the functions of this module need of a request.
+    pub trait Core {
+        #[doc(hidden)]
+        #[expect(private_interfaces, reason = "sealed: nobody outside can name or call it")]
+        fn process(&self) -> &Process;
+        #[doc(hidden)]
+        #[expect(private_interfaces, reason = "sealed: nobody outside can name or call it")]
+        fn state(&mut self) -> &mut State;
+        #[doc(hidden)]
+        #[expect(private_interfaces, reason = "sealed: nobody outside can name or call it")]
+        fn state_now(&self) -> State;
+        #[doc(hidden)]
+        fn is_receive(&self) -> bool;
+        /// The operation has completed and its number is gone.
+        #[doc(hidden)]
+        fn released(&mut self);
+    }
+}
+
+use sealed::Core;
+
+/// A nonblocking operation under way. Implemented by the requests of this crate only.
+pub trait Request: Core {
+    /// Whether the outcome is still to be told.
+    fn is_active(&self) -> bool {
+        !matches!(self.state_now(), State::Reported(_))
+    }
+
+    /// How the operation ended, once that has been told.
+    fn outcome(&self) -> Option<Outcome> {
+        match self.state_now() {
+            State::Reported(outcome) => Some(outcome),
+            _ => None,
+        }
+    }
+
+    /// Whether the operation is complete; tells its outcome if so. Makes progress.
+    /// (`MPI_Test`)
+    ///
+    /// # Errors
+    /// The operation's.
+    fn test(&mut self) -> Result<Option<Status>, MpiError> {
+        self.process().worker.progress();
+        report(self).transpose()
+    }
+
+    /// Waits for the operation and tells its outcome; an inactive request repeats it.
+    /// (`MPI_Wait`)
+    ///
+    /// # Errors
+    /// The operation's.
+    fn complete(&mut self) -> Outcome {
+        match self.state_now() {
+            State::Active(id) => {
+                let status = self.process().worker.wait(id);
+                settle(self, &status)
+            }
+            State::Ready(outcome) => {
+                *self.state() = State::Reported(outcome);
+                outcome
+            }
+            State::Reported(outcome) => outcome,
+        }
+    }
+}
+
+/// Notes the outcome of a completed operation and tells it.
+fn settle<R: Core + ?Sized>(request: &mut R, status: &bowline_ucp::Status) -> Outcome {
+    request.released();
+    let outcome = if request.is_receive() {
+        received(status)
+    } else {
+        status.outcome.map(|()| Status::EMPTY).map_err(MpiError::from)
+    };
+    *request.state() = State::Reported(outcome);
+    outcome
+}
+
+/// Whether the outcome could be told without waiting.
+fn can_report<R: Core + ?Sized>(request: &R) -> bool {
+    match request.state_now() {
+        State::Active(id) => request.process().worker.is_complete(id),
+        State::Ready(_) => true,
+        State::Reported(_) => false,
+    }
+}
+
+/// Tells the outcome if it is there; an inactive request repeats it.
+fn report<R: Core + ?Sized>(request: &mut R) -> Option<Outcome> {
+    match request.state_now() {
+        State::Active(id) => {
+            let status = request.process().worker.take(id)?;
+            Some(settle(request, &status))
+        }
+        State::Ready(outcome) => {
+            *request.state() = State::Reported(outcome);
+            Some(outcome)
+        }
+        State::Reported(outcome) => Some(outcome),
+    }
+}
+
+/// Waits until one of the active requests is complete; tells which and how it ended. `None`
+/// when none is active. Over repeated calls no request is favoured. (`MPI_Waitany`)
+///
+/// All requests must belong to the same rank's world.
+pub fn wait_any<R: Request>(requests: &mut [R]) -> Option<(usize, Outcome)> {
+    wait_until(requests, |requests| requests.iter().any(can_report))?;
+    test_first(requests)
+}
+
+/// Tells one of the active requests that is complete, if there is one. Makes progress.
+/// (`MPI_Testany`)
+pub fn test_any<R: Request>(requests: &mut [R]) -> Option<(usize, Outcome)> {
+    requests.first()?.process().worker.progress();
+    test_first(requests)
+}
+
+/// Waits until at least one of the active requests is complete; tells all that are. Empty when
+/// none is active. (`MPI_Waitsome`)
+pub fn wait_some<R: Request>(requests: &mut [R]) -> Vec<(usize, Outcome)> {
+    match wait_until(requests, |requests| requests.iter().any(can_report)) {
+        Some(()) => report_all(requests),
+        None => Vec::new(),
+    }
+}
+
+/// Tells all active requests that are complete. Makes progress. (`MPI_Testsome`)
+pub fn test_some<R: Request>(requests: &mut [R]) -> Vec<(usize, Outcome)> {
+    if let Some(first) = requests.first() {
+        first.process().worker.progress();
+    }
+    report_all(requests)
+}
+
+/// Waits for all requests. (`MPI_Waitall`)
+///
+/// # Errors
+/// The first error in order of the requests, when all are complete; [`Request::outcome`] has
+/// that of each.
+pub fn wait_all<R: Request>(requests: &mut [R]) -> Result<Vec<Status>, MpiError> {
+    let mut first_error = None;
+    let mut statuses = Vec::with_capacity(requests.len());
+    for request in requests {
+        match request.complete() {
+            Ok(status) => statuses.push(status),
+            Err(error) => first_error = first_error.or(Some(error)),
+        }
+    }
+    first_error.map_or(Ok(statuses), Err)
+}
+
+/// Whether all requests are complete; tells all outcomes if so and none if not. Makes progress.
+/// (`MPI_Testall`)
+///
+/// # Errors
+/// As for [`wait_all`].
+pub fn test_all<R: Request>(requests: &mut [R]) -> Result<Option<Vec<Status>>, MpiError> {
+    if let Some(first) = requests.first() {
+        first.process().worker.progress();
+    }
+    if requests.iter().any(|request| request.is_active() && !can_report(request)) {
+        return Ok(None);
+    }
+    wait_all(requests).map(Some)
+}
+
+/// Waits until `enough`; `None` when no request is active.
+fn wait_until<R: Request>(requests: &[R], enough: impl Fn(&[R]) -> bool) -> Option<()> {
+    let active = requests.iter().find(|request| request.is_active())?;
+    active.process().worker.wait_until(|| enough(requests));
+    Some(())
+}
+
+/// Tells the first complete request after the one told last.
+fn test_first<R: Request>(requests: &mut [R]) -> Option<(usize, Outcome)> {
+    let start = requests.first()?.process().rotor.get();
+    let count = requests.len();
+    let index = (0..count).map(|i| (start % count + i) % count);
+    let index = index.into_iter().find(|&i| can_report(&requests[i]))?;
+    requests[index].process().rotor.set(index + 1);
+    report(&mut requests[index]).map(|outcome| (index, outcome))
+}
+
+fn report_all<R: Request>(requests: &mut [R]) -> Vec<(usize, Outcome)> {
+    let ready = requests.iter_mut().enumerate().filter(|(_, request)| can_report(*request));
+    ready.filter_map(|(index, request)| Some((index, report(request)?))).collect()
+}

@@ -1,0 +1,370 @@
+//! Scopes: nonblocking operations on borrowed buffers. (MPI: Point-to-Point Communication,
+//! "Nonblocking Communication".)
+//!
+//! # Why no operation outlives its buffer
+//! [`Communicator::scope`] is built like `std::thread::scope`. The closure gets a
+//! `&'scope Scope<'scope, 'env>` for a lifetime `'scope` that it cannot choose, of which it knows
+//! only that `'env` outlives it. Hence:
+//! 1. A buffer given to an operation is borrowed for all of `'scope`. What the closure itself
+//!    owns does not live that long, so the buffer was borrowed before the scope began, and stays
+//!    borrowed, until the call of `scope` is over.
+//! 2. The numbers of all operations under way are kept by the `Tracker`, a local variable of the
+//!    `scope` function, and not by the requests. That function does not return, and does not
+//!    unwind, before each of them has completed. Forgetting, moving or dropping a request changes
+//!    nothing.
+//! 3. A request borrows the scope, and the closure's result may not name `'scope`; so no request
+//!    leaves the scope.
+//! 4. The elements under a receive are lent back, for the rest of `'scope`, only by the request
+//!    that has seen its completion. A request holds no reference to them before.
+//!
+//! What ends a scope: when the closure succeeds, its operations are waited for; when it fails or
+//! panics, unmatched receives are cancelled first, since what they wait for may never be sent.
+
+use std::cell::RefCell;
+use std::marker::PhantomData;
+use std::rc::Rc;
+
+use bowline_base::buffer::{RecvBuf, SendBuf};
+use bowline_base::slab::{Key, Slab};
+use bowline_ucp::{RequestId, SendMode, Sent};
+
+use crate::comm::Communicator;
+use crate::datatype::{Datatype, bytes_of, bytes_of_mut};
+use crate::error::MpiError;
+use crate::handles;
+use crate::process::Process;
+use crate::request::sealed::Core;
+use crate::request::{Request, State};
+use crate::status::Status;
+
+/// The operations of one scope that are under way.
+#[derive(Debug)]
+struct Tracker {
+    process: Rc<Process>,
+    open: RefCell<Slab<RequestId>>,
+}
+
+impl Tracker {
+    /// Waits for all operations. The first failure of one that nobody waited for, if any.
+    fn finish(&self, cancel: bool) -> Option<MpiError> {
+        // Nothing is posted any more, since the closure has ended, so one snapshot is all.
+        let open: Vec<_> = self.open.take().iter().map(|(_, &id)| id).collect();
+        if cancel {
+            for &id in &open {
+                self.process.worker.cancel(id);
+            }
+        }
+        let mut first = None;
+        for id in open {
+            let status = handles::complete(&self.process.worker, id);
+            first = first.or(status.outcome.err());
+        }
+        first.map(MpiError::from)
+    }
+}
+
+impl Drop for Tracker {
+    fn drop(&mut self) {
+        // Without a panic `finish` has run and nothing is open.
+        self.finish(true);
+    }
+}
+
+/// Where nonblocking operations on borrowed buffers are started; see [`Communicator::scope`].
+#[derive(Debug)]
+pub struct Scope<'scope, 'env: 'scope> {
+    tracker: &'scope Tracker,
+    // Invariant in both, as in `std::thread::Scope`: neither may shrink, or a buffer could be
+    // borrowed for less than the scope.
+    scope: PhantomData<&'scope mut &'scope ()>,
+    env: PhantomData<&'env mut &'env ()>,
+}
+
+impl Communicator {
+    /// Runs `body` with a [`Scope`] in which nonblocking operations borrow their buffers; returns
+    /// when all of them are complete.
+    ///
+    /// ```no_run
+    /// # use bowline_mpi::{Communicator, MpiError};
+    /// # fn shift(world: &Communicator) -> Result<(), MpiError> {
+    /// let right = (world.rank() + 1) % world.size();
+    /// let left = (world.rank() + world.size() - 1) % world.size();
+    /// let out = [world.rank(); 4];
+    /// let mut into = [0; 4];
+    /// world.scope(|s| {
+    ///     let receive = s.irecv(world, &mut into, left, 0)?;
+    ///     let send = s.isend(world, &out, right, 0)?;
+    ///     // ... compute here ...
+    ///     let received = receive.wait()?;
+    ///     assert_eq!(received.items[0], left);
+    ///     send.wait()
+    /// })
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// What `body` returns; else the first failure of an operation that nobody waited for.
+    pub fn scope<'env, F, R>(&self, body: F) -> Result<R, MpiError>
+    where
+        F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> Result<R, MpiError>,
+    {
+        let process = self.inner.process.clone();
+        let tracker = Tracker { process, open: RefCell::default() };
+        let scope = Scope { tracker: &tracker, scope: PhantomData, env: PhantomData };
+        let result = body(&scope);
+        let failure = tracker.finish(result.is_err());
+        match (result, failure) {
+            (Ok(_), Some(failure)) => Err(failure),
+            (result, _) => result,
+        }
+    }
+}
+
+impl<'scope> Scope<'scope, '_> {
+    /// Starts to send `items` to rank `dest` of `comm`. (`MPI_Isend`)
+    ///
+    /// # Errors
+    /// Those of [`Communicator::send`], and [`MpiError::ForeignCommunicator`].
+    #[inline]
+    pub fn isend<T: Datatype>(
+        &'scope self,
+        comm: &'scope Communicator,
+        items: &'scope [T],
+        dest: i32,
+        tag: i32,
+    ) -> Result<SendRequest<'scope>, MpiError> {
+        self.post_send(comm, bytes_of(items), dest, tag, SendMode::Standard)
+    }
+
+    /// Starts to send `items`; complete when a receive has matched the message. (`MPI_Issend`)
+    ///
+    /// # Errors
+    /// As for [`isend`](Self::isend).
+    #[inline]
+    pub fn issend<T: Datatype>(
+        &'scope self,
+        comm: &'scope Communicator,
+        items: &'scope [T],
+        dest: i32,
+        tag: i32,
+    ) -> Result<SendRequest<'scope>, MpiError> {
+        self.post_send(comm, bytes_of(items), dest, tag, SendMode::Synchronous)
+    }
+
+    /// Starts to receive into `items`. They are lent back by [`RecvRequest::wait`], or are free
+    /// again after the scope. (`MPI_Irecv`)
+    ///
+    /// # Errors
+    /// Those of [`Communicator::recv`], except truncation, and
+    /// [`MpiError::ForeignCommunicator`].
+    #[inline]
+    pub fn irecv<T: Datatype>(
+        &'scope self,
+        comm: &'scope Communicator,
+        items: &'scope mut [T],
+        source: i32,
+        tag: i32,
+    ) -> Result<RecvRequest<'scope, T>, MpiError> {
+        self.check(comm)?;
+        let (start, count) = (items.as_mut_ptr(), items.len());
+        let state = match comm.wanted(source, tag)? {
+            None => State::Ready(Ok(Status::NULL)),
+            Some(spec) => {
+                let bytes = bytes_of_mut(items);
+                // SAFETY: `items` is borrowed exclusively for `'scope`, and `keep` below enters
+                // the operation into the tracker, which waits for it before `'scope` ends (the
+                // module's points 1 and 2). Nothing between the two can panic.
+                let buffer = unsafe { RecvBuf::borrowed(bytes.as_mut_ptr(), bytes.len()) };
+                State::Active(self.tracker.process.worker.recv(spec, buffer)?)
+            }
+        };
+        let scoped = self.keep(state, true);
+        Ok(RecvRequest { scoped, start, count, items: PhantomData })
+    }
+
+    fn post_send(
+        &'scope self,
+        comm: &'scope Communicator,
+        bytes: &'scope [u8],
+        dest: i32,
+        tag: i32,
+        mode: SendMode,
+    ) -> Result<SendRequest<'scope>, MpiError> {
+        self.check(comm)?;
+        let state = match comm.destination(dest, tag)? {
+            None => State::Ready(Ok(Status::EMPTY)),
+            Some((ep, envelope)) => {
+                // SAFETY: `bytes` is borrowed for `'scope`, and `keep` below enters the operation
+                // into the tracker, which waits for it before `'scope` ends (the module's points
+                // 1 and 2). Nothing between the two can panic.
+                let buffer = unsafe { SendBuf::borrowed(bytes.as_ptr(), bytes.len()) };
+                match self.tracker.process.worker.send(ep, envelope, buffer, mode)? {
+                    Sent::Done => State::Ready(Ok(Status::EMPTY)),
+                    Sent::Pending(id) => State::Active(id),
+                }
+            }
+        };
+        Ok(SendRequest { scoped: self.keep(state, false) })
+    }
+
+    #[inline]
+    fn keep(&'scope self, state: State, receive: bool) -> Scoped<'scope> {
+        let key = match state {
+            State::Active(id) => self.tracker.open.borrow_mut().insert(id),
+            _ => Key::NONE,
+        };
+        Scoped { tracker: self.tracker, key, state, receive }
+    }
+
+    #[inline]
+    fn check(&self, comm: &Communicator) -> Result<(), MpiError> {
+        if Rc::ptr_eq(&self.tracker.process, &comm.inner.process) {
+            return Ok(());
+        }
+        Err(MpiError::ForeignCommunicator)
+    }
+}
+
+/// What all requests of a scope have.
+#[derive(Debug)]
+struct Scoped<'scope> {
+    tracker: &'scope Tracker,
+    key: Key,
+    state: State,
+    receive: bool,
+}
+
+/// A send in a scope. Dropped, it goes on, and the scope waits for it.
+#[derive(Debug)]
+#[must_use = "the scope waits for it; wait for it here to learn how it ended"]
+pub struct SendRequest<'scope> {
+    scoped: Scoped<'scope>,
+}
+
+/// A receive in a scope. Dropped, it goes on, and the scope waits for it.
+#[derive(Debug)]
+#[must_use = "the scope waits for it; wait for it here to use the data inside the scope"]
+pub struct RecvRequest<'scope, T: Datatype> {
+    scoped: Scoped<'scope>,
+    start: *mut T,
+    count: usize,
+    items: PhantomData<&'scope mut [T]>,
+}
+
+/// A send or a receive of a scope, so that both can stand in one list. Made by `into` from
+/// either; the elements of a receive are then free after the scope.
+#[derive(Debug)]
+#[must_use = "the scope waits for it; wait for it here to learn how it ended"]
+pub struct AnyRequest<'scope> {
+    scoped: Scoped<'scope>,
+}
+
+/// A message that has arrived in a scope.
+#[derive(Debug)]
+pub struct Received<'scope, T> {
+    /// The whole buffer; the message is its first [`Status::count`] elements.
+    pub items: &'scope mut [T],
+    /// Source, tag and length of the message.
+    pub status: Status,
+}
+
+impl SendRequest<'_> {
+    /// Waits until the buffer is free again. (`MPI_Wait`)
+    ///
+    /// # Errors
+    /// The partner's failure.
+    pub fn wait(mut self) -> Result<(), MpiError> {
+        self.complete().map(drop)
+    }
+}
+
+impl<'scope, T: Datatype> RecvRequest<'scope, T> {
+    /// Waits for the message and lends the buffer for the rest of the scope. (`MPI_Wait`)
+    ///
+    /// # Errors
+    /// [`MpiError::Truncated`], [`MpiError::Cancelled`], the partner's failure. The buffer is
+    /// free after the scope then.
+    pub fn wait(mut self) -> Result<Received<'scope, T>, MpiError> {
+        let status = self.complete()?;
+        // SAFETY: `start` and `count` are those of a slice that `irecv` was lent exclusively for
+        // `'scope`. The operation is complete, so nobody else uses the elements, and `self`, the
+        // only one that could lend them, is consumed. Every bit pattern is a valid `T`.
+        let items = unsafe { std::slice::from_raw_parts_mut(self.start, self.count) };
+        Ok(Received { items, status })
+    }
+
+    /// Cancels the receive if no message has matched it yet; [`wait`](Self::wait) tells which.
+    /// (`MPI_Cancel`)
+    pub fn cancel(&mut self) {
+        self.scoped.cancel();
+    }
+}
+
+impl AnyRequest<'_> {
+    /// Waits for the operation. (`MPI_Wait`)
+    ///
+    /// # Errors
+    /// The operation's.
+    pub fn wait(mut self) -> Result<Status, MpiError> {
+        self.complete()
+    }
+
+    /// Cancels a receive that no message has matched yet; does nothing to a send.
+    /// (`MPI_Cancel`)
+    pub fn cancel(&mut self) {
+        if self.scoped.receive {
+            self.scoped.cancel();
+        }
+    }
+}
+
+impl Scoped<'_> {
+    fn cancel(&self) {
+        if let State::Active(id) = self.state {
+            self.tracker.process.worker.cancel(id);
+        }
+    }
+}
+
+impl<'scope> From<SendRequest<'scope>> for AnyRequest<'scope> {
+    fn from(request: SendRequest<'scope>) -> Self {
+        Self { scoped: request.scoped }
+    }
+}
+
+impl<'scope, T: Datatype> From<RecvRequest<'scope, T>> for AnyRequest<'scope> {
+    fn from(request: RecvRequest<'scope, T>) -> Self {
+        Self { scoped: request.scoped }
+    }
+}
+
+macro_rules! requests {
+    ($([$($generics:tt)*] $type:ty;)*) => {$(
+        #[expect(private_interfaces, reason = "sealed: nobody outside can name or call it")]
+        impl<$($generics)*> Core for $type {
+            fn process(&self) -> &Process {
+                &self.scoped.tracker.process
+            }
+            fn state(&mut self) -> &mut State {
+                &mut self.scoped.state
+            }
+            fn state_now(&self) -> State {
+                self.scoped.state
+            }
+            fn is_receive(&self) -> bool {
+                self.scoped.receive
+            }
+            fn released(&mut self) {
+                self.scoped.tracker.open.borrow_mut().remove(self.scoped.key);
+            }
+        }
+
+        impl<$($generics)*> Request for $type {}
+    )*};
+}
+
+requests! {
+    ['scope] SendRequest<'scope>;
+    ['scope, T: Datatype] RecvRequest<'scope, T>;
+    ['scope] AnyRequest<'scope>;
+}

@@ -1,0 +1,201 @@
+//! The sending side towards one peer.
+//!
+//! An endpoint holds two ways to the peer's receive memory: its shared queue, always, and one of
+//! its rings once this sender is hot; [`bowline_base::ring::promote`] has the rules by which it
+//! goes from one to the other. It is numbered by its [`EpId`](bowline_uct::EpId) and stays in its
+//! place when it is disconnected, dormant, so that a ring that it owns is not lost.
+
+use std::os::fd::OwnedFd;
+use std::ptr::NonNull;
+
+use bowline_base::doorbell::Doorbell;
+use bowline_base::ring::promote::Sending;
+use bowline_base::scmp::seq;
+use bowline_base::sync::atomic::AtomicU64;
+use bowline_base::words::DirectWords;
+use bowline_uct::{PeerFailure, PostError};
+use rustix::process::Pid;
+
+use crate::addr::Process;
+use crate::area::Area;
+
+/// Whether an endpoint may be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Condition {
+    /// It may.
+    Open,
+    /// Its user has disconnected it; it is opened again by the next `connect`.
+    Dormant,
+    /// Its peer has failed, or it was invalidated.
+    Failed(PeerFailure),
+}
+
+/// What the kernel says of the peer's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cma {
+    /// The peer is a thread of this process and its memory nobody else's: plain copies.
+    Here,
+    /// Permitted when it was probed.
+    Allowed(Pid),
+    /// Switched off, or refused by the kernel.
+    Refused,
+}
+
+/// Where the peer sees us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Seat {
+    /// As a rank of the same node memory.
+    Member,
+    /// As a guest, with this entry of its table.
+    Guest(u32),
+}
+
+/// An intent word in shared memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Intent(NonNull<AtomicU64>);
+
+// SAFETY: it leads to an atomic in a mapping that outlives it, see `Intent::new`.
+unsafe impl Send for Intent {}
+
+impl Intent {
+    /// # Safety
+    /// - Whoever keeps the value must keep the mapping of `word` alive as long.
+    pub(crate) unsafe fn new(word: &AtomicU64) -> Self {
+        Self(NonNull::from(word))
+    }
+
+    #[inline]
+    pub(crate) fn word(&self) -> &AtomicU64 {
+        // SAFETY: the mapping lives, by the promise to `new`; an atomic may be shared.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+/// The sending side towards one peer. Fields that are made of shared memory come before `area`,
+/// which keeps the mapping.
+#[derive(Debug)]
+pub(crate) struct Endpoint {
+    /// Which way the next message goes; `Queue` while the condition is not `Open`, so that a
+    /// post looks at the condition only where it has time.
+    pub(crate) sending: Sending<DirectWords>,
+    /// The way of an endpoint that is not open, kept because a ring that we own must be given
+    /// back in order.
+    pub(crate) stash: Sending<DirectWords>,
+    /// Where to ring after a message.
+    pub(crate) bell: Doorbell,
+    pub(crate) condition: Condition,
+    /// Messages by the shared queue since the last ring was asked for.
+    pub(crate) by_queue: u32,
+    /// The longest message that was refused since there was room, and the generation of the queue
+    /// that refused it.
+    pub(crate) refused_len: usize,
+    pub(crate) refused_at: Option<u32>,
+    /// Whether somebody waits for `Sink::writable`.
+    pub(crate) wanted: bool,
+    pub(crate) queue: seq::Producer<DirectWords>,
+    pub(crate) intent: Intent,
+    /// Our number at the peer.
+    pub(crate) source: u32,
+    pub(crate) seat: Seat,
+    pub(crate) cma: Cma,
+    /// Transfers after which a test wants the kernel to refuse.
+    pub(crate) refuse_after: Option<u32>,
+    /// Held for a peer that no launcher holds for us.
+    pub(crate) pidfd: Option<OwnedFd>,
+    /// A one-sided operation without a token that failed after it had begun; the next flush
+    /// reports it.
+    pub(crate) lost: Option<PeerFailure>,
+    pub(crate) process: Process,
+    pub(crate) instance: u64,
+    pub(crate) node: u64,
+    pub(crate) area: Area,
+}
+
+impl Endpoint {
+    /// The error of a post on an endpoint that is not open.
+    #[cold]
+    pub(crate) fn refusal(&self) -> Option<PostError> {
+        match self.condition {
+            Condition::Open => None,
+            Condition::Dormant => Some(PostError::BadEndpoint),
+            Condition::Failed(_) => Some(PostError::PeerFailed),
+        }
+    }
+
+    /// Whether this endpoint leads to the interface at that place.
+    pub(crate) fn leads_to(&self, node: u64, local: u32, instance: u64) -> bool {
+        self.node == node && self.area.local() == local && self.instance == instance
+    }
+
+    /// The peer's local rank in this node memory, if it is a member of it.
+    pub(crate) fn member(&self) -> Option<u32> {
+        (self.seat == Seat::Member).then(|| self.area.local())
+    }
+
+    /// Stops all sending for good; returns whether it had not failed before.
+    pub(crate) fn fail(&mut self, how: PeerFailure) -> bool {
+        let fresh = !matches!(self.condition, Condition::Failed(_));
+        if self.condition == Condition::Open {
+            self.stash = std::mem::replace(&mut self.sending, Sending::Queue);
+        }
+        if fresh {
+            self.condition = Condition::Failed(how);
+        }
+        fresh
+    }
+
+    /// Takes the endpoint out of use until it is connected again.
+    pub(crate) fn rest(&mut self) {
+        if self.condition == Condition::Open {
+            self.stash = std::mem::replace(&mut self.sending, Sending::Queue);
+        }
+        self.condition = Condition::Dormant;
+        self.wanted = false;
+    }
+
+    /// Opens a dormant endpoint again.
+    pub(crate) fn wake(&mut self) {
+        if self.condition == Condition::Dormant {
+            self.sending = std::mem::replace(&mut self.stash, Sending::Queue);
+            self.condition = Condition::Open;
+        }
+    }
+
+    /// Gives a ring back whose receiver wants it for somebody else. Whether that is done; else
+    /// the ring is full and it must be tried again.
+    pub(crate) fn give_ring_back(&mut self) -> bool {
+        let way = match self.condition {
+            Condition::Open => &mut self.sending,
+            Condition::Dormant | Condition::Failed(_) => &mut self.stash,
+        };
+        let Sending::Ring(ring) = way else { return true };
+        ring.refresh();
+        if !ring.evicted() || ring.is_damaged() {
+            return true;
+        }
+        let done = way.end();
+        if done {
+            self.by_queue = 0;
+        }
+        done
+    }
+
+    /// Whether an operation that was refused may succeed now.
+    pub(crate) fn has_room(&mut self) -> bool {
+        if self.condition != Condition::Open {
+            return true;
+        }
+        match &mut self.sending {
+            Sending::Ring(ring) if ring.is_damaged() => true,
+            Sending::Ring(ring) => {
+                ring.has_room()
+                    && (self.refused_len <= bowline_base::ring::MAX_INLINE
+                        || ring.reserve_data(self.refused_len).is_some())
+            }
+            Sending::Queue | Sending::Claimed { .. } => {
+                self.refused_at.is_none_or(|at| at != self.queue.generation())
+            }
+        }
+    }
+}
+

@@ -1,0 +1,520 @@
+//! Messages in: the rings that are in use, and the shared queue.
+//!
+//! A ring is read from its SWITCH marker, found in the queue, to its END marker; the rules are in
+//! [`bowline_base::ring::promote`]. A message that the queue holds for a source whose ring is
+//! still active waits in `held` until the ring has been read to its end, so that one call of
+//! `progress` never hands out more than its budget. That happens only after an eviction.
+//!
+//! Payloads are handed out where they lie, except those of several slots of the queue, which are
+//! copied to the staging buffer first. Nothing is kept by the receiver: an arrival carries no
+//! descriptor, and a ring or a slot is never pinned.
+
+use bowline_base::ring::promote::{END_ID, SWITCH_ID, read_switch};
+use bowline_base::ring::{self};
+use bowline_base::scmp::{self, Fault, seq};
+use bowline_base::view::View;
+use bowline_base::words::DirectWords;
+use bowline_uct::{AmHeader, AmId, Arrival, Sink, Source};
+
+use crate::post::{PADDED, TRAILER, VOID_ID};
+
+/// A ring that is being read.
+#[derive(Debug)]
+pub(crate) struct ActiveRing {
+    pub(crate) number: u32,
+    pub(crate) source: u32,
+    /// Messages since the last comparison with the hot sources of the queue.
+    pub(crate) taken: u32,
+    /// Its owner was asked to give it back.
+    pub(crate) evicted: bool,
+    pub(crate) consumer: ring::Consumer<DirectWords>,
+}
+
+/// What a call found that is not a message for the sink.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Finding {
+    /// The source wrote what no correct peer writes.
+    Damaged(u32),
+    /// The shared queue is closed for good.
+    Poisoned,
+}
+
+/// A message of the queue that waits for its source's ring.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    source: u32,
+    id: u8,
+    header: AmHeader,
+    /// In the staging buffer.
+    len: usize,
+}
+
+/// The receiving half of an interface.
+#[derive(Debug)]
+pub(crate) struct Receiver {
+    pub(crate) queue: seq::Consumer<DirectWords>,
+    /// In use, in no order. Capacity for all is reserved.
+    pub(crate) active: Vec<ActiveRing>,
+    /// Free rings, by number.
+    pub(crate) free: Vec<Option<ring::Consumer<DirectWords>>>,
+    /// Damaged sources, whose messages are dropped. Empty in a healthy job.
+    pub(crate) ignored: Vec<u32>,
+    pub(crate) hot: Hot,
+    /// Sources below this are ranks or guests.
+    pub(crate) sources: u32,
+    /// Where the next call starts among the active rings.
+    turn: usize,
+    held: Option<Held>,
+    staging: Box<[u8]>,
+    pub(crate) poisoned: bool,
+    pub(crate) by_ring: u64,
+    pub(crate) by_queue: u64,
+}
+
+/// Outcome of one message from a ring.
+enum Taken {
+    Message,
+    End,
+    Bad,
+}
+
+impl Receiver {
+    pub(crate) fn new(
+        queue: seq::Consumer<DirectWords>,
+        rings: Vec<ring::Consumer<DirectWords>>,
+        sources: u32,
+        longest: usize,
+    ) -> Self {
+        Self {
+            queue,
+            active: Vec::with_capacity(rings.len()),
+            hot: Hot::new(),
+            free: rings.into_iter().map(Some).collect(),
+            ignored: Vec::new(),
+            sources,
+            turn: 0,
+            held: None,
+            staging: vec![0; longest].into_boxed_slice(),
+            poisoned: false,
+            by_ring: 0,
+            by_queue: 0,
+        }
+    }
+
+    /// Hands out at most `budget` messages of the active rings; stops at a finding.
+    #[inline]
+    pub(crate) fn poll_rings(
+        &mut self,
+        sink: &mut dyn Sink,
+        budget: u32,
+    ) -> (u32, Option<Finding>) {
+        let count = self.active.len();
+        let mut taken = 0;
+        for i in 0..count {
+            let mut at = self.turn + i;
+            if at >= count {
+                at -= count;
+            }
+            // `turn` may be stale after a ring was given back.
+            let Some(active) = self.active.get_mut(at) else {
+                self.turn = 0;
+                break;
+            };
+            let source = active.source;
+            while taken < budget {
+                let outcome = active.consumer.receive(|message| {
+                    let Some(id) = AmId::from_wire(message.id) else {
+                        return if message.id == END_ID { Taken::End } else { Taken::Bad };
+                    };
+                    // Nothing is kept, so the verdict says nothing; see `Arrival::desc`.
+                    let _ = sink.am(Arrival {
+                        source: Source(source),
+                        id,
+                        header: message.header,
+                        payload: message.payload(),
+                        desc: None,
+                    });
+                    Taken::Message
+                });
+                match outcome {
+                    Ok(Some(Taken::Message)) => {
+                        taken += 1;
+                        active.taken = active.taken.wrapping_add(1);
+                    }
+                    Ok(None) => break,
+                    Ok(Some(Taken::End)) => {
+                        let evicted = active.evicted;
+                        self.give_up(at);
+                        let finding = (!evicted).then_some(Finding::Damaged(source));
+                        self.by_ring += u64::from(taken);
+                        return (taken, finding);
+                    }
+                    Ok(Some(Taken::Bad)) | Err(ring::Damaged) => {
+                        self.by_ring += u64::from(taken);
+                        return (taken, Some(Finding::Damaged(source)));
+                    }
+                }
+            }
+            if taken == budget {
+                // The next call begins behind the ring that used the budget up.
+                self.turn = if at + 1 >= count { 0 } else { at + 1 };
+                break;
+            }
+        }
+        self.by_ring += u64::from(taken);
+        (taken, None)
+    }
+
+    /// Hands out at most `budget` messages of the shared queue; stops at a finding.
+    #[inline]
+    pub(crate) fn poll_queue(
+        &mut self,
+        sink: &mut dyn Sink,
+        budget: u32,
+    ) -> (u32, Option<Finding>) {
+        if self.held.is_some() && !self.deliver_held(sink) {
+            return self.held_finding();
+        }
+        let Self { queue, active, free, ignored, hot, held, staging, sources, .. } = self;
+        let mut inner = Inner {
+            active,
+            free,
+            ignored,
+            hot,
+            held,
+            staging,
+            sources: *sources,
+            given: 0,
+            finding: None,
+        };
+        // While somebody was asked to give a ring back, its messages may stand in the queue
+        // before the ring is read to its end: one at a time, so that one can be held.
+        let evicting = inner.active.iter().any(|ring| ring.evicted);
+        let outcome = if evicting {
+            let mut outcome = Ok(0);
+            while inner.given < budget && inner.held.is_none() && inner.finding.is_none() {
+                outcome = queue.poll(1, |message| inner.accept(&message, sink));
+                if outcome != Ok(1) {
+                    break;
+                }
+            }
+            outcome
+        } else {
+            queue.poll(budget, |message| inner.accept(&message, sink))
+        };
+        let (given, mut finding) = (inner.given, inner.finding);
+        self.by_queue += u64::from(given);
+        match outcome {
+            Ok(_) => {}
+            Err(Fault::Source { source_id }) => finding = Some(Finding::Damaged(source_id.into())),
+            Err(Fault::Poisoned(_)) if self.poisoned => {}
+            Err(Fault::Poisoned(_)) => finding = Some(Finding::Poisoned),
+        }
+        (given, finding)
+    }
+
+    /// The held message cannot be handed out yet; a ring that ran dry without an end is damage.
+    #[cold]
+    fn held_finding(&mut self) -> (u32, Option<Finding>) {
+        let Some(held) = self.held else { return (0, None) };
+        let dry = self
+            .active
+            .iter()
+            .find(|ring| ring.source == held.source)
+            .is_some_and(|ring| ring.consumer.peek().is_none());
+        // The end was stored before the message was, so an empty ring has none (rule 5 there).
+        (0, dry.then_some(Finding::Damaged(held.source)))
+    }
+
+    /// Hands the held message out if its source's ring is not active any more.
+    #[cold]
+    fn deliver_held(&mut self, sink: &mut dyn Sink) -> bool {
+        let Some(held) = self.held else { return true };
+        if self.active.iter().any(|ring| ring.source == held.source) {
+            return false;
+        }
+        self.held = None;
+        let mut inner = Inner {
+            active: &mut self.active,
+            free: &mut self.free,
+            ignored: &self.ignored,
+            hot: &mut self.hot,
+            held: &mut None,
+            staging: &mut self.staging,
+            sources: self.sources,
+            given: 0,
+            finding: None,
+        };
+        if held.id == SWITCH_ID {
+            inner.switch(held.source, &held.header);
+        } else if let Some(id) = AmId::from_wire(held.id)
+            && !inner.ignored.contains(&held.source)
+        {
+            // SAFETY: the staging buffer is only used through the view until `am` has returned,
+            // and holds `len` bytes of the message since `accept` put them there.
+            let payload = unsafe { View::from_raw(inner.staging.as_mut_ptr(), held.len) };
+            let _ = sink.am(Arrival {
+                source: Source(held.source),
+                id,
+                header: held.header,
+                payload,
+                desc: None,
+            });
+        }
+        true
+    }
+
+    /// Takes a ring out of use and makes it free for the next sender.
+    pub(crate) fn give_up(&mut self, at: usize) {
+        let mut ring = self.active.swap_remove(at);
+        ring.consumer.free();
+        self.free[ring.number as usize] = Some(ring.consumer);
+        self.turn = 0;
+    }
+
+    /// Frees whatever rings a dead or damaged source owns. Its messages have been read.
+    pub(crate) fn free_rings_of(&mut self, source: u32) {
+        while let Some(at) = self.active.iter().position(|ring| ring.source == source) {
+            self.give_up(at);
+        }
+        for ring in self.free.iter_mut().flatten() {
+            if ring.owner() == Some(source) {
+                ring.free();
+            }
+        }
+    }
+
+    /// Stops listening to a source that wrote nonsense.
+    pub(crate) fn ignore(&mut self, source: u32) {
+        if !self.ignored.contains(&source) {
+            self.ignored.push(source);
+        }
+        // The ring stays claimed, so that its owner does not get it again; it is not read.
+        self.active.retain(|ring| ring.source != source);
+        self.turn = 0;
+        if self.held.is_some_and(|held| held.source == source) {
+            self.held = None;
+        }
+    }
+
+    /// Whether a call of `poll_rings` or `poll_queue` would find something.
+    pub(crate) fn ready(&self) -> bool {
+        self.held.is_some()
+            || (!self.poisoned && self.queue.ready())
+            || self.active.iter().any(|ring| ring.consumer.peek().is_some())
+    }
+
+    /// Shows all senders how far their rings are consumed.
+    pub(crate) fn publish_heads(&mut self) {
+        for ring in &mut self.active {
+            ring.consumer.publish();
+        }
+    }
+
+    /// Asks the owner of the ring that is used least for it, if a source of the queue is hotter.
+    /// Returns the owner.
+    #[cold]
+    pub(crate) fn evict_for_hotter(&mut self) -> Option<u32> {
+        let (source, seen) = self.hot.hottest()?;
+        let full = self.active.len() == self.free.len();
+        let evicting = self.active.iter().any(|ring| ring.evicted);
+        let mut owner = None;
+        if full && !evicting && !self.active.iter().any(|ring| ring.source == source) {
+            let coldest = self.active.iter_mut().min_by_key(|ring| ring.taken)?;
+            // Twice as hot, so that two equals do not take a ring from each other for ever.
+            if u64::from(seen) > 2 * u64::from(coldest.taken) {
+                coldest.evicted = true;
+                coldest.consumer.evict();
+                owner = Some(coldest.source);
+            }
+        }
+        self.hot.clear();
+        for ring in &mut self.active {
+            ring.taken = 0;
+        }
+        owner
+    }
+}
+
+/// The parts of a receiver that a message of the queue touches, apart from the queue.
+struct Inner<'a> {
+    active: &'a mut Vec<ActiveRing>,
+    free: &'a mut [Option<ring::Consumer<DirectWords>>],
+    ignored: &'a [u32],
+    hot: &'a mut Hot,
+    held: &'a mut Option<Held>,
+    staging: &'a mut [u8],
+    sources: u32,
+    /// Messages given to the sink.
+    given: u32,
+    finding: Option<Finding>,
+}
+
+impl Inner<'_> {
+    #[inline]
+    fn accept(&mut self, message: &scmp::Arrival<'_, DirectWords>, sink: &mut dyn Sink) {
+        let source = u32::from(message.source);
+        if source >= self.sources || !self.ignored.is_empty() && self.ignored.contains(&source) {
+            return;
+        }
+        if self.active.iter().any(|ring| ring.source == source) {
+            return self.hold(message);
+        }
+        let Some(id) = AmId::from_wire(message.id) else {
+            match message.id {
+                SWITCH_ID => self.switch(source, &message.header),
+                VOID_ID => {}
+                _ => self.finding = Some(Finding::Damaged(source)),
+            }
+            return;
+        };
+        let payload = match message.in_place() {
+            Some(view) if message.flags & PADDED == 0 => view,
+            _ => match self.stage(message) {
+                // SAFETY: the staging buffer is only used through the view until `am` has
+                // returned, and is longer than any message of the queue.
+                Some(len) => unsafe { View::from_raw(self.staging.as_mut_ptr(), len) },
+                None => {
+                    self.finding = Some(Finding::Damaged(source));
+                    return;
+                }
+            },
+        };
+        self.given += 1;
+        self.hot.count(source);
+        let _ = sink.am(Arrival {
+            source: Source(source),
+            id,
+            header: message.header,
+            payload,
+            desc: None,
+        });
+    }
+
+    /// Copies a payload to the staging buffer; its length, unless that cannot be.
+    fn stage(&mut self, message: &scmp::Arrival<'_, DirectWords>) -> Option<usize> {
+        let len = message.copy_to(self.staging);
+        if message.flags & PADDED == 0 {
+            return (len == message.len).then_some(len);
+        }
+        let content = self.staging.get(len.checked_sub(TRAILER)?..len)?;
+        let said = u32::from_le_bytes(content.try_into().ok()?) as usize;
+        (said <= len - TRAILER).then_some(said)
+    }
+
+    /// Keeps a message until its source's ring has been read to its end.
+    #[cold]
+    fn hold(&mut self, message: &scmp::Arrival<'_, DirectWords>) {
+        let source = u32::from(message.source);
+        let evicted = self.active.iter().any(|ring| ring.source == source && ring.evicted);
+        if !evicted || self.held.is_some() {
+            // A ring ends only when it was asked to, and then one message is looked at at once.
+            self.finding = Some(Finding::Damaged(source));
+            return;
+        }
+        let Some(len) = self.stage(message) else {
+            self.finding = Some(Finding::Damaged(source));
+            return;
+        };
+        *self.held = Some(Held { source, id: message.id, header: message.header, len });
+    }
+
+    /// The next messages of `source` come by the ring that the marker names.
+    #[cold]
+    fn switch(&mut self, source: u32, header: &AmHeader) {
+        let number = read_switch(header, self.free.len() as u32);
+        let place = number.and_then(|number| self.free.get_mut(number as usize));
+        match (number, place) {
+            (Some(number), Some(place))
+                if place.as_ref().is_some_and(|ring| ring.owner() == Some(source)) =>
+            {
+                let consumer = place.take().expect("the guard saw that it is there");
+                self.active.push(ActiveRing { number, source, taken: 0, evicted: false, consumer });
+                self.hot.forget(source);
+            }
+            // Not its ring, or one that is active already.
+            _ => self.finding = Some(Finding::Damaged(source)),
+        }
+    }
+}
+
+/// Which sources send most by the queue: a table of fixed size in which a newcomer takes the
+/// place of the least one and its count (the *space saving* sketch of Metwally, Agrawal and
+/// El Abbadi, 2005), so that a source which sends more than its share is always in it.
+#[derive(Debug)]
+pub(crate) struct Hot {
+    entries: [(u32, u32); Self::ENTRIES],
+    seen: u32,
+}
+
+impl Hot {
+    const ENTRIES: usize = 8;
+    /// Messages of the queue between two comparisons with the rings.
+    const PERIOD: u32 = 1024;
+    const NOBODY: (u32, u32) = (u32::MAX, 0);
+
+    fn new() -> Self {
+        Self { entries: [Self::NOBODY; Self::ENTRIES], seen: 0 }
+    }
+
+    #[inline]
+    fn count(&mut self, source: u32) {
+        self.seen += 1;
+        if self.entries[0].0 == source {
+            self.entries[0].1 += 1;
+            return;
+        }
+        let at = self.entries.iter().position(|entry| entry.0 == source).unwrap_or_else(|| {
+            let least = (0..Self::ENTRIES).min_by_key(|&i| self.entries[i].1).unwrap_or(0);
+            self.entries[least].0 = source;
+            least
+        });
+        self.entries[at].1 += 1;
+        // The busiest tends to the front.
+        if at > 0 && self.entries[at].1 > self.entries[at - 1].1 {
+            self.entries.swap(at, at - 1);
+        }
+    }
+
+    fn forget(&mut self, source: u32) {
+        for entry in &mut self.entries {
+            if entry.0 == source {
+                *entry = Self::NOBODY;
+            }
+        }
+    }
+
+    /// Whether a period is over.
+    #[inline]
+    pub(crate) fn due(&self) -> bool {
+        self.seen >= Self::PERIOD
+    }
+
+    fn hottest(&self) -> Option<(u32, u32)> {
+        self.entries.iter().copied().max_by_key(|entry| entry.1).filter(|entry| entry.1 > 0)
+    }
+
+    fn clear(&mut self) {
+        *self = Self::new();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_above_its_share_is_found_among_many() {
+        let mut hot = Hot::new();
+        for round in 0..200u32 {
+            hot.count(7);
+            // Twenty others, each with a twentieth of the rest.
+            hot.count(100 + round % 20);
+        }
+        let (source, count) = hot.hottest().unwrap();
+        assert_eq!(source, 7);
+        assert!(count >= 200);
+        hot.forget(7);
+        assert_ne!(hot.hottest().unwrap().0, 7);
+    }
+}

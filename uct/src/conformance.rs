@@ -1,0 +1,197 @@
+//! The contract's executable half: tests that every provider runs.
+//!
+//! A provider implements [`Provider`], which opens a group of interfaces in one process, and
+//! instantiates the suite in its own tests:
+//!
+//! ```ignore
+//! struct MyProvider { /* what keeps the group alive */ }
+//! impl bowline_uct::conformance::Provider for MyProvider { /* .. */ }
+//! bowline_uct::conformance!(MyProvider);
+//! ```
+//!
+//! Most tests drive the interfaces from one thread in lockstep, so a failure repeats; those in
+//! [`threads`], [`wakeup`] and parts of [`rma`] and [`atomics`] use several threads. What an
+//! interface does not claim by its capability bits is not asked of it, except that it says so:
+//! the operation answers [`PostError::Unsupported`](crate::PostError::Unsupported). What it claims
+//! but cannot keep is listed in [`Provider::EXCLUDED`] with a reason, which is printed.
+//!
+//! No test asserts a time. Each runs under a watchdog that ends the process with the name of the
+//! test, since a hang is the failure that this library must not have.
+//!
+//! It is not a benchmark, and the sink used here allocates, which the engine's must not.
+
+pub mod address;
+pub mod am;
+pub mod atomics;
+pub mod attributes;
+pub mod desc;
+pub mod failure;
+pub mod flow;
+pub mod harness;
+pub mod model;
+pub mod rma;
+pub mod threads;
+pub mod wakeup;
+
+mod watchdog;
+
+pub use watchdog::Watchdog;
+
+use crate::Iface;
+
+/// A test that a provider does not run, and why.
+#[derive(Clone, Copy, Debug)]
+pub struct Exclusion {
+    /// `group::name` as in the suite's list, for instance `flow::nobody_starves`.
+    pub test: &'static str,
+    /// The reason, in words for whoever reads the list.
+    pub reason: &'static str,
+}
+
+/// Opens groups of interfaces for the suite. The value keeps alive what they share.
+pub trait Provider: Sized {
+    /// The interface under test.
+    type Iface: Iface + 'static;
+
+    /// Name in messages.
+    const NAME: &'static str;
+
+    /// Whether interfaces reach only themselves. A group then is one interface, and its members
+    /// are endpoints of it.
+    const LOOPBACK: bool = false;
+
+    /// Whether [`Provider::kill`] works.
+    const CAN_KILL: bool = false;
+
+    /// Tests that are not run.
+    const EXCLUDED: &'static [Exclusion] = &[];
+
+    /// Opens `size` interfaces that can reach each other, not connected yet; exactly one for a
+    /// loopback provider. Failing to open is a failure of the test: panic with the reason.
+    fn open(size: usize) -> (Self, Vec<Self::Iface>);
+
+    /// Ends the member `index` as a crash would: its interface says nothing to anybody, and
+    /// whatever tells survivors of deaths has told them.
+    fn kill(&mut self, index: usize, iface: Self::Iface) {
+        let _ = (index, iface);
+        unreachable!("only called when CAN_KILL is set");
+    }
+
+    /// Called between rounds of progress when all members are driven by one thread; a simulator
+    /// moves its clock here.
+    fn step(&mut self) {}
+}
+
+/// Runs `test` for `P` unless it is excluded. Called by [`conformance!`](crate::conformance!).
+pub fn run<P: Provider>(name: &'static str, all: &[&str], test: fn()) {
+    for exclusion in P::EXCLUDED {
+        assert!(all.contains(&exclusion.test), "no test is called {}", exclusion.test);
+        assert!(!exclusion.reason.is_empty(), "the exclusion of {} has no reason", exclusion.test);
+        if exclusion.test == name {
+            eprintln!("conformance of {}: {name} is not run: {}", P::NAME, exclusion.reason);
+            return;
+        }
+    }
+    let _watchdog = Watchdog::start(P::NAME, name);
+    test();
+}
+
+/// Says that part of a test does not apply.
+pub(crate) fn not_applicable<P: Provider>(why: &str) {
+    eprintln!("conformance of {}: does not apply: {why}", P::NAME);
+}
+
+/// Makes a `#[test]` of every test of the suite, for one [`Provider`](conformance::Provider), in
+/// a module `conformance_suite`. It has to stand where the provider's name is in scope.
+#[macro_export]
+macro_rules! conformance {
+    ($provider:ident) => {
+        $crate::__conformance_list! { $provider;
+            attributes: {
+                limits_and_bits_agree, missing_operations_say_so, memory_is_constant_in_peers,
+                sources_are_known_beforehand,
+            }
+            address: {
+                own_peers_are_reachable, damaged_addresses_are_refused_with_a_reason,
+                foreign_addresses_are_refused_with_a_reason, changed_addresses_do_no_harm,
+            }
+            am: {
+                short_lengths, bcopy_lengths, zcopy_lengths, zcopy_pieces, bcopy_packs_less,
+                every_id, headers_are_intact, order_across_flavours, both_directions,
+                everybody_to_everybody,
+            }
+            flow: {
+                refused_short_is_unobservable, refused_bcopy_is_unobservable,
+                refused_zcopy_is_unobservable, filled_and_drained_again_and_again,
+                writable_in_order_of_asking, writable_once_for_each_asking, nobody_starves,
+                budget_is_respected, asking_with_room_is_answered,
+            }
+            desc: {
+                kept_payloads_stay, without_spares_it_stops_and_goes_on,
+                released_in_any_order, stale_descriptors_name_nothing,
+                keeping_what_has_no_descriptor,
+            }
+            rma: {
+                put_lengths, get_lengths, pieces, out_of_range_is_refused,
+                damaged_keys_are_refused, closed_keys_open_nothing,
+                released_memory_is_out_of_reach, registered_memory_comes_back,
+                direct_views, keys_of_allocations, put_with_notification,
+                flushed_puts_are_visible, fenced_puts_keep_their_order,
+                puts_are_visible_before_atomics,
+            }
+            atomics: {
+                every_operation, neighbours_are_untouched, bad_operands_are_refused,
+                contention_with_the_owner,
+            }
+            wakeup: {
+                armed_or_busy, rung_by_hand, no_wakeup_is_lost_on_the_doorbell,
+                no_wakeup_is_lost_on_the_descriptor, own_messages_wake,
+            }
+            failure: {
+                bad_endpoints_are_refused, invalidated_endpoints_fail_once,
+                disconnected_and_connected_again, closed_peers_are_noticed,
+                death_is_told_once, death_ends_operations_in_flight,
+                death_of_a_full_peer, survivors_go_on,
+            }
+            threads: { streams, ping_pong, many_to_one }
+            model: { messages, memory }
+        }
+    };
+}
+
+/// The list behind [`conformance!`].
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __conformance_list {
+    ($provider:ident; $($group:ident: { $($test:ident),* $(,)? })*) => {
+        mod conformance_suite {
+            use super::$provider;
+            const ALL: &[&str] =
+                &[$($(concat!(stringify!($group), "::", stringify!($test)),)*)*];
+            $(
+                $crate::__conformance_group! { $provider; $group; $($test),* }
+            )*
+        }
+    };
+}
+
+/// One group of tests.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __conformance_group {
+    ($provider:ident; $group:ident; $($test:ident),*) => {
+        mod $group {
+            use super::{$provider, ALL};
+            $(
+                #[test]
+                fn $test() {
+                    $crate::conformance::run::<$provider>(
+                        concat!(stringify!($group), "::", stringify!($test)),
+                        ALL,
+                        $crate::conformance::$group::$test::<$provider>,
+                    );
+                }
+            )*
+        }
+    };
+}

@@ -1,0 +1,251 @@
+//! Full queues: a refusal leaves no trace, nothing is lost, everybody's turn comes.
+
+use super::harness::{Flavour, Recorder, World, header_of, pattern};
+use super::{Provider, not_applicable};
+use crate::{AmId, Caps, EpId, Iface, PostError};
+
+fn in_order(messages: &[super::harness::Message], first: u64, ordered: bool) {
+    let mut sequences: Vec<u64> = messages.iter().map(|message| message.header[0]).collect();
+    if !ordered {
+        sequences.sort_unstable();
+    }
+    let expected: Vec<u64> = (first..first + messages.len() as u64).collect();
+    assert_eq!(sequences, expected, "lost, doubled or out of order");
+    messages.iter().for_each(super::harness::Message::verify);
+}
+
+fn refused<P: Provider>(flavour: Flavour) {
+    let mut world = World::<P>::new(2);
+    let attr = world.attr();
+    if !attr.caps.contains(flavour.bit()) {
+        return not_applicable::<P>("no such flavour");
+    }
+    let ordered = attr.caps.contains(Caps::AM_ORDERED);
+    for len in [flavour.fit(&attr, 8), flavour.fit(&attr, 2000)] {
+        let taken = world.fill(0, 1, flavour, 0, len);
+        assert!(taken > 0, "an empty queue takes a message");
+        // Every flavour is refused again and again without a trace; `post` checks that nothing is
+        // packed. What another flavour still has room for is taken and counted.
+        let mut more = 0;
+        for _ in 0..50 {
+            for other in Flavour::offered(&attr) {
+                let len = other.fit(&attr, len);
+                let sequence = (taken + more) as u64;
+                let (bytes, header) = (pattern(sequence, len), header_of(sequence, sequence, len));
+                match world.post(0, 1, other, AmId::new(1), &header, &bytes) {
+                    Ok(()) => more += 1,
+                    Err(PostError::NoResource) => {}
+                    Err(error) => panic!("{error}"),
+                }
+            }
+        }
+        in_order(&world.receive(1, taken + more), 0, ordered);
+        world.until(|w| w.peer(0).lent.is_empty());
+        world.rounds(20);
+        assert!(world.peer(1).seen.messages.is_empty(), "a refused message arrived");
+        let mut tokens: Vec<u64> =
+            world.peer(0).seen.completed.drain(..).map(|(token, _)| token.0).collect();
+        let completions = tokens.len();
+        tokens.sort_unstable();
+        tokens.dedup();
+        assert_eq!(tokens.len(), completions, "a token completed twice");
+        assert!(completions <= taken + more, "a refused operation completed");
+        assert!(world.peer(0).seen.writable.is_empty(), "nobody asked");
+        // There is room again.
+        world.send(0, 1, flavour, 0, len);
+        in_order(&world.receive(1, 1), 0, ordered);
+        world.until(|w| w.peer(0).lent.is_empty());
+        world.peer(0).seen.completed.clear();
+    }
+}
+
+/// A refused short message leaves no trace; what was accepted arrives.
+pub fn refused_short_is_unobservable<P: Provider>() {
+    refused::<P>(Flavour::Short);
+}
+
+/// A refused packed message is not packed and leaves no trace; what was accepted arrives.
+pub fn refused_bcopy_is_unobservable<P: Provider>() {
+    refused::<P>(Flavour::Bcopy);
+}
+
+/// A refused zcopy message never completes and leaves no trace; what was accepted arrives.
+pub fn refused_zcopy_is_unobservable<P: Provider>() {
+    refused::<P>(Flavour::Zcopy);
+}
+
+/// Filling and draining many times finds the queue in every position.
+pub fn filled_and_drained_again_and_again<P: Provider>() {
+    let mut world = World::<P>::new(2);
+    let attr = world.attr();
+    let ordered = attr.caps.contains(Caps::AM_ORDERED);
+    let flavours = Flavour::offered(&attr);
+    let mut first = 0;
+    for round in 0..25_u64 {
+        let flavour = flavours[round as usize % flavours.len()];
+        let taken = world.fill(0, 1, flavour, first, flavour.fit(&attr, 8 + round as usize));
+        in_order(&world.receive(1, taken), first, ordered);
+        world.until(|w| w.peer(0).lent.is_empty());
+        first += taken as u64;
+        // A few more, so that the next round does not begin where this one did.
+        for _ in 0..=round % 7 {
+            world.send(0, 1, flavours[0], first, flavours[0].fit(&attr, 1));
+            world.receive(1, 1)[0].verify();
+            first += 1;
+        }
+    }
+}
+
+/// Endpoints that asked are told in the order of asking, and one that asks again stands behind.
+pub fn writable_in_order_of_asking<P: Provider>() {
+    let mut world = World::<P>::new(4);
+    let attr = world.attr();
+    let flavour = Flavour::offered(&attr)[0];
+    let len = flavour.fit(&attr, 8);
+    for order in [[3, 1, 2], [2, 3, 1], [1, 2, 3]] {
+        let mut posted = 0;
+        for to in 1..4 {
+            posted += world.fill(0, to, flavour, 0, len);
+        }
+        let asked: Vec<EpId> = order.iter().map(|&to| world.ep(0, to)).collect();
+        for &ep in &asked {
+            world.peer(0).iface.want_writable(ep);
+        }
+        world.peer(0).progress(0);
+        assert!(world.peer(0).seen.writable.is_empty(), "no event without a budget");
+        // The receivers drain before the sender looks, so that all may be told at once.
+        let mut received = 0;
+        while received < posted {
+            for to in 1..4 {
+                if P::LOOPBACK {
+                    world.round();
+                } else {
+                    world.peer(to).progress(64);
+                }
+                received += world.peer(to).seen.take().len();
+            }
+            if !P::LOOPBACK && !attr.caps.contains(Caps::CONNECT_TO_IFACE) {
+                // A transport with buffers on the sender's side empties them by its own progress.
+                world.peer(0).progress(64);
+            }
+        }
+        world.until(|w| w.peer(0).seen.writable.len() == 3);
+        assert_eq!(std::mem::take(&mut world.peer(0).seen.writable), asked, "asked {order:?}");
+        world.until(|w| w.peer(0).lent.is_empty());
+        world.rounds(10);
+        assert!(world.peer(0).seen.writable.is_empty(), "told twice");
+    }
+}
+
+/// However often an endpoint asks, it is told once.
+pub fn writable_once_for_each_asking<P: Provider>() {
+    let mut world = World::<P>::new(2);
+    let attr = world.attr();
+    let flavour = Flavour::offered(&attr)[0];
+    let len = flavour.fit(&attr, 8);
+    for _ in 0..3 {
+        let taken = world.fill(0, 1, flavour, 0, len);
+        let ep = world.ep(0, 1);
+        for _ in 0..5 {
+            world.peer(0).iface.want_writable(ep);
+        }
+        world.receive(1, taken);
+        world.until(|w| !w.peer(0).seen.writable.is_empty());
+        world.rounds(10);
+        assert_eq!(std::mem::take(&mut world.peer(0).seen.writable), [ep]);
+        // What it was told is true.
+        world.send(0, 1, flavour, 0, len);
+        world.receive(1, 1)[0].verify();
+    }
+}
+
+/// Asking although there is room is answered too.
+pub fn asking_with_room_is_answered<P: Provider>() {
+    let mut world = World::<P>::new(2);
+    let ep = world.ep(0, 1);
+    world.peer(0).iface.want_writable(ep);
+    world.until(|w| !w.peer(0).seen.writable.is_empty());
+    assert_eq!(world.peer(0).seen.writable, [ep]);
+}
+
+/// Several senders flood one slow receiver, each posting only when it is told that it may: while
+/// all want to send, none falls behind by more than a few queues' worth.
+pub fn nobody_starves<P: Provider>() {
+    const SENDERS: usize = 4;
+    const QUOTA: usize = 4000;
+    let mut world = World::<P>::new(SENDERS + 1);
+    let attr = world.attr();
+    let flavour = Flavour::offered(&attr)[0];
+    let len = flavour.fit(&attr, 8);
+    let (mut sent, mut may) = ([0; SENDERS], [true; SENDERS]);
+    let mut received = 0;
+    let mut behind = None;
+    while received < SENDERS * QUOTA {
+        for sender in 0..SENDERS {
+            let from = sender + 1;
+            let ep = world.ep(from, 0);
+            while may[sender] && sent[sender] < QUOTA {
+                let sequence = sent[sender] as u64;
+                let (bytes, header) = (pattern(sequence, len), header_of(sequence, sequence, len));
+                match world.post(from, 0, flavour, AmId::new(sender as u8), &header, &bytes) {
+                    Ok(()) => sent[sender] += 1,
+                    Err(PostError::NoResource) => {
+                        may[sender] = false;
+                        world.peer(from).iface.want_writable(ep);
+                    }
+                    Err(error) => panic!("{error}"),
+                }
+            }
+            if !P::LOOPBACK {
+                world.peer(from).progress(4);
+            }
+        }
+        world.peer(0).progress(4);
+        let place = |from: usize| World::<P>::place(from);
+        for sender in 0..SENDERS {
+            let ep = world.ep(sender + 1, 0);
+            let told = &mut world.peers[place(sender + 1)].as_mut().expect("alive").seen.writable;
+            let before = told.len();
+            told.retain(|&told| told != ep);
+            may[sender] |= told.len() != before;
+        }
+        received += world.peer(0).seen.take().len();
+        if behind.is_none() && sent.contains(&QUOTA) {
+            behind = Some(sent);
+        }
+    }
+    let behind = behind.expect("all have sent");
+    let least = behind.iter().min().copied().unwrap_or(0);
+    assert!(
+        least >= QUOTA / 10,
+        "when the first had sent its {QUOTA} messages, the others had sent {behind:?}"
+    );
+}
+
+/// `progress` reports no more events than its budget, and loses none by that.
+pub fn budget_is_respected<P: Provider>() {
+    let mut world = World::<P>::new(2);
+    let attr = world.attr();
+    for flavour in Flavour::offered(&attr) {
+        for budget in [1, 2, 3, 7, 64] {
+            let taken = world.fill(0, 1, flavour, 0, flavour.fit(&attr, 100)).min(500);
+            let mut idle = Recorder::default();
+            let iface = &mut world.peer(1).iface;
+            assert_eq!(iface.progress(&mut idle, 0), 0, "no event without a budget");
+            assert_eq!(idle.events, 0);
+            // `Peer::progress` compares the events with the budget.
+            let mut seen = 0;
+            while seen < taken {
+                world.peer(1).progress(budget);
+                if !P::LOOPBACK {
+                    world.peer(0).progress(budget);
+                }
+                seen += world.peer(1).seen.take().len();
+            }
+            world.rounds(20);
+            world.until(|w| w.round() == 0);
+            world.until(|w| w.peer(0).lent.is_empty());
+            world.peer(1).seen.take();
+        }
+    }
+}

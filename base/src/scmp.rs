@@ -185,12 +185,13 @@ impl Intent {
         (self.0 >> 1) as u32 & 0x7fff
     }
 
-    /// Announces `self` in `word`. The fetch-and-add that follows publishes it (Release).
+    /// Announces `self` in `word`.
     #[inline]
     pub(crate) fn announce(self, word: &AtomicU64) {
-        // Relaxed: the release half of the fetch-and-add on R publishes it, and the consumer
-        // reads it after its swap of R has acquired that fetch-and-add.
-        word.store(self.0, Ordering::Relaxed);
+        // Release: pairs with the Acquire load in `Producers::intent`. The fetch-and-add on R
+        // publishes the announcement; but who reads it in place of an earlier one takes it for
+        // proof that the earlier message is finalised, and must see its slots.
+        word.store(self.0, Ordering::Release);
     }
 
     /// Says in `word` that nothing is under way.

@@ -1,1 +1,45 @@
-//! Comparisons with other libraries.
+//! Bowline's comparisons with other libraries, in one run on the same two cores.
+//!
+//! What it is: a harness that installs the peers (UCX, MPICH, Open MPI, Intel MPI), starts each
+//! with settings that suit it, measures latency, rate, bandwidth, collectives with more ranks than
+//! cores and start-up time, and puts the results beside Bowline's own and beside yardsticks: what
+//! two processes reach with bare cache lines, bare `sched_yield` and bare futexes.
+//!
+//! What it is not: a gate. Wall-clock figures of a shared machine report, they do not judge; each
+//! row therefore carries its spread over the rounds, and the report carries the background load.
+//!
+//! Invariants: a peer that cannot be installed, started or parsed appears in the report with the
+//! reason; payloads of MPI peers are checked by the benchmark program; every started process has a
+//! time limit and is ended by its id.
+//!
+//! ```no_run
+//! # fn main() -> Result<(), bowline_bench::BenchError> {
+//! let options = bowline_bench::PeersOptions { quick: true, ..Default::default() };
+//! let report = bowline_bench::run(&options)?;
+//! println!("{}", report.table());
+//! report.plot("peers.png".as_ref())?;
+//! # Ok(())
+//! # }
+//! ```
+
+mod build;
+mod command;
+mod error;
+mod load;
+mod metric;
+mod options;
+mod plan;
+mod plot;
+mod report;
+mod run;
+mod source;
+mod table;
+mod venv;
+
+pub use error::BenchError;
+pub use load::RoundLoad;
+pub use metric::{Metric, Sample, Test, Unit};
+pub use options::PeersOptions;
+pub use report::{Machine, Missing, PeersReport, Row, SourceNote};
+pub use run::run;
+pub use source::Role;

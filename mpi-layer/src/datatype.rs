@@ -27,7 +27,7 @@ macro_rules! plain {
     )*};
 }
 
-plain!(u8 u16 u32 u64 u128 usize i8 i16 i32 i64 i128 isize f32 f64 ());
+plain!(u8 u16 u32 u64 u128 usize i8 i16 i32 i64 i128 isize f32 f64);
 
 // SAFETY: `Complex` is `repr(C)` of two numbers of one type: no padding, every pattern valid.
 unsafe impl Datatype for Complex<f32> {}
@@ -122,7 +122,7 @@ mod tests {
         assert_eq!(items_of::<u32>(bytes_of(&items)), items);
         items_of_mut::<u32>(bytes_of_mut(&mut items))[2] = 7;
         assert_eq!(items[2], 7);
-        assert!(bytes_of(&[(); 5]).is_empty());
+        assert!(bytes_of(&[[0u8; 0]; 5]).is_empty());
     }
 
     #[test]

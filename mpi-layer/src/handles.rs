@@ -25,13 +25,19 @@ impl Drop for NoUnwind {
     }
 }
 
+/// Runs `act`, during which a panic would free a buffer that is in use.
+#[inline]
+pub(crate) fn without_unwinding<R>(act: impl FnOnce() -> R) -> R {
+    let guard = NoUnwind;
+    let result = act();
+    std::mem::forget(guard);
+    result
+}
+
 /// Waits for an operation, come what may.
 #[inline]
 pub(crate) fn complete(worker: &Worker, id: RequestId) -> Status {
-    let guard = NoUnwind;
-    let status = worker.wait(id);
-    std::mem::forget(guard);
-    status
+    without_unwinding(|| worker.wait(id))
 }
 
 /// Sends `bytes` and returns when they may be written again.
@@ -43,19 +49,14 @@ pub(crate) fn send(
     bytes: &[u8],
     mode: SendMode,
 ) -> Result<(), OpError> {
-    let guard = NoUnwind;
-    // SAFETY: `bytes` is borrowed until this function ends, which it does not before the
-    // operation is complete: `Done` says so, and `Pending` is waited for. `guard` turns an
-    // unwinding into an abort.
+    // SAFETY: `bytes` is borrowed until this function ends, which it does not, nor unwind, before
+    // the operation is complete: `Done` says so, and `Pending` is waited for.
     let buffer = unsafe { SendBuf::borrowed(bytes.as_ptr(), bytes.len()) };
-    let sent = worker.send(ep, envelope, buffer, mode);
-    let outcome = match sent {
+    without_unwinding(|| match worker.send(ep, envelope, buffer, mode) {
         Ok(Sent::Done) => Ok(()),
         Ok(Sent::Pending(id)) => wait_outcome(worker, id),
         Err(error) => Err(error),
-    };
-    std::mem::forget(guard);
-    outcome
+    })
 }
 
 #[cold]
@@ -70,14 +71,10 @@ pub(crate) fn receive(
     spec: MatchSpec,
     bytes: &mut [u8],
 ) -> Result<Status, OpError> {
-    let guard = NoUnwind;
-    // SAFETY: `bytes` is borrowed exclusively until this function ends, which it does not before
-    // the operation is complete; an error of `recv` means that nothing was posted. `guard` turns
-    // an unwinding into an abort.
+    // SAFETY: `bytes` is borrowed exclusively until this function ends, which it does not, nor
+    // unwind, before the operation is complete; an error of `recv` means that nothing was posted.
     let buffer = unsafe { RecvBuf::borrowed(bytes.as_mut_ptr(), bytes.len()) };
-    let status = worker.recv(spec, buffer).map(|id| worker.wait(id));
-    std::mem::forget(guard);
-    status
+    without_unwinding(|| worker.recv(spec, buffer).map(|id| worker.wait(id)))
 }
 
 /// Receives a claimed message into `bytes`.
@@ -86,12 +83,9 @@ pub(crate) fn receive_claimed(
     message: Message,
     bytes: &mut [u8],
 ) -> Result<Status, OpError> {
-    let guard = NoUnwind;
     // SAFETY: as in `receive`.
     let buffer = unsafe { RecvBuf::borrowed(bytes.as_mut_ptr(), bytes.len()) };
-    let status = worker.recv_claimed(message, buffer).map(|id| worker.wait(id));
-    std::mem::forget(guard);
-    status
+    without_unwinding(|| worker.recv_claimed(message, buffer).map(|id| worker.wait(id)))
 }
 
 /// Sends and receives at once; returns when both are complete.
@@ -101,12 +95,11 @@ pub(crate) fn exchange(
     (ep, envelope, out): (Ep, Envelope, &[u8]),
     (spec, into): (MatchSpec, &mut [u8]),
 ) -> Result<Status, OpError> {
-    let guard = NoUnwind;
-    // SAFETY: `into` is borrowed exclusively until this function ends, which it does not before
-    // the receive is complete; an error of `recv` means that nothing was posted. `guard` turns an
-    // unwinding into an abort.
+    // SAFETY: `into` is borrowed exclusively until this function ends, which it does not, nor
+    // unwind, before the receive is complete; an error of `recv` means that nothing was posted.
     let buffer = unsafe { RecvBuf::borrowed(into.as_mut_ptr(), into.len()) };
-    let result = worker.recv(spec, buffer).and_then(|receive| {
+    without_unwinding(|| {
+        let receive = worker.recv(spec, buffer)?;
         let sent = send(worker, ep, envelope, out, SendMode::Standard);
         if sent.is_err() {
             // The partner may never answer what it did not get.
@@ -114,9 +107,7 @@ pub(crate) fn exchange(
         }
         let status = worker.wait(receive);
         sent.map(|()| status)
-    });
-    std::mem::forget(guard);
-    result
+    })
 }
 
 /// A vector taken apart, so that no reference to its elements exists while an operation uses
@@ -158,7 +149,7 @@ impl<T: Datatype> OwnedItems<T> {
         // SAFETY: the memory stays as long as `self` is not dropped, by the promise of the
         // caller, and nothing but `into_vec` and `drop` gives access to it.
         let buffer = unsafe { SendBuf::borrowed(bytes.as_ptr(), bytes.len()) };
-        worker.send(ep, envelope, buffer, SendMode::Standard)
+        without_unwinding(|| worker.send(ep, envelope, buffer, SendMode::Standard))
     }
 
     /// Posts a receive into the items. The caller keeps `self` until the operation is complete.
@@ -173,7 +164,7 @@ impl<T: Datatype> OwnedItems<T> {
         let bytes = self.bytes_mut();
         // SAFETY: as in `post_send`.
         let buffer = unsafe { RecvBuf::borrowed(bytes.as_mut_ptr(), bytes.len()) };
-        worker.recv(spec, buffer)
+        without_unwinding(|| worker.recv(spec, buffer))
     }
 
     fn bytes_mut(&mut self) -> &mut [u8] {

@@ -1,1 +1,88 @@
-//! (being written)
+//! The MPI layer of Bowline: communicators, point-to-point messages and collectives, with the
+//! semantics of the MPI standard (version 5.0) and the manners of Rust.
+//!
+//! It is thin: matching, protocols and waiting are those of `bowline-ucp`; no transport is named
+//! here. A program gets its [`World`] from the `bowline` crate, which finds the transports and
+//! starts ranks as processes or as threads.
+//!
+//! # Quick start
+//! ```no_run
+//! # fn start() -> bowline_mpi::World { unimplemented!("made by the facade crate") }
+//! use bowline_mpi::{ANY_SOURCE, MpiError, op::Sum};
+//!
+//! fn main() -> Result<(), MpiError> {
+//!     let world = start(); // `bowline::init()` of the facade crate
+//!     let mut total = [0u64];
+//!     world.allreduce(&[world.rank() as u64], &mut total, Sum)?;
+//!
+//!     if world.rank() == 0 {
+//!         let mut greeting = [0u8; 64];
+//!         for _ in 1..world.size() {
+//!             let status = world.recv(&mut greeting, ANY_SOURCE, 7)?;
+//!             let length = status.count::<u8>().unwrap_or(0);
+//!             println!("{}", String::from_utf8_lossy(&greeting[..length]));
+//!         }
+//!     } else {
+//!         world.send(format!("rank {} says hello", world.rank()).as_bytes(), 0, 7)?;
+//!     }
+//!     world.barrier()
+//! }
+//! ```
+//!
+//! # What is where
+//! | subject | items |
+//! |---|---|
+//! | ranks and communicators | [`World`], [`Communicator`], [`Group`] |
+//! | what may travel | [`Datatype`] and its derive, [`Located`] |
+//! | blocking messages | [`Communicator::send`], [`recv`](Communicator::recv), [`sendrecv`](Communicator::sendrecv) |
+//! | nonblocking messages | [`Communicator::scope`]; owning ones: [`Communicator::isend_owned`], [`Communicator::irecv_owned`] |
+//! | several requests | [`wait_any`], [`wait_some`], [`wait_all`], [`test_any`], [`test_some`], [`test_all`] |
+//! | probes | [`Communicator::probe`], [`iprobe`](Communicator::iprobe), [`improbe`](Communicator::improbe) |
+//! | collectives | methods of [`Communicator`]; operations in [`op`] |
+//!
+//! # Errors
+//! Every call that can fail returns [`MpiError`]; nothing aborts the job. An argument that is
+//! wrong is told before anything is sent. When a process dies, calls that wait for it fail, and
+//! collectives fail at every member.
+//!
+//! # Thread safety
+//! A [`World`] and all that comes from it belong to the thread of their rank: they are neither
+//! `Send` nor `Sync`, as in MPI's thread level "serialized on one thread". Ranks may be threads of
+//! one process.
+//!
+//! # Resource cleanup
+//! A rank leaves when the last of its communicators is dropped. No operation outlives the buffer
+//! that it uses, by construction; see [`Communicator::scope`].
+
+mod coll;
+mod comm;
+mod consts;
+mod datatype;
+mod error;
+mod group;
+mod handles;
+pub mod op;
+mod owned;
+mod p2p;
+mod probe;
+mod process;
+mod request;
+mod scope;
+mod status;
+mod tags;
+mod world;
+
+pub use bowline_mpi_derive::Datatype;
+pub use coll::calls::Partition;
+pub use comm::Communicator;
+pub use consts::{ANY_SOURCE, ANY_TAG, PROC_NULL, TAG_UB, UNDEFINED};
+pub use datatype::{Datatype, Located};
+pub use error::{ErrorClass, MpiError};
+pub use group::{Comparison, Group};
+pub use num_complex::Complex;
+pub use owned::{OwnedRecv, OwnedSend};
+pub use probe::ClaimedMessage;
+pub use request::{Outcome, Request, test_all, test_any, test_some, wait_all, wait_any, wait_some};
+pub use scope::{AnyRequest, Received, RecvRequest, Scope, SendRequest};
+pub use status::Status;
+pub use world::{Directory, DirectoryError, World, WorldParts};

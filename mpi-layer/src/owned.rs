@@ -51,17 +51,17 @@ impl Communicator {
         tag: i32,
     ) -> Result<OwnedSend<T>, MpiError> {
         let destination = self.destination(dest, tag)?;
-        let mut owned = Owned::new(self, items);
+        let mut request = OwnedSend(Owned::new(self, items));
         if let Some((ep, envelope)) = destination {
             let worker = &self.inner.process.worker;
-            // SAFETY: `Owned` gives its items away or drops them only when the operation is
-            // complete, and leaves them to the process otherwise; see its `drop`.
-            match unsafe { owned.items.post_send(worker, ep, envelope) }? {
+            // SAFETY: the request gives its items away or drops them only when the operation is
+            // complete, and leaves them to the process otherwise; see `take` and `release`.
+            match unsafe { request.0.items.post_send(worker, ep, envelope) }? {
                 Sent::Done => {}
-                Sent::Pending(id) => owned.state = State::Active(id),
+                Sent::Pending(id) => request.0.state = State::Active(id),
             }
         }
-        Ok(OwnedSend(owned))
+        Ok(request)
     }
 
     /// Starts to receive a message into `items`, whose length is the room. (`MPI_Irecv`)
@@ -75,15 +75,15 @@ impl Communicator {
         tag: i32,
     ) -> Result<OwnedRecv<T>, MpiError> {
         let spec = self.wanted(source, tag)?;
-        let mut owned = Owned::new(self, items);
-        owned.state = State::Ready(Ok(Status::NULL));
+        let mut request = OwnedRecv(Owned::new(self, items));
+        request.0.state = State::Ready(Ok(Status::NULL));
         if let Some(spec) = spec {
             let worker = &self.inner.process.worker;
             // SAFETY: as in `isend_owned`.
-            let id = unsafe { owned.items.post_recv(worker, spec) }?;
-            owned.state = State::Active(id);
+            let id = unsafe { request.0.items.post_recv(worker, spec) }?;
+            request.0.state = State::Active(id);
         }
-        Ok(OwnedRecv(owned))
+        Ok(request)
     }
 }
 

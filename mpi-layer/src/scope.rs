@@ -173,9 +173,10 @@ impl<'scope> Scope<'scope, '_> {
                 let bytes = bytes_of_mut(items);
                 // SAFETY: `items` is borrowed exclusively for `'scope`, and `keep` below enters
                 // the operation into the tracker, which waits for it before `'scope` ends (the
-                // module's points 1 and 2). Nothing between the two can panic.
+                // module's points 1 and 2). Nothing unwinds between the two.
                 let buffer = unsafe { RecvBuf::borrowed(bytes.as_mut_ptr(), bytes.len()) };
-                State::Active(self.tracker.process.worker.recv(spec, buffer)?)
+                let worker = &self.tracker.process.worker;
+                State::Active(handles::without_unwinding(|| worker.recv(spec, buffer))?)
             }
         };
         let scoped = self.keep(state, true);
@@ -196,9 +197,10 @@ impl<'scope> Scope<'scope, '_> {
             Some((ep, envelope)) => {
                 // SAFETY: `bytes` is borrowed for `'scope`, and `keep` below enters the operation
                 // into the tracker, which waits for it before `'scope` ends (the module's points
-                // 1 and 2). Nothing between the two can panic.
+                // 1 and 2). Nothing unwinds between the two.
                 let buffer = unsafe { SendBuf::borrowed(bytes.as_ptr(), bytes.len()) };
-                match self.tracker.process.worker.send(ep, envelope, buffer, mode)? {
+                let worker = &self.tracker.process.worker;
+                match handles::without_unwinding(|| worker.send(ep, envelope, buffer, mode))? {
                     Sent::Done => State::Ready(Ok(Status::EMPTY)),
                     Sent::Pending(id) => State::Active(id),
                 }

@@ -70,7 +70,7 @@ mod tests {
         let status = Status::new(3, 5, 12);
         assert_eq!(status.count::<u32>(), Some(3));
         assert_eq!(status.count::<u64>(), None);
-        assert_eq!(status.count::<()>(), None);
+        assert_eq!(status.count::<[u8; 0]>(), None);
         assert_eq!(Status::NULL.count::<f64>(), Some(0));
     }
 }

@@ -343,9 +343,9 @@ impl<'a> Waiting<'a> {
         let worker = self.worker;
         let stages = *self.stages.get_or_insert_with(|| worker.waiter.borrow().stages());
         self.round = self.round.saturating_add(1);
-        if self.round <= stages.spins {
-            std::hint::spin_loop();
-        } else {
+        // No pause instruction: a look at the queues takes longer than a pause is meant to, and
+        // on recent processors a pause alone costs more than half of a message's latency.
+        if self.round > stages.spins {
             self.long(stages);
         }
     }

@@ -1,2 +1,53 @@
-//! Tasks of the workspace.
-fn main(){}
+//! `cargo xtask`: what people and CI do with this workspace, as one program.
+//!
+//! It is no part of what is shipped. Every task runs the ordinary tools (cargo, valgrind) and
+//! says what it ran; none installs anything.
+
+mod bench;
+mod ladder;
+mod needs;
+mod tidy;
+mod workspace;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+use workspace::Workspace;
+
+/// Tasks of the Bowline workspace.
+#[derive(Parser, Debug)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand, Debug)]
+enum Task {
+    /// Check the rules of the repository that no compiler knows
+    Tidy,
+    /// Run every test: formatting, lints, tidy, tests, loom models, docs, fuzz corpora
+    Test(ladder::Options),
+    /// Start what a user starts first and check that it works
+    Smoke(ladder::Options),
+    /// What CI runs: test, then smoke
+    Ci(ladder::Options),
+    /// Take figures
+    #[command(subcommand)]
+    Bench(bench::Task),
+}
+
+fn main() -> Result<()> {
+    let arguments = Arguments::parse();
+    let workspace = Workspace::find()?;
+    match arguments.task {
+        Task::Tidy => tidy::run(&workspace),
+        Task::Test(options) => ladder::test(&workspace, &options),
+        Task::Smoke(options) => ladder::smoke(&workspace, &options),
+        Task::Ci(options) => {
+            ladder::test(&workspace, &options)?;
+            ladder::smoke(&workspace, &options)
+        }
+        Task::Bench(task) => bench::run(&workspace, task),
+    }
+}

@@ -76,39 +76,45 @@ impl<W: Words> Consumer<W> {
         &mut self,
         handle: impl FnOnce(Arrival<'_, W>) -> T,
     ) -> Result<Option<T>, Damaged> {
+        let head = self.head;
         // SAFETY: `slot_line` masks the position, and `init` saw that all slots are there.
-        let line = unsafe { self.words.line_unchecked(self.shape.slot_line(self.head)) };
+        let line = unsafe { self.words.line_unchecked(self.shape.slot_line(head)) };
         // Acquire: pairs with the Release store in `Producer::publish`.
         let word = line.load(0, Ordering::Acquire);
-        if word as u32 != (self.head as u32).wrapping_add(1) {
+        if word as u32 != (head as u32).wrapping_add(1) {
             return Ok(None);
         }
-        let flags = (word >> 56) as u8;
-        let mut len = (word >> 32) as u16 as usize;
-        let mut place = Place::Slot(line);
-        let mut data_end = self.data_head;
-        if flags & IN_DATA != 0 {
-            let (first, data_len, end) = self.data_piece(line)?;
-            len = data_len;
-            place = Place::Data(&self.words, first);
-            data_end = end;
-        } else if len > MAX_INLINE {
+        if (word >> 56) as u8 & IN_DATA != 0 {
+            return self.receive_data(word, handle);
+        }
+        let len = (word >> 32) as u16 as usize;
+        if len > MAX_INLINE {
             return Err(Damaged);
         }
-        let result = handle(Arrival {
-            id: (word >> 48) as u8,
-            flags: flags & USER_FLAGS,
-            len,
-            header: [
-                line.read(HEADER_WORD),
-                line.read(HEADER_WORD + 1),
-                line.read(HEADER_WORD + 2),
-            ],
-            place,
-        });
+        let result = handle(Arrival::read(line, word, len, Place::Slot(line)));
+        self.head = head + 1;
+        if self.head >= self.publish_at {
+            self.publish();
+        }
+        Ok(Some(result))
+    }
+
+    /// The rest of `receive` for a message whose slot holds `word` and names a piece of data.
+    /// Apart, so that the way of a short message stays short.
+    #[inline(never)]
+    fn receive_data<T>(
+        &mut self,
+        word: u64,
+        handle: impl FnOnce(Arrival<'_, W>) -> T,
+    ) -> Result<Option<T>, Damaged> {
+        // SAFETY: as in `receive`.
+        let line = unsafe { self.words.line_unchecked(self.shape.slot_line(self.head)) };
+        let (first, len, end) = self.data_piece(line)?;
+        let place = Place::Data(&self.words, first);
+        let result = handle(Arrival::read(line, word, len, place));
         self.head += 1;
-        self.data_head = data_end;
-        if self.head >= self.publish_at || self.data_head >= self.data_publish_at {
+        self.data_head = end;
+        if self.head >= self.publish_at || end >= self.data_publish_at {
             self.publish();
         }
         Ok(Some(result))
@@ -126,11 +132,11 @@ impl<W: Words> Consumer<W> {
         // A producer that reserved more than it committed may have gone to the beginning of the
         // area although the piece would have fitted before its end.
         let data = u64::from(self.shape.data);
-        let next_lap = self.data_head.next_multiple_of(data);
+        let offset = self.data_head & (data - 1);
+        let next_lap = self.data_head + (data - offset);
         let end = position.wrapping_add(whole_lines(len));
-        let here = position == self.data_head
-            && (position & (data - 1)) + whole_lines(len) <= data;
-        let lap = position == next_lap && end.wrapping_sub(self.data_head) <= data;
+        let here = position == self.data_head && offset + whole_lines(len) <= data;
+        let lap = position == next_lap && end - self.data_head <= data;
         if !here && !lap {
             return Err(Damaged);
         }
@@ -202,7 +208,23 @@ pub struct Arrival<'a, W: Words> {
     place: Place<'a, W>,
 }
 
-impl<W: Words> Arrival<'_, W> {
+impl<'a, W: Words> Arrival<'a, W> {
+    /// Reads the slot in `line`, whose checked words and length are given.
+    #[inline]
+    fn read(line: W::Line<'a>, word: u64, len: usize, place: Place<'a, W>) -> Self {
+        Self {
+            id: (word >> 48) as u8,
+            flags: (word >> 56) as u8 & USER_FLAGS,
+            len,
+            header: [
+                line.read(HEADER_WORD),
+                line.read(HEADER_WORD + 1),
+                line.read(HEADER_WORD + 2),
+            ],
+            place,
+        }
+    }
+
     /// Copies the payload to `out`, as much as both hold; returns the bytes copied.
     #[inline]
     pub fn copy_to(&self, out: &mut [u8]) -> usize {

@@ -195,6 +195,7 @@ impl<F: Form<W>, W: Words> Stepper<F, W> {
         Self { producer: F::attach(words, source), source, number: 0, at: At::Idle }
     }
 
+    #[cfg(not(bowline_loom))]
     pub(super) fn is_idle(&self) -> bool {
         matches!(self.at, At::Idle)
     }

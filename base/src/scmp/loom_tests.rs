@@ -160,12 +160,12 @@ fn loom_seq_overflow() {
 
 #[test]
 fn loom_seq_deaths() {
-    all_deaths::<Seq>(2, 0, &[TWO]);
+    all_deaths::<Seq>(3, 0, &[TWO]);
 }
 
 #[test]
 fn loom_seq_deaths_at_overflow() {
-    all_deaths::<Seq>(2, 3, &[ONE]);
+    all_deaths::<Seq>(3, 3, &[ONE]);
 }
 
 #[test]
@@ -182,12 +182,12 @@ fn loom_published_overflow() {
 
 #[test]
 fn loom_published_deaths() {
-    all_deaths::<Published>(2, 0, &[TWO]);
+    all_deaths::<Published>(3, 0, &[TWO]);
 }
 
 #[test]
 fn loom_published_deaths_at_overflow() {
-    all_deaths::<Published>(2, 3, &[ONE]);
+    all_deaths::<Published>(3, 3, &[ONE]);
 }
 
 /// The mistake of a producer that finalises before it has put: loom must see the race.
@@ -224,6 +224,7 @@ fn loom_published_sees_a_consumer_that_does_not_wait() {
             let mut stepper = Stepper::<Published, _>::new(words, 0);
             produce(&mut stepper, &ranks, 0, Script::living(&[ONE]));
         });
+        thread::yield_now();
         let _ = consumer.poll(1, |a| drop(read(&a)));
         consumer.empty_without_waiting();
         let _ = consumer.poll(8, |a| drop(read(&a)));

@@ -55,7 +55,8 @@
 //!     the swap of R acquired it together with its announcement: the snapshot holds it, or a
 //!     later announcement of the same producer, which is proof that the missing one was finished.
 //! 12. It waits until each intent of the snapshot has changed, or its producer is dead. A changed
-//!     intent is proof (Acquire, Release of 4 and 5) that its slots are written or counted in F.
+//!     intent is proof (Acquire, Release of 2, 4 and 5) that its slots are written or counted in
+//!     F; Release of 2, because a later announcement may be the first change that it sees.
 //! 13. What is missing now was left by the dead. One of them accounts for at most the slots that
 //!     it announced: it may have died before 3, or after the stores of 5. More missing slots
 //!     than that are damage, and poison the queue.

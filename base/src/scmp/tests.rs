@@ -308,16 +308,24 @@ fn generations_start_again() {
     let start = LAST_GENERATION - 2;
     let mut consumer = seq::init_at(words.clone(), 4, QUEUE, start).expect("large enough");
     let mut producer = seq::attach(words.clone(), QUEUE, 1).expect("made");
-    // What slept through all generations: slots that carry tags which are to come.
-    for half in 0..2u64 {
+    // What slept through all generations: slots of the half that is not in use, with the tag
+    // under which it will be exposed next.
+    let sleep = |half: u64, generation: u64| {
         for slot in 0..4 {
-            let stale = (half << 31) | (slot % 2 + 1) | (8 << 32);
+            let stale = (half << 31) | generation | (8 << 32);
             words.line(4 + (half * 4 + slot) as usize).store(0, stale, Ordering::Relaxed);
         }
-    }
+    };
     let intent = AtomicU64::new(0);
     let mut received = 0u64;
     for number in 0..60u64 {
+        match (producer.generation() >> 31, producer.generation() & LAST_GENERATION) {
+            (0, LAST_GENERATION) => sleep(1, 1),
+            (1, LAST_GENERATION) => sleep(0, 1),
+            (0, 1) => sleep(1, 2),
+            (1, 1) => sleep(0, 2),
+            _ => {}
+        }
         let bytes = payload(1, number, 8);
         let header = [1, number, 8];
         let id = number as u8 & 31;

@@ -7,8 +7,9 @@
 //! for the present one's.
 //!
 //! **Order of events in `progress`.** Tokens of failed operations, then failed endpoints, then
-//! endpoints that may post again, then arrivals. Of a call's budget endpoints get at most half
-//! before arrivals come, and an odd unit goes to each in turn: neither starves the other.
+//! one endpoint that may post again, then arrivals. Where the arrivals have to make the room
+//! first, the endpoint comes after them and a unit of the budget is kept for it. With a budget of
+//! one they take turns: neither starves the other.
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher as _, Hasher as _};
@@ -98,8 +99,8 @@ pub struct SelfIface {
     failed_tokens: VecDeque<Token>,
     failed_endpoints: VecDeque<EpId>,
     doorbell: Doorbell,
-    /// Who gets the odd unit of a budget: 1 for endpoints that want to post.
-    turn: u32,
+    /// Whether a budget of one goes to an endpoint that wants to post.
+    turn: bool,
     counters: SelfCounters,
 }
 
@@ -129,7 +130,7 @@ impl SelfIface {
             failed_tokens: VecDeque::with_capacity(config.slots as usize),
             failed_endpoints: VecDeque::new(),
             doorbell: Doorbell::private(),
-            turn: 0,
+            turn: false,
             counters: SelfCounters::default(),
         })
     }
@@ -283,27 +284,20 @@ impl SelfIface {
         !self.queue.is_full() && (missing == Missing::Slot || !self.pool.is_exhausted())
     }
 
-    /// Tells at most `share` waiting endpoints that they may post, in order of asking; one whose
-    /// resource is still missing keeps its place.
-    fn tell_writable(&mut self, sink: &mut dyn Sink, share: u32) -> u32 {
-        let mut told = 0;
-        let mut place = 0;
-        while told < share
-            && let Some(&ep) = self.waiters.get(place)
-        {
-            if !self.can_tell(ep) {
-                place += 1;
-                continue;
-            }
-            self.waiters.remove(place);
-            let endpoint = &mut self.endpoints[ep.0 as usize];
-            endpoint.asked = false;
-            endpoint.missing = Missing::Slot;
-            self.counters.writable += 1;
-            sink.writable(ep);
-            told += 1;
-        }
-        told
+    /// Tells one waiting endpoint that it may post: the first to have asked for which there is
+    /// what it misses. Returns the events, 0 or 1.
+    ///
+    /// Only one, since it may take all the room that there is: were others told at the same time,
+    /// they would find nothing and stand at the end again, the same ones each time.
+    fn tell_writable(&mut self, sink: &mut dyn Sink) -> u32 {
+        let Some(place) = self.waiters.iter().position(|&ep| self.can_tell(ep)) else { return 0 };
+        let Some(ep) = self.waiters.remove(place) else { return 0 };
+        let endpoint = &mut self.endpoints[ep.0 as usize];
+        endpoint.asked = false;
+        endpoint.missing = Missing::Slot;
+        self.counters.writable += 1;
+        sink.writable(ep);
+        1
     }
 
     /// Hands at most `budget` arrivals and completions to the sink.

@@ -115,6 +115,16 @@ impl Area {
         Ok(area)
     }
 
+    /// The state of the area of `local`, if it has one.
+    pub(crate) fn state_of(job: &JobMemory, local: u32) -> Option<u32> {
+        if job.area(local)?.len() < size_of::<Header>() {
+            return None;
+        }
+        let area = Self { job: job.clone(), local, layout: Layout::header_only() };
+        // Acquire pairs with the Release of opening and closing.
+        Some(area.header().state.load(Ordering::Acquire))
+    }
+
     pub(crate) fn job(&self) -> &JobMemory {
         &self.job
     }
@@ -125,6 +135,11 @@ impl Area {
 
     pub(crate) fn parameters(&self) -> &Parameters {
         &self.layout.parameters
+    }
+
+    /// Bytes of queues and rings, which do not depend on the number of peers.
+    pub(crate) fn receive_bytes(&self) -> usize {
+        self.layout.scmp_bytes + self.parameters().rings as usize * self.layout.ring_bytes
     }
 
     pub(crate) fn header(&self) -> &Header {

@@ -161,6 +161,11 @@ impl Endpoint {
         }
     }
 
+    /// Whether one of the peer's rings is ours.
+    pub(crate) fn owns_ring(&self) -> bool {
+        matches!(self.sending, Sending::Ring(_)) || matches!(self.stash, Sending::Ring(_))
+    }
+
     /// Gives a ring back whose receiver wants it for somebody else. Whether that is done; else
     /// the ring is full and it must be tried again.
     pub(crate) fn give_ring_back(&mut self) -> bool {

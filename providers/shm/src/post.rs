@@ -138,10 +138,12 @@ impl ShmIface {
     ) -> Result<usize, PostError> {
         let e = &mut self.eps[ep.0 as usize];
         let slots = slots_for(max_len) as u32;
-        let reserved = match Reserved::new(&mut e.queue, &e.intent, slots) {
-            Ok(reserved) => reserved,
+        let ticket = match reserve(&mut e.queue, &e.intent, slots) {
+            Ok(ticket) => ticket,
             Err(refused) => return Err(self.queue_refused(ep, refused, max_len)),
         };
+        let reserved =
+            Reserved { queue: &mut e.queue, intent: &e.intent, ticket: Some(ticket), slots };
         let staging = &mut self.staging[..];
         // SAFETY: the buffer is only used through the view until `pack` has returned; it is
         // longer than `max_len`, which was checked against `max_bcopy`.
@@ -184,17 +186,9 @@ impl ShmIface {
             // bytes before the notification.
             return self.post_short(ep, id, header, &[]);
         }
-        if let Err(refused) = e.queue.announce(e.intent.word(), 1) {
-            return Err(self.queue_refused(ep, refused, 0));
-        }
-        let generation = e.queue.generation();
-        let ticket = match e.queue.reserve(1) {
+        let ticket = match reserve(&mut e.queue, &e.intent, 1) {
             Ok(ticket) => ticket,
-            Err(failed) => {
-                e.queue.give_back(failed);
-                e.queue.finish(e.intent.word());
-                return Err(self.queue_refused(ep, Refused::Full { generation }, 0));
-            }
+            Err(refused) => return Err(self.queue_refused(ep, refused, 0)),
         };
         let put = self.put_bytes(ep, bytes, to);
         let e = &mut self.eps[ep.0 as usize];
@@ -302,6 +296,23 @@ fn claim_ring(e: &mut Endpoint) {
     }
 }
 
+/// Announces and reserves, or takes both back.
+fn reserve(
+    queue: &mut seq::Producer<DirectWords>,
+    intent: &Intent,
+    slots: u32,
+) -> Result<seq::Ticket, Refused> {
+    // Read before the reservation: if the half is flipped in between, the refusal names an older
+    // generation, and the next look finds room at once.
+    let generation = queue.generation();
+    queue.announce(intent.word(), slots)?;
+    queue.reserve(slots).map_err(|failed| {
+        queue.give_back(failed);
+        queue.finish(intent.word());
+        Refused::Full { generation }
+    })
+}
+
 /// A reservation in a shared queue. Dropped without `publish`, it publishes a void message, so
 /// that a panic in the caller's packing leaves no hole.
 struct Reserved<'a> {
@@ -311,26 +322,7 @@ struct Reserved<'a> {
     slots: u32,
 }
 
-impl<'a> Reserved<'a> {
-    fn new(
-        queue: &'a mut seq::Producer<DirectWords>,
-        intent: &'a Intent,
-        slots: u32,
-    ) -> Result<Self, Refused> {
-        // Before the reservation: if the half is flipped in between, the refusal names an older
-        // generation, and the next look finds room at once.
-        let generation = queue.generation();
-        queue.announce(intent.word(), slots)?;
-        match queue.reserve(slots) {
-            Ok(ticket) => Ok(Self { queue, intent, ticket: Some(ticket), slots }),
-            Err(failed) => {
-                queue.give_back(failed);
-                queue.finish(intent.word());
-                Err(Refused::Full { generation })
-            }
-        }
-    }
-
+impl Reserved<'_> {
     fn publish(mut self, message: &Message<'_>) {
         self.send(message);
     }

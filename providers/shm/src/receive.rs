@@ -297,6 +297,17 @@ impl Receiver {
         }
     }
 
+    /// Listens to a source number again: its owner is gone.
+    pub(crate) fn unignore(&mut self, source: u32) {
+        self.ignored.retain(|ignored| *ignored != source);
+    }
+
+    /// Whether messages of `source` wait in its ring or behind it.
+    pub(crate) fn has_unread(&self, source: u32) -> bool {
+        self.held.is_some_and(|held| held.source == source)
+            || self.active.iter().any(|ring| ring.source == source && ring.consumer.peek().is_some())
+    }
+
     /// Whether a call of `poll_rings` or `poll_queue` would find something.
     pub(crate) fn ready(&self) -> bool {
         self.held.is_some()

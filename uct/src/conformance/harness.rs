@@ -11,8 +11,8 @@ use bowline_base::view::View;
 
 use super::Provider;
 use crate::{
-    AmHeader, AmId, Arrival, Caps, Desc, EpId, Iface, IfaceAttr, LocalSlice, PeerFailure,
-    PostError, Posted, Sink, Source, Token, Verdict,
+    AmHeader, AmId, Arrival, Caps, Desc, EpId, Iface, IfaceAttr, LocalSlice, MemoryDomain,
+    PeerFailure, PostError, Posted, Sink, Source, Token, Verdict,
 };
 
 /// Longest payload that a test makes where the limit is larger.
@@ -469,6 +469,12 @@ impl<P: Provider> World<P> {
         if posted.expect("the operation is accepted") == Posted::InFlight {
             self.wait(member, token).expect("the operation succeeds");
         }
+    }
+
+    /// The bytes of the key that opens `window`, a window of member 1.
+    #[track_caller]
+    pub fn packed_key(&mut self, window: &super::rma::Window) -> Vec<u8> {
+        self.peer(1).iface.rkey_pack(window.handle()).expect("a handle has a key")
     }
 
     /// Drops a member's interface in order.

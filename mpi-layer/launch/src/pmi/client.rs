@@ -8,6 +8,9 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 
+use rustix::io::Errno;
+use rustix::net::SendFlags;
+
 use super::wire::{Fields, KEY_MAX, ParseError, take_line};
 
 /// Why a request to the process manager failed.
@@ -94,7 +97,7 @@ impl Client {
         what: &str,
         extract: impl FnOnce(Fields<'_>) -> Option<T>,
     ) -> Result<T, PmiError> {
-        self.stream.write_all(format!("{line}\n").as_bytes())?;
+        self.send(format!("{line}\n").as_bytes())?;
         let line = self.read_line()?;
         let fields = Fields::of(&line)?;
         let unexpected = || {
@@ -110,6 +113,22 @@ impl Client {
             return Err(PmiError::Refused { asked, what: what.into(), why: why.into_owned() });
         }
         extract(fields).ok_or_else(unexpected)
+    }
+
+    /// Writes all of `bytes`. A manager that has gone must be an error here, also in programs
+    /// that did not ask for SIGPIPE to be ignored.
+    fn send(&mut self, mut bytes: &[u8]) -> Result<(), PmiError> {
+        while !bytes.is_empty() {
+            match rustix::net::send(&self.stream, bytes, SendFlags::NOSIGNAL) {
+                Ok(n) => bytes = &bytes[n..],
+                Err(Errno::INTR) => {}
+                Err(Errno::PIPE | Errno::CONNRESET) => return Err(PmiError::Closed),
+                // A manager that passes a pipe or a terminal.
+                Err(Errno::NOTSOCK) => return Ok(self.stream.write_all(bytes)?),
+                Err(e) => return Err(PmiError::Io(e.into())),
+            }
+        }
+        Ok(())
     }
 
     fn read_line(&mut self) -> Result<Vec<u8>, PmiError> {
@@ -237,7 +256,7 @@ impl Client {
         } else {
             format!("cmd=abort exitcode={code} message={message}\n")
         };
-        Ok(self.stream.write_all(line.as_bytes())?)
+        self.send(line.as_bytes())
     }
 }
 

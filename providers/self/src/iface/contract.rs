@@ -256,14 +256,19 @@ impl Iface for SelfIface {
                 return events;
             }
         }
-        if !self.waiters.is_empty() {
-            self.turn ^= 1;
-            let share = (budget - events + self.turn) / 2;
-            events += self.tell_writable(sink, share);
+        if self.waiters.is_empty() {
+            return events + self.deliver(sink, budget - events);
         }
-        events += self.deliver(sink, budget - events);
-        if !self.waiters.is_empty() {
-            events += self.tell_writable(sink, budget - events);
+        self.turn = !self.turn;
+        let left = budget - events;
+        let mut told = 0;
+        if left > 1 || (left == 1 && self.turn) {
+            told = self.tell_writable(sink);
+        }
+        let kept = u32::from(told == 0 && left > 1);
+        events += told + self.deliver(sink, left - told - kept);
+        if told == 0 && events < budget {
+            events += self.tell_writable(sink);
         }
         events
     }
@@ -285,6 +290,11 @@ impl Iface for SelfIface {
     }
 
     fn arm(&mut self, descriptor: bool) -> Armed {
+        // A ring before the descriptor exists would be lost. Where it cannot be made, `event_fd`
+        // says why, and nobody can sleep on it.
+        if descriptor && self.doorbell.event_fd().is_err() {
+            return Armed::Busy;
+        }
         self.doorbell.arm(if descriptor { Sleep::Fd } else { Sleep::Futex });
         // Only the owner posts, so nothing can arrive after this look; other threads ring for
         // reasons of their own.

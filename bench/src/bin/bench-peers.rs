@@ -1,0 +1,46 @@
+//! The comparison as a program of its own: prints the table, and writes JSON and a picture.
+//!
+//! `cargo xtask bench peers` does the same; this program works without xtask.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use bowline_bench::{BenchError, PeersOptions};
+use clap::Parser;
+
+/// Compares Bowline with UCX, MPICH, Open MPI and Intel MPI on two cores.
+#[derive(Debug, Parser)]
+struct Arguments {
+    #[command(flatten)]
+    options: PeersOptions,
+
+    /// Where to write the report as JSON.
+    #[arg(long)]
+    json: Option<PathBuf>,
+
+    /// Where to write the picture (PNG).
+    #[arg(long)]
+    plot: Option<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    match compare(&Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("bench-peers: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn compare(arguments: &Arguments) -> Result<(), BenchError> {
+    let report = bowline_bench::run(&arguments.options)?;
+    println!("{}", report.table());
+    if let Some(path) = &arguments.json {
+        report.write_json(path)?;
+    }
+    if let Some(path) = &arguments.plot {
+        report.plot(path)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,274 @@
+//! What is measured: the tests, a metric, one in-run result, and the units of both.
+//!
+//! Every result is kept as nanoseconds per operation, also for bandwidth and rate; the unit of a
+//! metric only says how it is shown. So medians and spreads are taken over one kind of number.
+
+use std::fmt;
+
+use serde::Serialize;
+
+/// The tests, named as `bowline perf` names them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Test {
+    /// Two processes and bare cache lines, or what comes closest to it.
+    RawLat,
+    /// One-way latency of a one-sided put into a polled word.
+    PutLat,
+    /// One-way latency of tagged messages below MPI.
+    TagLat,
+    /// Messages per second, tagged, below MPI.
+    TagRate,
+    /// Bandwidth, tagged, below MPI.
+    TagBw,
+    /// One-way latency of `MPI_Send` and `MPI_Recv`.
+    MpiLat,
+    /// Messages per second of `MPI_Isend` and `MPI_Irecv`.
+    MpiRate,
+    /// Bandwidth of `MPI_Isend` and `MPI_Irecv`, in the manner of osu_bw.
+    MpiBw,
+    /// `MPI_Barrier` of more ranks than cores.
+    Barrier,
+    /// `MPI_Allreduce` of more ranks than cores.
+    Allreduce,
+    /// From the start of the launcher to its end, with `MPI_Init` and `MPI_Finalize` between.
+    Init,
+}
+
+impl Test {
+    /// The name in metric names, filters and on `bowline perf`'s command line.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::RawLat => "raw_lat",
+            Self::PutLat => "put_lat",
+            Self::TagLat => "tag_lat",
+            Self::TagRate => "tag_rate",
+            Self::TagBw => "tag_bw",
+            Self::MpiLat => "mpi_lat",
+            Self::MpiRate => "mpi_rate",
+            Self::MpiBw => "mpi_bw",
+            Self::Barrier => "barrier",
+            Self::Allreduce => "allreduce",
+            Self::Init => "init",
+        }
+    }
+
+    /// How results of this test are shown.
+    #[must_use]
+    pub fn unit(self) -> Unit {
+        match self {
+            Self::TagRate | Self::MpiRate => Unit::MillionPerSecond,
+            Self::TagBw | Self::MpiBw => Unit::MegabytesPerSecond,
+            Self::Barrier | Self::Allreduce => Unit::Microseconds,
+            Self::Init => Unit::Milliseconds,
+            _ => Unit::Nanoseconds,
+        }
+    }
+}
+
+/// How a metric is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Unit {
+    /// ns per operation; one way for latencies.
+    Nanoseconds,
+    /// us per operation.
+    Microseconds,
+    /// ms per operation.
+    Milliseconds,
+    /// Million operations per second.
+    MillionPerSecond,
+    /// 10^6 bytes per second.
+    MegabytesPerSecond,
+}
+
+impl Unit {
+    /// The unit's sign.
+    #[must_use]
+    pub fn sign(self) -> &'static str {
+        match self {
+            Self::Nanoseconds => "ns",
+            Self::Microseconds => "us",
+            Self::Milliseconds => "ms",
+            Self::MillionPerSecond => "M/s",
+            Self::MegabytesPerSecond => "MB/s",
+        }
+    }
+
+    /// Whether a larger number is a better one.
+    #[must_use]
+    pub fn more_is_better(self) -> bool {
+        matches!(self, Self::MillionPerSecond | Self::MegabytesPerSecond)
+    }
+}
+
+/// One row group of the comparison: a test at a size with a number of ranks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+pub struct Metric {
+    /// The test.
+    pub test: Test,
+    /// Payload of one message, bytes.
+    pub size: u64,
+    /// Processes that take part.
+    pub ranks: u32,
+}
+
+impl Metric {
+    /// A metric of two ranks.
+    pub(crate) const fn pair(test: Test, size: u64) -> Self {
+        Self {
+            test,
+            size,
+            ranks: 2,
+        }
+    }
+
+    /// A metric of `ranks` ranks.
+    pub(crate) const fn group(test: Test, size: u64, ranks: u32) -> Self {
+        Self { test, size, ranks }
+    }
+
+    /// Messages in flight at once: 64, fewer where 64 of them would only measure main memory.
+    #[must_use]
+    pub fn window(self) -> u32 {
+        match self.test {
+            Test::TagRate | Test::MpiRate | Test::TagBw | Test::MpiBw => match self.size {
+                0..=65_536 => 64,
+                65_537..=1_048_576 => 16,
+                _ => 8,
+            },
+            _ => 1,
+        }
+    }
+
+    /// `ns` per operation in the metric's unit.
+    #[must_use]
+    pub fn shown(self, ns: f64) -> f64 {
+        match self.test.unit() {
+            Unit::Nanoseconds => ns,
+            Unit::Microseconds => ns / 1e3,
+            Unit::Milliseconds => ns / 1e6,
+            Unit::MillionPerSecond => 1e3 / ns,
+            Unit::MegabytesPerSecond => self.size as f64 * 1e3 / ns,
+        }
+    }
+
+    /// Whether a filter means this metric: its name or the beginning of it.
+    pub(crate) fn matches(self, filters: &[String]) -> bool {
+        let name = self.to_string();
+        filters.is_empty()
+            || filters
+                .iter()
+                .any(|filter| name.starts_with(filter.as_str()))
+    }
+}
+
+/// The name: the test, and what sets it apart, `mpi_bw-64k`, `barrier-16`.
+impl fmt::Display for Metric {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.test {
+            Test::Barrier | Test::Allreduce | Test::Init => {
+                write!(f, "{}-{}", self.test.name(), self.ranks)
+            }
+            test => write!(f, "{}-{}", test.name(), short_size(self.size)),
+        }
+    }
+}
+
+fn short_size(bytes: u64) -> String {
+    const KIB: u64 = 1 << 10;
+    const MIB: u64 = 1 << 20;
+    match bytes {
+        0 => "0".to_owned(),
+        _ if bytes.is_multiple_of(MIB) => format!("{}m", bytes / MIB),
+        _ if bytes.is_multiple_of(KIB) => format!("{}k", bytes / KIB),
+        _ => bytes.to_string(),
+    }
+}
+
+/// One in-run result of one metric.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Sample {
+    /// Median of the in-run samples, ns per operation.
+    pub median_ns: f64,
+    /// 99th percentile of the in-run samples, ns per operation, where the program tells it.
+    pub p99_ns: Option<f64>,
+    /// Smallest in-run sample, ns per operation, where the program tells it.
+    pub min_ns: Option<f64>,
+}
+
+impl Sample {
+    /// A sample of which only one number is known.
+    pub(crate) fn single(median_ns: f64) -> Self {
+        Self {
+            median_ns,
+            p99_ns: None,
+            min_ns: None,
+        }
+    }
+
+    /// From unsorted in-run samples, ns per operation. `None` when there are none.
+    pub(crate) fn from_samples(mut ns: Vec<f64>) -> Option<Self> {
+        ns.sort_by(f64::total_cmp);
+        let min = *ns.first()?;
+        let at = |fraction: f64| ns[((fraction * ns.len() as f64) as usize).min(ns.len() - 1)];
+        Some(Self {
+            median_ns: at(0.5),
+            p99_ns: Some(at(0.99)),
+            min_ns: Some(min),
+        })
+    }
+}
+
+/// Median of `values`, the mean of the middle two when their number is even.
+pub(crate) fn median(values: &[f64]) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let upper = *sorted.get(sorted.len() / 2)?;
+    let lower = sorted[(sorted.len() - 1) / 2];
+    Some((lower + upper) / 2.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_tell_what_sets_metrics_apart() {
+        assert_eq!(Metric::pair(Test::MpiLat, 8).to_string(), "mpi_lat-8");
+        assert_eq!(Metric::pair(Test::TagBw, 65_536).to_string(), "tag_bw-64k");
+        assert_eq!(Metric::pair(Test::TagBw, 4 << 20).to_string(), "tag_bw-4m");
+        assert_eq!(
+            Metric::group(Test::Allreduce, 8, 32).to_string(),
+            "allreduce-32"
+        );
+    }
+
+    #[test]
+    fn units_convert() {
+        assert_eq!(Metric::pair(Test::MpiBw, 1_000).shown(100.0), 10_000.0);
+        assert_eq!(Metric::pair(Test::MpiRate, 8).shown(100.0), 10.0);
+        assert_eq!(Metric::group(Test::Init, 0, 64).shown(2e6), 2.0);
+    }
+
+    #[test]
+    fn medians() {
+        assert_eq!(median(&[]), None);
+        assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), Some(2.5));
+        let sample = Sample::from_samples(vec![3.0, 1.0, 2.0]).unwrap();
+        assert_eq!((sample.median_ns, sample.min_ns), (2.0, Some(1.0)));
+        assert_eq!(Sample::from_samples(Vec::new()), None);
+    }
+
+    #[test]
+    fn filters_match_beginnings() {
+        let metric = Metric::group(Test::Barrier, 0, 8);
+        assert!(metric.matches(&[]));
+        assert!(metric.matches(&["bar".to_owned()]));
+        assert!(!metric.matches(&["barrier-16".to_owned()]));
+    }
+}

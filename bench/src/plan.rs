@@ -1,0 +1,171 @@
+//! What is measured in which order, and how long each part may take.
+
+use std::time::Duration;
+
+use crate::metric::{Metric, Test};
+use crate::{BenchError, PeersOptions};
+
+/// Metrics that one start of one source can measure together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Stage {
+    /// Everything between two ranks.
+    Pair,
+    /// Collectives of this many ranks.
+    Group(u32),
+    /// Start-up of this many ranks.
+    Init(u32),
+}
+
+impl Stage {
+    pub(crate) fn of(metric: Metric) -> Self {
+        match metric.test {
+            Test::Barrier | Test::Allreduce => Self::Group(metric.ranks),
+            Test::Init => Self::Init(metric.ranks),
+            _ => Self::Pair,
+        }
+    }
+}
+
+/// The plan of one comparison.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    /// The wanted metrics, in the order of the table.
+    pub(crate) metrics: Vec<Metric>,
+    /// Rounds of the two-rank metrics.
+    pub(crate) rounds: usize,
+    /// Rounds of collectives and start-up, at most `rounds`.
+    pub(crate) group_rounds: usize,
+    /// Timed part of one figure.
+    pub(crate) budget: Duration,
+    /// Time limit of one start of one source.
+    pub(crate) time_limit: Duration,
+    /// No start of a source after this time.
+    pub(crate) deadline: Option<Duration>,
+    /// Whether this is the quick run, which leaves out the start-up of most peers.
+    pub(crate) quick: bool,
+}
+
+impl Plan {
+    /// The plan that `options` ask for.
+    pub(crate) fn new(options: &PeersOptions) -> Result<Self, BenchError> {
+        let all = catalogue(options.quick);
+        for filter in &options.only {
+            if !all
+                .iter()
+                .any(|metric| metric.matches(std::slice::from_ref(filter)))
+            {
+                return Err(BenchError::NoMatch {
+                    option: "only",
+                    pattern: filter.clone(),
+                    known: all
+                        .iter()
+                        .map(Metric::to_string)
+                        .collect::<Vec<_>>()
+                        .join(", "),
+                });
+            }
+        }
+        let metrics = all
+            .into_iter()
+            .filter(|metric| metric.matches(&options.only))
+            .collect();
+        let rounds = options.rounds.unwrap_or(if options.quick { 2 } else { 7 });
+        if rounds == 0 {
+            return Err(BenchError::Option {
+                option: "rounds",
+                reason: "at least one is needed".to_owned(),
+            });
+        }
+        Ok(Self {
+            metrics,
+            rounds,
+            group_rounds: if options.quick { 1 } else { rounds },
+            budget: Duration::from_millis(if options.quick { 30 } else { 200 }),
+            time_limit: Duration::from_secs(if options.quick { 6 } else { 60 }),
+            deadline: options.quick.then_some(Duration::from_secs(50)),
+            quick: options.quick,
+        })
+    }
+
+    /// The stages of round `round`, two-rank metrics first.
+    pub(crate) fn stages(&self, round: usize) -> Vec<Stage> {
+        let mut stages: Vec<Stage> = self.metrics.iter().copied().map(Stage::of).collect();
+        stages.sort();
+        stages.dedup();
+        stages.retain(|stage| *stage == Stage::Pair || round < self.group_rounds);
+        stages
+    }
+}
+
+fn catalogue(quick: bool) -> Vec<Metric> {
+    const KIB: u64 = 1 << 10;
+    const MIB: u64 = 1 << 20;
+    let mut metrics = vec![Metric::pair(Test::RawLat, 8), Metric::pair(Test::PutLat, 8)];
+    for (lat, rate, bw) in [
+        (Test::TagLat, Test::TagRate, Test::TagBw),
+        (Test::MpiLat, Test::MpiRate, Test::MpiBw),
+    ] {
+        metrics.extend([8, 4 * KIB, 64 * KIB].map(|size| Metric::pair(lat, size)));
+        metrics.push(Metric::pair(rate, 8));
+        metrics.extend([8 * KIB, 64 * KIB, MIB, 4 * MIB].map(|size| Metric::pair(bw, size)));
+    }
+    let ranks: &[u32] = if quick { &[8, 32] } else { &[8, 16, 32] };
+    metrics.extend(
+        ranks
+            .iter()
+            .map(|&ranks| Metric::group(Test::Barrier, 0, ranks)),
+    );
+    metrics.extend(
+        ranks
+            .iter()
+            .map(|&ranks| Metric::group(Test::Allreduce, 8, ranks)),
+    );
+    metrics.push(Metric::group(Test::Init, 0, 64));
+    metrics
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filter_that_matches_nothing_is_an_error() {
+        let options = PeersOptions {
+            only: vec!["mpi_lta".to_owned()],
+            ..Default::default()
+        };
+        assert!(matches!(
+            Plan::new(&options),
+            Err(BenchError::NoMatch { option: "only", .. })
+        ));
+    }
+
+    #[test]
+    fn the_quick_plan_repeats_only_the_pairs() {
+        let plan = Plan::new(&PeersOptions {
+            quick: true,
+            ..Default::default()
+        })
+        .unwrap();
+        assert_eq!(
+            plan.stages(0),
+            [
+                Stage::Pair,
+                Stage::Group(8),
+                Stage::Group(32),
+                Stage::Init(64)
+            ]
+        );
+        assert_eq!(plan.stages(1), [Stage::Pair]);
+    }
+
+    #[test]
+    fn full_runs_know_every_metric_once() {
+        let plan = Plan::new(&PeersOptions::default()).unwrap();
+        let mut names: Vec<String> = plan.metrics.iter().map(Metric::to_string).collect();
+        let count = names.len();
+        names.sort();
+        names.dedup();
+        assert_eq!((names.len(), count), (25, 25));
+    }
+}

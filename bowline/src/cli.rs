@@ -1,0 +1,71 @@
+//! The command line: what there is to ask for, and the frame of every command (errors to the
+//! standard error stream, an exit code, logging).
+
+mod demo;
+mod info;
+mod log;
+mod numbers;
+mod perf;
+mod run;
+mod start;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Bowline: fast messages between the processes of one machine.
+#[derive(Debug, Parser)]
+#[command(
+    name = "bowline",
+    version,
+    arg_required_else_help = true,
+    after_help = "\
+Examples:
+  bowline run -n 4 ./simulation --steps 100   start four ranks of a program
+  bowline info                                what this machine offers
+  bowline perf mpi_lat --size 8,4k            measure
+  bowline demo sort words.txt -n 4 -o out.txt sort a file with four ranks
+
+Settings are environment variables; `bowline info --config` lists them. BOWLINE_LOG=debug tells
+more of what happens. Each command has a help of its own: `bowline help run`."
+)]
+struct Cli {
+    /// This process is one rank of what the command starts.
+    #[arg(long, hide = true)]
+    as_rank: bool,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Run(run::Args),
+    Info(info::Args),
+    Perf(perf::Args),
+    Demo(demo::Args),
+}
+
+/// Reads the command line and does what it says.
+pub(crate) fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let done = log::start().and_then(|()| match cli.command {
+        Command::Run(args) => run::main(&args),
+        Command::Info(args) => info::main(&args),
+        Command::Perf(args) => perf::main(args, cli.as_rank),
+        Command::Demo(args) => demo::main(&args, cli.as_rank),
+    });
+    done.unwrap_or_else(|error| {
+        eprintln!("bowline: {error:#}");
+        ExitCode::FAILURE
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        super::Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,372 @@
+//! What a rank calls first: who it is, who is beside it, and the memory they share.
+//!
+//! ```text
+//!   BOWLINE_JOB_FD set      bowline run: the memory is inherited, the launcher tells of deaths
+//!   PMI_FD set              another PMI-1 manager: the lowest rank of each node makes the memory,
+//!                           the others take its descriptor; each watches the others' pidfds
+//!   PMIX_NAMESPACE set      an error: PMIx is not spoken, and N worlds of one rank are no help
+//!   none of them            a world of one rank
+//! ```
+//!
+//! [`bootstrap`] attaches the rank to the memory. What the ranks tell each other next (transport
+//! addresses) goes through the [`Kvs`], and is sure to be seen after a barrier. It starts no
+//! transport and prints nothing.
+
+pub(crate) mod env;
+mod foreign;
+mod kvs;
+mod share;
+mod watch;
+
+pub use kvs::Kvs;
+pub use share::Route;
+pub use watch::DeathWatch;
+
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bowline_base::job::{JobError, JobMemory, JobSpec};
+use rustix::io::FdFlags;
+
+use crate::pmi::{Client, MappingError, PmiError};
+use env::Environment;
+use kvs::LocalKvs;
+
+/// What the caller needs.
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct Need {
+    /// Bytes of each rank's area; what the transport asks for.
+    pub area_bytes: usize,
+    /// How to take the memory's descriptor from the rank that made it, where nobody inherited it.
+    pub route: Route,
+}
+
+impl Need {
+    /// `area_bytes` for each rank, and any route.
+    pub fn area(area_bytes: usize) -> Self {
+        Self { area_bytes, route: Route::Any }
+    }
+}
+
+/// By whom the rank was started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StartedBy {
+    /// `bowline run`.
+    Bowline,
+    /// Another PMI-1 process manager.
+    Foreign,
+    /// Nobody.
+    Alone,
+}
+
+/// Why a rank could not join its job.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BootError {
+    /// A process can be one rank, once.
+    #[error("cannot join the job a second time: this process has done so already")]
+    Twice,
+    /// A variable has a value that it cannot have.
+    #[error(
+        "cannot understand the start environment: {name} is {value:?}, {expected}; start the \
+         program with bowline run or another PMI-1 launcher, or unset the variable"
+    )]
+    Environment {
+        /// The variable.
+        name: &'static str,
+        /// Its value; empty when it is missing.
+        value: String,
+        /// What it should be.
+        expected: &'static str,
+    },
+    /// A way of starting that is not spoken.
+    #[error("cannot join the job: {0}")]
+    Unsupported(&'static str),
+    /// The descriptor that a variable names is not open.
+    #[error(
+        "cannot join the job: {name} names descriptor {fd}, which is not open; a program that a \
+         rank starts is not part of the job, so unset the variable for it"
+    )]
+    Descriptor {
+        /// The variable.
+        name: &'static str,
+        /// The descriptor.
+        fd: i32,
+    },
+    /// The process manager.
+    #[error("cannot join the job: {0}")]
+    Pmi(#[from] PmiError),
+    /// The mapping of ranks to nodes.
+    #[error("cannot find the ranks of this node: {0}")]
+    Mapping(#[from] MappingError),
+    /// The memory.
+    #[error("cannot join the job: {0}")]
+    Job(#[from] JobError),
+    /// The inherited memory is not the one meant.
+    #[error("cannot join the job: {0}")]
+    WrongMemory(String),
+    /// No route to the memory of this node.
+    #[error("cannot take the node's memory from rank {leader}: {reasons}")]
+    NoRoute {
+        /// The rank that made it.
+        leader: u32,
+        /// What each route said.
+        reasons: String,
+    },
+    /// Another system call.
+    #[error("cannot {act}: {source}")]
+    System {
+        /// What was tried.
+        act: &'static str,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
+/// A rank that has joined its job. Dropping it leaves the job in order, except during a panic,
+/// which peers are to see as this rank's death.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Bootstrap {
+    /// Rank in the whole job.
+    pub rank: u32,
+    /// Ranks of the whole job.
+    pub size: u32,
+    /// Rank among those of this node.
+    pub local_rank: u32,
+    /// Ranks on this node.
+    pub local_size: u32,
+    /// The ranks on this node, by local rank.
+    pub locals: Vec<u32>,
+    /// This rank's instance in the job's memory.
+    pub instance: u64,
+    /// The memory of this node's ranks.
+    pub job: JobMemory,
+    /// What ranks tell each other at the start.
+    pub kvs: Box<dyn Kvs>,
+    /// Present where no launcher marks the dead: the rank must call it now and then.
+    pub death_watch: Option<DeathWatch>,
+    /// By whom the rank was started.
+    pub started_by: StartedBy,
+    finished: bool,
+    pid: u32,
+}
+
+/// Joins the job that the environment speaks of. Once per process, from any thread.
+///
+/// Under `bowline run` the other ranks may not have attached yet when it returns; a barrier of
+/// the [`Kvs`] after this call says that they have.
+///
+/// # Errors
+/// When the environment is damaged, the manager or a peer does not answer as it should, or the
+/// memory cannot be had. The rank is not part of the job then.
+pub fn bootstrap(need: &Need) -> Result<Bootstrap, BootError> {
+    static DONE: AtomicBool = AtomicBool::new(false);
+    // Relaxed: decides between callers and publishes nothing.
+    if DONE.swap(true, Ordering::Relaxed) {
+        return Err(BootError::Twice);
+    }
+    let env = Environment::of_process();
+    if env.has(env::JOB_FD) {
+        inherited(&env, need)
+    } else if env.has(env::PMI_FD) {
+        foreign::join(&env, need)
+    } else if env.has(env::PMI_PORT) {
+        Err(BootError::Unsupported(
+            "the process manager passes a port (PMI_PORT) instead of a descriptor; start the \
+             program with bowline run, or with Hydra without -pmi-port",
+        ))
+    } else if env.has(env::PMIX_NAMESPACE) {
+        Err(BootError::Unsupported(
+            "the process manager speaks PMIx only; start the program with bowline run or a PMI-1 \
+             launcher, or unset PMIX_NAMESPACE to run one rank alone",
+        ))
+    } else {
+        alone(need)
+    }
+}
+
+/// A rank of `bowline run`.
+fn inherited(env: &Environment, need: &Need) -> Result<Bootstrap, BootError> {
+    let rank = env.number(env::PMI_RANK)?;
+    let size = env.number(env::PMI_SIZE)?;
+    let local_rank = env.number(env::LOCAL_RANK)?;
+    let local_size = env.number(env::LOCAL_SIZE)?;
+    let id = env.hex(env::JOB_ID)?;
+    let fd = take_descriptor(env, env::JOB_FD)?;
+    let kvs = Box::new(Client::connect(take_descriptor(env, env::PMI_FD)?)?);
+    let job = JobMemory::open(fd)?;
+    if job.id() != id || job.ranks() != local_size {
+        return Err(BootError::WrongMemory(format!(
+            "the inherited memory is of job {:016x} with {} ranks, the environment speaks of job \
+             {id:016x} with {local_size}",
+            job.id(),
+            job.ranks()
+        )));
+    }
+    check_area(&job, need)?;
+    // One node: local ranks are world ranks.
+    let locals = (0..local_size).collect();
+    let started_by = StartedBy::Bowline;
+    Bootstrap::attach(Parts { rank, size, local_rank, locals, job, kvs, started_by })
+}
+
+/// A rank that nobody started.
+fn alone(need: &Need) -> Result<Bootstrap, BootError> {
+    let mut id = [0; 8];
+    rustix::rand::getrandom(&mut id, rustix::rand::GetRandomFlags::empty())
+        .map_err(|e| BootError::System { act: "draw a random job id", source: e.into() })?;
+    let job = JobMemory::create_private(&JobSpec {
+        job_id: u64::from_ne_bytes(id),
+        ranks: 1,
+        first_rank: 0,
+        area_bytes: need.area_bytes,
+    })?;
+    Bootstrap::attach(Parts {
+        rank: 0,
+        size: 1,
+        local_rank: 0,
+        locals: vec![0],
+        job,
+        kvs: Box::new(LocalKvs::default()),
+        started_by: StartedBy::Alone,
+    })
+}
+
+/// What is known of a rank before it attaches.
+struct Parts {
+    rank: u32,
+    size: u32,
+    local_rank: u32,
+    locals: Vec<u32>,
+    job: JobMemory,
+    kvs: Box<dyn Kvs>,
+    started_by: StartedBy,
+}
+
+impl Bootstrap {
+    fn attach(parts: Parts) -> Result<Self, BootError> {
+        let Parts { rank, size, local_rank, locals, job, kvs, started_by } = parts;
+        if let Some(control) = job.control(local_rank) {
+            // Relaxed: published by the state that `attach` stores.
+            control.identity.world_rank.store(rank, Ordering::Relaxed);
+        }
+        let instance = job.attach(local_rank)?;
+        Ok(Self {
+            rank,
+            size,
+            local_rank,
+            local_size: job.ranks(),
+            locals,
+            instance,
+            job,
+            kvs,
+            death_watch: None,
+            started_by,
+            finished: false,
+            pid: std::process::id(),
+        })
+    }
+
+    /// Leaves the job in order: the memory first, then the process manager.
+    ///
+    /// # Errors
+    /// When the process manager has gone. The rank has left the memory nevertheless.
+    pub fn finalize(&mut self) -> Result<(), BootError> {
+        if std::mem::replace(&mut self.finished, true) {
+            return Ok(());
+        }
+        self.job.finalize(self.local_rank);
+        Ok(self.kvs.finalize()?)
+    }
+}
+
+impl Drop for Bootstrap {
+    fn drop(&mut self) {
+        // A panicking rank has died, and a forked child is no rank.
+        if self.finished || std::thread::panicking() || std::process::id() != self.pid {
+            return;
+        }
+        if let Err(error) = self.finalize() {
+            tracing::warn!(%error, "cannot leave the job in order");
+        }
+    }
+}
+
+fn check_area(job: &JobMemory, need: &Need) -> Result<(), BootError> {
+    if job.area_bytes() < need.area_bytes {
+        return Err(BootError::WrongMemory(format!(
+            "the launcher reserved {} bytes for each rank, this program needs {}; use one version \
+             and one configuration of Bowline for the launcher and all ranks",
+            job.area_bytes(),
+            need.area_bytes
+        )));
+    }
+    Ok(())
+}
+
+/// Takes over an inherited descriptor, which children of this rank do not inherit any more.
+fn take_descriptor(env: &Environment, name: &'static str) -> Result<OwnedFd, BootError> {
+    let fd: i32 = env.number(name)?;
+    let closed = |_| BootError::Descriptor { name, fd };
+    if fd < 0 {
+        return Err(closed(rustix::io::Errno::BADF));
+    }
+    // SAFETY: the handle is used for one call, which fails on a descriptor that is not open.
+    rustix::io::fcntl_setfd(unsafe { BorrowedFd::borrow_raw(fd) }, FdFlags::CLOEXEC)
+        .map_err(closed)?;
+    // SAFETY: the descriptor is open, was inherited for this purpose by the variable's contract,
+    // and is taken once, since `bootstrap` runs once per process.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// The region's descriptor of memory that was made for sharing.
+fn memory_fd(job: &JobMemory) -> BorrowedFd<'_> {
+    job.region().fd().expect("memory made by create_memfd has a descriptor").as_fd()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rank_alone_is_a_world() {
+        let mut boot = alone(&Need::area(5000)).unwrap();
+        assert_eq!((boot.rank, boot.size, boot.local_rank, boot.local_size), (0, 1, 0, 1));
+        assert_eq!(boot.started_by, StartedBy::Alone);
+        assert!(boot.job.area(0).unwrap().len() >= 5000);
+        boot.kvs.put("key", b"value").unwrap();
+        boot.kvs.barrier().unwrap();
+        assert_eq!(boot.kvs.get("key").unwrap(), b"value");
+        assert!(boot.kvs.get("other").is_err());
+        let job = boot.job.clone();
+        drop(boot);
+        let state = job.control(0).unwrap().state();
+        assert_eq!(state, Some(bowline_base::job::RankState::Finalized));
+    }
+
+    #[test]
+    fn a_panicking_rank_does_not_finalise() {
+        let boot = alone(&Need::default()).unwrap();
+        let job = boot.job.clone();
+        std::thread::spawn(move || {
+            let _boot = boot;
+            panic!("as a failing rank does");
+        })
+        .join()
+        .unwrap_err();
+        let state = job.control(0).unwrap().state();
+        assert_eq!(state, Some(bowline_base::job::RankState::Attached));
+    }
+
+    #[test]
+    fn closed_descriptors_are_named() {
+        let env = Environment::of([(env::PMI_FD, "987654")]);
+        let error = take_descriptor(&env, env::PMI_FD).unwrap_err();
+        assert!(matches!(error, BootError::Descriptor { name: "PMI_FD", fd: 987654 }));
+        let env = Environment::of([(env::PMI_FD, "-1")]);
+        assert!(take_descriptor(&env, env::PMI_FD).is_err());
+    }
+}

@@ -1,0 +1,185 @@
+//! The launcher: starts the ranks of a job on this machine and stays until all have ended.
+//!
+//! ```text
+//!   reserve memory ─► guardian ─► start ranks ─► supervise ─► kill what is left ─► reap ─► report
+//! ```
+//!
+//! **Failure.** A rank fails when it is killed, exits with another code than 0, or ends after it
+//! joined the job (attached to the memory, or said `init` by PMI) without leaving it. The first
+//! failure decides the job's exit code and is told in one sentence on the standard error stream.
+//! With [`OnFailure::Abort`] everybody else is ended too; with [`OnFailure::Continue`] the dead
+//! rank is marked in the job's memory and the others go on.
+//!
+//! **Nothing left behind.** Each rank leads a session of its own. When the job ends, what is left
+//! in those sessions is killed. If the launcher itself is killed, the kernel kills the ranks
+//! (`PR_SET_PDEATHSIG`) and the guardian, a process that does nothing else, kills their sessions.
+//! A program that makes itself a daemon (a session of its own) has left the job and is spared.
+//! Ended ranks stay unreaped until the job ends, so that no pid changes its meaning while peers
+//! use it.
+//!
+//! [`run`] must have the thread that calls it for the whole job: the kernel ties the ranks' lives
+//! to that thread. Signals to the launcher are passed on to the ranks meanwhile.
+
+mod end;
+mod guardian;
+mod output;
+mod sessions;
+mod signals;
+mod spawn;
+mod stdin;
+mod supervise;
+
+pub use end::{Failure, RankEnd};
+
+use std::ffi::OsString;
+use std::io;
+use std::time::Duration;
+
+use bowline_base::job::{JobError, JobMemory, JobSpec};
+
+/// What the failure of a rank means for the others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnFailure {
+    /// The job ends.
+    #[default]
+    Abort,
+    /// The others are told and go on.
+    Continue,
+}
+
+/// Which processors a rank may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bind {
+    /// All that the launcher may use.
+    None,
+    /// One each: rank `i` the `i`-th of the launcher's, over again when there are more ranks.
+    Core,
+}
+
+/// What to run and how.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct RunOptions {
+    /// Number of ranks.
+    pub ranks: u32,
+    /// The program: a path, or a name that is looked for in `PATH`.
+    pub program: OsString,
+    /// Its arguments.
+    pub args: Vec<OsString>,
+    /// Environment variables to add for every rank.
+    pub env: Vec<(OsString, OsString)>,
+    /// Bytes of each rank's area in the job's memory; what the transport asks for. Default 0.
+    pub area_bytes: usize,
+    /// Whether each line of output begins with its rank. The ranks then write into pipes, and
+    /// programs that look whether they write to a terminal will buffer more. Default no.
+    pub label: bool,
+    /// What a failure means. Default: the job ends.
+    pub on_failure: OnFailure,
+    /// Processors; `None` binds to cores when there are enough of them and not at all otherwise.
+    pub bind: Option<Bind>,
+    /// Longest duration of the job. Default none.
+    pub timeout: Option<Duration>,
+    /// Time between asking a rank to end (SIGTERM) and killing it. Default 2 seconds.
+    pub grace: Duration,
+}
+
+impl RunOptions {
+    /// `ranks` times `program`, without arguments, everything else as documented.
+    pub fn new(ranks: u32, program: impl Into<OsString>) -> Self {
+        Self {
+            ranks,
+            program: program.into(),
+            args: Vec::new(),
+            env: Vec::new(),
+            area_bytes: 0,
+            label: false,
+            on_failure: OnFailure::Abort,
+            bind: None,
+            timeout: None,
+            grace: Duration::from_secs(2),
+        }
+    }
+}
+
+/// How the job ended.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ExitReport {
+    /// Exit code for the launcher: 0, or that of the first failure.
+    pub code: i32,
+    /// The first failure, which has been told on the standard error stream already.
+    pub failure: Option<Failure>,
+    /// How each rank ended, by rank.
+    pub ends: Vec<RankEnd>,
+}
+
+/// Why the job did not start. Ranks that had started have been killed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LaunchError {
+    /// No ranks asked for.
+    #[error("cannot start a job without ranks; ask for at least one")]
+    NoRanks,
+    /// The memory of the job.
+    #[error("cannot start the job: {0}")]
+    Memory(#[from] JobError),
+    /// The program.
+    #[error("cannot start {program:?} as rank {rank}: {source}")]
+    Program {
+        /// Which program.
+        program: OsString,
+        /// Which rank was to run it.
+        rank: u32,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Another system call.
+    #[error("cannot {act}: {source}")]
+    System {
+        /// What was tried.
+        act: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl LaunchError {
+    /// The exit code that shells give: 127 for a program that is not there, 126 for one that
+    /// cannot be executed, 1 for anything else.
+    pub fn code(&self) -> i32 {
+        match self {
+            Self::Program { source, .. } => match source.raw_os_error() {
+                Some(libc::ENOENT) => 127,
+                Some(libc::EACCES | libc::ENOEXEC | libc::EISDIR | libc::ENOTDIR) => 126,
+                _ => 1,
+            },
+            _ => 1,
+        }
+    }
+}
+
+/// Runs a job to its end. Failures of ranks are in the report; only a job that could not be
+/// started is an error.
+///
+/// # Errors
+/// When the memory cannot be reserved, the program cannot be started, or the system refuses a
+/// resource that the launcher needs.
+pub fn run(options: &RunOptions) -> Result<ExitReport, LaunchError> {
+    if options.ranks == 0 {
+        return Err(LaunchError::NoRanks);
+    }
+    let job = JobMemory::create_memfd(&JobSpec {
+        job_id: spawn::random_id()?,
+        ranks: options.ranks,
+        first_rank: 0,
+        area_bytes: options.area_bytes,
+    })?;
+    let signals = signals::Signals::block()?;
+    let guardian = guardian::Guardian::start(options.ranks)?;
+    let started = spawn::start_all(options, &job, &signals, guardian)?;
+    supervise::Supervisor::new(options, job, signals, started).run()
+}
+
+fn system(act: &'static str) -> impl FnOnce(rustix::io::Errno) -> LaunchError {
+    move |e| LaunchError::System { act, source: e.into() }
+}

@@ -1,0 +1,183 @@
+//! Output with labels: a thread that copies the ranks' pipes line by line.
+//!
+//! A thread of its own, since whoever reads the launcher's output may be slow, and the launcher
+//! must hear of deaths meanwhile. It ends when every pipe has ended, or when the job has: a
+//! process that left the job may hold a pipe open for ever, so after the job's end only what is
+//! there already is copied.
+
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+use std::thread::JoinHandle;
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, poll};
+use rustix::io::Errno;
+
+use super::{LaunchError, system};
+
+/// Bytes after which a line is written though it has no end.
+const LINE_MAX: usize = 64 * 1024;
+
+/// One stream of one rank.
+#[derive(Debug)]
+pub(super) struct Stream {
+    rank: u32,
+    is_error: bool,
+    pipe: Option<OwnedFd>,
+    /// The beginning of a line.
+    partial: Vec<u8>,
+}
+
+/// The thread.
+#[derive(Debug)]
+pub(super) struct Output {
+    thread: JoinHandle<()>,
+    ended: OwnedFd,
+}
+
+impl Stream {
+    pub(super) fn new(rank: u32, is_error: bool, pipe: OwnedFd) -> Self {
+        Self { rank, is_error, pipe: Some(pipe), partial: Vec::new() }
+    }
+
+    /// Takes whole lines out of the stream, labelled.
+    fn lines(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
+        self.partial.extend_from_slice(bytes);
+        let whole = self.partial.iter().rposition(|&b| b == b'\n').map_or(0, |at| at + 1);
+        let cut = if self.partial.len() - whole >= LINE_MAX { self.partial.len() } else { whole };
+        let rest = self.partial.split_off(cut);
+        for line in self.partial.split_inclusive(|&b| b == b'\n') {
+            label(self.rank, line, out);
+        }
+        self.partial = rest;
+    }
+
+    /// Copies one piece; false when there is nothing now.
+    fn copy(&mut self, space: &mut [u8]) -> bool {
+        let Some(pipe) = &self.pipe else { return false };
+        let mut out = Vec::new();
+        match rustix::io::read(pipe, &mut *space) {
+            Ok(0) => return self.end(),
+            Ok(n) => self.lines(&space[..n], &mut out),
+            Err(Errno::INTR) => return true,
+            Err(Errno::AGAIN) => return false,
+            Err(_) => return self.end(),
+        }
+        if !self.write(&out) {
+            // Nobody reads the launcher's output: the rank learns by a broken pipe, as if it
+            // wrote there itself.
+            self.pipe = None;
+        }
+        true
+    }
+
+    /// The stream has ended: what is left of its last line goes out.
+    fn end(&mut self) -> bool {
+        self.pipe = None;
+        let rest = std::mem::take(&mut self.partial);
+        if !rest.is_empty() {
+            let mut out = Vec::new();
+            label(self.rank, &rest, &mut out);
+            self.write(&out);
+        }
+        false
+    }
+
+    fn write(&self, bytes: &[u8]) -> bool {
+        let written = |mut to: Box<dyn Write>| to.write_all(bytes).and_then(|()| to.flush());
+        match self.is_error {
+            true => written(Box::new(io::stderr().lock())).is_ok(),
+            false => written(Box::new(io::stdout().lock())).is_ok(),
+        }
+    }
+}
+
+/// A line with its rank in front and an end.
+fn label(rank: u32, line: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(format!("[{rank}] ").as_bytes());
+    out.extend_from_slice(line);
+    if line.last() != Some(&b'\n') {
+        out.push(b'\n');
+    }
+}
+
+impl Output {
+    pub(super) fn start(streams: Vec<Stream>) -> Result<Self, LaunchError> {
+        for stream in &streams {
+            if let Some(pipe) = &stream.pipe {
+                rustix::io::ioctl_fionbio(pipe, true).map_err(system("make a pipe not block"))?;
+            }
+        }
+        let ended = rustix::event::eventfd(0, EventfdFlags::CLOEXEC)
+            .map_err(system("make an event counter"))?;
+        let told = rustix::io::dup(&ended).map_err(system("duplicate a descriptor"))?;
+        let thread = std::thread::Builder::new()
+            .name("bowline-output".into())
+            .spawn(move || pump(streams, &told))
+            .map_err(|source| LaunchError::System { act: "start the output thread", source })?;
+        Ok(Self { thread, ended })
+    }
+
+    /// The job has ended: copies what is there and waits until it is written.
+    pub(super) fn finish(self) {
+        let _ = rustix::io::write(&self.ended, &1u64.to_ne_bytes());
+        if self.thread.join().is_err() {
+            tracing::warn!("the output thread has panicked");
+        }
+    }
+}
+
+fn pump(mut streams: Vec<Stream>, ended: &OwnedFd) {
+    let mut space = vec![0; 16 * 1024];
+    loop {
+        let mut fds = vec![PollFd::new(ended, PollFlags::IN)];
+        let open = streams.iter().filter_map(|stream| stream.pipe.as_ref());
+        fds.extend(open.map(|pipe| PollFd::new(pipe, PollFlags::IN)));
+        if fds.len() == 1 {
+            return;
+        }
+        if poll(&mut fds, None).is_err() {
+            continue;
+        }
+        let over = !fds[0].revents().is_empty();
+        for stream in &mut streams {
+            // One piece per stream and round, so that a loud rank does not silence the others;
+            // everything, when it is the last chance.
+            while stream.copy(&mut space) && over {}
+        }
+        if over {
+            streams.iter_mut().for_each(|stream| drop(stream.end()));
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stream() -> Stream {
+        Stream { rank: 3, is_error: false, pipe: None, partial: Vec::new() }
+    }
+
+    #[test]
+    fn only_whole_lines_go_out() {
+        let mut stream = stream();
+        let mut out = Vec::new();
+        stream.lines(b"one\ntw", &mut out);
+        assert_eq!(out, b"[3] one\n");
+        stream.lines(b"o\n\nthree", &mut out);
+        assert_eq!(out, b"[3] one\n[3] two\n[3] \n");
+        assert_eq!(stream.partial, b"three");
+    }
+
+    #[test]
+    fn endless_lines_are_cut() {
+        let mut stream = stream();
+        let mut out = Vec::new();
+        stream.lines(&vec![b'x'; LINE_MAX - 1], &mut out);
+        assert!(out.is_empty());
+        stream.lines(b"y", &mut out);
+        assert_eq!(out.len(), LINE_MAX + 5);
+        assert!(stream.partial.is_empty());
+    }
+}

@@ -1,0 +1,123 @@
+//! All-to-all exchanges: each rank has a block for each.
+
+use super::blocks::{Blocks, Even};
+use super::choice::Alltoall;
+use super::plan::{Place, Plan, Span};
+
+/// Bytes of scratch that `even` needs for blocks of `block` bytes.
+pub(crate) const fn scratch(how: Alltoall, size: u32, block: usize) -> usize {
+    match how {
+        Alltoall::Bruck => size as usize * block + 2 * packed_max(size) * block,
+        Alltoall::Direct | Alltoall::Pairwise => 0,
+    }
+}
+
+/// Blocks that travel in one round at most.
+const fn packed_max(size: u32) -> usize {
+    size.div_ceil(2) as usize
+}
+
+/// Blocks of one length.
+pub(crate) fn even<P: Plan>(
+    plan: &mut P,
+    place: Place,
+    how: Alltoall,
+    input: Even,
+    output: Even,
+) -> Result<(), P::Error> {
+    match how {
+        Alltoall::Bruck => bruck(plan, place, input, output),
+        _ => any(plan, place, how, &input, &output),
+    }
+}
+
+/// Blocks of any lengths at any places; for the algorithms that can.
+pub(crate) fn any<P: Plan>(
+    plan: &mut P,
+    place: Place,
+    how: Alltoall,
+    input: &impl Blocks,
+    output: &impl Blocks,
+) -> Result<(), P::Error> {
+    match how {
+        Alltoall::Direct => direct(plan, place, input, output),
+        Alltoall::Pairwise => pairwise(plan, place, input, output),
+        Alltoall::Bruck => unreachable!("Bruck's algorithm is chosen for even blocks only"),
+    }
+}
+
+/// All messages in one stage.
+fn direct<P: Plan>(
+    plan: &mut P,
+    place: Place,
+    input: &impl Blocks,
+    output: &impl Blocks,
+) -> Result<(), P::Error> {
+    for rank in (0..place.size).filter(|&rank| rank != place.rank) {
+        plan.recv(rank, output.span(rank))?;
+    }
+    plan.copy(input.span(place.rank), output.span(place.rank));
+    // Each rank starts with another partner, so that no partner is everybody's first.
+    for distance in 1..place.size {
+        let to = place.right(distance);
+        plan.send(to, input.span(to))?;
+    }
+    plan.wait()
+}
+
+/// One partner after the other: bounded data in flight.
+fn pairwise<P: Plan>(
+    plan: &mut P,
+    place: Place,
+    input: &impl Blocks,
+    output: &impl Blocks,
+) -> Result<(), P::Error> {
+    plan.copy(input.span(place.rank), output.span(place.rank));
+    for distance in 1..place.size {
+        let (to, from) = if place.size.is_power_of_two() {
+            (place.rank ^ distance, place.rank ^ distance)
+        } else {
+            (place.right(distance), place.left(distance))
+        };
+        plan.recv(from, output.span(from))?;
+        plan.send(to, input.span(to))?;
+        plan.wait()?;
+    }
+    Ok(())
+}
+
+/// In round k, all blocks that still have to go a distance with bit k set go 2^k ranks at once:
+/// log(size) messages of half the data each. (Bruck and others 1997.)
+fn bruck<P: Plan>(plan: &mut P, place: Place, input: Even, output: Even) -> Result<(), P::Error> {
+    let (size, block) = (place.size, input.len);
+    // Turning: the block for the rank `i` to the right at place `i`.
+    let turned = |index: u32| Span::scratch(index as usize * block, block);
+    for distance in 0..size {
+        plan.copy(input.span(place.right(distance)), turned(distance));
+    }
+    let room = packed_max(size) * block;
+    let going_at = size as usize * block;
+    let coming_at = going_at + room;
+
+    let mut bit = 1;
+    while bit < size {
+        let moving = || (0..size).filter(|index| index & bit != 0);
+        let bytes = moving().count() * block;
+        let packed = |at: usize| moving().zip((at..).step_by(block.max(1)));
+        for (index, at) in packed(going_at) {
+            plan.copy(turned(index), Span::scratch(at, block));
+        }
+        plan.recv(place.left(bit), Span::scratch(coming_at, bytes))?;
+        plan.send(place.right(bit), Span::scratch(going_at, bytes))?;
+        plan.wait()?;
+        for (index, at) in packed(coming_at) {
+            plan.copy(Span::scratch(at, block), turned(index));
+        }
+        bit *= 2;
+    }
+    // What has come the distance `i` came from the rank `i` to the left.
+    for distance in 0..size {
+        plan.copy(turned(distance), output.span(place.left(distance)));
+    }
+    Ok(())
+}

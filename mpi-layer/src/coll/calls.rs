@@ -1,0 +1,349 @@
+//! The collective calls that move data. (MPI: Collective Communication.)
+//!
+//! They check arguments, choose an algorithm and run it. All ranks of the communicator make the
+//! same calls in the same order, with the same root and matching lengths. A collective fails at
+//! every rank when a member of the communicator dies.
+
+use super::blocks::{Blocks, Even, Placed};
+use super::choice::Shape;
+use super::plan::{Space, Span};
+use super::{allgather, alltoall, barrier, bcast, gather, scatter};
+use crate::comm::Communicator;
+use crate::datatype::{Datatype, bytes_of, bytes_of_mut};
+use crate::error::MpiError;
+
+/// Where the block of each rank lies in a buffer, in elements. Blocks of a receive buffer do not
+/// overlap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "the two arguments of the standard, always")]
+pub struct Partition<'a> {
+    /// Elements in the block of each rank.
+    pub counts: &'a [usize],
+    /// Where the block of each rank starts.
+    pub displacements: &'a [usize],
+}
+
+impl<'a> Partition<'a> {
+    /// The partition with these counts and displacements, one of each for every rank.
+    pub const fn new(counts: &'a [usize], displacements: &'a [usize]) -> Self {
+        Self { counts, displacements }
+    }
+
+    /// The blocks in a space, when all of them lie in a buffer of `len` elements.
+    pub(crate) fn check<T: Datatype>(
+        self,
+        what: &'static str,
+        ranks: u32,
+        len: usize,
+        space: Space,
+    ) -> Result<Placed<'a>, MpiError> {
+        let Self { counts, displacements } = self;
+        length(what, ranks as usize, counts.len())?;
+        length(what, ranks as usize, displacements.len())?;
+        for (index, (&count, &displacement)) in counts.iter().zip(displacements).enumerate() {
+            let end = displacement.checked_add(count);
+            if count > 0 && end.is_none_or(|end| end > len) {
+                return Err(MpiError::BlockOutOfRange { what, index, count, displacement, len });
+            }
+        }
+        if space == Space::Output {
+            self.check_disjoint(what)?;
+        }
+        Ok(Placed { space, width: size_of::<T>(), counts, displacements })
+    }
+
+    fn check_disjoint(self, what: &'static str) -> Result<(), MpiError> {
+        let start = |&index: &usize| self.displacements[index];
+        let end = |index: usize| self.displacements[index] + self.counts[index];
+        let mut blocks = (0..self.counts.len()).filter(|&index| self.counts[index] > 0);
+        // Mostly the blocks come in order, and nothing needs to be sorted.
+        let mut last = None;
+        let in_order = blocks.all(|index| {
+            let after = last.is_none_or(|last| end(last) <= start(&index));
+            last = Some(index);
+            after
+        });
+        if in_order {
+            return Ok(());
+        }
+        let mut blocks: Vec<_> =
+            (0..self.counts.len()).filter(|&index| self.counts[index] > 0).collect();
+        blocks.sort_unstable_by_key(start);
+        let clash = blocks.windows(2).find(|pair| end(pair[0]) > start(&pair[1]));
+        clash.map_or(Ok(()), |pair| {
+            let (first, second) = (pair[0].min(pair[1]), pair[0].max(pair[1]));
+            Err(MpiError::BlocksOverlap { what, first, second })
+        })
+    }
+}
+
+/// Success when a buffer has the length that it needs.
+#[inline]
+pub(crate) const fn length(
+    what: &'static str,
+    expected: usize,
+    got: usize,
+) -> Result<(), MpiError> {
+    if expected == got {
+        return Ok(());
+    }
+    Err(MpiError::InvalidLength { what, expected, got })
+}
+
+/// `count` blocks of `block` elements; an error instead of an overflow.
+pub(crate) fn blocks_length(
+    what: &'static str,
+    ranks: u32,
+    block: usize,
+    got: usize,
+) -> Result<(), MpiError> {
+    length(what, block.checked_mul(ranks as usize).unwrap_or(usize::MAX), got)
+}
+
+impl Communicator {
+    /// What the choice of algorithms depends on.
+    #[inline]
+    pub(crate) fn shape(&self) -> Shape {
+        Shape { ranks: self.inner.size, oversubscribed: self.inner.oversubscribed }
+    }
+
+    #[inline]
+    fn is_root(&self, root: u32) -> bool {
+        self.inner.rank == root
+    }
+
+    /// Returns when all ranks have called it. (`MPI_Barrier`)
+    ///
+    /// # Errors
+    /// A member's failure.
+    #[inline]
+    pub fn barrier(&self) -> Result<(), MpiError> {
+        let how = self.shape().barrier();
+        barrier::run(&mut self.engine(&[], &mut [], 0, None), self.place(), how)
+    }
+
+    /// Brings the items of `root` to all ranks. (`MPI_Bcast`)
+    ///
+    /// # Errors
+    /// [`MpiError::InvalidRoot`]; [`MpiError::CountMismatch`] when ranks give different lengths;
+    /// a member's failure.
+    pub fn bcast<T: Datatype>(&self, items: &mut [T], root: i32) -> Result<(), MpiError> {
+        let root = self.root(root)?;
+        let data = Span::output(size_of_val(items));
+        let how = self.shape().bcast(data.len);
+        let mut engine = self.engine(&[], bytes_of_mut(items), 0, None);
+        bcast::run(&mut engine, self.place(), how, root, data)
+    }
+
+    /// Collects blocks of one length at `root`: the block of rank r is at r times the length of
+    /// `input`. `output` counts at the root only. (`MPI_Gather`)
+    ///
+    /// # Errors
+    /// [`MpiError::InvalidRoot`]; [`MpiError::InvalidLength`] when the root's output has not room
+    /// for exactly all blocks; [`MpiError::CountMismatch`] when ranks give different lengths; a
+    /// member's failure.
+    pub fn gather<T: Datatype>(
+        &self,
+        input: &[T],
+        output: &mut [T],
+        root: i32,
+    ) -> Result<(), MpiError> {
+        let root = self.root(root)?;
+        if self.is_root(root) {
+            blocks_length("the output of gather", self.inner.size, input.len(), output.len())?;
+        }
+        let own = Span::input(size_of_val(input));
+        let how = self.shape().tree(own.len);
+        let blocks = Even { space: Space::Output, len: own.len };
+        let scratch = gather::scratch(how, self.inner.size, own.len);
+        let mut engine = self.engine(bytes_of(input), bytes_of_mut(output), scratch, None);
+        gather::even(&mut engine, self.place(), how, root, own, blocks)
+    }
+
+    /// Collects blocks of different lengths at `root`, which says where they go; elsewhere
+    /// `output` and `partition` do not count. (`MPI_Gatherv`)
+    ///
+    /// # Errors
+    /// [`MpiError::InvalidRoot`]; at the root [`MpiError::InvalidLength`],
+    /// [`MpiError::BlockOutOfRange`] and [`MpiError::BlocksOverlap`] for a wrong partition, and
+    /// [`MpiError::CountMismatch`] when a rank gives another length than its count; a member's
+    /// failure.
+    pub fn gatherv<T: Datatype>(
+        &self,
+        input: &[T],
+        output: &mut [T],
+        partition: Partition<'_>,
+        root: i32,
+    ) -> Result<(), MpiError> {
+        let root = self.root(root)?;
+        let own = Span::input(size_of_val(input));
+        let blocks = if self.is_root(root) {
+            let what = "the partition of gatherv";
+            let blocks =
+                partition.check::<T>(what, self.inner.size, output.len(), Space::Output)?;
+            length("the input of gatherv at its root", partition.counts[root as usize], input.len())?;
+            blocks
+        } else {
+            Placed { space: Space::Output, width: 0, counts: &[], displacements: &[] }
+        };
+        let mut engine = self.engine(bytes_of(input), bytes_of_mut(output), 0, None);
+        gather::linear(&mut engine, self.place(), root, own, &blocks)
+    }
+
+    /// Deals out blocks of one length from `root`: rank r gets what is at r times the length of
+    /// `output`. `input` counts at the root only. (`MPI_Scatter`)
+    ///
+    /// # Errors
+    /// As for [`gather`](Self::gather).
+    pub fn scatter<T: Datatype>(
+        &self,
+        input: &[T],
+        output: &mut [T],
+        root: i32,
+    ) -> Result<(), MpiError> {
+        let root = self.root(root)?;
+        if self.is_root(root) {
+            blocks_length("the input of scatter", self.inner.size, output.len(), input.len())?;
+        }
+        let own = Span::output(size_of_val(output));
+        let how = self.shape().tree(own.len);
+        let blocks = Even { space: Space::Input, len: own.len };
+        let scratch = scatter::scratch(how, self.inner.size, own.len);
+        let mut engine = self.engine(bytes_of(input), bytes_of_mut(output), scratch, None);
+        scatter::even(&mut engine, self.place(), how, root, blocks, own)
+    }
+
+    /// Deals out blocks of different lengths from `root`, which says where they are; elsewhere
+    /// `input` and `partition` do not count. (`MPI_Scatterv`)
+    ///
+    /// # Errors
+    /// As for [`gatherv`](Self::gatherv); blocks of the input may overlap.
+    pub fn scatterv<T: Datatype>(
+        &self,
+        input: &[T],
+        partition: Partition<'_>,
+        output: &mut [T],
+        root: i32,
+    ) -> Result<(), MpiError> {
+        let root = self.root(root)?;
+        let own = Span::output(size_of_val(output));
+        let blocks = if self.is_root(root) {
+            let what = "the partition of scatterv";
+            let blocks = partition.check::<T>(what, self.inner.size, input.len(), Space::Input)?;
+            let count = partition.counts[root as usize];
+            length("the output of scatterv at its root", count, output.len())?;
+            blocks
+        } else {
+            Placed { space: Space::Input, width: 0, counts: &[], displacements: &[] }
+        };
+        let mut engine = self.engine(bytes_of(input), bytes_of_mut(output), 0, None);
+        scatter::linear(&mut engine, self.place(), root, &blocks, own)
+    }
+
+    /// Collects blocks of one length at all ranks. (`MPI_Allgather`)
+    ///
+    /// # Errors
+    /// [`MpiError::InvalidLength`] when the output has not room for exactly all blocks;
+    /// [`MpiError::CountMismatch`] when ranks give different lengths; a member's failure.
+    pub fn allgather<T: Datatype>(&self, input: &[T], output: &mut [T]) -> Result<(), MpiError> {
+        blocks_length("the output of allgather", self.inner.size, input.len(), output.len())?;
+        let own = Span::input(size_of_val(input));
+        self.allgather_spans(bytes_of(input), own, bytes_of_mut(output))
+    }
+
+    /// The same when each rank has put its block in its place of `items` already.
+    /// (`MPI_Allgather` with `MPI_IN_PLACE`)
+    ///
+    /// # Errors
+    /// [`MpiError::InvalidLength`] when `items` is not a multiple of the number of ranks; else as
+    /// for [`allgather`](Self::allgather).
+    pub fn allgather_in_place<T: Datatype>(&self, items: &mut [T]) -> Result<(), MpiError> {
+        let count = items.len() / self.inner.size as usize;
+        blocks_length("the buffer of allgather", self.inner.size, count, items.len())?;
+        let blocks = Even { space: Space::Output, len: count * size_of::<T>() };
+        self.allgather_spans(&[], blocks.span(self.inner.rank), bytes_of_mut(items))
+    }
+
+    fn allgather_spans(
+        &self,
+        input: &[u8],
+        own: Span,
+        output: &mut [u8],
+    ) -> Result<(), MpiError> {
+        let how = self.shape().allgather(own.len);
+        let scratch = allgather::scratch(how, output.len());
+        let mut engine = self.engine(input, output, scratch, None);
+        let blocks = Even { space: Space::Output, len: own.len };
+        allgather::even(&mut engine, self.place(), how, own, blocks)
+    }
+
+    /// Collects blocks of different lengths at all ranks; `partition` has the same counts
+    /// everywhere. (`MPI_Allgatherv`)
+    ///
+    /// # Errors
+    /// [`MpiError::InvalidLength`], [`MpiError::BlockOutOfRange`] and
+    /// [`MpiError::BlocksOverlap`] for a wrong partition; [`MpiError::CountMismatch`] when a rank
+    /// gives another length than its count; a member's failure.
+    pub fn allgatherv<T: Datatype>(
+        &self,
+        input: &[T],
+        output: &mut [T],
+        partition: Partition<'_>,
+    ) -> Result<(), MpiError> {
+        let what = "the partition of allgatherv";
+        let blocks = partition.check::<T>(what, self.inner.size, output.len(), Space::Output)?;
+        let count = partition.counts[self.inner.rank as usize];
+        length("the input of allgatherv", count, input.len())?;
+        let own = Span::input(size_of_val(input));
+        // No overflow: blocks do not overlap and lie in one buffer.
+        let total = partition.counts.iter().sum::<usize>() * size_of::<T>();
+        let how = self.shape().allgatherv(total);
+        let scratch = allgather::scratch(how, total);
+        let mut engine = self.engine(bytes_of(input), bytes_of_mut(output), scratch, None);
+        allgather::any(&mut engine, self.place(), how, own, &blocks)
+    }
+
+    /// Sends the r-th block of `input` to rank r, and receives the r-th block of `output` from
+    /// it; all blocks have one length. (`MPI_Alltoall`)
+    ///
+    /// # Errors
+    /// [`MpiError::InvalidLength`] when the buffers differ in length, or their length is not a
+    /// multiple of the number of ranks; [`MpiError::CountMismatch`]; a member's failure.
+    pub fn alltoall<T: Datatype>(&self, input: &[T], output: &mut [T]) -> Result<(), MpiError> {
+        let count = input.len() / self.inner.size as usize;
+        blocks_length("the input of alltoall", self.inner.size, count, input.len())?;
+        length("the output of alltoall", input.len(), output.len())?;
+        let len = count * size_of::<T>();
+        let how = self.shape().alltoall(len);
+        let scratch = alltoall::scratch(how, self.inner.size, len);
+        let mut engine = self.engine(bytes_of(input), bytes_of_mut(output), scratch, None);
+        let (from, into) =
+            (Even { space: Space::Input, len }, Even { space: Space::Output, len });
+        alltoall::even(&mut engine, self.place(), how, from, into)
+    }
+
+    /// Sends a block of `input` to each rank and receives a block of `output` from each; the
+    /// partitions say which. (`MPI_Alltoallv`)
+    ///
+    /// # Errors
+    /// [`MpiError::InvalidLength`], [`MpiError::BlockOutOfRange`] and
+    /// [`MpiError::BlocksOverlap`] for a wrong partition; [`MpiError::CountMismatch`] when
+    /// partners give different counts; a member's failure.
+    pub fn alltoallv<T: Datatype>(
+        &self,
+        input: &[T],
+        send: Partition<'_>,
+        output: &mut [T],
+        receive: Partition<'_>,
+    ) -> Result<(), MpiError> {
+        let (size, rank) = (self.inner.size, self.inner.rank as usize);
+        let what = "the send partition of alltoallv";
+        let from = send.check::<T>(what, size, input.len(), Space::Input)?;
+        let what = "the receive partition of alltoallv";
+        let into = receive.check::<T>(what, size, output.len(), Space::Output)?;
+        length("the own block of alltoallv", send.counts[rank], receive.counts[rank])?;
+        let how = self.shape().alltoallv();
+        let mut engine = self.engine(bytes_of(input), bytes_of_mut(output), 0, None);
+        alltoall::any(&mut engine, self.place(), how, &from, &into)
+    }
+}

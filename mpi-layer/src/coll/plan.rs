@@ -1,0 +1,158 @@
+//! The vocabulary of collective algorithms.
+//!
+//! A plan is a sequence of stages. Within a stage sends and receives are merely started; `wait`
+//! ends the stage. Rules that an algorithm keeps, and that both interpreters check:
+//! 1. What a stage receives into is not touched otherwise before `wait`, and what it sends is not
+//!    written before `wait`.
+//! 2. Messages between two ranks match in the order in which both name them.
+//! 3. Every span lies inside its space.
+
+/// The memories of a rank that a plan works on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Space {
+    /// The user's send buffer; never written.
+    Input,
+    /// The user's receive buffer.
+    Output,
+    /// Memory of the library.
+    Scratch,
+}
+
+/// Some bytes of a space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub(crate) space: Space,
+    /// The first byte.
+    pub(crate) at: usize,
+    /// Bytes.
+    pub(crate) len: usize,
+}
+
+impl Span {
+    /// Nothing at all.
+    pub(crate) const EMPTY: Self = Self::new(Space::Scratch, 0, 0);
+
+    #[inline]
+    pub(crate) const fn new(space: Space, at: usize, len: usize) -> Self {
+        Self { space, at, len }
+    }
+
+    /// The first `len` bytes of the input.
+    #[inline]
+    pub(crate) const fn input(len: usize) -> Self {
+        Self::new(Space::Input, 0, len)
+    }
+
+    /// The first `len` bytes of the output.
+    #[inline]
+    pub(crate) const fn output(len: usize) -> Self {
+        Self::new(Space::Output, 0, len)
+    }
+
+    /// `len` bytes of scratch.
+    #[inline]
+    pub(crate) const fn scratch(at: usize, len: usize) -> Self {
+        Self::new(Space::Scratch, at, len)
+    }
+
+    /// `len` bytes that start `at` bytes into this span.
+    #[inline]
+    pub(crate) fn part(self, at: usize, len: usize) -> Self {
+        debug_assert!(at + len <= self.len, "{len} at {at} leave {self:?}");
+        Self::new(self.space, self.at + at, len)
+    }
+
+    /// Whether the two share a byte.
+    #[inline]
+    pub(crate) const fn overlaps(self, other: Self) -> bool {
+        self.space as u8 == other.space as u8
+            && self.at < other.at + other.len
+            && other.at < self.at + self.len
+    }
+}
+
+/// The vectors of a reduction on one rank.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Vectors {
+    /// This rank's contribution.
+    pub(crate) input: Span,
+    /// Where the result goes; as long as the input, and may be the same span.
+    pub(crate) output: Span,
+    /// Bytes of an element; vectors are cut between elements only.
+    pub(crate) width: usize,
+    /// Where the algorithm's scratch starts.
+    pub(crate) scratch: usize,
+}
+
+impl Vectors {
+    /// Bytes of a vector.
+    #[inline]
+    pub(crate) const fn len(&self) -> usize {
+        self.input.len
+    }
+
+    /// The scratch vector with this number.
+    #[inline]
+    pub(crate) const fn place(&self, index: usize) -> Span {
+        Span::scratch(self.scratch + index * self.input.len, self.input.len)
+    }
+}
+
+/// What an algorithm talks to.
+pub(crate) trait Plan {
+    type Error;
+
+    /// Starts a send to a rank.
+    fn send(&mut self, to: u32, from: Span) -> Result<(), Self::Error>;
+
+    /// Starts a receive of exactly `into.len` bytes from a rank.
+    fn recv(&mut self, from: u32, into: Span) -> Result<(), Self::Error>;
+
+    /// Ends the stage: all that was started is complete.
+    fn wait(&mut self) -> Result<(), Self::Error>;
+
+    /// Copies; the spans have the same length and do not overlap, or are the same.
+    fn copy(&mut self, from: Span, into: Span);
+
+    /// `right = left OP right`. The spans have the same length and do not overlap.
+    fn reduce(&mut self, left: Span, right: Span);
+
+    /// Messages from here on do not match those of other phases.
+    fn phase(&mut self, phase: u8);
+}
+
+/// What all algorithms need to know of the communicator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// This rank.
+    pub(crate) rank: u32,
+    /// Ranks, at least 1.
+    pub(crate) size: u32,
+}
+
+impl Place {
+    /// The rank `distance` steps to the right, around the end.
+    #[inline]
+    pub(crate) const fn right(self, distance: u32) -> u32 {
+        let sum = self.rank as u64 + distance as u64;
+        (sum % self.size as u64) as u32
+    }
+
+    /// The rank `distance` steps to the left, around the end; `distance` is at most the size.
+    #[inline]
+    pub(crate) const fn left(self, distance: u32) -> u32 {
+        self.right(self.size - distance)
+    }
+
+    /// This rank's number when counting starts at `root`.
+    #[inline]
+    pub(crate) const fn relative(self, root: u32) -> u32 {
+        Self { rank: self.rank, size: self.size }.left(root)
+    }
+
+    /// The rank that is `relative` when counting starts at `root`.
+    #[inline]
+    pub(crate) const fn absolute(self, relative: u32, root: u32) -> u32 {
+        Self { rank: relative, size: self.size }.right(root)
+    }
+}

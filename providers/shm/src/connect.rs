@@ -1,0 +1,283 @@
+//! Endpoints: finding a peer's memory, taking a seat in it, and asking the kernel what it allows.
+//!
+//! A peer of the same node memory is there already. The memory of a peer from another one is
+//! opened by its descriptor ([`crate::foreign`]), and this rank takes an entry of the peer's guest
+//! table, which gives it a number as a sender and a place for its intent word.
+
+use std::os::fd::AsFd;
+
+use bowline_base::doorbell::Doorbell;
+use bowline_base::job::JobMemory;
+use bowline_base::ring::promote::Sending;
+use bowline_base::scmp::seq;
+use bowline_base::sync::atomic::Ordering;
+use bowline_uct::{EpId, OpenError, Source, Unreachable};
+
+use crate::addr::{Address, NO_FD};
+use crate::area::Area;
+use crate::endpoint::{Cma, Condition, Endpoint, Intent, Seat};
+use crate::iface::ShmIface;
+use crate::layout::{GuestEntry, guest};
+use crate::{cma, foreign};
+
+/// Another node memory that was opened here.
+#[derive(Debug)]
+pub(crate) struct Foreign {
+    pub(crate) job: JobMemory,
+}
+
+impl ShmIface {
+    pub(crate) fn look_at(&self, address: &[u8]) -> Result<(), Unreachable> {
+        let address =
+            Address::unpack(address).map_err(|e| Unreachable::because(e.to_string()))?;
+        address.compare(&self.me)?;
+        if address.node != self.me.node && !self.nodes.iter().any(|n| n.job.node_id() == address.node)
+        {
+            // The descriptor is closed again; connecting opens it for good.
+            foreign::take(&address.process, address.fd).map(drop).map_err(|error| {
+                Unreachable::because(foreign::refusal("the memory", &address.process, &error))
+            })?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn connect_to(&mut self, address: &[u8]) -> Result<EpId, OpenError> {
+        let address =
+            Address::unpack(address).map_err(|e| OpenError::BadAddress(e.to_string()))?;
+        let known = self
+            .eps
+            .iter()
+            .position(|e| e.leads_to(address.node, address.local, address.instance));
+        if let Some(index) = known {
+            let e = &mut self.eps[index];
+            if let Condition::Failed(how) = e.condition {
+                return Err(Unreachable::because(format!("an earlier connection failed: {how}")).into());
+            }
+            e.wake();
+            return Ok(EpId(index as u32));
+        }
+        address.compare(&self.me)?;
+        let job = self.node_of(&address)?;
+        let area = Area::join(&job, address.local)?;
+        let identity = job.control(address.local).and_then(|control| control.identity());
+        if identity.is_none_or(|identity| identity.instance != address.instance) {
+            return Err(Unreachable::because(
+                "the peer's address is older than the rank that runs in its place",
+            )
+            .into());
+        }
+        let (mine, its) = (self.area.parameters().max_bcopy, area.parameters().max_bcopy);
+        if its < mine {
+            return Err(Unreachable::because(format!(
+                "the peer takes packed messages of {its} bytes, this rank sends up to {mine}; \
+                 start both with one BOWLINE_SHM_MAX_BCOPY"
+            ))
+            .into());
+        }
+        if let Some(how) = self.peer_state(&job, address.local) {
+            return Err(Unreachable::because(how).into());
+        }
+        // Everything that can fail comes before the seat is taken, so that none is lost.
+        let bell = Doorbell::of_job(&job, address.local)
+            .ok_or_else(|| OpenError::BadAddress("there is no such rank".to_owned()))?;
+        let pidfd = if address.node == self.me.node {
+            None
+        } else {
+            Some(foreign::watch(&address.process).map_err(|error| {
+                Unreachable::because(foreign::refusal("a watch", &address.process, &error))
+            })?)
+        };
+        let cma = self.permission(&address)?;
+        let (seat, source, intent) = self.take_seat(&area)?;
+        let queue = seq::attach(area.scmp_words(), address.local as u16, source as u16)
+            .map_err(|e| OpenError::BadAddress(e.to_string()))?;
+        let index = self.eps.len() as u32;
+        self.eps.push(Endpoint {
+            sending: Sending::Queue,
+            stash: Sending::Queue,
+            bell,
+            condition: Condition::Open,
+            by_queue: 0,
+            refused_len: 0,
+            refused_at: None,
+            wanted: false,
+            queue,
+            intent,
+            source,
+            seat,
+            cma,
+            refuse_after: self.options.refuse_cma_after,
+            pidfd,
+            lost: None,
+            process: address.process,
+            instance: address.instance,
+            node: address.node,
+            area,
+        });
+        self.process_rkeys.push(None);
+        if seat != Seat::Member {
+            let e = &self.eps[index as usize];
+            e.area.bump_attention();
+            e.bell.ring();
+        }
+        Ok(EpId(index))
+    }
+
+    /// The number under which messages of the interface at `address` arrive.
+    pub(crate) fn source_at(&self, address: &Address) -> Option<Source> {
+        if address.node == self.me.node {
+            return (address.local < self.ranks()).then_some(Source(address.local));
+        }
+        let seat = self.guests.iter().position(|guest| {
+            guest.as_ref().is_some_and(|guest| {
+                (guest.node, guest.local, guest.instance)
+                    == (address.node, address.local, address.instance)
+            })
+        })?;
+        Some(Source(self.ranks() + seat as u32))
+    }
+
+    /// The node memory in which `address` lies.
+    fn node_of(&mut self, address: &Address) -> Result<JobMemory, OpenError> {
+        if address.node == self.me.node {
+            return Ok(self.area.job().clone());
+        }
+        self.open_node(address).map_err(OpenError::Unreachable)
+    }
+
+    /// Opens another node memory, or finds it among those that are open.
+    pub(crate) fn open_node(&mut self, address: &Address) -> Result<JobMemory, Unreachable> {
+        if let Some(known) = self.nodes.iter().find(|n| n.job.node_id() == address.node) {
+            return Ok(known.job.clone());
+        }
+        let refused = |error: std::io::Error| {
+            Unreachable::because(foreign::refusal("the memory", &address.process, &error))
+        };
+        let fd = foreign::take(&address.process, address.fd).map_err(refused)?;
+        let job = JobMemory::open(fd).map_err(|e| Unreachable::because(e.to_string()))?;
+        if job.node_id() != address.node {
+            return Err(Unreachable::because(
+                "the descriptor in the peer's address names another memory: the address is old",
+            ));
+        }
+        self.nodes.push(Foreign { job: job.clone() });
+        Ok(job)
+    }
+
+    /// Why a rank cannot be spoken to, if it has gone already.
+    fn peer_state(&self, job: &JobMemory, local: u32) -> Option<String> {
+        job.is_dead(local).then(|| format!("local rank {local} has died"))
+    }
+
+    /// What the kernel allows with the peer's memory.
+    fn permission(&self, address: &Address) -> Result<Cma, OpenError> {
+        if self.options.cma == Some(false) {
+            return Ok(Cma::Refused);
+        }
+        if address.process.is(&self.me.process) && self.me.fd == NO_FD && address.fd == NO_FD {
+            return Ok(Cma::Here);
+        }
+        let same_namespace = address.process.pid_ns == self.me.process.pid_ns;
+        let probed = match address.process.id() {
+            Some(pid) if same_namespace => {
+                cma::probe(pid, address.probe_at, address.probe_word).map(|ours| (ours, pid))
+            }
+            _ => Err(cma::Reason::Refused),
+        };
+        match probed {
+            Ok((true, pid)) => Ok(Cma::Allowed(pid)),
+            // A pid that holds something else at that address is not the peer's.
+            Ok((false, _)) | Err(_) if self.options.cma == Some(true) => {
+                Err(Unreachable::because(format!(
+                    "BOWLINE_SHM_CMA=yes, but the kernel does not open the memory of process {} \
+                     to this one (ptrace policy, seccomp profile or another pid namespace); set \
+                     it to auto to copy through shared memory instead",
+                    address.process.pid
+                ))
+                .into())
+            }
+            Ok((false, _)) | Err(_) => {
+                tracing::debug!(
+                    pid = address.process.pid,
+                    ?probed,
+                    "no cross memory attach to this peer; large messages are copied"
+                );
+                Ok(Cma::Refused)
+            }
+        }
+    }
+
+    /// Our number, our seat and our intent word in the queues of `area`.
+    fn take_seat(&self, area: &Area) -> Result<(Seat, u32, Intent), OpenError> {
+        if area.job().node_id() == self.me.node {
+            let control = self.control();
+            // SAFETY: the word lies in the control blocks of our own node memory, which the
+            // endpoint's area, a member's, keeps mapped.
+            let intent = unsafe { Intent::new(&control.intent) };
+            return Ok((Seat::Member, self.me.local, intent));
+        }
+        for index in 0..area.parameters().guests {
+            let Some(entry) = area.guest(index) else { break };
+            // AcqRel: pairs with the Release with which the host frees an entry.
+            let claimed = entry.state.compare_exchange(
+                guest::FREE,
+                guest::CLAIMED,
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            );
+            if claimed.is_ok() {
+                self.fill_in(entry);
+                // SAFETY: the word lies in the peer's area, which the endpoint keeps mapped.
+                let intent = unsafe { Intent::new(&entry.intent) };
+                return Ok((Seat::Guest(index), area.job().ranks() + index, intent));
+            }
+        }
+        Err(OpenError::Limit(format!(
+            "all {} guest places of the peer are taken; start it with a larger BOWLINE_SHM_GUESTS",
+            area.parameters().guests
+        )))
+    }
+
+    fn fill_in(&self, entry: &GuestEntry) {
+        let process = &self.me.process;
+        // Relaxed: published by the state.
+        entry.pid.store(process.pid, Ordering::Relaxed);
+        entry.start_time.store(process.start_time, Ordering::Relaxed);
+        entry.uid.store(process.uid, Ordering::Relaxed);
+        entry.instance.store(self.me.instance, Ordering::Relaxed);
+        entry.node.store(self.me.node, Ordering::Relaxed);
+        entry.fd.store(self.me.fd, Ordering::Relaxed);
+        entry.local.store(self.me.local, Ordering::Relaxed);
+        entry.intent.store(0, Ordering::Relaxed);
+        entry.waiting.store(0, Ordering::Relaxed);
+        // Release pairs with the Acquire in `rare::look_at_guests`: publishes the identity.
+        entry.state.store(guest::SEATED, Ordering::Release);
+    }
+
+    /// Whether the peer of `ep` is alive, asked of whoever knows it now.
+    pub(crate) fn check_peer(&mut self, ep: EpId) -> Result<(), bowline_uct::PostError> {
+        let e = self.eps.get(ep.0 as usize).ok_or(bowline_uct::PostError::BadEndpoint)?;
+        if let Some(error) = e.refusal() {
+            return Err(error);
+        }
+        let (job, local) = (e.area.job().clone(), e.area.local());
+        let ended = match &e.pidfd {
+            Some(pidfd) => cma::process_ended(pidfd.as_fd()),
+            // The pid has a meaning here only in the same namespace.
+            None => e.process.pid_ns == self.me.process.pid_ns && !e.process.runs(),
+        };
+        if e.is_closed() {
+            self.peer_closed(ep);
+            return Err(bowline_uct::PostError::PeerFailed);
+        }
+        if ended {
+            // Tell the whole node: who is not launched by Bowline has nobody else to do it.
+            job.mark_dead(local);
+        }
+        if job.is_dead(local) {
+            self.peer_died(ep);
+            return Err(bowline_uct::PostError::PeerFailed);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,539 @@
+//! The interface: one rank's shared memory transport.
+//!
+//! This file holds the structure, its opening and closing, and the map from the transport
+//! contract to the files that do the work: [`crate::post`] (messages out), [`crate::progress`]
+//! (messages in), [`crate::rma`] (one-sided operations), [`crate::rare`] (deaths, guests,
+//! attention), [`crate::wait`] (room and sleep), [`crate::connect`] (endpoints).
+
+use std::collections::VecDeque;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use bowline_base::buffer::RecvBuf;
+use bowline_base::doorbell::Doorbell;
+use bowline_base::job::{JobError, JobMemory, RankState};
+use bowline_base::slab::Slab;
+use bowline_base::sync::atomic::Ordering;
+use bowline_base::view::View;
+use bowline_base::{ring, scmp};
+use bowline_uct::{
+    AmHeader, AmId, Armed, AtomicOp, AtomicOps, AtomicWidth, Caps, Desc, EpId, Iface, IfaceAttr,
+    Limits, LocalSlice, MdAttr, MemError, MemHandle, MemoryDomain, OpLimits, OpenError,
+    PeerFailure, PostError, Posted, RemoteSlice, RkeyId, Sink, Source, Token, Unreachable,
+};
+
+use crate::addr::{Address, NO_FD, Process};
+use crate::area::Area;
+use crate::connect::Foreign;
+use crate::endpoint::Endpoint;
+use crate::layout::{Parameters, guest, state};
+use crate::md::{MAX_PACKED, Memories};
+use crate::options::ShmOptions;
+use crate::post::MAX_SHORT;
+use crate::rare::{Grave, Guest, News};
+use crate::receive::Receiver;
+use crate::rkey::{Mappings, Rkey};
+
+bowline_base::counters! {
+    /// What a shared memory interface counts.
+    pub struct ShmCounters {
+        /// Active messages sent by a ring.
+        am_ring,
+        /// Active messages sent by a peer's shared queue.
+        am_queue,
+        /// Posts refused because a queue was full.
+        refused,
+        /// Rings of peers that this rank came to own.
+        rings_taken,
+        /// Rings of peers that were given back to their receivers.
+        rings_left,
+        /// Own rings that were asked back from their owners for hotter senders.
+        rings_evicted,
+        /// Transfers by cross memory attach.
+        cma_transfers,
+        /// Bytes moved by cross memory attach.
+        cma_bytes,
+        /// Transfers that the kernel refused; later ones to the same peer are not tried.
+        cma_refused,
+        /// Peers found dead, closed or damaged.
+        peers_lost,
+        /// Peers rung out of their sleep because they waited for room.
+        space_rings,
+    }
+}
+
+/// The shared memory transport of one rank. See the crate's text for how to open one.
+///
+/// Fields that are made of shared memory come before `area`, which keeps the mapping.
+#[derive(Debug)]
+pub struct ShmIface {
+    pub(crate) eps: Vec<Endpoint>,
+    pub(crate) receiver: Receiver,
+    /// Something rare is to be done by the next `progress`.
+    pub(crate) todo: bool,
+    /// A peer may want its ring back.
+    pub(crate) rings_asked: bool,
+    pub(crate) seen_attention: u32,
+    pub(crate) seen_deaths: u32,
+    /// Calls of `progress`.
+    pub(crate) turn: u32,
+    pub(crate) counters: ShmCounters,
+    pub(crate) options: ShmOptions,
+    /// Where packed messages lie that go through slots, and reads that are handed to `unpack`.
+    pub(crate) staging: Box<[u8]>,
+    /// Completions for the next `progress`.
+    pub(crate) deferred: VecDeque<(Token, Result<u64, PeerFailure>)>,
+    /// Who asked for `writable`, in the order of asking.
+    pub(crate) wants: VecDeque<EpId>,
+    pub(crate) news: VecDeque<News>,
+    /// Peers that are gone, whose last messages are being read.
+    pub(crate) graves: Vec<Grave>,
+    /// Sources that are gone, by number.
+    pub(crate) gone: Vec<bool>,
+    pub(crate) guests: Vec<Option<Guest>>,
+    /// Node memories of others.
+    pub(crate) nodes: Vec<Foreign>,
+    pub(crate) memories: Memories,
+    pub(crate) rkeys: Slab<Rkey>,
+    pub(crate) process_rkeys: Vec<Option<RkeyId>>,
+    pub(crate) mappings: Mappings,
+    /// Whether this rank waits for room in a peer's queue while it sleeps.
+    pub(crate) waits_for_space: bool,
+    attr: IfaceAttr,
+    pub(crate) bell: Doorbell,
+    pub(crate) me: Address,
+    /// Read by peers through the kernel; see `addr`.
+    _probe: Box<u64>,
+    /// Whether `open` attached the rank to its job, so that closing finalises it.
+    attached: bool,
+    pub(crate) area: Area,
+}
+
+impl ShmIface {
+    /// Opens the interface of local rank `local` of `job`. Attaches the rank to its job, unless
+    /// this process has done so before.
+    ///
+    /// # Errors
+    /// When there is no such rank, its area is too small for `options` or was used before, or
+    /// the process cannot be identified.
+    pub fn open(job: JobMemory, local: u32, options: ShmOptions) -> Result<Self, OpenError> {
+        let parameters = Parameters::of_options(&options);
+        let process = Process::current()
+            .map_err(|source| OpenError::System { act: "identify this process", source })?;
+        let sources = job.ranks() + parameters.guests;
+        if sources > u32::from(u16::MAX) {
+            return Err(OpenError::Limit(format!(
+                "{} ranks and BOWLINE_SHM_GUESTS={} exceed the 65535 senders that a queue tells \
+                 apart; lower the number of guests",
+                job.ranks(),
+                parameters.guests
+            )));
+        }
+        let identity = job.control(local).and_then(|control| control.identity());
+        let (instance, attached) = match identity {
+            Some(known) if known.pid == process.pid && known.state == RankState::Attached => {
+                (known.instance, false)
+            }
+            _ => (job.attach(local).map_err(attach_error)?, true),
+        };
+        let area = Area::create(&job, local, parameters)?;
+        let queue = scmp::seq::init(area.scmp_words(), parameters.scmp_slots, local as u16)
+            .map_err(|e| OpenError::Limit(e.to_string()))?;
+        let rings = (0..parameters.rings)
+            .filter_map(|number| area.ring_words(number))
+            .map(|words| ring::init(words, parameters.shape()))
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|e| OpenError::Limit(e.to_string()))?;
+        let longest = scmp::max_message_bytes(parameters.scmp_slots);
+        let bell = Doorbell::of_job(&job, local)
+            .ok_or_else(|| OpenError::Limit(format!("there is no local rank {local}")))?;
+        let probe = Box::new(instance ^ job.node_id().rotate_left(32));
+        let me = Address {
+            process,
+            instance,
+            node: job.node_id(),
+            fd: job.region().fd().map_or(NO_FD, |fd| fd.as_raw_fd() as u32),
+            local,
+            probe_at: (&raw const *probe) as u64,
+            probe_word: *probe,
+        };
+        let attr = attributes(&options, &parameters, &area);
+        // What died before now is reported by the first `progress`.
+        let seen_deaths = job.death_generation().wrapping_sub(1);
+        let iface = Self {
+            eps: Vec::new(),
+            receiver: Receiver::new(queue, rings, sources, longest),
+            todo: false,
+            rings_asked: false,
+            seen_attention: 0,
+            seen_deaths,
+            turn: 0,
+            counters: ShmCounters::default(),
+            // The longest packed message, and the slack of its last slot.
+            staging: vec![0; parameters.max_bcopy as usize + 2 * scmp::MORE_BYTES].into(),
+            options,
+            deferred: VecDeque::with_capacity(16),
+            wants: VecDeque::with_capacity(64),
+            news: VecDeque::new(),
+            graves: Vec::new(),
+            gone: vec![false; sources as usize],
+            guests: (0..parameters.guests).map(|_| None).collect(),
+            nodes: Vec::new(),
+            memories: Memories::new(),
+            rkeys: Slab::default(),
+            process_rkeys: Vec::new(),
+            mappings: Mappings::default(),
+            waits_for_space: false,
+            attr,
+            bell,
+            me,
+            _probe: probe,
+            attached,
+            area,
+        };
+        iface.area.open();
+        Ok(iface)
+    }
+
+    /// What the interface has counted since it was opened.
+    pub fn counters(&self) -> &ShmCounters {
+        &self.counters
+    }
+
+    /// Whether large messages to the peer of `ep` can be moved by the kernel; `None` for an
+    /// unknown endpoint.
+    pub fn has_cma(&self, ep: EpId) -> Option<bool> {
+        self.eps.get(ep.0 as usize).map(|e| e.cma != crate::endpoint::Cma::Refused)
+    }
+
+    /// The next `progress` has something rare to do.
+    #[inline]
+    pub(crate) fn due(&mut self) {
+        self.todo = true;
+    }
+
+    /// Ranks of this node memory; sources from here on are guests.
+    #[inline]
+    pub(crate) fn ranks(&self) -> u32 {
+        self.area.job().ranks()
+    }
+}
+
+fn attach_error(error: JobError) -> OpenError {
+    match error {
+        JobError::System { act, source } => OpenError::System { act, source },
+        other => OpenError::Limit(other.to_string()),
+    }
+}
+
+fn attributes(options: &ShmOptions, parameters: &Parameters, area: &Area) -> IfaceAttr {
+    let mut caps = Caps::AM_SHORT
+        | Caps::AM_BCOPY
+        | Caps::PUT_SHORT
+        | Caps::PUT_BCOPY
+        | Caps::PUT_ZCOPY
+        | Caps::GET_BCOPY
+        | Caps::GET_ZCOPY
+        | Caps::ATOMIC_CPU
+        | Caps::AM_ORDERED
+        | Caps::PUT_BEFORE_ATOMIC
+        | Caps::PUT_NOTIFY
+        | Caps::PEER_FAILURE
+        | Caps::EP_CHECK
+        | Caps::WAKEUP
+        | Caps::EVENT_FD
+        | Caps::CONNECT_TO_IFACE
+        | Caps::RKEY_PTR;
+    if options.cma != Some(false) {
+        caps |= Caps::RMA_REGISTERED;
+    }
+    let max_bcopy = parameters.max_bcopy as usize;
+    let one_sided = OpLimits {
+        max_short: max_bcopy,
+        max_bcopy,
+        min_zcopy: 0,
+        max_zcopy: isize::MAX as usize,
+        max_iov: 1024,
+        opt_align: 64,
+    };
+    IfaceAttr {
+        provider: "shm",
+        device: "memory".to_owned(),
+        caps,
+        limits: Limits {
+            am: OpLimits { max_short: MAX_SHORT, max_bcopy, ..OpLimits::default() },
+            put: one_sided,
+            get: OpLimits { max_short: 0, ..one_sided },
+        },
+        atomic_post: AtomicOps::all(),
+        atomic_fetch: AtomicOps::all(),
+        max_endpoints: u32::MAX,
+        receive_bytes: area.receive_bytes(),
+    }
+}
+
+impl Drop for ShmIface {
+    fn drop(&mut self) {
+        // A forked child has this value but not the mapping.
+        if std::process::id() != self.me.process.pid {
+            return;
+        }
+        // Release pairs with the Acquire of whoever looks: all that we sent is before it.
+        self.area.header().state.store(state::CLOSED, Ordering::Release);
+        for e in &self.eps {
+            if let crate::endpoint::Seat::Guest(entry) = e.seat
+                && let Some(entry) = e.area.guest(entry)
+            {
+                // Release pairs with the Acquire in `Guests::look`: our last messages.
+                entry.state.store(guest::LEFT, Ordering::Release);
+                e.area.bump_attention();
+                e.bell.ring();
+            }
+        }
+        let job = self.area.job().clone();
+        for local in (0..job.ranks()).filter(|local| *local != self.me.local) {
+            if let Ok(area) = Area::join(&job, local) {
+                area.bump_attention();
+                if let Some(bell) = Doorbell::of_job(&job, local) {
+                    bell.ring();
+                }
+            }
+        }
+        for guest in self.guests.iter().flatten() {
+            guest.call();
+        }
+        if self.attached {
+            job.finalize(self.me.local);
+        }
+    }
+}
+
+impl MemoryDomain for ShmIface {
+    fn md_attr(&self) -> MdAttr {
+        MdAttr {
+            can_alloc: true,
+            can_register: true,
+            rkey_bytes: MAX_PACKED,
+            register_cost_ns: (20.0, 0.0),
+        }
+    }
+
+    fn mem_alloc(&mut self, len: usize) -> Result<MemHandle, MemError> {
+        self.memories.alloc(&self.me.process, self.me.fd == NO_FD, len)
+    }
+
+    fn mem_register(&mut self, memory: RecvBuf) -> Result<MemHandle, MemError> {
+        self.memories.register(&self.area, memory)
+    }
+
+    fn mem_view(&self, handle: MemHandle) -> Option<View<'_>> {
+        self.memories.view(handle)
+    }
+
+    fn mem_release(&mut self, handle: MemHandle) -> Result<Option<RecvBuf>, MemError> {
+        self.memories.release(&self.area, handle)
+    }
+
+    fn rkey_pack(&self, handle: MemHandle) -> Result<Vec<u8>, MemError> {
+        self.memories.pack(handle)
+    }
+
+    fn rkey_unpack(&mut self, ep: EpId, packed: &[u8]) -> Result<RkeyId, MemError> {
+        self.open_key(ep, packed)
+    }
+
+    fn rkey_ptr(&self, rkey: RkeyId, remote: u64, len: usize) -> Option<View<'_>> {
+        self.rkeys.get(rkey.0)?.access.mapped(remote, len)
+    }
+
+    fn rkey_release(&mut self, rkey: RkeyId) {
+        self.close_key(rkey);
+    }
+
+    fn rkey_of(&self, start: u64, len: usize, out: &mut [u8]) -> Option<usize> {
+        self.memories.key_of(start, len, out)
+    }
+}
+
+impl Iface for ShmIface {
+    fn attr(&self) -> &IfaceAttr {
+        &self.attr
+    }
+
+    fn address(&self) -> Vec<u8> {
+        self.me.pack()
+    }
+
+    fn reachable(&self, address: &[u8]) -> Result<(), Unreachable> {
+        self.look_at(address)
+    }
+
+    fn connect(&mut self, address: &[u8]) -> Result<EpId, OpenError> {
+        self.connect_to(address)
+    }
+
+    fn source_of(&self, address: &[u8]) -> Option<Source> {
+        self.source_at(&Address::unpack(address).ok()?)
+    }
+
+    fn disconnect(&mut self, ep: EpId) {
+        if let Some(e) = self.eps.get_mut(ep.0 as usize) {
+            e.rest();
+            self.wants.retain(|wanting| *wanting != ep);
+        }
+    }
+
+    #[inline]
+    fn am_short(
+        &mut self,
+        ep: EpId,
+        id: AmId,
+        header: &AmHeader,
+        payload: &[u8],
+    ) -> Result<(), PostError> {
+        self.post_short(ep, id, header, payload)
+    }
+
+    fn am_bcopy(
+        &mut self,
+        ep: EpId,
+        id: AmId,
+        header: &AmHeader,
+        max_len: usize,
+        pack: &mut dyn FnMut(View<'_>) -> usize,
+    ) -> Result<usize, PostError> {
+        self.post_bcopy(ep, id, header, max_len, pack)
+    }
+
+    fn put_short(&mut self, ep: EpId, bytes: &[u8], to: RemoteSlice) -> Result<(), PostError> {
+        self.put_bytes(ep, bytes, to)
+    }
+
+    fn put_bcopy(
+        &mut self,
+        ep: EpId,
+        max_len: usize,
+        pack: &mut dyn FnMut(View<'_>) -> usize,
+        to: RemoteSlice,
+    ) -> Result<usize, PostError> {
+        self.put_packed(ep, max_len, pack, to)
+    }
+
+    fn put_zcopy(
+        &mut self,
+        ep: EpId,
+        from: &[LocalSlice],
+        to: RemoteSlice,
+        token: Token,
+    ) -> Result<Posted, PostError> {
+        self.move_bytes(crate::cma::Direction::Write, ep, from, to, token)
+    }
+
+    fn put_notify(
+        &mut self,
+        ep: EpId,
+        bytes: &[u8],
+        to: RemoteSlice,
+        id: AmId,
+        header: &AmHeader,
+    ) -> Result<(), PostError> {
+        self.post_put_notify(ep, bytes, to, id, header)
+    }
+
+    fn get_bcopy(
+        &mut self,
+        ep: EpId,
+        from: RemoteSlice,
+        len: usize,
+        unpack: &mut dyn FnMut(View<'_>),
+    ) -> Result<(), PostError> {
+        self.get_unpacked(ep, from, len, unpack)
+    }
+
+    fn get_zcopy(
+        &mut self,
+        ep: EpId,
+        to: &[LocalSlice],
+        from: RemoteSlice,
+        token: Token,
+    ) -> Result<Posted, PostError> {
+        self.move_bytes(crate::cma::Direction::Read, ep, to, from, token)
+    }
+
+    fn atomic_post(
+        &mut self,
+        ep: EpId,
+        op: AtomicOp,
+        width: AtomicWidth,
+        at: RemoteSlice,
+    ) -> Result<(), PostError> {
+        self.atomic(ep, op, width, at).map(|_| ())
+    }
+
+    fn atomic_fetch(
+        &mut self,
+        ep: EpId,
+        op: AtomicOp,
+        width: AtomicWidth,
+        at: RemoteSlice,
+        _token: Token,
+    ) -> Result<Option<u64>, PostError> {
+        self.atomic(ep, op, width, at).map(Some)
+    }
+
+    fn flush(&mut self, ep: EpId, token: Token) -> Result<Posted, PostError> {
+        self.flush_one(ep, token)
+    }
+
+    fn flush_all(&mut self, token: Token) -> Result<Posted, PostError> {
+        self.flush_every(token)
+    }
+
+    fn fence(&mut self) -> Result<(), PostError> {
+        // SeqCst, as in `flush_one`: stores and loads of the mapped operations before and after.
+        bowline_base::sync::atomic::fence(Ordering::SeqCst);
+        Ok(())
+    }
+
+    fn want_writable(&mut self, ep: EpId) {
+        self.want(ep);
+    }
+
+    #[inline]
+    fn progress(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
+        self.poll(sink, budget)
+    }
+
+    fn release(&mut self, _desc: Desc) {
+        // No arrival carries a descriptor.
+    }
+
+    fn desc_view(&self, _desc: Desc) -> Option<View<'_>> {
+        None
+    }
+
+    fn check(&mut self, ep: EpId) -> Result<(), PostError> {
+        self.check_peer(ep)
+    }
+
+    fn doorbell(&self) -> Option<&Doorbell> {
+        Some(&self.bell)
+    }
+
+    fn arm(&mut self, descriptor: bool) -> Armed {
+        self.prepare_sleep(descriptor)
+    }
+
+    fn disarm(&mut self) {
+        self.end_sleep();
+    }
+
+    fn event_fd(&mut self) -> Result<BorrowedFd<'_>, OpenError> {
+        self.bell
+            .event_fd()
+            .map_err(|source| OpenError::System { act: "make the event descriptor", source })
+    }
+
+    fn invalidate(&mut self, ep: EpId) {
+        self.fail_endpoint(ep, PeerFailure::Unreachable);
+    }
+}

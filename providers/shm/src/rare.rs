@@ -1,0 +1,439 @@
+//! What happens rarely: peers that die, close or write nonsense, guests that come and go, rings
+//! that are asked back, and everything that is reported to the sink other than messages.
+//!
+//! # How a peer is buried
+//!
+//! ```text
+//!   death generation, CLOSED, pidfd ─► grave: no more posts to it ─► its ring is read dry, the
+//!   queue is settled ─► its rings are freed ─► Sink::failed, once
+//! ```
+//!
+//! What the peer published before it went is delivered before its failure is. A *damaged* source
+//! is not listened to any more, and reported at once.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use bowline_base::doorbell::Doorbell;
+use bowline_base::job::ControlBlock;
+use bowline_base::scmp::Producers;
+use bowline_base::scmp::seq::Settled;
+use bowline_base::sync::atomic::Ordering;
+use bowline_uct::{EpId, PeerFailure, Sink, Source};
+
+use crate::addr::{Address, Process};
+use crate::area::Area;
+use crate::endpoint::{Condition, Endpoint, Seat};
+use crate::iface::ShmIface;
+use crate::layout::{guest, state};
+use crate::{cma, foreign};
+
+/// Something to be told to the sink.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum News {
+    Failed { source: Option<u32>, ep: Option<EpId>, how: PeerFailure },
+}
+
+/// A peer that is gone, whose last messages may not have been read yet.
+#[derive(Debug)]
+pub(crate) struct Grave {
+    source: u32,
+    how: PeerFailure,
+    /// Generation of the queue when it was last looked at, and flips since the peer went.
+    generation: u32,
+    flips: u32,
+}
+
+/// A peer from another node memory that has a seat here.
+#[derive(Debug)]
+pub(crate) struct Guest {
+    pub(crate) node: u64,
+    pub(crate) local: u32,
+    pub(crate) instance: u64,
+    pidfd: Option<OwnedFd>,
+    bell: Option<Doorbell>,
+    /// Its own area, if it could be opened.
+    area: Option<Area>,
+}
+
+impl Guest {
+    /// Makes the guest look around.
+    pub(crate) fn call(&self) {
+        if let Some(area) = &self.area {
+            area.bump_attention();
+        }
+        self.ring();
+    }
+
+    pub(crate) fn ring(&self) {
+        if let Some(bell) = &self.bell {
+            bell.ring();
+        }
+    }
+}
+
+/// Everybody who may have an intent on our queue.
+struct Everyone<'a> {
+    area: &'a Area,
+    gone: &'a [bool],
+}
+
+impl Producers for Everyone<'_> {
+    fn count(&self) -> u32 {
+        self.gone.len() as u32
+    }
+
+    fn intent(&self, producer: u32) -> u64 {
+        // Acquire pairs with the Release with which a producer clears its intent.
+        if let Some(control) = self.area.job().control(producer) {
+            return control.intent.load(Ordering::Acquire);
+        }
+        let guest = self.area.guest(producer - self.area.job().ranks());
+        guest.map_or(0, |entry| entry.intent.load(Ordering::Acquire))
+    }
+
+    fn is_dead(&self, producer: u32) -> bool {
+        self.area.job().is_dead(producer) || self.gone[producer as usize]
+    }
+}
+
+impl ShmIface {
+    /// Calls of `progress` between two looks at the pidfds of peers that no launcher watches.
+    pub(crate) const WATCH_EVERY: u32 = 1 << 14;
+
+    pub(crate) fn control(&self) -> &ControlBlock {
+        self.area.job().control(self.me.local).expect("our own rank is a rank of the job")
+    }
+
+    /// Before messages are read: learns who is gone, and tells what was noted earlier.
+    #[cold]
+    pub(crate) fn before_polling(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
+        // Acquire pairs with the Release in `Area::bump_attention`.
+        let attention = self.area.attention().word.load(Ordering::Acquire);
+        if attention != self.seen_attention {
+            self.seen_attention = attention;
+            self.look_around();
+        }
+        let deaths = self.area.job().death_generation();
+        if deaths != self.seen_deaths {
+            self.seen_deaths = deaths;
+            let dead: Vec<u32> = self.area.job().dead().collect();
+            for local in dead {
+                if local != self.me.local {
+                    self.lose_source(local, PeerFailure::Died);
+                }
+            }
+        }
+        let mut given = 0;
+        while given < budget
+            && let Some((token, result)) = self.deferred.pop_front()
+        {
+            sink.completed(token, result);
+            given += 1;
+        }
+        given
+    }
+
+    /// After messages were read: buries, tells who failed and who may write again.
+    #[cold]
+    pub(crate) fn after_polling(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
+        let mut given = 0;
+        if !self.graves.is_empty() {
+            self.bury();
+        }
+        while given < budget
+            && let Some(News::Failed { source, ep, how }) = self.news.pop_front()
+        {
+            self.counters.peers_lost += 1;
+            sink.failed(source.map(Source), ep, how);
+            given += 1;
+        }
+        given += self.tell_writable(sink, budget - given);
+        if self.rings_asked {
+            self.rings_asked = self.return_rings();
+        }
+        self.todo = self.rings_asked
+            || !self.graves.is_empty()
+            || !self.news.is_empty()
+            || !self.deferred.is_empty()
+            || !self.wants.is_empty();
+        given
+    }
+
+    /// Somebody bumped our attention word.
+    fn look_around(&mut self) {
+        self.todo = true;
+        self.rings_asked = true;
+        let job = self.area.job().clone();
+        for local in 0..job.ranks() {
+            let fresh = local != self.me.local && !self.gone[local as usize];
+            if fresh && Area::state_of(&job, local) == Some(state::CLOSED) {
+                self.lose_source(local, PeerFailure::Closed);
+            }
+        }
+        self.look_at_guests();
+        for index in 0..self.eps.len() {
+            if self.eps[index].seat != Seat::Member && self.eps[index].is_closed() {
+                self.lose_endpoint(EpId(index as u32), PeerFailure::Closed);
+            }
+        }
+    }
+
+    /// Gives back the rings that their receivers want. Whether one is full and must be tried
+    /// again.
+    fn return_rings(&mut self) -> bool {
+        let mut full = false;
+        for e in &mut self.eps {
+            let owned = e.owns_ring();
+            full |= !e.give_ring_back();
+            if owned && !e.owns_ring() {
+                self.counters.rings_left += 1;
+                e.bell.ring();
+            }
+        }
+        full
+    }
+
+    fn look_at_guests(&mut self) {
+        for index in 0..self.guests.len() {
+            let Some(entry) = self.area.guest(index as u32) else { break };
+            // Acquire pairs with the Release in `fill_in` and in the guest's closing.
+            match entry.state.load(Ordering::Acquire) {
+                guest::SEATED if self.guests[index].is_none() => {
+                    // Relaxed, each read once: published by the state.
+                    let address = Address {
+                        process: Process {
+                            pid: entry.pid.load(Ordering::Relaxed),
+                            start_time: entry.start_time.load(Ordering::Relaxed),
+                            uid: entry.uid.load(Ordering::Relaxed),
+                            // A guest has compared these with ours before it took the seat.
+                            ..self.me.process
+                        },
+                        instance: entry.instance.load(Ordering::Relaxed),
+                        node: entry.node.load(Ordering::Relaxed),
+                        fd: entry.fd.load(Ordering::Relaxed),
+                        local: entry.local.load(Ordering::Relaxed),
+                        probe_at: 0,
+                        probe_word: 0,
+                    };
+                    self.welcome(index, &address);
+                }
+                guest::LEFT => {
+                    self.lose_source(self.ranks() + index as u32, PeerFailure::Closed);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Opens a new guest's memory, so that it can be woken and its death be seen.
+    fn welcome(&mut self, index: usize, address: &Address) {
+        let pidfd = foreign::watch(&address.process).ok();
+        let link = self.open_node(address).ok().and_then(|job| {
+            let area = Area::join(&job, address.local).ok()?;
+            Some((Doorbell::of_job(&job, address.local)?, area))
+        });
+        let seen = link.is_some() && pidfd.is_some();
+        if !seen {
+            tracing::debug!(pid = address.process.pid, "cannot open the memory of a guest");
+        }
+        let (bell, area) = link.map_or((None, None), |(bell, area)| (Some(bell), Some(area)));
+        self.guests[index] = Some(Guest {
+            node: address.node,
+            local: address.local,
+            instance: address.instance,
+            pidfd,
+            bell,
+            area,
+        });
+        if let Some(entry) = self.area.guest(index as u32) {
+            let answer = if seen { guest::WELCOME } else { guest::UNSEEN };
+            // Release pairs with the Acquire in the guest's `prepare_sleep`. A guest that has
+            // left meanwhile is not overwritten.
+            let _ = entry.state.compare_exchange(
+                guest::SEATED,
+                answer,
+                Ordering::AcqRel,
+                Ordering::Acquire,
+            );
+        }
+    }
+
+    /// Looks at the processes that no launcher watches for us.
+    #[cold]
+    pub(crate) fn watch_foreign(&mut self) {
+        for index in 0..self.guests.len() {
+            let ended = self.guests[index].as_ref().is_some_and(|guest| {
+                guest.pidfd.as_ref().is_some_and(|pidfd| cma::process_ended(pidfd.as_fd()))
+                    || guest.area.as_ref().is_some_and(|area| area.job().is_dead(area.local()))
+            });
+            if ended {
+                self.lose_source(self.ranks() + index as u32, PeerFailure::Died);
+            }
+        }
+        for index in 0..self.eps.len() {
+            let e = &self.eps[index];
+            let ended = e.seat != Seat::Member
+                && e.condition == Condition::Open
+                && (e.area.job().is_dead(e.area.local())
+                    || e.pidfd.as_ref().is_some_and(|pidfd| cma::process_ended(pidfd.as_fd())));
+            if ended {
+                self.lose_endpoint(EpId(index as u32), PeerFailure::Died);
+            }
+        }
+    }
+
+    pub(crate) fn peer_closed(&mut self, ep: EpId) {
+        self.lose_endpoint(ep, PeerFailure::Closed);
+    }
+
+    pub(crate) fn peer_died(&mut self, ep: EpId) {
+        self.lose_endpoint(ep, PeerFailure::Died);
+    }
+
+    /// The peer of an endpoint is gone.
+    fn lose_endpoint(&mut self, ep: EpId, how: PeerFailure) {
+        let e = &self.eps[ep.0 as usize];
+        let (node, local, instance) = (e.node, e.area.local(), e.instance);
+        let as_guest = self.guests.iter().position(|guest| {
+            guest.as_ref().is_some_and(|g| (g.node, g.local, g.instance) == (node, local, instance))
+        });
+        match (e.member(), as_guest) {
+            (Some(member), _) => self.lose_source(member, how),
+            (None, Some(index)) => self.lose_source(self.ranks() + index as u32, how),
+            (None, None) => self.fail_endpoint(ep, how),
+        }
+    }
+
+    /// A sender is gone: nothing more is sent to it, and what it sent is read to the end.
+    fn lose_source(&mut self, source: u32, how: PeerFailure) {
+        let Some(gone) = self.gone.get_mut(source as usize) else { return };
+        if std::mem::replace(gone, true) {
+            return;
+        }
+        self.due();
+        if let Some(ep) = self.endpoint_of(source) {
+            self.eps[ep.0 as usize].fail(how);
+        }
+        let generation = self.receiver.queue.generation();
+        self.graves.push(Grave { source, how, generation, flips: 0 });
+    }
+
+    /// The endpoint that leads to the interface with this source number.
+    fn endpoint_of(&self, source: u32) -> Option<EpId> {
+        let index = match source.checked_sub(self.ranks()) {
+            None => self.eps.iter().position(|e| e.member() == Some(source)),
+            Some(index) => {
+                let guest = self.guests.get(index as usize)?.as_ref()?;
+                self.eps.iter().position(|e| e.leads_to(guest.node, guest.local, guest.instance))
+            }
+        };
+        index.map(|index| EpId(index as u32))
+    }
+
+    /// Frees what the gone have left, once it is read.
+    fn bury(&mut self) {
+        let everyone = Everyone { area: &self.area, gone: &self.gone };
+        let queue = &mut self.receiver.queue;
+        let mut dry = true;
+        if !self.receiver.poisoned && (queue.stalled() || queue.ready()) {
+            dry = false;
+            if queue.stalled() && matches!(queue.settle(&everyone), Ok(Settled::Resolved)) {
+                tracing::debug!("skipping the messages that a dead rank had not finished");
+            }
+        }
+        let generation = queue.generation();
+        let mut at = 0;
+        while at < self.graves.len() {
+            let grave = &mut self.graves[at];
+            if grave.generation != generation {
+                grave.generation = generation;
+                grave.flips += 1;
+            }
+            // Two flips after its end, every slot that it could reserve has been read or settled.
+            let read = (dry || grave.flips >= 2) && !self.receiver.has_unread(grave.source);
+            if !read {
+                at += 1;
+                continue;
+            }
+            let Grave { source, how, .. } = self.graves.swap_remove(at);
+            self.receiver.free_rings_of(source);
+            self.receiver.unignore(source);
+            let ep = self.endpoint_of(source);
+            self.news.push_back(News::Failed { source: Some(source), ep, how });
+            self.free_seat(source);
+        }
+    }
+
+    /// Makes a guest's entry free for the next one.
+    fn free_seat(&mut self, source: u32) {
+        let Some(index) = source.checked_sub(self.ranks()) else { return };
+        self.guests[index as usize] = None;
+        self.gone[source as usize] = false;
+        if let Some(entry) = self.area.guest(index) {
+            // Relaxed: published by the state.
+            entry.intent.store(0, Ordering::Relaxed);
+            entry.waiting.store(0, Ordering::Relaxed);
+            // Release pairs with the claim in `take_seat`.
+            entry.state.store(guest::FREE, Ordering::Release);
+        }
+    }
+
+    /// A source wrote what no correct peer writes.
+    pub(crate) fn source_damaged(&mut self, source: u32) {
+        self.receiver.ignore(source);
+        if self.gone.get(source as usize).copied().unwrap_or(true) {
+            return;
+        }
+        self.gone[source as usize] = true;
+        let ep = self.endpoint_of(source);
+        if let Some(ep) = ep {
+            self.eps[ep.0 as usize].fail(PeerFailure::Damaged);
+        }
+        self.news.push_back(News::Failed { source: Some(source), ep, how: PeerFailure::Damaged });
+        self.due();
+    }
+
+    /// The control words of our queue cannot be true: nobody can be trusted to have sent what we
+    /// read, or to be told what we did not.
+    pub(crate) fn queue_poisoned(&mut self) {
+        tracing::warn!("the shared receive queue was damaged by a peer and is closed");
+        self.receiver.poisoned = true;
+        self.due();
+        for source in 0..self.ranks() {
+            if source != self.me.local || self.endpoint_of(source).is_some() {
+                self.source_damaged(source);
+            }
+        }
+        for index in 0..self.guests.len() {
+            if self.guests[index].is_some() {
+                self.source_damaged(self.ranks() + index as u32);
+            }
+        }
+    }
+
+    /// Compares the sources of the queue with the owners of the rings.
+    #[cold]
+    pub(crate) fn compare_heat(&mut self) {
+        let Some(owner) = self.receiver.evict_for_hotter() else { return };
+        self.counters.rings_evicted += 1;
+        // The owner may be silent: it looks at its rings when its attention is called.
+        if let Some(index) = owner.checked_sub(self.ranks()) {
+            if let Some(Some(guest)) = self.guests.get(index as usize) {
+                guest.call();
+            }
+        } else if let Ok(area) = Area::join(self.area.job(), owner) {
+            area.bump_attention();
+            if let Some(bell) = Doorbell::of_job(self.area.job(), owner) {
+                bell.ring();
+            }
+        }
+    }
+}
+
+impl Endpoint {
+    /// Whether the peer has closed its interface.
+    pub(crate) fn is_closed(&self) -> bool {
+        // Acquire pairs with the Release of the closing: its last messages come before.
+        self.area.header().state.load(Ordering::Acquire) == state::CLOSED
+    }
+}

@@ -1,0 +1,386 @@
+//! One-sided operations: direct loads and stores where the key is a mapping, the kernel's copies
+//! where it is a range of the peer's process.
+//!
+//! All of them are complete in the call. The exception is a transfer that stops in the middle
+//! (the peer died, or a part of the range is not mapped): something has happened then, so it is
+//! *in flight*, and its completion carries the failure. One without a token is remembered and
+//! reported by the next flush.
+//!
+//! When the kernel refuses a peer that it allowed before, the endpoint remembers it and every
+//! later operation answers `Unsupported`, so that protocols copy instead, message by message.
+
+use std::os::fd::AsFd;
+
+use bowline_base::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use bowline_base::view::{View, copy_small};
+use bowline_uct::{
+    AtomicOp, AtomicWidth, EpId, LocalSlice, MemError, PeerFailure, PostError, Posted, RemoteSlice,
+    RkeyId, Token,
+};
+
+use crate::cma::{self, Direction, Reason, Stopped, Target};
+use crate::endpoint::{Cma, Condition, Endpoint};
+use crate::iface::ShmIface;
+use crate::md::PROCESS_RKEY;
+use crate::rkey::{self, Access, Rkey};
+
+impl ShmIface {
+    pub(crate) fn open_key(&mut self, ep: EpId, packed: &[u8]) -> Result<RkeyId, MemError> {
+        let index = ep.0 as usize;
+        let e = self.eps.get(index).ok_or(MemError::NoSuch)?;
+        match e.condition {
+            Condition::Open => {}
+            Condition::Dormant => return Err(MemError::NoSuch),
+            Condition::Failed(how) => return Err(MemError::Peer(how)),
+        }
+        if packed == PROCESS_RKEY {
+            // One key per endpoint for its life, so that a protocol may ask for it each time.
+            if let Some(known) = self.process_rkeys[index] {
+                return Ok(known);
+            }
+            let key = RkeyId(self.rkeys.insert(Rkey { ep, access: Access::Process }));
+            self.process_rkeys[index] = Some(key);
+            return Ok(key);
+        }
+        let access = rkey::unpack(packed, &e.process, &mut self.mappings)?;
+        Ok(RkeyId(self.rkeys.insert(Rkey { ep, access })))
+    }
+
+    pub(crate) fn close_key(&mut self, rkey: RkeyId) {
+        let of_process =
+            self.rkeys.get(rkey.0).is_some_and(|key| matches!(key.access, Access::Process));
+        if !of_process {
+            self.rkeys.remove(rkey.0);
+            self.mappings.make_room();
+        }
+    }
+
+    /// The endpoint and the key of an operation, if they fit.
+    #[inline]
+    fn operands(&self, ep: EpId, rkey: RkeyId) -> Result<(&Endpoint, &Access), PostError> {
+        let e = self.eps.get(ep.0 as usize).ok_or(PostError::BadEndpoint)?;
+        if let Some(error) = e.refusal() {
+            return Err(error);
+        }
+        let key = self.rkeys.get(rkey.0).ok_or(PostError::BadArgument)?;
+        if key.ep != ep {
+            return Err(PostError::BadArgument);
+        }
+        Ok((e, &key.access))
+    }
+
+    pub(crate) fn put_bytes(
+        &mut self,
+        ep: EpId,
+        bytes: &[u8],
+        to: RemoteSlice,
+    ) -> Result<(), PostError> {
+        let (_, access) = self.operands(ep, to.rkey)?;
+        if let Some(view) = access.mapped(to.address, bytes.len()) {
+            // SAFETY: the view is inside a mapping that the key keeps; `bytes` may lie in the
+            // same mapping, which a copy that allows overlap takes.
+            unsafe { copy_overlapping(bytes.as_ptr(), view.as_ptr(), bytes.len()) };
+            return Ok(());
+        }
+        let piece = LocalSlice::of_send(
+            // SAFETY: the handle is dropped at the end of the statement, and `bytes` is borrowed
+            // until the copy below has ended.
+            &unsafe { bowline_base::buffer::SendBuf::borrowed(bytes.as_ptr(), bytes.len()) },
+            0,
+            bytes.len(),
+        )
+        .expect("the whole of a buffer is inside it");
+        self.move_bytes(Direction::Write, ep, &[piece], to, Token::NONE).map(|_| ())
+    }
+
+    pub(crate) fn put_packed(
+        &mut self,
+        ep: EpId,
+        max_len: usize,
+        pack: &mut dyn FnMut(View<'_>) -> usize,
+        to: RemoteSlice,
+    ) -> Result<usize, PostError> {
+        if max_len > self.area.parameters().max_bcopy as usize {
+            return Err(PostError::TooLong);
+        }
+        let (e, access) = self.operands(ep, to.rkey)?;
+        if let Some(view) = access.mapped(to.address, max_len) {
+            return Ok(pack(view).min(max_len));
+        }
+        // Nothing is packed when the call fails, so what can be known is asked first.
+        reachable(e, access, to.address, max_len)?;
+        // SAFETY: the staging buffer is only used through the view until `pack` has returned,
+        // and is longer than `max_len`.
+        let room = unsafe { View::from_raw(self.staging.as_mut_ptr(), max_len) };
+        let len = pack(room).min(max_len);
+        let piece = self.staged(len);
+        self.move_bytes(Direction::Write, ep, &[piece], to, Token::NONE).map(|_| len)
+    }
+
+    pub(crate) fn get_unpacked(
+        &mut self,
+        ep: EpId,
+        from: RemoteSlice,
+        len: usize,
+        unpack: &mut dyn FnMut(View<'_>),
+    ) -> Result<(), PostError> {
+        if len > self.area.parameters().max_bcopy as usize {
+            return Err(PostError::TooLong);
+        }
+        let (_, access) = self.operands(ep, from.rkey)?;
+        if let Some(view) = access.mapped(from.address, len) {
+            unpack(view);
+            return Ok(());
+        }
+        let piece = self.staged(len);
+        match self.transfer(Direction::Read, ep, &[piece], from)? {
+            // What was read before it stopped is in our own buffer, so nothing has happened.
+            Some(stopped) => Err(refusal(stopped.reason)),
+            None => {
+                unpack(piece_view(&piece));
+                Ok(())
+            }
+        }
+    }
+
+    /// The first `len` bytes of the staging buffer, for the kernel to read or write.
+    fn staged(&mut self, len: usize) -> LocalSlice {
+        // SAFETY: the handle is dropped here; the piece is used before the staging buffer is
+        // used again.
+        let mut buffer = unsafe {
+            bowline_base::buffer::RecvBuf::borrowed(self.staging.as_mut_ptr(), self.staging.len())
+        };
+        LocalSlice::of_recv(&mut buffer, 0, len).expect("packed lengths fit in the staging buffer")
+    }
+
+    /// Puts (`Write`) or gets (`Read`) from or to where the bytes lie.
+    pub(crate) fn move_bytes(
+        &mut self,
+        direction: Direction,
+        ep: EpId,
+        local: &[LocalSlice],
+        remote: RemoteSlice,
+        token: Token,
+    ) -> Result<Posted, PostError> {
+        let Some(stopped) = self.transfer(direction, ep, local, remote)? else {
+            return Ok(Posted::Done);
+        };
+        if stopped.moved == 0 {
+            return Err(refusal(stopped.reason));
+        }
+        let how = match stopped.reason {
+            Reason::Gone => PeerFailure::Died,
+            Reason::Refused | Reason::Fault | Reason::Other => PeerFailure::Refused,
+        };
+        if token == Token::NONE {
+            self.eps[ep.0 as usize].lost = Some(how);
+            return Ok(Posted::Done);
+        }
+        self.deferred.push_back((token, Err(how)));
+        self.due();
+        Ok(Posted::InFlight)
+    }
+
+    /// The copy itself: `None` when it is complete.
+    fn transfer(
+        &mut self,
+        direction: Direction,
+        ep: EpId,
+        local: &[LocalSlice],
+        remote: RemoteSlice,
+    ) -> Result<Option<Stopped>, PostError> {
+        let len = local.iter().map(LocalSlice::len).sum::<usize>();
+        let (e, access) = self.operands(ep, remote.rkey)?;
+        if let Some(view) = access.mapped(remote.address, len) {
+            copy_pieces(direction, local, view);
+            return Ok(None);
+        }
+        reachable(e, access, remote.address, len)?;
+        if len == 0 {
+            return Ok(None);
+        }
+        let target = match (e.cma, &e.pidfd) {
+            (Cma::Here, _) => Target::Here,
+            (Cma::Allowed(pid), Some(pidfd)) => Target::Watched(pid, pidfd.as_fd()),
+            (Cma::Allowed(pid), None) => Target::Process(pid),
+            (Cma::Refused, _) => return Err(PostError::Unsupported),
+        };
+        let outcome = match e.refuse_after {
+            Some(0) => Err(Stopped { moved: 0, reason: Reason::Refused }),
+            _ => cma::transfer(direction, target, local, remote.address),
+        };
+        self.counters.cma_transfers += 1;
+        let e = &mut self.eps[ep.0 as usize];
+        if let Some(left) = &mut e.refuse_after {
+            *left = left.saturating_sub(1);
+        }
+        match outcome {
+            Ok(()) => {
+                self.counters.cma_bytes += len as u64;
+                Ok(None)
+            }
+            Err(stopped) => {
+                if stopped.reason == Reason::Refused {
+                    tracing::debug!(
+                        pid = e.process.pid,
+                        "the kernel refuses the peer's memory; large messages are copied from now on"
+                    );
+                    e.cma = Cma::Refused;
+                    self.counters.cma_refused += 1;
+                }
+                Ok(Some(stopped))
+            }
+        }
+    }
+
+    pub(crate) fn atomic(
+        &mut self,
+        ep: EpId,
+        op: AtomicOp,
+        width: AtomicWidth,
+        at: RemoteSlice,
+    ) -> Result<u64, PostError> {
+        let len = match width {
+            AtomicWidth::W32 => 4,
+            AtomicWidth::W64 => 8,
+        };
+        let (e, access) = self.operands(ep, at.rkey)?;
+        let address = match access.mapped(at.address, len) {
+            Some(view) => view.as_ptr(),
+            None => {
+                reachable(e, access, at.address, len)?;
+                if e.cma != Cma::Here {
+                    // The kernel copies bytes; it has no atomics to offer.
+                    return Err(PostError::Unsupported);
+                }
+                at.address as usize as *mut u8
+            }
+        };
+        if !address.addr().is_multiple_of(len) {
+            return Err(PostError::BadArgument);
+        }
+        // SAFETY: aligned by the check above. Mapped: inside a mapping that the key keeps. Here:
+        // memory of this process that the peer, a thread rank, has registered and not released,
+        // or exposed for this operation; it belongs to that rank, whose own accesses during
+        // exposure are its business by the rules of one-sided communication.
+        Ok(unsafe {
+            match width {
+                AtomicWidth::W32 => u64::from(atomic_32(AtomicU32::from_ptr(address.cast()), op)),
+                AtomicWidth::W64 => atomic_64(AtomicU64::from_ptr(address.cast()), op),
+            }
+        })
+    }
+
+    pub(crate) fn flush_one(&mut self, ep: EpId, token: Token) -> Result<Posted, PostError> {
+        let e = self.eps.get_mut(ep.0 as usize).ok_or(PostError::BadEndpoint)?;
+        if let Some(error) = e.refusal() {
+            return Err(error);
+        }
+        // SeqCst: stores to mapped memory leave the store buffer before anything that the caller
+        // loads after the flush; with a like flush of another rank in between, one of the two
+        // sees the other's store.
+        fence(Ordering::SeqCst);
+        let lost = e.lost.take();
+        self.flushed(lost, token)
+    }
+
+    pub(crate) fn flush_every(&mut self, token: Token) -> Result<Posted, PostError> {
+        // SeqCst: as in `flush_one`.
+        fence(Ordering::SeqCst);
+        let mut lost = None;
+        for e in &mut self.eps {
+            lost = e.lost.take().or(lost);
+        }
+        self.flushed(lost, token)
+    }
+
+    fn flushed(&mut self, lost: Option<PeerFailure>, token: Token) -> Result<Posted, PostError> {
+        match lost {
+            None => Ok(Posted::Done),
+            Some(_) if token == Token::NONE => Err(PostError::PeerFailed),
+            Some(how) => {
+                self.deferred.push_back((token, Err(how)));
+                self.due();
+                Ok(Posted::InFlight)
+            }
+        }
+    }
+}
+
+/// Whether the kernel may be asked for the range.
+fn reachable(e: &Endpoint, access: &Access, remote: u64, len: usize) -> Result<(), PostError> {
+    if !access.stands(&e.area, remote, len) {
+        return Err(PostError::BadRemote);
+    }
+    if e.cma == Cma::Refused { Err(PostError::Unsupported) } else { Ok(()) }
+}
+
+/// The error of a transfer that moved nothing.
+fn refusal(reason: Reason) -> PostError {
+    match reason {
+        Reason::Refused | Reason::Other => PostError::Unsupported,
+        Reason::Fault => PostError::BadRemote,
+        Reason::Gone => PostError::PeerFailed,
+    }
+}
+
+fn piece_view(piece: &LocalSlice) -> View<'_> {
+    // SAFETY: the piece lies in a buffer that its owner, here the interface's staging buffer,
+    // keeps and does not use until the view is gone.
+    unsafe { View::from_raw(piece.as_ptr(), piece.len()) }
+}
+
+fn copy_pieces(direction: Direction, local: &[LocalSlice], there: View<'_>) {
+    let mut at = there.as_ptr();
+    for piece in local {
+        let (from, to) = match direction {
+            Direction::Read => (at, piece.as_ptr()),
+            Direction::Write => (piece.as_ptr(), at),
+        };
+        // SAFETY: the view is as long as all pieces together, and mapped; the pieces lie in
+        // buffers whose handles the caller keeps. They may overlap: a rank may move bytes within
+        // its own allocation.
+        unsafe { copy_overlapping(from, to, piece.len()) };
+        at = at.wrapping_add(piece.len());
+    }
+}
+
+/// # Safety
+/// `from` must be readable and `to` writable for `n` bytes.
+#[inline]
+unsafe fn copy_overlapping(from: *const u8, to: *mut u8, n: usize) {
+    // Up to 32 bytes are loaded before they are stored, except below 4, where single bytes move.
+    if (4..=32).contains(&n) {
+        // SAFETY: promised by the caller; overlap does not matter at these lengths.
+        unsafe { copy_small(from, to, n) }
+    } else {
+        // SAFETY: promised by the caller; `copy` allows overlap.
+        unsafe { std::ptr::copy(from, to, n) }
+    }
+}
+
+macro_rules! atomic_function {
+    ($name:ident, $atomic:ty, $word:ty) => {
+        /// Performs `op` and returns the old value. Operands are cut to the width.
+        fn $name(word: &$atomic, op: AtomicOp) -> $word {
+            // AcqRel, all: puts posted before an atomic are visible to whoever sees its result,
+            // and gets posted after it see what the previous operation published.
+            match op {
+                AtomicOp::Add(n) => word.fetch_add(n as $word, Ordering::AcqRel),
+                AtomicOp::And(n) => word.fetch_and(n as $word, Ordering::AcqRel),
+                AtomicOp::Or(n) => word.fetch_or(n as $word, Ordering::AcqRel),
+                AtomicOp::Xor(n) => word.fetch_xor(n as $word, Ordering::AcqRel),
+                AtomicOp::Swap(n) => word.swap(n as $word, Ordering::AcqRel),
+                AtomicOp::Cswap { compare, new } => {
+                    let (old, new) = (compare as $word, new as $word);
+                    match word.compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire) {
+                        Ok(old) | Err(old) => old,
+                    }
+                }
+            }
+        }
+    };
+}
+
+atomic_function!(atomic_32, AtomicU32, u32);
+atomic_function!(atomic_64, AtomicU64, u64);

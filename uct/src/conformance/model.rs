@@ -1,0 +1,305 @@
+//! Random programs against a model: messages between three members, and one-sided operations on
+//! a window. A failing program is reduced to a short one and printed.
+
+use std::collections::{HashMap, VecDeque};
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+
+use super::harness::{Flavour, Message, World, header_of, pattern};
+use super::rma::{Kind, Way, Window, fetch, flush, post};
+use super::{Provider, not_applicable};
+use crate::{AmId, AtomicOp, AtomicWidth, Caps, Desc, Iface, PostError};
+
+/// Members of a message program.
+const MEMBERS: usize = 3;
+
+fn runner(cases: u32) -> TestRunner {
+    TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() })
+}
+
+/// A step of a message program.
+#[derive(Clone, Debug)]
+enum Step {
+    Send { from: usize, to: usize, flavour: usize, len: usize },
+    Progress { member: usize, budget: u32 },
+    Keep { member: usize, on: bool },
+    Release { member: usize, which: usize },
+    Ask { from: usize, to: usize },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let member = 0..MEMBERS;
+    let len = prop_oneof![0_usize..70, 0_usize..3000, Just(usize::MAX)];
+    prop_oneof![
+        12 => (member.clone(), member.clone(), 0_usize..3, len).prop_map(
+            |(from, to, flavour, len)| Step::Send { from, to, flavour, len }
+        ),
+        5 => (member.clone(), 0_u32..9)
+            .prop_map(|(member, budget)| Step::Progress { member, budget }),
+        1 => (member.clone(), any::<bool>()).prop_map(|(member, on)| Step::Keep { member, on }),
+        2 => (member.clone(), 0_usize..64)
+            .prop_map(|(member, which)| Step::Release { member, which }),
+        1 => (member.clone(), member).prop_map(|(from, to)| Step::Ask { from, to }),
+    ]
+}
+
+/// What must still arrive, by direction.
+#[derive(Default)]
+struct Expected {
+    streams: HashMap<(usize, usize), VecDeque<u64>>,
+    ordered: bool,
+    next: u64,
+}
+
+impl Expected {
+    /// A seed says from whom and to whom a message goes.
+    const fn seed(from: usize, to: usize, sequence: u64) -> u64 {
+        sequence << 8 | (from as u64) << 4 | to as u64
+    }
+
+    fn arrived(&mut self, member: usize, message: &Message) -> Result<(), TestCaseError> {
+        message.verify();
+        let [sequence, seed, _] = message.header;
+        let (from, to) = ((seed >> 4 & 15) as usize, (seed & 15) as usize);
+        prop_assert!(member == to, "a message to {} arrived at {}", to, member);
+        let stream = self.streams.entry((from, to)).or_default();
+        let place = stream.iter().position(|&expected| expected == sequence);
+        prop_assert!(place.is_some(), "message {} was not expected (any more)", sequence);
+        prop_assert!(!self.ordered || place == Some(0), "message {} is out of order", sequence);
+        stream.remove(place.unwrap_or(0));
+        Ok(())
+    }
+
+    fn is_empty(&self) -> bool {
+        self.streams.values().all(VecDeque::is_empty)
+    }
+}
+
+fn collect<P: Provider>(
+    world: &mut World<P>,
+    kept: &mut [Vec<(Desc, Vec<u8>)>],
+    expected: &mut Expected,
+) -> Result<(), TestCaseError> {
+    // A loopback provider has one interface, whose messages say for which member they are.
+    for place in 0..world.peers.len() {
+        for message in world.peer(place).seen.take() {
+            let member = if P::LOOPBACK { (message.header[1] & 15) as usize } else { place };
+            expected.arrived(member, &message)?;
+            if let (true, Some(desc)) = (message.kept, message.desc) {
+                kept[place].push((desc, message.payload));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn release<P: Provider>(
+    world: &mut World<P>,
+    place: usize,
+    kept: &mut Vec<(Desc, Vec<u8>)>,
+    which: usize,
+) -> Result<(), TestCaseError> {
+    if kept.is_empty() {
+        return Ok(());
+    }
+    let (desc, payload) = kept.swap_remove(which % kept.len());
+    let view = world.peer(place).iface.desc_view(desc).map(|view| view.to_vec());
+    prop_assert!(view.as_ref() == Some(&payload), "a kept payload changed");
+    world.peer(place).iface.release(desc);
+    Ok(())
+}
+
+fn run_messages<P: Provider>(steps: &[Step]) -> Result<(), TestCaseError> {
+    let mut world = World::<P>::new(MEMBERS);
+    let attr = world.attr();
+    let flavours = Flavour::offered(&attr);
+    let mut expected =
+        Expected { ordered: attr.caps.contains(Caps::AM_ORDERED), ..Expected::default() };
+    let mut kept: Vec<Vec<(Desc, Vec<u8>)>> = vec![Vec::new(); MEMBERS];
+    for step in steps {
+        match *step {
+            Step::Send { from, to, flavour, len } => {
+                if from == to && !P::LOOPBACK {
+                    continue;
+                }
+                let flavour = flavours[flavour % flavours.len()];
+                let len = flavour.fit(&attr, len.min(40_000));
+                let sequence = expected.next;
+                let seed = Expected::seed(from, to, sequence);
+                let (payload, header) = (pattern(seed, len), header_of(sequence, seed, len));
+                match world.post(from, to, flavour, AmId::new(4), &header, &payload) {
+                    Ok(()) => {
+                        expected.streams.entry((from, to)).or_default().push_back(sequence);
+                        expected.next += 1;
+                    }
+                    Err(PostError::NoResource) => {}
+                    Err(error) => prop_assert!(false, "{:?} of {} bytes: {}", flavour, len, error),
+                }
+            }
+            Step::Progress { member, budget } => {
+                world.peer(member).progress(budget);
+                collect(&mut world, &mut kept, &mut expected)?;
+            }
+            Step::Keep { member, on } => world.peer(member).seen.keep = on,
+            Step::Release { member, which } => {
+                let place = World::<P>::place(member);
+                release(&mut world, place, &mut kept[place], which)?;
+            }
+            Step::Ask { from, to } => {
+                if from != to || P::LOOPBACK {
+                    let ep = world.ep(from, to);
+                    world.peer(from).iface.want_writable(ep);
+                }
+            }
+        }
+    }
+    // Everything comes, once what was kept is given back.
+    for place in 0..world.peers.len() {
+        world.peer(place).seen.keep = false;
+        while !kept[place].is_empty() {
+            release(&mut world, place, &mut kept[place], 0)?;
+        }
+    }
+    while !expected.is_empty() {
+        world.round();
+        collect(&mut world, &mut kept, &mut expected)?;
+    }
+    let settled = |w: &mut World<P>| w.peers.iter().flatten().all(|peer| peer.lent.is_empty());
+    world.until(settled);
+    world.rounds(10);
+    collect(&mut world, &mut kept, &mut expected)
+}
+
+/// Random programs of sends, progress with small budgets, keeping and releasing: every accepted
+/// message arrives once, unchanged and in order, and kept payloads stay.
+pub fn messages<P: Provider>() {
+    let program = prop::collection::vec(step(), 1..400);
+    let outcome = runner(48).run(&program, |steps| run_messages::<P>(&steps));
+    if let Err(error) = outcome {
+        panic!("{error}");
+    }
+}
+
+/// A step of a memory program.
+#[derive(Clone, Debug)]
+enum Access {
+    Put { way: usize, offset: usize, len: usize, seed: u64 },
+    Get { way: usize, offset: usize, len: usize },
+    Atomic { op: u8, wide: bool, word: usize, operand: u64, fetched: bool },
+    Owner { offset: usize, len: usize, seed: u64 },
+}
+
+/// Bytes of the window of a memory program.
+const WINDOW: usize = 2048;
+
+fn access() -> impl Strategy<Value = Access> {
+    let range = (0..WINDOW, 0_usize..300);
+    prop_oneof![
+        (0_usize..3, range.clone(), any::<u64>())
+            .prop_map(|(way, (offset, len), seed)| Access::Put { way, offset, len, seed }),
+        (0_usize..2, range.clone())
+            .prop_map(|(way, (offset, len))| Access::Get { way, offset, len }),
+        (0_u8..6, any::<bool>(), 0_usize..WINDOW / 8, any::<u64>(), any::<bool>()).prop_map(
+            |(op, wide, word, operand, fetched)| Access::Atomic { op, wide, word, operand, fetched }
+        ),
+        (range, any::<u64>())
+            .prop_map(|((offset, len), seed)| Access::Owner { offset, len, seed }),
+    ]
+}
+
+fn run_memory<P: Provider>(kind: Kind, steps: &[Access]) -> Result<(), TestCaseError> {
+    let mut world = World::<P>::new(2);
+    let attr = world.attr();
+    let window = Window::open(&mut world, kind, WINDOW);
+    let mut model = vec![0_u8; WINDOW];
+    let fits = |limits: Option<(usize, usize)>, len| {
+        limits.is_some_and(|(min, max)| (min..=max).contains(&len))
+    };
+    for step in steps {
+        match *step {
+            Access::Put { way, offset, len, seed } => {
+                let len = len.min(WINDOW - offset);
+                let way = [Way::Short, Way::Bcopy, Way::Zcopy][way];
+                if !fits(way.put_limits(&world), len) {
+                    continue;
+                }
+                let bytes = pattern(seed, len);
+                let put = way.put(&mut world, &bytes, window.at(offset));
+                prop_assert_eq!(put, Ok(()));
+                model[offset..offset + len].copy_from_slice(&bytes);
+            }
+            Access::Get { way, offset, len } => {
+                let len = len.min(WINDOW - offset);
+                let way = [Way::Bcopy, Way::Zcopy][way];
+                if !fits(way.get_limits(&world), len) {
+                    continue;
+                }
+                // A get may overtake a put unless a flush stands between them.
+                flush(&mut world);
+                let found = way.get(&mut world, window.at(offset), len);
+                prop_assert!(found.as_deref() == Ok(&model[offset..offset + len]), "{:?}", step);
+            }
+            Access::Atomic { op, wide, word, operand, fetched } => {
+                let offset = word * 8;
+                let bytes = &mut model[offset..offset + if wide { 8 } else { 4 }];
+                let old = match *bytes {
+                    [a, b, c, d] => u64::from(u32::from_ne_bytes([a, b, c, d])),
+                    [a, b, c, d, e, f, g, h] => u64::from_ne_bytes([a, b, c, d, e, f, g, h]),
+                    _ => unreachable!("a word has 4 or 8 bytes"),
+                };
+                let (op, new) = match op {
+                    0 => (AtomicOp::Add(operand), old.wrapping_add(operand)),
+                    1 => (AtomicOp::And(operand), old & operand),
+                    2 => (AtomicOp::Or(operand), old | operand),
+                    3 => (AtomicOp::Xor(operand), old ^ operand),
+                    4 => (AtomicOp::Swap(operand), operand),
+                    _ => (AtomicOp::Cswap { compare: old, new: operand }, operand),
+                };
+                let kinds = if fetched { attr.atomic_fetch } else { attr.atomic_post };
+                if !kinds.contains(op.kind()) {
+                    continue;
+                }
+                flush(&mut world);
+                let width = if wide { AtomicWidth::W64 } else { AtomicWidth::W32 };
+                if fetched {
+                    prop_assert_eq!(fetch(&mut world, op, width, window.at(offset)), Ok(old));
+                } else {
+                    prop_assert_eq!(post(&mut world, op, width, window.at(offset)), Ok(()));
+                }
+                match bytes.len() {
+                    4 => bytes.copy_from_slice(&(new as u32).to_ne_bytes()),
+                    _ => bytes.copy_from_slice(&new.to_ne_bytes()),
+                }
+            }
+            Access::Owner { offset, len, seed } => {
+                let len = len.min(WINDOW - offset);
+                let bytes = pattern(seed, len);
+                flush(&mut world);
+                let view = window.view(&mut world).slice(offset, len);
+                view.expect("inside").copy_in(&bytes);
+                model[offset..offset + len].copy_from_slice(&bytes);
+            }
+        }
+    }
+    flush(&mut world);
+    prop_assert!(window.view(&mut world).to_vec() == model, "the window differs from the model");
+    Ok(())
+}
+
+/// Random programs of puts, gets, atomics and the owner's own writes: the window holds what a
+/// plain array of bytes would.
+pub fn memory<P: Provider>() {
+    let kinds = Kind::reached(&mut World::<P>::new(2));
+    let caps = World::<P>::new(2).attr().caps;
+    if !caps.intersects(Caps::PUT_SHORT | Caps::PUT_BCOPY | Caps::PUT_ZCOPY) {
+        return not_applicable::<P>("no put");
+    }
+    for kind in kinds {
+        let program = prop::collection::vec(access(), 1..150);
+        let outcome = runner(32).run(&program, |steps| run_memory::<P>(kind, &steps));
+        if let Err(error) = outcome {
+            panic!("{kind:?}: {error}");
+        }
+    }
+}

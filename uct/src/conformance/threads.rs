@@ -1,0 +1,161 @@
+//! Members on threads of their own, as processes would be: streams, round trips, many to one.
+
+use super::harness::{Flavour, Peer, Random, World, header_of, pattern};
+use super::{Provider, not_applicable};
+use crate::{AmId, Caps, EpId, Iface, IfaceAttr, PostError};
+
+/// Sends message `sequence`, making progress while there is no room.
+fn send<I: Iface>(peer: &mut Peer<I>, ep: EpId, flavour: Flavour, sequence: u64, len: usize) {
+    let (payload, header) = (pattern(sequence, len), header_of(sequence, sequence, len));
+    let id = AmId::new((sequence % 32) as u8);
+    let mut tries = 0_u32;
+    loop {
+        match peer.post(ep, flavour, id, &header, &payload) {
+            Ok(()) => return,
+            Err(PostError::NoResource) => {
+                peer.progress(32);
+                tries += 1;
+                if tries.is_multiple_of(16) {
+                    std::thread::yield_now();
+                }
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// Makes progress until there are messages; takes them.
+fn receive<I: Iface>(peer: &mut Peer<I>) -> Vec<super::harness::Message> {
+    let mut tries = 0_u32;
+    while peer.seen.messages.is_empty() {
+        peer.progress(32);
+        tries += 1;
+        if tries.is_multiple_of(16) {
+            std::thread::yield_now();
+        }
+    }
+    peer.seen.take()
+}
+
+fn settle<I: Iface>(peer: &mut Peer<I>) {
+    while !peer.lent.is_empty() {
+        peer.progress(32);
+        std::thread::yield_now();
+    }
+}
+
+fn length(flavour: Flavour, attr: &IfaceAttr, random: &mut Random) -> usize {
+    let wanted = [8, 8, 60, 300, 3000, 9000][random.below(6)];
+    flavour.fit(attr, random.below(wanted + 1))
+}
+
+/// A long stream of mixed messages between two threads.
+pub fn streams<P: Provider>() {
+    const COUNT: u64 = 30_000;
+    if P::LOOPBACK {
+        return not_applicable::<P>("a loopback interface has one thread");
+    }
+    let mut world = World::<P>::new(2);
+    let (attr, ep) = (world.attr(), world.ep(0, 1));
+    let flavours = Flavour::offered(&attr);
+    let [Some(sender), Some(receiver)] = &mut world.peers[..] else { unreachable!("two members") };
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut random = Random::new(43);
+            for sequence in 0..COUNT {
+                let flavour = flavours[random.below(flavours.len())];
+                send(sender, ep, flavour, sequence, length(flavour, &attr, &mut random));
+            }
+            settle(sender);
+        });
+        let mut sequences = Vec::new();
+        while sequences.len() < COUNT as usize {
+            for message in receive(receiver) {
+                message.verify();
+                sequences.push(message.header[0]);
+            }
+        }
+        if !attr.caps.contains(Caps::AM_ORDERED) {
+            sequences.sort_unstable();
+        }
+        assert!(sequences.into_iter().eq(0..COUNT), "lost, doubled or out of order");
+    });
+}
+
+/// Round trips between two threads.
+pub fn ping_pong<P: Provider>() {
+    const COUNT: u64 = 4000;
+    if P::LOOPBACK {
+        return not_applicable::<P>("a loopback interface has one thread");
+    }
+    let mut world = World::<P>::new(2);
+    let (attr, there, back) = (world.attr(), world.ep(0, 1), world.ep(1, 0));
+    let flavours = Flavour::offered(&attr);
+    let [Some(a), Some(b)] = &mut world.peers[..] else { unreachable!("two members") };
+    let turn = |peer: &mut Peer<P::Iface>, ep, first: bool, seed| {
+        let mut random = Random::new(seed);
+        for sequence in 0..COUNT {
+            let flavour = flavours[random.below(flavours.len())];
+            let len = length(flavour, &attr, &mut random);
+            if first {
+                send(peer, ep, flavour, sequence, len);
+            }
+            let message = receive(peer).remove(0);
+            message.verify();
+            assert_eq!(message.header[0], sequence);
+            if !first {
+                send(peer, ep, flavour, sequence, len);
+            }
+        }
+        settle(peer);
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| turn(a, there, true, 47));
+        turn(b, back, false, 53);
+    });
+}
+
+/// Four threads send to one; each stream is whole and in order.
+pub fn many_to_one<P: Provider>() {
+    const SENDERS: usize = 4;
+    const COUNT: u64 = 6000;
+    if P::LOOPBACK {
+        return not_applicable::<P>("a loopback interface has one thread");
+    }
+    let mut world = World::<P>::new(SENDERS + 1);
+    let attr = world.attr();
+    let flavours = Flavour::offered(&attr);
+    let eps: Vec<EpId> = (1..=SENDERS).map(|from| world.ep(from, 0)).collect();
+    let (receiver, senders) = world.peers.split_first_mut().expect("five members");
+    let receiver = receiver.as_mut().expect("alive");
+    std::thread::scope(|scope| {
+        for ((index, sender), ep) in senders.iter_mut().enumerate().zip(eps) {
+            let (attr, flavours) = (&attr, &flavours);
+            let sender = sender.as_mut().expect("alive");
+            scope.spawn(move || {
+                let mut random = Random::new(59 + index as u64);
+                for sequence in 0..COUNT {
+                    let flavour = flavours[random.below(flavours.len())];
+                    send(sender, ep, flavour, sequence, length(flavour, attr, &mut random));
+                }
+                settle(sender);
+            });
+        }
+        let mut streams = std::collections::HashMap::<_, Vec<u64>>::new();
+        let mut received = 0;
+        while received < SENDERS * COUNT as usize {
+            for message in receive(receiver) {
+                message.verify();
+                streams.entry(message.source).or_default().push(message.header[0]);
+                received += 1;
+            }
+        }
+        assert_eq!(streams.len(), SENDERS, "sources");
+        for mut stream in streams.into_values() {
+            if !attr.caps.contains(Caps::AM_ORDERED) {
+                stream.sort_unstable();
+            }
+            assert!(stream.into_iter().eq(0..COUNT), "lost, doubled or out of order");
+        }
+    });
+}

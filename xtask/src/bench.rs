@@ -1,0 +1,93 @@
+//! `cargo xtask bench`: figures, each in its own program.
+//!
+//! Only the instruction counts are judged against committed figures; times depend on the machine
+//! and on its neighbours, so they are printed and never fail a run.
+
+pub(crate) mod instructions;
+mod memory;
+mod modes;
+mod output;
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use clap::Subcommand;
+
+use crate::workspace::Workspace;
+
+/// Which figures.
+#[derive(Subcommand, Debug)]
+pub(crate) enum Task {
+    /// Bowline beside UCX, MPICH, Open MPI and Intel MPI on two cores
+    Peers {
+        #[command(flatten)]
+        options: bowline_bench::PeersOptions,
+        /// Where to write the figures as JSON
+        #[arg(long)]
+        json: Option<PathBuf>,
+        /// Where to draw the figures, a PNG
+        #[arg(long)]
+        plot: Option<PathBuf>,
+    },
+    /// Instructions for each operation of the short path, by callgrind
+    Instructions(instructions::Options),
+    /// Receive memory of a rank, by the number of ranks
+    ReceiveMemory(memory::Options),
+}
+
+/// Takes the figures.
+pub(crate) fn run(workspace: &Workspace, task: Task) -> Result<()> {
+    match task {
+        Task::Peers {
+            options,
+            json,
+            plot,
+        } => peers(workspace, &options, json, plot),
+        Task::Instructions(options) => instructions::run(workspace, &options),
+        Task::ReceiveMemory(options) => memory::run(workspace, &options),
+    }
+}
+
+fn peers(
+    workspace: &Workspace,
+    options: &bowline_bench::PeersOptions,
+    json: Option<PathBuf>,
+    plot: Option<PathBuf>,
+) -> Result<()> {
+    let default = bowline_bench::PeersOptions::default();
+    if options.bowline == default.bowline {
+        // Somebody else's command is measured as it is; ours is measured as the source is now.
+        build_release(workspace, &["-p", "bowline", "-p", "bowline-bench"])?;
+    }
+    let report = bowline_bench::run(options).context("cannot compare with the peers")?;
+    println!("{}", report.table());
+    if let Some(path) = json {
+        report
+            .write_json(&path)
+            .context("cannot write the report")?;
+        println!("written: {}", path.display());
+    }
+    if let Some(path) = plot {
+        report
+            .plot(&path)
+            .with_context(|| format!("cannot draw {}", path.display()))?;
+        println!("drawn: {}", path.display());
+    }
+    Ok(())
+}
+
+/// Builds in release, showing what cargo shows.
+fn build_release(workspace: &Workspace, what: &[&str]) -> Result<()> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let status = Command::new(cargo)
+        .args(["build", "--release"])
+        .args(what)
+        .current_dir(&workspace.root)
+        .status()
+        .context("cannot start cargo")?;
+    if !status.success() {
+        bail!("`cargo build --release {}` failed", what.join(" "));
+    }
+    Ok(())
+}

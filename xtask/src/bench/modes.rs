@@ -1,0 +1,31 @@
+//! The operations whose instructions are counted: one line for each.
+
+/// An operation of the short path.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mode {
+    /// First argument of the example `instructions`. The example calls `measured_NAME`, a
+    /// function that is not inlined, once per operation; what runs outside of it is not counted.
+    pub(super) name: &'static str,
+    /// What it is.
+    pub(super) what: &'static str,
+    /// Instructions that the design allows for it; shown, not enforced.
+    pub(super) goal: u64,
+}
+
+const fn mode(name: &'static str, what: &'static str, goal: u64) -> Mode {
+    Mode { name, what, goal }
+}
+
+/// All of them; payloads have 8 bytes.
+pub(super) const MODES: &[Mode] = &[
+    mode("uct_post", "shm: post a short active message", 60),
+    mode("uct_receive", "shm: progress that delivers one", 80),
+    mode("tag_send", "ucp: tagged eager send", 150),
+    mode(
+        "tag_recv",
+        "ucp: post a receive and wait, message present",
+        300,
+    ),
+    mode("mpi_send", "MPI: blocking standard send", 200),
+    mode("mpi_recv", "MPI: blocking receive, message present", 350),
+];

@@ -1,0 +1,235 @@
+//! Commands of a step: what they print is kept, and shown when it matters.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::workspace::Workspace;
+
+/// What is shown of a command that succeeds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Show {
+    /// Nothing.
+    Nothing,
+    /// The closing line of each test program, with the program's name.
+    Closing,
+}
+
+/// A command to be run.
+#[derive(Debug)]
+pub(super) struct Run {
+    step: String,
+    program: OsString,
+    arguments: Vec<OsString>,
+    directory: PathBuf,
+    environment: Vec<(&'static str, OsString)>,
+    log: PathBuf,
+    show: Show,
+    hint: &'static str,
+}
+
+/// What a command has printed, on both of its streams.
+#[derive(Debug)]
+pub(super) struct Output(pub(super) Vec<String>);
+
+impl Run {
+    /// A program, run in the workspace's root.
+    pub(super) fn program(
+        workspace: &Workspace,
+        step: &str,
+        program: impl Into<OsString>,
+        arguments: &[&str],
+    ) -> Self {
+        let logs = workspace
+            .metadata
+            .target_directory
+            .as_std_path()
+            .join("xtask");
+        Self {
+            step: step.to_owned(),
+            program: program.into(),
+            arguments: arguments.iter().map(OsString::from).collect(),
+            directory: workspace.root.clone(),
+            environment: Vec::new(),
+            log: logs.join(format!("{step}.log")),
+            show: Show::Nothing,
+            hint: "",
+        }
+    }
+
+    /// The cargo that started this program.
+    pub(super) fn cargo(workspace: &Workspace, step: &str, arguments: &[&str]) -> Self {
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        Self::program(workspace, step, cargo, arguments)
+    }
+
+    /// Runs in a directory below the root.
+    pub(super) fn inside(mut self, directory: &str) -> Self {
+        self.directory.push(directory);
+        self
+    }
+
+    /// Sets a variable.
+    pub(super) fn env(mut self, name: &'static str, value: impl AsRef<Path>) -> Self {
+        self.environment.push((name, value.as_ref().into()));
+        self
+    }
+
+    /// What to show of it.
+    pub(super) fn show(mut self, show: Show) -> Self {
+        self.show = show;
+        self
+    }
+
+    /// What to do when it fails.
+    pub(super) fn hint(mut self, hint: &'static str) -> Self {
+        self.hint = hint;
+        self
+    }
+
+    /// Runs it to its end.
+    ///
+    /// # Errors
+    /// When it cannot be started or does not succeed; its output has been shown then.
+    pub(super) fn run(self) -> Result<Output> {
+        let (reader, writer) = std::io::pipe().context("cannot make a pipe")?;
+        let mut command = Command::new(&self.program);
+        command.args(&self.arguments).current_dir(&self.directory);
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        command
+            .stdout(writer.try_clone().context("cannot make a pipe")?)
+            .stderr(writer);
+        let mut child = command
+            .spawn()
+            .with_context(|| format!("cannot start {:?}", self.program))?;
+        // The command holds the writing ends; without it the pipe would never end.
+        drop(command);
+        let logs = self.log.parent().expect("a log lies in a directory");
+        std::fs::create_dir_all(logs).with_context(|| format!("cannot make {logs:?}"))?;
+        let mut log = File::create(&self.log)
+            .with_context(|| format!("cannot write {}", self.log.display()))?;
+        let mut lines = Vec::new();
+        for line in BufReader::new(reader).split(b'\n') {
+            let line = line.context("cannot read what the command prints")?;
+            let line = String::from_utf8_lossy(&line).into_owned();
+            writeln!(log, "{line}").context("cannot write the log")?;
+            if self.show == Show::Closing && is_closing(&line) {
+                println!("    {}", line.trim());
+            }
+            lines.push(line);
+        }
+        let status = child.wait().context("cannot wait for the command")?;
+        if status.success() {
+            return Ok(Output(lines));
+        }
+        for line in &lines {
+            println!("    {line}");
+        }
+        let hint = if self.hint.is_empty() {
+            String::new()
+        } else {
+            format!("; {}", self.hint)
+        };
+        let (name, log) = (self.shown(), self.log.display());
+        bail!(
+            "{}: `{name}` failed with {status}{hint}; its output is in {log}",
+            self.step
+        )
+    }
+
+    fn shown(&self) -> String {
+        let name = Path::new(&self.program)
+            .file_name()
+            .unwrap_or(&self.program);
+        let mut shown = name.to_string_lossy().into_owned();
+        for argument in &self.arguments {
+            shown.push(' ');
+            shown.push_str(&argument.to_string_lossy());
+        }
+        shown
+    }
+}
+
+/// Whether cargo names a test program here, or the program closes.
+fn is_closing(line: &str) -> bool {
+    let line = line.trim_start();
+    ["Running ", "Doc-tests ", "test result: "]
+        .iter()
+        .any(|start| line.starts_with(start))
+}
+
+impl Output {
+    /// How many tests there were.
+    ///
+    /// # Errors
+    /// When there were none: a filter that matches nothing must not pass for success.
+    pub(super) fn counted(&self) -> Result<String> {
+        let (mut passed, mut ignored, mut programs) = (0, 0, 0);
+        for line in self
+            .0
+            .iter()
+            .filter(|line| line.starts_with("test result: "))
+        {
+            let count = |word: &str| number_before(line, word);
+            passed += count("passed");
+            ignored += count("ignored");
+            programs += 1;
+        }
+        if passed == 0 {
+            bail!("no test ran");
+        }
+        Ok(format!(
+            "{passed} tests passed, {ignored} ignored, in {programs} programs"
+        ))
+    }
+}
+
+fn number_before(line: &str, word: &str) -> u64 {
+    let mut before = "";
+    for part in line.split_whitespace() {
+        if part.trim_end_matches(';') == word {
+            return before.parse().unwrap_or(0);
+        }
+        before = part;
+    }
+    0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tests_are_counted_over_all_programs() {
+        let line = "test result: ok. 7 passed; 0 failed; 2 ignored; 0 measured; 0 filtered out";
+        let output = Output(vec!["running 9 tests".into(), line.into(), line.into()]);
+        let counted = output.counted().expect("tests ran");
+        assert_eq!(counted, "14 tests passed, 4 ignored, in 2 programs");
+    }
+
+    #[test]
+    fn a_run_without_tests_is_a_failure() {
+        let line = "test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 30 filtered out";
+        assert!(Output(vec![line.into()]).counted().is_err());
+        assert!(Output(vec![]).counted().is_err());
+    }
+
+    #[test]
+    fn output_and_failure_of_a_command_come_back() {
+        let workspace = Workspace::find().expect("tests run inside the workspace");
+        let run = |script| Run::program(&workspace, "self-test", "sh", &["-c", script]).run();
+        let Output(lines) = run("echo one; echo two >&2").expect("it succeeds");
+        assert_eq!(lines, ["one", "two"]);
+        let error = run("exit 3").expect_err("it fails").to_string();
+        assert!(error.contains("exit status: 3"), "{error}");
+        assert!(
+            Run::program(&workspace, "self-test", "/no/such", &[])
+                .run()
+                .is_err()
+        );
+    }
+}

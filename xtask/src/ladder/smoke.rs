@@ -1,0 +1,123 @@
+//! What a user starts first, started: the README's first command on its own data, the yardstick
+//! programs of the bench, the instruction counts. Whether figures are good is not asked here.
+//!
+//! The comparison with other libraries (`cargo xtask bench peers`) is not part of it: it installs
+//! the peers over the network, and a machine without them would only report that they are missing.
+
+use anyhow::{Context, Result, bail};
+
+use super::command::Run;
+use super::{Outcome, Step};
+use crate::workspace::Workspace;
+use crate::{bench, needs};
+
+pub(super) const STEPS: &[Step] = &[
+    Step {
+        name: "release",
+        slow: false,
+        run: release,
+    },
+    Step {
+        name: "first-command",
+        slow: false,
+        run: first_command,
+    },
+    Step {
+        name: "yardsticks",
+        slow: false,
+        run: yardsticks,
+    },
+    Step {
+        name: "instructions",
+        slow: true,
+        run: instructions,
+    },
+];
+
+fn release(workspace: &Workspace) -> Result<Outcome> {
+    let arguments = ["build", "--release", "-p", "bowline", "-p", "bowline-bench"];
+    Run::cargo(workspace, "release", &arguments).run()?;
+    Ok(Outcome::Passed(String::new()))
+}
+
+/// The command that opens the README, and whether its result is the input in order.
+fn first_command(workspace: &Workspace) -> Result<Outcome> {
+    const INPUT: &str = "examples/data/words.txt";
+    const OUTPUT: &str = "target/xtask/sorted.txt";
+    let arguments = [
+        "run",
+        "--release",
+        "--",
+        "demo",
+        "sort",
+        INPUT,
+        "-n",
+        "4",
+        "--output",
+        OUTPUT,
+    ];
+    let output = workspace.root.join(OUTPUT);
+    if output.exists() {
+        std::fs::remove_file(&output).context("cannot remove the last result")?;
+    }
+    Run::cargo(workspace, "first-command", &arguments).run()?;
+    let read = |path: &str| {
+        std::fs::read(workspace.root.join(path)).with_context(|| format!("cannot read {path}"))
+    };
+    let (given, sorted) = (read(INPUT)?, read(OUTPUT)?);
+    let mut wanted: Vec<&[u8]> = lines(&given);
+    wanted.sort_unstable();
+    if lines(&sorted) != wanted {
+        bail!("{OUTPUT} does not hold the lines of {INPUT} in order");
+    }
+    Ok(Outcome::Passed(format!("{} lines sorted", wanted.len())))
+}
+
+fn lines(bytes: &[u8]) -> Vec<&[u8]> {
+    bytes
+        .split(|&b| b == b'\n')
+        .filter(|line| !line.is_empty())
+        .collect()
+}
+
+/// Bowline's own benchmark and the yardsticks beside it; no figure is judged.
+fn yardsticks(workspace: &Workspace) -> Result<Outcome> {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    if processors < 2 {
+        return Ok(Outcome::Skipped(
+            "it measures between two processors, here is one".into(),
+        ));
+    }
+    let target = workspace.metadata.target_directory.as_std_path();
+    let options = bowline_bench::PeersOptions {
+        quick: true,
+        only: vec![
+            "raw".into(),
+            "mpi_lat".into(),
+            "tag_lat".into(),
+            "barrier-8".into(),
+        ],
+        peers: vec!["bowline".into(), "yardstick".into()],
+        bowline: target.join("release/bowline"),
+        no_install: true,
+        quiet: true,
+        ..Default::default()
+    };
+    let report = bowline_bench::run(&options).context("the bench did not run")?;
+    if let Some(missing) = report.missing.first() {
+        bail!("no figures of {}: {}", missing.source, missing.reason);
+    }
+    Ok(Outcome::Passed(format!(
+        "{} figures taken",
+        report.rows.len()
+    )))
+}
+
+fn instructions(workspace: &Workspace) -> Result<Outcome> {
+    let missing = needs::missing(needs::OF_INSTRUCTIONS);
+    if !missing.is_empty() {
+        return Ok(Outcome::Skipped(needs::explain(&missing)));
+    }
+    bench::instructions::run(workspace, &bench::instructions::Options::default())?;
+    Ok(Outcome::Passed(String::new()))
+}

@@ -18,15 +18,19 @@
 #![cfg(not(bowline_loom))]
 
 mod control;
+mod error;
+mod process;
 
 pub use control::{ControlBlock, Identity, RankIdentity, RankState, Waiting};
+pub use error::JobError;
+pub use process::start_time_of;
 
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use crate::doorbell;
-use crate::region::{PAGE, Region, RegionError};
+use crate::region::{PAGE, Region};
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::sync::{LINE, Line};
 use crate::view::View;
@@ -36,6 +40,9 @@ const MAGIC: u64 = u64::from_le_bytes(*b"BOWLJOB\x9d");
 
 /// Changes with every change of the layout.
 const VERSION: u32 = 1;
+
+/// Words of the set of processors: 1024 of them, as many as the C library's own sets have.
+const PROCESSOR_WORDS: usize = 16;
 
 /// Most ranks of one job on one node: far beyond any machine, small enough that a damaged header
 /// cannot overflow the arithmetic.
@@ -54,6 +61,8 @@ struct Header {
     first_rank: AtomicU32,
     /// Alone on its line: every waiting rank polls it, and it changes only when a rank dies.
     death_generation: Line<AtomicU32>,
+    /// One bit per processor that any rank of the node may run on.
+    processors: Line<[AtomicU64; PROCESSOR_WORDS]>,
 }
 
 /// What the memory of a job is made for.
@@ -68,70 +77,6 @@ pub struct JobSpec {
     pub first_rank: u32,
     /// Bytes of each rank's area; rounded up to whole pages.
     pub area_bytes: usize,
-}
-
-/// Why the memory of a job could not be made, opened or joined.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum JobError {
-    /// The memory itself.
-    #[error("cannot provide the job's memory: {0}")]
-    Region(#[from] RegionError),
-    /// No ranks, or more than a node can have.
-    #[error("cannot lay out a job of {0} ranks on a node: between 1 and {MAX_LOCAL_RANKS} fit")]
-    Ranks(u32),
-    /// Areas so large that the sum overflows.
-    #[error(
-        "cannot lay out {ranks} areas of {area_bytes} bytes: the sum is beyond the address space"
-    )]
-    AreaBytes {
-        /// Ranks on the node.
-        ranks: u32,
-        /// Bytes of each area.
-        area_bytes: usize,
-    },
-    /// The descriptor holds something else.
-    #[error("cannot open the job's memory: the descriptor holds something else")]
-    NotAJob,
-    /// Another version wrote it.
-    #[error(
-        "cannot open the job's memory: it has layout {found}, this program knows layout \
-         {VERSION}; use one version of Bowline for the launcher and all ranks"
-    )]
-    Version {
-        /// Layout in the memory.
-        found: u32,
-    },
-    /// Numbers in the header contradict the size.
-    #[error("cannot open the job's memory: its header is damaged ({0})")]
-    Damaged(&'static str),
-    /// There is no such local rank.
-    #[error("cannot attach as local rank {local}: the job has {ranks} ranks on this node")]
-    NoSuchRank {
-        /// Local rank asked for.
-        local: u32,
-        /// Ranks on the node.
-        ranks: u32,
-    },
-    /// Another process or thread is that rank.
-    #[error(
-        "cannot attach as local rank {local}: process {pid} already has; a rank can be started \
-         only once"
-    )]
-    Occupied {
-        /// Local rank asked for.
-        local: u32,
-        /// Who holds it.
-        pid: u32,
-    },
-    /// A system call failed.
-    #[error("cannot {act}: {source}")]
-    System {
-        /// What was tried.
-        act: &'static str,
-        /// What the system said.
-        source: io::Error,
-    },
 }
 
 /// Where things lie; constant, and never read from the memory again.
@@ -419,6 +364,27 @@ impl JobMemory {
         }
     }
 
+    /// States that this rank may run on these processors, by number.
+    pub fn add_processors(&self, numbers: impl IntoIterator<Item = usize>) {
+        for number in numbers {
+            if let Some(word) = self.header().processors.get(number / 64) {
+                // Relaxed: read after a barrier of the ranks, which orders it.
+                word.fetch_or(1 << (number % 64), Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Processors that the ranks which stated theirs may run on, all together. The same for every
+    /// reader once all ranks have stated theirs.
+    pub fn processors(&self) -> u32 {
+        // Relaxed: as in `add_processors`.
+        self.header()
+            .processors
+            .iter()
+            .map(|word| word.load(Ordering::Relaxed).count_ones())
+            .sum()
+    }
+
     /// The mapping, for its descriptor.
     pub fn region(&self) -> &Region {
         &self.0.region
@@ -465,24 +431,6 @@ fn random_nonzero() -> io::Result<u64> {
             return Ok(value);
         }
     }
-}
-
-/// When a process started, clock ticks since boot: with the pid it names a process for good.
-///
-/// # Errors
-/// When there is no such process or `/proc` is not mounted.
-pub fn start_time_of(pid: u32) -> io::Result<u64> {
-    let stat = std::fs::read(format!("/proc/{pid}/stat"))?;
-    parse_start_time(&stat)
-        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "/proc/PID/stat is malformed"))
-}
-
-/// Field 22 of `/proc/PID/stat`. The second field is the program's name in parentheses and may
-/// hold anything, so the count starts behind the last one.
-fn parse_start_time(stat: &[u8]) -> Option<u64> {
-    let behind_name = stat.iter().rposition(|&b| b == b')')? + 1;
-    let fields = std::str::from_utf8(&stat[behind_name..]).ok()?;
-    fields.split_ascii_whitespace().nth(19)?.parse().ok()
 }
 
 #[cfg(test)]

@@ -58,7 +58,11 @@ pub const fn max_message_slots(slots: u32) -> u32 {
 /// Longest payload, in bytes, of one message in a queue of halves of `slots`.
 pub const fn max_message_bytes(slots: u32) -> usize {
     let bytes = slot::bytes_in(max_message_slots(slots) as usize);
-    if bytes < slot::MAX_BYTES { bytes } else { slot::MAX_BYTES }
+    if bytes < slot::MAX_BYTES {
+        bytes
+    } else {
+        slot::MAX_BYTES
+    }
 }
 
 /// Why a message was not taken. Nothing observable has happened in any of the cases.
@@ -159,6 +163,18 @@ impl Intent {
                 | (((slots & 0x7fff) as u64) << 1)
                 | Self::UNFINISHED,
         )
+    }
+
+    /// The same with the next announcement.
+    #[inline]
+    pub(crate) const fn next(self) -> Self {
+        Self(self.0.wrapping_add(1 << 32))
+    }
+
+    /// An intent of no slots with `slots` slots, at most 2^15 - 1.
+    #[inline]
+    pub(crate) const fn of(self, slots: u32) -> Self {
+        Self(self.0 + ((slots as u64) << 1))
     }
 
     /// As it stands in memory.

@@ -12,10 +12,10 @@
 
 enum { BATCH_MAX = 8, ELEMENTS_MAX = 1 << 20 };
 
-/* Four barriers, entered late by a different rank each time. */
+/* Two barriers, entered late by a different rank each time. */
 static int verify_barrier(void)
 {
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 2; i++) {
         double mine[2];
         double worst[2];
         if (world_rank == i % world_size)
@@ -65,7 +65,7 @@ static int run_batches(const struct order *order, struct samples *samples,
     int batch = 1;
     double batch_ns = 0.0;
     for (int round = 0; round < 2; round++) {
-        int batches = round == 0 ? 2 : agree_on_batches(order->budget_ns / 5.0, batch_ns);
+        int batches = round == 0 ? 2 : agree_on_batches(order->budget_ns / 5.0, batch_ns, 1);
         double start = now_ns();
         if (operation(order, batches * batch, sequence) != 0)
             return -1;
@@ -78,7 +78,7 @@ static int run_batches(const struct order *order, struct samples *samples,
             batch = wanted;
         }
     }
-    int batches = agree_on_batches(order->budget_ns, batch_ns);
+    int batches = agree_on_batches(order->budget_ns, batch_ns, SAMPLES_MIN);
     if (reserve_samples(samples, batches, batch) != 0)
         return -1;
     for (int i = 0; i < batches; i++) {

@@ -49,14 +49,17 @@ static inline double now_ns(void)
     return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
 }
 
+/* Fewest samples of which a median means something. */
+enum { SAMPLES_MIN = 5 };
+
 /*
- * How many batches fit into the budget, when one batch of warm-up took `batch_ns`; rank 0 decides
- * and tells the others. At least 5, so that a median means something, at most 200000.
+ * How many batches fit into the budget, when one batch took `batch_ns` before; rank 0 decides and
+ * tells the others. At least `batches_min`, at most 200000.
  */
-static inline int agree_on_batches(double budget_ns, double batch_ns)
+static inline int agree_on_batches(double budget_ns, double batch_ns, int batches_min)
 {
     double wanted = budget_ns / (batch_ns > 1.0 ? batch_ns : 1.0);
-    int batches = wanted < 5.0 ? 5 : wanted > 200000.0 ? 200000 : (int)wanted;
+    int batches = wanted < batches_min ? batches_min : wanted > 200000.0 ? 200000 : (int)wanted;
     MPI_Bcast(&batches, 1, MPI_INT, 0, MPI_COMM_WORLD);
     return batches;
 }

@@ -176,14 +176,14 @@ int run_latency(const struct order *order, struct samples *samples)
         status = verify(order->size);
     /* Two rounds of warm-up: the first finds how long the second, a fifth of the budget, is. */
     for (int round = 0; round < 2 && status == 0; round++) {
-        int batches = round == 0 ? 4 : agree_on_batches(order->budget_ns / 5.0, batch_ns);
+        int batches = round == 0 ? 4 : agree_on_batches(order->budget_ns / 5.0, batch_ns, 1);
         double start = now_ns();
         if (active)
             status = latency_between(order, NULL, out, in, batch, batches, &sequence);
         batch_ns = (now_ns() - start) / batches;
     }
     if (status == 0) {
-        int batches = agree_on_batches(order->budget_ns, batch_ns);
+        int batches = agree_on_batches(order->budget_ns, batch_ns, SAMPLES_MIN);
         status = reserve_samples(samples, batches, batch);
         if (active && status == 0)
             status = latency_between(order, samples, out, in, batch, batches, &sequence);
@@ -209,7 +209,7 @@ int run_bandwidth(const struct order *order, struct samples *samples)
     if (active)
         status = verify(order->size);
     for (int round = 0; round < 2 && status == 0; round++) {
-        int windows = round == 0 ? 2 : agree_on_batches(order->budget_ns / 5.0, window_ns);
+        int windows = round == 0 ? 2 : agree_on_batches(order->budget_ns / 5.0, window_ns, 1);
         double start = now_ns();
         if (active)
             status = stream(data, order->size, window, sequence, windows, NULL);
@@ -217,7 +217,7 @@ int run_bandwidth(const struct order *order, struct samples *samples)
         window_ns = (now_ns() - start) / windows;
     }
     if (status == 0) {
-        int windows = agree_on_batches(order->budget_ns, window_ns);
+        int windows = agree_on_batches(order->budget_ns, window_ns, SAMPLES_MIN);
         status = reserve_samples(samples, windows, window);
         if (active && status == 0)
             status = stream(data, order->size, window, sequence, windows, samples->ns);

@@ -110,6 +110,7 @@ impl Launch {
             cpus.set(cpu);
         }
         let pinned = !self.cpus.is_empty();
+        // Should the calling thread end, then so do its programs: launchers pass that on.
         // SAFETY: between fork and exec the closure makes two system calls through rustix, which
         // neither allocate nor lock, and captures only plain data.
         unsafe {

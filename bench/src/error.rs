@@ -68,9 +68,12 @@ pub enum BenchError {
     /// One start gave several figures, and failed for the reason told.
     #[error("{0}")]
     SharedStart(String),
-    /// The quick run leaves this out, or its time was over before this figure's turn.
-    #[error("left out of the quick run; run without --quick")]
+    /// The quick run leaves this out.
+    #[error("not part of the quick run; run without --quick")]
     LeftOut,
+    /// The quick run's time was over before this figure's turn.
+    #[error("the quick run's time was over; run without --quick, or on an idle machine")]
+    OutOfTime,
     /// A filter matches nothing, so that the run would prove nothing.
     #[error("--{option} {pattern} matches nothing; known: {known}")]
     NoMatch {

@@ -10,10 +10,10 @@ use crate::{BenchError, PeersOptions};
 pub(crate) enum Stage {
     /// Everything between two ranks.
     Pair,
-    /// Collectives of this many ranks.
-    Group(u32),
     /// Start-up of this many ranks.
     Init(u32),
+    /// Collectives of this many ranks; last, because they can take the quick run's time.
+    Group(u32),
 }
 
 impl Stage {
@@ -81,8 +81,8 @@ impl Plan {
             rounds,
             group_rounds: if options.quick { 1 } else { rounds },
             budget: Duration::from_millis(if options.quick { 30 } else { 200 }),
-            time_limit: Duration::from_secs(if options.quick { 6 } else { 60 }),
-            deadline: options.quick.then_some(Duration::from_secs(50)),
+            time_limit: Duration::from_secs(if options.quick { 8 } else { 60 }),
+            deadline: options.quick.then_some(Duration::from_secs(42)),
             quick: options.quick,
         })
     }
@@ -151,9 +151,9 @@ mod tests {
             plan.stages(0),
             [
                 Stage::Pair,
+                Stage::Init(64),
                 Stage::Group(8),
-                Stage::Group(32),
-                Stage::Init(64)
+                Stage::Group(32)
             ]
         );
         assert_eq!(plan.stages(1), [Stage::Pair]);

@@ -83,16 +83,20 @@ fn panel(area: &Area<'_>, rows: &[Row]) -> Result<(), Box<dyn std::error::Error>
     } else {
         "less"
     };
-    let title = format!("{}, {} ({better} is better)", first.name, first.unit.sign());
+    let scale = Scale::of(rows);
+    let shape = if scale.logarithmic {
+        ", logarithmic"
+    } else {
+        ""
+    };
+    let title = format!(
+        "{}, {} ({better} is better{shape})",
+        first.name,
+        first.unit.sign()
+    );
     let heading = ("sans-serif", 15).into_font().color(&BLACK);
     area.draw(&Text::new(title, (8, 6), heading))?;
-    let longest = rows
-        .iter()
-        .map(|row| row.median)
-        .fold(f64::MIN_POSITIVE, f64::max);
-    let room = f64::from(PANEL_WIDTH as i32 - LABEL - VALUE - 10);
-    // A whisker that reaches far beyond the longest bar ends at the panel's edge.
-    let x = |value: f64| LABEL + (value / longest * room).min(room + f64::from(VALUE)) as i32;
+    let x = |value: f64| LABEL + scale.pixels(value);
     for (index, row) in rows.iter().enumerate() {
         let y = TITLE + index as i32 * BAR;
         let middle = y + BAR / 2;
@@ -121,6 +125,40 @@ fn panel(area: &Area<'_>, rows: &[Row]) -> Result<(), Box<dyn std::error::Error>
     Ok(())
 }
 
+/// How values become pixels: in proportion, or by their logarithm where they differ so much that
+/// small ones could not be seen.
+#[derive(Debug, Clone, Copy)]
+struct Scale {
+    low: f64,
+    high: f64,
+    logarithmic: bool,
+}
+
+impl Scale {
+    fn of(rows: &[Row]) -> Self {
+        let medians = || rows.iter().map(|row| row.median);
+        let high = medians().fold(f64::MIN_POSITIVE, f64::max);
+        let low = medians().fold(high, f64::min).max(f64::MIN_POSITIVE);
+        Self {
+            low,
+            high,
+            logarithmic: high / low > 50.0,
+        }
+    }
+
+    /// A whisker that reaches far beyond the longest bar ends at the panel's edge.
+    fn pixels(self, value: f64) -> i32 {
+        let room = f64::from(PANEL_WIDTH as i32 - LABEL - VALUE - 10);
+        let part = if self.logarithmic {
+            // The smallest bar starts at half its value, so that it has a length.
+            (2.0 * value / self.low).ln() / (2.0 * self.high / self.low).ln()
+        } else {
+            value / self.high
+        };
+        (part * room).clamp(0.0, room + f64::from(VALUE)) as i32
+    }
+}
+
 fn color(role: Role) -> RGBColor {
     match role {
         Role::Ours => RGBColor(214, 96, 43),
@@ -144,6 +182,24 @@ mod tests {
         draw(&example(), &path).unwrap();
         let bytes = std::fs::read(&path).unwrap();
         assert!(bytes.starts_with(b"\x89PNG") && bytes.len() > 1000);
+    }
+
+    #[test]
+    fn scales_keep_small_bars_visible() {
+        let linear = Scale {
+            low: 1.0,
+            high: 2.0,
+            logarithmic: false,
+        };
+        assert_eq!(linear.pixels(1.0) * 2, linear.pixels(2.0));
+        let logarithmic = Scale {
+            low: 1.0,
+            high: 1e6,
+            logarithmic: true,
+        };
+        assert!(logarithmic.pixels(1.0) > 5);
+        assert_eq!(logarithmic.pixels(1e6), linear.pixels(2.0));
+        assert_eq!(logarithmic.pixels(0.0), 0);
     }
 
     #[test]

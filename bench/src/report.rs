@@ -185,16 +185,16 @@ impl Collector {
         match result {
             Ok(sample) => cell.samples.push((sample, line_ns)),
             Err(BenchError::LeftOut) => cell.failures.push(BenchError::LeftOut.to_string()),
-            Err(error) => cell.failures.push(format!("{error} (round {round})")),
+            Err(error) => cell.failures.push(format!("{error} (round {})", round + 1)),
         }
     }
 
     /// Notes that the time was over; what has figures of an earlier round is not missing.
-    pub(crate) fn left_out(&mut self, id: &'static str, metrics: &[Metric]) {
+    pub(crate) fn out_of_time(&mut self, id: &'static str, metrics: &[Metric]) {
         for &metric in metrics {
             let cell = self.cells.entry((metric, id)).or_default();
             if cell.samples.is_empty() && cell.failures.is_empty() {
-                cell.failures.push(BenchError::LeftOut.to_string());
+                cell.failures.push(BenchError::OutOfTime.to_string());
             }
         }
     }

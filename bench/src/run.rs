@@ -162,7 +162,7 @@ fn measure(sources: &[Box<dyn Source>], plan: &Plan, context: &Context, collecto
                     .deadline
                     .is_some_and(|deadline| start.elapsed() > deadline);
                 if late {
-                    collector.left_out(source.id(), &job.metrics);
+                    collector.out_of_time(source.id(), &job.metrics);
                 } else if job.failures < FAILURES_MAX {
                     run_job(job, source.as_ref(), context, round, collector);
                 }

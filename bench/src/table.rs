@@ -44,7 +44,7 @@ fn write_rows(text: &mut String, rows: &[Row]) -> std::fmt::Result {
             format!("{} .. {}", number(row.low), number(row.high)),
             row.p99.map_or_else(|| "-".to_owned(), number),
             row.ours_is_faster
-                .map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2} x")),
+                .map_or_else(|| "-".to_owned(), |ratio| format!("{} x", number(ratio))),
         )?;
     }
     writeln!(

@@ -14,8 +14,9 @@ use bowline::wait::SystemWaiter;
 use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_base::job::{JobMemory, JobSpec};
 
-/// Messages between two drains: they fit into the smallest queue.
-const BATCH: u64 = 32;
+/// Messages sent before they are received: one, as in a ping-pong. With more, the first receive
+/// would pay for taking all of them in.
+const BATCH: u64 = 1;
 
 fn main() {
     let mut args = std::env::args().skip(1);
@@ -46,7 +47,11 @@ fn places() -> [Place; 2] {
     let job = JobMemory::create_private(&spec).expect("two ranks fit into memory");
     [0, 1].map(|rank| {
         job.attach(rank).expect("the place is free");
-        Place { job: job.clone(), local: rank, rank, shared_processors: false }
+        Place {
+            job: job.clone(),
+            local: rank,
+            rank,
+        }
     })
 }
 
@@ -76,14 +81,16 @@ fn measured_uct_post(iface: &mut dyn Iface, ep: EpId, word: &[u8; 8]) {
 
 #[inline(never)]
 fn measured_uct_receive(iface: &mut dyn Iface, sink: &mut Count) {
-    iface.progress(sink, 1);
+    iface.progress(sink, 64);
 }
 
 fn uct(calls: u64) {
     let config = stack::config_from_env().expect("the settings are good");
     let [mut a, mut b] = places().map(|place| {
         let mut lanes = stack::transports(&place, &config).expect("transports open");
-        lanes.pop().expect("the last lane is the memory between ranks")
+        lanes
+            .pop()
+            .expect("the last lane is the memory between ranks")
     });
     let ep = a.connect(&b.address()).expect("they share memory");
     let mut sink = Count(0);
@@ -103,16 +110,24 @@ fn uct(calls: u64) {
             measured_uct_receive(&mut *b, &mut sink);
         }
     }
-    assert_eq!(sink.0 - before, calls / BATCH * BATCH, "every message arrived");
+    assert_eq!(
+        sink.0 - before,
+        calls / BATCH * BATCH,
+        "every message arrived"
+    );
 }
 
 #[inline(never)]
 fn measured_tag_send(worker: &Worker, ep: Ep, word: &[u8; 8]) {
     // SAFETY: an eager send is complete in the call, which is asserted, so the borrow suffices.
     let buffer = unsafe { SendBuf::borrowed(word.as_ptr(), word.len()) };
-    let envelope = Envelope { space: 0, source: 0, tag: 7 };
+    let envelope = Envelope {
+        space: 0,
+        source: 0,
+        tag: 7,
+    };
     match worker.send(ep, envelope, buffer, SendMode::Standard) {
-        Ok(Sent::Done(_)) => {}
+        Ok(Sent::Done) => {}
         other => panic!("a short message is complete at once, yet: {other:?}"),
     }
 }
@@ -121,7 +136,12 @@ fn measured_tag_send(worker: &Worker, ep: Ep, word: &[u8; 8]) {
 fn measured_tag_recv(worker: &Worker, word: &mut [u8; 8]) {
     // SAFETY: the request is waited for below, so the buffer outlives it.
     let buffer = unsafe { RecvBuf::borrowed(word.as_mut_ptr(), word.len()) };
-    let spec = MatchSpec { space: 0, source: Some(0), tag: 7, tag_mask: u64::MAX };
+    let spec = MatchSpec {
+        space: 0,
+        source: Some(0),
+        tag: 7,
+        tag_mask: u64::MAX,
+    };
     let id = worker.recv(spec, buffer).expect("the space is open");
     let status = worker.wait(id);
     assert!(status.outcome.is_ok());
@@ -130,9 +150,11 @@ fn measured_tag_recv(worker: &Worker, word: &mut [u8; 8]) {
 fn tagged(calls: u64) {
     let config = stack::config_from_env().expect("the settings are good");
     let [a, b] = places().map(|place| {
-        let waiter = SystemWaiter::new(&config, false);
+        let waiter = SystemWaiter::new(&config);
         let worker = stack::worker(&place, &config, waiter).expect("a worker");
-        worker.open_space(0, SpaceOptions::default()).expect("space 0 is new");
+        worker
+            .open_space(0, SpaceOptions::default())
+            .expect("space 0 is new");
         worker
     });
     let ep = a.connect(&b.address()).expect("they share memory");

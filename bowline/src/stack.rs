@@ -11,8 +11,12 @@ use thiserror::Error;
 use crate::wait::SystemWaiter;
 
 /// All settings of all layers.
-pub const SETTINGS: &[&[Descriptor]] =
-    &[bowline_self::SETTINGS, bowline_shm::SETTINGS, bowline_ucp::SETTINGS, crate::wait::SETTINGS];
+pub const SETTINGS: &[&[Descriptor]] = &[
+    bowline_self::SETTINGS,
+    bowline_shm::SETTINGS,
+    bowline_ucp::SETTINGS,
+    crate::wait::SETTINGS,
+];
 
 /// The settings as the environment has them. Names that mean nothing are warned of once.
 ///
@@ -63,8 +67,6 @@ pub struct Place {
     pub local: u32,
     /// Its number in the job.
     pub rank: u32,
-    /// Whether ranks share processors.
-    pub shared_processors: bool,
 }
 
 /// Opens the transports of a rank, the preferred first.
@@ -73,10 +75,17 @@ pub struct Place {
 /// When one does not open.
 pub fn transports(place: &Place, config: &Config) -> Result<Vec<Box<dyn Iface>>, StackError> {
     let options = ShmOptions::from_config(config);
-    let itself = SelfIface::open(SelfConfig::of(config))
-        .map_err(|source| StackError::Transport { transport: "self", source })?;
-    let shm = ShmIface::open(place.job.clone(), place.local, options)
-        .map_err(|source| StackError::Transport { transport: "shm", source })?;
+    let itself =
+        SelfIface::open(SelfConfig::of(config)).map_err(|source| StackError::Transport {
+            transport: "self",
+            source,
+        })?;
+    let shm = ShmIface::open(place.job.clone(), place.local, options).map_err(|source| {
+        StackError::Transport {
+            transport: "shm",
+            source,
+        }
+    })?;
     Ok(vec![Box::new(itself), Box::new(shm)])
 }
 

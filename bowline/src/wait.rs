@@ -7,9 +7,11 @@
 //! from its first empty looks on: a computing neighbour loses about 2 % beside yielding waiters,
 //! and its processor share beside spinning ones.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_base::config::{Config, Setting};
+use bowline_base::sync::atomic::{AtomicBool, Ordering};
 use bowline_ucp::{Idle, Stages, Waiter};
 
 bowline_base::settings! {
@@ -33,23 +35,51 @@ bowline_base::settings! {
 /// Something to be looked at while asleep, for instance processes that nobody else watches.
 pub type Watch = Box<dyn FnMut() + Send>;
 
-/// Waits on this machine's scheduler.
+/// Waits on this machine's scheduler. It takes processors to be shared until it is told otherwise.
 pub struct SystemWaiter {
-    stages: Stages,
+    policy: Policy,
+    spins: u32,
+    spins_shared: u32,
+    yields: u32,
     watch: Option<(Watch, Duration)>,
+}
+
+/// Tells a waiter whether its rank shares its processor, which is known only when all ranks have
+/// started.
+#[derive(Clone, Debug)]
+pub struct Policy(Arc<AtomicBool>);
+
+impl Policy {
+    /// Whether the ranks of this machine share processors.
+    pub fn share_processors(&self, shared: bool) {
+        // Relaxed: a hint, which publishes nothing.
+        self.0.store(shared, Ordering::Relaxed);
+    }
 }
 
 impl std::fmt::Debug for SystemWaiter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SystemWaiter").field("stages", &self.stages).finish_non_exhaustive()
+        f.debug_struct("SystemWaiter")
+            .field("stages", &self.stages())
+            .finish_non_exhaustive()
     }
 }
 
 impl SystemWaiter {
-    /// A waiter for a rank that shares its processor (`shared`) or does not.
-    pub fn new(config: &Config, shared: bool) -> Self {
-        let spins = config.get(if shared { SPINS_SHARED } else { SPINS });
-        Self { stages: Stages { spins, yields: config.get(YIELDS) }, watch: None }
+    /// A waiter with the values of [`SETTINGS`].
+    pub fn new(config: &Config) -> Self {
+        Self {
+            policy: Policy(Arc::new(AtomicBool::new(true))),
+            spins: config.get(SPINS),
+            spins_shared: config.get(SPINS_SHARED),
+            yields: config.get(YIELDS),
+            watch: None,
+        }
+    }
+
+    /// By which the waiter learns whether processors are shared.
+    pub fn policy(&self) -> Policy {
+        self.policy.clone()
     }
 
     /// Has `watch` called before each sleep, and wakes at least every `period` for it.
@@ -62,7 +92,17 @@ impl SystemWaiter {
 
 impl Waiter for SystemWaiter {
     fn stages(&self) -> Stages {
-        self.stages
+        // Relaxed: as the store.
+        let shared = self.policy.0.load(Ordering::Relaxed);
+        let spins = if shared {
+            self.spins_shared
+        } else {
+            self.spins
+        };
+        Stages {
+            spins,
+            yields: self.yields,
+        }
     }
 
     fn yield_now(&mut self) {

@@ -29,3 +29,7 @@ pub(crate) mod reductions;
 pub(crate) mod scan;
 pub(crate) mod scatter;
 
+#[cfg(test)]
+mod simulator;
+#[cfg(test)]
+mod tests;

@@ -5,7 +5,7 @@
 
 pub(crate) mod context;
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -38,8 +38,6 @@ pub(crate) struct CommInner {
     context: u32,
     /// Collectives begun so far; the same at all members.
     sequence: Cell<u32>,
-    /// World ranks whose failure the user has taken note of.
-    acknowledged: RefCell<Vec<u32>>,
 }
 
 /// The space of point-to-point messages of a context.
@@ -85,7 +83,6 @@ impl CommInner {
             oversubscribed: agreed.oversubscribed,
             context,
             sequence: Cell::new(0),
-            acknowledged: RefCell::default(),
         };
         Ok(Communicator { inner: Rc::new(inner) })
     }
@@ -115,21 +112,6 @@ impl CommInner {
     pub(crate) fn endpoint(&self, rank: u32) -> Result<Ep, MpiError> {
         let world = self.group.world_rank(rank).expect("the rank was checked against the size");
         self.process.endpoint(world)
-    }
-
-    /// The failed member, unacknowledged, that a receive from `source` would wait for.
-    pub(crate) fn failure_of(&self, source: Option<u32>) -> Option<u32> {
-        let failed = self.process.worker.failures();
-        if failed.is_empty() {
-            return None;
-        }
-        if let Some(rank) = source {
-            let world = self.group.world_rank(rank)?;
-            return failed.contains(&world).then_some(rank);
-        }
-        let acknowledged = self.acknowledged.borrow();
-        let mut news = failed.iter().filter(|world| !acknowledged.contains(world));
-        news.find_map(|&world| self.group.position(world))
     }
 }
 
@@ -267,7 +249,6 @@ impl Communicator {
     /// work again and wait for the living. (`MPIX_Comm_ack_failed`)
     pub fn acknowledge_failures(&self) {
         let worker = &self.inner.process.worker;
-        *self.inner.acknowledged.borrow_mut() = worker.failures();
         worker.acknowledge_failures(self.inner.space());
     }
 

@@ -8,7 +8,7 @@
 //! # Quick start
 //! ```no_run
 //! # fn start() -> bowline_mpi::World { unimplemented!("made by the facade crate") }
-//! use bowline_mpi::{ANY_SOURCE, MpiError, op::Sum};
+//! use bowline_mpi::{ANY_SOURCE, MpiError, Sum};
 //!
 //! fn main() -> Result<(), MpiError> {
 //!     let world = start(); // `bowline::init()` of the facade crate
@@ -80,6 +80,10 @@ pub use datatype::{Datatype, Located};
 pub use error::{ErrorClass, MpiError};
 pub use group::{Comparison, Group};
 pub use num_complex::Complex;
+pub use op::{
+    BitAnd, BitOr, BitXor, LogicalAnd, LogicalOr, LogicalXor, Max, MaxLoc, Min, MinLoc, Operation, Prod,
+    Sum, UserOperation, commutative, ordered,
+};
 pub use owned::{OwnedRecv, OwnedSend};
 pub use probe::ClaimedMessage;
 pub use request::{Outcome, Request, test_all, test_any, test_some, wait_all, wait_any, wait_some};

@@ -84,20 +84,14 @@ impl Communicator {
         spec: &MatchSpec,
         mut found: impl FnMut() -> Option<R>,
     ) -> Result<R, MpiError> {
+        let worker = &self.inner.process.worker;
         let mut result = None;
-        let mut failure = None;
-        self.inner.process.worker.wait_until(|| {
-            result = found();
-            if result.is_none() {
-                failure = self.inner.failure_of(spec.source);
-            }
-            result.is_some() || failure.is_some()
+        worker.wait_until(|| {
+            // What has arrived from a sender that died since is still found.
+            result = found().map(Ok).or_else(|| worker.check(spec).err().map(Err));
+            result.is_some()
         });
-        match (result, failure) {
-            (Some(result), _) => Ok(result),
-            (None, Some(rank)) => Err(MpiError::MemberFailed { rank }),
-            (None, None) => unreachable!("the wait ends with one or the other"),
-        }
+        result.expect("the wait ends with one or the other").map_err(MpiError::from)
     }
 }
 

@@ -27,7 +27,9 @@ pub enum AddressError {
     #[error("the worker's address is cut short")]
     Truncated,
     /// The peer speaks another version of the wire protocol.
-    #[error("the peer speaks version {theirs} of the wire protocol, this worker version {VERSION}; use one version of Bowline in a job")]
+    #[error(
+        "the peer speaks version {theirs} of the wire protocol, this worker version {VERSION}; use one version of Bowline in a job"
+    )]
     Version {
         /// The peer's version.
         theirs: u16,
@@ -70,7 +72,11 @@ impl WorkerAddress {
     /// The bytes that travel.
     pub fn pack(&self) -> Vec<u8> {
         let mut w = AddrWriter::new();
-        w.u32(MAGIC).u16(VERSION).u32(self.features).u64(self.job).u32(self.rank);
+        w.u32(MAGIC)
+            .u16(VERSION)
+            .u32(self.features)
+            .u64(self.job)
+            .u32(self.rank);
         w.u32(self.incarnation).u64(self.uid);
         w.u8(u8::try_from(self.lanes.len()).expect("a worker has at most 255 lanes"));
         for lane in &self.lanes {
@@ -98,9 +104,19 @@ impl WorkerAddress {
         let mut lanes = Vec::new();
         for _ in 0..count {
             let provider = String::from_utf8_lossy(r.bytes()?).into_owned();
-            lanes.push(LaneAddress { provider, address: r.bytes()?.to_vec() });
+            lanes.push(LaneAddress {
+                provider,
+                address: r.bytes()?.to_vec(),
+            });
         }
-        Ok(Self { job, rank, incarnation, uid, features, lanes })
+        Ok(Self {
+            job,
+            rank,
+            incarnation,
+            uid,
+            features,
+            lanes,
+        })
     }
 }
 
@@ -117,8 +133,14 @@ mod tests {
             uid: 0xdead_beef,
             features: FEATURES,
             lanes: vec![
-                LaneAddress { provider: "self".into(), address: vec![] },
-                LaneAddress { provider: "shm".into(), address: vec![1, 2, 3] },
+                LaneAddress {
+                    provider: "self".into(),
+                    address: vec![],
+                },
+                LaneAddress {
+                    provider: "shm".into(),
+                    address: vec![1, 2, 3],
+                },
             ],
         }
     }
@@ -136,7 +158,10 @@ mod tests {
     fn another_version_is_refused_by_name() {
         let mut bytes = sample().pack();
         bytes[4] = 99;
-        assert_eq!(WorkerAddress::parse(&bytes), Err(AddressError::Version { theirs: 99 }));
+        assert_eq!(
+            WorkerAddress::parse(&bytes),
+            Err(AddressError::Version { theirs: 99 })
+        );
     }
 
     proptest! {

@@ -119,7 +119,9 @@ impl Engine {
     /// Completes a request.
     #[inline]
     pub(crate) fn finish(&mut self, key: Key, status: Status) {
-        let Some(request) = self.requests.get_mut(key) else { return };
+        let Some(request) = self.requests.get_mut(key) else {
+            return;
+        };
         request.status = status;
         request.done = true;
         if request.detached {
@@ -141,7 +143,10 @@ impl Engine {
     pub(crate) fn fail(&mut self, key: Key, error: OpError) {
         let mut status = Status::failed(error);
         if let Some(request) = self.requests.get(key) {
-            status = Status { outcome: Err(error), ..request.status };
+            status = Status {
+                outcome: Err(error),
+                ..request.status
+            };
         }
         self.finish(key, status);
     }
@@ -157,7 +162,9 @@ impl Engine {
 
     fn give_back(&mut self, index: PeerIndex, bytes: usize) {
         let lump = self.options.share_first as u64 / 2;
-        let Some(peer) = self.peers.get_mut(index as usize) else { return };
+        let Some(peer) = self.peers.get_mut(index as usize) else {
+            return;
+        };
         let before = peer.taken;
         peer.taken += bytes as u64;
         if before < lump && peer.taken >= lump {
@@ -195,7 +202,8 @@ impl Sink for LaneSink<'_> {
     }
 
     fn completed(&mut self, token: Token, result: Result<u64, PeerFailure>) {
-        self.engine.transport_completed(Key::from_wire(token.0), result);
+        self.engine
+            .transport_completed(Key::from_wire(token.0), result);
     }
 
     fn writable(&mut self, ep: EpId) {
@@ -210,7 +218,10 @@ impl Sink for LaneSink<'_> {
 impl Engine {
     /// The lane of an endpoint has room again.
     fn writable(&mut self, lane: usize, ep: EpId) {
-        let found = self.peers.iter().position(|p| p.lane as usize == lane && p.ep == ep);
+        let found = self
+            .peers
+            .iter()
+            .position(|p| p.lane as usize == lane && p.ep == ep);
         if let Some(index) = found {
             self.actions.push(Action::Resume(index as PeerIndex));
         }
@@ -218,10 +229,14 @@ impl Engine {
 
     /// An operation that the transport had in flight is complete.
     fn transport_completed(&mut self, key: Key, result: Result<u64, PeerFailure>) {
-        let Some(request) = self.requests.get_mut(key) else { return };
+        let Some(request) = self.requests.get_mut(key) else {
+            return;
+        };
         match &mut request.body {
             Body::Receive(receive) => {
-                let Some(fetch) = receive.fetch.as_mut() else { return };
+                let Some(fetch) = receive.fetch.as_mut() else {
+                    return;
+                };
                 let arrived = std::mem::take(&mut fetch.in_flight);
                 match result {
                     Ok(_) => fetch.done += arrived,
@@ -231,7 +246,10 @@ impl Engine {
             }
             Body::OneSided(_) => {
                 let status = match result {
-                    Ok(value) => Status { length: value, ..Status::NONE },
+                    Ok(value) => Status {
+                        length: value,
+                        ..Status::NONE
+                    },
                     Err(how) => Status::failed(how.into()),
                 };
                 self.finish(key, status);

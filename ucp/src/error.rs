@@ -8,7 +8,9 @@ use thiserror::Error;
 #[non_exhaustive]
 pub enum OpError {
     /// The message was longer than the receive buffer; what fits was delivered.
-    #[error("the message of {message} bytes was cut to the receive buffer's {room} bytes; give a larger buffer or probe first")]
+    #[error(
+        "the message of {message} bytes was cut to the receive buffer's {room} bytes; give a larger buffer or probe first"
+    )]
     Truncated {
         /// Bytes of the message.
         message: u64,
@@ -44,7 +46,9 @@ pub enum OpError {
     #[error("the payload is longer than this operation carries")]
     TooLong,
     /// The cap on memory for envelopes of unexpected messages is reached.
-    #[error("too many unexpected messages: their envelopes reached BOWLINE_UNEXPECTED_ENVELOPES; receive some or raise it")]
+    #[error(
+        "too many unexpected messages: their envelopes reached BOWLINE_UNEXPECTED_ENVELOPES; receive some or raise it"
+    )]
     TooManyUnexpected,
 }
 

@@ -48,6 +48,7 @@ mod worker;
 
 pub use address::{AddressError, LaneAddress, WorkerAddress};
 pub use am::{AmHandler, AmMessage};
+pub use bowline_uct::PeerFailure;
 pub use engine::Counters;
 pub use error::{ConnectError, OpError, SpaceError, WorkerError};
 pub use matching::{Envelope, MatchEngine, MatchSpec};

@@ -41,11 +41,21 @@ pub struct Status {
 
 impl Status {
     /// A success without message.
-    pub(crate) const NONE: Self = Self { source: 0, tag: 0, length: 0, outcome: Ok(()) };
+    pub(crate) const NONE: Self = Self {
+        source: 0,
+        tag: 0,
+        length: 0,
+        outcome: Ok(()),
+    };
 
     /// A failure.
     pub(crate) const fn failed(error: OpError) -> Self {
-        Self { source: 0, tag: 0, length: 0, outcome: Err(error) }
+        Self {
+            source: 0,
+            tag: 0,
+            length: 0,
+            outcome: Err(error),
+        }
     }
 }
 
@@ -150,7 +160,12 @@ pub(crate) struct Request {
 impl Request {
     #[inline]
     pub(crate) const fn new(body: Body) -> Self {
-        Self { body, status: Status::NONE, done: false, detached: false }
+        Self {
+            body,
+            status: Status::NONE,
+            done: false,
+            detached: false,
+        }
     }
 }
 

@@ -6,8 +6,8 @@
 use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_base::view::View;
 use bowline_uct::{
-    AddrReader, AddrWriter, AtomicOp, AtomicWidth, EpId, LocalSlice, MemError, MemHandle, Posted,
-    PostError, RemoteSlice, RkeyId,
+    AddrReader, AddrWriter, AtomicOp, AtomicWidth, EpId, LocalSlice, MemError, MemHandle,
+    PostError, Posted, RemoteSlice, RkeyId,
 };
 use thiserror::Error;
 
@@ -69,7 +69,9 @@ impl Worker {
     pub fn mem_alloc(&self, len: usize) -> Result<Memory, RmaError> {
         let inner = &mut *self.inner.borrow_mut();
         let able = |iface: &dyn bowline_uct::Iface| iface.md_attr().can_alloc;
-        let lane = inner.first_lane(able).ok_or(RmaError::NoLane("allocate memory"))?;
+        let lane = inner
+            .first_lane(able)
+            .ok_or(RmaError::NoLane("allocate memory"))?;
         let handle = inner.lanes[lane].iface.mem_alloc(len)?;
         Ok(Memory { lane, handle })
     }
@@ -81,7 +83,9 @@ impl Worker {
     pub fn mem_register(&self, memory: RecvBuf) -> Result<Memory, RmaError> {
         let inner = &mut *self.inner.borrow_mut();
         let able = |iface: &dyn bowline_uct::Iface| iface.md_attr().can_register;
-        let lane = inner.first_lane(able).ok_or(RmaError::NoLane("register memory"))?;
+        let lane = inner
+            .first_lane(able)
+            .ok_or(RmaError::NoLane("register memory"))?;
         let handle = inner.lanes[lane].iface.mem_register(memory)?;
         Ok(Memory { lane, handle })
     }
@@ -90,7 +94,11 @@ impl Worker {
     ///
     /// # Errors
     /// When it was released.
-    pub fn mem_view<R>(&self, memory: Memory, look: impl FnOnce(View<'_>) -> R) -> Result<R, RmaError> {
+    pub fn mem_view<R>(
+        &self,
+        memory: Memory,
+        look: impl FnOnce(View<'_>) -> R,
+    ) -> Result<R, RmaError> {
         let inner = self.inner.borrow();
         let view = inner.lanes[memory.lane].iface.mem_view(memory.handle);
         Ok(look(view.ok_or(MemError::NoSuch)?))
@@ -128,13 +136,23 @@ impl Worker {
         let provider = reader.bytes().map_err(|_| RmaError::BadKey)?;
         let key = reader.bytes().map_err(|_| RmaError::BadKey)?;
         let inner = &mut *self.inner.borrow_mut();
-        let peer = inner.engine.peers.get(ep.0 as usize).ok_or(OpError::BadEndpoint)?;
+        let peer = inner
+            .engine
+            .peers
+            .get(ep.0 as usize)
+            .ok_or(OpError::BadEndpoint)?;
         if let Some(how) = peer.failure() {
             return Err(OpError::from(how).into());
         }
         let named = |iface: &dyn bowline_uct::Iface| iface.attr().provider.as_bytes() == provider;
-        let lane = inner.first_lane(named).ok_or(RmaError::NoLane("open this key"))?;
-        let theirs = peer.address.lanes.iter().find(|l| l.provider.as_bytes() == provider);
+        let lane = inner
+            .first_lane(named)
+            .ok_or(RmaError::NoLane("open this key"))?;
+        let theirs = peer
+            .address
+            .lanes
+            .iter()
+            .find(|l| l.provider.as_bytes() == provider);
         let address = &theirs.ok_or(RmaError::BadKey)?.address;
         let iface = &mut inner.lanes[lane].iface;
         let ep = iface.connect(address).map_err(|error| {
@@ -148,7 +166,9 @@ impl Worker {
 
     /// Closes a key.
     pub fn rkey_release(&self, key: RemoteKey) {
-        self.inner.borrow_mut().lanes[key.lane].iface.rkey_release(key.rkey);
+        self.inner.borrow_mut().lanes[key.lane]
+            .iface
+            .rkey_release(key.rkey);
     }
 
     /// Writes `buffer` to `remote` in the peer's memory. Complete means that the buffer is free;
@@ -159,18 +179,29 @@ impl Worker {
     #[inline]
     pub fn put(&self, key: RemoteKey, remote: u64, buffer: SendBuf) -> Result<Sent, OpError> {
         let inner = &mut *self.inner.borrow_mut();
-        let to = RemoteSlice { address: remote, rkey: key.rkey };
+        let to = RemoteSlice {
+            address: remote,
+            rkey: key.rkey,
+        };
         let iface = &mut inner.lanes[key.lane].iface;
         match iface.put_short(key.ep, buffer.bytes(), to) {
-            Ok(()) => return Ok(Sent::Done(Some(buffer))),
+            Ok(()) => return Ok(Sent::Done),
             Err(PostError::TooLong | PostError::Unsupported) => {}
             Err(error) => return Err(op_error(error)),
         }
         let from = LocalSlice::of_send(&buffer, 0, buffer.len());
-        let one = OneSided { send: Some(buffer), receive: None };
-        let id = inner.engine.requests.insert(Request::new(Body::OneSided(one)));
+        let one = OneSided {
+            send: Some(buffer),
+            receive: None,
+        };
+        let id = inner
+            .engine
+            .requests
+            .insert(Request::new(Body::OneSided(one)));
         let from = from.as_slice();
-        let posted = inner.lanes[key.lane].iface.put_zcopy(key.ep, from, to, token(id));
+        let posted = inner.lanes[key.lane]
+            .iface
+            .put_zcopy(key.ep, from, to, token(id));
         inner.posted(id, posted)
     }
 
@@ -181,12 +212,23 @@ impl Worker {
     pub fn get(&self, key: RemoteKey, remote: u64, mut buffer: RecvBuf) -> Result<Sent, OpError> {
         let inner = &mut *self.inner.borrow_mut();
         let len = buffer.len();
-        let from = RemoteSlice { address: remote, rkey: key.rkey };
+        let from = RemoteSlice {
+            address: remote,
+            rkey: key.rkey,
+        };
         let to = LocalSlice::of_recv(&mut buffer, 0, len);
-        let one = OneSided { send: None, receive: Some(buffer) };
-        let id = inner.engine.requests.insert(Request::new(Body::OneSided(one)));
+        let one = OneSided {
+            send: None,
+            receive: Some(buffer),
+        };
+        let id = inner
+            .engine
+            .requests
+            .insert(Request::new(Body::OneSided(one)));
         let to = to.as_slice();
-        let posted = inner.lanes[key.lane].iface.get_zcopy(key.ep, to, from, token(id));
+        let posted = inner.lanes[key.lane]
+            .iface
+            .get_zcopy(key.ep, to, from, token(id));
         inner.posted(id, posted)
     }
 
@@ -204,10 +246,22 @@ impl Worker {
         width: AtomicWidth,
     ) -> Result<Result<u64, RequestId>, OpError> {
         let inner = &mut *self.inner.borrow_mut();
-        let at = RemoteSlice { address: remote, rkey: key.rkey };
-        let one = OneSided { send: None, receive: None };
-        let id = inner.engine.requests.insert(Request::new(Body::OneSided(one)));
-        match inner.lanes[key.lane].iface.atomic_fetch(key.ep, op, width, at, token(id)) {
+        let at = RemoteSlice {
+            address: remote,
+            rkey: key.rkey,
+        };
+        let one = OneSided {
+            send: None,
+            receive: None,
+        };
+        let id = inner
+            .engine
+            .requests
+            .insert(Request::new(Body::OneSided(one)));
+        match inner.lanes[key.lane]
+            .iface
+            .atomic_fetch(key.ep, op, width, at, token(id))
+        {
             Ok(Some(old)) => {
                 inner.engine.requests.remove(id);
                 Ok(Ok(old))
@@ -232,8 +286,14 @@ impl Worker {
         width: AtomicWidth,
     ) -> Result<(), OpError> {
         let inner = &mut *self.inner.borrow_mut();
-        let at = RemoteSlice { address: remote, rkey: key.rkey };
-        inner.lanes[key.lane].iface.atomic_post(key.ep, op, width, at).map_err(op_error)
+        let at = RemoteSlice {
+            address: remote,
+            rkey: key.rkey,
+        };
+        inner.lanes[key.lane]
+            .iface
+            .atomic_post(key.ep, op, width, at)
+            .map_err(op_error)
     }
 
     /// Waits until everything put so far is visible at its targets.
@@ -245,8 +305,14 @@ impl Worker {
         for lane in 0..lanes {
             let flushed = {
                 let inner = &mut *self.inner.borrow_mut();
-                let one = OneSided { send: None, receive: None };
-                let id = inner.engine.requests.insert(Request::new(Body::OneSided(one)));
+                let one = OneSided {
+                    send: None,
+                    receive: None,
+                };
+                let id = inner
+                    .engine
+                    .requests
+                    .insert(Request::new(Body::OneSided(one)));
                 let posted = inner.lanes[lane].iface.flush_all(token(id));
                 inner.posted(id, posted)?
             };
@@ -291,7 +357,7 @@ impl crate::worker::Inner {
         match posted {
             Ok(Posted::Done) => {
                 self.engine.requests.remove(id);
-                Ok(Sent::Done(None))
+                Ok(Sent::Done)
             }
             Ok(Posted::InFlight) => Ok(Sent::Pending(RequestId(id))),
             Err(error) => {
@@ -302,4 +368,3 @@ impl crate::worker::Inner {
         }
     }
 }
-

@@ -75,7 +75,11 @@ fn post_am(
 impl Inner {
     /// Makes the endpoint to a peer and greets it, if that was not done yet.
     pub(crate) fn ready(&mut self, index: PeerIndex) -> Result<(), OpError> {
-        let peer = self.engine.peers.get(index as usize).ok_or(OpError::BadEndpoint)?;
+        let peer = self
+            .engine
+            .peers
+            .get(index as usize)
+            .ok_or(OpError::BadEndpoint)?;
         match peer.state {
             PeerState::Ready => Ok(()),
             PeerState::Failed(how) => Err(how.into()),
@@ -100,7 +104,11 @@ impl Inner {
         peer.ep = ep;
         peer.state = PeerState::Ready;
         let payload = self.own_address.clone();
-        peer.pending.push_front(Pending::Control { id: wire::HELLO, words: [0, 0], payload });
+        peer.pending.push_front(Pending::Control {
+            id: wire::HELLO,
+            words: [0, 0],
+            payload,
+        });
         self.resume(index);
         Ok(())
     }
@@ -168,10 +176,19 @@ impl Inner {
     /// An eager send request is wholly posted.
     fn sent(&mut self, key: Key) {
         let length = match self.engine.requests.get(key) {
-            Some(Request { body: Body::Send(send), .. }) => send.buffer.len() as u64,
+            Some(Request {
+                body: Body::Send(send),
+                ..
+            }) => send.buffer.len() as u64,
             _ => 0,
         };
-        self.engine.finish(key, Status { length, ..Status::NONE });
+        self.engine.finish(
+            key,
+            Status {
+                length,
+                ..Status::NONE
+            },
+        );
     }
 
     /// Sends a control message, behind what waits.
@@ -182,7 +199,8 @@ impl Inner {
         let peer = &mut self.engine.peers[index as usize];
         if !peer.pending.is_empty() {
             let payload = payload.to_vec();
-            peer.pending.push_back(Pending::Control { id, words, payload });
+            peer.pending
+                .push_back(Pending::Control { id, words, payload });
             return;
         }
         let lane = &mut *self.lanes[peer.lane as usize].iface;
@@ -216,7 +234,11 @@ impl Inner {
         let max_bcopy = lane.attr().limits.am.max_bcopy;
         let mut rendezvous = false;
         if let SendKind::Tagged(envelope) = &kind {
-            let threshold = self.engine.options.rndv_threshold.unwrap_or_else(|| threshold(lane));
+            let threshold = self
+                .engine
+                .options
+                .rndv_threshold
+                .unwrap_or_else(|| threshold(lane));
             let in_credit = length <= INLINE || peer.credit >= length as i64;
             rendezvous = length > threshold || !in_credit;
             if length <= threshold && !in_credit {
@@ -231,7 +253,7 @@ impl Inner {
                             peer.credit -= length as i64;
                         }
                         self.engine.counters.sent_bcopy += 1;
-                        return Ok(Sent::Done(Some(buffer)));
+                        return Ok(Sent::Done);
                     }
                     Err(PostError::NoResource) => {}
                     Err(error) => {
@@ -243,9 +265,20 @@ impl Inner {
                 }
             }
         }
-        let phase = SendPhase::Queued { offset: 0, message: 0 };
+        let phase = SendPhase::Queued {
+            offset: 0,
+            message: 0,
+        };
         let front = front.to_vec();
-        let send = Send { buffer, peer: index, kind, front, synchronous, rendezvous, phase };
+        let send = Send {
+            buffer,
+            peer: index,
+            kind,
+            front,
+            synchronous,
+            rendezvous,
+            phase,
+        };
         let key = self.engine.requests.insert(Request::new(Body::Send(send)));
         let peer = &mut self.engine.peers[index as usize];
         if !peer.pending.is_empty() {
@@ -275,11 +308,15 @@ impl Inner {
 
     /// Moves a send request as far as the lane takes it.
     fn post(&mut self, key: Key) -> Post {
-        let Some(request) = self.engine.requests.get_mut(key) else { return Post::Awaiting };
+        let Some(request) = self.engine.requests.get_mut(key) else {
+            return Post::Awaiting;
+        };
         if request.done {
             return Post::Awaiting;
         }
-        let Body::Send(send) = &mut request.body else { return Post::Awaiting };
+        let Body::Send(send) = &mut request.body else {
+            return Post::Awaiting;
+        };
         let index = send.peer;
         let peer = &mut self.engine.peers[index as usize];
         let lane = &mut *self.lanes[peer.lane as usize].iface;
@@ -296,9 +333,13 @@ impl Inner {
                 counters.sent_rndv += u64::from(offered.is_ok());
                 offered
             }
-            SendPhase::Queued { offset, message } => {
-                Eager { lane, peer, send, key }.post(offset, message, counters)
+            SendPhase::Queued { offset, message } => Eager {
+                lane,
+                peer,
+                send,
+                key,
             }
+            .post(offset, message, counters),
             SendPhase::Streaming { .. } => stream(lane, peer, send),
             SendPhase::Offered => Ok(false),
         };
@@ -311,7 +352,11 @@ impl Inner {
 
     /// The receiver asked for fragments.
     pub(crate) fn stream(&mut self, key: Key) {
-        let Some(Request { body: Body::Send(send), .. }) = self.engine.requests.get(key) else {
+        let Some(Request {
+            body: Body::Send(send),
+            ..
+        }) = self.engine.requests.get(key)
+        else {
             return;
         };
         let index = send.peer;
@@ -325,7 +370,9 @@ impl Inner {
     /// Gives eager credit back, and more of it while the budget lasts.
     pub(crate) fn give_credit(&mut self, index: PeerIndex) {
         let engine = &mut self.engine;
-        let Some(peer) = engine.peers.get_mut(index as usize) else { return };
+        let Some(peer) = engine.peers.get_mut(index as usize) else {
+            return;
+        };
         let mut bytes = std::mem::take(&mut peer.taken);
         let growth = engine.options.share - engine.options.share_first;
         if !peer.share_grown && growth > 0 && engine.budget >= growth {
@@ -358,11 +405,19 @@ fn offer(
     send: &mut Send,
     key: Key,
 ) -> Result<bool, PostError> {
-    let SendKind::Tagged(envelope) = &send.kind else { return Err(PostError::Unsupported) };
+    let SendKind::Tagged(envelope) = &send.kind else {
+        return Err(PostError::Unsupported);
+    };
     let (address, length) = (send.buffer.address(), send.buffer.len());
     let (request, mut rkey) = (key.to_wire(), [0; MAX_RKEY]);
     let rkey_len = lane.rkey_of(address, length, &mut rkey).unwrap_or(0) as u8;
-    let rts = Rts { request, length: length as u64, address, rkey, rkey_len };
+    let rts = Rts {
+        request,
+        length: length as u64,
+        address,
+        rkey,
+        rkey_len,
+    };
     let mut payload = [0; Rts::FIXED + MAX_RKEY];
     let n = rts.pack(&mut payload);
     let [first, second, _] = wire::tagged(envelope, 0);
@@ -401,7 +456,9 @@ impl Eager<'_> {
             let parts: [&[u8]; 2] = [&self.send.front, self.send.buffer.bytes()];
             let mut pack = |out: View<'_>| gather(&parts, offset as usize, out);
             let left = (length - offset as usize).min(max);
-            let n = self.lane.am_bcopy(self.peer.ep, wire::PIECE, &header, left, &mut pack)?;
+            let n = self
+                .lane
+                .am_bcopy(self.peer.ep, wire::PIECE, &header, left, &mut pack)?;
             self.peer.number();
             offset += n as u64;
             self.send.phase = SendPhase::Queued { offset, message };
@@ -414,22 +471,35 @@ impl Eager<'_> {
 
     /// Posts the message whole, or its first piece. Returns how much went, and its number.
     fn begin(&mut self, length: usize, counters: &mut Counters) -> Result<(u64, u64), PostError> {
-        let Self { lane, peer, send, key } = self;
+        let Self {
+            lane,
+            peer,
+            send,
+            key,
+        } = self;
         let (words, single, first_of_many) = match &send.kind {
             SendKind::Tagged(envelope) => {
                 let [first, second, _] = wire::tagged(envelope, 0);
                 ([first, second], wire::EAGER, wire::EAGER_FIRST)
             }
-            SendKind::Am { id } => {
-                ([u64::from(*id), send.front.len() as u64], wire::AM, wire::AM_FIRST)
-            }
+            SendKind::Am { id } => (
+                [u64::from(*id), send.front.len() as u64],
+                wire::AM,
+                wire::AM_FIRST,
+            ),
         };
         let max = lane.attr().limits.am.max_bcopy;
         let parts: [&[u8]; 2] = [&send.front, send.buffer.bytes()];
         let whole = length as u64;
         if send.synchronous && length + 8 <= max {
             let lead = key.to_wire().to_le_bytes();
-            post_am(*lane, peer, wire::EAGER_SYNC, words, &[&lead, parts[0], parts[1]])?;
+            post_am(
+                *lane,
+                peer,
+                wire::EAGER_SYNC,
+                words,
+                &[&lead, parts[0], parts[1]],
+            )?;
             return Ok((whole, u64::MAX));
         }
         if !send.synchronous && length <= max {
@@ -439,7 +509,12 @@ impl Eager<'_> {
         }
         let request = if send.synchronous { key.to_wire() } else { 0 };
         let message = peer.next_message;
-        let front = FirstPiece { message, total: whole, request }.pack();
+        let front = FirstPiece {
+            message,
+            total: whole,
+            request,
+        }
+        .pack();
         let header = header(words, peer.tx_sequence);
         let mut packed = 0;
         let mut pack = |out: View<'_>| {
@@ -459,7 +534,12 @@ impl Eager<'_> {
 /// Posts fragments for a receiver that could not fetch.
 fn stream(lane: &mut dyn Iface, peer: &mut Peer, send: &mut Send) -> Result<bool, PostError> {
     let max = lane.attr().limits.am.max_bcopy;
-    while let SendPhase::Streaming { remote, wanted, offset } = send.phase {
+    while let SendPhase::Streaming {
+        remote,
+        wanted,
+        offset,
+    } = send.phase
+    {
         if offset >= wanted {
             break;
         }
@@ -470,7 +550,11 @@ fn stream(lane: &mut dyn Iface, peer: &mut Peer, send: &mut Send) -> Result<bool
         let mut pack = |out: View<'_>| gather(&[&bytes[..end]], offset as usize, out);
         let n = lane.am_bcopy(peer.ep, wire::FRAGMENT, &header, left, &mut pack)?;
         peer.number();
-        send.phase = SendPhase::Streaming { remote, wanted, offset: offset + n as u64 };
+        send.phase = SendPhase::Streaming {
+            remote,
+            wanted,
+            offset: offset + n as u64,
+        };
     }
     Ok(true)
 }

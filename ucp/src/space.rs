@@ -83,7 +83,10 @@ impl Spaces {
     /// The space, which is made when it does not exist.
     pub(crate) fn make(&mut self, id: u32) -> &mut Space {
         if id >= DENSE {
-            return self.sparse.entry(id).or_insert_with(|| Box::new(Space::closed()));
+            return self
+                .sparse
+                .entry(id)
+                .or_insert_with(|| Box::new(Space::closed()));
         }
         let index = id as usize;
         if index >= self.dense.len() {
@@ -101,6 +104,8 @@ impl Spaces {
 
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Space> {
         let dense = self.dense.iter_mut().flatten();
-        dense.chain(self.sparse.values_mut()).map(|space| &mut **space)
+        dense
+            .chain(self.sparse.values_mut())
+            .map(|space| &mut **space)
     }
 }

@@ -23,8 +23,8 @@ pub enum SendMode {
 #[derive(Debug)]
 #[must_use]
 pub enum Sent {
-    /// Complete; the buffer comes back.
-    Done(Option<SendBuf>),
+    /// Complete: the buffer is free.
+    Done,
     /// Under way.
     Pending(RequestId),
 }
@@ -66,10 +66,13 @@ impl Worker {
         {
             let header = wire::tagged(&envelope, peer.tx_sequence);
             let lane = &mut inner.lanes[peer.lane as usize].iface;
-            if lane.am_short(peer.ep, wire::EAGER, &header, buffer.bytes()).is_ok() {
+            if lane
+                .am_short(peer.ep, wire::EAGER, &header, buffer.bytes())
+                .is_ok()
+            {
                 peer.number();
                 inner.engine.counters.sent_short += 1;
-                return Ok(Sent::Done(Some(buffer)));
+                return Ok(Sent::Done);
             }
         }
         inner.send_slow(ep.0, SendKind::Tagged(envelope), &[], buffer, !standard)
@@ -94,7 +97,11 @@ impl Worker {
         {
             return Err(OpError::MemberFailed { rank });
         }
-        let body = Body::Receive(Receive { buffer, space: spec.space, fetch: None });
+        let body = Body::Receive(Receive {
+            buffer,
+            space: spec.space,
+            fetch: None,
+        });
         let key = engine.requests.insert(Request::new(body));
         match waiting {
             None => space.engine.post(want, key.to_wire()),
@@ -112,7 +119,11 @@ impl Worker {
         let space = inner.engine.spaces.get_mut(spec.space)?;
         let key = space.engine.find_unexpected(&spec.want())?;
         let message = inner.engine.unexpected.get(Key::from_wire(key))?;
-        Some(MessageInfo { source: message.source, tag: message.tag, length: message.length })
+        Some(MessageInfo {
+            source: message.source,
+            tag: message.tag,
+            length: message.length,
+        })
     }
 
     /// The first waiting message that fits, which from now on only the caller can receive. Does
@@ -123,7 +134,14 @@ impl Worker {
         let key = Key::from_wire(space.engine.take_unexpected(&spec.want())?);
         let message = inner.engine.unexpected.get(key)?;
         let (source, tag, length) = (message.source, message.tag, message.length);
-        Some((MessageInfo { source, tag, length }, Message(key)))
+        Some((
+            MessageInfo {
+                source,
+                tag,
+                length,
+            },
+            Message(key),
+        ))
     }
 
     /// What a probe of `spec` will never find, because the process that would send it is dead.
@@ -132,13 +150,20 @@ impl Worker {
     /// The failure that a receive posted now would report.
     pub fn check(&self, spec: &MatchSpec) -> Result<(), OpError> {
         let inner = &mut *self.inner.borrow_mut();
-        let Some(space) = inner.engine.spaces.get_mut(spec.space).filter(|space| space.open) else {
+        let Some(space) = inner
+            .engine
+            .spaces
+            .get_mut(spec.space)
+            .filter(|space| space.open)
+        else {
             return Err(OpError::BadSpace(spec.space));
         };
         if space.dead.is_empty() {
             return Ok(());
         }
-        space.hindrance(spec.source).map_or(Ok(()), |rank| Err(OpError::MemberFailed { rank }))
+        space
+            .hindrance(spec.source)
+            .map_or(Ok(()), |rank| Err(OpError::MemberFailed { rank }))
     }
 
     /// Receives a claimed message.
@@ -147,8 +172,16 @@ impl Worker {
     /// None today; the outcome is in the request's status.
     pub fn recv_claimed(&self, message: Message, buffer: RecvBuf) -> Result<RequestId, OpError> {
         let inner = &mut *self.inner.borrow_mut();
-        let space = inner.engine.unexpected.get(message.0).map_or(0, |m| m.space);
-        let body = Body::Receive(Receive { buffer, space, fetch: None });
+        let space = inner
+            .engine
+            .unexpected
+            .get(message.0)
+            .map_or(0, |m| m.space);
+        let body = Body::Receive(Receive {
+            buffer,
+            space,
+            fetch: None,
+        });
         let key = inner.engine.requests.insert(Request::new(body));
         inner.engine.hand_over(key, message.0);
         inner.act();
@@ -158,7 +191,12 @@ impl Worker {
     /// Whether a request is complete. A request that was taken counts as complete.
     #[inline]
     pub fn is_complete(&self, id: RequestId) -> bool {
-        self.inner.borrow().engine.requests.get(id.0).is_none_or(|request| request.done)
+        self.inner
+            .borrow()
+            .engine
+            .requests
+            .get(id.0)
+            .is_none_or(|request| request.done)
     }
 
     /// The status of a completed request, which is freed.
@@ -196,8 +234,11 @@ impl Worker {
     /// [`OpError::Cancelled`]. A matched receive, and every send, completes as it would have.
     pub fn cancel(&self, id: RequestId) {
         let engine = &mut self.inner.borrow_mut().engine;
-        let Some(Request { body: Body::Receive(receive), done: false, .. }) =
-            engine.requests.get(id.0)
+        let Some(Request {
+            body: Body::Receive(receive),
+            done: false,
+            ..
+        }) = engine.requests.get(id.0)
         else {
             return;
         };
@@ -241,9 +282,12 @@ impl Worker {
         {
             let words = wire::control(u64::from(id), 0, peer.tx_sequence);
             let lane = &mut inner.lanes[peer.lane as usize].iface;
-            if lane.am_short(peer.ep, wire::AM, &words, buffer.bytes()).is_ok() {
+            if lane
+                .am_short(peer.ep, wire::AM, &words, buffer.bytes())
+                .is_ok()
+            {
                 peer.number();
-                return Ok(Sent::Done(Some(buffer)));
+                return Ok(Sent::Done);
             }
         }
         inner.send_slow(ep.0, SendKind::Am { id }, header, buffer, false)

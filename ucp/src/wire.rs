@@ -59,7 +59,11 @@ pub(crate) const fn control(first: u64, second: u64, sequence: u32) -> AmHeader 
 /// The envelope in a tagged header.
 #[inline]
 pub(crate) const fn envelope(header: &AmHeader) -> Envelope {
-    Envelope { space: header[0] as u32, source: (header[0] >> 32) as u32, tag: header[1] }
+    Envelope {
+        space: header[0] as u32,
+        source: (header[0] >> 32) as u32,
+        tag: header[1],
+    }
 }
 
 /// The sequence number in any header.
@@ -96,7 +100,11 @@ impl FirstPiece {
     }
 
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
-        Some(Self { message: word(bytes, 0)?, total: word(bytes, 1)?, request: word(bytes, 2)? })
+        Some(Self {
+            message: word(bytes, 0)?,
+            total: word(bytes, 1)?,
+            request: word(bytes, 2)?,
+        })
     }
 }
 
@@ -155,12 +163,20 @@ mod tests {
     fn golden_bytes_of_an_rts() {
         let mut rkey = [0; MAX_RKEY];
         rkey[..2].copy_from_slice(&[0xaa, 0xbb]);
-        let rts = Rts { request: 1, length: 0x0203, address: 4, rkey, rkey_len: 2 };
+        let rts = Rts {
+            request: 1,
+            length: 0x0203,
+            address: 4,
+            rkey,
+            rkey_len: 2,
+        };
         let mut out = [0; Rts::FIXED + MAX_RKEY];
         let n = rts.pack(&mut out);
         assert_eq!(
             &out[..n],
-            [1, 0, 0, 0, 0, 0, 0, 0, 3, 2, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0xaa, 0xbb]
+            [
+                1, 0, 0, 0, 0, 0, 0, 0, 3, 2, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0xaa, 0xbb
+            ]
         );
         assert_eq!(Rts::parse(&out[..n]), Some(rts));
     }

@@ -54,7 +54,9 @@ pub struct WorkerParts {
 
 impl std::fmt::Debug for WorkerParts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("WorkerParts").field("rank", &self.rank).finish_non_exhaustive()
+        f.debug_struct("WorkerParts")
+            .field("rank", &self.rank)
+            .finish_non_exhaustive()
     }
 }
 
@@ -86,7 +88,9 @@ pub struct Worker {
 
 impl std::fmt::Debug for Worker {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Worker").field("sleeps", &self.sleeps).finish_non_exhaustive()
+        f.debug_struct("Worker")
+            .field("sleeps", &self.sleeps)
+            .finish_non_exhaustive()
     }
 }
 
@@ -115,7 +119,10 @@ impl Worker {
         let mut addresses = Vec::new();
         for iface in parts.lanes {
             let attr = iface.attr();
-            if !attr.caps.contains(Caps::AM_SHORT | Caps::AM_BCOPY | Caps::AM_ORDERED) {
+            if !attr
+                .caps
+                .contains(Caps::AM_SHORT | Caps::AM_BCOPY | Caps::AM_ORDERED)
+            {
                 return Err(WorkerError::NoActiveMessages(attr.provider));
             }
             let loopback = attr.caps.contains(Caps::LOOPBACK);
@@ -123,7 +130,11 @@ impl Worker {
                 provider: attr.provider.to_owned(),
                 address: iface.address(),
             });
-            lanes.push(Lane { iface, loopback, polled: !loopback });
+            lanes.push(Lane {
+                iface,
+                loopback,
+                polled: !loopback,
+            });
         }
         let own = WorkerAddress {
             job: parts.job,
@@ -167,7 +178,10 @@ impl Worker {
         let inner = &mut *self.inner.borrow_mut();
         let rank = parsed.rank;
         if parsed.job == inner.engine.job && inner.engine.dead.contains(&rank) {
-            return Err(ConnectError::PeerFailed { rank, how: PeerFailure::Died });
+            return Err(ConnectError::PeerFailed {
+                rank,
+                how: PeerFailure::Died,
+            });
         }
         if let Some(&known) = inner.engine.by_uid.get(&parsed.uid) {
             return match inner.engine.peers[known as usize].failure() {
@@ -190,7 +204,9 @@ impl Worker {
         let mut chosen = false;
         let reports = inner.lanes.iter().map(|lane| {
             let provider = lane.iface.attr().provider;
-            let verdict = lane.reaches(&parsed).map(|_| !std::mem::replace(&mut chosen, true));
+            let verdict = lane
+                .reaches(&parsed)
+                .map(|_| !std::mem::replace(&mut chosen, true));
             LaneReport { provider, verdict }
         });
         Ok(reports.collect())
@@ -217,7 +233,9 @@ impl Worker {
     pub fn close_space(&self, id: u32) {
         let inner = &mut *self.inner.borrow_mut();
         let engine = &mut inner.engine;
-        let Some(mut space) = engine.spaces.remove(id) else { return };
+        let Some(mut space) = engine.spaces.remove(id) else {
+            return;
+        };
         let (mut posted, mut waiting) = (Vec::new(), Vec::new());
         space.engine.remove_posted_where(&mut |_| true, &mut posted);
         space.engine.unexpected_values(&mut waiting);
@@ -308,13 +326,22 @@ impl Worker {
 
     /// Attributes of the lanes.
     pub fn lane_attrs(&self) -> Vec<bowline_uct::IfaceAttr> {
-        self.inner.borrow().lanes.iter().map(|lane| lane.iface.attr().clone()).collect()
+        self.inner
+            .borrow()
+            .lanes
+            .iter()
+            .map(|lane| lane.iface.attr().clone())
+            .collect()
     }
 
     /// Wakes the worker's thread if it sleeps; callable where a clone of the doorbell is held.
     pub fn doorbell(&self) -> Option<bowline_base::doorbell::Doorbell> {
         let inner = self.inner.borrow();
-        let lane = inner.lanes.iter().find(|lane| !lane.loopback).or(inner.lanes.first())?;
+        let lane = inner
+            .lanes
+            .iter()
+            .find(|lane| !lane.loopback)
+            .or(inner.lanes.first())?;
         lane.iface.doorbell().cloned()
     }
 }
@@ -329,7 +356,11 @@ struct Waiting<'a> {
 impl<'a> Waiting<'a> {
     #[inline]
     fn new(worker: &'a Worker) -> Self {
-        Self { worker, round: 0, stages: None }
+        Self {
+            worker,
+            round: 0,
+            stages: None,
+        }
     }
 
     #[inline]
@@ -341,7 +372,9 @@ impl<'a> Waiting<'a> {
     #[inline]
     fn idle(&mut self) {
         let worker = self.worker;
-        let stages = *self.stages.get_or_insert_with(|| worker.waiter.borrow().stages());
+        let stages = *self
+            .stages
+            .get_or_insert_with(|| worker.waiter.borrow().stages());
         self.round = self.round.saturating_add(1);
         // No pause instruction: a look at the queues takes longer than a pause is meant to, and
         // on recent processors a pause alone costs more than half of a message's latency.
@@ -386,7 +419,10 @@ impl Worker {
             }
         }
         self.sleeps.set(self.sleeps.get() + 1);
-        let idle = Idle { doorbell: doorbell.as_ref(), deadline };
+        let idle = Idle {
+            doorbell: doorbell.as_ref(),
+            deadline,
+        };
         self.waiter.borrow_mut().sleep(idle);
         self.inner.borrow_mut().disarm();
     }
@@ -401,7 +437,9 @@ impl Lane {
             .iter()
             .find(|lane| lane.provider == name)
             .ok_or_else(|| "the peer has no such transport".to_owned())?;
-        self.iface.reachable(&theirs.address).map_err(|why| why.reason)?;
+        self.iface
+            .reachable(&theirs.address)
+            .map_err(|why| why.reason)?;
         Ok(&theirs.address)
     }
 }
@@ -413,7 +451,10 @@ impl Inner {
         for (index, lane) in self.lanes.iter_mut().enumerate() {
             let name = lane.iface.attr().provider;
             let made = match lane.reaches(peer) {
-                Ok(address) => lane.iface.connect(address).map_err(|error| error.to_string()),
+                Ok(address) => lane
+                    .iface
+                    .connect(address)
+                    .map_err(|error| error.to_string()),
                 Err(reason) => Err(reason),
             };
             match made {
@@ -424,11 +465,18 @@ impl Inner {
                 Err(reason) => reasons.push(format!("{name}: {reason}")),
             }
         }
-        Err(ConnectError::NoLane { rank: peer.rank, reasons })
+        Err(ConnectError::NoLane {
+            rank: peer.rank,
+            reasons,
+        })
     }
 
     fn disarm(&mut self) {
-        for lane in self.lanes.iter_mut().filter(|lane| lane.polled && !lane.loopback) {
+        for lane in self
+            .lanes
+            .iter_mut()
+            .filter(|lane| lane.polled && !lane.loopback)
+        {
             lane.iface.disarm();
         }
     }
@@ -460,7 +508,10 @@ impl Inner {
         let mut events = 0;
         for (lane, Lane { iface, polled, .. }) in self.lanes.iter_mut().enumerate() {
             if *polled {
-                let mut sink = LaneSink { engine: &mut self.engine, lane };
+                let mut sink = LaneSink {
+                    engine: &mut self.engine,
+                    lane,
+                };
                 events += iface.progress(&mut sink, BUDGET);
             }
         }
@@ -505,7 +556,9 @@ impl Inner {
     /// so that other traffic is looked at in between.
     pub(crate) fn act(&mut self) {
         for _ in 0..self.engine.actions.len() {
-            let Some(action) = self.engine.actions.pop() else { return };
+            let Some(action) = self.engine.actions.pop() else {
+                return;
+            };
             match action {
                 // A failure is the peer's state, which the next operation reports.
                 Action::Connect(peer) => drop(self.ready(peer)),
@@ -525,9 +578,15 @@ impl Inner {
 
     /// Reads the next segment of a message that lies with its sender.
     fn fetch(&mut self, key: Key) {
-        let Some(request) = self.engine.requests.get_mut(key) else { return };
-        let Body::Receive(receive) = &mut request.body else { return };
-        let Some(fetch) = receive.fetch.as_mut() else { return };
+        let Some(request) = self.engine.requests.get_mut(key) else {
+            return;
+        };
+        let Body::Receive(receive) = &mut request.body else {
+            return;
+        };
+        let Some(fetch) = receive.fetch.as_mut() else {
+            return;
+        };
         let index = fetch.peer;
         if fetch.copying {
             return self.ask_for_fragments(key);
@@ -553,10 +612,18 @@ impl Inner {
                 peer.reach
             }
         };
-        let Some(rkey) = rkey else { return self.ask_for_fragments(key) };
-        let Some(request) = self.engine.requests.get_mut(key) else { return };
-        let Body::Receive(receive) = &mut request.body else { return };
-        let Some(fetch) = receive.fetch.as_mut() else { return };
+        let Some(rkey) = rkey else {
+            return self.ask_for_fragments(key);
+        };
+        let Some(request) = self.engine.requests.get_mut(key) else {
+            return;
+        };
+        let Body::Receive(receive) = &mut request.body else {
+            return;
+        };
+        let Some(fetch) = receive.fetch.as_mut() else {
+            return;
+        };
         if packed.is_some() {
             fetch.rkey = Some(rkey);
         }
@@ -611,7 +678,9 @@ impl Inner {
 
     fn end_fetch(&mut self, key: Key) -> Option<(PeerIndex, u64)> {
         let request = self.engine.requests.get_mut(key)?;
-        let Body::Receive(receive) = &mut request.body else { return None };
+        let Body::Receive(receive) = &mut request.body else {
+            return None;
+        };
         let fetch = receive.fetch.take()?;
         if let Some(rkey) = fetch.rkey {
             let lane = self.engine.peers[fetch.peer as usize].lane;
@@ -622,16 +691,27 @@ impl Inner {
 
     /// The message cannot be read; its sender is to send it in fragments.
     fn ask_for_fragments(&mut self, key: Key) {
-        let Some(request) = self.engine.requests.get_mut(key) else { return };
-        let Body::Receive(receive) = &mut request.body else { return };
-        let Some(fetch) = receive.fetch.as_mut() else { return };
+        let Some(request) = self.engine.requests.get_mut(key) else {
+            return;
+        };
+        let Body::Receive(receive) = &mut request.body else {
+            return;
+        };
+        let Some(fetch) = receive.fetch.as_mut() else {
+            return;
+        };
         let (peer, sender, wanted) = (fetch.peer, fetch.rts.request, fetch.wanted);
         fetch.copying = true;
         fetch.done = 0;
         if wanted == 0 {
             return self.fetched(key);
         }
-        self.control(peer, wire::CTS, [sender, key.to_wire()], &wanted.to_le_bytes());
+        self.control(
+            peer,
+            wire::CTS,
+            [sender, key.to_wire()],
+            &wanted.to_le_bytes(),
+        );
         let state = self.engine.peers[peer as usize].state;
         if let PeerState::Failed(how) = state {
             self.engine.fail(key, how.into());

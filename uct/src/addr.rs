@@ -40,7 +40,8 @@ impl AddrWriter {
     /// # Panics
     /// When there are more than 65535 bytes: an address never is.
     pub fn bytes(&mut self, value: &[u8]) -> &mut Self {
-        let len = u16::try_from(value.len()).expect("a field of an address has at most 65535 bytes");
+        let len =
+            u16::try_from(value.len()).expect("a field of an address has at most 65535 bytes");
         self.u16(len);
         self.0.extend_from_slice(value);
         self
@@ -118,7 +119,10 @@ mod tests {
             assert_eq!(all, Err(Truncated), "cut at {cut}");
         }
         let mut r = AddrReader::new(&bytes);
-        assert_eq!((r.u8(), r.u16(), r.u32(), r.u64()), (Ok(1), Ok(2), Ok(3), Ok(4)));
+        assert_eq!(
+            (r.u8(), r.u16(), r.u32(), r.u64()),
+            (Ok(1), Ok(2), Ok(3), Ok(4))
+        );
         assert_eq!(r.bytes(), Ok(&b"shm"[..]));
         assert!(r.rest().is_empty());
     }

@@ -39,11 +39,7 @@ pub(crate) enum Task {
 /// Takes the figures.
 pub(crate) fn run(workspace: &Workspace, task: Task) -> Result<()> {
     match task {
-        Task::Peers {
-            options,
-            json,
-            plot,
-        } => peers(workspace, &options, json, plot),
+        Task::Peers { options, json, plot } => peers(workspace, &options, json, plot),
         Task::Instructions(options) => instructions::run(workspace, &options),
         Task::ReceiveMemory(options) => memory::run(workspace, &options),
     }
@@ -63,15 +59,11 @@ fn peers(
     let report = bowline_bench::run(options).context("cannot compare with the peers")?;
     println!("{}", report.table());
     if let Some(path) = json {
-        report
-            .write_json(&path)
-            .context("cannot write the report")?;
+        report.write_json(&path).context("cannot write the report")?;
         println!("written: {}", path.display());
     }
     if let Some(path) = plot {
-        report
-            .plot(&path)
-            .with_context(|| format!("cannot draw {}", path.display()))?;
+        report.plot(&path).with_context(|| format!("cannot draw {}", path.display()))?;
         println!("drawn: {}", path.display());
     }
     Ok(())

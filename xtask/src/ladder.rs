@@ -45,46 +45,14 @@ struct Step {
 }
 
 const TEST: &[Step] = &[
-    Step {
-        name: "needs",
-        slow: false,
-        run: check_needs,
-    },
-    Step {
-        name: "format",
-        slow: false,
-        run: format,
-    },
-    Step {
-        name: "tidy",
-        slow: false,
-        run: tidy,
-    },
-    Step {
-        name: "clippy",
-        slow: false,
-        run: clippy,
-    },
-    Step {
-        name: "tests",
-        slow: false,
-        run: tests,
-    },
-    Step {
-        name: "fuzz-corpora",
-        slow: false,
-        run: fuzz_corpora,
-    },
-    Step {
-        name: "loom",
-        slow: true,
-        run: loom,
-    },
-    Step {
-        name: "docs",
-        slow: true,
-        run: docs,
-    },
+    Step { name: "needs", slow: false, run: check_needs },
+    Step { name: "format", slow: false, run: format },
+    Step { name: "tidy", slow: false, run: tidy },
+    Step { name: "clippy", slow: false, run: clippy },
+    Step { name: "tests", slow: false, run: tests },
+    Step { name: "fuzz-corpora", slow: false, run: fuzz_corpora },
+    Step { name: "loom", slow: true, run: loom },
+    Step { name: "docs", slow: true, run: docs },
 ];
 
 /// Runs every test.
@@ -142,21 +110,13 @@ fn check_needs(_: &Workspace) -> Result<Outcome> {
     if !missing.is_empty() {
         bail!("{}", needs::explain(&missing));
     }
-    Ok(Outcome::Passed(format!(
-        "{} programs found",
-        needs::OF_TESTS.len()
-    )))
+    Ok(Outcome::Passed(format!("{} programs found", needs::OF_TESTS.len())))
 }
 
 fn format(workspace: &Workspace) -> Result<Outcome> {
     let hint = "`cargo fmt --all` does it";
-    Run::cargo(workspace, "format", &["fmt", "--all", "--check"])
-        .hint(hint)
-        .run()?;
-    Run::cargo(workspace, "format-fuzz", &["fmt", "--check"])
-        .inside("fuzz")
-        .hint(hint)
-        .run()?;
+    Run::cargo(workspace, "format", &["fmt", "--all", "--check"]).hint(hint).run()?;
+    Run::cargo(workspace, "format-fuzz", &["fmt", "--check"]).inside("fuzz").hint(hint).run()?;
     Ok(Outcome::Passed(String::new()))
 }
 
@@ -166,32 +126,25 @@ fn tidy(workspace: &Workspace) -> Result<Outcome> {
 }
 
 fn clippy(workspace: &Workspace) -> Result<Outcome> {
-    let arguments = [
-        "clippy",
-        "--workspace",
-        "--all-targets",
-        "--",
-        "-D",
-        "warnings",
-    ];
+    let arguments = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
     Run::cargo(workspace, "clippy", &arguments).run()?;
     Ok(Outcome::Passed(String::new()))
 }
 
 fn tests(workspace: &Workspace) -> Result<Outcome> {
     let arguments = ["test", "--workspace", "--no-fail-fast"];
-    let output = Run::cargo(workspace, "tests", &arguments)
-        .show(Show::Closing)
-        .run()?;
+    let output = Run::cargo(workspace, "tests", &arguments).show(Show::Closing).run()?;
     Ok(Outcome::Passed(output.counted()?))
 }
 
 /// Every input that a fuzz target was started from or that once broke something. The fuzz crate
 /// is a workspace of its own, since its targets need nightly; this part of it does not.
 fn fuzz_corpora(workspace: &Workspace) -> Result<Outcome> {
-    let target = workspace.metadata.target_directory.as_std_path();
+    let target = workspace.metadata.target_directory.as_std_path().join("fuzz");
     let output = Run::cargo(workspace, "fuzz-corpora", &["test"])
         .inside("fuzz")
+        // As in `fuzz/.cargo/config.toml`, which a user's own flags would override.
+        .env("RUSTFLAGS", "--cfg fuzzing")
         .env("CARGO_TARGET_DIR", target)
         .show(Show::Closing)
         .run()?;
@@ -201,19 +154,8 @@ fn fuzz_corpora(workspace: &Workspace) -> Result<Outcome> {
 /// The models of the lock-free algorithms. They want optimised code and another configuration of
 /// every crate, hence a directory of their own; the long link step of `release` brings nothing.
 fn loom(workspace: &Workspace) -> Result<Outcome> {
-    let target = workspace
-        .metadata
-        .target_directory
-        .as_std_path()
-        .join("loom");
-    let arguments = [
-        "test",
-        "--package",
-        "bowline-base",
-        "--release",
-        "--lib",
-        "loom_",
-    ];
+    let target = workspace.metadata.target_directory.as_std_path().join("loom");
+    let arguments = ["test", "--package", "bowline-base", "--release", "--lib", "loom_"];
     let output = Run::cargo(workspace, "loom", &arguments)
         .env("RUSTFLAGS", "--cfg bowline_loom")
         .env("CARGO_TARGET_DIR", target)

@@ -9,6 +9,8 @@ mod needs;
 mod tidy;
 mod workspace;
 
+use std::process::ExitCode;
+
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
@@ -34,11 +36,20 @@ enum Task {
     Ci(ladder::Options),
     /// Take figures
     #[command(subcommand)]
-    Bench(bench::Task),
+    Bench(Box<bench::Task>),
 }
 
-fn main() -> Result<()> {
-    let arguments = Arguments::parse();
+fn main() -> ExitCode {
+    match run(Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: Arguments) -> Result<()> {
     let workspace = Workspace::find()?;
     match arguments.task {
         Task::Tidy => tidy::run(&workspace),
@@ -48,6 +59,6 @@ fn main() -> Result<()> {
             ladder::test(&workspace, &options)?;
             ladder::smoke(&workspace, &options)
         }
-        Task::Bench(task) => bench::run(&workspace, task),
+        Task::Bench(task) => bench::run(&workspace, *task),
     }
 }

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 pub(crate) struct Need {
     /// The program.
     pub(crate) program: &'static str,
-    /// The Debian package that has it.
+    /// The Debian packages that bring it; recommended ones are not installed by themselves.
     pub(crate) package: &'static str,
     /// What it is for.
     pub(crate) why: &'static str,
@@ -18,11 +18,7 @@ pub(crate) struct Need {
 
 /// What `cargo test` needs.
 pub(crate) const OF_TESTS: &[Need] = &[
-    Need {
-        program: "cc",
-        package: "gcc",
-        why: "links programs",
-    },
+    Need { program: "cc", package: "gcc", why: "links programs" },
     Need {
         program: "mpiexec.hydra",
         package: "mpich",
@@ -30,25 +26,18 @@ pub(crate) const OF_TESTS: &[Need] = &[
     },
     Need {
         program: "mpicc.mpich",
-        package: "libmpich-dev",
+        package: "mpich libmpich-dev",
         why: "builds the foreign programs on which our PMI server is tested",
     },
 ];
 
 /// What the instruction counts need.
-pub(crate) const OF_INSTRUCTIONS: &[Need] = &[Need {
-    program: "valgrind",
-    package: "valgrind",
-    why: "counts instructions",
-}];
+pub(crate) const OF_INSTRUCTIONS: &[Need] =
+    &[Need { program: "valgrind", package: "valgrind", why: "counts instructions" }];
 
 /// Those of `needs` that `PATH` does not have.
 pub(crate) fn missing(needs: &[Need]) -> Vec<Need> {
-    needs
-        .iter()
-        .copied()
-        .filter(|need| find(need.program).is_none())
-        .collect()
+    needs.iter().copied().filter(|need| find(need.program).is_none()).collect()
 }
 
 /// What is missing and the command that installs it.
@@ -57,7 +46,12 @@ pub(crate) fn explain(missing: &[Need]) -> String {
     for Need { program, why, .. } in missing {
         text.push_str(&format!("  {program}: {why}\n"));
     }
-    let packages: Vec<&str> = missing.iter().map(|need| need.package).collect();
+    let mut packages: Vec<&str> = Vec::new();
+    for package in missing.iter().flat_map(|need| need.package.split(' ')) {
+        if !packages.contains(&package) {
+            packages.push(package);
+        }
+    }
     text.push_str(&format!(
         "install it with: apt-get update && apt-get install -y --no-install-recommends {}",
         packages.join(" ")
@@ -67,9 +61,7 @@ pub(crate) fn explain(missing: &[Need]) -> String {
 
 fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path)
-        .map(|directory| directory.join(program))
-        .find(|p| p.is_file())
+    std::env::split_paths(&path).map(|directory| directory.join(program)).find(|p| p.is_file())
 }
 
 #[cfg(test)]
@@ -78,23 +70,13 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_named_with_its_command() {
-        let there = Need {
-            program: "sh",
-            package: "dash",
-            why: "is everywhere",
-        };
-        let gone = Need {
-            program: "no-such-program",
-            package: "nothing",
-            why: "tests",
-        };
-        let missing = missing(&[there, gone]);
-        assert_eq!(missing.len(), 1);
+        let there = Need { program: "sh", package: "dash", why: "is everywhere" };
+        let gone = Need { program: "no-such-program", package: "nothing", why: "tests" };
+        let twice = Need { package: "more nothing", ..gone };
+        let missing = missing(&[there, gone, twice]);
+        assert_eq!(missing.len(), 2);
         let text = explain(&missing);
         assert!(text.contains("no-such-program: tests"), "{text}");
-        assert!(
-            text.ends_with("apt-get install -y --no-install-recommends nothing"),
-            "{text}"
-        );
+        assert!(text.ends_with("apt-get install -y --no-install-recommends nothing"), "{text}");
     }
 }

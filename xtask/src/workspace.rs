@@ -6,14 +6,7 @@ use anyhow::{Context, Result};
 use cargo_metadata::{Metadata, MetadataCommand};
 
 /// Directories that hold what tools made, not what people wrote.
-const MADE: &[&str] = &[
-    "target",
-    ".git",
-    "corpus",
-    "artifacts",
-    "coverage",
-    "node_modules",
-];
+const MADE: &[&str] = &["target", ".git", "corpus", "artifacts", "coverage", "node_modules"];
 
 /// The workspace this task runner was built in.
 #[derive(Debug)]
@@ -69,9 +62,7 @@ fn walk(directory: &Path, into: &mut Vec<PathBuf>) -> Result<()> {
     for entry in entries {
         let entry = entry.with_context(|| format!("cannot list {directory:?}"))?;
         let name = entry.file_name();
-        let kind = entry
-            .file_type()
-            .with_context(|| format!("cannot look at {name:?}"))?;
+        let kind = entry.file_type().with_context(|| format!("cannot look at {name:?}"))?;
         if kind.is_dir() {
             if !MADE.iter().any(|made| name == *made) {
                 walk(&entry.path(), into)?;

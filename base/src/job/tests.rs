@@ -27,7 +27,8 @@ fn the_shared_layout_is_as_written() {
     assert_eq!(std::mem::offset_of!(ControlBlock, space_wanted), 256);
     assert_eq!(std::mem::offset_of!(ControlBlock, waiting_on), 320);
     assert_eq!(std::mem::offset_of!(Header, death_generation), 64);
-    assert_eq!(size_of::<Header>(), 128);
+    assert_eq!(std::mem::offset_of!(Header, processors), 128);
+    assert_eq!(size_of::<Header>(), 256);
 }
 
 #[test]
@@ -196,9 +197,10 @@ fn a_rank_attaches_once_and_finalises() {
 }
 
 #[test]
-fn names_with_parentheses_do_not_mislead() {
-    let stat = b"42 (a) b (c)) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4711 99 0";
-    assert_eq!(parse_start_time(stat), Some(4711));
-    assert_eq!(parse_start_time(b"42 (short) S 1"), None);
-    assert_eq!(parse_start_time(b""), None);
+fn processors_of_all_ranks_count_once() {
+    let job = JobMemory::create_private(&SPEC).unwrap();
+    assert_eq!(job.processors(), 0);
+    job.add_processors([0, 1, 63, 64, 1023]);
+    job.add_processors([1, 64, 65, 1024, usize::MAX]);
+    assert_eq!(job.processors(), 6);
 }

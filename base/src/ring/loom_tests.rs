@@ -8,7 +8,10 @@ use crate::scmp::{Message, seq};
 use crate::sync::atomic::AtomicU64;
 use crate::words::LoomWords;
 
-const SHAPE: Shape = Shape { slots: 4, data: 256 };
+const SHAPE: Shape = Shape {
+    slots: 4,
+    data: 256,
+};
 
 fn check(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
@@ -39,7 +42,9 @@ fn push(producer: &mut Producer<LoomWords>, number: u64) -> bool {
     if number % 2 == 0 {
         return producer.try_push_short(1, 0, &header, &[number as u8; 8]);
     }
-    let Some(mut room) = producer.reserve_data(64) else { return false };
+    let Some(mut room) = producer.reserve_data(64) else {
+        return false;
+    };
     room.put(&[number as u8; 64]);
     room.commit(1, 0, &header, 64);
     true
@@ -54,7 +59,9 @@ fn loom_ring_is_a_queue() {
         let sender = thread::spawn(move || {
             let mut producer = Producer::claim(words, 0).expect("free");
             // What is refused is not tried again: the rest comes when the ring has room.
-            (0..6).take_while(|&number| push(&mut producer, number)).count() as u64
+            (0..6)
+                .take_while(|&number| push(&mut producer, number))
+                .count() as u64
         });
         let mut received = 0;
         for _ in 0..3 {
@@ -63,6 +70,35 @@ fn loom_ring_is_a_queue() {
         let sent = sender.join().expect("no panic");
         assert!(sent >= 4, "an empty ring takes its slots");
         while receive(&mut consumer, received) {
+            received += 1;
+        }
+        assert_eq!(received, sent);
+    });
+}
+
+/// Data runs out before slots do, so that only the data head says what may be written again.
+#[test]
+fn loom_ring_uses_data_again() {
+    check(3, || {
+        let shape = Shape {
+            slots: 8,
+            data: 256,
+        };
+        let words = LoomWords::new(shape.bytes());
+        let mut consumer = init(words.clone(), shape).expect("large enough");
+        let sender = thread::spawn(move || {
+            let mut producer = Producer::claim(words, 0).expect("free");
+            (0..6)
+                .take_while(|&n| push(&mut producer, 2 * n + 1))
+                .count() as u64
+        });
+        let mut received = 0;
+        for _ in 0..2 {
+            received += u64::from(receive(&mut consumer, 2 * received + 1));
+        }
+        let sent = sender.join().expect("no panic");
+        assert!(sent >= 4, "an empty ring takes its data");
+        while receive(&mut consumer, 2 * received + 1) {
             received += 1;
         }
         assert_eq!(received, sent);
@@ -78,8 +114,12 @@ fn loom_ring_changes_owners() {
         let mut first = Producer::claim(words.clone(), 0).expect("free");
         assert!(push(&mut first, 8) && push(&mut first, 9));
         let second = thread::spawn(move || {
-            let Ok(mut producer) = Producer::claim(words, 1) else { return 0 };
-            (0..3).take_while(|&number| push(&mut producer, number)).count() as u64
+            let Ok(mut producer) = Producer::claim(words, 1) else {
+                return 0;
+            };
+            (0..3)
+                .take_while(|&number| push(&mut producer, number))
+                .count() as u64
         });
         assert!(receive(&mut consumer, 8));
         drop(first);
@@ -126,13 +166,23 @@ impl Receiver {
     /// Reads one message of the queue; rule 5 first.
     fn read_queue(&mut self) -> bool {
         let mut found = None;
-        self.queue.poll(1, |a| found = Some((a.id, a.header))).expect("no fault");
-        let Some((id, header)) = found else { return false };
+        self.queue
+            .poll(1, |a| found = Some((a.id, a.header)))
+            .expect("no fault");
+        let Some((id, header)) = found else {
+            return false;
+        };
         self.read_ring();
-        assert_eq!(self.way, Receiving::Queue, "a message by the queue before END");
+        assert_eq!(
+            self.way,
+            Receiving::Queue,
+            "a message by the queue before END"
+        );
         if id == SWITCH_ID {
             let owner = self.ring.owner();
-            self.way.switch(5, &header, 1, |_| owner).expect("a sound marker");
+            self.way
+                .switch(5, &header, 1, |_| owner)
+                .expect("a sound marker");
         } else {
             assert_eq!(header[1], self.next, "out of order by the queue");
             self.next += 1;
@@ -142,8 +192,15 @@ impl Receiver {
 }
 
 fn send(queue: &mut seq::Producer<LoomWords>, intent: &AtomicU64, id: u8, header: &[u64; 3]) {
-    let message = Message { id, flags: 0, header, payload: &[] };
-    queue.push(intent, &message).expect("the queue has room for all of the model");
+    let message = Message {
+        id,
+        flags: 0,
+        header,
+        payload: &[],
+    };
+    queue
+        .push(intent, &message)
+        .expect("the queue has room for all of the model");
 }
 
 /// Queue, SWITCH, ring, END, queue: one stream in order, `misordered` sends by the ring too soon.
@@ -167,7 +224,9 @@ fn promotion(misordered: bool) {
             send(&mut queue, &intent, SWITCH_ID, &switch);
         }
         way.switched();
-        let Sending::Ring(producer) = &mut way else { panic!("switched") };
+        let Sending::Ring(producer) = &mut way else {
+            panic!("switched")
+        };
         assert!(producer.try_push_short(1, 0, &[0, 1, 0], &[]));
         assert!(producer.try_push_short(1, 0, &[0, 2, 0], &[]));
         if !misordered {

@@ -43,7 +43,8 @@ impl<W: Words> Producer<W> {
         // Relaxed: ordered by the claim.
         let tail = head.load(CONSUMED, Ordering::Relaxed);
         let data_tail = head.load(DATA_CONSUMED, Ordering::Relaxed);
-        if tail >= NO_POSITION || data_tail >= NO_POSITION || !data_tail.is_multiple_of(LINE as u64) {
+        if tail >= NO_POSITION || data_tail >= NO_POSITION || !data_tail.is_multiple_of(LINE as u64)
+        {
             return Err(RingError::Damaged);
         }
         Ok(Self {
@@ -93,20 +94,21 @@ impl<W: Words> Producer<W> {
     /// [damaged](Self::is_damaged)), or the payload is longer than [`MAX_INLINE`]; nothing has
     /// happened then. Flags outside [`USER_FLAGS`] are dropped.
     #[inline]
-    pub fn try_push_short(
-        &mut self,
-        id: u8,
-        flags: u8,
-        header: &[u64; 3],
-        payload: &[u8],
-    ) -> bool {
+    pub fn try_push_short(&mut self, id: u8, flags: u8, header: &[u64; 3], payload: &[u8]) -> bool {
         if payload.len() > MAX_INLINE || !self.has_room() {
             return false;
         }
         // SAFETY: `slot_line` masks the position, and `shape_of` saw that all slots are there.
         let line = unsafe { self.words.line_unchecked(self.shape.slot_line(self.tail)) };
         line.put(INLINE_WORD, payload);
-        Self::publish(line, self.tail, id, flags & USER_FLAGS, header, payload.len());
+        Self::publish(
+            line,
+            self.tail,
+            id,
+            flags & USER_FLAGS,
+            header,
+            payload.len(),
+        );
         self.tail += 1;
         true
     }
@@ -126,7 +128,11 @@ impl<W: Words> Producer<W> {
                 return None;
             }
         }
-        Some(DataRoom { producer: self, position, max_len })
+        Some(DataRoom {
+            producer: self,
+            position,
+            max_len,
+        })
     }
 
     /// Sends the last message of this owner, after which the receiver frees the ring. `Err`: the
@@ -170,14 +176,7 @@ impl<W: Words> Producer<W> {
 
     /// Writes the header and then word 0 of the slot at `position`.
     #[inline]
-    fn publish(
-        line: W::Line<'_>,
-        position: u64,
-        id: u8,
-        flags: u8,
-        header: &[u64; 3],
-        len: usize,
-    ) {
+    fn publish(line: W::Line<'_>, position: u64, id: u8, flags: u8, header: &[u64; 3], len: usize) {
         line.write(HEADER_WORD, header[0]);
         line.write(HEADER_WORD + 1, header[1]);
         line.write(HEADER_WORD + 2, header[2]);
@@ -216,14 +215,26 @@ impl<W: Words> DataRoom<'_, W> {
     #[inline]
     pub fn commit(self, id: u8, flags: u8, header: &[u64; 3], len: usize) -> usize {
         let len = len.min(self.max_len);
-        let Self { producer, position, .. } = self;
+        let Self {
+            producer, position, ..
+        } = self;
         // SAFETY: `slot_line` masks the position, and `shape_of` saw that all slots are there.
-        let line =
-            unsafe { producer.words.line_unchecked(producer.shape.slot_line(producer.tail)) };
+        let line = unsafe {
+            producer
+                .words
+                .line_unchecked(producer.shape.slot_line(producer.tail))
+        };
         line.write(INLINE_WORD, position);
         line.write(INLINE_WORD + 1, len as u64);
         producer.words.order();
-        Producer::<W>::publish(line, producer.tail, id, (flags & USER_FLAGS) | IN_DATA, header, 0);
+        Producer::<W>::publish(
+            line,
+            producer.tail,
+            id,
+            (flags & USER_FLAGS) | IN_DATA,
+            header,
+            0,
+        );
         producer.tail += 1;
         producer.data_tail = position + whole_lines(len);
         len
@@ -235,6 +246,9 @@ impl DataRoom<'_, DirectWords> {
     #[inline]
     pub fn view(&mut self) -> View<'_> {
         let first = self.producer.shape.data_line(self.position);
-        self.producer.words.bytes(first, self.max_len).unwrap_or(View::empty())
+        self.producer
+            .words
+            .bytes(first, self.max_len)
+            .unwrap_or(View::empty())
     }
 }

@@ -16,7 +16,11 @@ impl Producers for Anybody {
 
     fn intent(&self, producer: u32) -> u64 {
         let word = self.0.rotate_left(producer * 7);
-        if word & 2 == 0 { word } else { Intent::new(0, word as u32 >> 7, 1).word() }
+        if word & 2 == 0 {
+            word
+        } else {
+            Intent::new(0, word as u32 >> 7, 1).word()
+        }
     }
 
     fn is_dead(&self, producer: u32) -> bool {
@@ -27,7 +31,9 @@ impl Producers for Anybody {
 /// Runs both forms over a script: the first byte chooses the number of slots; then, ten bytes
 /// each, where to write, what, and how to disguise it.
 pub fn consume(bytes: &[u8]) {
-    let Some((&first, script)) = bytes.split_first() else { return };
+    let Some((&first, script)) = bytes.split_first() else {
+        return;
+    };
     let slots = 4u32 << (first % 4);
     debug_assert!(slots <= MAX_SLOTS);
     over_seq(slots, script);
@@ -36,7 +42,9 @@ pub fn consume(bytes: &[u8]) {
 
 fn over_seq(slots: u32, script: &[u8]) {
     let words = HeapWords::new(seq::bytes_for(slots));
-    let Ok(mut consumer) = seq::init(words.clone(), slots, 0) else { return };
+    let Ok(mut consumer) = seq::init(words.clone(), slots, 0) else {
+        return;
+    };
     for chunk in script.chunks_exact(10) {
         let value = scribble(&words, chunk, consumer.generation());
         for _ in 0..3 {
@@ -50,12 +58,17 @@ fn over_seq(slots: u32, script: &[u8]) {
         }
         let _ = (consumer.ready(), consumer.stalled());
     }
-    finish(|| consumer.poll(u32::MAX, |a| look(&a, usize::MAX)), 4 * slots);
+    finish(
+        || consumer.poll(u32::MAX, |a| look(&a, usize::MAX)),
+        4 * slots,
+    );
 }
 
 fn over_published(slots: u32, script: &[u8]) {
     let words = HeapWords::new(published::bytes_for(slots));
-    let Ok(mut consumer) = published::init(words.clone(), slots, 0) else { return };
+    let Ok(mut consumer) = published::init(words.clone(), slots, 0) else {
+        return;
+    };
     for chunk in script.chunks_exact(10) {
         let value = scribble(&words, chunk, consumer.generation());
         let _ = consumer.poll(8, |a| look(&a, slots as usize * 64));
@@ -64,7 +77,10 @@ fn over_published(slots: u32, script: &[u8]) {
         }
         let _ = consumer.stalled();
     }
-    finish(|| consumer.poll(u32::MAX, |a| look(&a, usize::MAX)), 4 * slots);
+    finish(
+        || consumer.poll(u32::MAX, |a| look(&a, usize::MAX)),
+        4 * slots,
+    );
 }
 
 /// Writes one word of the script and returns its value.
@@ -82,12 +98,17 @@ fn scribble(words: &HeapWords, chunk: &[u8], tag: u32) -> u64 {
         _ => value,
     };
     // Relaxed: one thread.
-    words.line(line).store(usize::from(chunk[1] & 7) % 3, shaped, Ordering::Relaxed);
+    words
+        .line(line)
+        .store(usize::from(chunk[1] & 7) % 3, shaped, Ordering::Relaxed);
     value
 }
 
 fn look(arrival: &Arrival<'_, HeapWords>, limit: usize) {
-    assert!(arrival.len <= limit, "a length beyond the queue was handed out");
+    assert!(
+        arrival.len <= limit,
+        "a length beyond the queue was handed out"
+    );
     let mut bytes = vec![0; arrival.len];
     assert_eq!(arrival.copy_to(&mut bytes), arrival.len);
 }

@@ -34,13 +34,21 @@ const MORE_WORD: usize = 1;
 /// Slots that a message with `len` bytes of payload takes.
 #[inline]
 pub const fn slots_for(len: usize) -> usize {
-    if len <= FIRST_BYTES { 1 } else { 1 + (len - FIRST_BYTES).div_ceil(MORE_BYTES) }
+    if len <= FIRST_BYTES {
+        1
+    } else {
+        1 + (len - FIRST_BYTES).div_ceil(MORE_BYTES)
+    }
 }
 
 /// Bytes of payload for which `slots` slots have room; none for no slot.
 #[inline]
 pub(super) const fn bytes_in(slots: usize) -> usize {
-    if slots == 0 { 0 } else { FIRST_BYTES + (slots - 1) * MORE_BYTES }
+    if slots == 0 {
+        0
+    } else {
+        FIRST_BYTES + (slots - 1) * MORE_BYTES
+    }
 }
 
 /// A message on its way into a queue.
@@ -82,7 +90,11 @@ pub(super) const fn source_of(word: u64) -> u16 {
 #[inline]
 pub(super) const fn start_len(word: u64) -> Option<usize> {
     let field = (word >> 32) as u16;
-    if field & CONT == 0 { Some(field as usize) } else { None }
+    if field & CONT == 0 {
+        Some(field as usize)
+    } else {
+        None
+    }
 }
 
 /// Writes everything of a START slot but word 0.
@@ -92,19 +104,15 @@ pub(super) fn write_start<L: LineWords>(line: L, message: &Message<'_>) {
     line.write(2, message.header[0]);
     line.write(3, message.header[1]);
     line.write(4, message.header[2]);
-    line.put(FIRST_WORD, &message.payload[..message.payload.len().min(FIRST_BYTES)]);
+    line.put(
+        FIRST_WORD,
+        &message.payload[..message.payload.len().min(FIRST_BYTES)],
+    );
 }
 
 /// Writes the CONT slots of `payload`, if it has any; `first` is the START's line. Lines
 /// `first .. first + slots_for(payload.len())` must exist.
-#[inline]
-pub(super) fn write_more<W: Words>(
-    words: &W,
-    first: usize,
-    tag: u32,
-    source: u64,
-    payload: &[u8],
-) {
+pub(super) fn write_more<W: Words>(words: &W, first: usize, tag: u32, source: u64, payload: &[u8]) {
     if payload.len() <= FIRST_BYTES {
         return;
     }
@@ -142,13 +150,20 @@ pub struct Arrival<'a, W: Words> {
     pub header: [u64; 3],
     words: &'a W,
     first: usize,
+    start: W::Line<'a>,
 }
 
 impl<'a, W: Words> Arrival<'a, W> {
     /// Reads the START at line `first`; its length and its CONTs have been checked, so that
     /// all its lines exist.
     #[inline]
-    pub(super) fn read(words: &'a W, line: W::Line<'a>, first: usize, word: u64, len: usize) -> Self {
+    pub(super) fn read(
+        words: &'a W,
+        line: W::Line<'a>,
+        first: usize,
+        word: u64,
+        len: usize,
+    ) -> Self {
         let kind = line.read(1);
         Self {
             id: kind as u8,
@@ -158,6 +173,7 @@ impl<'a, W: Words> Arrival<'a, W> {
             header: [line.read(2), line.read(3), line.read(4)],
             words,
             first,
+            start: line,
         }
     }
 
@@ -166,7 +182,7 @@ impl<'a, W: Words> Arrival<'a, W> {
     pub fn copy_to(&self, out: &mut [u8]) -> usize {
         let n = self.len.min(out.len());
         let (head, rest) = out[..n].split_at_mut(n.min(FIRST_BYTES));
-        self.words.line(self.first).get(FIRST_WORD, head);
+        self.start.get(FIRST_WORD, head);
         for (i, piece) in rest.chunks_mut(MORE_BYTES).enumerate() {
             self.words.line(self.first + 1 + i).get(MORE_WORD, piece);
         }
@@ -181,7 +197,7 @@ impl<'a> Arrival<'a, DirectWords> {
         if self.len > FIRST_BYTES {
             return None;
         }
-        Some(self.words.line(self.first).bytes(FIRST_WORD, self.len))
+        Some(self.start.bytes(FIRST_WORD, self.len))
     }
 
     /// The payload in the pieces in which it lies: up to [`FIRST_BYTES`], then up to
@@ -194,7 +210,9 @@ impl<'a> Arrival<'a, DirectWords> {
                 words.line(first).bytes(FIRST_WORD, len.min(FIRST_BYTES))
             } else {
                 let before = FIRST_BYTES + (slot - 1) * MORE_BYTES;
-                words.line(first + slot).bytes(MORE_WORD, (len - before).min(MORE_BYTES))
+                words
+                    .line(first + slot)
+                    .bytes(MORE_WORD, (len - before).min(MORE_BYTES))
             }
         })
     }

@@ -18,7 +18,11 @@ pub struct HeapLine<'a>(&'a [AtomicU64; LINE_WORDS]);
 impl HeapWords {
     /// As many zeroed lines as hold `bytes`.
     pub fn new(bytes: usize) -> Self {
-        Self((0..bytes.div_ceil(crate::sync::LINE)).map(|_| Line::default()).collect())
+        Self(
+            (0..bytes.div_ceil(crate::sync::LINE))
+                .map(|_| Line::default())
+                .collect(),
+        )
     }
 
     /// Fills the memory from its start with `words`, in order, as far as both go.

@@ -16,7 +16,7 @@ use syn::{Data, DeriveInput, Error, Path, parse_macro_input};
 /// a field that is no datatype, and padding between the fields or at the end (put the fields in
 /// falling order of alignment, or add a field that fills the gap).
 ///
-/// The generated code names `::bowline::Datatype`; a crate that depends on `bowline-mpi` alone
+/// The generated code names `::bowline::mpi::Datatype`; a crate that depends on `bowline-mpi` alone
 /// says `#[datatype(crate = bowline_mpi)]`.
 #[proc_macro_derive(Datatype, attributes(datatype))]
 pub fn derive_datatype(input: TokenStream) -> TokenStream {
@@ -77,7 +77,7 @@ struct Options {
 
 impl Options {
     fn read(input: &DeriveInput) -> Result<Self, Error> {
-        let mut options = Self { root: syn::parse_quote!(::bowline), fixed_layout: false };
+        let mut options = Self { root: syn::parse_quote!(::bowline::mpi), fixed_layout: false };
         for attribute in &input.attrs {
             if attribute.path().is_ident("repr") {
                 // `align(..)`, `packed` and integer types may stand beside: the sum of sizes
@@ -96,7 +96,7 @@ impl Options {
             } else if attribute.path().is_ident("datatype") {
                 attribute.parse_nested_meta(|meta| {
                     if !meta.path.is_ident("crate") {
-                        return Err(meta.error("the only option is `crate = path::to::bowline`"));
+                        return Err(meta.error("the only option is `crate = path::to::bowline_mpi`"));
                     }
                     options.root = meta.value()?.parse()?;
                     Ok(())

@@ -1,10 +1,11 @@
 //! What a rank calls first: who it is, who is beside it, and the memory they share.
 //!
 //! ```text
-//!   BOWLINE_JOB_FD set      bowline run: the memory is inherited, the launcher tells of deaths
-//!   PMI_FD set              another PMI-1 manager: the lowest rank of each node makes the memory,
+//!   PMI_FD, BOWLINE_JOB_FD  bowline run: the memory is inherited, the launcher tells of deaths
+//!   PMI_FD                  another PMI-1 manager: the lowest rank of each node makes the memory,
 //!                           the others take its descriptor; each watches the others' pidfds
-//!   PMIX_NAMESPACE set      an error: PMIx is not spoken, and N worlds of one rank are no help
+//!   PMI_PORT                an error: calling the manager by TCP is not spoken
+//!   PMIX_NAMESPACE          an error: PMIx is not spoken, and N worlds of one rank are no help
 //!   none of them            a world of one rank
 //! ```
 //!
@@ -13,22 +14,24 @@
 //! transport and prints nothing.
 
 pub(crate) mod env;
+mod error;
 mod foreign;
 mod kvs;
 mod share;
 mod watch;
 
+pub use error::BootError;
 pub use kvs::Kvs;
 pub use share::Route;
 pub use watch::DeathWatch;
 
-use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use bowline_base::job::{JobError, JobMemory, JobSpec};
+use bowline_base::job::{JobMemory, JobSpec};
 use rustix::io::FdFlags;
 
-use crate::pmi::{Client, MappingError, PmiError};
+use crate::pmi::Client;
 use env::Environment;
 use kvs::LocalKvs;
 
@@ -45,7 +48,10 @@ pub struct Need {
 impl Need {
     /// `area_bytes` for each rank, and any route.
     pub fn area(area_bytes: usize) -> Self {
-        Self { area_bytes, route: Route::Any }
+        Self {
+            area_bytes,
+            route: Route::Any,
+        }
     }
 }
 
@@ -59,70 +65,6 @@ pub enum StartedBy {
     Foreign,
     /// Nobody.
     Alone,
-}
-
-/// Why a rank could not join its job.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum BootError {
-    /// A process can be one rank, once.
-    #[error("cannot join the job a second time: this process has done so already")]
-    Twice,
-    /// A variable has a value that it cannot have.
-    #[error(
-        "cannot understand the start environment: {name} is {value:?}, {expected}; start the \
-         program with bowline run or another PMI-1 launcher, or unset the variable"
-    )]
-    Environment {
-        /// The variable.
-        name: &'static str,
-        /// Its value; empty when it is missing.
-        value: String,
-        /// What it should be.
-        expected: &'static str,
-    },
-    /// A way of starting that is not spoken.
-    #[error("cannot join the job: {0}")]
-    Unsupported(&'static str),
-    /// The descriptor that a variable names is not open.
-    #[error(
-        "cannot join the job: {name} names descriptor {fd}, which is not open; a program that a \
-         rank starts is not part of the job, so unset the variable for it"
-    )]
-    Descriptor {
-        /// The variable.
-        name: &'static str,
-        /// The descriptor.
-        fd: i32,
-    },
-    /// The process manager.
-    #[error("cannot join the job: {0}")]
-    Pmi(#[from] PmiError),
-    /// The mapping of ranks to nodes.
-    #[error("cannot find the ranks of this node: {0}")]
-    Mapping(#[from] MappingError),
-    /// The memory.
-    #[error("cannot join the job: {0}")]
-    Job(#[from] JobError),
-    /// The inherited memory is not the one meant.
-    #[error("cannot join the job: {0}")]
-    WrongMemory(String),
-    /// No route to the memory of this node.
-    #[error("cannot take the node's memory from rank {leader}: {reasons}")]
-    NoRoute {
-        /// The rank that made it.
-        leader: u32,
-        /// What each route said.
-        reasons: String,
-    },
-    /// Another system call.
-    #[error("cannot {act}: {source}")]
-    System {
-        /// What was tried.
-        act: &'static str,
-        /// What the system said.
-        source: std::io::Error,
-    },
 }
 
 /// A rank that has joined its job. Dropping it leaves the job in order, except during a panic,
@@ -169,10 +111,15 @@ pub fn bootstrap(need: &Need) -> Result<Bootstrap, BootError> {
         return Err(BootError::Twice);
     }
     let env = Environment::of_process();
-    if env.has(env::JOB_FD) {
-        inherited(&env, need)
-    } else if env.has(env::PMI_FD) {
-        foreign::join(&env, need)
+    if env.has(env::PMI_FD) {
+        let client = Client::connect(take_descriptor(&env, env::PMI_FD)?)?;
+        // A launcher that runs as a rank of `bowline run` passes on variables that are not meant
+        // for its own ranks; whose they are, the manager's key-value space tells.
+        if env.has(env::JOB_FD) && client.kvsname() == env::kvsname(env.hex(env::JOB_ID)?) {
+            inherited(&env, client, need)
+        } else {
+            foreign::join(&env, client, need)
+        }
     } else if env.has(env::PMI_PORT) {
         Err(BootError::Unsupported(
             "the process manager passes a port (PMI_PORT) instead of a descriptor; start the \
@@ -189,15 +136,13 @@ pub fn bootstrap(need: &Need) -> Result<Bootstrap, BootError> {
 }
 
 /// A rank of `bowline run`.
-fn inherited(env: &Environment, need: &Need) -> Result<Bootstrap, BootError> {
+fn inherited(env: &Environment, client: Client, need: &Need) -> Result<Bootstrap, BootError> {
     let rank = env.number(env::PMI_RANK)?;
     let size = env.number(env::PMI_SIZE)?;
     let local_rank = env.number(env::LOCAL_RANK)?;
     let local_size = env.number(env::LOCAL_SIZE)?;
     let id = env.hex(env::JOB_ID)?;
-    let fd = take_descriptor(env, env::JOB_FD)?;
-    let kvs = Box::new(Client::connect(take_descriptor(env, env::PMI_FD)?)?);
-    let job = JobMemory::open(fd)?;
+    let job = JobMemory::open(take_descriptor(env, env::JOB_FD)?)?;
     if job.id() != id || job.ranks() != local_size {
         return Err(BootError::WrongMemory(format!(
             "the inherited memory is of job {:016x} with {} ranks, the environment speaks of job \
@@ -207,17 +152,30 @@ fn inherited(env: &Environment, need: &Need) -> Result<Bootstrap, BootError> {
         )));
     }
     check_area(&job, need)?;
+    let kvs = Box::new(client);
     // One node: local ranks are world ranks.
     let locals = (0..local_size).collect();
     let started_by = StartedBy::Bowline;
-    Bootstrap::attach(Parts { rank, size, local_rank, locals, job, kvs, started_by })
+    Bootstrap::attach(Parts {
+        rank,
+        size,
+        local_rank,
+        locals,
+        job,
+        kvs,
+        started_by,
+    })
 }
 
 /// A rank that nobody started.
 fn alone(need: &Need) -> Result<Bootstrap, BootError> {
     let mut id = [0; 8];
-    rustix::rand::getrandom(&mut id, rustix::rand::GetRandomFlags::empty())
-        .map_err(|e| BootError::System { act: "draw a random job id", source: e.into() })?;
+    rustix::rand::getrandom(&mut id, rustix::rand::GetRandomFlags::empty()).map_err(|e| {
+        BootError::System {
+            act: "draw a random job id",
+            source: e.into(),
+        }
+    })?;
     let job = JobMemory::create_private(&JobSpec {
         job_id: u64::from_ne_bytes(id),
         ranks: 1,
@@ -248,7 +206,15 @@ struct Parts {
 
 impl Bootstrap {
     fn attach(parts: Parts) -> Result<Self, BootError> {
-        let Parts { rank, size, local_rank, locals, job, kvs, started_by } = parts;
+        let Parts {
+            rank,
+            size,
+            local_rank,
+            locals,
+            job,
+            kvs,
+            started_by,
+        } = parts;
         if let Some(control) = job.control(local_rank) {
             // Relaxed: published by the state that `attach` stores.
             control.identity.world_rank.store(rank, Ordering::Relaxed);
@@ -324,7 +290,9 @@ fn take_descriptor(env: &Environment, name: &'static str) -> Result<OwnedFd, Boo
 
 /// The region's descriptor of memory that was made for sharing.
 fn memory_fd(job: &JobMemory) -> BorrowedFd<'_> {
-    job.region().fd().expect("memory made by create_memfd has a descriptor").as_fd()
+    job.region()
+        .fd()
+        .expect("memory made by create_memfd has a descriptor")
 }
 
 #[cfg(test)]
@@ -334,7 +302,10 @@ mod tests {
     #[test]
     fn a_rank_alone_is_a_world() {
         let mut boot = alone(&Need::area(5000)).unwrap();
-        assert_eq!((boot.rank, boot.size, boot.local_rank, boot.local_size), (0, 1, 0, 1));
+        assert_eq!(
+            (boot.rank, boot.size, boot.local_rank, boot.local_size),
+            (0, 1, 0, 1)
+        );
         assert_eq!(boot.started_by, StartedBy::Alone);
         assert!(boot.job.area(0).unwrap().len() >= 5000);
         boot.kvs.put("key", b"value").unwrap();
@@ -365,7 +336,13 @@ mod tests {
     fn closed_descriptors_are_named() {
         let env = Environment::of([(env::PMI_FD, "987654")]);
         let error = take_descriptor(&env, env::PMI_FD).unwrap_err();
-        assert!(matches!(error, BootError::Descriptor { name: "PMI_FD", fd: 987654 }));
+        assert!(matches!(
+            error,
+            BootError::Descriptor {
+                name: "PMI_FD",
+                fd: 987654
+            }
+        ));
         let env = Environment::of([(env::PMI_FD, "-1")]);
         assert!(take_descriptor(&env, env::PMI_FD).is_err());
     }

@@ -20,6 +20,7 @@
 //! [`run`] must have the thread that calls it for the whole job: the kernel ties the ranks' lives
 //! to that thread. Signals to the launcher are passed on to the ranks meanwhile.
 
+mod connection;
 mod end;
 mod guardian;
 mod output;
@@ -181,5 +182,8 @@ pub fn run(options: &RunOptions) -> Result<ExitReport, LaunchError> {
 }
 
 fn system(act: &'static str) -> impl FnOnce(rustix::io::Errno) -> LaunchError {
-    move |e| LaunchError::System { act, source: e.into() }
+    move |e| LaunchError::System {
+        act,
+        source: e.into(),
+    }
 }

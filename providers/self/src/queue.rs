@@ -33,7 +33,12 @@ pub(crate) enum Body {
     /// In a buffer of the pool.
     Held { desc: Key },
     /// Where the sender left it.
-    Lent { payload: Lent, token: Token, ep: EpId, incarnation: u32 },
+    Lent {
+        payload: Lent,
+        token: Token,
+        ep: EpId,
+        incarnation: u32,
+    },
     /// A lent payload has arrived; its token is still to be reported.
     Delivered { token: Token },
     /// The endpoint failed meanwhile.
@@ -83,7 +88,10 @@ pub(crate) struct Queue {
 impl Queue {
     pub(crate) fn new(slots: u32) -> Self {
         let slots = slots as usize;
-        Self { entries: VecDeque::with_capacity(slots), slots }
+        Self {
+            entries: VecDeque::with_capacity(slots),
+            slots,
+        }
     }
 
     #[inline]
@@ -99,7 +107,10 @@ impl Queue {
     /// Appends; the caller has seen that there is room, so this does not allocate.
     #[inline]
     pub(crate) fn push(&mut self, entry: Entry) {
-        debug_assert!(!self.is_full(), "room was checked before anything was packed");
+        debug_assert!(
+            !self.is_full(),
+            "room was checked before anything was packed"
+        );
         self.entries.push_back(entry);
     }
 
@@ -139,7 +150,12 @@ impl Pool {
     pub(crate) fn new(buffers: u32, buffer_bytes: usize) -> Result<Self, RegionError> {
         let memory = Region::create_private(buffers as usize * buffer_bytes)?;
         let taken = Slab::with_capacity(buffers as usize);
-        Ok(Self { memory, buffer_bytes, free: (0..buffers).rev().collect(), taken })
+        Ok(Self {
+            memory,
+            buffer_bytes,
+            free: (0..buffers).rev().collect(),
+            taken,
+        })
     }
 
     #[inline]
@@ -149,7 +165,10 @@ impl Pool {
 
     fn bytes(&self, buffer: u32, len: usize) -> View<'_> {
         let start = buffer as usize * self.buffer_bytes;
-        self.memory.view().slice(start, len).expect("the pool has memory for each of its buffers")
+        self.memory
+            .view()
+            .slice(start, len)
+            .expect("the pool has memory for each of its buffers")
     }
 
     /// Lets `pack` fill the next free buffer with at most `max_len` bytes and takes it. `None`
@@ -161,9 +180,18 @@ impl Pool {
     ) -> Option<(Key, usize)> {
         let buffer = *self.free.last()?;
         let len = pack(self.bytes(buffer, max_len));
-        assert!(len <= max_len, "pack returns how much of the room it was given it has filled");
+        assert!(
+            len <= max_len,
+            "pack returns how much of the room it was given it has filled"
+        );
         self.free.pop();
-        Some((self.taken.insert(Taken { buffer, len: len as u32 }), len))
+        Some((
+            self.taken.insert(Taken {
+                buffer,
+                len: len as u32,
+            }),
+            len,
+        ))
     }
 
     /// The payload in a taken buffer.
@@ -176,7 +204,9 @@ impl Pool {
     /// Gives a buffer back; a stale key does nothing. Returns whether there was one.
     #[inline]
     pub(crate) fn give_back(&mut self, desc: Key) -> bool {
-        let Some(taken) = self.taken.remove(desc) else { return false };
+        let Some(taken) = self.taken.remove(desc) else {
+            return false;
+        };
         self.free.push(taken.buffer);
         true
     }

@@ -72,6 +72,8 @@ pub struct ShmIface {
     pub(crate) todo: bool,
     /// A peer may want its ring back.
     pub(crate) rings_asked: bool,
+    /// The next `progress` looks at the queue before the rings.
+    pub(crate) queue_first: bool,
     pub(crate) seen_attention: u32,
     pub(crate) seen_deaths: u32,
     /// Calls of `progress`.
@@ -164,6 +166,7 @@ impl ShmIface {
             receiver: Receiver::new(queue, rings, sources, longest),
             todo: false,
             rings_asked: false,
+            queue_first: false,
             seen_attention: 0,
             seen_deaths,
             turn: 0,

@@ -67,6 +67,9 @@ mod rkey;
 mod rma;
 mod wait;
 
+#[cfg(test)]
+mod tests;
+
 pub use iface::{ShmCounters, ShmIface};
 pub use md::PROCESS_RKEY;
 pub use options::{

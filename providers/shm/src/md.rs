@@ -14,6 +14,9 @@
 //!   REGISTERED  kind u8 | slot u32 | generation u64 | base u64 | len u64
 //! ```
 //!
+//! The last two end with a check (u32, FNV-1a over what is before it): a key that was damaged on
+//! its way is refused instead of opening something else.
+//!
 //! What a key opens on the other side is in [`crate::rkey`].
 
 use std::os::fd::AsRawFd;
@@ -42,7 +45,9 @@ pub(crate) mod kind {
 pub const PROCESS_RKEY: [u8; 1] = [kind::PROCESS];
 
 /// Longest packed key, in bytes.
-pub(crate) const MAX_PACKED: usize = 1 + 4 + 8 + 4 + 8 * 5;
+pub(crate) const MAX_PACKED: usize = 1 + 4 + 8 + 4 + 8 * 5 + CHECK;
+/// Bytes of the check behind a key.
+pub(crate) const CHECK: usize = 4;
 
 /// Keys of memory in this process, for peers in the same process: they share the mapping.
 static ALLOCATIONS: Mutex<Vec<(u64, Weak<Region>)>> = Mutex::new(Vec::new());
@@ -115,7 +120,8 @@ impl Memories {
         let mut all = ALLOCATIONS.lock().unwrap_or_else(PoisonError::into_inner);
         all.push((id, Arc::downgrade(&region)));
         drop(all);
-        let key = self.held.insert(Memory::Allocated { region, id, packed: w.finish() });
+        let packed = checked(w.finish());
+        let key = self.held.insert(Memory::Allocated { region, id, packed });
         self.allocations.push((base, len, MemHandle(key)));
         Ok(MemHandle(key))
     }
@@ -156,7 +162,7 @@ impl Memories {
                 let mut w = AddrWriter::new();
                 w.u8(kind::REGISTERED).u32(*slot).u64(*generation);
                 w.u64(memory.address()).u64(memory.len() as u64);
-                Ok(w.finish())
+                Ok(checked(w.finish()))
             }
         }
     }
@@ -211,6 +217,18 @@ impl Drop for Memories {
             }
         }
     }
+}
+
+/// The check of a key's bytes.
+pub(crate) fn check_of(bytes: &[u8]) -> u32 {
+    let wide = crate::addr::hash(bytes);
+    (wide ^ (wide >> 32)) as u32
+}
+
+fn checked(mut bytes: Vec<u8>) -> Vec<u8> {
+    let check = check_of(&bytes);
+    bytes.extend_from_slice(&check.to_le_bytes());
+    bytes
 }
 
 fn forget(id: u64) {

@@ -23,13 +23,20 @@ impl ShmIface {
         if self.rare_is_due() {
             given = self.before_polling(sink, budget);
         }
+        self.turn = self.turn.wrapping_add(1);
+        if self.queue_first {
+            // The rings used up the whole budget last time: now it is the queue's turn.
+            self.queue_first = false;
+            given += self.poll_queue(sink, budget - given);
+        }
         let (from_rings, finding) = self.receiver.poll_rings(sink, budget - given);
         given += from_rings;
         if let Some(finding) = finding {
             self.found(finding);
         }
-        self.turn = self.turn.wrapping_add(1);
-        if from_rings == 0 || self.turn.is_multiple_of(QUEUE_EVERY) {
+        if given == budget {
+            self.queue_first = from_rings > 0;
+        } else if from_rings == 0 || self.turn.is_multiple_of(QUEUE_EVERY) {
             given += self.poll_queue(sink, budget - given);
         }
         if self.todo {

@@ -15,7 +15,7 @@ use bowline_uct::{AddrReader, EpId, MemError, PeerFailure};
 use crate::addr::{NO_FD, Process};
 use crate::area::Area;
 use crate::foreign;
-use crate::md::{allocation_here, kind};
+use crate::md::{CHECK, PROCESS_RKEY, allocation_here, check_of, kind};
 
 /// A key that was opened.
 #[derive(Debug)]
@@ -94,11 +94,17 @@ pub(crate) fn unpack(
     peer: &Process,
     mappings: &mut Mappings,
 ) -> Result<Access, MemError> {
-    let mut r = AddrReader::new(packed);
+    if packed == PROCESS_RKEY {
+        return Ok(Access::Process);
+    }
+    let (content, check) = packed.split_last_chunk::<CHECK>().ok_or(MemError::BadKey)?;
+    if u32::from_le_bytes(*check) != check_of(content) {
+        return Err(MemError::BadKey);
+    }
+    let mut r = AddrReader::new(content);
     let mut read = || -> Result<Access, MemError> {
         let bad = |_| MemError::BadKey;
         match r.u8().map_err(bad)? {
-            kind::PROCESS => Ok(Access::Process),
             kind::REGISTERED => Ok(Access::Registered {
                 slot: r.u32().map_err(bad)?,
                 generation: r.u64().map_err(bad)?,

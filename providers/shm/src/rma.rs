@@ -76,6 +76,9 @@ impl ShmIface {
         to: RemoteSlice,
     ) -> Result<(), PostError> {
         let (_, access) = self.operands(ep, to.rkey)?;
+        if bytes.len() > self.area.parameters().max_bcopy as usize {
+            return Err(PostError::TooLong);
+        }
         if let Some(view) = access.mapped(to.address, bytes.len()) {
             // SAFETY: the view is inside a mapping that the key keeps; `bytes` may lie in the
             // same mapping, which a copy that allows overlap takes.

@@ -42,16 +42,28 @@ impl Engine {
     #[inline]
     pub(super) fn deliver(&mut self, key: Key, envelope: &Envelope, payload: View<'_>) {
         self.counters.matched += 1;
-        let Some(request) = self.requests.get_mut(key) else { return };
-        let Body::Receive(receive) = &mut request.body else { return };
+        let Some(request) = self.requests.get_mut(key) else {
+            return;
+        };
+        let Body::Receive(receive) = &mut request.body else {
+            return;
+        };
         let copied = receive.buffer.copy_at(0, payload);
         let length = payload.len() as u64;
         let outcome = if copied == payload.len() {
             Ok(())
         } else {
-            Err(OpError::Truncated { message: length, room: copied as u64 })
+            Err(OpError::Truncated {
+                message: length,
+                room: copied as u64,
+            })
         };
-        request.status = Status { source: envelope.source, tag: envelope.tag, length, outcome };
+        request.status = Status {
+            source: envelope.source,
+            tag: envelope.tag,
+            length,
+            outcome,
+        };
         request.done = true;
         if request.detached {
             self.requests.remove(key);
@@ -111,7 +123,10 @@ impl Engine {
     /// The posted receive for an envelope, if any.
     pub(super) fn posted(&mut self, envelope: &Envelope) -> Option<Key> {
         let space = self.spaces.get_mut(envelope.space)?;
-        space.engine.arrive(envelope.source, envelope.tag).map(Key::from_wire)
+        space
+            .engine
+            .arrive(envelope.source, envelope.tag)
+            .map(Key::from_wire)
     }
 
     /// Anything but a plain eager message.
@@ -134,7 +149,12 @@ impl Engine {
         if fine.is_none() {
             let id = arrival.id.get();
             let reserved = wire::RESERVED.contains(&id);
-            tracing::warn!(peer, id, reserved, "a peer sent a message that means nothing");
+            tracing::warn!(
+                peer,
+                id,
+                reserved,
+                "a peer sent a message that means nothing"
+            );
             self.fail_peer(peer, PeerFailure::Damaged);
         }
     }
@@ -168,7 +188,8 @@ impl Engine {
         let index = self.peers.len() as PeerIndex;
         debug_assert!(index < NOBODY);
         self.by_uid.insert(address.uid, index);
-        self.peers.push(Peer::new(address, self.options.share_first));
+        self.peers
+            .push(Peer::new(address, self.options.share_first));
         index
     }
 
@@ -218,16 +239,27 @@ impl Engine {
     /// A receive has found a message that lies with its sender.
     pub(crate) fn begin_fetch(&mut self, key: Key, peer: PeerIndex, env: &Envelope, rts: Rts) {
         self.counters.matched += 1;
-        let Some(request) = self.requests.get_mut(key) else { return };
-        let Body::Receive(receive) = &mut request.body else { return };
+        let Some(request) = self.requests.get_mut(key) else {
+            return;
+        };
+        let Body::Receive(receive) = &mut request.body else {
+            return;
+        };
         let wanted = rts.length.min(receive.buffer.len() as u64);
         let outcome = if wanted == rts.length {
             Ok(())
         } else {
-            Err(OpError::Truncated { message: rts.length, room: wanted })
+            Err(OpError::Truncated {
+                message: rts.length,
+                room: wanted,
+            })
         };
-        request.status =
-            Status { source: env.source, tag: env.tag, length: rts.length, outcome };
+        request.status = Status {
+            source: env.source,
+            tag: env.tag,
+            length: rts.length,
+            outcome,
+        };
         receive.fetch = Some(Box::new(Fetch {
             peer,
             rts,
@@ -261,21 +293,36 @@ impl Engine {
         {
             return None;
         }
-        send.phase = SendPhase::Streaming { remote: header[1], wanted, offset: 0 };
+        send.phase = SendPhase::Streaming {
+            remote: header[1],
+            wanted,
+            offset: 0,
+        };
         self.actions.push(Action::Stream(key));
         Some(())
     }
 
     fn ack(&mut self, peer: PeerIndex, header: &AmHeader) -> Option<()> {
         let key = Key::from_wire(header[0]);
-        let outcome = if header[1] == 0 { Ok(()) } else { Err(OpError::BadRemote) };
+        let outcome = if header[1] == 0 {
+            Ok(())
+        } else {
+            Err(OpError::BadRemote)
+        };
         // A request that was failed meanwhile is gone; its acknowledgement means nothing.
         if let Some(send) = self.offered(peer, header[0]) {
             if send.phase != SendPhase::Offered {
                 return None;
             }
             let length = send.buffer.len() as u64;
-            self.finish(key, Status { length, outcome, ..Status::NONE });
+            self.finish(
+                key,
+                Status {
+                    length,
+                    outcome,
+                    ..Status::NONE
+                },
+            );
         }
         Some(())
     }

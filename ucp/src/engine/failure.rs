@@ -24,7 +24,10 @@ impl Engine {
     ) {
         let by_source = source.map_or(NOBODY, |source| self.peer_of(lane, source));
         let by_ep = ep.and_then(|ep| {
-            let found = self.peers.iter().position(|p| p.lane as usize == lane && p.ep == ep);
+            let found = self
+                .peers
+                .iter()
+                .position(|p| p.lane as usize == lane && p.ep == ep);
             found.map(|index| index as PeerIndex)
         });
         for index in [Some(by_source), by_ep].into_iter().flatten() {
@@ -41,7 +44,9 @@ impl Engine {
     /// Ends everything that waits for `index`.
     #[cold]
     pub(crate) fn fail_peer(&mut self, index: PeerIndex, how: PeerFailure) {
-        let Some(peer) = self.peers.get_mut(index as usize) else { return };
+        let Some(peer) = self.peers.get_mut(index as usize) else {
+            return;
+        };
         if peer.failure().is_some() {
             return;
         }
@@ -57,7 +62,10 @@ impl Engine {
                 Target::Receive(key) => lost.push(key),
                 Target::Unexpected(message) => {
                     if let Some(waiting) = self.unexpected.get(message)
-                        && let Payload::Partial { claimed: Some(receive), .. } = waiting.payload
+                        && let Payload::Partial {
+                            claimed: Some(receive),
+                            ..
+                        } = waiting.payload
                     {
                         lost.push(receive);
                         self.unkeep(message);
@@ -66,17 +74,23 @@ impl Engine {
                 Target::Am(..) | Target::Discard => {}
             }
         }
-        lost.extend(self.requests.iter().filter(|(_, r)| !r.done).filter_map(|(key, request)| {
-            let waits = match &request.body {
-                Body::Send(send) => send.peer == index,
-                // One that the transport still writes into ends with the transport's report.
-                Body::Receive(receive) => {
-                    receive.fetch.as_ref().is_some_and(|f| f.peer == index && f.in_flight == 0)
-                }
-                Body::OneSided(_) => false,
-            };
-            waits.then_some(key)
-        }));
+        lost.extend(
+            self.requests
+                .iter()
+                .filter(|(_, r)| !r.done)
+                .filter_map(|(key, request)| {
+                    let waits = match &request.body {
+                        Body::Send(send) => send.peer == index,
+                        // One that the transport still writes into ends with the transport's report.
+                        Body::Receive(receive) => receive
+                            .fetch
+                            .as_ref()
+                            .is_some_and(|f| f.peer == index && f.in_flight == 0),
+                        Body::OneSided(_) => false,
+                    };
+                    waits.then_some(key)
+                }),
+        );
         for key in lost {
             self.fail(key, how.into());
         }
@@ -101,7 +115,11 @@ impl Engine {
         }
         let mut lost = Vec::new();
         for space in self.spaces.iter_mut() {
-            let Some(rank) = space.options.members.as_ref().and_then(|m| m.rank_of(world_rank))
+            let Some(rank) = space
+                .options
+                .members
+                .as_ref()
+                .and_then(|m| m.rank_of(world_rank))
             else {
                 continue;
             };
@@ -126,7 +144,9 @@ impl Engine {
         }
         for value in lost {
             let key = Key::from_wire(value);
-            let Some(request) = self.requests.get(key) else { continue };
+            let Some(request) = self.requests.get(key) else {
+                continue;
+            };
             let status = request.status;
             self.finish(key, status);
         }
@@ -138,7 +158,10 @@ impl Engine {
         if let Some(space) = self.spaces.get_mut(id)
             && let Some(members) = space.options.members.clone()
         {
-            space.dead = dead.iter().filter_map(|&rank| members.rank_of(rank)).collect();
+            space.dead = dead
+                .iter()
+                .filter_map(|&rank| members.rank_of(rank))
+                .collect();
         }
         self.dead = dead;
     }

@@ -51,7 +51,10 @@ impl Engine {
         let target = match self.posted(&envelope) {
             Some(key) => {
                 if first.request != 0 {
-                    self.actions.push(Action::Acknowledge { peer, request: first.request });
+                    self.actions.push(Action::Acknowledge {
+                        peer,
+                        request: first.request,
+                    });
                 }
                 self.counters.matched += 1;
                 let request = self.requests.get_mut(key)?;
@@ -62,7 +65,10 @@ impl Engine {
             }
             None => {
                 let bytes = vec![0; first.total as usize];
-                let payload = Payload::Partial { bytes, claimed: None };
+                let payload = Payload::Partial {
+                    bytes,
+                    claimed: None,
+                };
                 let total = first.total;
                 Target::Unexpected(self.keep_as(peer, &envelope, total, first.request, payload))
             }
@@ -157,8 +163,12 @@ impl Engine {
                 self.complete_receive(key);
             }
             Target::Unexpected(key) => {
-                let Some(waiting) = self.unexpected.get_mut(key) else { return };
-                let Payload::Partial { bytes, claimed } = &mut waiting.payload else { return };
+                let Some(waiting) = self.unexpected.get_mut(key) else {
+                    return;
+                };
+                let Payload::Partial { bytes, claimed } = &mut waiting.payload else {
+                    return;
+                };
                 let (bytes, claimed) = (std::mem::take(bytes), *claimed);
                 waiting.payload = Payload::Whole(bytes);
                 if let Some(receive) = claimed {
@@ -166,7 +176,12 @@ impl Engine {
                 }
             }
             Target::Am(id, header, bytes) => {
-                self.am_inbox.push_back(AmArrival { peer, id, header, payload: bytes.into() });
+                self.am_inbox.push_back(AmArrival {
+                    peer,
+                    id,
+                    header,
+                    payload: bytes.into(),
+                });
             }
             Target::Discard => self.taken(peer, assembly.total as usize),
         }
@@ -174,12 +189,22 @@ impl Engine {
 
     /// Completes a receive whose status names the message, truncated or not.
     pub(crate) fn complete_receive(&mut self, key: Key) {
-        let Some(request) = self.requests.get_mut(key) else { return };
-        let Body::Receive(receive) = &request.body else { return };
+        let Some(request) = self.requests.get_mut(key) else {
+            return;
+        };
+        let Body::Receive(receive) = &request.body else {
+            return;
+        };
         let (message, room) = (request.status.length, receive.buffer.len() as u64);
-        let outcome =
-            if message > room { Err(OpError::Truncated { message, room }) } else { Ok(()) };
-        let status = Status { outcome, ..request.status };
+        let outcome = if message > room {
+            Err(OpError::Truncated { message, room })
+        } else {
+            Ok(())
+        };
+        let status = Status {
+            outcome,
+            ..request.status
+        };
         self.finish(key, status);
     }
 
@@ -204,7 +229,9 @@ impl Engine {
             }
         }
         self.acknowledge_match(message);
-        let Some(waiting) = self.unkeep(message) else { return };
+        let Some(waiting) = self.unkeep(message) else {
+            return;
+        };
         let length = waiting.length as usize;
         let bytes: &[u8] = match &waiting.payload {
             Payload::Inline(inline) => &inline[..length],
@@ -230,20 +257,30 @@ impl Engine {
     /// Tells the sender of a synchronous message that it was matched. A message that lies with
     /// its sender is acknowledged when it was fetched.
     fn acknowledge_match(&mut self, message: Key) {
-        let Some(waiting) = self.unexpected.get_mut(message) else { return };
+        let Some(waiting) = self.unexpected.get_mut(message) else {
+            return;
+        };
         if waiting.request != 0 && !matches!(waiting.payload, Payload::Remote(_)) {
             let request = std::mem::take(&mut waiting.request);
-            self.actions.push(Action::Acknowledge { peer: waiting.peer, request });
+            self.actions.push(Action::Acknowledge {
+                peer: waiting.peer,
+                request,
+            });
         }
     }
 
     /// Forgets a message that nobody will receive. Its sender is told where it waits.
     pub(crate) fn drop_message(&mut self, message: Key) {
-        let Some(waiting) = self.unkeep(message) else { return };
+        let Some(waiting) = self.unkeep(message) else {
+            return;
+        };
         let peer = waiting.peer;
         match waiting.payload {
             Payload::Remote(rts) => {
-                self.actions.push(Action::Refuse { peer, request: rts.request });
+                self.actions.push(Action::Refuse {
+                    peer,
+                    request: rts.request,
+                });
             }
             Payload::Partial { .. } => {
                 let assemblies = self.peers.get_mut(peer as usize).map(|p| &mut p.assemblies);
@@ -256,14 +293,22 @@ impl Engine {
             Payload::Inline(_) | Payload::Whole(_) => self.taken(peer, waiting.length as usize),
         }
         if waiting.request != 0 {
-            self.actions.push(Action::Refuse { peer, request: waiting.request });
+            self.actions.push(Action::Refuse {
+                peer,
+                request: waiting.request,
+            });
         }
     }
 
     /// A message of which pieces are missing whose sender has failed never becomes whole.
     fn fail_if_orphan(&mut self, receive: Key, message: Key) {
-        let Some(waiting) = self.unexpected.get(message) else { return };
-        let failure = self.peers.get(waiting.peer as usize).and_then(|p| p.failure());
+        let Some(waiting) = self.unexpected.get(message) else {
+            return;
+        };
+        let failure = self
+            .peers
+            .get(waiting.peer as usize)
+            .and_then(|p| p.failure());
         if let Some(how) = failure {
             self.unkeep(message);
             self.fail(receive, how.into());
@@ -279,8 +324,12 @@ impl Engine {
     ) -> Option<()> {
         let key = Key::from_wire(header[0]);
         // A receive that failed meanwhile is gone; its fragments mean nothing.
-        let Some(request) = self.requests.get_mut(key) else { return Some(()) };
-        let Body::Receive(receive) = &mut request.body else { return None };
+        let Some(request) = self.requests.get_mut(key) else {
+            return Some(());
+        };
+        let Body::Receive(receive) = &mut request.body else {
+            return None;
+        };
         let fetch = receive.fetch.as_mut()?;
         let end = header[1].checked_add(payload.len() as u64)?;
         if fetch.peer != peer || !fetch.copying || end > fetch.wanted {
@@ -308,7 +357,12 @@ impl Engine {
             return None;
         }
         let payload = crate::am::Bytes::copy_of(payload);
-        self.am_inbox.push_back(AmArrival { peer, id, header: lead, payload });
+        self.am_inbox.push_back(AmArrival {
+            peer,
+            id,
+            header: lead,
+            payload,
+        });
         Some(())
     }
 }

@@ -20,7 +20,11 @@ struct Queue {
 }
 
 impl Queue {
-    const EMPTY: Self = Self { head: END, tail: END, len: 0 };
+    const EMPTY: Self = Self {
+        head: END,
+        tail: END,
+        len: 0,
+    };
 }
 
 /// Two lists over one pool of entries.
@@ -34,12 +38,21 @@ pub(crate) struct ListEngine {
 
 impl ListEngine {
     pub(crate) fn new() -> Self {
-        Self { entries: Vec::new(), free: END, posted: Queue::EMPTY, unexpected: Queue::EMPTY }
+        Self {
+            entries: Vec::new(),
+            free: END,
+            posted: Queue::EMPTY,
+            unexpected: Queue::EMPTY,
+        }
     }
 
     #[inline]
     fn place(&mut self, want: Want, value: u64) -> u32 {
-        let entry = Entry { want, value, next: END };
+        let entry = Entry {
+            want,
+            value,
+            next: END,
+        };
         let index = self.free;
         if index == END {
             return self.grow(entry);
@@ -110,7 +123,12 @@ impl ListEngine {
 }
 
 const fn exactly(source: u32, tag: u64) -> Want {
-    Want { source, source_mask: u32::MAX, tag, tag_mask: u64::MAX }
+    Want {
+        source,
+        source_mask: u32::MAX,
+        tag,
+        tag_mask: u64::MAX,
+    }
 }
 
 impl MatchEngine for ListEngine {
@@ -134,9 +152,12 @@ impl MatchEngine for ListEngine {
 
     #[inline]
     fn take_unexpected(&mut self, want: &Want) -> Option<u64> {
-        Self::take(&mut self.entries, &mut self.free, &mut self.unexpected, |e| {
-            want.fits(e.want.source, e.want.tag)
-        })
+        Self::take(
+            &mut self.entries,
+            &mut self.free,
+            &mut self.unexpected,
+            |e| want.fits(e.want.source, e.want.tag),
+        )
     }
 
     fn find_unexpected(&self, want: &Want) -> Option<u64> {
@@ -146,13 +167,17 @@ impl MatchEngine for ListEngine {
     }
 
     fn remove_posted(&mut self, value: u64) -> bool {
-        Self::take(&mut self.entries, &mut self.free, &mut self.posted, |e| e.value == value)
-            .is_some()
+        Self::take(&mut self.entries, &mut self.free, &mut self.posted, |e| {
+            e.value == value
+        })
+        .is_some()
     }
 
     fn remove_posted_where(&mut self, which: &mut dyn FnMut(&Want) -> bool, out: &mut Vec<u64>) {
         while let Some(value) =
-            Self::take(&mut self.entries, &mut self.free, &mut self.posted, |e| which(&e.want))
+            Self::take(&mut self.entries, &mut self.free, &mut self.posted, |e| {
+                which(&e.want)
+            })
         {
             out.push(value);
         }

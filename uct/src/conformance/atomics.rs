@@ -57,13 +57,25 @@ fn operations(random: &mut Random, old: u64) -> [AtomicOp; 8] {
         AtomicOp::Or(word()),
         AtomicOp::Xor(word()),
         AtomicOp::Swap(word()),
-        AtomicOp::Cswap { compare: old, new: word() },
-        AtomicOp::Cswap { compare: !old, new: word() },
+        AtomicOp::Cswap {
+            compare: old,
+            new: word(),
+        },
+        AtomicOp::Cswap {
+            compare: !old,
+            new: word(),
+        },
     ]
 }
 
 /// Puts `value` into the word of `width` at `offset`, as the owner.
-fn store<P: Provider>(world: &mut World<P>, window: &Window, offset: usize, width: AtomicWidth, value: u64) {
+fn store<P: Provider>(
+    world: &mut World<P>,
+    window: &Window,
+    offset: usize,
+    width: AtomicWidth,
+    value: u64,
+) {
     let view = window.view(world).slice(offset, 8).expect("inside");
     match width {
         AtomicWidth::W32 => view.copy_in(&(value as u32).to_ne_bytes()),
@@ -71,9 +83,18 @@ fn store<P: Provider>(world: &mut World<P>, window: &Window, offset: usize, widt
     };
 }
 
-fn load<P: Provider>(world: &mut World<P>, window: &Window, offset: usize, width: AtomicWidth) -> u64 {
+fn load<P: Provider>(
+    world: &mut World<P>,
+    window: &Window,
+    offset: usize,
+    width: AtomicWidth,
+) -> u64 {
     let mut bytes = [0; 8];
-    window.view(world).slice(offset, 8).expect("inside").copy_out(&mut bytes);
+    window
+        .view(world)
+        .slice(offset, 8)
+        .expect("inside")
+        .copy_out(&mut bytes);
     match width {
         AtomicWidth::W32 => u64::from(u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])),
         AtomicWidth::W64 => u64::from_ne_bytes(bytes),
@@ -88,7 +109,7 @@ pub fn every_operation<P: Provider>() {
     let mut world = World::<P>::new(2);
     let attr = world.attr();
     let mut random = Random::new(31);
-    for kind in Kind::reached(&mut world) {
+    for kind in Kind::with_atomics(&mut world) {
         let window = Window::open(&mut world, kind, 4096);
         for width in WIDTHS {
             for round in 0..20 {
@@ -99,14 +120,23 @@ pub fn every_operation<P: Provider>() {
                         store(&mut world, &window, offset, width, old);
                         post(&mut world, op, width, window.at(offset)).expect("inside");
                         let new = load(&mut world, &window, offset, width);
-                        assert_eq!(new, model(op, width, old), "{kind:?} {width:?} {op:?} of {old:#x}");
+                        assert_eq!(
+                            new,
+                            model(op, width, old),
+                            "{kind:?} {width:?} {op:?} of {old:#x}"
+                        );
                     }
                     if attr.atomic_fetch.contains(op.kind()) {
                         store(&mut world, &window, offset, width, old);
-                        let found = fetch(&mut world, op, width, window.at(offset)).expect("inside");
+                        let found =
+                            fetch(&mut world, op, width, window.at(offset)).expect("inside");
                         assert_eq!(found, old, "the old value of {kind:?} {width:?} {op:?}");
                         let new = load(&mut world, &window, offset, width);
-                        assert_eq!(new, model(op, width, old), "{kind:?} {width:?} {op:?} of {old:#x}");
+                        assert_eq!(
+                            new,
+                            model(op, width, old),
+                            "{kind:?} {width:?} {op:?} of {old:#x}"
+                        );
                     }
                 }
             }
@@ -122,7 +152,7 @@ pub fn neighbours_are_untouched<P: Provider>() {
     let mut world = World::<P>::new(2);
     let attr = world.attr();
     let mut random = Random::new(37);
-    for kind in Kind::reached(&mut world) {
+    for kind in Kind::with_atomics(&mut world) {
         let window = Window::open(&mut world, kind, 64);
         for width in WIDTHS {
             let bytes = if width == AtomicWidth::W32 { 4 } else { 8 };
@@ -151,18 +181,27 @@ pub fn bad_operands_are_refused<P: Provider>() {
     let mut world = World::<P>::new(2);
     let attr = world.attr();
     let ep = world.ep(0, 1);
-    for kind in Kind::reached(&mut world) {
+    for kind in Kind::with_atomics(&mut world) {
         let window = Window::open(&mut world, kind, 64);
         let start = window.at(0).address;
         let refuse = |world: &mut World<P>, width, address, expected| {
-            let at = RemoteSlice { address, rkey: window.at(0).rkey };
+            let at = RemoteSlice {
+                address,
+                rkey: window.at(0).rkey,
+            };
             if attr.atomic_post.contains(AtomicOps::ADD) {
-                let refused = world.peer(0).iface.atomic_post(ep, AtomicOp::Add(1), width, at);
+                let refused = world
+                    .peer(0)
+                    .iface
+                    .atomic_post(ep, AtomicOp::Add(1), width, at);
                 assert_eq!(refused, Err(expected), "{width:?} at {address:#x}");
             }
             if attr.atomic_fetch.contains(AtomicOps::ADD) {
                 let op = AtomicOp::Add(1);
-                let refused = world.peer(0).iface.atomic_fetch(ep, op, width, at, Token(77));
+                let refused = world
+                    .peer(0)
+                    .iface
+                    .atomic_fetch(ep, op, width, at, Token(77));
                 assert_eq!(refused, Err(expected), "{width:?} at {address:#x}");
             }
         };
@@ -170,13 +209,26 @@ pub fn bad_operands_are_refused<P: Provider>() {
             for offset in 1..bytes {
                 refuse(&mut world, width, start + offset, PostError::BadArgument);
             }
-            for address in [start - bytes, start + 64, start + (1 << 40), 0, u64::MAX - bytes + 1] {
+            for address in [
+                start - bytes,
+                start + 64,
+                start + (1 << 40),
+                0,
+                u64::MAX - bytes + 1,
+            ] {
                 refuse(&mut world, width, address, PostError::BadRemote);
             }
         }
         world.rounds(20);
-        assert!(world.peer(0).seen.completed.is_empty(), "a refused operation completed");
-        assert_eq!(window.view(&mut world).to_vec(), [0; 64], "a refused operation changed memory");
+        assert!(
+            world.peer(0).seen.completed.is_empty(),
+            "a refused operation completed"
+        );
+        assert_eq!(
+            window.view(&mut world).to_vec(),
+            [0; 64],
+            "a refused operation changed memory"
+        );
     }
 }
 
@@ -190,7 +242,7 @@ pub fn contention_with_the_owner<P: Provider>() {
     if !attr.caps.contains(Caps::ATOMIC_CPU) || !attr.atomic_fetch.contains(add) {
         return not_applicable::<P>("no fetching addition that is coherent with the processor");
     }
-    for kind in Kind::reached(&mut world) {
+    for kind in Kind::with_atomics(&mut world) {
         let window = Window::open(&mut world, kind, 64);
         let packed = world.packed_key(&window);
         let word = std::ptr::from_ref(window.word(&mut world, 8)) as usize;
@@ -206,7 +258,10 @@ pub fn contention_with_the_owner<P: Provider>() {
                 let Some(peer) = peer else { continue };
                 let packed = &packed;
                 threads.push(scope.spawn(move || {
-                    let rkey = peer.iface.rkey_unpack(ep, packed).expect("a whole key opens");
+                    let rkey = peer
+                        .iface
+                        .rkey_unpack(ep, packed)
+                        .expect("a whole key opens");
                     let at = RemoteSlice { address, rkey };
                     let mut seen = Vec::new();
                     while seen.len() < STEPS as usize {
@@ -237,7 +292,8 @@ pub fn contention_with_the_owner<P: Provider>() {
             // accessed by atomics.
             let word = unsafe { AtomicU64::from_ptr(word as *mut u64) };
             let mut seen = Vec::new();
-            while seen.len() < STEPS as usize || threads.iter().any(|thread| !thread.is_finished()) {
+            while seen.len() < STEPS as usize || threads.iter().any(|thread| !thread.is_finished())
+            {
                 if seen.len() < STEPS as usize {
                     // Relaxed: only the count matters.
                     seen.push(word.fetch_add(1, Ordering::Relaxed));
@@ -255,7 +311,10 @@ pub fn contention_with_the_owner<P: Provider>() {
         seen.sort_unstable();
         let all = seen.len() as u64;
         assert!(all >= 2 * STEPS, "two at least take part");
-        assert!(seen.iter().copied().eq(0..all), "{kind:?}: a step was lost or seen twice");
+        assert!(
+            seen.iter().copied().eq(0..all),
+            "{kind:?}: a step was lost or seen twice"
+        );
         assert_eq!(load(&mut world, &window, 8, AtomicWidth::W64), all);
     }
 }

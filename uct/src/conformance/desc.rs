@@ -25,8 +25,16 @@ fn with_descriptors<P: Provider>() -> Option<(World<P>, Flavour, usize)> {
 fn unchanged<P: Provider>(world: &mut World<P>, kept: &[Message]) {
     for message in kept {
         let desc = message.desc.expect("kept messages have a descriptor");
-        let view = world.peer(1).iface.desc_view(desc).expect("a kept descriptor has its bytes");
-        assert_eq!(view.len(), message.payload.len(), "the length of a kept payload");
+        let view = world
+            .peer(1)
+            .iface
+            .desc_view(desc)
+            .expect("a kept descriptor has its bytes");
+        assert_eq!(
+            view.len(),
+            message.payload.len(),
+            "the length of a kept payload"
+        );
         assert!(view.to_vec() == message.payload, "a kept payload changed");
     }
 }
@@ -34,7 +42,9 @@ fn unchanged<P: Provider>(world: &mut World<P>, kept: &[Message]) {
 /// Kept payloads stay as they are while thousands of messages come after them.
 pub fn kept_payloads_stay<P: Provider>() {
     const LATER: u64 = 4000;
-    let Some((mut world, flavour, len)) = with_descriptors::<P>() else { return };
+    let Some((mut world, flavour, len)) = with_descriptors::<P>() else {
+        return;
+    };
     let mut kept = Vec::new();
     for (index, len) in [len, len / 2 + 1, len].into_iter().enumerate() {
         world.peer(1).seen.keep = true;
@@ -46,7 +56,10 @@ pub fn kept_payloads_stay<P: Provider>() {
             kept.push(message);
         }
     }
-    assert!(!kept.is_empty(), "messages like these had a descriptor before");
+    assert!(
+        !kept.is_empty(),
+        "messages like these had a descriptor before"
+    );
     for sequence in 0..LATER {
         world.send(0, 1, flavour, sequence, len);
         world.receive(1, 1)[0].verify();
@@ -68,7 +81,9 @@ pub fn without_spares_it_stops_and_goes_on<P: Provider>() {
     /// Kept messages after which the transport counts as having spares without end.
     const MANY: usize = 8192;
     const MORE: usize = 200;
-    let Some((mut world, flavour, len)) = with_descriptors::<P>() else { return };
+    let Some((mut world, flavour, len)) = with_descriptors::<P>() else {
+        return;
+    };
     world.peer(1).seen.keep = true;
     let (mut sent, mut arrived) = (0_usize, Vec::<Message>::new());
     let mut kept = std::collections::VecDeque::new();
@@ -89,7 +104,11 @@ pub fn without_spares_it_stops_and_goes_on<P: Provider>() {
         let accepted = post(&mut world, &mut sent);
         world.round();
         let new = world.peer(1).seen.take();
-        quiet = if accepted || !new.is_empty() { 0 } else { quiet + 1 };
+        quiet = if accepted || !new.is_empty() {
+            0
+        } else {
+            quiet + 1
+        };
         for message in new {
             message.verify();
             if message.kept {
@@ -128,7 +147,10 @@ pub fn without_spares_it_stops_and_goes_on<P: Provider>() {
         }
     }
     let sequences: Vec<u64> = arrived.iter().map(|message| message.header[0]).collect();
-    assert!(sequences.iter().copied().eq(0..goal as u64), "lost, doubled or out of order");
+    assert!(
+        sequences.iter().copied().eq(0..goal as u64),
+        "lost, doubled or out of order"
+    );
     unchanged(&mut world, kept.make_contiguous());
     for message in kept {
         world.peer(1).iface.release(message.desc.expect("kept"));
@@ -137,7 +159,9 @@ pub fn without_spares_it_stops_and_goes_on<P: Provider>() {
 
 /// Buffers may come back in any order, many times over.
 pub fn released_in_any_order<P: Provider>() {
-    let Some((mut world, flavour, len)) = with_descriptors::<P>() else { return };
+    let Some((mut world, flavour, len)) = with_descriptors::<P>() else {
+        return;
+    };
     let mut random = super::harness::Random::new(17);
     world.peer(1).seen.keep = true;
     let mut kept: Vec<Message> = Vec::new();
@@ -163,22 +187,32 @@ pub fn released_in_any_order<P: Provider>() {
 /// A descriptor that was consumed, released or never given out names nothing, and releasing it
 /// (again) takes nobody's buffer.
 pub fn stale_descriptors_name_nothing<P: Provider>() {
-    let Some((mut world, flavour, len)) = with_descriptors::<P>() else { return };
+    let Some((mut world, flavour, len)) = with_descriptors::<P>() else {
+        return;
+    };
     world.send(0, 1, flavour, 1, len);
     let consumed = world.receive(1, 1)[0].desc;
     world.peer(1).seen.keep = true;
     world.send(0, 1, flavour, 2, len);
-    let released = world.receive(1, 1)[0].desc.expect("messages like this have one");
+    let released = world.receive(1, 1)[0]
+        .desc
+        .expect("messages like this have one");
     world.peer(1).iface.release(released);
     world.send(0, 1, flavour, 3, len);
     let kept = world.receive(1, 1);
     let never = Desc(bowline_base::slab::Key::from_wire(u64::MAX));
     let none = Desc(bowline_base::slab::Key::NONE);
-    for stale in [consumed, Some(released), Some(never), Some(none)].into_iter().flatten() {
+    for stale in [consumed, Some(released), Some(never), Some(none)]
+        .into_iter()
+        .flatten()
+    {
         if Some(stale) == kept[0].desc {
             panic!("a descriptor that was given back is given out again under the same name");
         }
-        assert!(world.peer(1).iface.desc_view(stale).is_none(), "{stale:?} has bytes");
+        assert!(
+            world.peer(1).iface.desc_view(stale).is_none(),
+            "{stale:?} has bytes"
+        );
         world.peer(1).iface.release(stale);
     }
     world.peer(1).seen.keep = false;

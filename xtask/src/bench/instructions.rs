@@ -67,10 +67,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     if !missing.is_empty() {
         bail!("{}", needs::explain(&missing));
     }
-    if let Some(unknown) = options
-        .only
-        .iter()
-        .find(|name| !MODES.iter().any(|m| m.name == **name))
+    if let Some(unknown) = options.only.iter().find(|name| !MODES.iter().any(|m| m.name == **name))
     {
         let known: Vec<&str> = MODES.iter().map(|mode| mode.name).collect();
         bail!("no operation {unknown:?}; there are {}", known.join(", "));
@@ -82,10 +79,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let wanted =
         |mode: &&Mode| options.only.is_empty() || options.only.iter().any(|n| n == mode.name);
     let mut rows = Vec::new();
-    println!(
-        "{:<14} {:>12} {:>8} {:>10}",
-        "operation", "instructions", "goal", "committed"
-    );
+    println!("{:<14} {:>12} {:>8} {:>10}", "operation", "instructions", "goal", "committed");
     for mode in MODES.iter().filter(wanted) {
         let row = Row {
             operation: mode.name.to_owned(),
@@ -93,28 +87,16 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
             goal: mode.goal,
             before: baseline.0.get(mode.name).copied(),
         };
-        let before = row
-            .before
-            .map_or_else(|| "-".to_owned(), |before| before.to_string());
-        let Row {
-            operation,
-            instructions,
-            goal,
-            ..
-        } = &row;
-        println!(
-            "{operation:<14} {instructions:>12} {goal:>8} {before:>10}  {}",
-            mode.what
-        );
+        let before = row.before.map_or_else(|| "-".to_owned(), |before| before.to_string());
+        let Row { operation, instructions, goal, .. } = &row;
+        println!("{operation:<14} {instructions:>12} {goal:>8} {before:>10}  {}", mode.what);
         rows.push(row);
     }
     if let Some(path) = &options.json {
         output::write_json(path, &rows)?;
     }
     if options.update {
-        return baseline
-            .updated(&rows)
-            .write(&workspace.root.join(BASELINE));
+        return baseline.updated(&rows).write(&workspace.root.join(BASELINE));
     }
     let grown: Vec<String> = rows.iter().filter_map(growth).collect();
     if !grown.is_empty() {
@@ -131,12 +113,8 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
 fn growth(row: &Row) -> Option<String> {
     let before = row.before?;
     let most = before + before * GROWTH_PERCENT / 100;
-    (row.instructions > most).then(|| {
-        format!(
-            "{}: {} instead of {before}",
-            row.operation, row.instructions
-        )
-    })
+    (row.instructions > most)
+        .then(|| format!("{}: {} instead of {before}", row.operation, row.instructions))
 }
 
 fn per_operation(target: &Path, mode: &Mode, calls: u64) -> Result<u64> {
@@ -169,11 +147,7 @@ fn collected(target: &Path, mode: &Mode, calls: u64) -> Result<u64> {
         .context("cannot start valgrind")?;
     let said = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() {
-        bail!(
-            "the example failed in mode {}: {}\n{said}",
-            mode.name,
-            output.status
-        );
+        bail!("the example failed in mode {}: {}\n{said}", mode.name, output.status);
     }
     let text = std::fs::read_to_string(&out)
         .with_context(|| format!("callgrind left no {}", out.display()))?;
@@ -183,12 +157,7 @@ fn collected(target: &Path, mode: &Mode, calls: u64) -> Result<u64> {
 /// The total of a callgrind file: its line `totals:` (or `summary:` where that is missing).
 fn total(text: &str) -> Option<u64> {
     let find = |key: &str| text.lines().find_map(|line| line.strip_prefix(key));
-    find("totals:")
-        .or_else(|| find("summary:"))?
-        .split_whitespace()
-        .next()?
-        .parse()
-        .ok()
+    find("totals:").or_else(|| find("summary:"))?.split_whitespace().next()?.parse().ok()
 }
 
 /// The committed figures, by operation.
@@ -212,12 +181,8 @@ impl Baseline {
 
     /// With the new rows; operations that were not counted keep their figures.
     fn updated(mut self, rows: &[Row]) -> Self {
-        self.0.extend(
-            rows.iter()
-                .map(|row| (row.operation.clone(), row.instructions)),
-        );
-        self.0
-            .retain(|name, _| MODES.iter().any(|mode| mode.name == name));
+        self.0.extend(rows.iter().map(|row| (row.operation.clone(), row.instructions)));
+        self.0.retain(|name, _| MODES.iter().any(|mode| mode.name == name));
         self
     }
 
@@ -232,20 +197,14 @@ mod tests {
 
     #[test]
     fn what_both_runs_have_falls_out() {
-        assert_eq!(
-            difference(1_000 + 640 * 50, 1_000 + 1280 * 50, 640),
-            Some(50)
-        );
+        assert_eq!(difference(1_000 + 640 * 50, 1_000 + 1280 * 50, 640), Some(50));
         assert_eq!(difference(10, 10, 640), None, "nothing was collected");
         assert_eq!(difference(10, 5, 640), None);
     }
 
     #[test]
     fn the_total_of_a_callgrind_file() {
-        assert_eq!(
-            total("version: 1\nsummary: 3\n\ntotals: 1234\n"),
-            Some(1234)
-        );
+        assert_eq!(total("version: 1\nsummary: 3\n\ntotals: 1234\n"), Some(1234));
         assert_eq!(total("events: Ir\nsummary: 77 1\n"), Some(77));
         assert_eq!(total("events: Ir\n"), None);
     }
@@ -268,18 +227,9 @@ mod tests {
     fn a_baseline_keeps_what_was_not_counted_and_drops_what_is_gone() {
         let text = r#"{ "tag_send": 9, "tag_recv": 8, "gone": 1 }"#;
         let baseline: Baseline = serde_json::from_str(text).expect("it is one");
-        let row = Row {
-            operation: "tag_send".into(),
-            instructions: 7,
-            goal: 1,
-            before: Some(9),
-        };
+        let row = Row { operation: "tag_send".into(), instructions: 7, goal: 1, before: Some(9) };
         let updated = baseline.updated(&[row]);
-        let entries: Vec<_> = updated
-            .0
-            .iter()
-            .map(|(name, n)| (name.as_str(), *n))
-            .collect();
+        let entries: Vec<_> = updated.0.iter().map(|(name, n)| (name.as_str(), *n)).collect();
         assert_eq!(entries, [("tag_recv", 8), ("tag_send", 7)]);
     }
 }

@@ -56,18 +56,11 @@ pub(super) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let target = workspace.metadata.target_directory.as_std_path();
     let program = target.join("release/examples/receive_memory");
     let scales = if options.quick { SCALES_QUICK } else { SCALES };
-    println!(
-        "{:>6} {:>14} {:>13} {:>15}",
-        "ranks", "receive", "worker heap", "heap per peer"
-    );
+    println!("{:>6} {:>14} {:>13} {:>15}", "ranks", "receive", "worker heap", "heap per peer");
     let mut rows = Vec::new();
     for &ranks in scales {
         let row = count(&program, ranks)?;
-        let Row {
-            receive_bytes,
-            worker_bytes,
-            ..
-        } = row;
+        let Row { receive_bytes, worker_bytes, .. } = row;
         let peer = row.per_peer();
         println!("{ranks:>6} {receive_bytes:>12} B {worker_bytes:>11} B {peer:>13} B");
         rows.push(row);
@@ -87,10 +80,7 @@ fn constant(rows: &[Row]) -> Result<()> {
     let Some(first) = rows.first() else {
         return Ok(());
     };
-    match rows
-        .iter()
-        .find(|row| row.receive_bytes != first.receive_bytes)
-    {
+    match rows.iter().find(|row| row.receive_bytes != first.receive_bytes) {
         None => Ok(()),
         Some(other) => bail!(
             "receive memory depends on the number of ranks: {} bytes with {}, {} with {}",
@@ -108,10 +98,7 @@ fn count(program: &Path, ranks: u32) -> Result<Row> {
         .output()
         .with_context(|| format!("cannot start {}", program.display()))?;
     if !output.status.success() {
-        bail!(
-            "with {ranks} ranks: {}",
-            String::from_utf8_lossy(&output.stderr).trim()
-        );
+        bail!("with {ranks} ranks: {}", String::from_utf8_lossy(&output.stderr).trim());
     }
     serde_json::from_slice(&output.stdout)
         .with_context(|| format!("{} printed no row", program.display()))
@@ -123,32 +110,15 @@ fn draw(path: &Path, rows: &[Row]) -> Result<(), Box<dyn std::error::Error>> {
     root.fill(&WHITE)?;
     let ranks = |row: &Row| f64::from(row.ranks);
     let last = rows.last().map_or(2.0, ranks);
-    let most = rows
-        .iter()
-        .map(|row| row.receive_bytes.max(row.peers_bytes))
-        .max()
-        .unwrap_or(1);
-    let mut chart = ChartBuilder::on(&root).margin(20).build_cartesian_2d(
-        (2.0..last).log_scale(),
-        (100.0..most as f64 * 2.0).log_scale(),
-    )?;
-    chart
-        .configure_mesh()
-        .disable_x_mesh()
-        .disable_y_mesh()
-        .x_labels(0)
-        .y_labels(0)
-        .draw()?;
+    let most = rows.iter().map(|row| row.receive_bytes.max(row.peers_bytes)).max().unwrap_or(1);
+    let mut chart = ChartBuilder::on(&root)
+        .margin(20)
+        .build_cartesian_2d((2.0..last).log_scale(), (100.0..most as f64 * 2.0).log_scale())?;
+    chart.configure_mesh().disable_x_mesh().disable_y_mesh().x_labels(0).y_labels(0).draw()?;
     let curve =
         |bytes: fn(&Row) -> u64| rows.iter().map(move |r| (ranks(r), bytes(r).max(1) as f64));
-    chart.draw_series(LineSeries::new(
-        curve(|row| row.receive_bytes),
-        BLUE.stroke_width(2),
-    ))?;
-    chart.draw_series(LineSeries::new(
-        curve(|row| row.peers_bytes),
-        RED.stroke_width(2),
-    ))?;
+    chart.draw_series(LineSeries::new(curve(|row| row.receive_bytes), BLUE.stroke_width(2)))?;
+    chart.draw_series(LineSeries::new(curve(|row| row.peers_bytes), RED.stroke_width(2)))?;
     root.present()?;
     Ok(())
 }
@@ -158,20 +128,13 @@ mod tests {
     use super::*;
 
     fn row(ranks: u32, receive_bytes: u64) -> Row {
-        Row {
-            ranks,
-            receive_bytes,
-            worker_bytes: 1,
-            peers_bytes: 3000,
-        }
+        Row { ranks, receive_bytes, worker_bytes: 1, peers_bytes: 3000 }
     }
 
     #[test]
     fn growing_receive_memory_is_an_error() {
         assert!(constant(&[row(2, 4096), row(64, 4096)]).is_ok());
-        let error = constant(&[row(2, 4096), row(64, 8192)])
-            .expect_err("it grew")
-            .to_string();
+        let error = constant(&[row(2, 4096), row(64, 8192)]).expect_err("it grew").to_string();
         assert!(error.contains("8192 with 64"), "{error}");
     }
 

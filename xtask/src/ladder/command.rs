@@ -44,11 +44,7 @@ impl Run {
         program: impl Into<OsString>,
         arguments: &[&str],
     ) -> Self {
-        let logs = workspace
-            .metadata
-            .target_directory
-            .as_std_path()
-            .join("xtask");
+        let logs = workspace.metadata.target_directory.as_std_path().join("xtask");
         Self {
             step: step.to_owned(),
             program: program.into(),
@@ -100,12 +96,9 @@ impl Run {
         let mut command = Command::new(&self.program);
         command.args(&self.arguments).current_dir(&self.directory);
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
-        command
-            .stdout(writer.try_clone().context("cannot make a pipe")?)
-            .stderr(writer);
-        let mut child = command
-            .spawn()
-            .with_context(|| format!("cannot start {:?}", self.program))?;
+        command.stdout(writer.try_clone().context("cannot make a pipe")?).stderr(writer);
+        let mut child =
+            command.spawn().with_context(|| format!("cannot start {:?}", self.program))?;
         // The command holds the writing ends; without it the pipe would never end.
         drop(command);
         let logs = self.log.parent().expect("a log lies in a directory");
@@ -129,22 +122,13 @@ impl Run {
         for line in &lines {
             println!("    {line}");
         }
-        let hint = if self.hint.is_empty() {
-            String::new()
-        } else {
-            format!("; {}", self.hint)
-        };
+        let hint = if self.hint.is_empty() { String::new() } else { format!("; {}", self.hint) };
         let (name, log) = (self.shown(), self.log.display());
-        bail!(
-            "{}: `{name}` failed with {status}{hint}; its output is in {log}",
-            self.step
-        )
+        bail!("{}: `{name}` failed with {status}{hint}; its output is in {log}", self.step)
     }
 
     fn shown(&self) -> String {
-        let name = Path::new(&self.program)
-            .file_name()
-            .unwrap_or(&self.program);
+        let name = Path::new(&self.program).file_name().unwrap_or(&self.program);
         let mut shown = name.to_string_lossy().into_owned();
         for argument in &self.arguments {
             shown.push(' ');
@@ -157,9 +141,7 @@ impl Run {
 /// Whether cargo names a test program here, or the program closes.
 fn is_closing(line: &str) -> bool {
     let line = line.trim_start();
-    ["Running ", "Doc-tests ", "test result: "]
-        .iter()
-        .any(|start| line.starts_with(start))
+    ["Running ", "Doc-tests ", "test result: "].iter().any(|start| line.starts_with(start))
 }
 
 impl Output {
@@ -169,11 +151,7 @@ impl Output {
     /// When there were none: a filter that matches nothing must not pass for success.
     pub(super) fn counted(&self) -> Result<String> {
         let (mut passed, mut ignored, mut programs) = (0, 0, 0);
-        for line in self
-            .0
-            .iter()
-            .filter(|line| line.starts_with("test result: "))
-        {
+        for line in self.0.iter().filter(|line| line.starts_with("test result: ")) {
             let count = |word: &str| number_before(line, word);
             passed += count("passed");
             ignored += count("ignored");
@@ -182,9 +160,7 @@ impl Output {
         if passed == 0 {
             bail!("no test ran");
         }
-        Ok(format!(
-            "{passed} tests passed, {ignored} ignored, in {programs} programs"
-        ))
+        Ok(format!("{passed} tests passed, {ignored} ignored, in {programs} programs"))
     }
 }
 
@@ -226,10 +202,6 @@ mod tests {
         assert_eq!(lines, ["one", "two"]);
         let error = run("exit 3").expect_err("it fails").to_string();
         assert!(error.contains("exit status: 3"), "{error}");
-        assert!(
-            Run::program(&workspace, "self-test", "/no/such", &[])
-                .run()
-                .is_err()
-        );
+        assert!(Run::program(&workspace, "self-test", "/no/such", &[]).run().is_err());
     }
 }

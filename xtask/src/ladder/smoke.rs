@@ -12,26 +12,10 @@ use crate::workspace::Workspace;
 use crate::{bench, needs};
 
 pub(super) const STEPS: &[Step] = &[
-    Step {
-        name: "release",
-        slow: false,
-        run: release,
-    },
-    Step {
-        name: "first-command",
-        slow: false,
-        run: first_command,
-    },
-    Step {
-        name: "yardsticks",
-        slow: false,
-        run: yardsticks,
-    },
-    Step {
-        name: "instructions",
-        slow: true,
-        run: instructions,
-    },
+    Step { name: "release", slow: false, run: release },
+    Step { name: "first-command", slow: false, run: first_command },
+    Step { name: "yardsticks", slow: false, run: yardsticks },
+    Step { name: "instructions", slow: true, run: instructions },
 ];
 
 fn release(workspace: &Workspace) -> Result<Outcome> {
@@ -44,18 +28,8 @@ fn release(workspace: &Workspace) -> Result<Outcome> {
 fn first_command(workspace: &Workspace) -> Result<Outcome> {
     const INPUT: &str = "examples/data/words.txt";
     const OUTPUT: &str = "target/xtask/sorted.txt";
-    let arguments = [
-        "run",
-        "--release",
-        "--",
-        "demo",
-        "sort",
-        INPUT,
-        "-n",
-        "4",
-        "--output",
-        OUTPUT,
-    ];
+    let arguments =
+        ["run", "--release", "--", "demo", "sort", INPUT, "-n", "4", "--output", OUTPUT];
     let output = workspace.root.join(OUTPUT);
     if output.exists() {
         std::fs::remove_file(&output).context("cannot remove the last result")?;
@@ -74,29 +48,19 @@ fn first_command(workspace: &Workspace) -> Result<Outcome> {
 }
 
 fn lines(bytes: &[u8]) -> Vec<&[u8]> {
-    bytes
-        .split(|&b| b == b'\n')
-        .filter(|line| !line.is_empty())
-        .collect()
+    bytes.split(|&b| b == b'\n').filter(|line| !line.is_empty()).collect()
 }
 
 /// Bowline's own benchmark and the yardsticks beside it; no figure is judged.
 fn yardsticks(workspace: &Workspace) -> Result<Outcome> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     if processors < 2 {
-        return Ok(Outcome::Skipped(
-            "it measures between two processors, here is one".into(),
-        ));
+        return Ok(Outcome::Skipped("it measures between two processors, here is one".into()));
     }
     let target = workspace.metadata.target_directory.as_std_path();
     let options = bowline_bench::PeersOptions {
         quick: true,
-        only: vec![
-            "raw".into(),
-            "mpi_lat".into(),
-            "tag_lat".into(),
-            "barrier-8".into(),
-        ],
+        only: vec!["raw".into(), "mpi_lat".into(), "tag_lat".into(), "barrier-8".into()],
         peers: vec!["bowline".into(), "yardstick".into()],
         bowline: target.join("release/bowline"),
         no_install: true,
@@ -107,10 +71,7 @@ fn yardsticks(workspace: &Workspace) -> Result<Outcome> {
     if let Some(missing) = report.missing.first() {
         bail!("no figures of {}: {}", missing.source, missing.reason);
     }
-    Ok(Outcome::Passed(format!(
-        "{} figures taken",
-        report.rows.len()
-    )))
+    Ok(Outcome::Passed(format!("{} figures taken", report.rows.len())))
 }
 
 fn instructions(workspace: &Workspace) -> Result<Outcome> {

@@ -6,46 +6,36 @@ use super::{Except, Finding, excepted};
 /// Orderings that promise something to another thread.
 const ORDERINGS: &[&str] = &["Acquire", "Release", "AcqRel", "SeqCst"];
 
-/// What a comment says that names the other side. Long rules stand once in front of a state word
-/// and are cited by their number.
-const NAMED: &[&str] = &["pairs with", "pair with", "paired with", "publish", "rule "];
+/// What a comment says that names the other side. Long rules stand once, in front of a state word
+/// or at one of several like accesses, and are cited.
+const NAMED: &[&str] = &[
+    "pairs with",
+    "pair with",
+    "paired with",
+    "publish",
+    "visible",
+    "rule ",
+    "as in `",
+    "as for `",
+    "see `",
+];
 
 /// Lines of code between such a comment and its access, the access included.
 const NEAR: usize = 7;
 
 /// Who may name the atomics of `std` or of loom.
 const MAY_NAME: &[Except] = &[
-    Except {
-        path: "base/src/sync.rs",
-        why: "it is the seam",
-    },
-    Except {
-        path: "base/src/words/loom_home.rs",
-        why: "made for loom only",
-    },
-    Except {
-        path: "bench/",
-        why: "yardsticks measure the bare instructions, not our types",
-    },
-    Except {
-        path: "xtask/",
-        why: "tasks are no part of what loom checks",
-    },
-    Except {
-        path: "fuzz/",
-        why: "fuzzing never runs under loom",
-    },
+    Except { path: "base/src/sync.rs", why: "it is the seam" },
+    Except { path: "base/src/words/loom_home.rs", why: "made for loom only" },
+    Except { path: "bench/", why: "yardsticks measure the bare instructions, not our types" },
+    Except { path: "xtask/", why: "tasks are no part of what loom checks" },
+    Except { path: "fuzz/", why: "fuzzing never runs under loom" },
 ];
 
 /// Looks at one file.
 pub(super) fn check(source: &Source, findings: &mut Vec<Finding>) {
     let mut last = None;
-    for (index, line) in source
-        .lines
-        .iter()
-        .enumerate()
-        .filter(|(_, line)| !line.test)
-    {
+    for (index, line) in source.lines.iter().enumerate().filter(|(_, line)| !line.test) {
         let names = names_atomics(source, index);
         if names && !excepted(MAY_NAME, &source.path) {
             let message = "atomics come from `bowline_base::sync::atomic`, so that loom sees them";
@@ -69,10 +59,7 @@ fn ordering_in(code: &str) -> Option<&'static str> {
     if code.starts_with("use ") || code.starts_with("pub use ") {
         return None;
     }
-    ORDERINGS
-        .iter()
-        .copied()
-        .find(|ordering| words_at(code, ordering).next().is_some())
+    ORDERINGS.iter().copied().find(|ordering| words_at(code, ordering).next().is_some())
 }
 
 /// Whether the line names `std::sync::atomic` or a sibling, alone or in a `use` with braces.
@@ -100,6 +87,8 @@ fn names_atomics(source: &Source, index: usize) -> bool {
 mod tests {
     use super::*;
 
+    const NONE: [usize; 0] = [];
+
     fn lines(path: &str, text: &str) -> Vec<usize> {
         let mut findings = Vec::new();
         check(&Source::new(path, text), &mut findings);
@@ -110,29 +99,11 @@ mod tests {
     fn an_ordering_names_its_other_side() {
         let path = "base/src/x.rs";
         assert_eq!(lines(path, "a.load(Ordering::Acquire);\n"), [1]);
-        assert_eq!(
-            lines(path, "// Pairs with the store in f.\na.load(Acquire);\n"),
-            []
-        );
-        assert_eq!(
-            lines(
-                path,
-                "a.store(1, Ordering::Release); // publishes the slot\n"
-            ),
-            []
-        );
-        assert_eq!(
-            lines(path, "a.load(Ordering::Relaxed); cmp::Ordering::Less;\n"),
-            []
-        );
-        assert_eq!(lines(path, "use Ordering::{Acquire, Release};\n"), []);
-        assert_eq!(
-            lines(
-                path,
-                "#[cfg(test)]\nmod tests { fn f() { a.load(SeqCst); } }\n"
-            ),
-            []
-        );
+        assert_eq!(lines(path, "// Pairs with the store in f.\na.load(Acquire);\n"), NONE);
+        assert_eq!(lines(path, "a.store(1, Ordering::Release); // publishes the slot\n"), NONE);
+        assert_eq!(lines(path, "a.load(Ordering::Relaxed); cmp::Ordering::Less;\n"), NONE);
+        assert_eq!(lines(path, "use Ordering::{Acquire, Release};\n"), NONE);
+        assert_eq!(lines(path, "#[cfg(test)]\nmod tests { fn f() { a.load(SeqCst); } }\n"), NONE);
         let far = format!("// pairs with b\n{}a.load(Acquire);\n", "x;\n".repeat(7));
         assert_eq!(lines(path, &far), [9]);
         let exchange = "a.compare_exchange(\n0,\n1,\nOrdering::AcqRel,\nOrdering::Acquire,\n);\n";
@@ -143,22 +114,10 @@ mod tests {
     fn atomics_come_from_the_seam() {
         let line = "use std::sync::atomic::AtomicU32;\n";
         assert_eq!(lines("ucp/src/x.rs", line), [1]);
-        assert_eq!(lines("base/src/sync.rs", line), []);
-        assert_eq!(lines("ucp/tests/x.rs", line), []);
-        assert_eq!(
-            lines(
-                "ucp/src/x.rs",
-                "use std::sync::{Arc,\n  atomic::AtomicU8};\n"
-            ),
-            [1]
-        );
-        assert_eq!(lines("ucp/src/x.rs", "use std::sync::{Arc, Mutex};\n"), []);
-        assert_eq!(
-            lines(
-                "ucp/src/x.rs",
-                "use bowline_base::sync::atomic::AtomicU8;\n"
-            ),
-            []
-        );
+        assert_eq!(lines("base/src/sync.rs", line), NONE);
+        assert_eq!(lines("ucp/tests/x.rs", line), NONE);
+        assert_eq!(lines("ucp/src/x.rs", "use std::sync::{Arc,\n  atomic::AtomicU8};\n"), [1]);
+        assert_eq!(lines("ucp/src/x.rs", "use std::sync::{Arc, Mutex};\n"), NONE);
+        assert_eq!(lines("ucp/src/x.rs", "use bowline_base::sync::atomic::AtomicU8;\n"), NONE);
     }
 }

@@ -23,11 +23,7 @@ const fn layer(
     may: &'static [&'static str],
     tests_may: &'static [&'static str],
 ) -> Layer {
-    Layer {
-        name,
-        may,
-        tests_may,
-    }
+    Layer { name, may, tests_may }
 }
 
 const BASE: &str = "bowline-base";
@@ -46,23 +42,11 @@ const LAW: &[Layer] = &[
     // The engine names no provider; its tests need some.
     layer(UCP, &[UCT, BASE], &["bowline-self", "bowline-shm"]),
     layer("bowline-mpi-derive", &[], &[]),
-    layer(
-        "bowline-mpi",
-        &[UCP, BASE, "bowline-mpi-derive"],
-        &["bowline"],
-    ),
+    layer("bowline-mpi", &[UCP, BASE, "bowline-mpi-derive"], &["bowline"]),
     layer("bowline-launch", &[BASE], &[]),
     layer(
         "bowline",
-        &[
-            BASE,
-            UCT,
-            UCP,
-            "bowline-self",
-            "bowline-shm",
-            "bowline-mpi",
-            "bowline-launch",
-        ],
+        &[BASE, UCT, UCP, "bowline-self", "bowline-shm", "bowline-mpi", "bowline-launch"],
         &["bowline-mpi-derive", "bowline-bench"],
     ),
     layer("bowline-bench", &[BASE], &[]),
@@ -73,10 +57,7 @@ const LAW: &[Layer] = &[
 /// Checks every edge between two crates of the workspace.
 pub(super) fn check(metadata: &Metadata, root: &Path, findings: &mut Vec<Finding>) {
     let packages = metadata.workspace_packages();
-    let ours: Vec<&str> = packages
-        .iter()
-        .map(|package| package.name.as_str())
-        .collect();
+    let ours: Vec<&str> = packages.iter().map(|package| package.name.as_str()).collect();
     for package in &packages {
         let manifest = manifest_of(package, root);
         for edge in &package.dependencies {
@@ -91,10 +72,7 @@ pub(super) fn check(metadata: &Metadata, root: &Path, findings: &mut Vec<Finding
             }
         }
         if !LAW.iter().any(|layer| layer.name == package.name.as_str()) {
-            let why = format!(
-                "{} has no place in the layer law; give it one",
-                package.name
-            );
+            let why = format!("{} has no place in the layer law; give it one", package.name);
             findings.push(Finding::error(&manifest, 0, why));
         }
     }
@@ -102,10 +80,7 @@ pub(super) fn check(metadata: &Metadata, root: &Path, findings: &mut Vec<Finding
 
 fn manifest_of(package: &Package, root: &Path) -> String {
     let path = package.manifest_path.as_std_path();
-    path.strip_prefix(root)
-        .unwrap_or(path)
-        .to_string_lossy()
-        .into_owned()
+    path.strip_prefix(root).unwrap_or(path).to_string_lossy().into_owned()
 }
 
 fn allowed(from: &str, to: &str, dev: bool) -> Result<(), String> {
@@ -118,14 +93,8 @@ fn allowed(from: &str, to: &str, dev: bool) -> Result<(), String> {
         return Ok(());
     }
     let kind = if dev { "dev-dependency" } else { "dependency" };
-    let may = if layer.may.is_empty() {
-        "nothing of ours".into()
-    } else {
-        layer.may.join(", ")
-    };
-    Err(format!(
-        "forbidden {kind} {from} -> {to}; {from} may name {may}"
-    ))
+    let may = if layer.may.is_empty() { "nothing of ours".into() } else { layer.may.join(", ") };
+    Err(format!("forbidden {kind} {from} -> {to}; {from} may name {may}"))
 }
 
 #[cfg(test)]

@@ -56,10 +56,7 @@ fn exists(known: &HashSet<&str>, document: &str, target: &str, by_end: bool) -> 
     }
     known.contains(parts.join("/").as_str())
         || known.contains(target)
-        || by_end
-            && known
-                .iter()
-                .any(|path| path.ends_with(&format!("/{target}")))
+        || by_end && known.iter().any(|path| path.ends_with(&format!("/{target}")))
 }
 
 /// Targets of `[text](target)` that are neither addresses nor places in the same document.
@@ -86,16 +83,12 @@ fn named_paths(line: &str) -> impl Iterator<Item = &str> {
 mod tests {
     use super::*;
 
+    const NONE: [usize; 0] = [];
+
     fn lines(document: &str, text: &str) -> Vec<usize> {
-        let file = |path: &str, text: &str| TextFile {
-            path: path.into(),
-            text: text.into(),
-        };
-        let files = [
-            file(document, text),
-            file("ucp/src/wire.rs", ""),
-            file("docs/testing.md", ""),
-        ];
+        let file = |path: &str, text: &str| TextFile { path: path.into(), text: text.into() };
+        let files =
+            [file(document, text), file("ucp/src/wire.rs", ""), file("docs/testing.md", "")];
         let mut findings = Vec::new();
         check(&files, &mut findings);
         findings.iter().map(|finding| finding.line).collect()
@@ -103,32 +96,14 @@ mod tests {
 
     #[test]
     fn links_lead_somewhere() {
-        assert_eq!(
-            lines("README.md", "[a](docs/testing.md) [b](docs/none.md)"),
-            [1]
-        );
-        assert_eq!(
-            lines(
-                "docs/x.md",
-                "[a](testing.md#here) [b](../ucp/src/) [c](#top)"
-            ),
-            []
-        );
-        assert_eq!(
-            lines("docs/x.md", "[a](https://example.org/x) [b](../../out.md)"),
-            [1]
-        );
+        assert_eq!(lines("README.md", "[a](docs/testing.md) [b](docs/none.md)"), [1]);
+        assert_eq!(lines("docs/x.md", "[a](testing.md#here) [b](../ucp/src/) [c](#top)"), NONE);
+        assert_eq!(lines("docs/x.md", "[a](https://example.org/x) [b](../../out.md)"), [1]);
     }
 
     #[test]
     fn named_files_exist() {
-        assert_eq!(
-            lines("A.md", "`ucp/src/wire.rs` `src/wire.rs` `ucp/src/gone.rs`"),
-            [1]
-        );
-        assert_eq!(
-            lines("A.md", "`sorted.txt` `a b/c.rs` `target/x.txt` `./program`"),
-            []
-        );
+        assert_eq!(lines("A.md", "`ucp/src/wire.rs` `src/wire.rs` `ucp/src/gone.rs`"), [1]);
+        assert_eq!(lines("A.md", "`sorted.txt` `a b/c.rs` `target/x.txt` `./program`"), NONE);
     }
 }

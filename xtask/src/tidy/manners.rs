@@ -6,14 +6,8 @@ use super::{Except, Finding, excepted};
 
 /// Where `unwrap` may stand outside tests.
 const MAY_UNWRAP: &[Except] = &[
-    Except {
-        path: "fuzz/",
-        why: "a fuzz target's failed assertion is its result",
-    },
-    Except {
-        path: "xtask/src/tidy/source/",
-        why: "tests",
-    },
+    Except { path: "fuzz/", why: "a fuzz target's failed assertion is its result" },
+    Except { path: "xtask/src/tidy/source/", why: "tests" },
 ];
 
 /// Names by which the operating system would come into the protocol engine.
@@ -38,17 +32,11 @@ pub(super) fn check(source: &Source, findings: &mut Vec<Finding>) {
         findings.push(Finding::error(&source.path, index, message));
     };
     if let Some(index) = first_line(source).filter(|&i| !opens(source, i)) {
-        report(
-            index,
-            "starts without `//!`: say what the file is and what it is not".into(),
-        );
+        report(index, "starts without `//!`: say what the file is and what it is not".into());
     }
     for (index, line) in source.lines.iter().enumerate() {
         if let Some(mark) = undone(&line.comment) {
-            report(
-                index,
-                format!("`{mark}`: do it, or write FIXME(why it is not done)"),
-            );
+            report(index, format!("`{mark}`: do it, or write FIXME(why it is not done)"));
         }
         for name in ["todo", "unimplemented", "dbg"] {
             if calls_macro(&line.code, name) {
@@ -59,17 +47,11 @@ pub(super) fn check(source: &Source, findings: &mut Vec<Finding>) {
             continue;
         }
         if line.code.contains(".unwrap()") && !excepted(MAY_UNWRAP, &source.path) {
-            report(
-                index,
-                "`unwrap` outside tests: `expect` states why it cannot fail".into(),
-            );
+            report(index, "`unwrap` outside tests: `expect` states why it cannot fail".into());
         }
         if source.path.starts_with("ucp/src/") {
             for name in SYSTEM.iter().filter(|name| line.code.contains(**name)) {
-                report(
-                    index,
-                    format!("`{name}` in ucp, which has no clock, thread or socket"),
-                );
+                report(index, format!("`{name}` in ucp, which has no clock, thread or socket"));
             }
         }
     }
@@ -84,13 +66,10 @@ fn first_line(source: &Source) -> Option<usize> {
 }
 
 fn opens(source: &Source, index: usize) -> bool {
-    source
-        .lines
-        .get(index)
-        .is_some_and(|line| line.comment.starts_with("//!"))
+    source.lines.get(index).is_some_and(|line| line.comment.starts_with("//!"))
 }
 
-/// A mark for something that is still to be done, unless it is a `FIXME(reason)`.
+/// A mark for something that is still to be done, unless it is a `FIXME(why it waits)`.
 fn undone(comment: &str) -> Option<&'static str> {
     for mark in ["TODO", "XXX"] {
         if words_at(comment, mark).next().is_some() {
@@ -100,9 +79,7 @@ fn undone(comment: &str) -> Option<&'static str> {
     let bare = |at: usize| {
         let behind = comment[at + "FIXME".len()..].strip_prefix('(');
         // A reason has more than one word.
-        !behind
-            .and_then(|rest| rest.split_once(')'))
-            .is_some_and(|(why, _)| why.contains(' '))
+        !behind.and_then(|rest| rest.split_once(')')).is_some_and(|(why, _)| why.contains(' '))
     };
     words_at(comment, "FIXME").any(bare).then_some("FIXME")
 }
@@ -115,6 +92,8 @@ fn calls_macro(code: &str, name: &str) -> bool {
 mod tests {
     use super::*;
 
+    const NONE: [usize; 0] = [];
+
     fn messages(path: &str, text: &str) -> Vec<usize> {
         let mut findings = Vec::new();
         check(&Source::new(path, text), &mut findings);
@@ -126,59 +105,38 @@ mod tests {
         assert_eq!(messages("a/src/b.rs", "use x;\n"), [1]);
         assert_eq!(messages("a/src/b.rs", ""), [1]);
         assert_eq!(messages("a/src/b.rs", "// hello\n//! x\n"), [1]);
-        assert_eq!(messages("a/src/b.rs", "\n//! What.\nuse x;\n"), []);
-        assert_eq!(
-            messages("a/src/b.rs", "// SPDX-License-Identifier: MIT\n//! What.\n"),
-            []
-        );
+        assert_eq!(messages("a/src/b.rs", "\n//! What.\nuse x;\n"), NONE);
+        assert_eq!(messages("a/src/b.rs", "// SPDX-License-Identifier: MIT\n//! What.\n"), NONE);
     }
 
     #[test]
     fn marks_of_unfinished_work() {
         assert_eq!(messages("b.rs", "//! W.\n// TODO later\n"), [2]);
         assert_eq!(messages("b.rs", "//! W.\nf(); // XXX: wrong\n"), [2]);
-        assert_eq!(
-            messages("b.rs", "//! W.\n// FIXME\n// FIXME(x)\n// FIXME: x y\n"),
-            [2, 3, 4]
-        );
-        assert_eq!(
-            messages("b.rs", "//! W.\n// FIXME(needs Linux 6.9): x\n"),
-            []
-        );
-        assert_eq!(
-            messages("b.rs", "//! W.\nlet a = \"TODO\"; // a TODOLIST\n"),
-            []
-        );
-        assert_eq!(
-            messages("b.rs", "//! W.\nfn a() { todo!() }\nunimplemented!();\n"),
-            [2, 3]
-        );
-        assert_eq!(messages("b.rs", "//! W.\nmy_todo!(); let todo = 1;\n"), []);
+        assert_eq!(messages("b.rs", "//! W.\n// FIXME\n// FIXME(x)\n// FIXME: x y\n"), [2, 3, 4]);
+        assert_eq!(messages("b.rs", "//! W.\n// FIXME(needs Linux 6.9): x\n"), NONE);
+        assert_eq!(messages("b.rs", "//! W.\nlet a = \"TODO\"; // a TODOLIST\n"), NONE);
+        assert_eq!(messages("b.rs", "//! W.\nfn a() { todo!() }\nunimplemented!();\n"), [2, 3]);
+        assert_eq!(messages("b.rs", "//! W.\nmy_todo!(); let todo = 1;\n"), NONE);
     }
 
     #[test]
     fn unwrap_is_for_tests() {
         let text = "//! W.\nx.unwrap();\n#[cfg(test)]\nmod tests { fn a() { x.unwrap(); } }\n";
         assert_eq!(messages("b/src/c.rs", text), [2]);
-        assert_eq!(messages("b/tests/c.rs", text), []);
-        assert_eq!(messages("fuzz/src/c.rs", text), []);
-        assert_eq!(
-            messages("b/src/c.rs", "//! W.\nx.unwrap_or(1); // a.unwrap()\n"),
-            []
-        );
+        assert_eq!(messages("b/tests/c.rs", text), NONE);
+        assert_eq!(messages("fuzz/src/c.rs", text), NONE);
+        assert_eq!(messages("b/src/c.rs", "//! W.\nx.unwrap_or(1); // a.unwrap()\n"), NONE);
     }
 
     #[test]
     fn the_engine_has_no_clock() {
         let text = "//! W.\nuse std::time::Instant;\n#[cfg(test)]\nuse std::thread;\n";
         assert_eq!(messages("ucp/src/worker.rs", text), [2]);
-        assert_eq!(messages("bowline/src/wait.rs", text), []);
+        assert_eq!(messages("bowline/src/wait.rs", text), NONE);
         assert_eq!(
-            messages(
-                "ucp/src/worker.rs",
-                "//! W. No std::thread.\nstd::time::Duration\n"
-            ),
-            []
+            messages("ucp/src/worker.rs", "//! W. No std::thread.\nstd::time::Duration\n"),
+            NONE
         );
     }
 }

@@ -54,17 +54,9 @@ impl Kind {
             rest = behind.trim_start().trim_start_matches('"').trim_start();
         }
         let Some(behind) = rest.strip_prefix("fn") else {
-            return if rest.starts_with("trait") {
-                Self::Trait
-            } else {
-                Self::Block
-            };
+            return if rest.starts_with("trait") { Self::Trait } else { Self::Block };
         };
-        if behind.trim_start().starts_with('(') {
-            Self::Type
-        } else {
-            Self::Function
-        }
+        if behind.trim_start().starts_with('(') { Self::Type } else { Self::Function }
     }
 }
 
@@ -105,6 +97,8 @@ fn stated(source: &Source, index: usize) -> bool {
 mod tests {
     use super::*;
 
+    const NONE: [usize; 0] = [];
+
     fn lines(text: &str) -> Vec<usize> {
         let mut findings = Vec::new();
         check(&Source::new("a/src/b.rs", text), &mut findings);
@@ -114,18 +108,12 @@ mod tests {
     #[test]
     fn blocks_and_implementations_want_a_proof() {
         assert_eq!(lines("a;\nlet x = unsafe { f() };\n"), [2]);
-        assert_eq!(
-            lines("a;\n// SAFETY: f asks nothing.\nlet x = unsafe { f() };\n"),
-            []
-        );
+        assert_eq!(lines("a;\n// SAFETY: f asks nothing.\nlet x = unsafe { f() };\n"), NONE);
         assert_eq!(
             lines("// SAFETY: two\n// lines.\nlet x: u8 =\n    g(1,\n unsafe { f() });\n"),
-            []
+            NONE
         );
-        assert_eq!(
-            lines("unsafe {\n    // SAFETY: f asks nothing.\n    f() }\n"),
-            []
-        );
+        assert_eq!(lines("unsafe {\n    // SAFETY: f asks nothing.\n    f() }\n"), NONE);
         assert_eq!(
             lines("// SAFETY: a\nunsafe impl Send for A {}\nunsafe impl Sync for A {}\n"),
             [3]
@@ -138,27 +126,15 @@ mod tests {
     #[test]
     fn functions_say_what_callers_promise() {
         assert_eq!(lines("/// Does.\npub unsafe fn f() {}\n"), [2]);
-        assert_eq!(
-            lines("/// # Safety\n/// - x\n#[inline]\npub unsafe fn f() {}\n"),
-            []
-        );
-        assert_eq!(lines("impl A for B {\n    unsafe fn f() {}\n}\n"), []);
+        assert_eq!(lines("/// # Safety\n/// - x\n#[inline]\npub unsafe fn f() {}\n"), NONE);
+        assert_eq!(lines("impl A for B {\n    unsafe fn f() {}\n}\n"), NONE);
         assert_eq!(lines("impl B {\n    unsafe fn f() {}\n}\n"), [2]);
-        assert_eq!(
-            lines("/// # Safety\n/// x\nunsafe trait T {}\nunsafe extern \"C\" {}\n"),
-            [4]
-        );
+        assert_eq!(lines("/// # Safety\n/// x\nunsafe trait T {}\nunsafe extern \"C\" {}\n"), [4]);
     }
 
     #[test]
     fn types_and_other_words_are_nobodys_promise() {
-        assert_eq!(
-            lines("type F = unsafe extern \"C\" fn(i32);\nlet f: unsafe fn() = g;\n"),
-            []
-        );
-        assert_eq!(
-            lines("#![forbid(unsafe_code)]\n// unsafe\nlet s = \"unsafe {\";\n"),
-            []
-        );
+        assert_eq!(lines("type F = unsafe extern \"C\" fn(i32);\nlet f: unsafe fn() = g;\n"), NONE);
+        assert_eq!(lines("#![forbid(unsafe_code)]\n// unsafe\nlet s = \"unsafe {\";\n"), NONE);
     }
 }

@@ -35,11 +35,10 @@ mod tests {
     use super::super::Level;
     use super::*;
 
+    const NONE: [Level; 0] = [];
+
     fn findings(path: &str, lines: usize) -> Vec<Level> {
-        let file = TextFile {
-            path: path.into(),
-            text: "x\n".repeat(lines),
-        };
+        let file = TextFile { path: path.into(), text: "x\n".repeat(lines) };
         let mut findings = Vec::new();
         check(&file, &mut findings);
         findings.iter().map(|finding| finding.level).collect()
@@ -47,10 +46,10 @@ mod tests {
 
     #[test]
     fn long_files_warn_and_then_fail() {
-        assert_eq!(findings("a.rs", 500), []);
+        assert_eq!(findings("a.rs", 500), NONE);
         assert_eq!(findings("a.rs", 501), [Level::Warning]);
         assert_eq!(findings("a.rs", 800), [Level::Warning]);
         assert_eq!(findings("a.c", 801), [Level::Error]);
-        assert_eq!(findings("Cargo.lock", 5000), []);
+        assert_eq!(findings("Cargo.lock", 5000), NONE);
     }
 }

@@ -40,11 +40,7 @@ impl Source {
     pub(crate) fn new(path: &str, text: &str) -> Self {
         let mut lines = split(text);
         let placed = place(&mut lines);
-        let mut source = Self {
-            path: path.to_owned(),
-            lines,
-            test_modules: placed.test_modules,
-        };
+        let mut source = Self { path: path.to_owned(), lines, test_modules: placed.test_modules };
         if placed.whole_file || is_test_path(path) {
             source.mark_test();
         }
@@ -91,8 +87,7 @@ impl Source {
 /// Whether a file is test code by its place.
 pub(crate) fn is_test_path(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path);
-    path.split('/')
-        .any(|part| part == "tests" || part == "conformance")
+    path.split('/').any(|part| part == "tests" || part == "conformance")
         || name == "tests.rs"
         || name == "conformance.rs"
         || name.ends_with("_tests.rs")
@@ -101,12 +96,10 @@ pub(crate) fn is_test_path(path: &str) -> bool {
 /// Positions of `word` in `text` where it stands alone.
 pub(crate) fn words_at<'t>(text: &'t str, word: &'t str) -> impl Iterator<Item = usize> + 't {
     let part = |c: char| c.is_alphanumeric() || c == '_';
-    text.match_indices(word)
-        .map(|(at, _)| at)
-        .filter(move |&at| {
-            !text[..at].chars().next_back().is_some_and(part)
-                && !text[at + word.len()..].chars().next().is_some_and(part)
-        })
+    text.match_indices(word).map(|(at, _)| at).filter(move |&at| {
+        !text[..at].chars().next_back().is_some_and(part)
+            && !text[at + word.len()..].chars().next().is_some_and(part)
+    })
 }
 
 /// Where the lexer is.
@@ -170,11 +163,7 @@ fn split(text: &str) -> Vec<Line> {
                 if c == '*' && at(i + 1) == '/' {
                     line.comment.push('/');
                     step = 2;
-                    state = if depth == 1 {
-                        State::Code
-                    } else {
-                        State::BlockComment(depth - 1)
-                    };
+                    state = if depth == 1 { State::Code } else { State::BlockComment(depth - 1) };
                 } else if c == '/' && at(i + 1) == '*' {
                     line.comment.push('*');
                     step = 2;
@@ -222,10 +211,7 @@ fn raw_start(rest: &[char], before: Option<char>) -> Option<(usize, usize)> {
 /// Length of a character that starts here, or 1 for a lifetime.
 fn quoted(rest: &[char]) -> usize {
     match rest {
-        ['\'', '\\', _, tail @ ..] => tail
-            .iter()
-            .position(|&c| c == '\'')
-            .map_or(1, |end| end + 4),
+        ['\'', '\\', _, tail @ ..] => tail.iter().position(|&c| c == '\'').map_or(1, |end| end + 4),
         ['\'', _, '\'', ..] => 3,
         _ => 1,
     }
@@ -285,10 +271,7 @@ fn place(lines: &mut [Line]) -> Placed {
                     let trait_impl =
                         words_at(&header, "impl").next().is_some() && header.contains(" for ");
                     let inside = open.last().is_some_and(|b| b.test);
-                    open.push(Block {
-                        test: inside || pending,
-                        trait_impl,
-                    });
+                    open.push(Block { test: inside || pending, trait_impl });
                     test |= pending;
                     pending = false;
                     header.clear();

@@ -14,10 +14,8 @@ const PATH_STARTS: &[&str] = &["/tmp/target", "/tmp/brief"];
 /// digit.
 const PHRASES: &[&str] = &["issue ##", "issues ##", "pull request ##", "contract.md"];
 
-const EXCEPT: &[Except] = &[Except {
-    path: "xtask/src/tidy/words.rs",
-    why: "names what it looks for",
-}];
+const EXCEPT: &[Except] =
+    &[Except { path: "xtask/src/tidy/words.rs", why: "names what it looks for" }];
 
 /// Looks for such words in any text file.
 pub(super) fn check(file: &TextFile, findings: &mut Vec<Finding>) {
@@ -42,10 +40,7 @@ fn unwanted(line: &str) -> Option<&'static str> {
     if is_numbered_point(&line) {
         return Some("point N of the contract");
     }
-    PHRASES
-        .iter()
-        .copied()
-        .find(|phrase| has_phrase(&line, phrase))
+    PHRASES.iter().copied().find(|phrase| has_phrase(&line, phrase))
 }
 
 /// Whether `path` stands in `line` as an absolute path: nothing of a name before or behind it.
@@ -63,25 +58,16 @@ fn has_phrase(line: &str, phrase: &str) -> bool {
     let Some(fixed) = phrase.strip_suffix('#') else {
         return line.contains(phrase);
     };
-    line.match_indices(fixed).any(|(at, _)| {
-        line[at + fixed.len()..]
-            .chars()
-            .next()
-            .is_some_and(|c| c.is_ascii_digit())
-    })
+    line.match_indices(fixed)
+        .any(|(at, _)| line[at + fixed.len()..].chars().next().is_some_and(|c| c.is_ascii_digit()))
 }
 
 /// "point 7 of the contract": a number in a paper that readers do not have.
 fn is_numbered_point(line: &str) -> bool {
     line.match_indices("of the contract").any(|(at, _)| {
         let mut before = line[..at].split_whitespace().rev();
-        let number = before
-            .next()
-            .is_some_and(|word| word.parse::<u32>().is_ok());
-        number
-            && before
-                .next()
-                .is_some_and(|word| word.trim_start_matches('(') == "point")
+        let number = before.next().is_some_and(|word| word.parse::<u32>().is_ok());
+        number && before.next().is_some_and(|word| word.trim_start_matches('(') == "point")
     })
 }
 

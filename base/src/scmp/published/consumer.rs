@@ -1,9 +1,9 @@
 //! The consumer's side: flip, wait for the counters, hand out, reset. See [`super`].
 
+use super::super::seq::{Settled, next_tag};
 use super::super::settle::{Dead, Settlement};
 use super::super::slot::{Arrival, conts_match, slots_for, source_of, start_len, tag_of};
 use super::super::{Damage, Fault, Producers};
-use super::super::seq::{Settled, next_tag};
 use super::{F_LINE, POISON, R_LINE, S_LINE, WRITTEN, slot_line};
 use crate::sync::atomic::Ordering;
 use crate::words::{LineWords, Words};
@@ -175,7 +175,9 @@ impl<W: Words> Consumer<W> {
         let reserved = match self.state {
             State::Poisoned(damage) => return Err(Fault::Poisoned(damage)),
             State::Active => return Ok(Settled::Nothing),
-            State::Emptying { with_holes: true, .. } => return Ok(Settled::Resolved),
+            State::Emptying {
+                with_holes: true, ..
+            } => return Ok(Settled::Resolved),
             State::Emptying { .. } => return Ok(Settled::Nothing),
             State::Settling { reserved } => reserved,
         };
@@ -200,22 +202,26 @@ impl<W: Words> Consumer<W> {
         }
         let end = reserved.min(self.slots);
         self.drop_last_words(end, &dead);
-        self.state = State::Emptying { end, with_holes: true };
+        self.state = State::Emptying {
+            end,
+            with_holes: true,
+        };
         Ok(Settled::Resolved)
     }
 
     /// Makes holes of the messages that the dead may not have finalised.
     fn drop_last_words(&self, end: u32, dead: &[Dead]) {
         for one in dead {
-            let last = (0..end).rev().map(|at| slot_line(self.tag >> 31, at, self.slots)).find(
-                |&line| {
+            let last = (0..end)
+                .rev()
+                .map(|at| slot_line(self.tag >> 31, at, self.slots))
+                .find(|&line| {
                     // Relaxed: the dead one's stores are over; see `Producers::is_dead`.
                     let word = self.words.line(line).load(0, Ordering::Relaxed);
                     tag_of(word) == WRITTEN
                         && u32::from(source_of(word)) == one.producer
                         && start_len(word).is_some_and(|len| slots_for(len) as u32 == one.slots)
-                },
-            );
+                });
             if let Some(line) = last {
                 // Relaxed: only we use this half.
                 self.words.line(line).store(0, 0, Ordering::Relaxed);
@@ -242,7 +248,10 @@ impl<W: Words> Consumer<W> {
         if sum < u64::from(reserved) {
             return Ok(false);
         }
-        self.state = State::Emptying { end: settled as u32, with_holes: false };
+        self.state = State::Emptying {
+            end: settled as u32,
+            with_holes: false,
+        };
         Ok(true)
     }
 
@@ -250,7 +259,10 @@ impl<W: Words> Consumer<W> {
     #[cfg(test)]
     pub(in super::super) fn empty_without_waiting(&mut self) {
         if let State::Settling { reserved } = self.state {
-            self.state = State::Emptying { end: reserved.min(self.slots), with_holes: false };
+            self.state = State::Emptying {
+                end: reserved.min(self.slots),
+                with_holes: false,
+            };
         }
     }
 
@@ -263,12 +275,18 @@ impl<W: Words> Consumer<W> {
             // Finalised, and not there: S does not tell the truth (rule 5).
             return Err(Fault::Poisoned(Damage::Missing));
         }
-        let damaged = Fault::Source { source_id: source_of(word) };
+        let damaged = Fault::Source {
+            source_id: source_of(word),
+        };
         let len = start_len(word).ok_or(damaged)?;
         let slots = slots_for(len);
-        let fits = slots <= (end - self.index) as usize
-            && conts_match(&self.words, first, slots, word);
-        if fits { Ok((first, word, len)) } else { Err(damaged) }
+        let fits =
+            slots <= (end - self.index) as usize && conts_match(&self.words, first, slots, word);
+        if fits {
+            Ok((first, word, len))
+        } else {
+            Err(damaged)
+        }
     }
 
     /// Zeroes the next `slots` headers and goes behind them.
@@ -285,8 +303,12 @@ impl<W: Words> Consumer<W> {
     fn finish(&mut self) {
         let half = (self.tag >> 31) as usize;
         // Relaxed, both: the next flip's release orders them.
-        self.words.line(S_LINE + half).store(0, 0, Ordering::Relaxed);
-        self.words.line(F_LINE + half).store(0, 0, Ordering::Relaxed);
+        self.words
+            .line(S_LINE + half)
+            .store(0, 0, Ordering::Relaxed);
+        self.words
+            .line(F_LINE + half)
+            .store(0, 0, Ordering::Relaxed);
         self.settlement.clear();
         self.tag = next_tag(self.tag);
         self.index = 0;

@@ -1,9 +1,7 @@
 //! The producer's side, over a home whose operations complete in the call. See [`super`].
 
 use super::super::slot::{bytes_in, start_word, write_more, write_start};
-use super::super::{
-    Intent, Message, Refused, max_message_bytes, max_message_slots, slots_for,
-};
+use super::super::{Intent, Message, Refused, max_message_bytes, max_message_slots, slots_for};
 use super::{F_LINE, POISON, R_LINE, S_LINE, WRITTEN, slot_line, ticket};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::words::{LineWords, Words};
@@ -71,13 +69,18 @@ pub struct Producer<W> {
     slots: u32,
     /// Our number, shifted to its place in a slot's word 0.
     source: u64,
-    queue: u16,
-    announcements: u32,
+    /// The intent of no slots; its announcement goes up with every message.
+    intent: Intent,
 }
 
 impl<W: Words> Producer<W> {
     pub(super) fn new(words: W, slots: u32, queue: u16, source: u16) -> Self {
-        Self { words, slots, source: u64::from(source) << 48, queue, announcements: 0 }
+        Self {
+            words,
+            slots,
+            source: u64::from(source) << 48,
+            intent: Intent::new(queue, 0, 0),
+        }
     }
 
     /// Longest payload that [`push`](Self::push) takes, in bytes.
@@ -132,10 +135,12 @@ impl<W: Words> Producer<W> {
             return Err(Refused::TooLong);
         }
         if seen as u32 + slots > self.slots {
-            return Err(Refused::Full { generation: (seen >> 32) as u32 });
+            return Err(Refused::Full {
+                generation: (seen >> 32) as u32,
+            });
         }
-        self.announcements = self.announcements.wrapping_add(1);
-        Intent::new(self.queue, slots, self.announcements).announce(intent);
+        self.intent = self.intent.next();
+        self.intent.of(slots).announce(intent);
         Ok(())
     }
 
@@ -146,7 +151,10 @@ impl<W: Words> Producer<W> {
     pub fn reserve(&mut self, slots: u32) -> Result<Ticket, Failed> {
         // AcqRel. Release: publishes the announcement to the consumer's swap. Acquire: pairs
         // with that swap, so that our put comes after its reads of the same slots.
-        let old = self.words.line(R_LINE).fetch_add(0, u64::from(slots), Ordering::AcqRel);
+        let old = self
+            .words
+            .line(R_LINE)
+            .fetch_add(0, u64::from(slots), Ordering::AcqRel);
         ticket(old, slots, self.slots)
     }
 
@@ -170,7 +178,11 @@ impl<W: Words> Producer<W> {
         // The ticket's slots end within the half, so the lines exist.
         write_more(&self.words, first, WRITTEN, self.source, payload);
         // Relaxed: S publishes the message.
-        line.store(0, start_word(WRITTEN, payload.len(), self.source), Ordering::Relaxed);
+        line.store(
+            0,
+            start_word(WRITTEN, payload.len(), self.source),
+            Ordering::Relaxed,
+        );
         self.words.order();
     }
 

@@ -2,7 +2,7 @@
 
 use super::super::settle::Settlement;
 use super::super::slot::{Arrival, conts_match, slots_for, source_of, start_len, tag_of};
-use super::super::{Damage, Fault, Producers};
+use super::super::{Damage, FIRST_BYTES, Fault, Producers};
 use super::{F_LINE, FIRST_SLOT, LAST_GENERATION, POISON, R_LINE, slot_line};
 use crate::sync::atomic::Ordering;
 use crate::words::{LineWords, Words};
@@ -194,15 +194,16 @@ impl<W: Words> Consumer<W> {
             State::Active => self.flip()?,
             State::Draining { .. } => {}
         }
-        let State::Draining { reserved } = self.state else { return Ok(Settled::Nothing) };
+        let State::Draining { reserved } = self.state else {
+            return Ok(Settled::Nothing);
+        };
         let Some(dead) = self.settlement.advance(producers, self.queue) else {
             return Ok(Settled::Waiting);
         };
         let accounted = Settlement::accounted(dead);
         // All that the living did is visible now (rule 12); count what is there.
-        let found = u64::from(self.failed(reserved))
-            + u64::from(self.index)
-            + u64::from(self.written());
+        let found =
+            u64::from(self.failed(reserved)) + u64::from(self.index) + u64::from(self.written());
         let Some(missing) = u64::from(reserved).checked_sub(found) else {
             return Err(self.poison(Damage::Failed));
         };
@@ -222,14 +223,20 @@ impl<W: Words> Consumer<W> {
     #[inline]
     fn checked(&self, first: usize, word: u64) -> Option<(usize, u32)> {
         let len = start_len(word)?;
-        let slots = slots_for(len);
-        if slots > 1
-            && (slots > (self.end - self.index) as usize
-                || !conts_match(&self.words, first, slots, word))
-        {
-            return None;
+        if len > FIRST_BYTES {
+            return self.checked_long(first, word, len);
         }
-        Some((len, slots as u32))
+        Some((len, 1))
+    }
+
+    /// The rest of `checked` for more than one slot; apart, so that the way of a short message
+    /// stays short.
+    #[inline(never)]
+    fn checked_long(&self, first: usize, word: u64, len: usize) -> Option<(usize, u32)> {
+        let slots = slots_for(len);
+        let sound = slots <= (self.end - self.index) as usize
+            && conts_match(&self.words, first, slots, word);
+        sound.then_some((len, slots as u32))
     }
 
     /// A slot that carries the tag but is no START, or one that cannot be. Whether to go on.
@@ -245,7 +252,9 @@ impl<W: Words> Consumer<W> {
             return Ok(false);
         }
         self.index += 1;
-        Err(Fault::Source { source_id: source_of(word) })
+        Err(Fault::Source {
+            source_id: source_of(word),
+        })
     }
 
     /// The slot at `index` is not written. Whether to go on.
@@ -329,7 +338,10 @@ impl<W: Words> Consumer<W> {
         // AcqRel. Acquire: pairs with the release of the producers' adds, whose announcements we
         // may look for. Release: our reads and resets of the half that is exposed here come
         // before what producers do there; pairs with the acquire of their adds.
-        let old = self.words.line(R_LINE).swap(0, u64::from(next) << 32, Ordering::AcqRel);
+        let old = self
+            .words
+            .line(R_LINE)
+            .swap(0, u64::from(next) << 32, Ordering::AcqRel);
         if tag_of(old >> 32) != self.tag {
             return Err(self.poison(Damage::Generation));
         }
@@ -346,7 +358,9 @@ impl<W: Words> Consumer<W> {
     /// Leaves the drained half (rule 10).
     fn finish(&mut self) {
         // Relaxed: the next flip's release orders it before any failure that may follow.
-        self.words.line(F_LINE + (self.tag >> 31) as usize).store(0, 0, Ordering::Relaxed);
+        self.words
+            .line(F_LINE + (self.tag >> 31) as usize)
+            .store(0, 0, Ordering::Relaxed);
         self.settlement.clear();
         self.tag = next_tag(self.tag);
         self.index = 0;
@@ -366,7 +380,9 @@ impl<W: Words> Consumer<W> {
     fn wipe(&self, tag: u32) {
         for offset in 0..self.slots {
             // Relaxed: the swap of R that follows orders it.
-            self.words.line(slot_line(tag, offset, self.slots)).store(0, 0, Ordering::Relaxed);
+            self.words
+                .line(slot_line(tag, offset, self.slots))
+                .store(0, 0, Ordering::Relaxed);
         }
     }
 
@@ -421,8 +437,15 @@ impl<W: Words> Consumer<W> {
 #[inline]
 pub(in super::super) const fn next_tag(tag: u32) -> u32 {
     let generation = tag & LAST_GENERATION;
-    let next = if generation == LAST_GENERATION { 1 } else { generation + 1 };
+    let next = if generation == LAST_GENERATION {
+        1
+    } else {
+        generation + 1
+    };
     ((tag ^ (1 << 31)) & (1 << 31)) | next
 }
 
-const _: () = assert!(FIRST_SLOT > F_LINE + 1, "both F lines lie in front of the slots");
+const _: () = assert!(
+    FIRST_SLOT > F_LINE + 1,
+    "both F lines lie in front of the slots"
+);

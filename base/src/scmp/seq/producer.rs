@@ -2,7 +2,7 @@
 
 use super::super::slot::{bytes_in, start_word, write_more, write_start};
 use super::super::{
-    Intent, Message, Refused, max_message_bytes, max_message_slots, slots_for,
+    FIRST_BYTES, Intent, Message, Refused, max_message_bytes, max_message_slots, slots_for,
 };
 use super::{F_LINE, POISON, R_LINE, slot_line};
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -40,8 +40,8 @@ pub struct Producer<W> {
     slots: u32,
     /// Our number, shifted to its place in a slot's word 0.
     source: u64,
-    queue: u16,
-    announcements: u32,
+    /// The intent of no slots; its announcement goes up with every message.
+    intent: Intent,
     max_slots: u32,
     max_bytes: usize,
 }
@@ -52,8 +52,7 @@ impl<W: Words> Producer<W> {
             words,
             slots,
             source: u64::from(source) << 48,
-            queue,
-            announcements: 0,
+            intent: Intent::new(queue, 0, 0),
             max_slots: max_message_slots(slots),
             max_bytes: max_message_bytes(slots),
         }
@@ -82,10 +81,48 @@ impl<W: Words> Producer<W> {
     /// When there is no room, ever or now, or the queue is closed. Nothing has happened then.
     #[inline]
     pub fn push(&mut self, intent: &AtomicU64, message: &Message<'_>) -> Result<(), Refused> {
-        if message.payload.len() > self.max_bytes {
+        if message.payload.len() > FIRST_BYTES {
+            let Message {
+                id,
+                flags,
+                header,
+                payload,
+            } = *message;
+            return self.push_long(intent, id, flags, header, payload);
+        }
+        self.push_slots(intent, message, 1)
+    }
+
+    /// As `push`, apart and with the message in registers, so that the way of a short message
+    /// stays short.
+    #[inline(never)]
+    fn push_long(
+        &mut self,
+        intent: &AtomicU64,
+        id: u8,
+        flags: u8,
+        header: &[u64; 3],
+        payload: &[u8],
+    ) -> Result<(), Refused> {
+        if payload.len() > self.max_bytes {
             return Err(Refused::TooLong);
         }
-        let slots = slots_for(message.payload.len()) as u32;
+        let message = Message {
+            id,
+            flags,
+            header,
+            payload,
+        };
+        self.push_slots(intent, &message, slots_for(payload.len()) as u32)
+    }
+
+    #[inline(always)]
+    fn push_slots(
+        &mut self,
+        intent: &AtomicU64,
+        message: &Message<'_>,
+        slots: u32,
+    ) -> Result<(), Refused> {
         self.announce(intent, slots)?;
         match self.reserve(slots) {
             Ok(ticket) => {
@@ -105,7 +142,11 @@ impl<W: Words> Producer<W> {
         Intent::clear(intent);
         // Relaxed: only to name the reason.
         let now = self.words.line(R_LINE).load(0, Ordering::Relaxed);
-        if now as u32 >= POISON { Refused::Poisoned } else { Refused::Full { generation } }
+        if now as u32 >= POISON {
+            Refused::Poisoned
+        } else {
+            Refused::Full { generation }
+        }
     }
 
     /// Step 1 and 2: looks whether `slots` slots fit, and announces them.
@@ -124,8 +165,8 @@ impl<W: Words> Producer<W> {
         if end > u64::from(self.slots) || slots > self.max_slots {
             return Err(self.no_room(seen, slots));
         }
-        self.announcements = self.announcements.wrapping_add(1);
-        Intent::new(self.queue, slots, self.announcements).announce(intent);
+        self.intent = self.intent.next();
+        self.intent.of(slots).announce(intent);
         Ok(())
     }
 
@@ -136,7 +177,9 @@ impl<W: Words> Producer<W> {
         } else if slots > self.max_slots {
             Refused::TooLong
         } else {
-            Refused::Full { generation: (seen >> 32) as u32 }
+            Refused::Full {
+                generation: (seen >> 32) as u32,
+            }
         }
     }
 
@@ -157,8 +200,11 @@ impl<W: Words> Producer<W> {
         }
         // SAFETY: `slot_line` masks the offset, and `check_slots` saw that the memory has all
         // slots of both halves.
-        unsafe { self.words.line_unchecked(slot_line(tag, offset + AHEAD, self.slots)) }
-            .prefetch_write();
+        unsafe {
+            self.words
+                .line_unchecked(slot_line(tag, offset + AHEAD, self.slots))
+        }
+        .prefetch_write();
         Ok(Ticket { tag, offset, slots })
     }
 
@@ -175,7 +221,7 @@ impl<W: Words> Producer<W> {
 
     /// Step 5, first half: writes everything of the message but the START's word 0. What does
     /// not fit in the ticket's slots is left out.
-    #[inline]
+    #[inline(always)]
     pub fn put(&mut self, ticket: &Ticket, message: &Message<'_>) {
         let first = slot_line(ticket.tag, ticket.offset, self.slots);
         // SAFETY: as in `reserve`.
@@ -198,16 +244,16 @@ impl<W: Words> Producer<W> {
         // SAFETY: as in `reserve`.
         let line = unsafe { self.words.line_unchecked(first) };
         // Release: pairs with the consumer's Acquire load of word 0; publishes the whole message.
-        line.store(0, start_word(ticket.tag, len, self.source), Ordering::Release);
+        line.store(
+            0,
+            start_word(ticket.tag, len, self.source),
+            Ordering::Release,
+        );
     }
 
     /// The mistake of a producer that finalises before its put; the model must see it.
     #[cfg(all(test, bowline_loom))]
-    pub(in super::super) fn publish_and_then_put(
-        &mut self,
-        ticket: Ticket,
-        message: &Message<'_>,
-    ) {
+    pub(in super::super) fn publish_and_then_put(&mut self, ticket: Ticket, message: &Message<'_>) {
         let again = Ticket { ..ticket };
         self.publish(ticket, message.payload.len());
         self.put(&again, message);

@@ -114,6 +114,8 @@ struct Plate {
     next: Vec<f64>,
     /// Own rows.
     count: usize,
+    /// Cells of the own rows that are held: their places in `now`, and temperatures.
+    held: Vec<(usize, f64)>,
     /// The ranks above and below, or nobody.
     above: i32,
     below: i32,
@@ -122,28 +124,31 @@ struct Plate {
 impl Plate {
     fn new(size: Size, rank: usize, ranks: usize) -> Self {
         let (first, count) = size.rows(rank, ranks);
-        let mut now = vec![0.0; (count + 2) * size.width];
-        let own = now.chunks_exact_mut(size.width).skip(1).take(count);
-        for (row, y) in own.zip(first..) {
-            for (cell, x) in row.iter_mut().zip(0..) {
-                *cell = size.held(x, y).unwrap_or(0.0);
-            }
-        }
+        let width = size.width;
+        let place = |x, y| ((1 + y - first) * width + x, size.held(x, y));
+        let held = (first..first + count)
+            .flat_map(|y| (0..width).map(move |x| place(x, y)))
+            .filter_map(|(place, held)| Some((place, held?)))
+            .collect();
         // Ranks beyond the last row have nothing to do and no neighbours.
         let working = ranks.min(size.height);
         let neighbour = |there: Option<usize>| match there {
             Some(other) if other < working && rank < working => other as i32,
             _ => PROC_NULL,
         };
-        Self {
+        let mut plate = Self {
             size,
             first,
-            next: now.clone(),
-            now,
+            now: vec![0.0; (count + 2) * width],
+            next: vec![0.0; (count + 2) * width],
             count,
+            held,
             above: neighbour(rank.checked_sub(1)),
             below: neighbour(Some(rank + 1)),
-        }
+        };
+        plate.hold();
+        std::mem::swap(&mut plate.now, &mut plate.next);
+        plate
     }
 
     /// The own rows.
@@ -154,12 +159,14 @@ impl Plate {
     /// Exchanges the halo rows with the neighbours.
     fn exchange(&mut self, world: &World) -> Result<(), MpiError> {
         let width = self.size.width;
-        let (above, below, now) = (self.above, self.below, &mut self.now);
-        let last = self.count * width;
-        let (own, halo) = now.split_at_mut(last + width);
-        world.sendrecv(&own[width.min(last)..][..width], above, UPWARD, halo, below, UPWARD)?;
-        let (halo, own) = now.split_at_mut(width);
-        world.sendrecv(&own[last - last.min(width)..][..width], below, DOWNWARD, halo, above, DOWNWARD)?;
+        // The first and the last own row; a rank without rows has nobody to send to.
+        let (first, last) = (1.min(self.count) * width, self.count * width);
+        let (above, below) = (self.above, self.below);
+        let (rows, halo) = self.now.split_at_mut(last + width);
+        world.sendrecv(&rows[first..first + width], above, UPWARD, halo, below, UPWARD)?;
+        let (halo, rows) = self.now.split_at_mut(width);
+        let own = &rows[last - first..last - first + width];
+        world.sendrecv(own, below, DOWNWARD, halo, above, DOWNWARD)?;
         Ok(())
     }
 
@@ -186,15 +193,10 @@ impl Plate {
         Ok(())
     }
 
-    /// Puts the held cells of the next field back to their temperatures.
+    /// Gives the held cells of the next field their temperatures.
     fn hold(&mut self) {
-        let own = self.next.chunks_exact_mut(self.size.width).skip(1).take(self.count);
-        for (row, y) in own.zip(self.first..) {
-            for (cell, x) in row.iter_mut().zip(0..) {
-                if let Some(held) = self.size.held(x, y) {
-                    *cell = held;
-                }
-            }
+        for &(place, held) in &self.held {
+            self.next[place] = held;
         }
     }
 }

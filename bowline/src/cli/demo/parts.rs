@@ -1,6 +1,6 @@
 //! Collectives on vectors of different lengths, with the counts exchanged first.
 
-use bowline::mpi::{Datatype, MpiError, World};
+use bowline::mpi::{Datatype, MpiError, Partition, World};
 
 /// Sends the first `counts[0]` items to rank 0, the next `counts[1]` to rank 1, and so on.
 /// Returns what came, in order of ranks, and how much from each. Collective.
@@ -30,7 +30,9 @@ pub(crate) fn deliver<T: Datatype>(
     received: &mut [T],
     incoming: &[usize],
 ) -> Result<(), MpiError> {
-    world.alltoallv(items, counts, &starts(counts), received, incoming, &starts(incoming))
+    let (from, into) = (starts(counts), starts(incoming));
+    let send = Partition::new(counts, &from);
+    world.alltoallv(items, send, received, Partition::new(incoming, &into))
 }
 
 /// The items of all ranks, in order of ranks, at every rank. Collective.
@@ -44,7 +46,7 @@ pub(crate) fn collect_all<T: Datatype + Default>(
     let mut counts = vec![0; world.size() as usize];
     world.allgather(&[items.len()], &mut counts)?;
     let mut all = vec![T::default(); counts.iter().sum()];
-    world.allgatherv(items, &mut all, &counts, &starts(&counts))?;
+    world.allgatherv(items, &mut all, Partition::new(&counts, &starts(&counts)))?;
     Ok(all)
 }
 
@@ -60,14 +62,18 @@ pub(crate) fn collect<T: Datatype + Default>(
     world.allgather(&[items.len()], &mut counts)?;
     let wanted = if world.rank() == 0 { counts.iter().sum() } else { 0 };
     let mut all = vec![T::default(); wanted];
-    world.gatherv(items, &mut all, &counts, &starts(&counts), 0)?;
+    world.gatherv(items, &mut all, Partition::new(&counts, &starts(&counts)), 0)?;
     Ok(all)
 }
 
 /// Where each of several parts of these lengths begins.
 pub(crate) fn starts(counts: &[usize]) -> Vec<usize> {
-    let mut next = 0;
-    counts.iter().map(|count| std::mem::replace(&mut next, next + count)).collect()
+    let sums = counts.iter().scan(0, |next, count| {
+        let start = *next;
+        *next += count;
+        Some(start)
+    });
+    sums.collect()
 }
 
 #[cfg(test)]

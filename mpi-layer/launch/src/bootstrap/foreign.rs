@@ -14,10 +14,10 @@ use crate::pmi::{Client, NodeMapping, PmiError};
 
 use bowline_base::job::{JobMemory, JobSpec};
 
+use super::check_area;
 use super::env::{self, Environment};
 use super::share::{self, Giver, Offer};
 use super::{BootError, Bootstrap, DeathWatch, Kvs, Need, Parts, StartedBy};
-use super::{check_area, take_descriptor};
 
 const JOB_KEY: &str = "bowline-job";
 
@@ -29,21 +29,31 @@ fn node_key(leader: u32) -> String {
     format!("bowline-node-{leader}")
 }
 
-pub(super) fn join(env: &Environment, need: &Need) -> Result<Bootstrap, BootError> {
+pub(super) fn join(
+    env: &Environment,
+    mut client: Client,
+    need: &Need,
+) -> Result<Bootstrap, BootError> {
     let rank: u32 = env.number(env::PMI_RANK)?;
     let size: u32 = env.number(env::PMI_SIZE)?;
     if rank >= size {
         let value = rank.to_string();
         let expected = "which should be below PMI_SIZE";
-        return Err(BootError::Environment { name: env::PMI_RANK, value, expected });
+        return Err(BootError::Environment {
+            name: env::PMI_RANK,
+            value,
+            expected,
+        });
     }
-    let mut client = Client::connect(take_descriptor(env, env::PMI_FD)?)?;
-
     let mapping = mapping(&mut client)?;
     if rank == 0 {
         let mut id = [0; 8];
-        rustix::rand::getrandom(&mut id, rustix::rand::GetRandomFlags::empty())
-            .map_err(|e| BootError::System { act: "draw a random job id", source: e.into() })?;
+        rustix::rand::getrandom(&mut id, rustix::rand::GetRandomFlags::empty()).map_err(|e| {
+            BootError::System {
+                act: "draw a random job id",
+                source: e.into(),
+            }
+        })?;
         Kvs::put(&mut client, JOB_KEY, &id)?;
     }
     if mapping.is_none() {
@@ -55,7 +65,10 @@ pub(super) fn join(env: &Environment, need: &Need) -> Result<Bootstrap, BootErro
         Some(mapping) => mapping.neighbours(rank, size),
         None => same_host(&mut client, rank, size)?,
     };
-    let local_rank = locals.iter().position(|&r| r == rank).expect("a rank is its own neighbour");
+    let local_rank = locals
+        .iter()
+        .position(|&r| r == rank)
+        .expect("a rank is its own neighbour");
     let local_rank = local_rank as u32;
     let leader = locals[0];
 
@@ -93,8 +106,15 @@ pub(super) fn join(env: &Environment, need: &Need) -> Result<Bootstrap, BootErro
     check_area(&job, need)?;
     let kvs = Box::new(client);
     let started_by = StartedBy::Foreign;
-    let mut boot =
-        Bootstrap::attach(Parts { rank, size, local_rank, locals, job, kvs, started_by })?;
+    let mut boot = Bootstrap::attach(Parts {
+        rank,
+        size,
+        local_rank,
+        locals,
+        job,
+        kvs,
+        started_by,
+    })?;
     boot.kvs.barrier()?;
     // Everybody on this node has the memory.
     drop(giver);

@@ -67,7 +67,11 @@ impl Kvs for LocalKvs {
     fn put(&mut self, key: &str, value: &[u8]) -> Result<(), PmiError> {
         if self.0.contains_key(key) {
             let why = "duplicate_key".into();
-            return Err(PmiError::Refused { asked: "put", what: key.into(), why });
+            return Err(PmiError::Refused {
+                asked: "put",
+                what: key.into(),
+                why,
+            });
         }
         self.0.insert(key.into(), value.into());
         Ok(())

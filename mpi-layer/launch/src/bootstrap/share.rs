@@ -12,7 +12,7 @@
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::thread::JoinHandle;
 
 use bowline_base::job::{JobMemory, start_time_of};
@@ -55,14 +55,28 @@ impl Offer {
     /// The offer of this process, which made `job`.
     pub(super) fn of(job: &JobMemory) -> Result<Self, BootError> {
         let pid = std::process::id();
-        let start_time = start_time_of(pid)
-            .map_err(|source| BootError::System { act: "read the start time", source })?;
+        let start_time = start_time_of(pid).map_err(|source| BootError::System {
+            act: "read the start time",
+            source,
+        })?;
         let fd = memory_fd(job).as_raw_fd().unsigned_abs();
-        Ok(Self { pid, start_time, pid_namespace: pid_namespace()?, fd, node_id: job.node_id() })
+        Ok(Self {
+            pid,
+            start_time,
+            pid_namespace: pid_namespace()?,
+            fd,
+            node_id: job.node_id(),
+        })
     }
 
     pub(super) fn to_bytes(self) -> Vec<u8> {
-        let Self { pid, start_time, pid_namespace, fd, node_id } = self;
+        let Self {
+            pid,
+            start_time,
+            pid_namespace,
+            fd,
+            node_id,
+        } = self;
         format!("{pid} {start_time} {pid_namespace} {fd} {node_id}").into_bytes()
     }
 
@@ -90,22 +104,28 @@ impl Offer {
             Ok(_) => return Err(format!("process {} is another one by now", self.pid)),
             Err(error) => return Err(format!("process {}: {error}", self.pid)),
         }
-        i32::try_from(self.pid).ok().and_then(Pid::from_raw).ok_or_else(|| "no such pid".into())
+        i32::try_from(self.pid)
+            .ok()
+            .and_then(Pid::from_raw)
+            .ok_or_else(|| "no such pid".into())
     }
 }
 
 /// Takes the memory that `offer`, the published bytes of rank `leader`, speaks of.
 pub(super) fn take(offer: &[u8], leader: u32, route: Route) -> Result<JobMemory, BootError> {
-    let parsed = Offer::parse(offer)
-        .ok_or_else(|| BootError::NoRoute { leader, reasons: "its offer is damaged".into() })?;
-    let routes: &[(Route, &str, fn(&Offer) -> Result<OwnedFd, String>)] = &[
+    let parsed = Offer::parse(offer).ok_or_else(|| BootError::NoRoute {
+        leader,
+        reasons: "its offer is damaged".into(),
+    })?;
+    type Open = fn(&Offer) -> Result<OwnedFd, String>;
+    let routes: [(Route, &str, Open); 3] = [
         (Route::Proc, "/proc", by_proc),
         (Route::Pidfd, "pidfd_getfd", by_pidfd),
         (Route::Socket, "socket", by_socket),
     ];
     let mut reasons = Vec::new();
     for (this, name, open) in routes {
-        if route != Route::Any && route != *this {
+        if route != Route::Any && route != this {
             continue;
         }
         let opened = open(&parsed).and_then(|fd| {
@@ -120,7 +140,10 @@ pub(super) fn take(offer: &[u8], leader: u32, route: Route) -> Result<JobMemory,
             Err(reason) => reasons.push(format!("{name}: {reason}")),
         }
     }
-    Err(BootError::NoRoute { leader, reasons: reasons.join("; ") })
+    Err(BootError::NoRoute {
+        leader,
+        reasons: reasons.join("; "),
+    })
 }
 
 fn by_proc(offer: &Offer) -> Result<OwnedFd, String> {
@@ -180,7 +203,12 @@ pub(super) struct Giver {
 
 impl Giver {
     pub(super) fn start(job: &JobMemory) -> Result<Self, BootError> {
-        let failed = |act| move |e: Errno| BootError::System { act, source: e.into() };
+        let failed = |act| {
+            move |e: Errno| BootError::System {
+                act,
+                source: e.into(),
+            }
+        };
         let socket = stream_socket().map_err(failed("make a socket for the node's memory"))?;
         let name = socket_name(job.node_id()).map_err(failed("name a socket"))?;
         rustix::net::bind(&socket, &name).map_err(failed("name a socket"))?;
@@ -193,8 +221,14 @@ impl Giver {
         let thread = std::thread::Builder::new()
             .name("bowline-giver".into())
             .spawn(move || serve(&job, &socket, &stopped))
-            .map_err(|source| BootError::System { act: "start a thread", source })?;
-        Ok(Self { thread: Some(thread), stop })
+            .map_err(|source| BootError::System {
+                act: "start a thread",
+                source,
+            })?;
+        Ok(Self {
+            thread: Some(thread),
+            stop,
+        })
     }
 }
 
@@ -211,7 +245,10 @@ impl Drop for Giver {
 
 fn serve(job: &JobMemory, socket: &OwnedFd, stop: &OwnedFd) {
     loop {
-        let mut fds = [PollFd::new(stop, PollFlags::IN), PollFd::new(socket, PollFlags::IN)];
+        let mut fds = [
+            PollFd::new(stop, PollFlags::IN),
+            PollFd::new(socket, PollFlags::IN),
+        ];
         if poll(&mut fds, None).is_err() {
             continue;
         }
@@ -244,12 +281,22 @@ fn give(job: &JobMemory, peer: &OwnedFd) -> rustix::io::Result<()> {
     let fits = control.push(SendAncillaryMessage::ScmRights(&fds));
     debug_assert!(fits, "the space is made for one descriptor");
     let word = job.node_id().to_ne_bytes();
-    rustix::net::sendmsg(peer, &[IoSlice::new(&word)], &mut control, SendFlags::NOSIGNAL)?;
+    rustix::net::sendmsg(
+        peer,
+        &[IoSlice::new(&word)],
+        &mut control,
+        SendFlags::NOSIGNAL,
+    )?;
     Ok(())
 }
 
 fn stream_socket() -> rustix::io::Result<OwnedFd> {
-    rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+    rustix::net::socket_with(
+        AddressFamily::UNIX,
+        SocketType::STREAM,
+        SocketFlags::CLOEXEC,
+        None,
+    )
 }
 
 fn socket_name(node_id: u64) -> rustix::io::Result<SocketAddrUnix> {
@@ -258,65 +305,23 @@ fn socket_name(node_id: u64) -> rustix::io::Result<SocketAddrUnix> {
 
 /// The pid namespace of this process: numbers of processes mean something within it only.
 fn pid_namespace() -> Result<u64, BootError> {
-    let stat = rustix::fs::stat("/proc/self/ns/pid")
-        .map_err(|e| BootError::System { act: "ask for the pid namespace", source: e.into() })?;
+    let stat = rustix::fs::stat("/proc/self/ns/pid").map_err(|e| BootError::System {
+        act: "ask for the pid namespace",
+        source: e.into(),
+    })?;
     Ok(stat.st_ino)
 }
 
 /// Names this host: two ranks with the same bytes run on one kernel.
 pub(super) fn host() -> Result<Vec<u8>, BootError> {
-    let boot = std::fs::read("/proc/sys/kernel/random/boot_id")
-        .map_err(|source| BootError::System { act: "read the boot id of this host", source })?;
+    let boot =
+        std::fs::read("/proc/sys/kernel/random/boot_id").map_err(|source| BootError::System {
+            act: "read the boot id of this host",
+            source,
+        })?;
     let name = rustix::system::uname().nodename().to_bytes().to_vec();
     Ok([name, boot.trim_ascii().to_vec()].join(&b'/'))
 }
 
 #[cfg(test)]
-mod tests {
-    use bowline_base::job::JobSpec;
-
-    use super::*;
-
-    fn job() -> JobMemory {
-        let spec = JobSpec { job_id: 3, ranks: 2, first_rank: 0, area_bytes: 100 };
-        JobMemory::create_memfd(&spec).unwrap()
-    }
-
-    #[test]
-    fn every_route_leads_to_the_memory() {
-        let job = job();
-        let _giver = Giver::start(&job).unwrap();
-        let offer = Offer::of(&job).unwrap().to_bytes();
-        for route in [Route::Any, Route::Proc, Route::Pidfd, Route::Socket] {
-            let taken = take(&offer, 0, route).unwrap_or_else(|e| panic!("{route:?}: {e}"));
-            assert_eq!(taken.node_id(), job.node_id());
-        }
-    }
-
-    #[test]
-    fn what_is_wrong_is_told_for_each_route() {
-        let job = job();
-        let good = Offer::of(&job).unwrap();
-        let refused = |offer: Offer, route| {
-            take(&offer.to_bytes(), 4, route).map(|_| ()).unwrap_err().to_string()
-        };
-        let text = refused(Offer { pid_namespace: 1, ..good }, Route::Any);
-        assert!(text.contains("rank 4") && text.contains("pid namespace"), "{text}");
-        assert!(text.contains("socket: "), "no thread serves the socket: {text}");
-        let text = refused(Offer { start_time: 1, ..good }, Route::Pidfd);
-        assert!(text.contains("another one by now"), "{text}");
-        let text = refused(Offer { fd: 0, ..good }, Route::Proc);
-        assert!(text.contains("/proc: "), "{text}");
-        let text = refused(Offer { node_id: 1, ..good }, Route::Proc);
-        assert!(text.contains("another job"), "{text}");
-        for damaged in [&b""[..], b"1 2 3", b"1 2 3 4 5 6", b"\xff"] {
-            assert!(take(damaged, 0, Route::Any).is_err());
-        }
-    }
-
-    #[test]
-    fn a_host_has_one_name() {
-        assert_eq!(host().unwrap(), host().unwrap());
-        assert!(host().unwrap().len() > 36);
-    }
-}
+mod tests;

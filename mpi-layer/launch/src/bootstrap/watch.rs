@@ -24,7 +24,10 @@ impl DeathWatch {
     /// Watches the local ranks of `job` that have attached, but `own`. A rank that has ended
     /// already is marked dead here, unless it had finalised.
     pub fn new(job: &JobMemory, own: u32) -> Self {
-        let mut watch = Self { job: job.clone(), peers: Vec::new() };
+        let mut watch = Self {
+            job: job.clone(),
+            peers: Vec::new(),
+        };
         for local in (0..job.ranks()).filter(|&local| local != own) {
             let identity = job.control(local).and_then(|control| control.identity());
             let Some(identity) = identity else { continue };
@@ -34,7 +37,9 @@ impl DeathWatch {
             let same = start_time_of(identity.pid).is_ok_and(|start| start == identity.start_time);
             match pidfd {
                 Some(Ok(pidfd)) if same => watch.peers.push((local, pidfd)),
-                Some(Ok(_) | Err(rustix::io::Errno::SRCH)) => watch.ended(local),
+                Some(Ok(_) | Err(rustix::io::Errno::SRCH)) => {
+                    watch.ended(local);
+                }
                 Some(Err(error)) => {
                     tracing::warn!(local, %error, "cannot watch a peer: its death goes unnoticed");
                 }
@@ -50,9 +55,18 @@ impl DeathWatch {
         if self.peers.is_empty() {
             return 0;
         }
-        let mut fds: Vec<_> =
-            self.peers.iter().map(|(_, pidfd)| PollFd::new(pidfd, PollFlags::IN)).collect();
-        match poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) {
+        let mut fds: Vec<_> = self
+            .peers
+            .iter()
+            .map(|(_, pidfd)| PollFd::new(pidfd, PollFlags::IN))
+            .collect();
+        match poll(
+            &mut fds,
+            Some(&Timespec {
+                tv_sec: 0,
+                tv_nsec: 0,
+            }),
+        ) {
             Ok(0) | Err(_) => return 0,
             Ok(_) => {}
         }

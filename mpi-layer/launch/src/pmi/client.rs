@@ -81,10 +81,13 @@ impl Client {
             })?;
         client.key_max = key_max.min(KEY_MAX);
         client.value_max = value_max;
-        client.kvsname =
-            client.ask("get_my_kvsname", "cmd=get_my_kvsname", "my_kvsname", "", |fields| {
-                Some(String::from_utf8_lossy(fields.get("kvsname")?).into_owned())
-            })?;
+        client.kvsname = client.ask(
+            "get_my_kvsname",
+            "cmd=get_my_kvsname",
+            "my_kvsname",
+            "",
+            |fields| Some(String::from_utf8_lossy(fields.get("kvsname")?).into_owned()),
+        )?;
         Ok(client)
     }
 
@@ -110,7 +113,11 @@ impl Client {
         // Older managers leave `rc` out where nothing can fail.
         if fields.get("rc").is_some_and(|rc| rc != b"0") {
             let why = String::from_utf8_lossy(fields.get("msg").unwrap_or(b"no reason given"));
-            return Err(PmiError::Refused { asked, what: what.into(), why: why.into_owned() });
+            return Err(PmiError::Refused {
+                asked,
+                what: what.into(),
+                why: why.into_owned(),
+            });
         }
         extract(fields).ok_or_else(unexpected)
     }
@@ -181,7 +188,8 @@ impl Client {
     }
 
     fn check_key(&self, key: &str) -> Result<(), PmiError> {
-        if key.is_empty() || key.len() > self.key_max || !key.bytes().all(|b| b.is_ascii_graphic()) {
+        if key.is_empty() || key.len() > self.key_max || !key.bytes().all(|b| b.is_ascii_graphic())
+        {
             let why = "the key is empty, too long for the process manager, or has blanks";
             return Err(PmiError::Argument(key.into(), why));
         }
@@ -195,7 +203,10 @@ impl Client {
     pub fn put_bytes(&mut self, key: &str, bytes: &[u8]) -> Result<(), PmiError> {
         let room = self.value_max.saturating_sub(HEAD) / 2;
         if room == 0 {
-            return Err(PmiError::Argument(key.into(), "the manager's values are too short"));
+            return Err(PmiError::Argument(
+                key.into(),
+                "the manager's values are too short",
+            ));
         }
         let mut pieces = bytes.chunks(room);
         let first = hex(pieces.next().unwrap_or_default());
@@ -222,11 +233,17 @@ impl Client {
         let mut number = 1;
         while bytes.len() < len {
             let text = self.get(&piece_key(key, number))?;
-            let piece = unhex(&text).filter(|p| !p.is_empty()).ok_or_else(|| damaged(&text))?;
+            let piece = unhex(&text)
+                .filter(|p| !p.is_empty())
+                .ok_or_else(|| damaged(&text))?;
             bytes.extend_from_slice(&piece);
             number += 1;
         }
-        if bytes.len() == len { Ok(bytes) } else { Err(damaged(&head)) }
+        if bytes.len() == len {
+            Ok(bytes)
+        } else {
+            Err(damaged(&head))
+        }
     }
 
     /// Waits until every rank of the job has called it; what was put before is visible after.
@@ -234,7 +251,9 @@ impl Client {
     /// # Errors
     /// When the manager is gone.
     pub fn barrier(&mut self) -> Result<(), PmiError> {
-        self.ask("barrier_in", "cmd=barrier_in", "barrier_out", "", |_| Some(()))
+        self.ask("barrier_in", "cmd=barrier_in", "barrier_out", "", |_| {
+            Some(())
+        })
     }
 
     /// Tells the manager that this rank ends in order.
@@ -269,15 +288,17 @@ fn piece_key(key: &str, number: usize) -> String {
 
 fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write;
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        write!(text, "{byte:02x}").expect("writing to a string does not fail");
-        text
-    })
+    bytes
+        .iter()
+        .fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+            write!(text, "{byte:02x}").expect("writing to a string does not fail");
+            text
+        })
 }
 
 fn unhex(text: &str) -> Option<Vec<u8>> {
     let digit = |b: u8| char::from(b).to_digit(16);
-    if text.len() % 2 != 0 {
+    if !text.len().is_multiple_of(2) {
         return None;
     }
     text.as_bytes()
@@ -287,87 +308,4 @@ fn unhex(text: &str) -> Option<Vec<u8>> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::io::BufRead;
-    use std::os::unix::net::UnixStream;
-
-    use super::super::server::{Event, Server};
-    use super::*;
-
-    /// A manager on a thread for one rank of a job of one.
-    fn manager() -> (OwnedFd, std::thread::JoinHandle<()>) {
-        let (ours, theirs) = UnixStream::pair().unwrap();
-        let thread = std::thread::spawn(move || {
-            let mut server = Server::new(1, "kvs_1");
-            let mut out = ours.try_clone().unwrap();
-            for line in io::BufReader::new(ours).lines() {
-                let mut events = Vec::new();
-                server.line(0, line.unwrap().as_bytes(), &mut events);
-                for event in events {
-                    match event {
-                        Event::Reply { line, .. } => out.write_all(&line).unwrap(),
-                        Event::Violation { .. } => return,
-                        Event::Abort { code, message, .. } => {
-                            assert_eq!((code, message.as_str()), (5, "two lines"));
-                        }
-                    }
-                }
-            }
-        });
-        (theirs.into(), thread)
-    }
-
-    #[test]
-    fn long_values_come_back_whole() {
-        let (fd, thread) = manager();
-        let mut client = Client::connect(fd).unwrap();
-        assert_eq!(client.kvsname(), "kvs_1");
-        for len in [0, 1, 499, 500, 501, 1000, 5000] {
-            let bytes: Vec<u8> = (0..len).map(|i| (i * 7) as u8).collect();
-            client.put_bytes(&format!("k{len}"), &bytes).unwrap();
-            client.barrier().unwrap();
-            assert_eq!(client.get_bytes(&format!("k{len}")).unwrap(), bytes, "{len} bytes");
-        }
-        client.put("odd", "7:123").unwrap();
-        client.put("short", "7:12").unwrap();
-        client.put("plain", "text").unwrap();
-        client.put("long", "1:1234").unwrap();
-        for key in ["odd", "short", "plain", "long", "missing"] {
-            assert!(client.get_bytes(key).is_err(), "{key}");
-        }
-        client.abort(5, "two\nlines").unwrap();
-        client.finalize().unwrap();
-        drop(client);
-        thread.join().unwrap();
-    }
-
-    #[test]
-    fn refusals_and_bad_arguments_are_told_apart() {
-        let (fd, thread) = manager();
-        let mut client = Client::connect(fd).unwrap();
-        client.put("a", "1").unwrap();
-        assert!(matches!(client.put("a", "2"), Err(PmiError::Refused { .. })));
-        assert!(matches!(client.put("with blank", "2"), Err(PmiError::Argument(..))));
-        assert!(matches!(client.put("b", "two words"), Err(PmiError::Argument(..))));
-        assert!(matches!(client.put(&"k".repeat(65), "2"), Err(PmiError::Argument(..))));
-        assert!(matches!(client.get("b"), Err(PmiError::Refused { .. })));
-        drop(client);
-        thread.join().unwrap();
-    }
-
-    #[test]
-    fn a_manager_that_goes_or_babbles_is_an_error() {
-        let (ours, theirs) = UnixStream::pair().unwrap();
-        drop(ours);
-        let error = Client::connect(theirs.into()).unwrap_err();
-        assert!(matches!(error, PmiError::Closed | PmiError::Io(_)), "{error}");
-        let (mut ours, theirs) = UnixStream::pair().unwrap();
-        ours.write_all(b"cmd=maxes\n").unwrap();
-        let error = Client::connect(theirs.into()).unwrap_err();
-        assert!(matches!(error, PmiError::Unexpected { .. }), "{error}");
-        let (mut ours, theirs) = UnixStream::pair().unwrap();
-        ours.write_all(b"nonsense\n").unwrap();
-        let error = Client::connect(theirs.into()).unwrap_err();
-        assert!(matches!(error, PmiError::Damaged(_)), "{error}");
-    }
-}
+mod tests;

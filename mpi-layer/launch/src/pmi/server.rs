@@ -102,13 +102,17 @@ impl Server {
             ranks: (0..size).map(|_| rank()).collect(),
         };
         let mapping = NodeMapping::one_node(size).to_string();
-        server.store.insert(b"PMI_process_mapping".to_vec(), mapping.into_bytes());
+        server
+            .store
+            .insert(b"PMI_process_mapping".to_vec(), mapping.into_bytes());
         server
     }
 
     /// Takes one line of a rank, without its newline. A rank that does not exist is ignored.
     pub fn line(&mut self, rank: u32, line: &[u8], events: &mut Vec<Event>) {
-        let Some(state) = self.ranks.get_mut(rank as usize) else { return };
+        let Some(state) = self.ranks.get_mut(rank as usize) else {
+            return;
+        };
         if state.spawn.is_some() {
             return self.spawn_line(rank, line, events);
         }
@@ -120,11 +124,20 @@ impl Server {
 
     fn command(&mut self, rank: u32, command: Command<'_>, events: &mut Vec<Event>) {
         let state = &mut self.ranks[rank as usize];
-        let mut reply = |line: String| events.push(Event::Reply { rank, line: line.into_bytes() });
+        let mut reply = |line: String| {
+            events.push(Event::Reply {
+                rank,
+                line: line.into_bytes(),
+            })
+        };
         match (state.stage, command) {
             (_, Command::Abort { code, message }) => {
                 let message = String::from_utf8_lossy(message).into_owned();
-                events.push(Event::Abort { rank, code, message });
+                events.push(Event::Abort {
+                    rank,
+                    code,
+                    message,
+                });
             }
             (Stage::New, Command::Init { version: 1, .. }) => {
                 state.stage = Stage::Open;
@@ -138,7 +151,10 @@ impl Server {
                 what: "a request before the first one, which must be init".into(),
             }),
             (Stage::Closed, _) => {
-                events.push(Event::Violation { rank, what: "a request after finalize".into() });
+                events.push(Event::Violation {
+                    rank,
+                    what: "a request after finalize".into(),
+                });
             }
             (Stage::Open, command) => self.open_command(rank, command, events),
         }
@@ -192,7 +208,9 @@ impl Server {
 
     fn spawn_line(&mut self, rank: u32, line: &[u8], events: &mut Vec<Event>) {
         let state = &mut self.ranks[rank as usize];
-        let Some((total, so_far)) = &mut state.spawn else { return };
+        let Some((total, so_far)) = &mut state.spawn else {
+            return;
+        };
         match parse_spawn_line(line) {
             SpawnLine::Total(n) => *total = n,
             SpawnLine::SoFar(n) => *so_far = n,
@@ -234,7 +252,10 @@ impl Server {
         if kvsname != self.kvsname.as_bytes() {
             return Err("kvs_not_found");
         }
-        self.store.get(key).map(Vec::as_slice).ok_or("key_not_found")
+        self.store
+            .get(key)
+            .map(Vec::as_slice)
+            .ok_or("key_not_found")
     }
 
     fn release_barrier(&mut self, events: &mut Vec<Event>) {
@@ -245,15 +266,24 @@ impl Server {
         for (rank, state) in self.ranks.iter_mut().enumerate() {
             if std::mem::take(&mut state.in_barrier) && state.presence == Presence::Running {
                 let line = b"cmd=barrier_out rc=0\n".to_vec();
-                events.push(Event::Reply { rank: rank as u32, line });
+                events.push(Event::Reply {
+                    rank: rank as u32,
+                    line,
+                });
             }
         }
     }
 
     /// The process of a rank has ended, in order or not.
     pub fn gone(&mut self, rank: u32, dead: bool, events: &mut Vec<Event>) {
-        let Some(state) = self.ranks.get_mut(rank as usize) else { return };
-        state.presence = if dead { Presence::Dead } else { Presence::Ended };
+        let Some(state) = self.ranks.get_mut(rank as usize) else {
+            return;
+        };
+        state.presence = if dead {
+            Presence::Dead
+        } else {
+            Presence::Ended
+        };
         state.in_barrier = false;
         if dead && self.ranks.iter().any(|r| r.in_barrier) {
             self.release_barrier(events);
@@ -262,7 +292,9 @@ impl Server {
 
     /// Whether a rank has said `init` and not `finalize`.
     pub fn is_open(&self, rank: u32) -> bool {
-        self.ranks.get(rank as usize).is_some_and(|r| r.stage == Stage::Open)
+        self.ranks
+            .get(rank as usize)
+            .is_some_and(|r| r.stage == Stage::Open)
     }
 
     /// A rank that waits in a barrier, and one that has ended in order and will never come.
@@ -281,142 +313,11 @@ fn refused(reply: &str, why: &str) -> Vec<u8> {
 }
 
 fn violation(rank: u32, error: &ParseError, events: &mut Vec<Event>) {
-    events.push(Event::Violation { rank, what: error.to_string() });
+    events.push(Event::Violation {
+        rank,
+        what: error.to_string(),
+    });
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn ask(server: &mut Server, rank: u32, line: &str) -> Vec<Event> {
-        let mut events = Vec::new();
-        server.line(rank, line.as_bytes(), &mut events);
-        events
-    }
-
-    fn answer(server: &mut Server, rank: u32, line: &str) -> String {
-        match &ask(server, rank, line)[..] {
-            [Event::Reply { rank: to, line }] if *to == rank => {
-                String::from_utf8(line.clone()).unwrap()
-            }
-            events => panic!("{line:?} gave {events:?}"),
-        }
-    }
-
-    fn open(size: u32) -> Server {
-        let mut server = Server::new(size, "kvs_7");
-        for rank in 0..size {
-            let hello = answer(&mut server, rank, "cmd=init pmi_version=1 pmi_subversion=1");
-            assert_eq!(hello, "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0\n");
-        }
-        server
-    }
-
-    #[test]
-    fn questions_of_the_start_are_answered() {
-        let mut server = open(3);
-        let maxes = answer(&mut server, 1, "cmd=get_maxes");
-        assert_eq!(maxes, "cmd=maxes rc=0 kvsname_max=256 keylen_max=64 vallen_max=1024\n");
-        assert_eq!(answer(&mut server, 1, "cmd=get_appnum"), "cmd=appnum rc=0 appnum=0\n");
-        assert_eq!(answer(&mut server, 1, "cmd=get_universe_size"), "cmd=universe_size rc=0 size=3\n");
-        assert_eq!(answer(&mut server, 1, "cmd=get_my_kvsname"), "cmd=my_kvsname rc=0 kvsname=kvs_7\n");
-        let mapping = answer(&mut server, 2, "cmd=get kvsname=kvs_7 key=PMI_process_mapping");
-        assert_eq!(mapping, "cmd=get_result rc=0 msg=success value=(vector,(0,1,3))\n");
-    }
-
-    #[test]
-    fn values_are_kept_once_and_within_limits() {
-        let mut server = open(2);
-        let put = |server: &mut Server, key: &str, value: &str| {
-            answer(server, 0, &format!("cmd=put kvsname=kvs_7 key={key} value={value}"))
-        };
-        assert!(put(&mut server, "a", "x y").contains("rc=0"));
-        assert!(put(&mut server, "a", "z").contains("rc=-1 msg=duplicate_key"));
-        assert!(put(&mut server, &"k".repeat(65), "z").contains("rc=-1 msg=key_length"));
-        assert!(put(&mut server, "b", &"v".repeat(1025)).contains("rc=-1 msg=value_length"));
-        assert!(put(&mut server, "b", &"v".repeat(1024)).contains("rc=0"));
-        assert!(answer(&mut server, 1, "cmd=get kvsname=kvs_7 key=a").ends_with("value=x y\n"));
-        assert!(answer(&mut server, 1, "cmd=get kvsname=kvs_7 key=c").contains("key_not_found"));
-        assert!(answer(&mut server, 1, "cmd=get kvsname=other key=a").contains("kvs_not_found"));
-    }
-
-    #[test]
-    fn a_barrier_waits_for_the_living() {
-        let mut server = open(3);
-        let released = |events: &[Event]| -> Vec<u32> {
-            events
-                .iter()
-                .map(|event| match event {
-                    Event::Reply { rank, line } if line.starts_with(b"cmd=barrier_out") => *rank,
-                    other => panic!("{other:?}"),
-                })
-                .collect()
-        };
-        assert!(ask(&mut server, 0, "cmd=barrier_in").is_empty());
-        assert!(ask(&mut server, 2, "cmd=barrier_in").is_empty());
-        assert_eq!(server.stuck(), None);
-        assert_eq!(released(&ask(&mut server, 1, "cmd=barrier_in")), [0, 1, 2]);
-        assert!(ask(&mut server, 0, "cmd=barrier_in").is_empty());
-        assert!(ask(&mut server, 2, "cmd=barrier_in").is_empty());
-        let mut events = Vec::new();
-        server.gone(1, true, &mut events);
-        assert_eq!(released(&events), [0, 2]);
-        events.clear();
-        server.gone(2, false, &mut events);
-        assert!(events.is_empty());
-        assert!(ask(&mut server, 0, "cmd=barrier_in").is_empty());
-        assert_eq!(server.stuck(), Some((0, 2)));
-    }
-
-    #[test]
-    fn a_rank_that_waits_and_ends_does_not_count_twice() {
-        let mut server = open(2);
-        assert!(ask(&mut server, 0, "cmd=barrier_in").is_empty());
-        let mut events = Vec::new();
-        server.gone(0, true, &mut events);
-        assert!(events.is_empty());
-        assert_eq!(ask(&mut server, 1, "cmd=barrier_in").len(), 1);
-    }
-
-    #[test]
-    fn what_is_no_request_is_a_violation_of_that_rank_only() {
-        let mut server = Server::new(2, "kvs_7");
-        let is_violation = |events: &[Event], of: u32| {
-            matches!(events, [Event::Violation { rank, .. }] if *rank == of)
-        };
-        assert!(is_violation(&ask(&mut server, 1, "cmd=get_maxes"), 1));
-        assert!(is_violation(&ask(&mut server, 1, "\u{1}\u{2}"), 1));
-        assert!(answer(&mut server, 0, "cmd=init pmi_version=2 pmi_subversion=0").contains("rc=-1"));
-        answer(&mut server, 0, "cmd=init pmi_version=1 pmi_subversion=1");
-        assert!(is_violation(&ask(&mut server, 0, "cmd=init pmi_version=1"), 0));
-        assert!(server.is_open(0) && !server.is_open(1));
-        answer(&mut server, 0, "cmd=finalize");
-        assert!(!server.is_open(0));
-        assert!(is_violation(&ask(&mut server, 0, "cmd=get_maxes"), 0));
-        assert!(ask(&mut server, 9, "cmd=get_maxes").is_empty());
-    }
-
-    #[test]
-    fn spawning_is_refused_once_per_request() {
-        let mut server = open(1);
-        for (so_far, answered) in [(1, 0), (2, 1)] {
-            for line in ["mcmd=spawn", "nprocs=1", "execname=x", "totspawns=2"] {
-                assert!(ask(&mut server, 0, line).is_empty());
-            }
-            assert!(ask(&mut server, 0, &format!("spawnssofar={so_far}")).is_empty());
-            let events = ask(&mut server, 0, "endcmd");
-            assert_eq!(events.len(), answered);
-            if let [Event::Reply { line, .. }] = &events[..] {
-                assert!(line.starts_with(b"cmd=spawn_result rc=-1 msg="));
-            }
-        }
-        assert!(answer(&mut server, 0, "cmd=lookup_name service=x").contains("rc=-1"));
-    }
-
-    #[test]
-    fn an_abort_is_heard_at_any_time() {
-        let mut server = Server::new(1, "kvs_7");
-        let events = ask(&mut server, 0, "cmd=abort exitcode=9 message=no way");
-        assert_eq!(events, [Event::Abort { rank: 0, code: 9, message: "no way".into() }]);
-    }
-}
+mod tests;

@@ -108,8 +108,8 @@ impl<'a> Fields<'a> {
     /// The fields of `line`, every one of which has a value.
     pub(super) fn of(line: &'a [u8]) -> Result<Self, ParseError> {
         let mut rest = line;
-        while let Some((_, _, after)) = field(rest)
-            .map_err(|()| ParseError::Field(excerpt(line)))?
+        while let Some((_, _, after)) =
+            field(rest).map_err(|()| ParseError::Field(excerpt(line)))?
         {
             rest = after;
         }
@@ -127,18 +127,26 @@ impl<'a> Fields<'a> {
         None
     }
 
-    pub(super) fn number<T: std::str::FromStr>(self, name: &'static str) -> Option<Result<T, ParseError>> {
+    pub(super) fn number<T: std::str::FromStr>(
+        self,
+        name: &'static str,
+    ) -> Option<Result<T, ParseError>> {
         let value = self.get(name)?;
-        let number = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
-        Some(number.ok_or_else(|| ParseError::Number { field: name, line: excerpt(self.0) }))
+        let number = std::str::from_utf8(value)
+            .ok()
+            .and_then(|text| text.parse().ok());
+        Some(number.ok_or_else(|| ParseError::Number {
+            field: name,
+            line: excerpt(self.0),
+        }))
     }
 }
 
 /// A field's name, its value, and what follows it.
 type Split<'a> = (&'a [u8], &'a [u8], &'a [u8]);
 
-/// Takes the first field of `rest`. Values end at a blank, except those that are last by custom
-/// and may hold blanks.
+/// Takes the first field of `rest`. Values end at a blank, except of the two fields that are last
+/// by custom and may hold blanks.
 fn field(rest: &[u8]) -> Result<Option<Split<'_>>, ()> {
     let rest = rest.trim_ascii_start();
     if rest.is_empty() {
@@ -150,7 +158,7 @@ fn field(rest: &[u8]) -> Result<Option<Split<'_>>, ()> {
         return Err(());
     }
     let end = match name {
-        b"value" | b"msg" | b"message" => value.len(),
+        b"value" | b"message" => value.len(),
         _ => value.iter().position(|&b| b == b' ').unwrap_or(value.len()),
     };
     Ok(Some((name, &value[..end], &value[end..])))
@@ -186,7 +194,9 @@ pub fn parse(line: &[u8]) -> Result<Command<'_>, ParseError> {
     let need = |command, field| fields.get(field).ok_or(missing(command, field));
     Ok(match fields.get("cmd").unwrap_or_default() {
         b"init" => Command::Init {
-            version: fields.number("pmi_version").ok_or(missing("init", "pmi_version"))??,
+            version: fields
+                .number("pmi_version")
+                .ok_or(missing("init", "pmi_version"))??,
             subversion: fields.number("pmi_subversion").unwrap_or(Ok(0))?,
         },
         b"get_maxes" => Command::GetMaxes,
@@ -198,12 +208,15 @@ pub fn parse(line: &[u8]) -> Result<Command<'_>, ParseError> {
             key: need("put", "key")?,
             value: need("put", "value")?,
         },
-        b"get" => Command::Get { kvsname: need("get", "kvsname")?, key: need("get", "key")? },
+        b"get" => Command::Get {
+            kvsname: need("get", "kvsname")?,
+            key: need("get", "key")?,
+        },
         b"barrier_in" => Command::BarrierIn,
         b"finalize" => Command::Finalize,
         b"abort" => Command::Abort {
             code: fields.number("exitcode").unwrap_or(Ok(1))?,
-            message: fields.get("message").or(fields.get("msg")).unwrap_or_default(),
+            message: fields.get("message").unwrap_or_default(),
         },
         b"publish_name" => Command::PublishName,
         b"unpublish_name" => Command::UnpublishName,
@@ -232,8 +245,15 @@ pub fn parse_spawn_line(line: &[u8]) -> SpawnLine {
     if line == b"endcmd" {
         return SpawnLine::End;
     }
-    let total = line.strip_prefix(b"totspawns=").and_then(number).map(SpawnLine::Total);
-    let so_far = || line.strip_prefix(b"spawnssofar=").and_then(number).map(SpawnLine::SoFar);
+    let total = line
+        .strip_prefix(b"totspawns=")
+        .and_then(number)
+        .map(SpawnLine::Total);
+    let so_far = || {
+        line.strip_prefix(b"spawnssofar=")
+            .and_then(number)
+            .map(SpawnLine::SoFar)
+    };
     total.or_else(so_far).unwrap_or(SpawnLine::Other)
 }
 
@@ -251,97 +271,4 @@ pub(crate) fn take_line(bytes: &mut Vec<u8>) -> Result<Option<Vec<u8>>, ParseErr
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_lines_of_mpich_are_read() {
-        assert_eq!(
-            parse(b"cmd=init pmi_version=1 pmi_subversion=1"),
-            Ok(Command::Init { version: 1, subversion: 1 })
-        );
-        assert_eq!(
-            parse(b"cmd=put kvsname=kvs_1 key=P0-businesscard value=description#vm$port#1$"),
-            Ok(Command::Put {
-                kvsname: b"kvs_1",
-                key: b"P0-businesscard",
-                value: b"description#vm$port#1$"
-            })
-        );
-        assert_eq!(
-            parse(b"cmd=get kvsname=kvs_1 key=PMI_process_mapping "),
-            Ok(Command::Get { kvsname: b"kvs_1", key: b"PMI_process_mapping" })
-        );
-        assert_eq!(parse(b"cmd=abort exitcode=-3"), Ok(Command::Abort { code: -3, message: b"" }));
-        assert_eq!(
-            parse(b"cmd=abort exitcode=4 message=two words"),
-            Ok(Command::Abort { code: 4, message: b"two words" })
-        );
-        assert_eq!(parse(b"mcmd=spawn\r"), Ok(Command::SpawnBegin));
-        assert_eq!(parse(b"cmd=barrier_in"), Ok(Command::BarrierIn));
-    }
-
-    #[test]
-    fn damaged_lines_are_errors() {
-        assert!(matches!(parse(b""), Err(ParseError::NoCommand(_))));
-        assert!(matches!(parse(b"hello"), Err(ParseError::NoCommand(_))));
-        assert!(matches!(parse(b"cmd=dance"), Err(ParseError::Unknown(_))));
-        assert!(matches!(parse(b"cmd="), Err(ParseError::Unknown(_))));
-        assert!(matches!(parse(b"cmd=get kvsname"), Err(ParseError::Field(_))));
-        assert!(matches!(parse(b"cmd=get =x"), Err(ParseError::Field(_))));
-        assert!(matches!(parse(b"cmd=get kvsname=a"), Err(ParseError::Missing { .. })));
-        assert!(matches!(parse(b"cmd=init pmi_version=x"), Err(ParseError::Number { .. })));
-        assert!(matches!(parse(b"cmd=init pmi_version=99999999999"), Err(ParseError::Number { .. })));
-        assert!(matches!(parse(&vec![b'x'; LINE_MAX]), Err(ParseError::TooLong)));
-        let long = parse(&[&b"cmd=\xff"[..], &[b'y'; 500]].concat()).unwrap_err().to_string();
-        assert!(long.len() < 250, "the text stays short: {long}");
-    }
-
-    #[test]
-    fn any_bytes_give_an_answer() {
-        // A small linear congruential generator: the same lines on every run.
-        let mut state = 1u64;
-        let mut next = || {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            (state >> 33) as u32
-        };
-        let seeds: [&[u8]; 4] = [
-            b"cmd=put kvsname=k key=a value=b c",
-            b"cmd=init pmi_version=1 pmi_subversion=1",
-            b"cmd=abort exitcode=1 message=m",
-            b"mcmd=spawn",
-        ];
-        for _ in 0..20_000 {
-            let mut line = seeds[next() as usize % seeds.len()].to_vec();
-            for _ in 0..next() % 6 {
-                let at = next() as usize % line.len();
-                match next() % 3 {
-                    0 => line[at] = next() as u8,
-                    1 => line.truncate(at.max(1)),
-                    _ => line.insert(at, b" =\n"[next() as usize % 3]),
-                }
-            }
-            let _ = parse(&line);
-            let _ = parse_spawn_line(&line);
-        }
-    }
-
-    #[test]
-    fn lines_are_cut_where_they_end() {
-        let mut bytes = b"one\n\ntwo".to_vec();
-        assert_eq!(take_line(&mut bytes).unwrap().as_deref(), Some(&b"one"[..]));
-        assert_eq!(take_line(&mut bytes).unwrap().as_deref(), Some(&b""[..]));
-        assert_eq!(take_line(&mut bytes).unwrap(), None);
-        assert_eq!(bytes, b"two");
-        assert!(take_line(&mut vec![b'x'; LINE_MAX]).is_err());
-    }
-
-    #[test]
-    fn spawn_lines_are_counted() {
-        assert_eq!(parse_spawn_line(b"totspawns=2"), SpawnLine::Total(2));
-        assert_eq!(parse_spawn_line(b"spawnssofar=1"), SpawnLine::SoFar(1));
-        assert_eq!(parse_spawn_line(b"endcmd"), SpawnLine::End);
-        assert_eq!(parse_spawn_line(b"execname=./a b=c"), SpawnLine::Other);
-        assert_eq!(parse_spawn_line(b"totspawns=-1"), SpawnLine::Other);
-    }
-}
+mod tests;

@@ -67,17 +67,24 @@ impl fmt::Display for RankEnd {
 pub struct Failure {
     /// The rank that failed; `None` when the job ran out of time or was killed as a whole.
     pub rank: Option<u32>,
-    /// Exit code for the job; never 0.
+    /// Exit code for the job, from 1 to 255.
     pub code: i32,
     /// One sentence about it.
     pub sentence: String,
 }
 
 impl Failure {
-    /// The failure of a rank; any code but 0 is kept.
+    /// The failure of a rank; of the code, the low byte counts, and 0 is none.
     pub(super) fn of_rank(rank: u32, pid: u32, code: i32, what: impl fmt::Display) -> Self {
-        let code = if code & 0xff == 0 { 1 } else { code };
-        Self { rank: Some(rank), code, sentence: format!("rank {rank} (pid {pid}) {what}") }
+        let code = match code & 0xff {
+            0 => 1,
+            code => code,
+        };
+        Self {
+            rank: Some(rank),
+            code,
+            sentence: format!("rank {rank} (pid {pid}) {what}"),
+        }
     }
 }
 
@@ -113,7 +120,10 @@ mod tests {
     #[test]
     fn codes_and_sentences() {
         assert_eq!(RankEnd::Killed(9).code(), 137);
-        assert_eq!(RankEnd::Killed(9).to_string(), "was killed by signal 9 (SIGKILL)");
+        assert_eq!(
+            RankEnd::Killed(9).to_string(),
+            "was killed by signal 9 (SIGKILL)"
+        );
         assert_eq!(RankEnd::Killed(40).to_string(), "was killed by signal 40");
         assert_eq!(RankEnd::Unfinalized(0).code(), 1);
         assert_eq!(RankEnd::Unfinalized(3).code(), 3);
@@ -126,5 +136,6 @@ mod tests {
             "rank 2 (pid 77) ended without finalising, with exit code 0"
         );
         assert_eq!(Failure::of_rank(0, 1, 256, "x").code, 1);
+        assert_eq!(Failure::of_rank(0, 1, -3, "x").code, 253);
     }
 }

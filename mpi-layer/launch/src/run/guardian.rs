@@ -52,7 +52,10 @@ impl Guardian {
             }
             pid => {
                 let pid = Pid::from_raw(pid).expect("fork returns a positive pid");
-                Ok(Self { pipe: writer.into(), pid })
+                Ok(Self {
+                    pipe: writer.into(),
+                    pid,
+                })
             }
         }
     }
@@ -81,8 +84,10 @@ impl Drop for Guardian {
 fn guard(launcher: &OwnedFd, pipe: &OwnedFd, leaders: &mut Vec<Pid>) {
     leave_the_launcher(launcher, pipe);
     loop {
-        let mut fds =
-            [PollFd::new(pipe, PollFlags::IN), PollFd::new(launcher, PollFlags::IN)];
+        let mut fds = [
+            PollFd::new(pipe, PollFlags::IN),
+            PollFd::new(launcher, PollFlags::IN),
+        ];
         if poll(&mut fds, None).is_err() {
             continue;
         }

@@ -37,8 +37,13 @@ pub(super) struct StartedJob {
 }
 
 /// Variables of another process manager, which would mislead a rank.
-const FOREIGN: [&str; 5] =
-    ["PMI_PORT", "PMI_ID", "PMI_SPAWNED", "HYDI_CONTROL_FD", "PMI_APPNUM"];
+const FOREIGN: [&str; 5] = [
+    "PMI_PORT",
+    "PMI_ID",
+    "PMI_SPAWNED",
+    "HYDI_CONTROL_FD",
+    "PMI_APPNUM",
+];
 
 /// Starts every rank, or none.
 pub(super) fn start_all(
@@ -57,26 +62,32 @@ pub(super) fn start_all(
         terminal: None,
     };
     let mut ranks: Vec<Started> = Vec::with_capacity(options.ranks as usize);
-    for rank in 0..options.ranks {
-        match starter.start(rank) {
-            Ok(started) => {
-                guardian.add(started.pid);
-                ranks.push(started);
-            }
-            Err(error) => {
-                let pids: Vec<Pid> = ranks.iter().map(|rank| rank.pid).collect();
-                sessions::kill_all(&pids);
-                drop(guardian);
-                reap(&pids);
-                return Err(error);
-            }
+    let started = (0..options.ranks).try_for_each(|rank| {
+        let started = starter.start(rank)?;
+        guardian.add(started.pid);
+        ranks.push(started);
+        Ok(())
+    });
+    let streams = std::mem::take(&mut starter.streams);
+    let output = started.and_then(|()| match options.label {
+        true => Output::start(streams).map(Some),
+        false => Ok(None),
+    });
+    match output {
+        Ok(output) => Ok(StartedJob {
+            ranks,
+            guardian,
+            output,
+            terminal: starter.terminal,
+        }),
+        Err(error) => {
+            let pids: Vec<Pid> = ranks.iter().map(|rank| rank.pid).collect();
+            sessions::kill_all(&pids);
+            drop(guardian);
+            reap(&pids);
+            Err(error)
         }
     }
-    let output = match options.label {
-        true => Some(Output::start(starter.streams)?),
-        false => None,
-    };
-    Ok(StartedJob { ranks, guardian, output, terminal: starter.terminal })
 }
 
 /// Waits for processes that have ended or were killed.
@@ -128,7 +139,7 @@ impl Starter<'_> {
             launcher: rustix::process::getpid(),
             inherited: [theirs.as_raw_fd(), job_fd.as_raw_fd()],
             mask: self.mask,
-            limit: self.limit.clone(),
+            limit: self.limit,
             cpus: self.cpu_set(rank),
         };
         // SAFETY: the closure runs between fork and exec and makes system calls only.
@@ -143,12 +154,22 @@ impl Starter<'_> {
             self.terminal = child.stdin.take().map(TerminalInput::new);
         }
         let streams = [
-            child.stdout.take().map(|fd| Stream::new(rank, false, fd.into())),
-            child.stderr.take().map(|fd| Stream::new(rank, true, fd.into())),
+            child
+                .stdout
+                .take()
+                .map(|fd| Stream::new(rank, false, fd.into())),
+            child
+                .stderr
+                .take()
+                .map(|fd| Stream::new(rank, true, fd.into())),
         ];
         self.streams.extend(streams.into_iter().flatten());
         match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
-            Ok(pidfd) => Ok(Started { pid, pidfd, pmi: ours }),
+            Ok(pidfd) => Ok(Started {
+                pid,
+                pidfd,
+                pmi: ours,
+            }),
             Err(error) => {
                 sessions::kill_all(&[pid]);
                 reap(&[pid]);
@@ -211,7 +232,7 @@ impl ChildSetup {
             rustix::thread::sched_setaffinity(None, cpus)?;
         }
         if let Some(limit) = &self.limit {
-            rustix::process::setrlimit(Resource::Nofile, limit.clone())?;
+            rustix::process::setrlimit(Resource::Nofile, *limit)?;
         }
         for fd in self.inherited {
             // SAFETY: the launcher holds both descriptors while it starts the rank, so they are
@@ -232,9 +253,15 @@ fn cpus(options: &RunOptions) -> Result<Vec<usize>, LaunchError> {
     }
     let allowed = rustix::thread::sched_getaffinity(None)
         .map_err(system("ask which processors may be used"))?;
-    let cpus: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)).collect();
+    let cpus: Vec<usize> = (0..CpuSet::MAX_CPU)
+        .filter(|cpu| allowed.is_set(*cpu))
+        .collect();
     let enough = options.ranks as usize <= cpus.len();
-    Ok(if options.bind == Some(Bind::Core) || enough { cpus } else { Vec::new() })
+    Ok(if options.bind == Some(Bind::Core) || enough {
+        cpus
+    } else {
+        Vec::new()
+    })
 }
 
 /// Makes room for the descriptors of a large job; returns the limit that the ranks are to have
@@ -247,8 +274,13 @@ fn raise_descriptor_limit(ranks: u32) -> Option<Rlimit> {
         return None;
     }
     let current = Some(limit.maximum.map_or(wanted, |maximum| maximum.min(wanted)));
-    let raised = Rlimit { current, maximum: limit.maximum };
-    rustix::process::setrlimit(Resource::Nofile, raised).ok().map(|()| limit)
+    let raised = Rlimit {
+        current,
+        maximum: limit.maximum,
+    };
+    rustix::process::setrlimit(Resource::Nofile, raised)
+        .ok()
+        .map(|()| limit)
 }
 
 /// A random number that names a job.

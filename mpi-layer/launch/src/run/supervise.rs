@@ -14,7 +14,6 @@
 //! 4. A rank that ends without having left the job is marked dead in the job's memory before it
 //!    is reaped; it is reaped when the whole job has ended.
 
-use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -23,17 +22,15 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
+use super::connection::Connection;
 use super::end::{Failure, RankEnd, signal_name};
 use super::signals::Signals;
 use super::spawn::{StartedJob, reap};
 use super::{ExitReport, LaunchError, OnFailure, RunOptions, sessions, system};
-use crate::pmi::{Event, LINE_MAX, Server};
+use crate::pmi::{Event, Server};
 
 /// Exit code of a job that ran out of time, as `timeout` has it.
 const TIMED_OUT: i32 = 124;
-
-/// Bytes of replies that a rank may leave unread before it is a violation.
-const UNREAD_MAX: usize = 1 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
@@ -48,13 +45,6 @@ struct Rank {
     pidfd: OwnedFd,
     pmi: Option<Connection>,
     end: Option<RankEnd>,
-}
-
-#[derive(Debug)]
-struct Connection {
-    socket: OwnedFd,
-    received: Vec<u8>,
-    unsent: Vec<u8>,
 }
 
 /// What was waited for and has come.
@@ -88,19 +78,26 @@ impl<'a> Supervisor<'a> {
         mut started: StartedJob,
     ) -> Self {
         let ranks = started.ranks.drain(..).map(|rank| {
-            let pmi = Connection { socket: rank.pmi, received: Vec::new(), unsent: Vec::new() };
-            Rank { pid: rank.pid, pidfd: rank.pidfd, pmi: Some(pmi), end: None }
+            let pmi = Connection::new(rank.pmi);
+            Rank {
+                pid: rank.pid,
+                pidfd: rank.pidfd,
+                pmi: Some(pmi),
+                end: None,
+            }
         });
         Self {
             options,
             signals,
             ranks: ranks.collect(),
             started,
-            server: Server::new(options.ranks, format!("bowline_{:016x}", job.id())),
+            server: Server::new(options.ranks, crate::bootstrap::env::kvsname(job.id())),
             job,
             phase: Phase::Running,
             // A time beyond what the clock can count is no limit.
-            deadline: options.timeout.and_then(|limit| Instant::now().checked_add(limit)),
+            deadline: options
+                .timeout
+                .and_then(|limit| Instant::now().checked_add(limit)),
             interrupted: false,
             failure: None,
         }
@@ -120,7 +117,11 @@ impl<'a> Supervisor<'a> {
         Ok(ExitReport {
             code: self.failure.as_ref().map_or(0, |failure| failure.code),
             failure: self.failure,
-            ends: self.ranks.iter().map(|rank| rank.end.unwrap_or(RankEnd::Unknown)).collect(),
+            ends: self
+                .ranks
+                .iter()
+                .map(|rank| rank.end.unwrap_or(RankEnd::Unknown))
+                .collect(),
         })
     }
 
@@ -153,16 +154,19 @@ impl<'a> Supervisor<'a> {
     fn wait(&self) -> Result<Vec<Ready>, LaunchError> {
         let mut what = vec![Ready::Signal];
         let mut fds = vec![PollFd::from_borrowed_fd(self.signals.fd(), PollFlags::IN)];
-        let interest = self.started.terminal.as_ref().map(|terminal| terminal.interest());
+        let interest = self
+            .started
+            .terminal
+            .as_ref()
+            .map(|terminal| terminal.interest());
         if let Some(Some((fd, flags))) = interest {
             what.push(Ready::Terminal);
             fds.push(PollFd::from_borrowed_fd(fd, flags));
         }
         for (index, rank) in self.ranks.iter().enumerate() {
             if let Some(pmi) = &rank.pmi {
-                let out = if pmi.unsent.is_empty() { PollFlags::empty() } else { PollFlags::OUT };
                 what.push(Ready::Pmi(index));
-                fds.push(PollFd::from_borrowed_fd(pmi.socket.as_fd(), PollFlags::IN | out));
+                fds.push(pmi.interest());
             }
             if rank.end.is_none() {
                 what.push(Ready::Ended(index));
@@ -174,7 +178,10 @@ impl<'a> Supervisor<'a> {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(system("wait for the ranks")(error)),
         }
-        let ready = what.into_iter().zip(&fds).filter(|(_, fd)| !fd.revents().is_empty());
+        let ready = what
+            .into_iter()
+            .zip(&fds)
+            .filter(|(_, fd)| !fd.revents().is_empty());
         Ok(ready.map(|(what, _)| what).collect())
     }
 
@@ -289,7 +296,9 @@ impl<'a> Supervisor<'a> {
 
     /// Reads a rank's requests and answers them.
     fn serve(&mut self, rank: usize) {
-        let Some(pmi) = &mut self.ranks[rank].pmi else { return };
+        let Some(pmi) = &mut self.ranks[rank].pmi else {
+            return;
+        };
         let closed = pmi.flush().and_then(|()| pmi.fill()).unwrap_or(true);
         let mut events = Vec::new();
         loop {
@@ -297,7 +306,10 @@ impl<'a> Supervisor<'a> {
                 Some(Ok(Some(line))) => self.server.line(rank as u32, &line, &mut events),
                 Some(Err(error)) => {
                     let what = error.to_string();
-                    events.push(Event::Violation { rank: rank as u32, what });
+                    events.push(Event::Violation {
+                        rank: rank as u32,
+                        what,
+                    });
                 }
                 _ => break,
             }
@@ -313,15 +325,18 @@ impl<'a> Supervisor<'a> {
         for event in events.drain(..) {
             match event {
                 Event::Reply { rank, line } => {
-                    let Some(pmi) = &mut self.ranks[rank as usize].pmi else { continue };
-                    pmi.unsent.extend_from_slice(&line);
-                    // An error here is the end of the connection, which the next read notices.
-                    let _ = pmi.flush();
-                    if pmi.unsent.len() > UNREAD_MAX {
+                    let Some(pmi) = &mut self.ranks[rank as usize].pmi else {
+                        continue;
+                    };
+                    if !pmi.send(&line) {
                         self.violation(rank, "it reads none of the PMI-1 replies that it asks for");
                     }
                 }
-                Event::Abort { rank, code, message } => {
+                Event::Abort {
+                    rank,
+                    code,
+                    message,
+                } => {
                     let pid = self.pid(rank);
                     let what = match message.as_str() {
                         "" => format!("has aborted the job with code {code}"),
@@ -391,40 +406,5 @@ impl<'a> Supervisor<'a> {
 
     fn pid(&self, rank: u32) -> u32 {
         self.ranks[rank as usize].pid.as_raw_pid().unsigned_abs()
-    }
-}
-
-impl Connection {
-    /// Reads what is there; true when the other end is closed. What a rank sends faster than it
-    /// is served stays in the socket.
-    fn fill(&mut self) -> io::Result<bool> {
-        let mut bytes = [0; 4096];
-        while self.received.len() < LINE_MAX {
-            match rustix::io::read(&self.socket, &mut bytes) {
-                Ok(0) => return Ok(true),
-                Ok(n) => self.received.extend_from_slice(&bytes[..n]),
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => break,
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok(false)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        while !self.unsent.is_empty() {
-            let flags = rustix::net::SendFlags::NOSIGNAL;
-            match rustix::net::send(&self.socket, &self.unsent, flags) {
-                Ok(n) => drop(self.unsent.drain(..n)),
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => break,
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok(())
-    }
-
-    fn line(&mut self) -> Result<Option<Vec<u8>>, crate::pmi::ParseError> {
-        crate::pmi::take_line(&mut self.received)
     }
 }

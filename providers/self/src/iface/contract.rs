@@ -36,7 +36,10 @@ impl MemoryDomain for SelfIface {
     }
 
     fn rkey_pack(&self, handle: MemHandle) -> Result<Vec<u8>, MemError> {
-        self.domain.pack(handle).map(Vec::from).ok_or(MemError::NoSuch)
+        self.domain
+            .pack(handle)
+            .map(Vec::from)
+            .ok_or(MemError::NoSuch)
     }
 
     fn rkey_unpack(&mut self, ep: EpId, packed: &[u8]) -> Result<RkeyId, MemError> {
@@ -48,7 +51,15 @@ impl MemoryDomain for SelfIface {
     }
 
     fn rkey_ptr(&self, rkey: RkeyId, remote: u64, len: usize) -> Option<View<'_>> {
-        self.domain.reach(RemoteSlice { address: remote, rkey }, len).ok()
+        self.domain
+            .reach(
+                RemoteSlice {
+                    address: remote,
+                    rkey,
+                },
+                len,
+            )
+            .ok()
     }
 
     fn rkey_release(&mut self, rkey: RkeyId) {
@@ -241,7 +252,9 @@ impl Iface for SelfIface {
     }
 
     fn want_writable(&mut self, ep: EpId) {
-        let Some(endpoint) = self.endpoints.get_mut(ep.0 as usize) else { return };
+        let Some(endpoint) = self.endpoints.get_mut(ep.0 as usize) else {
+            return;
+        };
         if endpoint.state == State::Open && !std::mem::replace(&mut endpoint.asked, true) {
             self.waiters.push_back(ep);
         }
@@ -295,7 +308,8 @@ impl Iface for SelfIface {
         if descriptor && self.doorbell.event_fd().is_err() {
             return Armed::Busy;
         }
-        self.doorbell.arm(if descriptor { Sleep::Fd } else { Sleep::Futex });
+        self.doorbell
+            .arm(if descriptor { Sleep::Fd } else { Sleep::Futex });
         // Only the owner posts, so nothing can arrive after this look; other threads ring for
         // reasons of their own.
         if self.has_events() {
@@ -310,10 +324,12 @@ impl Iface for SelfIface {
     }
 
     fn event_fd(&mut self) -> Result<BorrowedFd<'_>, OpenError> {
-        self.doorbell.event_fd().map_err(|source| OpenError::System {
-            act: "make the event descriptor of the self transport",
-            source,
-        })
+        self.doorbell
+            .event_fd()
+            .map_err(|source| OpenError::System {
+                act: "make the event descriptor of the self transport",
+                source,
+            })
     }
 
     fn invalidate(&mut self, ep: EpId) {

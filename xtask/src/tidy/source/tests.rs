@@ -7,11 +7,7 @@ fn source(text: &str) -> Source {
 }
 
 fn code(text: &str) -> Vec<String> {
-    source(text)
-        .lines
-        .into_iter()
-        .map(|line| line.code)
-        .collect()
+    source(text).lines.into_iter().map(|line| line.code).collect()
 }
 
 #[test]
@@ -20,19 +16,13 @@ fn comments_and_strings_are_no_code() {
     assert_eq!(code("a /* x /* y */ unsafe */ b"), ["a  b"]);
     assert_eq!(code("f(\"unsafe \\\" // no\", 2);"), ["f(\"\", 2);"]);
     assert_eq!(code("f(r#\"a \" unsafe\"#, br\"x\");"), ["f(\"\", \"\");"]);
-    assert_eq!(
-        code("let s = \"one\n  unsafe\n\"; t"),
-        ["let s = \"", "", "\"; t"]
-    );
+    assert_eq!(code("let s = \"one\n  unsafe\n\"; t"), ["let s = \"", "", "\"; t"]);
     assert_eq!(source("x // why\n").lines[0].comment, "// why");
 }
 
 #[test]
 fn characters_are_told_from_lifetimes() {
-    assert_eq!(
-        code("f('\"', '\\'', 'x'); g::<'a>(); // c"),
-        ["f('', '', ''); g::<'a>(); "]
-    );
+    assert_eq!(code("f('\"', '\\'', 'x'); g::<'a>(); // c"), ["f('', '', ''); g::<'a>(); "]);
     assert_eq!(code("'\\u{1f600}' 'outer: loop"), ["'' 'outer: loop"]);
 }
 
@@ -66,10 +56,7 @@ fn modules_declared_for_tests_are_named() {
     let found = source("#[cfg(all(test, bowline_loom))]\nmod loom_tests;\nmod real;\n");
     assert_eq!(found.test_modules, ["loom_tests"]);
     assert_eq!(found.module_directory(), "base/src/sample/");
-    assert_eq!(
-        Source::new("ucp/src/lib.rs", "").module_directory(),
-        "ucp/src/"
-    );
+    assert_eq!(Source::new("ucp/src/lib.rs", "").module_directory(), "ucp/src/");
 }
 
 #[test]

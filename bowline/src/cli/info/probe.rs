@@ -1,0 +1,99 @@
+//! Whether one rank may read another one's memory: tried with two helper processes that are to
+//! each other what ranks are, children of one parent.
+//!
+//! One helper prints the address of a word and waits; the other one reads the word. A question to
+//! the settings of the kernel would not do: namespaces, security modules, filters of system calls
+//! and capabilities all have a say.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, Command, ExitCode, Stdio};
+
+use anyhow::{Context, Result, anyhow, bail};
+
+/// What the first helper is asked to do; the second one is given a place to read.
+const WAIT: &str = "wait";
+
+/// What the word holds.
+const WORD: u64 = 0x626f_776c_696e_6521;
+
+static TARGET: u64 = WORD;
+
+/// A helper process, which ends when this handle does.
+struct Helper(Child);
+
+impl Helper {
+    fn start(role: &str) -> Result<Self> {
+        let program = std::env::current_exe().context("this program's own file is not found")?;
+        let mut command = Command::new(program);
+        command.args(["info", "--probe", role]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.stderr(Stdio::null());
+        Ok(Self(command.spawn().context("a helper process cannot be started")?))
+    }
+
+    fn line(&mut self) -> Result<String> {
+        let mut line = String::new();
+        let out = self.0.stdout.take().context("the helper's output is taken once")?;
+        BufReader::new(out).read_line(&mut line).context("the helper does not answer")?;
+        if line.is_empty() {
+            bail!("the helper ended without an answer");
+        }
+        Ok(line.trim().to_owned())
+    }
+}
+
+impl Drop for Helper {
+    fn drop(&mut self) {
+        // The helper waits for the end of its input.
+        drop(self.0.stdin.take());
+        let _ = self.0.wait();
+    }
+}
+
+/// Lets one helper read another one's memory.
+///
+/// # Errors
+/// Why it cannot.
+pub(super) fn between_siblings() -> Result<()> {
+    let mut target = Helper::start(WAIT)?;
+    let place = target.line()?;
+    let answer = Helper::start(&place)?.line()?;
+    match answer.as_str() {
+        "ok" => Ok(()),
+        other => Err(anyhow!("{other}")),
+    }
+}
+
+/// What a helper process does.
+///
+/// # Errors
+/// When its role is none.
+pub(super) fn helper(role: &str) -> Result<ExitCode> {
+    let mut out = std::io::stdout();
+    if role == WAIT {
+        let address = (&raw const TARGET).expose_provenance();
+        writeln!(out, "{}:{address}", std::process::id())?;
+        out.flush()?;
+        std::io::stdin().read_to_end(&mut Vec::new())?;
+    } else {
+        let (pid, address) = role.split_once(':').context("a place to read is PID:ADDRESS")?;
+        match read_word(pid.parse()?, address.parse()?) {
+            Ok(WORD) => writeln!(out, "ok")?,
+            Ok(other) => writeln!(out, "read {other:#x} where {WORD:#x} was")?,
+            Err(error) => writeln!(out, "{error}")?,
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn read_word(pid: libc::pid_t, address: usize) -> std::io::Result<u64> {
+    let mut word = 0u64;
+    let local = libc::iovec { iov_base: (&raw mut word).cast(), iov_len: size_of::<u64>() };
+    let remote = libc::iovec {
+        iov_base: std::ptr::with_exposed_provenance_mut(address),
+        iov_len: size_of::<u64>(),
+    };
+    // SAFETY: one local piece, which is `word`, alive and ours for the call; the remote address
+    // belongs to the other process and is checked by the kernel.
+    let read = unsafe { libc::process_vm_readv(pid, &local, 1, &remote, 1, 0) };
+    if read == -1 { Err(std::io::Error::last_os_error()) } else { Ok(word) }
+}

@@ -1,0 +1,395 @@
+//! `bowline perf`: measures every layer with the same loops, so that the cost of each is the
+//! difference to the one below.
+//!
+//! ```text
+//!   raw_*            two processes and bare memory: what the machine can do
+//!   uct_*            the bare transport
+//!   am_* put_* get_* fadd_* cswap_* tag_*    the protocol engine
+//!   mpi_*, collectives, init                 the MPI layer and the launcher
+//! ```
+//! The command starts its own ranks; rank 0 prints. Loops and checks of the payload are in
+//! [`drive`]; the other modules say how each layer sends.
+
+mod active;
+mod bare;
+mod coll;
+mod drive;
+mod figure;
+mod mpi;
+mod onesided;
+mod pair;
+mod payload;
+mod plan;
+mod raw;
+mod site;
+mod start_up;
+mod stats;
+mod tagged;
+
+use std::process::ExitCode;
+
+use anyhow::bail;
+use bowline_base::config::Config;
+use clap::ValueEnum;
+
+use self::figure::Figure;
+use self::plan::Plan;
+use self::site::Site;
+use super::start::RankResult;
+use super::{numbers, start};
+
+/// Measure latency, bandwidth and message rate, with every payload checked.
+///
+/// Latency is one way: half of a round trip, ns. A sample is the mean of 8 round trips up to
+/// 4 KB, one above. Bandwidth and rate are those of windows of messages, each window answered
+/// once. One-sided gets and atomics are timed whole, from the call to the result.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  bowline perf raw_lat                        what two processors can do at best
+  bowline perf mpi_lat --size 8..1m           latency of MPI send and receive
+  bowline perf mpi_bw --size 64k,1m --json    bandwidth, for programs to read
+  bowline perf barrier --ranks 16             more ranks than processors
+  bowline perf tag_rate --threads             ranks as threads of one process")]
+pub(crate) struct Args {
+    /// What to measure.
+    #[arg(value_enum)]
+    test: Test,
+    /// Payload in bytes: 8, a list such as 8,4k,1m, or doubles such as 8..64k
+    /// [default: 8; 0 for barrier and init, 1m for bandwidth].
+    // The path keeps clap from taking the list for an option that is given several times.
+    #[arg(long, value_name = "BYTES", value_parser = numbers::sizes)]
+    size: Option<std::vec::Vec<usize>>,
+    /// Number of ranks [default: 2, or as many as there are processors, at least 2, for
+    /// collectives and init].
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    ranks: Option<u32>,
+    /// The transport; `self` is one rank that sends to itself.
+    #[arg(long, value_enum, default_value_t = Transport::Shm)]
+    transport: Transport,
+    /// Round trips, windows or operations to time [default: by test and size].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    iterations: Option<u64>,
+    /// The same before timing starts [default: a tenth of the iterations].
+    #[arg(long, value_name = "N")]
+    warmup: Option<u64>,
+    /// Messages in flight at once in bandwidth and rate tests [default: 64, 16 above 64 KB, 4
+    /// above 1 MB].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=4096))]
+    window: Option<u64>,
+    /// Run the ranks as threads of one process.
+    #[arg(long)]
+    threads: bool,
+    /// Yield the processor at once instead of spinning, even where each rank has its own.
+    #[arg(long = "yield")]
+    yielding: bool,
+    /// Print JSON: one object, or an array for several sizes.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What can be measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub(crate) enum Test {
+    /// Two cache lines, one per direction, each written by one side and polled by the other.
+    RawLat,
+    /// Copies into and out of shared memory.
+    RawBw,
+    /// Active messages on the bare transport.
+    UctLat,
+    /// Active messages.
+    AmLat,
+    /// Active messages, in windows.
+    AmBw,
+    /// Puts into memory that the target polls.
+    PutLat,
+    /// Puts, in windows.
+    PutBw,
+    /// Gets.
+    GetLat,
+    /// Gets, in windows.
+    GetBw,
+    /// Atomic fetch-and-add.
+    FaddLat,
+    /// Atomic compare-and-swap.
+    CswapLat,
+    /// Tagged messages.
+    TagLat,
+    /// Tagged messages, in windows.
+    TagBw,
+    /// Short tagged messages, in windows.
+    TagRate,
+    /// MPI send and receive.
+    MpiLat,
+    /// MPI nonblocking sends and receives, in windows.
+    MpiBw,
+    /// Short MPI messages, in windows.
+    MpiRate,
+    /// MPI barrier.
+    Barrier,
+    /// MPI allreduce: a sum of 64-bit integers.
+    Allreduce,
+    /// MPI broadcast from one rank after the other.
+    Bcast,
+    /// MPI alltoall; the size is that of one block.
+    Alltoall,
+    /// From the start of a job to its end, with init and finalize between.
+    Init,
+}
+
+/// How a test counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Round trips, or operations of two ranks.
+    Latency,
+    /// Windows of messages.
+    Windows,
+    /// Operations of all ranks.
+    Collective,
+    /// Whole jobs.
+    Jobs,
+}
+
+/// On which layer a test stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Layer {
+    /// Memory, a transport, or the protocol engine.
+    Below,
+    /// MPI.
+    Mpi,
+    /// The launcher.
+    Launcher,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Transport {
+    /// Memory shared between ranks.
+    Shm,
+    /// The queue of a rank to itself.
+    #[value(name = "self")]
+    Itself,
+}
+
+/// The name of a value on the command line.
+fn name_of(value: &impl ValueEnum) -> String {
+    value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+}
+
+impl Test {
+    const fn kind(self) -> Kind {
+        match self {
+            Self::RawBw | Self::AmBw | Self::PutBw | Self::GetBw => Kind::Windows,
+            Self::TagBw | Self::TagRate | Self::MpiBw | Self::MpiRate => Kind::Windows,
+            Self::Barrier | Self::Allreduce | Self::Bcast | Self::Alltoall => Kind::Collective,
+            Self::Init => Kind::Jobs,
+            _ => Kind::Latency,
+        }
+    }
+
+    const fn layer(self) -> Layer {
+        match self {
+            Self::MpiLat | Self::MpiBw | Self::MpiRate => Layer::Mpi,
+            Self::Barrier | Self::Allreduce | Self::Bcast | Self::Alltoall => Layer::Mpi,
+            Self::Init => Layer::Launcher,
+            _ => Layer::Below,
+        }
+    }
+
+    const fn default_size(self) -> usize {
+        match self {
+            Self::Barrier | Self::Init => 0,
+            Self::RawBw | Self::AmBw | Self::PutBw => 1 << 20,
+            Self::GetBw | Self::TagBw | Self::MpiBw => 1 << 20,
+            _ => 8,
+        }
+    }
+
+    /// Whether one rank can play both sides.
+    const fn works_alone(self) -> bool {
+        matches!(self, Self::UctLat | Self::AmLat | Self::TagLat | Self::MpiLat)
+    }
+
+    /// What is wrong with a payload of `size` bytes, if anything.
+    fn refuse_size(self, size: usize) -> Option<&'static str> {
+        match self {
+            Self::RawLat | Self::FaddLat | Self::CswapLat if size != 8 => {
+                Some("works on one word: 8 is the only size")
+            }
+            Self::Barrier | Self::Init if size != 0 => Some("carries nothing: 0 is the only size"),
+            Self::Allreduce if size == 0 || size % 8 != 0 => {
+                Some("adds 64-bit integers: sizes are multiples of 8")
+            }
+            Self::PutLat if size < 8 => Some("polls a word: sizes begin with 8"),
+            Self::RawBw | Self::PutBw | Self::GetBw | Self::GetLat if size == 0 => {
+                Some("needs something to move: sizes begin with 1")
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Args {
+    fn ranks(&self) -> u32 {
+        let alone = self.transport == Transport::Itself;
+        let many = matches!(self.test.kind(), Kind::Collective | Kind::Jobs);
+        let processors = bowline::wait::processors() as u32;
+        self.ranks.unwrap_or(match (alone, many) {
+            (true, _) => 1,
+            (false, true) => processors.max(2),
+            (false, false) => 2,
+        })
+    }
+
+    fn sizes(&self) -> Vec<usize> {
+        self.size.clone().unwrap_or_else(|| vec![self.test.default_size()])
+    }
+
+    fn plans(&self) -> Vec<Plan> {
+        self.sizes().into_iter().map(|size| Plan::new(self, size)).collect()
+    }
+
+    fn check(&self) -> anyhow::Result<()> {
+        let (name, ranks) = (name_of(&self.test), self.ranks());
+        for size in self.sizes() {
+            if let Some(why) = self.test.refuse_size(size) {
+                bail!("{name} cannot measure --size {size}: it {why}");
+            }
+        }
+        if self.transport == Transport::Itself {
+            if !self.test.works_alone() {
+                bail!("{name} needs two ranks; --transport self has one, which sends to itself");
+            }
+            if ranks != 1 {
+                bail!("--transport self has one rank; leave out --ranks {ranks}");
+            }
+        } else if matches!(self.test.kind(), Kind::Latency | Kind::Windows) && ranks != 2 {
+            bail!("{name} is between two ranks; leave out --ranks {ranks}");
+        }
+        Ok(())
+    }
+
+    fn config(&self) -> anyhow::Result<Config> {
+        let mut config = bowline::config_from_env()?;
+        if self.yielding {
+            config.set(bowline::wait::SPINS, 0)?;
+            config.set(bowline::wait::SPINS_SHARED, 0)?;
+        }
+        Ok(config)
+    }
+
+    /// What is printed, at rank 0.
+    fn print(&self, figures: &[Figure]) {
+        if self.json {
+            println!("{}", figure::json(figures));
+        } else {
+            print!("{}", figure::table(figures));
+        }
+    }
+}
+
+/// Measures.
+///
+/// # Errors
+/// Arguments that do not fit together, a rank that fails, a payload that is damaged.
+pub(crate) fn main(args: Args, as_rank: bool) -> anyhow::Result<ExitCode> {
+    args.check()?;
+    let (config, ranks) = (args.config()?, args.ranks());
+    match (args.test.layer(), as_rank, args.threads) {
+        (Layer::Launcher, false, _) => {
+            args.print(&start_up::measure(&args, &config)?);
+            Ok(ExitCode::SUCCESS)
+        }
+        (Layer::Launcher, true, _) => start::as_rank(&config, |_| Ok(())),
+        (_, false, false) => start::processes(ranks, &config),
+        (Layer::Mpi, true, _) => start::as_rank(&config, |world| {
+            args.run_mpi(world).map(|figures| args.print_at(world.rank() == 0, &figures))
+        }),
+        (Layer::Mpi, false, true) => start::threads(ranks, &config, |world| {
+            site::bind(world.rank() as u32, ranks)?;
+            args.run_mpi(world).map(|figures| args.print_at(world.rank() == 0, &figures))
+        }),
+        (Layer::Below, true, _) => args.run_below(Site::of_process(&config)?),
+        (Layer::Below, false, true) => site::threads(ranks, &config, |site| args.run_below(site)),
+    }
+}
+
+impl Args {
+    fn print_at(&self, here: bool, figures: &[Figure]) {
+        if here {
+            self.print(figures);
+        }
+    }
+
+    fn run_mpi(&self, world: &bowline::mpi::World) -> RankResult<Vec<Figure>> {
+        let run = |plan: Plan| match plan.kind() {
+            Kind::Collective => coll::measure(world, &plan),
+            _ => mpi::measure(world, &plan),
+        };
+        self.plans().into_iter().map(run).collect::<anyhow::Result<_>>().map_err(Into::into)
+    }
+
+    fn run_below(&self, site: Site) -> anyhow::Result<ExitCode> {
+        let first = site.rank() == 0;
+        let plans = self.plans();
+        let figures = match self.test {
+            Test::RawLat | Test::RawBw => raw::measure(site, &plans, self.yielding)?,
+            Test::UctLat => bare::measure(site, &plans)?,
+            _ => pair::measure(site, &plans, self.yielding)?,
+        };
+        self.print_at(first, &figures);
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn args(line: &str) -> Args {
+        Line::parse_from(std::iter::once("perf").chain(line.split_whitespace())).args
+    }
+
+    #[test]
+    fn defaults_depend_on_the_test() {
+        assert_eq!(args("mpi_lat").sizes(), [8]);
+        assert_eq!(args("mpi_bw").sizes(), [1 << 20]);
+        assert_eq!(args("barrier").sizes(), [0]);
+        assert_eq!(args("mpi_lat --size 8,4k").sizes(), [8, 4096]);
+        assert_eq!(args("tag_lat").ranks(), 2);
+        assert_eq!(args("tag_lat --transport self").ranks(), 1);
+        assert!(args("barrier").ranks() >= 2);
+    }
+
+    #[test]
+    fn what_does_not_fit_together_is_refused() {
+        for wrong in [
+            "raw_lat --size 16",
+            "barrier --size 8",
+            "allreduce --size 4",
+            "put_lat --size 4",
+            "get_lat --size 0",
+            "tag_bw --transport self",
+            "mpi_lat --ranks 3",
+            "mpi_lat --transport self --ranks 2",
+        ] {
+            assert!(args(wrong).check().is_err(), "{wrong}");
+        }
+        for right in ["mpi_lat --size 0", "allreduce --ranks 5", "am_lat --transport self"] {
+            args(right).check().unwrap();
+        }
+    }
+
+    #[test]
+    fn names_are_those_of_the_command_line() {
+        assert_eq!(name_of(&Test::RawLat), "raw_lat");
+        assert_eq!(name_of(&Transport::Itself), "self");
+    }
+}

@@ -1,0 +1,323 @@
+//! One-sided operations on the protocol engine. Each rank allocates memory and opens that of the
+//! other one.
+//!
+//! `put_lat` is a ping-pong: rank 0 puts, rank 1 sees it in its own memory and puts back. A put
+//! of one word is its own signal; a longer one is followed, behind a fence, by a put of a word,
+//! since nothing says in which order its bytes appear. Everything else is done by rank 0 to a
+//! rank 1 that sleeps or does not.
+
+use anyhow::{Result, anyhow, bail, ensure};
+use bowline::uct::{AtomicOp, AtomicWidth};
+use bowline::ucp::{Memory, RemoteKey, RequestId, Sent};
+use bowline_base::buffer::{RecvBuf, SendBuf};
+use bowline_base::sync::atomic::{AtomicU64, Ordering};
+use bowline_base::view::View;
+
+use super::drive::{self, PingPong};
+use super::pair::Pair;
+use super::payload::{self, Buffer};
+use super::plan::Plan;
+use super::stats::Samples;
+use super::Test;
+
+/// Where the word is that tells of a put, and where data begins.
+const WORD: usize = 0;
+const DATA: usize = 4096;
+
+/// Polls of the own memory between two progress calls.
+const POLLS: u32 = 1 << 10;
+
+/// Memory that the peer reaches, and the peer's.
+struct Windows<'a> {
+    pair: &'a Pair,
+    own: Memory,
+    key: RemoteKey,
+    /// Where the peer's memory begins, as its key counts.
+    base: u64,
+}
+
+impl<'a> Windows<'a> {
+    fn open(pair: &'a Pair, len: usize) -> Result<Self> {
+        let own = pair.worker.mem_alloc(DATA + len)?;
+        let base = pair.worker.mem_view(own, |view| view.as_ptr().addr() as u64)?;
+        let mut told = base.to_le_bytes().to_vec();
+        told.extend(pair.worker.rkey_pack(own)?);
+        let told = pair.tell(&told)?;
+        let (base, packed) =
+            told.split_first_chunk().ok_or_else(|| anyhow!("the peer told no key"))?;
+        let key = pair.worker.rkey_unpack(pair.ep, packed)?;
+        Ok(Self { pair, own, key, base: u64::from_le_bytes(*base) })
+    }
+
+    /// Closes both windows once the peer needs its own no more.
+    fn close(self) -> Result<()> {
+        self.pair.meet()?;
+        self.pair.worker.rkey_release(self.key);
+        self.pair.meet()?;
+        self.pair.worker.mem_release(self.own)?;
+        Ok(())
+    }
+
+    fn look<R>(&self, look: impl FnOnce(View<'_>) -> R) -> Result<R> {
+        Ok(self.pair.worker.mem_view(self.own, look)?)
+    }
+
+    /// The data that the peer put.
+    fn data(&self, len: usize) -> Result<Vec<u8>> {
+        let data = self.look(|view| view.slice(DATA, len).map(View::to_vec))?;
+        data.ok_or_else(|| anyhow!("the window is shorter than it was made"))
+    }
+
+    /// Puts bytes that stay until the put is complete.
+    #[inline]
+    fn put(&self, at: usize, bytes: &[u8]) -> Result<Sent> {
+        // SAFETY: callers keep `bytes` unwritten until the put is complete: they wait for what is
+        // pending before they return.
+        let buffer = unsafe { SendBuf::borrowed(bytes.as_ptr(), bytes.len()) };
+        Ok(self.pair.worker.put(self.key, self.base + at as u64, buffer)?)
+    }
+
+    #[inline]
+    fn get(&self, into: &mut [u8]) -> Result<Sent> {
+        // SAFETY: callers neither read nor write `into` until the get is complete: they wait for
+        // what is pending before they return.
+        let buffer = unsafe { RecvBuf::borrowed(into.as_mut_ptr(), into.len()) };
+        Ok(self.pair.worker.get(self.key, self.base + DATA as u64, buffer)?)
+    }
+
+    /// The own word.
+    #[inline]
+    fn word(&self) -> Result<u64> {
+        self.look(|view| {
+            debug_assert!(view.len() >= WORD + 8 && view.as_ptr().addr().is_multiple_of(8));
+            // SAFETY: the window was allocated with more than 8 bytes, page-aligned, and is
+            // mapped as long as the view; peers write the word by stores of 8 bytes, and every
+            // bit pattern is a value.
+            let word = unsafe { &*view.as_ptr().cast::<AtomicU64>() };
+            // Acquire pairs with the fence or the single store of the peer's put: what it put
+            // before is there.
+            word.load(Ordering::Acquire)
+        })
+    }
+
+    /// Waits until the own word is `value`.
+    #[inline]
+    fn await_word(&self, value: u64) -> Result<()> {
+        let mut polls = 0;
+        while self.word()? != value {
+            polls += 1;
+            if self.pair.yields {
+                std::thread::yield_now();
+            }
+            if polls == POLLS {
+                polls = 0;
+                self.pair.worker.progress();
+                if !self.pair.worker.failures().is_empty() {
+                    bail!("rank {} has died", self.pair.peer);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn atomic(&self, op: AtomicOp) -> Result<u64> {
+        let at = self.base + WORD as u64;
+        match self.pair.worker.atomic_fetch(self.key, at, op, AtomicWidth::W64)? {
+            Ok(old) => Ok(old),
+            Err(id) => Ok(self.pair.wait(id)?.length),
+        }
+    }
+}
+
+/// Measures puts or gets.
+///
+/// # Errors
+/// When the transport cannot, the peer fails, or a payload is damaged.
+pub(crate) fn transfers(pair: &Pair, plan: &Plan) -> Result<Samples> {
+    let windows = Windows::open(pair, plan.size)?;
+    let samples = match plan.test {
+        Test::PutLat => {
+            let out = Buffer::new(plan.size);
+            let mut side = Putting { windows: &windows, out, told: 0, word: 0, seen: 0 };
+            drive::ping_pong(plan, pair.rank, &mut side)
+        }
+        Test::PutBw => puts(&windows, plan),
+        _ => gets(&windows, plan),
+    };
+    let samples = samples?;
+    windows.close()?;
+    Ok(samples)
+}
+
+/// One side of the ping-pong of puts.
+struct Putting<'a> {
+    windows: &'a Windows<'a>,
+    out: Buffer,
+    /// Puts of this side.
+    told: u64,
+    /// The word that is put; it stays until the put is complete.
+    word: u64,
+    /// Puts of the peer.
+    seen: u64,
+}
+
+impl PingPong for Putting<'_> {
+    #[inline]
+    fn outgoing(&mut self) -> &mut [u8] {
+        self.out.bytes_mut()
+    }
+
+    #[inline]
+    fn send(&mut self) -> Result<()> {
+        let windows = self.windows;
+        self.told += 1;
+        let data = self.out.bytes();
+        if data.len() > 8 {
+            let sent = windows.put(DATA, data)?;
+            windows.pair.finish(sent)?;
+            windows.pair.worker.fence()?;
+        }
+        self.word = self.told;
+        let sent = windows.put(WORD, &self.word.to_le_bytes())?;
+        windows.pair.finish(sent)
+    }
+
+    #[inline]
+    fn receive(&mut self) -> Result<()> {
+        self.seen += 1;
+        self.windows.await_word(self.seen)
+    }
+
+    #[inline]
+    fn is_stamped(&mut self, sequence: u64) -> bool {
+        if self.out.bytes().len() == 8 {
+            // The word itself, which `receive` has compared.
+            return true;
+        }
+        let stamped = self.windows.look(|view| {
+            let mut ends = [0; 16];
+            let len = self.out.bytes().len();
+            let (head, tail) = ends.split_at_mut(8);
+            let data = view.slice(DATA, len).expect("the window holds the payload");
+            data.copy_out(head);
+            data.slice(len - 8, 8).expect("longer than a word").copy_out(tail);
+            ends[..8] == sequence.to_le_bytes() && ends[8..] == sequence.to_le_bytes()
+        });
+        stamped.unwrap_or(false)
+    }
+
+    fn check_pattern(&mut self, seed: u64) -> Result<()> {
+        let len = self.out.bytes().len();
+        if len == 8 {
+            return Ok(());
+        }
+        payload::check(&self.windows.data(len)?, seed)
+    }
+}
+
+/// Windows of puts, each flushed. Samples are per put.
+fn puts(windows: &Windows<'_>, plan: &Plan) -> Result<Samples> {
+    let pair = windows.pair;
+    let mut out = Buffer::new(plan.size);
+    let mut samples = Samples::new();
+    for seed in [1, 2] {
+        payload::fill(out.bytes_mut(), seed);
+        if pair.rank == 0 {
+            let mut open = Vec::with_capacity(plan.window);
+            let window = || {
+                for _ in 0..plan.window {
+                    keep(&mut open, windows.put(DATA, out.bytes())?);
+                }
+                finish_all(pair, &mut open)?;
+                Ok(pair.worker.flush()?)
+            };
+            // Timed in the second round; the first one is only checked.
+            let rounds = if seed == 1 { once(plan) } else { *plan };
+            samples = drive::operations(&rounds, plan.window, window)?;
+        }
+        pair.meet()?;
+        if pair.rank == 1 {
+            payload::check(&windows.data(plan.size)?, seed)?;
+        }
+        pair.meet()?;
+    }
+    Ok(samples)
+}
+
+/// Gets, one by one or in windows. Samples are per get.
+fn gets(windows: &Windows<'_>, plan: &Plan) -> Result<Samples> {
+    let pair = windows.pair;
+    let mut into = Buffer::new(plan.size * plan.window);
+    let mut samples = Samples::new();
+    for seed in [1, 2] {
+        if pair.rank == 1 {
+            let mut data = vec![0; plan.size];
+            payload::fill(&mut data, seed);
+            windows.look(|view| view.slice(DATA, plan.size).map(|view| view.copy_in(&data)))?;
+        }
+        pair.meet()?;
+        if pair.rank == 0 {
+            let mut open = Vec::with_capacity(plan.window);
+            let window = || {
+                for place in into.bytes_mut().chunks_exact_mut(plan.size) {
+                    keep(&mut open, windows.get(place)?);
+                }
+                finish_all(pair, &mut open)
+            };
+            let rounds = if seed == 1 { once(plan) } else { *plan };
+            samples = drive::operations(&rounds, plan.window, window)?;
+            for data in into.bytes().chunks_exact(plan.size) {
+                payload::check(data, seed)?;
+            }
+        }
+        pair.meet()?;
+    }
+    Ok(samples)
+}
+
+/// Measures fetch-and-add or compare-and-swap on a word of rank 1.
+///
+/// # Errors
+/// When the transport cannot, the peer fails, or an old value is wrong.
+pub(crate) fn atomics(pair: &Pair, plan: &Plan) -> Result<Samples> {
+    let windows = Windows::open(pair, 0)?;
+    pair.meet()?;
+    let mut samples = Samples::new();
+    let total = plan.warmup + plan.iterations;
+    if pair.rank == 0 {
+        let mut count = 0;
+        samples = drive::operations(plan, 1, || {
+            let op = match plan.test {
+                Test::FaddLat => AtomicOp::Add(1),
+                _ => AtomicOp::Cswap { compare: count, new: count + 1 },
+            };
+            let old = windows.atomic(op)?;
+            ensure!(old == count, "atomic {count} found {old}");
+            count += 1;
+            Ok(())
+        })?;
+    }
+    pair.meet()?;
+    if pair.rank == 1 {
+        let word = windows.word()?;
+        ensure!(word == total, "{total} atomics left {word} in the target's memory");
+    }
+    windows.close()?;
+    Ok(samples)
+}
+
+/// A plan of one operation that is checked and not timed.
+const fn once(plan: &Plan) -> Plan {
+    Plan { warmup: 0, iterations: 1, batch: 1, ..*plan }
+}
+
+fn keep(open: &mut Vec<RequestId>, sent: Sent) {
+    if let Sent::Pending(id) = sent {
+        open.push(id);
+    }
+}
+
+fn finish_all(pair: &Pair, open: &mut Vec<RequestId>) -> Result<()> {
+    open.drain(..).try_for_each(|id| pair.wait(id).map(drop))
+}
+

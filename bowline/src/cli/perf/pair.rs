@@ -1,0 +1,115 @@
+//! Two ranks on the protocol engine, and what its tests share: worker, endpoint, blocking calls.
+
+use anyhow::{Result, bail};
+use bowline::ucp::{
+    Ep, Envelope, MatchSpec, RequestId, SendMode, Sent, SpaceOptions, Status, Worker,
+};
+use bowline_base::buffer::{RecvBuf, SendBuf};
+
+use super::figure::Figure;
+use super::plan::Plan;
+use super::site::Site;
+use super::{Kind, Test, active, drive, onesided, tagged};
+
+/// The matching space of the measurements.
+const SPACE: u32 = 0;
+
+/// Tags.
+pub(crate) const DATA: u64 = 1;
+pub(crate) const ANSWER: u64 = 2;
+const MEETING: u64 = 3;
+
+/// This rank's worker and its way to the peer.
+pub(crate) struct Pair {
+    pub(crate) worker: Worker,
+    pub(crate) ep: Ep,
+    pub(crate) rank: u32,
+    pub(crate) peer: u32,
+    /// Whether polling gives the processor away.
+    pub(crate) yields: bool,
+}
+
+/// Measures.
+///
+/// # Errors
+/// When a transport does not open, the peer fails, or a payload is damaged.
+pub(crate) fn measure(mut site: Site, plans: &[Plan], yielding: bool) -> Result<Vec<Figure>> {
+    let worker = site.worker()?;
+    let addresses = site.swap(&worker.address())?;
+    worker.open_space(SPACE, SpaceOptions::default())?;
+    let ep = worker.connect(&addresses[site.peer() as usize])?;
+    let yields = yielding || site.shares_processors();
+    let pair = Pair { worker, ep, rank: site.rank(), peer: site.peer(), yields };
+    let figures = plans.iter().map(|plan| pair.measure(plan)).collect();
+    // Nobody leaves while the other one still needs answers.
+    pair.meet()?;
+    figures
+}
+
+impl Pair {
+    fn measure(&self, plan: &Plan) -> Result<Figure> {
+        self.meet()?;
+        let samples = match plan.test {
+            Test::AmLat => drive::ping_pong(plan, self.rank, &mut active::Side::new(self, plan))?,
+            Test::AmBw => drive::stream(plan, self.rank, &mut active::Side::new(self, plan))?,
+            Test::PutLat | Test::PutBw | Test::GetLat | Test::GetBw => {
+                onesided::transfers(self, plan)?
+            }
+            Test::FaddLat | Test::CswapLat => onesided::atomics(self, plan)?,
+            _ if plan.kind() == Kind::Windows => {
+                drive::stream(plan, self.rank, &mut tagged::Side::new(self, plan))?
+            }
+            _ => drive::ping_pong(plan, self.rank, &mut tagged::Side::new(self, plan))?,
+        };
+        Ok(Figure::new(plan, &samples))
+    }
+
+    /// Waits for the peer to come here too.
+    pub(crate) fn meet(&self) -> Result<()> {
+        self.tell(&[]).map(drop)
+    }
+
+    /// Tells the peer `mine` and returns what it tells.
+    pub(crate) fn tell(&self, mine: &[u8]) -> Result<Vec<u8>> {
+        // Longer than anything that is told: keys and sizes.
+        let id = self.worker.recv(self.wanted(MEETING), RecvBuf::owned(vec![0; 4096]))?;
+        let sent = self.send(MEETING, SendBuf::owned(mine.to_vec()))?;
+        self.finish(sent)?;
+        self.worker.wait_until(|| self.worker.is_complete(id));
+        let Some((status, Some(mut bytes))) = self.worker.take_with_buffer(id) else {
+            bail!("a request that owned its buffer came back without it");
+        };
+        status.outcome?;
+        bytes.truncate(status.length as usize);
+        Ok(bytes)
+    }
+
+    /// What a receive of the peer's messages with `tag` asks for.
+    pub(crate) fn wanted(&self, tag: u64) -> MatchSpec {
+        MatchSpec { space: SPACE, source: Some(self.peer), tag, tag_mask: u64::MAX }
+    }
+
+    /// Starts to send.
+    #[inline]
+    pub(crate) fn send(&self, tag: u64, buffer: SendBuf) -> Result<Sent> {
+        let envelope = Envelope { space: SPACE, source: self.rank, tag };
+        Ok(self.worker.send(self.ep, envelope, buffer, SendMode::Standard)?)
+    }
+
+    /// Waits until the buffer of a send is free.
+    #[inline]
+    pub(crate) fn finish(&self, sent: Sent) -> Result<()> {
+        match sent {
+            Sent::Pending(id) => self.wait(id).map(drop),
+            _ => Ok(()),
+        }
+    }
+
+    /// Waits for a request.
+    #[inline]
+    pub(crate) fn wait(&self, id: RequestId) -> Result<Status> {
+        let status = self.worker.wait(id);
+        status.outcome?;
+        Ok(status)
+    }
+}

@@ -1,0 +1,87 @@
+//! How much is measured: fixed before ranks start, from the arguments alone, so that all ranks
+//! agree without talking.
+
+use super::{Args, Kind, Test, Transport, name_of};
+
+/// The measurement of one size.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plan {
+    pub(crate) test: Test,
+    pub(crate) transport: Transport,
+    /// Number of ranks.
+    pub(crate) ranks: u32,
+    /// Whether ranks are threads.
+    pub(crate) threads: bool,
+    /// Payload, bytes.
+    pub(crate) size: usize,
+    /// Round trips, windows or operations to time.
+    pub(crate) iterations: u64,
+    /// The same before.
+    pub(crate) warmup: u64,
+    /// How many of them make one sample.
+    pub(crate) batch: u64,
+    /// Messages of a window; 1 where there are no windows.
+    pub(crate) window: usize,
+}
+
+/// Payload up to which reading the clock is a noticeable part of an operation.
+const SHORT: usize = 4096;
+
+/// Operations of a sample up to there.
+const BATCH: u64 = 8;
+
+impl Plan {
+    pub(crate) fn new(args: &Args, size: usize) -> Self {
+        let kind = args.test.kind();
+        let by_size = |steps: [u64; 4]| match size {
+            0..=SHORT => steps[0],
+            0..=0x1_0000 => steps[1],
+            0..=0x10_0000 => steps[2],
+            _ => steps[3],
+        };
+        // About a quarter of a second each on a machine of 2020.
+        let usual = match kind {
+            Kind::Latency => by_size([80_000, 8000, 1000, 100]),
+            Kind::Windows => by_size([4000, 400, 60, 16]),
+            Kind::Collective => by_size([8000, 1000, 200, 40]),
+            Kind::Jobs => 10,
+        };
+        let iterations = args.iterations.unwrap_or(usual);
+        let batch = match kind {
+            Kind::Latency | Kind::Collective if size <= SHORT => BATCH.min(iterations),
+            _ => 1,
+        };
+        let window = match kind {
+            Kind::Windows => args.window.unwrap_or(by_size([64, 64, 16, 4])) as usize,
+            _ => 1,
+        };
+        Self {
+            test: args.test,
+            transport: args.transport,
+            ranks: args.ranks(),
+            threads: args.threads,
+            size,
+            iterations: iterations - iterations % batch,
+            warmup: args.warmup.unwrap_or(iterations.div_ceil(10)),
+            batch,
+            window,
+        }
+    }
+
+    pub(crate) const fn kind(&self) -> Kind {
+        self.test.kind()
+    }
+
+    pub(crate) fn test_name(&self) -> String {
+        name_of(&self.test)
+    }
+
+    pub(crate) fn transport_name(&self) -> String {
+        name_of(&self.transport)
+    }
+
+    /// Samples to take.
+    pub(crate) const fn samples(&self) -> u64 {
+        self.iterations / self.batch
+    }
+}

@@ -1,0 +1,290 @@
+//! The protocol engine against peers that send anything: every decoder of the wire protocol, in
+//! the states that a script of receives, sends, refusals and failures brings the engine into.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bowline_base::buffer::{RecvBuf, SendBuf};
+use bowline_base::config::Config;
+use bowline_ucp::{
+    Envelope, Ep, Idle, LaneAddress, MatchSpec, RequestId, SendMode, Sent, SpaceOptions, Stages,
+    Waiter, Worker, WorkerAddress, WorkerParts,
+};
+use bowline_uct::{AmId, PeerFailure, Source};
+
+use crate::lane::{Event, PROVIDER, ScriptLane, Wire};
+
+/// Peers of the script.
+const PEERS: u8 = 4;
+
+/// Nobody waits here.
+struct NoWaiter;
+
+impl Waiter for NoWaiter {
+    fn stages(&self) -> Stages {
+        Stages {
+            spins: 0,
+            yields: 0,
+        }
+    }
+    fn yield_now(&mut self) {}
+    fn sleep(&mut self, _: Idle<'_>) {
+        unreachable!(
+            "the script never waits, so nobody sleeps for {:?}",
+            Duration::ZERO
+        );
+    }
+}
+
+/// Takes bytes off the input; zero when there are none left.
+struct Script<'a>(&'a [u8]);
+
+impl Script<'_> {
+    fn byte(&mut self) -> u8 {
+        let Some((&first, rest)) = self.0.split_first() else {
+            return 0;
+        };
+        self.0 = rest;
+        first
+    }
+
+    fn bytes(&mut self, most: usize) -> Vec<u8> {
+        let n = usize::from(self.byte()).min(most).min(self.0.len());
+        let (head, rest) = self.0.split_at(n);
+        self.0 = rest;
+        head.to_vec()
+    }
+}
+
+struct Play {
+    worker: Worker,
+    wire: Arc<Mutex<Wire>>,
+    endpoints: Vec<Ep>,
+    requests: Vec<RequestId>,
+    sequences: [u32; PEERS as usize],
+}
+
+/// Plays a script.
+pub(crate) fn ucp_arrivals(bytes: &[u8]) {
+    let mut script = Script(bytes);
+    let mut play = Play::new();
+    while !script.0.is_empty() {
+        play.step(&mut script);
+    }
+    // Whatever happened, the engine comes to rest.
+    play.wire().refuse = 0;
+    for _ in 0..64 {
+        let writable = [Event::Writable, Event::Completes(Err(PeerFailure::Closed))];
+        play.wire().events.extend(writable);
+        play.worker.progress();
+    }
+    for request in std::mem::take(&mut play.requests) {
+        play.take(request);
+    }
+}
+
+impl Play {
+    fn new() -> Self {
+        let wire = Arc::new(Mutex::new(Wire::default()));
+        let worker = Worker::new(WorkerParts {
+            job: 1,
+            rank: 0,
+            incarnation: 0,
+            uid: 99,
+            lanes: vec![Box::new(ScriptLane::new(wire.clone()))],
+            waiter: Box::new(NoWaiter),
+            failures: None,
+            config: Config::defaults(&[bowline_ucp::SETTINGS]),
+        })
+        .expect("a worker of one lane");
+        worker
+            .open_space(0, SpaceOptions::default())
+            .expect("space 0 is new");
+        worker.am_handler(
+            1,
+            Box::new(|_, message| {
+                assert!(message.header.len() <= 1 << 16);
+            }),
+        );
+        let endpoints = (0..PEERS).map(|n| worker.connect(&address(n)).expect("reachable"));
+        let endpoints = endpoints.collect();
+        Self {
+            worker,
+            wire,
+            endpoints,
+            requests: Vec::new(),
+            sequences: [0; PEERS as usize],
+        }
+    }
+
+    fn wire(&self) -> MutexGuard<'_, Wire> {
+        self.wire.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn step(&mut self, script: &mut Script<'_>) {
+        let what = script.byte();
+        let who = script.byte() % PEERS;
+        match what % 12 {
+            0..=3 => self.arrive(script, who),
+            4 => self.deliver(who, 0, [0, 0], address(who)),
+            5 => {
+                let spec = self.spec(script);
+                let room = usize::from(script.byte()) * 16;
+                let buffer = RecvBuf::owned(vec![0; room]);
+                self.requests.extend(self.worker.recv(spec, buffer).ok());
+            }
+            6 => self.send(script, who),
+            7 => {
+                self.worker.progress();
+            }
+            8 => {
+                let how = script.byte();
+                let mut wire = self.wire();
+                match how % 4 {
+                    0 => wire.refuse = u32::from(how >> 2),
+                    1 => wire.events.push_back(Event::Writable),
+                    2 => wire.events.push_back(Event::Completes(Ok(0))),
+                    _ => wire
+                        .events
+                        .push_back(Event::Completes(Err(PeerFailure::Refused))),
+                }
+            }
+            9 => {
+                let spec = self.spec(script);
+                let _ = (self.worker.probe(&spec), self.worker.check(&spec));
+                if let Some((_, message)) = self.worker.claim(&spec) {
+                    let buffer = RecvBuf::owned(vec![0; usize::from(script.byte())]);
+                    self.requests
+                        .extend(self.worker.recv_claimed(message, buffer).ok());
+                }
+            }
+            10 => {
+                let index = usize::from(script.byte());
+                if self.requests.is_empty() {
+                    return;
+                }
+                let request = self.requests.swap_remove(index % self.requests.len());
+                match index >> 6 {
+                    0 => self.worker.cancel(request),
+                    1 => return self.worker.detach(request),
+                    _ => {}
+                }
+                self.take(request);
+            }
+            _ => match script.byte() {
+                0..=15 => {
+                    let failed = Event::Fails(Source(u32::from(who)), PeerFailure::Died);
+                    self.wire().events.push_back(failed);
+                }
+                16..=99 => {
+                    let _ = self.worker.open_space(1, SpaceOptions::default());
+                }
+                _ => self.worker.close_space(1),
+            },
+        }
+    }
+
+    /// A message: an id, two words and a payload, of which words may be ones that were heard.
+    fn arrive(&mut self, script: &mut Script<'_>, who: u8) {
+        let id = script.byte();
+        let words = [self.word(script), self.word(script)];
+        let mut payload = Vec::new();
+        for _ in 0..script.byte() % 4 {
+            payload.extend(self.word(script).to_le_bytes());
+        }
+        payload.extend(script.bytes(200));
+        self.deliver(who, id, words, payload);
+    }
+
+    fn deliver(&mut self, who: u8, id: u8, words: [u64; 2], payload: Vec<u8>) {
+        let sequence = &mut self.sequences[usize::from(who)];
+        // One message in 8 of those with a high id comes out of order.
+        let number = if id >> 5 == 7 {
+            sequence.wrapping_add(3)
+        } else {
+            *sequence
+        };
+        *sequence = sequence.wrapping_add(1);
+        let header = [words[0], words[1], u64::from(number)];
+        let id = AmId::from_wire(id % AmId::COUNT).expect("below the count");
+        let source = Source(u32::from(who));
+        self.wire()
+            .events
+            .push_back(Event::Arrives(source, id, header, payload));
+    }
+
+    fn word(&mut self, script: &mut Script<'_>) -> u64 {
+        let (kind, value) = (script.byte(), script.byte());
+        match kind % 8 {
+            0..=2 => u64::from(value),
+            3 => u64::from(value) << 32 | u64::from(kind >> 7),
+            4 => u64::MAX - u64::from(value),
+            5 => u64::from(value) << (kind >> 3),
+            _ => {
+                let wire = self.wire();
+                let heard = wire.heard.len().max(1);
+                wire.heard
+                    .get(usize::from(value) % heard)
+                    .copied()
+                    .unwrap_or(0)
+            }
+        }
+    }
+
+    fn spec(&self, script: &mut Script<'_>) -> MatchSpec {
+        let byte = script.byte();
+        MatchSpec {
+            space: u32::from(byte & 1),
+            source: (byte & 2 != 0).then_some(u32::from(byte >> 6)),
+            tag: u64::from(byte >> 3 & 3),
+            tag_mask: if byte & 4 != 0 { u64::MAX } else { 0 },
+        }
+    }
+
+    fn send(&mut self, script: &mut Script<'_>, who: u8) {
+        let (shape, size) = (script.byte(), script.byte());
+        let mode = if shape & 1 == 0 {
+            SendMode::Standard
+        } else {
+            SendMode::Synchronous
+        };
+        // From nothing to several times what one message of this transport holds.
+        let buffer = SendBuf::owned(vec![size; usize::from(size) << (shape >> 5)]);
+        let envelope = Envelope {
+            space: 0,
+            source: 0,
+            tag: u64::from(shape >> 1 & 3),
+        };
+        let ep = self.endpoints[usize::from(who)];
+        if let Ok(Sent::Pending(request)) = self.worker.send(ep, envelope, buffer, mode) {
+            self.requests.push(request);
+        }
+    }
+
+    fn take(&self, request: RequestId) {
+        let Some((status, buffer)) = self.worker.take_with_buffer(request) else {
+            return;
+        };
+        if let (Ok(()), Some(buffer)) = (status.outcome, buffer) {
+            assert!(
+                status.length <= buffer.len() as u64,
+                "a success is longer than its room"
+            );
+        }
+    }
+}
+
+fn address(who: u8) -> Vec<u8> {
+    WorkerAddress {
+        job: 1,
+        rank: u32::from(who) + 1,
+        incarnation: 0,
+        uid: u64::from(who),
+        features: 0,
+        lanes: vec![LaneAddress {
+            provider: PROVIDER.into(),
+            address: vec![who],
+        }],
+    }
+    .pack()
+}

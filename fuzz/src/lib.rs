@@ -1,0 +1,42 @@
+//! Fuzz targets: one function per decoder of bytes that come from somebody else.
+//!
+//! A target returns on any input; a panic, a hang or a sanitizer's report is a finding. What it
+//! asserts beyond that is a property of the decoder (what was read can be written again, nothing
+//! longer than the input comes out).
+//!
+//! - `cargo +nightly fuzz run TARGET --features libfuzzer fuzz/corpus/TARGET fuzz/seeds/TARGET`
+//!   searches; new inputs go to the first directory, which is not committed.
+//! - `cargo test` in this directory replays `seeds/` on a stable compiler; CI does that. An input
+//!   that broke something is added to the seeds together with the correction.
+
+mod addresses;
+mod arrivals;
+mod lane;
+mod launch;
+mod queues;
+mod settings;
+
+/// A target: its name, which is also that of its seeds' directory, and what it does.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// Every target.
+pub const TARGETS: &[Target] = &[
+    ("worker_address", addresses::worker_address),
+    ("addr_reader", addresses::addr_reader),
+    ("ucp_arrivals", arrivals::ucp_arrivals),
+    ("pmi_server", launch::pmi_server),
+    ("pmi_client", launch::pmi_client),
+    ("process_mapping", launch::process_mapping),
+    ("scmp_consumer", queues::scmp_consumer),
+    ("ring_consumer", queues::ring_consumer),
+    ("config", settings::config),
+];
+
+/// Runs the target `name`.
+///
+/// # Panics
+/// When there is no such target, or when it has found something.
+pub fn run(name: &str, bytes: &[u8]) {
+    let target = TARGETS.iter().find(|(known, _)| *known == name);
+    target.expect("the programs name targets of the table").1(bytes);
+}

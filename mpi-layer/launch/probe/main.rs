@@ -1,0 +1,214 @@
+//! The tests' program: `launch` is a launcher with a bare command line, everything else is a rank
+//! that behaves in the way its first argument says. It is not installed and not documented.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use bowline_launch::bootstrap::{Bootstrap, Need, Route, bootstrap};
+use bowline_launch::run::{Bind, OnFailure, RunOptions, run};
+
+fn main() -> ExitCode {
+    let mut args = std::env::args_os().skip(1);
+    let mode = args.next().unwrap_or_default();
+    let args: Vec<OsString> = args.collect();
+    match mode.to_str() {
+        Some("launch") => launch(args),
+        Some("join") => join(&args),
+        Some("leave-quietly") => leave_quietly(),
+        Some("die") => die(&args),
+        Some("babble") => babble(),
+        Some("cpus") => cpus(),
+        Some("child") => child(),
+        Some("late") => late(),
+        _ => {
+            eprintln!("no such mode: {mode:?}");
+            ExitCode::from(99)
+        }
+    }
+}
+
+fn launch(args: Vec<OsString>) -> ExitCode {
+    let mut options = RunOptions::new(1, "");
+    options.area_bytes = 4096;
+    let mut args = args.into_iter();
+    let text = |arg: Option<OsString>| arg.and_then(|a| a.into_string().ok()).unwrap_or_default();
+    while let Some(arg) = args.next() {
+        match arg.to_str() {
+            Some("-n") => options.ranks = text(args.next()).parse().unwrap_or(0),
+            Some("--label") => options.label = true,
+            Some("--continue") => options.on_failure = OnFailure::Continue,
+            Some("--area") => options.area_bytes = text(args.next()).parse().unwrap_or(0),
+            Some("--timeout") => {
+                let millis = text(args.next()).parse().unwrap_or(0);
+                options.timeout = Some(Duration::from_millis(millis));
+            }
+            Some("--grace") => {
+                let millis = text(args.next()).parse().unwrap_or(0);
+                options.grace = Duration::from_millis(millis);
+            }
+            Some("--bind") => {
+                options.bind = Some(match text(args.next()).as_str() {
+                    "core" => Bind::Core,
+                    _ => Bind::None,
+                });
+            }
+            _ => {
+                options.program = arg;
+                options.args = args.by_ref().collect();
+            }
+        }
+    }
+    let code = match run(&options) {
+        Ok(report) => report.code,
+        Err(error) => {
+            eprintln!("bowline: {error}");
+            error.code()
+        }
+    };
+    ExitCode::from(code as u8)
+}
+
+fn boot(route: Route) -> Result<Bootstrap, ExitCode> {
+    let mut need = Need::area(4096);
+    need.route = route;
+    bootstrap(&need).map_err(|error| {
+        eprintln!("rank: {error}");
+        ExitCode::from(3)
+    })
+}
+
+/// Exchanges long values and memory with everybody, and leaves in order.
+fn join(args: &[OsString]) -> ExitCode {
+    let route = match args.first().and_then(|a| a.to_str()) {
+        Some("proc") => Route::Proc,
+        Some("pidfd") => Route::Pidfd,
+        Some("socket") => Route::Socket,
+        _ => Route::Any,
+    };
+    let mut boot = match boot(route) {
+        Ok(boot) => boot,
+        Err(code) => return code,
+    };
+    let value = |rank: u32| vec![rank as u8 + 1; 3000 + rank as usize];
+    boot.kvs
+        .put(&format!("test-{}", boot.rank), &value(boot.rank))
+        .expect("put");
+    let area = boot.job.area(boot.local_rank).expect("own area");
+    area.copy_in(&boot.instance.to_ne_bytes());
+    boot.kvs.barrier().expect("barrier");
+    for rank in 0..boot.size {
+        assert_eq!(
+            boot.kvs.get(&format!("test-{rank}")).expect("get"),
+            value(rank)
+        );
+    }
+    for (local, rank) in (0..).zip(&boot.locals) {
+        let identity = boot
+            .job
+            .control(local)
+            .and_then(|c| c.identity())
+            .expect("attached");
+        assert_eq!(identity.world_rank, *rank);
+        let mut instance = [0; 8];
+        boot.job.area(local).expect("area").copy_out(&mut instance);
+        assert_eq!(u64::from_ne_bytes(instance), identity.instance);
+    }
+    let watched = boot.death_watch.as_ref().map_or(0, |watch| watch.watched());
+    boot.kvs.barrier().expect("barrier");
+    println!(
+        "rank {} of {} local {} of {} watches {watched} by {:?}",
+        boot.rank, boot.size, boot.local_rank, boot.local_size, boot.started_by
+    );
+    boot.finalize().expect("finalize");
+    ExitCode::SUCCESS
+}
+
+/// Ends with code 0 in the middle of the job.
+fn leave_quietly() -> ExitCode {
+    let boot = boot(Route::Any);
+    std::mem::forget(boot);
+    ExitCode::SUCCESS
+}
+
+/// One rank dies after everybody has joined; the others wait until they know.
+fn die(args: &[OsString]) -> ExitCode {
+    let victim: u32 = args[0]
+        .to_str()
+        .and_then(|a| a.parse().ok())
+        .expect("a rank");
+    let mut boot = match boot(Route::Any) {
+        Ok(boot) => boot,
+        Err(code) => return code,
+    };
+    // Hydra tells the survivors by SIGUSR1, which would end them.
+    // SAFETY: ignoring a signal runs no code of ours.
+    unsafe { libc::signal(libc::SIGUSR1, libc::SIG_IGN) };
+    boot.kvs.barrier().expect("barrier");
+    if boot.rank == victim {
+        // SAFETY: raising a signal has no preconditions.
+        unsafe { libc::raise(libc::SIGKILL) };
+    }
+    let before = boot.job.death_generation();
+    while !boot.job.is_dead(victim) {
+        std::thread::sleep(Duration::from_millis(2));
+        if let Some(watch) = &mut boot.death_watch {
+            watch.poll();
+        }
+    }
+    assert!(before == boot.job.death_generation() || before == 0);
+    println!("rank {} knows that rank {victim} is dead", boot.rank);
+    // The dead do not take part, so this must not hang.
+    if boot.death_watch.is_none() {
+        boot.kvs.barrier().expect("barrier");
+    }
+    boot.finalize().expect("finalize");
+    ExitCode::SUCCESS
+}
+
+/// Says to the process manager what is no request.
+fn babble() -> ExitCode {
+    use std::os::fd::FromRawFd;
+    let fd = std::env::var("PMI_FD")
+        .ok()
+        .and_then(|fd| fd.parse().ok())
+        .expect("PMI_FD");
+    // SAFETY: the descriptor was inherited for this and nobody else owns it.
+    let mut stream = unsafe { std::fs::File::from_raw_fd(fd) };
+    stream
+        .write_all(b"cmd=put \x00\xff\nmore\n")
+        .expect("write");
+    std::thread::sleep(Duration::from_secs(1000));
+    ExitCode::SUCCESS
+}
+
+/// Tells how many processors it may use.
+fn cpus() -> ExitCode {
+    let set = rustix::thread::sched_getaffinity(None).expect("affinity");
+    println!("{}", set.count());
+    ExitCode::SUCCESS
+}
+
+/// A rank whose child believes that it is a rank too.
+fn child() -> ExitCode {
+    let boot = match boot(Route::Any) {
+        Ok(boot) => boot,
+        Err(code) => return code,
+    };
+    let own = std::env::current_exe().expect("own path");
+    let status = std::process::Command::new(own)
+        .arg("join")
+        .status()
+        .expect("start");
+    drop(boot);
+    ExitCode::from(status.code().unwrap_or(98) as u8)
+}
+
+/// Rank 1 never joins, the others wait for it.
+fn late() -> ExitCode {
+    if std::env::var("PMI_RANK").as_deref() == Ok("1") {
+        return ExitCode::SUCCESS;
+    }
+    join(&[])
+}

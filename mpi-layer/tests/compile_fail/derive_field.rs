@@ -1,0 +1,11 @@
+//! A field that is no datatype.
+use bowline_mpi::Datatype;
+
+#[derive(Clone, Copy, Datatype)]
+#[datatype(crate = bowline_mpi)]
+#[repr(C)]
+struct Flag {
+    set: bool,
+}
+
+fn main() {}

@@ -1,0 +1,12 @@
+//! Whether a generic struct has padding depends on its parameters.
+use bowline_mpi::Datatype;
+
+#[derive(Clone, Copy, Datatype)]
+#[datatype(crate = bowline_mpi)]
+#[repr(C)]
+struct Both<T> {
+    first: T,
+    second: u32,
+}
+
+fn main() {}

@@ -1,0 +1,10 @@
+//! Without `repr(C)` the compiler may order fields differently in each program.
+use bowline_mpi::Datatype;
+
+#[derive(Clone, Copy, Datatype)]
+#[datatype(crate = bowline_mpi)]
+struct Free {
+    value: u32,
+}
+
+fn main() {}

@@ -1,0 +1,133 @@
+//! Communicators and groups on real ranks.
+
+use bowline_mpi::{ANY_SOURCE, ANY_TAG, Comparison, MpiError, Sum, UNDEFINED};
+
+use crate::start::ranks;
+
+#[test]
+fn messages_stay_in_their_communicator() {
+    ranks(2, |world| {
+        let other = 1 - world.rank();
+        let copy = world.dup().unwrap();
+        assert_eq!(world.compare(&copy), Comparison::Congruent);
+        assert_eq!(world.compare(world.communicator()), Comparison::Identical);
+        world.send(&[1u8], other, 0).unwrap();
+        copy.send(&[2u8], other, 0).unwrap();
+        let mut into = [0u8];
+        copy.recv(&mut into, ANY_SOURCE, ANY_TAG).unwrap();
+        assert_eq!(into, [2]);
+        world.recv(&mut into, ANY_SOURCE, ANY_TAG).unwrap();
+        assert_eq!(into, [1]);
+    });
+}
+
+#[test]
+fn a_split_orders_by_key_and_then_by_rank() {
+    for size in 1..=9 {
+        ranks(size, |world| {
+            let (rank, size) = (world.rank(), world.size());
+            let part = world.split(rank % 3, -(rank / 3)).unwrap().unwrap();
+            let expected: Vec<_> = (0..size).filter(|r| r % 3 == rank % 3).rev().collect();
+            assert_eq!(part.size() as usize, expected.len());
+            assert_eq!(expected[part.rank() as usize], rank);
+            let mut sum = [0];
+            part.allreduce(&[rank], &mut sum, Sum).unwrap();
+            assert_eq!(sum[0], expected.iter().sum::<i32>());
+
+            let same_key = world.split(0, 7).unwrap().unwrap();
+            assert_eq!((same_key.rank(), same_key.size()), (rank, size));
+            let halves = world.split(if rank % 2 == 0 { 4 } else { UNDEFINED }, 0).unwrap();
+            assert_eq!(halves.is_some(), rank % 2 == 0);
+            assert_eq!(world.split(-5, 0).unwrap_err(), MpiError::InvalidColor { color: -5 });
+        });
+    }
+}
+
+#[test]
+fn ranks_of_one_machine_share_memory() {
+    ranks(3, |world| {
+        let node = world.split_shared(-world.rank()).unwrap();
+        assert_eq!(node.size(), 3);
+        assert_eq!(node.rank(), 2 - world.rank());
+    });
+}
+
+#[test]
+fn a_communicator_is_made_of_a_group() {
+    ranks(5, |world| {
+        let group = world.group().include(&[4, 0, 2]).unwrap();
+        let part = world.create(&group).unwrap();
+        let position = [4, 0, 2].iter().position(|&rank| rank == world.rank());
+        assert_eq!(part.as_ref().map(|part| part.rank() as usize), position);
+        if let Some(part) = part {
+            assert_eq!(part.group(), group);
+            let mut all = [0; 3];
+            part.allgather(&[world.rank()], &mut all).unwrap();
+            assert_eq!(all, [4, 0, 2]);
+            // The whole world is more than the part.
+            let error = part.create(&world.group()).unwrap_err();
+            assert_eq!(error, MpiError::InvalidGroup { rank: 1, size: 3 });
+        }
+    });
+}
+
+#[test]
+fn contexts_are_used_again_and_old_messages_stay_out() {
+    ranks(2, |world| {
+        let other = 1 - world.rank();
+        for round in 0..50u32 {
+            let comm = world.dup().unwrap();
+            let text = format!("{comm:?}");
+            assert!(text.contains("context: 3"), "ids stay dense: {text}");
+            // One message is never received; the next communicator has the same id.
+            comm.send(&[round], other, 1).unwrap();
+            comm.send(&[round + 1000], other, 1).unwrap();
+            let mut into = [0];
+            comm.recv(&mut into, other, ANY_TAG).unwrap();
+            assert_eq!(into, [round]);
+            comm.barrier().unwrap();
+        }
+    });
+}
+
+#[test]
+fn many_communicators_at_once_keep_apart() {
+    ranks(3, |world| {
+        let (right, left) = ((world.rank() + 1) % 3, (world.rank() + 2) % 3);
+        let comms: Vec<_> = (0..600).map(|_| world.dup().unwrap()).collect();
+        for (item, comm) in (0u32..).zip(&comms) {
+            comm.send(&[item], right, 0).unwrap();
+        }
+        for (item, comm) in (0u32..600).zip(&comms).rev() {
+            let mut into = [0];
+            comm.recv(&mut into, left, 0).unwrap();
+            assert_eq!(into, [item]);
+        }
+    });
+}
+
+#[test]
+fn parts_of_parts_work_while_their_parents_are_gone() {
+    ranks(8, |world| {
+        let half = world.split(world.rank() / 4, 0).unwrap().unwrap();
+        let quarter = half.split(half.rank() / 2, 0).unwrap().unwrap();
+        drop(half);
+        let mut sum = [0];
+        quarter.allreduce(&[world.rank()], &mut sum, Sum).unwrap();
+        assert_eq!(sum[0], world.rank() / 2 * 4 + 1);
+        assert_eq!(quarter.size(), 2);
+    });
+}
+
+#[test]
+fn clones_are_the_same_communicator_and_the_last_one_closes_it() {
+    ranks(2, |world| {
+        let comm = world.dup().unwrap();
+        let clone = comm.clone();
+        drop(comm);
+        clone.barrier().unwrap();
+        assert!(clone.failed().is_empty());
+        clone.acknowledge_failures();
+        assert_eq!(clone.group().world_ranks().collect::<Vec<_>>(), [0, 1]);
+    });
+}

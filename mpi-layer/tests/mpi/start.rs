@@ -1,0 +1,127 @@
+//! Starts ranks as threads, like `bowline::threads`, but lets a test say whether the ranks are
+//! taken to share processors, since collectives choose other algorithms then.
+
+use std::sync::{Arc, Barrier, Mutex};
+use std::time::Duration;
+
+use bowline::stack::{self, Place};
+use bowline::wait::SystemWaiter;
+use bowline_base::job::{JobMemory, JobSpec};
+use bowline_mpi::{Directory, DirectoryError, World, WorldParts};
+
+/// No test comes near it; a deadlock ends the run with a message instead of a hang.
+const WATCHDOG: Duration = Duration::from_secs(180);
+
+/// Runs `body` as `size` ranks and returns the results in order of rank.
+pub(crate) fn ranks<R: Send>(size: usize, body: impl Fn(&World) -> R + Sync) -> Vec<R> {
+    ranks_sharing(size, size > 2, body)
+}
+
+/// [`ranks`] with and without shared processors.
+pub(crate) fn both_ways(size: usize, body: impl Fn(&World) + Sync) {
+    for shared in [false, true] {
+        ranks_sharing(size, shared, &body);
+    }
+}
+
+fn ranks_sharing<R: Send>(
+    size: usize,
+    shared: bool,
+    body: impl Fn(&World) -> R + Sync,
+) -> Vec<R> {
+    let config = stack::config_from_env().expect("the environment has no bad settings");
+    let spec = JobSpec {
+        job_id: 1,
+        ranks: size as u32,
+        first_rank: 0,
+        area_bytes: stack::area_bytes(&config),
+    };
+    let job = JobMemory::create_private(&spec).expect("memory for the ranks");
+    let addresses = Arc::new(Mutex::new(vec![Vec::new(); size]));
+    let published = Barrier::new(size);
+    let watchdog = Watchdog::start();
+    let results = std::thread::scope(|scope| {
+        let start = |rank: u32| {
+            let (job, addresses) = (job.clone(), Arc::clone(&addresses));
+            let (config, published, body) = (&config, &published, &body);
+            move || {
+                job.attach(rank).expect("each rank attaches once");
+                let _obituary = Obituary { job: job.clone(), rank };
+                let waiter = SystemWaiter::new(config);
+                waiter.policy().share_processors(true);
+                let place = Place { job: job.clone(), local: rank, rank };
+                let worker = stack::worker(&place, config, waiter).expect("a worker");
+                addresses.lock().unwrap()[rank as usize] = worker.address();
+                published.wait();
+                let node_id = job.node_id();
+                let finalizer = move || job.finalize(rank);
+                let world = World::from_parts(WorldParts {
+                    worker,
+                    rank,
+                    size: size as u32,
+                    directory: Box::new(Table(addresses)),
+                    node_id,
+                    oversubscribed: shared,
+                    finalizer: Some(Box::new(finalizer)),
+                })
+                .expect("a world");
+                let result = body(&world);
+                // As at the end of a program: nobody leaves while others still send to it.
+                world.barrier().expect("all ranks are alive");
+                result
+            }
+        };
+        let threads: Vec<_> = (0..size as u32).map(|rank| scope.spawn(start(rank))).collect();
+        let results: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
+        let rethrow = |panic| std::panic::resume_unwind(panic);
+        results.into_iter().map(|result| result.unwrap_or_else(rethrow)).collect()
+    });
+    drop(watchdog);
+    results
+}
+
+/// Tells the others when this rank panics, so that they do not wait for it.
+struct Obituary {
+    job: JobMemory,
+    rank: u32,
+}
+
+impl Drop for Obituary {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.job.mark_dead(self.rank);
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Table(Arc<Mutex<Vec<Vec<u8>>>>);
+
+impl Directory for Table {
+    fn address(&self, world_rank: u32) -> Result<Vec<u8>, DirectoryError> {
+        Ok(self.0.lock().unwrap()[world_rank as usize].clone())
+    }
+}
+
+/// Ends the process when it is not dropped in time.
+struct Watchdog(Option<std::sync::mpsc::Sender<()>>);
+
+impl Watchdog {
+    fn start() -> Self {
+        let (alive, dropped) = std::sync::mpsc::channel::<()>();
+        let test = std::thread::current().name().unwrap_or("?").to_owned();
+        std::thread::spawn(move || {
+            if dropped.recv_timeout(WATCHDOG) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+                eprintln!("{test} hangs");
+                std::process::abort();
+            }
+        });
+        Self(Some(alive))
+    }
+}
+
+impl Drop for Watchdog {
+    fn drop(&mut self) {
+        drop(self.0.take());
+    }
+}

@@ -1,0 +1,194 @@
+//! When what was put can be seen: after a flush, in the order of a fence, before a notification
+//! or an atomic.
+
+use bowline_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use super::super::harness::{Random, World, pattern};
+use super::super::{Provider, not_applicable};
+use super::{Kind, WAYS, Window, any_put, flush, retry};
+use crate::{AmId, AtomicOp, AtomicOps, AtomicWidth, Caps, Iface, MemoryDomain, PostError};
+
+/// A put with notification is visible when the notification arrives.
+pub fn put_with_notification<P: Provider>() {
+    let mut world = World::<P>::new(2);
+    if !world.attr().caps.contains(Caps::PUT_NOTIFY) {
+        return not_applicable::<P>("no notification");
+    }
+    let (ep, id) = (world.ep(0, 1), AmId::new(17));
+    let longest = world.attr().limits.put.max_short.min(4096);
+    for kind in Kind::reached(&mut world) {
+        let window = Window::open(&mut world, kind, 4096);
+        for round in 0..500_u64 {
+            let (bytes, header) = (pattern(round, 1 + round as usize % longest), [round, 1, 2]);
+            retry(&mut world, |w| {
+                w.peer(0)
+                    .iface
+                    .put_notify(ep, &bytes, window.at(0), id, &header)
+            })
+            .expect("inside");
+            let message = world.receive(1, 1).remove(0);
+            assert_eq!((message.id, message.header), (id, header));
+            assert!(message.payload.is_empty(), "a notification has no payload");
+            assert!(
+                window.view(&mut world).to_vec()[..bytes.len()] == bytes,
+                "not visible yet"
+            );
+        }
+        let bad = window.at(window.len);
+        let refused = world.peer(0).iface.put_notify(ep, &[1], bad, id, &[0; 3]);
+        assert_eq!(refused, Err(PostError::BadRemote));
+        world.rounds(20);
+        assert!(
+            world.peer(1).seen.messages.is_empty(),
+            "a notification of nothing"
+        );
+    }
+}
+
+/// After a flush, of the endpoint or of all, what was put before is in the target's memory.
+pub fn flushed_puts_are_visible<P: Provider>() {
+    let mut world = World::<P>::new(2);
+    let mut random = Random::new(29);
+    for kind in Kind::reached(&mut world) {
+        let window = Window::open(&mut world, kind, 1 << 16);
+        let mut expected = vec![0; 1 << 16];
+        for round in 0..200 {
+            for _ in 0..=random.below(5) {
+                let way = WAYS[random.below(3)];
+                let Some((min, max)) = way.put_limits(&world) else {
+                    continue;
+                };
+                let len = random.below(3000).clamp(min, max);
+                let offset = random.below((1 << 16) - len);
+                let bytes = pattern(random.word(), len);
+                way.put(&mut world, &bytes, window.at(offset))
+                    .expect("inside");
+                expected[offset..offset + len].copy_from_slice(&bytes);
+            }
+            if round % 2 == 0 {
+                flush(&mut world);
+            } else {
+                let token = world.peer(0).token();
+                let posted = retry(&mut world, |w| w.peer(0).iface.flush_all(token));
+                world.finish(0, token, posted);
+            }
+            assert!(
+                window.view(&mut world).to_vec() == expected,
+                "{kind:?}: round {round}"
+            );
+        }
+    }
+}
+
+/// Drives member 0 to write a value and then a flag, while a thread of the owner watches: it
+/// must never see a flag without its value.
+fn watched<P: Provider>(
+    kinds: fn(&mut World<P>) -> Vec<Kind>,
+    write: impl Fn(&mut World<P>, &Window, u64),
+) {
+    const ROUNDS: u64 = 5000;
+    let mut world = World::<P>::new(2);
+    for kind in kinds(&mut world) {
+        let window = Window::open(&mut world, kind, 4096);
+        let value = window.word(&mut world, 64).as_ptr() as usize;
+        let flag = window.word(&mut world, 1024).as_ptr() as usize;
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let watcher = scope.spawn(|| {
+                // SAFETY: the words lie in the window, which is released after the scope; they are
+                // aligned and only accessed by atomics and copies through views.
+                let (value, flag) = unsafe {
+                    (
+                        AtomicU64::from_ptr(value as *mut u64),
+                        AtomicU64::from_ptr(flag as *mut u64),
+                    )
+                };
+                let mut looks = 0_u64;
+                // Relaxed: the flag only ends the loop.
+                while !over.load(Ordering::Relaxed) {
+                    // Acquire: pairs with the release of the flag's put or atomic.
+                    let flag = flag.load(Ordering::Acquire);
+                    // Relaxed: ordered after the flag by the acquire.
+                    let value = value.load(Ordering::Relaxed);
+                    assert!(
+                        value >= flag,
+                        "flag {flag} came before its value, which is {value}"
+                    );
+                    looks += 1;
+                    if looks.is_multiple_of(64) {
+                        std::thread::yield_now();
+                    }
+                }
+            });
+            for round in 1..=ROUNDS {
+                if watcher.is_finished() {
+                    break;
+                }
+                write(&mut world, &window, round);
+                if round % 16 == 0 {
+                    flush(&mut world);
+                }
+            }
+            flush(&mut world);
+            // Relaxed: the flag only ends the loop.
+            over.store(true, Ordering::Relaxed);
+        });
+        // Relaxed: the flush made both visible to this thread.
+        assert_eq!(window.word(&mut world, 64).load(Ordering::Relaxed), ROUNDS);
+        assert_eq!(
+            window.word(&mut world, 1024).load(Ordering::Relaxed),
+            ROUNDS
+        );
+        world
+            .peer(1)
+            .iface
+            .mem_release(window.handle)
+            .expect("it was held");
+    }
+}
+
+/// What is put after a fence is never seen before what was put ahead of it.
+pub fn fenced_puts_keep_their_order<P: Provider>() {
+    let Some(way) = ({
+        let world = World::<P>::new(2);
+        WAYS.into_iter().find(|way| {
+            way.put_limits(&world)
+                .is_some_and(|(min, max)| (min..=max).contains(&8))
+        })
+    }) else {
+        return not_applicable::<P>("no put of 8 bytes");
+    };
+    watched::<P>(Kind::reached, |world, window, round| {
+        way.put(world, &round.to_ne_bytes(), window.at(64))
+            .expect("inside");
+        retry(world, |world| world.peer(0).iface.fence()).expect("a fence is always possible");
+        way.put(world, &round.to_ne_bytes(), window.at(1024))
+            .expect("inside");
+    });
+}
+
+/// Where the interface says so, a put is seen before a later atomic without a fence.
+pub fn puts_are_visible_before_atomics<P: Provider>() {
+    let (attr, way) = {
+        let world = World::<P>::new(2);
+        (world.attr(), any_put(&world))
+    };
+    let cpu = Caps::PUT_BEFORE_ATOMIC | Caps::ATOMIC_CPU;
+    let Some(way) =
+        way.filter(|_| attr.caps.contains(cpu) && attr.atomic_post.contains(AtomicOps::ADD))
+    else {
+        return not_applicable::<P>("puts and atomics are not ordered");
+    };
+    watched::<P>(Kind::with_atomics, |world, window, round| {
+        way.put(world, &round.to_ne_bytes(), window.at(64))
+            .expect("inside");
+        let (ep, at) = (world.ep(0, 1), window.at(1024));
+        retry(world, |world| {
+            world
+                .peer(0)
+                .iface
+                .atomic_post(ep, AtomicOp::Add(1), AtomicWidth::W64, at)
+        })
+        .expect("inside");
+    });
+}

@@ -1,0 +1,674 @@
+//! A transport through a lock, for the suite's own tests: as plain as the contract allows, and
+//! with faults to order. It is no provider for anybody: every post takes the lock of all members.
+//!
+//! A member's inbox holds [`SLOTS`] messages. Payloads of packed messages come in descriptors, of
+//! which there are [`SPARES`]; those of short ones do not. Zcopy completes when the receiver has
+//! seen the message. There are no one-sided operations.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use bowline_base::buffer::RecvBuf;
+use bowline_base::doorbell::{Doorbell, Sleep};
+use bowline_base::slab::{Key, Slab};
+use bowline_base::view::View;
+use bowline_uct::conformance::Provider;
+use bowline_uct::{
+    AmHeader, AmId, Armed, Arrival, AtomicOp, AtomicOps, AtomicWidth, Caps, Desc, EpId, Iface,
+    IfaceAttr, Limits, LocalSlice, MdAttr, MemError, MemHandle, MemoryDomain, OpLimits, OpenError,
+    PeerFailure, PostError, Posted, RemoteSlice, RkeyId, Sink, Source, Token, Unreachable, Verdict,
+};
+
+const SLOTS: usize = 32;
+const SPARES: usize = 8;
+const SHORT: usize = 48;
+const LONG: usize = 4096;
+
+/// What is wrong with a hub.
+pub(crate) type Fault = u8;
+/// Nothing.
+pub(crate) const NONE: Fault = 0;
+/// Every hundredth message overtakes its predecessor.
+pub(crate) const REORDER: Fault = 1;
+/// Every hundredth message is lost.
+pub(crate) const LOSE: Fault = 2;
+/// A refused message arrives all the same.
+pub(crate) const LEAK: Fault = 3;
+/// A receiver is rung before its message is there.
+pub(crate) const RING_EARLY: Fault = 4;
+/// A kept buffer is used for the next message.
+pub(crate) const REUSE: Fault = 5;
+/// The last byte of long payloads is changed.
+pub(crate) const DAMAGE: Fault = 6;
+/// A death is told to each survivor twice.
+pub(crate) const TELL_TWICE: Fault = 7;
+/// Endpoints are told that they may post in reverse.
+pub(crate) const REVERSE: Fault = 8;
+/// Without spares messages are thrown away.
+pub(crate) const THROW: Fault = 9;
+/// The budget is overdrawn by one.
+pub(crate) const OVERDRAW: Fault = 10;
+/// Operations in flight to a peer that fails are not answered.
+pub(crate) const FORGET_TOKENS: Fault = 11;
+/// The header of messages with id 31 loses a bit.
+pub(crate) const HEADER: Fault = 12;
+
+struct Letter {
+    from: usize,
+    id: AmId,
+    header: AmHeader,
+    payload: Vec<u8>,
+    packed: bool,
+    token: Option<Token>,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Life {
+    Alive,
+    Closed,
+    Died,
+}
+
+struct Member {
+    inbox: VecDeque<Letter>,
+    /// Tokens of this member's messages that have been received.
+    done: VecDeque<Token>,
+    life: Life,
+    doorbell: Doorbell,
+}
+
+struct Shared {
+    members: Vec<Member>,
+    posts: u64,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum State {
+    Free,
+    Open,
+    Failed,
+}
+
+struct Endpoint {
+    to: usize,
+    state: State,
+    in_flight: Vec<Token>,
+}
+
+/// An interface of a hub.
+pub(crate) struct HubIface<const FAULT: Fault> {
+    shared: Arc<Mutex<Shared>>,
+    me: usize,
+    attr: IfaceAttr,
+    endpoints: Vec<Endpoint>,
+    waiters: VecDeque<EpId>,
+    events: VecDeque<(Option<Token>, EpId)>,
+    kept: Slab<Vec<u8>>,
+    doorbell: Doorbell,
+}
+
+/// A group of members of a hub.
+pub(crate) struct Hub<const FAULT: Fault>(Arc<Mutex<Shared>>);
+
+impl<const FAULT: Fault> Provider for Hub<FAULT> {
+    type Iface = HubIface<FAULT>;
+    const NAME: &'static str = "hub";
+    const CAN_KILL: bool = true;
+
+    fn open(size: usize) -> (Self, Vec<Self::Iface>) {
+        let member = |_| Member {
+            inbox: VecDeque::new(),
+            done: VecDeque::new(),
+            life: Life::Alive,
+            doorbell: Doorbell::private(),
+        };
+        let members = (0..size).map(member).collect();
+        let shared = Arc::new(Mutex::new(Shared { members, posts: 0 }));
+        let open = |me| HubIface::open(shared.clone(), me);
+        let ifaces = (0..size).map(open).collect();
+        (Self(shared), ifaces)
+    }
+
+    fn kill(&mut self, index: usize, iface: Self::Iface) {
+        end(&self.0, index, Life::Died);
+        drop(iface);
+    }
+}
+
+fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
+    shared
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+fn end(shared: &Mutex<Shared>, index: usize, how: Life) {
+    let mut shared = lock(shared);
+    if shared.members[index].life == Life::Alive {
+        shared.members[index].life = how;
+        shared
+            .members
+            .iter()
+            .for_each(|member| member.doorbell.ring());
+    }
+}
+
+impl<const FAULT: Fault> Drop for HubIface<FAULT> {
+    fn drop(&mut self) {
+        end(&self.shared, self.me, Life::Closed);
+    }
+}
+
+impl<const FAULT: Fault> HubIface<FAULT> {
+    fn open(shared: Arc<Mutex<Shared>>, me: usize) -> Self {
+        let doorbell = lock(&shared).members[me].doorbell.clone();
+        let am = OpLimits {
+            max_short: SHORT,
+            max_bcopy: LONG,
+            min_zcopy: 1,
+            max_zcopy: LONG * 2,
+            max_iov: 3,
+            opt_align: 1,
+        };
+        let attr = IfaceAttr {
+            provider: "hub",
+            device: "memory".to_owned(),
+            caps: Caps::AM_SHORT
+                | Caps::AM_BCOPY
+                | Caps::AM_ZCOPY
+                | Caps::AM_ORDERED
+                | Caps::PEER_FAILURE
+                | Caps::EP_CHECK
+                | Caps::WAKEUP
+                | Caps::EVENT_FD
+                | Caps::CONNECT_TO_IFACE,
+            limits: Limits {
+                am,
+                ..Limits::default()
+            },
+            atomic_post: AtomicOps::empty(),
+            atomic_fetch: AtomicOps::empty(),
+            max_endpoints: 1000,
+            receive_bytes: SLOTS * LONG,
+        };
+        Self {
+            shared,
+            me,
+            attr,
+            endpoints: Vec::new(),
+            waiters: VecDeque::new(),
+            events: VecDeque::new(),
+            kept: Slab::default(),
+            doorbell,
+        }
+    }
+
+    fn peer_of(&self, address: &[u8]) -> Result<usize, Unreachable> {
+        let Ok([b'h', b'u', b'b', index, check]) = <[u8; 5]>::try_from(address) else {
+            return Err(Unreachable::because("these bytes are no address of a hub"));
+        };
+        let members = lock(&self.shared).members.len();
+        if check != !index || usize::from(index) >= members {
+            return Err(Unreachable::because(
+                "the address is damaged: no such member",
+            ));
+        }
+        Ok(usize::from(index))
+    }
+
+    fn endpoint(&self, ep: EpId) -> Result<usize, PostError> {
+        match self.endpoints.get(ep.0 as usize) {
+            Some(endpoint) if endpoint.state == State::Open => {
+                if lock(&self.shared).members[endpoint.to].life == Life::Alive {
+                    Ok(endpoint.to)
+                } else {
+                    Err(PostError::PeerFailed)
+                }
+            }
+            Some(endpoint) if endpoint.state == State::Failed => Err(PostError::PeerFailed),
+            _ => Err(PostError::BadEndpoint),
+        }
+    }
+
+    fn post(&mut self, to: usize, letter: impl FnOnce() -> Letter) -> Result<(), PostError> {
+        let mut shared = lock(&self.shared);
+        let full = shared.members[to].inbox.len() >= SLOTS;
+        if full && FAULT != LEAK {
+            return Err(PostError::NoResource);
+        }
+        shared.posts += 1;
+        let hundredth = shared.posts.is_multiple_of(100);
+        if FAULT == RING_EARLY {
+            shared.members[to].doorbell.ring();
+            drop(shared);
+            std::thread::yield_now();
+            lock(&self.shared).members[to].inbox.push_back(letter());
+            return Ok(());
+        }
+        let mut letter = letter();
+        if FAULT == DAMAGE && letter.payload.len() > 1000 {
+            *letter.payload.last_mut().expect("longer than 1000") ^= 1;
+        }
+        if FAULT == HEADER && letter.id.get() == 31 {
+            letter.header[0] &= !1;
+        }
+        let member = &mut shared.members[to];
+        if FAULT == REORDER && hundredth && !member.inbox.is_empty() {
+            let before = member.inbox.len() - 1;
+            member.inbox.insert(before, letter);
+        } else if FAULT != LOSE || !hundredth {
+            member.inbox.push_back(letter);
+        }
+        member.doorbell.ring();
+        if full {
+            Err(PostError::NoResource)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn fail(&mut self, index: usize) {
+        let ep = EpId(index as u32);
+        self.endpoints[index].state = State::Failed;
+        for token in std::mem::take(&mut self.endpoints[index].in_flight) {
+            if FAULT != FORGET_TOKENS {
+                self.events.push_back((Some(token), ep));
+            }
+        }
+        self.events.push_back((None, ep));
+        if FAULT == TELL_TWICE {
+            self.events.push_back((None, ep));
+        }
+        self.waiters.retain(|&waiting| waiting != ep);
+    }
+
+    /// What is known of deaths and completions, turned into events.
+    fn look(&mut self) {
+        let mut shared = lock(&self.shared);
+        let done: Vec<Token> = shared.members[self.me].done.drain(..).collect();
+        let gone: Vec<usize> = (0..self.endpoints.len())
+            .filter(|&index| {
+                let endpoint = &self.endpoints[index];
+                endpoint.state == State::Open && shared.members[endpoint.to].life != Life::Alive
+            })
+            .collect();
+        drop(shared);
+        for token in done {
+            // Whose endpoint failed meanwhile was answered then.
+            let found = self.endpoints.iter_mut().find_map(|endpoint| {
+                let place = endpoint
+                    .in_flight
+                    .iter()
+                    .position(|&other| other == token)?;
+                Some(endpoint.in_flight.swap_remove(place))
+            });
+            if found.is_some() {
+                self.events.push_back((Some(token), EpId(u32::MAX)));
+            }
+        }
+        gone.into_iter().for_each(|index| self.fail(index));
+    }
+
+    fn tell_writable(&mut self, sink: &mut dyn Sink) -> u32 {
+        let room = |ep: &EpId| {
+            let to = self.endpoints[ep.0 as usize].to;
+            lock(&self.shared).members[to].inbox.len() < SLOTS
+        };
+        let place = if FAULT == REVERSE {
+            self.waiters.iter().rposition(room)
+        } else {
+            self.waiters.iter().position(room)
+        };
+        let Some(ep) = place.and_then(|place| self.waiters.remove(place)) else {
+            return 0;
+        };
+        sink.writable(ep);
+        1
+    }
+
+    fn deliver(&mut self, sink: &mut dyn Sink) -> bool {
+        let mut shared = lock(&self.shared);
+        let Some(letter) = shared.members[self.me].inbox.front() else {
+            return false;
+        };
+        if letter.packed && self.kept.len() >= SPARES {
+            if FAULT == THROW {
+                shared.members[self.me].inbox.pop_front();
+            }
+            return false;
+        }
+        let mut letter = shared.members[self.me]
+            .inbox
+            .pop_front()
+            .expect("seen above");
+        if let Some(token) = letter.token {
+            shared.members[letter.from].done.push_back(token);
+            shared.members[letter.from].doorbell.ring();
+        }
+        drop(shared);
+        let len = letter.payload.len();
+        // SAFETY: the vector lives until the end of the call and is not touched meanwhile.
+        let payload = unsafe { View::from_raw(letter.payload.as_mut_ptr(), len) };
+        let desc = letter.packed.then(|| Desc(self.kept.insert(Vec::new())));
+        let source = Source(letter.from as u32);
+        let (id, header) = (letter.id, letter.header);
+        let verdict = sink.am(Arrival {
+            source,
+            id,
+            header,
+            payload,
+            desc,
+        });
+        if let Some(Desc(key)) = desc {
+            if verdict == Verdict::Keep {
+                if FAULT == REUSE && len > 0 {
+                    letter.payload[0] ^= 0xff;
+                }
+                *self.kept.get_mut(key).expect("just made") = letter.payload;
+            } else {
+                self.kept.remove(key);
+            }
+        }
+        true
+    }
+}
+
+impl<const FAULT: Fault> MemoryDomain for HubIface<FAULT> {
+    fn md_attr(&self) -> MdAttr {
+        MdAttr::default()
+    }
+    fn mem_alloc(&mut self, _: usize) -> Result<MemHandle, MemError> {
+        Err(MemError::Unsupported("allocate"))
+    }
+    fn mem_register(&mut self, _: RecvBuf) -> Result<MemHandle, MemError> {
+        Err(MemError::Unsupported("register"))
+    }
+    fn mem_view(&self, _: MemHandle) -> Option<View<'_>> {
+        None
+    }
+    fn mem_release(&mut self, _: MemHandle) -> Result<Option<RecvBuf>, MemError> {
+        Err(MemError::NoSuch)
+    }
+    fn rkey_pack(&self, _: MemHandle) -> Result<Vec<u8>, MemError> {
+        Err(MemError::NoSuch)
+    }
+    fn rkey_unpack(&mut self, _: EpId, _: &[u8]) -> Result<RkeyId, MemError> {
+        Err(MemError::Unsupported("open keys"))
+    }
+    fn rkey_ptr(&self, _: RkeyId, _: u64, _: usize) -> Option<View<'_>> {
+        None
+    }
+    fn rkey_release(&mut self, _: RkeyId) {}
+    fn rkey_of(&self, _: u64, _: usize, _: &mut [u8]) -> Option<usize> {
+        None
+    }
+}
+
+impl<const FAULT: Fault> Iface for HubIface<FAULT> {
+    fn attr(&self) -> &IfaceAttr {
+        &self.attr
+    }
+    fn address(&self) -> Vec<u8> {
+        vec![b'h', b'u', b'b', self.me as u8, !(self.me as u8)]
+    }
+    fn reachable(&self, address: &[u8]) -> Result<(), Unreachable> {
+        self.peer_of(address).map(|_| ())
+    }
+    fn connect(&mut self, address: &[u8]) -> Result<EpId, OpenError> {
+        let to = self.peer_of(address)?;
+        let endpoint = Endpoint {
+            to,
+            state: State::Open,
+            in_flight: Vec::new(),
+        };
+        let free = self
+            .endpoints
+            .iter()
+            .position(|endpoint| endpoint.state == State::Free);
+        let index = free.unwrap_or(self.endpoints.len());
+        match free {
+            Some(index) => self.endpoints[index] = endpoint,
+            None => self.endpoints.push(endpoint),
+        }
+        Ok(EpId(index as u32))
+    }
+    fn source_of(&self, address: &[u8]) -> Option<Source> {
+        self.peer_of(address).ok().map(|index| Source(index as u32))
+    }
+    fn disconnect(&mut self, ep: EpId) {
+        if let Some(endpoint) = self.endpoints.get_mut(ep.0 as usize) {
+            endpoint.state = State::Free;
+        }
+        self.waiters.retain(|&waiting| waiting != ep);
+        self.events
+            .retain(|event| event.0.is_some() || event.1 != ep);
+    }
+    fn am_short(
+        &mut self,
+        ep: EpId,
+        id: AmId,
+        header: &AmHeader,
+        payload: &[u8],
+    ) -> Result<(), PostError> {
+        let to = self.endpoint(ep)?;
+        if payload.len() > SHORT {
+            return Err(PostError::TooLong);
+        }
+        let (from, header, payload) = (self.me, *header, payload.to_vec());
+        self.post(to, || Letter {
+            from,
+            id,
+            header,
+            payload,
+            packed: false,
+            token: None,
+        })
+    }
+    fn am_bcopy(
+        &mut self,
+        ep: EpId,
+        id: AmId,
+        header: &AmHeader,
+        max_len: usize,
+        pack: &mut dyn FnMut(View<'_>) -> usize,
+    ) -> Result<usize, PostError> {
+        let to = self.endpoint(ep)?;
+        if max_len > LONG {
+            return Err(PostError::TooLong);
+        }
+        let (from, header, mut packed) = (self.me, *header, 0);
+        self.post(to, || {
+            let mut payload = vec![0; max_len];
+            // SAFETY: the vector is used through the view only until it is truncated.
+            packed = pack(unsafe { View::from_raw(payload.as_mut_ptr(), max_len) });
+            payload.truncate(packed);
+            Letter {
+                from,
+                id,
+                header,
+                payload,
+                packed: true,
+                token: None,
+            }
+        })?;
+        Ok(packed)
+    }
+    fn am_zcopy(
+        &mut self,
+        ep: EpId,
+        id: AmId,
+        header: &AmHeader,
+        pieces: &[LocalSlice],
+        token: Token,
+    ) -> Result<Posted, PostError> {
+        let to = self.endpoint(ep)?;
+        if pieces.len() > 3 {
+            return Err(PostError::BadArgument);
+        }
+        let mut payload = Vec::new();
+        for piece in pieces {
+            // SAFETY: the contract of zcopy: the piece is readable until the completion.
+            payload.extend(unsafe { View::from_raw(piece.as_ptr(), piece.len()) }.to_vec());
+        }
+        if payload.len() > LONG * 2 {
+            return Err(PostError::TooLong);
+        }
+        let (from, header, token) = (self.me, *header, Some(token).filter(|&t| t != Token::NONE));
+        self.post(to, || Letter {
+            from,
+            id,
+            header,
+            payload,
+            packed: false,
+            token,
+        })?;
+        self.endpoints[ep.0 as usize].in_flight.extend(token);
+        Ok(Posted::InFlight)
+    }
+    fn put_short(&mut self, _: EpId, _: &[u8], _: RemoteSlice) -> Result<(), PostError> {
+        Err(PostError::Unsupported)
+    }
+    fn put_bcopy(
+        &mut self,
+        _: EpId,
+        _: usize,
+        _: &mut dyn FnMut(View<'_>) -> usize,
+        _: RemoteSlice,
+    ) -> Result<usize, PostError> {
+        Err(PostError::Unsupported)
+    }
+    fn put_zcopy(
+        &mut self,
+        _: EpId,
+        _: &[LocalSlice],
+        _: RemoteSlice,
+        _: Token,
+    ) -> Result<Posted, PostError> {
+        Err(PostError::Unsupported)
+    }
+    fn get_bcopy(
+        &mut self,
+        _: EpId,
+        _: RemoteSlice,
+        _: usize,
+        _: &mut dyn FnMut(View<'_>),
+    ) -> Result<(), PostError> {
+        Err(PostError::Unsupported)
+    }
+    fn get_zcopy(
+        &mut self,
+        _: EpId,
+        _: &[LocalSlice],
+        _: RemoteSlice,
+        _: Token,
+    ) -> Result<Posted, PostError> {
+        Err(PostError::Unsupported)
+    }
+    fn atomic_post(
+        &mut self,
+        _: EpId,
+        _: AtomicOp,
+        _: AtomicWidth,
+        _: RemoteSlice,
+    ) -> Result<(), PostError> {
+        Err(PostError::Unsupported)
+    }
+    fn atomic_fetch(
+        &mut self,
+        _: EpId,
+        _: AtomicOp,
+        _: AtomicWidth,
+        _: RemoteSlice,
+        _: Token,
+    ) -> Result<Option<u64>, PostError> {
+        Err(PostError::Unsupported)
+    }
+    fn flush(&mut self, ep: EpId, _: Token) -> Result<Posted, PostError> {
+        self.endpoint(ep).map(|_| Posted::Done)
+    }
+    fn flush_all(&mut self, _: Token) -> Result<Posted, PostError> {
+        Ok(Posted::Done)
+    }
+    fn fence(&mut self) -> Result<(), PostError> {
+        Ok(())
+    }
+    fn want_writable(&mut self, ep: EpId) {
+        if self.endpoint(ep).is_ok() && !self.waiters.contains(&ep) {
+            self.waiters.push_back(ep);
+        }
+    }
+    fn progress(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
+        let mut events = 0;
+        let budget = budget + u32::from(FAULT == OVERDRAW);
+        self.look();
+        while events < budget
+            && let Some((token, ep)) = self.events.pop_front()
+        {
+            let failed = self
+                .endpoints
+                .get(ep.0 as usize)
+                .map(|endpoint| endpoint.to);
+            match token {
+                Some(token) if failed.is_some() => sink.completed(token, Err(PeerFailure::Died)),
+                Some(token) => sink.completed(token, Ok(0)),
+                None => {
+                    let source = failed.map(|to| Source(to as u32));
+                    sink.failed(source, Some(ep), PeerFailure::Died);
+                }
+            }
+            events += 1;
+        }
+        if events < budget {
+            events += self.tell_writable(sink);
+        }
+        while events < budget && self.deliver(sink) {
+            events += 1;
+        }
+        events
+    }
+    fn release(&mut self, desc: Desc) {
+        self.kept.remove(desc.0);
+    }
+    fn desc_view(&self, desc: Desc) -> Option<View<'_>> {
+        if desc.0 == Key::NONE {
+            return None;
+        }
+        let bytes = self.kept.get(desc.0)?;
+        // SAFETY: the bytes stay in the slab while `self` is borrowed, and the view is only read.
+        Some(unsafe { View::from_raw(bytes.as_ptr().cast_mut(), bytes.len()) })
+    }
+    fn check(&mut self, ep: EpId) -> Result<(), PostError> {
+        self.endpoint(ep).map(|_| ())
+    }
+    fn doorbell(&self) -> Option<&Doorbell> {
+        Some(&self.doorbell)
+    }
+    fn arm(&mut self, descriptor: bool) -> Armed {
+        self.doorbell
+            .arm(if descriptor { Sleep::Fd } else { Sleep::Futex });
+        self.look();
+        let waiting = !lock(&self.shared).members[self.me].inbox.is_empty();
+        // Room at a peer is not rung for, so who waits for it does not sleep.
+        if waiting || !self.events.is_empty() || !self.waiters.is_empty() {
+            self.doorbell.disarm();
+            return Armed::Busy;
+        }
+        Armed::Ready
+    }
+    fn disarm(&mut self) {
+        self.doorbell.disarm();
+    }
+    fn event_fd(&mut self) -> Result<BorrowedFd<'_>, OpenError> {
+        let system = |source: io::Error| OpenError::System {
+            act: "make a descriptor",
+            source,
+        };
+        self.doorbell.event_fd().map_err(system)
+    }
+    fn invalidate(&mut self, ep: EpId) {
+        if self.endpoint(ep).is_ok() {
+            self.fail(ep.0 as usize);
+        }
+    }
+}

@@ -179,22 +179,11 @@ impl Config {
         let mut entries = BTreeMap::new();
         for descriptor in tables.iter().copied().flatten().copied() {
             let value = descriptor.default_value();
-            let entry = Entry {
-                descriptor,
-                value,
-                origin: Origin::Default,
-            };
+            let entry = Entry { descriptor, value, origin: Origin::Default };
             let twice = entries.insert(descriptor.name(), entry).is_some();
-            assert!(
-                !twice,
-                "two tables declare the setting {}",
-                descriptor.name()
-            );
+            assert!(!twice, "two tables declare the setting {}", descriptor.name());
         }
-        Self {
-            entries,
-            unknown: Vec::new(),
-        }
+        Self { entries, unknown: Vec::new() }
     }
 
     /// The settings of `tables` as the environment has them.
@@ -242,11 +231,7 @@ impl Config {
         }
         config.unknown.sort_by(|a, b| a.name.cmp(&b.name));
         bad.sort_by(|a: &BadValue, b| a.name.cmp(&b.name));
-        if bad.is_empty() {
-            Ok(config)
-        } else {
-            Err(ConfigError::BadValues(bad))
-        }
+        if bad.is_empty() { Ok(config) } else { Err(ConfigError::BadValues(bad)) }
     }
 
     /// The value of a setting.
@@ -279,10 +264,8 @@ impl Config {
         let entry = self.entries.get_mut(name).unwrap_or_else(|| no_table(name));
         let text = entry.descriptor.show(&value);
         // One gate for every way in: what could not be written cannot be set.
-        entry.value = entry
-            .descriptor
-            .parse(&text)
-            .map_err(|bad| ConfigError::BadValues(vec![bad]))?;
+        entry.value =
+            entry.descriptor.parse(&text).map_err(|bad| ConfigError::BadValues(vec![bad]))?;
         entry.origin = Origin::Program;
         Ok(())
     }
@@ -295,15 +278,10 @@ impl Config {
     pub fn set_text(&mut self, name: &str, text: &str) -> Result<(), ConfigError> {
         let nearest = self.nearest(name);
         let Some(entry) = self.entries.get_mut(name) else {
-            return Err(ConfigError::UnknownName(Unknown {
-                name: name.to_owned(),
-                nearest,
-            }));
+            return Err(ConfigError::UnknownName(Unknown { name: name.to_owned(), nearest }));
         };
-        entry.value = entry
-            .descriptor
-            .parse(text)
-            .map_err(|bad| ConfigError::BadValues(vec![bad]))?;
+        entry.value =
+            entry.descriptor.parse(text).map_err(|bad| ConfigError::BadValues(vec![bad]))?;
         entry.origin = Origin::Program;
         Ok(())
     }
@@ -334,18 +312,10 @@ impl Config {
 
     /// The known name most like `name`, if it is like it at all.
     fn nearest(&self, name: &str) -> Option<&'static str> {
-        let without = |name: &str| {
-            name.strip_prefix(PREFIX)
-                .unwrap_or(name)
-                .to_ascii_uppercase()
-        };
+        let without = |name: &str| name.strip_prefix(PREFIX).unwrap_or(name).to_ascii_uppercase();
         let asked = without(name);
         let score = |known: &str| strsim::jaro_winkler(&asked, &without(known));
-        let best = self
-            .entries
-            .keys()
-            .copied()
-            .max_by(|a, b| score(a).total_cmp(&score(b)))?;
+        let best = self.entries.keys().copied().max_by(|a, b| score(a).total_cmp(&score(b)))?;
         // Names below this have little more than letters in common.
         (score(best) >= 0.75).then_some(best)
     }

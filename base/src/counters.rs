@@ -32,11 +32,7 @@ pub trait CounterGroup {
     fn snapshot(&self) -> Snapshot {
         let mut values = Vec::with_capacity(Self::COUNTERS.len());
         self.visit(&mut |value| values.push(value));
-        Snapshot {
-            group: Self::GROUP,
-            counters: Self::COUNTERS,
-            values,
-        }
+        Snapshot { group: Self::GROUP, counters: Self::COUNTERS, values }
     }
 }
 
@@ -64,9 +60,7 @@ impl Snapshot {
 
     /// The value of the counter `name`, or `None` when the group has no such counter.
     pub fn value(&self, name: &str) -> Option<u64> {
-        self.rows()
-            .find(|(counter, _)| counter.name == name)
-            .map(|(_, value)| value)
+        self.rows().find(|(counter, _)| counter.name == name).map(|(_, value)| value)
     }
 
     /// What was counted since `earlier`, a snapshot of the same group.
@@ -75,17 +69,10 @@ impl Snapshot {
     /// When `earlier` is of another group.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
-        assert_eq!(
-            self.group, earlier.group,
-            "snapshots of different groups have no difference"
-        );
+        assert_eq!(self.group, earlier.group, "snapshots of different groups have no difference");
         let values = self.values.iter().zip(&earlier.values);
         let values = values.map(|(now, then)| now.wrapping_sub(*then)).collect();
-        Self {
-            group: self.group,
-            counters: self.counters,
-            values,
-        }
+        Self { group: self.group, counters: self.counters, values }
     }
 
     /// The sum of this and `other`, a snapshot of the same group on another worker.
@@ -94,17 +81,10 @@ impl Snapshot {
     /// When `other` is of another group.
     #[must_use]
     pub fn plus(&self, other: &Self) -> Self {
-        assert_eq!(
-            self.group, other.group,
-            "snapshots of different groups have no sum"
-        );
+        assert_eq!(self.group, other.group, "snapshots of different groups have no sum");
         let values = self.values.iter().zip(&other.values);
         let values = values.map(|(a, b)| a.wrapping_add(*b)).collect();
-        Self {
-            group: self.group,
-            counters: self.counters,
-            values,
-        }
+        Self { group: self.group, counters: self.counters, values }
     }
 }
 
@@ -112,11 +92,7 @@ impl fmt::Display for Snapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (counter, value) in self.rows() {
             if f.alternate() {
-                writeln!(
-                    f,
-                    "{}.{} = {value}  # {}",
-                    self.group, counter.name, counter.doc
-                )?;
+                writeln!(f, "{}.{} = {value}  # {}", self.group, counter.name, counter.doc)?;
             } else if value != 0 {
                 writeln!(f, "{}.{} = {value}", self.group, counter.name)?;
             }
@@ -179,10 +155,7 @@ macro_rules! counters {
 #[doc(hidden)]
 pub const fn sentence(doc: &'static str) -> &'static str {
     let doc = doc.trim_ascii();
-    assert!(
-        !doc.is_empty(),
-        "a counter or setting needs a sentence that says what it is"
-    );
+    assert!(!doc.is_empty(), "a counter or setting needs a sentence that says what it is");
     doc
 }
 
@@ -212,26 +185,17 @@ mod tests {
         assert_eq!(after.value("first"), Some(5));
         assert_eq!(after.value("none such"), None);
         let between = after.since(&before);
-        assert_eq!(
-            (between.value("first"), between.value("second")),
-            (Some(3), Some(1))
-        );
+        assert_eq!((between.value("first"), between.value("second")), (Some(3), Some(1)));
         assert_eq!(before.plus(&between), after);
     }
 
     #[test]
     fn zeros_are_shown_only_when_asked_for() {
-        let counters = Sample {
-            first: 0,
-            second: 7,
-        };
+        let counters = Sample { first: 0, second: 7 };
         let shown = counters.snapshot();
         assert_eq!(shown.to_string(), "Sample.second = 7\n");
         let all = format!("{shown:#}");
-        assert!(
-            all.contains("Sample.first = 0  # The first thing, on two lines."),
-            "{all}"
-        );
+        assert!(all.contains("Sample.first = 0  # The first thing, on two lines."), "{all}");
     }
 
     #[test]

@@ -102,17 +102,9 @@ impl Layout {
             let blocks = ranks as usize * size_of::<ControlBlock>();
             let areas = (control + blocks).next_multiple_of(PAGE);
             let total = area_bytes.checked_mul(ranks as usize)?.checked_add(areas)?;
-            Some(Self {
-                ranks,
-                area_bytes,
-                control,
-                areas,
-                total,
-            })
+            Some(Self { ranks, area_bytes, control, areas, total })
         };
-        sum()
-            .filter(|layout| layout.total <= isize::MAX as usize - PAGE)
-            .ok_or(too_large)
+        sum().filter(|layout| layout.total <= isize::MAX as usize - PAGE).ok_or(too_large)
     }
 }
 
@@ -135,11 +127,7 @@ impl JobMemory {
     /// When the specification is impossible or the memory cannot be reserved.
     pub fn create_memfd(spec: &JobSpec) -> Result<Self, JobError> {
         let layout = Layout::new(spec.ranks, spec.area_bytes)?;
-        Self::create(
-            spec,
-            layout,
-            Region::create_memfd("bowline-job", layout.total)?,
-        )
+        Self::create(spec, layout, Region::create_memfd("bowline-job", layout.total)?)
     }
 
     /// Makes the memory of a job whose ranks are threads of this process.
@@ -152,28 +140,17 @@ impl JobMemory {
     }
 
     fn create(spec: &JobSpec, layout: Layout, region: Region) -> Result<Self, JobError> {
-        let node_id = random_nonzero().map_err(|e| JobError::System {
-            act: "draw a random node id",
-            source: e,
-        })?;
-        let job = Self(Arc::new(Inner {
-            region,
-            layout,
-            id: spec.job_id,
-            node_id,
-        }));
+        let node_id = random_nonzero()
+            .map_err(|e| JobError::System { act: "draw a random node id", source: e })?;
+        let job = Self(Arc::new(Inner { region, layout, id: spec.job_id, node_id }));
         let header = job.header();
         // Relaxed: nobody else has the memory before it is handed on, and the magic is last.
         header.version.store(VERSION, Ordering::Relaxed);
         header.ranks.store(layout.ranks, Ordering::Relaxed);
         header.job_id.store(spec.job_id, Ordering::Relaxed);
         header.node_id.store(node_id, Ordering::Relaxed);
-        header
-            .area_bytes
-            .store(layout.area_bytes as u64, Ordering::Relaxed);
-        header
-            .control_bytes
-            .store(size_of::<ControlBlock>() as u32, Ordering::Relaxed);
+        header.area_bytes.store(layout.area_bytes as u64, Ordering::Relaxed);
+        header.control_bytes.store(size_of::<ControlBlock>() as u32, Ordering::Relaxed);
         header.first_rank.store(spec.first_rank, Ordering::Relaxed);
         for local in 0..layout.ranks {
             let control = job.control(local).expect("a rank of the layout");
@@ -216,12 +193,7 @@ impl JobMemory {
         }
         let id = header.job_id.load(Ordering::Relaxed);
         let node_id = header.node_id.load(Ordering::Relaxed);
-        Ok(Self(Arc::new(Inner {
-            region,
-            layout,
-            id,
-            node_id,
-        })))
+        Ok(Self(Arc::new(Inner { region, layout, id, node_id })))
     }
 
     /// The job's id.
@@ -267,11 +239,7 @@ impl JobMemory {
             return None;
         }
         let offset = layout.control + local as usize * size_of::<ControlBlock>();
-        let block = self
-            .0
-            .region
-            .view()
-            .slice(offset, size_of::<ControlBlock>())?;
+        let block = self.0.region.view().slice(offset, size_of::<ControlBlock>())?;
         // SAFETY: the view is inside the mapping, which lives as long as `self`. The mapping is
         // page-aligned and `layout.control` and the block's size are multiples of its alignment
         // of 64. A block consists of atomics and padding only, for which every bit pattern is
@@ -290,17 +258,14 @@ impl JobMemory {
     pub fn is_dead(&self, local: u32) -> bool {
         // Acquire pairs with the Release of `mark_dead`: the dead rank's last writes, as far as
         // whoever marked it could see them.
-        self.dead_word(local)
-            .is_some_and(|word| word.load(Ordering::Acquire) & bit(local) != 0)
+        self.dead_word(local).is_some_and(|word| word.load(Ordering::Acquire) & bit(local) != 0)
     }
 
     /// The local ranks marked dead, in order.
     pub fn dead(&self) -> impl Iterator<Item = u32> + '_ {
         (0..self.ranks()).step_by(64).flat_map(move |first| {
             // Acquire as in `is_dead`.
-            let word = self
-                .dead_word(first)
-                .map_or(0, |word| word.load(Ordering::Acquire));
+            let word = self.dead_word(first).map_or(0, |word| word.load(Ordering::Acquire));
             let last = self.ranks().min(first + 64);
             (first..last).filter(move |local| word & bit(*local) != 0)
         })
@@ -321,9 +286,7 @@ impl JobMemory {
             return;
         }
         // Release pairs with the Acquire of `death_generation`: publishes the bit.
-        self.header()
-            .death_generation
-            .fetch_add(1, Ordering::Release);
+        self.header().death_generation.fetch_add(1, Ordering::Release);
         for peer in 0..self.ranks() {
             // Without looking at the word: the dead rank may have taken a peer's sleep state
             // away and died before it woke that peer.
@@ -337,18 +300,14 @@ impl JobMemory {
     /// When there is no such rank, somebody else is it, or the process cannot be identified.
     pub fn attach(&self, local: u32) -> Result<u64, JobError> {
         let ranks = self.ranks();
-        let control = self
-            .control(local)
-            .ok_or(JobError::NoSuchRank { local, ranks })?;
+        let control = self.control(local).ok_or(JobError::NoSuchRank { local, ranks })?;
         let pid = std::process::id();
         let start_time = start_time_of(pid).map_err(|e| JobError::System {
             act: "read the start time of this process from /proc",
             source: e,
         })?;
-        let instance = random_nonzero().map_err(|e| JobError::System {
-            act: "draw a random instance number",
-            source: e,
-        })?;
+        let instance = random_nonzero()
+            .map_err(|e| JobError::System { act: "draw a random instance number", source: e })?;
         doorbell::prepare(&control.doorbell);
         control
             .claim(pid, start_time, instance)
@@ -378,11 +337,7 @@ impl JobMemory {
     /// reader once all ranks have stated theirs.
     pub fn processors(&self) -> u32 {
         // Relaxed: as in `add_processors`.
-        self.header()
-            .processors
-            .iter()
-            .map(|word| word.load(Ordering::Relaxed).count_ones())
-            .sum()
+        self.header().processors.iter().map(|word| word.load(Ordering::Relaxed).count_ones()).sum()
     }
 
     /// The mapping, for its descriptor.

@@ -35,9 +35,7 @@ use self::room::Room;
 pub const PAGE: usize = 4096;
 
 /// The seals that make a size final.
-const SEALS: SealFlags = SealFlags::SHRINK
-    .union(SealFlags::GROW)
-    .union(SealFlags::SEAL);
+const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
 /// Why a region could not be made or opened.
 #[derive(Debug, thiserror::Error)]
@@ -149,14 +147,10 @@ impl Region {
         room.admit(wanted)?;
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let fd = rustix::fs::memfd_create(name, flags).map_err(system("make a memfd"))?;
-        rustix::fs::ftruncate(&fd, wanted).map_err(|e| RegionError::Exhausted {
-            wanted: len,
-            source: e.into(),
-        })?;
-        reserve(fd.as_fd(), wanted).map_err(|e| RegionError::Exhausted {
-            wanted: len,
-            source: e.into(),
-        })?;
+        rustix::fs::ftruncate(&fd, wanted)
+            .map_err(|e| RegionError::Exhausted { wanted: len, source: e.into() })?;
+        reserve(fd.as_fd(), wanted)
+            .map_err(|e| RegionError::Exhausted { wanted: len, source: e.into() })?;
         rustix::fs::fcntl_add_seals(&fd, SEALS).map_err(system("seal a memfd"))?;
         Self::map(len, Some(fd))
     }
@@ -182,9 +176,7 @@ impl Region {
             return Err(RegionError::NotSealed);
         }
         // Read after the seals: from then on it cannot change.
-        let size = rustix::fs::fstat(&fd)
-            .map_err(system("ask for the size of a memfd"))?
-            .st_size;
+        let size = rustix::fs::fstat(&fd).map_err(system("ask for the size of a memfd"))?.st_size;
         let len = usize::try_from(size).map_err(|_| RegionError::Length(usize::MAX))?;
         mappable(len)?;
         Self::map(len, Some(fd))
@@ -205,22 +197,11 @@ impl Region {
             }
         }
         .map_err(|e| match e {
-            rustix::io::Errno::NOMEM => RegionError::Exhausted {
-                wanted: len,
-                source: e.into(),
-            },
-            e => RegionError::System {
-                act: "map shared memory",
-                source: e.into(),
-            },
+            rustix::io::Errno::NOMEM => RegionError::Exhausted { wanted: len, source: e.into() },
+            e => RegionError::System { act: "map shared memory", source: e.into() },
         })?;
         let start = NonNull::new(start.cast::<u8>()).expect("mmap does not place at null");
-        let region = Self {
-            start,
-            len,
-            fd,
-            pid: std::process::id(),
-        };
+        let region = Self { start, len, fd, pid: std::process::id() };
         // SAFETY: the range is the mapping just made, which this value owns.
         unsafe { rustix::mm::madvise(start.as_ptr().cast(), len, Advice::LinuxDontFork) }
             .map_err(system("keep shared memory out of forked children"))?;
@@ -286,10 +267,7 @@ fn reserve(fd: BorrowedFd<'_>, len: u64) -> rustix::io::Result<()> {
 }
 
 fn system(act: &'static str) -> impl FnOnce(rustix::io::Errno) -> RegionError {
-    move |e| RegionError::System {
-        act,
-        source: e.into(),
-    }
+    move |e| RegionError::System { act, source: e.into() }
 }
 
 #[cfg(test)]

@@ -171,11 +171,7 @@ impl Shape {
     fn place(self, tail: u64, len: usize) -> u64 {
         let data = u64::from(self.data);
         let offset = tail & (data - 1);
-        if offset + whole_lines(len) > data {
-            tail + (data - offset)
-        } else {
-            tail
-        }
+        if offset + whole_lines(len) > data { tail + (data - offset) } else { tail }
     }
 }
 
@@ -196,12 +192,8 @@ pub fn init<W: Words>(words: W, shape: Shape) -> Result<Consumer<W>, RingError> 
     for word in [CONSUMED, DATA_CONSUMED, EVICT] {
         words.line(HEAD_LINE).store(word, 0, Ordering::Relaxed);
     }
-    words
-        .line(0)
-        .store(1, u64::from(shape.slots), Ordering::Relaxed);
-    words
-        .line(0)
-        .store(2, u64::from(shape.data), Ordering::Relaxed);
+    words.line(0).store(1, u64::from(shape.slots), Ordering::Relaxed);
+    words.line(0).store(2, u64::from(shape.data), Ordering::Relaxed);
     // Release: pairs with the Acquire load in `shape_of`.
     words.line(0).store(0, MAGIC, Ordering::Release);
     Ok(Consumer::new(words, shape))

@@ -58,11 +58,7 @@ pub const fn max_message_slots(slots: u32) -> u32 {
 /// Longest payload, in bytes, of one message in a queue of halves of `slots`.
 pub const fn max_message_bytes(slots: u32) -> usize {
     let bytes = slot::bytes_in(max_message_slots(slots) as usize);
-    if bytes < slot::MAX_BYTES {
-        bytes
-    } else {
-        slot::MAX_BYTES
-    }
+    if bytes < slot::MAX_BYTES { bytes } else { slot::MAX_BYTES }
 }
 
 /// Why a message was not taken. Nothing observable has happened in any of the cases.

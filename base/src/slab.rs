@@ -151,9 +151,120 @@ impl<T> Slab<T> {
     }
 }
 
+/// A slab whose values are made once and used again where they lie: nothing is moved in or out,
+/// so that a large value costs only the fields that its next user sets.
+#[derive(Debug)]
+pub struct Recycler<T> {
+    places: Vec<Recycled<T>>,
+    free: u32,
+    taken: usize,
+}
+
+#[derive(Debug)]
+struct Recycled<T> {
+    /// Odd while the place is taken.
+    generation: u32,
+    next_free: u32,
+    value: T,
+}
+
+impl<T: Default> Recycler<T> {
+    /// A slab that holds `capacity` values without allocating.
+    pub fn with_capacity(capacity: usize) -> Self {
+        Self { places: Vec::with_capacity(capacity), free: END, taken: 0 }
+    }
+
+    /// Values in use.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.taken
+    }
+
+    /// Whether no value is in use.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.taken == 0
+    }
+
+    /// A value to use, as its last user left it (a new one is the default), and its name.
+    #[inline]
+    pub fn acquire(&mut self) -> (Key, &mut T) {
+        if self.free == END {
+            self.grow();
+        }
+        let index = self.free;
+        let place = &mut self.places[index as usize];
+        self.free = place.next_free;
+        self.taken += 1;
+        place.generation = place.generation.wrapping_add(1);
+        (Key::new(index, place.generation), &mut place.value)
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        let index = u32::try_from(self.places.len()).expect("fewer than 2^32 values at once");
+        self.places.push(Recycled { generation: 0, next_free: END, value: T::default() });
+        self.free = index;
+    }
+
+    /// The value of `key`, if it is still in use.
+    #[inline]
+    pub fn get(&self, key: Key) -> Option<&T> {
+        let place = self.places.get(key.index() as usize)?;
+        (place.generation == key.generation() && key.generation() & 1 == 1).then_some(&place.value)
+    }
+
+    /// The value of `key`, if it is still in use.
+    #[inline]
+    pub fn get_mut(&mut self, key: Key) -> Option<&mut T> {
+        let place = self.places.get_mut(key.index() as usize)?;
+        if place.generation != key.generation() || key.generation() & 1 == 0 {
+            return None;
+        }
+        Some(&mut place.value)
+    }
+
+    /// Ends the use of `key`; the value stays as it is for the next user.
+    #[inline]
+    pub fn release(&mut self, key: Key) {
+        let Some(place) = self.places.get_mut(key.index() as usize) else { return };
+        if place.generation != key.generation() || key.generation() & 1 == 0 {
+            return;
+        }
+        place.generation = place.generation.wrapping_add(1);
+        place.next_free = self.free;
+        self.free = key.index();
+        self.taken -= 1;
+    }
+
+    /// Every value in use, with its key, in order of place.
+    pub fn iter(&self) -> impl Iterator<Item = (Key, &T)> {
+        (0..).zip(&self.places).filter(|(_, place)| place.generation & 1 == 1).map(
+            |(index, place): (u32, &Recycled<T>)| (Key::new(index, place.generation), &place.value),
+        )
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn recycled_values_stay_and_stale_keys_find_nothing() {
+        let mut slab: Recycler<Vec<u8>> = Recycler::with_capacity(1);
+        let (first, value) = slab.acquire();
+        value.push(1);
+        assert_eq!(slab.get(first), Some(&vec![1]));
+        slab.release(first);
+        slab.release(first);
+        assert_eq!((slab.get(first), slab.len()), (None, 0));
+        // A key with the generation of a free place is no key.
+        assert_eq!(slab.get(Key::from_wire(2 << 32)), None);
+        let (second, value) = slab.acquire();
+        assert_eq!((&*value, second.index()), (&vec![1], first.index()));
+        assert_eq!(slab.get_mut(first), None);
+        assert_eq!(slab.iter().count(), 1);
+    }
 
     #[test]
     fn stale_keys_find_nothing() {

@@ -124,10 +124,7 @@ impl DirectWords {
         if !view.as_ptr().addr().is_multiple_of(LINE) {
             return None;
         }
-        Some(Self {
-            start: view.as_ptr().cast(),
-            lines: view.len() / LINE,
-        })
+        Some(Self { start: view.as_ptr().cast(), lines: view.len() / LINE })
     }
 
     /// `len` bytes from the start of line `first`, across lines, or `None` when they are not all
@@ -153,10 +150,7 @@ impl Words for DirectWords {
 
     #[inline]
     fn line(&self, index: usize) -> DirectLine<'_> {
-        assert!(
-            index < self.lines,
-            "a line of a queue lies within its memory"
-        );
+        assert!(index < self.lines, "a line of a queue lies within its memory");
         // SAFETY: checked in the line above.
         unsafe { self.line_unchecked(index) }
     }
@@ -167,10 +161,7 @@ impl Words for DirectWords {
         // SAFETY: `index < lines` is promised by the caller, so the whole line is inside the
         // memory promised to `from_view`.
         let words = unsafe { self.start.add(index * LINE_WORDS) };
-        DirectLine {
-            words,
-            memory: PhantomData,
-        }
+        DirectLine { words, memory: PhantomData }
     }
 
     #[inline]

@@ -72,11 +72,7 @@ impl WorkerAddress {
     /// The bytes that travel.
     pub fn pack(&self) -> Vec<u8> {
         let mut w = AddrWriter::new();
-        w.u32(MAGIC)
-            .u16(VERSION)
-            .u32(self.features)
-            .u64(self.job)
-            .u32(self.rank);
+        w.u32(MAGIC).u16(VERSION).u32(self.features).u64(self.job).u32(self.rank);
         w.u32(self.incarnation).u64(self.uid);
         w.u8(u8::try_from(self.lanes.len()).expect("a worker has at most 255 lanes"));
         for lane in &self.lanes {
@@ -104,19 +100,9 @@ impl WorkerAddress {
         let mut lanes = Vec::new();
         for _ in 0..count {
             let provider = String::from_utf8_lossy(r.bytes()?).into_owned();
-            lanes.push(LaneAddress {
-                provider,
-                address: r.bytes()?.to_vec(),
-            });
+            lanes.push(LaneAddress { provider, address: r.bytes()?.to_vec() });
         }
-        Ok(Self {
-            job,
-            rank,
-            incarnation,
-            uid,
-            features,
-            lanes,
-        })
+        Ok(Self { job, rank, incarnation, uid, features, lanes })
     }
 }
 
@@ -133,14 +119,8 @@ mod tests {
             uid: 0xdead_beef,
             features: FEATURES,
             lanes: vec![
-                LaneAddress {
-                    provider: "self".into(),
-                    address: vec![],
-                },
-                LaneAddress {
-                    provider: "shm".into(),
-                    address: vec![1, 2, 3],
-                },
+                LaneAddress { provider: "self".into(), address: vec![] },
+                LaneAddress { provider: "shm".into(), address: vec![1, 2, 3] },
             ],
         }
     }
@@ -158,10 +138,7 @@ mod tests {
     fn another_version_is_refused_by_name() {
         let mut bytes = sample().pack();
         bytes[4] = 99;
-        assert_eq!(
-            WorkerAddress::parse(&bytes),
-            Err(AddressError::Version { theirs: 99 })
-        );
+        assert_eq!(WorkerAddress::parse(&bytes), Err(AddressError::Version { theirs: 99 }));
     }
 
     proptest! {

@@ -116,14 +116,7 @@ impl Worker {
             drop(handlers);
             let bytes = arrival.payload.as_slice();
             let (header, data) = bytes.split_at(arrival.header as usize);
-            handler(
-                self,
-                AmMessage {
-                    from: Ep(arrival.peer),
-                    header,
-                    data,
-                },
-            );
+            handler(self, AmMessage { from: Ep(arrival.peer), header, data });
             let mut handlers = self.handlers.borrow_mut();
             handlers.running.pop();
             // The handler may have put another one in its place.

@@ -17,7 +17,7 @@ use crate::action::{Action, Actions};
 use crate::am::AmArrival;
 use crate::error::OpError;
 use crate::peer::{NOBODY, Peer, PeerIndex};
-use crate::request::{Body, Request, Status};
+use crate::request::{self, Body, Requests, Status};
 use crate::settings::Options;
 use crate::space::Spaces;
 use crate::unexpected::Unexpected;
@@ -63,7 +63,7 @@ pub(crate) struct Engine {
     /// For each lane, which peer a source is.
     sources: Vec<Vec<PeerIndex>>,
     pub(crate) spaces: Spaces,
-    pub(crate) requests: Slab<Request>,
+    pub(crate) requests: Requests,
     pub(crate) unexpected: Slab<Unexpected>,
     pub(crate) actions: Actions,
     pub(crate) am_inbox: VecDeque<AmArrival>,
@@ -84,7 +84,7 @@ impl Engine {
             by_uid: HashMap::new(),
             sources: vec![Vec::new(); lanes],
             spaces: Spaces::default(),
-            requests: Slab::with_capacity(256),
+            requests: Requests::with_capacity(256),
             unexpected: Slab::default(),
             actions: Actions::with_capacity(actions),
             am_inbox: VecDeque::new(),
@@ -125,28 +125,28 @@ impl Engine {
         request.status = status;
         request.done = true;
         if request.detached {
-            self.requests.remove(key);
+            request::end(&mut self.requests, key);
         }
     }
 
     /// Takes a completed request's status and frees it.
     #[inline]
     pub(crate) fn take(&mut self, key: Key) -> Option<Status> {
-        match self.requests.get(key) {
-            Some(request) if request.done => {}
-            _ => return None,
+        let request = self.requests.get_mut(key)?;
+        if !request.done {
+            return None;
         }
-        self.requests.remove(key).map(|request| request.status)
+        let status = request.status;
+        request.body = Body::Free;
+        self.requests.release(key);
+        Some(status)
     }
 
     /// Fails a request, whatever it was doing.
     pub(crate) fn fail(&mut self, key: Key, error: OpError) {
         let mut status = Status::failed(error);
         if let Some(request) = self.requests.get(key) {
-            status = Status {
-                outcome: Err(error),
-                ..request.status
-            };
+            status = Status { outcome: Err(error), ..request.status };
         }
         self.finish(key, status);
     }
@@ -202,8 +202,7 @@ impl Sink for LaneSink<'_> {
     }
 
     fn completed(&mut self, token: Token, result: Result<u64, PeerFailure>) {
-        self.engine
-            .transport_completed(Key::from_wire(token.0), result);
+        self.engine.transport_completed(Key::from_wire(token.0), result);
     }
 
     fn writable(&mut self, ep: EpId) {
@@ -218,10 +217,7 @@ impl Sink for LaneSink<'_> {
 impl Engine {
     /// The lane of an endpoint has room again.
     fn writable(&mut self, lane: usize, ep: EpId) {
-        let found = self
-            .peers
-            .iter()
-            .position(|p| p.lane as usize == lane && p.ep == ep);
+        let found = self.peers.iter().position(|p| p.lane as usize == lane && p.ep == ep);
         if let Some(index) = found {
             self.actions.push(Action::Resume(index as PeerIndex));
         }
@@ -246,15 +242,12 @@ impl Engine {
             }
             Body::OneSided(_) => {
                 let status = match result {
-                    Ok(value) => Status {
-                        length: value,
-                        ..Status::NONE
-                    },
+                    Ok(value) => Status { length: value, ..Status::NONE },
                     Err(how) => Status::failed(how.into()),
                 };
                 self.finish(key, status);
             }
-            Body::Send(_) => {}
+            Body::Send(_) | Body::Free => {}
         }
     }
 }

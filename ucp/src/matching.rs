@@ -65,12 +65,7 @@ impl MatchSpec {
             Some(rank) => (rank, u32::MAX),
             None => (0, 0),
         };
-        Want {
-            source,
-            source_mask,
-            tag: self.tag,
-            tag_mask: self.tag_mask,
-        }
+        Want { source, source_mask, tag: self.tag, tag_mask: self.tag_mask }
     }
 }
 

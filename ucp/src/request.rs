@@ -14,7 +14,7 @@
 //! acknowledgement or proven death, also when it was detached.
 
 use bowline_base::buffer::{RecvBuf, SendBuf};
-use bowline_base::slab::Key;
+use bowline_base::slab::{Key, Recycler};
 use bowline_uct::{RkeyId, Token};
 
 use crate::error::OpError;
@@ -41,21 +41,11 @@ pub struct Status {
 
 impl Status {
     /// A success without message.
-    pub(crate) const NONE: Self = Self {
-        source: 0,
-        tag: 0,
-        length: 0,
-        outcome: Ok(()),
-    };
+    pub(crate) const NONE: Self = Self { source: 0, tag: 0, length: 0, outcome: Ok(()) };
 
     /// A failure.
     pub(crate) const fn failed(error: OpError) -> Self {
-        Self {
-            source: 0,
-            tag: 0,
-            length: 0,
-            outcome: Err(error),
-        }
+        Self { source: 0, tag: 0, length: 0, outcome: Err(error) }
     }
 }
 
@@ -140,12 +130,16 @@ pub(crate) struct OneSided {
     pub(crate) receive: Option<RecvBuf>,
 }
 
-/// What a request holds, by kind.
-#[derive(Debug)]
+/// What a request holds, by kind. Only the receive, which every message needs, lies in the
+/// request itself.
+#[derive(Debug, Default)]
 pub(crate) enum Body {
+    /// The request is not in use.
+    #[default]
+    Free,
     Receive(Receive),
-    Send(Send),
-    OneSided(OneSided),
+    Send(Box<Send>),
+    OneSided(Box<OneSided>),
 }
 
 /// A request.
@@ -157,15 +151,32 @@ pub(crate) struct Request {
     pub(crate) detached: bool,
 }
 
-impl Request {
-    #[inline]
-    pub(crate) const fn new(body: Body) -> Self {
-        Self {
-            body,
-            status: Status::NONE,
-            done: false,
-            detached: false,
-        }
+impl Default for Request {
+    fn default() -> Self {
+        Self { body: Body::Free, status: Status::NONE, done: false, detached: false }
+    }
+}
+
+/// The requests of a worker.
+pub(crate) type Requests = Recycler<Request>;
+
+/// Makes a request for `body`.
+#[inline]
+pub(crate) fn begin(requests: &mut Requests, body: Body) -> Key {
+    let (key, request) = requests.acquire();
+    request.body = body;
+    request.status = Status::NONE;
+    request.done = false;
+    request.detached = false;
+    key
+}
+
+/// Ends a request; what it held is dropped.
+#[inline]
+pub(crate) fn end(requests: &mut Requests, key: Key) {
+    if let Some(request) = requests.get_mut(key) {
+        request.body = Body::Free;
+        requests.release(key);
     }
 }
 

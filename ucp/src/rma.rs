@@ -13,7 +13,7 @@ use thiserror::Error;
 
 use crate::error::OpError;
 use crate::peer::Ep;
-use crate::request::{Body, OneSided, Request, RequestId, Status, token};
+use crate::request::{self, Body, OneSided, RequestId, Status, token};
 use crate::tagged::Sent;
 use crate::worker::Worker;
 
@@ -69,9 +69,7 @@ impl Worker {
     pub fn mem_alloc(&self, len: usize) -> Result<Memory, RmaError> {
         let inner = &mut *self.inner.borrow_mut();
         let able = |iface: &dyn bowline_uct::Iface| iface.md_attr().can_alloc;
-        let lane = inner
-            .first_lane(able)
-            .ok_or(RmaError::NoLane("allocate memory"))?;
+        let lane = inner.first_lane(able).ok_or(RmaError::NoLane("allocate memory"))?;
         let handle = inner.lanes[lane].iface.mem_alloc(len)?;
         Ok(Memory { lane, handle })
     }
@@ -83,9 +81,7 @@ impl Worker {
     pub fn mem_register(&self, memory: RecvBuf) -> Result<Memory, RmaError> {
         let inner = &mut *self.inner.borrow_mut();
         let able = |iface: &dyn bowline_uct::Iface| iface.md_attr().can_register;
-        let lane = inner
-            .first_lane(able)
-            .ok_or(RmaError::NoLane("register memory"))?;
+        let lane = inner.first_lane(able).ok_or(RmaError::NoLane("register memory"))?;
         let handle = inner.lanes[lane].iface.mem_register(memory)?;
         Ok(Memory { lane, handle })
     }
@@ -136,23 +132,13 @@ impl Worker {
         let provider = reader.bytes().map_err(|_| RmaError::BadKey)?;
         let key = reader.bytes().map_err(|_| RmaError::BadKey)?;
         let inner = &mut *self.inner.borrow_mut();
-        let peer = inner
-            .engine
-            .peers
-            .get(ep.0 as usize)
-            .ok_or(OpError::BadEndpoint)?;
+        let peer = inner.engine.peers.get(ep.0 as usize).ok_or(OpError::BadEndpoint)?;
         if let Some(how) = peer.failure() {
             return Err(OpError::from(how).into());
         }
         let named = |iface: &dyn bowline_uct::Iface| iface.attr().provider.as_bytes() == provider;
-        let lane = inner
-            .first_lane(named)
-            .ok_or(RmaError::NoLane("open this key"))?;
-        let theirs = peer
-            .address
-            .lanes
-            .iter()
-            .find(|l| l.provider.as_bytes() == provider);
+        let lane = inner.first_lane(named).ok_or(RmaError::NoLane("open this key"))?;
+        let theirs = peer.address.lanes.iter().find(|l| l.provider.as_bytes() == provider);
         let address = &theirs.ok_or(RmaError::BadKey)?.address;
         let iface = &mut inner.lanes[lane].iface;
         let ep = iface.connect(address).map_err(|error| {
@@ -166,9 +152,7 @@ impl Worker {
 
     /// Closes a key.
     pub fn rkey_release(&self, key: RemoteKey) {
-        self.inner.borrow_mut().lanes[key.lane]
-            .iface
-            .rkey_release(key.rkey);
+        self.inner.borrow_mut().lanes[key.lane].iface.rkey_release(key.rkey);
     }
 
     /// Writes `buffer` to `remote` in the peer's memory. Complete means that the buffer is free;
@@ -179,10 +163,7 @@ impl Worker {
     #[inline]
     pub fn put(&self, key: RemoteKey, remote: u64, buffer: SendBuf) -> Result<Sent, OpError> {
         let inner = &mut *self.inner.borrow_mut();
-        let to = RemoteSlice {
-            address: remote,
-            rkey: key.rkey,
-        };
+        let to = RemoteSlice { address: remote, rkey: key.rkey };
         let iface = &mut inner.lanes[key.lane].iface;
         match iface.put_short(key.ep, buffer.bytes(), to) {
             Ok(()) => return Ok(Sent::Done),
@@ -190,18 +171,10 @@ impl Worker {
             Err(error) => return Err(op_error(error)),
         }
         let from = LocalSlice::of_send(&buffer, 0, buffer.len());
-        let one = OneSided {
-            send: Some(buffer),
-            receive: None,
-        };
-        let id = inner
-            .engine
-            .requests
-            .insert(Request::new(Body::OneSided(one)));
+        let one = OneSided { send: Some(buffer), receive: None };
+        let id = request::begin(&mut inner.engine.requests, Body::OneSided(Box::new(one)));
         let from = from.as_slice();
-        let posted = inner.lanes[key.lane]
-            .iface
-            .put_zcopy(key.ep, from, to, token(id));
+        let posted = inner.lanes[key.lane].iface.put_zcopy(key.ep, from, to, token(id));
         inner.posted(id, posted)
     }
 
@@ -212,23 +185,12 @@ impl Worker {
     pub fn get(&self, key: RemoteKey, remote: u64, mut buffer: RecvBuf) -> Result<Sent, OpError> {
         let inner = &mut *self.inner.borrow_mut();
         let len = buffer.len();
-        let from = RemoteSlice {
-            address: remote,
-            rkey: key.rkey,
-        };
+        let from = RemoteSlice { address: remote, rkey: key.rkey };
         let to = LocalSlice::of_recv(&mut buffer, 0, len);
-        let one = OneSided {
-            send: None,
-            receive: Some(buffer),
-        };
-        let id = inner
-            .engine
-            .requests
-            .insert(Request::new(Body::OneSided(one)));
+        let one = OneSided { send: None, receive: Some(buffer) };
+        let id = request::begin(&mut inner.engine.requests, Body::OneSided(Box::new(one)));
         let to = to.as_slice();
-        let posted = inner.lanes[key.lane]
-            .iface
-            .get_zcopy(key.ep, to, from, token(id));
+        let posted = inner.lanes[key.lane].iface.get_zcopy(key.ep, to, from, token(id));
         inner.posted(id, posted)
     }
 
@@ -246,29 +208,17 @@ impl Worker {
         width: AtomicWidth,
     ) -> Result<Result<u64, RequestId>, OpError> {
         let inner = &mut *self.inner.borrow_mut();
-        let at = RemoteSlice {
-            address: remote,
-            rkey: key.rkey,
-        };
-        let one = OneSided {
-            send: None,
-            receive: None,
-        };
-        let id = inner
-            .engine
-            .requests
-            .insert(Request::new(Body::OneSided(one)));
-        match inner.lanes[key.lane]
-            .iface
-            .atomic_fetch(key.ep, op, width, at, token(id))
-        {
+        let at = RemoteSlice { address: remote, rkey: key.rkey };
+        let one = OneSided { send: None, receive: None };
+        let id = request::begin(&mut inner.engine.requests, Body::OneSided(Box::new(one)));
+        match inner.lanes[key.lane].iface.atomic_fetch(key.ep, op, width, at, token(id)) {
             Ok(Some(old)) => {
-                inner.engine.requests.remove(id);
+                request::end(&mut inner.engine.requests, id);
                 Ok(Ok(old))
             }
             Ok(None) => Ok(Err(RequestId(id))),
             Err(error) => {
-                inner.engine.requests.remove(id);
+                request::end(&mut inner.engine.requests, id);
                 Err(op_error(error))
             }
         }
@@ -286,14 +236,8 @@ impl Worker {
         width: AtomicWidth,
     ) -> Result<(), OpError> {
         let inner = &mut *self.inner.borrow_mut();
-        let at = RemoteSlice {
-            address: remote,
-            rkey: key.rkey,
-        };
-        inner.lanes[key.lane]
-            .iface
-            .atomic_post(key.ep, op, width, at)
-            .map_err(op_error)
+        let at = RemoteSlice { address: remote, rkey: key.rkey };
+        inner.lanes[key.lane].iface.atomic_post(key.ep, op, width, at).map_err(op_error)
     }
 
     /// Waits until everything put so far is visible at its targets.
@@ -305,14 +249,8 @@ impl Worker {
         for lane in 0..lanes {
             let flushed = {
                 let inner = &mut *self.inner.borrow_mut();
-                let one = OneSided {
-                    send: None,
-                    receive: None,
-                };
-                let id = inner
-                    .engine
-                    .requests
-                    .insert(Request::new(Body::OneSided(one)));
+                let one = OneSided { send: None, receive: None };
+                let id = request::begin(&mut inner.engine.requests, Body::OneSided(Box::new(one)));
                 let posted = inner.lanes[lane].iface.flush_all(token(id));
                 inner.posted(id, posted)?
             };
@@ -356,13 +294,13 @@ impl crate::worker::Inner {
     ) -> Result<Sent, OpError> {
         match posted {
             Ok(Posted::Done) => {
-                self.engine.requests.remove(id);
+                request::end(&mut self.engine.requests, id);
                 Ok(Sent::Done)
             }
             Ok(Posted::InFlight) => Ok(Sent::Pending(RequestId(id))),
             Err(error) => {
                 self.engine.finish(id, Status::failed(op_error(error)));
-                self.engine.requests.remove(id);
+                request::end(&mut self.engine.requests, id);
                 Err(op_error(error))
             }
         }

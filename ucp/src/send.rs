@@ -12,7 +12,7 @@ use bowline_uct::{AmHeader, AmId, Caps, Iface, PeerFailure, PostError};
 use crate::engine::Counters;
 use crate::error::OpError;
 use crate::peer::{Peer, PeerIndex, PeerState, Pending, header};
-use crate::request::{Body, Request, RequestId, Send, SendKind, SendPhase, Status};
+use crate::request::{self, Body, Request, RequestId, Send, SendKind, SendPhase, Status};
 use crate::tagged::Sent;
 use crate::unexpected::INLINE;
 use crate::wire::{self, FirstPiece, MAX_RKEY, Rts};
@@ -75,11 +75,7 @@ fn post_am(
 impl Inner {
     /// Makes the endpoint to a peer and greets it, if that was not done yet.
     pub(crate) fn ready(&mut self, index: PeerIndex) -> Result<(), OpError> {
-        let peer = self
-            .engine
-            .peers
-            .get(index as usize)
-            .ok_or(OpError::BadEndpoint)?;
+        let peer = self.engine.peers.get(index as usize).ok_or(OpError::BadEndpoint)?;
         match peer.state {
             PeerState::Ready => Ok(()),
             PeerState::Failed(how) => Err(how.into()),
@@ -104,11 +100,7 @@ impl Inner {
         peer.ep = ep;
         peer.state = PeerState::Ready;
         let payload = self.own_address.clone();
-        peer.pending.push_front(Pending::Control {
-            id: wire::HELLO,
-            words: [0, 0],
-            payload,
-        });
+        peer.pending.push_front(Pending::Control { id: wire::HELLO, words: [0, 0], payload });
         self.resume(index);
         Ok(())
     }
@@ -176,19 +168,10 @@ impl Inner {
     /// An eager send request is wholly posted.
     fn sent(&mut self, key: Key) {
         let length = match self.engine.requests.get(key) {
-            Some(Request {
-                body: Body::Send(send),
-                ..
-            }) => send.buffer.len() as u64,
+            Some(Request { body: Body::Send(send), .. }) => send.buffer.len() as u64,
             _ => 0,
         };
-        self.engine.finish(
-            key,
-            Status {
-                length,
-                ..Status::NONE
-            },
-        );
+        self.engine.finish(key, Status { length, ..Status::NONE });
     }
 
     /// Sends a control message, behind what waits.
@@ -199,8 +182,7 @@ impl Inner {
         let peer = &mut self.engine.peers[index as usize];
         if !peer.pending.is_empty() {
             let payload = payload.to_vec();
-            peer.pending
-                .push_back(Pending::Control { id, words, payload });
+            peer.pending.push_back(Pending::Control { id, words, payload });
             return;
         }
         let lane = &mut *self.lanes[peer.lane as usize].iface;
@@ -234,11 +216,7 @@ impl Inner {
         let max_bcopy = lane.attr().limits.am.max_bcopy;
         let mut rendezvous = false;
         if let SendKind::Tagged(envelope) = &kind {
-            let threshold = self
-                .engine
-                .options
-                .rndv_threshold
-                .unwrap_or_else(|| threshold(lane));
+            let threshold = self.engine.options.rndv_threshold.unwrap_or_else(|| threshold(lane));
             let in_credit = length <= INLINE || peer.credit >= length as i64;
             rendezvous = length > threshold || !in_credit;
             if length <= threshold && !in_credit {
@@ -265,21 +243,10 @@ impl Inner {
                 }
             }
         }
-        let phase = SendPhase::Queued {
-            offset: 0,
-            message: 0,
-        };
+        let phase = SendPhase::Queued { offset: 0, message: 0 };
         let front = front.to_vec();
-        let send = Send {
-            buffer,
-            peer: index,
-            kind,
-            front,
-            synchronous,
-            rendezvous,
-            phase,
-        };
-        let key = self.engine.requests.insert(Request::new(Body::Send(send)));
+        let send = Send { buffer, peer: index, kind, front, synchronous, rendezvous, phase };
+        let key = request::begin(&mut self.engine.requests, Body::Send(Box::new(send)));
         let peer = &mut self.engine.peers[index as usize];
         if !peer.pending.is_empty() {
             peer.pending.push_back(Pending::Send(key));
@@ -299,7 +266,7 @@ impl Inner {
                 peer.pending.push_front(Pending::Send(key));
             }
             Post::Failed(error) => {
-                self.engine.requests.remove(key);
+                request::end(&mut self.engine.requests, key);
                 return Err(error);
             }
         }
@@ -333,13 +300,9 @@ impl Inner {
                 counters.sent_rndv += u64::from(offered.is_ok());
                 offered
             }
-            SendPhase::Queued { offset, message } => Eager {
-                lane,
-                peer,
-                send,
-                key,
+            SendPhase::Queued { offset, message } => {
+                Eager { lane, peer, send, key }.post(offset, message, counters)
             }
-            .post(offset, message, counters),
             SendPhase::Streaming { .. } => stream(lane, peer, send),
             SendPhase::Offered => Ok(false),
         };
@@ -352,11 +315,7 @@ impl Inner {
 
     /// The receiver asked for fragments.
     pub(crate) fn stream(&mut self, key: Key) {
-        let Some(Request {
-            body: Body::Send(send),
-            ..
-        }) = self.engine.requests.get(key)
-        else {
+        let Some(Request { body: Body::Send(send), .. }) = self.engine.requests.get(key) else {
             return;
         };
         let index = send.peer;
@@ -411,13 +370,7 @@ fn offer(
     let (address, length) = (send.buffer.address(), send.buffer.len());
     let (request, mut rkey) = (key.to_wire(), [0; MAX_RKEY]);
     let rkey_len = lane.rkey_of(address, length, &mut rkey).unwrap_or(0) as u8;
-    let rts = Rts {
-        request,
-        length: length as u64,
-        address,
-        rkey,
-        rkey_len,
-    };
+    let rts = Rts { request, length: length as u64, address, rkey, rkey_len };
     let mut payload = [0; Rts::FIXED + MAX_RKEY];
     let n = rts.pack(&mut payload);
     let [first, second, _] = wire::tagged(envelope, 0);
@@ -456,9 +409,7 @@ impl Eager<'_> {
             let parts: [&[u8]; 2] = [&self.send.front, self.send.buffer.bytes()];
             let mut pack = |out: View<'_>| gather(&parts, offset as usize, out);
             let left = (length - offset as usize).min(max);
-            let n = self
-                .lane
-                .am_bcopy(self.peer.ep, wire::PIECE, &header, left, &mut pack)?;
+            let n = self.lane.am_bcopy(self.peer.ep, wire::PIECE, &header, left, &mut pack)?;
             self.peer.number();
             offset += n as u64;
             self.send.phase = SendPhase::Queued { offset, message };
@@ -471,35 +422,22 @@ impl Eager<'_> {
 
     /// Posts the message whole, or its first piece. Returns how much went, and its number.
     fn begin(&mut self, length: usize, counters: &mut Counters) -> Result<(u64, u64), PostError> {
-        let Self {
-            lane,
-            peer,
-            send,
-            key,
-        } = self;
+        let Self { lane, peer, send, key } = self;
         let (words, single, first_of_many) = match &send.kind {
             SendKind::Tagged(envelope) => {
                 let [first, second, _] = wire::tagged(envelope, 0);
                 ([first, second], wire::EAGER, wire::EAGER_FIRST)
             }
-            SendKind::Am { id } => (
-                [u64::from(*id), send.front.len() as u64],
-                wire::AM,
-                wire::AM_FIRST,
-            ),
+            SendKind::Am { id } => {
+                ([u64::from(*id), send.front.len() as u64], wire::AM, wire::AM_FIRST)
+            }
         };
         let max = lane.attr().limits.am.max_bcopy;
         let parts: [&[u8]; 2] = [&send.front, send.buffer.bytes()];
         let whole = length as u64;
         if send.synchronous && length + 8 <= max {
             let lead = key.to_wire().to_le_bytes();
-            post_am(
-                *lane,
-                peer,
-                wire::EAGER_SYNC,
-                words,
-                &[&lead, parts[0], parts[1]],
-            )?;
+            post_am(*lane, peer, wire::EAGER_SYNC, words, &[&lead, parts[0], parts[1]])?;
             return Ok((whole, u64::MAX));
         }
         if !send.synchronous && length <= max {
@@ -509,12 +447,7 @@ impl Eager<'_> {
         }
         let request = if send.synchronous { key.to_wire() } else { 0 };
         let message = peer.next_message;
-        let front = FirstPiece {
-            message,
-            total: whole,
-            request,
-        }
-        .pack();
+        let front = FirstPiece { message, total: whole, request }.pack();
         let header = header(words, peer.tx_sequence);
         let mut packed = 0;
         let mut pack = |out: View<'_>| {
@@ -534,12 +467,7 @@ impl Eager<'_> {
 /// Posts fragments for a receiver that could not fetch.
 fn stream(lane: &mut dyn Iface, peer: &mut Peer, send: &mut Send) -> Result<bool, PostError> {
     let max = lane.attr().limits.am.max_bcopy;
-    while let SendPhase::Streaming {
-        remote,
-        wanted,
-        offset,
-    } = send.phase
-    {
+    while let SendPhase::Streaming { remote, wanted, offset } = send.phase {
         if offset >= wanted {
             break;
         }
@@ -550,11 +478,7 @@ fn stream(lane: &mut dyn Iface, peer: &mut Peer, send: &mut Send) -> Result<bool
         let mut pack = |out: View<'_>| gather(&[&bytes[..end]], offset as usize, out);
         let n = lane.am_bcopy(peer.ep, wire::FRAGMENT, &header, left, &mut pack)?;
         peer.number();
-        send.phase = SendPhase::Streaming {
-            remote,
-            wanted,
-            offset: offset + n as u64,
-        };
+        send.phase = SendPhase::Streaming { remote, wanted, offset: offset + n as u64 };
     }
     Ok(true)
 }

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use crate::matching::{ListEngine, MatchEngine};
+use crate::matching::ListEngine;
 
 const DENSE: u32 = 1 << 16;
 
@@ -31,7 +31,7 @@ pub struct SpaceOptions {
 /// One space.
 #[derive(Debug)]
 pub(crate) struct Space {
-    pub(crate) engine: Box<dyn MatchEngine>,
+    pub(crate) engine: ListEngine,
     pub(crate) options: SpaceOptions,
     pub(crate) open: bool,
     /// Ranks that are dead.
@@ -43,7 +43,7 @@ pub(crate) struct Space {
 impl Space {
     fn closed() -> Self {
         Self {
-            engine: Box::new(ListEngine::new()),
+            engine: ListEngine::new(),
             options: SpaceOptions::default(),
             open: false,
             dead: Vec::new(),
@@ -83,10 +83,7 @@ impl Spaces {
     /// The space, which is made when it does not exist.
     pub(crate) fn make(&mut self, id: u32) -> &mut Space {
         if id >= DENSE {
-            return self
-                .sparse
-                .entry(id)
-                .or_insert_with(|| Box::new(Space::closed()));
+            return self.sparse.entry(id).or_insert_with(|| Box::new(Space::closed()));
         }
         let index = id as usize;
         if index >= self.dense.len() {
@@ -104,8 +101,6 @@ impl Spaces {
 
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Space> {
         let dense = self.dense.iter_mut().flatten();
-        dense
-            .chain(self.sparse.values_mut())
-            .map(|space| &mut **space)
+        dense.chain(self.sparse.values_mut()).map(|space| &mut **space)
     }
 }

@@ -4,9 +4,10 @@ use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_base::slab::Key;
 
 use crate::error::OpError;
+use crate::matching::MatchEngine as _;
 use crate::matching::{Envelope, MatchSpec};
 use crate::peer::Ep;
-use crate::request::{Body, Receive, Request, RequestId, SendKind, Status};
+use crate::request::{self, Body, OneSided, Receive, Request, RequestId, SendKind, Status};
 use crate::wire;
 use crate::worker::Worker;
 
@@ -66,10 +67,7 @@ impl Worker {
         {
             let header = wire::tagged(&envelope, peer.tx_sequence);
             let lane = &mut inner.lanes[peer.lane as usize].iface;
-            if lane
-                .am_short(peer.ep, wire::EAGER, &header, buffer.bytes())
-                .is_ok()
-            {
+            if lane.am_short(peer.ep, wire::EAGER, &header, buffer.bytes()).is_ok() {
                 peer.number();
                 inner.engine.counters.sent_short += 1;
                 return Ok(Sent::Done);
@@ -97,12 +95,8 @@ impl Worker {
         {
             return Err(OpError::MemberFailed { rank });
         }
-        let body = Body::Receive(Receive {
-            buffer,
-            space: spec.space,
-            fetch: None,
-        });
-        let key = engine.requests.insert(Request::new(body));
+        let body = Body::Receive(Receive { buffer, space: spec.space, fetch: None });
+        let key = request::begin(&mut engine.requests, body);
         match waiting {
             None => space.engine.post(want, key.to_wire()),
             Some(message) => {
@@ -119,11 +113,7 @@ impl Worker {
         let space = inner.engine.spaces.get_mut(spec.space)?;
         let key = space.engine.find_unexpected(&spec.want())?;
         let message = inner.engine.unexpected.get(Key::from_wire(key))?;
-        Some(MessageInfo {
-            source: message.source,
-            tag: message.tag,
-            length: message.length,
-        })
+        Some(MessageInfo { source: message.source, tag: message.tag, length: message.length })
     }
 
     /// The first waiting message that fits, which from now on only the caller can receive. Does
@@ -134,14 +124,7 @@ impl Worker {
         let key = Key::from_wire(space.engine.take_unexpected(&spec.want())?);
         let message = inner.engine.unexpected.get(key)?;
         let (source, tag, length) = (message.source, message.tag, message.length);
-        Some((
-            MessageInfo {
-                source,
-                tag,
-                length,
-            },
-            Message(key),
-        ))
+        Some((MessageInfo { source, tag, length }, Message(key)))
     }
 
     /// What a probe of `spec` will never find, because the process that would send it is dead.
@@ -150,20 +133,13 @@ impl Worker {
     /// The failure that a receive posted now would report.
     pub fn check(&self, spec: &MatchSpec) -> Result<(), OpError> {
         let inner = &mut *self.inner.borrow_mut();
-        let Some(space) = inner
-            .engine
-            .spaces
-            .get_mut(spec.space)
-            .filter(|space| space.open)
-        else {
+        let Some(space) = inner.engine.spaces.get_mut(spec.space).filter(|space| space.open) else {
             return Err(OpError::BadSpace(spec.space));
         };
         if space.dead.is_empty() {
             return Ok(());
         }
-        space
-            .hindrance(spec.source)
-            .map_or(Ok(()), |rank| Err(OpError::MemberFailed { rank }))
+        space.hindrance(spec.source).map_or(Ok(()), |rank| Err(OpError::MemberFailed { rank }))
     }
 
     /// Receives a claimed message.
@@ -172,17 +148,9 @@ impl Worker {
     /// None today; the outcome is in the request's status.
     pub fn recv_claimed(&self, message: Message, buffer: RecvBuf) -> Result<RequestId, OpError> {
         let inner = &mut *self.inner.borrow_mut();
-        let space = inner
-            .engine
-            .unexpected
-            .get(message.0)
-            .map_or(0, |m| m.space);
-        let body = Body::Receive(Receive {
-            buffer,
-            space,
-            fetch: None,
-        });
-        let key = inner.engine.requests.insert(Request::new(body));
+        let space = inner.engine.unexpected.get(message.0).map_or(0, |m| m.space);
+        let body = Body::Receive(Receive { buffer, space, fetch: None });
+        let key = request::begin(&mut inner.engine.requests, body);
         inner.engine.hand_over(key, message.0);
         inner.act();
         Ok(RequestId(key))
@@ -191,12 +159,7 @@ impl Worker {
     /// Whether a request is complete. A request that was taken counts as complete.
     #[inline]
     pub fn is_complete(&self, id: RequestId) -> bool {
-        self.inner
-            .borrow()
-            .engine
-            .requests
-            .get(id.0)
-            .is_none_or(|request| request.done)
+        self.inner.borrow().engine.requests.get(id.0).is_none_or(|request| request.done)
     }
 
     /// The status of a completed request, which is freed.
@@ -215,30 +178,31 @@ impl Worker {
     /// The status of a completed request with the bytes that its buffer owned.
     pub fn take_with_buffer(&self, id: RequestId) -> Option<(Status, Option<Vec<u8>>)> {
         let inner = &mut *self.inner.borrow_mut();
-        if !inner.engine.requests.get(id.0)?.done {
+        let request = inner.engine.requests.get_mut(id.0)?;
+        if !request.done {
             return None;
         }
-        let request = inner.engine.requests.remove(id.0)?;
-        let bytes = match request.body {
+        let status = request.status;
+        let bytes = match std::mem::take(&mut request.body) {
             Body::Receive(receive) => receive.buffer.into_owned(),
             Body::Send(send) => send.buffer.into_owned(),
             Body::OneSided(one) => {
-                let sent = one.send.and_then(SendBuf::into_owned);
-                sent.or_else(|| one.receive.and_then(RecvBuf::into_owned))
+                let OneSided { send, receive } = *one;
+                let sent = send.and_then(SendBuf::into_owned);
+                sent.or_else(|| receive.and_then(RecvBuf::into_owned))
             }
+            Body::Free => None,
         };
-        Some((request.status, bytes))
+        inner.engine.requests.release(id.0);
+        Some((status, bytes))
     }
 
     /// Cancels a receive that has not been matched: it completes with
     /// [`OpError::Cancelled`]. A matched receive, and every send, completes as it would have.
     pub fn cancel(&self, id: RequestId) {
         let engine = &mut self.inner.borrow_mut().engine;
-        let Some(Request {
-            body: Body::Receive(receive),
-            done: false,
-            ..
-        }) = engine.requests.get(id.0)
+        let Some(Request { body: Body::Receive(receive), done: false, .. }) =
+            engine.requests.get(id.0)
         else {
             return;
         };
@@ -258,7 +222,7 @@ impl Worker {
         if let Some(request) = engine.requests.get_mut(id.0) {
             request.detached = true;
             if request.done {
-                engine.requests.remove(id.0);
+                request::end(&mut engine.requests, id.0);
             }
         }
     }
@@ -282,10 +246,7 @@ impl Worker {
         {
             let words = wire::control(u64::from(id), 0, peer.tx_sequence);
             let lane = &mut inner.lanes[peer.lane as usize].iface;
-            if lane
-                .am_short(peer.ep, wire::AM, &words, buffer.bytes())
-                .is_ok()
-            {
+            if lane.am_short(peer.ep, wire::AM, &words, buffer.bytes()).is_ok() {
                 peer.number();
                 return Ok(Sent::Done);
             }

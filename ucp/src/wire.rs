@@ -43,11 +43,7 @@ pub(crate) const RESERVED: std::ops::RangeInclusive<u8> = 16..=21;
 /// Header of a tagged message.
 #[inline]
 pub(crate) const fn tagged(envelope: &Envelope, sequence: u32) -> AmHeader {
-    [
-        envelope.space as u64 | (envelope.source as u64) << 32,
-        envelope.tag,
-        sequence as u64,
-    ]
+    [envelope.space as u64 | (envelope.source as u64) << 32, envelope.tag, sequence as u64]
 }
 
 /// Header of anything else.
@@ -59,11 +55,7 @@ pub(crate) const fn control(first: u64, second: u64, sequence: u32) -> AmHeader 
 /// The envelope in a tagged header.
 #[inline]
 pub(crate) const fn envelope(header: &AmHeader) -> Envelope {
-    Envelope {
-        space: header[0] as u32,
-        source: (header[0] >> 32) as u32,
-        tag: header[1],
-    }
+    Envelope { space: header[0] as u32, source: (header[0] >> 32) as u32, tag: header[1] }
 }
 
 /// The sequence number in any header.
@@ -100,11 +92,7 @@ impl FirstPiece {
     }
 
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
-        Some(Self {
-            message: word(bytes, 0)?,
-            total: word(bytes, 1)?,
-            request: word(bytes, 2)?,
-        })
+        Some(Self { message: word(bytes, 0)?, total: word(bytes, 1)?, request: word(bytes, 2)? })
     }
 }
 
@@ -163,20 +151,12 @@ mod tests {
     fn golden_bytes_of_an_rts() {
         let mut rkey = [0; MAX_RKEY];
         rkey[..2].copy_from_slice(&[0xaa, 0xbb]);
-        let rts = Rts {
-            request: 1,
-            length: 0x0203,
-            address: 4,
-            rkey,
-            rkey_len: 2,
-        };
+        let rts = Rts { request: 1, length: 0x0203, address: 4, rkey, rkey_len: 2 };
         let mut out = [0; Rts::FIXED + MAX_RKEY];
         let n = rts.pack(&mut out);
         assert_eq!(
             &out[..n],
-            [
-                1, 0, 0, 0, 0, 0, 0, 0, 3, 2, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0xaa, 0xbb
-            ]
+            [1, 0, 0, 0, 0, 0, 0, 0, 3, 2, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0xaa, 0xbb]
         );
         assert_eq!(Rts::parse(&out[..n]), Some(rts));
     }

@@ -13,6 +13,7 @@ use crate::address::{FEATURES, LaneAddress, WorkerAddress};
 use crate::am::Handlers;
 use crate::engine::{Counters, Engine, LaneSink};
 use crate::error::{ConnectError, OpError, SpaceError, WorkerError};
+use crate::matching::MatchEngine as _;
 use crate::peer::{Ep, PeerIndex, PeerState};
 use crate::request::{Body, RequestId, Status, token};
 use crate::settings::Options;
@@ -54,9 +55,7 @@ pub struct WorkerParts {
 
 impl std::fmt::Debug for WorkerParts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("WorkerParts")
-            .field("rank", &self.rank)
-            .finish_non_exhaustive()
+        f.debug_struct("WorkerParts").field("rank", &self.rank).finish_non_exhaustive()
     }
 }
 
@@ -88,9 +87,7 @@ pub struct Worker {
 
 impl std::fmt::Debug for Worker {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Worker")
-            .field("sleeps", &self.sleeps)
-            .finish_non_exhaustive()
+        f.debug_struct("Worker").field("sleeps", &self.sleeps).finish_non_exhaustive()
     }
 }
 
@@ -119,22 +116,13 @@ impl Worker {
         let mut addresses = Vec::new();
         for iface in parts.lanes {
             let attr = iface.attr();
-            if !attr
-                .caps
-                .contains(Caps::AM_SHORT | Caps::AM_BCOPY | Caps::AM_ORDERED)
-            {
+            if !attr.caps.contains(Caps::AM_SHORT | Caps::AM_BCOPY | Caps::AM_ORDERED) {
                 return Err(WorkerError::NoActiveMessages(attr.provider));
             }
             let loopback = attr.caps.contains(Caps::LOOPBACK);
-            addresses.push(LaneAddress {
-                provider: attr.provider.to_owned(),
-                address: iface.address(),
-            });
-            lanes.push(Lane {
-                iface,
-                loopback,
-                polled: !loopback,
-            });
+            addresses
+                .push(LaneAddress { provider: attr.provider.to_owned(), address: iface.address() });
+            lanes.push(Lane { iface, loopback, polled: !loopback });
         }
         let own = WorkerAddress {
             job: parts.job,
@@ -178,10 +166,7 @@ impl Worker {
         let inner = &mut *self.inner.borrow_mut();
         let rank = parsed.rank;
         if parsed.job == inner.engine.job && inner.engine.dead.contains(&rank) {
-            return Err(ConnectError::PeerFailed {
-                rank,
-                how: PeerFailure::Died,
-            });
+            return Err(ConnectError::PeerFailed { rank, how: PeerFailure::Died });
         }
         if let Some(&known) = inner.engine.by_uid.get(&parsed.uid) {
             return match inner.engine.peers[known as usize].failure() {
@@ -204,9 +189,7 @@ impl Worker {
         let mut chosen = false;
         let reports = inner.lanes.iter().map(|lane| {
             let provider = lane.iface.attr().provider;
-            let verdict = lane
-                .reaches(&parsed)
-                .map(|_| !std::mem::replace(&mut chosen, true));
+            let verdict = lane.reaches(&parsed).map(|_| !std::mem::replace(&mut chosen, true));
             LaneReport { provider, verdict }
         });
         Ok(reports.collect())
@@ -326,22 +309,13 @@ impl Worker {
 
     /// Attributes of the lanes.
     pub fn lane_attrs(&self) -> Vec<bowline_uct::IfaceAttr> {
-        self.inner
-            .borrow()
-            .lanes
-            .iter()
-            .map(|lane| lane.iface.attr().clone())
-            .collect()
+        self.inner.borrow().lanes.iter().map(|lane| lane.iface.attr().clone()).collect()
     }
 
     /// Wakes the worker's thread if it sleeps; callable where a clone of the doorbell is held.
     pub fn doorbell(&self) -> Option<bowline_base::doorbell::Doorbell> {
         let inner = self.inner.borrow();
-        let lane = inner
-            .lanes
-            .iter()
-            .find(|lane| !lane.loopback)
-            .or(inner.lanes.first())?;
+        let lane = inner.lanes.iter().find(|lane| !lane.loopback).or(inner.lanes.first())?;
         lane.iface.doorbell().cloned()
     }
 }
@@ -356,11 +330,7 @@ struct Waiting<'a> {
 impl<'a> Waiting<'a> {
     #[inline]
     fn new(worker: &'a Worker) -> Self {
-        Self {
-            worker,
-            round: 0,
-            stages: None,
-        }
+        Self { worker, round: 0, stages: None }
     }
 
     #[inline]
@@ -372,9 +342,7 @@ impl<'a> Waiting<'a> {
     #[inline]
     fn idle(&mut self) {
         let worker = self.worker;
-        let stages = *self
-            .stages
-            .get_or_insert_with(|| worker.waiter.borrow().stages());
+        let stages = *self.stages.get_or_insert_with(|| worker.waiter.borrow().stages());
         self.round = self.round.saturating_add(1);
         // No pause instruction: a look at the queues takes longer than a pause is meant to, and
         // on recent processors a pause alone costs more than half of a message's latency.
@@ -419,10 +387,7 @@ impl Worker {
             }
         }
         self.sleeps.set(self.sleeps.get() + 1);
-        let idle = Idle {
-            doorbell: doorbell.as_ref(),
-            deadline,
-        };
+        let idle = Idle { doorbell: doorbell.as_ref(), deadline };
         self.waiter.borrow_mut().sleep(idle);
         self.inner.borrow_mut().disarm();
     }
@@ -437,9 +402,7 @@ impl Lane {
             .iter()
             .find(|lane| lane.provider == name)
             .ok_or_else(|| "the peer has no such transport".to_owned())?;
-        self.iface
-            .reachable(&theirs.address)
-            .map_err(|why| why.reason)?;
+        self.iface.reachable(&theirs.address).map_err(|why| why.reason)?;
         Ok(&theirs.address)
     }
 }
@@ -451,10 +414,7 @@ impl Inner {
         for (index, lane) in self.lanes.iter_mut().enumerate() {
             let name = lane.iface.attr().provider;
             let made = match lane.reaches(peer) {
-                Ok(address) => lane
-                    .iface
-                    .connect(address)
-                    .map_err(|error| error.to_string()),
+                Ok(address) => lane.iface.connect(address).map_err(|error| error.to_string()),
                 Err(reason) => Err(reason),
             };
             match made {
@@ -465,18 +425,11 @@ impl Inner {
                 Err(reason) => reasons.push(format!("{name}: {reason}")),
             }
         }
-        Err(ConnectError::NoLane {
-            rank: peer.rank,
-            reasons,
-        })
+        Err(ConnectError::NoLane { rank: peer.rank, reasons })
     }
 
     fn disarm(&mut self) {
-        for lane in self
-            .lanes
-            .iter_mut()
-            .filter(|lane| lane.polled && !lane.loopback)
-        {
+        for lane in self.lanes.iter_mut().filter(|lane| lane.polled && !lane.loopback) {
             lane.iface.disarm();
         }
     }
@@ -508,10 +461,7 @@ impl Inner {
         let mut events = 0;
         for (lane, Lane { iface, polled, .. }) in self.lanes.iter_mut().enumerate() {
             if *polled {
-                let mut sink = LaneSink {
-                    engine: &mut self.engine,
-                    lane,
-                };
+                let mut sink = LaneSink { engine: &mut self.engine, lane };
                 events += iface.progress(&mut sink, BUDGET);
             }
         }
@@ -706,12 +656,7 @@ impl Inner {
         if wanted == 0 {
             return self.fetched(key);
         }
-        self.control(
-            peer,
-            wire::CTS,
-            [sender, key.to_wire()],
-            &wanted.to_le_bytes(),
-        );
+        self.control(peer, wire::CTS, [sender, key.to_wire()], &wanted.to_le_bytes());
         let state = self.engine.peers[peer as usize].state;
         if let PeerState::Failed(how) = state {
             self.engine.fail(key, how.into());

@@ -12,10 +12,7 @@ struct Spin;
 
 impl Waiter for Spin {
     fn stages(&self) -> Stages {
-        Stages {
-            spins: 1000,
-            yields: 1000,
-        }
+        Stages { spins: 1000, yields: 1000 }
     }
     fn yield_now(&mut self) {}
     fn sleep(&mut self, _: Idle<'_>) {
@@ -41,45 +38,25 @@ fn worker(config: &Config) -> (Worker, Ep) {
         config: config.clone(),
     })
     .expect("a worker with one lane");
-    worker
-        .open_space(0, SpaceOptions::default())
-        .expect("space 0 is new");
-    let ep = worker
-        .connect(&worker.address())
-        .expect("a worker reaches itself");
+    worker.open_space(0, SpaceOptions::default()).expect("space 0 is new");
+    let ep = worker.connect(&worker.address()).expect("a worker reaches itself");
     (worker, ep)
 }
 
 fn envelope(tag: u64) -> Envelope {
-    Envelope {
-        space: 0,
-        source: 0,
-        tag,
-    }
+    Envelope { space: 0, source: 0, tag }
 }
 
 fn any() -> MatchSpec {
-    MatchSpec {
-        space: 0,
-        source: None,
-        tag: 0,
-        tag_mask: 0,
-    }
+    MatchSpec { space: 0, source: None, tag: 0, tag_mask: 0 }
 }
 
 fn exactly(tag: u64) -> MatchSpec {
-    MatchSpec {
-        space: 0,
-        source: Some(0),
-        tag,
-        tag_mask: u64::MAX,
-    }
+    MatchSpec { space: 0, source: Some(0), tag, tag_mask: u64::MAX }
 }
 
 fn pattern(len: usize, seed: u8) -> Vec<u8> {
-    (0..len)
-        .map(|i| (i as u8).wrapping_mul(31).wrapping_add(seed))
-        .collect()
+    (0..len).map(|i| (i as u8).wrapping_mul(31).wrapping_add(seed)).collect()
 }
 
 fn finish(worker: &Worker, sent: Sent) {
@@ -88,23 +65,16 @@ fn finish(worker: &Worker, sent: Sent) {
     }
 }
 
-const SIZES: &[usize] = &[
-    0, 1, 7, 8, 31, 32, 33, 100, 1000, 8191, 8192, 8193, 20_000, 131_072, 131_073, 3_000_000,
-];
+const SIZES: &[usize] =
+    &[0, 1, 7, 8, 31, 32, 33, 100, 1000, 8191, 8192, 8193, 20_000, 131_072, 131_073, 3_000_000];
 
 fn every_size(config: &Config, mode: SendMode, receive_first: bool) {
     let (worker, ep) = worker(config);
     for &len in SIZES {
         let data = pattern(len, len as u8);
-        let receive = || {
-            worker
-                .recv(exactly(5), RecvBuf::owned(vec![0; len + 3]))
-                .expect("posted")
-        };
+        let receive = || worker.recv(exactly(5), RecvBuf::owned(vec![0; len + 3])).expect("posted");
         let early = receive_first.then(receive);
-        let sent = worker
-            .send(ep, envelope(5), SendBuf::owned(data.clone()), mode)
-            .expect("sent");
+        let sent = worker.send(ep, envelope(5), SendBuf::owned(data.clone()), mode).expect("sent");
         if !receive_first {
             worker.progress();
             worker.progress();
@@ -112,27 +82,17 @@ fn every_size(config: &Config, mode: SendMode, receive_first: bool) {
         let id = early.unwrap_or_else(receive);
         worker.wait_until(|| worker.is_complete(id));
         let (status, bytes) = worker.take_with_buffer(id).expect("it is complete");
-        assert_eq!(
-            (status.source, status.tag, status.length),
-            (0, 5, len as u64)
-        );
+        assert_eq!((status.source, status.tag, status.length), (0, 5, len as u64));
         assert_eq!(status.outcome, Ok(()));
-        assert_eq!(
-            &bytes.expect("the buffer was owned")[..len],
-            &data[..],
-            "{len} bytes"
-        );
+        assert_eq!(&bytes.expect("the buffer was owned")[..len], &data[..], "{len} bytes");
         finish(&worker, sent);
     }
 }
 
 #[test]
 fn every_size_in_every_order() {
-    for pairs in [
-        &[][..],
-        &[("BOWLINE_RNDV_THRESHOLD", "64m")],
-        &[("BOWLINE_RNDV_THRESHOLD", "0")],
-    ] {
+    for pairs in [&[][..], &[("BOWLINE_RNDV_THRESHOLD", "64m")], &[("BOWLINE_RNDV_THRESHOLD", "0")]]
+    {
         let config = config(pairs);
         for mode in [SendMode::Standard, SendMode::Synchronous] {
             every_size(&config, mode, true);
@@ -145,21 +105,14 @@ fn every_size_in_every_order() {
 fn a_long_message_is_cut_and_said_so() {
     let (worker, ep) = worker(&config(&[]));
     for len in [20, 4000, 50_000, 1_000_000] {
-        let id = worker
-            .recv(any(), RecvBuf::owned(vec![0; 10]))
-            .expect("posted");
+        let id = worker.recv(any(), RecvBuf::owned(vec![0; 10])).expect("posted");
         let data = SendBuf::owned(pattern(len, 1));
-        let sent = worker
-            .send(ep, envelope(1), data, SendMode::Standard)
-            .expect("sent");
+        let sent = worker.send(ep, envelope(1), data, SendMode::Standard).expect("sent");
         worker.wait_until(|| worker.is_complete(id));
         let (status, bytes) = worker.take_with_buffer(id).expect("complete");
         assert_eq!(
             status.outcome,
-            Err(OpError::Truncated {
-                message: len as u64,
-                room: 10
-            }),
+            Err(OpError::Truncated { message: len as u64, room: 10 }),
             "{len} bytes"
         );
         assert_eq!(bytes.expect("owned"), &pattern(len, 1)[..10]);
@@ -172,19 +125,13 @@ fn synchronous_sends_wait_for_their_match() {
     let (worker, ep) = worker(&config(&[]));
     for len in [4, 4000, 100_000] {
         let data = SendBuf::owned(pattern(len, 1));
-        let sent = worker
-            .send(ep, envelope(9), data, SendMode::Synchronous)
-            .expect("sent");
-        let Sent::Pending(send) = sent else {
-            panic!("nobody has received it")
-        };
+        let sent = worker.send(ep, envelope(9), data, SendMode::Synchronous).expect("sent");
+        let Sent::Pending(send) = sent else { panic!("nobody has received it") };
         for _ in 0..50 {
             worker.progress();
         }
         assert!(!worker.is_complete(send), "complete before its match");
-        let id = worker
-            .recv(exactly(9), RecvBuf::owned(vec![0; len]))
-            .expect("posted");
+        let id = worker.recv(exactly(9), RecvBuf::owned(vec![0; len])).expect("posted");
         assert_eq!(worker.wait(id).outcome, Ok(()));
         assert_eq!(worker.wait(send).outcome, Ok(()));
     }
@@ -196,34 +143,20 @@ fn probes_claims_and_cancels() {
     assert_eq!(worker.probe(&any()), None);
     for tag in [3, 4] {
         let data = SendBuf::owned(pattern(tag as usize * 100, 0));
-        finish(
-            &worker,
-            worker
-                .send(ep, envelope(tag), data, SendMode::Standard)
-                .expect("sent"),
-        );
+        finish(&worker, worker.send(ep, envelope(tag), data, SendMode::Standard).expect("sent"));
     }
     worker.wait_until(|| worker.probe(&exactly(4)).is_some());
-    assert_eq!(
-        worker.probe(&any()).map(|m| (m.tag, m.length)),
-        Some((3, 300))
-    );
+    assert_eq!(worker.probe(&any()).map(|m| (m.tag, m.length)), Some((3, 300)));
     let (info, message) = worker.claim(&exactly(4)).expect("it is there");
     assert_eq!((info.tag, info.length), (4, 400));
     assert_eq!(worker.probe(&exactly(4)), None);
-    let id = worker
-        .recv_claimed(message, RecvBuf::owned(vec![0; 400]))
-        .expect("received");
+    let id = worker.recv_claimed(message, RecvBuf::owned(vec![0; 400])).expect("received");
     assert_eq!(worker.wait(id).outcome, Ok(()));
 
-    let cancelled = worker
-        .recv(exactly(77), RecvBuf::owned(vec![0; 4]))
-        .expect("posted");
+    let cancelled = worker.recv(exactly(77), RecvBuf::owned(vec![0; 4])).expect("posted");
     worker.cancel(cancelled);
     assert_eq!(worker.wait(cancelled).outcome, Err(OpError::Cancelled));
-    let id = worker
-        .recv(any(), RecvBuf::owned(vec![0; 300]))
-        .expect("posted");
+    let id = worker.recv(any(), RecvBuf::owned(vec![0; 300])).expect("posted");
     assert_eq!((worker.wait(id).tag, worker.take(id)), (3, None));
 }
 
@@ -232,34 +165,16 @@ fn messages_for_a_space_not_yet_open_wait() {
     let (worker, ep) = worker(&config(&[]));
     let (dense, sparse) = (9, 1 << 20);
     for space in [dense, sparse] {
-        let envelope = Envelope {
-            space,
-            source: 6,
-            tag: 1,
-        };
+        let envelope = Envelope { space, source: 6, tag: 1 };
         let data = SendBuf::owned(vec![space as u8; 5]);
-        finish(
-            &worker,
-            worker
-                .send(ep, envelope, data, SendMode::Standard)
-                .expect("sent"),
-        );
+        finish(&worker, worker.send(ep, envelope, data, SendMode::Standard).expect("sent"));
         worker.progress();
         worker.progress();
-        let spec = MatchSpec {
-            space,
-            source: Some(6),
-            tag: 1,
-            tag_mask: u64::MAX,
-        };
+        let spec = MatchSpec { space, source: Some(6), tag: 1, tag_mask: u64::MAX };
         let refused = worker.recv(spec, RecvBuf::owned(vec![0; 5]));
         assert_eq!(refused.err(), Some(OpError::BadSpace(space)));
-        worker
-            .open_space(space, SpaceOptions::default())
-            .expect("new");
-        let id = worker
-            .recv(spec, RecvBuf::owned(vec![0; 5]))
-            .expect("posted");
+        worker.open_space(space, SpaceOptions::default()).expect("new");
+        let id = worker.recv(spec, RecvBuf::owned(vec![0; 5])).expect("posted");
         assert_eq!(worker.wait(id).length, 5);
         worker.close_space(space);
     }
@@ -272,16 +187,10 @@ fn order_is_kept_across_protocols() {
     let mut sends = Vec::new();
     for (i, &len) in lens.iter().enumerate() {
         let data = SendBuf::owned(pattern(len, i as u8));
-        sends.push(
-            worker
-                .send(ep, envelope(2), data, SendMode::Standard)
-                .expect("sent"),
-        );
+        sends.push(worker.send(ep, envelope(2), data, SendMode::Standard).expect("sent"));
     }
     for (i, &len) in lens.iter().enumerate() {
-        let id = worker
-            .recv(exactly(2), RecvBuf::owned(vec![0; len]))
-            .expect("posted");
+        let id = worker.recv(exactly(2), RecvBuf::owned(vec![0; len])).expect("posted");
         worker.wait_until(|| worker.is_complete(id));
         let (status, bytes) = worker.take_with_buffer(id).expect("complete");
         assert_eq!(status.length, len as u64, "message {i}");
@@ -297,28 +206,14 @@ fn a_million_small_messages_before_the_one_received_first() {
     let (worker, ep) = worker(&config(&[]));
     for i in 0..1_000_000u64 {
         let data = SendBuf::owned(i.to_le_bytes().to_vec());
-        finish(
-            &worker,
-            worker
-                .send(ep, envelope(1), data, SendMode::Standard)
-                .expect("sent"),
-        );
+        finish(&worker, worker.send(ep, envelope(1), data, SendMode::Standard).expect("sent"));
     }
     let last = SendBuf::owned(vec![7]);
-    finish(
-        &worker,
-        worker
-            .send(ep, envelope(2), last, SendMode::Standard)
-            .expect("sent"),
-    );
-    let id = worker
-        .recv(exactly(2), RecvBuf::owned(vec![0; 1]))
-        .expect("posted");
+    finish(&worker, worker.send(ep, envelope(2), last, SendMode::Standard).expect("sent"));
+    let id = worker.recv(exactly(2), RecvBuf::owned(vec![0; 1])).expect("posted");
     assert_eq!(worker.wait(id).length, 1);
     for i in 0..1_000_000u64 {
-        let id = worker
-            .recv(exactly(1), RecvBuf::owned(vec![0; 8]))
-            .expect("posted");
+        let id = worker.recv(exactly(1), RecvBuf::owned(vec![0; 8])).expect("posted");
         worker.wait_until(|| worker.is_complete(id));
         let (_, bytes) = worker.take_with_buffer(id).expect("complete");
         assert_eq!(bytes.expect("owned"), i.to_le_bytes());
@@ -340,31 +235,24 @@ fn active_messages_of_every_size_and_from_handlers() {
             if message.data.len() < 5 {
                 // A handler may send, and progress.
                 let reply = SendBuf::owned(pattern(message.data.len() + 1, 9));
-                let _ = worker
-                    .am_send(message.from, 7, b"again", reply)
-                    .expect("sent");
+                let _ = worker.am_send(message.from, 7, b"again", reply).expect("sent");
                 worker.progress();
             }
         }),
     );
     for &len in SIZES {
-        let sent = worker
-            .am_send(ep, 7, b"head", SendBuf::owned(pattern(len, 3)))
-            .expect("sent");
+        let sent = worker.am_send(ep, 7, b"head", SendBuf::owned(pattern(len, 3))).expect("sent");
         finish(&worker, sent);
         worker.wait_until(|| {
             let seen = seen.lock().expect("not poisoned");
-            seen.iter()
-                .any(|(h, d)| h == b"head" && *d == pattern(len, 3))
+            seen.iter().any(|(h, d)| h == b"head" && *d == pattern(len, 3))
         });
     }
     worker.wait_until(|| {
         let seen = seen.lock().expect("not poisoned");
         seen.iter().filter(|(h, _)| h == b"again").count() >= 5 + 4
     });
-    let missing = worker
-        .am_send(ep, 8, b"", SendBuf::owned(vec![1]))
-        .expect("sent");
+    let missing = worker.am_send(ep, 8, b"", SendBuf::owned(vec![1])).expect("sent");
     finish(&worker, missing);
     worker.progress();
     worker.progress();

@@ -77,6 +77,9 @@ mod tests {
         assert_eq!(missing.len(), 2);
         let text = explain(&missing);
         assert!(text.contains("no-such-program: tests"), "{text}");
-        assert!(text.ends_with("apt-get install -y --no-install-recommends nothing"), "{text}");
+        assert!(
+            text.ends_with("apt-get install -y --no-install-recommends nothing more"),
+            "{text}"
+        );
     }
 }

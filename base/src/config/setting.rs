@@ -87,19 +87,13 @@ impl Descriptor {
             ),
             Kind::Integer { min, max } => format!("a whole number from {min} to {max}"),
             Kind::Switch => "yes or no".to_owned(),
-            Kind::Time { min, max } => format!(
-                "a time in ns, us, ms or s, from {} to {}",
-                show_time(min),
-                show_time(max)
-            ),
+            Kind::Time { min, max } => {
+                format!("a time in ns, us, ms or s, from {} to {}", show_time(min), show_time(max))
+            }
             Kind::Choice(names) => format!("one of {}", names.join(", ")),
             Kind::Text => "text".to_owned(),
         };
-        if self.auto {
-            format!("auto, or {form}")
-        } else {
-            form
-        }
+        if self.auto { format!("auto, or {form}") } else { form }
     }
 
     pub(super) fn default_value(&self) -> Value<String> {
@@ -138,22 +132,21 @@ impl Descriptor {
             Some(Value::Auto)
         } else {
             match self.kind {
-                Kind::Bytes { min, max } => read_bytes(bare)
-                    .filter(|n| (min..=max).contains(n))
-                    .map(Value::Number),
+                Kind::Bytes { min, max } => {
+                    read_bytes(bare).filter(|n| (min..=max).contains(n)).map(Value::Number)
+                }
                 Kind::Integer { min, max } => bare
                     .parse()
                     .ok()
                     .filter(|number| (min..=max).contains(number))
                     .map(Value::Number),
                 Kind::Switch => read_switch(bare).map(Value::Switch),
-                Kind::Time { min, max } => read_time(bare)
-                    .filter(|t| (min..=max).contains(t))
-                    .map(Value::Time),
-                Kind::Choice(names) => names
-                    .iter()
-                    .position(|name| name.eq_ignore_ascii_case(bare))
-                    .map(Value::Choice),
+                Kind::Time { min, max } => {
+                    read_time(bare).filter(|t| (min..=max).contains(t)).map(Value::Time)
+                }
+                Kind::Choice(names) => {
+                    names.iter().position(|name| name.eq_ignore_ascii_case(bare)).map(Value::Choice)
+                }
                 // What the environment held was not text when this mark stands in it.
                 Kind::Text => (!text.contains(char::REPLACEMENT_CHARACTER))
                     .then(|| Value::Text(text.to_owned())),
@@ -212,11 +205,7 @@ impl<T: SettingType> SettingType for Option<T> {
         self.map_or(Value::Auto, T::into_value)
     }
     fn from_value(value: &Value<String>) -> Self {
-        if *value == Value::Auto {
-            None
-        } else {
-            Some(T::from_value(value))
-        }
+        if *value == Value::Auto { None } else { Some(T::from_value(value)) }
     }
 }
 
@@ -279,23 +268,9 @@ const fn has_prefix(name: &str) -> bool {
 
 impl<T> Setting<T> {
     const fn new(name: &'static str, default: Value<&'static str>, kind: Kind, auto: bool) -> Self {
-        assert!(
-            has_prefix(name),
-            "the name of a setting starts with BOWLINE_"
-        );
-        let descriptor = Descriptor {
-            name,
-            default,
-            kind,
-            auto,
-            doc: "",
-            cost: "",
-            change: "",
-        };
-        Self {
-            descriptor,
-            kind: PhantomData,
-        }
+        assert!(has_prefix(name), "the name of a setting starts with BOWLINE_");
+        let descriptor = Descriptor { name, default, kind, auto, doc: "", cost: "", change: "" };
+        Self { descriptor, kind: PhantomData }
     }
 
     /// Says what the setting costs or trades.
@@ -327,18 +302,9 @@ impl<T> Setting<T> {
 
     /// The setting as a table holds it.
     pub const fn descriptor(&self) -> Descriptor {
-        assert!(
-            !self.descriptor.doc.is_empty(),
-            "a setting needs a sentence"
-        );
-        assert!(
-            !self.descriptor.cost.is_empty(),
-            "a setting says what it costs"
-        );
-        assert!(
-            !self.descriptor.change.is_empty(),
-            "a setting says when to change it"
-        );
+        assert!(!self.descriptor.doc.is_empty(), "a setting needs a sentence");
+        assert!(!self.descriptor.cost.is_empty(), "a setting says what it costs");
+        assert!(!self.descriptor.change.is_empty(), "a setting says when to change it");
         self.descriptor
     }
 }
@@ -346,14 +312,8 @@ impl<T> Setting<T> {
 impl Setting<usize> {
     /// A size in bytes from `min` to `max`.
     pub const fn bytes(name: &'static str, default: usize, min: usize, max: usize) -> Self {
-        assert!(
-            min <= default && default <= max,
-            "the default lies within the bounds"
-        );
-        let kind = Kind::Bytes {
-            min: min as u64,
-            max: max as u64,
-        };
+        assert!(min <= default && default <= max, "the default lies within the bounds");
+        let kind = Kind::Bytes { min: min as u64, max: max as u64 };
         Self::new(name, Value::Number(default as u64), kind, false)
     }
 }
@@ -362,10 +322,7 @@ impl Setting<Option<usize>> {
     /// A size in bytes from `min` to `max`, or `auto` (`None`), which is the default.
     pub const fn bytes_or_auto(name: &'static str, min: usize, max: usize) -> Self {
         assert!(min <= max, "the bounds are in order");
-        let kind = Kind::Bytes {
-            min: min as u64,
-            max: max as u64,
-        };
+        let kind = Kind::Bytes { min: min as u64, max: max as u64 };
         Self::new(name, Value::Auto, kind, true)
     }
 }
@@ -373,14 +330,8 @@ impl Setting<Option<usize>> {
 impl Setting<u32> {
     /// A whole number from `min` to `max`.
     pub const fn integer(name: &'static str, default: u32, min: u32, max: u32) -> Self {
-        assert!(
-            min <= default && default <= max,
-            "the default lies within the bounds"
-        );
-        let kind = Kind::Integer {
-            min: min as u64,
-            max: max as u64,
-        };
+        assert!(min <= default && default <= max, "the default lies within the bounds");
+        let kind = Kind::Integer { min: min as u64, max: max as u64 };
         Self::new(name, Value::Number(default as u64), kind, false)
     }
 }
@@ -389,10 +340,7 @@ impl Setting<Option<u32>> {
     /// A whole number from `min` to `max`, or `auto` (`None`), which is the default.
     pub const fn integer_or_auto(name: &'static str, min: u32, max: u32) -> Self {
         assert!(min <= max, "the bounds are in order");
-        let kind = Kind::Integer {
-            min: min as u64,
-            max: max as u64,
-        };
+        let kind = Kind::Integer { min: min as u64, max: max as u64 };
         Self::new(name, Value::Auto, kind, true)
     }
 }
@@ -400,16 +348,8 @@ impl Setting<Option<u32>> {
 impl Setting<u64> {
     /// A whole number of 64 bits from `min` to `max`.
     pub const fn integer64(name: &'static str, default: u64, min: u64, max: u64) -> Self {
-        assert!(
-            min <= default && default <= max,
-            "the default lies within the bounds"
-        );
-        Self::new(
-            name,
-            Value::Number(default),
-            Kind::Integer { min, max },
-            false,
-        )
+        assert!(min <= default && default <= max, "the default lies within the bounds");
+        Self::new(name, Value::Number(default), Kind::Integer { min, max }, false)
     }
 }
 

@@ -111,9 +111,7 @@ fn bad_values_are_all_named_with_the_way_out() {
         ("BOWLINE_TEST_THRESHOLD", "-1"),
     ])
     .unwrap_err();
-    let ConfigError::BadValues(bad) = &error else {
-        panic!("{error}")
-    };
+    let ConfigError::BadValues(bad) = &error else { panic!("{error}") };
     assert_eq!(bad.len(), 6);
     let text = error.to_string();
     for part in [
@@ -145,17 +143,11 @@ fn sizes_that_overflow_are_refused() {
 #[test]
 fn misspelt_names_are_reported_with_the_nearest_one() {
     let config = read(&[("BOWLINE_TEST_COLOR", "red"), ("BOWLINE_QQ", "1")]).unwrap();
-    let [first, second] = config.unknown() else {
-        panic!("{:?}", config.unknown())
-    };
+    let [first, second] = config.unknown() else { panic!("{:?}", config.unknown()) };
     assert_eq!(first.name, "BOWLINE_QQ");
     assert_eq!(first.nearest, None);
     assert_eq!(second.nearest, Some("BOWLINE_TEST_COLOUR"));
-    assert!(
-        second
-            .to_string()
-            .contains("nearest one is BOWLINE_TEST_COLOUR")
-    );
+    assert!(second.to_string().contains("nearest one is BOWLINE_TEST_COLOUR"));
     assert_eq!(config.get(COLOUR), Colour::Green);
 }
 
@@ -163,10 +155,7 @@ fn misspelt_names_are_reported_with_the_nearest_one() {
 fn the_program_has_the_last_word_within_the_bounds() {
     let mut config = read(&[("BOWLINE_TEST_COUNT", "5")]).unwrap();
     config.set(COUNT, 7).unwrap();
-    assert_eq!(
-        (config.get(COUNT), config.origin(COUNT)),
-        (7, Origin::Program)
-    );
+    assert_eq!((config.get(COUNT), config.origin(COUNT)), (7, Origin::Program));
     assert!(config.set(COUNT, 11).is_err());
     assert_eq!(config.get(COUNT), 7);
     config.set(COLOUR, Colour::Red).unwrap();
@@ -185,26 +174,15 @@ fn rows_tell_everything_and_can_be_written_back() {
     let rows: Vec<Row> = config.rows().collect();
     assert_eq!(rows.len(), SETTINGS.len());
     assert!(rows.is_sorted_by_key(|row| row.name));
-    let size = rows
-        .iter()
-        .find(|row| row.name == "BOWLINE_TEST_SIZE")
-        .unwrap();
+    let size = rows.iter().find(|row| row.name == "BOWLINE_TEST_SIZE").unwrap();
     assert_eq!((size.value.as_str(), size.default.as_str()), ("3k", "8k"));
     assert_eq!(size.origin, Origin::Environment);
-    let count = rows
-        .iter()
-        .find(|row| row.name == "BOWLINE_TEST_COUNT")
-        .unwrap();
+    let count = rows.iter().find(|row| row.name == "BOWLINE_TEST_COUNT").unwrap();
     assert_eq!(count.doc, "A number, told on two lines.");
-    let again = Config::from_pairs(
-        rows.iter().map(|row| (row.name, row.value.clone())),
-        &[SETTINGS],
-    );
+    let again =
+        Config::from_pairs(rows.iter().map(|row| (row.name, row.value.clone())), &[SETTINGS]);
     let again: Vec<String> = again.unwrap().rows().map(|row| row.value).collect();
-    assert_eq!(
-        again,
-        rows.iter().map(|row| row.value.clone()).collect::<Vec<_>>()
-    );
+    assert_eq!(again, rows.iter().map(|row| row.value.clone()).collect::<Vec<_>>());
 }
 
 #[test]

@@ -25,21 +25,14 @@ pub fn show_time(time: Duration) -> String {
             return format!("{}{name}", nanos / unit);
         }
     }
-    if nanos == 0 {
-        "0s".to_owned()
-    } else {
-        format!("{nanos}ns")
-    }
+    if nanos == 0 { "0s".to_owned() } else { format!("{nanos}ns") }
 }
 
 /// Splits `12kb` into 12 and `kb`, in lower case.
 fn number_and_unit(text: &str) -> Option<(u64, String)> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let number = text.get(..digits)?.parse().ok()?;
-    Some((
-        number,
-        text.get(digits..)?.trim_start().to_ascii_lowercase(),
-    ))
+    Some((number, text.get(digits..)?.trim_start().to_ascii_lowercase()))
 }
 
 /// Reads a size: a number with one of the letters `k`, `m`, `g`, or without.

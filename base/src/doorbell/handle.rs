@@ -69,17 +69,8 @@ impl Doorbell {
     pub fn of_job(job: &JobMemory, local: u32) -> Option<Self> {
         fence::light_fence_needed();
         let words = NonNull::from(&*job.control(local)?.doorbell);
-        let home = Home::Job {
-            job: job.clone(),
-            local,
-        };
-        Some(Self {
-            words,
-            inner: Arc::new(Inner {
-                home,
-                event: OnceLock::new(),
-            }),
-        })
+        let home = Home::Job { job: job.clone(), local };
+        Some(Self { words, inner: Arc::new(Inner { home, event: OnceLock::new() }) })
     }
 
     /// A doorbell with a word of its own, for a worker without job memory; only threads of this
@@ -88,14 +79,8 @@ impl Doorbell {
         fence::light_fence_needed();
         let home = Arc::new(Line(DoorbellWords::default()));
         let words = NonNull::from(&**home);
-        let inner = Inner {
-            home: Home::Private { _words: home },
-            event: OnceLock::new(),
-        };
-        Self {
-            words,
-            inner: Arc::new(inner),
-        }
+        let inner = Inner { home: Home::Private { _words: home }, event: OnceLock::new() };
+        Self { words, inner: Arc::new(inner) }
     }
 
     #[inline]
@@ -261,12 +246,7 @@ fn send_byte(job: &JobMemory, local: u32) {
     let (Some(sender), Some(name)) = (sender, socket_name(job, local)) else {
         return;
     };
-    match rustix::net::sendto(
-        sender,
-        &[1],
-        SendFlags::DONTWAIT | SendFlags::NOSIGNAL,
-        &name,
-    ) {
+    match rustix::net::sendto(sender, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL, &name) {
         // A full socket is readable already. A missing one belongs to a rank that has ended, or
         // that sits in another network namespace, which connecting has refused.
         Ok(_) | Err(Errno::AGAIN | Errno::CONNREFUSED) => {}
@@ -283,10 +263,7 @@ fn datagram_socket() -> rustix::io::Result<OwnedFd> {
 /// random, so nobody else takes the name by accident.
 fn socket_name(job: &JobMemory, local: u32) -> Option<SocketAddrUnix> {
     let instance = job.control(local)?.identity()?.instance;
-    let name = format!(
-        "bowline-doorbell-{:016x}-{local}-{instance:016x}",
-        job.node_id()
-    );
+    let name = format!("bowline-doorbell-{:016x}-{local}-{instance:016x}", job.node_id());
     SocketAddrUnix::new_abstract_name(name.as_bytes()).ok()
 }
 

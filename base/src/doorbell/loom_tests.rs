@@ -24,10 +24,7 @@ impl Shared {
     }
 
     fn messages(&self) -> u32 {
-        self.messages
-            .iter()
-            .map(|m| m.load(Ordering::Acquire))
-            .sum()
+        self.messages.iter().map(|m| m.load(Ordering::Acquire)).sum()
     }
 
     /// Arms and looks; true when the owner would call the kernel to sleep.
@@ -66,10 +63,7 @@ fn no_message_is_slept_through(senders: usize, start: u32, membarrier: bool) {
         }
         if slept {
             assert!(rung(&shared.word), "asleep with a message in the queue");
-            assert!(
-                shared.wakes.load(Ordering::Relaxed) == 1,
-                "woken once, by whoever took it"
-            );
+            assert!(shared.wakes.load(Ordering::Relaxed) == 1, "woken once, by whoever took it");
         } else {
             assert!(shared.wakes.load(Ordering::Relaxed) <= 1);
         }
@@ -110,10 +104,7 @@ fn loom_doorbell_sleeps_again_after_the_first_message() {
             slept = shared.sleeps_after(2, true);
         }
         sender.join().unwrap();
-        assert!(
-            !slept || rung(&shared.word),
-            "asleep with a message in the queue"
-        );
+        assert!(!slept || rung(&shared.word), "asleep with a message in the queue");
     });
 }
 
@@ -135,9 +126,6 @@ fn loom_doorbell_needs_its_fences() {
         shared.word.store(FUTEX, Ordering::Relaxed);
         let slept = shared.messages() == 0;
         sender.join().unwrap();
-        assert!(
-            !slept || rung(&shared.word),
-            "asleep with a message in the queue"
-        );
+        assert!(!slept || rung(&shared.word), "asleep with a message in the queue");
     });
 }

@@ -9,13 +9,7 @@ use crate::job::{JobMemory, JobSpec};
 const WATCHDOG: Duration = Duration::from_secs(60);
 
 fn job() -> JobMemory {
-    JobMemory::create_memfd(&JobSpec {
-        job_id: 1,
-        ranks: 2,
-        first_rank: 0,
-        area_bytes: 0,
-    })
-    .unwrap()
+    JobMemory::create_memfd(&JobSpec { job_id: 1, ranks: 2, first_rank: 0, area_bytes: 0 }).unwrap()
 }
 
 /// Runs `body` on a thread and gives up when it hangs.
@@ -85,11 +79,7 @@ fn futex_sleepers_of_a_job_wake_each_other() {
 
 #[test]
 fn private_sleepers_wake_each_other() {
-    ping_pong(
-        [Doorbell::private(), Doorbell::private()],
-        5000,
-        Sleep::Futex,
-    );
+    ping_pong([Doorbell::private(), Doorbell::private()], 5000, Sleep::Futex);
 }
 
 #[test]
@@ -108,19 +98,10 @@ fn owners_without_membarrier_are_woken_too() {
     let job = job();
     let bells = of_job(&job);
     for local in 0..2 {
-        job.control(local)
-            .unwrap()
-            .doorbell
-            .word
-            .fetch_or(FENCED, Ordering::Relaxed);
+        job.control(local).unwrap().doorbell.word.fetch_or(FENCED, Ordering::Relaxed);
     }
     ping_pong(bells, 5000, Sleep::Futex);
-    let word = job
-        .control(0)
-        .unwrap()
-        .doorbell
-        .word
-        .load(Ordering::Relaxed);
+    let word = job.control(0).unwrap().doorbell.word.load(Ordering::Relaxed);
     assert_eq!(word & FENCED, FENCED, "the bit stays");
 }
 
@@ -131,19 +112,11 @@ fn an_owner_that_loses_membarrier_says_so_in_its_word() {
     arm_word(&word, Sleep::Fd, || false, || settled = true);
     assert!(settled);
     assert_eq!(word.load(Ordering::Relaxed), FD | FENCED);
-    arm_word(
-        &word,
-        Sleep::Futex,
-        || panic!("known to be missing"),
-        || panic!("settled before"),
-    );
+    arm_word(&word, Sleep::Futex, || panic!("known to be missing"), || panic!("settled before"));
     assert_eq!(word.load(Ordering::Relaxed), FUTEX | FENCED);
     let mut woken = None;
     ring_word(&word, |sleep| woken = Some(sleep));
-    assert_eq!(
-        (woken, word.load(Ordering::Relaxed)),
-        (Some(Sleep::Futex), FENCED)
-    );
+    assert_eq!((woken, word.load(Ordering::Relaxed)), (Some(Sleep::Futex), FENCED));
     ring_word(&word, |_| panic!("awake"));
 }
 
@@ -169,9 +142,8 @@ fn another_process_wakes_a_sleeper() {
     }
     watched(move || while bell.wait(Some(WATCHDOG)) != Woken::Rung {});
     let pid = rustix::process::Pid::from_raw(pid);
-    let (_, status) = rustix::process::waitpid(pid, rustix::process::WaitOptions::empty())
-        .unwrap()
-        .unwrap();
+    let (_, status) =
+        rustix::process::waitpid(pid, rustix::process::WaitOptions::empty()).unwrap().unwrap();
     assert_eq!(status.exit_status(), Some(0));
 }
 
@@ -206,11 +178,7 @@ fn a_death_wakes_even_who_was_robbed_of_its_state() {
         });
         is_armed.recv().unwrap();
         // A sender takes the state and dies before it wakes.
-        job.control(0)
-            .unwrap()
-            .doorbell
-            .word
-            .store(AWAKE, Ordering::Relaxed);
+        job.control(0).unwrap().doorbell.word.store(AWAKE, Ordering::Relaxed);
         std::thread::sleep(Duration::from_millis(20));
         job.mark_dead(1);
         watched(move || thread.join().unwrap());
@@ -238,10 +206,7 @@ fn waits_end_in_time_and_unarmed_waits_at_once() {
 fn an_event_descriptor_needs_an_attached_rank() {
     let job = job();
     let bell = Doorbell::of_job(&job, 1).unwrap();
-    assert_eq!(
-        bell.event_fd().unwrap_err().kind(),
-        std::io::ErrorKind::NotConnected
-    );
+    assert_eq!(bell.event_fd().unwrap_err().kind(), std::io::ErrorKind::NotConnected);
     job.attach(1).unwrap();
     bell.event_fd().unwrap();
     assert!(Doorbell::of_job(&job, 2).is_none());

@@ -140,23 +140,17 @@ impl ControlBlock {
     pub(super) fn claim(&self, pid: u32, start_time: u64, instance: u64) -> Result<(), u32> {
         let identity = &self.identity;
         // Relaxed: decides between two claimers only; the identity is published by the state.
-        identity
-            .pid
-            .compare_exchange(0, pid, Ordering::Relaxed, Ordering::Relaxed)?;
+        identity.pid.compare_exchange(0, pid, Ordering::Relaxed, Ordering::Relaxed)?;
         identity.start_time.store(start_time, Ordering::Relaxed);
         identity.instance.store(instance, Ordering::Relaxed);
         // Release pairs with the Acquire of `state`: publishes the identity.
-        identity
-            .state
-            .store(RankState::Attached as u32, Ordering::Release);
+        identity.state.store(RankState::Attached as u32, Ordering::Release);
         Ok(())
     }
 
     pub(super) fn finish(&self) {
         // Release pairs with the Acquire of `state`: whoever sees it, sees all that this rank
         // wrote into the job's memory.
-        self.identity
-            .state
-            .store(RankState::Finalized as u32, Ordering::Release);
+        self.identity.state.store(RankState::Finalized as u32, Ordering::Release);
     }
 }

@@ -2,19 +2,10 @@ use std::os::fd::OwnedFd;
 
 use super::*;
 
-const SPEC: JobSpec = JobSpec {
-    job_id: 7,
-    ranks: 70,
-    first_rank: 100,
-    area_bytes: 5000,
-};
+const SPEC: JobSpec = JobSpec { job_id: 7, ranks: 70, first_rank: 100, area_bytes: 5000 };
 
 fn again(job: &JobMemory) -> OwnedFd {
-    job.region()
-        .fd()
-        .expect("a memfd job")
-        .try_clone_to_owned()
-        .unwrap()
+    job.region().fd().expect("a memfd job").try_clone_to_owned().unwrap()
 }
 
 #[test]
@@ -35,27 +26,15 @@ fn the_shared_layout_is_as_written() {
 fn both_sides_agree_on_every_place() {
     let made = JobMemory::create_memfd(&SPEC).unwrap();
     let opened = JobMemory::open(again(&made)).unwrap();
-    assert_eq!(
-        (opened.id(), opened.ranks(), opened.area_bytes()),
-        (7, 70, 8192)
-    );
+    assert_eq!((opened.id(), opened.ranks(), opened.area_bytes()), (7, 70, 8192));
     assert_eq!(opened.node_id(), made.node_id());
     for local in 0..70 {
         let control = made.control(local).unwrap();
-        assert_eq!(
-            control.identity.world_rank.load(Ordering::Relaxed),
-            100 + local
-        );
-        control
-            .intent
-            .store(u64::from(local) + 1, Ordering::Relaxed);
+        assert_eq!(control.identity.world_rank.load(Ordering::Relaxed), 100 + local);
+        control.intent.store(u64::from(local) + 1, Ordering::Relaxed);
         assert_eq!(made.area(local).unwrap().as_ptr() as usize % PAGE, 0);
         assert_eq!(made.area(local).unwrap().len(), 8192);
-        made.area(local)
-            .unwrap()
-            .slice(8190, 2)
-            .unwrap()
-            .copy_in(&[local as u8, 1]);
+        made.area(local).unwrap().slice(8190, 2).unwrap().copy_in(&[local as u8, 1]);
     }
     for local in 0..70 {
         let control = opened.control(local).unwrap();
@@ -71,33 +50,13 @@ fn both_sides_agree_on_every_place() {
 
 #[test]
 fn impossible_specifications_are_refused() {
-    let spec = |ranks, area_bytes| JobSpec {
-        job_id: 1,
-        ranks,
-        first_rank: 0,
-        area_bytes,
-    };
+    let spec = |ranks, area_bytes| JobSpec { job_id: 1, ranks, first_rank: 0, area_bytes };
     let refused = |spec| JobMemory::create_private(&spec).unwrap_err();
     assert!(matches!(refused(spec(0, 1)), JobError::Ranks(0)));
-    assert!(matches!(
-        refused(spec(MAX_LOCAL_RANKS + 1, 1)),
-        JobError::Ranks(_)
-    ));
-    assert!(matches!(
-        refused(spec(2, usize::MAX)),
-        JobError::AreaBytes { .. }
-    ));
-    assert!(matches!(
-        refused(spec(2, usize::MAX / 2)),
-        JobError::AreaBytes { .. }
-    ));
-    assert!(
-        JobMemory::create_private(&spec(2, 0))
-            .unwrap()
-            .area(1)
-            .unwrap()
-            .is_empty()
-    );
+    assert!(matches!(refused(spec(MAX_LOCAL_RANKS + 1, 1)), JobError::Ranks(_)));
+    assert!(matches!(refused(spec(2, usize::MAX)), JobError::AreaBytes { .. }));
+    assert!(matches!(refused(spec(2, usize::MAX / 2)), JobError::AreaBytes { .. }));
+    assert!(JobMemory::create_private(&spec(2, 0)).unwrap().area(1).unwrap().is_empty());
 }
 
 #[test]
@@ -108,27 +67,18 @@ fn damaged_headers_are_refused() {
         JobMemory::open(again(&job)).map(|_| ())
     };
     assert!(damage(&|_| ()).is_ok());
-    assert!(matches!(
-        damage(&|h| h.magic.store(1, Ordering::Relaxed)),
-        Err(JobError::NotAJob)
-    ));
+    assert!(matches!(damage(&|h| h.magic.store(1, Ordering::Relaxed)), Err(JobError::NotAJob)));
     assert!(matches!(
         damage(&|h| h.version.store(9, Ordering::Relaxed)),
         Err(JobError::Version { found: 9 })
     ));
     for ranks in [0, 69, 71, u32::MAX] {
         let outcome = damage(&|h| h.ranks.store(ranks, Ordering::Relaxed));
-        assert!(
-            matches!(outcome, Err(JobError::Damaged(_))),
-            "{ranks} ranks"
-        );
+        assert!(matches!(outcome, Err(JobError::Damaged(_))), "{ranks} ranks");
     }
     for bytes in [0, 8191, 4096, u64::MAX, 1 << 62] {
         let outcome = damage(&|h| h.area_bytes.store(bytes, Ordering::Relaxed));
-        assert!(
-            matches!(outcome, Err(JobError::Damaged(_))),
-            "{bytes} bytes"
-        );
+        assert!(matches!(outcome, Err(JobError::Damaged(_))), "{bytes} bytes");
     }
     let outcome = damage(&|h| h.control_bytes.store(64, Ordering::Relaxed));
     assert!(matches!(outcome, Err(JobError::Damaged(_))));
@@ -170,25 +120,13 @@ fn a_rank_attaches_once_and_finalises() {
     let instance = job.attach(5).unwrap();
     let identity = control.identity().unwrap();
     assert_eq!(identity.state, RankState::Attached);
-    assert_eq!(
-        (identity.pid, identity.instance),
-        (std::process::id(), instance)
-    );
+    assert_eq!((identity.pid, identity.instance), (std::process::id(), instance));
     assert_eq!(
         (identity.start_time, identity.world_rank),
         (start_time_of(identity.pid).unwrap(), 105)
     );
-    assert!(matches!(
-        job.attach(5),
-        Err(JobError::Occupied { local: 5, .. })
-    ));
-    assert!(matches!(
-        job.attach(70),
-        Err(JobError::NoSuchRank {
-            local: 70,
-            ranks: 70
-        })
-    ));
+    assert!(matches!(job.attach(5), Err(JobError::Occupied { local: 5, .. })));
+    assert!(matches!(job.attach(70), Err(JobError::NoSuchRank { local: 70, ranks: 70 })));
     assert_ne!(job.attach(6).unwrap(), instance);
     job.finalize(5);
     assert_eq!(control.state(), Some(RankState::Finalized));

@@ -32,10 +32,7 @@ impl Room {
     /// The room now.
     pub(super) fn now() -> Self {
         let meminfo = fs::read_to_string("/proc/meminfo").ok();
-        Self {
-            machine: meminfo.and_then(|text| machine_room(&text)),
-            group: tightest(),
-        }
+        Self { machine: meminfo.and_then(|text| machine_room(&text)), group: tightest() }
     }
 
     /// Refuses what does not fit.
@@ -48,11 +45,7 @@ impl Room {
         match &self.group {
             Some(limit) if limit.room < wanted => {
                 let group = limit.group.clone();
-                Err(RegionError::CgroupLimit {
-                    wanted,
-                    room: limit.room,
-                    group,
-                })
+                Err(RegionError::CgroupLimit { wanted, room: limit.room, group })
             }
             _ => Ok(()),
         }
@@ -63,9 +56,7 @@ impl Room {
 /// machine without a free page does not work: a twentieth stays.
 fn machine_room(meminfo: &str) -> Option<u64> {
     let bytes = |key: &str| {
-        let line = meminfo
-            .lines()
-            .find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
+        let line = meminfo.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
         let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
         kib.checked_mul(1024)
     };
@@ -105,9 +96,7 @@ fn tightest() -> Option<Limit> {
         .filter_map(memory_group)
         .flat_map(|(hierarchy, path)| {
             hierarchy.mounts.iter().filter_map(move |mount| {
-                above(path)
-                    .filter_map(|p| read(hierarchy, Path::new(mount), p))
-                    .min_by_key(room)
+                above(path).filter_map(|p| read(hierarchy, Path::new(mount), p)).min_by_key(room)
             })
         })
         .min_by_key(room)
@@ -143,21 +132,12 @@ fn above(path: &str) -> impl Iterator<Item = &str> {
 
 fn read(hierarchy: &Hierarchy, mount: &Path, path: &str) -> Option<Limit> {
     let group = mount.join(path.trim_start_matches('/'));
-    let number = |file: &str| {
-        fs::read_to_string(group.join(file))
-            .ok()?
-            .trim()
-            .parse()
-            .ok()
-    };
+    let number = |file: &str| fs::read_to_string(group.join(file)).ok()?.trim().parse().ok();
     let limit = number(hierarchy.limit)?;
     let usage = number(hierarchy.usage)?;
     let stat = fs::read_to_string(group.join("memory.stat")).unwrap_or_default();
     let room = room_of(limit, usage, reclaimable(hierarchy, &stat));
-    Some(Limit {
-        room,
-        group: group.display().to_string(),
-    })
+    Some(Limit { room, group: group.display().to_string() })
 }
 
 fn room_of(limit: u64, usage: u64, reclaimable: u64) -> u64 {
@@ -179,18 +159,9 @@ mod tests {
     #[test]
     fn the_lines_that_rule_memory_are_found() {
         let version = |line| memory_group(line).map(|(h, path)| (h.limit, path));
-        assert_eq!(
-            version("0::/user.slice"),
-            Some(("memory.max", "/user.slice"))
-        );
-        assert_eq!(
-            version("4:memory:/a/b"),
-            Some(("memory.limit_in_bytes", "/a/b"))
-        );
-        assert_eq!(
-            version("4:cpu,memory:/a:b"),
-            Some(("memory.limit_in_bytes", "/a:b"))
-        );
+        assert_eq!(version("0::/user.slice"), Some(("memory.max", "/user.slice")));
+        assert_eq!(version("4:memory:/a/b"), Some(("memory.limit_in_bytes", "/a/b")));
+        assert_eq!(version("4:cpu,memory:/a:b"), Some(("memory.limit_in_bytes", "/a:b")));
         assert_eq!(version("3:cpuset:/"), None);
         assert_eq!(version("damaged"), None);
     }
@@ -212,33 +183,14 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_refused_by_whom() {
-        let group = Some(Limit {
-            room: 10,
-            group: "g".into(),
-        });
+        let group = Some(Limit { room: 10, group: "g".into() });
         assert!(Room::default().admit(u64::MAX).is_ok());
-        let room = Room {
-            machine: Some(20),
-            group,
-        };
+        let room = Room { machine: Some(20), group };
         assert!(room.admit(10).is_ok());
         let refused = room.admit(11);
-        assert!(matches!(
-            refused,
-            Err(RegionError::CgroupLimit {
-                wanted: 11,
-                room: 10,
-                ..
-            })
-        ));
+        assert!(matches!(refused, Err(RegionError::CgroupLimit { wanted: 11, room: 10, .. })));
         let refused = room.admit(21);
-        assert!(matches!(
-            refused,
-            Err(RegionError::MachineFull {
-                wanted: 21,
-                room: 20
-            })
-        ));
+        assert!(matches!(refused, Err(RegionError::MachineFull { wanted: 21, room: 20 })));
     }
 
     #[test]
@@ -259,9 +211,8 @@ mod tests {
         fs::write(root.join("outer/memory.current"), "900\n").unwrap();
         fs::write(inner.join("memory.max"), "max\n").unwrap();
         fs::write(inner.join("memory.current"), "10\n").unwrap();
-        let limits: Vec<_> = above("/outer/inner")
-            .filter_map(|path| read(&V2, &root, path))
-            .collect();
+        let limits: Vec<_> =
+            above("/outer/inner").filter_map(|path| read(&V2, &root, path)).collect();
         fs::remove_dir_all(&root).unwrap();
         assert_eq!(limits.len(), 1, "`max` is no limit: {limits:?}");
         assert_eq!(limits[0].room, 100);

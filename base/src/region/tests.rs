@@ -3,11 +3,7 @@ use std::os::fd::OwnedFd;
 use super::*;
 
 fn again(region: &Region) -> OwnedFd {
-    region
-        .fd()
-        .expect("a memfd region")
-        .try_clone_to_owned()
-        .unwrap()
+    region.fd().expect("a memfd region").try_clone_to_owned().unwrap()
 }
 
 #[test]
@@ -40,18 +36,11 @@ fn the_size_cannot_be_changed() {
 #[test]
 fn descriptors_that_may_change_are_refused() {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    for seals in [
-        SealFlags::empty(),
-        SealFlags::SHRINK,
-        SealFlags::SHRINK | SealFlags::GROW,
-    ] {
+    for seals in [SealFlags::empty(), SealFlags::SHRINK, SealFlags::SHRINK | SealFlags::GROW] {
         let fd = rustix::fs::memfd_create("bowline-test", flags).unwrap();
         rustix::fs::ftruncate(&fd, PAGE as u64).unwrap();
         rustix::fs::fcntl_add_seals(&fd, seals).unwrap();
-        assert!(
-            matches!(Region::open(fd), Err(RegionError::NotSealed)),
-            "{seals:?}"
-        );
+        assert!(matches!(Region::open(fd), Err(RegionError::NotSealed)), "{seals:?}");
     }
     let file: OwnedFd = std::fs::File::open("/proc/self/exe").unwrap().into();
     assert!(matches!(Region::open(file), Err(RegionError::NotSealed)));
@@ -67,14 +56,8 @@ fn an_empty_sealed_memfd_is_refused() {
 
 #[test]
 fn impossible_lengths_are_refused() {
-    assert!(matches!(
-        Region::create_memfd("bowline-test", 0),
-        Err(RegionError::Length(0))
-    ));
-    assert!(matches!(
-        Region::create_private(usize::MAX),
-        Err(RegionError::Length(_))
-    ));
+    assert!(matches!(Region::create_memfd("bowline-test", 0), Err(RegionError::Length(0))));
+    assert!(matches!(Region::create_private(usize::MAX), Err(RegionError::Length(_))));
     // 2^60 bytes are more than any address space holds. Only the mapping is asked for so much:
     // to reserve it would drive the machine out of memory if the check in front were broken.
     assert!(Region::create_private(1 << 60).is_err());
@@ -82,10 +65,7 @@ fn impossible_lengths_are_refused() {
 
 #[test]
 fn what_the_machine_or_the_group_lacks_is_refused_before_it_is_reserved() {
-    let room = Room {
-        machine: Some(PAGE as u64),
-        group: None,
-    };
+    let room = Room { machine: Some(PAGE as u64), group: None };
     assert!(Region::create_within(&room, "bowline-test", PAGE).is_ok());
     let refused = Region::create_within(&room, "bowline-test", 2 * PAGE);
     assert!(matches!(refused, Err(RegionError::MachineFull { .. })));
@@ -107,29 +87,21 @@ fn in_child(check: impl FnOnce() -> i32) -> i32 {
         unsafe { libc::_exit(code) };
     }
     let pid = rustix::process::Pid::from_raw(pid);
-    let (_, status) = rustix::process::waitpid(pid, rustix::process::WaitOptions::empty())
-        .unwrap()
-        .unwrap();
+    let (_, status) =
+        rustix::process::waitpid(pid, rustix::process::WaitOptions::empty()).unwrap().unwrap();
     status.exit_status().unwrap_or(-1)
 }
 
 #[test]
 fn the_file_size_limit_is_an_error_and_no_signal() {
     let code = in_child(|| {
-        let limit = rustix::process::Rlimit {
-            current: Some(4 * PAGE as u64),
-            maximum: None,
-        };
+        let limit = rustix::process::Rlimit { current: Some(4 * PAGE as u64), maximum: None };
         if rustix::process::setrlimit(Resource::Fsize, limit).is_err() {
             return 1;
         }
         match Region::create_memfd("bowline-test", 5 * PAGE) {
             Err(RegionError::FileSizeLimit { wanted, limit }) => {
-                if wanted == 5 * PAGE as u64 && limit == 4 * PAGE as u64 {
-                    42
-                } else {
-                    2
-                }
+                if wanted == 5 * PAGE as u64 && limit == 4 * PAGE as u64 { 42 } else { 2 }
             }
             _ => 3,
         }
@@ -140,10 +112,7 @@ fn the_file_size_limit_is_an_error_and_no_signal() {
 #[test]
 fn the_address_space_limit_is_an_error() {
     let code = in_child(|| {
-        let limit = rustix::process::Rlimit {
-            current: Some(1 << 20),
-            maximum: None,
-        };
+        let limit = rustix::process::Rlimit { current: Some(1 << 20), maximum: None };
         if rustix::process::setrlimit(Resource::As, limit).is_err() {
             return 1;
         }

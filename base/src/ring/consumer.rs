@@ -162,17 +162,14 @@ impl<W: Words> Consumer<W> {
     pub fn owner(&self) -> Option<u32> {
         // Acquire: pairs with the claim, and with nothing that is read here; a question.
         let word = self.words.line(OWNER_LINE).load(0, Ordering::Acquire);
-        word.checked_sub(1)
-            .and_then(|source| u32::try_from(source).ok())
+        word.checked_sub(1).and_then(|source| u32::try_from(source).ok())
     }
 
     /// Asks the owner to end its use. It sees that when it next looks at the head.
     pub fn evict(&mut self) {
         self.publish();
         // Relaxed: a request that publishes nothing.
-        self.words
-            .line(HEAD_LINE)
-            .store(EVICT, 1, Ordering::Relaxed);
+        self.words.line(HEAD_LINE).store(EVICT, 1, Ordering::Relaxed);
     }
 
     /// Makes the ring free for the next sender. Only after the owner's end marker has been
@@ -181,9 +178,7 @@ impl<W: Words> Consumer<W> {
         self.head += u64::from(self.shape.slots);
         self.publish();
         // Relaxed: ordered by the store below.
-        self.words
-            .line(HEAD_LINE)
-            .store(EVICT, 0, Ordering::Relaxed);
+        self.words.line(HEAD_LINE).store(EVICT, 0, Ordering::Relaxed);
         // Release: pairs with the claim's compare-and-swap; the next owner sees the head.
         self.words.line(OWNER_LINE).store(0, 0, Ordering::Release);
     }

@@ -8,10 +8,7 @@ use crate::scmp::{Message, seq};
 use crate::sync::atomic::AtomicU64;
 use crate::words::LoomWords;
 
-const SHAPE: Shape = Shape {
-    slots: 4,
-    data: 256,
-};
+const SHAPE: Shape = Shape { slots: 4, data: 256 };
 
 fn check(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
@@ -59,9 +56,7 @@ fn loom_ring_is_a_queue() {
         let sender = thread::spawn(move || {
             let mut producer = Producer::claim(words, 0).expect("free");
             // What is refused is not tried again: the rest comes when the ring has room.
-            (0..6)
-                .take_while(|&number| push(&mut producer, number))
-                .count() as u64
+            (0..6).take_while(|&number| push(&mut producer, number)).count() as u64
         });
         let mut received = 0;
         for _ in 0..3 {
@@ -80,17 +75,12 @@ fn loom_ring_is_a_queue() {
 #[test]
 fn loom_ring_uses_data_again() {
     check(3, || {
-        let shape = Shape {
-            slots: 8,
-            data: 256,
-        };
+        let shape = Shape { slots: 8, data: 256 };
         let words = LoomWords::new(shape.bytes());
         let mut consumer = init(words.clone(), shape).expect("large enough");
         let sender = thread::spawn(move || {
             let mut producer = Producer::claim(words, 0).expect("free");
-            (0..6)
-                .take_while(|&n| push(&mut producer, 2 * n + 1))
-                .count() as u64
+            (0..6).take_while(|&n| push(&mut producer, 2 * n + 1)).count() as u64
         });
         let mut received = 0;
         for _ in 0..2 {
@@ -117,9 +107,7 @@ fn loom_ring_changes_owners() {
             let Ok(mut producer) = Producer::claim(words, 1) else {
                 return 0;
             };
-            (0..3)
-                .take_while(|&number| push(&mut producer, number))
-                .count() as u64
+            (0..3).take_while(|&number| push(&mut producer, number)).count() as u64
         });
         assert!(receive(&mut consumer, 8));
         drop(first);
@@ -166,23 +154,15 @@ impl Receiver {
     /// Reads one message of the queue; rule 5 first.
     fn read_queue(&mut self) -> bool {
         let mut found = None;
-        self.queue
-            .poll(1, |a| found = Some((a.id, a.header)))
-            .expect("no fault");
+        self.queue.poll(1, |a| found = Some((a.id, a.header))).expect("no fault");
         let Some((id, header)) = found else {
             return false;
         };
         self.read_ring();
-        assert_eq!(
-            self.way,
-            Receiving::Queue,
-            "a message by the queue before END"
-        );
+        assert_eq!(self.way, Receiving::Queue, "a message by the queue before END");
         if id == SWITCH_ID {
             let owner = self.ring.owner();
-            self.way
-                .switch(5, &header, 1, |_| owner)
-                .expect("a sound marker");
+            self.way.switch(5, &header, 1, |_| owner).expect("a sound marker");
         } else {
             assert_eq!(header[1], self.next, "out of order by the queue");
             self.next += 1;
@@ -192,15 +172,8 @@ impl Receiver {
 }
 
 fn send(queue: &mut seq::Producer<LoomWords>, intent: &AtomicU64, id: u8, header: &[u64; 3]) {
-    let message = Message {
-        id,
-        flags: 0,
-        header,
-        payload: &[],
-    };
-    queue
-        .push(intent, &message)
-        .expect("the queue has room for all of the model");
+    let message = Message { id, flags: 0, header, payload: &[] };
+    queue.push(intent, &message).expect("the queue has room for all of the model");
 }
 
 /// Queue, SWITCH, ring, END, queue: one stream in order, `misordered` sends by the ring too soon.
@@ -224,9 +197,7 @@ fn promotion(misordered: bool) {
             send(&mut queue, &intent, SWITCH_ID, &switch);
         }
         way.switched();
-        let Sending::Ring(producer) = &mut way else {
-            panic!("switched")
-        };
+        let Sending::Ring(producer) = &mut way else { panic!("switched") };
         assert!(producer.try_push_short(1, 0, &[0, 1, 0], &[]));
         assert!(producer.try_push_short(1, 0, &[0, 2, 0], &[]));
         if !misordered {

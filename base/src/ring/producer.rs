@@ -101,14 +101,7 @@ impl<W: Words> Producer<W> {
         // SAFETY: `slot_line` masks the position, and `shape_of` saw that all slots are there.
         let line = unsafe { self.words.line_unchecked(self.shape.slot_line(self.tail)) };
         line.put(INLINE_WORD, payload);
-        Self::publish(
-            line,
-            self.tail,
-            id,
-            flags & USER_FLAGS,
-            header,
-            payload.len(),
-        );
+        Self::publish(line, self.tail, id, flags & USER_FLAGS, header, payload.len());
         self.tail += 1;
         true
     }
@@ -128,11 +121,7 @@ impl<W: Words> Producer<W> {
                 return None;
             }
         }
-        Some(DataRoom {
-            producer: self,
-            position,
-            max_len,
-        })
+        Some(DataRoom { producer: self, position, max_len })
     }
 
     /// Sends the last message of this owner, after which the receiver frees the ring. `Err`: the
@@ -215,26 +204,14 @@ impl<W: Words> DataRoom<'_, W> {
     #[inline]
     pub fn commit(self, id: u8, flags: u8, header: &[u64; 3], len: usize) -> usize {
         let len = len.min(self.max_len);
-        let Self {
-            producer, position, ..
-        } = self;
+        let Self { producer, position, .. } = self;
         // SAFETY: `slot_line` masks the position, and `shape_of` saw that all slots are there.
-        let line = unsafe {
-            producer
-                .words
-                .line_unchecked(producer.shape.slot_line(producer.tail))
-        };
+        let line =
+            unsafe { producer.words.line_unchecked(producer.shape.slot_line(producer.tail)) };
         line.write(INLINE_WORD, position);
         line.write(INLINE_WORD + 1, len as u64);
         producer.words.order();
-        Producer::<W>::publish(
-            line,
-            producer.tail,
-            id,
-            (flags & USER_FLAGS) | IN_DATA,
-            header,
-            0,
-        );
+        Producer::<W>::publish(line, producer.tail, id, (flags & USER_FLAGS) | IN_DATA, header, 0);
         producer.tail += 1;
         producer.data_tail = position + whole_lines(len);
         len
@@ -246,9 +223,6 @@ impl DataRoom<'_, DirectWords> {
     #[inline]
     pub fn view(&mut self) -> View<'_> {
         let first = self.producer.shape.data_line(self.position);
-        self.producer
-            .words
-            .bytes(first, self.max_len)
-            .unwrap_or(View::empty())
+        self.producer.words.bytes(first, self.max_len).unwrap_or(View::empty())
     }
 }

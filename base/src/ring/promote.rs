@@ -84,10 +84,7 @@ impl<W: Words> Sending<W> {
     /// When the ring is taken or damaged; the way stays.
     pub fn claim(&mut self, words: W, number: u32, source: u32) -> Result<(), RingError> {
         if let Self::Queue = self {
-            *self = Self::Claimed {
-                number,
-                producer: Producer::claim(words, source)?,
-            };
+            *self = Self::Claimed { number, producer: Producer::claim(words, source)? };
         }
         Ok(())
     }

@@ -33,9 +33,7 @@ fn actions() -> impl Strategy<Value = Vec<Action>> {
 }
 
 fn payload(number: u64, len: usize) -> Vec<u8> {
-    (0..len)
-        .map(|i| (number as usize * 37 + i * 11 + 5) as u8)
-        .collect()
+    (0..len).map(|i| (number as usize * 37 + i * 11 + 5) as u8).collect()
 }
 
 /// A ring, its sender, and the messages that are in it: id, number, payload.
@@ -68,16 +66,11 @@ impl Checked {
 
     fn claim(&mut self) {
         self.owner += 1;
-        self.sending
-            .claim(self.words.clone(), 7, self.owner)
-            .expect("it is free");
+        self.sending.claim(self.words.clone(), 7, self.owner).expect("it is free");
         assert_eq!(self.sending.pending_switch(), Some(switch_header(7)));
         assert_eq!(self.consumer.owner(), Some(self.owner));
         let mut other = Sending::Queue;
-        assert_eq!(
-            other.claim(self.words.clone(), 7, 99),
-            Err(RingError::Taken)
-        );
+        assert_eq!(other.claim(self.words.clone(), 7, 99), Err(RingError::Taken));
         self.sending.switched();
     }
 
@@ -93,9 +86,7 @@ impl Checked {
         match action {
             Action::Short(len) => {
                 let bytes = payload(number, len);
-                let sent = self
-                    .ring()
-                    .try_push_short(id, 0xff, &[number, 1, 2], &bytes);
+                let sent = self.ring().try_push_short(id, 0xff, &[number, 1, 2], &bytes);
                 prop_assert!(!sent || len <= MAX_INLINE);
                 if sent {
                     self.model.push_back((id, number, bytes));
@@ -216,10 +207,7 @@ proptest! {
 
 #[test]
 fn a_head_from_nowhere_is_damage() {
-    let shape = Shape {
-        slots: 4,
-        data: 256,
-    };
+    let shape = Shape { slots: 4, data: 256 };
     for (word, value) in [(0, 2), (0, u64::MAX), (1, 64), (1, 3), (1, u64::MAX - 63)] {
         let words = HeapWords::new(shape.bytes());
         let _consumer = init(words.clone(), shape).expect("large enough");
@@ -234,10 +222,7 @@ fn a_head_from_nowhere_is_damage() {
 
 #[test]
 fn a_dead_owners_messages_do_not_pass_for_the_next_ones() {
-    let shape = Shape {
-        slots: 4,
-        data: 256,
-    };
+    let shape = Shape { slots: 4, data: 256 };
     let words = HeapWords::new(shape.bytes());
     let mut consumer = init(words.clone(), shape).expect("large enough");
     let mut dead = Producer::claim(words.clone(), 1).expect("free");
@@ -256,10 +241,7 @@ fn a_dead_owners_messages_do_not_pass_for_the_next_ones() {
 
 #[test]
 fn the_mapped_home_shows_payloads_in_place() {
-    let shape = Shape {
-        slots: 4,
-        data: 256,
-    };
+    let shape = Shape { slots: 4, data: 256 };
     let mut lines: Box<[Line<[u64; LINE_WORDS]>]> =
         (0..shape.bytes() / LINE).map(|_| Line::default()).collect();
     // SAFETY: the box is used only through the view until the end of the test.
@@ -274,14 +256,7 @@ fn the_mapped_home_shows_payloads_in_place() {
         assert_eq!(room.view().len(), 64);
         assert_eq!(room.view().copy_in(&[lap; 50]), 50);
         assert_eq!(room.commit(2, 0x80, &[4, 5, 6], 50), 50);
-        assert_eq!(
-            consumer.peek(),
-            Some(Peek {
-                id: 1,
-                flags: 5,
-                in_data: false
-            })
-        );
+        assert_eq!(consumer.peek(), Some(Peek { id: 1, flags: 5, in_data: false }));
         let short = consumer.receive(|a| (a.header, a.payload().to_vec()));
         assert_eq!(short, Ok(Some(([1, 2, 3], vec![lap; 32]))));
         let long = consumer.receive(|a| (a.flags, a.header, a.payload().to_vec()));
@@ -291,48 +266,18 @@ fn the_mapped_home_shows_payloads_in_place() {
 
 #[test]
 fn shapes_and_strangers_are_refused() {
-    let words = HeapWords::new(
-        Shape {
-            slots: 8,
-            data: 512,
-        }
-        .bytes(),
-    );
-    for shape in [
-        (0, 512),
-        (6, 512),
-        (2, 512),
-        (8, 100),
-        (8, 128),
-        (8, 3 << 8),
-    ] {
+    let words = HeapWords::new(Shape { slots: 8, data: 512 }.bytes());
+    for shape in [(0, 512), (6, 512), (2, 512), (8, 100), (8, 128), (8, 3 << 8)] {
         let (slots, data) = shape;
         let refused = init(words.clone(), Shape { slots, data }).err();
         assert_eq!(refused, Some(RingError::Shape), "{shape:?}");
     }
     assert_eq!(
-        init(
-            words.clone(),
-            Shape {
-                slots: 16,
-                data: 512
-            }
-        )
-        .err(),
+        init(words.clone(), Shape { slots: 16, data: 512 }).err(),
         Some(RingError::TooSmall)
     );
-    assert_eq!(
-        Producer::claim(words.clone(), 1).err(),
-        Some(RingError::NotARing)
-    );
-    init(
-        words.clone(),
-        Shape {
-            slots: 8,
-            data: 512,
-        },
-    )
-    .expect("large enough");
+    assert_eq!(Producer::claim(words.clone(), 1).err(), Some(RingError::NotARing));
+    init(words.clone(), Shape { slots: 8, data: 512 }).expect("large enough");
     words.line(0).store(1, 1 << 20, Ordering::Relaxed);
     assert_eq!(Producer::claim(words, 1).err(), Some(RingError::Shape));
 }
@@ -344,18 +289,9 @@ fn markers_are_checked() {
     assert_eq!(read_switch(&[0, 1, 0], 4), None);
     let mut receiving = Receiving::default();
     assert_eq!(receiving.drain_first(), None);
-    assert_eq!(
-        receiving.switch(5, &switch_header(1), 4, |_| Some(6)),
-        Err(Damaged)
-    );
-    assert_eq!(
-        receiving.switch(5, &switch_header(1), 4, |_| Some(5)),
-        Ok(1)
-    );
-    assert_eq!(
-        receiving.switch(5, &switch_header(1), 4, |_| Some(5)),
-        Err(Damaged)
-    );
+    assert_eq!(receiving.switch(5, &switch_header(1), 4, |_| Some(6)), Err(Damaged));
+    assert_eq!(receiving.switch(5, &switch_header(1), 4, |_| Some(5)), Ok(1));
+    assert_eq!(receiving.switch(5, &switch_header(1), 4, |_| Some(5)), Err(Damaged));
     assert_eq!(receiving.drain_first(), Some(1));
     assert_eq!(receiving.ended(), Some(1));
     assert_eq!(receiving.ended(), None);

@@ -16,11 +16,7 @@ impl Producers for Anybody {
 
     fn intent(&self, producer: u32) -> u64 {
         let word = self.0.rotate_left(producer * 7);
-        if word & 2 == 0 {
-            word
-        } else {
-            Intent::new(0, word as u32 >> 7, 1).word()
-        }
+        if word & 2 == 0 { word } else { Intent::new(0, word as u32 >> 7, 1).word() }
     }
 
     fn is_dead(&self, producer: u32) -> bool {
@@ -58,10 +54,7 @@ fn over_seq(slots: u32, script: &[u8]) {
         }
         let _ = (consumer.ready(), consumer.stalled());
     }
-    finish(
-        || consumer.poll(u32::MAX, |a| look(&a, usize::MAX)),
-        4 * slots,
-    );
+    finish(|| consumer.poll(u32::MAX, |a| look(&a, usize::MAX)), 4 * slots);
 }
 
 fn over_published(slots: u32, script: &[u8]) {
@@ -77,10 +70,7 @@ fn over_published(slots: u32, script: &[u8]) {
         }
         let _ = consumer.stalled();
     }
-    finish(
-        || consumer.poll(u32::MAX, |a| look(&a, usize::MAX)),
-        4 * slots,
-    );
+    finish(|| consumer.poll(u32::MAX, |a| look(&a, usize::MAX)), 4 * slots);
 }
 
 /// Writes one word of the script and returns its value.
@@ -98,17 +88,12 @@ fn scribble(words: &HeapWords, chunk: &[u8], tag: u32) -> u64 {
         _ => value,
     };
     // Relaxed: one thread.
-    words
-        .line(line)
-        .store(usize::from(chunk[1] & 7) % 3, shaped, Ordering::Relaxed);
+    words.line(line).store(usize::from(chunk[1] & 7) % 3, shaped, Ordering::Relaxed);
     value
 }
 
 fn look(arrival: &Arrival<'_, HeapWords>, limit: usize) {
-    assert!(
-        arrival.len <= limit,
-        "a length beyond the queue was handed out"
-    );
+    assert!(arrival.len <= limit, "a length beyond the queue was handed out");
     let mut bytes = vec![0; arrival.len];
     assert_eq!(arrival.copy_to(&mut bytes), arrival.len);
 }

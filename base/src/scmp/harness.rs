@@ -134,9 +134,7 @@ impl Producers for Ranks {
 
 /// The payload of message `number` of `source`, `len` bytes.
 pub(super) fn payload(source: u16, number: u64, len: usize) -> Vec<u8> {
-    (0..len)
-        .map(|i| (source as usize * 71 + number as usize * 13 + i * 7 + 1) as u8)
-        .collect()
+    (0..len).map(|i| (source as usize * 71 + number as usize * 13 + i * 7 + 1) as u8).collect()
 }
 
 /// Reads an arrival and checks every byte of it; returns source and number.
@@ -148,10 +146,7 @@ pub(super) fn read<W: Words>(arrival: &Arrival<'_, W>) -> Result<(u16, u64), Str
     if (u64::from(arrival.source), arrival.len as u64) != (source, len)
         || (arrival.id, arrival.flags) != (number as u8 & 31, source as u8)
     {
-        return Err(format!(
-            "header {:?} does not fit {claims:?}",
-            arrival.header
-        ));
+        return Err(format!("header {:?} does not fit {claims:?}", arrival.header));
     }
     if bytes != payload(arrival.source, number, arrival.len) {
         return Err(format!("payload of {claims:?} is torn"));
@@ -197,12 +192,7 @@ pub(super) enum Did {
 
 impl<F: Form<W>, W: Words> Stepper<F, W> {
     pub(super) fn new(words: W, source: u16) -> Self {
-        Self {
-            producer: F::attach(words, source),
-            source,
-            number: 0,
-            at: At::Idle,
-        }
+        Self { producer: F::attach(words, source), source, number: 0, at: At::Idle }
     }
 
     #[cfg(not(bowline_loom))]
@@ -232,12 +222,7 @@ impl<F: Form<W>, W: Words> Stepper<F, W> {
                 let header = [u64::from(self.source), self.number, len as u64];
                 let id = self.number as u8 & 31;
                 let flags = self.source as u8;
-                let message = Message {
-                    id,
-                    flags,
-                    header: &header,
-                    payload: &payload,
-                };
+                let message = Message { id, flags, header: &header, payload: &payload };
                 F::put(&mut self.producer, &ticket, &message);
                 (Did::Put, At::Put(ticket, len))
             }

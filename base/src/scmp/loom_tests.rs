@@ -34,10 +34,7 @@ struct Script {
 
 impl Script {
     const fn living(lens: &'static [usize]) -> Self {
-        Self {
-            lens,
-            dies_after: None,
-        }
+        Self { lens, dies_after: None }
     }
 }
 
@@ -111,10 +108,7 @@ fn race<F: Form<LoomWords> + 'static>(filled: usize, polls: usize, scripts: [Scr
             let _ = F::settle(&mut consumer, &ranks).expect("no fault");
         }
     }
-    let sent: Vec<_> = threads
-        .into_iter()
-        .map(|t| t.join().expect("no panic"))
-        .collect();
+    let sent: Vec<_> = threads.into_iter().map(|t| t.join().expect("no panic")).collect();
     let mut quiet = 0;
     while quiet < 2 {
         let taken = received.poll::<F>(&mut consumer);
@@ -129,10 +123,7 @@ fn race<F: Form<LoomWords> + 'static>(filled: usize, polls: usize, scripts: [Scr
     for (me, script) in scripts.into_iter().enumerate() {
         let lost = u64::from(F::DROPS_LAST_WORDS && script.dies_after.is_some());
         let (got, sent) = (received.0[me], sent[me]);
-        assert!(
-            got + lost >= sent && got <= sent,
-            "{got} of {sent} messages of producer {me}"
-        );
+        assert!(got + lost >= sent && got <= sent, "{got} of {sent} messages of producer {me}");
     }
     assert_eq!(received.0[2], filled as u64);
     // The queue is whole: it takes what it takes when new, from both halves.
@@ -152,10 +143,7 @@ fn all_deaths<F: Form<LoomWords> + 'static>(
 ) {
     for steps in 0..=5 {
         check(preemptions, move || {
-            let dying = Script {
-                lens: len,
-                dies_after: Some(steps),
-            };
+            let dying = Script { lens: len, dies_after: Some(steps) };
             race::<F>(filled, 1, [Script::living(&[ONE]), dying]);
         });
     }
@@ -170,12 +158,8 @@ fn loom_seq_two_producers() {
 
 #[test]
 fn loom_seq_overflow() {
-    check(3, || {
-        race::<Seq>(3, 1, [Script::living(&[ONE]), Script::living(&[ONE])])
-    });
-    check(2, || {
-        race::<Seq>(2, 1, [Script::living(&[ONE]), Script::living(&[TWO])])
-    });
+    check(3, || race::<Seq>(3, 1, [Script::living(&[ONE]), Script::living(&[ONE])]));
+    check(2, || race::<Seq>(2, 1, [Script::living(&[ONE]), Script::living(&[TWO])]));
 }
 
 #[test]
@@ -197,9 +181,7 @@ fn loom_published_two_producers() {
 
 #[test]
 fn loom_published_overflow() {
-    check(3, || {
-        race::<Published>(3, 1, [Script::living(&[ONE]), Script::living(&[ONE])])
-    });
+    check(3, || race::<Published>(3, 1, [Script::living(&[ONE]), Script::living(&[ONE])]));
 }
 
 #[test]
@@ -226,12 +208,7 @@ fn loom_seq_sees_a_finalise_before_its_put() {
             let ticket = producer.reserve(1).expect("empty");
             let bytes = payload(0, 0, ONE);
             let header = [0, 0, ONE as u64];
-            let message = Message {
-                id: 0,
-                flags: 0,
-                header: &header,
-                payload: &bytes,
-            };
+            let message = Message { id: 0, flags: 0, header: &header, payload: &bytes };
             producer.publish_and_then_put(ticket, &message);
         });
         let _ = consumer.poll(8, |a| drop(read(&a)));

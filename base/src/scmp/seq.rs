@@ -125,9 +125,7 @@ pub(crate) fn init_at<W: Words>(
     generation: u32,
 ) -> Result<Consumer<W>, AttachError> {
     check_slots(&words, slots)?;
-    words
-        .line(R_LINE)
-        .store(0, u64::from(generation) << 32, Ordering::Relaxed);
+    words.line(R_LINE).store(0, u64::from(generation) << 32, Ordering::Relaxed);
     words.line(F_LINE).store(0, 0, Ordering::Relaxed);
     words.line(F_LINE + 1).store(0, 0, Ordering::Relaxed);
     words.line(0).store(1, u64::from(slots), Ordering::Relaxed);

@@ -55,10 +55,7 @@ impl Settlement {
                 return false;
             }
             if is_dead {
-                dead.push(Dead {
-                    producer,
-                    slots: Intent::from_word(word).slots(),
-                });
+                dead.push(Dead { producer, slots: Intent::from_word(word).slots() });
             }
             !is_dead
         });
@@ -67,7 +64,6 @@ impl Settlement {
 
     /// Slots for which the dead account at most.
     pub(super) fn accounted(dead: &[Dead]) -> u32 {
-        dead.iter()
-            .fold(0, |sum, one| sum.saturating_add(one.slots))
+        dead.iter().fold(0, |sum, one| sum.saturating_add(one.slots))
     }
 }

@@ -34,21 +34,13 @@ const MORE_WORD: usize = 1;
 /// Slots that a message with `len` bytes of payload takes.
 #[inline]
 pub const fn slots_for(len: usize) -> usize {
-    if len <= FIRST_BYTES {
-        1
-    } else {
-        1 + (len - FIRST_BYTES).div_ceil(MORE_BYTES)
-    }
+    if len <= FIRST_BYTES { 1 } else { 1 + (len - FIRST_BYTES).div_ceil(MORE_BYTES) }
 }
 
 /// Bytes of payload for which `slots` slots have room; none for no slot.
 #[inline]
 pub(super) const fn bytes_in(slots: usize) -> usize {
-    if slots == 0 {
-        0
-    } else {
-        FIRST_BYTES + (slots - 1) * MORE_BYTES
-    }
+    if slots == 0 { 0 } else { FIRST_BYTES + (slots - 1) * MORE_BYTES }
 }
 
 /// A message on its way into a queue.
@@ -90,11 +82,7 @@ pub(super) const fn source_of(word: u64) -> u16 {
 #[inline]
 pub(super) const fn start_len(word: u64) -> Option<usize> {
     let field = (word >> 32) as u16;
-    if field & CONT == 0 {
-        Some(field as usize)
-    } else {
-        None
-    }
+    if field & CONT == 0 { Some(field as usize) } else { None }
 }
 
 /// Writes everything of a START slot but word 0.
@@ -104,10 +92,7 @@ pub(super) fn write_start<L: LineWords>(line: L, message: &Message<'_>) {
     line.write(2, message.header[0]);
     line.write(3, message.header[1]);
     line.write(4, message.header[2]);
-    line.put(
-        FIRST_WORD,
-        &message.payload[..message.payload.len().min(FIRST_BYTES)],
-    );
+    line.put(FIRST_WORD, &message.payload[..message.payload.len().min(FIRST_BYTES)]);
 }
 
 /// Writes the CONT slots of `payload`, if it has any; `first` is the START's line. Lines
@@ -210,9 +195,7 @@ impl<'a> Arrival<'a, DirectWords> {
                 words.line(first).bytes(FIRST_WORD, len.min(FIRST_BYTES))
             } else {
                 let before = FIRST_BYTES + (slot - 1) * MORE_BYTES;
-                words
-                    .line(first + slot)
-                    .bytes(MORE_WORD, (len - before).min(MORE_BYTES))
+                words.line(first + slot).bytes(MORE_WORD, (len - before).min(MORE_BYTES))
             }
         })
     }

@@ -53,9 +53,7 @@ impl<F: Form<HeapWords>> Checked<F> {
         let consumer = F::init(words.clone(), slots);
         Self {
             consumer,
-            steppers: (0..PRODUCERS)
-                .map(|p| Stepper::new(words.clone(), p as u16))
-                .collect(),
+            steppers: (0..PRODUCERS).map(|p| Stepper::new(words.clone(), p as u16)).collect(),
             ranks: Ranks::new(PRODUCERS),
             model: VecDeque::new(),
             dead: [false; PRODUCERS],
@@ -74,10 +72,7 @@ impl<F: Form<HeapWords>> Checked<F> {
         match did {
             Did::Reserved => self.model.push_back((p as u16, number, false)),
             Did::Finalised => {
-                let entry = self
-                    .model
-                    .iter_mut()
-                    .find(|e| (e.0, e.1) == (p as u16, number));
+                let entry = self.model.iter_mut().find(|e| (e.0, e.1) == (p as u16, number));
                 entry.expect("reserved before").2 = true;
             }
             _ => {}
@@ -166,10 +161,7 @@ impl<F: Form<HeapWords>> Checked<F> {
 
     /// Every living producer can send three queues full of messages.
     fn still_works(&mut self) -> Result<(), String> {
-        for p in (0..PRODUCERS)
-            .filter(|&p| !self.dead[p])
-            .collect::<Vec<_>>()
-        {
+        for p in (0..PRODUCERS).filter(|&p| !self.dead[p]).collect::<Vec<_>>() {
             let (from, mut steps) = (self.received, 0);
             while self.received < from + 6 * self.slots as usize {
                 steps += 1;
@@ -193,9 +185,7 @@ impl<F: Form<HeapWords>> Checked<F> {
 }
 
 fn check<F: Form<HeapWords>>(slots: u32, actions: &[Action]) -> Result<(), TestCaseError> {
-    Checked::<F>::new(slots)
-        .run(actions)
-        .map_err(TestCaseError::fail)
+    Checked::<F>::new(slots).run(actions).map_err(TestCaseError::fail)
 }
 
 fn slots() -> impl Strategy<Value = u32> {
@@ -284,10 +274,7 @@ fn the_checker_sees_a_finalise_before_its_put() {
     producer.publish(ticket, 8);
     let mut seen = Vec::new();
     consumer.poll(1, |a| seen.push(read(&a))).expect("no fault");
-    assert!(
-        matches!(seen.as_slice(), [Err(_)]),
-        "the empty body passed for a message"
-    );
+    assert!(matches!(seen.as_slice(), [Err(_)]), "the empty body passed for a message");
 
     let words = HeapWords::new(published::bytes_for(4));
     let mut consumer = Published::init(words.clone(), 4);
@@ -295,10 +282,7 @@ fn the_checker_sees_a_finalise_before_its_put() {
     producer.announce(&intent, 1).expect("empty");
     let ticket = producer.reserve(1).expect("empty");
     producer.finalise(ticket);
-    assert_eq!(
-        consumer.poll(1, |_| ()),
-        Err(Fault::Poisoned(Damage::Missing))
-    );
+    assert_eq!(consumer.poll(1, |_| ()), Err(Fault::Poisoned(Damage::Missing)));
 }
 
 #[test]
@@ -309,19 +293,13 @@ fn the_checker_sees_a_consumer_that_does_not_wait() {
         q.consumer.finish_without_waiting();
         Ok(())
     });
-    assert!(
-        seq.is_err(),
-        "the messages behind the hole were lost, and nobody saw it"
-    );
+    assert!(seq.is_err(), "the messages behind the hole were lost, and nobody saw it");
     let published = interleave::<Published>(2, |q| {
         q.poll(1)?;
         q.consumer.empty_without_waiting();
         q.poll(9).map(drop)
     });
-    assert!(
-        published.is_err(),
-        "a hole was handed out, and nobody saw it"
-    );
+    assert!(published.is_err(), "a hole was handed out, and nobody saw it");
 }
 
 #[test]
@@ -335,18 +313,13 @@ fn generations_start_again() {
     let sleep = |half: u64, generation: u64| {
         for slot in 0..4 {
             let stale = (half << 31) | generation | (8 << 32);
-            words
-                .line(4 + (half * 4 + slot) as usize)
-                .store(0, stale, Ordering::Relaxed);
+            words.line(4 + (half * 4 + slot) as usize).store(0, stale, Ordering::Relaxed);
         }
     };
     let intent = AtomicU64::new(0);
     let mut received = 0u64;
     for number in 0..60u64 {
-        match (
-            producer.generation() >> 31,
-            producer.generation() & LAST_GENERATION,
-        ) {
+        match (producer.generation() >> 31, producer.generation() & LAST_GENERATION) {
             (0, LAST_GENERATION) => sleep(1, 1),
             (1, LAST_GENERATION) => sleep(0, 1),
             (0, 1) => sleep(1, 2),
@@ -356,15 +329,8 @@ fn generations_start_again() {
         let bytes = payload(1, number, 8);
         let header = [1, number, 8];
         let id = number as u8 & 31;
-        let message = Message {
-            id,
-            flags: 1,
-            header: &header,
-            payload: &bytes,
-        };
-        producer
-            .push(&intent, &message)
-            .expect("the consumer follows");
+        let message = Message { id, flags: 1, header: &header, payload: &bytes };
+        producer.push(&intent, &message).expect("the consumer follows");
         consumer
             .poll(9, |a| {
                 assert_eq!(read(&a), Ok((1, received)));
@@ -373,10 +339,7 @@ fn generations_start_again() {
             .expect("no fault");
     }
     assert_eq!(received, 60);
-    assert!(
-        producer.generation() & LAST_GENERATION < start,
-        "it has started again"
-    );
+    assert!(producer.generation() & LAST_GENERATION < start, "it has started again");
 }
 
 #[test]
@@ -385,12 +348,7 @@ fn idle_halves_are_flipped_and_wake_the_refused() {
     let mut consumer = Seq::init(words.clone(), 16);
     let mut producer = <Seq as Form<HeapWords>>::attach(words, 1);
     let intent = AtomicU64::new(0);
-    let message = Message {
-        id: 0,
-        flags: 0,
-        header: &[0; 3],
-        payload: &[1; 8],
-    };
+    let message = Message { id: 0, flags: 0, header: &[0; 3], payload: &[1; 8] };
     for _ in 0..16 {
         producer.push(&intent, &message).expect("fits");
     }
@@ -398,11 +356,7 @@ fn idle_halves_are_flipped_and_wake_the_refused() {
         panic!("a seventeenth message fits into sixteen slots");
     };
     assert_eq!(generation, producer.generation());
-    assert_eq!(
-        intent.load(Ordering::Relaxed),
-        0,
-        "a refusal leaves nothing"
-    );
+    assert_eq!(intent.load(Ordering::Relaxed), 0, "a refusal leaves nothing");
     assert_eq!(consumer.poll(100, |_| ()), Ok(16));
     assert_ne!(generation, producer.generation());
     assert_eq!(consumer.generation(), producer.generation());
@@ -414,11 +368,7 @@ fn idle_halves_are_flipped_and_wake_the_refused() {
     for _ in 0..200 {
         assert_eq!(consumer.poll(100, |_| ()), Ok(0));
     }
-    assert_ne!(
-        before,
-        producer.generation(),
-        "a used half is flipped when idle"
-    );
+    assert_ne!(before, producer.generation(), "a used half is flipped when idle");
     let rest = producer.generation();
     for _ in 0..200 {
         assert_eq!(consumer.poll(100, |_| ()), Ok(0));
@@ -435,66 +385,35 @@ fn a_closed_queue_refuses() {
     let mut consumer = Seq::init(words.clone(), 4);
     let mut producer = <Seq as Form<HeapWords>>::attach(words, 1);
     let intent = AtomicU64::new(0);
-    let message = Message {
-        id: 0,
-        flags: 0,
-        header: &[0; 3],
-        payload: &[],
-    };
+    let message = Message { id: 0, flags: 0, header: &[0; 3], payload: &[] };
     consumer.close(Damage::Missing);
     assert_eq!(producer.push(&intent, &message), Err(Refused::Poisoned));
-    assert_eq!(
-        consumer.poll(1, |_| ()),
-        Err(Fault::Poisoned(Damage::Missing))
-    );
-    assert!(
-        consumer.ready(),
-        "who sleeps on a closed queue would not see the error"
-    );
+    assert_eq!(consumer.poll(1, |_| ()), Err(Fault::Poisoned(Damage::Missing)));
+    assert!(consumer.ready(), "who sleeps on a closed queue would not see the error");
 }
 
 #[test]
 fn sizes_fit() {
     for slots in (2..=15).map(|e| 1u32 << e) {
         let bytes = max_message_bytes(slots);
-        assert!(
-            slots_for(bytes) as u32 <= max_message_slots(slots),
-            "{slots}"
-        );
+        assert!(slots_for(bytes) as u32 <= max_message_slots(slots), "{slots}");
         assert!(max_message_slots(slots) <= slots / 2);
     }
     assert_eq!(slots_for(FIRST_BYTES), 1);
     assert_eq!(slots_for(FIRST_BYTES + 1), 2);
     let words = HeapWords::new(seq::bytes_for(8));
     for slots in [0, 2, 3, 12, MAX_SLOTS * 2] {
-        assert_eq!(
-            seq::init(words.clone(), slots, 0).err(),
-            Some(AttachError::Slots)
-        );
+        assert_eq!(seq::init(words.clone(), slots, 0).err(), Some(AttachError::Slots));
     }
-    assert_eq!(
-        seq::init(words.clone(), 16, 0).err(),
-        Some(AttachError::TooSmall)
-    );
-    assert_eq!(
-        seq::attach(words.clone(), 0, 0).err(),
-        Some(AttachError::NotAQueue)
-    );
+    assert_eq!(seq::init(words.clone(), 16, 0).err(), Some(AttachError::TooSmall));
+    assert_eq!(seq::attach(words.clone(), 0, 0).err(), Some(AttachError::NotAQueue));
     let mut producer = {
         seq::init(words.clone(), 8, 0).expect("large enough");
         seq::attach(words, 0, 0).expect("made")
     };
     let long = vec![0; producer.max_bytes() + 1];
-    let message = Message {
-        id: 0,
-        flags: 0,
-        header: &[0; 3],
-        payload: &long,
-    };
-    assert_eq!(
-        producer.push(&AtomicU64::new(0), &message),
-        Err(Refused::TooLong)
-    );
+    let message = Message { id: 0, flags: 0, header: &[0; 3], payload: &long };
+    assert_eq!(producer.push(&AtomicU64::new(0), &message), Err(Refused::TooLong));
 }
 
 /// Threads, for real, over the heap: what loom checks in the small.
@@ -514,16 +433,8 @@ fn threads_keep_their_order() {
                     let bytes = payload(source, number, len);
                     let header = [u64::from(source), number, len as u64];
                     let (id, flags) = (number as u8 & 31, source as u8);
-                    let message = Message {
-                        id,
-                        flags,
-                        header: &header,
-                        payload: &bytes,
-                    };
-                    while producer
-                        .push(&ranks.intents[source as usize], &message)
-                        .is_err()
-                    {
+                    let message = Message { id, flags, header: &header, payload: &bytes };
+                    while producer.push(&ranks.intents[source as usize], &message).is_err() {
                         std::thread::yield_now();
                     }
                 }

@@ -18,11 +18,7 @@ pub struct HeapLine<'a>(&'a [AtomicU64; LINE_WORDS]);
 impl HeapWords {
     /// As many zeroed lines as hold `bytes`.
     pub fn new(bytes: usize) -> Self {
-        Self(
-            (0..bytes.div_ceil(crate::sync::LINE))
-                .map(|_| Line::default())
-                .collect(),
-        )
+        Self((0..bytes.div_ceil(crate::sync::LINE)).map(|_| Line::default()).collect())
     }
 
     /// Fills the memory from its start with `words`, in order, as far as both go.
@@ -87,9 +83,7 @@ impl LineWords for HeapLine<'_> {
     #[inline]
     fn replace(self, word: usize, current: u64, new: u64) -> bool {
         // AcqRel, Acquire: the caller of `replace` says what it pairs with.
-        self.0[word]
-            .compare_exchange(current, new, Ordering::AcqRel, Ordering::Acquire)
-            .is_ok()
+        self.0[word].compare_exchange(current, new, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
     #[inline]

@@ -80,7 +80,8 @@ pub(crate) fn attr(config: SelfConfig) -> IfaceAttr {
     IfaceAttr {
         provider: "self",
         device: "memory".to_owned(),
-        caps: Caps::AM_SHORT
+        caps: Caps::LOOPBACK
+            | Caps::AM_SHORT
             | Caps::AM_BCOPY
             | Caps::AM_ZCOPY
             | Caps::PUT_SHORT
@@ -99,7 +100,8 @@ pub(crate) fn attr(config: SelfConfig) -> IfaceAttr {
             | Caps::EVENT_FD
             | Caps::CONNECT_TO_IFACE
             | Caps::RKEY_PTR
-            | Caps::RMA_REGISTERED,
+            | Caps::RMA_REGISTERED
+            | Caps::LOOPBACK,
         limits: Limits {
             am: OpLimits {
                 max_short: INLINE_BYTES,

@@ -41,8 +41,8 @@ fn main() -> Outcome<()> {
     let mut args = std::env::args().skip(1);
     let first = args.next();
     if first.as_deref() == Some("--echo") {
-        let fd = args.next().ok_or("--echo needs a descriptor")?.parse()?;
-        return echo(fd, args.next().ok_or("--echo needs the round trips")?.parse()?);
+        let mut number = || args.next().ok_or("--echo needs descriptor, round trips, processor");
+        return echo(number()?.parse()?, number()?.parse()?, number()?.parse()?);
     }
     let trips: u64 = first.map_or(Ok(20_000), |text| text.parse())?;
     let blocks: usize = args.next().map_or(Ok(15), |text| text.parse())?;
@@ -52,9 +52,14 @@ fn main() -> Outcome<()> {
     let spec = JobSpec { job_id: 1, ranks: 3, first_rank: 0, area_bytes };
     let job = JobMemory::create_memfd(&spec)?;
     let fd = rustix::io::dup(job.region().fd().ok_or("a memfd has a descriptor")?)?;
-    let mut side = Side::new(&job, 0)?;
+    // Before this process binds itself: what it may use, the child may use.
+    let allowed = rustix::thread::sched_getaffinity(None)?;
+    let mut cpus = (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu));
+    let mine = cpus.next().ok_or("no processor")?;
+    let theirs = cpus.next().ok_or("a ping-pong needs two processors")?;
+    let mut side = Side::new(&job, 0, mine)?;
     let mut child = Command::new(std::env::current_exe()?)
-        .args(["--echo", &fd.as_raw_fd().to_string(), &trips.to_string()])
+        .args(["--echo", &fd.as_raw_fd().to_string(), &trips.to_string(), &theirs.to_string()])
         .spawn()?;
     side.connect(1)?;
     let (mut raw, mut uct, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
@@ -89,11 +94,11 @@ fn main() -> Outcome<()> {
     Ok(())
 }
 
-fn echo(fd: i32, trips: u64) -> Outcome<()> {
+fn echo(fd: i32, trips: u64, cpu: usize) -> Outcome<()> {
     // SAFETY: the parent left this descriptor open for us; it is copied, not owned twice.
     let fd = unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned()?;
     let job = JobMemory::open(fd)?;
-    let mut side = Side::new(&job, 1)?;
+    let mut side = Side::new(&job, 1, cpu)?;
     side.connect(0)?;
     loop {
         side.raw(trips, false);
@@ -121,9 +126,9 @@ struct Side {
 }
 
 impl Side {
-    fn new(job: &JobMemory, me: u32) -> Outcome<Self> {
+    fn new(job: &JobMemory, me: u32, cpu: usize) -> Outcome<Self> {
         let mut cpus = CpuSet::new();
-        cpus.set(me as usize % rustix::thread::sched_getaffinity(None)?.count() as usize);
+        cpus.set(cpu);
         sched_setaffinity(None, &cpus)?;
         let iface = ShmIface::open(job.clone(), me, ShmOptions::default())?;
         let (job, me) = (job.clone(), me as usize);
@@ -204,7 +209,7 @@ fn wait(mut done: impl FnMut() -> bool) {
     let mut spins = 0u32;
     while !done() {
         spins += 1;
-        if spins.is_multiple_of(1 << 16) {
+        if spins.is_multiple_of(1 << 14) {
             std::thread::yield_now();
         }
     }

@@ -50,22 +50,25 @@ pub(crate) enum Seat {
     Guest(u32),
 }
 
-/// An intent word in shared memory.
+/// A word in shared memory, found once and kept by its address.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Intent(NonNull<AtomicU64>);
+pub(crate) struct SharedWord<T>(NonNull<T>);
 
-// SAFETY: it leads to an atomic in a mapping that outlives it, see `Intent::new`.
-unsafe impl Send for Intent {}
+/// The word in which a sender announces what it is about to reserve.
+pub(crate) type Intent = SharedWord<AtomicU64>;
 
-impl Intent {
+// SAFETY: it leads to an atomic in a mapping that outlives it, see `SharedWord::new`.
+unsafe impl<T: Sync> Send for SharedWord<T> {}
+
+impl<T> SharedWord<T> {
     /// # Safety
     /// - Whoever keeps the value must keep the mapping of `word` alive as long.
-    pub(crate) unsafe fn new(word: &AtomicU64) -> Self {
+    pub(crate) unsafe fn new(word: &T) -> Self {
         Self(NonNull::from(word))
     }
 
     #[inline]
-    pub(crate) fn word(&self) -> &AtomicU64 {
+    pub(crate) fn word(&self) -> &T {
         // SAFETY: the mapping lives, by the promise to `new`; an atomic may be shared.
         unsafe { self.0.as_ref() }
     }

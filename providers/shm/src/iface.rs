@@ -12,7 +12,7 @@ use bowline_base::buffer::RecvBuf;
 use bowline_base::doorbell::Doorbell;
 use bowline_base::job::{JobError, JobMemory, RankState};
 use bowline_base::slab::Slab;
-use bowline_base::sync::atomic::Ordering;
+use bowline_base::sync::atomic::{AtomicU32, Ordering};
 use bowline_base::view::View;
 use bowline_base::{ring, scmp};
 use bowline_uct::{
@@ -24,7 +24,7 @@ use bowline_uct::{
 use crate::addr::{Address, NO_FD, Process};
 use crate::area::Area;
 use crate::connect::Foreign;
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, SharedWord};
 use crate::layout::{Parameters, guest, state};
 use crate::md::{MAX_PACKED, Memories};
 use crate::options::ShmOptions;
@@ -102,6 +102,9 @@ pub struct ShmIface {
     pub(crate) waits_for_space: bool,
     attr: IfaceAttr,
     pub(crate) bell: Doorbell,
+    /// Into our own area and control block: words that every `progress` looks at.
+    pub(crate) attention: SharedWord<AtomicU32>,
+    pub(crate) space_wanted: SharedWord<AtomicU32>,
     pub(crate) me: Address,
     /// Read by peers through the kernel; see `addr`.
     _probe: Box<u64>,
@@ -158,6 +161,13 @@ impl ShmIface {
             probe_at: (&raw const *probe) as u64,
             probe_word: *probe,
         };
+        let control = job
+            .control(local)
+            .ok_or_else(|| OpenError::Limit(format!("there is no local rank {local}")))?;
+        // SAFETY: both words lie in the node memory, which the interface's `area` keeps mapped.
+        let (attention, space_wanted) = unsafe {
+            (SharedWord::new(&area.attention().word), SharedWord::new(&*control.space_wanted))
+        };
         let attr = attributes(&options, &parameters, &area);
         // What died before now is reported by the first `progress`.
         let seen_deaths = job.death_generation().wrapping_sub(1);
@@ -188,6 +198,8 @@ impl ShmIface {
             waits_for_space: false,
             attr,
             bell,
+            attention,
+            space_wanted,
             me,
             _probe: probe,
             attached,

@@ -16,28 +16,31 @@ use crate::receive::Finding;
 /// not pay for silent ones, who wait for some hundred nanoseconds.
 const QUEUE_EVERY: u32 = 8;
 
+/// An empty queue is polled in one call of so many all the same: it counts its idle polls to
+/// know when to flip.
+const IDLE_EVERY: u32 = 32;
+
 impl ShmIface {
     #[inline]
     pub(crate) fn poll(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
         let mut given = 0;
+        self.turn = self.turn.wrapping_add(1);
         if self.rare_is_due() {
             given = self.before_polling(sink, budget);
         }
-        self.turn = self.turn.wrapping_add(1);
-        if self.queue_first {
-            // The rings used up the whole budget last time: now it is the queue's turn.
-            self.queue_first = false;
-            given += self.poll_queue(sink, budget - given);
-        }
-        let (from_rings, finding) = self.receiver.poll_rings(sink, budget - given);
+        let from_rings = self.receiver.poll_rings(sink, budget - given);
         given += from_rings;
-        if let Some(finding) = finding {
-            self.found(finding);
-        }
         if given == budget {
+            // The rings used up the whole budget: next time the queue comes first.
             self.queue_first = from_rings > 0;
-        } else if from_rings == 0 || self.turn.is_multiple_of(QUEUE_EVERY) {
+            self.todo |= self.queue_first;
+        } else if (from_rings == 0 || self.turn.is_multiple_of(QUEUE_EVERY))
+            && (self.receiver.queue_ready() || self.turn.is_multiple_of(IDLE_EVERY))
+        {
             given += self.poll_queue(sink, budget - given);
+        }
+        if self.receiver.finding.is_some() {
+            self.found();
         }
         if self.todo {
             given += self.after_polling(sink, budget - given);
@@ -46,7 +49,7 @@ impl ShmIface {
         light_fence();
         // Relaxed: ordered by the fence, which pairs with the heavy one of the sleeper, in
         // `prepare_sleep`.
-        if self.control().space_wanted.load(Ordering::Relaxed) != 0 {
+        if self.space_wanted.word().load(Ordering::Relaxed) != 0 {
             self.tell_waiters();
         }
         given
@@ -56,21 +59,18 @@ impl ShmIface {
     fn rare_is_due(&self) -> bool {
         // Acquire pairs with the Release in `Area::bump_attention`.
         self.todo
-            || self.area.attention().word.load(Ordering::Acquire) != self.seen_attention
+            || self.attention.word().load(Ordering::Acquire) != self.seen_attention
             || self.area.job().death_generation() != self.seen_deaths
     }
 
-    #[inline]
-    fn poll_queue(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
+    #[inline(never)]
+    pub(crate) fn poll_queue(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
         if self.receiver.poisoned {
             return 0;
         }
-        let (given, finding) = self.receiver.poll_queue(sink, budget);
-        if let Some(finding) = finding {
-            self.found(finding);
-        }
-        if given == 0 {
-            return self.idle();
+        let given = self.receiver.poll_queue(sink, budget);
+        if given == 0 && self.turn.is_multiple_of(Self::WATCH_EVERY) {
+            self.watch_foreign();
         }
         if self.receiver.hot.due() {
             self.compare_heat();
@@ -78,20 +78,13 @@ impl ShmIface {
         given
     }
 
-    /// The queue was empty.
-    #[inline]
-    fn idle(&mut self) -> u32 {
-        if self.turn.is_multiple_of(Self::WATCH_EVERY) {
-            self.watch_foreign();
-        }
-        0
-    }
-
     #[cold]
-    fn found(&mut self, finding: Finding) {
-        match finding {
-            Finding::Damaged(source) => self.source_damaged(source),
-            Finding::Poisoned => self.queue_poisoned(),
+    #[inline(never)]
+    fn found(&mut self) {
+        match self.receiver.finding.take() {
+            Some(Finding::Damaged(source)) => self.source_damaged(source),
+            Some(Finding::Poisoned) => self.queue_poisoned(),
+            None => {}
         }
     }
 }

@@ -130,6 +130,9 @@ impl ShmIface {
             sink.completed(token, result);
             given += 1;
         }
+        if std::mem::take(&mut self.queue_first) {
+            given += self.poll_queue(sink, budget - given);
+        }
         given
     }
 
@@ -152,6 +155,7 @@ impl ShmIface {
             self.rings_asked = self.return_rings();
         }
         self.todo = self.rings_asked
+            || self.queue_first
             || !self.graves.is_empty()
             || !self.news.is_empty()
             || !self.deferred.is_empty()

@@ -10,7 +10,7 @@
 //! descriptor, and a ring or a slot is never pinned.
 
 use bowline_base::ring::promote::{END_ID, SWITCH_ID, read_switch};
-use bowline_base::ring::{self};
+use bowline_base::ring;
 use bowline_base::scmp::{self, Fault, seq};
 use bowline_base::view::View;
 use bowline_base::words::DirectWords;
@@ -62,20 +62,57 @@ pub(crate) struct Receiver {
     pub(crate) hot: Hot,
     /// Sources below this are ranks or guests.
     pub(crate) sources: u32,
-    /// Where the next call starts among the active rings.
+    /// How many active rings the next call leaves for later, since they used the budget up.
     turn: usize,
     held: Option<Held>,
     staging: Box<[u8]>,
     pub(crate) poisoned: bool,
-    pub(crate) by_ring: u64,
-    pub(crate) by_queue: u64,
+    /// What the last call of `poll_rings` or `poll_queue` stopped at, until it is taken.
+    pub(crate) finding: Option<Finding>,
 }
 
-/// Outcome of one message from a ring.
+/// Outcome of one look at a ring.
 enum Taken {
     Message,
+    Nothing,
     End,
     Bad,
+}
+
+/// Why a ring is left.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stop {
+    Empty,
+    Budget,
+    End,
+    Bad,
+}
+
+impl ActiveRing {
+    /// Hands out the next message, if there is one.
+    #[inline]
+    fn take(&mut self, sink: &mut dyn Sink) -> Taken {
+        let source = Source(self.source);
+        let outcome = self.consumer.receive(|message| {
+            let Some(id) = AmId::from_wire(message.id) else {
+                return if message.id == END_ID { Taken::End } else { Taken::Bad };
+            };
+            // Nothing is kept, so the verdict says nothing; see `Arrival::desc`.
+            let _ = sink.am(Arrival {
+                source,
+                id,
+                header: message.header,
+                payload: message.payload(),
+                desc: None,
+            });
+            Taken::Message
+        });
+        match outcome {
+            Ok(Some(taken)) => taken,
+            Ok(None) => Taken::Nothing,
+            Err(ring::Damaged) => Taken::Bad,
+        }
+    }
 }
 
 impl Receiver {
@@ -96,84 +133,74 @@ impl Receiver {
             held: None,
             staging: vec![0; longest].into_boxed_slice(),
             poisoned: false,
-            by_ring: 0,
-            by_queue: 0,
+            finding: None,
         }
     }
 
-    /// Hands out at most `budget` messages of the active rings; stops at a finding.
+    /// Hands out at most `budget` messages of the active rings; stops at a finding. Returns how
+    /// many.
     #[inline]
-    pub(crate) fn poll_rings(
-        &mut self,
-        sink: &mut dyn Sink,
-        budget: u32,
-    ) -> (u32, Option<Finding>) {
-        let count = self.active.len();
-        let mut taken = 0;
-        for i in 0..count {
-            let mut at = self.turn + i;
-            if at >= count {
-                at -= count;
-            }
-            // `turn` may be stale after a ring was given back.
-            let Some(active) = self.active.get_mut(at) else {
-                self.turn = 0;
-                break;
+    pub(crate) fn poll_rings(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
+        if self.turn != 0 {
+            // Begin behind the ring that used the last budget up.
+            let turn = self.turn.min(self.active.len());
+            self.active.rotate_left(turn);
+            self.turn = 0;
+        }
+        let mut left = budget;
+        for (at, ring) in self.active.iter_mut().enumerate() {
+            let before = left;
+            let stopped = loop {
+                if left == 0 {
+                    break Stop::Budget;
+                }
+                match ring.take(sink) {
+                    Taken::Message => left -= 1,
+                    Taken::Nothing => break Stop::Empty,
+                    Taken::End => break Stop::End,
+                    Taken::Bad => break Stop::Bad,
+                }
             };
-            let source = active.source;
-            while taken < budget {
-                let outcome = active.consumer.receive(|message| {
-                    let Some(id) = AmId::from_wire(message.id) else {
-                        return if message.id == END_ID { Taken::End } else { Taken::Bad };
-                    };
-                    // Nothing is kept, so the verdict says nothing; see `Arrival::desc`.
-                    let _ = sink.am(Arrival {
-                        source: Source(source),
-                        id,
-                        header: message.header,
-                        payload: message.payload(),
-                        desc: None,
-                    });
-                    Taken::Message
-                });
-                match outcome {
-                    Ok(Some(Taken::Message)) => {
-                        taken += 1;
-                        active.taken = active.taken.wrapping_add(1);
-                    }
-                    Ok(None) => break,
-                    Ok(Some(Taken::End)) => {
-                        let evicted = active.evicted;
-                        self.give_up(at);
-                        let finding = (!evicted).then_some(Finding::Damaged(source));
-                        self.by_ring += u64::from(taken);
-                        return (taken, finding);
-                    }
-                    Ok(Some(Taken::Bad)) | Err(ring::Damaged) => {
-                        self.by_ring += u64::from(taken);
-                        return (taken, Some(Finding::Damaged(source)));
-                    }
+            ring.taken = ring.taken.wrapping_add(before - left);
+            match stopped {
+                Stop::Empty => {}
+                Stop::Budget => {
+                    self.turn = at + 1;
+                    break;
+                }
+                Stop::End | Stop::Bad => {
+                    self.ring_ended(at, stopped == Stop::End);
+                    break;
                 }
             }
-            if taken == budget {
-                // The next call begins behind the ring that used the budget up.
-                self.turn = if at + 1 >= count { 0 } else { at + 1 };
-                break;
-            }
         }
-        self.by_ring += u64::from(taken);
-        (taken, None)
+        budget - left
     }
 
-    /// Hands out at most `budget` messages of the shared queue; stops at a finding.
-    #[inline]
-    pub(crate) fn poll_queue(
-        &mut self,
-        sink: &mut dyn Sink,
-        budget: u32,
-    ) -> (u32, Option<Finding>) {
-        if self.held.is_some() && !self.deliver_held(sink) {
-            return self.held_finding();
+    /// The ring in place `at` had its END read, or a message that cannot be.
+    #[cold]
+    #[inline(never)]
+    fn ring_ended(&mut self, at: usize, orderly: bool) {
+        let active = &self.active[at];
+        let (source, evicted) = (active.source, active.evicted);
+        if orderly {
+            self.give_up(at);
+        }
+        if !orderly || !evicted {
+            self.finding = Some(Finding::Damaged(source));
+        }
+    }
+
+    /// Hands out at most `budget` messages of the shared queue; stops at a finding. Returns how
+    /// many.
+    pub(crate) fn poll_queue(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
+        let mut given = 0;
+        if self.held.is_some() {
+            if budget == 0 || !self.deliver_held(sink) {
+                self.look_behind_held();
+                return 0;
+            }
+            given = 1;
         }
         let Self { queue, active, free, ignored, hot, held, staging, sources, .. } = self;
         let mut inner = Inner {
@@ -184,7 +211,7 @@ impl Receiver {
             held,
             staging,
             sources: *sources,
-            given: 0,
+            given,
             finding: None,
         };
         // While somebody was asked to give a ring back, its messages may stand in the queue
@@ -200,30 +227,36 @@ impl Receiver {
             }
             outcome
         } else {
-            queue.poll(budget, |message| inner.accept(&message, sink))
+            queue.poll(budget - given, |message| inner.accept(&message, sink))
         };
-        let (given, mut finding) = (inner.given, inner.finding);
-        self.by_queue += u64::from(given);
+        let (given, finding) = (inner.given, inner.finding);
         match outcome {
             Ok(_) => {}
-            Err(Fault::Source { source_id }) => finding = Some(Finding::Damaged(source_id.into())),
+            Err(Fault::Source { source_id }) => {
+                self.finding = Some(Finding::Damaged(source_id.into()));
+            }
             Err(Fault::Poisoned(_)) if self.poisoned => {}
-            Err(Fault::Poisoned(_)) => finding = Some(Finding::Poisoned),
+            Err(Fault::Poisoned(_)) => self.finding = Some(Finding::Poisoned),
         }
-        (given, finding)
+        if finding.is_some() {
+            self.finding = finding;
+        }
+        given
     }
 
     /// The held message cannot be handed out yet; a ring that ran dry without an end is damage.
     #[cold]
-    fn held_finding(&mut self) -> (u32, Option<Finding>) {
-        let Some(held) = self.held else { return (0, None) };
+    fn look_behind_held(&mut self) {
+        let Some(held) = self.held else { return };
         let dry = self
             .active
             .iter()
             .find(|ring| ring.source == held.source)
             .is_some_and(|ring| ring.consumer.peek().is_none());
         // The end was stored before the message was, so an empty ring has none (rule 5 there).
-        (0, dry.then_some(Finding::Damaged(held.source)))
+        if dry {
+            self.finding = Some(Finding::Damaged(held.source));
+        }
     }
 
     /// Hands the held message out if its source's ring is not active any more.
@@ -247,6 +280,7 @@ impl Receiver {
         };
         if held.id == SWITCH_ID {
             inner.switch(held.source, &held.header);
+            self.finding = inner.finding;
         } else if let Some(id) = AmId::from_wire(held.id)
             && !inner.ignored.contains(&held.source)
         {
@@ -306,6 +340,12 @@ impl Receiver {
     pub(crate) fn has_unread(&self, source: u32) -> bool {
         self.held.is_some_and(|held| held.source == source)
             || self.active.iter().any(|ring| ring.source == source && ring.consumer.peek().is_some())
+    }
+
+    /// Whether `poll_queue` would find something.
+    #[inline]
+    pub(crate) fn queue_ready(&self) -> bool {
+        self.held.is_some() || self.queue.ready()
     }
 
     /// Whether a call of `poll_rings` or `poll_queue` would find something.

@@ -9,6 +9,7 @@ use crate::action::Action;
 use crate::address::WorkerAddress;
 use crate::error::OpError;
 use crate::matching::Envelope;
+use crate::matching::MatchEngine as _;
 use crate::peer::{NOBODY, Peer, PeerIndex};
 use crate::request::{Body, Fetch, SendPhase, Status};
 use crate::unexpected::{INLINE, Payload, Unexpected};
@@ -53,20 +54,12 @@ impl Engine {
         let outcome = if copied == payload.len() {
             Ok(())
         } else {
-            Err(OpError::Truncated {
-                message: length,
-                room: copied as u64,
-            })
+            Err(OpError::Truncated { message: length, room: copied as u64 })
         };
-        request.status = Status {
-            source: envelope.source,
-            tag: envelope.tag,
-            length,
-            outcome,
-        };
+        request.status = Status { source: envelope.source, tag: envelope.tag, length, outcome };
         request.done = true;
         if request.detached {
-            self.requests.remove(key);
+            crate::request::end(&mut self.requests, key);
         }
     }
 
@@ -123,10 +116,7 @@ impl Engine {
     /// The posted receive for an envelope, if any.
     pub(super) fn posted(&mut self, envelope: &Envelope) -> Option<Key> {
         let space = self.spaces.get_mut(envelope.space)?;
-        space
-            .engine
-            .arrive(envelope.source, envelope.tag)
-            .map(Key::from_wire)
+        space.engine.arrive(envelope.source, envelope.tag).map(Key::from_wire)
     }
 
     /// Anything but a plain eager message.
@@ -149,12 +139,7 @@ impl Engine {
         if fine.is_none() {
             let id = arrival.id.get();
             let reserved = wire::RESERVED.contains(&id);
-            tracing::warn!(
-                peer,
-                id,
-                reserved,
-                "a peer sent a message that means nothing"
-            );
+            tracing::warn!(peer, id, reserved, "a peer sent a message that means nothing");
             self.fail_peer(peer, PeerFailure::Damaged);
         }
     }
@@ -188,8 +173,7 @@ impl Engine {
         let index = self.peers.len() as PeerIndex;
         debug_assert!(index < NOBODY);
         self.by_uid.insert(address.uid, index);
-        self.peers
-            .push(Peer::new(address, self.options.share_first));
+        self.peers.push(Peer::new(address, self.options.share_first));
         index
     }
 
@@ -249,17 +233,9 @@ impl Engine {
         let outcome = if wanted == rts.length {
             Ok(())
         } else {
-            Err(OpError::Truncated {
-                message: rts.length,
-                room: wanted,
-            })
+            Err(OpError::Truncated { message: rts.length, room: wanted })
         };
-        request.status = Status {
-            source: env.source,
-            tag: env.tag,
-            length: rts.length,
-            outcome,
-        };
+        request.status = Status { source: env.source, tag: env.tag, length: rts.length, outcome };
         receive.fetch = Some(Box::new(Fetch {
             peer,
             rts,
@@ -293,36 +269,21 @@ impl Engine {
         {
             return None;
         }
-        send.phase = SendPhase::Streaming {
-            remote: header[1],
-            wanted,
-            offset: 0,
-        };
+        send.phase = SendPhase::Streaming { remote: header[1], wanted, offset: 0 };
         self.actions.push(Action::Stream(key));
         Some(())
     }
 
     fn ack(&mut self, peer: PeerIndex, header: &AmHeader) -> Option<()> {
         let key = Key::from_wire(header[0]);
-        let outcome = if header[1] == 0 {
-            Ok(())
-        } else {
-            Err(OpError::BadRemote)
-        };
+        let outcome = if header[1] == 0 { Ok(()) } else { Err(OpError::BadRemote) };
         // A request that was failed meanwhile is gone; its acknowledgement means nothing.
         if let Some(send) = self.offered(peer, header[0]) {
             if send.phase != SendPhase::Offered {
                 return None;
             }
             let length = send.buffer.len() as u64;
-            self.finish(
-                key,
-                Status {
-                    length,
-                    outcome,
-                    ..Status::NONE
-                },
-            );
+            self.finish(key, Status { length, outcome, ..Status::NONE });
         }
         Some(())
     }

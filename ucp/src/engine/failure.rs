@@ -9,6 +9,7 @@ use bowline_uct::{EpId, PeerFailure, Source};
 
 use super::Engine;
 use crate::error::OpError;
+use crate::matching::MatchEngine as _;
 use crate::peer::{NOBODY, PeerIndex, PeerState, Target};
 use crate::request::Body;
 use crate::unexpected::Payload;
@@ -24,10 +25,7 @@ impl Engine {
     ) {
         let by_source = source.map_or(NOBODY, |source| self.peer_of(lane, source));
         let by_ep = ep.and_then(|ep| {
-            let found = self
-                .peers
-                .iter()
-                .position(|p| p.lane as usize == lane && p.ep == ep);
+            let found = self.peers.iter().position(|p| p.lane as usize == lane && p.ep == ep);
             found.map(|index| index as PeerIndex)
         });
         for index in [Some(by_source), by_ep].into_iter().flatten() {
@@ -62,10 +60,7 @@ impl Engine {
                 Target::Receive(key) => lost.push(key),
                 Target::Unexpected(message) => {
                     if let Some(waiting) = self.unexpected.get(message)
-                        && let Payload::Partial {
-                            claimed: Some(receive),
-                            ..
-                        } = waiting.payload
+                        && let Payload::Partial { claimed: Some(receive), .. } = waiting.payload
                     {
                         lost.push(receive);
                         self.unkeep(message);
@@ -74,23 +69,17 @@ impl Engine {
                 Target::Am(..) | Target::Discard => {}
             }
         }
-        lost.extend(
-            self.requests
-                .iter()
-                .filter(|(_, r)| !r.done)
-                .filter_map(|(key, request)| {
-                    let waits = match &request.body {
-                        Body::Send(send) => send.peer == index,
-                        // One that the transport still writes into ends with the transport's report.
-                        Body::Receive(receive) => receive
-                            .fetch
-                            .as_ref()
-                            .is_some_and(|f| f.peer == index && f.in_flight == 0),
-                        Body::OneSided(_) => false,
-                    };
-                    waits.then_some(key)
-                }),
-        );
+        lost.extend(self.requests.iter().filter(|(_, r)| !r.done).filter_map(|(key, request)| {
+            let waits = match &request.body {
+                Body::Send(send) => send.peer == index,
+                // One that the transport still writes into ends with the transport's report.
+                Body::Receive(receive) => {
+                    receive.fetch.as_ref().is_some_and(|f| f.peer == index && f.in_flight == 0)
+                }
+                Body::OneSided(_) | Body::Free => false,
+            };
+            waits.then_some(key)
+        }));
         for key in lost {
             self.fail(key, how.into());
         }
@@ -115,11 +104,7 @@ impl Engine {
         }
         let mut lost = Vec::new();
         for space in self.spaces.iter_mut() {
-            let Some(rank) = space
-                .options
-                .members
-                .as_ref()
-                .and_then(|m| m.rank_of(world_rank))
+            let Some(rank) = space.options.members.as_ref().and_then(|m| m.rank_of(world_rank))
             else {
                 continue;
             };
@@ -158,10 +143,7 @@ impl Engine {
         if let Some(space) = self.spaces.get_mut(id)
             && let Some(members) = space.options.members.clone()
         {
-            space.dead = dead
-                .iter()
-                .filter_map(|&rank| members.rank_of(rank))
-                .collect();
+            space.dead = dead.iter().filter_map(|&rank| members.rank_of(rank)).collect();
         }
         self.dead = dead;
     }

@@ -51,10 +51,7 @@ impl Engine {
         let target = match self.posted(&envelope) {
             Some(key) => {
                 if first.request != 0 {
-                    self.actions.push(Action::Acknowledge {
-                        peer,
-                        request: first.request,
-                    });
+                    self.actions.push(Action::Acknowledge { peer, request: first.request });
                 }
                 self.counters.matched += 1;
                 let request = self.requests.get_mut(key)?;
@@ -65,10 +62,7 @@ impl Engine {
             }
             None => {
                 let bytes = vec![0; first.total as usize];
-                let payload = Payload::Partial {
-                    bytes,
-                    claimed: None,
-                };
+                let payload = Payload::Partial { bytes, claimed: None };
                 let total = first.total;
                 Target::Unexpected(self.keep_as(peer, &envelope, total, first.request, payload))
             }
@@ -176,12 +170,7 @@ impl Engine {
                 }
             }
             Target::Am(id, header, bytes) => {
-                self.am_inbox.push_back(AmArrival {
-                    peer,
-                    id,
-                    header,
-                    payload: bytes.into(),
-                });
+                self.am_inbox.push_back(AmArrival { peer, id, header, payload: bytes.into() });
             }
             Target::Discard => self.taken(peer, assembly.total as usize),
         }
@@ -196,15 +185,9 @@ impl Engine {
             return;
         };
         let (message, room) = (request.status.length, receive.buffer.len() as u64);
-        let outcome = if message > room {
-            Err(OpError::Truncated { message, room })
-        } else {
-            Ok(())
-        };
-        let status = Status {
-            outcome,
-            ..request.status
-        };
+        let outcome =
+            if message > room { Err(OpError::Truncated { message, room }) } else { Ok(()) };
+        let status = Status { outcome, ..request.status };
         self.finish(key, status);
     }
 
@@ -262,10 +245,7 @@ impl Engine {
         };
         if waiting.request != 0 && !matches!(waiting.payload, Payload::Remote(_)) {
             let request = std::mem::take(&mut waiting.request);
-            self.actions.push(Action::Acknowledge {
-                peer: waiting.peer,
-                request,
-            });
+            self.actions.push(Action::Acknowledge { peer: waiting.peer, request });
         }
     }
 
@@ -277,10 +257,7 @@ impl Engine {
         let peer = waiting.peer;
         match waiting.payload {
             Payload::Remote(rts) => {
-                self.actions.push(Action::Refuse {
-                    peer,
-                    request: rts.request,
-                });
+                self.actions.push(Action::Refuse { peer, request: rts.request });
             }
             Payload::Partial { .. } => {
                 let assemblies = self.peers.get_mut(peer as usize).map(|p| &mut p.assemblies);
@@ -293,10 +270,7 @@ impl Engine {
             Payload::Inline(_) | Payload::Whole(_) => self.taken(peer, waiting.length as usize),
         }
         if waiting.request != 0 {
-            self.actions.push(Action::Refuse {
-                peer,
-                request: waiting.request,
-            });
+            self.actions.push(Action::Refuse { peer, request: waiting.request });
         }
     }
 
@@ -305,10 +279,7 @@ impl Engine {
         let Some(waiting) = self.unexpected.get(message) else {
             return;
         };
-        let failure = self
-            .peers
-            .get(waiting.peer as usize)
-            .and_then(|p| p.failure());
+        let failure = self.peers.get(waiting.peer as usize).and_then(|p| p.failure());
         if let Some(how) = failure {
             self.unkeep(message);
             self.fail(receive, how.into());
@@ -357,12 +328,7 @@ impl Engine {
             return None;
         }
         let payload = crate::am::Bytes::copy_of(payload);
-        self.am_inbox.push_back(AmArrival {
-            peer,
-            id,
-            header: lead,
-            payload,
-        });
+        self.am_inbox.push_back(AmArrival { peer, id, header: lead, payload });
         Some(())
     }
 }

@@ -20,11 +20,7 @@ struct Queue {
 }
 
 impl Queue {
-    const EMPTY: Self = Self {
-        head: END,
-        tail: END,
-        len: 0,
-    };
+    const EMPTY: Self = Self { head: END, tail: END, len: 0 };
 }
 
 /// Two lists over one pool of entries.
@@ -38,21 +34,12 @@ pub(crate) struct ListEngine {
 
 impl ListEngine {
     pub(crate) fn new() -> Self {
-        Self {
-            entries: Vec::new(),
-            free: END,
-            posted: Queue::EMPTY,
-            unexpected: Queue::EMPTY,
-        }
+        Self { entries: Vec::new(), free: END, posted: Queue::EMPTY, unexpected: Queue::EMPTY }
     }
 
     #[inline]
     fn place(&mut self, want: Want, value: u64) -> u32 {
-        let entry = Entry {
-            want,
-            value,
-            next: END,
-        };
+        let entry = Entry { want, value, next: END };
         let index = self.free;
         if index == END {
             return self.grow(entry);
@@ -82,7 +69,7 @@ impl ListEngine {
     }
 
     /// Unlinks the first entry for which `fits` says so.
-    #[inline]
+    #[inline(always)]
     fn take(
         entries: &mut [Entry],
         free: &mut u32,
@@ -123,12 +110,7 @@ impl ListEngine {
 }
 
 const fn exactly(source: u32, tag: u64) -> Want {
-    Want {
-        source,
-        source_mask: u32::MAX,
-        tag,
-        tag_mask: u64::MAX,
-    }
+    Want { source, source_mask: u32::MAX, tag, tag_mask: u64::MAX }
 }
 
 impl MatchEngine for ListEngine {
@@ -152,32 +134,26 @@ impl MatchEngine for ListEngine {
 
     #[inline]
     fn take_unexpected(&mut self, want: &Want) -> Option<u64> {
-        Self::take(
-            &mut self.entries,
-            &mut self.free,
-            &mut self.unexpected,
-            |e| want.fits(e.want.source, e.want.tag),
-        )
+        if self.unexpected.head == END {
+            return None;
+        }
+        Self::take(&mut self.entries, &mut self.free, &mut self.unexpected, |e| {
+            want.fits(e.want.source, e.want.tag)
+        })
     }
 
     fn find_unexpected(&self, want: &Want) -> Option<u64> {
-        self.walk(&self.unexpected)
-            .find(|e| want.fits(e.want.source, e.want.tag))
-            .map(|e| e.value)
+        self.walk(&self.unexpected).find(|e| want.fits(e.want.source, e.want.tag)).map(|e| e.value)
     }
 
     fn remove_posted(&mut self, value: u64) -> bool {
-        Self::take(&mut self.entries, &mut self.free, &mut self.posted, |e| {
-            e.value == value
-        })
-        .is_some()
+        Self::take(&mut self.entries, &mut self.free, &mut self.posted, |e| e.value == value)
+            .is_some()
     }
 
     fn remove_posted_where(&mut self, which: &mut dyn FnMut(&Want) -> bool, out: &mut Vec<u64>) {
         while let Some(value) =
-            Self::take(&mut self.entries, &mut self.free, &mut self.posted, |e| {
-                which(&e.want)
-            })
+            Self::take(&mut self.entries, &mut self.free, &mut self.posted, |e| which(&e.want))
         {
             out.push(value);
         }

@@ -175,9 +175,7 @@ impl<W: Words> Consumer<W> {
         let reserved = match self.state {
             State::Poisoned(damage) => return Err(Fault::Poisoned(damage)),
             State::Active => return Ok(Settled::Nothing),
-            State::Emptying {
-                with_holes: true, ..
-            } => return Ok(Settled::Resolved),
+            State::Emptying { with_holes: true, .. } => return Ok(Settled::Resolved),
             State::Emptying { .. } => return Ok(Settled::Nothing),
             State::Settling { reserved } => reserved,
         };
@@ -202,20 +200,15 @@ impl<W: Words> Consumer<W> {
         }
         let end = reserved.min(self.slots);
         self.drop_last_words(end, &dead);
-        self.state = State::Emptying {
-            end,
-            with_holes: true,
-        };
+        self.state = State::Emptying { end, with_holes: true };
         Ok(Settled::Resolved)
     }
 
     /// Makes holes of the messages that the dead may not have finalised.
     fn drop_last_words(&self, end: u32, dead: &[Dead]) {
         for one in dead {
-            let last = (0..end)
-                .rev()
-                .map(|at| slot_line(self.tag >> 31, at, self.slots))
-                .find(|&line| {
+            let last =
+                (0..end).rev().map(|at| slot_line(self.tag >> 31, at, self.slots)).find(|&line| {
                     // Relaxed: the dead one's stores are over; see `Producers::is_dead`.
                     let word = self.words.line(line).load(0, Ordering::Relaxed);
                     tag_of(word) == WRITTEN
@@ -248,10 +241,7 @@ impl<W: Words> Consumer<W> {
         if sum < u64::from(reserved) {
             return Ok(false);
         }
-        self.state = State::Emptying {
-            end: settled as u32,
-            with_holes: false,
-        };
+        self.state = State::Emptying { end: settled as u32, with_holes: false };
         Ok(true)
     }
 
@@ -259,10 +249,7 @@ impl<W: Words> Consumer<W> {
     #[cfg(test)]
     pub(in super::super) fn empty_without_waiting(&mut self) {
         if let State::Settling { reserved } = self.state {
-            self.state = State::Emptying {
-                end: reserved.min(self.slots),
-                with_holes: false,
-            };
+            self.state = State::Emptying { end: reserved.min(self.slots), with_holes: false };
         }
     }
 
@@ -275,18 +262,12 @@ impl<W: Words> Consumer<W> {
             // Finalised, and not there: S does not tell the truth (rule 5).
             return Err(Fault::Poisoned(Damage::Missing));
         }
-        let damaged = Fault::Source {
-            source_id: source_of(word),
-        };
+        let damaged = Fault::Source { source_id: source_of(word) };
         let len = start_len(word).ok_or(damaged)?;
         let slots = slots_for(len);
         let fits =
             slots <= (end - self.index) as usize && conts_match(&self.words, first, slots, word);
-        if fits {
-            Ok((first, word, len))
-        } else {
-            Err(damaged)
-        }
+        if fits { Ok((first, word, len)) } else { Err(damaged) }
     }
 
     /// Zeroes the next `slots` headers and goes behind them.
@@ -303,12 +284,8 @@ impl<W: Words> Consumer<W> {
     fn finish(&mut self) {
         let half = (self.tag >> 31) as usize;
         // Relaxed, both: the next flip's release orders them.
-        self.words
-            .line(S_LINE + half)
-            .store(0, 0, Ordering::Relaxed);
-        self.words
-            .line(F_LINE + half)
-            .store(0, 0, Ordering::Relaxed);
+        self.words.line(S_LINE + half).store(0, 0, Ordering::Relaxed);
+        self.words.line(F_LINE + half).store(0, 0, Ordering::Relaxed);
         self.settlement.clear();
         self.tag = next_tag(self.tag);
         self.index = 0;

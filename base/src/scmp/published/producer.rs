@@ -75,12 +75,7 @@ pub struct Producer<W> {
 
 impl<W: Words> Producer<W> {
     pub(super) fn new(words: W, slots: u32, queue: u16, source: u16) -> Self {
-        Self {
-            words,
-            slots,
-            source: u64::from(source) << 48,
-            intent: Intent::new(queue, 0, 0),
-        }
+        Self { words, slots, source: u64::from(source) << 48, intent: Intent::new(queue, 0, 0) }
     }
 
     /// Longest payload that [`push`](Self::push) takes, in bytes.
@@ -135,9 +130,7 @@ impl<W: Words> Producer<W> {
             return Err(Refused::TooLong);
         }
         if seen as u32 + slots > self.slots {
-            return Err(Refused::Full {
-                generation: (seen >> 32) as u32,
-            });
+            return Err(Refused::Full { generation: (seen >> 32) as u32 });
         }
         self.intent = self.intent.next();
         self.intent.of(slots).announce(intent);
@@ -151,10 +144,7 @@ impl<W: Words> Producer<W> {
     pub fn reserve(&mut self, slots: u32) -> Result<Ticket, Failed> {
         // AcqRel. Release: publishes the announcement to the consumer's swap. Acquire: pairs
         // with that swap, so that our put comes after its reads of the same slots.
-        let old = self
-            .words
-            .line(R_LINE)
-            .fetch_add(0, u64::from(slots), Ordering::AcqRel);
+        let old = self.words.line(R_LINE).fetch_add(0, u64::from(slots), Ordering::AcqRel);
         ticket(old, slots, self.slots)
     }
 
@@ -178,11 +168,7 @@ impl<W: Words> Producer<W> {
         // The ticket's slots end within the half, so the lines exist.
         write_more(&self.words, first, WRITTEN, self.source, payload);
         // Relaxed: S publishes the message.
-        line.store(
-            0,
-            start_word(WRITTEN, payload.len(), self.source),
-            Ordering::Relaxed,
-        );
+        line.store(0, start_word(WRITTEN, payload.len(), self.source), Ordering::Relaxed);
         self.words.order();
     }
 

@@ -252,9 +252,7 @@ impl<W: Words> Consumer<W> {
             return Ok(false);
         }
         self.index += 1;
-        Err(Fault::Source {
-            source_id: source_of(word),
-        })
+        Err(Fault::Source { source_id: source_of(word) })
     }
 
     /// The slot at `index` is not written. Whether to go on.
@@ -338,10 +336,7 @@ impl<W: Words> Consumer<W> {
         // AcqRel. Acquire: pairs with the release of the producers' adds, whose announcements we
         // may look for. Release: our reads and resets of the half that is exposed here come
         // before what producers do there; pairs with the acquire of their adds.
-        let old = self
-            .words
-            .line(R_LINE)
-            .swap(0, u64::from(next) << 32, Ordering::AcqRel);
+        let old = self.words.line(R_LINE).swap(0, u64::from(next) << 32, Ordering::AcqRel);
         if tag_of(old >> 32) != self.tag {
             return Err(self.poison(Damage::Generation));
         }
@@ -358,9 +353,7 @@ impl<W: Words> Consumer<W> {
     /// Leaves the drained half (rule 10).
     fn finish(&mut self) {
         // Relaxed: the next flip's release orders it before any failure that may follow.
-        self.words
-            .line(F_LINE + (self.tag >> 31) as usize)
-            .store(0, 0, Ordering::Relaxed);
+        self.words.line(F_LINE + (self.tag >> 31) as usize).store(0, 0, Ordering::Relaxed);
         self.settlement.clear();
         self.tag = next_tag(self.tag);
         self.index = 0;
@@ -380,9 +373,7 @@ impl<W: Words> Consumer<W> {
     fn wipe(&self, tag: u32) {
         for offset in 0..self.slots {
             // Relaxed: the swap of R that follows orders it.
-            self.words
-                .line(slot_line(tag, offset, self.slots))
-                .store(0, 0, Ordering::Relaxed);
+            self.words.line(slot_line(tag, offset, self.slots)).store(0, 0, Ordering::Relaxed);
         }
     }
 
@@ -437,15 +428,8 @@ impl<W: Words> Consumer<W> {
 #[inline]
 pub(in super::super) const fn next_tag(tag: u32) -> u32 {
     let generation = tag & LAST_GENERATION;
-    let next = if generation == LAST_GENERATION {
-        1
-    } else {
-        generation + 1
-    };
+    let next = if generation == LAST_GENERATION { 1 } else { generation + 1 };
     ((tag ^ (1 << 31)) & (1 << 31)) | next
 }
 
-const _: () = assert!(
-    FIRST_SLOT > F_LINE + 1,
-    "both F lines lie in front of the slots"
-);
+const _: () = assert!(FIRST_SLOT > F_LINE + 1, "both F lines lie in front of the slots");

@@ -82,12 +82,7 @@ impl<W: Words> Producer<W> {
     #[inline]
     pub fn push(&mut self, intent: &AtomicU64, message: &Message<'_>) -> Result<(), Refused> {
         if message.payload.len() > FIRST_BYTES {
-            let Message {
-                id,
-                flags,
-                header,
-                payload,
-            } = *message;
+            let Message { id, flags, header, payload } = *message;
             return self.push_long(intent, id, flags, header, payload);
         }
         self.push_slots(intent, message, 1)
@@ -107,12 +102,7 @@ impl<W: Words> Producer<W> {
         if payload.len() > self.max_bytes {
             return Err(Refused::TooLong);
         }
-        let message = Message {
-            id,
-            flags,
-            header,
-            payload,
-        };
+        let message = Message { id, flags, header, payload };
         self.push_slots(intent, &message, slots_for(payload.len()) as u32)
     }
 
@@ -142,11 +132,7 @@ impl<W: Words> Producer<W> {
         Intent::clear(intent);
         // Relaxed: only to name the reason.
         let now = self.words.line(R_LINE).load(0, Ordering::Relaxed);
-        if now as u32 >= POISON {
-            Refused::Poisoned
-        } else {
-            Refused::Full { generation }
-        }
+        if now as u32 >= POISON { Refused::Poisoned } else { Refused::Full { generation } }
     }
 
     /// Step 1 and 2: looks whether `slots` slots fit, and announces them.
@@ -177,9 +163,7 @@ impl<W: Words> Producer<W> {
         } else if slots > self.max_slots {
             Refused::TooLong
         } else {
-            Refused::Full {
-                generation: (seen >> 32) as u32,
-            }
+            Refused::Full { generation: (seen >> 32) as u32 }
         }
     }
 
@@ -200,11 +184,8 @@ impl<W: Words> Producer<W> {
         }
         // SAFETY: `slot_line` masks the offset, and `check_slots` saw that the memory has all
         // slots of both halves.
-        unsafe {
-            self.words
-                .line_unchecked(slot_line(tag, offset + AHEAD, self.slots))
-        }
-        .prefetch_write();
+        unsafe { self.words.line_unchecked(slot_line(tag, offset + AHEAD, self.slots)) }
+            .prefetch_write();
         Ok(Ticket { tag, offset, slots })
     }
 
@@ -244,11 +225,7 @@ impl<W: Words> Producer<W> {
         // SAFETY: as in `reserve`.
         let line = unsafe { self.words.line_unchecked(first) };
         // Release: pairs with the consumer's Acquire load of word 0; publishes the whole message.
-        line.store(
-            0,
-            start_word(ticket.tag, len, self.source),
-            Ordering::Release,
-        );
+        line.store(0, start_word(ticket.tag, len, self.source), Ordering::Release);
     }
 
     /// The mistake of a producer that finalises before its put; the model must see it.

@@ -59,10 +59,6 @@ impl Site {
         self.place.rank
     }
 
-    pub(crate) fn ranks(&self) -> u32 {
-        self.ranks
-    }
-
     /// The rank on the other side; of one rank, itself.
     pub(crate) fn peer(&self) -> u32 {
         (self.rank() + 1) % self.ranks

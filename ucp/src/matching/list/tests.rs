@@ -11,18 +11,9 @@ struct Model {
 
 #[derive(Clone, Debug)]
 enum Step {
-    Receive {
-        source: Option<u32>,
-        tag: Option<u64>,
-    },
-    Arrive {
-        source: u32,
-        tag: u64,
-    },
-    Probe {
-        source: Option<u32>,
-        tag: Option<u64>,
-    },
+    Receive { source: Option<u32>, tag: Option<u64> },
+    Arrive { source: u32, tag: u64 },
+    Probe { source: Option<u32>, tag: Option<u64> },
     Cancel(usize),
 }
 

@@ -142,8 +142,7 @@ fn measured_tag_recv(worker: &Worker, word: &mut [u8; 8]) {
         tag: 7,
         tag_mask: u64::MAX,
     };
-    let id = worker.recv(spec, buffer).expect("the space is open");
-    let status = worker.wait(id);
+    let status = worker.recv_blocking(spec, buffer).expect("the space is open");
     assert!(status.outcome.is_ok());
 }
 

@@ -48,7 +48,7 @@ enum Command {
 /// Reads the command line and does what it says.
 pub(crate) fn main() -> ExitCode {
     let cli = Cli::parse();
-    let done = log::start().and_then(|()| match cli.command {
+    let done = log::start(cli.as_rank).and_then(|()| match cli.command {
         Command::Run(args) => run::main(&args),
         Command::Info(args) => info::main(&args),
         Command::Perf(args) => perf::main(args, cli.as_rank),

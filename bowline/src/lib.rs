@@ -28,6 +28,7 @@
 //! of a death from the launcher.
 
 mod init;
+pub mod log;
 pub mod stack;
 mod threads;
 pub mod wait;

@@ -16,6 +16,7 @@ pub const SETTINGS: &[&[Descriptor]] = &[
     bowline_shm::SETTINGS,
     bowline_ucp::SETTINGS,
     crate::wait::SETTINGS,
+    crate::log::SETTINGS,
 ];
 
 /// The settings as the environment has them. Names that mean nothing are warned of once.

@@ -16,8 +16,9 @@ fn every_rank_runs_the_program() {
 fn arguments_of_the_program_are_its_own() {
     let out = bowline(["run", "-n", "1", "echo", "-n", "4", "--label", "--json"]).success();
     assert_eq!(out, "4 --label --json");
-    let out = bowline(["run", "-n", "1", "--", "echo", "--help"]).success();
-    assert_eq!(out, "--help\n");
+    let script = ["sh", "-c", "printf '%s.' \"$@\"", "sh", "--help", "-n", "--"];
+    let out = bowline(["run", "-n", "1", "--"].iter().chain(&script)).success();
+    assert_eq!(out, "--help.-n.--.");
 }
 
 #[test]
@@ -65,7 +66,7 @@ fn wrong_arguments_are_named() {
         (&["run", "-n", "0", "true"][..], "0"),
         (&["run", "-n", "x", "true"], "'x'"),
         (&["run", "-n", "2"], "PROGRAM"),
-        (&["run", "true"], "-n"),
+        (&["run", "true"], "--ranks"),
         (&["run", "-n", "1", "--bind", "moon", "true"], "moon"),
         (&["run", "-n", "1", "--timeout", "-3", "true"], "-3"),
         (&["run", "-n", "1", "--no-such-option", "true"], "--no-such-option"),

@@ -74,7 +74,7 @@ pub(crate) fn receive(
     // SAFETY: `bytes` is borrowed exclusively until this function ends, which it does not, nor
     // unwind, before the operation is complete; an error of `recv` means that nothing was posted.
     let buffer = unsafe { RecvBuf::borrowed(bytes.as_mut_ptr(), bytes.len()) };
-    without_unwinding(|| worker.recv(spec, buffer).map(|id| worker.wait(id)))
+    without_unwinding(|| worker.recv_blocking(spec, buffer))
 }
 
 /// Receives a claimed message into `bytes`.
@@ -98,15 +98,22 @@ pub(crate) fn exchange(
     // SAFETY: `into` is borrowed exclusively until this function ends, which it does not, nor
     // unwind, before the receive is complete; an error of `recv` means that nothing was posted.
     let buffer = unsafe { RecvBuf::borrowed(into.as_mut_ptr(), into.len()) };
-    without_unwinding(|| {
-        let receive = worker.recv(spec, buffer)?;
-        let sent = send(worker, ep, envelope, out, SendMode::Standard);
-        if sent.is_err() {
-            // The partner may never answer what it did not get.
-            worker.cancel(receive);
-        }
-        let status = worker.wait(receive);
-        sent.map(|()| status)
+    // SAFETY: `out` is borrowed until this function ends, which it does not, nor unwind, before
+    // the send is complete: `Done` says so, and `Pending` is waited for.
+    let message = unsafe { SendBuf::borrowed(out.as_ptr(), out.len()) };
+    without_unwinding(|| match worker.send(ep, envelope, message, SendMode::Standard)? {
+        Sent::Done => worker.recv_blocking(spec, buffer),
+        // The partner may wait for this rank's receive before it takes the message.
+        Sent::Pending(send) => match worker.recv(spec, buffer) {
+            Ok(receive) => {
+                let status = worker.wait(receive);
+                worker.wait(send).outcome.map(|()| status)
+            }
+            Err(error) => {
+                worker.wait(send);
+                Err(error)
+            }
+        },
     })
 }
 

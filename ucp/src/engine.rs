@@ -15,6 +15,7 @@ use bowline_uct::{Arrival, EpId, PeerFailure, Sink, Source, Token, Verdict};
 
 use crate::action::{Action, Actions};
 use crate::am::AmArrival;
+use crate::direct::Direct;
 use crate::error::OpError;
 use crate::peer::{NOBODY, Peer, PeerIndex};
 use crate::request::{self, Body, Requests, Status};
@@ -63,6 +64,7 @@ pub(crate) struct Engine {
     /// For each lane, which peer a source is.
     sources: Vec<Vec<PeerIndex>>,
     pub(crate) spaces: Spaces,
+    pub(crate) direct: Direct,
     pub(crate) requests: Requests,
     pub(crate) unexpected: Slab<Unexpected>,
     pub(crate) actions: Actions,
@@ -84,6 +86,7 @@ impl Engine {
             by_uid: HashMap::new(),
             sources: vec![Vec::new(); lanes],
             spaces: Spaces::default(),
+            direct: Direct::EMPTY,
             requests: Requests::with_capacity(256),
             unexpected: Slab::default(),
             actions: Actions::with_capacity(actions),

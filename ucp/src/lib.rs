@@ -31,6 +31,7 @@
 mod action;
 mod address;
 mod am;
+mod direct;
 mod engine;
 mod error;
 mod matching;

@@ -73,6 +73,8 @@ impl MatchSpec {
 pub trait MatchEngine: Send + Debug {
     /// Appends a receive.
     fn post(&mut self, want: Want, value: u64);
+    /// Puts a receive in front of all that are posted.
+    fn post_first(&mut self, want: Want, value: u64);
     /// Takes the first posted receive that fits an arrival.
     fn arrive(&mut self, source: u32, tag: u64) -> Option<u64>;
     /// Appends a message that no receive fitted.

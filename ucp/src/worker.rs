@@ -216,6 +216,7 @@ impl Worker {
     pub fn close_space(&self, id: u32) {
         let inner = &mut *self.inner.borrow_mut();
         let engine = &mut inner.engine;
+        engine.park_direct();
         let Some(mut space) = engine.spaces.remove(id) else {
             return;
         };
@@ -321,7 +322,7 @@ impl Worker {
 }
 
 /// The stages of one wait.
-struct Waiting<'a> {
+pub(crate) struct Waiting<'a> {
     worker: &'a Worker,
     round: u32,
     stages: Option<crate::wait::Stages>,
@@ -329,18 +330,18 @@ struct Waiting<'a> {
 
 impl<'a> Waiting<'a> {
     #[inline]
-    fn new(worker: &'a Worker) -> Self {
+    pub(crate) fn new(worker: &'a Worker) -> Self {
         Self { worker, round: 0, stages: None }
     }
 
     #[inline]
-    fn busy(&mut self) {
+    pub(crate) fn busy(&mut self) {
         self.round = 0;
     }
 
     /// Progress found nothing.
     #[inline]
-    fn idle(&mut self) {
+    pub(crate) fn idle(&mut self) {
         let worker = self.worker;
         let stages = *self.stages.get_or_insert_with(|| worker.waiter.borrow().stages());
         self.round = self.round.saturating_add(1);

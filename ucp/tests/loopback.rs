@@ -258,3 +258,60 @@ fn active_messages_of_every_size_and_from_handlers() {
     worker.progress();
     assert_eq!(worker.counters().stray, 1);
 }
+
+#[test]
+fn blocking_receives_take_every_kind_of_message() {
+    for threshold in ["auto", "0", "64m"] {
+        let (worker, ep) = worker(&config(&[("BOWLINE_RNDV_THRESHOLD", threshold)]));
+        for &len in SIZES {
+            for mode in [SendMode::Standard, SendMode::Synchronous] {
+                let data = pattern(len, 7);
+                let sent = worker.send(ep, envelope(3), SendBuf::owned(data.clone()), mode);
+                let sent = sent.expect("sent");
+                let mut room = vec![0; len + 1];
+                // SAFETY: the call returns after the receive is complete.
+                let buffer = unsafe { RecvBuf::borrowed(room.as_mut_ptr(), room.len()) };
+                let status = worker.recv_blocking(exactly(3), buffer).expect("space 0 is open");
+                assert_eq!((status.length, status.outcome), (len as u64, Ok(())));
+                assert_eq!(&room[..len], &data[..], "{len} bytes");
+                finish(&worker, sent);
+            }
+        }
+        let sent = worker.send(ep, envelope(3), SendBuf::owned(vec![1; 9]), SendMode::Standard);
+        finish(&worker, sent.expect("sent"));
+        let cut = worker.recv_blocking(exactly(3), RecvBuf::owned(vec![0; 4])).expect("open");
+        assert_eq!(cut.outcome, Err(OpError::Truncated { message: 9, room: 4 }));
+    }
+}
+
+#[test]
+fn a_blocking_receive_keeps_its_place_among_those_of_a_handler() {
+    use std::sync::{Arc, Mutex};
+    let (worker, ep) = worker(&config(&[]));
+    let inner = Arc::new(Mutex::new(None));
+    let posted = Arc::clone(&inner);
+    worker.am_handler(
+        1,
+        Box::new(move |worker, message| {
+            // Posted while the blocking receive below waits: it comes second.
+            let id = worker.recv(any(), RecvBuf::owned(vec![0; 1])).expect("space 0 is open");
+            *posted.lock().expect("not poisoned") = Some(id);
+            for byte in [1, 2] {
+                let data = SendBuf::owned(vec![byte]);
+                let sent = worker.send(message.from, envelope(4), data, SendMode::Synchronous);
+                let Ok(Sent::Pending(id)) = sent else { panic!("nobody has matched it") };
+                worker.detach(id);
+            }
+        }),
+    );
+    let _ = worker.am_send(ep, 1, b"", SendBuf::empty()).expect("sent");
+    let mut first = [0u8];
+    // SAFETY: the call returns after the receive is complete.
+    let buffer = unsafe { RecvBuf::borrowed(first.as_mut_ptr(), 1) };
+    let status = worker.recv_blocking(any(), buffer).expect("space 0 is open");
+    assert_eq!((status.outcome, first), (Ok(()), [1]));
+    let second = inner.lock().expect("not poisoned").expect("the handler ran");
+    worker.wait_until(|| worker.is_complete(second));
+    let (_, bytes) = worker.take_with_buffer(second).expect("complete");
+    assert_eq!(bytes, Some(vec![2]));
+}

@@ -3,7 +3,9 @@
 //! Nothing is installed here: on a machine of its own `.ci/run` does that. What is missing is
 //! named together with the one command that brings it.
 
+use std::io::Write;
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 
 /// A program that tests or benches start.
 #[derive(Clone, Copy, Debug)]
@@ -12,39 +14,57 @@ pub(crate) struct Need {
     pub(crate) program: &'static str,
     /// The Debian packages that bring it; recommended ones are not installed by themselves.
     pub(crate) package: &'static str,
+    /// For a compiler: a header that it must find, since those come in packages of their own.
+    pub(crate) header: Option<&'static str>,
     /// What it is for.
     pub(crate) why: &'static str,
 }
 
 /// What `cargo test` needs.
 pub(crate) const OF_TESTS: &[Need] = &[
-    Need { program: "cc", package: "gcc", why: "links programs" },
+    Need {
+        program: "cc",
+        package: "gcc libc6-dev",
+        header: Some("stdio.h"),
+        why: "compiles and links",
+    },
     Need {
         program: "mpiexec.hydra",
         package: "mpich",
+        header: None,
         why: "another process manager, under which our PMI client is tested",
     },
     Need {
         program: "mpicc.mpich",
         package: "mpich libmpich-dev",
+        header: Some("mpi.h"),
         why: "builds the foreign programs on which our PMI server is tested",
     },
 ];
 
 /// What the instruction counts need.
-pub(crate) const OF_INSTRUCTIONS: &[Need] =
-    &[Need { program: "valgrind", package: "valgrind", why: "counts instructions" }];
+pub(crate) const OF_INSTRUCTIONS: &[Need] = &[Need {
+    program: "valgrind",
+    package: "valgrind",
+    header: None,
+    why: "counts instructions",
+}];
 
-/// Those of `needs` that `PATH` does not have.
+/// Those of `needs` that this machine does not have.
 pub(crate) fn missing(needs: &[Need]) -> Vec<Need> {
-    needs.iter().copied().filter(|need| find(need.program).is_none()).collect()
+    let there = |need: &Need| {
+        find(need.program).is_some()
+            && need.header.is_none_or(|header| includes(need.program, header))
+    };
+    needs.iter().copied().filter(|need| !there(need)).collect()
 }
 
 /// What is missing and the command that installs it.
 pub(crate) fn explain(missing: &[Need]) -> String {
     let mut text = String::from("missing on this machine:\n");
-    for Need { program, why, .. } in missing {
-        text.push_str(&format!("  {program}: {why}\n"));
+    for Need { program, header, why, .. } in missing {
+        let with = header.map_or_else(String::new, |header| format!(" with {header}"));
+        text.push_str(&format!("  {program}{with}: {why}\n"));
     }
     let mut packages: Vec<&str> = Vec::new();
     for package in missing.iter().flat_map(|need| need.package.split(' ')) {
@@ -64,14 +84,38 @@ fn find(program: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|directory| directory.join(program)).find(|p| p.is_file())
 }
 
+/// Whether `compiler` finds `header`.
+fn includes(compiler: &str, header: &str) -> bool {
+    let child = Command::new(compiler)
+        .args(["-fsyntax-only", "-x", "c", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    let Ok(mut child) = child else { return false };
+    let stdin = child.stdin.take().expect("it was asked for");
+    // A compiler that ends early says so by its status.
+    let _ = writeln!(&stdin, "#include <{header}>");
+    drop(stdin);
+    child.wait().is_ok_and(|status| status.success())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
+    fn a_compiler_without_the_header_is_missing() {
+        let cc = |header| Need { program: "cc", package: "gcc", header: Some(header), why: "" };
+        assert!(missing(&[cc("stdio.h")]).is_empty());
+        let gone = missing(&[cc("no/such/header.h")]);
+        assert!(explain(&gone).contains("cc with no/such/header.h"));
+    }
+
+    #[test]
     fn what_is_missing_is_named_with_its_command() {
-        let there = Need { program: "sh", package: "dash", why: "is everywhere" };
-        let gone = Need { program: "no-such-program", package: "nothing", why: "tests" };
+        let there = Need { program: "sh", package: "dash", header: None, why: "is everywhere" };
+        let gone = Need { program: "no-such-program", package: "nothing", header: None, why: "tests" };
         let twice = Need { package: "more nothing", ..gone };
         let missing = missing(&[there, gone, twice]);
         assert_eq!(missing.len(), 2);

@@ -37,7 +37,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SECONDS", value_parser = numbers::seconds)]
     timeout: Option<Duration>,
     /// The program, a path or a name in PATH, and its arguments.
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    #[arg(required = true, trailing_var_arg = true)]
     program: Vec<OsString>,
 }
 

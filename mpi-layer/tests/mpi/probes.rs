@@ -46,8 +46,10 @@ fn a_claimed_message_is_nobody_else_s() {
     ranks(2, |world| {
         if world.rank() == 0 {
             for len in [4usize, 100_000] {
-                world.send(&vec![1u8; len], 1, 0).unwrap();
+                // The second is received first, so neither send may wait for its own receive.
+                let first = world.isend_owned(vec![1u8; len], 1, 0).unwrap();
                 world.send(&vec![2u8; len], 1, 0).unwrap();
+                first.wait().unwrap();
             }
         } else {
             for len in [4usize, 100_000] {

@@ -135,9 +135,9 @@ impl Side {
         Ok(Self { job, me, iface, ep: EpId(0), sink: Counter::default(), raw_trips: 0 })
     }
 
-    /// A word alone on its line, in the third area.
-    fn word(&self, line: usize) -> &AtomicU64 {
-        let view = self.job.area(2).and_then(|area| area.slice(line * 64, 64));
+    /// A word alone on its line, and out of reach of the neighbour's prefetcher, in the third area.
+    fn word(&self, place: usize) -> &AtomicU64 {
+        let view = self.job.area(2).and_then(|area| area.slice(place * 512, 64));
         let line = view.expect("an area is larger than a few lines").as_ptr();
         // SAFETY: mapped as long as `job`, aligned to a line, and only used atomically.
         unsafe { AtomicU64::from_ptr(line.cast()) }
@@ -145,7 +145,8 @@ impl Side {
 
     fn connect(&mut self, peer: usize) -> Outcome<()> {
         let mine = self.iface.address();
-        let page = |who: usize| self.job.area(2).and_then(|area| area.slice(4096 * (who + 1), 4096));
+        let page =
+            |who: usize| self.job.area(2).and_then(|area| area.slice(4096 * (who + 1), 4096));
         page(self.me).ok_or("an area has some pages")?.copy_in(&mine);
         self.word(ADDRESS + self.me).store(mine.len() as u64, Ordering::Release);
         let mut len = 0;
@@ -153,7 +154,8 @@ impl Side {
             std::thread::yield_now();
             len = self.word(ADDRESS + peer).load(Ordering::Acquire) as usize;
         }
-        let address = page(peer).and_then(|page| page.slice(0, len)).ok_or("an address is short")?;
+        let address =
+            page(peer).and_then(|page| page.slice(0, len)).ok_or("an address is short")?;
         self.ep = self.iface.connect(&address.to_vec())?;
         Ok(())
     }

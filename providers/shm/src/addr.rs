@@ -200,7 +200,9 @@ pub(crate) fn start_time(pid: u32) -> Option<u64> {
 
 /// FNV-1a, 64 bits: spreads a boot id over a word. Not a defence against anybody.
 pub(crate) fn hash(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |h, &b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3))
+    bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |h, &b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3))
 }
 
 #[cfg(test)]

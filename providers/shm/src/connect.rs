@@ -28,10 +28,10 @@ pub(crate) struct Foreign {
 
 impl ShmIface {
     pub(crate) fn look_at(&self, address: &[u8]) -> Result<(), Unreachable> {
-        let address =
-            Address::unpack(address).map_err(|e| Unreachable::because(e.to_string()))?;
+        let address = Address::unpack(address).map_err(|e| Unreachable::because(e.to_string()))?;
         address.compare(&self.me)?;
-        if address.node != self.me.node && !self.nodes.iter().any(|n| n.job.node_id() == address.node)
+        if address.node != self.me.node
+            && !self.nodes.iter().any(|n| n.job.node_id() == address.node)
         {
             // The descriptor is closed again; connecting opens it for good.
             foreign::take(&address.process, address.fd).map(drop).map_err(|error| {
@@ -42,16 +42,15 @@ impl ShmIface {
     }
 
     pub(crate) fn connect_to(&mut self, address: &[u8]) -> Result<EpId, OpenError> {
-        let address =
-            Address::unpack(address).map_err(|e| OpenError::BadAddress(e.to_string()))?;
-        let known = self
-            .eps
-            .iter()
-            .position(|e| e.leads_to(address.node, address.local, address.instance));
+        let address = Address::unpack(address).map_err(|e| OpenError::BadAddress(e.to_string()))?;
+        let known =
+            self.eps.iter().position(|e| e.leads_to(address.node, address.local, address.instance));
         if let Some(index) = known {
             let e = &mut self.eps[index];
             if let Condition::Failed(how) = e.condition {
-                return Err(Unreachable::because(format!("an earlier connection failed: {how}")).into());
+                return Err(
+                    Unreachable::because(format!("an earlier connection failed: {how}")).into()
+                );
             }
             e.wake();
             return Ok(EpId(index as u32));
@@ -87,6 +86,11 @@ impl ShmIface {
                 Unreachable::because(foreign::refusal("a watch", &address.process, &error))
             })?)
         };
+        if let Some(pidfd) = &pidfd {
+            self.watch.begin(pidfd.as_fd(), &self.area, &self.bell).map_err(|source| {
+                OpenError::System { act: "start a thread that watches the peer's process", source }
+            })?;
+        }
         let cma = self.permission(&address)?;
         let (seat, source, intent) = self.take_seat(&area)?;
         let queue = seq::attach(area.scmp_words(), address.local as u16, source as u16)

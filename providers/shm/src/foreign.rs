@@ -27,8 +27,7 @@ pub(crate) fn watch(process: &Process) -> io::Result<OwnedFd> {
 
 /// Copies the descriptor `fd` of `process`.
 pub(crate) fn take(process: &Process, fd: u32) -> io::Result<OwnedFd> {
-    let number =
-        i32::try_from(fd).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+    let number = i32::try_from(fd).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
     if process.pid == std::process::id() {
         return by_link(process, number);
     }

@@ -263,16 +263,7 @@ impl Layout {
         let first_ring = scmp + scmp_bytes;
         let ring_bytes = parameters.shape().bytes();
         let total = first_ring + parameters.rings as usize * ring_bytes;
-        Self {
-            parameters,
-            guests,
-            registrations,
-            scmp,
-            scmp_bytes,
-            first_ring,
-            ring_bytes,
-            total,
-        }
+        Self { parameters, guests, registrations, scmp, scmp_bytes, first_ring, ring_bytes, total }
     }
 }
 

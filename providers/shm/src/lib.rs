@@ -53,8 +53,11 @@ mod addr;
 mod area;
 mod cma;
 mod connect;
+mod contract;
 mod endpoint;
 mod foreign;
+mod guests;
+mod hot;
 mod iface;
 mod layout;
 mod md;
@@ -66,6 +69,7 @@ mod receive;
 mod rkey;
 mod rma;
 mod wait;
+mod watch;
 
 #[cfg(test)]
 mod tests;

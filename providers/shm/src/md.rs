@@ -202,7 +202,8 @@ impl Memories {
                 usize::try_from(skip).is_ok_and(|skip| skip <= size && len <= size - skip)
             })
         };
-        let (_, _, handle) = self.allocations.iter().find(|(base, size, _)| within(*base, *size))?;
+        let (_, _, handle) =
+            self.allocations.iter().find(|(base, size, _)| within(*base, *size))?;
         let Memory::Allocated { packed, .. } = self.held.get(handle.0)? else { return None };
         out.get_mut(..packed.len())?.copy_from_slice(packed);
         Some(packed.len())

@@ -213,9 +213,8 @@ impl ShmIface {
         }
         match &e.sending {
             Sending::Ring(ring) if ring.evicted() => {
-                if e.give_ring_back() {
-                    self.counters.rings_left += 1;
-                }
+                let done = e.give_ring_back();
+                self.counters.rings_left += u64::from(done);
             }
             Sending::Queue if e.by_queue >= self.options.promote_after => {
                 e.by_queue = 0;

@@ -1,9 +1,12 @@
 //! The hot loop: rings, then the shared queue.
 //!
-//! When nothing rare happens, one call costs two loads of words that hardly ever change (the
-//! death generation of the node and this rank's attention word), one flag of our own, one load
-//! per ring in use, and one of the queue's next slot. It takes no lock, calls no system and
+//! When nothing rare happens, a call costs one flag of our own, a load of this rank's attention
+//! word, which hardly ever changes, one load per ring in use, and, when these are empty, the death
+//! generation of the node and the queue's next slot. It takes no lock, calls no system and
 //! allocates nothing.
+//!
+//! **Fairness.** A ring that used the budget up goes behind the others, and when all rings
+//! together did, the queue comes first in the next call.
 
 use bowline_base::doorbell::light_fence;
 use bowline_base::sync::atomic::Ordering;
@@ -23,44 +26,69 @@ const IDLE_EVERY: u32 = 32;
 impl ShmIface {
     #[inline]
     pub(crate) fn poll(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
-        let mut given = 0;
         self.turn = self.turn.wrapping_add(1);
-        if self.rare_is_due() {
-            given = self.before_polling(sink, budget);
+        // Acquire pairs with the Release in `Area::bump_attention`.
+        if self.todo || self.attention.word().load(Ordering::Acquire) != self.seen_attention {
+            return self.poll_with_rare(sink, budget);
         }
-        let from_rings = self.receiver.poll_rings(sink, budget - given);
-        given += from_rings;
-        if given == budget {
-            // The rings used up the whole budget: next time the queue comes first.
-            self.queue_first = from_rings > 0;
-            self.todo |= self.queue_first;
-        } else if (from_rings == 0 || self.turn.is_multiple_of(QUEUE_EVERY))
-            && (self.receiver.queue_ready() || self.turn.is_multiple_of(IDLE_EVERY))
-        {
-            given += self.poll_queue(sink, budget - given);
+        let given = self.receiver.poll_rings(sink, budget);
+        if given == 0 || self.turn.is_multiple_of(QUEUE_EVERY) || given == budget {
+            return given + self.poll_rest(sink, budget - given, given > 0);
         }
         if self.receiver.finding.is_some() {
             self.found();
         }
-        if self.todo {
-            given += self.after_polling(sink, budget - given);
+        self.look_who_waits();
+        given
+    }
+
+    /// The rings were empty, or have had their share: the queue, and the dead.
+    #[inline]
+    fn poll_rest(&mut self, sink: &mut dyn Sink, budget: u32, busy: bool) -> u32 {
+        if self.area.job().death_generation() != self.seen_deaths {
+            self.due();
         }
-        // Between the heads that were published above and the look at who waits for them.
+        if busy && budget == 0 {
+            // The rings used up the whole budget: next time the queue comes first.
+            self.queue_first = true;
+            self.due();
+        }
+        let mut given = 0;
+        if self.receiver.queue_ready() || self.turn.is_multiple_of(IDLE_EVERY) {
+            given = self.poll_queue(sink, budget);
+        }
+        if self.receiver.finding.is_some() {
+            self.found();
+        }
+        self.look_who_waits();
+        given
+    }
+
+    /// The same with everything rare around it.
+    #[cold]
+    #[inline(never)]
+    fn poll_with_rare(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
+        let mut given = self.before_polling(sink, budget);
+        let from_rings = self.receiver.poll_rings(sink, budget - given);
+        given += from_rings;
+        if self.receiver.finding.is_some() {
+            self.found();
+        }
+        given += self.poll_rest(sink, budget - given, from_rings > 0);
+        given += self.after_polling(sink, budget - given);
+        given
+    }
+
+    /// Rings those who sleep until there is room here.
+    #[inline]
+    fn look_who_waits(&mut self) {
+        // Between the heads that were published and the look at who waits for them.
         light_fence();
         // Relaxed: ordered by the fence, which pairs with the heavy one of the sleeper, in
         // `prepare_sleep`.
         if self.space_wanted.word().load(Ordering::Relaxed) != 0 {
             self.tell_waiters();
         }
-        given
-    }
-
-    #[inline]
-    fn rare_is_due(&self) -> bool {
-        // Acquire pairs with the Release in `Area::bump_attention`.
-        self.todo
-            || self.attention.word().load(Ordering::Acquire) != self.seen_attention
-            || self.area.job().death_generation() != self.seen_deaths
     }
 
     #[inline(never)]
@@ -69,9 +97,6 @@ impl ShmIface {
             return 0;
         }
         let given = self.receiver.poll_queue(sink, budget);
-        if given == 0 && self.turn.is_multiple_of(Self::WATCH_EVERY) {
-            self.watch_foreign();
-        }
         if self.receiver.hot.due() {
             self.compare_heat();
         }

@@ -11,8 +11,6 @@
 //! What the peer published before it went is delivered before its failure is. A *damaged* source
 //! is not listened to any more, and reported at once.
 
-use std::os::fd::{AsFd, OwnedFd};
-
 use bowline_base::doorbell::Doorbell;
 use bowline_base::job::ControlBlock;
 use bowline_base::scmp::Producers;
@@ -20,12 +18,10 @@ use bowline_base::scmp::seq::Settled;
 use bowline_base::sync::atomic::Ordering;
 use bowline_uct::{EpId, PeerFailure, Sink, Source};
 
-use crate::addr::{Address, Process};
 use crate::area::Area;
-use crate::endpoint::{Condition, Endpoint, Seat};
+use crate::endpoint::{Endpoint, Seat};
 use crate::iface::ShmIface;
-use crate::layout::{guest, state};
-use crate::{cma, foreign};
+use crate::layout::state;
 
 /// Something to be told to the sink.
 #[derive(Clone, Copy, Debug)]
@@ -41,34 +37,6 @@ pub(crate) struct Grave {
     /// Generation of the queue when it was last looked at, and flips since the peer went.
     generation: u32,
     flips: u32,
-}
-
-/// A peer from another node memory that has a seat here.
-#[derive(Debug)]
-pub(crate) struct Guest {
-    pub(crate) node: u64,
-    pub(crate) local: u32,
-    pub(crate) instance: u64,
-    pidfd: Option<OwnedFd>,
-    bell: Option<Doorbell>,
-    /// Its own area, if it could be opened.
-    area: Option<Area>,
-}
-
-impl Guest {
-    /// Makes the guest look around.
-    pub(crate) fn call(&self) {
-        if let Some(area) = &self.area {
-            area.bump_attention();
-        }
-        self.ring();
-    }
-
-    pub(crate) fn ring(&self) {
-        if let Some(bell) = &self.bell {
-            bell.ring();
-        }
-    }
 }
 
 /// Everybody who may have an intent on our queue.
@@ -97,9 +65,6 @@ impl Producers for Everyone<'_> {
 }
 
 impl ShmIface {
-    /// Calls of `progress` between two looks at the pidfds of peers that no launcher watches.
-    pub(crate) const WATCH_EVERY: u32 = 1 << 14;
-
     pub(crate) fn control(&self) -> &ControlBlock {
         self.area.job().control(self.me.local).expect("our own rank is a rank of the job")
     }
@@ -156,6 +121,7 @@ impl ShmIface {
         }
         self.todo = self.rings_asked
             || self.queue_first
+            || self.area.job().death_generation() != self.seen_deaths
             || !self.graves.is_empty()
             || !self.news.is_empty()
             || !self.deferred.is_empty()
@@ -175,6 +141,7 @@ impl ShmIface {
             }
         }
         self.look_at_guests();
+        self.watch_foreign();
         for index in 0..self.eps.len() {
             if self.eps[index].seat != Seat::Member && self.eps[index].is_closed() {
                 self.lose_endpoint(EpId(index as u32), PeerFailure::Closed);
@@ -197,95 +164,6 @@ impl ShmIface {
         full
     }
 
-    fn look_at_guests(&mut self) {
-        for index in 0..self.guests.len() {
-            let Some(entry) = self.area.guest(index as u32) else { break };
-            // Acquire pairs with the Release in `fill_in` and in the guest's closing.
-            match entry.state.load(Ordering::Acquire) {
-                guest::SEATED if self.guests[index].is_none() => {
-                    // Relaxed, each read once: published by the state.
-                    let address = Address {
-                        process: Process {
-                            pid: entry.pid.load(Ordering::Relaxed),
-                            start_time: entry.start_time.load(Ordering::Relaxed),
-                            uid: entry.uid.load(Ordering::Relaxed),
-                            // A guest has compared these with ours before it took the seat.
-                            ..self.me.process
-                        },
-                        instance: entry.instance.load(Ordering::Relaxed),
-                        node: entry.node.load(Ordering::Relaxed),
-                        fd: entry.fd.load(Ordering::Relaxed),
-                        local: entry.local.load(Ordering::Relaxed),
-                        probe_at: 0,
-                        probe_word: 0,
-                    };
-                    self.welcome(index, &address);
-                }
-                guest::LEFT => {
-                    self.lose_source(self.ranks() + index as u32, PeerFailure::Closed);
-                }
-                _ => {}
-            }
-        }
-    }
-
-    /// Opens a new guest's memory, so that it can be woken and its death be seen.
-    fn welcome(&mut self, index: usize, address: &Address) {
-        let pidfd = foreign::watch(&address.process).ok();
-        let link = self.open_node(address).ok().and_then(|job| {
-            let area = Area::join(&job, address.local).ok()?;
-            Some((Doorbell::of_job(&job, address.local)?, area))
-        });
-        let seen = link.is_some() && pidfd.is_some();
-        if !seen {
-            tracing::debug!(pid = address.process.pid, "cannot open the memory of a guest");
-        }
-        let (bell, area) = link.map_or((None, None), |(bell, area)| (Some(bell), Some(area)));
-        self.guests[index] = Some(Guest {
-            node: address.node,
-            local: address.local,
-            instance: address.instance,
-            pidfd,
-            bell,
-            area,
-        });
-        if let Some(entry) = self.area.guest(index as u32) {
-            let answer = if seen { guest::WELCOME } else { guest::UNSEEN };
-            // Release pairs with the Acquire in the guest's `prepare_sleep`. A guest that has
-            // left meanwhile is not overwritten.
-            let _ = entry.state.compare_exchange(
-                guest::SEATED,
-                answer,
-                Ordering::AcqRel,
-                Ordering::Acquire,
-            );
-        }
-    }
-
-    /// Looks at the processes that no launcher watches for us.
-    #[cold]
-    pub(crate) fn watch_foreign(&mut self) {
-        for index in 0..self.guests.len() {
-            let ended = self.guests[index].as_ref().is_some_and(|guest| {
-                guest.pidfd.as_ref().is_some_and(|pidfd| cma::process_ended(pidfd.as_fd()))
-                    || guest.area.as_ref().is_some_and(|area| area.job().is_dead(area.local()))
-            });
-            if ended {
-                self.lose_source(self.ranks() + index as u32, PeerFailure::Died);
-            }
-        }
-        for index in 0..self.eps.len() {
-            let e = &self.eps[index];
-            let ended = e.seat != Seat::Member
-                && e.condition == Condition::Open
-                && (e.area.job().is_dead(e.area.local())
-                    || e.pidfd.as_ref().is_some_and(|pidfd| cma::process_ended(pidfd.as_fd())));
-            if ended {
-                self.lose_endpoint(EpId(index as u32), PeerFailure::Died);
-            }
-        }
-    }
-
     pub(crate) fn peer_closed(&mut self, ep: EpId) {
         self.lose_endpoint(ep, PeerFailure::Closed);
     }
@@ -295,7 +173,7 @@ impl ShmIface {
     }
 
     /// The peer of an endpoint is gone.
-    fn lose_endpoint(&mut self, ep: EpId, how: PeerFailure) {
+    pub(crate) fn lose_endpoint(&mut self, ep: EpId, how: PeerFailure) {
         let e = &self.eps[ep.0 as usize];
         let (node, local, instance) = (e.node, e.area.local(), e.instance);
         let as_guest = self.guests.iter().position(|guest| {
@@ -309,7 +187,7 @@ impl ShmIface {
     }
 
     /// A sender is gone: nothing more is sent to it, and what it sent is read to the end.
-    fn lose_source(&mut self, source: u32, how: PeerFailure) {
+    pub(crate) fn lose_source(&mut self, source: u32, how: PeerFailure) {
         let Some(gone) = self.gone.get_mut(source as usize) else { return };
         if std::mem::replace(gone, true) {
             return;
@@ -365,20 +243,6 @@ impl ShmIface {
             let ep = self.endpoint_of(source);
             self.news.push_back(News::Failed { source: Some(source), ep, how });
             self.free_seat(source);
-        }
-    }
-
-    /// Makes a guest's entry free for the next one.
-    fn free_seat(&mut self, source: u32) {
-        let Some(index) = source.checked_sub(self.ranks()) else { return };
-        self.guests[index as usize] = None;
-        self.gone[source as usize] = false;
-        if let Some(entry) = self.area.guest(index) {
-            // Relaxed: published by the state.
-            entry.intent.store(0, Ordering::Relaxed);
-            entry.waiting.store(0, Ordering::Relaxed);
-            // Release pairs with the claim in `take_seat`.
-            entry.state.store(guest::FREE, Ordering::Release);
         }
     }
 

@@ -9,13 +9,14 @@
 //! copied to the staging buffer first. Nothing is kept by the receiver: an arrival carries no
 //! descriptor, and a ring or a slot is never pinned.
 
-use bowline_base::ring::promote::{END_ID, SWITCH_ID, read_switch};
 use bowline_base::ring;
+use bowline_base::ring::promote::{END_ID, SWITCH_ID, read_switch};
 use bowline_base::scmp::{self, Fault, seq};
 use bowline_base::view::View;
 use bowline_base::words::DirectWords;
 use bowline_uct::{AmHeader, AmId, Arrival, Sink, Source};
 
+use crate::hot::Hot;
 use crate::post::{PADDED, TRAILER, VOID_ID};
 
 /// A ring that is being read.
@@ -25,6 +26,10 @@ pub(crate) struct ActiveRing {
     pub(crate) source: u32,
     /// Messages since the last comparison with the hot sources of the queue.
     pub(crate) taken: u32,
+    /// Messages that one call takes at most; see [`ActiveRing::adapt`].
+    window: u32,
+    /// Whether the last call took as many.
+    filled: bool,
     /// Its owner was asked to give it back.
     pub(crate) evicted: bool,
     pub(crate) consumer: ring::Consumer<DirectWords>,
@@ -83,12 +88,40 @@ enum Taken {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stop {
     Empty,
-    Budget,
+    Full,
     End,
     Bad,
 }
 
+/// Largest window of a ring.
+const MAX_WINDOW: u32 = 32;
+
 impl ActiveRing {
+    fn new(number: u32, source: u32, consumer: ring::Consumer<DirectWords>) -> Self {
+        Self { number, source, taken: 0, window: 1, filled: false, evicted: false, consumer }
+    }
+
+    /// Sizes the window by what a call found. To look behind the last message costs a miss: the
+    /// next slot lies in its sender's cache. A reply would wait for that, so a ring whose
+    /// messages come one by one is not looked at twice in a call. One that fills its window in
+    /// two calls in a row has more, and then the look is paid by the next message.
+    #[inline]
+    fn adapt(&mut self, taken: u32, most: u32) {
+        if taken == 0 {
+            self.window = 1;
+            self.filled = false;
+            return;
+        }
+        self.taken = self.taken.wrapping_add(taken);
+        if taken < most {
+            self.filled = false;
+        } else if self.filled {
+            self.window = (self.window * 2).min(MAX_WINDOW);
+        } else {
+            self.filled = true;
+        }
+    }
+
     /// Hands out the next message, if there is one.
     #[inline]
     fn take(&mut self, sink: &mut dyn Sink) -> Taken {
@@ -142,29 +175,29 @@ impl Receiver {
     #[inline]
     pub(crate) fn poll_rings(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
         if self.turn != 0 {
-            // Begin behind the ring that used the last budget up.
-            let turn = self.turn.min(self.active.len());
-            self.active.rotate_left(turn);
-            self.turn = 0;
+            self.rotate();
         }
         let mut left = budget;
         for (at, ring) in self.active.iter_mut().enumerate() {
-            let before = left;
+            let most = left.min(ring.window);
+            let mut taken = 0;
             let stopped = loop {
-                if left == 0 {
-                    break Stop::Budget;
+                if taken == most {
+                    break Stop::Full;
                 }
                 match ring.take(sink) {
-                    Taken::Message => left -= 1,
+                    Taken::Message => taken += 1,
                     Taken::Nothing => break Stop::Empty,
                     Taken::End => break Stop::End,
                     Taken::Bad => break Stop::Bad,
                 }
             };
-            ring.taken = ring.taken.wrapping_add(before - left);
+            ring.adapt(taken, most);
+            left -= taken;
             match stopped {
                 Stop::Empty => {}
-                Stop::Budget => {
+                Stop::Full if left > 0 => {}
+                Stop::Full => {
                     self.turn = at + 1;
                     break;
                 }
@@ -175,6 +208,14 @@ impl Receiver {
             }
         }
         budget - left
+    }
+
+    /// Begins behind the ring that used the last budget up.
+    #[cold]
+    #[inline(never)]
+    fn rotate(&mut self) {
+        let turn = std::mem::take(&mut self.turn).min(self.active.len());
+        self.active.rotate_left(turn);
     }
 
     /// The ring in place `at` had its END read, or a message that cannot be.
@@ -339,7 +380,10 @@ impl Receiver {
     /// Whether messages of `source` wait in its ring or behind it.
     pub(crate) fn has_unread(&self, source: u32) -> bool {
         self.held.is_some_and(|held| held.source == source)
-            || self.active.iter().any(|ring| ring.source == source && ring.consumer.peek().is_some())
+            || self
+                .active
+                .iter()
+                .any(|ring| ring.source == source && ring.consumer.peek().is_some())
     }
 
     /// Whether `poll_queue` would find something.
@@ -480,92 +524,11 @@ impl Inner<'_> {
                 if place.as_ref().is_some_and(|ring| ring.owner() == Some(source)) =>
             {
                 let consumer = place.take().expect("the guard saw that it is there");
-                self.active.push(ActiveRing { number, source, taken: 0, evicted: false, consumer });
+                self.active.push(ActiveRing::new(number, source, consumer));
                 self.hot.forget(source);
             }
             // Not its ring, or one that is active already.
             _ => self.finding = Some(Finding::Damaged(source)),
         }
-    }
-}
-
-/// Which sources send most by the queue: a table of fixed size in which a newcomer takes the
-/// place of the least one and its count (the *space saving* sketch of Metwally, Agrawal and
-/// El Abbadi, 2005), so that a source which sends more than its share is always in it.
-#[derive(Debug)]
-pub(crate) struct Hot {
-    entries: [(u32, u32); Self::ENTRIES],
-    seen: u32,
-}
-
-impl Hot {
-    const ENTRIES: usize = 8;
-    /// Messages of the queue between two comparisons with the rings.
-    const PERIOD: u32 = 1024;
-    const NOBODY: (u32, u32) = (u32::MAX, 0);
-
-    fn new() -> Self {
-        Self { entries: [Self::NOBODY; Self::ENTRIES], seen: 0 }
-    }
-
-    #[inline]
-    fn count(&mut self, source: u32) {
-        self.seen += 1;
-        if self.entries[0].0 == source {
-            self.entries[0].1 += 1;
-            return;
-        }
-        let at = self.entries.iter().position(|entry| entry.0 == source).unwrap_or_else(|| {
-            let least = (0..Self::ENTRIES).min_by_key(|&i| self.entries[i].1).unwrap_or(0);
-            self.entries[least].0 = source;
-            least
-        });
-        self.entries[at].1 += 1;
-        // The busiest tends to the front.
-        if at > 0 && self.entries[at].1 > self.entries[at - 1].1 {
-            self.entries.swap(at, at - 1);
-        }
-    }
-
-    fn forget(&mut self, source: u32) {
-        for entry in &mut self.entries {
-            if entry.0 == source {
-                *entry = Self::NOBODY;
-            }
-        }
-    }
-
-    /// Whether a period is over.
-    #[inline]
-    pub(crate) fn due(&self) -> bool {
-        self.seen >= Self::PERIOD
-    }
-
-    fn hottest(&self) -> Option<(u32, u32)> {
-        self.entries.iter().copied().max_by_key(|entry| entry.1).filter(|entry| entry.1 > 0)
-    }
-
-    fn clear(&mut self) {
-        *self = Self::new();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_source_above_its_share_is_found_among_many() {
-        let mut hot = Hot::new();
-        for round in 0..200u32 {
-            hot.count(7);
-            // Twenty others, each with a twentieth of the rest.
-            hot.count(100 + round % 20);
-        }
-        let (source, count) = hot.hottest().unwrap();
-        assert_eq!(source, 7);
-        assert!(count >= 200);
-        hot.forget(7);
-        assert_ne!(hot.hottest().unwrap().0, 7);
     }
 }

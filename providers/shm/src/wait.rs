@@ -83,10 +83,6 @@ impl ShmIface {
     }
 
     pub(crate) fn prepare_sleep(&mut self, descriptor: bool) -> Armed {
-        if self.guests.iter().any(Option::is_some) || !self.nodes.is_empty() {
-            // Nobody rings when a rank that no launcher watches dies, so a sleeper looks first.
-            self.watch_foreign();
-        }
         if self.has_work() || !self.announce_waiting() {
             return Armed::Busy;
         }

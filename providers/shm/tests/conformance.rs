@@ -14,12 +14,8 @@ fn open(
     options: &ShmOptions,
     make: impl FnOnce(&JobSpec) -> JobMemory,
 ) -> (Node, Vec<ShmIface>) {
-    let spec = JobSpec {
-        job_id: 1,
-        ranks: size as u32,
-        first_rank: 0,
-        area_bytes: options.area_bytes(),
-    };
+    let spec =
+        JobSpec { job_id: 1, ranks: size as u32, first_rank: 0, area_bytes: options.area_bytes() };
     let job = make(&spec);
     let ifaces = (0..size as u32)
         .map(|local| ShmIface::open(job.clone(), local, options.clone()).expect("a fresh rank"))

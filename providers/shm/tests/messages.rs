@@ -11,8 +11,9 @@ use common::*;
 fn every_length_arrives_by_the_queue_and_by_a_ring() {
     let _dog = Watchdog::new(60);
     for rings in [0, 8] {
-        let mut options = ShmOptions::default();
-        options.rings = rings;
+        let options = with(|options| {
+            options.rings = rings;
+        });
         let job = private_job(2, &options);
         let mut ranks = interfaces(&job, &options);
         let mut b = ranks.pop().unwrap();
@@ -48,9 +49,10 @@ fn every_length_arrives_by_the_queue_and_by_a_ring() {
 fn what_was_packed_counts_and_not_what_was_asked_for() {
     let _dog = Watchdog::new(60);
     for promote in [false, true] {
-        let mut options = ShmOptions::default();
-        options.rings = u32::from(promote);
-        options.promote_after = 1;
+        let options = with(|options| {
+            options.rings = u32::from(promote);
+            options.promote_after = 1;
+        });
         let job = private_job(2, &options);
         let mut ranks = interfaces(&job, &options);
         let (mut at_a, mut at_b) = (Recorder::default(), Recorder::default());
@@ -59,7 +61,8 @@ fn what_was_packed_counts_and_not_what_was_asked_for() {
         let ep = a.connect(&b.address()).unwrap();
         send(a, &mut at_a, ep, &[0; 3], &[]).unwrap();
         let asked = [1, 24, 25, 32, 33, 100, 500, 8000];
-        for (len, room) in asked.iter().flat_map(|&room| [(0, room), (room / 2, room), (room, room)])
+        for (len, room) in
+            asked.iter().flat_map(|&room| [(0, room), (room / 2, room), (room, room)])
         {
             let payload = pattern(0, room as u64, len);
             let sent = a.am_bcopy(ep, ID, &[len as u64, 0, 0], room, &mut |view| {
@@ -120,10 +123,11 @@ fn refusals_are_exact_and_nothing_is_packed() {
 #[test]
 fn rings_wander_to_the_hot_and_order_is_kept() {
     let _dog = Watchdog::new(120);
-    let mut options = ShmOptions::default();
-    options.rings = 2;
-    options.ring_slots = 16;
-    options.promote_after = 3;
+    let options = with(|options| {
+        options.rings = 2;
+        options.ring_slots = 16;
+        options.promote_after = 3;
+    });
     let senders = 7u32;
     let job = private_job(senders + 1, &options);
     let mut ranks = interfaces(&job, &options);

@@ -164,8 +164,9 @@ fn registered_memory_is_reached_until_it_is_released() {
 
 #[test]
 fn registrations_run_out_with_an_error_that_names_the_setting() {
-    let mut options = ShmOptions::default();
-    options.registrations = 4;
+    let options = with(|options| {
+        options.registrations = 4;
+    });
     let (_a, mut b, _ep) = pair(true, &options);
     let handles: Vec<_> =
         (0..4).map(|_| b.mem_register(RecvBuf::owned(vec![0; 8])).unwrap()).collect();
@@ -173,6 +174,18 @@ fn registrations_run_out_with_an_error_that_names_the_setting() {
     assert!(error.to_string().contains("BOWLINE_SHM_REGISTRATIONS"), "{error}");
     b.mem_release(handles[2]).unwrap();
     b.mem_register(RecvBuf::owned(vec![0; 8])).unwrap();
+}
+
+#[test]
+fn exhaustion_is_an_error_with_a_reason() {
+    for private in [true, false] {
+        let (_a, mut b, _ep) = pair(private, &ShmOptions::default());
+        for len in [0, 1 << 50, usize::MAX] {
+            let error = b.mem_alloc(len).unwrap_err().to_string();
+            assert!(error.len() > 40, "{len}: {error}");
+        }
+        b.mem_alloc(4096).unwrap();
+    }
 }
 
 #[test]
@@ -239,8 +252,9 @@ fn a_transfer_that_stops_in_the_middle_is_reported_by_its_completion() {
 
 #[test]
 fn refusal_by_the_kernel_turns_an_endpoint_to_copying() {
-    let mut options = ShmOptions::default();
-    options.refuse_cma_after = Some(2);
+    let options = with(|options| {
+        options.refuse_cma_after = Some(2);
+    });
     let (mut a, b, ep) = pair(false, &options);
     let rkey = a.rkey_unpack(ep, &PROCESS_RKEY).unwrap();
     let far = 77u64;
@@ -263,8 +277,9 @@ fn refusal_by_the_kernel_turns_an_endpoint_to_copying() {
 #[test]
 fn cross_memory_attach_can_be_switched_off() {
     for private in [true, false] {
-        let mut options = ShmOptions::default();
-        options.cma = Some(false);
+        let options = with(|options| {
+            options.cma = Some(false);
+        });
         let (mut a, mut b, ep) = pair(private, &options);
         assert!(!a.attr().caps.contains(Caps::RMA_REGISTERED));
         let rkey = a.rkey_unpack(ep, &PROCESS_RKEY).unwrap();
@@ -307,8 +322,9 @@ fn keys_are_valid_on_their_endpoint_only_and_nonsense_is_refused() {
 fn a_notified_put_is_seen_after_its_bytes() {
     let _dog = Watchdog::new(60);
     for rings in [0, 2] {
-        let mut options = ShmOptions::default();
-        options.rings = rings;
+        let options = with(|options| {
+            options.rings = rings;
+        });
         let (mut a, mut b, ep) = pair(true, &options);
         let total = 5000u64;
         let handle = b.mem_alloc(total as usize * 8).unwrap();

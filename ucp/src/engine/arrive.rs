@@ -26,6 +26,11 @@ impl Engine {
     #[inline]
     pub(super) fn eager(&mut self, peer: PeerIndex, arrival: &Arrival<'_>) {
         let envelope = wire::envelope(&arrival.header);
+        if self.direct.fits(&envelope) {
+            self.counters.matched += 1;
+            self.direct.deliver(&envelope, arrival.payload);
+            return self.taken(peer, arrival.payload.len());
+        }
         let posted = match self.spaces.get_mut(envelope.space) {
             Some(space) => space.engine.arrive(envelope.source, envelope.tag),
             None => None,
@@ -115,6 +120,9 @@ impl Engine {
 
     /// The posted receive for an envelope, if any.
     pub(super) fn posted(&mut self, envelope: &Envelope) -> Option<Key> {
+        if let Some(key) = self.take_direct(envelope) {
+            return Some(key);
+        }
         let space = self.spaces.get_mut(envelope.space)?;
         space.engine.arrive(envelope.source, envelope.tag).map(Key::from_wire)
     }

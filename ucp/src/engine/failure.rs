@@ -102,6 +102,7 @@ impl Engine {
         if let Some(index) = known {
             self.fail_peer(index as PeerIndex, how);
         }
+        self.park_direct();
         let mut lost = Vec::new();
         for space in self.spaces.iter_mut() {
             let Some(rank) = space.options.members.as_ref().and_then(|m| m.rank_of(world_rank))

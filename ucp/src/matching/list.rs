@@ -120,6 +120,16 @@ impl MatchEngine for ListEngine {
         Self::append(&mut self.entries, &mut self.posted, index);
     }
 
+    fn post_first(&mut self, want: Want, value: u64) {
+        let index = self.place(want, value);
+        self.entries[index as usize].next = self.posted.head;
+        if self.posted.tail == END {
+            self.posted.tail = index;
+        }
+        self.posted.head = index;
+        self.posted.len += 1;
+    }
+
     #[inline]
     fn arrive(&mut self, source: u32, tag: u64) -> Option<u64> {
         Self::take(&mut self.entries, &mut self.free, &mut self.posted, |e| {
@@ -159,10 +169,12 @@ impl MatchEngine for ListEngine {
         }
     }
 
+    #[inline]
     fn unexpected_len(&self) -> usize {
         self.unexpected.len
     }
 
+    #[inline]
     fn posted_len(&self) -> usize {
         self.posted.len
     }

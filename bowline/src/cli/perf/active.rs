@@ -17,7 +17,7 @@ use super::plan::Plan;
 const DATA: u16 = 1;
 const ANSWER: u16 = 2;
 
-/// Ends of a message that cannot be its sequence number.
+/// Messages that do not all carry one sequence number.
 const MIXED: u64 = u64::MAX;
 
 /// What the handlers note. They run in the thread that reads it, so Relaxed accesses order
@@ -43,7 +43,7 @@ struct Comparison {
 impl Notes {
     #[inline]
     fn message(&self, data: &[u8]) {
-        let stamp = stamp_of(data);
+        let stamp = payload::stamp_of(data).unwrap_or(MIXED);
         let before = self.stamp.load(Ordering::Relaxed);
         let first = before == 0 || before == stamp;
         self.stamp.store(if first { stamp } else { MIXED }, Ordering::Relaxed);
@@ -61,20 +61,6 @@ impl Notes {
             if let Err(error) = payload::check(data, comparison.seed) {
                 comparison.error = Some(error);
             }
-        }
-    }
-}
-
-/// The sequence number at both ends of a message, or [`MIXED`]. Messages below eight bytes carry
-/// its low bytes; empty ones carry none.
-fn stamp_of(data: &[u8]) -> u64 {
-    match (data.first_chunk::<8>(), data.last_chunk::<8>()) {
-        (Some(head), Some(tail)) if head == tail => u64::from_le_bytes(*head),
-        (Some(_), _) => MIXED,
-        _ => {
-            let mut bytes = [0; 8];
-            bytes[..data.len()].copy_from_slice(data);
-            u64::from_le_bytes(bytes)
         }
     }
 }
@@ -153,10 +139,7 @@ impl<'a> Side<'a> {
 
     #[inline]
     fn stamped(&self, sequence: u64) -> bool {
-        let mut low = [0; 8];
-        let carried = self.size.min(8);
-        low[..carried].copy_from_slice(&sequence.to_le_bytes()[..carried]);
-        self.stamp == u64::from_le_bytes(low)
+        self.stamp == payload::carried(sequence, self.size)
     }
 
     fn expect(&self, seed: u64) -> Result<()> {

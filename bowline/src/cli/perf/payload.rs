@@ -1,8 +1,8 @@
 //! What the messages carry, and how it is checked.
 //!
 //! Before and after the timed part every byte of a message is compared with a pattern. In the
-//! timed part each message carries its sequence number in its first and its last eight bytes,
-//! which costs two stores and two loads.
+//! timed part each message carries its sequence number in its first and, from 16 bytes on, in its
+//! last eight bytes, which costs two stores and two loads.
 
 use anyhow::bail;
 
@@ -56,29 +56,48 @@ pub(crate) fn check(data: &[u8], seed: u64) -> anyhow::Result<()> {
     }
 }
 
-/// Writes `sequence` over both ends; its low bytes where there are less than eight.
+/// Bytes from which a message carries its number twice.
+const BOTH_ENDS: usize = 16;
+
+/// Writes `sequence` over both ends; once where there are less than 16 bytes, and its low bytes
+/// where there are less than eight.
 #[inline]
 pub(crate) fn stamp(data: &mut [u8], sequence: u64) {
     let bytes = sequence.to_le_bytes();
-    if let Some(head) = data.first_chunk_mut::<8>() {
-        *head = bytes;
-        if let Some(tail) = data.last_chunk_mut::<8>() {
-            *tail = bytes;
-        }
-    } else {
-        let len = data.len();
-        data.copy_from_slice(&bytes[..len]);
+    if data.len() >= BOTH_ENDS
+        && let Some(tail) = data.last_chunk_mut::<8>()
+    {
+        *tail = bytes;
+    }
+    match data.first_chunk_mut::<8>() {
+        Some(head) => *head = bytes,
+        None => data.copy_from_slice(&bytes[..data.len()]),
     }
 }
 
-/// Whether both ends are `sequence`.
+/// The number that a message carries, `None` when its ends differ. Of messages below eight bytes
+/// the low bytes, 0 of empty ones.
+#[inline]
+pub(crate) fn stamp_of(data: &[u8]) -> Option<u64> {
+    let Some(head) = data.first_chunk::<8>() else {
+        let mut bytes = [0; 8];
+        bytes[..data.len()].copy_from_slice(data);
+        return Some(u64::from_le_bytes(bytes));
+    };
+    let same = data.len() < BOTH_ENDS || data.last_chunk() == Some(head);
+    same.then_some(u64::from_le_bytes(*head))
+}
+
+/// What [`stamp_of`] finds in a message of `len` bytes that carries `sequence`.
+#[inline]
+pub(crate) const fn carried(sequence: u64, len: usize) -> u64 {
+    if len < 8 { sequence & ((1 << (8 * len)) - 1) } else { sequence }
+}
+
+/// Whether a message carries `sequence`.
 #[inline]
 pub(crate) fn is_stamped(data: &[u8], sequence: u64) -> bool {
-    let bytes = sequence.to_le_bytes();
-    match (data.first_chunk::<8>(), data.last_chunk::<8>()) {
-        (Some(head), Some(tail)) => *head == bytes && *tail == bytes,
-        _ => *data == bytes[..data.len()],
-    }
+    stamp_of(data) == Some(carried(sequence, data.len()))
 }
 
 /// The error of a message without its stamp.
@@ -107,15 +126,22 @@ mod tests {
     }
 
     #[test]
-    fn stamps_cover_both_ends() {
+    fn stamps_are_found_and_damage_is_too() {
+        let sequence = 0x0102_0304_0506_0708;
         for len in 0..40 {
             let mut data = vec![0; len];
-            stamp(&mut data, 0x0102_0304_0506_0708);
-            assert!(is_stamped(&data, 0x0102_0304_0506_0708));
-            if len > 0 {
-                assert!(!is_stamped(&data, 0x0102_0304_0506_0709));
-                data[len - 1] ^= 1;
-                assert!(!is_stamped(&data, 0x0102_0304_0506_0708));
+            stamp(&mut data, sequence);
+            assert_eq!(stamp_of(&data), Some(carried(sequence, len)));
+            assert!(is_stamped(&data, sequence));
+            if len == 0 {
+                continue;
+            }
+            assert!(!is_stamped(&data, sequence + 1), "{len}");
+            let last = if len < BOTH_ENDS { len.min(8) } else { len };
+            for place in [0, last - 1] {
+                data[place] ^= 1;
+                assert!(!is_stamped(&data, sequence), "{len}");
+                data[place] ^= 1;
             }
         }
     }

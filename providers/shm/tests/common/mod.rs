@@ -52,6 +52,13 @@ impl Sink for Recorder {
 
 pub(crate) const ID: AmId = AmId::new(3);
 
+/// The defaults, changed. (The options cannot be built field by field outside of their crate.)
+pub(crate) fn with(change: impl FnOnce(&mut ShmOptions)) -> ShmOptions {
+    let mut options = ShmOptions::default();
+    change(&mut options);
+    options
+}
+
 /// Thread ranks' memory.
 pub(crate) fn private_job(ranks: u32, options: &ShmOptions) -> JobMemory {
     JobMemory::create_private(&spec(ranks, options)).unwrap()

@@ -1,0 +1,252 @@
+//! The transport contract, method by method, and where each is done: [`crate::post`] (messages
+//! out), [`crate::progress`] (messages in), [`crate::rma`] (one-sided operations),
+//! [`crate::md`] (memory), [`crate::wait`] (room and sleep), [`crate::connect`] (endpoints). No
+//! work is done here.
+
+use std::os::fd::BorrowedFd;
+
+use bowline_base::buffer::RecvBuf;
+use bowline_base::doorbell::Doorbell;
+use bowline_base::sync::atomic::{Ordering, fence};
+use bowline_base::view::View;
+use bowline_uct::{
+    AmHeader, AmId, Armed, AtomicOp, AtomicWidth, Desc, EpId, Iface, IfaceAttr, LocalSlice, MdAttr,
+    MemError, MemHandle, MemoryDomain, OpenError, PeerFailure, PostError, Posted, RemoteSlice,
+    RkeyId, Sink, Source, Token, Unreachable,
+};
+
+use crate::addr::{Address, NO_FD};
+use crate::cma::Direction;
+use crate::iface::ShmIface;
+use crate::md::MAX_PACKED;
+
+impl MemoryDomain for ShmIface {
+    fn md_attr(&self) -> MdAttr {
+        MdAttr {
+            can_alloc: true,
+            can_register: true,
+            rkey_bytes: MAX_PACKED,
+            register_cost_ns: (20.0, 0.0),
+        }
+    }
+
+    fn mem_alloc(&mut self, len: usize) -> Result<MemHandle, MemError> {
+        self.memories.alloc(&self.me.process, self.me.fd == NO_FD, len)
+    }
+
+    fn mem_register(&mut self, memory: RecvBuf) -> Result<MemHandle, MemError> {
+        self.memories.register(&self.area, memory)
+    }
+
+    fn mem_view(&self, handle: MemHandle) -> Option<View<'_>> {
+        self.memories.view(handle)
+    }
+
+    fn mem_release(&mut self, handle: MemHandle) -> Result<Option<RecvBuf>, MemError> {
+        self.memories.release(&self.area, handle)
+    }
+
+    fn rkey_pack(&self, handle: MemHandle) -> Result<Vec<u8>, MemError> {
+        self.memories.pack(handle)
+    }
+
+    fn rkey_unpack(&mut self, ep: EpId, packed: &[u8]) -> Result<RkeyId, MemError> {
+        self.open_key(ep, packed)
+    }
+
+    fn rkey_ptr(&self, rkey: RkeyId, remote: u64, len: usize) -> Option<View<'_>> {
+        self.rkeys.get(rkey.0)?.access.mapped(remote, len)
+    }
+
+    fn rkey_release(&mut self, rkey: RkeyId) {
+        self.close_key(rkey);
+    }
+
+    fn rkey_of(&self, start: u64, len: usize, out: &mut [u8]) -> Option<usize> {
+        self.memories.key_of(start, len, out)
+    }
+}
+
+impl Iface for ShmIface {
+    fn attr(&self) -> &IfaceAttr {
+        &self.attr
+    }
+
+    fn address(&self) -> Vec<u8> {
+        self.me.pack()
+    }
+
+    fn reachable(&self, address: &[u8]) -> Result<(), Unreachable> {
+        self.look_at(address)
+    }
+
+    fn connect(&mut self, address: &[u8]) -> Result<EpId, OpenError> {
+        self.connect_to(address)
+    }
+
+    fn source_of(&self, address: &[u8]) -> Option<Source> {
+        self.source_at(&Address::unpack(address).ok()?)
+    }
+
+    fn disconnect(&mut self, ep: EpId) {
+        if let Some(e) = self.eps.get_mut(ep.0 as usize) {
+            e.rest();
+            self.wants.retain(|wanting| *wanting != ep);
+        }
+    }
+
+    #[inline]
+    fn am_short(
+        &mut self,
+        ep: EpId,
+        id: AmId,
+        header: &AmHeader,
+        payload: &[u8],
+    ) -> Result<(), PostError> {
+        self.post_short(ep, id, header, payload)
+    }
+
+    fn am_bcopy(
+        &mut self,
+        ep: EpId,
+        id: AmId,
+        header: &AmHeader,
+        max_len: usize,
+        pack: &mut dyn FnMut(View<'_>) -> usize,
+    ) -> Result<usize, PostError> {
+        self.post_bcopy(ep, id, header, max_len, pack)
+    }
+
+    fn put_short(&mut self, ep: EpId, bytes: &[u8], to: RemoteSlice) -> Result<(), PostError> {
+        self.put_bytes(ep, bytes, to)
+    }
+
+    fn put_bcopy(
+        &mut self,
+        ep: EpId,
+        max_len: usize,
+        pack: &mut dyn FnMut(View<'_>) -> usize,
+        to: RemoteSlice,
+    ) -> Result<usize, PostError> {
+        self.put_packed(ep, max_len, pack, to)
+    }
+
+    fn put_zcopy(
+        &mut self,
+        ep: EpId,
+        from: &[LocalSlice],
+        to: RemoteSlice,
+        token: Token,
+    ) -> Result<Posted, PostError> {
+        self.move_bytes(Direction::Write, ep, from, to, token)
+    }
+
+    fn put_notify(
+        &mut self,
+        ep: EpId,
+        bytes: &[u8],
+        to: RemoteSlice,
+        id: AmId,
+        header: &AmHeader,
+    ) -> Result<(), PostError> {
+        self.post_put_notify(ep, bytes, to, id, header)
+    }
+
+    fn get_bcopy(
+        &mut self,
+        ep: EpId,
+        from: RemoteSlice,
+        len: usize,
+        unpack: &mut dyn FnMut(View<'_>),
+    ) -> Result<(), PostError> {
+        self.get_unpacked(ep, from, len, unpack)
+    }
+
+    fn get_zcopy(
+        &mut self,
+        ep: EpId,
+        to: &[LocalSlice],
+        from: RemoteSlice,
+        token: Token,
+    ) -> Result<Posted, PostError> {
+        self.move_bytes(Direction::Read, ep, to, from, token)
+    }
+
+    fn atomic_post(
+        &mut self,
+        ep: EpId,
+        op: AtomicOp,
+        width: AtomicWidth,
+        at: RemoteSlice,
+    ) -> Result<(), PostError> {
+        self.atomic(ep, op, width, at).map(|_| ())
+    }
+
+    fn atomic_fetch(
+        &mut self,
+        ep: EpId,
+        op: AtomicOp,
+        width: AtomicWidth,
+        at: RemoteSlice,
+        _token: Token,
+    ) -> Result<Option<u64>, PostError> {
+        self.atomic(ep, op, width, at).map(Some)
+    }
+
+    fn flush(&mut self, ep: EpId, token: Token) -> Result<Posted, PostError> {
+        self.flush_one(ep, token)
+    }
+
+    fn flush_all(&mut self, token: Token) -> Result<Posted, PostError> {
+        self.flush_every(token)
+    }
+
+    fn fence(&mut self) -> Result<(), PostError> {
+        // SeqCst, as in `flush_one`: stores and loads of the mapped operations before and after.
+        fence(Ordering::SeqCst);
+        Ok(())
+    }
+
+    fn want_writable(&mut self, ep: EpId) {
+        self.want(ep);
+    }
+
+    #[inline]
+    fn progress(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
+        self.poll(sink, budget)
+    }
+
+    fn release(&mut self, _desc: Desc) {
+        // No arrival carries a descriptor.
+    }
+
+    fn desc_view(&self, _desc: Desc) -> Option<View<'_>> {
+        None
+    }
+
+    fn check(&mut self, ep: EpId) -> Result<(), PostError> {
+        self.check_peer(ep)
+    }
+
+    fn doorbell(&self) -> Option<&Doorbell> {
+        Some(&self.bell)
+    }
+
+    fn arm(&mut self, descriptor: bool) -> Armed {
+        self.prepare_sleep(descriptor)
+    }
+
+    fn disarm(&mut self) {
+        self.end_sleep();
+    }
+
+    fn event_fd(&mut self) -> Result<BorrowedFd<'_>, OpenError> {
+        self.bell
+            .event_fd()
+            .map_err(|source| OpenError::System { act: "make the event descriptor", source })
+    }
+
+    fn invalidate(&mut self, ep: EpId) {
+        self.fail_endpoint(ep, PeerFailure::Unreachable);
+    }
+}

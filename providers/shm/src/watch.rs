@@ -1,0 +1,113 @@
+//! A thread per peer that no launcher watches: it sleeps until the peer's process ends and then
+//! calls the interface's attention, asleep or not.
+//!
+//! Ranks of one node memory need none, since their launcher marks the dead and wakes everybody.
+//! A pidfd could be polled instead, but not by a rank that sleeps on a futex, and not without a
+//! system call in `progress`. The threads block all signals, so that no handler of the program
+//! runs on them.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use bowline_base::doorbell::Doorbell;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+
+use crate::area::Area;
+
+/// The watching threads of an interface; dropping it ends them.
+#[derive(Debug, Default)]
+pub(crate) struct Watch {
+    /// Readable when the threads are to end. Made with the first thread.
+    end: Option<Arc<OwnedFd>>,
+    threads: Vec<JoinHandle<()>>,
+    /// The process that has the threads; a forked child has only this value.
+    pid: u32,
+}
+
+impl Watch {
+    /// Calls the attention of `area`'s owner, whose doorbell is `bell`, when the process behind
+    /// `pidfd` ends.
+    pub(crate) fn begin(
+        &mut self,
+        pidfd: BorrowedFd<'_>,
+        area: &Area,
+        bell: &Doorbell,
+    ) -> io::Result<()> {
+        let end = match &self.end {
+            Some(end) => Arc::clone(end),
+            None => {
+                let made = Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?);
+                self.pid = std::process::id();
+                Arc::clone(self.end.insert(made))
+            }
+        };
+        let (pidfd, area, bell) = (pidfd.try_clone_to_owned()?, area.clone(), bell.clone());
+        // Those that have seen their process end are done.
+        self.threads.retain(|thread| !thread.is_finished());
+        let body = move || {
+            if ends_first(pidfd.as_fd(), end.as_fd()) {
+                area.bump_attention();
+                bell.ring();
+            }
+        };
+        let builder = std::thread::Builder::new().name("bowline-watch".to_owned());
+        let thread = without_signals(|| builder.stack_size(64 << 10).spawn(body))?;
+        self.threads.push(thread);
+        Ok(())
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        if self.pid != std::process::id() {
+            // Ending or joining them from a child would end the parent's.
+            self.threads.drain(..).for_each(std::mem::forget);
+            return;
+        }
+        if let Some(end) = &self.end
+            && let Err(error) = rustix::io::write(end, &1u64.to_ne_bytes())
+        {
+            // The threads then end with their processes; they hold what they use.
+            tracing::warn!(%error, "cannot end the threads that watch foreign processes");
+            return;
+        }
+        for thread in self.threads.drain(..) {
+            // It does nothing that panics, and a panic there is no reason for one here.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Sleeps until the process ends (true) or `end` is readable (false).
+fn ends_first(pidfd: BorrowedFd<'_>, end: BorrowedFd<'_>) -> bool {
+    loop {
+        let mut fds = [PollFd::new(&pidfd, PollFlags::IN), PollFd::new(&end, PollFlags::IN)];
+        match poll(&mut fds, None) {
+            Ok(_) if !fds[1].revents().is_empty() => return false,
+            Ok(_) if !fds[0].revents().is_empty() => return true,
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => {
+                tracing::warn!(%error, "cannot watch a foreign process");
+                return false;
+            }
+        }
+    }
+}
+
+/// Runs `spawn` with all signals blocked, which the new thread inherits.
+fn without_signals<T>(spawn: impl FnOnce() -> T) -> T {
+    let mut all = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+    let mut before = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: `sigfillset` initialises `all`, and `pthread_sigmask` reads it and initialises
+    // `before`; both point to memory of the right type.
+    unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
+    }
+    let result = spawn();
+    // SAFETY: `before` was initialised above; with a valid operation the call cannot fail.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut()) };
+    result
+}

@@ -1,0 +1,165 @@
+//! The receive that its caller waits for on the spot, kept out of the queues.
+//!
+//! Most receives are waited for where they are posted. Such a receive needs no request and no
+//! entry in a matching engine: it lies in the engine's one [`Direct`] place, where an eager
+//! arrival finds it by one comparison.
+//!
+//! ```text
+//!            arm (space has no posted receive, no waiting message fits)
+//!   Empty ─────────────► Armed ── an eager message fits ──► Done ─► Empty
+//!     ▲                    │
+//!     └──── Moved ◄────────┘ anything else that has to do with posted receives
+//! ```
+//! Rules: (1) while armed it is the oldest receive of its space: it was armed when the space had
+//! none, so what is posted later stands behind it. (2) Whatever is not a plain eager message
+//! moves it into the queues first, as their oldest entry, and then goes its usual way. (3) There
+//! is one place; a nested blocking receive takes the usual way.
+
+use bowline_base::buffer::RecvBuf;
+use bowline_base::slab::Key;
+use bowline_base::view::View;
+
+use crate::engine::Engine;
+use crate::error::OpError;
+use crate::matching::{Envelope, MatchEngine as _, MatchSpec, Want};
+use crate::request::{self, Body, Receive, RequestId, Status};
+use crate::worker::{Waiting, Worker};
+
+/// Where the direct receive stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    Empty,
+    Armed,
+    Done,
+    Moved(Key),
+}
+
+/// The one place. See the module's text.
+#[derive(Debug)]
+pub(crate) struct Direct {
+    pub(crate) stage: Stage,
+    space: u32,
+    want: Want,
+    buffer: RecvBuf,
+    status: Status,
+}
+
+impl Direct {
+    pub(crate) const EMPTY: Self = Self {
+        stage: Stage::Empty,
+        space: 0,
+        want: Want { source: 0, source_mask: 0, tag: 0, tag_mask: 0 },
+        buffer: RecvBuf::empty(),
+        status: Status::NONE,
+    };
+
+    /// Whether an arrival is for the receive in this place.
+    #[inline]
+    pub(crate) fn fits(&self, envelope: &Envelope) -> bool {
+        self.stage == Stage::Armed
+            && self.space == envelope.space
+            && self.want.fits(envelope.source, envelope.tag)
+    }
+
+    /// Takes a whole message.
+    #[inline]
+    pub(crate) fn deliver(&mut self, envelope: &Envelope, payload: View<'_>) {
+        let copied = self.buffer.copy_at(0, payload);
+        let length = payload.len() as u64;
+        let outcome = if copied == payload.len() {
+            Ok(())
+        } else {
+            Err(OpError::Truncated { message: length, room: copied as u64 })
+        };
+        self.status = Status { source: envelope.source, tag: envelope.tag, length, outcome };
+        self.stage = Stage::Done;
+    }
+}
+
+impl Engine {
+    /// Rule 2: the direct receive becomes the oldest posted one of its space.
+    pub(crate) fn park_direct(&mut self) {
+        if self.direct.stage != Stage::Armed {
+            return;
+        }
+        let key = self.request_of_direct();
+        let (space, want) = (self.direct.space, self.direct.want);
+        match self.spaces.get_mut(space) {
+            Some(space) => space.engine.post_first(want, key.to_wire()),
+            None => self.fail(key, OpError::BadSpace(space)),
+        }
+    }
+
+    /// Takes the direct receive for an arrival that fits it but needs a request.
+    pub(crate) fn take_direct(&mut self, envelope: &Envelope) -> Option<Key> {
+        self.direct.fits(envelope).then(|| self.request_of_direct())
+    }
+
+    fn request_of_direct(&mut self) -> Key {
+        let buffer = std::mem::replace(&mut self.direct.buffer, RecvBuf::empty());
+        let receive = Receive { buffer, space: self.direct.space, fetch: None };
+        let key = request::begin(&mut self.requests, Body::Receive(receive));
+        self.direct.stage = Stage::Moved(key);
+        key
+    }
+}
+
+impl Worker {
+    /// Posts a receive and waits for it: the shortest way to receive.
+    ///
+    /// # Errors
+    /// When the space is not open, or a dead process keeps the receive from ever completing. The
+    /// outcome of a receive that was posted is in its status.
+    #[inline]
+    pub fn recv_blocking(&self, spec: MatchSpec, buffer: RecvBuf) -> Result<Status, OpError> {
+        let mut inner = self.inner.borrow_mut();
+        let engine = &mut inner.engine;
+        let Some(space) = engine.spaces.get_mut(spec.space).filter(|space| space.open) else {
+            return Err(OpError::BadSpace(spec.space));
+        };
+        let usual = space.engine.posted_len() != 0
+            || space.engine.unexpected_len() != 0
+            || !space.dead.is_empty()
+            || engine.direct.stage != Stage::Empty;
+        if usual {
+            drop(inner);
+            let id = self.recv(spec, buffer)?;
+            return Ok(self.wait(id));
+        }
+        engine.direct.space = spec.space;
+        engine.direct.want = spec.want();
+        engine.direct.buffer = buffer;
+        engine.direct.stage = Stage::Armed;
+        drop(inner);
+        Ok(self.wait_direct())
+    }
+
+    #[inline]
+    fn wait_direct(&self) -> Status {
+        let mut waiting = Waiting::new(self);
+        let moved = loop {
+            let mut inner = self.inner.borrow_mut();
+            let events = inner.progress();
+            let deliver = !inner.engine.am_inbox.is_empty();
+            let direct = &mut inner.engine.direct;
+            match std::mem::replace(&mut direct.stage, Stage::Empty) {
+                Stage::Armed => direct.stage = Stage::Armed,
+                Stage::Done | Stage::Empty => {
+                    direct.buffer = RecvBuf::empty();
+                    return direct.status;
+                }
+                Stage::Moved(key) => break key,
+            }
+            drop(inner);
+            if deliver {
+                self.deliver_am();
+            }
+            if events == 0 {
+                waiting.idle();
+            } else {
+                waiting.busy();
+            }
+        };
+        self.wait(RequestId(moved))
+    }
+}

@@ -40,6 +40,7 @@ pub use error::BenchError;
 pub use load::RoundLoad;
 pub use metric::{Metric, Sample, Test, Unit};
 pub use options::PeersOptions;
+pub use plot::font::register as register_font;
 pub use report::{Machine, Missing, PeersReport, Row, SourceNote};
 pub use run::run;
 pub use source::Role;

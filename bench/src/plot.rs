@@ -13,7 +13,7 @@ use crate::report::{PeersReport, Row};
 use crate::source::Role;
 use crate::table::number;
 
-mod font;
+pub(crate) mod font;
 
 const COLUMNS: usize = 4;
 const PANEL_WIDTH: u32 = 430;

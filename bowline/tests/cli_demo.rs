@@ -37,7 +37,8 @@ fn lines(count: usize, words: u64) -> Vec<u8> {
     let mut state = 42u64;
     let mut text = Vec::new();
     for _ in 0..count {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         text.extend(format!("{:x}\n", (state >> 33) % words).into_bytes());
     }
     text
@@ -62,7 +63,8 @@ fn sort_of_nothing_and_next_to_nothing() {
 fn sort_of_any_bytes() {
     sorts(b"b\r\na\r\n\r\na\nb\r\nc");
     sorts(b"\xff\n\x00\n\x80x\nx\x00y\nx\n\x09\n\x0b\nx\t\n");
-    let all: Vec<u8> = (0..60_000u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    let all: Vec<u8> =
+        (0..60_000u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
     sorts(&all);
 }
 
@@ -77,7 +79,8 @@ fn sort_of_duplicates() {
 #[test]
 fn sort_of_huge_lines() {
     sorts(&vec![b'x'; 3_000_000]);
-    let around = [b"z\n".to_vec(), vec![b'y'; 2_000_000], b"\na\n".to_vec(), lines(100, 9)].concat();
+    let around =
+        [b"z\n".to_vec(), vec![b'y'; 2_000_000], b"\na\n".to_vec(), lines(100, 9)].concat();
     sorts(&around);
     // Equal in all that a sample keeps, different behind.
     let prefix = vec![b'p'; 1000];

@@ -119,7 +119,12 @@ fn a_rank_sends_to_itself() {
 fn collectives() {
     for ranks in [1, 2, 5] {
         for how in ["", "--threads"] {
-            check(&perf(&format!("barrier --ranks {ranks} --iterations 20 {how}")), "barrier", 0, ranks);
+            check(
+                &perf(&format!("barrier --ranks {ranks} --iterations 20 {how}")),
+                "barrier",
+                0,
+                ranks,
+            );
             for test in ["allreduce", "bcast", "alltoall"] {
                 let line = format!("{test} --ranks {ranks} --size 8,80000 --iterations 20 {how}");
                 let figures = perf(&line);

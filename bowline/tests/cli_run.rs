@@ -80,7 +80,8 @@ fn wrong_arguments_are_named() {
 
 #[test]
 fn help_has_examples() {
-    for args in [&["--help"][..], &["run", "--help"], &["perf", "--help"], &["demo", "sort", "--help"]]
+    for args in
+        [&["--help"][..], &["run", "--help"], &["perf", "--help"], &["demo", "sort", "--help"]]
     {
         let out = bowline(args).success();
         assert!(out.contains("Example"), "{args:?}: {out}");

@@ -209,7 +209,7 @@ fn cannot_be_fetched(world: &World) {
         // The offer is posted; nobody takes it; the process ends under it.
         world
             .scope(|scope| {
-                let _offer = scope.isend(&big, 0, 1)?;
+                let _offer = scope.isend(world, &big, 0, 1)?;
                 world.send(&[1u8], 0, 2)?;
                 die();
                 #[allow(unreachable_code)]
@@ -247,9 +247,13 @@ fn killed_in_a_flood(world: &World) {
 }
 
 fn killed_before_a_barrier(world: &World) {
-    world.barrier().expect("all live");
+    // The victim may be gone before the others have left this one, which fails for them then.
+    let left = world.barrier();
     if world.rank() == 2 {
         die();
+    }
+    if left.is_err() {
+        dead(left);
     }
     until_dead(|| world.barrier());
 }
@@ -297,8 +301,13 @@ fn child_works(world: &World) {
         .expect("all live")
         .expect("everybody has a colour");
     if world.rank() == 3 {
+        // Everybody must have left the split, which is a collective of all.
+        for rank in 0..3 {
+            world.recv(&mut [0u8], rank, 1).expect("the others live");
+        }
         die();
     }
+    world.send(&[0u8], 3, 1).expect("rank 3 waits for this");
     until_dead(|| world.barrier());
     let mut sum = [0i32];
     for _ in 0..100 {

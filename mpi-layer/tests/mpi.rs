@@ -5,6 +5,8 @@
 mod collectives;
 #[path = "mpi/communicators.rs"]
 mod communicators;
+#[path = "mpi/deaths.rs"]
+mod deaths;
 #[path = "mpi/messages.rs"]
 mod messages;
 #[path = "mpi/ordering.rs"]

@@ -43,12 +43,8 @@ pub(crate) const OF_TESTS: &[Need] = &[
 ];
 
 /// What the instruction counts need.
-pub(crate) const OF_INSTRUCTIONS: &[Need] = &[Need {
-    program: "valgrind",
-    package: "valgrind",
-    header: None,
-    why: "counts instructions",
-}];
+pub(crate) const OF_INSTRUCTIONS: &[Need] =
+    &[Need { program: "valgrind", package: "valgrind", header: None, why: "counts instructions" }];
 
 /// Those of `needs` that this machine does not have.
 pub(crate) fn missing(needs: &[Need]) -> Vec<Need> {
@@ -115,7 +111,8 @@ mod tests {
     #[test]
     fn what_is_missing_is_named_with_its_command() {
         let there = Need { program: "sh", package: "dash", header: None, why: "is everywhere" };
-        let gone = Need { program: "no-such-program", package: "nothing", header: None, why: "tests" };
+        let gone =
+            Need { program: "no-such-program", package: "nothing", header: None, why: "tests" };
         let twice = Need { package: "more nothing", ..gone };
         let missing = missing(&[there, gone, twice]);
         assert_eq!(missing.len(), 2);

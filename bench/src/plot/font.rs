@@ -17,7 +17,10 @@ const PREFERRED: [&str; 4] = [
 const DEPTH_MAX: usize = 6;
 
 /// Makes "sans-serif" known to the drawing crate. The error says what to install.
-pub(super) fn register() -> Result<(), String> {
+///
+/// # Errors
+/// When there is no such font.
+pub fn register() -> Result<(), String> {
     static RESULT: OnceLock<Result<(), String>> = OnceLock::new();
     RESULT.get_or_init(find_and_register).clone()
 }

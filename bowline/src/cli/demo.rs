@@ -18,7 +18,14 @@ use clap::Subcommand;
 use super::start;
 
 /// Run a demonstration program on several ranks.
+///
+/// The programs use the public interface only; their sources are meant to be read.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  bowline demo sort examples/data/words.txt -n 4 --output sorted.txt
+  bowline demo pagerank examples/data/links.txt -n 4 --check
+  bowline demo heat -n 4 --png heat.png")]
 pub(crate) struct Args {
     #[command(subcommand)]
     demo: Demo,
@@ -50,11 +57,15 @@ pub(crate) struct Ranks {
 /// What the demonstration reports.
 pub(crate) fn main(args: &Args, as_rank: bool) -> anyhow::Result<ExitCode> {
     match &args.demo {
-        Demo::Sort(args) => go(args.ranks, as_rank, || args.check(), |world| sort::sort(world, args)),
+        Demo::Sort(args) => {
+            go(args.ranks, as_rank, || args.check(), |world| sort::sort(world, args))
+        }
         Demo::Pagerank(args) => {
             go(args.ranks, as_rank, || args.check(), |world| pagerank::pagerank(world, args))
         }
-        Demo::Heat(args) => go(args.ranks, as_rank, || args.check(), |world| heat::heat(world, args)),
+        Demo::Heat(args) => {
+            go(args.ranks, as_rank, || args.check(), |world| heat::heat(world, args))
+        }
     }
 }
 

@@ -16,8 +16,9 @@ pub(crate) fn size(text: &str) -> Result<usize, String> {
         "g" | "gb" | "gib" => 30,
         unit => return Err(format!("`{unit}` is no unit of bytes; there are k, m and g")),
     };
-    let number: usize =
-        digits.parse().map_err(|_| format!("`{text}` is no number of bytes, such as 8, 64k or 4m"))?;
+    let number: usize = digits
+        .parse()
+        .map_err(|_| format!("`{text}` is no number of bytes, such as 8, 64k or 4m"))?;
     number.checked_mul(1 << shift).ok_or_else(|| format!("`{text}` is beyond the address space"))
 }
 

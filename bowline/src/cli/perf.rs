@@ -25,16 +25,17 @@ mod site;
 mod start_up;
 mod stats;
 mod tagged;
+mod test;
 
 use std::process::ExitCode;
 
 use anyhow::bail;
 use bowline_base::config::Config;
-use clap::ValueEnum;
 
 use self::figure::Figure;
 use self::plan::Plan;
 use self::site::Site;
+pub(crate) use self::test::{Kind, Layer, Test, Transport, name_of};
 use super::start::RankResult;
 use super::{numbers, start};
 
@@ -86,147 +87,6 @@ pub(crate) struct Args {
     /// Print JSON: one object, or an array for several sizes.
     #[arg(long)]
     json: bool,
-}
-
-/// What can be measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-#[value(rename_all = "snake_case")]
-pub(crate) enum Test {
-    /// Two cache lines, one per direction, each written by one side and polled by the other.
-    RawLat,
-    /// Copies into and out of shared memory.
-    RawBw,
-    /// Active messages on the bare transport.
-    UctLat,
-    /// Active messages.
-    AmLat,
-    /// Active messages, in windows.
-    AmBw,
-    /// Puts into memory that the target polls.
-    PutLat,
-    /// Puts, in windows.
-    PutBw,
-    /// Gets.
-    GetLat,
-    /// Gets, in windows.
-    GetBw,
-    /// Atomic fetch-and-add.
-    FaddLat,
-    /// Atomic compare-and-swap.
-    CswapLat,
-    /// Tagged messages.
-    TagLat,
-    /// Tagged messages, in windows.
-    TagBw,
-    /// Short tagged messages, in windows.
-    TagRate,
-    /// MPI send and receive.
-    MpiLat,
-    /// MPI nonblocking sends and receives, in windows.
-    MpiBw,
-    /// Short MPI messages, in windows.
-    MpiRate,
-    /// MPI barrier.
-    Barrier,
-    /// MPI allreduce: a sum of 64-bit integers.
-    Allreduce,
-    /// MPI broadcast from one rank after the other.
-    Bcast,
-    /// MPI alltoall; the size is that of one block.
-    Alltoall,
-    /// From the start of a job to its end, with init and finalize between.
-    Init,
-}
-
-/// How a test counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// Round trips, or operations of two ranks.
-    Latency,
-    /// Windows of messages.
-    Windows,
-    /// Operations of all ranks.
-    Collective,
-    /// Whole jobs.
-    Jobs,
-}
-
-/// On which layer a test stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Layer {
-    /// Memory, a transport, or the protocol engine.
-    Below,
-    /// MPI.
-    Mpi,
-    /// The launcher.
-    Launcher,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Transport {
-    /// Memory shared between ranks.
-    Shm,
-    /// The queue of a rank to itself.
-    #[value(name = "self")]
-    Itself,
-}
-
-/// The name of a value on the command line.
-fn name_of(value: &impl ValueEnum) -> String {
-    value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
-}
-
-impl Test {
-    const fn kind(self) -> Kind {
-        match self {
-            Self::RawBw | Self::AmBw | Self::PutBw | Self::GetBw => Kind::Windows,
-            Self::TagBw | Self::TagRate | Self::MpiBw | Self::MpiRate => Kind::Windows,
-            Self::Barrier | Self::Allreduce | Self::Bcast | Self::Alltoall => Kind::Collective,
-            Self::Init => Kind::Jobs,
-            _ => Kind::Latency,
-        }
-    }
-
-    const fn layer(self) -> Layer {
-        match self {
-            Self::MpiLat | Self::MpiBw | Self::MpiRate => Layer::Mpi,
-            Self::Barrier | Self::Allreduce | Self::Bcast | Self::Alltoall => Layer::Mpi,
-            Self::Init => Layer::Launcher,
-            _ => Layer::Below,
-        }
-    }
-
-    const fn default_size(self) -> usize {
-        match self {
-            Self::Barrier | Self::Init => 0,
-            Self::RawBw | Self::AmBw | Self::PutBw => 1 << 20,
-            Self::GetBw | Self::TagBw | Self::MpiBw => 1 << 20,
-            _ => 8,
-        }
-    }
-
-    /// Whether one rank can play both sides.
-    const fn works_alone(self) -> bool {
-        matches!(self, Self::UctLat | Self::AmLat | Self::TagLat | Self::MpiLat)
-    }
-
-    /// What is wrong with a payload of `size` bytes, if anything.
-    fn refuse_size(self, size: usize) -> Option<&'static str> {
-        match self {
-            Self::RawLat | Self::FaddLat | Self::CswapLat if size != 8 => {
-                Some("works on one word: 8 is the only size")
-            }
-            Self::Barrier | Self::Init if size != 0 => Some("carries nothing: 0 is the only size"),
-            Self::Allreduce if size == 0 || size % 8 != 0 => {
-                Some("adds 64-bit integers: sizes are multiples of 8")
-            }
-            Self::PutLat if size < 8 => Some("polls a word: sizes begin with 8"),
-            Self::RawBw | Self::PutBw | Self::GetBw | Self::GetLat if size == 0 => {
-                Some("needs something to move: sizes begin with 1")
-            }
-            _ => None,
-        }
-    }
 }
 
 impl Args {
@@ -385,11 +245,5 @@ mod tests {
         for right in ["mpi_lat --size 0", "allreduce --ranks 5", "am_lat --transport self"] {
             args(right).check().unwrap();
         }
-    }
-
-    #[test]
-    fn names_are_those_of_the_command_line() {
-        assert_eq!(name_of(&Test::RawLat), "raw_lat");
-        assert_eq!(name_of(&Transport::Itself), "self");
     }
 }

@@ -91,6 +91,8 @@ pub(crate) fn main(args: &Args) -> anyhow::Result<ExitCode> {
 pub(crate) fn exit_code(code: i32) -> ExitCode {
     match code {
         0 => ExitCode::SUCCESS,
-        other => ExitCode::from(u8::try_from(other & 0xff).ok().filter(|&low| low != 0).unwrap_or(1)),
+        other => {
+            ExitCode::from(u8::try_from(other & 0xff).ok().filter(|&low| low != 0).unwrap_or(1))
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// Runs `body` on a thread of its own; ends the whole test program, by a message and an abort,
 /// when it takes longer than two minutes. A hang thus fails loudly.
-pub fn within_two_minutes(what: &str, body: impl FnOnce() + Send + 'static) {
+pub(crate) fn within_two_minutes(what: &str, body: impl FnOnce() + Send + 'static) {
     let (done, finished) = mpsc::channel();
     let thread = std::thread::spawn(move || {
         let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));

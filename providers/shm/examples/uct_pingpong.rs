@@ -169,7 +169,7 @@ impl Side {
             if first {
                 mine.store(number, Ordering::Release);
             }
-            wait(|| theirs.load(Ordering::Acquire) == number);
+            wait(1 << 20, || theirs.load(Ordering::Acquire) == number);
             if !first {
                 mine.store(number, Ordering::Release);
             }
@@ -187,7 +187,7 @@ impl Side {
                 self.send(number);
             }
             let Self { iface, sink, .. } = self;
-            wait(|| {
+            wait(1 << 15, || {
                 iface.progress(sink, 16);
                 sink.0 != seen
             });
@@ -204,14 +204,14 @@ impl Side {
     }
 }
 
-/// Spins, and lets others run now and then: a neighbour on the same processor must not turn a
-/// measurement into a hang.
+/// Spins, and lets others run after `patience` looks, some milliseconds: a neighbour on the same
+/// processor must not turn a measurement into a hang.
 #[inline]
-fn wait(mut done: impl FnMut() -> bool) {
+fn wait(patience: u32, mut done: impl FnMut() -> bool) {
     let mut spins = 0u32;
     while !done() {
         spins += 1;
-        if spins.is_multiple_of(1 << 14) {
+        if spins.is_multiple_of(patience) {
             std::thread::yield_now();
         }
     }

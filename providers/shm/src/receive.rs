@@ -26,9 +26,9 @@ pub(crate) struct ActiveRing {
     pub(crate) source: u32,
     /// Messages since the last comparison with the hot sources of the queue.
     pub(crate) taken: u32,
-    /// Messages that one call takes at most; see [`ActiveRing::adapt`].
+    /// Messages that one call takes behind the first; see [`ActiveRing::take_more`].
     window: u32,
-    /// Whether the last call took as many.
+    /// Whether the last call found all that it looked for.
     filled: bool,
     /// Its owner was asked to give it back.
     pub(crate) evicted: bool,
@@ -84,15 +84,6 @@ enum Taken {
     Bad,
 }
 
-/// Why a ring is left.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Stop {
-    Empty,
-    Full,
-    End,
-    Bad,
-}
-
 /// Largest window of a ring.
 const MAX_WINDOW: u32 = 32;
 
@@ -101,25 +92,33 @@ impl ActiveRing {
         Self { number, source, taken: 0, window: 1, filled: false, evicted: false, consumer }
     }
 
-    /// Sizes the window by what a call found. To look behind the last message costs a miss: the
-    /// next slot lies in its sender's cache. A reply would wait for that, so a ring whose
-    /// messages come one by one is not looked at twice in a call. One that fills its window in
-    /// two calls in a row has more, and then the look is paid by the next message.
-    #[inline]
-    fn adapt(&mut self, taken: u32, most: u32) {
-        if taken == 0 {
-            self.window = 1;
-            self.filled = false;
-            return;
+    /// Hands out what is behind a first message, at most `budget` and at most a window that grows
+    /// while it is filled.
+    ///
+    /// To look behind the last message costs a miss: the next slot lies in its sender's cache. A
+    /// reply would wait for that, so a ring whose messages come one by one is not looked at twice
+    /// in a call. Only when a ring had a message in the last call, too, there may be more, and
+    /// then the look is paid by the next message.
+    #[inline(never)]
+    fn take_more(&mut self, sink: &mut dyn Sink, budget: u32) -> (u32, Taken) {
+        let most = self.window.min(budget);
+        let mut taken = 0;
+        while taken < most {
+            match self.take(sink) {
+                Taken::Message => taken += 1,
+                Taken::Nothing => {
+                    self.window = taken.max(1);
+                    self.filled = false;
+                    break;
+                }
+                end => return (taken, end),
+            }
         }
         self.taken = self.taken.wrapping_add(taken);
-        if taken < most {
-            self.filled = false;
-        } else if self.filled {
+        if taken == self.window {
             self.window = (self.window * 2).min(MAX_WINDOW);
-        } else {
-            self.filled = true;
         }
+        (taken, Taken::Message)
     }
 
     /// Hands out the next message, if there is one.
@@ -174,40 +173,40 @@ impl Receiver {
     /// many.
     #[inline]
     pub(crate) fn poll_rings(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
-        if self.turn != 0 {
+        if self.turn != 0 || budget == 0 {
+            if budget == 0 {
+                return 0;
+            }
             self.rotate();
         }
-        let mut left = budget;
+        let mut taken = 0;
         for (at, ring) in self.active.iter_mut().enumerate() {
-            let most = left.min(ring.window);
-            let mut taken = 0;
-            let stopped = loop {
-                if taken == most {
-                    break Stop::Full;
-                }
-                match ring.take(sink) {
-                    Taken::Message => taken += 1,
-                    Taken::Nothing => break Stop::Empty,
-                    Taken::End => break Stop::End,
-                    Taken::Bad => break Stop::Bad,
-                }
-            };
-            ring.adapt(taken, most);
-            left -= taken;
-            match stopped {
-                Stop::Empty => {}
-                Stop::Full if left > 0 => {}
-                Stop::Full => {
-                    self.turn = at + 1;
-                    break;
-                }
-                Stop::End | Stop::Bad => {
-                    self.ring_ended(at, stopped == Stop::End);
-                    break;
+            let mut outcome = ring.take(sink);
+            if let Taken::Nothing = outcome {
+                ring.filled = false;
+                continue;
+            }
+            if let Taken::Message = outcome {
+                taken += 1;
+                ring.taken = ring.taken.wrapping_add(1);
+                if !ring.filled {
+                    ring.filled = true;
+                } else {
+                    let more;
+                    (more, outcome) = ring.take_more(sink, budget - taken);
+                    taken += more;
                 }
             }
+            if matches!(outcome, Taken::End | Taken::Bad) {
+                self.ring_ended(at, matches!(outcome, Taken::End));
+                break;
+            }
+            if taken == budget {
+                self.turn = at + 1;
+                break;
+            }
         }
-        budget - left
+        taken
     }
 
     /// Begins behind the ring that used the last budget up.

@@ -112,21 +112,42 @@ fn count(program: &Path, ranks: u32) -> Result<Row> {
         .with_context(|| format!("{} printed no row", program.display()))
 }
 
-/// Both curves over the number of ranks, both axes logarithmic.
+/// Receive memory and what all peers together add, over the number of ranks; both axes are
+/// logarithmic.
 fn draw(path: &Path, rows: &[Row]) -> Result<(), Box<dyn std::error::Error>> {
+    bowline_bench::register_font()?;
+    let font = |size: u32| ("sans-serif", size).into_font();
     let root = BitMapBackend::new(path, (900, 600)).into_drawing_area();
     root.fill(&WHITE)?;
     let ranks = |row: &Row| f64::from(row.ranks);
-    let last = rows.last().map_or(2.0, ranks);
+    let last = rows.last().map_or(2.0, ranks).max(4.0);
     let most = rows.iter().map(|row| row.receive_bytes.max(row.peers_bytes)).max().unwrap_or(1);
     let mut chart = ChartBuilder::on(&root)
         .margin(20)
-        .build_cartesian_2d((2.0..last).log_scale(), (100.0..most as f64 * 2.0).log_scale())?;
-    chart.configure_mesh().disable_x_mesh().disable_y_mesh().x_labels(0).y_labels(0).draw()?;
+        .caption("Memory of one rank", font(24))
+        .x_label_area_size(45)
+        .y_label_area_size(80)
+        .build_cartesian_2d((2.0..last).log_scale(), (1e3..most as f64 * 4.0).log_scale())?;
+    chart
+        .configure_mesh()
+        .x_desc("ranks on the node")
+        .y_desc("bytes")
+        .label_style(font(15))
+        .x_label_formatter(&|ranks| format!("{ranks:.0}"))
+        .y_label_formatter(&|bytes| format!("{bytes:.0}"))
+        .draw()?;
     let curve =
         |bytes: fn(&Row) -> u64| rows.iter().map(move |r| (ranks(r), bytes(r).max(1) as f64));
-    chart.draw_series(LineSeries::new(curve(|row| row.receive_bytes), BLUE.stroke_width(2)))?;
-    chart.draw_series(LineSeries::new(curve(|row| row.peers_bytes), RED.stroke_width(2)))?;
+    let curves: [(&str, RGBColor, fn(&Row) -> u64); 2] = [
+        ("receive memory", BLUE, |row| row.receive_bytes),
+        ("heap for all peers", RED, |row| row.peers_bytes),
+    ];
+    for (name, color, bytes) in curves {
+        let key = move |(x, y)| PathElement::new([(x, y), (x + 20, y)], color);
+        let line = LineSeries::new(curve(bytes), color.stroke_width(2));
+        chart.draw_series(line)?.label(name).legend(key);
+    }
+    chart.configure_series_labels().label_font(font(15)).border_style(BLACK).draw()?;
     root.present()?;
     Ok(())
 }

@@ -48,8 +48,7 @@ pub(crate) fn parse(text: &[u8]) -> Parsed {
 
 fn parse_line(line: &[u8]) -> Result<Option<Edge>, String> {
     let content = line.split(|&byte| byte == b'#').next().unwrap_or(line);
-    let mut words =
-        content.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+    let mut words = content.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
     let Some(from) = words.next() else { return Ok(None) };
     let from = vertex(from)?;
     let to = words.next().ok_or("an edge needs two vertices, here is one")?;

@@ -31,13 +31,13 @@ const DOWNWARD: i32 = 2;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Example:
-  bowline demo heat -n 4 --size 640x480 --steps 5000 --png heat.png")]
+  bowline demo heat -n 4 --size 320x240 --steps 20000 --png heat.png")]
 pub(crate) struct Args {
     /// Cells of the grid.
-    #[arg(long, value_name = "WxH", default_value = "512x512", value_parser = Size::parse)]
+    #[arg(long, value_name = "WxH", default_value = "256x256", value_parser = Size::parse)]
     size: Size,
     /// Time steps.
-    #[arg(long, value_name = "N", default_value_t = 2000)]
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
     steps: u32,
     /// Where to draw the field, one pixel per cell.
     #[arg(long, value_name = "FILE")]
@@ -57,10 +57,7 @@ impl Size {
         let wrong = || format!("`{text}` is no size such as 640x480, from 3x3 to 32768x32768");
         let (width, height) = text.split_once(['x', 'X']).ok_or_else(wrong)?;
         let side = |text| numbers::size(text).ok().filter(|side| (3..=32768).contains(side));
-        Ok(Self {
-            width: side(width).ok_or_else(wrong)?,
-            height: side(height).ok_or_else(wrong)?,
-        })
+        Ok(Self { width: side(width).ok_or_else(wrong)?, height: side(height).ok_or_else(wrong)? })
     }
 
     /// The temperature of a cell that is held, `None` for one that is free. The rim is cold, but

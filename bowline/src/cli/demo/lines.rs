@@ -100,8 +100,7 @@ fn read_at(file: &File, into: &mut [u8], position: u64) -> Result<()> {
 
 /// The lines of a text in which every line ends with a newline, without the newlines.
 pub(crate) fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
-    text.split_inclusive(|&byte| byte == b'\n')
-        .map(|line| line.strip_suffix(b"\n").unwrap_or(line))
+    text.split_inclusive(|&byte| byte == b'\n').map(|line| line.strip_suffix(b"\n").unwrap_or(line))
 }
 
 #[cfg(test)]

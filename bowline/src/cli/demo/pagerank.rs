@@ -148,20 +148,23 @@ fn read(world: &World, args: &Args) -> RankResult<Vec<Edge>> {
     let mut counts = vec![0; ranks as usize];
     world.allgather(&[parsed.lines], &mut counts)?;
     let before: u64 = counts[..rank as usize].iter().sum();
-    together(world, match parsed.bad {
-        None => Ok(parsed.edges),
-        Some(bad) => {
-            let line = before + bad.line + 1;
-            Err(anyhow!("{}, line {line}: {}", args.edges.display(), bad.what))
-        }
-    })
+    together(
+        world,
+        match parsed.bad {
+            None => Ok(parsed.edges),
+            Some(bad) => {
+                let line = before + bad.line + 1;
+                Err(anyhow!("{}, line {line}: {}", args.edges.display(), bad.what))
+            }
+        },
+    )
 }
 
 /// The rank that owns a vertex. Ids are often consecutive or multiples of something, so they are
 /// scattered by a multiplication (Fibonacci hashing).
 fn owner(id: i64, ranks: usize) -> usize {
     let scattered = id.cast_unsigned().wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    (u128::from(scattered) * ranks as u128 >> 64) as usize
+    ((u128::from(scattered) * ranks as u128) >> 64) as usize
 }
 
 /// `items` grouped by the rank that owns `id(item)`, and the length of each group.

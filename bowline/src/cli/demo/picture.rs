@@ -34,7 +34,8 @@ fn colour(heat: f64) -> RGBColor {
 /// When the file cannot be written.
 pub(crate) fn draw(path: &Path, field: &[f64], width: usize) -> anyhow::Result<()> {
     let height = field.len() / width;
-    let failed = |error: &dyn std::fmt::Display| anyhow!("cannot write {}: {error}", path.display());
+    let failed =
+        |error: &dyn std::fmt::Display| anyhow!("cannot write {}: {error}", path.display());
     let area = BitMapBackend::new(path, (width as u32, height as u32)).into_drawing_area();
     for (row, y) in field.chunks_exact(width).zip(0..) {
         for (&heat, x) in row.iter().zip(0..) {

@@ -10,8 +10,9 @@ pub(crate) fn bar(world: &World, what: &'static str, length: u64, bytes: bool) -
         return ProgressBar::hidden();
     }
     let count = if bytes { "{bytes} of {total_bytes}" } else { "{pos} of {len}" };
-    let style = ProgressStyle::with_template(&format!("{{msg:12}} {{bar:40}} {count}, {{eta}} left"))
-        .expect("the template is a constant and its test has passed");
+    let style =
+        ProgressStyle::with_template(&format!("{{msg:12}} {{bar:40}} {count}, {{eta}} left"))
+            .expect("the template is a constant and its test has passed");
     // The target hides itself where the stream is not a terminal.
     let bar = ProgressBar::with_draw_target(Some(length), ProgressDrawTarget::stderr_with_hz(5));
     bar.set_style(style);

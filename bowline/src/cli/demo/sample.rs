@@ -4,8 +4,8 @@
 //! second part of the order makes all lines different, so that a line which occurs a million
 //! times is spread over the ranks instead of landing on one.
 
-use std::collections::BinaryHeap;
 use std::cmp::{Ordering, Reverse};
+use std::collections::BinaryHeap;
 use std::io::{self, Write};
 
 /// Bytes of a line that a sample keeps. A shortened sample is still a point in the order.
@@ -92,7 +92,11 @@ fn lines_before(lines: &[&[u8]], rank: u32, at: &Sample) -> usize {
     low
 }
 
-/// Writes the lines of several sorted texts as one sorted text. `progress` is told the bytes.
+/// Bytes between two reports of progress.
+const REPORT: u64 = 1 << 20;
+
+/// Writes the lines of several sorted texts as one sorted text. `progress` is told the bytes, now
+/// and then.
 ///
 /// # Errors
 /// Those of `out`.
@@ -104,11 +108,15 @@ pub(crate) fn merge<'a>(
     let mut rest: Vec<_> = runs.into_iter().map(super::lines::lines).collect();
     let first = |(run, lines): (usize, &mut _)| Some(Reverse((Iterator::next(lines)?, run)));
     let mut heads: BinaryHeap<_> = rest.iter_mut().enumerate().filter_map(first).collect();
+    let mut untold = 0;
     while let Some(mut head) = heads.peek_mut() {
         let Reverse((line, run)) = *head;
         out.write_all(line)?;
         out.write_all(b"\n")?;
-        progress(line.len() as u64 + 1);
+        untold += line.len() as u64 + 1;
+        if untold >= REPORT {
+            progress(std::mem::take(&mut untold));
+        }
         match rest[run].next() {
             Some(next) => *head = Reverse((next, run)),
             None => {
@@ -116,6 +124,7 @@ pub(crate) fn merge<'a>(
             }
         }
     }
+    progress(untold);
     Ok(())
 }
 

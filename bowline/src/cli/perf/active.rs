@@ -118,9 +118,8 @@ impl<'a> Side<'a> {
     #[inline]
     fn await_count(&self, word: &AtomicU64, count: u64) -> Result<()> {
         let worker = &self.pair.worker;
-        worker.wait_until(|| {
-            word.load(Ordering::Relaxed) >= count || !worker.failures().is_empty()
-        });
+        worker
+            .wait_until(|| word.load(Ordering::Relaxed) >= count || !worker.failures().is_empty());
         if word.load(Ordering::Relaxed) < count {
             return Err(anyhow!("rank {} has died", self.pair.peer));
         }

@@ -3,7 +3,9 @@
 
 use anyhow::{Result, bail, ensure};
 use bowline::stack;
-use bowline::uct::{AmHeader, AmId, Arrival, EpId, Iface, PeerFailure, PostError, Sink, Source, Token, Verdict};
+use bowline::uct::{
+    AmHeader, AmId, Arrival, EpId, Iface, PeerFailure, PostError, Sink, Source, Token, Verdict,
+};
 
 use super::drive::{self, PingPong};
 use super::figure::Figure;

@@ -7,12 +7,12 @@ use anyhow::{Result, ensure};
 use bowline::mpi::{Max, Sum, World};
 use rustix::time::{ClockId, clock_gettime};
 
+use super::Test;
 use super::drive;
 use super::figure::Figure;
 use super::payload::{self, Buffer};
 use super::plan::Plan;
 use super::stats::Samples;
-use super::Test;
 
 /// Measures.
 ///
@@ -99,7 +99,8 @@ fn alltoall(world: &World, plan: &Plan) -> Result<Samples> {
         }
         world.alltoall(out.bytes(), into.bytes_mut())?;
         let mut blocks = into.bytes().chunks_exact(size.max(1)).zip(0..);
-        let whole = blocks.all(|(block, from)| payload::is_stamped(block, mark(sequence, from, rank)));
+        let whole =
+            blocks.all(|(block, from)| payload::is_stamped(block, mark(sequence, from, rank)));
         ensure!(whole, "an alltoall is wrong");
         Ok(())
     })

@@ -93,7 +93,8 @@ pub(crate) fn table(figures: &[Figure]) -> String {
     let Some(first) = figures.first() else { return out };
     let how = if first.threads { "threads" } else { "processes" };
     let of = &first.transport;
-    let _ = writeln!(out, "{}: {} {how}, transport {of}, ns per operation", first.test, first.ranks);
+    let _ =
+        writeln!(out, "{}: {} {how}, transport {of}, ns per operation", first.test, first.ranks);
     let _ = writeln!(
         out,
         "{:>10} {:>12} {:>12} {:>12} {:>12} {:>12}",
@@ -122,4 +123,3 @@ pub(crate) fn table(figures: &[Figure]) -> String {
     }
     out
 }
-

@@ -7,18 +7,18 @@
 //! rank 1 that sleeps or does not.
 
 use anyhow::{Result, anyhow, bail, ensure};
-use bowline::uct::{AtomicOp, AtomicWidth};
 use bowline::ucp::{Memory, RemoteKey, RequestId, Sent};
+use bowline::uct::{AtomicOp, AtomicWidth};
 use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_base::sync::atomic::{AtomicU64, Ordering};
 use bowline_base::view::View;
 
+use super::Test;
 use super::drive::{self, PingPong};
 use super::pair::Pair;
 use super::payload::{self, Buffer};
 use super::plan::Plan;
 use super::stats::Samples;
-use super::Test;
 
 /// Where the word is that tells of a put, and where data begins.
 const WORD: usize = 0;
@@ -324,4 +324,3 @@ fn keep(open: &mut Vec<RequestId>, sent: Sent) {
 fn finish_all(pair: &Pair, open: &mut Vec<RequestId>) -> Result<()> {
     open.drain(..).try_for_each(|id| pair.wait(id).map(drop))
 }
-

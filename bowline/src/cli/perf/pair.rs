@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 use bowline::ucp::{
-    Ep, Envelope, MatchSpec, RequestId, SendMode, Sent, SpaceOptions, Status, Worker,
+    Envelope, Ep, MatchSpec, RequestId, SendMode, Sent, SpaceOptions, Status, Worker,
 };
 use bowline_base::buffer::{RecvBuf, SendBuf};
 

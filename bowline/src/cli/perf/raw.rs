@@ -14,13 +14,13 @@ use bowline_base::job::JobMemory;
 use bowline_base::sync::atomic::{AtomicU64, Ordering};
 use bowline_base::view::View;
 
+use super::Test;
 use super::drive::{self, Stream};
 use super::figure::{Beside, Figure};
 use super::payload::{self, Buffer};
 use super::plan::Plan;
 use super::site::Site;
 use super::stats::Samples;
-use super::Test;
 
 /// Words of a rank's area, far enough from each other that no processor fetches one with another.
 const OWN_WORD: usize = 0;
@@ -179,9 +179,8 @@ struct Ring<'a> {
 impl<'a> Ring<'a> {
     fn new(ground: &'a Ground<'a>, plan: &Plan) -> Result<Self> {
         let area = ground.area(0);
-        let chunks: Vec<_> = (0..CHUNKS_MAX)
-            .map_while(|i| area.slice(RING + i * CHUNK, CHUNK))
-            .collect();
+        let chunks: Vec<_> =
+            (0..CHUNKS_MAX).map_while(|i| area.slice(RING + i * CHUNK, CHUNK)).collect();
         if chunks.len() < 2 {
             bail!("the area of a rank has {} bytes, too few for a ring", area.len());
         }

@@ -1,0 +1,103 @@
+//! A rank dies (its thread panics): what waits for it fails at all others, nothing hangs, and
+//! what does not need it goes on. Deaths of processes are tested with the launcher.
+
+use bowline_mpi::{ANY_SOURCE, MpiError, Sum, World};
+
+use crate::start::ranks;
+
+const DEATH: &str = "dies on purpose";
+
+fn is_death(error: MpiError) -> bool {
+    matches!(
+        error,
+        MpiError::PeerFailed(_) | MpiError::MemberFailed { .. } | MpiError::Unreachable { .. }
+    )
+}
+
+/// Waits until the death is known here.
+fn until_known(world: &World) {
+    while world.failed().is_empty() {
+        world.progress();
+        std::thread::yield_now();
+    }
+}
+
+fn large(world: &World) -> Result<(), MpiError> {
+    let out = vec![world.rank(); 50_000 * world.size() as usize];
+    world.alltoall(&out, &mut out.clone())
+}
+
+#[test]
+#[should_panic(expected = "dies on purpose")]
+fn a_collective_fails_at_those_who_were_in_it_and_those_who_come_later() {
+    ranks(4, |world| {
+        assert!(world.rank() != 3, "{DEATH}");
+        if world.rank() != 0 {
+            // Rank 0 is in the exchange already, with large messages offered to all.
+            until_known(world);
+        }
+        assert!(is_death(large(world).unwrap_err()));
+        // All of the living come out, also those whose partners never entered.
+        for other in (0..3).filter(|&other| other != world.rank()) {
+            let mut into = [0];
+            world.sendrecv(&[world.rank()], other, 0, &mut into, other, 0).unwrap();
+            assert_eq!(into, [other]);
+        }
+        assert!(is_death(world.barrier().unwrap_err()));
+        let sum = world.allreduce(&[1u8], &mut [0u8], Sum);
+        assert!(is_death(sum.unwrap_err()));
+    });
+}
+
+#[test]
+#[should_panic(expected = "dies on purpose")]
+fn the_living_go_on_among_themselves() {
+    ranks(3, |world| {
+        let pair = world.split(world.rank() / 2, 0).unwrap().unwrap();
+        assert!(world.rank() != 2, "{DEATH}");
+        until_known(world);
+        let mut into = [0i32];
+        assert!(is_death(world.recv(&mut into, 2, 0).unwrap_err()));
+        assert!(is_death(world.recv(&mut into, ANY_SOURCE, 0).unwrap_err()));
+        assert!(is_death(world.probe(2, 0).unwrap_err()));
+        assert!(is_death(world.mprobe(ANY_SOURCE, 0).unwrap_err()));
+        assert_eq!(world.failed(), [2]);
+
+        world.acknowledge_failures();
+        let other = 1 - world.rank();
+        world.send(&[world.rank()], other, 0).unwrap();
+        assert_eq!(world.recv(&mut into, ANY_SOURCE, 0).unwrap().source(), other);
+        assert_eq!(into, [other]);
+
+        let mut sum = [0];
+        pair.allreduce(&[world.rank()], &mut sum, Sum).unwrap();
+        assert_eq!(sum, [1]);
+        assert!(pair.failed().is_empty());
+    });
+}
+
+#[test]
+#[should_panic(expected = "dies on purpose")]
+fn requests_that_wait_for_the_dead_fail_and_others_do_not() {
+    ranks(3, |world| {
+        let other = 1 - world.rank();
+        let (mut dead, mut alive) = ([0u8; 4], [0u8; 4]);
+        if world.rank() == 2 {
+            world.recv(&mut dead, 0, 1).unwrap();
+            panic!("{DEATH}");
+        }
+        world
+            .scope(|s| {
+                let from_dead = s.irecv(world, &mut dead, 2, 0)?;
+                let from_alive = s.irecv(world, &mut alive, other, 0)?;
+                if world.rank() == 0 {
+                    world.send(&[1u8], 2, 1)?;
+                }
+                assert!(is_death(from_dead.wait().unwrap_err()));
+                world.send(&[7u8; 4], other, 0)?;
+                assert_eq!(from_alive.wait()?.items, [7; 4]);
+                Ok(())
+            })
+            .unwrap();
+    });
+}

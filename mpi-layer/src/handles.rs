@@ -95,25 +95,18 @@ pub(crate) fn exchange(
     (ep, envelope, out): (Ep, Envelope, &[u8]),
     (spec, into): (MatchSpec, &mut [u8]),
 ) -> Result<Status, OpError> {
-    // SAFETY: `into` is borrowed exclusively until this function ends, which it does not, nor
-    // unwind, before the receive is complete; an error of `recv` means that nothing was posted.
-    let buffer = unsafe { RecvBuf::borrowed(into.as_mut_ptr(), into.len()) };
     // SAFETY: `out` is borrowed until this function ends, which it does not, nor unwind, before
-    // the send is complete: `Done` says so, and `Pending` is waited for.
-    let message = unsafe { SendBuf::borrowed(out.as_ptr(), out.len()) };
-    without_unwinding(|| match worker.send(ep, envelope, message, SendMode::Standard)? {
-        Sent::Done => worker.recv_blocking(spec, buffer),
-        // The partner may wait for this rank's receive before it takes the message.
-        Sent::Pending(send) => match worker.recv(spec, buffer) {
-            Ok(receive) => {
-                let status = worker.wait(receive);
-                worker.wait(send).outcome.map(|()| status)
-            }
-            Err(error) => {
-                worker.wait(send);
-                Err(error)
-            }
-        },
+    // the send is complete.
+    let buffer = unsafe { SendBuf::borrowed(out.as_ptr(), out.len()) };
+    without_unwinding(|| match worker.send(ep, envelope, buffer, SendMode::Standard)? {
+        // Nothing arrives between the two calls, so that the receive might as well come second;
+        // alone, it takes the short way.
+        Sent::Done => receive(worker, spec, into),
+        Sent::Pending(send) => {
+            let received = receive(worker, spec, into);
+            let sent = worker.wait(send).outcome;
+            sent.and(received)
+        }
     })
 }
 

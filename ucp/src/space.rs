@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use crate::matching::ListEngine;
+use crate::matching::{ListEngine, MatchEngine as _};
 
 const DENSE: u32 = 1 << 16;
 
@@ -49,6 +49,21 @@ impl Space {
             dead: Vec::new(),
             acknowledged: 0,
         }
+    }
+
+    /// Whether nothing in it can succeed any more: a collective one with a dead member. Messages
+    /// that wait for their receiver are refused then, or their senders would wait for receives
+    /// that fail before they are posted.
+    #[inline]
+    pub(crate) const fn condemned(&self) -> bool {
+        self.options.collective && !self.dead.is_empty()
+    }
+
+    /// Forgets all waiting messages, whose keys are appended to `waiting`. Nothing is posted.
+    #[cold]
+    pub(crate) fn give_up(&mut self, waiting: &mut Vec<u64>) {
+        self.engine.unexpected_values(waiting);
+        self.engine = ListEngine::new();
     }
 
     /// The dead member for which a receive from `source` cannot be posted, if any.

@@ -66,12 +66,16 @@ impl Bowline {
     }
 
     fn figure(&self, context: &Context, metric: Metric) -> Result<Sample, BenchError> {
-        let output = self
+        let mut launch = self
             .launch(context)
             .args(["perf", metric.test.name(), "--json"])
             .args(["--size".to_owned(), metric.size.to_string()])
-            .args(["--ranks".to_owned(), metric.ranks.to_string()])
-            .run()?;
+            .args(["--ranks".to_owned(), metric.ranks.to_string()]);
+        if metric.test == Test::Init {
+            // One job, as of the peers; by itself the command would start several.
+            launch = launch.args(["--iterations", "1", "--warmup", "0"]);
+        }
+        let output = launch.run()?;
         // Start-up is timed from outside, as for the peers.
         if metric.test == Test::Init {
             return Ok(Sample::single(output.wall.as_secs_f64() * 1e9));

@@ -6,14 +6,17 @@
 //! 2. Every operation under way is noted with its span until it is complete. Nothing may overlap
 //!    a span that is being received into, and a span that is being sent may only be read; an
 //!    algorithm that breaks this is stopped by a panic, before anything is touched.
-//! 3. Dropping the arena, also by a panic in a user's operation, waits for what is under way. The
+//! 3. The first receive of a stage is not posted at once, since nothing can arrive before the
+//!    stage's end: when it stays the only one, it is waited for where it is posted, which is the
+//!    short way to receive.
+//! 4. Dropping the arena, also by a panic in a user's operation, waits for what is under way. The
 //!    buffers are borrowed for longer than that.
 
 use std::marker::PhantomData;
 
 use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_base::sync::LINE;
-use bowline_ucp::{Ep, Envelope, MatchSpec, OpError, RequestId, SendMode, Sent, Worker};
+use bowline_ucp::{Ep, Envelope, MatchSpec, OpError, RequestId, SendMode, Sent, Status, Worker};
 
 use super::plan::{Space, Span};
 use crate::error::MpiError;
@@ -65,6 +68,8 @@ pub(crate) struct Arena<'a> {
     output: Region,
     scratch: Region,
     workspace: Workspace,
+    /// The stage's first receive while it is the only one (rule 3).
+    first: Option<(MatchSpec, Span)>,
     /// What the receives of this stage write, by space.
     written: [Hull; 3],
     /// What the sends of this stage read, by space.
@@ -93,6 +98,7 @@ impl<'a> Arena<'a> {
             output: Region { start: output.as_mut_ptr(), len: output.len() },
             scratch: Region { start, len: scratch },
             workspace,
+            first: None,
             written: [Hull::EMPTY; 3],
             read: [Hull::EMPTY; 3],
             buffers: PhantomData,
@@ -115,7 +121,7 @@ impl<'a> Arena<'a> {
         let start = self.readable(span);
         // SAFETY: the bytes lie in a buffer borrowed for `'a` or in the workspace (rule 1). Until
         // the operation is complete nothing writes them (rule 2: `read` holds the span from here
-        // or it is complete already), and the arena stays (rule 3).
+        // or it is complete already), and the arena stays (rule 4).
         let buffer = unsafe { SendBuf::borrowed(start, span.len) };
         let worker = self.worker();
         let sent = handles::without_unwinding(|| {
@@ -131,13 +137,27 @@ impl<'a> Arena<'a> {
     /// Starts a receive into a span.
     #[inline]
     pub(crate) fn recv(&mut self, spec: MatchSpec, span: Span) -> Result<(), OpError> {
-        let start = self.writable(span);
-        // SAFETY: as in `send`; nothing reads or writes the bytes until the operation is complete,
-        // since `written` holds the span. The input is refused by `writable`.
+        self.writable(span);
+        self.written[span.space as usize].add(span);
+        if self.first.is_none() && self.workspace.flights.is_empty() {
+            self.first = Some((spec, span));
+            return Ok(());
+        }
+        if let Some((spec, span)) = self.first.take() {
+            self.post(spec, span)?;
+        }
+        self.post(spec, span)
+    }
+
+    /// Posts a receive whose span is entered in `written`.
+    fn post(&mut self, spec: MatchSpec, span: Span) -> Result<(), OpError> {
+        let start = self.region(span).start.wrapping_add(span.at);
+        // SAFETY: the bytes lie in a buffer borrowed for `'a` or in the workspace, and are not the
+        // input (rule 1 and `writable`, in `recv`). Until the operation is complete nothing reads
+        // or writes them, since `written` holds the span (rule 2), and the arena stays (rule 4).
         let buffer = unsafe { RecvBuf::borrowed(start, span.len) };
         let worker = self.worker();
         let id = handles::without_unwinding(|| worker.recv(spec, buffer))?;
-        self.written[span.space as usize].add(span);
         self.workspace.flights.push(Flight { id, span, receive: true });
         Ok(())
     }
@@ -147,27 +167,42 @@ impl<'a> Arena<'a> {
     #[inline]
     pub(crate) fn wait(&mut self) -> Result<(), MpiError> {
         let mut result = Ok(());
+        if let Some((spec, span)) = self.first.take() {
+            let start = self.region(span).start.wrapping_add(span.at);
+            // SAFETY: as in `post`; the receive is complete when `recv_blocking` returns.
+            let buffer = unsafe { RecvBuf::borrowed(start, span.len) };
+            let worker = self.worker();
+            let status = handles::without_unwinding(|| worker.recv_blocking(spec, buffer));
+            result = match status {
+                Ok(status) => outcome(&status, Some(span)),
+                Err(error) => Err(error.into()),
+            };
+        }
+        if !self.workspace.flights.is_empty() {
+            result = self.land(result);
+        }
+        self.written = [Hull::EMPTY; 3];
+        self.read = [Hull::EMPTY; 3];
+        result
+    }
+
+    /// Waits for all flights. The first error, `result` being the first of all.
+    fn land(&mut self, mut result: Result<(), MpiError>) -> Result<(), MpiError> {
+        if result.is_err() {
+            self.cancel(0);
+        }
         let mut next = 0;
         while next < self.workspace.flights.len() {
             let Flight { id, span, receive } = self.workspace.flights[next];
             next += 1;
             let status = handles::complete(&self.process.worker, id);
-            let outcome = match status.outcome {
-                Err(OpError::Truncated { message, .. }) => mismatch(span, message),
-                Err(error) => Err(error.into()),
-                Ok(()) if receive && status.length != span.len as u64 => {
-                    mismatch(span, status.length)
-                }
-                Ok(()) => continue,
-            };
-            if result.is_ok() {
-                result = outcome;
+            let ended = outcome(&status, receive.then_some(span));
+            if result.is_ok() && ended.is_err() {
+                result = ended;
                 self.cancel(next);
             }
         }
         self.workspace.flights.clear();
-        self.written = [Hull::EMPTY; 3];
-        self.read = [Hull::EMPTY; 3];
         result
     }
 
@@ -251,9 +286,22 @@ impl<'a> Arena<'a> {
 
     #[cold]
     fn refuse_overlap(&self, span: Span, only_receives: bool) {
-        let mut flights = self.workspace.flights.iter();
-        let hit = flights.find(|old| (old.receive || !only_receives) && old.span.overlaps(span));
+        let flights = self.workspace.flights.iter();
+        let flights = flights.filter(|old| old.receive || !only_receives).map(|old| old.span);
+        let first = self.first.map(|(_, span)| span);
+        let hit = flights.chain(first).find(|old| old.overlaps(span));
         assert!(hit.is_none(), "{span:?} is in use by {hit:?}");
+    }
+}
+
+/// How an operation ended; a message must fill the span of its receive.
+#[inline]
+fn outcome(status: &Status, received: Option<Span>) -> Result<(), MpiError> {
+    match (status.outcome, received) {
+        (Ok(()), Some(span)) if status.length != span.len as u64 => mismatch(span, status.length),
+        (Ok(()), _) => Ok(()),
+        (Err(OpError::Truncated { message, .. }), Some(span)) => mismatch(span, message),
+        (Err(error), _) => Err(error.into()),
     }
 }
 
@@ -268,7 +316,7 @@ impl Drop for Arena<'_> {
         if !self.workspace.flights.is_empty() {
             // A collective that ends in the middle: an error, or a panic in a user's operation.
             self.cancel(0);
-            if let Err(error) = self.wait() {
+            if let Err(error) = self.land(Ok(())) {
                 tracing::debug!("a collective was given up: {error}");
             }
         }

@@ -2,7 +2,7 @@
 //!
 //! It turns ranks into endpoints and phases into tags; memory is the business of the arena.
 
-use bowline_ucp::{Envelope, MatchSpec};
+use bowline_ucp::{Envelope, MatchSpec, OpError};
 
 use super::arena::Arena;
 use super::plan::{Place, Plan, Span};
@@ -45,6 +45,33 @@ impl Communicator {
     }
 }
 
+/// Looks for a death that a partner knows of already.
+const LOOKS: u32 = 1000;
+
+impl Engine<'_> {
+    /// Why a partner refused what it was sent: it knows of a member's death, which this rank is
+    /// about to learn.
+    #[cold]
+    fn refusal(&self) -> MpiError {
+        let spec = self.spec(None);
+        let worker = &self.comm.process.worker;
+        for _ in 0..LOOKS {
+            if let Err(death) = worker.check(&spec) {
+                return death.into();
+            }
+            worker.progress();
+            std::thread::yield_now();
+        }
+        MpiError::Protocol(OpError::BadRemote)
+    }
+
+    #[inline]
+    fn spec(&self, source: Option<u32>) -> MatchSpec {
+        let space = self.comm.collective_space();
+        MatchSpec { space, source, tag: self.tag, tag_mask: u64::MAX }
+    }
+}
+
 impl Plan for Engine<'_> {
     type Error = MpiError;
 
@@ -59,18 +86,16 @@ impl Plan for Engine<'_> {
 
     #[inline]
     fn recv(&mut self, from: u32, into: Span) -> Result<(), MpiError> {
-        let spec = MatchSpec {
-            space: self.comm.collective_space(),
-            source: Some(from),
-            tag: self.tag,
-            tag_mask: u64::MAX,
-        };
+        let spec = self.spec(Some(from));
         Ok(self.arena.recv(spec, into)?)
     }
 
     #[inline]
     fn wait(&mut self) -> Result<(), MpiError> {
-        self.arena.wait()
+        match self.arena.wait() {
+            Err(MpiError::Protocol(OpError::BadRemote)) => Err(self.refusal()),
+            outcome => outcome,
+        }
     }
 
     #[inline]

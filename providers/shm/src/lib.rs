@@ -49,6 +49,7 @@
 //! Nothing has a name, so nothing is left after a kill. Dropping the interface closes it: peers
 //! see [`PeerFailure::Closed`](bowline_uct::PeerFailure::Closed) after its last message.
 
+mod accept;
 mod addr;
 mod area;
 mod cma;
@@ -66,6 +67,7 @@ mod post;
 mod progress;
 mod rare;
 mod receive;
+mod ring_table;
 mod rkey;
 mod rma;
 mod wait;

@@ -10,30 +10,15 @@
 //! descriptor, and a ring or a slot is never pinned.
 
 use bowline_base::ring;
-use bowline_base::ring::promote::{END_ID, SWITCH_ID, read_switch};
-use bowline_base::scmp::{self, Fault, seq};
+use bowline_base::ring::promote::SWITCH_ID;
+use bowline_base::scmp::{Fault, seq};
 use bowline_base::view::View;
 use bowline_base::words::DirectWords;
-use bowline_uct::{AmHeader, AmId, Arrival, Sink, Source};
+use bowline_uct::{AmId, Arrival, Sink, Source};
 
+use crate::accept::{Held, Inner};
 use crate::hot::Hot;
-use crate::post::{PADDED, TRAILER, VOID_ID};
-
-/// A ring that is being read.
-#[derive(Debug)]
-pub(crate) struct ActiveRing {
-    pub(crate) number: u32,
-    pub(crate) source: u32,
-    /// Messages since the last comparison with the hot sources of the queue.
-    pub(crate) taken: u32,
-    /// Messages that one call takes behind the first; see [`ActiveRing::take_more`].
-    window: u32,
-    /// Whether the last call found all that it looked for.
-    filled: bool,
-    /// Its owner was asked to give it back.
-    pub(crate) evicted: bool,
-    pub(crate) consumer: ring::Consumer<DirectWords>,
-}
+use crate::ring_table::{ActiveRing, Taken};
 
 /// What a call found that is not a message for the sink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,16 +27,6 @@ pub(crate) enum Finding {
     Damaged(u32),
     /// The shared queue is closed for good.
     Poisoned,
-}
-
-/// A message of the queue that waits for its source's ring.
-#[derive(Clone, Copy, Debug)]
-struct Held {
-    source: u32,
-    id: u8,
-    header: AmHeader,
-    /// In the staging buffer.
-    len: usize,
 }
 
 /// The receiving half of an interface.
@@ -74,77 +49,6 @@ pub(crate) struct Receiver {
     pub(crate) poisoned: bool,
     /// What the last call of `poll_rings` or `poll_queue` stopped at, until it is taken.
     pub(crate) finding: Option<Finding>,
-}
-
-/// Outcome of one look at a ring.
-enum Taken {
-    Message,
-    Nothing,
-    End,
-    Bad,
-}
-
-/// Largest window of a ring.
-const MAX_WINDOW: u32 = 32;
-
-impl ActiveRing {
-    fn new(number: u32, source: u32, consumer: ring::Consumer<DirectWords>) -> Self {
-        Self { number, source, taken: 0, window: 1, filled: false, evicted: false, consumer }
-    }
-
-    /// Hands out what is behind a first message, at most `budget` and at most a window that grows
-    /// while it is filled.
-    ///
-    /// To look behind the last message costs a miss: the next slot lies in its sender's cache. A
-    /// reply would wait for that, so a ring whose messages come one by one is not looked at twice
-    /// in a call. Only when a ring had a message in the last call, too, there may be more, and
-    /// then the look is paid by the next message.
-    #[inline(never)]
-    fn take_more(&mut self, sink: &mut dyn Sink, budget: u32) -> (u32, Taken) {
-        let most = self.window.min(budget);
-        let mut taken = 0;
-        while taken < most {
-            match self.take(sink) {
-                Taken::Message => taken += 1,
-                Taken::Nothing => {
-                    self.window = taken.max(1);
-                    self.filled = false;
-                    break;
-                }
-                end => return (taken, end),
-            }
-        }
-        self.taken = self.taken.wrapping_add(taken);
-        if taken == self.window {
-            self.window = (self.window * 2).min(MAX_WINDOW);
-        }
-        (taken, Taken::Message)
-    }
-
-    /// Hands out the next message, if there is one.
-    #[inline]
-    fn take(&mut self, sink: &mut dyn Sink) -> Taken {
-        let source = Source(self.source);
-        let outcome = self.consumer.receive(|message| {
-            let Some(id) = AmId::from_wire(message.id) else {
-                return if message.id == END_ID { Taken::End } else { Taken::Bad };
-            };
-            // Nothing is kept, so the verdict says nothing; see `Arrival::desc`.
-            let _ = sink.am(Arrival {
-                source,
-                id,
-                header: message.header,
-                payload: message.payload(),
-                desc: None,
-            });
-            Taken::Message
-        });
-        match outcome {
-            Ok(Some(taken)) => taken,
-            Ok(None) => Taken::Nothing,
-            Err(ring::Damaged) => Taken::Bad,
-        }
-    }
 }
 
 impl Receiver {
@@ -427,107 +331,5 @@ impl Receiver {
             ring.taken = 0;
         }
         owner
-    }
-}
-
-/// The parts of a receiver that a message of the queue touches, apart from the queue.
-struct Inner<'a> {
-    active: &'a mut Vec<ActiveRing>,
-    free: &'a mut [Option<ring::Consumer<DirectWords>>],
-    ignored: &'a [u32],
-    hot: &'a mut Hot,
-    held: &'a mut Option<Held>,
-    staging: &'a mut [u8],
-    sources: u32,
-    /// Messages given to the sink.
-    given: u32,
-    finding: Option<Finding>,
-}
-
-impl Inner<'_> {
-    #[inline]
-    fn accept(&mut self, message: &scmp::Arrival<'_, DirectWords>, sink: &mut dyn Sink) {
-        let source = u32::from(message.source);
-        if source >= self.sources || !self.ignored.is_empty() && self.ignored.contains(&source) {
-            return;
-        }
-        if self.active.iter().any(|ring| ring.source == source) {
-            return self.hold(message);
-        }
-        let Some(id) = AmId::from_wire(message.id) else {
-            match message.id {
-                SWITCH_ID => self.switch(source, &message.header),
-                VOID_ID => {}
-                _ => self.finding = Some(Finding::Damaged(source)),
-            }
-            return;
-        };
-        let payload = match message.in_place() {
-            Some(view) if message.flags & PADDED == 0 => view,
-            _ => match self.stage(message) {
-                // SAFETY: the staging buffer is only used through the view until `am` has
-                // returned, and is longer than any message of the queue.
-                Some(len) => unsafe { View::from_raw(self.staging.as_mut_ptr(), len) },
-                None => {
-                    self.finding = Some(Finding::Damaged(source));
-                    return;
-                }
-            },
-        };
-        self.given += 1;
-        self.hot.count(source);
-        let _ = sink.am(Arrival {
-            source: Source(source),
-            id,
-            header: message.header,
-            payload,
-            desc: None,
-        });
-    }
-
-    /// Copies a payload to the staging buffer; its length, unless that cannot be.
-    fn stage(&mut self, message: &scmp::Arrival<'_, DirectWords>) -> Option<usize> {
-        let len = message.copy_to(self.staging);
-        if message.flags & PADDED == 0 {
-            return (len == message.len).then_some(len);
-        }
-        let content = self.staging.get(len.checked_sub(TRAILER)?..len)?;
-        let said = u32::from_le_bytes(content.try_into().ok()?) as usize;
-        (said <= len - TRAILER).then_some(said)
-    }
-
-    /// Keeps a message until its source's ring has been read to its end.
-    #[cold]
-    fn hold(&mut self, message: &scmp::Arrival<'_, DirectWords>) {
-        let source = u32::from(message.source);
-        let evicted = self.active.iter().any(|ring| ring.source == source && ring.evicted);
-        if !evicted || self.held.is_some() {
-            // A ring ends only when it was asked to, and then one message is looked at at once.
-            self.finding = Some(Finding::Damaged(source));
-            return;
-        }
-        let Some(len) = self.stage(message) else {
-            self.finding = Some(Finding::Damaged(source));
-            return;
-        };
-        *self.held = Some(Held { source, id: message.id, header: message.header, len });
-    }
-
-    /// The next messages of `source` come by the ring that the marker names.
-    #[cold]
-    fn switch(&mut self, source: u32, header: &AmHeader) {
-        let number = read_switch(header, self.free.len() as u32);
-        let place = number.and_then(|number| self.free.get_mut(number as usize));
-        match (number, place) {
-            (Some(number), Some(place))
-                if place.as_ref().is_some_and(|ring| ring.owner() == Some(source)) =>
-            {
-                let consumer = place.take().expect("the guard saw that it is there");
-                self.active.push(ActiveRing::new(number, source, consumer));
-                self.hot.forget(source);
-            }
-            // Not its ring, or one that is active already.
-            _ => self.finding = Some(Finding::Damaged(source)),
-        }
     }
 }

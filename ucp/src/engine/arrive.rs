@@ -127,6 +127,11 @@ impl Engine {
         space.engine.arrive(envelope.source, envelope.tag).map(Key::from_wire)
     }
 
+    /// Whether no receive will ever be posted for an envelope.
+    fn condemned(&mut self, envelope: &Envelope) -> bool {
+        self.spaces.get_mut(envelope.space).is_some_and(|space| space.condemned())
+    }
+
     /// Anything but a plain eager message.
     pub(super) fn arrive(&mut self, peer: PeerIndex, arrival: &Arrival<'_>) {
         let header = &arrival.header;
@@ -205,6 +210,10 @@ impl Engine {
                 self.deliver(key, &envelope, data);
                 self.actions.push(Action::Acknowledge { peer, request });
             }
+            None if self.condemned(&envelope) => {
+                self.taken(peer, data.len());
+                self.actions.push(Action::Refuse { peer, request });
+            }
             None => self.keep(peer, &envelope, data, request),
         }
         Some(())
@@ -220,6 +229,9 @@ impl Engine {
         let envelope = wire::envelope(header);
         match self.posted(&envelope) {
             Some(key) => self.begin_fetch(key, peer, &envelope, rts),
+            None if self.condemned(&envelope) => {
+                self.actions.push(Action::Refuse { peer, request: rts.request });
+            }
             None => {
                 let remote = Payload::Remote(Box::new(rts));
                 self.keep_as(peer, &envelope, rts.length, 0, remote);

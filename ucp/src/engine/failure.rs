@@ -103,7 +103,7 @@ impl Engine {
             self.fail_peer(index as PeerIndex, how);
         }
         self.park_direct();
-        let mut lost = Vec::new();
+        let (mut lost, mut waiting) = (Vec::new(), Vec::new());
         for space in self.spaces.iter_mut() {
             let Some(rank) = space.options.members.as_ref().and_then(|m| m.rank_of(world_rank))
             else {
@@ -127,6 +127,12 @@ impl Engine {
                     request.status.outcome = Err(OpError::MemberFailed { rank });
                 }
             }
+            if collective {
+                space.give_up(&mut waiting);
+            }
+        }
+        for value in waiting {
+            self.drop_message(Key::from_wire(value));
         }
         for value in lost {
             let key = Key::from_wire(value);
@@ -141,11 +147,18 @@ impl Engine {
     /// A space was opened: members that are dead already count.
     pub(crate) fn inherit_deaths(&mut self, id: u32) {
         let dead = std::mem::take(&mut self.dead);
+        let mut waiting = Vec::new();
         if let Some(space) = self.spaces.get_mut(id)
             && let Some(members) = space.options.members.clone()
         {
             space.dead = dead.iter().filter_map(|&rank| members.rank_of(rank)).collect();
+            if space.condemned() {
+                space.give_up(&mut waiting);
+            }
         }
         self.dead = dead;
+        for value in waiting {
+            self.drop_message(Key::from_wire(value));
+        }
     }
 }

@@ -1,0 +1,93 @@
+//! One ring that is being read: how a message is taken from it, and how many in one call.
+
+use bowline_base::ring;
+use bowline_base::ring::promote::END_ID;
+use bowline_base::words::DirectWords;
+use bowline_uct::{AmId, Arrival, Sink, Source};
+
+/// A ring that is being read.
+#[derive(Debug)]
+pub(crate) struct ActiveRing {
+    pub(crate) number: u32,
+    pub(crate) source: u32,
+    /// Messages since the last comparison with the hot sources of the queue.
+    pub(crate) taken: u32,
+    /// Messages that one call takes behind the first; see [`ActiveRing::take_more`].
+    pub(crate) window: u32,
+    /// Whether the last call found all that it looked for.
+    pub(crate) filled: bool,
+    /// Its owner was asked to give it back.
+    pub(crate) evicted: bool,
+    pub(crate) consumer: ring::Consumer<DirectWords>,
+}
+
+/// Outcome of one look at a ring.
+pub(crate) enum Taken {
+    Message,
+    Nothing,
+    End,
+    Bad,
+}
+
+/// Largest window of a ring.
+const MAX_WINDOW: u32 = 32;
+
+impl ActiveRing {
+    pub(crate) fn new(number: u32, source: u32, consumer: ring::Consumer<DirectWords>) -> Self {
+        Self { number, source, taken: 0, window: 1, filled: false, evicted: false, consumer }
+    }
+
+    /// Hands out what is behind a first message, at most `budget` and at most a window that grows
+    /// while it is filled.
+    ///
+    /// To look behind the last message costs a miss: the next slot lies in its sender's cache. A
+    /// reply would wait for that, so a ring whose messages come one by one is not looked at twice
+    /// in a call. Only when a ring had a message in the last call, too, there may be more, and
+    /// then the look is paid by the next message.
+    #[inline(never)]
+    pub(crate) fn take_more(&mut self, sink: &mut dyn Sink, budget: u32) -> (u32, Taken) {
+        let most = self.window.min(budget);
+        let mut taken = 0;
+        while taken < most {
+            match self.take(sink) {
+                Taken::Message => taken += 1,
+                Taken::Nothing => {
+                    self.window = taken.max(1);
+                    self.filled = false;
+                    break;
+                }
+                end => return (taken, end),
+            }
+        }
+        self.taken = self.taken.wrapping_add(taken);
+        if taken == self.window {
+            self.window = (self.window * 2).min(MAX_WINDOW);
+        }
+        (taken, Taken::Message)
+    }
+
+    /// Hands out the next message, if there is one.
+    #[inline]
+    pub(crate) fn take(&mut self, sink: &mut dyn Sink) -> Taken {
+        let source = Source(self.source);
+        let outcome = self.consumer.receive(|message| {
+            let Some(id) = AmId::from_wire(message.id) else {
+                return if message.id == END_ID { Taken::End } else { Taken::Bad };
+            };
+            // Nothing is kept, so the verdict says nothing; see `Arrival::desc`.
+            let _ = sink.am(Arrival {
+                source,
+                id,
+                header: message.header,
+                payload: message.payload(),
+                desc: None,
+            });
+            Taken::Message
+        });
+        match outcome {
+            Ok(Some(taken)) => taken,
+            Ok(None) => Taken::Nothing,
+            Err(ring::Damaged) => Taken::Bad,
+        }
+    }
+}

@@ -10,6 +10,9 @@ use anyhow::{Context, Result, bail};
 
 use crate::workspace::Workspace;
 
+/// Lines shown of a command that fails, the last ones: the log has all of them.
+const SHOWN_LINES: usize = 300;
+
 /// What is shown of a command that succeeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Show {
@@ -119,7 +122,11 @@ impl Run {
         if status.success() {
             return Ok(Output(lines));
         }
-        for line in &lines {
+        let hidden = lines.len().saturating_sub(SHOWN_LINES);
+        if hidden > 0 {
+            println!("    ... {hidden} lines before are in {}", self.log.display());
+        }
+        for line in &lines[hidden..] {
             println!("    {line}");
         }
         let hint = if self.hint.is_empty() { String::new() } else { format!("; {}", self.hint) };

@@ -10,7 +10,9 @@ use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 
 use bowline_base::buffer::{RecvBuf, SendBuf};
-use bowline_ucp::{Ep, Envelope, MatchSpec, Message, OpError, RequestId, SendMode, Sent, Status, Worker};
+use bowline_ucp::{
+    Envelope, Ep, MatchSpec, Message, OpError, RequestId, SendMode, Sent, Status, Worker,
+};
 
 use crate::datatype::{Datatype, bytes_of_mut};
 

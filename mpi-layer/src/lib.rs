@@ -7,11 +7,10 @@
 //!
 //! # Quick start
 //! ```no_run
-//! # fn start() -> bowline_mpi::World { unimplemented!("made by the facade crate") }
-//! use bowline_mpi::{ANY_SOURCE, MpiError, Sum};
+//! use bowline::mpi::{ANY_SOURCE, Sum};
 //!
-//! fn main() -> Result<(), MpiError> {
-//!     let world = start(); // `bowline::init()` of the facade crate
+//! fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     let world = bowline::init()?;
 //!     let mut total = [0u64];
 //!     world.allreduce(&[world.rank() as u64], &mut total, Sum)?;
 //!
@@ -25,7 +24,7 @@
 //!     } else {
 //!         world.send(format!("rank {} says hello", world.rank()).as_bytes(), 0, 7)?;
 //!     }
-//!     world.barrier()
+//!     Ok(world.barrier()?)
 //! }
 //! ```
 //!
@@ -81,8 +80,8 @@ pub use error::{ErrorClass, MpiError};
 pub use group::{Comparison, Group};
 pub use num_complex::Complex;
 pub use op::{
-    BitAnd, BitOr, BitXor, LogicalAnd, LogicalOr, LogicalXor, Max, MaxLoc, Min, MinLoc, Operation, Prod,
-    Sum, UserOperation, commutative, ordered,
+    BitAnd, BitOr, BitXor, LogicalAnd, LogicalOr, LogicalXor, Max, MaxLoc, Min, MinLoc, Operation,
+    Prod, Sum, UserOperation, commutative, ordered,
 };
 pub use owned::{OwnedRecv, OwnedSend};
 pub use probe::ClaimedMessage;

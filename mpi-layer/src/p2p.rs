@@ -4,7 +4,7 @@
 //! of the protocol layer; everything rare is in cold functions. Nonblocking calls are in
 //! [`scope`](crate::scope) and [`owned`](crate::owned), probes in [`probe`](crate::probe).
 
-use bowline_ucp::{Ep, Envelope, MatchSpec, SendMode};
+use bowline_ucp::{Envelope, Ep, MatchSpec, SendMode};
 
 use crate::comm::{CommInner, Communicator};
 use crate::consts::{ANY_SOURCE, PROC_NULL};
@@ -37,13 +37,7 @@ impl Communicator {
     }
 
     #[inline]
-    fn send_mode(
-        &self,
-        bytes: &[u8],
-        dest: i32,
-        tag: i32,
-        mode: SendMode,
-    ) -> Result<(), MpiError> {
+    fn send_mode(&self, bytes: &[u8], dest: i32, tag: i32, mode: SendMode) -> Result<(), MpiError> {
         let Some((ep, envelope)) = self.destination(dest, tag)? else { return Ok(()) };
         let worker = &self.inner.process.worker;
         handles::send(worker, ep, envelope, bytes, mode).map_err(MpiError::from)
@@ -166,8 +160,12 @@ impl Communicator {
             self.null_partner(source)?;
             return Ok(None);
         };
-        let spec =
-            MatchSpec { space: inner.space(), source: from, tag: wanted.tag, tag_mask: wanted.mask };
+        let spec = MatchSpec {
+            space: inner.space(),
+            source: from,
+            tag: wanted.tag,
+            tag_mask: wanted.mask,
+        };
         Ok(Some(spec))
     }
 }

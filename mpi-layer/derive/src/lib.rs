@@ -96,7 +96,9 @@ impl Options {
             } else if attribute.path().is_ident("datatype") {
                 attribute.parse_nested_meta(|meta| {
                     if !meta.path.is_ident("crate") {
-                        return Err(meta.error("the only option is `crate = path::to::bowline_mpi`"));
+                        return Err(
+                            meta.error("the only option is `crate = path::to::bowline_mpi`")
+                        );
                     }
                     options.root = meta.value()?.parse()?;
                     Ok(())

@@ -54,12 +54,7 @@ pub(crate) fn any<P: Plan>(
 }
 
 /// In round k, ranks that differ in bit k swap all they have; for powers of two.
-fn doubling<P: Plan>(
-    plan: &mut P,
-    place: Place,
-    own: Span,
-    output: Even,
-) -> Result<(), P::Error> {
+fn doubling<P: Plan>(plan: &mut P, place: Place, own: Span, output: Even) -> Result<(), P::Error> {
     plan.copy(own, output.span(place.rank));
     let held = |rank: u32, count: u32| {
         let first = rank & !(count - 1);
@@ -87,8 +82,9 @@ fn bruck<P: Plan>(
 ) -> Result<(), P::Error> {
     let Place { rank, size } = place;
     // Bytes of the first `count` blocks of what a rank collects.
-    let length =
-        |first: u32, count: u32| -> usize { (0..count).map(|i| blocks.len((first + i) % size)).sum() };
+    let length = |first: u32, count: u32| -> usize {
+        (0..count).map(|i| blocks.len((first + i) % size)).sum()
+    };
     plan.copy(own, Span::scratch(0, own.len));
     let mut held = 1;
     let mut held_bytes = own.len;

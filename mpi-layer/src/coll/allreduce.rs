@@ -84,7 +84,7 @@ impl Fold {
             return Ok(());
         }
         plan.phase(3);
-        if place.rank % 2 == 0 {
+        if place.rank.is_multiple_of(2) {
             plan.recv(place.rank + 1, output)?;
         } else {
             plan.send(place.rank - 1, output)?;
@@ -129,7 +129,10 @@ pub(crate) struct Halving {
 impl Halving {
     /// For vectors of `len` bytes that are cut between elements of `width` bytes.
     pub(crate) const fn new(place: Place, len: usize, width: usize) -> Self {
-        let count = if width == 0 { 0 } else { len / width };
+        let count = match len.checked_div(width) {
+            Some(count) => count,
+            None => 0,
+        };
         Self { fold: Fold::new(place.size), place, width, count }
     }
 

@@ -103,7 +103,8 @@ fn bruck<P: Plan>(plan: &mut P, place: Place, input: Even, output: Even) -> Resu
     while bit < size {
         let moving = || (0..size).filter(|index| index & bit != 0);
         let bytes = moving().count() * block;
-        let packed = |at: usize| moving().enumerate().map(move |(n, index)| (index, at + n * block));
+        let packed =
+            |at: usize| moving().enumerate().map(move |(n, index)| (index, at + n * block));
         for (index, at) in packed(going_at) {
             plan.copy(turned(index), Span::scratch(at, block));
         }

@@ -16,7 +16,7 @@ use std::marker::PhantomData;
 
 use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_base::sync::LINE;
-use bowline_ucp::{Ep, Envelope, MatchSpec, OpError, RequestId, SendMode, Sent, Status, Worker};
+use bowline_ucp::{Envelope, Ep, MatchSpec, OpError, RequestId, SendMode, Sent, Status, Worker};
 
 use super::plan::{Space, Span};
 use crate::error::MpiError;
@@ -112,21 +112,15 @@ impl<'a> Arena<'a> {
 
     /// Starts a send of a span.
     #[inline]
-    pub(crate) fn send(
-        &mut self,
-        ep: Ep,
-        envelope: Envelope,
-        span: Span,
-    ) -> Result<(), OpError> {
+    pub(crate) fn send(&mut self, ep: Ep, envelope: Envelope, span: Span) -> Result<(), OpError> {
         let start = self.readable(span);
         // SAFETY: the bytes lie in a buffer borrowed for `'a` or in the workspace (rule 1). Until
         // the operation is complete nothing writes them (rule 2: `read` holds the span from here
         // or it is complete already), and the arena stays (rule 4).
         let buffer = unsafe { SendBuf::borrowed(start, span.len) };
         let worker = self.worker();
-        let sent = handles::without_unwinding(|| {
-            worker.send(ep, envelope, buffer, SendMode::Standard)
-        })?;
+        let sent =
+            handles::without_unwinding(|| worker.send(ep, envelope, buffer, SendMode::Standard))?;
         if let Sent::Pending(id) = sent {
             self.read[span.space as usize].add(span);
             self.workspace.flights.push(Flight { id, span, receive: false });
@@ -230,12 +224,7 @@ impl<'a> Arena<'a> {
 
     /// Lets `combine` do `right = left OP right`.
     #[inline]
-    pub(crate) fn reduce(
-        &mut self,
-        left: Span,
-        right: Span,
-        combine: &dyn Fn(&[u8], &mut [u8]),
-    ) {
+    pub(crate) fn reduce(&mut self, left: Span, right: Span, combine: &dyn Fn(&[u8], &mut [u8])) {
         assert_eq!(left.len, right.len, "operands have one length");
         if left.len == 0 {
             return;

@@ -90,14 +90,14 @@ pub(crate) const fn length(
     Err(MpiError::InvalidLength { what, expected, got })
 }
 
-/// `count` blocks of `block` elements; an error instead of an overflow.
+/// Success when a buffer holds a block of `block` elements for each rank.
 pub(crate) fn blocks_length(
     what: &'static str,
     ranks: u32,
     block: usize,
     got: usize,
 ) -> Result<(), MpiError> {
-    length(what, block.checked_mul(ranks as usize).unwrap_or(usize::MAX), got)
+    length(what, block.saturating_mul(ranks as usize), got)
 }
 
 impl Communicator {
@@ -181,7 +181,11 @@ impl Communicator {
             let what = "the partition of gatherv";
             let blocks =
                 partition.check::<T>(what, self.inner.size, output.len(), Space::Output)?;
-            length("the input of gatherv at its root", partition.counts[root as usize], input.len())?;
+            length(
+                "the input of gatherv at its root",
+                partition.counts[root as usize],
+                input.len(),
+            )?;
             blocks
         } else {
             Placed { space: Space::Output, width: 0, counts: &[], displacements: &[] }
@@ -264,12 +268,7 @@ impl Communicator {
         self.allgather_spans(&[], blocks.span(self.inner.rank), bytes_of_mut(items))
     }
 
-    fn allgather_spans(
-        &self,
-        input: &[u8],
-        own: Span,
-        output: &mut [u8],
-    ) -> Result<(), MpiError> {
+    fn allgather_spans(&self, input: &[u8], own: Span, output: &mut [u8]) -> Result<(), MpiError> {
         let how = self.shape().allgather(own.len);
         let scratch = allgather::scratch(how, output.len());
         let mut engine = self.engine(input, output, scratch, None);
@@ -317,8 +316,7 @@ impl Communicator {
         let how = self.shape().alltoall(len);
         let scratch = alltoall::scratch(how, self.inner.size, len);
         let mut engine = self.engine(bytes_of(input), bytes_of_mut(output), scratch, None);
-        let (from, into) =
-            (Even { space: Space::Input, len }, Even { space: Space::Output, len });
+        let (from, into) = (Even { space: Space::Input, len }, Even { space: Space::Output, len });
         alltoall::even(&mut engine, self.place(), how, from, into)
     }
 

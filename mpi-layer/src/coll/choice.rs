@@ -233,9 +233,8 @@ mod tests {
     use super::*;
 
     fn shapes() -> impl Iterator<Item = Shape> {
-        (1..200).flat_map(|ranks| {
-            [false, true].map(|oversubscribed| Shape { ranks, oversubscribed })
-        })
+        (1..200)
+            .flat_map(|ranks| [false, true].map(|oversubscribed| Shape { ranks, oversubscribed }))
     }
 
     fn lengths() -> impl Iterator<Item = usize> {

@@ -226,12 +226,7 @@ fn advance(ranks: &mut [Rank], me: u32, sends: &mut Waiting, receives: &mut Wait
     ranks[me as usize].next > start
 }
 
-fn deliver(
-    ranks: &mut [Rank],
-    key: (u32, u32, u8),
-    sends: &mut Waiting,
-    receives: &mut Waiting,
-) {
+fn deliver(ranks: &mut [Rank], key: (u32, u32, u8), sends: &mut Waiting, receives: &mut Waiting) {
     let (Some(out), Some(into)) = (sends.get_mut(&key), receives.get_mut(&key)) else { return };
     while let (Some(&from), Some(&to)) = (out.front(), into.front()) {
         out.pop_front();

@@ -448,13 +448,13 @@ fn check_uneven_alltoall(size: u32, how: Alltoall) {
     let outcome = simulate(
         size,
         |me| Memory {
-            input: filled(total(&sent[me as usize]), size, &from(me), |to, i| block_byte(me, to, i)),
+            input: filled(total(&sent[me as usize]), size, &from(me), |to, i| {
+                block_byte(me, to, i)
+            }),
             output: nothing(total(&got[me as usize])),
             scratch: 0,
         },
-        |plan, place| {
-            alltoall::any(plan, place, how, &from(place.rank), &into(place.rank))
-        },
+        |plan, place| alltoall::any(plan, place, how, &from(place.rank), &into(place.rank)),
     );
     for (me, output) in (0..).zip(&outcome.outputs) {
         let total = total(&got[me as usize]);

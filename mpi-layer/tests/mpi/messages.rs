@@ -179,17 +179,18 @@ fn a_buffer_is_sent_and_replaced() {
 fn a_synchronous_send_waits_for_its_receive() {
     ranks(2, |world| {
         if world.rank() == 0 {
-            world.scope(|s| {
-                use bowline_mpi::Request;
-                let mut request = s.issend(world, &[1u8], 1, 0)?;
-                // The other rank receives tag 0 only after it has seen tag 1, which is sent later.
-                for _ in 0..100 {
-                    assert_eq!(request.test()?, None);
-                }
-                world.send(&[2u8], 1, 1)?;
-                request.wait()
-            })
-            .unwrap();
+            world
+                .scope(|s| {
+                    use bowline_mpi::Request;
+                    let mut request = s.issend(world, &[1u8], 1, 0)?;
+                    // The other rank receives tag 0 only after it has seen tag 1, which is sent later.
+                    for _ in 0..100 {
+                        assert_eq!(request.test()?, None);
+                    }
+                    world.send(&[2u8], 1, 1)?;
+                    request.wait()
+                })
+                .unwrap();
         } else {
             let mut into = [0u8];
             world.recv(&mut into, 0, 1).unwrap();
@@ -206,16 +207,17 @@ fn every_pair_exchanges_at_once() {
         let size = world.size() as usize;
         let out: Vec<_> = (0..size).map(|to| [world.rank() as u64, to as u64]).collect();
         let mut into = vec![[0u64; 2]; size];
-        world.scope(|s| {
-            for (from, place) in (0..).zip(into.chunks_mut(1)) {
-                let _ = s.irecv(world, place, from, 0)?;
-            }
-            for (to, item) in (0..).zip(out.chunks(1)) {
-                let _ = s.isend(world, item, to, 0)?;
-            }
-            Ok(())
-        })
-        .unwrap();
+        world
+            .scope(|s| {
+                for (from, place) in (0..).zip(into.chunks_mut(1)) {
+                    let _ = s.irecv(world, place, from, 0)?;
+                }
+                for (to, item) in (0..).zip(out.chunks(1)) {
+                    let _ = s.isend(world, item, to, 0)?;
+                }
+                Ok(())
+            })
+            .unwrap();
         for (from, item) in into.iter().enumerate() {
             assert_eq!(*item, [from as u64, world.rank() as u64]);
         }

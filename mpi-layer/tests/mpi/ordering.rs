@@ -106,7 +106,8 @@ fn run(world: &World, program: &Program) {
                     let _ = s.isend(world, items, message.to as i32, message.tag)?;
                     Ok(true)
                 };
-                let moved = if receive_next { receive()? || send()? } else { send()? || receive()? };
+                let first = if receive_next { receive()? } else { send()? };
+                let moved = first || if receive_next { send()? } else { receive()? };
                 if !moved {
                     return Ok(());
                 }

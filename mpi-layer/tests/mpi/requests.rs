@@ -33,6 +33,7 @@ fn a_scope_lends_its_buffers_back() {
 }
 
 #[test]
+#[expect(clippy::forget_non_drop, reason = "what a user may do, whether or not there is a drop")]
 fn forgotten_dropped_and_moved_requests_are_waited_for() {
     ranks(2, |world| {
         let other = 1 - world.rank();

@@ -24,11 +24,7 @@ pub(crate) fn both_ways(size: usize, body: impl Fn(&World) + Sync) {
     }
 }
 
-fn ranks_sharing<R: Send>(
-    size: usize,
-    shared: bool,
-    body: impl Fn(&World) -> R + Sync,
-) -> Vec<R> {
+fn ranks_sharing<R: Send>(size: usize, shared: bool, body: impl Fn(&World) -> R + Sync) -> Vec<R> {
     let config = stack::config_from_env().expect("the environment has no bad settings");
     let spec = JobSpec {
         job_id: 1,

@@ -138,15 +138,12 @@ fn draw(path: &Path, rows: &[Row]) -> Result<(), Box<dyn std::error::Error>> {
         .draw()?;
     let curve =
         |bytes: fn(&Row) -> u64| rows.iter().map(move |r| (ranks(r), bytes(r).max(1) as f64));
-    let curves: [(&str, RGBColor, fn(&Row) -> u64); 2] = [
-        ("receive memory", BLUE, |row| row.receive_bytes),
-        ("heap for all peers", RED, |row| row.peers_bytes),
-    ];
-    for (name, color, bytes) in curves {
-        let key = move |(x, y)| PathElement::new([(x, y), (x + 20, y)], color);
-        let line = LineSeries::new(curve(bytes), color.stroke_width(2));
-        chart.draw_series(line)?.label(name).legend(key);
-    }
+    let key =
+        |color: RGBColor| move |(x, y): (i32, i32)| PathElement::new([(x, y), (x + 20, y)], color);
+    let receive = LineSeries::new(curve(|row| row.receive_bytes), BLUE.stroke_width(2));
+    chart.draw_series(receive)?.label("receive memory").legend(key(BLUE));
+    let peers = LineSeries::new(curve(|row| row.peers_bytes), RED.stroke_width(2));
+    chart.draw_series(peers)?.label("heap for all peers").legend(key(RED));
     chart.configure_series_labels().label_font(font(15)).border_style(BLACK).draw()?;
     root.present()?;
     Ok(())

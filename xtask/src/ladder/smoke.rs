@@ -19,7 +19,7 @@ pub(super) const STEPS: &[Step] = &[
 ];
 
 fn release(workspace: &Workspace) -> Result<Outcome> {
-    let arguments = ["build", "--release", "-p", "bowline", "-p", "bowline-bench"];
+    let arguments = ["build", "--release"];
     Run::cargo(workspace, "release", &arguments).run()?;
     Ok(Outcome::Passed(String::new()))
 }

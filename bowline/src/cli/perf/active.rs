@@ -9,8 +9,8 @@ use bowline_base::buffer::SendBuf;
 use bowline_base::sync::atomic::{AtomicU64, Ordering};
 
 use super::drive::{PingPong, Stream};
-use super::pair::Pair;
-use super::payload::{self, Buffer};
+use super::pair::{Lent, Pair};
+use super::payload;
 use super::plan::Plan;
 
 /// Ids of the handlers.
@@ -65,11 +65,12 @@ impl Notes {
     }
 }
 
-/// One side. Its sends have completed whenever a method returns `Ok`; a side whose operation
-/// failed is not used any more, and its worker goes before its buffers do.
+/// One side. Its sends have completed whenever a method returns `Ok`. A side whose operation failed
+/// is not used any more (the loops of `drive` end with the first error), and its buffers outlive
+/// its worker.
 pub(crate) struct Side<'a> {
     pair: &'a Pair,
-    out: Buffer,
+    out: Lent<'a>,
     notes: Arc<Notes>,
     /// Messages and answers waited for so far.
     expected: u64,
@@ -94,7 +95,7 @@ impl<'a> Side<'a> {
         );
         Self {
             pair,
-            out: Buffer::new(plan.size),
+            out: pair.buffer(plan.size),
             notes,
             expected: 0,
             answers: 0,
@@ -105,11 +106,15 @@ impl<'a> Side<'a> {
         }
     }
 
+    /// Starts to send `out`.
+    ///
+    /// # Safety
+    /// Nobody may write `out` before the send is complete.
     #[inline]
-    fn start_send(&self) -> Result<Sent> {
+    unsafe fn start_send(&self) -> Result<Sent> {
         let bytes = self.out.bytes();
-        // SAFETY: `out` is written by nobody before the send is complete: callers wait for what
-        // is pending before they return.
+        // SAFETY: a lent buffer outlives the worker's operations, and the caller promises that it
+        // is not written meanwhile.
         let buffer = unsafe { SendBuf::borrowed(bytes.as_ptr(), bytes.len()) };
         Ok(self.pair.worker.am_send(self.pair.ep, DATA, &[], buffer)?)
     }
@@ -172,7 +177,8 @@ impl PingPong for Side<'_> {
 
     #[inline]
     fn send(&mut self) -> Result<()> {
-        let sent = self.start_send()?;
+        // SAFETY: waited for before the method returns; after an error the side is not used.
+        let sent = unsafe { self.start_send()? };
         self.pair.finish(sent)
     }
 
@@ -202,7 +208,8 @@ impl Stream for Side<'_> {
 
     fn send_window(&mut self) -> Result<()> {
         for _ in 0..self.window {
-            if let Sent::Pending(id) = self.start_send()? {
+            // SAFETY: waited for below; after an error the side is not used.
+            if let Sent::Pending(id) = unsafe { self.start_send()? } {
                 self.open.push(id);
             }
         }

@@ -43,9 +43,9 @@ pub(crate) fn measure(mut site: Site, plans: &[Plan]) -> Result<Vec<Figure>> {
             site.swap(&[])?;
             Ok(Figure::new(plan, &drive::ping_pong(plan, rank, &mut side)?))
         })
-        .collect();
+        .collect::<Result<_>>()?;
     site.swap(&[])?;
-    figures
+    Ok(figures)
 }
 
 /// What has arrived. It stays in its buffer until the next message.

@@ -15,8 +15,8 @@ use bowline_base::view::View;
 
 use super::Test;
 use super::drive::{self, PingPong};
-use super::pair::Pair;
-use super::payload::{self, Buffer};
+use super::pair::{Lent, Pair};
+use super::payload;
 use super::plan::Plan;
 use super::stats::Samples;
 
@@ -68,20 +68,29 @@ impl<'a> Windows<'a> {
         data.ok_or_else(|| anyhow!("the window is shorter than it was made"))
     }
 
-    /// Puts bytes that stay until the put is complete.
+    /// Puts what `from` holds.
+    ///
+    /// # Safety
+    /// Nobody may write `from` before the put is complete.
     #[inline]
-    fn put(&self, at: usize, bytes: &[u8]) -> Result<Sent> {
-        // SAFETY: callers keep `bytes` unwritten until the put is complete: they wait for what is
-        // pending before they return.
+    unsafe fn put(&self, at: usize, from: &Lent<'_>) -> Result<Sent> {
+        let bytes = from.bytes();
+        // SAFETY: a lent buffer outlives the worker's operations, and the caller promises that it
+        // is not written meanwhile.
         let buffer = unsafe { SendBuf::borrowed(bytes.as_ptr(), bytes.len()) };
         Ok(self.pair.worker.put(self.key, self.base + at as u64, buffer)?)
     }
 
+    /// Gets `len` bytes of the peer's data to `place` of `into`.
+    ///
+    /// # Safety
+    /// Nobody may look at this place, nor start another get to it, before the get is complete.
     #[inline]
-    fn get(&self, into: &mut [u8]) -> Result<Sent> {
-        // SAFETY: callers neither read nor write `into` until the get is complete: they wait for
-        // what is pending before they return.
-        let buffer = unsafe { RecvBuf::borrowed(into.as_mut_ptr(), into.len()) };
+    unsafe fn get(&self, into: &mut Lent<'_>, place: usize, len: usize) -> Result<Sent> {
+        let room = into.room(place * len, len);
+        // SAFETY: `room` has `len` bytes; a lent buffer outlives the worker's operations, and the
+        // caller promises that the place is left to the get. Different places do not overlap.
+        let buffer = unsafe { RecvBuf::borrowed(room, len) };
         Ok(self.pair.worker.get(self.key, self.base + DATA as u64, buffer)?)
     }
 
@@ -137,8 +146,8 @@ pub(crate) fn transfers(pair: &Pair, plan: &Plan) -> Result<Samples> {
     let windows = Windows::open(pair, plan.size)?;
     let samples = match plan.test {
         Test::PutLat => {
-            let out = Buffer::new(plan.size);
-            let mut side = Putting { windows: &windows, out, told: 0, word: 0, seen: 0 };
+            let (out, word) = (pair.buffer(plan.size), pair.buffer(8));
+            let mut side = Putting { windows: &windows, out, told: 0, word, seen: 0, stamp: None };
             drive::ping_pong(plan, pair.rank, &mut side)
         }
         Test::PutBw => puts(&windows, plan),
@@ -152,13 +161,34 @@ pub(crate) fn transfers(pair: &Pair, plan: &Plan) -> Result<Samples> {
 /// One side of the ping-pong of puts.
 struct Putting<'a> {
     windows: &'a Windows<'a>,
-    out: Buffer,
+    out: Lent<'a>,
     /// Puts of this side.
     told: u64,
-    /// The word that is put; it stays until the put is complete.
-    word: u64,
+    /// The word that is put.
+    word: Lent<'a>,
     /// Puts of the peer.
     seen: u64,
+    /// What the peer's last put carried.
+    stamp: Option<u64>,
+}
+
+impl Putting<'_> {
+    /// The number that the data in the own window carries.
+    #[inline]
+    fn look(&self) -> Result<Option<u64>> {
+        let len = self.out.bytes().len();
+        self.windows.look(|view| {
+            // Both ends, or all of a short one, as if they were the message.
+            let mut ends = [0; 16];
+            let half = if len < 16 { len } else { 8 };
+            let data = view.slice(DATA, len)?;
+            data.copy_out(&mut ends[..half]);
+            if half == 8 {
+                data.slice(len - 8, 8)?.copy_out(&mut ends[8..]);
+            }
+            payload::stamp_of(&ends[..len.min(16)])
+        })
+    }
 }
 
 impl PingPong for Putting<'_> {
@@ -171,43 +201,33 @@ impl PingPong for Putting<'_> {
     fn send(&mut self) -> Result<()> {
         let windows = self.windows;
         self.told += 1;
-        let data = self.out.bytes();
-        if data.len() > 8 {
-            let sent = windows.put(DATA, data)?;
+        if self.out.bytes().len() > 8 {
+            // SAFETY: waited for here; after an error the side is not used.
+            let sent = unsafe { windows.put(DATA, &self.out)? };
             windows.pair.finish(sent)?;
             windows.pair.worker.fence()?;
         }
-        self.word = self.told;
-        let sent = windows.put(WORD, &self.word.to_le_bytes())?;
+        self.word.bytes_mut().copy_from_slice(&self.told.to_ne_bytes());
+        // SAFETY: as above.
+        let sent = unsafe { windows.put(WORD, &self.word)? };
         windows.pair.finish(sent)
     }
 
     #[inline]
     fn receive(&mut self) -> Result<()> {
         self.seen += 1;
-        self.windows.await_word(self.seen)
+        self.windows.await_word(self.seen)?;
+        if self.out.bytes().len() > 8 {
+            // Looked at now: once this side has put back, the peer may put again.
+            self.stamp = self.look()?;
+        }
+        Ok(())
     }
 
     #[inline]
     fn is_stamped(&mut self, sequence: u64) -> bool {
-        if self.out.bytes().len() == 8 {
-            // The word itself, which `receive` has compared.
-            return true;
-        }
-        let len = self.out.bytes().len();
-        let stamped = self.windows.look(|view| {
-            // Both ends, or all of a short one, as if they were the message.
-            let mut ends = [0; 16];
-            let half = if len < 16 { len } else { 8 };
-            let data = view.slice(DATA, len).expect("the window holds the payload");
-            data.copy_out(&mut ends[..half]);
-            let tail = data.slice(len - 8, 8).expect("the payload is longer than a word");
-            if half == 8 {
-                tail.copy_out(&mut ends[8..]);
-            }
-            payload::is_stamped(&ends[..len.min(16)], sequence)
-        });
-        stamped.unwrap_or(false)
+        // A word is its own signal, which `receive` has compared.
+        self.out.bytes().len() == 8 || self.stamp == Some(sequence)
     }
 
     fn check_pattern(&mut self, seed: u64) -> Result<()> {
@@ -222,7 +242,7 @@ impl PingPong for Putting<'_> {
 /// Windows of puts, each flushed. Samples are per put.
 fn puts(windows: &Windows<'_>, plan: &Plan) -> Result<Samples> {
     let pair = windows.pair;
-    let mut out = Buffer::new(plan.size);
+    let mut out = pair.buffer(plan.size);
     let mut samples = Samples::new();
     for seed in [1, 2] {
         payload::fill(out.bytes_mut(), seed);
@@ -230,7 +250,8 @@ fn puts(windows: &Windows<'_>, plan: &Plan) -> Result<Samples> {
             let mut open = Vec::with_capacity(plan.window);
             let window = || {
                 for _ in 0..plan.window {
-                    keep(&mut open, windows.put(DATA, out.bytes())?);
+                    // SAFETY: waited for below; an error ends the measurement.
+                    keep(&mut open, unsafe { windows.put(DATA, &out)? });
                 }
                 finish_all(pair, &mut open)?;
                 Ok(pair.worker.flush()?)
@@ -251,7 +272,7 @@ fn puts(windows: &Windows<'_>, plan: &Plan) -> Result<Samples> {
 /// Gets, one by one or in windows. Samples are per get.
 fn gets(windows: &Windows<'_>, plan: &Plan) -> Result<Samples> {
     let pair = windows.pair;
-    let mut into = Buffer::new(plan.size * plan.window);
+    let mut into = pair.buffer(plan.size * plan.window);
     let mut samples = Samples::new();
     for seed in [1, 2] {
         if pair.rank == 1 {
@@ -263,8 +284,10 @@ fn gets(windows: &Windows<'_>, plan: &Plan) -> Result<Samples> {
         if pair.rank == 0 {
             let mut open = Vec::with_capacity(plan.window);
             let window = || {
-                for place in into.bytes_mut().chunks_exact_mut(plan.size) {
-                    keep(&mut open, windows.get(place)?);
+                for place in 0..plan.window {
+                    // SAFETY: one get for each place, waited for below; an error ends the
+                    // measurement.
+                    keep(&mut open, unsafe { windows.get(&mut into, place, plan.size)? });
                 }
                 finish_all(pair, &mut open)
             };

@@ -1,5 +1,8 @@
 //! Two ranks on the protocol engine, and what its tests share: worker, endpoint, blocking calls.
 
+use std::cell::RefCell;
+use std::ops::{Deref, DerefMut};
+
 use anyhow::{Result, bail};
 use bowline::ucp::{
     Envelope, Ep, MatchSpec, RequestId, SendMode, Sent, SpaceOptions, Status, Worker,
@@ -7,6 +10,7 @@ use bowline::ucp::{
 use bowline_base::buffer::{RecvBuf, SendBuf};
 
 use super::figure::Figure;
+use super::payload::Buffer;
 use super::plan::Plan;
 use super::site::Site;
 use super::{Kind, Test, active, drive, onesided, tagged};
@@ -27,6 +31,38 @@ pub(crate) struct Pair {
     pub(crate) peer: u32,
     /// Whether polling gives the processor away.
     pub(crate) yields: bool,
+    /// Buffers of measurements that have ended. Declared behind the worker, hence dropped after
+    /// it: where a measurement failed, operations of the worker may still name them.
+    retired: RefCell<Vec<Buffer>>,
+}
+
+/// A buffer that outlives the operations that were given its address, whether they completed or
+/// not: it goes back to its pair, which frees it when all have completed or after the worker.
+pub(crate) struct Lent<'a> {
+    pair: &'a Pair,
+    buffer: Buffer,
+}
+
+impl Deref for Lent<'_> {
+    type Target = Buffer;
+
+    #[inline]
+    fn deref(&self) -> &Buffer {
+        &self.buffer
+    }
+}
+
+impl DerefMut for Lent<'_> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Buffer {
+        &mut self.buffer
+    }
+}
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        self.pair.retired.borrow_mut().push(std::mem::take(&mut self.buffer));
+    }
 }
 
 /// Measures.
@@ -39,11 +75,19 @@ pub(crate) fn measure(mut site: Site, plans: &[Plan], yielding: bool) -> Result<
     worker.open_space(SPACE, SpaceOptions::default())?;
     let ep = worker.connect(&addresses[site.peer() as usize])?;
     let yields = yielding || site.shares_processors();
-    let pair = Pair { worker, ep, rank: site.rank(), peer: site.peer(), yields };
-    let figures = plans.iter().map(|plan| pair.measure(plan)).collect();
-    // Nobody leaves while the other one still needs answers.
+    let pair = Pair {
+        worker,
+        ep,
+        rank: site.rank(),
+        peer: site.peer(),
+        yields,
+        retired: RefCell::default(),
+    };
+    // A rank that fails leaves at once, by which the other one learns of it.
+    let figures = plans.iter().map(|plan| pair.measure(plan)).collect::<Result<_>>()?;
+    // Nobody leaves in order while the other one still needs answers.
     pair.meet()?;
-    figures
+    Ok(figures)
 }
 
 impl Pair {
@@ -61,7 +105,14 @@ impl Pair {
             }
             _ => drive::ping_pong(plan, self.rank, &mut tagged::Side::new(self, plan))?,
         };
+        // Every loop waits for its operations before it ends in order.
+        self.retired.borrow_mut().clear();
         Ok(Figure::new(plan, &samples))
+    }
+
+    /// A buffer for operations of this worker.
+    pub(crate) fn buffer(&self, len: usize) -> Lent<'_> {
+        Lent { pair: self, buffer: Buffer::new(len) }
     }
 
     /// Waits for the peer to come here too.

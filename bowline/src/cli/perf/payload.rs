@@ -9,8 +9,9 @@ use anyhow::bail;
 /// Bytes of a page, to which buffers are aligned.
 const PAGE: usize = 4096;
 
-/// A page-aligned buffer whose pages have been touched, so that no page fault is timed.
-#[derive(Debug)]
+/// A page-aligned buffer whose pages have been touched, so that no page fault is timed. Its bytes
+/// stay where they are when it is moved.
+#[derive(Debug, Default)]
 pub(crate) struct Buffer {
     memory: Vec<u8>,
     start: usize,
@@ -27,6 +28,17 @@ impl Buffer {
 
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.memory[self.start..self.start + self.len]
+    }
+
+    /// Where `len` bytes at `offset` are, without a reference to any of them: operations on other
+    /// parts of the buffer may be under way.
+    ///
+    /// # Panics
+    /// When they are not all inside.
+    #[inline]
+    pub(crate) fn room(&mut self, offset: usize, len: usize) -> *mut u8 {
+        assert!(offset <= self.len && len <= self.len - offset, "a room lies inside its buffer");
+        self.memory.as_mut_ptr().wrapping_add(self.start + offset)
     }
 
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
@@ -151,5 +163,8 @@ mod tests {
         let mut buffer = Buffer::new(10);
         assert_eq!(buffer.bytes().as_ptr().addr() % PAGE, 0);
         assert_eq!(buffer.bytes_mut().len(), 10);
+        *buffer.bytes_mut().last_mut().unwrap() = 9;
+        assert_eq!(buffer.room(9, 1).cast_const(), &raw const buffer.bytes()[9]);
+        assert_eq!(buffer.room(10, 0).addr(), buffer.bytes().as_ptr().addr() + 10);
     }
 }

@@ -5,17 +5,18 @@ use bowline::ucp::{RequestId, Sent};
 use bowline_base::buffer::{RecvBuf, SendBuf};
 
 use super::drive::{PingPong, Stream};
-use super::pair::{ANSWER, DATA, Pair};
-use super::payload::{self, Buffer};
+use super::pair::{ANSWER, DATA, Lent, Pair};
+use super::payload;
 use super::plan::Plan;
 
-/// One side. All its operations have completed whenever a method returns `Ok`; a side whose
-/// operation failed is not used any more, and its worker goes before its buffers do.
+/// One side. All its operations have completed whenever a method returns `Ok`. A side whose
+/// operation failed is not used any more (the loops of `drive` end with the first error), and its
+/// buffers outlive its worker.
 pub(crate) struct Side<'a> {
     pair: &'a Pair,
-    out: Buffer,
+    out: Lent<'a>,
     /// Room for a window, one message after the other.
-    into: Buffer,
+    into: Lent<'a>,
     size: usize,
     window: usize,
     open: Vec<RequestId>,
@@ -25,27 +26,39 @@ impl<'a> Side<'a> {
     pub(crate) fn new(pair: &'a Pair, plan: &Plan) -> Self {
         Self {
             pair,
-            out: Buffer::new(plan.size),
-            into: Buffer::new(plan.size * plan.window),
+            out: pair.buffer(plan.size),
+            into: pair.buffer(plan.size * plan.window),
             size: plan.size,
             window: plan.window,
             open: Vec::with_capacity(plan.window),
         }
     }
 
-    fn start_send(&self) -> Result<Sent> {
+    /// Starts to send `out`.
+    ///
+    /// # Safety
+    /// Nobody may write `out` before the send is complete.
+    #[inline]
+    unsafe fn start_send(&self) -> Result<Sent> {
         let bytes = self.out.bytes();
-        // SAFETY: `out` is written by nobody before the send is complete: callers wait for what
-        // is pending before they return.
+        // SAFETY: a lent buffer outlives the worker's operations, and the caller promises that it
+        // is not written meanwhile.
         let buffer = unsafe { SendBuf::borrowed(bytes.as_ptr(), bytes.len()) };
         self.pair.send(DATA, buffer)
     }
 
-    fn start_receive(&mut self, place: usize) -> Result<RequestId> {
-        let room = &mut self.into.bytes_mut()[place * self.size..][..self.size];
-        // SAFETY: the pieces of `into` do not overlap, each is used by one receive at a time, and
-        // callers wait for the receive before they return or look at the bytes.
-        let buffer = unsafe { RecvBuf::borrowed(room.as_mut_ptr(), room.len()) };
+    /// Starts to receive into the room of the message at `place` of a window.
+    ///
+    /// # Safety
+    /// Nobody may look at this room, nor start another receive into it, before the receive is
+    /// complete.
+    #[inline]
+    unsafe fn start_receive(&mut self, place: usize) -> Result<RequestId> {
+        let room = self.into.room(place * self.size, self.size);
+        // SAFETY: `room` has `size` bytes; a lent buffer outlives the worker's operations, and the
+        // caller promises that the room is left to the receive. Rooms of different places do not
+        // overlap.
+        let buffer = unsafe { RecvBuf::borrowed(room, self.size) };
         Ok(self.pair.worker.recv(self.pair.wanted(DATA), buffer)?)
     }
 }
@@ -58,13 +71,15 @@ impl PingPong for Side<'_> {
 
     #[inline]
     fn send(&mut self) -> Result<()> {
-        let sent = self.start_send()?;
+        // SAFETY: waited for before the method returns; after an error the side is not used.
+        let sent = unsafe { self.start_send()? };
         self.pair.finish(sent)
     }
 
     #[inline]
     fn receive(&mut self) -> Result<()> {
-        let id = self.start_receive(0)?;
+        // SAFETY: waited for before the method returns; after an error the side is not used.
+        let id = unsafe { self.start_receive(0)? };
         self.pair.wait(id).map(drop)
     }
 
@@ -85,7 +100,8 @@ impl Stream for Side<'_> {
 
     fn send_window(&mut self) -> Result<()> {
         for _ in 0..self.window {
-            if let Sent::Pending(id) = self.start_send()? {
+            // SAFETY: waited for below; after an error the side is not used.
+            if let Sent::Pending(id) = unsafe { self.start_send()? } {
                 self.open.push(id);
             }
         }
@@ -98,7 +114,9 @@ impl Stream for Side<'_> {
 
     fn receive_window(&mut self) -> Result<()> {
         for place in 0..self.window {
-            let id = self.start_receive(place)?;
+            // SAFETY: one receive for each place, waited for below; after an error the side is
+            // not used.
+            let id = unsafe { self.start_receive(place)? };
             self.open.push(id);
         }
         for id in self.open.drain(..) {

@@ -9,11 +9,7 @@ pub(crate) fn worker_address(bytes: &[u8]) {
         return;
     };
     // A provider's name that is no text is replaced when it is read and may be longer then.
-    if address
-        .lanes
-        .iter()
-        .all(|lane| lane.provider.len() <= usize::from(u16::MAX))
-    {
+    if address.lanes.iter().all(|lane| lane.provider.len() <= usize::from(u16::MAX)) {
         assert_eq!(WorkerAddress::parse(&address.pack()), Ok(address));
     }
 }

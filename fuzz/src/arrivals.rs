@@ -2,7 +2,6 @@
 //! the states that a script of receives, sends, refusals and failures brings the engine into.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_base::config::Config;
@@ -22,17 +21,11 @@ struct NoWaiter;
 
 impl Waiter for NoWaiter {
     fn stages(&self) -> Stages {
-        Stages {
-            spins: 0,
-            yields: 0,
-        }
+        Stages { spins: 0, yields: 0 }
     }
     fn yield_now(&mut self) {}
     fn sleep(&mut self, _: Idle<'_>) {
-        unreachable!(
-            "the script never waits, so nobody sleeps for {:?}",
-            Duration::ZERO
-        );
+        unreachable!("the script calls nothing that waits");
     }
 }
 
@@ -97,9 +90,7 @@ impl Play {
             config: Config::defaults(&[bowline_ucp::SETTINGS]),
         })
         .expect("a worker of one lane");
-        worker
-            .open_space(0, SpaceOptions::default())
-            .expect("space 0 is new");
+        worker.open_space(0, SpaceOptions::default()).expect("space 0 is new");
         worker.am_handler(
             1,
             Box::new(|_, message| {
@@ -108,13 +99,7 @@ impl Play {
         );
         let endpoints = (0..PEERS).map(|n| worker.connect(&address(n)).expect("reachable"));
         let endpoints = endpoints.collect();
-        Self {
-            worker,
-            wire,
-            endpoints,
-            requests: Vec::new(),
-            sequences: [0; PEERS as usize],
-        }
+        Self { worker, wire, endpoints, requests: Vec::new(), sequences: [0; PEERS as usize] }
     }
 
     fn wire(&self) -> MutexGuard<'_, Wire> {
@@ -144,9 +129,7 @@ impl Play {
                     0 => wire.refuse = u32::from(how >> 2),
                     1 => wire.events.push_back(Event::Writable),
                     2 => wire.events.push_back(Event::Completes(Ok(0))),
-                    _ => wire
-                        .events
-                        .push_back(Event::Completes(Err(PeerFailure::Refused))),
+                    _ => wire.events.push_back(Event::Completes(Err(PeerFailure::Refused))),
                 }
             }
             9 => {
@@ -154,8 +137,7 @@ impl Play {
                 let _ = (self.worker.probe(&spec), self.worker.check(&spec));
                 if let Some((_, message)) = self.worker.claim(&spec) {
                     let buffer = RecvBuf::owned(vec![0; usize::from(script.byte())]);
-                    self.requests
-                        .extend(self.worker.recv_claimed(message, buffer).ok());
+                    self.requests.extend(self.worker.recv_claimed(message, buffer).ok());
                 }
             }
             10 => {
@@ -199,18 +181,12 @@ impl Play {
     fn deliver(&mut self, who: u8, id: u8, words: [u64; 2], payload: Vec<u8>) {
         let sequence = &mut self.sequences[usize::from(who)];
         // One message in 8 of those with a high id comes out of order.
-        let number = if id >> 5 == 7 {
-            sequence.wrapping_add(3)
-        } else {
-            *sequence
-        };
+        let number = if id >> 5 == 7 { sequence.wrapping_add(3) } else { *sequence };
         *sequence = sequence.wrapping_add(1);
         let header = [words[0], words[1], u64::from(number)];
         let id = AmId::from_wire(id % AmId::COUNT).expect("below the count");
         let source = Source(u32::from(who));
-        self.wire()
-            .events
-            .push_back(Event::Arrives(source, id, header, payload));
+        self.wire().events.push_back(Event::Arrives(source, id, header, payload));
     }
 
     fn word(&mut self, script: &mut Script<'_>) -> u64 {
@@ -223,10 +199,7 @@ impl Play {
             _ => {
                 let wire = self.wire();
                 let heard = wire.heard.len().max(1);
-                wire.heard
-                    .get(usize::from(value) % heard)
-                    .copied()
-                    .unwrap_or(0)
+                wire.heard.get(usize::from(value) % heard).copied().unwrap_or(0)
             }
         }
     }
@@ -243,18 +216,10 @@ impl Play {
 
     fn send(&mut self, script: &mut Script<'_>, who: u8) {
         let (shape, size) = (script.byte(), script.byte());
-        let mode = if shape & 1 == 0 {
-            SendMode::Standard
-        } else {
-            SendMode::Synchronous
-        };
+        let mode = if shape & 1 == 0 { SendMode::Standard } else { SendMode::Synchronous };
         // From nothing to several times what one message of this transport holds.
         let buffer = SendBuf::owned(vec![size; usize::from(size) << (shape >> 5)]);
-        let envelope = Envelope {
-            space: 0,
-            source: 0,
-            tag: u64::from(shape >> 1 & 3),
-        };
+        let envelope = Envelope { space: 0, source: 0, tag: u64::from(shape >> 1 & 3) };
         let ep = self.endpoints[usize::from(who)];
         if let Ok(Sent::Pending(request)) = self.worker.send(ep, envelope, buffer, mode) {
             self.requests.push(request);
@@ -266,10 +231,7 @@ impl Play {
             return;
         };
         if let (Ok(()), Some(buffer)) = (status.outcome, buffer) {
-            assert!(
-                status.length <= buffer.len() as u64,
-                "a success is longer than its room"
-            );
+            assert!(status.length <= buffer.len() as u64, "a success is longer than its room");
         }
     }
 }
@@ -281,10 +243,7 @@ fn address(who: u8) -> Vec<u8> {
         incarnation: 0,
         uid: u64::from(who),
         features: 0,
-        lanes: vec![LaneAddress {
-            provider: PROVIDER.into(),
-            address: vec![who],
-        }],
+        lanes: vec![LaneAddress { provider: PROVIDER.into(), address: vec![who] }],
     }
     .pack()
 }

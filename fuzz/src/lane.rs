@@ -91,16 +91,8 @@ pub(crate) struct ScriptLane {
 impl ScriptLane {
     /// A transport over `wire`.
     pub(crate) fn new(wire: Arc<Mutex<Wire>>) -> Self {
-        let op = OpLimits {
-            max_short: 64,
-            max_bcopy: MESSAGE_MAX,
-            ..OpLimits::default()
-        };
-        let zcopy = OpLimits {
-            max_zcopy: usize::MAX,
-            max_iov: 1,
-            ..op
-        };
+        let op = OpLimits { max_short: 64, max_bcopy: MESSAGE_MAX, ..OpLimits::default() };
+        let zcopy = OpLimits { max_zcopy: usize::MAX, max_iov: 1, ..op };
         let attr = IfaceAttr {
             provider: PROVIDER,
             device: "input".into(),
@@ -111,11 +103,7 @@ impl ScriptLane {
                 | Caps::RMA_REGISTERED
                 | Caps::CONNECT_TO_IFACE
                 | Caps::PEER_FAILURE,
-            limits: Limits {
-                am: op,
-                put: zcopy,
-                get: zcopy,
-            },
+            limits: Limits { am: op, put: zcopy, get: zcopy },
             atomic_post: AtomicOps::empty(),
             atomic_fetch: AtomicOps::empty(),
             max_endpoints: 1 << 10,
@@ -132,10 +120,7 @@ impl ScriptLane {
 
 impl MemoryDomain for ScriptLane {
     fn md_attr(&self) -> MdAttr {
-        MdAttr {
-            rkey_bytes: 8,
-            ..MdAttr::default()
-        }
+        MdAttr { rkey_bytes: 8, ..MdAttr::default() }
     }
     fn mem_alloc(&mut self, _: usize) -> Result<MemHandle, MemError> {
         Err(MemError::Unsupported("allocate"))
@@ -177,11 +162,7 @@ impl Iface for ScriptLane {
         vec![0]
     }
     fn reachable(&self, address: &[u8]) -> Result<(), Unreachable> {
-        if address.len() == 1 {
-            Ok(())
-        } else {
-            Err(Unreachable::because("not of this wire"))
-        }
+        if address.len() == 1 { Ok(()) } else { Err(Unreachable::because("not of this wire")) }
     }
     fn connect(&mut self, address: &[u8]) -> Result<EpId, OpenError> {
         self.reachable(address)?;
@@ -309,13 +290,7 @@ impl Iface for ScriptLane {
                 Event::Arrives(source, id, header, payload) => {
                     let mut payload = RecvBuf::owned(payload);
                     let payload = payload.view();
-                    let arrival = Arrival {
-                        source,
-                        id,
-                        header,
-                        payload,
-                        desc: None,
-                    };
+                    let arrival = Arrival { source, id, header, payload, desc: None };
                     let _ = sink.am(arrival);
                 }
                 Event::Completes(result) => {
@@ -351,9 +326,7 @@ impl Iface for ScriptLane {
     }
     fn disarm(&mut self) {}
     fn event_fd(&mut self) -> Result<BorrowedFd<'_>, OpenError> {
-        Err(OpenError::Unreachable(Unreachable::because(
-            "a script has no descriptor",
-        )))
+        Err(OpenError::Unreachable(Unreachable::because("a script has no descriptor")))
     }
     fn invalidate(&mut self, _: EpId) {}
 }

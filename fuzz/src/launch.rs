@@ -36,12 +36,8 @@ pub(crate) fn pmi_client(bytes: &[u8]) {
     // All of it must fit into the socket, since nobody reads while we write.
     let bytes = &bytes[..bytes.len().min(32 << 10)];
     let (ours, mut manager) = UnixStream::pair().expect("two sockets can be had");
-    manager
-        .write_all(bytes)
-        .expect("they fit into an empty socket");
-    manager
-        .shutdown(Shutdown::Write)
-        .expect("the socket is open");
+    manager.write_all(bytes).expect("they fit into an empty socket");
+    manager.shutdown(Shutdown::Write).expect("the socket is open");
     let Ok(mut client) = Client::connect(OwnedFd::from(ours)) else {
         return;
     };
@@ -59,10 +55,7 @@ pub(crate) fn process_mapping(bytes: &[u8]) {
     let Ok(mapping) = NodeMapping::parse(&text) else {
         return;
     };
-    assert_eq!(
-        NodeMapping::parse(&mapping.to_string()),
-        Ok(mapping.clone())
-    );
+    assert_eq!(NodeMapping::parse(&mapping.to_string()), Ok(mapping.clone()));
     let size = (u32::from(size) * 17).min(RANKS_MAX);
     assert_eq!(mapping.nodes(size).len(), size as usize);
     for rank in [0, size / 2] {

@@ -15,10 +15,7 @@ pub(crate) fn ring_consumer(bytes: &[u8]) {
     let Some((&first, script)) = bytes.split_first() else {
         return;
     };
-    let shape = Shape {
-        slots: 4 << (first % 3),
-        data: 256 << (first / 3 % 3),
-    };
+    let shape = Shape { slots: 4 << (first % 3), data: 256 << (first / 3 % 3) };
     let words = HeapWords::new(shape.bytes());
     let mut consumer = ring::init(words.clone(), shape).expect("the shape is a ring's");
     let mut next = 1;
@@ -46,11 +43,7 @@ fn scribble(words: &HeapWords, chunk: &[u8], next: u32) {
     let word = usize::from(chunk[1] & 7);
     // Half of the time the sequence of a slot that is about to be read, else nothing is found.
     let disguised = chunk[1] & 0x80 != 0;
-    let value = if disguised {
-        value << 32 | u64::from(next)
-    } else {
-        value
-    };
+    let value = if disguised { value << 32 | u64::from(next) } else { value };
     // Relaxed: one thread.
     words.line(line).store(word, value, Ordering::Relaxed);
 }
@@ -62,10 +55,7 @@ fn receive(consumer: &mut Consumer<HeapWords>, shape: Shape) -> u32 {
     // left of earlier writes.
     for taken in 0..=shape.slots {
         let received = consumer.receive(|arrival| {
-            assert!(
-                arrival.len <= most,
-                "a payload beyond the ring was handed out"
-            );
+            assert!(arrival.len <= most, "a payload beyond the ring was handed out");
             let mut payload = vec![0; arrival.len];
             assert_eq!(arrival.copy_to(&mut payload), arrival.len);
         });
@@ -73,8 +63,5 @@ fn receive(consumer: &mut Consumer<HeapWords>, shape: Shape) -> u32 {
             return taken;
         }
     }
-    panic!(
-        "a ring of {} slots handed out more than it can hold",
-        shape.slots
-    );
+    panic!("a ring of {} slots handed out more than it can hold", shape.slots);
 }

@@ -5,20 +5,13 @@ use std::os::unix::ffi::OsStrExt;
 
 use bowline_base::config::{Config, ConfigError, Descriptor};
 
-const TABLES: &[&[Descriptor]] = &[
-    bowline_self::SETTINGS,
-    bowline_shm::SETTINGS,
-    bowline_ucp::SETTINGS,
-];
+const TABLES: &[&[Descriptor]] =
+    &[bowline_self::SETTINGS, bowline_shm::SETTINGS, bowline_ucp::SETTINGS];
 
 /// Lines of `NAME=VALUE`; a line that starts with `#N=` stands for the setting number N, so that
 /// a search need not find the names. What a configuration shows can be given to it again.
 pub(crate) fn config(bytes: &[u8]) {
-    let names: Vec<&str> = TABLES
-        .iter()
-        .flat_map(|t| t.iter())
-        .map(|d| d.name())
-        .collect();
+    let names: Vec<&str> = TABLES.iter().flat_map(|t| t.iter()).map(|d| d.name()).collect();
     let pairs = bytes.split(|&b| b == b'\n').filter_map(|line| {
         let at = line.iter().position(|&b| b == b'=')?;
         let (name, value) = (&line[..at], &line[at + 1..]);
@@ -34,9 +27,7 @@ pub(crate) fn config(bytes: &[u8]) {
                 assert!(!unknown.to_string().is_empty());
             }
             for row in config.clone().rows() {
-                config
-                    .set_text(row.name, &row.value)
-                    .expect("what is shown can be written");
+                config.set_text(row.name, &row.value).expect("what is shown can be written");
             }
         }
         Err(ConfigError::BadValues(bad)) => assert!(!bad.is_empty()),

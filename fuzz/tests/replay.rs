@@ -4,17 +4,12 @@
 use std::path::PathBuf;
 
 fn seeds(target: &str) -> Vec<(PathBuf, Vec<u8>)> {
-    let directory = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join("seeds")
-        .join(target);
+    let directory = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("seeds").join(target);
     let entries = std::fs::read_dir(&directory)
         .unwrap_or_else(|error| panic!("{} has no seeds: {error}", directory.display()));
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
     paths.sort();
-    paths
-        .into_iter()
-        .map(|path| (path.clone(), std::fs::read(path).unwrap()))
-        .collect()
+    paths.into_iter().map(|path| (path.clone(), std::fs::read(path).unwrap())).collect()
 }
 
 fn replay(target: &str) {

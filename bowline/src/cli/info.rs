@@ -29,7 +29,7 @@ pub(crate) struct Args {
     /// Print JSON.
     #[arg(long)]
     json: bool,
-    /// What a helper process does.
+    /// What a process of the probe does.
     #[arg(long, hide = true)]
     probe: Option<String>,
 }
@@ -81,7 +81,7 @@ impl From<Row> for Setting {
 /// When a setting in the environment is bad.
 pub(crate) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(role) = &args.probe {
-        return probe::helper(role);
+        return probe::process(role);
     }
     let config = bowline::config_from_env()?;
     let report = Report::new(args, &config);

@@ -60,7 +60,8 @@ fn yardsticks(workspace: &Workspace) -> Result<Outcome> {
     let target = workspace.metadata.target_directory.as_std_path();
     let options = bowline_bench::PeersOptions {
         quick: true,
-        only: ["raw_lat", "tag_lat", "mpi_lat-8", "barrier-8"].map(String::from).to_vec(),
+        // Nothing with more ranks than processors: on a busy machine that meets a time limit.
+        only: ["raw_lat", "tag_lat-8", "mpi_lat-8"].map(String::from).to_vec(),
         peers: ["bowline", "raw-", "bare-"].map(String::from).to_vec(),
         bowline: target.join("release/bowline"),
         no_install: true,

@@ -1,7 +1,7 @@
-//! Whether one rank may read another one's memory: tried with two helper processes that are to
+//! Whether one rank may read another one's memory: tried with two processes that are to
 //! each other what ranks are, children of one parent.
 //!
-//! One helper prints the address of a word and waits; the other one reads the word. A question to
+//! One prints the address of a word and waits; the other one reads the word. A question to
 //! the settings of the kernel would not do: namespaces, security modules, filters of system calls
 //! and capabilities all have a say.
 
@@ -10,7 +10,7 @@ use std::process::{Child, Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result, anyhow, bail};
 
-/// What the first helper is asked to do; the second one is given a place to read.
+/// What the first process is asked to do; the second one is given a place to read.
 const WAIT: &str = "wait";
 
 /// What the word holds.
@@ -18,56 +18,58 @@ const WORD: u64 = 0x626f_776c_696e_6521;
 
 static TARGET: u64 = WORD;
 
-/// A helper process, which ends when this handle does.
-struct Helper(Child);
+/// A process of the probe, which ends when this handle does.
+struct Sibling(Child);
 
-impl Helper {
+impl Sibling {
     fn start(role: &str) -> Result<Self> {
         let program = std::env::current_exe().context("this program's own file is not found")?;
         let mut command = Command::new(program);
         command.args(["info", "--probe", role]).stdin(Stdio::piped()).stdout(Stdio::piped());
         command.stderr(Stdio::null());
-        Ok(Self(command.spawn().context("a helper process cannot be started")?))
+        Ok(Self(command.spawn().context("a process cannot be started")?))
     }
 
     fn line(&mut self) -> Result<String> {
         let mut line = String::new();
-        let out = self.0.stdout.take().context("the helper's output is taken once")?;
-        BufReader::new(out).read_line(&mut line).context("the helper does not answer")?;
+        let out = self.0.stdout.take().context("the output of a process is taken once")?;
+        BufReader::new(out)
+            .read_line(&mut line)
+            .context("a process of the probe does not answer")?;
         if line.is_empty() {
-            bail!("the helper ended without an answer");
+            bail!("a process of the probe ended without an answer");
         }
         Ok(line.trim().to_owned())
     }
 }
 
-impl Drop for Helper {
+impl Drop for Sibling {
     fn drop(&mut self) {
-        // The helper waits for the end of its input.
+        // The process waits for the end of its input.
         drop(self.0.stdin.take());
         let _ = self.0.wait();
     }
 }
 
-/// Lets one helper read another one's memory.
+/// Lets one process read another one's memory.
 ///
 /// # Errors
 /// Why it cannot.
 pub(super) fn between_siblings() -> Result<()> {
-    let mut target = Helper::start(WAIT)?;
+    let mut target = Sibling::start(WAIT)?;
     let place = target.line()?;
-    let answer = Helper::start(&place)?.line()?;
+    let answer = Sibling::start(&place)?.line()?;
     match answer.as_str() {
         "ok" => Ok(()),
         other => Err(anyhow!("{other}")),
     }
 }
 
-/// What a helper process does.
+/// What a process of the probe does.
 ///
 /// # Errors
 /// When its role is none.
-pub(super) fn helper(role: &str) -> Result<ExitCode> {
+pub(super) fn process(role: &str) -> Result<ExitCode> {
     let mut out = std::io::stdout();
     if role == WAIT {
         let address = (&raw const TARGET).expose_provenance();

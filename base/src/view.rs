@@ -90,6 +90,21 @@ impl<'a> View<'a> {
         n
     }
 
+    /// The 8 aligned bytes at `offset` as an atomic word, through which several writers may meet;
+    /// they must not be copied over at the same time. `None` outside of the view or misaligned.
+    #[cfg(not(bowline_loom))]
+    #[inline]
+    pub fn word(self, offset: usize) -> Option<&'a crate::sync::atomic::AtomicU64> {
+        let at = self.slice(offset, 8)?.start;
+        if !at.cast::<u64>().is_aligned() {
+            return None;
+        }
+        // SAFETY: the 8 bytes are inside the view, so mapped and writable for all of `'a` by the
+        // promise to `from_raw`, and aligned as was just checked. An atomic may be shared with
+        // writers anywhere, and every bit pattern is valid for it.
+        Some(unsafe { crate::sync::atomic::AtomicU64::from_ptr(at.cast()) })
+    }
+
     /// The bytes as a vector.
     pub fn to_vec(self) -> Vec<u8> {
         let mut out = vec![0; self.len];

@@ -28,6 +28,7 @@ pub(crate) mod reduce_scatter;
 pub(crate) mod reductions;
 pub(crate) mod scan;
 pub(crate) mod scatter;
+pub(crate) mod shared;
 
 #[cfg(test)]
 mod simulator;

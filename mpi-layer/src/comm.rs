@@ -5,18 +5,20 @@
 
 pub(crate) mod context;
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use bowline_ucp::{Ep, SpaceOptions};
+use bowline_ucp::{Ep, MatchSpec, SpaceOptions};
 
 use self::context::{Agreed, ContextIds, Merge};
+use crate::coll::shared::Shared;
 use crate::consts::{PROC_NULL, UNDEFINED};
 use crate::error::MpiError;
 use crate::group::{Comparison, Group};
 use crate::process::Process;
+use crate::tags;
 
 /// A group of ranks that exchange messages which no other communicator sees. (MPI: Groups,
 /// Contexts, Communicators.)
@@ -38,6 +40,9 @@ pub(crate) struct CommInner {
     context: u32,
     /// Collectives begun so far; the same at all members.
     sequence: Cell<u32>,
+    /// The shared memory of its small collectives; empty before the first of them, `None` inside
+    /// where there is none.
+    pub(crate) shared: OnceCell<Option<Shared>>,
 }
 
 /// The space of point-to-point messages of a context.
@@ -83,6 +88,7 @@ impl CommInner {
             oversubscribed: agreed.oversubscribed,
             context,
             sequence: Cell::new(0),
+            shared: OnceCell::new(),
         };
         Ok(Communicator { inner: Rc::new(inner) })
     }
@@ -107,6 +113,12 @@ impl CommInner {
         sequence
     }
 
+    /// What the messages of a collective look like that has no phases.
+    pub(crate) fn collective_spec(&self, sequence: u32) -> MatchSpec {
+        let tag = tags::collective(self.generation, sequence);
+        MatchSpec { space: self.collective_space(), source: None, tag, tag_mask: u64::MAX }
+    }
+
     /// The endpoint of a rank that is known to be in the communicator.
     #[inline]
     pub(crate) fn endpoint(&self, rank: u32) -> Result<Ep, MpiError> {
@@ -117,6 +129,9 @@ impl CommInner {
 
 impl Drop for CommInner {
     fn drop(&mut self) {
+        if let Some(Some(shared)) = self.shared.get() {
+            shared.release(&self.process.worker);
+        }
         self.process.worker.close_space(self.space());
         self.process.worker.close_space(self.collective_space());
         self.process.contexts.borrow_mut().free(self.context);

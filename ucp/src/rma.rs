@@ -150,6 +150,24 @@ impl Worker {
         Ok(RemoteKey { lane, ep, rkey })
     }
 
+    /// Hands a view of `len` bytes of the peer's memory at `remote` to `look`, where the transport
+    /// has them mapped. Others may write them meanwhile.
+    ///
+    /// # Errors
+    /// When the range is outside of the key, or the memory is not mapped here.
+    #[inline]
+    pub fn remote_view<R>(
+        &self,
+        key: RemoteKey,
+        remote: u64,
+        len: usize,
+        look: impl FnOnce(View<'_>) -> R,
+    ) -> Result<R, RmaError> {
+        let inner = self.inner.borrow();
+        let view = inner.lanes[key.lane].iface.rkey_ptr(key.rkey, remote, len);
+        Ok(look(view.ok_or(RmaError::NoLane("map this memory"))?))
+    }
+
     /// Closes a key.
     pub fn rkey_release(&self, key: RemoteKey) {
         self.inner.borrow_mut().lanes[key.lane].iface.rkey_release(key.rkey);

@@ -30,6 +30,12 @@ const SEGMENT: u64 = 1 << 20;
 /// The packed key by which a transport opens a peer's whole memory to reads.
 const WHOLE_PROCESS: [u8; 1] = [1];
 
+/// Looks of [`Worker::yield_until`] between two progress calls.
+const PROGRESS_EVERY: u32 = 16;
+
+/// Looks of [`Worker::yield_until`] before its first yield.
+const SPINS_BESIDE: u32 = 2;
+
 /// Busy progress calls between two looks at the failure source.
 const BUSY_LOOKS: u32 = 64;
 
@@ -284,6 +290,25 @@ impl Worker {
                 waiting.busy();
             }
         }
+    }
+
+    /// Waits for something that no message tells of, without sleeping: asks `done` before each
+    /// yield of the processor, and progresses now and then. `false` when it is time to sleep.
+    #[inline]
+    pub fn yield_until(&self, mut done: impl FnMut() -> bool) -> bool {
+        let stages = self.waiter.borrow().stages();
+        for round in 0..stages.yields.saturating_add(stages.spins) {
+            if done() {
+                return true;
+            }
+            if round % PROGRESS_EVERY == PROGRESS_EVERY - 1 {
+                self.progress();
+            }
+            if round >= stages.spins.min(SPINS_BESIDE) {
+                self.waiter.borrow_mut().yield_now();
+            }
+        }
+        done()
     }
 
     /// World ranks of the own job that are known to be dead.

@@ -118,6 +118,13 @@ impl Communicator {
     /// A member's failure.
     #[inline]
     pub fn barrier(&self) -> Result<(), MpiError> {
+        if let Some(shared) = self.shared()? {
+            return shared.run(&self.inner, &[], &mut [], None);
+        }
+        self.barrier_by_messages()
+    }
+
+    fn barrier_by_messages(&self) -> Result<(), MpiError> {
         let how = self.shape().barrier();
         barrier::run(&mut self.engine(&[], &mut [], 0, None), self.place(), how)
     }

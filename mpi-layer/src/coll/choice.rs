@@ -21,6 +21,14 @@ pub(crate) struct Shape {
     pub(crate) oversubscribed: bool,
 }
 
+impl Shape {
+    /// Whether barriers and small reductions go through one piece of shared memory, if the ranks
+    /// share a node: messages need more turns on a processor. Two ranks exchange one message.
+    pub(crate) const fn shares_memory(self) -> bool {
+        self.oversubscribed && self.ranks > 2
+    }
+}
+
 /// See [`barrier`](super::barrier).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Barrier {

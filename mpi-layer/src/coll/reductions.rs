@@ -7,7 +7,7 @@
 use super::blocks::{Blocks, Even, Packed};
 use super::calls::{blocks_length, length};
 use super::plan::{Space, Span, Vectors};
-use super::{allreduce, reduce, reduce_scatter, scan};
+use super::{allreduce, reduce, reduce_scatter, scan, shared};
 use crate::comm::Communicator;
 use crate::datatype::{Datatype, bytes_of, bytes_of_mut, items_of, items_of_mut};
 use crate::error::MpiError;
@@ -85,6 +85,32 @@ impl Communicator {
 
     #[inline]
     fn allreduce_spans<T: Datatype>(
+        &self,
+        input: &[u8],
+        own: Span,
+        output: &mut [T],
+        op: &impl Operation<T>,
+    ) -> Result<(), MpiError> {
+        if own.len <= shared::MAX_BYTES
+            && let Some(shared) = self.shared()?
+        {
+            let combine = combine(op);
+            // In place, the contribution is where the result goes.
+            let mut own_copy = [0; shared::MAX_BYTES];
+            let contribution: &[u8] = if input.is_empty() {
+                let bytes = bytes_of(output);
+                own_copy[..bytes.len()].copy_from_slice(bytes);
+                &own_copy[..bytes.len()]
+            } else {
+                input
+            };
+            return shared.run(&self.inner, contribution, bytes_of_mut(output), Some(&combine));
+        }
+        self.allreduce_by_messages(input, own, output, op)
+    }
+
+    #[inline]
+    pub(super) fn allreduce_by_messages<T: Datatype>(
         &self,
         input: &[u8],
         own: Span,

@@ -20,6 +20,13 @@ const MAX_PIECES: u64 = 1 << 31;
 /// Most messages that one sender may have in pieces at once.
 const MAX_ASSEMBLIES: usize = 64;
 
+/// Adds a piece. Memory grows with what has really come, not with what a sender claims.
+fn append(bytes: &mut Vec<u8>, data: View<'_>) {
+    let start = bytes.len();
+    bytes.resize(start + data.len(), 0);
+    data.copy_out(&mut bytes[start..]);
+}
+
 impl Engine {
     /// Reads the front of a first piece and checks its claims.
     fn first_piece<'a>(
@@ -61,7 +68,7 @@ impl Engine {
                 Target::Receive(key)
             }
             None => {
-                let bytes = vec![0; first.total as usize];
+                let bytes = Vec::new();
                 let payload = Payload::Partial { bytes, claimed: None };
                 let total = first.total;
                 Target::Unexpected(self.keep_as(peer, &envelope, total, first.request, payload))
@@ -83,7 +90,7 @@ impl Engine {
         if u64::from(lead) > first.total {
             return None;
         }
-        let target = Target::Am(id, lead, vec![0; first.total as usize]);
+        let target = Target::Am(id, lead, Vec::new());
         self.begin_assembly(peer, &first, target, data);
         Some(())
     }
@@ -115,7 +122,8 @@ impl Engine {
         let assemblies = &self.peers[peer as usize].assemblies;
         let at = assemblies.iter().position(|a| a.message == header[0])?;
         let end = header[1].checked_add(payload.len() as u64)?;
-        if end > assemblies[at].total {
+        // One ordered lane: pieces come one after the other, so that none can leave a hole.
+        if header[1] != assemblies[at].received || end > assemblies[at].total {
             return None;
         }
         self.add_piece(peer, at, header[1] as usize, payload);
@@ -136,11 +144,11 @@ impl Engine {
             Target::Unexpected(key) => {
                 let waiting = self.unexpected.get_mut(*key);
                 if let Some(Payload::Partial { bytes, .. }) = waiting.map(|u| &mut u.payload) {
-                    data.copy_out(&mut bytes[offset..offset + data.len()]);
+                    append(bytes, data);
                 }
             }
             Target::Am(_, _, bytes) => {
-                data.copy_out(&mut bytes[offset..offset + data.len()]);
+                append(bytes, data);
             }
             Target::Discard => {}
         }

@@ -146,7 +146,7 @@ impl Worker {
             OpError::Unsupported
         })?;
         let rkey = iface.rkey_unpack(ep, key)?;
-        inner.lanes[lane].polled = true;
+        inner.poll_lane(lane);
         Ok(RemoteKey { lane, ep, rkey })
     }
 

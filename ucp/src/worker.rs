@@ -36,8 +36,9 @@ const PROGRESS_EVERY: u32 = 16;
 /// Looks of [`Worker::yield_until`] before its first yield.
 const SPINS_BESIDE: u32 = 2;
 
-/// Busy progress calls between two looks at the failure source.
-const BUSY_LOOKS: u32 = 64;
+/// Progress calls between two looks at the failure source; a worker that goes to sleep looks
+/// as well.
+const LOOKS: u32 = 64;
 
 /// What a worker is made of.
 pub struct WorkerParts {
@@ -80,7 +81,9 @@ pub(crate) struct Inner {
     pub(crate) own_address: Vec<u8>,
     failures: Option<Box<dyn FailureSource>>,
     failure_generation: u32,
-    busy: u32,
+    looks: u32,
+    /// The one lane to poll, where there is just one.
+    only: Option<usize>,
 }
 
 /// A worker. See the crate's text.
@@ -141,14 +144,20 @@ impl Worker {
         let options = Options::of(&parts.config);
         let actions = BUDGET as usize * lanes.len();
         let engine = Engine::new(lanes.len(), parts.job, options, actions);
-        let inner = Inner {
+        let mut inner = Inner {
             lanes,
             engine,
             own_address: own.pack(),
             failures: parts.failures,
             failure_generation: 0,
-            busy: 0,
+            looks: 0,
+            only: None,
         };
+        for lane in 0..inner.lanes.len() {
+            if inner.lanes[lane].polled {
+                inner.poll_lane(lane);
+            }
+        }
         Ok(Self {
             inner: RefCell::new(inner),
             handlers: RefCell::default(),
@@ -408,6 +417,7 @@ impl Worker {
                 }
             }
             if inner.failures_changed() {
+                inner.note_failures();
                 inner.disarm();
                 return;
             }
@@ -437,7 +447,8 @@ impl Inner {
     /// Makes an endpoint on the first lane that reaches the peer.
     pub(crate) fn route(&mut self, peer: &WorkerAddress) -> Result<(usize, EpId), ConnectError> {
         let mut reasons = Vec::new();
-        for (index, lane) in self.lanes.iter_mut().enumerate() {
+        for index in 0..self.lanes.len() {
+            let lane = &mut self.lanes[index];
             let name = lane.iface.attr().provider;
             let made = match lane.reaches(peer) {
                 Ok(address) => lane.iface.connect(address).map_err(|error| error.to_string()),
@@ -445,7 +456,7 @@ impl Inner {
             };
             match made {
                 Ok(ep) => {
-                    lane.polled = true;
+                    self.poll_lane(index);
                     return Ok((index, ep));
                 }
                 Err(reason) => reasons.push(format!("{name}: {reason}")),
@@ -464,16 +475,9 @@ impl Inner {
     #[inline]
     pub(crate) fn progress(&mut self) -> u32 {
         let mut events = self.poll();
-        if events == 0 {
-            if self.failures_changed() {
-                self.note_failures();
-                events += 1;
-            }
-        } else {
-            self.busy += 1;
-            if self.busy >= BUSY_LOOKS {
-                self.look_while_busy();
-            }
+        self.looks += 1;
+        if self.looks >= LOOKS {
+            self.look_for_failures();
         }
         if !self.engine.actions.is_empty() {
             self.act();
@@ -482,8 +486,25 @@ impl Inner {
         events
     }
 
+    /// Has `lane` looked at by every progress.
+    pub(crate) fn poll_lane(&mut self, lane: usize) {
+        self.lanes[lane].polled = true;
+        self.only = None;
+        if self.lanes.iter().filter(|lane| lane.polled).count() == 1 {
+            self.only = self.lanes.iter().position(|lane| lane.polled);
+        }
+    }
+
     #[inline]
     fn poll(&mut self) -> u32 {
+        if let Some(lane) = self.only {
+            let mut sink = LaneSink { engine: &mut self.engine, lane };
+            return self.lanes[lane].iface.progress(&mut sink, BUDGET);
+        }
+        self.poll_all()
+    }
+
+    fn poll_all(&mut self) -> u32 {
         let mut events = 0;
         for (lane, Lane { iface, polled, .. }) in self.lanes.iter_mut().enumerate() {
             if *polled {
@@ -503,8 +524,8 @@ impl Inner {
     }
 
     #[cold]
-    fn look_while_busy(&mut self) {
-        self.busy = 0;
+    fn look_for_failures(&mut self) {
+        self.looks = 0;
         if self.failures_changed() {
             self.note_failures();
         }

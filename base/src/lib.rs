@@ -4,7 +4,7 @@
 //! another process may write ([`view`]), handles of user buffers ([`buffer`]), the queue
 //! algorithms over plain memory ([`words`], [`scmp`], [`ring`]), the memory of a job ([`region`],
 //! [`job`]), doorbells ([`doorbell`]), generation-checked slabs ([`slab`]), counters
-//! ([`counters`]) and configuration ([`config`]).
+//! ([`mod@counters`]) and configuration ([`config`]).
 //!
 //! What is not: any protocol, any transport, any policy. Nothing here depends on another crate
 //! of the workspace.

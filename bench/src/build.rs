@@ -22,16 +22,12 @@ const SOURCES: [(&str, &str); 4] = [
 pub(crate) fn mpibench(context: &Context, id: &str, mpicc: &Path) -> Result<PathBuf, BenchError> {
     let mut hasher = DefaultHasher::new();
     (SOURCES, mpicc).hash(&mut hasher);
-    let sources = context
-        .cache
-        .join(format!("mpibench-{:016x}", hasher.finish()));
+    let sources = context.cache.join(format!("mpibench-{:016x}", hasher.finish()));
     let program = sources.join(format!("mpibench-{id}"));
     if program.is_file() {
         return Ok(program);
     }
-    context
-        .progress
-        .note(&format!("compiling the benchmark program for {id}"));
+    context.progress.note(&format!("compiling the benchmark program for {id}"));
     fs::create_dir_all(&sources).map_err(file("create", &sources))?;
     for (name, text) in SOURCES {
         let path = sources.join(name);

@@ -83,12 +83,7 @@ impl Launch {
 
     /// Starts it.
     pub(crate) fn start(&self) -> Result<Running, BenchError> {
-        let name = self
-            .program
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
+        let name = self.program.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let failed = |source| BenchError::Start {
             program: name.clone(),
             source,
@@ -124,14 +119,7 @@ impl Launch {
         }
         let started = Instant::now();
         let child = command.spawn().map_err(failed)?;
-        Ok(Running {
-            name,
-            child,
-            stdout,
-            stderr,
-            started,
-            time_limit: self.time_limit,
-        })
+        Ok(Running { name, child, stdout, stderr, started, time_limit: self.time_limit })
     }
 }
 
@@ -251,11 +239,7 @@ fn descendants(root: u32) -> Vec<(u32, u64)> {
     let mut found = vec![(root, 0)];
     let mut next = 0;
     while let Some(&(parent, _)) = found.get(next) {
-        found.extend(
-            all.iter()
-                .filter(|row| row.1 == parent)
-                .map(|row| (row.0, row.2)),
-        );
+        found.extend(all.iter().filter(|row| row.1 == parent).map(|row| (row.0, row.2)));
         next += 1;
     }
     found.remove(0);
@@ -294,16 +278,9 @@ fn telling_part(stderr: &str, stdout: &str) -> String {
         .collect();
     let speaks = |line: &&&str| {
         let line = line.to_lowercase();
-        [
-            "error",
-            "fail",
-            "cannot",
-            "not found",
-            "undefined",
-            "mpibench:",
-        ]
-        .iter()
-        .any(|word| line.contains(word))
+        ["error", "fail", "cannot", "not found", "undefined", "mpibench:"]
+            .iter()
+            .any(|word| line.contains(word))
     };
     let mut told: Vec<&str> = lines.iter().filter(speaks).take(3).copied().collect();
     if told.is_empty() {
@@ -331,19 +308,11 @@ mod tests {
     #[test]
     fn output_and_failure_are_told() {
         let limit = Duration::from_secs(20);
-        assert_eq!(
-            shell("echo $A", limit).env("A", "b").run().unwrap().stdout,
-            "b\n"
-        );
-        let error = shell("echo x; echo 'error: why' >&2; exit 3", limit)
-            .run()
-            .unwrap_err();
+        assert_eq!(shell("echo $A", limit).env("A", "b").run().unwrap().stdout, "b\n");
+        let error = shell("echo x; echo 'error: why' >&2; exit 3", limit).run().unwrap_err();
         let text = error.to_string();
         assert!(text.contains("error: why") && text.contains('3'), "{text}");
-        let error = Launch::new("no-such-program", limit)
-            .way_out("get it")
-            .run()
-            .unwrap_err();
+        let error = Launch::new("no-such-program", limit).way_out("get it").run().unwrap_err();
         assert!(error.to_string().ends_with("get it"));
     }
 
@@ -355,15 +324,9 @@ mod tests {
             "setsid sh -c 'echo $$ > {}; exec sleep 600' & trap '' TERM; sleep 600",
             file.path().display()
         );
-        let error = shell(&script, Duration::from_millis(800))
-            .run()
-            .unwrap_err();
+        let error = shell(&script, Duration::from_millis(800)).run().unwrap_err();
         assert!(matches!(error, BenchError::Timeout { .. }));
-        let id: u32 = fs::read_to_string(file.path())
-            .unwrap()
-            .trim()
-            .parse()
-            .unwrap();
+        let id: u32 = fs::read_to_string(file.path()).unwrap().trim().parse().unwrap();
         let gone = || {
             fs::read_to_string(format!("/proc/{id}/stat")).map_or(true, |stat| stat.contains(") Z"))
         };
@@ -377,18 +340,13 @@ mod tests {
     #[test]
     fn pinning_reaches_the_program() {
         let allowed = rustix::thread::sched_getaffinity(None).unwrap();
-        let cpu = (0..CpuSet::MAX_CPU)
-            .find(|&cpu| allowed.is_set(cpu))
-            .unwrap();
+        let cpu = (0..CpuSet::MAX_CPU).find(|&cpu| allowed.is_set(cpu)).unwrap();
         let output = Launch::new("grep", Duration::from_secs(20))
             .args(["Cpus_allowed_list", "/proc/self/status"])
             .cpus(&[cpu])
             .run()
             .unwrap();
-        assert_eq!(
-            output.stdout.split_whitespace().last(),
-            Some(cpu.to_string().as_str())
-        );
+        assert_eq!(output.stdout.split_whitespace().last(), Some(cpu.to_string().as_str()));
     }
 
     #[test]

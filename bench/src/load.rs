@@ -34,11 +34,7 @@ impl Snapshot {
         let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
         let own = fs::read_to_string("/proc/self/stat").unwrap_or_default();
         let (busy, total) = parse_cpu_line(stat.lines().next().unwrap_or_default());
-        Self {
-            busy,
-            total,
-            own: parse_own_ticks(&own),
-        }
+        Self { busy, total, own: parse_own_ticks(&own) }
     }
 
     /// Share of all CPU time from `self` to `later` that neither was idle nor our own, percent.
@@ -46,11 +42,7 @@ impl Snapshot {
         let total = later.total.saturating_sub(self.total);
         let busy = later.busy.saturating_sub(self.busy);
         let own = later.own.saturating_sub(self.own);
-        if total == 0 {
-            0.0
-        } else {
-            busy.saturating_sub(own) as f64 * 100.0 / total as f64
-        }
+        if total == 0 { 0.0 } else { busy.saturating_sub(own) as f64 * 100.0 / total as f64 }
     }
 }
 
@@ -71,12 +63,8 @@ pub(crate) fn load_average() -> f64 {
 
 /// Busy and total ticks of the line `cpu user nice system idle iowait irq softirq steal ...`.
 fn parse_cpu_line(line: &str) -> (u64, u64) {
-    let ticks: Vec<u64> = line
-        .split_whitespace()
-        .skip(1)
-        .take(8)
-        .map(|word| word.parse().unwrap_or(0))
-        .collect();
+    let ticks: Vec<u64> =
+        line.split_whitespace().skip(1).take(8).map(|word| word.parse().unwrap_or(0)).collect();
     let total: u64 = ticks.iter().sum();
     let idle: u64 = ticks.iter().skip(3).take(2).sum();
     (total - idle, total)
@@ -108,16 +96,8 @@ mod tests {
 
     #[test]
     fn own_time_is_not_background() {
-        let start = Snapshot {
-            busy: 100,
-            total: 1000,
-            own: 10,
-        };
-        let later = Snapshot {
-            busy: 180,
-            total: 1200,
-            own: 70,
-        };
+        let start = Snapshot { busy: 100, total: 1000, own: 10 };
+        let later = Snapshot { busy: 180, total: 1200, own: 70 };
         assert_eq!(start.background_percent(later), 10.0);
         assert_eq!(start.background_percent(start), 0.0);
     }

@@ -119,11 +119,7 @@ pub struct Metric {
 impl Metric {
     /// A metric of two ranks.
     pub(crate) const fn pair(test: Test, size: u64) -> Self {
-        Self {
-            test,
-            size,
-            ranks: 2,
-        }
+        Self { test, size, ranks: 2 }
     }
 
     /// A metric of `ranks` ranks.
@@ -159,10 +155,7 @@ impl Metric {
     /// Whether a filter means this metric: its name or the beginning of it.
     pub(crate) fn matches(self, filters: &[String]) -> bool {
         let name = self.to_string();
-        filters.is_empty()
-            || filters
-                .iter()
-                .any(|filter| name.starts_with(filter.as_str()))
+        filters.is_empty() || filters.iter().any(|filter| name.starts_with(filter.as_str()))
     }
 }
 
@@ -203,11 +196,7 @@ pub struct Sample {
 impl Sample {
     /// A sample of which only one number is known.
     pub(crate) fn single(median_ns: f64) -> Self {
-        Self {
-            median_ns,
-            p99_ns: None,
-            min_ns: None,
-        }
+        Self { median_ns, p99_ns: None, min_ns: None }
     }
 
     /// From unsorted in-run samples, ns per operation. `None` when there are none.
@@ -215,11 +204,7 @@ impl Sample {
         ns.sort_by(f64::total_cmp);
         let min = *ns.first()?;
         let at = |fraction: f64| ns[((fraction * ns.len() as f64) as usize).min(ns.len() - 1)];
-        Some(Self {
-            median_ns: at(0.5),
-            p99_ns: Some(at(0.99)),
-            min_ns: Some(min),
-        })
+        Some(Self { median_ns: at(0.5), p99_ns: Some(at(0.99)), min_ns: Some(min) })
     }
 }
 
@@ -241,10 +226,7 @@ mod tests {
         assert_eq!(Metric::pair(Test::MpiLat, 8).to_string(), "mpi_lat-8");
         assert_eq!(Metric::pair(Test::TagBw, 65_536).to_string(), "tag_bw-64k");
         assert_eq!(Metric::pair(Test::TagBw, 4 << 20).to_string(), "tag_bw-4m");
-        assert_eq!(
-            Metric::group(Test::Allreduce, 8, 32).to_string(),
-            "allreduce-32"
-        );
+        assert_eq!(Metric::group(Test::Allreduce, 8, 32).to_string(), "allreduce-32");
     }
 
     #[test]

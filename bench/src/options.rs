@@ -86,15 +86,10 @@ impl PeersOptions {
     /// The two CPUs, checked against those this process may use.
     pub(crate) fn checked_cpus(&self) -> Result<[usize; 2], BenchError> {
         let &[first, second] = self.cpus.as_slice() else {
-            return Err(cpus_error(format!(
-                "{} CPUs given, two wanted",
-                self.cpus.len()
-            )));
+            return Err(cpus_error(format!("{} CPUs given, two wanted", self.cpus.len())));
         };
         if first == second {
-            return Err(cpus_error(format!(
-                "CPU {first} given twice, two different ones wanted"
-            )));
+            return Err(cpus_error(format!("CPU {first} given twice, two different ones wanted")));
         }
         let allowed = rustix::thread::sched_getaffinity(None)
             .map_err(|error| cpus_error(format!("cannot read the allowed CPUs: {error}")))?;
@@ -119,20 +114,14 @@ impl PeersOptions {
         let dir = if library.is_dir() {
             library
         } else {
-            library
-                .parent()
-                .filter(|dir| !dir.as_os_str().is_empty())
-                .unwrap_or(Path::new("."))
+            library.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."))
         };
         Some(std::path::absolute(dir).unwrap_or_else(|_| dir.to_path_buf()))
     }
 }
 
 fn cpus_error(reason: String) -> BenchError {
-    BenchError::Option {
-        option: "cpus",
-        reason,
-    }
+    BenchError::Option { option: "cpus", reason }
 }
 
 fn default_cache(xdg: Option<PathBuf>, home: Option<PathBuf>) -> Result<PathBuf, BenchError> {
@@ -167,10 +156,7 @@ mod tests {
     #[test]
     fn cpus_must_be_two_different_ones() {
         for cpus in [vec![], vec![0], vec![0, 0], vec![0, 1, 2], vec![0, 100_000]] {
-            let options = PeersOptions {
-                cpus,
-                ..Default::default()
-            };
+            let options = PeersOptions { cpus, ..Default::default() };
             assert!(options.checked_cpus().is_err());
         }
     }

@@ -50,25 +50,15 @@ impl Plan {
     pub(crate) fn new(options: &PeersOptions) -> Result<Self, BenchError> {
         let all = catalogue(options.quick);
         for filter in &options.only {
-            if !all
-                .iter()
-                .any(|metric| metric.matches(std::slice::from_ref(filter)))
-            {
+            if !all.iter().any(|metric| metric.matches(std::slice::from_ref(filter))) {
                 return Err(BenchError::NoMatch {
                     option: "only",
                     pattern: filter.clone(),
-                    known: all
-                        .iter()
-                        .map(Metric::to_string)
-                        .collect::<Vec<_>>()
-                        .join(", "),
+                    known: all.iter().map(Metric::to_string).collect::<Vec<_>>().join(", "),
                 });
             }
         }
-        let metrics = all
-            .into_iter()
-            .filter(|metric| metric.matches(&options.only))
-            .collect();
+        let metrics = all.into_iter().filter(|metric| metric.matches(&options.only)).collect();
         let rounds = options.rounds.unwrap_or(if options.quick { 2 } else { 7 });
         if rounds == 0 {
             return Err(BenchError::Option {
@@ -101,25 +91,16 @@ fn catalogue(quick: bool) -> Vec<Metric> {
     const KIB: u64 = 1 << 10;
     const MIB: u64 = 1 << 20;
     let mut metrics = vec![Metric::pair(Test::RawLat, 8), Metric::pair(Test::PutLat, 8)];
-    for (lat, rate, bw) in [
-        (Test::TagLat, Test::TagRate, Test::TagBw),
-        (Test::MpiLat, Test::MpiRate, Test::MpiBw),
-    ] {
+    for (lat, rate, bw) in
+        [(Test::TagLat, Test::TagRate, Test::TagBw), (Test::MpiLat, Test::MpiRate, Test::MpiBw)]
+    {
         metrics.extend([8, 4 * KIB, 64 * KIB].map(|size| Metric::pair(lat, size)));
         metrics.push(Metric::pair(rate, 8));
         metrics.extend([8 * KIB, 64 * KIB, MIB, 4 * MIB].map(|size| Metric::pair(bw, size)));
     }
     let ranks: &[u32] = if quick { &[8, 32] } else { &[8, 16, 32] };
-    metrics.extend(
-        ranks
-            .iter()
-            .map(|&ranks| Metric::group(Test::Barrier, 0, ranks)),
-    );
-    metrics.extend(
-        ranks
-            .iter()
-            .map(|&ranks| Metric::group(Test::Allreduce, 8, ranks)),
-    );
+    metrics.extend(ranks.iter().map(|&ranks| Metric::group(Test::Barrier, 0, ranks)));
+    metrics.extend(ranks.iter().map(|&ranks| Metric::group(Test::Allreduce, 8, ranks)));
     metrics.push(Metric::group(Test::Init, 0, 64));
     metrics
 }
@@ -130,31 +111,16 @@ mod tests {
 
     #[test]
     fn a_filter_that_matches_nothing_is_an_error() {
-        let options = PeersOptions {
-            only: vec!["mpi_lta".to_owned()],
-            ..Default::default()
-        };
-        assert!(matches!(
-            Plan::new(&options),
-            Err(BenchError::NoMatch { option: "only", .. })
-        ));
+        let options = PeersOptions { only: vec!["mpi_lta".to_owned()], ..Default::default() };
+        assert!(matches!(Plan::new(&options), Err(BenchError::NoMatch { option: "only", .. })));
     }
 
     #[test]
     fn the_quick_plan_repeats_only_the_pairs() {
-        let plan = Plan::new(&PeersOptions {
-            quick: true,
-            ..Default::default()
-        })
-        .unwrap();
+        let plan = Plan::new(&PeersOptions { quick: true, ..Default::default() }).unwrap();
         assert_eq!(
             plan.stages(0),
-            [
-                Stage::Pair,
-                Stage::Init(64),
-                Stage::Group(8),
-                Stage::Group(32)
-            ]
+            [Stage::Pair, Stage::Init(64), Stage::Group(8), Stage::Group(32)]
         );
         assert_eq!(plan.stages(1), [Stage::Pair]);
     }

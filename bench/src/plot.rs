@@ -26,15 +26,10 @@ type Area<'a> = DrawingArea<BitMapBackend<'a>, Shift>;
 
 /// Draws `report` into the PNG file `path`.
 pub(crate) fn draw(report: &PeersReport, path: &Path) -> Result<(), BenchError> {
-    let failed = |reason: String| BenchError::Plot {
-        path: path.to_path_buf(),
-        reason,
-    };
+    let failed = |reason: String| BenchError::Plot { path: path.to_path_buf(), reason };
     let panels: Vec<&[Row]> = report.rows.chunk_by(|a, b| a.name == b.name).collect();
     if panels.is_empty() {
-        return Err(failed(
-            "there are no figures; the table tells why".to_owned(),
-        ));
+        return Err(failed("there are no figures; the table tells why".to_owned()));
     }
     font::register().map_err(failed)?;
     let lines: Vec<&[&[Row]]> = panels.chunks(COLUMNS).collect();
@@ -56,9 +51,7 @@ fn paint(
     for (line, height) in lines.iter().zip(heights) {
         for (column, rows) in line.iter().enumerate() {
             let left = PANEL_WIDTH as i32 * column as i32;
-            let area = root
-                .clone()
-                .shrink((left, top), (PANEL_WIDTH, *height as u32));
+            let area = root.clone().shrink((left, top), (PANEL_WIDTH, *height as u32));
             panel(&area, rows)?;
         }
         top += height;
@@ -68,32 +61,16 @@ fn paint(
 }
 
 fn line_height(panels: &[&[Row]]) -> i32 {
-    let bars = panels
-        .iter()
-        .map(|rows| rows.len() as i32)
-        .max()
-        .unwrap_or(0);
+    let bars = panels.iter().map(|rows| rows.len() as i32).max().unwrap_or(0);
     TITLE + bars * BAR + 14
 }
 
 fn panel(area: &Area<'_>, rows: &[Row]) -> Result<(), Box<dyn std::error::Error>> {
     let [first, ..] = rows else { return Ok(()) };
-    let better = if first.unit.more_is_better() {
-        "more"
-    } else {
-        "less"
-    };
+    let better = if first.unit.more_is_better() { "more" } else { "less" };
     let scale = Scale::of(rows);
-    let shape = if scale.logarithmic {
-        ", logarithmic"
-    } else {
-        ""
-    };
-    let title = format!(
-        "{}, {} ({better} is better{shape})",
-        first.name,
-        first.unit.sign()
-    );
+    let shape = if scale.logarithmic { ", logarithmic" } else { "" };
+    let title = format!("{}, {} ({better} is better{shape})", first.name, first.unit.sign());
     let heading = ("sans-serif", 15).into_font().color(&BLACK);
     area.draw(&Text::new(title, (8, 6), heading))?;
     let x = |value: f64| LABEL + scale.pixels(value);
@@ -103,11 +80,7 @@ fn panel(area: &Area<'_>, rows: &[Row]) -> Result<(), Box<dyn std::error::Error>
         let right = Pos::new(HPos::Right, VPos::Center);
         let left = Pos::new(HPos::Left, VPos::Center);
         let style = ("sans-serif", 13).into_font().color(&BLACK);
-        area.draw(&Text::new(
-            row.source.clone(),
-            (LABEL - 6, middle),
-            style.pos(right),
-        ))?;
+        area.draw(&Text::new(row.source.clone(), (LABEL - 6, middle), style.pos(right)))?;
         area.draw(&Rectangle::new(
             [(LABEL, y + 3), (x(row.median), y + BAR - 3)],
             color(row.role).filled(),
@@ -116,11 +89,7 @@ fn panel(area: &Area<'_>, rows: &[Row]) -> Result<(), Box<dyn std::error::Error>
         area.draw(&PathElement::new(whisker, BLACK.stroke_width(1)))?;
         let end = x(row.median.max(row.high)).min(PANEL_WIDTH as i32 - VALUE + 6);
         let style = ("sans-serif", 13).into_font().color(&BLACK);
-        area.draw(&Text::new(
-            number(row.median),
-            (end + 5, middle),
-            style.pos(left),
-        ))?;
+        area.draw(&Text::new(number(row.median), (end + 5, middle), style.pos(left)))?;
     }
     Ok(())
 }
@@ -139,11 +108,7 @@ impl Scale {
         let medians = || rows.iter().map(|row| row.median);
         let high = medians().fold(f64::MIN_POSITIVE, f64::max);
         let low = medians().fold(high, f64::min).max(f64::MIN_POSITIVE);
-        Self {
-            low,
-            high,
-            logarithmic: high / low > 50.0,
-        }
+        Self { low, high, logarithmic: high / low > 50.0 }
     }
 
     /// A whisker that reaches far beyond the longest bar ends at the panel's edge.
@@ -186,17 +151,9 @@ mod tests {
 
     #[test]
     fn scales_keep_small_bars_visible() {
-        let linear = Scale {
-            low: 1.0,
-            high: 2.0,
-            logarithmic: false,
-        };
+        let linear = Scale { low: 1.0, high: 2.0, logarithmic: false };
         assert_eq!(linear.pixels(1.0) * 2, linear.pixels(2.0));
-        let logarithmic = Scale {
-            low: 1.0,
-            high: 1e6,
-            logarithmic: true,
-        };
+        let logarithmic = Scale { low: 1.0, high: 1e6, logarithmic: true };
         assert!(logarithmic.pixels(1.0) > 5);
         assert_eq!(logarithmic.pixels(1e6), linear.pixels(2.0));
         assert_eq!(logarithmic.pixels(0.0), 0);

@@ -157,20 +157,12 @@ impl Collector {
     }
 
     pub(crate) fn source(&mut self, id: &'static str, role: Role, note: String) {
-        self.sources.push(SourceNote {
-            source: id.to_owned(),
-            role,
-            note,
-        });
+        self.sources.push(SourceNote { source: id.to_owned(), role, note });
     }
 
     pub(crate) fn source_missing(&mut self, id: &'static str, error: &BenchError) {
         let reason = error.to_string();
-        self.missing.push(Missing {
-            source: id.to_owned(),
-            metrics: Vec::new(),
-            reason,
-        });
+        self.missing.push(Missing { source: id.to_owned(), metrics: Vec::new(), reason });
     }
 
     pub(crate) fn result(
@@ -210,11 +202,7 @@ impl Collector {
             let first = rows.len();
             for source in &self.sources {
                 let key = |id: &&(Metric, &'static str)| id.0 == metric && id.1 == source.source;
-                let Some(cell) = self
-                    .cells
-                    .keys()
-                    .find(key)
-                    .and_then(|key| self.cells.get(key))
+                let Some(cell) = self.cells.keys().find(key).and_then(|key| self.cells.get(key))
                 else {
                     continue;
                 };
@@ -242,10 +230,7 @@ impl Collector {
 
 /// Adds a metric to the entry of the same source and reason.
 fn note_missing(missing: &mut Vec<Missing>, source: &str, metric: Metric, reason: &str) {
-    match missing
-        .iter_mut()
-        .find(|entry| entry.source == source && entry.reason == reason)
-    {
+    match missing.iter_mut().find(|entry| entry.source == source && entry.reason == reason) {
         Some(entry) => entry.metrics.push(metric.to_string()),
         None => missing.push(Missing {
             source: source.to_owned(),
@@ -257,14 +242,8 @@ fn note_missing(missing: &mut Vec<Missing>, source: &str, metric: Metric, reason
 
 fn row(metric: Metric, source: &SourceNote, samples: &[(Sample, Option<f64>)]) -> Option<Row> {
     let ns: Vec<f64> = samples.iter().map(|(sample, _)| sample.median_ns).collect();
-    let p99s: Vec<f64> = samples
-        .iter()
-        .filter_map(|(sample, _)| sample.p99_ns)
-        .collect();
-    let best = samples
-        .iter()
-        .filter_map(|(sample, _)| sample.min_ns)
-        .min_by(f64::total_cmp);
+    let p99s: Vec<f64> = samples.iter().filter_map(|(sample, _)| sample.p99_ns).collect();
+    let best = samples.iter().filter_map(|(sample, _)| sample.min_ns).min_by(f64::total_cmp);
     let rounds: Vec<f64> = ns.iter().map(|&ns| metric.shown(ns)).collect();
     Some(Row {
         name: metric.to_string(),
@@ -305,15 +284,8 @@ fn machine(cpus: [usize; 2]) -> Machine {
         .lines()
         .find_map(|line| line.strip_prefix("model name")?.split_once(':'))
         .map_or("unknown", |(_, name)| name.trim());
-    let kernel = rustix::system::uname()
-        .release()
-        .to_string_lossy()
-        .into_owned();
-    Machine {
-        processor: processor.to_owned(),
-        kernel,
-        cpus,
-    }
+    let kernel = rustix::system::uname().release().to_string_lossy().into_owned();
+    Machine { processor: processor.to_owned(), kernel, cpus }
 }
 
 #[cfg(test)]
@@ -324,38 +296,22 @@ pub(crate) mod tests {
 
     /// A comparison of two sources and a failure, as the renderers' tests use it.
     pub(crate) fn example() -> PeersReport {
-        let plan = Plan::new(&PeersOptions {
-            quick: true,
-            ..Default::default()
-        })
-        .unwrap();
+        let plan = Plan::new(&PeersOptions { quick: true, ..Default::default() }).unwrap();
         let mut collector = Collector::new(&plan, [0, 1]);
         collector.source("bowline", Role::Ours, "bowline 0.1.0".to_owned());
         collector.source("ucx-debian", Role::Peer, "version 1.13.1".to_owned());
-        let missing = BenchError::Missing {
-            what: "all".to_owned(),
-            way_out: "get it".to_owned(),
-        };
+        let missing = BenchError::Missing { what: "all".to_owned(), way_out: "get it".to_owned() };
         collector.source_missing("impi-wheel", &missing);
         let lat = Metric::pair(Test::TagLat, 8);
         let bw = Metric::pair(Test::TagBw, 8192);
         for (round, ns) in [100.0, 120.0, 110.0].into_iter().enumerate() {
-            let sample = |ns| {
-                Ok(Sample {
-                    median_ns: ns,
-                    p99_ns: Some(2.0 * ns),
-                    min_ns: None,
-                })
-            };
+            let sample = |ns| Ok(Sample { median_ns: ns, p99_ns: Some(2.0 * ns), min_ns: None });
             collector.result("bowline", lat, round, Some(50.0), sample(ns));
             collector.result("ucx-debian", lat, round, None, sample(2.0 * ns));
             collector.result("bowline", bw, round, None, sample(1000.0));
             collector.result("ucx-debian", bw, round, None, sample(800.0));
         }
-        for metric in [
-            Metric::group(Test::Barrier, 0, 8),
-            Metric::group(Test::Init, 0, 64),
-        ] {
+        for metric in [Metric::group(Test::Barrier, 0, 8), Metric::group(Test::Init, 0, 64)] {
             collector.result("bowline", metric, 0, None, Err(BenchError::LeftOut));
         }
         collector.load(RoundLoad {
@@ -371,11 +327,7 @@ pub(crate) mod tests {
     fn rows_are_medians_with_spread_and_ratio() {
         let report = example();
         let row = |name: &str, source: &str| {
-            report
-                .rows
-                .iter()
-                .find(|row| row.name == name && row.source == source)
-                .unwrap()
+            report.rows.iter().find(|row| row.name == name && row.source == source).unwrap()
         };
         let ours = row("tag_lat-8", "bowline");
         assert_eq!((ours.median, ours.low, ours.high), (110.0, 100.0, 120.0));

@@ -46,11 +46,7 @@ pub(crate) struct Progress {
 
 impl Progress {
     fn new(quiet: bool) -> Self {
-        let bar = if quiet {
-            ProgressBar::hidden()
-        } else {
-            ProgressBar::new(0)
-        };
+        let bar = if quiet { ProgressBar::hidden() } else { ProgressBar::new(0) };
         if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} {elapsed} {msg}") {
             bar.set_style(style);
         }
@@ -101,27 +97,19 @@ fn prepare(
     let patient = Context {
         cache: context.cache.clone(),
         time_limit: Duration::from_secs(30),
-        progress: Progress {
-            bar: context.progress.bar.clone(),
-            quiet: context.progress.quiet,
-        },
+        progress: Progress { bar: context.progress.bar.clone(), quiet: context.progress.quiet },
         ..*context
     };
     let mut ready = Vec::new();
     for mut source in sources {
-        context
-            .progress
-            .bar
-            .set_message(format!("preparing {}", source.id()));
+        context.progress.bar.set_message(format!("preparing {}", source.id()));
         match source.prepare(&patient) {
             Ok(note) => {
                 collector.source(source.id(), source.role(), note);
                 ready.push(source);
             }
             Err(error) => {
-                context
-                    .progress
-                    .note(&format!("{} is missing: {error}", source.id()));
+                context.progress.note(&format!("{} is missing: {error}", source.id()));
                 collector.source_missing(source.id(), &error);
             }
         }
@@ -154,13 +142,8 @@ fn measure(sources: &[Box<dyn Source>], plan: &Plan, context: &Context, collecto
             for turn in 0..count {
                 let job = &mut jobs[first + (turn + round) % count];
                 let source = &sources[job.source];
-                context
-                    .progress
-                    .bar
-                    .set_message(format!("{} {stage:?}", source.id()));
-                let late = plan
-                    .deadline
-                    .is_some_and(|deadline| start.elapsed() > deadline);
+                context.progress.bar.set_message(format!("{} {stage:?}", source.id()));
+                let late = plan.deadline.is_some_and(|deadline| start.elapsed() > deadline);
                 if late {
                     collector.out_of_time(source.id(), &job.metrics);
                 } else if job.failures < FAILURES_MAX {
@@ -209,12 +192,7 @@ fn jobs(sources: &[Box<dyn Source>], plan: &Plan) -> Vec<Job> {
                 .filter(|&metric| Stage::of(metric) == stage && source.offers(metric))
                 .collect();
             if !metrics.is_empty() {
-                jobs.push(Job {
-                    source: index,
-                    stage,
-                    metrics,
-                    failures: 0,
-                });
+                jobs.push(Job { source: index, stage, metrics, failures: 0 });
             }
         }
     }

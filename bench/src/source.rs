@@ -54,10 +54,7 @@ pub(crate) trait Source {
 /// Gives every one of `metrics` the failure of the start they shared.
 fn all_failed(metrics: &[Metric], error: &BenchError) -> Measured {
     let reason = error.to_string();
-    metrics
-        .iter()
-        .map(|&metric| (metric, Err(BenchError::SharedStart(reason.clone()))))
-        .collect()
+    metrics.iter().map(|&metric| (metric, Err(BenchError::SharedStart(reason.clone())))).collect()
 }
 
 /// All sources, in the order of the table, narrowed by the options' filter.
@@ -65,10 +62,7 @@ pub(crate) fn all(options: &PeersOptions) -> Result<Vec<Box<dyn Source>>, BenchE
     let mut sources: Vec<Box<dyn Source>> =
         vec![Box::new(bowline::Bowline::new(options.bowline_path()))];
     if let Some(dir) = options.abi_dir() {
-        sources.push(Box::new(mpi_peers::bowline_abi(
-            options.bowline_path(),
-            dir,
-        )));
+        sources.push(Box::new(mpi_peers::bowline_abi(options.bowline_path(), dir)));
     }
     sources.extend(yardstick::all());
     sources.extend(ucx::all());
@@ -85,10 +79,7 @@ pub(crate) fn all(options: &PeersOptions) -> Result<Vec<Box<dyn Source>>, BenchE
     }
     sources.retain(|source| {
         options.peers.is_empty()
-            || options
-                .peers
-                .iter()
-                .any(|filter| source.id().starts_with(filter.as_str()))
+            || options.peers.iter().any(|filter| source.id().starts_with(filter.as_str()))
     });
     Ok(sources)
 }
@@ -101,22 +92,10 @@ mod tests {
     fn filters_choose_sources_and_reject_unknown_ones() {
         let ids = |peers: &[&str]| {
             let peers = peers.iter().map(ToString::to_string).collect();
-            all(&PeersOptions {
-                peers,
-                ..Default::default()
-            })
-            .map(|sources| sources.iter().map(|source| source.id()).collect::<Vec<_>>())
+            all(&PeersOptions { peers, ..Default::default() })
+                .map(|sources| sources.iter().map(|source| source.id()).collect::<Vec<_>>())
         };
-        assert_eq!(
-            ids(&["ucx", "impi"]).unwrap(),
-            ["ucx-debian", "ucx-wheel", "impi-wheel"]
-        );
-        assert!(matches!(
-            ids(&["ucy"]),
-            Err(BenchError::NoMatch {
-                option: "peers",
-                ..
-            })
-        ));
+        assert_eq!(ids(&["ucx", "impi"]).unwrap(), ["ucx-debian", "ucx-wheel", "impi-wheel"]);
+        assert!(matches!(ids(&["ucy"]), Err(BenchError::NoMatch { option: "peers", .. })));
     }
 }

@@ -57,11 +57,7 @@ fn write_rows(text: &mut String, rows: &[Row]) -> std::fmt::Result {
 /// Whether `row` is the best of the peers in its metric.
 fn is_best_peer(row: &Row, rows: &[Row]) -> bool {
     let better = |a: &Row, b: &Row| {
-        if a.unit.more_is_better() {
-            a.median > b.median
-        } else {
-            a.median < b.median
-        }
+        if a.unit.more_is_better() { a.median > b.median } else { a.median < b.median }
     };
     row.role == Role::Peer
         && !rows
@@ -100,26 +96,16 @@ fn write_rounds(text: &mut String, report: &PeersReport) -> std::fmt::Result {
         "\nmachine: {}, Linux {}, pinned to CPUs {first} and {second}",
         machine.processor, machine.kernel
     )?;
-    let lines = || {
-        report
-            .rows
-            .iter()
-            .flat_map(|row| row.line_ns.iter().copied().flatten())
-    };
-    if let (Some(low), Some(high)) = (
-        lines().min_by(f64::total_cmp),
-        lines().max_by(f64::total_cmp),
-    ) {
+    let lines = || report.rows.iter().flat_map(|row| row.line_ns.iter().copied().flatten());
+    if let (Some(low), Some(high)) =
+        (lines().min_by(f64::total_cmp), lines().max_by(f64::total_cmp))
+    {
         writeln!(
             text,
             "distance of the two CPUs during the run: {} .. {} ns between two bare lines{}",
             number(low),
             number(high),
-            if high > 1.5 * low {
-                "; it changed: trust only what the rounds agree on"
-            } else {
-                ""
-            }
+            if high > 1.5 * low { "; it changed: trust only what the rounds agree on" } else { "" }
         )?;
     }
     for round in &report.rounds {
@@ -169,18 +155,9 @@ mod tests {
                 .collect::<Vec<_>>()
                 .join(" ")
         };
-        assert_eq!(
-            line("tag_lat-8"),
-            "tag_lat-8 bowline 110 ns 100 .. 120 220 -"
-        );
-        assert_eq!(
-            line("ucx-debian*"),
-            "ucx-debian* 220 ns 200 .. 240 440 2.00 x"
-        );
-        assert_eq!(
-            line("impi-wheel"),
-            "impi-wheel: everything: all is missing; get it"
-        );
+        assert_eq!(line("tag_lat-8"), "tag_lat-8 bowline 110 ns 100 .. 120 220 -");
+        assert_eq!(line("ucx-debian*"), "ucx-debian* 220 ns 200 .. 240 440 2.00 x");
+        assert_eq!(line("impi-wheel"), "impi-wheel: everything: all is missing; get it");
         assert!(line("bowline: barrier-8, init-64: ").contains("--quick"));
         assert!(line("round 1:").ends_with("(noisy)"));
     }

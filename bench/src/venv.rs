@@ -45,9 +45,7 @@ impl Package {
     }
 
     fn install(self, context: &Context, dir: &Path, wanted: &str) -> Result<(), BenchError> {
-        context
-            .progress
-            .note(&format!("installing {wanted} into {}", dir.display()));
+        context.progress.note(&format!("installing {wanted} into {}", dir.display()));
         fs::create_dir_all(&context.cache).map_err(file("create", &context.cache))?;
         Launch::new("python3", TIME_LIMIT)
             .args(["-m", "venv", "--clear"])
@@ -55,13 +53,7 @@ impl Package {
             .way_out("install Python 3 with its venv module (Debian: python3-venv)")
             .run()?;
         let mut pip = Launch::new(dir.join("bin/python3"), TIME_LIMIT)
-            .args([
-                "-m",
-                "pip",
-                "install",
-                "--quiet",
-                "--disable-pip-version-check",
-            ])
+            .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"])
             .way_out("the environment has no interpreter; remove it and run again");
         if !self.dependencies {
             pip = pip.args(["--no-deps"]);

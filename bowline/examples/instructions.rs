@@ -38,20 +38,12 @@ fn main() {
 
 fn places() -> [Place; 2] {
     let config = stack::config_from_env().expect("the settings are good");
-    let spec = JobSpec {
-        job_id: 1,
-        ranks: 2,
-        first_rank: 0,
-        area_bytes: stack::area_bytes(&config),
-    };
+    let spec =
+        JobSpec { job_id: 1, ranks: 2, first_rank: 0, area_bytes: stack::area_bytes(&config) };
     let job = JobMemory::create_private(&spec).expect("two ranks fit into memory");
     [0, 1].map(|rank| {
         job.attach(rank).expect("the place is free");
-        Place {
-            job: job.clone(),
-            local: rank,
-            rank,
-        }
+        Place { job: job.clone(), local: rank, rank }
     })
 }
 
@@ -88,9 +80,7 @@ fn uct(calls: u64) {
     let config = stack::config_from_env().expect("the settings are good");
     let [mut a, mut b] = places().map(|place| {
         let mut lanes = stack::transports(&place, &config).expect("transports open");
-        lanes
-            .pop()
-            .expect("the last lane is the memory between ranks")
+        lanes.pop().expect("the last lane is the memory between ranks")
     });
     let ep = a.connect(&b.address()).expect("they share memory");
     let mut sink = Count(0);
@@ -110,22 +100,14 @@ fn uct(calls: u64) {
             measured_uct_receive(&mut *b, &mut sink);
         }
     }
-    assert_eq!(
-        sink.0 - before,
-        calls / BATCH * BATCH,
-        "every message arrived"
-    );
+    assert_eq!(sink.0 - before, calls / BATCH * BATCH, "every message arrived");
 }
 
 #[inline(never)]
 fn measured_tag_send(worker: &Worker, ep: Ep, word: &[u8; 8]) {
     // SAFETY: an eager send is complete in the call, which is asserted, so the borrow suffices.
     let buffer = unsafe { SendBuf::borrowed(word.as_ptr(), word.len()) };
-    let envelope = Envelope {
-        space: 0,
-        source: 0,
-        tag: 7,
-    };
+    let envelope = Envelope { space: 0, source: 0, tag: 7 };
     match worker.send(ep, envelope, buffer, SendMode::Standard) {
         Ok(Sent::Done) => {}
         other => panic!("a short message is complete at once, yet: {other:?}"),
@@ -136,12 +118,7 @@ fn measured_tag_send(worker: &Worker, ep: Ep, word: &[u8; 8]) {
 fn measured_tag_recv(worker: &Worker, word: &mut [u8; 8]) {
     // SAFETY: the request is waited for below, so the buffer outlives it.
     let buffer = unsafe { RecvBuf::borrowed(word.as_mut_ptr(), word.len()) };
-    let spec = MatchSpec {
-        space: 0,
-        source: Some(0),
-        tag: 7,
-        tag_mask: u64::MAX,
-    };
+    let spec = MatchSpec { space: 0, source: Some(0), tag: 7, tag_mask: u64::MAX };
     let status = worker.recv_blocking(spec, buffer).expect("the space is open");
     assert!(status.outcome.is_ok());
 }
@@ -151,9 +128,7 @@ fn tagged(calls: u64) {
     let [a, b] = places().map(|place| {
         let waiter = SystemWaiter::new(&config);
         let worker = stack::worker(&place, &config, waiter).expect("a worker");
-        worker
-            .open_space(0, SpaceOptions::default())
-            .expect("space 0 is new");
+        worker.open_space(0, SpaceOptions::default()).expect("space 0 is new");
         worker
     });
     let ep = a.connect(&b.address()).expect("they share memory");

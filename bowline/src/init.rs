@@ -65,11 +65,7 @@ pub fn init_with(config: &Config) -> Result<World, InitError> {
             WATCH_PERIOD,
         );
     }
-    let place = Place {
-        job: boot.job.clone(),
-        local: boot.local_rank,
-        rank,
-    };
+    let place = Place { job: boot.job.clone(), local: boot.local_rank, rank };
     let worker = stack::worker(&place, config, waiter)?;
     boot.kvs.put(&key(rank), &worker.address())?;
     boot.kvs.barrier()?;
@@ -118,9 +114,7 @@ fn key(rank: u32) -> String {
 /// Numbers of the processors that this process may run on.
 pub(crate) fn own_processors() -> Vec<usize> {
     match rustix::thread::sched_getaffinity(None) {
-        Ok(set) => (0..rustix::thread::CpuSet::MAX_CPU)
-            .filter(|&n| set.is_set(n))
-            .collect(),
+        Ok(set) => (0..rustix::thread::CpuSet::MAX_CPU).filter(|&n| set.is_set(n)).collect(),
         Err(error) => {
             tracing::debug!(%error, "the processors of this process are not known");
             Vec::new()

@@ -76,17 +76,10 @@ pub struct Place {
 /// When one does not open.
 pub fn transports(place: &Place, config: &Config) -> Result<Vec<Box<dyn Iface>>, StackError> {
     let options = ShmOptions::from_config(config);
-    let itself =
-        SelfIface::open(SelfConfig::of(config)).map_err(|source| StackError::Transport {
-            transport: "self",
-            source,
-        })?;
-    let shm = ShmIface::open(place.job.clone(), place.local, options).map_err(|source| {
-        StackError::Transport {
-            transport: "shm",
-            source,
-        }
-    })?;
+    let itself = SelfIface::open(SelfConfig::of(config))
+        .map_err(|source| StackError::Transport { transport: "self", source })?;
+    let shm = ShmIface::open(place.job.clone(), place.local, options)
+        .map_err(|source| StackError::Transport { transport: "shm", source })?;
     Ok(vec![Box::new(itself), Box::new(shm)])
 }
 

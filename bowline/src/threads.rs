@@ -114,10 +114,7 @@ pub fn threads_with<R: Send>(
                     .expect("the system has room for another thread")
             })
             .collect();
-        threads
-            .into_iter()
-            .map(|thread| thread.join().unwrap_or_else(Err))
-            .collect()
+        threads.into_iter().map(|thread| thread.join().unwrap_or_else(Err)).collect()
     });
     let mut values = Vec::with_capacity(n);
     let mut failure = None;
@@ -145,11 +142,7 @@ fn join(
 ) -> Result<World, ThreadsError> {
     job.attach(rank)?;
     let shared = ranks as usize > processors();
-    let place = Place {
-        job: job.clone(),
-        local: rank,
-        rank,
-    };
+    let place = Place { job: job.clone(), local: rank, rank };
     let waiter = SystemWaiter::new(config);
     waiter.policy().share_processors(shared);
     let worker = stack::worker(&place, config, waiter)
@@ -186,15 +179,8 @@ struct Table {
 
 impl Addresses {
     fn new(n: usize) -> Self {
-        let table = Table {
-            addresses: vec![Vec::new(); n],
-            missing: n,
-            abandoned: false,
-        };
-        Self {
-            table: Mutex::new(table),
-            complete: Condvar::new(),
-        }
+        let table = Table { addresses: vec![Vec::new(); n], missing: n, abandoned: false };
+        Self { table: Mutex::new(table), complete: Condvar::new() }
     }
 
     /// Publishes one and waits for all. `false` when a rank gave up.
@@ -204,19 +190,13 @@ impl Addresses {
         table.missing -= 1;
         self.complete.notify_all();
         while table.missing > 0 && !table.abandoned {
-            table = self
-                .complete
-                .wait(table)
-                .unwrap_or_else(PoisonError::into_inner);
+            table = self.complete.wait(table).unwrap_or_else(PoisonError::into_inner);
         }
         table.missing == 0
     }
 
     fn abandon(&self) {
-        self.table
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .abandoned = true;
+        self.table.lock().unwrap_or_else(PoisonError::into_inner).abandoned = true;
         self.complete.notify_all();
     }
 }
@@ -228,8 +208,6 @@ impl Directory for Shared {
     fn address(&self, world_rank: u32) -> Result<Vec<u8>, DirectoryError> {
         let table = self.0.table.lock().unwrap_or_else(PoisonError::into_inner);
         let address = table.addresses.get(world_rank as usize);
-        address
-            .cloned()
-            .ok_or_else(|| format!("there is no rank {world_rank}").into())
+        address.cloned().ok_or_else(|| format!("there is no rank {world_rank}").into())
     }
 }

@@ -59,9 +59,7 @@ impl Policy {
 
 impl std::fmt::Debug for SystemWaiter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SystemWaiter")
-            .field("stages", &self.stages())
-            .finish_non_exhaustive()
+        f.debug_struct("SystemWaiter").field("stages", &self.stages()).finish_non_exhaustive()
     }
 }
 
@@ -94,15 +92,8 @@ impl Waiter for SystemWaiter {
     fn stages(&self) -> Stages {
         // Relaxed: as the store.
         let shared = self.policy.0.load(Ordering::Relaxed);
-        let spins = if shared {
-            self.spins_shared
-        } else {
-            self.spins
-        };
-        Stages {
-            spins,
-            yields: self.yields,
-        }
+        let spins = if shared { self.spins_shared } else { self.spins };
+        Stages { spins, yields: self.yields }
     }
 
     fn yield_now(&mut self) {

@@ -98,17 +98,13 @@ fn a_flood_of_many_to_one_with_a_control_message_behind_it() {
                 // The control messages are asked for first, behind all the others.
                 for rank in 1..RANKS as i32 {
                     let mut control = [0i32];
-                    world
-                        .recv(&mut control, rank, 99)
-                        .expect("the sender lives");
+                    world.recv(&mut control, rank, 99).expect("the sender lives");
                     assert_eq!(control, [rank]);
                 }
                 let mut next = [0usize; RANKS];
                 let mut words = [0usize; 16];
                 for _ in 0..(RANKS - 1) * EACH {
-                    let status = world
-                        .recv(&mut words, ANY_SOURCE, ANY_TAG)
-                        .expect("they live");
+                    let status = world.recv(&mut words, ANY_SOURCE, ANY_TAG).expect("they live");
                     let from = status.source() as usize;
                     assert_eq!(words, [next[from]; 16], "order of rank {from}");
                     next[from] += 1;

@@ -19,84 +19,19 @@ struct Case {
 }
 
 const CASES: &[Case] = &[
-    Case {
-        name: "receive_from_the_dead",
-        ranks: 2,
-        victim: 1,
-        program: receive_from_the_dead,
-    },
-    Case {
-        name: "receive_never_connected",
-        ranks: 3,
-        victim: 2,
-        program: receive_never_connected,
-    },
-    Case {
-        name: "receive_from_anyone",
-        ranks: 3,
-        victim: 2,
-        program: receive_from_anyone,
-    },
-    Case {
-        name: "what_was_sent_still_arrives",
-        ranks: 2,
-        victim: 1,
-        program: still_arrives,
-    },
-    Case {
-        name: "send_to_the_dead",
-        ranks: 2,
-        victim: 1,
-        program: send_to_the_dead,
-    },
-    Case {
-        name: "rendezvous_never_fetched",
-        ranks: 2,
-        victim: 1,
-        program: never_fetched,
-    },
-    Case {
-        name: "rendezvous_cannot_be_fetched",
-        ranks: 2,
-        victim: 1,
-        program: cannot_be_fetched,
-    },
-    Case {
-        name: "killed_in_a_flood",
-        ranks: 4,
-        victim: 3,
-        program: killed_in_a_flood,
-    },
-    Case {
-        name: "killed_before_a_barrier",
-        ranks: 5,
-        victim: 2,
-        program: killed_before_a_barrier,
-    },
-    Case {
-        name: "killed_between_reductions",
-        ranks: 7,
-        victim: 4,
-        program: killed_in_reductions,
-    },
-    Case {
-        name: "killed_in_a_large_reduction",
-        ranks: 3,
-        victim: 1,
-        program: killed_in_large,
-    },
-    Case {
-        name: "asleep_when_it_happens",
-        ranks: 2,
-        victim: 1,
-        program: asleep,
-    },
-    Case {
-        name: "a_child_communicator_works",
-        ranks: 4,
-        victim: 3,
-        program: child_works,
-    },
+    Case { name: "receive_from_the_dead", ranks: 2, victim: 1, program: receive_from_the_dead },
+    Case { name: "receive_never_connected", ranks: 3, victim: 2, program: receive_never_connected },
+    Case { name: "receive_from_anyone", ranks: 3, victim: 2, program: receive_from_anyone },
+    Case { name: "what_was_sent_still_arrives", ranks: 2, victim: 1, program: still_arrives },
+    Case { name: "send_to_the_dead", ranks: 2, victim: 1, program: send_to_the_dead },
+    Case { name: "rendezvous_never_fetched", ranks: 2, victim: 1, program: never_fetched },
+    Case { name: "rendezvous_cannot_be_fetched", ranks: 2, victim: 1, program: cannot_be_fetched },
+    Case { name: "killed_in_a_flood", ranks: 4, victim: 3, program: killed_in_a_flood },
+    Case { name: "killed_before_a_barrier", ranks: 5, victim: 2, program: killed_before_a_barrier },
+    Case { name: "killed_between_reductions", ranks: 7, victim: 4, program: killed_in_reductions },
+    Case { name: "killed_in_a_large_reduction", ranks: 3, victim: 1, program: killed_in_large },
+    Case { name: "asleep_when_it_happens", ranks: 2, victim: 1, program: asleep },
+    Case { name: "a_child_communicator_works", ranks: 4, victim: 3, program: child_works },
 ];
 
 fn die() -> ! {
@@ -155,9 +90,7 @@ fn receive_from_anyone(world: &World) {
             let mut byte = [0u8];
             until_dead(|| world.recv(&mut byte, ANY_SOURCE, 9));
             world.acknowledge_failures();
-            world
-                .recv(&mut byte, ANY_SOURCE, 1)
-                .expect("acknowledged; rank 1 sends");
+            world.recv(&mut byte, ANY_SOURCE, 1).expect("acknowledged; rank 1 sends");
             assert_eq!(byte, [7]);
         }
     }
@@ -175,9 +108,7 @@ fn still_arrives(world: &World) {
     std::thread::sleep(Duration::from_millis(300));
     let mut words = [0u32; 200];
     for i in 0..COUNT {
-        world
-            .recv(&mut words, 1, 1)
-            .expect("it was sent before the death");
+        world.recv(&mut words, 1, 1).expect("it was sent before the death");
         assert_eq!(words, [i; 200]);
     }
     dead(world.recv(&mut words, 1, 1));
@@ -239,9 +170,7 @@ fn killed_in_a_flood(world: &World) {
     let (next, previous) = ((me + 1) % 3, (me + 2) % 3);
     for i in 0..2000u32 {
         let mut got = [0u32];
-        world
-            .sendrecv(&[i], next, 7, &mut got, previous, 7)
-            .expect("neighbours live");
+        world.sendrecv(&[i], next, 7, &mut got, previous, 7).expect("neighbours live");
         assert_eq!(got, [i]);
     }
 }
@@ -296,10 +225,7 @@ fn asleep(world: &World) {
 
 fn child_works(world: &World) {
     let color = i32::from(world.rank() == 3);
-    let child = world
-        .split(color, 0)
-        .expect("all live")
-        .expect("everybody has a colour");
+    let child = world.split(color, 0).expect("all live").expect("everybody has a colour");
     if world.rank() == 3 {
         // Everybody must have left the split, which is a collective of all.
         for rank in 0..3 {
@@ -311,9 +237,7 @@ fn child_works(world: &World) {
     until_dead(|| world.barrier());
     let mut sum = [0i32];
     for _ in 0..100 {
-        child
-            .allreduce(&[1i32], &mut sum, Sum)
-            .expect("the members of this one live");
+        child.allreduce(&[1i32], &mut sum, Sum).expect("the members of this one live");
         assert_eq!(sum, [3]);
     }
 }
@@ -321,9 +245,7 @@ fn child_works(world: &World) {
 fn main() {
     let mut args = std::env::args().skip(1);
     let first = args.next();
-    let case = first
-        .as_deref()
-        .and_then(|name| CASES.iter().find(|case| case.name == name));
+    let case = first.as_deref().and_then(|name| CASES.iter().find(|case| case.name == name));
     if let (Some(case), true) = (case, std::env::var_os("BOWLINE_JOB_FD").is_some()) {
         let world = bowline::init().expect("the launcher started this rank");
         (case.program)(&world);
@@ -332,14 +254,9 @@ fn main() {
     if first.as_deref() == Some("--list") {
         return;
     }
-    let filter = first
-        .filter(|word| !word.starts_with('-'))
-        .unwrap_or_default();
+    let filter = first.filter(|word| !word.starts_with('-')).unwrap_or_default();
     let (mut passed, mut failed) = (0, Vec::new());
-    println!(
-        "\nrunning {} tests",
-        CASES.iter().filter(|c| c.name.contains(&filter)).count()
-    );
+    println!("\nrunning {} tests", CASES.iter().filter(|c| c.name.contains(&filter)).count());
     for case in CASES.iter().filter(|case| case.name.contains(&filter)) {
         match launch(case) {
             Ok(()) => {
@@ -371,16 +288,11 @@ fn launch(case: &Case) -> Result<(), String> {
     let report = run(&options).map_err(|error| error.to_string())?;
     for (rank, end) in (0..).zip(&report.ends) {
         if end.is_failure() != (rank == case.victim) {
-            return Err(format!(
-                "rank {rank} ended otherwise than it should: it {end}"
-            ));
+            return Err(format!("rank {rank} ended otherwise than it should: it {end}"));
         }
     }
     if report.code != 128 + 9 {
-        return Err(format!(
-            "the job's code is {}, that of a killed rank is 137",
-            report.code
-        ));
+        return Err(format!("the job's code is {}, that of a killed rank is 137", report.code));
     }
     Ok(())
 }

@@ -119,10 +119,7 @@ mod tests {
             assert_eq!(all, Err(Truncated), "cut at {cut}");
         }
         let mut r = AddrReader::new(&bytes);
-        assert_eq!(
-            (r.u8(), r.u16(), r.u32(), r.u64()),
-            (Ok(1), Ok(2), Ok(3), Ok(4))
-        );
+        assert_eq!((r.u8(), r.u16(), r.u32(), r.u64()), (Ok(1), Ok(2), Ok(3), Ok(4)));
         assert_eq!(r.bytes(), Ok(&b"shm"[..]));
         assert!(r.rest().is_empty());
     }

@@ -85,22 +85,10 @@ pub trait Provider: Sized {
 /// Runs `test` for `P` unless it is excluded. Called by [`conformance!`](crate::conformance!).
 pub fn run<P: Provider>(name: &'static str, all: &[&str], test: fn()) {
     for exclusion in P::EXCLUDED {
-        assert!(
-            all.contains(&exclusion.test),
-            "no test is called {}",
-            exclusion.test
-        );
-        assert!(
-            !exclusion.reason.is_empty(),
-            "the exclusion of {} has no reason",
-            exclusion.test
-        );
+        assert!(all.contains(&exclusion.test), "no test is called {}", exclusion.test);
+        assert!(!exclusion.reason.is_empty(), "the exclusion of {} has no reason", exclusion.test);
         if exclusion.test == name {
-            eprintln!(
-                "conformance of {}: {name} is not run: {}",
-                P::NAME,
-                exclusion.reason
-            );
+            eprintln!("conformance of {}: {name} is not run: {}", P::NAME, exclusion.reason);
             return;
         }
     }

@@ -64,9 +64,7 @@ pub struct Unreachable {
 impl Unreachable {
     /// Not reachable, because of `reason`.
     pub fn because(reason: impl Into<String>) -> Self {
-        Self {
-            reason: reason.into(),
-        }
+        Self { reason: reason.into() }
     }
 }
 

@@ -63,20 +63,14 @@ impl LocalSlice {
     #[inline]
     pub fn of_send(buffer: &SendBuf, offset: usize, len: usize) -> Option<Self> {
         let bytes = buffer.bytes().get(offset..)?.get(..len)?;
-        Some(Self {
-            start: bytes.as_ptr().cast_mut(),
-            len,
-        })
+        Some(Self { start: bytes.as_ptr().cast_mut(), len })
     }
 
     /// The bytes `offset .. offset + len` of a receive buffer, or `None` outside of it.
     #[inline]
     pub fn of_recv(buffer: &mut RecvBuf, offset: usize, len: usize) -> Option<Self> {
         let view = buffer.view().slice(offset, len)?;
-        Some(Self {
-            start: view.as_ptr(),
-            len,
-        })
+        Some(Self { start: view.as_ptr(), len })
     }
 
     /// Where it starts.

@@ -32,11 +32,7 @@ impl AmId {
     /// An id that came from a peer.
     #[inline]
     pub const fn from_wire(id: u8) -> Option<Self> {
-        if id < Self::COUNT {
-            Some(Self(id))
-        } else {
-            None
-        }
+        if id < Self::COUNT { Some(Self(id)) } else { None }
     }
 
     /// The number.

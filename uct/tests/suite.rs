@@ -86,11 +86,7 @@ fn operations_left_without_an_answer_are_noticed() {
 #[ignore = "hangs by design"]
 fn hang_by_a_lost_message() {
     let name = "am::order_across_flavours";
-    run::<Hub<{ hub::LOSE }>>(
-        name,
-        &[name],
-        am::order_across_flavours::<Hub<{ hub::LOSE }>>,
-    );
+    run::<Hub<{ hub::LOSE }>>(name, &[name], am::order_across_flavours::<Hub<{ hub::LOSE }>>);
 }
 
 /// As above.
@@ -99,11 +95,7 @@ fn hang_by_a_lost_message() {
 fn hang_by_a_lost_wakeup() {
     type Early = Hub<{ hub::RING_EARLY }>;
     let name = "wakeup::no_wakeup_is_lost_on_the_doorbell";
-    run::<Early>(
-        name,
-        &[name],
-        wakeup::no_wakeup_is_lost_on_the_doorbell::<Early>,
-    );
+    run::<Early>(name, &[name], wakeup::no_wakeup_is_lost_on_the_doorbell::<Early>);
 }
 
 #[test]

@@ -11,11 +11,14 @@ mod imp {
 
     /// A SeqCst fence.
     pub fn heavy_fence() {
+        // Pairs with `light_fence` below: either the owner sees the message, or the sender sees
+        // that it sleeps.
         fence(Ordering::SeqCst);
     }
 
     /// A SeqCst fence.
     pub fn light_fence() {
+        // Pairs with `heavy_fence` above.
         fence(Ordering::SeqCst);
     }
 
@@ -40,6 +43,8 @@ mod imp {
     /// Without membarrier it is a SeqCst fence of the caller alone.
     pub fn heavy_fence() {
         if !membarrier() {
+            // Pairs with the real fences of senders. One that trusts membarrier makes none;
+            // rule 5 of the doorbell is there for it.
             fence(Ordering::SeqCst);
         }
     }
@@ -60,6 +65,8 @@ mod imp {
     #[cold]
     fn slow_light_fence() {
         light_fence_needed();
+        // Pairs with the owner's fence in `arm_word`, be it membarrier or SeqCst: between the
+        // sender's publish and its load of the word, as rule 4 of the doorbell wants it.
         fence(Ordering::SeqCst);
     }
 

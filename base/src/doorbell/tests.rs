@@ -1,3 +1,7 @@
+//! Sleeping and waking on the real kernel: threads and a forked process, words and descriptors,
+//! with membarrier and without, and the death of a waker. What the orderings allow is modelled
+//! in `loom_tests`, not tried here.
+
 use std::sync::mpsc;
 use std::time::Duration;
 

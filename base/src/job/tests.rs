@@ -1,3 +1,6 @@
+//! The layout as it is written down, damaged headers, attaching, deaths and processors. Both
+//! sides of a memory are mappings of one process; doorbells have their own tests.
+
 use std::os::fd::OwnedFd;
 
 use super::*;

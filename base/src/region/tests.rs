@@ -1,3 +1,6 @@
+//! What a region promises: the bytes are shared and reserved, the size is sealed, and every kind
+//! of shortage is an error and no signal. Limits are set, and forks tried, in child processes.
+
 use std::os::fd::OwnedFd;
 
 use super::*;

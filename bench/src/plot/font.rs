@@ -8,12 +8,8 @@ use std::sync::OnceLock;
 
 use plotters::style::{FontStyle, register_font};
 
-const PREFERRED: [&str; 4] = [
-    "DejaVuSans.ttf",
-    "LiberationSans-Regular.ttf",
-    "NotoSans-Regular.ttf",
-    "FreeSans.ttf",
-];
+const PREFERRED: [&str; 4] =
+    ["DejaVuSans.ttf", "LiberationSans-Regular.ttf", "NotoSans-Regular.ttf", "FreeSans.ttf"];
 const DEPTH_MAX: usize = 6;
 
 /// Makes "sans-serif" known to the drawing crate. The error says what to install.
@@ -65,9 +61,7 @@ fn choose(found: &[PathBuf]) -> Option<&PathBuf> {
     PREFERRED
         .iter()
         .find_map(|name| {
-            found
-                .iter()
-                .find(|path| path.file_name().is_some_and(|file| file == *name))
+            found.iter().find(|path| path.file_name().is_some_and(|file| file == *name))
         })
         .or_else(|| found.iter().min())
 }
@@ -78,9 +72,8 @@ mod tests {
 
     #[test]
     fn preferred_fonts_come_first() {
-        let found: Vec<PathBuf> = ["/f/a.ttf", "/f/LiberationSans-Regular.ttf"]
-            .map(PathBuf::from)
-            .into();
+        let found: Vec<PathBuf> =
+            ["/f/a.ttf", "/f/LiberationSans-Regular.ttf"].map(PathBuf::from).into();
         assert_eq!(choose(&found), Some(&found[1]));
         assert_eq!(choose(&found[..1]), Some(&found[0]));
         assert_eq!(choose(&[]), None);

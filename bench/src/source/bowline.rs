@@ -119,10 +119,7 @@ impl Source for Bowline {
     }
 
     fn measure(&self, context: &Context, _: Stage, metrics: &[Metric]) -> Measured {
-        metrics
-            .iter()
-            .map(|&metric| (metric, self.figure(context, metric)))
-            .collect()
+        metrics.iter().map(|&metric| (metric, self.figure(context, metric))).collect()
     }
 }
 

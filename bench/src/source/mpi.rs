@@ -92,22 +92,12 @@ impl Mpi {
                 let mpicc = abi_compiler(*compiler, context)?;
                 (mpicc, home.join("bin/mpiexec"), Some(home.join("lib")))
             }
-            Home::Bowline {
-                command,
-                library,
-                compiler,
-            } => (
-                abi_compiler(*compiler, context)?,
-                command.clone(),
-                Some(library.clone()),
-            ),
+            Home::Bowline { command, library, compiler } => {
+                (abi_compiler(*compiler, context)?, command.clone(), Some(library.clone()))
+            }
         };
         let program = mpibench(context, self.id, Path::new(&mpicc))?;
-        Ok(Ready {
-            launcher,
-            program,
-            libraries,
-        })
+        Ok(Ready { launcher, program, libraries })
     }
 
     fn launch(&self, context: &Context, ready: &Ready, ranks: u32) -> Launch {
@@ -151,12 +141,7 @@ impl Mpi {
             settings => format!("with more ranks than CPUs {settings}"),
         };
         let parts = [words(self.args, self.env), crowded, self.remark.to_owned()];
-        parts
-            .iter()
-            .filter(|part| !part.is_empty())
-            .cloned()
-            .collect::<Vec<_>>()
-            .join("; ")
+        parts.iter().filter(|part| !part.is_empty()).cloned().collect::<Vec<_>>().join("; ")
     }
 
     /// All figures of one number of ranks by one start of the benchmark program.
@@ -178,11 +163,7 @@ impl Mpi {
             .map(|figure| ((figure.test.clone(), figure.size, figure.ranks), figure))
             .collect();
         let find = |metric: Metric| {
-            let key = (
-                program_test(metric.test)?.to_owned(),
-                metric.size,
-                metric.ranks,
-            );
+            let key = (program_test(metric.test)?.to_owned(), metric.size, metric.ranks);
             figures.get(&key)?.sample()
         };
         let missing = |metric: Metric| BenchError::NoFigure {
@@ -205,10 +186,7 @@ impl Mpi {
         metrics: &[Metric],
     ) -> Measured {
         if context.quick && !self.quick_init {
-            return metrics
-                .iter()
-                .map(|&metric| (metric, Err(BenchError::LeftOut)))
-                .collect();
+            return metrics.iter().map(|&metric| (metric, Err(BenchError::LeftOut))).collect();
         }
         match self.launch(context, ready, ranks).args(["init"]).run() {
             Ok(output) => {
@@ -226,11 +204,7 @@ impl Source for Mpi {
     }
 
     fn role(&self) -> Role {
-        if matches!(self.home, Home::Bowline { .. }) {
-            Role::Ours
-        } else {
-            Role::Peer
-        }
+        if matches!(self.home, Home::Bowline { .. }) { Role::Ours } else { Role::Peer }
     }
 
     fn prepare(&mut self, context: &Context) -> Result<String, BenchError> {
@@ -282,11 +256,7 @@ fn program_test(test: Test) -> Option<&'static str> {
 /// The benchmark program's argument for a metric: TEST:SIZE:WINDOW:MILLIS.
 fn order(metric: Metric, millis: f64) -> Option<String> {
     let name = program_test(metric.test)?;
-    Some(format!(
-        "{name}:{}:{}:{millis}",
-        metric.size,
-        metric.window()
-    ))
+    Some(format!("{name}:{}:{}:{millis}", metric.size, metric.window()))
 }
 
 #[cfg(test)]
@@ -295,14 +265,8 @@ mod tests {
 
     #[test]
     fn orders_name_window_and_time() {
-        assert_eq!(
-            order(Metric::pair(Test::MpiBw, 1 << 20), 40.0).unwrap(),
-            "bw:1048576:16:40"
-        );
-        assert_eq!(
-            order(Metric::group(Test::Barrier, 0, 8), 2.5).unwrap(),
-            "barrier:0:1:2.5"
-        );
+        assert_eq!(order(Metric::pair(Test::MpiBw, 1 << 20), 40.0).unwrap(), "bw:1048576:16:40");
+        assert_eq!(order(Metric::group(Test::Barrier, 0, 8), 2.5).unwrap(), "barrier:0:1:2.5");
         assert_eq!(order(Metric::pair(Test::TagLat, 8), 1.0), None);
     }
 

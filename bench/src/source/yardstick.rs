@@ -88,10 +88,7 @@ const BARE_FUTEX: Yardstick = Yardstick {
 /// On a virtual machine that changes when the host moves them.
 pub(crate) fn two_lines_ns(cpus: [usize; 2]) -> Option<f64> {
     let budget = Duration::from_millis(5);
-    TWO_LINES
-        .sample(cpus, 2, budget, Duration::from_secs(5))
-        .ok()
-        .map(|sample| sample.median_ns)
+    TWO_LINES.sample(cpus, 2, budget, Duration::from_secs(5)).ok().map(|sample| sample.median_ns)
 }
 
 impl Yardstick {
@@ -105,10 +102,7 @@ impl Yardstick {
         let arena = Arena::new()?;
         arena.run(cpus, ranks, budget, time_limit, self.rank)?;
         let operations = f64::from(self.operations);
-        let samples = arena
-            .samples_ns()
-            .map(|ns| f64::from(ns) / operations)
-            .collect();
+        let samples = arena.samples_ns().map(|ns| f64::from(ns) / operations).collect();
         Sample::from_samples(samples).ok_or_else(|| BenchError::NoFigure {
             program: self.id.to_owned(),
             metric: self.test.name().to_owned(),
@@ -136,17 +130,9 @@ impl Source for Yardstick {
 
     fn measure(&self, context: &Context, _: Stage, metrics: &[Metric]) -> Measured {
         let sample = |metric: Metric| {
-            self.sample(
-                context.cpus,
-                metric.ranks,
-                context.budget,
-                context.time_limit,
-            )
+            self.sample(context.cpus, metric.ranks, context.budget, context.time_limit)
         };
-        metrics
-            .iter()
-            .map(|&metric| (metric, sample(metric)))
-            .collect()
+        metrics.iter().map(|&metric| (metric, sample(metric))).collect()
     }
 }
 
@@ -172,6 +158,7 @@ fn ping_pong(rank: &Rank<'_>, there: &AtomicU32, back: &AtomicU32, answer: u32) 
         let batch = Instant::now();
         for _ in 0..PING_PONG_BATCH {
             step += 2;
+            // Release pairs with the Acquire in `answer_pings`, Acquire with its Release.
             there.store(step, Release);
             while back.load(Acquire) != step + answer {}
         }
@@ -180,6 +167,7 @@ fn ping_pong(rank: &Rank<'_>, there: &AtomicU32, back: &AtomicU32, answer: u32) 
         let warm = now - start > rank.budget / 5;
         let room = !warm || rank.note(now - batch);
         if now - start > rank.budget || !room {
+            // Release pairs with the Acquire in `answer_pings`; no data goes with it.
             there.store(LEAVE, Release);
             return;
         }
@@ -190,12 +178,14 @@ fn ping_pong(rank: &Rank<'_>, there: &AtomicU32, back: &AtomicU32, answer: u32) 
 fn answer_pings(there: &AtomicU32, back: &AtomicU32, answer: u32) {
     let mut seen = 0;
     loop {
+        // Acquire pairs with the Release stores of `ping_pong`.
         let now = there.load(Acquire);
         if now == LEAVE {
             return;
         }
         if now != seen {
             seen = now + answer;
+            // Release pairs with the Acquire in `ping_pong`.
             back.store(seen, Release);
         }
         // In two lines `there` keeps `now`; in one line it now holds `seen`. Both are "seen".
@@ -242,12 +232,14 @@ fn barrier(rank: &Rank<'_>, wait: fn(&AtomicU32, u32), wake: fn(&AtomicU32)) {
 }
 
 fn wait_by_yield(generation: &AtomicU32, current: u32) {
+    // Acquire pairs with the Release of the last rank in `barrier`.
     while generation.load(Acquire) == current {
         std::thread::yield_now();
     }
 }
 
 fn wait_by_futex(generation: &AtomicU32, current: u32) {
+    // Acquire pairs with the Release of the last rank in `barrier`.
     while generation.load(Acquire) == current {
         // Interrupted, woken, or too late: the loop looks again in every case.
         let _ = futex::wait(generation, futex::Flags::empty(), current, None);
@@ -293,10 +285,7 @@ mod tests {
 
     #[test]
     fn ranks_that_never_end_are_ended() {
-        let hang = Yardstick {
-            rank: |_| std::thread::sleep(LIMIT),
-            ..BARE_YIELD
-        };
+        let hang = Yardstick { rank: |_| std::thread::sleep(LIMIT), ..BARE_YIELD };
         let error = hang.sample(cpus(), 2, BUDGET, BUDGET).unwrap_err();
         assert!(matches!(error, BenchError::Timeout { .. }));
     }

@@ -92,24 +92,15 @@ fn join(args: &[OsString]) -> ExitCode {
         Err(code) => return code,
     };
     let value = |rank: u32| vec![rank as u8 + 1; 3000 + rank as usize];
-    boot.kvs
-        .put(&format!("test-{}", boot.rank), &value(boot.rank))
-        .expect("put");
+    boot.kvs.put(&format!("test-{}", boot.rank), &value(boot.rank)).expect("put");
     let area = boot.job.area(boot.local_rank).expect("own area");
     area.copy_in(&boot.instance.to_ne_bytes());
     boot.kvs.barrier().expect("barrier");
     for rank in 0..boot.size {
-        assert_eq!(
-            boot.kvs.get(&format!("test-{rank}")).expect("get"),
-            value(rank)
-        );
+        assert_eq!(boot.kvs.get(&format!("test-{rank}")).expect("get"), value(rank));
     }
     for (local, rank) in (0..).zip(&boot.locals) {
-        let identity = boot
-            .job
-            .control(local)
-            .and_then(|c| c.identity())
-            .expect("attached");
+        let identity = boot.job.control(local).and_then(|c| c.identity()).expect("attached");
         assert_eq!(identity.world_rank, *rank);
         let mut instance = [0; 8];
         boot.job.area(local).expect("area").copy_out(&mut instance);
@@ -134,10 +125,7 @@ fn leave_quietly() -> ExitCode {
 
 /// One rank dies after everybody has joined; the others wait until they know.
 fn die(args: &[OsString]) -> ExitCode {
-    let victim: u32 = args[0]
-        .to_str()
-        .and_then(|a| a.parse().ok())
-        .expect("a rank");
+    let victim: u32 = args[0].to_str().and_then(|a| a.parse().ok()).expect("a rank");
     let mut boot = match boot(Route::Any) {
         Ok(boot) => boot,
         Err(code) => return code,
@@ -170,15 +158,10 @@ fn die(args: &[OsString]) -> ExitCode {
 /// Says to the process manager what is no request.
 fn babble() -> ExitCode {
     use std::os::fd::FromRawFd;
-    let fd = std::env::var("PMI_FD")
-        .ok()
-        .and_then(|fd| fd.parse().ok())
-        .expect("PMI_FD");
+    let fd = std::env::var("PMI_FD").ok().and_then(|fd| fd.parse().ok()).expect("PMI_FD");
     // SAFETY: the descriptor was inherited for this and nobody else owns it.
     let mut stream = unsafe { std::fs::File::from_raw_fd(fd) };
-    stream
-        .write_all(b"cmd=put \x00\xff\nmore\n")
-        .expect("write");
+    stream.write_all(b"cmd=put \x00\xff\nmore\n").expect("write");
     std::thread::sleep(Duration::from_secs(1000));
     ExitCode::SUCCESS
 }
@@ -197,10 +180,7 @@ fn child() -> ExitCode {
         Err(code) => return code,
     };
     let own = std::env::current_exe().expect("own path");
-    let status = std::process::Command::new(own)
-        .arg("join")
-        .status()
-        .expect("start");
+    let status = std::process::Command::new(own).arg("join").status().expect("start");
     drop(boot);
     ExitCode::from(status.code().unwrap_or(98) as u8)
 }

@@ -26,9 +26,9 @@ pub use share::Route;
 pub use watch::DeathWatch;
 
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use bowline_base::job::{JobMemory, JobSpec};
+use bowline_base::sync::atomic::{AtomicBool, Ordering};
 use rustix::io::FdFlags;
 
 use crate::pmi::Client;
@@ -48,10 +48,7 @@ pub struct Need {
 impl Need {
     /// `area_bytes` for each rank, and any route.
     pub fn area(area_bytes: usize) -> Self {
-        Self {
-            area_bytes,
-            route: Route::Any,
-        }
+        Self { area_bytes, route: Route::Any }
     }
 }
 
@@ -156,26 +153,14 @@ fn inherited(env: &Environment, client: Client, need: &Need) -> Result<Bootstrap
     // One node: local ranks are world ranks.
     let locals = (0..local_size).collect();
     let started_by = StartedBy::Bowline;
-    Bootstrap::attach(Parts {
-        rank,
-        size,
-        local_rank,
-        locals,
-        job,
-        kvs,
-        started_by,
-    })
+    Bootstrap::attach(Parts { rank, size, local_rank, locals, job, kvs, started_by })
 }
 
 /// A rank that nobody started.
 fn alone(need: &Need) -> Result<Bootstrap, BootError> {
     let mut id = [0; 8];
-    rustix::rand::getrandom(&mut id, rustix::rand::GetRandomFlags::empty()).map_err(|e| {
-        BootError::System {
-            act: "draw a random job id",
-            source: e.into(),
-        }
-    })?;
+    rustix::rand::getrandom(&mut id, rustix::rand::GetRandomFlags::empty())
+        .map_err(|e| BootError::System { act: "draw a random job id", source: e.into() })?;
     let job = JobMemory::create_private(&JobSpec {
         job_id: u64::from_ne_bytes(id),
         ranks: 1,
@@ -206,15 +191,7 @@ struct Parts {
 
 impl Bootstrap {
     fn attach(parts: Parts) -> Result<Self, BootError> {
-        let Parts {
-            rank,
-            size,
-            local_rank,
-            locals,
-            job,
-            kvs,
-            started_by,
-        } = parts;
+        let Parts { rank, size, local_rank, locals, job, kvs, started_by } = parts;
         if let Some(control) = job.control(local_rank) {
             // Relaxed: published by the state that `attach` stores.
             control.identity.world_rank.store(rank, Ordering::Relaxed);
@@ -290,9 +267,7 @@ fn take_descriptor(env: &Environment, name: &'static str) -> Result<OwnedFd, Boo
 
 /// The region's descriptor of memory that was made for sharing.
 fn memory_fd(job: &JobMemory) -> BorrowedFd<'_> {
-    job.region()
-        .fd()
-        .expect("memory made by create_memfd has a descriptor")
+    job.region().fd().expect("memory made by create_memfd has a descriptor")
 }
 
 #[cfg(test)]
@@ -302,10 +277,7 @@ mod tests {
     #[test]
     fn a_rank_alone_is_a_world() {
         let mut boot = alone(&Need::area(5000)).unwrap();
-        assert_eq!(
-            (boot.rank, boot.size, boot.local_rank, boot.local_size),
-            (0, 1, 0, 1)
-        );
+        assert_eq!((boot.rank, boot.size, boot.local_rank, boot.local_size), (0, 1, 0, 1));
         assert_eq!(boot.started_by, StartedBy::Alone);
         assert!(boot.job.area(0).unwrap().len() >= 5000);
         boot.kvs.put("key", b"value").unwrap();
@@ -336,13 +308,7 @@ mod tests {
     fn closed_descriptors_are_named() {
         let env = Environment::of([(env::PMI_FD, "987654")]);
         let error = take_descriptor(&env, env::PMI_FD).unwrap_err();
-        assert!(matches!(
-            error,
-            BootError::Descriptor {
-                name: "PMI_FD",
-                fd: 987654
-            }
-        ));
+        assert!(matches!(error, BootError::Descriptor { name: "PMI_FD", fd: 987654 }));
         let env = Environment::of([(env::PMI_FD, "-1")]);
         assert!(take_descriptor(&env, env::PMI_FD).is_err());
     }

@@ -182,8 +182,5 @@ pub fn run(options: &RunOptions) -> Result<ExitReport, LaunchError> {
 }
 
 fn system(act: &'static str) -> impl FnOnce(rustix::io::Errno) -> LaunchError {
-    move |e| LaunchError::System {
-        act,
-        source: e.into(),
-    }
+    move |e| LaunchError::System { act, source: e.into() }
 }

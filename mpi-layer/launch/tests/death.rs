@@ -7,19 +7,11 @@ use rustix::process::Signal;
 
 /// Waits until every rank has said that it runs.
 fn ready(running: &mut Running, ranks: usize) {
-    assert!(
-        wait_until(|| running.said().matches("ready").count() == ranks),
-        "{}",
-        running.said()
-    );
+    assert!(wait_until(|| running.said().matches("ready").count() == ranks), "{}", running.said());
 }
 
 fn nothing_left(mark: &str) {
-    assert!(
-        wait_until(|| marked(mark).is_empty()),
-        "left behind: {:?}",
-        marked(mark)
-    );
+    assert!(wait_until(|| marked(mark).is_empty()), "left behind: {:?}", marked(mark));
 }
 
 #[test]
@@ -42,10 +34,7 @@ fn by_default_a_death_ends_the_job() {
 fn ending_without_finalising_is_a_death() {
     let ended = Job::launch(&["-n", "1", probe(), "leave-quietly"]).run();
     assert_eq!(ended.code(), Some(1), "{ended:?}");
-    assert!(
-        ended.sentences()[0].contains("ended without finalising"),
-        "{ended:?}"
-    );
+    assert!(ended.sentences()[0].contains("ended without finalising"), "{ended:?}");
 }
 
 #[test]
@@ -54,10 +43,7 @@ fn a_rank_that_never_comes_does_not_hang_the_others() {
     assert_eq!(ended.code(), Some(1), "{ended:?}");
     let sentences = ended.sentences();
     assert!(sentences[0].contains("rank 1 (pid "), "{ended:?}");
-    assert!(
-        sentences[0].contains("waits for it in a barrier"),
-        "{ended:?}"
-    );
+    assert!(sentences[0].contains("waits for it in a barrier"), "{ended:?}");
 }
 
 #[test]
@@ -65,10 +51,7 @@ fn what_is_no_pmi_request_ends_that_rank() {
     let ended = Job::launch(&["-n", "1", probe(), "babble"]).run();
     assert_eq!(ended.code(), Some(1), "{ended:?}");
     assert_eq!(ended.sentences().len(), 1, "{ended:?}");
-    assert!(
-        ended.sentences()[0].contains("instead of a PMI-1 request"),
-        "{ended:?}"
-    );
+    assert!(ended.sentences()[0].contains("instead of a PMI-1 request"), "{ended:?}");
 }
 
 #[test]
@@ -81,17 +64,7 @@ fn a_job_that_takes_too_long_is_ended() {
 #[test]
 fn a_rank_that_does_not_want_to_end_is_killed() {
     let script = "trap '' TERM; while :; do sleep 0.05; done";
-    let words = [
-        "-n",
-        "2",
-        "--timeout",
-        "200",
-        "--grace",
-        "200",
-        "sh",
-        "-c",
-        script,
-    ];
+    let words = ["-n", "2", "--timeout", "200", "--grace", "200", "sh", "-c", script];
     let mut running = Job::launch(&words).start();
     let mark = running.mark();
     let ended = running.end();
@@ -117,11 +90,7 @@ fn a_second_interrupt_kills() {
     let mut running = Job::launch(&["-n", "2", "sh", "-c", script]).start();
     ready(&mut running, 2);
     running.signal(Signal::INT);
-    assert!(
-        wait_until(|| running.said().matches("heard").count() == 2),
-        "{}",
-        running.said()
-    );
+    assert!(wait_until(|| running.said().matches("heard").count() == 2), "{}", running.said());
     running.signal(Signal::INT);
     let ended = running.end();
     assert_eq!(ended.code(), Some(130), "{ended:?}");
@@ -136,9 +105,7 @@ fn a_stop_from_the_terminal_stops_and_continues_everybody() {
     let own = running.child.id();
     let state = |pid: u32| {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        stat.rsplit(')')
-            .next()
-            .and_then(|rest| rest.trim_start().chars().next())
+        stat.rsplit(')').next().and_then(|rest| rest.trim_start().chars().next())
     };
     let shells: Vec<u32> = running
         .processes()
@@ -151,14 +118,10 @@ fn a_stop_from_the_terminal_stops_and_continues_everybody() {
     assert!(shells.len() >= 2, "{shells:?}");
     running.signal(Signal::TSTP);
     assert!(wait_until(|| state(own) == Some('T')));
-    assert!(wait_until(|| shells
-        .iter()
-        .all(|pid| !matches!(state(*pid), Some('R' | 'S')))));
+    assert!(wait_until(|| shells.iter().all(|pid| !matches!(state(*pid), Some('R' | 'S')))));
     running.signal(Signal::CONT);
     assert!(wait_until(|| state(own) != Some('T')));
-    assert!(wait_until(|| shells
-        .iter()
-        .all(|pid| state(*pid) != Some('T'))));
+    assert!(wait_until(|| shells.iter().all(|pid| state(*pid) != Some('T'))));
     running.signal(Signal::TERM);
     assert_eq!(running.end().code(), Some(143));
 }
@@ -203,11 +166,7 @@ fn a_daemon_that_holds_the_output_does_not_hold_the_launcher() {
         assert_eq!(ended.code(), Some(0), "{ended:?}");
         assert_eq!(ended.stdout.matches("started").count(), 2, "{ended:?}");
         assert_eq!(ended.stdout.matches("rest").count(), 2, "{ended:?}");
-        assert_eq!(
-            marked(&mark).len(),
-            2,
-            "the daemons were to outlive the job"
-        );
+        assert_eq!(marked(&mark).len(), 2, "the daemons were to outlive the job");
     }
 }
 
@@ -215,8 +174,5 @@ fn a_daemon_that_holds_the_output_does_not_hold_the_launcher() {
 fn a_program_that_a_rank_starts_is_not_a_rank() {
     let ended = Job::launch(&["-n", "1", probe(), "child"]).run();
     assert_eq!(ended.code(), Some(3), "{ended:?}");
-    assert!(
-        ended.stderr.contains("PMI_FD names descriptor"),
-        "{ended:?}"
-    );
+    assert!(ended.stderr.contains("PMI_FD names descriptor"), "{ended:?}");
 }

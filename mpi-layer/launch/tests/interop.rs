@@ -25,12 +25,7 @@ fn mpich_program(dir: &Path, source: &str) -> Option<PathBuf> {
     }
     let (c, program) = (dir.join("program.c"), dir.join("program"));
     std::fs::write(&c, source).unwrap();
-    let status = Command::new(compiler)
-        .arg(&c)
-        .arg("-o")
-        .arg(&program)
-        .status()
-        .unwrap();
+    let status = Command::new(compiler).arg(&c).arg("-o").arg(&program).status().unwrap();
     assert!(status.success(), "mpicc.mpich does not compile");
     Some(program)
 }
@@ -92,10 +87,7 @@ fn an_mpich_program_may_abort_or_forget_to_finalise() {
     assert!(ended.sentences()[0].contains("rank 1"), "{ended:?}");
     let ended = run(&["quietly"]);
     assert_eq!(ended.code(), Some(1), "{ended:?}");
-    assert!(
-        ended.sentences()[0].contains("ended without finalising"),
-        "{ended:?}"
-    );
+    assert!(ended.sentences()[0].contains("ended without finalising"), "{ended:?}");
 }
 
 #[test]
@@ -141,11 +133,7 @@ fn our_ranks_join_under_hydra_by_every_route() {
         let ended = job.run();
         assert_eq!(ended.code(), Some(0), "{route}: {ended:?}");
         let line = |rank| format!("rank {rank} of 4 local {rank} of 4 watches 3 by Foreign");
-        assert_eq!(
-            ended.sorted_lines(),
-            [line(0), line(1), line(2), line(3)],
-            "{route}"
-        );
+        assert_eq!(ended.sorted_lines(), [line(0), line(1), line(2), line(3)], "{route}");
     }
 }
 
@@ -160,9 +148,7 @@ fn under_hydra_our_ranks_notice_a_death_themselves() {
     let script = "\"$0\" die 1 > \"$1/$PMI_RANK\"; \
                   until [ -s \"$1/0\" ] && [ -s \"$1/2\" ]; do sleep 0.01; done";
     let mut job = Job::of("mpiexec.hydra");
-    job.command()
-        .args(["-n", "3", "sh", "-c", script, probe()])
-        .arg(dir.path());
+    job.command().args(["-n", "3", "sh", "-c", script, probe()]).arg(dir.path());
     job.run();
     for rank in [0, 2] {
         let said = std::fs::read_to_string(dir.path().join(rank.to_string())).unwrap();
@@ -180,8 +166,7 @@ fn the_innermost_launcher_counts() {
     let line = |rank| format!("rank {rank} of 2 local {rank} of 2 watches 1 by Foreign");
     assert_eq!(ended.sorted_lines(), [line(0), line(1)]);
     let mut job = Job::of("mpiexec.hydra");
-    job.command()
-        .args(["-n", "1", probe(), "launch", "-n", "2", probe(), "join"]);
+    job.command().args(["-n", "1", probe(), "launch", "-n", "2", probe(), "join"]);
     let ended = job.run();
     assert_eq!(ended.code(), Some(0), "{ended:?}");
     let line = |rank| format!("rank {rank} of 2 local {rank} of 2 watches 0 by Bowline");
@@ -194,10 +179,7 @@ fn a_rank_that_nobody_started_is_a_world() {
     job.command().arg("join");
     let ended = job.run();
     assert_eq!(ended.code(), Some(0), "{ended:?}");
-    assert_eq!(
-        ended.stdout,
-        "rank 0 of 1 local 0 of 1 watches 0 by Alone\n"
-    );
+    assert_eq!(ended.stdout, "rank 0 of 1 local 0 of 1 watches 0 by Alone\n");
 }
 
 #[test]

@@ -16,11 +16,7 @@ fn ranks_know_who_and_where_they_are() {
     assert_eq!(ended.code(), Some(0), "{ended:?}");
     assert_eq!(
         ended.sorted_lines(),
-        [
-            "0 3 0 3 kept /usr",
-            "1 3 1 3 kept /usr",
-            "2 3 2 3 kept /usr"
-        ]
+        ["0 3 0 3 kept /usr", "1 3 1 3 kept /usr", "2 3 2 3 kept /usr"]
     );
     assert_eq!(ended.stderr, "");
 }
@@ -32,14 +28,8 @@ fn the_first_failure_gives_the_exit_code_and_one_sentence() {
     assert_eq!(ended.code(), Some(7), "{ended:?}");
     let sentences = ended.sentences();
     assert_eq!(sentences.len(), 1, "{sentences:?}");
-    assert!(
-        sentences[0].starts_with("bowline: rank 1 (pid "),
-        "{sentences:?}"
-    );
-    assert!(
-        sentences[0].ends_with(") exited with code 7"),
-        "{sentences:?}"
-    );
+    assert!(sentences[0].starts_with("bowline: rank 1 (pid "), "{sentences:?}");
+    assert!(sentences[0].ends_with(") exited with code 7"), "{sentences:?}");
 }
 
 #[test]
@@ -50,20 +40,14 @@ fn a_death_by_signal_is_told() {
     let sentences = ended.sentences();
     assert_eq!(sentences.len(), 1, "{sentences:?}");
     assert!(sentences[0].contains("rank 2 (pid "), "{sentences:?}");
-    assert!(
-        sentences[0].ends_with(") was killed by signal 9 (SIGKILL)"),
-        "{sentences:?}"
-    );
+    assert!(sentences[0].ends_with(") was killed by signal 9 (SIGKILL)"), "{sentences:?}");
 }
 
 #[test]
 fn programs_that_cannot_be_started_are_named() {
     let ended = Job::launch(&["-n", "2", "no-such-program-anywhere"]).run();
     assert_eq!(ended.code(), Some(127), "{ended:?}");
-    assert!(
-        ended.stderr.contains("no-such-program-anywhere"),
-        "{ended:?}"
-    );
+    assert!(ended.stderr.contains("no-such-program-anywhere"), "{ended:?}");
     let ended = Job::launch(&["-n", "2", "/etc/passwd"]).run();
     assert_eq!(ended.code(), Some(126), "{ended:?}");
     assert!(ended.stderr.contains("/etc/passwd"), "{ended:?}");
@@ -93,29 +77,19 @@ fn labelled_lines_stay_whole() {
     assert_eq!(ended.code(), Some(0), "{ended:?}");
     for rank in 0..3 {
         let label = format!("[{rank}] ");
-        let own: Vec<_> = ended
-            .stdout
-            .lines()
-            .filter_map(|line| line.strip_prefix(&label))
-            .collect();
+        let own: Vec<_> =
+            ended.stdout.lines().filter_map(|line| line.strip_prefix(&label)).collect();
         let mut expected: Vec<_> = (0..200).map(|i| format!("line {i} of {rank}")).collect();
         expected.push("unfinished".into());
         assert_eq!(own, expected);
-        assert!(
-            ended.stderr.contains(&format!("[{rank}] complaint\n")),
-            "{}",
-            ended.stderr
-        );
+        assert!(ended.stderr.contains(&format!("[{rank}] complaint\n")), "{}", ended.stderr);
     }
     assert_eq!(ended.stdout.lines().count(), 3 * 201);
 }
 
 #[test]
 fn ranks_are_bound_when_there_are_processors_enough() {
-    let cpus = rustix::thread::sched_getaffinity(None)
-        .unwrap()
-        .count()
-        .to_string();
+    let cpus = rustix::thread::sched_getaffinity(None).unwrap().count().to_string();
     let more = (cpus.parse::<u32>().unwrap() + 1).to_string();
     let counts = |words: &[&str]| {
         let ended = Job::launch(&[words, &[probe(), "cpus"]].concat()).run();
@@ -125,11 +99,7 @@ fn ranks_are_bound_when_there_are_processors_enough() {
     assert_eq!(counts(&["-n", "1"]), ["1"]);
     assert_eq!(counts(&["-n", "1", "--bind", "none"]), [cpus.as_str()]);
     assert!(counts(&["-n", &more]).iter().all(|count| *count == cpus));
-    assert!(
-        counts(&["-n", &more, "--bind", "core"])
-            .iter()
-            .all(|count| count == "1")
-    );
+    assert!(counts(&["-n", &more, "--bind", "core"]).iter().all(|count| count == "1"));
 }
 
 #[test]
@@ -149,26 +119,13 @@ fn a_terminal_feeds_rank_0() {
     grantpt(&master).unwrap();
     unlockpt(&master).unwrap();
     let name = ptsname(&master, Vec::new()).unwrap();
-    let terminal = std::fs::OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open(name.to_str().unwrap())
-        .unwrap();
+    let terminal =
+        std::fs::OpenOptions::new().read(true).write(true).open(name.to_str().unwrap()).unwrap();
     let script = "if [ $PMI_RANK = 0 ]; then read line; echo got $line; else cat; fi";
     // `setsid --ctty` makes the terminal the launcher's own.
     let mut job = Job::of("setsid");
     job.command()
-        .args([
-            "--ctty",
-            "--wait",
-            probe(),
-            "launch",
-            "-n",
-            "2",
-            "sh",
-            "-c",
-            script,
-        ])
+        .args(["--ctty", "--wait", probe(), "launch", "-n", "2", "sh", "-c", script])
         .stdin(terminal);
     let mut running = job.start();
     rustix::io::write(&master, b"hello\n").unwrap();

@@ -113,10 +113,7 @@ pub(crate) fn attr(config: SelfConfig) -> IfaceAttr {
                 opt_align: 1,
             },
             put: one_sided,
-            get: OpLimits {
-                max_short: 0,
-                ..one_sided
-            },
+            get: OpLimits { max_short: 0, ..one_sided },
         },
         atomic_post: AtomicOps::all(),
         atomic_fetch: AtomicOps::all(),

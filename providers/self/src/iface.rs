@@ -112,18 +112,12 @@ impl SelfIface {
     pub fn open(config: SelfConfig) -> Result<Self, OpenError> {
         let pool = Pool::new(config.buffers, config.buffer_bytes).map_err(|error| {
             let source = std::io::Error::other(error);
-            OpenError::System {
-                act: "reserve the buffers of the self transport",
-                source,
-            }
+            OpenError::System { act: "reserve the buffers of the self transport", source }
         })?;
         // The standard hasher is keyed at random for each process and moves on with each use, so
         // two interfaces do not share a number, whatever their processes.
         let instance = std::hash::RandomState::new().build_hasher().finish();
-        let identity = Identity {
-            pid: std::process::id(),
-            instance,
-        };
+        let identity = Identity { pid: std::process::id(), instance };
         Ok(Self {
             attr: caps::attr(config),
             identity,
@@ -180,10 +174,8 @@ impl SelfIface {
         // nothing but `connect` allocates.
         let endpoints = self.endpoints.len();
         self.waiters.reserve(endpoints - self.waiters.len());
-        self.failed_endpoints
-            .reserve(endpoints - self.failed_endpoints.len());
-        self.free_endpoints
-            .reserve(endpoints - self.free_endpoints.len());
+        self.failed_endpoints.reserve(endpoints - self.failed_endpoints.len());
+        self.free_endpoints.reserve(endpoints - self.free_endpoints.len());
         Ok(index)
     }
 
@@ -215,13 +207,7 @@ impl SelfIface {
         }
         for entry in self.queue.iter_mut() {
             // What has been delivered already completes as a success, whatever came after.
-            let Body::Lent {
-                token,
-                ep: lender,
-                incarnation,
-                ..
-            } = entry.body
-            else {
+            let Body::Lent { token, ep: lender, incarnation, .. } = entry.body else {
                 continue;
             };
             if lender == ep && incarnation == now {
@@ -238,11 +224,7 @@ impl SelfIface {
     /// That `ep` may take operations.
     #[inline]
     fn check_open(&self, ep: EpId) -> Result<(), PostError> {
-        match self
-            .endpoints
-            .get(ep.0 as usize)
-            .map(|endpoint| endpoint.state)
-        {
+        match self.endpoints.get(ep.0 as usize).map(|endpoint| endpoint.state) {
             Some(State::Open) => Ok(()),
             Some(State::Failed) => Err(PostError::PeerFailed),
             Some(State::Free) | None => Err(PostError::BadEndpoint),
@@ -258,11 +240,7 @@ impl SelfIface {
 
     #[inline]
     fn push(&mut self, id: AmId, header: &AmHeader, body: Body) {
-        self.queue.push(Entry {
-            header: *header,
-            id,
-            body,
-        });
+        self.queue.push(Entry { header: *header, id, body });
         self.doorbell.ring();
     }
 
@@ -275,14 +253,7 @@ impl SelfIface {
         // SAFETY: `payload` is readable and `bytes` writable for `len`, which is at most the
         // length of either; they are distinct.
         unsafe { copy_small(payload.as_ptr(), bytes.as_mut_ptr(), len) };
-        self.push(
-            id,
-            header,
-            Body::Inline {
-                len: len as u8,
-                bytes,
-            },
-        );
+        self.push(id, header, Body::Inline { len: len as u8, bytes });
     }
 
     /// Queues a payload that stays where it is.
@@ -308,16 +279,7 @@ impl SelfIface {
         };
         let payload = Lent::new(piece.as_ptr(), piece.len());
         let incarnation = self.endpoints[ep.0 as usize].incarnation;
-        self.push(
-            id,
-            header,
-            Body::Lent {
-                payload,
-                token,
-                ep,
-                incarnation,
-            },
-        );
+        self.push(id, header, Body::Lent { payload, token, ep, incarnation });
         Ok(Posted::InFlight)
     }
 
@@ -356,13 +318,7 @@ impl SelfIface {
             let mut arrive = |payload: View<'_>, desc| {
                 self.counters.received += 1;
                 events += 1;
-                sink.am(Arrival {
-                    source: MYSELF,
-                    id,
-                    header,
-                    payload,
-                    desc,
-                })
+                sink.am(Arrival { source: MYSELF, id, header, payload, desc })
             };
             match body {
                 Body::Inline { len, bytes } => {
@@ -372,10 +328,7 @@ impl SelfIface {
                     let (Verdict::Consumed | Verdict::Keep) = arrive(payload, None);
                 }
                 Body::Held { desc } => {
-                    let payload = self
-                        .pool
-                        .view(*desc)
-                        .expect("a queued message owns its buffer");
+                    let payload = self.pool.view(*desc).expect("a queued message owns its buffer");
                     match arrive(payload, Some(Desc(*desc))) {
                         Verdict::Keep => self.counters.kept += 1,
                         Verdict::Consumed => {

@@ -26,10 +26,9 @@ unsafe impl Send for Home {}
 impl Home {
     fn view(&self) -> View<'_> {
         match self {
-            Self::Allocated { region, len } => region
-                .view()
-                .slice(0, *len)
-                .expect("the region has at least the length asked for"),
+            Self::Allocated { region, len } => {
+                region.view().slice(0, *len).expect("the region has at least the length asked for")
+            }
             // SAFETY: `start` came from the buffer's own view and the buffer, which is kept in
             // the same value, stays valid for its whole life and is not otherwise used while it
             // is registered.
@@ -128,10 +127,7 @@ impl Domain {
     pub(crate) fn reach(&self, at: RemoteSlice, len: usize) -> Result<View<'_>, PostError> {
         let handle = self.rkeys.get(at.rkey.0).ok_or(PostError::BadArgument)?;
         let view = self.view(*handle).ok_or(PostError::BadRemote)?;
-        let offset = at
-            .address
-            .checked_sub(view.as_ptr() as u64)
-            .ok_or(PostError::BadRemote)?;
+        let offset = at.address.checked_sub(view.as_ptr() as u64).ok_or(PostError::BadRemote)?;
         let offset = usize::try_from(offset).map_err(|_| PostError::BadRemote)?;
         view.slice(offset, len).ok_or(PostError::BadRemote)
     }

@@ -33,12 +33,7 @@ pub(crate) enum Body {
     /// In a buffer of the pool.
     Held { desc: Key },
     /// Where the sender left it.
-    Lent {
-        payload: Lent,
-        token: Token,
-        ep: EpId,
-        incarnation: u32,
-    },
+    Lent { payload: Lent, token: Token, ep: EpId, incarnation: u32 },
     /// A lent payload has arrived; its token is still to be reported.
     Delivered { token: Token },
     /// The endpoint failed meanwhile.
@@ -88,10 +83,7 @@ pub(crate) struct Queue {
 impl Queue {
     pub(crate) fn new(slots: u32) -> Self {
         let slots = slots as usize;
-        Self {
-            entries: VecDeque::with_capacity(slots),
-            slots,
-        }
+        Self { entries: VecDeque::with_capacity(slots), slots }
     }
 
     #[inline]
@@ -107,10 +99,7 @@ impl Queue {
     /// Appends; the caller has seen that there is room, so this does not allocate.
     #[inline]
     pub(crate) fn push(&mut self, entry: Entry) {
-        debug_assert!(
-            !self.is_full(),
-            "room was checked before anything was packed"
-        );
+        debug_assert!(!self.is_full(), "room was checked before anything was packed");
         self.entries.push_back(entry);
     }
 
@@ -150,12 +139,7 @@ impl Pool {
     pub(crate) fn new(buffers: u32, buffer_bytes: usize) -> Result<Self, RegionError> {
         let memory = Region::create_private(buffers as usize * buffer_bytes)?;
         let taken = Slab::with_capacity(buffers as usize);
-        Ok(Self {
-            memory,
-            buffer_bytes,
-            free: (0..buffers).rev().collect(),
-            taken,
-        })
+        Ok(Self { memory, buffer_bytes, free: (0..buffers).rev().collect(), taken })
     }
 
     #[inline]
@@ -165,10 +149,7 @@ impl Pool {
 
     fn bytes(&self, buffer: u32, len: usize) -> View<'_> {
         let start = buffer as usize * self.buffer_bytes;
-        self.memory
-            .view()
-            .slice(start, len)
-            .expect("the pool has memory for each of its buffers")
+        self.memory.view().slice(start, len).expect("the pool has memory for each of its buffers")
     }
 
     /// Lets `pack` fill the next free buffer with at most `max_len` bytes and takes it. `None`
@@ -180,18 +161,9 @@ impl Pool {
     ) -> Option<(Key, usize)> {
         let buffer = *self.free.last()?;
         let len = pack(self.bytes(buffer, max_len));
-        assert!(
-            len <= max_len,
-            "pack returns how much of the room it was given it has filled"
-        );
+        assert!(len <= max_len, "pack returns how much of the room it was given it has filled");
         self.free.pop();
-        Some((
-            self.taken.insert(Taken {
-                buffer,
-                len: len as u32,
-            }),
-            len,
-        ))
+        Some((self.taken.insert(Taken { buffer, len: len as u32 }), len))
     }
 
     /// The payload in a taken buffer.

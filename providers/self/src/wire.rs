@@ -27,11 +27,7 @@ pub(crate) struct Identity {
 impl Identity {
     pub(crate) fn pack(self) -> Vec<u8> {
         let mut writer = AddrWriter::new();
-        writer
-            .u32(ADDRESS_MAGIC)
-            .u16(VERSION)
-            .u32(self.pid)
-            .u64(self.instance);
+        writer.u32(ADDRESS_MAGIC).u16(VERSION).u32(self.pid).u64(self.instance);
         writer.finish()
     }
 

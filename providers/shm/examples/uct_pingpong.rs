@@ -73,6 +73,8 @@ fn main() -> Outcome<()> {
             ratios.push(b / a);
         }
     }
+    // Release pairs with the Acquire in `echo`. The raw trips that follow carry it there before
+    // the child looks.
     side.word(STOP).store(1, Ordering::Release);
     side.raw(trips, true);
     child.wait()?;
@@ -102,6 +104,7 @@ fn echo(fd: i32, trips: u64, cpu: usize) -> Outcome<()> {
     side.connect(0)?;
     loop {
         side.raw(trips, false);
+        // Acquire pairs with the Release in `main`, which comes before the last raw trips.
         if side.word(STOP).load(Ordering::Acquire) != 0 {
             return Ok(());
         }
@@ -148,10 +151,12 @@ impl Side {
         let page =
             |who: usize| self.job.area(2).and_then(|area| area.slice(4096 * (who + 1), 4096));
         page(self.me).ok_or("an area has some pages")?.copy_in(&mine);
+        // Release pairs with the Acquire of the peer's loop below: publishes the bytes in the page.
         self.word(ADDRESS + self.me).store(mine.len() as u64, Ordering::Release);
         let mut len = 0;
         while len == 0 {
             std::thread::yield_now();
+            // Acquire pairs with the peer's Release above.
             len = self.word(ADDRESS + peer).load(Ordering::Acquire) as usize;
         }
         let address =
@@ -165,12 +170,15 @@ impl Side {
         let (mine, theirs) = if first { (PING, PONG) } else { (PONG, PING) };
         let (mine, theirs) = (self.word(mine), self.word(theirs));
         let start = Instant::now();
+        // Each Release store pairs with the Acquire load of the other side, and publishes the
+        // number alone.
         for number in self.raw_trips + 1..=self.raw_trips + trips {
             if first {
                 mine.store(number, Ordering::Release);
             }
             wait(1 << 20, || theirs.load(Ordering::Acquire) == number);
             if !first {
+                // Pairs with the Acquire above, as it runs in the other process.
                 mine.store(number, Ordering::Release);
             }
         }

@@ -41,7 +41,9 @@ impl Area {
         }
         let area = Self { job: job.clone(), local, layout };
         let header = area.header();
-        // AcqRel: two interfaces of one rank are told apart; Acquire for the one that lost.
+        // AcqRel: of two interfaces of one rank, the exchange lets one in. `OPENING` publishes
+        // nothing, `join` only refuses it. Acquire pairs with the Release stores of the other
+        // interface, in `open` and in the drop of `ShmIface`.
         if header
             .state
             .compare_exchange(state::EMPTY, state::OPENING, Ordering::AcqRel, Ordering::Acquire)

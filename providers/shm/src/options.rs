@@ -28,7 +28,7 @@ bowline_base::settings! {
             .change("raise it when bursts of short messages meet a receiver that computes");
         /// Data area of a ring, for messages longer than a slot; rounded up to a power of two.
         pub RING_DATA: usize =
-            Setting::<usize>::bytes("BOWLINE_SHM_RING_DATA", 64 << 10, 4 << 10, 16 << 20)
+            Setting::<usize>::bytes("BOWLINE_SHM_RING_DATA", 256 << 10, 4 << 10, 16 << 20)
             .cost("shared memory per ring; more than half of a level-2 cache costs cache misses")
             .change("raise it together with BOWLINE_SHM_MAX_BCOPY");
         /// Messages that a peer sends through the shared receive queue before it asks for a ring.

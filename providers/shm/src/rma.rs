@@ -280,8 +280,8 @@ impl ShmIface {
             return Err(error);
         }
         // SeqCst: stores to mapped memory leave the store buffer before anything that the caller
-        // loads after the flush; with a like flush of another rank in between, one of the two
-        // sees the other's store.
+        // loads after the flush. Pairs with the fence in the flush of another rank that does the
+        // same: one of the two sees the other's store.
         fence(Ordering::SeqCst);
         let lost = e.lost.take();
         self.flushed(lost, token)
@@ -376,6 +376,8 @@ macro_rules! atomic_function {
                 AtomicOp::Swap(n) => word.swap(n as $word, Ordering::AcqRel),
                 AtomicOp::Cswap { compare, new } => {
                     let (old, new) = (compare as $word, new as $word);
+                    // Acquire when it fails: pairs with the Release half of the operation that
+                    // left the value found.
                     match word.compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire) {
                         Ok(old) | Err(old) => old,
                     }

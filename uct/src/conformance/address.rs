@@ -21,17 +21,9 @@ pub fn own_peers_are_reachable<P: Provider>() {
                 continue;
             }
             let address = world.peer(to).iface.address();
-            assert_eq!(
-                address,
-                world.peer(to).iface.address(),
-                "an address does not change"
-            );
+            assert_eq!(address, world.peer(to).iface.address(), "an address does not change");
             assert!(!address.is_empty(), "an address has bytes");
-            world
-                .peer(from)
-                .iface
-                .reachable(&address)
-                .expect("a member is reachable");
+            world.peer(from).iface.reachable(&address).expect("a member is reachable");
         }
     }
 }
@@ -52,11 +44,7 @@ pub fn foreign_addresses_are_refused_with_a_reason<P: Provider>() {
     let len = world.peer(1).iface.address().len();
     let mut random = Random::new(7);
     for round in 0..200 {
-        let len = if round % 2 == 0 {
-            len
-        } else {
-            random.below(2 * len + 1)
-        };
+        let len = if round % 2 == 0 { len } else { random.below(2 * len + 1) };
         let bytes: Vec<u8> = (0..len).map(|_| random.word() as u8).collect();
         refused(&mut world.peer(0).iface, &bytes, "random bytes");
     }
@@ -66,11 +54,7 @@ pub fn foreign_addresses_are_refused_with_a_reason<P: Provider>() {
         return;
     }
     let stranger = World::<P>::new(1).peer(0).iface.address();
-    refused(
-        &mut world.peer(0).iface,
-        &stranger,
-        "the address of an interface that is gone",
-    );
+    refused(&mut world.peer(0).iface, &stranger, "the address of an interface that is gone");
 }
 
 /// An address with a changed bit is refused with a reason or leads to an endpoint; neither
@@ -83,10 +67,7 @@ pub fn changed_addresses_do_no_harm<P: Provider>() {
         changed[bit / 8] ^= 1 << (bit % 8);
         let iface = &mut world.peer(0).iface;
         if let Err(unreachable) = iface.reachable(&changed) {
-            assert!(
-                unreachable.reason.len() > 8,
-                "bit {bit}: {unreachable:?} is no reason"
-            );
+            assert!(unreachable.reason.len() > 8, "bit {bit}: {unreachable:?} is no reason");
         }
         if let Ok(ep) = iface.connect(&changed)
             && ep != world.ep(0, 1)
@@ -97,11 +78,7 @@ pub fn changed_addresses_do_no_harm<P: Provider>() {
     let flavour = Flavour::offered(&world.attr())[0];
     let len = flavour.fit(&world.attr(), 8);
     // Where a changed address led to the same endpoint it may have been closed by now.
-    let ep = world
-        .peer(0)
-        .iface
-        .connect(&address)
-        .expect("a member is reachable");
+    let ep = world.peer(0).iface.connect(&address).expect("a member is reachable");
     world.set_ep(0, 1, ep);
     world.send(0, 1, flavour, 1, len);
     world.receive(1, 1)[0].verify();

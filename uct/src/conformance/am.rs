@@ -27,17 +27,10 @@ fn every_length<P: Provider>(flavour: Flavour) {
     for beyond in [max + 1, max + 64] {
         let (payload, header) = (pattern(1, beyond), header_of(1, 1, beyond));
         let refused = world.post(0, 1, flavour, AmId::new(0), &header, &payload);
-        assert_eq!(
-            refused,
-            Err(PostError::TooLong),
-            "{beyond} bytes with a limit of {max}"
-        );
+        assert_eq!(refused, Err(PostError::TooLong), "{beyond} bytes with a limit of {max}");
     }
     world.rounds(20);
-    assert!(
-        world.peer(1).seen.messages.is_empty(),
-        "what was refused arrived"
-    );
+    assert!(world.peer(1).seen.messages.is_empty(), "what was refused arrived");
 }
 
 /// Short messages of every length up to the limit; longer ones are refused.
@@ -69,26 +62,16 @@ pub fn zcopy_pieces<P: Provider>() {
         let each = len / pieces;
         let slices: Vec<LocalSlice> = (0..pieces)
             .map(|i| {
-                let rest = if i + 1 == pieces {
-                    len - each * i
-                } else {
-                    each
-                };
+                let rest = if i + 1 == pieces { len - each * i } else { each };
                 LocalSlice::of_send(&buffer, each * i, rest).expect("inside")
             })
             .collect();
         let (ep, header) = (world.ep(0, 1), header_of(1, 9, len));
         let token = world.peer(0).token();
-        let posted = world
-            .peer(0)
-            .iface
-            .am_zcopy(ep, AmId::new(3), &header, &slices, token);
+        let posted = world.peer(0).iface.am_zcopy(ep, AmId::new(3), &header, &slices, token);
         if pieces > most {
             let error = posted.expect_err("more pieces than the limit");
-            assert!(
-                matches!(error, PostError::BadArgument | PostError::TooLong),
-                "{error}"
-            );
+            assert!(matches!(error, PostError::BadArgument | PostError::TooLong), "{error}");
             continue;
         }
         let message = world.receive(1, 1).remove(0);
@@ -100,23 +83,14 @@ pub fn zcopy_pieces<P: Provider>() {
     if attr.limits.am.min_zcopy == 0 {
         let (ep, header) = (world.ep(0, 1), header_of(2, 9, 0));
         let token = world.peer(0).token();
-        let posted = world
-            .peer(0)
-            .iface
-            .am_zcopy(ep, AmId::new(3), &header, &[], token);
+        let posted = world.peer(0).iface.am_zcopy(ep, AmId::new(3), &header, &[], token);
         world.receive(1, 1)[0].verify();
         world.finish(0, token, posted);
-        let posted = world
-            .peer(0)
-            .iface
-            .am_zcopy(ep, AmId::new(3), &header, &[], Token::NONE);
+        let posted = world.peer(0).iface.am_zcopy(ep, AmId::new(3), &header, &[], Token::NONE);
         assert!(posted.is_ok());
         world.receive(1, 1)[0].verify();
         world.rounds(20);
-        assert!(
-            world.peer(0).seen.completed.is_empty(),
-            "a completion that nobody asked for"
-        );
+        assert!(world.peer(0).seen.completed.is_empty(), "a completion that nobody asked for");
     }
 }
 
@@ -136,10 +110,7 @@ pub fn bcopy_packs_less<P: Provider>() {
         };
         let ep = world.ep(0, 1);
         let id = AmId::new(31);
-        let returned = world
-            .peer(0)
-            .iface
-            .am_bcopy(ep, id, &header, max, &mut pack);
+        let returned = world.peer(0).iface.am_bcopy(ep, id, &header, max, &mut pack);
         assert_eq!(returned, Ok(packed), "the packed length");
         let message = world.receive(1, 1).remove(0);
         assert_eq!((message.payload.len(), message.id), (packed, id));
@@ -155,10 +126,7 @@ pub fn every_id<P: Provider>() {
         for id in 0..AmId::COUNT {
             let len = flavour.fit(&attr, usize::from(id));
             let (payload, header) = (pattern(1, len), header_of(1, 1, len));
-            world.until(|w| {
-                w.post(0, 1, flavour, AmId::new(id), &header, &payload)
-                    .is_ok()
-            });
+            world.until(|w| w.post(0, 1, flavour, AmId::new(id), &header, &payload).is_ok());
             let message = world.receive(1, 1).remove(0);
             assert_eq!(message.id.get(), id);
             message.verify();
@@ -176,10 +144,7 @@ pub fn headers_are_intact<P: Provider>() {
         let mut headers = vec![[0; 3], [u64::MAX; 3], [1, u64::MAX - 1, 1 << 63]];
         headers.extend((0..20).map(|_| [random.word(), random.word(), random.word()]));
         for header in headers {
-            world.until(|w| {
-                w.post(0, 1, flavour, AmId::new(2), &header, &payload)
-                    .is_ok()
-            });
+            world.until(|w| w.post(0, 1, flavour, AmId::new(2), &header, &payload).is_ok());
             let message = world.receive(1, 1).remove(0);
             assert_eq!(message.header, header);
             assert_eq!(message.payload, payload);
@@ -212,10 +177,7 @@ pub fn order_across_flavours<P: Provider>() {
         arrived.sort_by_key(|message| message.header[0]);
     }
     for (sequence, message) in arrived.iter().enumerate() {
-        assert_eq!(
-            message.header[0], sequence as u64,
-            "out of order, lost or doubled"
-        );
+        assert_eq!(message.header[0], sequence as u64, "out of order, lost or doubled");
     }
 }
 
@@ -256,13 +218,7 @@ pub fn everybody_to_everybody<P: Provider>() {
         for from in 0..MEMBERS {
             for to in (0..MEMBERS).filter(|&to| to != from) {
                 let flavour = flavours[(from + to + sequence as usize) % flavours.len()];
-                world.send(
-                    from,
-                    to,
-                    flavour,
-                    sequence,
-                    flavour.fit(&attr, from * 10 + to),
-                );
+                world.send(from, to, flavour, sequence, flavour.fit(&attr, from * 10 + to));
             }
         }
     }

@@ -57,14 +57,8 @@ fn operations(random: &mut Random, old: u64) -> [AtomicOp; 8] {
         AtomicOp::Or(word()),
         AtomicOp::Xor(word()),
         AtomicOp::Swap(word()),
-        AtomicOp::Cswap {
-            compare: old,
-            new: word(),
-        },
-        AtomicOp::Cswap {
-            compare: !old,
-            new: word(),
-        },
+        AtomicOp::Cswap { compare: old, new: word() },
+        AtomicOp::Cswap { compare: !old, new: word() },
     ]
 }
 
@@ -90,11 +84,7 @@ fn load<P: Provider>(
     width: AtomicWidth,
 ) -> u64 {
     let mut bytes = [0; 8];
-    window
-        .view(world)
-        .slice(offset, 8)
-        .expect("inside")
-        .copy_out(&mut bytes);
+    window.view(world).slice(offset, 8).expect("inside").copy_out(&mut bytes);
     match width {
         AtomicWidth::W32 => u64::from(u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])),
         AtomicWidth::W64 => u64::from_ne_bytes(bytes),
@@ -185,23 +175,14 @@ pub fn bad_operands_are_refused<P: Provider>() {
         let window = Window::open(&mut world, kind, 64);
         let start = window.at(0).address;
         let refuse = |world: &mut World<P>, width, address, expected| {
-            let at = RemoteSlice {
-                address,
-                rkey: window.at(0).rkey,
-            };
+            let at = RemoteSlice { address, rkey: window.at(0).rkey };
             if attr.atomic_post.contains(AtomicOps::ADD) {
-                let refused = world
-                    .peer(0)
-                    .iface
-                    .atomic_post(ep, AtomicOp::Add(1), width, at);
+                let refused = world.peer(0).iface.atomic_post(ep, AtomicOp::Add(1), width, at);
                 assert_eq!(refused, Err(expected), "{width:?} at {address:#x}");
             }
             if attr.atomic_fetch.contains(AtomicOps::ADD) {
                 let op = AtomicOp::Add(1);
-                let refused = world
-                    .peer(0)
-                    .iface
-                    .atomic_fetch(ep, op, width, at, Token(77));
+                let refused = world.peer(0).iface.atomic_fetch(ep, op, width, at, Token(77));
                 assert_eq!(refused, Err(expected), "{width:?} at {address:#x}");
             }
         };
@@ -209,26 +190,13 @@ pub fn bad_operands_are_refused<P: Provider>() {
             for offset in 1..bytes {
                 refuse(&mut world, width, start + offset, PostError::BadArgument);
             }
-            for address in [
-                start - bytes,
-                start + 64,
-                start + (1 << 40),
-                0,
-                u64::MAX - bytes + 1,
-            ] {
+            for address in [start - bytes, start + 64, start + (1 << 40), 0, u64::MAX - bytes + 1] {
                 refuse(&mut world, width, address, PostError::BadRemote);
             }
         }
         world.rounds(20);
-        assert!(
-            world.peer(0).seen.completed.is_empty(),
-            "a refused operation completed"
-        );
-        assert_eq!(
-            window.view(&mut world).to_vec(),
-            [0; 64],
-            "a refused operation changed memory"
-        );
+        assert!(world.peer(0).seen.completed.is_empty(), "a refused operation completed");
+        assert_eq!(window.view(&mut world).to_vec(), [0; 64], "a refused operation changed memory");
     }
 }
 
@@ -258,10 +226,7 @@ pub fn contention_with_the_owner<P: Provider>() {
                 let Some(peer) = peer else { continue };
                 let packed = &packed;
                 threads.push(scope.spawn(move || {
-                    let rkey = peer
-                        .iface
-                        .rkey_unpack(ep, packed)
-                        .expect("a whole key opens");
+                    let rkey = peer.iface.rkey_unpack(ep, packed).expect("a whole key opens");
                     let at = RemoteSlice { address, rkey };
                     let mut seen = Vec::new();
                     while seen.len() < STEPS as usize {
@@ -311,10 +276,7 @@ pub fn contention_with_the_owner<P: Provider>() {
         seen.sort_unstable();
         let all = seen.len() as u64;
         assert!(all >= 2 * STEPS, "two at least take part");
-        assert!(
-            seen.iter().copied().eq(0..all),
-            "{kind:?}: a step was lost or seen twice"
-        );
+        assert!(seen.iter().copied().eq(0..all), "{kind:?}: a step was lost or seen twice");
         assert_eq!(load(&mut world, &window, 8, AtomicWidth::W64), all);
     }
 }

@@ -14,14 +14,8 @@ use crate::{
 pub fn limits_and_bits_agree<P: Provider>() {
     let mut world = World::<P>::new(2);
     let attr = world.attr();
-    assert!(
-        !attr.provider.is_empty() && !attr.device.is_empty(),
-        "an interface has a name"
-    );
-    assert!(
-        attr.max_endpoints > 0,
-        "an interface that carries no endpoint is of no use"
-    );
+    assert!(!attr.provider.is_empty() && !attr.device.is_empty(), "an interface has a name");
+    assert!(attr.max_endpoints > 0, "an interface that carries no endpoint is of no use");
     let (am, put, get) = (attr.limits.am, attr.limits.put, attr.limits.get);
     // An empty message is a message, so a limit of zero says nothing about the am flavours.
     for (bit, limit, what) in [
@@ -33,48 +27,29 @@ pub fn limits_and_bits_agree<P: Provider>() {
         (Caps::AM_BCOPY, am.max_bcopy, "am bcopy"),
         (Caps::AM_ZCOPY, am.max_zcopy, "am zcopy"),
     ] {
-        assert_eq!(
-            attr.caps.contains(bit),
-            limit > 0,
-            "{what}: bit and limit {limit} disagree"
-        );
+        assert_eq!(attr.caps.contains(bit), limit > 0, "{what}: bit and limit {limit} disagree");
     }
-    for (bit, limits, what) in [
-        (Caps::AM_ZCOPY, am, "am"),
-        (Caps::PUT_ZCOPY, put, "put"),
-        (Caps::GET_ZCOPY, get, "get"),
-    ] {
+    for (bit, limits, what) in
+        [(Caps::AM_ZCOPY, am, "am"), (Caps::PUT_ZCOPY, put, "put"), (Caps::GET_ZCOPY, get, "get")]
+    {
         if attr.caps.contains(bit) {
-            assert!(
-                limits.min_zcopy <= limits.max_zcopy,
-                "{what}: zcopy has no length"
-            );
+            assert!(limits.min_zcopy <= limits.max_zcopy, "{what}: zcopy has no length");
             assert!(limits.max_iov > 0, "{what}: zcopy takes no piece");
         }
     }
     let atomics = !(attr.atomic_post | attr.atomic_fetch).is_empty();
     let coherent = attr.caps.intersects(Caps::ATOMIC_CPU | Caps::ATOMIC_DEVICE);
-    assert_eq!(
-        atomics, coherent,
-        "atomics come with the domain in which they are coherent"
-    );
+    assert_eq!(atomics, coherent, "atomics come with the domain in which they are coherent");
     assert!(
-        attr.caps
-            .intersects(Caps::CONNECT_TO_IFACE | Caps::CONNECT_TO_EP),
+        attr.caps.intersects(Caps::CONNECT_TO_IFACE | Caps::CONNECT_TO_EP),
         "there is a way to connect"
     );
     let peer = world.peer(0);
-    assert_eq!(
-        attr.caps.contains(Caps::WAKEUP),
-        peer.iface.doorbell().is_some()
-    );
+    assert_eq!(attr.caps.contains(Caps::WAKEUP), peer.iface.doorbell().is_some());
     let md = peer.iface.md_attr();
     let one_sided = Caps::PUT_SHORT | Caps::PUT_BCOPY | Caps::PUT_ZCOPY | Caps::GET_BCOPY;
     if attr.caps.intersects(one_sided | Caps::GET_ZCOPY) || atomics {
-        assert!(
-            md.can_alloc || md.can_register,
-            "one-sided operations need memory"
-        );
+        assert!(md.can_alloc || md.can_register, "one-sided operations need memory");
         assert!(md.rkey_bytes > 0, "one-sided operations need keys");
     }
     assert!(!attr.caps.contains(Caps::RMA_REGISTERED) || md.can_register);
@@ -86,10 +61,7 @@ pub fn missing_operations_say_so<P: Provider>() {
     let mut world = World::<P>::new(2);
     let (caps, ep) = (world.attr().caps, world.ep(0, 1));
     let (post, fetch) = (world.attr().atomic_post, world.attr().atomic_fetch);
-    let none = RemoteSlice {
-        address: 0,
-        rkey: RkeyId(Key::NONE),
-    };
+    let none = RemoteSlice { address: 0, rkey: RkeyId(Key::NONE) };
     let (id, header) = (AmId::new(0), [0; 3]);
     let iface = &mut world.peer(0).iface;
     let sent = SendBuf::owned(vec![1; 8]);
@@ -103,9 +75,7 @@ pub fn missing_operations_say_so<P: Provider>() {
         }
     };
     let mut never = |_: bowline_base::view::View<'_>| unreachable!("nothing to pack or unpack");
-    expect(Caps::AM_SHORT, "am_short", &mut || {
-        iface.am_short(ep, id, &header, &[]).err()
-    });
+    expect(Caps::AM_SHORT, "am_short", &mut || iface.am_short(ep, id, &header, &[]).err());
     expect(Caps::AM_BCOPY, "am_bcopy", &mut || {
         iface
             .am_bcopy(ep, id, &header, 1, &mut |view| {
@@ -117,9 +87,7 @@ pub fn missing_operations_say_so<P: Provider>() {
     expect(Caps::AM_ZCOPY, "am_zcopy", &mut || {
         iface.am_zcopy(ep, id, &header, &[out], Token(1)).err()
     });
-    expect(Caps::PUT_SHORT, "put_short", &mut || {
-        iface.put_short(ep, &[1], none).err()
-    });
+    expect(Caps::PUT_SHORT, "put_short", &mut || iface.put_short(ep, &[1], none).err());
     expect(Caps::PUT_BCOPY, "put_bcopy", &mut || {
         iface
             .put_bcopy(
@@ -133,12 +101,8 @@ pub fn missing_operations_say_so<P: Provider>() {
             )
             .err()
     });
-    expect(Caps::PUT_ZCOPY, "put_zcopy", &mut || {
-        iface.put_zcopy(ep, &[out], none, Token(2)).err()
-    });
-    expect(Caps::GET_BCOPY, "get_bcopy", &mut || {
-        iface.get_bcopy(ep, none, 1, &mut never).err()
-    });
+    expect(Caps::PUT_ZCOPY, "put_zcopy", &mut || iface.put_zcopy(ep, &[out], none, Token(2)).err());
+    expect(Caps::GET_BCOPY, "get_bcopy", &mut || iface.get_bcopy(ep, none, 1, &mut never).err());
     expect(Caps::GET_ZCOPY, "get_zcopy", &mut || {
         iface.get_zcopy(ep, &[into], none, Token(3)).err()
     });
@@ -164,16 +128,9 @@ pub fn missing_operations_say_so<P: Provider>() {
         }
     }
     for (what, answer) in answers {
-        assert_eq!(
-            answer,
-            Some(PostError::Unsupported),
-            "{what} is not among the capabilities"
-        );
+        assert_eq!(answer, Some(PostError::Unsupported), "{what} is not among the capabilities");
     }
-    assert!(
-        AtomicOps::all().contains(post | fetch),
-        "kinds of atomics that do not exist"
-    );
+    assert!(AtomicOps::all().contains(post | fetch), "kinds of atomics that do not exist");
 }
 
 /// Receive memory does not grow with the number of peers.
@@ -181,10 +138,7 @@ pub fn memory_is_constant_in_peers<P: Provider>() {
     let few = World::<P>::new(2).attr().receive_bytes;
     let many = World::<P>::new(6).attr().receive_bytes;
     assert!(few > 0, "an interface that receives has memory for it");
-    assert_eq!(
-        few, many,
-        "bytes of receive memory with 2 and with 6 members"
-    );
+    assert_eq!(few, many, "bytes of receive memory with 2 and with 6 members");
 }
 
 /// Where the interface says beforehand under which number a peer's messages arrive, they do; and

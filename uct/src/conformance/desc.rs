@@ -25,16 +25,8 @@ fn with_descriptors<P: Provider>() -> Option<(World<P>, Flavour, usize)> {
 fn unchanged<P: Provider>(world: &mut World<P>, kept: &[Message]) {
     for message in kept {
         let desc = message.desc.expect("kept messages have a descriptor");
-        let view = world
-            .peer(1)
-            .iface
-            .desc_view(desc)
-            .expect("a kept descriptor has its bytes");
-        assert_eq!(
-            view.len(),
-            message.payload.len(),
-            "the length of a kept payload"
-        );
+        let view = world.peer(1).iface.desc_view(desc).expect("a kept descriptor has its bytes");
+        assert_eq!(view.len(), message.payload.len(), "the length of a kept payload");
         assert!(view.to_vec() == message.payload, "a kept payload changed");
     }
 }
@@ -56,10 +48,7 @@ pub fn kept_payloads_stay<P: Provider>() {
             kept.push(message);
         }
     }
-    assert!(
-        !kept.is_empty(),
-        "messages like these had a descriptor before"
-    );
+    assert!(!kept.is_empty(), "messages like these had a descriptor before");
     for sequence in 0..LATER {
         world.send(0, 1, flavour, sequence, len);
         world.receive(1, 1)[0].verify();
@@ -104,11 +93,7 @@ pub fn without_spares_it_stops_and_goes_on<P: Provider>() {
         let accepted = post(&mut world, &mut sent);
         world.round();
         let new = world.peer(1).seen.take();
-        quiet = if accepted || !new.is_empty() {
-            0
-        } else {
-            quiet + 1
-        };
+        quiet = if accepted || !new.is_empty() { 0 } else { quiet + 1 };
         for message in new {
             message.verify();
             if message.kept {
@@ -147,10 +132,7 @@ pub fn without_spares_it_stops_and_goes_on<P: Provider>() {
         }
     }
     let sequences: Vec<u64> = arrived.iter().map(|message| message.header[0]).collect();
-    assert!(
-        sequences.iter().copied().eq(0..goal as u64),
-        "lost, doubled or out of order"
-    );
+    assert!(sequences.iter().copied().eq(0..goal as u64), "lost, doubled or out of order");
     unchanged(&mut world, kept.make_contiguous());
     for message in kept {
         world.peer(1).iface.release(message.desc.expect("kept"));
@@ -194,25 +176,17 @@ pub fn stale_descriptors_name_nothing<P: Provider>() {
     let consumed = world.receive(1, 1)[0].desc;
     world.peer(1).seen.keep = true;
     world.send(0, 1, flavour, 2, len);
-    let released = world.receive(1, 1)[0]
-        .desc
-        .expect("messages like this have one");
+    let released = world.receive(1, 1)[0].desc.expect("messages like this have one");
     world.peer(1).iface.release(released);
     world.send(0, 1, flavour, 3, len);
     let kept = world.receive(1, 1);
     let never = Desc(bowline_base::slab::Key::from_wire(u64::MAX));
     let none = Desc(bowline_base::slab::Key::NONE);
-    for stale in [consumed, Some(released), Some(never), Some(none)]
-        .into_iter()
-        .flatten()
-    {
+    for stale in [consumed, Some(released), Some(never), Some(none)].into_iter().flatten() {
         if Some(stale) == kept[0].desc {
             panic!("a descriptor that was given back is given out again under the same name");
         }
-        assert!(
-            world.peer(1).iface.desc_view(stale).is_none(),
-            "{stale:?} has bytes"
-        );
+        assert!(world.peer(1).iface.desc_view(stale).is_none(), "{stale:?} has bytes");
         world.peer(1).iface.release(stale);
     }
     world.peer(1).seen.keep = false;

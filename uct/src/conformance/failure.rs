@@ -63,11 +63,7 @@ pub fn bad_endpoints_are_refused<P: Provider>() {
         iface.disconnect(ep);
     }
     world.rounds(50);
-    assert_eq!(
-        world.peer(0).seen.events,
-        0,
-        "something was said of endpoints that are not there"
-    );
+    assert_eq!(world.peer(0).seen.events, 0, "something was said of endpoints that are not there");
     let flavour = Flavour::offered(&world.attr())[0];
     let len = flavour.fit(&world.attr(), 8);
     world.send(0, 2, flavour, 1, len);
@@ -96,55 +92,23 @@ pub fn invalidated_endpoints_fail_once<P: Provider>() {
     world.peer(0).iface.want_writable(ep);
     world.peer(0).iface.invalidate(ep);
     world.peer(0).iface.invalidate(ep);
-    all_refused(
-        &mut world.peer(0).iface,
-        ep,
-        PostError::PeerFailed,
-        attr.caps,
-    );
+    all_refused(&mut world.peer(0).iface, ep, PostError::PeerFailed, attr.caps);
     world.until(|w| w.peer(0).seen.failures_of(ep, None) > 0);
     // `Peer::progress` frees a lent buffer when its token completes: all have by now.
-    assert!(
-        world.peer(0).lent.is_empty(),
-        "the failure came before its operations' answers"
-    );
-    let done: Vec<Token> = world
-        .peer(0)
-        .seen
-        .completed
-        .iter()
-        .map(|(token, _)| *token)
-        .collect();
-    assert_eq!(
-        done.len(),
-        in_flight.len(),
-        "each operation is answered once"
-    );
+    assert!(world.peer(0).lent.is_empty(), "the failure came before its operations' answers");
+    let done: Vec<Token> = world.peer(0).seen.completed.iter().map(|(token, _)| *token).collect();
+    assert_eq!(done.len(), in_flight.len(), "each operation is answered once");
     assert_eq!(done.iter().copied().collect::<HashSet<_>>(), in_flight);
     world.rounds(100);
-    assert_eq!(
-        world.peer(0).seen.failures_of(ep, None),
-        1,
-        "a failure is told once"
-    );
-    all_refused(
-        &mut world.peer(0).iface,
-        ep,
-        PostError::PeerFailed,
-        attr.caps,
-    );
+    assert_eq!(world.peer(0).seen.failures_of(ep, None), 1, "a failure is told once");
+    all_refused(&mut world.peer(0).iface, ep, PostError::PeerFailed, attr.caps);
     world.peer(2).seen.take();
     let flavour = flavours[0];
     world.send(0, 2, flavour, 7, flavour.fit(&attr, 8));
     world.receive(2, 1)[0].verify();
     // Closed and connected anew it works, where the peer itself is well.
     world.peer(0).iface.disconnect(ep);
-    all_refused(
-        &mut world.peer(0).iface,
-        ep,
-        PostError::BadEndpoint,
-        attr.caps,
-    );
+    all_refused(&mut world.peer(0).iface, ep, PostError::BadEndpoint, attr.caps);
 }
 
 /// An endpoint can be closed and made again many times; what was complete locally before the
@@ -153,20 +117,14 @@ pub fn disconnected_and_connected_again<P: Provider>() {
     const ROUNDS: u64 = 300;
     let mut world = World::<P>::new(2);
     let attr = world.attr();
-    let flavours: Vec<Flavour> = Flavour::offered(&attr)
-        .into_iter()
-        .filter(|&f| f != Flavour::Zcopy)
-        .collect();
+    let flavours: Vec<Flavour> =
+        Flavour::offered(&attr).into_iter().filter(|&f| f != Flavour::Zcopy).collect();
     let Some(&first) = flavours.first() else {
         return not_applicable::<P>("no operation is complete in the call");
     };
     let address = world.peer(1).iface.address();
     for round in 0..ROUNDS {
-        let flavour = if round % 2 == 0 {
-            first
-        } else {
-            flavours[flavours.len() - 1]
-        };
+        let flavour = if round % 2 == 0 { first } else { flavours[flavours.len() - 1] };
         world.send(0, 1, flavour, 2 * round, flavour.fit(&attr, 100));
         world.send(0, 1, flavour, 2 * round + 1, flavour.fit(&attr, 10));
         let ep = world.ep(0, 1);
@@ -174,29 +132,13 @@ pub fn disconnected_and_connected_again<P: Provider>() {
         world.peer(0).iface.disconnect(ep);
         let arrived = world.receive(1, 2);
         arrived.iter().for_each(super::harness::Message::verify);
-        assert_eq!(
-            [arrived[0].header[0], arrived[1].header[0]],
-            [2 * round, 2 * round + 1]
-        );
-        let ep = world
-            .peer(0)
-            .iface
-            .connect(&address)
-            .expect("the peer is still there");
+        assert_eq!([arrived[0].header[0], arrived[1].header[0]], [2 * round, 2 * round + 1]);
+        let ep = world.peer(0).iface.connect(&address).expect("the peer is still there");
         world.set_ep(0, 1, ep);
     }
-    assert!(
-        world.peer(0).seen.writable.is_empty(),
-        "a closed endpoint was said to be writable"
-    );
-    assert!(
-        world.peer(0).seen.failed.is_empty(),
-        "closing is no failure of the peer"
-    );
-    assert!(
-        world.peer(1).seen.failed.is_empty(),
-        "a closed endpoint is no failure of its peer"
-    );
+    assert!(world.peer(0).seen.writable.is_empty(), "a closed endpoint was said to be writable");
+    assert!(world.peer(0).seen.failed.is_empty(), "closing is no failure of the peer");
+    assert!(world.peer(1).seen.failed.is_empty(), "a closed endpoint is no failure of its peer");
 }
 
 /// A peer that closes in order is noticed: its failure is told once, and posts end with an error.
@@ -243,17 +185,8 @@ pub fn death_is_told_once<P: Provider>() {
     for (member, (ep, source)) in [0, 2].into_iter().zip(known) {
         world.until(|w| w.peer(member).seen.failures_of(ep, source) > 0);
         world.rounds(200);
-        assert_eq!(
-            world.peer(member).seen.failures_of(ep, source),
-            1,
-            "told once"
-        );
-        all_refused(
-            &mut world.peer(member).iface,
-            ep,
-            PostError::PeerFailed,
-            caps,
-        );
+        assert_eq!(world.peer(member).seen.failures_of(ep, source), 1, "told once");
+        all_refused(&mut world.peer(member).iface, ep, PostError::PeerFailed, caps);
         world.peer(member).iface.disconnect(ep);
     }
 }
@@ -285,39 +218,16 @@ pub fn death_ends_operations_in_flight<P: Provider>() {
     if flushing == Ok(crate::Posted::InFlight) {
         in_flight.insert(flush);
     }
-    let before: Vec<Token> = world
-        .peer(0)
-        .seen
-        .completed
-        .drain(..)
-        .map(|(t, _)| t)
-        .collect();
+    let before: Vec<Token> = world.peer(0).seen.completed.drain(..).map(|(t, _)| t).collect();
     assert!(before.iter().all(|token| !in_flight.contains(token)));
     world.kill(1);
     world.until(|w| w.peer(0).seen.failures_of(ep, source) > 0);
-    let done: Vec<Token> = world
-        .peer(0)
-        .seen
-        .completed
-        .iter()
-        .map(|(token, _)| *token)
-        .collect();
+    let done: Vec<Token> = world.peer(0).seen.completed.iter().map(|(token, _)| *token).collect();
     let distinct: HashSet<Token> = done.iter().copied().collect();
-    assert_eq!(
-        done.len(),
-        distinct.len(),
-        "an operation was answered twice"
-    );
-    assert_eq!(
-        distinct, in_flight,
-        "each operation is answered before the failure is told"
-    );
+    assert_eq!(done.len(), distinct.len(), "an operation was answered twice");
+    assert_eq!(distinct, in_flight, "each operation is answered before the failure is told");
     world.rounds(100);
-    assert_eq!(
-        world.peer(0).seen.completed.len(),
-        done.len(),
-        "an answer after the failure"
-    );
+    assert_eq!(world.peer(0).seen.completed.len(), done.len(), "an answer after the failure");
 }
 
 /// A sender that waits for room with a peer that dies is not left waiting.
@@ -376,20 +286,10 @@ pub fn survivors_go_on<P: Provider>() {
             .filter(|message| message.header[1] == by_seed(from)(message.header[0]))
             .map(|message| message.header[0])
             .collect();
-        assert!(
-            mine.iter().copied().eq(0..LATER),
-            "a survivor's messages were lost or doubled"
-        );
+        assert!(mine.iter().copied().eq(0..LATER), "a survivor's messages were lost or doubled");
     }
     if let Some(living) = living {
         assert!(messages.iter().any(|message| message.source == living));
-        assert!(
-            world
-                .peer(0)
-                .seen
-                .failed
-                .iter()
-                .all(|failed| failed.0 != Some(living))
-        );
+        assert!(world.peer(0).seen.failed.iter().all(|failed| failed.0 != Some(living)));
     }
 }

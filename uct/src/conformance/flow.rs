@@ -44,17 +44,9 @@ fn refused<P: Provider>(flavour: Flavour) {
         in_order(&world.receive(1, taken + more), 0, ordered);
         world.until(|w| w.peer(0).lent.is_empty());
         world.rounds(20);
-        assert!(
-            world.peer(1).seen.messages.is_empty(),
-            "a refused message arrived"
-        );
-        let mut tokens: Vec<u64> = world
-            .peer(0)
-            .seen
-            .completed
-            .drain(..)
-            .map(|(token, _)| token.0)
-            .collect();
+        assert!(world.peer(1).seen.messages.is_empty(), "a refused message arrived");
+        let mut tokens: Vec<u64> =
+            world.peer(0).seen.completed.drain(..).map(|(token, _)| token.0).collect();
         let completions = tokens.len();
         tokens.sort_unstable();
         tokens.dedup();
@@ -122,10 +114,7 @@ pub fn writable_in_order_of_asking<P: Provider>() {
             world.peer(0).iface.want_writable(ep);
         }
         world.peer(0).progress(0);
-        assert!(
-            world.peer(0).seen.writable.is_empty(),
-            "no event without a budget"
-        );
+        assert!(world.peer(0).seen.writable.is_empty(), "no event without a budget");
         // The receivers drain before the sender looks, so that all may be told at once.
         let mut received = 0;
         while received < posted {
@@ -143,11 +132,7 @@ pub fn writable_in_order_of_asking<P: Provider>() {
             }
         }
         world.until(|w| w.peer(0).seen.writable.len() == 3);
-        assert_eq!(
-            std::mem::take(&mut world.peer(0).seen.writable),
-            asked,
-            "asked {order:?}"
-        );
+        assert_eq!(std::mem::take(&mut world.peer(0).seen.writable), asked, "asked {order:?}");
         world.until(|w| w.peer(0).lent.is_empty());
         world.rounds(10);
         assert!(world.peer(0).seen.writable.is_empty(), "told twice");
@@ -257,9 +242,7 @@ pub fn budget_is_respected<P: Provider>() {
     let attr = world.attr();
     for flavour in Flavour::offered(&attr) {
         for budget in [1, 2, 3, 7, 64] {
-            let taken = world
-                .fill(0, 1, flavour, 0, flavour.fit(&attr, 100))
-                .min(500);
+            let taken = world.fill(0, 1, flavour, 0, flavour.fit(&attr, 100)).min(500);
             let mut idle = Recorder::default();
             let iface = &mut world.peer(1).iface;
             assert_eq!(iface.progress(&mut idle, 0), 0, "no event without a budget");

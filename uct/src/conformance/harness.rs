@@ -59,11 +59,7 @@ pub fn pattern(seed: u64, len: usize) -> Vec<u8> {
 /// A header that says what the payload must be: sequence number, seed, and a check over both and
 /// the length.
 pub const fn header_of(sequence: u64, seed: u64, len: usize) -> AmHeader {
-    [
-        sequence,
-        seed,
-        sequence ^ seed.rotate_left(17) ^ (len as u64).rotate_left(40),
-    ]
+    [sequence, seed, sequence ^ seed.rotate_left(17) ^ (len as u64).rotate_left(40)]
 }
 
 /// How a message is sent.
@@ -148,15 +144,8 @@ impl Message {
     pub fn verify(&self) {
         let [sequence, seed, _] = self.header;
         let len = self.payload.len();
-        assert_eq!(
-            self.header,
-            header_of(sequence, seed, len),
-            "header or length changed"
-        );
-        assert!(
-            self.payload == pattern(seed, len),
-            "payload of message {sequence} changed"
-        );
+        assert_eq!(self.header, header_of(sequence, seed, len), "header or length changed");
+        assert!(self.payload == pattern(seed, len), "payload of message {sequence} changed");
     }
 }
 
@@ -206,11 +195,7 @@ impl Sink for Recorder {
             desc: arrival.desc,
             kept,
         });
-        if kept || self.keep_blindly {
-            Verdict::Keep
-        } else {
-            Verdict::Consumed
-        }
+        if kept || self.keep_blindly { Verdict::Keep } else { Verdict::Consumed }
     }
 
     fn completed(&mut self, token: Token, result: Result<u64, PeerFailure>) {
@@ -243,12 +228,7 @@ pub struct Peer<I> {
 
 impl<I: Iface> Peer<I> {
     fn new(iface: I) -> Self {
-        Self {
-            iface,
-            seen: Recorder::default(),
-            lent: HashMap::new(),
-            next_token: 1,
-        }
+        Self { iface, seen: Recorder::default(), lent: HashMap::new(), next_token: 1 }
     }
 
     /// A token that no operation of this peer has had.
@@ -264,11 +244,7 @@ impl<I: Iface> Peer<I> {
         let (before, done) = (self.seen.events, self.seen.completed.len());
         let said = self.iface.progress(&mut self.seen, budget);
         let seen = self.seen.events - before;
-        assert_eq!(
-            u64::from(said),
-            seen,
-            "progress returns how many events it reported"
-        );
+        assert_eq!(u64::from(said), seen, "progress returns how many events it reported");
         assert!(said <= budget, "{said} events with a budget of {budget}");
         for (token, _) in &self.seen.completed[done..] {
             self.lent.remove(token);
@@ -291,21 +267,11 @@ impl<I: Iface> Peer<I> {
                 let mut packed = 0;
                 let mut pack = |room: View<'_>| {
                     packed += 1;
-                    assert!(
-                        room.len() >= payload.len(),
-                        "room for {} bytes only",
-                        room.len()
-                    );
+                    assert!(room.len() >= payload.len(), "room for {} bytes only", room.len());
                     room.copy_in(payload)
                 };
-                let result = self
-                    .iface
-                    .am_bcopy(ep, id, header, payload.len(), &mut pack);
-                assert_eq!(
-                    packed,
-                    usize::from(result.is_ok()),
-                    "packed once, and only then"
-                );
+                let result = self.iface.am_bcopy(ep, id, header, payload.len(), &mut pack);
+                assert_eq!(packed, usize::from(result.is_ok()), "packed once, and only then");
                 result.map(|len| assert_eq!(len, payload.len(), "the packed length"))
             }
             Flavour::Zcopy => {
@@ -336,40 +302,24 @@ impl<P: Provider> World<P> {
     /// provider only.
     pub fn new(size: usize) -> Self {
         let (provider, ifaces) = P::open(if P::LOOPBACK { 1 } else { size });
-        assert_eq!(
-            ifaces.len(),
-            if P::LOOPBACK { 1 } else { size },
-            "as many as asked for"
-        );
+        assert_eq!(ifaces.len(), if P::LOOPBACK { 1 } else { size }, "as many as asked for");
         let mut peers: Vec<Peer<P::Iface>> = ifaces.into_iter().map(Peer::new).collect();
         let addresses: Vec<Vec<u8>> = peers.iter().map(|peer| peer.iface.address()).collect();
         let eps = if P::LOOPBACK {
-            let connect = |_| {
-                peers[0]
-                    .iface
-                    .connect(&addresses[0])
-                    .expect("reaches itself")
-            };
+            let connect = |_| peers[0].iface.connect(&addresses[0]).expect("reaches itself");
             vec![(0..size).map(connect).collect()]
         } else {
             let none = EpId(u32::MAX);
             let mut eps = vec![vec![none; size]; size];
             for (from, row) in eps.iter_mut().enumerate() {
                 for (to, ep) in row.iter_mut().enumerate().filter(|(to, _)| *to != from) {
-                    *ep = peers[from]
-                        .iface
-                        .connect(&addresses[to])
-                        .expect("peers are reachable");
+                    *ep = peers[from].iface.connect(&addresses[to]).expect("peers are reachable");
                 }
             }
             eps
         };
         let peers = peers.into_iter().map(Some).collect();
-        let mut world = Self {
-            peers,
-            eps,
-            provider,
-        };
+        let mut world = Self { peers, eps, provider };
         // A transport that shakes hands does so now, not in the midst of a test.
         world.rounds(4);
         world
@@ -383,18 +333,12 @@ impl<P: Provider> World<P> {
     /// A member's interface and recorder.
     #[track_caller]
     pub fn peer(&mut self, member: usize) -> &mut Peer<P::Iface> {
-        self.peers[Self::place(member)]
-            .as_mut()
-            .expect("the member is alive")
+        self.peers[Self::place(member)].as_mut().expect("the member is alive")
     }
 
     /// The endpoint of `from` to `to`.
     pub fn ep(&self, from: usize, to: usize) -> EpId {
-        if P::LOOPBACK {
-            self.eps[0][(from + to) % self.eps[0].len()]
-        } else {
-            self.eps[from][to]
-        }
+        if P::LOOPBACK { self.eps[0][(from + to) % self.eps[0].len()] } else { self.eps[from][to] }
     }
 
     /// Replaces the endpoint of `from` to `to`.
@@ -409,12 +353,7 @@ impl<P: Provider> World<P> {
 
     /// What all members' interfaces say of themselves.
     pub fn attr(&self) -> IfaceAttr {
-        let peer = self
-            .peers
-            .iter()
-            .flatten()
-            .next()
-            .expect("somebody is alive");
+        let peer = self.peers.iter().flatten().next().expect("somebody is alive");
         peer.iface.attr().clone()
     }
 
@@ -474,13 +413,11 @@ impl<P: Provider> World<P> {
         let seed = sequence ^ ((from as u64) << 48) ^ ((to as u64) << 56);
         let (payload, header) = (pattern(seed, len), header_of(sequence, seed, len));
         let id = AmId::new((sequence % 32) as u8);
-        self.until(
-            |world| match world.post(from, to, flavour, id, &header, &payload) {
-                Ok(()) => true,
-                Err(PostError::NoResource) => false,
-                Err(error) => panic!("{flavour:?} of {len} bytes: {error}"),
-            },
-        );
+        self.until(|world| match world.post(from, to, flavour, id, &header, &payload) {
+            Ok(()) => true,
+            Err(PostError::NoResource) => false,
+            Err(error) => panic!("{flavour:?} of {len} bytes: {error}"),
+        });
     }
 
     /// Rounds until `member` has received `count` messages that nobody took yet; takes them.
@@ -519,12 +456,7 @@ impl<P: Provider> World<P> {
     #[track_caller]
     pub fn wait(&mut self, member: usize, token: Token) -> Result<u64, PeerFailure> {
         let find = |world: &mut Self| {
-            world
-                .peer(member)
-                .seen
-                .completed
-                .iter()
-                .position(|(done, _)| *done == token)
+            world.peer(member).seen.completed.iter().position(|(done, _)| *done == token)
         };
         self.until(|world| find(world).is_some());
         let place = find(self).expect("found above");
@@ -542,10 +474,7 @@ impl<P: Provider> World<P> {
     /// The bytes of the key that opens `window`, a window of member 1.
     #[track_caller]
     pub fn packed_key(&mut self, window: &super::rma::Window) -> Vec<u8> {
-        self.peer(1)
-            .iface
-            .rkey_pack(window.handle())
-            .expect("a handle has a key")
+        self.peer(1).iface.rkey_pack(window.handle()).expect("a handle has a key")
     }
 
     /// Drops a member's interface in order.
@@ -555,9 +484,7 @@ impl<P: Provider> World<P> {
 
     /// Ends a member as a crash would.
     pub fn kill(&mut self, member: usize) {
-        let peer = self.peers[Self::place(member)]
-            .take()
-            .expect("the member is alive");
+        let peer = self.peers[Self::place(member)].take().expect("the member is alive");
         // The buffers that it lent live on in a crashed process's memory, too.
         std::mem::forget(peer.lent);
         self.provider.kill(member, peer.iface);

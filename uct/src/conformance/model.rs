@@ -15,38 +15,17 @@ use crate::{AmId, AtomicOp, AtomicWidth, Caps, Desc, Iface, PostError};
 const MEMBERS: usize = 3;
 
 fn runner(cases: u32) -> TestRunner {
-    TestRunner::new(Config {
-        cases,
-        failure_persistence: None,
-        ..Config::default()
-    })
+    TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() })
 }
 
 /// A step of a message program.
 #[derive(Clone, Debug)]
 enum Step {
-    Send {
-        from: usize,
-        to: usize,
-        flavour: usize,
-        len: usize,
-    },
-    Progress {
-        member: usize,
-        budget: u32,
-    },
-    Keep {
-        member: usize,
-        on: bool,
-    },
-    Release {
-        member: usize,
-        which: usize,
-    },
-    Ask {
-        from: usize,
-        to: usize,
-    },
+    Send { from: usize, to: usize, flavour: usize, len: usize },
+    Progress { member: usize, budget: u32 },
+    Keep { member: usize, on: bool },
+    Release { member: usize, which: usize },
+    Ask { from: usize, to: usize },
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -86,16 +65,8 @@ impl Expected {
         prop_assert!(member == to, "a message to {} arrived at {}", to, member);
         let stream = self.streams.entry((from, to)).or_default();
         let place = stream.iter().position(|&expected| expected == sequence);
-        prop_assert!(
-            place.is_some(),
-            "message {} was not expected (any more)",
-            sequence
-        );
-        prop_assert!(
-            !self.ordered || place == Some(0),
-            "message {} is out of order",
-            sequence
-        );
+        prop_assert!(place.is_some(), "message {} was not expected (any more)", sequence);
+        prop_assert!(!self.ordered || place == Some(0), "message {} is out of order", sequence);
         stream.remove(place.unwrap_or(0));
         Ok(())
     }
@@ -113,11 +84,7 @@ fn collect<P: Provider>(
     // A loopback provider has one interface, whose messages say for which member they are.
     for (place, kept) in kept.iter_mut().enumerate().take(world.peers.len()) {
         for message in world.peer(place).seen.take() {
-            let member = if P::LOOPBACK {
-                (message.header[1] & 15) as usize
-            } else {
-                place
-            };
+            let member = if P::LOOPBACK { (message.header[1] & 15) as usize } else { place };
             expected.arrived(member, &message)?;
             if let (true, Some(desc)) = (message.kept, message.desc) {
                 kept.push((desc, message.payload));
@@ -137,11 +104,7 @@ fn release<P: Provider>(
         return Ok(());
     }
     let (desc, payload) = kept.swap_remove(which % kept.len());
-    let view = world
-        .peer(place)
-        .iface
-        .desc_view(desc)
-        .map(|view| view.to_vec());
+    let view = world.peer(place).iface.desc_view(desc).map(|view| view.to_vec());
     prop_assert!(view.as_ref() == Some(&payload), "a kept payload changed");
     world.peer(place).iface.release(desc);
     Ok(())
@@ -151,19 +114,12 @@ fn run_messages<P: Provider>(steps: &[Step]) -> Result<(), TestCaseError> {
     let mut world = World::<P>::new(MEMBERS);
     let attr = world.attr();
     let flavours = Flavour::offered(&attr);
-    let mut expected = Expected {
-        ordered: attr.caps.contains(Caps::AM_ORDERED),
-        ..Expected::default()
-    };
+    let mut expected =
+        Expected { ordered: attr.caps.contains(Caps::AM_ORDERED), ..Expected::default() };
     let mut kept: Vec<Vec<(Desc, Vec<u8>)>> = vec![Vec::new(); MEMBERS];
     for step in steps {
         match *step {
-            Step::Send {
-                from,
-                to,
-                flavour,
-                len,
-            } => {
+            Step::Send { from, to, flavour, len } => {
                 if from == to && !P::LOOPBACK {
                     continue;
                 }
@@ -174,11 +130,7 @@ fn run_messages<P: Provider>(steps: &[Step]) -> Result<(), TestCaseError> {
                 let (payload, header) = (pattern(seed, len), header_of(sequence, seed, len));
                 match world.post(from, to, flavour, AmId::new(4), &header, &payload) {
                     Ok(()) => {
-                        expected
-                            .streams
-                            .entry((from, to))
-                            .or_default()
-                            .push_back(sequence);
+                        expected.streams.entry((from, to)).or_default().push_back(sequence);
                         expected.next += 1;
                     }
                     Err(PostError::NoResource) => {}
@@ -232,29 +184,10 @@ pub fn messages<P: Provider>() {
 /// A step of a memory program.
 #[derive(Clone, Debug)]
 enum Access {
-    Put {
-        way: usize,
-        offset: usize,
-        len: usize,
-        seed: u64,
-    },
-    Get {
-        way: usize,
-        offset: usize,
-        len: usize,
-    },
-    Atomic {
-        op: u8,
-        wide: bool,
-        word: usize,
-        operand: u64,
-        fetched: bool,
-    },
-    Owner {
-        offset: usize,
-        len: usize,
-        seed: u64,
-    },
+    Put { way: usize, offset: usize, len: usize, seed: u64 },
+    Get { way: usize, offset: usize, len: usize },
+    Atomic { op: u8, wide: bool, word: usize, operand: u64, fetched: bool },
+    Owner { offset: usize, len: usize, seed: u64 },
 }
 
 /// Bytes of the window of a memory program.
@@ -263,33 +196,22 @@ const WINDOW: usize = 2048;
 fn access() -> impl Strategy<Value = Access> {
     let range = (0..WINDOW, 0_usize..300);
     prop_oneof![
-        (0_usize..3, range.clone(), any::<u64>()).prop_map(|(way, (offset, len), seed)| {
-            Access::Put {
-                way,
-                offset,
-                len,
-                seed,
-            }
-        }),
+        (0_usize..3, range.clone(), any::<u64>())
+            .prop_map(|(way, (offset, len), seed)| { Access::Put { way, offset, len, seed } }),
         (0_usize..2, range.clone()).prop_map(|(way, (offset, len))| Access::Get {
             way,
             offset,
             len
         }),
-        (
-            0_u8..6,
-            any::<bool>(),
-            0_usize..WINDOW / 8,
-            any::<u64>(),
-            any::<bool>()
-        )
-            .prop_map(|(op, wide, word, operand, fetched)| Access::Atomic {
+        (0_u8..6, any::<bool>(), 0_usize..WINDOW / 8, any::<u64>(), any::<bool>()).prop_map(
+            |(op, wide, word, operand, fetched)| Access::Atomic {
                 op,
                 wide,
                 word,
                 operand,
                 fetched
-            }),
+            }
+        ),
         (range, any::<u64>()).prop_map(|((offset, len), seed)| Access::Owner { offset, len, seed }),
     ]
 }
@@ -308,12 +230,7 @@ fn run_memory<P: Provider>(
     };
     for step in steps {
         match *step {
-            Access::Put {
-                way,
-                offset,
-                len,
-                seed,
-            } => {
+            Access::Put { way, offset, len, seed } => {
                 let len = len.min(WINDOW - offset);
                 let way = [Way::Short, Way::Bcopy, Way::Zcopy][way];
                 if !fits(way.put_limits(&world), len) {
@@ -333,19 +250,9 @@ fn run_memory<P: Provider>(
                 // A get may overtake a put unless a flush stands between them.
                 flush(&mut world);
                 let found = way.get(&mut world, window.at(offset), len);
-                prop_assert!(
-                    found.as_deref() == Ok(&model[offset..offset + len]),
-                    "{:?}",
-                    step
-                );
+                prop_assert!(found.as_deref() == Ok(&model[offset..offset + len]), "{:?}", step);
             }
-            Access::Atomic {
-                op,
-                wide,
-                word,
-                operand,
-                fetched,
-            } => {
+            Access::Atomic { op, wide, word, operand, fetched } => {
                 let offset = word * 8;
                 let bytes = &mut model[offset..offset + if wide { 8 } else { 4 }];
                 let old = match *bytes {
@@ -359,28 +266,14 @@ fn run_memory<P: Provider>(
                     2 => (AtomicOp::Or(operand), old | operand),
                     3 => (AtomicOp::Xor(operand), old ^ operand),
                     4 => (AtomicOp::Swap(operand), operand),
-                    _ => (
-                        AtomicOp::Cswap {
-                            compare: old,
-                            new: operand,
-                        },
-                        operand,
-                    ),
+                    _ => (AtomicOp::Cswap { compare: old, new: operand }, operand),
                 };
-                let kinds = if fetched {
-                    attr.atomic_fetch
-                } else {
-                    attr.atomic_post
-                };
+                let kinds = if fetched { attr.atomic_fetch } else { attr.atomic_post };
                 if !kinds.contains(op.kind()) || !atomics {
                     continue;
                 }
                 flush(&mut world);
-                let width = if wide {
-                    AtomicWidth::W64
-                } else {
-                    AtomicWidth::W32
-                };
+                let width = if wide { AtomicWidth::W64 } else { AtomicWidth::W32 };
                 if fetched {
                     prop_assert_eq!(fetch(&mut world, op, width, window.at(offset)), Ok(old));
                 } else {
@@ -402,10 +295,7 @@ fn run_memory<P: Provider>(
         }
     }
     flush(&mut world);
-    prop_assert!(
-        window.view(&mut world).to_vec() == model,
-        "the window differs from the model"
-    );
+    prop_assert!(window.view(&mut world).to_vec() == model, "the window differs from the model");
     Ok(())
 }
 

@@ -78,35 +78,18 @@ impl Window {
             Kind::Allocated => owner.mem_alloc(len).expect("memory can be allocated"),
             Kind::Registered => {
                 let buffer = RecvBuf::owned(vec![0; len]);
-                owner
-                    .mem_register(buffer)
-                    .expect("memory can be registered")
+                owner.mem_register(buffer).expect("memory can be registered")
             }
         };
         let view = owner.mem_view(handle).expect("a handle has a view");
         assert_eq!(view.len(), len, "the view of a handle is all of it");
-        assert!(
-            view.to_vec().iter().all(|&byte| byte == 0),
-            "memory is zero at first"
-        );
+        assert!(view.to_vec().iter().all(|&byte| byte == 0), "memory is zero at first");
         let start = view.as_ptr() as u64;
         let packed = owner.rkey_pack(handle).expect("a handle has a key");
-        assert!(
-            packed.len() <= owner.md_attr().rkey_bytes,
-            "a key is no longer than announced"
-        );
+        assert!(packed.len() <= owner.md_attr().rkey_bytes, "a key is no longer than announced");
         let ep = world.ep(0, 1);
-        let rkey = world
-            .peer(0)
-            .iface
-            .rkey_unpack(ep, &packed)
-            .expect("a whole key opens");
-        Self {
-            handle,
-            rkey,
-            start,
-            len,
-        }
+        let rkey = world.peer(0).iface.rkey_unpack(ep, &packed).expect("a whole key opens");
+        Self { handle, rkey, start, len }
     }
 
     /// The owner's handle.
@@ -116,29 +99,19 @@ impl Window {
 
     /// `offset` bytes into the window.
     pub const fn at(&self, offset: usize) -> RemoteSlice {
-        RemoteSlice {
-            address: self.start + offset as u64,
-            rkey: self.rkey,
-        }
+        RemoteSlice { address: self.start + offset as u64, rkey: self.rkey }
     }
 
     /// The bytes as their owner sees them.
     pub fn view<'w, P: Provider>(&self, world: &'w mut World<P>) -> View<'w> {
-        world
-            .peer(1)
-            .iface
-            .mem_view(self.handle)
-            .expect("not released yet")
+        world.peer(1).iface.mem_view(self.handle).expect("not released yet")
     }
 
     /// The owner's word at `offset`.
     #[track_caller]
     pub fn word<'w, P: Provider>(&self, world: &'w mut World<P>, offset: usize) -> &'w AtomicU64 {
         let word = self.view(world).slice(offset, 8).expect("inside");
-        assert!(
-            (word.as_ptr() as usize).is_multiple_of(8),
-            "windows are aligned to words"
-        );
+        assert!((word.as_ptr() as usize).is_multiple_of(8), "windows are aligned to words");
         // SAFETY: 8 aligned bytes inside memory that stays mapped while the world is borrowed, and
         // which is only accessed by atomics and byte copies through views.
         unsafe { AtomicU64::from_ptr(word.as_ptr().cast()) }
@@ -165,10 +138,9 @@ impl Way {
         let (bit, limits) = match self {
             Self::Short => (Caps::PUT_SHORT, (0, attr.limits.put.max_short)),
             Self::Bcopy => (Caps::PUT_BCOPY, (0, attr.limits.put.max_bcopy)),
-            Self::Zcopy => (
-                Caps::PUT_ZCOPY,
-                (attr.limits.put.min_zcopy, attr.limits.put.max_zcopy),
-            ),
+            Self::Zcopy => {
+                (Caps::PUT_ZCOPY, (attr.limits.put.min_zcopy, attr.limits.put.max_zcopy))
+            }
         };
         attr.caps.contains(bit).then_some(limits)
     }
@@ -179,10 +151,9 @@ impl Way {
         let (bit, limits) = match self {
             Self::Short => return None,
             Self::Bcopy => (Caps::GET_BCOPY, (0, attr.limits.get.max_bcopy)),
-            Self::Zcopy => (
-                Caps::GET_ZCOPY,
-                (attr.limits.get.min_zcopy, attr.limits.get.max_zcopy),
-            ),
+            Self::Zcopy => {
+                (Caps::GET_ZCOPY, (attr.limits.get.min_zcopy, attr.limits.get.max_zcopy))
+            }
         };
         attr.caps.contains(bit).then_some(limits)
     }
@@ -203,15 +174,8 @@ impl Way {
                     packed += 1;
                     room.copy_in(bytes)
                 };
-                let result = world
-                    .peer(0)
-                    .iface
-                    .put_bcopy(ep, bytes.len(), &mut pack, to);
-                assert_eq!(
-                    packed,
-                    usize::from(result.is_ok()),
-                    "packed once, and only then"
-                );
+                let result = world.peer(0).iface.put_bcopy(ep, bytes.len(), &mut pack, to);
+                assert_eq!(packed, usize::from(result.is_ok()), "packed once, and only then");
                 result.map(|len| assert_eq!(len, bytes.len(), "the packed length"))
             }
             Self::Zcopy => {
@@ -298,16 +262,12 @@ pub fn put_lengths<P: Provider>() {
                 // Odd addresses too.
                 let offset = AROUND - round % 9;
                 let bytes = pattern(round as u64, len);
-                way.put(&mut world, &bytes, window.at(offset))
-                    .expect("inside the window");
+                way.put(&mut world, &bytes, window.at(offset)).expect("inside the window");
                 flush(&mut world);
                 let mut expected = canary;
                 expected[offset..offset + len].copy_from_slice(&bytes);
                 let found = window.view(&mut world).to_vec();
-                assert!(
-                    found == expected,
-                    "{kind:?} {way:?}: {len} bytes at {offset}"
-                );
+                assert!(found == expected, "{kind:?} {way:?}: {len} bytes at {offset}");
             }
             if max < LONGEST {
                 let large = Window::open(&mut world, kind, max + 64);
@@ -332,18 +292,11 @@ pub fn get_lengths<P: Provider>() {
             for (round, len) in lengths(min, max).into_iter().enumerate() {
                 let offset = round % 9;
                 let found = way.get(&mut world, window.at(offset), len).expect("inside");
-                assert!(
-                    found == content[offset..offset + len],
-                    "{kind:?} {way:?}: {len} bytes"
-                );
+                assert!(found == content[offset..offset + len], "{kind:?} {way:?}: {len} bytes");
             }
             if max < LONGEST {
                 let refused = way.get(&mut world, window.at(0), max + 1);
-                assert_eq!(
-                    refused.err(),
-                    Some(PostError::TooLong),
-                    "{way:?} beyond {max}"
-                );
+                assert_eq!(refused.err(), Some(PostError::TooLong), "{way:?} beyond {max}");
             }
         }
     }
@@ -356,22 +309,15 @@ pub fn pieces<P: Provider>() {
     for kind in Kind::reached(&mut world) {
         let window = Window::open(&mut world, kind, 1 << 16);
         for (put, limits) in [(true, attr.limits.put), (false, attr.limits.get)] {
-            let bit = if put {
-                Caps::PUT_ZCOPY
-            } else {
-                Caps::GET_ZCOPY
-            };
+            let bit = if put { Caps::PUT_ZCOPY } else { Caps::GET_ZCOPY };
             if !attr.caps.contains(bit) {
                 continue;
             }
             for count in [1, 2, limits.max_iov.min(512), limits.max_iov.min(512) + 1] {
                 let each = (limits.min_zcopy / count + 1).max(37);
                 let content = pattern(count as u64, each * count);
-                let mut buffer = RecvBuf::owned(if put {
-                    content.clone()
-                } else {
-                    vec![0; each * count]
-                });
+                let mut buffer =
+                    RecvBuf::owned(if put { content.clone() } else { vec![0; each * count] });
                 // Backwards, so that each piece counts.
                 let slices: Vec<LocalSlice> = (0..count)
                     .rev()
@@ -425,20 +371,13 @@ pub fn out_of_range_is_refused<P: Provider>() {
             (window.start ^ (1 << 63), 8),
         ];
         for (address, len) in outside {
-            let at = RemoteSlice {
-                address,
-                rkey: window.rkey,
-            };
+            let at = RemoteSlice { address, rkey: window.rkey };
             for way in WAYS {
                 if let Some((min, max)) = way.put_limits(&world)
                     && (min..=max).contains(&len)
                 {
                     let refused = way.put(&mut world, &vec![0xee; len], at);
-                    assert_eq!(
-                        refused,
-                        Err(PostError::BadRemote),
-                        "{kind:?} {way:?} {address:#x}"
-                    );
+                    assert_eq!(refused, Err(PostError::BadRemote), "{kind:?} {way:?} {address:#x}");
                 }
                 if let Some((min, max)) = way.get_limits(&world)
                     && (min..=max).contains(&len)
@@ -454,20 +393,12 @@ pub fn out_of_range_is_refused<P: Provider>() {
         }
         flush(&mut world);
         assert!(
-            window
-                .view(&mut world)
-                .to_vec()
-                .iter()
-                .all(|&byte| byte == 0),
+            window.view(&mut world).to_vec().iter().all(|&byte| byte == 0),
             "written all the same"
         );
         for way in WAYS {
-            if way
-                .put_limits(&world)
-                .is_some_and(|(min, max)| (min..=max).contains(&8))
-            {
-                way.put(&mut world, &[7; 8], window.at(LEN - 8))
-                    .expect("the last bytes");
+            if way.put_limits(&world).is_some_and(|(min, max)| (min..=max).contains(&8)) {
+                way.put(&mut world, &[7; 8], window.at(LEN - 8)).expect("the last bytes");
                 flush(&mut world);
                 assert_eq!(window.view(&mut world).to_vec()[LEN - 8..], [7; 8]);
             }
@@ -484,9 +415,7 @@ pub fn fetch<P: Provider>(
     at: RemoteSlice,
 ) -> Result<u64, PostError> {
     let (ep, token) = (world.ep(0, 1), world.peer(0).token());
-    let posted = retry(world, |w| {
-        w.peer(0).iface.atomic_fetch(ep, op, width, at, token)
-    })?;
+    let posted = retry(world, |w| w.peer(0).iface.atomic_fetch(ep, op, width, at, token))?;
     Ok(match posted {
         Some(old) => old,
         None => world.wait(0, token).expect("the operation succeeds"),

@@ -58,21 +58,13 @@ pub fn streams<P: Provider>() {
     let mut world = World::<P>::new(2);
     let (attr, ep) = (world.attr(), world.ep(0, 1));
     let flavours = Flavour::offered(&attr);
-    let [Some(sender), Some(receiver)] = &mut world.peers[..] else {
-        unreachable!("two members")
-    };
+    let [Some(sender), Some(receiver)] = &mut world.peers[..] else { unreachable!("two members") };
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut random = Random::new(43);
             for sequence in 0..COUNT {
                 let flavour = flavours[random.below(flavours.len())];
-                send(
-                    sender,
-                    ep,
-                    flavour,
-                    sequence,
-                    length(flavour, &attr, &mut random),
-                );
+                send(sender, ep, flavour, sequence, length(flavour, &attr, &mut random));
             }
             settle(sender);
         });
@@ -86,10 +78,7 @@ pub fn streams<P: Provider>() {
         if !attr.caps.contains(Caps::AM_ORDERED) {
             sequences.sort_unstable();
         }
-        assert!(
-            sequences.into_iter().eq(0..COUNT),
-            "lost, doubled or out of order"
-        );
+        assert!(sequences.into_iter().eq(0..COUNT), "lost, doubled or out of order");
     });
 }
 
@@ -102,9 +91,7 @@ pub fn ping_pong<P: Provider>() {
     let mut world = World::<P>::new(2);
     let (attr, there, back) = (world.attr(), world.ep(0, 1), world.ep(1, 0));
     let flavours = Flavour::offered(&attr);
-    let [Some(a), Some(b)] = &mut world.peers[..] else {
-        unreachable!("two members")
-    };
+    let [Some(a), Some(b)] = &mut world.peers[..] else { unreachable!("two members") };
     let turn = |peer: &mut Peer<P::Iface>, ep, first: bool, seed| {
         let mut random = Random::new(seed);
         for sequence in 0..COUNT {
@@ -149,13 +136,7 @@ pub fn many_to_one<P: Provider>() {
                 let mut random = Random::new(59 + index as u64);
                 for sequence in 0..COUNT {
                     let flavour = flavours[random.below(flavours.len())];
-                    send(
-                        sender,
-                        ep,
-                        flavour,
-                        sequence,
-                        length(flavour, attr, &mut random),
-                    );
+                    send(sender, ep, flavour, sequence, length(flavour, attr, &mut random));
                 }
                 settle(sender);
             });
@@ -165,10 +146,7 @@ pub fn many_to_one<P: Provider>() {
         while received < SENDERS * COUNT as usize {
             for message in receive(receiver) {
                 message.verify();
-                streams
-                    .entry(message.source)
-                    .or_default()
-                    .push(message.header[0]);
+                streams.entry(message.source).or_default().push(message.header[0]);
                 received += 1;
             }
         }
@@ -177,10 +155,7 @@ pub fn many_to_one<P: Provider>() {
             if !attr.caps.contains(Caps::AM_ORDERED) {
                 stream.sort_unstable();
             }
-            assert!(
-                stream.into_iter().eq(0..COUNT),
-                "lost, doubled or out of order"
-            );
+            assert!(stream.into_iter().eq(0..COUNT), "lost, doubled or out of order");
         }
     });
 }

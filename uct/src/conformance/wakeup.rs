@@ -22,9 +22,7 @@ fn can_sleep<P: Provider>(bit: Caps) -> bool {
 /// Arms; the descriptor is made before, as by whoever hands it to `poll`.
 fn arm<I: Iface>(iface: &mut I, descriptor: bool) -> Armed {
     if descriptor {
-        iface
-            .event_fd()
-            .expect("the capability says that there is one");
+        iface.event_fd().expect("the capability says that there is one");
     }
     iface.arm(descriptor)
 }
@@ -32,9 +30,7 @@ fn arm<I: Iface>(iface: &mut I, descriptor: bool) -> Armed {
 /// Sleeps on what was armed. The caller says by `armed` that it was `Ready`.
 fn sleep<I: Iface>(iface: &mut I, descriptor: bool) {
     if descriptor {
-        let fd = iface
-            .event_fd()
-            .expect("the capability says that there is one");
+        let fd = iface.event_fd().expect("the capability says that there is one");
         loop {
             match poll(&mut [PollFd::new(&fd, PollFlags::IN)], None) {
                 Ok(_) => break,
@@ -43,10 +39,7 @@ fn sleep<I: Iface>(iface: &mut I, descriptor: bool) {
             }
         }
     } else {
-        let doorbell = iface
-            .doorbell()
-            .expect("the capability says that there is one")
-            .clone();
+        let doorbell = iface.doorbell().expect("the capability says that there is one").clone();
         let _ = doorbell.wait(None);
     }
     iface.disarm();
@@ -79,18 +72,12 @@ pub fn armed_or_busy<P: Provider>() {
         for sequence in 0..50 {
             world.until(|world| world.round() == 0);
             for _ in 0..3 {
-                assert_eq!(
-                    arm(&mut world.peer(1).iface, descriptor),
-                    Armed::Ready,
-                    "idle"
-                );
+                assert_eq!(arm(&mut world.peer(1).iface, descriptor), Armed::Ready, "idle");
                 world.peer(1).iface.disarm();
             }
             // Sent before the receiver arms.
             world.send(0, 1, flavour, sequence, len);
-            sleep_until(world.peer(1), descriptor, |peer| {
-                !peer.seen.messages.is_empty()
-            });
+            sleep_until(world.peer(1), descriptor, |peer| !peer.seen.messages.is_empty());
             world.receive(1, 1)[0].verify();
             // Sent after the receiver has armed.
             let before = arm(&mut world.peer(1).iface, descriptor);
@@ -98,9 +85,7 @@ pub fn armed_or_busy<P: Provider>() {
             if before == Armed::Ready {
                 sleep(&mut world.peer(1).iface, descriptor);
             }
-            sleep_until(world.peer(1), descriptor, |peer| {
-                !peer.seen.messages.is_empty()
-            });
+            sleep_until(world.peer(1), descriptor, |peer| !peer.seen.messages.is_empty());
             world.receive(1, 1)[0].verify();
         }
     }
@@ -154,9 +139,7 @@ fn race<P: Provider>(bit: Caps, descriptor: bool, rounds: u64) {
     let flavours = Flavour::offered(&attr);
     let ep = world.ep(0, 1);
     let received = AtomicU64::new(0);
-    let [Some(sender), Some(receiver)] = &mut world.peers[..] else {
-        unreachable!("two members")
-    };
+    let [Some(sender), Some(receiver)] = &mut world.peers[..] else { unreachable!("two members") };
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for round in 1..=rounds {
@@ -220,11 +203,7 @@ pub fn own_messages_wake<P: Provider>() {
         let mut world = World::<P>::new(1);
         for flavour in Flavour::offered(&world.attr()) {
             for sequence in 0..100 {
-                assert_eq!(
-                    arm(&mut world.peer(0).iface, descriptor),
-                    Armed::Ready,
-                    "idle"
-                );
+                assert_eq!(arm(&mut world.peer(0).iface, descriptor), Armed::Ready, "idle");
                 world.send(0, 0, flavour, sequence, flavour.fit(&world.attr(), 8));
                 sleep(&mut world.peer(0).iface, descriptor);
                 world.receive(0, 1)[0].verify();

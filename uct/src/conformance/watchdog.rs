@@ -20,10 +20,7 @@ impl Watchdog {
     /// Watches the test `name` of `provider`.
     pub fn start(provider: &'static str, name: &'static str) -> Self {
         let seconds = std::env::var("BOWLINE_TEST_SECONDS");
-        let seconds = seconds
-            .ok()
-            .and_then(|text| text.parse().ok())
-            .unwrap_or(SECONDS);
+        let seconds = seconds.ok().and_then(|text| text.parse().ok()).unwrap_or(SECONDS);
         let (over, wait) = channel::<()>();
         let thread = std::thread::spawn(move || {
             if wait.recv_timeout(Duration::from_secs(seconds)) == Err(RecvTimeoutError::Timeout) {
@@ -31,10 +28,7 @@ impl Watchdog {
                 std::process::abort();
             }
         });
-        Self {
-            over: Some(over),
-            thread: Some(thread),
-        }
+        Self { over: Some(over), thread: Some(thread) }
     }
 }
 

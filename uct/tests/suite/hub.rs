@@ -138,19 +138,14 @@ impl<const FAULT: Fault> Provider for Hub<FAULT> {
 }
 
 fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
-    shared
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner)
+    shared.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 fn end(shared: &Mutex<Shared>, index: usize, how: Life) {
     let mut shared = lock(shared);
     if shared.members[index].life == Life::Alive {
         shared.members[index].life = how;
-        shared
-            .members
-            .iter()
-            .for_each(|member| member.doorbell.ring());
+        shared.members.iter().for_each(|member| member.doorbell.ring());
     }
 }
 
@@ -183,10 +178,7 @@ impl<const FAULT: Fault> HubIface<FAULT> {
                 | Caps::WAKEUP
                 | Caps::EVENT_FD
                 | Caps::CONNECT_TO_IFACE,
-            limits: Limits {
-                am,
-                ..Limits::default()
-            },
+            limits: Limits { am, ..Limits::default() },
             atomic_post: AtomicOps::empty(),
             atomic_fetch: AtomicOps::empty(),
             max_endpoints: 1000,
@@ -210,9 +202,7 @@ impl<const FAULT: Fault> HubIface<FAULT> {
         };
         let members = lock(&self.shared).members.len();
         if check != !index || usize::from(index) >= members {
-            return Err(Unreachable::because(
-                "the address is damaged: no such member",
-            ));
+            return Err(Unreachable::because("the address is damaged: no such member"));
         }
         Ok(usize::from(index))
     }
@@ -261,11 +251,7 @@ impl<const FAULT: Fault> HubIface<FAULT> {
             member.inbox.push_back(letter);
         }
         member.doorbell.ring();
-        if full {
-            Err(PostError::NoResource)
-        } else {
-            Ok(())
-        }
+        if full { Err(PostError::NoResource) } else { Ok(()) }
     }
 
     fn fail(&mut self, index: usize) {
@@ -297,10 +283,7 @@ impl<const FAULT: Fault> HubIface<FAULT> {
         for token in done {
             // Whose endpoint failed meanwhile was answered then.
             let found = self.endpoints.iter_mut().find_map(|endpoint| {
-                let place = endpoint
-                    .in_flight
-                    .iter()
-                    .position(|&other| other == token)?;
+                let place = endpoint.in_flight.iter().position(|&other| other == token)?;
                 Some(endpoint.in_flight.swap_remove(place))
             });
             if found.is_some() {
@@ -338,10 +321,7 @@ impl<const FAULT: Fault> HubIface<FAULT> {
             }
             return false;
         }
-        let mut letter = shared.members[self.me]
-            .inbox
-            .pop_front()
-            .expect("seen above");
+        let mut letter = shared.members[self.me].inbox.pop_front().expect("seen above");
         if let Some(token) = letter.token {
             shared.members[letter.from].done.push_back(token);
             shared.members[letter.from].doorbell.ring();
@@ -353,13 +333,7 @@ impl<const FAULT: Fault> HubIface<FAULT> {
         let desc = letter.packed.then(|| Desc(self.kept.insert(Vec::new())));
         let source = Source(letter.from as u32);
         let (id, header) = (letter.id, letter.header);
-        let verdict = sink.am(Arrival {
-            source,
-            id,
-            header,
-            payload,
-            desc,
-        });
+        let verdict = sink.am(Arrival { source, id, header, payload, desc });
         if let Some(Desc(key)) = desc {
             if verdict == Verdict::Keep {
                 if FAULT == REUSE && len > 0 {
@@ -417,15 +391,8 @@ impl<const FAULT: Fault> Iface for HubIface<FAULT> {
     }
     fn connect(&mut self, address: &[u8]) -> Result<EpId, OpenError> {
         let to = self.peer_of(address)?;
-        let endpoint = Endpoint {
-            to,
-            state: State::Open,
-            in_flight: Vec::new(),
-        };
-        let free = self
-            .endpoints
-            .iter()
-            .position(|endpoint| endpoint.state == State::Free);
+        let endpoint = Endpoint { to, state: State::Open, in_flight: Vec::new() };
+        let free = self.endpoints.iter().position(|endpoint| endpoint.state == State::Free);
         let index = free.unwrap_or(self.endpoints.len());
         match free {
             Some(index) => self.endpoints[index] = endpoint,
@@ -441,8 +408,7 @@ impl<const FAULT: Fault> Iface for HubIface<FAULT> {
             endpoint.state = State::Free;
         }
         self.waiters.retain(|&waiting| waiting != ep);
-        self.events
-            .retain(|event| event.0.is_some() || event.1 != ep);
+        self.events.retain(|event| event.0.is_some() || event.1 != ep);
     }
     fn am_short(
         &mut self,
@@ -456,14 +422,7 @@ impl<const FAULT: Fault> Iface for HubIface<FAULT> {
             return Err(PostError::TooLong);
         }
         let (from, header, payload) = (self.me, *header, payload.to_vec());
-        self.post(to, || Letter {
-            from,
-            id,
-            header,
-            payload,
-            packed: false,
-            token: None,
-        })
+        self.post(to, || Letter { from, id, header, payload, packed: false, token: None })
     }
     fn am_bcopy(
         &mut self,
@@ -483,14 +442,7 @@ impl<const FAULT: Fault> Iface for HubIface<FAULT> {
             // SAFETY: the vector is used through the view only until it is truncated.
             packed = pack(unsafe { View::from_raw(payload.as_mut_ptr(), max_len) });
             payload.truncate(packed);
-            Letter {
-                from,
-                id,
-                header,
-                payload,
-                packed: true,
-                token: None,
-            }
+            Letter { from, id, header, payload, packed: true, token: None }
         })?;
         Ok(packed)
     }
@@ -515,14 +467,7 @@ impl<const FAULT: Fault> Iface for HubIface<FAULT> {
             return Err(PostError::TooLong);
         }
         let (from, header, token) = (self.me, *header, Some(token).filter(|&t| t != Token::NONE));
-        self.post(to, || Letter {
-            from,
-            id,
-            header,
-            payload,
-            packed: false,
-            token,
-        })?;
+        self.post(to, || Letter { from, id, header, payload, packed: false, token })?;
         self.endpoints[ep.0 as usize].in_flight.extend(token);
         Ok(Posted::InFlight)
     }
@@ -605,10 +550,7 @@ impl<const FAULT: Fault> Iface for HubIface<FAULT> {
         while events < budget
             && let Some((token, ep)) = self.events.pop_front()
         {
-            let failed = self
-                .endpoints
-                .get(ep.0 as usize)
-                .map(|endpoint| endpoint.to);
+            let failed = self.endpoints.get(ep.0 as usize).map(|endpoint| endpoint.to);
             match token {
                 Some(token) if failed.is_some() => sink.completed(token, Err(PeerFailure::Died)),
                 Some(token) => sink.completed(token, Ok(0)),
@@ -645,8 +587,7 @@ impl<const FAULT: Fault> Iface for HubIface<FAULT> {
         Some(&self.doorbell)
     }
     fn arm(&mut self, descriptor: bool) -> Armed {
-        self.doorbell
-            .arm(if descriptor { Sleep::Fd } else { Sleep::Futex });
+        self.doorbell.arm(if descriptor { Sleep::Fd } else { Sleep::Futex });
         self.look();
         let waiting = !lock(&self.shared).members[self.me].inbox.is_empty();
         // Room at a peer is not rung for, so who waits for it does not sleep.
@@ -660,10 +601,7 @@ impl<const FAULT: Fault> Iface for HubIface<FAULT> {
         self.doorbell.disarm();
     }
     fn event_fd(&mut self) -> Result<BorrowedFd<'_>, OpenError> {
-        let system = |source: io::Error| OpenError::System {
-            act: "make a descriptor",
-            source,
-        };
+        let system = |source: io::Error| OpenError::System { act: "make a descriptor", source };
         self.doorbell.event_fd().map_err(system)
     }
     fn invalidate(&mut self, ep: EpId) {

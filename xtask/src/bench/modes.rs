@@ -20,8 +20,8 @@ const fn mode(name: &'static str, what: &'static str, goal: u64) -> Mode {
 pub(super) const MODES: &[Mode] = &[
     mode("uct_post", "shm: post a short active message", 60),
     mode("uct_receive", "shm: progress that delivers one", 80),
-    mode("tag_send", "ucp: tagged eager send", 150),
-    mode("tag_recv", "ucp: post a receive and wait, message present", 300),
-    mode("mpi_send", "MPI: blocking standard send", 200),
-    mode("mpi_recv", "MPI: blocking receive, message present", 350),
+    mode("tag_send", "ucp: tagged eager send", 120),
+    mode("tag_recv", "ucp: blocking receive, message present", 120),
+    mode("mpi_send", "MPI: blocking standard send", 180),
+    mode("mpi_recv", "MPI: blocking receive, message present", 180),
 ];

@@ -296,7 +296,8 @@ impl<W: Words> Consumer<W> {
     #[cold]
     fn poison(&mut self, damage: Damage) -> Fault {
         let word = (u64::from(self.generation()) << 32) | u64::from(POISON);
-        // AcqRel: as every swap of R; producers that see it reserve nothing.
+        // AcqRel, as every swap of R: pairs with the add in `Producer::reserve`. It publishes
+        // nothing but itself: who finds it has no room, and puts no slot.
         self.words.line(R_LINE).swap(0, word, Ordering::AcqRel);
         self.state = State::Poisoned(damage);
         Fault::Poisoned(damage)

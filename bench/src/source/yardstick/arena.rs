@@ -95,9 +95,7 @@ impl Arena {
     pub(super) fn samples_ns(&self) -> impl Iterator<Item = u32> + '_ {
         let words = self.words();
         let count = (words[SAMPLE_COUNT].load(Relaxed) as usize).min(SAMPLES_MAX);
-        words[SAMPLES..SAMPLES + count]
-            .iter()
-            .map(|word| word.load(Relaxed))
+        words[SAMPLES..SAMPLES + count].iter().map(|word| word.load(Relaxed))
     }
 
     /// Runs `body` in `ranks` forked processes, rank r on CPU r modulo 2, and waits for them.
@@ -109,18 +107,11 @@ impl Arena {
         time_limit: Duration,
         body: fn(&Rank<'_>),
     ) -> Result<(), BenchError> {
-        let mut family = Family {
-            pids: Vec::with_capacity(ranks as usize),
-        };
+        let mut family = Family { pids: Vec::with_capacity(ranks as usize) };
         for number in 0..ranks {
             let mut cpu = CpuSet::new();
             cpu.set(cpus[number as usize % cpus.len()]);
-            let rank = Rank {
-                words: self.words(),
-                number,
-                ranks,
-                budget,
-            };
+            let rank = Rank { words: self.words(), number, ranks, budget };
             family.pids.push(fork_rank(&rank, &cpu, body)?);
         }
         family.wait(budget, time_limit)
@@ -135,12 +126,10 @@ fn fork_rank(rank: &Rank<'_>, cpu: &CpuSet, body: fn(&Rank<'_>)) -> Result<Pid, 
     if id == 0 {
         run_rank(rank, cpu, body);
     }
-    Pid::from_raw(id)
-        .filter(|_| id > 0)
-        .ok_or_else(|| BenchError::Yardstick {
-            act: "fork a process",
-            source: std::io::Error::last_os_error(),
-        })
+    Pid::from_raw(id).filter(|_| id > 0).ok_or_else(|| BenchError::Yardstick {
+        act: "fork a process",
+        source: std::io::Error::last_os_error(),
+    })
 }
 
 /// The life of a forked rank.
@@ -180,13 +169,8 @@ impl Family {
         // Nobody ends before the budget is over: do not disturb them by looking.
         std::thread::sleep(budget);
         while let Some(&pid) = self.pids.last() {
-            let ended =
-                rustix::process::waitpid(Some(pid), WaitOptions::NOHANG).map_err(|errno| {
-                    BenchError::Yardstick {
-                        act: "wait",
-                        source: errno.into(),
-                    }
-                })?;
+            let ended = rustix::process::waitpid(Some(pid), WaitOptions::NOHANG)
+                .map_err(|errno| BenchError::Yardstick { act: "wait", source: errno.into() })?;
             match ended {
                 Some((_, status)) => {
                     self.pids.pop();

@@ -15,7 +15,7 @@ const ANSWER: i32 = 2;
 /// Messages longer than this are received one after the other into one buffer, since windows of
 /// them would measure the memory behind the caches; benchmarks of C programs post all receives of
 /// a window into one buffer.
-const REUSED: usize = 8 << 10;
+pub(crate) const REUSED: usize = 8 << 10;
 
 /// Measures.
 ///

@@ -5,6 +5,7 @@ use bowline::ucp::{RequestId, Sent};
 use bowline_base::buffer::{RecvBuf, SendBuf};
 
 use super::drive::{PingPong, Stream};
+use super::mpi::REUSED;
 use super::pair::{ANSWER, DATA, Lent, Pair};
 use super::payload;
 use super::plan::Plan;
@@ -15,7 +16,7 @@ use super::plan::Plan;
 pub(crate) struct Side<'a> {
     pair: &'a Pair,
     out: Lent<'a>,
-    /// Room for a window, one message after the other.
+    /// Room for a window, one message after the other, or for one message.
     into: Lent<'a>,
     size: usize,
     window: usize,
@@ -27,7 +28,7 @@ impl<'a> Side<'a> {
         Self {
             pair,
             out: pair.buffer(plan.size),
-            into: pair.buffer(plan.size * plan.window),
+            into: pair.buffer(if plan.size > REUSED { plan.size } else { plan.size * plan.window }),
             size: plan.size,
             window: plan.window,
             open: Vec::with_capacity(plan.window),
@@ -113,6 +114,12 @@ impl Stream for Side<'_> {
     }
 
     fn receive_window(&mut self) -> Result<()> {
+        if self.size > REUSED {
+            for _ in 0..self.window {
+                PingPong::receive(self)?;
+            }
+            return Ok(());
+        }
         for place in 0..self.window {
             // SAFETY: one receive for each place, waited for below; after an error the side is
             // not used.

@@ -47,22 +47,12 @@ impl Environment {
             LOCAL_SIZE,
         ];
         let value = |name| std::env::var_os(name).map(|v| v.to_string_lossy().into_owned());
-        Self(
-            names
-                .into_iter()
-                .filter_map(|name| Some((name, value(name)?)))
-                .collect(),
-        )
+        Self(names.into_iter().filter_map(|name| Some((name, value(name)?))).collect())
     }
 
     #[cfg(test)]
     pub(super) fn of<const N: usize>(values: [(&'static str, &str); N]) -> Self {
-        Self(
-            values
-                .into_iter()
-                .map(|(name, value)| (name, value.into()))
-                .collect(),
-        )
+        Self(values.into_iter().map(|(name, value)| (name, value.into())).collect())
     }
 
     pub(super) fn has(&self, name: &'static str) -> bool {
@@ -98,10 +88,7 @@ mod tests {
         assert_eq!(env.number::<u32>(PMI_RANK).unwrap(), 3);
         assert_eq!(env.hex(JOB_ID).unwrap(), 255);
         let error = env.number::<u32>(PMI_SIZE).unwrap_err().to_string();
-        assert!(
-            error.contains("PMI_SIZE") && error.contains("many"),
-            "{error}"
-        );
+        assert!(error.contains("PMI_SIZE") && error.contains("many"), "{error}");
         assert!(env.number::<u32>(PMI_FD).is_err() && env.hex(PMI_SIZE).is_err());
         assert!(env.has(PMI_RANK) && !env.has(PMI_FD));
     }

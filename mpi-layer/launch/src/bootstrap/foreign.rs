@@ -39,21 +39,13 @@ pub(super) fn join(
     if rank >= size {
         let value = rank.to_string();
         let expected = "which should be below PMI_SIZE";
-        return Err(BootError::Environment {
-            name: env::PMI_RANK,
-            value,
-            expected,
-        });
+        return Err(BootError::Environment { name: env::PMI_RANK, value, expected });
     }
     let mapping = mapping(&mut client)?;
     if rank == 0 {
         let mut id = [0; 8];
-        rustix::rand::getrandom(&mut id, rustix::rand::GetRandomFlags::empty()).map_err(|e| {
-            BootError::System {
-                act: "draw a random job id",
-                source: e.into(),
-            }
-        })?;
+        rustix::rand::getrandom(&mut id, rustix::rand::GetRandomFlags::empty())
+            .map_err(|e| BootError::System { act: "draw a random job id", source: e.into() })?;
         Kvs::put(&mut client, JOB_KEY, &id)?;
     }
     if mapping.is_none() {
@@ -65,10 +57,7 @@ pub(super) fn join(
         Some(mapping) => mapping.neighbours(rank, size),
         None => same_host(&mut client, rank, size)?,
     };
-    let local_rank = locals
-        .iter()
-        .position(|&r| r == rank)
-        .expect("a rank is its own neighbour");
+    let local_rank = locals.iter().position(|&r| r == rank).expect("a rank is its own neighbour");
     let local_rank = local_rank as u32;
     let leader = locals[0];
 
@@ -106,15 +95,8 @@ pub(super) fn join(
     check_area(&job, need)?;
     let kvs = Box::new(client);
     let started_by = StartedBy::Foreign;
-    let mut boot = Bootstrap::attach(Parts {
-        rank,
-        size,
-        local_rank,
-        locals,
-        job,
-        kvs,
-        started_by,
-    })?;
+    let mut boot =
+        Bootstrap::attach(Parts { rank, size, local_rank, locals, job, kvs, started_by })?;
     boot.kvs.barrier()?;
     // Everybody on this node has the memory.
     drop(giver);

@@ -67,21 +67,14 @@ impl Kvs for LocalKvs {
     fn put(&mut self, key: &str, value: &[u8]) -> Result<(), PmiError> {
         if self.0.contains_key(key) {
             let why = "duplicate_key".into();
-            return Err(PmiError::Refused {
-                asked: "put",
-                what: key.into(),
-                why,
-            });
+            return Err(PmiError::Refused { asked: "put", what: key.into(), why });
         }
         self.0.insert(key.into(), value.into());
         Ok(())
     }
     fn get(&mut self, key: &str) -> Result<Vec<u8>, PmiError> {
-        let missing = || PmiError::Refused {
-            asked: "get",
-            what: key.into(),
-            why: "key_not_found".into(),
-        };
+        let missing =
+            || PmiError::Refused { asked: "get", what: key.into(), why: "key_not_found".into() };
         self.0.get(key).cloned().ok_or_else(missing)
     }
     fn barrier(&mut self) -> Result<(), PmiError> {

@@ -55,28 +55,14 @@ impl Offer {
     /// The offer of this process, which made `job`.
     pub(super) fn of(job: &JobMemory) -> Result<Self, BootError> {
         let pid = std::process::id();
-        let start_time = start_time_of(pid).map_err(|source| BootError::System {
-            act: "read the start time",
-            source,
-        })?;
+        let start_time = start_time_of(pid)
+            .map_err(|source| BootError::System { act: "read the start time", source })?;
         let fd = memory_fd(job).as_raw_fd().unsigned_abs();
-        Ok(Self {
-            pid,
-            start_time,
-            pid_namespace: pid_namespace()?,
-            fd,
-            node_id: job.node_id(),
-        })
+        Ok(Self { pid, start_time, pid_namespace: pid_namespace()?, fd, node_id: job.node_id() })
     }
 
     pub(super) fn to_bytes(self) -> Vec<u8> {
-        let Self {
-            pid,
-            start_time,
-            pid_namespace,
-            fd,
-            node_id,
-        } = self;
+        let Self { pid, start_time, pid_namespace, fd, node_id } = self;
         format!("{pid} {start_time} {pid_namespace} {fd} {node_id}").into_bytes()
     }
 
@@ -104,19 +90,14 @@ impl Offer {
             Ok(_) => return Err(format!("process {} is another one by now", self.pid)),
             Err(error) => return Err(format!("process {}: {error}", self.pid)),
         }
-        i32::try_from(self.pid)
-            .ok()
-            .and_then(Pid::from_raw)
-            .ok_or_else(|| "no such pid".into())
+        i32::try_from(self.pid).ok().and_then(Pid::from_raw).ok_or_else(|| "no such pid".into())
     }
 }
 
 /// Takes the memory that `offer`, the published bytes of rank `leader`, speaks of.
 pub(super) fn take(offer: &[u8], leader: u32, route: Route) -> Result<JobMemory, BootError> {
-    let parsed = Offer::parse(offer).ok_or_else(|| BootError::NoRoute {
-        leader,
-        reasons: "its offer is damaged".into(),
-    })?;
+    let parsed = Offer::parse(offer)
+        .ok_or_else(|| BootError::NoRoute { leader, reasons: "its offer is damaged".into() })?;
     type Open = fn(&Offer) -> Result<OwnedFd, String>;
     let routes: [(Route, &str, Open); 3] = [
         (Route::Proc, "/proc", by_proc),
@@ -140,10 +121,7 @@ pub(super) fn take(offer: &[u8], leader: u32, route: Route) -> Result<JobMemory,
             Err(reason) => reasons.push(format!("{name}: {reason}")),
         }
     }
-    Err(BootError::NoRoute {
-        leader,
-        reasons: reasons.join("; "),
-    })
+    Err(BootError::NoRoute { leader, reasons: reasons.join("; ") })
 }
 
 fn by_proc(offer: &Offer) -> Result<OwnedFd, String> {
@@ -203,12 +181,7 @@ pub(super) struct Giver {
 
 impl Giver {
     pub(super) fn start(job: &JobMemory) -> Result<Self, BootError> {
-        let failed = |act| {
-            move |e: Errno| BootError::System {
-                act,
-                source: e.into(),
-            }
-        };
+        let failed = |act| move |e: Errno| BootError::System { act, source: e.into() };
         let socket = stream_socket().map_err(failed("make a socket for the node's memory"))?;
         let name = socket_name(job.node_id()).map_err(failed("name a socket"))?;
         rustix::net::bind(&socket, &name).map_err(failed("name a socket"))?;
@@ -221,14 +194,8 @@ impl Giver {
         let thread = std::thread::Builder::new()
             .name("bowline-giver".into())
             .spawn(move || serve(&job, &socket, &stopped))
-            .map_err(|source| BootError::System {
-                act: "start a thread",
-                source,
-            })?;
-        Ok(Self {
-            thread: Some(thread),
-            stop,
-        })
+            .map_err(|source| BootError::System { act: "start a thread", source })?;
+        Ok(Self { thread: Some(thread), stop })
     }
 }
 
@@ -245,10 +212,7 @@ impl Drop for Giver {
 
 fn serve(job: &JobMemory, socket: &OwnedFd, stop: &OwnedFd) {
     loop {
-        let mut fds = [
-            PollFd::new(stop, PollFlags::IN),
-            PollFd::new(socket, PollFlags::IN),
-        ];
+        let mut fds = [PollFd::new(stop, PollFlags::IN), PollFd::new(socket, PollFlags::IN)];
         if poll(&mut fds, None).is_err() {
             continue;
         }
@@ -281,22 +245,12 @@ fn give(job: &JobMemory, peer: &OwnedFd) -> rustix::io::Result<()> {
     let fits = control.push(SendAncillaryMessage::ScmRights(&fds));
     debug_assert!(fits, "the space is made for one descriptor");
     let word = job.node_id().to_ne_bytes();
-    rustix::net::sendmsg(
-        peer,
-        &[IoSlice::new(&word)],
-        &mut control,
-        SendFlags::NOSIGNAL,
-    )?;
+    rustix::net::sendmsg(peer, &[IoSlice::new(&word)], &mut control, SendFlags::NOSIGNAL)?;
     Ok(())
 }
 
 fn stream_socket() -> rustix::io::Result<OwnedFd> {
-    rustix::net::socket_with(
-        AddressFamily::UNIX,
-        SocketType::STREAM,
-        SocketFlags::CLOEXEC,
-        None,
-    )
+    rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
 }
 
 fn socket_name(node_id: u64) -> rustix::io::Result<SocketAddrUnix> {
@@ -305,20 +259,15 @@ fn socket_name(node_id: u64) -> rustix::io::Result<SocketAddrUnix> {
 
 /// The pid namespace of this process: numbers of processes mean something within it only.
 fn pid_namespace() -> Result<u64, BootError> {
-    let stat = rustix::fs::stat("/proc/self/ns/pid").map_err(|e| BootError::System {
-        act: "ask for the pid namespace",
-        source: e.into(),
-    })?;
+    let stat = rustix::fs::stat("/proc/self/ns/pid")
+        .map_err(|e| BootError::System { act: "ask for the pid namespace", source: e.into() })?;
     Ok(stat.st_ino)
 }
 
 /// Names this host: two ranks with the same bytes run on one kernel.
 pub(super) fn host() -> Result<Vec<u8>, BootError> {
-    let boot =
-        std::fs::read("/proc/sys/kernel/random/boot_id").map_err(|source| BootError::System {
-            act: "read the boot id of this host",
-            source,
-        })?;
+    let boot = std::fs::read("/proc/sys/kernel/random/boot_id")
+        .map_err(|source| BootError::System { act: "read the boot id of this host", source })?;
     let name = rustix::system::uname().nodename().to_bytes().to_vec();
     Ok([name, boot.trim_ascii().to_vec()].join(&b'/'))
 }

@@ -24,10 +24,7 @@ impl DeathWatch {
     /// Watches the local ranks of `job` that have attached, but `own`. A rank that has ended
     /// already is marked dead here, unless it had finalised.
     pub fn new(job: &JobMemory, own: u32) -> Self {
-        let mut watch = Self {
-            job: job.clone(),
-            peers: Vec::new(),
-        };
+        let mut watch = Self { job: job.clone(), peers: Vec::new() };
         for local in (0..job.ranks()).filter(|&local| local != own) {
             let identity = job.control(local).and_then(|control| control.identity());
             let Some(identity) = identity else { continue };
@@ -55,18 +52,9 @@ impl DeathWatch {
         if self.peers.is_empty() {
             return 0;
         }
-        let mut fds: Vec<_> = self
-            .peers
-            .iter()
-            .map(|(_, pidfd)| PollFd::new(pidfd, PollFlags::IN))
-            .collect();
-        match poll(
-            &mut fds,
-            Some(&Timespec {
-                tv_sec: 0,
-                tv_nsec: 0,
-            }),
-        ) {
+        let mut fds: Vec<_> =
+            self.peers.iter().map(|(_, pidfd)| PollFd::new(pidfd, PollFlags::IN)).collect();
+        match poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) {
             Ok(0) | Err(_) => return 0,
             Ok(_) => {}
         }

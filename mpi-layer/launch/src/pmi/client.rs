@@ -81,13 +81,10 @@ impl Client {
             })?;
         client.key_max = key_max.min(KEY_MAX);
         client.value_max = value_max;
-        client.kvsname = client.ask(
-            "get_my_kvsname",
-            "cmd=get_my_kvsname",
-            "my_kvsname",
-            "",
-            |fields| Some(String::from_utf8_lossy(fields.get("kvsname")?).into_owned()),
-        )?;
+        client.kvsname =
+            client.ask("get_my_kvsname", "cmd=get_my_kvsname", "my_kvsname", "", |fields| {
+                Some(String::from_utf8_lossy(fields.get("kvsname")?).into_owned())
+            })?;
         Ok(client)
     }
 
@@ -113,11 +110,7 @@ impl Client {
         // Older managers leave `rc` out where nothing can fail.
         if fields.get("rc").is_some_and(|rc| rc != b"0") {
             let why = String::from_utf8_lossy(fields.get("msg").unwrap_or(b"no reason given"));
-            return Err(PmiError::Refused {
-                asked,
-                what: what.into(),
-                why: why.into_owned(),
-            });
+            return Err(PmiError::Refused { asked, what: what.into(), why: why.into_owned() });
         }
         extract(fields).ok_or_else(unexpected)
     }
@@ -203,10 +196,7 @@ impl Client {
     pub fn put_bytes(&mut self, key: &str, bytes: &[u8]) -> Result<(), PmiError> {
         let room = self.value_max.saturating_sub(HEAD) / 2;
         if room == 0 {
-            return Err(PmiError::Argument(
-                key.into(),
-                "the manager's values are too short",
-            ));
+            return Err(PmiError::Argument(key.into(), "the manager's values are too short"));
         }
         let mut pieces = bytes.chunks(room);
         let first = hex(pieces.next().unwrap_or_default());
@@ -222,10 +212,8 @@ impl Client {
     /// # Errors
     /// As [`get`](Self::get), and when the value was not written so.
     pub fn get_bytes(&mut self, key: &str) -> Result<Vec<u8>, PmiError> {
-        let damaged = |got: &str| PmiError::Unexpected {
-            asked: "get",
-            got: got.chars().take(120).collect(),
-        };
+        let damaged =
+            |got: &str| PmiError::Unexpected { asked: "get", got: got.chars().take(120).collect() };
         let head = self.get(key)?;
         let (len, first) = head.split_once(':').ok_or_else(|| damaged(&head))?;
         let len: usize = len.parse().map_err(|_| damaged(&head))?;
@@ -233,17 +221,11 @@ impl Client {
         let mut number = 1;
         while bytes.len() < len {
             let text = self.get(&piece_key(key, number))?;
-            let piece = unhex(&text)
-                .filter(|p| !p.is_empty())
-                .ok_or_else(|| damaged(&text))?;
+            let piece = unhex(&text).filter(|p| !p.is_empty()).ok_or_else(|| damaged(&text))?;
             bytes.extend_from_slice(&piece);
             number += 1;
         }
-        if bytes.len() == len {
-            Ok(bytes)
-        } else {
-            Err(damaged(&head))
-        }
+        if bytes.len() == len { Ok(bytes) } else { Err(damaged(&head)) }
     }
 
     /// Waits until every rank of the job has called it; what was put before is visible after.
@@ -251,9 +233,7 @@ impl Client {
     /// # Errors
     /// When the manager is gone.
     pub fn barrier(&mut self) -> Result<(), PmiError> {
-        self.ask("barrier_in", "cmd=barrier_in", "barrier_out", "", |_| {
-            Some(())
-        })
+        self.ask("barrier_in", "cmd=barrier_in", "barrier_out", "", |_| Some(()))
     }
 
     /// Tells the manager that this rank ends in order.
@@ -288,12 +268,10 @@ fn piece_key(key: &str, number: usize) -> String {
 
 fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write;
-    bytes
-        .iter()
-        .fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-            write!(text, "{byte:02x}").expect("writing to a string does not fail");
-            text
-        })
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        write!(text, "{byte:02x}").expect("writing to a string does not fail");
+        text
+    })
 }
 
 fn unhex(text: &str) -> Option<Vec<u8>> {

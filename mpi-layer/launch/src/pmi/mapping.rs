@@ -23,9 +23,7 @@ pub struct MappingError(String);
 impl NodeMapping {
     /// All of `ranks` on one node.
     pub fn one_node(ranks: u32) -> Self {
-        Self {
-            blocks: vec![(0, 1, ranks.max(1))],
-        }
+        Self { blocks: vec![(0, 1, ranks.max(1))] }
     }
 
     /// Reads a mapping.
@@ -34,17 +32,12 @@ impl NodeMapping {
     /// When the string has another form, no block, or a block of nothing.
     pub fn parse(text: &str) -> Result<Self, MappingError> {
         let error = || MappingError(text.chars().take(200).collect());
-        let inner = text
-            .trim()
-            .strip_prefix("(vector")
-            .and_then(|t| t.strip_suffix(')'));
+        let inner = text.trim().strip_prefix("(vector").and_then(|t| t.strip_suffix(')'));
         let mut rest = inner.ok_or_else(error)?.trim();
         let mut blocks = Vec::new();
         while !rest.is_empty() {
-            let block = rest
-                .strip_prefix(',')
-                .map(str::trim_start)
-                .and_then(|t| t.strip_prefix('('));
+            let block =
+                rest.strip_prefix(',').map(str::trim_start).and_then(|t| t.strip_prefix('('));
             let (block, after) = block.and_then(|t| t.split_once(')')).ok_or_else(error)?;
             rest = after.trim_start();
             let numbers: Option<Vec<u32>> =
@@ -56,11 +49,7 @@ impl NodeMapping {
                 _ => return Err(error()),
             }
         }
-        if blocks.is_empty() {
-            Err(error())
-        } else {
-            Ok(Self { blocks })
-        }
+        if blocks.is_empty() { Err(error()) } else { Ok(Self { blocks }) }
     }
 
     /// The node of each rank below `size`.
@@ -89,9 +78,7 @@ impl NodeMapping {
         let Some(&own) = nodes.get(rank as usize) else {
             return Vec::new();
         };
-        (0..size)
-            .filter(|&other| nodes[other as usize] == own)
-            .collect()
+        (0..size).filter(|&other| nodes[other as usize] == own).collect()
     }
 }
 
@@ -120,12 +107,7 @@ mod tests {
         assert_eq!(mapping.neighbours(9, 9), [] as [u32; 0]);
         assert_eq!(NodeMapping::one_node(4).to_string(), "(vector,(0,1,4))");
         assert_eq!(NodeMapping::one_node(4).neighbours(2, 4), [0, 1, 2, 3]);
-        assert_eq!(
-            NodeMapping::parse(" (vector, (0, 1, 2)) ")
-                .unwrap()
-                .nodes(2),
-            [0, 0]
-        );
+        assert_eq!(NodeMapping::parse(" (vector, (0, 1, 2)) ").unwrap().nodes(2), [0, 0]);
     }
 
     #[test]

@@ -102,9 +102,7 @@ impl Server {
             ranks: (0..size).map(|_| rank()).collect(),
         };
         let mapping = NodeMapping::one_node(size).to_string();
-        server
-            .store
-            .insert(b"PMI_process_mapping".to_vec(), mapping.into_bytes());
+        server.store.insert(b"PMI_process_mapping".to_vec(), mapping.into_bytes());
         server
     }
 
@@ -124,20 +122,11 @@ impl Server {
 
     fn command(&mut self, rank: u32, command: Command<'_>, events: &mut Vec<Event>) {
         let state = &mut self.ranks[rank as usize];
-        let mut reply = |line: String| {
-            events.push(Event::Reply {
-                rank,
-                line: line.into_bytes(),
-            })
-        };
+        let mut reply = |line: String| events.push(Event::Reply { rank, line: line.into_bytes() });
         match (state.stage, command) {
             (_, Command::Abort { code, message }) => {
                 let message = String::from_utf8_lossy(message).into_owned();
-                events.push(Event::Abort {
-                    rank,
-                    code,
-                    message,
-                });
+                events.push(Event::Abort { rank, code, message });
             }
             (Stage::New, Command::Init { version: 1, .. }) => {
                 state.stage = Stage::Open;
@@ -151,10 +140,7 @@ impl Server {
                 what: "a request before the first one, which must be init".into(),
             }),
             (Stage::Closed, _) => {
-                events.push(Event::Violation {
-                    rank,
-                    what: "a request after finalize".into(),
-                });
+                events.push(Event::Violation { rank, what: "a request after finalize".into() });
             }
             (Stage::Open, command) => self.open_command(rank, command, events),
         }
@@ -252,10 +238,7 @@ impl Server {
         if kvsname != self.kvsname.as_bytes() {
             return Err("kvs_not_found");
         }
-        self.store
-            .get(key)
-            .map(Vec::as_slice)
-            .ok_or("key_not_found")
+        self.store.get(key).map(Vec::as_slice).ok_or("key_not_found")
     }
 
     fn release_barrier(&mut self, events: &mut Vec<Event>) {
@@ -266,10 +249,7 @@ impl Server {
         for (rank, state) in self.ranks.iter_mut().enumerate() {
             if std::mem::take(&mut state.in_barrier) && state.presence == Presence::Running {
                 let line = b"cmd=barrier_out rc=0\n".to_vec();
-                events.push(Event::Reply {
-                    rank: rank as u32,
-                    line,
-                });
+                events.push(Event::Reply { rank: rank as u32, line });
             }
         }
     }
@@ -279,11 +259,7 @@ impl Server {
         let Some(state) = self.ranks.get_mut(rank as usize) else {
             return;
         };
-        state.presence = if dead {
-            Presence::Dead
-        } else {
-            Presence::Ended
-        };
+        state.presence = if dead { Presence::Dead } else { Presence::Ended };
         state.in_barrier = false;
         if dead && self.ranks.iter().any(|r| r.in_barrier) {
             self.release_barrier(events);
@@ -292,9 +268,7 @@ impl Server {
 
     /// Whether a rank has said `init` and not `finalize`.
     pub fn is_open(&self, rank: u32) -> bool {
-        self.ranks
-            .get(rank as usize)
-            .is_some_and(|r| r.stage == Stage::Open)
+        self.ranks.get(rank as usize).is_some_and(|r| r.stage == Stage::Open)
     }
 
     /// A rank that waits in a barrier, and one that has ended in order and will never come.
@@ -313,10 +287,7 @@ fn refused(reply: &str, why: &str) -> Vec<u8> {
 }
 
 fn violation(rank: u32, error: &ParseError, events: &mut Vec<Event>) {
-    events.push(Event::Violation {
-        rank,
-        what: error.to_string(),
-    });
+    events.push(Event::Violation { rank, what: error.to_string() });
 }
 
 #[cfg(test)]

@@ -132,13 +132,8 @@ impl<'a> Fields<'a> {
         name: &'static str,
     ) -> Option<Result<T, ParseError>> {
         let value = self.get(name)?;
-        let number = std::str::from_utf8(value)
-            .ok()
-            .and_then(|text| text.parse().ok());
-        Some(number.ok_or_else(|| ParseError::Number {
-            field: name,
-            line: excerpt(self.0),
-        }))
+        let number = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
+        Some(number.ok_or_else(|| ParseError::Number { field: name, line: excerpt(self.0) }))
     }
 }
 
@@ -194,9 +189,7 @@ pub fn parse(line: &[u8]) -> Result<Command<'_>, ParseError> {
     let need = |command, field| fields.get(field).ok_or(missing(command, field));
     Ok(match fields.get("cmd").unwrap_or_default() {
         b"init" => Command::Init {
-            version: fields
-                .number("pmi_version")
-                .ok_or(missing("init", "pmi_version"))??,
+            version: fields.number("pmi_version").ok_or(missing("init", "pmi_version"))??,
             subversion: fields.number("pmi_subversion").unwrap_or(Ok(0))?,
         },
         b"get_maxes" => Command::GetMaxes,
@@ -208,10 +201,7 @@ pub fn parse(line: &[u8]) -> Result<Command<'_>, ParseError> {
             key: need("put", "key")?,
             value: need("put", "value")?,
         },
-        b"get" => Command::Get {
-            kvsname: need("get", "kvsname")?,
-            key: need("get", "key")?,
-        },
+        b"get" => Command::Get { kvsname: need("get", "kvsname")?, key: need("get", "key")? },
         b"barrier_in" => Command::BarrierIn,
         b"finalize" => Command::Finalize,
         b"abort" => Command::Abort {
@@ -245,15 +235,8 @@ pub fn parse_spawn_line(line: &[u8]) -> SpawnLine {
     if line == b"endcmd" {
         return SpawnLine::End;
     }
-    let total = line
-        .strip_prefix(b"totspawns=")
-        .and_then(number)
-        .map(SpawnLine::Total);
-    let so_far = || {
-        line.strip_prefix(b"spawnssofar=")
-            .and_then(number)
-            .map(SpawnLine::SoFar)
-    };
+    let total = line.strip_prefix(b"totspawns=").and_then(number).map(SpawnLine::Total);
+    let so_far = || line.strip_prefix(b"spawnssofar=").and_then(number).map(SpawnLine::SoFar);
     total.or_else(so_far).unwrap_or(SpawnLine::Other)
 }
 

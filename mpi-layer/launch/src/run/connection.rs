@@ -21,20 +21,12 @@ pub(super) struct Connection {
 
 impl Connection {
     pub(super) fn new(socket: OwnedFd) -> Self {
-        Self {
-            socket,
-            received: Vec::new(),
-            unsent: Vec::new(),
-        }
+        Self { socket, received: Vec::new(), unsent: Vec::new() }
     }
 
     /// What to wait for.
     pub(super) fn interest(&self) -> PollFd<'_> {
-        let out = if self.unsent.is_empty() {
-            PollFlags::empty()
-        } else {
-            PollFlags::OUT
-        };
+        let out = if self.unsent.is_empty() { PollFlags::empty() } else { PollFlags::OUT };
         PollFd::new(&self.socket, PollFlags::IN | out)
     }
 

@@ -80,11 +80,7 @@ impl Failure {
             0 => 1,
             code => code,
         };
-        Self {
-            rank: Some(rank),
-            code,
-            sentence: format!("rank {rank} (pid {pid}) {what}"),
-        }
+        Self { rank: Some(rank), code, sentence: format!("rank {rank} (pid {pid}) {what}") }
     }
 }
 
@@ -120,10 +116,7 @@ mod tests {
     #[test]
     fn codes_and_sentences() {
         assert_eq!(RankEnd::Killed(9).code(), 137);
-        assert_eq!(
-            RankEnd::Killed(9).to_string(),
-            "was killed by signal 9 (SIGKILL)"
-        );
+        assert_eq!(RankEnd::Killed(9).to_string(), "was killed by signal 9 (SIGKILL)");
         assert_eq!(RankEnd::Killed(40).to_string(), "was killed by signal 40");
         assert_eq!(RankEnd::Unfinalized(0).code(), 1);
         assert_eq!(RankEnd::Unfinalized(3).code(), 3);
@@ -131,10 +124,7 @@ mod tests {
         assert!(RankEnd::Unfinalized(0).is_failure() && RankEnd::Exited(1).is_failure());
         let failure = Failure::of_rank(2, 77, 0, RankEnd::Unfinalized(0));
         assert_eq!(failure.code, 1);
-        assert_eq!(
-            failure.sentence,
-            "rank 2 (pid 77) ended without finalising, with exit code 0"
-        );
+        assert_eq!(failure.sentence, "rank 2 (pid 77) ended without finalising, with exit code 0");
         assert_eq!(Failure::of_rank(0, 1, 256, "x").code, 1);
         assert_eq!(Failure::of_rank(0, 1, -3, "x").code, 253);
     }

@@ -52,10 +52,7 @@ impl Guardian {
             }
             pid => {
                 let pid = Pid::from_raw(pid).expect("fork returns a positive pid");
-                Ok(Self {
-                    pipe: writer.into(),
-                    pid,
-                })
+                Ok(Self { pipe: writer.into(), pid })
             }
         }
     }
@@ -84,10 +81,7 @@ impl Drop for Guardian {
 fn guard(launcher: &OwnedFd, pipe: &OwnedFd, leaders: &mut Vec<Pid>) {
     leave_the_launcher(launcher, pipe);
     loop {
-        let mut fds = [
-            PollFd::new(pipe, PollFlags::IN),
-            PollFd::new(launcher, PollFlags::IN),
-        ];
+        let mut fds = [PollFd::new(pipe, PollFlags::IN), PollFd::new(launcher, PollFlags::IN)];
         if poll(&mut fds, None).is_err() {
             continue;
         }
@@ -127,11 +121,7 @@ fn leave_the_launcher(launcher: &OwnedFd, pipe: &OwnedFd) {
         libc::sigprocmask(libc::SIG_SETMASK, &all, std::ptr::null_mut());
         libc::prctl(libc::PR_SET_NAME, c"bowline-guard".as_ptr());
     }
-    let null = rustix::fs::open(
-        c"/dev/null",
-        rustix::fs::OFlags::RDWR,
-        rustix::fs::Mode::empty(),
-    );
+    let null = rustix::fs::open(c"/dev/null", rustix::fs::OFlags::RDWR, rustix::fs::Mode::empty());
     if let Ok(null) = null {
         let _ = rustix::stdio::dup2_stdin(&null);
         let _ = rustix::stdio::dup2_stdout(&null);

@@ -36,27 +36,14 @@ pub(super) struct Output {
 
 impl Stream {
     pub(super) fn new(rank: u32, is_error: bool, pipe: OwnedFd) -> Self {
-        Self {
-            rank,
-            is_error,
-            pipe: Some(pipe),
-            partial: Vec::new(),
-        }
+        Self { rank, is_error, pipe: Some(pipe), partial: Vec::new() }
     }
 
     /// Takes whole lines out of the stream, labelled.
     fn lines(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
         self.partial.extend_from_slice(bytes);
-        let whole = self
-            .partial
-            .iter()
-            .rposition(|&b| b == b'\n')
-            .map_or(0, |at| at + 1);
-        let cut = if self.partial.len() - whole >= LINE_MAX {
-            self.partial.len()
-        } else {
-            whole
-        };
+        let whole = self.partial.iter().rposition(|&b| b == b'\n').map_or(0, |at| at + 1);
+        let cut = if self.partial.len() - whole >= LINE_MAX { self.partial.len() } else { whole };
         let rest = self.partial.split_off(cut);
         for line in self.partial.split_inclusive(|&b| b == b'\n') {
             label(self.rank, line, out);
@@ -126,10 +113,7 @@ impl Output {
         let thread = std::thread::Builder::new()
             .name("bowline-output".into())
             .spawn(move || pump(streams, &told))
-            .map_err(|source| LaunchError::System {
-                act: "start the output thread",
-                source,
-            })?;
+            .map_err(|source| LaunchError::System { act: "start the output thread", source })?;
         Ok(Self { thread, ended })
     }
 
@@ -174,12 +158,7 @@ mod tests {
     use super::*;
 
     fn stream() -> Stream {
-        Stream {
-            rank: 3,
-            is_error: false,
-            pipe: None,
-            partial: Vec::new(),
-        }
+        Stream { rank: 3, is_error: false, pipe: None, partial: Vec::new() }
     }
 
     #[test]

@@ -64,8 +64,7 @@ fn state_and_session(proc: &OwnedFd, pid: &CStr) -> Option<(u8, i32)> {
     let mut path = [0; 32];
     let pid = pid.to_bytes();
     path.get_mut(..pid.len())?.copy_from_slice(pid);
-    path.get_mut(pid.len()..pid.len() + NAME.len())?
-        .copy_from_slice(NAME);
+    path.get_mut(pid.len()..pid.len() + NAME.len())?.copy_from_slice(NAME);
     let path = CStr::from_bytes_until_nul(&path).ok()?;
     let file = rustix::fs::openat(proc, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
     // The fields wanted come early; a name has at most 64 bytes in front of them.
@@ -78,9 +77,7 @@ fn state_and_session(proc: &OwnedFd, pid: &CStr) -> Option<(u8, i32)> {
 /// hold anything, so the count starts behind the last parenthesis.
 fn parse_stat(text: &[u8]) -> Option<(u8, i32)> {
     let behind_name = text.iter().rposition(|&b| b == b')')? + 1;
-    let mut fields = text[behind_name..]
-        .split(|&b| b == b' ')
-        .filter(|field| !field.is_empty());
+    let mut fields = text[behind_name..].split(|&b| b == b' ').filter(|field| !field.is_empty());
     let state = *fields.next()?.first()?;
     let session = std::str::from_utf8(fields.nth(2)?).ok()?.parse().ok()?;
     Some((state, session))
@@ -93,10 +90,7 @@ mod tests {
     #[test]
     fn stat_lines_are_read() {
         assert_eq!(parse_stat(b"12 (sleep) S 1 12 7 0 -1"), Some((b'S', 7)));
-        assert_eq!(
-            parse_stat(b"12 (a) b) 9 (c) Z 1 12 8 0 -1"),
-            Some((b'Z', 8))
-        );
+        assert_eq!(parse_stat(b"12 (a) b) 9 (c) Z 1 12 8 0 -1"), Some((b'Z', 8)));
         assert_eq!(parse_stat(b"12 (sleep) S 1"), None);
         assert_eq!(parse_stat(b""), None);
     }

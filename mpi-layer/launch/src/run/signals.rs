@@ -28,18 +28,13 @@ pub(super) struct Signals {
 
 impl std::fmt::Debug for Signals {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Signals")
-            .field("fd", &self.fd)
-            .finish_non_exhaustive()
+        f.debug_struct("Signals").field("fd", &self.fd).finish_non_exhaustive()
     }
 }
 
 impl Signals {
     pub(super) fn block() -> Result<Self, LaunchError> {
-        let failed = |act| LaunchError::System {
-            act,
-            source: std::io::Error::last_os_error(),
-        };
+        let failed = |act| LaunchError::System { act, source: std::io::Error::last_os_error() };
         let mut set = MaybeUninit::uninit();
         let mut before = MaybeUninit::uninit();
         // SAFETY: `sigemptyset` initialises the set that the others change and read; `before` is
@@ -64,11 +59,7 @@ impl Signals {
             if child_ignored {
                 libc::signal(libc::SIGCHLD, libc::SIG_DFL);
             }
-            Ok(Self {
-                fd,
-                before: before.assume_init(),
-                child_ignored,
-            })
+            Ok(Self { fd, before: before.assume_init(), child_ignored })
         }
     }
 

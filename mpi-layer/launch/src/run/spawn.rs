@@ -37,13 +37,7 @@ pub(super) struct StartedJob {
 }
 
 /// Variables of another process manager, which would mislead a rank.
-const FOREIGN: [&str; 5] = [
-    "PMI_PORT",
-    "PMI_ID",
-    "PMI_SPAWNED",
-    "HYDI_CONTROL_FD",
-    "PMI_APPNUM",
-];
+const FOREIGN: [&str; 5] = ["PMI_PORT", "PMI_ID", "PMI_SPAWNED", "HYDI_CONTROL_FD", "PMI_APPNUM"];
 
 /// Starts every rank, or none.
 pub(super) fn start_all(
@@ -74,12 +68,7 @@ pub(super) fn start_all(
         false => Ok(None),
     });
     match output {
-        Ok(output) => Ok(StartedJob {
-            ranks,
-            guardian,
-            output,
-            terminal: starter.terminal,
-        }),
+        Ok(output) => Ok(StartedJob { ranks, guardian, output, terminal: starter.terminal }),
         Err(error) => {
             let pids: Vec<Pid> = ranks.iter().map(|rank| rank.pid).collect();
             sessions::kill_all(&pids);
@@ -154,22 +143,12 @@ impl Starter<'_> {
             self.terminal = child.stdin.take().map(TerminalInput::new);
         }
         let streams = [
-            child
-                .stdout
-                .take()
-                .map(|fd| Stream::new(rank, false, fd.into())),
-            child
-                .stderr
-                .take()
-                .map(|fd| Stream::new(rank, true, fd.into())),
+            child.stdout.take().map(|fd| Stream::new(rank, false, fd.into())),
+            child.stderr.take().map(|fd| Stream::new(rank, true, fd.into())),
         ];
         self.streams.extend(streams.into_iter().flatten());
         match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
-            Ok(pidfd) => Ok(Started {
-                pid,
-                pidfd,
-                pmi: ours,
-            }),
+            Ok(pidfd) => Ok(Started { pid, pidfd, pmi: ours }),
             Err(error) => {
                 sessions::kill_all(&[pid]);
                 reap(&[pid]);
@@ -253,15 +232,9 @@ fn cpus(options: &RunOptions) -> Result<Vec<usize>, LaunchError> {
     }
     let allowed = rustix::thread::sched_getaffinity(None)
         .map_err(system("ask which processors may be used"))?;
-    let cpus: Vec<usize> = (0..CpuSet::MAX_CPU)
-        .filter(|cpu| allowed.is_set(*cpu))
-        .collect();
+    let cpus: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)).collect();
     let enough = options.ranks as usize <= cpus.len();
-    Ok(if options.bind == Some(Bind::Core) || enough {
-        cpus
-    } else {
-        Vec::new()
-    })
+    Ok(if options.bind == Some(Bind::Core) || enough { cpus } else { Vec::new() })
 }
 
 /// Makes room for the descriptors of a large job; returns the limit that the ranks are to have
@@ -274,13 +247,8 @@ fn raise_descriptor_limit(ranks: u32) -> Option<Rlimit> {
         return None;
     }
     let current = Some(limit.maximum.map_or(wanted, |maximum| maximum.min(wanted)));
-    let raised = Rlimit {
-        current,
-        maximum: limit.maximum,
-    };
-    rustix::process::setrlimit(Resource::Nofile, raised)
-        .ok()
-        .map(|()| limit)
+    let raised = Rlimit { current, maximum: limit.maximum };
+    rustix::process::setrlimit(Resource::Nofile, raised).ok().map(|()| limit)
 }
 
 /// A random number that names a job.

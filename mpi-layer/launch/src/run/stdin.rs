@@ -23,10 +23,7 @@ impl TerminalInput {
         let pipe = OwnedFd::from(pipe);
         // Without it a full pipe would stop the launcher; then there is no input at all.
         let usable = rustix::io::ioctl_fionbio(&pipe, true).is_ok();
-        Self {
-            pipe: usable.then_some(pipe),
-            pending: Vec::new(),
-        }
+        Self { pipe: usable.then_some(pipe), pending: Vec::new() }
     }
 
     /// What to wait for. Nothing while the launcher is in the background, where reading would

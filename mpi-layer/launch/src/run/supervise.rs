@@ -79,12 +79,7 @@ impl<'a> Supervisor<'a> {
     ) -> Self {
         let ranks = started.ranks.drain(..).map(|rank| {
             let pmi = Connection::new(rank.pmi);
-            Rank {
-                pid: rank.pid,
-                pidfd: rank.pidfd,
-                pmi: Some(pmi),
-                end: None,
-            }
+            Rank { pid: rank.pid, pidfd: rank.pidfd, pmi: Some(pmi), end: None }
         });
         Self {
             options,
@@ -95,9 +90,7 @@ impl<'a> Supervisor<'a> {
             job,
             phase: Phase::Running,
             // A time beyond what the clock can count is no limit.
-            deadline: options
-                .timeout
-                .and_then(|limit| Instant::now().checked_add(limit)),
+            deadline: options.timeout.and_then(|limit| Instant::now().checked_add(limit)),
             interrupted: false,
             failure: None,
         }
@@ -117,11 +110,7 @@ impl<'a> Supervisor<'a> {
         Ok(ExitReport {
             code: self.failure.as_ref().map_or(0, |failure| failure.code),
             failure: self.failure,
-            ends: self
-                .ranks
-                .iter()
-                .map(|rank| rank.end.unwrap_or(RankEnd::Unknown))
-                .collect(),
+            ends: self.ranks.iter().map(|rank| rank.end.unwrap_or(RankEnd::Unknown)).collect(),
         })
     }
 
@@ -154,11 +143,7 @@ impl<'a> Supervisor<'a> {
     fn wait(&self) -> Result<Vec<Ready>, LaunchError> {
         let mut what = vec![Ready::Signal];
         let mut fds = vec![PollFd::from_borrowed_fd(self.signals.fd(), PollFlags::IN)];
-        let interest = self
-            .started
-            .terminal
-            .as_ref()
-            .map(|terminal| terminal.interest());
+        let interest = self.started.terminal.as_ref().map(|terminal| terminal.interest());
         if let Some(Some((fd, flags))) = interest {
             what.push(Ready::Terminal);
             fds.push(PollFd::from_borrowed_fd(fd, flags));
@@ -178,10 +163,7 @@ impl<'a> Supervisor<'a> {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(system("wait for the ranks")(error)),
         }
-        let ready = what
-            .into_iter()
-            .zip(&fds)
-            .filter(|(_, fd)| !fd.revents().is_empty());
+        let ready = what.into_iter().zip(&fds).filter(|(_, fd)| !fd.revents().is_empty());
         Ok(ready.map(|(what, _)| what).collect())
     }
 
@@ -306,10 +288,7 @@ impl<'a> Supervisor<'a> {
                 Some(Ok(Some(line))) => self.server.line(rank as u32, &line, &mut events),
                 Some(Err(error)) => {
                     let what = error.to_string();
-                    events.push(Event::Violation {
-                        rank: rank as u32,
-                        what,
-                    });
+                    events.push(Event::Violation { rank: rank as u32, what });
                 }
                 _ => break,
             }
@@ -332,11 +311,7 @@ impl<'a> Supervisor<'a> {
                         self.violation(rank, "it reads none of the PMI-1 replies that it asks for");
                     }
                 }
-                Event::Abort {
-                    rank,
-                    code,
-                    message,
-                } => {
+                Event::Abort { rank, code, message } => {
                     let pid = self.pid(rank);
                     let what = match message.as_str() {
                         "" => format!("has aborted the job with code {code}"),

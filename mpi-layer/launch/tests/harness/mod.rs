@@ -42,10 +42,7 @@ impl Ended {
 
     /// The launcher's sentences.
     pub(crate) fn sentences(&self) -> Vec<&str> {
-        self.stderr
-            .lines()
-            .filter(|line| line.starts_with("bowline: "))
-            .collect()
+        self.stderr.lines().filter(|line| line.starts_with("bowline: ")).collect()
     }
 
     pub(crate) fn sorted_lines(&self) -> Vec<&str> {
@@ -59,11 +56,7 @@ impl Job {
     /// `program` with files as output, so that nobody waits for the end of a pipe.
     pub(crate) fn of(program: &str) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
-        let mark = format!(
-            "{}-{}",
-            std::process::id(),
-            COUNT.fetch_add(1, Ordering::Relaxed)
-        );
+        let mark = format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let (stdout, stderr) = (tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
         let mut command = Command::new(program);
         command
@@ -71,21 +64,10 @@ impl Job {
             .stdin(Stdio::null())
             .stdout(stdout.try_clone().unwrap())
             .stderr(stderr.try_clone().unwrap());
-        for name in [
-            "PMI_FD",
-            "PMI_RANK",
-            "PMI_SIZE",
-            "PMI_PORT",
-            "BOWLINE_JOB_FD",
-        ] {
+        for name in ["PMI_FD", "PMI_RANK", "PMI_SIZE", "PMI_PORT", "BOWLINE_JOB_FD"] {
             command.env_remove(name);
         }
-        Self {
-            command,
-            mark,
-            stdout,
-            stderr,
-        }
+        Self { command, mark, stdout, stderr }
     }
 
     /// The launcher with these words.
@@ -101,12 +83,7 @@ impl Job {
 
     pub(crate) fn start(mut self) -> Running {
         let child = self.command.spawn().unwrap();
-        Running {
-            child,
-            mark: self.mark,
-            stdout: self.stdout,
-            stderr: self.stderr,
-        }
+        Running { child, mark: self.mark, stdout: self.stdout, stderr: self.stderr }
     }
 
     /// Runs to the end.
@@ -134,11 +111,7 @@ impl Running {
         });
         let (stdout, stderr) = (text(&mut self.stdout), text(&mut self.stderr));
         assert!(ended, "hangs; it has said:\n{stdout}\n{stderr}");
-        Ended {
-            status: status.unwrap(),
-            stdout,
-            stderr,
-        }
+        Ended { status: status.unwrap(), stdout, stderr }
     }
 
     /// What it has written so far.
@@ -172,10 +145,7 @@ impl Drop for Running {
 fn text(file: &mut File) -> String {
     // The offset is shared with the writers, who must go on where they were.
     let mut copy = Vec::new();
-    let path = PathBuf::from(format!(
-        "/proc/self/fd/{}",
-        std::os::fd::AsRawFd::as_raw_fd(file)
-    ));
+    let path = PathBuf::from(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(file)));
     let mut again = File::open(path).unwrap();
     again.rewind().unwrap();
     again.read_to_end(&mut copy).unwrap();
@@ -199,9 +169,7 @@ pub(crate) fn marked(mark: &str) -> Vec<u32> {
     let wanted = format!("{MARK}={mark}");
     let is_marked = |pid: &u32| {
         let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        environment
-            .split(|&b| b == 0)
-            .any(|variable| variable == wanted.as_bytes())
+        environment.split(|&b| b == 0).any(|variable| variable == wanted.as_bytes())
     };
     std::fs::read_dir("/proc")
         .unwrap()

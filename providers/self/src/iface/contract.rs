@@ -36,10 +36,7 @@ impl MemoryDomain for SelfIface {
     }
 
     fn rkey_pack(&self, handle: MemHandle) -> Result<Vec<u8>, MemError> {
-        self.domain
-            .pack(handle)
-            .map(Vec::from)
-            .ok_or(MemError::NoSuch)
+        self.domain.pack(handle).map(Vec::from).ok_or(MemError::NoSuch)
     }
 
     fn rkey_unpack(&mut self, ep: EpId, packed: &[u8]) -> Result<RkeyId, MemError> {
@@ -51,15 +48,7 @@ impl MemoryDomain for SelfIface {
     }
 
     fn rkey_ptr(&self, rkey: RkeyId, remote: u64, len: usize) -> Option<View<'_>> {
-        self.domain
-            .reach(
-                RemoteSlice {
-                    address: remote,
-                    rkey,
-                },
-                len,
-            )
-            .ok()
+        self.domain.reach(RemoteSlice { address: remote, rkey }, len).ok()
     }
 
     fn rkey_release(&mut self, rkey: RkeyId) {
@@ -308,8 +297,7 @@ impl Iface for SelfIface {
         if descriptor && self.doorbell.event_fd().is_err() {
             return Armed::Busy;
         }
-        self.doorbell
-            .arm(if descriptor { Sleep::Fd } else { Sleep::Futex });
+        self.doorbell.arm(if descriptor { Sleep::Fd } else { Sleep::Futex });
         // Only the owner posts, so nothing can arrive after this look; other threads ring for
         // reasons of their own.
         if self.has_events() {
@@ -324,12 +312,10 @@ impl Iface for SelfIface {
     }
 
     fn event_fd(&mut self) -> Result<BorrowedFd<'_>, OpenError> {
-        self.doorbell
-            .event_fd()
-            .map_err(|source| OpenError::System {
-                act: "make the event descriptor of the self transport",
-                source,
-            })
+        self.doorbell.event_fd().map_err(|source| OpenError::System {
+            act: "make the event descriptor of the self transport",
+            source,
+        })
     }
 
     fn invalidate(&mut self, ep: EpId) {

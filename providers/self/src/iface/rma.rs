@@ -77,10 +77,7 @@ impl SelfIface {
         }
         // Packed where it belongs: there is no buffer between.
         let len = pack(self.domain.reach(to, max_len)?);
-        assert!(
-            len <= max_len,
-            "pack returns how much of the room it was given it has filled"
-        );
+        assert!(len <= max_len, "pack returns how much of the room it was given it has filled");
         self.counters.puts += 1;
         Ok(len)
     }

@@ -11,14 +11,9 @@ pub fn damaged_keys_are_refused<P: Provider>() {
     let ep = world.ep(0, 1);
     for kind in Kind::reached(&mut world) {
         let window = Window::open(&mut world, kind, 4096);
-        let packed = world
-            .peer(1)
-            .iface
-            .rkey_pack(window.handle)
-            .expect("a handle has a key");
-        let mut damaged: Vec<Vec<u8>> = (0..packed.len())
-            .map(|cut| packed[..cut].to_vec())
-            .collect();
+        let packed = world.peer(1).iface.rkey_pack(window.handle).expect("a handle has a key");
+        let mut damaged: Vec<Vec<u8>> =
+            (0..packed.len()).map(|cut| packed[..cut].to_vec()).collect();
         damaged.extend((0..packed.len() * 8).map(|bit| {
             let mut changed = packed.clone();
             changed[bit / 8] ^= 1 << (bit % 8);
@@ -28,31 +23,15 @@ pub fn damaged_keys_are_refused<P: Provider>() {
         damaged.extend((0..50).map(|_| (0..packed.len()).map(|_| random.word() as u8).collect()));
         for bytes in damaged {
             let opened = world.peer(0).iface.rkey_unpack(ep, &bytes);
-            assert!(
-                matches!(opened, Err(MemError::BadKey)),
-                "{kind:?} {bytes:02x?}: {opened:?}"
-            );
+            assert!(matches!(opened, Err(MemError::BadKey)), "{kind:?} {bytes:02x?}: {opened:?}");
         }
-        let rkey = world
-            .peer(0)
-            .iface
-            .rkey_unpack(ep, &packed)
-            .expect("the whole key opens");
+        let rkey = world.peer(0).iface.rkey_unpack(ep, &packed).expect("the whole key opens");
         world.peer(0).iface.rkey_release(rkey);
     }
     let unknown = MemHandle(bowline_base::slab::Key::from_wire(u64::MAX));
-    assert!(
-        world.peer(1).iface.rkey_pack(unknown).is_err(),
-        "a key of no memory"
-    );
-    assert!(
-        world.peer(1).iface.mem_view(unknown).is_none(),
-        "a view of no memory"
-    );
-    assert!(
-        world.peer(1).iface.mem_release(unknown).is_err(),
-        "released no memory"
-    );
+    assert!(world.peer(1).iface.rkey_pack(unknown).is_err(), "a key of no memory");
+    assert!(world.peer(1).iface.mem_view(unknown).is_none(), "a view of no memory");
+    assert!(world.peer(1).iface.mem_release(unknown).is_err(), "released no memory");
 }
 
 /// A closed key opens nothing, and closing it does not close another key of the same memory.
@@ -65,27 +44,15 @@ pub fn closed_keys_open_nothing<P: Provider>() {
     let len = way.put_limits(&world).map_or(8, |(min, _)| min.max(8));
     for kind in Kind::reached(&mut world) {
         let window = Window::open(&mut world, kind, 4096.max(len));
-        let packed = world
-            .peer(1)
-            .iface
-            .rkey_pack(window.handle)
-            .expect("a handle has a key");
-        let second = world
-            .peer(0)
-            .iface
-            .rkey_unpack(ep, &packed)
-            .expect("a key opens twice");
+        let packed = world.peer(1).iface.rkey_pack(window.handle).expect("a handle has a key");
+        let second = world.peer(0).iface.rkey_unpack(ep, &packed).expect("a key opens twice");
         world.peer(0).iface.rkey_release(window.rkey);
         let closed = way.put(&mut world, &vec![1; len], window.at(0));
         assert_eq!(closed, Err(PostError::BadArgument), "a closed key");
         // Again, which must not take the second one's place.
         world.peer(0).iface.rkey_release(window.rkey);
-        let open = RemoteSlice {
-            address: window.start,
-            rkey: second,
-        };
-        way.put(&mut world, &vec![2; len], open)
-            .expect("the other key is open");
+        let open = RemoteSlice { address: window.start, rkey: second };
+        way.put(&mut world, &vec![2; len], open).expect("the other key is open");
         flush(&mut world);
         assert_eq!(window.view(&mut world).to_vec()[..len], vec![2; len]);
     }
@@ -104,38 +71,18 @@ pub fn released_memory_is_out_of_reach<P: Provider>() {
     }
     for _ in 0..20 {
         let old = Window::open(&mut world, Kind::Allocated, 8192.max(len));
-        let released = world
-            .peer(1)
-            .iface
-            .mem_release(old.handle)
-            .expect("it was held");
-        assert!(
-            released.is_none(),
-            "allocated memory has no owner to go back to"
-        );
-        assert!(
-            world.peer(1).iface.mem_view(old.handle).is_none(),
-            "released memory has a view"
-        );
-        assert!(
-            world.peer(1).iface.mem_release(old.handle).is_err(),
-            "released twice"
-        );
+        let released = world.peer(1).iface.mem_release(old.handle).expect("it was held");
+        assert!(released.is_none(), "allocated memory has no owner to go back to");
+        assert!(world.peer(1).iface.mem_view(old.handle).is_none(), "released memory has a view");
+        assert!(world.peer(1).iface.mem_release(old.handle).is_err(), "released twice");
         let new = Window::open(&mut world, Kind::Allocated, 8192.max(len));
         // An error of the sender's own, or a write to what nobody uses.
         let _ = way.put(&mut world, &vec![0xdd; len], old.at(0));
         let _ = way.put(&mut world, &vec![0xdd; len], old.at(old.len - len));
         flush(&mut world);
         let found = new.view(&mut world).to_vec();
-        assert!(
-            found.iter().all(|&byte| byte == 0),
-            "an old key wrote somebody else's memory"
-        );
-        world
-            .peer(1)
-            .iface
-            .mem_release(new.handle)
-            .expect("it was held");
+        assert!(found.iter().all(|&byte| byte == 0), "an old key wrote somebody else's memory");
+        world.peer(1).iface.mem_release(new.handle).expect("it was held");
     }
 }
 
@@ -151,14 +98,9 @@ pub fn registered_memory_comes_back<P: Provider>() {
     let (min, max) = way.put_limits(&world).expect("chosen for it");
     let len = 600.clamp(min, max);
     let window = Window::open(&mut world, Kind::Registered, len);
-    way.put(&mut world, &pattern(1, len), window.at(0))
-        .expect("inside");
+    way.put(&mut world, &pattern(1, len), window.at(0)).expect("inside");
     flush(&mut world);
-    let back = world
-        .peer(1)
-        .iface
-        .mem_release(window.handle)
-        .expect("it was held");
+    let back = world.peer(1).iface.mem_release(window.handle).expect("it was held");
     let bytes = back.expect("registered memory comes back").into_owned();
     assert_eq!(bytes, Some(pattern(1, len)));
 }
@@ -173,9 +115,7 @@ pub fn direct_views<P: Provider>() {
     let content = pattern(8, 4096);
     window.view(&mut world).copy_in(&content);
     let iface = &world.peer(0).iface;
-    let view = iface
-        .rkey_ptr(window.rkey, window.start + 100, 200)
-        .expect("inside");
+    let view = iface.rkey_ptr(window.rkey, window.start + 100, 200).expect("inside");
     assert_eq!(view.to_vec(), content[100..300]);
     view.copy_in(b"written directly");
     for (address, len) in [
@@ -185,10 +125,7 @@ pub fn direct_views<P: Provider>() {
         (window.start + 1, usize::MAX),
         (u64::MAX, 2),
     ] {
-        assert!(
-            iface.rkey_ptr(window.rkey, address, len).is_none(),
-            "{address:#x} {len}"
-        );
+        assert!(iface.rkey_ptr(window.rkey, address, len).is_none(), "{address:#x} {len}");
     }
     let mut expected = content;
     expected[100..116].copy_from_slice(b"written directly");
@@ -205,11 +142,7 @@ pub fn keys_of_allocations<P: Provider>() {
     let mut out = vec![0; world.peer(1).iface.md_attr().rkey_bytes];
     for (offset, len) in [(0, 8192), (0, 1), (8191, 1), (100, 1000)] {
         let start = window.start + offset;
-        let written = world
-            .peer(1)
-            .iface
-            .rkey_of(start, len, &mut out)
-            .expect("inside");
+        let written = world.peer(1).iface.rkey_of(start, len, &mut out).expect("inside");
         let ep = world.ep(0, 1);
         let opened = world.peer(0).iface.rkey_unpack(ep, &out[..written]);
         let rkey = opened.expect("a whole key opens");
@@ -224,30 +157,9 @@ pub fn keys_of_allocations<P: Provider>() {
         (&raw const on_stack as u64, 8),
         (0, 1),
     ] {
-        assert!(
-            world.peer(1).iface.rkey_of(start, len, &mut out).is_none(),
-            "{start:#x} {len}"
-        );
+        assert!(world.peer(1).iface.rkey_of(start, len, &mut out).is_none(), "{start:#x} {len}");
     }
-    assert!(
-        world
-            .peer(1)
-            .iface
-            .rkey_of(window.start, 8, &mut [])
-            .is_none(),
-        "no room"
-    );
-    world
-        .peer(1)
-        .iface
-        .mem_release(window.handle)
-        .expect("it was held");
-    assert!(
-        world
-            .peer(1)
-            .iface
-            .rkey_of(window.start, 8, &mut out)
-            .is_none(),
-        "released"
-    );
+    assert!(world.peer(1).iface.rkey_of(window.start, 8, &mut []).is_none(), "no room");
+    world.peer(1).iface.mem_release(window.handle).expect("it was held");
+    assert!(world.peer(1).iface.rkey_of(window.start, 8, &mut out).is_none(), "released");
 }

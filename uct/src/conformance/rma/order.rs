@@ -21,27 +21,19 @@ pub fn put_with_notification<P: Provider>() {
         for round in 0..500_u64 {
             let (bytes, header) = (pattern(round, 1 + round as usize % longest), [round, 1, 2]);
             retry(&mut world, |w| {
-                w.peer(0)
-                    .iface
-                    .put_notify(ep, &bytes, window.at(0), id, &header)
+                w.peer(0).iface.put_notify(ep, &bytes, window.at(0), id, &header)
             })
             .expect("inside");
             let message = world.receive(1, 1).remove(0);
             assert_eq!((message.id, message.header), (id, header));
             assert!(message.payload.is_empty(), "a notification has no payload");
-            assert!(
-                window.view(&mut world).to_vec()[..bytes.len()] == bytes,
-                "not visible yet"
-            );
+            assert!(window.view(&mut world).to_vec()[..bytes.len()] == bytes, "not visible yet");
         }
         let bad = window.at(window.len);
         let refused = world.peer(0).iface.put_notify(ep, &[1], bad, id, &[0; 3]);
         assert_eq!(refused, Err(PostError::BadRemote));
         world.rounds(20);
-        assert!(
-            world.peer(1).seen.messages.is_empty(),
-            "a notification of nothing"
-        );
+        assert!(world.peer(1).seen.messages.is_empty(), "a notification of nothing");
     }
 }
 
@@ -61,8 +53,7 @@ pub fn flushed_puts_are_visible<P: Provider>() {
                 let len = random.below(3000).clamp(min, max);
                 let offset = random.below((1 << 16) - len);
                 let bytes = pattern(random.word(), len);
-                way.put(&mut world, &bytes, window.at(offset))
-                    .expect("inside");
+                way.put(&mut world, &bytes, window.at(offset)).expect("inside");
                 expected[offset..offset + len].copy_from_slice(&bytes);
             }
             if round % 2 == 0 {
@@ -72,10 +63,7 @@ pub fn flushed_puts_are_visible<P: Provider>() {
                 let posted = retry(&mut world, |w| w.peer(0).iface.flush_all(token));
                 world.finish(0, token, posted);
             }
-            assert!(
-                window.view(&mut world).to_vec() == expected,
-                "{kind:?}: round {round}"
-            );
+            assert!(window.view(&mut world).to_vec() == expected, "{kind:?}: round {round}");
         }
     }
 }
@@ -98,10 +86,7 @@ fn watched<P: Provider>(
                 // SAFETY: the words lie in the window, which is released after the scope; they are
                 // aligned and only accessed by atomics and copies through views.
                 let (value, flag) = unsafe {
-                    (
-                        AtomicU64::from_ptr(value as *mut u64),
-                        AtomicU64::from_ptr(flag as *mut u64),
-                    )
+                    (AtomicU64::from_ptr(value as *mut u64), AtomicU64::from_ptr(flag as *mut u64))
                 };
                 let mut looks = 0_u64;
                 // Relaxed: the flag only ends the loop.
@@ -110,10 +95,7 @@ fn watched<P: Provider>(
                     let flag = flag.load(Ordering::Acquire);
                     // Relaxed: ordered after the flag by the acquire.
                     let value = value.load(Ordering::Relaxed);
-                    assert!(
-                        value >= flag,
-                        "flag {flag} came before its value, which is {value}"
-                    );
+                    assert!(value >= flag, "flag {flag} came before its value, which is {value}");
                     looks += 1;
                     if looks.is_multiple_of(64) {
                         std::thread::yield_now();
@@ -135,15 +117,8 @@ fn watched<P: Provider>(
         });
         // Relaxed: the flush made both visible to this thread.
         assert_eq!(window.word(&mut world, 64).load(Ordering::Relaxed), ROUNDS);
-        assert_eq!(
-            window.word(&mut world, 1024).load(Ordering::Relaxed),
-            ROUNDS
-        );
-        world
-            .peer(1)
-            .iface
-            .mem_release(window.handle)
-            .expect("it was held");
+        assert_eq!(window.word(&mut world, 1024).load(Ordering::Relaxed), ROUNDS);
+        world.peer(1).iface.mem_release(window.handle).expect("it was held");
     }
 }
 
@@ -151,19 +126,15 @@ fn watched<P: Provider>(
 pub fn fenced_puts_keep_their_order<P: Provider>() {
     let Some(way) = ({
         let world = World::<P>::new(2);
-        WAYS.into_iter().find(|way| {
-            way.put_limits(&world)
-                .is_some_and(|(min, max)| (min..=max).contains(&8))
-        })
+        WAYS.into_iter()
+            .find(|way| way.put_limits(&world).is_some_and(|(min, max)| (min..=max).contains(&8)))
     }) else {
         return not_applicable::<P>("no put of 8 bytes");
     };
     watched::<P>(Kind::reached, |world, window, round| {
-        way.put(world, &round.to_ne_bytes(), window.at(64))
-            .expect("inside");
+        way.put(world, &round.to_ne_bytes(), window.at(64)).expect("inside");
         retry(world, |world| world.peer(0).iface.fence()).expect("a fence is always possible");
-        way.put(world, &round.to_ne_bytes(), window.at(1024))
-            .expect("inside");
+        way.put(world, &round.to_ne_bytes(), window.at(1024)).expect("inside");
     });
 }
 
@@ -180,14 +151,10 @@ pub fn puts_are_visible_before_atomics<P: Provider>() {
         return not_applicable::<P>("puts and atomics are not ordered");
     };
     watched::<P>(Kind::with_atomics, |world, window, round| {
-        way.put(world, &round.to_ne_bytes(), window.at(64))
-            .expect("inside");
+        way.put(world, &round.to_ne_bytes(), window.at(64)).expect("inside");
         let (ep, at) = (world.ep(0, 1), window.at(1024));
         retry(world, |world| {
-            world
-                .peer(0)
-                .iface
-                .atomic_post(ep, AtomicOp::Add(1), AtomicWidth::W64, at)
+            world.peer(0).iface.atomic_post(ep, AtomicOp::Add(1), AtomicWidth::W64, at)
         })
         .expect("inside");
     });

@@ -1,14 +1,12 @@
+//! Every route to the memory's descriptor, and what is said where one fails. Giver and taker are
+//! one process; ranks of a whole job are started by the tests of the crate.
+
 use bowline_base::job::JobSpec;
 
 use super::*;
 
 fn job() -> JobMemory {
-    let spec = JobSpec {
-        job_id: 3,
-        ranks: 2,
-        first_rank: 0,
-        area_bytes: 100,
-    };
+    let spec = JobSpec { job_id: 3, ranks: 2, first_rank: 0, area_bytes: 100 };
     JobMemory::create_memfd(&spec).unwrap()
 }
 
@@ -28,33 +26,12 @@ fn what_is_wrong_is_told_for_each_route() {
     let job = job();
     let good = Offer::of(&job).unwrap();
     let refused = |offer: Offer, route| {
-        take(&offer.to_bytes(), 4, route)
-            .map(|_| ())
-            .unwrap_err()
-            .to_string()
+        take(&offer.to_bytes(), 4, route).map(|_| ()).unwrap_err().to_string()
     };
-    let text = refused(
-        Offer {
-            pid_namespace: 1,
-            ..good
-        },
-        Route::Any,
-    );
-    assert!(
-        text.contains("rank 4") && text.contains("pid namespace"),
-        "{text}"
-    );
-    assert!(
-        text.contains("socket: "),
-        "no thread serves the socket: {text}"
-    );
-    let text = refused(
-        Offer {
-            start_time: 1,
-            ..good
-        },
-        Route::Pidfd,
-    );
+    let text = refused(Offer { pid_namespace: 1, ..good }, Route::Any);
+    assert!(text.contains("rank 4") && text.contains("pid namespace"), "{text}");
+    assert!(text.contains("socket: "), "no thread serves the socket: {text}");
+    let text = refused(Offer { start_time: 1, ..good }, Route::Pidfd);
     assert!(text.contains("another one by now"), "{text}");
     let text = refused(Offer { fd: 0, ..good }, Route::Proc);
     assert!(text.contains("/proc: "), "{text}");

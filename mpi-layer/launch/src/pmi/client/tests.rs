@@ -1,3 +1,6 @@
+//! The client against our own server on a thread, and against managers that go away or answer
+//! nonsense. Managers of other make are not tried here.
+
 use std::io::BufRead;
 use std::os::unix::net::UnixStream;
 
@@ -36,11 +39,7 @@ fn long_values_come_back_whole() {
         let bytes: Vec<u8> = (0..len).map(|i| (i * 7) as u8).collect();
         client.put_bytes(&format!("k{len}"), &bytes).unwrap();
         client.barrier().unwrap();
-        assert_eq!(
-            client.get_bytes(&format!("k{len}")).unwrap(),
-            bytes,
-            "{len} bytes"
-        );
+        assert_eq!(client.get_bytes(&format!("k{len}")).unwrap(), bytes, "{len} bytes");
     }
     client.put("odd", "7:123").unwrap();
     client.put("short", "7:12").unwrap();
@@ -60,22 +59,10 @@ fn refusals_and_bad_arguments_are_told_apart() {
     let (fd, thread) = manager();
     let mut client = Client::connect(fd).unwrap();
     client.put("a", "1").unwrap();
-    assert!(matches!(
-        client.put("a", "2"),
-        Err(PmiError::Refused { .. })
-    ));
-    assert!(matches!(
-        client.put("with blank", "2"),
-        Err(PmiError::Argument(..))
-    ));
-    assert!(matches!(
-        client.put("b", "two words"),
-        Err(PmiError::Argument(..))
-    ));
-    assert!(matches!(
-        client.put(&"k".repeat(65), "2"),
-        Err(PmiError::Argument(..))
-    ));
+    assert!(matches!(client.put("a", "2"), Err(PmiError::Refused { .. })));
+    assert!(matches!(client.put("with blank", "2"), Err(PmiError::Argument(..))));
+    assert!(matches!(client.put("b", "two words"), Err(PmiError::Argument(..))));
+    assert!(matches!(client.put(&"k".repeat(65), "2"), Err(PmiError::Argument(..))));
     assert!(matches!(client.get("b"), Err(PmiError::Refused { .. })));
     drop(client);
     thread.join().unwrap();
@@ -86,10 +73,7 @@ fn a_manager_that_goes_or_babbles_is_an_error() {
     let (ours, theirs) = UnixStream::pair().unwrap();
     drop(ours);
     let error = Client::connect(theirs.into()).unwrap_err();
-    assert!(
-        matches!(error, PmiError::Closed | PmiError::Io(_)),
-        "{error}"
-    );
+    assert!(matches!(error, PmiError::Closed | PmiError::Io(_)), "{error}");
     let (mut ours, theirs) = UnixStream::pair().unwrap();
     ours.write_all(b"cmd=maxes\n").unwrap();
     let error = Client::connect(theirs.into()).unwrap_err();

@@ -1,3 +1,6 @@
+//! The server line by line, without sockets: answers, limits, barriers among ranks that end, and
+//! what counts as a violation.
+
 use super::*;
 
 fn ask(server: &mut Server, rank: u32, line: &str) -> Vec<Event> {
@@ -19,10 +22,7 @@ fn open(size: u32) -> Server {
     let mut server = Server::new(size, "kvs_7");
     for rank in 0..size {
         let hello = answer(&mut server, rank, "cmd=init pmi_version=1 pmi_subversion=1");
-        assert_eq!(
-            hello,
-            "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0\n"
-        );
+        assert_eq!(hello, "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0\n");
     }
     server
 }
@@ -31,42 +31,19 @@ fn open(size: u32) -> Server {
 fn questions_of_the_start_are_answered() {
     let mut server = open(3);
     let maxes = answer(&mut server, 1, "cmd=get_maxes");
-    assert_eq!(
-        maxes,
-        "cmd=maxes rc=0 kvsname_max=256 keylen_max=64 vallen_max=1024\n"
-    );
-    assert_eq!(
-        answer(&mut server, 1, "cmd=get_appnum"),
-        "cmd=appnum rc=0 appnum=0\n"
-    );
-    assert_eq!(
-        answer(&mut server, 1, "cmd=get_universe_size"),
-        "cmd=universe_size rc=0 size=3\n"
-    );
-    assert_eq!(
-        answer(&mut server, 1, "cmd=get_my_kvsname"),
-        "cmd=my_kvsname rc=0 kvsname=kvs_7\n"
-    );
-    let mapping = answer(
-        &mut server,
-        2,
-        "cmd=get kvsname=kvs_7 key=PMI_process_mapping",
-    );
-    assert_eq!(
-        mapping,
-        "cmd=get_result rc=0 msg=success value=(vector,(0,1,3))\n"
-    );
+    assert_eq!(maxes, "cmd=maxes rc=0 kvsname_max=256 keylen_max=64 vallen_max=1024\n");
+    assert_eq!(answer(&mut server, 1, "cmd=get_appnum"), "cmd=appnum rc=0 appnum=0\n");
+    assert_eq!(answer(&mut server, 1, "cmd=get_universe_size"), "cmd=universe_size rc=0 size=3\n");
+    assert_eq!(answer(&mut server, 1, "cmd=get_my_kvsname"), "cmd=my_kvsname rc=0 kvsname=kvs_7\n");
+    let mapping = answer(&mut server, 2, "cmd=get kvsname=kvs_7 key=PMI_process_mapping");
+    assert_eq!(mapping, "cmd=get_result rc=0 msg=success value=(vector,(0,1,3))\n");
 }
 
 #[test]
 fn values_are_kept_once_and_within_limits() {
     let mut server = open(2);
     let put = |server: &mut Server, key: &str, value: &str| {
-        answer(
-            server,
-            0,
-            &format!("cmd=put kvsname=kvs_7 key={key} value={value}"),
-        )
+        answer(server, 0, &format!("cmd=put kvsname=kvs_7 key={key} value={value}"))
     };
     assert!(put(&mut server, "a", "x y").contains("rc=0"));
     assert!(put(&mut server, "a", "z").contains("rc=-1 msg=duplicate_key"));
@@ -124,10 +101,7 @@ fn what_is_no_request_is_a_violation_of_that_rank_only() {
     assert!(is_violation(&ask(&mut server, 1, "\u{1}\u{2}"), 1));
     assert!(answer(&mut server, 0, "cmd=init pmi_version=2 pmi_subversion=0").contains("rc=-1"));
     answer(&mut server, 0, "cmd=init pmi_version=1 pmi_subversion=1");
-    assert!(is_violation(
-        &ask(&mut server, 0, "cmd=init pmi_version=1"),
-        0
-    ));
+    assert!(is_violation(&ask(&mut server, 0, "cmd=init pmi_version=1"), 0));
     assert!(server.is_open(0) && !server.is_open(1));
     answer(&mut server, 0, "cmd=finalize");
     assert!(!server.is_open(0));
@@ -156,12 +130,5 @@ fn spawning_is_refused_once_per_request() {
 fn an_abort_is_heard_at_any_time() {
     let mut server = Server::new(1, "kvs_7");
     let events = ask(&mut server, 0, "cmd=abort exitcode=9 message=no way");
-    assert_eq!(
-        events,
-        [Event::Abort {
-            rank: 0,
-            code: 9,
-            message: "no way".into()
-        }]
-    );
+    assert_eq!(events, [Event::Abort { rank: 0, code: 9, message: "no way".into() }]);
 }

@@ -1,13 +1,13 @@
+//! Lines as MPICH writes them, damaged lines, random lines, and where a line ends. What the
+//! commands do is the server's.
+
 use super::*;
 
 #[test]
 fn the_lines_of_mpich_are_read() {
     assert_eq!(
         parse(b"cmd=init pmi_version=1 pmi_subversion=1"),
-        Ok(Command::Init {
-            version: 1,
-            subversion: 1
-        })
+        Ok(Command::Init { version: 1, subversion: 1 })
     );
     assert_eq!(
         parse(b"cmd=put kvsname=kvs_1 key=P0-businesscard value=description#vm$port#1$"),
@@ -19,24 +19,12 @@ fn the_lines_of_mpich_are_read() {
     );
     assert_eq!(
         parse(b"cmd=get kvsname=kvs_1 key=PMI_process_mapping "),
-        Ok(Command::Get {
-            kvsname: b"kvs_1",
-            key: b"PMI_process_mapping"
-        })
+        Ok(Command::Get { kvsname: b"kvs_1", key: b"PMI_process_mapping" })
     );
-    assert_eq!(
-        parse(b"cmd=abort exitcode=-3"),
-        Ok(Command::Abort {
-            code: -3,
-            message: b""
-        })
-    );
+    assert_eq!(parse(b"cmd=abort exitcode=-3"), Ok(Command::Abort { code: -3, message: b"" }));
     assert_eq!(
         parse(b"cmd=abort exitcode=4 message=two words"),
-        Ok(Command::Abort {
-            code: 4,
-            message: b"two words"
-        })
+        Ok(Command::Abort { code: 4, message: b"two words" })
     );
     assert_eq!(parse(b"mcmd=spawn\r"), Ok(Command::SpawnBegin));
     assert_eq!(parse(b"cmd=barrier_in"), Ok(Command::BarrierIn));
@@ -48,30 +36,13 @@ fn damaged_lines_are_errors() {
     assert!(matches!(parse(b"hello"), Err(ParseError::NoCommand(_))));
     assert!(matches!(parse(b"cmd=dance"), Err(ParseError::Unknown(_))));
     assert!(matches!(parse(b"cmd="), Err(ParseError::Unknown(_))));
-    assert!(matches!(
-        parse(b"cmd=get kvsname"),
-        Err(ParseError::Field(_))
-    ));
+    assert!(matches!(parse(b"cmd=get kvsname"), Err(ParseError::Field(_))));
     assert!(matches!(parse(b"cmd=get =x"), Err(ParseError::Field(_))));
-    assert!(matches!(
-        parse(b"cmd=get kvsname=a"),
-        Err(ParseError::Missing { .. })
-    ));
-    assert!(matches!(
-        parse(b"cmd=init pmi_version=x"),
-        Err(ParseError::Number { .. })
-    ));
-    assert!(matches!(
-        parse(b"cmd=init pmi_version=99999999999"),
-        Err(ParseError::Number { .. })
-    ));
-    assert!(matches!(
-        parse(&vec![b'x'; LINE_MAX]),
-        Err(ParseError::TooLong)
-    ));
-    let long = parse(&[&b"cmd=\xff"[..], &[b'y'; 500]].concat())
-        .unwrap_err()
-        .to_string();
+    assert!(matches!(parse(b"cmd=get kvsname=a"), Err(ParseError::Missing { .. })));
+    assert!(matches!(parse(b"cmd=init pmi_version=x"), Err(ParseError::Number { .. })));
+    assert!(matches!(parse(b"cmd=init pmi_version=99999999999"), Err(ParseError::Number { .. })));
+    assert!(matches!(parse(&vec![b'x'; LINE_MAX]), Err(ParseError::TooLong)));
+    let long = parse(&[&b"cmd=\xff"[..], &[b'y'; 500]].concat()).unwrap_err().to_string();
     assert!(long.len() < 250, "the text stays short: {long}");
 }
 
@@ -80,9 +51,7 @@ fn any_bytes_give_an_answer() {
     // A small linear congruential generator: the same lines on every run.
     let mut state = 1u64;
     let mut next = || {
-        state = state
-            .wrapping_mul(6364136223846793005)
-            .wrapping_add(1442695040888963407);
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         (state >> 33) as u32
     };
     let seeds: [&[u8]; 4] = [

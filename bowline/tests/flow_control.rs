@@ -130,3 +130,23 @@ fn a_flood_of_many_to_one_with_a_control_message_behind_it() {
         .expect("64 ranks fit into memory");
     });
 }
+
+#[test]
+fn ranks_asleep_in_a_barrier_are_woken_by_the_last() {
+    within_two_minutes("barriers with a late rank", || {
+        const RANKS: i32 = 5;
+        bowline::threads(RANKS as usize, |world| {
+            for round in 0..25 {
+                if world.rank() == round % RANKS {
+                    // Long enough for the others to have stopped yielding.
+                    std::thread::sleep(std::time::Duration::from_millis(30));
+                }
+                world.barrier().expect("all live");
+                let mut sum = [0i32; 2];
+                world.allreduce(&[round, 1], &mut sum, bowline::mpi::Sum).expect("all live");
+                assert_eq!(sum, [round * RANKS, RANKS]);
+            }
+        })
+        .expect("five ranks fit into memory");
+    });
+}

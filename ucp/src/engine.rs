@@ -254,3 +254,26 @@ impl Engine {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::direct::Direct;
+    use crate::request::Request;
+
+    /// What one message touches should stay small; whoever makes it larger is to notice.
+    #[test]
+    fn hot_structures_keep_their_size() {
+        let sizes = [
+            ("Request", size_of::<Request>(), 120),
+            ("Peer", size_of::<Peer>(), 256),
+            ("Direct", size_of::<Direct>(), 128),
+            ("Unexpected", size_of::<Unexpected>(), 96),
+            ("Action", size_of::<Action>(), 24),
+        ];
+        for (name, bytes, limit) in sizes {
+            println!("{name}: {bytes} bytes");
+            assert!(bytes <= limit, "{name} has {bytes} bytes, more than {limit}");
+        }
+    }
+}

@@ -477,7 +477,8 @@ impl Inner {
         let mut events = self.poll();
         self.looks += 1;
         if self.looks >= LOOKS {
-            self.look_for_failures();
+            // What a failure completes is an event: whoever waits must look before it sleeps.
+            events += self.look_for_failures();
         }
         if !self.engine.actions.is_empty() {
             self.act();
@@ -524,11 +525,13 @@ impl Inner {
     }
 
     #[cold]
-    fn look_for_failures(&mut self) {
+    fn look_for_failures(&mut self) -> u32 {
         self.looks = 0;
-        if self.failures_changed() {
+        let changed = self.failures_changed();
+        if changed {
             self.note_failures();
         }
+        u32::from(changed)
     }
 
     /// Learns of deaths. What the dead sent before is taken in first: those messages count.

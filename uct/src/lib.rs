@@ -10,7 +10,7 @@
 //! **Cleanup.** Dropping an interface closes its endpoints and gives its memory back; peers see
 //! it as closed.
 //!
-//! The suite in [`conformance`] is the contract's executable half: every provider runs it.
+//! The suite in the module `conformance` (feature of the same name) is the contract's executable half: every provider runs it.
 
 mod addr;
 mod caps;

@@ -31,8 +31,9 @@ impl ShmIface {
     pub(crate) fn nothing_here(&mut self) -> bool {
         self.turn = self.turn.wrapping_add(1);
         // Acquire pairs with the Release in `Area::bump_attention`.
-        let rare =
-            self.todo || self.attention.word().load(Ordering::Acquire) != self.seen_attention;
+        let rare = self.todo
+            || self.attention.word().load(Ordering::Acquire) != self.seen_attention
+            || self.area.job().death_generation() != self.seen_deaths;
         if rare || self.turn.is_multiple_of(IDLE_EVERY) {
             return false;
         }

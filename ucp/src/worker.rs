@@ -24,8 +24,9 @@ use crate::wire;
 /// Most events that one lane reports in one progress call.
 const BUDGET: u32 = 64;
 
-/// Bytes fetched in one go, so that other traffic is looked at in between.
-const SEGMENT: u64 = 1 << 20;
+/// Bytes fetched in one go, so that other traffic is looked at in between: some 400 us. With 1 MiB
+/// a message of 4 MiB took a fifth longer.
+const SEGMENT: u64 = 4 << 20;
 
 /// The packed key by which a transport opens a peer's whole memory to reads.
 const WHOLE_PROCESS: [u8; 1] = [1];

@@ -49,6 +49,7 @@ impl ActiveRing {
         let most = self.window.min(budget);
         let mut taken = 0;
         while taken < most {
+            self.consumer.prefetch();
             match self.take(sink) {
                 Taken::Message => taken += 1,
                 Taken::Nothing => {

@@ -106,6 +106,14 @@ fn join(args: &[OsString]) -> ExitCode {
         boot.job.area(local).expect("area").copy_out(&mut instance);
         assert_eq!(u64::from_ne_bytes(instance), identity.instance);
     }
+    // Everybody has the same secret; what is compared may be seen by others.
+    let trace = boot.secret.iter().fold(0u64, |sum, byte| sum.rotate_left(5) ^ u64::from(*byte));
+    boot.kvs.put(&format!("trace-{}", boot.rank), &trace.to_ne_bytes()).expect("put");
+    boot.kvs.barrier().expect("barrier");
+    for rank in 0..boot.size {
+        assert_eq!(boot.kvs.get(&format!("trace-{rank}")).expect("get"), trace.to_ne_bytes());
+    }
+    assert_ne!(boot.secret, [0; 32]);
     let watched = boot.death_watch.as_ref().map_or(0, |watch| watch.watched());
     boot.kvs.barrier().expect("barrier");
     println!(

@@ -17,6 +17,7 @@ pub(crate) mod env;
 mod error;
 mod foreign;
 mod kvs;
+pub(crate) mod secret;
 mod share;
 mod watch;
 
@@ -66,7 +67,6 @@ pub enum StartedBy {
 
 /// A rank that has joined its job. Dropping it leaves the job in order, except during a panic,
 /// which peers are to see as this rank's death.
-#[derive(Debug)]
 #[non_exhaustive]
 pub struct Bootstrap {
     /// Rank in the whole job.
@@ -83,6 +83,10 @@ pub struct Bootstrap {
     pub instance: u64,
     /// The memory of this node's ranks.
     pub job: JobMemory,
+    /// Known to the ranks of this job only, the same for all of them: they prove to each other by
+    /// it who they are where a network lies between them. The launcher draws it, or rank 0 where
+    /// the launcher is another's. It travels by the process manager and is never printed.
+    pub secret: [u8; 32],
     /// What ranks tell each other at the start.
     pub kvs: Box<dyn Kvs>,
     /// Present where no launcher marks the dead: the rank must call it now and then.
@@ -133,7 +137,7 @@ pub fn bootstrap(need: &Need) -> Result<Bootstrap, BootError> {
 }
 
 /// A rank of `bowline run`.
-fn inherited(env: &Environment, client: Client, need: &Need) -> Result<Bootstrap, BootError> {
+fn inherited(env: &Environment, mut client: Client, need: &Need) -> Result<Bootstrap, BootError> {
     let rank = env.number(env::PMI_RANK)?;
     let size = env.number(env::PMI_SIZE)?;
     let local_rank = env.number(env::LOCAL_RANK)?;
@@ -149,11 +153,12 @@ fn inherited(env: &Environment, client: Client, need: &Need) -> Result<Bootstrap
         )));
     }
     check_area(&job, need)?;
+    let secret = secret::received(&mut client)?;
     let kvs = Box::new(client);
     // One node: local ranks are world ranks.
     let locals = (0..local_size).collect();
     let started_by = StartedBy::Bowline;
-    Bootstrap::attach(Parts { rank, size, local_rank, locals, job, kvs, started_by })
+    Bootstrap::attach(Parts { rank, size, local_rank, locals, job, secret, kvs, started_by })
 }
 
 /// A rank that nobody started.
@@ -173,6 +178,8 @@ fn alone(need: &Need) -> Result<Bootstrap, BootError> {
         local_rank: 0,
         locals: vec![0],
         job,
+        secret: secret::draw()
+            .map_err(|e| BootError::System { act: "draw a random secret", source: e.into() })?,
         kvs: Box::new(LocalKvs::default()),
         started_by: StartedBy::Alone,
     })
@@ -185,13 +192,28 @@ struct Parts {
     local_rank: u32,
     locals: Vec<u32>,
     job: JobMemory,
+    secret: [u8; 32],
     kvs: Box<dyn Kvs>,
     started_by: StartedBy,
 }
 
+impl std::fmt::Debug for Bootstrap {
+    /// All but the secret.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Bootstrap")
+            .field("rank", &self.rank)
+            .field("size", &self.size)
+            .field("local_rank", &self.local_rank)
+            .field("locals", &self.locals)
+            .field("job", &self.job)
+            .field("started_by", &self.started_by)
+            .finish_non_exhaustive()
+    }
+}
+
 impl Bootstrap {
     fn attach(parts: Parts) -> Result<Self, BootError> {
-        let Parts { rank, size, local_rank, locals, job, kvs, started_by } = parts;
+        let Parts { rank, size, local_rank, locals, job, secret, kvs, started_by } = parts;
         if let Some(control) = job.control(local_rank) {
             // Relaxed: published by the state that `attach` stores.
             control.identity.world_rank.store(rank, Ordering::Relaxed);
@@ -205,6 +227,7 @@ impl Bootstrap {
             locals,
             instance,
             job,
+            secret,
             kvs,
             death_watch: None,
             started_by,
@@ -280,6 +303,8 @@ mod tests {
         assert_eq!((boot.rank, boot.size, boot.local_rank, boot.local_size), (0, 1, 0, 1));
         assert_eq!(boot.started_by, StartedBy::Alone);
         assert!(boot.job.area(0).unwrap().len() >= 5000);
+        assert_ne!(boot.secret, [0; 32]);
+        assert!(!format!("{boot:?}").contains("secret"));
         boot.kvs.put("key", b"value").unwrap();
         boot.kvs.barrier().unwrap();
         assert_eq!(boot.kvs.get("key").unwrap(), b"value");

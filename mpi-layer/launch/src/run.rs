@@ -175,10 +175,11 @@ pub fn run(options: &RunOptions) -> Result<ExitReport, LaunchError> {
         first_rank: 0,
         area_bytes: options.area_bytes,
     })?;
+    let secret = crate::bootstrap::secret::draw().map_err(system("draw a random secret"))?;
     let signals = signals::Signals::block()?;
     let guardian = guardian::Guardian::start(options.ranks)?;
     let started = spawn::start_all(options, &job, &signals, guardian)?;
-    supervise::Supervisor::new(options, job, signals, started).run()
+    supervise::Supervisor::new(options, job, signals, started, &secret).run()
 }
 
 fn system(act: &'static str) -> impl FnOnce(rustix::io::Errno) -> LaunchError {

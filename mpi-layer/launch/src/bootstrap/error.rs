@@ -50,6 +50,12 @@ pub enum BootError {
     /// The inherited memory is not the one meant.
     #[error("cannot join the job: {0}")]
     WrongMemory(String),
+    /// What lies under the secret's key is no secret.
+    #[error(
+        "cannot join the job: its secret has another length than 32 bytes; use one version of \
+         Bowline for all ranks"
+    )]
+    Secret,
     /// No route to the memory of this node.
     #[error("cannot take the node's memory from rank {leader}: {reasons}")]
     NoRoute {

@@ -1,10 +1,10 @@
 //! Joining a job that another PMI-1 manager started.
 //!
 //! ```text
-//!   rank 0 puts the job's id ─┐
-//!   (every rank its host)     ├─ barrier ─► lowest rank of each node makes the memory, puts an
-//!                             │             offer ─ barrier ─► others open it ─► all attach
-//!                             │             ─ barrier ─► watch each other
+//!   rank 0 puts id and secret ─┐
+//!   (every rank its host)      ├─ barrier ─► lowest rank of each node makes the memory, puts an
+//!                              │             offer ─ barrier ─► others open it ─► all attach
+//!                              │             ─ barrier ─► watch each other
 //! ```
 //!
 //! Who shares a node is told by `PMI_process_mapping`; where the manager has none, by host name
@@ -16,6 +16,7 @@ use bowline_base::job::{JobMemory, JobSpec};
 
 use super::check_area;
 use super::env::{self, Environment};
+use super::secret;
 use super::share::{self, Giver, Offer};
 use super::{BootError, Bootstrap, DeathWatch, Kvs, Need, Parts, StartedBy};
 
@@ -47,12 +48,16 @@ pub(super) fn join(
         rustix::rand::getrandom(&mut id, rustix::rand::GetRandomFlags::empty())
             .map_err(|e| BootError::System { act: "draw a random job id", source: e.into() })?;
         Kvs::put(&mut client, JOB_KEY, &id)?;
+        let secret = secret::draw()
+            .map_err(|e| BootError::System { act: "draw a random secret", source: e.into() })?;
+        Kvs::put(&mut client, secret::KEY, &secret)?;
     }
     if mapping.is_none() {
         Kvs::put(&mut client, &host_key(rank), &share::host()?)?;
     }
     client.barrier()?;
     let id = job_id(&mut client)?;
+    let secret = secret::received(&mut client)?;
     let locals = match mapping {
         Some(mapping) => mapping.neighbours(rank, size),
         None => same_host(&mut client, rank, size)?,
@@ -96,7 +101,7 @@ pub(super) fn join(
     let kvs = Box::new(client);
     let started_by = StartedBy::Foreign;
     let mut boot =
-        Bootstrap::attach(Parts { rank, size, local_rank, locals, job, kvs, started_by })?;
+        Bootstrap::attach(Parts { rank, size, local_rank, locals, job, secret, kvs, started_by })?;
     boot.kvs.barrier()?;
     // Everybody on this node has the memory.
     drop(giver);

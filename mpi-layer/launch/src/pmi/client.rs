@@ -199,8 +199,7 @@ impl Client {
             return Err(PmiError::Argument(key.into(), "the manager's values are too short"));
         }
         let mut pieces = bytes.chunks(room);
-        let first = hex(pieces.next().unwrap_or_default());
-        self.put(key, &format!("{}:{first}", bytes.len()))?;
+        self.put(key, &first_piece(bytes, pieces.next().unwrap_or_default()))?;
         for (number, piece) in pieces.enumerate() {
             self.put(&piece_key(key, number + 1), &hex(piece))?;
         }
@@ -264,6 +263,11 @@ const HEAD: usize = 24;
 
 fn piece_key(key: &str, number: usize) -> String {
     format!("{key}.{number}")
+}
+
+/// The value under the key itself: how many bytes there are in all, and the first of them.
+pub(super) fn first_piece(all: &[u8], first: &[u8]) -> String {
+    format!("{}:{}", all.len(), hex(first))
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -77,12 +77,22 @@ struct RankState {
 }
 
 /// The manager's state for one job.
-#[derive(Debug)]
 pub struct Server {
     kvsname: String,
     store: HashMap<Vec<u8>, Vec<u8>>,
     stored_bytes: usize,
     ranks: Vec<RankState>,
+}
+
+impl std::fmt::Debug for Server {
+    /// Without what is stored, since the job's secret is part of it.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server")
+            .field("kvsname", &self.kvsname)
+            .field("stored", &self.store.len())
+            .field("ranks", &self.ranks)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Server {
@@ -104,6 +114,14 @@ impl Server {
         let mapping = NodeMapping::one_node(size).to_string();
         server.store.insert(b"PMI_process_mapping".to_vec(), mapping.into_bytes());
         server
+    }
+
+    /// Puts a value that ranks read with [`Client::get_bytes`](super::Client::get_bytes), before
+    /// any of them has started. Short ones only: it is one value.
+    pub fn preset(&mut self, key: &str, bytes: &[u8]) {
+        let value = super::client::first_piece(bytes, bytes);
+        debug_assert!(key.len() <= KEY_MAX && value.len() <= VALUE_MAX);
+        self.store.insert(key.into(), value.into_bytes());
     }
 
     /// Takes one line of a rank, without its newline. A rank that does not exist is ignored.

@@ -76,17 +76,20 @@ impl<'a> Supervisor<'a> {
         job: JobMemory,
         signals: Signals,
         mut started: StartedJob,
+        secret: &[u8; 32],
     ) -> Self {
         let ranks = started.ranks.drain(..).map(|rank| {
             let pmi = Connection::new(rank.pmi);
             Rank { pid: rank.pid, pidfd: rank.pidfd, pmi: Some(pmi), end: None }
         });
+        let mut server = Server::new(options.ranks, crate::bootstrap::env::kvsname(job.id()));
+        server.preset(crate::bootstrap::secret::KEY, secret);
         Self {
             options,
             signals,
             ranks: ranks.collect(),
             started,
-            server: Server::new(options.ranks, crate::bootstrap::env::kvsname(job.id())),
+            server,
             job,
             phase: Phase::Running,
             // A time beyond what the clock can count is no limit.

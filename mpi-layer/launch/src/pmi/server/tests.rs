@@ -132,3 +132,15 @@ fn an_abort_is_heard_at_any_time() {
     let events = ask(&mut server, 0, "cmd=abort exitcode=9 message=no way");
     assert_eq!(events, [Event::Abort { rank: 0, code: 9, message: "no way".into() }]);
 }
+
+#[test]
+fn preset_bytes_are_read_as_if_a_rank_had_put_them() {
+    let mut server = Server::new(1, "kvs");
+    server.preset("own", &[1, 0xab]);
+    let mut events = Vec::new();
+    server.line(0, b"cmd=init pmi_version=1 pmi_subversion=1", &mut events);
+    server.line(0, b"cmd=get kvsname=kvs key=own", &mut events);
+    let line = b"cmd=get_result rc=0 msg=success value=2:01ab\n".to_vec();
+    assert_eq!(events.pop(), Some(Event::Reply { rank: 0, line }));
+    assert!(!format!("{server:?}").contains("01ab"));
+}

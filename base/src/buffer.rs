@@ -6,22 +6,24 @@
 //! for every operation (the MPI layer's `scope`), which uses the `unsafe` constructors. Handles
 //! are not reference counted and do not know what operation holds them.
 
+use std::mem::ManuallyDrop;
+
 use crate::view::{View, copy_small};
 
 /// Bytes that an operation reads. Moved into the operation, dropped when it has completed.
 #[derive(Debug)]
 pub struct SendBuf {
     start: *const u8,
+    /// Bytes, and [`OWNED`].
     len: usize,
-    owner: Option<Box<[u8]>>,
 }
 
 /// Bytes that an operation writes. Moved into the operation, dropped when it has completed.
 #[derive(Debug)]
 pub struct RecvBuf {
     start: *mut u8,
+    /// Bytes, and [`OWNED`].
     len: usize,
-    owner: Option<Box<[u8]>>,
 }
 
 // SAFETY: the bytes are either owned by the handle, or promised to `borrowed` to stay valid and
@@ -30,6 +32,55 @@ unsafe impl Send for SendBuf {}
 // SAFETY: the bytes are either owned by the handle, or promised to `borrowed` to belong to the
 // handle alone until it is dropped, on whatever thread that is.
 unsafe impl Send for RecvBuf {}
+
+/// Set in a handle's length when its bytes are its own. No memory has so many bytes, and a handle
+/// of two words travels in registers.
+const OWNED: usize = 1 << (usize::BITS - 1);
+
+/// A length that somebody promised to be one of memory, which has fewer than `isize::MAX` bytes.
+const fn checked(len: usize) -> usize {
+    debug_assert!(len < OWNED, "no memory is that long");
+    len & !OWNED
+}
+
+fn give_away(bytes: Vec<u8>) -> (*mut u8, usize) {
+    let bytes = Box::leak(bytes.into_boxed_slice());
+    (bytes.as_mut_ptr(), bytes.len() | OWNED)
+}
+
+/// The bytes of a handle that owns them.
+///
+/// # Safety
+/// `start` and `len` are those of a handle, which is not used any more.
+unsafe fn take_back(start: *mut u8, len: usize) -> Option<Vec<u8>> {
+    if len & OWNED == 0 {
+        return None;
+    }
+    let bytes = std::ptr::slice_from_raw_parts_mut(start, len & !OWNED);
+    // SAFETY: `OWNED` is set by `give_away` alone, which leaked a box of this place and length;
+    // the caller promises that nobody takes it a second time.
+    Some(unsafe { Box::from_raw(bytes) }.into_vec())
+}
+
+impl Drop for SendBuf {
+    #[inline]
+    fn drop(&mut self) {
+        if self.len & OWNED != 0 {
+            // SAFETY: the handle ends here.
+            drop(unsafe { take_back(self.start.cast_mut(), self.len) });
+        }
+    }
+}
+
+impl Drop for RecvBuf {
+    #[inline]
+    fn drop(&mut self) {
+        if self.len & OWNED != 0 {
+            // SAFETY: the handle ends here.
+            drop(unsafe { take_back(self.start, self.len) });
+        }
+    }
+}
 
 impl SendBuf {
     /// A handle of memory that somebody else keeps.
@@ -40,39 +91,39 @@ impl SendBuf {
     /// cancelled or its request dropped), or the handle was given back or dropped unused.
     #[inline]
     pub const unsafe fn borrowed(start: *const u8, len: usize) -> Self {
-        Self { start, len, owner: None }
+        Self { start, len: checked(len) }
     }
 
     /// A handle that owns its bytes.
     pub fn owned(bytes: Vec<u8>) -> Self {
-        let owner = bytes.into_boxed_slice();
-        Self { start: owner.as_ptr(), len: owner.len(), owner: Some(owner) }
+        let (start, len) = give_away(bytes);
+        Self { start, len }
     }
 
     /// A handle of no bytes.
     #[inline]
     pub const fn empty() -> Self {
-        Self { start: std::ptr::NonNull::<u8>::dangling().as_ptr(), len: 0, owner: None }
+        Self { start: std::ptr::NonNull::<u8>::dangling().as_ptr(), len: 0 }
     }
 
     /// Bytes to send.
     #[inline]
     pub const fn len(&self) -> usize {
-        self.len
+        self.len & !OWNED
     }
 
     /// Whether there is nothing to send.
     #[inline]
     pub const fn is_empty(&self) -> bool {
-        self.len == 0
+        self.len() == 0
     }
 
     /// The bytes.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: owned bytes live in `owner`; borrowed ones are promised to `borrowed` to be
+        // SAFETY: owned bytes live until the handle is dropped; borrowed ones are promised to `borrowed` to be
         // readable and unwritten while the handle exists. `start` is never null.
-        unsafe { std::slice::from_raw_parts(self.start, self.len) }
+        unsafe { std::slice::from_raw_parts(self.start, self.len()) }
     }
 
     /// Where the bytes are, for the kernel, a network card or a peer's remote read.
@@ -83,7 +134,9 @@ impl SendBuf {
 
     /// Gives the bytes of an owned handle back.
     pub fn into_owned(self) -> Option<Vec<u8>> {
-        self.owner.map(Vec::from)
+        let this = ManuallyDrop::new(self);
+        // SAFETY: the handle is not dropped, so its bytes are taken back once.
+        unsafe { take_back(this.start.cast_mut(), this.len) }
     }
 }
 
@@ -96,37 +149,37 @@ impl RecvBuf {
     /// cancelled or its request dropped), or the handle was given back or dropped unused.
     #[inline]
     pub const unsafe fn borrowed(start: *mut u8, len: usize) -> Self {
-        Self { start, len, owner: None }
+        Self { start, len: checked(len) }
     }
 
     /// A handle that owns its bytes.
     pub fn owned(bytes: Vec<u8>) -> Self {
-        let mut owner = bytes.into_boxed_slice();
-        Self { start: owner.as_mut_ptr(), len: owner.len(), owner: Some(owner) }
+        let (start, len) = give_away(bytes);
+        Self { start, len }
     }
 
     /// A handle of no bytes.
     #[inline]
     pub const fn empty() -> Self {
-        Self { start: std::ptr::NonNull::<u8>::dangling().as_ptr(), len: 0, owner: None }
+        Self { start: std::ptr::NonNull::<u8>::dangling().as_ptr(), len: 0 }
     }
 
     /// Bytes of room.
     #[inline]
     pub const fn len(&self) -> usize {
-        self.len
+        self.len & !OWNED
     }
 
     /// Whether there is no room.
     #[inline]
     pub const fn is_empty(&self) -> bool {
-        self.len == 0
+        self.len() == 0
     }
 
     /// Copies `from` to `offset`; what does not fit is left out. Returns the bytes copied.
     #[inline]
     pub fn write_at(&mut self, offset: usize, from: &[u8]) -> usize {
-        let n = self.len.saturating_sub(offset).min(from.len());
+        let n = self.len().saturating_sub(offset).min(from.len());
         if n > 0 {
             // SAFETY: `offset + n <= len`; the memory is ours alone by the promise to
             // `borrowed`, so it does not overlap `from`.
@@ -139,7 +192,7 @@ impl RecvBuf {
     /// out. Returns the bytes copied.
     #[inline]
     pub fn copy_at(&mut self, offset: usize, from: View<'_>) -> usize {
-        let n = self.len.saturating_sub(offset).min(from.len());
+        let n = self.len().saturating_sub(offset).min(from.len());
         if n > 0 {
             // SAFETY: `offset + n <= len`, `n <= from.len()`; the destination is ours alone, so
             // the two do not overlap.
@@ -153,7 +206,7 @@ impl RecvBuf {
     pub fn view(&mut self) -> View<'_> {
         // SAFETY: the bytes are valid for the handle's life, which outlives the borrow, and the
         // exclusive borrow keeps `bytes` from being called meanwhile.
-        unsafe { View::from_raw(self.start, self.len) }
+        unsafe { View::from_raw(self.start, self.len()) }
     }
 
     /// Where the room is, for the kernel, a network card or a peer's remote write.
@@ -164,7 +217,9 @@ impl RecvBuf {
 
     /// Gives the bytes of an owned handle back.
     pub fn into_owned(self) -> Option<Vec<u8>> {
-        self.owner.map(Vec::from)
+        let this = ManuallyDrop::new(self);
+        // SAFETY: the handle is not dropped, so its bytes are taken back once.
+        unsafe { take_back(this.start, this.len) }
     }
 }
 

@@ -4,6 +4,7 @@
 //! says what it ran; none installs anything.
 
 mod bench;
+mod guest;
 mod ladder;
 mod needs;
 mod tidy;
@@ -34,6 +35,8 @@ enum Task {
     Smoke(ladder::Options),
     /// What CI runs: test, then smoke
     Ci(ladder::Options),
+    /// Run tests in a virtual machine with RDMA devices
+    Guest(guest::Options),
     /// Take figures
     #[command(subcommand)]
     Bench(Box<bench::Task>),
@@ -59,6 +62,7 @@ fn run(arguments: Arguments) -> Result<()> {
             ladder::test(&workspace, &options)?;
             ladder::smoke(&workspace, &options)
         }
+        Task::Guest(options) => guest::run(&workspace, &options),
         Task::Bench(task) => bench::run(&workspace, *task),
     }
 }

@@ -42,6 +42,27 @@ pub(crate) const OF_TESTS: &[Need] = &[
     },
 ];
 
+/// What the guest with RDMA devices needs.
+pub(crate) const OF_GUEST: &[Need] = &[
+    Need {
+        program: "qemu-system-x86_64",
+        package: "qemu-system-x86",
+        header: None,
+        why: "runs the guest",
+    },
+    Need { program: "busybox", package: "busybox-static", header: None, why: "is its shell" },
+    Need { program: "modprobe", package: "kmod", header: None, why: "orders its modules" },
+    Need { program: "xz", package: "xz-utils", header: None, why: "unpacks its kernel" },
+    Need { program: "rdma", package: "iproute2", header: None, why: "makes its devices" },
+    Need {
+        program: "ib_send_lat",
+        package: "perftest ibverbs-providers libibverbs1",
+        header: None,
+        why: "is the yardstick of the verbs transport, with the library and its driver",
+    },
+    Need { program: "apt-get", package: "apt", header: None, why: "downloads its kernel" },
+];
+
 /// What the instruction counts need.
 pub(crate) const OF_INSTRUCTIONS: &[Need] =
     &[Need { program: "valgrind", package: "valgrind", header: None, why: "counts instructions" }];
@@ -75,7 +96,8 @@ pub(crate) fn explain(missing: &[Need]) -> String {
     text
 }
 
-fn find(program: &str) -> Option<PathBuf> {
+/// Where a program is.
+pub(crate) fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|directory| directory.join(program)).find(|p| p.is_file())
 }

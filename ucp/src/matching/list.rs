@@ -37,27 +37,36 @@ impl ListEngine {
         Self { entries: Vec::new(), free: END, posted: Queue::EMPTY, unexpected: Queue::EMPTY }
     }
 
-    #[inline]
+    /// Fills a free entry. Inlined, so that what it is filled with comes in registers: read from
+    /// memory that was written in other pieces, it would wait for the writes.
+    #[inline(always)]
     fn place(&mut self, want: Want, value: u64) -> u32 {
-        let entry = Entry { want, value, next: END };
-        let index = self.free;
-        if index == END {
-            return self.grow(entry);
+        if self.free == END {
+            self.grow();
         }
+        let index = self.free;
         let place = &mut self.entries[index as usize];
         self.free = place.next;
-        *place = entry;
+        place.want.source = want.source;
+        place.want.source_mask = want.source_mask;
+        place.want.tag = want.tag;
+        place.want.tag_mask = want.tag_mask;
+        place.value = value;
+        place.next = END;
         index
     }
 
+    /// Makes a free entry.
     #[cold]
-    fn grow(&mut self, entry: Entry) -> u32 {
+    #[inline(never)]
+    fn grow(&mut self) {
         let index = u32::try_from(self.entries.len()).expect("fewer than 2^32 entries");
-        self.entries.push(entry);
-        index
+        let want = Want { source: 0, source_mask: 0, tag: 0, tag_mask: 0 };
+        self.entries.push(Entry { want, value: 0, next: END });
+        self.free = index;
     }
 
-    #[inline]
+    #[inline(always)]
     fn append(entries: &mut [Entry], queue: &mut Queue, index: u32) {
         if queue.tail == END {
             queue.head = index;
@@ -78,23 +87,25 @@ impl ListEngine {
     ) -> Option<u64> {
         let (mut before, mut index) = (END, queue.head);
         while index != END {
-            let entry = entries[index as usize];
-            if fits(&entry) {
+            let entry = &mut entries[index as usize];
+            let next = entry.next;
+            if fits(entry) {
+                let value = entry.value;
+                entry.next = *free;
+                *free = index;
                 if before == END {
-                    queue.head = entry.next;
+                    queue.head = next;
                 } else {
-                    entries[before as usize].next = entry.next;
+                    entries[before as usize].next = next;
                 }
                 if queue.tail == index {
                     queue.tail = before;
                 }
-                entries[index as usize].next = *free;
-                *free = index;
                 queue.len -= 1;
-                return Some(entry.value);
+                return Some(value);
             }
             before = index;
-            index = entry.next;
+            index = next;
         }
         None
     }
@@ -114,7 +125,7 @@ const fn exactly(source: u32, tag: u64) -> Want {
 }
 
 impl MatchEngine for ListEngine {
-    #[inline]
+    #[inline(always)]
     fn post(&mut self, want: Want, value: u64) {
         let index = self.place(want, value);
         Self::append(&mut self.entries, &mut self.posted, index);
@@ -142,7 +153,7 @@ impl MatchEngine for ListEngine {
         Self::append(&mut self.entries, &mut self.unexpected, index);
     }
 
-    #[inline]
+    #[inline(always)]
     fn take_unexpected(&mut self, want: &Want) -> Option<u64> {
         if self.unexpected.head == END {
             return None;

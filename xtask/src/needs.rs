@@ -51,6 +51,7 @@ pub(crate) const OF_GUEST: &[Need] = &[
         why: "runs the guest",
     },
     Need { program: "busybox", package: "busybox-static", header: None, why: "is its shell" },
+    Need { program: "dash", package: "dash", header: None, why: "runs its commands" },
     Need { program: "modprobe", package: "kmod", header: None, why: "orders its modules" },
     Need { program: "xz", package: "xz-utils", header: None, why: "unpacks its kernel" },
     Need { program: "rdma", package: "iproute2", header: None, why: "makes its devices" },

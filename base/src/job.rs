@@ -4,6 +4,8 @@
 //!   0        header: magic, version, geometry, ids          written by the creator, then constant
 //!            death generation                               own cache line
 //!   bitmap   one bit per local rank: dead                   only ever set
+//!   bitmap   one bit per rank of the whole job: dead on another node; only ever set; empty where
+//!            the memory was made for a job of one node
 //!   control  one ControlBlock per local rank                see `control`
 //!   areas    one area per local rank, page-aligned, zero    the provider's; never touched here
 //! ```
@@ -39,7 +41,7 @@ use crate::view::View;
 const MAGIC: u64 = u64::from_le_bytes(*b"BOWLJOB\x9d");
 
 /// Changes with every change of the layout.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// Words of the set of processors: 1024 of them, as many as the C library's own sets have.
 const PROCESSOR_WORDS: usize = 16;
@@ -47,6 +49,9 @@ const PROCESSOR_WORDS: usize = 16;
 /// Most ranks of one job on one node: far beyond any machine, small enough that a damaged header
 /// cannot overflow the arithmetic.
 pub const MAX_LOCAL_RANKS: u32 = 1 << 16;
+
+/// Most ranks of one job on all its nodes, for the same reason.
+pub const MAX_JOB_RANKS: u32 = 1 << 24;
 
 #[repr(C, align(64))]
 struct Header {
@@ -59,6 +64,8 @@ struct Header {
     area_bytes: AtomicU64,
     control_bytes: AtomicU32,
     first_rank: AtomicU32,
+    /// Ranks of the whole job whose deaths elsewhere can be noted; 0 for none.
+    job_ranks: AtomicU32,
     /// Alone on its line: every waiting rank polls it, and it changes only when a rank dies.
     death_generation: Line<AtomicU32>,
     /// One bit per processor that any rank of the node may run on.
@@ -83,26 +90,32 @@ pub struct JobSpec {
 #[derive(Clone, Copy, Debug)]
 struct Layout {
     ranks: u32,
+    job_ranks: u32,
     area_bytes: usize,
+    elsewhere: usize,
     control: usize,
     areas: usize,
     total: usize,
 }
 
 impl Layout {
-    fn new(ranks: u32, area_bytes: usize) -> Result<Self, JobError> {
+    fn new(ranks: u32, job_ranks: u32, area_bytes: usize) -> Result<Self, JobError> {
         if ranks == 0 || ranks > MAX_LOCAL_RANKS {
             return Err(JobError::Ranks(ranks));
+        }
+        if job_ranks > MAX_JOB_RANKS {
+            return Err(JobError::Ranks(job_ranks));
         }
         let too_large = JobError::AreaBytes { ranks, area_bytes };
         let sum = || {
             let area_bytes = area_bytes.checked_next_multiple_of(PAGE)?;
-            let bitmap = (ranks as usize).div_ceil(64) * size_of::<AtomicU64>();
-            let control = (size_of::<Header>() + bitmap).next_multiple_of(LINE);
+            let bitmap = |ranks: u32| (ranks as usize).div_ceil(64) * size_of::<AtomicU64>();
+            let elsewhere = size_of::<Header>() + bitmap(ranks);
+            let control = (elsewhere + bitmap(job_ranks)).next_multiple_of(LINE);
             let blocks = ranks as usize * size_of::<ControlBlock>();
             let areas = (control + blocks).next_multiple_of(PAGE);
             let total = area_bytes.checked_mul(ranks as usize)?.checked_add(areas)?;
-            Some(Self { ranks, area_bytes, control, areas, total })
+            Some(Self { ranks, job_ranks, area_bytes, elsewhere, control, areas, total })
         };
         sum().filter(|layout| layout.total <= isize::MAX as usize - PAGE).ok_or(too_large)
     }
@@ -126,7 +139,16 @@ impl JobMemory {
     /// # Errors
     /// When the specification is impossible or the memory cannot be reserved.
     pub fn create_memfd(spec: &JobSpec) -> Result<Self, JobError> {
-        let layout = Layout::new(spec.ranks, spec.area_bytes)?;
+        Self::create_memfd_of_node(spec, 0)
+    }
+
+    /// Makes the memory of one node of a job of `job_ranks` processes on several nodes. Deaths on
+    /// other nodes can be noted in it.
+    ///
+    /// # Errors
+    /// As [`create_memfd`](Self::create_memfd).
+    pub fn create_memfd_of_node(spec: &JobSpec, job_ranks: u32) -> Result<Self, JobError> {
+        let layout = Layout::new(spec.ranks, job_ranks, spec.area_bytes)?;
         Self::create(spec, layout, Region::create_memfd("bowline-job", layout.total)?)
     }
 
@@ -135,7 +157,7 @@ impl JobMemory {
     /// # Errors
     /// As [`create_memfd`](Self::create_memfd).
     pub fn create_private(spec: &JobSpec) -> Result<Self, JobError> {
-        let layout = Layout::new(spec.ranks, spec.area_bytes)?;
+        let layout = Layout::new(spec.ranks, 0, spec.area_bytes)?;
         Self::create(spec, layout, Region::create_private(layout.total)?)
     }
 
@@ -152,6 +174,7 @@ impl JobMemory {
         header.area_bytes.store(layout.area_bytes as u64, Ordering::Relaxed);
         header.control_bytes.store(size_of::<ControlBlock>() as u32, Ordering::Relaxed);
         header.first_rank.store(spec.first_rank, Ordering::Relaxed);
+        header.job_ranks.store(layout.job_ranks, Ordering::Relaxed);
         for local in 0..layout.ranks {
             let control = job.control(local).expect("a rank of the layout");
             let world = spec.first_rank.wrapping_add(local);
@@ -186,7 +209,9 @@ impl JobMemory {
         }
         let area_bytes = usize::try_from(header.area_bytes.load(Ordering::Relaxed))
             .map_err(|_| JobError::Damaged("the size of an area"))?;
-        let layout = Layout::new(header.ranks.load(Ordering::Relaxed), area_bytes)
+        let ranks = header.ranks.load(Ordering::Relaxed);
+        let job_ranks = header.job_ranks.load(Ordering::Relaxed);
+        let layout = Layout::new(ranks, job_ranks, area_bytes)
             .map_err(|_| JobError::Damaged("the number of ranks or the size of an area"))?;
         if layout.area_bytes != area_bytes || layout.total != region.len() {
             return Err(JobError::Damaged("the size of the whole"));
@@ -285,6 +310,35 @@ impl JobMemory {
         if word.fetch_or(bit(local), Ordering::AcqRel) & bit(local) != 0 {
             return;
         }
+        self.tell_of_death();
+    }
+
+    /// Marks a rank of another node dead for good, by its rank in the whole job, and wakes
+    /// everybody on this node. May be called more than once; ignored for ranks that the memory
+    /// was not made for ([`create_memfd_of_node`](Self::create_memfd_of_node)).
+    pub fn mark_dead_elsewhere(&self, rank: u32) {
+        let Some(word) = self.elsewhere_word(rank) else {
+            return;
+        };
+        // Release pairs with the Acquire of `dead_elsewhere`; Acquire orders two markers.
+        if word.fetch_or(bit(rank), Ordering::AcqRel) & bit(rank) == 0 {
+            self.tell_of_death();
+        }
+    }
+
+    /// The ranks of other nodes marked dead, by their rank in the whole job, in order.
+    pub fn dead_elsewhere(&self) -> impl Iterator<Item = u32> + '_ {
+        let ranks = self.0.layout.job_ranks;
+        (0..ranks).step_by(64).flat_map(move |first| {
+            // Acquire pairs with the Release of `mark_dead_elsewhere`.
+            let word = self.elsewhere_word(first).map_or(0, |word| word.load(Ordering::Acquire));
+            let last = ranks.min(first + 64);
+            (first..last).filter(move |rank| word & bit(*rank) != 0)
+        })
+    }
+
+    /// After a bit was set: changes the generation and wakes the node.
+    fn tell_of_death(&self) {
         // Release pairs with the Acquire of `death_generation`: publishes the bit.
         self.header().death_generation.fetch_add(1, Ordering::Release);
         for peer in 0..self.ranks() {
@@ -352,14 +406,24 @@ impl JobMemory {
 
     /// The word of the death bitmap that has the bit of `local`.
     fn dead_word(&self, local: u32) -> Option<&AtomicU64> {
-        if local >= self.ranks() {
-            return None;
-        }
-        let offset = size_of::<Header>() + (local / 64) as usize * size_of::<AtomicU64>();
+        (local < self.ranks()).then(|| self.bitmap_word(size_of::<Header>(), local)).flatten()
+    }
+
+    /// The word of the second bitmap that has the bit of rank `rank` of the whole job.
+    fn elsewhere_word(&self, rank: u32) -> Option<&AtomicU64> {
+        let layout = &self.0.layout;
+        (rank < layout.job_ranks).then(|| self.bitmap_word(layout.elsewhere, rank)).flatten()
+    }
+
+    /// The word with bit `index` of the bitmap at `start`, a multiple of 8.
+    fn bitmap_word(&self, start: usize, index: u32) -> Option<&AtomicU64> {
+        debug_assert!(start.is_multiple_of(align_of::<AtomicU64>()));
+        let offset = start + (index / 64) as usize * size_of::<AtomicU64>();
         let word = self.0.region.view().slice(offset, size_of::<AtomicU64>())?;
         // SAFETY: inside the mapping, which lives as long as `self`; aligned, since the mapping
-        // is page-aligned and the header's size a multiple of 64; atomics may be shared with
-        // writers in other processes.
+        // is page-aligned, bitmaps start behind the header (a multiple of 64 bytes) or behind
+        // whole words, and the step is a word; atomics may be shared with writers in other
+        // processes.
         Some(unsafe { &*word.as_ptr().cast::<AtomicU64>() })
     }
 }

@@ -119,5 +119,6 @@ impl FailureSource for JobDeaths {
                 out.push(identity.world_rank);
             }
         }
+        out.extend(self.0.dead_elsewhere());
     }
 }

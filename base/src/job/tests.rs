@@ -145,3 +145,25 @@ fn processors_of_all_ranks_count_once() {
     job.add_processors([1, 64, 65, 1024, usize::MAX]);
     assert_eq!(job.processors(), 6);
 }
+
+#[test]
+fn deaths_on_other_nodes_are_told_by_rank_of_the_job() {
+    let job = JobMemory::create_memfd_of_node(&SPEC, 200).unwrap();
+    let peer = JobMemory::open(again(&job)).unwrap();
+    let before = peer.death_generation();
+    for rank in [199, 0, 64, 0, 200, u32::MAX] {
+        job.mark_dead_elsewhere(rank);
+    }
+    job.mark_dead(2);
+    assert_eq!(peer.dead_elsewhere().collect::<Vec<_>>(), [0, 64, 199]);
+    assert_eq!(peer.dead().collect::<Vec<_>>(), [2]);
+    assert_eq!(peer.death_generation().wrapping_sub(before), 4);
+    // The bitmaps do not reach into the control blocks.
+    assert!((0..70).all(|l| peer.control(l).unwrap().identity.pid.load(Ordering::Relaxed) == 0));
+    let alone = JobMemory::create_memfd(&SPEC).unwrap();
+    alone.mark_dead_elsewhere(0);
+    assert_eq!((alone.dead_elsewhere().count(), alone.death_generation()), (0, 0));
+    job.header().job_ranks.store(u32::MAX, Ordering::Relaxed);
+    assert!(matches!(JobMemory::open(again(&job)), Err(JobError::Damaged(_))));
+    assert!(JobMemory::create_memfd_of_node(&SPEC, MAX_JOB_RANKS + 1).is_err());
+}

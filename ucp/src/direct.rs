@@ -22,7 +22,7 @@ use bowline_base::view::View;
 use crate::engine::Engine;
 use crate::error::OpError;
 use crate::matching::{Envelope, MatchEngine as _, MatchSpec, Want};
-use crate::request::{self, Body, Receive, RequestId, Status};
+use crate::request::{self, RequestId, Status};
 use crate::worker::{Waiting, Worker};
 
 /// Where the direct receive stands.
@@ -97,8 +97,7 @@ impl Engine {
 
     fn request_of_direct(&mut self) -> Key {
         let buffer = std::mem::replace(&mut self.direct.buffer, RecvBuf::empty());
-        let receive = Receive { buffer, space: self.direct.space, fetch: None };
-        let key = request::begin(&mut self.requests, Body::Receive(receive));
+        let key = request::begin_receive(&mut self.requests, buffer, self.direct.space);
         self.direct.stage = Stage::Moved(key);
         key
     }

@@ -140,9 +140,15 @@ impl Engine {
             return None;
         }
         let status = request.status;
-        request.body = Body::Free;
+        request.empty();
         self.requests.release(key);
         Some(status)
+    }
+
+    /// Whether a request is there and complete.
+    #[inline(always)]
+    pub(crate) fn is_done(&self, key: Key) -> bool {
+        self.requests.get(key).is_some_and(|request| request.done)
     }
 
     /// Fails a request, whatever it was doing.

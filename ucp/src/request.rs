@@ -134,7 +134,7 @@ pub(crate) struct OneSided {
 /// request itself.
 #[derive(Debug, Default)]
 pub(crate) enum Body {
-    /// The request is not in use.
+    /// Nothing: of a request that is not in use, unless that is an empty receive.
     #[default]
     Free,
     Receive(Receive),
@@ -151,6 +151,20 @@ pub(crate) struct Request {
     pub(crate) detached: bool,
 }
 
+impl Request {
+    /// Drops what it holds. A receive stays one, without buffer, for the next user.
+    #[inline(always)]
+    pub(crate) fn empty(&mut self) {
+        match &mut self.body {
+            Body::Receive(receive) => {
+                receive.buffer = RecvBuf::empty();
+                receive.fetch = None;
+            }
+            other => *other = Body::Free,
+        }
+    }
+}
+
 impl Default for Request {
     fn default() -> Self {
         Self { body: Body::Free, status: Status::NONE, done: false, detached: false }
@@ -160,13 +174,30 @@ impl Default for Request {
 /// The requests of a worker.
 pub(crate) type Requests = Recycler<Request>;
 
-/// Makes a request for `body`. Inlined, so that the body is built where it stays.
+/// Makes a request to receive into `buffer`. Its fields are written where they stay: a body built
+/// elsewhere and moved would be read back before its writes are through.
 #[inline(always)]
+pub(crate) fn begin_receive(requests: &mut Requests, buffer: RecvBuf, space: u32) -> Key {
+    let (key, request) = requests.acquire();
+    match &mut request.body {
+        Body::Receive(receive) => {
+            receive.buffer = buffer;
+            receive.space = space;
+            debug_assert!(receive.fetch.is_none(), "a request that is not in use is empty");
+        }
+        other => *other = Body::Receive(Receive { buffer, space, fetch: None }),
+    }
+    request.status = Status::NONE;
+    request.done = false;
+    request.detached = false;
+    key
+}
+
+/// Makes a request for `body`.
+#[inline]
 pub(crate) fn begin(requests: &mut Requests, body: Body) -> Key {
     let (key, request) = requests.acquire();
-    debug_assert!(matches!(request.body, Body::Free), "a request that is not in use is free");
-    // A free body holds nothing that would have to be dropped.
-    std::mem::forget(std::mem::replace(&mut request.body, body));
+    request.body = body;
     request.status = Status::NONE;
     request.done = false;
     request.detached = false;
@@ -177,7 +208,7 @@ pub(crate) fn begin(requests: &mut Requests, body: Body) -> Key {
 #[inline]
 pub(crate) fn end(requests: &mut Requests, key: Key) {
     if let Some(request) = requests.get_mut(key) {
-        request.body = Body::Free;
+        request.empty();
         requests.release(key);
     }
 }

@@ -7,7 +7,7 @@ use crate::error::OpError;
 use crate::matching::MatchEngine as _;
 use crate::matching::{Envelope, MatchSpec};
 use crate::peer::Ep;
-use crate::request::{self, Body, OneSided, Receive, Request, RequestId, SendKind, Status};
+use crate::request::{self, Body, OneSided, Request, RequestId, SendKind, Status};
 use crate::wire;
 use crate::worker::Worker;
 
@@ -95,8 +95,7 @@ impl Worker {
         {
             return Err(OpError::MemberFailed { rank });
         }
-        let body = Body::Receive(Receive { buffer, space: spec.space, fetch: None });
-        let key = request::begin(&mut engine.requests, body);
+        let key = request::begin_receive(&mut engine.requests, buffer, spec.space);
         match waiting {
             None => space.engine.post(want, key.to_wire()),
             Some(message) => {
@@ -149,8 +148,7 @@ impl Worker {
     pub fn recv_claimed(&self, message: Message, buffer: RecvBuf) -> Result<RequestId, OpError> {
         let inner = &mut *self.inner.borrow_mut();
         let space = inner.engine.unexpected.get(message.0).map_or(0, |m| m.space);
-        let body = Body::Receive(Receive { buffer, space, fetch: None });
-        let key = request::begin(&mut inner.engine.requests, body);
+        let key = request::begin_receive(&mut inner.engine.requests, buffer, space);
         inner.engine.hand_over(key, message.0);
         inner.act();
         Ok(RequestId(key))

@@ -269,7 +269,13 @@ impl Worker {
         loop {
             let (events, deliver) = {
                 let inner = &mut *self.inner.borrow_mut();
-                if let Some(status) = inner.engine.take(id.0) {
+                // Asked first: out of an option, the status would be copied twice.
+                if inner.engine.is_done(id.0)
+                    && let Some(request) = inner.engine.requests.get_mut(id.0)
+                {
+                    let status = request.status;
+                    request.empty();
+                    inner.engine.requests.release(id.0);
                     return status;
                 }
                 (inner.progress(), !inner.engine.am_inbox.is_empty())

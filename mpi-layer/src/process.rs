@@ -5,6 +5,7 @@ use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::fmt;
 
+use bowline_base::slab::Slab;
 use bowline_base::sync::Line;
 use bowline_ucp::{Ep, RequestId, Worker};
 
@@ -44,6 +45,8 @@ pub(crate) struct Process {
     pub(crate) contexts: RefCell<ContextIds>,
     workspaces: RefCell<Vec<Workspace>>,
     adopted: RefCell<Vec<Adopted>>,
+    /// Room for the operations of a scope, from the last one that ended.
+    pub(crate) scope_room: Cell<Slab<RequestId>>,
     /// Where the next search among several requests starts, so that none is always first.
     pub(crate) rotor: Cell<usize>,
     // Dropped last, after the worker: fields are dropped in order of declaration.
@@ -71,6 +74,7 @@ impl Process {
             contexts: RefCell::new(ContextIds::new()),
             workspaces: RefCell::default(),
             adopted: RefCell::default(),
+            scope_room: Cell::default(),
             rotor: Cell::new(0),
             _finalizer: Finalizer(parts.finalizer),
         }

@@ -47,6 +47,9 @@ struct Tracker {
 impl Tracker {
     /// Waits for all operations. The first failure of one that nobody waited for, if any.
     fn finish(&self, cancel: bool) -> Option<MpiError> {
+        if self.open.borrow().is_empty() {
+            return None;
+        }
         // Nothing is posted any more, since the closure has ended, so one snapshot is all.
         let open: Vec<_> = self.open.take().iter().map(|(_, &id)| id).collect();
         if cancel {
@@ -67,6 +70,8 @@ impl Drop for Tracker {
     fn drop(&mut self) {
         // Without a panic `finish` has run and nothing is open.
         self.finish(true);
+        // The next scope uses the room again.
+        self.process.scope_room.set(self.open.take());
     }
 }
 
@@ -109,7 +114,8 @@ impl Communicator {
         F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> Result<R, MpiError>,
     {
         let process = self.inner.process.clone();
-        let tracker = Tracker { process, open: RefCell::default() };
+        let open = RefCell::new(process.scope_room.take());
+        let tracker = Tracker { process, open };
         let scope = Scope { tracker: &tracker, scope: PhantomData, env: PhantomData };
         let result = body(&scope);
         let failure = tracker.finish(result.is_err());

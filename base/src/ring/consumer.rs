@@ -10,7 +10,7 @@ use crate::view::View;
 use crate::words::{DirectWords, LineWords, Words};
 
 /// How many messages ahead [`Consumer::prefetch`] asks.
-const PREFETCH: u64 = 4;
+const PREFETCH: u64 = 8;
 
 /// What one can know of the next message before it is received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

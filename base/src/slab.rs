@@ -143,6 +143,19 @@ impl<T> Slab<T> {
         Some(value)
     }
 
+    /// Takes out the first value in the order of places, beginning with place `from`; with it, the
+    /// place behind it.
+    pub fn remove_from(&mut self, from: usize) -> Option<(usize, T)> {
+        for index in from..self.places.len() {
+            let place = &self.places[index];
+            if place.value.is_some() {
+                let value = self.remove(Key::new(index as u32, place.generation))?;
+                return Some((index + 1, value));
+            }
+        }
+        None
+    }
+
     /// Every value held, with its key, in order of place.
     pub fn iter(&self) -> impl Iterator<Item = (Key, &T)> {
         self.places.iter().enumerate().filter_map(|(index, place)| {
@@ -276,8 +289,10 @@ mod tests {
         assert_eq!(slab.get(first), None);
         assert_eq!(slab.remove(first), None);
         assert_eq!(slab.get(second), Some(&"second"));
+        assert_eq!(slab.remove_from(1), None);
+        assert_eq!(slab.remove_from(0), Some((1, "second")));
         assert_eq!(slab.get(Key::NONE), None);
         assert_eq!(slab.get(Key::from_wire(u64::MAX)), None);
-        assert_eq!(slab.len(), 1);
+        assert!(slab.is_empty());
     }
 }

@@ -50,16 +50,16 @@ impl Tracker {
         if self.open.borrow().is_empty() {
             return None;
         }
-        // Nothing is posted any more, since the closure has ended, so one snapshot is all.
-        let open: Vec<_> = self.open.take().iter().map(|(_, &id)| id).collect();
+        let worker = &self.process.worker;
         if cancel {
-            for &id in &open {
-                self.process.worker.cancel(id);
-            }
+            self.open.borrow().iter().for_each(|(_, &id)| worker.cancel(id));
         }
-        let mut first = None;
-        for id in open {
-            let status = handles::complete(&self.process.worker, id);
+        let (mut first, mut place) = (None, 0);
+        // Nothing is posted any more, since the closure has ended. The borrow ends before the
+        // wait, in which callbacks of the user may run.
+        while let Some((next, id)) = { self.open.borrow_mut().remove_from(place) } {
+            place = next;
+            let status = handles::complete(worker, id);
             first = first.or(status.outcome.err());
         }
         first.map(MpiError::from)

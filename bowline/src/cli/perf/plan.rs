@@ -38,7 +38,7 @@ impl Plan {
         // About a quarter of a second each on a machine of 2020.
         let usual = match kind {
             Kind::Latency => by_size([80_000, 8000, 1000, 100]),
-            Kind::Windows => by_size([4000, 400, 60, 16]),
+            Kind::Windows => by_size([40_000, 1500, 250, 120]),
             Kind::Collective => by_size([8000, 1000, 200, 40]),
             Kind::Jobs => 10,
         };

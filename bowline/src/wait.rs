@@ -2,8 +2,10 @@
 //! yielding a bounded number of times, then asleep on its doorbell.
 //!
 //! The numbers are measured: a look at the queues costs some 20 ns, a yield between two ranks on
-//! one processor under a microsecond, a sleep and its wake-up several. So a rank with a processor
-//! of its own spins for about as long as a few wake-ups cost, and a rank that shares one yields
+//! one processor under a microsecond, a sleep and its wake-up several, and the sleeper's fence
+//! interrupts every processor. So a rank with a processor of its own spins for a few milliseconds,
+//! longer than a peer takes to copy a long message (with a tenth of that, messages of 4 MiB lost an
+//! eighth of their bandwidth to sleepers), and a rank that shares one yields
 //! from its first empty looks on: a computing neighbour loses about 2 % beside yielding waiters,
 //! and its processor share beside spinning ones.
 
@@ -18,7 +20,7 @@ bowline_base::settings! {
     /// Settings of waiting.
     pub const SETTINGS = [
         /// Looks at the queues before a rank with a processor of its own first yields.
-        pub SPINS: u32 = Setting::<u32>::integer("BOWLINE_WAIT_SPINS", 20_000, 0, 1_000_000_000)
+        pub SPINS: u32 = Setting::<u32>::integer("BOWLINE_WAIT_SPINS", 200_000, 0, 1_000_000_000)
             .cost("a processor, busy for so long after each message (about 20 ns per look)")
             .change("raise it where the last microsecond counts and processors are idle anyway");
         /// The same for a rank that shares its processor with others.

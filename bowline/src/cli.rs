@@ -40,6 +40,8 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Run(run::Args),
+    #[command(hide = true)]
+    Agent(run::Agent),
     Info(info::Args),
     Perf(perf::Args),
     Demo(demo::Args),
@@ -50,6 +52,7 @@ pub(crate) fn main() -> ExitCode {
     let cli = Cli::parse();
     let done = log::start(cli.as_rank).and_then(|()| match cli.command {
         Command::Run(args) => run::main(&args),
+        Command::Agent(_) => Ok(run::agent()),
         Command::Info(args) => info::main(&args),
         Command::Perf(args) => perf::main(args, cli.as_rank),
         Command::Demo(args) => demo::main(&args, cli.as_rank),

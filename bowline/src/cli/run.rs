@@ -1,10 +1,12 @@
 //! `bowline run`: the command line of the launcher, which is the crate `bowline-launch`.
 
 use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use bowline_launch::run::{Bind, OnFailure, RunOptions, run};
+use anyhow::Context;
+use bowline_launch::run::{Bind, Host, OnFailure, RunOptions, run};
 use clap::ValueEnum;
 
 use super::numbers;
@@ -14,12 +16,18 @@ use super::numbers;
 /// Every rank is a process that runs PROGRAM with the same arguments. If one of them fails, the
 /// others are ended, nothing is left behind, and the exit code is that of the first failure (128
 /// and the signal's number for a rank that was killed).
+///
+/// With --hosts or --hostfile an agent is started on each host, by ssh or another command, and
+/// consecutive ranks go to each. Program, directory and Bowline must be there under the same
+/// paths; the environment goes along.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   bowline run -n 4 ./simulation
   bowline run -n 2 --label -- env --null
-  bowline run -n 64 --timeout 60 --on-failure continue ./survivor")]
+  bowline run -n 64 --timeout 60 --on-failure continue ./survivor
+  bowline run -n 8 --hosts node1:4,node2:4 ./simulation
+  bowline run -n 4 --hosts a,b --agent-command 'ip netns exec {host}' ./simulation")]
 pub(crate) struct Args {
     /// Number of ranks.
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
@@ -36,9 +44,34 @@ pub(crate) struct Args {
     /// End the job after so many seconds.
     #[arg(long, value_name = "SECONDS", value_parser = numbers::seconds)]
     timeout: Option<Duration>,
+    /// Hosts, in the order of ranks, with the number of ranks that each takes. Without numbers the
+    /// ranks are spread evenly.
+    #[arg(long, value_name = "HOST[:SLOTS],...", value_parser = hosts, conflicts_with = "hostfile")]
+    hosts: Option<Hosts>,
+    /// The same from a file: a host per line, as HOST, HOST:SLOTS or HOST slots=N.
+    #[arg(long, value_name = "FILE")]
+    hostfile: Option<PathBuf>,
+    /// The command that runs a program on a host [default: ssh -x -o BatchMode=yes {host}]. Its
+    /// words are separated by blanks, {host} stands for the name, the agent's command line follows.
+    #[arg(long, value_name = "COMMAND")]
+    agent_command: Option<String>,
+    /// Path of this program on the hosts [default: as here].
+    #[arg(long, value_name = "PATH")]
+    agent_program: Option<OsString>,
+    /// A host that is silent for so many seconds is lost, and its ranks with it [default: 10].
+    #[arg(long, value_name = "SECONDS", value_parser = numbers::seconds)]
+    host_timeout: Option<Duration>,
     /// The program, a path or a name in PATH, and its arguments.
     #[arg(required = true, trailing_var_arg = true)]
     program: Vec<OsString>,
+}
+
+/// The value of an option.
+#[derive(Clone, Debug)]
+struct Hosts(Vec<Host>);
+
+fn hosts(text: &str) -> Result<Hosts, String> {
+    Host::list(text).map(Hosts).map_err(|error| error.to_string())
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -60,7 +93,7 @@ enum Binding {
 /// Runs the job.
 ///
 /// # Errors
-/// When a setting in the environment is bad. A job that cannot start is told here, with the exit
+/// When a setting in the environment or the host file is bad. A job that cannot start is told here, with the exit
 /// code that shells give.
 pub(crate) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let config = bowline::config_from_env()?;
@@ -78,6 +111,18 @@ pub(crate) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         Binding::Core => Bind::Core,
     });
     options.timeout = args.timeout;
+    options.hosts = match (&args.hosts, &args.hostfile) {
+        (Some(Hosts(hosts)), _) => hosts.clone(),
+        (None, Some(path)) => read_hosts(path)?,
+        (None, None) => Vec::new(),
+    };
+    if let Some(command) = &args.agent_command {
+        options.agent_command = command.clone();
+    }
+    options.agent_program = args.agent_program.clone();
+    if let Some(limit) = args.host_timeout {
+        options.host_timeout = limit;
+    }
     Ok(match run(&options) {
         Ok(report) => exit_code(report.code),
         Err(error) => {
@@ -85,6 +130,24 @@ pub(crate) fn main(args: &Args) -> anyhow::Result<ExitCode> {
             exit_code(error.code())
         }
     })
+}
+
+fn read_hosts(path: &Path) -> anyhow::Result<Vec<Host>> {
+    let text = std::fs::read_to_string(path)
+        .with_context(|| format!("cannot read the host file {}", path.display()))?;
+    let hosts = Host::file(&text).with_context(|| format!("{}", path.display()))?;
+    anyhow::ensure!(!hosts.is_empty(), "the host file {} names no host", path.display());
+    Ok(hosts)
+}
+
+/// `bowline agent`: starts and watches the ranks of one host for `bowline run --hosts`, which
+/// talks to it over its standard streams.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Agent {}
+
+/// Serves the launcher.
+pub(crate) fn agent() -> ExitCode {
+    exit_code(bowline_launch::agent::serve())
 }
 
 /// The exit code `code`; a failure never becomes a success by losing its upper bits.

@@ -6,8 +6,9 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use bowline_base::job::JobMemory;
 use bowline_launch::bootstrap::{Bootstrap, Need, Route, bootstrap};
-use bowline_launch::run::{Bind, OnFailure, RunOptions, run};
+use bowline_launch::run::{Bind, Host, OnFailure, RunOptions, run};
 
 fn main() -> ExitCode {
     let mut args = std::env::args_os().skip(1);
@@ -15,9 +16,11 @@ fn main() -> ExitCode {
     let args: Vec<OsString> = args.collect();
     match mode.to_str() {
         Some("launch") => launch(args),
+        Some("agent") => ExitCode::from(bowline_launch::agent::serve() as u8),
         Some("join") => join(&args),
         Some("leave-quietly") => leave_quietly(),
         Some("die") => die(&args),
+        Some("outlive") => outlive(&args),
         Some("babble") => babble(),
         Some("cpus") => cpus(),
         Some("child") => child(),
@@ -47,6 +50,18 @@ fn launch(args: Vec<OsString>) -> ExitCode {
             Some("--grace") => {
                 let millis = text(args.next()).parse().unwrap_or(0);
                 options.grace = Duration::from_millis(millis);
+            }
+            Some("--hosts") => match Host::list(&text(args.next())) {
+                Ok(hosts) => options.hosts = hosts,
+                Err(error) => {
+                    eprintln!("bowline: {error}");
+                    return ExitCode::from(2);
+                }
+            },
+            Some("--agent-command") => options.agent_command = text(args.next()),
+            Some("--host-timeout") => {
+                let millis = text(args.next()).parse().unwrap_or(0);
+                options.host_timeout = Duration::from_millis(millis);
             }
             Some("--bind") => {
                 options.bind = Some(match text(args.next()).as_str() {
@@ -147,18 +162,47 @@ fn die(args: &[OsString]) -> ExitCode {
         unsafe { libc::raise(libc::SIGKILL) };
     }
     let before = boot.job.death_generation();
-    while !boot.job.is_dead(victim) {
-        std::thread::sleep(Duration::from_millis(2));
-        if let Some(watch) = &mut boot.death_watch {
-            watch.poll();
-        }
-    }
+    wait_for_death(&mut boot, victim);
     assert!(before == boot.job.death_generation() || before == 0);
     println!("rank {} knows that rank {victim} is dead", boot.rank);
     // The dead do not take part, so this must not hang.
     if boot.death_watch.is_none() {
         boot.kvs.barrier().expect("barrier");
     }
+    boot.finalize().expect("finalize");
+    ExitCode::SUCCESS
+}
+
+/// Returns when this rank knows that `victim` is dead.
+fn wait_for_death(boot: &mut Bootstrap, victim: u32) {
+    let here = boot.locals.iter().position(|rank| *rank == victim).map(|local| local as u32);
+    let is_dead = |job: &JobMemory| match here {
+        Some(local) => job.is_dead(local),
+        None => job.dead_elsewhere().any(|rank| rank == victim),
+    };
+    while !is_dead(&boot.job) {
+        std::thread::sleep(Duration::from_millis(2));
+        if let Some(watch) = &mut boot.death_watch {
+            watch.poll();
+        }
+    }
+}
+
+/// One rank waits to be ended from outside; the others wait until they know.
+fn outlive(args: &[OsString]) -> ExitCode {
+    let victim: u32 = args[0].to_str().and_then(|a| a.parse().ok()).expect("a rank");
+    let mut boot = match boot(Route::Any) {
+        Ok(boot) => boot,
+        Err(code) => return code,
+    };
+    boot.kvs.barrier().expect("barrier");
+    println!("ready");
+    if boot.rank == victim {
+        std::thread::sleep(Duration::from_secs(1000));
+    }
+    wait_for_death(&mut boot, victim);
+    println!("rank {} knows that rank {victim} is dead", boot.rank);
+    boot.kvs.barrier().expect("barrier");
     boot.finalize().expect("finalize");
     ExitCode::SUCCESS
 }

@@ -138,10 +138,10 @@ pub fn bootstrap(need: &Need) -> Result<Bootstrap, BootError> {
 
 /// A rank of `bowline run`.
 fn inherited(env: &Environment, mut client: Client, need: &Need) -> Result<Bootstrap, BootError> {
-    let rank = env.number(env::PMI_RANK)?;
-    let size = env.number(env::PMI_SIZE)?;
-    let local_rank = env.number(env::LOCAL_RANK)?;
-    let local_size = env.number(env::LOCAL_SIZE)?;
+    let rank: u32 = env.number(env::PMI_RANK)?;
+    let size: u32 = env.number(env::PMI_SIZE)?;
+    let local_rank: u32 = env.number(env::LOCAL_RANK)?;
+    let local_size: u32 = env.number(env::LOCAL_SIZE)?;
     let id = env.hex(env::JOB_ID)?;
     let job = JobMemory::open(take_descriptor(env, env::JOB_FD)?)?;
     if job.id() != id || job.ranks() != local_size {
@@ -155,8 +155,15 @@ fn inherited(env: &Environment, mut client: Client, need: &Need) -> Result<Boots
     check_area(&job, need)?;
     let secret = secret::received(&mut client)?;
     let kvs = Box::new(client);
-    // One node: local ranks are world ranks.
-    let locals = (0..local_size).collect();
+    // The launcher gives each node consecutive ranks.
+    let first = rank.checked_sub(local_rank).filter(|_| local_rank < local_size);
+    let first = first.filter(|first| first.checked_add(local_size).is_some_and(|end| end <= size));
+    let first = first.ok_or_else(|| BootError::Environment {
+        name: env::LOCAL_RANK,
+        value: local_rank.to_string(),
+        expected: "which does not go with rank and sizes",
+    })?;
+    let locals = (first..first + local_size).collect();
     let started_by = StartedBy::Bowline;
     Bootstrap::attach(Parts { rank, size, local_rank, locals, job, secret, kvs, started_by })
 }

@@ -1,10 +1,11 @@
 //! Bowline's process manager: it starts the ranks of a job, lets them find each other, and ends
 //! them together.
 //!
-//! Two halves that never run in the same process:
+//! Three parts that never run in the same process:
 //!
 //! - [`run`] is the launcher: it reserves the node's memory, starts the ranks, answers their
 //!   PMI-1 requests, marks the dead, ends the job and leaves nothing behind.
+//! - [`agent`] does that on each host where a job runs on several, for the launcher.
 //! - [`bootstrap`] is what a rank calls first: it finds out who the rank is, under `bowline run`,
 //!   under another PMI-1 process manager (Hydra), or alone.
 //!
@@ -21,9 +22,9 @@
 //! ```
 //!
 //! It parses no command line and knows no transport: the size of a rank's area is a number that
-//! the caller got from its provider. Jobs of one node only; across nodes a foreign launcher
-//! starts the ranks.
+//! the caller got from its provider.
 
+pub mod agent;
 pub mod bootstrap;
 pub mod pmi;
 pub mod run;

@@ -1,4 +1,5 @@
-//! The launcher: starts the ranks of a job on this machine and stays until all have ended.
+//! The launcher: starts the ranks of a job, on this machine or on several hosts, and stays until
+//! all have ended.
 //!
 //! ```text
 //!   reserve memory ─► guardian ─► start ranks ─► supervise ─► kill what is left ─► reap ─► report
@@ -17,26 +18,42 @@
 //! Ended ranks stay unreaped until the job ends, so that no pid changes its meaning while peers
 //! use it.
 //!
+//! **Several hosts.** An agent on each host (see [`agent`](crate::agent)) does there what the
+//! launcher does here for one machine, and tells the launcher, which decides. Launcher and agent
+//! talk over the standard streams of the command that started the agent, `ssh` or any other. A
+//! host that closes its connection or is silent for [`RunOptions::host_timeout`] is lost: all its
+//! ranks count as dead. An agent that loses its launcher ends its ranks.
+//!
 //! [`run`] must have the thread that calls it for the whole job: the kernel ties the ranks' lives
 //! to that thread. Signals to the launcher are passed on to the ranks meanwhile.
 
 mod connection;
 mod end;
-mod guardian;
-mod output;
+pub(crate) mod guardian;
+mod hosts;
+pub(crate) mod node;
+pub(crate) mod output;
+mod place;
+mod policy;
 mod sessions;
-mod signals;
-mod spawn;
+pub(crate) mod signals;
+pub(crate) mod spawn;
 mod stdin;
-mod supervise;
+pub(crate) mod supervise;
 
 pub use end::{Failure, RankEnd};
+pub use place::{Host, HostError};
 
 use std::ffi::OsString;
 use std::io;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use bowline_base::job::{JobError, JobMemory, JobSpec};
+
+use crate::bootstrap::env::kvsname;
+use crate::bootstrap::secret;
+use crate::pmi::Server;
 
 /// What the failure of a rank means for the others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -69,6 +86,8 @@ pub struct RunOptions {
     pub args: Vec<OsString>,
     /// Environment variables to add for every rank.
     pub env: Vec<(OsString, OsString)>,
+    /// The directory to start in. Default: the launcher's.
+    pub directory: Option<PathBuf>,
     /// Bytes of each rank's area in the job's memory; what the transport asks for. Default 0.
     pub area_bytes: usize,
     /// Whether each line of output begins with its rank. The ranks then write into pipes, and
@@ -82,6 +101,18 @@ pub struct RunOptions {
     pub timeout: Option<Duration>,
     /// Time between asking a rank to end (SIGTERM) and killing it. Default 2 seconds.
     pub grace: Duration,
+    /// Where to run. Empty, the default: on this machine, without agents.
+    pub hosts: Vec<Host>,
+    /// The command that runs a program on a host: words between blanks, in which `{host}` stands
+    /// for the host's name; the agent's command line follows. No shell reads it here; ssh gives
+    /// it to one over there. Default `ssh -x -o BatchMode=yes {host}`.
+    pub agent_command: String,
+    /// The program that is the agent when it is started with the argument `agent`, a path on the
+    /// hosts. Default: the launcher's own file.
+    pub agent_program: Option<OsString>,
+    /// Silence of a host after which its ranks count as dead, and after which an agent whose
+    /// launcher is silent ends its ranks. Default 10 seconds; at least 100 milliseconds count.
+    pub host_timeout: Duration,
 }
 
 impl RunOptions {
@@ -92,12 +123,17 @@ impl RunOptions {
             program: program.into(),
             args: Vec::new(),
             env: Vec::new(),
+            directory: None,
             area_bytes: 0,
             label: false,
             on_failure: OnFailure::Abort,
             bind: None,
             timeout: None,
             grace: Duration::from_secs(2),
+            hosts: Vec::new(),
+            agent_command: "ssh -x -o BatchMode=yes {host}".into(),
+            agent_program: None,
+            host_timeout: Duration::from_secs(10),
         }
     }
 }
@@ -114,6 +150,13 @@ pub struct ExitReport {
     pub ends: Vec<RankEnd>,
 }
 
+impl ExitReport {
+    fn of(policy: policy::Policy) -> Self {
+        let (failure, ends) = policy.verdict();
+        Self { code: failure.as_ref().map_or(0, |failure| failure.code), failure, ends }
+    }
+}
+
 /// Why the job did not start. Ranks that had started have been killed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -121,6 +164,30 @@ pub enum LaunchError {
     /// No ranks asked for.
     #[error("cannot start a job without ranks; ask for at least one")]
     NoRanks,
+    /// The hosts.
+    #[error(transparent)]
+    Hosts(#[from] HostError),
+    /// The agent's command line for a host.
+    #[error("cannot start {program:?}, which is to start the agent on host {host}: {source}")]
+    Agent {
+        /// The first word of the command.
+        program: String,
+        /// The host.
+        host: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// What a launcher says of the nodes.
+    #[error("cannot start the job: {0}")]
+    Mapping(String),
+    /// The directory.
+    #[error("cannot start the job in {directory:?}: {source}")]
+    Directory {
+        /// Which.
+        directory: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
     /// The memory of the job.
     #[error("cannot start the job: {0}")]
     Memory(#[from] JobError),
@@ -169,19 +236,44 @@ pub fn run(options: &RunOptions) -> Result<ExitReport, LaunchError> {
     if options.ranks == 0 {
         return Err(LaunchError::NoRanks);
     }
+    let secret = secret::draw().map_err(system("draw a random secret"))?;
+    let job_id = spawn::random_id()?;
+    if !options.hosts.is_empty() {
+        return hosts::run(options, job_id, &secret);
+    }
     let job = JobMemory::create_memfd(&JobSpec {
-        job_id: spawn::random_id()?,
+        job_id,
         ranks: options.ranks,
         first_rank: 0,
         area_bytes: options.area_bytes,
     })?;
-    let secret = crate::bootstrap::secret::draw().map_err(system("draw a random secret"))?;
     let signals = signals::Signals::block()?;
     let guardian = guardian::Guardian::start(options.ranks)?;
-    let started = spawn::start_all(options, &job, &signals, guardian)?;
-    supervise::Supervisor::new(options, job, signals, started, &secret).run()
+    let share = spawn::Share {
+        first: 0,
+        local: options.ranks,
+        size: options.ranks,
+        piped: options.label,
+        input: spawn::Input::Own,
+    };
+    let started = spawn::start_all(options, share, &job, &signals, guardian)?;
+    let mut server = Server::new(options.ranks, kvsname(job_id));
+    server.preset(secret::KEY, &secret);
+    let node = node::Node::new(share, job, server, started.ranks, started.guardian);
+    let output = match options.label {
+        true => match output::Output::start(started.streams) {
+            Ok(output) => Some(output),
+            Err(error) => {
+                node.finish();
+                return Err(error);
+            }
+        },
+        false => None,
+    };
+    let terminal = started.input.map(stdin::TerminalInput::new);
+    supervise::Supervisor::new(options, node, signals, output, terminal).run()
 }
 
-fn system(act: &'static str) -> impl FnOnce(rustix::io::Errno) -> LaunchError {
+pub(crate) fn system(act: &'static str) -> impl FnOnce(rustix::io::Errno) -> LaunchError {
     move |e| LaunchError::System { act, source: e.into() }
 }

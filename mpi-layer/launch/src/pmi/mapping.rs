@@ -26,6 +26,20 @@ impl NodeMapping {
         Self { blocks: vec![(0, 1, ranks.max(1))] }
     }
 
+    /// Consecutive ranks on consecutive nodes, so many on each.
+    pub fn in_blocks(per_node: &[u32]) -> Self {
+        let mut blocks: Vec<(u32, u32, u32)> = Vec::new();
+        for (node, &ranks) in (0..).zip(per_node).filter(|(_, ranks)| **ranks > 0) {
+            match blocks.last_mut() {
+                Some((first, nodes, each)) if *each == ranks && *first + *nodes == node => {
+                    *nodes += 1;
+                }
+                _ => blocks.push((node, 1, ranks)),
+            }
+        }
+        if blocks.is_empty() { Self::one_node(1) } else { Self { blocks } }
+    }
+
     /// Reads a mapping.
     ///
     /// # Errors
@@ -107,6 +121,8 @@ mod tests {
         assert_eq!(mapping.neighbours(9, 9), [] as [u32; 0]);
         assert_eq!(NodeMapping::one_node(4).to_string(), "(vector,(0,1,4))");
         assert_eq!(NodeMapping::one_node(4).neighbours(2, 4), [0, 1, 2, 3]);
+        assert_eq!(NodeMapping::in_blocks(&[2, 2, 1]).to_string(), "(vector,(0,2,2),(2,1,1))");
+        assert_eq!(NodeMapping::in_blocks(&[1, 2, 2]).nodes(5), [0, 1, 1, 2, 2]);
         assert_eq!(NodeMapping::parse(" (vector, (0, 1, 2)) ").unwrap().nodes(2), [0, 0]);
     }
 

@@ -1,6 +1,10 @@
 //! The manager's side of PMI-1, without input or output: lines in, events out.
 //!
-//! One server serves the ranks of one job. It is not told time and starts nothing.
+//! One server serves the ranks of one node, which it numbers from 0: those of the whole job, or,
+//! where a job runs on several nodes, those of one. In the second case what a rank puts is
+//! visible on its own node at once and on the others after the next barrier, when the nodes have
+//! exchanged it ([`Server::take_fresh`], [`Server::merge`], [`Server::release`]). It is not told
+//! time and starts nothing.
 //!
 //! # Life of a rank's connection
 //!
@@ -51,6 +55,15 @@ pub enum Event {
         /// What it sent.
         what: String,
     },
+    /// The rank has said `finalize`. Only from a server of one node among several.
+    Left {
+        /// Rank.
+        rank: u32,
+    },
+    /// Every living rank of this node waits in a barrier of the whole job, which
+    /// [`Server::release`] ends. Comes once per barrier, and only from a server of one node among
+    /// several.
+    AllIn,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +95,19 @@ pub struct Server {
     store: HashMap<Vec<u8>, Vec<u8>>,
     stored_bytes: usize,
     ranks: Vec<RankState>,
+    /// Ranks of the whole job.
+    size: u32,
+    /// Present where there are other nodes.
+    others: Option<Others>,
+}
+
+/// What concerns the other nodes.
+#[derive(Default)]
+struct Others {
+    /// [`Event::AllIn`] was given and [`Server::release`] has not come.
+    asked: bool,
+    /// What ranks of this node have put since the last barrier.
+    fresh: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
 impl std::fmt::Debug for Server {
@@ -99,6 +125,27 @@ impl Server {
     /// A server for `size` ranks on one node; `kvsname` names their key-value space and has no
     /// blanks.
     pub fn new(size: u32, kvsname: impl Into<String>) -> Self {
+        Self::with(size, size, &NodeMapping::one_node(size), kvsname.into(), None)
+    }
+
+    /// A server for the `local` ranks of one node of a job of `size` ranks on the nodes of
+    /// `mapping`.
+    pub fn of_node(
+        local: u32,
+        size: u32,
+        mapping: &NodeMapping,
+        kvsname: impl Into<String>,
+    ) -> Self {
+        Self::with(local, size, mapping, kvsname.into(), Some(Others::default()))
+    }
+
+    fn with(
+        local: u32,
+        size: u32,
+        mapping: &NodeMapping,
+        kvsname: String,
+        others: Option<Others>,
+    ) -> Self {
         let rank = || RankState {
             stage: Stage::New,
             presence: Presence::Running,
@@ -106,13 +153,14 @@ impl Server {
             spawn: None,
         };
         let mut server = Self {
-            kvsname: kvsname.into(),
+            kvsname,
             store: HashMap::new(),
             stored_bytes: 0,
-            ranks: (0..size).map(|_| rank()).collect(),
+            ranks: (0..local).map(|_| rank()).collect(),
+            size,
+            others,
         };
-        let mapping = NodeMapping::one_node(size).to_string();
-        server.store.insert(b"PMI_process_mapping".to_vec(), mapping.into_bytes());
+        server.store.insert(b"PMI_process_mapping".to_vec(), mapping.to_string().into_bytes());
         server
     }
 
@@ -165,7 +213,7 @@ impl Server {
     }
 
     fn open_command(&mut self, rank: u32, command: Command<'_>, events: &mut Vec<Event>) {
-        let size = self.ranks.len();
+        let size = self.size;
         let line = match command {
             Command::Init { .. } => {
                 return events.push(Event::Violation { rank, what: "a second init".into() });
@@ -195,6 +243,9 @@ impl Server {
             }
             Command::Finalize => {
                 self.ranks[rank as usize].stage = Stage::Closed;
+                if self.others.is_some() {
+                    events.push(Event::Left { rank });
+                }
                 b"cmd=finalize_ack rc=0\n".to_vec()
             }
             Command::SpawnBegin => {
@@ -249,7 +300,34 @@ impl Server {
         }
         self.stored_bytes += key.len() + value.len();
         self.store.insert(key.to_vec(), value.to_vec());
+        if let Some(others) = &mut self.others {
+            others.fresh.push((key.to_vec(), value.to_vec()));
+        }
         Ok(())
+    }
+
+    /// What ranks of this node have put since the last call, for the other nodes.
+    pub fn take_fresh(&mut self) -> Vec<(Vec<u8>, Vec<u8>)> {
+        self.others.as_mut().map(|others| std::mem::take(&mut others.fresh)).unwrap_or_default()
+    }
+
+    /// Takes in what a rank of another node has put. A key that is there already keeps its value,
+    /// and what would fill the store beyond its limit is left out, as a rank that puts it is told.
+    pub fn merge(&mut self, key: Vec<u8>, value: Vec<u8>) {
+        let bytes = key.len() + value.len();
+        if self.store.contains_key(&key) || self.stored_bytes + bytes > STORE_MAX {
+            return;
+        }
+        self.stored_bytes += bytes;
+        self.store.insert(key, value);
+    }
+
+    /// Every node waits in the barrier, so it is over.
+    pub fn release(&mut self, events: &mut Vec<Event>) {
+        if let Some(others) = &mut self.others {
+            others.asked = false;
+        }
+        self.let_go(events);
     }
 
     fn get(&self, kvsname: &[u8], key: &[u8]) -> Result<&[u8], &'static str> {
@@ -264,6 +342,19 @@ impl Server {
         if !self.ranks.iter().all(waits) {
             return;
         }
+        match &mut self.others {
+            None => self.let_go(events),
+            // Nobody is left to wait for the answer.
+            Some(_) if !self.ranks.iter().any(|r| r.in_barrier) => {}
+            Some(others) => {
+                if !std::mem::replace(&mut others.asked, true) {
+                    events.push(Event::AllIn);
+                }
+            }
+        }
+    }
+
+    fn let_go(&mut self, events: &mut Vec<Event>) {
         for (rank, state) in self.ranks.iter_mut().enumerate() {
             if std::mem::take(&mut state.in_barrier) && state.presence == Presence::Running {
                 let line = b"cmd=barrier_out rc=0\n".to_vec();

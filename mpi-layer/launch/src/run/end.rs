@@ -16,6 +16,8 @@ pub enum RankEnd {
     Killed(i32),
     /// Nobody knows: somebody else waited for the process.
     Unknown,
+    /// With its host, which cannot be reached.
+    Lost,
 }
 
 impl RankEnd {
@@ -41,7 +43,7 @@ impl RankEnd {
     pub fn code(self) -> i32 {
         match self {
             Self::Exited(code) => code,
-            Self::Unfinalized(0) | Self::Unknown => 1,
+            Self::Unfinalized(0) | Self::Unknown | Self::Lost => 1,
             Self::Unfinalized(code) => code,
             Self::Killed(signal) => 128 + signal,
         }
@@ -57,6 +59,7 @@ impl fmt::Display for RankEnd {
                 Some(name) => write!(f, "was killed by signal {signal} ({name})"),
                 None => write!(f, "was killed by signal {signal}"),
             },
+            Self::Lost => f.write_str("was lost with its host"),
             Self::Unknown => f.write_str("ended, and nobody knows how: its status was taken"),
         }
     }
@@ -75,12 +78,19 @@ pub struct Failure {
 
 impl Failure {
     /// The failure of a rank; of the code, the low byte counts, and 0 is none.
-    pub(super) fn of_rank(rank: u32, pid: u32, code: i32, what: impl fmt::Display) -> Self {
+    pub(super) fn of_rank(
+        rank: u32,
+        pid: u32,
+        host: Option<&str>,
+        code: i32,
+        what: impl fmt::Display,
+    ) -> Self {
         let code = match code & 0xff {
             0 => 1,
             code => code,
         };
-        Self { rank: Some(rank), code, sentence: format!("rank {rank} (pid {pid}) {what}") }
+        let on = host.map_or_else(String::new, |host| format!(" on host {host}"));
+        Self { rank: Some(rank), code, sentence: format!("rank {rank} (pid {pid}{on}) {what}") }
     }
 }
 
@@ -122,10 +132,10 @@ mod tests {
         assert_eq!(RankEnd::Unfinalized(3).code(), 3);
         assert!(!RankEnd::Exited(0).is_failure());
         assert!(RankEnd::Unfinalized(0).is_failure() && RankEnd::Exited(1).is_failure());
-        let failure = Failure::of_rank(2, 77, 0, RankEnd::Unfinalized(0));
+        let failure = Failure::of_rank(2, 77, None, 0, RankEnd::Unfinalized(0));
         assert_eq!(failure.code, 1);
         assert_eq!(failure.sentence, "rank 2 (pid 77) ended without finalising, with exit code 0");
-        assert_eq!(Failure::of_rank(0, 1, 256, "x").code, 1);
-        assert_eq!(Failure::of_rank(0, 1, -3, "x").code, 253);
+        assert_eq!(Failure::of_rank(0, 1, None, 256, "x").code, 1);
+        assert_eq!(Failure::of_rank(0, 1, None, -3, "x").code, 253);
     }
 }

@@ -19,7 +19,7 @@ use super::{LaunchError, sessions, system};
 
 /// The launcher's handle.
 #[derive(Debug)]
-pub(super) struct Guardian {
+pub(crate) struct Guardian {
     pipe: File,
     pid: Pid,
 }
@@ -29,7 +29,7 @@ const GOODBYE: i32 = 0;
 
 impl Guardian {
     /// Forks the guardian of a job of at most `ranks` ranks.
-    pub(super) fn start(ranks: u32) -> Result<Self, LaunchError> {
+    pub(crate) fn start(ranks: u32) -> Result<Self, LaunchError> {
         let own = rustix::process::getpid();
         let launcher = rustix::process::pidfd_open(own, PidfdFlags::empty())
             .map_err(system("open a pidfd of the launcher"))?;

@@ -19,10 +19,17 @@ const LINE_MAX: usize = 64 * 1024;
 
 /// One stream of one rank.
 #[derive(Debug)]
-pub(super) struct Stream {
+pub(crate) struct Stream {
+    pub(crate) rank: u32,
+    pub(crate) is_error: bool,
+    pub(crate) pipe: Option<OwnedFd>,
+    labels: Labels,
+}
+
+/// Cuts what a rank writes into lines with its rank in front.
+#[derive(Debug)]
+pub(super) struct Labels {
     rank: u32,
-    is_error: bool,
-    pipe: Option<OwnedFd>,
     /// The beginning of a line.
     partial: Vec<u8>,
 }
@@ -36,19 +43,7 @@ pub(super) struct Output {
 
 impl Stream {
     pub(super) fn new(rank: u32, is_error: bool, pipe: OwnedFd) -> Self {
-        Self { rank, is_error, pipe: Some(pipe), partial: Vec::new() }
-    }
-
-    /// Takes whole lines out of the stream, labelled.
-    fn lines(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
-        self.partial.extend_from_slice(bytes);
-        let whole = self.partial.iter().rposition(|&b| b == b'\n').map_or(0, |at| at + 1);
-        let cut = if self.partial.len() - whole >= LINE_MAX { self.partial.len() } else { whole };
-        let rest = self.partial.split_off(cut);
-        for line in self.partial.split_inclusive(|&b| b == b'\n') {
-            label(self.rank, line, out);
-        }
-        self.partial = rest;
+        Self { rank, is_error, pipe: Some(pipe), labels: Labels::of(rank) }
     }
 
     /// Copies one piece; false when there is nothing now.
@@ -57,7 +52,7 @@ impl Stream {
         let mut out = Vec::new();
         match rustix::io::read(pipe, &mut *space) {
             Ok(0) => return self.end(),
-            Ok(n) => self.lines(&space[..n], &mut out),
+            Ok(n) => self.labels.lines(&space[..n], &mut out),
             Err(Errno::INTR) => return true,
             Err(Errno::AGAIN) => return false,
             Err(_) => return self.end(),
@@ -73,10 +68,9 @@ impl Stream {
     /// The stream has ended: what is left of its last line goes out.
     fn end(&mut self) -> bool {
         self.pipe = None;
-        let rest = std::mem::take(&mut self.partial);
-        if !rest.is_empty() {
-            let mut out = Vec::new();
-            label(self.rank, &rest, &mut out);
+        let mut out = Vec::new();
+        self.labels.rest(&mut out);
+        if !out.is_empty() {
             self.write(&out);
         }
         false
@@ -87,6 +81,32 @@ impl Stream {
         match self.is_error {
             true => written(Box::new(io::stderr().lock())).is_ok(),
             false => written(Box::new(io::stdout().lock())).is_ok(),
+        }
+    }
+}
+
+impl Labels {
+    pub(super) fn of(rank: u32) -> Self {
+        Self { rank, partial: Vec::new() }
+    }
+
+    /// Takes whole lines out of the stream, labelled.
+    pub(super) fn lines(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
+        self.partial.extend_from_slice(bytes);
+        let whole = self.partial.iter().rposition(|&b| b == b'\n').map_or(0, |at| at + 1);
+        let cut = if self.partial.len() - whole >= LINE_MAX { self.partial.len() } else { whole };
+        let rest = self.partial.split_off(cut);
+        for line in self.partial.split_inclusive(|&b| b == b'\n') {
+            label(self.rank, line, out);
+        }
+        self.partial = rest;
+    }
+
+    /// What is left of a last line without an end.
+    pub(super) fn rest(&mut self, out: &mut Vec<u8>) {
+        let rest = std::mem::take(&mut self.partial);
+        if !rest.is_empty() {
+            label(self.rank, &rest, out);
         }
     }
 }
@@ -157,13 +177,9 @@ fn pump(mut streams: Vec<Stream>, ended: &OwnedFd) {
 mod tests {
     use super::*;
 
-    fn stream() -> Stream {
-        Stream { rank: 3, is_error: false, pipe: None, partial: Vec::new() }
-    }
-
     #[test]
     fn only_whole_lines_go_out() {
-        let mut stream = stream();
+        let mut stream = Labels::of(3);
         let mut out = Vec::new();
         stream.lines(b"one\ntw", &mut out);
         assert_eq!(out, b"[3] one\n");
@@ -174,7 +190,7 @@ mod tests {
 
     #[test]
     fn endless_lines_are_cut() {
-        let mut stream = stream();
+        let mut stream = Labels::of(3);
         let mut out = Vec::new();
         stream.lines(&vec![b'x'; LINE_MAX - 1], &mut out);
         assert!(out.is_empty());

@@ -18,7 +18,7 @@ const PASSED_ON: [libc::c_int; 7] = [
 ];
 
 /// Blocks the signals in the calling thread until dropped.
-pub(super) struct Signals {
+pub(crate) struct Signals {
     fd: OwnedFd,
     /// The mask before, for the ranks and for afterwards.
     before: libc::sigset_t,
@@ -33,7 +33,7 @@ impl std::fmt::Debug for Signals {
 }
 
 impl Signals {
-    pub(super) fn block() -> Result<Self, LaunchError> {
+    pub(crate) fn block() -> Result<Self, LaunchError> {
         let failed = |act| LaunchError::System { act, source: std::io::Error::last_os_error() };
         let mut set = MaybeUninit::uninit();
         let mut before = MaybeUninit::uninit();
@@ -64,16 +64,16 @@ impl Signals {
     }
 
     /// The mask that the ranks are to have.
-    pub(super) fn mask_before(&self) -> libc::sigset_t {
+    pub(crate) fn mask_before(&self) -> libc::sigset_t {
         self.before
     }
 
-    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 
     /// The next signal that has come.
-    pub(super) fn next(&self) -> Option<libc::c_int> {
+    pub(crate) fn next(&self) -> Option<libc::c_int> {
         let mut info = [0u8; size_of::<libc::signalfd_siginfo>()];
         let n = rustix::io::read(&self.fd, &mut info).ok()?;
         // The number is the first field.

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
+use std::process::{ChildStdin, Command, Stdio};
 
 use bowline_base::job::JobMemory;
 use rustix::io::FdFlags;
@@ -12,63 +12,98 @@ use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal, WaitOptions};
 use rustix::thread::CpuSet;
 
 use super::guardian::Guardian;
-use super::output::{Output, Stream};
+use super::output::Stream;
 use super::signals::Signals;
-use super::stdin::TerminalInput;
 use super::{Bind, LaunchError, RunOptions, sessions, system};
 use crate::bootstrap::env;
 
 /// A rank that was started.
 #[derive(Debug)]
-pub(super) struct Started {
+pub(crate) struct Started {
     pub(super) pid: Pid,
     pub(super) pidfd: OwnedFd,
     /// The manager's end of its PMI connection; does not block.
     pub(super) pmi: OwnedFd,
 }
 
-/// A job whose ranks were started.
+/// Which ranks of a job run on this node, and where their streams go.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Share {
+    /// World rank of the first.
+    pub(crate) first: u32,
+    /// How many.
+    pub(crate) local: u32,
+    /// Ranks of the whole job.
+    pub(crate) size: u32,
+    /// Whether their output comes by pipes.
+    pub(crate) piped: bool,
+    /// What rank 0 reads.
+    pub(crate) input: Input,
+}
+
+/// What rank 0 reads; the others read nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Input {
+    /// The standard input of this process, through a pipe if that is a terminal.
+    Own,
+    /// A pipe.
+    Piped,
+    /// Nothing.
+    Nothing,
+}
+
+/// The ranks of a node, started.
 #[derive(Debug)]
-pub(super) struct StartedJob {
-    pub(super) ranks: Vec<Started>,
-    pub(super) guardian: Guardian,
-    pub(super) output: Option<Output>,
-    pub(super) terminal: Option<TerminalInput>,
+pub(crate) struct StartedRanks {
+    pub(crate) ranks: Vec<Started>,
+    pub(crate) guardian: Guardian,
+    /// Their output, where it comes by pipes.
+    pub(crate) streams: Vec<Stream>,
+    /// The input of rank 0, where it goes by a pipe.
+    pub(crate) input: Option<ChildStdin>,
 }
 
 /// Variables of another process manager, which would mislead a rank.
 const FOREIGN: [&str; 5] = ["PMI_PORT", "PMI_ID", "PMI_SPAWNED", "HYDI_CONTROL_FD", "PMI_APPNUM"];
 
 /// Starts every rank, or none.
-pub(super) fn start_all(
+pub(crate) fn start_all(
     options: &RunOptions,
+    share: Share,
     job: &JobMemory,
     signals: &Signals,
     mut guardian: Guardian,
-) -> Result<StartedJob, LaunchError> {
+) -> Result<StartedRanks, LaunchError> {
+    if let Some(directory) = &options.directory {
+        // Asked here, since a program that is not there gives the same error later.
+        let is_dir = std::fs::metadata(directory).map(|found| found.is_dir());
+        let failed = |source| LaunchError::Directory { directory: directory.clone(), source };
+        if !is_dir.map_err(failed)? {
+            return Err(failed(io::Error::from_raw_os_error(libc::ENOTDIR)));
+        }
+    }
     let mut starter = Starter {
         options,
+        share,
         job,
         mask: signals.mask_before(),
-        limit: raise_descriptor_limit(options.ranks),
-        cpus: cpus(options)?,
+        limit: raise_descriptor_limit(share.local),
+        cpus: cpus(options.bind, share.local)?,
         streams: Vec::new(),
-        terminal: None,
+        input: None,
     };
-    let mut ranks: Vec<Started> = Vec::with_capacity(options.ranks as usize);
-    let started = (0..options.ranks).try_for_each(|rank| {
-        let started = starter.start(rank)?;
+    let mut ranks: Vec<Started> = Vec::with_capacity(share.local as usize);
+    let started = (0..share.local).try_for_each(|local| {
+        let started = starter.start(local)?;
         guardian.add(started.pid);
         ranks.push(started);
         Ok(())
     });
-    let streams = std::mem::take(&mut starter.streams);
-    let output = started.and_then(|()| match options.label {
-        true => Output::start(streams).map(Some),
-        false => Ok(None),
-    });
-    match output {
-        Ok(output) => Ok(StartedJob { ranks, guardian, output, terminal: starter.terminal }),
+    match started {
+        Ok(()) => {
+            let Starter { streams, input, .. } = starter;
+            Ok(StartedRanks { ranks, guardian, streams, input })
+        }
         Err(error) => {
             let pids: Vec<Pid> = ranks.iter().map(|rank| rank.pid).collect();
             sessions::kill_all(&pids);
@@ -90,18 +125,20 @@ pub(super) fn reap(pids: &[Pid]) {
 
 struct Starter<'a> {
     options: &'a RunOptions,
+    share: Share,
     job: &'a JobMemory,
     mask: libc::sigset_t,
     limit: Option<Rlimit>,
     /// Processors to bind to; empty for none.
     cpus: Vec<usize>,
     streams: Vec<Stream>,
-    terminal: Option<TerminalInput>,
+    input: Option<ChildStdin>,
 }
 
 impl Starter<'_> {
-    fn start(&mut self, rank: u32) -> Result<Started, LaunchError> {
+    fn start(&mut self, local: u32) -> Result<Started, LaunchError> {
         let options = self.options;
+        let rank = self.share.first + local;
         let (ours, theirs) = rustix::net::socketpair(
             AddressFamily::UNIX,
             SocketType::STREAM,
@@ -114,14 +151,22 @@ impl Starter<'_> {
 
         let mut command = Command::new(&options.program);
         command.args(&options.args);
-        self.set_environment(&mut command, rank, theirs.as_fd(), job_fd);
-        let terminal = rank == 0 && rustix::termios::isatty(rustix::stdio::stdin());
-        command.stdin(match rank {
-            0 if terminal => Stdio::piped(),
-            0 => Stdio::inherit(),
-            _ => Stdio::null(),
+        if let Some(directory) = &options.directory {
+            command.current_dir(directory);
+        }
+        self.set_environment(&mut command, local, theirs.as_fd(), job_fd);
+        let terminal = || rustix::termios::isatty(rustix::stdio::stdin());
+        let input = match self.share.input {
+            _ if rank != 0 => Input::Nothing,
+            Input::Own if terminal() => Input::Piped,
+            other => other,
+        };
+        command.stdin(match input {
+            Input::Own => Stdio::inherit(),
+            Input::Piped => Stdio::piped(),
+            Input::Nothing => Stdio::null(),
         });
-        if options.label {
+        if self.share.piped {
             command.stdout(Stdio::piped()).stderr(Stdio::piped());
         }
         let setup = ChildSetup {
@@ -129,7 +174,7 @@ impl Starter<'_> {
             inherited: [theirs.as_raw_fd(), job_fd.as_raw_fd()],
             mask: self.mask,
             limit: self.limit,
-            cpus: self.cpu_set(rank),
+            cpus: self.cpu_set(local),
         };
         // SAFETY: the closure runs between fork and exec and makes system calls only.
         unsafe { command.pre_exec(move || setup.apply()) };
@@ -139,8 +184,8 @@ impl Starter<'_> {
             source,
         })?;
         let pid = Pid::from_child(&child);
-        if terminal {
-            self.terminal = child.stdin.take().map(TerminalInput::new);
+        if let Some(input) = child.stdin.take() {
+            self.input = Some(input);
         }
         let streams = [
             child.stdout.take().map(|fd| Stream::new(rank, false, fd.into())),
@@ -160,29 +205,29 @@ impl Starter<'_> {
     fn set_environment(
         &self,
         command: &mut Command,
-        rank: u32,
+        local: u32,
         pmi: BorrowedFd<'_>,
         job: BorrowedFd<'_>,
     ) {
-        let ranks = self.options.ranks.to_string();
+        let locals = self.share.local.to_string();
         for name in FOREIGN {
             command.env_remove(name);
         }
         command
             .env(env::PMI_FD, pmi.as_raw_fd().to_string())
-            .env(env::PMI_RANK, rank.to_string())
-            .env(env::PMI_SIZE, &ranks)
-            .env("MPI_LOCALRANKID", rank.to_string())
-            .env("MPI_LOCALNRANKS", &ranks)
+            .env(env::PMI_RANK, (self.share.first + local).to_string())
+            .env(env::PMI_SIZE, self.share.size.to_string())
+            .env("MPI_LOCALRANKID", local.to_string())
+            .env("MPI_LOCALNRANKS", &locals)
             .env(env::JOB_FD, job.as_raw_fd().to_string())
             .env(env::JOB_ID, format!("{:016x}", self.job.id()))
-            .env(env::LOCAL_RANK, rank.to_string())
-            .env(env::LOCAL_SIZE, &ranks)
+            .env(env::LOCAL_RANK, local.to_string())
+            .env(env::LOCAL_SIZE, &locals)
             .envs(self.options.env.iter().map(|(name, value)| (name, value)));
     }
 
-    fn cpu_set(&self, rank: u32) -> Option<CpuSet> {
-        let cpu = *self.cpus.get(rank as usize % self.cpus.len().max(1))?;
+    fn cpu_set(&self, local: u32) -> Option<CpuSet> {
+        let cpu = *self.cpus.get(local as usize % self.cpus.len().max(1))?;
         let mut set = CpuSet::new();
         set.set(cpu);
         Some(set)
@@ -226,15 +271,15 @@ impl ChildSetup {
 }
 
 /// The launcher's processors, if ranks are to be bound to them.
-fn cpus(options: &RunOptions) -> Result<Vec<usize>, LaunchError> {
-    if options.bind == Some(Bind::None) {
+fn cpus(bind: Option<Bind>, local: u32) -> Result<Vec<usize>, LaunchError> {
+    if bind == Some(Bind::None) {
         return Ok(Vec::new());
     }
     let allowed = rustix::thread::sched_getaffinity(None)
         .map_err(system("ask which processors may be used"))?;
     let cpus: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)).collect();
-    let enough = options.ranks as usize <= cpus.len();
-    Ok(if options.bind == Some(Bind::Core) || enough { cpus } else { Vec::new() })
+    let enough = local as usize <= cpus.len();
+    Ok(if bind == Some(Bind::Core) || enough { cpus } else { Vec::new() })
 }
 
 /// Makes room for the descriptors of a large job; returns the limit that the ranks are to have
@@ -252,7 +297,7 @@ fn raise_descriptor_limit(ranks: u32) -> Option<Rlimit> {
 }
 
 /// A random number that names a job.
-pub(super) fn random_id() -> Result<u64, LaunchError> {
+pub(crate) fn random_id() -> Result<u64, LaunchError> {
     let mut bytes = [0; 8];
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
         .map_err(system("draw a random job id"))?;

@@ -77,6 +77,14 @@ impl Job {
         job
     }
 
+    /// The launcher with agents for these hosts, all of them on this machine.
+    pub(crate) fn on_hosts(hosts: &str, words: &[&str]) -> Self {
+        let command = "env BOWLINE_TEST_HOST={host}";
+        let mut job = Self::launch(&["--hosts", hosts, "--agent-command", command]);
+        job.command.args(words);
+        job
+    }
+
     pub(crate) fn command(&mut self) -> &mut Command {
         &mut self.command
     }

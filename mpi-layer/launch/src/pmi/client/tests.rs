@@ -20,6 +20,7 @@ fn manager() -> (OwnedFd, std::thread::JoinHandle<()>) {
                 match event {
                     Event::Reply { line, .. } => out.write_all(&line).unwrap(),
                     Event::Violation { .. } => return,
+                    Event::Left { .. } | Event::AllIn => panic!("there is one node"),
                     Event::Abort { code, message, .. } => {
                         assert_eq!((code, message.as_str()), (5, "two lines"));
                     }

@@ -144,3 +144,35 @@ fn preset_bytes_are_read_as_if_a_rank_had_put_them() {
     assert_eq!(events.pop(), Some(Event::Reply { rank: 0, line }));
     assert!(!format!("{server:?}").contains("01ab"));
 }
+
+#[test]
+fn nodes_exchange_what_was_put_at_barriers() {
+    let mapping = NodeMapping::in_blocks(&[2, 1]);
+    let mut server = Server::of_node(2, 3, &mapping, "kvs");
+    for rank in 0..2 {
+        ask(&mut server, rank, "cmd=init pmi_version=1 pmi_subversion=1");
+    }
+    let size = ask(&mut server, 0, "cmd=get_universe_size");
+    let reply = |rank, line: &str| Event::Reply { rank, line: line.as_bytes().to_vec() };
+    assert_eq!(size, [reply(0, "cmd=universe_size rc=0 size=3\n")]);
+    ask(&mut server, 0, "cmd=put kvsname=kvs key=a value=1");
+    assert_eq!(ask(&mut server, 0, "cmd=barrier_in"), []);
+    assert_eq!(ask(&mut server, 1, "cmd=barrier_in"), [Event::AllIn]);
+    assert_eq!(server.take_fresh(), [(b"a".to_vec(), b"1".to_vec())]);
+    assert_eq!(server.take_fresh(), []);
+    // A death while the others are waited for does not ask again.
+    let mut events = Vec::new();
+    server.gone(1, true, &mut events);
+    assert_eq!(events, []);
+    server.merge(b"a".to_vec(), b"other".to_vec());
+    server.merge(b"b".to_vec(), b"2".to_vec());
+    server.release(&mut events);
+    assert_eq!(events, [reply(0, "cmd=barrier_out rc=0\n")]);
+    let value = |v: &str| reply(0, &format!("cmd=get_result rc=0 msg=success value={v}\n"));
+    assert_eq!(ask(&mut server, 0, "cmd=get kvsname=kvs key=a"), [value("1")]);
+    assert_eq!(ask(&mut server, 0, "cmd=get kvsname=kvs key=b"), [value("2")]);
+    assert_eq!(ask(&mut server, 0, "cmd=barrier_in"), [Event::AllIn]);
+    server.release(&mut events);
+    let left = ask(&mut server, 0, "cmd=finalize");
+    assert_eq!(left, [Event::Left { rank: 0 }, reply(0, "cmd=finalize_ack rc=0\n")]);
+}

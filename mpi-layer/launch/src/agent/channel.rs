@@ -1,0 +1,207 @@
+//! One end of the stream between a launcher and an agent: whole frames in and out, without
+//! waiting, and the time since the other side was heard.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::io::Errno;
+
+use super::wire::{Frame, WireError, next_frame};
+
+/// Bytes that may wait to be sent before the other side counts as gone: what a barrier of a large
+/// job exchanges passes here, a side that reads nothing does not.
+const UNSENT_MAX: usize = 512 << 20;
+
+/// A pair of descriptors that do not block.
+#[derive(Debug)]
+pub(crate) struct Channel {
+    input: OwnedFd,
+    output: OwnedFd,
+    received: Vec<u8>,
+    /// Bytes of `received` that were read as frames.
+    used: usize,
+    unsent: Vec<u8>,
+    /// Bytes of `unsent` that were sent.
+    sent: usize,
+    heard: Instant,
+    spoke: Instant,
+    silence: Duration,
+    patient: bool,
+}
+
+/// A time that does not come.
+const FOREVER: Duration = Duration::from_secs(1 << 30);
+
+/// Why a channel is of no use any more.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Broken {
+    /// The other side has closed it.
+    #[error("the connection was closed")]
+    Closed,
+    /// It does not say anything.
+    #[error("nothing was heard for {0:?}")]
+    Silent(Duration),
+    /// It does not take anything.
+    #[error("it takes nothing that is sent")]
+    Full,
+    /// The system.
+    #[error("the connection failed: {0}")]
+    Io(#[from] io::Error),
+    /// Bytes that are no messages.
+    #[error("it sent {0}")]
+    Wire(#[from] WireError),
+    /// A message at the wrong time.
+    #[error("it sent {0}")]
+    Unexpected(&'static str),
+}
+
+impl Channel {
+    /// `silence` is the time without a message after which the other side counts as gone.
+    pub(crate) fn new(input: OwnedFd, output: OwnedFd, silence: Duration) -> io::Result<Self> {
+        rustix::io::ioctl_fionbio(&input, true)?;
+        rustix::io::ioctl_fionbio(&output, true)?;
+        let now = Instant::now();
+        Ok(Self {
+            input,
+            output,
+            received: Vec::new(),
+            used: 0,
+            unsent: Vec::new(),
+            sent: 0,
+            heard: now,
+            spoke: now,
+            silence,
+            patient: false,
+        })
+    }
+
+    pub(crate) fn set_silence(&mut self, silence: Duration) {
+        self.silence = silence;
+    }
+
+    /// What to wait for.
+    pub(crate) fn interest<'a>(&'a self, fds: &mut Vec<PollFd<'a>>) {
+        fds.push(PollFd::new(&self.input, PollFlags::IN));
+        if !self.unsent.is_empty() {
+            fds.push(PollFd::new(&self.output, PollFlags::OUT));
+        }
+    }
+
+    /// Queues a frame, which `encode` appends.
+    pub(crate) fn send(&mut self, encode: impl FnOnce(&mut Vec<u8>)) {
+        encode(&mut self.unsent);
+    }
+
+    /// Writes what the other side takes now.
+    pub(crate) fn flush(&mut self) -> Result<(), Broken> {
+        while self.sent < self.unsent.len() {
+            match rustix::io::write(&self.output, &self.unsent[self.sent..]) {
+                Ok(n) => {
+                    self.sent += n;
+                    self.spoke = Instant::now();
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) if self.unsent.len() - self.sent > UNSENT_MAX => {
+                    return Err(Broken::Full);
+                }
+                Err(Errno::AGAIN) => return Ok(()),
+                Err(Errno::PIPE | Errno::CONNRESET) => return Err(Broken::Closed),
+                Err(error) => return Err(Broken::Io(error.into())),
+            }
+        }
+        self.unsent.clear();
+        self.sent = 0;
+        Ok(())
+    }
+
+    /// Whether everything was written.
+    pub(crate) fn is_flushed(&self) -> bool {
+        self.unsent.is_empty()
+    }
+
+    /// Reads what is there, a bounded part of it at once. The end of the stream is an error only
+    /// when nothing came before it.
+    pub(crate) fn fill(&mut self) -> Result<(), Broken> {
+        if self.used > 0 {
+            self.received.drain(..self.used);
+            self.used = 0;
+        }
+        let mut space = [0; 16 << 10];
+        for _ in 0..16 {
+            match rustix::io::read(&self.input, &mut space) {
+                Ok(0) if self.received.is_empty() => return Err(Broken::Closed),
+                // What came before the end is read first; the next call tells of the end.
+                Ok(0) => return if self.has_frame() { Ok(()) } else { Err(Broken::Closed) },
+                Ok(n) => {
+                    self.received.extend_from_slice(&space[..n]);
+                    self.heard = Instant::now();
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => break,
+                Err(Errno::CONNRESET | Errno::IO) => return Err(Broken::Closed),
+                Err(error) => return Err(Broken::Io(error.into())),
+            }
+        }
+        Ok(())
+    }
+
+    fn has_frame(&self) -> bool {
+        !matches!(next_frame(&self.received[self.used..]), Ok(None))
+    }
+
+    /// The next whole frame, decoded.
+    pub(crate) fn next<M>(
+        &mut self,
+        decode: impl FnOnce(u8, &[u8]) -> Result<M, WireError>,
+    ) -> Result<Option<M>, Broken> {
+        match next_frame(&self.received[self.used..])? {
+            None => Ok(None),
+            Some(Frame { kind, body, length }) => {
+                let message = decode(kind, body)?;
+                self.used += length;
+                Ok(Some(message))
+            }
+        }
+    }
+
+    /// The start of what was received and not understood, for an error's text.
+    pub(crate) fn excerpt(&self) -> String {
+        let rest = &self.received[self.used..];
+        String::from_utf8_lossy(&rest[..rest.len().min(80)]).into_owned()
+    }
+
+    /// When to look at the clock again: to speak, or because the other side is silent.
+    pub(crate) fn next_look(&self) -> Instant {
+        let silent = self.heard + if self.patient { FOREVER } else { self.silence };
+        match self.unsent.is_empty() {
+            true => silent.min(self.spoke + self.silence / 4),
+            false => silent,
+        }
+    }
+
+    /// Whether it is time to say that this side lives.
+    pub(crate) fn should_speak(&self, now: Instant) -> bool {
+        // What waits to be sent will say it.
+        self.unsent.is_empty() && now >= self.spoke + self.silence / 4
+    }
+
+    /// An error when the other side has been silent for too long.
+    pub(crate) fn check_silence(&self, now: Instant) -> Result<(), Broken> {
+        match !self.patient && now.saturating_duration_since(self.heard) >= self.silence {
+            true => Err(Broken::Silent(self.silence)),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether silence means nothing for now: the other side has announced it.
+    pub(crate) fn be_patient(&mut self, patient: bool) {
+        self.patient = patient;
+    }
+
+    /// Begins the time of silence anew: this side could not listen.
+    pub(crate) fn forgive(&mut self) {
+        self.heard = Instant::now();
+    }
+}

@@ -1,0 +1,497 @@
+//! What a launcher and its agents say to each other: frames on a stream.
+//!
+//! ```text
+//!   frame    length (u32, little endian) of kind and body, kind (u8), body
+//!   body     fields in order; numbers little endian; bytes with their length (u32) in front,
+//!            except where they are the last field
+//! ```
+//!
+//! The agent speaks first, with [`FromAgent::Hello`], whose first field is [`GREETING`]: a shell
+//! that prints something of its own is told from an agent. The launcher describes the job in many
+//! small messages that end with [`ToAgent::Go`]. [`VERSION`] changes with every message that
+//! changes; launcher and agents must have the same.
+//!
+//! Decoding is total: any bytes give a message or an error, and no length that was received is
+//! believed before it was compared with the bytes that are there.
+
+use std::fmt;
+
+/// The first field of the first message.
+pub const GREETING: &[u8; 8] = b"BWLAGENT";
+/// The version of the messages.
+pub const VERSION: u32 = 1;
+/// Most bytes of a frame behind its length. The longest is a program's argument or an environment
+/// variable, of which Linux takes 128 KiB.
+pub const FRAME_MAX: usize = 256 << 10;
+/// Bytes of output or input in one message at most.
+pub const PIECE: usize = 32 << 10;
+
+/// Bytes that no `Debug` shows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Secret(pub [u8; 32]);
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(..)")
+    }
+}
+
+/// What an agent is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spec {
+    /// The job.
+    pub job_id: u64,
+    /// Its secret.
+    pub secret: Secret,
+    /// World rank of the first rank of this node.
+    pub first: u32,
+    /// Ranks of this node.
+    pub local: u32,
+    /// Ranks of the job.
+    pub size: u32,
+    /// Bytes of each rank's area in the node's memory.
+    pub area_bytes: u64,
+    /// Processors: 0 as there are enough, 1 not bound, 2 bound.
+    pub bind: u8,
+    /// Silence of the other side, in milliseconds, after which it counts as gone.
+    pub silence_ms: u64,
+    /// Whether input for rank 0 will come.
+    pub input: bool,
+    /// Ranks per node, as `PMI_process_mapping` says it.
+    pub mapping: String,
+}
+
+/// From the launcher to an agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ToAgent {
+    /// What to do; the first message.
+    Spec(Spec),
+    /// The directory to start in.
+    Directory(Vec<u8>),
+    /// The program.
+    Program(Vec<u8>),
+    /// Its next argument.
+    Arg(Vec<u8>),
+    /// A variable of its environment.
+    Env {
+        /// Its name.
+        name: Vec<u8>,
+        /// Its value.
+        value: Vec<u8>,
+    },
+    /// Start the ranks.
+    Go,
+    /// Send them this signal.
+    Signal(i32),
+    /// Stop them, and expect nothing of the launcher until it speaks again.
+    Stop,
+    /// Ask them to end, and kill them after so many milliseconds.
+    End {
+        /// Milliseconds.
+        grace_ms: u64,
+    },
+    /// Kill them.
+    Kill,
+    /// A rank of another node is dead.
+    Dead {
+        /// Its world rank.
+        rank: u32,
+    },
+    /// A rank of another node has put this.
+    Put {
+        /// Key.
+        key: Vec<u8>,
+        /// Value.
+        value: Vec<u8>,
+    },
+    /// The barrier is over.
+    Release,
+    /// Input for rank 0.
+    Input(Vec<u8>),
+    /// The end of it.
+    InputEnd,
+    /// So many bytes of output were written; the agent may send as many again.
+    Taken(u32),
+    /// Nothing, but the launcher lives.
+    Alive,
+    /// The job is over.
+    Bye,
+}
+
+/// From an agent to the launcher.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FromAgent {
+    /// The greeting.
+    Hello {
+        /// The agent's [`VERSION`].
+        version: u32,
+    },
+    /// The ranks cannot be started; none runs.
+    Refused {
+        /// Exit code for the job.
+        code: i32,
+        /// Why.
+        why: String,
+    },
+    /// A rank was started.
+    Started {
+        /// World rank.
+        rank: u32,
+        /// Process, as the agent's node numbers it.
+        pid: u32,
+    },
+    /// A rank has ended.
+    Ended {
+        /// World rank.
+        rank: u32,
+        /// How: 0 exited, 1 without finalising, 2 by signal, 3 unknown.
+        how: u8,
+        /// Exit code or signal.
+        code: i32,
+    },
+    /// A rank asks for the end of the job.
+    Aborted {
+        /// World rank.
+        rank: u32,
+        /// Exit code.
+        code: i32,
+        /// Its words.
+        message: String,
+    },
+    /// A rank was killed for what it said to the agent.
+    Misbehaved {
+        /// World rank.
+        rank: u32,
+        /// What.
+        what: String,
+    },
+    /// A rank waits in a barrier for one of its node that has left.
+    Stuck {
+        /// Who has left.
+        gone: u32,
+        /// Who waits.
+        waiting: u32,
+    },
+    /// A rank has left the job in order.
+    Left {
+        /// World rank.
+        rank: u32,
+    },
+    /// A rank of this node has put this.
+    Put {
+        /// Key.
+        key: Vec<u8>,
+        /// Value.
+        value: Vec<u8>,
+    },
+    /// Every living rank of the node waits in the barrier.
+    AllIn,
+    /// Output of a rank.
+    Output {
+        /// World rank.
+        rank: u32,
+        /// Standard error instead of standard output.
+        is_error: bool,
+        /// Bytes, not whole lines.
+        bytes: Vec<u8>,
+    },
+    /// Rank 0 has taken so many bytes of input.
+    InputTaken(u32),
+    /// All ranks have ended and all their output was sent.
+    Done,
+    /// Nothing, but the agent lives.
+    Alive,
+}
+
+/// Bytes that are no message.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum WireError {
+    /// A frame of an impossible length.
+    #[error("a frame of {0} bytes")]
+    Length(u32),
+    /// A kind that there is not.
+    #[error("a message of the unknown kind {0}")]
+    Kind(u8),
+    /// A body that ends early, goes on, or has an impossible value.
+    #[error("a damaged message of kind {0}")]
+    Body(u8),
+}
+
+/// Appends the frame of a message.
+fn frame(kind: u8, out: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>)) {
+    let start = out.len();
+    out.extend_from_slice(&[0, 0, 0, 0, kind]);
+    body(out);
+    let length = (out.len() - start - 4) as u32;
+    debug_assert!(length as usize <= FRAME_MAX, "senders cut what they send");
+    out[start..start + 4].copy_from_slice(&length.to_le_bytes());
+}
+
+fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    out.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+    out.extend_from_slice(bytes);
+}
+
+/// A whole frame at the front of some bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frame<'a> {
+    /// Which message.
+    pub kind: u8,
+    /// Its fields.
+    pub body: &'a [u8],
+    /// Bytes of the frame in all.
+    pub length: usize,
+}
+
+/// The frame at the front of `bytes`, if all of it is there.
+///
+/// # Errors
+/// When the length is impossible; nothing that follows can be read then.
+pub fn next_frame(bytes: &[u8]) -> Result<Option<Frame<'_>>, WireError> {
+    let Some((length, rest)) = bytes.split_first_chunk::<4>() else {
+        return Ok(None);
+    };
+    let length = u32::from_le_bytes(*length);
+    if length == 0 || length as usize > FRAME_MAX {
+        return Err(WireError::Length(length));
+    }
+    let Some(frame) = rest.get(..length as usize) else {
+        return Ok(None);
+    };
+    Ok(Some(Frame { kind: frame[0], body: &frame[1..], length: 4 + length as usize }))
+}
+
+/// The fields of a body, taken from its front.
+struct Fields<'a>(&'a [u8]);
+
+impl<'a> Fields<'a> {
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (first, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*first)
+    }
+    fn byte(&mut self) -> Option<u8> {
+        self.array::<1>().map(|[byte]| byte)
+    }
+    fn flag(&mut self) -> Option<bool> {
+        match self.byte()? {
+            0 => Some(false),
+            1 => Some(true),
+            _ => None,
+        }
+    }
+    fn word(&mut self) -> Option<u32> {
+        self.array().map(u32::from_le_bytes)
+    }
+    fn signed(&mut self) -> Option<i32> {
+        self.array().map(i32::from_le_bytes)
+    }
+    fn long(&mut self) -> Option<u64> {
+        self.array().map(u64::from_le_bytes)
+    }
+    fn bytes(&mut self) -> Option<Vec<u8>> {
+        let length = self.word()? as usize;
+        let (bytes, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(bytes.to_vec())
+    }
+    fn rest(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.0).to_vec()
+    }
+    fn text(&mut self) -> Option<String> {
+        String::from_utf8(self.rest()).ok()
+    }
+}
+
+impl ToAgent {
+    /// Appends the message's frame.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Spec(spec) => frame(0, out, |out| {
+                out.extend_from_slice(&spec.job_id.to_le_bytes());
+                out.extend_from_slice(&spec.secret.0);
+                for word in [spec.first, spec.local, spec.size] {
+                    out.extend_from_slice(&word.to_le_bytes());
+                }
+                out.extend_from_slice(&spec.area_bytes.to_le_bytes());
+                out.push(spec.bind);
+                out.extend_from_slice(&spec.silence_ms.to_le_bytes());
+                out.push(u8::from(spec.input));
+                out.extend_from_slice(spec.mapping.as_bytes());
+            }),
+            Self::Directory(path) => frame(1, out, |out| out.extend_from_slice(path)),
+            Self::Program(path) => frame(2, out, |out| out.extend_from_slice(path)),
+            Self::Arg(arg) => frame(3, out, |out| out.extend_from_slice(arg)),
+            Self::Env { name, value } => frame(4, out, |out| {
+                put_bytes(out, name);
+                out.extend_from_slice(value);
+            }),
+            Self::Go => frame(5, out, |_| ()),
+            Self::Signal(number) => {
+                frame(6, out, |out| out.extend_from_slice(&number.to_le_bytes()));
+            }
+            Self::Stop => frame(7, out, |_| ()),
+            Self::End { grace_ms } => {
+                frame(8, out, |out| out.extend_from_slice(&grace_ms.to_le_bytes()));
+            }
+            Self::Kill => frame(9, out, |_| ()),
+            Self::Dead { rank } => frame(10, out, |out| out.extend_from_slice(&rank.to_le_bytes())),
+            Self::Put { key, value } => frame(11, out, |out| {
+                put_bytes(out, key);
+                out.extend_from_slice(value);
+            }),
+            Self::Release => frame(12, out, |_| ()),
+            Self::Input(bytes) => frame(13, out, |out| out.extend_from_slice(bytes)),
+            Self::InputEnd => frame(14, out, |_| ()),
+            Self::Taken(bytes) => frame(15, out, |out| out.extend_from_slice(&bytes.to_le_bytes())),
+            Self::Alive => frame(16, out, |_| ()),
+            Self::Bye => frame(17, out, |_| ()),
+        }
+    }
+
+    /// Reads a message.
+    ///
+    /// # Errors
+    /// When kind and body are none.
+    pub fn decode(kind: u8, body: &[u8]) -> Result<Self, WireError> {
+        let mut fields = Fields(body);
+        let message = match kind {
+            0 => Self::spec(&mut fields),
+            1 => Some(Self::Directory(fields.rest())),
+            2 => Some(Self::Program(fields.rest())),
+            3 => Some(Self::Arg(fields.rest())),
+            4 => fields.bytes().map(|name| Self::Env { name, value: fields.rest() }),
+            5 => Some(Self::Go),
+            6 => fields.signed().map(Self::Signal),
+            7 => Some(Self::Stop),
+            8 => fields.long().map(|grace_ms| Self::End { grace_ms }),
+            9 => Some(Self::Kill),
+            10 => fields.word().map(|rank| Self::Dead { rank }),
+            11 => fields.bytes().map(|key| Self::Put { key, value: fields.rest() }),
+            12 => Some(Self::Release),
+            13 => Some(Self::Input(fields.rest())),
+            14 => Some(Self::InputEnd),
+            15 => fields.word().map(Self::Taken),
+            16 => Some(Self::Alive),
+            17 => Some(Self::Bye),
+            unknown => return Err(WireError::Kind(unknown)),
+        };
+        message.filter(|_| fields.0.is_empty()).ok_or(WireError::Body(kind))
+    }
+
+    fn spec(fields: &mut Fields<'_>) -> Option<Self> {
+        Some(Self::Spec(Spec {
+            job_id: fields.long()?,
+            secret: Secret(fields.array()?),
+            first: fields.word()?,
+            local: fields.word()?,
+            size: fields.word()?,
+            area_bytes: fields.long()?,
+            bind: fields.byte().filter(|bind| *bind <= 2)?,
+            silence_ms: fields.long()?,
+            input: fields.flag()?,
+            mapping: fields.text()?,
+        }))
+    }
+}
+
+impl FromAgent {
+    /// Appends the message's frame.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let words = |out: &mut Vec<u8>, words: &[u32]| {
+            words.iter().for_each(|word| out.extend_from_slice(&word.to_le_bytes()));
+        };
+        match self {
+            Self::Hello { version } => frame(0, out, |out| {
+                out.extend_from_slice(GREETING);
+                words(out, &[*version]);
+            }),
+            Self::Refused { code, why } => frame(1, out, |out| {
+                out.extend_from_slice(&code.to_le_bytes());
+                out.extend_from_slice(why.as_bytes());
+            }),
+            Self::Started { rank, pid } => frame(2, out, |out| words(out, &[*rank, *pid])),
+            Self::Ended { rank, how, code } => frame(3, out, |out| {
+                words(out, &[*rank]);
+                out.push(*how);
+                out.extend_from_slice(&code.to_le_bytes());
+            }),
+            Self::Aborted { rank, code, message } => frame(4, out, |out| {
+                words(out, &[*rank]);
+                out.extend_from_slice(&code.to_le_bytes());
+                out.extend_from_slice(message.as_bytes());
+            }),
+            Self::Misbehaved { rank, what } => frame(5, out, |out| {
+                words(out, &[*rank]);
+                out.extend_from_slice(what.as_bytes());
+            }),
+            Self::Stuck { gone, waiting } => frame(6, out, |out| words(out, &[*gone, *waiting])),
+            Self::Left { rank } => frame(7, out, |out| words(out, &[*rank])),
+            Self::Put { key, value } => frame(8, out, |out| {
+                put_bytes(out, key);
+                out.extend_from_slice(value);
+            }),
+            Self::AllIn => frame(9, out, |_| ()),
+            Self::Output { rank, is_error, bytes } => frame(10, out, |out| {
+                words(out, &[*rank]);
+                out.push(u8::from(*is_error));
+                out.extend_from_slice(bytes);
+            }),
+            Self::InputTaken(bytes) => frame(11, out, |out| words(out, &[*bytes])),
+            Self::Done => frame(12, out, |_| ()),
+            Self::Alive => frame(13, out, |_| ()),
+        }
+    }
+
+    /// Reads a message.
+    ///
+    /// # Errors
+    /// When kind and body are none.
+    pub fn decode(kind: u8, body: &[u8]) -> Result<Self, WireError> {
+        let mut fields = Fields(body);
+        let message = match kind {
+            0..=9 => Self::told(kind, &mut fields),
+            10 => Self::output(&mut fields),
+            11 => fields.word().map(Self::InputTaken),
+            12 => Some(Self::Done),
+            13 => Some(Self::Alive),
+            unknown => return Err(WireError::Kind(unknown)),
+        };
+        message.filter(|_| fields.0.is_empty()).ok_or(WireError::Body(kind))
+    }
+
+    fn told(kind: u8, fields: &mut Fields<'_>) -> Option<Self> {
+        Some(match kind {
+            0 => {
+                fields.array().filter(|greeting| greeting == GREETING)?;
+                Self::Hello { version: fields.word()? }
+            }
+            1 => Self::Refused { code: fields.signed()?, why: fields.text()? },
+            2 => Self::Started { rank: fields.word()?, pid: fields.word()? },
+            3 => Self::Ended {
+                rank: fields.word()?,
+                how: fields.byte().filter(|how| *how <= 3)?,
+                code: fields.signed()?,
+            },
+            4 => Self::Aborted {
+                rank: fields.word()?,
+                code: fields.signed()?,
+                message: fields.text()?,
+            },
+            5 => Self::Misbehaved { rank: fields.word()?, what: fields.text()? },
+            6 => Self::Stuck { gone: fields.word()?, waiting: fields.word()? },
+            7 => Self::Left { rank: fields.word()? },
+            8 => Self::Put { key: fields.bytes()?, value: fields.rest() },
+            9 => Self::AllIn,
+            _ => return None,
+        })
+    }
+
+    fn output(fields: &mut Fields<'_>) -> Option<Self> {
+        Some(Self::Output { rank: fields.word()?, is_error: fields.flag()?, bytes: fields.rest() })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,330 @@
+//! The launcher's end of one agent: the command that started it, the connection, what is known.
+
+use std::ffi::OsStr;
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::PollFd;
+
+use crate::agent::PATIENCE_AT_START;
+use crate::agent::channel::{Broken, Channel};
+use crate::agent::flow::OUTPUT_ROOM;
+use crate::agent::wire::{FRAME_MAX, FromAgent, Secret, Spec, ToAgent, VERSION};
+use crate::run::signals::Signals;
+use crate::run::{Bind, HostError, LaunchError, RunOptions};
+
+/// Variables that belong to a host, a session or another job and are not passed on.
+const OWN: [&str; 17] = [
+    "_",
+    "PWD",
+    "OLDPWD",
+    "SHLVL",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "MAIL",
+    "HOSTNAME",
+    "HOST",
+    "TMPDIR",
+    "DISPLAY",
+    "SSH_AUTH_SOCK",
+    "SSH_CONNECTION",
+    "SSH_CLIENT",
+    "SSH_TTY",
+];
+
+/// The same by their beginnings.
+const OWN_STARTS: [&str; 8] =
+    ["XDG_", "DBUS_", "PMI_", "PMIX_", "HYDI_", "MPI_LOCAL", "BOWLINE_JOB_", "BOWLINE_LOCAL_"];
+
+/// Where the conversation is; the module above draws it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    Greeting,
+    /// So many ranks are still to be started.
+    Starting {
+        left: u32,
+    },
+    Running,
+    Done,
+}
+
+/// One agent.
+#[derive(Debug)]
+pub(super) struct Remote {
+    pub(super) host: String,
+    pub(super) ranks: Range<u32>,
+    pub(super) stage: Stage,
+    /// Its living ranks wait in the barrier.
+    pub(super) all_in: bool,
+    /// Its ranks that have left the job in order.
+    pub(super) left: Vec<u32>,
+    command: Child,
+    /// `None` when the host is lost.
+    channel: Option<Channel>,
+    /// Bytes of output that it may still send.
+    room: u32,
+    silence: Duration,
+}
+
+impl Remote {
+    pub(super) fn start(
+        options: &RunOptions,
+        host: &str,
+        ranks: Range<u32>,
+        signals: &Signals,
+    ) -> Result<Self, LaunchError> {
+        let words: Vec<String> =
+            options.agent_command.split_whitespace().map(|w| w.replace("{host}", host)).collect();
+        let (program, args) = words.split_first().ok_or(HostError::Command)?;
+        let agent = match &options.agent_program {
+            Some(path) => path.clone(),
+            None => std::env::current_exe()
+                .map_err(|source| LaunchError::System {
+                    act: "find the launcher's own file",
+                    source,
+                })?
+                .into(),
+        };
+        let mut command = Command::new(program);
+        command.args(args).arg(agent).arg("agent");
+        // A terminal's signals are for the launcher, which passes them on.
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
+        let mask = signals.mask_before();
+        // SAFETY: the closure runs between fork and exec and makes one system call, with a mask
+        // that the kernel gave.
+        unsafe {
+            command.pre_exec(move || {
+                libc::sigprocmask(libc::SIG_SETMASK, &mask, std::ptr::null_mut());
+                Ok(())
+            });
+        }
+        let mut command = command.spawn().map_err(|source| LaunchError::Agent {
+            program: program.clone(),
+            host: host.into(),
+            source,
+        })?;
+        let input = OwnedFd::from(command.stdout.take().expect("it was asked for"));
+        let output = OwnedFd::from(command.stdin.take().expect("it was asked for"));
+        match Channel::new(input, output, PATIENCE_AT_START.max(options.host_timeout)) {
+            Ok(channel) => Ok(Self {
+                host: host.into(),
+                ranks,
+                stage: Stage::Greeting,
+                all_in: false,
+                left: Vec::new(),
+                command,
+                channel: Some(channel),
+                room: OUTPUT_ROOM,
+                silence: options.host_timeout.max(Duration::from_millis(100)),
+            }),
+            Err(source) => {
+                let _ = command.kill();
+                let _ = command.wait();
+                Err(LaunchError::System { act: "make a pipe not block", source })
+            }
+        }
+    }
+
+    /// Says what is to be done. The agent reads it after its greeting.
+    pub(super) fn describe(
+        &mut self,
+        options: &RunOptions,
+        job_id: u64,
+        secret: &[u8; 32],
+        mapping: &str,
+    ) {
+        let spec = Spec {
+            job_id,
+            secret: Secret(*secret),
+            first: self.ranks.start,
+            local: self.ranks.end - self.ranks.start,
+            size: options.ranks,
+            area_bytes: options.area_bytes as u64,
+            bind: match options.bind {
+                None => 0,
+                Some(Bind::None) => 1,
+                Some(Bind::Core) => 2,
+            },
+            silence_ms: self.silence.as_millis().try_into().unwrap_or(u64::MAX),
+            input: self.ranks.start == 0,
+            mapping: mapping.into(),
+        };
+        self.tell(&ToAgent::Spec(spec));
+        let directory = options.directory.clone().or_else(|| std::env::current_dir().ok());
+        if let Some(directory) = directory {
+            self.tell(&ToAgent::Directory(directory.into_os_string().as_bytes().to_vec()));
+        }
+        self.tell(&ToAgent::Program(options.program.as_bytes().to_vec()));
+        for arg in &options.args {
+            self.tell(&ToAgent::Arg(arg.as_bytes().to_vec()));
+        }
+        let given = options.env.iter().cloned();
+        for (name, value) in std::env::vars_os().filter(|(name, _)| passes(name)).chain(given) {
+            let (name, value) = (name.as_bytes().to_vec(), value.as_bytes().to_vec());
+            if name.len() + value.len() + 8 > FRAME_MAX {
+                tracing::warn!("a variable of the environment is too long to be passed on");
+                continue;
+            }
+            self.tell(&ToAgent::Env { name, value });
+        }
+        self.tell(&ToAgent::Go);
+    }
+
+    /// Whether something is expected of it.
+    pub(super) fn is_open(&self) -> bool {
+        self.channel.is_some() && self.stage != Stage::Done
+    }
+
+    /// Adds what to wait for; returns when to look at the clock.
+    pub(super) fn interest<'a>(&'a self, fds: &mut Vec<PollFd<'a>>) -> Option<Instant> {
+        let channel = self.channel.as_ref()?;
+        channel.interest(fds);
+        Some(channel.next_look())
+    }
+
+    /// Reads what is there.
+    pub(super) fn receive(&mut self) -> Result<(), Broken> {
+        let Some(channel) = &mut self.channel else { return Ok(()) };
+        match channel.fill() {
+            // It was to say nothing more.
+            Err(Broken::Closed) if self.stage == Stage::Done => {
+                self.channel = None;
+                Ok(())
+            }
+            other => other,
+        }
+    }
+
+    /// The next message.
+    pub(super) fn next(&mut self) -> Result<Option<FromAgent>, Broken> {
+        self.channel.as_mut().map_or(Ok(None), |channel| channel.next(FromAgent::decode))
+    }
+
+    /// Shows that the launcher lives and looks whether the agent does.
+    pub(super) fn speak(&mut self) -> Result<(), Broken> {
+        let Some(channel) = &mut self.channel else { return Ok(()) };
+        let now = Instant::now();
+        channel.check_silence(now)?;
+        if channel.should_speak(now) {
+            channel.send(|out| ToAgent::Alive.encode(out));
+        }
+        channel.flush()
+    }
+
+    /// Queues a message, if the host is not lost.
+    pub(super) fn tell(&mut self, message: &ToAgent) {
+        if let Some(channel) = &mut self.channel {
+            channel.send(|out| message.encode(out));
+        }
+    }
+
+    /// Sends what the agent takes now. An error is found again when it is listened to.
+    pub(super) fn flush(&mut self) {
+        if let Some(channel) = &mut self.channel {
+            let _ = channel.flush();
+        }
+    }
+
+    pub(super) fn is_flushed(&self) -> bool {
+        self.channel.as_ref().is_none_or(Channel::is_flushed)
+    }
+
+    pub(super) fn forgive(&mut self) {
+        if let Some(channel) = &mut self.channel {
+            channel.forgive();
+        }
+    }
+
+    pub(super) fn greeted(&mut self, version: u32) -> Result<(), Broken> {
+        if version != VERSION {
+            return Err(Broken::Unexpected(
+                "the greeting of another version; install the same Bowline on all hosts",
+            ));
+        }
+        self.stage = Stage::Starting { left: self.ranks.end - self.ranks.start };
+        Ok(())
+    }
+
+    /// One more rank was started.
+    pub(super) fn started(&mut self) -> Result<(), Broken> {
+        if let Stage::Starting { left } = &mut self.stage {
+            *left = left.saturating_sub(1);
+            if *left == 0 {
+                self.stage = Stage::Running;
+                if let Some(channel) = &mut self.channel {
+                    channel.set_silence(self.silence);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Output has come.
+    pub(super) fn spend(&mut self, bytes: usize) -> Result<(), Broken> {
+        let left = u32::try_from(bytes).ok().and_then(|bytes| self.room.checked_sub(bytes));
+        self.room = left.ok_or(Broken::Unexpected("more output than it may"))?;
+        Ok(())
+    }
+
+    /// Output was written.
+    pub(super) fn grant(&mut self, bytes: u32) {
+        self.room += bytes;
+        self.tell(&ToAgent::Taken(bytes));
+    }
+
+    /// Why the host is lost, for a sentence.
+    pub(super) fn reason(&mut self, broken: &Broken) -> String {
+        let early = self.stage == Stage::Greeting;
+        match broken {
+            Broken::Closed if early => {
+                let ended = self.command.try_wait().ok().flatten();
+                let how = ended.map_or_else(String::new, |status| format!(" ({status})"));
+                format!("the command that was to start the agent there has ended{how}")
+            }
+            Broken::Wire(_) if early => {
+                let said = self.channel.as_ref().map(Channel::excerpt).unwrap_or_default();
+                format!("instead of an agent's greeting came {said:?}; is the shell there quiet?")
+            }
+            other => other.to_string(),
+        }
+    }
+
+    /// Whether the command has ended.
+    pub(super) fn has_left(&mut self) -> bool {
+        !matches!(self.command.try_wait(), Ok(None))
+    }
+
+    /// Closes the connection and ends the command, if it has not ended.
+    pub(super) fn kill(&mut self) {
+        self.channel = None;
+        let _ = self.command.kill();
+        let _ = self.command.wait();
+    }
+}
+
+fn passes(name: &OsStr) -> bool {
+    let name = name.as_bytes();
+    !OWN.iter().any(|own| name == own.as_bytes())
+        && !OWN_STARTS.iter().any(|start| name.starts_with(start.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_environment_goes_along_without_what_is_a_hosts_own() {
+        for name in ["PATH", "LD_LIBRARY_PATH", "BOWLINE_LOG", "OMP_NUM_THREADS"] {
+            assert!(passes(OsStr::new(name)), "{name}");
+        }
+        for name in ["HOME", "PMI_FD", "BOWLINE_JOB_FD", "XDG_RUNTIME_DIR", "HOSTNAME"] {
+            assert!(!passes(OsStr::new(name)), "{name}");
+        }
+    }
+}

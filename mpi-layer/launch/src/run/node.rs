@@ -1,0 +1,290 @@
+//! The ranks of one node while they run: their processes, their PMI connections, their memory.
+//!
+//! It does what it is told and reports what happens as [`Told`]; what a failure means for the job
+//! is decided elsewhere ([`Policy`](super::policy::Policy)), on this machine or on that of the
+//! launcher. It never waits by itself: its owner polls what [`Node::interest`] names.
+//!
+//! A rank that ends without having left the job is marked dead in the node's memory before its
+//! end is reported, and it is reaped by [`Node::finish`] only.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use bowline_base::job::{JobMemory, RankState};
+use rustix::event::{PollFd, PollFlags};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+
+use super::connection::Connection;
+use super::end::RankEnd;
+use super::guardian::Guardian;
+use super::sessions;
+use super::spawn::{Share, Started, reap};
+use crate::pmi::{Event, Server};
+
+#[derive(Debug)]
+struct Rank {
+    pid: Pid,
+    pidfd: OwnedFd,
+    pmi: Option<Connection>,
+    end: Option<RankEnd>,
+}
+
+/// What has happened. Ranks are those of the whole job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Told {
+    /// A rank has ended.
+    Ended { rank: u32, end: RankEnd },
+    /// A rank asks for the end of the job.
+    Aborted { rank: u32, code: i32, message: String },
+    /// A rank was killed, since it does not speak PMI-1.
+    Misbehaved { rank: u32, what: String },
+    /// A rank waits in a barrier for one that has left.
+    Stuck { gone: u32, waiting: u32 },
+    /// A rank has left the job in order. Only where there are other nodes, as the next.
+    Left { rank: u32 },
+    /// Every living rank of the node waits in a barrier of the job.
+    AllIn,
+}
+
+/// What can be waited for of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ready {
+    /// A request.
+    Pmi(usize),
+    /// The end of a process.
+    Ended(usize),
+}
+
+/// The ranks of one node.
+#[derive(Debug)]
+pub(crate) struct Node {
+    share: Share,
+    job: JobMemory,
+    server: Server,
+    ranks: Vec<Rank>,
+    guardian: Option<Guardian>,
+    /// When the living are killed.
+    kill_at: Option<Instant>,
+}
+
+impl Node {
+    pub(crate) fn new(
+        share: Share,
+        job: JobMemory,
+        server: Server,
+        ranks: Vec<Started>,
+        guardian: Guardian,
+    ) -> Self {
+        let ranks = ranks.into_iter().map(|rank| {
+            let pmi = Connection::new(rank.pmi);
+            Rank { pid: rank.pid, pidfd: rank.pidfd, pmi: Some(pmi), end: None }
+        });
+        let (ranks, guardian) = (ranks.collect(), Some(guardian));
+        Self { share, job, server, ranks, guardian, kill_at: None }
+    }
+
+    /// What to wait for, added to `fds`, and what it means, added to `what`.
+    pub(crate) fn interest<'a>(&'a self, what: &mut Vec<Ready>, fds: &mut Vec<PollFd<'a>>) {
+        for (index, rank) in self.ranks.iter().enumerate() {
+            if let Some(pmi) = &rank.pmi {
+                what.push(Ready::Pmi(index));
+                fds.push(pmi.interest());
+            }
+            if rank.end.is_none() {
+                what.push(Ready::Ended(index));
+                fds.push(PollFd::from_borrowed_fd(rank.pidfd.as_fd(), PollFlags::IN));
+            }
+        }
+    }
+
+    /// Does what was waited for. Requests come before ends: a rank's last words are heard before
+    /// its death.
+    pub(crate) fn act(&mut self, ready: &[Ready], told: &mut Vec<Told>) {
+        for what in ready {
+            if let Ready::Pmi(index) = *what {
+                self.serve(index, told);
+            }
+        }
+        for what in ready {
+            if let Ready::Ended(index) = *what {
+                self.ended(index, told);
+            }
+        }
+    }
+
+    /// When [`look_at_the_clock`](Self::look_at_the_clock) has something to do.
+    pub(crate) fn next_look(&self) -> Option<Instant> {
+        self.kill_at
+    }
+
+    pub(crate) fn look_at_the_clock(&mut self, now: Instant) {
+        if self.kill_at.is_some_and(|at| at <= now) {
+            self.kill();
+        }
+    }
+
+    /// Whether every rank has ended.
+    pub(crate) fn is_over(&self) -> bool {
+        self.ranks.iter().all(|rank| rank.end.is_some())
+    }
+
+    /// The processes, by local rank.
+    pub(crate) fn pids(&self) -> impl Iterator<Item = u32> + '_ {
+        self.ranks.iter().map(|rank| rank.pid.as_raw_pid().unsigned_abs())
+    }
+
+    /// Asks the living to end, and kills them after `grace`.
+    pub(crate) fn end(&mut self, grace: Duration) {
+        let now = Instant::now();
+        self.kill_at = Some(now.checked_add(grace).unwrap_or(now));
+        self.signal_all(Signal::TERM);
+        // A stopped process would not hear it.
+        self.signal_all(Signal::CONT);
+    }
+
+    /// Kills the living and what is in their sessions.
+    pub(crate) fn kill(&mut self) {
+        self.kill_at = None;
+        let living = self.ranks.iter().filter(|rank| rank.end.is_none());
+        sessions::kill_all(&living.map(|rank| rank.pid).collect::<Vec<_>>());
+    }
+
+    pub(crate) fn signal_all(&self, signal: Signal) {
+        for rank in self.ranks.iter().filter(|rank| rank.end.is_none()) {
+            // A group without members has ended; its end will be heard.
+            let _ = kill_process_group(rank.pid, signal);
+        }
+    }
+
+    /// A rank of another node is dead.
+    pub(crate) fn dead_elsewhere(&self, rank: u32) {
+        self.job.mark_dead_elsewhere(rank);
+    }
+
+    /// What ranks have put for the other nodes since the last call.
+    pub(crate) fn take_fresh(&mut self) -> Vec<(Vec<u8>, Vec<u8>)> {
+        self.server.take_fresh()
+    }
+
+    /// What a rank of another node has put.
+    pub(crate) fn merge(&mut self, key: Vec<u8>, value: Vec<u8>) {
+        self.server.merge(key, value);
+    }
+
+    /// The barrier of the job is over.
+    pub(crate) fn release(&mut self, told: &mut Vec<Told>) {
+        let mut events = Vec::new();
+        self.server.release(&mut events);
+        self.handle(&mut events, told);
+    }
+
+    /// Every rank has ended: kills what they have left in their sessions.
+    pub(crate) fn sweep(&self) {
+        sessions::kill_all(&self.ranks.iter().map(|rank| rank.pid).collect::<Vec<_>>());
+    }
+
+    /// Leaves nothing: kills what is left in the sessions, and reaps the ranks.
+    pub(crate) fn finish(mut self) {
+        let pids: Vec<Pid> = self.ranks.iter().map(|rank| rank.pid).collect();
+        sessions::kill_all(&pids);
+        drop(self.guardian.take());
+        reap(&pids);
+    }
+
+    fn world(&self, local: u32) -> u32 {
+        self.share.first + local
+    }
+
+    /// Reads a rank's requests and answers them.
+    fn serve(&mut self, index: usize, told: &mut Vec<Told>) {
+        let Some(pmi) = &mut self.ranks[index].pmi else {
+            return;
+        };
+        let closed = pmi.flush().and_then(|()| pmi.fill()).unwrap_or(true);
+        let mut events = Vec::new();
+        loop {
+            match self.ranks[index].pmi.as_mut().map(Connection::line) {
+                Some(Ok(Some(line))) => self.server.line(index as u32, &line, &mut events),
+                Some(Err(error)) => {
+                    let what = error.to_string();
+                    events.push(Event::Violation { rank: index as u32, what });
+                }
+                _ => break,
+            }
+            self.handle(&mut events, told);
+        }
+        if closed {
+            self.ranks[index].pmi = None;
+        }
+        self.look_for_a_stuck_barrier(told);
+    }
+
+    fn handle(&mut self, events: &mut Vec<Event>, told: &mut Vec<Told>) {
+        for event in events.drain(..) {
+            match event {
+                Event::Reply { rank, line } => {
+                    let Some(pmi) = &mut self.ranks[rank as usize].pmi else {
+                        continue;
+                    };
+                    if !pmi.send(&line) {
+                        let what = "it reads none of the PMI-1 replies that it asks for";
+                        self.misbehaved(rank, what.into(), told);
+                    }
+                }
+                Event::Abort { rank, code, message } => {
+                    told.push(Told::Aborted { rank: self.world(rank), code, message });
+                }
+                Event::Violation { rank, what } => {
+                    let what = format!("instead of a PMI-1 request it sent {what}");
+                    self.misbehaved(rank, what, told);
+                }
+                Event::Left { rank } => told.push(Told::Left { rank: self.world(rank) }),
+                Event::AllIn => told.push(Told::AllIn),
+            }
+        }
+    }
+
+    /// A rank that does not speak PMI-1 loses its connection, on which it would wait, and its
+    /// life.
+    fn misbehaved(&mut self, local: u32, what: String, told: &mut Vec<Told>) {
+        let rank = &mut self.ranks[local as usize];
+        rank.pmi = None;
+        let _ = kill_process_group(rank.pid, Signal::KILL);
+        told.push(Told::Misbehaved { rank: self.world(local), what });
+    }
+
+    fn look_for_a_stuck_barrier(&mut self, told: &mut Vec<Told>) {
+        if let Some((waiting, gone)) = self.server.stuck() {
+            let (gone, waiting) = (self.world(gone), self.world(waiting));
+            told.push(Told::Stuck { gone, waiting });
+        }
+    }
+
+    /// The process of a rank has ended.
+    fn ended(&mut self, index: usize, told: &mut Vec<Told>) {
+        // What it said last may still be in the socket.
+        self.serve(index, told);
+        let local = index as u32;
+        let state = self.job.control(local).and_then(|control| control.state());
+        let joined = self.server.is_open(local) || state == Some(RankState::Attached);
+        let pidfd = self.ranks[index].pidfd.as_fd();
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+        let end = match waitid(WaitId::PidFd(pidfd), options) {
+            Ok(Some(status)) => RankEnd::of(&status, joined),
+            Ok(None) | Err(Errno::INTR) => return,
+            Err(_) => RankEnd::Unknown,
+        };
+        self.ranks[index].end = Some(end);
+        self.ranks[index].pmi = None;
+        if end.is_failure() {
+            // Before anything else, and long before it is reaped.
+            self.job.mark_dead(local);
+        }
+        let mut events = Vec::new();
+        self.server.gone(local, end.is_failure(), &mut events);
+        told.push(Told::Ended { rank: self.world(local), end });
+        self.handle(&mut events, told);
+        self.look_for_a_stuck_barrier(told);
+    }
+}

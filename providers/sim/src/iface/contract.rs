@@ -1,0 +1,389 @@
+//! The contract, put together from the parts.
+
+use std::os::fd::BorrowedFd;
+
+use bowline_base::buffer::RecvBuf;
+use bowline_base::doorbell::{Doorbell, Sleep};
+use bowline_base::view::View;
+use bowline_uct::{
+    AmHeader, AmId, Armed, AtomicOp, AtomicWidth, Desc, EpId, Iface, IfaceAttr, LocalSlice, MdAttr,
+    MemError, MemHandle, MemoryDomain, OpenError, PostError, Posted, RemoteSlice, RkeyId, Sink,
+    Source, Token, Unreachable,
+};
+
+use super::{SimIface, State};
+use crate::caps::MAX_IOV;
+use crate::net::{Kind, Range};
+use crate::options::Drive;
+use crate::payload::{Bytes, Lent, Payload, total};
+use crate::wire::{self, PackedRkey, RKEY_BYTES};
+
+impl SimIface {
+    fn offers_memory(&self) -> Result<(), MemError> {
+        if self.attr.limits.put.max_short == 0 {
+            return Err(MemError::Unsupported("reach memory of peers"));
+        }
+        Ok(())
+    }
+
+    /// Tells the network where the memory of a new handle is.
+    fn publish(&self, handle: MemHandle) -> MemHandle {
+        let view = self.domain.view(handle).expect("the handle is new");
+        let mut net = self.network.lock();
+        if net.is_alive(self.node) {
+            net.nodes[self.node as usize].memory.insert(handle.0, Range::of(view));
+        }
+        handle
+    }
+
+    fn packed_key(&self, handle: MemHandle) -> Option<Vec<u8>> {
+        let view = self.domain.view(handle)?;
+        let rkey = PackedRkey {
+            network: self.network_id,
+            node: self.node,
+            handle: handle.0.to_wire(),
+            address: view.as_ptr() as u64,
+            len: view.len() as u64,
+        };
+        Some(rkey.pack())
+    }
+
+    fn send(
+        &mut self,
+        ep: EpId,
+        (id, header): (AmId, &AmHeader),
+        token: Token,
+        len: usize,
+        payload: impl FnOnce() -> Payload,
+    ) -> Result<usize, PostError> {
+        let peer = self.check_open(ep)?;
+        let admitted = self.network.lock().admit(self.node, peer, true);
+        admitted.map_err(|error| self.refused(ep, true, error))?;
+        // Packed without the lock, since it is the caller's code.
+        let payload = payload();
+        let len = match &payload {
+            Payload::Owned(bytes) => bytes.len(),
+            Payload::Lent(_) => len,
+        };
+        let kind = Kind::Am { id, header: *header, payload };
+        self.network.lock().post(self.node, peer, token, kind, len, None);
+        Ok(len)
+    }
+}
+
+impl MemoryDomain for SimIface {
+    fn md_attr(&self) -> MdAttr {
+        if self.offers_memory().is_err() {
+            return MdAttr::default();
+        }
+        MdAttr {
+            can_alloc: true,
+            can_register: true,
+            rkey_bytes: RKEY_BYTES,
+            register_cost_ns: (0.0, 0.0),
+        }
+    }
+
+    fn mem_alloc(&mut self, len: usize) -> Result<MemHandle, MemError> {
+        self.offers_memory()?;
+        let handle = self.domain.alloc(len)?;
+        Ok(self.publish(handle))
+    }
+
+    fn mem_register(&mut self, memory: RecvBuf) -> Result<MemHandle, MemError> {
+        self.offers_memory()?;
+        let handle = self.domain.register(memory);
+        Ok(self.publish(handle))
+    }
+
+    fn mem_view(&self, handle: MemHandle) -> Option<View<'_>> {
+        self.domain.view(handle)
+    }
+
+    fn mem_release(&mut self, handle: MemHandle) -> Result<Option<RecvBuf>, MemError> {
+        self.network.lock().nodes[self.node as usize].memory.remove(&handle.0);
+        self.domain.release(handle)
+    }
+
+    fn rkey_pack(&self, handle: MemHandle) -> Result<Vec<u8>, MemError> {
+        self.packed_key(handle).ok_or(MemError::NoSuch)
+    }
+
+    fn rkey_unpack(&mut self, ep: EpId, packed: &[u8]) -> Result<RkeyId, MemError> {
+        self.open_key(ep, packed)
+    }
+
+    fn rkey_ptr(&self, _rkey: RkeyId, _remote: u64, _len: usize) -> Option<View<'_>> {
+        // A network maps nothing.
+        None
+    }
+
+    fn rkey_release(&mut self, rkey: RkeyId) {
+        self.keys.remove(rkey.0);
+    }
+
+    fn rkey_of(&self, start: u64, len: usize, out: &mut [u8]) -> Option<usize> {
+        let packed = self.packed_key(self.domain.allocation_of(start, len)?)?;
+        out.get_mut(..packed.len())?.copy_from_slice(&packed);
+        Some(packed.len())
+    }
+}
+
+impl Iface for SimIface {
+    fn attr(&self) -> &IfaceAttr {
+        &self.attr
+    }
+
+    fn address(&self) -> Vec<u8> {
+        wire::pack_address(self.network_id, self.node)
+    }
+
+    fn reachable(&self, address: &[u8]) -> Result<(), Unreachable> {
+        self.peer_at(address).map(drop)
+    }
+
+    fn connect(&mut self, address: &[u8]) -> Result<EpId, OpenError> {
+        self.open_endpoint(address)
+    }
+
+    fn source_of(&self, address: &[u8]) -> Option<Source> {
+        wire::parse_address(self.network_id, address).ok().map(Source)
+    }
+
+    fn disconnect(&mut self, ep: EpId) {
+        self.close_endpoint(ep);
+    }
+
+    fn am_short(
+        &mut self,
+        ep: EpId,
+        id: AmId,
+        header: &AmHeader,
+        payload: &[u8],
+    ) -> Result<(), PostError> {
+        self.check_open(ep)?;
+        if payload.len() > self.attr.limits.am.max_short {
+            return Err(PostError::TooLong);
+        }
+        let copy = || Payload::Owned(Bytes::new(payload.to_vec()));
+        self.send(ep, (id, header), Token::NONE, payload.len(), copy).map(drop)
+    }
+
+    fn am_bcopy(
+        &mut self,
+        ep: EpId,
+        id: AmId,
+        header: &AmHeader,
+        max_len: usize,
+        pack: &mut dyn FnMut(View<'_>) -> usize,
+    ) -> Result<usize, PostError> {
+        self.check_open(ep)?;
+        if max_len > self.attr.limits.am.max_bcopy {
+            return Err(PostError::TooLong);
+        }
+        let packed = || Payload::Owned(Bytes::packed(max_len, pack));
+        self.send(ep, (id, header), Token::NONE, max_len, packed)
+    }
+
+    fn am_zcopy(
+        &mut self,
+        ep: EpId,
+        id: AmId,
+        header: &AmHeader,
+        payload: &[LocalSlice],
+        token: Token,
+    ) -> Result<Posted, PostError> {
+        self.check_open(ep)?;
+        if payload.len() > MAX_IOV {
+            return Err(PostError::BadArgument);
+        }
+        let len = total(payload).filter(|&len| len <= self.attr.limits.am.max_zcopy);
+        let len = len.ok_or(PostError::TooLong)?;
+        let lent = || Payload::Lent(Lent::new(payload));
+        self.send(ep, (id, header), token, len, lent)?;
+        Ok(Posted::InFlight)
+    }
+
+    fn put_short(&mut self, ep: EpId, bytes: &[u8], to: RemoteSlice) -> Result<(), PostError> {
+        self.put_packed(ep, bytes.len(), &mut |room| room.copy_in(bytes), to).map(drop)
+    }
+
+    fn put_bcopy(
+        &mut self,
+        ep: EpId,
+        max_len: usize,
+        pack: &mut dyn FnMut(View<'_>) -> usize,
+        to: RemoteSlice,
+    ) -> Result<usize, PostError> {
+        self.put_packed(ep, max_len, pack, to)
+    }
+
+    fn put_zcopy(
+        &mut self,
+        ep: EpId,
+        from: &[LocalSlice],
+        to: RemoteSlice,
+        token: Token,
+    ) -> Result<Posted, PostError> {
+        self.put_pieces(ep, from, to, token)
+    }
+
+    fn put_notify(
+        &mut self,
+        ep: EpId,
+        bytes: &[u8],
+        to: RemoteSlice,
+        id: AmId,
+        header: &AmHeader,
+    ) -> Result<(), PostError> {
+        self.put_and_notify(ep, bytes, to, id, header)
+    }
+
+    fn get_bcopy(
+        &mut self,
+        _ep: EpId,
+        _from: RemoteSlice,
+        _len: usize,
+        _unpack: &mut dyn FnMut(View<'_>),
+    ) -> Result<(), PostError> {
+        // The bytes are a round trip away.
+        Err(PostError::Unsupported)
+    }
+
+    fn get_zcopy(
+        &mut self,
+        ep: EpId,
+        to: &[LocalSlice],
+        from: RemoteSlice,
+        token: Token,
+    ) -> Result<Posted, PostError> {
+        self.get_pieces(ep, to, from, token)
+    }
+
+    fn atomic_post(
+        &mut self,
+        ep: EpId,
+        op: AtomicOp,
+        width: AtomicWidth,
+        at: RemoteSlice,
+    ) -> Result<(), PostError> {
+        self.atomic(ep, op, width, at, Token::NONE)
+    }
+
+    fn atomic_fetch(
+        &mut self,
+        ep: EpId,
+        op: AtomicOp,
+        width: AtomicWidth,
+        at: RemoteSlice,
+        token: Token,
+    ) -> Result<Option<u64>, PostError> {
+        self.atomic(ep, op, width, at, token).map(|()| None)
+    }
+
+    fn flush(&mut self, ep: EpId, token: Token) -> Result<Posted, PostError> {
+        let peer = self.check_open(ep)?;
+        self.begin_flush(Some(peer), token)
+    }
+
+    fn flush_all(&mut self, token: Token) -> Result<Posted, PostError> {
+        self.begin_flush(None, token)
+    }
+
+    fn fence(&mut self) -> Result<(), PostError> {
+        self.network.lock().fence(self.node);
+        Ok(())
+    }
+
+    fn want_writable(&mut self, ep: EpId) {
+        let Some(endpoint) = self.endpoints.get_mut(ep.0 as usize) else { return };
+        if endpoint.state == State::Open && !std::mem::replace(&mut endpoint.asked, true) {
+            let peer = endpoint.peer;
+            self.waiters.push_back(ep);
+            self.network.lock().want_room(self.node, peer);
+        }
+    }
+
+    fn progress(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
+        if budget == 0 {
+            return 0;
+        }
+        let mut events = self.report(sink, budget);
+        if events == 0 && self.drive == Drive::OnIdle {
+            self.network.run_until_quiet();
+            events = self.report(sink, budget);
+        }
+        if events == 0
+            && let Some(hook) = self.idle.clone()
+        {
+            hook();
+        }
+        events
+    }
+
+    fn release(&mut self, desc: Desc) {
+        let full = !self.has_spare();
+        if self.kept.remove(desc.0).is_some() && full {
+            // A message may have waited for the spare.
+            self.doorbell.ring();
+        }
+    }
+
+    fn desc_view(&self, desc: Desc) -> Option<View<'_>> {
+        self.kept.get(desc.0).map(Bytes::view)
+    }
+
+    fn check(&mut self, ep: EpId) -> Result<(), PostError> {
+        let peer = self.check_open(ep)?;
+        let net = self.network.lock();
+        // What is known, not what has happened: nobody asks a dead peer.
+        match net.unreachable(self.node, peer) {
+            Some(_) => Err(PostError::PeerFailed),
+            None => Ok(()),
+        }
+    }
+
+    fn doorbell(&self) -> Option<&Doorbell> {
+        Some(&self.doorbell)
+    }
+
+    fn arm(&mut self, descriptor: bool) -> Armed {
+        // A ring before the descriptor exists would be lost. Where it cannot be made, `event_fd`
+        // says why, and nobody can sleep on it.
+        if descriptor && self.doorbell.event_fd().is_err() {
+            return Armed::Busy;
+        }
+        self.doorbell.arm(if descriptor { Sleep::Fd } else { Sleep::Futex });
+        // What comes after this look, under the lock, rings.
+        if self.has_events() {
+            self.doorbell.disarm();
+            return Armed::Busy;
+        }
+        Armed::Ready
+    }
+
+    fn disarm(&mut self) {
+        self.doorbell.disarm();
+    }
+
+    fn event_fd(&mut self) -> Result<BorrowedFd<'_>, OpenError> {
+        self.doorbell.event_fd().map_err(|source| OpenError::System {
+            act: "make the event descriptor of a simulated interface",
+            source,
+        })
+    }
+
+    fn invalidate(&mut self, ep: EpId) {
+        self.fail_endpoint(ep);
+    }
+}
+
+impl SimIface {
+    fn begin_flush(&mut self, only: Option<u32>, token: Token) -> Result<Posted, PostError> {
+        let mut net = self.network.lock();
+        if !net.is_alive(self.node) {
+            return Err(PostError::PeerFailed);
+        }
+        Ok(if net.flush(self.node, only, token) { Posted::InFlight } else { Posted::Done })
+    }
+}

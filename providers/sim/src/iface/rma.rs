@@ -1,0 +1,205 @@
+//! Posting of one-sided operations, and the keys that they need.
+
+use bowline_base::slab::Key;
+use bowline_base::view::View;
+use bowline_uct::{
+    AmHeader, AmId, AtomicOp, AtomicWidth, EpId, LocalSlice, MemError, PeerFailure, PostError,
+    Posted, RemoteSlice, RkeyId, Token,
+};
+
+use super::SimIface;
+use crate::caps::MAX_IOV;
+use crate::md::Opened;
+use crate::net::{Kind, Remote, width_bytes};
+use crate::payload::{Bytes, Lent, Payload, total};
+use crate::wire::{PackedRkey, WHOLE_PROCESS};
+
+impl SimIface {
+    pub(super) fn open_key(&mut self, ep: EpId, packed: &[u8]) -> Result<RkeyId, MemError> {
+        let peer = match self.check_open(ep) {
+            Ok(peer) => peer,
+            Err(PostError::PeerFailed) => return Err(PeerFailure::Died.into()),
+            Err(_) => return Err(MemError::NoSuch),
+        };
+        if packed == WHOLE_PROCESS && self.whole_process {
+            return Ok(RkeyId(self.keys.insert(Opened::Whole { node: peer })));
+        }
+        let rkey = PackedRkey::unpack(packed).ok_or(MemError::BadKey)?;
+        let handle = Key::from_wire(rkey.handle);
+        let net = self.network.lock();
+        // What the key says is only compared: the network's table decides what can be reached.
+        let known = net.nodes.get(peer as usize).and_then(|node| node.memory.get(&handle));
+        let known = known.ok_or(MemError::BadKey)?;
+        let (start, len) = (known.start(), known.len() as u64);
+        let is =
+            PackedRkey { network: net.id, node: peer, handle: rkey.handle, address: start, len };
+        drop(net);
+        if is != rkey {
+            return Err(MemError::BadKey);
+        }
+        Ok(RkeyId(self.keys.insert(Opened::Memory { node: peer, handle, start, len })))
+    }
+
+    /// The place at the peer that an operation of `len` bytes names.
+    fn remote(
+        &self,
+        peer: u32,
+        at: RemoteSlice,
+        len: usize,
+        read: bool,
+    ) -> Result<Remote, PostError> {
+        match *self.keys.get(at.rkey.0).ok_or(PostError::BadArgument)? {
+            Opened::Whole { node } if node == peer && read => {
+                Ok(Remote { handle: None, address: at.address })
+            }
+            Opened::Memory { node, handle, start, len: room } if node == peer => {
+                let offset = at.address.checked_sub(start).ok_or(PostError::BadRemote)?;
+                let end = offset.checked_add(len as u64).ok_or(PostError::BadRemote)?;
+                // The owner may have released it; then the sender is told at once.
+                let net = self.network.lock();
+                let held = net.nodes[peer as usize].memory.contains_key(&handle);
+                if end > room || !held && net.is_alive(peer) {
+                    return Err(PostError::BadRemote);
+                }
+                Ok(Remote { handle: Some(handle), address: at.address })
+            }
+            _ => Err(PostError::BadArgument),
+        }
+    }
+
+    fn one_sided(&self) -> Result<(), PostError> {
+        if self.attr.limits.put.max_short == 0 {
+            return Err(PostError::Unsupported);
+        }
+        Ok(())
+    }
+
+    /// Admits a one-sided operation of `len` bytes.
+    fn admit(
+        &mut self,
+        ep: EpId,
+        at: RemoteSlice,
+        len: usize,
+        read: bool,
+    ) -> Result<(u32, Remote), PostError> {
+        let peer = self.check_open(ep)?;
+        let remote = self.remote(peer, at, len, read)?;
+        let admitted = self.network.lock().admit(self.node, peer, false);
+        admitted.map_err(|error| self.refused(ep, false, error))?;
+        Ok((peer, remote))
+    }
+
+    fn post(&self, peer: u32, token: Token, kind: Kind, len: usize) -> u64 {
+        self.network.lock().post(self.node, peer, token, kind, len, None)
+    }
+
+    pub(super) fn put_packed(
+        &mut self,
+        ep: EpId,
+        max: usize,
+        pack: &mut dyn FnMut(View<'_>) -> usize,
+        to: RemoteSlice,
+    ) -> Result<usize, PostError> {
+        self.one_sided()?;
+        self.check_open(ep)?;
+        if max > self.attr.limits.put.max_bcopy {
+            return Err(PostError::TooLong);
+        }
+        let (peer, at) = self.admit(ep, to, max, false)?;
+        let bytes = Bytes::packed(max, pack);
+        let len = bytes.len();
+        self.post(peer, Token::NONE, Kind::Put { at, payload: Payload::Owned(bytes) }, len);
+        Ok(len)
+    }
+
+    pub(super) fn put_pieces(
+        &mut self,
+        ep: EpId,
+        from: &[LocalSlice],
+        to: RemoteSlice,
+        token: Token,
+    ) -> Result<Posted, PostError> {
+        self.one_sided()?;
+        self.check_open(ep)?;
+        let len = pieces(from)?;
+        let (peer, at) = self.admit(ep, to, len, false)?;
+        let payload = Payload::Lent(Lent::new(from));
+        self.post(peer, token, Kind::Put { at, payload }, len);
+        Ok(Posted::InFlight)
+    }
+
+    pub(super) fn put_and_notify(
+        &mut self,
+        ep: EpId,
+        bytes: &[u8],
+        to: RemoteSlice,
+        id: AmId,
+        header: &AmHeader,
+    ) -> Result<(), PostError> {
+        self.one_sided()?;
+        let peer = self.check_open(ep)?;
+        if bytes.len() > self.attr.limits.put.max_short {
+            return Err(PostError::TooLong);
+        }
+        let at = self.remote(peer, to, bytes.len(), false)?;
+        // The notification's buffer first: a put without it would be observable.
+        let mut net = self.network.lock();
+        if !net.has_room(self.node, peer, false) {
+            drop(net);
+            return Err(self.refused(ep, false, PostError::NoResource));
+        }
+        if let Err(error) = net.admit(self.node, peer, true) {
+            drop(net);
+            return Err(self.refused(ep, true, error));
+        }
+        let payload = Payload::Owned(Bytes::new(bytes.to_vec()));
+        let put = Kind::Put { at, payload };
+        let put = net.post(self.node, peer, Token::NONE, put, bytes.len(), None);
+        let payload = Payload::Owned(Bytes::new(Vec::new()));
+        let am = Kind::Am { id, header: *header, payload };
+        net.post(self.node, peer, Token::NONE, am, 0, Some(put));
+        Ok(())
+    }
+
+    pub(super) fn get_pieces(
+        &mut self,
+        ep: EpId,
+        to: &[LocalSlice],
+        from: RemoteSlice,
+        token: Token,
+    ) -> Result<Posted, PostError> {
+        self.one_sided()?;
+        self.check_open(ep)?;
+        let len = pieces(to)?;
+        let (peer, at) = self.admit(ep, from, len, true)?;
+        self.post(peer, token, Kind::Get { at, len, into: Lent::new(to), data: None }, 0);
+        Ok(Posted::InFlight)
+    }
+
+    pub(super) fn atomic(
+        &mut self,
+        ep: EpId,
+        op: AtomicOp,
+        width: AtomicWidth,
+        at: RemoteSlice,
+        token: Token,
+    ) -> Result<(), PostError> {
+        self.one_sided()?;
+        self.check_open(ep)?;
+        let bytes = width_bytes(width);
+        if !at.address.is_multiple_of(bytes as u64) {
+            return Err(PostError::BadArgument);
+        }
+        let (peer, at) = self.admit(ep, at, bytes, false)?;
+        self.post(peer, token, Kind::Atomic { at, op, width }, bytes);
+        Ok(())
+    }
+}
+
+/// The bytes of all pieces.
+fn pieces(slices: &[LocalSlice]) -> Result<usize, PostError> {
+    if slices.len() > MAX_IOV {
+        return Err(PostError::BadArgument);
+    }
+    total(slices).ok_or(PostError::TooLong)
+}

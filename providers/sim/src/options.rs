@@ -1,0 +1,163 @@
+//! What a simulated network is like. Times are virtual nanoseconds, chances are out of a million.
+
+/// Whether the links repair what they lose.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LinkMode {
+    /// Active messages arrive once and in order; faults show as delay.
+    #[default]
+    Reliable,
+    /// Active messages are lost, doubled and overtaken. The interface then does not claim
+    /// [`AM_ORDERED`](bowline_uct::Caps::AM_ORDERED). One-sided operations stay reliable.
+    Raw,
+}
+
+/// Who moves time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Drive {
+    /// Whoever calls [`Network::advance`](crate::Network::advance).
+    #[default]
+    Caller,
+    /// Also an interface whose progress finds nothing: it runs everything that is under way.
+    OnIdle,
+}
+
+/// How often links misbehave.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Faults {
+    /// Chance of a transmission to be lost.
+    pub loss: u32,
+    /// After how long a reliable link sends again, in ns.
+    pub retransmit_ns: u64,
+    /// Chance of a message to be doubled.
+    pub duplicate: u32,
+    /// Chance of a message to be held back.
+    pub reorder: u32,
+    /// For how long at most it is held back, in ns.
+    pub reorder_ns: u64,
+}
+
+/// When a rank dies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// At a time, in ns.
+    At(u64),
+    /// Instead of its operation with this number, counted from 1.
+    Operation(u64),
+}
+
+/// The death of an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Death {
+    /// Whose: interfaces are numbered in the order in which they are opened.
+    pub node: u32,
+    /// When.
+    pub when: Moment,
+}
+
+/// A time during which some interfaces and the others do not hear of each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Partition {
+    /// Its begin, in ns.
+    pub from_ns: u64,
+    /// Its end, in ns; `u64::MAX` for none.
+    pub until_ns: u64,
+    /// The interfaces on one side.
+    pub side: Vec<u32>,
+}
+
+impl Partition {
+    /// Whether it parts `a` from `b` at a time.
+    pub(crate) fn cuts(&self, a: u32, b: u32, now: u64) -> bool {
+        (self.from_ns..self.until_ns).contains(&now) && self.parts(a, b)
+    }
+
+    /// Whether `a` and `b` stand on different sides.
+    pub(crate) fn parts(&self, a: u32, b: u32) -> bool {
+        self.side.contains(&a) != self.side.contains(&b)
+    }
+}
+
+/// What a network is like. The default has the figures of a fast network and no fault.
+#[derive(Clone, Debug)]
+pub struct NetworkOptions {
+    /// Everything random comes from it.
+    pub seed: u64,
+    /// From the departure of a message to its arrival, in ns.
+    pub latency_ns: u64,
+    /// Between two departures from one interface, in ns.
+    pub gap_ns: u64,
+    /// For each byte of payload, in ps.
+    pub byte_ps: u64,
+    /// Added to the latency, between 0 and so many ns, drawn anew for each operation.
+    pub jitter_ns: u64,
+    /// Faults of the links.
+    pub faults: Faults,
+    /// Whether links repair them.
+    pub link: LinkMode,
+    /// Who moves time.
+    pub drive: Drive,
+    /// Deaths.
+    pub deaths: Vec<Death>,
+    /// Partitions.
+    pub partitions: Vec<Partition>,
+    /// From a death to its being told, in ns. A message on its way arrives before.
+    pub detect_ns: u64,
+    /// Added to that, between 0 and so many ns, drawn for each survivor.
+    pub detect_jitter_ns: u64,
+    /// How long a partition lasts before those on different sides take each other for failed, in
+    /// ns. What was given up is not taken up again.
+    pub unreachable_ns: u64,
+    /// Whether puts of one endpoint become visible in the order of posting, as on a reliable
+    /// connection of InfiniBand; else fences alone order them.
+    pub puts_ordered: bool,
+    /// Whether a put is visible before a later atomic of the same endpoint.
+    pub put_before_atomic: bool,
+    /// Whether there are one-sided operations at all.
+    pub one_sided: bool,
+    /// Whether a peer's whole memory may be read with the key of one byte `[1]`, as the kernel
+    /// lets processes of one user. It is read by a system call that checks the address.
+    pub whole_process: bool,
+    /// Messages that wait for an interface before it takes them; beyond, senders are refused.
+    pub slots: u32,
+    /// Messages that a receiver can keep.
+    pub spares: u32,
+    /// One-sided operations of an interface under way; beyond, it is refused.
+    pub outstanding: u32,
+    /// Longest short message, in bytes.
+    pub max_short: usize,
+    /// Longest packed message, in bytes.
+    pub max_bcopy: usize,
+    /// Entries of the trace that are kept as text.
+    pub log: usize,
+}
+
+impl Default for NetworkOptions {
+    fn default() -> Self {
+        Self {
+            seed: 0,
+            latency_ns: 1000,
+            gap_ns: 380,
+            // 10.2 GB/s
+            byte_ps: 98,
+            jitter_ns: 0,
+            faults: Faults::default(),
+            link: LinkMode::Reliable,
+            drive: Drive::Caller,
+            deaths: Vec::new(),
+            partitions: Vec::new(),
+            detect_ns: 1_000_000,
+            detect_jitter_ns: 0,
+            unreachable_ns: 10_000_000_000,
+            puts_ordered: true,
+            put_before_atomic: true,
+            one_sided: true,
+            whole_process: true,
+            slots: 64,
+            spares: 64,
+            outstanding: 4096,
+            max_short: 128,
+            max_bcopy: 8192,
+            log: 0,
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! What the network promises beside the contract: equal seeds give equal runs, time follows the
+//! model, and each fault does what it says.
+
+use bowline_base::sync::atomic::Ordering;
+use bowline_sim::{
+    Death, Ended, Faults, LinkMode, Moment, Network, NetworkOptions, Partition, Random, SimIface,
+};
+use bowline_uct::conformance::harness::Recorder;
+use bowline_uct::{
+    AmId, AtomicOp, AtomicWidth, Caps, EpId, Iface as _, MemoryDomain as _, PeerFailure, PostError,
+    Posted, RemoteSlice, Token,
+};
+
+const ID: AmId = AmId::new(3);
+
+fn pair(options: NetworkOptions) -> (Network, SimIface, SimIface, EpId) {
+    let network = Network::new(options);
+    let (mut a, b) = (network.open(), network.open());
+    let ep = a.connect(&b.address()).expect("everybody reaches everybody");
+    (network, a, b, ep)
+}
+
+fn take(iface: &mut SimIface) -> Recorder {
+    let mut seen = Recorder::default();
+    while iface.progress(&mut seen, 64) > 0 {}
+    seen
+}
+
+fn all() -> Faults {
+    Faults {
+        loss: 200_000,
+        retransmit_ns: 10_000,
+        duplicate: 200_000,
+        reorder: 200_000,
+        reorder_ns: 30_000,
+    }
+}
+
+/// A run of random sends between `nodes` interfaces; gives the trace and what each received.
+fn random_run(seed: u64, link: LinkMode) -> (u64, Vec<Vec<u64>>) {
+    const NODES: usize = 5;
+    let options = NetworkOptions {
+        seed,
+        link,
+        jitter_ns: 5000,
+        faults: all(),
+        slots: 8,
+        ..Default::default()
+    };
+    let network = Network::new(options);
+    let mut ifaces: Vec<SimIface> = (0..NODES).map(|_| network.open()).collect();
+    let addresses: Vec<Vec<u8>> = ifaces.iter().map(|iface| iface.address()).collect();
+    let mut random = Random::new(seed ^ 0xabc);
+    let mut got = vec![Vec::new(); NODES];
+    for sequence in 0..2000 {
+        let (from, to) = (random.below(5) as usize, random.below(5) as usize);
+        let ep = ifaces[from].connect(&addresses[to]).expect("everybody reaches everybody");
+        match ifaces[from].am_short(ep, ID, &[from as u64, sequence, 0], &[]) {
+            Ok(()) | Err(PostError::NoResource) => {}
+            Err(error) => panic!("{error}"),
+        }
+        for _ in 0..random.below(4) {
+            network.advance();
+        }
+        let to = random.below(5) as usize;
+        got[to]
+            .extend(take(&mut ifaces[to]).messages.iter().map(|m| m.header[0] << 32 | m.header[1]));
+    }
+    network.run_until_quiet();
+    for (iface, got) in ifaces.iter_mut().zip(&mut got) {
+        got.extend(take(iface).messages.iter().map(|m| m.header[0] << 32 | m.header[1]));
+    }
+    (network.trace_hash(), got)
+}
+
+#[test]
+fn the_same_seed_gives_the_same_trace_and_another_one_another() {
+    for link in [LinkMode::Reliable, LinkMode::Raw] {
+        let mut hashes = std::collections::BTreeSet::new();
+        for seed in 0..20 {
+            let first = random_run(seed, link);
+            assert_eq!(first, random_run(seed, link), "seed {seed}, {link:?}");
+            hashes.insert(first.0);
+        }
+        assert_eq!(hashes.len(), 20, "different seeds, different traces");
+    }
+}
+
+#[test]
+fn reliable_links_keep_order_and_raw_ones_do_not() {
+    let in_order = |got: &[Vec<u64>]| {
+        got.iter().all(|got| {
+            (0..5).all(|from| {
+                let one: Vec<_> = got.iter().filter(|&&m| m >> 32 == from).collect();
+                one.is_sorted_by(|a, b| a < b)
+            })
+        })
+    };
+    assert!((0..20).all(|seed| in_order(&random_run(seed, LinkMode::Reliable).1)));
+    let disordered = (0..20).filter(|&seed| !in_order(&random_run(seed, LinkMode::Raw).1)).count();
+    assert_eq!(disordered, 20);
+}
+
+#[test]
+fn raw_links_lose_and_double_messages() {
+    for (loss, duplicate, expected) in [(1_000_000, 0, 0), (0, 1_000_000, 20), (0, 0, 10)] {
+        let faults = Faults { loss, duplicate, ..Faults::default() };
+        let options = NetworkOptions { link: LinkMode::Raw, faults, ..Default::default() };
+        let (network, mut a, mut b, ep) = pair(options);
+        assert!(!a.attr().caps.contains(Caps::AM_ORDERED));
+        for i in 0..10 {
+            a.am_short(ep, ID, &[i, 0, 0], b"twelve bytes").expect("there is room");
+        }
+        network.run_until_quiet();
+        assert_eq!(take(&mut b).messages.len(), expected);
+        // What is lost takes no receive buffer away.
+        for i in 0..32 {
+            a.am_short(ep, ID, &[i, 0, 0], &[]).expect("there is room again");
+        }
+    }
+}
+
+#[test]
+fn time_follows_the_pipelining_model() {
+    let options = NetworkOptions {
+        latency_ns: 10_000,
+        gap_ns: 100,
+        byte_ps: 2000,
+        ..NetworkOptions::default()
+    };
+    for (count, bytes) in [(1_u64, 0_u64), (1, 1000), (10, 8), (50, 4000)] {
+        let (network, mut a, mut b, ep) = pair(options.clone());
+        let payload = vec![1; bytes as usize];
+        for _ in 0..count {
+            let mut pack = |room: bowline_base::view::View<'_>| room.copy_in(&payload);
+            a.am_bcopy(ep, ID, &[0; 3], payload.len(), &mut pack).expect("there is room");
+        }
+        network.run_until_quiet();
+        assert_eq!(take(&mut b).messages.len() as u64, count);
+        assert_eq!(network.now(), 10_000 + count * (100 + bytes * 2));
+    }
+}
+
+#[test]
+fn a_lent_message_is_read_when_it_departs_and_answered_a_round_trip_later() {
+    let (network, mut a, mut b, ep) = pair(NetworkOptions::default());
+    let mut buffer = bowline_base::buffer::RecvBuf::owned(vec![1; 1000]);
+    let slice = bowline_uct::LocalSlice::of_recv(&mut buffer, 0, 1000).expect("inside");
+    let posted = a.am_zcopy(ep, ID, &[0; 3], &[slice], Token(9)).expect("there is room");
+    assert_eq!(posted, Posted::InFlight);
+    assert!(network.advance(), "the departure");
+    buffer.write_at(0, &[2; 1000]);
+    assert!(network.advance(), "the arrival");
+    assert_eq!(take(&mut b).messages[0].payload, [1; 1000]);
+    assert!(take(&mut a).completed.is_empty(), "the answer is on its way");
+    assert!(network.advance(), "the answer");
+    assert_eq!(take(&mut a).completed, [(Token(9), Ok(0))]);
+}
+
+/// Puts a word and adds to another one, many times; whether the addition was ever seen first.
+fn overtaken(put_before_atomic: bool, seed: u64) -> bool {
+    let options =
+        NetworkOptions { seed, jitter_ns: 10_000, put_before_atomic, ..NetworkOptions::default() };
+    let (network, mut a, mut b, ep) = pair(options);
+    let memory = b.mem_alloc(64).expect("memory for a test");
+    let start = b.mem_view(memory).expect("held").as_ptr() as u64;
+    let key = b.rkey_pack(memory).expect("held");
+    let rkey = a.rkey_unpack(ep, &key).expect("a whole key");
+    let mut early = false;
+    for round in 1..=50_u64 {
+        let at = |offset| RemoteSlice { address: start + offset, rkey };
+        a.put_short(ep, &round.to_ne_bytes(), at(0)).expect("inside");
+        a.atomic_post(ep, AtomicOp::Add(1), AtomicWidth::W64, at(8)).expect("inside");
+        while network.advance() {
+            let view = b.mem_view(memory).expect("held");
+            // Relaxed: one thread.
+            let word = |o| view.word(o).expect("aligned").load(Ordering::Relaxed);
+            early |= word(8) > word(0);
+        }
+    }
+    early
+}
+
+#[test]
+fn atomics_overtake_puts_where_that_is_allowed() {
+    assert!((0..10).all(|seed| !overtaken(true, seed)));
+    assert!((0..10).all(|seed| overtaken(false, seed)));
+}
+
+#[test]
+fn a_partition_that_heals_only_delays() {
+    let cut = Partition { from_ns: 0, until_ns: 5_000_000, side: vec![0] };
+    let options = NetworkOptions { partitions: vec![cut], ..NetworkOptions::default() };
+    let (network, mut a, mut b, ep) = pair(options);
+    for i in 0..10 {
+        a.am_short(ep, ID, &[i, 0, 0], &[]).expect("there is room");
+    }
+    network.run_until_quiet();
+    let seen = take(&mut b);
+    assert!(seen.messages.iter().map(|m| m.header[0]).eq(0..10), "all, in order");
+    assert!(seen.failed.is_empty());
+    assert_eq!(network.now(), 5_000_000, "when it healed");
+    assert!(take(&mut a).failed.is_empty());
+}
+
+#[test]
+fn a_partition_that_lasts_makes_both_sides_give_up() {
+    let cut = Partition { from_ns: 0, until_ns: u64::MAX, side: vec![0] };
+    let options =
+        NetworkOptions { partitions: vec![cut], unreachable_ns: 700, ..NetworkOptions::default() };
+    let (network, mut a, b, ep) = pair(options);
+    a.am_short(ep, ID, &[0; 3], &[]).expect("there is room");
+    network.run_until_quiet();
+    assert_eq!(take(&mut a).failed.len(), 1);
+    assert_eq!(a.am_short(ep, ID, &[0; 3], &[]), Err(PostError::PeerFailed));
+    assert_eq!((network.failures(0), network.failures(1)), (vec![1], vec![0]));
+    assert!(b.reachable(&a.address()).is_err());
+}
+
+#[test]
+fn a_rank_dies_at_its_time_and_what_it_sent_before_arrives() {
+    let deaths = vec![Death { node: 0, when: Moment::At(100_000) }];
+    let options = NetworkOptions { deaths, detect_ns: 10, ..NetworkOptions::default() };
+    let (network, mut a, mut b, ep) = pair(options);
+    while network.next_event().is_some_and(|at| at < 100_000) {
+        network.advance();
+    }
+    // Departs before the death and is due long after the time-out.
+    a.am_short(ep, ID, &[1, 0, 0], &[]).expect("there is room");
+    // Departs after it.
+    let bytes = vec![1; 8192];
+    while network.now() < 100_000 {
+        assert!(network.advance());
+    }
+    let mut pack = |room: bowline_base::view::View<'_>| room.copy_in(&bytes);
+    let late = a.am_bcopy(ep, ID, &[2, 0, 0], 8192, &mut pack);
+    assert_eq!(late, Err(PostError::PeerFailed), "the dead post nothing");
+    assert_eq!(network.ended(0), Some(Ended::Died));
+    network.run_until_quiet();
+    let seen = take(&mut b);
+    assert_eq!(seen.messages.len(), 1);
+    assert_eq!(seen.failed.len(), 1);
+    assert_eq!(seen.failed[0].2, PeerFailure::Died);
+    assert_eq!(network.failures(1), [0]);
+}
+
+#[test]
+fn a_rank_dies_at_its_operation() {
+    let deaths = vec![Death { node: 0, when: Moment::Operation(3) }];
+    let (network, mut a, mut b, ep) = pair(NetworkOptions { deaths, ..Default::default() });
+    assert_eq!(a.am_short(ep, ID, &[1, 0, 0], &[]), Ok(()));
+    network.run_until_quiet();
+    assert_eq!(a.am_short(ep, ID, &[2, 0, 0], &[]), Ok(()));
+    assert_eq!(a.am_short(ep, ID, &[3, 0, 0], &[]), Err(PostError::PeerFailed));
+    // The second had not departed.
+    network.run_until_quiet();
+    let seen = take(&mut b);
+    assert_eq!(seen.messages.len(), 1);
+    // To itself the dead one is the only one alive: whatever it waits for ends.
+    assert_eq!(take(&mut a).failed.len(), 1);
+    assert_eq!(network.failures(0), [0, 1]);
+}
+
+#[test]
+fn the_key_of_the_whole_memory_reads_and_does_not_write() {
+    let (network, mut a, b, ep) = pair(NetworkOptions::default());
+    let source = bowline_base::buffer::SendBuf::owned((0..100).collect());
+    let rkey = a.rkey_unpack(ep, &[1]).expect("reading is allowed");
+    let mut into = bowline_base::buffer::RecvBuf::owned(vec![0; 100]);
+    let slice = bowline_uct::LocalSlice::of_recv(&mut into, 0, 100).expect("inside");
+    let from = RemoteSlice { address: source.address(), rkey };
+    let posted = a.get_zcopy(ep, &[slice], from, Token(1)).expect("it is posted");
+    assert_eq!(posted, Posted::InFlight);
+    network.run_until_quiet();
+    assert_eq!(take(&mut a).completed, [(Token(1), Ok(0))]);
+    assert!(into.view().to_vec().iter().copied().eq(0..100));
+    assert_eq!(a.put_short(ep, &[1], from), Err(PostError::BadArgument));
+    // An address that is not there is refused, by the kernel.
+    let nowhere = RemoteSlice { address: 8, rkey };
+    let slice = bowline_uct::LocalSlice::of_recv(&mut into, 0, 100).expect("inside");
+    a.get_zcopy(ep, &[slice], nowhere, Token(2)).map(drop).expect("it is posted");
+    network.run_until_quiet();
+    assert_eq!(take(&mut a).completed, [(Token(2), Err(PeerFailure::Refused))]);
+    drop(b);
+}

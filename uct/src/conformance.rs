@@ -66,6 +66,19 @@ pub trait Provider: Sized {
     /// Tests that are not run.
     const EXCLUDED: &'static [Exclusion] = &[];
 
+    /// Why this machine cannot run the suite for this provider: a device or a library that it
+    /// lacks. The reason is printed in place of each test.
+    fn unavailable() -> Option<String> {
+        None
+    }
+
+    /// Whether an interface has shaken hands with all that it connected to. A world begins when
+    /// every member says so.
+    fn settled(iface: &Self::Iface) -> bool {
+        let _ = iface;
+        true
+    }
+
     /// Opens `size` interfaces that can reach each other, not connected yet; exactly one for a
     /// loopback provider. Failing to open is a failure of the test: panic with the reason.
     fn open(size: usize) -> (Self, Vec<Self::Iface>);
@@ -91,6 +104,10 @@ pub fn run<P: Provider>(name: &'static str, all: &[&str], test: fn()) {
             eprintln!("conformance of {}: {name} is not run: {}", P::NAME, exclusion.reason);
             return;
         }
+    }
+    if let Some(why) = P::unavailable() {
+        eprintln!("conformance of {}: {name} is not run: {why}", P::NAME);
+        return;
     }
     let _watchdog = Watchdog::start(P::NAME, name);
     test();

@@ -322,6 +322,7 @@ impl<P: Provider> World<P> {
         let mut world = Self { peers, eps, provider };
         // A transport that shakes hands does so now, not in the midst of a test.
         world.rounds(4);
+        world.until(|w| w.peers.iter().flatten().all(|peer| P::settled(&peer.iface)));
         world
     }
 

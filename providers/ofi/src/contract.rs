@@ -1,0 +1,262 @@
+//! The contract's methods, each a line or two in front of the part that does the work.
+
+use std::os::fd::BorrowedFd;
+
+use bowline_base::buffer::RecvBuf;
+use bowline_base::doorbell::Doorbell;
+use bowline_base::view::View;
+use bowline_uct::{
+    AmHeader, AmId, Armed, AtomicOp, AtomicWidth, Desc, EpId, Iface, IfaceAttr, LocalSlice, MdAttr,
+    MemError, MemHandle, MemoryDomain, OpenError, PeerFailure, PostError, Posted, RemoteSlice,
+    RkeyId, Sink, Source, Token, Unreachable,
+};
+
+use crate::addr::Address;
+use crate::iface::OfiIface;
+use crate::md::{Memories, Rkey};
+use crate::peer::State;
+
+impl MemoryDomain for OfiIface {
+    fn md_attr(&self) -> MdAttr {
+        Memories::attr()
+    }
+
+    fn mem_alloc(&mut self, len: usize) -> Result<MemHandle, MemError> {
+        self.memories.alloc(&mut self.net, len)
+    }
+
+    fn mem_register(&mut self, memory: RecvBuf) -> Result<MemHandle, MemError> {
+        self.memories.register(&mut self.net, memory)
+    }
+
+    fn mem_view(&self, handle: MemHandle) -> Option<View<'_>> {
+        self.memories.view(handle)
+    }
+
+    fn mem_release(&mut self, handle: MemHandle) -> Result<Option<RecvBuf>, MemError> {
+        self.memories.release(handle)
+    }
+
+    fn rkey_pack(&self, handle: MemHandle) -> Result<Vec<u8>, MemError> {
+        self.memories.pack(handle)
+    }
+
+    fn rkey_unpack(&mut self, ep: EpId, packed: &[u8]) -> Result<RkeyId, MemError> {
+        let index = match self.open_peer(ep) {
+            Ok(index) => index,
+            Err(PostError::PeerFailed) => return Err(MemError::Peer(PeerFailure::Died)),
+            Err(_) => return Err(MemError::NoSuch),
+        };
+        let rkey = Rkey::unpack(index, packed).ok_or(MemError::BadKey)?;
+        if rkey.instance != self.peers[index as usize].instance {
+            return Err(MemError::BadKey);
+        }
+        Ok(RkeyId(self.rkeys.insert(rkey)))
+    }
+
+    fn rkey_ptr(&self, _rkey: RkeyId, _remote: u64, _len: usize) -> Option<View<'_>> {
+        None
+    }
+
+    fn rkey_release(&mut self, rkey: RkeyId) {
+        self.rkeys.remove(rkey.0);
+    }
+
+    fn rkey_of(&self, start: u64, len: usize, out: &mut [u8]) -> Option<usize> {
+        self.memories.key_of(start, len, out)
+    }
+}
+
+impl Iface for OfiIface {
+    fn attr(&self) -> &IfaceAttr {
+        &self.attr
+    }
+
+    fn address(&self) -> Vec<u8> {
+        self.packed.clone()
+    }
+
+    fn reachable(&self, address: &[u8]) -> Result<(), Unreachable> {
+        let address =
+            Address::unpack(address).map_err(|error| Unreachable::because(error.to_string()))?;
+        self.accepts(&address)
+    }
+
+    fn connect(&mut self, address: &[u8]) -> Result<EpId, OpenError> {
+        self.open_endpoint(address)
+    }
+
+    fn source_of(&self, address: &[u8]) -> Option<Source> {
+        let address = Address::unpack(address).ok()?;
+        self.by_instance.get(&address.instance).copied().map(Source)
+    }
+
+    fn disconnect(&mut self, ep: EpId) {
+        self.close_endpoint(ep);
+    }
+
+    #[inline]
+    fn am_short(
+        &mut self,
+        ep: EpId,
+        id: AmId,
+        header: &AmHeader,
+        payload: &[u8],
+    ) -> Result<(), PostError> {
+        self.send_short(ep, id, header, payload)
+    }
+
+    fn am_bcopy(
+        &mut self,
+        ep: EpId,
+        id: AmId,
+        header: &AmHeader,
+        max_len: usize,
+        pack: &mut dyn FnMut(View<'_>) -> usize,
+    ) -> Result<usize, PostError> {
+        let index = self.open_peer(ep)?;
+        if max_len > self.attr.limits.am.max_bcopy {
+            return Err(PostError::TooLong);
+        }
+        let len = self.send_packed(index, id, header, max_len, pack)?;
+        self.counters.am_bcopy += 1;
+        Ok(len)
+    }
+
+    fn am_zcopy(
+        &mut self,
+        ep: EpId,
+        id: AmId,
+        header: &AmHeader,
+        payload: &[LocalSlice],
+        token: Token,
+    ) -> Result<Posted, PostError> {
+        self.send_lent(ep, id, header, payload, token)
+    }
+
+    fn put_short(&mut self, ep: EpId, bytes: &[u8], to: RemoteSlice) -> Result<(), PostError> {
+        let mut pack = |room: View<'_>| room.copy_in(bytes);
+        self.put_packed(ep, bytes.len(), &mut pack, to).map(|_| ())
+    }
+
+    fn put_bcopy(
+        &mut self,
+        ep: EpId,
+        max_len: usize,
+        pack: &mut dyn FnMut(View<'_>) -> usize,
+        to: RemoteSlice,
+    ) -> Result<usize, PostError> {
+        self.put_packed(ep, max_len, pack, to)
+    }
+
+    fn put_zcopy(
+        &mut self,
+        ep: EpId,
+        from: &[LocalSlice],
+        to: RemoteSlice,
+        token: Token,
+    ) -> Result<Posted, PostError> {
+        self.access_pieces(true, ep, from, to, token)
+    }
+
+    fn get_bcopy(
+        &mut self,
+        _ep: EpId,
+        _from: RemoteSlice,
+        _len: usize,
+        _unpack: &mut dyn FnMut(View<'_>),
+    ) -> Result<(), PostError> {
+        Err(PostError::Unsupported)
+    }
+
+    fn get_zcopy(
+        &mut self,
+        ep: EpId,
+        to: &[LocalSlice],
+        from: RemoteSlice,
+        token: Token,
+    ) -> Result<Posted, PostError> {
+        self.access_pieces(false, ep, to, from, token)
+    }
+
+    fn atomic_post(
+        &mut self,
+        ep: EpId,
+        op: AtomicOp,
+        width: AtomicWidth,
+        at: RemoteSlice,
+    ) -> Result<(), PostError> {
+        self.atomic(ep, op, width, at, None)
+    }
+
+    fn atomic_fetch(
+        &mut self,
+        ep: EpId,
+        op: AtomicOp,
+        width: AtomicWidth,
+        at: RemoteSlice,
+        token: Token,
+    ) -> Result<Option<u64>, PostError> {
+        self.atomic(ep, op, width, at, Some(token)).map(|()| None)
+    }
+
+    fn flush(&mut self, ep: EpId, token: Token) -> Result<Posted, PostError> {
+        self.flush_endpoint(ep, token)
+    }
+
+    fn flush_all(&mut self, token: Token) -> Result<Posted, PostError> {
+        Ok(self.flush_everything(token))
+    }
+
+    fn fence(&mut self) -> Result<(), PostError> {
+        self.fences = self.fences.wrapping_add(1);
+        Ok(())
+    }
+
+    fn want_writable(&mut self, ep: EpId) {
+        let Some(endpoint) = self.endpoints.get_mut(ep.0 as usize) else {
+            return;
+        };
+        if endpoint.state == State::Open && !std::mem::replace(&mut endpoint.asked, true) {
+            self.waiters.push_back(ep);
+        }
+    }
+
+    #[inline]
+    fn progress(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
+        if budget == 0 {
+            return 0;
+        }
+        self.turn(sink, budget)
+    }
+
+    fn release(&mut self, desc: Desc) {
+        self.give_back(desc);
+    }
+
+    fn desc_view(&self, desc: Desc) -> Option<View<'_>> {
+        self.kept_view(desc)
+    }
+
+    fn check(&mut self, ep: EpId) -> Result<(), PostError> {
+        self.ask_life(ep)
+    }
+
+    fn doorbell(&self) -> Option<&Doorbell> {
+        None
+    }
+
+    fn arm(&mut self, descriptor: bool) -> Armed {
+        if descriptor { self.arm_descriptor() } else { Armed::Busy }
+    }
+
+    fn disarm(&mut self) {}
+
+    fn event_fd(&mut self) -> Result<BorrowedFd<'_>, OpenError> {
+        self.sleep_fd()
+    }
+
+    fn invalidate(&mut self, ep: EpId) {
+        self.invalidate_endpoint(ep);
+    }
+}

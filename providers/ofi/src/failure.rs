@@ -1,0 +1,353 @@
+//! Peers that die, close, cannot be reached or write nonsense.
+//!
+//! **How a death is noticed.** On the same host by the peer's process (`life`), whatever the
+//! provider. On another host by what libfabric reports: an operation under way that fails, as
+//! connected transports (tcp, verbs) do when the connection breaks. A peer that is merely waited
+//! for has no operation under way, so a connected transport is given one now and then: an
+//! empty message (`Taken`) to each peer that was silent, the next one twice as late as the last. It
+//! needs no progress of the peer. A datagram provider (`udp;ofi_rxd`) reports nothing, and
+//! neither does this transport then.
+//!
+//! **In which order it is told.** What waited is answered at once. What libfabric has is awaited,
+//! since it may still touch the user's memory: with a proven death (or a Bye) only until the queue
+//! has been empty for a while, because nobody is there any more to write or read; libfabric does
+//! not always answer such operations. They become *orphans*, whose late answers are ignored. Then
+//! flushes are answered, and the failure is told.
+
+use std::time::{Duration, Instant};
+
+use bowline_uct::{EpId, PeerFailure, PostError, Source, Token};
+use libfabric_sys as sys;
+
+use crate::iface::{Event, OfiIface};
+use crate::life::State as LifeState;
+use crate::peer::{Health, State, Work};
+use crate::wire::{HEADER, Kind};
+
+/// Empty looks after which a peer with nothing under way has nothing more to say.
+const QUIET: u32 = 8;
+/// Empty looks, and time, after which libfabric has answered what it will of the dead.
+const SILENT: u32 = 64;
+const SILENT_FOR: Duration = Duration::from_millis(20);
+/// Time after which operations to a peer that may live count as lost: as for an unreachable host.
+const LOST_AFTER: Duration = Duration::from_secs(10);
+/// First distance of messages to a silent peer of another host, and the last one.
+pub(crate) const ASK_FIRST: Duration = Duration::from_secs(1);
+const ASK_LAST: Duration = Duration::from_secs(64);
+
+impl OfiIface {
+    /// libfabric refused an operation to `peer` for good.
+    #[cold]
+    pub(crate) fn post_failed(&mut self, peer: u32, error: i32) -> PostError {
+        tracing::debug!("libfabric refused to send: {}", sys::error_text(error));
+        let how = self.how(peer);
+        self.fail_peer(peer, how);
+        PostError::PeerFailed
+    }
+
+    /// How a peer failed to which an operation failed.
+    fn how(&self, peer: u32) -> PeerFailure {
+        match self.peers[peer as usize].life.state() {
+            LifeState::Dead => PeerFailure::Died,
+            LifeState::Closed => PeerFailure::Closed,
+            LifeState::Lives => PeerFailure::Unreachable,
+        }
+    }
+
+    /// An operation has ended with an error.
+    #[cold]
+    pub(crate) fn ended_badly(&mut self, context: usize, error: i32) {
+        if context & 1 == 1 {
+            // A message longer than any that a peer of ours sends, or the end of the endpoint.
+            tracing::debug!("libfabric: a receive failed: {}", sys::error_text(error));
+            self.counters.strangers += 1;
+            self.idle_rx.push((context >> 1) as u32);
+            return;
+        }
+        if context == 0 {
+            tracing::debug!("libfabric: an error of no operation: {}", sys::error_text(error));
+            return;
+        }
+        let (work, peer) = self.ops.remove((context >> 1) as u32 - 1);
+        let buffer = match work {
+            Work::Send { buffer } | Work::SendLent { buffer, .. } | Work::Atomic { buffer, .. } => {
+                Some(buffer)
+            }
+            Work::Put { buffer, .. } | Work::Orphan { buffer } => buffer,
+            _ => None,
+        };
+        if let Some(buffer) = buffer {
+            self.tx.give(buffer);
+        }
+        if matches!(work, Work::Orphan { .. } | Work::Free) {
+            return;
+        }
+        self.peers[peer as usize].under_way -= 1;
+        // An access that the target refused is the operation's failure alone.
+        let one_sided =
+            matches!(work, Work::Put { .. } | Work::Get { .. } | Work::Atomic { .. });
+        let refused = [sys::FI_EACCES, sys::FI_EKEYREJECTED, libc::EPERM, libc::EINVAL]
+            .contains(&error);
+        let cancelled = matches!(work, Work::Tagged { receive: true, .. });
+        let how = if (one_sided && refused) || cancelled {
+            PeerFailure::Refused
+        } else {
+            tracing::debug!("libfabric: an operation failed: {}", sys::error_text(error));
+            let how = match self.peers[peer as usize].health {
+                Health::Failing { how, .. } | Health::Failed(how) => how,
+                Health::Well => self.how(peer),
+            };
+            self.fail_peer(peer, how);
+            how
+        };
+        match work {
+            Work::SendLent { token, .. } | Work::Tagged { token, .. } => {
+                self.complete(token, Err(how));
+            }
+            Work::Put { token, epoch, .. }
+            | Work::Get { token, epoch }
+            | Work::Atomic { token, epoch, .. } => {
+                self.one_sided_ended(peer, epoch, token, Err(how));
+            }
+            _ => {}
+        }
+    }
+
+    /// The endpoint or its queue is broken: nobody can be reached any more.
+    #[cold]
+    pub(crate) fn break_down(&mut self, error: i32) {
+        tracing::warn!("libfabric: the endpoint is broken: {}", sys::error_text(error));
+        for peer in 0..self.peers.len() as u32 {
+            self.fail_peer(peer, PeerFailure::Unreachable);
+        }
+    }
+
+    /// Begins the failure of a peer. Later calls for the same peer do nothing.
+    #[cold]
+    pub(crate) fn fail_peer(&mut self, index: u32, how: PeerFailure) {
+        let peer = &mut self.peers[index as usize];
+        if !peer.is_well() {
+            return;
+        }
+        peer.health = Health::Failing { how, since: Instant::now(), quiet: 0 };
+        peer.results.clear();
+        self.failing.push(index);
+        self.drop_pending(index, how);
+    }
+
+    /// Answers what libfabric has not been given.
+    fn drop_pending(&mut self, index: u32, how: PeerFailure) {
+        for pending in std::mem::take(&mut self.peers[index as usize].pending) {
+            self.tx.give(pending.buffer);
+            if let Some((_, token)) = pending.lent {
+                self.complete(token, Err(how));
+            }
+        }
+    }
+
+    fn stop_asking(&mut self, ep: u32) {
+        if std::mem::take(&mut self.endpoints[ep as usize].asked) {
+            self.waiters.retain(|waiting| waiting.0 != ep);
+        }
+    }
+
+    /// Goes on with failures that have begun.
+    #[cold]
+    pub(crate) fn settle_failures(&mut self, empty: bool) {
+        let mut place = 0;
+        while let Some(&index) = self.failing.get(place) {
+            let peer = &mut self.peers[index as usize];
+            let Health::Failing { how, since, quiet } = &mut peer.health else {
+                self.failing.swap_remove(place);
+                continue;
+            };
+            *quiet += u32::from(empty);
+            let (how, quiet, since) = (*how, *quiet, *since);
+            let gone = matches!(how, PeerFailure::Died | PeerFailure::Closed);
+            let waited = since.elapsed();
+            let over = if peer.under_way == 0 {
+                quiet >= QUIET || waited >= SILENT_FOR
+            } else if gone {
+                quiet >= SILENT && waited >= SILENT_FOR
+            } else {
+                waited >= LOST_AFTER
+            };
+            if over {
+                self.failing.swap_remove(place);
+                self.finish_failure(index, how);
+            } else {
+                place += 1;
+            }
+        }
+        let mut place = 0;
+        while let Some(&ep) = self.invalid.get(place) {
+            let endpoint = self.endpoints[ep as usize];
+            let peer = &self.peers[endpoint.peer as usize];
+            let told = endpoint.state != State::Invalid;
+            if told || peer.under_way == 0 || !peer.is_well() {
+                self.invalid.swap_remove(place);
+            } else {
+                place += 1;
+                continue;
+            }
+            if !told && peer.is_well() {
+                self.endpoints[ep as usize].state = State::Failed;
+                self.events.push_back(Event::Failed(None, Some(EpId(ep)), PeerFailure::Died));
+            }
+        }
+    }
+
+    fn finish_failure(&mut self, index: u32, how: PeerFailure) {
+        for work in self.ops.orphan(index) {
+            match work {
+                Work::SendLent { token, .. }
+                | Work::Put { token, .. }
+                | Work::Get { token, .. }
+                | Work::Atomic { token, .. }
+                | Work::Asked { token, .. }
+                | Work::Tagged { token, .. } => self.complete(token, Err(how)),
+                Work::Free | Work::Send { .. } | Work::Orphan { .. } => {}
+            }
+        }
+        let peer = &mut self.peers[index as usize];
+        peer.under_way = 0;
+        peer.health = Health::Failed(how);
+        let waiters = peer.flushes.abandon();
+        let ep = peer.ep;
+        self.watch.remove(&peer.life);
+        self.here.retain(|&here| here != index);
+        for waiter in waiters {
+            self.flushed(waiter, Err(how));
+        }
+        if let Some(ep) = ep {
+            self.stop_asking(ep);
+            self.endpoints[ep as usize].state = State::Failed;
+        }
+        self.counters.failures += 1;
+        self.events.push_back(Event::Failed(Some(Source(index)), ep.map(EpId), how));
+    }
+
+    /// Makes an endpoint fail though its peer is well.
+    pub(crate) fn invalidate_endpoint(&mut self, ep: EpId) {
+        let Ok(index) = self.open_peer(ep) else {
+            return;
+        };
+        self.stop_asking(ep.0);
+        self.endpoints[ep.0 as usize].state = State::Invalid;
+        self.invalid.push(ep.0);
+        self.drop_pending(index, PeerFailure::Died);
+    }
+
+    pub(crate) fn close_endpoint(&mut self, ep: EpId) {
+        let Some(endpoint) = self.endpoints.get(ep.0 as usize) else {
+            return;
+        };
+        if endpoint.state == State::Free {
+            return;
+        }
+        let index = endpoint.peer;
+        self.stop_asking(ep.0);
+        self.endpoints[ep.0 as usize].state = State::Free;
+        // Whoever closed an endpoint does not want to hear of it any more.
+        self.events.retain(|event| !matches!(event, Event::Failed(None, Some(e), _) if *e == ep));
+        self.invalid.retain(|&invalid| invalid != ep.0);
+        self.peers[index as usize].ep = None;
+        self.free_endpoints.push(ep.0);
+    }
+
+    /// Whether the peer of `ep` lives, asked now.
+    pub(crate) fn ask_life(&mut self, ep: EpId) -> Result<(), PostError> {
+        let index = self.open_peer(ep)?;
+        match self.how(index) {
+            PeerFailure::Unreachable => Ok(()),
+            how => {
+                self.fail_peer(index, how);
+                Err(PostError::PeerFailed)
+            }
+        }
+    }
+
+    /// Looks at the peers of this process.
+    pub(crate) fn look_at_the_near(&mut self) {
+        let mut place = 0;
+        while let Some(&index) = self.here.get(place) {
+            place += 1;
+            match self.peers[index as usize].life.state() {
+                LifeState::Lives => {}
+                // Its last messages are still waited for.
+                LifeState::Closed => self.fail_peer(index, PeerFailure::Closed),
+                LifeState::Dead => self.fail_peer(index, PeerFailure::Died),
+            }
+        }
+    }
+
+    /// Looks at the peers of other processes, and of other hosts.
+    pub(crate) fn look_at_the_far(&mut self) {
+        while let Some(index) = self.watch.ended() {
+            let Some(peer) = self.peers.get(index as usize) else { return };
+            self.watch.remove(&peer.life);
+            self.fail_peer(index, PeerFailure::Died);
+        }
+        if self.far_peers > 0 {
+            self.ask_the_silent();
+        }
+    }
+
+    /// Sends an empty message to a peer of another host that was silent, if one is due.
+    fn ask_the_silent(&mut self) {
+        let now = Instant::now();
+        if now < self.ask_next {
+            return;
+        }
+        self.ask_every = (self.ask_every * 2).min(ASK_LAST);
+        self.ask_next = now + self.ask_every;
+        for index in 0..self.peers.len() {
+            let peer = &mut self.peers[index];
+            let far = matches!(peer.life, crate::life::Life::Far);
+            if far && peer.is_well() && peer.is_open() && peer.greeted {
+                peer.taken_due = true;
+                self.make_busy(index as u32);
+            }
+        }
+    }
+
+    /// Says goodbye to everybody, as far as libfabric takes it at once.
+    pub(crate) fn say_bye(&mut self) {
+        for index in 0..self.peers.len() as u32 {
+            let peer = &self.peers[index as usize];
+            if !peer.is_well() || peer.number == crate::wire::NOBODY || !peer.greeted {
+                continue;
+            }
+            let stamp = self.address.instance as u32;
+            let (source, taken) = (peer.number, peer.taken);
+            let header: [u8; HEADER] =
+                crate::wire::Header { kind: Kind::Bye, id: 0, source, stamp, taken }.pack();
+            self.control(index, &header);
+        }
+    }
+
+    /// Gives what is under way a moment to leave: messages were complete for their senders.
+    pub(crate) fn linger(&mut self) {
+        struct Nobody;
+        impl bowline_uct::Sink for Nobody {
+            fn am(&mut self, _: bowline_uct::Arrival<'_>) -> bowline_uct::Verdict {
+                bowline_uct::Verdict::Consumed
+            }
+            fn completed(&mut self, _: Token, _: Result<u64, PeerFailure>) {}
+            fn writable(&mut self, _: EpId) {}
+            fn failed(&mut self, _: Option<Source>, _: Option<EpId>, _: PeerFailure) {}
+        }
+        let end = Instant::now() + LINGER;
+        let waits = |iface: &Self| {
+            iface.peers.iter().any(|peer| {
+                peer.is_well() && (!peer.pending.is_empty() || peer.under_way > 0)
+            })
+        };
+        while waits(self) && Instant::now() < end {
+            self.turn(&mut Nobody, 64);
+        }
+    }
+}
+
+/// How long the drop of an interface waits for messages to leave.
+const LINGER: Duration = Duration::from_millis(200);

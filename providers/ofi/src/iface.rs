@@ -1,0 +1,457 @@
+//! The interface: what it owns, how it is opened and closed, whom it accepts.
+
+use std::collections::{HashMap, VecDeque};
+use std::mem::ManuallyDrop;
+use std::os::fd::OwnedFd;
+use std::time::Instant;
+
+use bowline_base::slab::Slab;
+use bowline_uct::{
+    AtomicOps, Caps, EpId, IfaceAttr, Limits, OpLimits, OpenError, PeerFailure, Source, Token,
+    Unreachable,
+};
+
+use crate::addr::{Address, Home, new_instance, stays_here};
+use crate::buffers::Buffers;
+use crate::info::{Offers, Traits};
+use crate::life::{Life, Presence, Watch};
+use crate::md::{Memories, Rkey};
+use crate::net::{MAX_PIECES, Net, Remote};
+use crate::options::{Atomics, OfiOptions};
+use crate::peer::{Endpoint, Ops, Peer, State};
+use crate::receive::Slot;
+use crate::wire::{ACTIVE, ATOMIC, HEADER};
+
+/// Most peers of an interface; `shm` of libfabric has room for fewer.
+const MAX_PEERS: u32 = 1 << 16;
+const MAX_PEERS_SHM: u32 = 255;
+/// Longest one-sided operation: longer ones are cut by the layers above.
+const LONGEST: usize = 1 << 30;
+
+bowline_base::counters! {
+    /// What an interface of the libfabric transport counts.
+    pub struct OfiCounters {
+        /// Active messages sent by copy in the call.
+        am_short,
+        /// Active messages packed by the caller.
+        am_bcopy,
+        /// Active messages sent from where they lie.
+        am_zcopy,
+        /// Arrivals handed to the sink.
+        received,
+        /// Arrivals that the sink kept.
+        kept,
+        /// Operations refused for want of credit, of a buffer or of a place.
+        refused,
+        /// Operations that libfabric did not take at once and that went out later.
+        delayed,
+        /// Messages that only told a peer what was taken.
+        credits,
+        /// Endpoints told that they may post again.
+        writable,
+        /// Puts of all flavours.
+        puts,
+        /// Gets.
+        gets,
+        /// Atomic operations.
+        atomics,
+        /// Atomic operations of peers that were refused: no such memory, or no such word in it.
+        refused_accesses,
+        /// Messages from nobody that is known, or damaged ones.
+        strangers,
+        /// Peers that failed or closed.
+        failures,
+    }
+}
+
+/// What is told to the sink later.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Event {
+    Completed(Token, Result<u64, PeerFailure>),
+    Failed(Option<Source>, Option<EpId>, PeerFailure),
+}
+
+/// A flush of several peers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Group {
+    pub(crate) token: Token,
+    pub(crate) left: u32,
+    pub(crate) result: Result<(), PeerFailure>,
+}
+
+/// A packed put that libfabric did not take at once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LatePut {
+    pub(crate) index: u32,
+    pub(crate) buffer: u32,
+    pub(crate) len: usize,
+    pub(crate) remote: Remote,
+    pub(crate) epoch: u32,
+}
+
+/// An interface over one libfabric endpoint.
+#[derive(Debug)]
+pub struct OfiIface {
+    pub(crate) attr: IfaceAttr,
+    far: bool,
+    pid: u32,
+    home: Home,
+    pub(crate) address: Address,
+    pub(crate) packed: Vec<u8>,
+    presence: Presence,
+    pub(crate) native_atomics: bool,
+    pub(crate) most_operations: usize,
+    /// Peers by number; never used again, so that a late message finds nobody else.
+    pub(crate) peers: Vec<Peer>,
+    pub(crate) by_instance: HashMap<u64, u32>,
+    pub(crate) endpoints: Vec<Endpoint>,
+    pub(crate) free_endpoints: Vec<u32>,
+    /// Endpoints that asked for `writable`, in order of asking; each at most once.
+    pub(crate) waiters: VecDeque<EpId>,
+    pub(crate) ops: Ops,
+    pub(crate) events: VecDeque<Event>,
+    /// Completions that were read while arming: context and length.
+    pub(crate) stash: VecDeque<(usize, usize)>,
+    /// Peers with something to hand over; each at most once.
+    pub(crate) busy: VecDeque<u32>,
+    pub(crate) late_puts: VecDeque<LatePut>,
+    pub(crate) failing: Vec<u32>,
+    pub(crate) invalid: Vec<u32>,
+    pub(crate) groups: Slab<Group>,
+    /// Fences so far.
+    pub(crate) fences: u32,
+    /// Messages after which a peer is told what was taken, if nothing else is sent to it.
+    pub(crate) tell_after: u32,
+    /// Receive buffers that are neither posted nor kept.
+    pub(crate) idle_rx: Vec<u32>,
+    pub(crate) slots: Vec<Slot>,
+    pub(crate) kept: u32,
+    pub(crate) may_keep: u32,
+    pub(crate) rkeys: Slab<Rkey>,
+    pub(crate) watch: Watch,
+    /// Peers in this process.
+    pub(crate) here: Vec<u32>,
+    pub(crate) far_peers: u32,
+    pub(crate) ask_next: Instant,
+    pub(crate) ask_every: std::time::Duration,
+    pub(crate) turns: u32,
+    pub(crate) counters: OfiCounters,
+    /// Before `net`, whose queue's descriptor it watches.
+    pub(crate) event_fd: Option<OwnedFd>,
+    // Taken out by `drop`, together.
+    pub(crate) memories: ManuallyDrop<Memories>,
+    pub(crate) rx: ManuallyDrop<Buffers>,
+    pub(crate) tx: ManuallyDrop<Buffers>,
+    pub(crate) net: ManuallyDrop<Net>,
+}
+
+/// What libfabric may touch, and the objects by which it does; closed in the right order.
+#[derive(Debug)]
+pub(crate) struct Remains {
+    memories: Memories,
+    rx: Buffers,
+    tx: Buffers,
+    net: Net,
+}
+
+impl Drop for Remains {
+    fn drop(&mut self) {
+        if self.net.traits.bind_memory {
+            self.memories.clear();
+            self.rx.deregister();
+            self.tx.deregister();
+        }
+        // From here on libfabric touches no memory of ours. The fields go in their order: what is
+        // still registered before the domain.
+        self.net.close_endpoint();
+    }
+}
+
+// SAFETY: the only parts that are not `Send` by themselves are the pieces of waiting messages, which
+// point into the user's memory, whose handles are `Send`.
+unsafe impl Send for OfiIface {}
+
+impl OfiIface {
+    /// Opens an interface.
+    ///
+    /// # Errors
+    /// When libfabric has no provider as `options` want it, when the provider lacks what this
+    /// transport needs, or when a resource runs out.
+    pub fn open(options: OfiOptions) -> Result<Self, OpenError> {
+        let offer = Offers::choose(&options)?;
+        let mut net = Net::open(&offer, options.wakeup)?;
+        let traits = net.traits.clone();
+        if traits.inject < ATOMIC || !traits.ordered {
+            return Err(OpenError::Limit(format!(
+                "the libfabric provider {} sends {} bytes at once and {} order; {ATOMIC} bytes in \
+                 order are needed",
+                traits.provider,
+                traits.inject,
+                if traits.ordered { "in" } else { "out of" }
+            )));
+        }
+        let native_atomics = options.atomics != Atomics::Emulated && net.has_all_atomics();
+        if options.atomics == Atomics::Native && !native_atomics {
+            return Err(OpenError::Limit(format!(
+                "the libfabric provider {} lacks atomic operations; set BOWLINE_OFI_ATOMICS to \
+                 auto or emulated",
+                traits.provider
+            )));
+        }
+        let system = |act| move |source| OpenError::System { act, source };
+        let home = Home::current().map_err(system("name this process"))?;
+        let name = net.name()?;
+        let address = Address {
+            home,
+            instance: new_instance(&home),
+            window: options.window,
+            format: traits.address_format,
+            within_host: stays_here(&traits.provider, traits.address_format, &name),
+            provider: traits.provider.clone(),
+            name,
+        };
+        let packed = address.pack();
+        if HEADER + 4 + packed.len() > options.buffer_bytes {
+            return Err(OpenError::Limit(
+                "a buffer does not hold an address; raise BOWLINE_OFI_BUFFER_BYTES".into(),
+            ));
+        }
+        let rx = Buffers::new(&mut net, options.rx_buffers, options.buffer_bytes)?;
+        let tx = Buffers::new(&mut net, options.tx_buffers, options.buffer_bytes)?;
+        let watch = Watch::new().map_err(system("make a descriptor for peers' processes"))?;
+        let event_fd = crate::wait::open(&net, watch.fd())?;
+        let attr = attr(&traits, &options, &address, native_atomics, event_fd.is_some(), &rx);
+        let mut iface = Self {
+            attr,
+            far: options.far,
+            pid: std::process::id(),
+            home,
+            presence: Presence::new(address.instance),
+            packed,
+            native_atomics,
+            most_operations: options.operations.min(traits.tx_size.max(8) as u32) as usize
+                + options.tx_buffers as usize,
+            peers: Vec::new(),
+            by_instance: HashMap::new(),
+            endpoints: Vec::new(),
+            free_endpoints: Vec::new(),
+            waiters: VecDeque::new(),
+            ops: Ops::default(),
+            events: VecDeque::with_capacity(64),
+            stash: VecDeque::new(),
+            busy: VecDeque::new(),
+            late_puts: VecDeque::new(),
+            failing: Vec::new(),
+            invalid: Vec::new(),
+            groups: Slab::default(),
+            fences: 0,
+            tell_after: (options.window / 2).max(1),
+            idle_rx: (0..options.rx_buffers).rev().collect(),
+            slots: vec![Slot::default(); options.rx_buffers as usize],
+            kept: 0,
+            may_keep: options.rx_buffers - options.rx_buffers.div_ceil(4),
+            rkeys: Slab::default(),
+            watch,
+            here: Vec::new(),
+            far_peers: 0,
+            ask_next: Instant::now() + crate::failure::ASK_FIRST,
+            ask_every: crate::failure::ASK_FIRST,
+            turns: 0,
+            counters: OfiCounters::default(),
+            event_fd,
+            memories: ManuallyDrop::new(Memories::new(
+                address.instance,
+                traits.virtual_addresses,
+            )),
+            address,
+            rx: ManuallyDrop::new(rx),
+            tx: ManuallyDrop::new(tx),
+            net: ManuallyDrop::new(net),
+        };
+        iface.repost(true);
+        Ok(iface)
+    }
+
+    /// What was counted.
+    pub const fn counters(&self) -> &OfiCounters {
+        &self.counters
+    }
+
+    /// Whether every endpoint has been greeted by its peer, so that messages leave at once.
+    pub fn is_settled(&self) -> bool {
+        self.endpoints.iter().filter(|endpoint| endpoint.state == State::Open).all(|endpoint| {
+            let peer = &self.peers[endpoint.peer as usize];
+            peer.is_open() && peer.greeted
+        })
+    }
+
+    /// Closes the interface as a crash would: nobody is told, except that peers in this process
+    /// find it gone. For tests.
+    #[doc(hidden)]
+    pub fn crash(mut self) {
+        self.presence.crash();
+        // A forked child must not say goodbye in its parent's name; neither must this one.
+        self.pid = 0;
+    }
+
+    /// Whether a peer with this address can be talked to.
+    pub(crate) fn accepts(&self, other: &Address) -> Result<(), Unreachable> {
+        let own = &self.address;
+        if other.instance == own.instance {
+            return Err(Unreachable::because(
+                "it is this interface itself; a worker reaches itself by the self transport",
+            ));
+        }
+        if other.provider != own.provider || other.format != own.format {
+            return Err(Unreachable::because(format!(
+                "it uses the libfabric provider {} and this interface {}; set \
+                 BOWLINE_OFI_PROVIDER alike",
+                other.provider, own.provider
+            )));
+        }
+        if (own.within_host || other.within_host) && own.home.host != other.home.host {
+            return Err(Unreachable::because(format!(
+                "the libfabric address of one of the two leads only to its own host ({})",
+                own.provider
+            )));
+        }
+        if !self.net.is_name(&other.name, &own.name) {
+            return Err(Unreachable::because("the libfabric name in the address is malformed"));
+        }
+        Ok(())
+    }
+
+    /// How the life of the peer with `address` is known.
+    pub(crate) fn watch_life(&mut self, address: &Address) -> Result<Life, OpenError> {
+        if self.far {
+            self.far_peers += 1;
+            return Ok(Life::Far);
+        }
+        let life = Life::watch(&self.home, &address.home, address.instance).ok_or_else(|| {
+            OpenError::Unreachable(Unreachable::because(
+                "the process or interface that the address names is gone",
+            ))
+        })?;
+        self.far_peers += u32::from(matches!(life, Life::Far));
+        Ok(life)
+    }
+
+    pub(crate) fn open_endpoint(&mut self, address: &[u8]) -> Result<EpId, OpenError> {
+        let address =
+            Address::unpack(address).map_err(|error| OpenError::BadAddress(error.to_string()))?;
+        self.accepts(&address)?;
+        let index = self.acquaint(&address)?;
+        let peer = &mut self.peers[index as usize];
+        if !peer.is_well() {
+            return Err(Unreachable::because("the peer has failed or closed").into());
+        }
+        if let Some(ep) = peer.ep {
+            if self.endpoints[ep as usize].state == State::Open {
+                return Ok(EpId(ep));
+            }
+            // The failed endpoint keeps its number until it is closed.
+        }
+        if !peer.greeted {
+            peer.greeting_due = true;
+        }
+        let endpoint = Endpoint { state: State::Open, peer: index, asked: false };
+        let ep = match self.free_endpoints.pop() {
+            Some(ep) => {
+                self.endpoints[ep as usize] = endpoint;
+                ep
+            }
+            None => {
+                self.endpoints.push(endpoint);
+                self.endpoints.len() as u32 - 1
+            }
+        };
+        self.peers[index as usize].ep = Some(ep);
+        self.make_busy(index);
+        self.hand_over_all();
+        Ok(EpId(ep))
+    }
+}
+
+fn attr(
+    traits: &Traits,
+    options: &OfiOptions,
+    address: &Address,
+    native_atomics: bool,
+    wakeup: bool,
+    rx: &Buffers,
+) -> IfaceAttr {
+    let mut caps = Caps::AM_SHORT
+        | Caps::AM_BCOPY
+        | Caps::AM_ORDERED
+        | Caps::PUT_SHORT
+        | Caps::PUT_BCOPY
+        | Caps::PUT_ZCOPY
+        | Caps::GET_ZCOPY
+        | Caps::CONNECT_TO_IFACE
+        | Caps::RMA_REGISTERED;
+    let packed = options.buffer_bytes - ACTIVE;
+    let pieces = traits.iov.min(MAX_PIECES);
+    let lent = pieces - 1;
+    caps.set(Caps::AM_ZCOPY, lent > 0);
+    caps.set(Caps::ATOMIC_DEVICE, native_atomics);
+    caps.set(Caps::ATOMIC_CPU, !native_atomics);
+    caps.set(Caps::EVENT_FD, wakeup);
+    caps.set(Caps::INTER_NODE, !address.within_host);
+    // Elsewhere a peer on another host may die without anybody hearing of it.
+    let connected = |layer: &str| ["shm", "sm2", "tcp", "net"].contains(&layer);
+    let noticed = traits.provider.split(';').any(connected);
+    caps.set(Caps::PEER_FAILURE | Caps::EP_CHECK, noticed);
+    let longest = traits.longest.min(LONGEST);
+    let one_sided = OpLimits {
+        max_short: options.buffer_bytes,
+        max_bcopy: options.buffer_bytes,
+        min_zcopy: 0,
+        max_zcopy: longest,
+        max_iov: pieces,
+        opt_align: 1,
+    };
+    IfaceAttr {
+        provider: "ofi",
+        device: format!("{}/{}", traits.provider, traits.domain),
+        caps,
+        limits: Limits {
+            am: OpLimits {
+                max_short: (traits.inject - ACTIVE).min(packed),
+                max_bcopy: packed,
+                min_zcopy: 0,
+                max_zcopy: if lent > 0 { packed } else { 0 },
+                max_iov: lent,
+                opt_align: 1,
+            },
+            put: one_sided,
+            get: OpLimits { max_short: 0, max_bcopy: 0, ..one_sided },
+        },
+        atomic_post: AtomicOps::all(),
+        atomic_fetch: AtomicOps::all(),
+        max_endpoints: if traits.provider.contains("shm") { MAX_PEERS_SHM } else { MAX_PEERS },
+        receive_bytes: rx.bytes(),
+    }
+}
+
+impl Drop for OfiIface {
+    fn drop(&mut self) {
+        if std::process::id() == self.pid {
+            self.say_bye();
+            self.linger();
+        }
+        // The watch over the queue's descriptor goes before the queue.
+        self.event_fd = None;
+        // SAFETY: `drop` runs once, and nobody uses the four after it.
+        let remains = unsafe {
+            Remains {
+                memories: ManuallyDrop::take(&mut self.memories),
+                rx: ManuallyDrop::take(&mut self.rx),
+                tx: ManuallyDrop::take(&mut self.tx),
+                net: ManuallyDrop::take(&mut self.net),
+            }
+        };
+        if remains.net.traits.shares_memory {
+            self.presence.leave(remains);
+        }
+    }
+}

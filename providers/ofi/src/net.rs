@@ -1,0 +1,640 @@
+//! The objects of libfabric that an interface owns: one endpoint, one address vector, one
+//! completion queue, in one domain. This file and `info` are the only ones that call libfabric.
+//!
+//! **Order of closing.** Memory that must be bound to the endpoint is deregistered before it;
+//! then the endpoint is closed, after which libfabric touches no buffer of ours any more; then
+//! other memory, queue, address vector, domain and fabric. [`Net::close_endpoint`] is the hinge:
+//! who owns buffers calls it before they go.
+//!
+//! **Threads.** The domain is opened for one thread at a time (FI_THREAD_DOMAIN), which the
+//! `&mut self` of an interface ensures.
+//!
+//! Contexts of operations are numbers, never addresses: libfabric hands them back as they were.
+
+use std::ffi::c_void;
+use std::mem::MaybeUninit;
+use std::os::fd::BorrowedFd;
+use std::ptr;
+
+use bowline_uct::OpenError;
+use libfabric_sys as sys;
+
+use crate::info::{MAX_NAME, Offers, Traits, failure};
+
+/// Number of a peer in the address vector.
+pub(crate) type Place = sys::fi_addr_t;
+
+/// Why libfabric did not take an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// Not now.
+    Again,
+    /// For good; the positive error number.
+    Failed(i32),
+}
+
+/// A completion.
+pub(crate) type Entry = sys::fi_cq_tagged_entry;
+
+/// A completion with an error.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Failure {
+    /// Of the operation; 0 where it has none.
+    pub(crate) context: usize,
+    pub(crate) error: i32,
+}
+
+/// The result of looking at the completion queue.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Read {
+    /// So many entries, none for an empty queue.
+    Entries(usize),
+    /// An operation that failed.
+    Failed(Failure),
+    /// The queue itself is broken; the positive error number.
+    Broken(i32),
+}
+
+/// Registered memory, deregistered on drop. The domain outlives it, see the module.
+#[derive(Debug)]
+pub(crate) struct Mr(*mut sys::fid_mr);
+
+// SAFETY: the object is used by one thread at a time, as the interface that owns it is.
+unsafe impl Send for Mr {}
+
+impl Mr {
+    pub(crate) fn desc(&self) -> *mut c_void {
+        // SAFETY: open until drop.
+        unsafe { (*self.0).mem_desc }
+    }
+
+    pub(crate) fn key(&self) -> u64 {
+        // SAFETY: open until drop.
+        unsafe { (*self.0).key }
+    }
+}
+
+impl Drop for Mr {
+    fn drop(&mut self) {
+        // SAFETY: opened by `Net::register`, closed once, before its domain.
+        let error = unsafe { sys::fi_close(self.0.cast()) };
+        if error != 0 {
+            tracing::warn!("libfabric: deregistering memory: {}", sys::error_text(error));
+        }
+    }
+}
+
+/// A piece of local memory with its descriptor.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Piece {
+    pub(crate) start: *mut u8,
+    pub(crate) len: usize,
+    pub(crate) desc: *mut c_void,
+}
+
+/// Most pieces that one operation of ours has: a header and what a zcopy may bring.
+pub(crate) const MAX_PIECES: usize = 8;
+
+/// Where a one-sided operation goes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Remote {
+    pub(crate) place: Place,
+    pub(crate) address: u64,
+    pub(crate) key: u64,
+}
+
+/// Opened objects, closed on drop; null where not opened yet.
+#[derive(Debug)]
+pub(crate) struct Net {
+    fabric: *mut sys::fid_fabric,
+    domain: *mut sys::fid_domain,
+    cq: *mut sys::fid_cq,
+    av: *mut sys::fid_av,
+    ep: *mut sys::fid_ep,
+    wait_fd: Option<i32>,
+    next_key: u64,
+    pub(crate) traits: Traits,
+}
+
+// SAFETY: the objects belong to this value alone and are used through it by one thread at a time,
+// which is what FI_THREAD_DOMAIN asks for; libfabric binds none of them to the thread that opened it.
+unsafe impl Send for Net {}
+
+fn check(act: &'static str, error: i32) -> Result<(), OpenError> {
+    if error == 0 { Ok(()) } else { Err(failure(act, error)) }
+}
+
+#[inline]
+fn posted(result: isize) -> Result<(), Refused> {
+    if result == 0 {
+        return Ok(());
+    }
+    let error = -(result as i32);
+    Err(if error == sys::FI_EAGAIN { Refused::Again } else { Refused::Failed(error) })
+}
+
+impl Net {
+    /// Opens everything and enables the endpoint.
+    pub(crate) fn open(offer: &Offers, wakeup: bool) -> Result<Self, OpenError> {
+        let mut net = Self {
+            fabric: ptr::null_mut(),
+            domain: ptr::null_mut(),
+            cq: ptr::null_mut(),
+            av: ptr::null_mut(),
+            ep: ptr::null_mut(),
+            wait_fd: None,
+            next_key: 1,
+            traits: offer.traits(),
+        };
+        let info = offer.as_ptr();
+        let null = ptr::null_mut();
+        // SAFETY: `info` is whole and lives through the calls, as do the attributes; every object
+        // is open before it is used, since each failure returns, and is closed once, by `drop`.
+        unsafe {
+            check(
+                "open the libfabric fabric",
+                sys::fi_fabric((*info).fabric_attr, &raw mut net.fabric, null),
+            )?;
+            check(
+                "open the libfabric domain",
+                sys::fi_domain(net.fabric, info, &raw mut net.domain, null),
+            )?;
+            net.open_queue(wakeup)?;
+            let mut attr: sys::fi_av_attr = std::mem::zeroed();
+            attr.type_ = sys::FI_AV_TABLE;
+            check(
+                "open the libfabric address vector",
+                sys::fi_av_open(net.domain, &raw mut attr, &raw mut net.av, null),
+            )?;
+            check(
+                "open the libfabric endpoint",
+                sys::fi_endpoint(net.domain, info, &raw mut net.ep, null),
+            )?;
+            let binding = "bind the libfabric endpoint";
+            check(binding, sys::fi_ep_bind(net.ep, net.av.cast(), 0))?;
+            let both = sys::FI_TRANSMIT | sys::FI_RECV;
+            check(binding, sys::fi_ep_bind(net.ep, net.cq.cast(), both))?;
+            check("enable the libfabric endpoint", sys::fi_enable(net.ep))?;
+        }
+        Ok(net)
+    }
+
+    /// Opens the completion queue, with a descriptor if that is wanted and exists.
+    ///
+    /// # Safety
+    /// The domain is open and the queue is not.
+    unsafe fn open_queue(&mut self, wakeup: bool) -> Result<(), OpenError> {
+        let kinds: &[sys::fi_wait_obj] =
+            if wakeup { &[sys::FI_WAIT_FD, sys::FI_WAIT_NONE] } else { &[sys::FI_WAIT_NONE] };
+        let mut error = 0;
+        for &kind in kinds {
+            // SAFETY: all zeros is a value of the plain struct, meaning defaults.
+            let mut attr: sys::fi_cq_attr = unsafe { std::mem::zeroed() };
+            attr.format = sys::FI_CQ_FORMAT_TAGGED;
+            attr.wait_obj = kind;
+            // SAFETY: the domain is open by this function's own contract.
+            error = unsafe {
+                sys::fi_cq_open(self.domain, &raw mut attr, &raw mut self.cq, ptr::null_mut())
+            };
+            if error != 0 {
+                self.cq = ptr::null_mut();
+                continue;
+            }
+            if kind == sys::FI_WAIT_FD {
+                let mut fd = -1_i32;
+                // SAFETY: the queue is open; FI_GETWAIT writes one `int` for this kind.
+                let got = unsafe {
+                    sys::fi_control(
+                        self.cq.cast(),
+                        sys::FI_GETWAIT as i32,
+                        (&raw mut fd).cast(),
+                    )
+                };
+                self.wait_fd = (got == 0 && fd >= 0).then_some(fd);
+            }
+            return Ok(());
+        }
+        check("open the libfabric completion queue", error)
+    }
+
+    /// The descriptor that becomes readable when the queue may have entries.
+    pub(crate) fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
+        // SAFETY: the descriptor belongs to the queue, which lives as long as `self`.
+        self.wait_fd.map(|fd| unsafe { BorrowedFd::borrow_raw(fd) })
+    }
+
+    /// Whether one may sleep on the descriptor: nothing is in the queue, and what comes from now
+    /// on makes it readable.
+    pub(crate) fn may_sleep(&mut self) -> bool {
+        let mut objects: [*mut sys::fid; 1] = [self.cq.cast()];
+        // SAFETY: fabric and queue are open.
+        unsafe { sys::fi_trywait(self.fabric, objects.as_mut_ptr(), 1) == 0 }
+    }
+
+    /// The endpoint's own address.
+    pub(crate) fn name(&self) -> Result<Vec<u8>, OpenError> {
+        let mut name = vec![0_u8; MAX_NAME];
+        let mut len = name.len();
+        // SAFETY: the endpoint is open, `len` bytes are writable.
+        let error = unsafe {
+            sys::fi_getname(self.ep.cast(), name.as_mut_ptr().cast(), &raw mut len)
+        };
+        check("ask libfabric for the endpoint's address", error)?;
+        name.truncate(len);
+        Ok(name)
+    }
+
+    /// Whether `name` has the form of an address that libfabric may be given: it reads as many
+    /// bytes as the format has, or up to a zero.
+    pub(crate) fn is_name(&self, name: &[u8], own: &[u8]) -> bool {
+        if name.is_empty() || name.len() > MAX_NAME {
+            return false;
+        }
+        if self.traits.address_format == sys::FI_ADDR_STR {
+            return name.last() == Some(&0);
+        }
+        // The family stands in the first two bytes of a socket address.
+        let socket =
+            [sys::FI_SOCKADDR, sys::FI_SOCKADDR_IN, sys::FI_SOCKADDR_IN6, sys::FI_SOCKADDR_IB]
+                .contains(&self.traits.address_format);
+        name.len() == own.len() && (!socket || name.get(..2) == own.get(..2))
+    }
+
+    /// Puts a peer's address, which [`is_name`](Self::is_name), into the vector.
+    pub(crate) fn insert(&mut self, name: &[u8]) -> Result<Place, OpenError> {
+        let mut place = sys::FI_ADDR_UNSPEC;
+        // SAFETY: the vector is open; `name` holds one address, as the caller has checked.
+        let inserted = unsafe {
+            sys::fi_av_insert(
+                self.av,
+                name.as_ptr().cast(),
+                1,
+                &raw mut place,
+                0,
+                ptr::null_mut(),
+            )
+        };
+        if inserted != 1 || place == sys::FI_ADDR_UNSPEC {
+            return Err(OpenError::BadAddress("libfabric does not accept it".into()));
+        }
+        Ok(place)
+    }
+
+    /// Registers memory for `access`.
+    ///
+    /// # Safety
+    /// `start .. start + len` stays mapped until the result is dropped.
+    pub(crate) unsafe fn register(
+        &mut self,
+        start: *mut u8,
+        len: usize,
+        access: u64,
+    ) -> Result<Mr, i32> {
+        let iov = libc::iovec { iov_base: start.cast(), iov_len: len };
+        // SAFETY: all zeros is a value of the plain struct: system memory, no authorization.
+        let mut attr: sys::fi_mr_attr = unsafe { std::mem::zeroed() };
+        attr.mr_iov = &raw const iov;
+        attr.iov_count = 1;
+        attr.access = access;
+        attr.requested_key = self.next_key;
+        self.next_key += 1;
+        let mut mr = ptr::null_mut();
+        // SAFETY: the domain is open, the attributes are whole, the memory is the caller's
+        // promise; a memory object is bound and enabled before anybody uses it.
+        unsafe {
+            let error = sys::fi_mr_regattr(self.domain, &raw const attr, 0, &raw mut mr);
+            if error != 0 {
+                return Err(error.wrapping_abs());
+            }
+            let mr = Mr(mr);
+            if self.traits.bind_memory {
+                let mut error = sys::fi_mr_bind(mr.0, self.ep.cast(), 0);
+                if error == 0 {
+                    error = sys::fi_mr_enable(mr.0);
+                }
+                if error != 0 {
+                    return Err(error.wrapping_abs());
+                }
+            }
+            Ok(mr)
+        }
+    }
+
+    /// Whether libfabric performs every atomic operation of the contract itself.
+    pub(crate) fn has_all_atomics(&mut self) -> bool {
+        if !self.traits.atomics {
+            return false;
+        }
+        let plain = [
+            sys::FI_SUM,
+            sys::FI_BAND,
+            sys::FI_BOR,
+            sys::FI_BXOR,
+            sys::FI_ATOMIC_WRITE,
+        ];
+        let mut count = 0_usize;
+        let out = &raw mut count;
+        [sys::FI_UINT32, sys::FI_UINT64].into_iter().all(|kind| {
+            // SAFETY: the endpoint is open and `out` is writable.
+            unsafe {
+                plain.into_iter().all(|op| {
+                    sys::fi_atomicvalid(self.ep, kind, op, out) == 0
+                        && sys::fi_fetch_atomicvalid(self.ep, kind, op, out) == 0
+                }) && sys::fi_compare_atomicvalid(self.ep, kind, sys::FI_CSWAP, out) == 0
+            }
+        })
+    }
+
+    /// Looks at the completion queue, which is how libfabric makes progress.
+    #[inline]
+    pub(crate) fn read<'b>(
+        &mut self,
+        room: &'b mut [MaybeUninit<Entry>],
+    ) -> (Read, &'b [MaybeUninit<Entry>]) {
+        // SAFETY: the queue is open and was opened for entries of this form; `room` is writable.
+        let read = unsafe { sys::fi_cq_read(self.cq, room.as_mut_ptr().cast(), room.len()) };
+        if read > 0 {
+            let count = read as usize;
+            return (Read::Entries(count), &room[..count.min(room.len())]);
+        }
+        if read == 0 || read == -(sys::FI_EAGAIN as isize) {
+            return (Read::Entries(0), &[]);
+        }
+        (self.read_error(read as i32), &[])
+    }
+
+    #[cold]
+    fn read_error(&mut self, read: i32) -> Read {
+        if -read != sys::FI_EAVAIL as i32 {
+            return Read::Broken(-read);
+        }
+        // SAFETY: all zeros is a value of the plain struct; no room for error data is offered.
+        let mut entry: sys::fi_cq_err_entry = unsafe { std::mem::zeroed() };
+        // SAFETY: the queue is open, the entry is writable.
+        let got = unsafe { sys::fi_cq_readerr(self.cq, &raw mut entry, 0) };
+        match got {
+            1.. => Read::Failed(Failure {
+                context: entry.op_context as usize,
+                error: entry.err.wrapping_abs(),
+            }),
+            0 => Read::Entries(0),
+            error if error == -(sys::FI_EAGAIN as isize) => Read::Entries(0),
+            error => Read::Broken(-(error as i32)),
+        }
+    }
+
+    /// Posts a receive buffer.
+    ///
+    /// # Safety
+    /// `piece` stays writable, and nobody else touches it, until its completion has been read or
+    /// the endpoint is closed.
+    #[inline]
+    pub(crate) unsafe fn receive(&mut self, piece: Piece, context: usize) -> Result<(), Refused> {
+        // SAFETY: the endpoint is open; the buffer is the caller's promise.
+        posted(unsafe {
+            sys::fi_recv(
+                self.ep,
+                piece.start.cast(),
+                piece.len,
+                piece.desc,
+                sys::FI_ADDR_UNSPEC,
+                context as *mut c_void,
+            )
+        })
+    }
+
+    /// Sends bytes that are copied in the call; at most `traits.inject`.
+    ///
+    /// # Safety
+    /// `bytes .. bytes + len` is initialised, and nobody writes it during the call.
+    #[inline]
+    pub(crate) unsafe fn inject(
+        &mut self,
+        to: Place,
+        bytes: *const u8,
+        len: usize,
+    ) -> Result<(), Refused> {
+        debug_assert!(len <= self.traits.inject);
+        // SAFETY: the endpoint is open; the bytes are the caller's promise.
+        posted(unsafe { sys::fi_inject(self.ep, bytes.cast(), len, to) })
+    }
+
+    /// Sends a buffer.
+    ///
+    /// # Safety
+    /// `piece` stays readable and unwritten until its completion has been read or the endpoint is
+    /// closed.
+    #[inline]
+    pub(crate) unsafe fn send(
+        &mut self,
+        to: Place,
+        piece: Piece,
+        context: usize,
+    ) -> Result<(), Refused> {
+        // SAFETY: the endpoint is open; the buffer is the caller's promise.
+        posted(unsafe {
+            sys::fi_send(
+                self.ep,
+                piece.start.cast(),
+                piece.len,
+                piece.desc,
+                to,
+                context as *mut c_void,
+            )
+        })
+    }
+
+    /// Sends several pieces as one message.
+    ///
+    /// # Safety
+    /// As for [`send`](Self::send), for every piece.
+    pub(crate) unsafe fn send_pieces(
+        &mut self,
+        to: Place,
+        pieces: &[Piece],
+        context: usize,
+    ) -> Result<(), Refused> {
+        let (mut iov, mut descs) = split(pieces);
+        // SAFETY: all zeros is a value of the plain struct.
+        let mut message: sys::fi_msg = unsafe { std::mem::zeroed() };
+        message.msg_iov = iov.as_mut_ptr();
+        message.desc = descs.as_mut_ptr();
+        message.iov_count = pieces.len();
+        message.addr = to;
+        message.context = context as *mut c_void;
+        // SAFETY: the endpoint is open; pieces are the caller's promise; the lists live through
+        // the call.
+        posted(unsafe { sys::fi_sendmsg(self.ep, &raw const message, sys::FI_COMPLETION) })
+    }
+
+    /// Sends or receives pieces by tag.
+    ///
+    /// # Safety
+    /// As for [`send`](Self::send); a receive also writes its pieces.
+    pub(crate) unsafe fn tagged(
+        &mut self,
+        send: bool,
+        peer: Place,
+        (tag, ignore): (u64, u64),
+        pieces: &[Piece],
+        context: usize,
+    ) -> Result<(), Refused> {
+        let (mut iov, mut descs) = split(pieces);
+        // SAFETY: all zeros is a value of the plain struct.
+        let mut message: sys::fi_msg_tagged = unsafe { std::mem::zeroed() };
+        message.msg_iov = iov.as_mut_ptr();
+        message.desc = descs.as_mut_ptr();
+        message.iov_count = pieces.len();
+        message.addr = peer;
+        message.tag = tag;
+        message.ignore = ignore;
+        message.context = context as *mut c_void;
+        // SAFETY: as in `send_pieces`.
+        posted(unsafe {
+            if send {
+                sys::fi_tsendmsg(self.ep, &raw const message, sys::FI_COMPLETION)
+            } else {
+                sys::fi_trecvmsg(self.ep, &raw const message, sys::FI_COMPLETION)
+            }
+        })
+    }
+
+    /// Asks for the end of a receive by its context; its completion says whether it ended so.
+    pub(crate) fn cancel(&mut self, context: usize) {
+        // SAFETY: the endpoint is open; a context that names nothing is refused by libfabric.
+        unsafe { sys::fi_cancel(self.ep, context as *mut c_void) };
+    }
+
+    /// Writes pieces to a peer's memory, or reads them from there.
+    ///
+    /// # Safety
+    /// Pieces stay valid, unwritten for a write and untouched for a read, until the completion has
+    /// been read or the endpoint is closed.
+    pub(crate) unsafe fn access(
+        &mut self,
+        write: bool,
+        remote: Remote,
+        pieces: &[Piece],
+        context: usize,
+    ) -> Result<(), Refused> {
+        let (mut iov, mut descs) = split(pieces);
+        let len = pieces.iter().map(|piece| piece.len).sum();
+        let there = sys::fi_rma_iov { addr: remote.address, len, key: remote.key };
+        // SAFETY: all zeros is a value of the plain struct.
+        let mut message: sys::fi_msg_rma = unsafe { std::mem::zeroed() };
+        message.msg_iov = iov.as_mut_ptr();
+        message.desc = descs.as_mut_ptr();
+        message.iov_count = pieces.len();
+        message.addr = remote.place;
+        message.rma_iov = &raw const there;
+        message.rma_iov_count = 1;
+        message.context = context as *mut c_void;
+        // SAFETY: as in `send_pieces`.
+        posted(unsafe {
+            if write {
+                let flags = sys::FI_COMPLETION | sys::FI_DELIVERY_COMPLETE;
+                sys::fi_writemsg(self.ep, &raw const message, flags)
+            } else {
+                sys::fi_readmsg(self.ep, &raw const message, sys::FI_COMPLETION)
+            }
+        })
+    }
+
+    /// An atomic operation: `operand`, and for some `compare` and `result`, are one word each.
+    ///
+    /// # Safety
+    /// The words stay valid and untouched until the completion has been read or the endpoint is
+    /// closed.
+    pub(crate) unsafe fn atomic(
+        &mut self,
+        remote: Remote,
+        (kind, op): (sys::fi_datatype, sys::fi_op),
+        [operand, compare, result]: [Option<Piece>; 3],
+        context: usize,
+    ) -> Result<(), Refused> {
+        let word = |piece: Option<Piece>| {
+            let (start, desc) = piece.map_or((ptr::null_mut(), ptr::null_mut()), |piece| {
+                (piece.start, piece.desc)
+            });
+            (sys::fi_ioc { addr: start.cast(), count: 1 }, [desc])
+        };
+        let there = sys::fi_rma_ioc { addr: remote.address, count: 1, key: remote.key };
+        let (operand_ioc, mut operand_desc) = word(operand);
+        let (compare_ioc, mut compare_desc) = word(compare);
+        let (mut result_ioc, mut result_desc) = word(result);
+        // SAFETY: all zeros is a value of the plain struct.
+        let mut message: sys::fi_msg_atomic = unsafe { std::mem::zeroed() };
+        message.msg_iov = &raw const operand_ioc;
+        message.desc = operand_desc.as_mut_ptr();
+        message.iov_count = 1;
+        message.addr = remote.place;
+        message.rma_iov = &raw const there;
+        message.rma_iov_count = 1;
+        message.datatype = kind;
+        message.op = op;
+        message.context = context as *mut c_void;
+        let results = &raw mut result_ioc;
+        let descs = result_desc.as_mut_ptr();
+        // SAFETY: as in `send_pieces`; every list has one entry and lives through the call.
+        posted(unsafe {
+            if compare.is_some() {
+                sys::fi_compare_atomicmsg(
+                    self.ep,
+                    &raw const message,
+                    &raw const compare_ioc,
+                    compare_desc.as_mut_ptr(),
+                    1,
+                    results,
+                    descs,
+                    1,
+                    sys::FI_COMPLETION,
+                )
+            } else if result.is_some() {
+                let flags = sys::FI_COMPLETION;
+                sys::fi_fetch_atomicmsg(self.ep, &raw const message, results, descs, 1, flags)
+            } else {
+                let flags = sys::FI_COMPLETION | sys::FI_DELIVERY_COMPLETE;
+                sys::fi_atomicmsg(self.ep, &raw const message, flags)
+            }
+        })
+    }
+
+    /// Closes the endpoint: operations end without completions and no buffer is touched any more.
+    pub(crate) fn close_endpoint(&mut self) {
+        let ep = std::mem::replace(&mut self.ep, ptr::null_mut());
+        close("endpoint", ep.cast());
+    }
+}
+
+fn split(pieces: &[Piece]) -> ([libc::iovec; MAX_PIECES], [*mut c_void; MAX_PIECES]) {
+    let mut iov = [libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 }; MAX_PIECES];
+    let mut descs = [ptr::null_mut(); MAX_PIECES];
+    assert!(pieces.len() <= MAX_PIECES, "callers check the number of pieces");
+    for (index, piece) in pieces.iter().enumerate() {
+        iov[index] = libc::iovec { iov_base: piece.start.cast(), iov_len: piece.len };
+        descs[index] = piece.desc;
+    }
+    (iov, descs)
+}
+
+fn close(what: &str, object: *mut sys::fid) {
+    if object.is_null() {
+        return;
+    }
+    // SAFETY: an object that `open` opened and that is closed here once, after those that stand
+    // on it.
+    let error = unsafe { sys::fi_close(object) };
+    if error != 0 {
+        tracing::warn!("libfabric: closing the {what}: {}", sys::error_text(error));
+    }
+}
+
+impl Drop for Net {
+    fn drop(&mut self) {
+        self.close_endpoint();
+        close("completion queue", self.cq.cast());
+        close("address vector", self.av.cast());
+        close("domain", self.domain.cast());
+        close("fabric", self.fabric.cast());
+    }
+}

@@ -1,0 +1,141 @@
+//! Settings of the libfabric provider.
+
+use bowline_base::config::{Config, Setting};
+
+bowline_base::choice! {
+    /// Who performs atomic operations.
+    pub enum Atomics {
+        /// libfabric where it has every operation in both widths, else the target's progress.
+        Auto = "auto",
+        /// libfabric; opening fails where it lacks one.
+        Native = "native",
+        /// The target's progress, coherent with its processors' own atomics.
+        Emulated = "emulated",
+    }
+}
+
+bowline_base::choice! {
+    /// What a libfabric provider may ask of registered memory.
+    pub enum Registration {
+        /// Anything that this transport can do: virtual addresses, keys of the provider's
+        /// choice, memory that is there, registration of local buffers, binding to the endpoint.
+        Auto = "auto",
+        /// Nothing: remote addresses are offsets, keys are ours, local buffers are not registered.
+        Scalable = "scalable",
+    }
+}
+
+bowline_base::settings! {
+    /// Settings of the libfabric provider.
+    pub const SETTINGS = [
+        /// Name of the libfabric provider, for instance `tcp`, `shm` or `verbs;ofi_rxm`, as
+        /// `fi_info` prints it; empty takes the first of those that lead to other hosts.
+        pub PROVIDER: String = Setting::<String>::text("BOWLINE_OFI_PROVIDER", "")
+            .cost("none")
+            .change("set it where a machine has several networks");
+        /// Name of the libfabric domain, for instance `eth0`; empty takes the provider's first.
+        pub DOMAIN: String = Setting::<String>::text("BOWLINE_OFI_DOMAIN", "")
+            .cost("none")
+            .change("set it where a provider has several devices");
+        /// Messages that one peer may have under way to a rank before the rank has taken the
+        /// first; the rank says so in its address.
+        pub WINDOW: u32 = Setting::<u32>::integer("BOWLINE_OFI_WINDOW", 64, 4, 4096)
+            .cost("so many messages for each peer that floods a computing rank wait in libfabric's \
+                   memory or in the network")
+            .change("raise it for streams of short messages over a network with a long delay");
+        /// Receive buffers of a rank; a kept message holds one.
+        pub RX_BUFFERS: u32 = Setting::<u32>::integer("BOWLINE_OFI_RX_BUFFERS", 256, 16, 65536)
+            .cost("BOWLINE_OFI_BUFFER_BYTES of registered memory each")
+            .change("raise it when many peers send to one rank at the same time");
+        /// Send buffers of a rank.
+        pub TX_BUFFERS: u32 = Setting::<u32>::integer("BOWLINE_OFI_TX_BUFFERS", 256, 16, 65536)
+            .cost("BOWLINE_OFI_BUFFER_BYTES of registered memory each")
+            .change("raise it when the counter `refused` grows while windows are open");
+        /// Size of a buffer, and so the longest packed message with its header of 40 bytes.
+        pub BUFFER_BYTES: usize =
+            Setting::<usize>::bytes("BOWLINE_OFI_BUFFER_BYTES", 8 << 10, 1 << 10, 1 << 20)
+            .cost("memory; longer messages are moved by reads and writes")
+            .change("hardly ever; all ranks need the same");
+        /// One-sided operations that may be under way at the same time.
+        pub OPERATIONS: u32 = Setting::<u32>::integer("BOWLINE_OFI_OPERATIONS", 256, 8, 65536)
+            .cost("64 bytes each, and what libfabric needs for one")
+            .change("raise it for many small puts and gets over a network with a long delay");
+        /// Who performs atomic operations: auto, native or emulated.
+        pub ATOMICS: Atomics = Setting::<Atomics>::choice("BOWLINE_OFI_ATOMICS", "auto")
+            .cost("emulated: a message each way, and the target has to make progress; native: not \
+                   coherent with atomics of the target's processors")
+            .change("emulated where the owner of the memory uses processor atomics on it");
+        /// What a libfabric provider may ask of registered memory: auto or scalable.
+        pub REGISTRATION: Registration =
+            Setting::<Registration>::choice("BOWLINE_OFI_REGISTRATION", "auto")
+            .cost("scalable: providers of real networks are not found any more")
+            .change("to try the other forms of registration with providers that have both");
+        /// Opens a descriptor on which a rank can sleep, where libfabric has one.
+        pub WAKEUP: bool = Setting::<bool>::switch("BOWLINE_OFI_WAKEUP", true)
+            .cost("on: some providers make a system call when a queue becomes non-empty")
+            .change("off where ranks never share a processor");
+        /// Matches tags in libfabric for layers that ask for it.
+        pub TAGS: bool = Setting::<bool>::switch("BOWLINE_OFI_TAGS", true)
+            .cost("none worth counting")
+            .change("off to see what a provider without tags would do");
+    ];
+}
+
+/// Values of the settings, in the form in which they are used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OfiOptions {
+    /// Name of the libfabric provider; `None` chooses.
+    pub provider: Option<String>,
+    /// Name of the domain; `None` takes the first.
+    pub domain: Option<String>,
+    /// Messages that a peer may have under way to us.
+    pub window: u32,
+    /// Receive buffers.
+    pub rx_buffers: u32,
+    /// Send buffers.
+    pub tx_buffers: u32,
+    /// Bytes of a buffer.
+    pub buffer_bytes: usize,
+    /// One-sided operations under way.
+    pub operations: u32,
+    /// Who performs atomic operations.
+    pub atomics: Atomics,
+    /// What may be asked of registered memory.
+    pub registration: Registration,
+    /// Whether to open a wait descriptor.
+    pub wakeup: bool,
+    /// Whether to offer tag matching.
+    pub tags: bool,
+    /// For tests: peers count as being on another host, so that their deaths are only noticed as
+    /// those of other hosts are.
+    #[doc(hidden)]
+    pub far: bool,
+}
+
+impl Default for OfiOptions {
+    fn default() -> Self {
+        Self::from_config(&Config::defaults(&[SETTINGS]))
+    }
+}
+
+impl OfiOptions {
+    /// The values that `config` has; its tables must include [`SETTINGS`].
+    pub fn from_config(config: &Config) -> Self {
+        let named = |text: String| (!text.is_empty()).then_some(text);
+        Self {
+            provider: named(config.get(PROVIDER)),
+            domain: named(config.get(DOMAIN)),
+            window: config.get(WINDOW),
+            rx_buffers: config.get(RX_BUFFERS),
+            tx_buffers: config.get(TX_BUFFERS),
+            buffer_bytes: config.get(BUFFER_BYTES),
+            operations: config.get(OPERATIONS),
+            atomics: config.get(ATOMICS),
+            registration: config.get(REGISTRATION),
+            wakeup: config.get(WAKEUP),
+            tags: config.get(TAGS),
+            far: false,
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! What an interface knows of another one, and of its own endpoints and operations.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use bowline_uct::{LocalSlice, PeerFailure, Token};
+
+use crate::flushes::Flushes;
+use crate::life::Life;
+use crate::net::{Mr, Place};
+use crate::wire::{NOBODY, Outcome};
+
+/// Messages that may wait for a peer's greeting; a peer that does not answer shall not hold all
+/// send buffers.
+pub(crate) const EARLY: u32 = 16;
+
+/// How a peer is. `Well` -> `Failing` when something is wrong with it -> `Failed` when every
+/// operation to it has been answered and its failure told; never back.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Health {
+    Well,
+    /// Operations are on their way back.
+    Failing {
+        how: PeerFailure,
+        since: Instant,
+        /// Looks at the queue that found nothing since.
+        quiet: u32,
+    },
+    Failed(PeerFailure),
+}
+
+/// A message that libfabric has not taken yet.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    /// Send buffer that begins with the header.
+    pub(crate) buffer: u32,
+    /// Bytes in the buffer.
+    pub(crate) len: usize,
+    /// Pieces of the user's memory behind them, and the token that frees those.
+    pub(crate) lent: Option<(Vec<LocalSlice>, Token)>,
+}
+
+/// Another interface. Its place in the table is also the number under which its messages arrive.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    pub(crate) place: Place,
+    pub(crate) instance: u64,
+    pub(crate) life: Life,
+    pub(crate) health: Health,
+    /// The endpoint that leads to it.
+    pub(crate) ep: Option<u32>,
+    /// The number by which it knows us; NOBODY until it has greeted.
+    pub(crate) number: u32,
+    /// Our greeting is under way.
+    pub(crate) greeted: bool,
+    pub(crate) greeting_due: bool,
+    /// Messages under credit that it lets us have under way.
+    pub(crate) window: u32,
+    /// Messages under credit that libfabric has taken, and how many of them the peer has.
+    pub(crate) sent: u32,
+    pub(crate) answered: u32,
+    /// Messages under credit that came, and how many of them the peer was told of.
+    pub(crate) taken: u32,
+    pub(crate) told: u32,
+    /// It has to be told by a message of its own.
+    pub(crate) taken_due: bool,
+    pub(crate) pending: VecDeque<Pending>,
+    /// Results of its atomic operations that have to go back.
+    pub(crate) results: VecDeque<Outcome>,
+    /// Operations that libfabric or the peer has to answer.
+    pub(crate) under_way: u32,
+    pub(crate) flushes: Flushes,
+    /// The interface's fence up to which this peer's operations are ordered.
+    pub(crate) fenced: u32,
+    /// Stands in the interface's queue of those with something to hand over.
+    pub(crate) busy: bool,
+}
+
+impl Peer {
+    pub(crate) fn new(place: Place, instance: u64, window: u32, life: Life, fenced: u32) -> Self {
+        Self {
+            place,
+            instance,
+            life,
+            health: Health::Well,
+            ep: None,
+            number: NOBODY,
+            greeted: false,
+            greeting_due: false,
+            window,
+            sent: 0,
+            answered: 0,
+            taken: 0,
+            told: 0,
+            taken_due: false,
+            pending: VecDeque::new(),
+            results: VecDeque::new(),
+            under_way: 0,
+            flushes: Flushes::default(),
+            fenced,
+            busy: false,
+        }
+    }
+
+    /// The half of the instance that its messages carry.
+    #[inline]
+    pub(crate) const fn stamp(&self) -> u32 {
+        self.instance as u32
+    }
+
+    #[inline]
+    pub(crate) const fn is_well(&self) -> bool {
+        matches!(self.health, Health::Well)
+    }
+
+    /// Whether a message may go to libfabric now, as far as order is concerned.
+    #[inline]
+    pub(crate) fn is_open(&self) -> bool {
+        self.number != NOBODY && self.pending.is_empty()
+    }
+
+    /// Messages under credit that may still be posted.
+    #[inline]
+    pub(crate) fn credit(&self) -> u32 {
+        let limit = if self.number == NOBODY { EARLY.min(self.window) } else { self.window };
+        let used = self.sent.wrapping_sub(self.answered) + self.pending.len() as u32;
+        limit.saturating_sub(used)
+    }
+}
+
+/// An endpoint. `Free` -> `Open` by `connect` -> `Invalid` by `invalidate` or `Failed` with its
+/// peer -> `Free` by `disconnect`, which also leads there from `Open`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    Free,
+    Open,
+    /// Refuses everything; its failure is told when the operations under way are answered.
+    Invalid,
+    Failed,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Endpoint {
+    pub(crate) state: State,
+    pub(crate) peer: u32,
+    /// Stands in the queue of those that want to know when they may post.
+    pub(crate) asked: bool,
+}
+
+/// What an operation under way is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Work {
+    Free,
+    /// A message from a send buffer.
+    Send { buffer: u32 },
+    /// A message whose payload is the user's.
+    SendLent { buffer: u32, token: Token },
+    /// A write, from a send buffer or from the user's memory.
+    Put { buffer: Option<u32>, token: Token, epoch: u32 },
+    /// A read into the user's memory.
+    Get { token: Token, epoch: u32 },
+    /// An atomic operation of libfabric; its words are in a send buffer.
+    Atomic { buffer: u32, token: Token, wide: bool, epoch: u32 },
+    /// An atomic operation that the peer was asked for.
+    Asked { token: Token, epoch: u32 },
+    /// A tagged message, either way; `receive` keeps the length.
+    Tagged { token: Token, receive: bool },
+    /// Its peer is gone and its token answered; libfabric may still say something of it.
+    Orphan { buffer: Option<u32> },
+}
+
+#[derive(Debug)]
+struct Op {
+    work: Work,
+    peer: u32,
+    /// Registrations of the user's memory for the time of the operation.
+    local: Option<Box<[Mr]>>,
+}
+
+/// Operations under way, by number.
+#[derive(Debug, Default)]
+pub(crate) struct Ops {
+    all: Vec<Op>,
+    free: Vec<u32>,
+}
+
+impl Ops {
+    /// Operations under way.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.all.len() - self.free.len()
+    }
+
+    #[inline]
+    pub(crate) fn insert(&mut self, peer: u32, work: Work, local: Option<Box<[Mr]>>) -> u32 {
+        let op = Op { work, peer, local };
+        if let Some(index) = self.free.pop() {
+            self.all[index as usize] = op;
+            return index;
+        }
+        self.all.push(op);
+        self.free.reserve(self.all.len());
+        self.all.len() as u32 - 1
+    }
+
+    /// What operation `index` is, and whose.
+    pub(crate) fn get(&self, index: u32) -> Option<(Work, u32)> {
+        self.all.get(index as usize).map(|op| (op.work, op.peer))
+    }
+
+    /// Takes an operation out; ends its registrations.
+    #[inline]
+    pub(crate) fn remove(&mut self, index: u32) -> (Work, u32) {
+        let op = &mut self.all[index as usize];
+        let work = std::mem::replace(&mut op.work, Work::Free);
+        op.local = None;
+        let peer = op.peer;
+        if work != Work::Free {
+            self.free.push(index);
+        }
+        (work, peer)
+    }
+
+    /// Makes orphans of the operations of `peer`; returns what they were. Those that only the
+    /// peer would have answered are taken out.
+    pub(crate) fn orphan(&mut self, peer: u32) -> Vec<Work> {
+        let mut out = Vec::new();
+        for (index, op) in self.all.iter_mut().enumerate().filter(|(_, op)| op.peer == peer) {
+            let buffer = match op.work {
+                Work::Free | Work::Orphan { .. } => continue,
+                Work::Asked { .. } => {
+                    out.push(std::mem::replace(&mut op.work, Work::Free));
+                    self.free.push(index as u32);
+                    continue;
+                }
+                Work::Send { buffer }
+                | Work::SendLent { buffer, .. }
+                | Work::Atomic { buffer, .. } => Some(buffer),
+                Work::Put { buffer, .. } => buffer,
+                Work::Get { .. } | Work::Tagged { .. } => None,
+            };
+            out.push(std::mem::replace(&mut op.work, Work::Orphan { buffer }));
+        }
+        out
+    }
+
+    /// The operation with `token`, if it is a receive by tag.
+    pub(crate) fn tagged_receive(&self, token: Token) -> Option<u32> {
+        let wanted = Work::Tagged { token, receive: true };
+        self.all.iter().position(|op| op.work == wanted).map(|index| index as u32)
+    }
+}

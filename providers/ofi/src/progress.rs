@@ -1,0 +1,236 @@
+//! One turn of progress.
+//!
+//! **Order within a turn.** What was noted before (completions, failures), then what libfabric
+//! says, then what waits to be handed over, then endpoints that may post again. With endpoints
+//! waiting, one unit of the budget is theirs every other turn, so that neither side starves.
+
+use std::mem::MaybeUninit;
+
+use bowline_uct::{EpId, PeerFailure, Sink, Token};
+
+use crate::flushes::Waiter;
+use crate::iface::{Event, OfiIface};
+use crate::net::{Entry, Read};
+use crate::peer::{State, Work};
+
+/// Completions taken from libfabric at once.
+pub(crate) const ENTRIES: usize = 32;
+/// Turns without an event between looks at peers of this process, and at those of others.
+const NEAR_TURNS: u32 = 64;
+const FAR_TURNS: u32 = 1024;
+
+impl OfiIface {
+    #[inline]
+    pub(crate) fn turn(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
+        let mut events = 0;
+        if !self.events.is_empty() {
+            events += self.report(sink, budget);
+        }
+        let kept = u32::from(!self.waiters.is_empty() && self.turns & 1 == 0 && budget > events);
+        self.turns = self.turns.wrapping_add(1);
+        let mut quiet = false;
+        while events + kept < budget && !quiet {
+            let (told, empty) = self.poll(sink, budget - events - kept);
+            events += told;
+            quiet = empty;
+        }
+        if !self.busy.is_empty() {
+            self.hand_over_all();
+        }
+        if !self.late_puts.is_empty() {
+            self.post_late_puts();
+        }
+        if !self.failing.is_empty() || !self.invalid.is_empty() {
+            self.settle_failures(quiet);
+        }
+        if !self.waiters.is_empty() && events < budget {
+            events += self.tell_writable(sink, budget - events);
+        }
+        if !self.events.is_empty() && events < budget {
+            events += self.report(sink, budget - events);
+        }
+        if events == 0 {
+            self.repost(true);
+            self.idle_turn();
+        } else {
+            self.repost(false);
+            if self.turns.is_multiple_of(FAR_TURNS) {
+                self.look_at_the_far();
+            }
+        }
+        events
+    }
+
+    /// Looks at the queue once. Returns the events and whether it was empty.
+    #[inline]
+    fn poll(&mut self, sink: &mut dyn Sink, budget: u32) -> (u32, bool) {
+        let mut events = 0;
+        while let Some((context, len)) = self.stash.pop_front() {
+            events += self.ended(context, len, sink);
+            if events == budget {
+                return (events, false);
+            }
+        }
+        let mut room = [const { MaybeUninit::<Entry>::uninit() }; ENTRIES];
+        let wanted = (budget - events).min(ENTRIES as u32) as usize;
+        let (read, entries) = self.net.read(&mut room[..wanted]);
+        match read {
+            Read::Entries(0) => return (events, true),
+            Read::Entries(_) => {
+                for entry in entries {
+                    // SAFETY: `read` returns the entries that libfabric has written.
+                    let entry = unsafe { entry.assume_init_ref() };
+                    events += self.ended(entry.op_context as usize, entry.len, sink);
+                }
+            }
+            Read::Failed(failure) => self.ended_badly(failure.context, failure.error),
+            Read::Broken(error) => {
+                self.break_down(error);
+                return (events, true);
+            }
+        }
+        (events, false)
+    }
+
+    /// An operation has ended well. Returns the events told, 0 or 1; others are noted.
+    #[inline]
+    fn ended(&mut self, context: usize, len: usize, sink: &mut dyn Sink) -> u32 {
+        if context & 1 == 1 {
+            return self.arrive((context >> 1) as u32, len, sink);
+        }
+        if context != 0 {
+            self.operation_ended((context >> 1) as u32 - 1, len as u64);
+        }
+        0
+    }
+
+    fn operation_ended(&mut self, index: u32, len: u64) {
+        let (work, peer) = self.ops.remove(index);
+        if let Work::Orphan { buffer } = work {
+            if let Some(buffer) = buffer {
+                self.tx.give(buffer);
+            }
+            return;
+        }
+        self.peers[peer as usize].under_way -= 1;
+        match work {
+            Work::Send { buffer } => self.tx.give(buffer),
+            Work::SendLent { buffer, token } => {
+                self.tx.give(buffer);
+                self.complete(token, Ok(0));
+            }
+            Work::Put { buffer, token, epoch } => {
+                if let Some(buffer) = buffer {
+                    self.tx.give(buffer);
+                }
+                self.one_sided_ended(peer, epoch, token, Ok(0));
+            }
+            Work::Get { token, epoch } => self.one_sided_ended(peer, epoch, token, Ok(0)),
+            Work::Atomic { buffer, token, wide, epoch } => {
+                let old = self.atomic_result(buffer, wide);
+                self.tx.give(buffer);
+                self.one_sided_ended(peer, epoch, token, Ok(old));
+            }
+            Work::Tagged { token, receive } => {
+                self.complete(token, Ok(if receive { len } else { 0 }));
+            }
+            Work::Free | Work::Asked { .. } | Work::Orphan { .. } => {
+                debug_assert!(false, "libfabric answered an operation that it was not given");
+            }
+        }
+    }
+
+    /// Notes that an operation of the user is complete.
+    #[inline]
+    pub(crate) fn complete(&mut self, token: Token, result: Result<u64, PeerFailure>) {
+        if token != Token::NONE {
+            self.events.push_back(Event::Completed(token, result));
+        }
+    }
+
+    /// A one-sided operation has ended: its token, and the flushes that waited for it.
+    pub(crate) fn one_sided_ended(
+        &mut self,
+        peer: u32,
+        epoch: u32,
+        token: Token,
+        result: Result<u64, PeerFailure>,
+    ) {
+        self.complete(token, result);
+        self.peers[peer as usize].flushes.end(epoch);
+        while let Some(waiter) = self.peers[peer as usize].flushes.complete() {
+            self.flushed(waiter, Ok(()));
+        }
+    }
+
+    /// A part of a flush, or all of it, is complete.
+    pub(crate) fn flushed(&mut self, waiter: Waiter, result: Result<(), PeerFailure>) {
+        match waiter {
+            Waiter::One(token) => self.complete(token, result.map(|()| 0)),
+            Waiter::All(key) => {
+                let Some(group) = self.groups.get_mut(key) else { return };
+                group.left -= 1;
+                group.result = group.result.and(result);
+                if group.left == 0 {
+                    let (token, result) = (group.token, group.result);
+                    self.groups.remove(key);
+                    self.complete(token, result.map(|()| 0));
+                }
+            }
+        }
+    }
+
+    /// Tells what was noted.
+    fn report(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
+        let mut events = 0;
+        while events < budget
+            && let Some(event) = self.events.pop_front()
+        {
+            match event {
+                Event::Completed(token, result) => sink.completed(token, result),
+                Event::Failed(source, ep, how) => sink.failed(source, ep, how),
+            }
+            events += 1;
+        }
+        events
+    }
+
+    /// Tells endpoints that they may post, in the order of asking, as far as there are buffers.
+    fn tell_writable(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
+        let mut room = self.tx.left();
+        let (mut events, mut place) = (0, 0);
+        while place < self.waiters.len() && events < budget && room > 0 {
+            let ep = self.waiters[place];
+            if !self.may_post(ep) {
+                place += 1;
+                continue;
+            }
+            self.waiters.remove(place);
+            self.endpoints[ep.0 as usize].asked = false;
+            self.counters.writable += 1;
+            sink.writable(ep);
+            events += 1;
+            room -= 1;
+        }
+        events
+    }
+
+    pub(crate) fn may_post(&mut self, ep: EpId) -> bool {
+        let endpoint = self.endpoints[ep.0 as usize];
+        let busy = self.ops.len() >= self.most_operations;
+        endpoint.state == State::Open
+            && !busy
+            && self.peers[endpoint.peer as usize].credit() > 0
+            && !self.fenced(endpoint.peer)
+    }
+
+    /// Nothing happened: time to look after the living.
+    fn idle_turn(&mut self) {
+        if self.turns.is_multiple_of(NEAR_TURNS) {
+            self.look_at_the_near();
+        }
+        if self.turns.is_multiple_of(FAR_TURNS) {
+            self.look_at_the_far();
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! The way in: what a receive buffer holds is checked and handed to the sink, or dealt with here.
+//!
+//! **Receive buffers.** A buffer is *posted* (libfabric may write it), *kept* by the layer above,
+//! or *idle*. Idle ones are posted again in `repost`, many at once or when there is nothing else to
+//! do, so that the way of a message to the sink does not pay for it. A quarter of the buffers
+//! is never lent: whoever keeps everything still hears what peers have taken, so that its own
+//! messages go on, and copies the rest.
+
+use bowline_base::slab::Key;
+use bowline_base::view::View;
+use bowline_uct::{AM_HEADER_BYTES, AmId, Arrival, Desc, PeerFailure, Sink, Source, Verdict};
+
+use crate::addr::Address;
+use crate::iface::OfiIface;
+use crate::net::Refused;
+use crate::peer::{Health, Work};
+use crate::wire::{ACTIVE, HEADER, Header, Kind, NOBODY, Outcome, Request, unpack_words};
+
+/// Idle buffers that are posted in one go while messages come.
+const BATCH: usize = 16;
+
+/// What is known of a receive buffer.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Slot {
+    /// Goes up at each arrival that may be kept; in its descriptor, so that an old one names
+    /// nothing.
+    generation: u32,
+    /// Bytes of the payload of a kept arrival.
+    len: u32,
+    kept: bool,
+}
+
+/// The context of a receive into buffer `index`: odd.
+const fn context_of(index: u32) -> usize {
+    ((index as usize) << 1) | 1
+}
+
+impl OfiIface {
+    /// The `N` bytes at `offset` of a message.
+    #[inline]
+    fn field<const N: usize>(view: View<'_>, offset: usize) -> Option<[u8; N]> {
+        let mut out = [0; N];
+        view.slice(offset, N)?.copy_out(&mut out);
+        Some(out)
+    }
+
+    /// Deals with the message of `len` bytes in `buffer`. Returns the events, 0 or 1.
+    #[inline]
+    pub(crate) fn arrive(&mut self, buffer: u32, len: usize, sink: &mut dyn Sink) -> u32 {
+        let whole = self.rx.view(buffer);
+        let view = whole.slice(0, len).unwrap_or(View::empty());
+        let Some(header) = Self::field(view, 0).and_then(Header::unpack) else {
+            return self.stranger(buffer);
+        };
+        let known = self.peers.get_mut(header.source as usize);
+        let peer = match known {
+            Some(peer) if peer.stamp() == header.stamp => peer,
+            _ if header.kind == Kind::Greeting && header.source == NOBODY => {
+                self.greeted(buffer, len, header.stamp);
+                self.idle_rx.push(buffer);
+                return 0;
+            }
+            _ => return self.stranger(buffer),
+        };
+        match peer.health {
+            // What it said before it failed counts, unless it cannot be believed.
+            Health::Failing { how: PeerFailure::Damaged, .. } | Health::Failed(_) => {
+                self.idle_rx.push(buffer);
+                return 0;
+            }
+            Health::Well | Health::Failing { .. } => {}
+        }
+        let new = header.taken.wrapping_sub(peer.answered);
+        if new > peer.sent.wrapping_sub(peer.answered) {
+            return self.damaged(buffer, header.source);
+        }
+        peer.answered = header.taken;
+        if header.kind.under_credit() {
+            peer.taken = peer.taken.wrapping_add(1);
+            if peer.taken.wrapping_sub(peer.told) >= self.tell_after && !peer.taken_due {
+                peer.taken_due = true;
+                self.make_busy(header.source);
+            }
+        }
+        match header.kind {
+            Kind::Active => return self.active(buffer, len, header, sink),
+            Kind::Taken => {}
+            Kind::Bye => self.fail_peer(header.source, PeerFailure::Closed),
+            Kind::Atomic => {
+                let view = self.rx.view(buffer);
+                let request = Self::field(view.slice(0, len).unwrap_or(View::empty()), HEADER);
+                match request.as_ref().and_then(Request::unpack) {
+                    Some(request) => self.serve(header.source, &request),
+                    None => return self.damaged(buffer, header.source),
+                }
+            }
+            Kind::Result => {
+                let view = self.rx.view(buffer);
+                let outcome = Self::field(view.slice(0, len).unwrap_or(View::empty()), HEADER);
+                let served = outcome
+                    .as_ref()
+                    .and_then(Outcome::unpack)
+                    .is_some_and(|outcome| self.served(header.source, outcome));
+                if !served {
+                    return self.damaged(buffer, header.source);
+                }
+            }
+            Kind::Greeting => return self.damaged(buffer, header.source),
+        }
+        self.idle_rx.push(buffer);
+        0
+    }
+
+    #[inline]
+    fn active(&mut self, buffer: u32, len: usize, header: Header, sink: &mut dyn Sink) -> u32 {
+        let view = self.rx.view(buffer);
+        let words: Option<[u8; AM_HEADER_BYTES]> =
+            if len < ACTIVE { None } else { Self::field(view, HEADER) };
+        let (Some(words), Some(id)) = (words, AmId::from_wire(header.id)) else {
+            return self.damaged(buffer, header.source);
+        };
+        let payload = view.slice(ACTIVE, len - ACTIVE).expect("the length was compared");
+        let slot = &mut self.slots[buffer as usize];
+        let mut desc = None;
+        if self.kept < self.may_keep {
+            slot.generation = (slot.generation.wrapping_add(1)).max(1);
+            slot.len = payload.len() as u32;
+            slot.kept = true;
+            let key = u64::from(slot.generation) << 32 | u64::from(buffer);
+            desc = Some(Desc(Key::from_wire(key)));
+        }
+        self.counters.received += 1;
+        let source = Source(header.source);
+        let header = unpack_words(&words);
+        let verdict = sink.am(Arrival { source, id, header, payload, desc });
+        if desc.is_some() && verdict == Verdict::Keep {
+            self.kept += 1;
+            self.counters.kept += 1;
+        } else {
+            self.slots[buffer as usize].kept = false;
+            self.idle_rx.push(buffer);
+        }
+        1
+    }
+
+    /// The buffer of a kept arrival.
+    fn kept_buffer(&self, desc: Desc) -> Option<u32> {
+        let buffer = desc.0.index();
+        let slot = self.slots.get(buffer as usize)?;
+        let generation = (desc.0.to_wire() >> 32) as u32;
+        (slot.kept && slot.generation == generation && generation != 0).then_some(buffer)
+    }
+
+    pub(crate) fn kept_view(&self, desc: Desc) -> Option<View<'_>> {
+        let buffer = self.kept_buffer(desc)?;
+        self.rx.view(buffer).slice(ACTIVE, self.slots[buffer as usize].len as usize)
+    }
+
+    pub(crate) fn give_back(&mut self, desc: Desc) {
+        if let Some(buffer) = self.kept_buffer(desc) {
+            self.slots[buffer as usize].kept = false;
+            self.kept -= 1;
+            self.idle_rx.push(buffer);
+        }
+    }
+
+    /// A message from nobody that we know, or that is none.
+    #[cold]
+    fn stranger(&mut self, buffer: u32) -> u32 {
+        self.counters.strangers += 1;
+        self.idle_rx.push(buffer);
+        0
+    }
+
+    #[cold]
+    fn damaged(&mut self, buffer: u32, source: u32) -> u32 {
+        self.fail_peer(source, PeerFailure::Damaged);
+        self.idle_rx.push(buffer);
+        0
+    }
+
+    /// A peer introduces itself.
+    #[cold]
+    fn greeted(&mut self, buffer: u32, len: usize, stamp: u32) {
+        let view = self.rx.view(buffer).slice(0, len).unwrap_or(View::empty());
+        let number: Option<[u8; 4]> = Self::field(view, HEADER);
+        let rest = view.slice(HEADER + 4, len.saturating_sub(HEADER + 4)).unwrap_or(View::empty());
+        let address = Address::unpack(&rest.to_vec());
+        let (Some(number), Ok(address)) = (number, address) else {
+            self.counters.strangers += 1;
+            return;
+        };
+        let number = u32::from_le_bytes(number);
+        let fits = self.accepts(&address).is_ok();
+        if !fits || address.instance as u32 != stamp || number == NOBODY {
+            self.counters.strangers += 1;
+            return;
+        }
+        let index = match self.acquaint(&address) {
+            Ok(index) => index,
+            Err(error) => {
+                tracing::debug!("a peer that greeted is not accepted: {error}");
+                self.counters.strangers += 1;
+                return;
+            }
+        };
+        let peer = &mut self.peers[index as usize];
+        if !peer.is_well() || peer.number != NOBODY {
+            return;
+        }
+        peer.number = number;
+        if !peer.greeted {
+            peer.greeting_due = true;
+        }
+        self.make_busy(index);
+    }
+
+    /// Posts idle buffers: all of them if `all`, else when there are enough to be worth it.
+    #[inline]
+    pub(crate) fn repost(&mut self, all: bool) {
+        if self.idle_rx.len() >= if all { 1 } else { BATCH } {
+            self.post_idle();
+        }
+    }
+
+    fn post_idle(&mut self) {
+        while let Some(buffer) = self.idle_rx.pop() {
+            let piece = self.rx.piece(buffer, 0, self.rx.size());
+            // SAFETY: an idle buffer is nobody's; from here on it is libfabric's until its
+            // completion comes. The pool outlives the endpoint.
+            match unsafe { self.net.receive(piece, context_of(buffer)) } {
+                Ok(()) => {}
+                Err(Refused::Again) => {
+                    self.idle_rx.push(buffer);
+                    return;
+                }
+                Err(Refused::Failed(error)) => {
+                    self.idle_rx.push(buffer);
+                    self.break_down(error);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// What a peer says of an atomic operation that it was asked for; false if it was not.
+    fn served(&mut self, source: u32, outcome: Outcome) -> bool {
+        match self.ops.get(outcome.request) {
+            Some((Work::Asked { token, epoch }, peer)) if peer == source => {
+                self.ops.remove(outcome.request);
+                self.peers[peer as usize].under_way -= 1;
+                let result = outcome.old.ok_or(PeerFailure::Refused);
+                self.one_sided_ended(peer, epoch, token, result);
+                true
+            }
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! What travels in front of every message of ours, and the bodies of those that are not the
+//! user's. Little endian; a decoder never trusts a length or a number.
+//!
+//! ```text
+//!   0  magic     u8    0xb1
+//!   1  kind      u8    see `Kind`
+//!   2  id        u8    of an active message, else 0
+//!   3  zero      u8
+//!   4  source    u32   the number that the receiver gave the sender; NOBODY in a greeting
+//!   8  stamp     u32   low half of the sender's instance: a number that was given to another
+//!                      interface is noticed
+//!  12  taken     u32   messages under credit that the sender has taken from the receiver so far,
+//!                      modulo 2^32
+//! ```
+//!
+//! | kind | behind the header | under credit |
+//! |---|---|---|
+//! | Greeting | number u32 that the receiver shall use as its source, address of the sender | no |
+//! | Active | three words of the user's header, payload | yes |
+//! | Taken | nothing | no |
+//! | Bye | nothing | no |
+//! | Atomic | request u32, code u8, width u8, zero u16, key u64, address u64, operand u64, compare u64 | yes |
+//! | Result | request u32, refused u32, old u64 | no: there is one for each request |
+//!
+//! **Life of a pair.** Each side greets the other once, in answer to the other's greeting at the
+//! latest; until a side has been greeted it does not know its number and its messages wait with
+//! it. A Bye is the last message of a side.
+
+use bowline_uct::{AM_HEADER_BYTES, AmHeader, AtomicOp, AtomicWidth};
+
+/// Bytes of the header.
+pub(crate) const HEADER: usize = 16;
+/// Bytes in front of the payload of an active message.
+pub(crate) const ACTIVE: usize = HEADER + AM_HEADER_BYTES;
+/// Bytes of an atomic request, header included.
+pub(crate) const ATOMIC: usize = HEADER + 40;
+/// Bytes of its result, header included.
+pub(crate) const RESULT: usize = HEADER + 16;
+
+const MAGIC: u8 = 0xb1;
+/// The source of a greeting.
+pub(crate) const NOBODY: u32 = u32::MAX;
+
+/// Kinds of messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Greeting = 1,
+    Active = 2,
+    Taken = 3,
+    Bye = 4,
+    Atomic = 5,
+    Result = 6,
+}
+
+impl Kind {
+    fn from_wire(kind: u8) -> Option<Self> {
+        Some(match kind {
+            1 => Self::Greeting,
+            2 => Self::Active,
+            3 => Self::Taken,
+            4 => Self::Bye,
+            5 => Self::Atomic,
+            6 => Self::Result,
+            _ => return None,
+        })
+    }
+
+    /// Whether a message of this kind is counted by windows.
+    pub(crate) const fn under_credit(self) -> bool {
+        matches!(self, Self::Active | Self::Atomic)
+    }
+}
+
+/// The header of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Header {
+    pub(crate) kind: Kind,
+    pub(crate) id: u8,
+    pub(crate) source: u32,
+    pub(crate) stamp: u32,
+    pub(crate) taken: u32,
+}
+
+impl Header {
+    #[inline]
+    pub(crate) fn pack(self) -> [u8; HEADER] {
+        let first = u32::from_le_bytes([MAGIC, self.kind as u8, self.id, 0]);
+        let low = u64::from(first) | u64::from(self.source) << 32;
+        let high = u64::from(self.stamp) | u64::from(self.taken) << 32;
+        (u128::from(low) | u128::from(high) << 64).to_le_bytes()
+    }
+
+    #[inline]
+    pub(crate) fn unpack(bytes: [u8; HEADER]) -> Option<Self> {
+        let all = u128::from_le_bytes(bytes);
+        let [magic, kind, id, zero] = (all as u32).to_le_bytes();
+        if magic != MAGIC || zero != 0 {
+            return None;
+        }
+        let kind = Kind::from_wire(kind)?;
+        if id != 0 && kind != Kind::Active {
+            return None;
+        }
+        let word = |shift: u32| (all >> shift) as u32;
+        Some(Self { kind, id, source: word(32), stamp: word(64), taken: word(96) })
+    }
+}
+
+/// The words of a user's header.
+#[inline]
+pub(crate) fn pack_words(words: &AmHeader) -> [u8; AM_HEADER_BYTES] {
+    let mut out = [0; AM_HEADER_BYTES];
+    for (room, word) in out.chunks_exact_mut(8).zip(words) {
+        room.copy_from_slice(&word.to_le_bytes());
+    }
+    out
+}
+
+/// The words of a user's header.
+#[inline]
+pub(crate) fn unpack_words(bytes: &[u8; AM_HEADER_BYTES]) -> AmHeader {
+    let (words, _) = bytes.as_chunks::<8>();
+    [
+        u64::from_le_bytes(words[0]),
+        u64::from_le_bytes(words[1]),
+        u64::from_le_bytes(words[2]),
+    ]
+}
+
+/// An atomic operation that the target's progress performs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Request {
+    pub(crate) request: u32,
+    pub(crate) op: AtomicOp,
+    pub(crate) width: AtomicWidth,
+    pub(crate) key: u64,
+    pub(crate) address: u64,
+}
+
+impl Request {
+    pub(crate) fn pack(&self) -> [u8; ATOMIC - HEADER] {
+        let (code, operand, compare) = match self.op {
+            AtomicOp::Add(by) => (1, by, 0),
+            AtomicOp::And(by) => (2, by, 0),
+            AtomicOp::Or(by) => (3, by, 0),
+            AtomicOp::Xor(by) => (4, by, 0),
+            AtomicOp::Swap(by) => (5, by, 0),
+            AtomicOp::Cswap { compare, new } => (6, new, compare),
+        };
+        let width = match self.width {
+            AtomicWidth::W32 => 4,
+            AtomicWidth::W64 => 8,
+        };
+        let mut out = [0; ATOMIC - HEADER];
+        out[..4].copy_from_slice(&self.request.to_le_bytes());
+        out[4] = code;
+        out[5] = width;
+        for (room, word) in
+            out[8..].chunks_exact_mut(8).zip([self.key, self.address, operand, compare])
+        {
+            room.copy_from_slice(&word.to_le_bytes());
+        }
+        out
+    }
+
+    pub(crate) fn unpack(bytes: &[u8; ATOMIC - HEADER]) -> Option<Self> {
+        let (words, _) = bytes.as_chunks::<8>();
+        let word = |index: usize| u64::from_le_bytes(words[index]);
+        let (operand, compare) = (word(3), word(4));
+        let [a, b, c, d, code, width, 0, 0] = words[0] else { return None };
+        let op = match code {
+            1 => AtomicOp::Add(operand),
+            2 => AtomicOp::And(operand),
+            3 => AtomicOp::Or(operand),
+            4 => AtomicOp::Xor(operand),
+            5 => AtomicOp::Swap(operand),
+            6 => AtomicOp::Cswap { compare, new: operand },
+            _ => return None,
+        };
+        if code != 6 && compare != 0 {
+            return None;
+        }
+        let width = match width {
+            4 => AtomicWidth::W32,
+            8 => AtomicWidth::W64,
+            _ => return None,
+        };
+        let request = u32::from_le_bytes([a, b, c, d]);
+        Some(Self { request, op, width, key: word(1), address: word(2) })
+    }
+}
+
+/// What became of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Outcome {
+    pub(crate) request: u32,
+    /// The old value; `None` when the target refused to touch the memory.
+    pub(crate) old: Option<u64>,
+}
+
+impl Outcome {
+    pub(crate) fn pack(&self) -> [u8; RESULT - HEADER] {
+        let mut out = [0; RESULT - HEADER];
+        out[..4].copy_from_slice(&self.request.to_le_bytes());
+        out[4..8].copy_from_slice(&u32::from(self.old.is_none()).to_le_bytes());
+        out[8..].copy_from_slice(&self.old.unwrap_or(0).to_le_bytes());
+        out
+    }
+
+    pub(crate) fn unpack(bytes: &[u8; RESULT - HEADER]) -> Option<Self> {
+        let (words, _) = bytes.as_chunks::<8>();
+        let [a, b, c, d, refused, 0, 0, 0] = words[0] else { return None };
+        let old = match refused {
+            0 => Some(u64::from_le_bytes(words[1])),
+            1 => None,
+            _ => return None,
+        };
+        Some(Self { request: u32::from_le_bytes([a, b, c, d]), old })
+    }
+}
+
+/// A hash over bytes that noise does not reproduce (FNV-1a, 64 bits; Fowler, Noll and Vo).
+pub(crate) fn hash(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
+/// Runs every decoder on `bytes`, for the fuzz target; what was read is written again.
+///
+/// # Panics
+/// When that does not give the same bytes.
+#[doc(hidden)]
+pub fn fuzz_message(bytes: &[u8]) {
+    let Some((first, body)) = bytes.split_first_chunk::<HEADER>() else { return };
+    let Some(header) = Header::unpack(*first) else { return };
+    assert_eq!(header.pack(), *first);
+    match header.kind {
+        Kind::Greeting => {
+            if let Some((_, address)) = body.split_first_chunk::<4>() {
+                crate::addr::fuzz_address(address);
+            }
+        }
+        Kind::Active => {
+            if let Some((words, _)) = body.split_first_chunk() {
+                assert_eq!(pack_words(&unpack_words(words)), *words);
+            }
+        }
+        Kind::Atomic => {
+            if let Some((request, _)) = body.split_first_chunk()
+                && let Some(read) = Request::unpack(request)
+            {
+                assert_eq!(read.pack(), *request);
+            }
+        }
+        Kind::Result => {
+            if let Some((outcome, _)) = body.split_first_chunk()
+                && let Some(read) = Outcome::unpack(outcome)
+                && read.old.is_some()
+            {
+                assert_eq!(read.pack(), *outcome);
+            }
+        }
+        Kind::Taken | Kind::Bye => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_come_back() {
+        for kind in 0..=255 {
+            let Some(kind) = Kind::from_wire(kind) else { continue };
+            let id = if kind == Kind::Active { 31 } else { 0 };
+            let header = Header { kind, id, source: 7, stamp: 0xdead_beef, taken: u32::MAX };
+            assert_eq!(Header::unpack(header.pack()), Some(header));
+            fuzz_message(&header.pack());
+        }
+        assert_eq!(Header::unpack([0; HEADER]), None);
+        assert_eq!(Header::unpack([0xb1; HEADER]), None);
+    }
+
+    #[test]
+    fn requests_and_outcomes_come_back() {
+        let ops = [
+            AtomicOp::Add(1),
+            AtomicOp::And(u64::MAX),
+            AtomicOp::Or(0),
+            AtomicOp::Xor(1 << 63),
+            AtomicOp::Swap(9),
+            AtomicOp::Cswap { compare: 5, new: 6 },
+        ];
+        for op in ops {
+            for width in [AtomicWidth::W32, AtomicWidth::W64] {
+                let request = Request { request: 3, op, width, key: u64::MAX, address: 0x1000 };
+                let bytes = request.pack();
+                assert_eq!(Request::unpack(&bytes), Some(request));
+                for byte in 4..8 {
+                    let mut bad = bytes;
+                    bad[byte] = 0xff;
+                    assert_eq!(Request::unpack(&bad), None, "byte {byte}");
+                }
+            }
+        }
+        for old in [None, Some(0), Some(u64::MAX)] {
+            let outcome = Outcome { request: 8, old };
+            assert_eq!(Outcome::unpack(&outcome.pack()), Some(outcome));
+        }
+        assert_eq!(Outcome::unpack(&[0xff; RESULT - HEADER]), None);
+        assert_eq!(unpack_words(&pack_words(&[1, u64::MAX, 3])), [1, u64::MAX, 3]);
+    }
+}

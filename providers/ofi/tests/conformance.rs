@@ -1,0 +1,69 @@
+//! The contract's suite, over every libfabric provider that this machine has: one module for
+//! each. A provider that is not here says so in place of its tests.
+//!
+//! `BOWLINE_TEST_OFI_PROVIDER` and `BOWLINE_TEST_OFI_DOMAIN` name what the module `named` opens
+//! instead of `verbs;ofi_rxm`, for instance on a machine with a network of its own.
+
+use std::sync::OnceLock;
+
+use bowline_ofi::{Atomics, OfiIface, OfiOptions, Registration};
+use bowline_uct::Iface as _;
+use bowline_uct::conformance::{Exclusion, Provider};
+
+/// Why no interface opens with these options; asked once for each form.
+fn unavailable(known: &'static OnceLock<Option<String>>, options: &OfiOptions) -> Option<String> {
+    known
+        .get_or_init(|| OfiIface::open(options.clone()).err().map(|error| error.to_string()))
+        .clone()
+}
+
+macro_rules! form {
+    ($module:ident, $name:literal, $provider:expr, $change:expr, [$($excluded:expr),*]) => {
+        mod $module {
+            use super::*;
+
+            struct Form;
+
+            impl Form {
+                fn options() -> OfiOptions {
+                    let mut options = OfiOptions::default();
+                    options.provider = Some($provider.to_string());
+                    let change: fn(&mut OfiOptions) = $change;
+                    change(&mut options);
+                    options
+                }
+            }
+
+            impl Provider for Form {
+                type Iface = OfiIface;
+                const NAME: &'static str = concat!("ofi, ", $name);
+                const CAN_KILL: bool = true;
+                const EXCLUDED: &'static [Exclusion] = &[$($excluded),*];
+
+                fn unavailable() -> Option<String> {
+                    static KNOWN: OnceLock<Option<String>> = OnceLock::new();
+                    unavailable(&KNOWN, &Self::options())
+                }
+
+                fn settled(iface: &OfiIface) -> bool {
+                    iface.is_settled()
+                }
+
+                fn open(size: usize) -> (Self, Vec<OfiIface>) {
+                    let open = |_| OfiIface::open(Self::options()).expect("it opened before");
+                    (Self, (0..size).map(open).collect())
+                }
+
+                fn kill(&mut self, _index: usize, iface: OfiIface) {
+                    iface.crash();
+                }
+            }
+
+            bowline_uct::conformance!(Form);
+        }
+    };
+}
+
+form!(tcp, "tcp", "tcp", |_| (), []);
+form!(net, "net", "net", |_| (), []);
+form!(shm, "shm", "shm", |_| (), []);

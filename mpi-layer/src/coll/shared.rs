@@ -2,25 +2,30 @@
 //! result, no messages.
 //!
 //! Where ranks share processors, a collective costs as many turns on a processor as ranks must
-//! have one after the other, and every turn costs the touch of all memory that its rank uses. So
-//! each rank writes its contribution into a line of its own and counts itself; the last to arrive
-//! combines all contributions, in order of rank, and publishes the result. A rank needs one turn.
+//! have one after the other. So each rank writes its contribution into a place of its own and
+//! counts itself; the last to arrive combines all contributions, in order of rank, and publishes
+//! the result. A rank needs one turn. The last one's part must be short: the scheduler is fair, so
+//! that whatever one rank does more than the others in its turn, all others are given as well,
+//! and waste by yielding. Hence small contributions lie side by side, and sleepers are counted.
 //!
 //! ```text
-//!   line 0        ranks that have arrived
+//!   line 0        word 0: ranks that have arrived; word 1: ranks that sleep, or mean to
 //!   line 1        collectives finished so far: the generation
 //!   line 2        the result of the last one
-//!   line 3 + r    contribution of rank r, and whether it sleeps
+//!   then          a word for each rank: whether it sleeps
+//!   then          contributions in order of rank, in whole words, without gaps
 //! ```
-//! Rules: (1) a rank writes its line before it counts itself (release of the addition), and the
-//! last one reads all lines after its own addition (acquire). (2) The last one writes the result
-//! and clears the counter before it stores the generation (release); who sees the new generation
-//! (acquire) sees both. (3) Nobody arrives at the next collective before it has read the result
-//! of this one, so nothing is overwritten while it is read. (4) A rank that wants to sleep sets
-//! its flag, looks at the generation again, and then waits for an empty message. Whoever swaps the
-//! flag back decides: the last rank, which then sends that message, or the sleeper itself, to
-//! which none comes. (5) A dead member's arrival may be missing for ever, so nobody counts itself
-//! in once it knows of a death, and sleepers learn of it as every receive of a collective does.
+//! Rules: (1) a rank writes its contribution before it counts itself (release of the addition),
+//! and the last one reads all of them after its own addition (acquire). (2) The last one writes
+//! the result and clears the counter before it stores the generation (release); who sees the new
+//! generation (acquire) sees both. (3) Nobody contributes to the next collective before it has
+//! read the result of this one, so nothing is overwritten while it is read. (4) A rank that wants
+//! to sleep sets its flag, counts itself as a sleeper, looks at the generation again, and then
+//! waits for an empty message. Whoever swaps the flag back decides, and takes the sleeper out of
+//! the count: the last rank, which then sends that message, or the sleeper itself, to which none
+//! comes. The last rank looks at the flags only if sleepers are counted. (5) A dead member's
+//! arrival may be missing for ever, so nobody counts itself in once it knows of a death, and
+//! sleepers learn of it as every receive of a collective does.
 //!
 //! The memory is rank 0's, reached by its key through ucp; ranks on other nodes make the
 //! communicator go on by messages.
@@ -39,20 +44,34 @@ use crate::op::Operation;
 use crate::tags;
 
 const LINE: usize = 64;
+const WORD: usize = 8;
 const ARRIVED: usize = 0;
+const SLEEPERS: usize = WORD;
 const GENERATION: usize = LINE;
 const RESULT: usize = 2 * LINE;
-const RANKS: usize = 3 * LINE;
-/// Where in a rank's line its flag is.
-const ASLEEP: usize = LINE - 8;
+const FLAGS: usize = 3 * LINE;
 
 /// Longest contribution, in bytes.
-pub(crate) const MAX_BYTES: usize = ASLEEP;
+pub(crate) const MAX_BYTES: usize = LINE - WORD;
 
 /// Bytes of memory for a communicator of `ranks`.
 pub(crate) const fn bytes(ranks: u32) -> usize {
-    RANKS + ranks as usize * LINE
+    contribution(ranks, ranks, MAX_BYTES)
 }
+
+/// Where the flag of `rank` is.
+const fn flag(rank: u32) -> usize {
+    FLAGS + rank as usize * WORD
+}
+
+/// Where the contribution of `rank`, one of `ranks`, is when all are `len` bytes long.
+const fn contribution(ranks: u32, rank: u32, len: usize) -> usize {
+    let start = (flag(ranks)).next_multiple_of(LINE);
+    start + rank as usize * len.next_multiple_of(WORD)
+}
+
+/// Bytes of contributions that the last rank copies out at once.
+const BATCH: usize = 8 * LINE;
 
 /// How this rank reaches the memory.
 #[derive(Clone, Copy, Debug)]
@@ -71,11 +90,11 @@ pub(crate) struct Shared {
 
 /// The word at `offset` of memory that is as long as the protocol says.
 fn word(view: View<'_>, offset: usize) -> &AtomicU64 {
-    view.word(offset).expect("the memory holds a line for each rank and is aligned to lines")
+    view.word(offset).expect("the memory holds a place for each rank and is aligned to lines")
 }
 
-fn line(view: View<'_>, offset: usize, len: usize) -> View<'_> {
-    view.slice(offset, len).expect("the memory holds a line for each rank")
+fn piece(view: View<'_>, offset: usize, len: usize) -> View<'_> {
+    view.slice(offset, len).expect("the memory holds a place for each rank")
 }
 
 impl Shared {
@@ -117,11 +136,11 @@ impl Shared {
         let sequence = comm.next_sequence();
         // Rule 5.
         worker.check(&comm.collective_spec(sequence))?;
-        let own = RANKS + comm.rank as usize * LINE;
+        let own = contribution(comm.size, comm.rank, input.len());
         let (before, last) = self.with(worker, comm.size, |view| {
             // Relaxed: it cannot change before this rank has arrived.
             let before = word(view, GENERATION).load(Ordering::Relaxed);
-            line(view, own, input.len()).copy_in(input);
+            piece(view, own, input.len()).copy_in(input);
             // Rule 1: pairs with the same addition of the other ranks.
             let arrived = word(view, ARRIVED).fetch_add(1, Ordering::AcqRel) + 1;
             (before, arrived == u64::from(comm.size))
@@ -131,7 +150,7 @@ impl Shared {
         } else {
             self.wait(comm, sequence, before)?;
             self.with(worker, comm.size, |view| {
-                line(view, RESULT, output.len()).copy_out(output);
+                piece(view, RESULT, output.len()).copy_out(output);
             })
         }
     }
@@ -148,31 +167,21 @@ impl Shared {
         let worker = &comm.process.worker;
         let len = output.len();
         if let Some(combine) = combine.filter(|_| len > 0) {
-            // Copied out first: the operation is the user's code, which may call back in.
-            let lines = self.with(worker, comm.size, |view| {
-                let all = line(view, RANKS, comm.size as usize * LINE);
-                all.to_vec()
-            })?;
-            let mut rows = lines.chunks_exact(LINE).rev().map(|row| &row[..len]);
-            output.copy_from_slice(rows.next().expect("a communicator has a rank"));
-            for left in rows {
-                combine(left, output);
-            }
+            self.combine(comm, output, combine)?;
         }
         let sleepers = self.with(worker, comm.size, |view| {
-            line(view, RESULT, len).copy_in(output);
+            piece(view, RESULT, len).copy_in(output);
             // Relaxed: published by the generation.
             word(view, ARRIVED).store(0, Ordering::Relaxed);
             // Rule 2: pairs with the loads of the waiting ranks.
             word(view, GENERATION).store(before.wrapping_add(1), Ordering::Release);
             // Rule 4: pairs with the fence of a rank that is about to sleep.
             fence(Ordering::SeqCst);
-            let flag = |rank: u32| word(view, RANKS + rank as usize * LINE + ASLEEP);
-            let asleep = (0..comm.size).filter(|&rank| {
-                // Relaxed: the fence orders it; the swap alone decides.
-                let flag = flag(rank);
-                flag.load(Ordering::Relaxed) != 0 && flag.swap(0, Ordering::Relaxed) != 0
-            });
+            // Relaxed: the fence orders it.
+            if word(view, SLEEPERS).load(Ordering::Relaxed) == 0 {
+                return Vec::new();
+            }
+            let asleep = (0..comm.size).filter(|&rank| wakes(view, rank));
             asleep.collect::<Vec<u32>>()
         })?;
         for rank in sleepers {
@@ -188,6 +197,37 @@ impl Shared {
         Ok(())
     }
 
+    /// Combines all contributions into `output`, in order of rank.
+    fn combine(
+        &self,
+        comm: &CommInner,
+        output: &mut [u8],
+        combine: Combine<'_>,
+    ) -> Result<(), MpiError> {
+        let len = output.len();
+        let stride = len.next_multiple_of(WORD);
+        let mut batch = [0; BATCH];
+        let mut behind = comm.size;
+        while behind > 0 {
+            let first = behind.saturating_sub((BATCH / stride) as u32);
+            let rows = &mut batch[..(behind - first) as usize * stride];
+            // Copied out first: the operation is the user's code, which may call back in.
+            self.with(&comm.process.worker, comm.size, |view| {
+                let start = contribution(comm.size, first, len);
+                piece(view, start, rows.len()).copy_out(rows);
+            })?;
+            let mut lefts = rows.chunks_exact(stride).rev().map(|row| &row[..len]);
+            if behind == comm.size {
+                output.copy_from_slice(lefts.next().expect("a communicator has a rank"));
+            }
+            for left in lefts {
+                combine(left, output);
+            }
+            behind = first;
+        }
+        Ok(())
+    }
+
     /// Waits for the generation after `before`.
     fn wait(&self, comm: &CommInner, sequence: u32, before: u64) -> Result<(), MpiError> {
         let worker = &comm.process.worker;
@@ -199,13 +239,13 @@ impl Shared {
         if worker.yield_until(looks) {
             return Ok(());
         }
-        let flag_at = RANKS + comm.rank as usize * LINE + ASLEEP;
         let awake = self.with(worker, comm.size, |view| {
-            let flag = word(view, flag_at);
-            flag.store(1, Ordering::Relaxed);
+            // Relaxed, both: ordered by the fence.
+            word(view, flag(comm.rank)).store(1, Ordering::Relaxed);
+            word(view, SLEEPERS).fetch_add(1, Ordering::Relaxed);
             // Rule 4: pairs with the fence of the last rank.
             fence(Ordering::SeqCst);
-            arrived(view) && flag.swap(0, Ordering::Relaxed) != 0
+            arrived(view) && wakes(view, comm.rank)
         })?;
         if awake {
             return Ok(());
@@ -214,6 +254,18 @@ impl Shared {
         let status = worker.recv_blocking(spec, bowline_base::buffer::RecvBuf::empty())?;
         Ok(status.outcome?)
     }
+}
+
+/// Rule 4: takes `rank`, if it sleeps, out of the sleepers; whether the caller was the one to do so.
+fn wakes(view: View<'_>, rank: u32) -> bool {
+    let flag = word(view, flag(rank));
+    // Relaxed: the fences order what must be; the swap alone decides.
+    let first = flag.load(Ordering::Relaxed) != 0 && flag.swap(0, Ordering::Relaxed) != 0;
+    if first {
+        // Relaxed: a count that publishes nothing.
+        word(view, SLEEPERS).fetch_sub(1, Ordering::Relaxed);
+    }
+    first
 }
 
 impl Communicator {

@@ -1,0 +1,347 @@
+//! Making the one connection between two interfaces, whoever begins, and both at once.
+//!
+//! Each side may connect. Nothing but the handshake is sent before the server has said WELCOME,
+//! so an attempt can be given up without loss. The side with the **lower uid decides**:
+//!
+//! 1. It has no attempt of its own under way that has reached the other side: it takes the other's
+//!    (WELCOME), and forgets its own if there is one.
+//! 2. It has: it answers DUPLICATE, and the other side waits for the attempt that is under way.
+//!
+//! The side with the higher uid takes what comes and forgets its own. So each side installs the
+//! same connection. A late message of an attempt that was given up must not look like a new
+//! connection: attempts are numbered per interface, WELCOME says up to which number those of its
+//! sender are void, and a higher number from a peer whose connection stands means that the peer
+//! has lost that connection and made a new one.
+
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use bowline_uct::{EpId, OpenError, PeerFailure, Unreachable};
+
+use crate::addr::Address;
+use crate::hello::{Answer, Hello, Purpose, Verdict};
+use crate::iface::{PEER_EVENTS, TcpIface, random, tag};
+use crate::interfaces;
+use crate::listener::ConnectError;
+use crate::peer::{Connecting, Peer, State};
+use crate::socket;
+use crate::stranger::{Role, Stage, Stranger};
+
+/// First and longest pause before a peer that hung up is tried again.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
+
+impl TcpIface {
+    fn parse(&self, address: &[u8]) -> Result<Address, OpenError> {
+        let address = Address::parse(address).map_err(OpenError::BadAddress)?;
+        if address.uid == self.uid {
+            return Err(OpenError::Unreachable(Unreachable::because(
+                "the address is this interface's own; messages of a worker to itself go by the \
+                 self transport",
+            )));
+        }
+        Ok(address)
+    }
+
+    /// Where the peer may be connected to, or why nowhere.
+    fn places(&self, address: &Address) -> Result<Vec<std::net::SocketAddr>, Unreachable> {
+        let ways = interfaces::ways(&self.options, self.host, address);
+        let places: Vec<_> =
+            ways.iter().filter(|way| way.chosen).filter_map(|way| way.remote).collect();
+        if !places.is_empty() {
+            return Ok(places);
+        }
+        let reasons: Vec<String> = ways.iter().map(ToString::to_string).collect();
+        Err(Unreachable::because(if reasons.is_empty() {
+            "the peer listens nowhere".to_owned()
+        } else {
+            format!("no way leads to the peer: {}", reasons.join("; "))
+        }))
+    }
+
+    pub(crate) fn check_reachable(&self, address: &[u8]) -> Result<(), Unreachable> {
+        let address = self.parse(address).map_err(|error| match error {
+            OpenError::Unreachable(why) => why,
+            other => Unreachable::because(other.to_string()),
+        })?;
+        self.places(&address).map(|_| ())
+    }
+
+    /// The number of the peer with this address, if it is known.
+    pub(crate) fn known(&self, address: &[u8]) -> Option<u32> {
+        let address = Address::parse(address).ok()?;
+        self.by_uid.get(&address.uid).copied()
+    }
+
+    pub(crate) fn connect_peer(&mut self, address: &[u8]) -> Result<EpId, OpenError> {
+        let address = self.parse(address)?;
+        if let Some(&index) = self.by_uid.get(&address.uid) {
+            let peer = self.peer_mut(index).expect("peers that are listed by uid are there");
+            peer.has_ep = true;
+            return Ok(EpId(index));
+        }
+        let places = self.places(&address)?;
+        let index = self.begin(address.uid, places, Vec::new(), Purpose::Peer)?;
+        self.by_uid.insert(address.uid, index);
+        if let Some(peer) = self.peer_mut(index) {
+            peer.has_ep = true;
+        }
+        self.start_attempt(index);
+        Ok(EpId(index))
+    }
+
+    /// Makes a peer that is to be connected to.
+    pub(crate) fn begin(
+        &mut self,
+        uid: u64,
+        places: Vec<std::net::SocketAddr>,
+        private: Vec<u8>,
+        purpose: Purpose,
+    ) -> Result<u32, OpenError> {
+        let mut peer = Peer::new(uid, State::Connecting);
+        peer.by_request = purpose == Purpose::Request;
+        peer.connecting = Some(Box::new(Connecting {
+            places,
+            at: 0,
+            stranger: None,
+            deadline: Instant::now() + self.options.connect_timeout,
+            again: None,
+            tries: 0,
+            private,
+            how: PeerFailure::Unreachable,
+        }));
+        let index = self.add_peer(peer)?;
+        self.connecting.push(index);
+        Ok(index)
+    }
+
+    /// Private data that a request carries.
+    pub(crate) fn private_of(&self, index: u32) -> Vec<u8> {
+        let connecting = self.peer(index).and_then(|peer| peer.connecting.as_ref());
+        connecting.map(|connecting| connecting.private.clone()).unwrap_or_default()
+    }
+
+    /// Begins to connect to the place that is due.
+    pub(crate) fn start_attempt(&mut self, index: u32) {
+        let Some(peer) = self.peer_mut(index) else { return };
+        let (uid, by_request) = (peer.uid, peer.by_request);
+        let Some(connecting) = &mut peer.connecting else { return };
+        connecting.again = None;
+        let place = connecting.places[connecting.at];
+        self.attempts += 1;
+        let mut hello = Hello {
+            nonce: [0; 32],
+            uid: self.uid,
+            wanted: uid,
+            attempt: self.attempts,
+            purpose: if by_request { Purpose::Request } else { Purpose::Peer },
+        };
+        let begun = random(&mut hello.nonce)
+            .map_err(std::io::Error::from)
+            .and_then(|()| socket::connect(place, &self.options));
+        let stranger = match begun {
+            Ok(socket) => self.add_stranger(Stranger::client(socket, index, &hello)),
+            Err(error) => {
+                tracing::debug!(%error, %place, "cannot begin to connect");
+                None
+            }
+        };
+        if stranger.is_none() {
+            return self.place_failed(index, PeerFailure::Unreachable);
+        }
+        if let Some(connecting) = self.peer_mut(index).and_then(|peer| peer.connecting.as_mut()) {
+            connecting.stranger = stranger;
+        }
+    }
+
+    /// A place cannot be reached or is somebody else's: the next one, if there is one.
+    pub(crate) fn place_failed(&mut self, index: u32, how: PeerFailure) {
+        let Some(connecting) = self.peer_mut(index).and_then(|peer| peer.connecting.as_mut())
+        else {
+            return;
+        };
+        connecting.stranger = None;
+        // That it refuses us says more than that one of its places cannot be reached.
+        if connecting.how == PeerFailure::Unreachable {
+            connecting.how = how;
+        }
+        connecting.at += 1;
+        if connecting.at < connecting.places.len() {
+            return self.start_attempt(index);
+        }
+        let how = connecting.how;
+        self.give_up(index, how);
+    }
+
+    fn give_up(&mut self, index: u32, how: PeerFailure) {
+        if self.peer(index).is_some_and(|peer| peer.by_request) {
+            self.outcomes.insert(index, Err(ConnectError::Failed(how)));
+        }
+        self.fail(index, how);
+    }
+
+    /// The peer hung up in the middle of the handshake: it may have been short of room, or be gone.
+    pub(crate) fn try_again(&mut self, index: u32) {
+        let Some(connecting) = self.peer_mut(index).and_then(|peer| peer.connecting.as_mut())
+        else {
+            return;
+        };
+        connecting.stranger = None;
+        let pause = PAUSE.0 * 2_u32.pow(connecting.tries.min(10));
+        connecting.tries += 1;
+        connecting.again = Some(Instant::now() + pause.min(PAUSE.1));
+        self.set_timer();
+    }
+
+    /// Gives up what takes too long, and tries again what is due.
+    pub(crate) fn overdue_connections(&mut self, now: Instant) {
+        for index in self.connecting.clone() {
+            let Some(connecting) = self.peer(index).and_then(|peer| peer.connecting.as_ref())
+            else {
+                continue;
+            };
+            if now >= connecting.deadline {
+                self.give_up(index, PeerFailure::Unreachable);
+            } else if connecting.again.is_some_and(|again| now >= again) {
+                self.start_attempt(index);
+            }
+        }
+    }
+
+    /// The listener that we reached belongs to somebody else of the job.
+    pub(crate) fn wrong_peer(&mut self, index: u32) {
+        let Some(stranger) = self.take_stranger(index) else { return };
+        if let Role::Client { peer } = stranger.role {
+            drop(stranger);
+            self.place_failed(peer, PeerFailure::Died);
+        }
+    }
+
+    /// A stranger has proved itself: what becomes of its connection.
+    pub(crate) fn decide(&mut self, index: u32) {
+        let Some(Some(stranger)) = self.strangers.get(index as usize) else { return };
+        let (Some(hello), Role::Server { listener, .. }) = (stranger.hello(), stranger.role) else {
+            return;
+        };
+        let user = self
+            .listeners
+            .get(listener as usize)
+            .is_some_and(|listening| listening.as_ref().is_some_and(|listening| listening.user));
+        let verdict = match hello.purpose {
+            Purpose::Request if user => return self.hold_request(index),
+            Purpose::Request => Verdict::Rejected,
+            Purpose::Peer if hello.wanted != self.uid || hello.uid == self.uid => {
+                Verdict::WrongPeer
+            }
+            Purpose::Peer => self.judge(&hello),
+        };
+        let Some(stranger) = self.take_stranger(index) else { return };
+        let said = self.say_answer(&stranger, verdict, &[]);
+        if verdict != Verdict::Welcome {
+            if verdict == Verdict::Duplicate {
+                self.counters.duplicates += 1;
+            }
+            return;
+        }
+        if let Err(error) = said {
+            tracing::debug!(%error, "a peer ended right after its handshake");
+        }
+        let peer = match self.by_uid.get(&hello.uid) {
+            Some(&known) => known,
+            None => match self.add_peer(Peer::new(hello.uid, State::Connecting)) {
+                Ok(new) => {
+                    self.by_uid.insert(hello.uid, new);
+                    new
+                }
+                Err(error) => {
+                    tracing::error!(%error, "a peer that connected is dropped");
+                    return;
+                }
+            },
+        };
+        self.install(peer, *stranger, hello.attempt);
+    }
+
+    /// Who wins, by the rules in the module's text. Forgets what has lost on this side.
+    fn judge(&mut self, hello: &Hello) -> Verdict {
+        let Some(&known) = self.by_uid.get(&hello.uid) else { return Verdict::Welcome };
+        let Some(peer) = self.peer(known) else { return Verdict::Welcome };
+        match peer.state {
+            State::Open if hello.attempt > peer.attempt => {
+                // It has lost the connection that stands here, and made a new one.
+                self.fail(known, PeerFailure::Died);
+                Verdict::Welcome
+            }
+            State::Open => Verdict::Duplicate,
+            State::Failed(_) => Verdict::Welcome,
+            State::Connecting => {
+                let own = peer.connecting.as_ref().and_then(|connecting| connecting.stranger);
+                let reached = own.is_some_and(|own| {
+                    let own = self.strangers.get(own as usize).and_then(Option::as_ref);
+                    own.is_some_and(|own| own.stage != Stage::Reaching)
+                });
+                if reached && self.uid < hello.uid {
+                    return Verdict::Duplicate;
+                }
+                if let Some(own) = own {
+                    self.drop_stranger(own);
+                }
+                Verdict::Welcome
+            }
+        }
+    }
+
+    /// A server has answered.
+    pub(crate) fn obey(&mut self, index: u32, answer: Answer) {
+        let Some(stranger) = self.take_stranger(index) else { return };
+        let Role::Client { peer } = stranger.role else { return };
+        match answer.verdict {
+            Verdict::Welcome => {
+                if self.peer(peer).is_some_and(|peer| peer.by_request) {
+                    self.outcomes.insert(peer, Ok(stranger.private.clone()));
+                }
+                self.install(peer, *stranger, answer.void);
+            }
+            Verdict::Duplicate => {
+                self.counters.duplicates += 1;
+                let connecting = self.peer_mut(peer).and_then(|peer| peer.connecting.as_mut());
+                if let Some(connecting) = connecting {
+                    connecting.stranger = None;
+                    // The peer's own attempt is on its way; should it fail, ours is tried again.
+                    connecting.again = Some(Instant::now() + PAUSE.1);
+                }
+                self.set_timer();
+            }
+            Verdict::WrongPeer => {
+                drop(stranger);
+                self.place_failed(peer, PeerFailure::Died);
+            }
+            Verdict::Rejected => {
+                let private = stranger.private.clone();
+                drop(stranger);
+                if self.peer(peer).is_some_and(|peer| peer.by_request) {
+                    self.outcomes.insert(peer, Err(ConnectError::Rejected { private }));
+                }
+                self.fail(peer, PeerFailure::Refused);
+            }
+        }
+    }
+
+    /// A handshake is done: its connection becomes that of `index`.
+    pub(crate) fn install(&mut self, index: u32, stranger: Stranger, attempt: u64) {
+        let socket = stranger.socket;
+        self.rewatch(socket.as_fd(), tag::PEER, index, PEER_EVENTS);
+        let Some(peer) = self.peer_mut(index) else { return };
+        peer.socket = Some(socket);
+        peer.state = State::Open;
+        peer.connecting = None;
+        peer.attempt = attempt;
+        self.connecting.retain(|&other| other != index);
+        self.open += 1;
+        self.counters.connections += 1;
+        if !self.is_open(self.hot) {
+            self.hot = index;
+        }
+        self.set_timer();
+        self.flush_queue(index);
+    }
+}

@@ -1,0 +1,322 @@
+//! The contract's two traits, implemented by the parts beside this file, and sleep.
+
+use std::os::fd::BorrowedFd;
+
+use bowline_base::buffer::RecvBuf;
+use bowline_base::doorbell::{Doorbell, Sleep};
+use bowline_base::view::View;
+use bowline_uct::{
+    AmHeader, AmId, Armed, AtomicOp, AtomicWidth, Desc, EpId, Iface, IfaceAttr, LocalSlice, MdAttr,
+    MemError, MemHandle, MemoryDomain, OpenError, PeerFailure, PostError, Posted, RemoteSlice,
+    RkeyId, Sink, Source, Token, Unreachable,
+};
+use rustix::event::epoll::EventFlags;
+
+use crate::iface::{Rkey, TcpIface, tag};
+use crate::md::{Domain, Packed};
+use crate::peer::State;
+use crate::watcher::Watcher;
+
+impl MemoryDomain for TcpIface {
+    fn md_attr(&self) -> MdAttr {
+        Domain::attr()
+    }
+
+    fn mem_alloc(&mut self, len: usize) -> Result<MemHandle, MemError> {
+        self.domain.alloc(len)
+    }
+
+    fn mem_register(&mut self, memory: RecvBuf) -> Result<MemHandle, MemError> {
+        Ok(self.domain.register(memory))
+    }
+
+    fn mem_view(&self, handle: MemHandle) -> Option<View<'_>> {
+        self.domain.view(handle)
+    }
+
+    fn mem_release(&mut self, handle: MemHandle) -> Result<Option<RecvBuf>, MemError> {
+        self.domain.release(handle)
+    }
+
+    fn rkey_pack(&self, handle: MemHandle) -> Result<Vec<u8>, MemError> {
+        self.domain.pack(self.uid, handle).map(Vec::from).ok_or(MemError::NoSuch)
+    }
+
+    fn rkey_unpack(&mut self, ep: EpId, packed: &[u8]) -> Result<RkeyId, MemError> {
+        let peer = self.peer(ep.0).filter(|peer| peer.has_ep).ok_or(MemError::NoSuch)?;
+        if let State::Failed(how) = peer.state {
+            return Err(MemError::Peer(how));
+        }
+        let key = Packed::parse(packed).ok_or(MemError::BadKey)?;
+        // The uid of a request's server is only known to its handshake; the owner checks the
+        // handle at every access anyway.
+        if peer.uid != 0 && key.uid != peer.uid {
+            return Err(MemError::BadKey);
+        }
+        let Packed { handle, address, len, .. } = key;
+        Ok(RkeyId(self.rkeys.insert(Rkey { peer: ep.0, handle, base: address, len })))
+    }
+
+    fn rkey_ptr(&self, _rkey: RkeyId, _remote: u64, _len: usize) -> Option<View<'_>> {
+        None
+    }
+
+    fn rkey_release(&mut self, rkey: RkeyId) {
+        self.rkeys.remove(rkey.0);
+    }
+
+    fn rkey_of(&self, start: u64, len: usize, out: &mut [u8]) -> Option<usize> {
+        let packed = self.domain.key_of(self.uid, start, len)?;
+        out.get_mut(..packed.len())?.copy_from_slice(&packed);
+        Some(packed.len())
+    }
+}
+
+impl Iface for TcpIface {
+    fn attr(&self) -> &IfaceAttr {
+        &self.attr
+    }
+
+    fn address(&self) -> Vec<u8> {
+        self.address_here().pack()
+    }
+
+    fn reachable(&self, address: &[u8]) -> Result<(), Unreachable> {
+        self.check_reachable(address)
+    }
+
+    fn connect(&mut self, address: &[u8]) -> Result<EpId, OpenError> {
+        self.connect_peer(address)
+    }
+
+    fn source_of(&self, address: &[u8]) -> Option<Source> {
+        self.known(address).map(Source)
+    }
+
+    fn disconnect(&mut self, ep: EpId) {
+        self.close_endpoint(ep);
+    }
+
+    #[inline]
+    fn am_short(
+        &mut self,
+        ep: EpId,
+        id: AmId,
+        header: &AmHeader,
+        payload: &[u8],
+    ) -> Result<(), PostError> {
+        self.message(ep, id, header, payload)
+    }
+
+    fn am_bcopy(
+        &mut self,
+        ep: EpId,
+        id: AmId,
+        header: &AmHeader,
+        max_len: usize,
+        pack: &mut dyn FnMut(View<'_>) -> usize,
+    ) -> Result<usize, PostError> {
+        self.packed_message(ep, id, header, max_len, pack)
+    }
+
+    fn am_zcopy(
+        &mut self,
+        ep: EpId,
+        id: AmId,
+        header: &AmHeader,
+        payload: &[LocalSlice],
+        token: Token,
+    ) -> Result<Posted, PostError> {
+        self.lent_message(ep, id, header, payload, token)
+    }
+
+    fn put_short(&mut self, ep: EpId, bytes: &[u8], to: RemoteSlice) -> Result<(), PostError> {
+        self.put_bytes(ep, bytes, to)
+    }
+
+    fn put_bcopy(
+        &mut self,
+        ep: EpId,
+        max_len: usize,
+        pack: &mut dyn FnMut(View<'_>) -> usize,
+        to: RemoteSlice,
+    ) -> Result<usize, PostError> {
+        self.put_packed(ep, max_len, pack, to)
+    }
+
+    fn put_zcopy(
+        &mut self,
+        ep: EpId,
+        from: &[LocalSlice],
+        to: RemoteSlice,
+        token: Token,
+    ) -> Result<Posted, PostError> {
+        self.put_pieces(ep, from, to, token)
+    }
+
+    fn put_notify(
+        &mut self,
+        ep: EpId,
+        bytes: &[u8],
+        to: RemoteSlice,
+        id: AmId,
+        header: &AmHeader,
+    ) -> Result<(), PostError> {
+        self.put_and_notify(ep, bytes, to, id, header)
+    }
+
+    fn get_bcopy(
+        &mut self,
+        _ep: EpId,
+        _from: RemoteSlice,
+        _len: usize,
+        _unpack: &mut dyn FnMut(View<'_>),
+    ) -> Result<(), PostError> {
+        // The answer comes later.
+        Err(PostError::Unsupported)
+    }
+
+    fn get_zcopy(
+        &mut self,
+        ep: EpId,
+        to: &[LocalSlice],
+        from: RemoteSlice,
+        token: Token,
+    ) -> Result<Posted, PostError> {
+        self.get_pieces(ep, to, from, token)
+    }
+
+    fn atomic_post(
+        &mut self,
+        ep: EpId,
+        op: AtomicOp,
+        width: AtomicWidth,
+        at: RemoteSlice,
+    ) -> Result<(), PostError> {
+        self.post_atomic(ep, op, width, at)
+    }
+
+    fn atomic_fetch(
+        &mut self,
+        ep: EpId,
+        op: AtomicOp,
+        width: AtomicWidth,
+        at: RemoteSlice,
+        token: Token,
+    ) -> Result<Option<u64>, PostError> {
+        self.fetch_atomic(ep, op, width, at, token).map(|()| None)
+    }
+
+    fn flush(&mut self, ep: EpId, token: Token) -> Result<Posted, PostError> {
+        self.flush_one(ep, token)
+    }
+
+    fn flush_all(&mut self, token: Token) -> Result<Posted, PostError> {
+        self.flush_every(token)
+    }
+
+    fn fence(&mut self) -> Result<(), PostError> {
+        // A stream is in order, and its target carries everything out in that order.
+        Ok(())
+    }
+
+    fn want_writable(&mut self, ep: EpId) {
+        self.want(ep);
+    }
+
+    #[inline]
+    fn progress(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
+        self.advance(sink, budget)
+    }
+
+    fn release(&mut self, _desc: Desc) {
+        // No arrival comes in a descriptor, so every one is stale.
+    }
+
+    fn desc_view(&self, _desc: Desc) -> Option<View<'_>> {
+        None
+    }
+
+    fn check(&mut self, ep: EpId) -> Result<(), PostError> {
+        self.check_peer(ep)
+    }
+
+    fn doorbell(&self) -> Option<&Doorbell> {
+        Some(&self.bell)
+    }
+
+    fn arm(&mut self, descriptor: bool) -> Armed {
+        match self.prepare_sleep(descriptor) {
+            Ok(Armed::Ready) => Armed::Ready,
+            Ok(Armed::Busy) => {
+                self.disarm();
+                Armed::Busy
+            }
+            Err(error) => {
+                // Nobody could wake the caller: it must not sleep.
+                tracing::warn!(%error, "cannot prepare for sleep; polling instead");
+                self.disarm();
+                Armed::Busy
+            }
+        }
+    }
+
+    fn disarm(&mut self) {
+        if self.own_bell {
+            self.bell.disarm();
+        }
+        if let Some(watcher) = &self.watcher {
+            watcher.disarm();
+        }
+    }
+
+    fn event_fd(&mut self) -> Result<BorrowedFd<'_>, OpenError> {
+        self.watch_bell()?;
+        Ok(self.epoll_fd())
+    }
+
+    fn invalidate(&mut self, ep: EpId) {
+        if self.peer(ep.0).is_some_and(|peer| peer.has_ep) {
+            self.fail(ep.0, PeerFailure::Died);
+        }
+    }
+}
+
+impl TcpIface {
+    /// Lets the event descriptor hear the doorbell too, where it is ours.
+    fn watch_bell(&mut self) -> Result<(), OpenError> {
+        if self.bell_watched || !self.own_bell {
+            return Ok(());
+        }
+        let act = "make the event descriptor of the tcp transport";
+        let fd = self.bell.event_fd().map_err(|source| OpenError::System { act, source })?;
+        self.watch(fd, tag::BELL, 0, EventFlags::IN)?;
+        self.bell_watched = true;
+        Ok(())
+    }
+
+    fn prepare_sleep(&mut self, descriptor: bool) -> Result<Armed, OpenError> {
+        if self.has_work() {
+            return Ok(Armed::Busy);
+        }
+        if descriptor {
+            self.watch_bell()?;
+        } else if self.watcher.is_none() {
+            let watcher = Watcher::start(self.epoll_fd(), self.bell.clone()).map_err(|source| {
+                OpenError::System { act: "start the thread that wakes a futex sleeper", source }
+            })?;
+            self.watcher = Some(watcher);
+        }
+        if self.own_bell {
+            self.bell.arm(if descriptor { Sleep::Fd } else { Sleep::Futex });
+        }
+        if let (false, Some(watcher)) = (descriptor, &self.watcher) {
+            watcher.arm(self.epoll_fd()).map_err(|source| OpenError::System {
+                act: "arm the thread that wakes a futex sleeper",
+                source,
+            })?;
+        }
+        let busy = self.has_work() || self.kernel_has_work();
+        Ok(if busy { Armed::Busy } else { Armed::Ready })
+    }
+}

@@ -1,0 +1,656 @@
+//! The interface: its structure, opening, closing, and what happens to its peers.
+//!
+//! What the contract asks of it stands in [`crate::contract`], which names the files that do the
+//! work.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use bowline_base::doorbell::Doorbell;
+use bowline_base::slab::{Key, Slab};
+use bowline_uct::{
+    AtomicOps, Caps, EpId, IfaceAttr, Limits, OpLimits, OpenError, PeerFailure, Sink, Source, Token,
+};
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
+};
+
+use crate::addr::{Address, Host, MAX_PLACES, Place};
+use crate::frame::{Frame, HEADER_BYTES, MAX_RMA};
+use crate::interfaces::{self, Choice};
+use crate::listener::Listening;
+use crate::md::Domain;
+use crate::options::TcpOptions;
+use crate::peer::{Peer, Request, State};
+use crate::receive::Receiver;
+use crate::socket;
+use crate::stranger::Stranger;
+use crate::watcher::Watcher;
+
+bowline_base::counters! {
+    /// What a tcp interface counts.
+    pub struct TcpCounters {
+        /// Active messages sent.
+        am_sent,
+        /// Active messages handed to the sink.
+        am_received,
+        /// Posts refused because a peer's queue was full.
+        refused,
+        /// Times that the kernel's buffer of a connection was found full.
+        blocked,
+        /// Calls of `recv` and its kin.
+        receives,
+        /// Of these, calls that found nothing.
+        receives_empty,
+        /// Calls of `epoll_wait`.
+        looks,
+        /// Connections that stand or stood.
+        connections,
+        /// Handshakes given up because the peer's own connection was there first.
+        duplicates,
+        /// Strangers dropped: wrong secret, malformed handshake, too slow, or too many.
+        strangers_dropped,
+        /// Peers that sent what no correct peer sends.
+        damaged,
+        /// Peers lost for whatever reason.
+        peers_lost,
+        /// Puts, gets and atomics by peers that were carried out here.
+        served,
+        /// Of peers' operations, those that named memory which is not (or no longer) reachable.
+        refused_accesses,
+    }
+}
+
+/// Most endpoints of an interface. Descriptors end sooner on most systems.
+const MAX_ENDPOINTS: u32 = 1 << 20;
+/// Most pieces of a zcopy operation.
+pub(crate) const MAX_IOV: usize = 16;
+/// Time between looks at what may have to be given up.
+const TICK: Duration = Duration::from_millis(50);
+
+/// What an epoll event is about; the low half of its data is an index.
+pub(crate) mod tag {
+    pub(crate) const LISTENER: u64 = 0;
+    pub(crate) const STRANGER: u64 = 1;
+    pub(crate) const PEER: u64 = 2;
+    pub(crate) const TIMER: u64 = 3;
+    pub(crate) const BELL: u64 = 4;
+}
+
+/// Something to tell the sink.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Event {
+    Completed(Token, Result<u64, PeerFailure>),
+    Failed(u32, PeerFailure),
+}
+
+/// A key of a peer's memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rkey {
+    pub(crate) peer: u32,
+    pub(crate) handle: u64,
+    pub(crate) base: u64,
+    pub(crate) len: u64,
+}
+
+/// A flush of several peers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Group {
+    pub(crate) token: Token,
+    pub(crate) left: usize,
+    pub(crate) lost: Option<PeerFailure>,
+}
+
+/// The tcp transport of one worker. See the crate's text for how to open one.
+#[derive(Debug)]
+pub struct TcpIface {
+    pub(crate) peers: Vec<Option<Box<Peer>>>,
+    /// The connection that brought something last; it is asked first.
+    pub(crate) hot: u32,
+    /// The last call of `recv` brought more than a short message or two.
+    pub(crate) heavy: bool,
+    /// Connections that were found ready and have not had their turn.
+    pub(crate) ready: VecDeque<u32>,
+    /// Connections that stand.
+    pub(crate) open: u32,
+    /// Sockets that need the kernel's word: handshakes under way, blocked connections.
+    pub(crate) restless: u32,
+    /// Calls of `progress`.
+    pub(crate) turn: u32,
+    pub(crate) receiver: Receiver,
+    /// Where short and packed messages are put together.
+    pub(crate) staging: Box<[u8]>,
+    pub(crate) events: VecDeque<Event>,
+    /// Who asked for `writable`, in the order of asking.
+    pub(crate) wants: VecDeque<EpId>,
+    /// Peers to which sending failed, to be read to their end.
+    pub(crate) suspects: Vec<u32>,
+    /// Tokens of what has been sent.
+    pub(crate) sent: Vec<Token>,
+    pub(crate) epoll: OwnedFd,
+    pub(crate) attr: IfaceAttr,
+    pub(crate) options: TcpOptions,
+    pub(crate) counters: TcpCounters,
+    pub(crate) uid: u64,
+    pub(crate) host: Host,
+    pub(crate) by_uid: HashMap<u64, u32>,
+    pub(crate) listeners: Vec<Option<Listening>>,
+    pub(crate) strangers: Vec<Option<Box<Stranger>>>,
+    /// Peers that connect.
+    pub(crate) connecting: Vec<u32>,
+    /// Requests that wait for the user, oldest first.
+    pub(crate) requests: VecDeque<u32>,
+    /// Outcomes of own requests that nobody took yet.
+    pub(crate) outcomes: crate::listener::Outcomes,
+    pub(crate) next_stranger: u64,
+    pub(crate) attempts: u64,
+    pub(crate) domain: Domain,
+    pub(crate) rkeys: Slab<Rkey>,
+    pub(crate) groups: Slab<Group>,
+    pub(crate) bell: Doorbell,
+    /// Whether the doorbell is ours to arm.
+    pub(crate) own_bell: bool,
+    /// Whether the doorbell's descriptor is among those that epoll watches.
+    pub(crate) bell_watched: bool,
+    pub(crate) watcher: Option<Watcher>,
+    timer: OwnedFd,
+    timer_runs: bool,
+    /// Whether a malformed or unauthenticated stranger was logged.
+    pub(crate) stranger_logged: bool,
+    pub(crate) access_logged: bool,
+    /// The process that opened it.
+    pid: u32,
+    /// Ends without a word, as by a crash.
+    abandoned: bool,
+}
+
+fn system(act: &'static str) -> impl Fn(rustix::io::Errno) -> OpenError {
+    move |error| OpenError::System { act, source: error.into() }
+}
+
+fn random_uid() -> Result<u64, OpenError> {
+    let mut bytes = [0; 8];
+    random(&mut bytes).map_err(system("draw a random number"))?;
+    // 0 is nobody's.
+    Ok(u64::from_le_bytes(bytes) | 1)
+}
+
+/// Fills `bytes` from the system's random numbers.
+pub(crate) fn random(bytes: &mut [u8]) -> rustix::io::Result<()> {
+    let mut filled = 0;
+    while filled < bytes.len() {
+        match rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty()) {
+            Ok(more) => filled += more,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+fn attr(options: &TcpOptions, device: String, receive_bytes: usize) -> IfaceAttr {
+    let max = options.max_bcopy;
+    let short = max.min(8 << 10);
+    let rma = OpLimits {
+        max_short: short,
+        max_bcopy: max,
+        min_zcopy: 0,
+        max_zcopy: MAX_RMA,
+        max_iov: MAX_IOV,
+        opt_align: 1,
+    };
+    IfaceAttr {
+        provider: "tcp",
+        device,
+        caps: Caps::AM_SHORT
+            | Caps::AM_BCOPY
+            | Caps::AM_ZCOPY
+            | Caps::PUT_SHORT
+            | Caps::PUT_BCOPY
+            | Caps::PUT_ZCOPY
+            | Caps::GET_ZCOPY
+            | Caps::ATOMIC_CPU
+            | Caps::AM_ORDERED
+            | Caps::PUT_BEFORE_ATOMIC
+            | Caps::PUT_NOTIFY
+            | Caps::PEER_FAILURE
+            | Caps::EP_CHECK
+            | Caps::WAKEUP
+            | Caps::EVENT_FD
+            | Caps::CONNECT_TO_IFACE
+            | Caps::INTER_NODE
+            | Caps::RMA_REGISTERED,
+        limits: Limits {
+            am: OpLimits { max_zcopy: max, ..rma },
+            put: rma,
+            get: OpLimits { max_short: 0, max_bcopy: 0, ..rma },
+        },
+        atomic_post: AtomicOps::all(),
+        atomic_fetch: AtomicOps::all(),
+        max_endpoints: MAX_ENDPOINTS,
+        receive_bytes,
+    }
+}
+
+impl TcpIface {
+    /// Opens an interface: listens at the chosen network interfaces and at loopback.
+    ///
+    /// # Errors
+    /// When the options cannot be met (an unknown interface, no free port) or the system refuses
+    /// a socket or memory.
+    pub fn open(options: TcpOptions) -> Result<Self, OpenError> {
+        let host = Host::current()
+            .map_err(|source| OpenError::System { act: "identify this host", source })?;
+        let uid = random_uid()?;
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(system("make an epoll"))?;
+        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+        let timer = timerfd_create(TimerfdClockId::Monotonic, flags)
+            .map_err(system("make a timer descriptor"))?;
+        epoll::add(&epoll, &timer, EventData::new_u64(tag::TIMER << 32), EventFlags::IN)
+            .map_err(system("watch a timer"))?;
+        let receiver = Receiver::new(options.max_bcopy)?;
+        let (bell, own_bell) = match &options.doorbell {
+            Some(bell) => (bell.clone(), false),
+            None => (Doorbell::private(), true),
+        };
+        let staging = vec![0; HEADER_BYTES + 24 + options.max_bcopy].into_boxed_slice();
+        let mut iface = Self {
+            peers: Vec::new(),
+            hot: u32::MAX,
+            heavy: false,
+            ready: VecDeque::new(),
+            open: 0,
+            restless: 0,
+            turn: 0,
+            attr: attr(&options, String::new(), receiver.capacity()),
+            receiver,
+            staging,
+            events: VecDeque::new(),
+            wants: VecDeque::new(),
+            suspects: Vec::new(),
+            sent: Vec::new(),
+            epoll,
+            options,
+            counters: TcpCounters::default(),
+            uid,
+            host,
+            by_uid: HashMap::new(),
+            listeners: Vec::new(),
+            strangers: Vec::new(),
+            connecting: Vec::new(),
+            requests: VecDeque::new(),
+            outcomes: HashMap::new(),
+            next_stranger: 1,
+            attempts: 0,
+            domain: Domain::default(),
+            rkeys: Slab::default(),
+            groups: Slab::default(),
+            bell,
+            own_bell,
+            bell_watched: false,
+            watcher: None,
+            timer,
+            timer_runs: false,
+            stranger_logged: false,
+            access_logged: false,
+            pid: std::process::id(),
+            abandoned: false,
+        };
+        iface.listen_everywhere()?;
+        Ok(iface)
+    }
+
+    fn listen_everywhere(&mut self) -> Result<(), OpenError> {
+        let range = socket::ports(&self.options.ports).ok_or_else(|| OpenError::System {
+            act: "use the ports of BOWLINE_TCP_PORTS, which are 0, a port or a range a-b",
+            source: std::io::ErrorKind::InvalidInput.into(),
+        })?;
+        let mut names: Vec<String> = Vec::new();
+        let mut refused = None;
+        for (found, choice) in interfaces::judged(&self.options)? {
+            if !choice.chosen || self.listeners.len() == MAX_PLACES {
+                continue;
+            }
+            match socket::listen(found.ip, range, &self.options) {
+                Ok((fd, at)) => {
+                    self.add_listener(Listening { fd, at, loopback: found.loopback, user: false })?;
+                    if !names.contains(&found.name) {
+                        names.push(found.name);
+                    }
+                }
+                Err(error) => {
+                    tracing::warn!(%error, interface = found.name, ip = %found.ip, "cannot listen");
+                    refused = Some(error);
+                }
+            }
+        }
+        if self.listeners.is_empty() {
+            return Err(OpenError::System {
+                act: "listen at any network interface (BOWLINE_TCP_INTERFACES, \
+                      BOWLINE_TCP_PORTS)",
+                source: refused.unwrap_or_else(|| std::io::ErrorKind::NotFound.into()),
+            });
+        }
+        // The first that is no loopback names the device.
+        let device = names.iter().find(|name| *name != "lo").or(names.first());
+        self.attr.device = device.cloned().unwrap_or_default();
+        Ok(())
+    }
+
+    /// What was counted.
+    pub const fn counters(&self) -> &TcpCounters {
+        &self.counters
+    }
+
+    /// The ways to the interface with this address, best first, and those that are no ways, with
+    /// the reasons.
+    ///
+    /// # Errors
+    /// When the address is damaged.
+    pub fn explain(&self, address: &[u8]) -> Result<Vec<Choice>, OpenError> {
+        let address = Address::parse(address).map_err(OpenError::BadAddress)?;
+        Ok(interfaces::ways(&self.options, self.host, &address))
+    }
+
+    /// The two ends of an endpoint's connection, ours first; `None` while there is none.
+    pub fn connection(&self, ep: EpId) -> Option<(SocketAddr, SocketAddr)> {
+        let socket = self.peer(ep.0)?.socket.as_ref()?;
+        let local = SocketAddr::try_from(rustix::net::getsockname(socket).ok()?).ok()?;
+        let remote = rustix::net::getpeername(socket).ok()??;
+        Some((local, SocketAddr::try_from(remote).ok()?))
+    }
+
+    /// Bytes of memory that the interface holds for its peers, and their number. The kernel's
+    /// buffers are not among them.
+    pub fn peer_memory(&self) -> (usize, usize) {
+        let held: usize = self.peers.iter().flatten().map(|peer| peer.held()).sum();
+        let places = self.peers.capacity() * size_of::<Option<Box<Peer>>>()
+            + self.by_uid.capacity() * size_of::<(u64, u32)>();
+        (held + places, self.peers.iter().flatten().count())
+    }
+
+    pub(crate) fn address_here(&self) -> Address {
+        let places = self
+            .listeners
+            .iter()
+            .flatten()
+            .filter(|listening| !listening.user)
+            .map(|listening| Place { at: listening.at, loopback: listening.loopback })
+            .collect();
+        Address { uid: self.uid, host: self.host, places }
+    }
+
+    #[inline]
+    pub(crate) fn peer(&self, index: u32) -> Option<&Peer> {
+        self.peers.get(index as usize)?.as_deref()
+    }
+
+    #[inline]
+    pub(crate) fn peer_mut(&mut self, index: u32) -> Option<&mut Peer> {
+        self.peers.get_mut(index as usize)?.as_deref_mut()
+    }
+
+    /// Adds a peer and names it.
+    pub(crate) fn add_peer(&mut self, peer: Peer) -> Result<u32, OpenError> {
+        let index = self.peers.len() as u32;
+        if index == MAX_ENDPOINTS {
+            return Err(OpenError::Limit(format!(
+                "this interface has met {MAX_ENDPOINTS} peers, which is all that it has numbers for"
+            )));
+        }
+        self.peers.push(Some(Box::new(peer)));
+        Ok(index)
+    }
+
+    /// Lets epoll watch a descriptor.
+    pub(crate) fn watch(
+        &self,
+        fd: BorrowedFd<'_>,
+        tag: u64,
+        index: u32,
+        flags: EventFlags,
+    ) -> Result<(), OpenError> {
+        let data = EventData::new_u64(tag << 32 | u64::from(index));
+        epoll::add(&self.epoll, fd, data, flags).map_err(system("watch a socket"))
+    }
+
+    /// Changes what epoll says of a descriptor.
+    pub(crate) fn rewatch(&self, fd: BorrowedFd<'_>, tag: u64, index: u32, flags: EventFlags) {
+        let data = EventData::new_u64(tag << 32 | u64::from(index));
+        if let Err(error) = epoll::modify(&self.epoll, fd, data, flags) {
+            tracing::warn!(%error, "cannot change how a socket is watched");
+        }
+    }
+
+    /// The kernel had no room for `index`, or has some again.
+    pub(crate) fn set_blocked(&mut self, index: u32, blocked: bool) {
+        let Some(peer) = self.peer_mut(index) else { return };
+        if peer.blocked == blocked {
+            return;
+        }
+        peer.blocked = blocked;
+        let out = if blocked { EventFlags::OUT } else { EventFlags::empty() };
+        if let Some(socket) = self.peer(index).and_then(|peer| peer.socket.as_ref()) {
+            self.rewatch(socket.as_fd(), tag::PEER, index, PEER_EVENTS | out);
+        }
+        if blocked {
+            self.counters.blocked += 1;
+            self.restless += 1;
+        } else {
+            self.restless -= 1;
+        }
+    }
+
+    /// Ends a peer: answers what is in flight to it, then says that it failed.
+    #[cold]
+    pub(crate) fn fail(&mut self, index: u32, how: PeerFailure) {
+        let Some(peer) = self.peer_mut(index) else { return };
+        let was = peer.state;
+        if matches!(was, State::Failed(_)) {
+            return;
+        }
+        peer.state = State::Failed(how);
+        peer.tail = Vec::new();
+        peer.direct = None;
+        let blocked = std::mem::take(&mut peer.blocked);
+        let asked = std::mem::take(&mut peer.asked);
+        let uid = peer.uid;
+        let socket = peer.socket.take();
+        let connecting = peer.connecting.take();
+        let requests = std::mem::take(&mut peer.requests);
+        let mut lost = Vec::new();
+        peer.queue.abandon(&mut lost);
+        if let Some(socket) = socket {
+            // A forked child may hold the socket, so closing alone would not do it.
+            let _ = epoll::delete(&self.epoll, &socket);
+        }
+        if was == State::Open {
+            self.open -= 1;
+            self.counters.peers_lost += 1;
+        }
+        if blocked {
+            self.restless -= 1;
+        }
+        if asked {
+            self.wants.retain(|ep| ep.0 != index);
+        }
+        if self.by_uid.get(&uid) == Some(&index) {
+            self.by_uid.remove(&uid);
+        }
+        self.receiver.forget(index);
+        if let Some(stranger) = connecting.and_then(|connecting| connecting.stranger) {
+            self.drop_stranger(stranger);
+        }
+        self.connecting.retain(|&other| other != index);
+        self.events.extend(lost.into_iter().map(|token| Event::Completed(token, Err(how))));
+        for (_, request) in requests {
+            self.answered(request, Err(how));
+        }
+        self.events.push_back(Event::Failed(index, how));
+    }
+
+    /// Reports the outcome of a request.
+    pub(crate) fn answered(&mut self, request: Request, outcome: Result<u64, PeerFailure>) {
+        let token = match request {
+            Request::Get { token, .. } | Request::Old { token } | Request::Flush { token } => token,
+            Request::FlushAll { group } => return self.flushed_one(group, outcome.err()),
+        };
+        if token != Token::NONE {
+            self.events.push_back(Event::Completed(token, outcome));
+        }
+    }
+
+    fn flushed_one(&mut self, group: Key, lost: Option<PeerFailure>) {
+        let Some(flush) = self.groups.get_mut(group) else { return };
+        flush.left -= 1;
+        flush.lost = lost.or(flush.lost);
+        if flush.left > 0 {
+            return;
+        }
+        let Group { token, lost, .. } = *flush;
+        self.groups.remove(group);
+        if token != Token::NONE {
+            self.events.push_back(Event::Completed(token, lost.map_or(Ok(0), Err)));
+        }
+    }
+
+    /// Tells the sink what happened, in order.
+    pub(crate) fn report(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
+        let mut given = 0;
+        while given < budget
+            && let Some(event) = self.events.pop_front()
+        {
+            match event {
+                Event::Completed(token, result) => {
+                    sink.completed(token, result);
+                    given += 1;
+                }
+                Event::Failed(index, how) => given += self.report_failure(sink, index, how),
+            }
+        }
+        given
+    }
+
+    fn report_failure(&mut self, sink: &mut dyn Sink, index: u32, how: PeerFailure) -> u32 {
+        let Some(peer) = self.peer_mut(index) else { return 0 };
+        peer.told = true;
+        let ep = peer.has_ep.then_some(EpId(index));
+        // Who never talked to us and has no endpoint is known to nobody above.
+        let known = !peer.by_request || ep.is_some();
+        if known {
+            sink.failed(Some(Source(index)), ep, how);
+        }
+        self.forget_if_over(index);
+        u32::from(known)
+    }
+
+    /// Frees a peer that has failed, when everybody above knows and no endpoint is left.
+    pub(crate) fn forget_if_over(&mut self, index: u32) {
+        if let Some(peer) = self.peer(index)
+            && matches!(peer.state, State::Failed(_))
+            && peer.told
+            && !peer.has_ep
+        {
+            self.peers[index as usize] = None;
+        }
+    }
+
+    /// Lets the timer run exactly while something may have to be given up.
+    pub(crate) fn set_timer(&mut self) {
+        let wanted = !self.connecting.is_empty() || self.strangers.iter().any(Option::is_some);
+        if wanted == self.timer_runs {
+            return;
+        }
+        self.timer_runs = wanted;
+        let time = Timespec {
+            tv_sec: 0,
+            tv_nsec: if wanted { i64::from(TICK.subsec_nanos()) } else { 0 },
+        };
+        let setting = Itimerspec { it_interval: time, it_value: time };
+        if let Err(error) = timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &setting) {
+            tracing::warn!(%error, "cannot set a timer; time-outs of handshakes come late");
+        }
+    }
+
+    /// The timer has run out: empties it and gives up what is overdue.
+    pub(crate) fn tick(&mut self) {
+        let mut count = [0; 8];
+        // Nothing to read when it was read before.
+        let _ = rustix::io::read(&self.timer, &mut count);
+        let now = Instant::now();
+        self.overdue_strangers(now);
+        self.overdue_connections(now);
+        self.set_timer();
+    }
+
+    /// Ends the interface as a crash of its process would: peers hear nothing but the end of the
+    /// stream. For tests of what lies above.
+    #[doc(hidden)]
+    pub fn abandon(mut self) {
+        self.abandoned = true;
+    }
+}
+
+/// What epoll says of an established connection.
+pub(crate) const PEER_EVENTS: EventFlags = EventFlags::IN.union(EventFlags::RDHUP);
+
+/// Takes what comes while an interface closes.
+struct Nobody;
+
+impl Sink for Nobody {
+    fn am(&mut self, _: bowline_uct::Arrival<'_>) -> bowline_uct::Verdict {
+        bowline_uct::Verdict::Consumed
+    }
+    fn completed(&mut self, _: Token, _: Result<u64, PeerFailure>) {}
+    fn writable(&mut self, _: EpId) {}
+    fn failed(&mut self, _: Option<Source>, _: Option<EpId>, _: PeerFailure) {}
+}
+
+impl TcpIface {
+    /// Brings out what was posted, says goodbye, and waits until the peers' kernels have both: a
+    /// socket that is closed while something unread has come would take it back.
+    fn say_goodbye(&mut self) {
+        let deadline = Instant::now() + self.options.linger;
+        let mut said = vec![false; self.peers.len()];
+        loop {
+            let mut left = false;
+            for index in 0..self.peers.len() as u32 {
+                let Some(peer) = self.peer(index) else { continue };
+                match peer.state {
+                    State::Failed(_) => continue,
+                    State::Connecting => {
+                        left |= !peer.queue.is_empty();
+                        continue;
+                    }
+                    State::Open => {}
+                }
+                if said.get(index as usize) == Some(&false) {
+                    said[index as usize] = true;
+                    self.send_control(index, &Frame::bye().encode());
+                }
+                let Some(peer) = self.peer(index) else { continue };
+                let unsent = peer.socket.as_ref().is_some_and(|s| socket::at_risk(s.as_fd()) > 0);
+                left |= !peer.queue.is_empty() || unsent;
+            }
+            if !left || Instant::now() >= deadline {
+                return;
+            }
+            bowline_uct::Iface::progress(self, &mut Nobody, 256);
+            said.resize(self.peers.len().max(said.len()), false);
+            std::thread::yield_now();
+        }
+    }
+}
+
+impl Drop for TcpIface {
+    fn drop(&mut self) {
+        // A forked child shares the sockets with its parent and must not speak for it.
+        if !self.abandoned && self.pid == std::process::id() {
+            self.say_goodbye();
+        }
+    }
+}

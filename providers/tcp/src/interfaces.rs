@@ -1,0 +1,336 @@
+//! Which network interfaces are used, and why the others are not.
+//!
+//! An interface of this transport listens at the addresses of every *chosen* network interface and
+//! at loopback. To reach a peer it prefers loopback where both are on one host, then the address
+//! to which the kernel's routing table leads through a chosen interface. Bridges and tunnels made
+//! for containers are never chosen unless they are named: they reach other containers at best.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+
+use bowline_uct::OpenError;
+
+use crate::addr::{Address, Host, Place};
+use crate::options::TcpOptions;
+
+/// Names of interfaces that container engines and virtual machines make for themselves.
+const CONTAINERS: [&str; 14] = [
+    "docker", "br-", "virbr", "cni", "flannel", "cali", "podman", "lxc", "lxd", "kube", "weave",
+    "tunl", "vxlan", "nerdctl",
+];
+
+/// A network interface's address, and whether it is used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// Name of the network interface, for instance `eth0`; empty where none is known.
+    pub interface: String,
+    /// The local address, where one is known.
+    pub local: Option<IpAddr>,
+    /// The peer's address and port, where the choice is about a peer.
+    pub remote: Option<SocketAddr>,
+    /// Whether it is used.
+    pub chosen: bool,
+    /// Why, or why not.
+    pub reason: String,
+}
+
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mark = if self.chosen { "+" } else { "-" };
+        write!(f, "{mark} {}", if self.interface.is_empty() { "?" } else { &self.interface })?;
+        if let Some(local) = self.local {
+            write!(f, " {local}")?;
+        }
+        if let Some(remote) = self.remote {
+            write!(f, " to {remote}")?;
+        }
+        write!(f, ": {}", self.reason)
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Found {
+    pub(crate) name: String,
+    pub(crate) ip: IpAddr,
+    up: bool,
+    pub(crate) loopback: bool,
+}
+
+/// The system's interfaces that have an address.
+pub(crate) fn system() -> std::io::Result<Vec<Found>> {
+    let mut list = std::ptr::null_mut();
+    // SAFETY: `list` is a place for the pointer that the call writes.
+    if unsafe { libc::getifaddrs(&raw mut list) } != 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    let mut found = Vec::new();
+    let mut at = list;
+    while !at.is_null() {
+        // SAFETY: the list was made by `getifaddrs` and is freed after the loop; `at` is one of
+        // its entries.
+        let entry = unsafe { &*at };
+        at = entry.ifa_next;
+        // SAFETY: the name of an entry is a string that ends with a zero.
+        let name = unsafe { std::ffi::CStr::from_ptr(entry.ifa_name) };
+        // SAFETY: the address of an entry is null or of the family that it says.
+        let Some(ip) = (unsafe { ip_of(entry.ifa_addr) }) else { continue };
+        let flag = |bit: libc::c_int| entry.ifa_flags & bit as libc::c_uint != 0;
+        found.push(Found {
+            name: name.to_string_lossy().into_owned(),
+            ip,
+            up: flag(libc::IFF_UP) && flag(libc::IFF_RUNNING),
+            loopback: flag(libc::IFF_LOOPBACK),
+        });
+    }
+    // SAFETY: `list` came from `getifaddrs`, and nothing of it is used any more.
+    unsafe { libc::freeifaddrs(list) };
+    Ok(found)
+}
+
+/// # Safety
+/// `address` must be null or lead to a socket address as long as its family says.
+unsafe fn ip_of(address: *const libc::sockaddr) -> Option<IpAddr> {
+    if address.is_null() {
+        return None;
+    }
+    // SAFETY: not null, and every socket address begins with its family; the casts follow it.
+    unsafe {
+        match i32::from((*address).sa_family) {
+            libc::AF_INET => {
+                let v4 = address.cast::<libc::sockaddr_in>().read_unaligned();
+                Some(IpAddr::V4(Ipv4Addr::from(v4.sin_addr.s_addr.to_ne_bytes())))
+            }
+            libc::AF_INET6 => {
+                let v6 = address.cast::<libc::sockaddr_in6>().read_unaligned();
+                Some(IpAddr::V6(Ipv6Addr::from(v6.sin6_addr.s6_addr)))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// What the setting says about interfaces.
+struct Wanted<'a> {
+    named: Vec<&'a str>,
+    denied: Vec<&'a str>,
+}
+
+impl<'a> Wanted<'a> {
+    fn parse(text: &'a str) -> Self {
+        let words = text.split(',').map(str::trim).filter(|word| !word.is_empty());
+        let (denied, named) = words.partition::<Vec<_>, _>(|word| word.starts_with('!'));
+        Self { named, denied: denied.into_iter().map(|word| &word[1..]).collect() }
+    }
+
+    /// Whether `found` is used, and why (not).
+    fn judge(&self, found: &Found) -> Result<String, String> {
+        let name = found.name.as_str();
+        if self.denied.contains(&name) {
+            return Err("BOWLINE_TCP_INTERFACES denies it".to_owned());
+        }
+        if !found.up {
+            return Err("it is down or has no link".to_owned());
+        }
+        if found.loopback {
+            return if found.ip.is_loopback() {
+                Ok("loopback, for peers on this host".to_owned())
+            } else {
+                Err("an additional address of the loopback interface".to_owned())
+            };
+        }
+        let link_local = match found.ip {
+            IpAddr::V4(ip) => ip.is_link_local(),
+            IpAddr::V6(ip) => ip.is_unicast_link_local(),
+        };
+        if link_local {
+            return Err("a link-local address, which means nothing to other hosts".to_owned());
+        }
+        if self.named.contains(&name) {
+            return Ok("BOWLINE_TCP_INTERFACES names it".to_owned());
+        }
+        if !self.named.is_empty() {
+            return Err("BOWLINE_TCP_INTERFACES names others".to_owned());
+        }
+        let bridge = std::path::Path::new("/sys/class/net").join(name).join("bridge").exists();
+        if bridge || CONTAINERS.iter().any(|prefix| name.starts_with(prefix)) {
+            return Err("a bridge or tunnel for containers or virtual machines; name it in \
+                        BOWLINE_TCP_INTERFACES if it is what you want"
+                .to_owned());
+        }
+        Ok("it is up and not made for containers".to_owned())
+    }
+}
+
+/// Every network interface with an address, whether an interface opened with `options` listens
+/// there, and why (not).
+///
+/// # Errors
+/// When the system does not list its interfaces.
+pub fn interfaces(options: &TcpOptions) -> Result<Vec<Choice>, OpenError> {
+    Ok(judged(options)?.into_iter().map(|(_, choice)| choice).collect())
+}
+
+pub(crate) fn judged(options: &TcpOptions) -> Result<Vec<(Found, Choice)>, OpenError> {
+    let wanted = Wanted::parse(&options.interfaces);
+    let all = system()
+        .map_err(|source| OpenError::System { act: "list the network interfaces", source })?;
+    if let Some(unknown) =
+        wanted.named.iter().find(|&&name| all.iter().all(|found| found.name != name))
+    {
+        return Err(OpenError::System {
+            act: "use the network interfaces of BOWLINE_TCP_INTERFACES",
+            source: std::io::Error::new(
+                std::io::ErrorKind::NotFound,
+                format!("there is no interface {unknown} with an address"),
+            ),
+        });
+    }
+    let judge = |found: Found| {
+        let (chosen, reason) = match wanted.judge(&found) {
+            Ok(why) => (true, why),
+            Err(why) => (false, why),
+        };
+        let choice = Choice {
+            interface: found.name.clone(),
+            local: Some(found.ip),
+            remote: None,
+            chosen,
+            reason,
+        };
+        (found, choice)
+    };
+    Ok(all.into_iter().map(judge).collect())
+}
+
+/// The ways to a peer, best first, and those that are no ways.
+pub(crate) fn ways(options: &TcpOptions, me: Host, peer: &Address) -> Vec<Choice> {
+    let mut ways: Vec<(u8, Choice)> = match judged(options) {
+        Ok(judged) => peer.places.iter().map(|place| way(&judged, me, peer.host, *place)).collect(),
+        Err(error) => vec![(
+            u8::MAX,
+            Choice {
+                interface: String::new(),
+                local: None,
+                remote: None,
+                chosen: false,
+                reason: error.to_string(),
+            },
+        )],
+    };
+    // The order of the peer's address decides between equals.
+    ways.sort_by_key(|(rank, _)| *rank);
+    ways.into_iter().map(|(_, choice)| choice).collect()
+}
+
+/// One way and its rank; a lower one is better.
+fn way(judged: &[(Found, Choice)], me: Host, host: Host, place: Place) -> (u8, Choice) {
+    let mut choice = Choice {
+        interface: String::new(),
+        local: None,
+        remote: Some(place.at),
+        chosen: false,
+        reason: String::new(),
+    };
+    if place.loopback && host != me {
+        choice.reason =
+            "loopback of another host, container or network namespace, which leads elsewhere \
+             from here"
+                .to_owned();
+        return (u8::MAX, choice);
+    }
+    let local = match route(place.at) {
+        Ok(local) => local,
+        Err(error) => {
+            choice.reason = format!("the kernel has no route to it: {error}");
+            return (u8::MAX, choice);
+        }
+    };
+    choice.local = Some(local);
+    // The kernel leads to addresses of its own by loopback, with that address as the source.
+    let Some((found, verdict)) = judged.iter().find(|(found, _)| found.ip == local) else {
+        choice.reason = "the kernel's route starts at an address of no listed interface".to_owned();
+        return (u8::MAX, choice);
+    };
+    choice.interface = found.name.clone();
+    if !verdict.chosen {
+        choice.reason = format!("the kernel's route leads through it, but {}", verdict.reason);
+        return (u8::MAX, choice);
+    }
+    choice.chosen = true;
+    let v6 = u8::from(place.at.is_ipv6());
+    if place.loopback {
+        choice.reason = "loopback: the peer is on this host".to_owned();
+        return (v6, choice);
+    }
+    choice.reason = "the kernel's route to the peer leads through it".to_owned();
+    (2 + v6, choice)
+}
+
+/// The local address from which the kernel would send to `to`. Nothing is sent.
+fn route(to: SocketAddr) -> std::io::Result<IpAddr> {
+    let any: IpAddr = match to {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let socket = UdpSocket::bind((any, 0))?;
+    socket.connect(to)?;
+    Ok(socket.local_addr()?.ip())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(name: &str, ip: &str) -> Found {
+        Found { name: name.into(), ip: ip.parse().unwrap(), up: true, loopback: name == "lo" }
+    }
+
+    #[test]
+    fn bridges_of_containers_are_chosen_only_by_name() {
+        let by_itself = Wanted::parse("");
+        assert!(by_itself.judge(&found("eth0", "10.0.0.1")).is_ok());
+        for name in ["docker0", "br-1f2e", "virbr0", "cni0", "flannel.1", "cali12"] {
+            let reason = by_itself.judge(&found(name, "172.17.0.1")).unwrap_err();
+            assert!(reason.contains("container"), "{name}: {reason}");
+        }
+        assert!(Wanted::parse("docker0").judge(&found("docker0", "172.17.0.1")).is_ok());
+    }
+
+    #[test]
+    fn lists_name_and_deny() {
+        let named = Wanted::parse(" eth1 , ib0");
+        assert!(named.judge(&found("eth1", "10.0.0.1")).is_ok());
+        assert!(named.judge(&found("eth0", "10.0.0.1")).is_err());
+        assert!(named.judge(&found("lo", "127.0.0.1")).is_ok(), "loopback is always there");
+        let denied = Wanted::parse("!eth0,!lo");
+        assert!(denied.judge(&found("eth0", "10.0.0.1")).is_err());
+        assert!(denied.judge(&found("lo", "127.0.0.1")).is_err());
+        assert!(denied.judge(&found("eth1", "10.0.0.1")).is_ok());
+        let down = Found { up: false, ..found("eth0", "10.0.0.1") };
+        assert!(Wanted::parse("eth0").judge(&down).unwrap_err().contains("down"));
+        assert!(Wanted::parse("").judge(&found("eth0", "fe80::1")).is_err());
+        assert!(Wanted::parse("").judge(&found("eth0", "169.254.1.1")).is_err());
+    }
+
+    #[test]
+    fn loopback_is_chosen_on_this_host_only() {
+        let options = TcpOptions::with_secret([1; 32]);
+        let me = Host::current().unwrap();
+        let place = Place { at: "127.0.0.1:9".parse().unwrap(), loopback: true };
+        let mut peer = Address { uid: 1, host: me, places: vec![place] };
+        let here = ways(&options, me, &peer);
+        assert!(here[0].chosen, "{}", here[0]);
+        assert_eq!(here[0].interface, "lo");
+        peer.host.namespace ^= 1;
+        let there = ways(&options, me, &peer);
+        assert!(!there[0].chosen);
+        assert!(there[0].to_string().contains("namespace"), "{}", there[0]);
+    }
+
+    #[test]
+    fn unknown_names_are_an_error() {
+        let mut options = TcpOptions::with_secret([1; 32]);
+        options.interfaces = "eth99".to_owned();
+        assert!(interfaces(&options).unwrap_err().to_string().contains("eth99"));
+    }
+}

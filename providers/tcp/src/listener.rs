@@ -1,0 +1,257 @@
+//! Connections by socket address: a server listens, a client asks with private data, the server's
+//! user accepts or rejects, with private data of its own.
+//!
+//! ```text
+//!   client                                server
+//!                                         listen(address)
+//!   connect_to(address, private)  ─────►  next_request() = (id, private)
+//!   connect_outcome(id) = endpoint ◄────  accept_request(id, private) = endpoint
+//!                       = rejected ◄────  reject_request(id, private)
+//! ```
+//!
+//! Each accepted request is a connection of its own, with an endpoint on either side, authenticated
+//! like every other; it ends when either side closes its endpoint. Requests and outcomes are asked
+//! for after `progress`; while one is there, `arm` says that the interface is busy.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+
+use bowline_uct::{EpId, OpenError, PeerFailure, Unreachable};
+use rustix::event::epoll::EventFlags;
+use rustix::net::Shutdown;
+
+use crate::frame::Frame;
+use crate::hello::{MAX_PRIVATE, Purpose, Verdict};
+use crate::iface::{TcpIface, tag};
+use crate::peer::{Peer, State};
+use crate::socket;
+use crate::stranger::{Role, Stage};
+
+/// A listener of an interface.
+#[derive(Debug)]
+pub(crate) struct Listening {
+    pub(crate) fd: OwnedFd,
+    pub(crate) at: SocketAddr,
+    pub(crate) loopback: bool,
+    /// For requests by socket address, and not in the interface's own address.
+    pub(crate) user: bool,
+}
+
+/// A listener made by [`TcpIface::listen`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ListenerId(u32);
+
+/// A request that waits for its answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RequestId {
+    index: u32,
+    number: u64,
+}
+
+/// Somebody who knows the job's secret wants to be connected.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConnectionRequest {
+    /// Names it in the answer.
+    pub id: RequestId,
+    /// Where it came in.
+    pub listener: ListenerId,
+    /// Whence it came.
+    pub from: SocketAddr,
+    /// What the client sent along.
+    pub private: Vec<u8>,
+}
+
+/// A connection asked for by [`TcpIface::connect_to`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ConnectId(u32);
+
+/// A request that was accepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Connected {
+    /// The endpoint.
+    pub ep: EpId,
+    /// What the server sent along.
+    pub private: Vec<u8>,
+}
+
+/// Why a request led to no connection.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The server's user said no, or nobody listens for requests there.
+    #[error("the server rejected the request")]
+    Rejected {
+        /// What the server sent along.
+        private: Vec<u8>,
+    },
+    /// The server cannot be reached, ended, or does not know the secret.
+    #[error("the request was not answered: {0}")]
+    Failed(PeerFailure),
+    /// The name is unknown, or its outcome was taken before.
+    #[error("no such request is under way")]
+    NoSuch,
+}
+
+/// Outcomes that nobody took yet, by peer.
+pub(crate) type Outcomes = HashMap<u32, Result<Vec<u8>, ConnectError>>;
+
+fn check_private(private: &[u8]) -> Result<(), OpenError> {
+    if private.len() <= MAX_PRIVATE {
+        return Ok(());
+    }
+    Err(OpenError::Limit(format!(
+        "{} bytes of private data exceed the {MAX_PRIVATE} that a request or its answer may carry",
+        private.len()
+    )))
+}
+
+impl TcpIface {
+    pub(crate) fn add_listener(&mut self, listening: Listening) -> Result<u32, OpenError> {
+        let index = self.listeners.len() as u32;
+        self.watch(listening.fd.as_fd(), tag::LISTENER, index, EventFlags::IN)?;
+        self.listeners.push(Some(listening));
+        Ok(index)
+    }
+
+    /// Listens for requests at `at`; port 0 takes any that is free. Returns where it listens.
+    ///
+    /// # Errors
+    /// When the address is not this host's, or the port is taken.
+    pub fn listen(&mut self, at: SocketAddr) -> Result<(ListenerId, SocketAddr), OpenError> {
+        let port = at.port();
+        let (fd, at) = socket::listen(at.ip(), (port, port), &self.options)
+            .map_err(|source| OpenError::System { act: "listen for requests", source })?;
+        let index = self.add_listener(Listening { fd, at, loopback: false, user: true })?;
+        Ok((ListenerId(index), at))
+    }
+
+    /// Stops listening. Requests that came in before stay.
+    pub fn close_listener(&mut self, listener: ListenerId) {
+        let place = self.listeners.get_mut(listener.0 as usize);
+        if let Some(place) = place.filter(|place| place.as_ref().is_some_and(|l| l.user))
+            && let Some(listening) = place.take()
+        {
+            let _ = rustix::event::epoll::delete(&self.epoll, &listening.fd);
+        }
+    }
+
+    /// A stranger's request has proved itself and waits for the user.
+    pub(crate) fn hold_request(&mut self, index: u32) {
+        if self.requests.len() >= self.options.strangers as usize {
+            // The user does not keep up; the client hears it at once instead of waiting.
+            if let Some(stranger) = self.take_stranger(index) {
+                let _ = self.say_answer(&stranger, Verdict::Rejected, &[]);
+            }
+            return;
+        }
+        if let Some(Some(stranger)) = self.strangers.get_mut(index as usize) {
+            stranger.stage = Stage::User;
+            self.requests.push_back(index);
+        }
+    }
+
+    /// The next request that nobody was told of, oldest first.
+    pub fn next_request(&mut self) -> Option<ConnectionRequest> {
+        let index = self.requests.pop_front()?;
+        let stranger = self.strangers.get(index as usize)?.as_ref()?;
+        let Role::Server { listener, from } = stranger.role else { return None };
+        Some(ConnectionRequest {
+            id: RequestId { index, number: stranger.number },
+            listener: ListenerId(listener),
+            from,
+            private: stranger.private.clone(),
+        })
+    }
+
+    /// The stranger behind a request, if it is still there.
+    fn requester(
+        &mut self,
+        id: RequestId,
+        private: &[u8],
+    ) -> Result<Box<crate::stranger::Stranger>, OpenError> {
+        check_private(private)?;
+        let gone = || OpenError::Unreachable(Unreachable::because("the client has given up"));
+        let there = self.strangers.get(id.index as usize).and_then(Option::as_ref);
+        if there.is_none_or(|there| there.number != id.number || there.stage != Stage::User) {
+            return Err(gone());
+        }
+        self.take_stranger(id.index).ok_or_else(gone)
+    }
+
+    /// Accepts a request, with private data for the client. The endpoint can be used at once.
+    ///
+    /// # Errors
+    /// When the client has given up meanwhile, or the private data are too long.
+    pub fn accept_request(&mut self, id: RequestId, private: &[u8]) -> Result<EpId, OpenError> {
+        let stranger = self.requester(id, private)?;
+        self.say_answer(&stranger, Verdict::Welcome, private)
+            .map_err(|error| OpenError::System { act: "answer a request", source: error.into() })?;
+        let uid = stranger.hello().map_or(0, |hello| hello.uid);
+        let mut peer = Peer::new(uid, State::Connecting);
+        (peer.by_request, peer.has_ep) = (true, true);
+        let index = self.add_peer(peer)?;
+        self.install(index, *stranger, 0);
+        Ok(EpId(index))
+    }
+
+    /// Rejects a request, with private data for the client, the reason for instance.
+    ///
+    /// # Errors
+    /// When the client has given up meanwhile, or the private data are too long.
+    pub fn reject_request(&mut self, id: RequestId, private: &[u8]) -> Result<(), OpenError> {
+        let stranger = self.requester(id, private)?;
+        self.say_answer(&stranger, Verdict::Rejected, private)
+            .map_err(|error| OpenError::System { act: "answer a request", source: error.into() })?;
+        self.set_timer();
+        Ok(())
+    }
+
+    /// Asks the listener at `to` for a connection, with private data for its user. `progress` makes
+    /// it; [`connect_outcome`](Self::connect_outcome) says what became of it.
+    ///
+    /// # Errors
+    /// When the private data are too long, or there is no room for another endpoint.
+    pub fn connect_to(&mut self, to: SocketAddr, private: &[u8]) -> Result<ConnectId, OpenError> {
+        check_private(private)?;
+        let index = self.begin(0, vec![to], private.to_vec(), Purpose::Request)?;
+        self.start_attempt(index);
+        Ok(ConnectId(index))
+    }
+
+    /// What became of a request; `None` while it is under way. Tells each outcome once.
+    pub fn connect_outcome(&mut self, id: ConnectId) -> Option<Result<Connected, ConnectError>> {
+        let Some(outcome) = self.outcomes.remove(&id.0) else {
+            let waits = self.peer(id.0).is_some_and(|peer| {
+                peer.by_request && peer.state == State::Connecting && peer.connecting.is_some()
+            });
+            return if waits { None } else { Some(Err(ConnectError::NoSuch)) };
+        };
+        Some(outcome.and_then(|private| match self.peer_mut(id.0) {
+            Some(peer) => {
+                peer.has_ep = true;
+                Ok(Connected { ep: EpId(id.0), private })
+            }
+            None => Err(ConnectError::Failed(PeerFailure::Died)),
+        }))
+    }
+
+    /// The endpoint of a request's connection was closed: ends it when everything is sent.
+    pub(crate) fn close_request_peer(&mut self, index: u32) {
+        self.send_control(index, &Frame::bye().encode());
+        let Some(peer) = self.peer_mut(index) else { return };
+        peer.closing = true;
+        if peer.queue.is_empty() {
+            self.hang_up(index);
+        }
+    }
+
+    /// Everything is said: the peer hears the end of the stream, and ends its side.
+    pub(crate) fn hang_up(&mut self, index: u32) {
+        if let Some(socket) = self.peer(index).and_then(|peer| peer.socket.as_ref())
+            && let Err(error) = rustix::net::shutdown(socket, Shutdown::Write)
+        {
+            tracing::debug!(%error, "a connection had ended before it was closed");
+        }
+    }
+}

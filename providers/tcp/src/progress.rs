@@ -1,0 +1,262 @@
+//! Progress: which socket is asked for what, and how often.
+//!
+//! A connection that has just brought something is likely to bring more, so it is asked first, by
+//! `recv` itself: one system call where `epoll_wait` and `recv` were two. Only when it has nothing
+//! does `epoll_wait` look at all others; with a single connection even that happens only now and
+//! then, for newcomers. So the latency of two ranks that talk to each other is that of the
+//! socket, and a rank of many connections pays one call for all that are silent.
+
+use std::os::fd::{AsFd, BorrowedFd};
+
+use bowline_uct::{EpId, Sink};
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, Event, EventData, EventFlags};
+use rustix::io::Errno;
+
+use crate::iface::{TcpIface, tag};
+use crate::peer::State;
+
+/// Events of one look.
+const LOOK: usize = 32;
+/// What epoll says of a connection that is to be read.
+const ARRIVALS: EventFlags =
+    EventFlags::IN.union(EventFlags::RDHUP).union(EventFlags::HUP).union(EventFlags::ERR);
+/// With one connection that has nothing, every so many calls look for newcomers.
+const NEWCOMERS: u32 = 16;
+/// While the hot connection brings something, every so many calls look at the others too.
+const OTHERS: u32 = 8;
+
+impl TcpIface {
+    #[inline]
+    pub(crate) fn advance(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
+        let mut given = 0;
+        if !self.events.is_empty() {
+            given += self.report(sink, budget);
+        }
+        self.turn = self.turn.wrapping_add(1);
+        // Whoever wants to post is not kept waiting by a stream of arrivals, and with a budget of
+        // one they take turns.
+        let reserve = u32::from(
+            !self.wants.is_empty() && (budget - given > 1 || self.turn.is_multiple_of(2)),
+        );
+        if budget - given > reserve {
+            given += self.receive_some(sink, budget - given - reserve);
+        } else if budget == 0 {
+            self.look_for_room();
+        }
+        if !self.events.is_empty() {
+            given += self.report(sink, budget - given);
+        }
+        if !self.wants.is_empty() {
+            given += self.tell_writable(sink, budget - given);
+        }
+        given
+    }
+
+    #[inline]
+    fn receive_some(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
+        let mut given = 0;
+        if self.receiver.waiting {
+            if let Some(owner) = self.receiver.owner() {
+                given += self.take_frames(owner, sink, budget);
+            }
+            if given == budget || self.receiver.waiting {
+                return given;
+            }
+        }
+        if !self.suspects.is_empty() {
+            given += self.chase(sink, budget - given);
+        }
+        // Who brought much has had its turn, and who was found ready and had to wait has it now.
+        let others = !self.ready.is_empty()
+            || self.open > 1 && (self.heavy || self.turn.is_multiple_of(OTHERS));
+        if !others && given < budget {
+            given += self.pull_hot(sink, budget - given);
+        }
+        let quiet = self.open == 1 && self.restless == 0 && self.connecting.is_empty();
+        let look = others || given == 0 && !quiet;
+        if look || self.turn.is_multiple_of(NEWCOMERS) {
+            given += self.look(sink, budget - given);
+        }
+        given
+    }
+
+    #[inline]
+    fn pull_hot(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
+        let hot = self.hot;
+        match self.peers.get(hot as usize) {
+            Some(Some(peer)) if peer.socket.is_some() && !self.receiver.waiting => {
+                self.pull(hot, sink, budget)
+            }
+            _ => 0,
+        }
+    }
+
+    /// Reads connections to which sending has failed, until their end.
+    #[cold]
+    fn chase(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
+        let mut given = 0;
+        let mut at = 0;
+        while at < self.suspects.len() && given < budget && !self.receiver.waiting {
+            let index = self.suspects[at];
+            let empty = self.counters.receives_empty;
+            if self.is_open(index) {
+                given += self.pull(index, sink, budget - given);
+            }
+            if self.is_open(index) && self.counters.receives_empty > empty {
+                // Its error was told to the call that sent; nothing more comes.
+                let broken = self.peer(index).and_then(|peer| peer.broken);
+                self.fail(index, broken.expect("a suspect is one because sending failed"));
+            }
+            if self.is_open(index) {
+                at += 1;
+            } else {
+                self.suspects.remove(at);
+            }
+        }
+        given
+    }
+
+    /// Asks epoll, and deals with what it says.
+    #[cold]
+    fn look(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
+        let mut given = self.pull_ready(sink, budget);
+        if given == budget || self.receiver.waiting {
+            return given;
+        }
+        let nothing = Event { flags: EventFlags::empty(), data: EventData::new_u64(0) };
+        let mut events = [nothing; LOOK];
+        let count = self.wait_now(&mut events);
+        for event in &events[..count] {
+            let (data, flags) = (event.data.u64(), event.flags);
+            let index = data as u32;
+            match data >> 32 {
+                tag::LISTENER => self.welcome_strangers(index),
+                tag::STRANGER => self.step_stranger(index),
+                tag::TIMER => self.tick(),
+                tag::PEER => {
+                    if flags.contains(EventFlags::OUT) {
+                        self.flush_queue(index);
+                    }
+                    if flags.intersects(ARRIVALS) {
+                        self.ready.push_back(index);
+                    }
+                }
+                // A ring that was late; the next sleep would end at once otherwise.
+                tag::BELL => self.bell.disarm(),
+                _ => {}
+            }
+        }
+        given += self.pull_ready(sink, budget - given);
+        given
+    }
+
+    /// Receives from those that were found ready, in their order, as far as the budget goes.
+    fn pull_ready(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
+        let mut given = 0;
+        while given < budget
+            && !self.receiver.waiting
+            && let Some(index) = self.ready.pop_front()
+        {
+            if self.is_open(index) {
+                given += self.pull(index, sink, budget - given);
+            }
+        }
+        given
+    }
+
+    /// Without a budget: strangers and full connections go on, nothing is received.
+    #[cold]
+    fn look_for_room(&mut self) {
+        let nothing = Event { flags: EventFlags::empty(), data: EventData::new_u64(0) };
+        let mut events = [nothing; LOOK];
+        let count = self.wait_now(&mut events);
+        for event in &events[..count] {
+            let (data, flags) = (event.data.u64(), event.flags);
+            let index = data as u32;
+            match data >> 32 {
+                tag::LISTENER => self.welcome_strangers(index),
+                tag::STRANGER => self.step_stranger(index),
+                tag::TIMER => self.tick(),
+                tag::PEER if flags.contains(EventFlags::OUT) => self.flush_queue(index),
+                _ => {}
+            }
+        }
+    }
+
+    fn wait_now(&mut self, events: &mut [Event; LOOK]) -> usize {
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        self.counters.looks += 1;
+        match epoll::wait(&self.epoll, &mut events[..], Some(&now)) {
+            Ok(count) => count,
+            Err(Errno::INTR) => 0,
+            Err(error) => {
+                tracing::error!(%error, "cannot ask epoll");
+                0
+            }
+        }
+    }
+
+    pub(crate) fn want(&mut self, ep: EpId) {
+        let Some(peer) = self.peer_mut(ep.0) else { return };
+        if peer.check().is_ok() && !std::mem::replace(&mut peer.asked, true) {
+            self.wants.push_back(ep);
+        }
+    }
+
+    /// Tells those who asked and have room now, in the order of asking.
+    fn tell_writable(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
+        let mut given = 0;
+        for _ in 0..self.wants.len() {
+            let Some(ep) = self.wants.pop_front() else { break };
+            let Some(peer) = self.peer_mut(ep.0) else { continue };
+            if given < budget && peer.has_room() {
+                peer.asked = false;
+                sink.writable(ep);
+                given += 1;
+            } else {
+                // Those who stay keep their order: each goes round once.
+                self.wants.push_back(ep);
+            }
+        }
+        given
+    }
+
+    /// Whether the next `progress` has something to do, as far as is known without the kernel.
+    pub(crate) fn has_work(&self) -> bool {
+        !self.events.is_empty()
+            || self.receiver.waiting
+            || !self.suspects.is_empty()
+            || !self.requests.is_empty()
+            || !self.outcomes.is_empty()
+            || self.wants.iter().any(|ep| self.peer(ep.0).is_some_and(|peer| peer.has_room()))
+    }
+
+    /// Whether the kernel has something.
+    pub(crate) fn kernel_has_work(&mut self) -> bool {
+        let nothing = Event { flags: EventFlags::empty(), data: EventData::new_u64(0) };
+        let mut events = [nothing; LOOK];
+        self.wait_now(&mut events) > 0
+    }
+
+    pub(crate) fn epoll_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+
+    /// Closes an endpoint; see the rules in [`crate::peer`].
+    pub(crate) fn close_endpoint(&mut self, ep: EpId) {
+        let Some(peer) = self.peer_mut(ep.0) else { return };
+        if !std::mem::take(&mut peer.has_ep) {
+            return;
+        }
+        let (asked, by_request) = (std::mem::take(&mut peer.asked), peer.by_request);
+        let state = peer.state;
+        if asked {
+            self.wants.retain(|&waiting| waiting != ep);
+        }
+        if by_request && state == State::Open {
+            self.close_request_peer(ep.0);
+        }
+        self.forget_if_over(ep.0);
+    }
+}

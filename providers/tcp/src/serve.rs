@@ -1,0 +1,295 @@
+//! What peers ask of us, and their answers to what we asked: puts, gets, atomics, flushes, BYE.
+//!
+//! Nothing here is trusted: keys and addresses are looked up at each access, answers must be those
+//! that are due, and a peer that asks for more at once than it may is dropped.
+
+use std::os::fd::AsFd;
+
+use bowline_base::slab::Key;
+use bowline_base::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use bowline_base::view::View;
+use bowline_uct::{AtomicOp, AtomicWidth, MemHandle, PeerFailure};
+use rustix::io::Errno;
+
+use crate::frame::{ATOMIC_BYTES, Atomic, BadFrame, COMPLETE, Frame, Kind, MAX_REQUESTS, Status};
+use crate::iface::TcpIface;
+use crate::peer::{Direct, Request, State};
+use crate::receive::{SMALL, failure_of};
+
+/// An answer that nobody waits for.
+const UNASKED: BadFrame = BadFrame("an answer to what was not asked");
+
+impl TcpIface {
+    /// Serves a frame of `index` that is neither a message nor a put with notification. `behind`
+    /// is all that follows its header, or nothing where the payload goes straight to its place.
+    pub(crate) fn serve(
+        &mut self,
+        index: u32,
+        frame: &Frame,
+        behind: View<'_>,
+    ) -> Result<(), BadFrame> {
+        let [first, second, third] = frame.words;
+        match frame.kind {
+            Kind::Am | Kind::PutNotify => unreachable!("dealt with by the caller"),
+            Kind::Put => self.serve_put(index, frame, behind),
+            Kind::Get => self.serve_get(index, first, second, third)?,
+            Kind::Atomic => {
+                let mut bytes = [0; ATOMIC_BYTES];
+                behind.copy_out(&mut bytes);
+                self.serve_atomic(index, &Atomic::decode(frame, &bytes)?)?;
+            }
+            Kind::Flush => {
+                let answer = Frame::flushed(first as u32).encode();
+                self.owe(index, &[&answer])?;
+            }
+            Kind::Data => self.take_data(index, frame, behind)?,
+            Kind::End => self.take_end(index, frame)?,
+            Kind::Old => {
+                let status = Status::from_wire(frame.id).ok_or(UNASKED)?;
+                let request = self.due(index, first as u32)?;
+                if !matches!(request, Request::Old { .. }) {
+                    return Err(UNASKED);
+                }
+                let outcome = match status {
+                    Status::Done => Ok(second),
+                    Status::Refused => Err(PeerFailure::Refused),
+                };
+                self.answered(request, outcome);
+            }
+            Kind::Flushed => {
+                let request = self.due(index, first as u32)?;
+                if !matches!(request, Request::Flush { .. } | Request::FlushAll { .. }) {
+                    return Err(UNASKED);
+                }
+                self.answered(request, Ok(0));
+            }
+            Kind::Bye => self.fail(index, PeerFailure::Closed),
+        }
+        Ok(())
+    }
+
+    fn serve_put(&mut self, index: u32, frame: &Frame, behind: View<'_>) {
+        let [handle, address, _] = frame.words;
+        let len = frame.len as usize;
+        if len <= SMALL {
+            return self.write_memory(index, handle, address, behind);
+        }
+        let direct = if self.domain.reach(handle, address, len).is_some() {
+            self.counters.served += 1;
+            Direct::Put { handle, address, left: len }
+        } else {
+            self.refuse_access(index);
+            Direct::Discard { left: len }
+        };
+        if let Some(peer) = self.peer_mut(index) {
+            peer.direct = Some(direct);
+        }
+    }
+
+    /// Queues an answer. A peer asks for so much at once and no more.
+    fn owe(&mut self, index: u32, parts: &[&[u8]]) -> Result<(), BadFrame> {
+        let Some(peer) = self.peer_mut(index) else { return Ok(()) };
+        if peer.queue.answers() > MAX_REQUESTS {
+            return Err(BadFrame("more requests at once than a correct peer makes"));
+        }
+        peer.queue.answer(parts);
+        Ok(())
+    }
+
+    fn serve_get(
+        &mut self,
+        index: u32,
+        handle: u64,
+        address: u64,
+        last: u64,
+    ) -> Result<(), BadFrame> {
+        let (request, len) = (last as u32, (last >> 32) as usize);
+        let Some(view) = self.domain.reach(handle, address, len) else {
+            self.refuse_access(index);
+            return self.owe(index, &[&Frame::data(request, Status::Refused, true, 0).encode()]);
+        };
+        if len <= SMALL {
+            let mut copied = [0; SMALL];
+            view.copy_out(&mut copied[..len]);
+            let header = Frame::data(request, Status::Done, true, len).encode();
+            self.counters.served += 1;
+            return self.owe(index, &[&header, &copied[..len]]);
+        }
+        self.counters.served += 1;
+        let header = Frame::data(request, Status::Done, false, len).encode();
+        self.owe(index, &[&header])?;
+        if let Some(peer) = self.peer_mut(index) {
+            let handle = MemHandle(Key::from_wire(handle));
+            peer.queue.read_memory(handle, address, len, request);
+        }
+        Ok(())
+    }
+
+    fn serve_atomic(&mut self, index: u32, atomic: &Atomic) -> Result<(), BadFrame> {
+        let bytes = match atomic.width {
+            AtomicWidth::W32 => 4,
+            AtomicWidth::W64 => 8,
+        };
+        let reached = self
+            .domain
+            .reach(atomic.key, atomic.address, bytes)
+            .filter(|view| view.as_ptr().addr().is_multiple_of(bytes));
+        let (status, old) = match reached {
+            Some(view) => (Status::Done, apply(view, atomic.op, atomic.width)),
+            None => (Status::Refused, 0),
+        };
+        match status {
+            Status::Done => self.counters.served += 1,
+            Status::Refused => self.refuse_access(index),
+        }
+        match atomic.request {
+            Some(request) => self.owe(index, &[&Frame::old(request, status, old).encode()]),
+            None => Ok(()),
+        }
+    }
+
+    /// The request whose answer is due, if it has this number.
+    fn due(&mut self, index: u32, number: u32) -> Result<Request, BadFrame> {
+        let peer = self.peer_mut(index).ok_or(UNASKED)?;
+        match peer.requests.front() {
+            Some((due, _)) if *due == number => {}
+            _ => return Err(UNASKED),
+        }
+        peer.requests.pop_front().map(|(_, request)| request).ok_or(UNASKED)
+    }
+
+    fn take_data(&mut self, index: u32, frame: &Frame, behind: View<'_>) -> Result<(), BadFrame> {
+        let number = frame.words[0] as u32;
+        let came = frame.len as usize;
+        let peer = self.peer_mut(index).ok_or(UNASKED)?;
+        let Some((due, Request::Get { len, filled, .. })) = peer.requests.front() else {
+            return Err(UNASKED);
+        };
+        if *due != number || *filled != 0 {
+            return Err(UNASKED);
+        }
+        if Status::from_wire(frame.id) == Some(Status::Refused) {
+            let request = self.due(index, number)?;
+            self.answered(request, Err(PeerFailure::Refused));
+            return Ok(());
+        }
+        if came != *len {
+            return Err(BadFrame("an answer of another length than was asked for"));
+        }
+        let complete = frame.flags == COMPLETE;
+        if came > SMALL {
+            if complete {
+                return Err(BadFrame("a long answer without an end"));
+            }
+            peer.direct = Some(Direct::Get { left: came });
+            return Ok(());
+        }
+        if !complete {
+            return Err(BadFrame("a short answer that is not complete"));
+        }
+        let request = self.due(index, number)?;
+        if let Request::Get { pieces, .. } = &request {
+            crate::receive::scatter(behind, pieces, 0);
+        }
+        self.answered(request, Ok(0));
+        Ok(())
+    }
+
+    fn take_end(&mut self, index: u32, frame: &Frame) -> Result<(), BadFrame> {
+        let request = self.due(index, frame.words[0] as u32)?;
+        match &request {
+            Request::Get { filled, len, .. } if filled == len => {}
+            _ => return Err(UNASKED),
+        }
+        let outcome = match Status::from_wire(frame.id) {
+            Some(Status::Done) => Ok(0),
+            _ => Err(PeerFailure::Refused),
+        };
+        self.answered(request, outcome);
+        Ok(())
+    }
+
+    /// Sends the answers that were queued, as far as the kernel takes them.
+    #[inline]
+    pub(crate) fn answer_now(&mut self, index: u32) {
+        if self.peer(index).is_some_and(|peer| !peer.queue.is_empty() && !peer.blocked) {
+            self.flush_queue(index);
+        }
+    }
+
+    /// Sends what is queued, as far as the kernel takes it.
+    pub(crate) fn flush_queue(&mut self, index: u32) {
+        let Some(peer) = self.peers.get_mut(index as usize).and_then(Option::as_mut) else {
+            return;
+        };
+        if peer.state != State::Open || peer.broken.is_some() {
+            return;
+        }
+        let Some(socket) = &peer.socket else { return };
+        let flushed = peer.queue.flush(socket.as_fd(), &self.domain, &mut self.sent);
+        let done = self.sent.drain(..).map(|token| crate::iface::Event::Completed(token, Ok(0)));
+        self.events.extend(done);
+        match flushed {
+            Ok(all) => self.set_blocked(index, !all),
+            Err(error) => self.break_off(index, error),
+        }
+        if self.peer(index).is_some_and(|peer| peer.closing && peer.queue.is_empty()) {
+            self.hang_up(index);
+        }
+    }
+
+    /// Sending has failed: nothing more is posted. What the peer said before is still read.
+    #[cold]
+    pub(crate) fn break_off(&mut self, index: u32, error: Errno) {
+        let Some(peer) = self.peer_mut(index) else { return };
+        if peer.broken.is_none() && peer.state == State::Open {
+            peer.broken = Some(failure_of(error));
+            self.suspects.push(index);
+        }
+    }
+}
+
+/// Carries out an atomic operation on an aligned word.
+fn apply(word: View<'_>, op: AtomicOp, width: AtomicWidth) -> u64 {
+    match width {
+        AtomicWidth::W32 => {
+            // SAFETY: the view is 4 bytes of memory that the domain keeps, and the caller has
+            // checked its alignment; such memory is only accessed through views and atomics.
+            let word = unsafe { AtomicU32::from_ptr(word.as_ptr().cast()) };
+            u64::from(apply_32(word, op))
+        }
+        AtomicWidth::W64 => {
+            // SAFETY: as above, with 8 bytes.
+            let word = unsafe { AtomicU64::from_ptr(word.as_ptr().cast()) };
+            apply_64(word, op)
+        }
+    }
+}
+
+macro_rules! atomic_function {
+    ($name:ident, $atomic:ty, $word:ty) => {
+        /// Performs `op` and returns the old value. Operands are cut to the width.
+        fn $name(word: &$atomic, op: AtomicOp) -> $word {
+            // Release: puts that came before are visible to whoever acquires the new value.
+            // Acquire: pairs with the releases of the owner's own atomics.
+            let order = Ordering::AcqRel;
+            match op {
+                AtomicOp::Add(n) => word.fetch_add(n as $word, order),
+                AtomicOp::And(n) => word.fetch_and(n as $word, order),
+                AtomicOp::Or(n) => word.fetch_or(n as $word, order),
+                AtomicOp::Xor(n) => word.fetch_xor(n as $word, order),
+                AtomicOp::Swap(n) => word.swap(n as $word, order),
+                AtomicOp::Cswap { compare, new } => {
+                    let (compare, new) = (compare as $word, new as $word);
+                    // A refused exchange still acquires what the value's writer published.
+                    match word.compare_exchange(compare, new, order, Ordering::Acquire) {
+                        Ok(old) | Err(old) => old,
+                    }
+                }
+            }
+        }
+    };
+}
+
+atomic_function!(apply_32, AtomicU32, u32);
+atomic_function!(apply_64, AtomicU64, u64);

@@ -1,0 +1,227 @@
+//! The system calls on sockets: what is set on them, and sending and receiving that may stop
+//! short. No policy.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
+
+use crate::options::TcpOptions;
+
+const FLAGS: SocketFlags = SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK);
+/// Connections that the kernel holds for us until we accept them; it lowers the number to
+/// `net.core.somaxconn`.
+const BACKLOG: i32 = 4096;
+
+/// A piece of memory for the kernel to read or write.
+pub(crate) type Vector = libc::iovec;
+
+fn family(of: IpAddr) -> AddressFamily {
+    if of.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 }
+}
+
+fn buffers(fd: &OwnedFd, options: &TcpOptions) -> rustix::io::Result<()> {
+    // Before `listen` and `connect`, since the window's scale is agreed upon when connecting.
+    if let Some(bytes) = options.sndbuf {
+        sockopt::set_socket_send_buffer_size(fd, bytes)?;
+    }
+    if let Some(bytes) = options.rcvbuf {
+        sockopt::set_socket_recv_buffer_size(fd, bytes)?;
+    }
+    Ok(())
+}
+
+/// First and last port of the setting.
+pub(crate) fn ports(text: &str) -> Option<(u16, u16)> {
+    let (first, last) = match text.split_once('-') {
+        Some((first, last)) => (first.trim().parse().ok()?, last.trim().parse().ok()?),
+        None => {
+            let port = text.trim().parse().ok()?;
+            (port, port)
+        }
+    };
+    (first <= last && (first != 0 || last == 0)).then_some((first, last))
+}
+
+/// A socket that listens at `ip`, on the first free port of the range.
+pub(crate) fn listen(
+    ip: IpAddr,
+    (first, last): (u16, u16),
+    options: &TcpOptions,
+) -> io::Result<(OwnedFd, SocketAddr)> {
+    let mut refused = Errno::ADDRINUSE;
+    for port in first..=last {
+        let fd = rustix::net::socket_with(family(ip), SocketType::STREAM, FLAGS, None)?;
+        buffers(&fd, options)?;
+        if ip.is_ipv6() {
+            sockopt::set_ipv6_v6only(&fd, true)?;
+        }
+        // A port that somebody else's dead connection still occupies may be used again.
+        sockopt::set_socket_reuseaddr(&fd, true)?;
+        match rustix::net::bind(&fd, &SocketAddr::new(ip, port))
+            .and_then(|()| rustix::net::listen(&fd, BACKLOG))
+        {
+            Ok(()) => {
+                let at = SocketAddr::try_from(rustix::net::getsockname(&fd)?)?;
+                return Ok((fd, at));
+            }
+            Err(error) => refused = error,
+        }
+    }
+    Err(refused.into())
+}
+
+/// A socket that has begun to connect to `to`.
+pub(crate) fn connect(to: SocketAddr, options: &TcpOptions) -> io::Result<OwnedFd> {
+    let fd = rustix::net::socket_with(family(to.ip()), SocketType::STREAM, FLAGS, None)?;
+    buffers(&fd, options)?;
+    prepare(&fd, options)?;
+    match rustix::net::connect(&fd, &to) {
+        Ok(()) | Err(Errno::INPROGRESS) => Ok(fd),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The next connection of a listener; `None` when there is none (any more).
+pub(crate) fn accept(listener: &OwnedFd) -> rustix::io::Result<Option<(OwnedFd, SocketAddr)>> {
+    match rustix::net::acceptfrom_with(listener, FLAGS) {
+        Ok((fd, from)) => {
+            let from = from.and_then(|from| SocketAddr::try_from(from).ok());
+            Ok(Some((fd, from.unwrap_or_else(|| SocketAddr::from(([0; 4], 0))))))
+        }
+        Err(Errno::AGAIN) => Ok(None),
+        // Gone before it was accepted; the next one may be there.
+        Err(Errno::CONNABORTED | Errno::INTR) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// What every connection has: no delay for the sake of fuller packets, and probes by the kernel,
+/// so that a host that has fallen silent is noticed after the time-out, whatever its ranks do.
+pub(crate) fn prepare(fd: &OwnedFd, options: &TcpOptions) -> rustix::io::Result<()> {
+    sockopt::set_tcp_nodelay(fd, true)?;
+    let timeout = options.timeout;
+    // Without data on its way: probes begin after 2/5 of the time, three of them fill the rest.
+    let idle = (timeout * 2 / 5).max(std::time::Duration::from_secs(1));
+    let interval = (timeout / 5).max(std::time::Duration::from_secs(1));
+    sockopt::set_socket_keepalive(fd, true)?;
+    sockopt::set_tcp_keepidle(fd, idle)?;
+    sockopt::set_tcp_keepintvl(fd, interval)?;
+    sockopt::set_tcp_keepcnt(fd, 3)?;
+    // With data on its way.
+    let millis = u32::try_from(timeout.as_millis()).unwrap_or(u32::MAX);
+    sockopt::set_tcp_user_timeout(fd, millis)
+}
+
+/// Whether a socket that began to connect has arrived, is still on its way (`None`), or failed.
+pub(crate) fn connected(fd: &OwnedFd) -> Option<Result<(), Errno>> {
+    match sockopt::socket_error(fd) {
+        Ok(Err(error)) | Err(error) => return Some(Err(error)),
+        Ok(Ok(())) => {}
+    }
+    match rustix::net::getpeername(fd) {
+        Ok(_) => Some(Ok(())),
+        Err(Errno::NOTCONN) => None,
+        Err(error) => Some(Err(error)),
+    }
+}
+
+/// Sends bytes; fewer than given where the kernel has less room.
+#[inline]
+pub(crate) fn send(fd: BorrowedFd<'_>, bytes: &[u8]) -> rustix::io::Result<usize> {
+    rustix::net::send(fd, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)
+}
+
+/// Receives at most `len` bytes to `at`.
+///
+/// # Safety
+/// `at` must be writable for `len` bytes.
+#[inline]
+pub(crate) unsafe fn receive(
+    fd: BorrowedFd<'_>,
+    at: *mut u8,
+    len: usize,
+) -> rustix::io::Result<usize> {
+    // SAFETY: writable by the caller's promise; uninitialised bytes may be handed to the call,
+    // and no other reference to them is used meanwhile.
+    let room =
+        unsafe { std::slice::from_raw_parts_mut(at.cast::<std::mem::MaybeUninit<u8>>(), len) };
+    rustix::net::recv(fd, room, RecvFlags::DONTWAIT).map(|(_, received)| received)
+}
+
+/// Sends from several pieces.
+///
+/// # Safety
+/// Each piece must be readable for its length.
+pub(crate) unsafe fn send_pieces(
+    fd: BorrowedFd<'_>,
+    pieces: &[Vector],
+) -> rustix::io::Result<usize> {
+    // SAFETY: a message header of zeros is an empty one; the fields are set below.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = pieces.as_ptr().cast_mut();
+    message.msg_iovlen = pieces.len() as _;
+    // SAFETY: `message` leads to `pieces`, which are readable by the caller's promise; the call
+    // writes none of them.
+    let sent = unsafe {
+        libc::sendmsg(fd.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT)
+    };
+    outcome(sent)
+}
+
+/// Receives to several pieces.
+///
+/// # Safety
+/// Each piece must be writable for its length.
+pub(crate) unsafe fn receive_pieces(
+    fd: BorrowedFd<'_>,
+    pieces: &[Vector],
+) -> rustix::io::Result<usize> {
+    // SAFETY: as in `send_pieces`.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = pieces.as_ptr().cast_mut();
+    message.msg_iovlen = pieces.len() as _;
+    // SAFETY: `message` leads to `pieces`, which are writable by the caller's promise.
+    let received = unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) };
+    outcome(received)
+}
+
+fn outcome(moved: isize) -> rustix::io::Result<usize> {
+    usize::try_from(moved)
+        .map_err(|_| Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO))
+}
+
+/// Bytes that would be lost if the connection were cut now. To another host these are the ones
+/// that its kernel has not acknowledged; on this host, what has been sent has arrived.
+pub(crate) fn at_risk(fd: BorrowedFd<'_>) -> usize {
+    /// Bytes not sent yet; see tcp(7).
+    const SIOCOUTQNSD: libc::c_ulong = 0x894b;
+    let ip = |address: Option<rustix::net::SocketAddrAny>| {
+        address.and_then(|address| SocketAddr::try_from(address).ok()).map(|address| address.ip())
+    };
+    let local = rustix::net::getsockname(fd).ok();
+    let remote = rustix::net::getpeername(fd).ok().flatten();
+    let here = ip(local).is_some_and(|local| Some(local) == ip(remote));
+    let request = if here { SIOCOUTQNSD } else { libc::TIOCOUTQ };
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: both requests write one int, for which there is room.
+    let result = unsafe { libc::ioctl(fd.as_raw_fd(), request, &raw mut bytes) };
+    if result == 0 { usize::try_from(bytes).unwrap_or(0) } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn port_ranges() {
+        assert_eq!(ports("0"), Some((0, 0)));
+        assert_eq!(ports("80"), Some((80, 80)));
+        assert_eq!(ports(" 20000 - 20010 "), Some((20000, 20010)));
+        for bad in ["", "x", "5-4", "0-5", "70000", "1-2-3"] {
+            assert_eq!(ports(bad), None, "{bad}");
+        }
+    }
+}

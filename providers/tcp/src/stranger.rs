@@ -1,0 +1,462 @@
+//! Handshakes: connections that have not proved yet who they are.
+//!
+//! ```text
+//!   client   Reaching ──► Challenge ──► Answer ──► a peer's connection
+//!   server   Hello ──► Auth ──► (User, for requests) ──► a peer's connection
+//! ```
+//!
+//! What the messages are is in [`crate::hello`], what they prove in [`crate::auth`], and who wins
+//! when both sides connect at once in [`crate::connect`].
+//!
+//! A stranger costs a descriptor and at most one message of memory, and has a limited time. There
+//! is a limited number of them; when it is reached, those that have been silent longest make room.
+//! A peer that loses its place, for instance because it computes, tries again.
+
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::event::epoll::EventFlags;
+use rustix::io::Errno;
+
+use crate::auth::{MAC_BYTES, Role as Signer};
+use crate::hello::{
+    self, Answer, BadHello, CHALLENGE_BYTES, CHALLENGE_SIGNED, Challenge, HELLO_BYTES, Hello, Kind,
+    PREFIX_BYTES, Verdict,
+};
+use crate::iface::{TcpIface, random, tag};
+use crate::socket;
+
+/// A stranger that makes room for others has been here at least this long.
+const MAKES_ROOM: Duration = Duration::from_millis(100);
+/// Newcomers accepted in one look.
+const WELCOMES: usize = 64;
+
+/// What is due next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// The kernel connects.
+    Reaching,
+    /// A message of the handshake.
+    Await(Kind),
+    /// The user's decision.
+    User,
+}
+
+/// Which side of the handshake we are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    Client { peer: u32 },
+    Server { listener: u32, from: SocketAddr },
+}
+
+/// A connection on probation.
+#[derive(Debug)]
+pub(crate) struct Stranger {
+    pub(crate) socket: OwnedFd,
+    pub(crate) stage: Stage,
+    pub(crate) role: Role,
+    /// Names it for the user, who may decide too late.
+    pub(crate) number: u64,
+    pub(crate) since: Instant,
+    /// The message that is coming in, and its length.
+    buffer: Vec<u8>,
+    need: usize,
+    hello: [u8; HELLO_BYTES],
+    challenge: [u8; CHALLENGE_BYTES],
+    auth: [u8; MAC_BYTES],
+    /// Private data of a request.
+    pub(crate) private: Vec<u8>,
+}
+
+/// How far the message at hand has come.
+enum Filled {
+    Whole,
+    Part,
+    Gone,
+    Bad(BadHello),
+}
+
+/// What becomes of a stranger.
+pub(crate) enum Fate {
+    Stays,
+    /// It is gone, or has become something else.
+    Over,
+}
+
+impl Stranger {
+    pub(crate) fn client(socket: OwnedFd, peer: u32, hello: &Hello) -> Self {
+        let role = Role::Client { peer };
+        Self::new(socket, Stage::Reaching, role, hello.encode())
+    }
+
+    fn server(socket: OwnedFd, listener: u32, from: SocketAddr) -> Self {
+        let role = Role::Server { listener, from };
+        Self::new(socket, Stage::Await(Kind::Hello), role, [0; HELLO_BYTES])
+    }
+
+    fn new(socket: OwnedFd, stage: Stage, role: Role, hello: [u8; HELLO_BYTES]) -> Self {
+        Self {
+            socket,
+            stage,
+            role,
+            number: 0,
+            since: Instant::now(),
+            buffer: Vec::new(),
+            need: PREFIX_BYTES,
+            hello,
+            challenge: [0; CHALLENGE_BYTES],
+            auth: [0; MAC_BYTES],
+            private: Vec::new(),
+        }
+    }
+
+    /// Receives up to the end of the message at hand, never beyond: frames may follow it.
+    fn fill(&mut self, kind: Kind) -> Filled {
+        loop {
+            if self.buffer.len() == self.need {
+                if self.need > PREFIX_BYTES {
+                    return Filled::Whole;
+                }
+                let prefix = self.buffer.first_chunk().expect("as long as a prefix");
+                match hello::length(kind, prefix) {
+                    Ok(len) => self.need = len,
+                    Err(bad) => return Filled::Bad(bad),
+                }
+            }
+            let mut bytes = [0; 256];
+            let most = (self.need - self.buffer.len()).min(bytes.len());
+            // SAFETY: `most` bytes of the array are writable.
+            let got = unsafe { socket::receive(self.socket.as_fd(), bytes.as_mut_ptr(), most) };
+            match got {
+                Ok(0) => return Filled::Gone,
+                Ok(got) => self.buffer.extend_from_slice(&bytes[..got]),
+                Err(Errno::AGAIN) => return Filled::Part,
+                Err(Errno::INTR) => {}
+                Err(_) => return Filled::Gone,
+            }
+        }
+    }
+
+    /// Waits for the next message.
+    fn expect(&mut self, kind: Kind) {
+        self.stage = Stage::Await(kind);
+        self.buffer.clear();
+        self.need = PREFIX_BYTES;
+    }
+
+    /// Sends a message whole. A fresh connection has room for it.
+    fn say(&self, parts: &[&[u8]]) -> Result<(), Errno> {
+        let message = parts.concat();
+        match socket::send(self.socket.as_fd(), &message)? {
+            sent if sent == message.len() => Ok(()),
+            _ => Err(Errno::NOBUFS),
+        }
+    }
+
+    /// The client's first message, once it is known.
+    pub(crate) fn hello(&self) -> Option<Hello> {
+        Hello::decode(&self.hello).ok()
+    }
+}
+
+impl TcpIface {
+    /// Takes in a stranger and names it.
+    pub(crate) fn add_stranger(&mut self, mut stranger: Stranger) -> Option<u32> {
+        let free = self.strangers.iter().position(Option::is_none);
+        let index = free.unwrap_or(self.strangers.len()) as u32;
+        let mut flags = EventFlags::IN | EventFlags::RDHUP;
+        if stranger.stage == Stage::Reaching {
+            flags |= EventFlags::OUT;
+        }
+        if let Err(error) = self.watch(stranger.socket.as_fd(), tag::STRANGER, index, flags) {
+            tracing::warn!(%error, "cannot take in a connection");
+            return None;
+        }
+        stranger.number = self.next_stranger;
+        self.next_stranger += 1;
+        match free {
+            Some(free) => self.strangers[free] = Some(Box::new(stranger)),
+            None => self.strangers.push(Some(Box::new(stranger))),
+        }
+        self.restless += 1;
+        self.set_timer();
+        Some(index)
+    }
+
+    /// Takes a stranger out; its socket is still watched.
+    pub(crate) fn take_stranger(&mut self, index: u32) -> Option<Box<Stranger>> {
+        let stranger = self.strangers.get_mut(index as usize)?.take()?;
+        self.restless -= 1;
+        self.requests.retain(|&waiting| waiting != index);
+        Some(stranger)
+    }
+
+    pub(crate) fn drop_stranger(&mut self, index: u32) {
+        if let Some(stranger) = self.take_stranger(index) {
+            // A forked child may hold the socket, so closing alone would not do it.
+            let _ = rustix::event::epoll::delete(&self.epoll, &stranger.socket);
+        }
+        self.set_timer();
+    }
+
+    /// Accepts who has come to a listener.
+    pub(crate) fn welcome_strangers(&mut self, listener: u32) {
+        for _ in 0..WELCOMES {
+            if !self.room_for_a_stranger() {
+                return;
+            }
+            let Some(Some(listening)) = self.listeners.get(listener as usize) else { return };
+            match socket::accept(&listening.fd) {
+                Ok(Some((socket, from))) => {
+                    if let Err(error) = socket::prepare(&socket, &self.options) {
+                        tracing::debug!(%error, "a connection ended before it was accepted");
+                        continue;
+                    }
+                    self.add_stranger(Stranger::server(socket, listener, from));
+                }
+                Ok(None) => return,
+                Err(error) => {
+                    // Out of descriptors or memory: the connection waits in the kernel.
+                    tracing::warn!(%error, "cannot accept a connection");
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Whether one more stranger may come in; the oldest makes room if it is old enough.
+    fn room_for_a_stranger(&mut self) -> bool {
+        let served = |stranger: &&Stranger| {
+            matches!(stranger.role, Role::Server { .. }) && stranger.stage != Stage::User
+        };
+        let all = self.strangers.iter().flatten().map(|stranger| &**stranger).filter(served);
+        if all.count() < self.options.strangers as usize {
+            return true;
+        }
+        let oldest = (0..)
+            .zip(&self.strangers)
+            .filter_map(|(index, stranger)| Some((index, stranger.as_deref()?)))
+            .filter(|(_, stranger)| served(stranger))
+            .min_by_key(|(_, stranger)| stranger.since)
+            .filter(|(_, stranger)| stranger.since.elapsed() >= MAKES_ROOM)
+            .map(|(index, _): (u32, _)| index);
+        let Some(oldest) = oldest else { return false };
+        self.refuse_stranger(oldest, "it was silent while others wanted its place");
+        true
+    }
+
+    /// Drops a stranger for a reason that is logged once.
+    #[cold]
+    fn refuse_stranger(&mut self, index: u32, why: &str) {
+        self.counters.strangers_dropped += 1;
+        if let Some(Some(stranger)) = self.strangers.get(index as usize)
+            && let Role::Server { from, .. } = stranger.role
+            && !std::mem::replace(&mut self.stranger_logged, true)
+        {
+            tracing::warn!(
+                %from,
+                why,
+                "dropped a connection that is not of this job; others are dropped without another \
+                 line here, see the counter strangers_dropped"
+            );
+        }
+        self.drop_stranger(index);
+    }
+
+    /// Drops strangers whose time is over.
+    pub(crate) fn overdue_strangers(&mut self, now: Instant) {
+        for index in 0..self.strangers.len() as u32 {
+            let Some(Some(stranger)) = self.strangers.get(index as usize) else { continue };
+            let age = now.saturating_duration_since(stranger.since);
+            match (stranger.role, stranger.stage) {
+                (_, Stage::User) => {}
+                (Role::Server { .. }, _) if age >= self.options.handshake_timeout => {
+                    self.refuse_stranger(index, "it did not finish its handshake in time");
+                }
+                // The kernel gets no answer from that host.
+                (Role::Client { peer }, Stage::Reaching) if age >= self.options.timeout => {
+                    self.drop_stranger(index);
+                    self.place_failed(peer, bowline_uct::PeerFailure::Unreachable);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Goes on with a handshake as far as what has come allows.
+    pub(crate) fn step_stranger(&mut self, index: u32) {
+        let Some(Some(stranger)) = self.strangers.get_mut(index as usize) else { return };
+        let kind = match stranger.stage {
+            Stage::Reaching => return self.step_reaching(index),
+            Stage::User => return self.step_waiting(index),
+            Stage::Await(kind) => kind,
+        };
+        match stranger.fill(kind) {
+            Filled::Part => {}
+            Filled::Gone => self.stranger_gone(index),
+            Filled::Bad(bad) => self.stranger_bad(index, bad),
+            Filled::Whole => {
+                let mut stranger = self.strangers[index as usize].take().expect("looked at above");
+                let message = std::mem::take(&mut stranger.buffer);
+                let fate = match kind {
+                    Kind::Hello => self.heard_hello(&mut stranger, &message),
+                    Kind::Challenge => self.heard_challenge(&mut stranger, &message),
+                    Kind::Auth => self.heard_auth(&mut stranger, &message),
+                    Kind::Answer => self.heard_answer(&mut stranger, &message),
+                };
+                // It stays in its place in any case: what follows looks there.
+                self.strangers[index as usize] = Some(stranger);
+                match fate {
+                    Ok(next) => {
+                        if let Fate::Stays = self.go_on(index, next) {
+                            // More may have come already.
+                            self.step_stranger(index);
+                        }
+                    }
+                    Err(bad) => self.stranger_bad(index, bad),
+                }
+            }
+        }
+    }
+
+    /// The stream ended in the middle of a handshake.
+    fn stranger_gone(&mut self, index: u32) {
+        let Some(Some(stranger)) = self.strangers.get(index as usize) else { return };
+        let role = stranger.role;
+        self.drop_stranger(index);
+        if let Role::Client { peer } = role {
+            self.try_again(peer);
+        }
+    }
+
+    #[cold]
+    fn stranger_bad(&mut self, index: u32, bad: BadHello) {
+        let Some(Some(stranger)) = self.strangers.get(index as usize) else { return };
+        match stranger.role {
+            Role::Server { .. } => self.refuse_stranger(index, &bad.to_string()),
+            Role::Client { peer } => {
+                tracing::warn!(why = %bad, "the peer's listener is not of this job");
+                self.drop_stranger(index);
+                self.place_failed(peer, bowline_uct::PeerFailure::Refused);
+            }
+        }
+    }
+
+    fn step_reaching(&mut self, index: u32) {
+        let Some(Some(stranger)) = self.strangers.get_mut(index as usize) else { return };
+        let Role::Client { peer } = stranger.role else { return };
+        match socket::connected(&stranger.socket) {
+            None => {}
+            Some(Ok(())) => {
+                stranger.expect(Kind::Challenge);
+                let said = stranger.say(&[&stranger.hello]);
+                let flags = EventFlags::IN | EventFlags::RDHUP;
+                if let Some(Some(stranger)) = self.strangers.get(index as usize) {
+                    self.rewatch(stranger.socket.as_fd(), tag::STRANGER, index, flags);
+                }
+                if said.is_err() {
+                    self.stranger_gone(index);
+                }
+            }
+            Some(Err(error)) => {
+                self.drop_stranger(index);
+                self.place_failed(peer, crate::receive::failure_of(error));
+            }
+        }
+    }
+
+    /// A client that waits for the user's decision says nothing; if it does, or ends, it is over.
+    fn step_waiting(&mut self, index: u32) {
+        self.drop_stranger(index);
+    }
+
+    fn heard_hello(&mut self, s: &mut Stranger, message: &[u8]) -> Result<Next, BadHello> {
+        Hello::decode(message)?;
+        s.hello.copy_from_slice(message);
+        let mut nonce = [0; 32];
+        random(&mut nonce).map_err(|_| BadHello::Malformed("no random numbers to be had"))?;
+        let signed = Challenge { nonce, uid: self.uid }.encode();
+        let mac = self.options.secret.sign(Signer::Server, &[&s.hello, &signed]);
+        s.challenge[..CHALLENGE_SIGNED].copy_from_slice(&signed);
+        s.challenge[CHALLENGE_SIGNED..].copy_from_slice(&mac);
+        s.expect(Kind::Auth);
+        Ok(if s.say(&[&s.challenge]).is_ok() { Next::Wait } else { Next::Gone })
+    }
+
+    fn heard_challenge(&mut self, s: &mut Stranger, message: &[u8]) -> Result<Next, BadHello> {
+        let (challenge, mac) = Challenge::decode(message)?;
+        let signed = &message[..CHALLENGE_SIGNED];
+        if !self.options.secret.verify(Signer::Server, &[&s.hello, signed], mac) {
+            return Err(BadHello::Malformed("it does not know the job's secret"));
+        }
+        let wanted = s.hello().map_or(0, |hello| hello.wanted);
+        if wanted != 0 && challenge.uid != wanted {
+            // Somebody else of the job has the port now: the peer is gone.
+            return Ok(Next::WrongPeer);
+        }
+        s.challenge.copy_from_slice(message);
+        let private = match s.role {
+            Role::Client { peer } => self.private_of(peer),
+            Role::Server { .. } => Vec::new(),
+        };
+        let front = hello::encode_auth(&private);
+        let parts: [&[u8]; 4] = [&s.hello, &s.challenge, &front, &private];
+        s.auth = self.options.secret.sign(Signer::Client, &parts);
+        s.expect(Kind::Answer);
+        Ok(if s.say(&[&front, &s.auth, &private]).is_ok() { Next::Wait } else { Next::Gone })
+    }
+
+    fn heard_auth(&mut self, s: &mut Stranger, message: &[u8]) -> Result<Next, BadHello> {
+        let (front, mac, private) = hello::decode_auth(message)?;
+        let parts: [&[u8]; 4] = [&s.hello, &s.challenge, front, private];
+        if !self.options.secret.verify(Signer::Client, &parts, mac) {
+            return Err(BadHello::Malformed("it does not know the job's secret"));
+        }
+        s.auth.copy_from_slice(mac);
+        s.private = private.to_vec();
+        Ok(Next::Decide)
+    }
+
+    fn heard_answer(&mut self, s: &mut Stranger, message: &[u8]) -> Result<Next, BadHello> {
+        let (answer, front, mac, private) = Answer::decode(message)?;
+        if !self.options.secret.verify(Signer::Answer, &[&s.auth, front, private], mac) {
+            return Err(BadHello::Malformed("its answer is not signed with the job's secret"));
+        }
+        s.private = private.to_vec();
+        Ok(Next::Answered(answer))
+    }
+
+    fn go_on(&mut self, index: u32, next: Next) -> Fate {
+        match next {
+            Next::Wait => return Fate::Stays,
+            Next::Gone => self.stranger_gone(index),
+            Next::WrongPeer => self.wrong_peer(index),
+            Next::Decide => self.decide(index),
+            Next::Answered(answer) => self.obey(index, answer),
+        }
+        Fate::Over
+    }
+
+    /// Says the last word of a handshake to a stranger.
+    pub(crate) fn say_answer(
+        &self,
+        stranger: &Stranger,
+        verdict: Verdict,
+        private: &[u8],
+    ) -> Result<(), Errno> {
+        let front = Answer { verdict, void: self.attempts }.encode(private);
+        let mac = self.options.secret.sign(Signer::Answer, &[&stranger.auth, &front, private]);
+        stranger.say(&[&front, &mac, private])
+    }
+}
+
+/// What follows from a message of the handshake.
+enum Next {
+    /// The next message.
+    Wait,
+    Gone,
+    WrongPeer,
+    Decide,
+    Answered(Answer),
+}

@@ -1,0 +1,1 @@
+//! What the suite does not ask.

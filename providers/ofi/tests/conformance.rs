@@ -7,7 +7,6 @@
 use std::sync::OnceLock;
 
 use bowline_ofi::{Atomics, OfiIface, OfiOptions, Registration};
-use bowline_uct::Iface as _;
 use bowline_uct::conformance::{Exclusion, Provider};
 
 /// Why no interface opens with these options; asked once for each form.
@@ -64,6 +63,34 @@ macro_rules! form {
     };
 }
 
+/// What the module `named` opens.
+fn named() -> String {
+    std::env::var("BOWLINE_TEST_OFI_PROVIDER").unwrap_or_else(|_| "verbs;ofi_rxm".into())
+}
+
+fn named_domain() -> Option<String> {
+    std::env::var("BOWLINE_TEST_OFI_DOMAIN").ok()
+}
+
 form!(tcp, "tcp", "tcp", |_| (), []);
 form!(net, "net", "net", |_| (), []);
 form!(shm, "shm", "shm", |_| (), []);
+form!(rxd, "udp;ofi_rxd", "udp;ofi_rxd", |_| (), []);
+form!(named, "as named", named(), |options| options.domain = named_domain(), []);
+form!(emulated, "shm, atomics by messages", "shm", |options| options.atomics = Atomics::Emulated, []);
+form!(
+    small,
+    "tcp, small queues, no registration, no descriptor",
+    "tcp",
+    |options| {
+        options.window = 4;
+        options.rx_buffers = 16;
+        options.tx_buffers = 16;
+        options.buffer_bytes = 1 << 10;
+        options.operations = 8;
+        options.atomics = Atomics::Emulated;
+        options.registration = Registration::Scalable;
+        options.wakeup = false;
+    },
+    []
+);

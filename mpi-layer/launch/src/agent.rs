@@ -233,7 +233,7 @@ fn start(
         area_bytes: options.area_bytes,
     };
     let job = JobMemory::create_memfd_of_node(&job_spec, spec.size)?;
-    let guardian = Guardian::start(spec.local)?;
+    let guardian = Guardian::start(spec.local, job.node_id())?;
     let share = Share {
         first: spec.first,
         local: spec.local,

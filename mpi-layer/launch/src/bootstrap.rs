@@ -4,8 +4,8 @@
 //!   PMI_FD, BOWLINE_JOB_FD  bowline run: the memory is inherited, the launcher tells of deaths
 //!   PMI_FD                  another PMI-1 manager: the lowest rank of each node makes the memory,
 //!                           the others take its descriptor; each watches the others' pidfds
+//!   PMIX_NAMESPACE          a PMIx manager: the same, by libpmix, which is opened for it
 //!   PMI_PORT                an error: calling the manager by TCP is not spoken
-//!   PMIX_NAMESPACE          an error: PMIx is not spoken, and N worlds of one rank are no help
 //!   none of them            a world of one rank
 //! ```
 //!
@@ -17,6 +17,7 @@ pub(crate) mod env;
 mod error;
 mod foreign;
 mod kvs;
+mod pmix;
 pub(crate) mod secret;
 mod share;
 mod watch;
@@ -59,7 +60,7 @@ impl Need {
 pub enum StartedBy {
     /// `bowline run`.
     Bowline,
-    /// Another PMI-1 process manager.
+    /// Another process manager, by PMI-1 or PMIx.
     Foreign,
     /// Nobody.
     Alone,
@@ -112,7 +113,10 @@ pub fn bootstrap(need: &Need) -> Result<Bootstrap, BootError> {
         return Err(BootError::Twice);
     }
     let env = Environment::of_process();
-    if env.has(env::PMI_FD) {
+    let pmix = env.has(env::PMIX_NAMESPACE);
+    // A PMIx manager that runs as a rank of a PMI-1 manager passes its variables on, but not the
+    // descriptor.
+    if env.has(env::PMI_FD) && (!pmix || is_open_socket(&env)) {
         let client = Client::connect(take_descriptor(&env, env::PMI_FD)?)?;
         // A launcher that runs as a rank of `bowline run` passes on variables that are not meant
         // for its own ranks; whose they are, the manager's key-value space tells.
@@ -121,19 +125,23 @@ pub fn bootstrap(need: &Need) -> Result<Bootstrap, BootError> {
         } else {
             foreign::join(&env, client, need)
         }
+    } else if pmix {
+        foreign::join_pmix(need)
     } else if env.has(env::PMI_PORT) {
         Err(BootError::Unsupported(
             "the process manager passes a port (PMI_PORT) instead of a descriptor; start the \
              program with bowline run, or with Hydra without -pmi-port",
         ))
-    } else if env.has(env::PMIX_NAMESPACE) {
-        Err(BootError::Unsupported(
-            "the process manager speaks PMIx only; start the program with bowline run or a PMI-1 \
-             launcher, or unset PMIX_NAMESPACE to run one rank alone",
-        ))
     } else {
         alone(need)
     }
+}
+
+/// Whether the descriptor of the PMI-1 connection is a socket.
+fn is_open_socket(env: &Environment) -> bool {
+    let link = env.number::<i32>(env::PMI_FD).ok();
+    let target = link.and_then(|fd| std::fs::read_link(format!("/proc/self/fd/{fd}")).ok());
+    target.is_some_and(|target| target.to_string_lossy().starts_with("socket:"))
 }
 
 /// A rank of `bowline run`.

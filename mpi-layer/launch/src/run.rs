@@ -11,10 +11,12 @@
 //! With [`OnFailure::Abort`] everybody else is ended too; with [`OnFailure::Continue`] the dead
 //! rank is marked in the job's memory and the others go on.
 //!
-//! **Nothing left behind.** Each rank leads a session of its own. When the job ends, what is left
-//! in those sessions is killed. If the launcher itself is killed, the kernel kills the ranks
-//! (`PR_SET_PDEATHSIG`) and the guardian, a process that does nothing else, kills their sessions.
-//! A program that makes itself a daemon (a session of its own) has left the job and is spared.
+//! **Nothing left behind.** Each rank leads a process group, and the id of the node's memory is in its
+//! environment. When the job ends, what is left of the groups, and whatever else carries the id, is
+//! killed. If
+//! the launcher itself is killed, the kernel kills the ranks (`PR_SET_PDEATHSIG`) and the guardian,
+//! a process that does nothing else, kills what they have started. A program that makes itself a
+//! daemon (a session of its own) has left the job and is spared.
 //! Ended ranks stay unreaped until the job ends, so that no pid changes its meaning while peers
 //! use it.
 //!
@@ -248,7 +250,7 @@ pub fn run(options: &RunOptions) -> Result<ExitReport, LaunchError> {
         area_bytes: options.area_bytes,
     })?;
     let signals = signals::Signals::block()?;
-    let guardian = guardian::Guardian::start(options.ranks)?;
+    let guardian = guardian::Guardian::start(options.ranks, job.node_id())?;
     let share = spawn::Share {
         first: 0,
         local: options.ranks,

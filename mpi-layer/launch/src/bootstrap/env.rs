@@ -13,12 +13,14 @@ pub(crate) const PMI_RANK: &str = "PMI_RANK";
 pub(crate) const PMI_SIZE: &str = "PMI_SIZE";
 /// Address of a manager that wants to be called; not supported.
 pub(crate) const PMI_PORT: &str = "PMI_PORT";
-/// Set by managers that speak PMIx; not supported.
+/// Set by managers that speak PMIx.
 pub(crate) const PMIX_NAMESPACE: &str = "PMIX_NAMESPACE";
 /// Descriptor of the node's memory.
 pub(crate) const JOB_FD: &str = "BOWLINE_JOB_FD";
 /// The job's id, hexadecimal.
 pub(crate) const JOB_ID: &str = "BOWLINE_JOB_ID";
+/// Id of the node's memory in hexadecimal: tells the launcher its own ranks' processes.
+pub(crate) const NODE_ID: &str = "BOWLINE_NODE_ID";
 /// Rank on the node.
 pub(crate) const LOCAL_RANK: &str = "BOWLINE_LOCAL_RANK";
 /// Ranks on the node.

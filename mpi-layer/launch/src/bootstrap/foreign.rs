@@ -1,4 +1,4 @@
-//! Joining a job that another PMI-1 manager started.
+//! Joining a job that another manager started, by PMI-1 or by PMIx.
 //!
 //! ```text
 //!   rank 0 puts id and secret ─┐
@@ -7,8 +7,8 @@
 //!                              │             ─ barrier ─► watch each other
 //! ```
 //!
-//! Who shares a node is told by `PMI_process_mapping`; where the manager has none, by host name
-//! and boot id, which every rank then publishes.
+//! Who shares a node is told by the manager (`PMI_process_mapping`, or the local peers of PMIx);
+//! where it does not say, by host name and boot id, which every rank then publishes.
 
 use crate::pmi::{Client, NodeMapping, PmiError};
 
@@ -16,6 +16,7 @@ use bowline_base::job::{JobMemory, JobSpec};
 
 use super::check_area;
 use super::env::{self, Environment};
+use super::pmix::Pmix;
 use super::secret;
 use super::share::{self, Giver, Offer};
 use super::{BootError, Bootstrap, DeathWatch, Kvs, Need, Parts, StartedBy};
@@ -30,6 +31,7 @@ fn node_key(leader: u32) -> String {
     format!("bowline-node-{leader}")
 }
 
+/// Joins by the connection that a PMI-1 manager has passed.
 pub(super) fn join(
     env: &Environment,
     mut client: Client,
@@ -42,25 +44,49 @@ pub(super) fn join(
         let expected = "which should be below PMI_SIZE";
         return Err(BootError::Environment { name: env::PMI_RANK, value, expected });
     }
-    let mapping = mapping(&mut client)?;
+    let locals = mapping(&mut client)?.map(|mapping| mapping.neighbours(rank, size));
+    join_by(Manager { rank, size, locals, kvs: Box::new(client) }, need)
+}
+
+/// Joins by the server that a PMIx manager runs on this node.
+pub(super) fn join_pmix(need: &Need) -> Result<Bootstrap, BootError> {
+    let pmix = Pmix::connect()?;
+    let (rank, size, locals) = (pmix.rank(), pmix.size(), pmix.neighbours());
+    if rank >= size {
+        return Err(BootError::Unsupported("PMIx gives this rank a number beyond the job's size"));
+    }
+    join_by(Manager { rank, size, locals, kvs: Box::new(pmix) }, need)
+}
+
+/// What a manager has told.
+struct Manager {
+    rank: u32,
+    size: u32,
+    /// The ranks on this node, with this one.
+    locals: Option<Vec<u32>>,
+    kvs: Box<dyn Kvs>,
+}
+
+fn join_by(manager: Manager, need: &Need) -> Result<Bootstrap, BootError> {
+    let Manager { rank, size, locals, mut kvs } = manager;
     if rank == 0 {
         let mut id = [0; 8];
         rustix::rand::getrandom(&mut id, rustix::rand::GetRandomFlags::empty())
             .map_err(|e| BootError::System { act: "draw a random job id", source: e.into() })?;
-        Kvs::put(&mut client, JOB_KEY, &id)?;
+        kvs.put(JOB_KEY, &id)?;
         let secret = secret::draw()
             .map_err(|e| BootError::System { act: "draw a random secret", source: e.into() })?;
-        Kvs::put(&mut client, secret::KEY, &secret)?;
+        kvs.put(secret::KEY, &secret)?;
     }
-    if mapping.is_none() {
-        Kvs::put(&mut client, &host_key(rank), &share::host()?)?;
+    if locals.is_none() {
+        kvs.put(&host_key(rank), &share::host()?)?;
     }
-    client.barrier()?;
-    let id = job_id(&mut client)?;
-    let secret = secret::received(&mut client)?;
-    let locals = match mapping {
-        Some(mapping) => mapping.neighbours(rank, size),
-        None => same_host(&mut client, rank, size)?,
+    kvs.barrier()?;
+    let id = job_id(&mut *kvs)?;
+    let secret = secret::received(&mut *kvs)?;
+    let locals = match locals {
+        Some(locals) => locals,
+        None => same_host(&mut *kvs, rank, size)?,
     };
     let local_rank = locals.iter().position(|&r| r == rank).expect("a rank is its own neighbour");
     let local_rank = local_rank as u32;
@@ -75,16 +101,16 @@ pub(super) fn join(
             area_bytes: need.area_bytes,
         })?;
         giver = Some(Giver::start(&job)?);
-        Kvs::put(&mut client, &node_key(rank), &Offer::of(&job)?.to_bytes())?;
+        kvs.put(&node_key(rank), &Offer::of(&job)?.to_bytes())?;
         Some(job)
     } else {
         None
     };
-    client.barrier()?;
+    kvs.barrier()?;
     let job = match made {
         Some(job) => job,
         None => {
-            let offer = Kvs::get(&mut client, &node_key(leader))?;
+            let offer = kvs.get(&node_key(leader))?;
             share::take(&offer, leader, need.route)?
         }
     };
@@ -98,7 +124,6 @@ pub(super) fn join(
         )));
     }
     check_area(&job, need)?;
-    let kvs = Box::new(client);
     let started_by = StartedBy::Foreign;
     let mut boot =
         Bootstrap::attach(Parts { rank, size, local_rank, locals, job, secret, kvs, started_by })?;
@@ -109,8 +134,8 @@ pub(super) fn join(
     Ok(boot)
 }
 
-fn job_id(client: &mut Client) -> Result<u64, BootError> {
-    let bytes = Kvs::get(client, JOB_KEY)?;
+fn job_id(kvs: &mut dyn Kvs) -> Result<u64, BootError> {
+    let bytes = kvs.get(JOB_KEY)?;
     let bytes = bytes.try_into().map_err(|_| {
         BootError::WrongMemory("rank 0 published a job id of another length than 8 bytes".into())
     })?;
@@ -126,11 +151,11 @@ fn mapping(client: &mut Client) -> Result<Option<NodeMapping>, BootError> {
     }
 }
 
-fn same_host(client: &mut Client, rank: u32, size: u32) -> Result<Vec<u32>, BootError> {
+fn same_host(kvs: &mut dyn Kvs, rank: u32, size: u32) -> Result<Vec<u32>, BootError> {
     let own = share::host()?;
     let mut locals = Vec::new();
     for other in 0..size {
-        if other == rank || Kvs::get(client, &host_key(other))? == own {
+        if other == rank || kvs.get(&host_key(other))? == own {
             locals.push(other);
         }
     }

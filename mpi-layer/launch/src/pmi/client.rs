@@ -194,7 +194,10 @@ impl Client {
     /// # Errors
     /// As [`put`](Self::put).
     pub fn put_bytes(&mut self, key: &str, bytes: &[u8]) -> Result<(), PmiError> {
-        let room = self.value_max.saturating_sub(HEAD) / 2;
+        // Slurm reads requests of 1024 bytes, whatever it says of values.
+        let around = "cmd=put kvsname= key= value=\n".len() + self.kvsname.len() + self.key_max;
+        let value_max = self.value_max.min(REQUEST_MAX.saturating_sub(around));
+        let room = value_max.saturating_sub(HEAD) / 2;
         if room == 0 {
             return Err(PmiError::Argument(key.into(), "the manager's values are too short"));
         }
@@ -257,6 +260,9 @@ impl Client {
         self.send(line.as_bytes())
     }
 }
+
+/// Bytes of a request that every manager takes.
+const REQUEST_MAX: usize = 1000;
 
 /// Room for the length and the colon in front of the first piece.
 const HEAD: usize = 24;

@@ -2,7 +2,7 @@
 //!
 //! It is forked before the first rank, hears through a pipe of every rank that starts, holds a
 //! pidfd of the launcher, and sleeps. If the launcher ends without having said goodbye, it kills
-//! the sessions of the ranks and ends. It is deaf to the signals of a terminal, holds no
+//! what the ranks' job has left and ends. It is deaf to the signals of a terminal, holds no
 //! descriptor of the launcher but its own two, and is not part of the job.
 //!
 //! The ranks' pids cannot have changed their meaning when it acts: the launcher reaps no rank
@@ -28,8 +28,8 @@ pub(crate) struct Guardian {
 const GOODBYE: i32 = 0;
 
 impl Guardian {
-    /// Forks the guardian of a job of at most `ranks` ranks.
-    pub(crate) fn start(ranks: u32) -> Result<Self, LaunchError> {
+    /// Forks the guardian of at most `ranks` ranks that share the memory with the id `node`.
+    pub(crate) fn start(ranks: u32, node: u64) -> Result<Self, LaunchError> {
         let own = rustix::process::getpid();
         let launcher = rustix::process::pidfd_open(own, PidfdFlags::empty())
             .map_err(system("open a pidfd of the launcher"))?;
@@ -37,6 +37,7 @@ impl Guardian {
             .map_err(system("make a pipe"))?;
         // Allocated here: the child of a threaded program must not.
         let mut leaders = Vec::with_capacity(ranks as usize);
+        let mark = sessions::Mark::of(node);
         // SAFETY: the child calls `guard` only, which makes system calls, allocates nothing, and
         // leaves by `_exit`.
         match unsafe { libc::fork() } {
@@ -45,7 +46,7 @@ impl Guardian {
                 source: std::io::Error::last_os_error(),
             }),
             0 => {
-                guard(&launcher, &reader, &mut leaders);
+                guard(&launcher, &reader, &mut leaders, &mark);
                 // SAFETY: `_exit` has no preconditions; no destructor of the launcher's state
                 // may run in the child.
                 unsafe { libc::_exit(0) }
@@ -78,7 +79,7 @@ impl Drop for Guardian {
     }
 }
 
-fn guard(launcher: &OwnedFd, pipe: &OwnedFd, leaders: &mut Vec<Pid>) {
+fn guard(launcher: &OwnedFd, pipe: &OwnedFd, leaders: &mut Vec<Pid>, mark: &sessions::Mark) {
     leave_the_launcher(launcher, pipe);
     loop {
         let mut fds = [PollFd::new(pipe, PollFlags::IN), PollFd::new(launcher, PollFlags::IN)];
@@ -105,7 +106,7 @@ fn guard(launcher: &OwnedFd, pipe: &OwnedFd, leaders: &mut Vec<Pid>) {
             }
         }
         if !spoke.is_empty() || !died.is_empty() {
-            return sessions::kill_all(leaders);
+            return sessions::kill_all(leaders, mark);
         }
     }
 }

@@ -143,11 +143,11 @@ impl Node {
         self.signal_all(Signal::CONT);
     }
 
-    /// Kills the living and what is in their sessions.
+    /// Kills the living and what they have started.
     pub(crate) fn kill(&mut self) {
         self.kill_at = None;
         let living = self.ranks.iter().filter(|rank| rank.end.is_none());
-        sessions::kill_all(&living.map(|rank| rank.pid).collect::<Vec<_>>());
+        sessions::kill_all(&living.map(|rank| rank.pid).collect::<Vec<_>>(), &self.mark());
     }
 
     pub(crate) fn signal_all(&self, signal: Signal) {
@@ -179,17 +179,24 @@ impl Node {
         self.handle(&mut events, told);
     }
 
-    /// Every rank has ended: kills what they have left in their sessions.
+    /// Every rank has ended: kills what they have left.
     pub(crate) fn sweep(&self) {
-        sessions::kill_all(&self.ranks.iter().map(|rank| rank.pid).collect::<Vec<_>>());
+        sessions::kill_all(
+            &self.ranks.iter().map(|rank| rank.pid).collect::<Vec<_>>(),
+            &self.mark(),
+        );
     }
 
-    /// Leaves nothing: kills what is left in the sessions, and reaps the ranks.
+    /// Leaves nothing: kills what is left, and reaps the ranks.
     pub(crate) fn finish(mut self) {
         let pids: Vec<Pid> = self.ranks.iter().map(|rank| rank.pid).collect();
-        sessions::kill_all(&pids);
+        sessions::kill_all(&pids, &self.mark());
         drop(self.guardian.take());
         reap(&pids);
+    }
+
+    fn mark(&self) -> sessions::Mark {
+        sessions::Mark::of(self.job.node_id())
     }
 
     fn world(&self, local: u32) -> u32 {

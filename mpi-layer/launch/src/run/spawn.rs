@@ -1,4 +1,4 @@
-//! Starting the ranks: environment, descriptors, session, processors.
+//! Starting the ranks: environment, descriptors, process group, processors.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -64,7 +64,15 @@ pub(crate) struct StartedRanks {
 }
 
 /// Variables of another process manager, which would mislead a rank.
-const FOREIGN: [&str; 5] = ["PMI_PORT", "PMI_ID", "PMI_SPAWNED", "HYDI_CONTROL_FD", "PMI_APPNUM"];
+const FOREIGN: [&str; 7] = [
+    "PMI_PORT",
+    "PMI_ID",
+    "PMI_SPAWNED",
+    "HYDI_CONTROL_FD",
+    "PMI_APPNUM",
+    env::PMIX_NAMESPACE,
+    "PMIX_RANK",
+];
 
 /// Starts every rank, or none.
 pub(crate) fn start_all(
@@ -106,7 +114,7 @@ pub(crate) fn start_all(
         }
         Err(error) => {
             let pids: Vec<Pid> = ranks.iter().map(|rank| rank.pid).collect();
-            sessions::kill_all(&pids);
+            sessions::kill_all(&pids, &sessions::Mark::of(job.node_id()));
             drop(guardian);
             reap(&pids);
             Err(error)
@@ -195,7 +203,7 @@ impl Starter<'_> {
         match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
             Ok(pidfd) => Ok(Started { pid, pidfd, pmi: ours }),
             Err(error) => {
-                sessions::kill_all(&[pid]);
+                sessions::kill_all(&[pid], &sessions::Mark::of(self.job.node_id()));
                 reap(&[pid]);
                 Err(system("open a pidfd of a rank")(error))
             }
@@ -221,6 +229,7 @@ impl Starter<'_> {
             .env("MPI_LOCALNRANKS", &locals)
             .env(env::JOB_FD, job.as_raw_fd().to_string())
             .env(env::JOB_ID, format!("{:016x}", self.job.id()))
+            .env(env::NODE_ID, format!("{:016x}", self.job.node_id()))
             .env(env::LOCAL_RANK, local.to_string())
             .env(env::LOCAL_SIZE, &locals)
             .envs(self.options.env.iter().map(|(name, value)| (name, value)));
@@ -246,7 +255,8 @@ struct ChildSetup {
 
 impl ChildSetup {
     fn apply(&self) -> io::Result<()> {
-        rustix::process::setsid()?;
+        // A group of its own, and not a session: see `sessions`.
+        rustix::process::setpgid(None, None)?;
         rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
         // The launcher may have died before the line above.
         if rustix::process::getppid() != Some(self.launcher) {

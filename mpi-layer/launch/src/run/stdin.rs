@@ -1,6 +1,6 @@
 //! The terminal's input for rank 0.
 //!
-//! The ranks lead sessions of their own, which the terminal does not let read; the launcher reads
+//! The ranks are in the background of the terminal, which does not let them read; the launcher reads
 //! for them. Input that is not a terminal is inherited by rank 0 and does not come through here.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -64,7 +64,9 @@ impl Job {
             .stdin(Stdio::null())
             .stdout(stdout.try_clone().unwrap())
             .stderr(stderr.try_clone().unwrap());
-        for name in ["PMI_FD", "PMI_RANK", "PMI_SIZE", "PMI_PORT", "BOWLINE_JOB_FD"] {
+        for name in
+            ["PMI_FD", "PMI_RANK", "PMI_SIZE", "PMI_PORT", "BOWLINE_JOB_FD", "PMIX_NAMESPACE"]
+        {
             command.env_remove(name);
         }
         Self { command, mark, stdout, stderr }

@@ -40,6 +40,18 @@ pub(crate) const OF_TESTS: &[Need] = &[
         header: Some("mpi.h"),
         why: "builds the foreign programs on which our PMI server is tested",
     },
+    Need {
+        program: "srun",
+        package: "slurm-wlm munge libpmix2",
+        header: None,
+        why: "a process manager that speaks PMI and PMIx, under which our client is tested",
+    },
+    Need {
+        program: "ip",
+        package: "iproute2",
+        header: None,
+        why: "makes the network namespaces that stand for hosts",
+    },
 ];
 
 /// What the guest with RDMA devices needs.

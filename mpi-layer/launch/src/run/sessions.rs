@@ -190,7 +190,8 @@ mod tests {
                 .spawn()
                 .unwrap();
             let pid = std::ffi::CString::new(child.id().to_string()).unwrap();
-            let (ours, others) = (Mark::of(node).is_on(&proc, &pid), Mark::of(1).is_on(&proc, &pid));
+            let (ours, others) =
+                (Mark::of(node).is_on(&proc, &pid), Mark::of(1).is_on(&proc, &pid));
             child.kill().unwrap();
             child.wait().unwrap();
             assert!(ours && !others, "{before} bytes before the mark");

@@ -39,8 +39,17 @@ const OWN: [&str; 17] = [
 ];
 
 /// The same by their beginnings.
-const OWN_STARTS: [&str; 8] =
-    ["XDG_", "DBUS_", "PMI_", "PMIX_", "HYDI_", "MPI_LOCAL", "BOWLINE_JOB_", "BOWLINE_LOCAL_"];
+const OWN_STARTS: [&str; 9] = [
+    "XDG_",
+    "DBUS_",
+    "PMI_",
+    "PMIX_",
+    "HYDI_",
+    "MPI_LOCAL",
+    "BOWLINE_JOB_",
+    "BOWLINE_NODE_",
+    "BOWLINE_LOCAL_",
+];
 
 /// Where the conversation is; the module above draws it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

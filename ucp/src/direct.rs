@@ -53,6 +53,11 @@ impl Direct {
         status: Status::NONE,
     };
 
+    /// What the receive in this place waits for.
+    pub(crate) fn waits_for(&self) -> Option<Want> {
+        (self.stage == Stage::Armed).then_some(self.want)
+    }
+
     /// Whether an arrival is for the receive in this place.
     #[inline]
     pub(crate) fn fits(&self, envelope: &Envelope) -> bool {

@@ -44,6 +44,7 @@ mod space;
 mod tagged;
 mod unexpected;
 mod wait;
+mod waits;
 mod wire;
 mod worker;
 
@@ -60,4 +61,5 @@ pub use settings::SETTINGS;
 pub use space::{Members, SpaceOptions};
 pub use tagged::{Message, MessageInfo, SendMode, Sent};
 pub use wait::{FailureSource, Idle, Stages, Waiter};
+pub use waits::Waits;
 pub use worker::{LaneReport, Worker, WorkerParts};

@@ -120,6 +120,8 @@ pub(crate) struct Send {
     pub(crate) synchronous: bool,
     /// Whether the message goes as an envelope that the receiver fetches.
     pub(crate) rendezvous: bool,
+    /// What the receiver has answered before the last piece was posted.
+    pub(crate) answer: Result<(), OpError>,
     pub(crate) phase: SendPhase,
 }
 

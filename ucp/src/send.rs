@@ -167,11 +167,13 @@ impl Inner {
 
     /// An eager send request is wholly posted.
     fn sent(&mut self, key: Key) {
-        let length = match self.engine.requests.get(key) {
-            Some(Request { body: Body::Send(send), .. }) => send.buffer.len() as u64,
-            _ => 0,
+        let (length, outcome) = match self.engine.requests.get(key) {
+            Some(Request { body: Body::Send(send), .. }) => {
+                (send.buffer.len() as u64, send.answer)
+            }
+            _ => (0, Ok(())),
         };
-        self.engine.finish(key, Status { length, ..Status::NONE });
+        self.engine.finish(key, Status { length, outcome, ..Status::NONE });
     }
 
     /// Sends a control message, behind what waits.
@@ -245,7 +247,8 @@ impl Inner {
         }
         let phase = SendPhase::Queued { offset: 0, message: 0 };
         let front = front.to_vec();
-        let send = Send { buffer, peer: index, kind, front, synchronous, rendezvous, phase };
+        let answer = Ok(());
+        let send = Send { buffer, peer: index, kind, front, synchronous, rendezvous, answer, phase };
         let key = request::begin(&mut self.engine.requests, Body::Send(Box::new(send)));
         let peer = &mut self.engine.peers[index as usize];
         if !peer.pending.is_empty() {

@@ -13,6 +13,8 @@ use std::time::Duration;
 
 use bowline_base::doorbell::Doorbell;
 
+use crate::waits::Waits;
+
 /// How many empty progress calls each stage lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stages {
@@ -29,6 +31,8 @@ pub struct Idle<'a> {
     pub doorbell: Option<&'a Doorbell>,
     /// Longest sleep, when something must be looked at again.
     pub deadline: Option<Duration>,
+    /// What is waited for; looked up when it is shown.
+    pub waits: Waits<'a>,
 }
 
 /// How a worker passes the time. One per worker; called by the thread that waits.

@@ -19,6 +19,7 @@ use crate::request::{Body, RequestId, Status, token};
 use crate::settings::Options;
 use crate::space::SpaceOptions;
 use crate::wait::{FailureSource, Idle, Waiter};
+use crate::waits::Waits;
 use crate::wire;
 
 /// Most events that one lane reports in one progress call.
@@ -430,7 +431,7 @@ impl Worker {
             }
         }
         self.sleeps.set(self.sleeps.get() + 1);
-        let idle = Idle { doorbell: doorbell.as_ref(), deadline };
+        let idle = Idle { doorbell: doorbell.as_ref(), deadline, waits: Waits(self) };
         self.waiter.borrow_mut().sleep(idle);
         self.inner.borrow_mut().disarm();
     }

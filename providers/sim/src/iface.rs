@@ -351,7 +351,12 @@ impl SimIface {
 impl Drop for SimIface {
     fn drop(&mut self) {
         // The network forgets this interface's memory and buffers before they go with the fields.
-        self.network.lock().close(self.node);
+        let mut net = self.network.lock();
+        if std::thread::panicking() {
+            // Whoever panics did not close in order.
+            net.crash(self.node);
+        }
+        net.close(self.node);
     }
 }
 

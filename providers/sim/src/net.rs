@@ -59,6 +59,8 @@ pub enum Ended {
     Closed,
     /// It was killed.
     Died,
+    /// It was dropped by a panic, which to its peers is a death.
+    Panicked,
     /// It was cut off, so that what it waited for failed.
     CutOff,
 }

@@ -299,11 +299,18 @@ impl Engine {
         let outcome = if header[1] == 0 { Ok(()) } else { Err(OpError::BadRemote) };
         // A request that was failed meanwhile is gone; its acknowledgement means nothing.
         if let Some(send) = self.offered(peer, header[0]) {
-            if send.phase != SendPhase::Offered {
-                return None;
+            match send.phase {
+                SendPhase::Offered => {
+                    let length = send.buffer.len() as u64;
+                    self.finish(key, Status { length, outcome, ..Status::NONE });
+                }
+                // Matched by its first piece, while others still wait for room.
+                SendPhase::Queued { message, .. } if message != 0 && send.synchronous => {
+                    send.synchronous = false;
+                    send.answer = outcome;
+                }
+                _ => return None,
             }
-            let length = send.buffer.len() as u64;
-            self.finish(key, Status { length, outcome, ..Status::NONE });
         }
         Some(())
     }

@@ -36,6 +36,14 @@ impl Net {
         }
     }
 
+    /// Ends a node whose program panicked.
+    pub(crate) fn crash(&mut self, node: u32) {
+        if self.is_alive(node) {
+            self.kill(node);
+            self.nodes[node as usize].state = State::Ended(Ended::Panicked);
+        }
+    }
+
     /// Why `from` cannot connect to `to`.
     pub(crate) fn unreachable(&self, from: u32, to: u32) -> Option<&'static str> {
         let Some(node) = self.nodes.get(to as usize) else {

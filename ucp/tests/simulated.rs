@@ -1,0 +1,128 @@
+//! The engine over a simulated network, one thread, where things come in orders that fast
+//! transports hardly ever show.
+
+use bowline_base::buffer::{RecvBuf, SendBuf};
+use bowline_base::config::Config;
+use bowline_sim::{Faults, Network, NetworkOptions};
+use bowline_ucp::{
+    Envelope, Ep, Idle, MatchSpec, SendMode, Sent, SpaceOptions, Stages, Waiter, Worker,
+    WorkerParts,
+};
+
+struct Never;
+
+impl Waiter for Never {
+    fn stages(&self) -> Stages {
+        Stages { spins: 0, yields: 0 }
+    }
+    fn yield_now(&mut self) {}
+    fn sleep(&mut self, idle: Idle<'_>) {
+        panic!("these tests call nothing that blocks, yet a worker waits for {}", idle.waits);
+    }
+}
+
+struct Pair {
+    network: Network,
+    workers: [Worker; 2],
+    eps: [Ep; 2],
+}
+
+impl Pair {
+    fn new(options: NetworkOptions, settings: &[(&str, &str)]) -> Self {
+        let network = Network::new(options);
+        let config = Config::from_pairs(settings.iter().copied(), &[bowline_ucp::SETTINGS]);
+        let config = config.expect("the settings are good");
+        let workers = [0, 1].map(|rank| {
+            let parts = WorkerParts {
+                job: 1,
+                rank,
+                incarnation: 0,
+                uid: u64::from(rank) + 1,
+                lanes: vec![Box::new(network.open())],
+                waiter: Box::new(Never),
+                failures: None,
+                config: config.clone(),
+            };
+            let worker = Worker::new(parts).expect("one lane is enough");
+            worker.open_space(0, SpaceOptions::default()).expect("space 0 is new");
+            worker
+        });
+        let eps = [0, 1].map(|rank: usize| {
+            workers[rank].connect(&workers[1 - rank].address()).expect("they reach each other")
+        });
+        Self { network, workers, eps }
+    }
+
+    /// Progress of both and time, until `done`.
+    fn until(&self, done: impl Fn() -> bool) {
+        while !done() {
+            let events = self.workers[0].progress() + self.workers[1].progress();
+            let moved = events == 0 && !self.network.advance();
+            assert!(!moved || done(), "nothing is under way, yet it is not done");
+        }
+    }
+}
+
+const EVERYTHING: MatchSpec = MatchSpec { space: 0, source: None, tag: 0, tag_mask: 0 };
+
+/// A synchronous message in pieces is matched by its first one, and the answer may come while
+/// others wait for room.
+#[test]
+fn a_synchronous_message_is_answered_before_its_last_piece_is_posted() {
+    for (seed, slots) in [(1, 2), (2, 3), (3, 4), (4, 16)] {
+        for receive_first in [true, false] {
+            let options = NetworkOptions { seed, slots, ..NetworkOptions::default() };
+            let settings = [("BOWLINE_RNDV_THRESHOLD", "64m"), ("BOWLINE_EAGER_SHARE_FIRST", "1g")];
+            let pair = Pair::new(options, &settings);
+            let [sender, receiver] = &pair.workers;
+            let data: Vec<u8> = (0..200_000).map(|i| (i % 253) as u8).collect();
+            let post = || receiver.recv(EVERYTHING, RecvBuf::owned(vec![0; data.len()]));
+            let early = receive_first.then(|| post().expect("posted"));
+            let envelope = Envelope { space: 0, source: 0, tag: 9 };
+            let buffer = SendBuf::owned(data.clone());
+            let sent = sender.send(pair.eps[0], envelope, buffer, SendMode::Synchronous);
+            let Ok(Sent::Pending(send)) = sent else { panic!("it cannot be complete: {sent:?}") };
+            if !receive_first {
+                for _ in 0..200 {
+                    sender.progress();
+                    receiver.progress();
+                    pair.network.advance();
+                }
+                assert!(!sender.is_complete(send), "nobody has matched it");
+            }
+            let receive = early.unwrap_or_else(|| post().expect("posted"));
+            pair.until(|| sender.is_complete(send) && receiver.is_complete(receive));
+            assert_eq!(sender.wait(send).outcome, Ok(()));
+            let (status, bytes) = receiver.take_with_buffer(receive).expect("complete");
+            assert_eq!((status.outcome, status.length), (Ok(()), data.len() as u64));
+            assert!(bytes == Some(data), "the bytes changed");
+        }
+    }
+}
+
+/// A message that lies with its sender is read by a get that takes its time.
+#[test]
+fn reading_from_the_sender_takes_its_time_and_may_be_refused() {
+    for (whole_process, one_sided) in [(true, true), (false, true), (false, false)] {
+        let faults = Faults { loss: 200_000, retransmit_ns: 5000, ..Faults::default() };
+        let options =
+            NetworkOptions { seed: 9, whole_process, one_sided, faults, ..Default::default() };
+        let pair = Pair::new(options, &[("BOWLINE_RNDV_THRESHOLD", "0")]);
+        let [sender, receiver] = &pair.workers;
+        for len in [1, 5000, 9_000_000] {
+            let data: Vec<u8> = (0..len).map(|i| (i % 253) as u8).collect();
+            let receive = receiver.recv(EVERYTHING, RecvBuf::owned(vec![0; len])).expect("posted");
+            let envelope = Envelope { space: 0, source: 0, tag: 9 };
+            let buffer = SendBuf::owned(data.clone());
+            let sent = sender.send(pair.eps[0], envelope, buffer, SendMode::Standard);
+            let Ok(Sent::Pending(send)) = sent else { panic!("it is to be fetched: {sent:?}") };
+            pair.until(|| sender.is_complete(send) && receiver.is_complete(receive));
+            assert_eq!(sender.wait(send).outcome, Ok(()));
+            let (_, bytes) = receiver.take_with_buffer(receive).expect("complete");
+            assert!(bytes == Some(data), "{len} bytes changed");
+        }
+        let counters = receiver.counters();
+        let expected = if whole_process { (3, 0) } else { (0, 3) };
+        assert_eq!((counters.fetched, counters.copied), expected);
+    }
+}

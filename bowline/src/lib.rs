@@ -29,6 +29,7 @@
 
 mod init;
 pub mod log;
+pub mod simulate;
 pub mod stack;
 mod threads;
 pub mod wait;

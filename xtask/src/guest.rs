@@ -94,7 +94,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     }
     let (mut payload, mut script) = (Vec::new(), String::from("failed=0\n"));
     if let Some(before) = &options.before {
-        script.push_str(&format!("{before} || exit 99\n"));
+        script.push_str(&format!("{{ {before}\n}} || exit 99\n"));
     }
     if let Some(package) = &options.package {
         let programs = build(workspace, package)?;

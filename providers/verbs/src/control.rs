@@ -1,0 +1,430 @@
+//! Connections are agreed on by a thread of its own, which sleeps unless a datagram arrives or
+//! something is due. So a peer that computes is connected to without its help, and one that does
+//! not answer is gone rather than busy.
+//!
+//! ```text
+//!   interface (its thread)                    this thread                      peer's thread
+//!   Command ── channel, eventfd ──► Table ── datagram queue pair ── network ── ..
+//!   Event ◄── channel, flag, eventfd ─┘
+//! ```
+//!
+//! The decisions are in [`table`], what travels in [`wire`]. No message of the user goes this way.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use bowline_base::sync::atomic::{AtomicBool, Ordering};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+
+use crate::addr::Address;
+use crate::rails::Rails;
+use crate::sys::{Access, Ah, Bytes, Connection, Cq, Memory, PairSizes, Qp, Request, Wc, Work};
+use table::{Pairs, Table};
+use wire::{Datagram, End};
+
+pub mod table;
+pub mod wire;
+
+/// What the interface tells the thread.
+#[derive(Debug)]
+pub(crate) enum Command {
+    /// An endpoint to the peer was made.
+    Watch(Address),
+    /// The endpoint was closed.
+    Forget(u64),
+    /// A connection is wanted.
+    Ask(Address),
+    /// The connection of this pair is over.
+    End { uid: u64, number: u32, in_order: bool },
+    /// The interface is closed; `quiet`: as if its process had died.
+    Stop { quiet: bool },
+}
+
+/// What the thread tells the interface.
+pub(crate) type Event = table::Event<Qp>;
+
+/// Words and descriptors that both sides use.
+#[derive(Debug)]
+struct Shared {
+    /// There may be events. Set after an event was queued, cleared before the queue is read.
+    pending: AtomicBool,
+    /// The interface sleeps on its descriptor.
+    asleep: AtomicBool,
+    /// Wakes the interface.
+    bell: OwnedFd,
+    /// Wakes the thread.
+    wake: OwnedFd,
+}
+
+impl Shared {
+    /// Says that an event was queued.
+    fn announce(&self) {
+        // SeqCst: publishes the event, and pairs with the interface's store of `asleep` and look
+        // at `pending`: one of the two sides sees the other's word.
+        self.pending.store(true, Ordering::SeqCst);
+        if self.asleep.load(Ordering::SeqCst) {
+            ring(&self.bell);
+        }
+    }
+}
+
+/// The interface's side.
+#[derive(Debug)]
+pub(crate) struct Control {
+    shared: Arc<Shared>,
+    commands: Sender<Command>,
+    events: Receiver<Event>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Bytes in front of a received datagram: room for the global route header.
+pub(crate) const GRH_BYTES: usize = 40;
+
+const RECEIVES: u32 = 64;
+const SENDS: u32 = 32;
+const SLOT: usize = 256;
+
+impl Control {
+    /// Starts the thread; returns the number of its datagram pair, too.
+    pub(crate) fn start(
+        rails: &Arc<Rails>,
+        own: impl FnOnce(u32) -> Address,
+        timeout: Duration,
+        most: usize,
+    ) -> io::Result<(Self, Address)> {
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let shared = Arc::new(Shared {
+            pending: AtomicBool::new(false),
+            asleep: AtomicBool::new(false),
+            bell: eventfd(0, flags)?,
+            wake: eventfd(0, flags)?,
+        });
+        let port = Port::open(rails)?;
+        let own = own(port.pair.number());
+        let (commands, incoming) = channel();
+        let (outgoing, events) = channel();
+        let worker = Worker {
+            port,
+            rails: Arc::clone(rails),
+            table: Table::new(own, timeout, most),
+            shared: Arc::clone(&shared),
+            commands: incoming,
+            events: outgoing,
+            ways: HashMap::new(),
+            timeout,
+        };
+        let thread = std::thread::Builder::new()
+            .name("bowline-verbs".to_owned())
+            .spawn(move || worker.run())?;
+        Ok((Self { shared, commands, events, thread: Some(thread) }, own))
+    }
+
+    /// Gives the thread something to do.
+    pub(crate) fn command(&self, command: Command) {
+        // The thread ends only when told to; after that nobody asks for anything.
+        let _ = self.commands.send(command);
+        ring(&self.shared.wake);
+    }
+
+    /// Whether there may be events.
+    #[inline]
+    pub(crate) fn pending(&self) -> bool {
+        // Relaxed: the queue itself publishes the events; a look that comes too early is repeated.
+        self.shared.pending.load(Ordering::Relaxed)
+    }
+
+    /// The next event.
+    pub(crate) fn event(&self) -> Option<Event> {
+        if self.shared.pending.load(Ordering::Relaxed) {
+            // AcqRel: pairs with the thread's Release after it has queued an event, so that an
+            // event whose flag is cleared here is found below.
+            self.shared.pending.swap(false, Ordering::AcqRel);
+        }
+        let event = self.events.try_recv().ok();
+        if event.is_some() {
+            // There may be more; only a look at an empty queue leaves the flag cleared.
+            self.shared.pending.store(true, Ordering::Relaxed);
+        }
+        event
+    }
+
+    /// Waits for the next event until `end`.
+    pub(crate) fn wait(&self, end: Instant) -> Option<Event> {
+        self.events.recv_timeout(end.saturating_duration_since(Instant::now())).ok()
+    }
+
+    /// The descriptor that becomes readable when the thread wants the interface awake.
+    pub(crate) fn bell(&self) -> impl AsFd + '_ {
+        &self.shared.bell
+    }
+
+    /// Says whether the interface sleeps. Before it does it must look at `pending` again.
+    pub(crate) fn sleeping(&self, asleep: bool) {
+        if !asleep {
+            drain(&self.shared.bell);
+        }
+        // SeqCst: pairs with the thread's exchange of `pending` and look at `asleep`: one of the
+        // two sides sees the other's word.
+        self.shared.asleep.store(asleep, Ordering::SeqCst);
+    }
+
+    /// Whether an event came while `sleeping` was said.
+    pub(crate) fn pending_after_sleeping(&self) -> bool {
+        // SeqCst: pairs with the thread's store, as for `sleeping`.
+        self.shared.pending.load(Ordering::SeqCst)
+    }
+
+    /// Ends the thread.
+    pub(crate) fn stop(&mut self, quiet: bool) {
+        self.command(Command::Stop { quiet });
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the thread that makes connections had panicked");
+        }
+    }
+}
+
+fn ring(fd: &OwnedFd) {
+    // A counter that is full is readable, which is what is wanted.
+    let _ = rustix::io::write(fd, &1_u64.to_ne_bytes());
+}
+
+fn drain(fd: &OwnedFd) {
+    let mut count = [0; 8];
+    // Nothing there is no error.
+    let _ = rustix::io::read(fd, &mut count);
+}
+
+/// The datagram queue pair and its buffers.
+#[derive(Debug)]
+struct Port {
+    pair: Qp,
+    cq: Arc<Cq>,
+    memory: Memory,
+    /// Send buffers that are free.
+    free: Vec<u32>,
+}
+
+impl Port {
+    fn open(rails: &Rails) -> io::Result<Self> {
+        let cq = Cq::new(rails.pd.context(), RECEIVES + SENDS)?;
+        let sizes = PairSizes { sends: SENDS, receives: RECEIVES, send_pieces: 1, inline_bytes: 0 };
+        let pair = Qp::datagrams(&rails.pd, &cq, sizes)?;
+        let memory = Memory::new(&rails.pd, (RECEIVES + SENDS) as usize * SLOT, Access::Local)?;
+        pair.start_datagrams(rails.port, rails.qkey)?;
+        let port = Self { pair, cq, memory, free: (RECEIVES..RECEIVES + SENDS).collect() };
+        for slot in 0..RECEIVES {
+            port.post(slot)?;
+        }
+        Ok(port)
+    }
+
+    fn post(&self, slot: u32) -> io::Result<()> {
+        let piece = self.memory.piece(slot as usize * SLOT, SLOT);
+        self.pair.post_receives(&[(u64::from(slot), piece)])
+    }
+
+    /// Sends; what finds no buffer is lost, as any datagram may be.
+    fn send(&mut self, way: &Ah, to: &Address, bytes: &[u8]) {
+        let Some(slot) = self.free.pop() else { return };
+        let offset = slot as usize * SLOT;
+        let room = self.memory.view().slice(offset, SLOT).expect("a slot of the memory");
+        room.copy_in(bytes);
+        let piece = [self.memory.piece(offset, bytes.len())];
+        let request = Request {
+            id: u64::from(slot),
+            work: Work::Datagram { to: way, pair: to.pair, key: to.qkey },
+            bytes: Bytes::Registered(&piece),
+            signalled: true,
+            fenced: false,
+        };
+        if let Err(error) = self.pair.post(&request) {
+            tracing::debug!(%error, "a datagram was not sent");
+            self.free.push(slot);
+        }
+    }
+}
+
+/// The device, as the table sees it.
+struct Maker<'a> {
+    rails: &'a Rails,
+    events: &'a Sender<Event>,
+    shared: &'a Shared,
+}
+
+impl Pairs for Maker<'_> {
+    type Pair = Qp;
+
+    fn make(&mut self, peer: &Address) -> io::Result<(Qp, End)> {
+        let pair = self.rails.make_pair()?;
+        let end = End { pair: pair.number(), psn: self.rails.random_psn() };
+        // A message may come in the moment in which the pair is connected, before this thread gets
+        // to say that it is. Whose it is must be known by then.
+        let _ = self.events.send(Event::Made { peer: *peer, number: end.pair });
+        self.shared.announce();
+        Ok((pair, end))
+    }
+
+    fn connect(&mut self, pair: &Qp, ours: End, peer: &Address, theirs: End) -> io::Result<()> {
+        pair.connect(&Connection {
+            route: self.rails.route_to(peer),
+            pair: theirs.pair,
+            their_psn: theirs.psn,
+            our_psn: ours.psn,
+            mtu: u32::from(self.rails.mtu.min(peer.mtu)),
+            timeout: self.rails.timeout,
+            reads: self.rails.reads,
+        })
+    }
+}
+
+struct Worker {
+    port: Port,
+    rails: Arc<Rails>,
+    table: Table<Qp>,
+    shared: Arc<Shared>,
+    commands: Receiver<Command>,
+    events: Sender<Event>,
+    /// Ways to peers, by their uid.
+    ways: HashMap<u64, Ah>,
+    timeout: Duration,
+}
+
+impl Worker {
+    fn run(mut self) {
+        let mut next_bell = Instant::now() + self.timeout / 2;
+        loop {
+            // Asked for before the queue is looked at, so that nothing comes in between unseen.
+            self.port.cq.request_event();
+            self.receive();
+            drain(&self.shared.wake);
+            while let Ok(command) = self.commands.try_recv() {
+                if let Command::Stop { quiet } = command {
+                    if !quiet {
+                        self.table.leave();
+                        self.flush();
+                    }
+                    return;
+                }
+                self.obey(command);
+            }
+            let now = Instant::now();
+            let next = self.table.tick(now);
+            self.tell();
+            self.flush();
+            if now >= next_bell {
+                next_bell = now + self.timeout / 2;
+                // A sleeper looks after its connections, too.
+                // SeqCst: only a hint here; the interface's own looks are in order.
+                if self.shared.asleep.load(Ordering::SeqCst) {
+                    ring(&self.shared.bell);
+                }
+            }
+            self.sleep(next.min(next_bell).saturating_duration_since(now));
+        }
+    }
+
+    fn sleep(&self, time: Duration) {
+        let time = time.max(Duration::from_millis(1));
+        let timeout =
+            Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) };
+        let completions = self.port.cq.fd();
+        let mut fds = [
+            PollFd::new(&completions, PollFlags::IN),
+            PollFd::new(&self.shared.wake, PollFlags::IN),
+        ];
+        // An interrupted sleep is a short one.
+        let _ = poll(&mut fds, Some(&timeout));
+        self.port.cq.take_events();
+    }
+
+    fn obey(&mut self, command: Command) {
+        let now = Instant::now();
+        match command {
+            Command::Watch(peer) => self.table.watch(&peer, now),
+            Command::Forget(uid) => self.table.forget(uid),
+            Command::Ask(peer) => {
+                let Self { table, rails, events, shared, .. } = self;
+                table.ask(&peer, now, &mut Maker { rails, events, shared });
+            }
+            Command::End { uid, number, in_order } => self.table.end(uid, number, in_order),
+            Command::Stop { .. } => unreachable!("handled by the loop"),
+        }
+    }
+
+    fn receive(&mut self) {
+        let mut completions = [Wc::default(); 16];
+        loop {
+            let count = self.port.cq.poll(&mut completions);
+            for completion in &completions[..count] {
+                let slot = completion.wr_id as u32;
+                if slot >= RECEIVES {
+                    self.port.free.push(slot);
+                    continue;
+                }
+                self.take(slot, completion);
+                if let Err(error) = self.port.post(slot) {
+                    tracing::error!(%error, "a buffer for connection datagrams is lost");
+                }
+            }
+            if count < completions.len() {
+                return;
+            }
+        }
+    }
+
+    fn take(&mut self, slot: u32, completion: &Wc) {
+        let length = completion.byte_len as usize;
+        if completion.status != crate::sys::ffi::WC_SUCCESS || length > SLOT {
+            return;
+        }
+        let Some(length) = length.checked_sub(GRH_BYTES) else { return };
+        let mut bytes = [0; SLOT];
+        let view = self.port.memory.view().slice(slot as usize * SLOT + GRH_BYTES, length);
+        let Some(view) = view else { return };
+        view.copy_out(&mut bytes);
+        match Datagram::decode(&bytes[..length]) {
+            Ok(datagram) => {
+                let Self { table, rails, events, shared, .. } = self;
+                let mut maker = Maker { rails, events, shared };
+                table.arrived(&datagram, Instant::now(), &mut maker);
+            }
+            Err(error) => tracing::debug!(%error, "a datagram of somebody else"),
+        }
+    }
+
+    /// Sends what the table wants sent.
+    fn flush(&mut self) {
+        for (to, datagram) in std::mem::take(&mut self.table.outgoing) {
+            if !self.ways.contains_key(&to.uid) {
+                match Ah::new(&self.rails.pd, &self.rails.route_to(&to)) {
+                    Ok(way) => drop(self.ways.insert(to.uid, way)),
+                    Err(error) => {
+                        tracing::debug!(%error, "there is no way to a peer");
+                        continue;
+                    }
+                }
+            }
+            let way = &self.ways[&to.uid];
+            self.port.send(way, &to, &datagram.encode());
+        }
+    }
+
+    /// Tells the interface what the table wants told.
+    fn tell(&mut self) {
+        if self.table.events.is_empty() {
+            return;
+        }
+        for event in std::mem::take(&mut self.table.events) {
+            // An interface that is being closed hears nothing more.
+            let _ = self.events.send(event);
+        }
+        self.shared.announce();
+    }
+}

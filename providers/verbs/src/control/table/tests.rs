@@ -1,0 +1,289 @@
+//! Two tables with a network between them that loses, doubles and delays.
+
+use super::*;
+use crate::options::Mode;
+
+/// Pairs are numbers; connecting is remembered.
+#[derive(Debug, Default)]
+struct Numbers {
+    next: u32,
+    connected: Vec<(End, End)>,
+    exhausted: bool,
+}
+
+impl Pairs for Numbers {
+    type Pair = u32;
+
+    fn make(&mut self, _: &Address) -> io::Result<(u32, End)> {
+        if self.exhausted {
+            return Err(io::Error::other("no more"));
+        }
+        self.next += 1;
+        Ok((self.next, End { pair: self.next, psn: self.next + 1000 }))
+    }
+
+    fn connect(&mut self, pair: &u32, ours: End, _: &Address, theirs: End) -> io::Result<()> {
+        assert_eq!(*pair, ours.pair);
+        self.connected.push((ours, theirs));
+        Ok(())
+    }
+}
+
+fn address(uid: u64) -> Address {
+    Address {
+        mode: Mode::Rc,
+        uid,
+        gid: [0; 16],
+        lid: 1,
+        ethernet: false,
+        mtu: 3,
+        pair: uid as u32,
+        qkey: 1,
+        longest: 100,
+    }
+}
+
+struct Side {
+    table: Table<u32>,
+    pairs: Numbers,
+    /// The pair in use and the events before.
+    up: Option<u32>,
+    told: Vec<Event<u32>>,
+}
+
+struct Net {
+    sides: [Side; 2],
+    now: Instant,
+    random: u64,
+}
+
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+impl Net {
+    fn new(first_pairs: [u32; 2]) -> Self {
+        let side = |uid: u64, first| Side {
+            table: Table::new(address(uid), TIMEOUT, 10),
+            pairs: Numbers { next: first, ..Numbers::default() },
+            up: None,
+            told: Vec::new(),
+        };
+        let [a, b] = first_pairs;
+        Self { sides: [side(1, a), side(2, b)], now: Instant::now(), random: 88 }
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (self.random >> 33) % bound
+    }
+
+    /// Carries what is there; each datagram is lost with a chance of `loss` in 10 and doubled
+    /// with one of 1 in 5. Then time passes.
+    fn step(&mut self, loss: u64) {
+        for from in 0..2 {
+            let sent = std::mem::take(&mut self.sides[from].table.outgoing);
+            for (_, datagram) in sent {
+                if self.below(10) < loss {
+                    continue;
+                }
+                let times = 1 + u64::from(self.below(5) == 0);
+                for _ in 0..times {
+                    let bytes = datagram.encode();
+                    let datagram = Datagram::decode(&bytes).expect("whole");
+                    let now = self.now;
+                    let Side { table, pairs, .. } = &mut self.sides[1 - from];
+                    table.arrived(&datagram, now, pairs);
+                }
+            }
+        }
+        self.now += Duration::from_millis(7);
+        let now = self.now;
+        for side in &mut self.sides {
+            side.table.tick(now);
+            for event in std::mem::take(&mut side.table.events) {
+                match &event {
+                    Event::Up { pair, .. } => side.up = Some(*pair),
+                    Event::Ended { number, .. } if side.up == Some(*number) => side.up = None,
+                    Event::Made { .. } | Event::Ended { .. } | Event::Failed { .. } => {}
+                }
+                side.told.push(event);
+            }
+        }
+    }
+
+    fn ask(&mut self, from: usize) {
+        let (now, to) = (self.now, address(2 - from as u64));
+        let Side { table, pairs, .. } = &mut self.sides[from];
+        table.watch(&to, now);
+        table.ask(&to, now, pairs);
+    }
+
+    /// Both have a pair, each is connected to the other's, and there is one for each side.
+    fn agree(&self) -> bool {
+        let [a, b] = &self.sides;
+        let (Some(pair_a), Some(pair_b)) = (a.up, b.up) else { return false };
+        let of = |side: &Side, pair| {
+            side.pairs.connected.iter().rfind(|(ours, _)| ours.pair == pair).copied()
+        };
+        of(a, pair_a).is_some_and(|(ours, theirs)| of(b, pair_b) == Some((theirs, ours)))
+    }
+}
+
+#[test]
+fn one_asks_or_both_and_they_agree_whatever_is_lost() {
+    for loss in [0, 3, 6] {
+        for both in [false, true] {
+            for seed in 0..50 {
+                let mut net = Net::new([100, 200]);
+                net.random = seed;
+                net.ask(0);
+                if both {
+                    for _ in 0..seed % 3 {
+                        net.step(loss);
+                    }
+                    net.ask(1);
+                }
+                let mut steps = 0;
+                while !net.agree() {
+                    net.step(loss);
+                    steps += 1;
+                    assert!(steps < 2000, "no agreement with a loss of {loss}");
+                }
+                for _ in 0..50 {
+                    net.step(0);
+                }
+                assert!(net.agree());
+                let made: u32 = net.sides.iter().map(|side| side.pairs.next % 100).sum();
+                assert_eq!(made, 2, "a pair for each side");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_lost_side_connects_anew_and_the_old_connection_is_over() {
+    let mut net = Net::new([100, 200]);
+    net.ask(0);
+    while !net.agree() {
+        net.step(0);
+    }
+    let old = net.sides[1].up;
+    // Side 0 ends its connection; the Close is lost.
+    let pair = net.sides[0].up.take().expect("it is up");
+    net.sides[0].table.end(2, pair, false);
+    net.sides[0].table.outgoing.clear();
+    net.ask(0);
+    while !net.agree() {
+        net.step(2);
+    }
+    assert_ne!(net.sides[1].up, old, "a new pair");
+    // A straggler of the first request changes nothing.
+    let straggler = Datagram {
+        to: 2,
+        from: address(1),
+        body: Body::Request { serial: 1, end: End { pair, psn: pair + 1000 } },
+    };
+    let now = net.now;
+    let Side { table, pairs, .. } = &mut net.sides[1];
+    table.arrived(&straggler, now, pairs);
+    for _ in 0..10 {
+        net.step(0);
+    }
+    assert!(net.agree());
+}
+
+#[test]
+fn a_close_ends_the_connection_that_it_names_and_no_other() {
+    let mut net = Net::new([100, 200]);
+    net.ask(0);
+    while !net.agree() {
+        net.step(0);
+    }
+    let (a, b) = (net.sides[0].up.expect("up"), net.sides[1].up.expect("up"));
+    let wrong =
+        Datagram { to: 2, from: address(1), body: Body::Close { pair: a + 1, in_order: true } };
+    let now = net.now;
+    let Side { table, pairs, .. } = &mut net.sides[1];
+    table.arrived(&wrong, now, pairs);
+    net.step(0);
+    assert!(net.agree());
+    net.sides[0].up = None;
+    net.sides[0].table.end(2, a, true);
+    net.step(0);
+    let told = net.sides[1].told.last();
+    assert!(
+        matches!(told, Some(Event::Ended { uid: 1, number, how: PeerFailure::Closed }) if *number == b),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn silence_is_noticed_and_answers_prevent_it() {
+    let mut net = Net::new([100, 200]);
+    let now = net.now;
+    net.sides[0].table.watch(&address(2), now);
+    for _ in 0..4000 {
+        net.step(0);
+    }
+    assert!(net.sides[0].told.is_empty(), "it answers: {:?}", net.sides[0].told);
+    for _ in 0..4000 {
+        net.step(10);
+    }
+    let told = &net.sides[0].told;
+    assert!(matches!(told[..], [Event::Failed { uid: 2, how: PeerFailure::Unreachable }]));
+    // A request that nobody answers fails, too.
+    net.sides[0].told.clear();
+    net.ask(0);
+    for _ in 0..4000 {
+        net.step(10);
+    }
+    assert!(matches!(net.sides[0].told[..], [Event::Failed { uid: 2, .. }]));
+}
+
+#[test]
+fn one_that_leaves_and_one_that_is_full_say_so() {
+    let mut net = Net::new([100, 200]);
+    let now = net.now;
+    net.sides[0].table.watch(&address(2), now);
+    net.sides[1].table.watch(&address(1), now);
+    net.sides[1].table.leave();
+    net.step(0);
+    let told = &net.sides[0].told;
+    assert!(matches!(told[..], [Event::Failed { uid: 2, how: PeerFailure::Closed }]), "{told:?}");
+
+    let mut net = Net::new([100, 200]);
+    net.sides[1].pairs.exhausted = true;
+    net.ask(0);
+    net.step(0);
+    net.step(0);
+    assert!(matches!(net.sides[0].told[..], [Event::Failed { uid: 2, .. }]));
+    // And by itself.
+    net.sides[1].told.clear();
+    net.ask(1);
+    net.step(0);
+    assert!(matches!(net.sides[1].told[..], [Event::Failed { uid: 1, .. }]));
+}
+
+#[test]
+fn datagrams_for_others_and_of_changed_addresses_are_dropped() {
+    let mut net = Net::new([100, 200]);
+    let now = net.now;
+    let end = End { pair: 5, psn: 6 };
+    let request = Body::Request { serial: 1, end };
+    let Side { table, pairs, .. } = &mut net.sides[0];
+    table.arrived(&Datagram { to: 99, from: address(2), body: request }, now, pairs);
+    table.arrived(&Datagram { to: 1, from: address(1), body: request }, now, pairs);
+    assert!(table.outgoing.is_empty() && table.events.is_empty());
+    table.arrived(&Datagram { to: 1, from: address(2), body: request }, now, pairs);
+    assert_eq!(table.events.len(), 1);
+    let moved = Address { lid: 9, ..address(2) };
+    table.arrived(&Datagram { to: 1, from: moved, body: Body::Refuse }, now, pairs);
+    table.arrived(&Datagram { to: 1, from: moved, body: request }, now, pairs);
+    assert_eq!(table.events.len(), 1);
+    // More peers than there is room for are refused.
+    for uid in 3..20 {
+        table.arrived(&Datagram { to: 1, from: address(uid), body: request }, now, pairs);
+    }
+    assert_eq!(table.events.len(), 10);
+    let refused = table.outgoing.iter().filter(|(_, d)| d.body == Body::Refuse).count();
+    assert_eq!(refused, 8);
+}

@@ -1,0 +1,431 @@
+//! Reliable connections: the interface, how it is opened and closed. Peers and their connections
+//! are in `peer`, posting in `post`, `rma` and `atomics`, completions in `progress`.
+//!
+//! One queue pair for each peer that is talked to, one completion queue and one shared receive
+//! queue for all: receive memory does not grow with the number of peers.
+//!
+//! **Numbers.** A peer is an interface elsewhere, named by its uid. Its place in the table is the
+//! number of the endpoint to it and the [`Source`](bowline_uct::Source) of its messages.
+//!
+//! **Requests** of a connection are numbered. Few ask for a completion: one says that all before
+//! it are complete, too, since a reliable connection completes in order.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bowline_base::slab::{Key, Slab};
+use bowline_uct::{
+    AtomicOps, Caps, EpId, IfaceAttr, Limits, OpLimits, OpenError, PeerFailure, Token,
+};
+use rustix::event::epoll;
+
+use crate::addr::Address;
+use crate::control::{Command, Control};
+use crate::domain::Domain;
+use crate::options::{Mode, VerbsOptions};
+use crate::pool::{ReceivePool, Results, SendPool};
+use crate::rails::{Rails, random_word};
+use crate::sys::{Cq, PairSizes, Srq, ffi};
+use crate::wire::HEADER_BYTES;
+
+mod atomics;
+mod contract;
+mod peer;
+mod post;
+mod progress;
+mod rma;
+
+use atomics::Emulated;
+use peer::Peer;
+
+bowline_base::counters! {
+    /// What a reliable interface counts.
+    pub struct RcCounters {
+        /// Requests posted.
+        requests,
+        /// Calls that posted requests; each rings the device once.
+        doorbells,
+        /// Requests whose completion was asked for.
+        signalled,
+        /// Calls that looked for completions.
+        polls,
+        /// Completions found.
+        completions,
+        /// Calls that posted receive buffers.
+        receive_posts,
+        /// Active messages sent.
+        sent,
+        /// Of those, messages that were copied into the device's queue.
+        inline,
+        /// Active messages received.
+        received,
+        /// Arrivals that the sink kept.
+        kept,
+        /// Posts refused for want of room.
+        refused,
+        /// Connections made.
+        connections,
+        /// Connections that failed.
+        failures,
+        /// Requests that only ask whether a silent peer is there.
+        probes,
+    }
+}
+
+/// Most endpoints: their numbers have 16 bits in what a completion brings back.
+pub(crate) const MAX_ENDPOINTS: usize = 1 << 16;
+
+/// Pieces of local memory in one request.
+const PIECES: usize = 16;
+
+/// Messages that wait for a connection, to each peer.
+const WAITING: usize = 16;
+
+/// Requests beyond the configured depth: markers for flushes, probes, the last message.
+const RESERVE: usize = 8;
+
+/// Atomics with a result under way at once.
+const RESULTS: u32 = 256;
+
+/// A hash for numbers that the device or a random generator chose.
+#[derive(Debug, Default)]
+pub(crate) struct NumberHasher(u64);
+
+impl Hasher for NumberHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = self.0.wrapping_mul(31).wrapping_add(u64::from(*byte));
+        }
+    }
+    fn write_u32(&mut self, number: u32) {
+        // The golden ratio spreads numbers that follow each other (Knuth, volume 3, 6.4).
+        self.0 = u64::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+}
+
+type ByNumber = HashMap<u32, u32, BuildHasherDefault<NumberHasher>>;
+
+/// A receive completion that waits for a spare buffer, with its sender.
+#[derive(Clone, Copy, Debug)]
+struct Arrived {
+    buffer: u32,
+    len: usize,
+    peer: u32,
+}
+
+/// A flush of several endpoints: how many are still under way, and how the first failed.
+#[derive(Debug)]
+struct Group {
+    token: Token,
+    left: usize,
+    result: Result<u64, PeerFailure>,
+}
+
+/// An interface over reliable connections.
+#[derive(Debug)]
+pub struct RcIface {
+    attr: IfaceAttr,
+    own: Address,
+    depth: usize,
+    /// Requests after which a completion is asked for.
+    signal_every: u32,
+    peers: Vec<Peer>,
+    by_uid: HashMap<u64, u32>,
+    /// Peers by the number of our queue pair to them.
+    by_pair: ByNumber,
+    waiters: VecDeque<EpId>,
+    done: VecDeque<(Token, Result<u64, PeerFailure>)>,
+    failed: VecDeque<u32>,
+    /// Arrivals in order; all of them stand here while no spare is left.
+    arrived: VecDeque<Arrived>,
+    groups: Slab<Group>,
+    emulated: Slab<Emulated>,
+    /// Requests under way on all connections, and the most that the completion queue holds.
+    under_way: usize,
+    most_under_way: usize,
+    /// Connections that broke while completions were read.
+    broken: Vec<(u32, PeerFailure)>,
+    idle_rounds: u32,
+    next_probe: Instant,
+    timeout: Duration,
+    at_once: bool,
+    poller: Option<OwnedFd>,
+    /// Closed without a word, as by a crash.
+    quiet: bool,
+    send: SendPool,
+    receive: ReceivePool,
+    results: Results,
+    domain: Domain,
+    cq: Arc<Cq>,
+    srq: Arc<Srq>,
+    control: Control,
+    counters: RcCounters,
+}
+
+impl RcIface {
+    /// Opens the interface on the device that the options name.
+    ///
+    /// # Errors
+    /// When there is no such device, or it cannot give what the options ask for.
+    pub fn open(options: &VerbsOptions) -> Result<Self, OpenError> {
+        let mut rails = Rails::open(options)?;
+        let device = rails.attributes;
+        let at_most = |wanted: u32, limit: i32| wanted.min(u32::try_from(limit).unwrap_or(1));
+        let receives = at_most(options.receive_buffers, device.max_srq_wr);
+        let reserve = RESERVE as u32;
+        let depth = at_most(options.send_depth, device.max_qp_wr - RESERVE as i32);
+        // Every request may complete with an error, whether its completion was asked for or not;
+        // those of a broken connection may still be unread when others take their place.
+        let wanted = (4 * (depth + reserve)).max(options.send_buffers * 2);
+        let completions = at_most(receives + 2 * wanted, device.max_cqe);
+        let sends = completions.saturating_sub(receives) / 2;
+        let sizes = PairSizes {
+            sends: depth + reserve,
+            receives: 0,
+            send_pieces: at_most(PIECES as u32, device.max_sge),
+            inline_bytes: options.inline,
+        };
+        let (cq, srq) = rails.share(completions, receives, sizes)?;
+        let fail = |act| move |source| OpenError::System { act, source };
+        let trial = rails.make_pair().map_err(fail("make a queue pair"))?;
+        let inline = (trial.inline_bytes() as usize).min(options.inline as usize);
+        drop(trial);
+        let longest = HEADER_BYTES + options.max_bcopy;
+        let send = SendPool::new(&rails.pd, options.send_buffers, longest)
+            .map_err(fail("reserve send buffers"))?;
+        let receive = ReceivePool::new(&rails.pd, receives, options.spare_buffers, longest)
+            .map_err(fail("reserve receive buffers"))?;
+        let results =
+            Results::new(&rails.pd, RESULTS).map_err(fail("reserve words for atomics"))?;
+        let uid = random_word();
+        let domain = Domain::new(&rails.pd, uid);
+        let attr = attributes(&rails, options, inline, sizes.send_pieces as usize, &receive);
+        let rails = Arc::new(rails);
+        let own = |pair| Address {
+            mode: Mode::Rc,
+            uid,
+            gid: rails.gid,
+            lid: rails.lid,
+            ethernet: rails.ethernet,
+            mtu: rails.mtu,
+            pair,
+            qkey: rails.qkey,
+            longest: longest as u32,
+        };
+        let (control, own) = Control::start(&rails, own, options.peer_timeout, MAX_ENDPOINTS)
+            .map_err(fail("start the thread that makes connections"))?;
+        let mut iface = Self {
+            attr,
+            own,
+            depth: depth as usize,
+            signal_every: (depth / 4).clamp(1, 32),
+            peers: Vec::new(),
+            by_uid: HashMap::new(),
+            by_pair: ByNumber::default(),
+            waiters: VecDeque::new(),
+            done: VecDeque::with_capacity(64),
+            failed: VecDeque::new(),
+            arrived: VecDeque::with_capacity(receives as usize),
+            groups: Slab::default(),
+            emulated: Slab::default(),
+            under_way: 0,
+            most_under_way: sends as usize,
+            broken: Vec::new(),
+            idle_rounds: 0,
+            next_probe: Instant::now() + options.peer_timeout / 2,
+            timeout: options.peer_timeout,
+            at_once: options.connect == crate::options::ConnectWhen::AtOnce,
+            poller: None,
+            quiet: false,
+            send,
+            receive,
+            results,
+            domain,
+            cq,
+            srq,
+            control,
+            counters: RcCounters::default(),
+        };
+        iface.post_receives(true).map_err(fail("post receive buffers"))?;
+        tracing::debug!(device = iface.attr.device, uid, inline, depth, "opened");
+        Ok(iface)
+    }
+
+    /// What was counted.
+    pub const fn counters(&self) -> &RcCounters {
+        &self.counters
+    }
+
+    /// Whether every endpoint has its connection, or the news that there is none.
+    pub fn is_settled(&self) -> bool {
+        let settled = |peer: &Peer| !peer.open || peer.link.is_some() || !peer.asked;
+        self.peers.iter().all(settled)
+    }
+
+    /// Registrations made for operations that are still under way.
+    pub fn transient_registrations(&self) -> usize {
+        self.domain.transient()
+    }
+
+    /// Ends the interface as a crash of its process would: nobody is told anything.
+    #[doc(hidden)]
+    pub fn abandon(mut self) {
+        self.quiet = true;
+    }
+
+    /// Posts receive buffers: full batches, or all that are due.
+    #[inline]
+    fn post_receives(&mut self, all: bool) -> io::Result<()> {
+        let calls = self.receive.post_due(all, |batch| self.srq.post(batch))?;
+        self.counters.receive_posts += u64::from(calls);
+        Ok(())
+    }
+
+    /// The descriptor that becomes readable when there is something to do: completions, or an
+    /// event of the thread that makes connections.
+    fn make_poller(&self) -> io::Result<OwnedFd> {
+        let poller = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let flags = epoll::EventFlags::IN;
+        epoll::add(&poller, self.cq.fd(), epoll::EventData::new_u64(0), flags)?;
+        epoll::add(&poller, self.control.bell(), epoll::EventData::new_u64(1), flags)?;
+        Ok(poller)
+    }
+}
+
+fn attributes(
+    rails: &Rails,
+    options: &VerbsOptions,
+    inline: usize,
+    pieces: usize,
+    receive: &ReceivePool,
+) -> IfaceAttr {
+    let mut caps = Caps::AM_SHORT
+        | Caps::AM_BCOPY
+        | Caps::AM_ZCOPY
+        | Caps::PUT_SHORT
+        | Caps::PUT_BCOPY
+        | Caps::PUT_ZCOPY
+        | Caps::GET_ZCOPY
+        | Caps::AM_ORDERED
+        | Caps::PUT_NOTIFY
+        | Caps::PEER_FAILURE
+        | Caps::EP_CHECK
+        | Caps::EVENT_FD
+        | Caps::CONNECT_TO_IFACE
+        | Caps::INTER_NODE
+        | Caps::RMA_REGISTERED;
+    let mut atomics = AtomicOps::empty();
+    if rails.attributes.atomic_cap != ffi::ATOMIC_NONE && rails.reads > 0 {
+        atomics = AtomicOps::all();
+        caps |= Caps::PUT_BEFORE_ATOMIC;
+        caps |= if rails.attributes.atomic_cap == ffi::ATOMIC_GLOB {
+            Caps::ATOMIC_CPU
+        } else {
+            Caps::ATOMIC_DEVICE
+        };
+    }
+    // A request names its length with 32 bits, and a device carries less.
+    let largest = rails.max_message.min(1 << 30);
+    let rma = OpLimits {
+        max_short: inline,
+        max_bcopy: options.max_bcopy,
+        min_zcopy: 0,
+        max_zcopy: largest,
+        max_iov: pieces,
+        opt_align: 64,
+    };
+    IfaceAttr {
+        provider: "verbs",
+        device: format!("{}:{}", rails.device, rails.port),
+        caps,
+        limits: Limits {
+            am: OpLimits {
+                max_short: inline - HEADER_BYTES,
+                max_bcopy: options.max_bcopy,
+                min_zcopy: 0,
+                max_zcopy: options.max_bcopy,
+                // One piece is the header's.
+                max_iov: pieces - 1,
+                opt_align: 64,
+            },
+            put: rma,
+            get: OpLimits { max_short: 0, max_bcopy: 0, ..rma },
+        },
+        atomic_post: atomics,
+        atomic_fetch: atomics,
+        max_endpoints: MAX_ENDPOINTS as u32,
+        receive_bytes: receive.memory_bytes(),
+    }
+}
+
+/// What of a request's completion is to be told: a token, or its share in a group.
+#[derive(Clone, Copy, Debug)]
+enum Answer {
+    One(Token),
+    Share(Key),
+}
+
+impl RcIface {
+    /// Notes an answer for the sink.
+    fn answer(&mut self, answer: Answer, result: Result<u64, PeerFailure>) {
+        match answer {
+            Answer::One(Token::NONE) => {}
+            Answer::One(token) => self.done.push_back((token, result)),
+            Answer::Share(key) => {
+                let Some(group) = self.groups.get_mut(key) else { return };
+                group.left -= 1;
+                group.result = group.result.and(result);
+                if group.left == 0
+                    && let Some(group) = self.groups.remove(key)
+                    && group.token != Token::NONE
+                {
+                    self.done.push_back((group.token, group.result.map(|_| 0)));
+                }
+            }
+        }
+    }
+}
+
+impl Drop for RcIface {
+    fn drop(&mut self) {
+        if !self.quiet {
+            self.close_connections();
+        }
+        // Pairs go before the memory that requests name; with them everything under way.
+        self.peers.clear();
+        self.control.stop(self.quiet);
+    }
+}
+
+impl RcIface {
+    /// Says goodbye on every connection, after all that was posted before.
+    fn close_connections(&mut self) {
+        /// Longest that a closing interface waits for messages on their way; a peer that has no
+        /// room for them for so long is as if it were gone.
+        const LONGEST: Duration = Duration::from_secs(2);
+        let end = Instant::now() + LONGEST.min(self.timeout);
+        // Messages that wait for a connection may still find it.
+        while self.peers.iter().any(Peer::has_waiting) && Instant::now() < end {
+            self.drain_quietly();
+        }
+        for peer in 0..self.peers.len() as u32 {
+            self.post_close(peer);
+        }
+        while self.peers.iter().any(Peer::is_busy) && Instant::now() < end {
+            self.drain_quietly();
+        }
+        for peer in &self.peers {
+            if let Some(number) = peer.pair_number() {
+                let uid = peer.uid();
+                self.control.command(Command::End { uid, number, in_order: true });
+            }
+        }
+    }
+}

@@ -1,0 +1,512 @@
+//! Peers and the connections to them.
+//!
+//! ```text
+//!   peer, as its endpoint:  Closed ──connect──► Open ──the connection breaks──► Failed
+//!                             ▲ ◄───────────────disconnect──────────────────────┘
+//!   its connection:         none ──first use, or the peer's──► asked ──► up ──breaks──► none
+//! ```
+//!
+//! The connection belongs to the peer, not to the endpoint: it stays when the endpoint is closed,
+//! and carries the peer's messages whether there is an endpoint or not. A broken one is gone at
+//! once: its queue pair is stopped and destroyed, so that the device touches nothing any more,
+//! then every operation under way is answered with the failure, then the failure is told.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use bowline_uct::{EpId, OpenError, PeerFailure, PostError, Source, Token, Unreachable};
+
+use super::{Answer, MAX_ENDPOINTS, RcIface};
+use crate::addr::Address;
+use crate::control::{Command, Event};
+use crate::sys::{Bytes, Qp, Request, Work, ffi};
+use crate::wire;
+use bowline_base::slab::Key;
+
+/// What is given back when a request is complete.
+#[derive(Debug)]
+pub(super) enum Holds {
+    Nothing,
+    /// A send buffer.
+    Buffer(u32),
+    /// Registrations, and a send buffer for the header.
+    Lent(Vec<Key>, Option<u32>),
+    /// A word for the result of an atomic.
+    Result(u32),
+    /// An atomic that is made of several requests.
+    Emulated(Key),
+}
+
+/// A request under way.
+#[derive(Debug)]
+pub(super) struct Op {
+    pub(super) token: Token,
+    pub(super) holds: Holds,
+    /// Whether it is a read or an atomic, for which a fence waits.
+    pub(super) reads: bool,
+}
+
+impl Op {
+    pub(super) const NOTHING: Self =
+        Self { token: Token::NONE, holds: Holds::Nothing, reads: false };
+}
+
+/// A connection.
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) pair: Qp,
+    /// Tells this connection's completions from those of an earlier one, 15 bits.
+    pub(super) generation: u32,
+    /// Number of the next request.
+    pub(super) next: u32,
+    /// Requests under way, in order; the last one is `next - 1`.
+    pub(super) ops: VecDeque<Op>,
+    /// Requests since the last one whose completion was asked for.
+    pub(super) unsignalled: u32,
+    /// Reads and atomics under way.
+    pub(super) reads: u32,
+    /// Flushes, by the request after whose completion they are answered.
+    pub(super) flushes: VecDeque<(u32, Answer)>,
+}
+
+/// What waits for the connection.
+#[derive(Debug)]
+pub(super) enum Waiting {
+    /// A message in a send buffer.
+    Message { buffer: u32, len: usize },
+    /// A flush of what stands before it.
+    Flush(Answer),
+}
+
+/// A peer.
+#[derive(Debug)]
+pub(super) struct Peer {
+    pub(super) address: Address,
+    /// There is an endpoint.
+    pub(super) open: bool,
+    pub(super) failed: Option<PeerFailure>,
+    /// A connection was asked for.
+    pub(super) asked: bool,
+    /// The pair that the connection will have.
+    pub(super) expected: Option<u32>,
+    pub(super) link: Option<Link>,
+    pub(super) generation: u32,
+    /// Stands among those that want to know when they may post.
+    pub(super) wanted: bool,
+    /// The next request waits for earlier reads and atomics.
+    pub(super) fence: bool,
+    pub(super) waiting: VecDeque<Waiting>,
+}
+
+impl Peer {
+    pub(super) const fn uid(&self) -> u64 {
+        self.address.uid
+    }
+
+    pub(super) fn pair_number(&self) -> Option<u32> {
+        self.link.as_ref().map(|link| link.pair.number())
+    }
+
+    /// Whether requests are under way.
+    pub(super) fn is_busy(&self) -> bool {
+        self.link.as_ref().is_some_and(|link| !link.ops.is_empty())
+    }
+
+    /// Whether messages wait for a connection that may still come.
+    pub(super) fn has_waiting(&self) -> bool {
+        self.failed.is_none() && self.link.is_none() && !self.waiting.is_empty()
+    }
+}
+
+/// What a completion brings back: the peer, the connection's generation, the request's number.
+pub(super) const fn request_id(peer: u32, generation: u32, number: u32) -> u64 {
+    (generation as u64 & 0x7fff) << 48 | (peer as u64) << 32 | number as u64
+}
+
+impl RcIface {
+    /// The peer of an endpoint that may take operations.
+    #[inline]
+    pub(super) fn open_peer(&self, ep: EpId) -> Result<u32, PostError> {
+        match self.peers.get(ep.0 as usize) {
+            Some(peer) if peer.open => match peer.failed {
+                None => Ok(ep.0),
+                Some(_) => Err(PostError::PeerFailed),
+            },
+            _ => Err(PostError::BadEndpoint),
+        }
+    }
+
+    /// Reads an address and says whether it can be reached.
+    pub(super) fn read_address(&self, bytes: &[u8]) -> Result<Address, OpenError> {
+        let address =
+            Address::decode(bytes).map_err(|error| OpenError::BadAddress(error.to_string()))?;
+        self.own.reaches(&address)?;
+        Ok(address)
+    }
+
+    fn peer_with(&mut self, address: &Address) -> Result<u32, OpenError> {
+        if let Some(peer) = self.by_uid.get(&address.uid) {
+            return Ok(*peer);
+        }
+        let number = self.peers.len();
+        if number == MAX_ENDPOINTS {
+            let reason = format!("all {MAX_ENDPOINTS} endpoints of the interface are in use");
+            return Err(OpenError::Limit(reason));
+        }
+        self.peers.push(Peer {
+            address: *address,
+            open: false,
+            failed: None,
+            asked: false,
+            expected: None,
+            link: None,
+            generation: 0,
+            wanted: false,
+            fence: false,
+            waiting: VecDeque::new(),
+        });
+        self.by_uid.insert(address.uid, number as u32);
+        // Room for everything that may be said of the peer is made here.
+        self.failed.reserve(number + 1 - self.failed.len());
+        self.waiters.reserve(number + 1 - self.waiters.len());
+        Ok(number as u32)
+    }
+
+    pub(super) fn open_endpoint(&mut self, bytes: &[u8]) -> Result<EpId, OpenError> {
+        let address = self.read_address(bytes)?;
+        let number = self.peer_with(&address)?;
+        let peer = &mut self.peers[number as usize];
+        if peer.address != address {
+            let reason = "another address of the same name is known".to_owned();
+            return Err(OpenError::BadAddress(reason));
+        }
+        if !peer.open {
+            // A failure belongs to the endpoint that it was told to.
+            peer.failed = None;
+            peer.open = true;
+            self.control.command(Command::Watch(address));
+        }
+        if self.at_once && self.peers[number as usize].failed.is_none() {
+            self.ask(number);
+            let end = Instant::now() + self.timeout * 2;
+            while self.peers[number as usize].link.is_none() {
+                let event = self.control.wait(end);
+                let waited = event.is_some();
+                if let Some(event) = event {
+                    self.handle(event);
+                }
+                if !waited || self.peers[number as usize].failed.is_some() {
+                    self.close_endpoint(EpId(number));
+                    self.failed.retain(|failed| *failed != number);
+                    return Err(Unreachable::because("the peer does not answer").into());
+                }
+            }
+        }
+        Ok(EpId(number))
+    }
+
+    pub(super) fn close_endpoint(&mut self, ep: EpId) {
+        let Some(peer) = self.peers.get_mut(ep.0 as usize).filter(|peer| peer.open) else {
+            return;
+        };
+        peer.open = false;
+        if std::mem::take(&mut peer.wanted) {
+            self.waiters.retain(|waiter| *waiter != ep);
+        }
+        let uid = peer.uid();
+        if peer.link.is_none() && !peer.asked {
+            self.control.command(Command::Forget(uid));
+        }
+    }
+
+    /// Asks for a connection, once.
+    pub(super) fn ask(&mut self, number: u32) {
+        let peer = &mut self.peers[number as usize];
+        if peer.link.is_none() && !peer.asked {
+            peer.asked = true;
+            let address = peer.address;
+            self.control.command(Command::Ask(address));
+        }
+    }
+
+    /// Takes the events of the thread that makes connections.
+    #[cold]
+    pub(super) fn take_events(&mut self) {
+        while let Some(event) = self.control.event() {
+            self.handle(event);
+        }
+    }
+
+    pub(super) fn handle(&mut self, event: Event) {
+        match event {
+            Event::Made { peer, number } => {
+                if let Ok(peer) = self.peer_with(&peer) {
+                    self.by_pair.insert(number, peer);
+                    let before = self.peers[peer as usize].expected.replace(number);
+                    self.forget_pair(peer, before);
+                }
+            }
+            Event::Up { peer, pair } => self.connected(&peer, pair),
+            Event::Failed { uid, how } => {
+                if let Some(&number) = self.by_uid.get(&uid)
+                    && self.peers[number as usize].link.is_none()
+                {
+                    let before = self.peers[number as usize].expected.take();
+                    self.forget_pair(number, before);
+                    self.break_link(number, how);
+                }
+            }
+            Event::Ended { uid, number, how } => {
+                if let Some(&peer) = self.by_uid.get(&uid)
+                    && self.peers[peer as usize].pair_number() == Some(number)
+                {
+                    self.drain_then_break(peer, how);
+                }
+            }
+        }
+    }
+
+    /// The number of a pair that never came up, or is gone, names nobody.
+    fn forget_pair(&mut self, peer: u32, number: Option<u32>) {
+        let peer = &self.peers[peer as usize];
+        if let Some(number) = number
+            && peer.pair_number() != Some(number)
+            && peer.expected != Some(number)
+        {
+            self.by_pair.remove(&number);
+        }
+    }
+
+    fn connected(&mut self, address: &Address, pair: Qp) {
+        let Ok(number) = self.peer_with(address) else {
+            // No place: the pair goes, and the peer's messages find nobody.
+            let (uid, number) = (address.uid, pair.number());
+            return self.control.command(Command::End { uid, number, in_order: false });
+        };
+        if self.peers[number as usize].link.is_some() {
+            // The peer lost the old connection and came anew.
+            self.drain_then_break(number, PeerFailure::Unreachable);
+        }
+        let peer = &mut self.peers[number as usize];
+        peer.asked = false;
+        if !peer.open {
+            // Of an endpoint that nobody has any more.
+            peer.failed = None;
+        }
+        peer.generation = peer.generation.wrapping_add(1);
+        peer.expected = None;
+        self.by_pair.insert(pair.number(), number);
+        peer.link = Some(Link {
+            pair,
+            // From 1, since receive buffers have a 0 there.
+            generation: peer.generation % 0x7fff + 1,
+            next: 0,
+            ops: VecDeque::with_capacity(self.depth + super::RESERVE),
+            unsignalled: 0,
+            reads: 0,
+            flushes: VecDeque::new(),
+        });
+        self.counters.connections += 1;
+        self.post_waiting(number);
+    }
+
+    /// Posts what waited for the connection, in order.
+    fn post_waiting(&mut self, number: u32) {
+        while let Some(waiting) = self.peers[number as usize].waiting.pop_front() {
+            match waiting {
+                Waiting::Message { buffer, len } => {
+                    let piece = [self.send.piece(buffer, len)];
+                    let op = Op { holds: Holds::Buffer(buffer), ..Op::NOTHING };
+                    if self.push(number, Work::Send, Bytes::Registered(&piece), op, false).is_err()
+                    {
+                        // The connection broke under it, which is about to be told.
+                        self.send.give(buffer);
+                        return self.mend();
+                    }
+                }
+                Waiting::Flush(answer) => match self.flush_link(number, answer) {
+                    Ok(true) => {}
+                    Ok(false) => self.answer(answer, Ok(0)),
+                    Err(_) => {
+                        self.answer(answer, Err(PeerFailure::Unreachable));
+                        return self.mend();
+                    }
+                },
+            }
+        }
+    }
+
+    /// Breaks a connection after everything that has arrived on it was taken in.
+    pub(super) fn drain_then_break(&mut self, number: u32, how: PeerFailure) {
+        self.read_completions();
+        self.break_link(number, how);
+        self.mend();
+    }
+
+    /// Breaks the connections that were found broken while completions were read.
+    pub(super) fn mend(&mut self) {
+        while let Some((number, how)) = self.broken.pop() {
+            // What has arrived on it is taken in first: its pair's number is about to be nobody's.
+            self.read_completions();
+            self.break_link(number, how);
+        }
+    }
+
+    /// Ends a connection, answers what was under way, and has the failure told.
+    pub(super) fn break_link(&mut self, number: u32, how: PeerFailure) {
+        let peer = &mut self.peers[number as usize];
+        let (link, uid) = (peer.link.take(), peer.uid());
+        peer.asked = false;
+        peer.fence = false;
+        if link.is_none() && peer.waiting.is_empty() && (peer.failed.is_some() || !peer.open) {
+            return;
+        }
+        if let Some(link) = link {
+            self.counters.failures += u64::from(how != PeerFailure::Closed);
+            let pair_number = link.pair.number();
+            self.forget_pair(number, Some(pair_number));
+            let Link { pair, mut ops, mut flushes, .. } = link;
+            if let Err(error) = pair.stop() {
+                tracing::debug!(%error, "a pair was stopped already");
+            }
+            // When the pair is destroyed the device has let go of all memory.
+            drop(pair);
+            let in_order = how == PeerFailure::Closed;
+            self.control.command(Command::End { uid, number: pair_number, in_order });
+            for op in ops.drain(..) {
+                self.finish(op, Err(how));
+            }
+            for (_, answer) in flushes.drain(..) {
+                self.answer(answer, Err(how));
+            }
+        }
+        while let Some(waiting) = self.peers[number as usize].waiting.pop_front() {
+            match waiting {
+                Waiting::Message { buffer, .. } => self.send.give(buffer),
+                Waiting::Flush(answer) => self.answer(answer, Err(how)),
+            }
+        }
+        let peer = &mut self.peers[number as usize];
+        if peer.failed.is_none() {
+            peer.failed = Some(how);
+            let ep = EpId(number);
+            if std::mem::take(&mut peer.wanted) {
+                self.waiters.retain(|waiter| *waiter != ep);
+            }
+            self.failed.push_back(number);
+        }
+    }
+
+    /// Answers a request that is complete, or will never be.
+    pub(super) fn finish(&mut self, op: Op, result: Result<u64, PeerFailure>) {
+        self.under_way -= 1;
+        let mut result = result;
+        match op.holds {
+            Holds::Nothing => {}
+            Holds::Buffer(buffer) => self.send.give(buffer),
+            Holds::Lent(lent, buffer) => {
+                self.domain.give_back(&lent);
+                if let Some(buffer) = buffer {
+                    self.send.give(buffer);
+                }
+            }
+            Holds::Result(word) => {
+                result = result.map(|_| self.results.read(word));
+                self.results.give(word);
+            }
+            Holds::Emulated(key) => return self.emulated_done(key, result),
+        }
+        self.answer(Answer::One(op.token), result);
+    }
+
+    /// Sends the last message of a connection.
+    pub(super) fn post_close(&mut self, number: u32) {
+        if self.peers[number as usize].link.is_none() {
+            return;
+        }
+        let header = wire::encode_close();
+        let bytes = Bytes::Inline(&header, &[]);
+        if let Err(error) = self.push(number, Work::Send, bytes, Op::NOTHING, true) {
+            tracing::debug!(%error, "a peer is not told of the close");
+        }
+    }
+
+    /// Posts a request that does nothing, so that its completion says that all before are
+    /// complete and that the peer's device is there.
+    pub(super) fn mark(&mut self, number: u32) -> Result<(), PostError> {
+        let work = Work::Write { address: 0, key: 0 };
+        self.push(number, work, Bytes::Inline(&[], &[]), Op::NOTHING, true)
+    }
+
+    /// Posts a request: the only place where one is. `Err` leaves no trace.
+    #[inline]
+    pub(super) fn push(
+        &mut self,
+        number: u32,
+        work: Work<'_>,
+        bytes: Bytes<'_>,
+        op: Op,
+        signalled: bool,
+    ) -> Result<(), PostError> {
+        let peer = &mut self.peers[number as usize];
+        let Some(link) = &mut peer.link else { return Err(PostError::NoResource) };
+        if link.ops.len() >= self.depth + super::RESERVE {
+            return Err(PostError::NoResource);
+        }
+        let signalled = signalled || link.unsignalled + 1 >= self.signal_every;
+        let request = Request {
+            id: request_id(number, link.generation, link.next),
+            work,
+            bytes,
+            signalled,
+            fenced: peer.fence && link.reads > 0,
+        };
+        if let Err(error) = link.pair.post(&request) {
+            return Err(self.post_failed(number, &error));
+        }
+        peer.fence = false;
+        link.next = link.next.wrapping_add(1);
+        link.unsignalled = if signalled { 0 } else { link.unsignalled + 1 };
+        link.reads += u32::from(op.reads);
+        link.ops.push_back(op);
+        self.under_way += 1;
+        self.counters.requests += 1;
+        self.counters.doorbells += 1;
+        self.counters.signalled += u64::from(signalled);
+        Ok(())
+    }
+
+    /// The device refused a request: its queue is full, or it has broken the connection.
+    #[cold]
+    pub(super) fn post_failed(&mut self, number: u32, error: &std::io::Error) -> PostError {
+        if matches!(error.raw_os_error(), Some(libc::ENOMEM | libc::EAGAIN)) {
+            return PostError::NoResource;
+        }
+        tracing::warn!(peer = number, %error, "a request was refused");
+        self.broken.push((number, PeerFailure::Unreachable));
+        PostError::PeerFailed
+    }
+
+    /// Whether completions of the sending side name a connection that is there.
+    #[inline]
+    pub(super) fn link_of(&mut self, id: u64) -> Option<(u32, &mut Link)> {
+        let number = (id >> 32) as u32 & 0xffff;
+        let link = self.peers.get_mut(number as usize)?.link.as_mut()?;
+        (u64::from(link.generation) == id >> 48).then_some((number, link))
+    }
+
+    /// Tells the sink of a failure.
+    pub(super) fn failure_of(&self, number: u32) -> (Option<Source>, Option<EpId>, PeerFailure) {
+        let peer = &self.peers[number as usize];
+        let how = peer.failed.unwrap_or(PeerFailure::Unreachable);
+        (Some(Source(number)), peer.open.then_some(EpId(number)), how)
+    }
+}
+
+/// What a failed completion says of the peer.
+pub(super) fn failure_from(status: u32) -> PeerFailure {
+    match status {
+        ffi::WC_REM_ACCESS_ERR => PeerFailure::Refused,
+        _ => PeerFailure::Unreachable,
+    }
+}

@@ -1,0 +1,310 @@
+//! Completions, arrivals, and what is due from time to time.
+//!
+//! **Order of events.** Answers of operations, then failures, then arrivals, then endpoints that
+//! may post again. A failure's answers are all noted before the failure is, so none comes after.
+
+use std::time::Instant;
+
+use bowline_uct::{Arrival, EpId, PeerFailure, Sink, Source, Verdict};
+
+use super::peer::failure_from;
+use super::{Arrived, RcIface};
+use crate::sys::{Wc, ffi, status_text};
+use crate::wire::{self, HEADER_BYTES, Parsed};
+
+/// Completions taken in one call.
+const BATCH: usize = 16;
+
+/// Rounds without an event between looks at the clock.
+const IDLE_ROUNDS: u32 = 64;
+
+impl RcIface {
+    pub(super) fn make_progress(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
+        if self.control.pending() {
+            self.take_events();
+        }
+        if budget == 0 {
+            return 0;
+        }
+        let mut events = self.tell(sink, budget);
+        if !self.arrived.is_empty() {
+            events += self.deliver(sink, budget - events);
+        }
+        // What cannot be shown for want of a spare must not hold up the completions behind it.
+        if events < budget && (self.arrived.is_empty() || !self.receive.has_spare()) {
+            self.poll(BATCH.min((budget - events) as usize));
+            events += self.deliver(sink, budget - events);
+        }
+        self.mend();
+        events += self.tell(sink, budget - events);
+        if !self.waiters.is_empty() {
+            events += self.tell_writable(sink, budget - events);
+        }
+        if events == 0 {
+            self.idle();
+        }
+        if let Err(error) = self.post_receives(false) {
+            tracing::error!(%error, "receive buffers cannot be posted again");
+        }
+        events
+    }
+
+    /// Answers and failures.
+    fn tell(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
+        let mut events = 0;
+        while events < budget {
+            if let Some((token, result)) = self.done.pop_front() {
+                sink.completed(token, result);
+            } else if let Some(number) = self.failed.pop_front() {
+                let (source, ep, how) = self.failure_of(number);
+                sink.failed(source, ep, how);
+            } else {
+                break;
+            }
+            events += 1;
+        }
+        events
+    }
+
+    /// Takes at most `most` completions in.
+    fn poll(&mut self, most: usize) -> usize {
+        let mut completions = [Wc::default(); BATCH];
+        let count = self.cq.poll(&mut completions[..most]);
+        self.counters.polls += 1;
+        self.counters.completions += count as u64;
+        for completion in &completions[..count] {
+            self.completed(completion);
+        }
+        count
+    }
+
+    /// Takes every completion in that there is.
+    pub(super) fn read_completions(&mut self) {
+        while self.poll(BATCH) == BATCH {}
+    }
+
+    #[inline]
+    fn completed(&mut self, completion: &Wc) {
+        // Buffers are numbered below 2^17; requests have a generation, never 0, far above.
+        if completion.wr_id >> 48 == 0 {
+            self.received(completion);
+        } else if completion.status == ffi::WC_SUCCESS {
+            self.retire(completion.wr_id);
+        } else {
+            self.request_failed(completion);
+        }
+    }
+
+    fn received(&mut self, completion: &Wc) {
+        let buffer = completion.wr_id as u32;
+        let number = self.by_pair.get(&completion.qp_num).copied();
+        let number = match number {
+            None if self.control.pending() => {
+                // The peer was quicker than the news of its connection.
+                self.take_events();
+                self.by_pair.get(&completion.qp_num).copied()
+            }
+            number => number,
+        };
+        match number {
+            Some(peer) if completion.status == ffi::WC_SUCCESS => {
+                let len = completion.byte_len as usize;
+                self.arrived.push_back(Arrived { buffer, len, peer });
+            }
+            _ => self.receive.again(buffer),
+        }
+    }
+
+    /// The request `id` is complete, and with it all before it.
+    #[inline]
+    fn retire(&mut self, id: u64) {
+        let last = id as u32;
+        loop {
+            let Some((number, link)) = self.link_of(id) else { return };
+            let oldest = link.next.wrapping_sub(link.ops.len() as u32);
+            // How many stand up to the one that is named.
+            let count = last.wrapping_sub(oldest).wrapping_add(1);
+            if count == 0 || count > link.ops.len() as u32 {
+                break self.answer_flushes(number, last);
+            }
+            let Some(op) = link.ops.pop_front() else { return };
+            link.reads -= u32::from(op.reads);
+            self.finish(op, Ok(0));
+        }
+    }
+
+    /// Answers the flushes that waited for requests up to `last`.
+    fn answer_flushes(&mut self, number: u32, last: u32) {
+        loop {
+            let Some(link) = &mut self.peers[number as usize].link else { return };
+            match link.flushes.front() {
+                // Numbers go round; what is under way is far less than half of them.
+                Some(&(at, answer)) if last.wrapping_sub(at) < u32::MAX / 2 => {
+                    link.flushes.pop_front();
+                    self.answer(answer, Ok(0));
+                }
+                _ => return,
+            }
+        }
+    }
+
+    /// An emulated atomic goes on in a new request: flushes that waited for its last round wait
+    /// for this one.
+    pub(super) fn flushes_follow(&mut self, number: u32) {
+        if let Some(link) = &mut self.peers[number as usize].link {
+            let last = link.next.wrapping_sub(1);
+            for (at, _) in &mut link.flushes {
+                *at = last;
+            }
+        }
+    }
+
+    #[cold]
+    fn request_failed(&mut self, completion: &Wc) {
+        let Some((number, _)) = self.link_of(completion.wr_id) else { return };
+        let status = completion.status;
+        tracing::debug!(peer = number, status, text = status_text(status), "a request failed");
+        // What was complete before the one that failed has been, or is in the same batch.
+        self.broken.push((number, failure_from(status)));
+    }
+
+    /// Hands arrivals to the sink, as long as one that is kept can be replaced.
+    fn deliver(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
+        let mut events = 0;
+        while events < budget
+            && let Some(&Arrived { buffer, len, peer }) = self.arrived.front()
+        {
+            match wire::parse(self.receive.view(buffer, len)) {
+                Some(Parsed::Message { id, header, payload }) => {
+                    if !self.receive.has_spare() {
+                        break;
+                    }
+                    let desc = self.receive.show(buffer, HEADER_BYTES, payload);
+                    let view = self.receive.payload(desc).expect("shown just now");
+                    let source = Source(peer);
+                    let arrival = Arrival { source, id, header, payload: view, desc: Some(desc) };
+                    match sink.am(arrival) {
+                        Verdict::Consumed => self.receive.consumed(desc),
+                        Verdict::Keep => {
+                            self.receive.kept();
+                            self.counters.kept += 1;
+                        }
+                    }
+                    self.counters.received += 1;
+                    events += 1;
+                }
+                Some(Parsed::Close) => {
+                    self.receive.again(buffer);
+                    self.broken.push((peer, PeerFailure::Closed));
+                }
+                None => {
+                    self.receive.again(buffer);
+                    self.broken.push((peer, PeerFailure::Damaged));
+                }
+            }
+            self.arrived.pop_front();
+        }
+        events
+    }
+
+    /// Tells endpoints that asked and have room now, in the order of asking.
+    fn tell_writable(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
+        let mut events = 0;
+        for _ in 0..self.waiters.len() {
+            let Some(ep) = self.waiters.pop_front() else { break };
+            if events < budget && self.may_post(ep.0) {
+                self.peers[ep.0 as usize].wanted = false;
+                sink.writable(ep);
+                events += 1;
+            } else {
+                // Those who stay keep their order: each goes round once.
+                self.waiters.push_back(ep);
+            }
+        }
+        events
+    }
+
+    fn may_post(&self, number: u32) -> bool {
+        let peer = &self.peers[number as usize];
+        let room = match peer.link {
+            Some(_) => self.has_room(number, 1),
+            None => peer.waiting.len() < super::WAITING,
+        };
+        room && self.send.has_free()
+    }
+
+    pub(super) fn want(&mut self, ep: EpId) {
+        if self.open_peer(ep).is_err() {
+            return;
+        }
+        let peer = &mut self.peers[ep.0 as usize];
+        if !std::mem::replace(&mut peer.wanted, true) {
+            self.waiters.push_back(ep);
+        }
+    }
+
+    /// From time to time, asks the devices of silent peers whether they are there. Requests under
+    /// way ask by themselves.
+    #[inline]
+    fn idle(&mut self) {
+        self.idle_rounds += 1;
+        if self.idle_rounds >= IDLE_ROUNDS {
+            self.idle_rounds = 0;
+            self.look_at_clock();
+        }
+    }
+
+    #[cold]
+    pub(super) fn look_at_clock(&mut self) {
+        let now = Instant::now();
+        if now < self.next_probe {
+            return;
+        }
+        self.next_probe = now + self.timeout / 2;
+        for number in 0..self.peers.len() as u32 {
+            self.probe(number);
+        }
+        if let Err(error) = self.post_receives(true) {
+            tracing::error!(%error, "receive buffers cannot be posted again");
+        }
+    }
+
+    /// Asks a peer's device whether it is there; silence fails the connection.
+    pub(super) fn probe(&mut self, number: u32) {
+        let link = self.peers[number as usize].link.as_ref();
+        if link.is_some_and(|link| link.ops.is_empty() || link.unsignalled > 0)
+            && self.mark(number).is_ok()
+        {
+            self.counters.probes += 1;
+        }
+    }
+
+    /// Progress without a layer above, while the interface closes: arrivals are dropped.
+    pub(super) fn drain_quietly(&mut self) {
+        if self.control.pending() {
+            self.take_events();
+        }
+        if self.poll(BATCH) == 0 {
+            std::thread::yield_now();
+        }
+        while let Some(arrived) = self.arrived.pop_front() {
+            self.receive.again(arrived.buffer);
+        }
+        self.mend();
+        self.done.clear();
+        // A peer that waits for buffers here must be able to get rid of its own last messages.
+        if let Err(error) = self.post_receives(false) {
+            tracing::debug!(%error, "receive buffers cannot be posted again");
+        }
+    }
+
+    /// Whether `progress` would report something.
+    pub(super) fn has_events(&self) -> bool {
+        !self.done.is_empty()
+            || !self.failed.is_empty()
+            || !self.broken.is_empty()
+            || (!self.arrived.is_empty() && self.receive.has_spare())
+            || self.control.pending()
+            || self.waiters.iter().any(|ep| self.may_post(ep.0))
+    }
+}

@@ -1,0 +1,36 @@
+//! The library, loaded when the first device is asked for: a program built with this provider
+//! runs on machines without RDMA, and says there what to install.
+
+use std::ffi::CStr;
+use std::sync::OnceLock;
+
+use super::ffi::Functions;
+
+/// The library's functions, or why there are none.
+pub(crate) fn library() -> Result<&'static Functions, &'static str> {
+    static LIBRARY: OnceLock<Result<Functions, String>> = OnceLock::new();
+    LIBRARY.get_or_init(load).as_ref().map_err(String::as_str)
+}
+
+/// The functions, for objects that exist only because the library was loaded.
+pub(super) fn loaded() -> &'static Functions {
+    library().expect("an object of the library exists, so it was loaded")
+}
+
+fn load() -> Result<Functions, String> {
+    // SAFETY: the name ends with a zero byte; the library's initialisers are those that every
+    // program linked with it runs.
+    let handle = unsafe { libc::dlopen(c"libibverbs.so.1".as_ptr(), libc::RTLD_NOW) };
+    if handle.is_null() {
+        return Err("libibverbs.so.1 cannot be loaded; install the packages libibverbs1 and \
+                    ibverbs-providers"
+            .to_owned());
+    }
+    // SAFETY: `handle` is a loaded library, which is never closed; its functions have the types
+    // that its header declares, which are those of `Functions`.
+    unsafe {
+        Functions::find(|name: &CStr| libc::dlsym(handle, name.as_ptr())).map_err(|missing| {
+            format!("libibverbs.so.1 lacks `{missing}`; install rdma-core 32 or later")
+        })
+    }
+}

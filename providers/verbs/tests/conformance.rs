@@ -1,0 +1,111 @@
+//! The contract's suite over RDMA devices: with connections made in `connect` and with the first
+//! message, and with queues so small that every limit is met. In each form the members take turns
+//! on the machine's devices, so that both ends of one device and two devices are met.
+//!
+//! Machines without a device print the reason in place of each test. In the guest of
+//! `cargo xtask guest`, which has two, the absence of a device is a failure.
+
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use bowline_uct::conformance::{Exclusion, Provider};
+use bowline_verbs::{ConnectWhen, RcIface, VerbsOptions};
+
+/// Set in the guest, where a device must be there.
+const GUEST: &str = "BOWLINE_TEST_GUEST";
+
+fn unavailable() -> Option<String> {
+    static KNOWN: OnceLock<Option<String>> = OnceLock::new();
+    let known = KNOWN.get_or_init(|| {
+        RcIface::open(&VerbsOptions::default()).err().map(|error| error.to_string())
+    });
+    if let Some(reason) = known
+        && std::env::var_os(GUEST).is_some()
+    {
+        panic!("the guest has devices, and yet: {reason}");
+    }
+    known.clone()
+}
+
+/// The device of a member: in the guest the two take turns.
+fn device_of(member: usize) -> String {
+    let two = std::env::var_os(GUEST).is_some();
+    if two { format!("rxe{}", member % 2) } else { String::new() }
+}
+
+const RELEASED: Exclusion = Exclusion {
+    test: "rma::released_memory_is_out_of_reach",
+    reason: "a device answers an access by a withdrawn key with an error that ends the \
+             connection, so the flush behind it fails, too; `one_sided.rs` tests that",
+};
+
+macro_rules! form {
+    ($module:ident, $name:literal, $change:expr, [$($excluded:expr),*]) => {
+        mod $module {
+            use super::*;
+
+            struct Form;
+
+            impl Provider for Form {
+                type Iface = RcIface;
+                const NAME: &'static str = $name;
+                const CAN_KILL: bool = true;
+                const EXCLUDED: &'static [Exclusion] = &[$($excluded),*];
+
+                fn unavailable() -> Option<String> {
+                    super::unavailable()
+                }
+
+                fn settled(iface: &RcIface) -> bool {
+                    iface.is_settled()
+                }
+
+                fn open(size: usize) -> (Self, Vec<RcIface>) {
+                    let mut options = VerbsOptions::default();
+                    options.receive_buffers = 512;
+                    options.send_buffers = 256;
+                    options.spare_buffers = 64;
+                    // Emulated time is slow, and deaths are waited for.
+                    options.peer_timeout = Duration::from_secs(4);
+                    let change: fn(&mut VerbsOptions) = $change;
+                    change(&mut options);
+                    let open = |member| {
+                        options.device = device_of(member);
+                        RcIface::open(&options).expect("it opened before")
+                    };
+                    (Self, (0..size).map(open).collect())
+                }
+
+                fn kill(&mut self, _index: usize, iface: RcIface) {
+                    iface.abandon();
+                }
+            }
+
+            bowline_uct::conformance!(Form);
+        }
+    };
+}
+
+form!(
+    at_once,
+    "verbs rc, connected at once",
+    |options| options.connect = ConnectWhen::AtOnce,
+    [RELEASED]
+);
+
+form!(first_use, "verbs rc, connected by the first message", |_| {}, [RELEASED]);
+
+form!(
+    narrow,
+    "verbs rc, narrow",
+    |options| {
+        options.connect = ConnectWhen::AtOnce;
+        options.receive_buffers = 32;
+        options.spare_buffers = 2;
+        options.send_buffers = 32;
+        options.send_depth = 8;
+        options.max_bcopy = 512;
+        options.inline = 64;
+    },
+    [RELEASED]
+);

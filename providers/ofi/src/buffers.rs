@@ -19,6 +19,7 @@ pub(crate) struct Buffers {
     mr: Option<Mr>,
     desc: *mut c_void,
     size: usize,
+    distance: usize,
     free: Vec<u32>,
 }
 
@@ -26,14 +27,20 @@ pub(crate) struct Buffers {
 // thread has the interface; everything else is `Send`.
 unsafe impl Send for Buffers {}
 
-/// Distance of buffers that keeps each on lines of its own.
+/// Keeps each buffer on lines of its own.
 const LINE: usize = 64;
+
+/// Distance of buffers of `size` bytes: an odd number of lines, so that the first lines of buffers,
+/// which are used most, do not all meet in one set of a cache.
+const fn distance(size: usize) -> usize {
+    (size.div_ceil(LINE) | 1) * LINE
+}
 
 impl Buffers {
     /// A pool of `count` buffers of `size` bytes.
     pub(crate) fn new(net: &mut Net, count: u32, size: usize) -> Result<Self, OpenError> {
-        let size = size.next_multiple_of(LINE);
-        let region = Region::create_private(count as usize * size).map_err(|error| {
+        let distance = distance(size);
+        let region = Region::create_private(count as usize * distance).map_err(|error| {
             OpenError::System {
                 act: "reserve the buffers of the libfabric transport",
                 source: std::io::Error::other(error),
@@ -51,7 +58,7 @@ impl Buffers {
             mr = Some(registered);
         }
         // Taken from the end, so that the first ones are used again and stay in the caches.
-        Ok(Self { region, mr, desc, size, free: (0..count).rev().collect() })
+        Ok(Self { region, mr, desc, size, distance, free: (0..count).rev().collect() })
     }
 
     /// Ends the registration; the memory stays.
@@ -92,7 +99,7 @@ impl Buffers {
     pub(crate) fn view(&self, buffer: u32) -> View<'_> {
         self.region
             .view()
-            .slice(buffer as usize * self.size, self.size)
+            .slice(buffer as usize * self.distance, self.size)
             .expect("numbers come from this pool")
     }
 

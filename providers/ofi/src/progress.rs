@@ -33,6 +33,11 @@ impl OfiIface {
             let (told, empty) = self.poll(sink, budget - events - kept);
             events += told;
             quiet = empty;
+            // Whoever has an arrival goes on with it: an empty look costs as much as a message. With
+            // endpoints waiting, all news of room are read first, so that they are told in order.
+            if events > 0 && self.waiters.is_empty() {
+                break;
+            }
         }
         if !self.busy.is_empty() {
             self.hand_over_all();

@@ -72,15 +72,24 @@ fn named_domain() -> Option<String> {
     std::env::var("BOWLINE_TEST_OFI_DOMAIN").ok()
 }
 
-form!(tcp, "tcp", "tcp", |_| (), []);
-form!(net, "net", "net", |_| (), []);
+form!(tcp, "tcp", "tcp", |options| options.wakeup = true, []);
+form!(net, "net", "net", |options| options.wakeup = true, []);
 form!(shm, "shm", "shm", |_| (), []);
-form!(rxd, "udp;ofi_rxd", "udp;ofi_rxd", |_| (), []);
-form!(named, "as named", named(), |options| options.domain = named_domain(), []);
+form!(rxd, "udp;ofi_rxd", "udp;ofi_rxd", |options| options.wakeup = true, []);
+form!(
+    named,
+    "as named",
+    named(),
+    |options| {
+        options.domain = named_domain();
+        options.wakeup = true;
+    },
+    []
+);
 form!(emulated, "shm, atomics by messages", "shm", |options| options.atomics = Atomics::Emulated, []);
 form!(
     small,
-    "tcp, small queues, no registration, no descriptor",
+    "tcp, small queues, no registration",
     "tcp",
     |options| {
         options.window = 4;
@@ -90,7 +99,6 @@ form!(
         options.operations = 8;
         options.atomics = Atomics::Emulated;
         options.registration = Registration::Scalable;
-        options.wakeup = false;
     },
     []
 );

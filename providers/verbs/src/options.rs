@@ -50,7 +50,7 @@ bowline_base::settings! {
             .change("raise it when many ranks send to one and senders are told to pause");
         /// Buffers that stand in for those which receivers keep.
         pub SPARE_BUFFERS: u32 =
-            Setting::<u32>::integer("BOWLINE_VERBS_SPARE_BUFFERS", 256, 2, 1 << 15)
+            Setting::<u32>::integer("BOWLINE_VERBS_SPARE_BUFFERS", 256, 4, 1 << 15)
             .cost("as for the receive buffers")
             .change("raise it when unexpected messages stop the arrival of others");
         /// Buffers for packed messages on their way out.

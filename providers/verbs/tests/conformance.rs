@@ -39,6 +39,12 @@ const RELEASED: Exclusion = Exclusion {
              connection, so the flush behind it fails, too; `one_sided.rs` tests that",
 };
 
+const ASLEEP: Exclusion = Exclusion {
+    test: "wakeup::armed_or_busy",
+    reason: "the first message to a peer waits for the connection and leaves by the sender's next \
+             progress, which the test's sender does not make while the receiver sleeps",
+};
+
 macro_rules! form {
     ($module:ident, $name:literal, $change:expr, [$($excluded:expr),*]) => {
         mod $module {
@@ -93,7 +99,7 @@ form!(
     [RELEASED]
 );
 
-form!(first_use, "verbs rc, connected by the first message", |_| {}, [RELEASED]);
+form!(first_use, "verbs rc, connected by the first message", |_| {}, [RELEASED, ASLEEP]);
 
 form!(
     narrow,
@@ -101,7 +107,7 @@ form!(
     |options| {
         options.connect = ConnectWhen::AtOnce;
         options.receive_buffers = 32;
-        options.spare_buffers = 2;
+        options.spare_buffers = 4;
         options.send_buffers = 32;
         options.send_depth = 8;
         options.max_bcopy = 512;

@@ -19,6 +19,7 @@ use bowline_uct::{EpId, OpenError, PeerFailure, PostError, Source, Token, Unreac
 use super::{Answer, MAX_ENDPOINTS, RcIface};
 use crate::addr::Address;
 use crate::control::{Command, Event};
+use crate::domain::Pieces;
 use crate::sys::{Bytes, Qp, Request, Work, ffi};
 use crate::wire;
 use bowline_base::slab::Key;
@@ -74,6 +75,8 @@ pub(super) struct Link {
 pub(super) enum Waiting {
     /// A message in a send buffer.
     Message { buffer: u32, len: usize },
+    /// A put or a get of lent memory.
+    Transfer { get: bool, address: u64, key: u32, pieces: Pieces, token: Token },
     /// A flush of what stands before it.
     Flush(Answer),
 }
@@ -324,6 +327,18 @@ impl RcIface {
                         return self.mend();
                     }
                 }
+                Waiting::Transfer { get, address, key, pieces, token } => {
+                    let work = if get {
+                        Work::Read { address, key }
+                    } else {
+                        Work::Write { address, key }
+                    };
+                    let op = Op { token, holds: Holds::Lent(pieces.lent, None), reads: get };
+                    if self.push_lent(number, work, &pieces.sges, op).is_err() {
+                        self.answer(Answer::One(token), Err(PeerFailure::Unreachable));
+                        return self.mend();
+                    }
+                }
                 Waiting::Flush(answer) => match self.flush_link(number, answer) {
                     Ok(true) => {}
                     Ok(false) => self.answer(answer, Ok(0)),
@@ -383,6 +398,10 @@ impl RcIface {
         while let Some(waiting) = self.peers[number as usize].waiting.pop_front() {
             match waiting {
                 Waiting::Message { buffer, .. } => self.send.give(buffer),
+                Waiting::Transfer { pieces, token, .. } => {
+                    self.domain.give_back(&pieces.lent);
+                    self.answer(Answer::One(token), Err(how));
+                }
                 Waiting::Flush(answer) => self.answer(answer, Err(how)),
             }
         }

@@ -114,9 +114,19 @@ impl RcIface {
         if len == 0 {
             return Ok(Posted::Done);
         }
-        self.room_or_refuse(number)?;
+        let waits = self.peers[number as usize].link.is_none();
+        if waits && self.peers[number as usize].waiting.len() < WAITING {
+            self.ask(number);
+        } else {
+            self.room_or_refuse(number)?;
+        }
         let pieces = self.domain.borrow(local, get).map_err(|error| cannot_lend(&error))?;
         let address = remote.address;
+        if waits {
+            let transfer = Waiting::Transfer { get, address, key, pieces, token };
+            self.peers[number as usize].waiting.push_back(transfer);
+            return Ok(Posted::InFlight);
+        }
         let work = if get { Work::Read { address, key } } else { Work::Write { address, key } };
         let op = Op { token, holds: Holds::Lent(pieces.lent, None), reads: get };
         self.push_lent(number, work, &pieces.sges, op)?;

@@ -1,10 +1,11 @@
-//! What ranks and process managers say to each other over PMI-1.
+//! What ranks and process managers say to each other over PMI-1, and launchers and agents.
 
 use std::io::Write;
 use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 
+use bowline_launch::agent::wire::{self, Frame, FromAgent, ToAgent};
 use bowline_launch::pmi::{self, Client, NodeMapping, Server};
 
 /// Most ranks that a target asks for: the mapping's text does not bound the size of its answer.
@@ -60,5 +61,24 @@ pub(crate) fn process_mapping(bytes: &[u8]) {
     assert_eq!(mapping.nodes(size).len(), size as usize);
     for rank in [0, size / 2] {
         assert!(mapping.neighbours(rank, size).contains(&rank) || rank >= size);
+    }
+}
+
+/// What a launcher and an agent take from each other: a stream of frames. Whatever is a message
+/// is written as it was read.
+pub(crate) fn agent_messages(bytes: &[u8]) {
+    let mut rest = bytes;
+    while let Ok(Some(Frame { kind, body, length })) = wire::next_frame(rest) {
+        let mut written = Vec::new();
+        if let Ok(message) = ToAgent::decode(kind, body) {
+            message.encode(&mut written);
+            assert_eq!(written, rest[..length]);
+            written.clear();
+        }
+        if let Ok(message) = FromAgent::decode(kind, body) {
+            message.encode(&mut written);
+            assert_eq!(written, rest[..length]);
+        }
+        rest = &rest[length..];
     }
 }

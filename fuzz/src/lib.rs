@@ -26,6 +26,7 @@ pub const TARGETS: &[Target] = &[
     ("ucp_arrivals", arrivals::ucp_arrivals),
     ("pmi_server", launch::pmi_server),
     ("pmi_client", launch::pmi_client),
+    ("agent_messages", launch::agent_messages),
     ("process_mapping", launch::process_mapping),
     ("scmp_consumer", queues::scmp_consumer),
     ("ring_consumer", queues::ring_consumer),

@@ -53,6 +53,7 @@ macro_rules! replays {
 
 replays! {
     addr_reader
+    agent_messages
     config
     pmi_client
     pmi_server

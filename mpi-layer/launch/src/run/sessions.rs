@@ -22,8 +22,9 @@ use crate::bootstrap::env;
 /// What tells a process of a job on one node.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mark {
-    /// The launcher's session, which a process leaves to leave the job.
-    session: Pid,
+    /// The launcher's session, which a process leaves to leave the job. 0 when its leader is
+    /// outside of this pid namespace, as for a program that was started inside of a container.
+    session: i32,
     /// `NAME=` and the id in 16 digits, as the environment has them.
     words: [u8; MARK],
 }
@@ -39,8 +40,7 @@ impl Mark {
         for (at, digit) in id.iter_mut().enumerate() {
             *digit = b"0123456789abcdef"[(node >> (60 - 4 * at)) as usize & 15];
         }
-        let session = rustix::process::getsid(None).unwrap_or_else(|_| rustix::process::getpid());
-        Self { session, words }
+        Self { session: own_session(), words }
     }
 
     /// Whether the process `pid` has it in its environment. What cannot be read has not.
@@ -60,6 +60,12 @@ impl Mark {
         }
         false
     }
+}
+
+/// The session of this process. Not by `rustix`, which takes 0 for impossible.
+fn own_session() -> i32 {
+    // SAFETY: asks about this process, which cannot fail, and touches no memory.
+    unsafe { libc::getsid(0) }
 }
 
 /// Kills every process of the job: the groups that `leaders` lead, and those with its mark. The
@@ -101,7 +107,7 @@ fn kill_members(proc: &OwnedFd, leaders: &[Pid], mark: &Mark) -> u32 {
         let ended = matches!(stat.state, b'Z' | b'X');
         let ours = || {
             leaders.iter().any(|leader| leader.as_raw_pid() == stat.group)
-                || stat.session == mark.session.as_raw_pid()
+                || stat.session == mark.session
                     && pid != rustix::process::getpid()
                     && mark.is_on(proc, entry.file_name())
         };
@@ -171,8 +177,7 @@ mod tests {
         let own = std::ffi::CString::new(std::process::id().to_string()).unwrap();
         let stat = stat(&proc, &own).unwrap();
         assert!(matches!(stat.state, b'R' | b'S'));
-        let session = rustix::process::getsid(None).unwrap();
-        assert_eq!(stat.session, session.as_raw_pid());
+        assert_eq!(stat.session, own_session());
         assert!(!Mark::of(7).is_on(&proc, &own));
     }
 

@@ -43,7 +43,7 @@ fn places() -> [Place; 2] {
     let job = JobMemory::create_private(&spec).expect("two ranks fit into memory");
     [0, 1].map(|rank| {
         job.attach(rank).expect("the place is free");
-        Place { job: job.clone(), local: rank, rank }
+        Place::of_thread(&job, rank)
     })
 }
 

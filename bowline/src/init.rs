@@ -65,7 +65,13 @@ pub fn init_with(config: &Config) -> Result<World, InitError> {
             WATCH_PERIOD,
         );
     }
-    let place = Place { job: boot.job.clone(), local: boot.local_rank, rank };
+    let place = Place {
+        job: boot.job.clone(),
+        local: boot.local_rank,
+        rank,
+        spread: size != boot.local_size,
+        secret: boot.secret,
+    };
     let worker = stack::worker(&place, config, waiter)?;
     boot.kvs.put(&key(rank), &worker.address())?;
     boot.kvs.barrier()?;

@@ -1,19 +1,33 @@
 //! Putting the layers together: from a rank's place in a job to its worker.
 
-use bowline_base::config::{Config, ConfigError, Descriptor};
+use bowline_base::config::{Config, ConfigError, Descriptor, Setting};
 use bowline_base::job::JobMemory;
 use bowline_self::{SelfConfig, SelfIface};
 use bowline_shm::{ShmIface, ShmOptions};
+use bowline_tcp::{TcpIface, TcpOptions};
 use bowline_ucp::{FailureSource, Worker, WorkerError, WorkerParts};
 use bowline_uct::{Iface, OpenError};
 use thiserror::Error;
 
 use crate::wait::SystemWaiter;
 
+bowline_base::settings! {
+    /// Settings of the choice of transports.
+    pub const CHOICE = [
+        /// Transports to open, the preferred first, separated by commas: self, shm, tcp. Empty:
+        /// self and shm, and tcp if the job has ranks on other hosts.
+        pub TRANSPORTS: String = Setting::<String>::text("BOWLINE_TRANSPORTS", "")
+            .cost("a network transport that is open is looked at now and then, by a system call")
+            .change("leave one out to see whether it is at fault, or to measure another");
+    ];
+}
+
 /// All settings of all layers.
 pub const SETTINGS: &[&[Descriptor]] = &[
     bowline_self::SETTINGS,
     bowline_shm::SETTINGS,
+    bowline_tcp::SETTINGS,
+    CHOICE,
     bowline_ucp::SETTINGS,
     crate::wait::SETTINGS,
     crate::log::SETTINGS,
@@ -51,6 +65,9 @@ pub enum StackError {
         /// Why.
         source: OpenError,
     },
+    /// The choice of transports names one that does not exist.
+    #[error("BOWLINE_TRANSPORTS names `{0}`; this build has self, shm and tcp")]
+    NoSuchTransport(String),
     /// The protocol engine.
     #[error(transparent)]
     Worker(#[from] WorkerError),
@@ -68,19 +85,54 @@ pub struct Place {
     pub local: u32,
     /// Its number in the job.
     pub rank: u32,
+    /// Whether the job has ranks on other nodes.
+    pub spread: bool,
+    /// By which ranks of the job know each other on a network.
+    pub secret: [u8; 32],
+}
+
+impl Place {
+    /// The place of a rank that is a thread: all of the job are in this process, which draws a
+    /// secret once.
+    pub fn of_thread(job: &JobMemory, rank: u32) -> Self {
+        static SECRET: std::sync::OnceLock<[u8; 32]> = std::sync::OnceLock::new();
+        let secret = SECRET.get_or_init(|| {
+            let mut secret = [0; 32];
+            rustix::rand::getrandom(&mut secret, rustix::rand::GetRandomFlags::empty())
+                .expect("the system has random numbers");
+            secret
+        });
+        Self { job: job.clone(), local: rank, rank, spread: false, secret: *secret }
+    }
 }
 
 /// Opens the transports of a rank, the preferred first.
 ///
 /// # Errors
-/// When one does not open.
+/// When one does not open, or [`TRANSPORTS`] names one that does not exist.
 pub fn transports(place: &Place, config: &Config) -> Result<Vec<Box<dyn Iface>>, StackError> {
-    let options = ShmOptions::from_config(config);
-    let itself = SelfIface::open(SelfConfig::of(config))
-        .map_err(|source| StackError::Transport { transport: "self", source })?;
-    let shm = ShmIface::open(place.job.clone(), place.local, options)
-        .map_err(|source| StackError::Transport { transport: "shm", source })?;
-    Ok(vec![Box::new(itself), Box::new(shm)])
+    let chosen = config.get(TRANSPORTS);
+    let usual = if place.spread { "self,shm,tcp" } else { "self,shm" };
+    let names = if chosen.trim().is_empty() { usual } else { &chosen };
+    names.split(',').map(|name| open(name.trim(), place, config)).collect()
+}
+
+fn open(name: &str, place: &Place, config: &Config) -> Result<Box<dyn Iface>, StackError> {
+    let opened: (_, Result<Box<dyn Iface>, _>) = match name {
+        "self" => ("self", SelfIface::open(SelfConfig::of(config)).map(|lane| Box::new(lane) as _)),
+        "shm" => {
+            let options = ShmOptions::from_config(config);
+            let lane = ShmIface::open(place.job.clone(), place.local, options);
+            ("shm", lane.map(|lane| Box::new(lane) as _))
+        }
+        "tcp" => {
+            let options = TcpOptions::from_config(config, place.secret);
+            ("tcp", TcpIface::open(options).map(|lane| Box::new(lane) as _))
+        }
+        _ => return Err(StackError::NoSuchTransport(name.to_owned())),
+    };
+    let (transport, lane) = opened;
+    lane.map_err(|source| StackError::Transport { transport, source })
 }
 
 /// Makes a rank's worker.
@@ -119,6 +171,7 @@ impl FailureSource for JobDeaths {
                 out.push(identity.world_rank);
             }
         }
+        out.extend(self.0.dead_elsewhere());
         out.extend(self.0.dead_elsewhere());
     }
 }

@@ -9,12 +9,14 @@
 //! from its first empty looks on: a computing neighbour loses about 2 % beside yielding waiters,
 //! and its processor share beside spinning ones.
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_base::config::{Config, Setting};
 use bowline_base::sync::atomic::{AtomicBool, Ordering};
 use bowline_ucp::{Idle, Stages, Waiter};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 bowline_base::settings! {
     /// Settings of waiting.
@@ -108,12 +110,29 @@ impl Waiter for SystemWaiter {
             watch();
             limit = Some(limit.map_or(*period, |deadline| deadline.min(*period)));
         }
-        match idle.doorbell {
-            Some(doorbell) => {
-                let _ = doorbell.wait(limit);
-            }
-            None => std::thread::sleep(limit.unwrap_or(Duration::from_millis(1))),
+        if !idle.descriptors.is_empty() {
+            sleep_on(idle.descriptors, limit);
+        } else if let Some(doorbell) = idle.doorbell {
+            let _ = doorbell.wait(limit);
+        } else {
+            std::thread::sleep(limit.unwrap_or(Duration::from_millis(1)));
         }
+    }
+}
+
+/// Sleeps until one of `descriptors` is readable, or for `limit`.
+fn sleep_on(descriptors: &[OwnedFd], limit: Option<Duration>) {
+    let mut fds: Vec<_> = descriptors.iter().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
+    let limit = limit.map(|limit| Timespec {
+        tv_sec: limit.as_secs().try_into().unwrap_or(i64::MAX),
+        tv_nsec: limit.subsec_nanos().into(),
+    });
+    // A signal ends the sleep as an arrival does: the caller looks, and sleeps again.
+    if let Err(error) = poll(&mut fds, limit.as_ref())
+        && error != rustix::io::Errno::INTR
+    {
+        tracing::warn!(%error, "cannot sleep on descriptors");
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use bowline_base::slab::Key;
+use bowline_uct::MemHandle;
 
 use crate::peer::PeerIndex;
 
@@ -33,6 +34,13 @@ pub(crate) enum Action {
     Credit(PeerIndex),
     /// Try what waits for this peer's lane again.
     Resume(PeerIndex),
+    /// Take a send's buffer back from the reads of peers.
+    Withdraw {
+        /// The lane that it was lent on.
+        lane: u32,
+        /// Its handle there.
+        memory: MemHandle,
+    },
 }
 
 /// Actions in order. The ring has room for one action per event of a progress call's budget and

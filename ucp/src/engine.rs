@@ -127,6 +127,13 @@ impl Engine {
         };
         request.status = status;
         request.done = true;
+        if let Body::Send(send) = &mut request.body
+            && let Some(memory) = send.exposed.take()
+        {
+            // Before the user learns of the end: actions are carried out first.
+            let lane = self.peers[send.peer as usize].lane;
+            self.actions.push(Action::Withdraw { lane, memory });
+        }
         if request.detached {
             request::end(&mut self.requests, key);
         }

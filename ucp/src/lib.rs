@@ -34,6 +34,7 @@ mod am;
 mod direct;
 mod engine;
 mod error;
+mod lanes;
 mod matching;
 mod peer;
 mod request;

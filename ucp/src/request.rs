@@ -15,7 +15,7 @@
 
 use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_base::slab::{Key, Recycler};
-use bowline_uct::{RkeyId, Token};
+use bowline_uct::{MemHandle, RkeyId, Token};
 
 use crate::error::OpError;
 use crate::matching::Envelope;
@@ -122,6 +122,8 @@ pub(crate) struct Send {
     pub(crate) rendezvous: bool,
     /// What the receiver has answered before the last piece was posted.
     pub(crate) answer: Result<(), OpError>,
+    /// The buffer as peers may read it, where the lane wants to be told of it.
+    pub(crate) exposed: Option<MemHandle>,
     pub(crate) phase: SendPhase,
 }
 

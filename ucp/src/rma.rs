@@ -296,7 +296,7 @@ impl crate::worker::Inner {
     /// The first lane for which `able` says so.
     fn first_lane(&self, able: impl Fn(&dyn bowline_uct::Iface) -> bool) -> Option<usize> {
         // A loopback lane is of no use to others; it comes last.
-        let loopback = |lane: &crate::worker::Lane| lane.loopback;
+        let loopback = |lane: &crate::lanes::Lane| lane.loopback;
         let fits = |wanted: bool| {
             let mut lanes = self.lanes.iter();
             lanes.position(|lane| loopback(lane) == wanted && able(&*lane.iface))

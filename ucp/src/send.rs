@@ -7,7 +7,7 @@
 use bowline_base::buffer::SendBuf;
 use bowline_base::slab::Key;
 use bowline_base::view::View;
-use bowline_uct::{AmHeader, AmId, Caps, Iface, PeerFailure, PostError};
+use bowline_uct::{AmHeader, AmId, Caps, Iface, LocalSlice, PeerFailure, PostError};
 
 use crate::engine::Counters;
 use crate::error::OpError;
@@ -168,9 +168,7 @@ impl Inner {
     /// An eager send request is wholly posted.
     fn sent(&mut self, key: Key) {
         let (length, outcome) = match self.engine.requests.get(key) {
-            Some(Request { body: Body::Send(send), .. }) => {
-                (send.buffer.len() as u64, send.answer)
-            }
+            Some(Request { body: Body::Send(send), .. }) => (send.buffer.len() as u64, send.answer),
             _ => (0, Ok(())),
         };
         self.engine.finish(key, Status { length, outcome, ..Status::NONE });
@@ -248,7 +246,17 @@ impl Inner {
         let phase = SendPhase::Queued { offset: 0, message: 0 };
         let front = front.to_vec();
         let answer = Ok(());
-        let send = Send { buffer, peer: index, kind, front, synchronous, rendezvous, answer, phase };
+        let send = Send {
+            buffer,
+            peer: index,
+            kind,
+            front,
+            synchronous,
+            rendezvous,
+            answer,
+            exposed: None,
+            phase,
+        };
         let key = request::begin(&mut self.engine.requests, Body::Send(Box::new(send)));
         let peer = &mut self.engine.peers[index as usize];
         if !peer.pending.is_empty() {
@@ -269,7 +277,9 @@ impl Inner {
                 peer.pending.push_front(Pending::Send(key));
             }
             Post::Failed(error) => {
+                self.engine.fail(key, error);
                 request::end(&mut self.engine.requests, key);
+                self.act();
                 return Err(error);
             }
         }
@@ -367,19 +377,42 @@ fn offer(
     send: &mut Send,
     key: Key,
 ) -> Result<bool, PostError> {
-    let SendKind::Tagged(envelope) = &send.kind else {
+    let SendKind::Tagged(envelope) = send.kind else {
         return Err(PostError::Unsupported);
     };
     let (address, length) = (send.buffer.address(), send.buffer.len());
     let (request, mut rkey) = (key.to_wire(), [0; MAX_RKEY]);
-    let rkey_len = lane.rkey_of(address, length, &mut rkey).unwrap_or(0) as u8;
+    let rkey_len = match lane.rkey_of(address, length, &mut rkey) {
+        Some(len) => len as u8,
+        None => expose(lane, send, &mut rkey),
+    };
     let rts = Rts { request, length: length as u64, address, rkey, rkey_len };
     let mut payload = [0; Rts::FIXED + MAX_RKEY];
     let n = rts.pack(&mut payload);
-    let [first, second, _] = wire::tagged(envelope, 0);
+    let [first, second, _] = wire::tagged(&envelope, 0);
     post_am(lane, peer, wire::RTS, [first, second], &[&payload[..n]])?;
     send.phase = SendPhase::Offered;
     Ok(false)
+}
+
+/// Lends the buffer to the peer's reads, where the lane does that. Returns the length of the key in
+/// `out`; without one, the receiver asks for fragments if it cannot read on its own.
+fn expose(lane: &mut dyn Iface, send: &mut Send, out: &mut [u8; MAX_RKEY]) -> u8 {
+    if !lane.attr().caps.contains(Caps::EXPOSE) {
+        return 0;
+    }
+    if send.exposed.is_none() {
+        let all = LocalSlice::of_send(&send.buffer, 0, send.buffer.len());
+        send.exposed = all.and_then(|all| lane.mem_expose(all).ok());
+    }
+    let key = send.exposed.and_then(|memory| lane.rkey_pack(memory).ok()).unwrap_or_default();
+    match out.get_mut(..key.len()) {
+        Some(place) => {
+            place.copy_from_slice(&key);
+            key.len() as u8
+        }
+        None => 0,
+    }
 }
 
 /// An eager send that is being posted.

@@ -9,6 +9,7 @@
 //! Spinning is only for ranks that have a processor each; how often to yield before sleeping is
 //! the waiter's to say.
 
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use bowline_base::doorbell::Doorbell;
@@ -29,6 +30,9 @@ pub struct Stages {
 pub struct Idle<'a> {
     /// Rung by peers; `None` when a lane has no wakeup, so that sleeping must be short.
     pub doorbell: Option<&'a Doorbell>,
+    /// What becomes readable when something arrives; then the doorbell stays silent. Empty where
+    /// the doorbell rings for everything.
+    pub descriptors: &'a [OwnedFd],
     /// Longest sleep, when something must be looked at again.
     pub deadline: Option<Duration>,
     /// What is waited for; looked up when it is shown.

@@ -4,26 +4,25 @@
 //! of the user runs (handlers, conditions of `wait_until`), so those may call back in.
 
 use std::cell::{Cell, RefCell};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use bowline_base::slab::Key;
-use bowline_uct::{Armed, Caps, EpId, Iface, LocalSlice, PeerFailure, Posted, RemoteSlice};
+use bowline_uct::{Caps, Iface, LocalSlice, PeerFailure, Posted, RemoteSlice};
 
 use crate::action::Action;
 use crate::address::{FEATURES, LaneAddress, WorkerAddress};
 use crate::am::Handlers;
-use crate::engine::{Counters, Engine, LaneSink};
+use crate::engine::{Counters, Engine};
 use crate::error::{ConnectError, OpError, SpaceError, WorkerError};
+use crate::lanes::{BUDGET, Lane};
 use crate::matching::MatchEngine as _;
 use crate::peer::{Ep, PeerIndex, PeerState};
 use crate::request::{Body, RequestId, Status, token};
 use crate::settings::Options;
 use crate::space::SpaceOptions;
-use crate::wait::{FailureSource, Idle, Waiter};
-use crate::waits::Waits;
+use crate::wait::{FailureSource, Waiter};
 use crate::wire;
-
-/// Most events that one lane reports in one progress call.
-const BUDGET: u32 = 64;
 
 /// Bytes fetched in one go, so that other traffic is looked at in between: some 400 us. With 1 MiB
 /// a message of 4 MiB took a fifth longer.
@@ -68,14 +67,6 @@ impl std::fmt::Debug for WorkerParts {
     }
 }
 
-/// A lane of a worker.
-pub(crate) struct Lane {
-    pub(crate) iface: Box<dyn Iface>,
-    pub(crate) loopback: bool,
-    /// Whether progress looks at it.
-    pub(crate) polled: bool,
-}
-
 /// What a call borrows.
 pub(crate) struct Inner {
     pub(crate) lanes: Vec<Lane>,
@@ -85,15 +76,17 @@ pub(crate) struct Inner {
     failure_generation: u32,
     looks: u32,
     /// The one lane to poll, where there is just one.
-    only: Option<usize>,
+    pub(crate) only: Option<usize>,
+    /// What to sleep on; made at the first sleep, and anew when another lane is polled.
+    pub(crate) descriptors: Option<Arc<[OwnedFd]>>,
 }
 
 /// A worker. See the crate's text.
 pub struct Worker {
     pub(crate) inner: RefCell<Inner>,
     pub(crate) handlers: RefCell<Handlers>,
-    waiter: RefCell<Box<dyn Waiter>>,
-    sleeps: Cell<u64>,
+    pub(crate) waiter: RefCell<Box<dyn Waiter>>,
+    pub(crate) sleeps: Cell<u64>,
 }
 
 impl std::fmt::Debug for Worker {
@@ -130,10 +123,9 @@ impl Worker {
             if !attr.caps.contains(Caps::AM_SHORT | Caps::AM_BCOPY | Caps::AM_ORDERED) {
                 return Err(WorkerError::NoActiveMessages(attr.provider));
             }
-            let loopback = attr.caps.contains(Caps::LOOPBACK);
             addresses
                 .push(LaneAddress { provider: attr.provider.to_owned(), address: iface.address() });
-            lanes.push(Lane { iface, loopback, polled: !loopback });
+            lanes.push(Lane::new(iface));
         }
         let own = WorkerAddress {
             job: parts.job,
@@ -154,6 +146,7 @@ impl Worker {
             failure_generation: 0,
             looks: 0,
             only: None,
+            descriptors: None,
         };
         for lane in 0..inner.lanes.len() {
             if inner.lanes[lane].polled {
@@ -404,81 +397,7 @@ impl<'a> Waiting<'a> {
     }
 }
 
-impl Worker {
-    /// Arms every lane and sleeps, unless something is there already.
-    #[cold]
-    fn sleep(&self) {
-        let doorbell = self.doorbell();
-        let mut deadline = None;
-        {
-            let inner = &mut *self.inner.borrow_mut();
-            for lane in inner.lanes.iter_mut().filter(|lane| lane.polled) {
-                if lane.loopback {
-                    // Only this thread puts anything there, and it has just found nothing.
-                    continue;
-                }
-                if !lane.iface.attr().caps.contains(Caps::WAKEUP) {
-                    deadline = Some(std::time::Duration::from_millis(1));
-                } else if lane.iface.arm(false) == Armed::Busy {
-                    lane.iface.disarm();
-                    return;
-                }
-            }
-            if inner.failures_changed() {
-                inner.note_failures();
-                inner.disarm();
-                return;
-            }
-        }
-        self.sleeps.set(self.sleeps.get() + 1);
-        let idle = Idle { doorbell: doorbell.as_ref(), deadline, waits: Waits(self) };
-        self.waiter.borrow_mut().sleep(idle);
-        self.inner.borrow_mut().disarm();
-    }
-}
-
-impl Lane {
-    /// Whether the lane reaches the peer; else why not.
-    fn reaches<'a>(&self, peer: &'a WorkerAddress) -> Result<&'a [u8], String> {
-        let name = self.iface.attr().provider;
-        let theirs = peer
-            .lanes
-            .iter()
-            .find(|lane| lane.provider == name)
-            .ok_or_else(|| "the peer has no such transport".to_owned())?;
-        self.iface.reachable(&theirs.address).map_err(|why| why.reason)?;
-        Ok(&theirs.address)
-    }
-}
-
 impl Inner {
-    /// Makes an endpoint on the first lane that reaches the peer.
-    pub(crate) fn route(&mut self, peer: &WorkerAddress) -> Result<(usize, EpId), ConnectError> {
-        let mut reasons = Vec::new();
-        for index in 0..self.lanes.len() {
-            let lane = &mut self.lanes[index];
-            let name = lane.iface.attr().provider;
-            let made = match lane.reaches(peer) {
-                Ok(address) => lane.iface.connect(address).map_err(|error| error.to_string()),
-                Err(reason) => Err(reason),
-            };
-            match made {
-                Ok(ep) => {
-                    self.poll_lane(index);
-                    return Ok((index, ep));
-                }
-                Err(reason) => reasons.push(format!("{name}: {reason}")),
-            }
-        }
-        Err(ConnectError::NoLane { rank: peer.rank, reasons })
-    }
-
-    fn disarm(&mut self) {
-        for lane in self.lanes.iter_mut().filter(|lane| lane.polled && !lane.loopback) {
-            lane.iface.disarm();
-        }
-    }
-
     /// One round over the lanes, and what follows from it.
     #[inline]
     pub(crate) fn progress(&mut self) -> u32 {
@@ -495,37 +414,8 @@ impl Inner {
         events
     }
 
-    /// Has `lane` looked at by every progress.
-    pub(crate) fn poll_lane(&mut self, lane: usize) {
-        self.lanes[lane].polled = true;
-        self.only = None;
-        if self.lanes.iter().filter(|lane| lane.polled).count() == 1 {
-            self.only = self.lanes.iter().position(|lane| lane.polled);
-        }
-    }
-
     #[inline]
-    fn poll(&mut self) -> u32 {
-        if let Some(lane) = self.only {
-            let mut sink = LaneSink { engine: &mut self.engine, lane };
-            return self.lanes[lane].iface.progress(&mut sink, BUDGET);
-        }
-        self.poll_all()
-    }
-
-    fn poll_all(&mut self) -> u32 {
-        let mut events = 0;
-        for (lane, Lane { iface, polled, .. }) in self.lanes.iter_mut().enumerate() {
-            if *polled {
-                let mut sink = LaneSink { engine: &mut self.engine, lane };
-                events += iface.progress(&mut sink, BUDGET);
-            }
-        }
-        events
-    }
-
-    #[inline]
-    fn failures_changed(&self) -> bool {
+    pub(crate) fn failures_changed(&self) -> bool {
         match &self.failures {
             Some(source) => source.generation() != self.failure_generation,
             None => false,
@@ -544,12 +434,13 @@ impl Inner {
 
     /// Learns of deaths. What the dead sent before is taken in first: those messages count.
     #[cold]
-    fn note_failures(&mut self) {
+    pub(crate) fn note_failures(&mut self) {
         let Some(source) = &self.failures else { return };
         let mut dead = Vec::new();
         self.failure_generation = source.generation();
         source.dead(&mut dead);
         // Bounded: a living peer may go on sending for ever.
+        self.lanes.iter_mut().for_each(Lane::awaken);
         for _ in 0..1000 {
             if self.poll() == 0 {
                 break;
@@ -580,6 +471,10 @@ impl Inner {
                 }
                 Action::Credit(peer) => self.give_credit(peer),
                 Action::Resume(peer) => self.resume(peer),
+                Action::Withdraw { lane, memory } => {
+                    // Lent memory is nobody's but the sender's: there is nothing to give back.
+                    drop(self.lanes[lane as usize].iface.mem_release(memory));
+                }
             }
         }
     }
@@ -635,7 +530,11 @@ impl Inner {
         if packed.is_some() {
             fetch.rkey = Some(rkey);
         }
-        let length = (fetch.wanted - fetch.done).min(SEGMENT);
+        // A transport that works on its own is asked for everything; one that copies in the call
+        // comes back in between.
+        let limit = lane.attr().limits.get.max_zcopy as u64;
+        let works_alone = lane.attr().caps.contains(Caps::EXPOSE);
+        let length = (fetch.wanted - fetch.done).min(if works_alone { limit } else { SEGMENT });
         let Some(address) = fetch.rts.address.checked_add(fetch.done) else {
             return self.refuse(key);
         };

@@ -56,6 +56,8 @@ bitflags! {
         const RKEY_PTR = 1 << 22;
         /// One-sided operations on memory that was merely registered, not allocated here.
         const RMA_REGISTERED = 1 << 23;
+        /// Memory of the user can be lent to the reads of peers (`mem_expose`).
+        const EXPOSE = 1 << 25;
         /// Reaches only its own worker; needs no progress until it has an endpoint.
         const LOOPBACK = 1 << 24;
     }

@@ -17,10 +17,11 @@ use bowline_base::doorbell::Doorbell;
 use bowline_base::view::View;
 
 use crate::AmHeader;
-use crate::caps::{AtomicOps, IfaceAttr};
+use crate::caps::{AtomicOps, IfaceAttr, OpLimits};
 use crate::error::{OpenError, PostError, Unreachable};
 use crate::md::{MemoryDomain, RkeyId};
 use crate::sink::{AmId, Desc, Sink};
+use crate::tag::TagMatch;
 
 /// An endpoint of an interface: small, dense, used again after `disconnect`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -287,6 +288,42 @@ pub trait Iface: MemoryDomain + Send {
         at: RemoteSlice,
         token: Token,
     ) -> Result<Option<u64>, PostError>;
+
+    /// Sends a tagged message from where it lies; see [`TagMatch`](crate::TagMatch) and its module
+    /// for matching and order.
+    fn tag_send(
+        &mut self,
+        ep: EpId,
+        tag: u64,
+        payload: &[LocalSlice],
+        token: Token,
+    ) -> Result<Posted, PostError> {
+        let _ = (ep, tag, payload, token);
+        Err(PostError::Unsupported)
+    }
+
+    /// Receives a tagged message of any peer to where it belongs. Its completion has the length
+    /// of the message, or [`CUT`](crate::CUT) or [`WITHDRAWN`](crate::WITHDRAWN).
+    fn tag_recv(
+        &mut self,
+        which: TagMatch,
+        room: &[LocalSlice],
+        token: Token,
+    ) -> Result<Posted, PostError> {
+        let _ = (which, room, token);
+        Err(PostError::Unsupported)
+    }
+
+    /// Withdraws the receive posted with `token`. It completes either way.
+    fn tag_cancel(&mut self, token: Token) -> Result<(), PostError> {
+        let _ = token;
+        Err(PostError::Unsupported)
+    }
+
+    /// Sizes of tagged messages; all zero without [`Caps::TAG_OFFLOAD`](crate::Caps::TAG_OFFLOAD).
+    fn tag_limits(&self) -> OpLimits {
+        OpLimits::default()
+    }
 
     /// Completes when everything posted to `ep` before is visible in the target's memory.
     fn flush(&mut self, ep: EpId, token: Token) -> Result<Posted, PostError>;

@@ -20,6 +20,7 @@ mod error;
 mod iface;
 mod md;
 mod sink;
+mod tag;
 
 pub use addr::{AddrReader, AddrWriter, Truncated};
 pub use caps::{AtomicOps, Caps, IfaceAttr, Limits, OpLimits};
@@ -29,6 +30,7 @@ pub use iface::{
 };
 pub use md::{MdAttr, MemError, MemHandle, MemoryDomain, RkeyId};
 pub use sink::{AmId, Arrival, Desc, Sink, Verdict};
+pub use tag::{CUT, TagMatch, WITHDRAWN};
 
 /// The fixed header that every active message carries in front of its payload: three words
 /// whose meaning is the business of the layer above.

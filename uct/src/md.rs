@@ -6,7 +6,7 @@ use bowline_base::view::View;
 use thiserror::Error;
 
 use crate::error::PeerFailure;
-use crate::iface::EpId;
+use crate::iface::{EpId, LocalSlice};
 
 /// A piece of local memory that peers may reach: allocated or registered here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -72,6 +72,17 @@ pub trait MemoryDomain {
     /// # Errors
     /// When the system refuses or the domain cannot.
     fn mem_register(&mut self, memory: RecvBuf) -> Result<MemHandle, MemError>;
+
+    /// Lends `bytes` to the gets of peers until `mem_release`; nobody can write them through the
+    /// handle. The caller keeps them readable and unwritten until then, as it keeps the pieces of
+    /// a zcopy operation.
+    ///
+    /// # Errors
+    /// When the system refuses or the domain cannot ([`Caps::EXPOSE`](crate::Caps::EXPOSE)).
+    fn mem_expose(&mut self, bytes: LocalSlice) -> Result<MemHandle, MemError> {
+        let _ = bytes;
+        Err(MemError::Unsupported("lend memory to the reads of peers"))
+    }
 
     /// The bytes of a handle. They may change under the reader.
     fn mem_view(&self, handle: MemHandle) -> Option<View<'_>>;

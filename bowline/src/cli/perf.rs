@@ -135,6 +135,9 @@ impl Args {
             config.set(bowline::wait::SPINS, 0)?;
             config.set(bowline::wait::SPINS_SHARED, 0)?;
         }
+        if self.transport == Transport::Tcp {
+            config.set(bowline::stack::TRANSPORTS, "self,tcp".to_owned())?;
+        }
         Ok(config)
     }
 

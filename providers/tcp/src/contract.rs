@@ -30,6 +30,10 @@ impl MemoryDomain for TcpIface {
         Ok(self.domain.register(memory))
     }
 
+    fn mem_expose(&mut self, bytes: LocalSlice) -> Result<MemHandle, MemError> {
+        Ok(self.domain.expose(bytes))
+    }
+
     fn mem_view(&self, handle: MemHandle) -> Option<View<'_>> {
         self.domain.view(handle)
     }
@@ -316,7 +320,7 @@ impl TcpIface {
                 source,
             })?;
         }
-        let busy = self.has_work() || self.kernel_has_work();
+        let busy = self.kernel_has_work();
         Ok(if busy { Armed::Busy } else { Armed::Ready })
     }
 }

@@ -158,7 +158,8 @@ pub struct TcpIface {
     pub(crate) bell_watched: bool,
     pub(crate) watcher: Option<Watcher>,
     timer: OwnedFd,
-    timer_runs: bool,
+    timer_period: Duration,
+    last_patrol: Instant,
     /// Whether a malformed or unauthenticated stranger was logged.
     pub(crate) stranger_logged: bool,
     pub(crate) access_logged: bool,
@@ -223,7 +224,8 @@ fn attr(options: &TcpOptions, device: String, receive_bytes: usize) -> IfaceAttr
             | Caps::EVENT_FD
             | Caps::CONNECT_TO_IFACE
             | Caps::INTER_NODE
-            | Caps::RMA_REGISTERED,
+            | Caps::RMA_REGISTERED
+            | Caps::EXPOSE,
         limits: Limits {
             am: OpLimits { max_zcopy: max, ..rma },
             put: rma,
@@ -294,7 +296,8 @@ impl TcpIface {
             bell_watched: false,
             watcher: None,
             timer,
-            timer_runs: false,
+            timer_period: Duration::ZERO,
+            last_patrol: Instant::now(),
             stranger_logged: false,
             access_logged: false,
             pid: std::process::id(),
@@ -559,20 +562,25 @@ impl TcpIface {
         }
     }
 
-    /// Lets the timer run exactly while something may have to be given up.
+    /// Sets the timer to what may have to be given up: handshakes soon, silent hosts later.
     pub(crate) fn set_timer(&mut self) {
-        let wanted = !self.connecting.is_empty() || self.strangers.iter().any(Option::is_some);
-        if wanted == self.timer_runs {
+        let soon = !self.connecting.is_empty() || self.strangers.iter().any(Option::is_some);
+        let period = match (soon, self.open > 0) {
+            (true, _) => TICK,
+            (false, true) => self.options.timeout / 8,
+            (false, false) => Duration::ZERO,
+        };
+        if period == self.timer_period {
             return;
         }
-        self.timer_runs = wanted;
+        self.timer_period = period;
         let time = Timespec {
-            tv_sec: 0,
-            tv_nsec: if wanted { i64::from(TICK.subsec_nanos()) } else { 0 },
+            tv_sec: i64::try_from(period.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: i64::from(period.subsec_nanos()),
         };
         let setting = Itimerspec { it_interval: time, it_value: time };
         if let Err(error) = timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &setting) {
-            tracing::warn!(%error, "cannot set a timer; time-outs of handshakes come late");
+            tracing::warn!(%error, "cannot set a timer; time-outs come late");
         }
     }
 
@@ -584,7 +592,31 @@ impl TcpIface {
         let now = Instant::now();
         self.overdue_strangers(now);
         self.overdue_connections(now);
+        if now.saturating_duration_since(self.last_patrol) >= self.options.timeout / 8 {
+            self.last_patrol = now;
+            self.patrol(now);
+        }
         self.set_timer();
+    }
+
+    /// Gives up peers whose kernel has not answered ours for the time-out. The kernel knows: it
+    /// asks again what is not acknowledged, and asks a full receiver whether it has room.
+    fn patrol(&mut self, now: Instant) {
+        let timeout = self.options.timeout;
+        for index in 0..self.peers.len() as u32 {
+            let Some(peer) = self.peer_mut(index) else { continue };
+            let Some(socket) = &peer.socket else { continue };
+            let Some(heard) = socket::unanswered(socket.as_fd()) else {
+                peer.in_vain = None;
+                continue;
+            };
+            // What was heard since then was an answer. Before it nothing was asked.
+            let since = peer.in_vain.unwrap_or(now).max(now.checked_sub(heard).unwrap_or(now));
+            peer.in_vain = Some(since);
+            if now.saturating_duration_since(since) >= timeout {
+                self.fail(index, PeerFailure::Unreachable);
+            }
+        }
     }
 
     /// Ends the interface as a crash of its process would: peers hear nothing but the end of the

@@ -17,7 +17,7 @@ use bowline_base::buffer::RecvBuf;
 use bowline_base::region::Region;
 use bowline_base::slab::{Key, Slab};
 use bowline_base::view::View;
-use bowline_uct::{AddrReader, MdAttr, MemError, MemHandle};
+use bowline_uct::{AddrReader, LocalSlice, MdAttr, MemError, MemHandle};
 
 use crate::addr::check;
 
@@ -27,12 +27,20 @@ pub(crate) const KEY_BYTES: usize = 40;
 
 #[derive(Debug)]
 enum Home {
-    Allocated { region: Region, len: usize },
-    Registered { buffer: RecvBuf, start: *mut u8 },
+    Allocated {
+        region: Region,
+        len: usize,
+    },
+    Registered {
+        buffer: RecvBuf,
+        start: *mut u8,
+    },
+    /// Lent to gets.
+    Exposed(LocalSlice),
 }
 
-// SAFETY: `start` points into `buffer`, which is `Send`; it is only used through views, whose
-// operations work from any thread.
+// SAFETY: `start` points into `buffer`, which is `Send`, and a slice into a send buffer, which is
+// so too; both are only used through views, whose operations work from any thread.
 unsafe impl Send for Home {}
 
 impl Home {
@@ -44,6 +52,10 @@ impl Home {
             // SAFETY: `start` came from the buffer's own view; the buffer, kept in the same value,
             // stays valid for its life and is not otherwise used while it is registered.
             Self::Registered { buffer, start } => unsafe { View::from_raw(*start, buffer.len()) },
+            // SAFETY: the caller of `mem_expose` keeps the bytes readable until they are released;
+            // nothing is written through this view, since `reach` is asked for writable memory
+            // wherever a peer writes.
+            Self::Exposed(slice) => unsafe { View::from_raw(slice.as_ptr(), slice.len()) },
         }
     }
 }
@@ -121,6 +133,10 @@ impl Domain {
         MemHandle(self.memory.insert(Home::Registered { buffer, start }))
     }
 
+    pub(crate) fn expose(&mut self, slice: LocalSlice) -> MemHandle {
+        MemHandle(self.memory.insert(Home::Exposed(slice)))
+    }
+
     pub(crate) fn view(&self, handle: MemHandle) -> Option<View<'_>> {
         self.memory.get(handle.0).map(Home::view)
     }
@@ -132,6 +148,7 @@ impl Domain {
                 Ok(None)
             }
             Home::Registered { buffer, .. } => Ok(Some(buffer)),
+            Home::Exposed(_) => Ok(None),
         }
     }
 
@@ -150,7 +167,17 @@ impl Domain {
     }
 
     /// The `len` bytes at `address` of the memory that a peer names by `handle`, if all of them
-    /// may be reached.
+    /// may be written.
+    #[inline]
+    pub(crate) fn reach_to_write(&self, handle: u64, address: u64, len: usize) -> Option<View<'_>> {
+        match self.memory.get(Key::from_wire(handle)) {
+            Some(Home::Exposed(_)) => None,
+            _ => self.reach(handle, address, len),
+        }
+    }
+
+    /// The `len` bytes at `address` of the memory that a peer names by `handle`, if all of them
+    /// may be read.
     #[inline]
     pub(crate) fn reach(&self, handle: u64, address: u64, len: usize) -> Option<View<'_>> {
         let view = self.memory.get(Key::from_wire(handle)).map(Home::view)?;

@@ -183,7 +183,7 @@ impl TcpIface {
             let mut pieces = [Vector { iov_base: std::ptr::null_mut(), iov_len: 0 }; 18];
             let count = match direct {
                 Direct::Put { handle, address, left } => {
-                    match self.domain.reach(handle, address, left) {
+                    match self.domain.reach_to_write(handle, address, left) {
                         Some(view) => {
                             let base = view.as_ptr().cast();
                             pieces[0] = Vector { iov_base: base, iov_len: left };
@@ -365,7 +365,7 @@ impl TcpIface {
         let bytes = self.receiver.bytes(0, step);
         match direct {
             Direct::Put { handle, address, .. } => {
-                if let Some(view) = self.domain.reach(handle, address, step) {
+                if let Some(view) = self.domain.reach_to_write(handle, address, step) {
                     copy(bytes, view);
                 }
             }
@@ -402,7 +402,7 @@ impl TcpIface {
 
     /// A put of bytes that are all there.
     pub(crate) fn write_memory(&mut self, index: u32, key: u64, address: u64, bytes: View<'_>) {
-        match self.domain.reach(key, address, bytes.len()) {
+        match self.domain.reach_to_write(key, address, bytes.len()) {
             Some(view) => {
                 // Release: pairs with the acquire of whoever watches the memory: puts are seen in
                 // their order.

@@ -14,6 +14,7 @@ use rustix::io::Errno;
 use crate::frame::{ATOMIC_BYTES, Atomic, BadFrame, COMPLETE, Frame, Kind, MAX_REQUESTS, Status};
 use crate::iface::TcpIface;
 use crate::peer::{Direct, Request, State};
+use crate::queue::SendQueue;
 use crate::receive::{SMALL, failure_of};
 
 /// An answer that nobody waits for.
@@ -74,7 +75,7 @@ impl TcpIface {
         if len <= SMALL {
             return self.write_memory(index, handle, address, behind);
         }
-        let direct = if self.domain.reach(handle, address, len).is_some() {
+        let direct = if self.domain.reach_to_write(handle, address, len).is_some() {
             self.counters.served += 1;
             Direct::Put { handle, address, left: len }
         } else {
@@ -86,13 +87,17 @@ impl TcpIface {
         }
     }
 
-    /// Queues an answer. A peer asks for so much at once and no more.
-    fn owe(&mut self, index: u32, parts: &[&[u8]]) -> Result<(), BadFrame> {
-        let Some(peer) = self.peer_mut(index) else { return Ok(()) };
-        if peer.queue.answers() > MAX_REQUESTS {
+    /// Where an answer is queued. A peer asks for so much at once and no more.
+    fn debt(&mut self, index: u32) -> Result<&mut SendQueue, BadFrame> {
+        let peer = self.peer_mut(index).ok_or(UNASKED)?;
+        if peer.queue.answers() >= MAX_REQUESTS {
             return Err(BadFrame("more requests at once than a correct peer makes"));
         }
-        peer.queue.answer(parts);
+        Ok(&mut peer.queue)
+    }
+
+    fn owe(&mut self, index: u32, parts: &[&[u8]]) -> Result<(), BadFrame> {
+        self.debt(index)?.answer(parts);
         Ok(())
     }
 
@@ -117,11 +122,9 @@ impl TcpIface {
         }
         self.counters.served += 1;
         let header = Frame::data(request, Status::Done, false, len).encode();
-        self.owe(index, &[&header])?;
-        if let Some(peer) = self.peer_mut(index) {
-            let handle = MemHandle(Key::from_wire(handle));
-            peer.queue.read_memory(handle, address, len, request);
-        }
+        let queue = self.debt(index)?;
+        queue.push(&[&header]);
+        queue.read_memory(MemHandle(Key::from_wire(handle)), address, len, request);
         Ok(())
     }
 
@@ -132,7 +135,7 @@ impl TcpIface {
         };
         let reached = self
             .domain
-            .reach(atomic.key, atomic.address, bytes)
+            .reach_to_write(atomic.key, atomic.address, bytes)
             .filter(|view| view.as_ptr().addr().is_multiple_of(bytes));
         let (status, old) = match reached {
             Some(view) => (Status::Done, apply(view, atomic.op, atomic.width)),

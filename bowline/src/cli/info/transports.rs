@@ -7,6 +7,7 @@ use bowline_base::config::{Config, show_bytes};
 use bowline_base::job::{JobMemory, JobSpec};
 use bowline_self::{SelfConfig, SelfIface};
 use bowline_shm::{ShmIface, ShmOptions};
+use bowline_tcp::{TcpIface, TcpOptions};
 use serde::Serialize;
 
 /// A transport, or why it is absent.
@@ -58,7 +59,13 @@ struct Domain {
 pub(super) fn all(config: &Config) -> Vec<Transport> {
     let itself = SelfIface::open(SelfConfig::of(config));
     let itself = itself.map(|iface| abilities(&iface)).map_err(|error| error.to_string());
-    vec![Transport::new("self", itself), Transport::new("shm", shm(config))]
+    let tcp = TcpIface::open(TcpOptions::from_config(config, [0; 32]));
+    let tcp = tcp.map(|iface| abilities(&iface)).map_err(|error| error.to_string());
+    vec![
+        Transport::new("self", itself),
+        Transport::new("shm", shm(config)),
+        Transport::new("tcp", tcp),
+    ]
 }
 
 fn shm(config: &Config) -> Result<Abilities, String> {

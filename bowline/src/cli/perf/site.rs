@@ -39,7 +39,13 @@ impl Site {
     /// When the launcher does not answer as it should.
     pub(crate) fn of_process(config: &Config) -> Result<Self> {
         let boot = bootstrap(&Need::area(stack::area_bytes(config)))?;
-        let place = Place { job: boot.job.clone(), local: boot.local_rank, rank: boot.rank };
+        let place = Place {
+            job: boot.job.clone(),
+            local: boot.local_rank,
+            rank: boot.rank,
+            spread: boot.local_size != boot.size,
+            secret: boot.secret,
+        };
         let ranks = boot.size;
         if boot.local_size != ranks {
             bail!("the ranks are on several machines; measurements are of one");
@@ -135,7 +141,7 @@ pub(crate) fn threads(
         bind(rank, ranks)?;
         job.attach(rank)?;
         let site = Site {
-            place: Place { job: job.clone(), local: rank, rank },
+            place: Place::of_thread(&job, rank),
             ranks,
             config: config.clone(),
             shared,

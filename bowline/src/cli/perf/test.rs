@@ -82,6 +82,8 @@ pub(crate) enum Layer {
 pub(crate) enum Transport {
     /// Memory shared between ranks.
     Shm,
+    /// TCP, over loopback where the ranks are on one host.
+    Tcp,
     /// The queue of a rank to itself.
     #[value(name = "self")]
     Itself,

@@ -1,0 +1,231 @@
+//! The lanes of a worker: which are looked at and how often, which one leads to a peer, and how
+//! the worker sleeps on all of them.
+//!
+//! A look at shared memory is some loads; one at a network is a system call. Where a worker has
+//! both, the network is left out of most looks once it has been silent for a while, so that
+//! messages by memory do not wait for it.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use bowline_uct::{Armed, Caps, EpId, Iface};
+
+use crate::address::WorkerAddress;
+use crate::engine::LaneSink;
+use crate::error::ConnectError;
+use crate::wait::Idle;
+use crate::waits::Waits;
+use crate::worker::{Inner, Worker};
+
+/// Most events that one lane reports in one progress call.
+pub(crate) const BUDGET: u32 = 64;
+
+/// Looks without finding after which a lane whose looks cost system calls is left out once more in
+/// each round. Other lanes must not wait for it, and it does not notice: a look of theirs is a
+/// small part of one of its own.
+const QUIET: u32 = 64;
+
+/// Most looks that are left out in a row.
+const MAX_REST: u32 = 32;
+
+/// A lane of a worker.
+pub(crate) struct Lane {
+    pub(crate) iface: Box<dyn Iface>,
+    pub(crate) loopback: bool,
+    /// Whether progress looks at it.
+    pub(crate) polled: bool,
+    /// Whether a look costs a system call.
+    dear: bool,
+    /// Looks in a row that found nothing.
+    quiet: u32,
+    /// Looks that are left out before the next.
+    rest: u32,
+}
+
+impl Lane {
+    pub(crate) fn new(iface: Box<dyn Iface>) -> Self {
+        let caps = iface.attr().caps;
+        let loopback = caps.contains(Caps::LOOPBACK);
+        let dear = caps.contains(Caps::INTER_NODE);
+        Self { iface, loopback, polled: !loopback, dear, quiet: 0, rest: 0 }
+    }
+
+    /// Whether a look costs a system call, and hence is not taken every time.
+    #[inline]
+    fn rests(&mut self) -> bool {
+        if self.rest == 0 {
+            return false;
+        }
+        self.rest -= 1;
+        true
+    }
+
+    /// Takes note of what a look at a dear lane found.
+    #[inline]
+    fn looked(&mut self, events: u32) {
+        if events > 0 {
+            return self.awaken();
+        }
+        self.quiet = self.quiet.saturating_add(1);
+        self.rest = (self.quiet / QUIET).min(MAX_REST);
+    }
+
+    /// The next progress looks.
+    #[inline]
+    pub(crate) fn awaken(&mut self) {
+        self.quiet = 0;
+        self.rest = 0;
+    }
+
+    /// Whether the lane reaches the peer; else why not.
+    pub(crate) fn reaches<'a>(&self, peer: &'a WorkerAddress) -> Result<&'a [u8], String> {
+        let name = self.iface.attr().provider;
+        let theirs = peer
+            .lanes
+            .iter()
+            .find(|lane| lane.provider == name)
+            .ok_or_else(|| "the peer has no such transport".to_owned())?;
+        self.iface.reachable(&theirs.address).map_err(|why| why.reason)?;
+        Ok(&theirs.address)
+    }
+}
+
+impl Inner {
+    /// Makes an endpoint on the first lane that reaches the peer.
+    pub(crate) fn route(&mut self, peer: &WorkerAddress) -> Result<(usize, EpId), ConnectError> {
+        let mut reasons = Vec::new();
+        for index in 0..self.lanes.len() {
+            let lane = &mut self.lanes[index];
+            let name = lane.iface.attr().provider;
+            let made = match lane.reaches(peer) {
+                Ok(address) => lane.iface.connect(address).map_err(|error| error.to_string()),
+                Err(reason) => Err(reason),
+            };
+            match made {
+                Ok(ep) => {
+                    self.poll_lane(index);
+                    return Ok((index, ep));
+                }
+                Err(reason) => reasons.push(format!("{name}: {reason}")),
+            }
+        }
+        Err(ConnectError::NoLane { rank: peer.rank, reasons })
+    }
+
+    pub(crate) fn disarm(&mut self) {
+        for lane in self.lanes.iter_mut().filter(|lane| lane.polled && !lane.loopback) {
+            lane.iface.disarm();
+            lane.awaken();
+        }
+    }
+
+    /// What to sleep on beside the doorbell: nothing, where one lane is polled, which rings it;
+    /// else the event descriptor of each.
+    fn descriptors(&mut self) -> Arc<[OwnedFd]> {
+        if let Some(known) = &self.descriptors {
+            return Arc::clone(known);
+        }
+        let polled = |lane: &&mut Lane| lane.polled && !lane.loopback;
+        let rings = |lane: &mut Lane| lane.iface.doorbell().is_some();
+        let count = self.lanes.iter_mut().filter(polled).count();
+        let alone = count <= 1 && self.lanes.iter_mut().filter(polled).all(rings);
+        let mut all = Vec::new();
+        for lane in self.lanes.iter_mut().filter(polled) {
+            if alone || !lane.iface.attr().caps.contains(Caps::EVENT_FD) {
+                continue;
+            }
+            let fd = lane.iface.event_fd().map_err(|error| error.to_string());
+            match fd.and_then(|fd| fd.try_clone_to_owned().map_err(|error| error.to_string())) {
+                Ok(fd) => all.push(fd),
+                // Without it the worker would sleep through arrivals: it looks now and then.
+                Err(error) => {
+                    let provider = lane.iface.attr().provider;
+                    tracing::warn!(provider, error, "no event descriptor; sleeps are short");
+                    all.clear();
+                    break;
+                }
+            }
+        }
+        let all: Arc<[OwnedFd]> = all.into();
+        self.descriptors = Some(Arc::clone(&all));
+        all
+    }
+
+    /// Has `lane` looked at by every progress.
+    pub(crate) fn poll_lane(&mut self, lane: usize) {
+        if !std::mem::replace(&mut self.lanes[lane].polled, true) {
+            self.descriptors = None;
+        }
+        self.only = None;
+        if self.lanes.iter().filter(|lane| lane.polled).count() == 1 {
+            self.only = self.lanes.iter().position(|lane| lane.polled);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn poll(&mut self) -> u32 {
+        if let Some(lane) = self.only {
+            let mut sink = LaneSink { engine: &mut self.engine, lane };
+            return self.lanes[lane].iface.progress(&mut sink, BUDGET);
+        }
+        self.poll_all()
+    }
+
+    fn poll_all(&mut self) -> u32 {
+        let mut events = 0;
+        for (index, lane) in self.lanes.iter_mut().enumerate() {
+            if !lane.polled || lane.dear && lane.rests() {
+                continue;
+            }
+            let mut sink = LaneSink { engine: &mut self.engine, lane: index };
+            let found = lane.iface.progress(&mut sink, BUDGET);
+            events += found;
+            if lane.dear {
+                lane.looked(found);
+            }
+        }
+        events
+    }
+}
+
+impl Worker {
+    /// Arms every lane and sleeps, unless something is there already.
+    #[cold]
+    pub(crate) fn sleep(&self) {
+        let doorbell = self.doorbell();
+        let mut deadline = None;
+        let descriptors = {
+            let inner = &mut *self.inner.borrow_mut();
+            let descriptors = inner.descriptors();
+            let mut busy = false;
+            for lane in inner.lanes.iter_mut().filter(|lane| lane.polled) {
+                if lane.loopback {
+                    // Only this thread puts anything there, and it has just found nothing.
+                    continue;
+                }
+                let caps = lane.iface.attr().caps;
+                let by_descriptor = !descriptors.is_empty();
+                if !caps.contains(Caps::WAKEUP) || by_descriptor && !caps.contains(Caps::EVENT_FD) {
+                    deadline = Some(std::time::Duration::from_millis(1));
+                } else if lane.iface.arm(by_descriptor) == Armed::Busy {
+                    busy = true;
+                    break;
+                }
+            }
+            let failed = !busy && inner.failures_changed();
+            if failed {
+                inner.note_failures();
+            }
+            if busy || failed {
+                inner.disarm();
+                return;
+            }
+            descriptors
+        };
+        self.sleeps.set(self.sleeps.get() + 1);
+        let waits = Waits(self);
+        let idle = Idle { doorbell: doorbell.as_ref(), descriptors: &descriptors, deadline, waits };
+        self.waiter.borrow_mut().sleep(idle);
+        self.inner.borrow_mut().disarm();
+    }
+}

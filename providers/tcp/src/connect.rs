@@ -330,6 +330,7 @@ impl TcpIface {
     pub(crate) fn install(&mut self, index: u32, stranger: Stranger, attempt: u64) {
         let socket = stranger.socket;
         self.rewatch(socket.as_fd(), tag::PEER, index, PEER_EVENTS);
+        socket::tune(socket.as_fd(), &self.options);
         let Some(peer) = self.peer_mut(index) else { return };
         peer.socket = Some(socket);
         peer.state = State::Open;

@@ -188,8 +188,11 @@ pub(crate) fn encode_auth(private: &[u8]) -> [u8; PREFIX_BYTES] {
     prefix(Kind::Auth, AUTH_BYTES + private.len())
 }
 
-/// Prefix, MAC and private data of a third message.
-pub(crate) fn decode_auth(bytes: &[u8]) -> Result<(&[u8], &[u8], &[u8]), BadHello> {
+/// What is in front of a MAC, the MAC, and the private data behind it.
+pub(crate) type Parts<'a> = (&'a [u8], &'a [u8], &'a [u8]);
+
+/// The parts of a third message.
+pub(crate) fn decode_auth(bytes: &[u8]) -> Result<Parts<'_>, BadHello> {
     whole(Kind::Auth, bytes)?;
     Ok((&bytes[..PREFIX_BYTES], &bytes[PREFIX_BYTES..AUTH_BYTES], &bytes[AUTH_BYTES..]))
 }
@@ -232,9 +235,8 @@ impl Answer {
         out
     }
 
-    /// The answer, what is in front of its MAC, the MAC, and the private data.
-    #[expect(clippy::type_complexity, reason = "four parts, taken apart at the one call")]
-    pub(crate) fn decode(bytes: &[u8]) -> Result<(Self, &[u8], &[u8], &[u8]), BadHello> {
+    /// The answer, and the message's parts.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<(Self, Parts<'_>), BadHello> {
         whole(Kind::Answer, bytes)?;
         let verdict = match bytes[8..16] {
             [1, 0, 0, 0, 0, 0, 0, 0] => Verdict::Welcome,
@@ -246,7 +248,7 @@ impl Answer {
         let answer = Self { verdict, void: word(bytes, 16) };
         let (front, rest) = bytes.split_at(ANSWER_FRONT);
         let (mac, private) = rest.split_at(MAC_BYTES);
-        Ok((answer, front, mac, private))
+        Ok((answer, (front, mac, private)))
     }
 }
 
@@ -286,7 +288,7 @@ mod tests {
         let mut bytes = answer.encode(b"no").to_vec();
         bytes.extend([5; 32]);
         bytes.extend(b"no");
-        let (read, _, mac, private) = Answer::decode(&bytes).unwrap();
+        let (read, (_, mac, private)) = Answer::decode(&bytes).unwrap();
         assert_eq!((read, mac, private), (answer, &[5; 32][..], &b"no"[..]));
         let long = encode_auth(&[0; MAX_PRIVATE + 1]);
         assert!(length(Kind::Auth, &long).is_err(), "no stranger makes us hold more");

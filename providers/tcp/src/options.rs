@@ -35,7 +35,8 @@ bowline_base::settings! {
             .cost("memory for each peer that does not take what it is sent, up to this much")
             .change("raise it for long bursts of short messages");
         /// The kernel's send buffer of a connection; auto leaves it to the kernel, which lets
-        /// it grow with the connection's speed and delay.
+        /// it grow with the connection's speed and delay, except on one host, where it is small
+        /// enough for the caches.
         pub SNDBUF: Option<usize> =
             Setting::<Option<usize>>::bytes_or_auto("BOWLINE_TCP_SNDBUF", 4 << 10, 256 << 20)
             .cost("kernel memory for each connection that is in use")

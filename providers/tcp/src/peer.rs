@@ -133,6 +133,8 @@ pub(crate) struct Peer {
     pub(crate) tail: Vec<u8>,
     pub(crate) direct: Option<Direct>,
     pub(crate) connecting: Option<Box<Connecting>>,
+    /// Since when the kernel asks the peer's kernel in vain.
+    pub(crate) in_vain: Option<Instant>,
     /// Attempts of the peer up to this number mean nothing any more.
     pub(crate) attempt: u64,
 }
@@ -157,6 +159,7 @@ impl Peer {
             tail: Vec::new(),
             direct: None,
             connecting: None,
+            in_vain: None,
             attempt: 0,
         }
     }

@@ -19,6 +19,8 @@ use crate::socket::{self, Vector};
 
 /// Bytes that are sent from the stack: header and short payload.
 const ON_STACK: usize = 512;
+/// Longest message that waits in a queue behind others.
+const WAITS: usize = 4 << 10;
 
 /// The bytes of all pieces, if they are few and not too many.
 fn total(pieces: &[LocalSlice], max: usize) -> Result<usize, PostError> {
@@ -48,8 +50,9 @@ impl TcpIface {
         let limit = self.options.queue;
         let peer = self.open_peer(ep)?;
         let waiting = peer.queue.bytes();
-        // An empty queue takes a message of any length: it never holds more than one too long.
-        if peer.queue.is_empty() || waiting + len <= limit {
+        // An empty queue takes a message of any length, so it never holds more than one too long.
+        // What is long waits with its owner rather than being copied once more.
+        if peer.queue.is_empty() || len <= WAITS && waiting + len <= limit {
             return Ok(());
         }
         self.counters.refused += 1;

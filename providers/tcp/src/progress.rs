@@ -232,11 +232,21 @@ impl TcpIface {
             || self.wants.iter().any(|ep| self.peer(ep.0).is_some_and(|peer| peer.has_room()))
     }
 
-    /// Whether the kernel has something.
+    /// Whether the kernel has something. What is only the timer's is dealt with.
     pub(crate) fn kernel_has_work(&mut self) -> bool {
         let nothing = Event { flags: EventFlags::empty(), data: EventData::new_u64(0) };
         let mut events = [nothing; LOOK];
-        self.wait_now(&mut events) > 0
+        let count = self.wait_now(&mut events);
+        let mut work = false;
+        for event in &events[..count] {
+            let data = event.data.u64();
+            if data >> 32 == tag::TIMER {
+                self.tick();
+            } else {
+                work = true;
+            }
+        }
+        work || self.has_work()
     }
 
     pub(crate) fn epoll_fd(&self) -> BorrowedFd<'_> {

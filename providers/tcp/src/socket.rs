@@ -4,6 +4,7 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
@@ -100,19 +101,58 @@ pub(crate) fn accept(listener: &OwnedFd) -> rustix::io::Result<Option<(OwnedFd, 
 
 /// What every connection has: no delay for the sake of fuller packets, and probes by the kernel,
 /// so that a host that has fallen silent is noticed after the time-out, whatever its ranks do.
+///
+/// `TCP_USER_TIMEOUT` is not set: it ends connections whose receiver is full and alive, as that of
+/// a rank which computes. [`unanswered`] tells the two apart.
 pub(crate) fn prepare(fd: &OwnedFd, options: &TcpOptions) -> rustix::io::Result<()> {
     sockopt::set_tcp_nodelay(fd, true)?;
     let timeout = options.timeout;
-    // Without data on its way: probes begin after 2/5 of the time, three of them fill the rest.
-    let idle = (timeout * 2 / 5).max(std::time::Duration::from_secs(1));
-    let interval = (timeout / 5).max(std::time::Duration::from_secs(1));
+    // Without data on its way: probes begin after 2/5 of the time, as many as fill the rest. The
+    // kernel takes whole seconds.
+    let whole = timeout.as_secs().max(2);
+    let (idle, interval) = ((whole * 2 / 5).max(1), (whole / 5).max(1));
     sockopt::set_socket_keepalive(fd, true)?;
-    sockopt::set_tcp_keepidle(fd, idle)?;
-    sockopt::set_tcp_keepintvl(fd, interval)?;
-    sockopt::set_tcp_keepcnt(fd, 3)?;
-    // With data on its way.
-    let millis = u32::try_from(timeout.as_millis()).unwrap_or(u32::MAX);
-    sockopt::set_tcp_user_timeout(fd, millis)
+    sockopt::set_tcp_keepidle(fd, Duration::from_secs(idle))?;
+    sockopt::set_tcp_keepintvl(fd, Duration::from_secs(interval))?;
+    sockopt::set_tcp_keepcnt(fd, ((whole - idle) / interval).clamp(1, 127) as u32)?;
+    limit_pauses(fd, timeout / 5);
+    Ok(())
+}
+
+/// Keeps the pauses between the kernel's attempts to reach a silent host short (Linux 6.15 and
+/// later; before, they grow to two minutes, and a death behind a full receiver is noticed so much
+/// later).
+fn limit_pauses(fd: &OwnedFd, longest: Duration) {
+    /// See tcp(7).
+    const TCP_RTO_MAX_MS: libc::c_int = 44;
+    let millis = longest.as_millis().clamp(1000, 120_000) as libc::c_int;
+    // SAFETY: the option takes an int, which is where the pointer leads. A kernel that does not
+    // know it says so, and nothing follows from that.
+    unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            TCP_RTO_MAX_MS,
+            (&raw const millis).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        );
+    }
+}
+
+/// How long ago the peer's kernel was last heard, if ours has asked it again without an answer;
+/// `None` while nothing is open between the two. An idle connection is not looked at: the kernel's
+/// keep-alive ends it by itself.
+pub(crate) fn unanswered(fd: BorrowedFd<'_>) -> Option<Duration> {
+    // SAFETY: the structure consists of integers, for which zeros are values.
+    let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
+    let mut len = size_of::<libc::tcp_info>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes of the structure.
+    let result = unsafe {
+        let to = (&raw mut info).cast();
+        libc::getsockopt(fd.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, to, &raw mut len)
+    };
+    let asked = info.tcpi_retransmits > 0 || info.tcpi_probes > 0;
+    (result == 0 && asked).then(|| Duration::from_millis(u64::from(info.tcpi_last_ack_recv)))
 }
 
 /// Whether a socket that began to connect has arrived, is still on its way (`None`), or failed.
@@ -193,17 +233,38 @@ fn outcome(moved: isize) -> rustix::io::Result<usize> {
         .map_err(|_| Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO))
 }
 
+/// Whether both ends of a connection have one address, so that it never leaves the host.
+fn same_host(fd: BorrowedFd<'_>) -> bool {
+    let ip = |address: Option<rustix::net::SocketAddrAny>| {
+        address.and_then(|address| SocketAddr::try_from(address).ok()).map(|address| address.ip())
+    };
+    let local = ip(rustix::net::getsockname(fd).ok());
+    let remote = ip(rustix::net::getpeername(fd).ok().flatten());
+    local.is_some() && local == remote
+}
+
+/// Sets what depends on where the other end is.
+///
+/// On one host bytes go from cache to cache as long as few are on their way; the kernel's own
+/// choice lets megabytes pile up, and the copies then miss the cache. Measured with messages of
+/// 1 MB: 6 to 8 GB/s with this limit, 1.8 to 6 without.
+pub(crate) fn tune(fd: BorrowedFd<'_>, options: &TcpOptions) {
+    /// The kernel doubles it.
+    const SAME_HOST: usize = 128 << 10;
+    if options.sndbuf.is_none()
+        && same_host(fd)
+        && let Err(error) = sockopt::set_socket_send_buffer_size(fd, SAME_HOST)
+    {
+        tracing::debug!(%error, "cannot set a send buffer");
+    }
+}
+
 /// Bytes that would be lost if the connection were cut now. To another host these are the ones
 /// that its kernel has not acknowledged; on this host, what has been sent has arrived.
 pub(crate) fn at_risk(fd: BorrowedFd<'_>) -> usize {
     /// Bytes not sent yet; see tcp(7).
     const SIOCOUTQNSD: libc::c_ulong = 0x894b;
-    let ip = |address: Option<rustix::net::SocketAddrAny>| {
-        address.and_then(|address| SocketAddr::try_from(address).ok()).map(|address| address.ip())
-    };
-    let local = rustix::net::getsockname(fd).ok();
-    let remote = rustix::net::getpeername(fd).ok().flatten();
-    let here = ip(local).is_some_and(|local| Some(local) == ip(remote));
+    let here = same_host(fd);
     let request = if here { SIOCOUTQNSD } else { libc::TIOCOUTQ };
     let mut bytes: libc::c_int = 0;
     // SAFETY: both requests write one int, for which there is room.

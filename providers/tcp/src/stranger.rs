@@ -419,7 +419,7 @@ impl TcpIface {
     }
 
     fn heard_answer(&mut self, s: &mut Stranger, message: &[u8]) -> Result<Next, BadHello> {
-        let (answer, front, mac, private) = Answer::decode(message)?;
+        let (answer, (front, mac, private)) = Answer::decode(message)?;
         if !self.options.secret.verify(Signer::Answer, &[&s.auth, front, private], mac) {
             return Err(BadHello::Malformed("its answer is not signed with the job's secret"));
         }

@@ -1,0 +1,127 @@
+//! Everybody connects to everybody at once.
+
+use bowline_uct::conformance::harness::Random;
+use bowline_uct::{EpId, Iface, Source};
+
+use super::{ID, Side, options, until, watchdog, works};
+use crate::addr::Address;
+
+/// Members connect in an order, and with pauses, drawn anew for each seed, and post at once; each
+/// pair ends up with one connection, and nothing is lost, doubled or out of order.
+#[test]
+fn one_connection_for_each_pair_and_nothing_lost() {
+    let _dog = watchdog("one_connection_for_each_pair_and_nothing_lost");
+    const MEMBERS: usize = 10;
+    const EACH: u64 = 20;
+    let mut duplicates = 0;
+    for seed in 0..30 {
+        let mut random = Random::new(seed);
+        let mut sides: Vec<Side> = (0..MEMBERS).map(|_| Side::open(options())).collect();
+        let addresses: Vec<Vec<u8>> = sides.iter().map(|side| side.iface.address()).collect();
+        let mut eps = vec![[EpId(0); MEMBERS]; MEMBERS];
+        let mut pairs: Vec<(usize, usize)> = (0..MEMBERS)
+            .flat_map(|a| (0..MEMBERS).filter(move |b| a != *b).map(move |b| (a, b)))
+            .collect();
+        for last in (1..pairs.len()).rev() {
+            pairs.swap(last, random.below(last + 1));
+        }
+        for &(from, to) in &pairs {
+            eps[from][to] = sides[from].iface.connect(&addresses[to]).unwrap();
+            sides[from].post(eps[from][to], 0);
+            for _ in 0..random.below(6) * usize::from(seed % 3 != 0) {
+                sides[random.below(MEMBERS)].progress();
+            }
+        }
+        for number in 1..EACH {
+            for &(from, to) in &pairs {
+                sides[from].post(eps[from][to], number);
+            }
+            sides[random.below(MEMBERS)].progress();
+        }
+        let all = (MEMBERS - 1) * EACH as usize;
+        let mut refs: Vec<&mut Side> = sides.iter_mut().collect();
+        until(&mut refs, |sides| sides.iter().all(|side| side.seen.messages.len() >= all));
+        for _ in 0..50 {
+            refs.iter_mut().for_each(|side| {
+                side.progress();
+            });
+        }
+        for side in &sides {
+            assert_eq!(side.seen.messages.len(), all, "seed {seed}");
+            assert!(side.seen.failed.is_empty(), "seed {seed}: {:?}", side.seen.failed);
+            for source in (0..MEMBERS as u32 - 1).map(Source) {
+                let stream = side.seen.messages.iter().filter(|message| message.source == source);
+                assert!(stream.map(|message| message.header[0]).eq(0..EACH), "seed {seed}");
+            }
+            assert_eq!(side.iface.open as usize, MEMBERS - 1, "seed {seed}: connections");
+            assert_eq!(side.strangers(), 0, "seed {seed}");
+            duplicates += side.iface.counters().duplicates;
+        }
+    }
+    assert!(duplicates > 100, "hardly anybody connected at once: {duplicates}");
+}
+
+#[test]
+fn ipv6_alone_is_enough() {
+    let _dog = watchdog("ipv6_alone_is_enough");
+    let (mut a, mut b) = (Side::open(options()), Side::open(options()));
+    let mut address = Address::parse(&b.iface.address()).unwrap();
+    address.places.retain(|place| place.at.ip().is_ipv6() && place.loopback);
+    if address.places.is_empty() {
+        eprintln!("not run: this host has no IPv6 loopback address");
+        return;
+    }
+    let ep = a.iface.connect(&address.pack()).unwrap();
+    for number in 0..100 {
+        a.post(ep, number);
+    }
+    until(&mut [&mut a, &mut b], |sides| sides[1].seen.messages.len() == 100);
+    let (local, remote) = a.iface.connection(ep).unwrap();
+    assert!(local.is_ipv6() && remote.is_ipv6());
+    // The other direction uses the same connection.
+    let back = b.iface.connect(&a.iface.address()).unwrap();
+    b.iface.am_short(back, ID, &[1, 2, 3], b"back").unwrap();
+    until(&mut [&mut a, &mut b], |sides| !sides[0].seen.messages.is_empty());
+    assert_eq!(b.iface.connection(back), Some((remote, local)));
+    assert_eq!(a.iface.open, 1);
+}
+
+/// A peer that lost its connection makes a new one before the other has noticed.
+#[test]
+fn a_new_connection_replaces_one_that_the_peer_has_lost() {
+    let _dog = watchdog("a_new_connection_replaces_one_that_the_peer_has_lost");
+    let (mut a, mut b, ep) = super::pair();
+    works(&mut a, &mut b);
+    let back = b.iface.connect(&a.iface.address()).unwrap();
+    for round in 0..20 {
+        let ep = a.iface.connect(&b.iface.address()).unwrap();
+        a.iface.invalidate(ep);
+        a.progress();
+        assert_eq!(a.seen.failed.len(), round + 1);
+        a.iface.disconnect(ep);
+        works(&mut a, &mut b);
+    }
+    assert_ne!(a.iface.connect(&b.iface.address()).unwrap(), ep, "a new number");
+    // b had an endpoint to the first incarnation only.
+    assert_eq!(b.seen.failed[0].1, Some(back));
+    assert_eq!(b.seen.failed.len(), 20);
+    assert_eq!((a.iface.open, b.iface.open), (1, 1));
+}
+
+/// Places that lead nowhere are passed over.
+#[test]
+fn the_next_place_is_tried() {
+    let _dog = watchdog("the_next_place_is_tried");
+    let (mut a, mut b) = (Side::open(options()), Side::open(options()));
+    let mut address = Address::parse(&b.iface.address()).unwrap();
+    let mut nobody = address.places[0];
+    // A port that was just closed again.
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    nobody.at = closed;
+    nobody.loopback = true;
+    address.places.insert(0, nobody);
+    let ep = a.iface.connect(&address.pack()).unwrap();
+    a.post(ep, 4);
+    until(&mut [&mut a, &mut b], |sides| sides[1].seen.messages.len() == 1);
+    assert!(a.seen.failed.is_empty());
+}

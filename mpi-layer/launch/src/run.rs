@@ -97,6 +97,9 @@ pub struct RunOptions {
     pub label: bool,
     /// What a failure means. Default: the job ends.
     pub on_failure: OnFailure,
+    /// Whether the first failure is told on the standard error stream. Default yes; who expects one
+    /// finds it in the report.
+    pub tell: bool,
     /// Processors; `None` binds to cores when there are enough of them and not at all otherwise.
     pub bind: Option<Bind>,
     /// Longest duration of the job. Default none.
@@ -129,6 +132,7 @@ impl RunOptions {
             area_bytes: 0,
             label: false,
             on_failure: OnFailure::Abort,
+            tell: true,
             bind: None,
             timeout: None,
             grace: Duration::from_secs(2),
@@ -146,7 +150,7 @@ impl RunOptions {
 pub struct ExitReport {
     /// Exit code for the launcher: 0, or that of the first failure.
     pub code: i32,
-    /// The first failure, which has been told on the standard error stream already.
+    /// The first failure, which has been told already unless [`RunOptions::tell`] is off.
     pub failure: Option<Failure>,
     /// How each rank ended, by rank.
     pub ends: Vec<RankEnd>,

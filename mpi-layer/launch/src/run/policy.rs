@@ -55,6 +55,7 @@ struct Whereabouts {
 #[derive(Debug)]
 pub(super) struct Policy {
     on_failure: OnFailure,
+    tell: bool,
     limit: Duration,
     deadline: Option<Instant>,
     phase: Phase,
@@ -70,6 +71,7 @@ impl Policy {
         let size = options.ranks as usize;
         Self {
             on_failure: options.on_failure,
+            tell: options.tell,
             limit: options.timeout.unwrap_or_default(),
             // A time beyond what the clock can count is no limit.
             deadline: options.timeout.and_then(|limit| now.checked_add(limit)),
@@ -246,10 +248,12 @@ impl Policy {
         Failure::of_rank(rank, place.pid, host, code, what)
     }
 
-    /// Notes and tells the first failure.
+    /// Notes the first failure and tells it, unless nobody wants to hear.
     fn fail(&mut self, failure: Failure) {
         if self.failure.is_none() && self.phase == Phase::Running {
-            eprintln!("bowline: {}", failure.sentence);
+            if self.tell {
+                eprintln!("bowline: {}", failure.sentence);
+            }
             self.failure = Some(failure);
         }
     }

@@ -2,6 +2,7 @@
 //! standard error stream, an exit code, logging).
 
 mod demo;
+mod explain;
 mod info;
 mod log;
 mod numbers;
@@ -13,7 +14,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// Bowline: fast messages between the processes of one machine.
+/// Bowline: fast messages between processes, on one machine and between machines.
 #[derive(Debug, Parser)]
 #[command(
     name = "bowline",
@@ -23,6 +24,7 @@ use clap::{Parser, Subcommand};
 Examples:
   bowline run -n 4 ./simulation --steps 100   start four ranks of a program
   bowline info                                what this machine offers
+  bowline explain                             which transport is used, and why
   bowline perf mpi_lat --size 8,4k            measure
   bowline demo sort words.txt -n 4 -o out.txt sort a file with four ranks
 
@@ -43,6 +45,7 @@ enum Command {
     #[command(hide = true)]
     Agent(run::Agent),
     Info(info::Args),
+    Explain(explain::Args),
     Perf(perf::Args),
     Demo(demo::Args),
 }
@@ -54,6 +57,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Run(args) => run::main(&args),
         Command::Agent(_) => Ok(run::agent()),
         Command::Info(args) => info::main(&args),
+        Command::Explain(args) => explain::main(&args, cli.as_rank),
         Command::Perf(args) => perf::main(args, cli.as_rank),
         Command::Demo(args) => demo::main(&args, cli.as_rank),
     });

@@ -79,14 +79,16 @@ impl Lane {
 
     /// Whether the lane reaches the peer; else why not.
     pub(crate) fn reaches<'a>(&self, peer: &'a WorkerAddress) -> Result<&'a [u8], String> {
+        let theirs = self.theirs(peer).ok_or("the peer has no such transport")?;
+        self.iface.reachable(theirs).map_err(|why| why.reason)?;
+        Ok(theirs)
+    }
+
+    /// The peer's address on this transport.
+    pub(crate) fn theirs<'a>(&self, peer: &'a WorkerAddress) -> Option<&'a [u8]> {
         let name = self.iface.attr().provider;
-        let theirs = peer
-            .lanes
-            .iter()
-            .find(|lane| lane.provider == name)
-            .ok_or_else(|| "the peer has no such transport".to_owned())?;
-        self.iface.reachable(&theirs.address).map_err(|why| why.reason)?;
-        Ok(&theirs.address)
+        let lane = peer.lanes.iter().find(|lane| lane.provider == name)?;
+        Some(&lane.address)
     }
 }
 

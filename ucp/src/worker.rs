@@ -102,6 +102,8 @@ pub struct LaneReport {
     pub provider: &'static str,
     /// `Ok(true)`: chosen. `Ok(false)`: it could, another is preferred. `Err`: why it cannot.
     pub verdict: Result<bool, String>,
+    /// What the provider had to choose from, in words; empty where there is nothing to choose.
+    pub ways: Vec<String>,
 }
 
 impl Worker {
@@ -200,7 +202,8 @@ impl Worker {
         let reports = inner.lanes.iter().map(|lane| {
             let provider = lane.iface.attr().provider;
             let verdict = lane.reaches(&parsed).map(|_| !std::mem::replace(&mut chosen, true));
-            LaneReport { provider, verdict }
+            let ways = lane.theirs(&parsed).map(|address| lane.iface.explain(address));
+            LaneReport { provider, verdict, ways: ways.unwrap_or_default() }
         });
         Ok(reports.collect())
     }

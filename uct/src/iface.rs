@@ -168,6 +168,13 @@ pub trait Iface: MemoryDomain + Send {
     /// Whether `address` can be connected to, or the reason why not. May do system calls.
     fn reachable(&self, address: &[u8]) -> Result<(), Unreachable>;
 
+    /// The ways to `address` that the transport has to choose from, each in a line for people that
+    /// says whether it is taken, and why. Empty where there is nothing to choose.
+    fn explain(&self, address: &[u8]) -> Vec<String> {
+        let _ = address;
+        Vec::new()
+    }
+
     /// Makes an endpoint. Two calls with one address may return the same endpoint.
     ///
     /// # Errors

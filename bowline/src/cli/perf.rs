@@ -5,7 +5,7 @@
 //!   raw_*            two processes and bare memory: what the machine can do
 //!   uct_*            the bare transport
 //!   am_* put_* get_* fadd_* cswap_* tag_*    the protocol engine
-//!   mpi_*, collectives, init                 the MPI layer and the launcher
+//!   mpi_*, collectives, init, death_*        the MPI layer and the launcher
 //! ```
 //! The command starts its own ranks; rank 0 prints. Loops and checks of the payload are in
 //! [`drive`]; the other modules say how each layer sends.
@@ -13,6 +13,7 @@
 mod active;
 mod bare;
 mod coll;
+mod death;
 mod drive;
 mod figure;
 mod mpi;
@@ -21,12 +22,13 @@ mod pair;
 mod payload;
 mod plan;
 mod raw;
-mod site;
+pub(super) mod site;
 mod start_up;
 mod stats;
 mod tagged;
 mod test;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::bail;
@@ -43,7 +45,8 @@ use super::{numbers, start};
 ///
 /// Latency is one way: half of a round trip, ns. A sample is the mean of 8 round trips up to
 /// 4 KB, one above. Bandwidth and rate are those of windows of messages, each window answered
-/// once. One-sided gets and atomics are timed whole, from the call to the result.
+/// once. One-sided gets and atomics are timed whole, from the call to the result. Deaths are timed
+/// from the moment before the rank kills itself to the error of the last survivor.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -51,13 +54,14 @@ Examples:
   bowline perf mpi_lat --size 8..1m           latency of MPI send and receive
   bowline perf mpi_bw --size 64k,1m --json    bandwidth, for programs to read
   bowline perf barrier --ranks 16             more ranks than processors
+  bowline perf death_barrier --ranks 8        how soon ranks learn that another one was killed
   bowline perf tag_rate --threads             ranks as threads of one process")]
 pub(crate) struct Args {
     /// What to measure.
     #[arg(value_enum)]
     test: Test,
     /// Payload in bytes: 8, a list such as 8,4k,1m, or doubles such as 8..64k
-    /// [default: 8; 0 for barrier and init, 1m for bandwidth].
+    /// [default: 8; 0 for barrier, init and deaths, 1m for bandwidth].
     // The path keeps clap from taking the list for an option that is given several times.
     #[arg(long, value_name = "BYTES", value_parser = numbers::sizes)]
     size: Option<std::vec::Vec<usize>>,
@@ -87,6 +91,9 @@ pub(crate) struct Args {
     /// Print JSON: one object, or an array for several sizes.
     #[arg(long)]
     json: bool,
+    /// Where the ranks of a test that kills one of them leave their times.
+    #[arg(long, hide = true, value_name = "FILE")]
+    notes: Option<PathBuf>,
 }
 
 impl Args {
@@ -111,6 +118,14 @@ impl Args {
 
     fn check(&self) -> anyhow::Result<()> {
         let (name, ranks) = (name_of(&self.test), self.ranks());
+        if self.test.kind() == Kind::Deaths {
+            if self.threads {
+                bail!("{name} kills a rank, which cannot be a thread; leave out --threads");
+            }
+            if ranks < 2 {
+                bail!("{name} needs a rank that dies and one that survives; leave out --ranks 1");
+            }
+        }
         for size in self.sizes() {
             if let Some(why) = self.test.refuse_size(size) {
                 bail!("{name} cannot measure --size {size}: it {why}");
@@ -160,10 +175,16 @@ pub(crate) fn main(args: Args, as_rank: bool) -> anyhow::Result<ExitCode> {
     let (config, ranks) = (args.config()?, args.ranks());
     match (args.test.layer(), as_rank, args.threads) {
         (Layer::Launcher, false, _) => {
-            args.print(&start_up::measure(&args, &config)?);
+            args.print(&match args.test.kind() {
+                Kind::Deaths => death::measure(&args, &config)?,
+                _ => start_up::measure(&args, &config)?,
+            });
             Ok(ExitCode::SUCCESS)
         }
-        (Layer::Launcher, true, _) => start::as_rank(&config, |_| Ok(())),
+        (Layer::Launcher, true, _) => start::as_rank(&config, |world| match args.test.kind() {
+            Kind::Deaths => death::rank(&args, world),
+            _ => Ok(()),
+        }),
         (_, false, false) => start::processes(ranks, &config),
         (Layer::Mpi, true, _) => start::as_rank(&config, |world| {
             args.run_mpi(world).map(|figures| args.print_at(world.rank() == 0, &figures))
@@ -227,6 +248,7 @@ mod tests {
         assert_eq!(args("barrier").sizes(), [0]);
         assert_eq!(args("mpi_lat --size 8,4k").sizes(), [8, 4096]);
         assert_eq!(args("tag_lat").ranks(), 2);
+        assert_eq!(args("death_barrier").ranks(), 2);
         assert_eq!(args("tag_lat --transport self").ranks(), 1);
         assert!(args("barrier").ranks() >= 2);
     }
@@ -242,10 +264,16 @@ mod tests {
             "tag_bw --transport self",
             "mpi_lat --ranks 3",
             "mpi_lat --transport self --ranks 2",
+            "death_recv --ranks 1",
+            "death_recv --threads",
+            "death_bulk --size 8",
+            "death_bulk --transport self",
         ] {
             assert!(args(wrong).check().is_err(), "{wrong}");
         }
-        for right in ["mpi_lat --size 0", "allreduce --ranks 5", "am_lat --transport self"] {
+        for right in
+            ["mpi_lat --size 0", "allreduce --ranks 5", "am_lat --transport self", "death_bulk"]
+        {
             args(right).check().unwrap();
         }
     }

@@ -98,6 +98,13 @@ pub struct Bootstrap {
     pid: u32,
 }
 
+/// Whether the environment speaks of a job that this process is to join, or says that it would if
+/// the manager's language were spoken.
+pub fn is_started() -> bool {
+    let env = Environment::of_process();
+    [env::PMI_FD, env::PMI_PORT, env::PMIX_NAMESPACE].into_iter().any(|name| env.has(name))
+}
+
 /// Joins the job that the environment speaks of. Once per process, from any thread.
 ///
 /// Under `bowline run` the other ranks may not have attached yet when it returns; a barrier of

@@ -89,6 +89,13 @@ impl Iface for TcpIface {
         self.check_reachable(address)
     }
 
+    fn explain(&self, address: &[u8]) -> Vec<String> {
+        match Self::explain(self, address) {
+            Ok(ways) => ways.iter().map(ToString::to_string).collect(),
+            Err(error) => vec![error.to_string()],
+        }
+    }
+
     fn connect(&mut self, address: &[u8]) -> Result<EpId, OpenError> {
         self.connect_peer(address)
     }

@@ -43,6 +43,9 @@ const PATIENCE: u32 = 1 << 16;
 /// # Errors
 /// When the peer dies or a payload is damaged.
 pub(crate) fn measure(site: Site, plans: &[Plan], yielding: bool) -> Result<Vec<Figure>> {
+    if site.place().spread {
+        bail!("the ranks are on several hosts and share no memory to measure");
+    }
     let ground = Ground {
         job: site.job(),
         rank: site.rank(),

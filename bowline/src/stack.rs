@@ -14,19 +14,31 @@ use crate::wait::SystemWaiter;
 bowline_base::settings! {
     /// Settings of the choice of transports.
     pub const CHOICE = [
-        /// Transports to open, the preferred first, separated by commas: self, shm, tcp. Empty:
-        /// self and shm, and tcp if the job has ranks on other hosts.
+        /// Transports to open, the preferred first, separated by commas: self, shm, tcp, and in
+        /// builds with these features ofi (libfabric) and verbs. Empty: self and shm, and tcp if the job has ranks on other hosts.
         pub TRANSPORTS: String = Setting::<String>::text("BOWLINE_TRANSPORTS", "")
             .cost("a network transport that is open is looked at now and then, by a system call")
             .change("leave one out to see whether it is at fault, or to measure another");
     ];
 }
 
+/// The transports of this build, as [`TRANSPORTS`] names them.
+pub const TRANSPORT_NAMES: &str = match (cfg!(feature = "ofi"), cfg!(feature = "verbs")) {
+    (false, false) => "self, shm and tcp",
+    (true, false) => "self, shm, tcp and ofi",
+    (false, true) => "self, shm, tcp and verbs",
+    (true, true) => "self, shm, tcp, ofi and verbs",
+};
+
 /// All settings of all layers.
 pub const SETTINGS: &[&[Descriptor]] = &[
     bowline_self::SETTINGS,
     bowline_shm::SETTINGS,
     bowline_tcp::SETTINGS,
+    #[cfg(feature = "ofi")]
+    bowline_ofi::SETTINGS,
+    #[cfg(feature = "verbs")]
+    bowline_verbs::SETTINGS,
     CHOICE,
     bowline_ucp::SETTINGS,
     crate::wait::SETTINGS,
@@ -66,7 +78,7 @@ pub enum StackError {
         source: OpenError,
     },
     /// The choice of transports names one that does not exist.
-    #[error("BOWLINE_TRANSPORTS names `{0}`; this build has self, shm and tcp")]
+    #[error("BOWLINE_TRANSPORTS names `{0}`; this build has {known}", known = TRANSPORT_NAMES)]
     NoSuchTransport(String),
     /// The protocol engine.
     #[error(transparent)]
@@ -128,6 +140,16 @@ fn open(name: &str, place: &Place, config: &Config) -> Result<Box<dyn Iface>, St
         "tcp" => {
             let options = TcpOptions::from_config(config, place.secret);
             ("tcp", TcpIface::open(options).map(|lane| Box::new(lane) as _))
+        }
+        #[cfg(feature = "ofi")]
+        "ofi" => {
+            let options = bowline_ofi::OfiOptions::from_config(config);
+            ("ofi", bowline_ofi::OfiIface::open(options).map(|lane| Box::new(lane) as _))
+        }
+        #[cfg(feature = "verbs")]
+        "verbs" => {
+            let options = bowline_verbs::VerbsOptions::from_config(config);
+            ("verbs", bowline_verbs::VerbsIface::open(&options).map(|lane| Box::new(lane) as _))
         }
         _ => return Err(StackError::NoSuchTransport(name.to_owned())),
     };

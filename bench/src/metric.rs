@@ -34,6 +34,16 @@ pub enum Test {
     Allreduce,
     /// From the start of the launcher to its end, with `MPI_Init` and `MPI_Finalize` between.
     Init,
+    /// From the death of a rank to the error of the last one that receives from it.
+    DeathRecv,
+    /// The same of ranks in a barrier.
+    DeathBarrier,
+    /// The same of ranks in an allreduce.
+    DeathAllreduce,
+    /// The same of ranks that fetch a long message from it.
+    DeathBulk,
+    /// The same of ranks that sleep while they wait.
+    DeathAsleep,
 }
 
 impl Test {
@@ -52,7 +62,26 @@ impl Test {
             Self::Barrier => "barrier",
             Self::Allreduce => "allreduce",
             Self::Init => "init",
+            Self::DeathRecv => "death_recv",
+            Self::DeathBarrier => "death_barrier",
+            Self::DeathAllreduce => "death_allreduce",
+            Self::DeathBulk => "death_bulk",
+            Self::DeathAsleep => "death_asleep",
         }
+    }
+
+    /// The tests that kill a rank.
+    pub(crate) const DEATHS: [Self; 5] = [
+        Self::DeathRecv,
+        Self::DeathBarrier,
+        Self::DeathAllreduce,
+        Self::DeathBulk,
+        Self::DeathAsleep,
+    ];
+
+    /// Whether the test kills a rank.
+    pub(crate) fn is_death(self) -> bool {
+        Self::DEATHS.contains(&self)
     }
 
     /// How results of this test are shown.
@@ -62,6 +91,7 @@ impl Test {
             Self::TagRate | Self::MpiRate => Unit::MillionPerSecond,
             Self::TagBw | Self::MpiBw => Unit::MegabytesPerSecond,
             Self::Barrier | Self::Allreduce => Unit::Microseconds,
+            test if test.is_death() => Unit::Microseconds,
             Self::Init => Unit::Milliseconds,
             _ => Unit::Nanoseconds,
         }
@@ -166,6 +196,7 @@ impl fmt::Display for Metric {
             Test::Barrier | Test::Allreduce | Test::Init => {
                 write!(f, "{}-{}", self.test.name(), self.ranks)
             }
+            test if test.is_death() => write!(f, "{}-{}", test.name(), self.ranks),
             test => write!(f, "{}-{}", test.name(), short_size(self.size)),
         }
     }
@@ -227,6 +258,7 @@ mod tests {
         assert_eq!(Metric::pair(Test::TagBw, 65_536).to_string(), "tag_bw-64k");
         assert_eq!(Metric::pair(Test::TagBw, 4 << 20).to_string(), "tag_bw-4m");
         assert_eq!(Metric::group(Test::Allreduce, 8, 32).to_string(), "allreduce-32");
+        assert_eq!(Metric::group(Test::DeathRecv, 0, 8).to_string(), "death_recv-8");
     }
 
     #[test]

@@ -14,11 +14,11 @@ pub struct PeersOptions {
     pub quick: bool,
 
     /// How often every configuration is measured; the configurations take turns. Default 7; 2 with
-    /// --quick, where collectives and start-up are measured once.
+    /// --quick, where collectives, start-up and deaths are measured once.
     #[arg(long)]
     pub rounds: Option<usize>,
 
-    /// Only metrics whose name begins so, for example mpi_lat, barrier-8, tag. Comma-separated.
+    /// Only metrics whose name begins so, for example mpi_lat, barrier-8, tag, death. Comma-separated.
     #[arg(long, value_delimiter = ',')]
     pub only: Vec<String>,
 

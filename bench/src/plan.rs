@@ -12,6 +12,8 @@ pub(crate) enum Stage {
     Pair,
     /// Start-up of this many ranks.
     Init(u32),
+    /// The death of one of this many ranks.
+    Death(u32),
     /// Collectives of this many ranks; last, because they can take the quick run's time.
     Group(u32),
 }
@@ -21,6 +23,7 @@ impl Stage {
         match metric.test {
             Test::Barrier | Test::Allreduce => Self::Group(metric.ranks),
             Test::Init => Self::Init(metric.ranks),
+            test if test.is_death() => Self::Death(metric.ranks),
             _ => Self::Pair,
         }
     }
@@ -33,7 +36,7 @@ pub(crate) struct Plan {
     pub(crate) metrics: Vec<Metric>,
     /// Rounds of the two-rank metrics.
     pub(crate) rounds: usize,
-    /// Rounds of collectives and start-up, at most `rounds`.
+    /// Rounds of collectives, start-up and deaths, at most `rounds`.
     pub(crate) group_rounds: usize,
     /// Timed part of one figure.
     pub(crate) budget: Duration,
@@ -102,6 +105,10 @@ fn catalogue(quick: bool) -> Vec<Metric> {
     metrics.extend(ranks.iter().map(|&ranks| Metric::group(Test::Barrier, 0, ranks)));
     metrics.extend(ranks.iter().map(|&ranks| Metric::group(Test::Allreduce, 8, ranks)));
     metrics.push(Metric::group(Test::Init, 0, 64));
+    // No peer offers these: they show that survivors learn of a death, and how soon.
+    for ranks in [2, 8] {
+        metrics.extend(Test::DEATHS.map(|test| Metric::group(test, 0, ranks)));
+    }
     metrics
 }
 
@@ -120,7 +127,14 @@ mod tests {
         let plan = Plan::new(&PeersOptions { quick: true, ..Default::default() }).unwrap();
         assert_eq!(
             plan.stages(0),
-            [Stage::Pair, Stage::Init(64), Stage::Group(8), Stage::Group(32)]
+            [
+                Stage::Pair,
+                Stage::Init(64),
+                Stage::Death(2),
+                Stage::Death(8),
+                Stage::Group(8),
+                Stage::Group(32)
+            ]
         );
         assert_eq!(plan.stages(1), [Stage::Pair]);
     }
@@ -132,6 +146,6 @@ mod tests {
         let count = names.len();
         names.sort();
         names.dedup();
-        assert_eq!((names.len(), count), (25, 25));
+        assert_eq!((names.len(), count), (35, 35));
     }
 }

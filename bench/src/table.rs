@@ -23,7 +23,7 @@ pub(crate) fn render(report: &PeersReport) -> String {
 fn write_rows(text: &mut String, rows: &[Row]) -> std::fmt::Result {
     writeln!(
         text,
-        "{:<13} {:<18} {:>10} {:<4} {:>19} {:>9} {:>8}",
+        "{:<17} {:<18} {:>10} {:<4} {:>19} {:>9} {:>8}",
         "metric", "source", "median", "unit", "spread over rounds", "p99", "ours is"
     )?;
     let mut name = "";
@@ -36,7 +36,7 @@ fn write_rows(text: &mut String, rows: &[Row]) -> std::fmt::Result {
         let mark = if is_best_peer(row, rows) { "*" } else { "" };
         writeln!(
             text,
-            "{:<13} {:<18} {:>10} {:<4} {:>19} {:>9} {:>8}",
+            "{:<17} {:<18} {:>10} {:<4} {:>19} {:>9} {:>8}",
             if first { name } else { "" },
             format!("{}{mark}", row.source),
             number(row.median),

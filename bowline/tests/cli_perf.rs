@@ -142,6 +142,22 @@ fn start_up() {
 }
 
 #[test]
+fn deaths() {
+    for test in ["recv", "barrier", "allreduce", "bulk", "asleep"].map(|how| format!("death_{how}"))
+    {
+        for ranks in [2, 4] {
+            let figure = perf(&format!("{test} --ranks {ranks} --iterations 3 --yield"));
+            check(&figure, &test, 0, ranks);
+            assert_eq!(figure["iterations"], 3, "{figure}");
+        }
+    }
+    // The deaths are the test's own, and not news.
+    let ended = bowline(["perf", "death_recv", "--iterations", "2", "--warmup", "0"]);
+    assert_eq!(ended.err, "", "{ended:?}");
+    assert!(ended.success().starts_with("death_recv: 2 processes"));
+}
+
+#[test]
 fn a_table_for_people() {
     let out = bowline(["perf", "mpi_lat", "--size", "8,16", "--iterations", "50"]).success();
     assert_eq!(out.lines().count(), 4, "{out}");
@@ -156,11 +172,14 @@ fn wrong_arguments_are_named() {
         ("mpi_lta", 2, "mpi_lat"),
         ("mpi_lat --size huge", 2, "huge"),
         ("mpi_lat --iterations 0", 2, "0"),
-        ("mpi_lat --transport tcp", 2, "tcp"),
+        ("mpi_lat --transport pigeon", 2, "pigeon"),
         ("mpi_lat --ranks 3", 1, "two ranks"),
         ("tag_bw --transport self", 1, "two ranks"),
         ("raw_lat --size 64", 1, "one word"),
         ("allreduce --size 12", 1, "multiples of 8"),
+        ("death_recv --threads", 1, "leave out --threads"),
+        ("death_barrier --ranks 1", 1, "one that survives"),
+        ("death_bulk --size 8", 1, "no payload"),
     ] {
         let err = bowline(["perf"].into_iter().chain(line.split_whitespace())).failure(code);
         assert!(err.contains(expected), "{line}: {err}");

@@ -75,6 +75,10 @@ impl Bowline {
             // One job, as of the peers; by itself the command would start several.
             launch = launch.args(["--iterations", "1", "--warmup", "0"]);
         }
+        if metric.test.is_death() && context.quick {
+            // Each is a job of its own.
+            launch = launch.args(["--iterations", "5", "--warmup", "1"]);
+        }
         let output = launch.run()?;
         // Start-up is timed from outside, as for the peers.
         if metric.test == Test::Init {

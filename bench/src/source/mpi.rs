@@ -233,6 +233,8 @@ impl Source for Mpi {
             Stage::Pair => self.figures(context, ready, 2, metrics),
             Stage::Group(ranks) => self.figures(context, ready, ranks, metrics),
             Stage::Init(ranks) => self.start_up(context, ready, ranks, metrics),
+            // None of its metrics is offered.
+            Stage::Death(_) => Vec::new(),
         }
     }
 }

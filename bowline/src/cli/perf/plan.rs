@@ -41,6 +41,7 @@ impl Plan {
             Kind::Windows => by_size([40_000, 1500, 250, 120]),
             Kind::Collective => by_size([8000, 1000, 200, 40]),
             Kind::Jobs => 10,
+            Kind::Deaths => 20,
         };
         let iterations = args.iterations.unwrap_or(usual);
         let batch = match kind {

@@ -51,6 +51,16 @@ pub(crate) enum Test {
     Alltoall,
     /// From the start of a job to its end, with init and finalize between.
     Init,
+    /// A rank is killed while the others receive from it: until the last one has its error.
+    DeathRecv,
+    /// The same while they are in a barrier.
+    DeathBarrier,
+    /// The same while they are in an allreduce.
+    DeathAllreduce,
+    /// The same while they fetch a message of 64 MiB from it.
+    DeathBulk,
+    /// The same when they have waited so long that they sleep.
+    DeathAsleep,
 }
 
 /// How a test counts.
@@ -64,6 +74,8 @@ pub(crate) enum Kind {
     Collective,
     /// Whole jobs.
     Jobs,
+    /// Deaths, each in a job of its own.
+    Deaths,
 }
 
 /// On which layer a test stands.
@@ -102,6 +114,8 @@ impl Test {
             Self::TagBw | Self::TagRate | Self::MpiBw | Self::MpiRate => Kind::Windows,
             Self::Barrier | Self::Allreduce | Self::Bcast | Self::Alltoall => Kind::Collective,
             Self::Init => Kind::Jobs,
+            Self::DeathRecv | Self::DeathBarrier | Self::DeathAllreduce => Kind::Deaths,
+            Self::DeathBulk | Self::DeathAsleep => Kind::Deaths,
             _ => Kind::Latency,
         }
     }
@@ -111,15 +125,22 @@ impl Test {
         match self {
             Self::MpiLat | Self::MpiBw | Self::MpiRate => Layer::Mpi,
             Self::Barrier | Self::Allreduce | Self::Bcast | Self::Alltoall => Layer::Mpi,
-            Self::Init => Layer::Launcher,
-            _ => Layer::Below,
+            _ => match self.kind() {
+                Kind::Jobs | Kind::Deaths => Layer::Launcher,
+                _ => Layer::Below,
+            },
         }
+    }
+
+    /// Whether there is no payload to choose.
+    const fn carries_nothing(self) -> bool {
+        matches!(self, Self::Barrier) || matches!(self.kind(), Kind::Jobs | Kind::Deaths)
     }
 
     /// The payload where nobody says anything, bytes.
     pub(crate) const fn default_size(self) -> usize {
         match self {
-            Self::Barrier | Self::Init => 0,
+            _ if self.carries_nothing() => 0,
             Self::RawBw | Self::AmBw | Self::PutBw => 1 << 20,
             Self::GetBw | Self::TagBw | Self::MpiBw => 1 << 20,
             _ => 8,
@@ -137,7 +158,7 @@ impl Test {
             Self::RawLat | Self::FaddLat | Self::CswapLat if size != 8 => {
                 Some("works on one word: 8 is the only size")
             }
-            Self::Barrier | Self::Init if size != 0 => Some("carries nothing: 0 is the only size"),
+            _ if self.carries_nothing() && size != 0 => Some("has no payload: 0 is the only size"),
             Self::Allreduce if size == 0 || !size.is_multiple_of(8) => {
                 Some("adds 64-bit integers: sizes are multiples of 8")
             }

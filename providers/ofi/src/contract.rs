@@ -7,8 +7,8 @@ use bowline_base::doorbell::Doorbell;
 use bowline_base::view::View;
 use bowline_uct::{
     AmHeader, AmId, Armed, AtomicOp, AtomicWidth, Desc, EpId, Iface, IfaceAttr, LocalSlice, MdAttr,
-    MemError, MemHandle, MemoryDomain, OpenError, PeerFailure, PostError, Posted, RemoteSlice,
-    RkeyId, Sink, Source, Token, Unreachable,
+    MemError, MemHandle, MemoryDomain, OpLimits, OpenError, PeerFailure, PostError, Posted,
+    RemoteSlice, RkeyId, Sink, Source, TagMatch, Token, Unreachable,
 };
 
 use crate::addr::Address;
@@ -27,6 +27,10 @@ impl MemoryDomain for OfiIface {
 
     fn mem_register(&mut self, memory: RecvBuf) -> Result<MemHandle, MemError> {
         self.memories.register(&mut self.net, memory)
+    }
+
+    fn mem_expose(&mut self, bytes: LocalSlice) -> Result<MemHandle, MemError> {
+        self.memories.expose(&mut self.net, bytes)
     }
 
     fn mem_view(&self, handle: MemHandle) -> Option<View<'_>> {
@@ -200,6 +204,33 @@ impl Iface for OfiIface {
         self.atomic(ep, op, width, at, Some(token)).map(|()| None)
     }
 
+    fn tag_send(
+        &mut self,
+        ep: EpId,
+        tag: u64,
+        payload: &[LocalSlice],
+        token: Token,
+    ) -> Result<Posted, PostError> {
+        self.send_tagged(ep, tag, payload, token)
+    }
+
+    fn tag_recv(
+        &mut self,
+        which: TagMatch,
+        room: &[LocalSlice],
+        token: Token,
+    ) -> Result<Posted, PostError> {
+        self.receive_tagged(which, room, token)
+    }
+
+    fn tag_cancel(&mut self, token: Token) -> Result<(), PostError> {
+        self.withdraw(token)
+    }
+
+    fn tag_limits(&self) -> OpLimits {
+        self.tagged_limits()
+    }
+
     fn flush(&mut self, ep: EpId, token: Token) -> Result<Posted, PostError> {
         self.flush_endpoint(ep, token)
     }
@@ -250,7 +281,9 @@ impl Iface for OfiIface {
         if descriptor { self.arm_descriptor() } else { Armed::Busy }
     }
 
-    fn disarm(&mut self) {}
+    fn disarm(&mut self) {
+        self.awake();
+    }
 
     fn event_fd(&mut self) -> Result<BorrowedFd<'_>, OpenError> {
         self.sleep_fd()

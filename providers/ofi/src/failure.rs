@@ -4,9 +4,12 @@
 //! provider. On another host by what libfabric reports: an operation under way that fails, as
 //! connected transports (tcp, verbs) do when the connection breaks. A peer that is merely waited
 //! for has no operation under way, so a connected transport is given one now and then: an
-//! empty message (`Taken`) to each peer that was silent, the next one twice as late as the last. It
-//! needs no progress of the peer. A datagram provider (`udp;ofi_rxd`) reports nothing, and
-//! neither does this transport then.
+//! empty message (`Taken`) to each of them, the next one twice as late as the last. It needs no
+//! progress of the peer. Some providers (`ofi_rxm`) then connect anew, again and again, and only say
+//! that it is to be tried later; that counts as the peer's end when it lasts for
+//! BOWLINE_OFI_LOST_AFTER while nothing else is under way to the peer, since then nothing but
+//! a broken connection can be in the way. A datagram provider (`udp;ofi_rxd`) takes the message
+//! and reports nothing, and neither does this transport then.
 //!
 //! **In which order it is told.** What waited is answered at once. What libfabric has is awaited,
 //! since it may still touch the user's memory: with a proven death (or a Bye) only until the queue
@@ -21,6 +24,7 @@ use libfabric_sys as sys;
 
 use crate::iface::{Event, OfiIface};
 use crate::life::State as LifeState;
+use crate::net::Failure;
 use crate::peer::{Health, State, Work};
 use crate::wire::{HEADER, Kind};
 
@@ -29,8 +33,6 @@ const QUIET: u32 = 8;
 /// Empty looks, and time, after which libfabric has answered what it will of the dead.
 const SILENT: u32 = 64;
 const SILENT_FOR: Duration = Duration::from_millis(20);
-/// Time after which operations to a peer that may live count as lost: as for an unreachable host.
-const LOST_AFTER: Duration = Duration::from_secs(10);
 /// First distance of messages to a silent peer of another host, and the last one.
 pub(crate) const ASK_FIRST: Duration = Duration::from_secs(1);
 const ASK_LAST: Duration = Duration::from_secs(64);
@@ -56,7 +58,8 @@ impl OfiIface {
 
     /// An operation has ended with an error.
     #[cold]
-    pub(crate) fn ended_badly(&mut self, context: usize, error: i32) {
+    pub(crate) fn ended_badly(&mut self, failure: Failure) {
+        let Failure { context, error } = failure;
         if context & 1 == 1 {
             // A message longer than any that a peer of ours sends, or the end of the endpoint.
             tracing::debug!("libfabric: a receive failed: {}", sys::error_text(error));
@@ -82,14 +85,17 @@ impl OfiIface {
         if matches!(work, Work::Orphan { .. } | Work::Free) {
             return;
         }
+        if let Work::Tagged { token, receive: true } = work {
+            self.tagged_receives -= 1;
+            return self.receive_ended_badly(token, error);
+        }
         self.peers[peer as usize].under_way -= 1;
         // An access that the target refused is the operation's failure alone.
         let one_sided =
             matches!(work, Work::Put { .. } | Work::Get { .. } | Work::Atomic { .. });
         let refused = [sys::FI_EACCES, sys::FI_EKEYREJECTED, libc::EPERM, libc::EINVAL]
             .contains(&error);
-        let cancelled = matches!(work, Work::Tagged { receive: true, .. });
-        let how = if (one_sided && refused) || cancelled {
+        let how = if one_sided && refused {
             PeerFailure::Refused
         } else {
             tracing::debug!("libfabric: an operation failed: {}", sys::error_text(error));
@@ -170,7 +176,7 @@ impl OfiIface {
             } else if gone {
                 quiet >= SILENT && waited >= SILENT_FOR
             } else {
-                waited >= LOST_AFTER
+                waited >= self.lost_after
             };
             if over {
                 self.failing.swap_remove(place);
@@ -293,22 +299,36 @@ impl OfiIface {
         }
     }
 
-    /// Sends an empty message to a peer of another host that was silent, if one is due.
+    /// Sends an empty message to the peers of other hosts, if it is time, and gives up those for
+    /// whom libfabric has taken none for too long.
     fn ask_the_silent(&mut self) {
         let now = Instant::now();
-        if now < self.ask_next {
-            return;
+        let due = now >= self.ask_next;
+        if due {
+            self.ask_every = (self.ask_every * 2).min(ASK_LAST);
+            self.ask_next = now + self.ask_every;
         }
-        self.ask_every = (self.ask_every * 2).min(ASK_LAST);
-        self.ask_next = now + self.ask_every;
         for index in 0..self.peers.len() {
             let peer = &mut self.peers[index];
             let far = matches!(peer.life, crate::life::Life::Far);
-            if far && peer.is_well() && peer.is_open() && peer.greeted {
+            if !far || !peer.is_well() || !peer.is_open() || !peer.greeted {
+                continue;
+            }
+            let deaf = peer.deaf_since.map_or(Duration::ZERO, |since| now - since);
+            if deaf >= self.lost_after {
+                self.fail_peer(index as u32, PeerFailure::Unreachable);
+            } else if due {
                 peer.taken_due = true;
                 self.make_busy(index as u32);
             }
         }
+    }
+
+    /// When a sleeper has to wake for the sake of peers on other hosts.
+    pub(crate) fn next_look(&self) -> Option<Duration> {
+        (self.far_peers > 0).then(|| {
+            self.ask_next.saturating_duration_since(Instant::now()).max(Duration::from_millis(1))
+        })
     }
 
     /// Says goodbye to everybody, as far as libfabric takes it at once.

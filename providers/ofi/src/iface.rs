@@ -2,7 +2,6 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::mem::ManuallyDrop;
-use std::os::fd::OwnedFd;
 use std::time::Instant;
 
 use bowline_base::slab::Slab;
@@ -20,6 +19,7 @@ use crate::net::{MAX_PIECES, Net, Remote};
 use crate::options::{Atomics, OfiOptions};
 use crate::peer::{Endpoint, Ops, Peer, State};
 use crate::receive::Slot;
+use crate::wait::Bed;
 use crate::wire::{ACTIVE, ATOMIC, HEADER};
 
 /// Most peers of an interface; `shm` of libfabric has room for fewer.
@@ -109,6 +109,8 @@ pub struct OfiIface {
     /// Endpoints that asked for `writable`, in order of asking; each at most once.
     pub(crate) waiters: VecDeque<EpId>,
     pub(crate) ops: Ops,
+    /// Those of `ops` that are receives by tag.
+    pub(crate) tagged_receives: usize,
     pub(crate) events: VecDeque<Event>,
     /// Completions that were read while arming: context and length.
     pub(crate) stash: VecDeque<(usize, usize)>,
@@ -132,12 +134,13 @@ pub struct OfiIface {
     /// Peers in this process.
     pub(crate) here: Vec<u32>,
     pub(crate) far_peers: u32,
+    pub(crate) lost_after: std::time::Duration,
     pub(crate) ask_next: Instant,
     pub(crate) ask_every: std::time::Duration,
     pub(crate) turns: u32,
     pub(crate) counters: OfiCounters,
     /// Before `net`, whose queue's descriptor it watches.
-    pub(crate) event_fd: Option<OwnedFd>,
+    pub(crate) bed: Option<Bed>,
     // Taken out by `drop`, together.
     pub(crate) memories: ManuallyDrop<Memories>,
     pub(crate) rx: ManuallyDrop<Buffers>,
@@ -219,8 +222,8 @@ impl OfiIface {
         let rx = Buffers::new(&mut net, options.rx_buffers, options.buffer_bytes)?;
         let tx = Buffers::new(&mut net, options.tx_buffers, options.buffer_bytes)?;
         let watch = Watch::new().map_err(system("make a descriptor for peers' processes"))?;
-        let event_fd = crate::wait::open(&net, watch.fd())?;
-        let attr = attr(&traits, &options, &address, native_atomics, event_fd.is_some(), &rx);
+        let bed = Bed::open(&net, watch.fd())?;
+        let attr = attr(&traits, &options, &address, native_atomics, bed.is_some(), &rx);
         let mut iface = Self {
             attr,
             far: options.far,
@@ -237,6 +240,7 @@ impl OfiIface {
             free_endpoints: Vec::new(),
             waiters: VecDeque::new(),
             ops: Ops::default(),
+            tagged_receives: 0,
             events: VecDeque::with_capacity(64),
             stash: VecDeque::new(),
             busy: VecDeque::new(),
@@ -254,11 +258,12 @@ impl OfiIface {
             watch,
             here: Vec::new(),
             far_peers: 0,
+            lost_after: options.lost_after,
             ask_next: Instant::now() + crate::failure::ASK_FIRST,
             ask_every: crate::failure::ASK_FIRST,
             turns: 0,
             counters: OfiCounters::default(),
-            event_fd,
+            bed,
             memories: ManuallyDrop::new(Memories::new(
                 address.instance,
                 traits.virtual_addresses,
@@ -388,13 +393,15 @@ fn attr(
         | Caps::PUT_ZCOPY
         | Caps::GET_ZCOPY
         | Caps::CONNECT_TO_IFACE
-        | Caps::RMA_REGISTERED;
+        | Caps::RMA_REGISTERED
+        | Caps::EXPOSE;
     let packed = options.buffer_bytes - ACTIVE;
     let pieces = traits.iov.min(MAX_PIECES);
     let lent = pieces - 1;
     caps.set(Caps::AM_ZCOPY, lent > 0);
     caps.set(Caps::ATOMIC_DEVICE, native_atomics);
     caps.set(Caps::ATOMIC_CPU, !native_atomics);
+    caps.set(Caps::TAG_OFFLOAD, traits.tagged);
     caps.set(Caps::EVENT_FD, wakeup);
     caps.set(Caps::INTER_NODE, !address.within_host);
     // Elsewhere a peer on another host may die without anybody hearing of it.
@@ -440,7 +447,7 @@ impl Drop for OfiIface {
             self.linger();
         }
         // The watch over the queue's descriptor goes before the queue.
-        self.event_fd = None;
+        self.bed = None;
         // SAFETY: `drop` runs once, and nobody uses the four after it.
         let remains = unsafe {
             Remains {

@@ -17,13 +17,14 @@ mod post;
 mod progress;
 mod receive;
 mod rma;
+mod tag;
 mod wait;
 mod wire;
 
 pub use iface::{OfiCounters, OfiIface};
 pub use info::{OfiOffer, list};
 pub use options::{
-    ATOMICS, Atomics, BUFFER_BYTES, DOMAIN, OPERATIONS, OfiOptions, PROVIDER, REGISTRATION,
+    ATOMICS, Atomics, BUFFER_BYTES, DOMAIN, LOST_AFTER, OPERATIONS, OfiOptions, PROVIDER, REGISTRATION,
     RX_BUFFERS, Registration, SETTINGS, TAGS, TX_BUFFERS, WAKEUP, WINDOW,
 };
 

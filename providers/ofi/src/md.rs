@@ -23,7 +23,9 @@ use bowline_base::buffer::RecvBuf;
 use bowline_base::region::Region;
 use bowline_base::slab::Slab;
 use bowline_base::view::View;
-use bowline_uct::{AddrReader, MdAttr, MemError, MemHandle, PostError, RemoteSlice};
+use bowline_uct::{
+    AddrReader, LocalSlice, MdAttr, MemError, MemHandle, PostError, RemoteSlice,
+};
 use libfabric_sys as sys;
 
 use crate::net::{Mr, Net};
@@ -39,21 +41,37 @@ const KEPT_RELEASED: usize = 64;
 enum Home {
     Allocated { region: Region, len: usize },
     Registered { buffer: RecvBuf, start: *mut u8 },
+    /// Lent to the reads of peers.
+    Exposed { start: *mut u8, len: usize },
 }
 
-// SAFETY: `start` points into `buffer`, which is `Send`; it is only used through views.
+// SAFETY: `start` points into `buffer`, which is `Send`, or into memory that a caller promised to
+// keep whatever the thread; it is only used through views and by libfabric.
 unsafe impl Send for Home {}
 
 impl Home {
-    fn view(&self) -> View<'_> {
+    /// Where it is.
+    fn place(&self) -> (*mut u8, usize) {
         match self {
+            Self::Allocated { .. } | Self::Registered { .. } => {
+                let view = self.view().expect("not lent");
+                (view.as_ptr(), view.len())
+            }
+            Self::Exposed { start, len } => (*start, *len),
+        }
+    }
+
+    /// The bytes, unless they are lent: nobody may write those.
+    fn view(&self) -> Option<View<'_>> {
+        Some(match self {
+            Self::Exposed { .. } => return None,
             Self::Allocated { region, len } => {
                 region.view().slice(0, *len).expect("the region has at least the length asked for")
             }
             // SAFETY: `start` came from the buffer's own view; the buffer is kept in the same
             // value and not used otherwise while it is registered.
             Self::Registered { buffer, start } => unsafe { View::from_raw(*start, buffer.len()) },
-        }
+        })
     }
 }
 
@@ -107,10 +125,14 @@ impl Memories {
     }
 
     fn hold(&mut self, net: &mut Net, home: Home) -> Result<MemHandle, (MemError, Home)> {
-        let view = home.view();
-        let access = sys::FI_REMOTE_READ | sys::FI_REMOTE_WRITE | sys::FI_READ | sys::FI_WRITE;
-        // SAFETY: the memory is kept with the registration, which is dropped before it.
-        match unsafe { net.register(view.as_ptr(), view.len(), access) } {
+        let (start, len) = home.place();
+        let access = match home {
+            Home::Exposed { .. } => sys::FI_REMOTE_READ,
+            _ => sys::FI_REMOTE_READ | sys::FI_REMOTE_WRITE | sys::FI_READ | sys::FI_WRITE,
+        };
+        // SAFETY: the memory is kept with the registration, which is dropped before it; lent memory
+        // is kept by its owner until the handle is released.
+        match unsafe { net.register(start, len, access) } {
             Ok(mr) => {
                 let key = mr.key();
                 let handle = MemHandle(self.held.insert(Memory { mr, home }));
@@ -142,8 +164,14 @@ impl Memories {
         self.hold(net, Home::Registered { buffer, start }).map_err(|(error, _)| error)
     }
 
+    /// Lends memory to the reads of peers.
+    pub(crate) fn expose(&mut self, net: &mut Net, bytes: LocalSlice) -> Result<MemHandle, MemError> {
+        let home = Home::Exposed { start: bytes.as_ptr(), len: bytes.len() };
+        self.hold(net, home).map_err(|(error, _)| error)
+    }
+
     pub(crate) fn view(&self, handle: MemHandle) -> Option<View<'_>> {
-        self.held.get(handle.0).map(|memory| memory.home.view())
+        self.held.get(handle.0).and_then(|memory| memory.home.view())
     }
 
     pub(crate) fn release(&mut self, handle: MemHandle) -> Result<Option<RecvBuf>, MemError> {
@@ -175,12 +203,13 @@ impl Memories {
                 drop(mr);
                 Ok(Some(buffer))
             }
+            Home::Exposed { .. } => Ok(None),
         }
     }
 
     fn packed(&self, memory: &Memory) -> [u8; RKEY_BYTES] {
-        let view = memory.home.view();
-        let words = [self.instance, memory.mr.key(), view.as_ptr() as u64, view.len() as u64];
+        let (start, len) = memory.home.place();
+        let words = [self.instance, memory.mr.key(), start as u64, len as u64];
         let mut out = [0; RKEY_BYTES];
         for (room, word) in out.chunks_exact_mut(8).zip(words) {
             room.copy_from_slice(&word.to_le_bytes());
@@ -202,7 +231,7 @@ impl Memories {
         let (first, handle) = self.allocated.range(..=start).next_back()?;
         let offset = usize::try_from(start - first).ok()?;
         let memory = self.held.get(handle.0)?;
-        memory.home.view().slice(offset, len)?;
+        memory.home.view()?.slice(offset, len)?;
         let packed = self.packed(memory);
         out.get_mut(..packed.len())?.copy_from_slice(&packed);
         Some(packed.len())
@@ -219,7 +248,7 @@ impl Memories {
     pub(crate) fn local(&self, start: *mut u8, len: usize) -> Option<*mut std::ffi::c_void> {
         let (first, handle) = self.allocated.range(..=start as u64).next_back()?;
         let memory = self.held.get(handle.0)?;
-        memory.home.view().slice(usize::try_from(start as u64 - first).ok()?, len)?;
+        memory.home.view()?.slice(usize::try_from(start as u64 - first).ok()?, len)?;
         Some(memory.mr.desc())
     }
 

@@ -1,5 +1,7 @@
 //! Settings of the libfabric provider.
 
+use std::time::Duration;
+
 use bowline_base::config::{Config, Setting};
 
 bowline_base::choice! {
@@ -74,6 +76,17 @@ bowline_base::settings! {
         pub WAKEUP: bool = Setting::<bool>::switch("BOWLINE_OFI_WAKEUP", false)
             .cost("on: the socket providers make more system calls for each look at a queue,                    a tenth to a fifth of the time of a short message")
             .change("switch it on where ranks share processors, and so should sleep");
+        /// Time after which a peer on another host counts as unreachable: libfabric takes nothing for
+        /// it though nothing is under way to it, or does not answer what is under way to a peer
+        /// that failed.
+        pub LOST_AFTER: Duration = Setting::<Duration>::time(
+            "BOWLINE_OFI_LOST_AFTER",
+            Duration::from_secs(10),
+            Duration::from_secs(1),
+            Duration::from_secs(3600),
+        )
+            .cost("a longer time keeps survivors of a lost host waiting")
+            .change("raise it for networks that are away for a while");
         /// Matches tags in libfabric for layers that ask for it.
         pub TAGS: bool = Setting::<bool>::switch("BOWLINE_OFI_TAGS", true)
             .cost("none worth counting")
@@ -105,6 +118,8 @@ pub struct OfiOptions {
     pub registration: Registration,
     /// Whether to open a wait descriptor.
     pub wakeup: bool,
+    /// Time after which a peer on another host is lost.
+    pub lost_after: Duration,
     /// Whether to offer tag matching.
     pub tags: bool,
     /// For tests: peers count as being on another host, so that their deaths are only noticed as
@@ -134,6 +149,7 @@ impl OfiOptions {
             atomics: config.get(ATOMICS),
             registration: config.get(REGISTRATION),
             wakeup: config.get(WAKEUP),
+            lost_after: config.get(LOST_AFTER),
             tags: config.get(TAGS),
             far: false,
         }

@@ -64,6 +64,8 @@ pub(crate) struct Peer {
     pub(crate) told: u32,
     /// It has to be told by a message of its own.
     pub(crate) taken_due: bool,
+    /// Since when libfabric takes nothing for it though nothing is under way to it.
+    pub(crate) deaf_since: Option<Instant>,
     pub(crate) pending: VecDeque<Pending>,
     /// Results of its atomic operations that have to go back.
     pub(crate) results: VecDeque<Outcome>,
@@ -93,6 +95,7 @@ impl Peer {
             taken: 0,
             told: 0,
             taken_due: false,
+            deaf_since: None,
             pending: VecDeque::new(),
             results: VecDeque::new(),
             under_way: 0,
@@ -117,6 +120,11 @@ impl Peer {
     #[inline]
     pub(crate) fn is_open(&self) -> bool {
         self.number != NOBODY && self.pending.is_empty()
+    }
+
+    /// Whether everything that was sent to it has been taken, and every operation answered.
+    pub(crate) const fn is_quiet(&self) -> bool {
+        self.sent == self.answered && self.under_way == 0
     }
 
     /// Messages under credit that may still be posted.

@@ -269,7 +269,10 @@ impl OfiIface {
         match result {
             Ok(()) => {
                 let (_, peer) = self.ops.get(op).expect("just inserted");
-                self.peers[peer as usize].under_way += 1;
+                // A tagged receive is nobody's.
+                if let Some(peer) = self.peers.get_mut(peer as usize) {
+                    peer.under_way += 1;
+                }
             }
             Err(_) => {
                 self.ops.remove(op);
@@ -350,10 +353,16 @@ impl OfiIface {
         }
         if self.peers[index as usize].taken_due {
             let head = self.head(index, Kind::Taken, 0);
-            if !self.control(index, &head) {
-                self.peers[index as usize].taken_due = true;
+            let went = self.control(index, &head);
+            let peer = &mut self.peers[index as usize];
+            if !went {
+                peer.taken_due = true;
+                if peer.is_quiet() && peer.deaf_since.is_none() {
+                    peer.deaf_since = Some(std::time::Instant::now());
+                }
                 return false;
             }
+            peer.deaf_since = None;
             self.counters.credits += 1;
         }
         true

@@ -88,7 +88,7 @@ impl OfiIface {
                     events += self.ended(entry.op_context as usize, entry.len, sink);
                 }
             }
-            Read::Failed(failure) => self.ended_badly(failure.context, failure.error),
+            Read::Failed(failure) => self.ended_badly(failure),
             Read::Broken(error) => {
                 self.break_down(error);
                 return (events, true);
@@ -117,7 +117,9 @@ impl OfiIface {
             }
             return;
         }
-        self.peers[peer as usize].under_way -= 1;
+        if let Some(peer) = self.peers.get_mut(peer as usize) {
+            peer.under_way -= 1;
+        }
         match work {
             Work::Send { buffer } => self.tx.give(buffer),
             Work::SendLent { buffer, token } => {
@@ -137,6 +139,7 @@ impl OfiIface {
                 self.one_sided_ended(peer, epoch, token, Ok(old));
             }
             Work::Tagged { token, receive } => {
+                self.tagged_receives -= usize::from(receive);
                 self.complete(token, Ok(if receive { len } else { 0 }));
             }
             Work::Free | Work::Asked { .. } | Work::Orphan { .. } => {
@@ -222,7 +225,7 @@ impl OfiIface {
 
     pub(crate) fn may_post(&mut self, ep: EpId) -> bool {
         let endpoint = self.endpoints[ep.0 as usize];
-        let busy = self.ops.len() >= self.most_operations;
+        let busy = self.operations() >= self.most_operations;
         endpoint.state == State::Open
             && !busy
             && self.peers[endpoint.peer as usize].credit() > 0

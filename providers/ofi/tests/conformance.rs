@@ -72,10 +72,23 @@ fn named_domain() -> Option<String> {
     std::env::var("BOWLINE_TEST_OFI_DOMAIN").ok()
 }
 
+/// Unexpected tagged messages of `net`, which exists in libfabric 1.16 and 1.17 only.
+const NET_UNEXPECTED: Exclusion = Exclusion {
+    test: "tags::matched_by_tag_and_mask",
+    reason: "libfabric's net does not go on after tagged messages that came before their receives \
+             were posted in another order",
+};
+
+/// Masks of `udp;ofi_rxd`.
+const RXD_MASKS: Exclusion = Exclusion {
+    test: "tags::matched_by_tag_and_mask",
+    reason: "receives with a mask do not complete in libfabric's ofi_rxd",
+};
+
 form!(tcp, "tcp", "tcp", |options| options.wakeup = true, []);
-form!(net, "net", "net", |options| options.wakeup = true, []);
+form!(net, "net", "net", |options| options.wakeup = true, [NET_UNEXPECTED]);
 form!(shm, "shm", "shm", |_| (), []);
-form!(rxd, "udp;ofi_rxd", "udp;ofi_rxd", |options| options.wakeup = true, []);
+form!(rxd, "udp;ofi_rxd", "udp;ofi_rxd", |options| options.wakeup = true, [RXD_MASKS]);
 form!(
     named,
     "as named",

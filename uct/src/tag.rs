@@ -1,0 +1,30 @@
+//! Messages that the transport matches by tag: for hardware, or a library below, that does so.
+//!
+//! A tagged message has a tag of 64 bits and a payload, nothing else; who sent it and in which
+//! space is the caller's business, as bits of the tag. A receive names a tag and the bits of it
+//! that do not matter. Messages of one endpoint that a receive would take match in the order of
+//! sending, receives in the order of posting. What matches no receive waits in the transport,
+//! which bounds it by no credit: whoever sends posts no more than the other side expects.
+//!
+//! [`Iface::tag_send`](crate::Iface::tag_send) completes when the payload may be used again,
+//! [`Iface::tag_recv`](crate::Iface::tag_recv) with the length of the message;
+//! [`Iface::tag_cancel`](crate::Iface::tag_cancel) ends a receive that has matched nothing with
+//! [`WITHDRAWN`]. A room has to be as long as the longest message that its receive may take: what
+//! becomes of a longer one differs (its receive ends with [`CUT`], or with what fits, or not at
+//! all), so that lengths are agreed on before. A receive belongs to no endpoint: the death of a
+//! peer does not end it, its poster withdraws it.
+
+/// The result of a receive that was withdrawn. No message is so long.
+pub const WITHDRAWN: u64 = u64::MAX;
+
+/// The result of a receive whose message did not fit its room, where the transport notices.
+pub const CUT: u64 = u64::MAX - 1;
+
+/// Which messages a receive takes: those whose tag differs from `tag` in bits of `ignore` only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TagMatch {
+    /// The tag.
+    pub tag: u64,
+    /// Bits of it that do not matter.
+    pub ignore: u64,
+}

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 use crate::needs;
+use crate::netns;
 use crate::tidy;
 use crate::workspace::Workspace;
 use command::{Run, Show};
@@ -51,6 +52,8 @@ const TEST: &[Step] = &[
     Step { name: "clippy", slow: false, run: clippy },
     Step { name: "tests", slow: false, run: tests },
     Step { name: "fuzz-corpora", slow: false, run: fuzz_corpora },
+    Step { name: "netns", slow: true, run: netns },
+    Step { name: "guest", slow: true, run: guest },
     Step { name: "loom", slow: true, run: loom },
     Step { name: "docs", slow: true, run: docs },
 ];
@@ -137,6 +140,14 @@ fn tests(workspace: &Workspace) -> Result<Outcome> {
     Ok(Outcome::Passed(output.counted()?))
 }
 
+/// Jobs on several hosts.
+fn netns(workspace: &Workspace) -> Result<Outcome> {
+    Ok(match netns::step(workspace)? {
+        netns::Outcome::Passed(cases) => Outcome::Passed(format!("{cases} cases")),
+        netns::Outcome::Skipped(why) => Outcome::Skipped(why),
+    })
+}
+
 /// Every input that a fuzz target was started from or that once broke something. The fuzz crate
 /// is a workspace of its own, since its targets need nightly; this part of it does not.
 fn fuzz_corpora(workspace: &Workspace) -> Result<Outcome> {
@@ -148,6 +159,17 @@ fn fuzz_corpora(workspace: &Workspace) -> Result<Outcome> {
         .env("CARGO_TARGET_DIR", target)
         .show(Show::Closing)
         .run()?;
+    Ok(Outcome::Passed(output.counted()?))
+}
+
+/// What wants RDMA devices, in a virtual machine that has them.
+fn guest(workspace: &Workspace) -> Result<Outcome> {
+    let missing = needs::missing(needs::OF_GUEST);
+    if !missing.is_empty() {
+        return Ok(Outcome::Skipped(needs::explain(&missing)));
+    }
+    let itself = std::env::current_exe()?;
+    let output = Run::program(workspace, "guest", itself, &["guest"]).show(Show::Closing).run()?;
     Ok(Outcome::Passed(output.counted()?))
 }
 

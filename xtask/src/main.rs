@@ -7,6 +7,7 @@ mod bench;
 mod guest;
 mod ladder;
 mod needs;
+mod netns;
 mod tidy;
 mod workspace;
 
@@ -37,6 +38,8 @@ enum Task {
     Ci(ladder::Options),
     /// Run tests in a virtual machine with RDMA devices
     Guest(guest::Options),
+    /// Run jobs on several hosts, which are network namespaces
+    Netns(netns::Options),
     /// Take figures
     #[command(subcommand)]
     Bench(Box<bench::Task>),
@@ -53,6 +56,11 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: Arguments) -> Result<()> {
+    if let Task::Netns(options) = &arguments.task
+        && let Some(played) = netns::play(options)
+    {
+        return played;
+    }
     let workspace = Workspace::find()?;
     match arguments.task {
         Task::Tidy => tidy::run(&workspace),
@@ -63,6 +71,7 @@ fn run(arguments: Arguments) -> Result<()> {
             ladder::smoke(&workspace, &options)
         }
         Task::Guest(options) => guest::run(&workspace, &options),
+        Task::Netns(options) => netns::run(&workspace, &options),
         Task::Bench(task) => bench::run(&workspace, *task),
     }
 }

@@ -1,0 +1,242 @@
+//! The cases: what a job on several hosts does, and what it does when one of them goes.
+//!
+//! Each has a watchdog, which is no limit of the test: whatever has not ended by then hangs.
+
+use std::fs::File;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::Programs;
+use super::net::Net;
+
+const WATCHDOG: Duration = Duration::from_secs(120);
+
+/// Where a case runs.
+struct Stage<'a> {
+    net: &'a Net,
+    programs: &'a Programs,
+}
+
+type Case = (&'static str, fn(&Stage<'_>) -> Result<()>);
+
+const CASES: &[Case] = &[
+    ("probe_joins_directly", probe_joins_directly),
+    ("probe_joins_by_the_network", probe_joins_by_the_network),
+    ("unplugged_host_is_lost", unplugged_host_is_lost),
+    ("mpi_ring", mpi_ring),
+    ("mpi_transfers", mpi_transfers),
+    ("mpi_unplugged_ranks_get_errors", mpi_unplugged_ranks_get_errors),
+    ("mpi_unplugged_job_ends", mpi_unplugged_job_ends),
+];
+
+/// Runs the cases that have `only` in their names; returns how many.
+pub(super) fn run(net: &Net, programs: &Programs, only: &str) -> Result<usize> {
+    let stage = Stage { net, programs };
+    let mut passed = 0;
+    for (name, case) in CASES.iter().filter(|(name, _)| name.contains(only)) {
+        let start = Instant::now();
+        case(&stage).with_context(|| format!("netns case {name}"))?;
+        println!("netns: {name} ok, {:.1} s", start.elapsed().as_secs_f64());
+        passed += 1;
+    }
+    Ok(passed)
+}
+
+/// A job that runs, with its output in a file.
+struct Job {
+    child: Child,
+    said: File,
+    path: std::path::PathBuf,
+}
+
+impl Stage<'_> {
+    fn ranks(&self) -> u32 {
+        2 * self.net.hosts.len() as u32
+    }
+
+    /// Starts `bowline run` on all hosts, two ranks on each.
+    fn start(&self, agents: &str, words: &[&str], program: &Path, args: &[&str]) -> Result<Job> {
+        let path = self.programs.directory.join("netns.out");
+        let said = File::create(&path).context("cannot make a file for output")?;
+        let child = Command::new(self.programs.bowline())
+            .args(["run", "--hosts", &self.net.hosts.join(","), "--agent-command", agents])
+            .args(["-n", &self.ranks().to_string()])
+            .args(words)
+            .arg("--")
+            .arg(program)
+            .args(args)
+            .env("BOWLINE_TCP_TIMEOUT", "2s")
+            .stdin(Stdio::null())
+            .stdout(said.try_clone()?)
+            .stderr(said.try_clone()?)
+            .spawn()
+            .context("cannot start bowline")?;
+        Ok(Job { child, said, path })
+    }
+
+    /// Runs a job that is to end well; returns what it said.
+    fn run(&self, agents: &str, program: &Path, args: &[&str]) -> Result<String> {
+        let (code, said) = self.start(agents, &[], program, args)?.end()?;
+        ensure!(code == Some(0), "ended with {code:?}:\n{said}");
+        Ok(said)
+    }
+}
+
+impl Job {
+    fn said(&self) -> Result<String> {
+        Ok(String::from_utf8_lossy(&std::fs::read(&self.path)?).into_owned())
+    }
+
+    /// Waits until every one of `count` ranks has said `word`.
+    fn wait_for(&mut self, word: &str, count: usize) -> Result<()> {
+        let start = Instant::now();
+        while self.said()?.matches(word).count() < count {
+            if let Some(status) = self.child.try_wait()? {
+                bail!("ended early, {status}:\n{}", self.said()?);
+            }
+            ensure!(start.elapsed() < WATCHDOG, "hangs; it has said:\n{}", self.said()?);
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(())
+    }
+
+    /// Waits for the end: exit code and output.
+    fn end(mut self) -> Result<(Option<i32>, String)> {
+        let start = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                self.said.sync_all()?;
+                return Ok((status.code(), self.said()?));
+            }
+            ensure!(start.elapsed() < WATCHDOG, "hangs; it has said:\n{}", self.said()?);
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn joined(stage: &Stage<'_>, said: &str) -> Result<()> {
+    let mut lines: Vec<&str> = said.lines().filter(|line| line.starts_with("rank ")).collect();
+    lines.sort_unstable();
+    let size = stage.ranks();
+    let line =
+        |rank: u32| format!("rank {rank} of {size} local {} of 2 watches 0 by Bowline", rank % 2);
+    let expected: Vec<String> = (0..size).map(line).collect();
+    ensure!(lines == expected, "the ranks have said:\n{said}");
+    Ok(())
+}
+
+fn probe_joins_directly(stage: &Stage<'_>) -> Result<()> {
+    let said = stage.run(&stage.net.direct(), &stage.programs.probe(), &["join"])?;
+    joined(stage, &said)
+}
+
+fn probe_joins_by_the_network(stage: &Stage<'_>) -> Result<()> {
+    let said = stage.run(&stage.net.by_door()?, &stage.programs.probe(), &["join"])?;
+    joined(stage, &said)
+}
+
+/// Processes whose command line has these words.
+fn running(words: &[&str]) -> Result<usize> {
+    let mut count = 0;
+    for entry in std::fs::read_dir("/proc")? {
+        let line = std::fs::read(entry?.path().join("cmdline")).unwrap_or_default();
+        let line = String::from_utf8_lossy(&line).replace('\0', " ");
+        count += usize::from(words.iter().all(|word| line.contains(word)));
+    }
+    Ok(count)
+}
+
+/// The launcher reaches its agents by the network; the last host is unplugged. The others' ranks
+/// learn that its ranks are dead, and its agent ends them.
+fn unplugged_host_is_lost(stage: &Stage<'_>) -> Result<()> {
+    let host = stage.net.hosts.last().context("a host")?;
+    let victim = (stage.ranks() - 1).to_string();
+    let words = ["--host-timeout", "2", "--on-failure", "continue"];
+    let probe = stage.programs.probe();
+    let mut job = stage.start(&stage.net.by_door()?, &words, &probe, &["outlive", &victim])?;
+    job.wait_for("ready", stage.ranks() as usize)?;
+    stage.net.unplug(host)?;
+    let ended = job.end();
+    // On the unplugged host the agent hears nothing and ends its ranks.
+    let start = Instant::now();
+    let gone = loop {
+        if running(&["bowline-launch-probe", "outlive"])? == 0 {
+            break true;
+        }
+        if start.elapsed() > WATCHDOG {
+            break false;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    stage.net.plug(host)?;
+    let (code, said) = ended?;
+    ensure!(code == Some(1), "ended with {code:?}:\n{said}");
+    ensure!(gone, "ranks of the unplugged host still run");
+    let lost = format!("on host {host} are lost: nothing was heard for 2s");
+    ensure!(said.contains(&lost), "no word of the loss:\n{said}");
+    for rank in 0..stage.ranks() - 2 {
+        let knows = format!("rank {rank} knows that rank {victim} is dead");
+        ensure!(said.contains(&knows), "rank {rank} does not know:\n{said}");
+    }
+    Ok(())
+}
+
+fn mpi_ring(stage: &Stage<'_>) -> Result<()> {
+    stage.run(&stage.net.direct(), &stage.programs.example("ring"), &[])?;
+    Ok(())
+}
+
+/// Messages of all lengths between ranks of one host and of two, with their contents checked.
+fn mpi_transfers(stage: &Stage<'_>) -> Result<()> {
+    let program = stage.programs.example("until_error");
+    let said = stage.run(&stage.net.direct(), &program, &["20"])?;
+    let done = said.matches("has done 20 rounds").count();
+    ensure!(done == stage.ranks() as usize, "not all ranks are done:\n{said}");
+    Ok(())
+}
+
+/// The launcher still reaches every agent, so only the transport can notice: every rank that
+/// waits for one behind the pulled plug gets an error, on both sides.
+fn mpi_unplugged_ranks_get_errors(stage: &Stage<'_>) -> Result<()> {
+    let host = stage.net.hosts.last().context("a host")?;
+    let program = stage.programs.example("until_error");
+    let words = ["--on-failure", "continue"];
+    let mut job = stage.start(&stage.net.direct(), &words, &program, &[])?;
+    job.wait_for("goes on", stage.ranks() as usize)?;
+    stage.net.unplug(host)?;
+    let ended = job.end();
+    stage.net.plug(host)?;
+    let (code, said) = ended?;
+    ensure!(code.is_some_and(|code| code != 0), "ended with {code:?}:\n{said}");
+    for rank in 0..stage.ranks() {
+        let error = format!("rank {rank} got an error");
+        ensure!(said.contains(&error), "rank {rank} got none:\n{said}");
+    }
+    Ok(())
+}
+
+/// The launcher reaches its agents by the network: it notices, and ends the job.
+fn mpi_unplugged_job_ends(stage: &Stage<'_>) -> Result<()> {
+    let host = stage.net.hosts.last().context("a host")?;
+    let program = stage.programs.example("until_error");
+    let words = ["--host-timeout", "1"];
+    let mut job = stage.start(&stage.net.by_door()?, &words, &program, &[])?;
+    job.wait_for("goes on", stage.ranks() as usize)?;
+    stage.net.unplug(host)?;
+    let ended = job.end();
+    stage.net.plug(host)?;
+    let (code, said) = ended?;
+    ensure!(code.is_some_and(|code| code != 0), "ended with {code:?}:\n{said}");
+    ensure!(said.contains("bowline: rank"), "no sentence of the launcher:\n{said}");
+    Ok(())
+}

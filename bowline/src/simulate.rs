@@ -37,6 +37,7 @@
 mod scheduler;
 mod waiter;
 
+use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -194,6 +195,7 @@ pub fn run<R: Send>(
             let (network, turns) = (network.clone(), Arc::clone(&scheduler));
             let body = move || {
                 turns.begin(rank);
+                SELF.set(Some((network.clone(), rank)));
                 let end = catch_unwind(AssertUnwindSafe(|| start.world().map(rank_main)));
                 let end = ended(&network, rank, end);
                 turns.finish(rank);
@@ -222,6 +224,24 @@ pub fn run<R: Send>(
         counters: network.counters(),
         log: network.log(),
     })
+}
+
+thread_local! {
+    /// The network and the rank of the thread of a rank.
+    static SELF: RefCell<Option<(Network, u32)>> = const { RefCell::new(None) };
+}
+
+/// Ends the calling rank as a crash would: what it waits for, and all that it calls from here on,
+/// fails, and the others learn of its death. Does nothing in a thread that is no simulated rank.
+///
+/// A program that gives up calls it before it leaves a scope with sends under way: those wait for
+/// their receivers, who may have given up as well.
+pub fn die() {
+    SELF.with_borrow(|place| {
+        if let Some((network, rank)) = place {
+            network.kill(*rank);
+        }
+    });
 }
 
 /// `count` workers on `network`, whose next interfaces must be theirs, each reachable by the

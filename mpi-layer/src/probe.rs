@@ -39,12 +39,14 @@ impl Communicator {
     /// (`MPI_Iprobe`)
     ///
     /// # Errors
-    /// [`MpiError::InvalidRank`] and [`MpiError::InvalidTag`].
+    /// [`MpiError::InvalidRank`] and [`MpiError::InvalidTag`]; the sender's death, when there is no
+    /// message of it left.
     pub fn iprobe(&self, source: i32, tag: i32) -> Result<Option<Status>, MpiError> {
         let Some(spec) = self.wanted(source, tag)? else { return Ok(Some(Status::NULL)) };
         let worker = &self.inner.process.worker;
         worker.progress();
-        Ok(worker.probe(&spec).map(|info| Status::of_message(&info)))
+        let found = worker.probe(&spec).map(|info| Status::of_message(&info));
+        self.or_death(&spec, found)
     }
 
     /// Waits for a message that a receive with these arguments would get, and claims it.
@@ -65,7 +67,15 @@ impl Communicator {
     pub fn improbe(&self, source: i32, tag: i32) -> Result<Option<ClaimedMessage>, MpiError> {
         let Some(spec) = self.wanted(source, tag)? else { return Ok(Some(self.claimed_null())) };
         self.inner.process.worker.progress();
-        Ok(self.claim(&spec))
+        self.or_death(&spec, self.claim(&spec))
+    }
+
+    /// What was found, or why nothing will be: whoever looks again and again must learn of it.
+    fn or_death<R>(&self, spec: &MatchSpec, found: Option<R>) -> Result<Option<R>, MpiError> {
+        if found.is_none() {
+            self.inner.process.worker.check(spec)?;
+        }
+        Ok(found)
     }
 
     fn claim(&self, spec: &MatchSpec) -> Option<ClaimedMessage> {

@@ -232,13 +232,20 @@ impl SimIface {
                 self.waiters.push_back(ep);
             }
         }
-        if !self.waiters.is_empty() {
-            let mut net = self.network.lock();
-            for ep in &self.waiters {
-                net.want_room(self.node, self.endpoints[ep.0 as usize].peer);
-            }
-        }
+        self.ask_for_room();
         events
+    }
+
+    /// Has the network ring when there is room for those that wait. A ring uses the wish up, and
+    /// the room may be somebody else's by then, so this is done after every vain look.
+    fn ask_for_room(&self) {
+        if self.waiters.is_empty() {
+            return;
+        }
+        let mut net = self.network.lock();
+        for ep in &self.waiters {
+            net.want_room(self.node, self.endpoints[ep.0 as usize].peer);
+        }
     }
 
     fn has_spare(&self) -> bool {

@@ -9,6 +9,7 @@ pub(crate) enum Mark {
     Open = 1,
     Post,
     Refuse,
+    Ask,
     Depart,
     Arrive,
     Lose,

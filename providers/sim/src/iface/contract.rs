@@ -354,6 +354,8 @@ impl Iface for SimIface {
             return Armed::Busy;
         }
         self.doorbell.arm(if descriptor { Sleep::Fd } else { Sleep::Futex });
+        // Room may have come and gone since the last progress.
+        self.ask_for_room();
         // What comes after this look, under the lock, rings.
         if self.has_events() {
             self.doorbell.disarm();

@@ -189,6 +189,7 @@ impl Net {
 
     /// Has `from` woken when `to` has a receive buffer.
     pub(crate) fn want_room(&mut self, from: u32, to: u32) {
+        self.note(Mark::Ask, from, to, [0, 0]);
         self.nodes[to as usize].room_waiters.insert(from);
         if self.has_room(from, to, true) {
             self.wake(from);

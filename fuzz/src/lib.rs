@@ -15,6 +15,7 @@ mod lane;
 mod launch;
 mod queues;
 mod settings;
+mod tcp;
 
 /// A target: its name, which is also that of its seeds' directory, and what it does.
 pub type Target = (&'static str, fn(&[u8]));
@@ -31,6 +32,8 @@ pub const TARGETS: &[Target] = &[
     ("scmp_consumer", queues::scmp_consumer),
     ("ring_consumer", queues::ring_consumer),
     ("config", settings::config),
+    ("tcp_frames", tcp::frames),
+    ("tcp_handshake", tcp::handshake),
 ];
 
 /// Runs the target `name`.

@@ -60,6 +60,8 @@ replays! {
     process_mapping
     ring_consumer
     scmp_consumer
+    tcp_frames
+    tcp_handshake
     ucp_arrivals
     worker_address
 }

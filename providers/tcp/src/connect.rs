@@ -13,7 +13,7 @@
 //! sender are void, and a higher number from a peer whose connection stands means that the peer
 //! has lost that connection and made a new one.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use bowline_uct::{EpId, OpenError, PeerFailure, Unreachable};
@@ -331,11 +331,18 @@ impl TcpIface {
         let socket = stranger.socket;
         self.rewatch(socket.as_fd(), tag::PEER, index, PEER_EVENTS);
         socket::tune(socket.as_fd(), &self.options);
+        if let Some(peer) = self.peer_mut(index) {
+            peer.attempt = attempt;
+        }
+        self.stands(index, socket);
+    }
+
+    /// A connection stands: what was posted before it goes out.
+    fn stands(&mut self, index: u32, socket: OwnedFd) {
         let Some(peer) = self.peer_mut(index) else { return };
         peer.socket = Some(socket);
         peer.state = State::Open;
         peer.connecting = None;
-        peer.attempt = attempt;
         self.connecting.retain(|&other| other != index);
         self.open += 1;
         self.counters.connections += 1;
@@ -344,5 +351,12 @@ impl TcpIface {
         }
         self.set_timer();
         self.flush_queue(index);
+    }
+
+    /// Gives a peer any stream socket, without a handshake.
+    #[cfg(any(test, fuzzing))]
+    pub(crate) fn install_socket(&mut self, index: u32, socket: OwnedFd) {
+        self.watch(socket.as_fd(), tag::PEER, index, PEER_EVENTS).expect("a socket can be watched");
+        self.stands(index, socket);
     }
 }

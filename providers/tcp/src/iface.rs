@@ -9,23 +9,20 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use bowline_base::doorbell::Doorbell;
-use bowline_base::slab::{Key, Slab};
+use bowline_base::slab::Slab;
 use bowline_uct::{
-    AtomicOps, Caps, EpId, IfaceAttr, Limits, OpLimits, OpenError, PeerFailure, Sink, Source, Token,
+    AtomicOps, Caps, EpId, IfaceAttr, Limits, OpLimits, OpenError, PeerFailure, Token,
 };
 use rustix::event::epoll::{self, EventData, EventFlags};
-use rustix::time::{
-    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
-    timerfd_settime,
-};
+use rustix::time::{TimerfdClockId, TimerfdFlags, timerfd_create};
 
 use crate::addr::{Address, Host, MAX_PLACES, Place};
-use crate::frame::{Frame, HEADER_BYTES, MAX_RMA};
+use crate::frame::{HEADER_BYTES, MAX_RMA};
 use crate::interfaces::{self, Choice};
 use crate::listener::Listening;
 use crate::md::Domain;
 use crate::options::TcpOptions;
-use crate::peer::{Peer, Request, State};
+use crate::peer::Peer;
 use crate::receive::Receiver;
 use crate::socket;
 use crate::stranger::Stranger;
@@ -70,7 +67,7 @@ const MAX_ENDPOINTS: u32 = 1 << 20;
 /// Most pieces of a zcopy operation.
 pub(crate) const MAX_IOV: usize = 16;
 /// Time between looks at what may have to be given up.
-const TICK: Duration = Duration::from_millis(50);
+pub(crate) const TICK: Duration = Duration::from_millis(50);
 
 /// What an epoll event is about; the low half of its data is an index.
 pub(crate) mod tag {
@@ -157,16 +154,17 @@ pub struct TcpIface {
     /// Whether the doorbell's descriptor is among those that epoll watches.
     pub(crate) bell_watched: bool,
     pub(crate) watcher: Option<Watcher>,
-    timer: OwnedFd,
-    timer_period: Duration,
-    last_patrol: Instant,
+    pub(crate) timer: OwnedFd,
+    pub(crate) timer_period: Duration,
+    pub(crate) last_patrol: Instant,
     /// Whether a malformed or unauthenticated stranger was logged.
     pub(crate) stranger_logged: bool,
     pub(crate) access_logged: bool,
+    pub(crate) accept_logged: bool,
     /// The process that opened it.
-    pid: u32,
+    pub(crate) pid: u32,
     /// Ends without a word, as by a crash.
-    abandoned: bool,
+    pub(crate) abandoned: bool,
 }
 
 fn system(act: &'static str) -> impl Fn(rustix::io::Errno) -> OpenError {
@@ -300,6 +298,7 @@ impl TcpIface {
             last_patrol: Instant::now(),
             stranger_logged: false,
             access_logged: false,
+            accept_logged: false,
             pid: std::process::id(),
             abandoned: false,
         };
@@ -448,177 +447,6 @@ impl TcpIface {
         }
     }
 
-    /// Ends a peer: answers what is in flight to it, then says that it failed.
-    #[cold]
-    pub(crate) fn fail(&mut self, index: u32, how: PeerFailure) {
-        let Some(peer) = self.peer_mut(index) else { return };
-        let was = peer.state;
-        if matches!(was, State::Failed(_)) {
-            return;
-        }
-        peer.state = State::Failed(how);
-        peer.tail = Vec::new();
-        peer.direct = None;
-        let blocked = std::mem::take(&mut peer.blocked);
-        let asked = std::mem::take(&mut peer.asked);
-        let uid = peer.uid;
-        let socket = peer.socket.take();
-        let connecting = peer.connecting.take();
-        let requests = std::mem::take(&mut peer.requests);
-        let mut lost = Vec::new();
-        peer.queue.abandon(&mut lost);
-        if let Some(socket) = socket {
-            // A forked child may hold the socket, so closing alone would not do it.
-            let _ = epoll::delete(&self.epoll, &socket);
-        }
-        if was == State::Open {
-            self.open -= 1;
-            self.counters.peers_lost += 1;
-        }
-        if blocked {
-            self.restless -= 1;
-        }
-        if asked {
-            self.wants.retain(|ep| ep.0 != index);
-        }
-        if self.by_uid.get(&uid) == Some(&index) {
-            self.by_uid.remove(&uid);
-        }
-        self.receiver.forget(index);
-        if let Some(stranger) = connecting.and_then(|connecting| connecting.stranger) {
-            self.drop_stranger(stranger);
-        }
-        self.connecting.retain(|&other| other != index);
-        self.events.extend(lost.into_iter().map(|token| Event::Completed(token, Err(how))));
-        for (_, request) in requests {
-            self.answered(request, Err(how));
-        }
-        self.events.push_back(Event::Failed(index, how));
-    }
-
-    /// Reports the outcome of a request.
-    pub(crate) fn answered(&mut self, request: Request, outcome: Result<u64, PeerFailure>) {
-        let token = match request {
-            Request::Get { token, .. } | Request::Old { token } | Request::Flush { token } => token,
-            Request::FlushAll { group } => return self.flushed_one(group, outcome.err()),
-        };
-        if token != Token::NONE {
-            self.events.push_back(Event::Completed(token, outcome));
-        }
-    }
-
-    fn flushed_one(&mut self, group: Key, lost: Option<PeerFailure>) {
-        let Some(flush) = self.groups.get_mut(group) else { return };
-        flush.left -= 1;
-        flush.lost = lost.or(flush.lost);
-        if flush.left > 0 {
-            return;
-        }
-        let Group { token, lost, .. } = *flush;
-        self.groups.remove(group);
-        if token != Token::NONE {
-            self.events.push_back(Event::Completed(token, lost.map_or(Ok(0), Err)));
-        }
-    }
-
-    /// Tells the sink what happened, in order.
-    pub(crate) fn report(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
-        let mut given = 0;
-        while given < budget
-            && let Some(event) = self.events.pop_front()
-        {
-            match event {
-                Event::Completed(token, result) => {
-                    sink.completed(token, result);
-                    given += 1;
-                }
-                Event::Failed(index, how) => given += self.report_failure(sink, index, how),
-            }
-        }
-        given
-    }
-
-    fn report_failure(&mut self, sink: &mut dyn Sink, index: u32, how: PeerFailure) -> u32 {
-        let Some(peer) = self.peer_mut(index) else { return 0 };
-        peer.told = true;
-        let ep = peer.has_ep.then_some(EpId(index));
-        // Who never talked to us and has no endpoint is known to nobody above.
-        let known = !peer.by_request || ep.is_some();
-        if known {
-            sink.failed(Some(Source(index)), ep, how);
-        }
-        self.forget_if_over(index);
-        u32::from(known)
-    }
-
-    /// Frees a peer that has failed, when everybody above knows and no endpoint is left.
-    pub(crate) fn forget_if_over(&mut self, index: u32) {
-        if let Some(peer) = self.peer(index)
-            && matches!(peer.state, State::Failed(_))
-            && peer.told
-            && !peer.has_ep
-        {
-            self.peers[index as usize] = None;
-        }
-    }
-
-    /// Sets the timer to what may have to be given up: handshakes soon, silent hosts later.
-    pub(crate) fn set_timer(&mut self) {
-        let soon = !self.connecting.is_empty() || self.strangers.iter().any(Option::is_some);
-        let period = match (soon, self.open > 0) {
-            (true, _) => TICK,
-            (false, true) => self.options.timeout / 8,
-            (false, false) => Duration::ZERO,
-        };
-        if period == self.timer_period {
-            return;
-        }
-        self.timer_period = period;
-        let time = Timespec {
-            tv_sec: i64::try_from(period.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: i64::from(period.subsec_nanos()),
-        };
-        let setting = Itimerspec { it_interval: time, it_value: time };
-        if let Err(error) = timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &setting) {
-            tracing::warn!(%error, "cannot set a timer; time-outs come late");
-        }
-    }
-
-    /// The timer has run out: empties it and gives up what is overdue.
-    pub(crate) fn tick(&mut self) {
-        let mut count = [0; 8];
-        // Nothing to read when it was read before.
-        let _ = rustix::io::read(&self.timer, &mut count);
-        let now = Instant::now();
-        self.overdue_strangers(now);
-        self.overdue_connections(now);
-        if now.saturating_duration_since(self.last_patrol) >= self.options.timeout / 8 {
-            self.last_patrol = now;
-            self.patrol(now);
-        }
-        self.set_timer();
-    }
-
-    /// Gives up peers whose kernel has not answered ours for the time-out. The kernel knows: it
-    /// asks again what is not acknowledged, and asks a full receiver whether it has room.
-    fn patrol(&mut self, now: Instant) {
-        let timeout = self.options.timeout;
-        for index in 0..self.peers.len() as u32 {
-            let Some(peer) = self.peer_mut(index) else { continue };
-            let Some(socket) = &peer.socket else { continue };
-            let Some(heard) = socket::unanswered(socket.as_fd()) else {
-                peer.in_vain = None;
-                continue;
-            };
-            // What was heard since then was an answer. Before it nothing was asked.
-            let since = peer.in_vain.unwrap_or(now).max(now.checked_sub(heard).unwrap_or(now));
-            peer.in_vain = Some(since);
-            if now.saturating_duration_since(since) >= timeout {
-                self.fail(index, PeerFailure::Unreachable);
-            }
-        }
-    }
-
     /// Ends the interface as a crash of its process would: peers hear nothing but the end of the
     /// stream. For tests of what lies above.
     #[doc(hidden)]
@@ -629,60 +457,3 @@ impl TcpIface {
 
 /// What epoll says of an established connection.
 pub(crate) const PEER_EVENTS: EventFlags = EventFlags::IN.union(EventFlags::RDHUP);
-
-/// Takes what comes while an interface closes.
-struct Nobody;
-
-impl Sink for Nobody {
-    fn am(&mut self, _: bowline_uct::Arrival<'_>) -> bowline_uct::Verdict {
-        bowline_uct::Verdict::Consumed
-    }
-    fn completed(&mut self, _: Token, _: Result<u64, PeerFailure>) {}
-    fn writable(&mut self, _: EpId) {}
-    fn failed(&mut self, _: Option<Source>, _: Option<EpId>, _: PeerFailure) {}
-}
-
-impl TcpIface {
-    /// Brings out what was posted, says goodbye, and waits until the peers' kernels have both: a
-    /// socket that is closed while something unread has come would take it back.
-    fn say_goodbye(&mut self) {
-        let deadline = Instant::now() + self.options.linger;
-        let mut said = vec![false; self.peers.len()];
-        loop {
-            let mut left = false;
-            for index in 0..self.peers.len() as u32 {
-                let Some(peer) = self.peer(index) else { continue };
-                match peer.state {
-                    State::Failed(_) => continue,
-                    State::Connecting => {
-                        left |= !peer.queue.is_empty();
-                        continue;
-                    }
-                    State::Open => {}
-                }
-                if said.get(index as usize) == Some(&false) {
-                    said[index as usize] = true;
-                    self.send_control(index, &Frame::bye().encode());
-                }
-                let Some(peer) = self.peer(index) else { continue };
-                let unsent = peer.socket.as_ref().is_some_and(|s| socket::at_risk(s.as_fd()) > 0);
-                left |= !peer.queue.is_empty() || unsent;
-            }
-            if !left || Instant::now() >= deadline {
-                return;
-            }
-            bowline_uct::Iface::progress(self, &mut Nobody, 256);
-            said.resize(self.peers.len().max(said.len()), false);
-            std::thread::yield_now();
-        }
-    }
-}
-
-impl Drop for TcpIface {
-    fn drop(&mut self) {
-        // A forked child shares the sockets with its parent and must not speak for it.
-        if !self.abandoned && self.pid == std::process::id() {
-            self.say_goodbye();
-        }
-    }
-}

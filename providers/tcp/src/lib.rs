@@ -43,8 +43,7 @@
 //! # Zero copy by the kernel
 //!
 //! `MSG_ZEROCOPY` is not used: on loopback and between network namespaces the kernel copies all
-//! the same, and pays for the pinning on top. io_uring is not used either: for one message at a
-//! time its submission costs what `send` costs.
+//! the same (its documentation says so), and pays for the pinning on top. io_uring is not used.
 //!
 //! # Cleanup
 //!
@@ -53,9 +52,14 @@
 
 mod addr;
 mod auth;
+mod closing;
 mod connect;
 mod contract;
+mod failure;
 mod frame;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzz;
 mod hello;
 mod iface;
 mod interfaces;

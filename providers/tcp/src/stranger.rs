@@ -90,7 +90,7 @@ impl Stranger {
         Self::new(socket, Stage::Reaching, role, hello.encode())
     }
 
-    fn server(socket: OwnedFd, listener: u32, from: SocketAddr) -> Self {
+    pub(crate) fn server(socket: OwnedFd, listener: u32, from: SocketAddr) -> Self {
         let role = Role::Server { listener, from };
         Self::new(socket, Stage::Await(Kind::Hello), role, [0; HELLO_BYTES])
     }
@@ -217,8 +217,11 @@ impl TcpIface {
                 }
                 Ok(None) => return,
                 Err(error) => {
-                    // Out of descriptors or memory: the connection waits in the kernel.
-                    tracing::warn!(%error, "cannot accept a connection");
+                    // Out of descriptors or memory: the connection waits in the kernel, and each
+                    // look finds it again.
+                    if !std::mem::replace(&mut self.accept_logged, true) {
+                        tracing::error!(%error, "cannot accept a connection; raise ulimit -n");
+                    }
                     return;
                 }
             }

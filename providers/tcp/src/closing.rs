@@ -1,0 +1,68 @@
+//! Closing an interface: what was posted comes out, and peers hear a goodbye.
+
+use std::os::fd::AsFd;
+use std::time::Instant;
+
+use bowline_uct::{EpId, PeerFailure, Sink, Source, Token};
+
+use crate::frame::Frame;
+use crate::iface::TcpIface;
+use crate::peer::State;
+use crate::socket;
+
+/// Takes what comes while an interface closes.
+struct Nobody;
+
+impl Sink for Nobody {
+    fn am(&mut self, _: bowline_uct::Arrival<'_>) -> bowline_uct::Verdict {
+        bowline_uct::Verdict::Consumed
+    }
+    fn completed(&mut self, _: Token, _: Result<u64, PeerFailure>) {}
+    fn writable(&mut self, _: EpId) {}
+    fn failed(&mut self, _: Option<Source>, _: Option<EpId>, _: PeerFailure) {}
+}
+
+impl TcpIface {
+    /// Brings out what was posted, says goodbye, and waits until the peers' kernels have both: a
+    /// socket that is closed while something unread has come would take it back.
+    fn say_goodbye(&mut self) {
+        let deadline = Instant::now() + self.options.linger;
+        let mut said = vec![false; self.peers.len()];
+        loop {
+            let mut left = false;
+            for index in 0..self.peers.len() as u32 {
+                let Some(peer) = self.peer(index) else { continue };
+                match peer.state {
+                    State::Failed(_) => continue,
+                    State::Connecting => {
+                        left |= !peer.queue.is_empty();
+                        continue;
+                    }
+                    State::Open => {}
+                }
+                if said.get(index as usize) == Some(&false) {
+                    said[index as usize] = true;
+                    self.send_control(index, &Frame::bye().encode());
+                }
+                let Some(peer) = self.peer(index) else { continue };
+                let unsent = peer.socket.as_ref().is_some_and(|s| socket::at_risk(s.as_fd()) > 0);
+                left |= !peer.queue.is_empty() || unsent;
+            }
+            if !left || Instant::now() >= deadline {
+                return;
+            }
+            bowline_uct::Iface::progress(self, &mut Nobody, 256);
+            said.resize(self.peers.len().max(said.len()), false);
+            std::thread::yield_now();
+        }
+    }
+}
+
+impl Drop for TcpIface {
+    fn drop(&mut self) {
+        // A forked child shares the sockets with its parent and must not speak for it.
+        if !self.abandoned && self.pid == std::process::id() {
+            self.say_goodbye();
+        }
+    }
+}

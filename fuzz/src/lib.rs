@@ -13,6 +13,7 @@ mod addresses;
 mod arrivals;
 mod lane;
 mod launch;
+mod ofi;
 mod queues;
 mod settings;
 mod tcp;
@@ -32,6 +33,9 @@ pub const TARGETS: &[Target] = &[
     ("scmp_consumer", queues::scmp_consumer),
     ("ring_consumer", queues::ring_consumer),
     ("config", settings::config),
+    ("ofi_message", ofi::message),
+    ("ofi_address", ofi::address),
+    ("ofi_rkey", ofi::rkey),
     ("tcp_frames", tcp::frames),
     ("tcp_handshake", tcp::handshake),
 ];

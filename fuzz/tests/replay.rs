@@ -55,6 +55,9 @@ replays! {
     addr_reader
     agent_messages
     config
+    ofi_address
+    ofi_message
+    ofi_rkey
     pmi_client
     pmi_server
     process_mapping

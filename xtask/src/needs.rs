@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 /// A program that tests or benches start.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Need {
-    /// The program.
+    /// The program, or a library by the beginning of its file's name.
     pub(crate) program: &'static str,
     /// The Debian packages that bring it; recommended ones are not installed by themselves.
     pub(crate) package: &'static str,
@@ -45,6 +45,24 @@ pub(crate) const OF_TESTS: &[Need] = &[
         package: "slurm-wlm munge libpmix2",
         header: None,
         why: "a process manager that speaks PMI and PMIx, under which our client is tested",
+    },
+    Need {
+        program: "cc",
+        package: "libfabric-dev",
+        header: Some("rdma/fabric.h"),
+        why: "is below the transport over libfabric",
+    },
+    Need {
+        program: "pkg-config",
+        package: "pkg-config",
+        header: None,
+        why: "says where libfabric is",
+    },
+    Need {
+        program: "libclang",
+        package: "libclang-dev",
+        header: None,
+        why: "reads libfabric's headers for its bindings",
     },
     Need {
         program: "ip",
@@ -83,7 +101,7 @@ pub(crate) const OF_INSTRUCTIONS: &[Need] =
 /// Those of `needs` that this machine does not have.
 pub(crate) fn missing(needs: &[Need]) -> Vec<Need> {
     let there = |need: &Need| {
-        find(need.program).is_some()
+        (find(need.program).is_some() || has_library(need.program))
             && need.header.is_none_or(|header| includes(need.program, header))
     };
     needs.iter().copied().filter(|need| !there(need)).collect()
@@ -115,6 +133,25 @@ pub(crate) fn find(program: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|directory| directory.join(program)).find(|p| p.is_file())
 }
 
+/// Whether there is a library whose file's name begins with `name`, where bindgen looks for its own.
+fn has_library(name: &str) -> bool {
+    let named = std::env::var_os("LIBCLANG_PATH").map(PathBuf::from);
+    let llvm = std::fs::read_dir("/usr/lib").into_iter().flatten().flatten();
+    let usual = llvm.map(|entry| entry.path()).flat_map(|path| [path.join("lib"), path]);
+    name.starts_with("lib")
+        && named.into_iter().chain(usual).chain([PathBuf::from("/usr/lib64")]).any(|directory| {
+            std::fs::read_dir(directory).into_iter().flatten().flatten().any(|file| {
+                let file = file.file_name();
+                let text = file.to_string_lossy();
+                // `libclang-14.so.1`, but not `libclang-cpp.so.14`.
+                text.strip_prefix(name).is_some_and(|rest| {
+                    let numbered = rest.strip_prefix('-').unwrap_or_default();
+                    rest.starts_with(".so") || numbered.starts_with(|c: char| c.is_ascii_digit())
+                })
+            })
+        })
+}
+
 /// Whether `compiler` finds `header`.
 fn includes(compiler: &str, header: &str) -> bool {
     let child = Command::new(compiler)
@@ -141,6 +178,7 @@ mod tests {
         assert!(missing(&[cc("stdio.h")]).is_empty());
         let gone = missing(&[cc("no/such/header.h")]);
         assert!(explain(&gone).contains("cc with no/such/header.h"));
+        assert!(has_library("libc") && !has_library("libnosuch") && !has_library("c"));
     }
 
     #[test]

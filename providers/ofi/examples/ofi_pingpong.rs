@@ -16,7 +16,9 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use bowline_ofi::{OfiIface, OfiOptions};
-use bowline_uct::{AmId, Arrival, EpId, Iface, PeerFailure, PostError, Sink, Source, Token, Verdict};
+use bowline_uct::{
+    AmId, Arrival, EpId, Iface, PeerFailure, PostError, Sink, Source, Token, Verdict,
+};
 use libfabric_sys as sys;
 use rustix::thread::{CpuSet, sched_setaffinity};
 
@@ -68,18 +70,14 @@ impl Bare {
             let hints = sys::fi_allocinfo();
             (*hints).caps = sys::FI_MSG;
             (*(*hints).ep_attr).type_ = sys::FI_EP_RDM;
-            (*(*hints).domain_attr).mr_mode = (sys::FI_MR_VIRT_ADDR
-                | sys::FI_MR_ALLOCATED
-                | sys::FI_MR_PROV_KEY) as i32;
+            (*(*hints).domain_attr).mr_mode =
+                (sys::FI_MR_VIRT_ADDR | sys::FI_MR_ALLOCATED | sys::FI_MR_PROV_KEY) as i32;
             (*(*hints).domain_attr).threading = sys::FI_THREAD_DOMAIN;
             (*(*hints).fabric_attr).prov_name = libc::strdup(name.as_ptr());
             let mut info = std::ptr::null_mut();
             let version = sys::fi_version_of(1, 17);
             let nobody = std::ptr::null();
-            check(
-                "fi_getinfo",
-                sys::fi_getinfo(version, nobody, nobody, 0, hints, &raw mut info),
-            )?;
+            check("fi_getinfo", sys::fi_getinfo(version, nobody, nobody, 0, hints, &raw mut info))?;
             check("fi_fabric", sys::fi_fabric((*info).fabric_attr, &raw mut fabric, null))?;
             check("fi_domain", sys::fi_domain(fabric, info, &raw mut domain, null))?;
             let mut attr: sys::fi_cq_attr = std::mem::zeroed();
@@ -315,7 +313,9 @@ fn main() -> Outcome<()> {
         }
         return Ok(());
     }
-    let [mine, theirs, ..] = cpus[..] else { return Err("a ping-pong needs two processors".into()) };
+    let [mine, theirs, ..] = cpus[..] else {
+        return Err("a ping-pong needs two processors".into());
+    };
     let mut child = Command::new(std::env::current_exe()?)
         .args(["--echo", &provider, &bytes.to_string(), &trips.to_string()])
         .args([blocks.to_string(), theirs.to_string()])

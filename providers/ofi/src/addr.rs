@@ -120,8 +120,7 @@ impl Address {
         if version != VERSION {
             return Err(BadAddress::Version(version));
         }
-        let home =
-            Home { host: r.u64()?, pid_ns: r.u64()?, pid: r.u32()?, start_time: r.u64()? };
+        let home = Home { host: r.u64()?, pid_ns: r.u64()?, pid: r.u32()?, start_time: r.u64()? };
         let (instance, window, format) = (r.u64()?, r.u32()?, r.u32()?);
         let within_host = match r.u8()? {
             0 => false,
@@ -131,7 +130,9 @@ impl Address {
         let (provider, name) = (r.bytes()?, r.bytes()?);
         let body = bytes.len() - r.rest().len();
         let check = r.u64()?;
-        let whole = hash(&bytes[..body]) == check && bytes.len() == body + CHECK;
+        // Fuzzing looks behind the check.
+        let right = cfg!(fuzzing) || hash(&bytes[..body]) == check;
+        let whole = right && bytes.len() == body + CHECK;
         let provider = std::str::from_utf8(provider).map_err(|_| BadAddress::Damaged)?;
         if !whole || window == 0 || instance == 0 {
             return Err(BadAddress::Damaged);
@@ -155,7 +156,8 @@ impl Address {
 #[doc(hidden)]
 pub fn fuzz_address(bytes: &[u8]) {
     if let Ok(address) = Address::unpack(bytes) {
-        assert_eq!(address.pack(), bytes);
+        let body = bytes.len() - CHECK;
+        assert_eq!(address.pack()[..body], bytes[..body]);
     }
 }
 

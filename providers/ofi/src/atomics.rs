@@ -128,7 +128,9 @@ impl OfiIface {
         let store = |place: usize, value: u64| {
             let room = self.tx.view(buffer).slice(place, 8).expect("inside a buffer");
             // A word of the width stands at its own address, whatever the order of bytes.
-            if wide { room.copy_in(&value.to_ne_bytes()) } else {
+            if wide {
+                room.copy_in(&value.to_ne_bytes())
+            } else {
                 room.copy_in(&(value as u32).to_ne_bytes())
             };
         };
@@ -146,8 +148,7 @@ impl OfiIface {
         let number = self.ops.insert(index, work, None);
         // SAFETY: the words are in a buffer that belongs to the operation until its completion
         // gives it back; the pool outlives the endpoint.
-        let posted =
-            unsafe { self.net.atomic(remote, (kind, code), words, context_of(number)) };
+        let posted = unsafe { self.net.atomic(remote, (kind, code), words, context_of(number)) };
         match self.posted(number, posted) {
             Ok(()) => Ok(()),
             Err(refused) => {
@@ -192,8 +193,7 @@ impl OfiIface {
         let head = Header { kind: Kind::Atomic, id: 0, source, stamp, taken }.pack();
         let mut message = [0; ATOMIC];
         message[..HEADER].copy_from_slice(&head);
-        message[HEADER..]
-            .copy_from_slice(&Request { request, op, width, key, address }.pack());
+        message[HEADER..].copy_from_slice(&Request { request, op, width, key, address }.pack());
         // SAFETY: an array of our own.
         let sent = unsafe { self.net.inject(place, message.as_ptr(), message.len()) };
         match self.posted(request, sent) {

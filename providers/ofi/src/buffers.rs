@@ -52,8 +52,10 @@ impl Buffers {
             let view = region.view();
             // SAFETY: the region stays mapped for the life of this value, whose `mr` is dropped
             // with it or before.
-            let registered = unsafe { net.register(view.as_ptr(), view.len(), access) }
-                .map_err(|error| failure("register the buffers of the libfabric transport", error))?;
+            let registered =
+                unsafe { net.register(view.as_ptr(), view.len(), access) }.map_err(|error| {
+                    failure("register the buffers of the libfabric transport", error)
+                })?;
             desc = registered.desc();
             mr = Some(registered);
         }

@@ -91,10 +91,9 @@ impl OfiIface {
         }
         self.peers[peer as usize].under_way -= 1;
         // An access that the target refused is the operation's failure alone.
-        let one_sided =
-            matches!(work, Work::Put { .. } | Work::Get { .. } | Work::Atomic { .. });
-        let refused = [sys::FI_EACCES, sys::FI_EKEYREJECTED, libc::EPERM, libc::EINVAL]
-            .contains(&error);
+        let one_sided = matches!(work, Work::Put { .. } | Work::Get { .. } | Work::Atomic { .. });
+        let refused =
+            [sys::FI_EACCES, sys::FI_EKEYREJECTED, libc::EPERM, libc::EINVAL].contains(&error);
         let how = if one_sided && refused {
             PeerFailure::Refused
         } else {
@@ -359,9 +358,10 @@ impl OfiIface {
         }
         let end = Instant::now() + LINGER;
         let waits = |iface: &Self| {
-            iface.peers.iter().any(|peer| {
-                peer.is_well() && (!peer.pending.is_empty() || peer.under_way > 0)
-            })
+            iface
+                .peers
+                .iter()
+                .any(|peer| peer.is_well() && (!peer.pending.is_empty() || peer.under_way > 0))
         };
         while waits(self) && Instant::now() < end {
             self.turn(&mut Nobody, 64);

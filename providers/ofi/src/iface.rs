@@ -264,10 +264,7 @@ impl OfiIface {
             turns: 0,
             counters: OfiCounters::default(),
             bed,
-            memories: ManuallyDrop::new(Memories::new(
-                address.instance,
-                traits.virtual_addresses,
-            )),
+            memories: ManuallyDrop::new(Memories::new(address.instance, traits.virtual_addresses)),
             address,
             rx: ManuallyDrop::new(rx),
             tx: ManuallyDrop::new(tx),

@@ -260,9 +260,7 @@ impl Offers {
 
     fn first_fit(&self, options: &OfiOptions) -> Option<*mut sys::fi_info> {
         let mut all = self.nodes().zip(self.iter());
-        let stays = |provider: &str| {
-            provider.split(';').any(|layer| NOT_CHOSEN.contains(&layer))
-        };
+        let stays = |provider: &str| provider.split(';').any(|layer| NOT_CHOSEN.contains(&layer));
         let fits = |offer: &Offer| match &options.provider {
             // libfabric also offers what is merely layered over the name.
             Some(name) => !name.contains(';') || *name == offer.provider,

@@ -24,8 +24,8 @@ mod wire;
 pub use iface::{OfiCounters, OfiIface};
 pub use info::{OfiOffer, list};
 pub use options::{
-    ATOMICS, Atomics, BUFFER_BYTES, DOMAIN, LOST_AFTER, OPERATIONS, OfiOptions, PROVIDER, REGISTRATION,
-    RX_BUFFERS, Registration, SETTINGS, TAGS, TX_BUFFERS, WAKEUP, WINDOW,
+    ATOMICS, Atomics, BUFFER_BYTES, DOMAIN, LOST_AFTER, OPERATIONS, OfiOptions, PROVIDER,
+    REGISTRATION, RX_BUFFERS, Registration, SETTINGS, TAGS, TX_BUFFERS, WAKEUP, WINDOW,
 };
 
 /// Decoders of foreign bytes, for the fuzz target.

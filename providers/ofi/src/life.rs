@@ -132,8 +132,7 @@ impl Life {
             Self::Far => State::Lives,
             Self::Process(fd) => {
                 let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
-                let mut fds =
-                    [rustix::event::PollFd::new(fd, rustix::event::PollFlags::IN)];
+                let mut fds = [rustix::event::PollFd::new(fd, rustix::event::PollFlags::IN)];
                 match rustix::event::poll(&mut fds, Some(&now)) {
                     Ok(1..) => State::Dead,
                     _ => State::Lives,

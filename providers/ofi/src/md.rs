@@ -23,9 +23,7 @@ use bowline_base::buffer::RecvBuf;
 use bowline_base::region::Region;
 use bowline_base::slab::Slab;
 use bowline_base::view::View;
-use bowline_uct::{
-    AddrReader, LocalSlice, MdAttr, MemError, MemHandle, PostError, RemoteSlice,
-};
+use bowline_uct::{AddrReader, LocalSlice, MdAttr, MemError, MemHandle, PostError, RemoteSlice};
 use libfabric_sys as sys;
 
 use crate::net::{Mr, Net};
@@ -39,10 +37,19 @@ const KEPT_RELEASED: usize = 64;
 
 #[derive(Debug)]
 enum Home {
-    Allocated { region: Region, len: usize },
-    Registered { buffer: RecvBuf, start: *mut u8 },
+    Allocated {
+        region: Region,
+        len: usize,
+    },
+    Registered {
+        buffer: RecvBuf,
+        start: *mut u8,
+    },
     /// Lent to the reads of peers.
-    Exposed { start: *mut u8, len: usize },
+    Exposed {
+        start: *mut u8,
+        len: usize,
+    },
 }
 
 // SAFETY: `start` points into `buffer`, which is `Send`, or into memory that a caller promised to
@@ -165,7 +172,11 @@ impl Memories {
     }
 
     /// Lends memory to the reads of peers.
-    pub(crate) fn expose(&mut self, net: &mut Net, bytes: LocalSlice) -> Result<MemHandle, MemError> {
+    pub(crate) fn expose(
+        &mut self,
+        net: &mut Net,
+        bytes: LocalSlice,
+    ) -> Result<MemHandle, MemError> {
         let home = Home::Exposed { start: bytes.as_ptr(), len: bytes.len() };
         self.hold(net, home).map_err(|(error, _)| error)
     }
@@ -221,10 +232,7 @@ impl Memories {
     }
 
     pub(crate) fn pack(&self, handle: MemHandle) -> Result<Vec<u8>, MemError> {
-        self.held
-            .get(handle.0)
-            .map(|memory| self.packed(memory).to_vec())
-            .ok_or(MemError::NoSuch)
+        self.held.get(handle.0).map(|memory| self.packed(memory).to_vec()).ok_or(MemError::NoSuch)
     }
 
     pub(crate) fn key_of(&self, start: u64, len: usize, out: &mut [u8]) -> Option<usize> {
@@ -278,7 +286,8 @@ impl Rkey {
             return None;
         }
         let (body, check) = packed.split_last_chunk::<8>()?;
-        if hash(body) != u64::from_le_bytes(*check) {
+        // Fuzzing looks behind the check.
+        if !cfg!(fuzzing) && hash(body) != u64::from_le_bytes(*check) {
             return None;
         }
         let mut r = AddrReader::new(body);
@@ -308,10 +317,8 @@ impl Rkey {
 #[doc(hidden)]
 pub fn fuzz_rkey(bytes: &[u8]) {
     let Some(rkey) = Rkey::unpack(0, bytes) else { return };
-    let at = |address| RemoteSlice {
-        address,
-        rkey: bowline_uct::RkeyId(bowline_base::slab::Key::NONE),
-    };
+    let at =
+        |address| RemoteSlice { address, rkey: bowline_uct::RkeyId(bowline_base::slab::Key::NONE) };
     assert!(rkey.reach(at(rkey.base), 0).is_ok());
     assert!(rkey.reach(at(rkey.base.wrapping_add(rkey.len)), 1).is_err());
     assert!(rkey.reach(at(rkey.base.wrapping_sub(1)), 1).is_err());

@@ -204,11 +204,7 @@ impl Net {
                 let mut fd = -1_i32;
                 // SAFETY: the queue is open; FI_GETWAIT writes one `int` for this kind.
                 let got = unsafe {
-                    sys::fi_control(
-                        self.cq.cast(),
-                        sys::FI_GETWAIT as i32,
-                        (&raw mut fd).cast(),
-                    )
+                    sys::fi_control(self.cq.cast(), sys::FI_GETWAIT as i32, (&raw mut fd).cast())
                 };
                 self.wait_fd = (got == 0 && fd >= 0).then_some(fd);
             }
@@ -236,9 +232,8 @@ impl Net {
         let mut name = vec![0_u8; MAX_NAME];
         let mut len = name.len();
         // SAFETY: the endpoint is open, `len` bytes are writable.
-        let error = unsafe {
-            sys::fi_getname(self.ep.cast(), name.as_mut_ptr().cast(), &raw mut len)
-        };
+        let error =
+            unsafe { sys::fi_getname(self.ep.cast(), name.as_mut_ptr().cast(), &raw mut len) };
         check("ask libfabric for the endpoint's address", error)?;
         name.truncate(len);
         Ok(name)
@@ -265,14 +260,7 @@ impl Net {
         let mut place = sys::FI_ADDR_UNSPEC;
         // SAFETY: the vector is open; `name` holds one address, as the caller has checked.
         let inserted = unsafe {
-            sys::fi_av_insert(
-                self.av,
-                name.as_ptr().cast(),
-                1,
-                &raw mut place,
-                0,
-                ptr::null_mut(),
-            )
+            sys::fi_av_insert(self.av, name.as_ptr().cast(), 1, &raw mut place, 0, ptr::null_mut())
         };
         if inserted != 1 || place == sys::FI_ADDR_UNSPEC {
             return Err(OpenError::BadAddress("libfabric does not accept it".into()));
@@ -325,13 +313,7 @@ impl Net {
         if !self.traits.atomics {
             return false;
         }
-        let plain = [
-            sys::FI_SUM,
-            sys::FI_BAND,
-            sys::FI_BOR,
-            sys::FI_BXOR,
-            sys::FI_ATOMIC_WRITE,
-        ];
+        let plain = [sys::FI_SUM, sys::FI_BAND, sys::FI_BOR, sys::FI_BXOR, sys::FI_ATOMIC_WRITE];
         let mut count = 0_usize;
         let out = &raw mut count;
         [sys::FI_UINT32, sys::FI_UINT64].into_iter().all(|kind| {
@@ -553,9 +535,8 @@ impl Net {
         context: usize,
     ) -> Result<(), Refused> {
         let word = |piece: Option<Piece>| {
-            let (start, desc) = piece.map_or((ptr::null_mut(), ptr::null_mut()), |piece| {
-                (piece.start, piece.desc)
-            });
+            let (start, desc) =
+                piece.map_or((ptr::null_mut(), ptr::null_mut()), |piece| (piece.start, piece.desc));
             (sys::fi_ioc { addr: start.cast(), count: 1 }, [desc])
         };
         let there = sys::fi_rma_ioc { addr: remote.address, count: 1, key: remote.key };

@@ -160,21 +160,46 @@ pub(crate) struct Endpoint {
 pub(crate) enum Work {
     Free,
     /// A message from a send buffer.
-    Send { buffer: u32 },
+    Send {
+        buffer: u32,
+    },
     /// A message whose payload is the user's.
-    SendLent { buffer: u32, token: Token },
+    SendLent {
+        buffer: u32,
+        token: Token,
+    },
     /// A write, from a send buffer or from the user's memory.
-    Put { buffer: Option<u32>, token: Token, epoch: u32 },
+    Put {
+        buffer: Option<u32>,
+        token: Token,
+        epoch: u32,
+    },
     /// A read into the user's memory.
-    Get { token: Token, epoch: u32 },
+    Get {
+        token: Token,
+        epoch: u32,
+    },
     /// An atomic operation of libfabric; its words are in a send buffer.
-    Atomic { buffer: u32, token: Token, wide: bool, epoch: u32 },
+    Atomic {
+        buffer: u32,
+        token: Token,
+        wide: bool,
+        epoch: u32,
+    },
     /// An atomic operation that the peer was asked for.
-    Asked { token: Token, epoch: u32 },
+    Asked {
+        token: Token,
+        epoch: u32,
+    },
     /// A tagged message, either way; `receive` keeps the length.
-    Tagged { token: Token, receive: bool },
+    Tagged {
+        token: Token,
+        receive: bool,
+    },
     /// Its peer is gone and its token answered; libfabric may still say something of it.
-    Orphan { buffer: Option<u32> },
+    Orphan {
+        buffer: Option<u32>,
+    },
 }
 
 #[derive(Debug)]

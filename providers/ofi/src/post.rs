@@ -6,9 +6,7 @@
 //! credit or of a buffer, so what a sender sees does not depend on the provider below.
 
 use bowline_base::view::View;
-use bowline_uct::{
-    AmHeader, AmId, EpId, LocalSlice, OpenError, PostError, Posted, Token,
-};
+use bowline_uct::{AmHeader, AmId, EpId, LocalSlice, OpenError, PostError, Posted, Token};
 
 use crate::iface::OfiIface;
 use crate::net::{MAX_PIECES, Piece, Refused};
@@ -388,8 +386,7 @@ impl OfiIface {
             return false;
         };
         let stamp = self.address.instance as u32;
-        let header =
-            Header { kind: Kind::Greeting, id: 0, source: NOBODY, stamp, taken: 0 }.pack();
+        let header = Header { kind: Kind::Greeting, id: 0, source: NOBODY, stamp, taken: 0 }.pack();
         let mut message = header.to_vec();
         message.extend_from_slice(&index.to_le_bytes());
         message.extend_from_slice(&self.packed);
@@ -443,10 +440,9 @@ impl OfiIface {
         }
         let life = self.watch_life(address)?;
         let place = self.net.insert(&address.name)?;
-        self.watch.add(index, &life).map_err(|source| OpenError::System {
-            act: "watch the peer's process",
-            source,
-        })?;
+        self.watch
+            .add(index, &life)
+            .map_err(|source| OpenError::System { act: "watch the peer's process", source })?;
         if matches!(life, crate::life::Life::Here(_)) {
             self.here.push(index);
         }

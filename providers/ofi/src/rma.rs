@@ -91,7 +91,13 @@ impl OfiIface {
             // It was packed, and must not be packed again: it goes out when there is room.
             Err(Refused::Again) => {
                 self.counters.delayed += 1;
-                self.late_puts.push_back(crate::iface::LatePut { index, buffer, len, remote, epoch });
+                self.late_puts.push_back(crate::iface::LatePut {
+                    index,
+                    buffer,
+                    len,
+                    remote,
+                    epoch,
+                });
                 self.peers[index as usize].under_way += 1;
                 Ok(len)
             }
@@ -138,10 +144,8 @@ impl OfiIface {
                     if !failed {
                         self.post_failed(index, error);
                     }
-                    if !matches!(
-                        self.peers[index as usize].health,
-                        crate::peer::Health::Failed(_)
-                    ) {
+                    if !matches!(self.peers[index as usize].health, crate::peer::Health::Failed(_))
+                    {
                         let how = bowline_uct::PeerFailure::Unreachable;
                         self.one_sided_ended(index, late.epoch, Token::NONE, Err(how));
                     }
@@ -200,8 +204,7 @@ impl OfiIface {
         let posted = unsafe { self.net.access(write, remote, &list[..count], context_of(op)) };
         match self.posted(op, posted) {
             Ok(()) => {
-                let counter =
-                    if write { &mut self.counters.puts } else { &mut self.counters.gets };
+                let counter = if write { &mut self.counters.puts } else { &mut self.counters.gets };
                 *counter += 1;
                 Ok(Posted::InFlight)
             }

@@ -1,8 +1,6 @@
 //! Tagged messages, matched by libfabric. They are under no credit of ours and carry no header.
 
-use bowline_uct::{
-    CUT, EpId, LocalSlice, OpLimits, PostError, Posted, TagMatch, Token, WITHDRAWN,
-};
+use bowline_uct::{CUT, EpId, LocalSlice, OpLimits, PostError, Posted, TagMatch, Token, WITHDRAWN};
 use libfabric_sys as sys;
 
 use crate::iface::OfiIface;

@@ -120,11 +120,7 @@ pub(crate) fn pack_words(words: &AmHeader) -> [u8; AM_HEADER_BYTES] {
 #[inline]
 pub(crate) fn unpack_words(bytes: &[u8; AM_HEADER_BYTES]) -> AmHeader {
     let (words, _) = bytes.as_chunks::<8>();
-    [
-        u64::from_le_bytes(words[0]),
-        u64::from_le_bytes(words[1]),
-        u64::from_le_bytes(words[2]),
-    ]
+    [u64::from_le_bytes(words[0]), u64::from_le_bytes(words[1]), u64::from_le_bytes(words[2])]
 }
 
 /// An atomic operation that the target's progress performs.

@@ -99,7 +99,13 @@ form!(
     },
     []
 );
-form!(emulated, "shm, atomics by messages", "shm", |options| options.atomics = Atomics::Emulated, []);
+form!(
+    emulated,
+    "shm, atomics by messages",
+    "shm",
+    |options| options.atomics = Atomics::Emulated,
+    []
+);
 form!(
     small,
     "tcp, small queues, no registration",

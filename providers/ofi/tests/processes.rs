@@ -247,8 +247,7 @@ fn death_wakes_a_sleeper() {
             while pair.iface.progress(&mut pair.seen, 16) > 0 {}
             if pair.seen.failed.is_empty() && pair.iface.arm(true) == Armed::Ready {
                 let fd = pair.iface.event_fd().expect("the capability says so");
-                let mut fds =
-                    [rustix::event::PollFd::new(&fd, rustix::event::PollFlags::IN)];
+                let mut fds = [rustix::event::PollFd::new(&fd, rustix::event::PollFlags::IN)];
                 let _ = rustix::event::poll(&mut fds, None);
                 pair.iface.disarm();
             }

@@ -50,7 +50,12 @@ mod tests {
     fn the_library_answers() {
         // SAFETY: takes nothing.
         let version = unsafe { fi_version() };
-        assert!(version >= fi_version_of(1, 17), "libfabric {}.{}", version >> 16, version & 0xffff);
+        assert!(
+            version >= fi_version_of(1, 17),
+            "libfabric {}.{}",
+            version >> 16,
+            version & 0xffff
+        );
         assert!(FI_ADDR_UNSPEC.wrapping_add(1) == 0);
         assert_eq!((FI_EAGAIN, FI_MSG), (libc::EAGAIN, 2));
     }

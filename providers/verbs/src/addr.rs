@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   address: magic u32 | version u8 | mode u8 | uid u64 | gid 16 | lid u16 | ethernet u8 | mtu u8
-//!            | pair u32 | qkey u32 | longest u32 | check u32
+//!            | pair u32 | data u32 | qkey u32 | longest u32 | check u32
 //!   key:     tag u8 | uid u64 | start u64 | length u64 | rkey u32 | check u32
 //! ```
 //!
@@ -56,7 +56,9 @@ pub struct Address {
     pub mtu: u8,
     /// Number of the datagram queue pair that answers.
     pub pair: u32,
-    /// The key that datagrams to it must carry.
+    /// In ud, the number of the one that takes messages; else 0.
+    pub data: u32,
+    /// The key that datagrams to them must carry.
     pub qkey: u32,
     /// Longest message that its receive buffers hold, header included.
     pub longest: u32,
@@ -71,7 +73,7 @@ impl Address {
             out.u8(byte);
         }
         out.u16(self.lid).u8(u8::from(self.ethernet)).u8(self.mtu);
-        out.u32(self.pair).u32(self.qkey).u32(self.longest);
+        out.u32(self.pair).u32(self.data).u32(self.qkey).u32(self.longest);
         let mut bytes = out.finish();
         let check = check(&bytes);
         bytes.extend_from_slice(&check.to_le_bytes());
@@ -112,12 +114,13 @@ impl Address {
         if ethernet > 1 || !(1..=5).contains(&mtu) {
             return Err(BadBytes::Damaged);
         }
-        let (pair, qkey, longest) = (reader.u32()?, reader.u32()?, reader.u32()?);
-        if pair >= 1 << 24 {
+        let (pair, data) = (reader.u32()?, reader.u32()?);
+        let (qkey, longest) = (reader.u32()?, reader.u32()?);
+        if pair >= 1 << 24 || data >= 1 << 24 {
             return Err(BadBytes::Damaged);
         }
         let ethernet = ethernet == 1;
-        Ok(Self { mode, uid, gid, lid, ethernet, mtu, pair, qkey, longest })
+        Ok(Self { mode, uid, gid, lid, ethernet, mtu, pair, data, qkey, longest })
     }
 
     /// Whether the interface with this address reaches the one with `other`.
@@ -150,7 +153,7 @@ impl Address {
         if other.longest != self.longest {
             return because(
                 "the peer's receive buffers have another size; set \
-                            BOWLINE_VERBS_MAX_BCOPY alike at all ranks",
+                            BOWLINE_VERBS_MAX_BCOPY and the ports' MTU alike at all ranks",
             );
         }
         Ok(())
@@ -234,6 +237,7 @@ mod tests {
             ethernet: true,
             mtu: 5,
             pair: 17,
+            data: 18,
             qkey: 0x1111_2222,
             longest: 8224,
         }

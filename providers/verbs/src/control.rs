@@ -45,8 +45,7 @@ pub(crate) enum Command {
     Stop { quiet: bool },
 }
 
-/// What the thread tells the interface.
-pub(crate) type Event = table::Event<Qp>;
+pub(crate) use table::Event;
 
 /// Words and descriptors that both sides use.
 #[derive(Debug)]
@@ -73,12 +72,13 @@ impl Shared {
     }
 }
 
-/// The interface's side.
+/// The interface's side. `P` is a connection's pair: a queue pair, or the number that stands for
+/// one between datagrams.
 #[derive(Debug)]
-pub(crate) struct Control {
+pub(crate) struct Control<P> {
     shared: Arc<Shared>,
     commands: Sender<Command>,
-    events: Receiver<Event>,
+    events: Receiver<Event<P>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -89,13 +89,16 @@ const RECEIVES: u32 = 64;
 const SENDS: u32 = 32;
 const SLOT: usize = 256;
 
-impl Control {
-    /// Starts the thread; returns the number of its datagram pair, too.
+impl<P: Send + 'static> Control<P> {
+    /// Starts the thread, which makes pairs with `pairs`; returns the interface's address, too.
+    /// `probe_up`: peers with a connection are asked whether they are there, as well.
     pub(crate) fn start(
         rails: &Arc<Rails>,
         own: impl FnOnce(u32) -> Address,
         timeout: Duration,
         most: usize,
+        pairs: impl Pairs<Pair = P> + Send + 'static,
+        probe_up: bool,
     ) -> io::Result<(Self, Address)> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let shared = Arc::new(Shared {
@@ -111,7 +114,8 @@ impl Control {
         let worker = Worker {
             port,
             rails: Arc::clone(rails),
-            table: Table::new(own, timeout, most),
+            table: Table::new(own, timeout, most, probe_up),
+            pairs,
             shared: Arc::clone(&shared),
             commands: incoming,
             events: outgoing,
@@ -139,7 +143,7 @@ impl Control {
     }
 
     /// The next event.
-    pub(crate) fn event(&self) -> Option<Event> {
+    pub(crate) fn event(&self) -> Option<Event<P>> {
         if self.shared.pending.load(Ordering::Relaxed) {
             // AcqRel: pairs with the thread's Release after it has queued an event, so that an
             // event whose flag is cleared here is found below.
@@ -154,7 +158,7 @@ impl Control {
     }
 
     /// Waits for the next event until `end`.
-    pub(crate) fn wait(&self, end: Instant) -> Option<Event> {
+    pub(crate) fn wait(&self, end: Instant) -> Option<Event<P>> {
         self.events.recv_timeout(end.saturating_duration_since(Instant::now())).ok()
     }
 
@@ -251,52 +255,76 @@ impl Port {
     }
 }
 
-/// The device, as the table sees it.
-struct Maker<'a> {
-    rails: &'a Rails,
-    events: &'a Sender<Event>,
+/// Reliable pairs of a device.
+#[derive(Debug)]
+pub(crate) struct ReliablePairs(pub(crate) Arc<Rails>);
+
+impl Pairs for ReliablePairs {
+    type Pair = Qp;
+
+    fn make(&mut self, _: &Address) -> io::Result<(Qp, End)> {
+        let pair = self.0.make_pair()?;
+        let end = End { pair: pair.number(), psn: self.0.random_psn() };
+        Ok((pair, end))
+    }
+
+    fn connect(&mut self, pair: &mut Qp, ours: End, peer: &Address, theirs: End) -> io::Result<()> {
+        pair.connect(&Connection {
+            route: self.0.route_to(peer),
+            pair: theirs.pair,
+            their_psn: theirs.psn,
+            our_psn: ours.psn,
+            mtu: u32::from(self.0.mtu.min(peer.mtu)),
+            timeout: self.0.timeout,
+            reads: self.0.reads,
+        })
+    }
+}
+
+/// Says whose a pair is as soon as it is made: a message may come in the moment in which it is
+/// connected, before this thread gets to tell that.
+struct Announced<'a, M: Pairs> {
+    pairs: &'a mut M,
+    events: &'a Sender<Event<M::Pair>>,
     shared: &'a Shared,
 }
 
-impl Pairs for Maker<'_> {
-    type Pair = Qp;
+impl<M: Pairs> Pairs for Announced<'_, M> {
+    type Pair = M::Pair;
 
-    fn make(&mut self, peer: &Address) -> io::Result<(Qp, End)> {
-        let pair = self.rails.make_pair()?;
-        let end = End { pair: pair.number(), psn: self.rails.random_psn() };
-        // A message may come in the moment in which the pair is connected, before this thread gets
-        // to say that it is. Whose it is must be known by then.
+    fn make(&mut self, peer: &Address) -> io::Result<(M::Pair, End)> {
+        let (pair, end) = self.pairs.make(peer)?;
+        // An interface that is being closed hears nothing more.
         let _ = self.events.send(Event::Made { peer: *peer, number: end.pair });
         self.shared.announce();
         Ok((pair, end))
     }
 
-    fn connect(&mut self, pair: &Qp, ours: End, peer: &Address, theirs: End) -> io::Result<()> {
-        pair.connect(&Connection {
-            route: self.rails.route_to(peer),
-            pair: theirs.pair,
-            their_psn: theirs.psn,
-            our_psn: ours.psn,
-            mtu: u32::from(self.rails.mtu.min(peer.mtu)),
-            timeout: self.rails.timeout,
-            reads: self.rails.reads,
-        })
+    fn connect(
+        &mut self,
+        pair: &mut M::Pair,
+        ours: End,
+        peer: &Address,
+        theirs: End,
+    ) -> io::Result<()> {
+        self.pairs.connect(pair, ours, peer, theirs)
     }
 }
 
-struct Worker {
+struct Worker<M: Pairs> {
     port: Port,
     rails: Arc<Rails>,
-    table: Table<Qp>,
+    table: Table<M::Pair>,
+    pairs: M,
     shared: Arc<Shared>,
     commands: Receiver<Command>,
-    events: Sender<Event>,
+    events: Sender<Event<M::Pair>>,
     /// Ways to peers, by their uid.
     ways: HashMap<u64, Ah>,
     timeout: Duration,
 }
 
-impl Worker {
+impl<M: Pairs> Worker<M> {
     fn run(mut self) {
         let mut next_bell = Instant::now() + self.timeout / 2;
         loop {
@@ -350,8 +378,8 @@ impl Worker {
             Command::Watch(peer) => self.table.watch(&peer, now),
             Command::Forget(uid) => self.table.forget(uid),
             Command::Ask(peer) => {
-                let Self { table, rails, events, shared, .. } = self;
-                table.ask(&peer, now, &mut Maker { rails, events, shared });
+                let Self { table, pairs, events, shared, .. } = self;
+                table.ask(&peer, now, &mut Announced { pairs, events, shared });
             }
             Command::End { uid, number, in_order } => self.table.end(uid, number, in_order),
             Command::Stop { .. } => unreachable!("handled by the loop"),
@@ -391,9 +419,9 @@ impl Worker {
         view.copy_out(&mut bytes);
         match Datagram::decode(&bytes[..length]) {
             Ok(datagram) => {
-                let Self { table, rails, events, shared, .. } = self;
-                let mut maker = Maker { rails, events, shared };
-                table.arrived(&datagram, Instant::now(), &mut maker);
+                let Self { table, pairs, events, shared, .. } = self;
+                let mut announced = Announced { pairs, events, shared };
+                table.arrived(&datagram, Instant::now(), &mut announced);
             }
             Err(error) => tracing::debug!(%error, "a datagram of somebody else"),
         }

@@ -17,19 +17,18 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bowline_base::slab::{Key, Slab};
-use bowline_uct::{
-    AtomicOps, Caps, EpId, IfaceAttr, Limits, OpLimits, OpenError, PeerFailure, Token,
-};
+use bowline_base::slab::Slab;
+use bowline_uct::{AtomicOps, Caps, EpId, IfaceAttr, Limits, OpLimits, OpenError, PeerFailure};
 use rustix::event::epoll;
 
 use crate::addr::Address;
-use crate::control::{Command, Control};
+use crate::answers::{Answer, Answers};
+use crate::control::{Command, Control, ReliablePairs};
 use crate::domain::Domain;
 use crate::options::{Mode, VerbsOptions};
 use crate::pool::{ReceivePool, Results, SendPool};
 use crate::rails::{Rails, random_word};
-use crate::sys::{Cq, PairSizes, Srq, ffi};
+use crate::sys::{Cq, PairSizes, Qp, Srq, ffi};
 use crate::wire::HEADER_BYTES;
 
 mod atomics;
@@ -120,14 +119,6 @@ struct Arrived {
     peer: u32,
 }
 
-/// A flush of several endpoints: how many are still under way, and how the first failed.
-#[derive(Debug)]
-struct Group {
-    token: Token,
-    left: usize,
-    result: Result<u64, PeerFailure>,
-}
-
 /// An interface over reliable connections.
 #[derive(Debug)]
 pub struct RcIface {
@@ -141,11 +132,10 @@ pub struct RcIface {
     /// Peers by the number of our queue pair to them.
     by_pair: ByNumber,
     waiters: VecDeque<EpId>,
-    done: VecDeque<(Token, Result<u64, PeerFailure>)>,
+    answers: Answers,
     failed: VecDeque<u32>,
     /// Arrivals in order; all of them stand here while no spare is left.
     arrived: VecDeque<Arrived>,
-    groups: Slab<Group>,
     emulated: Slab<Emulated>,
     /// Requests under way on all connections, and the most that the completion queue holds.
     under_way: usize,
@@ -165,7 +155,7 @@ pub struct RcIface {
     domain: Domain,
     cq: Arc<Cq>,
     srq: Arc<Srq>,
-    control: Control,
+    control: Control<Qp>,
     counters: RcCounters,
 }
 
@@ -216,11 +206,14 @@ impl RcIface {
             ethernet: rails.ethernet,
             mtu: rails.mtu,
             pair,
+            data: 0,
             qkey: rails.qkey,
             longest: longest as u32,
         };
-        let (control, own) = Control::start(&rails, own, options.peer_timeout, MAX_ENDPOINTS)
-            .map_err(fail("start the thread that makes connections"))?;
+        let pairs = ReliablePairs(Arc::clone(&rails));
+        let (control, own) =
+            Control::start(&rails, own, options.peer_timeout, MAX_ENDPOINTS, pairs, false)
+                .map_err(fail("start the thread that makes connections"))?;
         let mut iface = Self {
             attr,
             own,
@@ -230,10 +223,9 @@ impl RcIface {
             by_uid: HashMap::new(),
             by_pair: ByNumber::default(),
             waiters: VecDeque::new(),
-            done: VecDeque::with_capacity(64),
+            answers: Answers::new(),
             failed: VecDeque::new(),
             arrived: VecDeque::with_capacity(receives as usize),
-            groups: Slab::default(),
             emulated: Slab::default(),
             under_way: 0,
             most_under_way: sends as usize,
@@ -365,31 +357,10 @@ fn attributes(
     }
 }
 
-/// What of a request's completion is to be told: a token, or its share in a group.
-#[derive(Clone, Copy, Debug)]
-enum Answer {
-    One(Token),
-    Share(Key),
-}
-
 impl RcIface {
     /// Notes an answer for the sink.
     fn answer(&mut self, answer: Answer, result: Result<u64, PeerFailure>) {
-        match answer {
-            Answer::One(Token::NONE) => {}
-            Answer::One(token) => self.done.push_back((token, result)),
-            Answer::Share(key) => {
-                let Some(group) = self.groups.get_mut(key) else { return };
-                group.left -= 1;
-                group.result = group.result.and(result);
-                if group.left == 0
-                    && let Some(group) = self.groups.remove(key)
-                    && group.token != Token::NONE
-                {
-                    self.done.push_back((group.token, group.result.map(|_| 0)));
-                }
-            }
-        }
+        self.answers.give(answer, result);
     }
 }
 

@@ -15,8 +15,9 @@
 //!    gets the same Request again repeats its Reply.
 //! 3. Serials of a peer's Requests only go up; an older one is a straggler and is dropped. A newer
 //!    one with another end means that the peer has lost the old connection: the old one is over.
-//! 4. While `Idle` and watched, the peer is asked from time to time whether it is there. One that
-//!    has not been heard for the configured time has failed.
+//! 4. While `Idle` and watched, the peer is asked from time to time whether it is there, and so is
+//!    one that is `Up` where connections cannot tell. One that has not been heard for the configured
+//!    time has failed.
 
 use std::collections::HashMap;
 use std::io;
@@ -45,7 +46,7 @@ pub trait Pairs {
     /// When the device refuses.
     fn connect(
         &mut self,
-        pair: &Self::Pair,
+        pair: &mut Self::Pair,
         ours: End,
         peer: &Address,
         theirs: End,
@@ -116,6 +117,8 @@ pub struct Table<P> {
     own: Address,
     timeout: Duration,
     most: usize,
+    /// Whether peers with a connection are asked whether they are there, too.
+    probe_up: bool,
     records: HashMap<u64, Record<P>>,
     serial: u32,
     /// Datagrams to be sent, in order.
@@ -125,12 +128,14 @@ pub struct Table<P> {
 }
 
 impl<P> Table<P> {
-    /// An empty table of the interface `own`, for at most `most` peers.
-    pub fn new(own: Address, timeout: Duration, most: usize) -> Self {
+    /// An empty table of the interface `own`, for at most `most` peers. `probe_up`: connections
+    /// do not notice a dead peer by themselves, so that it is asked as without one.
+    pub fn new(own: Address, timeout: Duration, most: usize, probe_up: bool) -> Self {
         Self {
             own,
             timeout,
             most,
+            probe_up,
             records: HashMap::new(),
             serial: 0,
             outgoing: Vec::new(),
@@ -298,12 +303,12 @@ impl<P> Table<P> {
     fn join(
         &mut self,
         from: &Address,
-        pair: P,
+        mut pair: P,
         ours: End,
         theirs: End,
         pairs: &mut impl Pairs<Pair = P>,
     ) {
-        match pairs.connect(&pair, ours, from, theirs) {
+        match pairs.connect(&mut pair, ours, from, theirs) {
             Ok(()) => {
                 self.up(from, pair, ours, theirs);
                 self.send(*from, Body::Reply { end: ours, yours: theirs.pair });
@@ -334,11 +339,12 @@ impl<P> Table<P> {
         if ours.pair != yours {
             return;
         }
-        let State::Asking { pair, ours, .. } = std::mem::replace(&mut record.state, State::Idle)
+        let State::Asking { mut pair, ours, .. } =
+            std::mem::replace(&mut record.state, State::Idle)
         else {
             return;
         };
-        match pairs.connect(&pair, ours, from, theirs) {
+        match pairs.connect(&mut pair, ours, from, theirs) {
             Ok(()) => self.up(from, pair, ours, theirs),
             Err(error) => self.cannot(from.uid, &error),
         }
@@ -366,7 +372,7 @@ impl<P> Table<P> {
     /// Time has passed. Returns when to call again.
     pub fn tick(&mut self, now: Instant) -> Instant {
         let mut next = now + self.timeout / 4;
-        let (mut sends, mut failed) = (Vec::new(), Vec::new());
+        let (mut sends, mut failed, mut ended) = (Vec::new(), Vec::new(), Vec::new());
         for (uid, record) in &mut self.records {
             match &mut record.state {
                 State::Asking { until, .. } if now >= *until => {
@@ -382,14 +388,19 @@ impl<P> Table<P> {
                     }
                     next = next.min(*again);
                 }
-                State::Idle if record.watched && now >= record.ping => {
-                    if now - record.heard > self.timeout {
-                        record.watched = false;
-                        failed.push(*uid);
-                    } else {
+                State::Up { .. } if !self.probe_up => {}
+                State::Idle | State::Up { .. } if record.watched && now >= record.ping => {
+                    if now.saturating_duration_since(record.heard) <= self.timeout {
                         record.ping = now + self.timeout / 4;
                         sends.push((record.address, Body::Ping));
+                        continue;
                     }
+                    record.watched = false;
+                    match record.state {
+                        State::Up { ours, .. } => ended.push((*uid, ours.pair)),
+                        _ => failed.push(*uid),
+                    }
+                    record.state = State::Idle;
                 }
                 State::Idle | State::Up { .. } => {}
             }
@@ -399,6 +410,8 @@ impl<P> Table<P> {
         }
         let how = PeerFailure::Unreachable;
         self.events.extend(failed.into_iter().map(|uid| Event::Failed { uid, how }));
+        let ended = ended.into_iter().map(|(uid, number)| Event::Ended { uid, number, how });
+        self.events.extend(ended);
         next
     }
 }

@@ -154,6 +154,7 @@ mod tests {
             ethernet: true,
             mtu: 3,
             pair: 9,
+            data: 0,
             qkey: 1,
             longest: 100,
         };

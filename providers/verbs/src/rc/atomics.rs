@@ -16,8 +16,9 @@
 use bowline_base::slab::Key;
 use bowline_uct::{AtomicOp, AtomicWidth, EpId, PeerFailure, PostError, RemoteSlice, Token};
 
+use super::RcIface;
 use super::peer::{Holds, Op};
-use super::{Answer, RcIface};
+use crate::answers::Answer;
 use crate::pool::Results;
 use crate::sys::{Bytes, Work};
 

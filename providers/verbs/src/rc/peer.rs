@@ -16,8 +16,9 @@ use std::time::Instant;
 
 use bowline_uct::{EpId, OpenError, PeerFailure, PostError, Source, Token, Unreachable};
 
-use super::{Answer, MAX_ENDPOINTS, RcIface};
+use super::{MAX_ENDPOINTS, RcIface};
 use crate::addr::Address;
+use crate::answers::Answer;
 use crate::control::{Command, Event};
 use crate::domain::Pieces;
 use crate::sys::{Bytes, Qp, Request, Work, ffi};
@@ -240,7 +241,7 @@ impl RcIface {
         }
     }
 
-    pub(super) fn handle(&mut self, event: Event) {
+    pub(super) fn handle(&mut self, event: Event<Qp>) {
         match event {
             Event::Made { peer, number } => {
                 if let Ok(peer) = self.peer_with(&peer) {
@@ -360,7 +361,9 @@ impl RcIface {
 
     /// Breaks the connections that were found broken while completions were read.
     pub(super) fn mend(&mut self) {
-        while let Some((number, how)) = self.broken.pop() {
+        while !self.broken.is_empty() {
+            // The first one says what happened; those behind it were only swept along.
+            let (number, how) = self.broken.remove(0);
             // What has arrived on it is taken in first: its pair's number is about to be nobody's.
             self.read_completions();
             self.break_link(number, how);

@@ -53,7 +53,7 @@ impl RcIface {
     fn tell(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
         let mut events = 0;
         while events < budget {
-            if let Some((token, result)) = self.done.pop_front() {
+            if let Some((token, result)) = self.answers.next() {
                 sink.completed(token, result);
             } else if let Some(number) = self.failed.pop_front() {
                 let (source, ep, how) = self.failure_of(number);
@@ -291,7 +291,7 @@ impl RcIface {
             self.receive.again(arrived.buffer);
         }
         self.mend();
-        self.done.clear();
+        self.answers.clear();
         // A peer that waits for buffers here must be able to get rid of its own last messages.
         if let Err(error) = self.post_receives(false) {
             tracing::debug!(%error, "receive buffers cannot be posted again");
@@ -300,7 +300,7 @@ impl RcIface {
 
     /// Whether `progress` would report something.
     pub(super) fn has_events(&self) -> bool {
-        !self.done.is_empty()
+        !self.answers.is_empty()
             || !self.failed.is_empty()
             || !self.broken.is_empty()
             || (!self.arrived.is_empty() && self.receive.has_spare())

@@ -18,7 +18,8 @@ use bowline_uct::{EpId, LocalSlice, PostError, Posted, RemoteSlice, Token};
 
 use super::peer::{Holds, Op, Waiting};
 use super::post::cannot_lend;
-use super::{Answer, Group, RcIface, WAITING};
+use super::{RcIface, WAITING};
+use crate::answers::Answer;
 use crate::sys::{Bytes, Work};
 
 impl RcIface {
@@ -191,25 +192,13 @@ impl RcIface {
                 self.mark(number)?;
             }
         }
-        let key = self.groups.insert(Group { token, left: 1, result: Ok(0) });
+        let key = self.answers.open(token);
         for number in 0..self.peers.len() as u32 {
-            if self.flush_link(number, Answer::Share(key)) == Ok(true)
-                && let Some(group) = self.groups.get_mut(key)
-            {
-                group.left += 1;
+            if self.flush_link(number, Answer::Share(key)) == Ok(true) {
+                self.answers.share(key);
             }
         }
-        // Its own share kept the group alive meanwhile.
-        match self.groups.get_mut(key) {
-            Some(group) if group.left > 1 => {
-                group.left -= 1;
-                Ok(Posted::InFlight)
-            }
-            _ => {
-                self.groups.remove(key);
-                Ok(Posted::Done)
-            }
-        }
+        Ok(if self.answers.close(key) { Posted::InFlight } else { Posted::Done })
     }
 
     pub(super) fn fence_all(&mut self) {

@@ -22,7 +22,7 @@ impl Pairs for Numbers {
         Ok((self.next, End { pair: self.next, psn: self.next + 1000 }))
     }
 
-    fn connect(&mut self, pair: &u32, ours: End, _: &Address, theirs: End) -> io::Result<()> {
+    fn connect(&mut self, pair: &mut u32, ours: End, _: &Address, theirs: End) -> io::Result<()> {
         assert_eq!(*pair, ours.pair);
         self.connected.push((ours, theirs));
         Ok(())
@@ -38,6 +38,7 @@ fn address(uid: u64) -> Address {
         ethernet: false,
         mtu: 3,
         pair: uid as u32,
+        data: 0,
         qkey: 1,
         longest: 100,
     }
@@ -62,7 +63,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 impl Net {
     fn new(first_pairs: [u32; 2]) -> Self {
         let side = |uid: u64, first| Side {
-            table: Table::new(address(uid), TIMEOUT, 10),
+            table: Table::new(address(uid), TIMEOUT, 10, false),
             pairs: Numbers { next: first, ..Numbers::default() },
             up: None,
             told: Vec::new(),
@@ -237,6 +238,31 @@ fn silence_is_noticed_and_answers_prevent_it() {
         net.step(10);
     }
     assert!(matches!(net.sides[0].told[..], [Event::Failed { uid: 2, .. }]));
+}
+
+#[test]
+fn silence_behind_a_connection_is_noticed_where_it_is_asked_for() {
+    for probe_up in [false, true] {
+        let mut net = Net::new([100, 200]);
+        for side in &mut net.sides {
+            side.table.probe_up = probe_up;
+        }
+        net.ask(0);
+        while !net.agree() {
+            net.step(0);
+        }
+        net.sides[0].told.clear();
+        for _ in 0..4000 {
+            net.step(0);
+        }
+        assert!(net.sides[0].told.is_empty(), "it answers: {:?}", net.sides[0].told);
+        for _ in 0..4000 {
+            net.step(10);
+        }
+        let told = &net.sides[0].told;
+        let ended = matches!(told[..], [Event::Ended { how: PeerFailure::Unreachable, .. }]);
+        assert_eq!(ended, probe_up, "{told:?}");
+    }
 }
 
 #[test]

@@ -1,0 +1,258 @@
+//! Datagrams on their way out: messages, acknowledgements, repetitions.
+//!
+//! A send buffer is free again when its message is acknowledged and the device's queue holds it no
+//! more; a repetition may stand there when the acknowledgement of the first comes.
+
+use bowline_base::view::View;
+use bowline_uct::{AmHeader, AmId, EpId, PostError, Posted, Token};
+
+use super::peer::{Sent, Waiting};
+use super::wire::{HEAD_BYTES, Head, Kind};
+use super::{UdIface, WAITING};
+use crate::answers::Answer;
+use crate::sys::{Bytes, Request, Work};
+use crate::wire::{self, HEADER_BYTES};
+
+/// Requests of which one asks for its completion.
+const SIGNAL_EVERY: u32 = 4;
+
+/// Datagrams sent again at a time.
+const REPEATED: usize = 32;
+
+/// What an id has in front when it is a sent datagram's.
+pub(super) const SENT: u64 = 1 << 63;
+
+impl UdIface {
+    /// Gives a send buffer back, now or when the device's queue holds it no more.
+    pub(super) fn free(&mut self, buffer: u32) {
+        let place = &mut self.in_queue[buffer as usize];
+        if place.0 == 0 {
+            place.1 = false;
+            self.send.give(buffer);
+        } else {
+            place.1 = true;
+        }
+    }
+
+    /// Sent datagrams up to number `last` have left the device's queue.
+    pub(super) fn left_queue(&mut self, last: u64) {
+        while self.next_queued - self.queued.len() as u64 <= last {
+            let Some(buffer) = self.queued.pop_front() else { return };
+            let Some(buffer) = buffer else { continue };
+            let place = &mut self.in_queue[buffer as usize];
+            place.0 -= 1;
+            if place.0 == 0 && std::mem::take(&mut place.1) {
+                self.send.give(buffer);
+            }
+        }
+    }
+
+    /// Whether a message to the peer may leave now.
+    pub(super) fn has_room(&self, number: u32) -> bool {
+        self.peers[number as usize].waiting.is_empty() && self.window_has_room(number)
+    }
+
+    /// The same for those that stand in front, having waited for the connection.
+    fn window_has_room(&self, number: u32) -> bool {
+        self.peers[number as usize]
+            .link
+            .as_ref()
+            .is_some_and(|link| link.outgoing.has_room() && self.queued.len() < self.depth)
+    }
+
+    #[cold]
+    fn refuse(&mut self) -> PostError {
+        self.counters.refused += 1;
+        PostError::NoResource
+    }
+
+    /// Posts a datagram with a message's send buffer, or an acknowledgement without one.
+    fn post(&mut self, number: u32, head: &Head, sent: Option<Sent>) -> Result<(), PostError> {
+        let peer = &self.peers[number as usize];
+        let (Some(link), true) = (&peer.link, self.queued.len() < self.depth) else {
+            return Err(PostError::NoResource);
+        };
+        let head = head.encode();
+        let piece;
+        let bytes = match sent {
+            None => Bytes::Inline(&head, &[]),
+            Some(sent) => {
+                if self.in_queue[sent.buffer as usize].0 == 0 {
+                    // Otherwise the device may be reading it; what it says is merely older.
+                    self.send.view(sent.buffer).copy_in(&head);
+                }
+                piece = [self.send.piece(sent.buffer, sent.len as usize)];
+                Bytes::Registered(&piece)
+            }
+        };
+        let signalled = self.unsignalled + 1 >= SIGNAL_EVERY;
+        let (pair, key) = (peer.address.data, peer.address.qkey);
+        let request = Request {
+            id: SENT | self.next_queued,
+            work: Work::Datagram { to: &link.way, pair, key },
+            bytes,
+            signalled,
+            fenced: false,
+        };
+        if let Err(error) = self.pair.post(&request) {
+            tracing::debug!(%error, "a datagram was not taken by the device");
+            return Err(PostError::NoResource);
+        }
+        self.unsignalled = if signalled { 0 } else { self.unsignalled + 1 };
+        self.counters.requests += 1;
+        self.counters.signalled += u64::from(signalled);
+        self.next_queued += 1;
+        self.queued.push_back(sent.map(|sent| sent.buffer));
+        if let Some(sent) = sent {
+            self.in_queue[sent.buffer as usize].0 += 1;
+        }
+        Ok(())
+    }
+
+    /// Sends the message in `sent` as the next one of the connection.
+    fn send_next(&mut self, number: u32, sent: Sent) -> Result<(), PostError> {
+        let Some(link) = &mut self.peers[number as usize].link else {
+            return Err(PostError::NoResource);
+        };
+        let head = Head {
+            kind: Kind::Data,
+            to: link.theirs.pair,
+            session: link.theirs.psn,
+            sequence: link.outgoing.next(),
+            expected: link.incoming.expected(),
+        };
+        self.post(number, &head, Some(sent))?;
+        if let Some(link) = &mut self.peers[number as usize].link {
+            link.outgoing.sent(sent);
+            link.incoming.acknowledged();
+        }
+        Ok(())
+    }
+
+    /// Sends what is not acknowledged again, from the first on.
+    pub(super) fn repeat(&mut self, number: u32) {
+        let allowed = self.peers[number as usize].link.as_ref().map(|link| link.outgoing.allowed());
+        for place in 0..REPEATED.min(allowed.unwrap_or(0)) {
+            let Some(link) = &self.peers[number as usize].link else { return };
+            let Some((sequence, &sent)) = link.outgoing.get(place) else { return };
+            let head = Head {
+                kind: Kind::Data,
+                to: link.theirs.pair,
+                session: link.theirs.psn,
+                sequence,
+                expected: link.incoming.expected(),
+            };
+            if self.post(number, &head, Some(sent)).is_err() {
+                return;
+            }
+            self.counters.repeated += 1;
+        }
+    }
+
+    /// Sends an acknowledgement.
+    pub(super) fn acknowledge(&mut self, number: u32, gap: bool) {
+        let Some(link) = &self.peers[number as usize].link else { return };
+        let head = Head {
+            kind: Kind::Ack { gap },
+            to: link.theirs.pair,
+            session: link.theirs.psn,
+            sequence: link.outgoing.next(),
+            expected: link.incoming.expected(),
+        };
+        // Without room it stays owed.
+        if self.post(number, &head, None).is_ok() {
+            self.counters.acknowledgements += 1;
+            if let Some(link) = &mut self.peers[number as usize].link {
+                link.incoming.acknowledged();
+            }
+        }
+    }
+
+    pub(super) fn post_message(
+        &mut self,
+        ep: EpId,
+        id: AmId,
+        header: &AmHeader,
+        max_len: usize,
+        pack: &mut dyn FnMut(View<'_>) -> usize,
+    ) -> Result<usize, PostError> {
+        let number = self.open_peer(ep)?;
+        if max_len > self.attr.limits.am.max_bcopy {
+            return Err(PostError::TooLong);
+        }
+        let peer = &self.peers[number as usize];
+        let waits = peer.link.is_none();
+        let room = if waits { peer.waiting.len() < WAITING } else { self.has_room(number) };
+        if waits {
+            self.ask(number);
+        }
+        if !room {
+            return Err(self.refuse());
+        }
+        let Some(buffer) = self.send.take() else { return Err(self.refuse()) };
+        let message = self.send.view(buffer).slice(HEAD_BYTES, HEADER_BYTES + max_len);
+        let message = message.expect("limits were checked before");
+        let payload = message.slice(HEADER_BYTES, max_len).expect("limits were checked before");
+        let len = pack(payload).min(max_len);
+        message.copy_in(&wire::encode(id, header, len));
+        let sent = Sent { buffer, len: (HEAD_BYTES + HEADER_BYTES + len) as u32 };
+        if waits {
+            self.peers[number as usize].waiting.push_back(Waiting::Message(sent));
+        } else if let Err(error) = self.send_next(number, sent) {
+            self.free(buffer);
+            return Err(error);
+        }
+        self.counters.sent += 1;
+        Ok(len)
+    }
+
+    /// Sends what waited for the connection, in order, as far as there is room.
+    pub(super) fn post_waiting(&mut self, number: u32) {
+        while let Some(waiting) = self.peers[number as usize].waiting.pop_front() {
+            match waiting {
+                Waiting::Message(sent) => {
+                    if !self.window_has_room(number) || self.send_next(number, sent).is_err() {
+                        let peer = &mut self.peers[number as usize];
+                        return peer.waiting.push_front(Waiting::Message(sent));
+                    }
+                }
+                Waiting::Flush(answer) => {
+                    if !self.flush_sent(number, answer) {
+                        self.answers.give(answer, Ok(0));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Has `answer` given when all that was sent is acknowledged; `false`: it is already.
+    pub(super) fn flush_link(&mut self, number: u32, answer: Answer) -> bool {
+        let peer = &mut self.peers[number as usize];
+        if !peer.waiting.is_empty() {
+            peer.waiting.push_back(Waiting::Flush(answer));
+            return true;
+        }
+        self.flush_sent(number, answer)
+    }
+
+    fn flush_sent(&mut self, number: u32, answer: Answer) -> bool {
+        match &mut self.peers[number as usize].link {
+            Some(link) if !link.outgoing.is_empty() => {
+                let last = link.outgoing.next().wrapping_sub(1);
+                link.flushes.push_back((last, answer));
+                true
+            }
+            _ => false,
+        }
+    }
+
+    pub(super) fn flush_everything(&mut self, token: Token) -> Posted {
+        let key = self.answers.open(token);
+        for number in 0..self.peers.len() as u32 {
+            if self.flush_link(number, Answer::Share(key)) {
+                self.answers.share(key);
+            }
+        }
+        if self.answers.close(key) { Posted::InFlight } else { Posted::Done }
+    }
+}

@@ -1,0 +1,400 @@
+//! Arrivals, acknowledgements, and what is due from time to time.
+//!
+//! **Order of events.** Answers, failures, arrivals, endpoints that may post again. A connection
+//! that its peer has ended is broken when nothing more has arrived.
+
+use std::time::{Duration, Instant};
+
+use bowline_uct::{Arrival, EpId, PeerFailure, Sink, Source, Token, Verdict};
+use rustix::time::{Itimerspec, TimerfdTimerFlags, Timespec, timerfd_settime};
+
+use super::post::SENT;
+use super::window::Order;
+use super::wire::{HEAD_BYTES, Head, Kind};
+use super::{BEFORE_MESSAGE, UdIface};
+use crate::control::GRH_BYTES;
+use crate::sys::{Wc, ffi};
+use crate::wire::{self, HEADER_BYTES, Parsed};
+
+/// Completions taken in one call.
+const BATCH: usize = 16;
+
+/// Rounds between looks at the clock, and the time between looks at all connections.
+const ROUNDS: u32 = 16;
+const SCAN: Duration = Duration::from_millis(5);
+
+impl UdIface {
+    pub(super) fn make_progress(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
+        if self.control.pending() {
+            self.take_events();
+        }
+        if budget == 0 {
+            // Nothing may be told, but what waits for acknowledgements may leave.
+            self.absorb();
+            self.look_at_clock();
+            return 0;
+        }
+        let mut events = self.tell(sink, budget);
+        let mut found = 0;
+        if events < budget {
+            let mut completions = [Wc::default(); BATCH];
+            let most = BATCH.min((budget - events) as usize);
+            found = self.poll(&mut completions[..most]);
+            for completion in &completions[..found] {
+                events += self.completed(completion, sink);
+            }
+        }
+        if found == 0 && events < budget {
+            self.break_ended();
+        }
+        events += self.tell(sink, budget - events);
+        if !self.waiters.is_empty() {
+            events += self.tell_writable(sink, budget - events);
+        }
+        self.pay(found == 0);
+        self.rounds += 1;
+        if self.rounds >= ROUNDS {
+            self.rounds = 0;
+            self.look_at_clock();
+        }
+        if let Err(error) = self.post_receives(false) {
+            tracing::error!(%error, "receive buffers cannot be posted again");
+        }
+        events
+    }
+
+    fn tell(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
+        let mut events = 0;
+        while events < budget {
+            if let Some((token, result)) = self.answers.next() {
+                sink.completed(token, result);
+            } else if let Some(number) = self.failed.pop_front() {
+                let (source, ep, how) = self.failure_of(number);
+                sink.failed(source, ep, how);
+            } else {
+                break;
+            }
+            events += 1;
+        }
+        events
+    }
+
+    fn break_ended(&mut self) {
+        while let Some((number, ours, how)) = self.ended.pop() {
+            let link = self.peers[number as usize].link.as_ref();
+            if link.is_some_and(|link| link.ours.pair == ours) {
+                self.break_link(number, how);
+            }
+        }
+    }
+
+    fn poll(&mut self, out: &mut [Wc]) -> usize {
+        if !self.stash.is_empty() {
+            let count = out.len().min(self.stash.len());
+            for (place, completion) in out.iter_mut().zip(self.stash.drain(..count)) {
+                *place = completion;
+            }
+            return count;
+        }
+        let count = self.cq.poll(out);
+        self.counters.polls += 1;
+        self.counters.completions += count as u64;
+        count
+    }
+
+    /// Takes in what tells the sink nothing, and keeps the rest for later. Returns what was found.
+    fn absorb(&mut self) -> usize {
+        let mut completions = [Wc::default(); BATCH];
+        let found = self.cq.poll(&mut completions);
+        self.counters.polls += 1;
+        self.counters.completions += found as u64;
+        for completion in &completions[..found] {
+            if completion.wr_id & SENT != 0 {
+                self.left_queue(completion.wr_id & !SENT);
+                continue;
+            }
+            match self.head_of(completion) {
+                Some(Head { kind: Kind::Data, .. }) => self.stash.push_back(*completion),
+                // An acknowledgement or nobody's: it tells the sink nothing.
+                _ => {
+                    self.completed(completion, &mut Nobody);
+                }
+            }
+        }
+        found
+    }
+
+    fn head_of(&self, completion: &Wc) -> Option<Head> {
+        let view = self.receive.view(completion.wr_id as u32, completion.byte_len as usize);
+        let mut bytes = [0; HEAD_BYTES];
+        view.slice(GRH_BYTES, HEAD_BYTES)?.copy_out(&mut bytes);
+        Head::decode(&bytes)
+    }
+
+    /// Takes a completion in. Returns the events, 0 or 1.
+    fn completed(&mut self, completion: &Wc, sink: &mut dyn Sink) -> u32 {
+        if completion.wr_id & SENT != 0 {
+            // A datagram that failed is lost, as any may be.
+            self.left_queue(completion.wr_id & !SENT);
+            return 0;
+        }
+        let buffer = completion.wr_id as u32;
+        let events = self.received(buffer, completion, sink);
+        match events {
+            Some(event) => event,
+            None => {
+                self.receive.again(buffer);
+                0
+            }
+        }
+    }
+
+    /// `None`: the buffer is free again.
+    fn received(&mut self, buffer: u32, completion: &Wc, sink: &mut dyn Sink) -> Option<u32> {
+        if completion.status != ffi::WC_SUCCESS {
+            return None;
+        }
+        let len = completion.byte_len as usize;
+        let head = self.head_of(completion)?;
+        if !self.by_number.contains_key(&head.to) && self.control.pending() {
+            self.take_events();
+        }
+        let number = *self.by_number.get(&head.to)?;
+        let link = self.peers[number as usize].link.as_mut()?;
+        if link.ours.psn != head.session {
+            return None;
+        }
+        let freed = &mut self.freed;
+        if link.outgoing.acknowledged(head.expected, |sent| freed.push(sent.buffer)) > 0 {
+            self.acknowledged(number, head.expected);
+        }
+        match head.kind {
+            Kind::Ack { gap } => {
+                if gap {
+                    if let Some(link) = &mut self.peers[number as usize].link {
+                        link.outgoing.lost();
+                    }
+                    self.repeat(number);
+                }
+                None
+            }
+            Kind::Data => self.message(number, buffer, len, head.sequence, sink),
+        }
+    }
+
+    /// Frees what was acknowledged, answers flushes, and sends what waited for room.
+    fn acknowledged(&mut self, number: u32, expected: u32) {
+        while let Some(buffer) = self.freed.pop() {
+            self.free(buffer);
+        }
+        while let Some(link) = &mut self.peers[number as usize].link
+            && let Some(&(at, answer)) = link.flushes.front()
+            && expected.wrapping_sub(at).wrapping_sub(1) < u32::MAX / 2
+        {
+            link.flushes.pop_front();
+            self.answers.give(answer, Ok(0));
+        }
+        if !self.peers[number as usize].waiting.is_empty() {
+            self.post_waiting(number);
+        }
+    }
+
+    fn message(
+        &mut self,
+        number: u32,
+        buffer: u32,
+        len: usize,
+        sequence: u32,
+        sink: &mut dyn Sink,
+    ) -> Option<u32> {
+        let link = self.peers[number as usize].link.as_mut()?;
+        if !std::mem::replace(&mut link.owing, true) {
+            self.owing.push_back(number);
+        }
+        if link.incoming.order(sequence) != Order::Next {
+            link.incoming.dropped(sequence);
+            self.counters.dropped += 1;
+            return None;
+        }
+        if !self.receive.has_spare() {
+            // Not taken, so not acknowledged: it comes again when there is room.
+            self.starved = true;
+            self.counters.no_spare += 1;
+            return None;
+        }
+        let message = self.receive.view(buffer, len).slice(BEFORE_MESSAGE, len - BEFORE_MESSAGE)?;
+        let Some(Parsed::Message { id, header, payload }) = wire::parse(message) else {
+            self.break_link(number, PeerFailure::Damaged);
+            return None;
+        };
+        link.incoming.taken();
+        let desc = self.receive.show(buffer, BEFORE_MESSAGE + HEADER_BYTES, payload);
+        let payload = self.receive.payload(desc).expect("shown just now");
+        let source = Source(number);
+        match sink.am(Arrival { source, id, header, payload, desc: Some(desc) }) {
+            Verdict::Consumed => self.receive.consumed(desc),
+            Verdict::Keep => {
+                self.receive.kept();
+                self.counters.kept += 1;
+            }
+        }
+        self.counters.received += 1;
+        Some(1)
+    }
+
+    /// Sends acknowledgements: those that must go, or with nothing else to do all that are owed.
+    pub(super) fn pay(&mut self, all: bool) {
+        let most = (self.window / 4) as u32;
+        for _ in 0..self.owing.len() {
+            let Some(number) = self.owing.pop_front() else { return };
+            let Some(link) = &mut self.peers[number as usize].link else { continue };
+            let must = link.incoming.must_acknowledge(most);
+            if must.is_some() || all && link.incoming.owes() {
+                self.acknowledge(number, must.unwrap_or(false));
+            }
+            let Some(link) = &mut self.peers[number as usize].link else { continue };
+            link.owing = link.incoming.owes();
+            if link.owing {
+                self.owing.push_back(number);
+            }
+        }
+    }
+
+    /// Buffers have come back: those whose messages were dropped are asked for them again.
+    pub(super) fn ask_again(&mut self) {
+        if !std::mem::take(&mut self.starved) {
+            return;
+        }
+        for number in 0..self.peers.len() as u32 {
+            let Some(link) = &mut self.peers[number as usize].link else { continue };
+            link.incoming.ask_again();
+            if !std::mem::replace(&mut link.owing, true) {
+                self.owing.push_back(number);
+            }
+        }
+    }
+
+    fn tell_writable(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
+        let mut events = 0;
+        for _ in 0..self.waiters.len() {
+            let Some(ep) = self.waiters.pop_front() else { break };
+            if events < budget && self.may_post(ep.0) {
+                self.peers[ep.0 as usize].wanted = false;
+                sink.writable(ep);
+                events += 1;
+            } else {
+                // Those who stay keep their order: each goes round once.
+                self.waiters.push_back(ep);
+            }
+        }
+        events
+    }
+
+    fn may_post(&self, number: u32) -> bool {
+        let peer = &self.peers[number as usize];
+        let room = match peer.link {
+            Some(_) => self.has_room(number),
+            None => peer.waiting.len() < super::WAITING,
+        };
+        room && self.send.has_free()
+    }
+
+    pub(super) fn want(&mut self, ep: EpId) {
+        if self.open_peer(ep).is_err() {
+            return;
+        }
+        let peer = &mut self.peers[ep.0 as usize];
+        if !std::mem::replace(&mut peer.wanted, true) {
+            self.waiters.push_back(ep);
+        }
+    }
+
+    /// Sends again what is overdue. Returns when to look again, if anything is under way.
+    pub(super) fn scan(&mut self, now: Instant) -> Option<Instant> {
+        self.next_scan = now + SCAN;
+        let mut next: Option<Instant> = None;
+        for number in 0..self.peers.len() as u32 {
+            let Some(link) = &mut self.peers[number as usize].link else { continue };
+            link.outgoing.watch(now);
+            if link.outgoing.overdue(now) {
+                self.repeat(number);
+            }
+            let link = self.peers[number as usize].link.as_ref();
+            let again = link.and_then(|link| link.outgoing.again());
+            next = match (next, again) {
+                (Some(next), Some(again)) => Some(next.min(again)),
+                (next, again) => next.or(again),
+            };
+            if !self.peers[number as usize].waiting.is_empty() {
+                self.post_waiting(number);
+            }
+        }
+        next
+    }
+
+    fn look_at_clock(&mut self) {
+        let now = Instant::now();
+        if now >= self.next_scan {
+            self.scan(now);
+        }
+    }
+
+    /// Looks at everything that could keep the interface awake, and sets the clock by which a
+    /// sleeper sends again. Whether it may sleep.
+    pub(super) fn lie_down(&mut self) -> bool {
+        self.pay(true);
+        if let Err(error) = self.post_receives(true) {
+            tracing::error!(%error, "receive buffers cannot be posted again");
+        }
+        let next = self.scan(Instant::now());
+        self.cq.request_event();
+        // What came before the request rings nobody: look once more.
+        if self.absorb() == BATCH {
+            return false;
+        }
+        self.set_clock(next);
+        let busy = !self.stash.is_empty()
+            || !self.answers.is_empty()
+            || !self.failed.is_empty()
+            || !self.ended.is_empty()
+            || self.starved && self.receive.has_spare()
+            || self.waiters.iter().any(|ep| self.may_post(ep.0))
+            || self.control.pending_after_sleeping();
+        !busy
+    }
+
+    /// Has the descriptor become readable at `next`, or not at all.
+    pub(super) fn set_clock(&self, next: Option<Instant>) {
+        let Some((_, clock)) = &self.poller else { return };
+        let none = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let value = next.map_or(none, |next| {
+            let time = next.saturating_duration_since(Instant::now());
+            let time = time.max(Duration::from_millis(1));
+            Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) }
+        });
+        let time = Itimerspec { it_interval: none, it_value: value };
+        if let Err(error) = timerfd_settime(clock, TimerfdTimerFlags::empty(), &time) {
+            tracing::error!(%error, "the clock of a sleeper cannot be set");
+        }
+    }
+
+    /// Progress without a layer above, while the interface closes: messages are acknowledged and
+    /// dropped.
+    pub(super) fn drain_quietly(&mut self) {
+        if self.make_progress(&mut Nobody, 64) == 0 {
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// A layer above that wants nothing.
+struct Nobody;
+
+impl Sink for Nobody {
+    fn am(&mut self, _: Arrival<'_>) -> Verdict {
+        Verdict::Consumed
+    }
+    fn completed(&mut self, _: Token, _: Result<u64, PeerFailure>) {}
+    fn writable(&mut self, _: EpId) {}
+    fn failed(&mut self, _: Option<Source>, _: Option<EpId>, _: PeerFailure) {}
+}

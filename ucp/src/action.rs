@@ -29,6 +29,8 @@ pub(crate) enum Action {
         peer: PeerIndex,
         /// Its request, as it named it.
         request: u64,
+        /// The outcome as the ACK has it.
+        outcome: u64,
     },
     /// Give eager credit back.
     Credit(PeerIndex),

@@ -51,12 +51,12 @@ impl Space {
         }
     }
 
-    /// Whether nothing in it can succeed any more: a collective one with a dead member. Messages
-    /// that wait for their receiver are refused then, or their senders would wait for receives
-    /// that fail before they are posted.
+    /// The dead member because of which nothing in it can succeed any more, if it is a collective
+    /// one. Messages that wait for their receiver are refused then, or their senders would wait
+    /// for receives that fail before they are posted.
     #[inline]
-    pub(crate) const fn condemned(&self) -> bool {
-        self.options.collective && !self.dead.is_empty()
+    pub(crate) fn condemned(&self) -> Option<u32> {
+        self.dead.first().copied().filter(|_| self.options.collective)
     }
 
     /// Forgets all waiting messages, whose keys are appended to `waiting`. Nothing is posted.

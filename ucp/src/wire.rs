@@ -7,6 +7,7 @@
 
 use bowline_uct::{AmHeader, AmId};
 
+use crate::error::OpError;
 use crate::matching::Envelope;
 
 /// First message to a peer: payload is the sender's address.
@@ -140,6 +141,24 @@ impl Rts {
             rkey_len: key.len() as u8,
         })
     }
+}
+
+/// The outcome of an ACK for a message that nobody will receive: because of the failure of a
+/// member of its space, whose rank it then tells, or for another reason.
+pub(crate) const fn refusal(dead: Option<u32>) -> u64 {
+    match dead {
+        Some(rank) => rank as u64 + 2,
+        None => 1,
+    }
+}
+
+/// What the outcome of an ACK means; `None` when it means nothing.
+pub(crate) fn outcome(word: u64) -> Option<Result<(), OpError>> {
+    Some(match word {
+        0 => Ok(()),
+        1 => Err(OpError::BadRemote),
+        _ => Err(OpError::MemberFailed { rank: u32::try_from(word - 2).ok()? }),
+    })
 }
 
 #[cfg(test)]

@@ -240,7 +240,7 @@ impl Worker {
             engine.fail(Key::from_wire(value), OpError::Cancelled);
         }
         for value in waiting {
-            engine.drop_message(Key::from_wire(value));
+            engine.drop_message(Key::from_wire(value), None);
         }
         inner.act();
     }
@@ -469,8 +469,8 @@ impl Inner {
                 Action::Acknowledge { peer, request } => {
                     self.control(peer, wire::ACK, [request, 0], &[]);
                 }
-                Action::Refuse { peer, request } => {
-                    self.control(peer, wire::ACK, [request, 1], &[]);
+                Action::Refuse { peer, request, outcome } => {
+                    self.control(peer, wire::ACK, [request, outcome], &[]);
                 }
                 Action::Credit(peer) => self.give_credit(peer),
                 Action::Resume(peer) => self.resume(peer),

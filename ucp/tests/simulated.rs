@@ -3,10 +3,11 @@
 
 use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_base::config::Config;
+use bowline_base::sync::atomic::{AtomicU32, Ordering};
 use bowline_sim::{Faults, Network, NetworkOptions};
 use bowline_ucp::{
-    Envelope, Ep, Idle, MatchSpec, SendMode, Sent, SpaceOptions, Stages, Waiter, Worker,
-    WorkerParts,
+    Envelope, Ep, FailureSource, Idle, MatchSpec, Members, OpError, SendMode, Sent, SpaceOptions,
+    Stages, Waiter, Worker, WorkerParts,
 };
 
 struct Never;
@@ -21,7 +22,33 @@ impl Waiter for Never {
     }
 }
 
+/// Rank 2 of the job, which is none of the pair, once it is said to be dead.
+#[derive(Default)]
+struct Third(AtomicU32);
+
+impl FailureSource for &'static Third {
+    fn generation(&self) -> u32 {
+        // Relaxed: one thread.
+        self.0.load(Ordering::Relaxed)
+    }
+    fn dead(&self, out: &mut Vec<u32>) {
+        out.extend((self.generation() > 0).then_some(2));
+    }
+}
+
+/// A space whose ranks are those of the job.
+#[derive(Debug)]
+struct Everybody;
+
+impl Members for Everybody {
+    fn rank_of(&self, world_rank: u32) -> Option<u32> {
+        Some(world_rank)
+    }
+}
+
 struct Pair {
+    /// Who tells each worker of deaths.
+    thirds: [&'static Third; 2],
     network: Network,
     workers: [Worker; 2],
     eps: [Ep; 2],
@@ -32,6 +59,7 @@ impl Pair {
         let network = Network::new(options);
         let config = Config::from_pairs(settings.iter().copied(), &[bowline_ucp::SETTINGS]);
         let config = config.expect("the settings are good");
+        let thirds = [0, 1].map(|_| &*Box::leak(Box::new(Third::default())));
         let workers = [0, 1].map(|rank| {
             let parts = WorkerParts {
                 job: 1,
@@ -40,7 +68,7 @@ impl Pair {
                 uid: u64::from(rank) + 1,
                 lanes: vec![Box::new(network.open())],
                 waiter: Box::new(Never),
-                failures: None,
+                failures: Some(Box::new(thirds[rank as usize])),
                 config: config.clone(),
             };
             let worker = Worker::new(parts).expect("one lane is enough");
@@ -50,7 +78,7 @@ impl Pair {
         let eps = [0, 1].map(|rank: usize| {
             workers[rank].connect(&workers[1 - rank].address()).expect("they reach each other")
         });
-        Self { network, workers, eps }
+        Self { thirds, network, workers, eps }
     }
 
     /// Progress of both and time, until `done`.
@@ -124,5 +152,53 @@ fn reading_from_the_sender_takes_its_time_and_may_be_refused() {
         let counters = receiver.counters();
         let expected = if whole_process { (3, 0) } else { (0, 3) };
         assert_eq!((counters.fetched, counters.copied), expected);
+    }
+}
+
+/// Whoever sends into a collective of which the receiver knows that it cannot succeed is told
+/// which member has failed, before it has heard of that itself.
+#[test]
+fn a_refused_message_says_whose_failure_it_is() {
+    for told_first in [false, true] {
+        for (threshold, len) in [("0", 100), ("64m", 100), ("64m", 100_000)] {
+            let options = NetworkOptions { slots: 4, ..NetworkOptions::default() };
+            let settings =
+                [("BOWLINE_RNDV_THRESHOLD", threshold), ("BOWLINE_EAGER_SHARE_FIRST", "1g")];
+            let pair = Pair::new(options, &settings);
+            for worker in &pair.workers {
+                let members = Some(std::sync::Arc::new(Everybody) as std::sync::Arc<dyn Members>);
+                worker.open_space(5, SpaceOptions { members, collective: true }).expect("new");
+            }
+            let [sender, receiver] = &pair.workers;
+            // Relaxed: one thread.
+            let tell = || pair.thirds[1].0.store(1, Ordering::Relaxed);
+            let look = || {
+                for _ in 0..200 {
+                    receiver.progress();
+                }
+            };
+            if told_first {
+                tell();
+                look();
+                assert_eq!(receiver.failures(), [2]);
+            }
+            let envelope = Envelope { space: 5, source: 0, tag: 9 };
+            let buffer = SendBuf::owned(vec![1; len]);
+            let sent = sender.send(pair.eps[0], envelope, buffer, SendMode::Synchronous);
+            let Ok(Sent::Pending(send)) = sent else { panic!("nobody receives it: {sent:?}") };
+            for _ in 0..200 {
+                sender.progress();
+                receiver.progress();
+                pair.network.advance();
+            }
+            if !told_first {
+                assert!(!sender.is_complete(send), "nobody has matched it");
+                tell();
+                look();
+            }
+            pair.until(|| sender.is_complete(send));
+            assert!(sender.failures().is_empty(), "it has not heard of the death");
+            assert_eq!(sender.wait(send).outcome, Err(OpError::MemberFailed { rank: 2 }));
+        }
     }
 }

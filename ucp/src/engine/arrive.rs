@@ -127,9 +127,9 @@ impl Engine {
         space.engine.arrive(envelope.source, envelope.tag).map(Key::from_wire)
     }
 
-    /// Whether no receive will ever be posted for an envelope.
-    fn condemned(&mut self, envelope: &Envelope) -> bool {
-        self.spaces.get_mut(envelope.space).is_some_and(|space| space.condemned())
+    /// The dead member because of which no receive will ever be posted for an envelope.
+    pub(super) fn condemned(&mut self, envelope: &Envelope) -> Option<u32> {
+        self.spaces.get_mut(envelope.space).and_then(|space| space.condemned())
     }
 
     /// Anything but a plain eager message.
@@ -210,11 +210,14 @@ impl Engine {
                 self.deliver(key, &envelope, data);
                 self.actions.push(Action::Acknowledge { peer, request });
             }
-            None if self.condemned(&envelope) => {
-                self.taken(peer, data.len());
-                self.actions.push(Action::Refuse { peer, request });
-            }
-            None => self.keep(peer, &envelope, data, request),
+            None => match self.condemned(&envelope) {
+                Some(dead) => {
+                    self.taken(peer, data.len());
+                    let outcome = wire::refusal(Some(dead));
+                    self.actions.push(Action::Refuse { peer, request, outcome });
+                }
+                None => self.keep(peer, &envelope, data, request),
+            },
         }
         Some(())
     }
@@ -229,13 +232,16 @@ impl Engine {
         let envelope = wire::envelope(header);
         match self.posted(&envelope) {
             Some(key) => self.begin_fetch(key, peer, &envelope, rts),
-            None if self.condemned(&envelope) => {
-                self.actions.push(Action::Refuse { peer, request: rts.request });
-            }
-            None => {
-                let remote = Payload::Remote(Box::new(rts));
-                self.keep_as(peer, &envelope, rts.length, 0, remote);
-            }
+            None => match self.condemned(&envelope) {
+                Some(dead) => {
+                    let (request, outcome) = (rts.request, wire::refusal(Some(dead)));
+                    self.actions.push(Action::Refuse { peer, request, outcome });
+                }
+                None => {
+                    let remote = Payload::Remote(Box::new(rts));
+                    self.keep_as(peer, &envelope, rts.length, 0, remote);
+                }
+            },
         }
         Some(())
     }
@@ -296,7 +302,7 @@ impl Engine {
 
     fn ack(&mut self, peer: PeerIndex, header: &AmHeader) -> Option<()> {
         let key = Key::from_wire(header[0]);
-        let outcome = if header[1] == 0 { Ok(()) } else { Err(OpError::BadRemote) };
+        let outcome = wire::outcome(header[1])?;
         // A request that was failed meanwhile is gone; its acknowledgement means nothing.
         if let Some(send) = self.offered(peer, header[0]) {
             match send.phase {

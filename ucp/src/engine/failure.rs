@@ -103,7 +103,8 @@ impl Engine {
             self.fail_peer(index as PeerIndex, how);
         }
         self.park_direct();
-        let (mut lost, mut waiting) = (Vec::new(), Vec::new());
+        // Messages that nobody will receive, and the rank of the dead in the space of each.
+        let (mut lost, mut waiting, mut of) = (Vec::new(), Vec::new(), Vec::new());
         for space in self.spaces.iter_mut() {
             let Some(rank) = space.options.members.as_ref().and_then(|m| m.rank_of(world_rank))
             else {
@@ -129,10 +130,11 @@ impl Engine {
             }
             if collective {
                 space.give_up(&mut waiting);
+                of.resize(waiting.len(), rank);
             }
         }
-        for value in waiting {
-            self.drop_message(Key::from_wire(value));
+        for (value, rank) in waiting.into_iter().zip(of) {
+            self.drop_message(Key::from_wire(value), Some(rank));
         }
         for value in lost {
             let key = Key::from_wire(value);
@@ -147,18 +149,19 @@ impl Engine {
     /// A space was opened: members that are dead already count.
     pub(crate) fn inherit_deaths(&mut self, id: u32) {
         let dead = std::mem::take(&mut self.dead);
-        let mut waiting = Vec::new();
+        let (mut waiting, mut dead_member) = (Vec::new(), None);
         if let Some(space) = self.spaces.get_mut(id)
             && let Some(members) = space.options.members.clone()
         {
             space.dead = dead.iter().filter_map(|&rank| members.rank_of(rank)).collect();
-            if space.condemned() {
+            dead_member = space.condemned();
+            if dead_member.is_some() {
                 space.give_up(&mut waiting);
             }
         }
         self.dead = dead;
         for value in waiting {
-            self.drop_message(Key::from_wire(value));
+            self.drop_message(Key::from_wire(value), dead_member);
         }
     }
 }

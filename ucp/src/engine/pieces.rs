@@ -67,12 +67,20 @@ impl Engine {
                 request.status.length = first.total;
                 Target::Receive(key)
             }
-            None => {
-                let bytes = Vec::new();
-                let payload = Payload::Partial { bytes, claimed: None };
-                let total = first.total;
-                Target::Unexpected(self.keep_as(peer, &envelope, total, first.request, payload))
-            }
+            None => match self.condemned(&envelope) {
+                Some(dead) => {
+                    if first.request != 0 {
+                        let (request, outcome) = (first.request, wire::refusal(Some(dead)));
+                        self.actions.push(Action::Refuse { peer, request, outcome });
+                    }
+                    Target::Discard
+                }
+                None => {
+                    let payload = Payload::Partial { bytes: Vec::new(), claimed: None };
+                    let (total, request) = (first.total, first.request);
+                    Target::Unexpected(self.keep_as(peer, &envelope, total, request, payload))
+                }
+            },
         };
         self.begin_assembly(peer, &first, target, data);
         Some(())
@@ -257,15 +265,16 @@ impl Engine {
         }
     }
 
-    /// Forgets a message that nobody will receive. Its sender is told where it waits.
-    pub(crate) fn drop_message(&mut self, message: Key) {
+    /// Forgets a message that nobody will receive, because of the failure of a member of its
+    /// space if one is named. Its sender is told where it waits.
+    pub(crate) fn drop_message(&mut self, message: Key, dead: Option<u32>) {
         let Some(waiting) = self.unkeep(message) else {
             return;
         };
-        let peer = waiting.peer;
+        let (peer, outcome) = (waiting.peer, wire::refusal(dead));
         match waiting.payload {
             Payload::Remote(rts) => {
-                self.actions.push(Action::Refuse { peer, request: rts.request });
+                self.actions.push(Action::Refuse { peer, request: rts.request, outcome });
             }
             Payload::Partial { .. } => {
                 let assemblies = self.peers.get_mut(peer as usize).map(|p| &mut p.assemblies);
@@ -278,7 +287,7 @@ impl Engine {
             Payload::Inline(_) | Payload::Whole(_) => self.taken(peer, waiting.length as usize),
         }
         if waiting.request != 0 {
-            self.actions.push(Action::Refuse { peer, request: waiting.request });
+            self.actions.push(Action::Refuse { peer, request: waiting.request, outcome });
         }
     }
 

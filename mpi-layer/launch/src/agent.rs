@@ -328,7 +328,7 @@ impl Agent {
             ToAgent::Kill => self.node.kill(),
             ToAgent::Dead { rank } => self.node.dead_elsewhere(rank),
             ToAgent::Put { key, value } => self.node.merge(key, value),
-            ToAgent::Release => self.node.release(told),
+            ToAgent::BarrierOut => self.node.release(told),
             ToAgent::Input(bytes) => self.inflow.take(&bytes)?,
             ToAgent::InputEnd => self.inflow.end(),
             ToAgent::Taken(bytes) => self.outflow.grant(bytes),

@@ -28,6 +28,7 @@ const CASES: &[Case] = &[
     ("unplugged_host_is_lost", unplugged_host_is_lost),
     ("mpi_ring", mpi_ring),
     ("mpi_transfers", mpi_transfers),
+    ("mpi_death_is_known_everywhere", mpi_death_is_known_everywhere),
     ("mpi_unplugged_ranks_get_errors", mpi_unplugged_ranks_get_errors),
     ("mpi_unplugged_job_ends", mpi_unplugged_job_ends),
 ];
@@ -145,15 +146,18 @@ fn probe_joins_by_the_network(stage: &Stage<'_>) -> Result<()> {
     joined(stage, &said)
 }
 
-/// Processes whose command line has these words.
-fn running(words: &[&str]) -> Result<usize> {
-    let mut count = 0;
+/// Numbers of the processes whose command line has these words.
+fn running(words: &[&str]) -> Result<Vec<String>> {
+    let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc")? {
-        let line = std::fs::read(entry?.path().join("cmdline")).unwrap_or_default();
+        let entry = entry?;
+        let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
         let line = String::from_utf8_lossy(&line).replace('\0', " ");
-        count += usize::from(words.iter().all(|word| line.contains(word)));
+        if words.iter().all(|word| line.contains(word)) {
+            found.push(entry.file_name().to_string_lossy().into_owned());
+        }
     }
-    Ok(count)
+    Ok(found)
 }
 
 /// The launcher reaches its agents by the network; the last host is unplugged. The others' ranks
@@ -170,7 +174,7 @@ fn unplugged_host_is_lost(stage: &Stage<'_>) -> Result<()> {
     // On the unplugged host the agent hears nothing and ends its ranks.
     let start = Instant::now();
     let gone = loop {
-        if running(&["bowline-launch-probe", "outlive"])? == 0 {
+        if running(&["bowline-launch-probe", "outlive"])?.is_empty() {
             break true;
         }
         if start.elapsed() > WATCHDOG {
@@ -202,6 +206,32 @@ fn mpi_transfers(stage: &Stage<'_>) -> Result<()> {
     let said = stage.run(&stage.net.direct(), &program, &["20"])?;
     let done = said.matches("has done 20 rounds").count();
     ensure!(done == stage.ranks() as usize, "not all ranks are done:\n{said}");
+    Ok(())
+}
+
+/// A rank is killed. Those on other hosts, which wait for it directly or in a collective, learn of
+/// it by the launcher.
+fn mpi_death_is_known_everywhere(stage: &Stage<'_>) -> Result<()> {
+    let program = stage.programs.example("until_error");
+    let words = ["--on-failure", "continue"];
+    let mut job = stage.start(&stage.net.direct(), &words, &program, &[])?;
+    job.wait_for("goes on", stage.ranks() as usize)?;
+    let victim = stage.ranks() - 1;
+    let mark = format!("PMI_RANK={victim}");
+    let is_victim = |pid: &&String| {
+        let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        environment.split(|&b| b == 0).any(|variable| variable == mark.as_bytes())
+    };
+    let pids = running(&["examples/until_error"])?;
+    let pid = pids.iter().find(is_victim).context("the rank to kill")?;
+    let killed = Command::new("sh").args(["-c", &format!("kill -KILL {pid}")]).status()?;
+    ensure!(killed.success(), "cannot kill {pid}");
+    let (code, said) = job.end()?;
+    ensure!(code == Some(137), "ended with {code:?}:\n{said}");
+    for rank in 0..victim {
+        let error = format!("rank {rank} got an error");
+        ensure!(said.contains(&error), "rank {rank} got none:\n{said}");
+    }
     Ok(())
 }
 

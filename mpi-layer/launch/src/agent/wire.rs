@@ -105,7 +105,7 @@ pub enum ToAgent {
         value: Vec<u8>,
     },
     /// The barrier is over.
-    Release,
+    BarrierOut,
     /// Input for rank 0.
     Input(Vec<u8>),
     /// The end of it.
@@ -341,7 +341,7 @@ impl ToAgent {
                 put_bytes(out, key);
                 out.extend_from_slice(value);
             }),
-            Self::Release => frame(12, out, |_| ()),
+            Self::BarrierOut => frame(12, out, |_| ()),
             Self::Input(bytes) => frame(13, out, |out| out.extend_from_slice(bytes)),
             Self::InputEnd => frame(14, out, |_| ()),
             Self::Taken(bytes) => frame(15, out, |out| out.extend_from_slice(&bytes.to_le_bytes())),
@@ -369,7 +369,7 @@ impl ToAgent {
             9 => Some(Self::Kill),
             10 => fields.word().map(|rank| Self::Dead { rank }),
             11 => fields.bytes().map(|key| Self::Put { key, value: fields.rest() }),
-            12 => Some(Self::Release),
+            12 => Some(Self::BarrierOut),
             13 => Some(Self::Input(fields.rest())),
             14 => Some(Self::InputEnd),
             15 => fields.word().map(Self::Taken),

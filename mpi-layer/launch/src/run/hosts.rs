@@ -339,7 +339,7 @@ impl Head {
             for (key, value) in &puts {
                 remote.tell(&ToAgent::Put { key: key.clone(), value: value.clone() });
             }
-            remote.tell(&ToAgent::Release);
+            remote.tell(&ToAgent::BarrierOut);
         }
     }
 

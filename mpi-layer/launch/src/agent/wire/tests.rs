@@ -28,7 +28,7 @@ fn to_agent() -> Vec<ToAgent> {
         ToAgent::Kill,
         ToAgent::Dead { rank: 4 },
         ToAgent::Put { key: b"k".to_vec(), value: Vec::new() },
-        ToAgent::Release,
+        ToAgent::BarrierOut,
         ToAgent::Input(b"in".to_vec()),
         ToAgent::InputEnd,
         ToAgent::Taken(77),

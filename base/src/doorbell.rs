@@ -31,12 +31,14 @@
 mod fence;
 #[cfg(not(bowline_loom))]
 mod handle;
+mod wake_set;
 
 pub use fence::{heavy_fence, light_fence, light_fence_needed};
 #[cfg(not(bowline_loom))]
 pub use handle::{Doorbell, network_namespace};
 #[cfg(not(bowline_loom))]
 pub(crate) use handle::{prepare, wake_always};
+pub use wake_set::WakeSet;
 
 use crate::sync::atomic::{AtomicU32, Ordering, fence};
 

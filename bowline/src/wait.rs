@@ -9,11 +9,11 @@
 //! from its first empty looks on: a computing neighbour loses about 2 % beside yielding waiters,
 //! and its processor share beside spinning ones.
 
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_base::config::{Config, Setting};
+use bowline_base::doorbell::WakeSet;
 use bowline_base::sync::atomic::{AtomicBool, Ordering};
 use bowline_ucp::{Idle, Stages, Waiter};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -121,8 +121,9 @@ impl Waiter for SystemWaiter {
 }
 
 /// Sleeps until one of `descriptors` is readable, or for `limit`.
-fn sleep_on(descriptors: &[OwnedFd], limit: Option<Duration>) {
-    let mut fds: Vec<_> = descriptors.iter().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
+fn sleep_on(descriptors: &WakeSet, limit: Option<Duration>) {
+    let mut fds: Vec<_> =
+        descriptors.descriptors().iter().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
     let limit = limit.map(|limit| Timespec {
         tv_sec: limit.as_secs().try_into().unwrap_or(i64::MAX),
         tv_nsec: limit.subsec_nanos().into(),

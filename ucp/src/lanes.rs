@@ -5,9 +5,9 @@
 //! both, the network is left out of most looks once it has been silent for a while, so that
 //! messages by memory do not wait for it.
 
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use bowline_base::doorbell::WakeSet;
 use bowline_uct::{Armed, Caps, EpId, Iface};
 
 use crate::address::WorkerAddress;
@@ -123,7 +123,7 @@ impl Inner {
 
     /// What to sleep on beside the doorbell: nothing, where one lane is polled, which rings it;
     /// else the event descriptor of each.
-    fn descriptors(&mut self) -> Arc<[OwnedFd]> {
+    fn descriptors(&mut self) -> Arc<WakeSet> {
         if let Some(known) = &self.descriptors {
             return Arc::clone(known);
         }
@@ -131,14 +131,14 @@ impl Inner {
         let rings = |lane: &mut Lane| lane.iface.doorbell().is_some();
         let count = self.lanes.iter_mut().filter(polled).count();
         let alone = count <= 1 && self.lanes.iter_mut().filter(polled).all(rings);
-        let mut all = Vec::new();
+        let mut all = WakeSet::default();
         for lane in self.lanes.iter_mut().filter(polled) {
             if alone || !lane.iface.attr().caps.contains(Caps::EVENT_FD) {
                 continue;
             }
-            let fd = lane.iface.event_fd().map_err(|error| error.to_string());
-            match fd.and_then(|fd| fd.try_clone_to_owned().map_err(|error| error.to_string())) {
-                Ok(fd) => all.push(fd),
+            let event = lane.iface.event_fd().map_err(|error| error.to_string());
+            match event.and_then(|event| all.add(event).map_err(|error| error.to_string())) {
+                Ok(()) => {}
                 // Without it the worker would sleep through arrivals: it looks now and then.
                 Err(error) => {
                     let provider = lane.iface.attr().provider;
@@ -148,7 +148,7 @@ impl Inner {
                 }
             }
         }
-        let all: Arc<[OwnedFd]> = all.into();
+        let all = Arc::new(all);
         self.descriptors = Some(Arc::clone(&all));
         all
     }

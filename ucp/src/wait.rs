@@ -9,10 +9,9 @@
 //! Spinning is only for ranks that have a processor each; how often to yield before sleeping is
 //! the waiter's to say.
 
-use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use bowline_base::doorbell::Doorbell;
+use bowline_base::doorbell::{Doorbell, WakeSet};
 
 use crate::waits::Waits;
 
@@ -32,7 +31,7 @@ pub struct Idle<'a> {
     pub doorbell: Option<&'a Doorbell>,
     /// What becomes readable when something arrives; then the doorbell stays silent. Empty where
     /// the doorbell rings for everything.
-    pub descriptors: &'a [OwnedFd],
+    pub descriptors: &'a WakeSet,
     /// Longest sleep, when something must be looked at again.
     pub deadline: Option<Duration>,
     /// What is waited for; looked up when it is shown.

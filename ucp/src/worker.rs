@@ -4,9 +4,9 @@
 //! of the user runs (handlers, conditions of `wait_until`), so those may call back in.
 
 use std::cell::{Cell, RefCell};
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use bowline_base::doorbell::WakeSet;
 use bowline_base::slab::Key;
 use bowline_uct::{Caps, Iface, LocalSlice, PeerFailure, Posted, RemoteSlice};
 
@@ -78,7 +78,7 @@ pub(crate) struct Inner {
     /// The one lane to poll, where there is just one.
     pub(crate) only: Option<usize>,
     /// What to sleep on; made at the first sleep, and anew when another lane is polled.
-    pub(crate) descriptors: Option<Arc<[OwnedFd]>>,
+    pub(crate) descriptors: Option<Arc<WakeSet>>,
 }
 
 /// A worker. See the crate's text.

@@ -349,7 +349,7 @@ impl<M: Pairs> Worker<M> {
             if now >= next_bell {
                 next_bell = now + self.timeout / 2;
                 // A sleeper looks after its connections, too.
-                // SeqCst: only a hint here; the interface's own looks are in order.
+                // SeqCst: pairs with the store in `sleeping`, as a hint only; the interface's own looks are in order.
                 if self.shared.asleep.load(Ordering::SeqCst) {
                     ring(&self.shared.bell);
                 }

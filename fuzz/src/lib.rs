@@ -17,6 +17,7 @@ mod ofi;
 mod queues;
 mod settings;
 mod tcp;
+mod verbs;
 
 /// A target: its name, which is also that of its seeds' directory, and what it does.
 pub type Target = (&'static str, fn(&[u8]));
@@ -38,6 +39,9 @@ pub const TARGETS: &[Target] = &[
     ("ofi_rkey", ofi::rkey),
     ("tcp_frames", tcp::frames),
     ("tcp_handshake", tcp::handshake),
+    ("verbs_address", verbs::address),
+    ("verbs_control", verbs::control),
+    ("verbs_messages", verbs::messages),
 ];
 
 /// Runs the target `name`.

@@ -9,7 +9,7 @@ use bowline_verbs::decoders::datagram::{Datagram, End};
 use bowline_verbs::decoders::head::Head;
 use bowline_verbs::decoders::table::{Event, Pairs, Table};
 use bowline_verbs::decoders::window::{Incoming, Order, Outgoing};
-use bowline_verbs::decoders::{Address, PackedKey, message};
+use bowline_verbs::decoders::{Address, HEADER_BYTES, PackedKey, Parsed, parse};
 
 /// Addresses and keys: what was read is written and read again.
 pub(crate) fn address(bytes: &[u8]) {
@@ -65,7 +65,7 @@ pub(crate) fn control(bytes: &[u8]) {
                 table.ask(&datagram.from, now, &mut pairs);
             }
         }
-        assert!(table.tick(now) > now || table.outgoing.len() < 1000);
+        table.tick(now);
         for event in table.events.drain(..) {
             if let Event::Up { pair, .. } = event {
                 assert!(!up.contains(&pair), "a pair came up twice");
@@ -88,8 +88,8 @@ fn split(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
 /// and nothing is freed that was not sent.
 pub(crate) fn messages(bytes: &[u8]) {
     let mut buffer = RecvBuf::owned(bytes.to_vec());
-    if let Some(message::Parsed::Message { payload, .. }) = message::parse(buffer.view()) {
-        assert_eq!(payload + message::HEADER_BYTES, bytes.len());
+    if let Some(Parsed::Message { payload, .. }) = parse(buffer.view()) {
+        assert_eq!(payload + HEADER_BYTES, bytes.len());
     }
     let mut outgoing = Outgoing::new(16);
     let mut incoming = Incoming::default();

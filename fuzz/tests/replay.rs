@@ -65,6 +65,9 @@ replays! {
     scmp_consumer
     tcp_frames
     tcp_handshake
+    verbs_address
+    verbs_control
+    verbs_messages
     ucp_arrivals
     worker_address
 }

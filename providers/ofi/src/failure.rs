@@ -256,7 +256,11 @@ impl OfiIface {
         // Whoever closed an endpoint does not want to hear of it any more.
         self.events.retain(|event| !matches!(event, Event::Failed(None, Some(e), _) if *e == ep));
         self.invalid.retain(|&invalid| invalid != ep.0);
-        self.peers[index as usize].ep = None;
+        // The peer may have got another one since this one failed.
+        let peer = &mut self.peers[index as usize];
+        if peer.ep == Some(ep.0) {
+            peer.ep = None;
+        }
         self.free_endpoints.push(ep.0);
     }
 

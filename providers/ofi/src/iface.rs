@@ -347,11 +347,11 @@ impl OfiIface {
         if !peer.is_well() {
             return Err(Unreachable::because("the peer has failed or closed").into());
         }
-        if let Some(ep) = peer.ep {
-            if self.endpoints[ep as usize].state == State::Open {
-                return Ok(EpId(ep));
-            }
-            // The failed endpoint keeps its number until it is closed.
+        // A failed endpoint keeps its number until it is closed; this one gets another.
+        if let Some(ep) = peer.ep
+            && self.endpoints[ep as usize].state == State::Open
+        {
+            return Ok(EpId(ep));
         }
         if !peer.greeted {
             peer.greeting_due = true;

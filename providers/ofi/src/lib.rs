@@ -1,4 +1,66 @@
-//! Transport over libfabric.
+//! Transport over libfabric: one reliable datagram endpoint (FI_EP_RDM) for each interface.
+//!
+//! # Opening
+//!
+//! ```no_run
+//! use bowline_ofi::{OfiIface, OfiOptions};
+//! use bowline_uct::Iface as _;
+//!
+//! for offer in bowline_ofi::list()? {
+//!     println!("{} on {}: {:?}", offer.provider, offer.domain, offer.unusable);
+//! }
+//! let mut options = OfiOptions::default();
+//! options.provider = Some("tcp".into()); // BOWLINE_OFI_PROVIDER
+//! let mut a = OfiIface::open(options.clone())?;
+//! let b = OfiIface::open(options)?;
+//! let ep = a.connect(&b.address())?; // messages wait until b has made progress once
+//! # let _ = ep;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # What moves how
+//!
+//! | operation | in libfabric |
+//! |---|---|
+//! | `am_short`, up to what the provider injects less 40 bytes | `fi_inject`, header and payload |
+//! | `am_bcopy`, up to `BOWLINE_OFI_BUFFER_BYTES` less 40 | `fi_send` from a registered buffer |
+//! | `am_zcopy` | `fi_sendmsg`: header, then the user's pieces |
+//! | puts, gets | `fi_writemsg` with FI_DELIVERY_COMPLETE, `fi_readmsg` |
+//! | atomics | libfabric's where it has all of them (`ATOMIC_DEVICE`), else a message that the target's progress serves (`ATOMIC_CPU`); an interface does one or the other |
+//! | tagged messages | `fi_tsendmsg`, `fi_trecvmsg` |
+//!
+//! Active messages are under credit: a peer has at most `BOWLINE_OFI_WINDOW` of them under way
+//! (what was taken is told in the header of messages that go back, or in one of its own), so
+//! libfabric's memory for messages that nobody has received is bounded, and a sender's refusals do
+//! not depend on the provider. What libfabric does not take at once (FI_EAGAIN, a connection that is
+//! being made) waits here, in order, and goes out in `progress`.
+//!
+//! # Providers
+//!
+//! | provider | tried | notes |
+//! |---|---|---|
+//! | `tcp` (1.17: `tcp;ofi_rxm`) | suite, processes | over hosts |
+//! | `net` (1.16 and 1.17 only) | suite, processes | what `tcp` became in 1.18; atomics by messages |
+//! | `shm` | suite, processes | one host; no descriptor to sleep on in 1.17 |
+//! | `udp;ofi_rxd` | suite, processes | for tests, as libfabric says; a death on another host is not noticed |
+//! | `verbs;ofi_rxm` | suite, where there is a device | set FI_UNIVERSE_SIZE to the number of ranks on small devices |
+//!
+//! Of registered memory a provider may ask for FI_MR_LOCAL, FI_MR_VIRT_ADDR, FI_MR_ALLOCATED,
+//! FI_MR_PROV_KEY and FI_MR_ENDPOINT; raw keys and device memory are not supported, and libfabric
+//! does not offer us providers that need them.
+//!
+//! # Death
+//!
+//! A killed process of the same host is noticed by its pidfd, whatever the provider, without any
+//! message; of another host by what libfabric reports. The module `failure` tells the details and
+//! what is not noticed.
+//!
+//! # Thread safety and cleanup
+//!
+//! An interface belongs to one thread at a time. Dropping it says goodbye to peers, waits up to
+//! 0.2 s for what is under way, and closes endpoint, queue and domain in the order that
+//! libfabric needs. libfabric's `shm` keeps names in `/dev/shm` while it runs and leaves them
+//! behind after SIGKILL.
 
 mod addr;
 mod atomics;

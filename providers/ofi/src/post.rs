@@ -237,10 +237,7 @@ impl OfiIface {
             }
             Some((pieces, token)) => {
                 let mut all = [self.tx.piece(buffer, 0, len); MAX_PIECES];
-                let local = match self.localize(pieces, &mut all[1..]) {
-                    Ok(local) => local,
-                    Err(refused) => return Err(refused),
-                };
+                let local = self.localize(pieces, &mut all[1..])?;
                 let work = Work::SendLent { buffer, token: *token };
                 let op = self.ops.insert(index, work, local);
                 let all = &all[..=pieces.len()];

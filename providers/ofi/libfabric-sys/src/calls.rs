@@ -42,6 +42,7 @@ macro_rules! calls {
             /// # Safety
             /// See the module.
             #[inline]
+            #[allow(clippy::too_many_arguments, reason = "as many as in C")]
             pub unsafe fn $name($($argument: $type),*) -> $result {
                 $body
             }

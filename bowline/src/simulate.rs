@@ -64,6 +64,8 @@ const JOB: u64 = 1;
 /// A simulated job.
 #[derive(Clone, Debug)]
 pub struct Job {
+    /// What is printed of it if it has to be given up: how to repeat it, for instance.
+    pub label: String,
     /// Ranks.
     pub ranks: u32,
     /// The network, whose seed is also that of the schedule.
@@ -80,6 +82,7 @@ impl Job {
     /// A job on a network without faults, with the default settings.
     pub fn new(ranks: u32, seed: u64) -> Self {
         Self {
+            label: format!("a job of {ranks} ranks with seed {seed}"),
             ranks,
             network: NetworkOptions { seed, ..NetworkOptions::default() },
             limit_ns: 3_600_000_000_000,

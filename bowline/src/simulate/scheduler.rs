@@ -96,6 +96,7 @@ struct State {
 /// The turns of a job.
 #[derive(Debug)]
 pub(super) struct Scheduler {
+    label: String,
     network: Network,
     state: Mutex<State>,
     turns: Vec<Condvar>,
@@ -116,6 +117,7 @@ impl Scheduler {
             stuck: None,
         };
         Self {
+            label: job.label.clone(),
             network: network.clone(),
             state: Mutex::new(state),
             turns: (0..job.ranks).map(|_| Condvar::new()).collect(),
@@ -278,7 +280,7 @@ impl Scheduler {
                 return None;
             }
             if state.stuck.is_some() {
-                give_up(state);
+                give_up(&self.label, state);
             }
             state.why = state.why.or(Some((Why::Deadlock, self.network.now())));
             if let Some(rank) = self.explain(state) {
@@ -327,8 +329,8 @@ impl State {
 
 /// Everything has failed, and ranks wait all the same: a mistake of the library, or a program that
 /// asks for ever. No error reaches them, and a hang must not be.
-fn give_up(state: &State) -> ! {
-    eprintln!("simulation: ranks go on waiting although all they can wait for has failed:");
+fn give_up(label: &str, state: &State) -> ! {
+    eprintln!("{label}: ranks go on waiting although all they can wait for has failed:");
     for (number, rank) in state.ranks.iter().enumerate() {
         eprintln!("  rank {number}: {:?}, {:?}", rank.place, rank.waits);
     }

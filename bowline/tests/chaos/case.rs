@@ -45,6 +45,7 @@ impl Case {
             _ => Trouble::Parted,
         };
         let mut job = Job::new(ranks, random.word());
+        job.label = format!("to replay:\n  {}\n", crate::command(seed));
         job.limit_ns = 600_000_000_000;
         job.oversubscribed = random.below(3) == 0;
         network(&mut job, &mut random);

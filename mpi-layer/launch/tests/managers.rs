@@ -11,6 +11,7 @@ use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU16, Ordering};
 
 use harness::{Ended, Job, Running, probe, wait_until};
 
@@ -33,6 +34,15 @@ fn one_node(size: u32) -> Vec<String> {
         format!("rank {rank} of {size} local {rank} of {size} watches {watched} by Foreign")
     };
     (0..size).map(line).collect()
+}
+
+/// The same where two nodes have two consecutive ranks each.
+fn two_nodes() -> Vec<String> {
+    let line = |rank| {
+        let local = rank % 2;
+        format!("rank {rank} of 4 local {local} of 2 watches 1 by Foreign")
+    };
+    (0..4u32).map(line).collect()
 }
 
 #[test]
@@ -62,7 +72,7 @@ const PROGRAMS: [&str; 5] = ["munged", "slurmctld", "slurmd", "srun", "sinfo"];
 
 impl Slurm {
     /// Starts the daemons; `None`, with the reason printed, when that is not possible here.
-    fn start() -> Option<Self> {
+    fn start(nodes: &[&str]) -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
             println!("skipped: Slurm's daemons want root");
             return None;
@@ -74,7 +84,7 @@ impl Slurm {
         let directory = tempfile::tempdir().unwrap();
         // Munge looks at who may change the directories above its socket.
         std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o755)).unwrap();
-        let slurm = Self::configure(directory);
+        let slurm = Self::configure(directory, nodes);
         let (at, conf) = (slurm.directory.path(), slurm.conf.clone());
         let daemon = |program: &str, words: &[&str]| {
             let mut job = Job::of(find(program).unwrap().to_str().unwrap());
@@ -97,22 +107,34 @@ impl Slurm {
         let socket = at.join("munge.sock");
         assert!(wait_until(|| socket.exists()), "munged has made no socket");
         let controller = daemon("slurmctld", &["-D", "-c"]);
-        let node = daemon("slurmd", &["-D", "-N", "localhost"]);
-        let daemons = vec![node, controller, munged];
+        let mut daemons: Vec<_> =
+            nodes.iter().map(|node| daemon("slurmd", &["-D", "-N", node])).collect();
+        daemons.extend([controller, munged]);
         let slurm = Self { _daemons: daemons, ..slurm };
+        let all_idle = format!("idle {}", nodes.len());
         let idle = || {
             let mut sinfo = Command::new("sinfo");
-            let output = sinfo.args(["-h", "-o", "%T"]).env("SLURM_CONF", &conf).output().unwrap();
-            String::from_utf8_lossy(&output.stdout).trim() == "idle"
+            let output =
+                sinfo.args(["-h", "-o", "%T %D"]).env("SLURM_CONF", &conf).output().unwrap();
+            String::from_utf8_lossy(&output.stdout).trim() == all_idle
         };
-        assert!(wait_until(idle), "Slurm's node does not become idle");
+        assert!(wait_until(idle), "Slurm's nodes do not become idle");
         Some(slurm)
     }
 
-    fn configure(directory: tempfile::TempDir) -> Self {
+    fn configure(directory: tempfile::TempDir, nodes: &[&str]) -> Self {
         let at = directory.path();
-        let free = || TcpListener::bind("127.0.0.1:0").unwrap();
-        let (one, other) = (free(), free());
+        // Below the ports that the kernel gives out: between here and the start of a daemon one
+        // of those could become another program's, which the daemon's clients would call.
+        static NEXT: AtomicU16 = AtomicU16::new(0);
+        let first = 15_000 + (std::process::id() % 10_000) as u16;
+        let free = || loop {
+            let port = first + NEXT.fetch_add(1, Ordering::Relaxed);
+            if let Ok(listener) = TcpListener::bind(("127.0.0.1", port)) {
+                break listener;
+            }
+        };
+        let (controller, ports) = (free(), nodes.iter().map(|_| free()).collect::<Vec<_>>());
         let port = |listener: &TcpListener| listener.local_addr().unwrap().port();
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let mut text = String::new();
@@ -138,22 +160,31 @@ impl Slurm {
         let path = |file: &str| at.join(file).display().to_string();
         for (name, value) in [
             ("AuthInfo", format!("socket={}", path("munge.sock"))),
-            ("SlurmctldPort", port(&one).to_string()),
-            ("SlurmdPort", port(&other).to_string()),
+            ("SlurmctldPort", port(&controller).to_string()),
             ("StateSaveLocation", path("state")),
-            ("SlurmdSpoolDir", path("spool")),
+            ("SlurmdSpoolDir", path("spool-%n")),
             ("SlurmctldPidFile", path("slurmctld.pid")),
-            ("SlurmdPidFile", path("slurmd.pid")),
+            ("SlurmdPidFile", path("slurmd-%n.pid")),
         ] {
             writeln!(text, "{name}={value}").unwrap();
         }
-        writeln!(text, "NodeName=localhost NodeAddr=127.0.0.1 NodeHostname={host} CPUs=1").unwrap();
-        writeln!(text, "PartitionName=all Nodes=localhost Default=YES OverSubscribe=FORCE:8")
+        for (node, listener) in nodes.iter().zip(&ports) {
+            let port = port(listener);
+            writeln!(
+                text,
+                "NodeName={node} NodeAddr=127.0.0.1 NodeHostname={host} Port={port} CPUs=1"
+            )
+            .unwrap();
+        }
+        let names = nodes.join(",");
+        writeln!(text, "PartitionName=all Nodes={names} Default=YES OverSubscribe=FORCE:8")
             .unwrap();
         let conf = at.join("slurm.conf");
         std::fs::write(&conf, text).unwrap();
         std::fs::create_dir(at.join("state")).unwrap();
-        std::fs::create_dir(at.join("spool")).unwrap();
+        for node in nodes {
+            std::fs::create_dir(at.join(format!("spool-{node}"))).unwrap();
+        }
         let mut key = [0; 64];
         rustix::rand::getrandom(&mut key, rustix::rand::GetRandomFlags::empty()).unwrap();
         std::fs::write(at.join("munge.key"), key).unwrap();
@@ -173,28 +204,39 @@ fn knows(rank: u32) -> String {
     format!("rank {rank} knows that rank 1 is dead")
 }
 
+fn deaths_are_noticed(slurm: &Slurm, mpi: &str) {
+    let words = ["-N1", "--kill-on-bad-exit=0", mpi, "-n", "3", probe(), "die", "1"];
+    let ended = slurm.srun(&words);
+    assert_eq!(ended.sorted_lines(), [knows(0), knows(2)], "{ended:?}");
+}
+
 #[test]
-fn our_ranks_join_under_slurm() {
-    let Some(slurm) = Slurm::start() else { return };
-    joined(&slurm.srun(&["--mpi=pmi2", "-n", "4", probe(), "join"]), &one_node(4));
-    let deaths = |mpi: &str| {
-        let ended = slurm.srun(&["--kill-on-bad-exit=0", mpi, "-n", "3", probe(), "die", "1"]);
-        assert_eq!(ended.sorted_lines(), [knows(0), knows(2)], "{mpi}: {ended:?}");
-    };
-    deaths("--mpi=pmi2");
+fn our_ranks_join_under_slurm_by_pmi() {
+    let Some(slurm) = Slurm::start(&["one", "two"]) else { return };
+    joined(&slurm.srun(&["-N1", "--mpi=pmi2", "-n", "4", probe(), "join"]), &one_node(4));
+    joined(&slurm.srun(&["-N2", "--mpi=pmi2", "-n", "4", probe(), "join"]), &two_nodes());
+    deaths_are_noticed(&slurm, "--mpi=pmi2");
+}
+
+/// On one node: Slurm's plugin does not start on two nodes that are one machine.
+#[test]
+fn our_ranks_join_under_slurm_by_pmix() {
+    if !libpmix() {
+        println!("skipped: libpmix.so.2 is not installed (Debian: libpmix2)");
+        return;
+    }
+    let Some(slurm) = Slurm::start(&["localhost"]) else { return };
     let types = slurm.srun(&["--mpi=list"]);
     if !format!("{}{}", types.stdout, types.stderr).contains("pmix") {
-        println!("skipped in part: this Slurm has no PMIx plugin");
-    } else if !libpmix() {
-        println!("skipped in part: libpmix.so.2 is not installed (Debian: libpmix2)");
-    } else {
-        joined(&slurm.srun(&["--mpi=pmix", "-n", "4", probe(), "join"]), &one_node(4));
-        deaths("--mpi=pmix");
-        // The root of a job under PMIx may be a launcher of ours, and its ranks are its own.
-        let words = ["--mpi=pmix", "-n", "1", probe(), "launch", "-n", "2", probe(), "join"];
-        let line = |rank| format!("rank {rank} of 2 local {rank} of 2 watches 0 by Bowline");
-        joined(&slurm.srun(&words), &[line(0), line(1)]);
+        println!("skipped: this Slurm has no PMIx plugin");
+        return;
     }
+    joined(&slurm.srun(&["--mpi=pmix", "-n", "4", probe(), "join"]), &one_node(4));
+    deaths_are_noticed(&slurm, "--mpi=pmix");
+    // The root of a job under PMIx may be a launcher of ours, and its ranks are its own.
+    let words = ["--mpi=pmix", "-n", "1", probe(), "launch", "-n", "2", probe(), "join"];
+    let line = |rank| format!("rank {rank} of 2 local {rank} of 2 watches 0 by Bowline");
+    joined(&slurm.srun(&words), &[line(0), line(1)]);
 }
 
 fn libpmix() -> bool {

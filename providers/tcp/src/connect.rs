@@ -74,16 +74,25 @@ impl TcpIface {
 
     pub(crate) fn connect_peer(&mut self, address: &[u8]) -> Result<EpId, OpenError> {
         let address = self.parse(address)?;
+        let near = address.host.boot == self.host.boot;
         if let Some(&index) = self.by_uid.get(&address.uid) {
-            let peer = self.peer_mut(index).expect("peers that are listed by uid are there");
+            let peer = self.peers[index as usize].as_mut();
+            let peer = peer.expect("peers that are listed by uid are there");
             peer.has_ep = true;
+            // Of one that connected to us the address is only known from here on.
+            if !std::mem::replace(&mut peer.near, near)
+                && near
+                && let Some(socket) = &peer.socket
+            {
+                socket::tune(socket.as_fd(), &self.options, near);
+            }
             return Ok(EpId(index));
         }
         let places = self.places(&address)?;
         let index = self.begin(address.uid, places, Vec::new(), Purpose::Peer)?;
         self.by_uid.insert(address.uid, index);
         if let Some(peer) = self.peer_mut(index) {
-            peer.has_ep = true;
+            (peer.has_ep, peer.near) = (true, near);
         }
         self.start_attempt(index);
         Ok(EpId(index))
@@ -330,7 +339,8 @@ impl TcpIface {
     pub(crate) fn install(&mut self, index: u32, stranger: Stranger, attempt: u64) {
         let socket = stranger.socket;
         self.rewatch(socket.as_fd(), tag::PEER, index, PEER_EVENTS);
-        socket::tune(socket.as_fd(), &self.options);
+        let near = self.peer(index).is_some_and(|peer| peer.near);
+        socket::tune(socket.as_fd(), &self.options, near);
         if let Some(peer) = self.peer_mut(index) {
             peer.attempt = attempt;
         }

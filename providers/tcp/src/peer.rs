@@ -113,6 +113,8 @@ pub(crate) struct Peer {
     pub(crate) state: State,
     pub(crate) has_ep: bool,
     pub(crate) by_request: bool,
+    /// Its address says that it runs on this machine.
+    pub(crate) near: bool,
     /// The kernel had no room, and says when it has.
     pub(crate) blocked: bool,
     /// Stands in the queue of those that asked for `writable`.
@@ -146,6 +148,7 @@ impl Peer {
             state,
             has_ep: false,
             by_request: false,
+            near: false,
             blocked: false,
             asked: false,
             unflushed: false,

@@ -13,6 +13,7 @@
 //! have looked many times, nothing will ever happen: every sleeper is asked what it waits for,
 //! then everybody is cut off from the network, which fails what they wait for.
 
+use std::io::Write as _;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use bowline_sim::{Network, Random};
@@ -330,9 +331,12 @@ impl State {
 /// Everything has failed, and ranks wait all the same: a mistake of the library, or a program that
 /// asks for ever. No error reaches them, and a hang must not be.
 fn give_up(label: &str, state: &State) -> ! {
-    eprintln!("{label}: ranks go on waiting although all they can wait for has failed:");
+    // Not by a macro, whose output a test harness keeps and an abort would lose.
+    let mut out = std::io::stderr();
+    let what = "ranks go on waiting although all they can wait for has failed:";
+    let _ = writeln!(out, "{label}: {what}");
     for (number, rank) in state.ranks.iter().enumerate() {
-        eprintln!("  rank {number}: {:?}, {:?}", rank.place, rank.waits);
+        let _ = writeln!(out, "  rank {number}: {:?}, {:?}", rank.place, rank.waits);
     }
     std::process::abort();
 }

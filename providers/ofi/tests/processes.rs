@@ -81,6 +81,14 @@ impl Drop for Other {
         // Gone already where the test killed it.
         let _ = self.child.kill();
         let _ = self.child.wait();
+        // libfabric's shm leaves its names behind after a kill; they begin with the pid.
+        let names = std::fs::read_dir("/dev/shm").into_iter().flatten().flatten();
+        for name in names {
+            let text = name.file_name().to_string_lossy().into_owned();
+            if text.starts_with(&format!("{}:", self.child.id())) {
+                let _ = std::fs::remove_file(name.path());
+            }
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 use std::fs::{self, File};
 use std::io::{Read, Seek};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -32,6 +32,8 @@ pub(crate) struct Launch {
     pub(crate) time_limit: Duration,
     /// How to get the program if it is not there.
     way_out: String,
+    /// What errors call it, if not by the program's name.
+    title: Option<String>,
 }
 
 /// What a program that ended well left behind.
@@ -53,6 +55,7 @@ impl Launch {
             cpus: Vec::new(),
             time_limit,
             way_out: "install it".to_owned(),
+            title: None,
         }
     }
 
@@ -76,6 +79,18 @@ impl Launch {
         self
     }
 
+    /// The same program behind `script HOST`, which hands its words to a shell as ssh does.
+    pub(crate) fn behind(mut self, script: &Path, host: &str) -> Self {
+        let program = self.program.to_string_lossy().into_owned();
+        self.title = self.program.file_name().map(|name| name.to_string_lossy().into_owned());
+        let words = std::iter::once(program).chain(self.args).map(|word| quoted(&word));
+        // The shell must become the program: the signal at this process's death goes to the child
+        // alone, and what the shell had forked would outlive everybody.
+        self.args = [host.to_owned(), "exec".to_owned()].into_iter().chain(words).collect();
+        self.program = script.to_path_buf();
+        self
+    }
+
     /// Starts it, waits for its end, and demands success.
     pub(crate) fn run(&self) -> Result<Output, BenchError> {
         self.start()?.finish()
@@ -84,6 +99,7 @@ impl Launch {
     /// Starts it.
     pub(crate) fn start(&self) -> Result<Running, BenchError> {
         let name = self.program.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let name = self.title.clone().unwrap_or(name);
         let failed = |source| BenchError::Start {
             program: name.clone(),
             source,
@@ -135,6 +151,11 @@ pub(crate) struct Running {
 }
 
 impl Running {
+    /// The id of its first process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Whether it has ended.
     pub(crate) fn has_ended(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(Some(_)))
@@ -287,6 +308,11 @@ fn telling_part(stderr: &str, stdout: &str) -> String {
         told = lines[lines.len().saturating_sub(2)..].to_vec();
     }
     shorten(&told.join(" | "), 300)
+}
+
+/// `word` as one word of a shell's command line.
+fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', "'\\''"))
 }
 
 /// The first `limit` characters of `text`.

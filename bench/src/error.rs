@@ -65,6 +65,24 @@ pub enum BenchError {
         /// How to get it.
         way_out: String,
     },
+    /// A run over a network moved less through its device than its messages need.
+    #[error(
+        "{program} did not use the network: {packets} packets, {bytes} bytes crossed the device \
+         where its messages need {needed_packets} packets, {needed_bytes} bytes; its settings \
+         have no effect"
+    )]
+    NotOnTheWire {
+        /// The program's name.
+        program: String,
+        /// Packets that crossed the device.
+        packets: u64,
+        /// Bytes that crossed the device.
+        bytes: u64,
+        /// Packets of the messages at least.
+        needed_packets: u64,
+        /// Bytes of the messages.
+        needed_bytes: u64,
+    },
     /// One start gave several figures, and failed for the reason told.
     #[error("{0}")]
     SharedStart(String),

@@ -5,11 +5,14 @@
 //! cores and start-up time, and puts the results beside Bowline's own and beside yardsticks: what
 //! two processes reach with bare cache lines, bare `sched_yield` and bare futexes.
 //!
+//! [`run_networks`] does the same over TCP: through the loopback device, and between two network
+//! namespaces with a veth pair between them.
+//!
 //! What it is not: a gate. Wall-clock figures of a shared machine report, they do not judge; each
 //! row therefore carries its spread over the rounds, and the report carries the background load.
 //!
 //! Invariants: a peer that cannot be installed, started or parsed appears in the report with the
-//! reason; payloads of MPI peers are checked by the benchmark program; every started process has a
+//! reason; a run over a network counts only if the device's counters show its messages; payloads of MPI peers are checked by the benchmark program; every started process has a
 //! time limit and is ended by its id.
 //!
 //! ```no_run
@@ -34,13 +37,15 @@ mod report;
 mod run;
 mod source;
 mod table;
+mod traffic;
 mod venv;
+mod veth;
 
 pub use error::BenchError;
 pub use load::RoundLoad;
-pub use metric::{Metric, Sample, Test, Unit};
+pub use metric::{Metric, Sample, Test, Unit, Wire};
 pub use options::PeersOptions;
 pub use plot::font::register as register_font;
 pub use report::{Machine, Missing, PeersReport, Row, SourceNote};
-pub use run::run;
+pub use run::{run, run_networks};
 pub use source::Role;

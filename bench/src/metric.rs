@@ -4,6 +4,7 @@
 //! metric only says how it is shown. So medians and spreads are taken over one kind of number.
 
 use std::fmt;
+use std::time::Duration;
 
 use serde::Serialize;
 
@@ -135,6 +136,39 @@ impl Unit {
     }
 }
 
+/// What messages cross.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Wire {
+    /// Shared memory.
+    Memory,
+    /// TCP over the loopback device.
+    Loopback,
+    /// TCP over a veth pair between two network namespaces.
+    Veth,
+}
+
+impl Wire {
+    /// The device's name, where there is one.
+    pub(crate) fn device(self) -> Option<&'static str> {
+        match self {
+            Self::Memory => None,
+            Self::Loopback => Some("lo"),
+            Self::Veth => Some(crate::veth::DEVICE),
+        }
+    }
+
+    /// A guess at the time of one message of `size` bytes, ns, for those who want iterations and
+    /// not a time.
+    pub(crate) fn message_ns(self, size: u64) -> f64 {
+        match self {
+            Self::Memory => 300.0 + 0.08 * size as f64,
+            Self::Loopback | Self::Veth => 8000.0 + 0.3 * size as f64,
+        }
+    }
+}
+
 /// One row group of the comparison: a test at a size with a number of ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 pub struct Metric {
@@ -144,17 +178,31 @@ pub struct Metric {
     pub size: u64,
     /// Processes that take part.
     pub ranks: u32,
+    /// What the messages cross.
+    pub wire: Wire,
 }
 
 impl Metric {
     /// A metric of two ranks.
     pub(crate) const fn pair(test: Test, size: u64) -> Self {
-        Self { test, size, ranks: 2 }
+        Self { test, size, ranks: 2, wire: Wire::Memory }
     }
 
     /// A metric of `ranks` ranks.
     pub(crate) const fn group(test: Test, size: u64, ranks: u32) -> Self {
-        Self { test, size, ranks }
+        Self { test, size, ranks, wire: Wire::Memory }
+    }
+
+    /// The same over `wire`.
+    pub(crate) const fn over(self, wire: Wire) -> Self {
+        Self { wire, ..self }
+    }
+
+    /// Round trips or messages that fill `budget`, by [`Wire::message_ns`].
+    pub(crate) fn iterations(self, budget: Duration) -> u64 {
+        let messages = if self.window() > 1 { 1.0 } else { 2.0 };
+        let iteration_ns = self.wire.message_ns(self.size) * messages;
+        (budget.as_nanos() as f64 / iteration_ns).clamp(100.0, 5e6) as u64
     }
 
     /// Messages in flight at once: 64, fewer where 64 of them would only measure main memory.
@@ -189,7 +237,7 @@ impl Metric {
     }
 }
 
-/// The name: the test, and what sets it apart, `mpi_bw-64k`, `barrier-16`.
+/// The name: the test, and what sets it apart, `mpi_bw-64k`, `barrier-16`, `tag_lat-8-veth`.
 impl fmt::Display for Metric {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.test {
@@ -198,6 +246,11 @@ impl fmt::Display for Metric {
             }
             test if test.is_death() => write!(f, "{}-{}", test.name(), self.ranks),
             test => write!(f, "{}-{}", test.name(), short_size(self.size)),
+        }?;
+        match self.wire {
+            Wire::Memory => Ok(()),
+            Wire::Loopback => f.write_str("-lo"),
+            Wire::Veth => f.write_str("-veth"),
         }
     }
 }
@@ -258,6 +311,10 @@ mod tests {
         assert_eq!(Metric::pair(Test::TagBw, 65_536).to_string(), "tag_bw-64k");
         assert_eq!(Metric::pair(Test::TagBw, 4 << 20).to_string(), "tag_bw-4m");
         assert_eq!(Metric::group(Test::Allreduce, 8, 32).to_string(), "allreduce-32");
+        let lat = Metric::pair(Test::MpiLat, 8);
+        assert_eq!(lat.over(Wire::Loopback).to_string(), "mpi_lat-8-lo");
+        assert_eq!(lat.over(Wire::Veth).to_string(), "mpi_lat-8-veth");
+        assert!(lat.over(Wire::Veth).matches(&["mpi_lat-8".to_owned()]));
         assert_eq!(Metric::group(Test::DeathRecv, 0, 8).to_string(), "death_recv-8");
     }
 

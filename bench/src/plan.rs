@@ -2,14 +2,23 @@
 
 use std::time::Duration;
 
-use crate::metric::{Metric, Test};
+use crate::metric::{Metric, Test, Wire};
 use crate::{BenchError, PeersOptions};
+
+/// What is compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Comparison {
+    /// Everything on one machine, over shared memory.
+    Peers,
+    /// Two ranks over TCP.
+    Networks,
+}
 
 /// Metrics that one start of one source can measure together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stage {
-    /// Everything between two ranks.
-    Pair,
+    /// Everything between two ranks over one wire.
+    Pair(Wire),
     /// Start-up of this many ranks.
     Init(u32),
     /// The death of one of this many ranks.
@@ -24,7 +33,7 @@ impl Stage {
             Test::Barrier | Test::Allreduce => Self::Group(metric.ranks),
             Test::Init => Self::Init(metric.ranks),
             test if test.is_death() => Self::Death(metric.ranks),
-            _ => Self::Pair,
+            _ => Self::Pair(metric.wire),
         }
     }
 }
@@ -50,8 +59,11 @@ pub(crate) struct Plan {
 
 impl Plan {
     /// The plan that `options` ask for.
-    pub(crate) fn new(options: &PeersOptions) -> Result<Self, BenchError> {
-        let all = catalogue(options.quick);
+    pub(crate) fn new(options: &PeersOptions, what: Comparison) -> Result<Self, BenchError> {
+        let (all, [quick_budget, budget]) = match what {
+            Comparison::Peers => (catalogue(options.quick), [30, 200]),
+            Comparison::Networks => (networks(), [60, 400]),
+        };
         for filter in &options.only {
             if !all.iter().any(|metric| metric.matches(std::slice::from_ref(filter))) {
                 return Err(BenchError::NoMatch {
@@ -73,7 +85,7 @@ impl Plan {
             metrics,
             rounds,
             group_rounds: if options.quick { 1 } else { rounds },
-            budget: Duration::from_millis(if options.quick { 30 } else { 200 }),
+            budget: Duration::from_millis(if options.quick { quick_budget } else { budget }),
             time_limit: Duration::from_secs(if options.quick { 8 } else { 60 }),
             deadline: options.quick.then_some(Duration::from_secs(42)),
             quick: options.quick,
@@ -85,7 +97,7 @@ impl Plan {
         let mut stages: Vec<Stage> = self.metrics.iter().copied().map(Stage::of).collect();
         stages.sort();
         stages.dedup();
-        stages.retain(|stage| *stage == Stage::Pair || round < self.group_rounds);
+        stages.retain(|stage| matches!(stage, Stage::Pair(_)) || round < self.group_rounds);
         stages
     }
 }
@@ -112,6 +124,18 @@ fn catalogue(quick: bool) -> Vec<Metric> {
     metrics
 }
 
+fn networks() -> Vec<Metric> {
+    const KIB: u64 = 1 << 10;
+    let mut metrics = Vec::new();
+    for wire in [Wire::Loopback, Wire::Veth] {
+        for (lat, bw) in [(Test::TagLat, Test::TagBw), (Test::MpiLat, Test::MpiBw)] {
+            metrics.extend([8, 64 * KIB].map(|size| Metric::pair(lat, size).over(wire)));
+            metrics.extend([64 * KIB, 1024 * KIB].map(|size| Metric::pair(bw, size).over(wire)));
+        }
+    }
+    metrics
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -119,16 +143,21 @@ mod tests {
     #[test]
     fn a_filter_that_matches_nothing_is_an_error() {
         let options = PeersOptions { only: vec!["mpi_lta".to_owned()], ..Default::default() };
-        assert!(matches!(Plan::new(&options), Err(BenchError::NoMatch { option: "only", .. })));
+        assert!(matches!(
+            Plan::new(&options, Comparison::Peers),
+            Err(BenchError::NoMatch { option: "only", .. })
+        ));
     }
 
     #[test]
     fn the_quick_plan_repeats_only_the_pairs() {
-        let plan = Plan::new(&PeersOptions { quick: true, ..Default::default() }).unwrap();
+        let plan =
+            Plan::new(&PeersOptions { quick: true, ..Default::default() }, Comparison::Peers)
+                .unwrap();
         assert_eq!(
             plan.stages(0),
             [
-                Stage::Pair,
+                Stage::Pair(Wire::Memory),
                 Stage::Init(64),
                 Stage::Death(2),
                 Stage::Death(8),
@@ -136,16 +165,42 @@ mod tests {
                 Stage::Group(32)
             ]
         );
-        assert_eq!(plan.stages(1), [Stage::Pair]);
+        assert_eq!(plan.stages(1), [Stage::Pair(Wire::Memory)]);
     }
 
     #[test]
     fn full_runs_know_every_metric_once() {
-        let plan = Plan::new(&PeersOptions::default()).unwrap();
+        let plan = Plan::new(&PeersOptions::default(), Comparison::Peers).unwrap();
         let mut names: Vec<String> = plan.metrics.iter().map(Metric::to_string).collect();
         let count = names.len();
         names.sort();
         names.dedup();
         assert_eq!((names.len(), count), (35, 35));
+    }
+
+    #[test]
+    fn collectives_have_three_crowds_in_full_runs() {
+        let plan = Plan::new(&PeersOptions::default(), Comparison::Peers).unwrap();
+        let ranks = |test| -> Vec<u32> {
+            let of_test = plan.metrics.iter().filter(|metric| metric.test == test);
+            of_test.map(|metric| metric.ranks).collect()
+        };
+        assert_eq!(ranks(Test::Barrier), [8, 16, 32]);
+        assert_eq!(ranks(Test::Allreduce), [8, 16, 32]);
+    }
+
+    #[test]
+    fn networks_are_two_wires_with_the_same_figures() {
+        let plan = Plan::new(&PeersOptions::default(), Comparison::Networks).unwrap();
+        let over = |wire| -> Vec<Metric> {
+            let of_wire = plan.metrics.iter().filter(|metric| metric.wire == wire);
+            of_wire.map(|metric| metric.over(Wire::Memory)).collect()
+        };
+        assert_eq!(over(Wire::Loopback).len(), 8);
+        assert_eq!(over(Wire::Loopback), over(Wire::Veth));
+        assert_eq!(plan.stages(3), [Stage::Pair(Wire::Loopback), Stage::Pair(Wire::Veth)]);
+        let only = PeersOptions { only: vec!["tag_lat-8-veth".to_owned()], ..Default::default() };
+        assert_eq!(Plan::new(&only, Comparison::Networks).unwrap().metrics.len(), 1);
+        assert!(Plan::new(&only, Comparison::Peers).is_err());
     }
 }

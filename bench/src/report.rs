@@ -293,10 +293,13 @@ pub(crate) mod tests {
     use super::*;
     use crate::metric::Test;
     use crate::options::PeersOptions;
+    use crate::plan::Comparison;
 
     /// A comparison of two sources and a failure, as the renderers' tests use it.
     pub(crate) fn example() -> PeersReport {
-        let plan = Plan::new(&PeersOptions { quick: true, ..Default::default() }).unwrap();
+        let plan =
+            Plan::new(&PeersOptions { quick: true, ..Default::default() }, Comparison::Peers)
+                .unwrap();
         let mut collector = Collector::new(&plan, [0, 1]);
         collector.source("bowline", Role::Ours, "bowline 0.1.0".to_owned());
         collector.source("ucx-debian", Role::Peer, "version 1.13.1".to_owned());

@@ -4,15 +4,17 @@
 //! another source, so that a change of the machine's mood meets all of them alike.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::load::{RoundLoad, Snapshot, listen, load_average};
-use crate::metric::Metric;
-use crate::plan::{Plan, Stage};
+use crate::metric::{Metric, Wire};
+use crate::plan::{Comparison, Plan, Stage};
 use crate::report::{Collector, PeersReport};
 use crate::source::{self, Source, two_lines_ns};
+use crate::veth::{self, Veth};
 use crate::{BenchError, PeersOptions};
 
 /// Starts of one source in one stage that may fail before it is not tried any more.
@@ -33,8 +35,17 @@ pub(crate) struct Context {
     pub(crate) time_limit: Duration,
     /// Whether this is the quick run.
     pub(crate) quick: bool,
+    /// The hosts of the runs over a veth pair, or why there are none.
+    veth: Arc<Result<Veth, BenchError>>,
     /// Where notes to the user go.
     pub(crate) progress: Progress,
+}
+
+impl Context {
+    /// The hosts of the runs over a veth pair.
+    pub(crate) fn veth(&self) -> Result<&Veth, BenchError> {
+        (*self.veth).as_ref().map_err(|error| BenchError::SharedStart(error.to_string()))
+    }
 }
 
 /// A progress bar on a terminal, lines elsewhere, nothing when asked to be quiet.
@@ -67,17 +78,34 @@ impl Progress {
 /// Runs a comparison. Fails only if nothing can be measured; the failures of single peers are part
 /// of the report.
 pub fn run(options: &PeersOptions) -> Result<PeersReport, BenchError> {
-    let plan = Plan::new(options)?;
+    compare(options, Comparison::Peers)
+}
+
+/// Runs a comparison over TCP: through the loopback device, and with root also between two network
+/// namespaces that it makes and that end with it. Fails only if nothing can be measured.
+pub fn run_networks(options: &PeersOptions) -> Result<PeersReport, BenchError> {
+    compare(options, Comparison::Networks)
+}
+
+fn compare(options: &PeersOptions, what: Comparison) -> Result<PeersReport, BenchError> {
+    let plan = Plan::new(options, what)?;
+    let cpus = options.checked_cpus()?;
+    let veth = if plan.metrics.iter().any(|metric| metric.wire == Wire::Veth) {
+        Veth::make(cpus)
+    } else {
+        Err(veth::missing("no figure of this comparison needs it".to_owned()))
+    };
     let context = Context {
         cache: options.cache_dir()?,
         install: !options.no_install,
-        cpus: options.checked_cpus()?,
+        cpus,
+        veth: Arc::new(veth),
         budget: plan.budget,
         time_limit: plan.time_limit,
         quick: plan.quick,
         progress: Progress::new(options.quiet),
     };
-    let mut sources = source::all(options)?;
+    let mut sources = source::all(options, what)?;
     // A source without any wanted metric takes no part, and is not missing either.
     sources.retain(|source| plan.metrics.iter().any(|&metric| source.offers(metric)));
     let mut collector = Collector::new(&plan, context.cpus);
@@ -96,6 +124,7 @@ fn prepare(
     // Installing and first starts may take longer than a measured start.
     let patient = Context {
         cache: context.cache.clone(),
+        veth: Arc::clone(&context.veth),
         time_limit: Duration::from_secs(30),
         progress: Progress { bar: context.progress.bar.clone(), quiet: context.progress.quiet },
         ..*context
@@ -169,7 +198,7 @@ fn run_job(
     collector: &mut Collector,
 ) {
     let line_ns = match job.stage {
-        Stage::Pair => two_lines_ns(context.cpus),
+        Stage::Pair(_) => two_lines_ns(context.cpus),
         _ => None,
     };
     let results = source.measure(context, job.stage, &job.metrics);

@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::BenchError;
 use crate::metric::{Metric, Sample};
 use crate::options::PeersOptions;
-use crate::plan::Stage;
+use crate::plan::{Comparison, Stage};
 use crate::run::Context;
 
 mod bowline;
@@ -58,15 +58,26 @@ fn all_failed(metrics: &[Metric], error: &BenchError) -> Measured {
 }
 
 /// All sources, in the order of the table, narrowed by the options' filter.
-pub(crate) fn all(options: &PeersOptions) -> Result<Vec<Box<dyn Source>>, BenchError> {
+pub(crate) fn all(
+    options: &PeersOptions,
+    what: Comparison,
+) -> Result<Vec<Box<dyn Source>>, BenchError> {
     let mut sources: Vec<Box<dyn Source>> =
         vec![Box::new(bowline::Bowline::new(options.bowline_path()))];
     if let Some(dir) = options.abi_dir() {
-        sources.push(Box::new(mpi_peers::bowline_abi(options.bowline_path(), dir)));
+        sources.push(Box::new(mpi_peers::bowline_abi(options.bowline_path(), dir, what)));
     }
-    sources.extend(yardstick::all());
-    sources.extend(ucx::all());
-    sources.extend(mpi_peers::all());
+    match what {
+        Comparison::Peers => {
+            sources.extend(yardstick::all());
+            sources.extend(ucx::all(what));
+            sources.extend(mpi_peers::all());
+        }
+        Comparison::Networks => {
+            sources.extend(ucx::all(what));
+            sources.extend(mpi_peers::networks());
+        }
+    }
     let known: Vec<&str> = sources.iter().map(|source| source.id()).collect();
     for filter in &options.peers {
         if !known.iter().any(|id| id.starts_with(filter.as_str())) {
@@ -90,12 +101,18 @@ mod tests {
 
     #[test]
     fn filters_choose_sources_and_reject_unknown_ones() {
-        let ids = |peers: &[&str]| {
+        let ids_of = |what: Comparison, peers: &[&str]| {
             let peers = peers.iter().map(ToString::to_string).collect();
-            all(&PeersOptions { peers, ..Default::default() })
+            all(&PeersOptions { peers, ..Default::default() }, what)
                 .map(|sources| sources.iter().map(|source| source.id()).collect::<Vec<_>>())
         };
+        let ids = |peers: &[&str]| ids_of(Comparison::Peers, peers);
         assert_eq!(ids(&["ucx", "impi"]).unwrap(), ["ucx-debian", "ucx-wheel", "impi-wheel"]);
         assert!(matches!(ids(&["ucy"]), Err(BenchError::NoMatch { option: "peers", .. })));
+        assert_eq!(
+            ids_of(Comparison::Networks, &["bow", "mpich"]).unwrap(),
+            ["bowline", "mpich-debian", "mpich-wheel-ofi", "mpich-wheel-ucx"]
+        );
+        assert!(ids_of(Comparison::Networks, &["raw"]).is_err());
     }
 }

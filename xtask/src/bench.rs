@@ -20,44 +20,53 @@ use crate::workspace::Workspace;
 #[derive(Subcommand, Debug)]
 pub(crate) enum Task {
     /// Bowline beside UCX, MPICH, Open MPI and Intel MPI on two cores
-    Peers {
-        #[command(flatten)]
-        options: bowline_bench::PeersOptions,
-        /// Where to write the figures as JSON
-        #[arg(long)]
-        json: Option<PathBuf>,
-        /// Where to draw the figures, a PNG
-        #[arg(long)]
-        plot: Option<PathBuf>,
-    },
+    Peers(Against),
+    /// Bowline beside UCX, MPICH and Open MPI over TCP: the loopback device, and with root a veth
+    /// pair between two network namespaces
+    Networks(Against),
     /// Instructions for each operation of the short path, by callgrind
     Instructions(instructions::Options),
     /// Receive memory of a rank, by the number of ranks
     ReceiveMemory(memory::Options),
 }
 
+/// What to compare with, and where to put it.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Against {
+    #[command(flatten)]
+    options: bowline_bench::PeersOptions,
+    /// Where to write the figures as JSON
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// Where to draw the figures, a PNG
+    #[arg(long)]
+    plot: Option<PathBuf>,
+}
+
 /// Takes the figures.
 pub(crate) fn run(workspace: &Workspace, task: Task) -> Result<()> {
     match task {
-        Task::Peers { options, json, plot } => peers(workspace, options, json, plot),
+        Task::Peers(against) => compare(workspace, against, bowline_bench::run),
+        Task::Networks(against) => compare(workspace, against, bowline_bench::run_networks),
         Task::Instructions(options) => instructions::run(workspace, &options),
         Task::ReceiveMemory(options) => memory::run(workspace, &options),
     }
 }
 
-fn peers(
-    workspace: &Workspace,
-    mut options: bowline_bench::PeersOptions,
-    json: Option<PathBuf>,
-    plot: Option<PathBuf>,
-) -> Result<()> {
+/// One of the comparisons.
+type Comparison = fn(
+    &bowline_bench::PeersOptions,
+) -> Result<bowline_bench::PeersReport, bowline_bench::BenchError>;
+
+fn compare(workspace: &Workspace, against: Against, comparison: Comparison) -> Result<()> {
+    let Against { mut options, json, plot } = against;
     let default = bowline_bench::PeersOptions::default();
     if options.bowline == default.bowline {
         // Somebody else's command is measured as it is; ours is measured as the source is now.
         build_release(workspace, &["-p", "bowline"])?;
         options.bowline = workspace.metadata.target_directory.join("release/bowline").into();
     }
-    let report = bowline_bench::run(&options).context("cannot compare with the peers")?;
+    let report = comparison(&options).context("cannot compare with the peers")?;
     println!("{}", report.table());
     if let Some(path) = json {
         report.write_json(&path).context("cannot write the report")?;

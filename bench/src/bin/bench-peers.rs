@@ -14,6 +14,10 @@ struct Arguments {
     #[command(flatten)]
     options: PeersOptions,
 
+    /// Over TCP instead of shared memory.
+    #[arg(long)]
+    networks: bool,
+
     /// Where to write the report as JSON.
     #[arg(long)]
     json: Option<PathBuf>,
@@ -34,7 +38,11 @@ fn main() -> ExitCode {
 }
 
 fn compare(arguments: &Arguments) -> Result<(), BenchError> {
-    let report = bowline_bench::run(&arguments.options)?;
+    let report = if arguments.networks {
+        bowline_bench::run_networks(&arguments.options)?
+    } else {
+        bowline_bench::run(&arguments.options)?
+    };
     println!("{}", report.table());
     if let Some(path) = &arguments.json {
         report.write_json(path)?;

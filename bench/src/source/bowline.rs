@@ -7,9 +7,11 @@ use serde::Deserialize;
 use super::{Measured, Role, Source};
 use crate::BenchError;
 use crate::command::{Launch, shorten};
-use crate::metric::{Metric, Sample, Test};
+use crate::metric::{Metric, Sample, Test, Wire};
 use crate::plan::Stage;
 use crate::run::Context;
+use crate::traffic::Meter;
+use crate::veth::HOSTS;
 
 /// Bowline's command.
 #[derive(Debug)]
@@ -26,6 +28,9 @@ pub(super) struct Figure {
     pub(super) size: u64,
     /// Processes.
     pub(super) ranks: u32,
+    /// Round trips of latency, messages of bandwidth; only the benchmark program's are used.
+    #[serde(default)]
+    pub(super) iterations: u64,
     /// Median, ns per operation.
     median_ns: f64,
     /// 99th percentile, ns per operation.
@@ -65,10 +70,42 @@ impl Bowline {
             .way_out("build it with cargo build --release, or name it with --bowline")
     }
 
+    /// The command over TCP up to how much it shall measure, and the number of messages which that
+    /// makes. Over a veth pair each host has one of the ranks.
+    fn over_tcp(
+        &self,
+        context: &Context,
+        metric: Metric,
+        wire: Wire,
+    ) -> Result<(Launch, u64), BenchError> {
+        let window = u64::from(metric.window());
+        // The command counts windows.
+        let iterations = metric.iterations(context.budget).div_ceil(window);
+        let mut launch = self.launch(context);
+        if wire == Wire::Veth {
+            let agent = format!("{} {{host}}", context.veth()?.script().display());
+            launch = launch
+                .args(["run", "-n", "2", "--hosts"])
+                .args([HOSTS.join(","), "--agent-command".to_owned(), agent, "--".to_owned()])
+                .args([self.program.to_string_lossy()])
+                .args(["--as-rank"]);
+        }
+        let launch = launch
+            .args(["perf", "--transport", "tcp", "--iterations"])
+            .args([iterations.to_string()]);
+        // Only whole samples are timed, of up to 8 round trips.
+        let least = if window > 1 { iterations * window } else { 2 * (iterations - 8) };
+        Ok((launch, least))
+    }
+
     fn figure(&self, context: &Context, metric: Metric) -> Result<Sample, BenchError> {
-        let mut launch = self
-            .launch(context)
-            .args(["perf", metric.test.name(), "--json"])
+        let meter = Meter::start(context, metric.wire)?;
+        let (launch, messages) = match metric.wire {
+            Wire::Memory => (self.launch(context).args(["perf"]), 0),
+            wire => self.over_tcp(context, metric, wire)?,
+        };
+        let mut launch = launch
+            .args([metric.test.name(), "--json"])
             .args(["--size".to_owned(), metric.size.to_string()])
             .args(["--ranks".to_owned(), metric.ranks.to_string()]);
         if metric.test == Test::Init {
@@ -80,6 +117,9 @@ impl Bowline {
             launch = launch.args(["--iterations", "5", "--warmup", "1"]);
         }
         let output = launch.run()?;
+        if let Some(meter) = meter {
+            meter.check("bowline perf", [(metric, messages)])?;
+        }
         // Start-up is timed from outside, as for the peers.
         if metric.test == Test::Init {
             return Ok(Sample::single(output.wall.as_secs_f64() * 1e9));

@@ -8,10 +8,12 @@ use super::{Measured, Role, Source, all_failed};
 use crate::BenchError;
 use crate::build::mpibench;
 use crate::command::{Launch, shorten};
-use crate::metric::{Metric, Sample, Test};
+use crate::metric::{Metric, Sample, Test, Wire};
 use crate::plan::Stage;
 use crate::run::Context;
+use crate::traffic::Meter;
 use crate::venv::Package;
+use crate::veth::{ADDRESSES, DEVICE, HOSTS};
 
 /// Environment variables, names and values.
 pub(super) type Variables = &'static [(&'static str, &'static str)];
@@ -66,8 +68,63 @@ pub(super) struct Mpi {
     pub(super) quick_init: bool,
     /// What the report says beyond the settings.
     pub(super) remark: &'static str,
+    /// How it is made to use a network; without this it is measured over shared memory.
+    pub(super) network: Option<Network>,
     /// Set by `prepare`.
     pub(super) ready: Option<Ready>,
+}
+
+/// How a library is made to use one device.
+#[derive(Debug)]
+pub(super) struct Network {
+    /// The variable that names the device, if it takes one.
+    pub(super) device: Option<&'static str>,
+    /// How its launcher starts ranks on two hosts.
+    pub(super) hosts: Hosts,
+}
+
+/// How a launcher starts ranks on two hosts.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Hosts {
+    /// MPICH's launcher: a list, and a program instead of ssh.
+    Hydra,
+    /// Open MPI's, which runs on the first host.
+    Prte,
+    /// `bowline run`, which need not be on any of them.
+    Bowline,
+}
+
+impl Hosts {
+    /// The launcher's arguments over a veth pair, with `script` instead of ssh.
+    fn arguments(self, script: &Path) -> Vec<String> {
+        let script = script.display().to_string();
+        let (names, addresses) = (HOSTS.join(","), ADDRESSES.join(","));
+        let agent = format!("{script} {{host}}");
+        let words: &[&str] = match self {
+            Self::Hydra => &[
+                "-launcher",
+                "ssh",
+                "-launcher-exec",
+                &script,
+                "-hosts",
+                &addresses,
+                "-iface",
+                DEVICE,
+            ],
+            Self::Prte => &[
+                "--prtemca",
+                "plm_ssh_agent",
+                &script,
+                "--prtemca",
+                "prte_if_include",
+                DEVICE,
+                "--host",
+                &addresses,
+            ],
+            Self::Bowline => &["--hosts", &names, "--agent-command", &agent],
+        };
+        words.iter().map(ToString::to_string).collect()
+    }
 }
 
 /// What `prepare` found.
@@ -100,12 +157,19 @@ impl Mpi {
         Ok(Ready { launcher, program, libraries })
     }
 
-    fn launch(&self, context: &Context, ready: &Ready, ranks: u32) -> Launch {
+    /// The launcher, with the program and its `words`.
+    fn launch(
+        &self,
+        context: &Context,
+        ready: &Ready,
+        ranks: u32,
+        wire: Wire,
+        words: &[String],
+    ) -> Result<Launch, BenchError> {
         let [first, second] = context.cpus;
         let ours = self.role() == Role::Ours;
         let mut launch = Launch::new(&ready.launcher, context.time_limit)
             .args(ours.then_some("run"))
-            .args(self.args.iter().copied())
             .cpus(&context.cpus)
             .env("BENCH_CPUS", format!("{first},{second}"))
             .way_out("install the peer's launcher (Debian: mpich)");
@@ -114,16 +178,39 @@ impl Mpi {
             launch = launch.args(self.crowded_args.iter().copied());
             variables.extend(self.crowded_env);
         }
+        let veth = if wire == Wire::Veth { Some(context.veth()?) } else { None };
+        let hosts = self.network.as_ref().map(|network| network.hosts);
+        // Hydra's usual arguments tell it to fork.
+        if !matches!((veth, hosts), (Some(_), Some(Hosts::Hydra))) {
+            launch = launch.args(self.args.iter().copied());
+        }
+        if let (Some(veth), Some(hosts)) = (veth, hosts) {
+            launch = launch.args(hosts.arguments(&veth.script()));
+        }
+        let name = self.network.as_ref().and_then(|network| network.device);
+        if let (Some(name), Some(device)) = (name, wire.device()) {
+            launch = launch.env(name, device);
+        }
         for (name, value) in variables {
             launch = launch.env(name, value);
         }
         if let Some(libraries) = &ready.libraries {
             launch = launch.env("LD_LIBRARY_PATH", libraries.to_string_lossy());
         }
-        launch
+        let launch = launch
             .args(["-n".to_owned(), ranks.to_string()])
             .args(ours.then_some("--"))
             .args([ready.program.to_string_lossy()])
+            .args(words.iter().cloned());
+        Ok(match veth {
+            Some(veth) if !ours => veth.on(0, launch),
+            _ => launch,
+        })
+    }
+
+    /// Where it is tried first.
+    fn first_wire(&self) -> Wire {
+        if self.network.is_some() { Wire::Loopback } else { Wire::Memory }
     }
 
     /// The settings, for the report.
@@ -140,7 +227,9 @@ impl Mpi {
             "" => String::new(),
             settings => format!("with more ranks than CPUs {settings}"),
         };
-        let parts = [words(self.args, self.env), crowded, self.remark.to_owned()];
+        let device = self.network.as_ref().and_then(|network| network.device);
+        let device = device.map_or_else(String::new, |name| format!("{name} names the device"));
+        let parts = [words(self.args, self.env), device, crowded, self.remark.to_owned()];
         parts.iter().filter(|part| !part.is_empty()).cloned().collect::<Vec<_>>().join("; ")
     }
 
@@ -150,31 +239,39 @@ impl Mpi {
         context: &Context,
         ready: &Ready,
         ranks: u32,
+        wire: Wire,
         metrics: &[Metric],
-    ) -> Measured {
+    ) -> Result<Measured, BenchError> {
         let millis = context.budget.as_secs_f64() * 1e3;
-        let orders = metrics.iter().filter_map(|&metric| order(metric, millis));
-        let output = match self.launch(context, ready, ranks).args(orders).run() {
-            Ok(output) => output,
-            Err(error) => return all_failed(metrics, &error),
-        };
+        let orders: Vec<String> =
+            metrics.iter().filter_map(|&metric| order(metric, millis)).collect();
+        let meter = Meter::start(context, wire)?;
+        let output = self.launch(context, ready, ranks, wire, &orders)?.run()?;
         let figures: HashMap<(String, u64, u32), Figure> = Figure::parse_lines(&output.stdout)
             .into_iter()
             .map(|figure| ((figure.test.clone(), figure.size, figure.ranks), figure))
             .collect();
-        let find = |metric: Metric| {
+        let figure = |metric: Metric| {
             let key = (program_test(metric.test)?.to_owned(), metric.size, metric.ranks);
-            figures.get(&key)?.sample()
+            figures.get(&key)
         };
+        if let Some(meter) = meter {
+            let messages = |&metric: &Metric| {
+                let ways = if metric.window() > 1 { 1 } else { 2 };
+                Some((metric, ways * figure(metric)?.iterations))
+            };
+            meter.check("mpibench", metrics.iter().filter_map(messages))?;
+        }
+        let find = |metric: Metric| figure(metric)?.sample();
         let missing = |metric: Metric| BenchError::NoFigure {
             program: "mpibench".to_owned(),
             metric: metric.to_string(),
             output: shorten(output.stdout.trim(), 200),
         };
-        metrics
+        Ok(metrics
             .iter()
             .map(|&metric| (metric, find(metric).ok_or_else(|| missing(metric))))
-            .collect()
+            .collect())
     }
 
     /// Start-up, timed from outside the launcher.
@@ -188,7 +285,8 @@ impl Mpi {
         if context.quick && !self.quick_init {
             return metrics.iter().map(|&metric| (metric, Err(BenchError::LeftOut))).collect();
         }
-        match self.launch(context, ready, ranks).args(["init"]).run() {
+        let launch = self.launch(context, ready, ranks, Wire::Memory, &["init".to_owned()]);
+        match launch.and_then(|launch| launch.run()) {
             Ok(output) => {
                 let sample = Sample::single(output.wall.as_secs_f64() * 1e9);
                 metrics.iter().map(|&metric| (metric, Ok(sample))).collect()
@@ -210,7 +308,7 @@ impl Source for Mpi {
     fn prepare(&mut self, context: &Context) -> Result<String, BenchError> {
         let ready = self.find(context)?;
         // One start proves launcher, library and pinning before they take part in the rounds.
-        self.launch(context, &ready, 2).args(["init"]).run()?;
+        self.launch(context, &ready, 2, self.first_wire(), &["init".to_owned()])?.run()?;
         self.ready = Some(ready);
         let version = match &self.home {
             Home::System { .. } | Home::Bowline { .. } => String::new(),
@@ -229,9 +327,13 @@ impl Source for Mpi {
         let Some(ready) = &self.ready else {
             return Vec::new();
         };
+        let figures = |ranks, wire| {
+            self.figures(context, ready, ranks, wire, metrics)
+                .unwrap_or_else(|error| all_failed(metrics, &error))
+        };
         match stage {
-            Stage::Pair => self.figures(context, ready, 2, metrics),
-            Stage::Group(ranks) => self.figures(context, ready, ranks, metrics),
+            Stage::Pair(wire) => figures(2, wire),
+            Stage::Group(ranks) => figures(ranks, Wire::Memory),
             Stage::Init(ranks) => self.start_up(context, ready, ranks, metrics),
             // None of its metrics is offered.
             Stage::Death(_) => Vec::new(),
@@ -280,5 +382,16 @@ mod tests {
         let figures = Figure::parse_lines(text);
         assert_eq!(figures.len(), 1);
         assert_eq!(figures[0].sample().unwrap().median_ns, 231.5);
+    }
+
+    #[test]
+    fn launchers_are_given_hosts_and_the_way_to_them() {
+        let words = |hosts: Hosts| hosts.arguments(Path::new("/s/on-host")).join(" ");
+        assert_eq!(
+            words(Hosts::Hydra),
+            "-launcher ssh -launcher-exec /s/on-host -hosts 10.78.0.1,10.78.0.2 -iface eth0"
+        );
+        assert!(words(Hosts::Prte).starts_with("--prtemca plm_ssh_agent /s/on-host "));
+        assert!(words(Hosts::Bowline).ends_with("--agent-command /s/on-host {host}"));
     }
 }

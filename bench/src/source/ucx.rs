@@ -13,33 +13,44 @@ use std::time::{Duration, Instant};
 use super::{Measured, Role, Source};
 use crate::BenchError;
 use crate::command::{Launch, Running, shorten};
-use crate::metric::{Metric, Sample, Test};
-use crate::plan::Stage;
+use crate::metric::{Metric, Sample, Test, Wire};
+use crate::plan::{Comparison, Stage};
 use crate::run::Context;
+use crate::traffic::Meter;
 use crate::venv::{Package, site_packages};
+use crate::veth::ADDRESSES;
 
 /// One build of UCX.
 #[derive(Debug)]
 struct Ucx {
     id: &'static str,
+    what: Comparison,
     package: Option<Package>,
     program: PathBuf,
     libraries: Option<String>,
 }
 
 /// Debian's package and the wheel.
-pub(super) fn all() -> impl Iterator<Item = Box<dyn Source>> {
+pub(super) fn all(what: Comparison) -> impl Iterator<Item = Box<dyn Source>> {
     let wheel = Package { name: "libucx-cu12", version: "1.22.0", dependencies: true };
-    [("ucx-debian", None), ("ucx-wheel", Some(wheel))].into_iter().map(|(id, package)| {
+    [("ucx-debian", None), ("ucx-wheel", Some(wheel))].into_iter().map(move |(id, package)| {
         let program = PathBuf::from("ucx_perftest");
-        Box::new(Ucx { id, package, program, libraries: None }) as Box<dyn Source>
+        Box::new(Ucx { id, what, package, program, libraries: None }) as Box<dyn Source>
     })
 }
 
 impl Ucx {
+    /// The transports it may use.
+    fn transports(&self) -> &'static str {
+        match self.what {
+            Comparison::Peers => "self,sm",
+            Comparison::Networks => "self,tcp",
+        }
+    }
+
     fn launch(&self, context: &Context, cpus: &[usize]) -> Launch {
         let mut launch = Launch::new(&self.program, context.time_limit)
-            .env("UCX_TLS", "self,sm")
+            .env("UCX_TLS", self.transports())
             .env("UCX_WARN_UNUSED_ENV_VARS", "n")
             .cpus(cpus)
             .way_out("install UCX's tools (Debian: ucx-utils)");
@@ -51,19 +62,41 @@ impl Ucx {
 
     fn figure(&self, context: &Context, metric: Metric) -> Result<Sample, BenchError> {
         let port = free_port()?;
-        let at_port = |launch: Launch| launch.args(["-p".to_owned(), port.to_string()]);
-        let mut server = at_port(self.launch(context, &context.cpus[..1])).start()?;
-        if !wait_for_listener(&mut server, port) {
+        // A side with the words `more`; the server is the first side.
+        let launch = |side: usize, more: Vec<String>| -> Result<Launch, BenchError> {
+            let mut launch = self
+                .launch(context, &context.cpus[side..=side])
+                .args(["-p".to_owned(), port.to_string()])
+                .args(more);
+            if let Some(device) = metric.wire.device() {
+                launch = launch.env("UCX_NET_DEVICES", device);
+            }
+            match metric.wire {
+                Wire::Veth => Ok(context.veth()?.on(side, launch)),
+                Wire::Memory | Wire::Loopback => Ok(launch),
+            }
+        };
+        let (address, tables) = match metric.wire {
+            Wire::Veth => (ADDRESSES[0], context.veth()?.tcp_tables(0)),
+            _ => ("127.0.0.1", ["/proc/net/tcp", "/proc/net/tcp6"].map(str::to_owned)),
+        };
+        let meter = Meter::start(context, metric.wire)?;
+        let mut server = launch(0, Vec::new())?.start()?;
+        if !wait_for_listener(&mut server, port, &tables) {
             let way_out = match server.finish() {
                 Ok(output) => shorten(&output.stdout, 200),
                 Err(error) => error.to_string(),
             };
             return Err(BenchError::Missing { what: "a listening server".to_owned(), way_out });
         }
-        let output = at_port(self.launch(context, &context.cpus[1..]))
-            .args(["127.0.0.1", "-f", "-v"])
-            .args(test_arguments(metric, context.budget))
-            .run()?;
+        let mut words = [address, "-f", "-v"].map(str::to_owned).to_vec();
+        words.extend(test_arguments(metric, context.budget));
+        let output = launch(1, words)?.run()?;
+        if let Some(meter) = meter {
+            let ways = if metric.window() > 1 { 1 } else { 2 };
+            let messages = ways * metric.iterations(context.budget);
+            meter.check("ucx_perftest", [(metric, messages)])?;
+        }
         parse(&output.stdout, metric).ok_or_else(|| BenchError::NoFigure {
             program: "ucx_perftest".to_owned(),
             metric: metric.to_string(),
@@ -100,7 +133,7 @@ impl Source for Ucx {
         let output = launch.run()?;
         let version = output.stdout.lines().find(|line| line.contains("ersion"));
         let version = version.unwrap_or("UCX").trim_start_matches(['#', ' ']);
-        Ok(format!("{version}; UCX_TLS=self,sm"))
+        Ok(format!("{version}; UCX_TLS={}", self.transports()))
     }
 
     fn offers(&self, metric: Metric) -> bool {
@@ -112,16 +145,14 @@ impl Source for Ucx {
     }
 }
 
-/// Test name, size, window, iterations and warm-up. `ucx_perftest` wants iterations, not a time:
-/// they are guessed from a time per message of 300 ns and 0.08 ns per byte.
+/// Test name, size, window, iterations and warm-up. `ucx_perftest` wants iterations, not a time.
 fn test_arguments(metric: Metric, budget: Duration) -> Vec<String> {
-    let (name, messages) = match metric.test {
-        Test::PutLat => ("ucp_put_lat", 2.0),
-        Test::TagLat => ("tag_lat", 2.0),
-        _ => ("tag_bw", 1.0),
+    let name = match metric.test {
+        Test::PutLat => "ucp_put_lat",
+        Test::TagLat => "tag_lat",
+        _ => "tag_bw",
     };
-    let iteration_ns = (300.0 + 0.08 * metric.size as f64) * messages;
-    let iterations = (budget.as_nanos() as f64 / iteration_ns).clamp(100.0, 5e6) as u64;
+    let iterations = metric.iterations(budget);
     let mut arguments: Vec<String> = ["-t", name, "-s"].map(str::to_owned).into();
     arguments.extend([metric.size.to_string(), "-n".to_owned(), iterations.to_string()]);
     arguments.extend(["-w".to_owned(), (iterations / 5).max(10).to_string()]);
@@ -153,12 +184,12 @@ fn free_port() -> Result<u16, BenchError> {
         })
 }
 
-/// Waits until somebody listens on `port`: connecting to find out would be taken for the client.
-fn wait_for_listener(server: &mut Running, port: u16) -> bool {
+/// Waits until somebody listens on `port`, by the `tables` of connections: connecting to find out would be taken for the client.
+fn wait_for_listener(server: &mut Running, port: u16, tables: &[String]) -> bool {
     let deadline = Instant::now() + Duration::from_secs(5);
     while Instant::now() < deadline && !server.has_ended() {
-        let listens = ["/proc/net/tcp", "/proc/net/tcp6"]
-            .into_iter()
+        let listens = tables
+            .iter()
             .filter_map(|table| fs::read_to_string(table).ok())
             .any(|table| is_listening(&table, port));
         if listens {

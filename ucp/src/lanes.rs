@@ -6,6 +6,7 @@
 //! messages by memory do not wait for it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bowline_base::doorbell::WakeSet;
 use bowline_uct::{Armed, Caps, EpId, Iface};
@@ -24,6 +25,9 @@ pub(crate) const BUDGET: u32 = 64;
 /// each round. Other lanes must not wait for it, and it does not notice: a look of theirs is a
 /// small part of one of its own.
 const QUIET: u32 = 64;
+
+/// Longest sleep of a worker on a network while somebody else may know of deaths.
+const NEWS: Duration = Duration::from_millis(100);
 
 /// Most looks that are left out in a row.
 const MAX_REST: u32 = 32;
@@ -208,11 +212,16 @@ impl Worker {
                 let caps = lane.iface.attr().caps;
                 let by_descriptor = !descriptors.is_empty();
                 if !caps.contains(Caps::WAKEUP) || by_descriptor && !caps.contains(Caps::EVENT_FD) {
-                    deadline = Some(std::time::Duration::from_millis(1));
+                    deadline = Some(Duration::from_millis(1));
                 } else if lane.iface.arm(by_descriptor) == Armed::Busy {
                     busy = true;
                     break;
                 }
+            }
+            // Whoever tells of deaths rings the memory's doorbell, which need not be among what is
+            // slept on here.
+            if inner.failures.is_some() && inner.lanes.iter().any(|lane| lane.polled && lane.dear) {
+                deadline = Some(deadline.map_or(NEWS, |deadline| NEWS.min(deadline)));
             }
             let failed = !busy && inner.failures_changed();
             if failed {

@@ -72,7 +72,7 @@ pub(crate) struct Inner {
     pub(crate) lanes: Vec<Lane>,
     pub(crate) engine: Engine,
     pub(crate) own_address: Vec<u8>,
-    failures: Option<Box<dyn FailureSource>>,
+    pub(crate) failures: Option<Box<dyn FailureSource>>,
     failure_generation: u32,
     looks: u32,
     /// The one lane to poll, where there is just one.

@@ -61,6 +61,8 @@ pub(crate) struct Options {
 #[derive(Debug)]
 struct Entry {
     package: &'static str,
+    /// What cargo is told of features.
+    features: &'static [&'static str],
     /// Its test programs; none stands for all of them.
     tests: &'static [&'static str],
     /// Arguments and environment of the programs.
@@ -71,9 +73,20 @@ struct Entry {
 /// What runs when nothing else is asked for. Programs of other layers over verbs are added here.
 const USUAL: &[Entry] = &[Entry {
     package: "bowline-verbs",
+    features: &[],
     tests: &[],
     arguments: &["--test-threads=2"],
     environment: &[],
+}];
+
+/// What runs only when its package is asked for, since it takes many minutes: protocols and MPI
+/// programs, each with several ranks, over verbs.
+const ON_REQUEST: &[Entry] = &[Entry {
+    package: "bowline-mpi",
+    features: &["--features", "bowline/verbs"],
+    tests: &["mpi"],
+    arguments: &["--test-threads=1"],
+    environment: &[("BOWLINE_TRANSPORTS", "self,verbs")],
 }];
 
 /// A test program, built.
@@ -97,19 +110,22 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         script.push_str(&format!("{{ {before}\n}} || exit 99\n"));
     }
     if let Some(package) = &options.package {
-        let programs = build(workspace, package)?;
+        let usual = USUAL.iter().chain(ON_REQUEST).find(|entry| entry.package == package);
+        let (features, environment) =
+            usual.map_or((&[][..], &[][..]), |entry| (entry.features, entry.environment));
+        let programs = build(workspace, package, features)?;
         let chosen = |program: &&Program| options.test.as_ref().is_none_or(|t| *t == program.test);
         let arguments: Vec<&str> = options.arguments.iter().map(String::as_str).collect();
         for program in programs.iter().filter(chosen) {
             if options.command.is_none() {
-                script.push_str(&line(program, &arguments, &[]));
+                script.push_str(&line(program, &arguments, environment));
             }
             payload.push((program.name.clone(), program.path.clone()));
         }
         ensure!(!payload.is_empty(), "{package} has no such test program");
     } else if options.command.is_none() {
         for entry in USUAL {
-            let programs = build(workspace, entry.package)?;
+            let programs = build(workspace, entry.package, entry.features)?;
             let chosen = |p: &&Program| entry.tests.is_empty() || entry.tests.contains(&&*p.test);
             let before = payload.len();
             for program in programs.iter().filter(chosen) {
@@ -164,10 +180,11 @@ fn quoted(word: &str) -> String {
 }
 
 /// Builds a package's test programs and says where they are.
-fn build(workspace: &Workspace, package: &str) -> Result<Vec<Program>> {
+fn build(workspace: &Workspace, package: &str, features: &[&str]) -> Result<Vec<Program>> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
         .args(["test", "--no-run", "--package", package])
+        .args(features)
         .arg("--message-format=json-render-diagnostics")
         .current_dir(&workspace.root)
         .stdin(Stdio::null())

@@ -63,8 +63,9 @@ fn ranks_sharing<R: Send>(size: usize, shared: bool, body: impl Fn(&World) -> R 
                 .expect("a world");
                 let result = body(&world);
                 // As at the end of a program: nobody leaves while others still send to it.
-                let all_alive = world.barrier().is_ok();
-                assert!(all_alive || !world.failed().is_empty(), "a barrier failed for no reason");
+                let left = world.barrier();
+                let known = left.is_ok() || !world.failed().is_empty();
+                assert!(known, "a barrier failed for no reason: {left:?}");
                 result
             }
         };

@@ -1,7 +1,8 @@
 //! Completions, arrivals, and what is due from time to time.
 //!
 //! **Order of events.** Answers of operations, then failures, then arrivals, then endpoints that
-//! may post again. A failure's answers are all noted before the failure is, so none comes after.
+//! may post again. A failure's answers are all noted before the failure is, so none comes after;
+//! and a failure waits until everything that came from its peer before has been handed out.
 
 use std::time::Instant;
 
@@ -55,7 +56,7 @@ impl RcIface {
         while events < budget {
             if let Some((token, result)) = self.answers.next() {
                 sink.completed(token, result);
-            } else if let Some(number) = self.failed.pop_front() {
+            } else if let Some(number) = self.failure_due() {
                 let (source, ep, how) = self.failure_of(number);
                 sink.failed(source, ep, how);
             } else {
@@ -64,6 +65,16 @@ impl RcIface {
             events += 1;
         }
         events
+    }
+
+    /// A peer whose failure is to be told. What it sent before comes first.
+    #[inline]
+    fn failure_due(&mut self) -> Option<u32> {
+        let number = *self.failed.front()?;
+        if self.arrived.iter().any(|arrived| arrived.peer == number) {
+            return None;
+        }
+        self.failed.pop_front()
     }
 
     /// Takes at most `most` completions in.

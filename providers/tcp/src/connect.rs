@@ -12,11 +12,25 @@
 //! connection: attempts are numbered per interface, WELCOME says up to which number those of its
 //! sender are void, and a higher number from a peer whose connection stands means that the peer
 //! has lost that connection and made a new one.
+//!
+//! # Trying again
+//!
+//! The places of a peer are tried one after the other. What follows from a failure:
+//!
+//! | what happened at a place | what follows |
+//! |---|---|
+//! | no route, no answer, a link that is down, no descriptor left: it may pass | the next place; behind the last one a pause, then all again, with the ways that lead there by then, until `BOWLINE_TCP_TIMEOUT` has gone by since the beginning |
+//! | the connection is refused: nobody listens (any more), and an address is only given out by who listens | the next place; behind the last one the peer has failed |
+//! | a listener that does not know the secret, or is somebody else's | as above, at once |
+//! | the peer hangs up in the middle of the handshake: it may have been short of room | a pause, then the same place, until `BOWLINE_TCP_CONNECT_TIMEOUT` |
+//!
+//! Pauses grow from [`PAUSE`]'s first to its second value.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use bowline_uct::{EpId, OpenError, PeerFailure, Unreachable};
+use rustix::io::Errno;
 
 use crate::addr::Address;
 use crate::hello::{Answer, Hello, Purpose, Verdict};
@@ -24,11 +38,35 @@ use crate::iface::{PEER_EVENTS, TcpIface, random, tag};
 use crate::interfaces;
 use crate::listener::ConnectError;
 use crate::peer::{Connecting, Peer, State};
+use crate::receive::failure_of;
 use crate::socket;
 use crate::stranger::{Role, Stage, Stranger};
 
-/// First and longest pause before a peer that hung up is tried again.
+/// First and longest pause before a peer is tried again.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
+
+/// Why a place did not lead to the peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Setback {
+    how: PeerFailure,
+    /// It may be different in a moment.
+    passes: bool,
+}
+
+impl Setback {
+    /// Trying again would end in the same way.
+    pub(crate) const fn lasting(how: PeerFailure) -> Self {
+        Self { how, passes: false }
+    }
+
+    /// Nobody answers there.
+    pub(crate) const SILENCE: Self = Self { how: PeerFailure::Unreachable, passes: true };
+
+    /// What the system said of an attempt to connect.
+    pub(crate) const fn of(error: Errno) -> Self {
+        Self { how: failure_of(error), passes: socket::may_pass(error) }
+    }
+}
 
 impl TcpIface {
     fn parse(&self, address: &[u8]) -> Result<Address, OpenError> {
@@ -42,13 +80,16 @@ impl TcpIface {
         Ok(address)
     }
 
-    /// Where the peer may be connected to, or why nowhere.
+    /// Where the peer may be connected to, now or else in a moment, or why nowhere.
     fn places(&self, address: &Address) -> Result<Vec<std::net::SocketAddr>, Unreachable> {
-        let ways = interfaces::ways(&self.options, self.host, address);
+        let (ways, later) = interfaces::ways_and_later(&self.options, self.host, address);
         let places: Vec<_> =
             ways.iter().filter(|way| way.chosen).filter_map(|way| way.remote).collect();
         if !places.is_empty() {
             return Ok(places);
+        }
+        if !later.is_empty() {
+            return Ok(later);
         }
         let reasons: Vec<String> = ways.iter().map(ToString::to_string).collect();
         Err(Unreachable::because(if reasons.is_empty() {
@@ -93,6 +134,9 @@ impl TcpIface {
         self.by_uid.insert(address.uid, index);
         if let Some(peer) = self.peer_mut(index) {
             (peer.has_ep, peer.near) = (true, near);
+            if let Some(connecting) = &mut peer.connecting {
+                connecting.address = Some(address);
+            }
         }
         self.start_attempt(index);
         Ok(EpId(index))
@@ -108,15 +152,19 @@ impl TcpIface {
     ) -> Result<u32, OpenError> {
         let mut peer = Peer::new(uid, State::Connecting);
         peer.by_request = purpose == Purpose::Request;
+        let now = Instant::now();
         peer.connecting = Some(Box::new(Connecting {
+            address: None,
             places,
             at: 0,
             stranger: None,
-            deadline: Instant::now() + self.options.connect_timeout,
+            deadline: now + self.options.connect_timeout,
+            reach_until: now + self.options.timeout.min(self.options.connect_timeout),
             again: None,
             tries: 0,
             private,
             how: PeerFailure::Unreachable,
+            passes: false,
         }));
         let index = self.add_peer(peer)?;
         self.connecting.push(index);
@@ -144,26 +192,27 @@ impl TcpIface {
             attempt: self.attempts,
             purpose: if by_request { Purpose::Request } else { Purpose::Peer },
         };
-        let begun = random(&mut hello.nonce)
-            .map_err(std::io::Error::from)
-            .and_then(|()| socket::connect(place, &self.options));
+        let begun = random(&mut hello.nonce).and_then(|()| socket::connect(place, &self.options));
         let stranger = match begun {
             Ok(socket) => self.add_stranger(Stranger::client(socket, index, &hello)),
             Err(error) => {
                 tracing::debug!(%error, %place, "cannot begin to connect");
-                None
+                let passes = socket::may_pass(error);
+                let setback = Setback { how: PeerFailure::Unreachable, passes };
+                return self.place_failed(index, setback);
             }
         };
         if stranger.is_none() {
-            return self.place_failed(index, PeerFailure::Unreachable);
+            return self.place_failed(index, Setback::SILENCE);
         }
         if let Some(connecting) = self.peer_mut(index).and_then(|peer| peer.connecting.as_mut()) {
             connecting.stranger = stranger;
         }
     }
 
-    /// A place cannot be reached or is somebody else's: the next one, if there is one.
-    pub(crate) fn place_failed(&mut self, index: u32, how: PeerFailure) {
+    /// A place cannot be reached or is somebody else's: the next one, if there is one; see the
+    /// table in the module's text.
+    pub(crate) fn place_failed(&mut self, index: u32, setback: Setback) {
         let Some(connecting) = self.peer_mut(index).and_then(|peer| peer.connecting.as_mut())
         else {
             return;
@@ -171,14 +220,23 @@ impl TcpIface {
         connecting.stranger = None;
         // That it refuses us says more than that one of its places cannot be reached.
         if connecting.how == PeerFailure::Unreachable {
-            connecting.how = how;
+            connecting.how = setback.how;
         }
+        connecting.passes |= setback.passes;
         connecting.at += 1;
         if connecting.at < connecting.places.len() {
             return self.start_attempt(index);
         }
         let how = connecting.how;
-        self.give_up(index, how);
+        let passes = std::mem::take(&mut connecting.passes) && how == PeerFailure::Unreachable;
+        if !passes || Instant::now() >= connecting.reach_until {
+            return self.give_up(index, how);
+        }
+        connecting.at = 0;
+        if connecting.tries == 0 {
+            tracing::debug!(peer = index, "a peer cannot be reached yet; trying again");
+        }
+        self.try_again(index);
     }
 
     fn give_up(&mut self, index: u32, how: PeerFailure) {
@@ -188,7 +246,7 @@ impl TcpIface {
         self.fail(index, how);
     }
 
-    /// The peer hung up in the middle of the handshake: it may have been short of room, or be gone.
+    /// The place that is due shall be tried again after a pause.
     pub(crate) fn try_again(&mut self, index: u32) {
         let Some(connecting) = self.peer_mut(index).and_then(|peer| peer.connecting.as_mut())
         else {
@@ -198,7 +256,31 @@ impl TcpIface {
         let pause = PAUSE.0 * 2_u32.pow(connecting.tries.min(10));
         connecting.tries += 1;
         connecting.again = Some(Instant::now() + pause.min(PAUSE.1));
+        self.counters.tried_again += 1;
         self.set_timer();
+    }
+
+    /// A pause is over. A peer that is tried anew from its first place on is tried by the ways that
+    /// lead there now.
+    fn go_on_connecting(&mut self, index: u32) {
+        let connecting = self.peer(index).and_then(|peer| peer.connecting.as_ref());
+        let Some(connecting) = connecting else { return };
+        let address = connecting.address.as_ref().filter(|_| connecting.at == 0);
+        match address.map(|address| self.places(address)) {
+            None => {}
+            Some(Err(why)) => {
+                tracing::debug!(peer = index, %why, "no way leads to a peer any more");
+                return self.give_up(index, PeerFailure::Unreachable);
+            }
+            Some(Ok(places)) => {
+                if let Some(peer) = self.peer_mut(index)
+                    && let Some(connecting) = &mut peer.connecting
+                {
+                    connecting.places = places;
+                }
+            }
+        }
+        self.start_attempt(index);
     }
 
     /// Gives up what takes too long, and tries again what is due.
@@ -211,7 +293,7 @@ impl TcpIface {
             if now >= connecting.deadline {
                 self.give_up(index, PeerFailure::Unreachable);
             } else if connecting.again.is_some_and(|again| now >= again) {
-                self.start_attempt(index);
+                self.go_on_connecting(index);
             }
         }
     }
@@ -221,7 +303,7 @@ impl TcpIface {
         let Some(stranger) = self.take_stranger(index) else { return };
         if let Role::Client { peer } = stranger.role {
             drop(stranger);
-            self.place_failed(peer, PeerFailure::Died);
+            self.place_failed(peer, Setback::lasting(PeerFailure::Died));
         }
     }
 
@@ -322,7 +404,7 @@ impl TcpIface {
             }
             Verdict::WrongPeer => {
                 drop(stranger);
-                self.place_failed(peer, PeerFailure::Died);
+                self.place_failed(peer, Setback::lasting(PeerFailure::Died));
             }
             Verdict::Rejected => {
                 let private = stranger.private.clone();

@@ -49,6 +49,8 @@ bowline_base::counters! {
         connections,
         /// Handshakes given up because the peer's own connection was there first.
         duplicates,
+        /// Pauses after which a peer that could not be reached, or hung up, was tried again.
+        tried_again,
         /// Strangers dropped: wrong secret, malformed handshake, too slow, or too many.
         strangers_dropped,
         /// Peers that sent what no correct peer sends.

@@ -9,15 +9,20 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use bowline_uct::OpenError;
+use rustix::io::Errno;
 
 use crate::addr::{Address, Host, Place};
 use crate::options::TcpOptions;
+use crate::socket;
 
 /// Names of interfaces that container engines and virtual machines make for themselves.
 const CONTAINERS: [&str; 14] = [
     "docker", "br-", "virbr", "cni", "flannel", "cali", "podman", "lxc", "lxd", "kube", "weave",
     "tunl", "vxlan", "nerdctl",
 ];
+
+/// Why an interface is not used that may be used in a moment.
+const DOWN: &str = "it is down or has no link";
 
 /// A network interface's address, and whether it is used.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,7 +83,8 @@ pub(crate) fn system() -> std::io::Result<Vec<Found>> {
         found.push(Found {
             name: name.to_string_lossy().into_owned(),
             ip,
-            up: flag(libc::IFF_UP) && flag(libc::IFF_RUNNING),
+            // The kernel says of a link that it runs up to a second after it has come.
+            up: flag(libc::IFF_UP) && (flag(libc::IFF_RUNNING) || flag(libc::IFF_LOWER_UP)),
             loopback: flag(libc::IFF_LOOPBACK),
         });
     }
@@ -124,12 +130,15 @@ impl<'a> Wanted<'a> {
 
     /// Whether `found` is used, and why (not).
     fn judge(&self, found: &Found) -> Result<String, String> {
+        let verdict = self.judge_up(found)?;
+        if found.up { Ok(verdict) } else { Err(DOWN.to_owned()) }
+    }
+
+    /// Whether `found` is used while it is up.
+    fn judge_up(&self, found: &Found) -> Result<String, String> {
         let name = found.name.as_str();
         if self.denied.contains(&name) {
             return Err("BOWLINE_TCP_INTERFACES denies it".to_owned());
-        }
-        if !found.up {
-            return Err("it is down or has no link".to_owned());
         }
         if found.loopback {
             return if found.ip.is_loopback() {
@@ -204,10 +213,20 @@ pub(crate) fn judged(options: &TcpOptions) -> Result<Vec<(Found, Choice)>, OpenE
 
 /// The ways to a peer, best first, and those that are no ways.
 pub(crate) fn ways(options: &TcpOptions, me: Host, peer: &Address) -> Vec<Choice> {
+    ways_and_later(options, me, peer).0
+}
+
+/// As [`ways`], and the places to which none of them leads now, but one may in a moment: the link
+/// is down, or there is no route.
+pub(crate) fn ways_and_later(
+    options: &TcpOptions,
+    me: Host,
+    peer: &Address,
+) -> (Vec<Choice>, Vec<SocketAddr>) {
     let mut ways: Vec<(u8, Choice)> = match judged(options) {
         Ok(judged) => peer.places.iter().map(|place| way(&judged, me, peer.host, *place)).collect(),
         Err(error) => vec![(
-            u8::MAX,
+            NEVER,
             Choice {
                 interface: String::new(),
                 local: None,
@@ -219,8 +238,15 @@ pub(crate) fn ways(options: &TcpOptions, me: Host, peer: &Address) -> Vec<Choice
     };
     // The order of the peer's address decides between equals.
     ways.sort_by_key(|(rank, _)| *rank);
-    ways.into_iter().map(|(_, choice)| choice).collect()
+    let later = ways.iter().filter(|(rank, _)| *rank == LATER);
+    let later = later.filter_map(|(_, choice)| choice.remote).collect();
+    (ways.into_iter().map(|(_, choice)| choice).collect(), later)
 }
+
+/// Rank of what is no way and will be none.
+const NEVER: u8 = u8::MAX;
+/// Rank of what is no way now.
+const LATER: u8 = NEVER - 1;
 
 /// One way and its rank; a lower one is better.
 fn way(judged: &[(Found, Choice)], me: Host, host: Host, place: Place) -> (u8, Choice) {
@@ -236,25 +262,26 @@ fn way(judged: &[(Found, Choice)], me: Host, host: Host, place: Place) -> (u8, C
             "loopback of another host, container or network namespace, which leads elsewhere \
              from here"
                 .to_owned();
-        return (u8::MAX, choice);
+        return (NEVER, choice);
     }
     let local = match route(place.at) {
         Ok(local) => local,
         Err(error) => {
             choice.reason = format!("the kernel has no route to it: {error}");
-            return (u8::MAX, choice);
+            let passes = Errno::from_io_error(&error).is_some_and(socket::may_pass);
+            return (if passes { LATER } else { NEVER }, choice);
         }
     };
     choice.local = Some(local);
     // The kernel leads to addresses of its own by loopback, with that address as the source.
     let Some((found, verdict)) = judged.iter().find(|(found, _)| found.ip == local) else {
         choice.reason = "the kernel's route starts at an address of no listed interface".to_owned();
-        return (u8::MAX, choice);
+        return (NEVER, choice);
     };
     choice.interface = found.name.clone();
     if !verdict.chosen {
         choice.reason = format!("the kernel's route leads through it, but {}", verdict.reason);
-        return (u8::MAX, choice);
+        return (if verdict.reason == DOWN { LATER } else { NEVER }, choice);
     }
     choice.chosen = true;
     let v6 = u8::from(place.at.is_ipv6());

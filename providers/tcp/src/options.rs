@@ -46,8 +46,8 @@ bowline_base::settings! {
             Setting::<Option<usize>>::bytes_or_auto("BOWLINE_TCP_RCVBUF", 4 << 10, 256 << 20)
             .cost("kernel memory for each connection that is in use")
             .change("set it where net.ipv4.tcp_rmem is too small for the network's delay");
-        /// Time after which a host that does not answer counts as unreachable. The kernel
-        /// probes: a rank that computes answers without knowing of it.
+        /// Time after which a host that does not answer, or to which no route leads, counts as
+        /// unreachable. The kernel probes: a rank that computes answers without knowing of it.
         pub TIMEOUT: Duration = Setting::<Duration>::time(
             "BOWLINE_TCP_TIMEOUT",
             Duration::from_secs(10),

@@ -27,6 +27,7 @@ use std::time::Instant;
 use bowline_base::slab::Key;
 use bowline_uct::{LocalSlice, PeerFailure, PostError, Token};
 
+use crate::addr::Address;
 use crate::frame::MAX_REQUESTS;
 use crate::queue::SendQueue;
 
@@ -89,6 +90,8 @@ impl Direct {
 /// A connection on its way.
 #[derive(Debug)]
 pub(crate) struct Connecting {
+    /// The peer's address, where it has one: ways to it are looked for again.
+    pub(crate) address: Option<Address>,
     /// Where the peer may listen, best first.
     pub(crate) places: Vec<SocketAddr>,
     /// The place that is tried now.
@@ -97,13 +100,18 @@ pub(crate) struct Connecting {
     pub(crate) stranger: Option<u32>,
     /// When all of it must be done.
     pub(crate) deadline: Instant,
-    /// When to try again, after the peer hung up on us.
+    /// Until when a peer that cannot be reached is tried again.
+    pub(crate) reach_until: Instant,
+    /// When to try again, after a pause.
     pub(crate) again: Option<Instant>,
+    /// Pauses that were made.
     pub(crate) tries: u32,
     /// Private data of a request.
     pub(crate) private: Vec<u8>,
-    /// What the last place that failed said of the peer.
+    /// What the places that failed said of the peer.
     pub(crate) how: PeerFailure,
+    /// Whether one of the places that failed may be reached later.
+    pub(crate) passes: bool,
 }
 
 /// A peer; see the module's text.

@@ -75,14 +75,34 @@ pub(crate) fn listen(
 }
 
 /// A socket that has begun to connect to `to`.
-pub(crate) fn connect(to: SocketAddr, options: &TcpOptions) -> io::Result<OwnedFd> {
+pub(crate) fn connect(to: SocketAddr, options: &TcpOptions) -> rustix::io::Result<OwnedFd> {
     let fd = rustix::net::socket_with(family(to.ip()), SocketType::STREAM, FLAGS, None)?;
     buffers(&fd, options)?;
     prepare(&fd, options)?;
     match rustix::net::connect(&fd, &to) {
         Ok(()) | Err(Errno::INPROGRESS) => Ok(fd),
-        Err(error) => Err(error.into()),
+        Err(error) => Err(error),
     }
+}
+
+/// Whether an attempt to connect that ended with `error` may end otherwise in a moment: networks
+/// and links come up, neighbours are found late, ports and descriptors become free.
+pub(crate) const fn may_pass(error: Errno) -> bool {
+    matches!(
+        error,
+        Errno::NETUNREACH
+            | Errno::HOSTUNREACH
+            | Errno::NETDOWN
+            | Errno::HOSTDOWN
+            | Errno::TIMEDOUT
+            | Errno::ADDRNOTAVAIL
+            | Errno::ADDRINUSE
+            | Errno::AGAIN
+            | Errno::MFILE
+            | Errno::NFILE
+            | Errno::NOBUFS
+            | Errno::NOMEM
+    )
 }
 
 /// The next connection of a listener; `None` when there is none (any more).

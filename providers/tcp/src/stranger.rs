@@ -20,6 +20,7 @@ use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 
 use crate::auth::{MAC_BYTES, Role as Signer};
+use crate::connect::Setback;
 use crate::hello::{
     self, Answer, BadHello, CHALLENGE_BYTES, CHALLENGE_SIGNED, Challenge, HELLO_BYTES, Hello, Kind,
     PREFIX_BYTES, Verdict,
@@ -280,7 +281,7 @@ impl TcpIface {
                 // The kernel gets no answer from that host.
                 (Role::Client { peer }, Stage::Reaching) if age >= self.options.timeout => {
                     self.drop_stranger(index);
-                    self.place_failed(peer, bowline_uct::PeerFailure::Unreachable);
+                    self.place_failed(peer, Setback::SILENCE);
                 }
                 _ => {}
             }
@@ -341,7 +342,7 @@ impl TcpIface {
             Role::Client { peer } => {
                 tracing::warn!(why = %bad, "the peer's listener is not of this job");
                 self.drop_stranger(index);
-                self.place_failed(peer, bowline_uct::PeerFailure::Refused);
+                self.place_failed(peer, Setback::lasting(bowline_uct::PeerFailure::Refused));
             }
         }
     }
@@ -364,7 +365,7 @@ impl TcpIface {
             }
             Some(Err(error)) => {
                 self.drop_stranger(index);
-                self.place_failed(peer, crate::receive::failure_of(error));
+                self.place_failed(peer, Setback::of(error));
             }
         }
     }

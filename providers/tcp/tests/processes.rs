@@ -133,7 +133,9 @@ enum State {
 #[test]
 #[ignore = "a role"]
 fn role_victim() {
-    let mut iface = TcpIface::open(options()).unwrap();
+    let mut patient = options();
+    patient.timeout = Duration::from_secs(60);
+    let mut iface = TcpIface::open(patient).unwrap();
     say(&hex(&iface.address()));
     let parent = unhex(&listen());
     let mut seen = Seen::default();
@@ -376,6 +378,11 @@ impl Namespace {
         Ok(namespace)
     }
 
+    /// Takes the link on this side down or up.
+    fn link(&self, state: &str) {
+        Self::ip(&format!("link set {} {state}", self.here)).unwrap();
+    }
+
     fn cut(&self) {
         // Not the link, whose end the kernel on this side would notice: packets just go nowhere.
         Self::ip(&format!("-n {} addr flush dev {}", self.name, self.there)).unwrap();
@@ -447,4 +454,58 @@ fn an_unreachable_host_is_an_error_by_the_time_out() {
             assert_eq!((seen.failed[0].1, seen.failed[0].2), (Some(ep), PeerFailure::Unreachable));
         }
     }
+}
+
+/// Both sides begin to connect while the link between them is down, and nothing is lost.
+///
+/// The test's process has a network of its own too: on the machine's, what leads nowhere would
+/// leave by the default route.
+#[test]
+fn a_link_that_comes_up_late_is_waited_for() {
+    let _dog = watchdog("a_link_that_comes_up_late_is_waited_for");
+    let alone = Command::new("unshare").args(["--net", "true"]).output();
+    if !alone.is_ok_and(|output| output.status.success()) {
+        eprintln!("not run: a network namespace cannot be made");
+        return;
+    }
+    let mut late = Role::start(&["unshare", "--net"], "role_late_link", &[]);
+    match late.hear().split_once(' ') {
+        Some(("not", why)) => eprintln!("not {why}"),
+        _ => late.wait(),
+    }
+}
+
+#[test]
+#[ignore = "a role"]
+fn role_late_link() {
+    let namespace = match Namespace::make(2) {
+        Ok(namespace) => namespace,
+        Err(why) => return say(&format!("not run: a network namespace cannot be made: {why}")),
+    };
+    say("begins");
+    Namespace::ip("link set lo up").unwrap();
+    let prefix = ["ip", "netns", "exec", namespace.name.as_str()];
+    let mut role = Role::start(&prefix, "role_victim", &[("TCP_STATE", "Idle".to_owned())]);
+    let theirs = unhex(&role.hear());
+    let mut patient = options();
+    patient.timeout = Duration::from_secs(60);
+    let mut iface = TcpIface::open(patient).unwrap();
+    let mut seen = Seen::default();
+    let mine = hex(&iface.address());
+    namespace.link("down");
+    iface.reachable(&theirs).expect("a way may come");
+    assert!(iface.explain(&theirs).unwrap().iter().all(|way| !way.chosen), "no way leads there");
+    let ep = iface.connect(&theirs).unwrap();
+    iface.am_short(ep, ID, &[5, 0, 0], &[]).unwrap();
+    role.tell(&mine);
+    while iface.counters().tried_again < 3 {
+        iface.progress(&mut seen, 16);
+    }
+    assert!(seen.failed.is_empty(), "{:?}", seen.failed);
+    namespace.link("up");
+    while seen.messages == 0 {
+        iface.progress(&mut seen, 16);
+        assert!(seen.failed.is_empty(), "{:?}", seen.failed);
+    }
+    assert_eq!(role.hear(), "connected");
 }

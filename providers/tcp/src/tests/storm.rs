@@ -1,9 +1,10 @@
 //! Everybody connects to everybody at once.
 
 use bowline_uct::conformance::harness::Random;
-use bowline_uct::{EpId, Iface, Source};
+use bowline_uct::{EpId, Iface, PeerFailure, Source};
 
 use super::{ID, Side, options, until, watchdog, works};
+use crate::ConnectError;
 use crate::addr::Address;
 
 /// Members connect in an order, and with pauses, drawn anew for each seed, and post at once; each
@@ -124,4 +125,66 @@ fn the_next_place_is_tried() {
     a.post(ep, 4);
     until(&mut [&mut a, &mut b], |sides| sides[1].seen.messages.len() == 1);
     assert!(a.seen.failed.is_empty());
+}
+
+/// A place to which no route leads: the kernel says so at once of every group address.
+const NOWHERE: &str = "224.0.0.1:9";
+
+#[test]
+fn a_network_that_comes_late_is_waited_for() {
+    let _dog = watchdog("a_network_that_comes_late_is_waited_for");
+    let (mut a, mut b) = (Side::open(options()), Side::open(options()));
+    let (_, at) = b.iface.listen("127.0.0.1:0".parse().unwrap()).unwrap();
+    let id = a.iface.connect_to(NOWHERE.parse().unwrap(), &[]).unwrap();
+    until(&mut [&mut a], |sides| sides[0].iface.counters().tried_again >= 3);
+    assert_eq!(a.iface.connect_outcome(id), None, "it is under way");
+    // From now on something answers there.
+    let peer = a.iface.connecting[0];
+    a.iface.peer_mut(peer).unwrap().connecting.as_mut().unwrap().places = vec![at];
+    let mut request = None;
+    until(&mut [&mut a, &mut b], |sides| {
+        request = sides[1].iface.next_request();
+        request.is_some()
+    });
+    b.iface.accept_request(request.unwrap().id, &[]).unwrap();
+    let mut outcome = None;
+    until(&mut [&mut a, &mut b], |sides| {
+        outcome = sides[0].iface.connect_outcome(id);
+        outcome.is_some()
+    });
+    outcome.unwrap().unwrap();
+}
+
+#[test]
+fn a_network_that_does_not_come_is_given_up() {
+    let _dog = watchdog("a_network_that_does_not_come_is_given_up");
+    let mut hasty = options();
+    hasty.timeout = std::time::Duration::from_millis(200);
+    let mut a = Side::open(hasty);
+    let id = a.iface.connect_to(NOWHERE.parse().unwrap(), &[]).unwrap();
+    let mut outcome = None;
+    until(&mut [&mut a], |sides| {
+        outcome = sides[0].iface.connect_outcome(id);
+        outcome.is_some()
+    });
+    let failed = Some(Err(ConnectError::Failed(PeerFailure::Unreachable)));
+    assert_eq!(outcome, failed);
+    assert!(a.iface.counters().tried_again >= 1);
+    assert!(a.iface.connecting.is_empty());
+}
+
+/// Nobody listens where somebody listened: no pause makes that better.
+#[test]
+fn a_refused_connection_is_not_tried_again() {
+    let _dog = watchdog("a_refused_connection_is_not_tried_again");
+    let mut a = Side::open(options());
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let id = a.iface.connect_to(closed, &[]).unwrap();
+    let mut outcome = None;
+    until(&mut [&mut a], |sides| {
+        outcome = sides[0].iface.connect_outcome(id);
+        outcome.is_some()
+    });
+    assert_eq!(outcome, Some(Err(ConnectError::Failed(PeerFailure::Died))));
+    assert_eq!(a.iface.counters().tried_again, 0);
 }

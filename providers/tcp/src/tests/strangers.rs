@@ -22,6 +22,7 @@ fn another_secret_is_refused_on_both_sides() {
     assert_eq!(a.seen.failed[0].1, Some(ep));
     assert_eq!(a.seen.failed[0].2, PeerFailure::Refused);
     assert_eq!(a.iface.am_short(ep, ID, &[0; 3], &[]), Err(PostError::PeerFailed));
+    assert_eq!(a.iface.counters().tried_again, 0, "a secret does not change");
     // A client that does not mind a wrong challenge.
     let mut raw = Raw::connect(&a);
     let hello = raw.hello(&a);

@@ -260,7 +260,10 @@ impl LineWords for DirectLine<'_> {
     fn write(self, word: usize, value: u64) {
         // SAFETY: the address is aligned and mapped; body words are ordered by the shared word
         // that publishes them, and a hostile peer's write at the same time only changes data.
-        unsafe { self.address(word).write(value) }
+        // Volatile, so that each word is stored for itself: joined to a vector, the words would
+        // be loaded as one right after they were stored as several, which stalls a sender by a
+        // tenth of a message's latency.
+        unsafe { self.address(word).write_volatile(value) }
     }
 
     #[inline]

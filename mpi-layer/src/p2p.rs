@@ -36,7 +36,7 @@ impl Communicator {
         self.send_mode(bytes_of(items), dest, tag, SendMode::Synchronous)
     }
 
-    #[inline]
+    /// Not inlined into the program: what it calls is.
     fn send_mode(&self, bytes: &[u8], dest: i32, tag: i32, mode: SendMode) -> Result<(), MpiError> {
         let Some((ep, envelope)) = self.destination(dest, tag)? else { return Ok(()) };
         let worker = &self.inner.process.worker;
@@ -58,8 +58,13 @@ impl Communicator {
         source: i32,
         tag: i32,
     ) -> Result<Status, MpiError> {
+        self.recv_bytes(bytes_of_mut(items), source, tag)
+    }
+
+    /// Not inlined into the program: what it calls is.
+    fn recv_bytes(&self, bytes: &mut [u8], source: i32, tag: i32) -> Result<Status, MpiError> {
         let Some(spec) = self.wanted(source, tag)? else { return Ok(Status::NULL) };
-        let status = handles::receive(&self.inner.process.worker, spec, bytes_of_mut(items))?;
+        let status = handles::receive(&self.inner.process.worker, spec, bytes)?;
         received(&status)
     }
 

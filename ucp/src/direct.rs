@@ -15,6 +15,8 @@
 //! moves it into the queues first, as their oldest entry, and then goes its usual way. (3) There
 //! is one place; a nested blocking receive takes the usual way.
 
+use std::cell::RefMut;
+
 use bowline_base::buffer::RecvBuf;
 use bowline_base::slab::Key;
 use bowline_base::view::View;
@@ -23,7 +25,7 @@ use crate::engine::Engine;
 use crate::error::OpError;
 use crate::matching::{Envelope, MatchEngine as _, MatchSpec, Want};
 use crate::request::{self, RequestId, Status};
-use crate::worker::{Waiting, Worker};
+use crate::worker::{Inner, Waiting, Worker};
 
 /// Where the direct receive stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +43,30 @@ pub(crate) struct Direct {
     space: u32,
     want: Want,
     buffer: RecvBuf,
-    status: Status,
+    message: Taken,
+}
+
+/// What came, when the stage is `Done`. Kept in words of their own, not as a [`Status`]: that
+/// would be loaded in wider pieces than it was stored in a moment before, which stalls.
+#[derive(Debug)]
+struct Taken {
+    length: u64,
+    source: u32,
+    tag: u64,
+    copied: usize,
+}
+
+impl Taken {
+    #[inline]
+    const fn status(&self) -> Status {
+        let Self { length, source, tag, copied } = *self;
+        let outcome = if copied as u64 == length {
+            Ok(())
+        } else {
+            Err(OpError::Truncated { message: length, room: copied as u64 })
+        };
+        Status { source, tag, length, outcome }
+    }
 }
 
 impl Direct {
@@ -50,7 +75,7 @@ impl Direct {
         space: 0,
         want: Want { source: 0, source_mask: 0, tag: 0, tag_mask: 0 },
         buffer: RecvBuf::empty(),
-        status: Status::NONE,
+        message: Taken { length: 0, source: 0, tag: 0, copied: 0 },
     };
 
     /// What the receive in this place waits for.
@@ -70,13 +95,8 @@ impl Direct {
     #[inline]
     pub(crate) fn deliver(&mut self, envelope: &Envelope, payload: View<'_>) {
         let copied = self.buffer.copy_at(0, payload);
-        let length = payload.len() as u64;
-        let outcome = if copied == payload.len() {
-            Ok(())
-        } else {
-            Err(OpError::Truncated { message: length, room: copied as u64 })
-        };
-        self.status = Status { source: envelope.source, tag: envelope.tag, length, outcome };
+        let Envelope { source, tag, .. } = *envelope;
+        self.message = Taken { length: payload.len() as u64, source, tag, copied };
         self.stage = Stage::Done;
     }
 }
@@ -114,7 +134,7 @@ impl Worker {
     /// # Errors
     /// When the space is not open, or a dead process keeps the receive from ever completing. The
     /// outcome of a receive that was posted is in its status.
-    #[inline]
+    #[inline(always)]
     pub fn recv_blocking(&self, spec: MatchSpec, buffer: RecvBuf) -> Result<Status, OpError> {
         let mut inner = self.inner.borrow_mut();
         let engine = &mut inner.engine;
@@ -127,43 +147,65 @@ impl Worker {
             || engine.direct.stage != Stage::Empty;
         if usual {
             drop(inner);
-            let id = self.recv(spec, buffer)?;
-            return Ok(self.wait(id));
+            return self.recv_and_wait(spec, buffer);
         }
         engine.direct.space = spec.space;
         engine.direct.want = spec.want();
         engine.direct.buffer = buffer;
         engine.direct.stage = Stage::Armed;
-        drop(inner);
-        Ok(self.wait_direct())
+        Ok(self.wait_direct(inner))
     }
 
-    #[inline]
-    fn wait_direct(&self) -> Status {
+    #[inline(never)]
+    fn recv_and_wait(&self, spec: MatchSpec, buffer: RecvBuf) -> Result<Status, OpError> {
+        let id = self.recv(spec, buffer)?;
+        Ok(self.wait(id))
+    }
+
+    #[inline(always)]
+    fn wait_direct<'a>(&'a self, mut inner: RefMut<'a, Inner>) -> Status {
         let mut waiting = Waiting::new(self);
-        let moved = loop {
-            let mut inner = self.inner.borrow_mut();
-            let events = inner.progress();
-            let deliver = !inner.engine.am_inbox.is_empty();
-            let direct = &mut inner.engine.direct;
-            match std::mem::replace(&mut direct.stage, Stage::Empty) {
-                Stage::Armed => direct.stage = Stage::Armed,
-                Stage::Done | Stage::Empty => {
-                    direct.buffer = RecvBuf::empty();
-                    return direct.status;
+        loop {
+            // One borrow for all looks that find nothing.
+            let events = loop {
+                let events = inner.progress();
+                if events != 0 || !inner.engine.am_inbox.is_empty() || !waiting.spins() {
+                    break events;
                 }
-                Stage::Moved(key) => break key,
+            };
+            let direct = &mut inner.engine.direct;
+            if direct.stage == Stage::Done {
+                direct.stage = Stage::Empty;
+                direct.buffer = RecvBuf::empty();
+                return direct.message.status();
             }
-            drop(inner);
-            if deliver {
-                self.deliver_am();
+            if let Stage::Moved(key) = direct.stage {
+                direct.stage = Stage::Empty;
+                drop(inner);
+                return self.wait(RequestId(key));
             }
-            if events == 0 {
-                waiting.idle();
-            } else {
-                waiting.busy();
-            }
-        };
-        self.wait(RequestId(moved))
+            inner = self.between_looks(inner, events, &mut waiting);
+        }
+    }
+
+    /// What a wait does when a look brought something else, or nothing for long.
+    #[cold]
+    fn between_looks<'a>(
+        &'a self,
+        inner: RefMut<'a, Inner>,
+        events: u32,
+        waiting: &mut Waiting<'_>,
+    ) -> RefMut<'a, Inner> {
+        let deliver = !inner.engine.am_inbox.is_empty();
+        drop(inner);
+        if deliver {
+            self.deliver_am();
+        }
+        if events == 0 {
+            waiting.rest();
+        } else {
+            waiting.busy();
+        }
+        self.inner.borrow_mut()
     }
 }

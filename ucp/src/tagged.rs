@@ -51,7 +51,7 @@ impl Worker {
     ///
     /// # Errors
     /// When the peer has failed or cannot be reached.
-    #[inline]
+    #[inline(always)]
     pub fn send(
         &self,
         ep: Ep,

@@ -377,15 +377,30 @@ impl<'a> Waiting<'a> {
         self.round = 0;
     }
 
-    /// Progress found nothing.
+    /// Progress found nothing; whether to look again at once.
     #[inline]
-    pub(crate) fn idle(&mut self) {
+    pub(crate) fn spins(&mut self) -> bool {
         let worker = self.worker;
         let stages = *self.stages.get_or_insert_with(|| worker.waiter.borrow().stages());
         self.round = self.round.saturating_add(1);
+        self.round <= stages.spins
+    }
+
+    /// Progress found nothing: looks again, gives the processor away or sleeps.
+    #[inline]
+    pub(crate) fn idle(&mut self) {
         // No pause instruction: a look at the queues takes longer than a pause is meant to, and
         // on recent processors a pause alone costs more than half of a message's latency.
-        if self.round > stages.spins {
+        if !self.spins() {
+            self.rest();
+        }
+    }
+
+    /// After [`Waiting::spins`] said no: gives the processor away or sleeps.
+    pub(crate) fn rest(&mut self) {
+        if let Some(stages) = self.stages
+            && self.round > stages.spins
+        {
             self.long(stages);
         }
     }

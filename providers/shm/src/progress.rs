@@ -14,6 +14,7 @@ use bowline_uct::Sink;
 
 use crate::iface::ShmIface;
 use crate::receive::Finding;
+use crate::ring_table::Taken;
 
 /// While the rings have messages, the queue is looked at in one call of so many: hot peers do
 /// not pay for silent ones, who wait for some hundred nanoseconds.
@@ -24,26 +25,59 @@ const QUEUE_EVERY: u32 = 8;
 const IDLE_EVERY: u32 = 32;
 
 impl ShmIface {
-    /// Whether this call may end at once: the rings and the queue are empty, nothing rare is
-    /// known, and it is not one of the calls that look at everything. A rank that waits spends
-    /// its time here, and half of one such look is what it notices a message late.
+    /// The short way through a call: nothing is here, or the only message. A rank that waits
+    /// spends its time here, and half of one such look is what it notices a message late.
+    ///
+    /// Everything else is left to [`ShmIface::poll`]: what is rare, the calls that look at
+    /// everything, and several rings of which one has had messages in two calls in a row.
     #[inline]
-    pub(crate) fn nothing_here(&mut self) -> bool {
+    pub(crate) fn glance(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
         self.turn = self.turn.wrapping_add(1);
         // Acquire pairs with the Release in `Area::bump_attention`.
         let rare = self.todo
             || self.attention.word().load(Ordering::Acquire) != self.seen_attention
             || self.area.job().death_generation() != self.seen_deaths;
-        if rare || self.turn.is_multiple_of(IDLE_EVERY) {
-            return false;
+        if rare || self.turn.is_multiple_of(IDLE_EVERY) || budget == 0 {
+            return self.poll(sink, budget);
         }
-        for ring in &mut self.receiver.active {
-            if ring.consumer.peek().is_some() {
-                return false;
+        let alone = self.receiver.active.len() == 1 && !self.turn.is_multiple_of(QUEUE_EVERY);
+        for (at, ring) in self.receiver.active.iter_mut().enumerate() {
+            if ring.filled && !alone && ring.consumer.peek().is_some() {
+                return self.poll(sink, budget);
             }
-            ring.filled = false;
+            match ring.take(sink) {
+                Taken::Message => {
+                    ring.taken = ring.taken.wrapping_add(1);
+                    let mut given = 1;
+                    if std::mem::replace(&mut ring.filled, true) {
+                        let (more, outcome) = ring.take_more(sink, budget - 1);
+                        given += more;
+                        if !matches!(outcome, Taken::Message) {
+                            self.ring_ended(at, matches!(outcome, Taken::End));
+                        }
+                    }
+                    if given == budget {
+                        return given + self.poll_rest(sink, 0, true);
+                    }
+                    self.look_who_waits();
+                    return given;
+                }
+                Taken::Nothing => ring.filled = false,
+                end => {
+                    self.ring_ended(at, matches!(end, Taken::End));
+                    return 0;
+                }
+            }
         }
-        !self.receiver.queue_ready()
+        if self.receiver.queue_ready() { self.poll(sink, budget) } else { 0 }
+    }
+
+    /// A ring was read to its end, or holds what cannot be.
+    #[cold]
+    #[inline(never)]
+    fn ring_ended(&mut self, at: usize, orderly: bool) {
+        self.receiver.ring_ended(at, orderly);
+        self.found();
     }
 
     #[inline(never)]

@@ -124,7 +124,7 @@ impl Receiver {
     /// The ring in place `at` had its END read, or a message that cannot be.
     #[cold]
     #[inline(never)]
-    fn ring_ended(&mut self, at: usize, orderly: bool) {
+    pub(crate) fn ring_ended(&mut self, at: usize, orderly: bool) {
         let active = &self.active[at];
         let (source, evicted) = (active.source, active.evicted);
         if orderly {

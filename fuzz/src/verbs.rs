@@ -101,7 +101,9 @@ pub(crate) fn messages(bytes: &[u8]) {
         }
         let Some(head) = Head::decode(chunk) else { continue };
         assert_eq!(head.encode(), chunk);
-        outgoing.acknowledged(head.expected, |number| {
+        outgoing.share(head.share);
+        assert!((1..=16).contains(&outgoing.allowed()));
+        outgoing.acknowledged(head.expected, Instant::now, |number| {
             assert_eq!(number, freed);
             freed += 1;
         });

@@ -117,6 +117,8 @@ struct Arrived {
     buffer: u32,
     len: usize,
     peer: u32,
+    /// Our queue pair that it came on.
+    pair: u32,
 }
 
 /// An interface over reliable connections.
@@ -133,7 +135,8 @@ pub struct RcIface {
     by_pair: ByNumber,
     waiters: VecDeque<EpId>,
     answers: Answers,
-    failed: VecDeque<u32>,
+    /// Peers whose failure is to be told, each with the pair of the connection that failed.
+    failed: VecDeque<(u32, Option<u32>)>,
     /// Arrivals in order; all of them stand here while no spare is left.
     arrived: VecDeque<Arrived>,
     emulated: Slab<Emulated>,

@@ -8,6 +8,9 @@
 //! nothing else is to be done. What is not acknowledged in time is sent again, the pauses growing;
 //! a receiver that sees a gap, or had no room and has some now, asks for that at once.
 //!
+//! Every header says how many datagrams its receiver may have under way, so that all that send to
+//! an interface share its receive buffers (`shares`).
+//!
 //! **What makes a peer fail** is not that it does not acknowledge, since it may compute, but that
 //! the thread that agrees on connections does not answer.
 
@@ -31,15 +34,17 @@ use crate::options::{ConnectWhen, Mode, VerbsOptions};
 use crate::pool::{ReceivePool, SendPool};
 use crate::rails::{Rails, random_word};
 use crate::rc::{MAX_ENDPOINTS, NumberHasher};
-use crate::sys::{Ah, Cq, PairSizes, Pd, Qp, Wc};
+use crate::sys::{Ah, Cq, PairSizes, Pd, Qp, RECEIVE_BATCH, Wc};
 use crate::wire::HEADER_BYTES;
 use peer::Peer;
+use shares::Shares;
 use wire::HEAD_BYTES;
 
 mod contract;
 mod peer;
 mod post;
 mod progress;
+mod shares;
 pub mod window;
 pub mod wire;
 
@@ -68,7 +73,7 @@ bowline_base::counters! {
         repeated,
         /// Datagrams dropped because they came again or early.
         dropped,
-        /// Datagrams dropped because receivers keep all buffers.
+        /// Datagrams dropped because receivers keep all buffers and enough of them wait for one.
         no_spare,
         /// Posts refused for want of room.
         refused,
@@ -137,10 +142,16 @@ pub struct UdIface {
     answers: Answers,
     failed: VecDeque<u32>,
     /// Connections that their peers have ended, with our end's number: broken when all that has
-    /// arrived was taken in.
+    /// arrived on them was taken in.
     ended: Vec<(u32, u32, PeerFailure)>,
-    /// Messages that were found when nothing could be told.
+    /// Connections of peers whose earlier one is among `ended`: they begin when that is broken.
+    anew: Vec<(u32, Agreed)>,
+    /// Messages that were found when they could not be shown: without a budget, without a spare,
+    /// or when their sender's end was told.
     stash: VecDeque<Wc>,
+    /// Most of them while there is no spare, so that acknowledgements still find buffers.
+    most_aside: usize,
+    shares: Shares,
     /// Scratch for buffers that an acknowledgement frees.
     freed: Vec<u32>,
     /// Peers to which an acknowledgement may be owed.
@@ -198,6 +209,8 @@ impl UdIface {
         let bytes = GRH_BYTES + packet;
         let receive = ReceivePool::new(&rails.pd, receives, options.spare_buffers, bytes)
             .map_err(fail("reserve receive buffers"))?;
+        // Buffers that are free wait for a batch of them, and acknowledgements want some, too.
+        let unposted = RECEIVE_BATCH as u32;
         let uid = random_word();
         let payload = (longest - HEADER_BYTES).min(options.max_bcopy);
         let attr = attributes(&rails, payload, &receive);
@@ -230,7 +243,10 @@ impl UdIface {
             answers: Answers::new(),
             failed: VecDeque::new(),
             ended: Vec::new(),
+            anew: Vec::new(),
             stash: VecDeque::with_capacity(receives as usize),
+            most_aside: receives as usize / 2,
+            shares: Shares::new(receives.saturating_sub(unposted).max(receives / 2)),
             freed: Vec::with_capacity(options.ud_window as usize),
             owing: VecDeque::new(),
             queued: VecDeque::with_capacity(depth as usize),

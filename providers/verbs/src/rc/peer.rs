@@ -201,7 +201,7 @@ impl RcIface {
                 }
                 if !waited || self.peers[number as usize].failed.is_some() {
                     self.close_endpoint(EpId(number));
-                    self.failed.retain(|failed| *failed != number);
+                    self.failed.retain(|(failed, _)| *failed != number);
                     return Err(Unreachable::because("the peer does not answer").into());
                 }
             }
@@ -379,6 +379,7 @@ impl RcIface {
         if link.is_none() && peer.waiting.is_empty() && (peer.failed.is_some() || !peer.open) {
             return;
         }
+        let pair = link.as_ref().map(|link| link.pair.number());
         if let Some(link) = link {
             self.counters.failures += u64::from(how != PeerFailure::Closed);
             let pair_number = link.pair.number();
@@ -415,7 +416,7 @@ impl RcIface {
             if std::mem::take(&mut peer.wanted) {
                 self.waiters.retain(|waiter| *waiter != ep);
             }
-            self.failed.push_back(number);
+            self.failed.push_back((number, pair));
         }
     }
 

@@ -1,8 +1,9 @@
 //! Completions, arrivals, and what is due from time to time.
 //!
 //! **Order of events.** Answers of operations, then failures, then arrivals, then endpoints that
-//! may post again. A failure's answers are all noted before the failure is, so none comes after;
-//! and a failure waits until everything that came from its peer before has been handed out.
+//! may post again. A failure's answers are all noted before the failure is, so none comes after.
+//! What came on the connection that failed is handed out before the failure is told, and what comes
+//! on a new one of the same peer after it.
 
 use std::time::Instant;
 
@@ -67,14 +68,48 @@ impl RcIface {
         events
     }
 
-    /// A peer whose failure is to be told. What it sent before comes first.
+    /// The place of a failure that may be told: of everything that came on the failed connection
+    /// nothing waits any more. What waits of other peers may be waiting for a spare.
+    #[cold]
+    fn next_failure(&self) -> Option<usize> {
+        self.failed.iter().enumerate().position(|(place, &(number, pair))| {
+            let is_first = !self.failed.iter().take(place).any(|(other, _)| *other == number);
+            let waits = |arrived: &Arrived| arrived.peer == number && Some(arrived.pair) == pair;
+            is_first && !self.arrived.iter().any(waits)
+        })
+    }
+
+    /// A peer whose failure is to be told.
     #[inline]
     fn failure_due(&mut self) -> Option<u32> {
-        let number = *self.failed.front()?;
-        if self.arrived.iter().any(|arrived| arrived.peer == number) {
+        if self.failed.is_empty() {
             return None;
         }
-        self.failed.pop_front()
+        let place = self.next_failure()?;
+        self.failed.remove(place).map(|(number, _)| number)
+    }
+
+    /// Puts the first arrival that may be handed out in front. Those of a new connection wait until
+    /// the failure of the old one is told. `None`: there is none.
+    #[cold]
+    fn choose_arrival(&mut self) -> Option<Arrived> {
+        if self.next_failure().is_some() {
+            return None;
+        }
+        let may_be_shown = |arrived: &Arrived| {
+            let failure = self.failed.iter().find(|(number, _)| *number == arrived.peer);
+            failure.is_none_or(|(_, pair)| *pair == Some(arrived.pair))
+        };
+        let place = self.arrived.iter().position(may_be_shown)?;
+        let chosen = self.arrived.remove(place)?;
+        self.arrived.push_front(chosen);
+        Some(chosen)
+    }
+
+    /// The next arrival to be handed out, which stands in front then.
+    #[inline]
+    fn next_arrival(&mut self) -> Option<Arrived> {
+        if self.failed.is_empty() { self.arrived.front().copied() } else { self.choose_arrival() }
     }
 
     /// Takes at most `most` completions in.
@@ -120,7 +155,7 @@ impl RcIface {
         match number {
             Some(peer) if completion.status == ffi::WC_SUCCESS => {
                 let len = completion.byte_len as usize;
-                self.arrived.push_back(Arrived { buffer, len, peer });
+                self.arrived.push_back(Arrived { buffer, len, peer, pair: completion.qp_num });
             }
             _ => self.receive.again(buffer),
         }
@@ -183,7 +218,7 @@ impl RcIface {
     fn deliver(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
         let mut events = 0;
         while events < budget
-            && let Some(&Arrived { buffer, len, peer }) = self.arrived.front()
+            && let Some(Arrived { buffer, len, peer, .. }) = self.next_arrival()
         {
             match wire::parse(self.receive.view(buffer, len)) {
                 Some(Parsed::Message { id, header, payload }) => {
@@ -312,7 +347,7 @@ impl RcIface {
     /// Whether `progress` would report something.
     pub(super) fn has_events(&self) -> bool {
         !self.answers.is_empty()
-            || !self.failed.is_empty()
+            || self.next_failure().is_some()
             || !self.broken.is_empty()
             || (!self.arrived.is_empty() && self.receive.has_spare())
             || self.control.pending()

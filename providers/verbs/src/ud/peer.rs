@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use bowline_uct::{EpId, OpenError, PeerFailure, PostError, Source, Unreachable};
 
+use super::progress::BATCH;
 use super::window::{Incoming, Outgoing};
 use super::{Agreed, UdIface};
 use crate::addr::Address;
@@ -37,6 +38,8 @@ pub(super) struct Link {
     pub(super) incoming: Incoming,
     /// Stands among those to which an acknowledgement may be owed.
     pub(super) owing: bool,
+    /// Period in which it last counted among those that send.
+    pub(super) counted: u32,
     /// Flushes, by the datagram that must be acknowledged for them.
     pub(super) flushes: VecDeque<(u32, Answer)>,
 }
@@ -130,6 +133,7 @@ impl UdIface {
             peer.open = true;
             self.control.command(Command::Watch(address));
         }
+        self.begin_anew();
         if self.at_once && self.peers[number as usize].failed.is_none() {
             self.ask(number);
             let end = Instant::now() + self.timeout * 2;
@@ -195,25 +199,71 @@ impl UdIface {
             }
             Event::Ended { uid, number: ours, how } => {
                 if let Some(&number) = self.by_uid.get(&uid)
-                    && let Some(link) = &self.peers[number as usize].link
-                    && link.ours.pair == ours
+                    && self.newest(number) == Some(ours)
                 {
-                    self.ended.push((number, ours, how));
+                    self.end_after_arrivals(number, ours, how);
                 }
             }
         }
     }
 
+    /// The end of ours in the connection with a peer, or in the last one that will begin.
+    fn newest(&self, number: u32) -> Option<u32> {
+        let anew = self.anew.iter().rev().find(|(peer, _)| *peer == number);
+        let link = self.peers[number as usize].link.as_ref();
+        anew.map(|(_, pair)| pair.ours.pair).or(link.map(|link| link.ours.pair))
+    }
+
+    /// Has a connection broken when what has arrived on it was shown. All of that is set aside
+    /// now: others may go on sending without end.
+    fn end_after_arrivals(&mut self, number: u32, ours: u32, how: PeerFailure) {
+        self.ended.push((number, ours, how));
+        while self.absorb() == BATCH {}
+    }
+
+    /// Breaks the connections that have ended and of which nothing waits to be shown any more, and
+    /// begins those that come after them.
+    pub(super) fn break_ended(&mut self) {
+        for (number, ours, how) in std::mem::take(&mut self.ended) {
+            let link = self.peers[number as usize].link.as_ref();
+            let is_up = link.is_some_and(|link| link.ours.pair == ours);
+            if is_up && !self.is_aside(ours) {
+                self.break_link(number, how);
+            } else if is_up || self.anew.iter().any(|(_, pair)| pair.ours.pair == ours) {
+                self.ended.push((number, ours, how));
+            }
+        }
+        self.begin_anew();
+    }
+
+    /// Begins the connections whose predecessors are gone.
+    pub(super) fn begin_anew(&mut self) {
+        for (number, pair) in std::mem::take(&mut self.anew) {
+            let free = self.peers[number as usize].link.is_none();
+            if free && !self.anew.iter().any(|(peer, _)| *peer == number) {
+                self.begin(number, pair);
+            } else {
+                self.anew.push((number, pair));
+            }
+        }
+    }
+
     fn connected(&mut self, address: &Address, pair: Agreed) {
-        let Agreed { ours, theirs: Some((theirs, way)) } = pair else { return };
         let Ok(number) = self.peer_with(address) else {
-            let (uid, number) = (address.uid, ours.pair);
+            let (uid, number) = (address.uid, pair.ours.pair);
             return self.control.command(Command::End { uid, number, in_order: false });
         };
-        if self.peers[number as usize].link.is_some() {
-            // The peer lost the old connection and came anew.
-            self.break_link(number, PeerFailure::Unreachable);
+        let Some(old) = self.newest(number) else { return self.begin(number, pair) };
+        // The peer lost the old connection and came anew. What it had sent by then, and the news
+        // that it failed, come first; datagrams of the new one are dropped and come again.
+        self.anew.push((number, pair));
+        if !self.ended.iter().any(|(_, ours, _)| *ours == old) {
+            self.end_after_arrivals(number, old, PeerFailure::Unreachable);
         }
+    }
+
+    fn begin(&mut self, number: u32, pair: Agreed) {
+        let Agreed { ours, theirs: Some((theirs, way)) } = pair else { return };
         let peer = &mut self.peers[number as usize];
         peer.asked = false;
         if !peer.open {
@@ -228,6 +278,7 @@ impl UdIface {
             outgoing: Outgoing::new(self.window),
             incoming: Incoming::default(),
             owing: false,
+            counted: 0,
             flushes: VecDeque::new(),
         });
         self.counters.connections += 1;

@@ -120,6 +120,7 @@ impl UdIface {
             session: link.theirs.psn,
             sequence: link.outgoing.next(),
             expected: link.incoming.expected(),
+            share: self.shares.each(),
         };
         self.post(number, &head, Some(sent))?;
         if let Some(link) = &mut self.peers[number as usize].link {
@@ -131,8 +132,9 @@ impl UdIface {
 
     /// Sends what is not acknowledged again, from the first on.
     pub(super) fn repeat(&mut self, number: u32) {
-        let allowed = self.peers[number as usize].link.as_ref().map(|link| link.outgoing.allowed());
-        for place in 0..REPEATED.min(allowed.unwrap_or(0)) {
+        let Some(link) = &mut self.peers[number as usize].link else { return };
+        link.outgoing.repeating();
+        for place in 0..REPEATED.min(link.outgoing.allowed()) {
             let Some(link) = &self.peers[number as usize].link else { return };
             let Some((sequence, &sent)) = link.outgoing.get(place) else { return };
             let head = Head {
@@ -141,6 +143,7 @@ impl UdIface {
                 session: link.theirs.psn,
                 sequence,
                 expected: link.incoming.expected(),
+                share: self.shares.each(),
             };
             if self.post(number, &head, Some(sent)).is_err() {
                 return;
@@ -158,6 +161,7 @@ impl UdIface {
             session: link.theirs.psn,
             sequence: link.outgoing.next(),
             expected: link.incoming.expected(),
+            share: self.shares.each(),
         };
         // Without room it stays owed.
         if self.post(number, &head, None).is_ok() {

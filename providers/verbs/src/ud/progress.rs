@@ -1,7 +1,11 @@
 //! Arrivals, acknowledgements, and what is due from time to time.
 //!
 //! **Order of events.** Answers, failures, arrivals, endpoints that may post again. A connection
-//! that its peer has ended is broken when nothing more has arrived.
+//! that its peer has ended is broken when everything that had arrived on it by then was shown, so
+//! that what a peer sent before its end comes before the news of it.
+//!
+//! **Without a spare** buffer nothing can be shown. Messages then wait in `stash`, as many as leave
+//! room for the acknowledgements of others; what comes beyond is dropped and asked for again.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +21,7 @@ use crate::sys::{Wc, ffi};
 use crate::wire::{self, HEADER_BYTES, Parsed};
 
 /// Completions taken in one call.
-const BATCH: usize = 16;
+pub(super) const BATCH: usize = 16;
 
 /// Rounds between looks at the clock, and the time between looks at all connections.
 const ROUNDS: u32 = 16;
@@ -36,15 +40,21 @@ impl UdIface {
         }
         let mut events = self.tell(sink, budget);
         let mut found = 0;
-        if events < budget {
+        if !self.receive.has_spare() {
+            found = self.absorb();
+        } else if events < budget {
             let mut completions = [Wc::default(); BATCH];
             let most = BATCH.min((budget - events) as usize);
             found = self.poll(&mut completions[..most]);
-            for completion in &completions[..found] {
-                events += self.completed(completion, sink);
+            for place in 0..found {
+                if !self.receive.has_spare() {
+                    self.put_back(&completions[place..found]);
+                    break;
+                }
+                events += self.completed(&completions[place], sink);
             }
         }
-        if found == 0 && events < budget {
+        if !self.ended.is_empty() {
             self.break_ended();
         }
         events += self.tell(sink, budget - events);
@@ -79,15 +89,6 @@ impl UdIface {
         events
     }
 
-    fn break_ended(&mut self) {
-        while let Some((number, ours, how)) = self.ended.pop() {
-            let link = self.peers[number as usize].link.as_ref();
-            if link.is_some_and(|link| link.ours.pair == ours) {
-                self.break_link(number, how);
-            }
-        }
-    }
-
     fn poll(&mut self, out: &mut [Wc]) -> usize {
         if !self.stash.is_empty() {
             let count = out.len().min(self.stash.len());
@@ -103,7 +104,7 @@ impl UdIface {
     }
 
     /// Takes in what tells the sink nothing, and keeps the rest for later. Returns what was found.
-    fn absorb(&mut self) -> usize {
+    pub(super) fn absorb(&mut self) -> usize {
         let mut completions = [Wc::default(); BATCH];
         let found = self.cq.poll(&mut completions);
         self.counters.polls += 1;
@@ -113,15 +114,46 @@ impl UdIface {
                 self.left_queue(completion.wr_id & !SENT);
                 continue;
             }
-            match self.head_of(completion) {
-                Some(Head { kind: Kind::Data, .. }) => self.stash.push_back(*completion),
-                // An acknowledgement or nobody's: it tells the sink nothing.
-                _ => {
-                    self.completed(completion, &mut Nobody);
-                }
+            if self.is_message(completion) {
+                self.set_aside(completion);
+            } else {
+                self.completed(completion, &mut Nobody);
             }
         }
         found
+    }
+
+    /// Puts completions that were polled in front of those that were set aside, in their order.
+    fn put_back(&mut self, completions: &[Wc]) {
+        for completion in completions.iter().rev() {
+            if completion.wr_id & SENT == 0 && self.is_message(completion) {
+                self.stash.push_front(*completion);
+            } else {
+                self.completed(completion, &mut Nobody);
+            }
+        }
+    }
+
+    fn set_aside(&mut self, completion: &Wc) {
+        if self.receive.has_spare() || self.stash.len() < self.most_aside {
+            self.stash.push_back(*completion);
+        } else {
+            // Not taken, so not acknowledged: it comes again when there is room.
+            self.starved = true;
+            self.counters.no_spare += 1;
+            self.receive.again(completion.wr_id as u32);
+        }
+    }
+
+    /// Whether a received datagram has a message; others tell the sink nothing.
+    fn is_message(&self, completion: &Wc) -> bool {
+        matches!(self.head_of(completion), Some(Head { kind: Kind::Data, .. }))
+    }
+
+    /// Whether something that was sent to our end `pair` waits to be shown.
+    pub(super) fn is_aside(&self, pair: u32) -> bool {
+        let theirs = |completion: &Wc| self.head_of(completion).map(|head| head.to);
+        self.stash.iter().any(|completion| theirs(completion) == Some(pair))
     }
 
     fn head_of(&self, completion: &Wc) -> Option<Head> {
@@ -164,8 +196,9 @@ impl UdIface {
         if link.ours.psn != head.session {
             return None;
         }
-        let freed = &mut self.freed;
-        if link.outgoing.acknowledged(head.expected, |sent| freed.push(sent.buffer)) > 0 {
+        link.outgoing.share(head.share);
+        let (freed, clock) = (&mut self.freed, Instant::now);
+        if link.outgoing.acknowledged(head.expected, clock, |sent| freed.push(sent.buffer)) > 0 {
             self.acknowledged(number, head.expected);
         }
         match head.kind {
@@ -208,18 +241,13 @@ impl UdIface {
         sink: &mut dyn Sink,
     ) -> Option<u32> {
         let link = self.peers[number as usize].link.as_mut()?;
+        self.shares.arrived(&mut link.counted);
         if !std::mem::replace(&mut link.owing, true) {
             self.owing.push_back(number);
         }
         if link.incoming.order(sequence) != Order::Next {
             link.incoming.dropped(sequence);
             self.counters.dropped += 1;
-            return None;
-        }
-        if !self.receive.has_spare() {
-            // Not taken, so not acknowledged: it comes again when there is room.
-            self.starved = true;
-            self.counters.no_spare += 1;
             return None;
         }
         let message = self.receive.view(buffer, len).slice(BEFORE_MESSAGE, len - BEFORE_MESSAGE)?;
@@ -244,7 +272,8 @@ impl UdIface {
 
     /// Sends acknowledgements: those that must go, or with nothing else to do all that are owed.
     pub(super) fn pay(&mut self, all: bool) {
-        let most = (self.window / 4) as u32;
+        // Where a peer may send less than its window, it waits for answers to less.
+        let most = (self.window / 4).min(usize::from(self.shares.each()) / 2) as u32;
         for _ in 0..self.owing.len() {
             let Some(number) = self.owing.pop_front() else { return };
             let Some(link) = &mut self.peers[number as usize].link else { continue };
@@ -353,10 +382,10 @@ impl UdIface {
             return false;
         }
         self.set_clock(next);
-        let busy = !self.stash.is_empty()
+        let busy = !self.stash.is_empty() && self.receive.has_spare()
             || !self.answers.is_empty()
             || !self.failed.is_empty()
-            || !self.ended.is_empty()
+            || self.ended.iter().any(|(_, ours, _)| !self.is_aside(*ours))
             || self.starved && self.receive.has_spare()
             || self.waiters.iter().any(|ep| self.may_post(ep.0))
             || self.control.pending_after_sleeping();

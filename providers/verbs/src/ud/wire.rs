@@ -1,12 +1,13 @@
 //! The header in front of every datagram of the user's messages.
 //!
 //! ```text
-//!   kind u8 | flags u8 | zero u16 | to u32 | session u32 | sequence u32 | expected u32 | zero u32
+//!   kind u8 | flags u8 | share u16 | to u32 | session u32 | sequence u32 | expected u32 | zero u32
 //! ```
 //!
 //! `to` and `session` are the end that the receiver named when the connection was agreed on, so a
 //! datagram of an earlier connection, or of somebody who was never told, finds nothing. `expected`
-//! acknowledges all that stand before it.
+//! acknowledges all that stand before it. `share` is how many datagrams of the receiver's the sender
+//! has buffers for.
 
 /// Bytes of the header.
 pub const HEAD_BYTES: usize = 24;
@@ -36,6 +37,8 @@ pub struct Head {
     pub sequence: u32,
     /// Number of the datagram that the sender waits for.
     pub expected: u32,
+    /// Datagrams of the receiver's for which the sender has buffers.
+    pub share: u16,
 }
 
 impl Head {
@@ -47,6 +50,7 @@ impl Head {
             Kind::Data => (1, 0),
             Kind::Ack { gap } => (2, u8::from(gap)),
         };
+        out[2..4].copy_from_slice(&self.share.to_le_bytes());
         out[4..8].copy_from_slice(&self.to.to_le_bytes());
         out[8..12].copy_from_slice(&self.session.to_le_bytes());
         out[12..16].copy_from_slice(&self.sequence.to_le_bytes());
@@ -67,10 +71,12 @@ impl Head {
             (2, 1) => Kind::Ack { gap: true },
             _ => return None,
         };
-        if bytes[2] != 0 || bytes[3] != 0 || word(20) != 0 {
+        if word(20) != 0 {
             return None;
         }
-        Some(Self { kind, to: word(4), session: word(8), sequence: word(12), expected: word(16) })
+        let share = u16::from_le_bytes([bytes[2], bytes[3]]);
+        let (to, session, sequence, expected) = (word(4), word(8), word(12), word(16));
+        Some(Self { kind, to, session, sequence, expected, share })
     }
 }
 
@@ -81,11 +87,11 @@ mod tests {
     #[test]
     fn heads_come_back_and_others_are_refused() {
         for kind in [Kind::Data, Kind::Ack { gap: false }, Kind::Ack { gap: true }] {
-            let head = Head { kind, to: 1, session: 2, sequence: u32::MAX, expected: 4 };
+            let head = Head { kind, to: 1, session: 2, sequence: u32::MAX, expected: 4, share: 5 };
             let bytes = head.encode();
             assert_eq!(Head::decode(&bytes), Some(head));
             assert_eq!(Head::decode(&bytes[..HEAD_BYTES - 1]), None);
-            for (place, value) in [(0, 0), (0, 3), (1, 2), (2, 1), (3, 1), (20, 1), (23, 1)] {
+            for (place, value) in [(0, 0), (0, 3), (1, 2), (20, 1), (23, 1)] {
                 let mut bad = bytes;
                 bad[place] = value;
                 assert_eq!(Head::decode(&bad), None, "{value} at {place}");

@@ -1,0 +1,186 @@
+//! The order of what a peer has sent and the news of its end: messages that had arrived before come
+//! before, those of a new connection of the same peer come after, also when the receiver keeps all
+//! its buffers in the meantime.
+
+mod common;
+
+use bowline_uct::conformance::Watchdog;
+use bowline_uct::{
+    AmId, Arrival, Desc, EpId, Iface, PeerFailure, PostError, Posted, Sink, Source, Token, Verdict,
+};
+use bowline_verbs::{ConnectWhen, Mode, VerbsIface};
+use common::{has_device, options};
+
+const ID: AmId = AmId::new(3);
+
+/// Writes down what it is told, in order.
+#[derive(Debug, Default)]
+struct Told {
+    /// A message's first header word, or the failure.
+    events: Vec<Result<u64, PeerFailure>>,
+    /// Whether messages are kept.
+    keep: bool,
+    kept: Vec<Desc>,
+    done: Vec<Token>,
+}
+
+impl Sink for Told {
+    fn am(&mut self, arrival: Arrival<'_>) -> Verdict {
+        self.events.push(Ok(arrival.header[0]));
+        match arrival.desc {
+            Some(desc) if self.keep => {
+                self.kept.push(desc);
+                Verdict::Keep
+            }
+            _ => Verdict::Consumed,
+        }
+    }
+    fn completed(&mut self, token: Token, _: Result<u64, PeerFailure>) {
+        self.done.push(token);
+    }
+    fn writable(&mut self, _: EpId) {}
+    fn failed(&mut self, _: Option<Source>, _: Option<EpId>, how: PeerFailure) {
+        self.events.push(Err(how));
+    }
+}
+
+struct Sides {
+    sender: VerbsIface,
+    receiver: VerbsIface,
+    to_receiver: EpId,
+    said: Told,
+    told: Told,
+}
+
+impl Sides {
+    fn open(mode: Mode) -> Self {
+        let open = |device| {
+            let mut options = options(device);
+            options.mode = mode;
+            options.connect = ConnectWhen::AtOnce;
+            VerbsIface::open(&options).expect("there is a device")
+        };
+        let (mut sender, mut receiver) = (open(0), open(1));
+        let to_receiver = sender.connect(&receiver.address()).expect("they reach each other");
+        receiver.connect(&sender.address()).expect("they reach each other");
+        Self { sender, receiver, to_receiver, said: Told::default(), told: Told::default() }
+    }
+
+    fn until(&mut self, mut done: impl FnMut(&Self) -> bool) {
+        while !done(self) {
+            self.sender.progress(&mut self.said, 16);
+            self.receiver.progress(&mut self.told, 16);
+            std::thread::yield_now();
+        }
+    }
+
+    /// Sends, with progress of the sender only.
+    fn send(&mut self, numbers: std::ops::Range<u64>) {
+        for number in numbers {
+            while let Err(error) =
+                self.sender.am_short(self.to_receiver, ID, &[number, 0, 0], &[7; 8])
+            {
+                assert_eq!(error, PostError::NoResource);
+                self.sender.progress(&mut self.said, 16);
+            }
+        }
+    }
+}
+
+const MODES: [Mode; 2] = [Mode::Rc, Mode::Ud];
+
+#[test]
+fn what_a_peer_sent_comes_before_its_end_when_all_buffers_are_kept() {
+    const NAME: &str = "what_a_peer_sent_comes_before_its_end_when_all_buffers_are_kept";
+    if !has_device(NAME) {
+        return;
+    }
+    let _watchdog = Watchdog::start("verbs", NAME);
+    for mode in MODES {
+        let mut sides = Sides::open(mode);
+        // 16 spares are kept, more than those are sent, and the sender goes.
+        sides.told.keep = true;
+        sides.send(0..24);
+        sides.until(|sides| sides.told.kept.len() == 16);
+        let Sides { sender, mut receiver, mut told, .. } = sides;
+        drop(sender);
+        // Long enough for the news of the end to come, which there is no way to see.
+        let begin = std::time::Instant::now();
+        while begin.elapsed() < std::time::Duration::from_millis(500) {
+            receiver.progress(&mut told, 16);
+            std::thread::yield_now();
+        }
+        let first: Vec<_> = (0..16).map(Ok).collect();
+        assert_eq!(told.events, first, "{mode:?}: nothing is told while nothing can be shown");
+        told.keep = false;
+        for desc in std::mem::take(&mut told.kept) {
+            receiver.release(desc);
+        }
+        while !told.events.iter().any(Result::is_err) {
+            receiver.progress(&mut told, 16);
+            std::thread::yield_now();
+        }
+        let mut all: Vec<_> = (0..24).map(Ok).collect();
+        all.push(Err(PeerFailure::Closed));
+        assert_eq!(told.events, all, "{mode:?}");
+    }
+}
+
+#[test]
+fn a_peer_that_comes_anew_is_told_in_order() {
+    const NAME: &str = "a_peer_that_comes_anew_is_told_in_order";
+    if !has_device(NAME) {
+        return;
+    }
+    let _watchdog = Watchdog::start("verbs", NAME);
+    for mode in MODES {
+        for kept in [false, true] {
+            let mut sides = Sides::open(mode);
+            sides.send(0..1);
+            sides.until(|sides| sides.told.events.len() == 1);
+            if kept {
+                // Nothing more can be shown, so that everything below comes together.
+                sides.told.keep = true;
+                sides.send(1..17);
+                sides.until(|sides| sides.told.kept.len() == 16);
+            }
+            let old = if kept { 17 } else { 1 };
+            sides.send(old..old + 8);
+            if mode == Mode::Rc {
+                // The device's acknowledgement says that they have arrived.
+                let token = Token(1);
+                if sides.sender.flush(sides.to_receiver, token) == Ok(Posted::InFlight) {
+                    while sides.said.done.is_empty() {
+                        sides.sender.progress(&mut sides.said, 16);
+                    }
+                }
+            } else {
+                // Datagrams on a cable without losses arrive in no time.
+                std::thread::sleep(std::time::Duration::from_millis(300));
+            }
+            sides.sender.invalidate(sides.to_receiver);
+            sides.sender.disconnect(sides.to_receiver);
+            let address = sides.receiver.address();
+            // The receiver's thread answers, whether it makes progress or not.
+            sides.to_receiver = sides.sender.connect(&address).expect("it is still there");
+            sides.send(100..104);
+            if kept {
+                for _ in 0..200 {
+                    sides.sender.progress(&mut sides.said, 16);
+                    sides.receiver.progress(&mut sides.told, 16);
+                    std::thread::yield_now();
+                }
+                sides.told.keep = false;
+                for desc in std::mem::take(&mut sides.told.kept) {
+                    sides.receiver.release(desc);
+                }
+            }
+            sides.until(|sides| sides.told.events.last() == Some(&Ok(103)));
+            let before = (0..old + 8).map(Ok);
+            let after = (100..104).map(Ok);
+            let failure = [Err(PeerFailure::Unreachable)];
+            let all: Vec<_> = before.chain(failure).chain(after).collect();
+            assert_eq!(sides.told.events, all, "{mode:?}, kept: {kept}");
+        }
+    }
+}

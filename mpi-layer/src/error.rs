@@ -182,6 +182,8 @@ impl MpiError {
 }
 
 impl From<OpError> for MpiError {
+    #[cold]
+    #[inline(never)]
     fn from(error: OpError) -> Self {
         match error {
             OpError::Truncated { message, room } => Self::Truncated { message, room },

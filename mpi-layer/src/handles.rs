@@ -11,7 +11,8 @@ use std::mem::ManuallyDrop;
 
 use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_ucp::{
-    Envelope, Ep, MatchSpec, Message, OpError, RequestId, SendMode, Sent, Status, Worker,
+    Envelope, Ep, MatchSpec, Message, MessageInfo, OpError, RequestId, SendMode, Sent, Status,
+    Worker,
 };
 
 use crate::datatype::{Datatype, bytes_of_mut};
@@ -72,7 +73,7 @@ pub(crate) fn receive(
     worker: &Worker,
     spec: MatchSpec,
     bytes: &mut [u8],
-) -> Result<Status, OpError> {
+) -> Result<MessageInfo, OpError> {
     // SAFETY: `bytes` is borrowed exclusively until this function ends, which it does not, nor
     // unwind, before the operation is complete; an error of `recv` means that nothing was posted.
     let buffer = unsafe { RecvBuf::borrowed(bytes.as_mut_ptr(), bytes.len()) };
@@ -84,10 +85,14 @@ pub(crate) fn receive_claimed(
     worker: &Worker,
     message: Message,
     bytes: &mut [u8],
-) -> Result<Status, OpError> {
+) -> Result<MessageInfo, OpError> {
     // SAFETY: as in `receive`.
     let buffer = unsafe { RecvBuf::borrowed(bytes.as_mut_ptr(), bytes.len()) };
-    without_unwinding(|| worker.recv_claimed(message, buffer).map(|id| worker.wait(id)))
+    without_unwinding(|| {
+        let status = worker.wait(worker.recv_claimed(message, buffer)?);
+        let Status { source, tag, length, outcome } = status;
+        outcome.map(|()| MessageInfo { source, tag, length })
+    })
 }
 
 /// Sends and receives at once; returns when both are complete.
@@ -96,7 +101,7 @@ pub(crate) fn exchange(
     worker: &Worker,
     (ep, envelope, out): (Ep, Envelope, &[u8]),
     (spec, into): (MatchSpec, &mut [u8]),
-) -> Result<Status, OpError> {
+) -> Result<MessageInfo, OpError> {
     // SAFETY: `out` is borrowed until this function ends, which it does not, nor unwind, before
     // the send is complete.
     let buffer = unsafe { SendBuf::borrowed(out.as_ptr(), out.len()) };

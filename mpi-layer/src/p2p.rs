@@ -64,8 +64,8 @@ impl Communicator {
     /// Not inlined into the program: what it calls is.
     fn recv_bytes(&self, bytes: &mut [u8], source: i32, tag: i32) -> Result<Status, MpiError> {
         let Some(spec) = self.wanted(source, tag)? else { return Ok(Status::NULL) };
-        let status = handles::receive(&self.inner.process.worker, spec, bytes)?;
-        received(&status)
+        let message = handles::receive(&self.inner.process.worker, spec, bytes)?;
+        Ok(Status::of_message(&message))
     }
 
     /// Sends `out` to `dest` and receives into `into` from `source` at the same time, so that
@@ -117,14 +117,16 @@ impl Communicator {
     ) -> Result<Status, MpiError> {
         let worker = &self.inner.process.worker;
         match (send, receive) {
-            (Some((ep, envelope)), Some(spec)) => {
-                received(&handles::exchange(worker, (ep, envelope, out), (spec, into))?)
-            }
+            (Some((ep, envelope)), Some(spec)) => Ok(Status::of_message(&handles::exchange(
+                worker,
+                (ep, envelope, out),
+                (spec, into),
+            )?)),
             (Some((ep, envelope)), None) => {
                 handles::send(worker, ep, envelope, out, SendMode::Standard)?;
                 Ok(Status::NULL)
             }
-            (None, Some(spec)) => received(&handles::receive(worker, spec, into)?),
+            (None, Some(spec)) => Ok(Status::of_message(&handles::receive(worker, spec, into)?)),
             (None, None) => Ok(Status::NULL),
         }
     }

@@ -8,7 +8,6 @@ use crate::comm::Communicator;
 use crate::datatype::{Datatype, bytes_of_mut};
 use crate::error::MpiError;
 use crate::handles;
-use crate::p2p::received;
 use crate::status::Status;
 
 /// A message that a matched probe has claimed: no other receive can get it. Dropped without
@@ -118,7 +117,8 @@ impl ClaimedMessage {
     pub fn recv<T: Datatype>(mut self, items: &mut [T]) -> Result<Status, MpiError> {
         let Some(message) = self.message.take() else { return Ok(Status::NULL) };
         let worker = &self.comm.inner.process.worker;
-        received(&handles::receive_claimed(worker, message, bytes_of_mut(items))?)
+        let info = handles::receive_claimed(worker, message, bytes_of_mut(items))?;
+        Ok(Status::of_message(&info))
     }
 }
 

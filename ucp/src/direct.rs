@@ -25,6 +25,7 @@ use crate::engine::Engine;
 use crate::error::OpError;
 use crate::matching::{Envelope, MatchEngine as _, MatchSpec, Want};
 use crate::request::{self, RequestId, Status};
+use crate::tagged::MessageInfo;
 use crate::worker::{Inner, Waiting, Worker};
 
 /// Where the direct receive stands.
@@ -46,8 +47,8 @@ pub(crate) struct Direct {
     message: Taken,
 }
 
-/// What came, when the stage is `Done`. Kept in words of their own, not as a [`Status`]: that
-/// would be loaded in wider pieces than it was stored in a moment before, which stalls.
+/// What came, when the stage is `Done`. Single words, since what is loaded in wider pieces than it
+/// was stored in a moment before stalls.
 #[derive(Debug)]
 struct Taken {
     length: u64,
@@ -57,15 +58,13 @@ struct Taken {
 }
 
 impl Taken {
-    #[inline]
-    const fn status(&self) -> Status {
+    #[inline(always)]
+    const fn result(&self) -> Result<MessageInfo, OpError> {
         let Self { length, source, tag, copied } = *self;
-        let outcome = if copied as u64 == length {
-            Ok(())
-        } else {
-            Err(OpError::Truncated { message: length, room: copied as u64 })
-        };
-        Status { source, tag, length, outcome }
+        if copied as u64 != length {
+            return Err(OpError::Truncated { message: length, room: copied as u64 });
+        }
+        Ok(MessageInfo { source, tag, length })
     }
 }
 
@@ -132,10 +131,10 @@ impl Worker {
     /// Posts a receive and waits for it: the shortest way to receive.
     ///
     /// # Errors
-    /// When the space is not open, or a dead process keeps the receive from ever completing. The
-    /// outcome of a receive that was posted is in its status.
+    /// When the space is not open, or a dead process keeps the receive from ever completing; when
+    /// the message is longer than the buffer, which then holds what fits; the peer's failure.
     #[inline(always)]
-    pub fn recv_blocking(&self, spec: MatchSpec, buffer: RecvBuf) -> Result<Status, OpError> {
+    pub fn recv_blocking(&self, spec: MatchSpec, buffer: RecvBuf) -> Result<MessageInfo, OpError> {
         let mut inner = self.inner.borrow_mut();
         let engine = &mut inner.engine;
         let Some(space) = engine.spaces.get_mut(spec.space).filter(|space| space.open) else {
@@ -153,17 +152,22 @@ impl Worker {
         engine.direct.want = spec.want();
         engine.direct.buffer = buffer;
         engine.direct.stage = Stage::Armed;
-        Ok(self.wait_direct(inner))
+        self.wait_direct(inner)
     }
 
     #[inline(never)]
-    fn recv_and_wait(&self, spec: MatchSpec, buffer: RecvBuf) -> Result<Status, OpError> {
+    fn recv_and_wait(&self, spec: MatchSpec, buffer: RecvBuf) -> Result<MessageInfo, OpError> {
         let id = self.recv(spec, buffer)?;
-        Ok(self.wait(id))
+        self.wait_for_message(id)
+    }
+
+    fn wait_for_message(&self, id: RequestId) -> Result<MessageInfo, OpError> {
+        let Status { source, tag, length, outcome } = self.wait(id);
+        outcome.map(|()| MessageInfo { source, tag, length })
     }
 
     #[inline(always)]
-    fn wait_direct<'a>(&'a self, mut inner: RefMut<'a, Inner>) -> Status {
+    fn wait_direct<'a>(&'a self, mut inner: RefMut<'a, Inner>) -> Result<MessageInfo, OpError> {
         let mut waiting = Waiting::new(self);
         loop {
             // One borrow for all looks that find nothing.
@@ -177,12 +181,12 @@ impl Worker {
             if direct.stage == Stage::Done {
                 direct.stage = Stage::Empty;
                 direct.buffer = RecvBuf::empty();
-                return direct.message.status();
+                return direct.message.result();
             }
             if let Stage::Moved(key) = direct.stage {
                 direct.stage = Stage::Empty;
                 drop(inner);
-                return self.wait(RequestId(key));
+                return self.wait_for_message(RequestId(key));
             }
             inner = self.between_looks(inner, events, &mut waiting);
         }

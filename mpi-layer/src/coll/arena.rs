@@ -16,7 +16,7 @@ use std::marker::PhantomData;
 
 use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_base::sync::LINE;
-use bowline_ucp::{Envelope, Ep, MatchSpec, OpError, RequestId, SendMode, Sent, Status, Worker};
+use bowline_ucp::{Envelope, Ep, MatchSpec, OpError, RequestId, SendMode, Sent, Worker};
 
 use super::plan::{Space, Span};
 use crate::error::MpiError;
@@ -166,10 +166,10 @@ impl<'a> Arena<'a> {
             // SAFETY: as in `post`; the receive is complete when `recv_blocking` returns.
             let buffer = unsafe { RecvBuf::borrowed(start, span.len) };
             let worker = self.worker();
-            let status = handles::without_unwinding(|| worker.recv_blocking(spec, buffer));
-            result = match status {
-                Ok(status) => outcome(&status, Some(span)),
-                Err(error) => Err(error.into()),
+            let message = handles::without_unwinding(|| worker.recv_blocking(spec, buffer));
+            result = match message {
+                Ok(message) => outcome(message.length, Ok(()), Some(span)),
+                Err(error) => outcome(0, Err(error), Some(span)),
             };
         }
         if !self.workspace.flights.is_empty() {
@@ -190,7 +190,7 @@ impl<'a> Arena<'a> {
             let Flight { id, span, receive } = self.workspace.flights[next];
             next += 1;
             let status = handles::complete(&self.process.worker, id);
-            let ended = outcome(&status, receive.then_some(span));
+            let ended = outcome(status.length, status.outcome, receive.then_some(span));
             if result.is_ok() && ended.is_err() {
                 result = ended;
                 self.cancel(next);
@@ -285,9 +285,13 @@ impl<'a> Arena<'a> {
 
 /// How an operation ended; a message must fill the span of its receive.
 #[inline]
-fn outcome(status: &Status, received: Option<Span>) -> Result<(), MpiError> {
-    match (status.outcome, received) {
-        (Ok(()), Some(span)) if status.length != span.len as u64 => mismatch(span, status.length),
+fn outcome(
+    length: u64,
+    outcome: Result<(), OpError>,
+    received: Option<Span>,
+) -> Result<(), MpiError> {
+    match (outcome, received) {
+        (Ok(()), Some(span)) if length != span.len as u64 => mismatch(span, length),
         (Ok(()), _) => Ok(()),
         (Err(OpError::Truncated { message, .. }), Some(span)) => mismatch(span, message),
         (Err(error), _) => Err(error.into()),

@@ -26,6 +26,9 @@ pub(crate) enum Task {
     Networks(Against),
     /// Instructions for each operation of the short path, by callgrind
     Instructions(instructions::Options),
+    /// Calls, requests and doorbells of the verbs transport beside perftest, in a guest that has
+    /// devices; its instructions
+    Verbs(crate::guest::measure::MeasureOptions),
     /// Receive memory of a rank, by the number of ranks
     ReceiveMemory(memory::Options),
 }
@@ -49,6 +52,7 @@ pub(crate) fn run(workspace: &Workspace, task: Task) -> Result<()> {
         Task::Peers(against) => compare(workspace, against, bowline_bench::run),
         Task::Networks(against) => compare(workspace, against, bowline_bench::run_networks),
         Task::Instructions(options) => instructions::run(workspace, &options),
+        Task::Verbs(options) => crate::guest::measure::run(workspace, &options),
         Task::ReceiveMemory(options) => memory::run(workspace, &options),
     }
 }

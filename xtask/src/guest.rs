@@ -17,6 +17,8 @@ mod archive;
 mod boot;
 mod image;
 mod kernel;
+mod list;
+pub(crate) mod measure;
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -27,9 +29,10 @@ use crate::needs;
 use crate::workspace::Workspace;
 use boot::Machine;
 use kernel::Kernel;
+use list::{Entry, What};
 
 /// What to run in the guest.
-#[derive(clap::Args, Debug)]
+#[derive(clap::Args, Debug, Default)]
 pub(crate) struct Options {
     /// Run the tests of this package instead of the usual list
     #[arg(long, short)]
@@ -37,10 +40,13 @@ pub(crate) struct Options {
     /// Of the package, only this test program (`lib` for its unit tests)
     #[arg(long)]
     test: Option<String>,
+    /// Of the usual list, only what belongs to this package
+    #[arg(long, conflicts_with = "package")]
+    usual: Option<String>,
     /// A shell command to run before the programs, for instance one that loses packets
     #[arg(long)]
     before: Option<String>,
-    /// Run this shell command only; `--package` brings programs along for it
+    /// Run this shell command only; `--package` or `--usual` brings programs along for it
     #[arg(long)]
     command: Option<String>,
     /// Seconds after which the guest is ended
@@ -57,46 +63,44 @@ pub(crate) struct Options {
     arguments: Vec<String>,
 }
 
-/// A package whose tests belong into the guest.
-#[derive(Debug)]
-struct Entry {
-    package: &'static str,
-    /// What cargo is told of features.
-    features: &'static [&'static str],
-    /// Its test programs; none stands for all of them.
-    tests: &'static [&'static str],
-    /// Arguments and environment of the programs.
-    arguments: &'static [&'static str],
-    environment: &'static [(&'static str, &'static str)],
-}
-
-/// What runs when nothing else is asked for. Programs of other layers over verbs are added here.
-const USUAL: &[Entry] = &[Entry {
-    package: "bowline-verbs",
-    features: &[],
-    tests: &[],
-    arguments: &["--test-threads=2"],
-    environment: &[],
-}];
-
-/// What runs only when its package is asked for, since it takes many minutes: protocols and MPI
-/// programs, each with several ranks, over verbs.
-const ON_REQUEST: &[Entry] = &[Entry {
-    package: "bowline-mpi",
-    features: &["--features", "bowline/verbs"],
-    tests: &["mpi"],
-    arguments: &["--test-threads=1"],
-    environment: &[("BOWLINE_TRANSPORTS", "self,verbs")],
-}];
-
-/// A test program, built.
+/// A program, built.
 #[derive(Debug)]
 struct Program {
     /// Its name in the guest.
     name: String,
-    /// As cargo calls it: `lib`, or the name of the file below `tests`.
-    test: String,
     path: PathBuf,
+}
+
+/// What a guest is to do: files that it gets below `/payload`, and the command.
+#[derive(Debug, Default)]
+struct Work {
+    payload: Vec<(String, PathBuf)>,
+    /// Files of this machine that keep their places.
+    files: Vec<PathBuf>,
+    script: String,
+}
+
+impl Work {
+    /// Has a program brought along, once.
+    fn bring(&mut self, program: &Program) {
+        if !self.payload.iter().any(|(name, _)| *name == program.name) {
+            self.payload.push((program.name.clone(), program.path.clone()));
+        }
+    }
+
+    /// Has a command run. The others run, too, when it fails.
+    fn run(&mut self, command: &str, environment: &[(&str, &str)]) {
+        let exports: String = environment
+            .iter()
+            .map(|(variable, value)| format!("export {variable}={}; ", quoted(value)))
+            .collect();
+        let name = command.rsplit("; ").next().unwrap_or(command);
+        let said = quoted(&format!("    Running {name}"));
+        let failed = quoted(&format!("failed: {name}"));
+        self.script.push_str(&format!(
+            "echo {said}\n( {exports}{command} ) || {{ echo \"status $?\" {failed}; failed=1; }}\n"
+        ));
+    }
 }
 
 /// Builds the programs, boots, and fails when one of them does.
@@ -105,52 +109,25 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     if !missing.is_empty() {
         bail!("{}", needs::explain(&missing));
     }
-    let (mut payload, mut script) = (Vec::new(), String::from("failed=0\n"));
+    let mut work = Work { script: String::from("failed=0\n"), ..Work::default() };
     if let Some(before) = &options.before {
-        script.push_str(&format!("{{ {before}\n}} || exit 99\n"));
+        work.script.push_str(&format!("{{ {before}\n}} || exit 99\n"));
     }
     if let Some(package) = &options.package {
-        let usual = USUAL.iter().chain(ON_REQUEST).find(|entry| entry.package == package);
-        let (features, environment) =
-            usual.map_or((&[][..], &[][..]), |entry| (entry.features, entry.environment));
-        let programs = build(workspace, package, features)?;
-        let chosen = |program: &&Program| options.test.as_ref().is_none_or(|t| *t == program.test);
-        let arguments: Vec<&str> = options.arguments.iter().map(String::as_str).collect();
-        for program in programs.iter().filter(chosen) {
-            if options.command.is_none() {
-                script.push_str(&line(program, &arguments, environment));
-            }
-            payload.push((program.name.clone(), program.path.clone()));
+        add_package(workspace, package, options, &mut work)?;
+    } else if options.command.is_none() || options.usual.is_some() {
+        let wanted =
+            |entry: &&Entry| options.usual.as_ref().is_none_or(|usual| usual == entry.package);
+        for entry in list::USUAL.iter().filter(wanted) {
+            add_entry(workspace, entry, &mut work)?;
         }
-        ensure!(!payload.is_empty(), "{package} has no such test program");
-    } else if options.command.is_none() {
-        for entry in USUAL {
-            let programs = build(workspace, entry.package, entry.features)?;
-            let chosen = |p: &&Program| entry.tests.is_empty() || entry.tests.contains(&&*p.test);
-            let before = payload.len();
-            for program in programs.iter().filter(chosen) {
-                script.push_str(&line(program, entry.arguments, entry.environment));
-                payload.push((program.name.clone(), program.path.clone()));
-            }
-            ensure!(payload.len() > before, "{} has none of {:?}", entry.package, entry.tests);
-        }
+        ensure!(!work.payload.is_empty(), "nothing of that package is in the usual list");
     }
     match &options.command {
-        Some(command) => script = format!("{command}\n"),
-        None => script.push_str("exit $failed\n"),
+        Some(command) => work.script = format!("{command}\n"),
+        None => work.script.push_str("exit $failed\n"),
     }
-    let directory = workspace.metadata.target_directory.as_std_path().join("guest");
-    let kernel = Kernel::fetch(&directory)?;
-    let files = image::build(&kernel, &payload, &script)?;
-    let boot_directory = directory.join(format!("boot-{}", std::process::id()));
-    std::fs::create_dir_all(&boot_directory).context("cannot make the boot's directory")?;
-    let (release, mebibytes) = (kernel.release(), files.len() >> 20);
-    println!("guest: Linux {release}, {mebibytes} MiB of files, {} programs", payload.len());
-    let machine =
-        Machine { limit: options.limit, processors: options.processors, verbose: options.verbose };
-    let ended = boot::boot(&kernel, &files, &machine, &boot_directory);
-    std::fs::remove_dir_all(&boot_directory).context("cannot remove the boot's files")?;
-    let ended = ended?;
+    let ended = boot(workspace, &work, options)?;
     ensure!(ended.status == 0, "the guest's command ended with status {}", ended.status);
     if options.command.is_none() {
         let results = ended.lines.iter().filter(|line| line.starts_with("test result: "));
@@ -160,30 +137,129 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// One line of the guest's script. The others run, too, when a program fails.
-fn line(program: &Program, arguments: &[&str], environment: &[(&str, &str)]) -> String {
-    let name = &program.name;
-    let mut line = format!("echo '    Running {name}'\n");
-    for (variable, value) in environment {
-        line.push_str(&format!("{variable}={} ", quoted(value)));
+/// Boots a guest for `work` and waits for its end.
+fn boot(workspace: &Workspace, work: &Work, options: &Options) -> Result<boot::Ended> {
+    let Work { payload, files, script } = work;
+    let directory = workspace.metadata.target_directory.as_std_path().join("guest");
+    let kernel = Kernel::fetch(&directory)?;
+    let files = image::build(&kernel, payload, files, script)?;
+    let boot_directory = directory.join(format!("boot-{}", std::process::id()));
+    std::fs::create_dir_all(&boot_directory).context("cannot make the boot's directory")?;
+    let (release, mebibytes) = (kernel.release(), files.len() >> 20);
+    println!("guest: Linux {release}, {mebibytes} MiB of files, {} programs", payload.len());
+    let machine =
+        Machine { limit: options.limit, processors: options.processors, verbose: options.verbose };
+    let ended = boot::boot(&kernel, &files, &machine, &boot_directory);
+    std::fs::remove_dir_all(&boot_directory).context("cannot remove the boot's files")?;
+    ended
+}
+
+/// The tests of a package as the command line asks for them.
+fn add_package(
+    workspace: &Workspace,
+    package: &str,
+    options: &Options,
+    work: &mut Work,
+) -> Result<()> {
+    let usual = list::of_package(package);
+    let (features, environment) =
+        usual.map_or((&[][..], &[][..]), |entry| (entry.features, entry.environment));
+    let names: Vec<&str> = options.test.as_deref().into_iter().collect();
+    for program in build_tests(workspace, package, features, &names)? {
+        work.bring(&program);
+        if options.command.is_none() {
+            let words: Vec<String> = options.arguments.iter().map(|word| quoted(word)).collect();
+            work.run(&format!("./{} {}", program.name, words.join(" ")), environment);
+        }
     }
-    line.push_str(&format!("./{name}"));
-    for argument in arguments {
-        line.push_str(&format!(" {}", quoted(argument)));
+    Ok(())
+}
+
+/// What the list says.
+fn add_entry(workspace: &Workspace, entry: &Entry, work: &mut Work) -> Result<()> {
+    let Entry { package, features, environment, what } = entry;
+    match what {
+        What::Tests { names, arguments } => {
+            for program in build_tests(workspace, package, features, names)? {
+                work.bring(&program);
+                work.run(&format!("./{} {}", program.name, arguments.join(" ")), environment);
+            }
+        }
+        What::Commands { build, lines } => {
+            for program in build_programs(workspace, package, features, build)? {
+                work.bring(&program);
+            }
+            for line in *lines {
+                // What the tests are told is no setting, which Bowline would remark each time.
+                let line = format!("unset BOWLINE_TEST_GUEST BOWLINE_TEST_SECONDS; {line}");
+                work.run(&line, environment);
+            }
+        }
     }
-    line.push_str(&format!(" || {{ echo \"{name} failed with status $?\"; failed=1; }}\n"));
-    line
+    Ok(())
 }
 
 fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// Builds a package's test programs and says where they are.
-fn build(workspace: &Workspace, package: &str, features: &[&str]) -> Result<Vec<Program>> {
+/// Builds test programs of a package: those with these names (`lib` for its unit tests), or all if
+/// none is named.
+fn build_tests(
+    workspace: &Workspace,
+    package: &str,
+    features: &[&str],
+    names: &[&str],
+) -> Result<Vec<Program>> {
+    let mut arguments = vec!["test", "--no-run", "--package", package];
+    for name in names {
+        match *name {
+            "lib" => arguments.push("--lib"),
+            name => arguments.extend(["--test", name]),
+        }
+    }
+    let built = cargo(workspace, &arguments, features)?;
+    let tests = built.into_iter().filter(|built| built.is_test);
+    let programs: Vec<Program> = tests
+        .map(|Built { target, path, of_tests, .. }| {
+            let target = if of_tests { target } else { "lib".to_owned() };
+            Program { name: format!("{package}.{target}"), path }
+        })
+        .collect();
+    ensure!(!programs.is_empty(), "{package} has no tests");
+    Ok(programs)
+}
+
+/// Builds other programs of a package; `what` tells cargo which.
+fn build_programs(
+    workspace: &Workspace,
+    package: &str,
+    features: &[&str],
+    what: &[&str],
+) -> Result<Vec<Program>> {
+    let arguments = [&["build", "--package", package], what].concat();
+    let built = cargo(workspace, &arguments, features)?;
+    let programs = built.into_iter().filter(|built| !built.is_test);
+    let programs: Vec<Program> =
+        programs.map(|Built { target, path, .. }| Program { name: target, path }).collect();
+    ensure!(!programs.is_empty(), "`cargo {}` built no program", arguments.join(" "));
+    Ok(programs)
+}
+
+/// A program that cargo has built.
+struct Built {
+    target: String,
+    path: PathBuf,
+    /// Whether it has tests, and whether these are of a file below `tests`.
+    is_test: bool,
+    of_tests: bool,
+}
+
+/// Has cargo build, and takes the programs from what it says.
+fn cargo(workspace: &Workspace, arguments: &[&str], features: &[&str]) -> Result<Vec<Built>> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
-        .args(["test", "--no-run", "--package", package])
+        .args(arguments)
         .args(features)
         .arg("--message-format=json-render-diagnostics")
         .current_dir(&workspace.root)
@@ -191,21 +267,23 @@ fn build(workspace: &Workspace, package: &str, features: &[&str]) -> Result<Vec<
         .stderr(Stdio::inherit())
         .output()
         .context("cannot start cargo")?;
-    ensure!(output.status.success(), "the tests of {package} do not build");
+    ensure!(output.status.success(), "`cargo {}` failed", arguments.join(" "));
     let mut programs = Vec::new();
     for line in String::from_utf8_lossy(&output.stdout).lines() {
         let message: serde_json::Value =
             serde_json::from_str(line).context("cargo prints something else than JSON")?;
         let Some(path) = message["executable"].as_str() else { continue };
-        if message["reason"] != "compiler-artifact" || message["profile"]["test"] != true {
+        if message["reason"] != "compiler-artifact" {
             continue;
         }
         let target = &message["target"];
-        let name = target["name"].as_str().unwrap_or("unnamed").to_owned();
         let kinds = target["kind"].as_array().cloned().unwrap_or_default();
-        let test = if kinds.iter().any(|kind| kind == "test") { name } else { "lib".to_owned() };
-        let name = format!("{package}.{test}");
-        programs.push(Program { name, test, path: PathBuf::from(path) });
+        programs.push(Built {
+            target: target["name"].as_str().unwrap_or("unnamed").to_owned(),
+            path: PathBuf::from(path),
+            is_test: message["profile"]["test"] == true,
+            of_tests: kinds.iter().any(|kind| kind == "test"),
+        });
     }
     Ok(programs)
 }
@@ -215,13 +293,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_of_the_script_survives_a_shell() {
-        let program =
-            Program { name: "echo".into(), test: "lib".into(), path: PathBuf::from("echo") };
-        let line = line(&program, &["it's $HOME"], &[("WORD", "a b")]);
-        let script = line.replace("./echo", "printf '%s|%s\\n' \"$WORD\"");
-        let output = Command::new("sh").arg("-c").arg(&script).output().expect("a shell");
+    fn a_command_of_the_script_has_its_environment_and_survives_a_shell() {
+        let mut work = Work { script: "failed=0\n".to_owned(), ..Work::default() };
+        work.run("printf '%s|' \"$WORD\"", &[("WORD", "it's $HOME")]);
+        work.run("sh -c 'exit 3'", &[]);
+        work.run("echo \"word: $WORD\"", &[]);
+        work.script.push_str("exit $failed\n");
+        let output = Command::new("sh").arg("-c").arg(&work.script).output().expect("a shell");
         let printed = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert!(printed.contains("|it's $HOME\n"), "{printed}");
+        assert!(printed.contains("it's $HOME|"), "{printed}");
+        assert!(printed.contains("\nstatus 3 failed: sh -c 'exit 3'\n"), "{printed}");
+        assert!(printed.ends_with("\nword: \n"), "the environment is one command's: {printed}");
+        assert_eq!(output.status.code(), Some(1));
     }
 }

@@ -98,6 +98,14 @@ pub(crate) const OF_GUEST: &[Need] = &[
 pub(crate) const OF_INSTRUCTIONS: &[Need] =
     &[Need { program: "valgrind", package: "valgrind", header: None, why: "counts instructions" }];
 
+/// What counting calls of the verbs library needs.
+pub(crate) const OF_COUNTED_VERBS: &[Need] = &[Need {
+    program: "cc",
+    package: "gcc libc6-dev libibverbs-dev",
+    header: Some("infiniband/verbs.h"),
+    why: "compiles the library that counts calls of the verbs library",
+}];
+
 /// Those of `needs` that this machine does not have.
 pub(crate) fn missing(needs: &[Need]) -> Vec<Need> {
     let there = |need: &Need| {

@@ -18,10 +18,12 @@ const LIBRARIES: &[&str] = &["libibverbs.so.1", "libgcc_s.so.1"];
 /// The same, of packages that only some of the programs under test want.
 const LIBRARIES_IF_THERE: &[&str] = &["libfabric.so.1", "librdmacm.so.1"];
 
-/// Builds the initial RAM file system. `payload` are files with their names below `/payload`.
+/// Builds the initial RAM file system. `payload` are files with their names below `/payload`,
+/// `more` files that lie where they do here.
 pub(super) fn build(
     kernel: &Kernel,
     payload: &[(String, PathBuf)],
+    more: &[PathBuf],
     command: &str,
 ) -> Result<Vec<u8>> {
     let mut archive = Archive::default();
@@ -63,6 +65,9 @@ pub(super) fn build(
     add_driver(&mut archive)?;
     for (name, path) in payload {
         add_elf(&mut archive, &Path::new("/payload").join(name), path)?;
+    }
+    for path in more {
+        add_elf(&mut archive, path, path)?;
     }
     archive.file("/payload/command", command.as_bytes(), 0o755);
     archive.finish()

@@ -1,0 +1,95 @@
+//! What runs in the guest: first the transport alone, then the protocol engine over it, then MPI.
+
+/// Something that belongs into the guest.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) package: &'static str,
+    /// What cargo is told of features.
+    pub(super) features: &'static [&'static str],
+    /// Environment of its programs.
+    pub(super) environment: &'static [(&'static str, &'static str)],
+    pub(super) what: What,
+}
+
+/// What of a package runs.
+#[derive(Debug)]
+pub(super) enum What {
+    /// Test programs; none named stands for all of them.
+    Tests { names: &'static [&'static str], arguments: &'static [&'static str] },
+    /// Shell commands with programs of the package, which cargo builds when it is told so.
+    Commands { build: &'static [&'static str], lines: &'static [&'static str] },
+}
+
+/// Nothing else leads from rank to rank then.
+const OVER_VERBS: &[(&str, &str)] = &[("BOWLINE_TRANSPORTS", "self,verbs")];
+const WITH_VERBS: &[&str] = &["--features", "bowline/verbs"];
+
+/// What runs when nothing else is asked for.
+pub(super) const USUAL: &[Entry] = &[
+    Entry {
+        package: "bowline-verbs",
+        features: &[],
+        environment: &[],
+        what: What::Tests { names: &[], arguments: &["--test-threads=2"] },
+    },
+    // Each protocol of the engine, by the sizes between which it changes its way; `perf` compares
+    // every payload with what was sent. Ranks are processes.
+    Entry {
+        package: "bowline",
+        features: WITH_VERBS,
+        environment: OVER_VERBS,
+        what: What::Commands {
+            build: &["--bin", "bowline", "--example", "ring", "--example", "pi"],
+            lines: &[
+                "./bowline perf am_lat --size 0,8,100,6000,100000 --iterations 20",
+                "./bowline perf tag_lat --size 0,8,100,6000,100000,1500000 --iterations 20",
+                "./bowline perf tag_bw --size 8,6000,100000,1500000 --iterations 3 --window 5",
+                "./bowline perf put_lat --size 8,100,6000,100000 --iterations 20",
+                "./bowline perf put_bw --size 100000,1500000 --iterations 3 --window 5",
+                "./bowline perf get_lat --size 8,6000,100000 --iterations 20",
+                "./bowline perf fadd_lat --iterations 50",
+                "./bowline perf cswap_lat --iterations 50",
+                "BOWLINE_VERBS_MODE=ud ./bowline perf am_lat --size 0,8,100,6000 --iterations 20",
+                "BOWLINE_VERBS_MODE=ud ./bowline perf tag_lat --size 8,6000,100000 --iterations 20",
+                "./bowline run -n 4 ./ring",
+                "./bowline run -n 3 ./pi 10000",
+            ],
+        },
+    },
+    // Ranks that are processes and are killed in the midst of things. The other cases want what a
+    // rank has sent to arrive after it was killed, which a device does not promise.
+    Entry {
+        package: "bowline",
+        features: WITH_VERBS,
+        environment: OVER_VERBS,
+        what: What::Tests { names: &["kill"], arguments: &["killed_"] },
+    },
+    // The MPI tests without the collectives that
+    // repeat themselves for every number of ranks and every root: making the connections anew
+    // for each takes minutes there. All of them run with `--package bowline-mpi`.
+    Entry {
+        package: "bowline-mpi",
+        features: WITH_VERBS,
+        environment: OVER_VERBS,
+        what: What::Tests {
+            names: &["mpi"],
+            arguments: &[
+                "--test-threads=1",
+                "--skip=collectives::allgathers",
+                "--skip=collectives::barriers",
+                "--skip=collectives::blocks",
+                "--skip=collectives::broadcasts",
+                "--skip=collectives::gathers",
+                "--skip=reductions::reduce_scatters",
+                "--skip=reductions::reductions_to_every_root",
+                "--skip=reductions::scans",
+            ],
+        },
+    },
+];
+
+/// The features and the environment with which the tests of `package` are run.
+pub(super) fn of_package(package: &str) -> Option<&'static Entry> {
+    let tests = |entry: &&Entry| matches!(entry.what, What::Tests { .. });
+    USUAL.iter().filter(tests).find(|entry| entry.package == package)
+}

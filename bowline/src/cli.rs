@@ -52,6 +52,7 @@ enum Command {
 
 /// Reads the command line and does what it says.
 pub(crate) fn main() -> ExitCode {
+    bowline::stack::restore_signals();
     let cli = Cli::parse();
     let done = log::start(cli.as_rank).and_then(|()| match cli.command {
         Command::Run(args) => run::main(&args),

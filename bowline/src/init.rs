@@ -1,12 +1,14 @@
 //! Joining a job of processes.
 
+use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bowline_base::config::{Config, ConfigError};
 use bowline_launch::bootstrap::{BootError, Bootstrap, Need, bootstrap};
 use bowline_launch::pmi::PmiError;
 use bowline_mpi::{Directory, DirectoryError, MpiError, World, WorldParts};
+use rustix::process::Pid;
 use thiserror::Error;
 
 use crate::stack::{self, Place, StackError};
@@ -65,11 +67,14 @@ pub fn init_with(config: &Config) -> Result<World, InitError> {
             WATCH_PERIOD,
         );
     }
+    let spread = size != boot.local_size;
+    let early = stack::asks_for_processors(spread, config);
     let place = Place {
         job: boot.job.clone(),
         local: boot.local_rank,
         rank,
-        spread: size != boot.local_size,
+        spread,
+        shared: early && share_processors(&boot),
         secret: boot.secret,
     };
     let worker = stack::worker(&place, config, waiter)?;
@@ -77,7 +82,7 @@ pub fn init_with(config: &Config) -> Result<World, InitError> {
     boot.kvs.barrier()?;
     // Every rank of the node has stated its processors by now.
     let mut shared = boot.local_size > boot.job.processors();
-    if size != boot.local_size {
+    if spread {
         shared = agree(&mut boot, shared)?;
     }
     waiting.share_processors(shared);
@@ -113,16 +118,53 @@ fn agree(boot: &mut Bootstrap, shared: bool) -> Result<bool, PmiError> {
     Ok(boot.kvs.get("bowline-shared")?.first() == Some(&1))
 }
 
+/// How long a rank waits for those of its node to have started, before it opens transports that
+/// depend on how many processors they have together; and how often it looks.
+const OTHERS_START: Duration = Duration::from_secs(2);
+const LOOK_EVERY: Duration = Duration::from_micros(200);
+
+/// Whether the ranks of this node share processors, asked before any of them has met the others.
+/// It is not done by a meeting through the launcher, since ranks may have chosen different
+/// transports and not all of them ask. Ranks that have not started in time count as bound to
+/// processors of their own, if this one is bound.
+fn share_processors(boot: &Bootstrap) -> bool {
+    let ranks = boot.local_size;
+    let own = own_processors();
+    if own.len() >= ranks as usize {
+        return false;
+    }
+    let end = Instant::now() + OTHERS_START;
+    let known = |local| boot.job.control(local).and_then(|control| control.identity());
+    while !(0..ranks).all(|local| known(local).is_some()) && Instant::now() < end {
+        std::thread::sleep(LOOK_EVERY);
+    }
+    let mut all: BTreeSet<usize> = own.into_iter().collect();
+    let mut unknown = 0;
+    for local in (0..ranks).filter(|&local| local != boot.local_rank) {
+        let pid = known(local).and_then(|other| Pid::from_raw(other.pid as i32));
+        match pid.map(|pid| processors_of(Some(pid))) {
+            Some(processors) if !processors.is_empty() => all.extend(processors),
+            _ => unknown += 1,
+        }
+    }
+    ranks as usize > all.len() + unknown
+}
+
 fn key(rank: u32) -> String {
     format!("bowline-worker-{rank}")
 }
 
 /// Numbers of the processors that this process may run on.
 pub(crate) fn own_processors() -> Vec<usize> {
-    match rustix::thread::sched_getaffinity(None) {
+    processors_of(None)
+}
+
+/// Numbers of the processors that a process may run on; none where it is not there.
+fn processors_of(pid: Option<Pid>) -> Vec<usize> {
+    match rustix::thread::sched_getaffinity(pid) {
         Ok(set) => (0..rustix::thread::CpuSet::MAX_CPU).filter(|&n| set.is_set(n)).collect(),
         Err(error) => {
-            tracing::debug!(%error, "the processors of this process are not known");
+            tracing::debug!(%error, "the processors of a process are not known");
             Vec::new()
         }
     }

@@ -50,6 +50,7 @@ pub const SETTINGS: &[&[Descriptor]] = &[
 /// # Errors
 /// When a variable has a value that cannot be used; the error names all of them.
 pub fn config_from_env() -> Result<Config, ConfigError> {
+    restore_signals();
     let config = Config::from_env(SETTINGS)?;
     static WARNED: std::sync::Once = std::sync::Once::new();
     WARNED.call_once(|| {
@@ -58,6 +59,13 @@ pub fn config_from_env() -> Result<Config, ConfigError> {
         }
     });
     Ok(config)
+}
+
+/// Puts the system's handling of signals back where a library of a network has replaced it by being
+/// loaded, so that the launcher hears of the signal that ends a rank.
+pub fn restore_signals() {
+    #[cfg(feature = "ofi")]
+    bowline_ofi::restore_signals();
 }
 
 /// Bytes of node memory that each local rank needs.
@@ -99,13 +107,15 @@ pub struct Place {
     pub rank: u32,
     /// Whether the job has ranks on other nodes.
     pub spread: bool,
+    /// Whether ranks of the node share processors, so that those that wait should sleep.
+    pub shared: bool,
     /// By which ranks of the job know each other on a network.
     pub secret: [u8; 32],
 }
 
 impl Place {
     /// The place of a rank that is a thread: all of the job are in this process, which draws a
-    /// secret once.
+    /// secret once. It has a processor of its own until somebody says otherwise.
     pub fn of_thread(job: &JobMemory, rank: u32) -> Self {
         static SECRET: std::sync::OnceLock<[u8; 32]> = std::sync::OnceLock::new();
         let secret = SECRET.get_or_init(|| {
@@ -114,7 +124,8 @@ impl Place {
                 .expect("the system has random numbers");
             secret
         });
-        Self { job: job.clone(), local: rank, rank, spread: false, secret: *secret }
+        let job = job.clone();
+        Self { job, local: rank, rank, spread: false, shared: false, secret: *secret }
     }
 }
 
@@ -123,10 +134,20 @@ impl Place {
 /// # Errors
 /// When one does not open, or [`TRANSPORTS`] names one that does not exist.
 pub fn transports(place: &Place, config: &Config) -> Result<Vec<Box<dyn Iface>>, StackError> {
+    names(place.spread, config).iter().map(|name| open(name, place, config)).collect()
+}
+
+/// The names of the transports that a rank opens.
+fn names(spread: bool, config: &Config) -> Vec<String> {
     let chosen = config.get(TRANSPORTS);
-    let usual = if place.spread { "self,shm,tcp" } else { "self,shm" };
+    let usual = if spread { "self,shm,tcp" } else { "self,shm" };
     let names = if chosen.trim().is_empty() { usual } else { &chosen };
-    names.split(',').map(|name| open(name.trim(), place, config)).collect()
+    names.split(',').map(|name| name.trim().to_owned()).collect()
+}
+
+/// Whether a transport will be opened that wants to know whether ranks share processors.
+pub(crate) fn asks_for_processors(spread: bool, config: &Config) -> bool {
+    cfg!(feature = "ofi") && names(spread, config).iter().any(|name| name == "ofi")
 }
 
 fn open(name: &str, place: &Place, config: &Config) -> Result<Box<dyn Iface>, StackError> {
@@ -143,7 +164,7 @@ fn open(name: &str, place: &Place, config: &Config) -> Result<Box<dyn Iface>, St
         }
         #[cfg(feature = "ofi")]
         "ofi" => {
-            let options = bowline_ofi::OfiOptions::from_config(config);
+            let options = bowline_ofi::OfiOptions::from_config(config, place.shared);
             ("ofi", bowline_ofi::OfiIface::open(options).map(|lane| Box::new(lane) as _))
         }
         #[cfg(feature = "verbs")]
@@ -193,7 +214,6 @@ impl FailureSource for JobDeaths {
                 out.push(identity.world_rank);
             }
         }
-        out.extend(self.0.dead_elsewhere());
         out.extend(self.0.dead_elsewhere());
     }
 }

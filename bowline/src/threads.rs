@@ -142,7 +142,7 @@ fn join(
 ) -> Result<World, ThreadsError> {
     job.attach(rank)?;
     let shared = ranks as usize > processors();
-    let place = Place::of_thread(job, rank);
+    let place = Place { shared, ..Place::of_thread(job, rank) };
     let waiter = SystemWaiter::new(config);
     waiter.policy().share_processors(shared);
     let worker = stack::worker(&place, config, waiter)

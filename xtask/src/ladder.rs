@@ -52,6 +52,7 @@ const TEST: &[Step] = &[
     Step { name: "clippy", slow: false, run: clippy },
     Step { name: "tests", slow: false, run: tests },
     Step { name: "mpi-over-tcp", slow: false, run: mpi_over_tcp },
+    Step { name: "mpi-over-ofi", slow: true, run: mpi_over_ofi },
     Step { name: "fuzz-corpora", slow: false, run: fuzz_corpora },
     Step { name: "netns", slow: true, run: netns },
     Step { name: "guest", slow: true, run: guest },
@@ -151,6 +152,27 @@ fn mpi_over_tcp(workspace: &Workspace) -> Result<Outcome> {
     let run = Run::cargo(workspace, "mpi-over-tcp", &arguments);
     let output = run.env("BOWLINE_TRANSPORTS", "self,tcp").show(Show::Closing).run()?;
     Ok(Outcome::Passed(output.counted()?))
+}
+
+/// The same with libfabric: over its sockets, and over its shared memory, where nobody can sleep.
+fn mpi_over_ofi(workspace: &Workspace) -> Result<Outcome> {
+    let features = ["--features", "bowline/ofi"];
+    let arguments = [&["test", "-p", "bowline-mpi"][..], &features, &["--test", "mpi"]].concat();
+    let mut counted = Vec::new();
+    for provider in ["tcp", "shm"] {
+        let run = Run::cargo(workspace, &format!("mpi-over-ofi-{provider}"), &arguments)
+            .env("BOWLINE_TRANSPORTS", "self,ofi")
+            .env("BOWLINE_OFI_PROVIDER", provider)
+            // The tests open hundreds of interfaces; with these, `ofi_rxm` of libfabric clears a
+            // tenth of the memory for each.
+            .env("FI_OFI_RXM_MSG_TX_SIZE", "128")
+            .env("FI_OFI_RXM_MSG_RX_SIZE", "128")
+            .env("FI_OFI_RXM_BUFFER_SIZE", "8192")
+            .env("HFI_NO_BACKTRACE", "1")
+            .env("IPATH_NO_BACKTRACE", "1");
+        counted.push(format!("{provider}: {}", run.show(Show::Closing).run()?.counted()?));
+    }
+    Ok(Outcome::Passed(counted.join("; ")))
 }
 
 /// Jobs on several hosts.

@@ -22,10 +22,16 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 
+use crate::needs;
 use crate::workspace::Workspace;
 
-/// Set in the run inside of the namespaces: where the programs are.
+/// Set in the run inside of the namespaces: where the programs are, and whether they were built
+/// with libfabric.
 const INSIDE: &str = "NETNS_PROGRAMS";
+const INSIDE_OFI: &str = "NETNS_PROGRAMS_OFI";
+
+/// Packages that a build with libfabric needs.
+const OF_LIBFABRIC: &[&str] = &["libfabric-dev", "pkg-config", "libclang-dev"];
 
 /// What to run.
 #[derive(clap::Args, Debug)]
@@ -72,6 +78,8 @@ pub(crate) enum Outcome {
 #[derive(Clone, Debug)]
 struct Programs {
     directory: PathBuf,
+    /// Whether they were built with libfabric.
+    ofi: bool,
 }
 
 impl Programs {
@@ -97,7 +105,10 @@ pub(crate) fn play(options: &Options) -> Option<Result<()>> {
 /// Runs the task.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     match std::env::var_os(INSIDE) {
-        Some(directory) => inside(options, &Programs { directory: directory.into() }),
+        Some(directory) => {
+            let ofi = std::env::var_os(INSIDE_OFI).is_some_and(|ofi| ofi == "1");
+            inside(options, &Programs { directory: directory.into(), ofi })
+        }
         None => match outside(workspace, options)? {
             Outcome::Passed(cases) => {
                 println!("netns: {cases} cases passed");
@@ -137,9 +148,15 @@ fn outside(workspace: &Workspace, options: &Options) -> Result<Outcome> {
         }
         Ok(_) => {}
     }
+    let missing = needs::missing(needs::OF_TESTS);
+    let ofi = !missing.iter().any(|need| OF_LIBFABRIC.contains(&need.package));
+    if !ofi {
+        println!("netns: cases over libfabric are left out: {}", needs::explain(&missing));
+    }
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let built = Command::new(cargo)
         .args(["build", "-q", "-p", "bowline", "-p", "bowline-launch", "--bins"])
+        .args(if ofi { &["--features", "bowline/ofi"][..] } else { &[] })
         .args(["--example", "until_error", "--example", "ring"])
         .current_dir(&workspace.root)
         .status()
@@ -153,6 +170,7 @@ fn outside(workspace: &Workspace, options: &Options) -> Result<Outcome> {
         .arg(own)
         .args(["netns", "--hosts", &options.hosts.to_string(), "--only", &options.only])
         .env(INSIDE, &directory)
+        .env(INSIDE_OFI, if ofi { "1" } else { "0" })
         .status()
         .context("cannot start unshare")?;
     if !status.success() {

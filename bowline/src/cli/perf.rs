@@ -150,8 +150,10 @@ impl Args {
             config.set(bowline::wait::SPINS, 0)?;
             config.set(bowline::wait::SPINS_SHARED, 0)?;
         }
-        if self.transport == Transport::Tcp {
-            config.set(bowline::stack::TRANSPORTS, "self,tcp".to_owned())?;
+        match self.transport {
+            Transport::Tcp => config.set(bowline::stack::TRANSPORTS, "self,tcp".to_owned())?,
+            Transport::Ofi => config.set(bowline::stack::TRANSPORTS, "self,ofi".to_owned())?,
+            Transport::Shm | Transport::Itself => {}
         }
         Ok(config)
     }

@@ -45,7 +45,7 @@ fn ranks_sharing<R: Send>(size: usize, shared: bool, body: impl Fn(&World) -> R 
                 let _obituary = Obituary { job: job.clone(), rank };
                 let waiter = SystemWaiter::new(config);
                 waiter.policy().share_processors(true);
-                let place = Place::of_thread(&job, rank);
+                let place = Place { shared: true, ..Place::of_thread(&job, rank) };
                 let worker = stack::worker(&place, config, waiter).expect("a worker");
                 addresses.lock().unwrap()[rank as usize] = worker.address();
                 published.wait();

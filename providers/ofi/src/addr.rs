@@ -1,20 +1,22 @@
 //! The packed address of an interface.
 //!
 //! ```text
-//! magic u32 | version u8 | host u64 | pid_ns u64 | pid u32 | start_time u64 | instance u64
-//! | window u32 | format u32 | scope u8 | provider: bytes | name: bytes | check u64
+//! magic u32 | version u8 | host u64 | pid_ns u64 | net_ns u64 | pid u32 | start_time u64
+//! | instance u64 | window u32 | format u32 | scope u8 | provider: bytes | name: bytes | check u64
 //! ```
 //!
 //! `name` is what libfabric calls the endpoint, `format` its form and `scope` how far it leads: 0
 //! anywhere, 1 within the host. `window` is how many messages a peer may have under way to the
 //! interface. `host` (a hash of the kernel's boot id), `pid_ns`, `pid` and `start_time` name the
-//! process, so that peers on the same host can watch it; `instance` tells interfaces apart.
+//! process, so that peers on the same host can watch it; `net_ns` says which peers have a network
+//! in between, be it that of containers of one host; `instance` tells interfaces apart.
 //! The check is over everything in front of it: libfabric is never given a name that was damaged
 //! on its way.
 
 use std::fs;
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::io;
+use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt as _;
 
 use bowline_uct::{AddrReader, AddrWriter, Truncated};
@@ -23,7 +25,7 @@ use libfabric_sys as sys;
 use crate::wire::hash;
 
 const MAGIC: u32 = 0x4946_4f42;
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 /// Bytes of the check.
 const CHECK: usize = 8;
 
@@ -32,6 +34,7 @@ const CHECK: usize = 8;
 pub(crate) struct Home {
     pub(crate) host: u64,
     pub(crate) pid_ns: u64,
+    pub(crate) net_ns: u64,
     pub(crate) pid: u32,
     pub(crate) start_time: u64,
 }
@@ -42,6 +45,7 @@ impl Home {
         Ok(Self {
             host: hash(&fs::read("/proc/sys/kernel/random/boot_id")?),
             pid_ns: fs::metadata("/proc/self/ns/pid")?.ino(),
+            net_ns: fs::metadata("/proc/self/ns/net")?.ino(),
             pid,
             start_time: bowline_base::job::start_time_of(pid)?,
         })
@@ -50,6 +54,12 @@ impl Home {
     /// Whether the two see each other's processes.
     pub(crate) fn near(&self, other: &Self) -> bool {
         self.host == other.host && self.pid_ns == other.pid_ns
+    }
+
+    /// Whether messages between the two stay inside of one network namespace, which has no cable
+    /// that can be pulled.
+    pub(crate) fn inside(&self, other: &Self) -> bool {
+        self.host == other.host && self.net_ns == other.net_ns
     }
 }
 
@@ -99,11 +109,21 @@ pub(crate) fn stays_here(provider: &str, format: u32, name: &[u8]) -> bool {
     }
 }
 
+/// The IP address in a name of libfabric, if that has one.
+pub(crate) fn ip_of(format: u32, name: &[u8]) -> Option<IpAddr> {
+    match format {
+        sys::FI_SOCKADDR_IN => Some(<[u8; 4]>::try_from(name.get(4..8)?).ok()?.into()),
+        sys::FI_SOCKADDR_IN6 => Some(<[u8; 16]>::try_from(name.get(8..24)?).ok()?.into()),
+        _ => None,
+    }
+}
+
 impl Address {
     pub(crate) fn pack(&self) -> Vec<u8> {
         let mut w = AddrWriter::new();
-        w.u32(MAGIC).u8(VERSION).u64(self.home.host).u64(self.home.pid_ns).u32(self.home.pid);
-        w.u64(self.home.start_time).u64(self.instance).u32(self.window).u32(self.format);
+        w.u32(MAGIC).u8(VERSION).u64(self.home.host).u64(self.home.pid_ns);
+        w.u64(self.home.net_ns).u32(self.home.pid).u64(self.home.start_time);
+        w.u64(self.instance).u32(self.window).u32(self.format);
         w.u8(u8::from(self.within_host)).bytes(self.provider.as_bytes()).bytes(&self.name);
         let mut bytes = w.finish();
         let check = hash(&bytes);
@@ -120,7 +140,8 @@ impl Address {
         if version != VERSION {
             return Err(BadAddress::Version(version));
         }
-        let home = Home { host: r.u64()?, pid_ns: r.u64()?, pid: r.u32()?, start_time: r.u64()? };
+        let (host, pid_ns, net_ns) = (r.u64()?, r.u64()?, r.u64()?);
+        let home = Home { host, pid_ns, net_ns, pid: r.u32()?, start_time: r.u64()? };
         let (instance, window, format) = (r.u64()?, r.u32()?, r.u32()?);
         let within_host = match r.u8()? {
             0 => false,
@@ -188,6 +209,18 @@ mod tests {
             assert!(Address::unpack(&bytes[..cut]).is_err(), "cut at {cut}");
         }
         assert_ne!(new_instance(&home), new_instance(&home));
+    }
+
+    #[test]
+    fn socket_names_have_an_ip_address() {
+        let four = [2, 0, 0, 0, 10, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0];
+        assert_eq!(ip_of(sys::FI_SOCKADDR_IN, &four), Some(IpAddr::from([10, 0, 0, 1])));
+        let mut six = [0; 28];
+        six[8..10].copy_from_slice(&[0xfd, 1]);
+        let expected = IpAddr::from([0xfd01, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(ip_of(sys::FI_SOCKADDR_IN6, &six), Some(expected));
+        assert_eq!(ip_of(sys::FI_SOCKADDR_IN6, &four), None);
+        assert_eq!(ip_of(sys::FI_ADDR_STR, b"fi_shm://1\0"), None);
     }
 
     #[test]

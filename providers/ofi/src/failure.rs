@@ -1,15 +1,18 @@
 //! Peers that die, close, cannot be reached or write nonsense.
 //!
 //! **How a death is noticed.** On the same host by the peer's process (`life`), whatever the
-//! provider. On another host by what libfabric reports: an operation under way that fails, as
-//! connected transports (tcp, verbs) do when the connection breaks. A peer that is merely waited
-//! for has no operation under way, so a connected transport is given one now and then: an
-//! empty message (`Taken`) to each of them, the next one twice as late as the last. It needs no
-//! progress of the peer. Some providers (`ofi_rxm`) then connect anew, again and again, and only say
-//! that it is to be tried later; that counts as the peer's end when it lasts for
-//! BOWLINE_OFI_LOST_AFTER while nothing else is under way to the peer, since then nothing but
-//! a broken connection can be in the way. A datagram provider (`udp;ofi_rxd`) takes the message
-//! and reports nothing, and neither does this transport then.
+//! provider. On another host, or in another network of this one, by what libfabric reports: an
+//! operation under way that fails, as connected transports (tcp, verbs) do when the connection
+//! breaks. A peer that is merely waited for has no operation under way, so a connected transport
+//! is given one now and then: an empty message (`Taken`) to each of them, the next one twice as
+//! late as the last. It needs no progress of the peer. Some providers (`ofi_rxm`) then connect
+//! anew, again and again, and only say that it is to be tried later; that counts as the peer's end
+//! when it lasts for BOWLINE_OFI_LOST_AFTER while nothing else is under way to the peer, since then
+//! nothing but a broken connection can be in the way. A connection that is not broken but silent,
+//! as after a pulled cable, is not reported by libfabric for a quarter of an hour; so the kernel is
+//! asked (`cable`), and a host that has acknowledged nothing for BOWLINE_OFI_LOST_AFTER is lost. A
+//! datagram provider (`udp;ofi_rxd`) takes the message and reports nothing, and neither does this
+//! transport then.
 //!
 //! **In which order it is told.** What waited is answered at once. What libfabric has is awaited,
 //! since it may still touch the user's memory: with a proven death (or a Bye) only until the queue
@@ -17,6 +20,7 @@
 //! not always answer such operations. They become *orphans*, whose late answers are ignored. Then
 //! flushes are answered, and the failure is told.
 
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use bowline_uct::{EpId, PeerFailure, PostError, Source, Token};
@@ -25,8 +29,7 @@ use libfabric_sys as sys;
 use crate::iface::{Event, OfiIface};
 use crate::life::State as LifeState;
 use crate::net::Failure;
-use crate::peer::{Health, State, Work};
-use crate::wire::{HEADER, Kind};
+use crate::peer::{Health, Peer, State, Work};
 
 /// Empty looks after which a peer with nothing under way has nothing more to say.
 const QUIET: u32 = 8;
@@ -36,6 +39,8 @@ const SILENT_FOR: Duration = Duration::from_millis(20);
 /// First distance of messages to a silent peer of another host, and the last one.
 pub(crate) const ASK_FIRST: Duration = Duration::from_secs(1);
 const ASK_LAST: Duration = Duration::from_secs(64);
+/// Least time between looks at connections.
+const CABLES_EVERY: Duration = Duration::from_millis(250);
 
 impl OfiIface {
     /// libfabric refused an operation to `peer` for good.
@@ -297,7 +302,7 @@ impl OfiIface {
             self.watch.remove(&peer.life);
             self.fail_peer(index, PeerFailure::Died);
         }
-        if self.far_peers > 0 {
+        if self.asked_peers > 0 {
             self.ask_the_silent();
         }
     }
@@ -311,10 +316,13 @@ impl OfiIface {
             self.ask_every = (self.ask_every * 2).min(ASK_LAST);
             self.ask_next = now + self.ask_every;
         }
+        if now >= self.cables_next {
+            self.cables_next = now + (self.lost_after / 4).max(CABLES_EVERY);
+            self.look_at_the_cables();
+        }
         for index in 0..self.peers.len() {
             let peer = &mut self.peers[index];
-            let far = matches!(peer.life, crate::life::Life::Far);
-            if !far || !peer.is_well() || !peer.is_open() || !peer.greeted {
+            if !peer.asked || !peer.is_well() || !peer.is_open() || !peer.greeted {
                 continue;
             }
             let deaf = peer.deaf_since.map_or(Duration::ZERO, |since| now - since);
@@ -327,26 +335,42 @@ impl OfiIface {
         }
     }
 
+    /// Gives up the peers on hosts that do not answer.
+    fn look_at_the_cables(&mut self) {
+        let asked = self.peers.iter().filter(|peer| peer.asked && peer.is_well());
+        let mut hosts: Vec<IpAddr> = asked.filter_map(|peer| peer.ip).collect();
+        hosts.sort_unstable();
+        hosts.dedup();
+        if hosts.is_empty() {
+            return;
+        }
+        let silent = self.cables.silent(&hosts, self.lost_after);
+        for index in 0..self.peers.len() {
+            let peer = &self.peers[index];
+            if peer.asked && peer.ip.is_some_and(|ip| silent.contains(&ip)) {
+                self.fail_peer(index as u32, PeerFailure::Unreachable);
+            }
+        }
+    }
+
     /// When a sleeper has to wake for the sake of peers on other hosts.
     pub(crate) fn next_look(&self) -> Option<Duration> {
-        (self.far_peers > 0).then(|| {
-            self.ask_next.saturating_duration_since(Instant::now()).max(Duration::from_millis(1))
+        (self.asked_peers > 0).then(|| {
+            let next = self.ask_next.min(self.cables_next);
+            next.saturating_duration_since(Instant::now()).max(Duration::from_millis(1))
         })
     }
 
-    /// Says goodbye to everybody, as far as libfabric takes it at once.
+    /// Has goodbye said to everybody who knows this interface, behind what waits for them.
     pub(crate) fn say_bye(&mut self) {
         for index in 0..self.peers.len() as u32 {
-            let peer = &self.peers[index as usize];
-            if !peer.is_well() || peer.number == crate::wire::NOBODY || !peer.greeted {
-                continue;
+            let peer = &mut self.peers[index as usize];
+            if peer.is_well() && peer.number != crate::wire::NOBODY && peer.greeted {
+                peer.bye_due = true;
+                self.make_busy(index);
             }
-            let stamp = self.address.instance as u32;
-            let (source, taken) = (peer.number, peer.taken);
-            let header: [u8; HEADER] =
-                crate::wire::Header { kind: Kind::Bye, id: 0, source, stamp, taken }.pack();
-            self.control(index, &header);
         }
+        self.hand_over_all();
     }
 
     /// Gives what is under way a moment to leave: messages were complete for their senders.
@@ -361,12 +385,10 @@ impl OfiIface {
             fn failed(&mut self, _: Option<Source>, _: Option<EpId>, _: PeerFailure) {}
         }
         let end = Instant::now() + LINGER;
-        let waits = |iface: &Self| {
-            iface
-                .peers
-                .iter()
-                .any(|peer| peer.is_well() && (!peer.pending.is_empty() || peer.under_way > 0))
-        };
+        let unfinished =
+            |peer: &Peer| !peer.pending.is_empty() || peer.under_way > 0 || peer.bye_due;
+        let waits =
+            |iface: &Self| iface.peers.iter().any(|peer| peer.is_well() && unfinished(peer));
         while waits(self) && Instant::now() < end {
             self.turn(&mut Nobody, 64);
         }

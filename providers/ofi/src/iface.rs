@@ -12,6 +12,7 @@ use bowline_uct::{
 
 use crate::addr::{Address, Home, new_instance, stays_here};
 use crate::buffers::Buffers;
+use crate::cable::Cables;
 use crate::info::{Offers, Traits};
 use crate::life::{Life, Presence, Watch};
 use crate::md::{Memories, Rkey};
@@ -133,7 +134,10 @@ pub struct OfiIface {
     pub(crate) watch: Watch,
     /// Peers in this process.
     pub(crate) here: Vec<u32>,
-    pub(crate) far_peers: u32,
+    /// Those that are asked now and then whether they are still there.
+    pub(crate) asked_peers: u32,
+    pub(crate) cables: Cables,
+    pub(crate) cables_next: Instant,
     pub(crate) lost_after: std::time::Duration,
     pub(crate) ask_next: Instant,
     pub(crate) ask_every: std::time::Duration,
@@ -257,7 +261,9 @@ impl OfiIface {
             rkeys: Slab::default(),
             watch,
             here: Vec::new(),
-            far_peers: 0,
+            asked_peers: 0,
+            cables: Cables::default(),
+            cables_next: Instant::now(),
             lost_after: options.lost_after,
             ask_next: Instant::now() + crate::failure::ASK_FIRST,
             ask_every: crate::failure::ASK_FIRST,
@@ -311,7 +317,12 @@ impl OfiIface {
                 other.provider, own.provider
             )));
         }
-        if (own.within_host || other.within_host) && own.home.host != other.home.host {
+        // What goes through memory asks for one host, a loopback address for one network.
+        let near = match self.net.traits.shares_memory {
+            true => own.home.host == other.home.host,
+            false => own.home.inside(&other.home),
+        };
+        if (own.within_host || other.within_host) && !near {
             return Err(Unreachable::because(format!(
                 "the libfabric address of one of the two leads only to its own host ({})",
                 own.provider
@@ -323,19 +334,20 @@ impl OfiIface {
         Ok(())
     }
 
-    /// How the life of the peer with `address` is known.
-    pub(crate) fn watch_life(&mut self, address: &Address) -> Result<Life, OpenError> {
-        if self.far {
-            self.far_peers += 1;
-            return Ok(Life::Far);
-        }
-        let life = Life::watch(&self.home, &address.home, address.instance).ok_or_else(|| {
-            OpenError::Unreachable(Unreachable::because(
-                "the process or interface that the address names is gone",
-            ))
-        })?;
-        self.far_peers += u32::from(matches!(life, Life::Far));
-        Ok(life)
+    /// How the life of the peer with `address` is known, and whether it is asked for it now and
+    /// then.
+    pub(crate) fn watch_life(&mut self, address: &Address) -> Result<(Life, bool), OpenError> {
+        let life = if self.far {
+            Life::Far
+        } else {
+            Life::watch(&self.home, &address.home, address.instance).ok_or_else(|| {
+                OpenError::Unreachable(Unreachable::because(
+                    "the process or interface that the address names is gone",
+                ))
+            })?
+        };
+        let asked = matches!(life, Life::Far) || !self.home.inside(&address.home);
+        Ok((life, asked))
     }
 
     pub(crate) fn open_endpoint(&mut self, address: &[u8]) -> Result<EpId, OpenError> {

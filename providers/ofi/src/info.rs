@@ -131,6 +131,7 @@ fn text(from: *const c_char) -> String {
 impl Offers {
     /// Everything, whatever its kind.
     fn all() -> Result<Self, OpenError> {
+        crate::signals::restore_signals();
         let mut list = ptr::null_mut();
         // SAFETY: no node, no service, no hints; the result is ours to free.
         let error = unsafe {
@@ -144,6 +145,7 @@ impl Offers {
 
     /// What fits `options`; with atomics and tags if `extra` says so.
     fn ask(options: &OfiOptions, extra: Option<u64>) -> Result<Self, OpenError> {
+        crate::signals::restore_signals();
         let name = |name: &Option<String>, what| {
             let Some(name) = name else { return Ok(None) };
             CString::new(name.as_str()).map(Some).map_err(|_| {

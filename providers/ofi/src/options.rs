@@ -27,6 +27,18 @@ bowline_base::choice! {
     }
 }
 
+bowline_base::choice! {
+    /// Whether there is a descriptor on which a rank can sleep.
+    pub enum Wakeup {
+        /// Where ranks share processors.
+        Auto = "auto",
+        /// Where libfabric has one.
+        On = "on",
+        /// No.
+        Off = "off",
+    }
+}
+
 bowline_base::settings! {
     /// Settings of the libfabric provider.
     pub const SETTINGS = [
@@ -72,10 +84,14 @@ bowline_base::settings! {
             Setting::<Registration>::choice("BOWLINE_OFI_REGISTRATION", "auto")
             .cost("scalable: providers of real networks are not found any more")
             .change("to try the other forms of registration with providers that have both");
-        /// Opens a descriptor on which a rank can sleep, where libfabric has one.
-        pub WAKEUP: bool = Setting::<bool>::switch("BOWLINE_OFI_WAKEUP", false)
-            .cost("on: the socket providers make more system calls for each look at a queue,                    a tenth to a fifth of the time of a short message")
-            .change("switch it on where ranks share processors, and so should sleep");
+        /// Opens a descriptor on which a rank can sleep, where libfabric has one: on, off, or
+        /// auto, which is on where ranks share processors.
+        pub WAKEUP: Wakeup = Setting::<Wakeup>::choice("BOWLINE_OFI_WAKEUP", "auto")
+            .cost("on: the socket providers make more system calls for each look at a queue, \
+                   a tenth to a fifth of the time of a short message; off: a rank that has waited \
+                   for long looks once in a millisecond, also on behalf of peers that read and \
+                   write its memory")
+            .change("on for ranks that wait for long while others read and write their memory");
         /// Time after which a peer on another host counts as unreachable: libfabric takes nothing for
         /// it though nothing is under way to it, or does not answer what is under way to a peer
         /// that failed.
@@ -130,13 +146,14 @@ pub struct OfiOptions {
 
 impl Default for OfiOptions {
     fn default() -> Self {
-        Self::from_config(&Config::defaults(&[SETTINGS]))
+        Self::from_config(&Config::defaults(&[SETTINGS]), false)
     }
 }
 
 impl OfiOptions {
-    /// The values that `config` has; its tables must include [`SETTINGS`].
-    pub fn from_config(config: &Config) -> Self {
+    /// The values that `config` has; its tables must include [`SETTINGS`]. `shared` says whether
+    /// the rank shares its processor with others.
+    pub fn from_config(config: &Config, shared: bool) -> Self {
         let named = |text: String| (!text.is_empty()).then_some(text);
         Self {
             provider: named(config.get(PROVIDER)),
@@ -148,10 +165,32 @@ impl OfiOptions {
             operations: config.get(OPERATIONS),
             atomics: config.get(ATOMICS),
             registration: config.get(REGISTRATION),
-            wakeup: config.get(WAKEUP),
+            wakeup: match config.get(WAKEUP) {
+                Wakeup::Auto => shared,
+                Wakeup::On => true,
+                Wakeup::Off => false,
+            },
             lost_after: config.get(LOST_AFTER),
             tags: config.get(TAGS),
             far: false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_explicit_wakeup_wins() {
+        for (word, alone, shared) in
+            [("auto", false, true), ("on", true, true), ("off", false, false)]
+        {
+            let mut config = Config::defaults(&[SETTINGS]);
+            config.set_text("BOWLINE_OFI_WAKEUP", word).expect("a good value");
+            assert_eq!(OfiOptions::from_config(&config, false).wakeup, alone, "{word}");
+            assert_eq!(OfiOptions::from_config(&config, true).wakeup, shared, "{word}");
+        }
+        assert!(!OfiOptions::default().wakeup);
     }
 }

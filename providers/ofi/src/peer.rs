@@ -1,6 +1,7 @@
 //! What an interface knows of another one, and of its own endpoints and operations.
 
 use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::time::Instant;
 
 use bowline_uct::{LocalSlice, PeerFailure, Token};
@@ -46,6 +47,10 @@ pub(crate) struct Peer {
     pub(crate) place: Place,
     pub(crate) instance: u64,
     pub(crate) life: Life,
+    /// A network is in between, so it is asked now and then whether it is still there.
+    pub(crate) asked: bool,
+    /// Its host, where that has an IP address.
+    pub(crate) ip: Option<IpAddr>,
     pub(crate) health: Health,
     /// The endpoint that leads to it.
     pub(crate) ep: Option<u32>,
@@ -54,6 +59,8 @@ pub(crate) struct Peer {
     /// Our greeting is under way.
     pub(crate) greeted: bool,
     pub(crate) greeting_due: bool,
+    /// The interface is being closed and has not said so yet.
+    pub(crate) bye_due: bool,
     /// Messages under credit that it lets us have under way.
     pub(crate) window: u32,
     /// Messages under credit that libfabric has taken, and how many of them the peer has.
@@ -84,11 +91,14 @@ impl Peer {
             place,
             instance,
             life,
+            asked: false,
+            ip: None,
             health: Health::Well,
             ep: None,
             number: NOBODY,
             greeted: false,
             greeting_due: false,
+            bye_due: false,
             window,
             sent: 0,
             answered: 0,

@@ -360,7 +360,7 @@ impl OfiIface {
             peer.deaf_since = None;
             self.counters.credits += 1;
         }
-        true
+        !self.peers[index as usize].bye_due || self.part(index)
     }
 
     /// Sends a short message that is not under credit; false if it has to be tried again.
@@ -379,15 +379,36 @@ impl OfiIface {
 
     /// Sends our address and the peer's number; false if it has to be tried again.
     fn greet(&mut self, index: u32) -> bool {
-        let Some(buffer) = self.tx.take() else {
-            return false;
-        };
         let stamp = self.address.instance as u32;
         let header = Header { kind: Kind::Greeting, id: 0, source: NOBODY, stamp, taken: 0 }.pack();
         let mut message = header.to_vec();
         message.extend_from_slice(&index.to_le_bytes());
         message.extend_from_slice(&self.packed);
-        let len = self.tx.view(buffer).copy_in(&message);
+        let went = self.tracked(index, &message);
+        if went == Some(true) {
+            let peer = &mut self.peers[index as usize];
+            (peer.greeting_due, peer.greeted) = (false, true);
+        }
+        went.is_some()
+    }
+
+    /// Says goodbye; false if it has to be tried again. It is a message whose completion is
+    /// awaited: messages are in order, so those before it have left, too. What was injected has
+    /// no completion of its own.
+    fn part(&mut self, index: u32) -> bool {
+        let header = self.head(index, Kind::Bye, 0);
+        let went = self.tracked(index, &header);
+        if went.is_some() {
+            self.peers[index as usize].bye_due = false;
+        }
+        went.is_some()
+    }
+
+    /// Sends a message that is not under credit and that has a completion: whether libfabric took
+    /// it, `None` if it has to be tried again.
+    fn tracked(&mut self, index: u32, message: &[u8]) -> Option<bool> {
+        let buffer = self.tx.take()?;
+        let len = self.tx.view(buffer).copy_in(message);
         debug_assert_eq!(len, message.len(), "opening has compared the sizes");
         let op = self.ops.insert(index, Work::Send { buffer }, None);
         let (place, piece) = (self.peers[index as usize].place, self.tx.piece(buffer, 0, len));
@@ -399,15 +420,11 @@ impl OfiIface {
             self.tx.give(buffer);
         }
         match result {
-            Ok(()) => {
-                let peer = &mut self.peers[index as usize];
-                (peer.greeting_due, peer.greeted) = (false, true);
-                true
-            }
-            Err(Refused::Again) => false,
+            Ok(()) => Some(true),
+            Err(Refused::Again) => None,
             Err(Refused::Failed(error)) => {
                 self.post_failed(index, error);
-                true
+                Some(false)
             }
         }
     }
@@ -435,7 +452,7 @@ impl OfiIface {
                 self.attr.max_endpoints
             )));
         }
-        let life = self.watch_life(address)?;
+        let (life, asked) = self.watch_life(address)?;
         let place = self.net.insert(&address.name)?;
         self.watch
             .add(index, &life)
@@ -443,7 +460,10 @@ impl OfiIface {
         if matches!(life, crate::life::Life::Here(_)) {
             self.here.push(index);
         }
-        let peer = Peer::new(place, address.instance, address.window, life, self.fences);
+        let mut peer = Peer::new(place, address.instance, address.window, life, self.fences);
+        peer.asked = asked;
+        peer.ip = crate::addr::ip_of(address.format, &address.name);
+        self.asked_peers += u32::from(asked);
         self.peers.push(peer);
         self.by_instance.insert(address.instance, index);
         Ok(index)

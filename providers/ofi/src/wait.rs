@@ -116,7 +116,7 @@ impl OfiIface {
 
     /// The sleeper is awake.
     pub(crate) fn awake(&mut self) {
-        if self.far_peers > 0 {
+        if self.asked_peers > 0 {
             if let Some(bed) = &self.bed {
                 bed.set(None);
             }

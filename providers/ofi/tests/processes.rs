@@ -380,3 +380,44 @@ fn lent_memory_is_read() {
         assert!(room.into_owned() == Some(expected), "{provider}: the bytes differ");
     }
 }
+
+/// An interface that sends and is dropped at once: the peer gets all of it, and then its end. What
+/// is injected has no completion, so it is the drop that has to see it off.
+#[test]
+fn last_messages_arrive_before_the_end() {
+    const MESSAGES: usize = 48;
+    let _watchdog = watchdog("last_messages_arrive_before_the_end");
+    for provider in PROVIDERS {
+        let Ok(mut receiver) = OfiIface::open(options(provider, false)) else {
+            eprintln!("closing over {provider}: not run: it does not open");
+            continue;
+        };
+        for round in 0..8 {
+            let address = receiver.address();
+            let sender = std::thread::spawn(move || {
+                let mut iface = OfiIface::open(options(provider, false)).expect("it opened before");
+                let mut seen = Seen::default();
+                let ep = iface.connect(&address).expect("the peer is reachable");
+                while !iface.is_settled() {
+                    iface.progress(&mut seen, 16);
+                }
+                for number in 0..MESSAGES {
+                    let words = [round, number as u64, 0];
+                    while iface.am_short(ep, AmId::new(1), &words, &[number as u8; 16]).is_err() {
+                        iface.progress(&mut seen, 16);
+                    }
+                }
+            });
+            let mut seen = Seen::default();
+            while seen.failed.is_empty() {
+                if receiver.progress(&mut seen, 16) == 0 {
+                    std::thread::yield_now();
+                }
+            }
+            sender.join().expect("the sender ends well");
+            let expected: Vec<Vec<u8>> = (0..MESSAGES).map(|n| vec![n as u8; 16]).collect();
+            assert_eq!(seen.messages, expected, "{provider}: what came before the end");
+            assert_eq!(seen.failed, [PeerFailure::Closed], "{provider}");
+        }
+    }
+}

@@ -22,6 +22,11 @@ struct Stage<'a> {
 
 type Case = (&'static str, fn(&Stage<'_>) -> Result<()>);
 
+/// Over libfabric between hosts and shared memory inside of them; a network that does not answer
+/// counts as lost after two seconds.
+const OFI: &[(&str, &str)] =
+    &[("BOWLINE_TRANSPORTS", "self,shm,ofi"), ("BOWLINE_OFI_LOST_AFTER", "2s")];
+
 const CASES: &[Case] = &[
     ("probe_joins_directly", probe_joins_directly),
     ("probe_joins_by_the_network", probe_joins_by_the_network),
@@ -33,11 +38,22 @@ const CASES: &[Case] = &[
     ("mpi_unplugged_job_ends", mpi_unplugged_job_ends),
 ];
 
+/// Those that want a build with libfabric.
+const CASES_OF_OFI: &[Case] = &[
+    ("ofi_ring", ofi_ring),
+    ("ofi_transfers", ofi_transfers),
+    ("ofi_transfers_without_memory", ofi_transfers_without_memory),
+    ("ofi_death_is_known_everywhere", ofi_death_is_known_everywhere),
+    ("ofi_unplugged_ranks_get_errors", ofi_unplugged_ranks_get_errors),
+];
+
 /// Runs the cases that have `only` in their names; returns how many.
 pub(super) fn run(net: &Net, programs: &Programs, only: &str) -> Result<usize> {
     let stage = Stage { net, programs };
     let mut passed = 0;
-    for (name, case) in CASES.iter().filter(|(name, _)| name.contains(only)) {
+    let of_ofi = if programs.ofi { CASES_OF_OFI } else { &[] };
+    let cases = CASES.iter().chain(of_ofi);
+    for (name, case) in cases.filter(|(name, _)| name.contains(only)) {
         let start = Instant::now();
         case(&stage).with_context(|| format!("netns case {name}"))?;
         println!("netns: {name} ok, {:.1} s", start.elapsed().as_secs_f64());
@@ -60,6 +76,18 @@ impl Stage<'_> {
 
     /// Starts `bowline run` on all hosts, two ranks on each.
     fn start(&self, agents: &str, words: &[&str], program: &Path, args: &[&str]) -> Result<Job> {
+        self.start_with(&[], agents, words, program, args)
+    }
+
+    /// The same with variables of the environment.
+    fn start_with(
+        &self,
+        variables: &[(&str, &str)],
+        agents: &str,
+        words: &[&str],
+        program: &Path,
+        args: &[&str],
+    ) -> Result<Job> {
         let path = self.programs.directory.join("netns.out");
         let said = File::create(&path).context("cannot make a file for output")?;
         let child = Command::new(self.programs.bowline())
@@ -70,6 +98,7 @@ impl Stage<'_> {
             .arg(program)
             .args(args)
             .env("BOWLINE_TCP_TIMEOUT", "2s")
+            .envs(variables.iter().copied())
             .stdin(Stdio::null())
             .stdout(said.try_clone()?)
             .stderr(said.try_clone()?)
@@ -80,7 +109,20 @@ impl Stage<'_> {
 
     /// Runs a job that is to end well; returns what it said.
     fn run(&self, agents: &str, program: &Path, args: &[&str]) -> Result<String> {
-        let (code, said) = self.start(agents, &[], program, args)?.end()?;
+        self.run_with(&[], agents, program, args)
+    }
+
+    /// The same with variables of the environment.
+    fn run_with(
+        &self,
+        variables: &[(&str, &str)],
+        agents: &str,
+        program: &Path,
+        args: &[&str],
+    ) -> Result<String> {
+        let words = ["--bind", "none"];
+        let words = if variables.is_empty() { &[][..] } else { &words[..] };
+        let (code, said) = self.start_with(variables, agents, words, program, args)?.end()?;
         ensure!(code == Some(0), "ended with {code:?}:\n{said}");
         Ok(said)
     }
@@ -202,8 +244,12 @@ fn mpi_ring(stage: &Stage<'_>) -> Result<()> {
 
 /// Messages of all lengths between ranks of one host and of two, with their contents checked.
 fn mpi_transfers(stage: &Stage<'_>) -> Result<()> {
+    transfers(stage, &[])
+}
+
+fn transfers(stage: &Stage<'_>, variables: &[(&str, &str)]) -> Result<()> {
     let program = stage.programs.example("until_error");
-    let said = stage.run(&stage.net.direct(), &program, &["20"])?;
+    let said = stage.run_with(variables, &stage.net.direct(), &program, &["20"])?;
     let done = said.matches("has done 20 rounds").count();
     ensure!(done == stage.ranks() as usize, "not all ranks are done:\n{said}");
     Ok(())
@@ -212,9 +258,13 @@ fn mpi_transfers(stage: &Stage<'_>) -> Result<()> {
 /// A rank is killed. Those on other hosts, which wait for it directly or in a collective, learn of
 /// it by the launcher.
 fn mpi_death_is_known_everywhere(stage: &Stage<'_>) -> Result<()> {
+    death_is_known(stage, &[])
+}
+
+fn death_is_known(stage: &Stage<'_>, variables: &[(&str, &str)]) -> Result<()> {
     let program = stage.programs.example("until_error");
-    let words = ["--on-failure", "continue"];
-    let mut job = stage.start(&stage.net.direct(), &words, &program, &[])?;
+    let words = ["--on-failure", "continue", "--bind", "none"];
+    let mut job = stage.start_with(variables, &stage.net.direct(), &words, &program, &[])?;
     job.wait_for("goes on", stage.ranks() as usize)?;
     let victim = stage.ranks() - 1;
     let mark = format!("PMI_RANK={victim}");
@@ -238,10 +288,14 @@ fn mpi_death_is_known_everywhere(stage: &Stage<'_>) -> Result<()> {
 /// The launcher still reaches every agent, so only the transport can notice: every rank that
 /// waits for one behind the pulled plug gets an error, on both sides.
 fn mpi_unplugged_ranks_get_errors(stage: &Stage<'_>) -> Result<()> {
+    unplugged_ranks_get_errors(stage, &[])
+}
+
+fn unplugged_ranks_get_errors(stage: &Stage<'_>, variables: &[(&str, &str)]) -> Result<()> {
     let host = stage.net.hosts.last().context("a host")?;
     let program = stage.programs.example("until_error");
-    let words = ["--on-failure", "continue"];
-    let mut job = stage.start(&stage.net.direct(), &words, &program, &[])?;
+    let words = ["--on-failure", "continue", "--bind", "none"];
+    let mut job = stage.start_with(variables, &stage.net.direct(), &words, &program, &[])?;
     job.wait_for("goes on", stage.ranks() as usize)?;
     stage.net.unplug(host)?;
     let ended = job.end();
@@ -269,4 +323,27 @@ fn mpi_unplugged_job_ends(stage: &Stage<'_>) -> Result<()> {
     ensure!(code.is_some_and(|code| code != 0), "ended with {code:?}:\n{said}");
     ensure!(said.contains("bowline: rank"), "no sentence of the launcher:\n{said}");
     Ok(())
+}
+
+fn ofi_ring(stage: &Stage<'_>) -> Result<()> {
+    stage.run_with(OFI, &stage.net.direct(), &stage.programs.example("ring"), &[])?;
+    Ok(())
+}
+
+fn ofi_transfers(stage: &Stage<'_>) -> Result<()> {
+    transfers(stage, OFI)
+}
+
+/// libfabric inside of hosts, too.
+fn ofi_transfers_without_memory(stage: &Stage<'_>) -> Result<()> {
+    transfers(stage, &[("BOWLINE_TRANSPORTS", "self,ofi")])
+}
+
+fn ofi_death_is_known_everywhere(stage: &Stage<'_>) -> Result<()> {
+    death_is_known(stage, OFI)
+}
+
+/// libfabric does not notice a pulled plug, so the transport asks the kernel.
+fn ofi_unplugged_ranks_get_errors(stage: &Stage<'_>) -> Result<()> {
+    unplugged_ranks_get_errors(stage, OFI)
 }

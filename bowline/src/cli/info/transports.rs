@@ -65,7 +65,15 @@ pub(super) fn all(config: &Config) -> Vec<Transport> {
         Transport::new("self", itself),
         Transport::new("shm", shm(config)),
         Transport::new("tcp", tcp),
+        #[cfg(feature = "ofi")]
+        Transport::new("ofi", ofi(config)),
     ]
+}
+
+#[cfg(feature = "ofi")]
+fn ofi(config: &Config) -> Result<Abilities, String> {
+    let iface = bowline_ofi::OfiIface::open(bowline_ofi::OfiOptions::from_config(config, false));
+    iface.map(|iface| abilities(&iface)).map_err(|error| error.to_string())
 }
 
 fn shm(config: &Config) -> Result<Abilities, String> {

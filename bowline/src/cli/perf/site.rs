@@ -19,8 +19,6 @@ pub(crate) struct Site {
     place: Place,
     ranks: u32,
     config: Config,
-    /// Whether ranks share processors.
-    shared: bool,
     board: Board,
 }
 
@@ -44,17 +42,18 @@ impl Site {
             local: boot.local_rank,
             rank: boot.rank,
             spread: boot.local_size != boot.size,
+            shared: false,
             secret: boot.secret,
         };
         let ranks = boot.size;
         let board = Board::Launcher(Box::new(boot), 0);
-        let mut site = Self { place, ranks, config: config.clone(), shared: false, board };
+        let mut site = Self { place, ranks, config: config.clone(), board };
         // Ranks share processors if there are fewer in all their affinity masks together.
         let numbers = own_numbers()?.into_iter();
         let mine: Vec<u8> = numbers.flat_map(|number| (number as u32).to_le_bytes()).collect();
         let told = site.swap(&mine)?;
         let union: BTreeSet<_> = told.iter().flat_map(|told| told.chunks_exact(4)).collect();
-        site.shared = ranks as usize > union.len();
+        site.place.shared = ranks as usize > union.len();
         Ok(site)
     }
 
@@ -81,7 +80,7 @@ impl Site {
 
     /// Whether ranks share processors.
     pub(crate) fn shares_processors(&self) -> bool {
-        self.shared
+        self.place.shared
     }
 
     /// A worker for this rank; one can be made.
@@ -90,7 +89,7 @@ impl Site {
     /// When a transport does not open.
     pub(crate) fn worker(&self) -> Result<Worker> {
         let waiter = SystemWaiter::new(&self.config);
-        waiter.policy().share_processors(self.shared);
+        waiter.policy().share_processors(self.place.shared);
         Ok(stack::worker(&self.place, &self.config, waiter)?)
     }
 
@@ -138,10 +137,9 @@ pub(crate) fn threads(
         bind(rank, ranks)?;
         job.attach(rank)?;
         let site = Site {
-            place: Place::of_thread(&job, rank),
+            place: Place { shared, ..Place::of_thread(&job, rank) },
             ranks,
             config: config.clone(),
-            shared,
             board: Board::Threads(Arc::clone(&table)),
         };
         leaving.after(rank_main(site))

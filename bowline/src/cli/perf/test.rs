@@ -96,6 +96,8 @@ pub(crate) enum Transport {
     Shm,
     /// TCP, over loopback where the ranks are on one host.
     Tcp,
+    /// libfabric, by the provider that `BOWLINE_OFI_PROVIDER` names; in builds that have it.
+    Ofi,
     /// The queue of a rank to itself.
     #[value(name = "self")]
     Itself,

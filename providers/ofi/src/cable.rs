@@ -1,0 +1,170 @@
+//! Hosts that do not answer any more, as the kernel's TCP sees them.
+//!
+//! libfabric's socket providers report a connection when the kernel gives it up, which it does a
+//! quarter of an hour after the cable was pulled. The kernel knows much earlier that nothing is
+//! acknowledged, and tells whoever holds the socket (`TCP_INFO`); libfabric's sockets are those of
+//! this process. So they are looked at, and only that: nothing about them is changed.
+//!
+//! A connection is *stuck* while the kernel has sent something, be it a question for a window,
+//! and no acknowledgement has come since it was first seen so. A peer that computes is not stuck: its
+//! kernel acknowledges, or answers that it has no window. A host is silent when one of the
+//! connections to it has been stuck for a given time.
+
+use std::collections::HashMap;
+use std::mem::MaybeUninit;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsRawFd as _, BorrowedFd};
+use std::time::{Duration, Instant};
+
+use rustix::net::{getpeername, getsockname};
+
+/// What the kernel says of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Seen {
+    /// Something was sent that is not acknowledged.
+    waits: bool,
+    /// Since the last acknowledgement.
+    answered: Duration,
+}
+
+/// The connections of this process that are stuck, and since when.
+#[derive(Debug, Default)]
+pub(crate) struct Cables {
+    stuck: HashMap<(SocketAddr, SocketAddr), Instant>,
+}
+
+impl Cables {
+    /// Looks at the connections to `hosts`; returns those of them that are silent for `time`.
+    pub(crate) fn silent(&mut self, hosts: &[IpAddr], time: Duration) -> Vec<IpAddr> {
+        let now = Instant::now();
+        let seen = connections(hosts);
+        self.note(&seen, now);
+        let old = self.stuck.iter().filter(|(_, since)| now - **since >= time);
+        let mut silent: Vec<IpAddr> = old.map(|((_, remote), _)| remote.ip()).collect();
+        silent.sort_unstable();
+        silent.dedup();
+        silent
+    }
+
+    fn note(&mut self, seen: &HashMap<(SocketAddr, SocketAddr), Seen>, now: Instant) {
+        self.stuck.retain(|ends, since| {
+            let Some(seen) = seen.get(ends) else { return false };
+            // An answer since then, or nothing to be answered.
+            seen.waits && now.checked_sub(seen.answered).is_none_or(|answer| answer <= *since)
+        });
+        for (ends, _) in seen.iter().filter(|(_, seen)| seen.waits) {
+            self.stuck.entry(*ends).or_insert(now);
+        }
+    }
+}
+
+/// The TCP connections of this process to `hosts`, by their two ends.
+fn connections(hosts: &[IpAddr]) -> HashMap<(SocketAddr, SocketAddr), Seen> {
+    let mut found = HashMap::new();
+    let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return found };
+    for entry in entries.flatten() {
+        let Some(number) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
+        // SAFETY: the number was that of an open descriptor a moment ago. If it has been closed
+        // since, by another thread, the questions below fail or are answered by whatever has the
+        // number now; they change nothing.
+        let fd = unsafe { BorrowedFd::borrow_raw(number) };
+        let ends = || {
+            let remote = SocketAddr::try_from(getpeername(fd).ok()??).ok()?;
+            let local = SocketAddr::try_from(getsockname(fd).ok()?).ok()?;
+            Some((local, remote))
+        };
+        let Some(ends) = ends().filter(|(_, remote)| hosts.contains(&remote.ip())) else {
+            continue;
+        };
+        if let Some(seen) = look(fd) {
+            found.insert(ends, seen);
+        }
+    }
+    found
+}
+
+/// What the kernel says of a connection; nothing where it is not one of TCP.
+fn look(fd: BorrowedFd<'_>) -> Option<Seen> {
+    let mut info = MaybeUninit::<libc::tcp_info>::zeroed();
+    let mut len = size_of::<libc::tcp_info>() as libc::socklen_t;
+    // SAFETY: `info` has room for `len` bytes; a kernel that knows less of it writes less.
+    let result = unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            info.as_mut_ptr().cast(),
+            &raw mut len,
+        )
+    };
+    // SAFETY: all zeros is a value of the plain struct, and so is what the kernel has written.
+    let info = unsafe { info.assume_init() };
+    (result == 0).then(|| Seen {
+        waits: info.tcpi_unacked > 0 || info.tcpi_probes > 0,
+        answered: Duration::from_millis(info.tcpi_last_ack_recv.into()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read as _, Write as _};
+    use std::net::{TcpListener, TcpStream};
+
+    fn ends(port: u16) -> (SocketAddr, SocketAddr) {
+        (SocketAddr::from(([10, 0, 0, 1], port)), SocketAddr::from(([10, 0, 0, 2], 7)))
+    }
+
+    #[test]
+    fn only_what_waits_without_an_answer_is_stuck() {
+        let second = Duration::from_secs(1);
+        let start = Instant::now() + 100 * second;
+        let seen = |waits, answered| HashMap::from([(ends(1), Seen { waits, answered })]);
+        let mut cables = Cables::default();
+        // Long silence with nothing to be answered, then a message.
+        cables.note(&seen(false, 60 * second), start);
+        assert!(cables.stuck.is_empty());
+        cables.note(&seen(true, 61 * second), start + second);
+        assert_eq!(cables.stuck.get(&ends(1)), Some(&(start + second)), "not the silence before");
+        // Still none: the time goes on from there.
+        cables.note(&seen(true, 64 * second), start + 4 * second);
+        assert_eq!(cables.stuck.get(&ends(1)), Some(&(start + second)));
+        // An answer, and another message that waits: a new time.
+        cables.note(&seen(true, second / 2), start + 5 * second);
+        assert_eq!(cables.stuck.get(&ends(1)), Some(&(start + 5 * second)));
+        // A connection that is gone is forgotten.
+        cables.note(&HashMap::new(), start + 6 * second);
+        assert!(cables.stuck.is_empty());
+    }
+
+    /// A peer that reads nothing has a full window, and its kernel still answers.
+    #[test]
+    fn a_peer_that_computes_is_not_silent() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut out = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut into, _) = listener.accept().unwrap();
+        out.set_nonblocking(true).unwrap();
+        let mut sent = 0;
+        while let Ok(written) = out.write(&[1; 65536]) {
+            sent += written;
+        }
+        let hosts = [IpAddr::from([127, 0, 0, 1])];
+        let mut cables = Cables::default();
+        // Long enough for the kernel to have asked for a window a few times.
+        let end = Instant::now() + Duration::from_secs(3);
+        while Instant::now() < end {
+            let silent = cables.silent(&hosts, Duration::from_secs(2));
+            assert!(silent.is_empty(), "a full window is not silence");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        let pair = (out.local_addr().unwrap(), out.peer_addr().unwrap());
+        assert!(connections(&hosts).contains_key(&pair), "the connection was looked at");
+        let mut read = 0;
+        while read < sent {
+            read += into.read(&mut [0; 65536]).unwrap();
+        }
+        assert_eq!(read, sent);
+    }
+}

@@ -7,6 +7,8 @@
 
 use std::marker::PhantomData;
 
+use crate::sync::LINE;
+
 /// A bounded piece of memory that may change under us. Copyable; lives as long as its mapping.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
@@ -86,7 +88,7 @@ impl<'a> View<'a> {
         let n = self.len.min(from.len());
         // SAFETY: `n` bytes are inside the view and inside `from`; they do not overlap by the
         // promise to `from_raw`.
-        unsafe { copy_small(from.as_ptr(), self.start, n) };
+        unsafe { copy_to_shared(from.as_ptr(), self.start, n) };
         n
     }
 
@@ -150,6 +152,50 @@ pub unsafe fn copy_small(from: *const u8, to: *mut u8, n: usize) {
     }
 }
 
+/// Copies `n` bytes to memory that another processor has read, line by line.
+///
+/// The library's copy uses the string instructions from some KB on, which ask for such lines one
+/// after the other; plain stores let the processor ask for several at once, which takes a tenth
+/// off the latency of a message of 4 KB.
+///
+/// # Safety
+/// As for [`copy_small`].
+#[inline]
+pub unsafe fn copy_to_shared(from: *const u8, to: *mut u8, n: usize) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    if n >= LINE {
+        let mut at = 0;
+        while n - at >= LINE {
+            // SAFETY: a line from `at` on lies inside both ranges. In assembly, since the compiler
+            // would make a call of the library's copy of it.
+            unsafe {
+                std::arch::asm!(
+                    "movups {a}, [{from}]",
+                    "movups {b}, [{from} + 16]",
+                    "movups {c}, [{from} + 32]",
+                    "movups {d}, [{from} + 48]",
+                    "movups [{to}], {a}",
+                    "movups [{to} + 16], {b}",
+                    "movups [{to} + 32], {c}",
+                    "movups [{to} + 48], {d}",
+                    from = in(reg) from.add(at),
+                    to = in(reg) to.add(at),
+                    a = out(xmm_reg) _,
+                    b = out(xmm_reg) _,
+                    c = out(xmm_reg) _,
+                    d = out(xmm_reg) _,
+                    options(nostack, preserves_flags),
+                );
+            }
+            at += LINE;
+        }
+        // SAFETY: what is left of both ranges.
+        return unsafe { copy_small(from.add(at), to.add(at), n - at) };
+    }
+    // SAFETY: as promised by the caller.
+    unsafe { copy_small(from, to, n) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -158,6 +204,11 @@ mod tests {
     fn copies_of_every_short_length_are_exact() {
         let from: Vec<u8> = (1..=70).collect();
         for n in 0..=70 {
+            let mut shared = vec![0u8; 80];
+            // SAFETY: both have more than `n` bytes behind the start, apart from each other.
+            unsafe { copy_to_shared(from.as_ptr(), shared.as_mut_ptr().wrapping_add(3), n) };
+            assert_eq!(&shared[3..3 + n], &from[..n]);
+            assert!(shared[..3].iter().chain(&shared[3 + n..]).all(|&byte| byte == 0), "{n}");
             let mut to = vec![0u8; 80];
             // SAFETY: both vectors hold at least 70 bytes and are distinct.
             unsafe { copy_small(from.as_ptr(), to.as_mut_ptr().wrapping_add(3), n) };

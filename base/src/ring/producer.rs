@@ -16,6 +16,9 @@ const NO_POSITION: u64 = 1 << 62;
 /// How many messages ahead a slot is asked for.
 const PREFETCH: u64 = 8;
 
+/// Most lines of data that are asked for ahead.
+const PREFETCH_DATA: usize = 256;
+
 /// The producer of a ring that this sender owns.
 #[derive(Debug)]
 pub struct Producer<W> {
@@ -118,6 +121,19 @@ impl<W: Words> Producer<W> {
         let ahead =
             unsafe { self.words.line_unchecked(self.shape.slot_line(self.tail + PREFETCH)) };
         ahead.prefetch_write();
+    }
+
+    /// Asks for the room of a next piece of `len` bytes: its lines lie with the consumer, and the
+    /// piece would wait for them line by line. What is sent and answered comes back later than the
+    /// lines do.
+    #[inline]
+    fn prefetch_data(&self, len: usize) {
+        let first = self.shape.data_line(self.shape.place(self.data_tail, len));
+        for line in 0..len.div_ceil(LINE).min(PREFETCH_DATA) {
+            // SAFETY: `place` finds whole lines in one piece inside the area, all of which
+            // `shape_of` saw.
+            unsafe { self.words.line_unchecked(first + line) }.prefetch_write();
+        }
     }
 
     /// Room for a payload of at most `max_len` bytes in the data area, and for its slot. `None`:
@@ -228,6 +244,7 @@ impl<W: Words> DataRoom<'_, W> {
         Producer::<W>::publish(line, producer.tail, id, (flags & USER_FLAGS) | IN_DATA, header, 0);
         producer.tail += 1;
         producer.data_tail = position + whole_lines(len);
+        producer.prefetch_data(len);
         len
     }
 }

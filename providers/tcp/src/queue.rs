@@ -11,7 +11,7 @@ use std::os::fd::BorrowedFd;
 use bowline_uct::{LocalSlice, MemHandle, Token};
 use rustix::io::Errno;
 
-use crate::frame::{Frame, Status};
+use crate::frame::{Frame, HEADER_BYTES, Status};
 use crate::md::Domain;
 use crate::socket::{self, Vector};
 
@@ -19,6 +19,9 @@ use crate::socket::{self, Vector};
 const MAX_VECTORS: usize = 32;
 /// Copied bytes are gathered in pieces of up to this length.
 const PIECE: usize = 64 << 10;
+/// Bytes that are named to the kernel in one system call, beyond which no segment is begun. It
+/// hardly ever takes more.
+const MUCH: usize = 4 << 20;
 /// Sent in place of memory that was released while a peer read it.
 static ZEROS: [u8; 4096] = [0; 4096];
 
@@ -28,9 +31,30 @@ enum Segment {
     Bytes { data: Vec<u8>, sent: usize, answers: usize },
     /// Bytes of the user, who keeps them until `token` was reported.
     Lent { slice: LocalSlice, sent: usize, token: Token },
-    /// A peer reads our memory: `left` bytes from `address` on. Behind them END is due, and says
-    /// whether all of them were there.
-    Memory { handle: MemHandle, address: u64, left: usize, request: u32, whole: bool },
+    /// A peer reads our memory: `left` bytes from `address` on.
+    Memory { handle: MemHandle, address: u64, left: usize, end: End },
+}
+
+/// The END behind memory that a peer reads, which says whether all of it was there. It goes out
+/// with the last bytes of the memory, in the same call: they were there when it was made.
+#[derive(Debug)]
+struct End {
+    request: u32,
+    bytes: [u8; HEADER_BYTES],
+    sent: usize,
+}
+
+impl End {
+    fn new(request: u32) -> Self {
+        let bytes = Frame::end(request, Status::Done).encode();
+        Self { request, bytes, sent: 0 }
+    }
+
+    /// The memory is gone before all of it was sent. Nothing of END was, which comes behind it.
+    fn refuse(&mut self) {
+        debug_assert_eq!(self.sent, 0, "END is behind the memory");
+        self.bytes = Frame::end(self.request, Status::Refused).encode();
+    }
 }
 
 // SAFETY: a lent slice is only read, by system calls, and its owner keeps it until the token was
@@ -123,10 +147,10 @@ impl SendQueue {
         len: usize,
         request: u32,
     ) {
-        self.bytes += len;
+        self.bytes += len + HEADER_BYTES;
         self.answers += 1;
-        let whole = true;
-        self.segments.push_back(Segment::Memory { handle, address, left: len, request, whole });
+        let end = End::new(request);
+        self.segments.push_back(Segment::Memory { handle, address, left: len, end });
     }
 
     /// Sends as much as the kernel takes. Tokens that became due are appended to `done`. Returns
@@ -172,55 +196,61 @@ impl SendQueue {
             match *front {
                 Segment::Bytes { ref data, sent, .. } if sent < data.len() => return,
                 Segment::Lent { slice, sent, .. } if sent < slice.len() => return,
-                Segment::Memory { left, .. } if left > 0 => return,
+                Segment::Memory { left, ref end, .. } if left > 0 || end.sent < HEADER_BYTES => {
+                    return;
+                }
                 Segment::Bytes { answers, .. } => self.answers -= answers,
                 Segment::Lent { token, .. } => {
                     if token != Token::NONE {
                         done.push(token);
                     }
                 }
-                Segment::Memory { request, whole, .. } => {
-                    let status = if whole { Status::Done } else { Status::Refused };
-                    let data = Frame::end(request, status).encode().to_vec();
-                    self.bytes += data.len();
-                    self.segments[0] = Segment::Bytes { data, sent: 0, answers: 1 };
-                    return;
-                }
+                Segment::Memory { .. } => self.answers -= 1,
             }
             self.segments.pop_front();
         }
     }
 
-    /// Names the bytes at the front of the queue to the kernel. What is behind a read of memory
-    /// waits for it, since END comes between.
+    /// Names the bytes at the front of the queue to the kernel: at most [`MUCH`] of them and what
+    /// belongs to the same segment.
     fn gather(&mut self, domain: &Domain, out: &mut [Vector; MAX_VECTORS]) -> usize {
-        let mut count = 0;
+        let (mut count, mut offered) = (0, 0);
+        let mut name = |base: *const u8, len: usize| {
+            out[count] = Vector { iov_base: base.cast_mut().cast(), iov_len: len };
+            count += 1;
+            offered += len;
+            // Room for the two pieces of a read of memory.
+            offered < MUCH && count + 2 <= MAX_VECTORS
+        };
         for segment in &mut self.segments {
-            if count == MAX_VECTORS {
-                break;
-            }
-            let (base, len, last) = match segment {
+            let more = match segment {
                 Segment::Bytes { data, sent, .. } => {
                     let rest = &data[*sent..];
-                    (rest.as_ptr(), rest.len(), false)
+                    name(rest.as_ptr(), rest.len())
                 }
                 Segment::Lent { slice, sent, .. } => {
                     let start = slice.as_ptr().wrapping_add(*sent);
-                    (start.cast_const(), slice.len() - *sent, false)
+                    name(start.cast_const(), slice.len() - *sent)
                 }
-                Segment::Memory { handle, address, left, whole, .. } => {
+                Segment::Memory { left: 0, end, .. } => {
+                    let rest = &end.bytes[end.sent..];
+                    name(rest.as_ptr(), rest.len())
+                }
+                Segment::Memory { handle, address, left, end } => {
                     match domain.reach(handle.0.to_wire(), *address, *left) {
-                        Some(view) => (view.as_ptr().cast_const(), view.len(), true),
+                        Some(view) => {
+                            name(view.as_ptr().cast_const(), view.len());
+                            name(end.bytes.as_ptr(), HEADER_BYTES)
+                        }
                         None => {
-                            *whole = false;
-                            (ZEROS.as_ptr(), ZEROS.len().min(*left), true)
+                            end.refuse();
+                            name(ZEROS.as_ptr(), ZEROS.len().min(*left));
+                            false
                         }
                     }
                 }
             };
-            out[count] = Vector { iov_base: base.cast_mut().cast(), iov_len: len };
-            count += 1;
-            if last {
+            if !more {
                 break;
             }
         }
@@ -245,10 +275,13 @@ impl SendQueue {
                     *gone += step;
                     sent -= step;
                 }
-                Segment::Memory { address, left, .. } => {
+                Segment::Memory { address, left, end, .. } => {
                     let step = sent.min(*left);
                     *address += step as u64;
                     *left -= step;
+                    sent -= step;
+                    let step = sent.min(HEADER_BYTES - end.sent);
+                    end.sent += step;
                     sent -= step;
                 }
             }

@@ -13,6 +13,7 @@
 //! `waiting` says that the budget ended before the frames did: then nothing else is received until
 //! they are taken.
 
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::AsFd;
 
@@ -203,7 +204,7 @@ impl TcpIface {
             (receiver.start, receiver.end) = (0, 0);
             pieces[count] = Vector {
                 iov_base: receiver.memory.view().as_ptr().cast(),
-                iov_len: receiver.capacity,
+                iov_len: behind(direct, &peer.requests).min(receiver.capacity),
             };
             // SAFETY: the pieces are: memory that the domain has just looked up and keeps, which
             // peers may write; or the destinations of a get, which the user keeps until its token
@@ -482,6 +483,20 @@ pub(crate) fn scatter(mut from: View<'_>, pieces: &[bowline_uct::LocalSlice], mu
             std::ptr::copy_nonoverlapping(from.as_ptr(), piece.as_ptr().wrapping_add(gone), step);
         }
         from = from.slice(step, from.len() - step).expect("at most its length was taken");
+    }
+}
+
+/// Most bytes to receive behind a payload that goes straight to its place. Where another such
+/// payload is likely to follow, only as many as come before it.
+fn behind(direct: Direct, requests: &VecDeque<(u32, Request)>) -> usize {
+    match direct {
+        // END, and the header of the next answer.
+        Direct::Get { .. } => match requests.get(1) {
+            Some((_, Request::Get { len, .. })) if *len > SMALL => 2 * HEADER_BYTES,
+            _ => usize::MAX,
+        },
+        Direct::Put { .. } => HEADER_FIRST,
+        Direct::Discard { .. } => usize::MAX,
     }
 }
 

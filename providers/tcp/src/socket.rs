@@ -266,15 +266,35 @@ fn same_host(fd: BorrowedFd<'_>) -> bool {
 /// Sets what depends on where the other end is; `near` if it is known to be on this machine, be it
 /// in another network namespace.
 ///
-/// On one machine bytes go from cache to cache as long as few are on their way; the kernel's own
-/// choice lets megabytes pile up, and the copies then miss the cache. Measured with messages of
-/// 1 MB: 6 to 8 GB/s with this limit, 1.8 to 6 without.
+/// On one machine there is no network to share, and nothing that an algorithm could learn of it:
+/// those that send at the pace of an estimate (bbr) let bytes wait for a timer. Reno, which every
+/// kernel has, sends them at once. And bytes go from cache to cache as long as few are on their
+/// way; the kernel's own choice lets megabytes pile up, and the copies then miss the cache.
+///
+/// Measured on a machine with two processors whose kernel prefers bbr, messages of 1 MB, in GB/s,
+/// by the send buffer in KiB (the kernel doubles it):
+///
+/// | | 64 | 128 | 192 | 256 | 512 | 2048 |
+/// |---|---|---|---|---|---|---|
+/// | loopback, bbr | 4.3 | 6.6 | 6.9 | 7.2 | 7.2 | 6.8 to 7.4 |
+/// | between two network namespaces, bbr | 5.9 | 6.9 | 3.7 | 3.4 | 2.4 | 1.8 |
+/// | between two network namespaces, reno | | 7.0 | | 6.9 | 7.0 | 6.8 |
+///
+/// A message of 64 KiB between two namespaces takes 22 us with reno and 37 to 53 with bbr.
 pub(crate) fn tune(fd: BorrowedFd<'_>, options: &TcpOptions, near: bool) {
-    /// The kernel doubles it.
-    const SAME_HOST: usize = 128 << 10;
+    const PACED: usize = 128 << 10;
+    const UNPACED: usize = 256 << 10;
+    if !near && !same_host(fd) {
+        return;
+    }
+    let mut bytes = UNPACED;
+    // An administrator may have forbidden it.
+    if let Err(error) = sockopt::set_tcp_congestion(fd, "reno") {
+        tracing::debug!(%error, "cannot choose how a connection is controlled");
+        bytes = PACED;
+    }
     if options.sndbuf.is_none()
-        && (near || same_host(fd))
-        && let Err(error) = sockopt::set_socket_send_buffer_size(fd, SAME_HOST)
+        && let Err(error) = sockopt::set_socket_send_buffer_size(fd, bytes)
     {
         tracing::debug!(%error, "cannot set a send buffer");
     }

@@ -12,11 +12,6 @@ use super::plan::Plan;
 const DATA: i32 = 1;
 const ANSWER: i32 = 2;
 
-/// Messages longer than this are received one after the other into one buffer, since windows of
-/// them would measure the memory behind the caches; benchmarks of C programs post all receives of
-/// a window into one buffer.
-pub(crate) const REUSED: usize = 8 << 10;
-
 /// Measures.
 ///
 /// # Errors
@@ -27,9 +22,10 @@ pub(crate) fn measure(world: &World, plan: &Plan) -> Result<Figure> {
         world,
         peer: (world.rank() + 1) % world.size(),
         out: Buffer::new(plan.size),
-        into: Buffer::new(if plan.size > REUSED { plan.size } else { plan.size * plan.window }),
+        into: Buffer::new(plan.size * plan.rooms()),
         size: plan.size,
         window: plan.window,
+        rooms: plan.rooms(),
     };
     world.barrier()?;
     let samples = match plan.kind() {
@@ -43,10 +39,11 @@ struct Side<'a> {
     world: &'a World,
     peer: i32,
     out: Buffer,
-    /// Room for a window, one message after the other, or for one message.
+    /// Rooms, one after the other.
     into: Buffer,
     size: usize,
     window: usize,
+    rooms: usize,
 }
 
 impl PingPong for Side<'_> {
@@ -96,21 +93,25 @@ impl Stream for Side<'_> {
 
     fn receive_window(&mut self) -> Result<()> {
         let (world, peer, size) = (self.world.communicator(), self.peer, self.size);
-        let (mut rest, count) = (self.into.bytes_mut(), self.window);
-        if size > REUSED {
-            for _ in 0..count {
-                world.recv(rest, peer, DATA)?;
+        let mut left = self.window;
+        if self.rooms == 1 {
+            for _ in 0..left {
+                world.recv(self.into.bytes_mut(), peer, DATA)?;
             }
             return Ok(());
         }
-        world.scope(|scope| {
-            for _ in 0..count {
-                let (room, behind) = rest.split_at_mut(size);
-                rest = behind;
-                drop(scope.irecv(world, room, peer, DATA)?);
-            }
-            Ok(())
-        })?;
+        while left > 0 {
+            let (mut rest, count) = (self.into.bytes_mut(), self.rooms.min(left));
+            world.scope(|scope| {
+                for _ in 0..count {
+                    let (room, behind) = rest.split_at_mut(size);
+                    rest = behind;
+                    drop(scope.irecv(world, room, peer, DATA)?);
+                }
+                Ok(())
+            })?;
+            left -= count;
+        }
         Ok(())
     }
 

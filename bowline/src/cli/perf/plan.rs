@@ -27,6 +27,13 @@ pub(crate) struct Plan {
 /// Payload up to which reading the clock is a noticeable part of an operation.
 const SHORT: usize = 4096;
 
+/// Messages up to this length have room for a whole window: rooms for longer ones would measure the
+/// memory behind the caches. Benchmarks of C programs post all receives of a window into one buffer.
+const OWN_ROOM: usize = 8 << 10;
+
+/// Room for the longer ones, in bytes, where several are received at once.
+const ROOMS: usize = 512 << 10;
+
 /// Operations of a sample up to there.
 const BATCH: u64 = 8;
 
@@ -62,6 +69,18 @@ impl Plan {
             warmup: args.warmup.unwrap_or(iterations.div_ceil(10)),
             batch,
             window,
+        }
+    }
+
+    /// Messages of a window that are received at the same time, each into a room of its own.
+    ///
+    /// From shared memory long ones are received one after the other into one room. Over a network
+    /// each would then wait for the answer to the one before, so some receives are posted ahead.
+    pub(crate) fn rooms(&self) -> usize {
+        match self.transport {
+            _ if self.size <= OWN_ROOM => self.window,
+            Transport::Shm | Transport::Itself => 1,
+            _ => (ROOMS / self.size).clamp(1, self.window),
         }
     }
 

@@ -1,11 +1,12 @@
 //! Tagged messages on the protocol engine.
 
+use std::collections::VecDeque;
+
 use anyhow::Result;
 use bowline::ucp::{RequestId, Sent};
 use bowline_base::buffer::{RecvBuf, SendBuf};
 
 use super::drive::{PingPong, Stream};
-use super::mpi::REUSED;
 use super::pair::{ANSWER, DATA, Lent, Pair};
 use super::payload;
 use super::plan::Plan;
@@ -16,11 +17,12 @@ use super::plan::Plan;
 pub(crate) struct Side<'a> {
     pair: &'a Pair,
     out: Lent<'a>,
-    /// Room for a window, one message after the other, or for one message.
+    /// Rooms, one after the other.
     into: Lent<'a>,
     size: usize,
     window: usize,
-    open: Vec<RequestId>,
+    rooms: usize,
+    open: VecDeque<RequestId>,
 }
 
 impl<'a> Side<'a> {
@@ -28,10 +30,11 @@ impl<'a> Side<'a> {
         Self {
             pair,
             out: pair.buffer(plan.size),
-            into: pair.buffer(if plan.size > REUSED { plan.size } else { plan.size * plan.window }),
+            into: pair.buffer(plan.size * plan.rooms()),
             size: plan.size,
             window: plan.window,
-            open: Vec::with_capacity(plan.window),
+            rooms: plan.rooms(),
+            open: VecDeque::with_capacity(plan.window),
         }
     }
 
@@ -103,7 +106,7 @@ impl Stream for Side<'_> {
         for _ in 0..self.window {
             // SAFETY: waited for below; after an error the side is not used.
             if let Sent::Pending(id) = unsafe { self.start_send()? } {
-                self.open.push(id);
+                self.open.push_back(id);
             }
         }
         for id in self.open.drain(..) {
@@ -114,17 +117,23 @@ impl Stream for Side<'_> {
     }
 
     fn receive_window(&mut self) -> Result<()> {
-        if self.size > REUSED {
+        if self.rooms == 1 {
             for _ in 0..self.window {
                 PingPong::receive(self)?;
             }
             return Ok(());
         }
-        for place in 0..self.window {
-            // SAFETY: one receive for each place, waited for below; after an error the side is
-            // not used.
-            let id = unsafe { self.start_receive(place)? };
-            self.open.push(id);
+        for message in 0..self.window {
+            // The oldest receive is the one that has the room which is used next.
+            if self.open.len() == self.rooms
+                && let Some(oldest) = self.open.pop_front()
+            {
+                self.pair.wait(oldest)?;
+            }
+            // SAFETY: the receive before into this room is complete, and this one is waited for
+            // above or below; after an error the side is not used.
+            let id = unsafe { self.start_receive(message % self.rooms)? };
+            self.open.push_back(id);
         }
         for id in self.open.drain(..) {
             self.pair.wait(id)?;

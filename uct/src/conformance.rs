@@ -119,6 +119,26 @@ pub(crate) fn not_applicable<P: Provider>(why: &str) {
     eprintln!("conformance of {}: does not apply: {why}", P::NAME);
 }
 
+/// Compares the sequence numbers of one stream of messages with `first..first + count`: nothing lost,
+/// nothing doubled, and in order where the interface says that it keeps it.
+#[track_caller]
+pub(crate) fn in_sequence<P: Provider>(
+    attr: &crate::IfaceAttr,
+    mut stream: Vec<u64>,
+    first: u64,
+    count: u64,
+) {
+    if !attr.caps.contains(crate::Caps::AM_ORDERED) {
+        stream.sort_unstable();
+    }
+    let expected = first..first + count;
+    assert!(
+        stream.iter().copied().eq(expected),
+        "{}: lost, doubled or out of order: {stream:?}",
+        P::NAME
+    );
+}
+
 /// Makes a `#[test]` of every test of the suite, for one [`Provider`](conformance::Provider), in
 /// a module `conformance_suite`. It has to stand where the provider's name is in scope.
 #[macro_export]

@@ -74,9 +74,6 @@ form!(tiny, "sim, small queues", |options| {
 const OVERTAKEN: &str = "puts to one place overtake each other here unless a fence stands between \
                          them, and the test takes the last one posted for the last one seen";
 
-const IN_ORDER: &str = "messages overtake each other here, which the interface says, and the test \
-                        compares their order without asking whether it is claimed";
-
 form!(
     unordered,
     "sim, raw links that reorder",
@@ -91,10 +88,6 @@ form!(
     &[
         Exclusion { test: "model::memory", reason: OVERTAKEN },
         Exclusion { test: "rma::flushed_puts_are_visible", reason: OVERTAKEN },
-        Exclusion { test: "am::both_directions", reason: IN_ORDER },
-        Exclusion { test: "am::everybody_to_everybody", reason: IN_ORDER },
-        Exclusion { test: "failure::disconnected_and_connected_again", reason: IN_ORDER },
-        Exclusion { test: "failure::survivors_go_on", reason: IN_ORDER },
     ]
 );
 form!(two_sided, "sim without one-sided operations", |options| {

@@ -264,8 +264,13 @@ pub fn contention_with_the_owner<P: Provider>() {
                     seen.push(word.fetch_add(1, Ordering::Relaxed));
                 }
                 // An owner whose transport serves atomics by its progress does that here.
-                if let Some(Some(owner)) = places.get_mut(1) {
-                    owner.progress(16);
+                let served = match places.get_mut(1) {
+                    Some(Some(owner)) => owner.progress(16),
+                    _ => 0,
+                };
+                // Initiators that share its processor would get one step done in each turn of it.
+                if served == 0 {
+                    std::thread::yield_now();
                 }
             }
             for thread in threads {

@@ -3,8 +3,8 @@
 
 use std::collections::HashSet;
 
-use super::harness::{Flavour, World, header_of, pattern};
-use super::{Provider, not_applicable};
+use super::harness::{Flavour, Message, World, header_of, pattern};
+use super::{Provider, in_sequence, not_applicable};
 use crate::{AmHeader, AmId, Caps, EpId, Iface, PostError, Token};
 
 const HEADER: AmHeader = [0; 3];
@@ -131,8 +131,9 @@ pub fn disconnected_and_connected_again<P: Provider>() {
         world.peer(0).iface.want_writable(ep);
         world.peer(0).iface.disconnect(ep);
         let arrived = world.receive(1, 2);
-        arrived.iter().for_each(super::harness::Message::verify);
-        assert_eq!([arrived[0].header[0], arrived[1].header[0]], [2 * round, 2 * round + 1]);
+        arrived.iter().for_each(Message::verify);
+        let stream = arrived.iter().map(|message| message.header[0]).collect();
+        in_sequence::<P>(&attr, stream, 2 * round, 2);
         let ep = world.peer(0).iface.connect(&address).expect("the peer is still there");
         world.set_ep(0, 1, ep);
     }
@@ -269,24 +270,18 @@ pub fn survivors_go_on<P: Provider>() {
         world.send(3, 0, flavour, sequence, len);
     }
     let by_seed = |from: u64| move |sequence: u64| sequence ^ (from << 48);
+    let of = |messages: &[Message], from: u64| -> Vec<u64> {
+        let its = |message: &&Message| message.header[1] == by_seed(from)(message.header[0]);
+        messages.iter().filter(its).map(|message| message.header[0]).collect()
+    };
     world.until(|w| {
         let messages = &w.peer(0).seen.messages;
-        [1, 3].into_iter().all(|from| {
-            let seed = by_seed(from)(LATER - 1);
-            messages
-                .iter()
-                .any(|message| message.header[0] == LATER - 1 && message.header[1] == seed)
-        })
+        [1, 3].into_iter().all(|from| of(messages, from).len() as u64 >= LATER)
     });
     let messages = world.peer(0).seen.take();
-    messages.iter().for_each(super::harness::Message::verify);
+    messages.iter().for_each(Message::verify);
     for from in [1, 3] {
-        let mine: Vec<u64> = messages
-            .iter()
-            .filter(|message| message.header[1] == by_seed(from)(message.header[0]))
-            .map(|message| message.header[0])
-            .collect();
-        assert!(mine.iter().copied().eq(0..LATER), "a survivor's messages were lost or doubled");
+        in_sequence::<P>(&attr, of(&messages, from), 0, LATER);
     }
     if let Some(living) = living {
         assert!(messages.iter().any(|message| message.source == living));

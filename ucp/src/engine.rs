@@ -18,7 +18,7 @@ use crate::am::AmArrival;
 use crate::direct::Direct;
 use crate::error::OpError;
 use crate::peer::{NOBODY, Peer, PeerIndex};
-use crate::request::{self, Body, Requests, Status};
+use crate::request::{self, Body, RequestId, Requests, Status};
 use crate::settings::Options;
 use crate::space::Spaces;
 use crate::unexpected::Unexpected;
@@ -68,6 +68,8 @@ pub(crate) struct Engine {
     pub(crate) requests: Requests,
     pub(crate) unexpected: Slab<Unexpected>,
     pub(crate) actions: Actions,
+    /// One-sided operations that wait for room in their lanes, in order.
+    pub(crate) one_sided: VecDeque<Key>,
     pub(crate) am_inbox: VecDeque<AmArrival>,
     pub(crate) counters: Counters,
     pub(crate) options: Options,
@@ -90,6 +92,7 @@ impl Engine {
             requests: Requests::with_capacity(256),
             unexpected: Slab::default(),
             actions: Actions::with_capacity(actions),
+            one_sided: VecDeque::new(),
             am_inbox: VecDeque::new(),
             counters: Counters::default(),
             options,
@@ -150,6 +153,16 @@ impl Engine {
         request.empty();
         self.requests.release(key);
         Some(status)
+    }
+
+    /// Has a request freed by itself when it completes.
+    pub(crate) fn detach(&mut self, id: RequestId) {
+        if let Some(request) = self.requests.get_mut(id.0) {
+            request.detached = true;
+            if request.done {
+                request::end(&mut self.requests, id.0);
+            }
+        }
     }
 
     /// Whether a request is there and complete.
@@ -237,6 +250,9 @@ impl Engine {
         if let Some(index) = found {
             self.actions.push(Action::Resume(index as PeerIndex));
         }
+        if !self.one_sided.is_empty() {
+            self.actions.push(Action::ResumeOneSided);
+        }
     }
 
     /// An operation that the transport had in flight is complete.
@@ -256,13 +272,7 @@ impl Engine {
                 }
                 self.actions.push(Action::Fetch(key));
             }
-            Body::OneSided(_) => {
-                let status = match result {
-                    Ok(value) => Status { length: value, ..Status::NONE },
-                    Err(how) => Status::failed(how.into()),
-                };
-                self.finish(key, status);
-            }
+            Body::OneSided(_) => self.one_sided_completed(key, result),
             Body::Send(_) | Body::Free => {}
         }
     }

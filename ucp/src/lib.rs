@@ -36,6 +36,7 @@ mod engine;
 mod error;
 mod lanes;
 mod matching;
+mod one_sided;
 mod peer;
 mod request;
 mod rma;

@@ -19,6 +19,7 @@ use bowline_uct::{MemHandle, RkeyId, Token};
 
 use crate::error::OpError;
 use crate::matching::Envelope;
+use crate::one_sided::Task;
 use crate::peer::PeerIndex;
 use crate::wire::Rts;
 
@@ -127,11 +128,34 @@ pub(crate) struct Send {
     pub(crate) phase: SendPhase,
 }
 
-/// A put, get, atomic or flush that the transport has in flight.
+/// A put, get, atomic or flush that is not complete; see [`crate::one_sided`].
 #[derive(Debug)]
 pub(crate) struct OneSided {
     pub(crate) send: Option<SendBuf>,
     pub(crate) receive: Option<RecvBuf>,
+    /// What is to be posted; none for a flush, which is posted at once.
+    pub(crate) task: Option<Task>,
+    /// Bytes that are not posted yet; 1 for an atomic operation.
+    pub(crate) rest: usize,
+    /// Pieces that the transport has in flight.
+    pub(crate) in_flight: u32,
+    /// The old value of a word.
+    pub(crate) value: u64,
+    pub(crate) outcome: Result<(), OpError>,
+}
+
+impl Default for OneSided {
+    fn default() -> Self {
+        Self {
+            send: None,
+            receive: None,
+            task: None,
+            rest: 0,
+            in_flight: 0,
+            value: 0,
+            outcome: Ok(()),
+        }
+    }
 }
 
 /// What a request holds, by kind. Only the receive, which every message needs, lies in the

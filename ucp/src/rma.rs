@@ -6,14 +6,15 @@
 use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_base::view::View;
 use bowline_uct::{
-    AddrReader, AddrWriter, AtomicOp, AtomicWidth, EpId, LocalSlice, MemError, MemHandle,
-    PostError, Posted, RemoteSlice, RkeyId,
+    AddrReader, AddrWriter, AtomicOp, AtomicWidth, EpId, MemError, MemHandle, PostError, Posted,
+    RemoteSlice, RkeyId,
 };
 use thiserror::Error;
 
 use crate::error::OpError;
+use crate::one_sided::{Kind, Progress, Task, op_error};
 use crate::peer::Ep;
-use crate::request::{self, Body, OneSided, RequestId, Status, token};
+use crate::request::{self, Body, OneSided, RequestId, token};
 use crate::tagged::Sent;
 use crate::worker::Worker;
 
@@ -48,17 +49,6 @@ pub enum RmaError {
     /// The peer cannot be reached.
     #[error(transparent)]
     Peer(#[from] OpError),
-}
-
-/// What a post error means for a one-sided operation.
-fn op_error(error: PostError) -> OpError {
-    match error {
-        PostError::BadRemote | PostError::BadArgument => OpError::BadRemote,
-        PostError::BadEndpoint => OpError::BadEndpoint,
-        PostError::TooLong => OpError::TooLong,
-        PostError::PeerFailed => OpError::PeerFailed(bowline_uct::PeerFailure::Died),
-        _ => OpError::Unsupported,
-    }
 }
 
 impl Worker {
@@ -182,34 +172,26 @@ impl Worker {
     pub fn put(&self, key: RemoteKey, remote: u64, buffer: SendBuf) -> Result<Sent, OpError> {
         let inner = &mut *self.inner.borrow_mut();
         let to = RemoteSlice { address: remote, rkey: key.rkey };
-        let iface = &mut inner.lanes[key.lane].iface;
-        match iface.put_short(key.ep, buffer.bytes(), to) {
-            Ok(()) => return Ok(Sent::Done),
-            Err(PostError::TooLong | PostError::Unsupported) => {}
-            Err(error) => return Err(op_error(error)),
+        if inner.engine.one_sided.is_empty() {
+            let iface = &mut inner.lanes[key.lane].iface;
+            match iface.put_short(key.ep, buffer.bytes(), to) {
+                Ok(()) => return Ok(Sent::Done),
+                Err(PostError::TooLong | PostError::Unsupported | PostError::NoResource) => {}
+                Err(error) => return Err(op_error(error)),
+            }
         }
-        let from = LocalSlice::of_send(&buffer, 0, buffer.len());
-        let one = OneSided { send: Some(buffer), receive: None };
-        let id = request::begin(&mut inner.engine.requests, Body::OneSided(Box::new(one)));
-        let from = from.as_slice();
-        let posted = inner.lanes[key.lane].iface.put_zcopy(key.ep, from, to, token(id));
-        inner.posted(id, posted)
+        inner.one_sided(key, to, Kind::Put, OneSided { send: Some(buffer), ..OneSided::default() })
     }
 
     /// Reads from `remote` in the peer's memory into `buffer`.
     ///
     /// # Errors
     /// As for [`Worker::put`].
-    pub fn get(&self, key: RemoteKey, remote: u64, mut buffer: RecvBuf) -> Result<Sent, OpError> {
+    pub fn get(&self, key: RemoteKey, remote: u64, buffer: RecvBuf) -> Result<Sent, OpError> {
         let inner = &mut *self.inner.borrow_mut();
-        let len = buffer.len();
         let from = RemoteSlice { address: remote, rkey: key.rkey };
-        let to = LocalSlice::of_recv(&mut buffer, 0, len);
-        let one = OneSided { send: None, receive: Some(buffer) };
-        let id = request::begin(&mut inner.engine.requests, Body::OneSided(Box::new(one)));
-        let to = to.as_slice();
-        let posted = inner.lanes[key.lane].iface.get_zcopy(key.ep, to, from, token(id));
-        inner.posted(id, posted)
+        let one = OneSided { receive: Some(buffer), ..OneSided::default() };
+        inner.one_sided(key, from, Kind::Get, one)
     }
 
     /// An atomic operation whose old value is wanted: at once, or as `length` of the request's
@@ -227,18 +209,10 @@ impl Worker {
     ) -> Result<Result<u64, RequestId>, OpError> {
         let inner = &mut *self.inner.borrow_mut();
         let at = RemoteSlice { address: remote, rkey: key.rkey };
-        let one = OneSided { send: None, receive: None };
-        let id = request::begin(&mut inner.engine.requests, Body::OneSided(Box::new(one)));
-        match inner.lanes[key.lane].iface.atomic_fetch(key.ep, op, width, at, token(id)) {
-            Ok(Some(old)) => {
-                request::end(&mut inner.engine.requests, id);
-                Ok(Ok(old))
-            }
-            Ok(None) => Ok(Err(RequestId(id))),
-            Err(error) => {
-                request::end(&mut inner.engine.requests, id);
-                Err(op_error(error))
-            }
+        let task = Task { lane: key.lane, ep: key.ep, at, kind: Kind::Fetch(op, width) };
+        match inner.begin_one_sided(task, OneSided::default()) {
+            Progress::Done(old) => old.map(Ok),
+            Progress::Pending(id) => Ok(Err(id)),
         }
     }
 
@@ -255,7 +229,15 @@ impl Worker {
     ) -> Result<(), OpError> {
         let inner = &mut *self.inner.borrow_mut();
         let at = RemoteSlice { address: remote, rkey: key.rkey };
-        inner.lanes[key.lane].iface.atomic_post(key.ep, op, width, at).map_err(op_error)
+        let task = Task { lane: key.lane, ep: key.ep, at, kind: Kind::Change(op, width) };
+        match inner.begin_one_sided(task, OneSided::default()) {
+            Progress::Done(outcome) => outcome.map(drop),
+            Progress::Pending(id) => {
+                // Nobody waits for it; a failure is the peer's, which the flush reports.
+                inner.engine.detach(id);
+                Ok(())
+            }
+        }
     }
 
     /// Waits until everything put so far is visible at its targets.
@@ -263,17 +245,18 @@ impl Worker {
     /// # Errors
     /// When a target failed meanwhile.
     pub fn flush(&self) -> Result<(), OpError> {
+        self.wait_until(|| self.inner.borrow().engine.one_sided.is_empty());
         let lanes = self.inner.borrow().lanes.len();
         for lane in 0..lanes {
-            let flushed = {
-                let inner = &mut *self.inner.borrow_mut();
-                let one = OneSided { send: None, receive: None };
-                let id = request::begin(&mut inner.engine.requests, Body::OneSided(Box::new(one)));
-                let posted = inner.lanes[lane].iface.flush_all(token(id));
-                inner.posted(id, posted)?
-            };
-            if let Sent::Pending(id) = flushed {
+            let mut flushed = None;
+            self.wait_until(|| {
+                flushed = self.inner.borrow_mut().post_flush(lane);
+                flushed.is_some()
+            });
+            if let Some(Progress::Pending(id)) = flushed {
                 self.wait(id).outcome?;
+            } else if let Some(Progress::Done(outcome)) = flushed {
+                outcome?;
             }
         }
         Ok(())
@@ -284,9 +267,15 @@ impl Worker {
     /// # Errors
     /// When a lane cannot.
     pub fn fence(&self) -> Result<(), OpError> {
-        let inner = &mut *self.inner.borrow_mut();
-        for lane in &mut inner.lanes {
-            lane.iface.fence().map_err(op_error)?;
+        self.wait_until(|| self.inner.borrow().engine.one_sided.is_empty());
+        let lanes = self.inner.borrow().lanes.len();
+        for lane in 0..lanes {
+            let mut fenced = Ok(());
+            self.wait_until(|| {
+                fenced = self.inner.borrow_mut().lanes[lane].iface.fence();
+                fenced != Err(PostError::NoResource)
+            });
+            fenced.map_err(op_error)?;
         }
         Ok(())
     }
@@ -304,23 +293,31 @@ impl crate::worker::Inner {
         fits(false).or_else(|| fits(true))
     }
 
-    /// What became of the one-sided operation of request `id`.
-    fn posted(
+    /// Puts or gets.
+    fn one_sided(
         &mut self,
-        id: bowline_base::slab::Key,
-        posted: Result<Posted, PostError>,
+        key: RemoteKey,
+        at: RemoteSlice,
+        kind: Kind,
+        one: OneSided,
     ) -> Result<Sent, OpError> {
-        match posted {
-            Ok(Posted::Done) => {
-                request::end(&mut self.engine.requests, id);
-                Ok(Sent::Done)
-            }
-            Ok(Posted::InFlight) => Ok(Sent::Pending(RequestId(id))),
-            Err(error) => {
-                self.engine.finish(id, Status::failed(op_error(error)));
-                request::end(&mut self.engine.requests, id);
-                Err(op_error(error))
-            }
+        match self.begin_one_sided(Task { lane: key.lane, ep: key.ep, at, kind }, one) {
+            Progress::Done(outcome) => outcome.map(|_| Sent::Done),
+            Progress::Pending(id) => Ok(Sent::Pending(id)),
         }
+    }
+
+    /// Posts a flush of a lane; `None` when it has no room for that.
+    fn post_flush(&mut self, lane: usize) -> Option<Progress> {
+        let one = OneSided { in_flight: 1, ..OneSided::default() };
+        let id = request::begin(&mut self.engine.requests, Body::OneSided(Box::new(one)));
+        let outcome = match self.lanes[lane].iface.flush_all(token(id)) {
+            Ok(Posted::InFlight) => return Some(Progress::Pending(RequestId(id))),
+            Ok(Posted::Done) => Some(Progress::Done(Ok(0))),
+            Err(PostError::NoResource) => None,
+            Err(error) => Some(Progress::Done(Err(op_error(error)))),
+        };
+        request::end(&mut self.engine.requests, id);
+        outcome
     }
 }

@@ -185,7 +185,7 @@ impl Worker {
             Body::Receive(receive) => receive.buffer.into_owned(),
             Body::Send(send) => send.buffer.into_owned(),
             Body::OneSided(one) => {
-                let OneSided { send, receive } = *one;
+                let OneSided { send, receive, .. } = *one;
                 let sent = send.and_then(SendBuf::into_owned);
                 sent.or_else(|| receive.and_then(RecvBuf::into_owned))
             }
@@ -216,13 +216,7 @@ impl Worker {
 
     /// Frees a request by itself when it completes; the buffer that it owns goes with it.
     pub fn detach(&self, id: RequestId) {
-        let engine = &mut self.inner.borrow_mut().engine;
-        if let Some(request) = engine.requests.get_mut(id.0) {
-            request.detached = true;
-            if request.done {
-                request::end(&mut engine.requests, id.0);
-            }
-        }
+        self.inner.borrow_mut().engine.detach(id);
     }
 
     /// Sends an active message: `header` and `buffer` go to the handler of `id` at the peer.

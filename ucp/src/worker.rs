@@ -489,6 +489,7 @@ impl Inner {
                 }
                 Action::Credit(peer) => self.give_credit(peer),
                 Action::Resume(peer) => self.resume(peer),
+                Action::ResumeOneSided => self.resume_one_sided(),
                 Action::Withdraw { lane, memory } => {
                     // Lent memory is nobody's but the sender's: there is nothing to give back.
                     drop(self.lanes[lane as usize].iface.mem_release(memory));

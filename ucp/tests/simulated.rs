@@ -9,6 +9,7 @@ use bowline_ucp::{
     Envelope, Ep, FailureSource, Idle, MatchSpec, Members, OpError, SendMode, Sent, SpaceOptions,
     Stages, Waiter, Worker, WorkerParts,
 };
+use bowline_uct::{AtomicOp, AtomicWidth};
 
 struct Never;
 
@@ -199,6 +200,56 @@ fn a_refused_message_says_whose_failure_it_is() {
             pair.until(|| sender.is_complete(send));
             assert!(sender.failures().is_empty(), "it has not heard of the death");
             assert_eq!(sender.wait(send).outcome, Err(OpError::MemberFailed { rank: 2 }));
+        }
+    }
+}
+
+/// One-sided operations wait for room in a transport that takes two at a time, and end when their
+/// peer does.
+#[test]
+fn one_sided_operations_wait_for_room() {
+    for dies in [false, true] {
+        let options = NetworkOptions { seed: 3, outstanding: 2, ..NetworkOptions::default() };
+        let pair = Pair::new(options, &[]);
+        let [origin, target] = &pair.workers;
+        let memory = target.mem_alloc(64 * 1024).expect("the network lends memory");
+        let base =
+            target.mem_view(memory, |view| view.as_ptr().addr() as u64).expect("it is there");
+        let packed = target.rkey_pack(memory).expect("it is there");
+        let key = origin.rkey_unpack(pair.eps[0], &packed).expect("the target lent it");
+        let mut puts = Vec::new();
+        for block in 0..64u64 {
+            let buffer = SendBuf::owned(vec![block as u8 + 1; 1024]);
+            if let Sent::Pending(put) = origin.put(key, base + block * 1024, buffer).expect("put") {
+                puts.push(put);
+            }
+            let (op, width) = (AtomicOp::Add(1), AtomicWidth::W64);
+            origin.atomic_post(key, base + 63 * 1024 + 8, op, width).expect("posted");
+        }
+        assert!(puts.len() > 32, "two at a time, yet only {} of 64 wait", puts.len());
+        if dies {
+            pair.network.kill(1);
+        }
+        pair.until(|| puts.iter().all(|put| origin.is_complete(*put)));
+        let failed = puts.iter().filter(|put| origin.wait(**put).outcome.is_err()).count();
+        assert_eq!(failed > 0, dies);
+        if dies {
+            continue;
+        }
+        let mut fetched = None;
+        let (op, width) = (AtomicOp::Add(0), AtomicWidth::W64);
+        for _ in 0..8 {
+            let word = base + 62 * 1024 + 8;
+            if let Err(id) = origin.atomic_fetch(key, word, op, width).expect("posted") {
+                fetched = Some(id);
+            }
+        }
+        let fetched = fetched.expect("a network answers later");
+        pair.until(|| origin.is_complete(fetched));
+        assert_eq!(origin.wait(fetched).length, u64::from_ne_bytes([63; 8]));
+        let bytes = target.mem_view(memory, |view| view.to_vec()).expect("it is there");
+        for (block, piece) in bytes.chunks(1024).take(63).enumerate() {
+            assert!(piece.iter().all(|&byte| byte == block as u8 + 1), "block {block}");
         }
     }
 }

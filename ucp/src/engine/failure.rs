@@ -8,6 +8,7 @@ use bowline_base::slab::Key;
 use bowline_uct::{EpId, PeerFailure, Source};
 
 use super::Engine;
+use crate::action::Action;
 use crate::error::OpError;
 use crate::matching::MatchEngine as _;
 use crate::peer::{NOBODY, PeerIndex, PeerState, Target};
@@ -82,6 +83,10 @@ impl Engine {
         }));
         for key in lost {
             self.fail(key, how.into());
+        }
+        if !self.one_sided.is_empty() {
+            // Those for this peer are refused now, and end by that.
+            self.actions.push(Action::ResumeOneSided);
         }
     }
 

@@ -1,4 +1,5 @@
-//! What ranks and process managers say to each other over PMI-1, and launchers and agents.
+//! What ranks and process managers say to each other over PMI-1, launchers and agents, and ranks
+//! through a manager's key-value space.
 
 use std::io::Write;
 use std::net::Shutdown;
@@ -62,6 +63,11 @@ pub(crate) fn process_mapping(bytes: &[u8]) {
     for rank in [0, size / 2] {
         assert!(mapping.neighbours(rank, size).contains(&rank) || rank >= size);
     }
+}
+
+/// What a rank publishes for others: where its node's memory is, and pairs under PMIx.
+pub(crate) fn published(bytes: &[u8]) {
+    bowline_launch::bootstrap::take_published(bytes);
 }
 
 /// What a launcher and an agent take from each other: a stream of frames. Whatever is a message

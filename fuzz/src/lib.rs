@@ -31,6 +31,7 @@ pub const TARGETS: &[Target] = &[
     ("pmi_client", launch::pmi_client),
     ("agent_messages", launch::agent_messages),
     ("process_mapping", launch::process_mapping),
+    ("published_values", launch::published),
     ("scmp_consumer", queues::scmp_consumer),
     ("ring_consumer", queues::ring_consumer),
     ("config", settings::config),

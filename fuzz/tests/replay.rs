@@ -61,6 +61,7 @@ replays! {
     pmi_client
     pmi_server
     process_mapping
+    published_values
     ring_consumer
     scmp_consumer
     tcp_frames

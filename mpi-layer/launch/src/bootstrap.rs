@@ -37,6 +37,15 @@ use crate::pmi::Client;
 use env::Environment;
 use kvs::LocalKvs;
 
+/// Bytes that some rank has published, in the decoders of those who take them. Whatever they are,
+/// what is read can be written and read again.
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub fn take_published(bytes: &[u8]) {
+    pmix::take_any(bytes);
+    share::take_any(bytes);
+}
+
 /// What the caller needs.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]

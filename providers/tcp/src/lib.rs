@@ -43,7 +43,8 @@
 //! # Zero copy by the kernel
 //!
 //! `MSG_ZEROCOPY` is not used: on loopback and between network namespaces the kernel copies all
-//! the same (its documentation says so), and pays for the pinning on top. io_uring is not used.
+//! the same (its documentation says so), and pays for the pinning on top. io_uring is not used
+//! either; `docs/decisions/0008-sockets-by-system-calls.md` has the figures.
 //!
 //! # Cleanup
 //!

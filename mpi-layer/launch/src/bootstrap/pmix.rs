@@ -176,6 +176,13 @@ fn unpack(bytes: &[u8]) -> Option<Vec<(String, Vec<u8>)>> {
     Some(pairs)
 }
 
+#[cfg(any(test, fuzzing))]
+pub(super) fn take_any(bytes: &[u8]) {
+    if let Some(pairs) = unpack(bytes) {
+        assert_eq!(pack(&pairs), bytes, "what is read is all there is");
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -94,6 +94,13 @@ impl Offer {
     }
 }
 
+#[cfg(any(test, fuzzing))]
+pub(super) fn take_any(bytes: &[u8]) {
+    if let Some(offer) = Offer::parse(bytes) {
+        assert_eq!(Offer::parse(&offer.to_bytes()), Some(offer));
+    }
+}
+
 /// Takes the memory that `offer`, the published bytes of rank `leader`, speaks of.
 pub(super) fn take(offer: &[u8], leader: u32, route: Route) -> Result<JobMemory, BootError> {
     let parsed = Offer::parse(offer)

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use bowline_base::slab::Slab;
+use bowline_base::slab::{Key, Slab};
 use bowline_base::view::View;
 use bowline_uct::Desc;
 
@@ -66,8 +66,10 @@ pub(crate) struct ReceivePool {
     spare: Vec<u32>,
     /// To be posted with the next batch.
     due: Vec<(u64, Sge)>,
-    /// What receivers hold, or look at: the buffer, and the payload's place and length in it.
+    /// What receivers hold: the buffer, and the payload's place and length in it.
     held: Slab<(u32, u32, u32)>,
+    /// The name of what is shown next: most of it is not kept, and needs no new one.
+    next: Key,
 }
 
 impl ReceivePool {
@@ -75,12 +77,15 @@ impl ReceivePool {
     pub(crate) fn new(pd: &Arc<Pd>, posted: u32, spares: u32, bytes: usize) -> io::Result<Self> {
         let bytes = bytes.next_multiple_of(64);
         let memory = Memory::new(pd, (posted + spares) as usize * bytes, Access::Local)?;
+        let mut held = Slab::with_capacity(spares as usize + 1);
+        let next = held.insert((0, 0, 0));
         let mut pool = Self {
             memory,
             bytes,
             spare: (posted..posted + spares).rev().collect(),
             due: Vec::with_capacity(posted as usize),
-            held: Slab::with_capacity(spares as usize + 1),
+            held,
+            next,
         };
         for buffer in 0..posted {
             pool.again(buffer);
@@ -130,23 +135,20 @@ impl ReceivePool {
         view.expect("buffers lie in the memory")
     }
 
-    /// Names a buffer while it is shown.
+    /// By which what is shown is named if the receiver keeps it.
     #[inline]
-    pub(crate) fn show(&mut self, buffer: u32, place: usize, len: usize) -> Desc {
-        Desc(self.held.insert((buffer, place as u32, len as u32)))
+    pub(crate) fn next_desc(&self) -> Desc {
+        Desc(self.next)
     }
 
-    /// The receiver is done with what was shown.
+    /// The receiver keeps what was shown, `len` bytes from `place` in the buffer; a spare takes its
+    /// place.
     #[inline]
-    pub(crate) fn consumed(&mut self, desc: Desc) {
-        if let Some((buffer, _, _)) = self.held.remove(desc.0) {
-            self.again(buffer);
+    pub(crate) fn kept(&mut self, buffer: u32, place: usize, len: usize) {
+        if let Some(held) = self.held.get_mut(self.next) {
+            *held = (buffer, place as u32, len as u32);
         }
-    }
-
-    /// The receiver keeps what was shown; a spare takes its place.
-    #[inline]
-    pub(crate) fn kept(&mut self) {
+        self.next = self.held.insert((0, 0, 0));
         if let Some(spare) = self.spare.pop() {
             self.again(spare);
         }
@@ -154,6 +156,10 @@ impl ReceivePool {
 
     /// The receiver gives back what it kept.
     pub(crate) fn release(&mut self, desc: Desc) {
+        if desc.0 == self.next {
+            // Nobody keeps that yet.
+            return;
+        }
         if let Some((buffer, _, _)) = self.held.remove(desc.0) {
             self.spare.push(buffer);
         }
@@ -161,6 +167,9 @@ impl ReceivePool {
 
     /// The payload of what is kept.
     pub(crate) fn payload(&self, desc: Desc) -> Option<View<'_>> {
+        if desc.0 == self.next {
+            return None;
+        }
         let &(buffer, place, len) = self.held.get(desc.0)?;
         let offset = buffer as usize * self.bytes + place as usize;
         self.memory.view().slice(offset, len as usize)

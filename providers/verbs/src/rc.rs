@@ -28,7 +28,7 @@ use crate::domain::Domain;
 use crate::options::{Mode, VerbsOptions};
 use crate::pool::{ReceivePool, Results, SendPool};
 use crate::rails::{Rails, random_word};
-use crate::sys::{Cq, PairSizes, Qp, Srq, ffi};
+use crate::sys::{Cq, PairSizes, Qp, Srq, Wc, ffi};
 use crate::wire::HEADER_BYTES;
 
 mod atomics;
@@ -133,6 +133,10 @@ pub struct RcIface {
     by_uid: HashMap<u64, u32>,
     /// Peers by the number of our queue pair to them.
     by_pair: ByNumber,
+    /// What was found there last.
+    last_pair: Option<(u32, u32)>,
+    /// Where completions are polled to.
+    completions: Box<[Wc]>,
     waiters: VecDeque<EpId>,
     answers: Answers,
     /// Peers whose failure is to be told, each with the pair of the connection that failed.
@@ -225,6 +229,8 @@ impl RcIface {
             peers: Vec::new(),
             by_uid: HashMap::new(),
             by_pair: ByNumber::default(),
+            last_pair: None,
+            completions: progress::no_completions(),
             waiters: VecDeque::new(),
             answers: Answers::new(),
             failed: VecDeque::new(),

@@ -23,6 +23,12 @@ const MODES: [Mode; 2] = [Mode::Rc, Mode::Ud];
 /// The two ends of the guest's cable.
 const ENDS: [&str; 2] = ["left", "right"];
 
+/// Keeps the tests apart.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// The cable with something wrong, which is mended when this is dropped.
 struct Cable {
     _alone: MutexGuard<'static, ()>,
@@ -31,7 +37,6 @@ struct Cable {
 impl Cable {
     /// The cable, for one test at a time; `None` outside of the guest, with the reason printed.
     fn of_guest(test: &str) -> Option<Self> {
-        static ALONE: Mutex<()> = Mutex::new(());
         if std::env::var_os(GUEST).is_none() {
             eprintln!(
                 "{test} is not run: it changes the network, which only a guest may have done"
@@ -39,8 +44,7 @@ impl Cable {
             return None;
         }
         assert!(has_device(test));
-        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-        Some(Self { _alone: alone })
+        Some(Self { _alone: alone() })
     }
 
     /// What `tc` calls the fault, in both directions.
@@ -193,6 +197,8 @@ fn a_full_receiver_is_slow_and_not_dead() {
     if !has_device(NAME) {
         return;
     }
+    // Others cut the cable.
+    let _alone = alone();
     let _watchdog = Watchdog::start("verbs", NAME);
     for mode in MODES {
         let mut pair = Pair::open(|options: &mut VerbsOptions| {

@@ -246,6 +246,7 @@ impl RcIface {
             Event::Made { peer, number } => {
                 if let Ok(peer) = self.peer_with(&peer) {
                     self.by_pair.insert(number, peer);
+                    self.last_pair = None;
                     let before = self.peers[peer as usize].expected.replace(number);
                     self.forget_pair(peer, before);
                 }
@@ -278,6 +279,7 @@ impl RcIface {
             && peer.expected != Some(number)
         {
             self.by_pair.remove(&number);
+            self.last_pair = None;
         }
     }
 
@@ -300,6 +302,7 @@ impl RcIface {
         peer.generation = peer.generation.wrapping_add(1);
         peer.expected = None;
         self.by_pair.insert(pair.number(), number);
+        self.last_pair = None;
         peer.link = Some(Link {
             pair,
             // From 1, since receive buffers have a 0 there.
@@ -462,8 +465,21 @@ impl RcIface {
     }
 
     /// Posts a request: the only place where one is. `Err` leaves no trace.
-    #[inline]
     pub(super) fn push(
+        &mut self,
+        number: u32,
+        work: Work<'_>,
+        bytes: Bytes<'_>,
+        op: Op,
+        signalled: bool,
+    ) -> Result<(), PostError> {
+        self.push_here(number, work, bytes, op, signalled)
+    }
+
+    /// [`Self::push`], where the kind of request is known when this is compiled: most of it falls
+    /// away then.
+    #[inline(always)]
+    pub(super) fn push_here(
         &mut self,
         number: u32,
         work: Work<'_>,

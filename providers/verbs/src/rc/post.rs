@@ -56,7 +56,7 @@ impl RcIface {
         }
         let header = wire::encode(id, header, payload.len());
         let bytes = Bytes::Inline(&header, payload);
-        self.push(number, Work::Send, bytes, Op::NOTHING, false)?;
+        self.push_here(number, Work::Send, bytes, Op::NOTHING, false)?;
         self.counters.sent += 1;
         self.counters.inline += 1;
         Ok(())

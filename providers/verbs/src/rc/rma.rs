@@ -57,7 +57,7 @@ impl RcIface {
         }
         self.room_or_refuse(number)?;
         let work = Work::Write { address: to.address, key };
-        self.push(number, work, Bytes::Inline(bytes, &[]), Op::NOTHING, false)
+        self.push_here(number, work, Bytes::Inline(bytes, &[]), Op::NOTHING, false)
     }
 
     pub(super) fn packed_put(

@@ -256,7 +256,7 @@ impl Qp {
     }
 
     /// Posts one request: one call, one ringing of the device.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn post(&self, request: &Request<'_>) -> Result<(), io::Error> {
         let mut pieces = [ffi::Sge::default(); 2];
         let mut raw = translate(request, &mut pieces);
@@ -309,7 +309,7 @@ impl Drop for Qp {
 }
 
 /// The request as the library takes it. It points to the pieces, which the caller keeps.
-#[inline]
+#[inline(always)]
 fn translate(request: &Request<'_>, inline: &mut [ffi::Sge; 2]) -> ffi::SendWr {
     let (opcode, remote) = match request.work {
         Work::Send => (ffi::WR_SEND, [0; 4]),

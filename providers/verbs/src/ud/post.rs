@@ -132,11 +132,18 @@ impl UdIface {
 
     /// Sends what is not acknowledged again, from the first on.
     pub(super) fn repeat(&mut self, number: u32) {
-        let Some(link) = &mut self.peers[number as usize].link else { return };
-        link.outgoing.repeating();
-        for place in 0..REPEATED.min(link.outgoing.allowed()) {
+        if let Some(link) = &mut self.peers[number as usize].link {
+            link.outgoing.repeat();
+            self.repeat_due(number);
+        }
+    }
+
+    /// Goes on with that, as far as it is allowed.
+    #[inline]
+    pub(super) fn repeat_due(&mut self, number: u32) {
+        for _ in 0..REPEATED {
             let Some(link) = &self.peers[number as usize].link else { return };
-            let Some((sequence, &sent)) = link.outgoing.get(place) else { return };
+            let Some((sequence, &sent)) = link.outgoing.due_again() else { return };
             let head = Head {
                 kind: Kind::Data,
                 to: link.theirs.pair,
@@ -149,6 +156,9 @@ impl UdIface {
                 return;
             }
             self.counters.repeated += 1;
+            if let Some(link) = &mut self.peers[number as usize].link {
+                link.outgoing.sent_again();
+            }
         }
     }
 

@@ -227,6 +227,7 @@ impl UdIface {
             link.flushes.pop_front();
             self.answers.give(answer, Ok(0));
         }
+        self.repeat_due(number);
         if !self.peers[number as usize].waiting.is_empty() {
             self.post_waiting(number);
         }
@@ -256,13 +257,12 @@ impl UdIface {
             return None;
         };
         link.incoming.taken();
-        let desc = self.receive.show(buffer, BEFORE_MESSAGE + HEADER_BYTES, payload);
-        let payload = self.receive.payload(desc).expect("shown just now");
-        let source = Source(number);
-        match sink.am(Arrival { source, id, header, payload, desc: Some(desc) }) {
-            Verdict::Consumed => self.receive.consumed(desc),
+        let view = message.slice(HEADER_BYTES, payload).expect("the length was compared");
+        let (source, desc) = (Source(number), Some(self.receive.next_desc()));
+        match sink.am(Arrival { source, id, header, payload: view, desc }) {
+            Verdict::Consumed => self.receive.again(buffer),
             Verdict::Keep => {
-                self.receive.kept();
+                self.receive.kept(buffer, BEFORE_MESSAGE + HEADER_BYTES, payload);
                 self.counters.kept += 1;
             }
         }
@@ -347,6 +347,9 @@ impl UdIface {
             link.outgoing.watch(now);
             if link.outgoing.overdue(now) {
                 self.repeat(number);
+            } else {
+                // What found the device's queue full.
+                self.repeat_due(number);
             }
             let link = self.peers[number as usize].link.as_ref();
             let again = link.and_then(|link| link.outgoing.again());

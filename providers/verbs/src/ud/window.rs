@@ -8,7 +8,8 @@
 //! datagram finds none is chance, and who has lost one waits, while the others take the buffer that
 //! becomes free. So the receiver says in every header how many datagrams of this peer it has buffers
 //! for ([`super::shares`]): as long as all keep to that, nothing is lost, and what is served in order of
-//! arrival is served fairly.
+//! arrival is served fairly. For the same reason nobody falls below a quarter of what it was granted:
+//! to grow by one per window from next to nothing takes longer than most bursts last.
 //!
 //! The time after which something counts as lost follows the round trips, by the same paper; those
 //! of datagrams that were sent twice say nothing (Karn and Partridge, "Improving round-trip time
@@ -35,10 +36,18 @@ pub struct Outgoing<T> {
     pause: Duration,
     again: Option<Instant>,
     trips: Trips,
+    /// Up to `again_from` it was sent again; the rest follows up to `again_until`.
+    again_from: u32,
+    again_until: u32,
+    /// Whether that was lost is not certain: only the first are sent again, and the answer to them
+    /// tells.
+    probing: bool,
     /// Most that may ever be under way, that may be now, and that the peer has buffers for.
     most: usize,
     allowed: usize,
     share: usize,
+    /// Datagrams that are allowed whatever is lost.
+    least: usize,
     /// Up to here `allowed` grows with each acknowledged datagram.
     threshold: usize,
     /// Acknowledged since it last grew, beyond the threshold.
@@ -47,7 +56,7 @@ pub struct Outgoing<T> {
     answered: u32,
 }
 
-/// Datagrams that are always allowed.
+/// Datagrams that are always allowed, before the peer has said for how many it has buffers.
 const LEAST: usize = 2;
 
 /// Datagrams that are allowed at first.
@@ -63,9 +72,13 @@ impl<T> Outgoing<T> {
             pause: FIRST_PAUSE,
             again: None,
             trips: Trips::default(),
+            again_from: 0,
+            again_until: 0,
+            probing: false,
             most: window,
             allowed: window.min(FIRST),
             share: window,
+            least: LEAST,
             threshold: window,
             credit: 0,
             answered: 0,
@@ -82,13 +95,14 @@ impl<T> Outgoing<T> {
     #[inline]
     pub fn share(&mut self, share: u16) {
         self.share = usize::from(share).max(1);
+        self.least = (self.share.min(self.most) / 4).max(LEAST);
     }
 
     /// Something was lost: fewer are allowed. Once for all that is under way now.
     pub fn lost(&mut self) {
         if self.first().wrapping_sub(self.answered) < u32::MAX / 2 {
             self.answered = self.next;
-            self.threshold = (self.allowed / 2).max(LEAST);
+            self.threshold = (self.allowed / 2).max(self.least);
             self.allowed = self.threshold;
             self.credit = 0;
         }
@@ -99,10 +113,31 @@ impl<T> Outgoing<T> {
         self.allowed.min(self.share)
     }
 
-    /// What is under way is sent again, or part of it.
-    pub fn repeating(&mut self) {
+    /// All that is under way is to be sent again, from the first on.
+    pub fn repeat(&mut self) {
         self.trips.timed = None;
         self.trips.clean = self.next;
+        self.again_from = self.first();
+        self.again_until = self.next;
+        self.probing = false;
+    }
+
+    /// The next datagram to be sent again, if any is left and as many are allowed. The rest follows
+    /// with the acknowledgements, not one window for each pause.
+    #[inline]
+    pub fn due_again(&self) -> Option<(u32, &T)> {
+        let place = self.again_from.wrapping_sub(self.first()) as usize;
+        let most = if self.probing { LEAST } else { self.allowed() };
+        if !is_before(self.again_from, self.again_until) || place >= most {
+            return None;
+        }
+        Some((self.again_from, self.unacknowledged.get(place)?))
+    }
+
+    /// It was sent.
+    #[inline]
+    pub fn sent_again(&mut self) {
+        self.again_from = self.again_from.wrapping_add(1);
     }
 
     fn grow(&mut self, count: usize) {
@@ -175,6 +210,17 @@ impl<T> Outgoing<T> {
             return 0;
         }
         self.unacknowledged.drain(..count).for_each(&mut free);
+        self.probing = false;
+        if is_before(self.again_from, expected) {
+            // More has arrived than was sent again: the rest is late and not lost.
+            (self.again_from, self.again_until) = (expected, expected);
+        }
+        // Numbers go round: what lies behind must not seem to lie ahead one day.
+        for past in [&mut self.again_until, &mut self.trips.clean, &mut self.answered] {
+            if is_before(*past, expected) {
+                *past = expected;
+            }
+        }
         if let Some((number, begin)) = self.trips.timed
             && is_before(number, expected)
         {
@@ -193,8 +239,12 @@ impl<T> Outgoing<T> {
             Some(again) if now >= again && !self.is_empty() => {
                 self.pause = (self.pause * 2).min(LONGEST_PAUSE);
                 self.again = Some(now + self.pause);
+                // It may only be late. If so it grows back quickly.
+                let before = self.allowed;
                 self.lost();
-                self.repeating();
+                self.threshold = self.threshold.max(before);
+                self.repeat();
+                self.probing = true;
                 true
             }
             _ => false,
@@ -204,12 +254,6 @@ impl<T> Outgoing<T> {
     /// When it is over.
     pub fn again(&self) -> Option<Instant> {
         self.again
-    }
-
-    /// The datagram `place` after the first unacknowledged one, with its number.
-    pub fn get(&self, place: usize) -> Option<(u32, &T)> {
-        let datagram = self.unacknowledged.get(place)?;
-        Some((self.first().wrapping_add(place as u32), datagram))
     }
 
     /// Takes everything out.

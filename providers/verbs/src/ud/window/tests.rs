@@ -2,6 +2,13 @@
 
 use super::*;
 
+fn send_again(out: &mut Outgoing<u32>, wire: &mut Vec<(u32, u32)>) {
+    while let Some((sequence, &what)) = out.due_again() {
+        wire.push((sequence, what));
+        out.sent_again();
+    }
+}
+
 /// A window of 8 over a network that loses, doubles and delays: everything arrives once, in
 /// order, whatever the seed; the numbers go round in the midst of it.
 #[test]
@@ -15,7 +22,15 @@ fn everything_arrives_once_and_in_order() {
             random % bound
         };
         let begin = u32::MAX - 20;
-        let mut out = Outgoing { next: begin, answered: begin, ..Outgoing::<u32>::new(8) };
+        let trips = Trips { clean: begin, ..Trips::default() };
+        let mut out = Outgoing {
+            next: begin,
+            answered: begin,
+            again_from: begin,
+            again_until: begin,
+            trips,
+            ..Outgoing::<u32>::new(8)
+        };
         let mut inc = Incoming { expected: begin, ..Incoming::default() };
         let mut now = Instant::now();
         let mut wire: Vec<(u32, u32)> = Vec::new();
@@ -62,16 +77,15 @@ fn everything_arrives_once_and_in_order() {
                         freed += 1;
                     });
                     if gap {
-                        out.repeating();
-                        wire.extend(out.get(0).map(|(sequence, what)| (sequence, *what)));
+                        out.lost();
+                        out.repeat();
                     }
+                    send_again(&mut out, &mut wire);
                 }
             }
             now += Duration::from_millis(3);
             if out.overdue(now) {
-                for place in 0..out.len() {
-                    wire.extend(out.get(place).map(|(sequence, what)| (sequence, *what)));
-                }
+                send_again(&mut out, &mut wire);
             }
         }
         assert_eq!((taken, out.is_empty()), (100, true));
@@ -147,4 +161,105 @@ fn pauses_follow_the_round_trips_and_not_those_of_repetitions() {
         trip(&mut out, &mut now, Duration::from_millis(90));
     }
     assert!(!trip(&mut out, &mut now, Duration::from_millis(90)));
+}
+
+#[test]
+fn what_was_granted_bounds_the_fall_and_lateness_is_forgotten_quickly() {
+    let mut out = Outgoing::<()>::new(128);
+    let mut now = Instant::now();
+    out.share(124);
+    let round = |out: &mut Outgoing<()>| {
+        while out.has_room() {
+            out.sent(());
+        }
+        let next = out.next();
+        out.acknowledged(next, Instant::now, |()| {});
+    };
+    for _ in 0..3 {
+        round(&mut out);
+    }
+    assert_eq!(out.allowed(), 124);
+    for _ in 0..10 {
+        out.sent(());
+        out.lost();
+        let next = out.next();
+        out.acknowledged(next, Instant::now, |()| {});
+    }
+    assert_eq!(out.allowed(), 31, "a quarter of the share");
+    let mut out = Outgoing::<()>::new(128);
+    out.share(124);
+    for _ in 0..3 {
+        round(&mut out);
+    }
+    for _ in 0..2 {
+        while out.has_room() {
+            out.sent(());
+        }
+        out.watch(now);
+        now += LONGEST_PAUSE;
+        assert!(out.overdue(now));
+        let next = out.next();
+        out.acknowledged(next, || now, |()| {});
+    }
+    for _ in 0..2 {
+        round(&mut out);
+    }
+    assert_eq!(out.allowed(), 124, "no loss was seen");
+}
+
+/// All of a window is lost and nothing more is sent: one pause is waited for, and the rest follows
+/// with the acknowledgements.
+#[test]
+fn a_lost_window_is_repeated_after_one_pause() {
+    let mut out = Outgoing::new(64);
+    while out.len() < 32 {
+        out.sent(());
+    }
+    let mut now = Instant::now();
+    out.watch(now);
+    now += FIRST_PAUSE;
+    assert!(out.overdue(now));
+    let (mut expected, mut rounds) = (0, 0);
+    while !out.is_empty() {
+        let mut again = 0;
+        while let Some((sequence, ())) = out.due_again() {
+            assert_eq!(sequence, expected + again, "each once and in order");
+            again += 1;
+            assert!(again as usize <= out.allowed());
+            out.sent_again();
+        }
+        assert!(again > 0, "nothing is repeated before the next pause");
+        expected += again;
+        out.acknowledged(expected, || now, |()| {});
+        rounds += 1;
+    }
+    assert!(rounds > 1 && expected == 32);
+    assert!(out.due_again().is_none());
+    // One that was only late: the answer to the first covers more than those, and that is all.
+    while out.len() < 16 {
+        out.sent(());
+    }
+    out.watch(now);
+    now += LONGEST_PAUSE;
+    assert!(out.overdue(now));
+    let first = out.first();
+    while out.due_again().is_some() {
+        out.sent_again();
+    }
+    out.acknowledged(first.wrapping_add(8), || now, |()| {});
+    assert!(out.due_again().is_none() && out.len() == 8);
+    let next = out.next();
+    out.acknowledged(next, || now, |()| {});
+    // Not even when the numbers have gone half way round since.
+    for _ in 0..4 {
+        out.next = out.next.wrapping_add(u32::MAX / 4);
+        out.sent(());
+        let next = out.next();
+        out.acknowledged(next, || now, |()| {});
+        assert!(out.due_again().is_none());
+        out.sent(());
+        assert!(out.due_again().is_none());
+        let next = out.next();
+        out.acknowledged(next, || now, |()| {});
+    }
 }

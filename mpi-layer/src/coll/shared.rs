@@ -206,7 +206,8 @@ impl Shared {
     ) -> Result<(), MpiError> {
         let len = output.len();
         let stride = len.next_multiple_of(WORD);
-        let mut batch = [0; BATCH];
+        // A row's length is a multiple of its type's alignment, so that in lines all are aligned.
+        let mut batch = bowline_base::sync::Line([0; BATCH]);
         let mut behind = comm.size;
         while behind > 0 {
             let first = behind.saturating_sub((BATCH / stride) as u32);

@@ -249,3 +249,30 @@ fn lengths_that_do_not_fit_are_told() {
         world.barrier().unwrap();
     });
 }
+
+/// Places `depth` bytes on the stack before it reduces, so that no alignment is by luck.
+#[inline(never)]
+fn reduce_from_depth(world: &World, depth: usize) {
+    fn below<const N: usize>(world: &World) {
+        let filler = std::hint::black_box([1u8; N]);
+        let rank = world.rank() as u128;
+        let mut wide = [0u128; 2];
+        world.allreduce(&[rank, u128::from(filler[0])], &mut wide, Sum).unwrap();
+        let size = world.size() as u128;
+        assert_eq!(wide, [size * (size - 1) / 2, size]);
+        let mut narrow = [0u8; 3];
+        world.allreduce(&[1, 2, filler[N - 1]], &mut narrow, Max).unwrap();
+        assert_eq!(narrow, [1, 2, 1]);
+    }
+    match depth % 4 {
+        0 => below::<1>(world),
+        1 => below::<7>(world),
+        2 => below::<20>(world),
+        _ => below::<29>(world),
+    }
+}
+
+#[test]
+fn items_of_every_alignment_are_combined() {
+    both_ways(5, |world| (0..4).for_each(|depth| reduce_from_depth(world, depth)));
+}

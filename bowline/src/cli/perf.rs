@@ -153,6 +153,7 @@ impl Args {
         match self.transport {
             Transport::Tcp => config.set(bowline::stack::TRANSPORTS, "self,tcp".to_owned())?,
             Transport::Ofi => config.set(bowline::stack::TRANSPORTS, "self,ofi".to_owned())?,
+            Transport::Verbs => config.set(bowline::stack::TRANSPORTS, "self,verbs".to_owned())?,
             Transport::Shm | Transport::Itself => {}
         }
         Ok(config)

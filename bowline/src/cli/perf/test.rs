@@ -98,6 +98,8 @@ pub(crate) enum Transport {
     Tcp,
     /// libfabric, by the provider that `BOWLINE_OFI_PROVIDER` names; in builds that have it.
     Ofi,
+    /// RDMA devices, in builds that have them.
+    Verbs,
     /// The queue of a rank to itself.
     #[value(name = "self")]
     Itself,

@@ -5,8 +5,8 @@
 //! cargo run --release -p bowline-ofi --example ofi_pingpong -- [provider] [bytes] [round trips per block] [blocks]
 //! ```
 //!
-//! With `BOWLINE_OFI_WAKEUP=on` in the environment our side opens the descriptor to sleep on, which
-//! the bare loop does not have. The bare loop is that of `fi_pingpong`: a receive is posted, the queue is read until it has
+//! Our side takes its settings from the environment; with `BOWLINE_OFI_WAKEUP=on` it opens the
+//! descriptor to sleep on, which the bare loop does not have. The bare loop is that of `fi_pingpong`: a receive is posted, the queue is read until it has
 //! completed, the next one is posted, and the answer is injected (or sent from a buffer where it
 //! is too long for that). Times of a shared machine wander; the ratio within a run says more than
 //! either of them.
@@ -15,7 +15,8 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use bowline_ofi::{OfiIface, OfiOptions};
+use bowline_base::config::Config;
+use bowline_ofi::{OfiIface, OfiOptions, SETTINGS};
 use bowline_uct::{
     AmId, Arrival, EpId, Iface, PeerFailure, PostError, Sink, Source, Token, Verdict,
 };
@@ -203,9 +204,8 @@ impl Side {
         let mut cpus = CpuSet::new();
         cpus.set(cpu);
         sched_setaffinity(None, &cpus)?;
-        let mut options = OfiOptions::default();
+        let mut options = OfiOptions::from_config(&Config::from_env(&[SETTINGS])?, false);
         options.provider = Some(provider.into());
-        options.wakeup = std::env::var_os("BOWLINE_OFI_WAKEUP").is_some_and(|on| on == "on");
         let ours = OfiIface::open(options)?;
         let bare = Bare::new(provider, bytes)?;
         Ok(Self { bare, ours, ep: EpId(0), seen: Counter(0), bytes })

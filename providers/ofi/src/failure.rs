@@ -69,6 +69,7 @@ impl OfiIface {
             // A message longer than any that a peer of ours sends, or the end of the endpoint.
             tracing::debug!("libfabric: a receive failed: {}", sys::error_text(error));
             self.counters.strangers += 1;
+            self.posted -= 1;
             self.idle_rx.push((context >> 1) as u32);
             return;
         }

@@ -127,6 +127,8 @@ pub struct OfiIface {
     pub(crate) tell_after: u32,
     /// Receive buffers that are neither posted nor kept.
     pub(crate) idle_rx: Vec<u32>,
+    /// Receive buffers that libfabric has.
+    pub(crate) posted: usize,
     pub(crate) slots: Vec<Slot>,
     pub(crate) kept: u32,
     pub(crate) may_keep: u32,
@@ -254,6 +256,7 @@ impl OfiIface {
             groups: Slab::default(),
             fences: 0,
             tell_after: (options.window / 2).max(1),
+            posted: 0,
             idle_rx: (0..options.rx_buffers).rev().collect(),
             slots: vec![Slot::default(); options.rx_buffers as usize],
             kept: 0,

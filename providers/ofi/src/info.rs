@@ -128,6 +128,15 @@ fn text(from: *const c_char) -> String {
     unsafe { CStr::from_ptr(from) }.to_string_lossy().into_owned()
 }
 
+/// Whether registering memory fails where atomic operations were asked for. `ofi_rxm` then keeps
+/// all registrations in a table by their keys and refuses a second one with the same key; the
+/// cache of `verbs` gives the same key to pieces of memory that it has registered together. Nothing is
+/// lost without: `ofi_rxm` makes its atomic operations of messages, as we do.
+fn loses_registrations(provider: &str) -> bool {
+    let has = |layer| provider.split(';').any(|part| part == layer);
+    has("verbs") && has("ofi_rxm")
+}
+
 impl Offers {
     /// Everything, whatever its kind.
     fn all() -> Result<Self, OpenError> {
@@ -237,7 +246,7 @@ impl Offers {
         let mut last = None;
         for &extra in wishes {
             match Self::ask(options, Some(extra)) {
-                Ok(offers) => match offers.first_fit(options) {
+                Ok(offers) => match offers.first_fit(options, extra & sys::FI_ATOMIC != 0) {
                     Some(node) => {
                         // SAFETY: a node of the list; the copy is ours and has no successor.
                         let copy = unsafe { sys::fi_dupinfo(node) };
@@ -260,15 +269,18 @@ impl Offers {
         }))
     }
 
-    fn first_fit(&self, options: &OfiOptions) -> Option<*mut sys::fi_info> {
+    fn first_fit(&self, options: &OfiOptions, atomics: bool) -> Option<*mut sys::fi_info> {
         let mut all = self.nodes().zip(self.iter());
+        let lacks = |offer: &Offer| {
+            atomics && options.atomics == Atomics::Auto && loses_registrations(&offer.provider)
+        };
         let stays = |provider: &str| provider.split(';').any(|layer| NOT_CHOSEN.contains(&layer));
         let fits = |offer: &Offer| match &options.provider {
             // libfabric also offers what is merely layered over the name.
             Some(name) => !name.contains(';') || *name == offer.provider,
             None => !stays(&offer.provider) && offer.domain != "lo",
         };
-        all.find(|(_, offer)| fits(offer)).map(|(node, _)| node)
+        all.find(|(_, offer)| fits(offer) && !lacks(offer)).map(|(node, _)| node)
     }
 
     /// What libfabric is given to open it; valid while `self` lives.

@@ -43,7 +43,7 @@
 //! | `net` (1.16 and 1.17 only) | suite, processes | what `tcp` became in 1.18; atomics by messages |
 //! | `shm` | suite, processes | one host; no descriptor to sleep on in 1.17 |
 //! | `udp;ofi_rxd` | suite, processes | for tests, as libfabric says; a death on another host is not noticed |
-//! | `verbs;ofi_rxm` | suite, where there is a device | set FI_UNIVERSE_SIZE to the number of ranks on small devices |
+//! | `verbs;ofi_rxm` | suite, in the guest with soft-RoCE | set FI_UNIVERSE_SIZE to the number of ranks on small devices; atomics by messages |
 //!
 //! Of registered memory a provider may ask for FI_MR_LOCAL, FI_MR_VIRT_ADDR, FI_MR_ALLOCATED,
 //! FI_MR_PROV_KEY and FI_MR_ENDPOINT; raw keys and device memory are not supported, and libfabric

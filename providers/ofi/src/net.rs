@@ -97,6 +97,9 @@ pub(crate) struct Piece {
 /// Most pieces that one operation of ours has: a header and what a zcopy may bring.
 pub(crate) const MAX_PIECES: usize = 8;
 
+/// Most looks at a queue that is emptied; peers may go on to send.
+const DRAINS: u32 = 256;
+
 /// Where a one-sided operation goes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Remote {
@@ -359,8 +362,21 @@ impl Net {
     }
 
     /// Closes the endpoint: operations end without completions and no buffer is touched any more.
+    ///
+    /// The queue of `ofi_rxm` is emptied first. From 1.17 to 2.4 that closes a connection and then
+    /// deals with what has arrived by it, for which it posts a receive on the closed connection and
+    /// follows a null pointer. What arrives between the two calls here can still lead there. Other
+    /// queues are left alone: what is behind that of `shm` may be gone already.
     pub(crate) fn close_endpoint(&mut self) {
         let ep = std::mem::replace(&mut self.ep, ptr::null_mut());
+        if !ep.is_null() && self.traits.provider.split(';').any(|layer| layer == "ofi_rxm") {
+            for _ in 0..DRAINS {
+                let mut room = [const { MaybeUninit::<Entry>::uninit() }; 32];
+                if let (Read::Entries(0) | Read::Broken(_), _) = self.read(&mut room) {
+                    break;
+                }
+            }
+        }
         close("endpoint", ep.cast());
     }
 }

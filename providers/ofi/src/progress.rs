@@ -101,6 +101,7 @@ impl OfiIface {
     #[inline]
     fn ended(&mut self, context: usize, len: usize, sink: &mut dyn Sink) -> u32 {
         if context & 1 == 1 {
+            self.posted -= 1;
             return self.arrive((context >> 1) as u32, len, sink);
         }
         if context != 0 {

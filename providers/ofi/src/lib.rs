@@ -55,6 +55,11 @@
 //! message; of another host by what libfabric reports, and a host that is silent by what the kernel
 //! knows of the connections to it. The module `failure` tells the details and what is not noticed.
 //!
+//! libfabric's `shm` (seen with 1.17) guards a receiver's queue by a spin lock in shared memory. A
+//! peer that is killed while it holds the lock, which is while it sends, leaves the survivor in the
+//! library for good (about one death in ten in the midst of a stream). It is never chosen by itself;
+//! ranks of one host have Bowline's own shared memory, which settles what a dead sender left.
+//!
 //! # Signals
 //!
 //! Builds of libfabric with PSM take SIGSEGV, SIGTERM and others when they are loaded, and end the

@@ -7,7 +7,7 @@
 //! Receive buffers are what is congested here: many senders share those of one receiver. Whose
 //! datagram finds none is chance, and who has lost one waits, while the others take the buffer that
 //! becomes free. So the receiver says in every header how many datagrams of this peer it has buffers
-//! for ([`super::shares`]): as long as all keep to that, nothing is lost, and what is served in order of
+//! for (`super::shares`): as long as all keep to that, nothing is lost, and what is served in order of
 //! arrival is served fairly. For the same reason nobody falls below a quarter of what it was granted:
 //! to grow by one per window from next to nothing takes longer than most bursts last.
 //!

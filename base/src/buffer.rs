@@ -215,6 +215,12 @@ impl RecvBuf {
         self.start as u64
     }
 
+    /// Whether the bytes are the handle's own.
+    #[inline]
+    pub const fn is_owned(&self) -> bool {
+        self.len & OWNED != 0
+    }
+
     /// Gives the bytes of an owned handle back.
     pub fn into_owned(self) -> Option<Vec<u8>> {
         let this = ManuallyDrop::new(self);

@@ -31,6 +31,10 @@
 mod fence;
 #[cfg(not(bowline_loom))]
 mod handle;
+#[cfg(not(bowline_loom))]
+mod signal;
+#[cfg(not(bowline_loom))]
+mod wake_fd;
 mod wake_set;
 
 pub use fence::{heavy_fence, light_fence, light_fence_needed};
@@ -38,6 +42,10 @@ pub use fence::{heavy_fence, light_fence, light_fence_needed};
 pub use handle::{Doorbell, network_namespace};
 #[cfg(not(bowline_loom))]
 pub(crate) use handle::{prepare, wake_always};
+#[cfg(not(bowline_loom))]
+pub use signal::Signal;
+#[cfg(not(bowline_loom))]
+pub use wake_fd::{WakeFd, WakeSource};
 pub use wake_set::WakeSet;
 
 use crate::sync::atomic::{AtomicU32, Ordering, fence};

@@ -2,8 +2,10 @@
 //!
 //! What is here: the seam between `std` and `loom` atomics ([`sync`]), views of memory that
 //! another process may write ([`view`]), handles of user buffers ([`buffer`]), the queue
-//! algorithms over plain memory ([`words`], [`scmp`], [`ring`]), the memory of a job ([`region`],
-//! [`job`]), doorbells ([`doorbell`]), generation-checked slabs ([`slab`]), counters
+//! algorithms over plain memory ([`words`], [`scmp`], [`ring`]), pieces that two sides claim from both
+//! ends ([`cursor`]), a value with a side door ([`gate`]), the memory of a job ([`region`],
+//! [`job`]), doorbells ([`doorbell`]), turns of threads
+//! that wait for one worker ([`turn`]), generation-checked slabs ([`slab`]), counters
 //! ([`mod@counters`]) and configuration ([`config`]).
 //!
 //! What is not: any protocol, any transport, any policy. Nothing here depends on another crate
@@ -12,12 +14,15 @@
 pub mod buffer;
 pub mod config;
 pub mod counters;
+pub mod cursor;
 pub mod doorbell;
+pub mod gate;
 pub mod job;
 pub mod region;
 pub mod ring;
 pub mod scmp;
 pub mod slab;
 pub mod sync;
+pub mod turn;
 pub mod view;
 pub mod words;

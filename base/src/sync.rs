@@ -19,6 +19,24 @@ pub fn spin_loop() {
     loom::thread::yield_now();
 }
 
+/// Gives the processor away, or another of the model's threads a turn.
+#[inline]
+pub fn yield_now() {
+    #[cfg(not(bowline_loom))]
+    std::thread::yield_now();
+    #[cfg(bowline_loom)]
+    loom::thread::yield_now();
+}
+
+/// Names the calling thread among those that run: never 0, and used again after its end.
+#[inline]
+pub fn thread_token() -> usize {
+    std::thread_local! {
+        static PLACE: u8 = const { 0 };
+    }
+    PLACE.with(|place| std::ptr::from_ref(place).addr())
+}
+
 /// A value alone on its cache line, so that writers of neighbours do not disturb its readers.
 ///
 /// 64 bytes is the line of every x86-64 and of most aarch64 machines. The adjacent-line

@@ -107,6 +107,18 @@ impl<'a> View<'a> {
         Some(unsafe { crate::sync::atomic::AtomicU64::from_ptr(at.cast()) })
     }
 
+    /// The 4 aligned bytes at `offset` as an atomic word; as [`word`](Self::word).
+    #[cfg(not(bowline_loom))]
+    #[inline]
+    pub fn half_word(self, offset: usize) -> Option<&'a crate::sync::atomic::AtomicU32> {
+        let at = self.slice(offset, 4)?.start;
+        if !at.cast::<u32>().is_aligned() {
+            return None;
+        }
+        // SAFETY: as in `word`, with 4 bytes.
+        Some(unsafe { crate::sync::atomic::AtomicU32::from_ptr(at.cast()) })
+    }
+
     /// The bytes as a vector.
     pub fn to_vec(self) -> Vec<u8> {
         let mut out = vec![0; self.len];

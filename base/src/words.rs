@@ -4,6 +4,7 @@
 //! *home* says where the words are:
 //!
 //! - [`DirectWords`]: memory mapped into this process; loads, stores and locked instructions.
+//! - `ViewWords`: a transport's memory, borrowed for a call.
 //! - [`HeapWords`]: atomics on the heap, for threads, property tests and Miri.
 //! - `LoomWords`, with `--cfg bowline_loom`: the model checker's.
 //!
@@ -335,11 +336,15 @@ impl LineWords for DirectLine<'_> {
 pub use heap_home::{HeapLine, HeapWords};
 #[cfg(bowline_loom)]
 pub use loom_home::{LoomLine, LoomWords};
+#[cfg(not(bowline_loom))]
+pub use view_home::{ViewLine, ViewWords};
 
 #[cfg(not(bowline_loom))]
 mod heap_home;
 #[cfg(bowline_loom)]
 mod loom_home;
+#[cfg(not(bowline_loom))]
+mod view_home;
 
 #[cfg(all(test, not(bowline_loom)))]
 mod tests;

@@ -1,6 +1,7 @@
 //! The command line: what there is to ask for, and the frame of every command (errors to the
 //! standard error stream, an exit code, logging).
 
+mod calibrate;
 mod demo;
 mod explain;
 mod info;
@@ -24,7 +25,8 @@ use clap::{Parser, Subcommand};
 Examples:
   bowline run -n 4 ./simulation --steps 100   start four ranks of a program
   bowline info                                what this machine offers
-  bowline explain                             which transport is used, and why
+  bowline explain                             which transport and protocol is used, and why
+  bowline calibrate                           measure what that choice depends on
   bowline perf mpi_lat --size 8,4k            measure
   bowline demo sort words.txt -n 4 -o out.txt sort a file with four ranks
 
@@ -46,6 +48,7 @@ enum Command {
     Agent(run::Agent),
     Info(info::Args),
     Explain(explain::Args),
+    Calibrate(calibrate::Args),
     Perf(perf::Args),
     Demo(demo::Args),
 }
@@ -59,6 +62,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Agent(_) => Ok(run::agent()),
         Command::Info(args) => info::main(&args),
         Command::Explain(args) => explain::main(&args, cli.as_rank),
+        Command::Calibrate(args) => calibrate::main(&args),
         Command::Perf(args) => perf::main(args, cli.as_rank),
         Command::Demo(args) => demo::main(&args, cli.as_rank),
     });

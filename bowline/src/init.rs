@@ -8,6 +8,7 @@ use bowline_base::config::{Config, ConfigError};
 use bowline_launch::bootstrap::{BootError, Bootstrap, Need, bootstrap};
 use bowline_launch::pmi::PmiError;
 use bowline_mpi::{Directory, DirectoryError, MpiError, World, WorldParts};
+use bowline_ucp::Worker;
 use rustix::process::Pid;
 use thiserror::Error;
 
@@ -54,6 +55,35 @@ pub fn init() -> Result<World, InitError> {
 /// # Errors
 /// As for [`init`].
 pub fn init_with(config: &Config) -> Result<World, InitError> {
+    let Entered { worker, rank, size, node_id, shared, boot } = enter(config)?;
+    let directory = Box::new(Published(boot.clone()));
+    Ok(World::from_parts(WorldParts {
+        worker,
+        rank,
+        size,
+        directory,
+        node_id,
+        oversubscribed: shared,
+        finalizer: Some(Box::new(move || leave(&boot))),
+    })?)
+}
+
+/// What the launcher knows and keeps for a rank.
+pub(crate) type Booted = std::sync::Arc<Mutex<Bootstrap>>;
+
+/// A rank that has joined its job and knows where the others are.
+pub(crate) struct Entered {
+    pub(crate) worker: Worker,
+    pub(crate) rank: u32,
+    pub(crate) size: u32,
+    pub(crate) node_id: u64,
+    /// Whether ranks share processors.
+    pub(crate) shared: bool,
+    pub(crate) boot: Booted,
+}
+
+/// Joins the job, puts the transports together and publishes the worker's address.
+pub(crate) fn enter(config: &Config) -> Result<Entered, InitError> {
     let mut boot = bootstrap(&Need::area(stack::area_bytes(config)))?;
     let (rank, size) = (boot.rank, boot.size);
     boot.job.add_processors(own_processors());
@@ -88,25 +118,19 @@ pub fn init_with(config: &Config) -> Result<World, InitError> {
     waiting.share_processors(shared);
     let node_id = boot.job.node_id();
     let boot = std::sync::Arc::new(Mutex::new(boot));
-    let directory = Box::new(Published(std::sync::Arc::clone(&boot)));
-    let finalizer = Box::new(move || {
-        let mut boot = boot.lock().unwrap_or_else(PoisonError::into_inner);
-        if std::thread::panicking() {
-            return;
-        }
-        if let Err(error) = boot.finalize() {
-            tracing::warn!(%error, "cannot leave the job in order");
-        }
-    });
-    Ok(World::from_parts(WorldParts {
-        worker,
-        rank,
-        size,
-        directory,
-        node_id,
-        oversubscribed: shared,
-        finalizer: Some(finalizer),
-    })?)
+    Ok(Entered { worker, rank, size, node_id, shared, boot })
+}
+
+/// Leaves the job, after everything of this rank is gone, the worker included. A rank that panics
+/// has not left but died.
+pub(crate) fn leave(boot: &Booted) {
+    let mut boot = boot.lock().unwrap_or_else(PoisonError::into_inner);
+    if std::thread::panicking() {
+        return;
+    }
+    if let Err(error) = boot.finalize() {
+        tracing::warn!(%error, "cannot leave the job in order");
+    }
 }
 
 /// Ranks of several nodes agree on what rank 0 found, since they choose algorithms by it.
@@ -150,7 +174,7 @@ fn share_processors(boot: &Bootstrap) -> bool {
     ranks as usize > all.len() + unknown
 }
 
-fn key(rank: u32) -> String {
+pub(crate) fn key(rank: u32) -> String {
     format!("bowline-worker-{rank}")
 }
 
@@ -172,7 +196,7 @@ fn processors_of(pid: Option<Pid>) -> Vec<usize> {
 
 /// Addresses that ranks published through the launcher.
 #[derive(Debug)]
-struct Published(std::sync::Arc<Mutex<Bootstrap>>);
+struct Published(Booted);
 
 impl Directory for Published {
     fn address(&self, world_rank: u32) -> Result<Vec<u8>, DirectoryError> {

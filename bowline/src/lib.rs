@@ -17,8 +17,8 @@
 //! # Layers
 //! [`mpi`] (communicators, point-to-point, collectives) stands on [`ucp`] (protocols), which
 //! stands on [`uct`] (the transport contract), which providers implement. This crate is the one
-//! place that names providers; [`stack`] puts them together for programs that want a layer below
-//! MPI.
+//! place that names providers. A program that wants [`ucp`] itself calls [`join`] in place of
+//! [`init`]; [`stack`] puts layers together for whoever has other plans.
 //!
 //! # Thread safety
 //! A world and everything made from it belong to one thread. Ranks may be threads ([`threads`]).
@@ -27,8 +27,12 @@
 //! Nothing is left behind when a rank ends, however it ends: memory is anonymous, and peers learn
 //! of a death from the launcher.
 
+pub mod costs;
 mod init;
+pub mod introduce;
 pub mod log;
+mod member;
+pub mod progress;
 pub mod simulate;
 pub mod stack;
 mod threads;
@@ -38,5 +42,6 @@ pub use bowline_mpi as mpi;
 pub use bowline_ucp as ucp;
 pub use bowline_uct as uct;
 pub use init::{InitError, init, init_with};
+pub use member::{Member, MemberError, join, join_with};
 pub use stack::config_from_env;
 pub use threads::{ThreadsError, threads, threads_with};

@@ -41,7 +41,9 @@ pub const SETTINGS: &[&[Descriptor]] = &[
     bowline_verbs::SETTINGS,
     CHOICE,
     bowline_ucp::SETTINGS,
+    crate::costs::SETTINGS,
     crate::wait::SETTINGS,
+    crate::progress::SETTINGS,
     crate::log::SETTINGS,
 ];
 
@@ -91,6 +93,9 @@ pub enum StackError {
     /// The protocol engine.
     #[error(transparent)]
     Worker(#[from] WorkerError),
+    /// Progress beside the rank.
+    #[error(transparent)]
+    Progress(#[from] crate::progress::ProgressError),
     /// No randomness to be had.
     #[error("cannot draw a random number for the worker's identity: {0}")]
     Random(std::io::Error),
@@ -186,7 +191,8 @@ pub fn worker(place: &Place, config: &Config, waiter: SystemWaiter) -> Result<Wo
     let mut uid = [0; 8];
     rustix::rand::getrandom(&mut uid, rustix::rand::GetRandomFlags::empty())
         .map_err(|error| StackError::Random(error.into()))?;
-    Ok(Worker::new(WorkerParts {
+    let costs = crate::costs::known(config, place.job.ranks(), place.shared);
+    let parts = WorkerParts {
         job: place.job.id(),
         rank: place.rank,
         incarnation: 0,
@@ -195,7 +201,10 @@ pub fn worker(place: &Place, config: &Config, waiter: SystemWaiter) -> Result<Wo
         waiter: Box::new(waiter),
         failures: Some(Box::new(JobDeaths(place.job.clone()))),
         config: config.clone(),
-    })?)
+    };
+    let worker = Worker::with_costs(parts, &costs)?;
+    crate::progress::attend(&worker, config)?;
+    Ok(worker)
 }
 
 /// The deaths that the node's memory records.

@@ -10,12 +10,12 @@
 //! and its processor share beside spinning ones.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bowline_base::config::{Config, Setting};
 use bowline_base::doorbell::WakeSet;
 use bowline_base::sync::atomic::{AtomicBool, Ordering};
-use bowline_ucp::{Idle, Stages, Waiter};
+use bowline_ucp::{Clock, Idle, Stages, Waiter};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 bowline_base::settings! {
@@ -100,6 +100,11 @@ impl Waiter for SystemWaiter {
         Stages { spins, yields: self.yields }
     }
 
+    fn clock(&self) -> Option<Clock> {
+        let start = Instant::now();
+        Some(Box::new(move || start.elapsed()))
+    }
+
     fn yield_now(&mut self) {
         std::thread::yield_now();
     }
@@ -121,7 +126,7 @@ impl Waiter for SystemWaiter {
 }
 
 /// Sleeps until one of `descriptors` is readable, or for `limit`.
-fn sleep_on(descriptors: &WakeSet, limit: Option<Duration>) {
+pub(crate) fn sleep_on(descriptors: &WakeSet, limit: Option<Duration>) {
     let mut fds: Vec<_> =
         descriptors.descriptors().iter().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
     let limit = limit.map(|limit| Timespec {

@@ -62,6 +62,8 @@ tests_of_all_sizes! {
     raw_bw "--iterations 3 --window 3",
     am_lat "--iterations 40",
     am_bw "--iterations 3 --window 5",
+    stream_lat "--iterations 40",
+    stream_bw "--iterations 3 --window 5",
     put_lat "--iterations 40",
     put_bw "--iterations 3 --window 5",
     get_lat "--iterations 40",
@@ -108,7 +110,7 @@ fn short_and_empty_messages() {
 
 #[test]
 fn a_rank_sends_to_itself() {
-    for test in ["uct_lat", "am_lat", "tag_lat", "mpi_lat"] {
+    for test in ["uct_lat", "am_lat", "stream_lat", "tag_lat", "mpi_lat"] {
         let figure = perf(&format!("{test} --transport self --iterations 100"));
         check(&figure, test, 8, 1);
         assert_eq!(figure["transport"], "self");

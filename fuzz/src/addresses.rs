@@ -1,6 +1,6 @@
 //! Addresses that come from peers.
 
-use bowline_ucp::WorkerAddress;
+use bowline_ucp::{Introduction, WorkerAddress};
 use bowline_uct::AddrReader;
 
 /// A worker's address: what was read is written and read again.
@@ -11,6 +11,15 @@ pub(crate) fn worker_address(bytes: &[u8]) {
     // A provider's name that is no text is replaced when it is read and may be longer then.
     if address.lanes.iter().all(|lane| lane.provider.len() <= usize::from(u16::MAX)) {
         assert_eq!(WorkerAddress::parse(&address.pack()), Ok(address));
+    }
+}
+
+/// What a stranger says first: what was read is written as it was.
+pub(crate) fn introduction(bytes: &[u8]) {
+    if let Some(introduction) = Introduction::parse(bytes) {
+        assert_eq!(introduction.pack(), bytes);
+        // The next thing that is done with it.
+        let _ = WorkerAddress::parse(&introduction.address);
     }
 }
 

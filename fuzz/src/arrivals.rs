@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_base::config::Config;
 use bowline_ucp::{
-    Envelope, Ep, Idle, LaneAddress, MatchSpec, RequestId, SendMode, Sent, SpaceOptions, Stages,
-    Waiter, Worker, WorkerAddress, WorkerParts,
+    AmKept, Envelope, Ep, Idle, LaneAddress, MatchSpec, RequestId, SendMode, Sent, SpaceOptions,
+    Stages, StreamReceived, StreamWant, Waiter, Worker, WorkerAddress, WorkerParts,
 };
 use bowline_uct::{AmId, PeerFailure, Source};
 
@@ -54,6 +54,8 @@ struct Play {
     wire: Arc<Mutex<Wire>>,
     endpoints: Vec<Ep>,
     requests: Vec<RequestId>,
+    /// Active messages that their handler has kept.
+    kept: Arc<Mutex<Vec<AmKept>>>,
     sequences: [u32; PEERS as usize],
 }
 
@@ -91,15 +93,28 @@ impl Play {
         })
         .expect("a worker of one lane");
         worker.open_space(0, SpaceOptions::default()).expect("space 0 is new");
+        let kept = Arc::new(Mutex::new(Vec::new()));
+        let keeps = Arc::clone(&kept);
         worker.am_handler(
             1,
-            Box::new(|_, message| {
-                assert!(message.header.len() <= 1 << 16);
+            Box::new(move |worker, message| {
+                assert!(message.header().len() <= 1 << 16);
+                match message.len() % 3 {
+                    0 => keeps.lock().unwrap_or_else(PoisonError::into_inner).push(message.keep()),
+                    1 => {
+                        let room = RecvBuf::owned(vec![0; 300]);
+                        if let Ok(request) = message.recv(room) {
+                            worker.detach(request);
+                        }
+                    }
+                    _ => {}
+                }
             }),
         );
         let endpoints = (0..PEERS).map(|n| worker.connect(&address(n)).expect("reachable"));
         let endpoints = endpoints.collect();
-        Self { worker, wire, endpoints, requests: Vec::new(), sequences: [0; PEERS as usize] }
+        let (requests, sequences) = (Vec::new(), [0; PEERS as usize]);
+        Self { worker, wire, endpoints, requests, kept, sequences }
     }
 
     fn wire(&self) -> MutexGuard<'_, Wire> {
@@ -109,7 +124,7 @@ impl Play {
     fn step(&mut self, script: &mut Script<'_>) {
         let what = script.byte();
         let who = script.byte() % PEERS;
-        match what % 12 {
+        match what % 14 {
             0..=3 => self.arrive(script, who),
             4 => self.deliver(who, 0, [0, 0], address(who)),
             5 => {
@@ -153,6 +168,18 @@ impl Play {
                 }
                 self.take(request);
             }
+            11 => {
+                let next = self.kept.lock().unwrap_or_else(PoisonError::into_inner).pop();
+                match (next, script.byte()) {
+                    (Some(message), room @ 0..128) => {
+                        let room = RecvBuf::owned(vec![0; usize::from(room) * 16]);
+                        self.requests.extend(self.worker.am_recv(message, room).ok());
+                    }
+                    (Some(message), _) => self.worker.am_drop(message),
+                    (None, shape) => self.send_active(usize::from(shape), who),
+                }
+            }
+            12 => self.stream(script, who),
             _ => match script.byte() {
                 0..=15 => {
                     let failed = Event::Fails(Source(u32::from(who)), PeerFailure::Died);
@@ -226,6 +253,40 @@ impl Play {
         }
     }
 
+    fn send_active(&mut self, shape: usize, who: u8) {
+        let ep = self.endpoints[usize::from(who)];
+        let buffer = SendBuf::owned(vec![7; shape << (shape & 7)]);
+        if let Ok(Sent::Pending(request)) = self.worker.am_send(ep, 1, &vec![1; shape], buffer) {
+            self.requests.push(request);
+        }
+    }
+
+    fn stream(&mut self, script: &mut Script<'_>, who: u8) {
+        let (shape, size) = (script.byte(), usize::from(script.byte()));
+        let ep = self.endpoints[usize::from(who)];
+        match shape % 4 {
+            0 => {
+                let buffer = SendBuf::owned(vec![shape; size << (shape >> 5)]);
+                if let Ok(Sent::Pending(request)) = self.worker.stream_send(ep, buffer) {
+                    self.requests.push(request);
+                }
+            }
+            1 => {
+                let _ = self.worker.stream_recv_data(ep);
+                self.worker.stream_poll(&mut Vec::new());
+            }
+            _ => {
+                let want = StreamWant { unit: usize::from(shape >> 2 & 3), all: shape & 128 != 0 };
+                let room = RecvBuf::owned(vec![0; size]);
+                if let Ok(StreamReceived::Pending(request)) =
+                    self.worker.stream_recv(ep, room, want)
+                {
+                    self.requests.push(request);
+                }
+            }
+        }
+    }
+
     fn take(&self, request: RequestId) {
         let Some((status, buffer)) = self.worker.take_with_buffer(request) else {
             return;
@@ -242,7 +303,7 @@ fn address(who: u8) -> Vec<u8> {
         rank: u32::from(who) + 1,
         incarnation: 0,
         uid: u64::from(who),
-        features: 0,
+        features: if who.is_multiple_of(2) { 0 } else { u32::MAX },
         lanes: vec![LaneAddress { provider: PROVIDER.into(), address: vec![who] }],
     }
     .pack()

@@ -209,36 +209,6 @@ impl Iface for ScriptLane {
         self.wire().post(header, &payload[..packed])?;
         Ok(packed)
     }
-    fn put_short(&mut self, _: EpId, _: &[u8], _: RemoteSlice) -> Result<(), PostError> {
-        Err(PostError::Unsupported)
-    }
-    fn put_bcopy(
-        &mut self,
-        _: EpId,
-        _: usize,
-        _: &mut dyn FnMut(View<'_>) -> usize,
-        _: RemoteSlice,
-    ) -> Result<usize, PostError> {
-        Err(PostError::Unsupported)
-    }
-    fn put_zcopy(
-        &mut self,
-        _: EpId,
-        _: &[LocalSlice],
-        _: RemoteSlice,
-        _: Token,
-    ) -> Result<Posted, PostError> {
-        Err(PostError::Unsupported)
-    }
-    fn get_bcopy(
-        &mut self,
-        _: EpId,
-        _: RemoteSlice,
-        _: usize,
-        _: &mut dyn FnMut(View<'_>),
-    ) -> Result<(), PostError> {
-        Err(PostError::Unsupported)
-    }
     fn get_zcopy(
         &mut self,
         _: EpId,

@@ -25,6 +25,7 @@ pub type Target = (&'static str, fn(&[u8]));
 /// Every target.
 pub const TARGETS: &[Target] = &[
     ("worker_address", addresses::worker_address),
+    ("introduction", addresses::introduction),
     ("addr_reader", addresses::addr_reader),
     ("ucp_arrivals", arrivals::ucp_arrivals),
     ("pmi_server", launch::pmi_server),
@@ -34,6 +35,8 @@ pub const TARGETS: &[Target] = &[
     ("published_values", launch::published),
     ("scmp_consumer", queues::scmp_consumer),
     ("ring_consumer", queues::ring_consumer),
+    ("queue_address", queues::queue_address),
+    ("queue_introduction", queues::queue_introduction),
     ("config", settings::config),
     ("ofi_message", ofi::message),
     ("ofi_address", ofi::address),

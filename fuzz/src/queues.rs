@@ -9,6 +9,16 @@ pub(crate) fn scmp_consumer(bytes: &[u8]) {
     bowline_base::scmp::fuzz::consume(bytes);
 }
 
+/// Where a lane of receive queues is reached.
+pub(crate) fn queue_address(bytes: &[u8]) {
+    bowline_ucp::queues::fuzz::address(bytes);
+}
+
+/// Who sits on a seat of a receive queue.
+pub(crate) fn queue_introduction(bytes: &[u8]) {
+    bowline_ucp::queues::fuzz::introduction(bytes);
+}
+
 /// A ring. The first byte chooses its shape; then, ten bytes each, where to write, how to disguise
 /// it, and what.
 pub(crate) fn ring_consumer(bytes: &[u8]) {

@@ -55,6 +55,7 @@ replays! {
     addr_reader
     agent_messages
     config
+    introduction
     ofi_address
     ofi_message
     ofi_rkey
@@ -62,6 +63,8 @@ replays! {
     pmi_server
     process_mapping
     published_values
+    queue_address
+    queue_introduction
     ring_consumer
     scmp_consumer
     tcp_frames

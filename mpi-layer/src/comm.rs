@@ -71,7 +71,13 @@ impl CommInner {
             MpiError::TooManyCommunicators
         };
         let members = Arc::new(group.clone());
-        let options = |collective| SpaceOptions { members: Some(members.clone()), collective };
+        let ranks = group.size();
+        let options = |collective| SpaceOptions {
+            members: Some(members.clone()),
+            collective,
+            ranks,
+            engine: None,
+        };
         let context = agreed.context;
         worker.open_space(messages(context), options(false)).map_err(|why| refused(&why))?;
         if let Err(why) = worker.open_space(collectives(context), options(true)) {

@@ -113,8 +113,8 @@ pub enum MpiError {
         /// Its rank in the communicator.
         rank: u32,
     },
-    /// The receive was cancelled before a message matched.
-    #[error("the receive was cancelled before a message matched it")]
+    /// The operation was cancelled before it was matched.
+    #[error("the operation was cancelled before it was matched")]
     Cancelled,
     /// The partner's address is unknown or cannot be reached.
     #[error("no path to rank {world_rank} of the world; see the log for the reason")]

@@ -128,6 +128,16 @@ impl<T: Datatype> OwnedSend<T> {
     }
 }
 
+impl<T: Datatype> OwnedSend<T> {
+    /// Cancels the send if no receive has matched it yet; [`wait`](Self::wait) tells which. A send
+    /// whose data has left the buffer already is complete. (`MPI_Cancel`)
+    pub fn cancel(&mut self) {
+        if let State::Active(id) = self.0.state {
+            self.0.process().worker.cancel(id);
+        }
+    }
+}
+
 impl<T: Datatype> OwnedRecv<T> {
     /// Waits for the message and gives the buffer back. (`MPI_Wait`)
     ///

@@ -18,7 +18,7 @@
 //!    that has seen its completion. A request holds no reference to them before.
 //!
 //! What ends a scope: when the closure succeeds, its operations are waited for; when it fails or
-//! panics, unmatched receives are cancelled first, since what they wait for may never be sent.
+//! panics, unmatched operations are cancelled first, since what they wait for may never come.
 
 use std::cell::RefCell;
 use std::marker::PhantomData;
@@ -284,6 +284,12 @@ impl SendRequest<'_> {
     pub fn wait(mut self) -> Result<(), MpiError> {
         self.complete().map(drop)
     }
+
+    /// Cancels the send if no receive has matched it yet; [`wait`](Self::wait) tells which. A send
+    /// whose data has left the buffer already is complete. (`MPI_Cancel`)
+    pub fn cancel(&mut self) {
+        self.scoped.cancel();
+    }
 }
 
 impl<'scope, T: Datatype> RecvRequest<'scope, T> {
@@ -317,12 +323,10 @@ impl AnyRequest<'_> {
         self.complete()
     }
 
-    /// Cancels a receive that no message has matched yet; does nothing to a send.
-    /// (`MPI_Cancel`)
+    /// Cancels the operation if it has not been matched yet; [`wait`](Self::wait) tells which.
+    /// A send whose data has left the buffer already is complete. (`MPI_Cancel`)
     pub fn cancel(&mut self) {
-        if self.scoped.receive {
-            self.scoped.cancel();
-        }
+        self.scoped.cancel();
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use bowline_base::slab::Key;
-use bowline_uct::MemHandle;
+use bowline_uct::{MemHandle, RkeyId};
 
 use crate::peer::PeerIndex;
 
@@ -14,6 +14,19 @@ pub(crate) enum Action {
     Connect(PeerIndex),
     /// Fetch a rendezvous message into its receive request.
     Fetch(Key),
+    /// Write pieces of a message that its receiver has opened its buffer for.
+    Put(Key),
+    /// Announce receives to their senders that could not be before.
+    Announce,
+    /// Ask a sender to forget an announced receive.
+    WithdrawAnnounced(Key),
+    /// Tell a receiver that its receive is forgotten.
+    Withdrawn {
+        /// The receiver.
+        peer: PeerIndex,
+        /// The receive, as it named it.
+        receive: u64,
+    },
     /// Stream a rendezvous message whose receiver cannot fetch.
     Stream(Key),
     /// Tell a sender that its synchronous message was matched or its buffer read.
@@ -32,12 +45,48 @@ pub(crate) enum Action {
         /// The outcome as the ACK has it.
         outcome: u64,
     },
+    /// Copy a piece of a message that its sender helps with.
+    Copy,
+    /// Help with a piece of a message.
+    Help,
+    /// The receiver has answered a message that this side helps with.
+    EndHelp(Key),
+    /// The sender has left a message that this side receives.
+    HelperLeft {
+        /// The sender.
+        peer: PeerIndex,
+        /// Pieces that it has written.
+        done: u32,
+        /// The receive.
+        key: Key,
+    },
+    /// Close a key that a failed message leaves.
+    CloseKey {
+        /// The lane that it was opened on.
+        lane: u32,
+        /// Which.
+        rkey: RkeyId,
+    },
+    /// Ask a peer for a message back that has just left wholly.
+    AskBack(Key),
+    /// Free a detached request that a turn has completed.
+    End(Key),
     /// Give eager credit back.
     Credit(PeerIndex),
     /// Try what waits for this peer's lane again.
     Resume(PeerIndex),
+    /// Fill receives of a peer's stream.
+    FeedStream(PeerIndex),
+    /// Try sends of a stream again that were without credit.
+    Unpark(PeerIndex),
     /// Try the one-sided operations that wait for room again.
     ResumeOneSided,
+    /// Something ended that closings of endpoints may have waited for.
+    StepClosings,
+    /// A peer has closed: say farewell to it.
+    Farewell(PeerIndex),
+    /// A peer has answered the close of its endpoint.
+    Closed(PeerIndex),
     /// Take a send's buffer back from the reads of peers.
     Withdraw {
         /// The lane that it was lent on.
@@ -65,6 +114,17 @@ impl Actions {
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<Action> {
         self.0.pop_front()
+    }
+
+    /// Makes room for `more` beside those that are there.
+    pub(crate) fn reserve(&mut self, more: usize) {
+        self.0.reserve(more);
+    }
+
+    /// Whether `more` can be added without allocating.
+    #[inline]
+    pub(crate) fn has_room(&self, more: usize) -> bool {
+        self.0.capacity() - self.0.len() >= more
     }
 
     #[inline]

@@ -13,8 +13,33 @@ const MAGIC: u32 = u32::from_le_bytes(*b"BWLA");
 /// Version of the wire protocol; peers of another version are refused at connection.
 pub(crate) const VERSION: u16 = 1;
 
-/// Optional abilities of a worker; none are defined in version 1.
-pub(crate) const FEATURES: u32 = 0;
+/// Optional abilities of a worker.
+pub(crate) const FEATURES: u32 =
+    SEND_CANCEL | COOPERATES | AM_RENDEZVOUS | STREAMS | PUTS | READY | DISCONNECTS | PROBED;
+
+/// It answers a sender that wants a message back.
+pub(crate) const SEND_CANCEL: u32 = 1 << 0;
+
+/// It answers a receiver that asks for help with a message.
+pub(crate) const COOPERATES: u32 = 1 << 1;
+
+/// It takes active messages whose data lies with their sender.
+pub(crate) const AM_RENDEZVOUS: u32 = 1 << 2;
+
+/// It takes streams.
+pub(crate) const STREAMS: u32 = 1 << 3;
+
+/// It knows DISCONNECT, and answers it.
+pub(crate) const DISCONNECTS: u32 = 1 << 6;
+
+/// It takes PROBE for what it is.
+pub(crate) const PROBED: u32 = 1 << 7;
+
+/// It writes a message into the receiver's memory when it is asked to.
+pub(crate) const PUTS: u32 = 1 << 4;
+
+/// It knows receives that are announced to it.
+pub(crate) const READY: u32 = 1 << 5;
 
 /// Why bytes are not an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]

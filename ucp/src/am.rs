@@ -1,15 +1,30 @@
 //! User's active messages: a 16-bit id, a small header and data, given to a handler at the target.
 //!
-//! Handlers run after the lanes have returned and hold no borrow of the worker: a handler may
-//! send, receive, and progress. While it runs its own id has no handler, so a message for it that
-//! arrives in a nested progress waits until the handler has returned.
+//! ```text
+//!   am_send ─┬─ short enough ─► AM, AM_FIRST + PIECE ─► handler, data there
+//!            └─ longer ───────► AM_RTS ──────────────► handler, data with its sender
+//!                                     recv, now or after keep ──► fetched as a tagged message is
+//!                                     neither ──────────────────► ACK: the sender has its buffer
+//! ```
+//! Rules. (1) Handlers run in the order in which messages of a peer arrive, after the lanes have
+//! returned, and hold no borrow of the worker: a handler may send, receive, and progress. (2) While
+//! one runs its id has no handler, so a message for it that arrives in a nested progress waits until
+//! the handler has returned. (3) Data that lies with its sender stays there until it is received or
+//! dropped; a message that its handler neither receives nor keeps is dropped when it returns. A
+//! kept one must be given to [`Worker::am_recv`] or [`Worker::am_drop`], or its sender waits as long
+//! as both live. (4) What a sender may still have here without being asked is bounded by its credit;
+//! beyond it data stays with the sender, however short.
 
-use std::collections::HashMap;
-
+use bowline_base::buffer::RecvBuf;
 use bowline_base::view::View;
 
+use crate::completion::Completed;
+use crate::error::OpError;
+use crate::matching::Envelope;
 use crate::peer::{Ep, PeerIndex};
-use crate::worker::Worker;
+use crate::request::{self, RequestId, Status};
+use crate::wire::Rts;
+use crate::worker::{Inner, Worker};
 
 /// Payload that needs no memory of its own.
 const SMALL: usize = 64;
@@ -22,6 +37,8 @@ pub(crate) enum Bytes {
 }
 
 impl Bytes {
+    const EMPTY: Self = Self::Small([0; SMALL], 0);
+
     #[inline]
     pub(crate) fn copy_of(view: View<'_>) -> Self {
         if view.len() <= SMALL {
@@ -52,83 +69,325 @@ impl From<Vec<u8>> for Bytes {
 pub(crate) struct AmArrival {
     pub(crate) peer: PeerIndex,
     pub(crate) id: u16,
+    /// Bytes of header, the first of `payload`.
     pub(crate) header: u32,
+    /// Header, and the data that came with it.
     pub(crate) payload: Bytes,
+    /// Where the data is, if it did not.
+    pub(crate) remote: Option<Box<Rts>>,
+}
+
+impl AmArrival {
+    #[inline]
+    fn header(&self) -> &[u8] {
+        &self.payload.as_slice()[..self.header as usize]
+    }
+
+    #[inline]
+    fn data(&self) -> Option<&[u8]> {
+        match self.remote {
+            None => Some(&self.payload.as_slice()[self.header as usize..]),
+            Some(_) => None,
+        }
+    }
+
+    fn len(&self) -> u64 {
+        match &self.remote {
+            None => self.payload.as_slice().len() as u64 - u64::from(self.header),
+            Some(rts) => rts.length,
+        }
+    }
+}
+
+/// What waits to be given to code of the user once no lane and no borrow is in the way.
+#[derive(Debug)]
+pub(crate) enum Delivery {
+    Am(AmArrival),
+    Completed(Box<Completed>),
+    /// A peer has failed or closed; behind its messages.
+    End(PeerIndex, bowline_uct::PeerFailure),
 }
 
 /// An active message as its handler sees it.
 #[derive(Debug)]
 pub struct AmMessage<'a> {
-    /// The sender; a reply goes there.
+    /// The sender; a reply goes there, also when this worker never connected to it.
     pub from: Ep,
+    worker: &'a Worker,
+    arrival: &'a mut AmArrival,
+}
+
+impl AmMessage<'_> {
     /// The header.
-    pub header: &'a [u8],
-    /// The data.
-    pub data: &'a [u8],
+    #[inline]
+    pub fn header(&self) -> &[u8] {
+        self.arrival.header()
+    }
+
+    /// Bytes of data.
+    pub fn len(&self) -> u64 {
+        self.arrival.len()
+    }
+
+    /// Whether there is no data.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The data; `None` while it lies with its sender, until it is received.
+    #[inline]
+    pub fn data(&self) -> Option<&[u8]> {
+        self.arrival.data()
+    }
+
+    /// Receives the data into `buffer`: what lies with its sender is fetched, what is here copied.
+    ///
+    /// # Errors
+    /// When the sender has failed and its data is not here.
+    pub fn recv(self, buffer: RecvBuf) -> Result<RequestId, OpError> {
+        let Self { worker, .. } = self;
+        worker.am_recv(self.keep(), buffer)
+    }
+
+    /// The message beyond the handler's return. Data that is here moves and is not copied; data
+    /// that lies with its sender goes on lying there.
+    pub fn keep(self) -> AmKept {
+        let AmArrival { peer, id, header, .. } = *self.arrival;
+        // Credit for what is kept is given back when the handler returns: the memory is the user's.
+        let payload = std::mem::replace(&mut self.arrival.payload, Bytes::EMPTY);
+        self.arrival.header = 0;
+        let remote = self.arrival.remote.take();
+        AmKept(AmArrival { peer, id, header, payload, remote })
+    }
+}
+
+/// An active message that outlives its handler. It must be received or dropped by the worker that
+/// it came to; where its data lies with its sender, that one waits until then.
+#[derive(Debug)]
+#[must_use = "its sender may wait for it to be received or dropped"]
+pub struct AmKept(AmArrival);
+
+impl AmKept {
+    /// The sender.
+    pub fn from(&self) -> Ep {
+        Ep(self.0.peer)
+    }
+
+    /// The header.
+    pub fn header(&self) -> &[u8] {
+        self.0.header()
+    }
+
+    /// Bytes of data.
+    pub fn len(&self) -> u64 {
+        self.0.len()
+    }
+
+    /// Whether there is no data.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The data; `None` while it lies with its sender, until it is received.
+    pub fn data(&self) -> Option<&[u8]> {
+        self.0.data()
+    }
 }
 
 /// What is called with the active messages of an id.
 pub type AmHandler = Box<dyn FnMut(&Worker, AmMessage<'_>) + Send>;
 
-/// Handlers by id, and the ids whose handlers are running.
+/// The handler of an id.
 #[derive(Default)]
-pub(crate) struct Handlers {
-    by_id: HashMap<u16, AmHandler>,
-    running: Vec<u16>,
+enum Place {
+    #[default]
+    Empty,
+    Ready(AmHandler),
+    /// Rule 2.
+    Running,
 }
+
+/// Handlers by id; the table is as long as the largest id that ever had one.
+#[derive(Default)]
+pub(crate) struct Handlers(Vec<Place>);
 
 impl std::fmt::Debug for Handlers {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Handlers").field(&self.by_id.keys()).finish()
+        let known = self.0.iter().enumerate().filter(|(_, place)| !matches!(place, Place::Empty));
+        f.debug_list().entries(known.map(|(id, _)| id)).finish()
+    }
+}
+
+impl Handlers {
+    fn put(&mut self, id: u16, place: Place) {
+        let index = usize::from(id);
+        if index >= self.0.len() {
+            self.0.resize_with(index + 1, Place::default);
+        }
+        self.0[index] = place;
+    }
+
+    /// Takes the handler of `id` to run it.
+    #[inline]
+    fn take(&mut self, id: u16) -> Place {
+        match self.0.get_mut(usize::from(id)) {
+            Some(place @ Place::Ready(_)) => std::mem::replace(place, Place::Running),
+            Some(Place::Running) => Place::Running,
+            _ => Place::Empty,
+        }
+    }
+
+    /// The handler of `id` has run. It may have been replaced or taken away meanwhile.
+    #[inline]
+    fn give_back(&mut self, id: u16, handler: AmHandler) {
+        if let Some(place @ Place::Running) = self.0.get_mut(usize::from(id)) {
+            *place = Place::Ready(handler);
+        }
     }
 }
 
 impl Worker {
     /// Has `handler` called with every active message of `id`, in place of the one before.
-    /// Messages of ids without handler are dropped and counted as stray.
+    /// Messages of ids without handler are dropped and counted as stray; where their data lies with
+    /// its sender, that one's operation fails.
     pub fn am_handler(&self, id: u16, handler: AmHandler) {
-        self.handlers.borrow_mut().by_id.insert(id, handler);
+        self.handlers.borrow_mut().put(id, Place::Ready(handler));
     }
 
     /// Takes the handler of `id` away.
     pub fn am_handler_remove(&self, id: u16) {
-        self.handlers.borrow_mut().by_id.remove(&id);
+        self.handlers.borrow_mut().put(id, Place::Empty);
     }
 
-    /// Calls handlers for what has arrived.
-    #[cold]
-    pub(crate) fn deliver_am(&self) {
+    /// Longest header of an active message to `ep`, in bytes.
+    ///
+    /// # Errors
+    /// When the peer has failed or cannot be reached.
+    pub fn am_max_header(&self, ep: Ep) -> Result<usize, OpError> {
+        let inner = &mut *self.inner.borrow_mut();
+        inner.ready(ep.0)?;
+        let lane = inner.engine.peers[ep.0 as usize].lane;
+        Ok(max_header(inner.lanes[lane as usize].iface.attr().limits.am.max_bcopy))
+    }
+
+    /// Receives a kept message into `buffer`. Its sender has its own buffer back when the request
+    /// is complete.
+    ///
+    /// # Errors
+    /// When the sender has failed and its data is not here.
+    pub fn am_recv(&self, message: AmKept, buffer: RecvBuf) -> Result<RequestId, OpError> {
+        let inner = &mut *self.inner.borrow_mut();
+        let AmKept(AmArrival { peer, header, payload, remote, .. }) = message;
+        let none = Envelope { space: 0, source: 0, tag: 0 };
+        if remote.is_some()
+            && let Some(how) = inner.engine.peers[peer as usize].failure()
+        {
+            return Err(how.into());
+        }
+        let (key, _) = request::begin_receive(&mut inner.engine.requests, buffer, none.space);
+        match remote {
+            Some(rts) => {
+                inner.engine.begin_fetch(key, peer, &none, *rts);
+                inner.act();
+            }
+            None => {
+                let data = &payload.as_slice()[header as usize..];
+                inner.engine.receive_here(key, data);
+            }
+        }
+        Ok(RequestId(key))
+    }
+
+    /// Drops a kept message. A sender that waits for it is done, as if it had been received.
+    pub fn am_drop(&self, message: AmKept) {
+        let inner = &mut *self.inner.borrow_mut();
+        let AmKept(AmArrival { peer, remote, .. }) = message;
+        if let Some(rts) = remote {
+            inner.control(peer, crate::wire::ACK, [rts.request, 0], &[]);
+        }
+    }
+
+    /// Gives what has arrived to handlers, and what has completed to callbacks.
+    #[inline(never)]
+    pub(crate) fn deliver(&self) {
         // Messages of an id whose handler is running (this is a nested progress) go back.
         let mut waiting = Vec::new();
-        loop {
-            let next = self.inner.borrow_mut().engine.am_inbox.pop_front();
-            let Some(arrival) = next else { break };
-            let mut handlers = self.handlers.borrow_mut();
-            let Some(mut handler) = handlers.by_id.remove(&arrival.id) else {
-                if handlers.running.contains(&arrival.id) {
-                    waiting.push(arrival);
-                } else {
-                    self.inner.borrow_mut().engine.counters.stray += 1;
-                }
-                continue;
-            };
-            handlers.running.push(arrival.id);
-            drop(handlers);
-            let bytes = arrival.payload.as_slice();
-            let (header, data) = bytes.split_at(arrival.header as usize);
-            handler(self, AmMessage { from: Ep(arrival.peer), header, data });
-            let mut handlers = self.handlers.borrow_mut();
-            handlers.running.pop();
-            // The handler may have put another one in its place.
-            handlers.by_id.entry(arrival.id).or_insert(handler);
-            let mut inner = self.inner.borrow_mut();
-            inner.engine.counters.am_received += 1;
-            inner.engine.taken(arrival.peer, bytes.len());
-        }
         let mut inner = self.inner.borrow_mut();
+        while let Some(next) = inner.engine.inbox.pop_front() {
+            let mut arrival = match next {
+                Delivery::Am(arrival) => arrival,
+                Delivery::Completed(completed) => {
+                    drop(inner);
+                    completed.call(self);
+                    inner = self.inner.borrow_mut();
+                    continue;
+                }
+                Delivery::End(peer, how) => {
+                    drop(inner);
+                    self.tell_end(peer, how);
+                    inner = self.inner.borrow_mut();
+                    continue;
+                }
+            };
+            let place = self.handlers.borrow_mut().take(arrival.id);
+            let mut handler = match place {
+                Place::Ready(handler) => handler,
+                Place::Running => {
+                    waiting.push(Delivery::Am(arrival));
+                    continue;
+                }
+                Place::Empty => {
+                    inner.nobody_takes(&arrival);
+                    continue;
+                }
+            };
+            drop(inner);
+            let (id, bytes) = (arrival.id, arrival.payload.as_slice().len());
+            let message = AmMessage { from: Ep(arrival.peer), worker: self, arrival: &mut arrival };
+            handler(self, message);
+            self.handlers.borrow_mut().give_back(id, handler);
+            inner = self.inner.borrow_mut();
+            inner.engine.counters.am_received += 1;
+            inner.engine.taken(arrival.peer, bytes);
+            if let Some(rts) = &arrival.remote {
+                inner.control(arrival.peer, crate::wire::ACK, [rts.request, 0], &[]);
+            }
+        }
         for arrival in waiting.into_iter().rev() {
-            inner.engine.am_inbox.push_front(arrival);
+            inner.engine.inbox.push_front(arrival);
         }
         inner.act();
+    }
+}
+
+/// Longest header where one message of the transport holds `max_bcopy` bytes: it goes in front of
+/// the data or beside a request to send, whichever is longer.
+pub(crate) const fn max_header(max_bcopy: usize) -> usize {
+    max_bcopy.saturating_sub(Rts::FIXED + crate::wire::MAX_RKEY)
+}
+
+impl Inner {
+    /// A message whose id has no handler.
+    #[cold]
+    fn nobody_takes(&mut self, arrival: &AmArrival) {
+        self.engine.counters.stray += 1;
+        self.engine.taken(arrival.peer, arrival.payload.as_slice().len());
+        if let Some(rts) = &arrival.remote {
+            let words = [rts.request, crate::wire::NO_HANDLER];
+            self.control(arrival.peer, crate::wire::ACK, words, &[]);
+        }
+    }
+}
+
+impl crate::engine::Engine {
+    /// Completes a receive with a message that is here.
+    fn receive_here(&mut self, key: bowline_base::slab::Key, data: &[u8]) {
+        if let Some(request) = self.requests.get_mut(key) {
+            request.status = Status { length: data.len() as u64, ..Status::NONE };
+            if let request::Body::Receive(receive) = &mut request.body {
+                receive.buffer.write_at(0, data);
+            }
+        }
+        self.complete_receive(key);
     }
 }

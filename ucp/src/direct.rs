@@ -15,16 +15,15 @@
 //! moves it into the queues first, as their oldest entry, and then goes its usual way. (3) There
 //! is one place; a nested blocking receive takes the usual way.
 
-use std::cell::RefMut;
-
 use bowline_base::buffer::RecvBuf;
+use bowline_base::gate::Entered;
 use bowline_base::slab::Key;
 use bowline_base::view::View;
 
 use crate::engine::Engine;
 use crate::error::OpError;
 use crate::matching::{Envelope, MatchEngine as _, MatchSpec, Want};
-use crate::request::{self, RequestId, Status};
+use crate::request::{self, Body, RequestId, Status};
 use crate::tagged::MessageInfo;
 use crate::worker::{Inner, Waiting, Worker};
 
@@ -108,9 +107,14 @@ impl Engine {
         }
         let key = self.request_of_direct();
         let (space, want) = (self.direct.space, self.direct.want);
-        match self.spaces.get_mut(space) {
-            Some(space) => space.engine.post_first(want, key.to_wire()),
-            None => self.fail(key, OpError::BadSpace(space)),
+        let Some(space) = self.spaces.get_mut(space) else {
+            return self.fail(key, OpError::BadSpace(space));
+        };
+        let item = space.engine.post_first(want, key.to_wire());
+        if let Some(request) = self.requests.get_mut(key)
+            && let Body::Receive(receive) = &mut request.body
+        {
+            receive.item = item;
         }
     }
 
@@ -121,7 +125,7 @@ impl Engine {
 
     fn request_of_direct(&mut self) -> Key {
         let buffer = std::mem::replace(&mut self.direct.buffer, RecvBuf::empty());
-        let key = request::begin_receive(&mut self.requests, buffer, self.direct.space);
+        let (key, _) = request::begin_receive(&mut self.requests, buffer, self.direct.space);
         self.direct.stage = Stage::Moved(key);
         key
     }
@@ -140,10 +144,8 @@ impl Worker {
         let Some(space) = engine.spaces.get_mut(spec.space).filter(|space| space.open) else {
             return Err(OpError::BadSpace(spec.space));
         };
-        let usual = space.engine.posted_len() != 0
-            || space.engine.unexpected_len() != 0
-            || !space.dead.is_empty()
-            || engine.direct.stage != Stage::Empty;
+        let usual =
+            !space.engine.is_empty() || space.careful || engine.direct.stage != Stage::Empty;
         if usual {
             drop(inner);
             return self.recv_and_wait(spec, buffer);
@@ -167,13 +169,13 @@ impl Worker {
     }
 
     #[inline(always)]
-    fn wait_direct<'a>(&'a self, mut inner: RefMut<'a, Inner>) -> Result<MessageInfo, OpError> {
+    fn wait_direct<'a>(&'a self, mut inner: Entered<'a, Inner>) -> Result<MessageInfo, OpError> {
         let mut waiting = Waiting::new(self);
         loop {
             // One borrow for all looks that find nothing.
             let events = loop {
                 let events = inner.progress();
-                if events != 0 || !inner.engine.am_inbox.is_empty() || !waiting.spins() {
+                if events != 0 || !inner.engine.inbox.is_empty() || !waiting.spins() {
                     break events;
                 }
             };
@@ -196,14 +198,14 @@ impl Worker {
     #[cold]
     fn between_looks<'a>(
         &'a self,
-        inner: RefMut<'a, Inner>,
+        inner: Entered<'a, Inner>,
         events: u32,
         waiting: &mut Waiting<'_>,
-    ) -> RefMut<'a, Inner> {
-        let deliver = !inner.engine.am_inbox.is_empty();
+    ) -> Entered<'a, Inner> {
+        let deliver = !inner.engine.inbox.is_empty();
         drop(inner);
         if deliver {
-            self.deliver_am();
+            self.deliver();
         }
         if events == 0 {
             waiting.rest();

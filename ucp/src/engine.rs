@@ -4,6 +4,7 @@
 //! waiting receives and notes [`Action`]s; it never posts. Short tagged arrivals allocate nothing;
 //! a first contact and a message without receive do.
 
+mod active;
 mod arrive;
 mod failure;
 mod pieces;
@@ -14,13 +15,19 @@ use bowline_base::slab::{Key, Slab};
 use bowline_uct::{Arrival, EpId, PeerFailure, Sink, Source, Token, Verdict};
 
 use crate::action::{Action, Actions};
-use crate::am::AmArrival;
+use crate::am::Delivery;
+use crate::completion::CompletionHandler;
 use crate::direct::Direct;
 use crate::error::OpError;
 use crate::peer::{NOBODY, Peer, PeerIndex};
-use crate::request::{self, Body, RequestId, Requests, Status};
+use crate::put::Landing;
+use crate::request::{Body, Receive, Request, RequestId, Requests, Status};
+use crate::rndv::RndvKind;
+use crate::rtr::Announcer;
 use crate::settings::Options;
 use crate::space::Spaces;
+use crate::stream::Streams;
+use crate::turn::Attendance;
 use crate::unexpected::Unexpected;
 use crate::wire;
 
@@ -35,6 +42,10 @@ bowline_base::counters! {
         sent_multi,
         /// Tagged messages offered for fetching.
         sent_rndv,
+        /// Tagged messages written to receives that had been announced.
+        sent_rtr,
+        /// Announced receives that could not be relied on, because of what had been sent meanwhile.
+        rtr_declined,
         /// Messages that waited because the transport was full.
         send_waited,
         /// Messages that went as an envelope because eager credit was used up.
@@ -45,6 +56,18 @@ bowline_base::counters! {
         unexpected,
         /// Rendezvous messages fetched from the sender's memory.
         fetched,
+        /// Those of them that were copied from memory that both map.
+        mapped,
+        /// Rendezvous messages that their senders have written here.
+        landed,
+        /// Receives announced to their senders.
+        rtr,
+        /// Those of them that an ordinary message has met.
+        rtr_missed,
+        /// Rendezvous messages whose senders were asked to help.
+        shared,
+        /// Pieces of such messages that this side has written as their sender.
+        helped,
         /// Rendezvous messages copied through the transport, since fetching was refused.
         copied,
         /// User's active messages received.
@@ -53,16 +76,17 @@ bowline_base::counters! {
         stray,
         /// Peers that failed.
         peers_failed,
+        /// Checks of silent peers' lives.
+        asked_after,
     }
 }
 
 /// Everything but the lanes.
-#[derive(Debug)]
 pub(crate) struct Engine {
     pub(crate) peers: Vec<Peer>,
     pub(crate) by_uid: HashMap<u64, PeerIndex>,
     /// For each lane, which peer a source is.
-    sources: Vec<Vec<PeerIndex>>,
+    pub(crate) sources: Vec<Vec<PeerIndex>>,
     pub(crate) spaces: Spaces,
     pub(crate) direct: Direct,
     pub(crate) requests: Requests,
@@ -70,7 +94,19 @@ pub(crate) struct Engine {
     pub(crate) actions: Actions,
     /// One-sided operations that wait for room in their lanes, in order.
     pub(crate) one_sided: VecDeque<Key>,
-    pub(crate) am_inbox: VecDeque<AmArrival>,
+    /// Receives that their senders know of before they send.
+    pub(crate) announcer: Announcer,
+    /// Receives whose senders help, in the order in which they are copied.
+    pub(crate) shares: VecDeque<Key>,
+    /// Sends that this side helps with, the newest last.
+    pub(crate) helps: Vec<Key>,
+    pub(crate) streams: Streams,
+    /// What waits to be given to code of the user.
+    pub(crate) inbox: VecDeque<Delivery>,
+    /// What is to be called when a request is complete.
+    pub(crate) callbacks: Vec<(Key, CompletionHandler)>,
+    /// Peers whose endpoints are being closed here, until our DISCONNECT is queued.
+    pub(crate) closings: Vec<PeerIndex>,
     pub(crate) counters: Counters,
     pub(crate) options: Options,
     /// What is left of the budget for shares beyond the first.
@@ -79,6 +115,8 @@ pub(crate) struct Engine {
     pub(crate) job: u64,
     /// World ranks of the own job that are known to be dead.
     pub(crate) dead: Vec<u32>,
+    /// For progress from beside.
+    pub(crate) attendance: Attendance,
 }
 
 impl Engine {
@@ -93,19 +131,26 @@ impl Engine {
             unexpected: Slab::default(),
             actions: Actions::with_capacity(actions),
             one_sided: VecDeque::new(),
-            am_inbox: VecDeque::new(),
+            announcer: Announcer::default(),
+            shares: VecDeque::new(),
+            helps: Vec::new(),
+            streams: Streams::default(),
+            inbox: VecDeque::new(),
+            callbacks: Vec::new(),
+            closings: Vec::new(),
             counters: Counters::default(),
             options,
             budget: options.budget,
             envelope_bytes: 0,
             job,
             dead: Vec::new(),
+            attendance: Attendance::NONE,
         }
     }
 
     /// Whose messages come from `source` on `lane`.
     #[inline]
-    fn peer_of(&self, lane: usize, source: Source) -> PeerIndex {
+    pub(crate) fn peer_of(&self, lane: usize, source: Source) -> PeerIndex {
         match self.sources[lane].get(source.0 as usize) {
             Some(&peer) => peer,
             None => NOBODY,
@@ -128,17 +173,45 @@ impl Engine {
         let Some(request) = self.requests.get_mut(key) else {
             return;
         };
+        match &mut request.body {
+            Body::Send(send) => {
+                let lane = self.peers[send.peer as usize].lane;
+                if let Some(memory) = send.exposed.take() {
+                    // Before the user learns of the end: actions are carried out first.
+                    self.actions.push(Action::Withdraw { lane, memory });
+                }
+                if let Some(cursor) = send.help.take().and_then(|help| help.cursor) {
+                    self.actions.push(Action::CloseKey { lane, rkey: cursor.rkey });
+                }
+                if let Some(rkey) = send.put.take().and_then(|put| put.rkey) {
+                    self.actions.push(Action::CloseKey { lane, rkey });
+                }
+            }
+            Body::Receive(Receive { fetch: fetch @ Some(_), .. }) => {
+                let fetch = fetch.take().expect("matched as there");
+                if let Some(Landing { lane, memory: Some(memory) }) = fetch.landing {
+                    self.actions.push(Action::Withdraw { lane, memory });
+                }
+                if let Some(rkey) = fetch.rkey {
+                    let lane = self.peers[fetch.peer as usize].lane;
+                    self.actions.push(Action::CloseKey { lane, rkey });
+                }
+                self.attendance.keep(fetch);
+            }
+            Body::Announced(_) => return self.finish_announced(key, status),
+            Body::Receive(_) | Body::OneSided(_) | Body::Stream(_) | Body::Free => {}
+        }
         request.status = status;
         request.done = true;
-        if let Body::Send(send) = &mut request.body
-            && let Some(memory) = send.exposed.take()
-        {
-            // Before the user learns of the end: actions are carried out first.
-            let lane = self.peers[send.peer as usize].lane;
-            self.actions.push(Action::Withdraw { lane, memory });
+        if !self.closings.is_empty() {
+            self.actions.push(Action::StepClosings);
         }
-        if request.detached {
-            request::end(&mut self.requests, key);
+        let detached = request.detached;
+        if self.streams.fetches > 0 {
+            self.stream_fetched(key);
+        }
+        if detached {
+            self.end_detached(key);
         }
     }
 
@@ -160,7 +233,7 @@ impl Engine {
         if let Some(request) = self.requests.get_mut(id.0) {
             request.detached = true;
             if request.done {
-                request::end(&mut self.requests, id.0);
+                crate::request::end(&mut self.requests, id.0);
             }
         }
     }
@@ -173,10 +246,14 @@ impl Engine {
 
     /// Fails a request, whatever it was doing.
     pub(crate) fn fail(&mut self, key: Key, error: OpError) {
-        let mut status = Status::failed(error);
-        if let Some(request) = self.requests.get(key) {
-            status = Status { outcome: Err(error), ..request.status };
-        }
+        let status = match self.requests.get(key) {
+            // Its receiver's answer is here; only the help with it had not ended.
+            Some(Request { body: Body::Send(send), .. }) if send.answered => {
+                Status { length: send.buffer.len() as u64, outcome: send.answer, ..Status::NONE }
+            }
+            Some(request) => Status { outcome: Err(error), ..request.status },
+            None => Status::failed(error),
+        };
         self.finish(key, status);
     }
 
@@ -189,7 +266,8 @@ impl Engine {
         self.give_back(peer, bytes);
     }
 
-    fn give_back(&mut self, index: PeerIndex, bytes: usize) {
+    /// The same, whatever their number: of streams every byte counts.
+    pub(crate) fn give_back(&mut self, index: PeerIndex, bytes: usize) {
         let lump = self.options.share_first as u64 / 2;
         let Some(peer) = self.peers.get_mut(index as usize) else {
             return;
@@ -256,7 +334,7 @@ impl Engine {
     }
 
     /// An operation that the transport had in flight is complete.
-    fn transport_completed(&mut self, key: Key, result: Result<u64, PeerFailure>) {
+    pub(crate) fn transport_completed(&mut self, key: Key, result: Result<u64, PeerFailure>) {
         let Some(request) = self.requests.get_mut(key) else {
             return;
         };
@@ -268,12 +346,13 @@ impl Engine {
                 let arrived = std::mem::take(&mut fetch.in_flight);
                 match result {
                     Ok(_) => fetch.done += arrived,
-                    Err(_) => fetch.copying = true,
+                    Err(_) => fetch.kind = Some(RndvKind::Copy),
                 }
                 self.actions.push(Action::Fetch(key));
             }
             Body::OneSided(_) => self.one_sided_completed(key, result),
-            Body::Send(_) | Body::Free => {}
+            Body::Send(_) => self.put_completed(key, result),
+            Body::Announced(_) | Body::Stream(_) | Body::Free => {}
         }
     }
 }
@@ -282,7 +361,6 @@ impl Engine {
 mod tests {
     use super::*;
     use crate::direct::Direct;
-    use crate::request::Request;
 
     /// What one message touches should stay small; whoever makes it larger is to notice.
     #[test]

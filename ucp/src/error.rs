@@ -33,6 +33,9 @@ pub enum OpError {
     /// No such endpoint.
     #[error("no such endpoint; connect first")]
     BadEndpoint,
+    /// The endpoint was closed here.
+    #[error("the endpoint was closed; connect to the peer anew")]
+    EndpointClosed,
     /// No such space.
     #[error("the matching space {0} is not open; open it before posting to it")]
     BadSpace(u32),
@@ -45,6 +48,28 @@ pub enum OpError {
     /// The payload exceeds what this operation carries.
     #[error("the payload is longer than this operation carries")]
     TooLong,
+    /// The header of an active message is longer than one message of the transport.
+    #[error(
+        "the header of an active message may have {limit} bytes here; put the rest into its data"
+    )]
+    HeaderTooLong {
+        /// Longest header, in bytes.
+        limit: u64,
+    },
+    /// The peer has no handler for an active message.
+    #[error("the peer has no handler for this active message; register one there before sending")]
+    NoHandler,
+    /// The room of a receive of a stream is no multiple of its unit.
+    #[error("a room of {room} bytes is no multiple of the stream's unit of {unit} bytes")]
+    BadUnit {
+        /// Bytes of an element.
+        unit: u64,
+        /// Bytes of room.
+        room: u64,
+    },
+    /// No such request.
+    #[error("no such request; it was taken or detached before")]
+    BadRequest,
     /// The cap on memory for envelopes of unexpected messages is reached.
     #[error(
         "too many unexpected messages: their envelopes reached BOWLINE_UNEXPECTED_ENVELOPES; receive some or raise it"
@@ -63,8 +88,23 @@ pub enum WorkerError {
     #[error("a worker has at most 255 transports")]
     TooManyLanes,
     /// A transport lacks what every lane needs.
-    #[error("the transport {0} has no active messages, so it cannot be a lane by itself")]
-    NoActiveMessages(&'static str),
+    #[error(
+        "the transport {transport} has no active messages and lacks what receive queues need: {lacks}"
+    )]
+    NoActiveMessages {
+        /// Its name.
+        transport: &'static str,
+        /// What would have to be there.
+        lacks: &'static str,
+    },
+    /// The receive queue over a transport could not be made.
+    #[error("cannot put a receive queue over the transport {transport}: {source}")]
+    ReceiveQueue {
+        /// Its name.
+        transport: &'static str,
+        /// Why.
+        source: bowline_uct::OpenError,
+    },
 }
 
 /// Why an endpoint could not be made.
@@ -89,6 +129,18 @@ pub enum ConnectError {
         rank: u32,
         /// How it failed.
         how: PeerFailure,
+    },
+    /// The worker's book of addresses has none with this number, or it has no book.
+    #[error("the worker's book has no address {index}; give it one that has")]
+    NotInBook {
+        /// The number.
+        index: u32,
+    },
+    /// The endpoint to the peer is being closed.
+    #[error("the endpoint to rank {rank} is being closed; wait for that and connect anew")]
+    Closing {
+        /// The peer's rank in its job.
+        rank: u32,
     },
 }
 

@@ -9,14 +9,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_base::doorbell::WakeSet;
-use bowline_uct::{Armed, Caps, EpId, Iface};
+use bowline_uct::{Caps, EpId, Iface};
 
 use crate::address::WorkerAddress;
+use crate::coop::Cursors;
+use crate::cost::LaneCosts;
 use crate::engine::LaneSink;
 use crate::error::ConnectError;
-use crate::wait::Idle;
-use crate::waits::Waits;
-use crate::worker::{Inner, Worker};
+use crate::proto::{Choices, Manual};
+use crate::worker::Inner;
 
 /// Most events that one lane reports in one progress call.
 pub(crate) const BUDGET: u32 = 64;
@@ -27,7 +28,7 @@ pub(crate) const BUDGET: u32 = 64;
 const QUIET: u32 = 64;
 
 /// Longest sleep of a worker on a network while somebody else may know of deaths.
-const NEWS: Duration = Duration::from_millis(100);
+pub(crate) const NEWS: Duration = Duration::from_millis(100);
 
 /// Most looks that are left out in a row.
 const MAX_REST: u32 = 32;
@@ -40,6 +41,10 @@ pub(crate) struct Lane {
     pub(crate) polled: bool,
     /// Whether a look costs a system call.
     dear: bool,
+    /// Which protocols messages take.
+    pub(crate) choices: Choices,
+    /// Cursors of messages that both sides copy; made for the first one.
+    pub(crate) cursors: Option<Cursors>,
     /// Looks in a row that found nothing.
     quiet: u32,
     /// Looks that are left out before the next.
@@ -47,11 +52,13 @@ pub(crate) struct Lane {
 }
 
 impl Lane {
-    pub(crate) fn new(iface: Box<dyn Iface>) -> Self {
+    pub(crate) fn new(iface: Box<dyn Iface>, costs: LaneCosts, manual: Manual) -> Self {
+        let choices = Choices::new(iface.attr(), costs, manual);
         let caps = iface.attr().caps;
         let loopback = caps.contains(Caps::LOOPBACK);
         let dear = caps.contains(Caps::INTER_NODE);
-        Self { iface, loopback, polled: !loopback, dear, quiet: 0, rest: 0 }
+        let (polled, cursors) = (!loopback, None);
+        Self { iface, loopback, polled, choices, cursors, dear, quiet: 0, rest: 0 }
     }
 
     /// Whether a look costs a system call, and hence is not taken every time.
@@ -123,18 +130,40 @@ impl Inner {
             lane.iface.disarm();
             lane.awaken();
         }
+        if let Some(signal) = self.wakeup.signal() {
+            signal.disarm();
+        }
+        self.disarm_introducer();
+    }
+
+    /// Whether a lane is looked at whose peers do not ring the memory's doorbell.
+    pub(crate) fn has_dear_lane(&self) -> bool {
+        self.lanes.iter().any(|lane| lane.polled && lane.dear)
+    }
+
+    /// Adds what tells of a signal to what is slept on.
+    fn add_signal(&self, all: &mut WakeSet) {
+        let Some(signal) = self.wakeup.signal() else { return };
+        let event = signal.event_fd();
+        if let Err(error) = event.and_then(|event| all.add(event)) {
+            tracing::warn!(%error, "no event descriptor for signals; sleeps are short");
+            all.clear();
+        }
     }
 
     /// What to sleep on beside the doorbell: nothing, where one lane is polled, which rings it;
     /// else the event descriptor of each.
-    fn descriptors(&mut self) -> Arc<WakeSet> {
+    pub(crate) fn descriptors(&mut self) -> Arc<WakeSet> {
         if let Some(known) = &self.descriptors {
             return Arc::clone(known);
         }
         let polled = |lane: &&mut Lane| lane.polled && !lane.loopback;
         let rings = |lane: &mut Lane| lane.iface.doorbell().is_some();
         let count = self.lanes.iter_mut().filter(polled).count();
-        let alone = count <= 1 && self.lanes.iter_mut().filter(polled).all(rings);
+        let alone = !self.wakeup.wants_descriptors()
+            && !self.has_introducer()
+            && count <= 1
+            && self.lanes.iter_mut().filter(polled).all(rings);
         let mut all = WakeSet::default();
         for lane in self.lanes.iter_mut().filter(polled) {
             if alone || !lane.iface.attr().caps.contains(Caps::EVENT_FD) {
@@ -150,6 +179,12 @@ impl Inner {
                     all.clear();
                     break;
                 }
+            }
+        }
+        if !alone {
+            self.add_signal(&mut all);
+            if !self.add_introducer(&mut all) {
+                all.clear();
             }
         }
         let all = Arc::new(all);
@@ -191,52 +226,5 @@ impl Inner {
             }
         }
         events
-    }
-}
-
-impl Worker {
-    /// Arms every lane and sleeps, unless something is there already.
-    #[cold]
-    pub(crate) fn sleep(&self) {
-        let doorbell = self.doorbell();
-        let mut deadline = None;
-        let descriptors = {
-            let inner = &mut *self.inner.borrow_mut();
-            let descriptors = inner.descriptors();
-            let mut busy = false;
-            for lane in inner.lanes.iter_mut().filter(|lane| lane.polled) {
-                if lane.loopback {
-                    // Only this thread puts anything there, and it has just found nothing.
-                    continue;
-                }
-                let caps = lane.iface.attr().caps;
-                let by_descriptor = !descriptors.is_empty();
-                if !caps.contains(Caps::WAKEUP) || by_descriptor && !caps.contains(Caps::EVENT_FD) {
-                    deadline = Some(Duration::from_millis(1));
-                } else if lane.iface.arm(by_descriptor) == Armed::Busy {
-                    busy = true;
-                    break;
-                }
-            }
-            // Whoever tells of deaths rings the memory's doorbell, which need not be among what is
-            // slept on here.
-            if inner.failures.is_some() && inner.lanes.iter().any(|lane| lane.polled && lane.dear) {
-                deadline = Some(deadline.map_or(NEWS, |deadline| NEWS.min(deadline)));
-            }
-            let failed = !busy && inner.failures_changed();
-            if failed {
-                inner.note_failures();
-            }
-            if busy || failed {
-                inner.disarm();
-                return;
-            }
-            descriptors
-        };
-        self.sleeps.set(self.sleeps.get() + 1);
-        let waits = Waits(self);
-        let idle = Idle { doorbell: doorbell.as_ref(), descriptors: &descriptors, deadline, waits };
-        self.waiter.borrow_mut().sleep(idle);
-        self.inner.borrow_mut().disarm();
     }
 }

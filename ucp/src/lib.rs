@@ -12,16 +12,13 @@
 //! [`FailureSource`].
 //!
 //! # Protocols
-//! | name | when |
-//! |---|---|
-//! | `eager/short` | the payload fits the transport's short flavour |
-//! | `eager/bcopy` | it fits one bcopy message |
-//! | `eager/multi` | it fits a few of them and is below the rendezvous threshold |
-//! | `rndv/get` | the receiver reads it from the sender's memory |
-//! | `rndv/copy` | the same where the kernel refuses reading: fragments through the transport |
+//! [`proto`] has the registry: what there is, what each needs of a lane, and what it costs there.
+//! Which one a message takes is the lower envelope of these costs ([`cost`]); [`Worker::choices`]
+//! tells.
 //!
 //! # Thread safety
-//! A worker is `Send` and not `Sync`: it belongs to one thread at a time.
+//! A [`Worker`] is `Send` and not `Sync`: it belongs to one thread at a time. A [`SharedWorker`] is for
+//! many threads at once; its text has the table of thread modes.
 //!
 //! # Resource cleanup
 //! Dropping a worker drops its lanes, which peers see as a closed peer. Requests still under way
@@ -31,37 +28,75 @@
 mod action;
 mod address;
 mod am;
+mod book;
+mod cancel;
+mod close;
+mod completion;
+mod coop;
+pub mod cost;
 mod direct;
+mod endpoint;
 mod engine;
 mod error;
+mod explain;
+mod fetch;
+mod flush;
+mod introduce;
+mod keepalive;
 mod lanes;
-mod matching;
+pub mod matching;
 mod one_sided;
 mod peer;
+pub mod proto;
+mod put;
+mod query;
+pub mod queues;
 mod request;
 mod rma;
+mod rndv;
+mod rtr;
 mod send;
 mod settings;
+mod shared;
 mod space;
+mod stream;
 mod tagged;
+mod turn;
 mod unexpected;
 mod wait;
 mod waits;
+mod wakeup;
 mod wire;
 mod worker;
 
 pub use address::{AddressError, LaneAddress, WorkerAddress};
-pub use am::{AmHandler, AmMessage};
+pub use am::{AmHandler, AmKept, AmMessage};
+pub use book::{AddressBook, AddressTable};
 pub use bowline_uct::PeerFailure;
+pub use close::CloseMode;
+pub use completion::{Completion, CompletionHandler};
+pub use endpoint::{EpInfo, EpOptions, EpState, ErrorHandler, ErrorMode};
 pub use engine::Counters;
 pub use error::{ConnectError, OpError, SpaceError, WorkerError};
-pub use matching::{Envelope, MatchEngine, MatchSpec};
+pub use explain::{LaneChoices, LaneReport};
+pub use flush::Fence;
+pub use introduce::{
+    Answer, ConnectionRequest, DialError, DialId, IncomingId, Introducer, Introduction, ListenerId,
+    News,
+};
+pub use keepalive::Keepalive;
+pub use matching::{EngineKind, Envelope, MatchSpec};
 pub use peer::Ep;
+pub use query::{Operation, RequestInfo, WaitsFor};
 pub use request::{RequestId, Status};
 pub use rma::{Memory, RemoteKey, RmaError};
-pub use settings::SETTINGS;
+pub use settings::{KEEPALIVE, KEEPALIVE_INTERVAL, RecvQueue, RndvScheme, SETTINGS};
+pub use shared::SharedWorker;
 pub use space::{Members, SpaceOptions};
+pub use stream::{StreamReceived, StreamWant};
 pub use tagged::{Message, MessageInfo, SendMode, Sent};
-pub use wait::{FailureSource, Idle, Stages, Waiter};
+pub use turn::{Attendant, Attendants, SideDoor, Turn};
+pub use wait::{Clock, FailureSource, Idle, Stages, Waiter};
 pub use waits::Waits;
-pub use worker::{LaneReport, Worker, WorkerParts};
+pub use wakeup::{Arm, WakeError};
+pub use worker::{Worker, WorkerParts};

@@ -5,12 +5,45 @@
 //! standard (section "Semantics of Point-to-Point Communication"): an arrival takes the first
 //! posted receive that fits it, a receive takes the first arrival that fits it. Engines differ in
 //! how they search, never in what they find.
+//!
+//! | engine | search | for |
+//! |---|---|---|
+//! | [`ListEngine`] | from the oldest entry on | short queues; the reference |
+//! | [`Indexed`]`<`[`ArrayIndex`]`>` | a slot for each rank | comparison: memory grows with the ranks |
+//! | [`Indexed`]`<`[`CubeIndex`]`>` | four dimensions of rank | many ranks, little memory |
+//! | [`Indexed`]`<`[`TreeIndex`]`>` | as many dimensions as pay | many ranks, memory bounded by them |
+//! | [`Indexed`]`<`[`HashIndex`]`>` | a hash of rank and tag | many tags |
+//! | [`Grown`] | a list first, one of the others when searches become long | everything |
+//!
+//! [`Engine`] is the one that a space has: a [`Grown`] whose index is chosen by [`EngineKind`].
 
+mod any;
+mod chains;
+mod choice;
+mod count;
+mod grown;
+mod index;
+mod indexed;
 mod list;
+mod pool;
 
 use std::fmt::Debug;
 
-pub(crate) use list::ListEngine;
+pub use choice::{Engine, EngineKind};
+pub use count::{Count, Off, QueueKind, Searches, Tally};
+pub use grown::{Grown, Grows, Growth};
+pub use index::{ArrayIndex, CubeIndex, HashIndex, Shape, TreeIndex};
+pub use indexed::{ANY_SOURCE, ANY_TAG, Class, Index, Indexed, Leaf};
+pub use list::ListEngine;
+
+/// A posted receive as its engine numbers it, for [`MatchEngine::remove_posted`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ItemId(u32);
+
+impl ItemId {
+    /// No receive.
+    pub const NONE: Self = Self(u32::MAX);
+}
 
 /// What a message says of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,21 +103,38 @@ impl MatchSpec {
 }
 
 /// A matching engine. `value` is what the layer above wants back: a request's or a message's key.
+///
+/// An engine remembers where a search that found nothing has ended. [`MatchEngine::post`] after a
+/// [`MatchEngine::take_unexpected`] of the same, and [`MatchEngine::add_unexpected`] after a
+/// [`MatchEngine::arrive`] of the same, insert there without a search.
 pub trait MatchEngine: Send + Debug {
     /// Appends a receive.
-    fn post(&mut self, want: Want, value: u64);
+    fn post(&mut self, want: Want, value: u64) -> ItemId;
     /// Puts a receive in front of all that are posted.
-    fn post_first(&mut self, want: Want, value: u64);
+    fn post_first(&mut self, want: Want, value: u64) -> ItemId;
     /// Takes the first posted receive that fits an arrival.
     fn arrive(&mut self, source: u32, tag: u64) -> Option<u64>;
+    /// The same where taking it out changes nothing else, and neither allocates nor frees; `None` also
+    /// where it would.
+    fn arrive_quietly(&mut self, source: u32, tag: u64) -> Option<u64> {
+        let _ = (source, tag);
+        None
+    }
     /// Appends a message that no receive fitted.
     fn add_unexpected(&mut self, source: u32, tag: u64, value: u64);
     /// Takes the first waiting message that fits.
     fn take_unexpected(&mut self, want: &Want) -> Option<u64>;
     /// Looks for the first waiting message that fits.
-    fn find_unexpected(&self, want: &Want) -> Option<u64>;
-    /// Takes back a posted receive. Whether it was there.
-    fn remove_posted(&mut self, value: u64) -> bool;
+    fn find_unexpected(&mut self, want: &Want) -> Option<u64>;
+    /// Takes back the first waiting message from `source` with `tag` for whose value `which` says so.
+    fn remove_unexpected(
+        &mut self,
+        source: u32,
+        tag: u64,
+        which: &mut dyn FnMut(u64) -> bool,
+    ) -> Option<u64>;
+    /// Takes back the receive `item`, if it still is the one with `value`. Whether it was there.
+    fn remove_posted(&mut self, item: ItemId, value: u64) -> bool;
     /// Takes back every posted receive for which `which` says so and appends their values to
     /// `out`, oldest first.
     fn remove_posted_where(&mut self, which: &mut dyn FnMut(&Want) -> bool, out: &mut Vec<u64>);
@@ -92,6 +142,14 @@ pub trait MatchEngine: Send + Debug {
     fn unexpected_len(&self) -> usize;
     /// Posted receives.
     fn posted_len(&self) -> usize;
+    /// Whether nothing waits. Quick; may say no although nothing does.
+    #[inline(always)]
+    fn is_empty(&self) -> bool {
+        self.posted_len() == 0 && self.unexpected_len() == 0
+    }
     /// Every waiting message's value, oldest first.
     fn unexpected_values(&self, out: &mut Vec<u64>);
 }
+
+#[cfg(test)]
+mod tests;

@@ -12,6 +12,7 @@
 //! the transport may use its buffer until then. (4) A flush and a fence wait until nothing is
 //! queued: both are about what was begun before them.
 
+use bowline_base::buffer::RecvBuf;
 use bowline_base::slab::Key;
 use bowline_uct::{
     AtomicOp, AtomicWidth, EpId, LocalSlice, PeerFailure, PostError, Posted, RemoteSlice,
@@ -93,6 +94,11 @@ impl Inner {
             return Progress::Pending(RequestId(key));
         }
         let outcome = one.outcome.map(|()| one.value);
+        // A buffer that owns what was read into it is given back with the request.
+        if outcome.is_ok() && one.receive.as_ref().is_some_and(RecvBuf::is_owned) {
+            self.engine.settle_one_sided(key);
+            return Progress::Pending(RequestId(key));
+        }
         request::end(&mut self.engine.requests, key);
         Progress::Done(outcome)
     }
@@ -161,6 +167,15 @@ impl Inner {
     pub(crate) fn resume_one_sided(&mut self) {
         let mut full = Vec::new();
         for key in std::mem::take(&mut self.engine.one_sided) {
+            if self.engine.one_sided_mut(key).is_some_and(|one| !one.flush.is_empty()) {
+                if self.engine.flush_waits(key) {
+                    self.engine.one_sided.push_back(key);
+                } else {
+                    self.post_flush(key);
+                    self.engine.settle_one_sided(key);
+                }
+                continue;
+            }
             let Some(task) = self.engine.one_sided_mut(key).and_then(|one| one.task) else {
                 continue;
             };
@@ -179,7 +194,7 @@ impl Inner {
 }
 
 impl Engine {
-    fn one_sided_mut(&mut self, key: Key) -> Option<&mut OneSided> {
+    pub(crate) fn one_sided_mut(&mut self, key: Key) -> Option<&mut OneSided> {
         match &mut self.requests.get_mut(key)?.body {
             Body::OneSided(one) => Some(one),
             _ => None,
@@ -195,6 +210,42 @@ impl Engine {
                 _ => false,
             })
         })
+    }
+
+    /// Rule 4: whether something that a flush is about is queued.
+    pub(crate) fn flush_waits(&self, key: Key) -> bool {
+        let Some(Body::OneSided(flush)) = self.requests.get(key).map(|request| &request.body)
+        else {
+            return false;
+        };
+        flush.flush.iter().any(|&(lane, ep)| match ep {
+            Some(ep) => self.one_sided_waits_for(lane, ep),
+            None => self.one_sided.iter().any(|key| {
+                let request = self.requests.get(*key);
+                request.is_some_and(|request| match &request.body {
+                    Body::OneSided(one) => one.task.is_some_and(|task| task.lane == lane),
+                    _ => false,
+                })
+            }),
+        })
+    }
+
+    /// Ends what is queued for these endpoints. What the transport has in flight goes on.
+    pub(crate) fn cancel_one_sided(&mut self, endpoints: &[(usize, Option<EpId>)]) {
+        for key in std::mem::take(&mut self.one_sided) {
+            let theirs = self.one_sided_mut(key).is_some_and(|one| {
+                one.task.is_some_and(|task| endpoints.contains(&(task.lane, Some(task.ep))))
+            });
+            if !theirs {
+                self.one_sided.push_back(key);
+                continue;
+            }
+            if let Some(one) = self.one_sided_mut(key) {
+                one.rest = 0;
+                one.outcome = Err(OpError::Cancelled);
+            }
+            self.settle_one_sided(key);
+        }
     }
 
     /// The transport has completed a piece.

@@ -3,8 +3,11 @@
 //! ```text
 //!  connect(address) ─► Known ─(first operation: endpoint made, HELLO posted)─► Ready
 //!  HELLO from it    ─► Known ─(Action::Connect, or the first operation)──────► Ready
+//!  Ready ─(our DISCONNECT queued)──► Closing ─(its DISCONNECT)─────► Failed(Closed)
+//!  Ready ─(its DISCONNECT)─────────► Leaving ─(our DISCONNECT posted)─► Failed(Closed)
 //!  any state ─(death, damage)─► Failed          (for good)
 //! ```
+//! `close.rs` has the rules of the two states in the middle.
 //! Rules: (1) everything that takes part in matching goes in order over one lane; while anything
 //! waits in `pending`, everything new queues behind it. (2) `short_limit` is the one word that
 //! the short path looks at: it is -1 unless the peer is ready and nothing is pending.
@@ -15,6 +18,7 @@ use bowline_base::slab::Key;
 use bowline_uct::{AmHeader, AmId, EpId, PeerFailure, RkeyId};
 
 use crate::address::WorkerAddress;
+use crate::rtr::Offers;
 
 /// Index in the worker's table of peers.
 pub(crate) type PeerIndex = u32;
@@ -31,6 +35,10 @@ pub struct Ep(pub(crate) PeerIndex);
 pub(crate) enum PeerState {
     Known,
     Ready,
+    /// Closed from here: nothing is sent any more, what still comes is taken in.
+    Closing,
+    /// Closed by the peer: nothing comes any more, our own farewell is owed.
+    Leaving,
     Failed(PeerFailure),
 }
 
@@ -88,12 +96,22 @@ pub(crate) struct Peer {
     pub(crate) state: PeerState,
     /// The share beyond the first was granted.
     pub(crate) share_grown: bool,
+    /// Its stream may take the short path: it knows streams, and no send waits for credit.
+    pub(crate) streams: bool,
     pub(crate) pending: VecDeque<Pending>,
     pub(crate) assemblies: Vec<Assembly>,
     pub(crate) next_message: u64,
     /// Opens the peer's whole memory to reads, where the lane can.
     pub(crate) reach: Option<RkeyId>,
     pub(crate) reach_refused: bool,
+    /// The peer could not write a message here.
+    pub(crate) put_refused: bool,
+    /// Receives that it has announced, and what was sent to it since the first one.
+    pub(crate) offers: Option<Box<Offers>>,
+    /// Something was read by `reach`.
+    pub(crate) reach_proven: bool,
+    /// Its endpoint is being closed here.
+    pub(crate) end: Option<Box<crate::close::End>>,
     pub(crate) address: WorkerAddress,
 }
 
@@ -109,11 +127,16 @@ impl Peer {
             taken: 0,
             state: PeerState::Known,
             share_grown: false,
+            streams: false,
             pending: VecDeque::new(),
             assemblies: Vec::new(),
             next_message: 1,
             reach: None,
             reach_refused: false,
+            put_refused: false,
+            offers: None,
+            reach_proven: false,
+            end: None,
             address,
         }
     }
@@ -126,10 +149,16 @@ impl Peer {
         number
     }
 
+    /// Queues a control message.
+    pub(crate) fn push_control(&mut self, id: AmId, words: [u64; 2], payload: Vec<u8>) {
+        self.pending.push_back(Pending::Control { id, words, payload });
+    }
+
     pub(crate) fn failure(&self) -> Option<PeerFailure> {
         match self.state {
             PeerState::Failed(how) => Some(how),
-            _ => None,
+            PeerState::Leaving => Some(PeerFailure::Closed),
+            PeerState::Known | PeerState::Ready | PeerState::Closing => None,
         }
     }
 }

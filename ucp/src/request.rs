@@ -7,20 +7,27 @@
 //!            └─ cancel of Posted ────────────────────────────────►┘
 //!  send ──► Queued ──(all posted, eager)─────────────────────────► Done
 //!             └──(envelope posted)─► Offered ──(ACK)─────────────► Done
-//!                                      └─(CTS)─► Streaming ──────► Done
+//!                                      ├─(CTS)─► Streaming ──────► Done
+//!                                      └─(PUT)─► Putting ────────► Done
 //! ```
 //! Rules: (1) a key is valid from making to `take`; (2) a *detached* request is removed by
 //! whatever completes it; (3) a request that a peer may still read from stays until the peer's
-//! acknowledgement or proven death, also when it was detached.
+//! acknowledgement or proven death, also when it was detached; (4) so does one that a peer may
+//! still write into: [`crate::put`] and [`crate::coop`] say until when.
 
 use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_base::slab::{Key, Recycler};
-use bowline_uct::{MemHandle, RkeyId, Token};
+use bowline_uct::{EpId, MemHandle, RkeyId, Token};
 
+use crate::coop::{Help, Share};
 use crate::error::OpError;
-use crate::matching::Envelope;
+use crate::matching::{Envelope, ItemId};
 use crate::one_sided::Task;
-use crate::peer::PeerIndex;
+use crate::peer::{NOBODY, PeerIndex};
+use crate::put::{Landing, Put};
+use crate::rndv::RndvKind;
+use crate::rtr::Announced;
+use crate::stream::StreamReceive;
 use crate::wire::Rts;
 
 /// Names a request of a worker. Stale names find nothing.
@@ -65,6 +72,36 @@ pub(crate) struct Fetch {
     pub(crate) in_flight: u64,
     /// Fragments come; nothing is read any more.
     pub(crate) copying: bool,
+    /// The sender helps.
+    pub(crate) share: Option<Share>,
+    /// The protocol that was chosen for it.
+    pub(crate) kind: Option<RndvKind>,
+    /// The buffer is open to the sender's writes.
+    pub(crate) landing: Option<Landing>,
+    /// The receive has failed otherwise, and ends when nobody writes to its buffer any more.
+    pub(crate) ended: Option<OpError>,
+}
+
+impl Fetch {
+    /// A message of which `wanted` bytes are to come.
+    pub(crate) const fn new(peer: PeerIndex, rts: Rts, wanted: u64) -> Self {
+        Self { peer, rts, wanted, ..Self::NONE }
+    }
+
+    /// No message.
+    pub(crate) const NONE: Self = Self {
+        peer: NOBODY,
+        rts: Rts::NONE,
+        wanted: 0,
+        done: 0,
+        rkey: None,
+        in_flight: 0,
+        copying: false,
+        share: None,
+        kind: None,
+        landing: None,
+        ended: None,
+    };
 }
 
 /// What a receive request holds.
@@ -72,7 +109,16 @@ pub(crate) struct Fetch {
 pub(crate) struct Receive {
     pub(crate) buffer: RecvBuf,
     pub(crate) space: u32,
+    /// The entry of the space's matching engine while it is posted.
+    pub(crate) item: ItemId,
     pub(crate) fetch: Option<Box<Fetch>>,
+}
+
+impl Receive {
+    /// One of nothing.
+    pub(crate) const fn empty() -> Self {
+        Self { buffer: RecvBuf::empty(), space: 0, item: ItemId::NONE, fetch: None }
+    }
 }
 
 /// Where a send request stands.
@@ -87,6 +133,8 @@ pub(crate) enum SendPhase {
     },
     /// The envelope is with the peer, or everything is and a match is awaited.
     Offered,
+    /// The peer asked for the message to be written.
+    Putting,
     /// The peer asked for fragments.
     Streaming {
         /// Its request.
@@ -108,6 +156,8 @@ pub(crate) enum SendKind {
         /// The handler.
         id: u16,
     },
+    /// Bytes of the stream.
+    Stream,
 }
 
 /// What a send request holds.
@@ -121,8 +171,16 @@ pub(crate) struct Send {
     pub(crate) synchronous: bool,
     /// Whether the message goes as an envelope that the receiver fetches.
     pub(crate) rendezvous: bool,
-    /// What the receiver has answered before the last piece was posted.
+    /// Whether the user wants it back: the receiver is asked once everything is posted.
+    pub(crate) take_back: bool,
+    /// What the receiver has answered before the last piece was posted, or while this side helps.
     pub(crate) answer: Result<(), OpError>,
+    /// Whether it has, in the latter case.
+    pub(crate) answered: bool,
+    /// What the receiver asked for help with.
+    pub(crate) help: Option<Box<Help>>,
+    /// What it asked to be written.
+    pub(crate) put: Option<Box<Put>>,
     /// The buffer as peers may read it, where the lane wants to be told of it.
     pub(crate) exposed: Option<MemHandle>,
     pub(crate) phase: SendPhase,
@@ -133,8 +191,10 @@ pub(crate) struct Send {
 pub(crate) struct OneSided {
     pub(crate) send: Option<SendBuf>,
     pub(crate) receive: Option<RecvBuf>,
-    /// What is to be posted; none for a flush, which is posted at once.
+    /// What is to be posted; none for a flush and for a close.
     pub(crate) task: Option<Task>,
+    /// Of a flush, what is to be flushed yet: lanes, or endpoints of theirs.
+    pub(crate) flush: Vec<(usize, Option<EpId>)>,
     /// Bytes that are not posted yet; 1 for an atomic operation.
     pub(crate) rest: usize,
     /// Pieces that the transport has in flight.
@@ -150,6 +210,7 @@ impl Default for OneSided {
             send: None,
             receive: None,
             task: None,
+            flush: Vec::new(),
             rest: 0,
             in_flight: 0,
             value: 0,
@@ -166,7 +227,10 @@ pub(crate) enum Body {
     #[default]
     Free,
     Receive(Receive),
+    /// A receive that its sender knows of before it sends.
+    Announced(Box<Announced>),
     Send(Box<Send>),
+    Stream(StreamReceive),
     OneSided(Box<OneSided>),
 }
 
@@ -202,23 +266,30 @@ impl Default for Request {
 /// The requests of a worker.
 pub(crate) type Requests = Recycler<Request>;
 
-/// Makes a request to receive into `buffer`. Its fields are written where they stay: a body built
+/// Makes a request to receive into `buffer`, and hands out where to note which entry of its
+/// matching engine it is. Its fields are written where they stay: a body built
 /// elsewhere and moved would be read back before its writes are through.
 #[inline(always)]
-pub(crate) fn begin_receive(requests: &mut Requests, buffer: RecvBuf, space: u32) -> Key {
+pub(crate) fn begin_receive(
+    requests: &mut Requests,
+    buffer: RecvBuf,
+    space: u32,
+) -> (Key, &mut ItemId) {
     let (key, request) = requests.acquire();
-    match &mut request.body {
-        Body::Receive(receive) => {
-            receive.buffer = buffer;
-            receive.space = space;
-            debug_assert!(receive.fetch.is_none(), "a request that is not in use is empty");
-        }
-        other => *other = Body::Receive(Receive { buffer, space, fetch: None }),
-    }
     request.status = Status::NONE;
     request.done = false;
     request.detached = false;
-    key
+    if !matches!(request.body, Body::Receive(_)) {
+        let (buffer, item) = (RecvBuf::empty(), ItemId::NONE);
+        request.body = Body::Receive(Receive { buffer, space, item, fetch: None });
+    }
+    let Body::Receive(receive) = &mut request.body else {
+        unreachable!("made a receive in the lines above");
+    };
+    debug_assert!(receive.fetch.is_none(), "a request that is not in use is empty");
+    receive.buffer = buffer;
+    receive.space = space;
+    (key, &mut receive.item)
 }
 
 /// Makes a request for `body`.

@@ -6,15 +6,16 @@
 use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_base::view::View;
 use bowline_uct::{
-    AddrReader, AddrWriter, AtomicOp, AtomicWidth, EpId, MemError, MemHandle, PostError, Posted,
+    AddrReader, AddrWriter, AtomicOp, AtomicWidth, EpId, MemError, MemHandle, PostError,
     RemoteSlice, RkeyId,
 };
 use thiserror::Error;
 
+use crate::close::KeyUse;
 use crate::error::OpError;
 use crate::one_sided::{Kind, Progress, Task, op_error};
 use crate::peer::Ep;
-use crate::request::{self, Body, OneSided, RequestId, token};
+use crate::request::{OneSided, RequestId};
 use crate::tagged::Sent;
 use crate::worker::Worker;
 
@@ -122,7 +123,8 @@ impl Worker {
         let provider = reader.bytes().map_err(|_| RmaError::BadKey)?;
         let key = reader.bytes().map_err(|_| RmaError::BadKey)?;
         let inner = &mut *self.inner.borrow_mut();
-        let peer = inner.engine.peers.get(ep.0 as usize).ok_or(OpError::BadEndpoint)?;
+        let index = ep.0;
+        let peer = inner.engine.peers.get(index as usize).ok_or(OpError::BadEndpoint)?;
         if let Some(how) = peer.failure() {
             return Err(OpError::from(how).into());
         }
@@ -136,6 +138,9 @@ impl Worker {
             OpError::Unsupported
         })?;
         let rkey = iface.rkey_unpack(ep, key)?;
+        let used = inner.keys_open.entry((lane, ep)).or_insert(KeyUse { open: 0, peer: index });
+        used.open += 1;
+        used.peer = index;
         inner.poll_lane(lane);
         Ok(RemoteKey { lane, ep, rkey })
     }
@@ -160,7 +165,9 @@ impl Worker {
 
     /// Closes a key.
     pub fn rkey_release(&self, key: RemoteKey) {
-        self.inner.borrow_mut().lanes[key.lane].iface.rkey_release(key.rkey);
+        let inner = &mut *self.inner.borrow_mut();
+        inner.lanes[key.lane].iface.rkey_release(key.rkey);
+        inner.key_released(key.lane, key.ep);
     }
 
     /// Writes `buffer` to `remote` in the peer's memory. Complete means that the buffer is free;
@@ -183,7 +190,8 @@ impl Worker {
         inner.one_sided(key, to, Kind::Put, OneSided { send: Some(buffer), ..OneSided::default() })
     }
 
-    /// Reads from `remote` in the peer's memory into `buffer`.
+    /// Reads from `remote` in the peer's memory into `buffer`. One that owns its bytes comes back by
+    /// [`Worker::take_with_buffer`]: such a read is a request even if it is complete at once.
     ///
     /// # Errors
     /// As for [`Worker::put`].
@@ -239,46 +247,6 @@ impl Worker {
             }
         }
     }
-
-    /// Waits until everything put so far is visible at its targets.
-    ///
-    /// # Errors
-    /// When a target failed meanwhile.
-    pub fn flush(&self) -> Result<(), OpError> {
-        self.wait_until(|| self.inner.borrow().engine.one_sided.is_empty());
-        let lanes = self.inner.borrow().lanes.len();
-        for lane in 0..lanes {
-            let mut flushed = None;
-            self.wait_until(|| {
-                flushed = self.inner.borrow_mut().post_flush(lane);
-                flushed.is_some()
-            });
-            if let Some(Progress::Pending(id)) = flushed {
-                self.wait(id).outcome?;
-            } else if let Some(Progress::Done(outcome)) = flushed {
-                outcome?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Orders what is put after the call behind what was put before it, for each peer.
-    ///
-    /// # Errors
-    /// When a lane cannot.
-    pub fn fence(&self) -> Result<(), OpError> {
-        self.wait_until(|| self.inner.borrow().engine.one_sided.is_empty());
-        let lanes = self.inner.borrow().lanes.len();
-        for lane in 0..lanes {
-            let mut fenced = Ok(());
-            self.wait_until(|| {
-                fenced = self.inner.borrow_mut().lanes[lane].iface.fence();
-                fenced != Err(PostError::NoResource)
-            });
-            fenced.map_err(op_error)?;
-        }
-        Ok(())
-    }
 }
 
 impl crate::worker::Inner {
@@ -305,19 +273,5 @@ impl crate::worker::Inner {
             Progress::Done(outcome) => outcome.map(|_| Sent::Done),
             Progress::Pending(id) => Ok(Sent::Pending(id)),
         }
-    }
-
-    /// Posts a flush of a lane; `None` when it has no room for that.
-    fn post_flush(&mut self, lane: usize) -> Option<Progress> {
-        let one = OneSided { in_flight: 1, ..OneSided::default() };
-        let id = request::begin(&mut self.engine.requests, Body::OneSided(Box::new(one)));
-        let outcome = match self.lanes[lane].iface.flush_all(token(id)) {
-            Ok(Posted::InFlight) => return Some(Progress::Pending(RequestId(id))),
-            Ok(Posted::Done) => Some(Progress::Done(Ok(0))),
-            Err(PostError::NoResource) => None,
-            Err(error) => Some(Progress::Done(Err(op_error(error)))),
-        };
-        request::end(&mut self.engine.requests, id);
-        outcome
     }
 }

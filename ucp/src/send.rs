@@ -9,13 +9,23 @@ use bowline_base::slab::Key;
 use bowline_base::view::View;
 use bowline_uct::{AmHeader, AmId, Caps, Iface, LocalSlice, PeerFailure, PostError};
 
+use crate::action::Action;
+use crate::address::{AM_RENDEZVOUS, STREAMS};
+use crate::am;
 use crate::engine::Counters;
 use crate::error::OpError;
+use crate::lanes::Lane;
+use crate::matching::Envelope;
 use crate::peer::{Peer, PeerIndex, PeerState, Pending, header};
+use crate::proto::Protocol;
 use crate::request::{self, Body, Request, RequestId, Send, SendKind, SendPhase, Status};
+use crate::rndv::can_land;
+use crate::rtr;
+use crate::settings::RndvScheme;
+use crate::stream::{self, Pieces};
 use crate::tagged::Sent;
 use crate::unexpected::INLINE;
-use crate::wire::{self, FirstPiece, MAX_RKEY, Rts};
+use crate::wire::{self, AmEnvelope, FirstPiece, MAX_RKEY, Rts};
 use crate::worker::Inner;
 
 /// How far a request came.
@@ -79,6 +89,8 @@ impl Inner {
         match peer.state {
             PeerState::Ready => Ok(()),
             PeerState::Failed(how) => Err(how.into()),
+            PeerState::Closing => Err(OpError::EndpointClosed),
+            PeerState::Leaving => Err(PeerFailure::Closed.into()),
             PeerState::Known => self.establish(index),
         }
     }
@@ -99,6 +111,8 @@ impl Inner {
         peer.lane = lane as u32;
         peer.ep = ep;
         peer.state = PeerState::Ready;
+        self.watch_over(index);
+        let peer = &mut self.engine.peers[index as usize];
         let payload = self.own_address.clone();
         peer.pending.push_front(Pending::Control { id: wire::HELLO, words: [0, 0], payload });
         self.resume(index);
@@ -109,12 +123,16 @@ impl Inner {
     pub(crate) fn resume(&mut self, index: PeerIndex) {
         loop {
             let peer = &mut self.engine.peers[index as usize];
-            if peer.state != PeerState::Ready {
+            if !matches!(peer.state, PeerState::Ready | PeerState::Closing | PeerState::Leaving) {
                 return;
             }
             let Some(first) = peer.pending.pop_front() else {
                 let lane = &self.lanes[peer.lane as usize];
-                peer.short_limit = lane.iface.attr().limits.am.max_short.min(INLINE) as i32;
+                if peer.state != PeerState::Ready || peer.end.is_some() {
+                    self.sent_all(index);
+                } else if !peer.has_offers() {
+                    peer.short_limit = lane.iface.attr().limits.am.max_short.min(INLINE) as i32;
+                }
                 return;
             };
             peer.short_limit = -1;
@@ -122,8 +140,12 @@ impl Inner {
                 Pending::Send(key) => self.post(*key),
                 Pending::Control { id, words, payload } => {
                     let lane = &mut *self.lanes[peer.lane as usize].iface;
+                    let first = peer.tx_sequence;
                     match post_am(lane, peer, *id, *words, &[payload]) {
-                        Ok(()) => Post::Complete,
+                        Ok(()) => {
+                            let _ = peer.note_posted(first, None);
+                            Post::Complete
+                        }
                         Err(error) => self.refused(index, error),
                     }
                 }
@@ -158,7 +180,11 @@ impl Inner {
             PostError::Unsupported => Post::Failed(OpError::Unsupported),
             PostError::TooLong => Post::Failed(OpError::TooLong),
             PostError::BadRemote | PostError::BadArgument => Post::Failed(OpError::BadRemote),
+            // The lane tells of the failure itself, after what the peer has sent before it: that may
+            // be all that anybody still wants of a peer that has closed.
+            PostError::PeerFailed => Post::Failed(PeerFailure::Died.into()),
             _ => {
+                tracing::debug!(index, %error, "a lane refused a message to a peer");
                 self.engine.fail_peer(index, PeerFailure::Died);
                 Post::Failed(PeerFailure::Died.into())
             }
@@ -181,15 +207,18 @@ impl Inner {
         }
         let peer = &mut self.engine.peers[index as usize];
         if !peer.pending.is_empty() {
-            let payload = payload.to_vec();
+            let payload = self.engine.attendance.payload(payload);
             peer.pending.push_back(Pending::Control { id, words, payload });
             return;
         }
         let lane = &mut *self.lanes[peer.lane as usize].iface;
+        let first = peer.tx_sequence;
         match post_am(lane, peer, id, words, &[payload]) {
-            Ok(()) => {}
+            Ok(()) => {
+                let _ = peer.note_posted(first, None);
+            }
             Err(PostError::NoResource) => {
-                let payload = payload.to_vec();
+                let payload = self.engine.attendance.payload(payload);
                 self.wait_for_room(index, Pending::Control { id, words, payload });
             }
             Err(error) => {
@@ -210,36 +239,66 @@ impl Inner {
         synchronous: bool,
     ) -> Result<Sent, OpError> {
         self.ready(index)?;
+        if self.engine.peers[index as usize].end.is_some() {
+            return Err(OpError::EndpointClosed);
+        }
         let length = front.len() + buffer.len();
         let peer = &mut self.engine.peers[index as usize];
-        let lane = &mut *self.lanes[peer.lane as usize].iface;
+        let Lane { iface: lane, choices, .. } = &mut self.lanes[peer.lane as usize];
+        let lane = &mut **lane;
         let max_bcopy = lane.attr().limits.am.max_bcopy;
-        let mut rendezvous = false;
-        if let SendKind::Tagged(envelope) = &kind {
-            let threshold = self.engine.options.rndv_threshold.unwrap_or_else(|| threshold(lane));
-            let in_credit = length <= INLINE || peer.credit >= length as i64;
-            rendezvous = length > threshold || !in_credit;
-            if length <= threshold && !in_credit {
-                self.engine.counters.credit_exhausted += 1;
+        let mut in_credit = length <= INLINE || peer.credit >= length as i64;
+        let (able, table) = match &kind {
+            SendKind::Tagged(_) => (true, &choices.tag_send),
+            SendKind::Am { .. } => {
+                let limit = am::max_header(max_bcopy);
+                if front.len() > limit {
+                    return Err(OpError::HeaderTooLong { limit: limit as u64 });
+                }
+                let takes = peer.address.features & AM_RENDEZVOUS != 0;
+                (takes && !buffer.is_empty(), &choices.am_send)
             }
-            let whole = length <= max_bcopy && !synchronous && !rendezvous;
-            if whole && peer.pending.is_empty() {
-                let [first, second, _] = wire::tagged(envelope, 0);
-                match post_am(lane, peer, wire::EAGER, [first, second], &[buffer.bytes()]) {
-                    Ok(()) => {
-                        if length > INLINE {
-                            peer.credit -= length as i64;
-                        }
-                        self.engine.counters.sent_bcopy += 1;
-                        return Ok(Sent::Done);
+            SendKind::Stream => {
+                if peer.address.features & STREAMS == 0 {
+                    return Err(OpError::Unsupported);
+                }
+                if length == 0 {
+                    return Ok(Sent::Done);
+                }
+                let parked = self.engine.streams.get_mut(index);
+                peer.streams = parked.is_none_or(|stream| stream.parked.is_empty());
+                in_credit = peer.streams && peer.credit > 0;
+                (length <= stream::MAX_REMOTE, &choices.am_send)
+            }
+        };
+        let chosen = table.pick(length as u64).is_some_and(Protocol::is_rendezvous);
+        // A stream waits for credit: its bytes would be offered in ever smaller parts.
+        let is_stream = matches!(kind, SendKind::Stream);
+        let rendezvous = able && (chosen || !in_credit && !is_stream);
+        if !chosen && !in_credit {
+            self.engine.counters.credit_exhausted += 1;
+        }
+        let whole = length <= max_bcopy && !synchronous && !rendezvous && in_credit;
+        if whole && peer.pending.is_empty() {
+            let (id, _, words) = kind.eager(front.len());
+            let number = peer.tx_sequence;
+            match post_am(lane, peer, id, words, &[front, buffer.bytes()]) {
+                Ok(()) => {
+                    if peer.note_posted(number, kind.envelope()) {
+                        self.engine.actions.push(Action::Resume(index));
                     }
-                    Err(PostError::NoResource) => {}
-                    Err(error) => {
-                        return match self.refused(index, error) {
-                            Post::Failed(error) => Err(error),
-                            _ => Err(OpError::Unsupported),
-                        };
+                    if length > INLINE || is_stream {
+                        peer.credit -= length as i64;
                     }
+                    self.engine.counters.sent_bcopy += 1;
+                    return Ok(Sent::Done);
+                }
+                Err(PostError::NoResource) => {}
+                Err(error) => {
+                    return match self.refused(index, error) {
+                        Post::Failed(error) => Err(error),
+                        _ => Err(OpError::Unsupported),
+                    };
                 }
             }
         }
@@ -253,7 +312,11 @@ impl Inner {
             front,
             synchronous,
             rendezvous,
+            take_back: false,
             answer,
+            answered: false,
+            help: None,
+            put: None,
             exposed: None,
             phase,
         };
@@ -301,24 +364,65 @@ impl Inner {
         let peer = &mut self.engine.peers[index as usize];
         let lane = &mut *self.lanes[peer.lane as usize].iface;
         let counters = &mut self.engine.counters;
-        let length = send.front.len() + send.buffer.len();
         let untouched = matches!(send.phase, SendPhase::Queued { message: 0, .. });
         let is_am = matches!(send.kind, SendKind::Am { .. });
-        if untouched && is_am && length > INLINE && peer.credit <= 0 {
+        if untouched && is_am && send.unasked() > INLINE && peer.credit <= 0 {
             return Post::Starved;
         }
+        let queued = matches!(send.phase, SendPhase::Queued { .. });
+        let is_stream = matches!(send.kind, SendKind::Stream) && queued;
+        let streams = &mut self.engine.streams;
+        let mut park = |peer: &mut Peer| {
+            peer.streams = false;
+            streams.make(index).parked.push_back(key);
+            Post::Awaiting
+        };
+        if is_stream && !peer.streams {
+            return park(peer);
+        }
+        let envelope = match send.kind {
+            SendKind::Tagged(envelope) if untouched => Some(envelope),
+            _ => None,
+        };
+        let first = peer.tx_sequence;
+        let taken = envelope
+            .filter(|_| send.rendezvous && peer.has_offers())
+            .and_then(|envelope| Some((rtr::take(peer, send, &envelope, key)?, envelope)));
         let result = match send.phase {
+            SendPhase::Queued { .. } if is_stream && !send.rendezvous => {
+                match stream::post_pieces(lane, peer, send) {
+                    Ok(Pieces::All) => Ok(true),
+                    Ok(Pieces::Starved) => return park(peer),
+                    Err(error) => Err(error),
+                }
+            }
             SendPhase::Queued { .. } if send.rendezvous => {
-                let offered = offer(lane, peer, send, key);
-                counters.sent_rndv += u64::from(offered.is_ok());
-                offered
+                if let Some(((payload, _), envelope)) = &taken {
+                    let [first, second, _] = wire::tagged(envelope, 0);
+                    post_am(lane, peer, wire::RTR, [first, second], &[payload]).map(|()| false)
+                } else {
+                    let offered = offer(lane, peer, send, key, self.engine.options.rndv_scheme);
+                    counters.sent_rndv += u64::from(offered.is_ok());
+                    offered
+                }
             }
             SendPhase::Queued { offset, message } => {
                 Eager { lane, peer, send, key }.post(offset, message, counters)
             }
             SendPhase::Streaming { .. } => stream(lane, peer, send),
-            SendPhase::Offered => Ok(false),
+            SendPhase::Offered | SendPhase::Putting => Ok(false),
         };
+        if send.take_back && send.phase == SendPhase::Offered {
+            self.engine.actions.push(Action::AskBack(key));
+        }
+        if peer.note_posted(first, envelope.as_ref()) {
+            self.engine.actions.push(Action::Resume(index));
+        }
+        if let Some(((_, put), _)) = taken
+            && result.is_ok()
+        {
+            self.begin_taken(key, put);
+        }
         match result {
             Ok(true) => Post::Complete,
             Ok(false) => Post::Awaiting,
@@ -353,20 +457,61 @@ impl Inner {
             bytes += growth as u64;
         }
         if bytes > 0 {
-            self.control(index, wire::CREDIT, [bytes, 0], &[]);
+            self.control_now(index, wire::CREDIT, [bytes, 0]);
+        }
+    }
+
+    /// Sends a control message in front of what waits. Sends that wait for credit would otherwise
+    /// keep the peer's credit from it, and two such peers each other.
+    fn control_now(&mut self, index: PeerIndex, id: AmId, words: [u64; 2]) {
+        if self.ready(index).is_err() {
+            return;
+        }
+        let peer = &mut self.engine.peers[index as usize];
+        if matches!(peer.pending.front(), Some(Pending::Control { id: wire::HELLO, .. })) {
+            // Nothing goes before the greeting.
+            let payload = Vec::new();
+            return peer.pending.push_back(Pending::Control { id, words, payload });
+        }
+        let lane = &mut *self.lanes[peer.lane as usize].iface;
+        match post_am(lane, peer, id, words, &[]) {
+            Ok(()) => {}
+            Err(PostError::NoResource) => {
+                self.wait_for_room(index, Pending::Control { id, words, payload: Vec::new() });
+            }
+            Err(error) => {
+                let _ = self.refused(index, error);
+            }
         }
     }
 }
 
-/// The longest message that goes eagerly when the user did not say.
-fn threshold(lane: &dyn Iface) -> usize {
-    let attr = lane.attr();
-    if attr.caps.contains(Caps::GET_ZCOPY | Caps::RMA_REGISTERED) {
-        // Fetching costs an envelope, a system call and an answer; copying twice costs more than
-        // that from about one bcopy message on, measured on shared memory.
-        attr.limits.am.max_bcopy
-    } else {
-        16 * attr.limits.am.max_bcopy
+impl SendKind {
+    /// What a tagged message says of itself.
+    const fn envelope(&self) -> Option<&Envelope> {
+        match self {
+            Self::Tagged(envelope) => Some(envelope),
+            Self::Am { .. } | Self::Stream => None,
+        }
+    }
+
+    /// How a message goes eagerly: the id of a whole one, that of a first piece, the words of both.
+    fn eager(&self, header: usize) -> (AmId, AmId, [u64; 2]) {
+        match self {
+            Self::Tagged(envelope) => {
+                let [first, second, _] = wire::tagged(envelope, 0);
+                (wire::EAGER, wire::EAGER_FIRST, [first, second])
+            }
+            Self::Am { id } => (wire::AM, wire::AM_FIRST, [u64::from(*id), header as u64]),
+            Self::Stream => (wire::STREAM, wire::STREAM, [0, 0]),
+        }
+    }
+}
+
+impl Send {
+    /// Bytes that the peer has to take without having asked for them.
+    fn unasked(&self) -> usize {
+        self.front.len() + if self.rendezvous { 0 } else { self.buffer.len() }
     }
 }
 
@@ -376,21 +521,32 @@ fn offer(
     peer: &mut Peer,
     send: &mut Send,
     key: Key,
+    scheme: RndvScheme,
 ) -> Result<bool, PostError> {
-    let SendKind::Tagged(envelope) = send.kind else {
-        return Err(PostError::Unsupported);
-    };
     let (address, length) = (send.buffer.address(), send.buffer.len());
     let (request, mut rkey) = (key.to_wire(), [0; MAX_RKEY]);
     let rkey_len = match lane.rkey_of(address, length, &mut rkey) {
         Some(len) => len as u8,
+        None if scheme.reads_nothing(can_land(lane.attr().caps, peer)) => 0,
         None => expose(lane, send, &mut rkey),
     };
     let rts = Rts { request, length: length as u64, address, rkey, rkey_len };
     let mut payload = [0; Rts::FIXED + MAX_RKEY];
     let n = rts.pack(&mut payload);
-    let [first, second, _] = wire::tagged(&envelope, 0);
-    post_am(lane, peer, wire::RTS, [first, second], &[&payload[..n]])?;
+    match send.kind {
+        SendKind::Tagged(envelope) => {
+            let [first, second, _] = wire::tagged(&envelope, 0);
+            post_am(lane, peer, wire::RTS, [first, second], &[&payload[..n]])?;
+        }
+        SendKind::Stream => post_am(lane, peer, wire::STREAM_RTS, [0, 0], &[&payload[..n]])?,
+        SendKind::Am { id } => {
+            let envelope = AmEnvelope { id, rts: n as u16, header: send.front.len() as u32 };
+            post_am(lane, peer, wire::AM_RTS, envelope.words(), &[&payload[..n], &send.front])?;
+        }
+    }
+    if send.unasked() > INLINE {
+        peer.credit -= send.unasked() as i64;
+    }
     send.phase = SendPhase::Offered;
     Ok(false)
 }
@@ -459,15 +615,7 @@ impl Eager<'_> {
     /// Posts the message whole, or its first piece. Returns how much went, and its number.
     fn begin(&mut self, length: usize, counters: &mut Counters) -> Result<(u64, u64), PostError> {
         let Self { lane, peer, send, key } = self;
-        let (words, single, first_of_many) = match &send.kind {
-            SendKind::Tagged(envelope) => {
-                let [first, second, _] = wire::tagged(envelope, 0);
-                ([first, second], wire::EAGER, wire::EAGER_FIRST)
-            }
-            SendKind::Am { id } => {
-                ([u64::from(*id), send.front.len() as u64], wire::AM, wire::AM_FIRST)
-            }
-        };
+        let (single, first_of_many, words) = send.kind.eager(send.front.len());
         let max = lane.attr().limits.am.max_bcopy;
         let parts: [&[u8]; 2] = [&send.front, send.buffer.bytes()];
         let whole = length as u64;

@@ -1,6 +1,44 @@
 //! The engine's settings.
 
+use std::time::Duration;
+
 use bowline_base::config::{Config, Setting};
+
+use crate::keepalive::{Keepalive, KeepaliveOptions};
+use crate::matching::EngineKind;
+use crate::proto::Manual;
+
+bowline_base::choice! {
+    /// Which lanes carry their messages by receive queues.
+    pub enum RecvQueue {
+        /// Those whose transport has no messages of its own.
+        Auto = "auto",
+        /// All that can, but the one to the own worker.
+        Scmp = "scmp",
+        /// The same, by queues that senders lock.
+        Locked = "locked",
+        /// The same, by a ring for each sender.
+        Ring = "ring",
+        /// The same, by SCMP for all and a ring for each of those that send most; what auto uses.
+        ScmpRings = "scmp-rings",
+    }
+}
+
+bowline_base::choice! {
+    /// How a message travels that its receiver is offered.
+    pub enum RndvScheme {
+        /// As is best for the two and their transport.
+        Auto = "auto",
+        /// The receiver reads it.
+        Get = "get",
+        /// The sender writes it.
+        Put = "put",
+        /// Copied through the transport, in fragments.
+        Copy = "copy",
+        /// The sender writes it, at once where the receive was announced to it before.
+        Rtr = "rtr",
+    }
+}
 
 bowline_base::settings! {
     /// Settings of the protocol engine.
@@ -21,10 +59,54 @@ bowline_base::settings! {
         pub UNEXPECTED_ENVELOPES: usize = Setting::<usize>::bytes("BOWLINE_UNEXPECTED_ENVELOPES", 4 << 30, 1 << 20, 1 << 44)
             .cost("nothing until a program leaves tens of millions of messages unreceived")
             .change("raise it for a program that really does");
-        /// Longest message that is sent eagerly; longer ones are fetched by the receiver.
+        /// Longest message that is sent eagerly; longer ones are fetched by the receiver. auto: as the costs say.
         pub RNDV_THRESHOLD: Option<usize> = Setting::<Option<usize>>::bytes_or_auto("BOWLINE_RNDV_THRESHOLD", 0, 1 << 30)
             .cost("below it a message is copied twice and its sender is free at once; above it is copied once and its sender waits for the receiver")
             .change("when a measurement of your message sizes says so");
+        /// Shortest message that its sender helps to copy, where a processor has to copy it; auto: as the costs say.
+        pub COOPERATE: Option<usize> = Setting::<Option<usize>>::bytes_or_auto("BOWLINE_COOPERATE", 64 << 10, 1 << 50)
+            .cost("time of the sender's processor while it waits")
+            .change("raise it beyond all messages when senders that wait should leave their processor to others");
+        /// How a long message comes to its receiver: get, it reads; put, the sender writes; copy, in fragments through the transport; rtr, as put, and receives are announced to their senders; auto, what is best. What a transport cannot do or is refused is left for the next best.
+        pub RNDV_SCHEME: RndvScheme = Setting::<RndvScheme>::choice("BOWLINE_RNDV_SCHEME", "auto")
+            .cost("get: the receiver's time; put: the sender's; copy: both; rtr: a message for each long receive, and all sends to a rank that has announced one look for it")
+            .change("to compare; rtr for programs that post long receives early and then compute");
+        /// Which peers are asked after now and then, so that their death is noticed: auto, those whose transport does not notice it by itself, all, or off.
+        pub KEEPALIVE: Keepalive = Setting::<Keepalive>::choice("BOWLINE_KEEPALIVE", "auto")
+            .cost("a check or an empty message for each silent peer in each interval")
+            .change("all, where a transport's own notice is not trusted; off, where another layer looks after peers");
+        /// How often silent peers are asked after.
+        pub KEEPALIVE_INTERVAL: Duration = Setting::<Duration>::time("BOWLINE_KEEPALIVE_INTERVAL", Duration::from_secs(20), Duration::ZERO, Duration::from_secs(1 << 22))
+            .cost("a wake-up of a sleeping worker in each interval, where there is a peer to ask after")
+            .change("lower it where a death must be known sooner; 0 for never");
+        /// Peers asked after in one turn.
+        pub KEEPALIVE_BATCH: u32 = Setting::<u32>::integer("BOWLINE_KEEPALIVE_BATCH", 128, 1, 1 << 20)
+            .cost("the pause that messages make for them")
+            .change("never, unless measured");
+        /// How posted receives and waiting messages are searched.
+        pub MATCHING: EngineKind = Setting::<EngineKind>::choice("BOWLINE_MATCHING", "auto")
+            .cost("array: 16 bytes for each rank of each communicator; four_d, hashed: a few instructions for each message even where queues are short; list: time where they are long")
+            .change("to compare matching engines");
+        /// Which transports carry their messages by queues in memory that peers put them into: auto, those that have no messages of their own, scmp, all that can, locked, the same by queues that senders lock, ring, by a ring for each sender, or scmp-rings, by SCMP for all and rings for those that send most, as auto does. Alike on all ranks.
+        pub RECV_QUEUE: RecvQueue = Setting::<RecvQueue>::choice("BOWLINE_RECV_QUEUE", "auto")
+            .cost("three operations of the network for each message, where a transport sends one")
+            .change("for experiments: to try the queues on a transport that does not need them");
+        /// Slots of 64 bytes in each half of a receive queue; rounded up to a power of two.
+        pub RECV_QUEUE_SLOTS: u32 = Setting::<u32>::integer("BOWLINE_RECV_QUEUE_SLOTS", 512, 16, 32768)
+            .cost("128 bytes of memory for each")
+            .change("raise it when the counter of refused reservations grows");
+        /// Rings of a receive queue where BOWLINE_RECV_QUEUE is ring: one for each peer that sends.
+        pub RECV_QUEUE_RINGS: u32 = Setting::<u32>::integer("BOWLINE_RECV_QUEUE_RINGS", 64, 1, 32768)
+            .cost("64 bytes of memory for each slot of each of them")
+            .change("raise it in jobs with more ranks than that; a peer without a ring cannot send");
+        /// Rings of a receive queue for the peers that send most.
+        pub RECV_QUEUE_HOT: u32 = Setting::<u32>::integer("BOWLINE_RECV_QUEUE_HOT", 16, 1, 1024)
+            .cost("64 bytes of memory for each slot of each of them")
+            .change("raise it where more peers than that send much at the same time");
+        /// Peers that a receive queue has seats for.
+        pub RECV_QUEUE_PEERS: u32 = Setting::<u32>::integer("BOWLINE_RECV_QUEUE_PEERS", 1024, 1, 32768)
+            .cost("328 bytes of memory for each")
+            .change("raise it in jobs with more ranks than that; a peer without a seat cannot send");
     ];
 }
 
@@ -35,7 +117,9 @@ pub(crate) struct Options {
     pub(crate) share: i64,
     pub(crate) budget: i64,
     pub(crate) envelopes: u64,
-    pub(crate) rndv_threshold: Option<usize>,
+    pub(crate) matching: EngineKind,
+    pub(crate) keepalive: KeepaliveOptions,
+    pub(crate) rndv_scheme: RndvScheme,
 }
 
 impl Options {
@@ -46,7 +130,22 @@ impl Options {
             share: share_first.max(config.get(EAGER_SHARE) as i64),
             budget: config.get(UNEXPECTED_BUDGET) as i64,
             envelopes: config.get(UNEXPECTED_ENVELOPES) as u64,
-            rndv_threshold: config.get(RNDV_THRESHOLD),
+            matching: config.get(MATCHING),
+            keepalive: KeepaliveOptions {
+                which: config.get(KEEPALIVE),
+                interval: config.get(KEEPALIVE_INTERVAL),
+                batch: config.get(KEEPALIVE_BATCH),
+            },
+            rndv_scheme: config.get(RNDV_SCHEME),
         }
+    }
+}
+
+/// The thresholds that the user has set.
+pub(crate) fn manual(config: &Config) -> Manual {
+    let bytes = |size: Option<usize>| size.map(|size| size as u64);
+    Manual {
+        rndv_threshold: bytes(config.get(RNDV_THRESHOLD)),
+        cooperate: bytes(config.get(COOPERATE)),
     }
 }

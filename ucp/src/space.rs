@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use crate::matching::{ListEngine, MatchEngine as _};
+use crate::matching::{Engine, EngineKind, MatchEngine as _};
 
 const DENSE: u32 = 1 << 16;
 
@@ -23,6 +23,10 @@ pub struct SpaceOptions {
     /// Who the members are. Without, the death of a process fails only what is addressed to its
     /// endpoint.
     pub members: Option<Arc<dyn Members>>,
+    /// How many ranks there are, as far as known: some matching engines make room for them.
+    pub ranks: u32,
+    /// The matching engine, if not the one of the setting `BOWLINE_MATCHING`.
+    pub engine: Option<EngineKind>,
     /// Any member's death fails every receive of the space, so that a collective fails at each
     /// participant.
     pub collective: bool,
@@ -31,11 +35,13 @@ pub struct SpaceOptions {
 /// One space.
 #[derive(Debug)]
 pub(crate) struct Space {
-    pub(crate) engine: ListEngine,
+    pub(crate) engine: Engine,
     pub(crate) options: SpaceOptions,
     pub(crate) open: bool,
     /// Ranks that are dead.
     pub(crate) dead: Vec<u32>,
+    /// Receives are posted with care: members are dead, or receives are announced.
+    pub(crate) careful: bool,
     /// How many of `dead` the user has acknowledged: receives from any source work again.
     pub(crate) acknowledged: usize,
 }
@@ -43,10 +49,11 @@ pub(crate) struct Space {
 impl Space {
     fn closed() -> Self {
         Self {
-            engine: ListEngine::new(),
+            engine: Engine::new(EngineKind::Auto, 0),
             options: SpaceOptions::default(),
             open: false,
             dead: Vec::new(),
+            careful: false,
             acknowledged: 0,
         }
     }
@@ -63,7 +70,7 @@ impl Space {
     #[cold]
     pub(crate) fn give_up(&mut self, waiting: &mut Vec<u64>) {
         self.engine.unexpected_values(waiting);
-        self.engine = ListEngine::new();
+        self.engine = Engine::new(self.engine.kind(), self.options.ranks);
     }
 
     /// The dead member for which a receive from `source` cannot be posted, if any.

@@ -1,4 +1,4 @@
-//! Tagged messages: send, receive, probe, cancel.
+//! Tagged messages: send, receive, probe.
 
 use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_base::slab::Key;
@@ -7,7 +7,7 @@ use crate::error::OpError;
 use crate::matching::MatchEngine as _;
 use crate::matching::{Envelope, MatchSpec};
 use crate::peer::Ep;
-use crate::request::{self, Body, OneSided, Request, RequestId, SendKind, Status};
+use crate::request::{self, RequestId, SendKind, Status};
 use crate::wire;
 use crate::worker::Worker;
 
@@ -82,22 +82,31 @@ impl Worker {
     /// When the space is not open, or a dead process keeps the receive from ever completing.
     #[inline]
     pub fn recv(&self, spec: MatchSpec, buffer: RecvBuf) -> Result<RequestId, OpError> {
-        let inner = &mut *self.inner.borrow_mut();
+        let mut guard = self.inner.borrow_mut();
+        let inner = &mut *guard;
         let engine = &mut inner.engine;
-        let want = spec.want();
+        let (want, length) = (spec.want(), buffer.len());
         let Some(space) = engine.spaces.get_mut(spec.space).filter(|space| space.open) else {
             return Err(OpError::BadSpace(spec.space));
         };
         let waiting = space.engine.take_unexpected(&want);
-        if waiting.is_none()
-            && !space.dead.is_empty()
-            && let Some(rank) = space.hindrance(spec.source)
-        {
-            return Err(OpError::MemberFailed { rank });
+        if waiting.is_none() && space.careful {
+            let id = inner.recv_carefully(spec, buffer)?;
+            if length >= inner.engine.attendance.from {
+                drop(guard);
+                self.watch(id.0);
+            }
+            return Ok(id);
         }
-        let key = request::begin_receive(&mut engine.requests, buffer, spec.space);
+        let (key, item) = request::begin_receive(&mut engine.requests, buffer, spec.space);
         match waiting {
-            None => space.engine.post(want, key.to_wire()),
+            None => {
+                *item = space.engine.post(want, key.to_wire());
+                if length >= engine.attendance.from {
+                    drop(guard);
+                    self.watch(key);
+                }
+            }
             Some(message) => {
                 engine.hand_over(key, Key::from_wire(message));
                 inner.act();
@@ -148,7 +157,7 @@ impl Worker {
     pub fn recv_claimed(&self, message: Message, buffer: RecvBuf) -> Result<RequestId, OpError> {
         let inner = &mut *self.inner.borrow_mut();
         let space = inner.engine.unexpected.get(message.0).map_or(0, |m| m.space);
-        let key = request::begin_receive(&mut inner.engine.requests, buffer, space);
+        let (key, _) = request::begin_receive(&mut inner.engine.requests, buffer, space);
         inner.engine.hand_over(key, message.0);
         inner.act();
         Ok(RequestId(key))
@@ -181,37 +190,9 @@ impl Worker {
             return None;
         }
         let status = request.status;
-        let bytes = match std::mem::take(&mut request.body) {
-            Body::Receive(receive) => receive.buffer.into_owned(),
-            Body::Send(send) => send.buffer.into_owned(),
-            Body::OneSided(one) => {
-                let OneSided { send, receive, .. } = *one;
-                let sent = send.and_then(SendBuf::into_owned);
-                sent.or_else(|| receive.and_then(RecvBuf::into_owned))
-            }
-            Body::Free => None,
-        };
+        let bytes = crate::completion::owned_bytes(std::mem::take(&mut request.body));
         inner.engine.requests.release(id.0);
         Some((status, bytes))
-    }
-
-    /// Cancels a receive that has not been matched: it completes with
-    /// [`OpError::Cancelled`]. A matched receive, and every send, completes as it would have.
-    pub fn cancel(&self, id: RequestId) {
-        let engine = &mut self.inner.borrow_mut().engine;
-        let Some(Request { body: Body::Receive(receive), done: false, .. }) =
-            engine.requests.get(id.0)
-        else {
-            return;
-        };
-        let space = receive.space;
-        let unmatched = engine
-            .spaces
-            .get_mut(space)
-            .is_some_and(|space| space.engine.remove_posted(id.0.to_wire()));
-        if unmatched {
-            engine.fail(id.0, OpError::Cancelled);
-        }
     }
 
     /// Frees a request by itself when it completes; the buffer that it owns goes with it.
@@ -219,10 +200,12 @@ impl Worker {
         self.inner.borrow_mut().engine.detach(id);
     }
 
-    /// Sends an active message: `header` and `buffer` go to the handler of `id` at the peer.
+    /// Sends an active message: `header` and `buffer` go to the handler of `id` at the peer. Data
+    /// beyond the rendezvous threshold stays here until the peer has received or dropped it.
     ///
     /// # Errors
-    /// When the peer has failed or cannot be reached.
+    /// When the peer has failed or cannot be reached, or the header is longer than
+    /// [`Worker::am_max_header`].
     #[inline]
     pub fn am_send(
         &self,

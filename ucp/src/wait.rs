@@ -38,10 +38,17 @@ pub struct Idle<'a> {
     pub waits: Waits<'a>,
 }
 
+/// Tells the time since a moment of its own choice; never goes back.
+pub type Clock = Box<dyn Fn() -> Duration + Send>;
+
 /// How a worker passes the time. One per worker; called by the thread that waits.
 pub trait Waiter: Send {
     /// The stages; asked once per wait.
     fn stages(&self) -> Stages;
+    /// A clock, for what is done in intervals; asked once. Without one, such things are not done.
+    fn clock(&self) -> Option<Clock> {
+        None
+    }
     /// Gives the processor to another thread.
     fn yield_now(&mut self);
     /// Sleeps until the doorbell rings or the deadline passes.

@@ -11,7 +11,16 @@ use crate::worker::Worker;
 
 /// Everything that a worker waits for; shown as a list with commas between.
 #[derive(Clone, Copy)]
-pub struct Waits<'a>(pub(crate) &'a Worker);
+pub struct Waits<'a>(Option<&'a Worker>);
+
+impl<'a> Waits<'a> {
+    /// Of a worker whose lock somebody else may have by now.
+    pub(crate) const NOBODY: Self = Self(None);
+
+    pub(crate) const fn of(worker: &'a Worker) -> Self {
+        Self(Some(worker))
+    }
+}
 
 impl fmt::Debug for Waits<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -21,7 +30,10 @@ impl fmt::Debug for Waits<'_> {
 
 impl fmt::Display for Waits<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Ok(mut inner) = self.0.inner.try_borrow_mut() else {
+        let Some(worker) = self.0 else {
+            return f.write_str("what several threads wait for");
+        };
+        let Some(mut inner) = worker.inner.try_borrow_mut() else {
             return f.write_str("it is inside of a call");
         };
         let all = list(&mut inner.engine);
@@ -61,7 +73,19 @@ fn list(engine: &mut Engine) -> Vec<String> {
                     ));
                 }
             }
+            Body::Stream(receive) => {
+                let rank = engine.peers[receive.peer as usize].address.rank;
+                let (has, room) = Engine::stream_room(receive);
+                all.push(format!("bytes of rank {rank}'s stream ({has} of {room} are here)"));
+            }
+            Body::OneSided(one) if one.task.is_none() => {
+                all.push("a flush, or the close of an endpoint".to_owned());
+            }
             Body::OneSided(_) => all.push("a one-sided operation".to_owned()),
+            Body::Announced(announced) => {
+                let rank = engine.peers[announced.peer as usize].address.rank;
+                all.push(format!("whether rank {rank} of the job writes to an announced receive"));
+            }
             Body::Free => {}
         }
     }

@@ -36,10 +36,43 @@ pub(crate) const AM: AmId = AmId::new(10);
 /// First piece of a user's active message. Words as `AM`. Payload: [`FirstPiece`], header, data.
 pub(crate) const AM_FIRST: AmId = AmId::new(11);
 
+/// The receiver reads a message and asks its sender to help. Words: sender's request, receiver's
+/// request. Payload: [`Offer`].
+pub(crate) const HELP: AmId = AmId::new(12);
+/// The sender has left a message that it was asked to help with. Words: receiver's request, pieces
+/// written from the back.
+pub(crate) const HELPED: AmId = AmId::new(13);
+/// Envelope of a user's active message whose data the receiver fetches. Words: [`AmEnvelope`].
+/// Payload: [`Rts`], header.
+pub(crate) const AM_RTS: AmId = AmId::new(14);
+/// Bytes of a stream. Words: 0. Payload: data.
+pub(crate) const STREAM: AmId = AmId::new(15);
+/// Bytes of a stream that lie with their sender. Words: 0. Payload: [`Rts`].
+pub(crate) const STREAM_RTS: AmId = AmId::new(17);
+/// A sender wants a message back that waits for its receive. Words: the message's envelope.
+/// Payload: request u64. The ACK of the message is the answer: [`CANCELLED`], or that of the match
+/// that came first.
+pub(crate) const TAKE_BACK: AmId = AmId::new(16);
+
+/// The receiver of an offered message asks its sender to write it. Words: sender's request,
+/// receiver's request. Payload: [`Landing`].
+pub(crate) const PUT: AmId = AmId::new(23);
+/// The sender writes no more. Words: receiver's request; 0 when all is written, 1 when it was
+/// refused.
+pub(crate) const PUT_DONE: AmId = AmId::new(24);
+
+/// About a receive that is announced to its sender; see [`crate::rtr`]. Words: those of a tagged
+/// message, or 0. Payload: [`crate::rtr::Message`].
+pub(crate) const RTR: AmId = AmId::new(25);
+/// The last message of a sender on this connection, which touches no memory of its peer any more.
+/// Words: 0 for a close that waited for what was under way, 1 for one that did not.
+pub(crate) const DISCONNECT: AmId = AmId::new(26);
+/// Nothing; it makes the transport find out whether its peer is there.
+pub(crate) const PROBE: AmId = AmId::new(27);
+
 /// Kept for what a later version brings; a peer that sends one today is told to be damaged.
-/// 16 send-cancel, 17 its reply, 18 probe-claim, 19 revoke, 20 failure notice, 21 reconnect with
-/// an incarnation.
-pub(crate) const RESERVED: std::ops::RangeInclusive<u8> = 16..=21;
+/// 18 probe-claim, 19 revoke, 20 failure notice, 21 reconnect with an incarnation.
+pub(crate) const RESERVED: std::ops::RangeInclusive<u8> = 18..=21;
 
 /// Header of a tagged message.
 #[inline]
@@ -97,6 +130,28 @@ impl FirstPiece {
     }
 }
 
+/// The two words of an AM_RTS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct AmEnvelope {
+    /// The handler.
+    pub(crate) id: u16,
+    /// Bytes of the request to send.
+    pub(crate) rts: u16,
+    /// Bytes of the header behind it.
+    pub(crate) header: u32,
+}
+
+impl AmEnvelope {
+    pub(crate) const fn words(self) -> [u64; 2] {
+        [self.id as u64 | (self.rts as u64) << 16, self.header as u64]
+    }
+
+    pub(crate) fn parse(words: [u64; 2]) -> Option<Self> {
+        let rts = u16::try_from(words[0] >> 16).ok()?;
+        Some(Self { id: words[0] as u16, rts, header: u32::try_from(words[1]).ok()? })
+    }
+}
+
 /// Longest packed key of memory in an [`Rts`].
 pub(crate) const MAX_RKEY: usize = 64;
 
@@ -118,6 +173,10 @@ pub(crate) struct Rts {
 
 impl Rts {
     pub(crate) const FIXED: usize = 24;
+
+    /// No message.
+    pub(crate) const NONE: Self =
+        Self { request: 0, length: 0, address: 0, rkey: [0; MAX_RKEY], rkey_len: 0 };
 
     /// Writes the payload to `out` and returns its length.
     pub(crate) fn pack(&self, out: &mut [u8; Self::FIXED + MAX_RKEY]) -> usize {
@@ -143,6 +202,111 @@ impl Rts {
     }
 }
 
+/// Payload of HELP: where the message goes, and how it is shared. 32 bytes and the key of the
+/// cursor's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Offer {
+    /// Where the receiver's buffer is.
+    pub(crate) address: u64,
+    /// Bytes that it takes of the message.
+    pub(crate) wanted: u64,
+    /// Bytes of a piece; the last may be shorter.
+    pub(crate) piece: u64,
+    /// Address of the cursor.
+    pub(crate) cursor: u64,
+    /// Packed key of the cursor's memory.
+    pub(crate) rkey: [u8; MAX_RKEY],
+    /// Bytes of the key.
+    pub(crate) rkey_len: u8,
+}
+
+impl Offer {
+    pub(crate) const FIXED: usize = 32;
+
+    pub(crate) const EMPTY: Self =
+        Self { address: 0, wanted: 0, piece: 0, cursor: 0, rkey: [0; MAX_RKEY], rkey_len: 0 };
+
+    /// Number of pieces.
+    pub(crate) const fn pieces(&self) -> u32 {
+        self.wanted.div_ceil(self.piece) as u32
+    }
+
+    /// Writes the payload to `out` and returns its length.
+    pub(crate) fn pack(&self, out: &mut [u8; Self::FIXED + MAX_RKEY]) -> usize {
+        for (at, word) in [self.address, self.wanted, self.piece, self.cursor].iter().enumerate() {
+            out[at * 8..at * 8 + 8].copy_from_slice(&word.to_le_bytes());
+        }
+        let n = usize::from(self.rkey_len);
+        out[Self::FIXED..Self::FIXED + n].copy_from_slice(&self.rkey[..n]);
+        Self::FIXED + n
+    }
+
+    /// `None` for one that cannot be: without pieces, or with more than can be counted.
+    pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
+        let key = bytes.get(Self::FIXED..)?;
+        let mut rkey = [0; MAX_RKEY];
+        rkey.get_mut(..key.len())?.copy_from_slice(key);
+        let (wanted, piece) = (word(bytes, 1)?, word(bytes, 2)?);
+        if wanted == 0 || piece == 0 || wanted.div_ceil(piece) > u64::from(u32::MAX / 2) {
+            return None;
+        }
+        Some(Self {
+            address: word(bytes, 0)?,
+            wanted,
+            piece,
+            cursor: word(bytes, 3)?,
+            rkey,
+            rkey_len: key.len() as u8,
+        })
+    }
+}
+
+/// Payload of PUT: where a message is to be written. 16 bytes and the key of the memory, none where
+/// the transport's puts reach all memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Landing {
+    /// Where the receiver's buffer is.
+    pub(crate) address: u64,
+    /// Bytes that it takes of the message.
+    pub(crate) wanted: u64,
+    /// Packed key of the memory.
+    pub(crate) rkey: [u8; MAX_RKEY],
+    /// Bytes of the key; 0 for none.
+    pub(crate) rkey_len: u8,
+}
+
+impl Landing {
+    pub(crate) const FIXED: usize = 16;
+
+    pub(crate) const EMPTY: Self = Self { address: 0, wanted: 0, rkey: [0; MAX_RKEY], rkey_len: 0 };
+
+    /// The packed key.
+    pub(crate) fn key(&self) -> &[u8] {
+        &self.rkey[..usize::from(self.rkey_len)]
+    }
+
+    /// Writes the payload to `out` and returns its length.
+    pub(crate) fn pack(&self, out: &mut [u8; Self::FIXED + MAX_RKEY]) -> usize {
+        out[..8].copy_from_slice(&self.address.to_le_bytes());
+        out[8..16].copy_from_slice(&self.wanted.to_le_bytes());
+        let n = usize::from(self.rkey_len);
+        out[Self::FIXED..Self::FIXED + n].copy_from_slice(self.key());
+        Self::FIXED + n
+    }
+
+    /// `None` for one that cannot be: without bytes, or beyond the end of memory.
+    pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
+        let key = bytes.get(Self::FIXED..)?;
+        let mut rkey = [0; MAX_RKEY];
+        rkey.get_mut(..key.len())?.copy_from_slice(key);
+        let (address, wanted) = (word(bytes, 0)?, word(bytes, 1)?);
+        if wanted == 0 || address.checked_add(wanted).is_none() {
+            return None;
+        }
+        Some(Self { address, wanted, rkey, rkey_len: key.len() as u8 })
+    }
+}
+
 /// The outcome of an ACK for a message that nobody will receive: because of the failure of a
 /// member of its space, whose rank it then tells, or for another reason.
 pub(crate) const fn refusal(dead: Option<u32>) -> u64 {
@@ -152,10 +316,18 @@ pub(crate) const fn refusal(dead: Option<u32>) -> u64 {
     }
 }
 
+/// The outcome of an ACK for a message that its sender has taken back.
+pub(crate) const CANCELLED: u64 = u64::MAX;
+
+/// The outcome of an ACK for an active message that its receiver has no handler for.
+pub(crate) const NO_HANDLER: u64 = u64::MAX - 1;
+
 /// What the outcome of an ACK means; `None` when it means nothing.
 pub(crate) fn outcome(word: u64) -> Option<Result<(), OpError>> {
     Some(match word {
         0 => Ok(()),
+        CANCELLED => Err(OpError::Cancelled),
+        NO_HANDLER => Err(OpError::NoHandler),
         1 => Err(OpError::BadRemote),
         _ => Err(OpError::MemberFailed { rank: u32::try_from(word - 2).ok()? }),
     })
@@ -180,11 +352,55 @@ mod tests {
         assert_eq!(Rts::parse(&out[..n]), Some(rts));
     }
 
+    #[test]
+    fn golden_bytes_of_an_offer() {
+        let mut rkey = [0; MAX_RKEY];
+        rkey[0] = 0xcc;
+        let offer = Offer { address: 1, wanted: 0x0203, piece: 4, cursor: 5, rkey, rkey_len: 1 };
+        let mut out = [0; Offer::FIXED + MAX_RKEY];
+        let n = offer.pack(&mut out);
+        let mut expected = [0; 33];
+        (expected[0], expected[8], expected[9], expected[16]) = (1, 3, 2, 4);
+        (expected[24], expected[32]) = (5, 0xcc);
+        assert_eq!(&out[..n], expected);
+        assert_eq!(Offer::parse(&out[..n]), Some(offer));
+    }
+
+    #[test]
+    fn golden_words_of_an_am_envelope() {
+        let envelope = AmEnvelope { id: 0x0102, rts: 26, header: 5 };
+        assert_eq!(envelope.words(), [0x001a_0102, 5]);
+        assert_eq!(AmEnvelope::parse(envelope.words()), Some(envelope));
+        assert_eq!(AmEnvelope::parse([1 << 32, 0]), None);
+        assert_eq!(AmEnvelope::parse([0, 1 << 32]), None);
+    }
+
+    #[test]
+    fn golden_bytes_of_a_landing() {
+        let mut rkey = [0; MAX_RKEY];
+        rkey[0] = 0xdd;
+        let landing = Landing { address: 1, wanted: 0x0203, rkey, rkey_len: 1 };
+        let mut out = [0; Landing::FIXED + MAX_RKEY];
+        let n = landing.pack(&mut out);
+        assert_eq!(&out[..n], [1, 0, 0, 0, 0, 0, 0, 0, 3, 2, 0, 0, 0, 0, 0, 0, 0xdd]);
+        assert_eq!(Landing::parse(&out[..n]), Some(landing));
+    }
+
     proptest! {
         #[test]
         fn any_bytes_are_parsed_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..120)) {
             let _ = Rts::parse(&bytes);
             let _ = FirstPiece::parse(&bytes);
+            if let Some(landing) = Landing::parse(&bytes) {
+                let mut out = [0; Landing::FIXED + MAX_RKEY];
+                let n = landing.pack(&mut out);
+                prop_assert_eq!(&out[..n], &bytes[..]);
+            }
+            if let Some(offer) = Offer::parse(&bytes) {
+                let mut out = [0; Offer::FIXED + MAX_RKEY];
+                let n = offer.pack(&mut out);
+                prop_assert_eq!(&out[..n], &bytes[..]);
+            }
         }
 
         #[test]

@@ -4,32 +4,35 @@
 //! of the user runs (handlers, conditions of `wait_until`), so those may call back in.
 
 use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use bowline_base::doorbell::WakeSet;
+use bowline_base::gate::Owner;
 use bowline_base::slab::Key;
-use bowline_uct::{Caps, Iface, LocalSlice, PeerFailure, Posted, RemoteSlice};
+use bowline_uct::{EpId, Iface, PeerFailure};
 
 use crate::action::Action;
 use crate::address::{FEATURES, LaneAddress, WorkerAddress};
 use crate::am::Handlers;
+use crate::book::Book;
+use crate::close::KeyUse;
+use crate::cost::Costs;
+use crate::endpoint::Watchers;
 use crate::engine::{Counters, Engine};
 use crate::error::{ConnectError, OpError, SpaceError, WorkerError};
+use crate::introduce::Introductions;
+use crate::keepalive::Rounds;
 use crate::lanes::{BUDGET, Lane};
-use crate::matching::MatchEngine as _;
-use crate::peer::{Ep, PeerIndex, PeerState};
-use crate::request::{Body, RequestId, Status, token};
-use crate::settings::Options;
+use crate::matching::{self, EngineKind, MatchEngine as _};
+use crate::peer::{Ep, PeerState};
+use crate::request::{RequestId, Status};
+use crate::settings::{self, Options, RndvScheme};
 use crate::space::SpaceOptions;
+use crate::turn::Attending;
 use crate::wait::{FailureSource, Waiter};
+use crate::wakeup::Wakeup;
 use crate::wire;
-
-/// Bytes fetched in one go, so that other traffic is looked at in between: some 400 us. With 1 MiB
-/// a message of 4 MiB took a fifth longer.
-const SEGMENT: u64 = 4 << 20;
-
-/// The packed key by which a transport opens a peer's whole memory to reads.
-const WHOLE_PROCESS: [u8; 1] = [1];
 
 /// Looks of [`Worker::yield_until`] between two progress calls.
 const PROGRESS_EVERY: u32 = 16;
@@ -77,16 +80,32 @@ pub(crate) struct Inner {
     looks: u32,
     /// The one lane to poll, where there is just one.
     pub(crate) only: Option<usize>,
+    /// Open keys of peers' memory by the transport's endpoint that they were opened for.
+    pub(crate) keys_open: HashMap<(usize, EpId), KeyUse>,
+    /// Asking after silent peers.
+    pub(crate) rounds: Rounds,
+    /// What only sleepers need.
+    pub(crate) wakeup: Wakeup,
+    /// Where addresses of peers are that nobody has talked to yet.
+    pub(crate) book: Book,
+    /// Requests by socket address.
+    pub(crate) introductions: Introductions,
     /// What to sleep on; made at the first sleep, and anew when another lane is polled.
     pub(crate) descriptors: Option<Arc<WakeSet>>,
 }
 
 /// A worker. See the crate's text.
 pub struct Worker {
-    pub(crate) inner: RefCell<Inner>,
+    /// First: it is gone before what it attends.
+    pub(crate) attending: Attending,
+    pub(crate) inner: Owner<Inner>,
     pub(crate) handlers: RefCell<Handlers>,
     pub(crate) waiter: RefCell<Box<dyn Waiter>>,
     pub(crate) sleeps: Cell<u64>,
+    /// Under the lock of a worker that threads share.
+    pub(crate) shared: Cell<bool>,
+    /// Who is told of the end of an endpoint.
+    pub(crate) watchers: RefCell<Watchers>,
 }
 
 impl std::fmt::Debug for Worker {
@@ -95,39 +114,36 @@ impl std::fmt::Debug for Worker {
     }
 }
 
-/// Which lane carries messages to a peer, and why not the others.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LaneReport {
-    /// The provider.
-    pub provider: &'static str,
-    /// `Ok(true)`: chosen. `Ok(false)`: it could, another is preferred. `Err`: why it cannot.
-    pub verdict: Result<bool, String>,
-    /// What the provider had to choose from, in words; empty where there is nothing to choose.
-    pub ways: Vec<String>,
-}
-
 impl Worker {
     /// Makes a worker.
     ///
     /// # Errors
     /// When there is no lane, or one that cannot carry messages.
     pub fn new(parts: WorkerParts) -> Result<Self, WorkerError> {
+        Self::with_costs(parts, &Costs::default())
+    }
+
+    /// The same, with what is known of the transports' costs on this machine.
+    ///
+    /// # Errors
+    /// As [`Worker::new`].
+    pub fn with_costs(parts: WorkerParts, costs: &Costs) -> Result<Self, WorkerError> {
         if parts.lanes.is_empty() {
             return Err(WorkerError::NoLane);
         }
         if parts.lanes.len() > 255 {
             return Err(WorkerError::TooManyLanes);
         }
+        let manual = settings::manual(&parts.config);
         let mut lanes = Vec::new();
         let mut addresses = Vec::new();
         for iface in parts.lanes {
+            let iface = crate::queues::with_messages(iface, &parts.config, parts.uid)?;
             let attr = iface.attr();
-            if !attr.caps.contains(Caps::AM_SHORT | Caps::AM_BCOPY | Caps::AM_ORDERED) {
-                return Err(WorkerError::NoActiveMessages(attr.provider));
-            }
             addresses
                 .push(LaneAddress { provider: attr.provider.to_owned(), address: iface.address() });
-            lanes.push(Lane::new(iface));
+            let costs = costs.of(attr);
+            lanes.push(Lane::new(iface, costs, manual));
         }
         let own = WorkerAddress {
             job: parts.job,
@@ -148,6 +164,11 @@ impl Worker {
             failure_generation: 0,
             looks: 0,
             only: None,
+            keys_open: HashMap::new(),
+            rounds: Rounds::new(parts.waiter.clock()),
+            wakeup: Wakeup::default(),
+            book: Book::default(),
+            introductions: Introductions::default(),
             descriptors: None,
         };
         for lane in 0..inner.lanes.len() {
@@ -156,10 +177,13 @@ impl Worker {
             }
         }
         Ok(Self {
-            inner: RefCell::new(inner),
+            attending: Attending::default(),
+            inner: Owner::new(inner),
             handlers: RefCell::default(),
             waiter: RefCell::new(parts.waiter),
             sleeps: Cell::new(0),
+            shared: Cell::new(false),
+            watchers: RefCell::default(),
         })
     }
 
@@ -181,31 +205,17 @@ impl Worker {
             return Err(ConnectError::PeerFailed { rank, how: PeerFailure::Died });
         }
         if let Some(&known) = inner.engine.by_uid.get(&parsed.uid) {
-            return match inner.engine.peers[known as usize].failure() {
-                Some(how) => Err(ConnectError::PeerFailed { rank, how }),
-                None => Ok(Ep(known)),
+            let peer = &inner.engine.peers[known as usize];
+            return match (peer.state, peer.failure()) {
+                (PeerState::Closing | PeerState::Leaving, _) => Err(ConnectError::Closing { rank }),
+                (_, Some(how)) => Err(ConnectError::PeerFailed { rank, how }),
+                (_, None) if peer.end.is_some() => Err(ConnectError::Closing { rank }),
+                (_, None) => Ok(Ep(known)),
             };
         }
         // Whether there is a way is asked now, so that the error comes with its reasons.
         inner.route(&parsed)?;
         Ok(Ep(inner.engine.meet(parsed)))
-    }
-
-    /// The lanes to a peer with this address: the chosen one, and why not the others.
-    ///
-    /// # Errors
-    /// When the address is damaged.
-    pub fn explain(&self, address: &[u8]) -> Result<Vec<LaneReport>, ConnectError> {
-        let parsed = WorkerAddress::parse(address)?;
-        let inner = self.inner.borrow();
-        let mut chosen = false;
-        let reports = inner.lanes.iter().map(|lane| {
-            let provider = lane.iface.attr().provider;
-            let verdict = lane.reaches(&parsed).map(|_| !std::mem::replace(&mut chosen, true));
-            let ways = lane.theirs(&parsed).map(|address| lane.iface.explain(address));
-            LaneReport { provider, verdict, ways: ways.unwrap_or_default() }
-        });
-        Ok(reports.collect())
     }
 
     /// Opens a matching space. Messages that came for it before are in it.
@@ -218,10 +228,27 @@ impl Worker {
         if space.open {
             return Err(SpaceError::Taken(id));
         }
+        let kind = options.engine.unwrap_or(engine.options.matching);
+        let mut fresh = matching::Engine::new(kind, options.ranks);
+        let mut early = Vec::new();
+        space.engine.unexpected_values(&mut early);
+        for value in early {
+            if let Some(message) = engine.unexpected.get(Key::from_wire(value)) {
+                fresh.add_unexpected(message.source, message.tag, value);
+            }
+        }
+        space.engine = fresh;
         space.open = true;
+        space.careful = engine.options.rndv_scheme == RndvScheme::Rtr;
         space.options = options;
         engine.inherit_deaths(id);
         Ok(())
+    }
+
+    /// The matching engine of a space.
+    pub fn engine_of(&self, space: u32) -> Option<EngineKind> {
+        let inner = &mut *self.inner.borrow_mut();
+        inner.engine.spaces.get_mut(space).map(|space| space.engine.kind())
     }
 
     /// Closes a space: receives in it are cancelled, messages that wait in it dropped. Senders of
@@ -240,7 +267,7 @@ impl Worker {
             engine.fail(Key::from_wire(value), OpError::Cancelled);
         }
         for value in waiting {
-            engine.drop_message(Key::from_wire(value), None);
+            engine.drop_message(Key::from_wire(value), wire::refusal(None));
         }
         inner.act();
     }
@@ -251,10 +278,10 @@ impl Worker {
         let (events, deliver) = {
             let inner = &mut *self.inner.borrow_mut();
             let events = inner.progress();
-            (events, !inner.engine.am_inbox.is_empty())
+            (events, !inner.engine.inbox.is_empty())
         };
         if deliver {
-            self.deliver_am();
+            self.deliver();
         }
         events
     }
@@ -275,10 +302,10 @@ impl Worker {
                     inner.engine.requests.release(id.0);
                     return status;
                 }
-                (inner.progress(), !inner.engine.am_inbox.is_empty())
+                (inner.progress(), !inner.engine.inbox.is_empty())
             };
             if deliver {
-                self.deliver_am();
+                self.deliver();
             }
             if events == 0 {
                 if self.inner.borrow().engine.requests.get(id.0).is_none() {
@@ -353,9 +380,7 @@ impl Worker {
 
     /// Wakes the worker's thread if it sleeps; callable where a clone of the doorbell is held.
     pub fn doorbell(&self) -> Option<bowline_base::doorbell::Doorbell> {
-        let inner = self.inner.borrow();
-        let lane = inner.lanes.iter().find(|lane| !lane.loopback).or(inner.lanes.first())?;
-        lane.iface.doorbell().cloned()
+        self.inner.borrow().doorbell()
     }
 }
 
@@ -432,6 +457,11 @@ impl Inner {
         events
     }
 
+    pub(crate) fn doorbell(&self) -> Option<bowline_base::doorbell::Doorbell> {
+        let lane = self.lanes.iter().find(|lane| !lane.loopback).or(self.lanes.first())?;
+        lane.iface.doorbell().cloned()
+    }
+
     #[inline]
     pub(crate) fn failures_changed(&self) -> bool {
         match &self.failures {
@@ -447,7 +477,10 @@ impl Inner {
         if changed {
             self.note_failures();
         }
-        u32::from(changed)
+        if self.engine.announcer.waits() {
+            self.announce_later();
+        }
+        u32::from(changed) + self.keep_alive() + self.look_for_introductions()
     }
 
     /// Learns of deaths. What the dead sent before is taken in first: those messages count.
@@ -480,162 +513,39 @@ impl Inner {
                 // A failure is the peer's state, which the next operation reports.
                 Action::Connect(peer) => drop(self.ready(peer)),
                 Action::Fetch(key) => self.fetch(key),
+                Action::Put(key) => self.put_pieces(key),
                 Action::Stream(key) => self.stream(key),
+                Action::Announce => self.announce_later(),
+                Action::WithdrawAnnounced(key) => self.withdraw_announced(key),
+                Action::Withdrawn { peer, receive } => self.withdrawn(peer, receive),
                 Action::Acknowledge { peer, request } => {
                     self.control(peer, wire::ACK, [request, 0], &[]);
                 }
                 Action::Refuse { peer, request, outcome } => {
                     self.control(peer, wire::ACK, [request, outcome], &[]);
                 }
+                Action::Copy => self.copy_piece(),
+                Action::Help => self.help_piece(),
+                Action::EndHelp(key) => self.end_help(key),
+                Action::HelperLeft { peer, key, done } => self.helper_left(peer, key, done),
+                Action::CloseKey { lane, rkey } => {
+                    self.lanes[lane as usize].iface.rkey_release(rkey);
+                }
+                Action::AskBack(key) => self.ask_back(key),
+                Action::End(key) => self.engine.end_detached(key),
                 Action::Credit(peer) => self.give_credit(peer),
                 Action::Resume(peer) => self.resume(peer),
+                Action::FeedStream(peer) => self.engine.feed_stream(peer),
+                Action::Unpark(peer) => self.unpark(peer),
                 Action::ResumeOneSided => self.resume_one_sided(),
+                Action::StepClosings => self.step_closings(),
+                Action::Farewell(peer) => self.farewell(peer),
+                Action::Closed(peer) => self.closed(peer),
                 Action::Withdraw { lane, memory } => {
                     // Lent memory is nobody's but the sender's: there is nothing to give back.
                     drop(self.lanes[lane as usize].iface.mem_release(memory));
                 }
             }
-        }
-    }
-
-    /// Reads the next segment of a message that lies with its sender.
-    fn fetch(&mut self, key: Key) {
-        let Some(request) = self.engine.requests.get_mut(key) else {
-            return;
-        };
-        let Body::Receive(receive) = &mut request.body else {
-            return;
-        };
-        let Some(fetch) = receive.fetch.as_mut() else {
-            return;
-        };
-        let index = fetch.peer;
-        if fetch.copying {
-            return self.ask_for_fragments(key);
-        }
-        if fetch.done >= fetch.wanted {
-            return self.fetched(key);
-        }
-        let packed = (fetch.rts.rkey_len > 0).then_some((fetch.rts.rkey, fetch.rts.rkey_len));
-        let known = fetch.rkey;
-        if let Err(error) = self.ready(index) {
-            return self.engine.fail(key, error);
-        }
-        let peer = &mut self.engine.peers[index as usize];
-        let (lane, ep) = (&mut self.lanes[peer.lane as usize].iface, peer.ep);
-        let rkey = match (known, packed) {
-            (Some(rkey), _) => Some(rkey),
-            (None, Some((bytes, n))) => lane.rkey_unpack(ep, &bytes[..usize::from(n)]).ok(),
-            (None, None) if peer.reach_refused => None,
-            (None, None) => {
-                if peer.reach.is_none() {
-                    peer.reach = lane.rkey_unpack(ep, &WHOLE_PROCESS).ok();
-                }
-                peer.reach
-            }
-        };
-        let Some(rkey) = rkey else {
-            return self.ask_for_fragments(key);
-        };
-        let Some(request) = self.engine.requests.get_mut(key) else {
-            return;
-        };
-        let Body::Receive(receive) = &mut request.body else {
-            return;
-        };
-        let Some(fetch) = receive.fetch.as_mut() else {
-            return;
-        };
-        if packed.is_some() {
-            fetch.rkey = Some(rkey);
-        }
-        // A transport that works on its own is asked for everything; one that copies in the call
-        // comes back in between.
-        let limit = lane.attr().limits.get.max_zcopy as u64;
-        let works_alone = lane.attr().caps.contains(Caps::EXPOSE);
-        let length = (fetch.wanted - fetch.done).min(if works_alone { limit } else { SEGMENT });
-        let Some(address) = fetch.rts.address.checked_add(fetch.done) else {
-            return self.refuse(key);
-        };
-        let to = LocalSlice::of_recv(&mut receive.buffer, fetch.done as usize, length as usize);
-        let from = RemoteSlice { address, rkey };
-        match lane.get_zcopy(ep, to.as_slice(), from, token(key)) {
-            Ok(Posted::Done) => {
-                fetch.done += length;
-                if fetch.done >= fetch.wanted {
-                    self.fetched(key);
-                } else {
-                    self.engine.actions.push(Action::Fetch(key));
-                }
-            }
-            Ok(Posted::InFlight) => fetch.in_flight = length,
-            Err(bowline_uct::PostError::NoResource) => {
-                self.engine.actions.push(Action::Fetch(key));
-            }
-            Err(bowline_uct::PostError::BadRemote) => self.refuse(key),
-            Err(bowline_uct::PostError::PeerFailed) => {
-                self.engine.fail_peer(index, PeerFailure::Died);
-            }
-            // The kernel refuses, or the transport cannot: the message is copied instead.
-            Err(_) => {
-                self.engine.peers[index as usize].reach_refused = true;
-                self.ask_for_fragments(key);
-            }
-        }
-    }
-
-    /// A message was read whole: the sender has its buffer back.
-    fn fetched(&mut self, key: Key) {
-        if let Some((peer, request)) = self.end_fetch(key) {
-            self.engine.counters.fetched += 1;
-            self.control(peer, wire::ACK, [request, 0], &[]);
-            self.engine.complete_receive(key);
-        }
-    }
-
-    /// The address that the sender gave cannot be read: the message fails on both sides.
-    #[cold]
-    fn refuse(&mut self, key: Key) {
-        if let Some((peer, request)) = self.end_fetch(key) {
-            self.control(peer, wire::ACK, [request, 1], &[]);
-            self.engine.fail(key, OpError::BadRemote);
-        }
-    }
-
-    fn end_fetch(&mut self, key: Key) -> Option<(PeerIndex, u64)> {
-        let request = self.engine.requests.get_mut(key)?;
-        let Body::Receive(receive) = &mut request.body else {
-            return None;
-        };
-        let fetch = receive.fetch.take()?;
-        if let Some(rkey) = fetch.rkey {
-            let lane = self.engine.peers[fetch.peer as usize].lane;
-            self.lanes[lane as usize].iface.rkey_release(rkey);
-        }
-        Some((fetch.peer, fetch.rts.request))
-    }
-
-    /// The message cannot be read; its sender is to send it in fragments.
-    fn ask_for_fragments(&mut self, key: Key) {
-        let Some(request) = self.engine.requests.get_mut(key) else {
-            return;
-        };
-        let Body::Receive(receive) = &mut request.body else {
-            return;
-        };
-        let Some(fetch) = receive.fetch.as_mut() else {
-            return;
-        };
-        let (peer, sender, wanted) = (fetch.peer, fetch.rts.request, fetch.wanted);
-        fetch.copying = true;
-        fetch.done = 0;
-        if wanted == 0 {
-            return self.fetched(key);
-        }
-        self.control(peer, wire::CTS, [sender, key.to_wire()], &wanted.to_le_bytes());
-        let state = self.engine.peers[peer as usize].state;
-        if let PeerState::Failed(how) = state {
-            self.engine.fail(key, how.into());
         }
     }
 }

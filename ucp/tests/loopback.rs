@@ -4,8 +4,8 @@ use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_base::config::Config;
 use bowline_self::{SelfConfig, SelfIface};
 use bowline_ucp::{
-    Envelope, Ep, Idle, MatchSpec, OpError, SendMode, Sent, SpaceOptions, Stages, Waiter, Worker,
-    WorkerParts,
+    Completion, Envelope, Ep, Idle, MatchSpec, OpError, SendMode, Sent, SpaceOptions, Stages,
+    Waiter, Worker, WorkerParts,
 };
 
 struct Spin;
@@ -15,8 +15,8 @@ impl Waiter for Spin {
         Stages { spins: 1000, yields: 1000 }
     }
     fn yield_now(&mut self) {}
-    fn sleep(&mut self, _: Idle<'_>) {
-        panic!("the worker waits for something that cannot come");
+    fn sleep(&mut self, idle: Idle<'_>) {
+        panic!("the worker waits for what cannot come: {}", idle.waits);
     }
 }
 
@@ -160,6 +160,48 @@ fn probes_claims_and_cancels() {
     assert_eq!((worker.wait(id).tag, worker.take(id)), (3, None));
 }
 
+/// Sends of every kind that wait for their match: short and long ones, in pieces, and such as the
+/// receiver fetches.
+#[test]
+fn sends_are_taken_back_until_they_are_matched() {
+    let (worker, ep) = worker(&config(&[("BOWLINE_RNDV_THRESHOLD", "1M")]));
+    for &len in SIZES {
+        let modes = [SendMode::Synchronous, SendMode::Standard];
+        for mode in modes.into_iter().filter(|&m| m == SendMode::Synchronous || len > 1 << 20) {
+            let data = pattern(len, 3);
+            let send = |tag| {
+                let buffer = SendBuf::owned(data.clone());
+                match worker.send(ep, envelope(tag), buffer, mode).expect("sent") {
+                    Sent::Pending(id) => id,
+                    Sent::Done => panic!("{len} bytes went without a match"),
+                }
+            };
+            let (gone, kept) = (send(1), send(2));
+            worker.progress();
+            worker.cancel(gone);
+            worker.cancel(gone);
+            assert_eq!(worker.wait(gone).outcome, Err(OpError::Cancelled), "{len} bytes");
+            assert_eq!(worker.probe(&exactly(1)), None);
+            let buffer = RecvBuf::owned(vec![0; len]);
+            let receive = worker.recv(exactly(2), buffer).expect("posted");
+            worker.cancel(kept);
+            assert_eq!(worker.wait(kept).outcome, Ok(()), "{len} bytes, matched before");
+            worker.wait_until(|| worker.is_complete(receive));
+            let (status, bytes) = worker.take_with_buffer(receive).expect("complete");
+            assert_eq!((status.outcome, bytes.as_deref()), (Ok(()), Some(&data[..])));
+            // Claimed is matched.
+            let claimed = send(4);
+            worker.progress();
+            worker.wait_until(|| worker.probe(&exactly(4)).is_some());
+            let (_, message) = worker.claim(&exactly(4)).expect("it waits");
+            worker.cancel(claimed);
+            let receive = worker.recv_claimed(message, RecvBuf::owned(vec![0; len]));
+            assert_eq!(worker.wait(receive.expect("posted")).outcome, Ok(()));
+            assert_eq!(worker.wait(claimed).outcome, Ok(()), "{len} bytes, claimed before");
+        }
+    }
+}
+
 #[test]
 fn messages_for_a_space_not_yet_open_wait() {
     let (worker, ep) = worker(&config(&[]));
@@ -229,12 +271,22 @@ fn active_messages_of_every_size_and_from_handlers() {
     worker.am_handler(
         7,
         Box::new(move |worker, message| {
-            log.lock()
-                .expect("not poisoned")
-                .push((message.header.to_vec(), message.data.to_vec()));
-            if message.data.len() < 5 {
+            let header = message.header().to_vec();
+            let Some(data) = message.data().map(<[u8]>::to_vec) else {
+                let buffer = RecvBuf::owned(vec![0; message.len() as usize]);
+                let id = message.recv(buffer).expect("the sender lives");
+                let log = Arc::clone(&log);
+                let done = move |_: &Worker, completion: Completion| {
+                    assert_eq!(completion.status.outcome, Ok(()));
+                    let data = completion.buffer.expect("it was owned");
+                    log.lock().expect("not poisoned").push((header, data));
+                };
+                return worker.on_complete(id, Box::new(done)).expect("it is there");
+            };
+            log.lock().expect("not poisoned").push((header, data));
+            if message.len() < 5 {
                 // A handler may send, and progress.
-                let reply = SendBuf::owned(pattern(message.data.len() + 1, 9));
+                let reply = SendBuf::owned(pattern(message.len() as usize + 1, 9));
                 let _ = worker.am_send(message.from, 7, b"again", reply).expect("sent");
                 worker.progress();
             }

@@ -58,8 +58,17 @@ bitflags! {
         const RMA_REGISTERED = 1 << 23;
         /// Memory of the user can be lent to the reads of peers (`mem_expose`).
         const EXPOSE = 1 << 25;
+        /// What peers do to memory here by one-sided operations is done by this side's progress,
+        /// and wakes it as their messages do.
+        const RMA_WAKES = 1 << 26;
+        /// Memory of the user can be lent to the writes of peers (`mem_lend`).
+        const LEND = 1 << 27;
         /// Reaches only its own worker; needs no progress until it has an endpoint.
         const LOOPBACK = 1 << 24;
+        /// Zcopy operations are carried out without the processor of whoever asked.
+        const CARRIES = 1 << 31;
+        /// `turn` works.
+        const TURN = 1 << 30;
     }
 }
 

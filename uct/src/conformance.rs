@@ -191,7 +191,10 @@ macro_rules! conformance {
                 death_is_told_once, death_ends_operations_in_flight,
                 death_of_a_full_peer, survivors_go_on,
             }
-            tags: { matched_by_tag_and_mask, one_tag_keeps_its_order, withdrawn_receives }
+            tags: {
+                matched_by_tag_and_mask, matched_when_received_late, one_tag_keeps_its_order,
+                withdrawn_receives,
+            }
             threads: { streams, ping_pong, many_to_one }
             model: { messages, memory }
         }

@@ -9,6 +9,10 @@
 //! endpoint arrive as posted, whatever their flavour. After `NoResource` on an endpoint a later
 //! operation may succeed while an earlier one waits: a caller that wants order queues behind the
 //! refused one, which is what ucp does.
+//!
+//! **Operations that a transport lacks** answer [`PostError::Unsupported`], which is what their
+//! methods do unless a transport has its own. An interface that stands on another one forwards each
+//! of them, or takes away what the other has.
 
 use std::os::fd::BorrowedFd;
 
@@ -17,11 +21,13 @@ use bowline_base::doorbell::Doorbell;
 use bowline_base::view::View;
 
 use crate::AmHeader;
-use crate::caps::{AtomicOps, IfaceAttr, OpLimits};
+use crate::atomic::{AtomicOp, AtomicWidth};
+use crate::caps::{IfaceAttr, OpLimits};
 use crate::error::{OpenError, PostError, Unreachable};
 use crate::md::{MemoryDomain, RkeyId};
 use crate::sink::{AmId, Desc, Sink};
 use crate::tag::TagMatch;
+use crate::turn::TurnSink;
 
 /// An endpoint of an interface: small, dense, used again after `disconnect`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -102,51 +108,6 @@ pub struct RemoteSlice {
     pub rkey: RkeyId,
 }
 
-/// An atomic operation with its operands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AtomicOp {
-    /// Wrapping addition.
-    Add(u64),
-    /// Bitwise and.
-    And(u64),
-    /// Bitwise or.
-    Or(u64),
-    /// Bitwise exclusive or.
-    Xor(u64),
-    /// Replacement.
-    Swap(u64),
-    /// Replacement by `new` if the value is `compare`.
-    Cswap {
-        /// Expected value.
-        compare: u64,
-        /// Value to store.
-        new: u64,
-    },
-}
-
-impl AtomicOp {
-    /// The bit of this kind.
-    pub const fn kind(self) -> AtomicOps {
-        match self {
-            Self::Add(_) => AtomicOps::ADD,
-            Self::And(_) => AtomicOps::AND,
-            Self::Or(_) => AtomicOps::OR,
-            Self::Xor(_) => AtomicOps::XOR,
-            Self::Swap(_) => AtomicOps::SWAP,
-            Self::Cswap { .. } => AtomicOps::CSWAP,
-        }
-    }
-}
-
-/// Width of an atomic's operand; addresses must be aligned to it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AtomicWidth {
-    /// 4 bytes.
-    W32,
-    /// 8 bytes.
-    W64,
-}
-
 /// Answer of `arm`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
@@ -223,7 +184,10 @@ pub trait Iface: MemoryDomain + Send {
 
     /// Writes `bytes` to the peer's memory, copied in the call. It is complete locally on
     /// return; `flush` says when it is visible.
-    fn put_short(&mut self, ep: EpId, bytes: &[u8], to: RemoteSlice) -> Result<(), PostError>;
+    fn put_short(&mut self, ep: EpId, bytes: &[u8], to: RemoteSlice) -> Result<(), PostError> {
+        let _ = (ep, bytes, to);
+        Err(PostError::Unsupported)
+    }
 
     /// Writes at most `max_len` bytes that `pack` provides.
     fn put_bcopy(
@@ -232,7 +196,10 @@ pub trait Iface: MemoryDomain + Send {
         max_len: usize,
         pack: &mut dyn FnMut(View<'_>) -> usize,
         to: RemoteSlice,
-    ) -> Result<usize, PostError>;
+    ) -> Result<usize, PostError> {
+        let _ = (ep, max_len, pack, to);
+        Err(PostError::Unsupported)
+    }
 
     /// Writes from where the bytes lie.
     fn put_zcopy(
@@ -241,7 +208,10 @@ pub trait Iface: MemoryDomain + Send {
         from: &[LocalSlice],
         to: RemoteSlice,
         token: Token,
-    ) -> Result<Posted, PostError>;
+    ) -> Result<Posted, PostError> {
+        let _ = (ep, from, to, token);
+        Err(PostError::Unsupported)
+    }
 
     /// Writes `bytes` and lets the target's sink see an active message `id` with `header` after
     /// they are visible.
@@ -265,7 +235,10 @@ pub trait Iface: MemoryDomain + Send {
         from: RemoteSlice,
         len: usize,
         unpack: &mut dyn FnMut(View<'_>),
-    ) -> Result<(), PostError>;
+    ) -> Result<(), PostError> {
+        let _ = (ep, from, len, unpack);
+        Err(PostError::Unsupported)
+    }
 
     /// Reads to where the bytes belong.
     fn get_zcopy(
@@ -274,7 +247,10 @@ pub trait Iface: MemoryDomain + Send {
         to: &[LocalSlice],
         from: RemoteSlice,
         token: Token,
-    ) -> Result<Posted, PostError>;
+    ) -> Result<Posted, PostError> {
+        let _ = (ep, to, from, token);
+        Err(PostError::Unsupported)
+    }
 
     /// An atomic operation without result.
     fn atomic_post(
@@ -283,7 +259,10 @@ pub trait Iface: MemoryDomain + Send {
         op: AtomicOp,
         width: AtomicWidth,
         at: RemoteSlice,
-    ) -> Result<(), PostError>;
+    ) -> Result<(), PostError> {
+        let _ = (ep, op, width, at);
+        Err(PostError::Unsupported)
+    }
 
     /// An atomic operation whose old value is `Ok(Some(old))` when complete in the call, else
     /// the result of the completion.
@@ -294,7 +273,10 @@ pub trait Iface: MemoryDomain + Send {
         width: AtomicWidth,
         at: RemoteSlice,
         token: Token,
-    ) -> Result<Option<u64>, PostError>;
+    ) -> Result<Option<u64>, PostError> {
+        let _ = (ep, op, width, at, token);
+        Err(PostError::Unsupported)
+    }
 
     /// Sends a tagged message from where it lies; see [`TagMatch`](crate::TagMatch) and its module
     /// for matching and order.
@@ -348,6 +330,17 @@ pub trait Iface: MemoryDomain + Send {
 
     /// Makes progress: at most `budget` events go to `sink`. Returns how many did.
     fn progress(&mut self, sink: &mut dyn Sink, budget: u32) -> u32;
+
+    /// Progress in a signal handler that has interrupted the interface's thread outside of all its
+    /// methods, as far as that goes without allocating or freeing, without a lock, and without a line
+    /// in a log: hands out messages that the sink takes and completions, at most `budget`; returns how
+    /// many. Everything else is left to `progress`. Between turns, within the same handler,
+    /// `am_short`, `get_zcopy`, `mem_view` and `want_writable` keep to the same rule on endpoints
+    /// that work. With [`Caps::TURN`](crate::Caps::TURN).
+    fn turn(&mut self, sink: &mut dyn TurnSink, budget: u32) -> u32 {
+        let _ = (sink, budget);
+        0
+    }
 
     /// Gives a kept descriptor back.
     fn release(&mut self, desc: Desc);

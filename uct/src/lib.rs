@@ -13,6 +13,7 @@
 //! The suite in the module `conformance` (feature of the same name) is the contract's executable half: every provider runs it.
 
 mod addr;
+mod atomic;
 mod caps;
 #[cfg(feature = "conformance")]
 pub mod conformance;
@@ -21,16 +22,19 @@ mod iface;
 mod md;
 mod sink;
 mod tag;
+mod turn;
 
 pub use addr::{AddrReader, AddrWriter, Truncated};
+pub use atomic::{AtomicOp, AtomicWidth};
 pub use caps::{AtomicOps, Caps, IfaceAttr, Limits, OpLimits};
 pub use error::{OpenError, PeerFailure, PostError, Unreachable};
-pub use iface::{
-    Armed, AtomicOp, AtomicWidth, EpId, Iface, LocalSlice, Posted, RemoteSlice, Source, Token,
-};
+pub use iface::{Armed, EpId, Iface, LocalSlice, Posted, RemoteSlice, Source, Token};
 pub use md::{MdAttr, MemError, MemHandle, MemoryDomain, RkeyId};
 pub use sink::{AmId, Arrival, Desc, Sink, Verdict};
+/// What [`Iface::event_fd`] lends.
+pub use std::os::fd::BorrowedFd;
 pub use tag::{CUT, TagMatch, WITHDRAWN};
+pub use turn::TurnSink;
 
 /// The fixed header that every active message carries in front of its payload: three words
 /// whose meaning is the business of the layer above.

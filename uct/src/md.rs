@@ -84,6 +84,16 @@ pub trait MemoryDomain {
         Err(MemError::Unsupported("lend memory to the reads of peers"))
     }
 
+    /// Lends `bytes` to the puts and gets of peers until `mem_release`. The caller keeps them
+    /// writable until then, and neither reads nor writes them while a peer may put.
+    ///
+    /// # Errors
+    /// When the system refuses or the domain cannot ([`Caps::LEND`](crate::Caps::LEND)).
+    fn mem_lend(&mut self, bytes: LocalSlice) -> Result<MemHandle, MemError> {
+        let _ = bytes;
+        Err(MemError::Unsupported("lend memory to the writes of peers"))
+    }
+
     /// The bytes of a handle. They may change under the reader.
     fn mem_view(&self, handle: MemHandle) -> Option<View<'_>>;
 

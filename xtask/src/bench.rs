@@ -7,6 +7,8 @@ pub(crate) mod instructions;
 mod memory;
 mod modes;
 mod output;
+mod progress;
+mod queues;
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -31,6 +33,10 @@ pub(crate) enum Task {
     Verbs(crate::guest::measure::MeasureOptions),
     /// Receive memory of a rank, by the number of ranks
     ReceiveMemory(memory::Options),
+    /// Matching queues and receive queues beside the figures published about them
+    Queues(queues::Options),
+    /// Who moves messages on while a rank computes, beside the figures published about it
+    Progress(progress::Options),
 }
 
 /// What to compare with, and where to put it.
@@ -54,6 +60,8 @@ pub(crate) fn run(workspace: &Workspace, task: Task) -> Result<()> {
         Task::Instructions(options) => instructions::run(workspace, &options),
         Task::Verbs(options) => crate::guest::measure::run(workspace, &options),
         Task::ReceiveMemory(options) => memory::run(workspace, &options),
+        Task::Queues(options) => queues::run(workspace, &options),
+        Task::Progress(options) => progress::run(workspace, &options),
     }
 }
 

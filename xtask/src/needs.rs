@@ -42,7 +42,7 @@ pub(crate) const OF_TESTS: &[Need] = &[
     },
     Need {
         program: "srun",
-        package: "slurm-wlm munge libpmix2",
+        package: "slurm-wlm munge libpmix-dev",
         header: None,
         why: "a process manager that speaks PMI and PMIx, under which our client is tested",
     },

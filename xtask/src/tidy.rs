@@ -5,6 +5,7 @@
 //! nothing to write into the source that silences a rule. It changes no file.
 
 mod atomics;
+mod coverage;
 mod layers;
 mod links;
 mod manners;
@@ -93,6 +94,7 @@ fn check(workspace: &Workspace) -> Result<Vec<Finding>> {
     let rust = files.iter().filter(|file| file.path.ends_with(".rs"));
     let mut sources: Vec<Source> = rust.map(|file| Source::new(&file.path, &file.text)).collect();
     mark_test_modules(&mut sources);
+    coverage::check(&files, &sources, &mut findings);
     for source in &sources {
         manners::check(source, &mut findings);
         safety::check(source, &mut findings);

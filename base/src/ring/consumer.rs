@@ -102,6 +102,40 @@ impl<W: Words> Consumer<W> {
         Ok(Some(result))
     }
 
+    /// Offers the next message, if there is one, to `handle`, and takes it out of the ring if that says
+    /// that it took it. Whether it did.
+    ///
+    /// # Errors
+    /// As for [`receive`](Self::receive).
+    pub fn offer(&mut self, handle: impl FnOnce(Arrival<'_, W>) -> bool) -> Result<bool, Damaged> {
+        // SAFETY: as in `receive`.
+        let line = unsafe { self.words.line_unchecked(self.shape.slot_line(self.head)) };
+        // Acquire: pairs with the Release store in `Producer::publish`.
+        let word = line.load(0, Ordering::Acquire);
+        if word as u32 != (self.head as u32).wrapping_add(1) {
+            return Ok(false);
+        }
+        let (place, len, end) = if (word >> 56) as u8 & IN_DATA != 0 {
+            let (first, len, end) = self.data_piece(line)?;
+            (Place::Data(&self.words, first), len, end)
+        } else {
+            let len = (word >> 32) as u16 as usize;
+            if len > MAX_INLINE {
+                return Err(Damaged);
+            }
+            (Place::Slot(line), len, self.data_head)
+        };
+        if !handle(Arrival::read(line, word, len, place)) {
+            return Ok(false);
+        }
+        self.head += 1;
+        self.data_head = end;
+        if self.head >= self.publish_at || end >= self.data_publish_at {
+            self.publish();
+        }
+        Ok(true)
+    }
+
     /// Asks for a slot some messages ahead. Worth it only where more than that many messages are
     /// likely to lie there: else the line is taken from its writer before it has been written.
     #[inline]

@@ -50,6 +50,7 @@
 
 mod consumer;
 mod producer;
+pub mod solo;
 
 pub use consumer::Consumer;
 pub use producer::{Failed, Producer, Ticket};

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   word 0   tag u32 | length u16 | source u16      shared; stored last, Release
-//!   START    word 1: id u8 | flags u8 | 0           words 2-4: header    words 5-7: 24 bytes
+//!   START    word 1: id u8 | flags u8 | mark u48     words 2-4: header    words 5-7: 24 bytes
 //!   CONT     words 1-7: 56 bytes
 //! ```
 //!
@@ -131,6 +131,8 @@ pub struct Arrival<'a, W: Words> {
     pub source: u16,
     /// Bytes of payload.
     pub len: usize,
+    /// 48 bits that a posted home may set in the image of a START; 0 from the producers here.
+    pub mark: u64,
     /// The fixed header, read once.
     pub header: [u64; 3],
     words: &'a W,
@@ -154,6 +156,7 @@ impl<'a, W: Words> Arrival<'a, W> {
             id: kind as u8,
             flags: (kind >> 8) as u8,
             source: source_of(word),
+            mark: kind >> 16,
             len,
             header: [line.read(2), line.read(3), line.read(4)],
             words,
@@ -196,6 +199,30 @@ impl<'a> Arrival<'a, DirectWords> {
             } else {
                 let before = FIRST_BYTES + (slot - 1) * MORE_BYTES;
                 words.line(first + slot).bytes(MORE_WORD, (len - before).min(MORE_BYTES))
+            }
+        })
+    }
+}
+
+#[cfg(not(bowline_loom))]
+impl<'a, 'v> Arrival<'a, crate::words::ViewWords<'v>> {
+    /// As the method of the same name over mapped memory.
+    #[inline]
+    pub fn in_place(&self) -> Option<View<'a>> {
+        (self.len <= FIRST_BYTES).then(|| self.start.bytes(FIRST_WORD, self.len))
+    }
+
+    /// As the method of the same name over mapped memory.
+    #[inline]
+    pub fn pieces(&self) -> impl Iterator<Item = View<'v>> + use<'v> {
+        let (words, first, len) = (*self.words, self.first, self.len);
+        (0..slots_for(len)).map(move |slot| {
+            let line = words.long_line(first + slot);
+            if slot == 0 {
+                line.bytes(FIRST_WORD, len.min(FIRST_BYTES))
+            } else {
+                let before = FIRST_BYTES + (slot - 1) * MORE_BYTES;
+                line.bytes(MORE_WORD, (len - before).min(MORE_BYTES))
             }
         })
     }

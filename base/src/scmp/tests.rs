@@ -455,3 +455,117 @@ fn threads_keep_their_order() {
         }
     });
 }
+
+/// What a home without intents proves to have been left by the dead is dropped from the last
+/// message on, as far as it says; what is missing beyond that closes the queue.
+#[test]
+fn what_the_dead_left_is_resolved_by_proof() {
+    for accounted in [8, 1] {
+        let words = HeapWords::new(published::bytes_for(16));
+        let mut consumer = published::init(words.clone(), 16, 0).expect("a queue");
+        let intent = AtomicU64::new(0);
+        let header = [0; 3];
+        let message = |id| Message { id, flags: 0, header: &header, payload: &[7; 30] };
+        let mut living = published::attach(words.clone(), 0, 0).expect("a queue");
+        let mut dead = published::attach(words, 0, 1).expect("a queue");
+        living.push(&intent, &message(1)).expect("room");
+        dead.push(&intent, &message(2)).expect("room");
+        let ticket = dead.reserve(2).expect("room");
+        dead.put(&ticket, &message(3));
+        living.push(&intent, &message(4)).expect("room");
+        let mut seen = Vec::new();
+        assert_eq!(consumer.poll(9, |arrival| seen.push(arrival.id)), Ok(0));
+        assert!(consumer.stalled() && seen.is_empty());
+        let mut asked = Vec::new();
+        let resolved = consumer.resolve(accounted, |source, _| {
+            asked.push(source);
+            // Its last one, which is there and was not finalised.
+            source == 1 && asked.iter().filter(|&&source| source == 1).count() == 1
+        });
+        if accounted < 2 {
+            assert_eq!(resolved, Err(Fault::Poisoned(Damage::Missing)));
+            continue;
+        }
+        assert_eq!(resolved, Ok(seq::Settled::Resolved));
+        assert_eq!(asked, [0, 1, 1, 0], "the last first");
+        assert_eq!(consumer.poll(9, |arrival| seen.push(arrival.id)), Ok(3));
+        assert_eq!(seen, [1, 2, 4]);
+        assert_eq!(consumer.resolve(8, |_, _| true), Ok(seq::Settled::Nothing), "nothing stalls");
+    }
+}
+
+/// Where producers exclude each other, the first slots of a half are messages and nothing is waited
+/// for; what lies behind them stays unread.
+#[test]
+fn a_half_of_whole_messages_needs_no_counters() {
+    for (tag, end) in [(1, 2), (2, 2), (1, 17)] {
+        let words = HeapWords::new(published::bytes_for(16));
+        let mut consumer = published::init(words.clone(), 16, 0).expect("a queue");
+        consumer.flip_by_hand();
+        let mut producer = published::attach(words, 0, 0).expect("a queue");
+        for id in [1, 2, 3] {
+            let ticket = producer.reserve(1).expect("room");
+            producer.put(&ticket, &Message { id, flags: 0, header: &[0; 3], payload: &[] });
+        }
+        let mut seen = Vec::new();
+        assert_eq!(consumer.poll(9, |arrival| seen.push(arrival.id)), Ok(0));
+        let flipped = consumer.flipped_whole(tag, end);
+        if (tag, end) != (1, 2) {
+            let damage = if tag == 1 { Damage::Reserved } else { Damage::Generation };
+            assert_eq!(flipped, Err(Fault::Poisoned(damage)));
+            continue;
+        }
+        assert_eq!(flipped, Ok(()));
+        assert!(!consumer.stalled());
+        assert_eq!(consumer.poll(9, |arrival| seen.push(arrival.id)), Ok(2));
+        assert_eq!(seen, [1, 2]);
+        assert!(consumer.is_drained());
+    }
+}
+
+/// A ring hands out what its producer published, over its end and again, and what cannot be is
+/// damage.
+#[test]
+fn a_ring_for_one_producer() {
+    const SLOTS: u32 = 8;
+    let words = HeapWords::new(published::solo::bytes_for(SLOTS));
+    let line = |byte: usize| words.line(byte / crate::sync::LINE);
+    let mut consumer = published::solo::Consumer::default();
+    let mut tail = 0_u64;
+    for round in 0..40_u64 {
+        let payload = vec![round as u8; [0, 30, 100][round as usize % 3]];
+        let header = [round; 3];
+        let message = Message { id: 5, flags: 0, header: &header, payload: &payload };
+        let count = slots_for(payload.len()) as u64;
+        let left = u64::from(SLOTS) - tail % u64::from(SLOTS);
+        tail += if count > left { left } else { 0 };
+        let first = published::slot_byte(
+            &published::ticket(tail % u64::from(SLOTS), count as u32, SLOTS).expect("it fits"),
+            SLOTS,
+        );
+        for index in 0..count as usize {
+            let place = line(first + index * crate::sync::LINE);
+            for (word, value) in published::image(&message, 3, index).into_iter().enumerate() {
+                place.store(word, value, Ordering::Relaxed);
+            }
+        }
+        let mut seen = Vec::new();
+        assert_eq!(consumer.poll(&words, SLOTS, 9, |_| seen.push(0)), Ok(0), "not published");
+        tail += count;
+        line(published::solo::TAIL_BYTE).store(0, tail, Ordering::Relaxed);
+        assert!(!consumer.is_drained(&words));
+        let polled = consumer.poll(&words, SLOTS, 9, |arrival| {
+            assert_eq!((arrival.source, arrival.len), (3, payload.len()));
+            seen.push(arrival.header[0]);
+        });
+        assert_eq!((polled, &seen[..]), (Ok(1), &[round][..]));
+        assert!(consumer.is_drained(&words));
+        assert_eq!(line(published::solo::HEAD_BYTE).load(0, Ordering::Relaxed), tail);
+    }
+    // Too many, fewer than before, and slots that were never written.
+    for wrong in [tail + u64::from(SLOTS) + 1, tail - 1, tail + u64::from(SLOTS)] {
+        line(published::solo::TAIL_BYTE).store(0, wrong, Ordering::Relaxed);
+        let polled = consumer.poll(&words, SLOTS, 9, |_| panic!("nothing was sent"));
+        assert_eq!(polled, Err(crate::ring::Damaged), "{wrong}");
+    }
+}

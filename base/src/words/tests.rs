@@ -38,6 +38,11 @@ fn exercise<W: Words>(words: &W) {
 fn homes_behave_alike() {
     exercise(&HeapWords::new(2 * LINE));
     let mut lines: Box<[Line<[u64; LINE_WORDS]>]> = (0..2).map(|_| Line::default()).collect();
+    // SAFETY: the box is used only through the view from here on, and outlives it.
+    let view = unsafe { View::from_raw(lines.as_mut_ptr().cast(), 2 * LINE) };
+    exercise(&ViewWords::new(view).expect("a Line starts on a line"));
+    assert!(ViewWords::new(view.slice(8, LINE).expect("inside")).is_none(), "not on a line");
+    let mut lines: Box<[Line<[u64; LINE_WORDS]>]> = (0..2).map(|_| Line::default()).collect();
     exercise(&mapped(&mut lines));
 }
 

@@ -4,7 +4,7 @@
 //! ```text
 //!   raw_*            two processes and bare memory: what the machine can do
 //!   uct_*            the bare transport
-//!   am_* put_* get_* fadd_* cswap_* tag_*    the protocol engine
+//!   am_* stream_* put_* get_* fadd_* cswap_* tag_*    the protocol engine
 //!   mpi_*, collectives, init, death_*        the MPI layer and the launcher
 //! ```
 //! The command starts its own ranks; rank 0 prints. Loops and checks of the payload are in
@@ -25,6 +25,7 @@ mod raw;
 pub(super) mod site;
 mod start_up;
 mod stats;
+mod streams;
 mod tagged;
 mod test;
 

@@ -23,6 +23,7 @@ fn main() -> ExitCode {
         Some("outlive") => outlive(&args),
         Some("babble") => babble(),
         Some("cpus") => cpus(),
+        Some("which-cpus") => which_cpus(),
         Some("child") => child(),
         Some("late") => late(),
         _ => {
@@ -59,6 +60,7 @@ fn launch(args: Vec<OsString>) -> ExitCode {
                 }
             },
             Some("--agent-command") => options.agent_command = text(args.next()),
+            Some("--agent-program") => options.agent_program = args.next(),
             Some("--host-timeout") => {
                 let millis = text(args.next()).parse().unwrap_or(0);
                 options.host_timeout = Duration::from_millis(millis);
@@ -222,6 +224,15 @@ fn babble() -> ExitCode {
 fn cpus() -> ExitCode {
     let set = rustix::thread::sched_getaffinity(None).expect("affinity");
     println!("{}", set.count());
+    ExitCode::SUCCESS
+}
+
+/// Tells which processors it may use.
+fn which_cpus() -> ExitCode {
+    let set = rustix::thread::sched_getaffinity(None).expect("affinity");
+    let all = 0..rustix::thread::CpuSet::MAX_CPU;
+    let cpus: Vec<String> = all.filter(|cpu| set.is_set(*cpu)).map(|cpu| cpu.to_string()).collect();
+    println!("{}", cpus.join(","));
     ExitCode::SUCCESS
 }
 

@@ -3,7 +3,8 @@
 //! ```text
 //!   launcher                          agent (`bowline agent`, by ssh or another command)
 //!      │ ◄──────────── Hello ────────── │
-//!      │ ── Spec, Program, ..., Go ───► │  reserves the node's memory, starts the ranks
+//!      │ ── Spec, Program, Arg, ... ──► │
+//!      │ ── Go, when all have greeted ► │  reserves the node's memory, starts the ranks
 //!      │ ◄─── Started, for each rank ── │
 //!      │ ◄── Output, Put, AllIn, Ended  │  Running: what happens is told, orders are carried out
 //!      │ ── Put, Release, Dead, End ──► │
@@ -42,13 +43,14 @@ use crate::bootstrap::{env::kvsname, secret};
 use crate::pmi::{NodeMapping, Server};
 use crate::run::guardian::Guardian;
 use crate::run::node::{Node, Ready, Told};
+use crate::run::processors::{self, Machine};
 use crate::run::signals::Signals;
 use crate::run::spawn::{self, Input, Share};
 use crate::run::supervise::patience;
-use crate::run::{Bind, LaunchError, RankEnd, RunOptions};
+use crate::run::{LaunchError, RankEnd, RunOptions};
 use channel::{Broken, Channel};
 use flow::{Inflow, Outflow};
-use wire::{FromAgent, Spec, ToAgent, VERSION};
+use wire::{FromAgent, Spec, ToAgent};
 
 /// The time that the beginning of a conversation may take: a login over a network, and memory
 /// that has to be reserved.
@@ -103,10 +105,12 @@ fn converse() -> Result<(), Failed> {
     let signals = Signals::block()?;
     let (input, output) = take_streams()?;
     let mut channel = Channel::new(input, output, PATIENCE_AT_START).map_err(Broken::from)?;
-    channel.send(|out| FromAgent::Hello { version: VERSION }.encode(out));
-    let (spec, options) = hear_spec(&mut channel, &signals)?;
+    let Machine { boot, cpus } = Machine::own()?;
+    let hello = FromAgent::Hello { boot, cpus: processors::to_bits(&cpus) };
+    channel.send(|out| hello.encode(out));
+    let (spec, options, cpus) = hear_spec(&mut channel, &signals)?;
     channel.set_silence(Duration::from_millis(spec.silence_ms).max(Duration::from_millis(100)));
-    match start(&spec, &options, &signals) {
+    match start(&spec, &options, &cpus, &signals) {
         Ok((node, outflow, inflow)) => {
             let mut agent = Agent { channel, signals, node, outflow, inflow, is_done: false };
             agent.introduce(spec.first);
@@ -187,8 +191,11 @@ fn speak(channel: &mut Channel) -> Result<(), Broken> {
     channel.flush()
 }
 
-/// Hears what to do, up to `Go`.
-fn hear_spec(channel: &mut Channel, signals: &Signals) -> Result<(Spec, RunOptions), Failed> {
+/// Hears what to do, up to `Go`, which has the processors.
+fn hear_spec(
+    channel: &mut Channel,
+    signals: &Signals,
+) -> Result<(Spec, RunOptions, Vec<u32>), Failed> {
     let ToAgent::Spec(spec) = hear(channel, signals)? else {
         return Err(Broken::Unexpected("something in front of what is to be done").into());
     };
@@ -199,11 +206,6 @@ fn hear_spec(channel: &mut Channel, signals: &Signals) -> Result<(Spec, RunOptio
     }
     let mut options = RunOptions::new(spec.size, "");
     options.area_bytes = usize::try_from(spec.area_bytes).unwrap_or(usize::MAX);
-    options.bind = match spec.bind {
-        1 => Some(Bind::None),
-        2 => Some(Bind::Core),
-        _ => None,
-    };
     loop {
         match hear(channel, signals)? {
             ToAgent::Directory(path) => options.directory = Some(OsString::from_vec(path).into()),
@@ -213,7 +215,13 @@ fn hear_spec(channel: &mut Channel, signals: &Signals) -> Result<(Spec, RunOptio
                 options.env.push((OsString::from_vec(name), OsString::from_vec(value)));
             }
             ToAgent::Alive => {}
-            ToAgent::Go => return Ok((spec, options)),
+            ToAgent::Go { cpus } => {
+                let fits = cpus.is_empty() || cpus.len() == spec.local as usize;
+                if !fits || cpus.iter().any(|cpu| *cpu as usize >= processors::SET_MAX * 8) {
+                    return Err(Broken::Unexpected("processors that there are not").into());
+                }
+                return Ok((spec, options, cpus));
+            }
             _ => return Err(Broken::Unexpected("an order before the ranks run").into()),
         }
     }
@@ -222,6 +230,7 @@ fn hear_spec(channel: &mut Channel, signals: &Signals) -> Result<(Spec, RunOptio
 fn start(
     spec: &Spec,
     options: &RunOptions,
+    cpus: &[u32],
     signals: &Signals,
 ) -> Result<(Node, Outflow, Inflow), LaunchError> {
     let mapping = NodeMapping::parse(&spec.mapping)
@@ -241,7 +250,7 @@ fn start(
         piped: true,
         input: if spec.input { Input::Piped } else { Input::Nothing },
     };
-    let started = spawn::start_all(options, share, &job, signals, guardian)?;
+    let started = spawn::start_all(options, share, cpus, &job, signals, guardian)?;
     let mut server = Server::of_node(spec.local, spec.size, &mapping, kvsname(spec.job_id));
     server.preset(secret::KEY, &spec.secret.0);
     let node = Node::new(share, job, server, started.ranks, started.guardian);
@@ -338,7 +347,7 @@ impl Agent {
             | ToAgent::Program(_)
             | ToAgent::Arg(_)
             | ToAgent::Env { .. }
-            | ToAgent::Go => return Err(Broken::Unexpected("another job")),
+            | ToAgent::Go { .. } => return Err(Broken::Unexpected("another job")),
         }
         Ok(())
     }

@@ -37,6 +37,7 @@ pub(crate) mod node;
 pub(crate) mod output;
 mod place;
 mod policy;
+pub(crate) mod processors;
 mod sessions;
 pub(crate) mod signals;
 pub(crate) mod spawn;
@@ -72,7 +73,8 @@ pub enum OnFailure {
 pub enum Bind {
     /// All that the launcher may use.
     None,
-    /// One each: rank `i` the `i`-th of the launcher's, over again when there are more ranks.
+    /// One each: rank `i` the `i`-th of the launcher's, over again when there are more ranks. With
+    /// several hosts, those of each machine are given out once, also where it is several hosts.
     Core,
 }
 
@@ -110,10 +112,11 @@ pub struct RunOptions {
     pub hosts: Vec<Host>,
     /// The command that runs a program on a host: words between blanks, in which `{host}` stands
     /// for the host's name; the agent's command line follows. No shell reads it here; ssh gives
-    /// it to one over there. Default `ssh -x -o BatchMode=yes {host}`.
+    /// it to one over there, so where one of the words is a program of that name (or rsh), the
+    /// agent's path is quoted for the shell. Default `ssh -x -o BatchMode=yes {host}`.
     pub agent_command: String,
     /// The program that is the agent when it is started with the argument `agent`, a path on the
-    /// hosts. Default: the launcher's own file.
+    /// hosts; by ssh, `~/` in front of it is the directory of the user there. Default: the launcher's own file.
     pub agent_program: Option<OsString>,
     /// Silence of a host after which its ranks count as dead, and after which an agent whose
     /// launcher is silent ends its ranks. Default 10 seconds; at least 100 milliseconds count.
@@ -262,7 +265,8 @@ pub fn run(options: &RunOptions) -> Result<ExitReport, LaunchError> {
         piped: options.label,
         input: spawn::Input::Own,
     };
-    let started = spawn::start_all(options, share, &job, &signals, guardian)?;
+    let cpus = processors::of_this_machine(options.bind, options.ranks)?;
+    let started = spawn::start_all(options, share, &cpus, &job, &signals, guardian)?;
     let mut server = Server::new(options.ranks, kvsname(job_id));
     server.preset(secret::KEY, &secret);
     let node = node::Node::new(share, job, server, started.ranks, started.guardian);

@@ -3,7 +3,9 @@
 
 mod harness;
 
+use std::fs::Permissions;
 use std::io::Write;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::{Command, Stdio};
 
 use harness::{Job, Running, marked, probe, wait_until};
@@ -52,6 +54,89 @@ fn ranks_have_the_environment_and_directory_of_the_launcher() {
         ended.sorted_lines(),
         ["0 3 0 2 kept /usr a", "1 3 1 2 kept /usr a", "2 3 0 1 kept /usr b"]
     );
+}
+
+/// The processors that this process may use.
+fn own_cpus() -> Vec<String> {
+    let set = rustix::thread::sched_getaffinity(None).unwrap();
+    let all = 0..rustix::thread::CpuSet::MAX_CPU;
+    all.filter(|cpu| set.is_set(*cpu)).map(|cpu| cpu.to_string()).collect()
+}
+
+#[test]
+fn hosts_that_are_one_machine_do_not_share_processors() {
+    let cpus = own_cpus();
+    let [first, second, ..] = &cpus[..] else {
+        println!("skipped: there is one processor only");
+        return;
+    };
+    let bound = |hosts: &str, words: &[&str]| {
+        let ended = Job::on_hosts(hosts, &[words, &[probe(), "which-cpus"]].concat()).run();
+        assert_eq!(ended.code(), Some(0), "{ended:?}");
+        ended.stdout.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let sorted = |mut lines: Vec<String>| {
+        lines.sort_unstable();
+        lines
+    };
+    let two = sorted(vec![first.clone(), second.clone()]);
+    assert_eq!(sorted(bound("a,b", &["-n", "2"])), two);
+    assert_eq!(sorted(bound("a,b", &["-n", "2", "--bind", "core"])), two);
+    assert_eq!(bound("a,b", &["-n", "2", "--bind", "none"]), [cpus.join(","), cpus.join(",")]);
+    // Enough processors for each host, and not for both.
+    let all = cpus.len().to_string();
+    let hosts = format!("a:{all},b:1");
+    let more = (cpus.len() + 1).to_string();
+    assert!(bound(&hosts, &["-n", &more]).iter().all(|line| *line == cpus.join(",")));
+    let mut expected = [&cpus[..], &cpus[..1]].concat();
+    expected.sort_unstable();
+    assert_eq!(sorted(bound(&hosts, &["-n", &more, "--bind", "core"])), expected);
+    // Hosts that may use one processor each.
+    if Command::new("taskset").arg("--version").output().is_err() {
+        println!("in part: taskset is not installed (Debian: util-linux)");
+        return;
+    }
+    let hosts = format!("{first},{second}");
+    let command = ["--hosts", &hosts, "--agent-command", "taskset -c {host}"];
+    let words = ["-n", "4", "--bind", "core", probe(), "which-cpus"];
+    let ended = Job::launch(&[&command[..], &words[..]].concat()).run();
+    assert_eq!(ended.code(), Some(0), "{ended:?}");
+    assert_eq!(ended.sorted_lines(), sorted([two.clone(), two].concat()), "{ended:?}");
+}
+
+#[test]
+fn a_host_that_is_lost_before_the_start_does_not_hold_up_the_others() {
+    let directory = tempfile::tempdir().unwrap();
+    let script = directory.path().join("reach");
+    let text = "#!/bin/sh\nif [ $1 = b ]; then sleep 0.3; exit 3; fi\nshift\nexec \"$@\"\n";
+    std::fs::write(&script, text).unwrap();
+    std::fs::set_permissions(&script, Permissions::from_mode(0o755)).unwrap();
+    let command = format!("{} {{host}}", script.display());
+    let launch = |more: &[&str]| {
+        let words = ["--hosts", "a,b", "--agent-command", &command, "-n", "2"];
+        let mut running = Job::launch(&[&words, more].concat()).start();
+        let mark = running.mark();
+        let ended = running.end();
+        assert_eq!(ended.code(), Some(1), "{ended:?}");
+        assert_eq!(ended.sentences().len(), 1, "{ended:?}");
+        assert!(ended.sentences()[0].contains("host b"), "{ended:?}");
+        nothing_left(&mark);
+        ended
+    };
+    launch(&["sleep", "1000"]);
+    let ended = launch(&["--continue", "echo", "here"]);
+    assert_eq!(ended.stdout, "here\n", "{ended:?}");
+}
+
+/// Where no shell reads the agent's path, nothing of it is quoted.
+#[test]
+fn an_agent_may_have_any_path() {
+    let directory = tempfile::tempdir().unwrap();
+    let agent = directory.path().join("it's \"here\" $HOME");
+    symlink(probe(), &agent).unwrap();
+    let agent = agent.to_str().unwrap();
+    let ended = Job::on_hosts("a", &["--agent-program", agent, "-n", "1", "echo", "ran"]).run();
+    assert_eq!((ended.code(), &*ended.stdout), (Some(0), "ran\n"), "{ended:?}");
 }
 
 #[test]

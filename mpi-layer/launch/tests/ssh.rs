@@ -5,7 +5,7 @@ mod harness;
 
 use std::fs;
 use std::net::TcpListener;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -156,6 +156,17 @@ fn ranks_on_hosts_that_ssh_reaches_join_and_hear_of_deaths() {
     assert_eq!(ended.code(), Some(7), "{ended:?}");
     assert!(ended.sentences()[0].contains("on host two"), "{ended:?}");
     nothing_left(&mark);
+}
+
+/// The words of the agent's command line pass through a shell on the host.
+#[test]
+fn an_agent_may_have_any_path_there() {
+    let Some(sshd) = Sshd::start() else { return };
+    let agent = sshd.directory.path().join("it's \"here\" $HOME");
+    symlink(probe(), &agent).unwrap();
+    let agent = agent.to_str().unwrap();
+    let ended = sshd.launch("one", &["--agent-program", agent, "-n", "1", "echo", "ran"]).run();
+    assert_eq!((ended.code(), &*ended.stdout), (Some(0), "ran\n"), "{ended:?}");
 }
 
 #[test]

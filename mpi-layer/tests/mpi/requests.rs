@@ -94,6 +94,54 @@ fn a_failed_scope_does_not_wait_for_what_may_never_come() {
     });
 }
 
+/// Both give up at the same time: neither waits for a receive that the other will never post.
+#[test]
+fn failed_scopes_take_their_sends_back() {
+    ranks(2, |world| {
+        let other = 1 - world.rank();
+        for items in [1, 1000, 3_000_000] {
+            let out = vec![7u8; items];
+            let error = world.scope(|s| {
+                let _ = s.issend(world, &out, other, 1)?;
+                s.isend(world, &[1u8], 5, 0)?.wait()
+            });
+            assert_eq!(error, Err(MpiError::InvalidRank { rank: 5, size: 2 }));
+        }
+        world.barrier().unwrap();
+        // Nothing of it is left behind.
+        assert!(world.iprobe(other, 1).unwrap().is_none());
+    });
+}
+
+#[test]
+fn a_cancelled_send_says_so_and_a_matched_one_does_not() {
+    ranks(2, |world| {
+        let out = [1u8; 100];
+        if world.rank() == 0 {
+            world
+                .scope(|s| {
+                    let mut first = s.issend(world, &out, 1, 1)?;
+                    let mut second = s.issend(world, &out, 1, 2)?;
+                    world.barrier()?;
+                    world.barrier()?;
+                    second.cancel();
+                    assert_eq!(second.wait(), Ok(()));
+                    first.cancel();
+                    assert_eq!(first.wait(), Err(MpiError::Cancelled));
+                    world.barrier()
+                })
+                .unwrap();
+        } else {
+            world.barrier().unwrap();
+            let mut into = [0u8; 100];
+            world.recv(&mut into, 0, 2).unwrap();
+            world.barrier().unwrap();
+            world.barrier().unwrap();
+            assert!(world.iprobe(0, 1).unwrap().is_none());
+        }
+    });
+}
+
 #[test]
 fn a_scope_tells_of_failures_that_nobody_waited_for() {
     ranks(1, |world| {

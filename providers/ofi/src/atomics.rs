@@ -6,8 +6,6 @@
 //! libfabric, [`Caps::ATOMIC_CPU`](bowline_uct::Caps::ATOMIC_CPU) the target's processor. All
 //! interfaces of a job need the same setting, as every peer's key would say otherwise.
 
-use bowline_base::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use bowline_base::view::View;
 use bowline_uct::{AtomicOp, AtomicWidth, EpId, PostError, RemoteSlice, Token};
 use libfabric_sys as sys;
 
@@ -21,59 +19,6 @@ const OPERAND: usize = 0;
 const COMPARE: usize = 16;
 const RESULT: usize = 32;
 
-const fn bytes_of(width: AtomicWidth) -> usize {
-    match width {
-        AtomicWidth::W32 => 4,
-        AtomicWidth::W64 => 8,
-    }
-}
-
-/// Applies `$op` with operands of `$int` to `$word`; gives the old value.
-macro_rules! apply {
-    ($word:expr, $int:ty, $op:expr) => {{
-        // Release: what the requester put before is visible to whoever acquires the new value,
-        // the owner's own atomics or a later request. Acquire: pairs with their releases.
-        let order = Ordering::AcqRel;
-        let old: $int = match $op {
-            AtomicOp::Add(by) => $word.fetch_add(by as $int, order),
-            AtomicOp::And(by) => $word.fetch_and(by as $int, order),
-            AtomicOp::Or(by) => $word.fetch_or(by as $int, order),
-            AtomicOp::Xor(by) => $word.fetch_xor(by as $int, order),
-            AtomicOp::Swap(by) => $word.swap(by as $int, order),
-            AtomicOp::Cswap { compare, new } => {
-                // A refused exchange still acquires what the present value's writer published.
-                let (compare, new) = (compare as $int, new as $int);
-                match $word.compare_exchange(compare, new, order, Ordering::Acquire) {
-                    Ok(old) | Err(old) => old,
-                }
-            }
-        };
-        u64::from(old)
-    }};
-}
-
-/// Performs `op` on the word that is all of `word`; `None` where it is no aligned word.
-fn perform(word: View<'_>, op: AtomicOp, width: AtomicWidth) -> Option<u64> {
-    let at = word.as_ptr();
-    let bytes = bytes_of(width);
-    if word.len() != bytes || !(at as usize).is_multiple_of(bytes) {
-        return None;
-    }
-    Some(match width {
-        AtomicWidth::W32 => {
-            // SAFETY: 4 aligned bytes inside a view; memory that keys open is only accessed through
-            // views and atomics.
-            let word = unsafe { AtomicU32::from_ptr(at.cast()) };
-            apply!(word, u32, op)
-        }
-        AtomicWidth::W64 => {
-            // SAFETY: as above, with 8 bytes.
-            let word = unsafe { AtomicU64::from_ptr(at.cast()) };
-            apply!(word, u64, op)
-        }
-    })
-}
-
 impl OfiIface {
     /// Posts an atomic operation; `fetch` says whether the old value is wanted.
     pub(crate) fn atomic(
@@ -85,7 +30,7 @@ impl OfiIface {
         token: Option<Token>,
     ) -> Result<(), PostError> {
         let index = self.open_peer(ep)?;
-        let bytes = bytes_of(width);
+        let bytes = width.bytes();
         if !at.address.is_multiple_of(bytes as u64) {
             return Err(PostError::BadArgument);
         }
@@ -214,35 +159,12 @@ impl OfiIface {
     /// Serves a peer's request.
     pub(crate) fn serve(&mut self, source: u32, request: &Request) {
         let Request { request, op, width, key, address } = *request;
-        let word = self.memories.reach(key, address, bytes_of(width));
-        let old = word.and_then(|word| perform(word, op, width));
+        let word = self.memories.reach(key, address, width.bytes());
+        let old = word.and_then(|word| op.perform(word, width));
         if old.is_none() {
             self.counters.refused_accesses += 1;
         }
         self.peers[source as usize].results.push_back(Outcome { request, old });
         self.make_busy(source);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn words_that_are_none_are_refused() {
-        let mut memory = [0_u64; 2];
-        // SAFETY: the array is only used through the view until the end of the test.
-        let view = unsafe { View::from_raw(memory.as_mut_ptr().cast(), 16) };
-        let add = AtomicOp::Add(3);
-        assert_eq!(perform(view.slice(0, 8).unwrap(), add, AtomicWidth::W64), Some(0));
-        assert_eq!(perform(view.slice(0, 8).unwrap(), add, AtomicWidth::W64), Some(3));
-        assert_eq!(perform(view.slice(1, 8).unwrap(), add, AtomicWidth::W64), None);
-        assert_eq!(perform(view.slice(2, 4).unwrap(), add, AtomicWidth::W32), None);
-        assert_eq!(perform(view.slice(8, 7).unwrap(), add, AtomicWidth::W64), None);
-        let swap = AtomicOp::Cswap { compare: 0, new: 7 };
-        assert_eq!(perform(view.slice(12, 4).unwrap(), swap, AtomicWidth::W32), Some(0));
-        let mut out = [0; 4];
-        view.slice(12, 4).unwrap().copy_out(&mut out);
-        assert_eq!(u32::from_ne_bytes(out), 7);
     }
 }

@@ -33,6 +33,10 @@ impl MemoryDomain for OfiIface {
         self.memories.expose(&mut self.net, bytes)
     }
 
+    fn mem_lend(&mut self, bytes: LocalSlice) -> Result<MemHandle, MemError> {
+        self.memories.lend(&mut self.net, bytes)
+    }
+
     fn mem_view(&self, handle: MemHandle) -> Option<View<'_>> {
         self.memories.view(handle)
     }
@@ -161,16 +165,6 @@ impl Iface for OfiIface {
         token: Token,
     ) -> Result<Posted, PostError> {
         self.access_pieces(true, ep, from, to, token)
-    }
-
-    fn get_bcopy(
-        &mut self,
-        _ep: EpId,
-        _from: RemoteSlice,
-        _len: usize,
-        _unpack: &mut dyn FnMut(View<'_>),
-    ) -> Result<(), PostError> {
-        Err(PostError::Unsupported)
     }
 
     fn get_zcopy(

@@ -308,11 +308,6 @@ impl OfiIface {
     /// Whether a peer with this address can be talked to.
     pub(crate) fn accepts(&self, other: &Address) -> Result<(), Unreachable> {
         let own = &self.address;
-        if other.instance == own.instance {
-            return Err(Unreachable::because(
-                "it is this interface itself; a worker reaches itself by the self transport",
-            ));
-        }
         if other.provider != own.provider || other.format != own.format {
             return Err(Unreachable::because(format!(
                 "it uses the libfabric provider {} and this interface {}; set \
@@ -406,7 +401,8 @@ fn attr(
         | Caps::GET_ZCOPY
         | Caps::CONNECT_TO_IFACE
         | Caps::RMA_REGISTERED
-        | Caps::EXPOSE;
+        | Caps::EXPOSE
+        | Caps::LEND;
     let packed = options.buffer_bytes - ACTIVE;
     let pieces = traits.iov.min(MAX_PIECES);
     let lent = pieces - 1;
@@ -415,6 +411,8 @@ fn attr(
     caps.set(Caps::ATOMIC_CPU, !native_atomics);
     caps.set(Caps::TAG_OFFLOAD, traits.tagged);
     caps.set(Caps::EVENT_FD, wakeup);
+    // By messages, which the target serves: so does libfabric with puts, and one comes after them.
+    caps.set(Caps::RMA_WAKES, wakeup && !native_atomics);
     caps.set(Caps::INTER_NODE, !address.within_host);
     // Elsewhere a peer on another host may die without anybody hearing of it.
     let connected = |layer: &str| ["shm", "sm2", "tcp", "net"].contains(&layer);

@@ -105,6 +105,7 @@ pub(crate) struct Traits {
     pub(crate) register_local: bool,
     pub(crate) bind_memory: bool,
     pub(crate) atomics: bool,
+    /// Matches by tags of 64 bits.
     pub(crate) tagged: bool,
 }
 
@@ -310,7 +311,10 @@ impl Offers {
                 register_local: mode & sys::FI_MR_LOCAL != 0,
                 bind_memory: mode & sys::FI_MR_ENDPOINT != 0,
                 atomics: info.caps & sys::FI_ATOMIC != 0,
-                tagged: info.caps & sys::FI_TAGGED != 0,
+                // The highest bit of the format is set where all bits of a tag are the user's;
+                // `net` keeps one for itself, and loses messages that have it in their tags.
+                tagged: info.caps & sys::FI_TAGGED != 0
+                    && (*info.ep_attr).mem_tag_format >> 63 == 1,
             }
         }
     }

@@ -40,14 +40,22 @@
 //! | provider | tried | notes |
 //! |---|---|---|
 //! | `tcp` (1.17: `tcp;ofi_rxm`) | suite, processes | over hosts |
-//! | `net` (1.16 and 1.17 only) | suite, processes | what `tcp` became in 1.18; atomics by messages |
+//! | `net` (1.16 and 1.17 only) | suite, processes | what `tcp` became in 1.18; atomics by messages; no tagged messages, since its tags have 63 bits |
 //! | `shm` | suite, processes | one host; no descriptor to sleep on in 1.17 |
-//! | `udp;ofi_rxd` | suite, processes | for tests, as libfabric says; a death on another host is not noticed |
+//! | `udp;ofi_rxd` | suite, processes | for tests, as libfabric says; see below |
 //! | `verbs;ofi_rxm` | suite, in the guest with soft-RoCE | set FI_UNIVERSE_SIZE to the number of ranks on small devices; atomics by messages |
 //!
 //! Of registered memory a provider may ask for FI_MR_LOCAL, FI_MR_VIRT_ADDR, FI_MR_ALLOCATED,
 //! FI_MR_PROV_KEY and FI_MR_ENDPOINT; raw keys and device memory are not supported, and libfabric
 //! does not offer us providers that need them.
+//!
+//! **`udp;ofi_rxd`** does everything in the progress of the two sides: a put to a rank that computes
+//! waits for its next call, and one to a rank that waits in something else (a file, a lock) for that
+//! to end. For the same reason this transport does not notice a death on another host there: a
+//! question of ours would be answered by the peer's progress only, so that whoever computes for
+//! longer than BOWLINE_OFI_LOST_AFTER would be taken for dead. Under `bowline run --hosts` the
+//! launcher tells of such deaths, and of hosts that are silent; under other managers nobody does,
+//! and a wait for the dead does not end.
 //!
 //! # Death
 //!

@@ -50,6 +50,11 @@ enum Home {
         start: *mut u8,
         len: usize,
     },
+    /// Lent to their writes.
+    Lent {
+        start: *mut u8,
+        len: usize,
+    },
 }
 
 // SAFETY: `start` points into `buffer`, which is `Send`, or into memory that a caller promised to
@@ -64,11 +69,11 @@ impl Home {
                 let view = self.view().expect("not lent");
                 (view.as_ptr(), view.len())
             }
-            Self::Exposed { start, len } => (*start, *len),
+            Self::Exposed { start, len } | Self::Lent { start, len } => (*start, *len),
         }
     }
 
-    /// The bytes, unless they are lent: nobody may write those.
+    /// The bytes, unless they are lent to reads: nobody may write those.
     fn view(&self) -> Option<View<'_>> {
         Some(match self {
             Self::Exposed { .. } => return None,
@@ -78,6 +83,8 @@ impl Home {
             // SAFETY: `start` came from the buffer's own view; the buffer is kept in the same
             // value and not used otherwise while it is registered.
             Self::Registered { buffer, start } => unsafe { View::from_raw(*start, buffer.len()) },
+            // SAFETY: the caller of `mem_lend` keeps the bytes writable until they are released.
+            Self::Lent { start, len } => unsafe { View::from_raw(*start, *len) },
         })
     }
 }
@@ -181,6 +188,12 @@ impl Memories {
         self.hold(net, home).map_err(|(error, _)| error)
     }
 
+    /// Lends memory to the writes of peers.
+    pub(crate) fn lend(&mut self, net: &mut Net, bytes: LocalSlice) -> Result<MemHandle, MemError> {
+        let home = Home::Lent { start: bytes.as_ptr(), len: bytes.len() };
+        self.hold(net, home).map_err(|(error, _)| error)
+    }
+
     pub(crate) fn view(&self, handle: MemHandle) -> Option<View<'_>> {
         self.held.get(handle.0).and_then(|memory| memory.home.view())
     }
@@ -214,7 +227,7 @@ impl Memories {
                 drop(mr);
                 Ok(Some(buffer))
             }
-            Home::Exposed { .. } => Ok(None),
+            Home::Exposed { .. } | Home::Lent { .. } => Ok(None),
         }
     }
 

@@ -2,7 +2,8 @@
 //! each. A provider that is not here says so in place of its tests.
 //!
 //! `BOWLINE_TEST_OFI_PROVIDER` and `BOWLINE_TEST_OFI_DOMAIN` name what the module `named` opens
-//! instead of `verbs;ofi_rxm`, for instance on a machine with a network of its own.
+//! instead of `verbs;ofi_rxm`, for instance on a machine with a network of its own. Where the first
+//! is set, and in the guest of `cargo xtask guest`, it is a failure that nothing opens.
 
 use std::sync::OnceLock;
 
@@ -41,7 +42,14 @@ macro_rules! form {
 
                 fn unavailable() -> Option<String> {
                     static KNOWN: OnceLock<Option<String>> = OnceLock::new();
-                    unavailable(&KNOWN, &Self::options())
+                    let why = unavailable(&KNOWN, &Self::options());
+                    if let Some(why) = &why
+                        && stringify!($module) == "named"
+                        && MUST_OPEN.iter().any(|variable| std::env::var_os(variable).is_some())
+                    {
+                        panic!("{} is to be there, and yet: {why}", named());
+                    }
+                    why
                 }
 
                 fn settled(iface: &OfiIface) -> bool {
@@ -63,6 +71,9 @@ macro_rules! form {
     };
 }
 
+/// Variables by which somebody says that the module `named` must open.
+const MUST_OPEN: [&str; 2] = ["BOWLINE_TEST_GUEST", "BOWLINE_TEST_OFI_PROVIDER"];
+
 /// What the module `named` opens.
 fn named() -> String {
     std::env::var("BOWLINE_TEST_OFI_PROVIDER").unwrap_or_else(|_| "verbs;ofi_rxm".into())
@@ -72,23 +83,18 @@ fn named_domain() -> Option<String> {
     std::env::var("BOWLINE_TEST_OFI_DOMAIN").ok()
 }
 
-/// Unexpected tagged messages of `net`, which exists in libfabric 1.16 and 1.17 only.
-const NET_UNEXPECTED: Exclusion = Exclusion {
-    test: "tags::matched_by_tag_and_mask",
-    reason: "libfabric's net does not go on after tagged messages that came before their receives \
-             were posted in another order",
-};
-
-/// Masks of `udp;ofi_rxd`.
-const RXD_MASKS: Exclusion = Exclusion {
-    test: "tags::matched_by_tag_and_mask",
-    reason: "receives with a mask do not complete in libfabric's ofi_rxd",
+/// Unexpected long messages of `udp;ofi_rxd`. Two of them of 100 kB, sent and received by libfabric's
+/// functions alone, show the same.
+const RXD_UNEXPECTED: Exclusion = Exclusion {
+    test: "tags::matched_when_received_late",
+    reason: "in libfabric's ofi_rxd (1.17) reading the queue does not return any more once a receive \
+             is posted for a long message of which only the first packets have come",
 };
 
 form!(tcp, "tcp", "tcp", |options| options.wakeup = true, []);
-form!(net, "net", "net", |options| options.wakeup = true, [NET_UNEXPECTED]);
+form!(net, "net", "net", |options| options.wakeup = true, []);
 form!(shm, "shm", "shm", |_| (), []);
-form!(rxd, "udp;ofi_rxd", "udp;ofi_rxd", |options| options.wakeup = true, [RXD_MASKS]);
+form!(rxd, "udp;ofi_rxd", "udp;ofi_rxd", |options| options.wakeup = true, [RXD_UNEXPECTED]);
 form!(
     named,
     "as named",

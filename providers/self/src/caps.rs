@@ -101,6 +101,7 @@ pub(crate) fn attr(config: SelfConfig) -> IfaceAttr {
             | Caps::CONNECT_TO_IFACE
             | Caps::RKEY_PTR
             | Caps::RMA_REGISTERED
+            | Caps::LEND
             | Caps::LOOPBACK,
         limits: Limits {
             am: OpLimits {

@@ -9,7 +9,7 @@ use bowline_base::buffer::RecvBuf;
 use bowline_base::region::Region;
 use bowline_base::slab::{Key, Slab};
 use bowline_base::view::View;
-use bowline_uct::{MdAttr, MemError, MemHandle, PostError, RemoteSlice, RkeyId};
+use bowline_uct::{LocalSlice, MdAttr, MemError, MemHandle, PostError, RemoteSlice, RkeyId};
 
 use crate::wire::{PackedRkey, RKEY_BYTES};
 
@@ -17,10 +17,12 @@ use crate::wire::{PackedRkey, RKEY_BYTES};
 enum Home {
     Allocated { region: Region, len: usize },
     Registered { buffer: RecvBuf, start: *mut u8 },
+    Lent(LocalSlice),
 }
 
-// SAFETY: `start` points into `buffer`, which is `Send`; it is only used through views, whose
-// operations work from any thread.
+// SAFETY: `start` points into `buffer`, which is `Send`, and a slice into the buffer of an
+// operation, which is so too; both are only used through views, whose operations work from any
+// thread.
 unsafe impl Send for Home {}
 
 impl Home {
@@ -33,6 +35,8 @@ impl Home {
             // the same value, stays valid for its whole life and is not otherwise used while it
             // is registered.
             Self::Registered { buffer, start } => unsafe { View::from_raw(*start, buffer.len()) },
+            // SAFETY: the caller of `mem_lend` keeps the bytes writable until they are released.
+            Self::Lent(slice) => unsafe { View::from_raw(slice.as_ptr(), slice.len()) },
         }
     }
 }
@@ -82,6 +86,10 @@ impl Domain {
         MemHandle(self.memory.insert(Home::Registered { buffer, start }))
     }
 
+    pub(crate) fn lend(&mut self, slice: LocalSlice) -> MemHandle {
+        MemHandle(self.memory.insert(Home::Lent(slice)))
+    }
+
     pub(crate) fn view(&self, handle: MemHandle) -> Option<View<'_>> {
         self.memory.get(handle.0).map(Home::view)
     }
@@ -93,6 +101,7 @@ impl Domain {
                 Ok(None)
             }
             Home::Registered { buffer, .. } => Ok(Some(buffer)),
+            Home::Lent(_) => Ok(None),
         }
     }
 

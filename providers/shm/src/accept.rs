@@ -55,17 +55,9 @@ impl Inner<'_> {
             }
             return;
         };
-        let payload = match message.in_place() {
-            Some(view) if message.flags & PADDED == 0 => view,
-            _ => match self.stage(message) {
-                // SAFETY: the staging buffer is only used through the view until `am` has
-                // returned, and is longer than any message of the queue.
-                Some(len) => unsafe { View::from_raw(self.staging.as_mut_ptr(), len) },
-                None => {
-                    self.finding = Some(Finding::Damaged(source));
-                    return;
-                }
-            },
+        let Some(payload) = self.payload(message) else {
+            self.finding = Some(Finding::Damaged(source));
+            return;
         };
         self.given += 1;
         self.hot.count(source);
@@ -76,6 +68,25 @@ impl Inner<'_> {
             payload,
             desc: None,
         });
+    }
+
+    /// The payload of a message, where it lies if that is one piece, unless it cannot be. It is to be
+    /// done with before the next message.
+    #[inline]
+    pub(crate) fn payload<'a>(
+        &mut self,
+        message: &scmp::Arrival<'a, DirectWords>,
+    ) -> Option<View<'a>> {
+        match message.in_place() {
+            Some(view) if message.flags & PADDED == 0 => Some(view),
+            _ => {
+                let len = self.stage(message)?;
+                // SAFETY: the staging buffer lives as long as the receiver, and is longer than any
+                // message of the queue; it is only used through the view until the sink has
+                // returned, which comes before the next message.
+                Some(unsafe { View::from_raw(self.staging.as_mut_ptr(), len) })
+            }
+        }
     }
 
     /// Copies a payload to the staging buffer; its length, unless that cannot be.

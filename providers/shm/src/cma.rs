@@ -111,6 +111,25 @@ pub(crate) fn probe(pid: Pid, remote: u64, expected: u64) -> Result<bool, Reason
     Ok(n == word.len() && u64::from_ne_bytes(word) == expected)
 }
 
+/// Reads memory of this process in the way in which a peer's is read, to learn what that costs.
+/// As many bytes as the shorter of the two has.
+///
+/// # Errors
+/// When the kernel refuses.
+pub fn read_own(from: &[u8], into: &mut [u8]) -> io::Result<()> {
+    let bytes = from.len().min(into.len());
+    let remote = from.as_ptr().addr() as u64;
+    let mut done = 0;
+    while done < bytes {
+        let rest = &mut into[done..bytes];
+        let iov = [libc::iovec { iov_base: rest.as_mut_ptr().cast(), iov_len: rest.len() }];
+        let pid = rustix::process::getpid();
+        done += one_call(Direction::Read, pid, &iov, remote + done as u64, rest.len())
+            .map_err(|reason| io::Error::other(format!("{reason:?}")))?;
+    }
+    Ok(())
+}
+
 /// Whether the process behind `pidfd` has ended.
 pub(crate) fn process_ended(pidfd: BorrowedFd<'_>) -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};

@@ -12,7 +12,7 @@ use bowline_base::view::View;
 use bowline_uct::{
     AmHeader, AmId, Armed, AtomicOp, AtomicWidth, Desc, EpId, Iface, IfaceAttr, LocalSlice, MdAttr,
     MemError, MemHandle, MemoryDomain, OpenError, PeerFailure, PostError, Posted, RemoteSlice,
-    RkeyId, Sink, Source, Token, Unreachable,
+    RkeyId, Sink, Source, Token, TurnSink, Unreachable,
 };
 
 use crate::addr::{Address, NO_FD};
@@ -214,6 +214,10 @@ impl Iface for ShmIface {
     #[inline]
     fn progress(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
         self.glance(sink, budget)
+    }
+
+    fn turn(&mut self, sink: &mut dyn TurnSink, budget: u32) -> u32 {
+        self.take_turn(sink, budget)
     }
 
     fn release(&mut self, _desc: Desc) {

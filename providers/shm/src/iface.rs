@@ -255,7 +255,8 @@ fn attributes(options: &ShmOptions, parameters: &Parameters, area: &Area) -> Ifa
         | Caps::WAKEUP
         | Caps::EVENT_FD
         | Caps::CONNECT_TO_IFACE
-        | Caps::RKEY_PTR;
+        | Caps::RKEY_PTR
+        | Caps::TURN;
     if options.cma != Some(false) {
         caps |= Caps::RMA_REGISTERED;
     }

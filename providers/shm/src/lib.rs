@@ -70,12 +70,14 @@ mod receive;
 mod ring_table;
 mod rkey;
 mod rma;
+mod turn;
 mod wait;
 mod watch;
 
 #[cfg(test)]
 mod tests;
 
+pub use cma::read_own;
 pub use iface::{ShmCounters, ShmIface};
 pub use md::PROCESS_RKEY;
 pub use options::{

@@ -146,18 +146,8 @@ impl Receiver {
             }
             given = 1;
         }
-        let Self { queue, active, free, ignored, hot, held, staging, sources, .. } = self;
-        let mut inner = Inner {
-            active,
-            free,
-            ignored,
-            hot,
-            held,
-            staging,
-            sources: *sources,
-            given,
-            finding: None,
-        };
+        let (queue, mut inner) = self.parts();
+        inner.given = given;
         // While somebody was asked to give a ring back, its messages may stand in the queue
         // before the ring is read to its end: one at a time, so that one can be held.
         let evicting = inner.active.iter().any(|ring| ring.evicted);
@@ -186,6 +176,21 @@ impl Receiver {
             self.finding = finding;
         }
         given
+    }
+
+    /// The queue, and what its messages touch.
+    #[inline]
+    pub(crate) fn parts(&mut self) -> (&mut seq::Consumer<DirectWords>, Inner<'_>) {
+        let Self { queue, active, free, ignored, hot, held, staging, sources, .. } = self;
+        let sources = *sources;
+        let (given, finding) = (0, None);
+        let inner = Inner { active, free, ignored, hot, held, staging, sources, given, finding };
+        (queue, inner)
+    }
+
+    /// Whether a message of the queue waits for its source's ring.
+    pub(crate) const fn held_any(&self) -> bool {
+        self.held.is_some()
     }
 
     /// The held message cannot be handed out yet; a ring that ran dry without an end is damage.

@@ -11,7 +11,7 @@
 
 use std::os::fd::AsFd;
 
-use bowline_base::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use bowline_base::sync::atomic::{Ordering, fence};
 use bowline_base::view::{View, copy_small};
 use bowline_uct::{
     AtomicOp, AtomicWidth, EpId, LocalSlice, MemError, PeerFailure, PostError, Posted, RemoteSlice,
@@ -243,35 +243,24 @@ impl ShmIface {
         width: AtomicWidth,
         at: RemoteSlice,
     ) -> Result<u64, PostError> {
-        let len = match width {
-            AtomicWidth::W32 => 4,
-            AtomicWidth::W64 => 8,
-        };
+        let len = width.bytes();
         let (e, access) = self.operands(ep, at.rkey)?;
-        let address = match access.mapped(at.address, len) {
-            Some(view) => view.as_ptr(),
+        let word = match access.mapped(at.address, len) {
+            Some(view) => view,
             None => {
                 reachable(e, access, at.address, len)?;
                 if e.cma != Cma::Here {
                     // The kernel copies bytes; it has no atomics to offer.
                     return Err(PostError::Unsupported);
                 }
-                at.address as usize as *mut u8
+                // SAFETY: memory of this process that the peer, a thread rank, has registered and
+                // not released, or exposed for this operation; it belongs to that rank, whose own
+                // accesses during exposure are its business by the rules of one-sided
+                // communication. The view is gone when the call returns.
+                unsafe { View::from_raw(at.address as usize as *mut u8, len) }
             }
         };
-        if !address.addr().is_multiple_of(len) {
-            return Err(PostError::BadArgument);
-        }
-        // SAFETY: aligned by the check above. Mapped: inside a mapping that the key keeps. Here:
-        // memory of this process that the peer, a thread rank, has registered and not released,
-        // or exposed for this operation; it belongs to that rank, whose own accesses during
-        // exposure are its business by the rules of one-sided communication.
-        Ok(unsafe {
-            match width {
-                AtomicWidth::W32 => u64::from(atomic_32(AtomicU32::from_ptr(address.cast()), op)),
-                AtomicWidth::W64 => atomic_64(AtomicU64::from_ptr(address.cast()), op),
-            }
-        })
+        op.perform(word, width).ok_or(PostError::BadArgument)
     }
 
     pub(crate) fn flush_one(&mut self, ep: EpId, token: Token) -> Result<Posted, PostError> {
@@ -361,31 +350,3 @@ unsafe fn copy_overlapping(from: *const u8, to: *mut u8, n: usize) {
         unsafe { std::ptr::copy(from, to, n) }
     }
 }
-
-macro_rules! atomic_function {
-    ($name:ident, $atomic:ty, $word:ty) => {
-        /// Performs `op` and returns the old value. Operands are cut to the width.
-        fn $name(word: &$atomic, op: AtomicOp) -> $word {
-            // AcqRel, all: puts posted before an atomic are visible to whoever sees its result,
-            // and gets posted after it see what the previous operation published.
-            match op {
-                AtomicOp::Add(n) => word.fetch_add(n as $word, Ordering::AcqRel),
-                AtomicOp::And(n) => word.fetch_and(n as $word, Ordering::AcqRel),
-                AtomicOp::Or(n) => word.fetch_or(n as $word, Ordering::AcqRel),
-                AtomicOp::Xor(n) => word.fetch_xor(n as $word, Ordering::AcqRel),
-                AtomicOp::Swap(n) => word.swap(n as $word, Ordering::AcqRel),
-                AtomicOp::Cswap { compare, new } => {
-                    let (old, new) = (compare as $word, new as $word);
-                    // Acquire when it fails: pairs with the Release half of the operation that
-                    // left the value found.
-                    match word.compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire) {
-                        Ok(old) | Err(old) => old,
-                    }
-                }
-            }
-        }
-    };
-}
-
-atomic_function!(atomic_32, AtomicU32, u32);
-atomic_function!(atomic_64, AtomicU64, u64);

@@ -23,12 +23,12 @@ pub(crate) fn attr(options: &NetworkOptions) -> IfaceAttr {
     let mut caps = Caps::AM_SHORT
         | Caps::AM_BCOPY
         | Caps::AM_ZCOPY
-        | Caps::PEER_FAILURE
-        | Caps::EP_CHECK
         | Caps::WAKEUP
         | Caps::EVENT_FD
         | Caps::CONNECT_TO_IFACE
         | Caps::INTER_NODE;
+    caps.set(Caps::PEER_FAILURE, options.tells_deaths);
+    caps.set(Caps::EP_CHECK, options.checks);
     caps.set(Caps::AM_ORDERED, options.link == LinkMode::Reliable);
     let mut limits = Limits {
         am: OpLimits {
@@ -50,7 +50,8 @@ pub(crate) fn attr(options: &NetworkOptions) -> IfaceAttr {
             | Caps::PUT_NOTIFY
             | Caps::GET_ZCOPY
             | Caps::ATOMIC_CPU
-            | Caps::RMA_REGISTERED;
+            | Caps::RMA_REGISTERED
+            | Caps::LEND;
         caps.set(Caps::PUT_BEFORE_ATOMIC, options.put_before_atomic);
         atomics = AtomicOps::all();
         let zcopy =

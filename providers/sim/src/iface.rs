@@ -61,6 +61,8 @@ pub struct SimIface {
     drive: Drive,
     spares: usize,
     whole_process: bool,
+    /// Zcopy operations that may still be posted.
+    permits: u32,
     domain: Domain,
     keys: Slab<Opened>,
     endpoints: Vec<Endpoint>,
@@ -93,6 +95,7 @@ impl SimIface {
         let node = net.open(doorbell.clone());
         let options = &net.options;
         let (drive, spares) = (options.drive, options.spares as usize);
+        let permits = options.refuse_after;
         let whole_process = options.whole_process && options.one_sided;
         let (attr, network_id) = (caps::attr(options), net.id);
         drop(net);
@@ -104,6 +107,7 @@ impl SimIface {
             drive,
             spares,
             whole_process,
+            permits,
             domain: Domain::default(),
             keys: Slab::default(),
             endpoints: Vec::new(),

@@ -8,13 +8,17 @@ use bowline_base::buffer::RecvBuf;
 use bowline_base::region::Region;
 use bowline_base::slab::{Key, Slab};
 use bowline_base::view::View;
-use bowline_uct::{MemError, MemHandle};
+use bowline_uct::{LocalSlice, MemError, MemHandle};
 
 /// Where the bytes are.
 #[derive(Debug)]
 enum Home {
-    Allocated { _region: Region },
+    Allocated {
+        _region: Region,
+    },
     Registered(RecvBuf),
+    /// Somebody else's, lent until it is released.
+    Lent,
 }
 
 #[derive(Debug)]
@@ -24,7 +28,8 @@ struct Piece {
     len: usize,
 }
 
-// SAFETY: `start` points into `home`, which is `Send`; it is only used through views, whose
+// SAFETY: `start` points into `home`, which is `Send`, or into the buffer of an operation, which is
+// so too; it is only used through views, whose
 // operations work from any thread.
 unsafe impl Send for Piece {}
 
@@ -54,11 +59,16 @@ impl Domain {
         MemHandle(self.pieces.insert(Piece { home: Home::Registered(buffer), start, len }))
     }
 
+    pub(crate) fn lend(&mut self, slice: LocalSlice) -> MemHandle {
+        let (start, len) = (slice.as_ptr(), slice.len());
+        MemHandle(self.pieces.insert(Piece { home: Home::Lent, start, len }))
+    }
+
     pub(crate) fn view(&self, handle: MemHandle) -> Option<View<'_>> {
         let piece = self.pieces.get(handle.0)?;
         // SAFETY: the bytes are `home`'s, which lives as long as the entry; releasing it needs
         // the table exclusively. Registered memory is promised by its handle to stay valid and to
-        // be nobody else's. No reference to the bytes is made.
+        // be nobody else's, lent memory by whoever lends it. No reference to the bytes is made.
         Some(unsafe { View::from_raw(piece.start, piece.len) })
     }
 
@@ -71,6 +81,7 @@ impl Domain {
                 Ok(None)
             }
             Home::Registered(buffer) => Ok(Some(buffer)),
+            Home::Lent => Ok(None),
         }
     }
 

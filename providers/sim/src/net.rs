@@ -12,12 +12,11 @@ mod op;
 mod post;
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use bowline_base::slab::{Key, Slab};
 use bowline_uct::{PeerFailure, Token};
 
-pub(crate) use self::apply::width_bytes;
 pub(crate) use self::end::Cancel;
 use self::link::{Link, Promises};
 use self::node::Node;
@@ -127,6 +126,8 @@ pub(crate) struct Net {
     random: Random,
     /// Nodes that have something to look at, each once, until somebody asks.
     woken: Vec<u32>,
+    /// Who has asked after whom among the dead.
+    asked: BTreeSet<(u32, u32)>,
 }
 
 impl Net {
@@ -142,6 +143,7 @@ impl Net {
             ops: Slab::default(),
             groups: Slab::default(),
             links: BTreeMap::new(),
+            asked: BTreeSet::new(),
             random: Random::new(options.seed),
             woken: Vec::new(),
             options,

@@ -89,6 +89,11 @@ impl Network {
         net.nodes.get(node as usize).map_or_else(Vec::new, |n| n.failures.iter().copied().collect())
     }
 
+    /// How many pieces of memory an interface has open to others.
+    pub fn memories(&self, node: u32) -> usize {
+        self.lock().nodes.get(node as usize).map_or(0, |node| node.memory.len())
+    }
+
     /// Appends the interfaces to which something happened since the last call, each once.
     pub fn take_woken(&self, out: &mut Vec<u32>) {
         self.lock().take_woken(out);

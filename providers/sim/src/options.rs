@@ -104,6 +104,12 @@ pub struct NetworkOptions {
     pub detect_ns: u64,
     /// Added to that, between 0 and so many ns, drawn for each survivor.
     pub detect_jitter_ns: u64,
+    /// Whether a death is told to everybody. Else only whoever asks after the peer, by a check or
+    /// by a post, learns of it, so long after: such an interface does not claim
+    /// [`PEER_FAILURE`](bowline_uct::Caps::PEER_FAILURE).
+    pub tells_deaths: bool,
+    /// Whether an interface can be asked whether a peer lives.
+    pub checks: bool,
     /// How long a partition lasts before those on different sides take each other for failed, in
     /// ns. What was given up is not taken up again.
     pub unreachable_ns: u64,
@@ -123,6 +129,9 @@ pub struct NetworkOptions {
     pub spares: u32,
     /// One-sided operations of an interface under way; beyond, it is refused.
     pub outstanding: u32,
+    /// Operations from or to where bytes lie, puts and gets, that an interface may post before it
+    /// is refused all further ones with `Unsupported`, as by a kernel that takes a permission back.
+    pub refuse_after: u32,
     /// Longest short message, in bytes.
     pub max_short: usize,
     /// Longest packed message, in bytes.
@@ -147,6 +156,8 @@ impl Default for NetworkOptions {
             partitions: Vec::new(),
             detect_ns: 1_000_000,
             detect_jitter_ns: 0,
+            tells_deaths: true,
+            checks: true,
             unreachable_ns: 10_000_000_000,
             puts_ordered: true,
             put_before_atomic: true,
@@ -155,6 +166,7 @@ impl Default for NetworkOptions {
             slots: 64,
             spares: 64,
             outstanding: 4096,
+            refuse_after: u32::MAX,
             max_short: 128,
             max_bcopy: 8192,
             log: 0,

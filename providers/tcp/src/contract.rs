@@ -34,6 +34,10 @@ impl MemoryDomain for TcpIface {
         Ok(self.domain.expose(bytes))
     }
 
+    fn mem_lend(&mut self, bytes: LocalSlice) -> Result<MemHandle, MemError> {
+        Ok(self.domain.lend(bytes))
+    }
+
     fn mem_view(&self, handle: MemHandle) -> Option<View<'_>> {
         self.domain.view(handle)
     }
@@ -174,17 +178,6 @@ impl Iface for TcpIface {
         header: &AmHeader,
     ) -> Result<(), PostError> {
         self.put_and_notify(ep, bytes, to, id, header)
-    }
-
-    fn get_bcopy(
-        &mut self,
-        _ep: EpId,
-        _from: RemoteSlice,
-        _len: usize,
-        _unpack: &mut dyn FnMut(View<'_>),
-    ) -> Result<(), PostError> {
-        // The answer comes later.
-        Err(PostError::Unsupported)
     }
 
     fn get_zcopy(

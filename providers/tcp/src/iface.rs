@@ -225,7 +225,9 @@ fn attr(options: &TcpOptions, device: String, receive_bytes: usize) -> IfaceAttr
             | Caps::CONNECT_TO_IFACE
             | Caps::INTER_NODE
             | Caps::RMA_REGISTERED
-            | Caps::EXPOSE,
+            | Caps::RMA_WAKES
+            | Caps::EXPOSE
+            | Caps::LEND,
         limits: Limits {
             am: OpLimits { max_zcopy: max, ..rma },
             put: rma,

@@ -37,10 +37,12 @@ enum Home {
     },
     /// Lent to gets.
     Exposed(LocalSlice),
+    /// Lent to puts and gets.
+    Lent(LocalSlice),
 }
 
-// SAFETY: `start` points into `buffer`, which is `Send`, and a slice into a send buffer, which is
-// so too; both are only used through views, whose operations work from any thread.
+// SAFETY: `start` points into `buffer`, which is `Send`, and a slice into a buffer of an operation,
+// which is so too; both are only used through views, whose operations work from any thread.
 unsafe impl Send for Home {}
 
 impl Home {
@@ -56,6 +58,8 @@ impl Home {
             // nothing is written through this view, since `reach` is asked for writable memory
             // wherever a peer writes.
             Self::Exposed(slice) => unsafe { View::from_raw(slice.as_ptr(), slice.len()) },
+            // SAFETY: the caller of `mem_lend` keeps the bytes writable until they are released.
+            Self::Lent(slice) => unsafe { View::from_raw(slice.as_ptr(), slice.len()) },
         }
     }
 }
@@ -137,6 +141,10 @@ impl Domain {
         MemHandle(self.memory.insert(Home::Exposed(slice)))
     }
 
+    pub(crate) fn lend(&mut self, slice: LocalSlice) -> MemHandle {
+        MemHandle(self.memory.insert(Home::Lent(slice)))
+    }
+
     pub(crate) fn view(&self, handle: MemHandle) -> Option<View<'_>> {
         self.memory.get(handle.0).map(Home::view)
     }
@@ -148,7 +156,7 @@ impl Domain {
                 Ok(None)
             }
             Home::Registered { buffer, .. } => Ok(Some(buffer)),
-            Home::Exposed(_) => Ok(None),
+            Home::Exposed(_) | Home::Lent(_) => Ok(None),
         }
     }
 

@@ -6,9 +6,8 @@
 use std::os::fd::AsFd;
 
 use bowline_base::slab::Key;
-use bowline_base::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use bowline_base::view::View;
-use bowline_uct::{AtomicOp, AtomicWidth, MemHandle, PeerFailure};
+use bowline_uct::{MemHandle, PeerFailure};
 use rustix::io::Errno;
 
 use crate::frame::{ATOMIC_BYTES, Atomic, BadFrame, COMPLETE, Frame, Kind, MAX_REQUESTS, Status};
@@ -129,16 +128,10 @@ impl TcpIface {
     }
 
     fn serve_atomic(&mut self, index: u32, atomic: &Atomic) -> Result<(), BadFrame> {
-        let bytes = match atomic.width {
-            AtomicWidth::W32 => 4,
-            AtomicWidth::W64 => 8,
-        };
-        let reached = self
-            .domain
-            .reach_to_write(atomic.key, atomic.address, bytes)
-            .filter(|view| view.as_ptr().addr().is_multiple_of(bytes));
-        let (status, old) = match reached {
-            Some(view) => (Status::Done, apply(view, atomic.op, atomic.width)),
+        let Atomic { key, address, op, width, .. } = *atomic;
+        let reached = self.domain.reach_to_write(key, address, width.bytes());
+        let (status, old) = match reached.and_then(|view| op.perform(view, width)) {
+            Some(old) => (Status::Done, old),
             None => (Status::Refused, 0),
         };
         match status {
@@ -251,48 +244,3 @@ impl TcpIface {
         }
     }
 }
-
-/// Carries out an atomic operation on an aligned word.
-fn apply(word: View<'_>, op: AtomicOp, width: AtomicWidth) -> u64 {
-    match width {
-        AtomicWidth::W32 => {
-            // SAFETY: the view is 4 bytes of memory that the domain keeps, and the caller has
-            // checked its alignment; such memory is only accessed through views and atomics.
-            let word = unsafe { AtomicU32::from_ptr(word.as_ptr().cast()) };
-            u64::from(apply_32(word, op))
-        }
-        AtomicWidth::W64 => {
-            // SAFETY: as above, with 8 bytes.
-            let word = unsafe { AtomicU64::from_ptr(word.as_ptr().cast()) };
-            apply_64(word, op)
-        }
-    }
-}
-
-macro_rules! atomic_function {
-    ($name:ident, $atomic:ty, $word:ty) => {
-        /// Performs `op` and returns the old value. Operands are cut to the width.
-        fn $name(word: &$atomic, op: AtomicOp) -> $word {
-            // Release: puts that came before are visible to whoever acquires the new value.
-            // Acquire: pairs with the releases of the owner's own atomics.
-            let order = Ordering::AcqRel;
-            match op {
-                AtomicOp::Add(n) => word.fetch_add(n as $word, order),
-                AtomicOp::And(n) => word.fetch_and(n as $word, order),
-                AtomicOp::Or(n) => word.fetch_or(n as $word, order),
-                AtomicOp::Xor(n) => word.fetch_xor(n as $word, order),
-                AtomicOp::Swap(n) => word.swap(n as $word, order),
-                AtomicOp::Cswap { compare, new } => {
-                    let (compare, new) = (compare as $word, new as $word);
-                    // A refused exchange still acquires what the value's writer published.
-                    match word.compare_exchange(compare, new, order, Ordering::Acquire) {
-                        Ok(old) | Err(old) => old,
-                    }
-                }
-            }
-        }
-    };
-}
-
-atomic_function!(apply_32, AtomicU32, u32);
-atomic_function!(apply_64, AtomicU64, u64);

@@ -85,6 +85,10 @@ pub(crate) struct Control<P> {
 /// Bytes in front of a received datagram: room for the global route header.
 pub(crate) const GRH_BYTES: usize = 40;
 
+/// How often, in each time-out, an interface looks whether its peers are still there: while it is
+/// awake by itself, while it sleeps because the thread wakes it.
+pub(crate) const LOOKS: u32 = 4;
+
 const RECEIVES: u32 = 64;
 const SENDS: u32 = 32;
 const SLOT: usize = 256;
@@ -326,7 +330,7 @@ struct Worker<M: Pairs> {
 
 impl<M: Pairs> Worker<M> {
     fn run(mut self) {
-        let mut next_bell = Instant::now() + self.timeout / 2;
+        let mut next_bell = Instant::now() + self.timeout / LOOKS;
         loop {
             // Asked for before the queue is looked at, so that nothing comes in between unseen.
             self.port.cq.request_event();
@@ -347,7 +351,7 @@ impl<M: Pairs> Worker<M> {
             self.tell();
             self.flush();
             if now >= next_bell {
-                next_bell = now + self.timeout / 2;
+                next_bell = now + self.timeout / LOOKS;
                 // A sleeper looks after its connections, too.
                 // SeqCst: pairs with the store in `sleeping`, as a hint only; the interface's own looks are in order.
                 if self.shared.asleep.load(Ordering::SeqCst) {

@@ -31,6 +31,8 @@ enum Held {
     Allocated(Memory),
     /// The registration stands first, so that it ends before the buffer goes.
     Registered(Option<Mr>, RecvBuf),
+    /// Somebody else's, until it is released.
+    Lent(Option<Mr>),
 }
 
 #[derive(Debug)]
@@ -44,7 +46,7 @@ impl Owned {
     fn mr(&self) -> Option<&Mr> {
         match &self.held {
             Held::Allocated(memory) => Some(memory.mr()),
-            Held::Registered(mr, _) => mr.as_ref(),
+            Held::Registered(mr, _) | Held::Lent(mr) => mr.as_ref(),
         }
     }
 
@@ -121,26 +123,42 @@ impl Domain {
 
     pub(crate) fn register(&mut self, mut buffer: RecvBuf) -> Result<MemHandle, MemError> {
         let (start, len) = (buffer.address(), buffer.len());
-        let mr = if len == 0 {
-            None
-        } else {
-            // SAFETY: the buffer is kept beside the registration and given back after it has
-            // ended; it is only reached through views meanwhile.
-            let mr = unsafe { Mr::new(&self.pd, buffer.view().as_ptr(), len, Access::Remote) };
-            let act = "register memory for remote access (is the limit of locked memory, \
-                       `ulimit -l`, high enough?)";
-            Some(mr.map_err(|source| MemError::System { act, source })?)
-        };
+        // SAFETY: the buffer is kept beside the registration and given back after it has ended; it
+        // is only reached through views meanwhile.
+        let mr = unsafe { self.reachable(buffer.view().as_ptr(), len)? };
         Ok(self.keep(Held::Registered(mr, buffer), start, len))
+    }
+
+    /// Lends memory of an operation to the writes of peers.
+    pub(crate) fn lend_out(&mut self, bytes: LocalSlice) -> Result<MemHandle, MemError> {
+        // SAFETY: the caller of `mem_lend` keeps the bytes until the handle is released, which ends
+        // the registration.
+        let mr = unsafe { self.reachable(bytes.as_ptr(), bytes.len())? };
+        Ok(self.keep(Held::Lent(mr), bytes.as_ptr() as u64, bytes.len()))
+    }
+
+    /// Registers memory for the operations of peers; none where there are no bytes.
+    ///
+    /// # Safety
+    /// The bytes stay, and are reached by nothing but views, until the registration has ended.
+    unsafe fn reachable(&self, start: *mut u8, len: usize) -> Result<Option<Mr>, MemError> {
+        if len == 0 {
+            return Ok(None);
+        }
+        // SAFETY: as the caller promises.
+        let mr = unsafe { Mr::new(&self.pd, start, len, Access::Remote) };
+        let act = "register memory for remote access (is the limit of locked memory, \
+                   `ulimit -l`, high enough?)";
+        mr.map(Some).map_err(|source| MemError::System { act, source })
     }
 
     pub(crate) fn view(&self, handle: MemHandle) -> Option<View<'_>> {
         let owned = self.owned.get(handle.0)?;
         match &owned.held {
             Held::Allocated(memory) => memory.view().slice(0, owned.len),
-            Held::Registered(..) => {
-                // SAFETY: the buffer belongs to the handle, which the borrow keeps; nobody makes
-                // a slice of it before it is given back.
+            Held::Registered(..) | Held::Lent(_) => {
+                // SAFETY: the buffer belongs to the handle, which the borrow keeps, or to somebody
+                // who lends it that long; nobody makes a slice of it before it is given back.
                 Some(unsafe { View::from_raw(owned.start as *mut u8, owned.len) })
             }
         }
@@ -156,6 +174,10 @@ impl Domain {
             Held::Registered(mr, buffer) => {
                 drop(mr);
                 Some(buffer)
+            }
+            Held::Lent(mr) => {
+                drop(mr);
+                None
             }
         })
     }

@@ -89,6 +89,7 @@ impl MemoryDomain for VerbsIface {
     by_mode! {
         fn mem_alloc(&mut self, len: usize) -> Result<MemHandle, MemError>;
         fn mem_register(&mut self, memory: RecvBuf) -> Result<MemHandle, MemError>;
+        fn mem_lend(&mut self, bytes: LocalSlice) -> Result<MemHandle, MemError>;
         fn mem_release(&mut self, handle: MemHandle) -> Result<Option<RecvBuf>, MemError>;
         fn rkey_unpack(&mut self, ep: EpId, packed: &[u8]) -> Result<RkeyId, MemError>;
         fn rkey_release(&mut self, rkey: RkeyId);

@@ -23,7 +23,7 @@ use rustix::event::epoll;
 
 use crate::addr::Address;
 use crate::answers::{Answer, Answers};
-use crate::control::{Command, Control, ReliablePairs};
+use crate::control::{Command, Control, LOOKS, ReliablePairs};
 use crate::domain::Domain;
 use crate::options::{Mode, VerbsOptions};
 use crate::pool::{ReceivePool, Results, SendPool};
@@ -150,7 +150,8 @@ pub struct RcIface {
     /// Connections that broke while completions were read.
     broken: Vec<(u32, PeerFailure)>,
     idle_rounds: u32,
-    next_probe: Instant,
+    /// When silent peers are to be looked for.
+    next_look: Instant,
     timeout: Duration,
     at_once: bool,
     poller: Option<OwnedFd>,
@@ -240,7 +241,7 @@ impl RcIface {
             most_under_way: sends as usize,
             broken: Vec::new(),
             idle_rounds: 0,
-            next_probe: Instant::now() + options.peer_timeout / 2,
+            next_look: Instant::now() + options.peer_timeout / LOOKS,
             timeout: options.peer_timeout,
             at_once: options.connect == crate::options::ConnectWhen::AtOnce,
             poller: None,
@@ -321,7 +322,8 @@ fn attributes(
         | Caps::EVENT_FD
         | Caps::CONNECT_TO_IFACE
         | Caps::INTER_NODE
-        | Caps::RMA_REGISTERED;
+        | Caps::RMA_REGISTERED
+        | Caps::LEND;
     let mut atomics = AtomicOps::empty();
     if rails.attributes.atomic_cap != ffi::ATOMIC_NONE && rails.reads > 0 {
         atomics = AtomicOps::all();

@@ -9,6 +9,8 @@
 
 mod common;
 
+use std::time::{Duration, Instant};
+
 use bowline_base::counters::CounterGroup;
 use bowline_uct::conformance::Watchdog;
 use bowline_uct::{AmId, Iface, MemoryDomain, PostError, Posted, RemoteSlice, Token};
@@ -96,6 +98,43 @@ fn a_message_costs_no_more_than_that_of_ib_send_lat() {
     assert_eq!(cost.doorbells, messages, "one ringing for each message");
     assert!(cost.signalled < messages, "fewer completions than messages");
     assert!(cost.receive_posts < messages, "fewer posts of receive buffers than messages");
+}
+
+/// Peers that answer are not asked whether they are there; silent ones are.
+#[test]
+fn only_silent_connections_are_probed() {
+    const NAME: &str = "only_silent_connections_are_probed";
+    if !has_device(NAME) {
+        return;
+    }
+    let _watchdog = Watchdog::start("verbs", NAME);
+    let timeout = Duration::from_secs(2);
+    let mut pair = Pair::open(|options| {
+        options.connect = ConnectWhen::AtOnce;
+        options.peer_timeout = timeout;
+    });
+    let ep = pair.to_b;
+    let (begin, mut answered, mut longest) = (Instant::now(), Instant::now(), Duration::ZERO);
+    for number in 0.. {
+        let token = Token(number + 1);
+        pair.a.am_short(ep, AmId::new(1), &[number, 0, 0], &[1; 8]).expect("there is room");
+        if pair.a.flush(ep, token) == Ok(Posted::InFlight) {
+            pair.until(|pair| pair.seen_a.completed.pop().is_some_and(|(done, _)| done == token));
+        }
+        longest = longest.max(answered.elapsed());
+        answered = Instant::now();
+        if begin.elapsed() > timeout {
+            break;
+        }
+    }
+    let probes = value(&pair.a, "probes");
+    println!("{probes} probes of a busy connection; at most {longest:?} between its answers");
+    // Four looks in each time-out: of two that follow each other at least one saw no answer.
+    if longest < timeout / 4 {
+        assert_eq!(probes, 0, "a connection that is in use is probed");
+    }
+    // Nothing is sent any more: the question comes, or the watchdog.
+    pair.until(|pair| value(&pair.a, "probes") > probes);
 }
 
 #[test]

@@ -11,7 +11,8 @@ use crate::error::OpError;
 use crate::matching::Envelope;
 use crate::matching::MatchEngine as _;
 use crate::peer::{NOBODY, Peer, PeerIndex};
-use crate::request::{Body, Fetch, SendPhase, Status};
+use crate::request::{Body, Fetch, Request, SendPhase, Status};
+use crate::settings::RndvScheme;
 use crate::unexpected::{INLINE, Payload, Unexpected};
 use crate::wire::{self, Rts};
 
@@ -46,13 +47,13 @@ impl Engine {
 
     /// Copies a whole message into a matched receive and completes it.
     #[inline]
-    pub(super) fn deliver(&mut self, key: Key, envelope: &Envelope, payload: View<'_>) {
+    pub(crate) fn deliver(&mut self, key: Key, envelope: &Envelope, payload: View<'_>) {
         self.counters.matched += 1;
         let Some(request) = self.requests.get_mut(key) else {
             return;
         };
         let Body::Receive(receive) = &mut request.body else {
-            return;
+            return self.deliver_announced(key, envelope, payload);
         };
         let copied = receive.buffer.copy_at(0, payload);
         let length = payload.len() as u64;
@@ -64,7 +65,17 @@ impl Engine {
         request.status = Status { source: envelope.source, tag: envelope.tag, length, outcome };
         request.done = true;
         if request.detached {
-            crate::request::end(&mut self.requests, key);
+            self.end_detached(key);
+        }
+    }
+
+    /// The same for a receive that was announced, which its sender did not use.
+    #[cold]
+    fn deliver_announced(&mut self, key: Key, envelope: &Envelope, payload: View<'_>) {
+        if matches!(self.requests.get(key), Some(Request { body: Body::Announced(_), .. })) {
+            self.met(key);
+            self.counters.matched -= 1;
+            self.deliver(key, envelope, payload);
         }
     }
 
@@ -124,7 +135,13 @@ impl Engine {
             return Some(key);
         }
         let space = self.spaces.get_mut(envelope.space)?;
-        space.engine.arrive(envelope.source, envelope.tag).map(Key::from_wire)
+        let posted = space.engine.arrive(envelope.source, envelope.tag).map(Key::from_wire);
+        if let Some(key) = posted
+            && self.options.rndv_scheme == RndvScheme::Rtr
+        {
+            self.met(key);
+        }
+        posted
     }
 
     /// The dead member because of which no receive will ever be posted for an envelope.
@@ -136,6 +153,8 @@ impl Engine {
     pub(super) fn arrive(&mut self, peer: PeerIndex, arrival: &Arrival<'_>) {
         let header = &arrival.header;
         let fine = match arrival.id {
+            // A message that lies with a peer whose endpoint is being closed cannot be read any more.
+            wire::RTS | wire::AM_RTS if self.is_closing(peer) => Some(()),
             wire::EAGER_SYNC => self.eager_sync(peer, header, arrival.payload),
             wire::EAGER_FIRST => self.eager_first(peer, header, arrival.payload),
             wire::PIECE => self.piece(peer, header, arrival.payload),
@@ -144,8 +163,19 @@ impl Engine {
             wire::FRAGMENT => self.fragment(peer, header, arrival.payload),
             wire::ACK => self.ack(peer, header),
             wire::CREDIT => self.credit(peer, header),
+            wire::HELP => self.help(peer, header, arrival.payload),
+            wire::HELPED => self.helped(peer, header),
+            wire::TAKE_BACK => self.take_back(peer, header, arrival.payload),
+            wire::DISCONNECT => self.disconnected(peer, header, arrival.payload),
+            wire::PROBE => Some(()),
+            wire::PUT => self.put_wanted(peer, header, arrival.payload),
+            wire::PUT_DONE => self.put_done(peer, header),
+            wire::RTR => self.rtr(peer, header, arrival.payload),
             wire::AM => self.am(peer, header, arrival.payload),
             wire::AM_FIRST => self.am_first(peer, header, arrival.payload),
+            wire::STREAM => self.stream_data(peer, arrival.payload),
+            wire::STREAM_RTS => self.stream_rts(peer, arrival.payload),
+            wire::AM_RTS => self.am_rts(peer, header, arrival.payload),
             // A second HELLO, a reserved id or one that never was.
             _ => None,
         };
@@ -262,15 +292,7 @@ impl Engine {
             Err(OpError::Truncated { message: rts.length, room: wanted })
         };
         request.status = Status { source: env.source, tag: env.tag, length: rts.length, outcome };
-        receive.fetch = Some(Box::new(Fetch {
-            peer,
-            rts,
-            wanted,
-            done: 0,
-            rkey: None,
-            in_flight: 0,
-            copying: false,
-        }));
+        receive.fetch = Some(self.attendance.boxed(Fetch::new(peer, rts, wanted)));
         self.actions.push(Action::Fetch(key));
     }
 
@@ -300,12 +322,17 @@ impl Engine {
         Some(())
     }
 
-    fn ack(&mut self, peer: PeerIndex, header: &AmHeader) -> Option<()> {
+    pub(crate) fn ack(&mut self, peer: PeerIndex, header: &AmHeader) -> Option<()> {
         let key = Key::from_wire(header[0]);
         let outcome = wire::outcome(header[1])?;
         // A request that was failed meanwhile is gone; its acknowledgement means nothing.
         if let Some(send) = self.offered(peer, header[0]) {
             match send.phase {
+                SendPhase::Offered if send.help.is_some() => {
+                    send.answer = outcome;
+                    send.answered = true;
+                    self.actions.push(Action::EndHelp(key));
+                }
                 SendPhase::Offered => {
                     let length = send.buffer.len() as u64;
                     self.finish(key, Status { length, outcome, ..Status::NONE });
@@ -321,12 +348,15 @@ impl Engine {
         Some(())
     }
 
-    fn credit(&mut self, peer: PeerIndex, header: &AmHeader) -> Option<()> {
+    pub(crate) fn credit(&mut self, peer: PeerIndex, header: &AmHeader) -> Option<()> {
         let bytes = i64::try_from(header[0]).ok()?;
         let known = &mut self.peers[peer as usize];
         known.credit = known.credit.checked_add(bytes)?;
         if !known.pending.is_empty() {
             self.actions.push(Action::Resume(peer));
+        }
+        if self.streams.get_mut(peer).is_some_and(|stream| !stream.parked.is_empty()) {
+            self.actions.push(Action::Unpark(peer));
         }
         Some(())
     }

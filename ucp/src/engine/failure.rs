@@ -9,11 +9,14 @@ use bowline_uct::{EpId, PeerFailure, Source};
 
 use super::Engine;
 use crate::action::Action;
+use crate::am::Delivery;
+use crate::coop::{receive_of, writes_no_more};
 use crate::error::OpError;
 use crate::matching::MatchEngine as _;
 use crate::peer::{NOBODY, PeerIndex, PeerState, Target};
 use crate::request::Body;
 use crate::unexpected::Payload;
+use crate::wire;
 
 impl Engine {
     #[cold]
@@ -46,7 +49,25 @@ impl Engine {
         let Some(peer) = self.peers.get_mut(index as usize) else {
             return;
         };
-        if peer.failure().is_some() {
+        if peer.end.is_some() || peer.state == PeerState::Leaving {
+            // Nobody will answer any more.
+            self.actions.push(Action::Closed(index));
+        }
+        self.lose_peer(index, how);
+    }
+
+    /// The same, for a peer to which something may still be said.
+    #[cold]
+    pub(crate) fn lose_peer(&mut self, index: PeerIndex, how: PeerFailure) {
+        let Some(peer) = self.peers.get_mut(index as usize) else {
+            return;
+        };
+        if let Some(before) = peer.failure() {
+            if writes_no_more(how) && !writes_no_more(before) {
+                peer.state = PeerState::Failed(how);
+                self.fail_shares(index, how);
+                self.settle_announced(index, how);
+            }
             return;
         }
         self.counters.peers_failed += 1;
@@ -54,6 +75,10 @@ impl Engine {
         peer.state = PeerState::Failed(how);
         peer.short_limit = -1;
         peer.pending.clear();
+        if peer.end.is_none() {
+            self.inbox.push_back(Delivery::End(index, how));
+        }
+        let lane = peer.lane;
         let assemblies = std::mem::take(&mut peer.assemblies);
         let mut lost: Vec<Key> = Vec::new();
         for assembly in assemblies {
@@ -72,18 +97,32 @@ impl Engine {
         }
         lost.extend(self.requests.iter().filter(|(_, r)| !r.done).filter_map(|(key, request)| {
             let waits = match &request.body {
-                Body::Send(send) => send.peer == index,
-                // One that the transport still writes into ends with the transport's report.
-                Body::Receive(receive) => {
-                    receive.fetch.as_ref().is_some_and(|f| f.peer == index && f.in_flight == 0)
+                // One that the transport still reads from or writes into ends with its report.
+                Body::Send(send) => {
+                    send.peer == index && send.put.as_ref().is_none_or(|put| put.in_flight == 0)
                 }
-                Body::OneSided(_) | Body::Free => false,
+                Body::Receive(receive) => receive.fetch.as_ref().is_some_and(|f| {
+                    let open = f.landing.is_some_and(|landing| !landing.is_shut_by(how));
+                    let written = open || f.share.is_some() && !writes_no_more(how);
+                    f.peer == index && f.in_flight == 0 && !written
+                }),
+                Body::Stream(receive) => receive.peer == index,
+                Body::Announced(_) | Body::OneSided(_) | Body::Free => false,
             };
             waits.then_some(key)
         }));
         for key in lost {
+            if let Some((_, fetch)) = receive_of(&mut self.requests, key) {
+                // Nothing of it is copied any more.
+                fetch.share = None;
+                if let Some(rkey) = fetch.rkey.take() {
+                    self.actions.push(Action::CloseKey { lane, rkey });
+                }
+            }
             self.fail(key, how.into());
         }
+        self.settle_announced(index, how);
+        self.fail_stream(index);
         if !self.one_sided.is_empty() {
             // Those for this peer are refused now, and end by that.
             self.actions.push(Action::ResumeOneSided);
@@ -100,12 +139,12 @@ impl Engine {
             }
             self.dead.push(world_rank);
         }
-        let known = self
-            .peers
-            .iter()
-            .position(|p| p.address.job == self.job && p.address.rank == world_rank);
-        if let Some(index) = known {
-            self.fail_peer(index as PeerIndex, how);
+        // Endpoints to it that were closed before are among them.
+        for index in 0..self.peers.len() {
+            let address = &self.peers[index].address;
+            if address.job == self.job && address.rank == world_rank {
+                self.fail_peer(index as PeerIndex, how);
+            }
         }
         self.park_direct();
         // Messages that nobody will receive, and the rank of the dead in the space of each.
@@ -119,6 +158,7 @@ impl Engine {
             let collective = space.options.collective && died;
             if died {
                 space.dead.push(rank);
+                space.careful = true;
             }
             space.engine.remove_posted_where(
                 &mut |want| {
@@ -139,7 +179,7 @@ impl Engine {
             }
         }
         for (value, rank) in waiting.into_iter().zip(of) {
-            self.drop_message(Key::from_wire(value), Some(rank));
+            self.drop_message(Key::from_wire(value), wire::refusal(Some(rank)));
         }
         for value in lost {
             let key = Key::from_wire(value);
@@ -159,6 +199,7 @@ impl Engine {
             && let Some(members) = space.options.members.clone()
         {
             space.dead = dead.iter().filter_map(|&rank| members.rank_of(rank)).collect();
+            space.careful |= !space.dead.is_empty();
             dead_member = space.condemned();
             if dead_member.is_some() {
                 space.give_up(&mut waiting);
@@ -166,7 +207,7 @@ impl Engine {
         }
         self.dead = dead;
         for value in waiting {
-            self.drop_message(Key::from_wire(value), dead_member);
+            self.drop_message(Key::from_wire(value), wire::refusal(dead_member));
         }
     }
 }

@@ -7,7 +7,7 @@ use bowline_uct::AmHeader;
 
 use super::Engine;
 use crate::action::Action;
-use crate::am::AmArrival;
+use crate::am::{AmArrival, Delivery};
 use crate::error::OpError;
 use crate::peer::{Assembly, PeerIndex, Target};
 use crate::request::{Body, Status};
@@ -186,7 +186,9 @@ impl Engine {
                 }
             }
             Target::Am(id, header, bytes) => {
-                self.am_inbox.push_back(AmArrival { peer, id, header, payload: bytes.into() });
+                let payload = bytes.into();
+                let arrival = AmArrival { peer, id, header, payload, remote: None };
+                self.inbox.push_back(Delivery::Am(arrival));
             }
             Target::Discard => self.taken(peer, assembly.total as usize),
         }
@@ -265,13 +267,12 @@ impl Engine {
         }
     }
 
-    /// Forgets a message that nobody will receive, because of the failure of a member of its
-    /// space if one is named. Its sender is told where it waits.
-    pub(crate) fn drop_message(&mut self, message: Key, dead: Option<u32>) {
+    /// Forgets a message that nobody will receive. Its sender is told `outcome` where it waits.
+    pub(crate) fn drop_message(&mut self, message: Key, outcome: u64) {
         let Some(waiting) = self.unkeep(message) else {
             return;
         };
-        let (peer, outcome) = (waiting.peer, wire::refusal(dead));
+        let peer = waiting.peer;
         match waiting.payload {
             Payload::Remote(rts) => {
                 self.actions.push(Action::Refuse { peer, request: rts.request, outcome });
@@ -312,7 +313,7 @@ impl Engine {
     ) -> Option<()> {
         let key = Key::from_wire(header[0]);
         // A receive that failed meanwhile is gone; its fragments mean nothing.
-        let Some(request) = self.requests.get_mut(key) else {
+        let Some(request) = self.requests.get_mut(key).filter(|request| !request.done) else {
             return Some(());
         };
         let Body::Receive(receive) = &mut request.body else {
@@ -326,7 +327,6 @@ impl Engine {
         receive.buffer.copy_at(header[1] as usize, payload);
         fetch.done += payload.len() as u64;
         if fetch.done >= fetch.wanted {
-            receive.fetch = None;
             self.counters.copied += 1;
             self.complete_receive(key);
         }
@@ -345,7 +345,8 @@ impl Engine {
             return None;
         }
         let payload = crate::am::Bytes::copy_of(payload);
-        self.am_inbox.push_back(AmArrival { peer, id, header: lead, payload });
+        let arrival = AmArrival { peer, id, header: lead, payload, remote: None };
+        self.inbox.push_back(Delivery::Am(arrival));
         Some(())
     }
 }

@@ -1,122 +1,116 @@
 //! The list engine: two linked lists searched from the oldest entry. It is the reference that
-//! other engines are compared with, and the fastest one while queues are short.
+//! other engines are compared with, and the fastest one while searches are short.
 
-use super::{MatchEngine, Want};
-
-const END: u32 = u32::MAX;
-
-#[derive(Clone, Copy, Debug)]
-struct Entry {
-    want: Want,
-    value: u64,
-    next: u32,
-}
+use super::count::{Count, Off, QueueKind};
+use super::grown::Entries;
+use super::pool::{Fifo, Found, Item, Pool};
+use super::{ItemId, MatchEngine, Want};
 
 #[derive(Clone, Copy, Debug)]
 struct Queue {
-    head: u32,
-    tail: u32,
-    len: usize,
+    list: Fifo,
+    len: u32,
 }
 
 impl Queue {
-    const EMPTY: Self = Self { head: END, tail: END, len: 0 };
+    const EMPTY: Self = Self { list: Fifo::EMPTY, len: 0 };
 }
 
 /// Two lists over one pool of entries.
 #[derive(Debug)]
-pub(crate) struct ListEngine {
-    entries: Vec<Entry>,
-    free: u32,
+pub struct ListEngine<C: Count = Off> {
+    pool: Pool,
     posted: Queue,
     unexpected: Queue,
+    count: C,
 }
 
-impl ListEngine {
-    pub(crate) fn new() -> Self {
-        Self { entries: Vec::new(), free: END, posted: Queue::EMPTY, unexpected: Queue::EMPTY }
+impl<C: Count> Default for ListEngine<C> {
+    fn default() -> Self {
+        Self::new()
     }
+}
 
-    /// Fills a free entry. Inlined, so that what it is filled with comes in registers: read from
-    /// memory that was written in other pieces, it would wait for the writes.
-    #[inline(always)]
-    fn place(&mut self, want: Want, value: u64) -> u32 {
-        if self.free == END {
-            self.grow();
+impl<C: Count> ListEngine<C> {
+    /// An empty engine.
+    pub fn new() -> Self {
+        Self {
+            pool: Pool::default(),
+            posted: Queue::EMPTY,
+            unexpected: Queue::EMPTY,
+            count: C::default(),
         }
-        let index = self.free;
-        let place = &mut self.entries[index as usize];
-        self.free = place.next;
-        place.want.source = want.source;
-        place.want.source_mask = want.source_mask;
-        place.want.tag = want.tag;
-        place.want.tag_mask = want.tag_mask;
-        place.value = value;
-        place.next = END;
-        index
     }
 
-    /// Makes a free entry.
-    #[cold]
-    #[inline(never)]
-    fn grow(&mut self) {
-        let index = u32::try_from(self.entries.len()).expect("fewer than 2^32 entries");
-        let want = Want { source: 0, source_mask: 0, tag: 0, tag_mask: 0 };
-        self.entries.push(Entry { want, value: 0, next: END });
-        self.free = index;
+    /// What was counted.
+    pub fn counted(&self) -> &C {
+        &self.count
+    }
+
+    /// How many posted receives are as `which` says.
+    pub(super) fn posted_that(&self, which: fn(&Want) -> bool) -> usize {
+        self.pool.walk(self.posted.list).filter(|(_, item)| which(&item.want)).count()
+    }
+
+    /// Gives all entries away.
+    pub(super) fn surrender(&mut self) -> Entries {
+        let posted = std::mem::replace(&mut self.posted, Queue::EMPTY).list;
+        let unexpected = std::mem::replace(&mut self.unexpected, Queue::EMPTY).list;
+        Entries { pool: std::mem::take(&mut self.pool), posted, unexpected }
+    }
+
+    /// Takes a pool without entries in use; the engine is empty.
+    pub(super) fn adopt(&mut self, entries: Entries) {
+        debug_assert!(entries.posted.is_empty() && entries.unexpected.is_empty(), "none in use");
+        self.pool = entries.pool;
     }
 
     #[inline(always)]
-    fn append(entries: &mut [Entry], queue: &mut Queue, index: u32) {
-        if queue.tail == END {
-            queue.head = index;
-        } else {
-            entries[queue.tail as usize].next = index;
-        }
-        queue.tail = index;
-        queue.len += 1;
+    fn search(
+        pool: &Pool,
+        queue: &Queue,
+        count: &mut C,
+        kind: QueueKind,
+        fits: impl FnMut(&Item) -> bool,
+    ) -> (Option<Found>, u32) {
+        let (found, looks) = pool.search(queue.list, fits);
+        // The first entry hangs on the queue itself, whose pointer is not counted, as published.
+        count.visit(looks.saturating_sub(1));
+        count.searched(kind, queue.len as usize);
+        (found, looks)
     }
 
-    /// Unlinks the first entry for which `fits` says so.
+    /// [`MatchEngine::arrive`], and how many receives were looked at.
     #[inline(always)]
-    fn take(
-        entries: &mut [Entry],
-        free: &mut u32,
-        queue: &mut Queue,
-        mut fits: impl FnMut(&Entry) -> bool,
-    ) -> Option<u64> {
-        let (mut before, mut index) = (END, queue.head);
-        while index != END {
-            let entry = &mut entries[index as usize];
-            let next = entry.next;
-            if fits(entry) {
-                let value = entry.value;
-                entry.next = *free;
-                *free = index;
-                if before == END {
-                    queue.head = next;
-                } else {
-                    entries[before as usize].next = next;
-                }
-                if queue.tail == index {
-                    queue.tail = before;
-                }
-                queue.len -= 1;
-                return Some(value);
-            }
-            before = index;
-            index = next;
-        }
-        None
+    pub(super) fn arrive_looking(&mut self, source: u32, tag: u64) -> (Option<u64>, u32) {
+        let Self { pool, posted, count, .. } = self;
+        let fits = |e: &Item| e.want.fits(source, tag);
+        let (found, looks) = Self::search(pool, posted, count, QueueKind::Posted, fits);
+        (found.map(|found| Self::take(pool, posted, found)), looks)
     }
 
-    fn walk(&self, queue: &Queue) -> impl Iterator<Item = &Entry> {
-        let mut index = queue.head;
-        std::iter::from_fn(move || {
-            let entry = self.entries.get(index as usize)?;
-            index = entry.next;
-            Some(entry)
-        })
+    /// [`MatchEngine::take_unexpected`], and how many messages were looked at.
+    #[inline(always)]
+    pub(super) fn take_looking(&mut self, want: &Want) -> (Option<u64>, u32) {
+        let Self { pool, unexpected, count, .. } = self;
+        let fits = |e: &Item| want.fits(e.want.source, e.want.tag);
+        let (found, looks) = Self::search(pool, unexpected, count, QueueKind::Unexpected, fits);
+        (found.map(|found| Self::take(pool, unexpected, found)), looks)
+    }
+
+    /// [`MatchEngine::find_unexpected`], and how many messages were looked at.
+    pub(super) fn find_looking(&mut self, want: &Want) -> (Option<u64>, u32) {
+        let Self { pool, unexpected, count, .. } = self;
+        let fits = |e: &Item| want.fits(e.want.source, e.want.tag);
+        let (found, looks) = Self::search(pool, unexpected, count, QueueKind::Unexpected, fits);
+        (found.map(|found| pool.get(found.index).value), looks)
+    }
+
+    #[inline(always)]
+    fn take(pool: &mut Pool, queue: &mut Queue, found: Found) -> u64 {
+        pool.unlink(&mut queue.list, found);
+        queue.len -= 1;
+        pool.free(found.index)
     }
 }
 
@@ -124,76 +118,96 @@ const fn exactly(source: u32, tag: u64) -> Want {
     Want { source, source_mask: u32::MAX, tag, tag_mask: u64::MAX }
 }
 
-impl MatchEngine for ListEngine {
+impl<C: Count> MatchEngine for ListEngine<C> {
     #[inline(always)]
-    fn post(&mut self, want: Want, value: u64) {
-        let index = self.place(want, value);
-        Self::append(&mut self.entries, &mut self.posted, index);
-    }
-
-    fn post_first(&mut self, want: Want, value: u64) {
-        let index = self.place(want, value);
-        self.entries[index as usize].next = self.posted.head;
-        if self.posted.tail == END {
-            self.posted.tail = index;
-        }
-        self.posted.head = index;
+    fn post(&mut self, want: Want, value: u64) -> ItemId {
+        let index = self.pool.place(want, value);
+        self.pool.append(&mut self.posted.list, index);
         self.posted.len += 1;
+        ItemId(index)
     }
 
-    #[inline]
+    fn post_first(&mut self, want: Want, value: u64) -> ItemId {
+        let index = self.pool.place(want, value);
+        self.pool.prepend(&mut self.posted.list, index);
+        self.posted.len += 1;
+        ItemId(index)
+    }
+
+    #[inline(always)]
     fn arrive(&mut self, source: u32, tag: u64) -> Option<u64> {
-        Self::take(&mut self.entries, &mut self.free, &mut self.posted, |e| {
-            e.want.fits(source, tag)
-        })
+        self.arrive_looking(source, tag).0
     }
 
+    fn arrive_quietly(&mut self, source: u32, tag: u64) -> Option<u64> {
+        self.arrive_looking(source, tag).0
+    }
+
+    #[inline(always)]
     fn add_unexpected(&mut self, source: u32, tag: u64, value: u64) {
-        let index = self.place(exactly(source, tag), value);
-        Self::append(&mut self.entries, &mut self.unexpected, index);
+        let index = self.pool.place(exactly(source, tag), value);
+        self.pool.append(&mut self.unexpected.list, index);
+        self.unexpected.len += 1;
     }
 
     #[inline(always)]
     fn take_unexpected(&mut self, want: &Want) -> Option<u64> {
-        if self.unexpected.head == END {
-            return None;
+        self.take_looking(want).0
+    }
+
+    fn find_unexpected(&mut self, want: &Want) -> Option<u64> {
+        self.find_looking(want).0
+    }
+
+    fn remove_unexpected(
+        &mut self,
+        source: u32,
+        tag: u64,
+        which: &mut dyn FnMut(u64) -> bool,
+    ) -> Option<u64> {
+        let Self { pool, unexpected, count, .. } = self;
+        let is_it = |e: &Item| e.want.source == source && e.want.tag == tag && which(e.value);
+        let (found, _) = Self::search(pool, unexpected, count, QueueKind::Unexpected, is_it);
+        found.map(|found| Self::take(pool, unexpected, found))
+    }
+
+    fn remove_posted(&mut self, item: ItemId, value: u64) -> bool {
+        let Self { pool, posted, count, .. } = self;
+        // An entry of this number and value waits here, unless the number means another one now.
+        if pool.look(item.0).is_none_or(|entry| entry.value != value) {
+            return false;
         }
-        Self::take(&mut self.entries, &mut self.free, &mut self.unexpected, |e| {
-            want.fits(e.want.source, e.want.tag)
-        })
-    }
-
-    fn find_unexpected(&self, want: &Want) -> Option<u64> {
-        self.walk(&self.unexpected).find(|e| want.fits(e.want.source, e.want.tag)).map(|e| e.value)
-    }
-
-    fn remove_posted(&mut self, value: u64) -> bool {
-        Self::take(&mut self.entries, &mut self.free, &mut self.posted, |e| e.value == value)
-            .is_some()
+        let is_it = |e: &Item| e.value == value;
+        let (found, _) = Self::search(pool, posted, count, QueueKind::Posted, is_it);
+        found.map(|found| Self::take(pool, posted, found)).is_some()
     }
 
     fn remove_posted_where(&mut self, which: &mut dyn FnMut(&Want) -> bool, out: &mut Vec<u64>) {
-        while let Some(value) =
-            Self::take(&mut self.entries, &mut self.free, &mut self.posted, |e| which(&e.want))
-        {
-            out.push(value);
+        let Self { pool, posted, .. } = self;
+        let gone: Vec<u32> = pool
+            .walk(posted.list)
+            .filter(|(_, item)| which(&item.want))
+            .map(|(index, _)| index)
+            .collect();
+        for index in gone {
+            let removed = pool.unlink_index(&mut posted.list, index);
+            debug_assert!(removed, "a receive that was found is there");
+            posted.len -= 1;
+            out.push(pool.free(index));
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn unexpected_len(&self) -> usize {
-        self.unexpected.len
+        self.unexpected.len as usize
     }
 
-    #[inline]
+    #[inline(always)]
     fn posted_len(&self) -> usize {
-        self.posted.len
+        self.posted.len as usize
     }
 
     fn unexpected_values(&self, out: &mut Vec<u64>) {
-        out.extend(self.walk(&self.unexpected).map(|e| e.value));
+        out.extend(self.pool.walk(self.unexpected.list).map(|(_, item)| item.value));
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -25,6 +25,8 @@ pub enum Kind {
     Allocated,
     /// By `mem_register`.
     Registered,
+    /// By `mem_lend`.
+    Lent,
 }
 
 impl Kind {
@@ -38,6 +40,9 @@ impl Kind {
         }
         if md.can_register && caps.contains(Caps::RMA_REGISTERED) {
             kinds.push(Self::Registered);
+        }
+        if caps.contains(Caps::LEND) {
+            kinds.push(Self::Lent);
         }
         kinds
     }
@@ -79,6 +84,13 @@ impl Window {
             Kind::Registered => {
                 let buffer = RecvBuf::owned(vec![0; len]);
                 owner.mem_register(buffer).expect("memory can be registered")
+            }
+            Kind::Lent => {
+                let mut buffer = RecvBuf::owned(vec![0; len]);
+                let slice = LocalSlice::of_recv(&mut buffer, 0, len).expect("all of it");
+                // A window is copied freely, so the bytes stay for ever.
+                std::mem::forget(buffer);
+                owner.mem_lend(slice).expect("memory can be lent")
             }
         };
         let view = owner.mem_view(handle).expect("a handle has a view");

@@ -1,8 +1,10 @@
 //! Members on threads of their own, as processes would be: streams, round trips, many to one.
 
+use bowline_base::sync::atomic::{AtomicUsize, Ordering};
+
 use super::harness::{Flavour, Peer, Random, World, header_of, pattern};
 use super::{Provider, not_applicable};
-use crate::{AmId, Caps, EpId, Iface, IfaceAttr, PostError};
+use crate::{AmId, Caps, EpId, Iface, IfaceAttr, PostError, Posted};
 
 /// Sends message `sequence`, making progress while there is no room.
 fn send<I: Iface>(peer: &mut Peer<I>, ep: EpId, flavour: Flavour, sequence: u64, len: usize) {
@@ -37,8 +39,33 @@ fn receive<I: Iface>(peer: &mut Peer<I>) -> Vec<super::harness::Message> {
     peer.seen.take()
 }
 
-fn settle<I: Iface>(peer: &mut Peer<I>) {
-    while !peer.lent.is_empty() {
+/// A sender stops making progress when what it posted is out of its hands, and that of the others
+/// of `unsettled` too: where a processor acknowledges, one waits for the other's progress.
+fn settle<I: Iface>(peer: &mut Peer<I>, unsettled: &AtomicUsize) {
+    let token = peer.token();
+    let mut flushed = loop {
+        match peer.iface.flush_all(token) {
+            Ok(posted) => break posted == Posted::Done,
+            Err(PostError::NoResource) => {
+                peer.progress(32);
+            }
+            Err(error) => panic!("flush_all: {error}"),
+        }
+    };
+    while !peer.lent.is_empty() || !flushed {
+        peer.progress(32);
+        flushed |= peer.seen.completed.iter().any(|(done, _)| *done == token);
+        std::thread::yield_now();
+    }
+    // Relaxed: the count says nothing of other memory.
+    unsettled.fetch_sub(1, Ordering::Relaxed);
+    attend(peer, unsettled);
+}
+
+/// Makes progress until nobody is unsettled.
+fn attend<I: Iface>(peer: &mut Peer<I>, unsettled: &AtomicUsize) {
+    // Relaxed: as in `settle`.
+    while unsettled.load(Ordering::Relaxed) > 0 {
         peer.progress(32);
         std::thread::yield_now();
     }
@@ -59,6 +86,7 @@ pub fn streams<P: Provider>() {
     let (attr, ep) = (world.attr(), world.ep(0, 1));
     let flavours = Flavour::offered(&attr);
     let [Some(sender), Some(receiver)] = &mut world.peers[..] else { unreachable!("two members") };
+    let unsettled = AtomicUsize::new(1);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut random = Random::new(43);
@@ -66,7 +94,7 @@ pub fn streams<P: Provider>() {
                 let flavour = flavours[random.below(flavours.len())];
                 send(sender, ep, flavour, sequence, length(flavour, &attr, &mut random));
             }
-            settle(sender);
+            settle(sender, &unsettled);
         });
         let mut sequences = Vec::new();
         while sequences.len() < COUNT as usize {
@@ -75,6 +103,7 @@ pub fn streams<P: Provider>() {
                 sequences.push(message.header[0]);
             }
         }
+        attend(receiver, &unsettled);
         if !attr.caps.contains(Caps::AM_ORDERED) {
             sequences.sort_unstable();
         }
@@ -92,6 +121,7 @@ pub fn ping_pong<P: Provider>() {
     let (attr, there, back) = (world.attr(), world.ep(0, 1), world.ep(1, 0));
     let flavours = Flavour::offered(&attr);
     let [Some(a), Some(b)] = &mut world.peers[..] else { unreachable!("two members") };
+    let unsettled = AtomicUsize::new(2);
     let turn = |peer: &mut Peer<P::Iface>, ep, first: bool, seed| {
         let mut random = Random::new(seed);
         for sequence in 0..COUNT {
@@ -107,7 +137,7 @@ pub fn ping_pong<P: Provider>() {
                 send(peer, ep, flavour, sequence, len);
             }
         }
-        settle(peer);
+        settle(peer, &unsettled);
     };
     std::thread::scope(|scope| {
         scope.spawn(|| turn(a, there, true, 47));
@@ -128,9 +158,10 @@ pub fn many_to_one<P: Provider>() {
     let eps: Vec<EpId> = (1..=SENDERS).map(|from| world.ep(from, 0)).collect();
     let (receiver, senders) = world.peers.split_first_mut().expect("five members");
     let receiver = receiver.as_mut().expect("alive");
+    let unsettled = AtomicUsize::new(SENDERS);
     std::thread::scope(|scope| {
         for ((index, sender), ep) in senders.iter_mut().enumerate().zip(eps) {
-            let (attr, flavours) = (&attr, &flavours);
+            let (attr, flavours, unsettled) = (&attr, &flavours, &unsettled);
             let sender = sender.as_mut().expect("alive");
             scope.spawn(move || {
                 let mut random = Random::new(59 + index as u64);
@@ -138,7 +169,7 @@ pub fn many_to_one<P: Provider>() {
                     let flavour = flavours[random.below(flavours.len())];
                     send(sender, ep, flavour, sequence, length(flavour, attr, &mut random));
                 }
-                settle(sender);
+                settle(sender, unsettled);
             });
         }
         let mut streams = std::collections::HashMap::<_, Vec<u64>>::new();
@@ -150,6 +181,7 @@ pub fn many_to_one<P: Provider>() {
                 received += 1;
             }
         }
+        attend(receiver, &unsettled);
         assert_eq!(streams.len(), SENDERS, "sources");
         for mut stream in streams.into_values() {
             if !attr.caps.contains(Caps::AM_ORDERED) {

@@ -16,9 +16,9 @@ use bowline_base::slab::{Key, Slab};
 use bowline_base::view::View;
 use bowline_uct::conformance::Provider;
 use bowline_uct::{
-    AmHeader, AmId, Armed, Arrival, AtomicOp, AtomicOps, AtomicWidth, Caps, Desc, EpId, Iface,
-    IfaceAttr, Limits, LocalSlice, MdAttr, MemError, MemHandle, MemoryDomain, OpLimits, OpenError,
-    PeerFailure, PostError, Posted, RemoteSlice, RkeyId, Sink, Source, Token, Unreachable, Verdict,
+    AmHeader, AmId, Armed, Arrival, AtomicOps, Caps, Desc, EpId, Iface, IfaceAttr, Limits,
+    LocalSlice, MdAttr, MemError, MemHandle, MemoryDomain, OpLimits, OpenError, PeerFailure,
+    PostError, Posted, RkeyId, Sink, Source, Token, Unreachable, Verdict,
 };
 
 const SLOTS: usize = 32;
@@ -470,64 +470,6 @@ impl<const FAULT: Fault> Iface for HubIface<FAULT> {
         self.post(to, || Letter { from, id, header, payload, packed: false, token })?;
         self.endpoints[ep.0 as usize].in_flight.extend(token);
         Ok(Posted::InFlight)
-    }
-    fn put_short(&mut self, _: EpId, _: &[u8], _: RemoteSlice) -> Result<(), PostError> {
-        Err(PostError::Unsupported)
-    }
-    fn put_bcopy(
-        &mut self,
-        _: EpId,
-        _: usize,
-        _: &mut dyn FnMut(View<'_>) -> usize,
-        _: RemoteSlice,
-    ) -> Result<usize, PostError> {
-        Err(PostError::Unsupported)
-    }
-    fn put_zcopy(
-        &mut self,
-        _: EpId,
-        _: &[LocalSlice],
-        _: RemoteSlice,
-        _: Token,
-    ) -> Result<Posted, PostError> {
-        Err(PostError::Unsupported)
-    }
-    fn get_bcopy(
-        &mut self,
-        _: EpId,
-        _: RemoteSlice,
-        _: usize,
-        _: &mut dyn FnMut(View<'_>),
-    ) -> Result<(), PostError> {
-        Err(PostError::Unsupported)
-    }
-    fn get_zcopy(
-        &mut self,
-        _: EpId,
-        _: &[LocalSlice],
-        _: RemoteSlice,
-        _: Token,
-    ) -> Result<Posted, PostError> {
-        Err(PostError::Unsupported)
-    }
-    fn atomic_post(
-        &mut self,
-        _: EpId,
-        _: AtomicOp,
-        _: AtomicWidth,
-        _: RemoteSlice,
-    ) -> Result<(), PostError> {
-        Err(PostError::Unsupported)
-    }
-    fn atomic_fetch(
-        &mut self,
-        _: EpId,
-        _: AtomicOp,
-        _: AtomicWidth,
-        _: RemoteSlice,
-        _: Token,
-    ) -> Result<Option<u64>, PostError> {
-        Err(PostError::Unsupported)
     }
     fn flush(&mut self, ep: EpId, _: Token) -> Result<Posted, PostError> {
         self.endpoint(ep).map(|_| Posted::Done)

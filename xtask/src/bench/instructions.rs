@@ -125,29 +125,40 @@ fn per_operation(target: &Path, mode: &Mode, calls: u64) -> Result<u64> {
 }
 
 /// Instructions of one operation, rounded, when `calls` took `one` and twice as many took `two`.
-fn difference(one: u64, two: u64, calls: u64) -> Option<u64> {
+pub(super) fn difference(one: u64, two: u64, calls: u64) -> Option<u64> {
     let more = two.checked_sub(one)?;
     (more >= calls).then(|| (more + calls / 2) / calls)
 }
 
 fn collected(target: &Path, mode: &Mode, calls: u64) -> Result<u64> {
+    let program = target.join("release/examples/instructions");
+    callgrind(target, mode.name, &program, &[mode.name, &calls.to_string()])
+}
+
+/// Instructions inside `measured_NAME` of a program.
+pub(super) fn callgrind(
+    target: &Path,
+    name: &str,
+    program: &Path,
+    arguments: &[&str],
+) -> Result<u64> {
     let directory = target.join("xtask");
     std::fs::create_dir_all(&directory)
         .with_context(|| format!("cannot make {}", directory.display()))?;
-    let out = directory.join(format!("callgrind.{}", mode.name));
+    let out = directory.join(format!("callgrind.{name}"));
     let mut file = std::ffi::OsString::from("--callgrind-out-file=");
     file.push(&out);
     let output = Command::new("valgrind")
         .args(["--tool=callgrind", "--dump-instr=no", "--collect-jumps=no"])
-        .arg(format!("--toggle-collect=*measured_{}*", mode.name))
+        .arg(format!("--toggle-collect=*measured_{name}*"))
         .arg(file)
-        .arg(target.join("release/examples/instructions"))
-        .args([mode.name, &calls.to_string()])
+        .arg(program)
+        .args(arguments)
         .output()
         .context("cannot start valgrind")?;
     let said = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() {
-        bail!("the example failed in mode {}: {}\n{said}", mode.name, output.status);
+        bail!("{} failed in mode {name}: {}\n{said}", program.display(), output.status);
     }
     let text = std::fs::read_to_string(&out)
         .with_context(|| format!("callgrind left no {}", out.display()))?;

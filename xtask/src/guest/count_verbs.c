@@ -4,14 +4,19 @@
  * the counts to the file that COUNT_VERBS names, a word and a number in each line.
  *
  * Programs that are linked with libibverbs are caught at `ibv_open_device`; those that load it
- * themselves, at the `dlsym` that asks for that. One device and one thread per program are what is
- * counted here, so plain numbers will do; other threads (Bowline's for connections) add a few,
- * which the difference between two runs removes. */
+ * themselves, at the `dlsym` that asks for that.
+ *
+ * What is counted are the calls of the program's first thread, which makes the operations in both
+ * programs; one thread, so plain numbers will do. Bowline has another one, which agrees on
+ * connections by datagrams of its own: how many depends on how long the other side takes to answer.
+ * Its requests are told as one number. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <infiniband/verbs.h>
@@ -21,10 +26,21 @@ static struct ibv_context_ops real;
 static struct ibv_context *opened;
 
 static struct {
-    unsigned long post_send_calls, work_requests, doorbells;
+    unsigned long post_send_calls, work_requests, empty_requests, doorbells;
     unsigned long post_recv_calls, receive_requests;
     unsigned long polls_with_result, empty_polls, completions;
 } count;
+
+/* Requests of other threads. */
+static atomic_ulong other_requests;
+
+static int is_first_thread(void)
+{
+    static __thread int known = -1;
+    if (known < 0)
+        known = syscall(SYS_gettid) == getpid();
+    return known;
+}
 
 static void *find(void *handle, const char *name)
 {
@@ -43,14 +59,26 @@ static void *find(void *handle, const char *name)
 
 static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
+    if (!is_first_thread()) {
+        for (struct ibv_send_wr *each = wr; each; each = each->next)
+            other_requests++;
+        return real.post_send(qp, wr, bad);
+    }
     count.post_send_calls++;
-    for (struct ibv_send_wr *each = wr; each; each = each->next)
+    for (struct ibv_send_wr *each = wr; each; each = each->next) {
+        size_t bytes = 0;
+        for (int piece = 0; piece < each->num_sge; piece++)
+            bytes += each->sg_list[piece].length;
         count.work_requests++;
+        count.empty_requests += bytes == 0;
+    }
     return real.post_send(qp, wr, bad);
 }
 
 static void count_receives(struct ibv_recv_wr *wr)
 {
+    if (!is_first_thread())
+        return;
     count.post_recv_calls++;
     for (; wr; wr = wr->next)
         count.receive_requests++;
@@ -71,6 +99,8 @@ static int post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv
 static int poll_cq(struct ibv_cq *cq, int most, struct ibv_wc *out)
 {
     int found = real.poll_cq(cq, most, out);
+    if (!is_first_thread())
+        return found;
     if (found > 0) {
         count.polls_with_result++;
         count.completions += found;
@@ -125,7 +155,7 @@ ssize_t write(int fd, const void *bytes, size_t length)
     static ssize_t (*next)(int, const void *, size_t);
     if (!next)
         next = find(RTLD_NEXT, "write");
-    if (opened && fd == opened->cmd_fd && length >= sizeof(struct ib_uverbs_cmd_hdr)) {
+    if (opened && is_first_thread() && fd == opened->cmd_fd && length >= sizeof(struct ib_uverbs_cmd_hdr)) {
         const struct ib_uverbs_cmd_hdr *command = bytes;
         if (command->command == IB_USER_VERBS_CMD_POST_SEND)
             count.doorbells++;
@@ -140,9 +170,11 @@ __attribute__((destructor)) static void tell(void)
     if (!file)
         return;
     fprintf(file,
-            "post_send_calls %lu\nwork_requests %lu\ndoorbells %lu\npost_recv_calls %lu\n"
-            "receive_requests %lu\npolls_with_result %lu\nempty_polls %lu\ncompletions %lu\n",
-            count.post_send_calls, count.work_requests, count.doorbells, count.post_recv_calls,
-            count.receive_requests, count.polls_with_result, count.empty_polls, count.completions);
+            "post_send_calls %lu\nwork_requests %lu\nempty_requests %lu\ndoorbells %lu\n"
+            "post_recv_calls %lu\nreceive_requests %lu\npolls_with_result %lu\nempty_polls %lu\ncompletions %lu\n"
+            "other_requests %lu\n",
+            count.post_send_calls, count.work_requests, count.empty_requests, count.doorbells,
+            count.post_recv_calls, count.receive_requests, count.polls_with_result,
+            count.empty_polls, count.completions, atomic_load(&other_requests));
     fclose(file);
 }

@@ -32,6 +32,22 @@ pub(super) const USUAL: &[Entry] = &[
         environment: &[],
         what: What::Tests { names: &[], arguments: &["--test-threads=2"] },
     },
+    // The contract over libfabric's verbs provider, without the three tests that take half of the
+    // two minutes of the suite. The devices have few queue pairs.
+    Entry {
+        package: "bowline-ofi",
+        features: &[],
+        environment: &[("FI_UNIVERSE_SIZE", "4"), ("BOWLINE_TEST_OFI_PROVIDER", "verbs;ofi_rxm")],
+        what: What::Tests {
+            names: &["conformance"],
+            arguments: &[
+                "--test-threads=2",
+                "--skip=atomics::contention_with_the_owner",
+                "--skip=model::",
+                "named::",
+            ],
+        },
+    },
     // Each protocol of the engine, by the sizes between which it changes its way; `perf` compares
     // every payload with what was sent. Ranks are processes.
     Entry {

@@ -67,6 +67,20 @@ const LAW: &[Layer] = &[
         &["bowline-mpi-derive", "bowline-bench"],
     ),
     layer("bowline-bench", &[BASE], &[]),
+    // Measures the engine's queues by themselves and over transports.
+    layer(
+        "bowline-bench-queues",
+        &[BASE, UCT, UCP, "bowline-self", "bowline-shm", "bowline-sim", "bowline-bench"],
+        &[],
+    ),
+    // Programs that use the layers as anybody would; their tests start jobs.
+    layer("bowline-examples", &["bowline", BASE], &["bowline-launch"]),
+    // Measures the modes of progress over transports.
+    layer(
+        "bowline-bench-progress",
+        &[BASE, UCT, UCP, "bowline-shm", "bowline-sim", "bowline-mpi", "bowline", "bowline-bench"],
+        &[],
+    ),
     // Tasks of the workspace; nothing that is shipped depends on them.
     layer("xtask", &["bowline-bench"], &[]),
 ];

@@ -36,7 +36,51 @@ pub struct Consumer<W> {
     index: u32,
     state: State,
     queue: u16,
+    /// Whether R is swapped by whoever owns this consumer.
+    by_hand: bool,
     settlement: Settlement,
+}
+
+impl<W> Consumer<W> {
+    /// From here on `poll` does not flip: the owner swaps R through its device, when
+    /// [`is_drained`](Self::is_drained) says so, and tells by [`flipped`](Self::flipped).
+    pub fn flip_by_hand(&mut self) {
+        self.by_hand = true;
+    }
+
+    /// The same consumer over another handle of the same memory: for a home that can be borrowed
+    /// for a call only, while `()` keeps the place between calls.
+    pub fn rehome<V>(self, words: V) -> Consumer<V> {
+        Consumer {
+            words,
+            slots: self.slots,
+            tag: self.tag,
+            index: self.index,
+            state: self.state,
+            queue: self.queue,
+            by_hand: self.by_hand,
+            settlement: self.settlement,
+        }
+    }
+
+    /// What R is to be swapped for, for a home that swaps by itself. Only while nothing of the
+    /// last flip is under way ([`is_drained`](Self::is_drained)).
+    pub const fn flip_word(&self) -> u64 {
+        (next_tag(self.tag) as u64) << 32
+    }
+
+    /// The tag under which producers reserve now: another one after each flip.
+    pub fn producers_tag(&self) -> u32 {
+        match self.state {
+            State::Active | State::Poisoned(_) => self.tag,
+            State::Settling { .. } | State::Emptying { .. } => next_tag(self.tag),
+        }
+    }
+
+    /// Whether the last half has been emptied, so that R may be swapped.
+    pub fn is_drained(&self) -> bool {
+        self.state == State::Active
+    }
 }
 
 impl<W: Words> Consumer<W> {
@@ -48,6 +92,7 @@ impl<W: Words> Consumer<W> {
             index: 0,
             state: State::Active,
             queue,
+            by_hand: false,
             settlement: Settlement::default(),
         }
     }
@@ -63,11 +108,27 @@ impl<W: Words> Consumer<W> {
         budget: u32,
         mut handle: impl FnMut(Arrival<'_, W>),
     ) -> Result<u32, Fault> {
+        self.poll_while(budget, |arrival| {
+            handle(arrival);
+            true
+        })
+    }
+
+    /// The same, until `handle` does not take a message: that one is the next again.
+    ///
+    /// # Errors
+    /// As those of [`poll`](Self::poll).
+    pub fn poll_while(
+        &mut self,
+        budget: u32,
+        mut handle: impl FnMut(Arrival<'_, W>) -> bool,
+    ) -> Result<u32, Fault> {
         let mut taken = 0;
         while taken < budget {
             match self.state {
                 State::Poisoned(_) if taken > 0 => break,
                 State::Poisoned(damage) => return Err(Fault::Poisoned(damage)),
+                State::Active if self.by_hand => break,
                 State::Active => {
                     let line = self.words.line(R_LINE);
                     // Relaxed: only whether to flip; the swap acquires.
@@ -96,7 +157,9 @@ impl<W: Words> Consumer<W> {
                     match self.next(end) {
                         Ok((first, word, len)) => {
                             let line = self.words.line(first);
-                            handle(Arrival::read(&self.words, line, first, word, len));
+                            if !handle(Arrival::read(&self.words, line, first, word, len)) {
+                                break;
+                            }
                             self.empty(slots_for(len) as u32);
                             taken += 1;
                         }
@@ -118,15 +181,9 @@ impl<W: Words> Consumer<W> {
         Ok(taken)
     }
 
-    /// What R is to be swapped for, for a home that swaps by itself. Only while nothing of the
-    /// last flip is under way ([`can_flip`](Self::can_flip)).
-    pub const fn flip_word(&self) -> u64 {
-        (next_tag(self.tag) as u64) << 32
-    }
-
     /// Whether the last half has been emptied, so that R may be swapped.
     pub fn can_flip(&self) -> bool {
-        self.state == State::Active
+        self.is_drained()
     }
 
     /// R was swapped for [`flip_word`](Self::flip_word) and was `old` before.
@@ -146,12 +203,27 @@ impl<W: Words> Consumer<W> {
         Ok(())
     }
 
+    /// R was swapped for [`flip_word`](Self::flip_word) and had `tag` before, and the caller knows
+    /// that the first `end` slots of that half are whole messages: for a home whose producers
+    /// exclude each other, so that there is nothing to wait for.
+    ///
+    /// # Errors
+    /// [`Fault::Poisoned`], when `tag` or `end` cannot be.
+    pub fn flipped_whole(&mut self, tag: u32, end: u32) -> Result<(), Fault> {
+        if tag != self.tag {
+            return Err(self.poison(Damage::Generation));
+        }
+        if end > self.slots {
+            return Err(self.poison(Damage::Reserved));
+        }
+        self.index = 0;
+        self.state = State::Emptying { end, with_holes: false };
+        Ok(())
+    }
+
     /// The tag under which producers reserve now; see the other form.
     pub fn generation(&self) -> u32 {
-        match self.state {
-            State::Active | State::Poisoned(_) => self.tag,
-            State::Settling { .. } | State::Emptying { .. } => next_tag(self.tag),
-        }
+        self.producers_tag()
     }
 
     /// Whether reservations are under way without which `poll` hands out nothing.
@@ -200,6 +272,48 @@ impl<W: Words> Consumer<W> {
         }
         let end = reserved.min(self.slots);
         self.drop_last_words(end, &dead);
+        self.state = State::Emptying { end, with_holes: true };
+        Ok(Settled::Resolved)
+    }
+
+    /// Ends the wait for what the dead left, for a home that keeps no intents. The caller has
+    /// proof that every reservation that a living producer made before the flip is finalised, and
+    /// knows that the dead account for at most `accounted` slots. `unfinished` is asked of every
+    /// message that is there, the last one first, with its source and mark, whether it may be one
+    /// that a dead producer did not finish; those are dropped.
+    ///
+    /// # Errors
+    /// [`Fault::Poisoned`].
+    #[cold]
+    pub fn resolve(
+        &mut self,
+        accounted: u64,
+        mut unfinished: impl FnMut(u16, u64) -> bool,
+    ) -> Result<Settled, Fault> {
+        let reserved = match self.state {
+            State::Poisoned(damage) => return Err(Fault::Poisoned(damage)),
+            State::Settling { reserved } if self.stalled() => reserved,
+            _ => return Ok(Settled::Nothing),
+        };
+        let (settled, failed) = self.counters();
+        let Some(missing) = u64::from(reserved).checked_sub(settled.saturating_add(failed)) else {
+            return Err(self.poison(Damage::Finalised));
+        };
+        if missing > accounted {
+            return Err(self.poison(Damage::Missing));
+        }
+        let end = reserved.min(self.slots);
+        for at in (0..end).rev() {
+            let line = self.words.line(slot_line(self.tag >> 31, at, self.slots));
+            // Acquire: pairs with nothing of the dead, whose writes are over; of the living it
+            // sees no less than the counters did.
+            let word = line.load(0, Ordering::Acquire);
+            let starts = tag_of(word) == WRITTEN && start_len(word).is_some();
+            if starts && unfinished(source_of(word), line.read(1) >> 16) {
+                // Relaxed: only we use this half.
+                line.store(0, 0, Ordering::Relaxed);
+            }
+        }
         self.state = State::Emptying { end, with_holes: true };
         Ok(Settled::Resolved)
     }

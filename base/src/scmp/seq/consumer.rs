@@ -132,6 +132,28 @@ impl<W: Words> Consumer<W> {
         Ok(taken)
     }
 
+    /// Offers the next message, if there is one that needs no turn of the halves, to `handle`, and takes
+    /// it out if that says that it took it. Whether it did.
+    pub fn offer(&mut self, handle: impl FnOnce(Arrival<'_, W>) -> bool) -> bool {
+        if self.index >= self.limit {
+            return false;
+        }
+        let first = slot_line(self.tag, self.index, self.slots);
+        let line = self.words.line(first);
+        // Acquire: pairs with the Release store in `Producer::publish`.
+        let word = line.load(0, Ordering::Acquire);
+        if tag_of(word) != self.tag {
+            return false;
+        }
+        let Some((len, slots)) = self.checked(first, word) else { return false };
+        if !handle(Arrival::read(&self.words, line, first, word, len)) {
+            return false;
+        }
+        self.index += slots;
+        self.idle = 0;
+        true
+    }
+
     /// Whether a call of `poll` has something to do now. What comes after `false` rings.
     #[inline]
     pub fn ready(&self) -> bool {

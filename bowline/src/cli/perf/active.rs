@@ -1,11 +1,13 @@
 //! Active messages on the protocol engine: the handler notes what came, the waiting side asks for
-//! it.
+//! it. Data that lies with its sender is received into rooms; a message that finds none is kept
+//! until one is free.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Result, anyhow, bail};
-use bowline::ucp::Sent;
-use bowline_base::buffer::SendBuf;
+use bowline::ucp::{AmKept, OpError, Sent, Worker};
+use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_base::sync::atomic::{AtomicU64, Ordering};
 
 use super::drive::{PingPong, Stream};
@@ -26,6 +28,8 @@ const MIXED: u64 = u64::MAX;
 struct Notes {
     messages: AtomicU64,
     answers: AtomicU64,
+    /// Messages that could not be received.
+    lost: AtomicU64,
     /// The sequence number that all messages since the last look carried, or [`MIXED`].
     stamp: AtomicU64,
     /// The pattern that messages are compared with, and what came out.
@@ -65,12 +69,87 @@ impl Notes {
     }
 }
 
+/// Where messages are received to that do not come with their data.
+struct Rooms {
+    notes: Arc<Notes>,
+    /// Address of the first; a lent buffer, which outlives the worker and all that it calls.
+    start: usize,
+    size: usize,
+    free: Vec<usize>,
+    /// Messages that found no room.
+    waiting: VecDeque<AmKept>,
+}
+
+type Shared = Arc<Mutex<Rooms>>;
+
+fn lock(rooms: &Shared) -> MutexGuard<'_, Rooms> {
+    rooms.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Receives `message`, or keeps it until there is room.
+fn receive(rooms: &Shared, worker: &Worker, message: AmKept) {
+    let room = {
+        let mut all = lock(rooms);
+        match all.free.pop() {
+            Some(room) => room,
+            None => return all.waiting.push_back(message),
+        }
+    };
+    if let Err(error) = receive_into(rooms, worker, message, room) {
+        tracing::warn!(%error, "a message cannot be received");
+        lock(rooms).notes.lost.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn receive_into(
+    rooms: &Shared,
+    worker: &Worker,
+    message: AmKept,
+    room: usize,
+) -> Result<(), OpError> {
+    let (start, size) = {
+        let all = lock(rooms);
+        (all.start + room * all.size, all.size)
+    };
+    // SAFETY: the room lies in a lent buffer, which outlives the worker's operations; it is not
+    // free, so that nothing else uses it, until the operation has completed.
+    let buffer = unsafe { RecvBuf::borrowed(start as *mut u8, size) };
+    let id = worker.am_recv(message, buffer)?;
+    let rooms = Arc::clone(rooms);
+    let done = move |worker: &Worker, completion: bowline::ucp::Completion| {
+        let next = {
+            let mut all = lock(&rooms);
+            match completion.status.outcome {
+                // SAFETY: the operation is complete and the room not yet free, so that these bytes
+                // are nobody else's.
+                Ok(()) => all.notes.message(unsafe {
+                    std::slice::from_raw_parts(
+                        start as *const u8,
+                        completion.status.length as usize,
+                    )
+                }),
+                Err(_) => {
+                    all.notes.lost.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+            all.free.push(room);
+            all.waiting.pop_front()
+        };
+        if let Some(next) = next {
+            receive(&rooms, worker, next);
+        }
+    };
+    worker.on_complete(id, Box::new(done))
+}
+
 /// One side. Its sends have completed whenever a method returns `Ok`. A side whose operation failed
 /// is not used any more (the loops of `drive` end with the first error), and its buffers outlive
 /// its worker.
 pub(crate) struct Side<'a> {
     pair: &'a Pair,
     out: Lent<'a>,
+    /// The rooms' memory.
+    _into: Lent<'a>,
     notes: Arc<Notes>,
     /// Messages and answers waited for so far.
     expected: u64,
@@ -86,7 +165,21 @@ impl<'a> Side<'a> {
     pub(crate) fn new(pair: &'a Pair, plan: &Plan) -> Self {
         let notes = Arc::new(Notes::default());
         let (messages, answers) = (Arc::clone(&notes), Arc::clone(&notes));
-        pair.worker.am_handler(DATA, Box::new(move |_, message| messages.message(message.data)));
+        let mut into = pair.buffer(plan.size * plan.rooms());
+        let rooms = Arc::new(Mutex::new(Rooms {
+            notes: Arc::clone(&notes),
+            start: into.room(0, 0).addr(),
+            size: plan.size,
+            free: (0..plan.rooms()).rev().collect(),
+            waiting: VecDeque::new(),
+        }));
+        pair.worker.am_handler(
+            DATA,
+            Box::new(move |worker, message| match message.data() {
+                Some(data) => messages.message(data),
+                None => receive(&rooms, worker, message.keep()),
+            }),
+        );
         pair.worker.am_handler(
             ANSWER,
             Box::new(move |_, _| {
@@ -96,6 +189,7 @@ impl<'a> Side<'a> {
         Self {
             pair,
             out: pair.buffer(plan.size),
+            _into: into,
             notes,
             expected: 0,
             answers: 0,
@@ -123,8 +217,13 @@ impl<'a> Side<'a> {
     #[inline]
     fn await_count(&self, word: &AtomicU64, count: u64) -> Result<()> {
         let worker = &self.pair.worker;
-        worker
-            .wait_until(|| word.load(Ordering::Relaxed) >= count || !worker.failures().is_empty());
+        let lost = || self.notes.lost.load(Ordering::Relaxed) != 0;
+        worker.wait_until(|| {
+            word.load(Ordering::Relaxed) >= count || lost() || !worker.failures().is_empty()
+        });
+        if lost() {
+            bail!("a message could not be received");
+        }
         if word.load(Ordering::Relaxed) < count {
             return Err(anyhow!("rank {} has died", self.pair.peer));
         }

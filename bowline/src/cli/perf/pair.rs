@@ -13,7 +13,7 @@ use super::figure::Figure;
 use super::payload::Buffer;
 use super::plan::Plan;
 use super::site::Site;
-use super::{Kind, Test, active, drive, onesided, tagged};
+use super::{Kind, Test, active, drive, onesided, streams, tagged};
 
 /// The matching space of the measurements.
 const SPACE: u32 = 0;
@@ -96,6 +96,10 @@ impl Pair {
         let samples = match plan.test {
             Test::AmLat => drive::ping_pong(plan, self.rank, &mut active::Side::new(self, plan))?,
             Test::AmBw => drive::stream(plan, self.rank, &mut active::Side::new(self, plan))?,
+            Test::StreamLat => {
+                drive::ping_pong(plan, self.rank, &mut streams::Side::new(self, plan))?
+            }
+            Test::StreamBw => drive::stream(plan, self.rank, &mut streams::Side::new(self, plan))?,
             Test::PutLat | Test::PutBw | Test::GetLat | Test::GetBw => {
                 onesided::transfers(self, plan)?
             }

@@ -17,6 +17,10 @@ pub(crate) enum Test {
     AmLat,
     /// Active messages, in windows.
     AmBw,
+    /// Bytes of a stream, each message received whole.
+    StreamLat,
+    /// The same, in windows.
+    StreamBw,
     /// Puts into memory that the target polls.
     PutLat,
     /// Puts, in windows.
@@ -115,6 +119,7 @@ impl Test {
     pub(crate) const fn kind(self) -> Kind {
         match self {
             Self::RawBw | Self::AmBw | Self::PutBw | Self::GetBw => Kind::Windows,
+            Self::StreamBw => Kind::Windows,
             Self::TagBw | Self::TagRate | Self::MpiBw | Self::MpiRate => Kind::Windows,
             Self::Barrier | Self::Allreduce | Self::Bcast | Self::Alltoall => Kind::Collective,
             Self::Init => Kind::Jobs,
@@ -145,7 +150,7 @@ impl Test {
     pub(crate) const fn default_size(self) -> usize {
         match self {
             _ if self.carries_nothing() => 0,
-            Self::RawBw | Self::AmBw | Self::PutBw => 1 << 20,
+            Self::RawBw | Self::AmBw | Self::StreamBw | Self::PutBw => 1 << 20,
             Self::GetBw | Self::TagBw | Self::MpiBw => 1 << 20,
             _ => 8,
         }
@@ -153,7 +158,7 @@ impl Test {
 
     /// Whether one rank can play both sides.
     pub(crate) const fn works_alone(self) -> bool {
-        matches!(self, Self::UctLat | Self::AmLat | Self::TagLat | Self::MpiLat)
+        matches!(self, Self::UctLat | Self::AmLat | Self::StreamLat | Self::TagLat | Self::MpiLat)
     }
 
     /// What is wrong with a payload of `size` bytes, if anything.
@@ -167,6 +172,9 @@ impl Test {
                 Some("adds 64-bit integers: sizes are multiples of 8")
             }
             Self::PutLat if size < 8 => Some("polls a word: sizes begin with 8"),
+            Self::StreamLat | Self::StreamBw if size == 0 => {
+                Some("has no message of nothing in a stream: sizes begin with 1")
+            }
             Self::RawBw | Self::PutBw | Self::GetBw | Self::GetLat if size == 0 => {
                 Some("needs something to move: sizes begin with 1")
             }

@@ -16,10 +16,17 @@
 
 use std::fmt;
 
+use crate::run::processors::{BOOT_MAX, SET_MAX};
+
+mod frame;
+
+use frame::{Fields, frame, put_bytes};
+pub use frame::{Frame, WireError, next_frame};
+
 /// The first field of the first message.
 pub const GREETING: &[u8; 8] = b"BWLAGENT";
 /// The version of the messages.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Most bytes of a frame behind its length. The longest is a program's argument or an environment
 /// variable, of which Linux takes 128 KiB.
 pub const FRAME_MAX: usize = 256 << 10;
@@ -51,8 +58,6 @@ pub struct Spec {
     pub size: u32,
     /// Bytes of each rank's area in the node's memory.
     pub area_bytes: u64,
-    /// Processors: 0 as there are enough, 1 not bound, 2 bound.
-    pub bind: u8,
     /// Silence of the other side, in milliseconds, after which it counts as gone.
     pub silence_ms: u64,
     /// Whether input for rank 0 will come.
@@ -80,7 +85,10 @@ pub enum ToAgent {
         value: Vec<u8>,
     },
     /// Start the ranks.
-    Go,
+    Go {
+        /// The processor that each rank is bound to, in order; empty where they are not bound.
+        cpus: Vec<u32>,
+    },
     /// Send them this signal.
     Signal(i32),
     /// Stop them, and expect nothing of the launcher until it speaks again.
@@ -121,10 +129,19 @@ pub enum ToAgent {
 /// From an agent to the launcher.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FromAgent {
-    /// The greeting.
+    /// The greeting of an agent of this [`VERSION`].
     Hello {
-        /// The agent's [`VERSION`].
+        /// The name of the boot of its machine's kernel.
+        boot: Vec<u8>,
+        /// The processors that it may use: a bit for each, the lowest first.
+        cpus: Vec<u8>,
+    },
+    /// The greeting of an agent of another version.
+    OtherVersion {
+        /// Which.
         version: u32,
+        /// What else it says, which is not understood.
+        rest: Vec<u8>,
     },
     /// The ranks cannot be started; none runs.
     Refused {
@@ -203,107 +220,6 @@ pub enum FromAgent {
     Alive,
 }
 
-/// Bytes that are no message.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum WireError {
-    /// A frame of an impossible length.
-    #[error("a frame of {0} bytes")]
-    Length(u32),
-    /// A kind that there is not.
-    #[error("a message of the unknown kind {0}")]
-    Kind(u8),
-    /// A body that ends early, goes on, or has an impossible value.
-    #[error("a damaged message of kind {0}")]
-    Body(u8),
-}
-
-/// Appends the frame of a message.
-fn frame(kind: u8, out: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>)) {
-    let start = out.len();
-    out.extend_from_slice(&[0, 0, 0, 0, kind]);
-    body(out);
-    let length = (out.len() - start - 4) as u32;
-    debug_assert!(length as usize <= FRAME_MAX, "senders cut what they send");
-    out[start..start + 4].copy_from_slice(&length.to_le_bytes());
-}
-
-fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
-    out.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
-    out.extend_from_slice(bytes);
-}
-
-/// A whole frame at the front of some bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Frame<'a> {
-    /// Which message.
-    pub kind: u8,
-    /// Its fields.
-    pub body: &'a [u8],
-    /// Bytes of the frame in all.
-    pub length: usize,
-}
-
-/// The frame at the front of `bytes`, if all of it is there.
-///
-/// # Errors
-/// When the length is impossible; nothing that follows can be read then.
-pub fn next_frame(bytes: &[u8]) -> Result<Option<Frame<'_>>, WireError> {
-    let Some((length, rest)) = bytes.split_first_chunk::<4>() else {
-        return Ok(None);
-    };
-    let length = u32::from_le_bytes(*length);
-    if length == 0 || length as usize > FRAME_MAX {
-        return Err(WireError::Length(length));
-    }
-    let Some(frame) = rest.get(..length as usize) else {
-        return Ok(None);
-    };
-    Ok(Some(Frame { kind: frame[0], body: &frame[1..], length: 4 + length as usize }))
-}
-
-/// The fields of a body, taken from its front.
-struct Fields<'a>(&'a [u8]);
-
-impl<'a> Fields<'a> {
-    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
-        let (first, rest) = self.0.split_first_chunk()?;
-        self.0 = rest;
-        Some(*first)
-    }
-    fn byte(&mut self) -> Option<u8> {
-        self.array::<1>().map(|[byte]| byte)
-    }
-    fn flag(&mut self) -> Option<bool> {
-        match self.byte()? {
-            0 => Some(false),
-            1 => Some(true),
-            _ => None,
-        }
-    }
-    fn word(&mut self) -> Option<u32> {
-        self.array().map(u32::from_le_bytes)
-    }
-    fn signed(&mut self) -> Option<i32> {
-        self.array().map(i32::from_le_bytes)
-    }
-    fn long(&mut self) -> Option<u64> {
-        self.array().map(u64::from_le_bytes)
-    }
-    fn bytes(&mut self) -> Option<Vec<u8>> {
-        let length = self.word()? as usize;
-        let (bytes, rest) = self.0.split_at_checked(length)?;
-        self.0 = rest;
-        Some(bytes.to_vec())
-    }
-    fn rest(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.0).to_vec()
-    }
-    fn text(&mut self) -> Option<String> {
-        String::from_utf8(self.rest()).ok()
-    }
-}
-
 impl ToAgent {
     /// Appends the message's frame.
     pub fn encode(&self, out: &mut Vec<u8>) {
@@ -315,7 +231,6 @@ impl ToAgent {
                     out.extend_from_slice(&word.to_le_bytes());
                 }
                 out.extend_from_slice(&spec.area_bytes.to_le_bytes());
-                out.push(spec.bind);
                 out.extend_from_slice(&spec.silence_ms.to_le_bytes());
                 out.push(u8::from(spec.input));
                 out.extend_from_slice(spec.mapping.as_bytes());
@@ -327,7 +242,9 @@ impl ToAgent {
                 put_bytes(out, name);
                 out.extend_from_slice(value);
             }),
-            Self::Go => frame(5, out, |_| ()),
+            Self::Go { cpus } => frame(5, out, |out| {
+                cpus.iter().for_each(|cpu| out.extend_from_slice(&cpu.to_le_bytes()));
+            }),
             Self::Signal(number) => {
                 frame(6, out, |out| out.extend_from_slice(&number.to_le_bytes()));
             }
@@ -355,14 +272,14 @@ impl ToAgent {
     /// # Errors
     /// When kind and body are none.
     pub fn decode(kind: u8, body: &[u8]) -> Result<Self, WireError> {
-        let mut fields = Fields(body);
+        let mut fields = Fields::of(body);
         let message = match kind {
             0 => Self::spec(&mut fields),
             1 => Some(Self::Directory(fields.rest())),
             2 => Some(Self::Program(fields.rest())),
             3 => Some(Self::Arg(fields.rest())),
             4 => fields.bytes().map(|name| Self::Env { name, value: fields.rest() }),
-            5 => Some(Self::Go),
+            5 => fields.words().map(|cpus| Self::Go { cpus }),
             6 => fields.signed().map(Self::Signal),
             7 => Some(Self::Stop),
             8 => fields.long().map(|grace_ms| Self::End { grace_ms }),
@@ -377,7 +294,7 @@ impl ToAgent {
             17 => Some(Self::Bye),
             unknown => return Err(WireError::Kind(unknown)),
         };
-        message.filter(|_| fields.0.is_empty()).ok_or(WireError::Body(kind))
+        message.filter(|_| fields.is_over()).ok_or(WireError::Body(kind))
     }
 
     fn spec(fields: &mut Fields<'_>) -> Option<Self> {
@@ -388,7 +305,6 @@ impl ToAgent {
             local: fields.word()?,
             size: fields.word()?,
             area_bytes: fields.long()?,
-            bind: fields.byte().filter(|bind| *bind <= 2)?,
             silence_ms: fields.long()?,
             input: fields.flag()?,
             mapping: fields.text()?,
@@ -403,9 +319,16 @@ impl FromAgent {
             words.iter().for_each(|word| out.extend_from_slice(&word.to_le_bytes()));
         };
         match self {
-            Self::Hello { version } => frame(0, out, |out| {
+            Self::OtherVersion { version, rest } => frame(0, out, |out| {
                 out.extend_from_slice(GREETING);
                 words(out, &[*version]);
+                out.extend_from_slice(rest);
+            }),
+            Self::Hello { boot, cpus } => frame(0, out, |out| {
+                out.extend_from_slice(GREETING);
+                words(out, &[VERSION]);
+                put_bytes(out, boot);
+                out.extend_from_slice(cpus);
             }),
             Self::Refused { code, why } => frame(1, out, |out| {
                 out.extend_from_slice(&code.to_le_bytes());
@@ -449,7 +372,7 @@ impl FromAgent {
     /// # Errors
     /// When kind and body are none.
     pub fn decode(kind: u8, body: &[u8]) -> Result<Self, WireError> {
-        let mut fields = Fields(body);
+        let mut fields = Fields::of(body);
         let message = match kind {
             0..=9 => Self::told(kind, &mut fields),
             10 => Self::output(&mut fields),
@@ -458,14 +381,21 @@ impl FromAgent {
             13 => Some(Self::Alive),
             unknown => return Err(WireError::Kind(unknown)),
         };
-        message.filter(|_| fields.0.is_empty()).ok_or(WireError::Body(kind))
+        message.filter(|_| fields.is_over()).ok_or(WireError::Body(kind))
     }
 
     fn told(kind: u8, fields: &mut Fields<'_>) -> Option<Self> {
         Some(match kind {
             0 => {
                 fields.array().filter(|greeting| greeting == GREETING)?;
-                Self::Hello { version: fields.word()? }
+                match fields.word()? {
+                    VERSION => {
+                        let boot = fields.bytes().filter(|boot| boot.len() <= BOOT_MAX)?;
+                        let cpus = Some(fields.rest()).filter(|cpus| cpus.len() <= SET_MAX)?;
+                        Self::Hello { boot, cpus }
+                    }
+                    version => Self::OtherVersion { version, rest: fields.rest() },
+                }
             }
             1 => Self::Refused { code: fields.signed()?, why: fields.text()? },
             2 => Self::Started { rank: fields.word()?, pid: fields.word()? },

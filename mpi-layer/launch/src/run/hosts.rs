@@ -4,17 +4,21 @@
 //! The life of a host's connection:
 //!
 //! ```text
-//!   Greeting ──Hello──► Starting ──Started, for each rank──► Running ──Done──► Done
-//!      │                   ├──Refused──► Done                   │
-//!      └───────────────────┴──── closed, silent, nonsense ──────┴──► lost
+//!   Greeting ──Hello──► Greeted ──Go──► Starting ──Started, for each rank──► Running ──► Done
+//!      │                   │              ├──Refused──► Done                    │ (Done)
+//!      └───────────────────┴──────────────┴───── closed, silent, nonsense ──────┴──► lost
 //! ```
 //!
 //! 1. Everything that an agent sends is checked: ranks are of its own, end once, and send no more
 //!    output than was granted. An agent that does otherwise is lost.
-//! 2. A lost host's ranks are dead. Its command is killed; whether the processes there still run
+//! 2. The ranks of all hosts are told to start when all hosts have greeted or are lost: by then it
+//!    is known which hosts are one machine and share its processors (see `processors`). An order
+//!    that comes before, for instance because a host is lost, does not wait for that: everybody is
+//!    told to start at once, those who have not greeted without binding, and then to obey.
+//! 3. A lost host's ranks are dead. Its command is killed; whether the processes there still run
 //!    cannot be known, but their agent ends them when it hears nothing from here.
-//! 3. A barrier is over when every host has said that its living ranks wait, or has none.
-//! 4. The loop ends when every host is done or lost. Then all are told goodbye.
+//! 4. A barrier is over when every host has said that its living ranks wait, or has none.
+//! 5. The loop ends when every host is done or lost. Then all are told goodbye.
 
 mod input;
 mod output;
@@ -28,9 +32,10 @@ use rustix::io::Errno;
 use super::node::Told;
 use super::place::place;
 use super::policy::{Order, Policy};
+use super::processors::{Machine, assign, from_bits};
 use super::signals::Signals;
 use super::supervise::{patience, stop_launcher};
-use super::{ExitReport, LaunchError, RankEnd, RunOptions, system};
+use super::{Bind, ExitReport, LaunchError, RankEnd, RunOptions, system};
 use crate::agent::channel::Broken;
 use crate::agent::wire::{FromAgent, ToAgent};
 use crate::pmi::NodeMapping;
@@ -89,6 +94,8 @@ pub(super) fn run(
         puts: Vec::new(),
         put_bytes: 0,
         grace: options.grace,
+        bind: options.bind,
+        has_started: false,
     };
     head.run()
 }
@@ -103,6 +110,9 @@ struct Head {
     puts: Vec<(Vec<u8>, Vec<u8>)>,
     put_bytes: usize,
     grace: Duration,
+    bind: Option<Bind>,
+    /// The ranks were told to start.
+    has_started: bool,
 }
 
 impl Head {
@@ -134,6 +144,7 @@ impl Head {
             }
             // Ranks are consecutive, so rank 0 runs on the first host.
             self.input.step(&mut self.remotes[0]);
+            self.look_at_start(&orders);
             self.obey(&mut orders);
             self.look_at_barrier(&mut orders);
             self.obey(&mut orders);
@@ -193,7 +204,14 @@ impl Head {
         };
         match (remote.stage, message) {
             (_, FromAgent::Alive) => {}
-            (Stage::Greeting, FromAgent::Hello { version }) => remote.greeted(version)?,
+            (Stage::Greeting, FromAgent::Hello { boot, cpus }) => {
+                remote.greeted(Machine { boot, cpus: from_bits(&cpus) });
+            }
+            (Stage::Greeting, FromAgent::OtherVersion { .. }) => {
+                return Err(Broken::Unexpected(
+                    "the greeting of another version; install the same Bowline on all hosts",
+                ));
+            }
             (Stage::Starting { .. }, FromAgent::Refused { code, why }) => {
                 let (host, ranks) = (remote.host.clone(), remote.ranks.clone());
                 remote.stage = Stage::Done;
@@ -262,6 +280,20 @@ impl Head {
         let (host, ranks) = (remote.host.clone(), remote.ranks.clone());
         remote.kill();
         self.policy.lost(&host, ranks, &why, orders);
+    }
+
+    /// Has the ranks started when all hosts have greeted, or when there are orders, which come
+    /// after that.
+    fn look_at_start(&mut self, orders: &[Order]) {
+        let greets = |remote: &Remote| remote.is_open() && remote.stage == Stage::Greeting;
+        if self.has_started || (orders.is_empty() && self.remotes.iter().any(greets)) {
+            return;
+        }
+        self.has_started = true;
+        let hosts: Vec<(Machine, u32)> = self.remotes.iter().map(Remote::machine).collect();
+        for (remote, cpus) in self.remotes.iter_mut().zip(assign(self.bind, &hosts)) {
+            remote.go(cpus);
+        }
     }
 
     fn obey(&mut self, orders: &mut Vec<Order>) {

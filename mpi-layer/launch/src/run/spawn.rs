@@ -14,7 +14,7 @@ use rustix::thread::CpuSet;
 use super::guardian::Guardian;
 use super::output::Stream;
 use super::signals::Signals;
-use super::{Bind, LaunchError, RunOptions, sessions, system};
+use super::{LaunchError, RunOptions, sessions, system};
 use crate::bootstrap::env;
 
 /// A rank that was started.
@@ -74,10 +74,12 @@ const FOREIGN: [&str; 7] = [
     "PMIX_RANK",
 ];
 
-/// Starts every rank, or none.
+/// Starts every rank, or none. `cpus` has the processor of each, or nothing where they are not
+/// bound.
 pub(crate) fn start_all(
     options: &RunOptions,
     share: Share,
+    cpus: &[u32],
     job: &JobMemory,
     signals: &Signals,
     mut guardian: Guardian,
@@ -96,7 +98,7 @@ pub(crate) fn start_all(
         job,
         mask: signals.mask_before(),
         limit: raise_descriptor_limit(share.local),
-        cpus: cpus(options.bind, share.local)?,
+        cpus,
         streams: Vec::new(),
         input: None,
     };
@@ -137,8 +139,8 @@ struct Starter<'a> {
     job: &'a JobMemory,
     mask: libc::sigset_t,
     limit: Option<Rlimit>,
-    /// Processors to bind to; empty for none.
-    cpus: Vec<usize>,
+    /// The processor of each rank; empty where they are not bound.
+    cpus: &'a [u32],
     streams: Vec<Stream>,
     input: Option<ChildStdin>,
 }
@@ -236,9 +238,8 @@ impl Starter<'_> {
     }
 
     fn cpu_set(&self, local: u32) -> Option<CpuSet> {
-        let cpu = *self.cpus.get(local as usize % self.cpus.len().max(1))?;
         let mut set = CpuSet::new();
-        set.set(cpu);
+        set.set(*self.cpus.get(local as usize)? as usize);
         Some(set)
     }
 }
@@ -278,18 +279,6 @@ impl ChildSetup {
         unsafe { libc::sigprocmask(libc::SIG_SETMASK, &self.mask, std::ptr::null_mut()) };
         Ok(())
     }
-}
-
-/// The launcher's processors, if ranks are to be bound to them.
-fn cpus(bind: Option<Bind>, local: u32) -> Result<Vec<usize>, LaunchError> {
-    if bind == Some(Bind::None) {
-        return Ok(Vec::new());
-    }
-    let allowed = rustix::thread::sched_getaffinity(None)
-        .map_err(system("ask which processors may be used"))?;
-    let cpus: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)).collect();
-    let enough = local as usize <= cpus.len();
-    Ok(if bind == Some(Bind::Core) || enough { cpus } else { Vec::new() })
 }
 
 /// Makes room for the descriptors of a large job; returns the limit that the ranks are to have

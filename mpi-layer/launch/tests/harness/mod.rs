@@ -72,10 +72,11 @@ impl Job {
         Self { command, mark, stdout, stderr }
     }
 
-    /// The launcher with these words.
+    /// The launcher with these words. Signals do what they do by default, also where the tests
+    /// themselves were started in the background, with interrupts ignored.
     pub(crate) fn launch(words: &[&str]) -> Self {
-        let mut job = Self::of(probe());
-        job.command.arg("launch").args(words);
+        let mut job = Self::of("env");
+        job.command.args(["--default-signal", probe(), "launch"]).args(words);
         job
     }
 

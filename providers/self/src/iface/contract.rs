@@ -27,6 +27,10 @@ impl MemoryDomain for SelfIface {
         Ok(self.domain.register(memory))
     }
 
+    fn mem_lend(&mut self, bytes: LocalSlice) -> Result<MemHandle, MemError> {
+        Ok(self.domain.lend(bytes))
+    }
+
     fn mem_view(&self, handle: MemHandle) -> Option<View<'_>> {
         self.domain.view(handle)
     }

@@ -1,34 +1,10 @@
 //! One-sided operations, all complete in the call.
 
-use bowline_base::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use bowline_base::sync::atomic::{Ordering, fence};
 use bowline_base::view::View;
 use bowline_uct::{AtomicOp, AtomicWidth, EpId, LocalSlice, PostError, Posted, RemoteSlice};
 
 use super::SelfIface;
-
-/// Applies `$op` with operands of `$int` to `$word`; gives the old value.
-macro_rules! apply {
-    ($word:expr, $int:ty, $op:expr) => {{
-        // Release: what was put before is visible to whoever acquires the new value, the owner's
-        // own atomics or a peer's fetch. Acquire: pairs with their releases.
-        let order = Ordering::AcqRel;
-        let old: $int = match $op {
-            AtomicOp::Add(by) => $word.fetch_add(by as $int, order),
-            AtomicOp::And(by) => $word.fetch_and(by as $int, order),
-            AtomicOp::Or(by) => $word.fetch_or(by as $int, order),
-            AtomicOp::Xor(by) => $word.fetch_xor(by as $int, order),
-            AtomicOp::Swap(by) => $word.swap(by as $int, order),
-            AtomicOp::Cswap { compare, new } => {
-                // A refused exchange still acquires what the present value's writer published.
-                let (compare, new) = (compare as $int, new as $int);
-                match $word.compare_exchange(compare, new, order, Ordering::Acquire) {
-                    Ok(old) | Err(old) => old,
-                }
-            }
-        };
-        u64::from(old)
-    }};
-}
 
 /// The bytes of all pieces.
 fn total(pieces: &[LocalSlice], max_iov: usize) -> Result<usize, PostError> {
@@ -147,28 +123,9 @@ impl SelfIface {
         at: RemoteSlice,
     ) -> Result<u64, PostError> {
         self.check_open(ep)?;
-        let bytes = match width {
-            AtomicWidth::W32 => 4,
-            AtomicWidth::W64 => 8,
-        };
-        if !at.address.is_multiple_of(bytes) {
-            return Err(PostError::BadArgument);
-        }
-        let word = self.domain.reach(at, bytes as usize)?.as_ptr();
+        let word = self.domain.reach(at, width.bytes())?;
+        let old = op.perform(word, width).ok_or(PostError::BadArgument)?;
         self.counters.atomics += 1;
-        Ok(match width {
-            AtomicWidth::W32 => {
-                // SAFETY: `reach` found 4 bytes inside memory that lives as long as the domain's
-                // table holds it, their address is a multiple of 4, and memory that keys open is
-                // only accessed through views and atomics.
-                let word = unsafe { AtomicU32::from_ptr(word.cast()) };
-                apply!(word, u32, op)
-            }
-            AtomicWidth::W64 => {
-                // SAFETY: as above, with 8 bytes.
-                let word = unsafe { AtomicU64::from_ptr(word.cast()) };
-                apply!(word, u64, op)
-            }
-        })
+        Ok(old)
     }
 }

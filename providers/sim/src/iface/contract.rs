@@ -6,9 +6,9 @@ use bowline_base::buffer::RecvBuf;
 use bowline_base::doorbell::{Doorbell, Sleep};
 use bowline_base::view::View;
 use bowline_uct::{
-    AmHeader, AmId, Armed, AtomicOp, AtomicWidth, Desc, EpId, Iface, IfaceAttr, LocalSlice, MdAttr,
-    MemError, MemHandle, MemoryDomain, OpenError, PostError, Posted, RemoteSlice, RkeyId, Sink,
-    Source, Token, Unreachable,
+    AmHeader, AmId, Armed, AtomicOp, AtomicWidth, Caps, Desc, EpId, Iface, IfaceAttr, LocalSlice,
+    MdAttr, MemError, MemHandle, MemoryDomain, OpenError, PostError, Posted, RemoteSlice, RkeyId,
+    Sink, Source, Token, Unreachable,
 };
 
 use super::{SimIface, State};
@@ -93,6 +93,12 @@ impl MemoryDomain for SimIface {
     fn mem_register(&mut self, memory: RecvBuf) -> Result<MemHandle, MemError> {
         self.offers_memory()?;
         let handle = self.domain.register(memory);
+        Ok(self.publish(handle))
+    }
+
+    fn mem_lend(&mut self, bytes: LocalSlice) -> Result<MemHandle, MemError> {
+        self.offers_memory()?;
+        let handle = self.domain.lend(bytes);
         Ok(self.publish(handle))
     }
 
@@ -239,17 +245,6 @@ impl Iface for SimIface {
         self.put_and_notify(ep, bytes, to, id, header)
     }
 
-    fn get_bcopy(
-        &mut self,
-        _ep: EpId,
-        _from: RemoteSlice,
-        _len: usize,
-        _unpack: &mut dyn FnMut(View<'_>),
-    ) -> Result<(), PostError> {
-        // The bytes are a round trip away.
-        Err(PostError::Unsupported)
-    }
-
     fn get_zcopy(
         &mut self,
         ep: EpId,
@@ -335,8 +330,12 @@ impl Iface for SimIface {
 
     fn check(&mut self, ep: EpId) -> Result<(), PostError> {
         let peer = self.check_open(ep)?;
-        let net = self.network.lock();
-        // What is known, not what has happened: nobody asks a dead peer.
+        if !self.attr.caps.contains(Caps::EP_CHECK) {
+            return Err(PostError::Unsupported);
+        }
+        let mut net = self.network.lock();
+        net.ask_after(self.node, peer);
+        // What is known, not what has happened: the answer takes its time.
         match net.unreachable(self.node, peer) {
             Some(_) => Err(PostError::PeerFailed),
             None => Ok(()),

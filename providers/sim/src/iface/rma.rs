@@ -10,7 +10,7 @@ use bowline_uct::{
 use super::SimIface;
 use crate::caps::MAX_IOV;
 use crate::md::Opened;
-use crate::net::{Kind, Remote, width_bytes};
+use crate::net::{Kind, Remote};
 use crate::payload::{Bytes, Lent, Payload, total};
 use crate::wire::{PackedRkey, WHOLE_PROCESS};
 
@@ -74,6 +74,12 @@ impl SimIface {
         Ok(())
     }
 
+    /// Counts an operation from or to where bytes lie, which may be one too many.
+    fn permitted(&mut self) -> Result<(), PostError> {
+        self.permits = self.permits.checked_sub(1).ok_or(PostError::Unsupported)?;
+        Ok(())
+    }
+
     /// Admits a one-sided operation of `len` bytes.
     fn admit(
         &mut self,
@@ -121,6 +127,7 @@ impl SimIface {
     ) -> Result<Posted, PostError> {
         self.one_sided()?;
         self.check_open(ep)?;
+        self.permitted()?;
         let len = pieces(from)?;
         let (peer, at) = self.admit(ep, to, len, false)?;
         let payload = Payload::Lent(Lent::new(from));
@@ -170,6 +177,7 @@ impl SimIface {
     ) -> Result<Posted, PostError> {
         self.one_sided()?;
         self.check_open(ep)?;
+        self.permitted()?;
         let len = pieces(to)?;
         let (peer, at) = self.admit(ep, from, len, true)?;
         self.post(peer, token, Kind::Get { at, len, into: Lent::new(to), data: None }, 0);
@@ -186,7 +194,7 @@ impl SimIface {
     ) -> Result<(), PostError> {
         self.one_sided()?;
         self.check_open(ep)?;
-        let bytes = width_bytes(width);
+        let bytes = width.bytes();
         if !at.address.is_multiple_of(bytes as u64) {
             return Err(PostError::BadArgument);
         }

@@ -1,7 +1,7 @@
 //! What operations do where they arrive, and what their initiators learn of it.
 
 use bowline_base::slab::Key;
-use bowline_base::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use bowline_base::sync::atomic::Ordering;
 use bowline_uct::{AtomicOp, AtomicWidth, PeerFailure, Token};
 
 use super::node::Item;
@@ -9,30 +9,6 @@ use super::op::{Kind, Remote};
 use super::{Group, Net, State, What};
 use crate::payload::{Bytes, Payload};
 use crate::trace::Mark;
-
-/// Applies `$op` with operands of `$int` to `$word`; gives the old value.
-macro_rules! apply {
-    ($word:expr, $int:ty, $op:expr) => {{
-        // Release: what was put before is visible to whoever acquires the new value, the owner's
-        // own atomics among them. Acquire: pairs with their releases.
-        let order = Ordering::AcqRel;
-        let old: $int = match $op {
-            AtomicOp::Add(by) => $word.fetch_add(by as $int, order),
-            AtomicOp::And(by) => $word.fetch_and(by as $int, order),
-            AtomicOp::Or(by) => $word.fetch_or(by as $int, order),
-            AtomicOp::Xor(by) => $word.fetch_xor(by as $int, order),
-            AtomicOp::Swap(by) => $word.swap(by as $int, order),
-            AtomicOp::Cswap { compare, new } => {
-                let (compare, new) = (compare as $int, new as $int);
-                // A refused exchange still acquires what the present value's writer published.
-                match $word.compare_exchange(compare, new, order, Ordering::Acquire) {
-                    Ok(old) | Err(old) => old,
-                }
-            }
-        };
-        u64::from(old)
-    }};
-}
 
 impl Net {
     /// An operation happens at its target.
@@ -218,34 +194,11 @@ impl Net {
         op: AtomicOp,
         width: AtomicWidth,
     ) -> Result<u64, PeerFailure> {
-        let bytes = width_bytes(width);
         let node = &self.nodes[to as usize];
         let range = at.handle.and_then(|handle| node.memory.get(&handle));
-        let place = range.and_then(|range| range.reach(at.address, bytes));
+        let place = range.and_then(|range| range.reach(at.address, width.bytes()));
         let place = place.filter(|_| node.state == State::Alive).ok_or(PeerFailure::Refused)?;
-        let word = place.as_ptr();
-        Ok(match width {
-            AtomicWidth::W32 => {
-                // SAFETY: `reach` found 4 bytes inside memory that is held while it is in the
-                // table; the address was checked to be a multiple of 4 when it was posted; memory
-                // that keys open is only accessed through views and atomics.
-                let word = unsafe { AtomicU32::from_ptr(word.cast()) };
-                apply!(word, u32, op)
-            }
-            AtomicWidth::W64 => {
-                // SAFETY: as above, with 8 bytes.
-                let word = unsafe { AtomicU64::from_ptr(word.cast()) };
-                apply!(word, u64, op)
-            }
-        })
-    }
-}
-
-/// Bytes of an atomic's operand.
-pub(crate) const fn width_bytes(width: AtomicWidth) -> usize {
-    match width {
-        AtomicWidth::W32 => 4,
-        AtomicWidth::W64 => 8,
+        op.perform(place, width).ok_or(PeerFailure::Refused)
     }
 }
 

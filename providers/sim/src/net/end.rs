@@ -29,8 +29,9 @@ impl Net {
         self.counters.deaths += 1;
         self.note(Mark::Kill, node, node, [0, 0]);
         self.stop(node, Ended::Died, PeerFailure::Died);
+        let told = self.options.tells_deaths;
         for observer in (0..self.nodes.len() as u32).filter(|&other| other != node) {
-            if self.is_alive(observer) {
+            if told && self.is_alive(observer) {
                 self.announce(observer, node);
             }
         }
@@ -41,6 +42,20 @@ impl Net {
         if self.is_alive(node) {
             self.kill(node);
             self.nodes[node as usize].state = State::Ended(Ended::Panicked);
+        }
+    }
+
+    /// `from` asks after `to` where nobody tells of deaths: if it has died, the answer will not come,
+    /// which is noticed after the time-out.
+    pub(crate) fn ask_after(&mut self, from: u32, to: u32) {
+        let dead = |node: &super::node::Node| {
+            matches!(node.state, State::Ended(Ended::Died | Ended::Panicked | Ended::CutOff))
+        };
+        if !self.options.tells_deaths
+            && self.nodes.get(to as usize).is_some_and(dead)
+            && self.asked.insert((from, to))
+        {
+            self.announce(from, to);
         }
     }
 

@@ -54,6 +54,7 @@ impl Net {
         after: Option<u64>,
     ) -> u64 {
         self.counters.posted += 1;
+        self.ask_after(from, to);
         let class = kind.class();
         let raw = self.options.link == LinkMode::Raw && matches!(kind, Kind::Am { .. });
         if matches!(kind, Kind::Am { .. }) {

@@ -33,6 +33,10 @@ impl MemoryDomain for RcIface {
         self.domain.register(memory)
     }
 
+    fn mem_lend(&mut self, bytes: LocalSlice) -> Result<MemHandle, MemError> {
+        self.domain.lend_out(bytes)
+    }
+
     fn mem_view(&self, handle: MemHandle) -> Option<View<'_>> {
         self.domain.view(handle)
     }
@@ -163,17 +167,6 @@ impl Iface for RcIface {
         header: &AmHeader,
     ) -> Result<(), PostError> {
         self.put_and_notify(ep, bytes, to, id, header)
-    }
-
-    fn get_bcopy(
-        &mut self,
-        _: EpId,
-        _: RemoteSlice,
-        _: usize,
-        _: &mut dyn FnMut(View<'_>),
-    ) -> Result<(), PostError> {
-        // A read takes a round trip, and a call does not wait.
-        Err(PostError::Unsupported)
     }
 
     fn get_zcopy(

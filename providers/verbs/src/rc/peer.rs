@@ -65,6 +65,9 @@ pub(super) struct Link {
     pub(super) ops: VecDeque<Op>,
     /// Requests since the last one whose completion was asked for.
     pub(super) unsignalled: u32,
+    /// The oldest request that was under way, or the next one, at the last look at the clock: as
+    /// long as it moves, the peer answers.
+    pub(super) looked: u32,
     /// Reads and atomics under way.
     pub(super) reads: u32,
     /// Flushes, by the request after whose completion they are answered.
@@ -100,6 +103,13 @@ pub(super) struct Peer {
     /// The next request waits for earlier reads and atomics.
     pub(super) fence: bool,
     pub(super) waiting: VecDeque<Waiting>,
+}
+
+impl Link {
+    /// Number of the oldest request under way; of the next one, if none is.
+    pub(super) fn oldest(&self) -> u32 {
+        self.next.wrapping_sub(self.ops.len() as u32)
+    }
 }
 
 impl Peer {
@@ -310,6 +320,7 @@ impl RcIface {
             next: 0,
             ops: VecDeque::with_capacity(self.depth + super::RESERVE),
             unsignalled: 0,
+            looked: 0,
             reads: 0,
             flushes: VecDeque::new(),
         });

@@ -11,6 +11,7 @@ use bowline_uct::{Arrival, EpId, PeerFailure, Sink, Source, Token, Verdict};
 
 use super::peer::{Holds, Op, failure_from};
 use super::{Arrived, RcIface};
+use crate::control::LOOKS;
 use crate::sys::{Wc, ffi, status_text};
 use crate::wire::{self, HEADER_BYTES, Parsed};
 
@@ -200,7 +201,7 @@ impl RcIface {
         let last = id as u32;
         loop {
             let Some((number, link)) = self.link_of(id) else { return };
-            let oldest = link.next.wrapping_sub(link.ops.len() as u32);
+            let oldest = link.oldest();
             // How many stand up to the one that is named.
             let mut count = last.wrapping_sub(oldest).wrapping_add(1);
             if count > link.ops.len() as u32 {
@@ -352,19 +353,33 @@ impl RcIface {
         }
     }
 
+    ///
+    /// A peer that has answered a request since the last look is there and is not asked; an idle
+    /// connection, whose last answer is that to the question, is asked at every second look. So
+    /// nothing is posted for the sake of liveness while a connection is in use, and no more than
+    /// half of the time-out passes between an answer and the next question.
     #[cold]
     pub(super) fn look_at_clock(&mut self) {
         let now = Instant::now();
-        if now < self.next_probe {
+        if now < self.next_look {
             return;
         }
-        self.next_probe = now + self.timeout / 2;
+        self.next_look = now + self.timeout / LOOKS;
         for number in 0..self.peers.len() as u32 {
-            self.probe(number);
+            if !self.has_answered(number) {
+                self.probe(number);
+            }
         }
         if let Err(error) = self.post_receives(true) {
             tracing::error!(%error, "receive buffers cannot be posted again");
         }
+    }
+
+    /// Whether requests to a peer were completed since this was asked last.
+    fn has_answered(&mut self, number: u32) -> bool {
+        let Some(link) = &mut self.peers[number as usize].link else { return false };
+        let oldest = link.oldest();
+        std::mem::replace(&mut link.looked, oldest) != oldest
     }
 
     /// Asks a peer's device whether it is there; silence fails the connection.

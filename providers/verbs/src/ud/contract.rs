@@ -6,9 +6,8 @@ use bowline_base::buffer::RecvBuf;
 use bowline_base::doorbell::Doorbell;
 use bowline_base::view::View;
 use bowline_uct::{
-    AmHeader, AmId, Armed, AtomicOp, AtomicWidth, Desc, EpId, Iface, IfaceAttr, LocalSlice, MdAttr,
-    MemError, MemHandle, MemoryDomain, OpenError, PeerFailure, PostError, Posted, RemoteSlice,
-    RkeyId, Sink, Source, Token, Unreachable,
+    AmHeader, AmId, Armed, Desc, EpId, Iface, IfaceAttr, MdAttr, MemError, MemHandle, MemoryDomain,
+    OpenError, PeerFailure, PostError, Posted, RkeyId, Sink, Source, Token, Unreachable,
 };
 
 use super::UdIface;
@@ -107,71 +106,6 @@ impl Iface for UdIface {
         pack: &mut dyn FnMut(View<'_>) -> usize,
     ) -> Result<usize, PostError> {
         self.post_message(ep, id, header, max_len, pack)
-    }
-
-    fn put_short(&mut self, _: EpId, _: &[u8], _: RemoteSlice) -> Result<(), PostError> {
-        Err(PostError::Unsupported)
-    }
-
-    fn put_bcopy(
-        &mut self,
-        _: EpId,
-        _: usize,
-        _: &mut dyn FnMut(View<'_>) -> usize,
-        _: RemoteSlice,
-    ) -> Result<usize, PostError> {
-        Err(PostError::Unsupported)
-    }
-
-    fn put_zcopy(
-        &mut self,
-        _: EpId,
-        _: &[LocalSlice],
-        _: RemoteSlice,
-        _: Token,
-    ) -> Result<Posted, PostError> {
-        Err(PostError::Unsupported)
-    }
-
-    fn get_bcopy(
-        &mut self,
-        _: EpId,
-        _: RemoteSlice,
-        _: usize,
-        _: &mut dyn FnMut(View<'_>),
-    ) -> Result<(), PostError> {
-        Err(PostError::Unsupported)
-    }
-
-    fn get_zcopy(
-        &mut self,
-        _: EpId,
-        _: &[LocalSlice],
-        _: RemoteSlice,
-        _: Token,
-    ) -> Result<Posted, PostError> {
-        Err(PostError::Unsupported)
-    }
-
-    fn atomic_post(
-        &mut self,
-        _: EpId,
-        _: AtomicOp,
-        _: AtomicWidth,
-        _: RemoteSlice,
-    ) -> Result<(), PostError> {
-        Err(PostError::Unsupported)
-    }
-
-    fn atomic_fetch(
-        &mut self,
-        _: EpId,
-        _: AtomicOp,
-        _: AtomicWidth,
-        _: RemoteSlice,
-        _: Token,
-    ) -> Result<Option<u64>, PostError> {
-        Err(PostError::Unsupported)
     }
 
     fn flush(&mut self, ep: EpId, token: Token) -> Result<Posted, PostError> {

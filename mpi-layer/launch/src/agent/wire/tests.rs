@@ -10,7 +10,6 @@ fn to_agent() -> Vec<ToAgent> {
         local: 3,
         size: 5,
         area_bytes: 1 << 40,
-        bind: 2,
         silence_ms: 10_000,
         input: true,
         mapping: "(vector,(0,1,2),(1,1,3))".into(),
@@ -21,7 +20,7 @@ fn to_agent() -> Vec<ToAgent> {
         ToAgent::Program(b"./a\xff".to_vec()),
         ToAgent::Arg(Vec::new()),
         ToAgent::Env { name: b"A".to_vec(), value: b"b=c".to_vec() },
-        ToAgent::Go,
+        ToAgent::Go { cpus: vec![0, 1023] },
         ToAgent::Signal(-15),
         ToAgent::Stop,
         ToAgent::End { grace_ms: u64::MAX },
@@ -39,7 +38,8 @@ fn to_agent() -> Vec<ToAgent> {
 
 fn from_agent() -> Vec<FromAgent> {
     vec![
-        FromAgent::Hello { version: VERSION },
+        FromAgent::Hello { boot: b"1-2".to_vec(), cpus: vec![5, 1] },
+        FromAgent::OtherVersion { version: VERSION + 1, rest: b"and more".to_vec() },
         FromAgent::Refused { code: 127, why: "no such program".into() },
         FromAgent::Started { rank: 1, pid: 2 },
         FromAgent::Ended { rank: 1, how: 2, code: 9 },
@@ -93,10 +93,22 @@ fn short_and_impossible_frames() {
 fn damaged_bodies_are_refused() {
     assert_eq!(ToAgent::decode(99, b""), Err(WireError::Kind(99)));
     assert_eq!(FromAgent::decode(14, b""), Err(WireError::Kind(14)));
-    assert_eq!(ToAgent::decode(5, b"more"), Err(WireError::Body(5)));
+    assert_eq!(ToAgent::decode(5, b"many."), Err(WireError::Body(5)));
+    assert_eq!(ToAgent::decode(7, b"more"), Err(WireError::Body(7)));
     // A key longer than what is there.
     assert_eq!(FromAgent::decode(8, &[255, 255, 255, 255, 1]), Err(WireError::Body(8)));
     assert_eq!(FromAgent::decode(0, b"BWLagent\x01\0\0\0"), Err(WireError::Body(0)));
+    // More processors than there are, and a longer name of a boot.
+    let greeting = |boot: usize, cpus: usize| {
+        let hello = FromAgent::Hello { boot: vec![b'x'; boot], cpus: vec![1; cpus] };
+        let mut bytes = Vec::new();
+        hello.encode(&mut bytes);
+        let Frame { kind, body, .. } = next_frame(&bytes).unwrap().unwrap();
+        FromAgent::decode(kind, body)
+    };
+    assert!(greeting(BOOT_MAX, SET_MAX).is_ok());
+    assert_eq!(greeting(BOOT_MAX + 1, 0), Err(WireError::Body(0)));
+    assert_eq!(greeting(0, SET_MAX + 1), Err(WireError::Body(0)));
     assert_eq!(FromAgent::decode(3, &[0, 0, 0, 0, 4, 0, 0, 0, 0]), Err(WireError::Body(3)));
     assert_eq!(FromAgent::decode(1, &[0, 0, 0, 0, 0xff]), Err(WireError::Body(1)));
 }

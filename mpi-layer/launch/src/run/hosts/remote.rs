@@ -1,9 +1,9 @@
 //! The launcher's end of one agent: the command that started it, the connection, what is known.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::ops::Range;
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -13,9 +13,10 @@ use rustix::event::PollFd;
 use crate::agent::PATIENCE_AT_START;
 use crate::agent::channel::{Broken, Channel};
 use crate::agent::flow::OUTPUT_ROOM;
-use crate::agent::wire::{FRAME_MAX, FromAgent, Secret, Spec, ToAgent, VERSION};
+use crate::agent::wire::{FRAME_MAX, FromAgent, Secret, Spec, ToAgent};
+use crate::run::processors::Machine;
 use crate::run::signals::Signals;
-use crate::run::{Bind, HostError, LaunchError, RunOptions};
+use crate::run::{HostError, LaunchError, RunOptions};
 
 /// Variables that belong to a host, a session or another job and are not passed on.
 const OWN: [&str; 17] = [
@@ -55,6 +56,8 @@ const OWN_STARTS: [&str; 9] = [
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     Greeting,
+    /// It waits for the word to start.
+    Greeted,
     /// So many ranks are still to be started.
     Starting {
         left: u32,
@@ -69,6 +72,10 @@ pub(super) struct Remote {
     pub(super) host: String,
     pub(super) ranks: Range<u32>,
     pub(super) stage: Stage,
+    /// What it has said of its machine.
+    machine: Machine,
+    /// The word to start was said.
+    gone: bool,
     /// Its living ranks wait in the barrier.
     pub(super) all_in: bool,
     /// Its ranks that have left the job in order.
@@ -91,7 +98,7 @@ impl Remote {
         let words: Vec<String> =
             options.agent_command.split_whitespace().map(|w| w.replace("{host}", host)).collect();
         let (program, args) = words.split_first().ok_or(HostError::Command)?;
-        let agent = match &options.agent_program {
+        let agent: OsString = match &options.agent_program {
             Some(path) => path.clone(),
             None => std::env::current_exe()
                 .map_err(|source| LaunchError::System {
@@ -100,6 +107,7 @@ impl Remote {
                 })?
                 .into(),
         };
+        let agent = if is_read_by_a_shell(&options.agent_command) { quoted(&agent) } else { agent };
         let mut command = Command::new(program);
         command.args(args).arg(agent).arg("agent");
         // A terminal's signals are for the launcher, which passes them on.
@@ -125,6 +133,8 @@ impl Remote {
                 host: host.into(),
                 ranks,
                 stage: Stage::Greeting,
+                machine: Machine::default(),
+                gone: false,
                 all_in: false,
                 left: Vec::new(),
                 command,
@@ -140,7 +150,7 @@ impl Remote {
         }
     }
 
-    /// Says what is to be done. The agent reads it after its greeting.
+    /// Says what is to be done; [`go`](Self::go) follows. The agent reads it after its greeting.
     pub(super) fn describe(
         &mut self,
         options: &RunOptions,
@@ -155,11 +165,6 @@ impl Remote {
             local: self.ranks.end - self.ranks.start,
             size: options.ranks,
             area_bytes: options.area_bytes as u64,
-            bind: match options.bind {
-                None => 0,
-                Some(Bind::None) => 1,
-                Some(Bind::Core) => 2,
-            },
             silence_ms: self.silence.as_millis().try_into().unwrap_or(u64::MAX),
             input: self.ranks.start == 0,
             mapping: mapping.into(),
@@ -182,7 +187,24 @@ impl Remote {
             }
             self.tell(&ToAgent::Env { name, value });
         }
-        self.tell(&ToAgent::Go);
+    }
+
+    /// What it has said of its machine, and its number of ranks.
+    pub(super) fn machine(&self) -> (Machine, u32) {
+        (self.machine.clone(), self.ranks.end - self.ranks.start)
+    }
+
+    /// Has it start the ranks, each on its processor, or anywhere if `cpus` is empty.
+    pub(super) fn go(&mut self, cpus: Vec<u32>) {
+        self.gone = true;
+        self.tell(&ToAgent::Go { cpus });
+        if self.stage == Stage::Greeted {
+            self.stage = self.starting();
+        }
+    }
+
+    fn starting(&self) -> Stage {
+        Stage::Starting { left: self.ranks.end - self.ranks.start }
     }
 
     /// Whether something is expected of it.
@@ -250,14 +272,9 @@ impl Remote {
         }
     }
 
-    pub(super) fn greeted(&mut self, version: u32) -> Result<(), Broken> {
-        if version != VERSION {
-            return Err(Broken::Unexpected(
-                "the greeting of another version; install the same Bowline on all hosts",
-            ));
-        }
-        self.stage = Stage::Starting { left: self.ranks.end - self.ranks.start };
-        Ok(())
+    pub(super) fn greeted(&mut self, machine: Machine) {
+        self.machine = machine;
+        self.stage = if self.gone { self.starting() } else { Stage::Greeted };
     }
 
     /// One more rank was started.
@@ -317,6 +334,38 @@ impl Remote {
     }
 }
 
+/// Whether a shell on the host reads the agent's command line: ssh joins the words with blanks and
+/// gives them to the user's, as rsh did. Other commands (`env`, `ip netns exec`, `podman exec`)
+/// pass words as they are.
+fn is_read_by_a_shell(agent_command: &str) -> bool {
+    let is_one = |word: &str| matches!(word.rsplit('/').next(), Some("ssh" | "rsh"));
+    agent_command.split_whitespace().any(is_one)
+}
+
+/// A path as one word for a shell. `~/` in front stays what it means there.
+fn quoted(path: &OsStr) -> OsString {
+    let path = path.as_bytes();
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"_-./+:,@%".contains(byte);
+    let (home, rest) = match path.strip_prefix(b"~/") {
+        Some(rest) => (&b"~/"[..], rest),
+        None => (&b""[..], path),
+    };
+    let mut word = home.to_vec();
+    if !rest.is_empty() && rest.iter().all(is_plain) {
+        word.extend_from_slice(rest);
+    } else {
+        word.push(b'\'');
+        for byte in rest {
+            match byte {
+                b'\'' => word.extend_from_slice(b"'\\''"),
+                byte => word.push(*byte),
+            }
+        }
+        word.push(b'\'');
+    }
+    OsString::from_vec(word)
+}
+
 fn passes(name: &OsStr) -> bool {
     let name = name.as_bytes();
     !OWN.iter().any(|own| name == own.as_bytes())
@@ -326,6 +375,29 @@ fn passes(name: &OsStr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_shell_reads_a_quoted_path_as_it_was() {
+        for path in ["/usr/bin/bowline", "/a b/it's", "", "$HOME/`id`/\"x\"", "/a;b&c|d*?[e]#\\\n"]
+        {
+            let command = format!("printf %s {}", quoted(OsStr::new(path)).to_str().unwrap());
+            let printed = Command::new("sh").args(["-c", &command]).output().unwrap();
+            assert_eq!(String::from_utf8(printed.stdout).unwrap(), path, "{command}");
+        }
+        assert_eq!(quoted(OsStr::new("/usr/bin/bowline")), "/usr/bin/bowline");
+        assert_eq!(quoted(OsStr::new("~/bin/bowline")), "~/bin/bowline");
+        assert_eq!(quoted(OsStr::new("~/my bin/bowline")), "~/'my bin/bowline'");
+    }
+
+    #[test]
+    fn only_ssh_gives_words_to_a_shell() {
+        for command in ["ssh -x {host}", "/usr/bin/ssh {host}", "sshpass -e ssh {host}"] {
+            assert!(is_read_by_a_shell(command), "{command}");
+        }
+        for command in ["env", "ip netns exec {host}", "podman exec -i {host}", "lssh {host}"] {
+            assert!(!is_read_by_a_shell(command), "{command}");
+        }
+    }
 
     #[test]
     fn the_environment_goes_along_without_what_is_a_hosts_own() {

@@ -1,0 +1,321 @@
+//! Turns: of several threads that wait for different ends of one worker, one makes progress and the
+//! others sleep until theirs is there, or the turn comes to them.
+//!
+//! ```text
+//!              nobody has the turn
+//!   waiter ──────────────────────────► has the turn ── its end came ──► leaves: the turn goes to the
+//!      │                                    ▲                            first who is parked, else to
+//!      │ somebody has it                    │ called ELECTED             nobody
+//!      └──────────────────► parked ─────────┤
+//!                                           └─ called DONE ──► its end is there
+//! ```
+//! Rules. (1) [`Turns`] lies under the lock of what is waited for; only a parked waiter's [`Slot`] is
+//! touched without it. (2) Whoever finds, under the lock, that ends have come calls
+//! [`Turns::settle`] before it gives the lock back: so an end that is there has no parked waiter.
+//! (3) Whoever leaves hands the turn on under the same lock: so where somebody is parked, somebody has
+//! the turn. (4) A call is stored before the sleeper is woken, and the sleeper looks at the word before
+//! and after it sleeps: a call between the two is not lost, since the kernel compares the word itself.
+//!
+//! What progress is, and how the one with the turn passes its time, is not decided here.
+
+use std::sync::Arc;
+
+use crate::sync::atomic::{AtomicU32, Ordering};
+
+const PARKED: u32 = 0;
+const DONE: u32 = 1;
+const ELECTED: u32 = 2;
+
+/// Where one waiter sleeps.
+#[derive(Debug, Default)]
+pub struct Slot(AtomicU32);
+
+/// Why a parked waiter was called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Call {
+    /// What it waits for is there.
+    Done,
+    /// It has the turn.
+    Elected,
+}
+
+impl Slot {
+    /// Sleeps until called.
+    pub fn wait(&self) -> Call {
+        loop {
+            // Acquire pairs with the Release of `call`: what the caller did before is seen.
+            match self.0.load(Ordering::Acquire) {
+                DONE => return Call::Done,
+                ELECTED => return Call::Elected,
+                _ => sleep(&self.0),
+            }
+        }
+    }
+
+    fn call(&self, what: u32) {
+        // Release pairs with the Acquire of `wait`.
+        self.0.store(what, Ordering::Release);
+        wake(&self.0);
+    }
+}
+
+#[cfg(not(bowline_loom))]
+fn sleep(word: &AtomicU32) {
+    use rustix::thread::futex;
+    // Whatever it answers, the caller looks at the word again.
+    let _ = futex::wait(word, futex::Flags::PRIVATE, PARKED, None);
+}
+
+#[cfg(not(bowline_loom))]
+fn wake(word: &AtomicU32) {
+    use rustix::thread::futex;
+    let _ = futex::wake(word, futex::Flags::PRIVATE, 1);
+}
+
+#[cfg(bowline_loom)]
+fn sleep(_: &AtomicU32) {
+    crate::sync::yield_now();
+}
+
+#[cfg(bowline_loom)]
+fn wake(_: &AtomicU32) {}
+
+/// What a waiter is to do.
+#[derive(Debug)]
+#[must_use]
+pub enum Role {
+    /// Make progress; [`Turns::leave`] when what it waits for is there.
+    Progress,
+    /// Give the lock back and sleep on this.
+    Park(Arc<Slot>),
+}
+
+/// Who has the turn, and who is parked. `K` names what a waiter waits for.
+#[derive(Debug)]
+pub struct Turns<K> {
+    taken: bool,
+    parked: Vec<(K, Arc<Slot>)>,
+}
+
+impl<K> Default for Turns<K> {
+    fn default() -> Self {
+        Self { taken: false, parked: Vec::new() }
+    }
+}
+
+impl<K> Turns<K> {
+    /// Somebody waits for `key`, which is not there yet.
+    pub fn enter(&mut self, key: K) -> Role {
+        if !std::mem::replace(&mut self.taken, true) {
+            return Role::Progress;
+        }
+        let slot = Arc::new(Slot::default());
+        self.parked.push((key, Arc::clone(&slot)));
+        Role::Park(slot)
+    }
+
+    /// Calls every parked waiter for whose key `is_there` says so.
+    pub fn settle(&mut self, mut is_there: impl FnMut(&K) -> bool) {
+        if self.parked.is_empty() {
+            return;
+        }
+        self.parked.retain(|(key, slot)| {
+            let there = is_there(key);
+            if there {
+                slot.call(DONE);
+            }
+            !there
+        });
+    }
+
+    /// Whoever has the turn leaves.
+    pub fn leave(&mut self) {
+        if self.parked.is_empty() {
+            self.taken = false;
+        } else {
+            let (_, slot) = self.parked.remove(0);
+            slot.call(ELECTED);
+        }
+    }
+
+    /// Whether somebody has the turn.
+    pub const fn is_taken(&self) -> bool {
+        self.taken
+    }
+
+    /// How many are parked.
+    pub fn parked(&self) -> usize {
+        self.parked.len()
+    }
+}
+
+#[cfg(all(test, bowline_loom))]
+mod loom_tests {
+    //! Threads wait for messages that come from outside: whatever the order, each gets its own, and
+    //! nobody stays parked with nobody at the turn.
+
+    use loom::sync::{Arc, Mutex};
+    use loom::thread;
+
+    use super::*;
+
+    /// The worker: messages that a look has taken in, and who waits.
+    struct State {
+        here: [bool; 3],
+        turns: Turns<usize>,
+    }
+
+    struct Shared {
+        /// What the network has delivered and nobody has looked at.
+        sent: [AtomicU32; 3],
+        state: Mutex<State>,
+    }
+
+    impl Shared {
+        fn new() -> Self {
+            let state = State { here: [false; 3], turns: Turns::default() };
+            Self { sent: Default::default(), state: Mutex::new(state) }
+        }
+
+        /// One look, as whoever has the lock takes it.
+        fn look(&self, state: &mut State) {
+            for (here, sent) in state.here.iter_mut().zip(&self.sent) {
+                // Acquire pairs with the Release of `send`.
+                *here |= sent.load(Ordering::Acquire) == 1;
+            }
+            let here = state.here;
+            state.turns.settle(|&key| here[key]);
+        }
+
+        fn send(&self, key: usize) {
+            // Release pairs with the Acquire of `look`.
+            self.sent[key].store(1, Ordering::Release);
+        }
+
+        fn wait(&self, key: usize) {
+            let mut state = self.state.lock().expect("no model panics with it");
+            self.look(&mut state);
+            if state.here[key] {
+                return;
+            }
+            match state.turns.enter(key) {
+                Role::Progress => drop(state),
+                Role::Park(slot) => {
+                    drop(state);
+                    if slot.wait() == Call::Done {
+                        assert!(self.state.lock().expect("as above").here[key]);
+                        return;
+                    }
+                }
+            }
+            loop {
+                let mut state = self.state.lock().expect("as above");
+                self.look(&mut state);
+                if state.here[key] {
+                    state.turns.leave();
+                    return;
+                }
+                drop(state);
+                crate::sync::yield_now();
+            }
+        }
+    }
+
+    fn everybody_gets_its_own(order: [usize; 2]) {
+        loom::model(move || {
+            let shared = Arc::new(Shared::new());
+            let waiters: Vec<_> = (0..2)
+                .map(|key| {
+                    let shared = Arc::clone(&shared);
+                    thread::spawn(move || shared.wait(key))
+                })
+                .collect();
+            order.map(|key| shared.send(key));
+            for waiter in waiters {
+                waiter.join().expect("it has its message");
+            }
+            let state = shared.state.lock().expect("as above");
+            assert!(!state.turns.is_taken() && state.turns.parked() == 0);
+        });
+    }
+
+    #[test]
+    fn loom_the_first_to_wait_gets_its_message_first() {
+        everybody_gets_its_own([0, 1]);
+    }
+
+    #[test]
+    fn loom_the_last_to_wait_gets_its_message_first() {
+        everybody_gets_its_own([1, 0]);
+    }
+
+    /// A third thread, which waits for nothing, looks in between and may take in what others wait
+    /// for: it must call them.
+    #[test]
+    fn loom_a_look_of_somebody_else_calls_the_parked() {
+        loom::model(|| {
+            let shared = Arc::new(Shared::new());
+            let waiter = {
+                let shared = Arc::clone(&shared);
+                thread::spawn(move || shared.wait(0))
+            };
+            let looker = {
+                let shared = Arc::clone(&shared);
+                thread::spawn(move || {
+                    let mut state = shared.state.lock().expect("as above");
+                    shared.look(&mut state);
+                })
+            };
+            shared.send(0);
+            shared.wait(0);
+            waiter.join().expect("it has its message");
+            looker.join().expect("it looked");
+        });
+    }
+}
+
+#[cfg(all(test, not(bowline_loom)))]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    /// Threads wait for numbers that a counter passes; who has the turn moves it.
+    #[test]
+    fn the_turn_goes_from_thread_to_thread() {
+        let state = Mutex::new((0_u32, Turns::<u32>::default()));
+        let lock = || state.lock().expect("no test panics with it");
+        let progress = || {
+            let (count, turns) = &mut *lock();
+            *count += 1;
+            let now = *count;
+            turns.settle(|&goal| now >= goal);
+            now
+        };
+        std::thread::scope(|scope| {
+            for thread in 1..=8_u32 {
+                scope.spawn(move || {
+                    for round in 1..=500_u32 {
+                        let goal = round * 7 + thread;
+                        let role = {
+                            let (count, turns) = &mut *lock();
+                            if *count >= goal {
+                                continue;
+                            }
+                            turns.enter(goal)
+                        };
+                        if let Role::Park(slot) = role
+                            && slot.wait() == Call::Done
+                        {
+                            assert!(lock().0 >= goal, "called too early");
+                            continue;
+                        }
+                        while progress() < goal {}
+                        lock().1.leave();
+                    }
+                });
+            }
+        });
+        assert!(!lock().1.is_taken() && lock().1.parked() == 0);
+    }
+}

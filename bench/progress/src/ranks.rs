@@ -1,0 +1,204 @@
+//! Two ranks, threads of this program, each on a processor of its own, over one of two lanes and in
+//! one of the modes; and what a rank computes.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, anyhow};
+use bowline::mpi::{Directory, DirectoryError, World, WorldParts};
+use bowline::progress;
+use bowline::stack::{SETTINGS, area_bytes};
+use bowline::wait::SystemWaiter;
+use bowline_base::config::Config;
+use bowline_base::job::{JobMemory, JobSpec};
+use bowline_shm::{ShmIface, ShmOptions};
+use bowline_sim::{Carrier, CarrierOptions};
+use bowline_ucp::{Worker, WorkerParts};
+use bowline_uct::Iface;
+use rustix::thread::CpuSet;
+
+/// What carries the messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lane {
+    /// A thread that stands for a network card reads on its own.
+    Carrier,
+    /// The processors of the ranks copy.
+    Shm,
+}
+
+impl Lane {
+    pub(crate) const ALL: [Self; 2] = [Self::Carrier, Self::Shm];
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Carrier => "carrier",
+            Self::Shm => "shm",
+        }
+    }
+}
+
+/// The modes, the one that is compared with first.
+pub(crate) const MODES: [&str; 3] = ["none", "pef", "thread"];
+
+/// The card: far slower than memory, so that its copies, which a real one would not take a processor
+/// for, take little of the ranks' time.
+pub(crate) const CARD: CarrierOptions =
+    CarrierOptions { latency: Duration::from_micros(5), bandwidth: 0.25e9 };
+
+/// Messages are offered from here on, as in the thesis.
+const THRESHOLD: &str = "9180";
+
+#[derive(Debug, Default)]
+struct Addresses {
+    known: Mutex<HashMap<u32, Vec<u8>>>,
+    changed: Condvar,
+}
+
+impl Addresses {
+    fn publish(&self, rank: u32, address: Vec<u8>) {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(rank, address);
+        self.changed.notify_all();
+    }
+}
+
+#[derive(Debug)]
+struct Book(Arc<Addresses>);
+
+impl Directory for Book {
+    fn address(&self, rank: u32) -> Result<Vec<u8>, DirectoryError> {
+        let mut known = self.0.known.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if let Some(address) = known.get(&rank) {
+                return Ok(address.clone());
+            }
+            let waited = self.0.changed.wait_timeout(known, Duration::from_secs(10));
+            let (next, end) = waited.unwrap_or_else(PoisonError::into_inner);
+            if end.timed_out() {
+                return Err(format!("rank {rank} did not start").into());
+            }
+            known = next;
+        }
+    }
+}
+
+/// Runs `body` as ranks of one job and returns what they return.
+pub(crate) fn run<R: Send>(
+    ranks: u32,
+    lane: Lane,
+    mode: &str,
+    body: impl Fn(&World) -> Result<R> + Sync,
+) -> Result<Vec<R>> {
+    let settings = [("BOWLINE_PROGRESS", mode), ("BOWLINE_RNDV_THRESHOLD", THRESHOLD)];
+    let config = Config::from_pairs(settings, SETTINGS)?;
+    let job_id = u64::from(std::process::id());
+    let area_bytes = area_bytes(&config);
+    let job = JobMemory::create_private(&JobSpec { job_id, ranks, first_rank: 0, area_bytes })?;
+    let addresses = Arc::new(Addresses::default());
+    let (config, addresses, body, job) = (&config, &addresses, &body, &job);
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..ranks)
+            .map(|rank| {
+                scope.spawn(move || {
+                    let world = join(rank, ranks, lane, config, addresses, job)?;
+                    world.barrier()?;
+                    let result = body(&world)?;
+                    world.barrier()?;
+                    Ok(result)
+                })
+            })
+            .collect();
+        let ended = |thread: std::thread::ScopedJoinHandle<'_, Result<R>>| {
+            thread.join().unwrap_or_else(|_| Err(anyhow!("a rank has panicked")))
+        };
+        threads.into_iter().map(ended).collect()
+    })
+}
+
+fn join(
+    rank: u32,
+    size: u32,
+    lane: Lane,
+    config: &Config,
+    addresses: &Arc<Addresses>,
+    job: &JobMemory,
+) -> Result<World> {
+    let shared = size as usize > bowline::wait::processors();
+    job.attach(rank)?;
+    let shm = Box::new(ShmIface::open(job.clone(), rank, ShmOptions::from_config(config))?);
+    let lane: Box<dyn Iface> = match lane {
+        Lane::Shm => shm,
+        Lane::Carrier => Box::new(Carrier::open(shm, CARD)?),
+    };
+    // Behind the card, which may be anywhere, and before a helper, which stays with its rank.
+    bind(rank as usize);
+    let waiter = SystemWaiter::new(config);
+    waiter.policy().share_processors(shared);
+    let worker = Worker::new(WorkerParts {
+        job: job.id(),
+        rank,
+        incarnation: 0,
+        uid: job.node_id() ^ u64::from(rank + 1),
+        lanes: vec![lane],
+        waiter: Box::new(waiter),
+        failures: None,
+        config: config.clone(),
+    })?;
+    progress::attend(&worker, config)?;
+    addresses.publish(rank, worker.address());
+    let directory = Box::new(Book(Arc::clone(addresses)));
+    let node_id = job.node_id();
+    let parts = WorldParts {
+        worker,
+        rank,
+        size,
+        directory,
+        node_id,
+        oversubscribed: shared,
+        finalizer: None,
+    };
+    World::from_parts(parts).context("cannot make the world")
+}
+
+fn bind(rank: usize) {
+    let mut set = CpuSet::new();
+    set.set(rank % bowline::wait::processors());
+    if let Err(error) = rustix::thread::sched_setaffinity(None, &set) {
+        eprintln!("cannot bind rank {rank} to a processor: {error}");
+    }
+}
+
+/// A computation of a known length, which calls nothing.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Work {
+    loops: u64,
+}
+
+impl Work {
+    /// As much as takes `time` on an idle processor.
+    pub(crate) fn of(time: Duration) -> Self {
+        let probe = Self { loops: 2_000_000 };
+        let fastest = (0..20).map(|_| probe.timed()).min().unwrap_or(Duration::ZERO);
+        let loops = probe.loops as f64 * time.as_secs_f64() / fastest.as_secs_f64().max(1e-9);
+        Self { loops: loops as u64 }
+    }
+
+    fn timed(self) -> Duration {
+        let start = Instant::now();
+        self.go();
+        start.elapsed()
+    }
+
+    pub(crate) fn go(self) {
+        let mut value = 1u64;
+        for _ in 0..self.loops {
+            value = std::hint::black_box(value.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (value >> 29));
+        }
+    }
+}
+
+/// The median.
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}

@@ -1,0 +1,359 @@
+//! Jobs with the queues of applications: section 4.6.3.
+//!
+//! The applications themselves need hundreds of cores. Here one thread plays the queues of one rank
+//! after the other, with event orders that have the published statistics; the time of a step is
+//! that of its slowest rank and a fixed computation. Ranks that do the same are played once.
+
+use anyhow::Result;
+use bowline_ucp::matching::{
+    ArrayIndex, CubeIndex, Engine, EngineKind, HashIndex, Index, Indexed, ListEngine, MatchEngine,
+    Tally, TreeIndex,
+};
+
+use super::jobs::{Job, One, play, step};
+use crate::clock::{Contestant, Done, Times, compare};
+use crate::table::{Cell, Table};
+use crate::{Context, Named};
+
+/// An application.
+struct Application {
+    name: &'static str,
+    ranks: u32,
+    /// The rank that has most to do.
+    first: Job,
+    /// Every other rank.
+    others: Job,
+    /// Computation of each rank for each message of its own, in ns.
+    compute: f64,
+    /// MQL, MASL and ASL of the UMQ, ASL of the PRQ, as published; 0 where nothing is said.
+    statistics: [f64; 4],
+    /// Speed-up of queue time, array and 4D, as published.
+    published: &'static str,
+}
+
+/// `0..n` in blocks of `block`, each reversed.
+fn blocks(n: u32, block: u32) -> impl Iterator<Item = u32> {
+    (0..n).map(move |k| {
+        let start = k - k % block;
+        start + (block.min(n - start) - 1 - k % block)
+    })
+}
+
+/// `0..n` in fours, of which the first comes last: each fits the second entry of a list, or the
+/// first.
+fn almost(n: u32) -> impl Iterator<Item = u32> {
+    (0..n).map(move |k| {
+        let start = k - k % 4;
+        let block = 4.min(n - start);
+        start + (k % 4 + 1) % block
+    })
+}
+
+/// `messages` arrive from `senders` in turn and are received in blocks of `block`, newest first.
+fn unexpected(job: &mut Job, messages: u32, senders: u32, block: u32) {
+    for k in 0..messages {
+        job.push(false, false, 0, 1 + k % senders, k / senders);
+    }
+    for k in blocks(messages, block) {
+        job.push(true, false, 0, 1 + k % senders, k / senders);
+    }
+}
+
+/// Receives are posted and their messages come almost in this order.
+fn expected(job: &mut Job, messages: u32, senders: u32) {
+    for k in 0..messages {
+        job.push(true, false, 0, 1 + k % senders, k / senders);
+    }
+    for k in almost(messages) {
+        job.push(false, false, 0, 1 + k % senders, k / senders);
+    }
+}
+
+/// Radix sort of 2^`bits` keys: messages pile up at rank 0, which receives them from the end.
+fn radix(bits: u32, longest: u32, masl: f64, asl: f64) -> Application {
+    const RANKS: u32 = 512;
+    let (mut first, mut others) = (Job::default(), Job::default());
+    expected(&mut first, 4, RANKS - 1);
+    unexpected(&mut first, longest, RANKS - 1, longest);
+    // Every other rank's queue is as long as makes the job's average what it is.
+    let depth = (asl * f64::from(RANKS) - masl) / f64::from(RANKS - 1);
+    let block = (2.0 * depth) as u32 + 1;
+    for _ in 0..longest / block {
+        expected(&mut others, 4, RANKS - 1);
+        unexpected(&mut others, block, RANKS - 1, block);
+    }
+    Application {
+        name: match bits {
+            28 => "Radix.n28",
+            29 => "Radix.n29",
+            _ => "Radix.n30",
+        },
+        ranks: RANKS,
+        first,
+        others,
+        compute: 100.0,
+        statistics: [f64::from(longest), masl, asl, 0.8],
+        published: "8.46, 4.99 (most)",
+    }
+}
+
+/// N-body: everyone's message to everyone, half of them expected.
+fn nbody(name: &'static str, ranks: u32, umq: [f64; 2], asl: f64) -> Application {
+    let mut job = Job::default();
+    expected(&mut job, ranks - 1, ranks - 1);
+    unexpected(&mut job, ranks - 1, ranks - 1, 2 * umq[1] as u32 + 1);
+    Application {
+        name,
+        ranks,
+        first: job.clone(),
+        others: job,
+        compute: 1000.0,
+        statistics: [f64::from(ranks - 1), umq[0], umq[1], asl],
+        published: "< 1, ~2",
+    }
+}
+
+/// Applications with shallow searches: `depth` entries on average in the UMQ, `block` receives at a
+/// time in the PRQ.
+fn shallow(name: &'static str, umq: f64, prq: f64) -> Application {
+    const RANKS: u32 = 512;
+    const NEIGHBOURS: u32 = 26;
+    let mut job = Job::default();
+    if prq < 1.0 {
+        expected(&mut job, NEIGHBOURS, NEIGHBOURS);
+    } else {
+        for k in 0..NEIGHBOURS {
+            job.push(true, false, 0, 1 + k, 0);
+        }
+        for k in blocks(NEIGHBOURS, 2 * prq as u32 + 2) {
+            job.push(false, false, 0, 1 + k, 0);
+        }
+    }
+    unexpected(&mut job, NEIGHBOURS, NEIGHBOURS, 2 * umq as u32 + 1);
+    Application {
+        name,
+        ranks: RANKS,
+        first: job.clone(),
+        others: job,
+        compute: 1000.0,
+        statistics: [0.0, 0.0, umq, prq],
+        published: "no gain",
+    }
+}
+
+fn applications(quick: bool) -> Vec<Application> {
+    let mut all = vec![radix(28, 3061, 1510.058, 46.547)];
+    if !quick {
+        all.push(radix(29, 6110, 3418.630, 54.468));
+        all.push(radix(30, 13_228, 7208.657, 74.740));
+        all.push(nbody("Nbody.256", 256, [27.228, 6.041], 0.926));
+    }
+    all.push(nbody("Nbody.512", 512, [32.363, 17.718], 0.867));
+    if !quick {
+        all.push(nbody("Nbody.704", 704, [50.863, 21.876], 0.796));
+    }
+    all.push(shallow("AMG-like", 4.29, 3.56));
+    all.push(shallow("LU-like", 4.04, 0.67));
+    all
+}
+
+/// Times of all kinds on a job.
+fn race(context: &Context, ranks: u32, job: &Job) -> Result<Vec<Times>> {
+    let mut contestants: Vec<Contestant<'_>> = EngineKind::ALL
+        .iter()
+        .map(|&kind| {
+            let mut place = One(Engine::new(kind, ranks));
+            Contestant { name: kind.name(), run: Box::new(move || play(&mut place, job)) }
+        })
+        .collect();
+    compare(context.effort, &mut contestants)
+}
+
+/// Queue time and whole time of applications.
+fn table(context: &Context) -> Result<Table> {
+    let mut table = Table::new(
+        "applications",
+        "jobs with the queues of applications: time of queues, of the whole, and of rank 0",
+        &["job", "engine", "rank 0", "others", "all ranks", "whole", "all ranks", "whole", "publ."],
+    );
+    for application in context.progress("applications", applications(context.quick)) {
+        let Application { name, ranks, first, others, compute, published, .. } = &application;
+        let matches = |job: &Job| job.events.len() as f64 / 2.0;
+        let heavy = race(context, *ranks, first)?;
+        let light = race(context, *ranks, others)?;
+        let rest = f64::from(ranks - 1);
+        let figures = |at: usize| {
+            let first_ns = heavy[at].median() * matches(first);
+            let other_ns = light[at].median() * matches(others);
+            let whole =
+                (first_ns + compute * matches(first)).max(other_ns + compute * matches(others));
+            (first_ns, other_ns, first_ns + rest * other_ns, whole)
+        };
+        let list = heavy.iter().position(|times| times.name == EngineKind::List.name());
+        let list = figures(list.expect("the list takes part"));
+        for (at, times) in heavy.iter().enumerate() {
+            let (first_ns, other_ns, all, whole) = figures(at);
+            table.row(vec![
+                (*name).into(),
+                times.name.into(),
+                Cell::time(first_ns),
+                Cell::time(other_ns),
+                Cell::time(all),
+                Cell::time(whole),
+                Cell::times(list.2 / all),
+                Cell::times(list.3 / whole),
+                (*published).into(),
+            ]);
+        }
+    }
+    table.note(
+        "rank 0 and others: queue time of a step of one rank; all ranks: their sum; whole: that of \
+         the slowest rank and a fixed computation (100 ns for each message in Radix, 1 us in the \
+         others). The last three columns: how many times as fast as the list, and the published \
+         speed-up of queue time by array and 4D.",
+    );
+    table.note(
+        "Simulated: one thread plays the queues of one rank after the other, by orders of events \
+         that have the published statistics (table application-queues); neither network nor \
+         application runs. Published: Radix gains nearly as much in whole time, N-body nothing \
+         that shows. The published array loses in N-body because it is given back whenever the \
+         queues are empty; ours is kept.",
+    );
+    Ok(table)
+}
+
+/// How a list is searched by a job.
+struct Counted {
+    /// Greatest length of the UMQ.
+    longest: u64,
+    /// Pointers followed in the average search of the UMQ that found something.
+    umq: f64,
+    /// The same of the PRQ.
+    prq: f64,
+}
+
+fn counted(job: &Job) -> Counted {
+    let mut engine = ListEngine::<Tally>::new();
+    let (mut done, mut claims, mut matches) = (Done::default(), 0u32, 0u32);
+    for (event, number) in job.events.iter().zip(0u64..) {
+        let before = done.work;
+        let tag = event.tag.into();
+        step(&mut engine, event.receive, event.any, event.source, tag, number, &mut done);
+        let found = u32::from(done.work > before);
+        if event.receive {
+            claims += found;
+        } else {
+            matches += found;
+        }
+    }
+    debug_assert!(engine.is_empty(), "a job ends with empty queues");
+    let Tally { unexpected, posted, .. } = engine.counted();
+    Counted {
+        longest: unexpected.longest,
+        umq: unexpected.visits as f64 / f64::from(claims.max(1)),
+        prq: posted.visits as f64 / f64::from(matches.max(1)),
+    }
+}
+
+/// What an index held: on average and at most.
+pub(super) fn bytes<I: Index>(index: I, job: &Job) -> (f64, u64) {
+    let mut place = One(Indexed::<I, Tally>::new(index));
+    play(&mut place, job);
+    let counted = place.0.counted();
+    (counted.average_bytes(), counted.peak_bytes)
+}
+
+/// Statistics and memory of the same jobs.
+fn queues(context: &Context) -> Result<Table> {
+    let mut table = Table::new(
+        "application-queues",
+        "the same jobs: lengths and searches, and bytes of structure of rank 0",
+        &[
+            "job", "UMQ MQL", "publ.", "MASL", "publ.", "ASL", "publ.", "PRQ ASL", "publ.",
+            "array", "four_d", "nd", "hashed",
+        ],
+    );
+    for application in context.progress("application-queues", applications(context.quick)) {
+        let Application { name, ranks, first, others, statistics, .. } = application;
+        let (heavy, light) = (counted(&first), counted(&others));
+        let asl = (heavy.umq + f64::from(ranks - 1) * light.umq) / f64::from(ranks);
+        let [p_mql, p_masl, p_asl, p_prq] = statistics;
+        let shown = |value: f64| {
+            if value == 0.0 { Cell::none() } else { Cell::number(value, 2, "") }
+        };
+        let (array, cubes) =
+            (bytes(ArrayIndex::new(ranks), &first), bytes(CubeIndex::new(ranks), &first));
+        let (tree, hashed) =
+            (bytes(TreeIndex::new(ranks), &first), bytes(HashIndex::new(), &first));
+        let memory = |(average, peak): (f64, u64)| Cell::Text(format!("{average:.0} / {peak} B"));
+        table.row(vec![
+            name.into(),
+            Cell::count(heavy.longest),
+            shown(p_mql),
+            Cell::number(heavy.umq, 2, ""),
+            shown(p_masl),
+            Cell::number(asl, 2, ""),
+            shown(p_asl),
+            Cell::number(heavy.prq, 2, ""),
+            shown(p_prq),
+            memory(array),
+            memory(cubes),
+            memory(tree),
+            memory(hashed),
+        ]);
+    }
+    table.note(
+        "MQL: greatest length; MASL: average search of the rank with the longest ones; ASL: of all \
+         ranks. Only searches that found something count. Published means of several runs are \
+         rounded to jobs of whole messages. bytes: average over all operations / at most.",
+    );
+    table.note(
+        "Published over the list, KB, array and 4D: Radix.28 14.5 and 0.36, .30 -2.4 and -3.8; \
+         Nbody.512 11.4 and 0.76. Below zero because faster consumption kept fewer entries queued, \
+         which a fixed order of events cannot show.",
+    );
+    Ok(table)
+}
+
+/// The tables of this module.
+pub(crate) const TABLES: &[Named] = &[
+    ("applications", "jobs with the queues of Radix, N-body, AMG and LU", table),
+    ("application-queues", "lengths, searches and memory of these jobs", queues),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn orders_take_everything_once() {
+        for n in [1, 3, 4, 9, 26, 511] {
+            for block in [1, 2, 9, 36] {
+                let mut all: Vec<u32> = blocks(n, block).collect();
+                all.sort_unstable();
+                assert_eq!(all, (0..n).collect::<Vec<_>>());
+            }
+            let mut all: Vec<u32> = almost(n).collect();
+            all.sort_unstable();
+            assert_eq!(all, (0..n).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn jobs_have_the_published_statistics() {
+        for application in applications(false) {
+            let counted = counted(&application.first);
+            let [longest, masl, asl, _] = application.statistics;
+            let near = |ours: f64, published: f64| {
+                let ratio = ours / published;
+                assert!((0.85..1.15).contains(&ratio), "{}: {ours}", application.name);
+            };
+            if application.name.starts_with("Radix") {
+                assert_eq!(counted.longest as f64, longest);
+                near(counted.umq, masl);
+            } else {
+                near(counted.umq, asl);
+            }
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! One communicator and many: the microbenchmarks of sections 4.6.2, and shallow queues.
+
+use anyhow::Result;
+use bowline_ucp::matching::{ArrayIndex, CubeIndex, EngineKind};
+
+use super::applications::bytes;
+use super::jobs::{Job, Order, Queue};
+use super::race::{COLUMNS, Race};
+use crate::table::{Cell, Table};
+use crate::{Context, Named};
+
+fn columns(first: &[&'static str]) -> Vec<&'static str> {
+    first.iter().copied().chain(COLUMNS).collect()
+}
+
+/// Adds the goal that the automatic choice is near the best one.
+fn auto_goal(table: &mut Table, worst: Option<(f64, String)>) {
+    if let Some((ratio, row)) = worst {
+        table.goal(
+            "the automatic choice within 10 % of the best engine on every row",
+            format!("at worst {ratio:.2} ({row})"),
+            ratio <= 1.10,
+        );
+    }
+}
+
+fn note_times(table: &mut Table) {
+    table.note(
+        "list: ns for each match (both queues searched, one insertion, one removal); +-: half of \
+         the distance of its quartiles; others: how many times as fast as the list. Every engine is \
+         a list until its searches are longer than its index takes for one; array* and four_d* are \
+         without that list, as they were published; publ.: the thesis's array and 4D beside its \
+         list.",
+    );
+}
+
+/// Queues of up to four entries.
+pub(crate) fn shallow(context: &Context) -> Result<Table> {
+    let mut table = Table::new(
+        "shallow",
+        "queues of at most 4 entries, a communicator of 512 ranks",
+        &columns(&["queue", "order", "depth"]),
+    );
+    let mut slowest = (f64::INFINITY, String::new());
+    let mut worst = None;
+    let rows: Vec<_> = combinations(&Queue::BOTH, &Order::BOTH, &[1u32, 2, 4]);
+    for (queue, order, depth) in context.progress("shallow", rows) {
+        if depth == 1 && order == Order::Reverse {
+            continue;
+        }
+        let job = Job::one_queue(queue, order, depth, 127, 1, 0);
+        let race = Race::one(context.effort, 512, &job)?;
+        let name = format!("{} {} {depth}", queue.name(), order.name());
+        for kind in [EngineKind::FourD, EngineKind::Nd] {
+            let speedup = race.speedup(kind);
+            if speedup < slowest.0 {
+                slowest = (speedup, format!("{}, {name}", kind.name()));
+            }
+        }
+        note_worst(&mut worst, &race, &name);
+        let mut cells = vec![queue.name().into(), order.name().into(), Cell::count(depth.into())];
+        cells.extend(race.cells("~1, below"));
+        table.row(cells);
+    }
+    note_times(&mut table);
+    table.note(
+        "Published (4.6.3): applications with shallow searches gain nothing and may lose. A search \
+         of the first entry is all that a list does; an index has its dimensions to go through.",
+    );
+    table.goal(
+        "four_d and nd never slower than list by more than 5 %",
+        format!("{:.2} x as fast at worst ({})", slowest.0, slowest.1),
+        slowest.0 >= 1.0 / 1.05,
+    );
+    auto_goal(&mut table, worst);
+    Ok(table)
+}
+
+fn note_worst(worst: &mut Option<(f64, String)>, race: &Race, row: &str) {
+    let ratio = race.auto_to_best();
+    if worst.as_ref().is_none_or(|(before, _)| ratio > *before) {
+        *worst = Some((ratio, row.to_owned()));
+    }
+}
+
+/// All combinations.
+fn combinations<A: Copy, B: Copy, C: Copy>(a: &[A], b: &[B], c: &[C]) -> Vec<(A, B, C)> {
+    let pairs = a.iter().flat_map(|&a| b.iter().map(move |&b| (a, b)));
+    pairs.flat_map(|(a, b)| c.iter().map(move |&c| (a, b, c))).collect()
+}
+
+/// One communicator of 512 ranks.
+pub(crate) fn single(context: &Context) -> Result<Table> {
+    const RANKS: u32 = 512;
+    let mut table = Table::new(
+        "single",
+        format!("one communicator of {RANKS} ranks, everyone's messages pending at one receiver"),
+        &columns(&["queue", "order", "pending", "any"]),
+    );
+    let mut worst = None;
+    let mut deep = Vec::new();
+    let mut rows = combinations(&Queue::BOTH, &Order::BOTH, &[1u32, 5, 10])
+        .into_iter()
+        .map(|(queue, order, pending)| (queue, order, pending, 0u32))
+        .collect::<Vec<_>>();
+    for queue in Queue::BOTH {
+        let fractions: &[u32] = if context.quick { &[1, 4] } else { &[1, 2, 4] };
+        rows.extend(fractions.iter().map(|&any| (queue, Order::Reverse, 10, any)));
+    }
+    for (queue, order, pending, any) in context.progress("single", rows) {
+        let job = Job::one_queue(queue, order, RANKS, 1, pending, any);
+        let race = Race::one(context.effort, RANKS, &job)?;
+        let name = format!("{} {} {pending} any {} %", queue.name(), order.name(), any * 25);
+        note_worst(&mut worst, &race, &name);
+        let published = match (queue, order, pending, any) {
+            (_, _, _, 4) => "~1, ~1",
+            (_, _, _, 1..) => "> 1, > 1",
+            (_, Order::Forward, ..) => "~1, ~1",
+            (Queue::Posted, Order::Reverse, 10, _) => "> 40, > 30",
+            (Queue::Posted, Order::Reverse, ..) => "1.7 .. 40",
+            (Queue::Unexpected, Order::Reverse, ..) => "> PRQ",
+        };
+        if order == Order::Reverse && pending == 10 && any == 0 {
+            let of = |kind| race.speedup(kind);
+            deep.push((of(EngineKind::FourD), of(EngineKind::Nd), queue.name()));
+        }
+        let any = Cell::number(f64::from(any) * 25.0, 0, "%");
+        let mut cells =
+            vec![queue.name().into(), order.name().into(), Cell::count(pending.into()), any];
+        cells.extend(race.cells(published));
+        table.row(cells);
+    }
+    note_times(&mut table);
+    table.note(
+        "forward is the honest limit: the first entry is the one that fits, and every structure is \
+         more than a list has to look at.",
+    );
+    table.note(
+        "any: so many of the senders are received from by MPI_ANY_SOURCE, with tags of their own. \
+         At 100 % nothing can be gained by rank (published: the gain vanishes).",
+    );
+    let job = Job::one_queue(Queue::Posted, Order::Reverse, RANKS, 1, 10, 0);
+    let (array, cubes) = (bytes(ArrayIndex::new(RANKS), &job), bytes(CubeIndex::new(RANKS), &job));
+    table.note(format!(
+        "Bytes of structure during PRQ reverse, 10 pending, average over its operations: array \
+         {:.0}, four_d {:.0}, {:.1} times less (published: 4D always lowest, about twice less in the \
+         worst case).",
+        array.0,
+        cubes.0,
+        array.0 / cubes.0
+    ));
+    for (four_d, nd, queue) in deep {
+        table.goal(
+            format!("four_d or nd at least 30 x as fast, {queue} reverse, 512 ranks x 10"),
+            format!("four_d {four_d:.1} x, nd {nd:.1} x"),
+            four_d.max(nd) >= 30.0,
+        );
+    }
+    auto_goal(&mut table, worst);
+    Ok(table)
+}
+
+/// 10 and 50 communicators.
+pub(crate) fn communicators(context: &Context) -> Result<Table> {
+    let (ranks, pending) = if context.quick { (64u32, 5u32) } else { (256, 5) };
+    let mut table = Table::new(
+        "communicators",
+        format!("10 and 50 communicators of {ranks} ranks, {pending} messages of each pending"),
+        &columns(&["queue", "comms", "across", "within", "lists"]),
+    );
+    let mut worst = None;
+    let rows: Vec<_> = combinations(&Queue::BOTH, &[10u16, 50], &Order::BOTH)
+        .into_iter()
+        .flat_map(|(queue, comms, across)| Order::BOTH.map(|order| (queue, comms, across, order)))
+        .collect();
+    for (queue, comms, across, order) in context.progress("communicators", rows) {
+        let job = Job::communicators(queue, comms, across, order, ranks, pending);
+        let race = Race::many(context.effort, comms, ranks, &job)?;
+        let name =
+            format!("{} {comms} across {} within {}", queue.name(), across.name(), order.name());
+        note_worst(&mut worst, &race, &name);
+        let published = match (queue, comms, order) {
+            (Queue::Posted, 10, Order::Reverse) => "42 .. 176",
+            (Queue::Posted, 50, Order::Reverse) => "100 .. 556",
+            _ => "-",
+        };
+        let mut cells = vec![
+            queue.name().into(),
+            Cell::count(comms.into()),
+            across.name().into(),
+            order.name().into(),
+            race.lists(),
+        ];
+        cells.extend(race.cells(published));
+        table.row(cells);
+    }
+    note_times(&mut table);
+    table.note(
+        "list is one queue for all communicators, as published; the others have an engine for each \
+         communicator, found through a table: lists a list.",
+    );
+    table.note(
+        "Published as well, and not repeated: misses of the caches by the processor's counters, which \
+         fell more with 50 communicators than with 10. A virtual machine has no such counters; the \
+         times show the same, since a list of 50 communicators leaves the second cache.",
+    );
+    table.note(
+        "Published with 256 ranks; which of its two figures for each number of communicators is \
+         the forward traversal is not said.",
+    );
+    auto_goal(&mut table, worst);
+    Ok(table)
+}
+
+/// The tables of this module.
+pub(crate) const TABLES: &[Named] = &[
+    ("shallow", "queues of at most 4 entries", shallow),
+    ("single", "one communicator: forward, reverse, receives from anyone", single),
+    ("communicators", "10 and 50 communicators", communicators),
+];

@@ -1,0 +1,12 @@
+//! Receive queues: what a message costs on its way into one, and what the queues hold.
+//!
+//! The experiments are those of M. Rüfenacht's thesis (Edinburgh 2020, chapter 6): latency, memory
+//! by the number of peers, and many to one.
+
+mod forms;
+pub(crate) mod lanes;
+pub(crate) mod latency;
+mod locked;
+pub(crate) mod many;
+pub(crate) mod memory;
+pub(crate) mod network;

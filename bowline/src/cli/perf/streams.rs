@@ -1,0 +1,165 @@
+//! Streams on the protocol engine: each message is received whole, into a room of its size.
+
+use std::collections::VecDeque;
+
+use anyhow::Result;
+use bowline::ucp::{RequestId, Sent, StreamReceived, StreamWant};
+use bowline_base::buffer::{RecvBuf, SendBuf};
+
+use super::drive::{PingPong, Stream};
+use super::pair::{ANSWER, Lent, Pair};
+use super::payload;
+use super::plan::Plan;
+
+/// One side. All its operations have completed whenever a method returns `Ok`. A side whose
+/// operation failed is not used any more (the loops of `drive` end with the first error), and its
+/// buffers outlive its worker.
+pub(crate) struct Side<'a> {
+    pair: &'a Pair,
+    out: Lent<'a>,
+    /// Rooms, one after the other.
+    into: Lent<'a>,
+    size: usize,
+    window: usize,
+    rooms: usize,
+    open: VecDeque<RequestId>,
+}
+
+impl<'a> Side<'a> {
+    pub(crate) fn new(pair: &'a Pair, plan: &Plan) -> Self {
+        Self {
+            pair,
+            out: pair.buffer(plan.size),
+            into: pair.buffer(plan.size * plan.rooms()),
+            size: plan.size,
+            window: plan.window,
+            rooms: plan.rooms(),
+            open: VecDeque::with_capacity(plan.window),
+        }
+    }
+
+    /// Starts to send `out`.
+    ///
+    /// # Safety
+    /// Nobody may write `out` before the send is complete.
+    #[inline]
+    unsafe fn start_send(&self) -> Result<Sent> {
+        let bytes = self.out.bytes();
+        // SAFETY: a lent buffer outlives the worker's operations, and the caller promises that it
+        // is not written meanwhile.
+        let buffer = unsafe { SendBuf::borrowed(bytes.as_ptr(), bytes.len()) };
+        Ok(self.pair.worker.stream_send(self.pair.ep, buffer)?)
+    }
+
+    /// Starts to receive into the room of the message at `place` of a window; `None` when it was
+    /// there already.
+    ///
+    /// # Safety
+    /// Nobody may look at this room, nor start another receive into it, before the receive is
+    /// complete.
+    #[inline]
+    unsafe fn start_receive(&mut self, place: usize) -> Result<Option<RequestId>> {
+        let room = self.into.room(place * self.size, self.size);
+        // SAFETY: `room` has `size` bytes; a lent buffer outlives the worker's operations, and the
+        // caller promises that the room is left to the receive. Rooms of different places do not
+        // overlap.
+        let buffer = unsafe { RecvBuf::borrowed(room, self.size) };
+        match self.pair.worker.stream_recv(self.pair.ep, buffer, StreamWant::ALL)? {
+            StreamReceived::Done(..) => Ok(None),
+            StreamReceived::Pending(id) => Ok(Some(id)),
+        }
+    }
+}
+
+impl PingPong for Side<'_> {
+    #[inline]
+    fn outgoing(&mut self) -> &mut [u8] {
+        self.out.bytes_mut()
+    }
+
+    #[inline]
+    fn send(&mut self) -> Result<()> {
+        // SAFETY: waited for before the method returns; after an error the side is not used.
+        let sent = unsafe { self.start_send()? };
+        self.pair.finish(sent)
+    }
+
+    #[inline]
+    fn receive(&mut self) -> Result<()> {
+        // SAFETY: waited for before the method returns; after an error the side is not used.
+        match unsafe { self.start_receive(0)? } {
+            Some(id) => self.pair.wait(id).map(drop),
+            None => Ok(()),
+        }
+    }
+
+    #[inline]
+    fn is_stamped(&mut self, sequence: u64) -> bool {
+        payload::is_stamped(self.into.bytes(), sequence)
+    }
+
+    fn check_pattern(&mut self, seed: u64) -> Result<()> {
+        payload::check(self.into.bytes(), seed)
+    }
+}
+
+impl Stream for Side<'_> {
+    fn outgoing(&mut self) -> &mut [u8] {
+        self.out.bytes_mut()
+    }
+
+    fn send_window(&mut self) -> Result<()> {
+        for _ in 0..self.window {
+            // SAFETY: waited for below; after an error the side is not used.
+            if let Sent::Pending(id) = unsafe { self.start_send()? } {
+                self.open.push_back(id);
+            }
+        }
+        for id in self.open.drain(..) {
+            self.pair.wait(id)?;
+        }
+        let answer = self.pair.worker.recv(self.pair.wanted(ANSWER), RecvBuf::empty())?;
+        self.pair.wait(answer).map(drop)
+    }
+
+    fn receive_window(&mut self) -> Result<()> {
+        if self.rooms == 1 {
+            for _ in 0..self.window {
+                PingPong::receive(self)?;
+            }
+            return Ok(());
+        }
+        for message in 0..self.window {
+            // The oldest receive is the one that has the room which is used next.
+            if self.open.len() == self.rooms
+                && let Some(oldest) = self.open.pop_front()
+            {
+                self.pair.wait(oldest)?;
+            }
+            // SAFETY: the receive before into this room is complete, and this one is waited for
+            // above or below; after an error the side is not used.
+            if let Some(id) = unsafe { self.start_receive(message % self.rooms)? } {
+                self.open.push_back(id);
+            }
+        }
+        for id in self.open.drain(..) {
+            self.pair.wait(id)?;
+        }
+        Ok(())
+    }
+
+    fn answer(&mut self) -> Result<()> {
+        let sent = self.pair.send(ANSWER, SendBuf::empty())?;
+        self.pair.finish(sent)
+    }
+
+    fn is_stamped(&mut self, sequence: u64) -> bool {
+        let mut all = self.into.bytes().chunks_exact(self.size.max(1));
+        all.all(|message| payload::is_stamped(message, sequence))
+    }
+
+    fn check_pattern(&mut self, seed: u64) -> Result<()> {
+        let mut all = self.into.bytes().chunks_exact(self.size.max(1));
+        all.try_for_each(|message| payload::check(message, seed))
+    }
+}

@@ -1,0 +1,143 @@
+//! Requests by socket address, over TCP: the [`Introducer`] that a worker of this machine is given.
+//!
+//! It is an interface of the TCP provider that carries nothing but requests and their answers: each
+//! request is a connection of its own, proved with the secret that both sides must know, and closed
+//! once it was answered. What strangers may cost is bounded there: their number
+//! (`BOWLINE_TCP_STRANGERS`), the bytes they may send, and their time
+//! (`BOWLINE_TCP_HANDSHAKE_TIMEOUT`).
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+
+use bowline_base::config::Config;
+use bowline_base::doorbell::WakeSet;
+use bowline_tcp::{ConnectError, ConnectId, MAX_PRIVATE, RequestId, TcpIface, TcpOptions};
+use bowline_ucp::{Answer, DialId, IncomingId, Introducer, ListenerId, News};
+use bowline_uct::{Armed, Arrival, EpId, Iface as _, PeerFailure, Sink, Source, Token, Verdict};
+
+/// See the module's text.
+#[derive(Debug)]
+pub struct TcpIntroducer {
+    iface: TcpIface,
+    listeners: Vec<bowline_tcp::ListenerId>,
+    /// Requests that wait for their answer.
+    incoming: HashMap<IncomingId, RequestId>,
+    dials: HashMap<DialId, ConnectId>,
+    next: u64,
+}
+
+/// Notes which connections have ended; nothing else comes over them.
+#[derive(Default)]
+struct Ends(Vec<EpId>);
+
+impl Sink for Ends {
+    fn am(&mut self, _: Arrival<'_>) -> Verdict {
+        Verdict::Consumed
+    }
+    fn completed(&mut self, _: Token, _: Result<u64, PeerFailure>) {}
+    fn writable(&mut self, _: EpId) {}
+    fn failed(&mut self, _: Option<Source>, ep: Option<EpId>, _: PeerFailure) {
+        self.0.extend(ep);
+    }
+}
+
+impl TcpIntroducer {
+    /// Opens it with the settings of the TCP transport and a secret that clients and servers share.
+    ///
+    /// # Errors
+    /// When the transport cannot be opened.
+    pub fn open(config: &Config, secret: [u8; 32]) -> Result<Self, bowline_uct::OpenError> {
+        let iface = TcpIface::open(TcpOptions::from_config(config, secret))?;
+        Ok(Self {
+            iface,
+            listeners: Vec::new(),
+            incoming: HashMap::new(),
+            dials: HashMap::new(),
+            next: 0,
+        })
+    }
+
+    fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+}
+
+impl Introducer for TcpIntroducer {
+    fn max_data(&self) -> usize {
+        MAX_PRIVATE
+    }
+
+    fn listen(&mut self, at: SocketAddr) -> Result<(ListenerId, SocketAddr), String> {
+        let (id, at) = self.iface.listen(at).map_err(|error| error.to_string())?;
+        self.listeners.push(id);
+        Ok((ListenerId(self.listeners.len() as u32 - 1), at))
+    }
+
+    fn close_listener(&mut self, listener: ListenerId) {
+        if let Some(id) = self.listeners.get(listener.0 as usize) {
+            self.iface.close_listener(*id);
+        }
+    }
+
+    fn dial(&mut self, to: SocketAddr, data: &[u8]) -> Result<DialId, String> {
+        let id = self.iface.connect_to(to, data).map_err(|error| error.to_string())?;
+        let dial = DialId(self.number());
+        self.dials.insert(dial, id);
+        Ok(dial)
+    }
+
+    fn answer(&mut self, id: IncomingId, accept: bool, data: &[u8]) -> Result<(), String> {
+        let request = self.incoming.remove(&id).ok_or("the request was answered before")?;
+        let answered = if accept {
+            // The connection has done its work with the answer; the client ends it.
+            self.iface.accept_request(request, data).map(drop)
+        } else {
+            self.iface.reject_request(request, data)
+        };
+        answered.map_err(|error| error.to_string())
+    }
+
+    fn progress(&mut self, budget: u32, tell: &mut dyn FnMut(News)) {
+        let mut ends = Ends::default();
+        self.iface.progress(&mut ends, budget);
+        for ep in ends.0 {
+            self.iface.disconnect(ep);
+        }
+        for _ in 0..budget {
+            let Some(request) = self.iface.next_request() else { break };
+            let id = IncomingId(self.number());
+            self.incoming.insert(id, request.id);
+            let listener = self.listeners.iter().position(|known| *known == request.listener);
+            let listener = ListenerId(listener.map_or(u32::MAX, |index| index as u32));
+            tell(News::Request { id, listener, from: request.from, data: request.private });
+        }
+        let iface = &mut self.iface;
+        self.dials.retain(|&id, &mut connect| {
+            let Some(outcome) = iface.connect_outcome(connect) else { return true };
+            let answer = match outcome {
+                Ok(connected) => {
+                    iface.disconnect(connected.ep);
+                    Answer::Accepted(connected.private)
+                }
+                Err(ConnectError::Rejected { private }) => Answer::Rejected(private),
+                Err(error) => Answer::Failed(error.to_string()),
+            };
+            tell(News::Outcome { id, answer });
+            false
+        });
+    }
+
+    fn add_to(&mut self, set: &mut WakeSet) -> Result<(), String> {
+        let event = self.iface.event_fd().map_err(|error| error.to_string())?;
+        set.add(event).map_err(|error| error.to_string())
+    }
+
+    fn arm(&mut self) -> bool {
+        self.iface.arm(true) == Armed::Busy
+    }
+
+    fn disarm(&mut self) {
+        self.iface.disarm();
+    }
+}

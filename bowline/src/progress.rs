@@ -1,0 +1,118 @@
+//! Who moves messages on while a rank computes: nobody, a signal handler of its thread, or a thread
+//! beside it. The modes of [`PROGRESS`]; `docs/decisions/0016-progress-beside.md`
+//! says why.
+//!
+//! | mode | who | costs |
+//! |---|---|---|
+//! | `none` | the rank's own calls | nothing |
+//! | `pef` | a *parasite execution flow*: a timer interrupts the rank's thread, which looks for the message of a long nonblocking receive ([`pef`]) | some microseconds for each look; system calls of the program that sleep may return EINTR |
+//! | `thread` | a thread that sleeps until a message comes ([`helper`]) | a wake-up for each message, and a lock |
+
+mod helper;
+mod pef;
+
+use std::time::Duration;
+
+use bowline_base::config::{Config, Setting};
+use bowline_base::doorbell::Doorbell;
+use bowline_ucp::{Attendants, Worker};
+use thiserror::Error;
+
+bowline_base::choice! {
+    /// Who makes progress.
+    pub enum Progress {
+        /// The calls of the rank.
+        None = "none",
+        /// These, and a signal handler while long nonblocking receives wait for their messages.
+        Pef = "pef",
+        /// These, and a thread for each rank.
+        Thread = "thread",
+    }
+}
+
+bowline_base::settings! {
+    /// Settings of progress.
+    pub const SETTINGS = [
+        /// Who moves long messages on while a rank computes: none, only its own calls; pef, a timer that interrupts it while nonblocking receives wait for long messages; thread, a thread beside it.
+        pub PROGRESS: Progress = Setting::<Progress>::choice("BOWLINE_PROGRESS", "none")
+            .cost("pef: some microseconds of the rank's time for each look, and sleep, poll and the like of the program return EINTR; thread: a lock in every call, and a wake-up for each message, which takes a processor")
+            .change("pef where ranks compute between a nonblocking receive and its wait; thread to compare");
+        /// With BOWLINE_PROGRESS=pef, the time from posting a receive to the first look.
+        pub PEF_PHASE: Duration = Setting::<Duration>::time("BOWLINE_PEF_PHASE", Duration::from_micros(2), Duration::from_nanos(100), Duration::from_secs(1))
+            .cost("looks that come before the message, where it is too short")
+            .change("raise it where peers post their sends later than that after the receives");
+        /// With BOWLINE_PROGRESS=pef, the time between the first look and the second, and between two pieces of a copy.
+        pub PEF_PERIOD: Duration = Setting::<Duration>::time("BOWLINE_PEF_PERIOD", Duration::from_micros(10), Duration::from_micros(1), Duration::from_secs(1))
+            .cost("the rank's time, some microseconds for each look")
+            .change("as BOWLINE_PEF_PHASE");
+        /// With BOWLINE_PROGRESS=pef, by how much each time between two looks is longer than the one before.
+        pub PEF_DECAY: u32 = Setting::<u32>::integer("BOWLINE_PEF_DECAY", 2, 1, 1000)
+            .cost("how much later than it came a late message is found; with 1, the rank's time")
+            .change("1 where messages come late and have to be found soon");
+        /// With BOWLINE_PROGRESS=pef, looks in vain after which no further one is made before the next receive.
+        pub PEF_MAX_TURNS: u32 = Setting::<u32>::integer("BOWLINE_PEF_MAX_TURNS", 20, 1, 1_000_000_000)
+            .cost("the rank's time for messages that never come")
+            .change("raise it with a decay of 1, by which looks do not become rarer");
+    ];
+}
+
+/// Why a mode cannot be had.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ProgressError {
+    /// The system refuses something.
+    #[error("BOWLINE_PROGRESS: cannot {act}: {source}")]
+    System {
+        /// What.
+        act: &'static str,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The program uses all real-time signals.
+    #[error(
+        "BOWLINE_PROGRESS=pef needs a real-time signal, and the program has handlers for all of them; \
+         leave one alone, or use BOWLINE_PROGRESS=thread"
+    )]
+    NoSignal,
+    /// Too many ranks in one process.
+    #[error("BOWLINE_PROGRESS=pef serves {} ranks of one process at most", pef::SLOTS)]
+    TooManyRanks,
+}
+
+/// Gives a worker the attendant that the settings ask for.
+///
+/// # Errors
+/// When the system refuses a thread or a timer, or there is no signal left.
+pub fn attend(worker: &Worker, config: &Config) -> Result<(), ProgressError> {
+    match config.get(PROGRESS) {
+        Progress::None => Ok(()),
+        Progress::Pef => {
+            let schedule = pef::Schedule {
+                phase: config.get(PEF_PHASE),
+                period: config.get(PEF_PERIOD),
+                decay: config.get(PEF_DECAY),
+                max_turns: config.get(PEF_MAX_TURNS),
+            };
+            worker.attend(Attendants::Turns, |door| Ok(Box::new(pef::Pef::new(door, schedule)?)))
+        }
+        Progress::Thread => {
+            let news = Doorbell::private();
+            let bell = worker.doorbell();
+            worker.attend(Attendants::Helper(news), |door| {
+                Ok(Box::new(helper::Helper::start(door, bell)?))
+            })
+        }
+    }
+}
+
+/// Whether the calling thread is in a turn. For tests, whose allocators do not allow it to allocate.
+#[doc(hidden)]
+pub fn in_turn() -> bool {
+    pef::in_turn()
+}
+
+/// Turns taken by signal handlers of this process so far. For tests and measurements.
+#[doc(hidden)]
+pub fn turns_taken() -> u64 {
+    pef::turns_taken()
+}

@@ -1,0 +1,103 @@
+//! Real ranks that tell which protocol carries a message: what is predicted is what happens, a
+//! user's thresholds stand, and what was measured is remembered in the file that was named.
+
+mod cli_common;
+
+use cli_common::{command, finish};
+use serde_json::Value;
+
+fn told(arguments: &[&str], settings: &[(&str, &str)]) -> Value {
+    let mut command = command(arguments);
+    command.arg("--json").envs(settings.iter().copied());
+    serde_json::from_str(&finish(command).success()).unwrap()
+}
+
+/// What carried the message of the only size that was sent.
+fn carried(size: &str, settings: &[(&str, &str)]) -> String {
+    // The first message greets as well; the second is as all others.
+    let sizes = format!("8,{size}");
+    let all = told(&["explain", "--peer", "1", "--op", "tag_send", "--send", &sizes], settings);
+    all["sent"]["messages"][1]["counted"].to_string()
+}
+
+/// The ranges of tag_send over shared memory: protocol, first size.
+fn ranges(settings: &[(&str, &str)]) -> Vec<(String, u64)> {
+    let all = told(&["explain", "--peer", "1", "--op", "tag_send"], settings);
+    let shm = all["protocols"].as_array().unwrap().iter().find(|p| p["transport"] == "shm");
+    let ranges = shm.unwrap()["operations"][0]["ranges"].as_array().unwrap();
+    let row = |r: &Value| (r["protocol"].as_str().unwrap().to_owned(), r["from"].as_u64().unwrap());
+    ranges.iter().map(row).collect()
+}
+
+#[test]
+fn messages_go_by_the_predicted_protocol() {
+    let off = [("BOWLINE_CALIBRATION", "off")];
+    let table = ranges(&off);
+    assert_eq!(table[0], ("eager/short".to_owned(), 0));
+    for (protocol, from) in &table[1..] {
+        let counted = carried(&from.to_string(), &off);
+        let expected = match protocol.as_str() {
+            "eager/bcopy" => "1 sent_bcopy",
+            "eager/multi" => "1 sent_multi",
+            "rndv/get" => "1 fetched",
+            // Shared once reading was proven to work; here it is the first that is read.
+            "rndv/shared" => "1 sent_rndv",
+            other => panic!("no protocol of shared memory: {other}"),
+        };
+        assert!(counted.contains(expected), "{protocol} from {from}: {counted}");
+    }
+}
+
+#[test]
+fn thresholds_of_the_user_stand() {
+    let set = [("BOWLINE_CALIBRATION", "off"), ("BOWLINE_RNDV_THRESHOLD", "1000")];
+    assert!(carried("1000", &set).contains("1 sent_bcopy"));
+    assert!(carried("1001", &set).contains("1 sent_rndv"));
+}
+
+#[test]
+fn what_was_measured_is_remembered_and_steers() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("costs.json");
+    let path = file.to_str().unwrap();
+    let set = [("BOWLINE_CALIBRATION", path)];
+    let two = std::thread::available_parallelism().unwrap().get() >= 2;
+    if !two {
+        return eprintln!("not run: ranks that share a processor measure nothing");
+    }
+    ranges(&set);
+    let shown = told(&["calibrate", "--show"], &set);
+    let figures = shown["figures"].as_array().unwrap();
+    assert!(figures.iter().any(|f| f["figure"] == "copy" && f["origin"] == "probed"), "{shown}");
+    // A machine on which reading is free: nothing goes eagerly but what always does.
+    let mut book: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    for entries in book["sites"].as_object_mut().unwrap().values_mut() {
+        for entry in entries.as_array_mut().unwrap() {
+            let get = entry["figure"].as_str().unwrap().starts_with("get.");
+            entry["value"] = Value::from(if get { 0.0 } else { 1000.0 });
+            entry["origin"] = Value::from("calibrated");
+        }
+    }
+    std::fs::write(&file, book.to_string()).unwrap();
+    let reading = ranges(&set);
+    assert!(reading[2] == ("rndv/get".to_owned(), 4097), "{reading:?}");
+    finish({
+        let mut command = command(["calibrate", "--forget"]);
+        command.envs(set);
+        command
+    })
+    .success();
+    assert_eq!(told(&["calibrate", "--show"], &set)["figures"], Value::Array(Vec::new()));
+}
+
+#[test]
+fn wrong_words_are_named() {
+    for (arguments, word) in [
+        (&["explain", "--op", "nothing"][..], "tag_send"),
+        (&["explain", "--send", "many"][..], "many"),
+        (&["calibrate", "--transport", "smoke"][..], "smoke"),
+    ] {
+        let ended = finish(command(arguments));
+        assert!(ended.code != Some(0) && ended.err.contains(word), "{arguments:?}: {ended:?}");
+    }
+}

@@ -1,0 +1,435 @@
+//! A lane that moves data by itself, in real time: the messages of another transport between threads
+//! of one process, and a thread that stands for a network card, which carries out its reads.
+//!
+//! ```text
+//!   get_zcopy: slot FREE ─► POSTED ── the card: latency + bytes / bandwidth later, copies ──► DONE
+//!     ▲                                                                                        │
+//!     └──────────────────── progress, or a turn: the completion is told ◄──────────────────────┘
+//! ```
+//! It is for experiments about who makes progress while a rank computes. Everything but reads is the
+//! other transport's. The card sleeps while it has nothing to do, and when it has, it takes the
+//! processor for the copy itself, which a real one would not: choose a bandwidth far below that of
+//! memory. Reads of one card go one after the other. The kernel checks every address.
+//!
+//! Only for ranks that are threads of this process: a peer's address is read in this one.
+
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::thread::{JoinHandle, Thread};
+use std::time::{Duration, Instant};
+
+use bowline_base::buffer::RecvBuf;
+use bowline_base::doorbell::Doorbell;
+use bowline_base::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use bowline_base::view::View;
+use bowline_uct::{
+    AmHeader, AmId, Armed, AtomicOps, Caps, Desc, EpId, Iface, IfaceAttr, LocalSlice, MdAttr,
+    MemError, MemHandle, MemoryDomain, OpenError, PeerFailure, PostError, Posted, RemoteSlice,
+    RkeyId, Sink, Source, Token, TurnSink, Unreachable,
+};
+
+/// Reads under way at once.
+const SLOTS: usize = 64;
+
+const FREE: u32 = 0;
+const POSTED: u32 = 1;
+const DONE: u32 = 2;
+const FAILED: u32 = 3;
+
+/// How fast the card is.
+#[derive(Clone, Copy, Debug)]
+pub struct CarrierOptions {
+    /// From a read's turn to its first byte.
+    pub latency: Duration,
+    /// Bytes in a second.
+    pub bandwidth: f64,
+}
+
+/// A read. Its words belong to the lane while it is free, to the card while it is posted, and to the
+/// lane again when it is done; `state` hands them over.
+#[derive(Debug, Default)]
+struct Slot {
+    state: AtomicU32,
+    token: AtomicU64,
+    from: AtomicU64,
+    to: AtomicU64,
+    len: AtomicU64,
+    /// When it is complete, in ns since the card's start.
+    due: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Card {
+    slots: [Slot; SLOTS],
+    begin: Instant,
+    stop: AtomicBool,
+    /// Reads that are done, told or not.
+    done: AtomicU32,
+}
+
+/// The lane. See the module's text.
+pub struct Carrier {
+    below: Box<dyn Iface>,
+    attr: IfaceAttr,
+    options: CarrierOptions,
+    card: Arc<Card>,
+    wake: Thread,
+    thread: Option<JoinHandle<()>>,
+    /// When the last read that was posted is complete, in ns since the card's start.
+    busy_until: u64,
+    /// Where to look for a free slot first.
+    next: usize,
+    /// Reads that were told of.
+    told: u32,
+}
+
+impl std::fmt::Debug for Carrier {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Carrier").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+impl Carrier {
+    /// Puts a card before `below`, which has to connect threads of this process.
+    ///
+    /// # Errors
+    /// When `below` cannot open the memory of a whole process, or there is no thread to be had.
+    pub fn open(below: Box<dyn Iface>, options: CarrierOptions) -> Result<Self, OpenError> {
+        let mut attr = below.attr().clone();
+        if !attr.caps.contains(Caps::GET_ZCOPY | Caps::RMA_REGISTERED) {
+            let why = format!("{} cannot read any memory of a peer", attr.provider);
+            return Err(OpenError::Limit(why));
+        }
+        // Messages are not to be copied by the processors of both sides.
+        attr.caps -= Caps::ATOMIC_CPU | Caps::RKEY_PTR | Caps::PUT_ZCOPY;
+        attr.caps |= Caps::CARRIES;
+        attr.atomic_post = AtomicOps::empty();
+        attr.atomic_fetch = AtomicOps::empty();
+        attr.provider = "carrier";
+        let card = Arc::new(Card {
+            slots: std::array::from_fn(|_| Slot::default()),
+            begin: Instant::now(),
+            stop: AtomicBool::new(false),
+            done: AtomicU32::new(0),
+        });
+        let (mine, bell) = (Arc::clone(&card), below.doorbell().cloned());
+        let thread = std::thread::Builder::new()
+            .name("card".to_owned())
+            .spawn(move || mine.run(bell.as_ref()))
+            .map_err(|source| OpenError::System { act: "start the card's thread", source })?;
+        let wake = thread.thread().clone();
+        let thread = Some(thread);
+        Ok(Self { below, attr, options, card, wake, thread, busy_until: 0, next: 0, told: 0 })
+    }
+
+    fn post(&mut self, from: u64, to: &LocalSlice, token: Token) -> Result<Posted, PostError> {
+        let slots = &self.card.slots;
+        // Acquire: pairs with the Release of `complete`, in this thread or the one before it.
+        let is_free = |at: &usize| slots[*at].state.load(Ordering::Acquire) == FREE;
+        let at = (0..SLOTS).map(|i| (self.next + i) % SLOTS).find(is_free);
+        let Some(at) = at else { return Err(PostError::NoResource) };
+        self.next = (at + 1) % SLOTS;
+        let now = self.card.now();
+        let carried = to.len() as f64 / self.options.bandwidth * 1e9;
+        let due =
+            now.max(self.busy_until) + self.options.latency.as_nanos() as u64 + carried as u64;
+        self.busy_until = due;
+        let slot = &slots[at];
+        // Relaxed, all: handed over by the store of the state.
+        slot.token.store(token.0, Ordering::Relaxed);
+        slot.from.store(from, Ordering::Relaxed);
+        slot.to.store(to.as_ptr().expose_provenance() as u64, Ordering::Relaxed);
+        slot.len.store(to.len() as u64, Ordering::Relaxed);
+        slot.due.store(due, Ordering::Relaxed);
+        // Release: pairs with the Acquire in `Card::run`.
+        slot.state.store(POSTED, Ordering::Release);
+        self.wake.unpark();
+        Ok(Posted::InFlight)
+    }
+
+    /// Tells of reads that are done, as long as `tell` takes them.
+    fn complete(
+        &mut self,
+        budget: u32,
+        mut tell: impl FnMut(Token, Result<u64, PeerFailure>) -> bool,
+    ) -> u32 {
+        let mut told = 0;
+        if !self.has_completions() {
+            return told;
+        }
+        for slot in &self.card.slots {
+            // Acquire: pairs with the Release in `Card::run`; the bytes are there.
+            let state = slot.state.load(Ordering::Acquire);
+            if told == budget || (state != DONE && state != FAILED) {
+                continue;
+            }
+            // Relaxed: the lane's own now.
+            let token = Token(slot.token.load(Ordering::Relaxed));
+            let result = if state == DONE { Ok(0) } else { Err(PeerFailure::Refused) };
+            if token == Token::NONE || tell(token, result) {
+                // Release: pairs with the Acquire in `post`.
+                slot.state.store(FREE, Ordering::Release);
+                told += 1;
+            }
+        }
+        self.told = self.told.wrapping_add(told);
+        told
+    }
+
+    fn has_completions(&self) -> bool {
+        // Acquire: pairs with the Release in `Card::run`; the state of the slot is seen.
+        self.card.done.load(Ordering::Acquire) != self.told
+    }
+}
+
+impl Drop for Carrier {
+    fn drop(&mut self) {
+        // Release: pairs with the Acquire in `Card::run`.
+        self.card.stop.store(true, Ordering::Release);
+        self.wake.unpark();
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tell_of_panic();
+        }
+    }
+}
+
+#[cold]
+fn tell_of_panic() {
+    eprintln!("the thread that stands for a network card has panicked");
+}
+
+impl Card {
+    fn now(&self) -> u64 {
+        self.begin.elapsed().as_nanos() as u64
+    }
+
+    fn run(&self, bell: Option<&Doorbell>) {
+        // SAFETY: changes how exactly this thread's sleeps end, and no memory.
+        unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_u64, 0, 0, 0) };
+        // Acquire: pairs with the Release in `Drop`; nothing posted before it is left out.
+        while !self.stop.load(Ordering::Acquire) {
+            // Acquire: pairs with the Release in `Carrier::post`.
+            let posted = |slot: &&Slot| slot.state.load(Ordering::Acquire) == POSTED;
+            // Relaxed: the card's own while it is posted.
+            let due = |slot: &&Slot| slot.due.load(Ordering::Relaxed);
+            let Some(slot) = self.slots.iter().filter(posted).min_by_key(due) else {
+                std::thread::park();
+                continue;
+            };
+            let left = due(&slot).saturating_sub(self.now());
+            if left > 0 {
+                std::thread::park_timeout(Duration::from_nanos(left));
+                continue;
+            }
+            let state = if slot.carry() { DONE } else { FAILED };
+            // Release: pairs with the Acquire in `Carrier::complete`.
+            slot.state.store(state, Ordering::Release);
+            // Release: pairs with the Acquire in `Carrier::has_completions`.
+            self.done.fetch_add(1, Ordering::Release);
+            if let Some(bell) = bell {
+                bell.ring();
+            }
+        }
+    }
+}
+
+impl Slot {
+    /// Copies. Whether all of it was there.
+    fn carry(&self) -> bool {
+        // Relaxed, all: the card's own while it is posted.
+        let mut len = self.len.load(Ordering::Relaxed) as usize;
+        let (mut from, mut to) =
+            (self.from.load(Ordering::Relaxed), self.to.load(Ordering::Relaxed));
+        while len > 0 {
+            let place = |at: u64| libc::iovec {
+                iov_base: std::ptr::with_exposed_provenance_mut(at as usize),
+                iov_len: len,
+            };
+            let (local, remote) = (place(to), place(from));
+            // SAFETY: the local range lies in a buffer that the read's owner keeps until its completion
+            // was told, which comes after this; the remote one is only an address, which the kernel
+            // checks.
+            let n = unsafe {
+                libc::process_vm_readv(libc::getpid(), &raw const local, 1, &raw const remote, 1, 0)
+            };
+            let Ok(moved @ 1..) = usize::try_from(n) else { return false };
+            len -= moved;
+            from += moved as u64;
+            to += moved as u64;
+        }
+        true
+    }
+}
+
+impl MemoryDomain for Carrier {
+    fn md_attr(&self) -> MdAttr {
+        self.below.md_attr()
+    }
+    fn mem_alloc(&mut self, len: usize) -> Result<MemHandle, MemError> {
+        self.below.mem_alloc(len)
+    }
+    fn mem_register(&mut self, memory: RecvBuf) -> Result<MemHandle, MemError> {
+        self.below.mem_register(memory)
+    }
+    fn mem_view(&self, handle: MemHandle) -> Option<View<'_>> {
+        self.below.mem_view(handle)
+    }
+    fn mem_release(&mut self, handle: MemHandle) -> Result<Option<RecvBuf>, MemError> {
+        self.below.mem_release(handle)
+    }
+    fn rkey_pack(&self, handle: MemHandle) -> Result<Vec<u8>, MemError> {
+        self.below.rkey_pack(handle)
+    }
+    fn rkey_unpack(&mut self, ep: EpId, packed: &[u8]) -> Result<RkeyId, MemError> {
+        self.below.rkey_unpack(ep, packed)
+    }
+    fn rkey_ptr(&self, _: RkeyId, _: u64, _: usize) -> Option<View<'_>> {
+        None
+    }
+    fn rkey_release(&mut self, rkey: RkeyId) {
+        self.below.rkey_release(rkey);
+    }
+    fn rkey_of(&self, _: u64, _: usize, _: &mut [u8]) -> Option<usize> {
+        // All messages are read where they lie, by the card.
+        None
+    }
+}
+
+impl Iface for Carrier {
+    fn attr(&self) -> &IfaceAttr {
+        &self.attr
+    }
+    fn address(&self) -> Vec<u8> {
+        self.below.address()
+    }
+    fn reachable(&self, address: &[u8]) -> Result<(), Unreachable> {
+        self.below.reachable(address)
+    }
+    fn connect(&mut self, address: &[u8]) -> Result<EpId, OpenError> {
+        self.below.connect(address)
+    }
+    fn source_of(&self, address: &[u8]) -> Option<Source> {
+        self.below.source_of(address)
+    }
+    fn disconnect(&mut self, ep: EpId) {
+        self.below.disconnect(ep);
+    }
+    fn am_short(
+        &mut self,
+        ep: EpId,
+        id: AmId,
+        header: &AmHeader,
+        payload: &[u8],
+    ) -> Result<(), PostError> {
+        self.below.am_short(ep, id, header, payload)
+    }
+    fn am_bcopy(
+        &mut self,
+        ep: EpId,
+        id: AmId,
+        header: &AmHeader,
+        max_len: usize,
+        pack: &mut dyn FnMut(View<'_>) -> usize,
+    ) -> Result<usize, PostError> {
+        self.below.am_bcopy(ep, id, header, max_len, pack)
+    }
+    fn put_short(&mut self, ep: EpId, bytes: &[u8], to: RemoteSlice) -> Result<(), PostError> {
+        self.below.put_short(ep, bytes, to)
+    }
+    fn put_bcopy(
+        &mut self,
+        ep: EpId,
+        max_len: usize,
+        pack: &mut dyn FnMut(View<'_>) -> usize,
+        to: RemoteSlice,
+    ) -> Result<usize, PostError> {
+        self.below.put_bcopy(ep, max_len, pack, to)
+    }
+    fn put_notify(
+        &mut self,
+        ep: EpId,
+        bytes: &[u8],
+        to: RemoteSlice,
+        id: AmId,
+        header: &AmHeader,
+    ) -> Result<(), PostError> {
+        self.below.put_notify(ep, bytes, to, id, header)
+    }
+    fn get_bcopy(
+        &mut self,
+        ep: EpId,
+        from: RemoteSlice,
+        len: usize,
+        unpack: &mut dyn FnMut(View<'_>),
+    ) -> Result<(), PostError> {
+        self.below.get_bcopy(ep, from, len, unpack)
+    }
+    fn get_zcopy(
+        &mut self,
+        ep: EpId,
+        to: &[LocalSlice],
+        from: RemoteSlice,
+        token: Token,
+    ) -> Result<Posted, PostError> {
+        match to {
+            [to] => self.post(from.address, to, token),
+            _ => self.below.get_zcopy(ep, to, from, token),
+        }
+    }
+    fn flush(&mut self, ep: EpId, token: Token) -> Result<Posted, PostError> {
+        self.below.flush(ep, token)
+    }
+    fn flush_all(&mut self, token: Token) -> Result<Posted, PostError> {
+        self.below.flush_all(token)
+    }
+    fn fence(&mut self) -> Result<(), PostError> {
+        self.below.fence()
+    }
+    fn want_writable(&mut self, ep: EpId) {
+        self.below.want_writable(ep);
+    }
+    fn progress(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
+        let told = self.complete(budget, |token, result| {
+            sink.completed(token, result);
+            true
+        });
+        told + self.below.progress(sink, budget - told)
+    }
+    fn turn(&mut self, sink: &mut dyn TurnSink, budget: u32) -> u32 {
+        let told = self.complete(budget, |token, result| sink.offer_completion(token, result));
+        told + self.below.turn(sink, budget - told)
+    }
+    fn release(&mut self, desc: Desc) {
+        self.below.release(desc);
+    }
+    fn desc_view(&self, desc: Desc) -> Option<View<'_>> {
+        self.below.desc_view(desc)
+    }
+    fn check(&mut self, ep: EpId) -> Result<(), PostError> {
+        self.below.check(ep)
+    }
+    fn doorbell(&self) -> Option<&Doorbell> {
+        self.below.doorbell()
+    }
+    fn arm(&mut self, descriptor: bool) -> Armed {
+        if self.below.arm(descriptor) == Armed::Busy {
+            return Armed::Busy;
+        }
+        if self.has_completions() {
+            self.below.disarm();
+            return Armed::Busy;
+        }
+        Armed::Ready
+    }
+    fn disarm(&mut self) {
+        self.below.disarm();
+    }
+    fn event_fd(&mut self) -> Result<BorrowedFd<'_>, OpenError> {
+        self.below.event_fd()
+    }
+    fn invalidate(&mut self, ep: EpId) {
+        self.below.invalidate(ep);
+    }
+}

@@ -1,0 +1,258 @@
+//! Addresses of many workers of whom few are ever talked to.
+//!
+//! An endpoint costs some hundred bytes here and more in its transport, an address about two hundred. A
+//! worker in a job of a million ranks talks to a few dozen of them: so it is given a *book*, which has
+//! the addresses, and makes an endpoint when one is first asked for. For a peer that is silent it holds
+//! nothing.
+//!
+//! A book may be anything that finds an address: a launcher's key-value store, memory that the ranks of
+//! a node share, or an [`AddressTable`], which holds addresses in memory of its own and can be shared
+//! by the workers of a process. In the table neighbours share what is alike in their addresses:
+//!
+//! ```text
+//!   block of at most 256 addresses of one length
+//!     template    the first address
+//!     positions   of the bytes in which any other differs from it
+//!     rows        for each address those bytes
+//! ```
+//! Ranks in a row differ by their rank, which is stored relative to the place in the table, and so costs
+//! nothing where the table is in the order of ranks.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::error::ConnectError;
+use crate::peer::{Ep, PeerState};
+use crate::worker::Worker;
+
+/// Most addresses of a block.
+const BLOCK: usize = 256;
+
+/// Where an address has the rank: behind magic, version, features and job.
+const RANK: std::ops::Range<usize> = 18..22;
+
+/// Finds addresses.
+pub trait AddressBook: Send + Sync {
+    /// The address with this number; `None` if there is none.
+    fn address(&self, index: u32) -> Option<Cow<'_, [u8]>>;
+}
+
+/// What a worker knows of its book.
+#[derive(Default)]
+pub(crate) struct Book {
+    book: Option<Arc<dyn AddressBook>>,
+    /// Endpoints that were asked for.
+    made: HashMap<u32, Ep>,
+}
+
+impl std::fmt::Debug for Book {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Book").field("made", &self.made.len()).finish_non_exhaustive()
+    }
+}
+
+impl Worker {
+    /// Gives the worker a book, in place of the one before. Endpoints that were made stay.
+    pub fn use_book(&self, book: Arc<dyn AddressBook>) {
+        self.inner.borrow_mut().book = Book { book: Some(book), made: HashMap::new() };
+    }
+
+    /// The endpoint of the worker whose address has this number in the book. It is made when it is
+    /// first asked for, and anew after it was closed.
+    ///
+    /// # Errors
+    /// When the book has no such address, and as for [`Worker::connect`].
+    pub fn endpoint(&self, index: u32) -> Result<Ep, ConnectError> {
+        let book = {
+            let inner = self.inner.borrow();
+            if let Some(&ep) = inner.book.made.get(&index)
+                && let PeerState::Known | PeerState::Ready = inner.engine.peers[ep.0 as usize].state
+            {
+                return Ok(ep);
+            }
+            inner.book.book.clone()
+        };
+        let address = book.as_ref().and_then(|book| book.address(index));
+        let ep = self.connect(&address.ok_or(ConnectError::NotInBook { index })?)?;
+        self.inner.borrow_mut().book.made.insert(index, ep);
+        Ok(ep)
+    }
+}
+
+/// Addresses that share what is alike in them.
+#[derive(Debug, Default)]
+pub struct AddressTable {
+    blocks: Vec<Block>,
+    /// The last block, while it grows: whole addresses.
+    open: Vec<Vec<u8>>,
+    len: usize,
+}
+
+#[derive(Debug)]
+struct Block {
+    /// Number of its first address.
+    first: u32,
+    template: Box<[u8]>,
+    positions: Box<[u16]>,
+    rows: Box<[u8]>,
+}
+
+/// The address with its rank relative to `index`; `back` undoes that.
+fn relative(address: &mut [u8], index: u32, back: bool) {
+    let Some(field) = address.get_mut(RANK) else { return };
+    let rank = u32::from_le_bytes([field[0], field[1], field[2], field[3]]);
+    let rank = if back { rank.wrapping_add(index) } else { rank.wrapping_sub(index) };
+    field.copy_from_slice(&rank.to_le_bytes());
+}
+
+impl AddressTable {
+    /// Adds an address behind the others. Returns its number.
+    ///
+    /// # Panics
+    /// When the table has 2^32 addresses, or the address is longer than 2^16 bytes.
+    pub fn push(&mut self, address: &[u8]) -> u32 {
+        assert!(address.len() <= usize::from(u16::MAX), "an address of 2^16 bytes");
+        let index = u32::try_from(self.len).expect("fewer than 2^32 addresses");
+        let mut relative_to = address.to_vec();
+        relative(&mut relative_to, index, false);
+        let fits = self.open.first().is_none_or(|first| first.len() == address.len());
+        if !fits || self.open.len() == BLOCK {
+            self.seal();
+        }
+        self.open.push(relative_to);
+        self.len += 1;
+        index
+    }
+
+    /// Number of addresses.
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is none.
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Puts the last addresses together too; for a table that is complete.
+    pub fn finish(mut self) -> Self {
+        self.seal();
+        self.blocks.shrink_to_fit();
+        self.open = Vec::new();
+        self
+    }
+
+    /// Bytes of memory that the table holds.
+    pub fn bytes(&self) -> usize {
+        let blocks = self
+            .blocks
+            .iter()
+            .map(|block| block.template.len() + block.positions.len() * 2 + block.rows.len());
+        let open: usize = self.open.iter().map(|address| address.capacity()).sum();
+        blocks.sum::<usize>()
+            + self.blocks.capacity() * size_of::<Block>()
+            + self.open.capacity() * size_of::<Vec<u8>>()
+            + open
+    }
+
+    fn seal(&mut self) {
+        let open = std::mem::take(&mut self.open);
+        let Some(template) = open.first() else { return };
+        let differs = |at: &usize| open.iter().any(|address| address[*at] != template[*at]);
+        let positions: Vec<usize> = (0..template.len()).filter(differs).collect();
+        let rows = open.iter().flat_map(|address| positions.iter().map(|&at| address[at]));
+        self.blocks.push(Block {
+            first: (self.len - open.len()) as u32,
+            template: template.clone().into(),
+            positions: positions.iter().map(|&at| at as u16).collect(),
+            rows: rows.collect(),
+        });
+    }
+
+    /// The address with this number.
+    pub fn get(&self, index: u32) -> Option<Vec<u8>> {
+        let at = index as usize;
+        let sealed = self.len - self.open.len();
+        let mut address = if at >= sealed {
+            self.open.get(at - sealed)?.clone()
+        } else {
+            let block = self.blocks.partition_point(|block| block.first <= index).checked_sub(1)?;
+            let block = self.blocks.get(block)?;
+            let width = block.positions.len();
+            let row = (index - block.first) as usize * width;
+            let mut address = block.template.to_vec();
+            for (position, byte) in block.positions.iter().zip(block.rows.get(row..row + width)?) {
+                address[usize::from(*position)] = *byte;
+            }
+            address
+        };
+        relative(&mut address, index, true);
+        Some(address)
+    }
+}
+
+impl AddressBook for AddressTable {
+    fn address(&self, index: u32) -> Option<Cow<'_, [u8]>> {
+        self.get(index).map(Cow::Owned)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::address::{LaneAddress, WorkerAddress};
+    use proptest::prelude::*;
+
+    fn address(rank: u32, lane: Vec<u8>) -> Vec<u8> {
+        let lanes = vec![LaneAddress { provider: "shm".into(), address: lane }];
+        WorkerAddress { job: 9, rank, incarnation: 0, uid: 5, features: 3, lanes }.pack()
+    }
+
+    #[test]
+    fn neighbours_share_what_is_alike() {
+        let mut table = AddressTable::default();
+        for rank in 0..10_000_u32 {
+            let mut lane = vec![7; 150];
+            lane[30] = (rank % 251) as u8;
+            assert_eq!(table.push(&address(rank, lane)), rank);
+        }
+        let table = table.finish();
+        let each = table.bytes() as f64 / table.len() as f64;
+        println!("{each:.2} bytes for an address of {}", address(0, vec![7; 150]).len());
+        assert!(each < 4.0, "only one byte differs, yet {each}");
+        for rank in [0, 255, 256, 9_999] {
+            let parsed = WorkerAddress::parse(&table.get(rank).expect("it was pushed"));
+            assert_eq!(parsed.expect("an address").rank, rank);
+        }
+        assert_eq!(table.get(10_000), None);
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_pushed_comes_back(
+            all in proptest::collection::vec(
+                prop_oneof![
+                    proptest::collection::vec(any::<u8>(), 0..60),
+                    proptest::collection::vec(0..2_u8, 40),
+                ],
+                0..700,
+            ),
+            finish: bool,
+        ) {
+            let mut table = AddressTable::default();
+            for (index, address) in all.iter().enumerate() {
+                prop_assert_eq!(table.push(address) as usize, index);
+            }
+            if finish {
+                table = table.finish();
+            }
+            prop_assert_eq!(table.len(), all.len());
+            for (index, address) in all.iter().enumerate() {
+                let back = table.get(index as u32);
+                prop_assert_eq!(back.as_ref(), Some(address));
+            }
+            prop_assert_eq!(table.get(all.len() as u32), None);
+        }
+    }
+}

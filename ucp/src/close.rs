@@ -1,0 +1,508 @@
+//! Closing an endpoint in order: both sides say farewell, and each knows from the other's that its
+//! memory is its own again.
+//!
+//! ```text
+//!   closer                                               peer
+//!   Ready   close: nothing new is taken
+//!           flush: waits for what is under way
+//!           force: cancels it
+//!           then flushes what it wrote to the peer
+//!   Closing ── DISCONNECT ─────────────────────────────► fails with Closed, tells its handler
+//!                                                Leaving  until it reads nothing of the closer's
+//!   Failed  ◄───────────────────────────── DISCONNECT ── Failed
+//! ```
+//! Rules.
+//!
+//! 1. DISCONNECT is the last message of its sender on this connection, and a promise: the sender
+//!    reads and writes no memory of the receiver any more. So it comes behind the last acknowledgement,
+//!    behind a flush of what was put, and after the last read of the peer's memory.
+//! 2. A close that waits (flush) waits until every send to the peer is complete as its kind has it
+//!    (a synchronous one: matched; a rendezvous: read), and every rendezvous from the peer that was
+//!    matched has been read. A close that does not (force) cancels them. A send whose buffer the peer
+//!    may be reading, and a receive that it may be writing to, stay until the peer's DISCONNECT or its
+//!    proven death.
+//! 3. What the peer sent before its DISCONNECT arrives and counts, but for messages that still lie
+//!    with it: those that nobody has matched at the close are dropped.
+//! 4. The answer to DISCONNECT is DISCONNECT. Where both sides close at once, each takes the other's
+//!    for the answer.
+//! 5. After it, the same worker can be connected to anew: that makes a fresh endpoint on either side.
+//!    The old one stays closed for good.
+//! 6. A peer that does not know DISCONNECT is not told; its endpoint is not made anew either.
+
+use bowline_base::slab::Key;
+use bowline_base::view::View;
+use bowline_uct::{AmHeader, EpId, PeerFailure};
+
+use crate::action::Action;
+use crate::address::DISCONNECTS;
+use crate::engine::Engine;
+use crate::error::OpError;
+use crate::matching::MatchEngine as _;
+use crate::one_sided::Progress;
+use crate::peer::{Ep, NOBODY, PeerIndex, PeerState};
+use crate::request::{self, Body, OneSided, RequestId, SendPhase, Status};
+use crate::tagged::Sent;
+use crate::unexpected::Payload;
+use crate::wire;
+use crate::worker::{Inner, Worker};
+
+/// What becomes of what is under way when an endpoint is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CloseMode {
+    /// It is waited for.
+    Flush,
+    /// It is cancelled. What the peer may still read or write stays until that is impossible.
+    Force,
+}
+
+/// The close of an endpoint, until the peer has answered.
+#[derive(Debug)]
+pub(crate) struct End {
+    mode: CloseMode,
+    /// The transport's part: not begun, under way, done.
+    flush: Flush,
+    /// Who waits for it.
+    requests: Vec<Key>,
+}
+
+impl End {
+    /// Whether what is under way is not to go on.
+    pub(crate) fn is_forced(&self) -> bool {
+        self.mode == CloseMode::Force
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Flush {
+    Wanted,
+    Posted(Key),
+    Done,
+}
+
+/// A use of a peer's memory through an endpoint of a transport.
+#[derive(Debug)]
+pub(crate) struct KeyUse {
+    /// Keys that are open.
+    pub(crate) open: u32,
+    /// Whose memory; [`NOBODY`] once its endpoint was closed.
+    pub(crate) peer: PeerIndex,
+}
+
+impl Worker {
+    /// Closes an endpoint. From the call on, it takes no operations. The request, whose outcome tells
+    /// whether the peer failed before it had heard of a close that waits, is complete when the peer
+    /// has answered; then its worker can be connected to anew. An endpoint that was never used, or
+    /// has failed, is closed at once.
+    ///
+    /// A close that waits can be made one that does not by closing again with [`CloseMode::Force`].
+    /// The endpoint's error handler is not called.
+    ///
+    /// # Errors
+    /// When there is no such endpoint, or it is being closed already.
+    pub fn close(&self, ep: Ep, mode: CloseMode) -> Result<Sent, OpError> {
+        let inner = &mut *self.inner.borrow_mut();
+        let peer = inner.engine.peers.get(ep.0 as usize).ok_or(OpError::BadEndpoint)?;
+        let unused = peer.rx_sequence == 0 && inner.endpoints_of(ep.0).is_empty();
+        match peer.state {
+            PeerState::Known if unused => {
+                inner.engine.forget(ep.0);
+                inner.engine.peers[ep.0 as usize].state = PeerState::Failed(PeerFailure::Closed);
+                self.watchers.borrow_mut().remove(ep.0);
+                return Ok(Sent::Done);
+            }
+            PeerState::Failed(_) => {
+                inner.retire(ep.0);
+                self.watchers.borrow_mut().remove(ep.0);
+                return Ok(Sent::Done);
+            }
+            PeerState::Known => {
+                if inner.ready(ep.0).is_err() {
+                    // Nobody is there to be told.
+                    inner.retire(ep.0);
+                    return Ok(Sent::Done);
+                }
+            }
+            PeerState::Ready | PeerState::Closing | PeerState::Leaving => {}
+        }
+        let begun = request::begin(
+            &mut inner.engine.requests,
+            Body::OneSided(Box::new(OneSided { in_flight: 1, ..OneSided::default() })),
+        );
+        let peer = &mut inner.engine.peers[ep.0 as usize];
+        peer.short_limit = -1;
+        match &mut peer.end {
+            Some(end) if mode == CloseMode::Flush || end.mode == CloseMode::Force => {
+                request::end(&mut inner.engine.requests, begun);
+                return Err(OpError::EndpointClosed);
+            }
+            Some(end) => {
+                end.mode = mode;
+                end.requests.push(begun);
+            }
+            None => {
+                let end = End { mode, flush: Flush::Wanted, requests: vec![begun] };
+                peer.end = Some(Box::new(end));
+            }
+        }
+        if !inner.engine.closings.contains(&ep.0) {
+            inner.engine.closings.push(ep.0);
+        }
+        self.watchers.borrow_mut().remove(ep.0);
+        inner.step_closings();
+        inner.act();
+        Ok(Sent::Pending(RequestId(begun)))
+    }
+}
+
+impl Inner {
+    /// Moves every close on as far as it goes.
+    #[cold]
+    pub(crate) fn step_closings(&mut self) {
+        for index in std::mem::take(&mut self.engine.closings) {
+            let state = self.engine.peers[index as usize].state;
+            match state {
+                PeerState::Ready if !self.step(index) => self.engine.closings.push(index),
+                PeerState::Leaving => self.farewell(index),
+                _ => {}
+            }
+        }
+    }
+
+    /// Moves a close on. Whether its DISCONNECT is on its way, or none is needed.
+    fn step(&mut self, index: PeerIndex) -> bool {
+        let Some(end) = &self.engine.peers[index as usize].end else { return true };
+        let force = end.mode == CloseMode::Force;
+        if force {
+            self.cancel_all(index);
+        }
+        if self.engine.touches(index) || !force && self.engine.sends_to(index) {
+            return false;
+        }
+        if !self.flushed(index) {
+            return false;
+        }
+        // The flush may have ended with the peer's failure.
+        let peer = &self.engine.peers[index as usize];
+        if peer.state != PeerState::Ready {
+            return true;
+        }
+        let knows = peer.address.features & DISCONNECTS != 0;
+        self.engine.drop_offers(index);
+        if !knows {
+            self.engine.fail_peer(index, PeerFailure::Closed);
+            return true;
+        }
+        self.control(index, wire::DISCONNECT, [u64::from(force), 0], &[]);
+        let peer = &mut self.engine.peers[index as usize];
+        if peer.state == PeerState::Ready {
+            peer.state = PeerState::Closing;
+        }
+        true
+    }
+
+    /// Whether what was put to the peer is visible there; else that is asked for.
+    fn flushed(&mut self, index: PeerIndex) -> bool {
+        let stage = self.engine.peers[index as usize].end.as_ref().map(|end| end.flush);
+        let next = match stage {
+            None | Some(Flush::Done) => return true,
+            Some(Flush::Posted(key)) => match self.engine.take(key) {
+                Some(_) => Flush::Done,
+                None => return false,
+            },
+            Some(Flush::Wanted) => {
+                let targets = self.endpoints_of(index);
+                match self.begin_flush(targets) {
+                    Progress::Done(_) => Flush::Done,
+                    Progress::Pending(id) => Flush::Posted(id.0),
+                }
+            }
+        };
+        if let Some(end) = &mut self.engine.peers[index as usize].end {
+            end.flush = next;
+        }
+        next == Flush::Done
+    }
+
+    /// The endpoints of transports by which a peer is reached.
+    pub(crate) fn endpoints_of(&self, index: PeerIndex) -> Vec<(usize, Option<EpId>)> {
+        let peer = &self.engine.peers[index as usize];
+        let mut all: Vec<_> = self.keys_open.iter().collect();
+        all.retain(|(_, used)| used.peer == index);
+        let mut all: Vec<_> = all.iter().map(|(at, _)| **at).collect();
+        let own = (peer.lane as usize, peer.ep);
+        if peer.ep.0 != u32::MAX && !all.contains(&own) {
+            all.push(own);
+        }
+        all.into_iter().map(|(lane, ep)| (lane, Some(ep))).collect()
+    }
+
+    /// Ends what is under way with a peer, but for what touches memory.
+    fn cancel_all(&mut self, index: PeerIndex) {
+        let helps: Vec<Key> = self.engine.helps.clone();
+        for key in helps {
+            if self.engine.send_goes_to(key, index) {
+                self.end_help(key);
+            }
+        }
+        self.engine.cancel_sends(index, false);
+        let mine = self.endpoints_of(index);
+        self.engine.cancel_one_sided(&mine);
+        for key in self.engine.fetches_from(index) {
+            self.abandon_fetch(key);
+        }
+    }
+
+    /// The peer has said farewell, and this side has not: that is done once it reads nothing of the
+    /// peer's any more.
+    #[cold]
+    pub(crate) fn farewell(&mut self, index: PeerIndex) {
+        let peer = &mut self.engine.peers[index as usize];
+        if peer.state != PeerState::Leaving || !peer.pending.is_empty() {
+            // It is over, or the farewell waits for room: nothing else is queued since the failure.
+            return;
+        }
+        if self.engine.touches(index) {
+            return self.engine.closings.push(index);
+        }
+        let peer = &mut self.engine.peers[index as usize];
+        if peer.ep.0 == u32::MAX {
+            // It has heard nothing from here yet.
+            let address = peer.address.clone();
+            let Ok((lane, ep)) = self.route(&address) else { return self.retire(index) };
+            let payload = self.own_address.clone();
+            let peer = &mut self.engine.peers[index as usize];
+            (peer.lane, peer.ep) = (lane as u32, ep);
+            peer.push_control(wire::HELLO, [0, 0], payload);
+        }
+        self.engine.peers[index as usize].push_control(wire::DISCONNECT, [0, 0], Vec::new());
+        self.resume(index);
+        if self.engine.peers[index as usize].state != PeerState::Leaving {
+            // The post failed: nobody is there to hear it.
+            self.retire(index);
+        }
+    }
+
+    /// Everything that waited for a closing peer is posted.
+    pub(crate) fn sent_all(&mut self, index: PeerIndex) {
+        let peer = &self.engine.peers[index as usize];
+        if peer.state == PeerState::Leaving {
+            self.retire(index);
+        } else if peer.state == PeerState::Ready && !self.engine.closings.is_empty() {
+            self.engine.actions.push(Action::StepClosings);
+        }
+    }
+
+    /// The peer has answered: rule 2 holds for it, nothing of ours is read or written any more.
+    #[cold]
+    pub(crate) fn closed(&mut self, index: PeerIndex) {
+        self.engine.cancel_sends(index, true);
+        self.engine.lose_peer(index, PeerFailure::Closed);
+        self.retire(index);
+    }
+
+    /// The endpoint is over: what the transport held for it is given back.
+    pub(crate) fn retire(&mut self, index: PeerIndex) {
+        let knows = self.engine.peers[index as usize].address.features & DISCONNECTS != 0;
+        if knows {
+            self.engine.forget(index);
+        }
+        let peer = &mut self.engine.peers[index as usize];
+        let (lane, ep) = (peer.lane as usize, peer.ep);
+        let reach = peer.reach.take();
+        if peer.failure().is_none() || peer.state == PeerState::Leaving {
+            peer.state = PeerState::Failed(PeerFailure::Closed);
+        }
+        let how = peer.failure().unwrap_or(PeerFailure::Closed);
+        peer.ep = EpId(u32::MAX);
+        peer.pending = Default::default();
+        peer.address.lanes = Vec::new();
+        self.engine.end_close(index, how);
+        if ep.0 == u32::MAX {
+            return;
+        }
+        if let Some(rkey) = reach {
+            self.lanes[lane].iface.rkey_release(rkey);
+        }
+        let mut over = vec![(lane, ep)];
+        self.keys_open.retain(|&at, used| {
+            if used.peer == index {
+                used.peer = NOBODY;
+                if used.open > 0 {
+                    over.retain(|&other| other != at);
+                    return true;
+                }
+                if !over.contains(&at) {
+                    over.push(at);
+                }
+                return false;
+            }
+            true
+        });
+        for (lane, ep) in over {
+            self.leave(lane, ep);
+        }
+    }
+
+    /// Closes an endpoint of a transport that nobody uses any more.
+    pub(crate) fn leave(&mut self, lane: usize, ep: EpId) {
+        let used = |peer: &crate::peer::Peer| peer.lane as usize == lane && peer.ep == ep;
+        if !self.engine.peers.iter().any(used) {
+            self.lanes[lane].iface.disconnect(ep);
+        }
+    }
+
+    /// The last key opened through an endpoint of a transport was released.
+    pub(crate) fn key_released(&mut self, lane: usize, ep: EpId) {
+        let Some(used) = self.keys_open.get_mut(&(lane, ep)) else { return };
+        used.open = used.open.saturating_sub(1);
+        if used.open == 0 && used.peer == NOBODY {
+            self.keys_open.remove(&(lane, ep));
+            self.leave(lane, ep);
+        }
+    }
+}
+
+impl Engine {
+    /// A peer's DISCONNECT.
+    #[cold]
+    pub(crate) fn disconnected(
+        &mut self,
+        index: PeerIndex,
+        header: &AmHeader,
+        payload: View<'_>,
+    ) -> Option<()> {
+        if header[0] > 1 || header[1] != 0 || !payload.is_empty() {
+            return None;
+        }
+        match self.peers[index as usize].state {
+            PeerState::Closing => {
+                // Forgotten at once: a fresh HELLO may come in the same turn.
+                self.forget(index);
+                self.actions.push(Action::Closed(index));
+            }
+            PeerState::Known | PeerState::Ready => {
+                self.unbind(index);
+                self.lose_peer(index, PeerFailure::Closed);
+                self.peers[index as usize].state = PeerState::Leaving;
+                self.actions.push(Action::Farewell(index));
+            }
+            PeerState::Leaving => return None,
+            PeerState::Failed(_) => {}
+        }
+        Some(())
+    }
+
+    /// Whether our DISCONNECT is on its way to a peer.
+    #[inline]
+    pub(crate) fn is_closing(&self, index: PeerIndex) -> bool {
+        self.peers[index as usize].state == PeerState::Closing
+    }
+
+    /// No message is this peer's any more.
+    fn unbind(&mut self, index: PeerIndex) {
+        for table in &mut self.sources {
+            table.iter_mut().filter(|peer| **peer == index).for_each(|peer| *peer = NOBODY);
+        }
+    }
+
+    /// As if it had never been met.
+    fn forget(&mut self, index: PeerIndex) {
+        self.unbind(index);
+        let uid = self.peers[index as usize].address.uid;
+        if self.by_uid.get(&uid) == Some(&index) {
+            self.by_uid.remove(&uid);
+        }
+    }
+
+    /// Ends the requests that wait for the close of an endpoint.
+    pub(crate) fn end_close(&mut self, index: PeerIndex, how: PeerFailure) {
+        let Some(end) = self.peers[index as usize].end.take() else { return };
+        let outcome = match how {
+            PeerFailure::Closed => Ok(()),
+            _ if end.mode == CloseMode::Force => Ok(()),
+            how => Err(how.into()),
+        };
+        if let Flush::Posted(key) = end.flush {
+            // Its answer is nobody's.
+            self.detach(RequestId(key));
+        }
+        for key in end.requests {
+            self.finish(key, Status { outcome, ..Status::NONE });
+        }
+    }
+
+    /// Whether something of a send is to be done yet, or something else waits to be posted.
+    fn sends_to(&self, index: PeerIndex) -> bool {
+        !self.peers[index as usize].pending.is_empty()
+            || self.requests.iter().any(|(_, request)| match &request.body {
+                Body::Send(send) => !request.done && send.peer == index,
+                _ => false,
+            })
+    }
+
+    /// Whether this side reads memory of the peer, or may be writing to it.
+    fn touches(&self, index: PeerIndex) -> bool {
+        self.requests.iter().any(|(_, request)| match &request.body {
+            Body::Receive(receive) if !request.done => {
+                receive.fetch.as_ref().is_some_and(|fetch| fetch.peer == index)
+            }
+            Body::Send(send) if !request.done => {
+                send.peer == index && (send.help.is_some() || send.put.is_some())
+            }
+            _ => false,
+        })
+    }
+
+    fn fetches_from(&self, index: PeerIndex) -> Vec<Key> {
+        let requests = self.requests.iter().filter(|(_, request)| !request.done);
+        let from = requests.filter(|(_, request)| match &request.body {
+            Body::Receive(receive) => receive.fetch.as_ref().is_some_and(|f| f.peer == index),
+            _ => false,
+        });
+        from.map(|(key, _)| key).collect()
+    }
+
+    fn send_goes_to(&self, key: Key, index: PeerIndex) -> bool {
+        match self.requests.get(key).map(|request| &request.body) {
+            Some(Body::Send(send)) => send.peer == index,
+            _ => false,
+        }
+    }
+
+    /// Ends sends to a peer. Those whose buffers it may be reading only with `exposed`.
+    fn cancel_sends(&mut self, index: PeerIndex, exposed: bool) {
+        let requests = self.requests.iter().filter(|(_, request)| !request.done);
+        let theirs = requests.filter(|(_, request)| match &request.body {
+            Body::Send(send) => {
+                let read = send.rendezvous
+                    && matches!(send.phase, SendPhase::Offered | SendPhase::Putting);
+                send.peer == index && (exposed || !read)
+            }
+            _ => false,
+        });
+        let theirs: Vec<Key> = theirs.map(|(key, _)| key).collect();
+        for key in theirs {
+            self.fail(key, OpError::Cancelled);
+        }
+    }
+
+    /// Drops the envelopes of messages that lie with a peer and that nobody has matched: they cannot
+    /// be read any more.
+    fn drop_offers(&mut self, index: PeerIndex) {
+        let mut lost = Vec::new();
+        for (key, message) in self.unexpected.iter() {
+            if message.peer == index && matches!(message.payload, Payload::Remote(_)) {
+                lost.push((key, message.space, message.source, message.tag));
+            }
+        }
+        for (key, space, source, tag) in lost {
+            let mut is_it = |value: u64| value == key.to_wire();
+            let space = self.spaces.get_mut(space);
+            let found = space.and_then(|s| s.engine.remove_unexpected(source, tag, &mut is_it));
+            // One that a probe has claimed is in no queue, and fails when it is received.
+            if found.is_some() {
+                self.unkeep(key);
+            }
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Completion callbacks: code of the user that runs when a request is complete.
+//!
+//! ```text
+//!   on_complete(id, f) ─► the request is detached, f kept beside it
+//!   whatever completes it ─► end of a detached request ─► f and the status go to the inbox
+//!   next progress, lanes returned, no borrow held ─► f(worker, completion)
+//! ```
+//! Rules: (1) the request is freed by its completion, and its id is stale from then on; before, it
+//! can be cancelled and asked about. (2) A callback runs inside of a progress or a wait of its
+//! worker, never inside of the call that posted or cancelled. (3) It may call whatever a handler of
+//! active messages may: see [`crate::Worker::am_handler`]. (4) Callbacks run in the order of the
+//! completions, among the handlers of messages that came between them.
+
+use bowline_base::buffer::{RecvBuf, SendBuf};
+use bowline_base::slab::Key;
+
+use crate::am::Delivery;
+use crate::engine::Engine;
+use crate::error::OpError;
+use crate::request::{Body, OneSided, RequestId, Status};
+use crate::worker::Worker;
+
+/// What a callback is called with.
+#[derive(Debug)]
+pub struct Completion {
+    /// How the operation ended.
+    pub status: Status,
+    /// The bytes that its buffer owned.
+    pub buffer: Option<Vec<u8>>,
+}
+
+/// What is called when a request is complete.
+pub type CompletionHandler = Box<dyn FnOnce(&Worker, Completion) + Send>;
+
+/// A callback whose request is complete.
+pub(crate) struct Completed {
+    handler: CompletionHandler,
+    completion: Completion,
+}
+
+impl std::fmt::Debug for Completed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Completed").field(&self.completion).finish()
+    }
+}
+
+impl Completed {
+    pub(crate) fn call(self, worker: &Worker) {
+        (self.handler)(worker, self.completion);
+    }
+}
+
+/// The bytes that a request's buffer owned.
+pub(crate) fn owned_bytes(body: Body) -> Option<Vec<u8>> {
+    match body {
+        Body::Receive(receive) => receive.buffer.into_owned(),
+        Body::Send(send) => send.buffer.into_owned(),
+        Body::Stream(receive) => receive.buffer.into_owned(),
+        Body::OneSided(one) => {
+            let OneSided { send, receive, .. } = *one;
+            let sent = send.and_then(SendBuf::into_owned);
+            sent.or_else(|| receive.and_then(RecvBuf::into_owned))
+        }
+        Body::Announced(_) | Body::Free => None,
+    }
+}
+
+impl Worker {
+    /// Has `handler` called when the request is complete, also when it is already. The request is
+    /// freed by that.
+    ///
+    /// # Errors
+    /// When there is no such request, or one that was detached before; nothing is called then.
+    pub fn on_complete(&self, id: RequestId, handler: CompletionHandler) -> Result<(), OpError> {
+        let inner = &mut *self.inner.borrow_mut();
+        let engine = &mut inner.engine;
+        let Some(request) = engine.requests.get_mut(id.0).filter(|request| !request.detached)
+        else {
+            return Err(OpError::BadRequest);
+        };
+        request.detached = true;
+        let done = request.done;
+        engine.callbacks.push((id.0, handler));
+        if done {
+            engine.end_detached(id.0);
+        }
+        Ok(())
+    }
+}
+
+impl Engine {
+    /// A detached request is complete: it is freed, and its callback noted if it has one.
+    #[cold]
+    pub(crate) fn end_detached(&mut self, key: Key) {
+        let found = self.callbacks.iter().position(|(waits, _)| *waits == key);
+        if let (Some(at), Some(request)) = (found, self.requests.get_mut(key)) {
+            let (_, handler) = self.callbacks.swap_remove(at);
+            let (status, body) = (request.status, std::mem::take(&mut request.body));
+            let completion = Completion { status, buffer: owned_bytes(body) };
+            let completed = Box::new(Completed { handler, completion });
+            self.inbox.push_back(Delivery::Completed(completed));
+        }
+        crate::request::end(&mut self.requests, key);
+    }
+}

@@ -1,0 +1,164 @@
+//! Keep-alive: asking after peers of which the transport would not tell that they died.
+//!
+//! ```text
+//!   round    every interval; at most a batch of peers in one turn, the next turn goes on with them
+//!   peer     heard of since the last round ──► nothing
+//!            the transport can ask (EP_CHECK) ──► it is asked
+//!            else ──► PROBE: an empty message that needs no answer
+//! ```
+//! Rules. (1) Nobody is declared dead for being silent: a peer that computes does not progress, and
+//! answers nothing. What counts is the transport's own word: its check, the refusal of a post, the
+//! failure that it reports because a probe could not be delivered. (2) A round costs a batch per turn,
+//! so that a thousand peers are no pause for messages. (3) The clock is the waiter's
+//! ([`Waiter::clock`](crate::Waiter::clock)); without one there are no rounds. (4) Without a peer to
+//! ask after, nothing of this is paid for.
+
+use std::time::Duration;
+
+use bowline_uct::{Caps, PeerFailure, PostError};
+
+use crate::address::PROBED;
+use crate::peer::{PeerIndex, PeerState};
+use crate::wait::Clock;
+use crate::wire;
+use crate::worker::Inner;
+
+bowline_base::choice! {
+    /// Which peers are asked after.
+    pub enum Keepalive {
+        /// Those whose transport does not notice the death of a peer by itself.
+        Auto = "auto",
+        /// All that messages were exchanged with.
+        All = "all",
+        /// None.
+        Off = "off",
+    }
+}
+
+/// The settings of keep-alive.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KeepaliveOptions {
+    pub(crate) which: Keepalive,
+    pub(crate) interval: Duration,
+    /// Peers in one turn.
+    pub(crate) batch: u32,
+}
+
+impl KeepaliveOptions {
+    pub(crate) fn is_on(&self) -> bool {
+        self.which != Keepalive::Off && !self.interval.is_zero()
+    }
+}
+
+/// A peer that is asked after.
+#[derive(Debug)]
+struct Watched {
+    peer: PeerIndex,
+    /// Its sequence number at the last round.
+    heard: u32,
+}
+
+/// The rounds of a worker.
+#[derive(Default)]
+pub(crate) struct Rounds {
+    clock: Option<Clock>,
+    watched: Vec<Watched>,
+    /// When the next round begins; none before the first peer.
+    due: Option<Duration>,
+    /// Where the round under way goes on.
+    at: usize,
+}
+
+impl std::fmt::Debug for Rounds {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Rounds").field("watched", &self.watched.len()).finish_non_exhaustive()
+    }
+}
+
+impl Rounds {
+    pub(crate) fn new(clock: Option<Clock>) -> Self {
+        Self { clock, ..Self::default() }
+    }
+
+    /// The time until something is to be done; `None` where that is never.
+    pub(crate) fn remaining(&self) -> Option<Duration> {
+        let (due, clock) = (self.due?, self.clock.as_ref()?);
+        Some(due.saturating_sub(clock()))
+    }
+}
+
+impl Inner {
+    /// A peer's endpoint is made: from now on it is asked after, if it has to be.
+    pub(crate) fn watch_over(&mut self, index: PeerIndex) {
+        let options = self.engine.options.keepalive;
+        let peer = &self.engine.peers[index as usize];
+        let caps = self.lanes[peer.lane as usize].iface.attr().caps;
+        let silent = !caps.intersects(Caps::PEER_FAILURE | Caps::LOOPBACK);
+        let wanted = options.which == Keepalive::All && !caps.contains(Caps::LOOPBACK);
+        let Some(clock) = &self.rounds.clock else { return };
+        if !options.is_on() || !(silent || wanted) {
+            return;
+        }
+        let now = clock();
+        let heard = peer.rx_sequence;
+        if self.rounds.watched.iter().any(|watched| watched.peer == index) {
+            return;
+        }
+        self.rounds.watched.push(Watched { peer: index, heard });
+        self.rounds.due.get_or_insert(now + options.interval);
+    }
+
+    /// A turn of a round, if one is due. Returns how many peers turned out to have failed.
+    #[cold]
+    pub(crate) fn keep_alive(&mut self) -> u32 {
+        if self.rounds.remaining().is_none_or(|left| !left.is_zero()) {
+            return 0;
+        }
+        let options = self.engine.options.keepalive;
+        let before = self.engine.counters.peers_failed;
+        let mut left = options.batch;
+        while left > 0 && self.rounds.at < self.rounds.watched.len() {
+            let Watched { peer, heard } = self.rounds.watched[self.rounds.at];
+            let known = &self.engine.peers[peer as usize];
+            if known.state != PeerState::Ready {
+                self.rounds.watched.swap_remove(self.rounds.at);
+                continue;
+            }
+            let now_heard = known.rx_sequence;
+            if now_heard == heard {
+                left -= 1;
+                self.ask_after(peer);
+            }
+            self.rounds.watched[self.rounds.at].heard = now_heard;
+            self.rounds.at += 1;
+        }
+        if self.rounds.at >= self.rounds.watched.len() {
+            self.rounds.at = 0;
+            let now = self.rounds.clock.as_ref().map(|clock| clock());
+            let some = !self.rounds.watched.is_empty();
+            self.rounds.due = now.filter(|_| some).map(|now| now + options.interval);
+        }
+        (self.engine.counters.peers_failed - before) as u32
+    }
+
+    fn ask_after(&mut self, index: PeerIndex) {
+        self.engine.counters.asked_after += 1;
+        let peer = &self.engine.peers[index as usize];
+        let lane = &mut self.lanes[peer.lane as usize].iface;
+        if lane.attr().caps.contains(Caps::EP_CHECK) {
+            match lane.check(peer.ep) {
+                Ok(()) | Err(PostError::NoResource | PostError::Unsupported) => {}
+                Err(_) => {
+                    let (job, rank) = (peer.address.job, peer.address.rank);
+                    self.engine.fail_peer(index, PeerFailure::Died);
+                    if job == self.engine.job {
+                        self.engine.fail_rank(rank, PeerFailure::Died);
+                    }
+                }
+            }
+        } else if peer.address.features & PROBED != 0 && peer.pending.is_empty() {
+            // Where something waits for room, the transport has enough to try already.
+            self.control(index, wire::PROBE, [0, 0], &[]);
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Messages by a part of their key, in order of arrival: what a receive that fits several leaves
+//! looks through in place of them.
+//!
+//! Most programs never have such receives among many messages. The first one of them lets all
+//! messages be chained up, from the oldest to the newest; chains by tag or by source are built
+//! when searches along that one have cost as much. Chains that exist are kept up. Those whose keys
+//! fall on the same place of the table share it.
+
+use super::Want;
+use super::index::HashIndex;
+use super::pool::{END, Fifo, Item, Pool};
+
+/// The part of a message's key that chains go by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// No part of it: one chain of all messages.
+    Nothing,
+    Tag,
+    Source,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Link {
+    older: u32,
+    newer: u32,
+}
+
+/// The chains of one part.
+#[derive(Debug)]
+pub(super) struct Chains {
+    part: Part,
+    table: Vec<Fifo>,
+    links: Vec<Link>,
+    messages: usize,
+}
+
+impl Chains {
+    /// No chain, with room for `messages` messages.
+    pub(super) fn new(part: Part, messages: usize) -> Self {
+        let chains = match part {
+            Part::Nothing => 1,
+            Part::Tag | Part::Source => messages.max(64).next_power_of_two(),
+        };
+        let table = vec![Fifo::EMPTY; chains];
+        Self { part, table, links: Vec::new(), messages: 0 }
+    }
+
+    #[inline(always)]
+    fn place(&self, want: &Want) -> usize {
+        let hash = match self.part {
+            Part::Nothing => 0,
+            Part::Tag => HashIndex::hash(0, want.tag),
+            Part::Source => HashIndex::hash(want.source, 0),
+        };
+        hash as usize & (self.table.len() - 1)
+    }
+
+    /// Appends a message.
+    #[inline]
+    pub(super) fn append(&mut self, index: u32, item: &Item) {
+        let place = self.place(&item.want);
+        let at = index as usize;
+        if at >= self.links.len() {
+            self.links.resize(at + 1, Link { older: END, newer: END });
+        }
+        let chain = &mut self.table[place];
+        self.links[at] = Link { older: chain.tail, newer: END };
+        if chain.tail == END {
+            chain.head = index;
+        } else {
+            self.links[chain.tail as usize].newer = index;
+        }
+        chain.tail = index;
+        self.messages += 1;
+    }
+
+    /// Takes a message out.
+    #[inline]
+    pub(super) fn remove(&mut self, index: u32, item: &Item) {
+        let place = self.place(&item.want);
+        let Link { older, newer } = self.links[index as usize];
+        if older == END {
+            self.table[place].head = newer;
+        } else {
+            self.links[older as usize].newer = newer;
+        }
+        if newer == END {
+            self.table[place].tail = older;
+        } else {
+            self.links[newer as usize].older = older;
+        }
+        self.messages -= 1;
+    }
+
+    /// The oldest message that fits, and how many were looked at.
+    #[inline]
+    pub(super) fn search(&self, pool: &Pool, want: &Want) -> (Option<u32>, u32) {
+        let (mut index, mut looks) = (self.table[self.place(want)].head, 0);
+        while index != END {
+            looks += 1;
+            let item = pool.get(index);
+            if want.fits(item.want.source, item.want.tag) {
+                return (Some(index), looks);
+            }
+            index = self.links[index as usize].newer;
+        }
+        (None, looks)
+    }
+
+    /// Whether there are more messages than chains are meant for.
+    #[inline(always)]
+    pub(super) fn crowded(&self) -> bool {
+        self.part != Part::Nothing && self.messages > 2 * self.table.len()
+    }
+
+    /// The part that it goes by.
+    pub(super) const fn part(&self) -> Part {
+        self.part
+    }
+
+    /// Bytes of the table. The links lie beside the entries.
+    pub(super) const fn bytes(&self) -> usize {
+        self.table.len() * size_of::<Fifo>()
+    }
+}

@@ -1,0 +1,171 @@
+//! Which engine a space has.
+
+use bowline_base::config::Choice as _;
+
+use super::any::AnyIndexed;
+use super::{
+    ArrayIndex, CubeIndex, Grown, Growth, HashIndex, Indexed, ItemId, MatchEngine, Shape,
+    TreeIndex, Want,
+};
+
+bowline_base::choice! {
+    /// The engines by name. All of them search a list as long as its searches are short; what they
+    /// are called by is what follows.
+    pub enum EngineKind {
+        /// A hash of rank and tag, when long searches have cost more than it.
+        Auto = "auto",
+        /// A list, whatever it costs.
+        List = "list",
+        /// A slot for each rank.
+        Array = "array",
+        /// The four-dimensional index.
+        FourD = "four_d",
+        /// A hash of rank and tag.
+        Hashed = "hashed",
+        /// An index of as many dimensions as pay.
+        Nd = "nd",
+    }
+}
+
+impl EngineKind {
+    /// All of them.
+    pub const ALL: &[Self] = Self::VALUES;
+
+    /// Its name, as the setting `BOWLINE_MATCHING` has it.
+    pub const fn name(self) -> &'static str {
+        Self::NAMES[self as usize]
+    }
+
+    /// What it means for a communicator of `ranks` ranks, in words for people.
+    pub fn explain(self, ranks: u32) -> String {
+        let index = match self {
+            Self::List => return "lists, searched from the oldest entry".to_owned(),
+            Self::Auto => {
+                return "a list; when long searches have cost more than it, a hash of rank and tag"
+                    .to_owned();
+            }
+            Self::Array => {
+                let bytes = ranks as usize * ArrayIndex::RANK_BYTES;
+                format!("a slot for each of {ranks} ranks, {bytes} bytes")
+            }
+            Self::FourD => {
+                let span = 1u32 << CubeIndex::bits_for(ranks);
+                format!("four dimensions of rank, {span} wide")
+            }
+            Self::Hashed => "a hash of rank and tag".to_owned(),
+            Self::Nd => {
+                let Shape { dimensions, bits } = Shape::for_ranks(ranks);
+                format!("{dimensions} dimensions of rank, {} wide", 1u32 << bits)
+            }
+        };
+        format!("a list; from its first long search on, {index}")
+    }
+}
+
+/// The engine of a space.
+#[derive(Debug)]
+pub struct Engine {
+    grown: Grown<AnyIndexed>,
+    kind: EngineKind,
+}
+
+impl Engine {
+    /// An empty engine for a communicator of `ranks` ranks; messages of others are served as well.
+    pub fn new(kind: EngineKind, ranks: u32) -> Self {
+        let growth = if kind == EngineKind::Auto { Growth::Weighed } else { Growth::Early };
+        Self::growing(kind, ranks, growth)
+    }
+
+    /// The same without the list: what its name says from the first entry on, to compare with.
+    pub fn without_list(kind: EngineKind, ranks: u32) -> Self {
+        Self::growing(kind, ranks, Growth::Always)
+    }
+
+    fn growing(kind: EngineKind, ranks: u32, growth: Growth) -> Self {
+        let index = match kind {
+            EngineKind::List => return Self { grown: Grown::list(), kind },
+            EngineKind::Auto | EngineKind::Hashed => {
+                AnyIndexed::Hashed(Indexed::new(HashIndex::new()))
+            }
+            EngineKind::Array => AnyIndexed::Array(Indexed::new(ArrayIndex::new(ranks))),
+            EngineKind::FourD => AnyIndexed::FourD(Indexed::new(CubeIndex::new(ranks))),
+            EngineKind::Nd => AnyIndexed::Nd(Indexed::new(TreeIndex::new(ranks))),
+        };
+        Self { grown: Grown::new(index, growth), kind }
+    }
+
+    /// Its kind.
+    pub const fn kind(&self) -> EngineKind {
+        self.kind
+    }
+}
+
+impl MatchEngine for Engine {
+    #[inline(always)]
+    fn post(&mut self, want: Want, value: u64) -> ItemId {
+        self.grown.post(want, value)
+    }
+
+    fn post_first(&mut self, want: Want, value: u64) -> ItemId {
+        self.grown.post_first(want, value)
+    }
+
+    #[inline(always)]
+    fn arrive(&mut self, source: u32, tag: u64) -> Option<u64> {
+        self.grown.arrive(source, tag)
+    }
+
+    fn arrive_quietly(&mut self, source: u32, tag: u64) -> Option<u64> {
+        self.grown.arrive_quietly(source, tag)
+    }
+
+    #[inline(always)]
+    fn add_unexpected(&mut self, source: u32, tag: u64, value: u64) {
+        self.grown.add_unexpected(source, tag, value);
+    }
+
+    #[inline(always)]
+    fn take_unexpected(&mut self, want: &Want) -> Option<u64> {
+        self.grown.take_unexpected(want)
+    }
+
+    fn find_unexpected(&mut self, want: &Want) -> Option<u64> {
+        self.grown.find_unexpected(want)
+    }
+
+    fn remove_unexpected(
+        &mut self,
+        source: u32,
+        tag: u64,
+        which: &mut dyn FnMut(u64) -> bool,
+    ) -> Option<u64> {
+        self.grown.remove_unexpected(source, tag, which)
+    }
+
+    fn remove_posted(&mut self, item: ItemId, value: u64) -> bool {
+        self.grown.remove_posted(item, value)
+    }
+
+    fn remove_posted_where(&mut self, which: &mut dyn FnMut(&Want) -> bool, out: &mut Vec<u64>) {
+        self.grown.remove_posted_where(which, out);
+    }
+
+    #[inline(always)]
+    fn unexpected_len(&self) -> usize {
+        self.grown.unexpected_len()
+    }
+
+    #[inline(always)]
+    fn posted_len(&self) -> usize {
+        self.grown.posted_len()
+    }
+
+    #[inline(always)]
+    fn is_empty(&self) -> bool {
+        self.grown.is_empty()
+    }
+
+    fn unexpected_values(&self, out: &mut Vec<u64>) {
+        self.grown.unexpected_values(out);
+    }
+}

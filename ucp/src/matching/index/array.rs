@@ -1,0 +1,81 @@
+//! A leaf for each rank, all made at once: the design of a table indexed by rank.
+//!
+//! Fastest to search and the dearest in memory: 16 bytes for each rank of the communicator, from
+//! the first entry on, whoever it is from. Messages of ranks that the communicator does not have
+//! share one leaf behind the others.
+
+use crate::matching::Want;
+use crate::matching::count::Count;
+use crate::matching::indexed::{Class, Index, Leaf};
+
+/// See the module's text.
+#[derive(Debug)]
+pub struct ArrayIndex {
+    ranks: u32,
+    leaves: Vec<Leaf>,
+}
+
+impl ArrayIndex {
+    /// For a communicator of `ranks` ranks.
+    pub const fn new(ranks: u32) -> Self {
+        Self { ranks, leaves: Vec::new() }
+    }
+
+    /// Bytes for one rank.
+    pub const RANK_BYTES: usize = size_of::<Leaf>();
+
+    #[inline(always)]
+    fn place(&self, rank: u32) -> u32 {
+        rank.min(self.ranks)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn make(&mut self, count: &mut impl Count) {
+        self.leaves = vec![Leaf::EMPTY; self.ranks as usize + 1];
+        count.allocated(self.ranks as usize * Self::RANK_BYTES);
+    }
+}
+
+impl Index for ArrayIndex {
+    type Path = ();
+
+    const CHAINS: bool = false;
+    const LOOKS: u32 = 16;
+
+    #[inline(always)]
+    fn class(want: &Want) -> Class {
+        if want.source_mask != 0 { Class::Exact } else { Class::Wild }
+    }
+
+    #[inline(always)]
+    fn find(&self, rank: u32, _: u64, _: &mut (), count: &mut impl Count) -> Option<u32> {
+        count.visit(1);
+        if self.leaves.is_empty() { None } else { Some(self.place(rank)) }
+    }
+
+    #[inline(always)]
+    fn insert(&mut self, rank: u32, (): &(), count: &mut impl Count) -> u32 {
+        if self.leaves.is_empty() {
+            self.make(count);
+        }
+        self.place(rank)
+    }
+
+    #[inline(always)]
+    fn release(&mut self, (): &(), _: u32, _: &mut impl Count) {}
+
+    #[inline(always)]
+    fn leaf(&self, leaf: u32) -> &Leaf {
+        &self.leaves[leaf as usize]
+    }
+
+    #[inline(always)]
+    fn leaf_mut(&mut self, leaf: u32) -> &mut Leaf {
+        &mut self.leaves[leaf as usize]
+    }
+
+    fn each(&self, visit: &mut dyn FnMut(u32)) {
+        (0..self.leaves.len() as u32).for_each(visit);
+    }
+}

@@ -1,0 +1,166 @@
+//! What an engine over an index does: the trait's operations, in terms of one leaf each.
+
+use super::super::count::{Count, QueueKind};
+use super::super::{ItemId, MatchEngine, Want};
+use super::{Class, Hit, Index, Indexed, Spot};
+
+const fn exactly(source: u32, tag: u64) -> Want {
+    Want { source, source_mask: u32::MAX, tag, tag_mask: u64::MAX }
+}
+
+impl<I: Index, C: Count> MatchEngine for Indexed<I, C> {
+    #[inline]
+    fn post(&mut self, want: Want, value: u64) -> ItemId {
+        let index = self.pool.place(want, value);
+        self.enter_posted(index, &want);
+        self.make_room();
+        ItemId(index)
+    }
+
+    fn post_first(&mut self, want: Want, value: u64) -> ItemId {
+        let index = self.pool.place(want, value);
+        if self.first == 0 {
+            self.renumber();
+        }
+        self.first -= 1;
+        self.pool.number(index, self.first);
+        match self.list_for(&want) {
+            Some(leaf) => self.pool.prepend(&mut self.index.leaf_mut(leaf).posted, index),
+            None => self.pool.prepend(&mut self.wild, index),
+        }
+        ItemId(index)
+    }
+
+    #[inline]
+    fn arrive(&mut self, source: u32, tag: u64) -> Option<u64> {
+        // One for the engine itself, which is found by its space.
+        self.count.visit(1);
+        let mut path = I::Path::default();
+        let leaf = self.index.find(source, tag, &mut path, &mut self.count);
+        let mut hit = None;
+        if let Some(leaf) = leaf {
+            let list = self.index.leaf(leaf).posted;
+            let (found, looks) = self.pool.search(list, |e| e.want.fits(source, tag));
+            self.count.visit(looks);
+            hit = found.map(|found| {
+                let sequence = self.pool.get(found.index).sequence;
+                Hit { sequence, leaf: Some(leaf), found }
+            });
+        }
+        if self.by_tag | self.by_source != 0 || !self.wild.is_empty() {
+            hit = self.older_elsewhere(source, tag, hit);
+        }
+        self.count.searched(QueueKind::Posted, self.posted);
+        let Some(Hit { leaf: of, found, .. }) = hit else {
+            self.spot = Spot { key: Some((source, tag)), leaf, path };
+            return None;
+        };
+        Some(self.take_receive(of, &path, found))
+    }
+
+    #[inline]
+    fn add_unexpected(&mut self, source: u32, tag: u64, value: u64) {
+        let index = self.pool.place(exactly(source, tag), value);
+        self.enter_unexpected(index, source, tag);
+        self.make_room();
+    }
+
+    #[inline]
+    fn take_unexpected(&mut self, want: &Want) -> Option<u64> {
+        self.count.visit(1);
+        if I::class(want) != Class::Exact {
+            let found = if self.unexpected == 0 { None } else { self.oldest_anywhere(want) };
+            self.count.searched(QueueKind::Unexpected, self.unexpected);
+            return found.map(|index| self.take_arrived(index));
+        }
+        let mut path = I::Path::default();
+        let leaf = self.index.find(want.source, want.tag, &mut path, &mut self.count);
+        let mut hit = None;
+        if let Some(leaf) = leaf {
+            let list = self.index.leaf(leaf).unexpected;
+            let (found, looks) = self.pool.search(list, |e| want.fits(e.want.source, e.want.tag));
+            self.count.visit(looks);
+            hit = found.map(|found| (leaf, found));
+        }
+        self.count.searched(QueueKind::Unexpected, self.unexpected);
+        if let Some((leaf, found)) = hit {
+            return Some(self.take_message(leaf, &path, found));
+        }
+        self.spot = Spot { key: Some((want.source, want.tag)), leaf, path };
+        None
+    }
+
+    fn find_unexpected(&mut self, want: &Want) -> Option<u64> {
+        self.count.visit(1);
+        let mut found = None;
+        if self.unexpected == 0 {
+        } else if I::class(want) != Class::Exact {
+            found = self.oldest_anywhere(want).map(|index| self.pool.get(index).value);
+        } else {
+            let mut path = I::Path::default();
+            if let Some(leaf) = self.index.find(want.source, want.tag, &mut path, &mut self.count) {
+                let list = self.index.leaf(leaf).unexpected;
+                let (hit, looks) = self.pool.search(list, |e| want.fits(e.want.source, e.want.tag));
+                self.count.visit(looks);
+                found = hit.map(|hit| self.pool.get(hit.index).value);
+            }
+        }
+        self.count.searched(QueueKind::Unexpected, self.unexpected);
+        found
+    }
+
+    fn remove_unexpected(
+        &mut self,
+        source: u32,
+        tag: u64,
+        which: &mut dyn FnMut(u64) -> bool,
+    ) -> Option<u64> {
+        self.count.visit(1);
+        let mut path = I::Path::default();
+        let leaf = self.index.find(source, tag, &mut path, &mut self.count);
+        let mut hit = None;
+        if let Some(leaf) = leaf {
+            let list = self.index.leaf(leaf).unexpected;
+            let (found, looks) = self
+                .pool
+                .search(list, |e| e.want.source == source && e.want.tag == tag && which(e.value));
+            self.count.visit(looks);
+            hit = found.map(|found| (leaf, found));
+        }
+        self.count.searched(QueueKind::Unexpected, self.unexpected);
+        hit.map(|(leaf, found)| self.take_message(leaf, &path, found))
+    }
+
+    fn remove_posted(&mut self, item: ItemId, value: u64) -> bool {
+        self.count.visit(1);
+        let removed = self.pool.look(item.0).is_some_and(|entry| entry.value == value)
+            && self.withdraw(item.0);
+        self.count.searched(QueueKind::Posted, self.posted);
+        removed
+    }
+
+    fn remove_posted_where(&mut self, which: &mut dyn FnMut(&Want) -> bool, out: &mut Vec<u64>) {
+        let mut gone = self.receives();
+        gone.retain(|&(_, index)| which(&self.pool.get(index).want));
+        for (_, index) in gone {
+            out.push(self.pool.get(index).value);
+            let removed = self.withdraw(index);
+            debug_assert!(removed, "a receive that was found is there");
+        }
+    }
+
+    #[inline]
+    fn unexpected_len(&self) -> usize {
+        self.unexpected
+    }
+
+    #[inline]
+    fn posted_len(&self) -> usize {
+        self.posted
+    }
+
+    fn unexpected_values(&self, out: &mut Vec<u64>) {
+        let all = self.entries(|leaf| leaf.unexpected);
+        out.extend(all.into_iter().map(|(_, index)| self.pool.get(index).value));
+    }
+}

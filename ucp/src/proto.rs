@@ -1,0 +1,398 @@
+//! The registry of protocols, and the choice among them by cost.
+//!
+//! A protocol is a small value: its name, when it can be used at all, for which sizes, and what a
+//! message costs by it as a line over the size (`cost.rs` has the model). For each operation and
+//! lane the lower envelope of these lines is a table of ranges, made once when the worker is made.
+//! The short path does not look at it: it compares with one limit.
+//!
+//! What a cost means: nanoseconds from the call that sends to the message lying in the buffer of a
+//! receive that was posted before, both sides waiting. A setting that names a threshold takes
+//! protocols out of consideration; it does not change what is predicted.
+
+use std::fmt;
+
+use bowline_uct::{Caps, IfaceAttr, Limits};
+
+use crate::cost::{Figure, LaneCosts, Origin};
+
+/// Operations whose protocol is chosen by cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// Sending a tagged message.
+    TagSend,
+    /// Sending a user's active message.
+    AmSend,
+    /// Reading, by its receiver, a message that was offered to it.
+    Fetch,
+}
+
+impl Op {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::TagSend, Self::AmSend, Self::Fetch];
+
+    /// Its name, as commands take it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::TagSend => "tag_send",
+            Self::AmSend => "am_send",
+            Self::Fetch => "fetch",
+        }
+    }
+}
+
+impl fmt::Display for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Protocol {
+    /// Copied into the call's own slot of the transport.
+    EagerShort,
+    /// Copied into one buffer of the transport.
+    EagerBcopy,
+    /// Copied in several pieces, which receiver and sender copy at the same time.
+    EagerMulti,
+    /// The receiver reads the message from the sender's memory.
+    RndvGet,
+    /// The same, and the sender writes from the back.
+    RndvShared,
+    /// The receiver asks for fragments.
+    RndvCopy,
+}
+
+impl Protocol {
+    /// All of them; of two that cost the same the one that comes first is taken.
+    pub const ALL: [Self; 6] = [
+        Self::EagerShort,
+        Self::EagerBcopy,
+        Self::EagerMulti,
+        Self::RndvGet,
+        Self::RndvShared,
+        Self::RndvCopy,
+    ];
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::EagerShort => "eager/short",
+            Self::EagerBcopy => "eager/bcopy",
+            Self::EagerMulti => "eager/multi",
+            Self::RndvGet => "rndv/get",
+            Self::RndvShared => "rndv/shared",
+            Self::RndvCopy => "rndv/copy",
+        }
+    }
+
+    /// Whether an envelope goes first and the receiver has the data brought.
+    pub const fn is_rendezvous(self) -> bool {
+        matches!(self, Self::RndvGet | Self::RndvShared | Self::RndvCopy)
+    }
+
+    /// What it would cost at this site; `None` when it cannot be used for `op` there.
+    fn offer(self, op: Op, site: &Site<'_>) -> Option<Offer> {
+        let Site { caps, limits, costs, manual } = site;
+        let eager_end = manual.rndv_threshold.unwrap_or(u64::MAX);
+        let rndv_start = match manual.rndv_threshold {
+            _ if op == Op::Fetch => 0,
+            Some(end) => end.saturating_add(1),
+            None => (limits.am.max_bcopy as u64).min(BUFFERED) + 1,
+        };
+        let (max_short, max_bcopy) = (limits.am.max_short as u64, limits.am.max_bcopy as u64);
+        let eager = matches!(op, Op::TagSend | Op::AmSend);
+        let message = Line::of(costs.message.time(1.0, 0.0), &costs.message.figures());
+        let byte = |copies: f64| {
+            let copy = Line::slope(copies * costs.copy.value, &[("copy", costs.copy)]);
+            copy.plus(Line::slope(costs.message.per_byte.value, &costs.message.figures()))
+        };
+        // An envelope in front of what the receiver does; it is not what a receiver pays that
+        // has it already.
+        let envelope = if op == Op::Fetch { Line::ZERO } else { message };
+        let reads = caps.contains(Caps::GET_ZCOPY | Caps::RMA_REGISTERED);
+        let get = Line::of(costs.get.time(1.0, 0.0), &costs.get.figures())
+            .plus(Line::slope(costs.get.per_byte.value, &costs.get.figures()));
+        let pieces = |max: u64| {
+            let each = costs.message.required.value / max.max(1) as f64;
+            Line::slope(each, &costs.message.figures())
+                .plus(byte(1.0))
+                .plus(Line::of(max as f64 * costs.copy.value, &[("copy", costs.copy)]))
+        };
+        let (line, from, to) = match self {
+            Self::EagerShort if eager && max_short > 0 => {
+                (message.plus(byte(2.0)), 0, eager_end.min(max_short))
+            }
+            Self::EagerBcopy if eager && max_bcopy > 0 => {
+                (message.plus(STAGING).plus(byte(2.0)), 0, eager_end.min(max_bcopy))
+            }
+            Self::EagerMulti if eager && max_bcopy > 0 => {
+                // More of them would fill what a receiver sets apart for messages that it does
+                // not expect yet.
+                let end = manual.rndv_threshold.unwrap_or(MOST_PIECES * max_bcopy);
+                (message.plus(STAGING).plus(pieces(max_bcopy)), max_bcopy + 1, end)
+            }
+            Self::RndvGet if reads => (envelope.plus(get), rndv_start, u64::MAX),
+            Self::RndvShared if reads && can_share(*caps) => {
+                let halves = Line { per_byte: get.per_byte * SHARE, ..get };
+                let start = manual.cooperate.unwrap_or(SMALLEST_SHARED);
+                let line = envelope.plus(message).plus(halves).plus(TURNS);
+                (line, rndv_start.max(start), u64::MAX)
+            }
+            // Where reading can be had, this is what is left when the kernel refuses it.
+            Self::RndvCopy if max_bcopy > 0 && !reads => {
+                let line = envelope.plus(message).plus(message).plus(pieces(max_bcopy));
+                (line, rndv_start, u64::MAX)
+            }
+            _ => return None,
+        };
+        (from <= to).then_some(Offer { protocol: self, line, from, to })
+    }
+}
+
+impl fmt::Display for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What sharing a message needs of a lane: it reads and writes any memory of the peer by this
+/// processor, and allocates memory that both map.
+const SHARING: Caps = Caps::GET_ZCOPY
+    .union(Caps::PUT_ZCOPY)
+    .union(Caps::RMA_REGISTERED)
+    .union(Caps::ATOMIC_CPU)
+    .union(Caps::RKEY_PTR);
+
+/// Whether messages over a lane with these capabilities can be copied by both sides.
+pub(crate) fn can_share(caps: Caps) -> bool {
+    caps.contains(SHARING) && !caps.intersects(Caps::EXPOSE | Caps::LOOPBACK)
+}
+
+/// Messages of up to this many bytes go eagerly wherever one buffer of the transport holds them,
+/// whatever a rendezvous would cost: programs count on short ones being on their way when the send
+/// returns, above all those to the own rank.
+const BUFFERED: u64 = 4096;
+
+/// Pieces of an eager message.
+const MOST_PIECES: u64 = 16;
+
+/// The shortest message worth sharing: two pieces.
+const SMALLEST_SHARED: u64 = 128 << 10;
+
+/// Part of a shared message's bytes that the slower side copies.
+const SHARE: f64 = 0.55;
+
+/// What the engine's own turns cost when two sides share a message: claims, and a look at other
+/// traffic between pieces.
+const TURNS: Line = Line { fixed: 900.0, per_byte: 0.0, origin: Origin::Assumed };
+
+/// What leaving the short path costs.
+const STAGING: Line = Line { fixed: 40.0, per_byte: 0.0, origin: Origin::Assumed };
+
+/// Thresholds that a user has set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Manual {
+    /// Longest message that goes eagerly.
+    pub rndv_threshold: Option<u64>,
+    /// Shortest message that both sides copy.
+    pub cooperate: Option<u64>,
+}
+
+/// What a choice depends on.
+#[derive(Clone, Copy, Debug)]
+struct Site<'a> {
+    caps: Caps,
+    limits: Limits,
+    costs: &'a LaneCosts,
+    manual: Manual,
+}
+
+/// A cost over the size of a message: nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Line {
+    fixed: f64,
+    per_byte: f64,
+    /// The least sure of the figures in it.
+    origin: Origin,
+}
+
+impl Line {
+    const ZERO: Self = Self { fixed: 0.0, per_byte: 0.0, origin: Origin::Calibrated };
+
+    fn of(fixed: f64, figures: &[(&str, Figure)]) -> Self {
+        Self { fixed, per_byte: 0.0, origin: worst(figures) }
+    }
+
+    fn slope(per_byte: f64, figures: &[(&str, Figure)]) -> Self {
+        Self { fixed: 0.0, per_byte, origin: worst(figures) }
+    }
+
+    fn plus(self, other: Self) -> Self {
+        // What is the engine's own is a constant of the library, and taints nothing.
+        let own = other == TURNS || other == STAGING;
+        Self {
+            fixed: self.fixed + other.fixed,
+            per_byte: self.per_byte + other.per_byte,
+            origin: if own { self.origin } else { self.origin.min(other.origin) },
+        }
+    }
+
+    fn at(&self, bytes: u64) -> f64 {
+        self.fixed + bytes as f64 * self.per_byte
+    }
+
+    /// The last size at which this line is not above `other`, if they cross.
+    fn crossing(&self, other: &Self) -> Option<u64> {
+        let at = (other.fixed - self.fixed) / (self.per_byte - other.per_byte);
+        (at.is_finite() && at >= 0.0 && at < u64::MAX as f64).then_some(at as u64)
+    }
+}
+
+fn worst(figures: &[(&str, Figure)]) -> Origin {
+    figures.iter().map(|(_, figure)| figure.origin).min().unwrap_or(Origin::Assumed)
+}
+
+/// A protocol that can be used, for sizes `from..=to`.
+#[derive(Clone, Copy, Debug)]
+struct Offer {
+    protocol: Protocol,
+    line: Line,
+    from: u64,
+    to: u64,
+}
+
+/// Sizes that go by one protocol.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Range {
+    /// The protocol.
+    pub protocol: Protocol,
+    /// The first size, in bytes.
+    pub from: u64,
+    /// The last; `u64::MAX` for no end.
+    pub to: u64,
+    /// Predicted nanoseconds of a message without bytes.
+    pub fixed: f64,
+    /// And for each byte.
+    pub per_byte: f64,
+    /// The least sure of the figures in the prediction.
+    pub origin: Origin,
+}
+
+impl Range {
+    /// Predicted nanoseconds of a message of `bytes`.
+    pub fn cost(&self, bytes: u64) -> f64 {
+        self.fixed + bytes as f64 * self.per_byte
+    }
+}
+
+/// The choice of protocols of one operation on one lane: ranges that follow each other from 0 on.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Table {
+    ranges: Vec<Range>,
+}
+
+impl Table {
+    /// The cheapest protocol for each size. Sizes that no protocol can carry are in no range.
+    pub fn new(op: Op, attr: &IfaceAttr, costs: &LaneCosts, manual: Manual) -> Self {
+        let site = Site { caps: attr.caps, limits: attr.limits, costs, manual };
+        let offers: Vec<Offer> =
+            Protocol::ALL.iter().filter_map(|protocol| protocol.offer(op, &site)).collect();
+        Self { ranges: envelope(&offers) }
+    }
+
+    /// The ranges in order.
+    pub fn ranges(&self) -> &[Range] {
+        &self.ranges
+    }
+
+    /// What a message of `bytes` goes by.
+    pub fn pick(&self, bytes: u64) -> Option<Protocol> {
+        let found = self.ranges.iter().find(|range| bytes <= range.to)?;
+        (found.from <= bytes).then_some(found.protocol)
+    }
+
+    /// The shortest message that goes by `protocol`, if any does.
+    pub fn first(&self, protocol: Protocol) -> Option<u64> {
+        self.ranges.iter().find(|range| range.protocol == protocol).map(|range| range.from)
+    }
+}
+
+/// The lower envelope: between two neighbouring cuts the cheapest offer stays the same.
+fn envelope(offers: &[Offer]) -> Vec<Range> {
+    let mut cuts = vec![0];
+    for (at, offer) in offers.iter().enumerate() {
+        cuts.extend([Some(offer.from), offer.to.checked_add(1)].into_iter().flatten());
+        for other in &offers[at + 1..] {
+            // One on either side: which of the two lines is lower there is asked below.
+            if let Some(crossing) = offer.line.crossing(&other.line) {
+                cuts.extend([crossing, crossing.saturating_add(1)]);
+            }
+        }
+    }
+    cuts.sort_unstable();
+    cuts.dedup();
+    let mut ranges: Vec<Range> = Vec::new();
+    for (at, &from) in cuts.iter().enumerate() {
+        let to = cuts.get(at + 1).map_or(u64::MAX, |next| next - 1);
+        let able = offers.iter().filter(|offer| offer.from <= from && to <= offer.to);
+        let best = able.reduce(
+            |best, next| {
+                if next.line.at(from) < best.line.at(from) { next } else { best }
+            },
+        );
+        let Some(best) = best else { continue };
+        match ranges.last_mut() {
+            Some(last)
+                if last.protocol == best.protocol && last.to.checked_add(1) == Some(from) =>
+            {
+                last.to = to;
+            }
+            _ => ranges.push(Range {
+                protocol: best.protocol,
+                from,
+                to,
+                fixed: best.line.fixed,
+                per_byte: best.line.per_byte,
+                origin: best.line.origin,
+            }),
+        }
+    }
+    ranges
+}
+
+/// The tables of one lane.
+#[derive(Clone, Debug)]
+pub(crate) struct Choices {
+    pub(crate) costs: LaneCosts,
+    pub(crate) tag_send: Table,
+    pub(crate) am_send: Table,
+    /// The shortest message that is shared with its sender; `u64::MAX` for none.
+    pub(crate) shared_from: u64,
+    pub(crate) fetch: Table,
+}
+
+impl Choices {
+    pub(crate) fn new(attr: &IfaceAttr, costs: LaneCosts, manual: Manual) -> Self {
+        let table = |op| Table::new(op, attr, &costs, manual);
+        let fetch = table(Op::Fetch);
+        Self {
+            tag_send: table(Op::TagSend),
+            am_send: table(Op::AmSend),
+            shared_from: fetch.first(Protocol::RndvShared).unwrap_or(u64::MAX),
+            fetch,
+            costs,
+        }
+    }
+
+    pub(crate) const fn of(&self, op: Op) -> &Table {
+        match op {
+            Op::TagSend => &self.tag_send,
+            Op::AmSend => &self.am_send,
+            Op::Fetch => &self.fetch,
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,162 @@
+//! Tables of transports that do not exist, with figures chosen for the purpose.
+
+use bowline_uct::{AtomicOps, OpLimits};
+use proptest::prelude::*;
+
+use super::*;
+
+/// What an interface of this provider tells of itself: copies by the processor, like shared memory.
+pub(crate) fn lane(provider: &'static str) -> IfaceAttr {
+    let am = OpLimits { max_short: 40, max_bcopy: 8192, ..OpLimits::default() };
+    let get = OpLimits { max_zcopy: usize::MAX, ..OpLimits::default() };
+    IfaceAttr {
+        provider,
+        device: "none".to_owned(),
+        caps: SHARING | Caps::AM_SHORT | Caps::AM_BCOPY,
+        limits: Limits { am, put: get, get },
+        atomic_post: AtomicOps::empty(),
+        atomic_fetch: AtomicOps::empty(),
+        max_endpoints: 1,
+        receive_bytes: 0,
+    }
+}
+
+fn figures(list: &[(&str, f64)], origin: Origin) -> LaneCosts {
+    let mut costs = LaneCosts::assumed(&lane("test"));
+    for (name, value) in list {
+        costs.figure_mut(name).unwrap().learn(*value, origin);
+    }
+    costs
+}
+
+/// Round figures: a message 100 + 100 ns, a byte 0.1 ns on its way and in each copy, reading 1000.5 ns
+/// and 0.1 ns a byte.
+const ROUND: [(&str, f64); 10] = [
+    ("message.pipelining", 100.0),
+    ("message.required", 100.0),
+    ("message.per_byte", 0.1),
+    ("copy", 0.1),
+    ("get.pipelining", 0.0),
+    ("get.required", 1000.5),
+    ("get.per_byte", 0.1),
+    ("put.pipelining", 0.0),
+    ("put.required", 1000.0),
+    ("put.per_byte", 0.1),
+];
+
+fn text(table: &Table) -> Vec<String> {
+    let line = |range: &Range| format!("{} {}..={}", range.protocol, range.from, range.to);
+    table.ranges().iter().map(line).collect()
+}
+
+#[test]
+fn the_table_of_round_figures() {
+    let costs = figures(&ROUND, Origin::Calibrated);
+    let table = Table::new(Op::TagSend, &lane("test"), &costs, Manual::default());
+    // Eager 240 + 0.3 n and read 1200.5 + 0.1 n meet at 4802.5.
+    let expected = [
+        "eager/short 0..=40",
+        "eager/bcopy 41..=4802",
+        "rndv/get 4803..=131071",
+        "rndv/shared 131072..=18446744073709551615",
+    ];
+    assert_eq!(text(&table), expected);
+    assert!(table.ranges().iter().all(|range| range.origin == Origin::Calibrated));
+    assert_eq!(table.pick(40), Some(Protocol::EagerShort));
+    assert_eq!(table.pick(41), Some(Protocol::EagerBcopy));
+    assert_eq!(table.pick(u64::MAX), Some(Protocol::RndvShared));
+    assert!((table.ranges()[2].cost(10_000) - 2200.5).abs() < 1e-6);
+}
+
+#[test]
+fn slow_reads_move_the_threshold() {
+    let mut costs = figures(&ROUND, Origin::Calibrated);
+    costs.get.required.value = 100_000.0;
+    let table = Table::new(Op::TagSend, &lane("test"), &costs, Manual::default());
+    // Pieces of a message go until the receiver's room for unexpected ones would be used up, though
+    // they would be cheaper for longer.
+    assert_eq!(text(&table)[2], "eager/multi 8193..=131072");
+    assert_eq!(table.first(Protocol::RndvGet), None, "sharing halves the bytes");
+}
+
+#[test]
+fn thresholds_of_the_user_stand() {
+    let costs = figures(&ROUND, Origin::Probed);
+    let manual = Manual { rndv_threshold: Some(100), cooperate: Some(1 << 50) };
+    let table = Table::new(Op::TagSend, &lane("test"), &costs, manual);
+    assert_eq!(text(&table)[..2], ["eager/short 0..=40", "eager/bcopy 41..=100"]);
+    assert_eq!(table.pick(101), Some(Protocol::RndvGet));
+    assert_eq!(table.first(Protocol::RndvShared), Some(1 << 50));
+    let manual = Manual { rndv_threshold: Some(1 << 30), cooperate: None };
+    let table = Table::new(Op::TagSend, &lane("test"), &costs, manual);
+    assert_eq!(table.pick(1 << 30), Some(Protocol::EagerMulti));
+    assert_eq!(table.pick((1 << 30) + 1), Some(Protocol::RndvShared));
+}
+
+#[test]
+fn what_a_lane_cannot_do_is_not_in_its_table() {
+    let mut attr = lane("test");
+    attr.caps.remove(Caps::GET_ZCOPY);
+    let costs = figures(&ROUND, Origin::Calibrated);
+    let table = Table::new(Op::TagSend, &attr, &costs, Manual::default());
+    assert_eq!(table.pick(1 << 20), Some(Protocol::RndvCopy));
+    assert_eq!(table.pick(131_072), Some(Protocol::EagerMulti));
+    attr.limits.am = OpLimits::default();
+    let table = Table::new(Op::TagSend, &attr, &costs, Manual::default());
+    assert!(table.ranges().is_empty());
+    assert_eq!(table.pick(0), None);
+}
+
+#[test]
+fn the_least_sure_figure_names_the_prediction() {
+    let mut costs = figures(&ROUND, Origin::Calibrated);
+    costs.copy = Figure::assumed(0.1);
+    let table = Table::new(Op::TagSend, &lane("test"), &costs, Manual::default());
+    let origins: Vec<Origin> = table.ranges().iter().map(|range| range.origin).collect();
+    use Origin::{Assumed, Calibrated};
+    assert_eq!(origins, [Assumed, Assumed, Calibrated, Calibrated]);
+}
+
+proptest! {
+    /// Wherever one looks, the table has the cheapest of all offers, and no hole that an offer
+    /// would fill.
+    #[test]
+    fn the_envelope_is_the_minimum(
+        values in proptest::collection::vec(0.0f64..2000.0, 10),
+        slopes in proptest::collection::vec(0.0f64..1.0, 4),
+        threshold in proptest::option::of(0u64..200_000),
+        sizes in proptest::collection::vec(0u64..1_000_000, 50),
+        reads: bool,
+    ) {
+        let mut list: Vec<(&str, f64)> = ROUND.iter().map(|(name, _)| *name).zip(values).collect();
+        for (at, slope) in [2, 3, 6, 9].into_iter().zip(slopes) {
+            list[at].1 = slope;
+        }
+        let costs = figures(&list, Origin::Calibrated);
+        let mut attr = lane("test");
+        if !reads {
+            attr.caps.remove(Caps::GET_ZCOPY);
+        }
+        let manual = Manual { rndv_threshold: threshold, cooperate: None };
+        let table = Table::new(Op::TagSend, &attr, &costs, manual);
+        let site = Site { caps: attr.caps, limits: attr.limits, costs: &costs, manual };
+        let offers: Vec<Offer> =
+            Protocol::ALL.iter().filter_map(|p| p.offer(Op::TagSend, &site)).collect();
+        for size in sizes {
+            let able = offers.iter().filter(|o| o.from <= size && size <= o.to);
+            let cheapest = able.map(|o| o.line.at(size)).reduce(f64::min);
+            let picked = table.pick(size).map(|protocol| {
+                offers.iter().find(|o| o.protocol == protocol).unwrap().line.at(size)
+            });
+            match (picked, cheapest) {
+                (Some(picked), Some(cheapest)) => {
+                    prop_assert!(picked <= cheapest + 1e-6 * cheapest.abs() + 1e-6);
+                }
+                (picked, cheapest) => prop_assert_eq!(picked.is_some(), cheapest.is_some()),
+            }
+        }
+        for pair in table.ranges().windows(2) {
+            prop_assert!(pair[0].to < pair[1].from);
+        }
+    }
+}

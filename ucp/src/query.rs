@@ -1,0 +1,163 @@
+//! What a request is doing: for programs that supervise and for people who look.
+//!
+//! A query frees nothing and moves nothing on. It looks at the engine's tables when it is asked and
+//! costs nothing before.
+
+use std::fmt;
+
+use crate::engine::Engine;
+use crate::peer::PeerIndex;
+use crate::request::{Body, Request, RequestId, SendKind, SendPhase, Status};
+use crate::worker::Worker;
+
+/// What a request was made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Operation {
+    /// Sending a tagged message.
+    TagSend,
+    /// Sending an active message.
+    AmSend,
+    /// Sending bytes of a stream.
+    StreamSend,
+    /// Receiving a tagged message, or the data of a message that was found.
+    Receive,
+    /// Receiving bytes of a stream.
+    StreamReceive,
+    /// A put, a get, an atomic operation or a flush.
+    OneSided,
+}
+
+/// What a request waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WaitsFor {
+    /// Nothing: it is complete, and its status can be taken.
+    Nothing,
+    /// A message that fits, or bytes of a stream.
+    Arrival,
+    /// Room in the transport, or credit of the peer.
+    Room,
+    /// The peer, which has the message or its envelope, to receive it.
+    Receiver,
+    /// The rest of a message that is being moved.
+    Data,
+    /// The transport, which has the operation.
+    Transport,
+}
+
+/// What a query tells of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestInfo {
+    /// What it was made for.
+    pub operation: Operation,
+    /// The peer's rank in its job, where there is one peer so far.
+    pub rank: Option<u32>,
+    /// Bytes of the buffer; of a message to receive, once it is known, its length.
+    pub length: u64,
+    /// Bytes that were moved, as far as the engine knows before the end.
+    pub moved: u64,
+    /// What it waits for.
+    pub waits_for: WaitsFor,
+    /// How it ended, if it has.
+    pub status: Option<Status>,
+}
+
+impl fmt::Display for RequestInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = match self.operation {
+            Operation::TagSend => "a send",
+            Operation::AmSend => "a send of an active message",
+            Operation::StreamSend => "a send to a stream",
+            Operation::Receive => "a receive",
+            Operation::StreamReceive => "a receive of a stream",
+            Operation::OneSided => "a one-sided operation",
+        };
+        write!(f, "{what} of {} bytes", self.length)?;
+        if let Some(rank) = self.rank {
+            write!(f, ", rank {rank} of the job")?;
+        }
+        let waits = match self.waits_for {
+            WaitsFor::Nothing => {
+                return match self.status.map(|status| status.outcome) {
+                    Some(Err(error)) => write!(f, ": {error}"),
+                    _ => f.write_str(": complete"),
+                };
+            }
+            WaitsFor::Arrival => "what it is to receive",
+            WaitsFor::Room => "room or credit",
+            WaitsFor::Receiver => "its receiver",
+            WaitsFor::Data => "the rest of its bytes",
+            WaitsFor::Transport => "the transport",
+        };
+        write!(f, ": {} moved, waits for {waits}", self.moved)
+    }
+}
+
+impl Worker {
+    /// What a request is doing; `None` when there is no such request.
+    pub fn query(&self, id: RequestId) -> Option<RequestInfo> {
+        let inner = self.inner.borrow();
+        let engine = &inner.engine;
+        engine.requests.get(id.0).and_then(|request| engine.describe(request))
+    }
+}
+
+impl Engine {
+    fn describe(&self, request: &Request) -> Option<RequestInfo> {
+        let rank = |peer: PeerIndex| Some(self.peers[peer as usize].address.rank);
+        let (operation, rank, length, moved, waits_for) = match &request.body {
+            Body::Send(send) => {
+                let operation = match send.kind {
+                    SendKind::Tagged(_) => Operation::TagSend,
+                    SendKind::Am { .. } => Operation::AmSend,
+                    SendKind::Stream => Operation::StreamSend,
+                };
+                let (moved, waits) = match send.phase {
+                    SendPhase::Queued { offset, .. } => (offset, WaitsFor::Room),
+                    SendPhase::Streaming { offset, .. } => (offset, WaitsFor::Room),
+                    SendPhase::Offered => (0, WaitsFor::Receiver),
+                    SendPhase::Putting => {
+                        (send.put.as_ref().map_or(0, |put| put.posted), WaitsFor::Transport)
+                    }
+                };
+                (operation, rank(send.peer), send.buffer.len() as u64, moved, waits)
+            }
+            Body::Receive(receive) => match &receive.fetch {
+                Some(fetch) => {
+                    let (length, done) = (fetch.rts.length, fetch.done);
+                    (Operation::Receive, rank(fetch.peer), length, done, WaitsFor::Data)
+                }
+                None => {
+                    let room = receive.buffer.len() as u64;
+                    (Operation::Receive, None, room, 0, WaitsFor::Arrival)
+                }
+            },
+            Body::Stream(receive) => {
+                let (filled, room) = Self::stream_room(receive);
+                let rank = rank(receive.peer);
+                (Operation::StreamReceive, rank, room as u64, filled as u64, WaitsFor::Arrival)
+            }
+            Body::OneSided(one) => {
+                let buffers = (one.send.as_ref(), one.receive.as_ref());
+                let length = match buffers {
+                    (Some(buffer), _) => buffer.len(),
+                    (_, Some(buffer)) => buffer.len(),
+                    _ => 0,
+                };
+                let moved = length.saturating_sub(one.rest) as u64;
+                let waits = if one.rest > 0 { WaitsFor::Room } else { WaitsFor::Transport };
+                (Operation::OneSided, None, length as u64, moved, waits)
+            }
+            Body::Announced(announced) => {
+                let room = announced.receive.buffer.len() as u64;
+                (Operation::Receive, rank(announced.peer), room, 0, WaitsFor::Arrival)
+            }
+            Body::Free => return None,
+        };
+        let status = request.done.then_some(request.status);
+        let waits_for = if request.done { WaitsFor::Nothing } else { waits_for };
+        let length = status.map_or(length, |status| status.length.max(length));
+        Some(RequestInfo { operation, rank, length, moved, waits_for, status })
+    }
+}

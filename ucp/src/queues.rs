@@ -1,0 +1,128 @@
+//! Receive queues: active messages over transports that have none.
+//!
+//! A network that offers puts, gets and atomics on memory, and nothing else, still carries
+//! messages: the receiver keeps a queue in memory that its peers reach, and they put messages
+//! into it by themselves. [`QueueLane`] does that over any [`Iface`], and is
+//! one itself, so that the engine above does not know the difference.
+//!
+//! The queue is SCMP as published (M. Rüfenacht's thesis, Edinburgh 2020, chapter 6): see
+//! [`bowline_base::scmp::published`], whose steps are posted here one by one. Receive memory does
+//! not grow with the number of peers. A message costs three operations: a fetch-and-add that
+//! reserves, a put, an addition that finalises; messages that wait for each other share them.
+//!
+//! ```text
+//!   am_short ─► fifo of the link ─► reserve ─► put ─► (order) ─► finalise        post, fifo, link
+//!                                                                   │
+//!   sink.am  ◄─ check source and mark ◄─ flip, S + F = r ◄──────────┘            inbox
+//!                                          └── does not settle, a peer ended     settle
+//! ```
+//!
+//! Those who send most get a ring of their own, of which there is a bounded number: see `promote`
+//! and `way`. That is what a lane does unless it is told otherwise.
+//!
+//! What it is compared with is a queue that senders lock one after the other, see the module
+//! `locked`, and a ring for each sender, see `rings`. The receiver's address says which one it has;
+//! seats, order and introductions are the same, and in these two there is nothing to settle.
+//!
+//! **Who sends.** Before its first message a sender takes a *seat* by one fetch-and-add and writes
+//! an *introduction* into the seat's record: its address, a random-looking cookie, the place of
+//! its status word. Records are independent of each other, so one that dies between taking a seat
+//! and filling the record costs that seat and stops nobody. The receiver connects to whoever has
+//! introduced itself; by that endpoint the transport tells it of the sender's end. Seat and cookie
+//! stand in every message. What a receiver keeps of a seat is twelve bytes beside its record.
+//!
+//! **Order.** A link has one reservation under way at a time, and all that waits goes into the
+//! next one: so messages of a sender keep their order. Where puts are not visible before later
+//! atomics ([`PUT_BEFORE_ATOMIC`](bowline_uct::Caps::PUT_BEFORE_ATOMIC)), a flush stands between
+//! put and finalise.
+//!
+//! **Coherence.** The consumer finds the queue empty by a load of the counter's offset, and flips
+//! with an atomic of its processor where the transport's atomics are coherent with those
+//! ([`ATOMIC_CPU`](bowline_uct::Caps::ATOMIC_CPU)). Where they are coherent among themselves only
+//! ([`ATOMIC_DEVICE`](bowline_uct::Caps::ATOMIC_DEVICE)), it swaps the counter by a connection to
+//! itself: a flip then costs a round trip to the own device. All other words that it writes (the
+//! counters of a half that is settled, the headers of its slots) have no atomic under way.
+//!
+//! **A full queue** refuses a reservation; its slots are added to the counter of failed ones, and
+//! the sender reads the counter until it names another half: one read under way, no atomics.
+//!
+//! **Ends.** See the module `settle`: a queue goes on whatever step a sender dies in.
+//!
+//! **Damage.** Slots are checked as the queue says. A slot whose source or mark is wrong is
+//! dropped and counted; one that cannot be is its source's fault, whose link fails; control words
+//! that cannot be close the queue, which every sender reads out of its next ticket. Whoever has
+//! the key of the queue can write all of it: a cookie keeps out the stale and the damaged, not a
+//! peer that means harm to others.
+//!
+//! **Sleep.** A put wakes nobody where a device does it: there the lane does not claim to wake, and
+//! a worker that waits looks now and then. Where the target's progress does it
+//! ([`RMA_WAKES`](bowline_uct::Caps::RMA_WAKES)) the lane wakes as the transport below does.
+
+mod address;
+mod contract;
+mod fifo;
+mod flush;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzz;
+mod inbox;
+mod lane;
+mod layout;
+mod link;
+mod locked;
+mod options;
+mod peers;
+mod post;
+mod promote;
+mod remote;
+mod rings;
+mod settle;
+mod token;
+mod way;
+
+pub use lane::QueueLane;
+pub use options::{QueueForm, QueueOptions, QueueStats};
+
+use bowline_base::config::Config;
+use bowline_uct::{Caps, Iface};
+
+use crate::error::WorkerError;
+use crate::settings::{RECV_QUEUE, RecvQueue};
+
+/// What every lane of a worker has.
+const MESSAGES: Caps = Caps::AM_SHORT.union(Caps::AM_BCOPY).union(Caps::AM_ORDERED);
+
+/// The lane that carries messages over `iface`: itself, or queues over it.
+///
+/// # Errors
+/// When it has no active messages and lacks what queues need, or they find no memory.
+pub(crate) fn with_messages(
+    iface: Box<dyn Iface>,
+    config: &Config,
+    uid: u64,
+) -> Result<Box<dyn Iface>, WorkerError> {
+    let attr = iface.attr();
+    let has = attr.caps.contains(MESSAGES);
+    let wanted = match config.get(RECV_QUEUE) {
+        RecvQueue::Auto => !has,
+        RecvQueue::Scmp | RecvQueue::Locked | RecvQueue::Ring | RecvQueue::ScmpRings => {
+            !has || !attr.caps.contains(Caps::LOOPBACK)
+        }
+    };
+    if !wanted {
+        return Ok(iface);
+    }
+    let provider = attr.provider;
+    let options = QueueOptions::from_config(config);
+    if let Err(lacks) = QueueLane::fits(attr, options.form) {
+        if has {
+            tracing::warn!("no receive queues over {provider}: it lacks {lacks}");
+            return Ok(iface);
+        }
+        return Err(WorkerError::NoActiveMessages { transport: provider, lacks });
+    }
+    match QueueLane::open(iface, &options, uid) {
+        Ok(lane) => Ok(Box::new(lane)),
+        Err(source) => Err(WorkerError::ReceiveQueue { transport: provider, source }),
+    }
+}

@@ -1,0 +1,419 @@
+//! The contract of transports over a lane of queues: messages go into the queue, all else is
+//! passed to the transport below, by its own numbers of endpoints.
+
+use bowline_base::buffer::RecvBuf;
+use bowline_base::doorbell::Doorbell;
+use bowline_base::scmp::{Message, max_message_slots, slots_for};
+use bowline_base::view::View;
+use bowline_uct::{
+    AmHeader, AmId, Armed, AtomicOp, AtomicWidth, BorrowedFd, Caps, Desc, EpId, Iface, IfaceAttr,
+    LocalSlice, MdAttr, MemError, MemHandle, MemoryDomain, OpenError, PeerFailure, PostError,
+    Posted, RemoteSlice, RkeyId, Sink, Source, Token, Unreachable,
+};
+
+use super::address::Address;
+use super::lane::QueueLane;
+use super::link::Step;
+use super::options::QueueForm;
+
+impl QueueLane {
+    /// Whether a message of `len` bytes finds room with a link; notes it, if not.
+    fn admit_message(&mut self, ep: EpId, len: usize) -> Result<(), PostError> {
+        let link = self.open_link(ep)?;
+        let slots = slots_for(len);
+        if slots as u32 > max_message_slots(link.shape.slots) || slots >= self.fifo_slots {
+            return Err(PostError::TooLong);
+        }
+        if link.room(self.fifo_slots) >= slots {
+            return Ok(());
+        }
+        // What waits may be able to go, where operations are complete in their calls.
+        self.drive(ep.0);
+        let link = self.open_link(ep)?;
+        if link.room(self.fifo_slots) >= slots {
+            return Ok(());
+        }
+        self.links[ep.0 as usize].refused = slots;
+        Err(PostError::NoResource)
+    }
+
+    /// Takes a message that was admitted.
+    fn accept(&mut self, ep: EpId, message: &Message<'_>) {
+        let link = &mut self.links[ep.0 as usize];
+        link.fifo.push(self.fifo_slots, message);
+        match link.step {
+            Step::Fresh => link.step = Step::TakeSeat,
+            Step::Ready => {}
+            _ => return,
+        }
+        self.drive(ep.0);
+    }
+
+    /// An operation of the user, by the endpoint below.
+    fn pass<T>(
+        &mut self,
+        ep: EpId,
+        post: impl FnOnce(&mut dyn Iface, EpId) -> Result<T, PostError>,
+    ) -> Result<T, PostError> {
+        let below = self.below_of(ep)?;
+        let result = post(&mut *self.inner, below);
+        if matches!(result, Err(PostError::NoResource)) {
+            self.links[ep.0 as usize].below_full = true;
+        }
+        result
+    }
+
+    /// The same with a token.
+    fn pass_with<T>(
+        &mut self,
+        ep: EpId,
+        token: Token,
+        post: impl FnOnce(&mut dyn Iface, EpId, Token) -> Result<T, PostError>,
+        in_flight: impl FnOnce(&T) -> bool,
+    ) -> Result<T, PostError> {
+        let lent = self.odd.lend(token);
+        let result = self.pass(ep, |inner, below| post(inner, below, lent));
+        if !matches!(&result, Ok(posted) if in_flight(posted)) {
+            self.odd.owner(lent);
+        }
+        result
+    }
+}
+
+/// Whether an operation is under way.
+fn is_in_flight(posted: &Posted) -> bool {
+    *posted == Posted::InFlight
+}
+
+impl MemoryDomain for QueueLane {
+    fn md_attr(&self) -> MdAttr {
+        self.inner.md_attr()
+    }
+
+    fn mem_alloc(&mut self, len: usize) -> Result<MemHandle, MemError> {
+        self.inner.mem_alloc(len)
+    }
+
+    fn mem_register(&mut self, memory: RecvBuf) -> Result<MemHandle, MemError> {
+        self.inner.mem_register(memory)
+    }
+
+    fn mem_expose(&mut self, bytes: LocalSlice) -> Result<MemHandle, MemError> {
+        self.inner.mem_expose(bytes)
+    }
+
+    fn mem_lend(&mut self, bytes: LocalSlice) -> Result<MemHandle, MemError> {
+        self.inner.mem_lend(bytes)
+    }
+
+    fn mem_view(&self, handle: MemHandle) -> Option<View<'_>> {
+        self.inner.mem_view(handle)
+    }
+
+    fn mem_release(&mut self, handle: MemHandle) -> Result<Option<RecvBuf>, MemError> {
+        if handle == self.memory {
+            return Err(MemError::NoSuch);
+        }
+        self.inner.mem_release(handle)
+    }
+
+    fn rkey_pack(&self, handle: MemHandle) -> Result<Vec<u8>, MemError> {
+        self.inner.rkey_pack(handle)
+    }
+
+    fn rkey_unpack(&mut self, ep: EpId, packed: &[u8]) -> Result<RkeyId, MemError> {
+        match self.below_of(ep) {
+            Ok(below) => self.inner.rkey_unpack(below, packed),
+            Err(PostError::PeerFailed) => Err(PeerFailure::Died.into()),
+            Err(_) => Err(MemError::NoSuch),
+        }
+    }
+
+    fn rkey_ptr(&self, rkey: RkeyId, remote: u64, len: usize) -> Option<View<'_>> {
+        self.inner.rkey_ptr(rkey, remote, len)
+    }
+
+    fn rkey_release(&mut self, rkey: RkeyId) {
+        self.inner.rkey_release(rkey);
+    }
+
+    fn rkey_of(&self, start: u64, len: usize, out: &mut [u8]) -> Option<usize> {
+        // The queue's own memory, which may lie beside the user's, is nobody's to lend.
+        let queue = self.base..self.base + self.shape.bytes() as u64;
+        if queue.contains(&start) {
+            return None;
+        }
+        self.inner.rkey_of(start, len, out)
+    }
+}
+
+impl Iface for QueueLane {
+    fn attr(&self) -> &IfaceAttr {
+        &self.attr
+    }
+
+    fn address(&self) -> Vec<u8> {
+        self.own_address.clone()
+    }
+
+    fn reachable(&self, address: &[u8]) -> Result<(), Unreachable> {
+        let theirs = Address::parse(address).map_err(Unreachable::because)?;
+        self.inner.reachable(&theirs.inner)
+    }
+
+    fn explain(&self, address: &[u8]) -> Vec<String> {
+        let Ok(theirs) = Address::parse(address) else { return Vec::new() };
+        let mut ways = self.inner.explain(&theirs.inner);
+        let (form, slots) = (theirs.shape.form.name(), theirs.shape.slots);
+        let halves = if form == QueueForm::Ring.name() { 1 } else { 2 };
+        ways.push(format!("+ messages by its receive queue ({form}, {halves} x {slots} slots)"));
+        ways
+    }
+
+    fn connect(&mut self, address: &[u8]) -> Result<EpId, OpenError> {
+        let theirs = Address::parse(address).map_err(OpenError::BadAddress)?;
+        let anew = self.attr.caps.contains(Caps::LOOPBACK);
+        let index = self.link_to(address, &theirs, anew)?;
+        self.links[index as usize].open = true;
+        Ok(EpId(index))
+    }
+
+    fn source_of(&self, address: &[u8]) -> Option<Source> {
+        let place = self.links.iter().position(|link| link.address == address)?;
+        self.links[place].introduced.then_some(Source(place as u32))
+    }
+
+    fn disconnect(&mut self, ep: EpId) {
+        let Some(link) = self.links.get_mut(ep.0 as usize).filter(|link| link.open) else { return };
+        // The link stays: what it accepted arrives, and its seat serves again.
+        link.open = false;
+        link.refused = 0;
+        if std::mem::take(&mut link.asked) {
+            self.asked.retain(|&waiting| waiting != ep.0);
+        }
+        self.pending.retain(
+            |event| !matches!(event, super::lane::Event::Failed(None, Some(of), _) if *of == ep),
+        );
+    }
+
+    fn am_short(
+        &mut self,
+        ep: EpId,
+        id: AmId,
+        header: &AmHeader,
+        payload: &[u8],
+    ) -> Result<(), PostError> {
+        if payload.len() > self.attr.limits.am.max_short {
+            self.open_link(ep)?;
+            return Err(PostError::TooLong);
+        }
+        self.admit_message(ep, payload.len())?;
+        self.accept(ep, &Message { id: id.get(), flags: 0, header, payload });
+        Ok(())
+    }
+
+    fn am_bcopy(
+        &mut self,
+        ep: EpId,
+        id: AmId,
+        header: &AmHeader,
+        max_len: usize,
+        pack: &mut dyn FnMut(View<'_>) -> usize,
+    ) -> Result<usize, PostError> {
+        if max_len > self.attr.limits.am.max_bcopy {
+            self.open_link(ep)?;
+            return Err(PostError::TooLong);
+        }
+        self.admit_message(ep, max_len)?;
+        let room = self.staging.view();
+        let len = pack(room).min(max_len);
+        room.copy_out(&mut self.packing[..len]);
+        let packed = std::mem::take(&mut self.packing);
+        self.accept(ep, &Message { id: id.get(), flags: 0, header, payload: &packed[..len] });
+        self.packing = packed;
+        Ok(len)
+    }
+
+    fn put_short(&mut self, ep: EpId, bytes: &[u8], to: RemoteSlice) -> Result<(), PostError> {
+        if !self.attr.caps.contains(Caps::PUT_SHORT) {
+            return Err(PostError::Unsupported);
+        }
+        self.pass(ep, |inner, below| inner.put_short(below, bytes, to))
+    }
+
+    fn put_bcopy(
+        &mut self,
+        ep: EpId,
+        max_len: usize,
+        pack: &mut dyn FnMut(View<'_>) -> usize,
+        to: RemoteSlice,
+    ) -> Result<usize, PostError> {
+        if !self.attr.caps.contains(Caps::PUT_BCOPY) {
+            return Err(PostError::Unsupported);
+        }
+        self.pass(ep, |inner, below| inner.put_bcopy(below, max_len, pack, to))
+    }
+
+    fn put_zcopy(
+        &mut self,
+        ep: EpId,
+        from: &[LocalSlice],
+        to: RemoteSlice,
+        token: Token,
+    ) -> Result<Posted, PostError> {
+        if !self.attr.caps.contains(Caps::PUT_ZCOPY) {
+            return Err(PostError::Unsupported);
+        }
+        let post = |inner: &mut dyn Iface, below, token| inner.put_zcopy(below, from, to, token);
+        self.pass_with(ep, token, post, is_in_flight)
+    }
+
+    fn get_bcopy(
+        &mut self,
+        ep: EpId,
+        from: RemoteSlice,
+        len: usize,
+        unpack: &mut dyn FnMut(View<'_>),
+    ) -> Result<(), PostError> {
+        if !self.attr.caps.contains(Caps::GET_BCOPY) {
+            return Err(PostError::Unsupported);
+        }
+        self.pass(ep, |inner, below| inner.get_bcopy(below, from, len, unpack))
+    }
+
+    fn get_zcopy(
+        &mut self,
+        ep: EpId,
+        to: &[LocalSlice],
+        from: RemoteSlice,
+        token: Token,
+    ) -> Result<Posted, PostError> {
+        if !self.attr.caps.contains(Caps::GET_ZCOPY) {
+            return Err(PostError::Unsupported);
+        }
+        let post = |inner: &mut dyn Iface, below, token| inner.get_zcopy(below, to, from, token);
+        self.pass_with(ep, token, post, is_in_flight)
+    }
+
+    fn atomic_post(
+        &mut self,
+        ep: EpId,
+        op: AtomicOp,
+        width: AtomicWidth,
+        at: RemoteSlice,
+    ) -> Result<(), PostError> {
+        if !self.attr.atomic_post.contains(op.kind()) {
+            return Err(PostError::Unsupported);
+        }
+        self.pass(ep, |inner, below| inner.atomic_post(below, op, width, at))
+    }
+
+    fn atomic_fetch(
+        &mut self,
+        ep: EpId,
+        op: AtomicOp,
+        width: AtomicWidth,
+        at: RemoteSlice,
+        token: Token,
+    ) -> Result<Option<u64>, PostError> {
+        if !self.attr.atomic_fetch.contains(op.kind()) {
+            return Err(PostError::Unsupported);
+        }
+        let post =
+            |inner: &mut dyn Iface, below, token| inner.atomic_fetch(below, op, width, at, token);
+        self.pass_with(ep, token, post, Option::is_none)
+    }
+
+    fn flush(&mut self, ep: EpId, token: Token) -> Result<Posted, PostError> {
+        let link = self.open_link(ep)?;
+        if link.is_quiet() && link.flushes.is_empty() {
+            let post = |inner: &mut dyn Iface, below, token| inner.flush(below, token);
+            return self.pass_with(ep, token, post, is_in_flight);
+        }
+        let until = link.fifo.counts().0;
+        self.links[ep.0 as usize].flushes.push_back((token, until));
+        self.flushing += 1;
+        Ok(Posted::InFlight)
+    }
+
+    fn flush_all(&mut self, token: Token) -> Result<Posted, PostError> {
+        if self.flush_alls.is_empty() && self.links.iter().all(super::link::Link::is_quiet) {
+            let lent = self.odd.lend(token);
+            let result = self.inner.flush_all(lent);
+            if result != Ok(Posted::InFlight) {
+                self.odd.owner(lent);
+            }
+            return result;
+        }
+        self.flush_alls.push_back(token);
+        self.flushing += 1;
+        Ok(Posted::InFlight)
+    }
+
+    fn fence(&mut self) -> Result<(), PostError> {
+        self.inner.fence()
+    }
+
+    fn want_writable(&mut self, ep: EpId) {
+        if self.open_link(ep).is_err() {
+            return;
+        }
+        let link = &mut self.links[ep.0 as usize];
+        if link.below_full
+            && !std::mem::replace(&mut link.asked_below, true)
+            && let Some(below) = link.inner
+        {
+            self.inner.want_writable(below);
+        }
+        if !std::mem::replace(&mut link.asked, true) {
+            self.asked.push_back(ep.0);
+        }
+    }
+
+    fn progress(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
+        self.advance(sink, budget)
+    }
+
+    fn release(&mut self, _: Desc) {}
+
+    fn desc_view(&self, _: Desc) -> Option<View<'_>> {
+        None
+    }
+
+    fn check(&mut self, ep: EpId) -> Result<(), PostError> {
+        if !self.attr.caps.contains(Caps::EP_CHECK) {
+            return Err(PostError::Unsupported);
+        }
+        self.pass(ep, |inner, below| inner.check(below))
+    }
+
+    fn doorbell(&self) -> Option<&Doorbell> {
+        if self.attr.caps.contains(Caps::WAKEUP) { self.inner.doorbell() } else { None }
+    }
+
+    fn arm(&mut self, descriptor: bool) -> Armed {
+        let wakes = if descriptor { Caps::EVENT_FD } else { Caps::WAKEUP };
+        if !self.attr.caps.contains(wakes) || self.has_work() {
+            return Armed::Busy;
+        }
+        self.inner.arm(descriptor)
+    }
+
+    fn disarm(&mut self) {
+        self.inner.disarm();
+    }
+
+    fn event_fd(&mut self) -> Result<BorrowedFd<'_>, OpenError> {
+        if !self.attr.caps.contains(Caps::EVENT_FD) {
+            let why = "this receive queue wakes nobody: puts do not tell their target";
+            return Err(OpenError::Limit(why.into()));
+        }
+        self.inner.event_fd()
+    }
+
+    fn invalidate(&mut self, ep: EpId) {
+        if self.open_link(ep).is_ok() {
+            self.end_link(ep.0, PeerFailure::Died);
+        }
+    }
+}

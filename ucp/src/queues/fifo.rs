@@ -1,0 +1,240 @@
+//! Messages that wait at their sender, as slots ready to be put.
+//!
+//! A ring of a fixed number of slots. A message enters whole or not at all, and leaves when its
+//! slots have been put. What depends on the reservation is stamped into the slots right before.
+
+use std::collections::VecDeque;
+
+use bowline_base::scmp::{Message, published, slots_for};
+use bowline_base::sync::LINE;
+
+/// What a reservation writes into the slots of its messages.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stamp {
+    /// The seat, as the source in every slot.
+    pub(super) seat: u16,
+    /// Cookie and number of the reservation: 48 bits of every START.
+    pub(super) mark: u64,
+}
+
+/// The mark of a START: whose, and which reservation.
+pub(super) const fn mark(cookie: u32, reservation: u16) -> u64 {
+    (reservation as u64) << 32 | cookie as u64
+}
+
+/// The parts of a mark.
+pub(super) const fn parts(mark: u64) -> (u32, u16) {
+    (mark as u32, (mark >> 32) as u16)
+}
+
+/// The waiting messages of one link.
+#[derive(Debug, Default)]
+pub(super) struct Fifo {
+    bytes: Vec<u8>,
+    /// Slots, a power of two; 0 before the first message.
+    capacity: usize,
+    /// Counts slots for ever.
+    head: u64,
+    tail: u64,
+    /// Slots of each message, the oldest first.
+    messages: VecDeque<u16>,
+    /// Count of slots at which a reservation has to end.
+    barrier: Option<u64>,
+}
+
+impl Fifo {
+    /// Slots that are free, with room for `capacity` in all.
+    pub(super) fn room(&self, capacity: usize) -> usize {
+        capacity - (self.tail - self.head) as usize
+    }
+
+    pub(super) const fn is_empty(&self) -> bool {
+        self.head == self.tail
+    }
+
+    /// Slots that have ever entered, and that have ever left.
+    pub(super) const fn counts(&self) -> (u64, u64) {
+        (self.tail, self.head)
+    }
+
+    fn place(&self, slot: u64) -> usize {
+        (slot as usize & (self.capacity - 1)) * LINE
+    }
+
+    /// Takes a message in, for which there is room.
+    pub(super) fn push(&mut self, capacity: usize, message: &Message<'_>) {
+        if self.capacity == 0 {
+            self.capacity = capacity;
+            self.bytes = vec![0; capacity * LINE];
+            self.messages.reserve(capacity);
+        }
+        let slots = slots_for(message.payload.len());
+        self.write(self.tail, message);
+        self.tail += slots as u64;
+        self.messages.push_back(slots as u16);
+    }
+
+    /// Writes the slots of a message from the one with this count on.
+    fn write(&mut self, first: u64, message: &Message<'_>) {
+        for index in 0..slots_for(message.payload.len()) {
+            let image = published::image(message, 0, index);
+            let at = self.place(first + index as u64);
+            for (place, word) in self.bytes[at..at + LINE].chunks_exact_mut(8).zip(image) {
+                place.copy_from_slice(&word.to_ne_bytes());
+            }
+        }
+    }
+
+    /// Slots of the oldest messages, as many whole ones as fit into `most`; of the first one
+    /// in any case.
+    pub(super) fn batch(&self, most: u32) -> u32 {
+        let mut sum = 0;
+        for slots in &self.messages {
+            let with = sum + u32::from(*slots);
+            let behind = self.barrier.is_some_and(|end| self.head + u64::from(sum) == end);
+            if sum > 0 && (with > most || behind) {
+                break;
+            }
+            sum = with;
+        }
+        sum
+    }
+
+    /// Takes a message of one slot in front of all others, which go into no batch with it. There is
+    /// room for it, something has left before, and no batch is under way.
+    pub(super) fn push_first(&mut self, message: &Message<'_>) {
+        self.barrier = Some(self.head);
+        self.head -= 1;
+        self.write(self.head, message);
+        self.messages.push_front(1);
+    }
+
+    /// Whether [`push_first`](Self::push_first) can be.
+    pub(super) const fn has_left(&self) -> bool {
+        self.head > 0
+    }
+
+    /// Whether there is no barrier any more in front of the next message.
+    pub(super) fn is_past_bar(&mut self) -> bool {
+        if self.barrier.is_some_and(|end| end <= self.head) {
+            self.barrier = None;
+        }
+        self.barrier.is_none()
+    }
+
+    /// Writes `stamp` into the oldest `slots` slots, which are whole messages.
+    pub(super) fn stamp(&mut self, slots: u32, stamp: Stamp) {
+        let mut at = self.head;
+        let end = self.head + u64::from(slots);
+        for message in 0..self.messages.len() {
+            if at >= end {
+                break;
+            }
+            let count = u64::from(self.messages[message]);
+            for slot in at..at + count {
+                let place = self.place(slot);
+                self.set(place, |word| word & !(0xffff << 48) | u64::from(stamp.seat) << 48);
+            }
+            let place = self.place(at) + 8;
+            self.set(place, |word| word & 0xffff | stamp.mark << 16);
+            at += count;
+        }
+    }
+
+    fn set(&mut self, place: usize, change: impl FnOnce(u64) -> u64) {
+        let word: &mut [u8; 8] =
+            self.bytes[place..].first_chunk_mut().expect("a word lies within its slot");
+        *word = change(u64::from_ne_bytes(*word)).to_ne_bytes();
+    }
+
+    /// The bytes of at most `most` slots from the one that is `skip` behind the oldest, as far as
+    /// they lie in one piece.
+    pub(super) fn run(&self, skip: u32, most: u32) -> &[u8] {
+        let start = self.place(self.head + u64::from(skip));
+        let end = (start + most as usize * LINE).min(self.bytes.len());
+        &self.bytes[start..end]
+    }
+
+    /// Lets the oldest `slots` slots go, which are whole messages.
+    pub(super) fn pop(&mut self, slots: u32) -> u32 {
+        let end = self.head + u64::from(slots);
+        let mut messages = 0;
+        while self.head < end
+            && let Some(slots) = self.messages.pop_front()
+        {
+            self.head += u64::from(slots);
+            messages += 1;
+        }
+        messages
+    }
+
+    /// Forgets all that waits.
+    pub(super) fn clear(&mut self) {
+        self.head = self.tail;
+        self.messages.clear();
+        self.barrier = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_first_goes_alone() {
+        let mut fifo = Fifo::default();
+        let message = |id| Message { id, flags: 0, header: &[0; 3], payload: &[] };
+        for id in 0..4 {
+            fifo.push(8, &message(id));
+        }
+        assert!(!fifo.has_left() && fifo.is_past_bar());
+        fifo.pop(1);
+        fifo.push_first(&message(9));
+        assert!(!fifo.is_past_bar());
+        assert_eq!((fifo.batch(8), fifo.run(0, 1)[8], fifo.room(8)), (1, 9, 4));
+        fifo.pop(1);
+        assert!(fifo.is_past_bar());
+        assert_eq!((fifo.batch(8), fifo.run(0, 1)[8]), (3, 1));
+    }
+
+    #[test]
+    fn messages_leave_as_they_came_and_runs_end_at_the_edge() {
+        const CAPACITY: usize = 8;
+        let mut fifo = Fifo::default();
+        let header = [1, 2, 3];
+        for round in 0..20_u32 {
+            assert_eq!(fifo.room(CAPACITY), CAPACITY);
+            for len in [0, 24, 25, 80] {
+                let payload = vec![round as u8; len];
+                let message = Message { id: 7, flags: 0, header: &header, payload: &payload };
+                fifo.push(CAPACITY, &message);
+            }
+            assert_eq!(fifo.room(CAPACITY), CAPACITY - 6);
+            assert_eq!((fifo.batch(1), fifo.batch(3), fifo.batch(4), fifo.batch(9)), (1, 2, 4, 6));
+            let stamp = Stamp { seat: 0xabcd, mark: mark(0x1234_5678, round as u16) };
+            fifo.stamp(6, stamp);
+            let mut seen = 0;
+            let mut starts = 0;
+            while seen < 6 {
+                let run = fifo.run(seen, 6 - seen).to_vec();
+                assert!(!run.is_empty() && run.len() <= 6 * LINE);
+                for slot in run.chunks_exact(LINE) {
+                    let word = |i: usize| {
+                        u64::from_ne_bytes(slot[8 * i..8 * i + 8].try_into().expect("8 bytes"))
+                    };
+                    assert_eq!(word(0) >> 48, 0xabcd);
+                    if word(0) >> 47 & 1 == 0 {
+                        starts += 1;
+                        assert_eq!(word(1) & 0xff, 7);
+                        assert_eq!(parts(word(1) >> 16), (0x1234_5678, round as u16));
+                        assert_eq!([word(2), word(3), word(4)], header);
+                    }
+                }
+                seen += (run.len() / LINE) as u32;
+            }
+            assert_eq!(starts, 4);
+            assert_eq!((fifo.pop(2), fifo.pop(4)), (2, 2));
+            assert!(fifo.is_empty());
+        }
+    }
+}

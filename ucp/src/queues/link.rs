@@ -1,0 +1,260 @@
+//! One peer of a lane: the sending side towards its queue, and what is known of it as a sender.
+
+use std::collections::VecDeque;
+
+use bowline_base::buffer::RecvBuf;
+use bowline_base::scmp::published::{Failed, Ticket};
+use bowline_uct::{EpId, PeerFailure, RkeyId, Token};
+
+use super::fifo::Fifo;
+use super::layout::Shape;
+use super::rings::Tail;
+
+/// Where the sending of a link stands. Each state says what is to be posted next, or whose answer
+/// is waited for (*-ing).
+///
+/// ```text
+///   Fresh ──first message──► TakeSeat ─► TakingSeat ──seat──► Introduce ─► OrderRecord ─► OrderingRecord
+///                                                                                             │
+///      ┌──────────────────────────────────────────────────────────────────────────────────────┘
+///      ▼    something waits
+///   Ready ─────────────────► Reserving ──ticket──► Put ─► Order ─► Ordering ─► Finalise ──► Ready
+///                              ▲    │ does not fit
+///                              │    └──► GiveBack ─► Look ◄──the same── Looking
+///                              └──────────────────────────another generation─┘
+///   any ──the link breaks──► Broken
+/// ```
+///
+/// At a queue that is locked, a reservation takes the lock and a finalise releases it; what does
+/// not fit looks, without a reservation (see `locked`). With a ring there is no reservation either:
+/// Ready goes to Put or to Look (see `rings`). A link that has to leave its ring goes from Ready to
+/// Leave and, answered, back (see `way`).
+///
+/// Where puts are visible before later atomics anyway, the two orders are passed through. A look
+/// that is answered in the call goes on at the next progress: it cannot succeed before the
+/// consumer has flipped.
+#[derive(Debug)]
+pub(super) enum Step {
+    /// Nothing was ever sent.
+    Fresh,
+    /// Take a seat with the peer.
+    TakeSeat,
+    TakingSeat,
+    /// Write who we are into the seat's record, behind the first `done` bytes.
+    Introduce {
+        done: usize,
+    },
+    OrderRecord,
+    OrderingRecord,
+    /// Reserve, as soon as there is something to send.
+    Ready,
+    Reserving {
+        slots: u32,
+    },
+    /// Put the slots behind the first `done`.
+    Put {
+        ticket: Ticket,
+        done: u32,
+    },
+    Order {
+        ticket: Ticket,
+    },
+    Ordering {
+        ticket: Ticket,
+    },
+    /// Add the slots to S, once the add before is known to have happened.
+    Finalise {
+        ticket: Ticket,
+    },
+    /// Add the slots to F.
+    GiveBack {
+        failed: Failed,
+        tag: u32,
+    },
+    /// Read R, whose half was full under `tag`.
+    Look {
+        tag: u32,
+    },
+    Looking {
+        tag: u32,
+    },
+    /// Add to the ring's tail that we leave it; see `way`.
+    Leave,
+    Leaving,
+    /// The peer or the link has failed.
+    Broken,
+}
+
+impl Step {
+    /// Whether nothing is under way for a message.
+    pub(super) const fn is_idle(&self) -> bool {
+        matches!(self, Self::Fresh | Self::Ready | Self::Broken)
+    }
+}
+
+/// A peer of a lane. It has the number of its endpoint and, as a sender, of its source.
+#[derive(Debug)]
+pub(super) struct Link {
+    /// Tells users of one place apart in tokens.
+    pub(super) generation: u32,
+    /// The lane's address of the peer.
+    pub(super) address: Vec<u8>,
+    /// The endpoint below; `None` where none could be made to a peer that has introduced itself.
+    pub(super) inner: Option<EpId>,
+    pub(super) rkey: Option<RkeyId>,
+    /// The peer's memory.
+    pub(super) base: u64,
+    pub(super) shape: Shape,
+
+    /// Whether the user has it open.
+    pub(super) open: bool,
+    /// Why every post is refused.
+    pub(super) failed: Option<PeerFailure>,
+    /// Whether the user made it fail, and the peer may be well.
+    pub(super) invalidated: bool,
+    /// Whether it has failed, and ends what it has reserved before the peer is left.
+    pub(super) finishing: bool,
+    /// Whether it is proven that nothing of the peer is under way any more.
+    pub(super) gone: bool,
+    /// Whether its failure was told.
+    pub(super) told: bool,
+
+    pub(super) step: Step,
+    pub(super) fifo: Fifo,
+    pub(super) seat: u16,
+    pub(super) cookie: u32,
+    /// Reservations begun, and how many of them have ended: the status word.
+    pub(super) begun: u32,
+    pub(super) ended: u32,
+    /// Of a peer with rings: ours.
+    pub(super) ring: Option<Tail>,
+    /// The ring to which it changes, and the last offer that it has taken.
+    pub(super) switching: Option<u32>,
+    pub(super) offer: u16,
+    /// The last way word that it has followed.
+    pub(super) way_seen: u64,
+    /// Of a peer whose queue is locked: the word of the lock when it was last seen free.
+    pub(super) known: Option<u64>,
+    /// That word while it was held, to which the release under way belongs.
+    pub(super) held: u64,
+    /// How often it was taken in a row.
+    pub(super) turns: u32,
+    /// Whether an add to S or F, or a release, is unanswered.
+    pub(super) settling: bool,
+    /// Whether it stands in the list of links that have something to post.
+    pub(super) listed: bool,
+    /// Whether the queue was full since nothing waited here: then the others get their turn.
+    pub(super) polite: bool,
+    /// Slots of the last message that was refused.
+    pub(super) refused: usize,
+    /// Whether the user waits for `writable`, and whether the transport below has to say so, too.
+    pub(super) asked: bool,
+    pub(super) below_full: bool,
+    pub(super) asked_below: bool,
+    /// Flushes that wait for messages: token, and slots that must have left before.
+    pub(super) flushes: VecDeque<(Token, u64)>,
+    /// Where R and the status word of the peer are read to.
+    pub(super) word: Option<RecvBuf>,
+    pub(super) status_word: Option<RecvBuf>,
+
+    /// Whether the peer has introduced itself.
+    pub(super) introduced: bool,
+}
+
+impl Link {
+    pub(super) fn new(generation: u32, address: Vec<u8>, base: u64, shape: Shape) -> Self {
+        Self {
+            generation,
+            address,
+            inner: None,
+            rkey: None,
+            base,
+            shape,
+            open: false,
+            failed: None,
+            invalidated: false,
+            finishing: false,
+            gone: false,
+            told: false,
+            step: Step::Fresh,
+            fifo: Fifo::default(),
+            seat: 0,
+            cookie: 0,
+            begun: 0,
+            ended: 0,
+            ring: None,
+            switching: None,
+            offer: 0,
+            way_seen: 0,
+            known: None,
+            held: 0,
+            turns: 0,
+            settling: false,
+            listed: false,
+            polite: false,
+            refused: 0,
+            asked: false,
+            below_full: false,
+            asked_below: false,
+            flushes: VecDeque::new(),
+            word: None,
+            status_word: None,
+            introduced: false,
+        }
+    }
+
+    /// Whether a reservation or a lock is held, or may be.
+    pub(super) const fn holds(&self) -> bool {
+        matches!(
+            self.step,
+            Step::Reserving { .. }
+                | Step::Put { .. }
+                | Step::Order { .. }
+                | Step::Ordering { .. }
+                | Step::Finalise { .. }
+                | Step::GiveBack { .. }
+        )
+    }
+
+    /// Whether all that was accepted for it is in the peer's queue.
+    pub(super) fn is_quiet(&self) -> bool {
+        let done = self.fifo.is_empty() && self.step.is_idle() && !self.settling;
+        done || self.failed.is_some() && !self.finishing
+    }
+
+    /// Free slots for messages, with fifos of `slots`: one is for a marker, which must find room when
+    /// there is an offer.
+    pub(super) fn room(&self, slots: usize) -> usize {
+        self.fifo.room(slots).saturating_sub(1)
+    }
+
+    /// Whether its user may be told that there is room, if it asks, with fifos of `slots`.
+    pub(super) fn may_be_told(&self, slots: usize) -> bool {
+        self.room(slots) >= self.refused.max(1) && !self.below_full
+    }
+
+    /// The status word: reservations begun and ended.
+    pub(super) const fn status(&self) -> u64 {
+        (self.begun as u64) << 32 | self.ended as u64
+    }
+}
+
+/// The parts of a status word.
+pub(super) const fn begun_and_ended(status: u64) -> (u32, u32) {
+    ((status >> 32) as u32, status as u32)
+}
+
+/// Who sits on a seat of ours.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seat {
+    /// Its link, or [`Seat::NOBODY`].
+    pub(super) link: u32,
+    pub(super) cookie: u32,
+    /// Number of its status word.
+    pub(super) status: u32,
+}
+
+impl Seat {
+    pub(super) const NOBODY: u32 = u32::MAX;
+    pub(super) const EMPTY: Self = Self { link: Self::NOBODY, cookie: 0, status: 0 };
+}

@@ -1,0 +1,116 @@
+//! What a lane of receive queues is like, and what it counts.
+
+use bowline_base::config::Config;
+
+use crate::settings::{
+    RECV_QUEUE, RECV_QUEUE_HOT, RECV_QUEUE_PEERS, RECV_QUEUE_RINGS, RECV_QUEUE_SLOTS, RecvQueue,
+};
+
+/// How senders share a queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum QueueForm {
+    /// SCMP as published: senders reserve by a fetch-and-add, and nobody waits for another.
+    Scmp = 1,
+    /// Senders lock the queue for each reservation: what SCMP is compared with.
+    Locked = 2,
+    /// Every sender has a ring of its own.
+    Ring = 3,
+    /// SCMP for all, and a ring for each of those that send most.
+    #[default]
+    ScmpRings = 4,
+}
+
+impl QueueForm {
+    /// Its name in settings and in what a lane says of itself.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Scmp => "scmp",
+            Self::Locked => "locked",
+            Self::Ring => "ring",
+            Self::ScmpRings => "scmp-rings",
+        }
+    }
+
+    /// The form with this number in an address.
+    pub(super) const fn from_wire(number: u8) -> Option<Self> {
+        match number {
+            1 => Some(Self::Scmp),
+            2 => Some(Self::Locked),
+            3 => Some(Self::Ring),
+            4 => Some(Self::ScmpRings),
+            _ => None,
+        }
+    }
+}
+
+/// Form and sizes of a lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueOptions {
+    /// How senders share it.
+    pub form: QueueForm,
+    /// Slots of each half of the queue, or of each ring; a power of two.
+    pub slots: u32,
+    /// Most peers; where each has a ring, the number of rings.
+    pub peers: u32,
+    /// Rings for those that send most; of no use in other forms.
+    pub rings: u32,
+}
+
+impl QueueOptions {
+    /// The sizes that `config` has, which must hold [`SETTINGS`](crate::SETTINGS).
+    pub fn from_config(config: &Config) -> Self {
+        let form = match config.get(RECV_QUEUE) {
+            RecvQueue::Auto | RecvQueue::ScmpRings => QueueForm::ScmpRings,
+            RecvQueue::Scmp => QueueForm::Scmp,
+            RecvQueue::Locked => QueueForm::Locked,
+            RecvQueue::Ring => QueueForm::Ring,
+        };
+        let most = if form == QueueForm::Ring { config.get(RECV_QUEUE_RINGS) } else { u32::MAX };
+        Self {
+            form,
+            slots: config.get(RECV_QUEUE_SLOTS).next_power_of_two(),
+            peers: config.get(RECV_QUEUE_PEERS).min(most),
+            rings: config.get(RECV_QUEUE_HOT),
+        }
+    }
+}
+
+impl Default for QueueOptions {
+    fn default() -> Self {
+        Self::from_config(&Config::defaults(&[crate::SETTINGS]))
+    }
+}
+
+/// What a lane has posted, for experiments: operations per message are quotients of these.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct QueueStats {
+    /// Messages put.
+    pub messages: u64,
+    /// Fetch-and-adds to a peer's reservation counter, or attempts to take its lock.
+    pub reservations: u64,
+    /// Attempts that found the lock in another state than it was last seen in.
+    pub contended: u64,
+    /// Those that did not fit.
+    pub refused: u64,
+    /// Puts of slots.
+    pub puts: u64,
+    /// Adds to a peer's counters of finalised and failed slots, or releases of its lock.
+    pub settled: u64,
+    /// Flushes between put and add, where the transport does not order them.
+    pub orders: u64,
+    /// Reads of a peer's reservation counter while its half was full, or of the head of a ring.
+    pub looks: u64,
+    /// Messages handed out.
+    pub received: u64,
+    /// Slots whose source never introduced itself, or whose mark is not its own.
+    pub strangers: u64,
+    /// Rings that were offered to peers, and that peers were told to leave.
+    pub offers: u64,
+    /// See `offers`.
+    pub evictions: u64,
+    /// Messages handed out of rings, where not all have one.
+    pub promoted: u64,
+    /// Settlements after a death, or locks taken from the dead.
+    pub settlements: u64,
+}

@@ -1,0 +1,265 @@
+//! The links of a lane: how they are made, and how they end.
+
+use bowline_uct::{AtomicOps, EpId, OpenError, PeerFailure, PostError, Source, Token};
+
+use super::address::{self, Address};
+use super::lane::{Event, QueueLane};
+use super::link::{Link, Seat, Step};
+use super::locked;
+use super::options::QueueForm;
+use super::rings::Tail;
+
+impl QueueLane {
+    /// The link of an endpoint that is open, whatever its state.
+    pub(super) fn open_link(&self, ep: EpId) -> Result<&Link, PostError> {
+        match self.links.get(ep.0 as usize) {
+            Some(link) if link.open => match link.failed {
+                Some(_) => Err(PostError::PeerFailed),
+                None => Ok(link),
+            },
+            _ => Err(PostError::BadEndpoint),
+        }
+    }
+
+    /// The endpoint below of one that may be used.
+    pub(super) fn below_of(&self, ep: EpId) -> Result<EpId, PostError> {
+        self.open_link(ep)?.inner.ok_or(PostError::PeerFailed)
+    }
+
+    /// A link to the lane at `address`, which was parsed as `theirs`: the one that there is, or a
+    /// new one. On a loopback interface every connection has its own.
+    pub(super) fn link_to(
+        &mut self,
+        address: &[u8],
+        theirs: &Address,
+        anew: bool,
+    ) -> Result<u32, OpenError> {
+        let known = self.links.iter().position(|link| {
+            link.address == address && (!anew || !link.open && link.failed.is_none())
+        });
+        let place = match known {
+            Some(place) if self.links[place].failed.is_none() => return Ok(place as u32),
+            Some(place) => {
+                if self.links[place].gone {
+                    let why = bowline_uct::Unreachable::because("the peer has failed");
+                    return Err(why.into());
+                }
+                // It was ended from here, and the peer may be well: its place is used again, since
+                // what it sends has this place's number.
+                if let Some(inner) = self.links[place].inner.take() {
+                    self.forget_inner(inner);
+                }
+                place
+            }
+            None => self.free_place()?,
+        };
+        let locked = theirs.shape.form == QueueForm::Locked;
+        if locked && !self.attr.atomic_fetch.contains(AtomicOps::CSWAP) {
+            let why =
+                "the peer's receive queue is locked by compare-and-swap, which is missing here";
+            return Err(bowline_uct::Unreachable::because(why).into());
+        }
+        let inner = self.inner.connect(&theirs.inner)?;
+        let rkey = match self.inner.rkey_unpack(inner, &theirs.key) {
+            Ok(rkey) => rkey,
+            Err(error) => {
+                self.inner.disconnect(inner);
+                return Err(OpenError::BadAddress(format!("the key of its queue: {error}")));
+            }
+        };
+        self.generations = self.generations.wrapping_add(1);
+        let mut link = Link::new(self.generations, address.to_vec(), theirs.base, theirs.shape);
+        link.inner = Some(inner);
+        link.rkey = Some(rkey);
+        link.ring = (theirs.shape.form == QueueForm::Ring).then(Tail::default);
+        link.known = locked.then_some(locked::NEW);
+        let salt = u64::from(self.generations);
+        let salted = [self.nonce.to_le_bytes(), theirs.nonce.to_le_bytes(), salt.to_le_bytes()];
+        link.cookie = address::checksum(salted.as_flattened()) as u32;
+        if place == self.links.len() {
+            self.links.push(link);
+        } else {
+            link.introduced = self.links[place].introduced;
+            self.links[place] = link;
+        }
+        self.note_inner(inner, place as u32);
+        Ok(place as u32)
+    }
+
+    /// A place for a new link: one whose peer is gone and which nobody has open, or the next.
+    pub(super) fn free_place(&mut self) -> Result<usize, OpenError> {
+        if self.links.len() < self.shape.peers as usize {
+            return Ok(self.links.len());
+        }
+        let old = self.links.iter().position(|link| link.gone && link.told && !link.open);
+        let place = old.ok_or_else(|| {
+            OpenError::Limit("too many peers; raise BOWLINE_RECV_QUEUE_PEERS".to_owned())
+        })?;
+        for seat in self.seats.iter_mut().filter(|seat| seat.link == place as u32) {
+            *seat = Seat::EMPTY;
+        }
+        if let Some(inner) = self.links[place].inner.take() {
+            self.forget_inner(inner);
+        }
+        self.links[place].introduced = false;
+        Ok(place)
+    }
+
+    fn forget_inner(&mut self, inner: EpId) {
+        self.inner.disconnect(inner);
+        if let Some(place) = self.by_inner.get_mut(inner.0 as usize) {
+            *place = None;
+        }
+    }
+
+    /// Ends a link from here: its peer does what no correct peer does, or refuses.
+    #[cold]
+    pub(super) fn break_link(&mut self, index: u32, how: PeerFailure) {
+        let link = &mut self.links[index as usize];
+        if link.failed.is_some() {
+            if link.finishing {
+                self.finish_ending(index);
+            }
+            return;
+        }
+        self.stop_link(index, how);
+        self.leave_peer(index);
+    }
+
+    /// Ends a link for its user. What it has reserved, and a lock that it holds, is ended first, so that
+    /// nobody waits for it.
+    #[cold]
+    pub(super) fn end_link(&mut self, index: u32, how: PeerFailure) {
+        if !self.links[index as usize].holds() {
+            return self.break_link(index, how);
+        }
+        self.links[index as usize].finishing = true;
+        self.stop_link(index, how);
+    }
+
+    /// A link that was ended holds nothing any more.
+    pub(super) fn finish_ending(&mut self, index: u32) {
+        let link = &mut self.links[index as usize];
+        link.finishing = false;
+        link.step = Step::Broken;
+        link.fifo.clear();
+        self.leave_peer(index);
+    }
+
+    fn leave_peer(&mut self, index: u32) {
+        if let Some(inner) = self.links[index as usize].inner {
+            self.links[index as usize].invalidated = true;
+            self.inner.invalidate(inner);
+        } else {
+            self.tell_failure(index);
+        }
+    }
+
+    /// Nothing is posted for a link any more; what waits for it is answered.
+    pub(super) fn stop_link(&mut self, index: u32, how: PeerFailure) {
+        let link = &mut self.links[index as usize];
+        link.failed = Some(how);
+        if !link.finishing {
+            link.step = Step::Broken;
+            link.fifo.clear();
+        }
+        while let Some((token, _)) = link.flushes.pop_front() {
+            self.flushing -= 1;
+            if token != Token::NONE {
+                self.pending.push_back(Event::Completed(token, Err(how)));
+            }
+        }
+        if std::mem::take(&mut link.asked) {
+            self.asked.retain(|&waiting| waiting != index);
+        }
+    }
+
+    /// Tells of a link's failure, once.
+    pub(super) fn tell_failure(&mut self, index: u32) {
+        let link = &mut self.links[index as usize];
+        if std::mem::replace(&mut link.told, true) {
+            return;
+        }
+        let how = link.failed.unwrap_or(PeerFailure::Died);
+        let source = link.introduced.then_some(Source(index));
+        let ep = link.open.then_some(EpId(index));
+        if source.is_some() || ep.is_some() {
+            self.pending.push_back(Event::Failed(source, ep, how));
+        }
+    }
+
+    /// The transport below says that a peer has failed.
+    #[cold]
+    pub(super) fn below_failed(
+        &mut self,
+        source: Option<Source>,
+        ep: Option<EpId>,
+        how: PeerFailure,
+    ) {
+        // It may have introduced itself right before.
+        self.read_introductions();
+        let by_ep = ep.and_then(|ep| self.by_inner.get(ep.0 as usize).copied().flatten());
+        let index = by_ep.or_else(|| {
+            let source = source?;
+            let of = |link: &Link| {
+                let theirs = Address::parse(&link.address).ok()?;
+                self.inner.source_of(&theirs.inner)
+            };
+            let place = self.links.iter().position(|link| of(link) == Some(source))?;
+            Some(place as u32)
+        });
+        let Some(index) = index else { return };
+        let link = &mut self.links[index as usize];
+        let ours = std::mem::take(&mut link.invalidated);
+        if link.failed.is_none() || std::mem::take(&mut link.finishing) {
+            self.stop_link(index, how);
+        }
+        if ours {
+            self.tell_failure(index);
+            return self.watch(index);
+        }
+        let link = &mut self.links[index as usize];
+        if std::mem::replace(&mut link.gone, true) {
+            return;
+        }
+        if link.introduced {
+            self.wait_for_the_last(index);
+        } else {
+            self.tell_failure(index);
+        }
+    }
+
+    /// A peer that was left may still hold what others wait for, and die: an endpoint to it, which
+    /// serves for nothing else, will tell.
+    fn watch(&mut self, index: u32) {
+        let link = &mut self.links[index as usize];
+        if !link.introduced {
+            return;
+        }
+        let Ok(theirs) = Address::parse(&link.address) else { return };
+        if let Some(inner) = link.inner.take() {
+            self.forget_inner(inner);
+        }
+        match self.inner.connect(&theirs.inner) {
+            Ok(inner) => {
+                self.links[index as usize].rkey = self.inner.rkey_unpack(inner, &theirs.key).ok();
+                self.links[index as usize].inner = Some(inner);
+                self.note_inner(inner, index);
+            }
+            Err(error) => {
+                tracing::debug!(%error, "a peer that was left has ended");
+                self.links[index as usize].gone = true;
+                self.wait_for_the_last(index);
+            }
+        }
+    }
+
+    /// Events of the endpoint `inner` are of this link.
+    fn note_inner(&mut self, inner: EpId, link: u32) {
+        let below = inner.0 as usize;
+        if self.by_inner.len() <= below {
+            self.by_inner.resize(below + 1, None);
+        }
+        self.by_inner[below] = Some(link);
+    }
+}

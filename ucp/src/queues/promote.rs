@@ -1,0 +1,388 @@
+//! Who gets one of a lane's rings: the receiver's side of the form with promotion. What a sender does
+//! about it is in `way`.
+//!
+//! Everybody starts in the queue. The receiver counts what comes by it, and offers a ring to a sender
+//! that has sent [`HOT`] messages, while one is free; an offer reaches its sender while that one is at
+//! most a few reservations further, which are short before the first offer, so that a sender whose
+//! receiver looks is promoted within its first 64 messages. When none is free and somebody in the
+//! queue sends much more than the owner of a ring, the coldest owner has to leave it.
+//!
+//! ```text
+//!           hot: reset, offer           SWITCH came by the queue       somebody is hotter: notice
+//!   Free ─────────────────────► Offered ───────────────────────► Active ─────────────────► Evicting
+//!    ▲                             │                               │                          │
+//!    │◄── the sender is gone ──────┴──── and its messages are handed out ─────────────────────┤
+//!    └◄────────────────────────────────────── ENDED, and drained ─────────────────────────────┘
+//!   any ── damage of its sender ──► Lost ── the sender is gone ──► Free
+//! ```
+//!
+//! 1. A ring is not read before its SWITCH (rule 3 of [`bowline_base::ring::promote`]).
+//! 2. A message in the queue whose sender's ring is Active or Evicting came after ENDED (rule 2 of
+//!    `way`): it stays where it is until the ring is read to that end. A ring that runs out before is
+//!    damage of its sender.
+//! 3. An evicted sender leaves when it next makes progress; until then the ring stays its own, since
+//!    nothing but its word ends its puts. One is evicted at a time.
+//! 4. One notice to a sender is under way at a time: it is asked to leave after its SWITCH has come,
+//!    and is offered another ring after ENDED has. So notices do not overtake each other.
+//! 5. *The dead*: after the end of a sender its half of the queue is settled, which may bring its
+//!    SWITCH; then its ring is read to the tail, and is free. A sender whose ring was used has no
+//!    reservation in the queue that was not finalised (rule 2 of `way`), so that none of its messages
+//!    there are dropped.
+
+use std::collections::VecDeque;
+
+use bowline_base::ring::promote::{SWITCH_ID, read_switch};
+use bowline_base::scmp::Arrival;
+use bowline_base::scmp::published::solo;
+use bowline_base::sync::atomic::{Ordering, fence};
+use bowline_base::words::ViewWords;
+use bowline_uct::Sink;
+
+use super::fifo::parts;
+use super::lane::QueueLane;
+use super::link::Seat;
+use super::post::Next;
+use super::remote::Outcome;
+use super::way::Notice;
+
+/// Messages by the queue after which a sender wants a ring.
+pub(super) const HOT: u32 = 16;
+
+/// Messages of all by the queue, for each ring, between two comparisons of those in it with the
+/// owners of rings.
+const PERIOD: u32 = 32;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Free,
+    Offered,
+    Active,
+    Evicting,
+    Lost,
+}
+
+/// A ring.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    state: State,
+    seat: u16,
+    consumer: solo::Consumer,
+    /// Messages in this period.
+    taken: u32,
+}
+
+/// What is known of a seat.
+#[derive(Clone, Copy, Debug)]
+struct Heat {
+    /// Messages by the queue, halved in each period.
+    count: u32,
+    offer: u16,
+    ring: Option<u16>,
+}
+
+/// The rings of a lane, and who wants one.
+#[derive(Debug, Default)]
+pub(super) struct Promotion {
+    rings: Vec<Place>,
+    heat: Vec<Heat>,
+    wanting: Vec<u16>,
+    /// What has to be put into senders' way words.
+    notices: VecDeque<(u16, Notice)>,
+    /// Messages by the queue in this period.
+    seen: u32,
+    /// Whose turn is first: the rings' or the queue's, and which ring's.
+    rings_first: bool,
+    next: usize,
+    /// The ring that has to be read before the queue goes on.
+    drain: Option<usize>,
+}
+
+/// What is to be done with a message of the queue.
+pub(super) enum ByQueue {
+    /// Hand it out.
+    Take,
+    /// It was a marker.
+    Switched,
+    /// Its sender's ring comes first.
+    Later,
+    Damaged,
+}
+
+impl Promotion {
+    pub(super) fn new(rings: u32) -> Self {
+        let free =
+            Place { state: State::Free, seat: 0, consumer: solo::Consumer::default(), taken: 0 };
+        Self { rings: vec![free; rings as usize], ..Self::default() }
+    }
+
+    /// Looks at a message of the queue.
+    pub(super) fn by_queue(
+        &mut self,
+        seats: &[Seat],
+        arrival: &Arrival<'_, ViewWords<'_>>,
+    ) -> ByQueue {
+        let source = arrival.source;
+        let Some(seat) = seats.get(usize::from(source)) else { return ByQueue::Take };
+        if seat.link == Seat::NOBODY || parts(arrival.mark).0 != seat.cookie {
+            return ByQueue::Take;
+        }
+        if self.heat.len() < seats.len() {
+            self.heat.resize(seats.len(), Heat { count: 0, offer: 0, ring: None });
+        }
+        let heat = &mut self.heat[usize::from(source)];
+        let owned = heat.ring.map(|ring| (usize::from(ring), self.rings[usize::from(ring)].state));
+        if arrival.id == SWITCH_ID {
+            let named = read_switch(&arrival.header, self.rings.len() as u32);
+            return match (owned, named) {
+                (Some((ring, State::Offered)), Some(number)) if ring == number as usize => {
+                    self.rings[ring].state = State::Active;
+                    heat.count = 0;
+                    ByQueue::Switched
+                }
+                _ => ByQueue::Damaged,
+            };
+        }
+        if let Some((ring, State::Active | State::Evicting)) = owned {
+            self.drain = Some(ring);
+            return ByQueue::Later;
+        }
+        self.seen += 1;
+        heat.count += 1;
+        if heat.count == HOT && owned.is_none() {
+            self.wanting.push(source);
+        }
+        ByQueue::Take
+    }
+
+    /// The ring of a seat.
+    fn of(&self, seat: usize) -> Option<usize> {
+        self.heat.get(seat)?.ring.map(usize::from)
+    }
+
+    /// A ring is nobody's any more.
+    fn release(&mut self, ring: usize) {
+        let place = &mut self.rings[ring];
+        place.state = State::Free;
+        if let Some(heat) = self.heat.get_mut(usize::from(place.seat)) {
+            heat.ring = None;
+            heat.count = 0;
+        }
+    }
+
+    /// Nothing that a seat's sender wrote is believed any more; it may go on writing.
+    pub(super) fn lose(&mut self, seat: u16) {
+        if let Some(ring) = self.of(seat.into()) {
+            self.rings[ring].state = State::Lost;
+        }
+    }
+
+    /// The coldest owner of a ring, if one of those in the queue sends much more.
+    fn to_evict(&self) -> Option<usize> {
+        let busy = |place: &Place| matches!(place.state, State::Free | State::Evicting);
+        if self.rings.iter().any(busy) {
+            return None;
+        }
+        let wanted = self.wanting.iter().map(|&seat| self.heat[usize::from(seat)].count).max()?;
+        let active =
+            self.rings.iter().enumerate().filter(|(_, place)| place.state == State::Active);
+        let (ring, coldest) = active.min_by_key(|(_, place)| place.taken)?;
+        (u64::from(wanted) > 2 * u64::from(coldest.taken)).then_some(ring)
+    }
+
+    /// Begins a new period.
+    fn turn(&mut self) {
+        self.seen = 0;
+        for heat in &mut self.heat {
+            heat.count /= 2;
+        }
+        let heat = &self.heat;
+        self.wanting.retain(|&seat| heat[usize::from(seat)].count >= HOT);
+        for place in &mut self.rings {
+            place.taken = 0;
+        }
+    }
+}
+
+impl QueueLane {
+    /// The memory of a ring.
+    pub(super) fn ring_words(&self, number: usize) -> Option<ViewWords<'_>> {
+        let at = self.shape.ring_at(number as u32);
+        let bytes = solo::bytes_for(self.shape.slots);
+        ViewWords::new(self.inner.mem_view(self.memory)?.slice(at, bytes)?)
+    }
+
+    /// Hands out at most `budget` messages of the queue and the rings, which take turns.
+    pub(super) fn receive_promoting(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
+        let rings_first = self.promotion.rings_first;
+        self.promotion.rings_first = !rings_first;
+        let mut handed = 0;
+        if rings_first {
+            handed += self.receive_promoted(sink, budget);
+        }
+        handed += self.receive_queue(sink, budget - handed);
+        if let Some(ring) = self.promotion.drain.take() {
+            let left = budget - handed;
+            let taken = self.receive_place(sink, ring, left);
+            handed += taken;
+            if taken < left && self.promotion.rings[ring].state != State::Free {
+                // Rule 2.
+                self.blame(self.promotion.rings[ring].seat);
+            }
+        }
+        if !rings_first {
+            handed += self.receive_promoted(sink, budget - handed);
+        }
+        self.promote();
+        handed
+    }
+
+    fn receive_promoted(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
+        let rings = self.promotion.rings.len();
+        let mut handed = 0;
+        for step in 0..rings {
+            if handed >= budget {
+                break;
+            }
+            let ring = (self.promotion.next + step) % rings;
+            if matches!(self.promotion.rings[ring].state, State::Active | State::Evicting) {
+                // A share of the budget for each, so that one that never runs out leaves some.
+                let share = (budget - handed).min((budget / 4).max(1));
+                handed += self.receive_place(sink, ring, share);
+            }
+        }
+        self.promotion.next = (self.promotion.next + 1) % rings.max(1);
+        handed
+    }
+
+    /// Hands out messages of one ring, and frees it after its end.
+    fn receive_place(&mut self, sink: &mut dyn Sink, ring: usize, budget: u32) -> u32 {
+        let Place { mut consumer, seat, .. } = self.promotion.rings[ring];
+        let (handed, sound) = self.poll_ring(sink, ring, seat, &mut consumer, budget);
+        let ended = self.ring_words(ring).is_some_and(|words| consumer.is_ended(&words));
+        self.stats.received += u64::from(handed);
+        self.stats.promoted += u64::from(handed);
+        let place = &mut self.promotion.rings[ring];
+        place.consumer = consumer;
+        place.taken = place.taken.saturating_add(handed);
+        if !sound {
+            self.blame(seat);
+        } else if ended {
+            self.promotion.release(ring);
+        }
+        handed
+    }
+
+    /// Offers rings that are free, asks for one back where somebody is hotter, and tells senders.
+    fn promote(&mut self) {
+        while let Some(ring) =
+            self.promotion.rings.iter().position(|place| place.state == State::Free)
+        {
+            let heat = &self.promotion.heat;
+            let hottest = self.promotion.wanting.iter().enumerate();
+            let hottest = hottest.max_by_key(|(_, seat)| heat[usize::from(**seat)].count);
+            let Some((at, &seat)) = hottest else { break };
+            self.promotion.wanting.swap_remove(at);
+            self.offer(ring, seat);
+        }
+        if self.promotion.seen >= PERIOD * self.shape.rings {
+            if let Some(ring) = self.promotion.to_evict() {
+                let place = &mut self.promotion.rings[ring];
+                place.state = State::Evicting;
+                let seat = place.seat;
+                let offer = self.promotion.heat[usize::from(seat)].offer;
+                self.promotion.notices.push_back((seat, Notice::Leave { offer }));
+                self.stats.evictions += 1;
+            }
+            self.promotion.turn();
+        }
+        self.post_notices();
+    }
+
+    fn offer(&mut self, ring: usize, seat: u16) {
+        let Some(who) = self.seats.get(usize::from(seat)).filter(|who| who.link != Seat::NOBODY)
+        else {
+            return;
+        };
+        let link = &self.links[who.link as usize];
+        // One that is not to be written to, or that has no way words.
+        if link.failed.is_some() || !link.shape.promotes() {
+            return;
+        }
+        let Some(words) = self.ring_words(ring) else { return };
+        solo::reset(&words, self.shape.slots);
+        let heat = &mut self.promotion.heat[usize::from(seat)];
+        heat.offer = heat.offer.wrapping_add(1).max(1);
+        heat.ring = Some(ring as u16);
+        let notice = Notice::Offer { offer: heat.offer, ring: ring as u16 };
+        let consumer = solo::Consumer::default();
+        self.promotion.rings[ring] = Place { state: State::Offered, seat, consumer, taken: 0 };
+        self.promotion.notices.push_back((seat, notice));
+        self.stats.offers += 1;
+    }
+
+    fn post_notices(&mut self) {
+        while let Some(&(seat, notice)) = self.promotion.notices.front() {
+            let Seat { link, cookie, status } = self.seats[usize::from(seat)];
+            if link != Seat::NOBODY && self.links[link as usize].failed.is_none() {
+                // Release: pairs with the sender's Acquire load of its way word: the ring is empty.
+                fence(Ordering::Release);
+                let at = self.links[link as usize].shape.way_at(status);
+                let word = notice.word(cookie);
+                if let Outcome::Next(Next::Later) = self.put_bytes(link, at, &word.to_ne_bytes()) {
+                    return;
+                }
+            }
+            self.promotion.notices.pop_front();
+        }
+    }
+
+    /// Whether a progress has something to do for a ring.
+    pub(super) fn promoted_have_work(&self) -> bool {
+        !self.promotion.notices.is_empty()
+            || self.promotion.rings.iter().enumerate().any(|(number, place)| {
+                let read = matches!(place.state, State::Active | State::Evicting);
+                let something =
+                    |words| !place.consumer.is_drained(&words) || place.consumer.is_ended(&words);
+                read && self.ring_words(number).is_some_and(something)
+            })
+    }
+
+    /// Rings of the seats of a link.
+    fn rings_of(&self, link: u32) -> impl Iterator<Item = usize> {
+        let seats = self.seats.iter().enumerate().filter(move |(_, seat)| seat.link == link);
+        seats.filter_map(|(seat, _)| self.promotion.of(seat))
+    }
+
+    /// Whether all that a link has sent by its ring has been handed out.
+    pub(super) fn ring_is_over(&self, link: u32) -> bool {
+        self.rings_of(link).all(|ring| {
+            let place = &self.promotion.rings[ring];
+            let read = matches!(place.state, State::Active | State::Evicting);
+            !read || self.ring_words(ring).is_none_or(|words| place.consumer.is_drained(&words))
+        })
+    }
+
+    /// The sender behind a link is gone: its rings are free.
+    pub(super) fn free_rings_of(&mut self, link: u32) {
+        let rings: Vec<usize> = self.rings_of(link).collect();
+        for ring in rings {
+            self.promotion.release(ring);
+        }
+    }
+
+    /// Whether a seat's sender has used its ring, so that all of it in the queue is finalised.
+    pub(super) fn has_used_ring(&self, seat: usize) -> bool {
+        let Some(ring) = self.promotion.of(seat) else { return false };
+        let consumer = &self.promotion.rings[ring].consumer;
+        self.ring_words(ring).is_some_and(|words| consumer.was_used(&words))
+    }
+
+    /// A link has another seat now: the rings of its earlier ones are not used any more, and what was
+    /// under way to them may still come.
+    pub(super) fn lose_rings_of(&mut self, link: u32) {
+        let rings: Vec<usize> = self.rings_of(link).collect();
+        for ring in rings {
+            self.promotion.rings[ring].state = State::Lost;
+        }
+    }
+}

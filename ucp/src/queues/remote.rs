@@ -1,0 +1,142 @@
+//! Operations of a lane's own on its peers' memory, and what their refusals mean.
+
+use bowline_base::buffer::RecvBuf;
+use bowline_uct::{
+    AtomicOp, AtomicWidth, Caps, EpId, Iface, LocalSlice, PeerFailure, PostError, Posted,
+    RemoteSlice,
+};
+
+use super::lane::QueueLane;
+use super::link::Link;
+use super::post::Next;
+use super::token::{What, own};
+
+/// What became of a post.
+pub(super) enum Outcome<T> {
+    Done(T),
+    Next(Next),
+}
+
+pub(super) fn refused<T>(error: PostError) -> Outcome<T> {
+    Outcome::Next(match error {
+        PostError::NoResource => Next::Later,
+        // The transport below will tell how.
+        PostError::PeerFailed => Next::Wait,
+        _ => Next::Break(PeerFailure::Refused),
+    })
+}
+
+impl QueueLane {
+    /// Makes what was put visible before later atomics. `true`: it is so.
+    pub(super) fn order(&mut self, index: u32) -> Outcome<bool> {
+        if self.attr.caps.contains(Caps::PUT_BEFORE_ATOMIC) {
+            return Outcome::Done(true);
+        }
+        let link = &self.links[index as usize];
+        let Some(ep) = link.inner else { return Outcome::Next(Next::Wait) };
+        match self.inner.flush(ep, own(What::Step, index, link.generation)) {
+            Ok(posted) => {
+                self.stats.orders += 1;
+                Outcome::Done(posted == Posted::Done)
+            }
+            Err(error) => refused(error),
+        }
+    }
+
+    /// Fetch-and-adds to a word of the peer's memory. `Some`: the answer is there.
+    pub(super) fn fetch_add(
+        &mut self,
+        index: u32,
+        at: usize,
+        value: u64,
+        what: What,
+    ) -> Outcome<Option<u64>> {
+        self.fetch(index, at, AtomicOp::Add(value), what)
+    }
+
+    /// Does a fetching atomic operation on a word of the peer's memory, in the same way.
+    pub(super) fn fetch(
+        &mut self,
+        index: u32,
+        at: usize,
+        op: AtomicOp,
+        what: What,
+    ) -> Outcome<Option<u64>> {
+        let link = &self.links[index as usize];
+        let Some((ep, at)) = place(link, at) else { return Outcome::Next(Next::Wait) };
+        let token = own(what, index, link.generation);
+        match self.inner.atomic_fetch(ep, op, AtomicWidth::W64, at, token) {
+            Ok(answer) => Outcome::Done(answer),
+            Err(error) => refused(error),
+        }
+    }
+
+    pub(super) fn put_bytes(&mut self, index: u32, at: usize, bytes: &[u8]) -> Outcome<()> {
+        let Some((ep, at)) = place(&self.links[index as usize], at) else {
+            return Outcome::Next(Next::Wait);
+        };
+        match put_from(&mut *self.inner, self.put_short, ep, bytes, at) {
+            Ok(()) => Outcome::Done(()),
+            Err(error) => refused(error),
+        }
+    }
+
+    /// Reads a word of the peer's memory: `Some` when it is there, else it will be in the link's
+    /// word.
+    pub(super) fn read_word(&mut self, index: u32, at: usize, what: What) -> Outcome<Option<u64>> {
+        let link = &mut self.links[index as usize];
+        let Some((ep, from)) = place(link, at) else { return Outcome::Next(Next::Wait) };
+        let token = own(what, index, link.generation);
+        if self.attr.caps.contains(Caps::GET_BCOPY) {
+            let mut bytes = [0; 8];
+            let mut unpack = |view: bowline_base::view::View<'_>| {
+                view.copy_out(&mut bytes);
+            };
+            return match self.inner.get_bcopy(ep, from, 8, &mut unpack) {
+                Ok(()) => Outcome::Done(Some(u64::from_ne_bytes(bytes))),
+                Err(error) => refused(error),
+            };
+        }
+        let word = if what == What::Status { &mut link.status_word } else { &mut link.word };
+        let word = word.get_or_insert_with(|| RecvBuf::owned(vec![0; 8]));
+        let Some(to) = LocalSlice::of_recv(word, 0, 8) else { return Outcome::Next(Next::Wait) };
+        match self.inner.get_zcopy(ep, &[to], from, token) {
+            Ok(Posted::Done) => {
+                let mut bytes = [0; 8];
+                word.view().copy_out(&mut bytes);
+                Outcome::Done(Some(u64::from_ne_bytes(bytes)))
+            }
+            Ok(Posted::InFlight) => Outcome::Done(None),
+            Err(error) => refused(error),
+        }
+    }
+
+    /// Reads the status word `number` of the peer of `index` for a settlement. `Ok(None)`: it
+    /// will be answered; `Err`: to be tried again, unless the peer ends.
+    pub(super) fn ask_status(&mut self, index: u32, number: u32) -> Result<Option<u64>, ()> {
+        let at = self.links[index as usize].shape.status_at(number);
+        match self.read_word(index, at, What::Status) {
+            Outcome::Done(answer) => Ok(answer),
+            Outcome::Next(_) => Err(()),
+        }
+    }
+}
+
+/// The endpoint of a link and a place in its peer's memory.
+fn place(link: &Link, at: usize) -> Option<(EpId, RemoteSlice)> {
+    Some((link.inner?, RemoteSlice { address: link.base + at as u64, rkey: link.rkey? }))
+}
+
+/// Puts bytes by the flavour that takes as many.
+pub(super) fn put_from(
+    inner: &mut dyn Iface,
+    short: usize,
+    ep: EpId,
+    bytes: &[u8],
+    to: RemoteSlice,
+) -> Result<(), PostError> {
+    if bytes.len() <= short {
+        return inner.put_short(ep, bytes, to);
+    }
+    inner.put_bcopy(ep, bytes.len(), &mut |room| room.copy_in(bytes), to).map(|_| ())
+}

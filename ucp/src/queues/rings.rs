@@ -1,0 +1,179 @@
+//! The form with rings: each sender has a ring of its own in the receiver's memory, by its seat.
+//!
+//! Two operations a message, a put and an addition, and nobody shares anything: see
+//! [`solo`]. What it costs is memory for every sender, so that there are
+//! no more seats than the budget has rings (`BOWLINE_RECV_QUEUE_RINGS`); who comes later is refused.
+//!
+//! The sender knows the tail. It reads the head when its copy leaves no room, one read at a time;
+//! the receiver writes it into its own memory only, and needs no operation of the transport.
+
+use bowline_base::scmp::published::{self, Ticket, solo};
+use bowline_base::words::ViewWords;
+use bowline_uct::{PeerFailure, Sink};
+
+use super::fifo::{Stamp, mark};
+use super::inbox::{Taken, hand_out};
+use super::lane::QueueLane;
+use super::link::{Seat, Step};
+use super::post::Next;
+
+/// A sender's side of its ring.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Tail {
+    /// The receiver's number of the ring; where all have one, that of the seat.
+    pub(super) number: u32,
+    /// Slots published.
+    pub(super) tail: u64,
+    /// Slots consumed, when the head was last read.
+    pub(super) head: u64,
+}
+
+impl Tail {
+    /// Where the tail is after the slots of `ticket`, of a ring of `slots`.
+    pub(super) fn after(self, ticket: &Ticket, slots: u32) -> u64 {
+        let at = self.tail & u64::from(slots - 1);
+        let passed = if u64::from(ticket.offset()) == at { 0 } else { u64::from(slots) - at };
+        self.tail + passed + u64::from(ticket.slots())
+    }
+
+    /// Takes a head that was read; whether it is another one.
+    ///
+    /// # Errors
+    /// When it cannot be.
+    fn refresh(&mut self, head: u64) -> Result<bool, PeerFailure> {
+        if head < self.head || head > self.tail {
+            return Err(PeerFailure::Damaged);
+        }
+        Ok(std::mem::replace(&mut self.head, head) != head)
+    }
+}
+
+impl QueueLane {
+    /// Takes the next slots of the link's ring for what waits, if they are free.
+    pub(super) fn take_slots(&mut self, index: u32, ring: Tail) -> Next {
+        let link = &mut self.links[index as usize];
+        let slots = link.shape.slots;
+        let at = ring.tail & u64::from(slots - 1);
+        let left = slots - at as u32;
+        let count = link.fifo.batch(left.min(slots / 2));
+        // A message that would cross the end starts at the beginning.
+        let offset = if count > left { 0 } else { at };
+        let Ok(ticket) = published::ticket(offset, count, slots) else {
+            return Next::Break(PeerFailure::Refused);
+        };
+        if ring.after(&ticket, slots) - ring.head > u64::from(slots) {
+            self.stats.refused += 1;
+            link.step = Step::Look { tag: 0 };
+            return Next::Go;
+        }
+        link.begun = link.begun.wrapping_add(1);
+        let mark = mark(link.cookie, link.begun as u16);
+        link.fifo.stamp(count, Stamp { seat: link.seat, mark });
+        link.step = Step::Put { ticket, done: 0 };
+        Next::Go
+    }
+
+    /// The head of the link's ring was read.
+    pub(super) fn head_read(&mut self, index: u32, head: u64) -> Next {
+        self.stats.looks += 1;
+        let link = &mut self.links[index as usize];
+        let Some(ring) = &mut link.ring else { return Next::Wait };
+        match ring.refresh(head) {
+            Ok(true) => {
+                link.step = Step::Ready;
+                Next::Go
+            }
+            Ok(false) => {
+                link.step = Step::Look { tag: 0 };
+                Next::Later
+            }
+            Err(how) => Next::Break(how),
+        }
+    }
+
+    /// Hands out at most `budget` messages of all rings, of each in its turn.
+    pub(super) fn receive_rings(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
+        self.read_introductions();
+        let mut handed = 0;
+        for step in 0..self.seats.len() {
+            if handed >= budget {
+                break;
+            }
+            let number = (self.next_ring + step) % self.seats.len();
+            if self.seats[number].link == Seat::NOBODY {
+                continue;
+            }
+            // A share of the budget for each, so that one that never runs out leaves some.
+            let share = (budget - handed).min((budget / 4).max(1));
+            handed += self.receive_ring(sink, number, share);
+        }
+        self.next_ring = (self.next_ring + 1) % self.seats.len().max(1);
+        self.stats.received += u64::from(handed);
+        handed
+    }
+
+    /// Whether a ring of somebody known has messages.
+    pub(super) fn rings_have_messages(&self) -> bool {
+        self.seats.iter().enumerate().any(|(number, seat)| {
+            seat.link != Seat::NOBODY
+                && self
+                    .ring_words(number)
+                    .is_some_and(|words| !self.rings[number].is_drained(&words))
+        })
+    }
+
+    fn receive_ring(&mut self, sink: &mut dyn Sink, number: usize, budget: u32) -> u32 {
+        let Some(mut consumer) = self.rings.get(number).copied() else { return 0 };
+        let seat = number as u16;
+        let (handed, sound) = self.poll_ring(sink, number, seat, &mut consumer, budget);
+        self.rings[number] = consumer;
+        if !sound {
+            self.blame(seat);
+        }
+        handed
+    }
+
+    /// Hands out at most `budget` messages of a ring whose sender has `seat`. How many, and whether
+    /// nothing was damaged.
+    pub(super) fn poll_ring(
+        &mut self,
+        sink: &mut dyn Sink,
+        number: usize,
+        seat: u16,
+        consumer: &mut solo::Consumer,
+        budget: u32,
+    ) -> (u32, bool) {
+        let mut handed = 0;
+        let mut sound = true;
+        let (slots, seats, staging) = (self.shape.slots, &self.seats, &mut self.staging);
+        let view = self.inner.mem_view(self.memory);
+        let at = self.shape.ring_at(number as u32);
+        let words = view.and_then(|view| ViewWords::new(view.slice(at, solo::bytes_for(slots))?));
+        let words = words.expect("the lane's memory is kept until it is dropped");
+        let polled = consumer.poll(&words, slots, budget, |arrival| {
+            let own = arrival.source == seat;
+            match own.then(|| hand_out(sink, seats, staging, &arrival)) {
+                Some(Taken::Handed) => handed += 1,
+                _ => sound = false,
+            }
+        });
+        (handed, sound && polled.is_ok())
+    }
+
+    /// Tells of the ends of peers whose rings are empty.
+    pub(super) fn tell_ends_of_rings(&mut self) {
+        let mut at = 0;
+        while let Some(&(link, _)) = self.settlement.ending.get(at) {
+            let waits = self.seats.iter().enumerate().any(|(number, seat)| {
+                let drained = |words| self.rings[number].is_drained(&words);
+                seat.link == link && !self.ring_words(number).is_none_or(drained)
+            });
+            if waits {
+                at += 1;
+            } else {
+                self.settlement.ending.swap_remove(at);
+                self.tell_failure(link);
+            }
+        }
+    }
+}

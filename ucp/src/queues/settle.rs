@@ -1,0 +1,209 @@
+//! What a sender leaves that dies between its reservation and its finalise.
+//!
+//! The queue's memory holds no intents: each would cost a put or two per message, for a case that
+//! hardly ever comes. Instead the consumer asks, when a half does not settle and an introduced
+//! peer has ended.
+//!
+//! 1. The transport below tells of an end when nothing of that peer is under way any more. So
+//!    what it left is all there.
+//! 2. Every link has a *status word* in the memory of the sender: reservations begun, and those
+//!    known to have ended (the add to S or F was answered). It is stored before a reservation is
+//!    posted, and after its add was answered. One add is unanswered at a time, so that the count
+//!    of the ended is a prefix of the begun.
+//! 3. The half was flipped before, so that the reservations in question were begun before. The
+//!    consumer reads the status word of every living sender with a get, in which the sender takes
+//!    no part. If as many have ended as were begun, nothing of it is missing. Else it reads again
+//!    until what was begun at the first reading has ended, or the sender has, too.
+//! 4. What is missing then was left by the dead. A dead one had one reservation at most that was
+//!    not ended: its last, whose number stands in the mark of its messages. The messages of the
+//!    highest number of each dead sender are dropped; its last words may be lost although they
+//!    were finalised, but never come in pieces.
+//! 5. The end of a peer is told when the half that was active at the notice has been drained:
+//!    its messages come before.
+
+use bowline_base::scmp::Fault;
+use bowline_base::scmp::published::{Consumer, R_BYTE};
+use bowline_base::sync::atomic::Ordering;
+use bowline_base::words::ViewWords;
+
+use super::fifo::parts;
+use super::lane::QueueLane;
+use super::link::{Seat, begun_and_ended};
+use super::options::QueueForm;
+
+/// One settlement, and who waits for one.
+#[derive(Debug, Default)]
+pub(super) struct Settlement {
+    /// Links whose peers have ended, with the generation under which senders reserved then.
+    pub(super) ending: Vec<(u32, u32)>,
+    /// The generation of the settlement under way.
+    running: Option<u32>,
+    /// The next seat to be asked for.
+    seat: usize,
+    /// How many reservations of that seat's sender have to end.
+    until: Option<u32>,
+    /// The link whose answer is waited for, and in which settlement it was asked: an answer to an
+    /// earlier one was read before the flip of this one, and proves nothing.
+    asking: Option<(u32, u32)>,
+}
+
+impl QueueLane {
+    /// The end of `link` is to be told when its last messages have been handed out.
+    pub(super) fn wait_for_the_last(&mut self, link: u32) {
+        let generation = self.consumer.as_ref().map_or(0, |consumer| self.with(consumer).0);
+        self.settlement.ending.push((link, generation));
+    }
+
+    /// The consumer's generation, whether its last half is drained, and whether something was
+    /// reserved in the active one.
+    fn with(&self, consumer: &Consumer<()>) -> (u32, bool, bool) {
+        let view = self.inner.mem_view(self.memory);
+        let reserved = view.and_then(|view| view.word(R_BYTE));
+        // Relaxed: whoever ended reserved before; the notice of its end ordered that.
+        let reserved = reserved.is_some_and(|word| word.load(Ordering::Relaxed) as u32 != 0);
+        (consumer.producers_tag(), consumer.is_drained(), reserved)
+    }
+
+    /// Lets the queue go on past what the dead left, and tells of ends whose time has come.
+    pub(super) fn settle_the_dead(&mut self) {
+        if self.settlement.ending.is_empty() {
+            return;
+        }
+        if self.shape.form == QueueForm::Ring {
+            return self.tell_ends_of_rings();
+        }
+        let Some(consumer) = self.consumer.take() else { return };
+        let (generation, drained, reserved) = self.with(&consumer);
+        let view = self.inner.mem_view(self.memory);
+        let words = view.and_then(|view| ViewWords::new(view.slice(0, self.shape.queue_bytes())?));
+        let words = words.expect("the lane's memory is kept until it is dropped");
+        let consumer = consumer.rehome(words);
+        let stalled = consumer.stalled();
+        self.consumer = Some(consumer.rehome(()));
+        if stalled {
+            return self.settle(generation);
+        }
+        self.settlement.running = None;
+        if !drained && !self.poisoned {
+            return;
+        }
+        let mut at = 0;
+        while let Some(&(link, noticed)) = self.settlement.ending.get(at) {
+            let drained = noticed != generation || !reserved;
+            if self.poisoned || drained && self.ring_is_over(link) {
+                self.free_rings_of(link);
+                self.settlement.ending.swap_remove(at);
+                self.tell_failure(link);
+            } else {
+                at += 1;
+            }
+        }
+    }
+
+    /// Asks the living, one after the other, and then lets the half go on.
+    fn settle(&mut self, generation: u32) {
+        if self.settlement.running != Some(generation) {
+            self.read_introductions();
+            self.settlement.running = Some(generation);
+            self.settlement.seat = 0;
+            self.settlement.until = None;
+        }
+        while self.settlement.asking.is_none() {
+            let Some(seat) = self.seats.get(self.settlement.seat).copied() else {
+                return self.resolve();
+            };
+            let nobody = seat.link == Seat::NOBODY;
+            if nobody || self.links[seat.link as usize].gone {
+                self.next_seat();
+                continue;
+            }
+            match self.ask_status(seat.link, seat.status) {
+                Ok(Some(status)) => {
+                    if !self.heard(status) {
+                        return;
+                    }
+                }
+                Ok(None) => self.settlement.asking = Some((seat.link, generation)),
+                // No room, or it has ended and will be told of.
+                Err(()) => return,
+            }
+        }
+    }
+
+    fn next_seat(&mut self) {
+        self.settlement.seat += 1;
+        self.settlement.until = None;
+    }
+
+    /// A status word of the seat in question. Whether that seat is done with.
+    fn heard(&mut self, status: u64) -> bool {
+        let (begun, ended) = begun_and_ended(status);
+        let until = *self.settlement.until.get_or_insert(begun);
+        // Counters that wrap: not behind, by less than half of all numbers.
+        let done = ended.wrapping_sub(until) as i32 >= 0;
+        if done {
+            self.next_seat();
+        }
+        done
+    }
+
+    /// The get of a status word was answered.
+    pub(super) fn status_answered(&mut self, link: u32, good: bool) {
+        let Some((asked, generation)) = self.settlement.asking.filter(|asked| asked.0 == link)
+        else {
+            return;
+        };
+        self.settlement.asking = None;
+        if self.settlement.running != Some(generation) {
+            return;
+        }
+        let word = self.links.get_mut(asked as usize).and_then(|link| link.status_word.as_mut());
+        if let Some(word) = word.filter(|_| good) {
+            let mut bytes = [0; 8];
+            word.view().copy_out(&mut bytes);
+            self.heard(u64::from_ne_bytes(bytes));
+        }
+    }
+
+    /// All reservations of the living in the half have ended.
+    fn resolve(&mut self) {
+        let Some(consumer) = self.consumer.take() else { return };
+        let view = self.inner.mem_view(self.memory);
+        let words = view.and_then(|view| ViewWords::new(view.slice(0, self.shape.queue_bytes())?));
+        let words = words.expect("the lane's memory is kept until it is dropped");
+        let mut consumer = consumer.rehome(words);
+        let dead = |seat: &Seat| seat.link != Seat::NOBODY && self.links[seat.link as usize].gone;
+        let count = self.seats.iter().filter(|seat| dead(seat)).count() as u64;
+        // A reservation is at most half of a half, or one message, which is no longer.
+        let accounted = count * u64::from(self.shape.slots);
+        let mut last: Vec<(u16, u16)> = Vec::new();
+        // Rule 5 of `promote`.
+        let finished: Vec<bool> = (0..self.seats.len()).map(|at| self.has_used_ring(at)).collect();
+        let result = consumer.resolve(accounted, |source, mark| {
+            let Some(seat) = self.seats.get(usize::from(source)).filter(|seat| dead(seat)) else {
+                return false;
+            };
+            if finished.get(usize::from(source)) == Some(&true) {
+                return false;
+            }
+            let (cookie, reservation) = parts(mark);
+            if cookie != seat.cookie {
+                // Its second word has not come: it is of the last reservation.
+                return true;
+            }
+            match last.iter().find(|(known, _)| *known == source) {
+                Some((_, highest)) => *highest == reservation,
+                None => {
+                    last.push((source, reservation));
+                    true
+                }
+            }
+        });
+        self.consumer = Some(consumer.rehome(()));
+        self.settlement.running = None;
+        self.stats.settlements += 1;
+        if let Err(Fault::Poisoned(damage)) = result {
+            self.poison(damage);
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! Which way a sender's messages go, where those who send most get rings: the sender's side. The
+//! receiver's, which decides, is in `promote`.
+//!
+//! The receiver writes a *way word* into the sender's memory, beside its status word: an offer of a
+//! ring, or the wish that it leaves the ring it has. The sender looks at it, which is a load, when it
+//! has something to send, and now and then when it has not.
+//!
+//! ```text
+//!   63 .. 48 check | 47 .. 32 offer, counted | 31 .. 16 ring | 15 .. 0 kind: 1 offer, 2 leave
+//!
+//!            offer: SWITCH is next in the fifo       SWITCH is finalised, answered
+//!   queue ───────────────────────────────► switching ───────────────────────────────► ring
+//!     ▲                                                                                │ leave
+//!     └────────────────── answered ─── leaving ◄── ENDED is added to the tail ─────────┘
+//! ```
+//!
+//! 1. As in [`bowline_base::ring::promote`], each change of way is the last thing on the old way: the
+//!    SWITCH marker is the last message by the queue, and no reservation reaches beyond it. It goes in
+//!    front of all that waits.
+//! 2. A change waits until the last operation on the old way is answered, and so has happened. So the
+//!    receiver never finds a message in the ring before SWITCH is in the queue, nor one in the queue
+//!    before ENDED is in the tail. It costs one answer for each change.
+//! 3. Every offer that a sender takes, it takes once: the count tells a new offer of the same ring.
+//! 4. The check has the link's cookie in it: what an earlier link left in the word, and a word that is
+//!    half written, are nothing.
+
+use bowline_base::ring::promote::{SWITCH_ID, switch_header};
+use bowline_base::scmp::Message;
+use bowline_base::sync::atomic::Ordering;
+use bowline_uct::PeerFailure;
+
+use super::address::checksum;
+use super::lane::QueueLane;
+use super::link::Step;
+use super::post::Next;
+use super::rings::Tail;
+
+/// What a receiver wants of a sender.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Notice {
+    /// Use this ring.
+    Offer { offer: u16, ring: u16 },
+    /// Leave the ring of this offer.
+    Leave { offer: u16 },
+}
+
+fn check(low: u64, cookie: u32) -> u64 {
+    let bytes = [low.to_le_bytes(), u64::from(cookie).to_le_bytes()];
+    checksum(bytes.as_flattened()) & 0xffff
+}
+
+impl Notice {
+    /// The word for the link with this cookie.
+    pub(super) fn word(self, cookie: u32) -> u64 {
+        let (offer, ring, kind) = match self {
+            Self::Offer { offer, ring } => (offer, ring, 1),
+            Self::Leave { offer } => (offer, 0, 2),
+        };
+        let low = u64::from(offer) << 32 | u64::from(ring) << 16 | kind;
+        low | check(low, cookie) << 48
+    }
+
+    /// What a word says to the link with this cookie.
+    fn read(word: u64, cookie: u32) -> Option<Self> {
+        let low = word & 0xffff_ffff_ffff;
+        if word >> 48 != check(low, cookie) {
+            return None;
+        }
+        let (offer, ring) = ((low >> 32) as u16, (low >> 16) as u16);
+        match low as u16 {
+            1 => Some(Self::Offer { offer, ring }),
+            2 if ring == 0 => Some(Self::Leave { offer }),
+            _ => None,
+        }
+    }
+}
+
+impl QueueLane {
+    /// A notice for a link that it has not followed yet, and its word.
+    fn notice(&self, index: u32) -> Option<(Notice, u64)> {
+        let link = &self.links[index as usize];
+        if !self.shape.promotes() || !link.shape.promotes() {
+            return None;
+        }
+        let view = self.inner.mem_view(self.memory)?;
+        // Acquire: pairs with the fence before the receiver's put: the ring that it offers is empty.
+        let word = view.word(self.shape.way_at(index))?.load(Ordering::Acquire);
+        if word == link.way_seen {
+            return None;
+        }
+        Some((Notice::read(word, link.cookie)?, word))
+    }
+
+    /// Follows a notice, and ends a change of way that can end; for a link in [`Step::Ready`]. What
+    /// is to be done instead of sending.
+    pub(super) fn look_at_way(&mut self, index: u32) -> Option<Next> {
+        let notice = self.notice(index);
+        let room = self.fifo_slots;
+        let link = &mut self.links[index as usize];
+        match notice {
+            Some((Notice::Offer { offer, ring }, word)) if offer != link.offer => {
+                if u32::from(ring) >= link.shape.rings
+                    || link.ring.is_some()
+                    || link.switching.is_some()
+                {
+                    return Some(Next::Break(PeerFailure::Damaged));
+                }
+                if link.fifo.room(room) > 0 && link.fifo.has_left() {
+                    let header = switch_header(ring.into());
+                    let marker = Message { id: SWITCH_ID, flags: 0, header: &header, payload: &[] };
+                    link.fifo.push_first(&marker);
+                    link.offer = offer;
+                    link.switching = Some(ring.into());
+                    link.way_seen = word;
+                }
+            }
+            // While it switches, it comes to this with the ring.
+            Some((Notice::Leave { offer }, _)) if offer == link.offer && link.ring.is_none() => {}
+            Some((Notice::Leave { offer }, word)) if offer == link.offer => {
+                link.way_seen = word;
+                link.step = Step::Leave;
+                return Some(Next::Go);
+            }
+            Some((_, word)) => link.way_seen = word,
+            None => {}
+        }
+        if link.switching.is_some() && link.fifo.is_past_bar() {
+            if link.settling {
+                // Its answer goes on with this.
+                return Some(Next::Wait);
+            }
+            link.ring = link.switching.take().map(|number| Tail { number, ..Tail::default() });
+        }
+        None
+    }
+
+    /// ENDED is in the tail: the queue is the way again.
+    pub(super) fn left_ring(&mut self, index: u32) -> Next {
+        let link = &mut self.links[index as usize];
+        link.ring = None;
+        link.step = Step::Ready;
+        Next::Go
+    }
+
+    /// Lets one link that has nothing to send follow its notices; another one in each round.
+    pub(super) fn look_at_next_way(&mut self) {
+        if !self.shape.promotes() || self.links.is_empty() {
+            return;
+        }
+        self.next_way = (self.next_way + 1) % self.links.len();
+        let link = &self.links[self.next_way];
+        let idle = matches!(link.step, Step::Ready) && link.failed.is_none();
+        if idle && self.notice(self.next_way as u32).is_some() {
+            self.drive(self.next_way as u32);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn words_say_what_was_meant_to_nobody_else(offer: u16, ring: u16, cookie: u32, bit in 0..64) {
+            for notice in [Notice::Offer { offer, ring }, Notice::Leave { offer }] {
+                let word = notice.word(cookie);
+                prop_assert_eq!(Notice::read(word, cookie), Some(notice));
+                prop_assert_ne!(Notice::read(word ^ 1_u64 << bit, cookie), Some(notice));
+            }
+            prop_assert_eq!(Notice::read(0, cookie), None);
+        }
+
+        #[test]
+        fn any_word_is_read_or_refused(word: u64, cookie: u32) {
+            let low = word & 0xffff_ffff_ffff;
+            let sealed = low | check(low, cookie) << 48;
+            if let Some(notice) = Notice::read(sealed, cookie) {
+                prop_assert_eq!(notice.word(cookie), sealed);
+            }
+            let _ = Notice::read(word, cookie);
+        }
+    }
+}

@@ -1,0 +1,490 @@
+//! The receiver's side: which receives are announced, and what becomes of those that are.
+
+use std::collections::{HashMap, VecDeque};
+
+use bowline_base::buffer::RecvBuf;
+use bowline_base::slab::Key;
+use bowline_base::view::View;
+use bowline_uct::{AmHeader, Caps, PeerFailure};
+
+use super::Message;
+use super::message::LONGEST;
+use crate::action::Action;
+use crate::address::READY;
+use crate::direct::Stage as DirectStage;
+use crate::engine::Engine;
+use crate::error::OpError;
+use crate::matching::{Envelope, ItemId, MatchEngine as _, MatchSpec, Want};
+use crate::peer::PeerIndex;
+use crate::proto::Protocol;
+use crate::put::Landing;
+use crate::request::{self, Body, Fetch, Receive, Request, RequestId, Status};
+use crate::rndv::{RndvKind, can_land};
+use crate::settings::RndvScheme;
+use crate::wire::{self, MAX_RKEY, Rts};
+use crate::worker::Inner;
+
+/// Receives that may be announced at once: each exposes its buffer on the chance that a long message
+/// comes.
+const ANNOUNCED: u32 = 64;
+
+/// Different wants in a space beyond which none is announced: each is compared with all.
+const LISTS: usize = 64;
+
+/// Receives that are remembered to be announced later.
+const WAITING: usize = 64;
+
+/// Where an announced receive stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Posted.
+    Posted,
+    /// Posted, and its user wants it back.
+    Withdrawing,
+    /// It has ended for its user's sake and waits for its peer (rule 4).
+    Ended(Status),
+}
+
+/// What a receive holds that was announced and not met yet.
+#[derive(Debug)]
+pub(crate) struct Announced {
+    pub(crate) receive: Receive,
+    pub(crate) peer: PeerIndex,
+    pub(crate) landing: Landing,
+    stage: Stage,
+}
+
+/// A want as sub-lists are named: source, its mask, tag, its mask.
+type Name = (u32, u32, u64, u64);
+
+const fn name(want: &Want) -> Name {
+    (want.source, want.source_mask, want.tag, want.tag_mask)
+}
+
+/// Whether some message fits both.
+const fn overlap(a: &Name, b: &Name) -> bool {
+    (a.0 ^ b.0) & a.1 & b.1 == 0 && (a.2 ^ b.2) & a.3 & b.3 == 0
+}
+
+/// Posted receives that ask for the same, in order, each with its number among all.
+type SubList = VecDeque<(u64, Key)>;
+
+/// A receive that is to be announced when it may.
+#[derive(Clone, Copy, Debug)]
+struct Candidate {
+    space: u32,
+    name: Name,
+    number: u64,
+    key: Key,
+}
+
+/// Posted receives by what they ask for. Those that were met stay until somebody looks.
+#[derive(Debug, Default)]
+pub(crate) struct Announcer {
+    spaces: HashMap<u32, HashMap<Name, SubList>>,
+    /// Receives that stand behind others.
+    waiting: VecDeque<Candidate>,
+    /// Receives that are announced.
+    out: u32,
+    next: u64,
+}
+
+impl Announcer {
+    /// Whether a receive waits to be announced.
+    pub(crate) fn waits(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+}
+
+/// What is in the way of a receive.
+enum Verdict {
+    /// Nothing: so many of its sub-list are announced in front of it.
+    Free(u32),
+    /// Something that will leave.
+    Later,
+    Never,
+}
+
+fn is_posted(request: Option<&Request>) -> bool {
+    request.is_some_and(|request| match &request.body {
+        Body::Announced(announced) => !matches!(announced.stage, Stage::Ended(_)),
+        Body::Receive(receive) => !request.done && receive.item != ItemId::NONE,
+        _ => false,
+    })
+}
+
+impl Inner {
+    /// Posts a receive in a space whose receives want care: members have died, or receives are
+    /// announced. No waiting message fits it.
+    #[cold]
+    pub(crate) fn recv_carefully(
+        &mut self,
+        spec: MatchSpec,
+        buffer: RecvBuf,
+    ) -> Result<RequestId, OpError> {
+        let engine = &mut self.engine;
+        let want = spec.want();
+        let Some(space) = engine.spaces.get_mut(spec.space) else {
+            return Err(OpError::BadSpace(spec.space));
+        };
+        if let Some(rank) = space.hindrance(spec.source) {
+            return Err(OpError::MemberFailed { rank });
+        }
+        let (key, item) = request::begin_receive(&mut engine.requests, buffer, spec.space);
+        *item = space.engine.post(want, key.to_wire());
+        if engine.options.rndv_scheme == RndvScheme::Rtr {
+            self.announce_later();
+            let announcer = &mut self.engine.announcer;
+            let (name, number) = (name(&want), announcer.next);
+            announcer.next += 1;
+            let space = announcer.spaces.entry(spec.space).or_default();
+            space.entry(name).or_default().push_back((number, key));
+            self.announce_or_wait(Candidate { space: spec.space, name, number, key });
+        }
+        Ok(RequestId(key))
+    }
+
+    /// Announces those that waited and need not any more.
+    pub(crate) fn announce_later(&mut self) {
+        for _ in 0..self.engine.announcer.waiting.len() {
+            if let Some(candidate) = self.engine.announcer.waiting.pop_front() {
+                self.announce_or_wait(candidate);
+            }
+        }
+    }
+
+    fn announce_or_wait(&mut self, candidate: Candidate) {
+        let Some(peer) = self.announces_to(&candidate) else { return };
+        match self.engine.in_the_way(&candidate, peer) {
+            Verdict::Free(ahead) => self.announce(&candidate, peer, ahead),
+            Verdict::Later if self.engine.announcer.waiting.len() < WAITING => {
+                self.engine.announcer.waiting.push_back(candidate);
+            }
+            Verdict::Later | Verdict::Never => {}
+        }
+    }
+
+    /// The peer to which a receive would be announced.
+    fn announces_to(&mut self, candidate: &Candidate) -> Option<PeerIndex> {
+        let (source, mask, ..) = candidate.name;
+        let request = self.engine.requests.get(candidate.key)?;
+        let Body::Receive(receive) = &request.body else { return None };
+        if mask == 0 || !is_posted(Some(request)) {
+            return None;
+        }
+        let room = receive.buffer.len();
+        let job = self.engine.job;
+        let space = self.engine.spaces.get_mut(candidate.space)?;
+        let members = space.options.members.as_ref()?;
+        let is_it = |peer: &crate::peer::Peer| {
+            peer.address.job == job && members.rank_of(peer.address.rank) == Some(source)
+        };
+        let index = self.engine.peers.iter().position(is_it)?;
+        self.ready(index as PeerIndex).ok()?;
+        let peer = &self.engine.peers[index];
+        let lane = &self.lanes[peer.lane as usize];
+        let caps = lane.iface.attr().caps;
+        let chosen = lane.choices.tag_send.pick(room as u64);
+        let long = room > 0 && chosen.is_some_and(Protocol::is_rendezvous);
+        let able = can_land(caps, peer)
+            && peer.address.features & READY != 0
+            && !caps.contains(Caps::LOOPBACK);
+        (long && able).then_some(index as PeerIndex)
+    }
+
+    fn announce(&mut self, candidate: &Candidate, index: PeerIndex, ahead: u32) {
+        let Some(request) = self.engine.requests.get_mut(candidate.key) else { return };
+        let Body::Receive(receive) = &mut request.body else { return };
+        let mut buffer = std::mem::replace(&mut receive.buffer, RecvBuf::empty());
+        let room = buffer.len() as u64;
+        let opened = self.open_landing(index, &mut buffer, room);
+        let Some(request) = self.engine.requests.get_mut(candidate.key) else { return };
+        let Body::Receive(receive) = &mut request.body else { return };
+        receive.buffer = buffer;
+        let Some((landing, on_wire)) = opened else { return };
+        let receive = std::mem::replace(receive, Receive::empty());
+        let announced = Announced { receive, peer: index, landing, stage: Stage::Posted };
+        request.body = Body::Announced(Box::new(announced));
+        self.engine.announcer.out += 1;
+        self.engine.counters.rtr += 1;
+        let (source, _, tag, mask) = candidate.name;
+        let message = Message::Rtr {
+            receive: candidate.key.to_wire(),
+            seen: self.engine.peers[index as usize].rx_sequence,
+            ahead,
+            mask,
+            landing: on_wire,
+        };
+        let envelope = Envelope { space: candidate.space, source, tag };
+        let [first, second, _] = wire::tagged(&envelope, 0);
+        self.control(index, wire::RTR, [first, second], &message.pack());
+    }
+
+    /// Asks the peer of an announced receive to forget it.
+    pub(crate) fn withdraw_announced(&mut self, key: Key) {
+        let Some(Body::Announced(announced)) = self.engine.requests.get(key).map(|r| &r.body)
+        else {
+            return;
+        };
+        let (peer, message) = (announced.peer, Message::Withdraw { receive: key.to_wire() });
+        self.control(peer, wire::RTR, [0, 0], &message.pack());
+    }
+
+    /// Tells a peer that nothing will be written to a receive of its any more.
+    pub(crate) fn withdrawn(&mut self, peer: PeerIndex, receive: u64) {
+        self.control(peer, wire::RTR, [0, 0], &Message::Withdrawn { receive }.pack());
+    }
+}
+
+impl Engine {
+    /// Rule 1.
+    fn in_the_way(&mut self, candidate: &Candidate, peer: PeerIndex) -> Verdict {
+        let Candidate { space, name, number, key } = *candidate;
+        let requests = &self.requests;
+        let Some(lists) = self.announcer.spaces.get_mut(&space) else { return Verdict::Never };
+        if lists.len() > LISTS {
+            lists.retain(|_, list| {
+                list.retain(|&(_, key)| is_posted(requests.get(key)));
+                !list.is_empty()
+            });
+            if lists.len() > LISTS {
+                return Verdict::Never;
+            }
+        }
+        if self.announcer.out >= ANNOUNCED {
+            return Verdict::Later;
+        }
+        if self.direct.stage == DirectStage::Armed {
+            // It is older than all that are posted; this happens in handlers only.
+            return Verdict::Later;
+        }
+        for (other, list) in lists.iter_mut() {
+            while list.front().is_some_and(|&(_, key)| !is_posted(requests.get(key))) {
+                list.pop_front();
+            }
+            let older = list.front().is_some_and(|&(first, _)| first < number);
+            if *other != name && older && overlap(other, &name) {
+                return Verdict::Later;
+            }
+        }
+        let Some(list) = lists.get_mut(&name) else { return Verdict::Never };
+        list.retain(|&(_, key)| is_posted(requests.get(key)));
+        let mut ahead = 0;
+        for &(_, other) in list.iter().take_while(|&&(_, other)| other != key) {
+            match requests.get(other).map(|request| &request.body) {
+                Some(Body::Announced(a)) if a.peer == peer && a.stage == Stage::Posted => {
+                    ahead += 1
+                }
+                _ => return Verdict::Later,
+            }
+        }
+        Verdict::Free(ahead)
+    }
+
+    /// An ordinary message has met a posted receive. One that was announced is so no more (rule 3).
+    #[cold]
+    pub(crate) fn met(&mut self, key: Key) {
+        let Some(request) = self.requests.get_mut(key) else { return };
+        if matches!(request.body, Body::Announced(_)) {
+            self.counters.rtr_missed += 1;
+            self.unannounce(key);
+        }
+        if let Some(request) = self.requests.get_mut(key)
+            && let Body::Receive(receive) = &mut request.body
+        {
+            receive.item = ItemId::NONE;
+        }
+        if self.announcer.waits() {
+            self.actions.push(Action::Announce);
+        }
+    }
+
+    /// Makes an announced receive an ordinary one, whose buffer nobody writes.
+    fn unannounce(&mut self, key: Key) {
+        let Some(request) = self.requests.get_mut(key) else { return };
+        let Body::Announced(announced) = &mut request.body else { return };
+        let receive = std::mem::replace(&mut announced.receive, Receive::empty());
+        let landing = announced.landing;
+        request.body = Body::Receive(receive);
+        self.announcer.out -= 1;
+        if let Landing { lane, memory: Some(memory) } = landing {
+            self.actions.push(Action::Withdraw { lane, memory });
+        }
+    }
+
+    /// An announced receive is to end with `status`. `false`: it waits for its peer (rule 4).
+    fn end_announced(&mut self, key: Key, status: Status) -> bool {
+        let Some(request) = self.requests.get_mut(key) else { return true };
+        let Body::Announced(announced) = &mut request.body else { return true };
+        let how = self.peers[announced.peer as usize].failure();
+        if how.is_some_and(|how| announced.landing.is_shut_by(how)) {
+            self.unannounce(key);
+            return true;
+        }
+        if std::mem::replace(&mut announced.stage, Stage::Ended(status)) == Stage::Posted {
+            self.actions.push(Action::WithdrawAnnounced(key));
+        }
+        false
+    }
+
+    /// Ends an announced receive, now or later.
+    #[cold]
+    pub(crate) fn finish_announced(&mut self, key: Key, status: Status) {
+        if self.end_announced(key, status) {
+            self.finish(key, status);
+        }
+    }
+
+    /// The user wants an announced receive back.
+    pub(crate) fn cancel_announced(&mut self, key: Key) {
+        let Some(request) = self.requests.get_mut(key) else { return };
+        if let Body::Announced(announced) = &mut request.body
+            && announced.stage == Stage::Posted
+        {
+            announced.stage = Stage::Withdrawing;
+            self.actions.push(Action::WithdrawAnnounced(key));
+        }
+    }
+
+    /// A peer has failed: what was announced to it is announced no more, and what waited for its
+    /// answer ends.
+    #[cold]
+    pub(crate) fn settle_announced(&mut self, index: PeerIndex, how: PeerFailure) {
+        let shut = |request: &Request| match &request.body {
+            Body::Announced(a) => a.peer == index && a.landing.is_shut_by(how),
+            _ => false,
+        };
+        let keys: Vec<Key> =
+            self.requests.iter().filter(|(_, r)| shut(r)).map(|(key, _)| key).collect();
+        for key in keys {
+            let Some(Body::Announced(announced)) = self.requests.get(key).map(|r| &r.body) else {
+                continue;
+            };
+            let stage = announced.stage;
+            match stage {
+                Stage::Posted => self.unannounce(key),
+                Stage::Withdrawing => self.finish_withdrawing(key),
+                Stage::Ended(status) => {
+                    self.unannounce(key);
+                    self.finish(key, status);
+                }
+            }
+        }
+    }
+
+    fn finish_withdrawing(&mut self, key: Key) {
+        self.unannounce(key);
+        let Some(Body::Receive(receive)) = self.requests.get(key).map(|r| &r.body) else { return };
+        let (space, item) = (receive.space, receive.item);
+        if let Some(space) = self.spaces.get_mut(space) {
+            space.engine.remove_posted(item, key.to_wire());
+        }
+        self.fail(key, OpError::Cancelled);
+    }
+
+    /// What the other side says about announced receives.
+    pub(crate) fn rtr(
+        &mut self,
+        peer: PeerIndex,
+        header: &AmHeader,
+        payload: View<'_>,
+    ) -> Option<()> {
+        let mut bytes = [0; LONGEST];
+        if payload.len() > bytes.len() {
+            return None;
+        }
+        let n = payload.copy_out(&mut bytes);
+        let message = Message::parse(&bytes[..n])?;
+        let envelope = wire::envelope(header);
+        match message {
+            Message::Rtr { .. } => self.announced(peer, &envelope, message),
+            Message::Withdraw { receive } => {
+                self.withdraw(peer, receive);
+                Some(())
+            }
+            Message::Taken { receive, request, length } => {
+                self.taken_by(peer, &envelope, Key::from_wire(receive), request, length)
+            }
+            Message::Withdrawn { receive } => self.given_back(peer, Key::from_wire(receive)),
+        }
+    }
+
+    /// A sender writes a message to an announced receive.
+    fn taken_by(
+        &mut self,
+        peer: PeerIndex,
+        envelope: &Envelope,
+        key: Key,
+        sender: u64,
+        length: u64,
+    ) -> Option<()> {
+        let Some(Body::Announced(announced)) = self.requests.get(key).map(|r| &r.body) else {
+            return None;
+        };
+        let stage = announced.stage;
+        if announced.peer != peer {
+            return None;
+        }
+        let ended = match stage {
+            Stage::Ended(status) => Some(status),
+            Stage::Posted | Stage::Withdrawing => {
+                // It must be the one that any message of this envelope would meet.
+                let space = self.spaces.get_mut(envelope.space)?;
+                let met = space.engine.arrive(envelope.source, envelope.tag).map(Key::from_wire);
+                if met != Some(key) {
+                    tracing::warn!(peer, "a peer writes to a receive that is not its message's");
+                    if let Some(other) = met {
+                        self.fail(other, PeerFailure::Damaged.into());
+                    }
+                    return None;
+                }
+                None
+            }
+        };
+        self.counters.matched += 1;
+        let request = self.requests.get_mut(key)?;
+        let Body::Announced(announced) = &mut request.body else { return None };
+        let mut receive = std::mem::replace(&mut announced.receive, Receive::empty());
+        let wanted = length.min(receive.buffer.len() as u64);
+        let rts = Rts { request: sender, length, address: 0, rkey: [0; MAX_RKEY], rkey_len: 0 };
+        receive.item = ItemId::NONE;
+        receive.fetch = Some(self.attendance.boxed(Fetch {
+            landing: Some(announced.landing),
+            kind: Some(RndvKind::Put),
+            ended: ended.map(|status| status.outcome.err().unwrap_or(OpError::Cancelled)),
+            ..Fetch::new(peer, rts, wanted)
+        }));
+        request.body = Body::Receive(receive);
+        let Envelope { source, tag, .. } = *envelope;
+        request.status = Status { source, tag, length, outcome: Ok(()) };
+        self.announcer.out -= 1;
+        if self.announcer.waits() {
+            self.actions.push(Action::Announce);
+        }
+        Some(())
+    }
+
+    /// A sender has forgotten a receive.
+    fn given_back(&mut self, peer: PeerIndex, key: Key) -> Option<()> {
+        let Some(Body::Announced(announced)) = self.requests.get(key).map(|r| &r.body) else {
+            // It was met meanwhile.
+            return Some(());
+        };
+        let stage = announced.stage;
+        if announced.peer != peer {
+            return None;
+        }
+        match stage {
+            Stage::Posted => return None,
+            Stage::Withdrawing => self.finish_withdrawing(key),
+            Stage::Ended(status) => {
+                self.unannounce(key);
+                self.finish(key, status);
+            }
+        }
+        if self.announcer.waits() {
+            self.actions.push(Action::Announce);
+        }
+        Some(())
+    }
+}

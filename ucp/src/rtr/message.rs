@@ -1,0 +1,138 @@
+//! What receiver and sender say to each other about announced receives: the payload of
+//! [`wire::RTR`], whose words are those of a tagged message.
+
+use crate::wire::{Landing, MAX_RKEY};
+
+/// Longest payload.
+pub(super) const LONGEST: usize = 32 + Landing::FIXED + MAX_RKEY;
+
+/// The payload: a kind, u64, and what belongs to it, in words of 64 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Message {
+    /// A receive waits. The words' tag is the one that it wants.
+    Rtr {
+        /// The receive.
+        receive: u64,
+        /// Sequence number of the first message that was not seen.
+        seen: u32,
+        /// Receives of the same sub-list in front of it.
+        ahead: u32,
+        /// Bits of the tag that count.
+        mask: u64,
+        /// Its buffer.
+        landing: Landing,
+    },
+    /// A message is being written to it. The words are the message's envelope.
+    Taken {
+        /// The receive.
+        receive: u64,
+        /// The sender's request.
+        request: u64,
+        /// Bytes of the message, whether or not they fit.
+        length: u64,
+    },
+    /// The receive wants to end.
+    Withdraw {
+        /// The receive.
+        receive: u64,
+    },
+    /// Nothing will be written to it any more.
+    Withdrawn {
+        /// The receive.
+        receive: u64,
+    },
+}
+
+fn word(bytes: &[u8], index: usize) -> Option<u64> {
+    let at = bytes.get(index * 8..index * 8 + 8)?;
+    Some(u64::from_le_bytes(at.try_into().ok()?))
+}
+
+impl Message {
+    /// The bytes.
+    pub(crate) fn pack(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(LONGEST);
+        let words = |out: &mut Vec<u8>, words: &[u64]| {
+            words.iter().for_each(|word| out.extend(word.to_le_bytes()));
+        };
+        match *self {
+            Self::Rtr { receive, seen, ahead, mask, landing } => {
+                let counts = u64::from(seen) | u64::from(ahead) << 32;
+                words(&mut out, &[1, receive, counts, mask]);
+                let mut rest = [0; Landing::FIXED + MAX_RKEY];
+                let n = landing.pack(&mut rest);
+                out.extend(&rest[..n]);
+            }
+            Self::Taken { receive, request, length } => {
+                words(&mut out, &[2, receive, request, length]);
+            }
+            Self::Withdraw { receive } => words(&mut out, &[3, receive]),
+            Self::Withdrawn { receive } => words(&mut out, &[4, receive]),
+        }
+        out
+    }
+
+    /// Reads bytes of a peer.
+    pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
+        let receive = word(bytes, 1)?;
+        match (word(bytes, 0)?, bytes.len()) {
+            (1, _) => {
+                let counts = word(bytes, 2)?;
+                let landing = Landing::parse(bytes.get(32..)?)?;
+                let (seen, ahead) = (counts as u32, (counts >> 32) as u32);
+                Some(Self::Rtr { receive, seen, ahead, mask: word(bytes, 3)?, landing })
+            }
+            (2, 32) => {
+                let (request, length) = (word(bytes, 2)?, word(bytes, 3)?);
+                (length > 0).then_some(Self::Taken { receive, request, length })
+            }
+            (3, 16) => Some(Self::Withdraw { receive }),
+            (4, 16) => Some(Self::Withdrawn { receive }),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn golden_bytes() {
+        let mut rkey = [0; MAX_RKEY];
+        rkey[0] = 0xee;
+        let landing = Landing { address: 6, wanted: 7, rkey, rkey_len: 1 };
+        let rtr = Message::Rtr { receive: 2, seen: 3, ahead: 4, mask: 5, landing };
+        let mut golden = vec![0; 49];
+        (golden[0], golden[8], golden[16], golden[20], golden[24]) = (1, 2, 3, 4, 5);
+        (golden[32], golden[40], golden[48]) = (6, 7, 0xee);
+        assert_eq!(rtr.pack(), golden);
+        let taken = Message::Taken { receive: 3, request: 4, length: 5 };
+        let mut golden = vec![0; 32];
+        (golden[0], golden[8], golden[16], golden[24]) = (2, 3, 4, 5);
+        assert_eq!(taken.pack(), golden);
+        for (kind, message) in
+            [(3, Message::Withdraw { receive: 9 }), (4, Message::Withdrawn { receive: 9 })]
+        {
+            let mut golden = vec![0; 16];
+            (golden[0], golden[8]) = (kind, 9);
+            assert_eq!(message.pack(), golden);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_parsed_or_refused(
+            kind in 0..6_u8,
+            mut bytes in proptest::collection::vec(any::<u8>(), 0..130),
+        ) {
+            if bytes.len() >= 8 {
+                bytes[..8].copy_from_slice(&u64::from(kind).to_le_bytes());
+            }
+            if let Some(message) = Message::parse(&bytes) {
+                prop_assert_eq!(message.pack(), bytes);
+            }
+        }
+    }
+}

@@ -1,0 +1,373 @@
+//! Progress from beside: what moves a worker on while its thread computes.
+//!
+//! Two kinds of attendants use it, which live outside of this crate, since they need a clock, signals
+//! or threads. Both come in by the worker's side door ([`bowline_base::gate`]), so that there is one
+//! inside at most.
+//!
+//! ```text
+//!   turns    recv posts a long receive ── no RTS is here ──► watched, Attendant::watch
+//!            a signal interrupts the thread ──► SideDoor::turn ── a caller is inside ──► Closed
+//!                                                              └► lanes, RTS matched, get posted ...
+//!   helper   a thread sleeps on the lanes ── rung ──► SideDoor::serve ──► SideDoor::sleep ...
+//! ```
+//! Rules.
+//!
+//! 1. *Which receives.* A receive is watched if it is nonblocking, its message was not there when it
+//!    was posted, and it is long enough to match a rendezvous. All others need nobody: whoever waits
+//!    makes progress, and what was there was started in the call.
+//! 2. *What a turn does.* It takes arrivals that need no memory but what is kept ready here
+//!    ([`Attendance`]), starts the transfers of matched messages, copies one piece where the
+//!    processor copies, and acknowledges what is complete. Everything else stays, in order: messages in
+//!    their lanes, actions in their list, for the next call of the worker.
+//! 3. *What a turn never does.* It allocates and frees nothing, takes no lock, waits for nobody, writes
+//!    no log and calls nobody back. Callbacks, errors, first contacts and the end of peers are not for
+//!    turns. The tests of the facade hammer on it with an allocator that does not allow it.
+//! 4. *Sleep.* A worker that is about to sleep shuts turns out until it is awake, and does not
+//!    sleep if there was one since its last look: the arrival that it would be woken for may be gone.
+//!    With a helper it sleeps on the helper's news instead of the lanes, which the helper sleeps on.
+
+mod act;
+mod sink;
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bowline_base::doorbell::{Doorbell, Sleep, WakeSet};
+use bowline_base::gate::Visitor;
+use bowline_base::slab::Key;
+use bowline_uct::Caps;
+
+use crate::coop::Help;
+use crate::proto::Protocol;
+use crate::request::{Body, Fetch};
+use crate::waits::Waits;
+use crate::wakeup::Nap;
+use crate::wire::{self, Offer};
+use crate::worker::{Inner, Worker};
+
+/// Boxes of each kind that are kept ready.
+const READY: usize = 32;
+
+/// Room for boxes that come back; and actions and other notes that a turn may add.
+const ROOM: usize = 128;
+
+/// How a turn ended, for whoever decides when the next one is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Turn {
+    /// Somebody is inside, or the worker sleeps: nothing was done.
+    Closed,
+    /// No receive is watched any more: no further turn is needed before the next is posted.
+    Idle,
+    /// Something is waited for that others do.
+    Waiting,
+    /// This side copies, and has not finished.
+    Copying,
+}
+
+/// Whoever gives a worker turns; told when there is something to watch.
+pub trait Attendant: Send {
+    /// A receive was posted whose message has not come. Called by the worker's thread, outside of
+    /// the worker.
+    fn watch(&mut self);
+}
+
+/// How a worker is attended.
+#[derive(Debug)]
+pub enum Attendants {
+    /// By turns, in a signal handler of its thread.
+    Turns,
+    /// By a thread that sleeps on its lanes. The doorbell, a private one, is rung when that thread
+    /// has found something.
+    Helper(Doorbell),
+}
+
+/// The attendant of a worker, if it has one.
+#[derive(Default)]
+pub(crate) struct Attending(RefCell<Option<Box<dyn Attendant>>>);
+
+/// What is kept ready for turns, and which receives they are for.
+#[derive(Debug)]
+pub(crate) struct Attendance {
+    /// The shortest receive that is watched; none by default.
+    pub(crate) from: usize,
+    watched: Vec<Key>,
+    #[expect(clippy::vec_box, reason = "it is the boxes that are kept")]
+    fetches: Vec<Box<Fetch>>,
+    #[expect(clippy::vec_box, reason = "it is the boxes that are kept")]
+    helps: Vec<Box<Help>>,
+    payloads: Vec<Vec<u8>>,
+    /// There was a turn since the last look of the worker itself.
+    turned: bool,
+    /// The worker sleeps, or is about to.
+    asleep: bool,
+    news: Option<Doorbell>,
+}
+
+impl Attendance {
+    pub(crate) const NONE: Self = Self {
+        from: usize::MAX,
+        watched: Vec::new(),
+        fetches: Vec::new(),
+        helps: Vec::new(),
+        payloads: Vec::new(),
+        turned: false,
+        asleep: false,
+        news: None,
+    };
+
+    /// A box for a message that is read, one that is kept ready if there is one.
+    pub(crate) fn boxed(&mut self, fetch: Fetch) -> Box<Fetch> {
+        match self.fetches.pop() {
+            Some(mut place) => {
+                *place = fetch;
+                place
+            }
+            None => Box::new(fetch),
+        }
+    }
+
+    /// Takes a box back. It goes where there is room for it, which a turn has looked for before.
+    pub(crate) fn keep(&mut self, place: Box<Fetch>) {
+        if self.fetches.len() < self.fetches.capacity() {
+            self.fetches.push(place);
+        }
+    }
+
+    /// The same for help.
+    pub(crate) fn boxed_help(&mut self, help: Help) -> Box<Help> {
+        match self.helps.pop() {
+            Some(mut place) => {
+                *place = help;
+                place
+            }
+            None => Box::new(help),
+        }
+    }
+
+    /// A payload that has to wait for room in its lane.
+    pub(crate) fn payload(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let fits = |place: &mut Vec<u8>| place.capacity() >= bytes.len();
+        match self.payloads.pop_if(fits) {
+            Some(mut place) => {
+                place.extend_from_slice(bytes);
+                place
+            }
+            None => bytes.to_vec(),
+        }
+    }
+
+    /// Fills up what turns use, which they cannot do themselves.
+    fn provide(&mut self) {
+        self.fetches.reserve(ROOM);
+        while self.fetches.len() < READY {
+            self.fetches.push(Box::new(Fetch::NONE));
+        }
+        while self.helps.len() < READY {
+            self.helps.push(Box::new(Help::NONE));
+        }
+        while self.payloads.len() < READY {
+            self.payloads.push(Vec::with_capacity(Offer::FIXED + wire::MAX_RKEY));
+        }
+    }
+}
+
+/// The side door of a worker.
+#[derive(Clone, Debug)]
+pub struct SideDoor(Visitor<Inner>);
+
+impl SideDoor {
+    /// A turn. To be called from a signal handler that has interrupted any thread; returns soon: after
+    /// a bounded number of messages and one piece of a copy. See the module's rules.
+    pub fn turn(&self) -> Turn {
+        match self.0.try_enter() {
+            Some(mut inner) => inner.turn(),
+            None => Turn::Closed,
+        }
+    }
+
+    /// A whole round of progress, by a helper thread. Returns how many events there were.
+    pub fn serve(&self) -> u32 {
+        let inner = &mut *self.0.enter();
+        let events = inner.progress();
+        if events > 0 {
+            inner.has_news();
+        }
+        events
+    }
+
+    /// Has `wait` called to sleep on the lanes, by a helper thread, unless something is there: with
+    /// what is rung, or with descriptors, and with how long to sleep at most.
+    pub fn sleep(&self, wait: impl FnOnce(Option<&Doorbell>, &WakeSet, Option<Duration>)) {
+        let nap = {
+            let inner = &mut *self.0.enter();
+            let nap = inner.begin_nap();
+            if nap.is_none() {
+                // A death may have ended requests.
+                inner.has_news();
+            }
+            nap
+        };
+        if let Some(Nap { doorbell, descriptors, mut deadline }) = nap {
+            if doorbell.is_none() {
+                // Nobody could tell the sleeper that the worker wants something else now.
+                let short = Duration::from_millis(1);
+                deadline = Some(deadline.map_or(short, |deadline| deadline.min(short)));
+            }
+            wait(doorbell.as_ref(), &descriptors, deadline);
+            self.0.enter().disarm();
+        }
+    }
+}
+
+impl Worker {
+    /// Has the worker attended, for the rest of its life, by what `make` makes of its side door. From
+    /// then on each call costs a compare-and-swap.
+    ///
+    /// # Errors
+    /// What `make` returns; then the worker is attended by nobody.
+    ///
+    /// # Panics
+    /// When it is attended already.
+    pub fn attend<E>(
+        &self,
+        how: Attendants,
+        make: impl FnOnce(SideDoor) -> Result<Box<dyn Attendant>, E>,
+    ) -> Result<(), E> {
+        let attendant = &mut *self.attending.0.borrow_mut();
+        assert!(attendant.is_none(), "a worker has one attendant");
+        *attendant = Some(make(SideDoor(self.inner.visitor()))?);
+        let inner = &mut *self.inner.borrow_mut();
+        match how {
+            Attendants::Turns => {
+                inner.engine.attendance.from = inner.first_watched();
+                inner.provide();
+            }
+            Attendants::Helper(news) => inner.engine.attendance.news = Some(news),
+        }
+        Ok(())
+    }
+
+    /// A long receive was posted and no message of its was known: looks once, and has it watched
+    /// if there is none.
+    #[cold]
+    pub(crate) fn watch(&self, key: Key) {
+        {
+            let inner = &mut *self.inner.borrow_mut();
+            inner.progress();
+            if !inner.engine.is_unmatched(key) {
+                return;
+            }
+            inner.provide();
+            inner.engine.watch(key);
+        }
+        if let Some(attendant) = &mut *self.attending.0.borrow_mut() {
+            attendant.watch();
+        }
+    }
+
+    /// Sleeps until the helper has news, where there is one. Whether there is one.
+    #[cold]
+    pub(crate) fn sleep_beside_helper(&self) -> bool {
+        let (news, bell) = {
+            let inner = &mut *self.inner.borrow_mut();
+            let Some(news) = inner.engine.attendance.news.clone() else { return false };
+            if inner.was_turned() {
+                return true;
+            }
+            news.arm(Sleep::Futex);
+            (news, inner.doorbell())
+        };
+        if let Some(bell) = bell {
+            // The helper may sleep without knowing what is waited for now, room in a lane for
+            // instance.
+            bell.ring();
+        }
+        let nap = Nap { doorbell: Some(news), descriptors: Arc::default(), deadline: None };
+        self.sleeps.set(self.sleeps.get() + 1);
+        self.waiter.borrow_mut().sleep(nap.idle(Waits::of(self)));
+        if let Some(news) = nap.doorbell {
+            news.disarm();
+        }
+        true
+    }
+}
+
+impl Inner {
+    /// The shortest receive that a rendezvous may match.
+    fn first_watched(&self) -> usize {
+        let lanes = self.lanes.iter().filter(|lane| lane.turns());
+        let shortest = lanes.flat_map(|lane| {
+            let rendezvous = Protocol::ALL.into_iter().filter(|protocol| protocol.is_rendezvous());
+            rendezvous.filter_map(|protocol| lane.choices.tag_send.first(protocol))
+        });
+        shortest.min().map_or(usize::MAX, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX))
+    }
+
+    /// Makes ready what turns use.
+    fn provide(&mut self) {
+        let engine = &mut self.engine;
+        engine.attendance.provide();
+        engine.actions.reserve(ROOM);
+        engine.shares.reserve(ROOM);
+        engine.helps.reserve(ROOM);
+        for lane in self.lanes.iter_mut().filter(|lane| lane.turns()) {
+            lane.prepare_cursors();
+        }
+    }
+
+    /// The helper has found something: wakes the worker's thread.
+    fn has_news(&mut self) {
+        self.engine.attendance.turned = true;
+        if let Some(news) = &self.engine.attendance.news {
+            news.ring();
+        }
+    }
+
+    /// Whether there was a turn since the last time that this was asked.
+    pub(crate) fn was_turned(&mut self) -> bool {
+        std::mem::take(&mut self.engine.attendance.turned)
+    }
+
+    /// From here to the worker's awakening turns do nothing.
+    pub(crate) fn shut_out_turns(&mut self, asleep: bool) {
+        self.engine.attendance.asleep = asleep;
+    }
+}
+
+impl crate::lanes::Lane {
+    /// Whether a turn looks at it.
+    fn turns(&self) -> bool {
+        self.iface.attr().caps.contains(Caps::TURN)
+    }
+}
+
+impl crate::engine::Engine {
+    /// Whether a receive still waits for its message.
+    fn is_unmatched(&self, key: Key) -> bool {
+        self.requests.get(key).is_some_and(|request| match &request.body {
+            Body::Receive(receive) => !request.done && receive.fetch.is_none(),
+            _ => false,
+        })
+    }
+
+    fn watch(&mut self, key: Key) {
+        if self.attendance.watched.len() == self.attendance.watched.capacity() {
+            self.forget_ended();
+            self.attendance.watched.reserve(ROOM);
+        }
+        self.attendance.watched.push(key);
+    }
+
+    /// Forgets the watched receives that are complete. Allocates nothing.
+    fn forget_ended(&mut self) {
+        let requests = &self.requests;
+        let open = |key: &Key| {
+            requests
+                .get(*key)
+                .is_some_and(|request| !request.done && matches!(request.body, Body::Receive(_)))
+        };
+        self.attendance.watched.retain(open);
+    }
+}

@@ -1,0 +1,127 @@
+//! Which arrivals a turn takes: those that need no memory beyond what is kept ready. Each is either
+//! dealt with as the engine always does, or not touched.
+
+use bowline_base::slab::Key;
+use bowline_base::view::View;
+use bowline_uct::{AmHeader, Arrival, PeerFailure, Token, TurnSink};
+
+use crate::action::Action;
+use crate::engine::Engine;
+use crate::matching::{Envelope, MatchEngine as _};
+use crate::peer::PeerIndex;
+use crate::request::{Body, SendPhase};
+use crate::settings::RndvScheme;
+use crate::wire::{self, Rts};
+
+/// Actions that one arrival may ask for.
+const ACTIONS: usize = 4;
+
+/// The engine as a lane sees it in a turn.
+pub(super) struct TurnLane<'a> {
+    pub(super) engine: &'a mut Engine,
+    pub(super) lane: usize,
+}
+
+impl TurnSink for TurnLane<'_> {
+    fn offer(&mut self, arrival: &Arrival<'_>) -> bool {
+        let engine = &mut *self.engine;
+        let peer = engine.peer_of(self.lane, arrival.source);
+        let Some(known) = engine.peers.get(peer as usize) else { return false };
+        let in_sequence = wire::sequence(&arrival.header) == known.rx_sequence;
+        if !in_sequence || known.failure().is_some() || !engine.actions.has_room(ACTIONS) {
+            return false;
+        }
+        let taken = engine.take_in_turn(peer, arrival);
+        if taken {
+            let known = &mut engine.peers[peer as usize];
+            known.rx_sequence = known.rx_sequence.wrapping_add(1);
+        }
+        taken
+    }
+
+    fn offer_completion(&mut self, token: Token, result: Result<u64, PeerFailure>) -> bool {
+        let engine = &mut *self.engine;
+        let request = engine.requests.get(Key::from_wire(token.0));
+        let reads = request.is_some_and(|request| match &request.body {
+            Body::Receive(receive) => receive.fetch.is_some(),
+            _ => false,
+        });
+        if !reads || !engine.actions.has_room(ACTIONS) {
+            return false;
+        }
+        engine.transport_completed(Key::from_wire(token.0), result);
+        true
+    }
+}
+
+impl Engine {
+    fn take_in_turn(&mut self, peer: PeerIndex, arrival: &Arrival<'_>) -> bool {
+        let (header, payload) = (&arrival.header, arrival.payload);
+        match arrival.id {
+            wire::EAGER => self.eager_in_turn(peer, header, payload),
+            wire::RTS => self.rts_in_turn(peer, header, payload),
+            wire::ACK => self.ack_frees_nothing(header) && self.ack(peer, header).is_some(),
+            wire::CREDIT => self.credit(peer, header).is_some(),
+            wire::HELP => {
+                let room = self.helps.len() < self.helps.capacity();
+                room && !self.attendance.helps.is_empty()
+                    && self.help(peer, header, payload).is_some()
+            }
+            wire::HELPED => self.helped(peer, header).is_some(),
+            _ => false,
+        }
+    }
+
+    /// The posted receive for an envelope, where finding it changes nothing but that.
+    fn posted_in_turn(&mut self, envelope: &Envelope) -> Option<Key> {
+        if self.options.rndv_scheme == RndvScheme::Rtr {
+            // It may be announced, and what follows from that needs memory.
+            return None;
+        }
+        let space = self.spaces.get_mut(envelope.space)?;
+        space.engine.arrive_quietly(envelope.source, envelope.tag).map(Key::from_wire)
+    }
+
+    fn eager_in_turn(&mut self, peer: PeerIndex, header: &AmHeader, payload: View<'_>) -> bool {
+        let envelope = wire::envelope(header);
+        // Whoever waits in a blocking receive takes it on its own.
+        if self.direct.fits(&envelope) {
+            return false;
+        }
+        let Some(key) = self.posted_in_turn(&envelope) else { return false };
+        self.taken(peer, payload.len());
+        // What nobody will ask for is freed by the next call.
+        let request = self.requests.get_mut(key);
+        let detached = request.is_some_and(|r| std::mem::take(&mut r.detached));
+        self.deliver(key, &envelope, payload);
+        if detached {
+            self.actions.push(Action::End(key));
+        }
+        true
+    }
+
+    fn rts_in_turn(&mut self, peer: PeerIndex, header: &AmHeader, payload: View<'_>) -> bool {
+        let mut bytes = [0; Rts::FIXED + wire::MAX_RKEY];
+        if payload.len() > bytes.len() || self.attendance.fetches.is_empty() {
+            return false;
+        }
+        let n = payload.copy_out(&mut bytes);
+        let Some(rts) = Rts::parse(&bytes[..n]) else { return false };
+        let envelope = wire::envelope(header);
+        if self.direct.fits(&envelope) {
+            return false;
+        }
+        let Some(key) = self.posted_in_turn(&envelope) else { return false };
+        self.begin_fetch(key, peer, &envelope, rts);
+        true
+    }
+
+    /// Whether the acknowledged send stays until its user has taken it.
+    fn ack_frees_nothing(&self, header: &AmHeader) -> bool {
+        let Some(request) = self.requests.get(Key::from_wire(header[0])) else { return true };
+        match &request.body {
+            Body::Send(send) => !request.detached && send.phase == SendPhase::Offered,
+            _ => false,
+        }
+    }
+}

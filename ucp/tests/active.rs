@@ -1,0 +1,292 @@
+//! Active messages whose data lies with its sender: received now or later, dropped, refused, and
+//! what a death leaves, over a simulated network.
+
+mod pair;
+
+use std::sync::{Arc, Mutex};
+
+use bowline_base::buffer::{RecvBuf, SendBuf};
+use bowline_sim::NetworkOptions;
+use bowline_ucp::{AmKept, Completion, OpError, RequestId, Sent, Worker};
+use pair::{Pair, pattern};
+
+type Cell<T> = Arc<Mutex<Vec<T>>>;
+
+fn cell<T>() -> Cell<T> {
+    Arc::new(Mutex::new(Vec::new()))
+}
+
+fn put<T>(cell: &Cell<T>, value: T) {
+    cell.lock().expect("not poisoned").push(value);
+}
+
+fn take<T>(cell: &Cell<T>) -> Option<T> {
+    cell.lock().expect("not poisoned").pop()
+}
+
+fn count<T>(cell: &Cell<T>) -> usize {
+    cell.lock().expect("not poisoned").len()
+}
+
+fn pending(sent: Result<Sent, OpError>) -> RequestId {
+    match sent {
+        Ok(Sent::Pending(id)) => id,
+        other => panic!("it cannot be complete: {other:?}"),
+    }
+}
+
+/// Has messages of id 1 kept.
+fn keep_all(worker: &Worker) -> Cell<AmKept> {
+    let kept = cell();
+    let log = Arc::clone(&kept);
+    worker.am_handler(1, Box::new(move |_, message| put(&log, message.keep())));
+    kept
+}
+
+/// Ways to read from the sender: its whole memory, memory that it lends, none.
+const WAYS: [(bool, bool); 3] = [(true, true), (false, true), (false, false)];
+
+fn network((whole_process, one_sided): (bool, bool)) -> NetworkOptions {
+    NetworkOptions { seed: 5, whole_process, one_sided, ..NetworkOptions::default() }
+}
+
+#[test]
+fn data_is_fetched_when_the_receiver_wants_it() {
+    for way in WAYS {
+        for (header, len) in [(0, 1), (5, 40), (700, 100_000), (0, 9_000_000)] {
+            let pair = Pair::new(network(way), &[("BOWLINE_RNDV_THRESHOLD", "0")]);
+            let [sender, receiver] = &pair.workers;
+            let kept = keep_all(receiver);
+            let (head, data) = (pattern(header, 1), pattern(len, 2));
+            let buffer = SendBuf::owned(data.clone());
+            let send = pending(sender.am_send(pair.eps[0], 1, &head, buffer));
+            pair.settle();
+            assert!(!sender.is_complete(send), "nobody has received it");
+            let message = take(&kept).expect("the handler ran");
+            assert_eq!((message.header(), message.len()), (&head[..], len as u64));
+            assert!(message.data().is_none(), "it lies with its sender");
+            let room = RecvBuf::owned(vec![0; len]);
+            let receive = receiver.am_recv(message, room).expect("the sender lives");
+            pair.until(|| receiver.is_complete(receive) && sender.is_complete(send));
+            let (status, bytes) = receiver.take_with_buffer(receive).expect("complete");
+            assert_eq!((status.outcome, status.length), (Ok(()), len as u64));
+            assert!(bytes == Some(data), "the bytes changed");
+            assert_eq!(sender.wait(send).outcome, Ok(()));
+        }
+    }
+}
+
+#[test]
+fn a_short_room_cuts_a_message_and_its_sender_is_done() {
+    for threshold in ["0", "64m"] {
+        let settings = [("BOWLINE_RNDV_THRESHOLD", threshold), ("BOWLINE_EAGER_SHARE_FIRST", "1g")];
+        let pair = Pair::new(network(WAYS[0]), &settings);
+        let [sender, receiver] = &pair.workers;
+        let kept = keep_all(receiver);
+        let sent = sender.am_send(pair.eps[0], 1, b"h", SendBuf::owned(pattern(5000, 3)));
+        let sent = sent.expect("sent");
+        pair.settle();
+        let message = take(&kept).expect("the handler ran");
+        let receive = receiver.am_recv(message, RecvBuf::owned(vec![0; 10])).expect("posted");
+        pair.until(|| receiver.is_complete(receive));
+        let (status, bytes) = receiver.take_with_buffer(receive).expect("complete");
+        assert_eq!(status.outcome, Err(OpError::Truncated { message: 5000, room: 10 }));
+        assert_eq!(bytes.expect("owned"), &pattern(5000, 3)[..10]);
+        if let Sent::Pending(id) = sent {
+            assert_eq!(pair.finish(0, id).outcome, Ok(()));
+        }
+    }
+}
+
+#[test]
+fn a_dropped_message_completes_its_sender() {
+    let pair = Pair::new(network(WAYS[0]), &[("BOWLINE_RNDV_THRESHOLD", "0")]);
+    let [sender, receiver] = &pair.workers;
+    let kept = keep_all(receiver);
+    receiver.am_handler(2, Box::new(|_, message| assert!(message.data().is_none())));
+    let by_return = pending(sender.am_send(pair.eps[0], 2, b"", SendBuf::owned(vec![1; 100])));
+    let by_call = pending(sender.am_send(pair.eps[0], 1, b"", SendBuf::owned(vec![1; 100])));
+    let nobodys = pending(sender.am_send(pair.eps[0], 9, b"x", SendBuf::owned(vec![1; 100])));
+    pair.settle();
+    assert!(!sender.is_complete(by_call), "it is kept");
+    receiver.am_drop(take(&kept).expect("the handler ran"));
+    assert_eq!(pair.finish(0, by_return).outcome, Ok(()));
+    assert_eq!(pair.finish(0, by_call).outcome, Ok(()));
+    assert_eq!(pair.finish(0, nobodys).outcome, Err(OpError::NoHandler));
+    assert_eq!(receiver.counters().stray, 1);
+}
+
+#[test]
+fn kept_data_moves_and_stays() {
+    let pair = Pair::new(network(WAYS[0]), &[]);
+    let [sender, receiver] = &pair.workers;
+    let kept = keep_all(receiver);
+    for len in [0, 1, 64, 65, 600] {
+        let data = SendBuf::owned(pattern(len, 7));
+        let _ = sender.am_send(pair.eps[0], 1, b"head", data).expect("sent");
+    }
+    pair.until(|| count(&kept) == 5);
+    for len in [600, 65, 64, 1, 0] {
+        let message = take(&kept).expect("five");
+        assert_eq!((message.header(), message.data()), (&b"head"[..], Some(&pattern(len, 7)[..])));
+        assert_eq!((message.len(), message.is_empty()), (len as u64, len == 0));
+        assert_eq!(message.from(), pair.eps[1]);
+        let receive = receiver.am_recv(message, RecvBuf::owned(vec![0; 600])).expect("here");
+        let (status, bytes) = receiver.take_with_buffer(receive).expect("complete at once");
+        assert_eq!((status.outcome, status.length), (Ok(()), len as u64));
+        assert_eq!(bytes.expect("owned")[..len], pattern(len, 7));
+    }
+}
+
+#[test]
+fn headers_have_a_limit_that_is_told() {
+    for threshold in ["0", "64m"] {
+        let pair = Pair::new(network(WAYS[0]), &[("BOWLINE_RNDV_THRESHOLD", threshold)]);
+        let [sender, receiver] = &pair.workers;
+        let kept = keep_all(receiver);
+        let limit = sender.am_max_header(pair.eps[0]).expect("reachable");
+        for len in [0, 1, 3000] {
+            let head = pattern(limit, 4);
+            let sent = sender.am_send(pair.eps[0], 1, &head, SendBuf::owned(pattern(len, 5)));
+            let sent = sent.expect("within the limit");
+            pair.until(|| count(&kept) == 1);
+            let message = take(&kept).expect("the handler ran");
+            assert_eq!((message.header(), message.len()), (&head[..], len as u64));
+            receiver.am_drop(message);
+            if let Sent::Pending(id) = sent {
+                assert_eq!(pair.finish(0, id).outcome, Ok(()));
+            }
+        }
+        let long = pattern(limit + 1, 4);
+        let refused = sender.am_send(pair.eps[0], 1, &long, SendBuf::owned(vec![1]));
+        assert_eq!(refused.err(), Some(OpError::HeaderTooLong { limit: limit as u64 }));
+    }
+}
+
+/// The receiver never connected: it answers whoever the message came from, and a handler may do
+/// that, receive, and progress.
+#[test]
+fn a_handler_answers_a_stranger() {
+    let pair = Pair::new(network(WAYS[0]), &[("BOWLINE_RNDV_THRESHOLD", "0")]);
+    let [asks, answers] = &pair.workers;
+    let got = keep_all(asks);
+    let requests = cell();
+    let log = Arc::clone(&requests);
+    answers.am_handler(
+        1,
+        Box::new(move |worker, message| {
+            worker.progress();
+            let len = message.len() as usize;
+            let from = message.from;
+            let id = message.recv(RecvBuf::owned(vec![0; len])).expect("the sender lives");
+            let log = Arc::clone(&log);
+            let done = move |worker: &Worker, completion: Completion| {
+                let data = SendBuf::owned(completion.buffer.expect("owned"));
+                put(&log, worker.am_send(from, 1, b"answer", data).expect("sent"));
+            };
+            worker.on_complete(id, Box::new(done)).expect("it is there");
+        }),
+    );
+    let sent = pending(asks.am_send(pair.eps[0], 1, b"question", SendBuf::owned(pattern(777, 6))));
+    pair.until(|| count(&got) == 1);
+    assert_eq!(pair.finish(0, sent).outcome, Ok(()));
+    let message = take(&got).expect("an answer");
+    assert_eq!(message.header(), b"answer");
+    let receive = asks.am_recv(message, RecvBuf::owned(vec![0; 777])).expect("it lives");
+    pair.until(|| asks.is_complete(receive));
+    let (_, bytes) = asks.take_with_buffer(receive).expect("complete");
+    assert_eq!(bytes, Some(pattern(777, 6)));
+}
+
+/// Whichever step a rank dies in, whoever waits for it gets an error or what it waited for.
+#[test]
+fn a_death_at_any_step_leaves_nobody_waiting() {
+    for way in WAYS {
+        for victim in [0, 1] {
+            let mut survived = 0;
+            for step in 0..4000 {
+                let pair = Pair::new(network(way), &[("BOWLINE_RNDV_THRESHOLD", "0")]);
+                let [sender, receiver] = &pair.workers;
+                let received = cell();
+                let log = Arc::clone(&received);
+                receiver.am_handler(
+                    1,
+                    Box::new(move |_, message| {
+                        let len = message.len() as usize;
+                        put(&log, message.recv(RecvBuf::owned(vec![0; len])));
+                    }),
+                );
+                let data = SendBuf::owned(pattern(30_000, 1));
+                let send = pending(sender.am_send(pair.eps[0], 1, b"head", data));
+                for _ in 0..step {
+                    pair.step();
+                }
+                pair.network.kill(victim);
+                pair.settle();
+                if victim == 1 {
+                    assert!(sender.is_complete(send), "step {step}: it waits for a dead rank");
+                    match sender.wait(send).outcome {
+                        Ok(()) => survived += 1,
+                        Err(error) => assert!(matches!(error, OpError::PeerFailed(_)), "{error}"),
+                    }
+                } else if let Some(Ok(receive)) = take(&received) {
+                    assert!(receiver.is_complete(receive), "step {step}: it waits for a dead rank");
+                    let (status, bytes) = receiver.take_with_buffer(receive).expect("complete");
+                    match status.outcome {
+                        Ok(()) => {
+                            assert!(bytes == Some(pattern(30_000, 1)), "step {step}");
+                            survived += 1;
+                        }
+                        Err(error) => assert!(matches!(error, OpError::PeerFailed(_)), "{error}"),
+                    }
+                }
+                if survived > 3 {
+                    break;
+                }
+            }
+            assert!(survived > 0, "no run was long enough to see the end, victim {victim}");
+        }
+    }
+}
+
+/// Two ranks that flood each other with messages that need credit: both return it, though their
+/// own messages wait in front of what they have to say.
+#[test]
+fn floods_in_both_directions_do_not_keep_credit_from_each_other() {
+    for (header, len) in [(300, 0), (0, 300), (300, 300)] {
+        let options = NetworkOptions { slots: 4, ..network(WAYS[0]) };
+        let settings = [("BOWLINE_EAGER_SHARE_FIRST", "1k"), ("BOWLINE_EAGER_SHARE", "1k")];
+        let pair = Pair::new(options, &settings);
+        let counts: Vec<_> = pair
+            .workers
+            .iter()
+            .map(|worker| {
+                let seen = cell();
+                let log = Arc::clone(&seen);
+                worker.am_handler(
+                    1,
+                    Box::new(move |_, message| put(&log, message.header().to_vec())),
+                );
+                seen
+            })
+            .collect();
+        let mut open = Vec::new();
+        for _ in 0..100 {
+            for rank in 0..2 {
+                let head = pattern(header, rank as u8);
+                let data = SendBuf::owned(pattern(len, 1));
+                let sent = pair.workers[rank].am_send(pair.eps[rank], 1, &head, data);
+                if let Sent::Pending(id) = sent.expect("sent") {
+                    open.push((rank, id));
+                }
+            }
+        }
+        pair.until(|| counts.iter().all(|seen| count(seen) == 100));
+        for (rank, id) in open {
+            assert_eq!(pair.finish(rank, id).outcome, Ok(()));
+        }
+        for (rank, seen) in counts.iter().enumerate() {
+            assert_eq!(take(seen), Some(pattern(header, 1 - rank as u8)));
+        }
+    }
+}

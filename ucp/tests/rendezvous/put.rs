@@ -1,0 +1,165 @@
+//! Each scheme, forced by its setting: the bytes, the ends of both sides, and which protocol it was.
+
+use bowline_sim::{Faults, NetworkOptions};
+use bowline_ucp::{Counters, OpError, SendMode};
+
+use crate::ranks::{Ranks, pattern};
+
+/// How many messages each protocol has brought to a receiver.
+fn carried(counters: &Counters) -> [u64; 4] {
+    [counters.fetched, counters.landed, counters.copied, counters.shared]
+}
+
+const LENGTHS: [(usize, usize); 8] = [
+    (40, 40),
+    (5000, 5000),
+    (5000, 4999),
+    (100_000, 100_000),
+    (100_000, 1),
+    (100_000, 0),
+    (9_000_000, 9_000_000),
+    (9_000_000, 9_000_001),
+];
+
+fn messages(ranks: &Ranks, first: u64) {
+    for (nth, &(len, room)) in LENGTHS.iter().enumerate() {
+        for mode in [SendMode::Standard, SendMode::Synchronous] {
+            for receive_first in [true, false] {
+                let tag = first + nth as u64;
+                let data = pattern(len, tag);
+                let early = receive_first.then(|| ranks.receive(1, Some(0), Some(tag), room));
+                let send = ranks.send_as(0, 1, tag, data.clone(), mode);
+                if early.is_none() {
+                    for _ in 0..20 {
+                        ranks.round();
+                    }
+                }
+                let receive = early.unwrap_or_else(|| ranks.receive(1, Some(0), Some(tag), room));
+                ranks.through(0, send, 1, receive);
+                if let Some(send) = send {
+                    let status = ranks.worker(0).take(send).expect("complete");
+                    assert_eq!((status.outcome, status.length), (Ok(()), len as u64));
+                }
+                let (status, bytes) = ranks.received(1, receive);
+                let (message, cut) = (len as u64, room.min(len));
+                let expected = if room < len {
+                    Err(OpError::Truncated { message, room: room as u64 })
+                } else {
+                    Ok(())
+                };
+                assert_eq!(status.outcome, expected, "{len} bytes into {room}");
+                assert_eq!((status.source, status.tag, status.length), (0, tag, message));
+                assert!(bytes[..cut] == data[..cut], "{len} bytes into {room}");
+                assert!(bytes[cut..].iter().all(|&byte| byte == 0), "behind {len} bytes");
+            }
+        }
+    }
+}
+
+/// Messages of which nothing is wanted are answered without any protocol.
+const EMPTY: u64 = 4;
+const ALL: u64 = 4 * LENGTHS.len() as u64;
+
+#[test]
+fn each_scheme_carries_everything_over_a_network() {
+    for seed in 0..4 {
+        for (scheme, one_sided, whole_process, expected) in [
+            ("auto", true, true, [ALL, 0, 0, 0]),
+            ("auto", true, false, [EMPTY, ALL - EMPTY, 0, 0]),
+            ("auto", false, false, [EMPTY, 0, ALL - EMPTY, 0]),
+            ("get", true, true, [ALL, 0, 0, 0]),
+            ("get", true, false, [EMPTY, ALL - EMPTY, 0, 0]),
+            ("put", true, true, [EMPTY, ALL - EMPTY, 0, 0]),
+            ("put", false, false, [EMPTY, 0, ALL - EMPTY, 0]),
+            ("copy", true, true, [EMPTY, 0, ALL - EMPTY, 0]),
+        ] {
+            let loss = if seed % 2 == 1 { 100_000 } else { 0 };
+            let faults = Faults { loss, retransmit_ns: 5000, ..Faults::default() };
+            let options = NetworkOptions {
+                seed,
+                faults,
+                jitter_ns: 700 * seed,
+                one_sided,
+                whole_process,
+                slots: 8,
+                ..NetworkOptions::default()
+            };
+            let settings = [("BOWLINE_RNDV_THRESHOLD", "0"), ("BOWLINE_RNDV_SCHEME", scheme)];
+            let ranks = Ranks::simulated(2, options, &settings);
+            messages(&ranks, 1);
+            let counters = ranks.worker(1).counters();
+            assert_eq!(carried(&counters), expected, "{scheme}, seed {seed}");
+            let network = ranks.network.as_ref().expect("simulated");
+            assert_eq!([network.memories(0), network.memories(1)], [0, 0], "memory left open");
+        }
+    }
+}
+
+#[test]
+fn each_scheme_carries_everything_over_shared_memory() {
+    for (scheme, expected) in [
+        ("get", [ALL, 0, 0, 0]),
+        ("put", [EMPTY, ALL - EMPTY, 0, 0]),
+        ("copy", [EMPTY, 0, ALL - EMPTY, 0]),
+    ] {
+        let settings = [("BOWLINE_RNDV_THRESHOLD", "0"), ("BOWLINE_RNDV_SCHEME", scheme)];
+        let ranks = Ranks::shared(2, &settings);
+        messages(&ranks, 1);
+        let counters = ranks.worker(1).counters();
+        assert_eq!(carried(&counters), expected, "{scheme}");
+    }
+}
+
+/// A permission is taken back in the middle of a message: it comes in another way, and so do all
+/// after it.
+#[test]
+fn what_is_refused_comes_in_another_way() {
+    for scheme in ["auto", "get", "put"] {
+        for refuse_after in 0..6 {
+            let options = NetworkOptions {
+                refuse_after,
+                whole_process: scheme != "put",
+                ..NetworkOptions::default()
+            };
+            let settings = [("BOWLINE_RNDV_THRESHOLD", "0"), ("BOWLINE_RNDV_SCHEME", scheme)];
+            let ranks = Ranks::simulated(2, options, &settings);
+            messages(&ranks, 1);
+            let [fetched, landed, copied, _] = carried(&ranks.worker(1).counters());
+            assert_eq!(fetched + landed + copied, ALL);
+            assert!(copied > 0, "{scheme}: {refuse_after} operations cannot have carried all");
+            let network = ranks.network.as_ref().expect("simulated");
+            assert_eq!([network.memories(0), network.memories(1)], [0, 0], "memory left open");
+        }
+    }
+}
+
+/// Memory that both sides map is copied without the transport.
+#[test]
+fn memory_from_bowline_is_copied_in_place() {
+    use bowline_base::buffer::{RecvBuf, SendBuf};
+    use bowline_ucp::{Envelope, MatchSpec, Sent};
+    let settings = [("BOWLINE_RNDV_THRESHOLD", "0"), ("BOWLINE_COOPERATE", "1g")];
+    let ranks = Ranks::shared(2, &settings);
+    let (sender, receiver) = (ranks.worker(0), ranks.worker(1));
+    let len = 5 << 20;
+    let memory = sender.mem_alloc(len).expect("memory");
+    let data = pattern(len, 7);
+    let start = sender.mem_view(memory, |view| {
+        view.copy_in(&data);
+        view.as_ptr()
+    });
+    // SAFETY: the memory is released at the end of the test, when the send is complete, and nobody
+    // writes it meanwhile.
+    let buffer = unsafe { SendBuf::borrowed(start.expect("there"), len) };
+    let spec = MatchSpec { space: 3, source: Some(0), tag: 1, tag_mask: u64::MAX };
+    let receive = receiver.recv(spec, RecvBuf::owned(vec![0; len])).expect("posted");
+    let ep = sender.connect(&receiver.address()).expect("known");
+    let envelope = Envelope { space: 3, source: 0, tag: 1 };
+    let sent = sender.send(ep, envelope, buffer, SendMode::Standard).expect("sent");
+    let Sent::Pending(send) = sent else { panic!("it lies with its sender") };
+    ranks.through(0, Some(send), 1, receive);
+    assert!(ranks.received(1, receive).1 == data);
+    let counters = receiver.counters();
+    assert_eq!((counters.mapped, counters.fetched), (1, 1));
+    sender.mem_release(memory).expect("held");
+}

@@ -1,0 +1,158 @@
+//! Receives that are announced to their senders.
+
+use bowline_sim::NetworkOptions;
+use bowline_ucp::OpError;
+
+use crate::ranks::{Ranks, pattern};
+
+const SETTINGS: [(&str, &str); 2] =
+    [("BOWLINE_RNDV_THRESHOLD", "1000"), ("BOWLINE_RNDV_SCHEME", "rtr")];
+
+fn both() -> [Ranks; 2] {
+    [Ranks::simulated(2, NetworkOptions::default(), &SETTINGS), Ranks::shared(2, &SETTINGS)]
+}
+
+/// Both sides look until nothing happens.
+fn settle(ranks: &Ranks) {
+    for _ in 0..600 {
+        ranks.round();
+        ranks.network.as_ref().map(|network| network.advance());
+    }
+}
+
+/// A window of receives is announced, and every message is written at once.
+#[test]
+fn a_window_is_announced_and_written() {
+    for ranks in both() {
+        for round in 0..3_u64 {
+            let lens = [5000, 100_000, 2000, 70_000];
+            let receives = lens.map(|len| ranks.receive(1, Some(0), Some(1), len));
+            settle(&ranks);
+            let sends =
+                [0, 1, 2, 3].map(|n| ranks.send(0, 1, 1, pattern(lens[n], n as u64 + round)));
+            for n in 0..4 {
+                ranks.through(0, sends[n], 1, receives[n]);
+                let (status, bytes) = ranks.received(1, receives[n]);
+                assert_eq!(status.outcome, Ok(()));
+                assert!(bytes == pattern(lens[n], n as u64 + round));
+            }
+        }
+        let (sender, receiver) = (ranks.worker(0).counters(), ranks.worker(1).counters());
+        assert_eq!((sender.sent_rtr, sender.sent_rndv, sender.rtr_declined), (12, 0, 0));
+        assert_eq!((receiver.rtr, receiver.rtr_missed, receiver.landed), (12, 0, 12));
+        if let Some(network) = &ranks.network {
+            assert_eq!([network.memories(0), network.memories(1)], [0, 0], "memory left open");
+        }
+    }
+}
+
+/// Envelopes and announcements that cross: the message comes once, in the usual way.
+#[test]
+fn what_crosses_is_met_in_the_usual_way() {
+    for ranks in both() {
+        // The two know each other.
+        let (send, receive) =
+            (ranks.send(0, 1, 9, vec![1; 100]), ranks.receive(1, Some(0), Some(9), 100));
+        ranks.through(0, send, 1, receive);
+        settle(&ranks);
+        let receive = ranks.receive(1, Some(0), Some(1), 5000);
+        let send = ranks.send(0, 1, 1, pattern(5000, 1));
+        ranks.through(0, send, 1, receive);
+        assert!(ranks.received(1, receive).1 == pattern(5000, 1));
+        settle(&ranks);
+        assert_eq!(ranks.worker(0).counters().rtr_declined, 1);
+        assert_eq!(ranks.worker(1).counters().rtr_missed, 1);
+        // Later ones are written again.
+        let receive = ranks.receive(1, Some(0), Some(1), 5000);
+        settle(&ranks);
+        let send = ranks.send(0, 1, 1, pattern(5000, 2));
+        ranks.through(0, send, 1, receive);
+        assert!(ranks.received(1, receive).1 == pattern(5000, 2));
+        assert_eq!(ranks.worker(0).counters().sent_rtr, 1);
+    }
+}
+
+/// Short, empty and longer messages meet announced receives as they would others.
+#[test]
+fn a_message_need_not_be_as_announced() {
+    for ranks in both() {
+        for len in [0, 10, 900, 5000, 20_000] {
+            let receive = ranks.receive(1, Some(0), Some(1), 5000);
+            settle(&ranks);
+            let send = ranks.send(0, 1, 1, pattern(len, 3));
+            ranks.through(0, send, 1, receive);
+            let (status, bytes) = ranks.received(1, receive);
+            assert_eq!((status.length, status.outcome.is_ok()), (len as u64, len <= 5000));
+            assert!(bytes[..len.min(5000)] == pattern(len, 3)[..len.min(5000)]);
+        }
+        assert_eq!(ranks.worker(0).counters().sent_rtr, 2);
+        // The short path is open again.
+        let before = ranks.worker(0).counters().sent_short;
+        let receive = ranks.receive(1, Some(0), Some(2), 10);
+        settle(&ranks);
+        let send = ranks.send(0, 1, 2, vec![1; 8]);
+        ranks.through(0, send, 1, receive);
+        assert_eq!(ranks.worker(0).counters().sent_short, before + 1);
+    }
+}
+
+/// What stands behind a receive that asks for something else is announced when that has left.
+#[test]
+fn receives_behind_others_wait_to_be_announced() {
+    for ranks in both() {
+        let first = ranks.receive(1, None, Some(1), 100);
+        let second = ranks.receive(1, Some(0), Some(1), 5000);
+        let other = ranks.receive(1, Some(0), Some(2), 5000);
+        settle(&ranks);
+        assert_eq!(ranks.worker(1).counters().rtr, 1, "tag 2 alone");
+        let send = ranks.send(0, 1, 1, vec![1; 50]);
+        ranks.through(0, send, 1, first);
+        settle(&ranks);
+        assert_eq!(ranks.worker(1).counters().rtr, 2);
+        for (tag, receive) in [(1, second), (2, other)] {
+            let send = ranks.send(0, 1, tag, pattern(5000, tag));
+            ranks.through(0, send, 1, receive);
+            assert!(ranks.received(1, receive).1 == pattern(5000, tag));
+        }
+        assert_eq!(ranks.worker(0).counters().sent_rtr, 2);
+    }
+}
+
+/// A cancelled receive waits for its sender's word, and the next one is met in its place.
+#[test]
+fn a_cancelled_receive_is_taken_back() {
+    for ranks in both() {
+        let receives = [0, 1].map(|_| ranks.receive(1, Some(0), Some(1), 5000));
+        settle(&ranks);
+        ranks.worker(1).cancel(receives[0]);
+        assert!(!ranks.worker(1).is_complete(receives[0]), "its sender may be writing");
+        settle(&ranks);
+        assert_eq!(ranks.received(1, receives[0]).0.outcome, Err(OpError::Cancelled));
+        let send = ranks.send(0, 1, 1, pattern(5000, 1));
+        ranks.through(0, send, 1, receives[1]);
+        assert!(ranks.received(1, receives[1]).1 == pattern(5000, 1));
+        assert_eq!(ranks.worker(0).counters().sent_rtr, 1);
+    }
+}
+
+/// A space is closed while receives are announced in it.
+#[test]
+fn a_closed_space_waits_for_its_senders() {
+    for ranks in both() {
+        let receives = [1, 2].map(|tag| ranks.receive(1, Some(0), Some(tag), 5000));
+        settle(&ranks);
+        ranks.worker(1).close_space(crate::ranks::SPACE);
+        assert!(!ranks.worker(1).is_complete(receives[0]), "its sender may be writing");
+        // It writes to one of them before it hears of that.
+        let send = ranks.send(0, 1, 1, pattern(5000, 1));
+        settle(&ranks);
+        for receive in receives {
+            assert_eq!(ranks.received(1, receive).0.outcome, Err(OpError::Cancelled));
+        }
+        let send = send.map(|send| ranks.worker(0).is_complete(send));
+        assert_eq!(send, Some(true));
+        if let Some(network) = &ranks.network {
+            assert_eq!([network.memories(0), network.memories(1)], [0, 0], "memory left open");
+        }
+    }
+}

@@ -5,7 +5,7 @@
 //! algorithms over plain memory ([`words`], [`scmp`], [`ring`]), pieces that two sides claim from both
 //! ends ([`cursor`]), a value with a side door ([`gate`]), the memory of a job ([`region`],
 //! [`job`]), doorbells ([`doorbell`]), turns of threads
-//! that wait for one worker ([`turn`]), generation-checked slabs ([`slab`]), counters
+//! that wait for one worker ([`turn`]), threads that run soon ([`prompt`]), generation-checked slabs ([`slab`]), counters
 //! ([`mod@counters`]) and configuration ([`config`]).
 //!
 //! What is not: any protocol, any transport, any policy. Nothing here depends on another crate
@@ -18,6 +18,7 @@ pub mod cursor;
 pub mod doorbell;
 pub mod gate;
 pub mod job;
+pub mod prompt;
 pub mod region;
 pub mod ring;
 pub mod scmp;

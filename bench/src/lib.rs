@@ -47,5 +47,5 @@ pub use metric::{Metric, Sample, Test, Unit, Wire};
 pub use options::PeersOptions;
 pub use plot::font::register as register_font;
 pub use report::{Machine, Missing, PeersReport, Row, SourceNote};
-pub use run::{run, run_networks};
+pub use run::{run, run_grid, run_networks};
 pub use source::Role;

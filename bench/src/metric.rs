@@ -17,6 +17,24 @@ pub enum Test {
     RawLat,
     /// One-way latency of a one-sided put into a polled word.
     PutLat,
+    /// Bandwidth of one-sided puts.
+    PutBw,
+    /// One-sided gets, from the call to the data.
+    GetLat,
+    /// Bandwidth of one-sided gets.
+    GetBw,
+    /// Fetch-and-add of 64 bits, from the call to the result.
+    FaddLat,
+    /// Compare-and-swap of 64 bits, from the call to the result.
+    CswapLat,
+    /// One-way latency of active messages.
+    AmLat,
+    /// Bandwidth of active messages.
+    AmBw,
+    /// One-way latency of bytes on a stream.
+    StreamLat,
+    /// Bandwidth of a stream.
+    StreamBw,
     /// One-way latency of tagged messages below MPI.
     TagLat,
     /// Messages per second, tagged, below MPI.
@@ -54,6 +72,15 @@ impl Test {
         match self {
             Self::RawLat => "raw_lat",
             Self::PutLat => "put_lat",
+            Self::PutBw => "put_bw",
+            Self::GetLat => "get_lat",
+            Self::GetBw => "get_bw",
+            Self::FaddLat => "fadd_lat",
+            Self::CswapLat => "cswap_lat",
+            Self::AmLat => "am_lat",
+            Self::AmBw => "am_bw",
+            Self::StreamLat => "stream_lat",
+            Self::StreamBw => "stream_bw",
             Self::TagLat => "tag_lat",
             Self::TagRate => "tag_rate",
             Self::TagBw => "tag_bw",
@@ -85,12 +112,18 @@ impl Test {
         Self::DEATHS.contains(&self)
     }
 
+    /// Whether the test fills windows of messages and tells bytes per time.
+    pub(crate) fn is_bandwidth(self) -> bool {
+        let all = [Self::TagBw, Self::MpiBw, Self::AmBw, Self::StreamBw, Self::PutBw, Self::GetBw];
+        all.contains(&self)
+    }
+
     /// How results of this test are shown.
     #[must_use]
     pub fn unit(self) -> Unit {
         match self {
             Self::TagRate | Self::MpiRate => Unit::MillionPerSecond,
-            Self::TagBw | Self::MpiBw => Unit::MegabytesPerSecond,
+            test if test.is_bandwidth() => Unit::MegabytesPerSecond,
             Self::Barrier | Self::Allreduce => Unit::Microseconds,
             test if test.is_death() => Unit::Microseconds,
             Self::Init => Unit::Milliseconds,
@@ -208,13 +241,13 @@ impl Metric {
     /// Messages in flight at once: 64, fewer where 64 of them would only measure main memory.
     #[must_use]
     pub fn window(self) -> u32 {
-        match self.test {
-            Test::TagRate | Test::MpiRate | Test::TagBw | Test::MpiBw => match self.size {
-                0..=65_536 => 64,
-                65_537..=1_048_576 => 16,
-                _ => 8,
-            },
-            _ => 1,
+        if !self.test.is_bandwidth() && !matches!(self.test, Test::TagRate | Test::MpiRate) {
+            return 1;
+        }
+        match self.size {
+            0..=65_536 => 64,
+            65_537..=1_048_576 => 16,
+            _ => 8,
         }
     }
 

@@ -12,6 +12,8 @@ pub(crate) enum Comparison {
     Peers,
     /// Two ranks over TCP.
     Networks,
+    /// The operations of ucp, each at every size, on one machine.
+    Grid,
 }
 
 /// Metrics that one start of one source can measure together.
@@ -63,6 +65,7 @@ impl Plan {
         let (all, [quick_budget, budget]) = match what {
             Comparison::Peers => (catalogue(options.quick), [30, 200]),
             Comparison::Networks => (networks(), [60, 400]),
+            Comparison::Grid => (grid(), [20, 150]),
         };
         for filter in &options.only {
             if !all.iter().any(|metric| metric.matches(std::slice::from_ref(filter))) {
@@ -136,6 +139,24 @@ fn networks() -> Vec<Metric> {
     metrics
 }
 
+fn grid() -> Vec<Metric> {
+    let mut metrics = Vec::new();
+    for (lat, bw) in [
+        (Test::TagLat, Test::TagBw),
+        (Test::AmLat, Test::AmBw),
+        (Test::StreamLat, Test::StreamBw),
+        (Test::PutLat, Test::PutBw),
+        (Test::GetLat, Test::GetBw),
+    ] {
+        for test in [lat, bw] {
+            let sizes = [8, 64, 1 << 10, 8 << 10, 64 << 10, 1 << 20, 4 << 20];
+            metrics.extend(sizes.map(|size| Metric::pair(test, size)));
+        }
+    }
+    metrics.extend([Test::FaddLat, Test::CswapLat].map(|test| Metric::pair(test, 8)));
+    metrics
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -187,6 +208,16 @@ mod tests {
         };
         assert_eq!(ranks(Test::Barrier), [8, 16, 32]);
         assert_eq!(ranks(Test::Allreduce), [8, 16, 32]);
+    }
+
+    #[test]
+    fn the_grid_has_each_operation_at_each_size_once() {
+        let plan = Plan::new(&PeersOptions::default(), Comparison::Grid).unwrap();
+        let mut names: Vec<String> = plan.metrics.iter().map(Metric::to_string).collect();
+        names.sort();
+        names.dedup();
+        assert_eq!((names.len(), plan.metrics.len()), (72, 72));
+        assert_eq!(plan.stages(0), [Stage::Pair(Wire::Memory)]);
     }
 
     #[test]

@@ -87,6 +87,11 @@ pub fn run_networks(options: &PeersOptions) -> Result<PeersReport, BenchError> {
     compare(options, Comparison::Networks)
 }
 
+/// Runs every operation of ucp at every size beside UCX. Fails only if nothing can be measured.
+pub fn run_grid(options: &PeersOptions) -> Result<PeersReport, BenchError> {
+    compare(options, Comparison::Grid)
+}
+
 fn compare(options: &PeersOptions, what: Comparison) -> Result<PeersReport, BenchError> {
     let plan = Plan::new(options, what)?;
     let cpus = options.checked_cpus()?;

@@ -77,6 +77,7 @@ pub(crate) fn all(
             sources.extend(ucx::all(what));
             sources.extend(mpi_peers::networks());
         }
+        Comparison::Grid => sources.extend(ucx::all(what)),
     }
     let known: Vec<&str> = sources.iter().map(|source| source.id()).collect();
     for filter in &options.peers {
@@ -114,5 +115,9 @@ mod tests {
             ["bowline", "mpich-debian", "mpich-wheel-ofi", "mpich-wheel-ucx"]
         );
         assert!(ids_of(Comparison::Networks, &["raw"]).is_err());
+        assert_eq!(
+            ids_of(Comparison::Grid, &[]).unwrap(),
+            ["bowline", "ucx-debian", "ucx-wheel"]
+        );
     }
 }

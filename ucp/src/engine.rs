@@ -345,7 +345,12 @@ impl Engine {
                 };
                 let arrived = std::mem::take(&mut fetch.in_flight);
                 match result {
-                    Ok(_) => fetch.done += arrived,
+                    Ok(_) => {
+                        fetch.done += arrived;
+                        // Read without a key of the message's own: the peer's memory is open.
+                        let proven = fetch.rkey.is_none() && fetch.rts.rkey_len == 0;
+                        self.peers[fetch.peer as usize].reach_proven |= proven;
+                    }
                     Err(_) => fetch.kind = Some(RndvKind::Copy),
                 }
                 self.actions.push(Action::Fetch(key));

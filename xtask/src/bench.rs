@@ -26,6 +26,8 @@ pub(crate) enum Task {
     /// Bowline beside UCX, MPICH and Open MPI over TCP: the loopback device, and with root a veth
     /// pair between two network namespaces
     Networks(Against),
+    /// Every operation of ucp at every size, beside UCX over shared memory
+    Grid(Against),
     /// Instructions for each operation of the short path, by callgrind
     Instructions(instructions::Options),
     /// Calls, requests and doorbells of the verbs transport beside perftest, in a guest that has
@@ -57,6 +59,7 @@ pub(crate) fn run(workspace: &Workspace, task: Task) -> Result<()> {
     match task {
         Task::Peers(against) => compare(workspace, against, bowline_bench::run),
         Task::Networks(against) => compare(workspace, against, bowline_bench::run_networks),
+        Task::Grid(against) => compare(workspace, against, bowline_bench::run_grid),
         Task::Instructions(options) => instructions::run(workspace, &options),
         Task::Verbs(options) => crate::guest::measure::run(workspace, &options),
         Task::ReceiveMemory(options) => memory::run(workspace, &options),

@@ -88,6 +88,25 @@ fn measure(lane: Lane, plan: Plan, sizes: &[usize], quick: bool) -> Result<Vec<[
     Ok(found.into_iter().map(|sides| sides.map(medians)).collect())
 }
 
+/// Up to where a message alone takes some three quarters of the computation: on the card by what it
+/// was told to be, for copies by how fast this machine is.
+fn sizes(lane: Lane) -> Result<Vec<usize>> {
+    const MOST: usize = 64 << 20;
+    if lane == Lane::Carrier {
+        return Ok(vec![16 << 10, 64 << 10, 128 << 10, 180 << 10]);
+    }
+    let alone = Plan { sender_first: true, receiver_computes: false, sender_computes: false };
+    let mut longest = 1 << 20;
+    while longest < MOST {
+        let both = run(2, lane, MODES[0], |world| totals(world, alone, &[longest], 20))?;
+        if both[0][0] > 0.6 * COMPUTED.as_secs_f64() * 1e6 {
+            break;
+        }
+        longest *= 2;
+    }
+    Ok(vec![16 << 10, longest / 16, longest / 4, longest])
+}
+
 pub(crate) fn tables(quick: bool) -> Result<Vec<Table>> {
     let mut table = Table::new(
         "overlap",
@@ -97,11 +116,7 @@ pub(crate) fn tables(quick: bool) -> Result<Vec<Table>> {
     );
     let mut chart = Chart::new("bytes", "us");
     for lane in Lane::ALL {
-        // Up to where a message takes some 750 us.
-        let sizes: &[usize] = match lane {
-            Lane::Carrier => &[16 << 10, 64 << 10, 128 << 10, 180 << 10],
-            Lane::Shm => &[16 << 10, 256 << 10, 1 << 20, 4 << 20],
-        };
+        let sizes = &sizes(lane)?;
         for sender_first in [true, false] {
             let plan = Plan { sender_first, receiver_computes: true, sender_computes: true };
             let alone = Plan { receiver_computes: false, sender_computes: false, ..plan };

@@ -18,6 +18,10 @@ struct Arguments {
     #[arg(long)]
     networks: bool,
 
+    /// Every operation of ucp at every size, beside UCX.
+    #[arg(long, conflicts_with = "networks")]
+    grid: bool,
+
     /// Where to write the report as JSON.
     #[arg(long)]
     json: Option<PathBuf>,
@@ -38,7 +42,9 @@ fn main() -> ExitCode {
 }
 
 fn compare(arguments: &Arguments) -> Result<(), BenchError> {
-    let report = if arguments.networks {
+    let report = if arguments.grid {
+        bowline_bench::run_grid(&arguments.options)?
+    } else if arguments.networks {
         bowline_bench::run_networks(&arguments.options)?
     } else {
         bowline_bench::run(&arguments.options)?

@@ -43,7 +43,7 @@ impl Ucx {
     /// The transports it may use.
     fn transports(&self) -> &'static str {
         match self.what {
-            Comparison::Peers => "self,sm",
+            Comparison::Peers | Comparison::Grid => "self,sm",
             Comparison::Networks => "self,tcp",
         }
     }
@@ -137,7 +137,7 @@ impl Source for Ucx {
     }
 
     fn offers(&self, metric: Metric) -> bool {
-        matches!(metric.test, Test::PutLat | Test::TagLat | Test::TagRate | Test::TagBw)
+        name_of(metric.test).is_some()
     }
 
     fn measure(&self, context: &Context, _: Stage, metrics: &[Metric]) -> Measured {
@@ -145,18 +145,35 @@ impl Source for Ucx {
     }
 }
 
+/// What `ucx_perftest` calls a test.
+fn name_of(test: Test) -> Option<&'static str> {
+    Some(match test {
+        Test::PutLat => "ucp_put_lat",
+        Test::PutBw => "ucp_put_bw",
+        // One program for both; the window makes the difference.
+        Test::GetLat | Test::GetBw => "ucp_get",
+        Test::FaddLat => "ucp_fadd",
+        Test::CswapLat => "ucp_cswap",
+        Test::AmLat => "ucp_am_lat",
+        Test::AmBw => "ucp_am_bw",
+        Test::StreamLat => "stream_lat",
+        Test::StreamBw => "stream_bw",
+        Test::TagLat => "tag_lat",
+        Test::TagRate | Test::TagBw => "tag_bw",
+        _ => return None,
+    })
+}
+
 /// Test name, size, window, iterations and warm-up. `ucx_perftest` wants iterations, not a time.
 fn test_arguments(metric: Metric, budget: Duration) -> Vec<String> {
-    let name = match metric.test {
-        Test::PutLat => "ucp_put_lat",
-        Test::TagLat => "tag_lat",
-        _ => "tag_bw",
-    };
+    let name = name_of(metric.test).unwrap_or_default();
     let iterations = metric.iterations(budget);
     let mut arguments: Vec<String> = ["-t", name, "-s"].map(str::to_owned).into();
     arguments.extend([metric.size.to_string(), "-n".to_owned(), iterations.to_string()]);
     arguments.extend(["-w".to_owned(), (iterations / 5).max(10).to_string()]);
-    if metric.window() > 1 {
+    // One at a time where each is waited for; round trips wait by themselves.
+    let waited = matches!(metric.test, Test::GetLat | Test::FaddLat | Test::CswapLat);
+    if metric.window() > 1 || waited {
         arguments.extend(["-O".to_owned(), metric.window().to_string()]);
     }
     arguments

@@ -74,6 +74,8 @@ fn a_panic_in_a_scope_cancels_what_has_not_matched_and_waits_for_the_rest() {
         }));
         assert!(result.is_err());
         assert_eq!((matched[0], never[0]), (1, 5));
+        // Both have cancelled.
+        world.barrier().unwrap();
         // The cancelled receive takes nothing any more.
         world.send(&[8u8], other, 99).unwrap();
         let mut into = [0u8];

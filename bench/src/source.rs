@@ -115,9 +115,6 @@ mod tests {
             ["bowline", "mpich-debian", "mpich-wheel-ofi", "mpich-wheel-ucx"]
         );
         assert!(ids_of(Comparison::Networks, &["raw"]).is_err());
-        assert_eq!(
-            ids_of(Comparison::Grid, &[]).unwrap(),
-            ["bowline", "ucx-debian", "ucx-wheel"]
-        );
+        assert_eq!(ids_of(Comparison::Grid, &[]).unwrap(), ["bowline", "ucx-debian", "ucx-wheel"]);
     }
 }

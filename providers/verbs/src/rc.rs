@@ -389,25 +389,54 @@ impl Drop for RcIface {
 impl RcIface {
     /// Says goodbye on every connection, after all that was posted before.
     fn close_connections(&mut self) {
-        /// Longest that a closing interface waits for messages on their way; a peer that has no
-        /// room for them for so long is as if it were gone.
-        const LONGEST: Duration = Duration::from_secs(2);
-        let end = Instant::now() + LONGEST.min(self.timeout);
-        // Messages that wait for a connection may still find it.
-        while self.peers.iter().any(Peer::has_waiting) && Instant::now() < end {
-            self.drain_quietly();
+        /// Longest that a goodbye is waited for.
+        const GOODBYE: Duration = Duration::from_secs(2);
+        // Messages that wait for a connection may still find it: whoever they are for may wait for
+        // nothing else.
+        let patience = self.timeout;
+        self.drain_while(patience, |peers| peers.iter().filter(|peer| peer.has_waiting()).count());
+        for peer in 0..self.peers.len() {
+            // Without its completion nothing tells that the last requests are complete.
+            if self.peers[peer].link.as_ref().is_some_and(|link| link.unsignalled > 0)
+                && let Err(error) = self.mark(peer as u32)
+            {
+                tracing::debug!(%error, "a peer's last requests are not waited for");
+            }
         }
+        self.drain_while(patience, |peers| peers.iter().map(Peer::under_way).sum());
         for peer in 0..self.peers.len() as u32 {
             self.post_close(peer);
         }
-        while self.peers.iter().any(Peer::is_busy) && Instant::now() < end {
-            self.drain_quietly();
-        }
+        // Who closes at the same time may be gone before the goodbye, which nobody needs then.
+        self.drain_while(GOODBYE.min(patience), |peers| peers.iter().map(Peer::under_way).sum());
         for peer in &self.peers {
             if let Some(number) = peer.pair_number() {
                 let uid = peer.uid();
                 self.control.command(Command::End { uid, number, in_order: true });
             }
+        }
+    }
+
+    /// Makes progress until `left` is 0, or has not become less for `patience`: a peer that has no
+    /// room for so long is as if it were gone.
+    fn drain_while(&mut self, patience: Duration, left: impl Fn(&[Peer]) -> usize) {
+        let mut before = usize::MAX;
+        let mut end = Instant::now() + patience;
+        loop {
+            match left(&self.peers) {
+                0 => return,
+                now if now < before => {
+                    before = now;
+                    end = Instant::now() + patience;
+                }
+                _ if Instant::now() >= end => {
+                    let left = before;
+                    tracing::debug!(left, "closed while requests to silent peers were under way");
+                    return;
+                }
+                _ => {}
+            }
+            self.drain_quietly();
         }
     }
 }

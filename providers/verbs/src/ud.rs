@@ -346,9 +346,8 @@ fn attributes(rails: &Rails, payload: usize, receive: &ReceivePool) -> IfaceAttr
 impl Drop for UdIface {
     fn drop(&mut self) {
         if !self.quiet {
-            /// Longest that a closing interface waits for acknowledgements.
-            const LONGEST: Duration = Duration::from_secs(2);
-            let end = Instant::now() + LONGEST.min(self.timeout);
+            // As long as a peer may be silent: acknowledgements may take as long.
+            let end = Instant::now() + self.timeout;
             while self.peers.iter().any(Peer::is_busy) && Instant::now() < end {
                 self.drain_quietly();
             }

@@ -25,7 +25,8 @@ impl Watchdog {
         let (over, wait) = channel::<()>();
         let thread = std::thread::spawn(move || {
             if wait.recv_timeout(Duration::from_secs(seconds)) == Err(RecvTimeoutError::Timeout) {
-                let what = format!("conformance of {provider}: {name} hangs: no end after {seconds} s");
+                let what =
+                    format!("conformance of {provider}: {name} hangs: no end after {seconds} s");
                 // Not `eprintln`, which the harness keeps from whoever looks for the reason.
                 let _ = writeln!(std::io::stderr(), "{what}");
                 std::process::abort();

@@ -121,9 +121,9 @@ impl Peer {
         self.link.as_ref().map(|link| link.pair.number())
     }
 
-    /// Whether requests are under way.
-    pub(super) fn is_busy(&self) -> bool {
-        self.link.as_ref().is_some_and(|link| !link.ops.is_empty())
+    /// Requests under way.
+    pub(super) fn under_way(&self) -> usize {
+        self.link.as_ref().map_or(0, |link| link.ops.len())
     }
 
     /// Whether messages wait for a connection that may still come.

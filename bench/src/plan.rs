@@ -1,5 +1,6 @@
 //! What is measured in which order, and how long each part may take.
 
+use std::fmt;
 use std::time::Duration;
 
 use crate::metric::{Metric, Test, Wire};
@@ -21,6 +22,9 @@ pub(crate) enum Comparison {
 pub(crate) enum Stage {
     /// Everything between two ranks over one wire.
     Pair(Wire),
+    /// One figure between two ranks, so that all sources measure it one soon after the other: the
+    /// distance of two processors may change within a run.
+    One(Metric),
     /// Start-up of this many ranks.
     Init(u32),
     /// The death of one of this many ranks.
@@ -30,12 +34,21 @@ pub(crate) enum Stage {
 }
 
 impl Stage {
-    pub(crate) fn of(metric: Metric) -> Self {
+    fn of(metric: Metric) -> Self {
         match metric.test {
             Test::Barrier | Test::Allreduce => Self::Group(metric.ranks),
             Test::Init => Self::Init(metric.ranks),
             test if test.is_death() => Self::Death(metric.ranks),
             _ => Self::Pair(metric.wire),
+        }
+    }
+}
+
+impl fmt::Display for Stage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::One(metric) => write!(f, "{metric}"),
+            stage => write!(f, "{stage:?}"),
         }
     }
 }
@@ -55,6 +68,8 @@ pub(crate) struct Plan {
     pub(crate) time_limit: Duration,
     /// No start of a source after this time.
     pub(crate) deadline: Option<Duration>,
+    /// Whether each figure of two ranks is a stage of its own.
+    pub(crate) apart: bool,
     /// Whether this is the quick run, which leaves out the start-up of most peers.
     pub(crate) quick: bool,
 }
@@ -91,17 +106,28 @@ impl Plan {
             budget: Duration::from_millis(if options.quick { quick_budget } else { budget }),
             time_limit: Duration::from_secs(if options.quick { 8 } else { 60 }),
             deadline: options.quick.then_some(Duration::from_secs(42)),
+            apart: what == Comparison::Grid,
             quick: options.quick,
         })
     }
 
     /// The stages of round `round`, two-rank metrics first.
     pub(crate) fn stages(&self, round: usize) -> Vec<Stage> {
-        let mut stages: Vec<Stage> = self.metrics.iter().copied().map(Stage::of).collect();
+        let stage = |&metric: &Metric| self.stage_of(metric);
+        let mut stages: Vec<Stage> = self.metrics.iter().map(stage).collect();
         stages.sort();
         stages.dedup();
-        stages.retain(|stage| matches!(stage, Stage::Pair(_)) || round < self.group_rounds);
+        let of_pairs = |stage: &Stage| matches!(stage, Stage::Pair(_) | Stage::One(_));
+        stages.retain(|stage| of_pairs(stage) || round < self.group_rounds);
         stages
+    }
+
+    /// The stage that measures `metric`.
+    pub(crate) fn stage_of(&self, metric: Metric) -> Stage {
+        match Stage::of(metric) {
+            Stage::Pair(_) if self.apart => Stage::One(metric),
+            stage => stage,
+        }
     }
 }
 
@@ -217,7 +243,7 @@ mod tests {
         names.sort();
         names.dedup();
         assert_eq!((names.len(), plan.metrics.len()), (72, 72));
-        assert_eq!(plan.stages(0), [Stage::Pair(Wire::Memory)]);
+        assert_eq!(plan.stages(0).len(), 72);
     }
 
     #[test]

@@ -176,7 +176,7 @@ fn measure(sources: &[Box<dyn Source>], plan: &Plan, context: &Context, collecto
             for turn in 0..count {
                 let job = &mut jobs[first + (turn + round) % count];
                 let source = &sources[job.source];
-                context.progress.bar.set_message(format!("{} {stage:?}", source.id()));
+                context.progress.bar.set_message(format!("{} {stage}", source.id()));
                 let late = plan.deadline.is_some_and(|deadline| start.elapsed() > deadline);
                 if late {
                     collector.out_of_time(source.id(), &job.metrics);
@@ -203,7 +203,7 @@ fn run_job(
     collector: &mut Collector,
 ) {
     let line_ns = match job.stage {
-        Stage::Pair(_) => two_lines_ns(context.cpus),
+        Stage::Pair(_) | Stage::One(_) => two_lines_ns(context.cpus),
         _ => None,
     };
     let results = source.measure(context, job.stage, &job.metrics);
@@ -223,7 +223,7 @@ fn jobs(sources: &[Box<dyn Source>], plan: &Plan) -> Vec<Job> {
                 .metrics
                 .iter()
                 .copied()
-                .filter(|&metric| Stage::of(metric) == stage && source.offers(metric))
+                .filter(|&metric| plan.stage_of(metric) == stage && source.offers(metric))
                 .collect();
             if !metrics.is_empty() {
                 jobs.push(Job { source: index, stage, metrics, failures: 0 });

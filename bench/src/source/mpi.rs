@@ -333,6 +333,7 @@ impl Source for Mpi {
         };
         match stage {
             Stage::Pair(wire) => figures(2, wire),
+            Stage::One(metric) => figures(2, metric.wire),
             Stage::Group(ranks) => figures(ranks, Wire::Memory),
             Stage::Init(ranks) => self.start_up(context, ready, ranks, metrics),
             // None of its metrics is offered.

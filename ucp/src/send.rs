@@ -4,18 +4,19 @@
 //! lane takes it; what is left waits in the peer's `pending` queue, and everything newer behind
 //! it.
 
-use bowline_base::buffer::SendBuf;
+use bowline_base::buffer::{SendBuf, Shape};
 use bowline_base::slab::Key;
 use bowline_base::view::View;
-use bowline_uct::{AmHeader, AmId, Caps, Iface, LocalSlice, PeerFailure, PostError};
+use bowline_uct::{AmId, Caps, Iface, LocalSlice, PeerFailure, PostError};
 
 use crate::action::Action;
-use crate::address::{AM_RENDEZVOUS, STREAMS};
+use crate::address::{AM_RENDEZVOUS, PIECES, STREAMS};
 use crate::am;
 use crate::engine::Counters;
 use crate::error::OpError;
 use crate::lanes::Lane;
 use crate::matching::Envelope;
+use crate::pack::{self, post_am, post_message};
 use crate::peer::{Peer, PeerIndex, PeerState, Pending, header};
 use crate::proto::Protocol;
 use crate::request::{self, Body, Request, RequestId, Send, SendKind, SendPhase, Status};
@@ -39,47 +40,6 @@ enum Post {
     /// Eager credit is used up; its return resumes what waits.
     Starved,
     Failed(OpError),
-}
-
-/// Copies `parts`, one after the other, without their first `skip` bytes, to `out`.
-fn gather(parts: &[&[u8]], mut skip: usize, out: View<'_>) -> usize {
-    let mut at = 0;
-    for part in parts {
-        let Some(rest) = part.get(skip..) else {
-            skip -= part.len();
-            continue;
-        };
-        skip = 0;
-        let room = out.slice(at, out.len() - at).unwrap_or(View::empty());
-        at += room.copy_in(rest);
-    }
-    at
-}
-
-/// Posts one message with `parts` as its payload. The sequence number is used only on success.
-fn post_am(
-    lane: &mut dyn Iface,
-    peer: &mut Peer,
-    id: AmId,
-    words: [u64; 2],
-    parts: &[&[u8]],
-) -> Result<(), PostError> {
-    let total: usize = parts.iter().map(|part| part.len()).sum();
-    let header: AmHeader = header(words, peer.tx_sequence);
-    let mut joined = [0; 64];
-    if total <= lane.attr().limits.am.max_short.min(joined.len()) {
-        let mut at = 0;
-        for part in parts {
-            joined[at..at + part.len()].copy_from_slice(part);
-            at += part.len();
-        }
-        lane.am_short(peer.ep, id, &header, &joined[..total])?;
-    } else {
-        let mut pack = |out: View<'_>| gather(parts, 0, out);
-        lane.am_bcopy(peer.ep, id, &header, total, &mut pack)?;
-    }
-    peer.number();
-    Ok(())
 }
 
 impl Inner {
@@ -235,7 +195,7 @@ impl Inner {
         index: PeerIndex,
         kind: SendKind,
         front: &[u8],
-        buffer: SendBuf,
+        mut buffer: SendBuf,
         synchronous: bool,
     ) -> Result<Sent, OpError> {
         self.ready(index)?;
@@ -275,6 +235,10 @@ impl Inner {
         // A stream waits for credit: its bytes would be offered in ever smaller parts.
         let is_stream = matches!(kind, SendKind::Stream);
         let rendezvous = able && (chosen || !in_credit && !is_stream);
+        let knows = peer.address.features & PIECES != 0;
+        if rendezvous && !knows && buffer.shape() != Shape::Whole {
+            return Err(OpError::Unsupported);
+        }
         if !chosen && !in_credit {
             self.engine.counters.credit_exhausted += 1;
         }
@@ -282,7 +246,7 @@ impl Inner {
         if whole && peer.pending.is_empty() {
             let (id, _, words) = kind.eager(front.len());
             let number = peer.tx_sequence;
-            match post_am(lane, peer, id, words, &[front, buffer.bytes()]) {
+            match post_message(lane, peer, id, words, &[front], &mut buffer) {
                 Ok(()) => {
                     if peer.note_posted(number, kind.envelope()) {
                         self.engine.actions.push(Action::Resume(index));
@@ -386,7 +350,7 @@ impl Inner {
         };
         let first = peer.tx_sequence;
         let taken = envelope
-            .filter(|_| send.rendezvous && peer.has_offers())
+            .filter(|_| send.rendezvous && peer.has_offers() && pack::is_written(&send.buffer))
             .and_then(|envelope| Some((rtr::take(peer, send, &envelope, key)?, envelope)));
         let result = match send.phase {
             SendPhase::Queued { .. } if is_stream && !send.rendezvous => {
@@ -523,9 +487,11 @@ fn offer(
     key: Key,
     scheme: RndvScheme,
 ) -> Result<bool, PostError> {
-    let (address, length) = (send.buffer.address(), send.buffer.len());
+    let (address, length) = (pack::address(&send.buffer), send.buffer.len());
     let (request, mut rkey) = (key.to_wire(), [0; MAX_RKEY]);
+    let whole = send.buffer.shape() == Shape::Whole;
     let rkey_len = match lane.rkey_of(address, length, &mut rkey) {
+        _ if !whole => 0,
         Some(len) => len as u8,
         None if scheme.reads_nothing(can_land(lane.attr().caps, peer)) => 0,
         None => expose(lane, send, &mut rkey),
@@ -598,9 +564,9 @@ impl Eager<'_> {
         let max = self.lane.attr().limits.am.max_bcopy;
         while (offset as usize) < length {
             let header = header([message, offset], self.peer.tx_sequence);
-            let parts: [&[u8]; 2] = [&self.send.front, self.send.buffer.bytes()];
-            let mut pack = |out: View<'_>| gather(&parts, offset as usize, out);
+            let Send { front, buffer, .. } = &mut *self.send;
             let left = (length - offset as usize).min(max);
+            let mut pack = |out: View<'_>| pack::message(front, buffer, offset as usize, left, out);
             let n = self.lane.am_bcopy(self.peer.ep, wire::PIECE, &header, left, &mut pack)?;
             self.peer.number();
             offset += n as u64;
@@ -617,19 +583,19 @@ impl Eager<'_> {
         let Self { lane, peer, send, key } = self;
         let (single, first_of_many, words) = send.kind.eager(send.front.len());
         let max = lane.attr().limits.am.max_bcopy;
-        let parts: [&[u8]; 2] = [&send.front, send.buffer.bytes()];
-        let whole = length as u64;
-        if send.synchronous && length + 8 <= max {
-            let lead = key.to_wire().to_le_bytes();
-            post_am(*lane, peer, wire::EAGER_SYNC, words, &[&lead, parts[0], parts[1]])?;
+        let Send { front: lead, buffer, synchronous, .. } = &mut **send;
+        let (synchronous, whole) = (*synchronous, length as u64);
+        if synchronous && length + 8 <= max {
+            let request = key.to_wire().to_le_bytes();
+            post_message(*lane, peer, wire::EAGER_SYNC, words, &[&request, lead], buffer)?;
             return Ok((whole, u64::MAX));
         }
-        if !send.synchronous && length <= max {
-            post_am(*lane, peer, single, words, &parts)?;
+        if !synchronous && length <= max {
+            post_message(*lane, peer, single, words, &[lead], buffer)?;
             counters.sent_bcopy += 1;
             return Ok((whole, u64::MAX));
         }
-        let request = if send.synchronous { key.to_wire() } else { 0 };
+        let request = if synchronous { key.to_wire() } else { 0 };
         let message = peer.next_message;
         let front = FirstPiece { message, total: whole, request }.pack();
         let header = header(words, peer.tx_sequence);
@@ -637,7 +603,7 @@ impl Eager<'_> {
         let mut pack = |out: View<'_>| {
             let at = out.copy_in(&front);
             let room = out.slice(at, out.len() - at).unwrap_or(View::empty());
-            packed = gather(&parts, 0, room);
+            packed = pack::message(lead, buffer, 0, length, room);
             at + packed
         };
         lane.am_bcopy(peer.ep, first_of_many, &header, max, &mut pack)?;
@@ -657,9 +623,8 @@ fn stream(lane: &mut dyn Iface, peer: &mut Peer, send: &mut Send) -> Result<bool
         }
         let left = (wanted - offset).min(max as u64) as usize;
         let header = header([remote, offset], peer.tx_sequence);
-        let bytes = send.buffer.bytes();
-        let end = offset as usize + left;
-        let mut pack = |out: View<'_>| gather(&[&bytes[..end]], offset as usize, out);
+        let buffer = &mut send.buffer;
+        let mut pack = |out: View<'_>| pack::message(&[], buffer, offset as usize, left, out);
         let n = lane.am_bcopy(peer.ep, wire::FRAGMENT, &header, left, &mut pack)?;
         peer.number();
         send.phase = SendPhase::Streaming { remote, wanted, offset: offset + n as u64 };

@@ -20,7 +20,7 @@
 
 use std::collections::VecDeque;
 
-use bowline_base::buffer::{RecvBuf, SendBuf};
+use bowline_base::buffer::{RecvBuf, SendBuf, Shape};
 use bowline_base::slab::Key;
 use bowline_base::view::View;
 use bowline_uct::{Iface, PostError};
@@ -28,6 +28,7 @@ use bowline_uct::{Iface, PostError};
 use crate::engine::Engine;
 use crate::error::OpError;
 use crate::matching::{Envelope, ItemId};
+use crate::pack;
 use crate::peer::{Ep, Peer, PeerIndex, header};
 use crate::request::{self, Body, Receive, RequestId, Send, SendKind, SendPhase};
 use crate::tagged::Sent;
@@ -208,15 +209,15 @@ impl Worker {
     pub fn stream_send(&self, ep: Ep, buffer: SendBuf) -> Result<Sent, OpError> {
         let inner = &mut *self.inner.borrow_mut();
         if let Some(peer) = inner.engine.peers.get_mut(ep.0 as usize)
-            && buffer.len() as i64 <= i64::from(peer.short_limit)
+            && let Some(bytes) = buffer.short(peer.short_limit)
             && peer.streams
             && peer.credit > 0
         {
             let words = wire::control(0, 0, peer.tx_sequence);
             let lane = &mut inner.lanes[peer.lane as usize].iface;
-            if lane.am_short(peer.ep, wire::STREAM, &words, buffer.bytes()).is_ok() {
+            if lane.am_short(peer.ep, wire::STREAM, &words, bytes).is_ok() {
                 peer.number();
-                peer.credit -= buffer.len() as i64;
+                peer.credit -= bytes.len() as i64;
                 return Ok(Sent::Done);
             }
         }
@@ -227,7 +228,8 @@ impl Worker {
     ///
     /// # Errors
     /// When the room is no multiple of the unit, the stream has come to the end that its peer's
-    /// failure made, or there is no such endpoint.
+    /// failure made, or there is no such endpoint; and for a buffer of callbacks, which have no use
+    /// for bytes without a begin.
     pub fn stream_recv(
         &self,
         ep: Ep,
@@ -237,6 +239,9 @@ impl Worker {
         let inner = &mut *self.inner.borrow_mut();
         let engine = &mut inner.engine;
         let room = buffer.len();
+        if buffer.shape() == Shape::Callbacks {
+            return Err(OpError::Unsupported);
+        }
         if want.unit == 0 || !room.is_multiple_of(want.unit) {
             return Err(OpError::BadUnit { unit: want.unit as u64, room: room as u64 });
         }
@@ -355,8 +360,8 @@ pub(crate) fn post_pieces(
         }
         let left = (total - offset as usize).min(max);
         let header = header([0, 0], peer.tx_sequence);
-        let bytes = &send.buffer.bytes()[offset as usize..];
-        let mut pack = |out: View<'_>| out.copy_in(bytes);
+        let buffer = &mut send.buffer;
+        let mut pack = |out: View<'_>| pack::message(&[], buffer, offset as usize, left, out);
         let n = lane.am_bcopy(peer.ep, wire::STREAM, &header, left, &mut pack)?;
         peer.number();
         peer.credit -= n as i64;

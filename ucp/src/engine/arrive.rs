@@ -59,6 +59,8 @@ impl Engine {
         let length = payload.len() as u64;
         let outcome = if copied == payload.len() {
             Ok(())
+        } else if receive.buffer.failed() {
+            Err(OpError::NotUnpacked)
         } else {
             Err(OpError::Truncated { message: length, room: copied as u64 })
         };

@@ -54,8 +54,10 @@ impl Worker {
                         inner.act();
                     }
                     SendPhase::Offered => inner.ask_back(id.0),
-                    SendPhase::Queued { .. } | SendPhase::Streaming { .. } | SendPhase::Putting => {
-                    }
+                    SendPhase::Queued { .. }
+                    | SendPhase::Streaming { .. }
+                    | SendPhase::Putting
+                    | SendPhase::Lent => {}
                 }
             }
             Body::Stream(_) => inner.engine.cancel_stream_receive(id.0),

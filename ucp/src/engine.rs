@@ -21,7 +21,7 @@ use crate::direct::Direct;
 use crate::error::OpError;
 use crate::peer::{NOBODY, Peer, PeerIndex};
 use crate::put::Landing;
-use crate::request::{Body, Receive, Request, RequestId, Requests, Status};
+use crate::request::{Body, Receive, Request, RequestId, Requests, SendPhase, Status};
 use crate::rndv::RndvKind;
 use crate::rtr::Announcer;
 use crate::settings::Options;
@@ -38,6 +38,8 @@ bowline_base::counters! {
         sent_short,
         /// Tagged messages sent in one bcopy piece.
         sent_bcopy,
+        /// Messages sent eagerly from where they lie.
+        sent_zcopy,
         /// Tagged messages sent in several pieces.
         sent_multi,
         /// Tagged messages offered for fetching.
@@ -351,6 +353,11 @@ impl Engine {
                 self.actions.push(Action::Fetch(key));
             }
             Body::OneSided(_) => self.one_sided_completed(key, result),
+            Body::Send(send) if send.phase == SendPhase::Lent => {
+                let (length, outcome) = (send.buffer.len() as u64, result.map(drop));
+                let outcome = outcome.map_err(OpError::from);
+                self.finish(key, Status { length, outcome, ..Status::NONE });
+            }
             Body::Send(_) => self.put_completed(key, result),
             Body::Announced(_) | Body::Stream(_) | Body::Free => {}
         }

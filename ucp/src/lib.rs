@@ -91,7 +91,9 @@ pub use peer::Ep;
 pub use query::{Operation, RequestInfo, WaitsFor};
 pub use request::{RequestId, Status};
 pub use rma::{Memory, RemoteKey, RmaError};
-pub use settings::{KEEPALIVE, KEEPALIVE_INTERVAL, RecvQueue, RndvScheme, SETTINGS};
+pub use settings::{
+    KEEPALIVE, KEEPALIVE_INTERVAL, RNDV_THRESHOLD, RecvQueue, RndvScheme, SETTINGS, ZCOPY_THRESHOLD,
+};
 pub use shared::SharedWorker;
 pub use space::{Members, SpaceOptions};
 pub use stream::{StreamReceived, StreamWant};

@@ -122,6 +122,15 @@ pub(crate) fn is_written(buffer: &SendBuf) -> bool {
     is_coarse(buffer.shape(), buffer.len())
 }
 
+/// Whether a message can be given to a transport where it lies that takes so many pieces.
+pub(crate) fn is_lent(buffer: &SendBuf, most: usize) -> bool {
+    match buffer.shape() {
+        Shape::Whole => most > 0,
+        shape @ Shape::Pieces(count) => count <= most.min(RUNS) && is_coarse(shape, buffer.len()),
+        Shape::Callbacks => false,
+    }
+}
+
 /// Whether a message can be read into a buffer.
 pub(crate) fn is_read_into(buffer: &RecvBuf) -> bool {
     is_coarse(buffer.shape(), buffer.len())

@@ -53,6 +53,8 @@ pub enum Protocol {
     EagerShort,
     /// Copied into one buffer of the transport.
     EagerBcopy,
+    /// Sent whole from where it lies.
+    EagerZcopy,
     /// Copied in several pieces, which receiver and sender copy at the same time.
     EagerMulti,
     /// The receiver reads the message from the sender's memory.
@@ -65,9 +67,10 @@ pub enum Protocol {
 
 impl Protocol {
     /// All of them; of two that cost the same the one that comes first is taken.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::EagerShort,
         Self::EagerBcopy,
+        Self::EagerZcopy,
         Self::EagerMulti,
         Self::RndvGet,
         Self::RndvShared,
@@ -79,6 +82,7 @@ impl Protocol {
         match self {
             Self::EagerShort => "eager/short",
             Self::EagerBcopy => "eager/bcopy",
+            Self::EagerZcopy => "eager/zcopy",
             Self::EagerMulti => "eager/multi",
             Self::RndvGet => "rndv/get",
             Self::RndvShared => "rndv/shared",
@@ -119,12 +123,24 @@ impl Protocol {
                 .plus(byte(1.0))
                 .plus(Line::of(max as f64 * costs.copy.value, &[("copy", costs.copy)]))
         };
+        let lends = caps.contains(Caps::AM_ZCOPY);
+        // A threshold of the user's leaves nothing but that flavour beyond it.
+        let copied_end = match manual.zcopy {
+            Some(from) if lends => eager_end.min(from - 1),
+            _ => eager_end,
+        };
         let (line, from, to) = match self {
             Self::EagerShort if eager && max_short > 0 => {
-                (message.plus(byte(2.0)), 0, eager_end.min(max_short))
+                (message.plus(byte(2.0)), 0, copied_end.min(max_short))
             }
             Self::EagerBcopy if eager && max_bcopy > 0 => {
-                (message.plus(STAGING).plus(byte(2.0)), 0, eager_end.min(max_bcopy))
+                (message.plus(STAGING).plus(byte(2.0)), 0, copied_end.min(max_bcopy))
+            }
+            Self::EagerZcopy if eager && lends => {
+                let start = manual.zcopy.unwrap_or(BUFFERED + 1).max(limits.am.min_zcopy as u64);
+                // One message of the transport: what a receiver of pieces would hold anyway.
+                let end = eager_end.min(max_bcopy).min(limits.am.max_zcopy as u64);
+                (message.plus(LENDING).plus(byte(1.0)), start, end)
             }
             Self::EagerMulti if eager && max_bcopy > 0 => {
                 // More of them would fill what a receiver sets apart for messages that it does
@@ -190,6 +206,10 @@ const TURNS: Line = Line { fixed: 900.0, per_byte: 0.0, origin: Origin::Assumed 
 /// What leaving the short path costs.
 const STAGING: Line = Line { fixed: 40.0, per_byte: 0.0, origin: Origin::Assumed };
 
+/// What a message costs that stays with its sender until the transport has it: a request, and the
+/// report of its end.
+const LENDING: Line = Line { fixed: 300.0, per_byte: 0.0, origin: Origin::Assumed };
+
 /// Thresholds that a user has set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Manual {
@@ -197,6 +217,8 @@ pub struct Manual {
     pub rndv_threshold: Option<u64>,
     /// Shortest message that both sides copy.
     pub cooperate: Option<u64>,
+    /// Shortest eager message that is sent from where it lies; not 0.
+    pub zcopy: Option<u64>,
 }
 
 /// What a choice depends on.
@@ -230,7 +252,7 @@ impl Line {
 
     fn plus(self, other: Self) -> Self {
         // What is the engine's own is a constant of the library, and taints nothing.
-        let own = other == TURNS || other == STAGING;
+        let own = other == TURNS || other == STAGING || other == LENDING;
         Self {
             fixed: self.fixed + other.fixed,
             per_byte: self.per_byte + other.per_byte,

@@ -7,7 +7,7 @@
 use bowline_base::buffer::{SendBuf, Shape};
 use bowline_base::slab::Key;
 use bowline_base::view::View;
-use bowline_uct::{AmId, Caps, Iface, LocalSlice, PeerFailure, PostError};
+use bowline_uct::{AmId, Caps, Iface, LocalSlice, PeerFailure, PostError, Posted};
 
 use crate::action::Action;
 use crate::address::{AM_RENDEZVOUS, PIECES, STREAMS};
@@ -16,10 +16,10 @@ use crate::engine::Counters;
 use crate::error::OpError;
 use crate::lanes::Lane;
 use crate::matching::Envelope;
-use crate::pack::{self, post_am, post_message};
+use crate::pack::{self, RUNS, post_am, post_message};
 use crate::peer::{Peer, PeerIndex, PeerState, Pending, header};
 use crate::proto::Protocol;
-use crate::request::{self, Body, Request, RequestId, Send, SendKind, SendPhase, Status};
+use crate::request::{self, Body, Request, RequestId, Send, SendKind, SendPhase, Status, token};
 use crate::rndv::can_land;
 use crate::rtr;
 use crate::settings::RndvScheme;
@@ -231,7 +231,8 @@ impl Inner {
                 (length <= stream::MAX_REMOTE, &choices.am_send)
             }
         };
-        let chosen = table.pick(length as u64).is_some_and(Protocol::is_rendezvous);
+        let protocol = table.pick(length as u64);
+        let chosen = protocol.is_some_and(Protocol::is_rendezvous);
         // A stream waits for credit: its bytes would be offered in ever smaller parts.
         let is_stream = matches!(kind, SendKind::Stream);
         let rendezvous = able && (chosen || !in_credit && !is_stream);
@@ -243,7 +244,13 @@ impl Inner {
             self.engine.counters.credit_exhausted += 1;
         }
         let whole = length <= max_bcopy && !synchronous && !rendezvous && in_credit;
-        if whole && peer.pending.is_empty() {
+        let most = lane.attr().limits.am.max_iov;
+        let lent = protocol == Some(Protocol::EagerZcopy)
+            && whole
+            && front.is_empty()
+            && !is_stream
+            && pack::is_lent(&buffer, most);
+        if whole && !lent && peer.pending.is_empty() {
             let (id, _, words) = kind.eager(front.len());
             let number = peer.tx_sequence;
             match post_message(lane, peer, id, words, &[front], &mut buffer) {
@@ -276,6 +283,7 @@ impl Inner {
             front,
             synchronous,
             rendezvous,
+            lent,
             take_back: false,
             answer,
             answered: false,
@@ -374,7 +382,7 @@ impl Inner {
                 Eager { lane, peer, send, key }.post(offset, message, counters)
             }
             SendPhase::Streaming { .. } => stream(lane, peer, send),
-            SendPhase::Offered | SendPhase::Putting => Ok(false),
+            SendPhase::Offered | SendPhase::Putting | SendPhase::Lent => Ok(false),
         };
         if send.take_back && send.phase == SendPhase::Offered {
             self.engine.actions.push(Action::AskBack(key));
@@ -554,6 +562,19 @@ impl Eager<'_> {
         counters: &mut Counters,
     ) -> Result<bool, PostError> {
         let length = self.send.front.len() + self.send.buffer.len();
+        if message == 0 && self.send.lent {
+            match self.lend(length) {
+                Ok(posted) => {
+                    counters.sent_zcopy += 1;
+                    return Ok(posted == Posted::Done);
+                }
+                // What the transport says that it takes and does not is copied.
+                Err(PostError::Unsupported | PostError::TooLong | PostError::BadArgument) => {
+                    self.send.lent = false;
+                }
+                Err(error) => return Err(error),
+            }
+        }
         if message == 0 {
             (offset, message) = self.begin(length, counters)?;
             if length > INLINE {
@@ -576,6 +597,25 @@ impl Eager<'_> {
             self.send.phase = SendPhase::Offered;
         }
         Ok(!self.send.synchronous)
+    }
+
+    /// Posts the message from where it lies.
+    fn lend(&mut self, length: usize) -> Result<Posted, PostError> {
+        let Self { lane, peer, send, key } = self;
+        let (id, _, words) = send.kind.eager(0);
+        let mut runs = [LocalSlice::EMPTY; RUNS];
+        let (count, bytes) = LocalSlice::runs_of_send(&send.buffer, 0, length, &mut runs);
+        if bytes != length {
+            return Err(PostError::BadArgument);
+        }
+        let header = header(words, peer.tx_sequence);
+        let posted = lane.am_zcopy(peer.ep, id, &header, &runs[..count], token(*key))?;
+        peer.number();
+        if length > INLINE {
+            peer.credit -= length as i64;
+        }
+        send.phase = SendPhase::Lent;
+        Ok(posted)
     }
 
     /// Posts the message whole, or its first piece. Returns how much went, and its number.

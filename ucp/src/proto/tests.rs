@@ -21,6 +21,13 @@ pub(crate) fn lane(provider: &'static str) -> IfaceAttr {
     }
 }
 
+/// The same, and sends messages from where they lie.
+fn lending(mut attr: IfaceAttr) -> IfaceAttr {
+    attr.caps |= Caps::AM_ZCOPY;
+    attr.limits.am = OpLimits { max_zcopy: 1 << 40, max_iov: 4, ..attr.limits.am };
+    attr
+}
+
 fn figures(list: &[(&str, f64)], origin: Origin) -> LaneCosts {
     let mut costs = LaneCosts::assumed(&lane("test"));
     for (name, value) in list {
@@ -69,6 +76,30 @@ fn the_table_of_round_figures() {
 }
 
 #[test]
+fn what_lies_with_its_sender_saves_a_copy() {
+    let mut costs = figures(&ROUND, Origin::Calibrated);
+    costs.get.required.value = 100_000.0;
+    let attr = lending(lane("test"));
+    let table = Table::new(Op::TagSend, &attr, &costs, Manual::default());
+    // Packed 240 + 0.3 n, lent 500 + 0.2 n: they meet at 2600, yet short messages are buffered.
+    assert_eq!(text(&table)[1..3], ["eager/bcopy 41..=4096", "eager/zcopy 4097..=8192"]);
+    costs.copy = Figure::assumed(0.05);
+    // 240 + 0.2 n and 500 + 0.15 n.
+    let table = Table::new(Op::TagSend, &attr, &costs, Manual::default());
+    assert_eq!(text(&table)[1..3], ["eager/bcopy 41..=5200", "eager/zcopy 5201..=8192"]);
+    let set = |zcopy| Manual { zcopy: Some(zcopy), ..Manual::default() };
+    let table = Table::new(Op::AmSend, &attr, &costs, set(20));
+    assert_eq!(text(&table)[..2], ["eager/short 0..=19", "eager/zcopy 20..=8192"]);
+    let table = Table::new(Op::TagSend, &attr, &costs, set(1 << 50));
+    assert_eq!(text(&table)[1], "eager/bcopy 41..=8192");
+    assert_eq!(table.first(Protocol::EagerZcopy), None);
+    // A threshold of the user's takes nothing away where the transport cannot.
+    let plain = lane("test");
+    let without = Table::new(Op::TagSend, &plain, &costs, Manual::default());
+    assert_eq!(Table::new(Op::TagSend, &plain, &costs, set(20)), without);
+}
+
+#[test]
 fn slow_reads_move_the_threshold() {
     let mut costs = figures(&ROUND, Origin::Calibrated);
     costs.get.required.value = 100_000.0;
@@ -82,12 +113,13 @@ fn slow_reads_move_the_threshold() {
 #[test]
 fn thresholds_of_the_user_stand() {
     let costs = figures(&ROUND, Origin::Probed);
-    let manual = Manual { rndv_threshold: Some(100), cooperate: Some(1 << 50) };
+    let manual =
+        Manual { rndv_threshold: Some(100), cooperate: Some(1 << 50), ..Manual::default() };
     let table = Table::new(Op::TagSend, &lane("test"), &costs, manual);
     assert_eq!(text(&table)[..2], ["eager/short 0..=40", "eager/bcopy 41..=100"]);
     assert_eq!(table.pick(101), Some(Protocol::RndvGet));
     assert_eq!(table.first(Protocol::RndvShared), Some(1 << 50));
-    let manual = Manual { rndv_threshold: Some(1 << 30), cooperate: None };
+    let manual = Manual { rndv_threshold: Some(1 << 30), ..Manual::default() };
     let table = Table::new(Op::TagSend, &lane("test"), &costs, manual);
     assert_eq!(table.pick(1 << 30), Some(Protocol::EagerMulti));
     assert_eq!(table.pick((1 << 30) + 1), Some(Protocol::RndvShared));
@@ -125,8 +157,10 @@ proptest! {
         values in proptest::collection::vec(0.0f64..2000.0, 10),
         slopes in proptest::collection::vec(0.0f64..1.0, 4),
         threshold in proptest::option::of(0u64..200_000),
+        zcopy in proptest::option::of(1u64..200_000),
         sizes in proptest::collection::vec(0u64..1_000_000, 50),
         reads: bool,
+        lends: bool,
     ) {
         let mut list: Vec<(&str, f64)> = ROUND.iter().map(|(name, _)| *name).zip(values).collect();
         for (at, slope) in [2, 3, 6, 9].into_iter().zip(slopes) {
@@ -137,7 +171,10 @@ proptest! {
         if !reads {
             attr.caps.remove(Caps::GET_ZCOPY);
         }
-        let manual = Manual { rndv_threshold: threshold, cooperate: None };
+        if lends {
+            attr = lending(attr);
+        }
+        let manual = Manual { rndv_threshold: threshold, cooperate: None, zcopy };
         let table = Table::new(Op::TagSend, &attr, &costs, manual);
         let site = Site { caps: attr.caps, limits: attr.limits, costs: &costs, manual };
         let offers: Vec<Offer> =

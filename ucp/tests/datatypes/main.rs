@@ -15,7 +15,7 @@ use proptest::prelude::*;
 use world::{SPACE, TRANSPORTS, Transport, World};
 
 /// Settings that lead to each protocol, where the transport has it.
-const WAYS: [&[(&str, &str)]; 8] = [
+const WAYS: [&[(&str, &str)]; 9] = [
     &[],
     &[("BOWLINE_RNDV_THRESHOLD", "64m"), ("BOWLINE_EAGER_SHARE_FIRST", "1g")],
     &[("BOWLINE_RNDV_THRESHOLD", "0"), ("BOWLINE_RNDV_SCHEME", "auto")],
@@ -24,6 +24,11 @@ const WAYS: [&[(&str, &str)]; 8] = [
     &[("BOWLINE_RNDV_THRESHOLD", "0"), ("BOWLINE_RNDV_SCHEME", "copy")],
     &[("BOWLINE_RNDV_THRESHOLD", "0"), ("BOWLINE_RNDV_SCHEME", "rtr")],
     &[("BOWLINE_RNDV_THRESHOLD", "32k"), ("BOWLINE_COOPERATE", "64k")],
+    &[
+        ("BOWLINE_RNDV_THRESHOLD", "64m"),
+        ("BOWLINE_EAGER_SHARE_FIRST", "1g"),
+        ("BOWLINE_ZCOPY_THRESHOLD", "1"),
+    ],
 ];
 
 const fn envelope(tag: u64) -> Envelope {
@@ -194,6 +199,83 @@ fn pieces_go_the_way_that_suits_them() {
         let counters = world.receiver().counters();
         let found = [counters.fetched, counters.landed, counters.copied];
         assert_eq!(found, expected, "{transport:?} {way:?} {from:?} to {to:?}");
+    }
+}
+
+/// Eager messages go from where they lie, where the transport can and the message is in few pieces.
+#[test]
+fn eager_messages_go_from_where_they_lie() {
+    let few = Layout::Pieces(vec![2000; 3]);
+    let many = Layout::Pieces(vec![1100; 6]);
+    let cases = [
+        (Transport::Tcp, Layout::Whole, 1),
+        (Transport::Tcp, few.clone(), 1),
+        (Transport::Tcp, Layout::Callbacks, 0),
+        (Transport::Itself, Layout::Whole, 1),
+        // Its receiver sees the sender's own memory, which is one piece.
+        (Transport::Itself, few.clone(), 0),
+        (TRANSPORTS[5], Layout::Whole, 1),
+        (TRANSPORTS[5], few.clone(), 1),
+        (TRANSPORTS[5], many, 1),
+        (TRANSPORTS[5], Layout::Pieces(vec![100; 20]), 0),
+        (Transport::Shm, Layout::Whole, 0),
+        (Transport::Shm, few, 0),
+    ];
+    for (transport, layout, lent) in cases {
+        for way in [WAYS[8], &[WAYS[8], &[("BOWLINE_ZCOPY_THRESHOLD", "1g")]].concat()] {
+            let world = World::new(transport, way);
+            let lent = if way.len() == 3 { lent } else { 0 };
+            let data = pattern(8000, 2);
+            for tag in 0..3 {
+                let receive =
+                    || world.receiver().recv(exactly(tag), Layout::Whole.to_receive(8000));
+                let early = (tag == 1).then(receive);
+                let buffer = layout.to_send(&data);
+                let sent = world.sender().send(world.to, envelope(tag), buffer, SendMode::Standard);
+                match sent.expect("sent") {
+                    Sent::Done => assert_eq!(lent, 0, "one that is lent has a request"),
+                    Sent::Pending(id) => {
+                        world.complete(world.sender(), id);
+                        assert_eq!(world.sender().take(id).expect("complete").outcome, Ok(()));
+                    }
+                }
+                let id = early.unwrap_or_else(receive).expect("posted");
+                world.complete(world.receiver(), id);
+                let (status, bytes) = world.receiver().take_with_buffer(id).expect("complete");
+                assert_eq!((status.outcome, bytes), (Ok(()), Some(data.clone())));
+            }
+            let counted = world.sender().counters().sent_zcopy;
+            assert_eq!(counted, 3 * lent, "{transport:?} {layout:?} {way:?}");
+        }
+    }
+}
+
+/// A peer that dies with a message under way that is lent: the send ends, by the transport's report, and
+/// its buffer comes back.
+#[test]
+fn a_lent_message_ends_with_its_peer() {
+    for steps in 0..6 {
+        let world = World::new(TRANSPORTS[3], WAYS[8]);
+        let data = pattern(8000, 2);
+        let first =
+            world.sender().send(world.to, envelope(0), SendBuf::owned(vec![1]), SendMode::Standard);
+        drop(first.expect("sent"));
+        let sent: Vec<_> = (0..20)
+            .map(|tag| {
+                let buffer = SendBuf::owned(data.clone());
+                world.sender().send(world.to, envelope(tag), buffer, SendMode::Standard)
+            })
+            .collect();
+        (0..steps).for_each(|_| world.step());
+        world.kill(1);
+        for sent in sent {
+            let Ok(Sent::Pending(id)) = sent else { panic!("one that is lent has a request") };
+            world.complete(world.sender(), id);
+            let (status, bytes) = world.sender().take_with_buffer(id).expect("complete");
+            assert!(matches!(status.outcome, Ok(()) | Err(OpError::PeerFailed(_))));
+            assert_eq!(bytes, Some(data.clone()));
+        }
+        assert!(world.sender().counters().sent_zcopy > 0);
     }
 }
 

@@ -145,6 +145,11 @@ impl World {
         self.workers.last().expect("there is one")
     }
 
+    /// Kills a rank of a simulated network.
+    pub(crate) fn kill(&self, rank: usize) {
+        self.network.as_ref().expect("it is simulated").kill(rank as u32);
+    }
+
     pub(crate) fn step(&self) {
         let events: u32 = self.workers.iter().map(Worker::progress).sum();
         if events == 0

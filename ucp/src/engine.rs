@@ -9,7 +9,7 @@ mod arrive;
 mod failure;
 mod pieces;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use bowline_base::slab::{Key, Slab};
 use bowline_uct::{Arrival, EpId, PeerFailure, Sink, Source, Token, Verdict};
@@ -103,6 +103,9 @@ pub(crate) struct Engine {
     /// Sends that this side helps with, the newest last.
     pub(crate) helps: Vec<Key>,
     pub(crate) streams: Streams,
+    /// Active messages whose data lies with their sender, and that were neither received nor dropped:
+    /// the peer, and its request.
+    pub(crate) am_waiting: HashSet<(PeerIndex, u64)>,
     /// What waits to be given to code of the user.
     pub(crate) inbox: VecDeque<Delivery>,
     /// What is to be called when a request is complete.
@@ -137,6 +140,7 @@ impl Engine {
             shares: VecDeque::new(),
             helps: Vec::new(),
             streams: Streams::default(),
+            am_waiting: HashSet::new(),
             inbox: VecDeque::new(),
             callbacks: Vec::new(),
             closings: Vec::new(),

@@ -35,6 +35,9 @@ pub enum OpError {
     /// It was cancelled.
     #[error("the operation was cancelled")]
     Cancelled,
+    /// The message's sender has cancelled it.
+    #[error("the sender has taken the message back before it was received")]
+    TakenBack,
     /// No such endpoint.
     #[error("no such endpoint; connect first")]
     BadEndpoint,

@@ -88,9 +88,11 @@ impl Inner {
             }
             let Some(first) = peer.pending.pop_front() else {
                 let lane = &self.lanes[peer.lane as usize];
+                let stream = self.engine.streams.get_mut(index);
+                let parked = stream.is_some_and(|stream| !stream.parked_ams.is_empty());
                 if peer.state != PeerState::Ready || peer.end.is_some() {
                     self.sent_all(index);
-                } else if !peer.has_offers() {
+                } else if !peer.has_offers() && !parked {
                     peer.short_limit = lane.iface.attr().limits.am.max_short.min(INLINE) as i32;
                 }
                 return;
@@ -117,13 +119,18 @@ impl Inner {
                     self.wait_for_room(index, first);
                     return;
                 }
-                (Post::Starved, first) => {
-                    self.engine.peers[index as usize].pending.push_front(first);
-                    return;
-                }
+                (Post::Starved, Pending::Send(key)) => self.park_am(index, key),
+                (Post::Starved, Pending::Control { .. }) => {}
                 (Post::Complete | Post::Awaiting | Post::Failed(_), _) => {}
             }
         }
+    }
+
+    /// An active message waits for credit, and later ones behind it; nothing else does. The short path
+    /// would overtake it.
+    fn park_am(&mut self, index: PeerIndex, key: Key) {
+        self.engine.peers[index as usize].short_limit = -1;
+        self.engine.streams.make(index).parked_ams.push_back(key);
     }
 
     fn wait_for_room(&mut self, index: PeerIndex, first: Pending) {
@@ -250,7 +257,9 @@ impl Inner {
             && front.is_empty()
             && !is_stream
             && pack::is_lent(&buffer, most);
-        if whole && !lent && peer.pending.is_empty() {
+        let behind = matches!(kind, SendKind::Am { .. })
+            && self.engine.streams.get_mut(index).is_some_and(|s| !s.parked_ams.is_empty());
+        if whole && !lent && !behind && peer.pending.is_empty() {
             let (id, _, words) = kind.eager(front.len());
             let number = peer.tx_sequence;
             match post_message(lane, peer, id, words, &[front], &mut buffer) {
@@ -307,9 +316,7 @@ impl Inner {
             }
             Post::Starved => {
                 self.engine.counters.credit_exhausted += 1;
-                let peer = &mut self.engine.peers[index as usize];
-                peer.short_limit = -1;
-                peer.pending.push_front(Pending::Send(key));
+                self.park_am(index, key);
             }
             Post::Failed(error) => {
                 self.engine.fail(key, error);
@@ -338,8 +345,20 @@ impl Inner {
         let counters = &mut self.engine.counters;
         let untouched = matches!(send.phase, SendPhase::Queued { message: 0, .. });
         let is_am = matches!(send.kind, SendKind::Am { .. });
-        if untouched && is_am && send.unasked() > INLINE && peer.credit <= 0 {
-            return Post::Starved;
+        if untouched && is_am {
+            let knows = |bit| peer.address.features & bit != 0;
+            let starved = |send: &Send| send.unasked() > INLINE && peer.credit <= 0;
+            let offered = knows(AM_RENDEZVOUS)
+                && !send.buffer.is_empty()
+                && (knows(PIECES) || send.buffer.shape() == Shape::Whole);
+            if starved(send) && offered {
+                // There was credit when it was sent.
+                send.rendezvous = true;
+            }
+            let stream = self.engine.streams.get_mut(index);
+            if starved(send) || stream.is_some_and(|stream| !stream.parked_ams.is_empty()) {
+                return Post::Starved;
+            }
         }
         let queued = matches!(send.phase, SendPhase::Queued { .. });
         let is_stream = matches!(send.kind, SendKind::Stream) && queued;

@@ -29,7 +29,7 @@ use crate::engine::Engine;
 use crate::error::OpError;
 use crate::matching::{Envelope, ItemId};
 use crate::pack;
-use crate::peer::{Ep, Peer, PeerIndex, header};
+use crate::peer::{Ep, Peer, PeerIndex, Pending, header};
 use crate::request::{self, Body, Receive, RequestId, Send, SendKind, SendPhase};
 use crate::tagged::Sent;
 use crate::wire::{self, Rts};
@@ -114,6 +114,9 @@ pub(crate) struct Stream {
     fetching: Option<(Key, bool)>,
     /// Sends without credit.
     pub(crate) parked: VecDeque<Key>,
+    /// Active messages without credit, and those behind them: the bytes of a stream may hold all of it,
+    /// and what lets their reader go on must not stand behind a message that waits for that.
+    pub(crate) parked_ams: VecDeque<Key>,
     /// Why nothing can be received behind the chunks.
     error: Option<OpError>,
     /// It stands in the list of those that have data.
@@ -329,10 +332,25 @@ impl Inner {
     /// Rule 4: credit has come back to sends that were without.
     pub(crate) fn unpark(&mut self, index: PeerIndex) {
         let Some(stream) = self.engine.streams.get_mut(index) else { return };
-        let keys = std::mem::take(&mut stream.parked);
-        let peer = &mut self.engine.peers[index as usize];
+        let (parked, ams) =
+            (std::mem::take(&mut stream.parked), std::mem::take(&mut stream.parked_ams));
+        let (requests, peer) = (&self.engine.requests, &mut self.engine.peers[index as usize]);
         peer.streams = true;
-        peer.pending.extend(keys.into_iter().map(crate::peer::Pending::Send));
+        // Sends of a kind that wait for room are newer than any that was parked.
+        for (keys, stream) in [(parked, true), (ams, false)] {
+            let is_one = |key: &Key| match requests.get(*key).map(|request| &request.body) {
+                Some(Body::Send(send)) => match send.kind {
+                    SendKind::Stream => stream,
+                    SendKind::Am { .. } => !stream,
+                    SendKind::Tagged(_) => false,
+                },
+                _ => false,
+            };
+            let newer = |waits: &Pending| matches!(waits, Pending::Send(key) if is_one(key));
+            let at = peer.pending.iter().position(newer).unwrap_or(peer.pending.len());
+            let newer = peer.pending.split_off(at);
+            peer.pending.extend(keys.into_iter().map(Pending::Send).chain(newer));
+        }
         self.resume(index);
     }
 }
@@ -595,6 +613,7 @@ impl Engine {
     pub(crate) fn fail_stream(&mut self, peer: PeerIndex) {
         if let Some(stream) = self.streams.get_mut(peer) {
             stream.parked.clear();
+            stream.parked_ams.clear();
             // Those that have failed with it leave their places.
             self.feed_stream(peer);
         }

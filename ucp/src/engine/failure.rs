@@ -124,6 +124,7 @@ impl Engine {
             self.fail(key, how.into());
         }
         self.settle_announced(index, how);
+        self.am_waiting.retain(|&(peer, _)| peer != index);
         self.fail_stream(index);
         if !self.one_sided.is_empty() {
             // Those for this peer are refused now, and end by that.

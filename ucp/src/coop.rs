@@ -383,6 +383,9 @@ impl Drop for Inner {
     /// Rule 2: a buffer into which a sender may be writing outlives the worker. It is leaked, unless
     /// it is somebody else's, who has waited then.
     fn drop(&mut self) {
+        if let Some(report) = self.at_end.0.take() {
+            report(&self.engine.counters);
+        }
         self.leak_landings();
         while let Some(key) = self.engine.any_shared() {
             let Some((buffer, fetch)) = receive_of(&mut self.engine.requests, key) else { return };

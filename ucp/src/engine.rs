@@ -36,6 +36,10 @@ bowline_base::counters! {
     pub struct Counters {
         /// Tagged messages sent by the short path.
         sent_short,
+        /// Active messages sent by it.
+        am_short,
+        /// Sends of streams by it.
+        stream_short,
         /// Tagged messages sent in one bcopy piece.
         sent_bcopy,
         /// Messages sent eagerly from where they lie.
@@ -72,6 +76,14 @@ bowline_base::counters! {
         helped,
         /// Rendezvous messages copied through the transport, since fetching was refused.
         copied,
+        /// Puts that were complete in their call.
+        put_short,
+        /// Puts from where their bytes lie.
+        put_zcopy,
+        /// Gets.
+        get_zcopy,
+        /// Atomic operations.
+        atomics,
         /// User's active messages received.
         am_received,
         /// Arrivals that no handler or peer was known for.

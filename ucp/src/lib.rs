@@ -79,7 +79,7 @@ pub use completion::{Completion, CompletionHandler, Handle};
 pub use endpoint::{EpInfo, EpOptions, EpState, ErrorHandler, ErrorMode};
 pub use engine::Counters;
 pub use error::{ConnectError, OpError, SpaceError, WorkerError};
-pub use explain::{LaneChoices, LaneReport};
+pub use explain::{EndReport, LaneChoices, LaneReport, Used};
 pub use flush::Fence;
 pub use introduce::{
     Answer, ConnectionRequest, DialError, DialId, IncomingId, Introducer, Introduction, ListenerId,

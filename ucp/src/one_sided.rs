@@ -87,6 +87,12 @@ impl Inner {
             Kind::Fetch(..) | Kind::Change(..) => 1,
         };
         one.task = Some(task);
+        let counters = &mut self.engine.counters;
+        *match task.kind {
+            Kind::Put => &mut counters.put_zcopy,
+            Kind::Get => &mut counters.get_zcopy,
+            Kind::Fetch(..) | Kind::Change(..) => &mut counters.atomics,
+        } += 1;
         let key = request::begin(&mut self.engine.requests, Body::OneSided(Box::new(one)));
         if self.engine.one_sided_waits_for(task.lane, task.ep) {
             self.engine.one_sided.push_back(key);

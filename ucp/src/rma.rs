@@ -182,12 +182,17 @@ impl Worker {
     pub fn put(&self, key: RemoteKey, remote: u64, buffer: SendBuf) -> Result<Sent, OpError> {
         let inner = &mut *self.inner.borrow_mut();
         let to = RemoteSlice { address: remote, rkey: key.rkey };
+        let lane = &mut inner.lanes[key.lane];
         if inner.engine.one_sided.is_empty()
+            && let Some(longest) = lane.choices.put_short_to
             && let Some(bytes) = buffer.contiguous()
+            && bytes.len() <= longest
         {
-            let iface = &mut inner.lanes[key.lane].iface;
-            match iface.put_short(key.ep, bytes, to) {
-                Ok(()) => return Ok(Sent::Done),
+            match lane.iface.put_short(key.ep, bytes, to) {
+                Ok(()) => {
+                    inner.engine.counters.put_short += 1;
+                    return Ok(Sent::Done);
+                }
                 Err(PostError::TooLong | PostError::Unsupported | PostError::NoResource) => {}
                 Err(error) => return Err(op_error(error)),
             }

@@ -235,7 +235,7 @@ impl Inner {
                 let parked = self.engine.streams.get_mut(index);
                 peer.streams = parked.is_none_or(|stream| stream.parked.is_empty());
                 in_credit = peer.streams && peer.credit > 0;
-                (length <= stream::MAX_REMOTE, &choices.am_send)
+                (length <= stream::MAX_REMOTE, &choices.stream_send)
             }
         };
         let protocol = table.pick(length as u64);

@@ -221,6 +221,7 @@ impl Worker {
             if lane.am_short(peer.ep, wire::STREAM, &words, bytes).is_ok() {
                 peer.number();
                 peer.credit -= bytes.len() as i64;
+                inner.engine.counters.stream_short += 1;
                 return Ok(Sent::Done);
             }
         }

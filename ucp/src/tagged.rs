@@ -225,6 +225,7 @@ impl Worker {
             let lane = &mut inner.lanes[peer.lane as usize].iface;
             if lane.am_short(peer.ep, wire::AM, &words, bytes).is_ok() {
                 peer.number();
+                inner.engine.counters.am_short += 1;
                 return Ok(Sent::Done);
             }
         }

@@ -100,6 +100,45 @@ fn what_lies_with_its_sender_saves_a_copy() {
 }
 
 #[test]
+fn one_sided_operations_are_priced() {
+    let costs = figures(&ROUND, Origin::Calibrated);
+    let mut attr = lending(lane("test"));
+    attr.caps |= Caps::PUT_SHORT;
+    attr.limits.put.max_short = 8192;
+    let of = |op, attr: &IfaceAttr| text(&Table::new(op, attr, &costs, Manual::default()));
+    // Mapped memory: 40 + 0.1 n, which nothing beats as far as it goes.
+    let all = "18446744073709551615";
+    assert_eq!(of(Op::Put, &attr), ["put/short 0..=8192", &format!("put/zcopy 8193..={all}")]);
+    assert_eq!(of(Op::Get, &attr), [format!("get/zcopy 0..={all}")]);
+    assert_eq!(of(Op::Atomic, &attr), ["atomic/native 4..=8"]);
+    // A network's: 1040 + 0.2 n and 1300 + 0.1 n meet at 2600.
+    attr.caps.remove(Caps::RKEY_PTR);
+    assert_eq!(of(Op::Put, &attr), ["put/short 0..=2600", &format!("put/zcopy 2601..={all}")]);
+    let choices = Choices::new(&attr, costs, Manual::default());
+    assert_eq!(choices.put_short_to, Some(2600));
+    attr.caps.remove(Caps::PUT_SHORT | Caps::GET_ZCOPY | Caps::ATOMIC_CPU);
+    assert_eq!(Choices::new(&attr, costs, Manual::default()).put_short_to, None);
+    assert!(of(Op::Get, &attr).is_empty() && of(Op::Atomic, &attr).is_empty());
+    // A stream is copied: its sends are not lent.
+    assert!(
+        Table::new(Op::StreamSend, &attr, &costs, Manual::default())
+            .first(Protocol::EagerZcopy)
+            .is_none()
+    );
+    for op in Op::ALL {
+        let table = Table::new(op, &attr, &costs, Manual { zcopy: Some(1), ..Manual::default() });
+        let theirs =
+            |name: &str| table.ranges().iter().all(|r| r.protocol.name().starts_with(name));
+        match op {
+            Op::Put => assert!(theirs("put/")),
+            Op::Get | Op::Atomic => assert!(table.ranges().is_empty()),
+            Op::Fetch => assert!(theirs("rndv/")),
+            Op::TagSend | Op::AmSend | Op::StreamSend => assert!(table.pick(8).is_some()),
+        }
+    }
+}
+
+#[test]
 fn slow_reads_move_the_threshold() {
     let mut costs = figures(&ROUND, Origin::Calibrated);
     costs.get.required.value = 100_000.0;

@@ -34,10 +34,10 @@ pub struct RecvBuf {
 }
 
 // SAFETY: the bytes are either owned by the handle, or promised to `borrowed` to stay valid and
-// unwritten until the handle is dropped, on whatever thread that is.
+// unwritten until the handle is dropped, on whatever thread that is. Callbacks are `Send`.
 unsafe impl Send for SendBuf {}
 // SAFETY: the bytes are either owned by the handle, or promised to `borrowed` to belong to the
-// handle alone until it is dropped, on whatever thread that is.
+// handle alone until it is dropped, on whatever thread that is. Callbacks are `Send`.
 unsafe impl Send for RecvBuf {}
 
 /// Set in a handle's length when what it points to is its own: bytes, or the description of a message
@@ -91,12 +91,8 @@ impl Drop for SendBuf {
     #[inline]
     fn drop(&mut self) {
         if self.len & OWNED != 0 {
-            if self.len & SCATTERED != 0 {
-                // SAFETY: the handle ends here; `SCATTERED` says what is in the box.
-                return drop(unsafe { Box::from_raw(self.start.cast_mut().cast::<Outgoing>()) });
-            }
             // SAFETY: the handle ends here.
-            drop(unsafe { take_back(self.start.cast_mut(), self.len) });
+            unsafe { self.drop_own() };
         }
     }
 }
@@ -105,17 +101,29 @@ impl Drop for RecvBuf {
     #[inline]
     fn drop(&mut self) {
         if self.len & OWNED != 0 {
-            if self.len & SCATTERED != 0 {
-                // SAFETY: the handle ends here; `SCATTERED` says what is in the box.
-                return drop(unsafe { Box::from_raw(self.start.cast::<Incoming>()) });
-            }
             // SAFETY: the handle ends here.
-            drop(unsafe { take_back(self.start, self.len) });
+            unsafe { self.drop_own() };
         }
     }
 }
 
 impl SendBuf {
+    /// What `drop` does for a handle that has something of its own. Out of its way: handles of borrowed
+    /// memory are dropped with every message.
+    ///
+    /// # Safety
+    /// The handle is not used any more, not even dropped.
+    #[cold]
+    #[inline(never)]
+    unsafe fn drop_own(&mut self) {
+        if self.len & SCATTERED != 0 {
+            // SAFETY: the caller ends the handle; `SCATTERED` says what is in the box.
+            return drop(unsafe { Box::from_raw(self.start.cast_mut().cast::<Outgoing>()) });
+        }
+        // SAFETY: the caller ends the handle.
+        drop(unsafe { take_back(self.start.cast_mut(), self.len) });
+    }
+
     /// A handle of memory that somebody else keeps.
     ///
     /// # Safety
@@ -304,6 +312,21 @@ impl SendBuf {
 }
 
 impl RecvBuf {
+    /// As that of [`SendBuf`].
+    ///
+    /// # Safety
+    /// As there.
+    #[cold]
+    #[inline(never)]
+    unsafe fn drop_own(&mut self) {
+        if self.len & SCATTERED != 0 {
+            // SAFETY: the caller ends the handle; `SCATTERED` says what is in the box.
+            return drop(unsafe { Box::from_raw(self.start.cast::<Incoming>()) });
+        }
+        // SAFETY: the caller ends the handle.
+        drop(unsafe { take_back(self.start, self.len) });
+    }
+
     /// A handle of memory that somebody else keeps.
     ///
     /// # Safety

@@ -1,7 +1,8 @@
 //! The ground every layer of Bowline stands on.
 //!
 //! What is here: the seam between `std` and `loom` atomics ([`sync`]), views of memory that
-//! another process may write ([`view`]), handles of user buffers ([`buffer`]), the queue
+//! another process may write ([`view`]), handles of user buffers ([`buffer`]), also of those in pieces
+//! or behind callbacks ([`scatter`]), the queue
 //! algorithms over plain memory ([`words`], [`scmp`], [`ring`]), pieces that two sides claim from both
 //! ends ([`cursor`]), a value with a side door ([`gate`]), the memory of a job ([`region`],
 //! [`job`]), doorbells ([`doorbell`]), turns of threads
@@ -21,6 +22,7 @@ pub mod job;
 pub mod prompt;
 pub mod region;
 pub mod ring;
+pub mod scatter;
 pub mod scmp;
 pub mod slab;
 pub mod sync;

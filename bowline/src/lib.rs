@@ -33,6 +33,7 @@ pub mod introduce;
 pub mod log;
 mod member;
 pub mod progress;
+mod report;
 pub mod simulate;
 pub mod stack;
 mod threads;

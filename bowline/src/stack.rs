@@ -45,6 +45,7 @@ pub const SETTINGS: &[&[Descriptor]] = &[
     crate::wait::SETTINGS,
     crate::progress::SETTINGS,
     crate::log::SETTINGS,
+    crate::report::SETTINGS,
 ];
 
 /// The settings as the environment has them. Names that mean nothing are warned of once.
@@ -204,6 +205,7 @@ pub fn worker(place: &Place, config: &Config, waiter: SystemWaiter) -> Result<Wo
     };
     let worker = Worker::with_costs(parts, &costs)?;
     crate::progress::attend(&worker, config)?;
+    crate::report::attend(&worker, place.rank, config);
     Ok(worker)
 }
 

@@ -101,3 +101,38 @@ fn wrong_words_are_named() {
         assert!(ended.code != Some(0) && ended.err.contains(word), "{arguments:?}: {ended:?}");
     }
 }
+
+/// Which protocol carried what is told at the end of each rank, where that is asked for.
+#[test]
+fn a_report_names_what_was_used() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("report");
+    let set = [("BOWLINE_CALIBRATION", "off"), ("BOWLINE_REPORT", file.to_str().unwrap())];
+    told(&["explain", "--peer", "1", "--op", "tag_send", "--send", "8,8,4m"], &set);
+    let text = std::fs::read_to_string(&file).unwrap();
+    let count = |rank: &str, protocol: &str| -> u64 {
+        let of = |line: &&str| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            words[1] == rank && words[3] == protocol
+        };
+        let line = text.lines().find(of);
+        line.and_then(|line| line.split_whitespace().last()?.parse().ok()).unwrap_or(0)
+    };
+    let senders = ["0", "1"].map(|rank| count(rank, "rndv"));
+    assert_eq!(senders.iter().sum::<u64>(), 1, "one message was offered:\n{text}");
+    let readers = ["0", "1"].map(|rank| count(rank, "rndv/get") + count(rank, "rndv/mapped"));
+    assert_eq!(readers.iter().sum::<u64>(), 1, "and read:\n{text}");
+    assert!(count("0", "eager/short") + count("1", "eager/short") > 0, "{text}");
+}
+
+/// Operations that no message carries are priced too.
+#[test]
+fn one_sided_operations_have_protocols() {
+    let off = [("BOWLINE_CALIBRATION", "off")];
+    for (op, first) in [("put", "put/short"), ("get", "get/zcopy"), ("atomic", "atomic/native")] {
+        let all = told(&["explain", "--peer", "1", "--op", op], &off);
+        let shm = all["protocols"].as_array().unwrap().iter().find(|p| p["transport"] == "shm");
+        let ranges = shm.unwrap()["operations"][0]["ranges"].as_array().unwrap();
+        assert_eq!(ranges[0]["protocol"], first, "{op}");
+    }
+}

@@ -14,8 +14,15 @@ const MAGIC: u32 = u32::from_le_bytes(*b"BWLA");
 pub(crate) const VERSION: u16 = 1;
 
 /// Optional abilities of a worker.
-pub(crate) const FEATURES: u32 =
-    SEND_CANCEL | COOPERATES | AM_RENDEZVOUS | STREAMS | PUTS | READY | DISCONNECTS | PROBED;
+pub(crate) const FEATURES: u32 = SEND_CANCEL
+    | COOPERATES
+    | AM_RENDEZVOUS
+    | STREAMS
+    | PUTS
+    | READY
+    | DISCONNECTS
+    | PROBED
+    | PIECES;
 
 /// It answers a sender that wants a message back.
 pub(crate) const SEND_CANCEL: u32 = 1 << 0;
@@ -34,6 +41,9 @@ pub(crate) const DISCONNECTS: u32 = 1 << 6;
 
 /// It takes PROBE for what it is.
 pub(crate) const PROBED: u32 = 1 << 7;
+
+/// It knows envelopes of messages that do not lie in one piece.
+pub(crate) const PIECES: u32 = 1 << 8;
 
 /// It writes a message into the receiver's memory when it is asked to.
 pub(crate) const PUTS: u32 = 1 << 4;

@@ -13,7 +13,9 @@
 //! dropped; a message that its handler neither receives nor keeps is dropped when it returns. A
 //! kept one must be given to [`Worker::am_recv`] or [`Worker::am_drop`], or its sender waits as long
 //! as both live. (4) What a sender may still have here without being asked is bounded by its credit;
-//! beyond it data stays with the sender, however short.
+//! beyond it data stays with the sender, however short. (5) A sender may take a message back whose data
+//! is still with it (`cancel.rs`): its handler is not called any more; one that is in a handler, or
+//! kept, cannot be received.
 
 use bowline_base::buffer::RecvBuf;
 use bowline_base::view::View;
@@ -143,7 +145,7 @@ impl AmMessage<'_> {
     /// Receives the data into `buffer`: what lies with its sender is fetched, what is here copied.
     ///
     /// # Errors
-    /// When the sender has failed and its data is not here.
+    /// When its data is not here and the sender has failed, or has taken it back.
     pub fn recv(self, buffer: RecvBuf) -> Result<RequestId, OpError> {
         let Self { worker, .. } = self;
         worker.am_recv(self.keep(), buffer)
@@ -274,15 +276,18 @@ impl Worker {
     /// is complete.
     ///
     /// # Errors
-    /// When the sender has failed and its data is not here.
+    /// When its data is not here and the sender has failed, or has taken it back.
     pub fn am_recv(&self, message: AmKept, buffer: RecvBuf) -> Result<RequestId, OpError> {
         let inner = &mut *self.inner.borrow_mut();
         let AmKept(AmArrival { peer, header, payload, remote, .. }) = message;
         let none = Envelope { space: 0, source: 0, tag: 0 };
-        if remote.is_some()
-            && let Some(how) = inner.engine.peers[peer as usize].failure()
-        {
-            return Err(how.into());
+        if let Some(rts) = &remote {
+            if let Some(how) = inner.engine.peers[peer as usize].failure() {
+                return Err(how.into());
+            }
+            if !inner.engine.am_waiting.remove(&(peer, rts.request)) {
+                return Err(OpError::TakenBack);
+            }
         }
         let (key, _) = request::begin_receive(&mut inner.engine.requests, buffer, none.space);
         match remote {
@@ -303,7 +308,7 @@ impl Worker {
         let inner = &mut *self.inner.borrow_mut();
         let AmKept(AmArrival { peer, remote, .. }) = message;
         if let Some(rts) = remote {
-            inner.control(peer, crate::wire::ACK, [rts.request, 0], &[]);
+            inner.am_dropped(peer, &rts, 0);
         }
     }
 
@@ -329,6 +334,14 @@ impl Worker {
                     continue;
                 }
             };
+            if let Some(rts) = &arrival.remote
+                && !inner.engine.am_waiting.contains(&(arrival.peer, rts.request))
+                && inner.engine.peers[arrival.peer as usize].failure().is_none()
+            {
+                // Rule 5.
+                inner.engine.taken(arrival.peer, arrival.payload.as_slice().len());
+                continue;
+            }
             let place = self.handlers.borrow_mut().take(arrival.id);
             let mut handler = match place {
                 Place::Ready(handler) => handler,
@@ -350,7 +363,7 @@ impl Worker {
             inner.engine.counters.am_received += 1;
             inner.engine.taken(arrival.peer, bytes);
             if let Some(rts) = &arrival.remote {
-                inner.control(arrival.peer, crate::wire::ACK, [rts.request, 0], &[]);
+                inner.am_dropped(arrival.peer, rts, 0);
             }
         }
         for arrival in waiting.into_iter().rev() {
@@ -373,8 +386,14 @@ impl Inner {
         self.engine.counters.stray += 1;
         self.engine.taken(arrival.peer, arrival.payload.as_slice().len());
         if let Some(rts) = &arrival.remote {
-            let words = [rts.request, crate::wire::NO_HANDLER];
-            self.control(arrival.peer, crate::wire::ACK, words, &[]);
+            self.am_dropped(arrival.peer, rts, crate::wire::NO_HANDLER);
+        }
+    }
+
+    /// Tells the sender of a message that nobody will receive it, unless it has taken it back.
+    fn am_dropped(&mut self, peer: PeerIndex, rts: &Rts, outcome: u64) {
+        if self.engine.am_waiting.remove(&(peer, rts.request)) {
+            self.control(peer, crate::wire::ACK, [rts.request, outcome], &[]);
         }
     }
 }

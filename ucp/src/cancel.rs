@@ -6,6 +6,8 @@
 //!             offered ── TAKE_BACK ─► receiver ── it waits there: ACK "cancelled" ──► Cancelled
 //!                                              ── it is matched: the match's own ACK ──► done
 //!             pieces under way: asked for once the last one is posted
+//!   active message, offered: as a send, and "it waits" means that its handler has neither begun to
+//!             receive its data nor dropped it; where it is kept, receiving it fails from then on
 //! ```
 //! Either the operation is complete as if it had never been cancelled, or it had no effect at all
 //! (MPI: Point-to-Point Communication, "Probe and Cancel"). A send whose data has left the sender's
@@ -15,6 +17,7 @@ use bowline_base::slab::Key;
 use bowline_base::view::View;
 use bowline_uct::AmHeader;
 
+use crate::action::Action;
 use crate::address::SEND_CANCEL;
 use crate::engine::Engine;
 use crate::error::OpError;
@@ -26,8 +29,9 @@ use crate::wire;
 use crate::worker::{Inner, Worker};
 
 impl Worker {
-    /// Cancels a receive or a tagged send that nothing has matched: it completes with
-    /// [`OpError::Cancelled`]. Everything else completes as it would have.
+    /// Cancels a receive or a tagged send that nothing has matched, or the send of an active message
+    /// whose receiver has not begun to receive its data: it completes with [`OpError::Cancelled`].
+    /// Everything else completes as it would have.
     pub fn cancel(&self, id: RequestId) {
         let inner = &mut *self.inner.borrow_mut();
         let Some(request) = inner.engine.requests.get_mut(id.0).filter(|request| !request.done)
@@ -54,8 +58,10 @@ impl Worker {
                         inner.act();
                     }
                     SendPhase::Offered => inner.ask_back(id.0),
-                    SendPhase::Queued { .. } | SendPhase::Streaming { .. } | SendPhase::Putting => {
-                    }
+                    SendPhase::Queued { .. }
+                    | SendPhase::Streaming { .. }
+                    | SendPhase::Putting
+                    | SendPhase::Lent => {}
                 }
             }
             Body::Stream(_) => inner.engine.cancel_stream_receive(id.0),
@@ -75,12 +81,16 @@ impl Inner {
         else {
             return;
         };
-        let Send { peer, kind: SendKind::Tagged(envelope), .. } = **send else {
-            return;
+        let Send { peer, kind, .. } = **send;
+        let [first, second, _] = match kind {
+            SendKind::Tagged(envelope) => wire::tagged(&envelope, 0),
+            // Its request says which. A peer that knows the question of tagged messages only finds
+            // none, and the send goes on.
+            SendKind::Am { .. } => [0; 3],
+            SendKind::Stream => return,
         };
         // A peer of an older version does not know the question: the send goes on.
         if self.engine.peers[peer as usize].address.features & SEND_CANCEL != 0 {
-            let [first, second, _] = wire::tagged(&envelope, 0);
             self.control(peer, wire::TAKE_BACK, [first, second], &key.to_wire().to_le_bytes());
         }
     }
@@ -109,6 +119,11 @@ impl Engine {
             return None;
         }
         let request = u64::from_le_bytes(request);
+        if self.am_waiting.remove(&(peer, request)) {
+            let outcome = wire::CANCELLED;
+            self.actions.push(Action::Refuse { peer, request, outcome });
+            return Some(());
+        }
         let envelope = wire::envelope(header);
         let unexpected = &self.unexpected;
         let mut is_it = |value: u64| {

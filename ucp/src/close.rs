@@ -476,7 +476,8 @@ impl Engine {
             Body::Send(send) => {
                 let read = send.rendezvous
                     && matches!(send.phase, SendPhase::Offered | SendPhase::Putting);
-                send.peer == index && (exposed || !read)
+                // The transport reads one that is lent, and tells when it does no more.
+                send.peer == index && (exposed || !read) && send.phase != SendPhase::Lent
             }
             _ => false,
         });

@@ -50,22 +50,48 @@ impl Completed {
     }
 }
 
-/// The bytes that a request's buffer owned.
-pub(crate) fn owned_bytes(body: Body) -> Option<Vec<u8>> {
+/// The handle that an operation held.
+#[derive(Debug)]
+pub enum Handle {
+    /// Of a send, or a put.
+    Send(SendBuf),
+    /// Of a receive, or a get.
+    Receive(RecvBuf),
+}
+
+/// The handle of a request.
+fn handle(body: Body) -> Option<Handle> {
     match body {
-        Body::Receive(receive) => receive.buffer.into_owned(),
-        Body::Send(send) => send.buffer.into_owned(),
-        Body::Stream(receive) => receive.buffer.into_owned(),
+        Body::Receive(receive) => Some(Handle::Receive(receive.buffer)),
+        Body::Send(send) => Some(Handle::Send(send.buffer)),
+        Body::Stream(receive) => Some(Handle::Receive(receive.buffer)),
         Body::OneSided(one) => {
             let OneSided { send, receive, .. } = *one;
-            let sent = send.and_then(SendBuf::into_owned);
-            sent.or_else(|| receive.and_then(RecvBuf::into_owned))
+            send.map(Handle::Send).or_else(|| receive.map(Handle::Receive))
         }
         Body::Announced(_) | Body::Free => None,
     }
 }
 
+/// The bytes that a request's buffer owned.
+pub(crate) fn owned_bytes(body: Body) -> Option<Vec<u8>> {
+    match handle(body)? {
+        Handle::Send(buffer) => buffer.into_owned(),
+        Handle::Receive(buffer) => buffer.into_owned(),
+    }
+}
+
 impl Worker {
+    /// The status of a completed request with the handle that it was given: for pieces and callbacks,
+    /// which [`Worker::take_with_buffer`] cannot hand back.
+    pub fn take_with_handle(&self, id: RequestId) -> Option<(Status, Option<Handle>)> {
+        let inner = &mut *self.inner.borrow_mut();
+        let request = inner.engine.requests.get_mut(id.0).filter(|request| request.done)?;
+        let (status, body) = (request.status, std::mem::take(&mut request.body));
+        inner.engine.requests.release(id.0);
+        Some((status, handle(body)))
+    }
+
     /// Has `handler` called when the request is complete, also when it is already. The request is
     /// freed by that.
     ///

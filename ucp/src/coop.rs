@@ -32,7 +32,7 @@
 
 mod turn;
 
-use bowline_base::buffer::RecvBuf;
+use bowline_base::buffer::{RecvBuf, Shape};
 use bowline_base::cursor::{Cursor, Side};
 use bowline_base::slab::Key;
 use bowline_base::view::View;
@@ -138,6 +138,9 @@ impl Inner {
         let Some((receive, fetch)) = receive_of(&mut self.engine.requests, key) else {
             return false;
         };
+        if receive.shape() != Shape::Whole || !fetch.rts.is_readable() {
+            return false;
+        }
         let (index, wanted, address) = (fetch.peer, fetch.wanted, receive.address());
         let fresh = fetch.done == 0 && (fetch.rkey.is_some() || fetch.rts.rkey_len == 0);
         let known = &self.engine.peers[index as usize];
@@ -380,6 +383,9 @@ impl Drop for Inner {
     /// Rule 2: a buffer into which a sender may be writing outlives the worker. It is leaked, unless
     /// it is somebody else's, who has waited then.
     fn drop(&mut self) {
+        if let Some(report) = self.at_end.0.take() {
+            report(&self.engine.counters);
+        }
         self.leak_landings();
         while let Some(key) = self.engine.any_shared() {
             let Some((buffer, fetch)) = receive_of(&mut self.engine.requests, key) else { return };

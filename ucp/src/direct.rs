@@ -15,7 +15,7 @@
 //! moves it into the queues first, as their oldest entry, and then goes its usual way. (3) There
 //! is one place; a nested blocking receive takes the usual way.
 
-use bowline_base::buffer::RecvBuf;
+use bowline_base::buffer::{RecvBuf, Shape};
 use bowline_base::gate::Entered;
 use bowline_base::slab::Key;
 use bowline_base::view::View;
@@ -58,9 +58,12 @@ struct Taken {
 
 impl Taken {
     #[inline(always)]
-    const fn result(&self) -> Result<MessageInfo, OpError> {
+    fn result(&self, buffer: &RecvBuf) -> Result<MessageInfo, OpError> {
         let Self { length, source, tag, copied } = *self;
         if copied as u64 != length {
+            if buffer.failed() {
+                return Err(OpError::NotUnpacked);
+            }
             return Err(OpError::Truncated { message: length, room: copied as u64 });
         }
         Ok(MessageInfo { source, tag, length })
@@ -125,6 +128,8 @@ impl Engine {
 
     fn request_of_direct(&mut self) -> Key {
         let buffer = std::mem::replace(&mut self.direct.buffer, RecvBuf::empty());
+        let callbacks = buffer.shape() == Shape::Callbacks;
+        self.attendance.callbacks |= callbacks;
         let (key, _) = request::begin_receive(&mut self.requests, buffer, self.direct.space);
         self.direct.stage = Stage::Moved(key);
         key
@@ -182,8 +187,9 @@ impl Worker {
             let direct = &mut inner.engine.direct;
             if direct.stage == Stage::Done {
                 direct.stage = Stage::Empty;
+                let result = direct.message.result(&direct.buffer);
                 direct.buffer = RecvBuf::empty();
-                return direct.message.result();
+                return result;
             }
             if let Stage::Moved(key) = direct.stage {
                 direct.stage = Stage::Empty;

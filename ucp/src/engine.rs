@@ -9,7 +9,7 @@ mod arrive;
 mod failure;
 mod pieces;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use bowline_base::slab::{Key, Slab};
 use bowline_uct::{Arrival, EpId, PeerFailure, Sink, Source, Token, Verdict};
@@ -21,7 +21,7 @@ use crate::direct::Direct;
 use crate::error::OpError;
 use crate::peer::{NOBODY, Peer, PeerIndex};
 use crate::put::Landing;
-use crate::request::{Body, Receive, Request, RequestId, Requests, Status};
+use crate::request::{Body, Receive, Request, RequestId, Requests, SendPhase, Status};
 use crate::rndv::RndvKind;
 use crate::rtr::Announcer;
 use crate::settings::Options;
@@ -36,8 +36,14 @@ bowline_base::counters! {
     pub struct Counters {
         /// Tagged messages sent by the short path.
         sent_short,
+        /// Active messages sent by it.
+        am_short,
+        /// Sends of streams by it.
+        stream_short,
         /// Tagged messages sent in one bcopy piece.
         sent_bcopy,
+        /// Messages sent eagerly from where they lie.
+        sent_zcopy,
         /// Tagged messages sent in several pieces.
         sent_multi,
         /// Tagged messages offered for fetching.
@@ -70,6 +76,14 @@ bowline_base::counters! {
         helped,
         /// Rendezvous messages copied through the transport, since fetching was refused.
         copied,
+        /// Puts that were complete in their call.
+        put_short,
+        /// Puts from where their bytes lie.
+        put_zcopy,
+        /// Gets.
+        get_zcopy,
+        /// Atomic operations.
+        atomics,
         /// User's active messages received.
         am_received,
         /// Arrivals that no handler or peer was known for.
@@ -101,6 +115,9 @@ pub(crate) struct Engine {
     /// Sends that this side helps with, the newest last.
     pub(crate) helps: Vec<Key>,
     pub(crate) streams: Streams,
+    /// Active messages whose data lies with their sender, and that were neither received nor dropped:
+    /// the peer, and its request.
+    pub(crate) am_waiting: HashSet<(PeerIndex, u64)>,
     /// What waits to be given to code of the user.
     pub(crate) inbox: VecDeque<Delivery>,
     /// What is to be called when a request is complete.
@@ -135,6 +152,7 @@ impl Engine {
             shares: VecDeque::new(),
             helps: Vec::new(),
             streams: Streams::default(),
+            am_waiting: HashSet::new(),
             inbox: VecDeque::new(),
             callbacks: Vec::new(),
             closings: Vec::new(),
@@ -356,6 +374,11 @@ impl Engine {
                 self.actions.push(Action::Fetch(key));
             }
             Body::OneSided(_) => self.one_sided_completed(key, result),
+            Body::Send(send) if send.phase == SendPhase::Lent => {
+                let (length, outcome) = (send.buffer.len() as u64, result.map(drop));
+                let outcome = outcome.map_err(OpError::from);
+                self.finish(key, Status { length, outcome, ..Status::NONE });
+            }
             Body::Send(_) => self.put_completed(key, result),
             Body::Announced(_) | Body::Stream(_) | Body::Free => {}
         }

@@ -17,6 +17,11 @@ pub enum OpError {
         /// Bytes of room.
         room: u64,
     },
+    /// The callback that unpacks a message refused its bytes, or panicked.
+    #[error(
+        "the callback that unpacks the message refused its bytes, or panicked; what it took is its own to judge"
+    )]
+    NotUnpacked,
     /// The peer failed before the operation could complete.
     #[error("{0}")]
     PeerFailed(#[from] PeerFailure),
@@ -30,6 +35,9 @@ pub enum OpError {
     /// It was cancelled.
     #[error("the operation was cancelled")]
     Cancelled,
+    /// The message's sender has cancelled it.
+    #[error("the sender has taken the message back before it was received")]
+    TakenBack,
     /// No such endpoint.
     #[error("no such endpoint; connect first")]
     BadEndpoint,

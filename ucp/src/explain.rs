@@ -3,8 +3,9 @@
 
 use crate::address::WorkerAddress;
 use crate::cost::LaneCosts;
+use crate::engine::Counters;
 use crate::error::ConnectError;
-use crate::proto::{Op, Table};
+use crate::proto::{Op, Protocol, Table};
 use crate::worker::Worker;
 
 /// Which lane carries messages to a peer, and why not the others.
@@ -18,6 +19,16 @@ pub struct LaneReport {
     pub ways: Vec<String>,
 }
 
+/// What a worker was asked to report at its end.
+#[derive(Default)]
+pub(crate) struct AtEnd(pub(crate) Option<EndReport>);
+
+impl std::fmt::Debug for AtEnd {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("AtEnd").field(&self.0.is_some()).finish()
+    }
+}
+
 /// What is known of a lane's costs, and what follows.
 #[derive(Clone, Debug)]
 pub struct LaneChoices {
@@ -29,7 +40,54 @@ pub struct LaneChoices {
     pub tables: Vec<(Op, Table)>,
 }
 
+/// How often a protocol was used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Used {
+    /// Which side counts: `sent` messages, those `received` that had been offered, `one-sided`
+    /// operations.
+    pub side: &'static str,
+    /// The protocol.
+    pub protocol: &'static str,
+    /// Messages, or operations.
+    pub count: u64,
+}
+
+impl Counters {
+    /// Which protocol carried how many messages and operations; those that carried none are left out.
+    /// Offered messages are counted by their receivers, who choose how they come.
+    pub fn protocols(&self) -> Vec<Used> {
+        let shorts = self.sent_short + self.am_short + self.stream_short;
+        let name = Protocol::name;
+        let all = [
+            ("sent", name(Protocol::EagerShort), shorts),
+            ("sent", name(Protocol::EagerBcopy), self.sent_bcopy),
+            ("sent", name(Protocol::EagerZcopy), self.sent_zcopy),
+            ("sent", name(Protocol::EagerMulti), self.sent_multi),
+            ("sent", "rndv", self.sent_rndv),
+            ("sent", "rndv/rtr", self.sent_rtr),
+            ("received", name(Protocol::RndvGet), self.fetched - self.mapped.min(self.fetched)),
+            ("received", "rndv/mapped", self.mapped),
+            ("received", "rndv/put", self.landed),
+            ("received", name(Protocol::RndvCopy), self.copied),
+            ("one-sided", name(Protocol::PutShort), self.put_short),
+            ("one-sided", name(Protocol::PutZcopy), self.put_zcopy),
+            ("one-sided", name(Protocol::GetZcopy), self.get_zcopy),
+            ("one-sided", name(Protocol::AtomicNative), self.atomics),
+        ];
+        let used = all.into_iter().filter(|(.., count)| *count > 0);
+        used.map(|(side, protocol, count)| Used { side, protocol, count }).collect()
+    }
+}
+
+/// What is called when a worker ends.
+pub type EndReport = Box<dyn FnOnce(&Counters) + Send>;
+
 impl Worker {
+    /// Has `report` called with the worker's counters at its end, in place of the one before.
+    pub fn at_end(&self, report: EndReport) {
+        self.inner.borrow_mut().at_end = AtEnd(Some(report));
+    }
+
     /// The lanes to a peer with this address: the chosen one, and why not the others.
     ///
     /// # Errors

@@ -2,16 +2,18 @@
 //! its sender, alone. [`crate::coop`] reads with the sender's help, [`crate::put`] has the sender
 //! write.
 
+use bowline_base::buffer::Shape;
 use bowline_base::slab::Key;
 use bowline_uct::{Caps, LocalSlice, PeerFailure, PostError, Posted, RemoteSlice};
 
 use crate::action::Action;
 use crate::coop::receive_of;
 use crate::error::OpError;
+use crate::pack::{self, RUNS};
 use crate::peer::{PeerIndex, PeerState};
 use crate::request::{Body, token};
 use crate::rndv::{RndvFacts, RndvKind, can_land};
-use crate::wire;
+use crate::wire::{self, Rts};
 use crate::worker::Inner;
 
 /// Bytes fetched in one go, so that other traffic is looked at in between: some 400 us. With 1 MiB
@@ -72,17 +74,19 @@ impl Inner {
     /// `shared`.
     fn choose_rndv(&mut self, key: Key, shared: bool) -> Option<RndvKind> {
         let options = self.engine.options;
-        let (_, fetch) = receive_of(&mut self.engine.requests, key)?;
+        let (buffer, fetch) = receive_of(&mut self.engine.requests, key)?;
         let (rts, wanted, known) = (fetch.rts, fetch.wanted, fetch.rkey);
+        let whole = buffer.shape() == Shape::Whole;
+        let (readable, into) = (rts.is_readable(), pack::is_read_into(buffer));
         let peer = &mut self.engine.peers[fetch.peer as usize];
         let shared_from = self.lanes[peer.lane as usize].choices.shared_from;
         let (lane, ep) = (&mut self.lanes[peer.lane as usize].iface, peer.ep);
         let caps = lane.attr().caps;
-        let put = can_land(caps, peer);
+        let put = can_land(caps, peer) && whole && rts.address != Rts::PACKED;
         let packed = &rts.rkey[..usize::from(rts.rkey_len)];
         let rkey = match known {
             Some(rkey) => Some(rkey),
-            None if options.rndv_scheme.reads_nothing(put) => None,
+            None if !readable || options.rndv_scheme.reads_nothing(put) => None,
             None if !packed.is_empty() => lane.rkey_unpack(ep, packed).ok(),
             None if peer.reach_refused => None,
             None => {
@@ -97,8 +101,8 @@ impl Inner {
         }
         let view = |rkey| lane.rkey_ptr(rkey, rts.address, wanted as usize);
         let mapped = fetch.rkey.and_then(view).is_some();
-        let get = rkey.is_some() && caps.contains(Caps::GET_ZCOPY);
-        let shared = shared && wanted >= shared_from;
+        let get = rkey.is_some() && caps.contains(Caps::GET_ZCOPY) && (into || mapped);
+        let shared = shared && wanted >= shared_from && whole;
         let facts = RndvFacts { mapped, get, shared, put };
         Some(RndvKind::choose(options.rndv_scheme, facts))
     }
@@ -135,12 +139,16 @@ impl Inner {
         let length = (fetch.wanted - fetch.done).min(if works_alone { limit } else { SEGMENT });
         let own = fetch.rkey;
         let rkey = if fetch.rts.rkey_len > 0 { own } else { peer.reach };
-        let (Some(address), Some(rkey)) = (fetch.rts.address.checked_add(fetch.done), rkey) else {
+        let mut runs = [LocalSlice::EMPTY; RUNS];
+        let to = &mut runs[..lane.attr().limits.get.max_iov.clamp(1, RUNS)];
+        let (count, length) =
+            LocalSlice::runs_of_recv(buffer, fetch.done as usize, length as usize, to);
+        let address = fetch.rts.address.checked_add(fetch.done).filter(|_| length > 0);
+        let (Some(address), Some(rkey)) = (address, rkey) else {
             return self.refuse(key, OpError::BadRemote);
         };
-        let to = LocalSlice::of_recv(buffer, fetch.done as usize, length as usize);
-        let from = RemoteSlice { address, rkey };
-        match lane.get_zcopy(peer.ep, to.as_slice(), from, token(key)) {
+        let (from, length) = (RemoteSlice { address, rkey }, length as u64);
+        match lane.get_zcopy(peer.ep, &to[..count], from, token(key)) {
             Ok(Posted::Done) => {
                 fetch.done += length;
                 let complete = fetch.done >= fetch.wanted;
@@ -161,7 +169,8 @@ impl Inner {
             Err(_) => {
                 peer.reach_refused = true;
                 fetch.done = 0;
-                let next = can_land(lane.attr().caps, peer) && own.is_none();
+                let whole = buffer.shape() == Shape::Whole;
+                let next = can_land(lane.attr().caps, peer) && own.is_none() && whole;
                 fetch.kind = if next { Some(RndvKind::Put) } else { Some(RndvKind::Copy) };
                 self.engine.actions.push(Action::Fetch(key));
             }

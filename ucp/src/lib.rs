@@ -46,6 +46,7 @@ mod keepalive;
 mod lanes;
 pub mod matching;
 mod one_sided;
+mod pack;
 mod peer;
 pub mod proto;
 mod put;
@@ -74,11 +75,11 @@ pub use am::{AmHandler, AmKept, AmMessage};
 pub use book::{AddressBook, AddressTable};
 pub use bowline_uct::PeerFailure;
 pub use close::CloseMode;
-pub use completion::{Completion, CompletionHandler};
+pub use completion::{Completion, CompletionHandler, Handle};
 pub use endpoint::{EpInfo, EpOptions, EpState, ErrorHandler, ErrorMode};
 pub use engine::Counters;
 pub use error::{ConnectError, OpError, SpaceError, WorkerError};
-pub use explain::{LaneChoices, LaneReport};
+pub use explain::{EndReport, LaneChoices, LaneReport, Used};
 pub use flush::Fence;
 pub use introduce::{
     Answer, ConnectionRequest, DialError, DialId, IncomingId, Introducer, Introduction, ListenerId,
@@ -90,7 +91,9 @@ pub use peer::Ep;
 pub use query::{Operation, RequestInfo, WaitsFor};
 pub use request::{RequestId, Status};
 pub use rma::{Memory, RemoteKey, RmaError};
-pub use settings::{KEEPALIVE, KEEPALIVE_INTERVAL, RecvQueue, RndvScheme, SETTINGS};
+pub use settings::{
+    KEEPALIVE, KEEPALIVE_INTERVAL, RNDV_THRESHOLD, RecvQueue, RndvScheme, SETTINGS, ZCOPY_THRESHOLD,
+};
 pub use shared::SharedWorker;
 pub use space::{Members, SpaceOptions};
 pub use stream::{StreamReceived, StreamWant};

@@ -12,7 +12,7 @@
 //! the transport may use its buffer until then. (4) A flush and a fence wait until nothing is
 //! queued: both are about what was begun before them.
 
-use bowline_base::buffer::RecvBuf;
+use bowline_base::buffer::{RecvBuf, SendBuf, Shape};
 use bowline_base::slab::Key;
 use bowline_uct::{
     AtomicOp, AtomicWidth, EpId, LocalSlice, PeerFailure, PostError, Posted, RemoteSlice,
@@ -20,6 +20,7 @@ use bowline_uct::{
 
 use crate::engine::Engine;
 use crate::error::OpError;
+use crate::pack::RUNS;
 use crate::request::{self, Body, OneSided, RequestId, Status, token};
 use crate::worker::Inner;
 
@@ -75,12 +76,23 @@ pub(crate) fn op_error(error: PostError) -> OpError {
 impl Inner {
     /// Begins an operation.
     pub(crate) fn begin_one_sided(&mut self, task: Task, mut one: OneSided) -> Progress {
+        let shapes =
+            (one.send.as_ref().map(SendBuf::shape), one.receive.as_ref().map(RecvBuf::shape));
+        if shapes.0.or(shapes.1) == Some(Shape::Callbacks) {
+            return Progress::Done(Err(OpError::Unsupported));
+        }
         one.rest = match task.kind {
             Kind::Put => one.send.as_ref().map_or(0, |buffer| buffer.len()),
             Kind::Get => one.receive.as_ref().map_or(0, |buffer| buffer.len()),
             Kind::Fetch(..) | Kind::Change(..) => 1,
         };
         one.task = Some(task);
+        let counters = &mut self.engine.counters;
+        *match task.kind {
+            Kind::Put => &mut counters.put_zcopy,
+            Kind::Get => &mut counters.get_zcopy,
+            Kind::Fetch(..) | Kind::Change(..) => &mut counters.atomics,
+        } += 1;
         let key = request::begin(&mut self.engine.requests, Body::OneSided(Box::new(one)));
         if self.engine.one_sided_waits_for(task.lane, task.ep) {
             self.engine.one_sided.push_back(key);
@@ -117,22 +129,27 @@ impl Inner {
             }
             let iface = &mut *self.lanes[task.lane].iface;
             let limits = iface.attr().limits;
+            let mut runs = [LocalSlice::EMPTY; RUNS];
             let (len, posted) = match task.kind {
                 Kind::Put => {
                     let Some(buffer) = &one.send else { return };
                     let len = one.rest.min(limits.put.max_zcopy.max(1));
                     let done = buffer.len() - one.rest;
-                    let from = LocalSlice::of_send(buffer, done, len);
+                    let from = &mut runs[..limits.put.max_iov.clamp(1, RUNS)];
+                    let (count, len) = LocalSlice::runs_of_send(buffer, done, len, from);
                     let to = behind(task.at, done);
-                    (len, iface.put_zcopy(task.ep, from.as_slice(), to, token(key)).map(step))
+                    let posted = iface.put_zcopy(task.ep, &from[..count], to, token(key));
+                    (len, posted.map(step))
                 }
                 Kind::Get => {
                     let Some(buffer) = &mut one.receive else { return };
                     let len = one.rest.min(limits.get.max_zcopy.max(1));
                     let done = buffer.len() - one.rest;
+                    let to = &mut runs[..limits.get.max_iov.clamp(1, RUNS)];
+                    let (count, len) = LocalSlice::runs_of_recv(buffer, done, len, to);
                     let from = behind(task.at, done);
-                    let to = LocalSlice::of_recv(buffer, done, len);
-                    (len, iface.get_zcopy(task.ep, to.as_slice(), from, token(key)).map(step))
+                    let posted = iface.get_zcopy(task.ep, &to[..count], from, token(key));
+                    (len, posted.map(step))
                 }
                 Kind::Fetch(op, width) => {
                     let posted = iface.atomic_fetch(task.ep, op, width, task.at, token(key));

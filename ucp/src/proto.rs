@@ -22,20 +22,45 @@ pub enum Op {
     TagSend,
     /// Sending a user's active message.
     AmSend,
+    /// Appending to a stream.
+    StreamSend,
     /// Reading, by its receiver, a message that was offered to it.
     Fetch,
+    /// Writing into a peer's memory.
+    Put,
+    /// Reading a peer's memory.
+    Get,
+    /// An atomic operation on a word of a peer's, whose old value is wanted.
+    Atomic,
 }
 
 impl Op {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::TagSend, Self::AmSend, Self::Fetch];
+    pub const ALL: [Self; 7] = [
+        Self::TagSend,
+        Self::AmSend,
+        Self::StreamSend,
+        Self::Fetch,
+        Self::Put,
+        Self::Get,
+        Self::Atomic,
+    ];
+
+    /// Whether the peer takes no part.
+    const fn is_one_sided(self) -> bool {
+        matches!(self, Self::Put | Self::Get | Self::Atomic)
+    }
 
     /// Its name, as commands take it.
     pub const fn name(self) -> &'static str {
         match self {
             Self::TagSend => "tag_send",
             Self::AmSend => "am_send",
+            Self::StreamSend => "stream_send",
             Self::Fetch => "fetch",
+            Self::Put => "put",
+            Self::Get => "get",
+            Self::Atomic => "atomic",
         }
     }
 }
@@ -53,6 +78,8 @@ pub enum Protocol {
     EagerShort,
     /// Copied into one buffer of the transport.
     EagerBcopy,
+    /// Sent whole from where it lies.
+    EagerZcopy,
     /// Copied in several pieces, which receiver and sender copy at the same time.
     EagerMulti,
     /// The receiver reads the message from the sender's memory.
@@ -61,17 +88,30 @@ pub enum Protocol {
     RndvShared,
     /// The receiver asks for fragments.
     RndvCopy,
+    /// Copied in the call, into the peer's memory or the transport's.
+    PutShort,
+    /// Written from where it lies.
+    PutZcopy,
+    /// Read to where it belongs.
+    GetZcopy,
+    /// By the transport.
+    AtomicNative,
 }
 
 impl Protocol {
     /// All of them; of two that cost the same the one that comes first is taken.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 11] = [
         Self::EagerShort,
         Self::EagerBcopy,
+        Self::EagerZcopy,
         Self::EagerMulti,
         Self::RndvGet,
         Self::RndvShared,
         Self::RndvCopy,
+        Self::PutShort,
+        Self::PutZcopy,
+        Self::GetZcopy,
+        Self::AtomicNative,
     ];
 
     /// Its name.
@@ -79,10 +119,15 @@ impl Protocol {
         match self {
             Self::EagerShort => "eager/short",
             Self::EagerBcopy => "eager/bcopy",
+            Self::EagerZcopy => "eager/zcopy",
             Self::EagerMulti => "eager/multi",
             Self::RndvGet => "rndv/get",
             Self::RndvShared => "rndv/shared",
             Self::RndvCopy => "rndv/copy",
+            Self::PutShort => "put/short",
+            Self::PutZcopy => "put/zcopy",
+            Self::GetZcopy => "get/zcopy",
+            Self::AtomicNative => "atomic/native",
         }
     }
 
@@ -101,7 +146,7 @@ impl Protocol {
             None => (limits.am.max_bcopy as u64).min(BUFFERED) + 1,
         };
         let (max_short, max_bcopy) = (limits.am.max_short as u64, limits.am.max_bcopy as u64);
-        let eager = matches!(op, Op::TagSend | Op::AmSend);
+        let eager = matches!(op, Op::TagSend | Op::AmSend | Op::StreamSend);
         let message = Line::of(costs.message.time(1.0, 0.0), &costs.message.figures());
         let byte = |copies: f64| {
             let copy = Line::slope(copies * costs.copy.value, &[("copy", costs.copy)]);
@@ -110,7 +155,7 @@ impl Protocol {
         // An envelope in front of what the receiver does; it is not what a receiver pays that
         // has it already.
         let envelope = if op == Op::Fetch { Line::ZERO } else { message };
-        let reads = caps.contains(Caps::GET_ZCOPY | Caps::RMA_REGISTERED);
+        let reads = caps.contains(Caps::GET_ZCOPY | Caps::RMA_REGISTERED) && !op.is_one_sided();
         let get = Line::of(costs.get.time(1.0, 0.0), &costs.get.figures())
             .plus(Line::slope(costs.get.per_byte.value, &costs.get.figures()));
         let pieces = |max: u64| {
@@ -119,12 +164,29 @@ impl Protocol {
                 .plus(byte(1.0))
                 .plus(Line::of(max as f64 * costs.copy.value, &[("copy", costs.copy)]))
         };
+        let lends = caps.contains(Caps::AM_ZCOPY) && op != Op::StreamSend;
+        // What a processor does by itself to memory that it has mapped.
+        let mapped = caps.contains(Caps::RKEY_PTR);
+        let put = Line::of(costs.put.time(1.0, 0.0), &costs.put.figures())
+            .plus(Line::slope(costs.put.per_byte.value, &costs.put.figures()));
+        let copy = Line::slope(costs.copy.value, &[("copy", costs.copy)]);
+        // A threshold of the user's leaves nothing but that flavour beyond it.
+        let copied_end = match manual.zcopy {
+            Some(from) if lends => eager_end.min(from - 1),
+            _ => eager_end,
+        };
         let (line, from, to) = match self {
             Self::EagerShort if eager && max_short > 0 => {
-                (message.plus(byte(2.0)), 0, eager_end.min(max_short))
+                (message.plus(byte(2.0)), 0, copied_end.min(max_short))
             }
             Self::EagerBcopy if eager && max_bcopy > 0 => {
-                (message.plus(STAGING).plus(byte(2.0)), 0, eager_end.min(max_bcopy))
+                (message.plus(STAGING).plus(byte(2.0)), 0, copied_end.min(max_bcopy))
+            }
+            Self::EagerZcopy if eager && lends => {
+                let start = manual.zcopy.unwrap_or(BUFFERED + 1).max(limits.am.min_zcopy as u64);
+                // One message of the transport: what a receiver of pieces would hold anyway.
+                let end = eager_end.min(max_bcopy).min(limits.am.max_zcopy as u64);
+                (message.plus(LENDING).plus(byte(1.0)), start, end)
             }
             Self::EagerMulti if eager && max_bcopy > 0 => {
                 // More of them would fill what a receiver sets apart for messages that it does
@@ -140,9 +202,25 @@ impl Protocol {
                 (line, rndv_start.max(start), u64::MAX)
             }
             // Where reading can be had, this is what is left when the kernel refuses it.
-            Self::RndvCopy if max_bcopy > 0 && !reads => {
+            Self::RndvCopy if max_bcopy > 0 && !reads && !op.is_one_sided() => {
                 let line = envelope.plus(message).plus(message).plus(pieces(max_bcopy));
                 (line, rndv_start, u64::MAX)
+            }
+            Self::PutShort if op == Op::Put && caps.contains(Caps::PUT_SHORT) => {
+                let line = if mapped { copy.plus(STAGING) } else { put.plus(copy).plus(STAGING) };
+                (line, 0, limits.put.max_short as u64)
+            }
+            Self::PutZcopy if op == Op::Put && caps.contains(Caps::PUT_ZCOPY) => {
+                (put.plus(LENDING), 0, u64::MAX)
+            }
+            Self::GetZcopy if op == Op::Get && caps.contains(Caps::GET_ZCOPY) => {
+                (get.plus(LENDING), 0, u64::MAX)
+            }
+            Self::AtomicNative
+                if op == Op::Atomic && caps.intersects(Caps::ATOMIC_CPU | Caps::ATOMIC_DEVICE) =>
+            {
+                let way = Line::of(costs.get.time(1.0, 0.0), &costs.get.figures());
+                (if mapped { STAGING } else { way.plus(LENDING) }, 4, 8)
             }
             _ => return None,
         };
@@ -190,6 +268,10 @@ const TURNS: Line = Line { fixed: 900.0, per_byte: 0.0, origin: Origin::Assumed 
 /// What leaving the short path costs.
 const STAGING: Line = Line { fixed: 40.0, per_byte: 0.0, origin: Origin::Assumed };
 
+/// What a message costs that stays with its sender until the transport has it: a request, and the
+/// report of its end.
+const LENDING: Line = Line { fixed: 300.0, per_byte: 0.0, origin: Origin::Assumed };
+
 /// Thresholds that a user has set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Manual {
@@ -197,6 +279,8 @@ pub struct Manual {
     pub rndv_threshold: Option<u64>,
     /// Shortest message that both sides copy.
     pub cooperate: Option<u64>,
+    /// Shortest eager message that is sent from where it lies; not 0.
+    pub zcopy: Option<u64>,
 }
 
 /// What a choice depends on.
@@ -230,7 +314,7 @@ impl Line {
 
     fn plus(self, other: Self) -> Self {
         // What is the engine's own is a constant of the library, and taints nothing.
-        let own = other == TURNS || other == STAGING;
+        let own = other == TURNS || other == STAGING || other == LENDING;
         Self {
             fixed: self.fixed + other.fixed,
             per_byte: self.per_byte + other.per_byte,
@@ -367,16 +451,29 @@ pub(crate) struct Choices {
     pub(crate) costs: LaneCosts,
     pub(crate) tag_send: Table,
     pub(crate) am_send: Table,
+    pub(crate) stream_send: Table,
     /// The shortest message that is shared with its sender; `u64::MAX` for none.
     pub(crate) shared_from: u64,
     pub(crate) fetch: Table,
+    pub(crate) put: Table,
+    /// The longest put that is copied in the call, if any is.
+    pub(crate) put_short_to: Option<usize>,
+    pub(crate) get: Table,
+    pub(crate) atomic: Table,
 }
 
 impl Choices {
     pub(crate) fn new(attr: &IfaceAttr, costs: LaneCosts, manual: Manual) -> Self {
         let table = |op| Table::new(op, attr, &costs, manual);
-        let fetch = table(Op::Fetch);
+        let (fetch, put) = (table(Op::Fetch), table(Op::Put));
+        let short = put.ranges().iter().rfind(|range| range.protocol == Protocol::PutShort);
+        let put_short_to = short.map(|range| usize::try_from(range.to).unwrap_or(usize::MAX));
         Self {
+            stream_send: table(Op::StreamSend),
+            put,
+            put_short_to,
+            get: table(Op::Get),
+            atomic: table(Op::Atomic),
             tag_send: table(Op::TagSend),
             am_send: table(Op::AmSend),
             shared_from: fetch.first(Protocol::RndvShared).unwrap_or(u64::MAX),
@@ -389,7 +486,11 @@ impl Choices {
         match op {
             Op::TagSend => &self.tag_send,
             Op::AmSend => &self.am_send,
+            Op::StreamSend => &self.stream_send,
             Op::Fetch => &self.fetch,
+            Op::Put => &self.put,
+            Op::Get => &self.get,
+            Op::Atomic => &self.atomic,
         }
     }
 }

@@ -33,6 +33,7 @@ use crate::action::Action;
 use crate::coop::{receive_of, writes_no_more};
 use crate::engine::Engine;
 use crate::fetch::{SEGMENT, WHOLE_PROCESS};
+use crate::pack::RUNS;
 use crate::peer::PeerIndex;
 use crate::request::{Body, Receive, Request, Send, SendPhase, Status, token};
 use crate::rndv::{RndvKind, reaches_all};
@@ -196,15 +197,20 @@ impl Inner {
         };
         let attr = lane.attr();
         let limit = if reaches_all(attr.caps) { SEGMENT } else { attr.limits.put.max_zcopy as u64 };
+        let most = attr.limits.put.max_iov.clamp(1, RUNS);
         while put.posted < put.landing.wanted && !put.refused {
             let length = (put.landing.wanted - put.posted).min(limit.max(1));
-            let from = LocalSlice::of_send(buffer, put.posted as usize, length as usize);
+            let mut runs = [LocalSlice::EMPTY; RUNS];
+            let from = &mut runs[..most];
+            let (count, length) =
+                LocalSlice::runs_of_send(buffer, put.posted as usize, length as usize, from);
             let address = put.landing.address.checked_add(put.posted);
-            let (Some(from), Some(address)) = (from, address) else {
+            let (Some(address), true) = (address, length > 0) else {
                 put.refused = true;
                 break;
             };
-            match lane.put_zcopy(peer.ep, &[from], RemoteSlice { address, rkey }, token(key)) {
+            let (from, length) = (&from[..count], length as u64);
+            match lane.put_zcopy(peer.ep, from, RemoteSlice { address, rkey }, token(key)) {
                 Ok(Posted::Done) => {
                     put.posted += length;
                     if put.posted < put.landing.wanted {
@@ -342,7 +348,7 @@ impl Engine {
         let landing = fetch.landing.take()?;
         let ended = fetch.ended;
         // A message that was not offered cannot be read.
-        let readable = fetch.rts.address != 0;
+        let readable = fetch.rts.is_readable();
         fetch.kind = if readable { None } else { Some(RndvKind::Copy) };
         let sender = fetch.rts.request;
         if let Some(memory) = landing.memory {

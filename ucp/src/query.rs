@@ -117,6 +117,7 @@ impl Engine {
                     SendPhase::Queued { offset, .. } => (offset, WaitsFor::Room),
                     SendPhase::Streaming { offset, .. } => (offset, WaitsFor::Room),
                     SendPhase::Offered => (0, WaitsFor::Receiver),
+                    SendPhase::Lent => (0, WaitsFor::Transport),
                     SendPhase::Putting => {
                         (send.put.as_ref().map_or(0, |put| put.posted), WaitsFor::Transport)
                     }

@@ -6,6 +6,7 @@
 //!            │               └─(match, rendezvous)─► Fetching ────┤
 //!            └─ cancel of Posted ────────────────────────────────►┘
 //!  send ──► Queued ──(all posted, eager)─────────────────────────► Done
+//!             ├──(posted from where it lies)─► Lent ─(transport)─► Done
 //!             └──(envelope posted)─► Offered ──(ACK)─────────────► Done
 //!                                      ├─(CTS)─► Streaming ──────► Done
 //!                                      └─(PUT)─► Putting ────────► Done
@@ -133,6 +134,8 @@ pub(crate) enum SendPhase {
     },
     /// The envelope is with the peer, or everything is and a match is awaited.
     Offered,
+    /// The transport has it, and reads it from where it lies.
+    Lent,
     /// The peer asked for the message to be written.
     Putting,
     /// The peer asked for fragments.
@@ -171,6 +174,8 @@ pub(crate) struct Send {
     pub(crate) synchronous: bool,
     /// Whether the message goes as an envelope that the receiver fetches.
     pub(crate) rendezvous: bool,
+    /// Whether it goes eagerly from where it lies.
+    pub(crate) lent: bool,
     /// Whether the user wants it back: the receiver is asked once everything is posted.
     pub(crate) take_back: bool,
     /// What the receiver has answered before the last piece was posted, or while this side helps.

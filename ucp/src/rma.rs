@@ -3,7 +3,7 @@
 //! Memory belongs to one lane: the first that can allocate or register it. The key says which
 //! provider opens it; a peer unpacks it on its own lane of that provider.
 
-use bowline_base::buffer::{RecvBuf, SendBuf};
+use bowline_base::buffer::{RecvBuf, SendBuf, Shape};
 use bowline_base::view::View;
 use bowline_uct::{
     AddrReader, AddrWriter, AtomicOp, AtomicWidth, EpId, MemError, MemHandle, PostError,
@@ -68,8 +68,11 @@ impl Worker {
     /// Makes memory of the caller reachable.
     ///
     /// # Errors
-    /// When the system refuses or no lane registers.
+    /// When the system refuses or no lane registers, and for memory that is not in one piece.
     pub fn mem_register(&self, memory: RecvBuf) -> Result<Memory, RmaError> {
+        if memory.shape() != Shape::Whole {
+            return Err(MemError::Unsupported("register pieces; do so with each").into());
+        }
         let inner = &mut *self.inner.borrow_mut();
         let able = |iface: &dyn bowline_uct::Iface| iface.md_attr().can_register;
         let lane = inner.first_lane(able).ok_or(RmaError::NoLane("register memory"))?;
@@ -174,15 +177,22 @@ impl Worker {
     /// [`Worker::flush`] says when the bytes are visible.
     ///
     /// # Errors
-    /// When the address is outside of the key or the peer has failed.
+    /// When the address is outside of the key or the peer has failed, and for a buffer of callbacks.
     #[inline]
     pub fn put(&self, key: RemoteKey, remote: u64, buffer: SendBuf) -> Result<Sent, OpError> {
         let inner = &mut *self.inner.borrow_mut();
         let to = RemoteSlice { address: remote, rkey: key.rkey };
-        if inner.engine.one_sided.is_empty() {
-            let iface = &mut inner.lanes[key.lane].iface;
-            match iface.put_short(key.ep, buffer.bytes(), to) {
-                Ok(()) => return Ok(Sent::Done),
+        let lane = &mut inner.lanes[key.lane];
+        if inner.engine.one_sided.is_empty()
+            && let Some(longest) = lane.choices.put_short_to
+            && let Some(bytes) = buffer.contiguous()
+            && bytes.len() <= longest
+        {
+            match lane.iface.put_short(key.ep, bytes, to) {
+                Ok(()) => {
+                    inner.engine.counters.put_short += 1;
+                    return Ok(Sent::Done);
+                }
                 Err(PostError::TooLong | PostError::Unsupported | PostError::NoResource) => {}
                 Err(error) => return Err(op_error(error)),
             }

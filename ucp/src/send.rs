@@ -4,21 +4,22 @@
 //! lane takes it; what is left waits in the peer's `pending` queue, and everything newer behind
 //! it.
 
-use bowline_base::buffer::SendBuf;
+use bowline_base::buffer::{SendBuf, Shape};
 use bowline_base::slab::Key;
 use bowline_base::view::View;
-use bowline_uct::{AmHeader, AmId, Caps, Iface, LocalSlice, PeerFailure, PostError};
+use bowline_uct::{AmId, Caps, Iface, LocalSlice, PeerFailure, PostError, Posted};
 
 use crate::action::Action;
-use crate::address::{AM_RENDEZVOUS, STREAMS};
+use crate::address::{AM_RENDEZVOUS, PIECES, STREAMS};
 use crate::am;
 use crate::engine::Counters;
 use crate::error::OpError;
 use crate::lanes::Lane;
 use crate::matching::Envelope;
+use crate::pack::{self, RUNS, post_am, post_message};
 use crate::peer::{Peer, PeerIndex, PeerState, Pending, header};
 use crate::proto::Protocol;
-use crate::request::{self, Body, Request, RequestId, Send, SendKind, SendPhase, Status};
+use crate::request::{self, Body, Request, RequestId, Send, SendKind, SendPhase, Status, token};
 use crate::rndv::can_land;
 use crate::rtr;
 use crate::settings::RndvScheme;
@@ -39,47 +40,6 @@ enum Post {
     /// Eager credit is used up; its return resumes what waits.
     Starved,
     Failed(OpError),
-}
-
-/// Copies `parts`, one after the other, without their first `skip` bytes, to `out`.
-fn gather(parts: &[&[u8]], mut skip: usize, out: View<'_>) -> usize {
-    let mut at = 0;
-    for part in parts {
-        let Some(rest) = part.get(skip..) else {
-            skip -= part.len();
-            continue;
-        };
-        skip = 0;
-        let room = out.slice(at, out.len() - at).unwrap_or(View::empty());
-        at += room.copy_in(rest);
-    }
-    at
-}
-
-/// Posts one message with `parts` as its payload. The sequence number is used only on success.
-fn post_am(
-    lane: &mut dyn Iface,
-    peer: &mut Peer,
-    id: AmId,
-    words: [u64; 2],
-    parts: &[&[u8]],
-) -> Result<(), PostError> {
-    let total: usize = parts.iter().map(|part| part.len()).sum();
-    let header: AmHeader = header(words, peer.tx_sequence);
-    let mut joined = [0; 64];
-    if total <= lane.attr().limits.am.max_short.min(joined.len()) {
-        let mut at = 0;
-        for part in parts {
-            joined[at..at + part.len()].copy_from_slice(part);
-            at += part.len();
-        }
-        lane.am_short(peer.ep, id, &header, &joined[..total])?;
-    } else {
-        let mut pack = |out: View<'_>| gather(parts, 0, out);
-        lane.am_bcopy(peer.ep, id, &header, total, &mut pack)?;
-    }
-    peer.number();
-    Ok(())
 }
 
 impl Inner {
@@ -128,9 +88,11 @@ impl Inner {
             }
             let Some(first) = peer.pending.pop_front() else {
                 let lane = &self.lanes[peer.lane as usize];
+                let stream = self.engine.streams.get_mut(index);
+                let parked = stream.is_some_and(|stream| !stream.parked_ams.is_empty());
                 if peer.state != PeerState::Ready || peer.end.is_some() {
                     self.sent_all(index);
-                } else if !peer.has_offers() {
+                } else if !peer.has_offers() && !parked {
                     peer.short_limit = lane.iface.attr().limits.am.max_short.min(INLINE) as i32;
                 }
                 return;
@@ -157,13 +119,18 @@ impl Inner {
                     self.wait_for_room(index, first);
                     return;
                 }
-                (Post::Starved, first) => {
-                    self.engine.peers[index as usize].pending.push_front(first);
-                    return;
-                }
+                (Post::Starved, Pending::Send(key)) => self.park_am(index, key),
+                (Post::Starved, Pending::Control { .. }) => {}
                 (Post::Complete | Post::Awaiting | Post::Failed(_), _) => {}
             }
         }
+    }
+
+    /// An active message waits for credit, and later ones behind it; nothing else does. The short path
+    /// would overtake it.
+    fn park_am(&mut self, index: PeerIndex, key: Key) {
+        self.engine.peers[index as usize].short_limit = -1;
+        self.engine.streams.make(index).parked_ams.push_back(key);
     }
 
     fn wait_for_room(&mut self, index: PeerIndex, first: Pending) {
@@ -235,7 +202,7 @@ impl Inner {
         index: PeerIndex,
         kind: SendKind,
         front: &[u8],
-        buffer: SendBuf,
+        mut buffer: SendBuf,
         synchronous: bool,
     ) -> Result<Sent, OpError> {
         self.ready(index)?;
@@ -268,21 +235,34 @@ impl Inner {
                 let parked = self.engine.streams.get_mut(index);
                 peer.streams = parked.is_none_or(|stream| stream.parked.is_empty());
                 in_credit = peer.streams && peer.credit > 0;
-                (length <= stream::MAX_REMOTE, &choices.am_send)
+                (length <= stream::MAX_REMOTE, &choices.stream_send)
             }
         };
-        let chosen = table.pick(length as u64).is_some_and(Protocol::is_rendezvous);
+        let protocol = table.pick(length as u64);
+        let chosen = protocol.is_some_and(Protocol::is_rendezvous);
         // A stream waits for credit: its bytes would be offered in ever smaller parts.
         let is_stream = matches!(kind, SendKind::Stream);
         let rendezvous = able && (chosen || !in_credit && !is_stream);
+        let knows = peer.address.features & PIECES != 0;
+        if rendezvous && !knows && buffer.shape() != Shape::Whole {
+            return Err(OpError::Unsupported);
+        }
         if !chosen && !in_credit {
             self.engine.counters.credit_exhausted += 1;
         }
         let whole = length <= max_bcopy && !synchronous && !rendezvous && in_credit;
-        if whole && peer.pending.is_empty() {
+        let most = lane.attr().limits.am.max_iov;
+        let lent = protocol == Some(Protocol::EagerZcopy)
+            && whole
+            && front.is_empty()
+            && !is_stream
+            && pack::is_lent(&buffer, most);
+        let behind = matches!(kind, SendKind::Am { .. })
+            && self.engine.streams.get_mut(index).is_some_and(|s| !s.parked_ams.is_empty());
+        if whole && !lent && !behind && peer.pending.is_empty() {
             let (id, _, words) = kind.eager(front.len());
             let number = peer.tx_sequence;
-            match post_am(lane, peer, id, words, &[front, buffer.bytes()]) {
+            match post_message(lane, peer, id, words, &[front], &mut buffer) {
                 Ok(()) => {
                     if peer.note_posted(number, kind.envelope()) {
                         self.engine.actions.push(Action::Resume(index));
@@ -312,6 +292,7 @@ impl Inner {
             front,
             synchronous,
             rendezvous,
+            lent,
             take_back: false,
             answer,
             answered: false,
@@ -335,9 +316,7 @@ impl Inner {
             }
             Post::Starved => {
                 self.engine.counters.credit_exhausted += 1;
-                let peer = &mut self.engine.peers[index as usize];
-                peer.short_limit = -1;
-                peer.pending.push_front(Pending::Send(key));
+                self.park_am(index, key);
             }
             Post::Failed(error) => {
                 self.engine.fail(key, error);
@@ -366,8 +345,20 @@ impl Inner {
         let counters = &mut self.engine.counters;
         let untouched = matches!(send.phase, SendPhase::Queued { message: 0, .. });
         let is_am = matches!(send.kind, SendKind::Am { .. });
-        if untouched && is_am && send.unasked() > INLINE && peer.credit <= 0 {
-            return Post::Starved;
+        if untouched && is_am {
+            let knows = |bit| peer.address.features & bit != 0;
+            let starved = |send: &Send| send.unasked() > INLINE && peer.credit <= 0;
+            let offered = knows(AM_RENDEZVOUS)
+                && !send.buffer.is_empty()
+                && (knows(PIECES) || send.buffer.shape() == Shape::Whole);
+            if starved(send) && offered {
+                // There was credit when it was sent.
+                send.rendezvous = true;
+            }
+            let stream = self.engine.streams.get_mut(index);
+            if starved(send) || stream.is_some_and(|stream| !stream.parked_ams.is_empty()) {
+                return Post::Starved;
+            }
         }
         let queued = matches!(send.phase, SendPhase::Queued { .. });
         let is_stream = matches!(send.kind, SendKind::Stream) && queued;
@@ -386,7 +377,7 @@ impl Inner {
         };
         let first = peer.tx_sequence;
         let taken = envelope
-            .filter(|_| send.rendezvous && peer.has_offers())
+            .filter(|_| send.rendezvous && peer.has_offers() && pack::is_written(&send.buffer))
             .and_then(|envelope| Some((rtr::take(peer, send, &envelope, key)?, envelope)));
         let result = match send.phase {
             SendPhase::Queued { .. } if is_stream && !send.rendezvous => {
@@ -410,7 +401,7 @@ impl Inner {
                 Eager { lane, peer, send, key }.post(offset, message, counters)
             }
             SendPhase::Streaming { .. } => stream(lane, peer, send),
-            SendPhase::Offered | SendPhase::Putting => Ok(false),
+            SendPhase::Offered | SendPhase::Putting | SendPhase::Lent => Ok(false),
         };
         if send.take_back && send.phase == SendPhase::Offered {
             self.engine.actions.push(Action::AskBack(key));
@@ -523,9 +514,11 @@ fn offer(
     key: Key,
     scheme: RndvScheme,
 ) -> Result<bool, PostError> {
-    let (address, length) = (send.buffer.address(), send.buffer.len());
+    let (address, length) = (pack::address(&send.buffer), send.buffer.len());
     let (request, mut rkey) = (key.to_wire(), [0; MAX_RKEY]);
+    let whole = send.buffer.shape() == Shape::Whole;
     let rkey_len = match lane.rkey_of(address, length, &mut rkey) {
+        _ if !whole => 0,
         Some(len) => len as u8,
         None if scheme.reads_nothing(can_land(lane.attr().caps, peer)) => 0,
         None => expose(lane, send, &mut rkey),
@@ -588,6 +581,19 @@ impl Eager<'_> {
         counters: &mut Counters,
     ) -> Result<bool, PostError> {
         let length = self.send.front.len() + self.send.buffer.len();
+        if message == 0 && self.send.lent {
+            match self.lend(length) {
+                Ok(posted) => {
+                    counters.sent_zcopy += 1;
+                    return Ok(posted == Posted::Done);
+                }
+                // What the transport says that it takes and does not is copied.
+                Err(PostError::Unsupported | PostError::TooLong | PostError::BadArgument) => {
+                    self.send.lent = false;
+                }
+                Err(error) => return Err(error),
+            }
+        }
         if message == 0 {
             (offset, message) = self.begin(length, counters)?;
             if length > INLINE {
@@ -598,9 +604,9 @@ impl Eager<'_> {
         let max = self.lane.attr().limits.am.max_bcopy;
         while (offset as usize) < length {
             let header = header([message, offset], self.peer.tx_sequence);
-            let parts: [&[u8]; 2] = [&self.send.front, self.send.buffer.bytes()];
-            let mut pack = |out: View<'_>| gather(&parts, offset as usize, out);
+            let Send { front, buffer, .. } = &mut *self.send;
             let left = (length - offset as usize).min(max);
+            let mut pack = |out: View<'_>| pack::message(front, buffer, offset as usize, left, out);
             let n = self.lane.am_bcopy(self.peer.ep, wire::PIECE, &header, left, &mut pack)?;
             self.peer.number();
             offset += n as u64;
@@ -612,24 +618,43 @@ impl Eager<'_> {
         Ok(!self.send.synchronous)
     }
 
+    /// Posts the message from where it lies.
+    fn lend(&mut self, length: usize) -> Result<Posted, PostError> {
+        let Self { lane, peer, send, key } = self;
+        let (id, _, words) = send.kind.eager(0);
+        let mut runs = [LocalSlice::EMPTY; RUNS];
+        let (count, bytes) = LocalSlice::runs_of_send(&send.buffer, 0, length, &mut runs);
+        if bytes != length {
+            return Err(PostError::BadArgument);
+        }
+        let header = header(words, peer.tx_sequence);
+        let posted = lane.am_zcopy(peer.ep, id, &header, &runs[..count], token(*key))?;
+        peer.number();
+        if length > INLINE {
+            peer.credit -= length as i64;
+        }
+        send.phase = SendPhase::Lent;
+        Ok(posted)
+    }
+
     /// Posts the message whole, or its first piece. Returns how much went, and its number.
     fn begin(&mut self, length: usize, counters: &mut Counters) -> Result<(u64, u64), PostError> {
         let Self { lane, peer, send, key } = self;
         let (single, first_of_many, words) = send.kind.eager(send.front.len());
         let max = lane.attr().limits.am.max_bcopy;
-        let parts: [&[u8]; 2] = [&send.front, send.buffer.bytes()];
-        let whole = length as u64;
-        if send.synchronous && length + 8 <= max {
-            let lead = key.to_wire().to_le_bytes();
-            post_am(*lane, peer, wire::EAGER_SYNC, words, &[&lead, parts[0], parts[1]])?;
+        let Send { front: lead, buffer, synchronous, .. } = &mut **send;
+        let (synchronous, whole) = (*synchronous, length as u64);
+        if synchronous && length + 8 <= max {
+            let request = key.to_wire().to_le_bytes();
+            post_message(*lane, peer, wire::EAGER_SYNC, words, &[&request, lead], buffer)?;
             return Ok((whole, u64::MAX));
         }
-        if !send.synchronous && length <= max {
-            post_am(*lane, peer, single, words, &parts)?;
+        if !synchronous && length <= max {
+            post_message(*lane, peer, single, words, &[lead], buffer)?;
             counters.sent_bcopy += 1;
             return Ok((whole, u64::MAX));
         }
-        let request = if send.synchronous { key.to_wire() } else { 0 };
+        let request = if synchronous { key.to_wire() } else { 0 };
         let message = peer.next_message;
         let front = FirstPiece { message, total: whole, request }.pack();
         let header = header(words, peer.tx_sequence);
@@ -637,7 +662,7 @@ impl Eager<'_> {
         let mut pack = |out: View<'_>| {
             let at = out.copy_in(&front);
             let room = out.slice(at, out.len() - at).unwrap_or(View::empty());
-            packed = gather(&parts, 0, room);
+            packed = pack::message(lead, buffer, 0, length, room);
             at + packed
         };
         lane.am_bcopy(peer.ep, first_of_many, &header, max, &mut pack)?;
@@ -657,9 +682,8 @@ fn stream(lane: &mut dyn Iface, peer: &mut Peer, send: &mut Send) -> Result<bool
         }
         let left = (wanted - offset).min(max as u64) as usize;
         let header = header([remote, offset], peer.tx_sequence);
-        let bytes = send.buffer.bytes();
-        let end = offset as usize + left;
-        let mut pack = |out: View<'_>| gather(&[&bytes[..end]], offset as usize, out);
+        let buffer = &mut send.buffer;
+        let mut pack = |out: View<'_>| pack::message(&[], buffer, offset as usize, left, out);
         let n = lane.am_bcopy(peer.ep, wire::FRAGMENT, &header, left, &mut pack)?;
         peer.number();
         send.phase = SendPhase::Streaming { remote, wanted, offset: offset + n as u64 };

@@ -63,6 +63,10 @@ bowline_base::settings! {
         pub RNDV_THRESHOLD: Option<usize> = Setting::<Option<usize>>::bytes_or_auto("BOWLINE_RNDV_THRESHOLD", 0, 1 << 30)
             .cost("below it a message is copied twice and its sender is free at once; above it is copied once and its sender waits for the receiver")
             .change("when a measurement of your message sizes says so");
+        /// Shortest eager message that is sent from where it lies, where the transport can; auto: as the costs say.
+        pub ZCOPY_THRESHOLD: Option<usize> = Setting::<Option<usize>>::bytes_or_auto("BOWLINE_ZCOPY_THRESHOLD", 1, 1 << 50)
+            .cost("a request for each such message, which its sender waits for; in return the sender's copy is saved")
+            .change("when a measurement of your message sizes says so; raise it beyond all messages where a send must be complete when it returns");
         /// Shortest message that its sender helps to copy, where a processor has to copy it; auto: as the costs say.
         pub COOPERATE: Option<usize> = Setting::<Option<usize>>::bytes_or_auto("BOWLINE_COOPERATE", 64 << 10, 1 << 50)
             .cost("time of the sender's processor while it waits")
@@ -147,5 +151,6 @@ pub(crate) fn manual(config: &Config) -> Manual {
     Manual {
         rndv_threshold: bytes(config.get(RNDV_THRESHOLD)),
         cooperate: bytes(config.get(COOPERATE)),
+        zcopy: bytes(config.get(ZCOPY_THRESHOLD)),
     }
 }

@@ -20,7 +20,7 @@
 
 use std::collections::VecDeque;
 
-use bowline_base::buffer::{RecvBuf, SendBuf};
+use bowline_base::buffer::{RecvBuf, SendBuf, Shape};
 use bowline_base::slab::Key;
 use bowline_base::view::View;
 use bowline_uct::{Iface, PostError};
@@ -28,7 +28,8 @@ use bowline_uct::{Iface, PostError};
 use crate::engine::Engine;
 use crate::error::OpError;
 use crate::matching::{Envelope, ItemId};
-use crate::peer::{Ep, Peer, PeerIndex, header};
+use crate::pack;
+use crate::peer::{Ep, Peer, PeerIndex, Pending, header};
 use crate::request::{self, Body, Receive, RequestId, Send, SendKind, SendPhase};
 use crate::tagged::Sent;
 use crate::wire::{self, Rts};
@@ -113,6 +114,9 @@ pub(crate) struct Stream {
     fetching: Option<(Key, bool)>,
     /// Sends without credit.
     pub(crate) parked: VecDeque<Key>,
+    /// Active messages without credit, and those behind them: the bytes of a stream may hold all of it,
+    /// and what lets their reader go on must not stand behind a message that waits for that.
+    pub(crate) parked_ams: VecDeque<Key>,
     /// Why nothing can be received behind the chunks.
     error: Option<OpError>,
     /// It stands in the list of those that have data.
@@ -208,15 +212,16 @@ impl Worker {
     pub fn stream_send(&self, ep: Ep, buffer: SendBuf) -> Result<Sent, OpError> {
         let inner = &mut *self.inner.borrow_mut();
         if let Some(peer) = inner.engine.peers.get_mut(ep.0 as usize)
-            && buffer.len() as i64 <= i64::from(peer.short_limit)
+            && let Some(bytes) = buffer.short(peer.short_limit)
             && peer.streams
             && peer.credit > 0
         {
             let words = wire::control(0, 0, peer.tx_sequence);
             let lane = &mut inner.lanes[peer.lane as usize].iface;
-            if lane.am_short(peer.ep, wire::STREAM, &words, buffer.bytes()).is_ok() {
+            if lane.am_short(peer.ep, wire::STREAM, &words, bytes).is_ok() {
                 peer.number();
-                peer.credit -= buffer.len() as i64;
+                peer.credit -= bytes.len() as i64;
+                inner.engine.counters.stream_short += 1;
                 return Ok(Sent::Done);
             }
         }
@@ -227,7 +232,8 @@ impl Worker {
     ///
     /// # Errors
     /// When the room is no multiple of the unit, the stream has come to the end that its peer's
-    /// failure made, or there is no such endpoint.
+    /// failure made, or there is no such endpoint; and for a buffer of callbacks, which have no use
+    /// for bytes without a begin.
     pub fn stream_recv(
         &self,
         ep: Ep,
@@ -237,6 +243,9 @@ impl Worker {
         let inner = &mut *self.inner.borrow_mut();
         let engine = &mut inner.engine;
         let room = buffer.len();
+        if buffer.shape() == Shape::Callbacks {
+            return Err(OpError::Unsupported);
+        }
         if want.unit == 0 || !room.is_multiple_of(want.unit) {
             return Err(OpError::BadUnit { unit: want.unit as u64, room: room as u64 });
         }
@@ -324,10 +333,25 @@ impl Inner {
     /// Rule 4: credit has come back to sends that were without.
     pub(crate) fn unpark(&mut self, index: PeerIndex) {
         let Some(stream) = self.engine.streams.get_mut(index) else { return };
-        let keys = std::mem::take(&mut stream.parked);
-        let peer = &mut self.engine.peers[index as usize];
+        let (parked, ams) =
+            (std::mem::take(&mut stream.parked), std::mem::take(&mut stream.parked_ams));
+        let (requests, peer) = (&self.engine.requests, &mut self.engine.peers[index as usize]);
         peer.streams = true;
-        peer.pending.extend(keys.into_iter().map(crate::peer::Pending::Send));
+        // Sends of a kind that wait for room are newer than any that was parked.
+        for (keys, stream) in [(parked, true), (ams, false)] {
+            let is_one = |key: &Key| match requests.get(*key).map(|request| &request.body) {
+                Some(Body::Send(send)) => match send.kind {
+                    SendKind::Stream => stream,
+                    SendKind::Am { .. } => !stream,
+                    SendKind::Tagged(_) => false,
+                },
+                _ => false,
+            };
+            let newer = |waits: &Pending| matches!(waits, Pending::Send(key) if is_one(key));
+            let at = peer.pending.iter().position(newer).unwrap_or(peer.pending.len());
+            let newer = peer.pending.split_off(at);
+            peer.pending.extend(keys.into_iter().map(Pending::Send).chain(newer));
+        }
         self.resume(index);
     }
 }
@@ -355,8 +379,8 @@ pub(crate) fn post_pieces(
         }
         let left = (total - offset as usize).min(max);
         let header = header([0, 0], peer.tx_sequence);
-        let bytes = &send.buffer.bytes()[offset as usize..];
-        let mut pack = |out: View<'_>| out.copy_in(bytes);
+        let buffer = &mut send.buffer;
+        let mut pack = |out: View<'_>| pack::message(&[], buffer, offset as usize, left, out);
         let n = lane.am_bcopy(peer.ep, wire::STREAM, &header, left, &mut pack)?;
         peer.number();
         peer.credit -= n as i64;
@@ -590,6 +614,7 @@ impl Engine {
     pub(crate) fn fail_stream(&mut self, peer: PeerIndex) {
         if let Some(stream) = self.streams.get_mut(peer) {
             stream.parked.clear();
+            stream.parked_ams.clear();
             // Those that have failed with it leave their places.
             self.feed_stream(peer);
         }

@@ -62,12 +62,12 @@ impl Worker {
         let inner = &mut *self.inner.borrow_mut();
         let standard = mode == SendMode::Standard;
         if let Some(peer) = inner.engine.peers.get_mut(ep.0 as usize)
-            && buffer.len() as i64 <= i64::from(peer.short_limit)
+            && let Some(bytes) = buffer.short(peer.short_limit)
             && standard
         {
             let header = wire::tagged(&envelope, peer.tx_sequence);
             let lane = &mut inner.lanes[peer.lane as usize].iface;
-            if lane.am_short(peer.ep, wire::EAGER, &header, buffer.bytes()).is_ok() {
+            if lane.am_short(peer.ep, wire::EAGER, &header, bytes).is_ok() {
                 peer.number();
                 inner.engine.counters.sent_short += 1;
                 return Ok(Sent::Done);
@@ -85,7 +85,7 @@ impl Worker {
         let mut guard = self.inner.borrow_mut();
         let inner = &mut *guard;
         let engine = &mut inner.engine;
-        let (want, length) = (spec.want(), buffer.len());
+        let (want, length) = (spec.want(), buffer.len_or_mark());
         let Some(space) = engine.spaces.get_mut(spec.space).filter(|space| space.open) else {
             return Err(OpError::BadSpace(spec.space));
         };
@@ -93,6 +93,7 @@ impl Worker {
         if waiting.is_none() && space.careful {
             let id = inner.recv_carefully(spec, buffer)?;
             if length >= inner.engine.attendance.from {
+                inner.engine.note_callbacks(id.0);
                 drop(guard);
                 self.watch(id.0);
             }
@@ -103,6 +104,7 @@ impl Worker {
             None => {
                 *item = space.engine.post(want, key.to_wire());
                 if length >= engine.attendance.from {
+                    engine.note_callbacks(key);
                     drop(guard);
                     self.watch(key);
                 }
@@ -217,12 +219,13 @@ impl Worker {
         let inner = &mut *self.inner.borrow_mut();
         if let Some(peer) = inner.engine.peers.get_mut(ep.0 as usize)
             && header.is_empty()
-            && buffer.len() as i64 <= i64::from(peer.short_limit)
+            && let Some(bytes) = buffer.short(peer.short_limit)
         {
             let words = wire::control(u64::from(id), 0, peer.tx_sequence);
             let lane = &mut inner.lanes[peer.lane as usize].iface;
-            if lane.am_short(peer.ep, wire::AM, &words, buffer.bytes()).is_ok() {
+            if lane.am_short(peer.ep, wire::AM, &words, bytes).is_ok() {
                 peer.number();
+                inner.engine.counters.am_short += 1;
                 return Ok(Sent::Done);
             }
         }

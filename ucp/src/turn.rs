@@ -102,6 +102,8 @@ pub(crate) struct Attendance {
     turned: bool,
     /// The worker sleeps, or is about to.
     asleep: bool,
+    /// A receive whose message goes to a callback was posted.
+    pub(crate) callbacks: bool,
     news: Option<Doorbell>,
 }
 
@@ -114,6 +116,7 @@ impl Attendance {
         payloads: Vec::new(),
         turned: false,
         asleep: false,
+        callbacks: false,
         news: None,
     };
 

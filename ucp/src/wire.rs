@@ -156,7 +156,8 @@ impl AmEnvelope {
 pub(crate) const MAX_RKEY: usize = 64;
 
 /// Payload of a request to send: where the message lies. 24 bytes and the key of the memory, none
-/// for memory that was not allocated from Bowline.
+/// for memory that was not allocated from Bowline. Two addresses that no memory has say that it does not
+/// lie in one piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rts {
     /// The sender's request; comes back in CTS and ACK.
@@ -173,6 +174,17 @@ pub(crate) struct Rts {
 
 impl Rts {
     pub(crate) const FIXED: usize = 24;
+
+    /// The address of a message that comes in fragments only.
+    pub(crate) const PACKED: u64 = 0;
+
+    /// The address of a message that its sender can write, or send in fragments.
+    pub(crate) const IN_PIECES: u64 = 1;
+
+    /// Whether it can be read from where it lies.
+    pub(crate) const fn is_readable(&self) -> bool {
+        self.address > Self::IN_PIECES
+    }
 
     /// No message.
     pub(crate) const NONE: Self =

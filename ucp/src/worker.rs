@@ -21,6 +21,7 @@ use crate::cost::Costs;
 use crate::endpoint::Watchers;
 use crate::engine::{Counters, Engine};
 use crate::error::{ConnectError, OpError, SpaceError, WorkerError};
+use crate::explain::AtEnd;
 use crate::introduce::Introductions;
 use crate::keepalive::Rounds;
 use crate::lanes::{BUDGET, Lane};
@@ -90,6 +91,8 @@ pub(crate) struct Inner {
     pub(crate) book: Book,
     /// Requests by socket address.
     pub(crate) introductions: Introductions,
+    /// What is told of it at its end.
+    pub(crate) at_end: AtEnd,
     /// What to sleep on; made at the first sleep, and anew when another lane is polled.
     pub(crate) descriptors: Option<Arc<WakeSet>>,
 }
@@ -169,6 +172,7 @@ impl Worker {
             wakeup: Wakeup::default(),
             book: Book::default(),
             introductions: Introductions::default(),
+            at_end: AtEnd::default(),
             descriptors: None,
         };
         for lane in 0..inner.lanes.len() {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_sim::NetworkOptions;
-use bowline_ucp::{AmKept, Completion, OpError, RequestId, Sent, Worker};
+use bowline_ucp::{AmKept, Completion, OpError, RequestId, Sent, WaitsFor, Worker};
 use pair::{Pair, pattern};
 
 type Cell<T> = Arc<Mutex<Vec<T>>>;
@@ -289,4 +289,80 @@ fn floods_in_both_directions_do_not_keep_credit_from_each_other() {
             assert_eq!(take(seen), Some(pattern(header, 1 - rank as u8)));
         }
     }
+}
+
+/// A sender takes messages back: before they leave, while they wait for their handler, while they are
+/// kept, and in the midst of a handler. Either the receiver has nothing of it, or the sender is as if it
+/// had never asked.
+#[test]
+fn what_nobody_has_received_can_be_taken_back() {
+    for way in WAYS {
+        for steps in 0..40 {
+            let pair = Pair::new(network(way), &[("BOWLINE_RNDV_THRESHOLD", "0")]);
+            let [sender, receiver] = &pair.workers;
+            let kept = keep_all(receiver);
+            let data = SendBuf::owned(pattern(50_000, 3));
+            let send = pending(sender.am_send(pair.eps[0], 1, b"head", data));
+            (0..steps).for_each(|_| _ = pair.step());
+            let early = take(&kept).filter(|_| steps % 2 == 0);
+            let receive = early.map(|m| receiver.am_recv(m, RecvBuf::owned(vec![0; 50_000])));
+            sender.cancel(send);
+            sender.cancel(send);
+            pair.settle();
+            let (status, bytes) = sender.take_with_buffer(send).expect("it has ended");
+            assert_eq!(bytes, Some(pattern(50_000, 3)), "its buffer is back");
+            match receive {
+                Some(receive) => {
+                    assert_eq!(status.outcome, Ok(()), "step {steps}: it is being received");
+                    let receive = receive.expect("the sender lives");
+                    let (status, bytes) = receiver.take_with_buffer(receive).expect("complete");
+                    assert_eq!((status.outcome, bytes), (Ok(()), Some(pattern(50_000, 3))));
+                }
+                None => {
+                    assert_eq!(status.outcome, Err(OpError::Cancelled), "step {steps}");
+                    // One that is still kept can be asked for or dropped, and neither hurts.
+                    if let Some(message) = take(&kept) {
+                        let refused = receiver.am_recv(message, RecvBuf::owned(vec![0; 50_000]));
+                        assert_eq!(refused.err(), Some(OpError::TakenBack));
+                    }
+                }
+            }
+            // The next message arrives.
+            let send = pending(sender.am_send(pair.eps[0], 1, b"h", SendBuf::owned(vec![1; 100])));
+            pair.until(|| count(&kept) > 0);
+            receiver.am_drop(take(&kept).expect("the handler ran"));
+            assert_eq!(pair.finish(0, send).outcome, Ok(()));
+        }
+    }
+}
+
+#[test]
+fn a_message_taken_back_in_its_handler_is_neither_received_nor_dropped() {
+    let pair = Pair::new(network(WAYS[0]), &[("BOWLINE_RNDV_THRESHOLD", "0")]);
+    let [sender, receiver] = &pair.workers;
+    let seen = cell();
+    let (log, time) = (Arc::clone(&seen), pair.network.clone());
+    // It looks until the sender has asked for its message, and then receives it, or lets it go.
+    receiver.am_handler(
+        1,
+        Box::new(move |worker, message| {
+            put(&log, Ok(()));
+            while worker.progress() > 0 || time.advance() {}
+            if message.header() == b"receive" {
+                put(&log, message.recv(RecvBuf::owned(vec![0; 100])).map(drop));
+            }
+        }),
+    );
+    for head in [&b"receive"[..], b"let go"] {
+        let send = pending(sender.am_send(pair.eps[0], 1, head, SendBuf::owned(vec![1; 100])));
+        // The envelope is on its way, and the question behind it.
+        sender.progress();
+        let offered = || sender.query(send).map(|info| info.waits_for) == Some(WaitsFor::Receiver);
+        assert!(offered(), "it is with the network");
+        sender.cancel(send);
+        pair.settle();
+        assert_eq!(sender.take(send).expect("ended").outcome, Err(OpError::Cancelled));
+    }
+    let seen: Vec<Result<(), OpError>> = seen.lock().expect("not poisoned").drain(..).collect();
+    assert_eq!(seen, [Ok(()), Err(OpError::TakenBack), Ok(())]);
 }

@@ -66,18 +66,69 @@ pub struct LocalSlice {
 }
 
 impl LocalSlice {
-    /// The bytes `offset .. offset + len` of a send buffer, or `None` outside of it.
+    /// No memory.
+    pub const EMPTY: Self = Self { start: std::ptr::NonNull::<u8>::dangling().as_ptr(), len: 0 };
+
+    /// The bytes `offset .. offset + len` of a send buffer, or `None` outside of it, and where they do
+    /// not lie in one piece.
     #[inline]
     pub fn of_send(buffer: &SendBuf, offset: usize, len: usize) -> Option<Self> {
-        let bytes = buffer.bytes().get(offset..)?.get(..len)?;
-        Some(Self { start: bytes.as_ptr().cast_mut(), len })
+        if len == 0 {
+            return (offset <= buffer.len()).then_some(Self::EMPTY);
+        }
+        let (start, run) = buffer.run(offset, len)?;
+        (run == len).then_some(Self { start: start.cast_mut(), len })
     }
 
-    /// The bytes `offset .. offset + len` of a receive buffer, or `None` outside of it.
+    /// The bytes `offset .. offset + len` of a receive buffer, or `None` outside of it, and where they do
+    /// not lie in one piece.
     #[inline]
     pub fn of_recv(buffer: &mut RecvBuf, offset: usize, len: usize) -> Option<Self> {
-        let view = buffer.view().slice(offset, len)?;
-        Some(Self { start: view.as_ptr(), len })
+        if len == 0 {
+            return (offset <= buffer.len()).then_some(Self::EMPTY);
+        }
+        let (start, run) = buffer.run(offset, len)?;
+        (run == len).then_some(Self { start, len })
+    }
+
+    /// The memory of a send buffer from `offset` on, at most `max` bytes, as far as `out` has places for
+    /// its pieces. Returns how many it took, and the bytes in them; no bytes behind the end, and where only
+    /// callbacks know.
+    pub fn runs_of_send(
+        buffer: &SendBuf,
+        offset: usize,
+        max: usize,
+        out: &mut [Self],
+    ) -> (usize, usize) {
+        let next = |offset, max| buffer.run(offset, max).map(|(start, n)| (start.cast_mut(), n));
+        Self::runs(next, offset, max, out)
+    }
+
+    /// The same of a receive buffer.
+    pub fn runs_of_recv(
+        buffer: &mut RecvBuf,
+        offset: usize,
+        max: usize,
+        out: &mut [Self],
+    ) -> (usize, usize) {
+        Self::runs(|offset, max| buffer.run(offset, max), offset, max, out)
+    }
+
+    fn runs(
+        mut next: impl FnMut(usize, usize) -> Option<(*mut u8, usize)>,
+        offset: usize,
+        max: usize,
+        out: &mut [Self],
+    ) -> (usize, usize) {
+        let (mut count, mut bytes) = (0, 0);
+        while bytes < max
+            && let Some(place) = out.get_mut(count)
+            && let Some((start, len)) = next(offset + bytes, max - bytes)
+        {
+            *place = Self { start, len };
+            (count, bytes) = (count + 1, bytes + len);
+        }
+        (count, bytes)
     }
 
     /// Where it starts.

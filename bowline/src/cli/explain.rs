@@ -43,7 +43,8 @@ pub(crate) struct Args {
     /// Only the way to this rank [default: to every rank].
     #[arg(long, value_name = "R")]
     peer: Option<u32>,
-    /// Only the protocols of this operation: tag_send, am_send or fetch [default: all].
+    /// Only the protocols of this operation: tag_send, am_send, stream_send, fetch, put, get or atomic
+    /// [default: all].
     #[arg(long, value_name = "OP", value_parser = operation)]
     op: Option<Op>,
     /// Send a message of each of these sizes to the peer (or the next rank), and tell which

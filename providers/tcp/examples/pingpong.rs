@@ -213,7 +213,7 @@ fn messages(side: &mut Side, blocks: usize) {
                 let mut at = 0;
                 while at < MEGABYTE {
                     let len = most.min(MEGABYTE - at);
-                    let bytes = &buffer.bytes()[at..at + len];
+                    let bytes = &buffer.contiguous().expect("in one piece")[at..at + len];
                     if packed {
                         side.retry(|iface, ep| {
                             let mut pack = |room: bowline_base::view::View<'_>| room.copy_in(bytes);

@@ -25,6 +25,10 @@ impl Engine {
         let mut bytes = [0; Rts::FIXED + MAX_RKEY];
         payload.slice(0, front)?.copy_out(&mut bytes);
         let rts = Rts::parse(&bytes[..front])?;
+        if !self.am_waiting.insert((peer, rts.request)) {
+            // A sender's request offers one message.
+            return None;
+        }
         self.inbox.push_back(Delivery::Am(AmArrival {
             peer,
             id: envelope.id,

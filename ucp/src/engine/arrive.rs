@@ -59,6 +59,8 @@ impl Engine {
         let length = payload.len() as u64;
         let outcome = if copied == payload.len() {
             Ok(())
+        } else if receive.buffer.failed() {
+            Err(OpError::NotUnpacked)
         } else {
             Err(OpError::Truncated { message: length, room: copied as u64 })
         };
@@ -355,7 +357,10 @@ impl Engine {
         if !known.pending.is_empty() {
             self.actions.push(Action::Resume(peer));
         }
-        if self.streams.get_mut(peer).is_some_and(|stream| !stream.parked.is_empty()) {
+        let parked = |stream: &mut crate::stream::Stream| {
+            !stream.parked.is_empty() || !stream.parked_ams.is_empty()
+        };
+        if self.streams.get_mut(peer).is_some_and(parked) {
             self.actions.push(Action::Unpark(peer));
         }
         Some(())

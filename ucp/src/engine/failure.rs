@@ -14,7 +14,7 @@ use crate::coop::{receive_of, writes_no_more};
 use crate::error::OpError;
 use crate::matching::MatchEngine as _;
 use crate::peer::{NOBODY, PeerIndex, PeerState, Target};
-use crate::request::Body;
+use crate::request::{Body, SendPhase};
 use crate::unexpected::Payload;
 use crate::wire;
 
@@ -99,7 +99,9 @@ impl Engine {
             let waits = match &request.body {
                 // One that the transport still reads from or writes into ends with its report.
                 Body::Send(send) => {
-                    send.peer == index && send.put.as_ref().is_none_or(|put| put.in_flight == 0)
+                    let read = send.phase == SendPhase::Lent
+                        || send.put.as_ref().is_some_and(|put| put.in_flight > 0);
+                    send.peer == index && !read
                 }
                 Body::Receive(receive) => receive.fetch.as_ref().is_some_and(|f| {
                     let open = f.landing.is_some_and(|landing| !landing.is_shut_by(how));
@@ -122,6 +124,7 @@ impl Engine {
             self.fail(key, how.into());
         }
         self.settle_announced(index, how);
+        self.am_waiting.retain(|&(peer, _)| peer != index);
         self.fail_stream(index);
         if !self.one_sided.is_empty() {
             // Those for this peer are refused now, and end by that.

@@ -203,8 +203,11 @@ impl Engine {
             return;
         };
         let (message, room) = (request.status.length, receive.buffer.len() as u64);
-        let outcome =
-            if message > room { Err(OpError::Truncated { message, room }) } else { Ok(()) };
+        let outcome = match message > room {
+            _ if receive.buffer.failed() => Err(OpError::NotUnpacked),
+            true => Err(OpError::Truncated { message, room }),
+            false => Ok(()),
+        };
         let status = Status { outcome, ..request.status };
         self.finish(key, status);
     }
@@ -321,7 +324,8 @@ impl Engine {
         };
         let fetch = receive.fetch.as_mut()?;
         let end = header[1].checked_add(payload.len() as u64)?;
-        if fetch.peer != peer || !fetch.copying || end > fetch.wanted {
+        // In order, as the sender's lane is: a callback gets each byte once.
+        if fetch.peer != peer || !fetch.copying || end > fetch.wanted || header[1] != fetch.done {
             return None;
         }
         receive.buffer.copy_at(header[1] as usize, payload);

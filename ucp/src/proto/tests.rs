@@ -21,6 +21,13 @@ pub(crate) fn lane(provider: &'static str) -> IfaceAttr {
     }
 }
 
+/// The same, and sends messages from where they lie.
+fn lending(mut attr: IfaceAttr) -> IfaceAttr {
+    attr.caps |= Caps::AM_ZCOPY;
+    attr.limits.am = OpLimits { max_zcopy: 1 << 40, max_iov: 4, ..attr.limits.am };
+    attr
+}
+
 fn figures(list: &[(&str, f64)], origin: Origin) -> LaneCosts {
     let mut costs = LaneCosts::assumed(&lane("test"));
     for (name, value) in list {
@@ -69,6 +76,69 @@ fn the_table_of_round_figures() {
 }
 
 #[test]
+fn what_lies_with_its_sender_saves_a_copy() {
+    let mut costs = figures(&ROUND, Origin::Calibrated);
+    costs.get.required.value = 100_000.0;
+    let attr = lending(lane("test"));
+    let table = Table::new(Op::TagSend, &attr, &costs, Manual::default());
+    // Packed 240 + 0.3 n, lent 500 + 0.2 n: they meet at 2600, yet short messages are buffered.
+    assert_eq!(text(&table)[1..3], ["eager/bcopy 41..=4096", "eager/zcopy 4097..=8192"]);
+    costs.copy = Figure::assumed(0.05);
+    // 240 + 0.2 n and 500 + 0.15 n.
+    let table = Table::new(Op::TagSend, &attr, &costs, Manual::default());
+    assert_eq!(text(&table)[1..3], ["eager/bcopy 41..=5200", "eager/zcopy 5201..=8192"]);
+    let set = |zcopy| Manual { zcopy: Some(zcopy), ..Manual::default() };
+    let table = Table::new(Op::AmSend, &attr, &costs, set(20));
+    assert_eq!(text(&table)[..2], ["eager/short 0..=19", "eager/zcopy 20..=8192"]);
+    let table = Table::new(Op::TagSend, &attr, &costs, set(1 << 50));
+    assert_eq!(text(&table)[1], "eager/bcopy 41..=8192");
+    assert_eq!(table.first(Protocol::EagerZcopy), None);
+    // A threshold of the user's takes nothing away where the transport cannot.
+    let plain = lane("test");
+    let without = Table::new(Op::TagSend, &plain, &costs, Manual::default());
+    assert_eq!(Table::new(Op::TagSend, &plain, &costs, set(20)), without);
+}
+
+#[test]
+fn one_sided_operations_are_priced() {
+    let costs = figures(&ROUND, Origin::Calibrated);
+    let mut attr = lending(lane("test"));
+    attr.caps |= Caps::PUT_SHORT;
+    attr.limits.put.max_short = 8192;
+    let of = |op, attr: &IfaceAttr| text(&Table::new(op, attr, &costs, Manual::default()));
+    // Mapped memory: 40 + 0.1 n, which nothing beats as far as it goes.
+    let all = "18446744073709551615";
+    assert_eq!(of(Op::Put, &attr), ["put/short 0..=8192", &format!("put/zcopy 8193..={all}")]);
+    assert_eq!(of(Op::Get, &attr), [format!("get/zcopy 0..={all}")]);
+    assert_eq!(of(Op::Atomic, &attr), ["atomic/native 4..=8"]);
+    // A network's: 1040 + 0.2 n and 1300 + 0.1 n meet at 2600.
+    attr.caps.remove(Caps::RKEY_PTR);
+    assert_eq!(of(Op::Put, &attr), ["put/short 0..=2600", &format!("put/zcopy 2601..={all}")]);
+    let choices = Choices::new(&attr, costs, Manual::default());
+    assert_eq!(choices.put_short_to, Some(2600));
+    attr.caps.remove(Caps::PUT_SHORT | Caps::GET_ZCOPY | Caps::ATOMIC_CPU);
+    assert_eq!(Choices::new(&attr, costs, Manual::default()).put_short_to, None);
+    assert!(of(Op::Get, &attr).is_empty() && of(Op::Atomic, &attr).is_empty());
+    // A stream is copied: its sends are not lent.
+    assert!(
+        Table::new(Op::StreamSend, &attr, &costs, Manual::default())
+            .first(Protocol::EagerZcopy)
+            .is_none()
+    );
+    for op in Op::ALL {
+        let table = Table::new(op, &attr, &costs, Manual { zcopy: Some(1), ..Manual::default() });
+        let theirs =
+            |name: &str| table.ranges().iter().all(|r| r.protocol.name().starts_with(name));
+        match op {
+            Op::Put => assert!(theirs("put/")),
+            Op::Get | Op::Atomic => assert!(table.ranges().is_empty()),
+            Op::Fetch => assert!(theirs("rndv/")),
+            Op::TagSend | Op::AmSend | Op::StreamSend => assert!(table.pick(8).is_some()),
+        }
+    }
+}
+
+#[test]
 fn slow_reads_move_the_threshold() {
     let mut costs = figures(&ROUND, Origin::Calibrated);
     costs.get.required.value = 100_000.0;
@@ -82,12 +152,13 @@ fn slow_reads_move_the_threshold() {
 #[test]
 fn thresholds_of_the_user_stand() {
     let costs = figures(&ROUND, Origin::Probed);
-    let manual = Manual { rndv_threshold: Some(100), cooperate: Some(1 << 50) };
+    let manual =
+        Manual { rndv_threshold: Some(100), cooperate: Some(1 << 50), ..Manual::default() };
     let table = Table::new(Op::TagSend, &lane("test"), &costs, manual);
     assert_eq!(text(&table)[..2], ["eager/short 0..=40", "eager/bcopy 41..=100"]);
     assert_eq!(table.pick(101), Some(Protocol::RndvGet));
     assert_eq!(table.first(Protocol::RndvShared), Some(1 << 50));
-    let manual = Manual { rndv_threshold: Some(1 << 30), cooperate: None };
+    let manual = Manual { rndv_threshold: Some(1 << 30), ..Manual::default() };
     let table = Table::new(Op::TagSend, &lane("test"), &costs, manual);
     assert_eq!(table.pick(1 << 30), Some(Protocol::EagerMulti));
     assert_eq!(table.pick((1 << 30) + 1), Some(Protocol::RndvShared));
@@ -125,8 +196,10 @@ proptest! {
         values in proptest::collection::vec(0.0f64..2000.0, 10),
         slopes in proptest::collection::vec(0.0f64..1.0, 4),
         threshold in proptest::option::of(0u64..200_000),
+        zcopy in proptest::option::of(1u64..200_000),
         sizes in proptest::collection::vec(0u64..1_000_000, 50),
         reads: bool,
+        lends: bool,
     ) {
         let mut list: Vec<(&str, f64)> = ROUND.iter().map(|(name, _)| *name).zip(values).collect();
         for (at, slope) in [2, 3, 6, 9].into_iter().zip(slopes) {
@@ -137,7 +210,10 @@ proptest! {
         if !reads {
             attr.caps.remove(Caps::GET_ZCOPY);
         }
-        let manual = Manual { rndv_threshold: threshold, cooperate: None };
+        if lends {
+            attr = lending(attr);
+        }
+        let manual = Manual { rndv_threshold: threshold, cooperate: None, zcopy };
         let table = Table::new(Op::TagSend, &attr, &costs, manual);
         let site = Site { caps: attr.caps, limits: attr.limits, costs: &costs, manual };
         let offers: Vec<Offer> =

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use bowline_base::buffer::RecvBuf;
+use bowline_base::buffer::{RecvBuf, Shape};
 use bowline_base::slab::Key;
 use bowline_base::view::View;
 use bowline_uct::{AmHeader, Caps, PeerFailure};
@@ -170,6 +170,9 @@ impl Inner {
         let request = self.engine.requests.get(candidate.key)?;
         let Body::Receive(receive) = &request.body else { return None };
         if mask == 0 || !is_posted(Some(request)) {
+            return None;
+        }
+        if receive.buffer.shape() != Shape::Whole {
             return None;
         }
         let room = receive.buffer.len();

@@ -1,6 +1,7 @@
 //! What a turn does after it has looked at the lanes: reads, copies, acknowledges. Where an ordinary
 //! call would meet an error, or needs memory, the turn leaves the action to it.
 
+use bowline_base::buffer::Shape;
 use bowline_base::slab::Key;
 use bowline_uct::{Caps, LocalSlice, Posted, RemoteSlice};
 
@@ -65,7 +66,10 @@ impl Inner {
 
     /// Reads the next part of a message. Whether the action is done.
     fn fetch_in_turn(&mut self, key: Key, copied: &mut bool) -> bool {
-        let Some((_, fetch)) = receive_of(&mut self.engine.requests, key) else { return true };
+        let Some((buffer, fetch)) = receive_of(&mut self.engine.requests, key) else { return true };
+        if buffer.shape() != Shape::Whole || !fetch.rts.is_readable() {
+            return false;
+        }
         if fetch.copying || !matches!(fetch.kind, None | Some(RndvKind::Get)) {
             return false;
         }

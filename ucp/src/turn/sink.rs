@@ -1,6 +1,7 @@
 //! Which arrivals a turn takes: those that need no memory beyond what is kept ready. Each is either
 //! dealt with as the engine always does, or not touched.
 
+use bowline_base::buffer::Shape;
 use bowline_base::slab::Key;
 use bowline_base::view::View;
 use bowline_uct::{AmHeader, Arrival, PeerFailure, Token, TurnSink};
@@ -55,6 +56,17 @@ impl TurnSink for TurnLane<'_> {
 }
 
 impl Engine {
+    /// A receive is posted while turns may come. From the first one with a callback on they leave
+    /// messages to ordinary calls: whom a message will meet is known only when it has.
+    #[cold]
+    pub(crate) fn note_callbacks(&mut self, key: Key) {
+        let callbacks = match self.requests.get(key).map(|request| &request.body) {
+            Some(Body::Receive(receive)) => receive.buffer.shape() == Shape::Callbacks,
+            _ => false,
+        };
+        self.attendance.callbacks |= callbacks;
+    }
+
     fn take_in_turn(&mut self, peer: PeerIndex, arrival: &Arrival<'_>) -> bool {
         let (header, payload) = (&arrival.header, arrival.payload);
         match arrival.id {
@@ -84,8 +96,9 @@ impl Engine {
 
     fn eager_in_turn(&mut self, peer: PeerIndex, header: &AmHeader, payload: View<'_>) -> bool {
         let envelope = wire::envelope(header);
-        // Whoever waits in a blocking receive takes it on its own.
-        if self.direct.fits(&envelope) {
+        // Whoever waits in a blocking receive takes it on its own; and a callback of the user's has no
+        // place in a turn.
+        if self.direct.fits(&envelope) || self.attendance.callbacks {
             return false;
         }
         let Some(key) = self.posted_in_turn(&envelope) else { return false };

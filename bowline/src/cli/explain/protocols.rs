@@ -92,7 +92,7 @@ impl Protocols {
                 let Row { protocol, fixed_ns, per_byte_ns, origin, .. } = row;
                 writeln!(
                     out,
-                    "      {sizes:<22} {protocol:<12} {fixed_ns:>8.0} ns + {per_byte_ns:.4} ns/byte  {origin}"
+                    "      {sizes:<22} {protocol:<13} {fixed_ns:>8.0} ns + {per_byte_ns:.4} ns/byte  {origin}"
                 )?;
             }
         }

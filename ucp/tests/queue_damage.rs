@@ -21,7 +21,7 @@ const WORD: u64 = 64;
 fn parts(address: &[u8]) -> (u64, Vec<u8>, Vec<u8>) {
     let mut r = AddrReader::new(address);
     let head = (r.u32(), r.u8(), r.u8(), r.u32(), r.u32(), r.u32());
-    assert!(matches!(head, (Ok(_), Ok(2), Ok(1..=4), Ok(_), Ok(_), Ok(_))), "{head:?}");
+    assert!(matches!(head, (Ok(_), Ok(2), Ok(1..=5), Ok(_), Ok(_), Ok(_))), "{head:?}");
     let (base, _) = (r.u64().expect("base"), r.u64().expect("nonce"));
     let key = r.bytes().expect("key").to_vec();
     (base, key, r.bytes().expect("inner").to_vec())
@@ -144,7 +144,7 @@ fn is_closed_by(form: QueueForm, word: u64) {
 #[test]
 fn a_generation_that_never_was() {
     let _watchdog = Watchdog::start("queues", "a_generation_that_never_was");
-    for form in [QueueForm::Scmp, QueueForm::Locked] {
+    for form in [QueueForm::Scmp, QueueForm::Locked, QueueForm::ScmpSeq] {
         is_closed_by(form, 77 << 32 | 3);
     }
 }
@@ -152,7 +152,7 @@ fn a_generation_that_never_was() {
 #[test]
 fn a_word_that_says_closed() {
     let _watchdog = Watchdog::start("queues", "a_word_that_says_closed");
-    for form in [QueueForm::Scmp, QueueForm::Locked] {
+    for form in [QueueForm::Scmp, QueueForm::Locked, QueueForm::ScmpSeq] {
         is_closed_by(form, 3 << 32 | 1 << 31);
     }
 }

@@ -96,6 +96,8 @@ fn every_protocol_over_queues() {
         (true, true, false, "64", "locked"),
         (true, true, false, "64", "ring"),
         (true, true, false, "64", "scmp-rings"),
+        (true, true, false, "64", "scmp-seq"),
+        (true, false, true, "16", "scmp-seq"),
     ] {
         let options = NetworkOptions {
             seed: 5,

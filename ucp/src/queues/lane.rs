@@ -8,6 +8,7 @@ use bowline_base::buffer::RecvBuf;
 use bowline_base::doorbell::{Doorbell, Sleep};
 use bowline_base::scmp::max_message_bytes;
 use bowline_base::scmp::published::{self, Consumer, solo};
+use bowline_base::scmp::sealed;
 use bowline_base::words::ViewWords;
 use bowline_uct::{
     Arrival, AtomicOps, Caps, EpId, Iface, IfaceAttr, MemHandle, OpLimits, OpenError, PeerFailure,
@@ -20,6 +21,7 @@ use super::link::{Link, Seat};
 use super::locked;
 use super::options::{QueueForm, QueueOptions, QueueStats};
 use super::promote::Promotion;
+use super::sealed::Inbox;
 use super::settle::Settlement;
 use super::token::{Odd, Owner, What};
 
@@ -111,6 +113,8 @@ pub struct QueueLane {
     pub(super) asked: VecDeque<u32>,
 
     pub(super) consumer: Option<Consumer<()>>,
+    /// In place of it, where messages are sealed.
+    pub(super) inbox: Option<Inbox>,
     /// Rings by seat, in place of the queue, and the one whose turn is first.
     pub(super) rings: Vec<solo::Consumer>,
     pub(super) next_ring: usize,
@@ -165,7 +169,7 @@ impl QueueLane {
             return Err("a fetching addition");
         }
         let flip = match form {
-            QueueForm::Scmp | QueueForm::ScmpRings => AtomicOps::SWAP,
+            QueueForm::Scmp | QueueForm::ScmpRings | QueueForm::ScmpSeq => AtomicOps::SWAP,
             QueueForm::Locked => AtomicOps::CSWAP,
             QueueForm::Ring => AtomicOps::empty(),
         };
@@ -217,8 +221,12 @@ impl QueueLane {
         // Rings are empty when they are zero, as fresh memory is, and nobody flips them.
         let is_ring = form == QueueForm::Ring;
         let by_device = !is_ring && !below.caps.contains(Caps::ATOMIC_CPU);
-        let mut consumer = None;
-        if !is_ring {
+        let (mut consumer, mut inbox) = (None, None);
+        if form == QueueForm::ScmpSeq {
+            let made = sealed::init(words, shape.slots)
+                .map_err(|error| OpenError::Limit(error.to_string()))?;
+            inbox = Some(Inbox::new(made.rehome(())));
+        } else if !is_ring {
             let mut made = published::init(words, shape.slots, 0)
                 .map_err(|error| OpenError::Limit(error.to_string()))?
                 .rehome(());
@@ -261,6 +269,7 @@ impl QueueLane {
             work: VecDeque::new(),
             asked: VecDeque::new(),
             consumer,
+            inbox,
             rings,
             next_ring: 0,
             promotion: Promotion::new(shape.rings),

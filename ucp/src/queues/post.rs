@@ -8,13 +8,14 @@ use bowline_base::scmp::published::{self, R_BYTE, solo};
 use bowline_base::scmp::seq::POISON;
 use bowline_base::sync::LINE;
 use bowline_base::sync::atomic::Ordering;
-use bowline_uct::{PeerFailure, RemoteSlice};
+use bowline_uct::{Caps, PeerFailure, RemoteSlice};
 
 use super::address::Introduction;
 use super::fifo::{Stamp, mark};
 use super::lane::QueueLane;
 use super::link::Step;
 use super::locked::free;
+use super::options::QueueForm;
 use super::promote::HOT;
 use super::remote::{Outcome, put_from, refused};
 use super::token::What;
@@ -89,6 +90,10 @@ impl QueueLane {
                     _ => self.drive(index),
                 }
             }
+            Ok(_) if self.links[index as usize].shape.form == QueueForm::ScmpSeq => {
+                self.confirmed(index);
+                self.drive(index);
+            }
             Ok(_) => {
                 self.end_reservation(index);
                 self.drive(index);
@@ -115,7 +120,17 @@ impl QueueLane {
             let between =
                 matches!(link.step, Step::Ready | Step::Look { .. } | Step::Looking { .. });
             if link.finishing && between && !link.settling {
-                self.finish_ending(index);
+                if link.is_unsure() {
+                    // Some transports end what is under way when a peer is left.
+                    match self.confirm(index) {
+                        Next::Go => {}
+                        next => return next,
+                    }
+                }
+                let link = &self.links[index as usize];
+                if !link.is_unsure() {
+                    self.finish_ending(index);
+                }
             }
             let link = &self.links[index as usize];
             if !link.finishing || between {
@@ -195,8 +210,17 @@ impl QueueLane {
                 let tag = *tag;
                 self.count(index, at, slots, Step::Look { tag })
             }
+            Step::Void { ticket, words } => {
+                let (words, tag) = (*words, ticket.tag());
+                let at = published::slot_byte(ticket, link.shape.slots);
+                self.put_void(index, at, words, tag)
+            }
             Step::Look { tag } => {
                 let tag = *tag;
+                if let Next::Later = self.confirm(index) {
+                    return Next::Later;
+                }
+                let link = &self.links[index as usize];
                 let ring = link.ring.map(|ring| link.shape.ring_at(ring.number) + solo::HEAD_BYTE);
                 match self.read_word(index, ring.unwrap_or(R_BYTE), What::Step) {
                     Outcome::Done(Some(value)) => self.looked(index, tag, value),
@@ -303,8 +327,16 @@ impl QueueLane {
         let link = &mut self.links[index as usize];
         if link.fifo.is_empty() {
             link.polite = false;
-            return Next::Wait;
+            return match self.confirm(index) {
+                Next::Go => Next::Wait,
+                next => next,
+            };
         }
+        if link.is_unsure() && !self.attr.caps.contains(Caps::PUT_BEFORE_ATOMIC) {
+            // If there is no room for it now: after the next put.
+            self.confirm(index);
+        }
+        let link = &mut self.links[index as usize];
         if let Some(ring) = link.ring {
             return self.take_slots(index, ring);
         }
@@ -340,6 +372,9 @@ impl QueueLane {
         if link.known.is_some() {
             return self.lock_answered(index, slots, old);
         }
+        if link.shape.form == QueueForm::ScmpSeq {
+            return self.sealed_reserved(index, slots, old);
+        }
         self.stats.reservations += 1;
         if old as u32 >= POISON {
             return Next::Break(PeerFailure::Damaged);
@@ -367,7 +402,11 @@ impl QueueLane {
             if done == slots {
                 let messages = link.fifo.pop(slots);
                 self.stats.messages += u64::from(messages);
-                if let Step::Put { ticket, .. } = std::mem::replace(&mut link.step, Step::Ready) {
+                let step = std::mem::replace(&mut link.step, Step::Ready);
+                if link.shape.form == QueueForm::ScmpSeq {
+                    return if link.polite { Next::Later } else { Next::Go };
+                }
+                if let Step::Put { ticket, .. } = step {
                     link.step = Step::Order { ticket };
                 }
                 return Next::Go;
@@ -421,7 +460,7 @@ impl QueueLane {
     }
 
     /// Writes the status word of a link, for the peer's settlement.
-    fn show_status(&mut self, index: u32) {
+    pub(super) fn show_status(&mut self, index: u32) {
         let at = self.shape.status_at(index);
         let word = self.inner.mem_view(self.memory).and_then(|view| view.word(at));
         if let Some(word) = word {

@@ -96,18 +96,23 @@ const PI: [u64; 11] = [
     0x2ffd_72db_d01a_dfb7,
 ];
 
-/// The words of a cleared slot, but the first, which is 0.
-const CLEARED: [u64; LINE_WORDS - 1] =
-    [!PI[0], !PI[1], !PI[2], !PI[3], !PI[4], !PI[5], !PI[6]];
+/// The bytes of a cleared slot behind its first word, which is 0.
+const CLEARED: [u8; LINE - 8] = {
+    let mut bytes = [0; LINE - 8];
+    let mut at = 0;
+    while at < bytes.len() {
+        bytes[at] = (!PI[at / 8] >> (at % 8 * 8)) as u8;
+        at += 1;
+    }
+    bytes
+};
 
 /// Clears a slot (rule 8).
 #[inline]
 fn clear<L: LineWords>(line: L) {
     // Relaxed: the next flip's release orders it before what producers do there.
     line.store(0, 0, Ordering::Relaxed);
-    for (word, value) in CLEARED.iter().enumerate() {
-        line.write(word + 1, *value);
-    }
+    line.put(1, &CLEARED);
 }
 
 /// Both halves of the product, added without carry.

@@ -49,16 +49,20 @@ use super::token::{What, own};
 /// Rounds in a row that find the queue stalled, after which it is settled although nobody has ended.
 const PATIENCE: u32 = 4096;
 
-/// The consumer, and how long it has been stalled.
+/// Rounds that find nothing, after each of which the receiver asks whether something is reserved: that
+/// is a load of the word that every sender adds to, which a look at an empty queue does without.
+const ASK_EVERY: u32 = 256;
+
+/// The consumer, and for how many rounds it has found nothing.
 #[derive(Debug)]
 pub(super) struct Inbox {
     consumer: sealed::Consumer<()>,
-    stalled: u32,
+    missing: u32,
 }
 
 impl Inbox {
     pub(super) fn new(consumer: sealed::Consumer<()>) -> Self {
-        Self { consumer, stalled: 0 }
+        Self { consumer, missing: 0 }
     }
 
     /// The generation under which senders reserve.
@@ -219,13 +223,13 @@ impl QueueLane {
         &mut self,
         act: impl FnOnce(&mut sealed::Consumer<ViewWords<'_>>, &mut u32) -> T,
     ) -> Option<T> {
-        let Inbox { consumer, mut stalled } = self.inbox.take()?;
+        let Inbox { consumer, mut missing } = self.inbox.take()?;
         let view = self.inner.mem_view(self.memory);
         let words = view.and_then(|view| ViewWords::new(view.slice(0, self.shape.queue_bytes())?));
         let words = words.expect("the lane's memory is kept until it is dropped");
         let mut consumer = consumer.rehome(words);
-        let result = act(&mut consumer, &mut stalled);
-        self.inbox = Some(Inbox { consumer: consumer.rehome(()), stalled });
+        let result = act(&mut consumer, &mut missing);
+        self.inbox = Some(Inbox { consumer: consumer.rehome(()), missing });
         Some(result)
     }
 
@@ -243,7 +247,7 @@ impl QueueLane {
     }
 
     fn poll_sealed(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
-        let Some(Inbox { consumer, stalled }) = self.inbox.take() else { return 0 };
+        let Some(Inbox { consumer, missing }) = self.inbox.take() else { return 0 };
         let view = self.inner.mem_view(self.memory);
         let words = view.and_then(|view| ViewWords::new(view.slice(0, self.shape.queue_bytes())?));
         let words = words.expect("the lane's memory is kept until it is dropped");
@@ -262,7 +266,7 @@ impl QueueLane {
         };
         let polled = consumer.poll(budget, &mut senders, &mut self.staging);
         let Senders { handed, strangers, unread, mut damaged, .. } = senders;
-        self.inbox = Some(Inbox { consumer: consumer.rehome(()), stalled });
+        self.inbox = Some(Inbox { consumer: consumer.rehome(()), missing });
         self.stats.received += u64::from(handed);
         if strangers > 0 {
             self.stats.strangers += strangers;
@@ -319,8 +323,8 @@ impl QueueLane {
     /// Whether a progress has something to do (rule 4).
     pub(super) fn sealed_has_messages(&mut self) -> bool {
         let (poisoned, flipping) = (self.poisoned, self.flipping);
-        let look = |consumer: &mut sealed::Consumer<ViewWords<'_>>, stalled: &mut u32| {
-            let patient = *stalled < 2 * PATIENCE;
+        let look = |consumer: &mut sealed::Consumer<ViewWords<'_>>, missing: &mut u32| {
+            let patient = *missing < 2 * PATIENCE;
             let due = consumer.wants_flip() && !flipping;
             due || patient && (consumer.ready() || consumer.stalled())
         };
@@ -330,10 +334,21 @@ impl QueueLane {
     /// Lets the queue go on past what does not come, and tells of ends whose time has come.
     pub(super) fn settle_sealed(&mut self) {
         let some_end = !self.settlement.ending.is_empty();
-        let looked = self.with_inbox(|consumer, stalled| {
+        let Some(Inbox { consumer, missing }) = &mut self.inbox else { return };
+        *missing = if consumer.is_missing() { missing.saturating_add(1) } else { 0 };
+        let patient = *missing < PATIENCE;
+        if *missing == 0 {
+            self.settlement.running = None;
+        }
+        if !some_end && patient && (*missing == 0 || !missing.is_multiple_of(ASK_EVERY)) {
+            return;
+        }
+        let looked = self.with_inbox(|consumer, missing| {
             let now = consumer.stalled();
-            *stalled = if now { stalled.saturating_add(1) } else { 0 };
-            let settles = now && (some_end || *stalled >= PATIENCE);
+            if !now {
+                *missing = 0;
+            }
+            let settles = now && (some_end || !patient);
             if settles {
                 // Only what was reserved before the flip can be asked for.
                 consumer.demand_flip();
@@ -372,9 +387,9 @@ impl QueueLane {
         } else {
             0
         };
-        self.with_inbox(|consumer, stalled| {
+        self.with_inbox(|consumer, missing| {
             consumer.resolve(accounted);
-            *stalled = 0;
+            *missing = 0;
         });
         self.settlement.running = None;
         self.stats.settlements += 1;

@@ -133,6 +133,12 @@ impl<W> Consumer<W> {
         self.is_active() && (due || self.demanded)
     }
 
+    /// Whether the last look found nothing: `stalled`, unless the queue is empty. It loads nothing that
+    /// producers write.
+    pub const fn is_missing(&self) -> bool {
+        self.missing
+    }
+
     /// Wants a flip as soon as there can be one: before a settlement.
     pub fn demand_flip(&mut self) {
         self.demanded = self.is_active();

@@ -63,6 +63,7 @@
 
 mod address;
 mod contract;
+mod damage;
 mod fifo;
 mod flush;
 #[cfg(any(test, fuzzing))]
@@ -73,12 +74,17 @@ mod lane;
 mod layout;
 mod link;
 mod locked;
+mod memory;
+mod open;
 mod options;
+mod pass;
 mod peers;
 mod post;
 mod promote;
 mod remote;
+mod reserve;
 mod rings;
+mod seal;
 mod sealed;
 mod settle;
 mod token;

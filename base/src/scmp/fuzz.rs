@@ -3,7 +3,8 @@
 //! heap home checks every line).
 
 use super::{
-    Arrival, Fault, Intent, MAX_SLOTS, Producers, max_message_bytes, published, sealed as seals, seq,
+    Arrival, Fault, Intent, MAX_SLOTS, Producers, max_message_bytes, published, sealed as seals,
+    seq,
 };
 use crate::buffer::RecvBuf;
 use crate::sync::atomic::Ordering;

@@ -236,7 +236,8 @@ impl Link {
 
     /// Whether all that was accepted for it is in the peer's queue.
     pub(super) fn is_quiet(&self) -> bool {
-        let done = self.fifo.is_empty() && self.step.is_idle() && !self.settling && !self.is_unsure();
+        let done =
+            self.fifo.is_empty() && self.step.is_idle() && !self.settling && !self.is_unsure();
         done || self.failed.is_some() && !self.finishing
     }
 

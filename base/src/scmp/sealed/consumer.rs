@@ -287,12 +287,7 @@ impl<W: Words> Consumer<W> {
 
     /// Goes past one slot that does not fit (rules 9 and 10).
     #[cold]
-    fn skip(
-        &mut self,
-        reserved: u32,
-        left: u64,
-        sources: &mut impl Sources,
-    ) -> Result<(), Fault> {
+    fn skip(&mut self, reserved: u32, left: u64, sources: &mut impl Sources) -> Result<(), Fault> {
         // Relaxed: nothing of this flip is under way any more.
         let word = self.line(self.index).load(0, Ordering::Relaxed);
         let claimed = tag_of(word) == self.tag;

@@ -310,7 +310,11 @@ fn a_changed_slot_is_its_sources() {
                 queue.land(source, 0);
             }
         }
-        queue.words.line(published::slot_line(0, 0, 16)).fetch_add(word, 1 << 20, Ordering::Relaxed);
+        queue.words.line(published::slot_line(0, 0, 16)).fetch_add(
+            word,
+            1 << 20,
+            Ordering::Relaxed,
+        );
         queue.come_to_rest();
         assert_eq!(queue.seen.messages, [0, 0, 1], "word {word}");
         assert_eq!(queue.seen.holes, [Some(1), Some(1)], "word {word}");
@@ -384,4 +388,25 @@ fn seals_differ_by_every_bit_and_by_the_order_of_slots() {
     }
     words.swap(0, 1);
     assert_ne!(seal(5, &words), plain);
+}
+
+/// The words that docs/wire-protocol.md shows.
+#[test]
+fn the_documented_slot() {
+    let payload = [1, 2, 3, 4, 5, 6, 7, 8];
+    let message = Message { id: 7, flags: 0, header: &[1, 2, 3], payload: &payload };
+    let mut words = published::image(&message, 1, 0);
+    words[0] = under(words[0], 1, 1);
+    let mut sealer = Sealer::new(key(0xc001_0001, 0));
+    sealer.start(words);
+    words[1] = with_seal(words[1], sealer.seal());
+    words[5] = u64::from_ne_bytes(words[5].to_le_bytes());
+    let text = words
+        .map(|word| format!("{word:016x}"))
+        .chunks(4)
+        .map(|row| row.join(" "))
+        .collect::<Vec<_>>()
+        .join("\n");
+    let document = include_str!("../../../../docs/wire-protocol.md");
+    assert!(document.contains(&text), "the document does not show\n{text}");
 }

@@ -143,7 +143,13 @@ fn open(job: JobMemory, rank: usize, way: usize, peers: u32) -> Result<Box<dyn I
 }
 
 /// Sends one message, and makes progress until there is room for it.
-fn send(lane: &mut dyn Iface, ep: EpId, sink: &mut Counter, value: u64, crowded: bool) -> Result<()> {
+fn send(
+    lane: &mut dyn Iface,
+    ep: EpId,
+    sink: &mut Counter,
+    value: u64,
+    crowded: bool,
+) -> Result<()> {
     loop {
         match lane.am_short(ep, AmId::new(1), &[1, 2, 3], &value.to_ne_bytes()) {
             Ok(()) => return Ok(()),
@@ -250,8 +256,7 @@ impl Job {
         pin(0);
         let options = ShmOptions::default();
         let ranks = senders as u32 + 1;
-        let spec =
-            JobSpec { job_id: 1, ranks, first_rank: 0, area_bytes: options.area_bytes() };
+        let spec = JobSpec { job_id: 1, ranks, first_rank: 0, area_bytes: options.area_bytes() };
         let memory = JobMemory::create_memfd(&spec)?;
         let board = Board(Memory::make((senders + 1) * PAGE)?);
         let fd = |region: &Region| -> Result<OwnedFd> {

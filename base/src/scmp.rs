@@ -6,15 +6,17 @@
 //! counter, and drains it while they fill the other one. Memory does not grow with the number of
 //! peers, no producer ever waits for another, and nobody compares and swaps.
 //!
-//! Two forms stand here, because homes differ in one thing: whether a put is ordered before what
+//! Three forms stand here, because homes differ in one thing: whether a put is ordered before what
 //! follows it without waiting.
 //!
 //! - [`published`]: as in the thesis, with counters of finalised and failed reservations. For
 //!   homes where messages arrive by unordered puts (verbs, libfabric).
 //! - [`seq`]: the finalise travels in the slot, as a tag that differs for every flip. For shared
 //!   memory: a message moves one cache line, and counters settle only what is left over.
+//! - [`sealed`]: the same over puts, whose bytes land in any order: each message carries a seal from
+//!   which its consumer sees that all of it has landed.
 //!
-//! **Slots** are 64 bytes, the same in both forms ([`slot`]).
+//! **Slots** are 64 bytes, the same in all forms ([`slot`]).
 //!
 //! **A producer that dies** between its reservation and its finalise must not stop the queue. It
 //! announced its [`Intent`] before it reserved; [`Producers`] lets the consumer look at the
@@ -28,6 +30,8 @@
 //! It knows no doorbells, does no system calls and allocates only when it settles the dead.
 
 pub mod published;
+#[cfg(not(bowline_loom))]
+pub mod sealed;
 pub mod seq;
 mod settle;
 pub mod slot;

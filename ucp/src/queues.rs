@@ -20,6 +20,9 @@
 //! Those who send most get a ring of their own, of which there is a bounded number: see `promote`
 //! and `way`. That is what a lane does unless it is told otherwise.
 //!
+//! In another form messages are sealed, so that there is nothing to finalise: two operations, and
+//! nothing that has to stay in order between them. See `sealed`.
+//!
 //! What it is compared with is a queue that senders lock one after the other, see the module
 //! `locked`, and a ring for each sender, see `rings`. The receiver's address says which one it has;
 //! seats, order and introductions are the same, and in these two there is nothing to settle.
@@ -29,7 +32,7 @@
 //! its status word. Records are independent of each other, so one that dies between taking a seat
 //! and filling the record costs that seat and stops nobody. The receiver connects to whoever has
 //! introduced itself; by that endpoint the transport tells it of the sender's end. Seat and cookie
-//! stand in every message. What a receiver keeps of a seat is twelve bytes beside its record.
+//! stand in every message. What a receiver keeps of a seat is twenty bytes beside its record.
 //!
 //! **Order.** A link has one reservation under way at a time, and all that waits goes into the
 //! next one: so messages of a sender keep their order. Where puts are not visible before later
@@ -60,6 +63,7 @@
 
 mod address;
 mod contract;
+mod damage;
 mod fifo;
 mod flush;
 #[cfg(any(test, fuzzing))]
@@ -70,12 +74,18 @@ mod lane;
 mod layout;
 mod link;
 mod locked;
+mod memory;
+mod open;
 mod options;
+mod pass;
 mod peers;
 mod post;
 mod promote;
 mod remote;
+mod reserve;
 mod rings;
+mod seal;
+mod sealed;
 mod settle;
 mod token;
 mod way;
@@ -105,9 +115,11 @@ pub(crate) fn with_messages(
     let has = attr.caps.contains(MESSAGES);
     let wanted = match config.get(RECV_QUEUE) {
         RecvQueue::Auto => !has,
-        RecvQueue::Scmp | RecvQueue::Locked | RecvQueue::Ring | RecvQueue::ScmpRings => {
-            !has || !attr.caps.contains(Caps::LOOPBACK)
-        }
+        RecvQueue::Scmp
+        | RecvQueue::Locked
+        | RecvQueue::Ring
+        | RecvQueue::ScmpRings
+        | RecvQueue::ScmpSeq => !has || !attr.caps.contains(Caps::LOOPBACK),
     };
     if !wanted {
         return Ok(iface);

@@ -21,6 +21,8 @@ bowline_base::choice! {
         Ring = "ring",
         /// The same, by SCMP for all and a ring for each of those that send most; what auto uses.
         ScmpRings = "scmp-rings",
+        /// The same, by SCMP whose messages are sealed: two operations for each.
+        ScmpSeq = "scmp-seq",
     }
 }
 
@@ -91,7 +93,7 @@ bowline_base::settings! {
         pub MATCHING: EngineKind = Setting::<EngineKind>::choice("BOWLINE_MATCHING", "auto")
             .cost("array: 16 bytes for each rank of each communicator; four_d, hashed: a few instructions for each message even where queues are short; list: time where they are long")
             .change("to compare matching engines");
-        /// Which transports carry their messages by queues in memory that peers put them into: auto, those that have no messages of their own, scmp, all that can, locked, the same by queues that senders lock, ring, by a ring for each sender, or scmp-rings, by SCMP for all and rings for those that send most, as auto does. Alike on all ranks.
+        /// Which transports carry their messages by queues in memory that peers put them into: auto, those that have no messages of their own, scmp, all that can, locked, the same by queues that senders lock, ring, by a ring for each sender, scmp-rings, by SCMP for all and rings for those that send most, as auto does, or scmp-seq, by SCMP with two operations for each message. Alike on all ranks.
         pub RECV_QUEUE: RecvQueue = Setting::<RecvQueue>::choice("BOWLINE_RECV_QUEUE", "auto")
             .cost("three operations of the network for each message, where a transport sends one")
             .change("for experiments: to try the queues on a transport that does not need them");

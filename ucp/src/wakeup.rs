@@ -154,7 +154,7 @@ impl Inner {
     fn watch_descriptors(&mut self) -> Result<(), WakeError> {
         let lacking = self.lanes.iter().find(|lane| {
             let caps = lane.iface.attr().caps;
-            lane.polled && !lane.loopback && !caps.contains(Caps::EVENT_FD | Caps::WAKEUP)
+            lane.polled && !lane.loopback && !caps.contains(Caps::EVENT_FD)
         });
         if let Some(lane) = lacking {
             return Err(WakeError::NoDescriptor { transport: lane.iface.attr().provider });
@@ -182,8 +182,9 @@ impl Inner {
                 // Only this thread puts anything there, and it has just found nothing.
                 continue;
             }
-            let caps = lane.iface.attr().caps;
-            if !caps.contains(Caps::WAKEUP) || by_descriptor && !caps.contains(Caps::EVENT_FD) {
+            // A transport may wake by one way only: libfabric's has descriptors and no doorbell.
+            let wakes = if by_descriptor { Caps::EVENT_FD } else { Caps::WAKEUP };
+            if !lane.iface.attr().caps.contains(wakes) {
                 deadline = Some(Duration::from_millis(1));
             } else if lane.iface.arm(by_descriptor) == Armed::Busy {
                 busy = true;

@@ -191,10 +191,12 @@ fn play(run: Run) -> Outcome {
     world.rounds_until(half, "the notice of the end", told);
     world.rounds_until(2 * half, "the second half", |w| w.survivors_are_through(2 * half));
     world.rounds_until(2 * half, "the notice of the end", told);
-    let died = !world.is_alive(VICTIM);
     for _ in 0..200 {
         world.round(2 * half);
     }
+    // It may have died in these, by an operation that nothing waited for.
+    world.rounds_until(2 * half, "the notice of the end", told);
+    let died = !world.is_alive(VICTIM);
 
     let mut streams: HashMap<u8, Vec<u64>> = HashMap::new();
     let mut sources: HashMap<Source, u8> = HashMap::new();
@@ -248,6 +250,19 @@ fn at_every_step(shape: Run) -> (u64, u64) {
 fn dying_at_every_step_with_ordered_puts() {
     let _watchdog = Watchdog::start("queues", "dying_at_every_step_with_ordered_puts");
     ordered_puts(QueueForm::Scmp);
+}
+
+#[test]
+fn dying_at_every_step_with_seals() {
+    let _watchdog = Watchdog::start("queues", "dying_at_every_step_with_seals");
+    ordered_puts(QueueForm::ScmpSeq);
+}
+
+#[test]
+fn dying_at_every_step_with_seals_and_puts_that_overtake() {
+    let name = "dying_at_every_step_with_seals_and_puts_that_overtake";
+    let _watchdog = Watchdog::start("queues", name);
+    overtaking_puts(QueueForm::ScmpSeq);
 }
 
 #[test]
@@ -379,7 +394,9 @@ fn dying_at_random() {
                 QueueForm::Ring,
                 QueueForm::ScmpRings,
                 QueueForm::ScmpRings,
-            ][random.below(5)],
+                QueueForm::ScmpSeq,
+                QueueForm::ScmpSeq,
+            ][random.below(7)],
             at: random.below(140) as u64,
             ordered,
             puts: [64, 128, 4096][random.below(3)],

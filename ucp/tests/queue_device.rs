@@ -59,5 +59,6 @@ macro_rules! form {
 
 form!(scmp, "queues over sim, flipped by the device", QueueForm::Scmp);
 form!(ring, "rings over sim, atomics of the device", QueueForm::Ring);
+form!(seq, "sealed queues over sim, flipped by the device", QueueForm::ScmpSeq);
 form!(locked, "locked queues over sim, flipped by the device", QueueForm::Locked);
 form!(scmp_rings, "queues with rings over sim, flipped by the device", QueueForm::ScmpRings);

@@ -8,6 +8,7 @@ use bare::WithoutMessages;
 use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_base::config::Config;
 use bowline_sim::{Network, NetworkOptions};
+use bowline_tcp::{TcpIface, TcpOptions};
 use bowline_ucp::{
     Envelope, Ep, Idle, MatchSpec, OpError, SendMode, Sent, SpaceOptions, Stages, Waiter, Worker,
     WorkerError, WorkerParts,
@@ -96,6 +97,8 @@ fn every_protocol_over_queues() {
         (true, true, false, "64", "locked"),
         (true, true, false, "64", "ring"),
         (true, true, false, "64", "scmp-rings"),
+        (true, true, false, "64", "scmp-seq"),
+        (true, false, true, "16", "scmp-seq"),
     ] {
         let options = NetworkOptions {
             seed: 5,
@@ -170,6 +173,40 @@ fn a_death_ends_what_waits() {
     pair.network.kill(1);
     pair.until("the end of the send", || sender.is_complete(send));
     assert_eq!(sender.wait(send).outcome, Err(OpError::PeerFailed(PeerFailure::Died)));
+}
+
+/// Sleeps for good, when a worker lets it.
+struct Sleeper;
+
+impl Waiter for Sleeper {
+    fn stages(&self) -> Stages {
+        Stages { spins: 0, yields: 0 }
+    }
+    fn yield_now(&mut self) {}
+    fn sleep(&mut self, idle: Idle<'_>) {
+        assert_eq!(idle.deadline, None, "it looks again although it would be woken");
+        assert!(idle.doorbell.is_none() && !idle.descriptors.is_empty());
+        panic!("it sleeps until it is woken");
+    }
+}
+
+/// Where a transport wakes by its descriptor alone, a worker sleeps on that, and not for a millisecond.
+#[test]
+#[should_panic(expected = "it sleeps until it is woken")]
+fn a_descriptor_without_a_doorbell_is_slept_on() {
+    let workers = [0, 1].map(|rank| {
+        let options = TcpOptions::with_secret([0x17; 32]);
+        let tcp = TcpIface::open(options).expect("loopback is there");
+        let lane = Box::new(WithoutMessages::without_doorbell(tcp));
+        let mut parts = parts(rank, lane, &[]);
+        parts.waiter = Box::new(Sleeper);
+        let worker = Worker::new(parts).expect("one lane is enough");
+        worker.open_space(0, SpaceOptions::default()).expect("space 0 is new");
+        worker
+    });
+    let _ep = workers[0].connect(&workers[1].address()).expect("they reach each other");
+    let receive = workers[0].recv(EVERYTHING, RecvBuf::owned(vec![0; 8])).expect("posted");
+    workers[0].wait(receive);
 }
 
 /// What can carry neither messages nor queues is refused by name.

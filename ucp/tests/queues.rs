@@ -33,6 +33,10 @@ fn scmp(options: QueueOptions) -> QueueOptions {
     QueueOptions { form: QueueForm::Scmp, ..options }
 }
 
+fn seq(options: QueueOptions) -> QueueOptions {
+    QueueOptions { form: QueueForm::ScmpSeq, ..options }
+}
+
 fn locked(options: QueueOptions) -> QueueOptions {
     QueueOptions { form: QueueForm::Locked, ..options }
 }
@@ -167,6 +171,28 @@ sim_form!(
         Exclusion { test: "rma::flushed_puts_are_visible", reason: OVERTAKEN },
     ]
 );
+sim_form!(seq_sim, "sealed queues over sim", seq(QueueOptions::default()), |_| ());
+sim_form!(seq_small, "small sealed queues over sim", seq(small()), |options| {
+    options.seed = 9;
+    options.jitter_ns = 3000;
+    options.outstanding = 2;
+});
+sim_form!(
+    seq_unordered,
+    "small sealed queues over sim, puts that overtake each other and atomics",
+    seq(small()),
+    |options| {
+        options.seed = 10;
+        options.puts_ordered = false;
+        options.put_before_atomic = false;
+        options.jitter_ns = 30_000;
+        options.faults = Faults { reorder: 300_000, reorder_ns: 100_000, ..Faults::default() };
+    },
+    &[
+        Exclusion { test: "model::memory", reason: OVERTAKEN },
+        Exclusion { test: "rma::flushed_puts_are_visible", reason: OVERTAKEN },
+    ]
+);
 sim_form!(locked_sim, "locked queues over sim", locked(QueueOptions::default()), |_| ());
 sim_form!(
     locked_unordered,
@@ -259,6 +285,20 @@ shm_form!(
     |_| ()
 );
 shm_form!(
+    seq_shm,
+    "sealed queues over shm, thread ranks",
+    seq(QueueOptions::default()),
+    JobMemory::create_private,
+    |_| ()
+);
+shm_form!(
+    seq_shm_small,
+    "small sealed queues over shm, memfd",
+    seq(small()),
+    JobMemory::create_memfd,
+    |_| ()
+);
+shm_form!(
     locked_shm,
     "locked queues over shm, thread ranks",
     locked(QueueOptions::default()),
@@ -305,26 +345,37 @@ tcp_form!(
 );
 tcp_form!(scmp_tcp, "scmp over tcp", scmp(small()));
 tcp_form!(locked_tcp, "locked queues over tcp", locked(small()));
+tcp_form!(seq_tcp, "sealed queues over tcp", seq(small()));
 tcp_form!(ring_tcp, "rings over tcp", ring(small()));
 
-mod loopback {
-    use super::*;
+macro_rules! self_form {
+    ($module:ident, $name:literal, $queue:expr) => {
+        mod $module {
+            use super::*;
 
-    struct Form;
+            struct Form;
 
-    impl Provider for Form {
-        type Iface = QueueLane;
-        const NAME: &'static str = "queues over self";
-        const LOOPBACK: bool = true;
+            impl Provider for Form {
+                type Iface = QueueLane;
+                const NAME: &'static str = $name;
+                const LOOPBACK: bool = true;
 
-        fn open(size: usize) -> (Self, Vec<QueueLane>) {
-            let open = |i| {
-                let inner = SelfIface::open(SelfConfig::default()).expect("it opens");
-                lane(inner, &QueueOptions::default(), i)
-            };
-            (Self, (0..size).map(open).collect())
+                fn open(size: usize) -> (Self, Vec<QueueLane>) {
+                    let open = |i| {
+                        let inner = SelfIface::open(SelfConfig::default()).expect("it opens");
+                        lane(inner, &$queue, i)
+                    };
+                    (Self, (0..size).map(open).collect())
+                }
+            }
+
+            bowline_uct::conformance!(Form);
         }
-    }
-
-    bowline_uct::conformance!(Form);
+    };
 }
+
+self_form!(loopback, "queues over self", QueueOptions::default());
+self_form!(loopback_scmp, "scmp over self", scmp(small()));
+self_form!(loopback_seq, "sealed queues over self", seq(small()));
+self_form!(loopback_locked, "locked queues over self", locked(small()));
+self_form!(loopback_ring, "rings over self", ring(small()));

@@ -2,7 +2,11 @@
 //! are, it returns: an error is fine, a panic, a hang or an access outside the memory is not (the
 //! heap home checks every line).
 
-use super::{Arrival, Fault, Intent, MAX_SLOTS, Producers, max_message_bytes, published, seq};
+use super::{
+    Arrival, Fault, Intent, MAX_SLOTS, Producers, max_message_bytes, published, sealed as seals,
+    seq,
+};
+use crate::buffer::RecvBuf;
 use crate::sync::atomic::Ordering;
 use crate::words::{HeapWords, LineWords, Words};
 
@@ -24,7 +28,7 @@ impl Producers for Anybody {
     }
 }
 
-/// Runs both forms over a script: the first byte chooses the number of slots; then, ten bytes
+/// Runs all forms over a script: the first byte chooses the number of slots; then, ten bytes
 /// each, where to write, what, and how to disguise it.
 pub fn consume(bytes: &[u8]) {
     let Some((&first, script)) = bytes.split_first() else {
@@ -34,6 +38,88 @@ pub fn consume(bytes: &[u8]) {
     debug_assert!(slots <= MAX_SLOTS);
     over_seq(slots, script);
     over_published(slots, script);
+    over_sealed(slots, script);
+}
+
+/// Runs the form with seals alone.
+pub fn sealed(bytes: &[u8]) {
+    if let Some((&first, script)) = bytes.split_first() {
+        over_sealed(4 << (first % 4), script);
+    }
+}
+
+/// Knows everybody by a key that arbitrary words may meet: none.
+struct Credulous {
+    limit: usize,
+    holes: u32,
+}
+
+impl seals::Sources for Credulous {
+    fn key(&mut self, source: u16) -> Option<u64> {
+        (source & 1 == 0).then_some(source.into())
+    }
+
+    fn take(&mut self, message: seals::Sealed<'_>) {
+        assert!(message.payload.len() <= self.limit, "a length beyond the queue was handed out");
+    }
+
+    fn void(&mut self, _: u16) {}
+
+    fn hole(&mut self, _: Option<u16>) {
+        self.holes += 1;
+    }
+}
+
+fn over_sealed(slots: u32, script: &[u8]) {
+    let words = HeapWords::new(published::bytes_for(slots));
+    let Ok(mut consumer) = seals::init(words.clone(), slots) else {
+        return;
+    };
+    let limit = max_message_bytes(slots);
+    let mut staging = RecvBuf::owned(vec![0; limit]);
+    let mut everybody = Credulous { limit, holes: 0 };
+    for chunk in script.chunks_exact(10) {
+        let value = scribble(&words, chunk, consumer.producers_tag());
+        if value & 1 == 0 {
+            seal_one(&words, &consumer, slots, value);
+        }
+        let _ = consumer.poll(8, &mut everybody, &mut staging);
+        if value & 7 == 0 {
+            consumer.demand_flip();
+        }
+        if consumer.wants_flip() {
+            let new = consumer.flip_word();
+            // AcqRel, as its owner does it; one thread.
+            let old = words.line(published::R_BYTE / 64).swap(0, new, Ordering::AcqRel);
+            let _ = consumer.flipped(old);
+        }
+        if value & 24 == 0 {
+            consumer.resolve(value >> 60);
+        }
+        let _ = (consumer.ready(), consumer.stalled(), consumer.is_drained());
+        assert!(everybody.holes <= 8 * slots * script.len() as u32, "holes without end");
+    }
+    finish(|| consumer.poll(u32::MAX, &mut everybody, &mut staging), 4 * slots);
+}
+
+/// Gives some slot a seal that fits, so that what is behind the seal is met.
+fn seal_one(words: &HeapWords, consumer: &seals::Consumer<HeapWords>, slots: u32, value: u64) {
+    let (tag, at) = (consumer.producers_tag(), (value >> 8) as u32 & (slots - 1));
+    let line = words.line(published::slot_line(tag >> 31, at, slots));
+    let source = (value >> 16) as u16 & 6;
+    let start = seals::under((value >> 20 & 0x3f) << 32, tag, source);
+    let mut image = [start, value >> 40 & 0xffff, 0, value, 0, 0, 0, 0];
+    if value & 0x100 == 0 {
+        image = seals::void(source.into(), tag, source);
+    } else {
+        let mut sealer = seals::Sealer::new(source.into());
+        sealer.start(image);
+        image[1] = seals::with_seal(image[1], sealer.seal());
+    }
+    for (word, value) in image.into_iter().enumerate() {
+        // Relaxed: one thread.
+        line.store(word, value, Ordering::Relaxed);
+    }
 }
 
 fn over_seq(slots: u32, script: &[u8]) {

@@ -188,7 +188,7 @@ fn check_slots<W: Words>(words: &W, slots: u32) -> Result<(), AttachError> {
 }
 
 /// The line of slot `offset` of `half`.
-const fn slot_line(half: u32, offset: u32, slots: u32) -> usize {
+pub(super) const fn slot_line(half: u32, offset: u32, slots: u32) -> usize {
     // Masked, so that it is a line of the queue whatever the offset.
     FIRST_SLOT + ((half & 1) * slots + (offset & (slots - 1))) as usize
 }

@@ -46,6 +46,9 @@ struct Arguments {
     /// Be the other process of a pair, over the memory at the standard input
     #[arg(long, hide = true)]
     peer: bool,
+    /// Be a sender of many to one: its way, rank, number of senders and processor
+    #[arg(long, hide = true)]
+    sender: Option<String>,
     /// Only do --matches matches with this engine, to be counted from outside
     #[arg(long, hide = true)]
     count: Option<String>,
@@ -64,6 +67,7 @@ fn tables() -> Vec<Named> {
         receive::latency::TABLES,
         receive::memory::TABLES,
         receive::many::TABLES,
+        receive::processes::TABLES,
         receive::network::TABLES,
         receive::lanes::TABLES,
     ]
@@ -107,6 +111,9 @@ fn main() -> Result<()> {
     let arguments = Arguments::parse();
     if arguments.peer {
         return receive::latency::peer();
+    }
+    if let Some(what) = &arguments.sender {
+        return receive::processes::sender(what);
     }
     if let Some(engine) = &arguments.count {
         return count::run(engine, arguments.matches);

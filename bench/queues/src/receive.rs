@@ -10,3 +10,4 @@ mod locked;
 pub(crate) mod many;
 pub(crate) mod memory;
 pub(crate) mod network;
+pub(crate) mod processes;

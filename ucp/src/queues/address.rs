@@ -6,8 +6,9 @@
 //!   introduction   length u32, never 0 | cookie u32 | status u32 | address u16+bytes | checksum u64
 //! ```
 //!
-//! Little endian. `form` is 1 for SCMP, 2 for a locked queue, 3 for rings, and 4 for SCMP with rings for
-//! those who send most, whose number is `rings` and 0 in the other forms. `base` is where the lane's memory starts in its process and `key` opens it; all
+//! Little endian. `form` is 1 for SCMP, 2 for a locked queue, 3 for rings, 4 for SCMP with rings for
+//! those who send most, whose number is `rings` and 0 in the other forms, and 5 for SCMP with the
+//! sequence in the slot. `base` is where the lane's memory starts in its process and `key` opens it; all
 //! offsets follow from the sizes. `cookie` stands in every message of the sender, and `status` is
 //! the number of its status word for this link. The checksum is over all that stands before it:
 //! a record is written by puts that land in any order, and counts from the moment at which it

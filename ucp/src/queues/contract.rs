@@ -1,20 +1,20 @@
 //! The contract of transports over a lane of queues: messages go into the queue, all else is
 //! passed to the transport below, by its own numbers of endpoints.
 
-use bowline_base::buffer::RecvBuf;
 use bowline_base::doorbell::Doorbell;
 use bowline_base::scmp::{Message, max_message_slots, slots_for};
 use bowline_base::view::View;
 use bowline_uct::{
     AmHeader, AmId, Armed, AtomicOp, AtomicWidth, BorrowedFd, Caps, Desc, EpId, Iface, IfaceAttr,
-    LocalSlice, MdAttr, MemError, MemHandle, MemoryDomain, OpenError, PeerFailure, PostError,
-    Posted, RemoteSlice, RkeyId, Sink, Source, Token, Unreachable,
+    LocalSlice, OpenError, PeerFailure, PostError, Posted, RemoteSlice, Sink, Source, Token,
+    Unreachable,
 };
 
 use super::address::Address;
 use super::lane::QueueLane;
 use super::link::Step;
 use super::options::QueueForm;
+use super::pass::is_in_flight;
 
 impl QueueLane {
     /// Whether a message of `len` bytes finds room with a link; notes it, if not.
@@ -47,103 +47,6 @@ impl QueueLane {
             _ => return,
         }
         self.drive(ep.0);
-    }
-
-    /// An operation of the user, by the endpoint below.
-    fn pass<T>(
-        &mut self,
-        ep: EpId,
-        post: impl FnOnce(&mut dyn Iface, EpId) -> Result<T, PostError>,
-    ) -> Result<T, PostError> {
-        let below = self.below_of(ep)?;
-        let result = post(&mut *self.inner, below);
-        if matches!(result, Err(PostError::NoResource)) {
-            self.links[ep.0 as usize].below_full = true;
-        }
-        result
-    }
-
-    /// The same with a token.
-    fn pass_with<T>(
-        &mut self,
-        ep: EpId,
-        token: Token,
-        post: impl FnOnce(&mut dyn Iface, EpId, Token) -> Result<T, PostError>,
-        in_flight: impl FnOnce(&T) -> bool,
-    ) -> Result<T, PostError> {
-        let lent = self.odd.lend(token);
-        let result = self.pass(ep, |inner, below| post(inner, below, lent));
-        if !matches!(&result, Ok(posted) if in_flight(posted)) {
-            self.odd.owner(lent);
-        }
-        result
-    }
-}
-
-/// Whether an operation is under way.
-fn is_in_flight(posted: &Posted) -> bool {
-    *posted == Posted::InFlight
-}
-
-impl MemoryDomain for QueueLane {
-    fn md_attr(&self) -> MdAttr {
-        self.inner.md_attr()
-    }
-
-    fn mem_alloc(&mut self, len: usize) -> Result<MemHandle, MemError> {
-        self.inner.mem_alloc(len)
-    }
-
-    fn mem_register(&mut self, memory: RecvBuf) -> Result<MemHandle, MemError> {
-        self.inner.mem_register(memory)
-    }
-
-    fn mem_expose(&mut self, bytes: LocalSlice) -> Result<MemHandle, MemError> {
-        self.inner.mem_expose(bytes)
-    }
-
-    fn mem_lend(&mut self, bytes: LocalSlice) -> Result<MemHandle, MemError> {
-        self.inner.mem_lend(bytes)
-    }
-
-    fn mem_view(&self, handle: MemHandle) -> Option<View<'_>> {
-        self.inner.mem_view(handle)
-    }
-
-    fn mem_release(&mut self, handle: MemHandle) -> Result<Option<RecvBuf>, MemError> {
-        if handle == self.memory {
-            return Err(MemError::NoSuch);
-        }
-        self.inner.mem_release(handle)
-    }
-
-    fn rkey_pack(&self, handle: MemHandle) -> Result<Vec<u8>, MemError> {
-        self.inner.rkey_pack(handle)
-    }
-
-    fn rkey_unpack(&mut self, ep: EpId, packed: &[u8]) -> Result<RkeyId, MemError> {
-        match self.below_of(ep) {
-            Ok(below) => self.inner.rkey_unpack(below, packed),
-            Err(PostError::PeerFailed) => Err(PeerFailure::Died.into()),
-            Err(_) => Err(MemError::NoSuch),
-        }
-    }
-
-    fn rkey_ptr(&self, rkey: RkeyId, remote: u64, len: usize) -> Option<View<'_>> {
-        self.inner.rkey_ptr(rkey, remote, len)
-    }
-
-    fn rkey_release(&mut self, rkey: RkeyId) {
-        self.inner.rkey_release(rkey);
-    }
-
-    fn rkey_of(&self, start: u64, len: usize, out: &mut [u8]) -> Option<usize> {
-        // The queue's own memory, which may lie beside the user's, is nobody's to lend.
-        let queue = self.base..self.base + self.shape.bytes() as u64;
-        if queue.contains(&start) {
-            return None;
-        }
-        self.inner.rkey_of(start, len, out)
     }
 }
 

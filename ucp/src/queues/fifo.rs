@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 
+use bowline_base::scmp::sealed::{Sealer, key, under, with_seal};
 use bowline_base::scmp::{Message, published, slots_for};
 use bowline_base::sync::LINE;
 
@@ -139,6 +140,40 @@ impl Fifo {
             self.set(place, |word| word & 0xffff | stamp.mark << 16);
             at += count;
         }
+    }
+
+    /// Writes seat and tag into the oldest `slots` slots, which are whole messages, and seals each by
+    /// its number, of which `next` is the first. The number after them.
+    pub(super) fn seal(&mut self, slots: u32, seat: u16, tag: u32, cookie: u32, next: u32) -> u32 {
+        let mut at = self.head;
+        let end = self.head + u64::from(slots);
+        let mut number = next;
+        for message in 0..self.messages.len() {
+            if at >= end {
+                break;
+            }
+            let count = u64::from(self.messages[message]);
+            let mut sealer = Sealer::new(key(cookie, number));
+            number = number.wrapping_add(1);
+            for slot in at..at + count {
+                let place = self.place(slot);
+                self.set(place, |word| under(word, tag, seat));
+                let words = self.words(place);
+                if slot == at { sealer.start(words) } else { sealer.more(&words) }
+            }
+            let place = self.place(at) + 8;
+            self.set(place, |word| with_seal(word, sealer.seal()));
+            at += count;
+        }
+        number
+    }
+
+    fn words(&self, place: usize) -> [u64; 8] {
+        let mut words = [0; 8];
+        for (word, bytes) in words.iter_mut().zip(self.bytes[place..].as_chunks::<8>().0) {
+            *word = u64::from_ne_bytes(*bytes);
+        }
+        words
     }
 
     fn set(&mut self, place: usize, change: impl FnOnce(u64) -> u64) {

@@ -2,7 +2,6 @@
 
 use bowline_base::buffer::RecvBuf;
 use bowline_base::scmp::published::R_BYTE;
-use bowline_base::scmp::seq::POISON;
 use bowline_base::scmp::{self, Fault};
 use bowline_base::sync::atomic::Ordering;
 use bowline_base::words::ViewWords;
@@ -14,7 +13,7 @@ use super::address::{Address, Introduction};
 use super::fifo::parts;
 use super::lane::QueueLane;
 use super::layout::RECORD_BYTES;
-use super::link::{Link, Seat, Step};
+use super::link::{Link, Seat, Step, Trust};
 use super::locked;
 use super::options::QueueForm;
 use super::promote::ByQueue;
@@ -74,7 +73,7 @@ impl QueueLane {
         let theirs = match Address::parse(&address) {
             Ok(theirs) if status < theirs.shape.peers => theirs,
             _ => {
-                self.stats.strangers += 1;
+                self.refuse(seat, cookie);
                 return tracing::warn!(
                     seat,
                     "a peer introduced itself by no address; it is ignored"
@@ -83,15 +82,21 @@ impl QueueLane {
         };
         let link = self.link_of_sender(&address, &theirs);
         let Some(link) = link else {
-            self.stats.strangers += 1;
+            self.refuse(seat, cookie);
             return tracing::warn!(seat, "no place for another peer; it is ignored");
         };
         self.lose_rings_of(link);
         self.links[link as usize].introduced = true;
-        self.seats[seat as usize] = Seat { link, cookie, status };
+        self.seats[seat as usize] = Seat { link, cookie, status, next: 0, trust: Trust::Known };
         if self.poisoned {
             self.break_link(link, PeerFailure::Damaged);
         }
+    }
+
+    /// Whoever has this seat is not known; what it sends is dropped.
+    fn refuse(&mut self, seat: u32, cookie: u32) {
+        self.stats.strangers += 1;
+        self.seats[seat as usize] = Seat { cookie, trust: Trust::Known, ..Seat::EMPTY };
     }
 
     /// The link of one that has introduced itself. If it cannot be reached, it has ended or is
@@ -139,6 +144,9 @@ impl QueueLane {
         if self.shape.form == QueueForm::Ring {
             return self.rings_have_messages();
         }
+        if self.has_seals() {
+            return self.sealed_has_messages();
+        }
         let Some(consumer) = self.consumer.take() else { return false };
         let view = self.inner.mem_view(self.memory);
         // Relaxed: a question. Only peers' operations change it, and those wake.
@@ -151,7 +159,7 @@ impl QueueLane {
         self.consumer = Some(consumer.rehome(()));
         let reserved = match self.shape.form {
             QueueForm::Locked => locked::may_flip(word),
-            QueueForm::Scmp | QueueForm::Ring | QueueForm::ScmpRings => word as u32 != 0,
+            _ => word as u32 != 0,
         };
         if self.shape.promotes() && self.promoted_have_work() {
             return true;
@@ -164,6 +172,7 @@ impl QueueLane {
         match self.shape.form {
             QueueForm::Ring => self.receive_rings(sink, budget),
             QueueForm::ScmpRings => self.receive_promoting(sink, budget),
+            QueueForm::ScmpSeq => self.receive_sealed(sink, budget),
             QueueForm::Scmp | QueueForm::Locked => self.receive_queue(sink, budget),
         }
     }
@@ -276,41 +285,6 @@ impl QueueLane {
         let at = RemoteSlice { address: self.base + R_BYTE as u64, rkey };
         let token = own(What::Flip, index, link.generation);
         self.inner.atomic_fetch(ep, op, AtomicWidth::W64, at, token)
-    }
-
-    /// A slot was damaged: the one whose source it names is not believed any more.
-    #[cold]
-    pub(super) fn blame(&mut self, source: u16) {
-        self.promotion.lose(source);
-        let Some(seat) = self.seats.get_mut(usize::from(source)) else { return };
-        let link = std::mem::replace(seat, Seat::EMPTY).link;
-        if link != Seat::NOBODY {
-            self.break_link(link, PeerFailure::Damaged);
-        }
-    }
-
-    /// The queue's own words were damaged, which anybody may have done.
-    #[cold]
-    pub(super) fn poison(&mut self, damage: scmp::Damage) {
-        if std::mem::replace(&mut self.poisoned, true) {
-            return;
-        }
-        tracing::warn!(%damage, "the receive queue is damaged and closed");
-        if self.own_link.is_some() {
-            // The word that the processor wrote may be lost between atomics of the device. If this
-            // one cannot be posted either, the peers see the links break.
-            let closed = if self.shape.form == QueueForm::Locked {
-                AtomicOp::Cswap { compare: self.flip_expected, new: u64::from(POISON) }
-            } else {
-                AtomicOp::Swap(u64::from(POISON))
-            };
-            let _ = self.swap_own(closed);
-        }
-        for index in 0..self.links.len() as u32 {
-            if self.links[index as usize].introduced {
-                self.break_link(index, PeerFailure::Damaged);
-            }
-        }
     }
 }
 

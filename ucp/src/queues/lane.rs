@@ -1,36 +1,26 @@
-//! A lane of receive queues over a transport without active messages: its parts, how it is made,
-//! and its round of progress.
+//! A lane of receive queues over a transport without active messages: its parts, and its round of
+//! progress. How it is made is in `open`.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use bowline_base::buffer::RecvBuf;
 use bowline_base::doorbell::{Doorbell, Sleep};
-use bowline_base::scmp::max_message_bytes;
-use bowline_base::scmp::published::{self, Consumer, solo};
-use bowline_base::words::ViewWords;
+use bowline_base::scmp::published::{Consumer, solo};
 use bowline_uct::{
-    Arrival, AtomicOps, Caps, EpId, Iface, IfaceAttr, MemHandle, OpLimits, OpenError, PeerFailure,
-    Sink, Source, Token, Verdict,
+    Arrival, Caps, EpId, Iface, IfaceAttr, MemHandle, PeerFailure, Sink, Source, Token, Verdict,
 };
 
-use super::address::{self, Address, Introduction};
-use super::layout::{MAX_PEERS, Shape};
+use super::layout::Shape;
 use super::link::{Link, Seat};
-use super::locked;
-use super::options::{QueueForm, QueueOptions, QueueStats};
+use super::options::QueueStats;
 use super::promote::Promotion;
+use super::sealed::Inbox;
 use super::settle::Settlement;
 use super::token::{Odd, Owner, What};
 
 /// Events of the transport below in one round.
 const NOTES: u32 = 64;
-
-/// Longest short message, in bytes: three slots.
-const MAX_SHORT: usize = 24 + 2 * 56;
-
-/// Longest packed message, in bytes.
-const MAX_BCOPY: usize = 8192;
 
 /// Rounds without any event after which a lane that is dropped gives up what it still has to send,
 /// and those after which it lets others have the processor.
@@ -111,6 +101,8 @@ pub struct QueueLane {
     pub(super) asked: VecDeque<u32>,
 
     pub(super) consumer: Option<Consumer<()>>,
+    /// In place of it, where messages are sealed.
+    pub(super) inbox: Option<Inbox>,
     /// Rings by seat, in place of the queue, and the one whose turn is first.
     pub(super) rings: Vec<solo::Consumer>,
     pub(super) next_ring: usize,
@@ -133,7 +125,7 @@ pub struct QueueLane {
     pub(super) settlement: Settlement,
     pub(super) poisoned: bool,
 
-    notes: Notes,
+    pub(super) notes: Notes,
     pub(super) pending: VecDeque<Event>,
     pub(super) odd: Odd,
     pub(super) flush_alls: VecDeque<Token>,
@@ -150,146 +142,6 @@ impl std::fmt::Debug for QueueLane {
 }
 
 impl QueueLane {
-    /// Whether queues of this form can stand on a transport like this, or what it lacks.
-    ///
-    /// # Errors
-    /// What it lacks, in words.
-    pub fn fits(attr: &IfaceAttr, form: QueueForm) -> Result<(), &'static str> {
-        if !attr.caps.intersects(Caps::PUT_SHORT | Caps::PUT_BCOPY) {
-            return Err("puts that are copied in the call");
-        }
-        if !attr.caps.intersects(Caps::GET_BCOPY | Caps::GET_ZCOPY) {
-            return Err("gets");
-        }
-        if !attr.atomic_fetch.contains(AtomicOps::ADD) {
-            return Err("a fetching addition");
-        }
-        let flip = match form {
-            QueueForm::Scmp | QueueForm::ScmpRings => AtomicOps::SWAP,
-            QueueForm::Locked => AtomicOps::CSWAP,
-            QueueForm::Ring => AtomicOps::empty(),
-        };
-        if form == QueueForm::Locked && !attr.atomic_fetch.contains(flip) {
-            return Err("a compare-and-swap for its lock");
-        }
-        let by_device = attr.caps.contains(Caps::ATOMIC_DEVICE) && attr.atomic_fetch.contains(flip);
-        if !attr.caps.contains(Caps::ATOMIC_CPU) && !by_device {
-            return Err("atomics coherent with the processor's, or a swap among its own");
-        }
-        Ok(())
-    }
-
-    /// Puts receive queues over `inner`. `uid` is different for every lane of a job.
-    ///
-    /// # Errors
-    /// When `inner` lacks an operation that queues need, or memory for the queue.
-    pub fn open(
-        mut inner: Box<dyn Iface>,
-        options: &QueueOptions,
-        uid: u64,
-    ) -> Result<Self, OpenError> {
-        let below = inner.attr().clone();
-        let form = options.form;
-        if let Err(what) = Self::fits(&below, form) {
-            let why = format!("receive queues over {} need {what}", below.provider);
-            return Err(OpenError::Limit(why));
-        }
-        let most = if form == QueueForm::Locked { locked::MAX_PEERS } else { MAX_PEERS };
-        let rings = if form == QueueForm::ScmpRings { options.rings } else { 0 };
-        let peers = options.peers.min(most);
-        let shape = Shape { form, slots: options.slots, peers, rings };
-        if !shape.is_possible() {
-            let why = "BOWLINE_RECV_QUEUE_SLOTS must be a power of two, and there must be a peer, \
-                       and a ring where they are used";
-            return Err(OpenError::Limit(why.to_owned()));
-        }
-        let memory = if inner.md_attr().can_alloc {
-            inner.mem_alloc(shape.bytes())
-        } else {
-            inner.mem_register(RecvBuf::owned(vec![0; shape.bytes()]))
-        };
-        let memory = memory.map_err(|error| queue_memory(&error))?;
-        let key = inner.rkey_pack(memory).map_err(|error| queue_memory(&error))?;
-        let view = inner.mem_view(memory).ok_or_else(|| OpenError::Limit("no memory".into()))?;
-        let base = view.as_ptr().addr() as u64;
-        let words = ViewWords::new(view)
-            .ok_or_else(|| OpenError::Limit("a receive queue has to start on a line".into()))?;
-        // Rings are empty when they are zero, as fresh memory is, and nobody flips them.
-        let is_ring = form == QueueForm::Ring;
-        let by_device = !is_ring && !below.caps.contains(Caps::ATOMIC_CPU);
-        let mut consumer = None;
-        if !is_ring {
-            let mut made = published::init(words, shape.slots, 0)
-                .map_err(|error| OpenError::Limit(error.to_string()))?
-                .rehome(());
-            made.flip_by_hand();
-            consumer = Some(made);
-        }
-        let rings = vec![solo::Consumer::default(); if is_ring { shape.peers as usize } else { 0 }];
-        let nonce = address::checksum(&[&uid.to_le_bytes()[..], &base.to_le_bytes()].concat());
-        let own = Address { shape, base, nonce, key, inner: inner.address() };
-        let own_address = own.pack();
-        if own_address.len() > Introduction::MAX_ADDRESS {
-            let why = format!("the address of {} is too long for introductions", below.provider);
-            return Err(OpenError::Limit(why));
-        }
-        let attr = attr(&below, shape);
-        let put_short =
-            if below.caps.contains(Caps::PUT_SHORT) { below.limits.put.max_short } else { 0 };
-        let put_bcopy =
-            if below.caps.contains(Caps::PUT_BCOPY) { below.limits.put.max_bcopy } else { 0 };
-        let put_max = put_short.max(put_bcopy) / 64 * 64;
-        if put_max == 0 {
-            return Err(OpenError::Limit("receive queues need puts of 64 bytes".to_owned()));
-        }
-        let longest = bowline_base::scmp::slots_for(attr.limits.am.max_bcopy);
-        let room = attr.limits.am.max_bcopy;
-        let mut lane = Self {
-            inner,
-            stats: QueueStats::default(),
-            shape,
-            memory,
-            base,
-            own_address,
-            nonce,
-            fifo_slots: (longest + 32).next_power_of_two(),
-            put_max,
-            put_short,
-            links: Vec::new(),
-            by_inner: Vec::new(),
-            generations: 0,
-            work: VecDeque::new(),
-            asked: VecDeque::new(),
-            consumer,
-            rings,
-            next_ring: 0,
-            promotion: Promotion::new(shape.rings),
-            next_way: 0,
-            own_link: None,
-            flipping: false,
-            flip_answer: None,
-            flip_expected: 0,
-            seats: Vec::new(),
-            unread: Vec::new(),
-            staging: RecvBuf::owned(vec![0; room]),
-            packing: vec![0; room],
-            settlement: Settlement::default(),
-            poisoned: false,
-            notes: Notes::default(),
-            pending: VecDeque::new(),
-            odd: Odd::default(),
-            flush_alls: VecDeque::new(),
-            flushing: 0,
-            flush_refused: false,
-            attr,
-        };
-        if by_device {
-            let address = lane.own_address.clone();
-            lane.own_link = Some(lane.link_to(&address, &own, false)?);
-        }
-        Ok(lane)
-    }
-
     /// What was posted so far.
     pub const fn stats(&self) -> &QueueStats {
         &self.stats
@@ -421,29 +273,4 @@ impl Drop for QueueLane {
             }
         }
     }
-}
-
-fn queue_memory(error: &bowline_uct::MemError) -> OpenError {
-    OpenError::Limit(format!("no memory for a receive queue: {error}"))
-}
-
-/// What a lane over `below` says of itself.
-fn attr(below: &IfaceAttr, shape: Shape) -> IfaceAttr {
-    let mut attr = below.clone();
-    attr.device = format!("{} by receive queue", below.device);
-    attr.caps.remove(Caps::AM_ZCOPY | Caps::PUT_NOTIFY | Caps::TAG_OFFLOAD);
-    if !below.caps.contains(Caps::RMA_WAKES) {
-        attr.caps.remove(Caps::WAKEUP | Caps::EVENT_FD);
-    }
-    attr.caps |= Caps::AM_SHORT | Caps::AM_BCOPY | Caps::AM_ORDERED;
-    let longest = max_message_bytes(shape.slots).min(MAX_BCOPY);
-    attr.limits.am = OpLimits {
-        max_short: MAX_SHORT.min(longest),
-        max_bcopy: longest,
-        opt_align: 1,
-        ..OpLimits::default()
-    };
-    attr.max_endpoints = below.max_endpoints.min(shape.peers);
-    attr.receive_bytes = below.receive_bytes + shape.bytes();
-    attr
 }

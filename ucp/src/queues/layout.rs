@@ -1,7 +1,8 @@
 //! What stands where in the memory that a lane shows to its peers.
 //!
 //! ```text
-//!   0          the queue            see `bowline_base::scmp::published`; or one ring for each seat,
+//!   0          the queue            see `bowline_base::scmp::published` and
+//!                                   `bowline_base::scmp::sealed`; or one ring for each seat,
 //!                                   see `bowline_base::scmp::published::solo`
 //!   then       rings                for those who send most, in that form
 //!   then       seats taken          one word, alone in its line; peers fetch-and-add it
@@ -55,7 +56,7 @@ impl Shape {
     /// Bytes of the queue itself, which is in front of all rings.
     pub(super) const fn queue_bytes(self) -> usize {
         match self.form {
-            QueueForm::Scmp | QueueForm::Locked | QueueForm::ScmpRings => {
+            QueueForm::Scmp | QueueForm::Locked | QueueForm::ScmpRings | QueueForm::ScmpSeq => {
                 published::bytes_for(self.slots)
             }
             QueueForm::Ring => 0,

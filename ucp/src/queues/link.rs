@@ -8,6 +8,7 @@ use bowline_uct::{EpId, PeerFailure, RkeyId, Token};
 
 use super::fifo::Fifo;
 use super::layout::Shape;
+use super::options::QueueForm;
 use super::rings::Tail;
 
 /// Where the sending of a link stands. Each state says what is to be posted next, or whose answer
@@ -32,7 +33,8 @@ use super::rings::Tail;
 ///
 /// Where puts are visible before later atomics anyway, the two orders are passed through. A look
 /// that is answered in the call goes on at the next progress: it cannot succeed before the
-/// consumer has flipped.
+/// consumer has flipped. Where messages are sealed, Put goes to Ready, and what does not fit goes to
+/// Look, by way of Void if it is the first (see `sealed`).
 #[derive(Debug)]
 pub(super) enum Step {
     /// Nothing was ever sent.
@@ -70,6 +72,11 @@ pub(super) enum Step {
     GiveBack {
         failed: Failed,
         tag: u32,
+    },
+    /// Put a slot that says that the rest of the half is nobody's; see `sealed`.
+    Void {
+        ticket: Ticket,
+        words: [u64; 8],
     },
     /// Read R, whose half was full under `tag`.
     Look {
@@ -139,8 +146,11 @@ pub(super) struct Link {
     pub(super) held: u64,
     /// How often it was taken in a row.
     pub(super) turns: u32,
-    /// Whether an add to S or F, or a release, is unanswered.
+    /// Whether an add to S or F, a release, or the flush behind sealed messages is unanswered.
     pub(super) settling: bool,
+    /// Where messages are sealed: how many there were, and reservations before that flush.
+    pub(super) sealed: u32,
+    pub(super) confirming: u32,
     /// Whether it stands in the list of links that have something to post.
     pub(super) listed: bool,
     /// Whether the queue was full since nothing waited here: then the others get their turn.
@@ -190,6 +200,8 @@ impl Link {
             held: 0,
             turns: 0,
             settling: false,
+            sealed: 0,
+            confirming: 0,
             listed: false,
             polite: false,
             refused: 0,
@@ -213,12 +225,19 @@ impl Link {
                 | Step::Ordering { .. }
                 | Step::Finalise { .. }
                 | Step::GiveBack { .. }
-        )
+                | Step::Void { .. }
+        ) || self.is_unsure()
+    }
+
+    /// Whether its messages are sealed, and some are not known to have landed.
+    pub(super) const fn is_unsure(&self) -> bool {
+        matches!(self.shape.form, QueueForm::ScmpSeq) && self.begun != self.ended
     }
 
     /// Whether all that was accepted for it is in the peer's queue.
     pub(super) fn is_quiet(&self) -> bool {
-        let done = self.fifo.is_empty() && self.step.is_idle() && !self.settling;
+        let done =
+            self.fifo.is_empty() && self.step.is_idle() && !self.settling && !self.is_unsure();
         done || self.failed.is_some() && !self.finishing
     }
 
@@ -252,9 +271,24 @@ pub(super) struct Seat {
     pub(super) cookie: u32,
     /// Number of its status word.
     pub(super) status: u32,
+    /// Where messages are sealed: the number of its next one.
+    pub(super) next: u32,
+    pub(super) trust: Trust,
+}
+
+/// Whether sealed messages of a seat are believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Trust {
+    /// It has not introduced itself.
+    Unread,
+    /// Its cookie is known.
+    Known,
+    /// It has damaged a slot, and may be at it still.
+    Lost,
 }
 
 impl Seat {
     pub(super) const NOBODY: u32 = u32::MAX;
-    pub(super) const EMPTY: Self = Self { link: Self::NOBODY, cookie: 0, status: 0 };
+    pub(super) const EMPTY: Self =
+        Self { link: Self::NOBODY, cookie: 0, status: 0, next: 0, trust: Trust::Unread };
 }

@@ -18,6 +18,8 @@ pub enum QueueForm {
     /// SCMP for all, and a ring for each of those that send most.
     #[default]
     ScmpRings = 4,
+    /// SCMP with the sequence in the slot: a message is sealed, and nothing is added behind it.
+    ScmpSeq = 5,
 }
 
 impl QueueForm {
@@ -28,6 +30,7 @@ impl QueueForm {
             Self::Locked => "locked",
             Self::Ring => "ring",
             Self::ScmpRings => "scmp-rings",
+            Self::ScmpSeq => "scmp-seq",
         }
     }
 
@@ -38,6 +41,7 @@ impl QueueForm {
             2 => Some(Self::Locked),
             3 => Some(Self::Ring),
             4 => Some(Self::ScmpRings),
+            5 => Some(Self::ScmpSeq),
             _ => None,
         }
     }
@@ -62,6 +66,7 @@ impl QueueOptions {
         let form = match config.get(RECV_QUEUE) {
             RecvQueue::Auto | RecvQueue::ScmpRings => QueueForm::ScmpRings,
             RecvQueue::Scmp => QueueForm::Scmp,
+            RecvQueue::ScmpSeq => QueueForm::ScmpSeq,
             RecvQueue::Locked => QueueForm::Locked,
             RecvQueue::Ring => QueueForm::Ring,
         };
@@ -97,7 +102,8 @@ pub struct QueueStats {
     pub puts: u64,
     /// Adds to a peer's counters of finalised and failed slots, or releases of its lock.
     pub settled: u64,
-    /// Flushes between put and add, where the transport does not order them.
+    /// Flushes between put and add, where the transport does not order them, and those by which a
+    /// sender learns that its sealed messages have landed.
     pub orders: u64,
     /// Reads of a peer's reservation counter while its half was full, or of the head of a ring.
     pub looks: u64,

@@ -135,6 +135,9 @@ impl QueueLane {
         }
         self.links[index as usize].finishing = true;
         self.stop_link(index, how);
+        if self.links[index as usize].is_unsure() {
+            self.drive(index);
+        }
     }
 
     /// A link that was ended holds nothing any more.

@@ -322,7 +322,7 @@ impl QueueLane {
 
     fn post_notices(&mut self) {
         while let Some(&(seat, notice)) = self.promotion.notices.front() {
-            let Seat { link, cookie, status } = self.seats[usize::from(seat)];
+            let Seat { link, cookie, status, .. } = self.seats[usize::from(seat)];
             if link != Seat::NOBODY && self.links[link as usize].failed.is_none() {
                 // Release: pairs with the sender's Acquire load of its way word: the ring is empty.
                 fence(Ordering::Release);

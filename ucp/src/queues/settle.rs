@@ -20,6 +20,9 @@
 //!    were finalised, but never come in pieces.
 //! 5. The end of a peer is told when the half that was active at the notice has been drained:
 //!    its messages come before.
+//! 6. Where messages are sealed, reservations end with the answer to a flush, or to a later atomic; a
+//!    dead sender may have left several; and rule 4 is replaced by the seal, which tells what is
+//!    whole. See `sealed`.
 
 use bowline_base::scmp::Fault;
 use bowline_base::scmp::published::{Consumer, R_BYTE};
@@ -37,7 +40,7 @@ pub(super) struct Settlement {
     /// Links whose peers have ended, with the generation under which senders reserved then.
     pub(super) ending: Vec<(u32, u32)>,
     /// The generation of the settlement under way.
-    running: Option<u32>,
+    pub(super) running: Option<u32>,
     /// The next seat to be asked for.
     seat: usize,
     /// How many reservations of that seat's sender have to end.
@@ -50,7 +53,8 @@ pub(super) struct Settlement {
 impl QueueLane {
     /// The end of `link` is to be told when its last messages have been handed out.
     pub(super) fn wait_for_the_last(&mut self, link: u32) {
-        let generation = self.consumer.as_ref().map_or(0, |consumer| self.with(consumer).0);
+        let sealed = self.inbox.as_ref().map_or(0, super::sealed::Inbox::generation);
+        let generation = self.consumer.as_ref().map_or(sealed, |consumer| self.with(consumer).0);
         self.settlement.ending.push((link, generation));
     }
 
@@ -66,6 +70,9 @@ impl QueueLane {
 
     /// Lets the queue go on past what the dead left, and tells of ends whose time has come.
     pub(super) fn settle_the_dead(&mut self) {
+        if self.has_seals() {
+            return self.settle_sealed();
+        }
         if self.settlement.ending.is_empty() {
             return;
         }
@@ -101,7 +108,7 @@ impl QueueLane {
     }
 
     /// Asks the living, one after the other, and then lets the half go on.
-    fn settle(&mut self, generation: u32) {
+    pub(super) fn settle(&mut self, generation: u32) {
         if self.settlement.running != Some(generation) {
             self.read_introductions();
             self.settlement.running = Some(generation);
@@ -167,6 +174,9 @@ impl QueueLane {
 
     /// All reservations of the living in the half have ended.
     fn resolve(&mut self) {
+        if self.has_seals() {
+            return self.resolve_sealed();
+        }
         let Some(consumer) = self.consumer.take() else { return };
         let view = self.inner.mem_view(self.memory);
         let words = view.and_then(|view| ViewWords::new(view.slice(0, self.shape.queue_bytes())?));

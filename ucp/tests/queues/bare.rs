@@ -52,6 +52,15 @@ impl<I: Iface> WithoutMessages<I> {
         this
     }
 
+    /// The same where a descriptor wakes, and no doorbell does.
+    #[allow(dead_code)] // Not every test binary wants it.
+    pub(crate) fn without_doorbell(inner: I) -> Self {
+        let mut this = Self::new(inner);
+        assert!(this.attr.caps.contains(Caps::EVENT_FD | Caps::RMA_WAKES));
+        this.attr.caps.remove(Caps::WAKEUP);
+        this
+    }
+
     /// The same where no put is longer than `bytes`, so that messages travel in many.
     #[allow(dead_code)] // Not every test binary wants it.
     pub(crate) fn with_puts_of(inner: I, bytes: usize) -> Self {

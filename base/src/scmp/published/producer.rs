@@ -21,6 +21,11 @@ impl Ticket {
         Self { tag, offset, slots }
     }
 
+    /// Half and generation that it was made in.
+    pub const fn tag(&self) -> u32 {
+        self.tag
+    }
+
     /// The half that it is in, 0 or 1.
     pub const fn half(&self) -> u32 {
         self.tag >> 31

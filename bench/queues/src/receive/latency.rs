@@ -42,11 +42,21 @@ impl Memory {
         Ok(Self(Region::create_memfd("bench-queues", bytes)?))
     }
 
+    /// Memory that somebody else has made.
+    pub(crate) fn open(fd: OwnedFd) -> Result<Self> {
+        Ok(Self(Region::open(fd)?))
+    }
+
+    /// The memory itself.
+    pub(crate) fn region(&self) -> &Region {
+        &self.0
+    }
+
     /// `len` bytes from `offset` on, both in whole lines.
     pub(crate) fn words(&self, offset: usize, len: usize) -> DirectWords {
         let view = self.0.view().slice(offset, len).expect("the memory is that long");
         // SAFETY: everyone who uses the words keeps this value alive as long: the functions below
-        // and in `many` drop their queues first. Whoever else maps the memory is this program and
+        // and in `many` and `processes` drop their queues first. Whoever else maps the memory is this program and
         // uses it as words of the same queue.
         unsafe { DirectWords::from_view(view) }.expect("queues start on a line")
     }

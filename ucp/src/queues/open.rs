@@ -1,0 +1,197 @@
+//! How a lane of queues is made, over which transports it can be, and what it says of itself.
+
+use std::collections::VecDeque;
+
+use bowline_base::buffer::RecvBuf;
+use bowline_base::scmp::published::{self, solo};
+use bowline_base::scmp::{max_message_bytes, sealed};
+use bowline_base::words::ViewWords;
+use bowline_uct::{AtomicOps, Caps, Iface, IfaceAttr, OpLimits, OpenError};
+
+use super::address::{self, Address, Introduction};
+use super::lane::{Notes, QueueLane};
+use super::layout::{MAX_PEERS, Shape};
+use super::locked;
+use super::options::{QueueForm, QueueOptions, QueueStats};
+use super::promote::Promotion;
+use super::sealed::Inbox;
+use super::settle::Settlement;
+use super::token::Odd;
+
+/// Longest short message, in bytes: three slots.
+const MAX_SHORT: usize = 24 + 2 * 56;
+
+/// Longest packed message, in bytes.
+const MAX_BCOPY: usize = 8192;
+
+impl QueueLane {
+    /// Whether queues of this form can stand on a transport like this, or what it lacks.
+    ///
+    /// # Errors
+    /// What it lacks, in words.
+    pub fn fits(attr: &IfaceAttr, form: QueueForm) -> Result<(), &'static str> {
+        if !attr.caps.intersects(Caps::PUT_SHORT | Caps::PUT_BCOPY) {
+            return Err("puts that are copied in the call");
+        }
+        if !attr.caps.intersects(Caps::GET_BCOPY | Caps::GET_ZCOPY) {
+            return Err("gets");
+        }
+        if !attr.atomic_fetch.contains(AtomicOps::ADD) {
+            return Err("a fetching addition");
+        }
+        let flip = match form {
+            QueueForm::Scmp | QueueForm::ScmpRings | QueueForm::ScmpSeq => AtomicOps::SWAP,
+            QueueForm::Locked => AtomicOps::CSWAP,
+            QueueForm::Ring => AtomicOps::empty(),
+        };
+        if form == QueueForm::Locked && !attr.atomic_fetch.contains(flip) {
+            return Err("a compare-and-swap for its lock");
+        }
+        let by_device = attr.caps.contains(Caps::ATOMIC_DEVICE) && attr.atomic_fetch.contains(flip);
+        if !attr.caps.contains(Caps::ATOMIC_CPU) && !by_device {
+            return Err("atomics coherent with the processor's, or a swap among its own");
+        }
+        Ok(())
+    }
+
+    /// Puts receive queues over `inner`. `uid` is different for every lane of a job.
+    ///
+    /// # Errors
+    /// When `inner` lacks an operation that queues need, or memory for the queue.
+    pub fn open(
+        mut inner: Box<dyn Iface>,
+        options: &QueueOptions,
+        uid: u64,
+    ) -> Result<Self, OpenError> {
+        let below = inner.attr().clone();
+        let form = options.form;
+        if let Err(what) = Self::fits(&below, form) {
+            let why = format!("receive queues over {} need {what}", below.provider);
+            return Err(OpenError::Limit(why));
+        }
+        let most = if form == QueueForm::Locked { locked::MAX_PEERS } else { MAX_PEERS };
+        let rings = if form == QueueForm::ScmpRings { options.rings } else { 0 };
+        let peers = options.peers.min(most);
+        let shape = Shape { form, slots: options.slots, peers, rings };
+        if !shape.is_possible() {
+            let why = "BOWLINE_RECV_QUEUE_SLOTS must be a power of two, and there must be a peer, \
+                       and a ring where they are used";
+            return Err(OpenError::Limit(why.to_owned()));
+        }
+        let memory = if inner.md_attr().can_alloc {
+            inner.mem_alloc(shape.bytes())
+        } else {
+            inner.mem_register(RecvBuf::owned(vec![0; shape.bytes()]))
+        };
+        let memory = memory.map_err(|error| queue_memory(&error))?;
+        let key = inner.rkey_pack(memory).map_err(|error| queue_memory(&error))?;
+        let view = inner.mem_view(memory).ok_or_else(|| OpenError::Limit("no memory".into()))?;
+        let base = view.as_ptr().addr() as u64;
+        let words = ViewWords::new(view)
+            .ok_or_else(|| OpenError::Limit("a receive queue has to start on a line".into()))?;
+        // Rings are empty when they are zero, as fresh memory is, and nobody flips them.
+        let is_ring = form == QueueForm::Ring;
+        let by_device = !is_ring && !below.caps.contains(Caps::ATOMIC_CPU);
+        let (mut consumer, mut inbox) = (None, None);
+        if form == QueueForm::ScmpSeq {
+            let made = sealed::init(words, shape.slots)
+                .map_err(|error| OpenError::Limit(error.to_string()))?;
+            inbox = Some(Inbox::new(made.rehome(())));
+        } else if !is_ring {
+            let mut made = published::init(words, shape.slots, 0)
+                .map_err(|error| OpenError::Limit(error.to_string()))?
+                .rehome(());
+            made.flip_by_hand();
+            consumer = Some(made);
+        }
+        let rings = vec![solo::Consumer::default(); if is_ring { shape.peers as usize } else { 0 }];
+        let nonce = address::checksum(&[&uid.to_le_bytes()[..], &base.to_le_bytes()].concat());
+        let own = Address { shape, base, nonce, key, inner: inner.address() };
+        let own_address = own.pack();
+        if own_address.len() > Introduction::MAX_ADDRESS {
+            let why = format!("the address of {} is too long for introductions", below.provider);
+            return Err(OpenError::Limit(why));
+        }
+        let attr = attr(&below, shape);
+        let put_short =
+            if below.caps.contains(Caps::PUT_SHORT) { below.limits.put.max_short } else { 0 };
+        let put_bcopy =
+            if below.caps.contains(Caps::PUT_BCOPY) { below.limits.put.max_bcopy } else { 0 };
+        let put_max = put_short.max(put_bcopy) / 64 * 64;
+        if put_max == 0 {
+            return Err(OpenError::Limit("receive queues need puts of 64 bytes".to_owned()));
+        }
+        let longest = bowline_base::scmp::slots_for(attr.limits.am.max_bcopy);
+        let room = attr.limits.am.max_bcopy;
+        let mut lane = Self {
+            inner,
+            stats: QueueStats::default(),
+            shape,
+            memory,
+            base,
+            own_address,
+            nonce,
+            fifo_slots: (longest + 32).next_power_of_two(),
+            put_max,
+            put_short,
+            links: Vec::new(),
+            by_inner: Vec::new(),
+            generations: 0,
+            work: VecDeque::new(),
+            asked: VecDeque::new(),
+            consumer,
+            inbox,
+            rings,
+            next_ring: 0,
+            promotion: Promotion::new(shape.rings),
+            next_way: 0,
+            own_link: None,
+            flipping: false,
+            flip_answer: None,
+            flip_expected: 0,
+            seats: Vec::new(),
+            unread: Vec::new(),
+            staging: RecvBuf::owned(vec![0; room]),
+            packing: vec![0; room],
+            settlement: Settlement::default(),
+            poisoned: false,
+            notes: Notes::default(),
+            pending: VecDeque::new(),
+            odd: Odd::default(),
+            flush_alls: VecDeque::new(),
+            flushing: 0,
+            flush_refused: false,
+            attr,
+        };
+        if by_device {
+            let address = lane.own_address.clone();
+            lane.own_link = Some(lane.link_to(&address, &own, false)?);
+        }
+        Ok(lane)
+    }
+}
+
+fn queue_memory(error: &bowline_uct::MemError) -> OpenError {
+    OpenError::Limit(format!("no memory for a receive queue: {error}"))
+}
+
+/// What a lane over `below` says of itself.
+fn attr(below: &IfaceAttr, shape: Shape) -> IfaceAttr {
+    let mut attr = below.clone();
+    attr.device = format!("{} by receive queue", below.device);
+    attr.caps.remove(Caps::AM_ZCOPY | Caps::PUT_NOTIFY | Caps::TAG_OFFLOAD);
+    if !below.caps.contains(Caps::RMA_WAKES) {
+        attr.caps.remove(Caps::WAKEUP | Caps::EVENT_FD);
+    }
+    attr.caps |= Caps::AM_SHORT | Caps::AM_BCOPY | Caps::AM_ORDERED;
+    let longest = max_message_bytes(shape.slots).min(MAX_BCOPY);
+    attr.limits.am = OpLimits {
+        max_short: MAX_SHORT.min(longest),
+        max_bcopy: longest,
+        opt_align: 1,
+        ..OpLimits::default()
+    };
+    attr.max_endpoints = below.max_endpoints.min(shape.peers);
+    attr.receive_bytes = below.receive_bytes + shape.bytes();
+    attr
+}

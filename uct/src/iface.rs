@@ -65,6 +65,10 @@ pub struct LocalSlice {
     len: usize,
 }
 
+// SAFETY: it is a place and a length. Whoever reads or writes there does so under the promise of the
+// buffer's handle, which is `Send`; to move the place to another thread touches nothing.
+unsafe impl Send for LocalSlice {}
+
 impl LocalSlice {
     /// The bytes `offset .. offset + len` of a send buffer, or `None` outside of it.
     #[inline]
@@ -78,6 +82,15 @@ impl LocalSlice {
     pub fn of_recv(buffer: &mut RecvBuf, offset: usize, len: usize) -> Option<Self> {
         let view = buffer.view().slice(offset, len)?;
         Some(Self { start: view.as_ptr(), len })
+    }
+
+    /// Its bytes `offset .. offset + len`, or `None` outside of it.
+    #[inline]
+    pub fn slice(&self, offset: usize, len: usize) -> Option<Self> {
+        if offset.checked_add(len)? > self.len {
+            return None;
+        }
+        Some(Self { start: self.start.wrapping_add(offset), len })
     }
 
     /// Where it starts.

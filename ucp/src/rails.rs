@@ -45,8 +45,8 @@ mod link;
 mod log;
 mod memory;
 mod move_on;
-mod relay;
 mod reads;
+mod relay;
 pub mod split;
 mod wire;
 
@@ -165,6 +165,8 @@ pub struct Rails {
     work: VecDeque<u32>,
     pending: VecDeque<Event>,
     asked: VecDeque<u32>,
+    /// Flushes: of a link, until everything in front of a message is posted, or of all links.
+    flushes: Vec<(Token, Option<(u32, u32)>)>,
     wake: Option<WakeSource>,
     /// A message with its front, as it is posted.
     scratch: Vec<u8>,
@@ -245,6 +247,7 @@ impl Rails {
             work: VecDeque::new(),
             pending: VecDeque::new(),
             asked: VecDeque::new(),
+            flushes: Vec::new(),
             wake: None,
             next: 0,
             costs,

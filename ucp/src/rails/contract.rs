@@ -136,7 +136,8 @@ impl Rails {
     }
 
     fn make_wake(&mut self) -> Result<WakeSource, OpenError> {
-        let failed = |source| OpenError::System { act: "watch the descriptors of all rails", source };
+        let failed =
+            |source| OpenError::System { act: "watch the descriptors of all rails", source };
         let mut set = WakeSet::default();
         for path in &mut self.paths {
             set.add(path.iface.event_fd()?).map_err(failed)?;
@@ -317,13 +318,23 @@ impl Iface for Rails {
         self.begin_read(ep, to, from, token)
     }
 
-    fn flush(&mut self, ep: EpId, _: Token) -> Result<Posted, PostError> {
-        // Nothing here writes to a peer's memory.
-        self.open_link(ep).map(|_| Posted::Done)
+    fn flush(&mut self, ep: EpId, token: Token) -> Result<Posted, PostError> {
+        // Nothing here writes to a peer's memory; messages have to be out of our hands.
+        let index = self.open_link(ep)?;
+        let log = &self.links[index as usize].log;
+        if !log.waits() {
+            return Ok(Posted::Done);
+        }
+        self.flushes.push((token, Some((index, log.end()))));
+        Ok(Posted::InFlight)
     }
 
-    fn flush_all(&mut self, _: Token) -> Result<Posted, PostError> {
-        Ok(Posted::Done)
+    fn flush_all(&mut self, token: Token) -> Result<Posted, PostError> {
+        if !self.links.iter().any(|link| link.log.waits()) {
+            return Ok(Posted::Done);
+        }
+        self.flushes.push((token, None));
+        Ok(Posted::InFlight)
     }
 
     fn fence(&mut self) -> Result<(), PostError> {

@@ -44,8 +44,7 @@ pub(super) struct Log {
 impl Log {
     /// Whether a message of `len` bytes has room.
     pub(super) fn has_room(&self, len: usize) -> bool {
-        self.entries.is_empty()
-            || self.entries.len() < MESSAGES && self.bytes.len() + len <= BYTES
+        self.entries.is_empty() || self.entries.len() < MESSAGES && self.bytes.len() + len <= BYTES
     }
 
     /// Adds a message; the caller has asked for room.
@@ -118,6 +117,17 @@ impl Log {
         self.entries = VecDeque::new();
         self.bytes = VecDeque::new();
         self.rewind();
+    }
+
+    /// Number behind the last message.
+    pub(super) fn end(&self) -> u32 {
+        self.first.wrapping_add(self.entries.len() as u32)
+    }
+
+    /// Whether everything in front of message `end` is posted on the path in use.
+    pub(super) fn is_posted(&self, end: u32) -> bool {
+        let missing = end.wrapping_sub(self.first.wrapping_add(self.posted as u32));
+        missing == 0 || missing > u32::MAX / 2
     }
 
     /// Whether something waits to be posted.

@@ -2,7 +2,9 @@
 
 use bowline_base::slab::Key;
 use bowline_base::view::View;
-use bowline_uct::{AmHeader, AmId, EpId, OpenError, PeerFailure, PostError, Sink, Source, Unreachable};
+use bowline_uct::{
+    AmHeader, AmId, EpId, OpenError, PeerFailure, PostError, Sink, Source, Token, Unreachable,
+};
 
 use super::link::{Link, Way};
 use super::relay::{Note, Relay};
@@ -112,7 +114,9 @@ impl Rails {
     fn greet(&mut self, index: u32) -> Result<(), (usize, PostError)> {
         for at in 0..self.paths.len() {
             let path = &mut self.links[index as usize].paths[at];
-            let Some(ep) = path.endpoint().filter(|_| !path.greeted && !path.full) else { continue };
+            let Some(ep) = path.endpoint().filter(|_| !path.greeted && !path.full) else {
+                continue;
+            };
             let address = &self.own_address;
             let mut pack = |out: View<'_>| out.copy_in(address);
             let iface = &mut self.paths[at].iface;
@@ -238,8 +242,34 @@ impl Rails {
         self.tell_failure(index);
     }
 
+    /// Answers flushes of which nothing is left to post, and those of a link that has failed.
+    fn answer_flushes(&mut self) {
+        let (links, pending) = (&self.links, &mut self.pending);
+        self.flushes.retain(|&(token, of)| {
+            let result = match of {
+                None if links.iter().any(|link| link.log.waits()) => return true,
+                None => Ok(0),
+                Some((index, end)) => {
+                    let link = &links[index as usize];
+                    match link.failed {
+                        Some(how) => Err(how),
+                        None if link.log.is_posted(end) => Ok(0),
+                        None => return true,
+                    }
+                }
+            };
+            if token != Token::NONE {
+                pending.push_back(Event::Completed(token, result));
+            }
+            false
+        });
+    }
+
     /// Rule 6.
     pub(super) fn tell_failure(&mut self, index: u32) {
+        if self.links[index as usize].failed.is_some() {
+            self.answer_flushes();
+        }
         let link = &mut self.links[index as usize];
         if let Some(how) = link.failed
             && link.reads == 0
@@ -330,6 +360,9 @@ impl Rails {
             let Some(index) = self.work.pop_front() else { break };
             self.links[index as usize].queued = false;
             self.drive(index);
+        }
+        if !self.flushes.is_empty() {
+            self.answer_flushes();
         }
         if !self.refused.is_empty() {
             for key in std::mem::take(&mut self.refused) {

@@ -2,7 +2,7 @@
 //!
 //! A read is split once, by what the paths cost. Each path asks for its range from the front, a chunk at
 //! a time and two of them at once; one that is through with its own takes from the end of the longest
-//! that is left, in proportion to the two paths' speeds, so that a wrong figure costs little. What a
+//! that is left and was not asked for, in proportion to the two paths' speeds, so that a wrong figure costs little. What a
 //! failed path had left, or had asked for without an answer, is for whoever comes first.
 
 use bowline_base::slab::Key;
@@ -93,10 +93,13 @@ impl Read {
         if self.own[at].len() > 0 {
             return Some(self.own[at].take_front(limit));
         }
-        if !self.partakes[at] {
+        if !self.partakes[at] || self.in_flight[at] > 0 {
             return None;
         }
         let longest = (0..MAX_PATHS).max_by_key(|&other| self.own[other].len())?;
+        if self.own[longest].len() < MIN_PART {
+            return None;
+        }
         let span = &mut self.own[longest];
         let fair = speed(at) / (speed(at) + speed(longest));
         let bytes = (span.len() as f64 * fair) as u64 & !63;

@@ -109,6 +109,20 @@ impl Rails {
         events
     }
 
+    /// Posts what the paths take, without an event for anybody.
+    fn push_out(&mut self, sink: &mut dyn Sink) {
+        for at in 0..self.paths.len() {
+            self.look(at, sink, 0);
+        }
+        for index in 0..self.links.len() {
+            let link = &mut self.links[index];
+            if link.log.waits() {
+                link.paths.iter_mut().for_each(|path| path.full = false);
+                self.drive(index as u32);
+            }
+        }
+    }
+
     fn tell(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
         let mut events = 0;
         while events < budget {
@@ -152,14 +166,14 @@ impl MemoryDomain for Rails {
     fn md_attr(&self) -> MdAttr {
         self.md()
     }
-    fn mem_alloc(&mut self, len: usize) -> Result<MemHandle, MemError> {
-        self.keep(RecvBuf::owned(vec![0; len]), true)
+    fn mem_alloc(&mut self, _: usize) -> Result<MemHandle, MemError> {
+        Err(MemError::Unsupported("allocate memory that all paths reach"))
     }
     fn mem_register(&mut self, memory: RecvBuf) -> Result<MemHandle, MemError> {
-        self.keep(memory, false)
+        self.keep(memory)
     }
     fn mem_expose(&mut self, bytes: LocalSlice) -> Result<MemHandle, MemError> {
-        self.lend(bytes, None, false)
+        self.lend(bytes, None)
     }
     fn mem_view(&self, handle: MemHandle) -> Option<View<'_>> {
         let (at, inner) = self.memory_at(handle)?;
@@ -351,6 +365,7 @@ impl Iface for Rails {
 
     fn progress(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
         if budget == 0 {
+            self.push_out(sink);
             return 0;
         }
         let count = self.paths.len();

@@ -14,7 +14,6 @@ use super::{EpState, Rails, key_bytes};
 pub(super) struct Memory {
     /// The memory itself, where it is ours; it is nobody's but the transports' until it is released.
     home: Option<RecvBuf>,
-    allocated: bool,
     start: u64,
     len: u64,
     handles: [Option<MemHandle>; MAX_PATHS],
@@ -45,7 +44,7 @@ impl Rails {
         let all = || self.paths.iter().map(|path| path.iface.md_attr());
         let cost = |of: fn((f32, f32)) -> f32| all().map(|md| of(md.register_cost_ns)).sum();
         MdAttr {
-            can_alloc: true,
+            can_alloc: false,
             can_register: true,
             rkey_bytes: key_bytes(all().map(|md| md.rkey_bytes)),
             register_cost_ns: (cost(|cost| cost.0), cost(|cost| cost.1)),
@@ -57,7 +56,6 @@ impl Rails {
         &mut self,
         bytes: LocalSlice,
         home: Option<RecvBuf>,
-        allocated: bool,
     ) -> Result<MemHandle, MemError> {
         if !self.attr.caps.contains(Caps::EXPOSE) {
             return Err(MemError::Unsupported("lend memory to reads by all paths"));
@@ -77,15 +75,15 @@ impl Rails {
             }
         }
         let start = bytes.as_ptr().addr() as u64;
-        let memory = Memory { home, allocated, start, len: bytes.len() as u64, handles };
+        let memory = Memory { home, start, len: bytes.len() as u64, handles };
         Ok(MemHandle(self.memory.insert(memory)))
     }
 
     /// The same for memory that is kept here.
-    pub(super) fn keep(&mut self, mut home: RecvBuf, own: bool) -> Result<MemHandle, MemError> {
+    pub(super) fn keep(&mut self, mut home: RecvBuf) -> Result<MemHandle, MemError> {
         let len = home.len();
         let bytes = LocalSlice::of_recv(&mut home, 0, len).ok_or(MemError::NoSuch)?;
-        self.lend(bytes, Some(home), own)
+        self.lend(bytes, Some(home))
     }
 
     pub(super) fn memory_at(&self, handle: MemHandle) -> Option<(usize, MemHandle)> {
@@ -103,7 +101,7 @@ impl Rails {
                 path.iface.mem_release(handle)?;
             }
         }
-        Ok(memory.home.filter(|_| !memory.allocated))
+        Ok(memory.home)
     }
 
     pub(super) fn pack_key(&self, handle: MemHandle) -> Result<Vec<u8>, MemError> {

@@ -179,9 +179,13 @@ impl Rails {
         });
         // The peer is to notice our end, as we notice its own: rule 7.
         self.queue(index);
-        if let Some(error) = self.post_parts(read)
+        while let Some(error) = self.post_parts(read)
             && self.reads.get(read).is_some_and(Read::is_quiet)
         {
+            let lost_a_path = error == PostError::PeerFailed || error == PostError::BadEndpoint;
+            if lost_a_path && self.links[index as usize].failed.is_none() {
+                continue;
+            }
             // Nothing of it is under way: it was not begun.
             self.reads.remove(read);
             self.links[index as usize].reads -= 1;
@@ -235,7 +239,10 @@ impl Rails {
                         self.try_again(key);
                         break;
                     }
-                    PostError::BadRemote | PostError::BadArgument | PostError::Unsupported => {
+                    PostError::BadRemote
+                    | PostError::BadArgument
+                    | PostError::TooLong
+                    | PostError::Unsupported => {
                         read.failed = Some(PeerFailure::Refused);
                     }
                     _ => {

@@ -6,7 +6,7 @@ use bowline_tcp::{TcpIface, TcpOptions};
 use bowline_ucp::cost::LaneCosts;
 use bowline_ucp::rails::{Rail, Rails};
 use bowline_uct::Iface;
-use bowline_uct::conformance::Provider;
+use bowline_uct::conformance::{Exclusion, Provider};
 
 use super::{options, rails};
 
@@ -73,6 +73,10 @@ struct Sockets;
 impl Provider for Sockets {
     type Iface = Rails;
     const NAME: &'static str = "rails over two interfaces of sockets";
+    const EXCLUDED: &'static [Exclusion] = &[Exclusion {
+        test: "flow::writable_in_order_of_asking",
+        reason: "room comes with the peers' acknowledgements, which arrive when their hosts send them",
+    }];
 
     fn open(size: usize) -> (Self, Vec<Rails>) {
         let rail = |_| {

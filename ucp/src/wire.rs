@@ -2,8 +2,7 @@
 //! words. `docs/wire-protocol.md` is the same in prose.
 //!
 //! Every header's third word carries the sender's 32-bit sequence number to this peer in its low
-//! half. On the ordered lane the receiver checks it; with several lanes it will find duplicates
-//! and gaps.
+//! half. The receiver checks it.
 
 use bowline_uct::{AmHeader, AmId};
 

@@ -458,8 +458,9 @@ impl Inner {
     }
 
     pub(crate) fn doorbell(&self) -> Option<bowline_base::doorbell::Doorbell> {
-        let lane = self.lanes.iter().find(|lane| !lane.loopback).or(self.lanes.first())?;
-        lane.iface.doorbell().cloned()
+        let others = self.lanes.iter().filter(|lane| !lane.loopback);
+        let own = self.lanes.iter().filter(|lane| lane.loopback);
+        others.chain(own).find_map(|lane| lane.iface.doorbell().cloned())
     }
 
     #[inline]

@@ -44,8 +44,17 @@ impl Relay<'_> {
         if address.uid != arrival.header[0] || address.uid == self.own {
             return None;
         }
-        let index = match self.by_uid.get(&address.uid) {
-            Some(&known) => known,
+        let at = arrival.source.0 as usize;
+        if at >= self.sources.len() {
+            self.sources.resize(at + 1, NOBODY);
+        }
+        let (known, bound) = (self.by_uid.get(&address.uid).copied(), self.sources[at]);
+        if bound != NOBODY && known != Some(bound) {
+            // One source is one peer, so that nobody makes links without end.
+            return None;
+        }
+        let index = match known {
+            Some(known) => known,
             None => {
                 let index = self.links.len() as u32;
                 self.by_uid.insert(address.uid, index);
@@ -57,13 +66,6 @@ impl Relay<'_> {
         // Rule 4.
         if link.paths[self.path].way == Way::Down || link.failed.is_some() {
             return Some(());
-        }
-        let at = arrival.source.0 as usize;
-        if at >= self.sources.len() {
-            self.sources.resize(at + 1, NOBODY);
-        }
-        if self.sources[at] != NOBODY && self.sources[at] != index {
-            return None;
         }
         self.sources[at] = index;
         self.notes.push(Note::Met(index));

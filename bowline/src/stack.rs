@@ -248,8 +248,9 @@ pub fn worker(place: &Place, config: &Config, waiter: SystemWaiter) -> Result<Wo
     if let Some(rails) = rails(place, config, uid, &costs)? {
         rails.learn(&mut costs);
         // In front of each single network, which stays for one-sided operations.
-        let network = |lane: &Box<dyn Iface>| lane.attr().caps.contains(Caps::INTER_NODE);
-        let at = lanes.iter().position(network).unwrap_or(lanes.len());
+        let mut each = lanes.iter();
+        let network = each.position(|lane| lane.attr().caps.contains(Caps::INTER_NODE));
+        let at = network.unwrap_or(lanes.len());
         lanes.insert(at, Box::new(rails));
     }
     let parts = WorkerParts {

@@ -24,6 +24,8 @@ use bowline_base::doorbell::{Doorbell, Signal, WakeFd, WakeSet, WakeSource};
 use bowline_uct::{Armed, Caps};
 use thiserror::Error;
 
+use crate::lanes::Lane;
+use crate::rails::Rails;
 use crate::wait::Idle;
 use crate::waits::Waits;
 use crate::worker::{Inner, Worker};
@@ -149,12 +151,18 @@ impl Worker {
     }
 }
 
+/// Whether a lane without a doorbell is known to wake by its descriptor: rails, whose paths have one each.
+fn wakes_by_descriptor(lane: &Lane) -> bool {
+    lane.iface.attr().provider == Rails::PROVIDER
+}
+
 impl Inner {
     /// Has the worker's descriptor watch what the worker would sleep on.
     fn watch_descriptors(&mut self) -> Result<(), WakeError> {
         let lacking = self.lanes.iter().find(|lane| {
             let caps = lane.iface.attr().caps;
-            lane.polled && !lane.loopback && !caps.contains(Caps::EVENT_FD | Caps::WAKEUP)
+            let wakes = caps.contains(Caps::WAKEUP) || wakes_by_descriptor(lane);
+            lane.polled && !lane.loopback && !(wakes && caps.contains(Caps::EVENT_FD))
         });
         if let Some(lane) = lacking {
             return Err(WakeError::NoDescriptor { transport: lane.iface.attr().provider });
@@ -183,7 +191,8 @@ impl Inner {
                 continue;
             }
             let caps = lane.iface.attr().caps;
-            if !caps.contains(Caps::WAKEUP) || by_descriptor && !caps.contains(Caps::EVENT_FD) {
+            let wakes = caps.contains(Caps::WAKEUP) || by_descriptor && wakes_by_descriptor(lane);
+            if !wakes || by_descriptor && !caps.contains(Caps::EVENT_FD) {
                 deadline = Some(Duration::from_millis(1));
             } else if lane.iface.arm(by_descriptor) == Armed::Busy {
                 busy = true;

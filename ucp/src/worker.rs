@@ -458,9 +458,9 @@ impl Inner {
     }
 
     pub(crate) fn doorbell(&self) -> Option<bowline_base::doorbell::Doorbell> {
-        let others = self.lanes.iter().filter(|lane| !lane.loopback);
-        let own = self.lanes.iter().filter(|lane| lane.loopback);
-        others.chain(own).find_map(|lane| lane.iface.doorbell().cloned())
+        let alone = self.lanes.iter().all(|lane| lane.loopback);
+        let mut lanes = self.lanes.iter().filter(|lane| alone || !lane.loopback);
+        lanes.find_map(|lane| lane.iface.doorbell().cloned())
     }
 
     #[inline]

@@ -5,8 +5,10 @@ use bowline_base::job::JobMemory;
 use bowline_self::{SelfConfig, SelfIface};
 use bowline_shm::{ShmIface, ShmOptions};
 use bowline_tcp::{TcpIface, TcpOptions};
+use bowline_ucp::cost::Costs;
+use bowline_ucp::rails::{Rail, Rails};
 use bowline_ucp::{FailureSource, Worker, WorkerError, WorkerParts};
-use bowline_uct::{Iface, OpenError};
+use bowline_uct::{Caps, Iface, OpenError};
 use thiserror::Error;
 
 use crate::wait::SystemWaiter;
@@ -19,6 +21,13 @@ bowline_base::settings! {
         pub TRANSPORTS: String = Setting::<String>::text("BOWLINE_TRANSPORTS", "")
             .cost("a network transport that is open is looked at now and then, by a system call")
             .change("leave one out to see whether it is at fault, or to measure another");
+        /// Network transports that carry the messages to other hosts together, the preferred first,
+        /// separated by commas: tcp, tcp:eth1 for a network interface by its name, ofi, verbs. Messages
+        /// go by the first that works, long ones are read by all at the same time, and when one fails
+        /// the others go on. Alike on all ranks but for the interfaces' names. Empty: none.
+        pub RAILS: String = Setting::<String>::text("BOWLINE_RAILS", "")
+            .cost("16 bytes more for each message, an acknowledgement now and then, and up to 1 MiB for each peer of what it has not acknowledged")
+            .change("name two networks of your hosts where one is too slow, or must be allowed to fail: tcp:eth0,tcp:eth1");
     ];
 }
 
@@ -91,6 +100,19 @@ pub enum StackError {
     /// The choice of transports names one that does not exist.
     #[error("BOWLINE_TRANSPORTS names `{0}`; this build has {known}", known = TRANSPORT_NAMES)]
     NoSuchTransport(String),
+    /// What is to carry messages together cannot.
+    #[error("BOWLINE_RAILS is `{value}`: {source}")]
+    Rails {
+        /// The setting.
+        value: String,
+        /// Why.
+        source: OpenError,
+    },
+    /// The setting names a transport that is no network, or does not exist.
+    #[error(
+        "BOWLINE_RAILS names `{0}`; it takes tcp, tcp:INTERFACE, and ofi and verbs in builds with them"
+    )]
+    NoSuchRail(String),
     /// The protocol engine.
     #[error(transparent)]
     Worker(#[from] WorkerError),
@@ -184,6 +206,35 @@ fn open(name: &str, place: &Place, config: &Config) -> Result<Box<dyn Iface>, St
     lane.map_err(|source| StackError::Transport { transport, source })
 }
 
+/// The transports that carry messages together, if the setting names some.
+fn rails(
+    place: &Place,
+    config: &Config,
+    uid: u64,
+    costs: &Costs,
+) -> Result<Option<Rails>, StackError> {
+    let value = config.get(RAILS);
+    if value.trim().is_empty() {
+        return Ok(None);
+    }
+    let mut all = Vec::new();
+    for name in value.split(',').map(str::trim) {
+        let iface: Box<dyn Iface> = match name.split_once(':') {
+            Some(("tcp", interface)) => {
+                let mut options = TcpOptions::from_config(config, place.secret);
+                interface.clone_into(&mut options.interfaces);
+                let failed = |source| StackError::Transport { transport: "tcp", source };
+                Box::new(TcpIface::open(options).map_err(failed)?)
+            }
+            None if matches!(name, "tcp" | "ofi" | "verbs") => open(name, place, config)?,
+            _ => return Err(StackError::NoSuchRail(name.to_owned())),
+        };
+        all.push(Rail { costs: costs.of(iface.attr()), iface });
+    }
+    let opened = Rails::open(all, uid);
+    opened.map(Some).map_err(|source| StackError::Rails { value: value.clone(), source })
+}
+
 /// Makes a rank's worker.
 ///
 /// # Errors
@@ -192,13 +243,23 @@ pub fn worker(place: &Place, config: &Config, waiter: SystemWaiter) -> Result<Wo
     let mut uid = [0; 8];
     rustix::rand::getrandom(&mut uid, rustix::rand::GetRandomFlags::empty())
         .map_err(|error| StackError::Random(error.into()))?;
-    let costs = crate::costs::known(config, place.job.ranks(), place.shared);
+    let uid = u64::from_ne_bytes(uid);
+    let mut costs = crate::costs::known(config, place.job.ranks(), place.shared);
+    let mut lanes = transports(place, config)?;
+    if let Some(rails) = rails(place, config, uid, &costs)? {
+        rails.learn(&mut costs);
+        // In front of each single network, which stays for one-sided operations.
+        let mut each = lanes.iter();
+        let network = each.position(|lane| lane.attr().caps.contains(Caps::INTER_NODE));
+        let at = network.unwrap_or(lanes.len());
+        lanes.insert(at, Box::new(rails));
+    }
     let parts = WorkerParts {
         job: place.job.id(),
         rank: place.rank,
         incarnation: 0,
-        uid: u64::from_ne_bytes(uid),
-        lanes: transports(place, config)?,
+        uid,
+        lanes,
         waiter: Box::new(waiter),
         failures: Some(Box::new(JobDeaths(place.job.clone()))),
         config: config.clone(),

@@ -37,6 +37,7 @@ pub const TARGETS: &[Target] = &[
     ("ring_consumer", queues::ring_consumer),
     ("queue_address", queues::queue_address),
     ("queue_introduction", queues::queue_introduction),
+    ("rails", queues::rails),
     ("config", settings::config),
     ("ofi_message", ofi::message),
     ("ofi_address", ofi::address),

@@ -65,6 +65,7 @@ replays! {
     published_values
     queue_address
     queue_introduction
+    rails
     ring_consumer
     scmp_consumer
     tcp_frames

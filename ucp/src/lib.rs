@@ -52,6 +52,7 @@ pub mod proto;
 mod put;
 mod query;
 pub mod queues;
+pub mod rails;
 mod request;
 mod rma;
 mod rndv;

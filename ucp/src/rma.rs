@@ -6,7 +6,7 @@
 use bowline_base::buffer::{RecvBuf, SendBuf, Shape};
 use bowline_base::view::View;
 use bowline_uct::{
-    AddrReader, AddrWriter, AtomicOp, AtomicWidth, EpId, MemError, MemHandle, PostError,
+    AddrReader, AddrWriter, AtomicOp, AtomicWidth, Caps, EpId, MemError, MemHandle, PostError,
     RemoteSlice, RkeyId,
 };
 use thiserror::Error;
@@ -18,6 +18,9 @@ use crate::peer::Ep;
 use crate::request::{OneSided, RequestId};
 use crate::tagged::Sent;
 use crate::worker::Worker;
+
+/// Any flavour of putting.
+const PUTS: Caps = Caps::PUT_SHORT.union(Caps::PUT_BCOPY).union(Caps::PUT_ZCOPY);
 
 /// Local memory that peers may reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +77,10 @@ impl Worker {
             return Err(MemError::Unsupported("register pieces; do so with each").into());
         }
         let inner = &mut *self.inner.borrow_mut();
-        let able = |iface: &dyn bowline_uct::Iface| iface.md_attr().can_register;
+        // Where nobody can put, memory would be open to half of the operations.
+        let able = |iface: &dyn bowline_uct::Iface| {
+            iface.md_attr().can_register && iface.attr().caps.intersects(PUTS)
+        };
         let lane = inner.first_lane(able).ok_or(RmaError::NoLane("register memory"))?;
         let handle = inner.lanes[lane].iface.mem_register(memory)?;
         Ok(Memory { lane, handle })

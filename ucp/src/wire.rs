@@ -2,8 +2,7 @@
 //! words. `docs/wire-protocol.md` is the same in prose.
 //!
 //! Every header's third word carries the sender's 32-bit sequence number to this peer in its low
-//! half. On the ordered lane the receiver checks it; with several lanes it will find duplicates
-//! and gaps.
+//! half. The receiver checks it.
 
 use bowline_uct::{AmHeader, AmId};
 
@@ -69,6 +68,16 @@ pub(crate) const RTR: AmId = AmId::new(25);
 pub(crate) const DISCONNECT: AmId = AmId::new(26);
 /// Nothing; it makes the transport find out whether its peer is there.
 pub(crate) const PROBE: AmId = AmId::new(27);
+
+/// Of several transports that carry the messages to one peer together, to each other; see
+/// [`crate::rails`]. No message of the engine's has these ids: the three travel below it.
+/// Words: the sender's uid. Payload: its address.
+pub(crate) const RAIL_HELLO: AmId = AmId::new(28);
+/// A message of the engine's. Words: its first two; number, id and paths given up in the third.
+/// Payload: [`crate::rails`] has its front; data.
+pub(crate) const RAIL_DATA: AmId = AmId::new(29);
+/// What has arrived. Words: number of the message that is expected next, paths given up.
+pub(crate) const RAIL_ACK: AmId = AmId::new(30);
 
 /// Kept for what a later version brings; a peer that sends one today is told to be damaged.
 /// 18 probe-claim, 19 revoke, 20 failure notice, 21 reconnect with an incarnation.
@@ -152,8 +161,8 @@ impl AmEnvelope {
     }
 }
 
-/// Longest packed key of memory in an [`Rts`].
-pub(crate) const MAX_RKEY: usize = 64;
+/// Longest packed key of memory in an [`Rts`]: that of four transports together.
+pub(crate) const MAX_RKEY: usize = 192;
 
 /// Payload of a request to send: where the message lies. 24 bytes and the key of the memory, none
 /// for memory that was not allocated from Bowline. Two addresses that no memory has say that it does not

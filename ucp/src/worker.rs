@@ -462,8 +462,9 @@ impl Inner {
     }
 
     pub(crate) fn doorbell(&self) -> Option<bowline_base::doorbell::Doorbell> {
-        let lane = self.lanes.iter().find(|lane| !lane.loopback).or(self.lanes.first())?;
-        lane.iface.doorbell().cloned()
+        let alone = self.lanes.iter().all(|lane| lane.loopback);
+        let mut lanes = self.lanes.iter().filter(|lane| alone || !lane.loopback);
+        lanes.find_map(|lane| lane.iface.doorbell().cloned())
     }
 
     #[inline]

@@ -65,6 +65,10 @@ pub struct LocalSlice {
     len: usize,
 }
 
+// SAFETY: it is a place and a length. Whoever reads or writes there does so under the promise of the
+// buffer's handle, which is `Send`; to move the place to another thread touches nothing.
+unsafe impl Send for LocalSlice {}
+
 impl LocalSlice {
     /// No memory.
     pub const EMPTY: Self = Self { start: std::ptr::NonNull::<u8>::dangling().as_ptr(), len: 0 };
@@ -129,6 +133,15 @@ impl LocalSlice {
             (count, bytes) = (count + 1, bytes + len);
         }
         (count, bytes)
+    }
+
+    /// Its bytes `offset .. offset + len`, or `None` outside of it.
+    #[inline]
+    pub fn slice(&self, offset: usize, len: usize) -> Option<Self> {
+        if offset.checked_add(len)? > self.len {
+            return None;
+        }
+        Some(Self { start: self.start.wrapping_add(offset), len })
     }
 
     /// Where it starts.

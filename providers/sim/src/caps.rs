@@ -53,6 +53,7 @@ pub(crate) fn attr(options: &NetworkOptions) -> IfaceAttr {
             | Caps::RMA_REGISTERED
             | Caps::LEND;
         caps.set(Caps::PUT_BEFORE_ATOMIC, options.put_before_atomic);
+        caps.set(Caps::EXPOSE, options.exposes);
         atomics = AtomicOps::all();
         let zcopy =
             OpLimits { max_zcopy: ANY, max_iov: MAX_IOV, opt_align: 1, ..OpLimits::default() };

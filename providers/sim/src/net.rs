@@ -232,6 +232,14 @@ impl Net {
         true
     }
 
+    /// Brings the events until `at`, which is now then.
+    pub(crate) fn pass_until(&mut self, at: u64) {
+        while self.next_event().is_some_and(|next| next <= at) {
+            self.advance();
+        }
+        self.now = self.now.max(at);
+    }
+
     fn depart(&mut self, key: Key) {
         let Some(op) = self.ops.get_mut(key) else { return };
         if let Kind::Am { payload, .. } | Kind::Put { payload, .. } = &mut op.kind {

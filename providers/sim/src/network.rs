@@ -47,6 +47,12 @@ impl Network {
         self.lock().advance()
     }
 
+    /// Lets time pass until `at`, in ns, and brings what comes until then: for several networks with one
+    /// clock. Time that has passed stays so.
+    pub fn pass_until(&self, at: u64) {
+        self.lock().pass_until(at);
+    }
+
     /// Brings all events, and those that they cause.
     pub fn run_until_quiet(&self) {
         let mut net = self.lock();

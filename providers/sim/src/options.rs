@@ -123,6 +123,11 @@ pub struct NetworkOptions {
     /// Whether a peer's whole memory may be read with the key of one byte `[1]`, as the kernel
     /// lets processes of one user. It is read by a system call that checks the address.
     pub whole_process: bool,
+    /// Whether memory of a program can be lent to the reads of peers alone.
+    pub exposes: bool,
+    /// Whether what gets read leaves its interface one after the other, as messages do; else each
+    /// answer has the link for itself.
+    pub answers_queue: bool,
     /// Messages that wait for an interface before it takes them; beyond, senders are refused.
     pub slots: u32,
     /// Messages that a receiver can keep.
@@ -163,6 +168,8 @@ impl Default for NetworkOptions {
             put_before_atomic: true,
             one_sided: true,
             whole_process: true,
+            exposes: false,
+            answers_queue: false,
             slots: 64,
             spares: 64,
             outstanding: 4096,

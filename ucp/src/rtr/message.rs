@@ -8,6 +8,7 @@ pub(super) const LONGEST: usize = 32 + Landing::FIXED + MAX_RKEY;
 
 /// The payload: a kind, u64, and what belongs to it, in words of 64 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "one lives on the stack of a call, and none is kept")]
 pub(crate) enum Message {
     /// A receive waits. The words' tag is the one that it wants.
     Rtr {

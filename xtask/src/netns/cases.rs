@@ -36,6 +36,8 @@ const CASES: &[Case] = &[
     ("mpi_death_is_known_everywhere", mpi_death_is_known_everywhere),
     ("mpi_unplugged_ranks_get_errors", mpi_unplugged_ranks_get_errors),
     ("mpi_unplugged_job_ends", mpi_unplugged_job_ends),
+    ("rails_transfers", rails_transfers),
+    ("rails_survive_a_pulled_plug", rails_survive_a_pulled_plug),
 ];
 
 /// Those that want a build with libfabric.
@@ -322,6 +324,36 @@ fn mpi_unplugged_job_ends(stage: &Stage<'_>) -> Result<()> {
     let (code, said) = ended?;
     ensure!(code.is_some_and(|code| code != 0), "ended with {code:?}:\n{said}");
     ensure!(said.contains("bowline: rank"), "no sentence of the launcher:\n{said}");
+    Ok(())
+}
+
+/// Two interfaces of each host together, and the ranks' notes of what they give up.
+const RAILS: &[(&str, &str)] = &[("BOWLINE_RAILS", "tcp:eth0,tcp:eth1"), ("BOWLINE_LOG", "info")];
+
+fn rails_transfers(stage: &Stage<'_>) -> Result<()> {
+    let _second = stage.net.second()?;
+    transfers(stage, RAILS)
+}
+
+/// The interface that carries the messages of a host goes down in the middle of a flood: the job ends
+/// well all the same, every message checked, by the other one.
+fn rails_survive_a_pulled_plug(stage: &Stage<'_>) -> Result<()> {
+    let _second = stage.net.second()?;
+    let host = stage.net.hosts.last().context("a host")?;
+    let program = stage.programs.example("until_error");
+    let words = ["--on-failure", "continue", "--bind", "none"];
+    let direct = stage.net.direct();
+    let mut job = stage.start_with(RAILS, &direct, &words, &program, &["300"])?;
+    job.wait_for("goes on", stage.ranks() as usize)?;
+    ensure!(!job.said()?.contains("has done"), "it was over before the plug was pulled");
+    stage.net.unplug(host)?;
+    let ended = job.end();
+    stage.net.plug(host)?;
+    let (code, said) = ended?;
+    ensure!(code == Some(0), "ended with {code:?}:\n{said}");
+    let done = said.matches("has done 300 rounds").count();
+    ensure!(done == stage.ranks() as usize, "not all ranks are done:\n{said}");
+    ensure!(said.contains("a path to a peer was given up"), "nobody lost a path:\n{said}");
     Ok(())
 }
 

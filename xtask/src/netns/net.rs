@@ -47,6 +47,22 @@ impl Net {
         Ok(net)
     }
 
+    /// Gives every host a second interface, eth1, at a bridge of its own.
+    pub(super) fn second(&self) -> Result<Second<'_>> {
+        let second = Second(self);
+        shell("ip link add br1 type bridge && ip link set br1 up")?;
+        for (number, host) in (1..).zip(&self.hosts) {
+            let veth = second_veth(host);
+            shell(&format!(
+                "ip link add {veth} type veth peer name eth1 netns {host} \
+                 && ip link set {veth} master br1 up \
+                 && ip -n {host} addr add {}/24 dev eth1 && ip -n {host} link set eth1 up",
+                second_address(number),
+            ))?;
+        }
+        Ok(second)
+    }
+
     /// The command that runs a program on a host whatever becomes of its network.
     pub(super) fn direct(&self) -> String {
         "ip netns exec {host}".into()
@@ -83,6 +99,19 @@ impl Net {
     }
 }
 
+/// The second network of all hosts, which ends with this.
+#[derive(Debug)]
+pub(super) struct Second<'a>(&'a Net);
+
+impl Drop for Second<'_> {
+    fn drop(&mut self) {
+        for host in &self.0.hosts {
+            let _ = shell(&format!("ip link del {}", second_veth(host)));
+        }
+        let _ = shell("ip link del br1");
+    }
+}
+
 impl Drop for Net {
     fn drop(&mut self) {
         for door in &mut self.doors {
@@ -100,6 +129,14 @@ pub(super) fn door_of(host: &str) -> Option<String> {
 
 fn veth(host: &str) -> String {
     format!("veth-{host}")
+}
+
+fn second_veth(host: &str) -> String {
+    format!("veto-{host}")
+}
+
+fn second_address(number: u8) -> String {
+    format!("10.78.0.{number}")
 }
 
 fn address(number: u8) -> String {

@@ -26,12 +26,12 @@ impl SimIface {
         Ok(())
     }
 
-    /// Tells the network where the memory of a new handle is.
-    fn publish(&self, handle: MemHandle) -> MemHandle {
+    /// Tells the network where the memory of a new handle is, and whether peers may write there.
+    fn publish(&self, handle: MemHandle, writable: bool) -> MemHandle {
         let view = self.domain.view(handle).expect("the handle is new");
         let mut net = self.network.lock();
         if net.is_alive(self.node) {
-            net.nodes[self.node as usize].memory.insert(handle.0, Range::of(view));
+            net.nodes[self.node as usize].memory.insert(handle.0, Range::of(view, writable));
         }
         handle
     }
@@ -87,19 +87,27 @@ impl MemoryDomain for SimIface {
     fn mem_alloc(&mut self, len: usize) -> Result<MemHandle, MemError> {
         self.offers_memory()?;
         let handle = self.domain.alloc(len)?;
-        Ok(self.publish(handle))
+        Ok(self.publish(handle, true))
     }
 
     fn mem_register(&mut self, memory: RecvBuf) -> Result<MemHandle, MemError> {
         self.offers_memory()?;
         let handle = self.domain.register(memory);
-        Ok(self.publish(handle))
+        Ok(self.publish(handle, true))
+    }
+
+    fn mem_expose(&mut self, bytes: LocalSlice) -> Result<MemHandle, MemError> {
+        if !self.attr.caps.contains(Caps::EXPOSE) {
+            return Err(MemError::Unsupported("lend memory to the reads of peers"));
+        }
+        let handle = self.domain.lend(bytes);
+        Ok(self.publish(handle, false))
     }
 
     fn mem_lend(&mut self, bytes: LocalSlice) -> Result<MemHandle, MemError> {
         self.offers_memory()?;
         let handle = self.domain.lend(bytes);
-        Ok(self.publish(handle))
+        Ok(self.publish(handle, true))
     }
 
     fn mem_view(&self, handle: MemHandle) -> Option<View<'_>> {

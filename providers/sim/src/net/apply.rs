@@ -66,13 +66,18 @@ impl Net {
             return;
         }
         let (from, to) = (op.from, op.to);
-        let back = match &op.kind {
+        let mut back = match &op.kind {
             Kind::Get { len, .. } => {
                 let bytes_ns = (*len as u64).saturating_mul(self.options.byte_ps) / 1000;
                 self.options.gap_ns + bytes_ns
             }
             _ => 0,
         };
+        if back > 0 && self.options.answers_queue {
+            let free = &mut self.nodes[to as usize].nic_free;
+            *free = self.now.max(*free) + back;
+            back = *free - self.now;
+        }
         let wire = self.options.latency_ns + self.random.below(self.options.jitter_ns + 1);
         self.link(from, to).done.insert(key);
         self.event(self.now + back + wire, What::Complete(key));
@@ -166,7 +171,7 @@ impl Net {
     fn write(&mut self, to: u32, at: Remote, payload: Payload) -> Result<u64, PeerFailure> {
         let bytes = payload.into_bytes();
         let node = &self.nodes[to as usize];
-        let range = at.handle.and_then(|handle| node.memory.get(&handle));
+        let range = at.handle.and_then(|handle| node.memory.get(&handle)).filter(|r| r.writable);
         let place = range.and_then(|range| range.reach(at.address, bytes.len()));
         let place = place.filter(|_| node.state == State::Alive).ok_or(PeerFailure::Refused)?;
         put(&bytes, place);
@@ -195,7 +200,7 @@ impl Net {
         width: AtomicWidth,
     ) -> Result<u64, PeerFailure> {
         let node = &self.nodes[to as usize];
-        let range = at.handle.and_then(|handle| node.memory.get(&handle));
+        let range = at.handle.and_then(|handle| node.memory.get(&handle)).filter(|r| r.writable);
         let place = range.and_then(|range| range.reach(at.address, width.bytes()));
         let place = place.filter(|_| node.state == State::Alive).ok_or(PeerFailure::Refused)?;
         op.perform(place, width).ok_or(PeerFailure::Refused)

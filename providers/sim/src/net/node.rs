@@ -31,6 +31,8 @@ pub(crate) enum Item {
 pub(crate) struct Range {
     start: *mut u8,
     len: usize,
+    /// Whether peers may write there.
+    pub(crate) writable: bool,
 }
 
 // SAFETY: the pointer is used only through views, whose operations work from any thread, and only
@@ -41,8 +43,8 @@ impl Range {
     /// The place of `view`.
     ///
     /// The caller takes the range out of the table of the network before the memory goes.
-    pub(crate) const fn of(view: View<'_>) -> Self {
-        Self { start: view.as_ptr(), len: view.len() }
+    pub(crate) const fn of(view: View<'_>, writable: bool) -> Self {
+        Self { start: view.as_ptr(), len: view.len(), writable }
     }
 
     pub(crate) fn start(&self) -> u64 {

@@ -1,0 +1,344 @@
+//! Rails: several transports that carry the messages to a peer together, as one interface.
+//!
+//! ```text
+//!   engine ── am ──► log ──► the path in use ─────────────► numbers: in order, once ──► engine
+//!              ▲      │ (the first that is up)                │
+//!              │      └── rewind, where that path fails       └── ack, with the next message or alone
+//!              └── forgets what is acknowledged
+//!   engine ── get ──► split by cost ──► parts on every path that is up ──► completed, once
+//!                        ▲ a part whose path fails goes by another ──┘
+//! ```
+//! A *path* is one of the transports; a *link* is a peer, with a path for each of ours that leads to it.
+//!
+//! ```text
+//!   path:  None ──(endpoint made)──► Up ──(its transport says so, refuses a post, or the peer has
+//!                                    │     given it up)──► Down, for good
+//!   link:  made by connect, or by the peer's RAIL_HELLO; fails when no path is up any more
+//! ```
+//! Rules.
+//!
+//! 1. Everything that takes part in matching is numbered and goes over one path: the first that is up.
+//!    So order is that of the path, and messages of others never overtake.
+//! 2. A message stays in its sender's log until the receiver has acknowledged its number. When its path
+//!    fails, everything in the log goes again by the next one, from the oldest on.
+//! 3. The receiver hands on the number that it expects and no other. One that it has had is dropped, and
+//!    acknowledged again; one that comes too early is damage, since no path has gaps before its end.
+//! 4. A path that was given up on one side is ignored there from then on, whatever it still brings: it
+//!    may have lost what came before. Every message and acknowledgement names the paths that its sender
+//!    has given up, so that the other side need not find out by itself.
+//! 5. A read names disjoint parts of memory; a part is asked for again by another path only after the
+//!    transport has answered for the first. So nothing is written twice at the same time.
+//! 6. The link fails after all its reads were answered, and once.
+//! 7. Every path is greeted as soon as a link is used, so that a death is noticed on all of them: where
+//!    the peer is dead, one path after the other fails, and then the link.
+//!
+//! Puts and atomic operations are not here: what was not known to have happened when its path failed
+//! could not be repeated. They go by a lane of their own.
+//!
+//! Why it is an interface below the engine is in `docs/decisions/0018-several-lanes.md`.
+
+mod contract;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzz;
+mod link;
+mod log;
+mod memory;
+mod move_on;
+mod reads;
+mod relay;
+pub mod split;
+mod wire;
+
+use std::collections::{HashMap, VecDeque};
+
+use bowline_base::doorbell::WakeSource;
+use bowline_base::slab::{Key, Slab};
+use bowline_uct::{
+    Caps, EpId, Iface, IfaceAttr, Limits, OpLimits, OpenError, PeerFailure, Source, Token,
+};
+
+use self::link::Link;
+use self::memory::{Memory, OpenKey};
+use self::reads::{Part, Read};
+use self::relay::Note;
+use self::split::{MAX_PATHS, PathCost};
+use self::wire::{Address, FRONT, KEY_EACH, KEY_FRONT};
+use crate::cost::{Costs, Figure, LaneCosts};
+
+bowline_base::counters! {
+    /// What rails count.
+    pub struct RailStats {
+        /// Paths that were given up.
+        paths_lost,
+        /// Messages that were posted again, on another path.
+        repeated,
+        /// Messages that came again and were dropped.
+        duplicates,
+        /// Acknowledgements that travelled alone.
+        acknowledgements,
+        /// Reads that were split.
+        split_reads,
+        /// Parts of reads that went by another path, because theirs failed.
+        moved_parts,
+        /// Messages that meant nothing.
+        stray,
+    }
+}
+
+/// What every path needs.
+const MESSAGES: Caps = Caps::AM_SHORT.union(Caps::AM_BCOPY).union(Caps::AM_ORDERED);
+
+/// What every path needs for reads to be split.
+const READS: Caps = Caps::GET_ZCOPY.union(Caps::EXPOSE).union(Caps::RMA_REGISTERED);
+
+/// No buffer of a Rust program is larger.
+const ANY: usize = isize::MAX as usize;
+
+/// A transport, and what reading by it costs.
+pub struct Rail {
+    /// The transport.
+    pub iface: Box<dyn Iface>,
+    /// Its costs.
+    pub costs: LaneCosts,
+}
+
+impl std::fmt::Debug for Rail {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Rail").field("device", &self.iface.attr().device).finish_non_exhaustive()
+    }
+}
+
+/// One of the transports.
+struct Path {
+    iface: Box<dyn Iface>,
+    cost: PathCost,
+    /// Links by the number of their sender, and by that of their endpoint.
+    sources: Vec<u32>,
+    by_ep: Vec<u32>,
+}
+
+/// No link.
+const NOBODY: u32 = u32::MAX;
+
+/// What the user is to be told.
+#[derive(Debug)]
+enum Event {
+    Completed(Token, Result<u64, PeerFailure>),
+    Failed(Source, Option<EpId>, PeerFailure),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum EpState {
+    Free,
+    Open,
+    Failed,
+}
+
+#[derive(Debug)]
+struct Endpoint {
+    state: EpState,
+    link: u32,
+    /// Stands among those that want to know when they may post.
+    asked: bool,
+}
+
+/// Several transports as one. See the module's text.
+pub struct Rails {
+    /// First: they are dropped before what they may still write to.
+    paths: Vec<Path>,
+    attr: IfaceAttr,
+    uid: u64,
+    own_address: Vec<u8>,
+    links: Vec<Link>,
+    by_uid: HashMap<u64, u32>,
+    endpoints: Vec<Endpoint>,
+    free_endpoints: Vec<u32>,
+    keys: Slab<OpenKey>,
+    memory: Slab<Memory>,
+    reads: Slab<Read>,
+    parts: Slab<Part>,
+    /// Reads that wait for room in a path.
+    refused: Vec<Key>,
+    notes: Vec<Note>,
+    /// Links that have something to post, each once.
+    work: VecDeque<u32>,
+    pending: VecDeque<Event>,
+    asked: VecDeque<u32>,
+    /// Flushes: of a link, until everything in front of a message is posted, or of all links.
+    flushes: Vec<(Token, Option<(u32, u32)>)>,
+    wake: Option<WakeSource>,
+    /// A message with its front, as it is posted.
+    scratch: Vec<u8>,
+    /// Where messages are packed.
+    staging: Vec<u8>,
+    /// Which path is looked at first.
+    next: usize,
+    costs: LaneCosts,
+    stats: RailStats,
+}
+
+impl std::fmt::Debug for Rails {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Rails").field("attr", &self.attr).finish_non_exhaustive()
+    }
+}
+
+impl Rails {
+    /// The name under which they stand in a worker's address.
+    pub const PROVIDER: &'static str = "rails";
+
+    /// Puts transports together, the preferred first: it carries all messages as long as it works.
+    /// `uid` is random and different for every worker.
+    ///
+    /// # Errors
+    /// When there are none or too many, or one has no ordered messages.
+    pub fn open(rails: Vec<Rail>, uid: u64) -> Result<Self, OpenError> {
+        if rails.is_empty() || rails.len() > MAX_PATHS {
+            let why = format!("rails are one to {MAX_PATHS} transports, not {}", rails.len());
+            return Err(OpenError::Limit(why));
+        }
+        for rail in &rails {
+            let attr = rail.iface.attr();
+            let room = attr.limits.am.max_bcopy;
+            if !attr.caps.contains(MESSAGES) || room < 256 || attr.caps.contains(Caps::LOOPBACK) {
+                let why = format!("{} carries no ordered messages of 256 bytes", attr.provider);
+                return Err(OpenError::Limit(why));
+            }
+        }
+        let attr = attr(&rails);
+        let costs = together(&rails.iter().map(|rail| rail.costs).collect::<Vec<_>>());
+        let own = Address {
+            uid,
+            paths: rails
+                .iter()
+                .map(|rail| (rail.iface.attr().provider.to_owned(), rail.iface.address()))
+                .collect(),
+        };
+        let own_address = own.pack();
+        let longest = rails.iter().map(|rail| rail.iface.attr().limits.am.max_bcopy).min();
+        if longest.is_none_or(|longest| own_address.len() > longest) {
+            let why = "the address of all rails is longer than a message of one of them".to_owned();
+            return Err(OpenError::Limit(why));
+        }
+        let path = |rail: Rail| Path {
+            iface: rail.iface,
+            cost: path_cost(&rail.costs),
+            sources: Vec::new(),
+            by_ep: Vec::new(),
+        };
+        Ok(Self {
+            paths: rails.into_iter().map(path).collect(),
+            scratch: vec![0; attr.limits.am.max_bcopy + FRONT],
+            staging: vec![0; attr.limits.am.max_bcopy],
+            attr,
+            uid,
+            own_address,
+            links: Vec::new(),
+            by_uid: HashMap::new(),
+            endpoints: Vec::new(),
+            free_endpoints: Vec::new(),
+            keys: Slab::default(),
+            memory: Slab::default(),
+            reads: Slab::default(),
+            parts: Slab::default(),
+            refused: Vec::new(),
+            notes: Vec::new(),
+            work: VecDeque::new(),
+            pending: VecDeque::new(),
+            asked: VecDeque::new(),
+            flushes: Vec::new(),
+            wake: None,
+            next: 0,
+            costs,
+            stats: RailStats::default(),
+        })
+    }
+
+    /// What was counted so far.
+    pub const fn stats(&self) -> &RailStats {
+        &self.stats
+    }
+
+    /// Tells `costs` what operations by all paths together cost.
+    pub fn learn(&self, costs: &mut Costs) {
+        for (name, figure) in self.costs.figures() {
+            costs.learn(Self::PROVIDER, &name, figure);
+        }
+    }
+
+    /// Predicted nanoseconds of a read of `length` bytes by all paths, and each path's part; `None`
+    /// where reads are not split.
+    pub fn predict(&self, length: u64) -> Option<split::Split> {
+        let all: Vec<_> = self.paths.iter().map(|path| Some(path.cost)).collect();
+        split::split(length, &all).filter(|_| self.attr.caps.contains(Caps::GET_ZCOPY))
+    }
+}
+
+fn path_cost(costs: &LaneCosts) -> PathCost {
+    PathCost { fixed: costs.get.time(1.0, 0.0), per_byte: costs.get.per_byte.value }
+}
+
+/// Costs of all together: messages go by the first, reads by all at the same time.
+fn together(all: &[LaneCosts]) -> LaneCosts {
+    let mut costs = all[0];
+    let paths = all.iter().map(path_cost);
+    let rate: f64 = paths.clone().map(|path| 1.0 / path.per_byte.max(1e-6)).sum();
+    let begun: f64 = paths.map(|path| path.fixed / path.per_byte.max(1e-6)).sum();
+    let figures = all.iter().flat_map(|costs| costs.get.figures());
+    let origin = figures.map(|(_, figure)| figure.origin).min();
+    let figure = |value| Figure { value, origin: origin.unwrap_or(costs.copy.origin) };
+    let (fixed, per_byte) = (figure(begun / rate), figure(1.0 / rate));
+    costs.get.required.value = costs.get.required.value.min(fixed.value);
+    costs.get.required.origin = fixed.origin;
+    costs.get.pipelining = figure(fixed.value - costs.get.required.value);
+    costs.get.per_byte = per_byte;
+    costs
+}
+
+/// What all of them can.
+fn attr(rails: &[Rail]) -> IfaceAttr {
+    let all = |caps: Caps| rails.iter().all(|rail| rail.iface.attr().caps.contains(caps));
+    let any = |caps: Caps| rails.iter().any(|rail| rail.iface.attr().caps.intersects(caps));
+    let least = |of: fn(&IfaceAttr) -> usize| {
+        rails.iter().map(|rail| of(rail.iface.attr())).min().unwrap_or(0)
+    };
+    let mut caps = MESSAGES | Caps::CONNECT_TO_IFACE;
+    for bit in [Caps::PEER_FAILURE, Caps::EP_CHECK, Caps::EVENT_FD] {
+        caps.set(bit, all(bit));
+    }
+    let reads = all(READS);
+    caps.set(READS, reads);
+    caps.set(Caps::INTER_NODE, any(Caps::INTER_NODE));
+    caps.set(Caps::RMA_WAKES, any(Caps::RMA_WAKES));
+    let mut limits = Limits {
+        am: OpLimits {
+            max_short: least(|attr| attr.limits.am.max_short).saturating_sub(FRONT),
+            max_bcopy: least(|attr| attr.limits.am.max_bcopy) - FRONT,
+            ..OpLimits::default()
+        },
+        ..Limits::default()
+    };
+    if reads {
+        limits.get = OpLimits { max_zcopy: ANY, max_iov: 1, opt_align: 64, ..OpLimits::default() };
+    }
+    let devices: Vec<String> = rails
+        .iter()
+        .map(|rail| format!("{} {}", rail.iface.attr().provider, rail.iface.attr().device))
+        .collect();
+    IfaceAttr {
+        provider: Rails::PROVIDER,
+        device: devices.join(" + "),
+        caps,
+        limits,
+        atomic_post: bowline_uct::AtomicOps::empty(),
+        atomic_fetch: bowline_uct::AtomicOps::empty(),
+        max_endpoints: rails.iter().map(|rail| rail.iface.attr().max_endpoints).min().unwrap_or(0),
+        receive_bytes: rails.iter().map(|rail| rail.iface.attr().receive_bytes).sum(),
+    }
+}
+
+/// Longest packed key of paths whose own are as long as `each`.
+fn key_bytes(each: impl Iterator<Item = usize>) -> usize {
+    KEY_FRONT + each.map(|bytes| bytes + KEY_EACH).sum::<usize>()
+}

@@ -1,0 +1,479 @@
+//! The contract, put together from the parts.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use bowline_base::buffer::RecvBuf;
+use bowline_base::doorbell::{Doorbell, WakeSet, WakeSource};
+use bowline_base::view::View;
+use bowline_uct::{
+    AmHeader, AmId, Armed, Arrival, Caps, Desc, EpId, Iface, IfaceAttr, LocalSlice, MdAttr,
+    MemError, MemHandle, MemoryDomain, OpenError, PeerFailure, PostError, Posted, RemoteSlice,
+    RkeyId, Sink, Source, Token, Unreachable, Verdict,
+};
+
+use super::link::Link;
+use super::reads::MOST;
+use super::wire::Address;
+use super::{Endpoint, EpState, Event, Rails};
+
+/// Bytes of which the split is explained.
+const EXPLAINED: u64 = 4 << 20;
+
+/// Looks at the paths after which rails that are dropped give up what they still have to send.
+const LAST_ROUNDS: u32 = 20_000;
+
+impl Rails {
+    fn peer(&self, bytes: &[u8]) -> Result<Address, Unreachable> {
+        let address = Address::parse(bytes)
+            .ok_or_else(|| Unreachable::because("the address of these rails is damaged"))?;
+        if address.uid == self.uid {
+            return Err(Unreachable::because("rails do not lead to their own worker"));
+        }
+        Ok(address)
+    }
+
+    /// For each path of ours, how `address` is reached by it, or why not.
+    fn ways(&self, address: &Address) -> Vec<Result<(), String>> {
+        let way = |path: &super::Path| {
+            let name = path.iface.attr().provider;
+            let mut reason = "the peer has no such transport".to_owned();
+            for (_, place) in address.paths.iter().filter(|(provider, _)| provider == name) {
+                match path.iface.reachable(place) {
+                    Ok(()) => return Ok(()),
+                    Err(why) => reason = why.reason,
+                }
+            }
+            Err(reason)
+        };
+        self.paths.iter().map(way).collect()
+    }
+
+    fn endpoint_to(&mut self, index: u32) -> EpId {
+        if let Some(ep) = self.links[index as usize].ep {
+            return EpId(ep);
+        }
+        let endpoint = Endpoint { state: EpState::Open, link: index, asked: false };
+        let ep = match self.free_endpoints.pop() {
+            Some(ep) => {
+                self.endpoints[ep as usize] = endpoint;
+                ep
+            }
+            None => {
+                self.endpoints.push(endpoint);
+                self.endpoints.len() as u32 - 1
+            }
+        };
+        self.links[index as usize].ep = Some(ep);
+        EpId(ep)
+    }
+
+    /// Whether a message of `len` bytes may be put into the log of `ep`'s link.
+    fn admit(&self, ep: EpId, len: usize, limit: usize) -> Result<u32, PostError> {
+        let index = self.open_link(ep)?;
+        if len > limit {
+            return Err(PostError::TooLong);
+        }
+        if !self.links[index as usize].log.has_room(len) {
+            return Err(PostError::NoResource);
+        }
+        Ok(index)
+    }
+
+    /// Puts a message into the log and posts what the path takes.
+    fn accept(&mut self, index: u32, id: AmId, header: &AmHeader, payload: &[u8]) {
+        let link = &mut self.links[index as usize];
+        link.log.push(id.get(), header, payload);
+        link.used = true;
+        self.drive(index);
+    }
+
+    /// Whether an endpoint that asked may be told that there is room.
+    fn can_tell(&self, ep: u32) -> bool {
+        let link = &self.links[self.endpoints[ep as usize].link as usize];
+        link.log.has_room(self.attr.limits.am.max_bcopy) && self.reads.len() < MOST
+    }
+
+    fn tell_writable(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
+        let mut events = 0;
+        for _ in 0..self.asked.len() {
+            let Some(ep) = self.asked.pop_front() else { break };
+            if events < budget && self.can_tell(ep) {
+                self.endpoints[ep as usize].asked = false;
+                sink.writable(EpId(ep));
+                events += 1;
+            } else {
+                self.asked.push_back(ep);
+            }
+        }
+        events
+    }
+
+    /// Posts what the paths take, without an event for anybody.
+    fn push_out(&mut self, sink: &mut dyn Sink) {
+        for at in 0..self.paths.len() {
+            self.look(at, sink, 0);
+        }
+        for index in 0..self.links.len() {
+            let link = &mut self.links[index];
+            if link.log.waits() {
+                link.paths.iter_mut().for_each(|path| path.full = false);
+                self.drive(index as u32);
+            }
+        }
+    }
+
+    fn tell(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
+        let mut events = 0;
+        while events < budget {
+            match self.pending.pop_front() {
+                None => break,
+                Some(Event::Completed(token, result)) => sink.completed(token, result),
+                Some(Event::Failed(source, ep, how)) => {
+                    // An endpoint that was closed meanwhile is not spoken of.
+                    let index = source.0 as usize;
+                    let ep = ep.filter(|_| self.links[index].ep.is_some());
+                    sink.failed(Some(source), ep, how);
+                }
+            }
+            events += 1;
+        }
+        events
+    }
+
+    /// Whether the next progress has something to do of itself.
+    fn has_work(&self) -> bool {
+        !self.pending.is_empty()
+            || !self.work.is_empty()
+            || !self.refused.is_empty()
+            || self.asked.iter().any(|&ep| self.can_tell(ep))
+    }
+
+    fn make_wake(&mut self) -> Result<WakeSource, OpenError> {
+        let failed =
+            |source| OpenError::System { act: "watch the descriptors of all rails", source };
+        let mut set = WakeSet::default();
+        for path in &mut self.paths {
+            set.add(path.iface.event_fd()?).map_err(failed)?;
+        }
+        let mut wake = WakeSource::new().map_err(failed)?;
+        wake.watch(&Arc::new(set)).map_err(failed)?;
+        Ok(wake)
+    }
+}
+
+impl MemoryDomain for Rails {
+    fn md_attr(&self) -> MdAttr {
+        self.md()
+    }
+    fn mem_alloc(&mut self, _: usize) -> Result<MemHandle, MemError> {
+        Err(MemError::Unsupported("allocate memory that all paths reach"))
+    }
+    fn mem_register(&mut self, memory: RecvBuf) -> Result<MemHandle, MemError> {
+        self.keep(memory)
+    }
+    fn mem_expose(&mut self, bytes: LocalSlice) -> Result<MemHandle, MemError> {
+        self.lend(bytes, None)
+    }
+    fn mem_view(&self, handle: MemHandle) -> Option<View<'_>> {
+        let (at, inner) = self.memory_at(handle)?;
+        self.paths[at].iface.mem_view(inner)
+    }
+    fn mem_release(&mut self, handle: MemHandle) -> Result<Option<RecvBuf>, MemError> {
+        self.release_memory(handle)
+    }
+    fn rkey_pack(&self, handle: MemHandle) -> Result<Vec<u8>, MemError> {
+        self.pack_key(handle)
+    }
+    fn rkey_unpack(&mut self, ep: EpId, packed: &[u8]) -> Result<RkeyId, MemError> {
+        self.open_key(ep, packed)
+    }
+    fn rkey_ptr(&self, _: RkeyId, _: u64, _: usize) -> Option<View<'_>> {
+        None
+    }
+    fn rkey_release(&mut self, rkey: RkeyId) {
+        self.close_key(rkey);
+    }
+    fn rkey_of(&self, _: u64, _: usize, _: &mut [u8]) -> Option<usize> {
+        None
+    }
+}
+
+impl Iface for Rails {
+    fn attr(&self) -> &IfaceAttr {
+        &self.attr
+    }
+
+    fn address(&self) -> Vec<u8> {
+        self.own_address.clone()
+    }
+
+    fn reachable(&self, address: &[u8]) -> Result<(), Unreachable> {
+        let address = self.peer(address)?;
+        if let Some(&index) = self.by_uid.get(&address.uid) {
+            return match self.links[index as usize].failed {
+                Some(how) => Err(Unreachable::because(format!("the peer was given up: {how}"))),
+                None => Ok(()),
+            };
+        }
+        let ways = self.ways(&address);
+        if ways.iter().any(Result::is_ok) {
+            return Ok(());
+        }
+        let reasons: Vec<String> = ways.into_iter().filter_map(Result::err).collect();
+        Err(Unreachable::because(reasons.join("; ")))
+    }
+
+    fn explain(&self, address: &[u8]) -> Vec<String> {
+        let Ok(address) = self.peer(address) else { return Vec::new() };
+        let ways = self.ways(&address);
+        let costs: Vec<_> = ways
+            .iter()
+            .zip(&self.paths)
+            .map(|(way, path)| way.is_ok().then_some(path.cost))
+            .collect();
+        let split = self.predict(EXPLAINED).and_then(|_| super::split::split(EXPLAINED, &costs));
+        let first = ways.iter().position(Result::is_ok);
+        let mut lines = Vec::new();
+        for (at, way) in ways.iter().enumerate() {
+            let attr = self.paths[at].iface.attr();
+            let name = format!("{} {}", attr.provider, attr.device);
+            lines.push(match way {
+                Err(why) => format!("- {name}: {why}"),
+                Ok(()) => {
+                    let role = if Some(at) == first { "messages" } else { "in reserve" };
+                    let part = split.map_or(0, |split| split.parts[at] * 100 / EXPLAINED);
+                    format!("+ {name}: {role}, and {part} % of a read of 4 MiB")
+                }
+            });
+        }
+        if let Some(split) = split {
+            let us = split.time / 1000.0;
+            lines.push(format!("  such a read takes {us:.0} us by all paths together"));
+        }
+        lines
+    }
+
+    fn connect(&mut self, address: &[u8]) -> Result<EpId, OpenError> {
+        let address = self.peer(address)?;
+        if let Some(&index) = self.by_uid.get(&address.uid) {
+            if let Some(how) = self.links[index as usize].failed {
+                let why = format!("the peer was given up: {how}");
+                return Err(OpenError::Unreachable(Unreachable::because(why)));
+            }
+            return Ok(self.endpoint_to(index));
+        }
+        let uid = address.uid;
+        let index = self.new_link(Link::new(address));
+        if let Err(error) = self.make_paths(index) {
+            // Nobody has heard of it.
+            self.by_uid.remove(&uid);
+            self.links.pop();
+            return Err(error);
+        }
+        Ok(self.endpoint_to(index))
+    }
+
+    fn source_of(&self, address: &[u8]) -> Option<Source> {
+        let address = Address::parse(address)?;
+        self.by_uid.get(&address.uid).map(|&index| Source(index))
+    }
+
+    fn disconnect(&mut self, ep: EpId) {
+        if self.endpoints.get(ep.0 as usize).is_none_or(|known| known.state == EpState::Free) {
+            return;
+        }
+        // What is in the log still goes, and the link stays for what the peer says.
+        self.forget_wish(ep.0);
+        let endpoint = &mut self.endpoints[ep.0 as usize];
+        endpoint.state = EpState::Free;
+        self.links[endpoint.link as usize].ep = None;
+        self.free_endpoints.push(ep.0);
+    }
+
+    fn am_short(
+        &mut self,
+        ep: EpId,
+        id: AmId,
+        header: &AmHeader,
+        payload: &[u8],
+    ) -> Result<(), PostError> {
+        let index = self.admit(ep, payload.len(), self.attr.limits.am.max_short)?;
+        self.accept(index, id, header, payload);
+        Ok(())
+    }
+
+    fn am_bcopy(
+        &mut self,
+        ep: EpId,
+        id: AmId,
+        header: &AmHeader,
+        max_len: usize,
+        pack: &mut dyn FnMut(View<'_>) -> usize,
+    ) -> Result<usize, PostError> {
+        let index = self.admit(ep, max_len, self.attr.limits.am.max_bcopy)?;
+        let mut staging = RecvBuf::owned(std::mem::take(&mut self.staging));
+        let view = staging.view().slice(0, max_len).unwrap_or(View::empty());
+        let len = pack(view).min(max_len);
+        self.staging = staging.into_owned().unwrap_or_default();
+        let staging = std::mem::take(&mut self.staging);
+        self.accept(index, id, header, &staging[..len]);
+        self.staging = staging;
+        Ok(len)
+    }
+
+    fn get_zcopy(
+        &mut self,
+        ep: EpId,
+        to: &[LocalSlice],
+        from: RemoteSlice,
+        token: Token,
+    ) -> Result<Posted, PostError> {
+        self.begin_read(ep, to, from, token)
+    }
+
+    fn flush(&mut self, ep: EpId, token: Token) -> Result<Posted, PostError> {
+        // Nothing here writes to a peer's memory; messages have to be out of our hands.
+        let index = self.open_link(ep)?;
+        let log = &self.links[index as usize].log;
+        if !log.waits() {
+            return Ok(Posted::Done);
+        }
+        self.flushes.push((token, Some((index, log.end()))));
+        Ok(Posted::InFlight)
+    }
+
+    fn flush_all(&mut self, token: Token) -> Result<Posted, PostError> {
+        if !self.links.iter().any(|link| link.log.waits()) {
+            return Ok(Posted::Done);
+        }
+        self.flushes.push((token, None));
+        Ok(Posted::InFlight)
+    }
+
+    fn fence(&mut self) -> Result<(), PostError> {
+        Ok(())
+    }
+
+    fn want_writable(&mut self, ep: EpId) {
+        if self.open_link(ep).is_ok()
+            && !std::mem::replace(&mut self.endpoints[ep.0 as usize].asked, true)
+        {
+            self.asked.push_back(ep.0);
+        }
+    }
+
+    fn progress(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
+        if budget == 0 {
+            self.push_out(sink);
+            return 0;
+        }
+        let count = self.paths.len();
+        self.next = (self.next + 1) % (2 * count);
+        let mut events = self.tell(sink, budget);
+        // Endpoints that wait and messages take turns where the budget is for one of them.
+        if !self.asked.is_empty() && (budget > 1 || self.next.is_multiple_of(2)) {
+            events += self.tell_writable(sink, budget - events);
+        }
+        for turn in 0..count {
+            if events < budget {
+                events += self.look((self.next / 2 + turn) % count, sink, budget - events);
+            }
+        }
+        self.move_on();
+        events += self.tell(sink, budget - events);
+        if !self.asked.is_empty() && events == 0 {
+            events += self.tell_writable(sink, budget);
+        }
+        events
+    }
+
+    fn release(&mut self, _: Desc) {}
+
+    fn desc_view(&self, _: Desc) -> Option<View<'_>> {
+        None
+    }
+
+    fn check(&mut self, ep: EpId) -> Result<(), PostError> {
+        let index = self.open_link(ep)?;
+        if !self.attr.caps.contains(Caps::EP_CHECK) {
+            return Err(PostError::Unsupported);
+        }
+        for at in 0..self.paths.len() {
+            let Some(inner) = self.links[index as usize].paths[at].endpoint() else { continue };
+            if self.paths[at].iface.check(inner) == Err(PostError::PeerFailed) {
+                self.path_down(index, at, PeerFailure::Died);
+            }
+        }
+        self.open_link(ep).map(drop)
+    }
+
+    fn doorbell(&self) -> Option<&Doorbell> {
+        None
+    }
+
+    fn arm(&mut self, descriptor: bool) -> Armed {
+        if !descriptor || !self.attr.caps.contains(Caps::EVENT_FD) || self.has_work() {
+            return Armed::Busy;
+        }
+        for at in 0..self.paths.len() {
+            if self.paths[at].iface.arm(true) == Armed::Busy {
+                for path in &mut self.paths[..at] {
+                    path.iface.disarm();
+                }
+                return Armed::Busy;
+            }
+        }
+        Armed::Ready
+    }
+
+    fn disarm(&mut self) {
+        for path in &mut self.paths {
+            path.iface.disarm();
+        }
+    }
+
+    fn event_fd(&mut self) -> Result<BorrowedFd<'_>, OpenError> {
+        if !self.attr.caps.contains(Caps::EVENT_FD) {
+            let why = "one of these rails has no event descriptor";
+            return Err(OpenError::Limit(why.to_owned()));
+        }
+        if self.wake.is_none() {
+            self.wake = Some(self.make_wake()?);
+        }
+        Ok(self.wake.as_ref().expect("made in the lines above").fd().as_fd())
+    }
+
+    fn invalidate(&mut self, ep: EpId) {
+        if let Ok(index) = self.open_link(ep) {
+            self.fail_link(index, PeerFailure::Died);
+        }
+    }
+}
+
+/// Takes nothing in.
+struct Deaf;
+
+impl Sink for Deaf {
+    fn am(&mut self, _: Arrival<'_>) -> Verdict {
+        Verdict::Consumed
+    }
+    fn completed(&mut self, _: Token, _: Result<u64, PeerFailure>) {}
+    fn writable(&mut self, _: EpId) {}
+    fn failed(&mut self, _: Option<Source>, _: Option<EpId>, _: PeerFailure) {}
+}
+
+impl Drop for Rails {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            return;
+        }
+        // What was accepted is brought out, as far as the peers take it.
+        for _ in 0..LAST_ROUNDS {
+            if !self.links.iter().any(|link| link.failed.is_none() && link.log.waits()) {
+                return;
+            }
+            self.progress(&mut Deaf, 64);
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Memory that peers read by any of the paths: a handle of each transport's under one of ours, a key of
+//! each transport's in one of ours. Where it is travels in the key, so that a read outside of it is
+//! refused before it is split.
+
+use bowline_base::buffer::RecvBuf;
+use bowline_uct::{Caps, EpId, LocalSlice, MdAttr, MemError, MemHandle, RkeyId};
+
+use super::split::MAX_PATHS;
+use super::wire::PackedKey;
+use super::{EpState, Rails, key_bytes};
+
+/// Local memory.
+#[derive(Debug)]
+pub(super) struct Memory {
+    /// The memory itself, where it is ours; it is nobody's but the transports' until it is released.
+    home: Option<RecvBuf>,
+    start: u64,
+    len: u64,
+    handles: [Option<MemHandle>; MAX_PATHS],
+}
+
+/// A peer's memory.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OpenKey {
+    pub(super) link: u32,
+    start: u64,
+    len: u64,
+    pub(super) keys: [Option<RkeyId>; MAX_PATHS],
+}
+
+impl OpenKey {
+    /// Whether it opens `len` bytes at `address`.
+    pub(super) fn opens(&self, address: u64, len: u64) -> bool {
+        let offset = address.checked_sub(self.start);
+        offset.and_then(|at| at.checked_add(len)).is_some_and(|end| end <= self.len)
+    }
+}
+
+impl Rails {
+    pub(super) fn md(&self) -> MdAttr {
+        if !self.attr.caps.contains(Caps::GET_ZCOPY) {
+            return MdAttr::default();
+        }
+        let all = || self.paths.iter().map(|path| path.iface.md_attr());
+        let cost = |of: fn((f32, f32)) -> f32| all().map(|md| of(md.register_cost_ns)).sum();
+        MdAttr {
+            can_alloc: false,
+            can_register: true,
+            rkey_bytes: key_bytes(all().map(|md| md.rkey_bytes)),
+            register_cost_ns: (cost(|cost| cost.0), cost(|cost| cost.1)),
+        }
+    }
+
+    /// Lends `bytes` to reads by every path. One that refuses has no part in reads of them.
+    pub(super) fn lend(
+        &mut self,
+        bytes: LocalSlice,
+        home: Option<RecvBuf>,
+    ) -> Result<MemHandle, MemError> {
+        if !self.attr.caps.contains(Caps::EXPOSE) {
+            return Err(MemError::Unsupported("lend memory to reads by all paths"));
+        }
+        let mut handles = [None; MAX_PATHS];
+        let mut refused = None;
+        for (path, handle) in self.paths.iter_mut().zip(&mut handles) {
+            match path.iface.mem_expose(bytes) {
+                Ok(exposed) => *handle = Some(exposed),
+                Err(error) => refused = Some(error),
+            }
+        }
+        if let Some(error) = refused {
+            tracing::debug!(%error, "a path does not take part in reads of some memory");
+            if handles.iter().all(Option::is_none) {
+                return Err(error);
+            }
+        }
+        let start = bytes.as_ptr().addr() as u64;
+        let memory = Memory { home, start, len: bytes.len() as u64, handles };
+        Ok(MemHandle(self.memory.insert(memory)))
+    }
+
+    /// The same for memory that is kept here.
+    pub(super) fn keep(&mut self, mut home: RecvBuf) -> Result<MemHandle, MemError> {
+        let len = home.len();
+        let bytes = LocalSlice::of_recv(&mut home, 0, len).ok_or(MemError::NoSuch)?;
+        self.lend(bytes, Some(home))
+    }
+
+    pub(super) fn memory_at(&self, handle: MemHandle) -> Option<(usize, MemHandle)> {
+        let memory = self.memory.get(handle.0)?;
+        memory.handles.iter().enumerate().find_map(|(at, handle)| Some((at, (*handle)?)))
+    }
+
+    pub(super) fn release_memory(
+        &mut self,
+        handle: MemHandle,
+    ) -> Result<Option<RecvBuf>, MemError> {
+        let memory = self.memory.remove(handle.0).ok_or(MemError::NoSuch)?;
+        for (path, handle) in self.paths.iter_mut().zip(memory.handles) {
+            if let Some(handle) = handle {
+                path.iface.mem_release(handle)?;
+            }
+        }
+        Ok(memory.home)
+    }
+
+    pub(super) fn pack_key(&self, handle: MemHandle) -> Result<Vec<u8>, MemError> {
+        let memory = self.memory.get(handle.0).ok_or(MemError::NoSuch)?;
+        let mut packed = PackedKey { start: memory.start, len: memory.len, keys: Vec::new() };
+        for (path, handle) in self.paths.iter().zip(memory.handles) {
+            let key = match handle {
+                Some(handle) => path.iface.rkey_pack(handle)?,
+                None => Vec::new(),
+            };
+            packed.keys.push(key);
+        }
+        packed.pack().ok_or(MemError::Unsupported("write down so long a key"))
+    }
+
+    /// Opens the key of every path that is up. A key that one of them does not take is damaged.
+    pub(super) fn open_key(&mut self, ep: EpId, bytes: &[u8]) -> Result<RkeyId, MemError> {
+        let endpoint = self.endpoints.get(ep.0 as usize).ok_or(MemError::NoSuch)?;
+        let index = endpoint.link;
+        match endpoint.state {
+            EpState::Open => {}
+            EpState::Free => return Err(MemError::NoSuch),
+            EpState::Failed => {
+                let how = self.links[index as usize].failed;
+                return Err(how.map_or(MemError::NoSuch, MemError::Peer));
+            }
+        }
+        let packed = PackedKey::parse(bytes).ok_or(MemError::BadKey)?;
+        let mut keys = [None; MAX_PATHS];
+        let mut refused = None;
+        for (at, path) in self.paths.iter_mut().enumerate() {
+            let way = self.links[index as usize].paths[at];
+            let theirs = packed.keys.get(usize::from(way.theirs)).filter(|key| !key.is_empty());
+            let (Some(inner), Some(theirs)) = (way.endpoint(), theirs) else { continue };
+            match path.iface.rkey_unpack(inner, theirs) {
+                Ok(rkey) => keys[at] = Some(rkey),
+                // Its failure is told in a moment, and the others do.
+                Err(MemError::Peer(_)) => {}
+                Err(error) => refused = Some(error),
+            }
+        }
+        let key = OpenKey { link: index, start: packed.start, len: packed.len, keys };
+        match refused {
+            None if keys.iter().any(Option::is_some) => Ok(RkeyId(self.keys.insert(key))),
+            None => Err(MemError::BadKey),
+            Some(error) => {
+                self.close_inner_keys(&key);
+                Err(error)
+            }
+        }
+    }
+
+    pub(super) fn close_key(&mut self, rkey: RkeyId) {
+        if let Some(key) = self.keys.remove(rkey.0) {
+            self.close_inner_keys(&key);
+        }
+    }
+
+    fn close_inner_keys(&mut self, key: &OpenKey) {
+        for (path, rkey) in self.paths.iter_mut().zip(key.keys) {
+            if let Some(rkey) = rkey {
+                path.iface.rkey_release(rkey);
+            }
+        }
+    }
+}

@@ -1,0 +1,392 @@
+//! What is done about links: making their paths, posting what waits, giving paths up, failing.
+
+use bowline_base::slab::Key;
+use bowline_base::view::View;
+use bowline_uct::{
+    AmHeader, AmId, EpId, OpenError, PeerFailure, PostError, Sink, Source, Token, Unreachable,
+};
+
+use super::link::{Link, Way};
+use super::relay::{Note, Relay};
+use super::wire::Front;
+use super::{EpState, Event, NOBODY, Rails};
+use crate::wire::{RAIL_ACK, RAIL_DATA, RAIL_HELLO};
+
+/// Events of a transport in one look.
+const NOTES: u32 = 64;
+
+impl Rails {
+    /// The link to a worker that is not known yet. Its paths are to be made.
+    pub(super) fn new_link(&mut self, link: Link) -> u32 {
+        let index = self.links.len() as u32;
+        self.by_uid.insert(link.uid, index);
+        self.links.push(link);
+        index
+    }
+
+    /// Makes an endpoint on every path that leads to the peer.
+    pub(super) fn make_paths(&mut self, index: u32) -> Result<(), OpenError> {
+        let Some(address) = self.links[index as usize].address.take() else { return Ok(()) };
+        let mut reasons = Vec::new();
+        let mut taken = 0_u32;
+        for at in 0..self.paths.len() {
+            let path = &mut self.paths[at];
+            let name = path.iface.attr().provider;
+            // The one at the same place first: hosts name alike networks alike.
+            let others = (0..address.paths.len()).filter(|&theirs| theirs != at);
+            let mut reason = "the peer has no such transport".to_owned();
+            for theirs in std::iter::once(at).chain(others) {
+                let Some((provider, place)) = address.paths.get(theirs) else { continue };
+                if provider != name || taken >> theirs & 1 == 1 {
+                    continue;
+                }
+                let made = match path.iface.reachable(place) {
+                    Ok(()) => path.iface.connect(place).map_err(|error| error.to_string()),
+                    Err(why) => Err(why.reason),
+                };
+                let ep = match made {
+                    Ok(ep) => ep,
+                    Err(why) => {
+                        reason = why;
+                        continue;
+                    }
+                };
+                let place = ep.0 as usize;
+                if place >= path.by_ep.len() {
+                    path.by_ep.resize(place + 1, NOBODY);
+                }
+                if path.by_ep[place] != NOBODY && path.by_ep[place] != index {
+                    "two peers give the same address".clone_into(&mut reason);
+                    continue;
+                }
+                path.by_ep[place] = index;
+                taken |= 1 << theirs;
+                let way = &mut self.links[index as usize].paths[at];
+                (way.way, way.theirs) = (Way::Up(ep), theirs as u8);
+                break;
+            }
+            if self.links[index as usize].paths[at].endpoint().is_none() {
+                reasons.push(format!("{name} {}: {reason}", self.paths[at].iface.attr().device));
+            }
+        }
+        if self.links[index as usize].first_up().is_some() {
+            return Ok(());
+        }
+        Err(OpenError::Unreachable(Unreachable::because(reasons.join("; "))))
+    }
+
+    /// Puts a link among those that have something to post.
+    pub(super) fn queue(&mut self, index: u32) {
+        if !std::mem::replace(&mut self.links[index as usize].queued, true) {
+            self.work.push_back(index);
+        }
+    }
+
+    /// Posts what a link has to say, as far as its path takes it.
+    pub(super) fn drive(&mut self, index: u32) {
+        loop {
+            self.hear_of_paths(index);
+            let link = &mut self.links[index as usize];
+            if link.failed.is_some() || !link.used {
+                return;
+            }
+            let Some((at, ep)) = link.first_up() else { return };
+            link.active = Some(at);
+            let posted = match self.greet(index) {
+                Ok(()) => self.post_all(index, at, ep),
+                Err(refused) => Err(refused),
+            };
+            let Err((at, error)) = posted else { return };
+            if error == PostError::NoResource {
+                let path = &mut self.links[index as usize].paths[at];
+                if let Some(ep) = path.endpoint()
+                    && !std::mem::replace(&mut path.full, true)
+                {
+                    self.paths[at].iface.want_writable(ep);
+                }
+                return;
+            }
+            self.path_down(index, at, PeerFailure::Died);
+        }
+    }
+
+    /// Greets the peer on every path that it was not greeted on.
+    fn greet(&mut self, index: u32) -> Result<(), (usize, PostError)> {
+        for at in 0..self.paths.len() {
+            let path = &mut self.links[index as usize].paths[at];
+            let Some(ep) = path.endpoint().filter(|_| !path.greeted && !path.full) else {
+                continue;
+            };
+            let address = &self.own_address;
+            let mut pack = |out: View<'_>| out.copy_in(address);
+            let iface = &mut self.paths[at].iface;
+            let header = [self.uid, 0, 0];
+            match iface.am_bcopy(ep, RAIL_HELLO, &header, address.len(), &mut pack) {
+                Ok(_) => path.greeted = true,
+                // The path in use need not wait for the others.
+                Err(PostError::NoResource) if self.links[index as usize].active != Some(at) => {
+                    self.links[index as usize].paths[at].full = true;
+                    iface.want_writable(ep);
+                }
+                Err(error) => return Err((at, error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Posts the log's rest and an acknowledgement that is due.
+    fn post_all(&mut self, index: u32, at: usize, ep: EpId) -> Result<(), (usize, PostError)> {
+        let link = &mut self.links[index as usize];
+        if link.paths[at].full {
+            return Ok(());
+        }
+        let iface = &mut *self.paths[at].iface;
+        let max_short = iface.attr().limits.am.max_short;
+        let down = link.down();
+        while let Some((number, entry)) = link.log.next() {
+            let id = AmId::from_wire(entry.id).unwrap_or(RAIL_DATA);
+            let front = Front { number, id, header: entry.header, down, ack: link.expected };
+            let (header, bytes) = front.pack();
+            let total = bytes.len() + entry.len;
+            let message = &mut self.scratch[..total];
+            message[..bytes.len()].copy_from_slice(&bytes);
+            link.log.copy_next(&mut message[bytes.len()..]);
+            post(iface, ep, RAIL_DATA, &header, message, max_short).map_err(|error| (at, error))?;
+            self.stats.repeated += u64::from(link.log.advance());
+            link.acknowledged();
+        }
+        if link.due {
+            let header = [u64::from(link.expected), u64::from(down), 0];
+            post(iface, ep, RAIL_ACK, &header, &[], max_short).map_err(|error| (at, error))?;
+            self.stats.acknowledgements += 1;
+            link.acknowledged();
+        }
+        Ok(())
+    }
+
+    /// Gives up the paths that the peer has given up.
+    fn hear_of_paths(&mut self, index: u32) {
+        for at in 0..self.paths.len() {
+            let link = &self.links[index as usize];
+            let path = link.paths[at];
+            let Some(ep) = path.endpoint().filter(|_| link.heard_down >> path.theirs & 1 == 1)
+            else {
+                continue;
+            };
+            self.path_down(index, at, PeerFailure::Unreachable);
+            // What it has under way is answered at once instead of when it notices itself.
+            self.paths[at].iface.invalidate(ep);
+        }
+    }
+
+    /// A path is over.
+    pub(super) fn path_down(&mut self, index: u32, at: usize, how: PeerFailure) {
+        let link = &mut self.links[index as usize];
+        if std::mem::replace(&mut link.paths[at].way, Way::Down) == Way::Down {
+            return;
+        }
+        self.stats.paths_lost += 1;
+        tracing::info!(link = index, path = at, %how, "a path to a peer was given up");
+        // Rule 4.
+        for source in &mut self.paths[at].sources {
+            if *source == index {
+                *source = NOBODY;
+            }
+        }
+        if link.active == Some(at) {
+            // Rule 2.
+            link.active = None;
+            link.log.rewind();
+        }
+        link.due = true;
+        let over = link.first_up().is_none();
+        let theirs: Vec<Key> = self.reads_of(index);
+        for key in theirs {
+            if let Some(read) = self.reads.get_mut(key) {
+                read.leave(at);
+            }
+            self.try_again(key);
+        }
+        if over {
+            self.fail_link(index, how);
+        } else {
+            self.queue(index);
+        }
+    }
+
+    fn reads_of(&self, index: u32) -> Vec<Key> {
+        self.reads.iter().filter(|(_, read)| read.link == index).map(|(key, _)| key).collect()
+    }
+
+    /// No path is left, or the peer is damaged.
+    pub(super) fn fail_link(&mut self, index: u32, how: PeerFailure) {
+        let link = &mut self.links[index as usize];
+        if link.failed.is_some() {
+            return;
+        }
+        link.failed = Some(how);
+        link.log.clear();
+        if let Some(ep) = link.ep {
+            self.endpoints[ep as usize].state = EpState::Failed;
+            self.forget_wish(ep);
+        }
+        for at in 0..self.paths.len() {
+            let path = &mut self.links[index as usize].paths[at];
+            if let Way::Up(ep) = std::mem::replace(&mut path.way, Way::Down) {
+                self.paths[at].iface.invalidate(ep);
+            }
+        }
+        for key in self.reads_of(index) {
+            self.try_again(key);
+        }
+        self.tell_failure(index);
+    }
+
+    /// Answers flushes of which nothing is left to post, and those of a link that has failed.
+    fn answer_flushes(&mut self) {
+        let (links, pending) = (&self.links, &mut self.pending);
+        self.flushes.retain(|&(token, of)| {
+            let result = match of {
+                None if links.iter().any(|link| link.log.waits()) => return true,
+                None => Ok(0),
+                Some((index, end)) => {
+                    let link = &links[index as usize];
+                    match link.failed {
+                        Some(how) => Err(how),
+                        None if link.log.is_posted(end) => Ok(0),
+                        None => return true,
+                    }
+                }
+            };
+            if token != Token::NONE {
+                pending.push_back(Event::Completed(token, result));
+            }
+            false
+        });
+    }
+
+    /// Rule 6.
+    pub(super) fn tell_failure(&mut self, index: u32) {
+        if self.links[index as usize].failed.is_some() {
+            self.answer_flushes();
+        }
+        let link = &mut self.links[index as usize];
+        if let Some(how) = link.failed
+            && link.reads == 0
+            && !std::mem::replace(&mut link.told, true)
+        {
+            let ep = link.ep.map(EpId);
+            self.pending.push_back(Event::Failed(Source(index), ep, how));
+        }
+    }
+
+    pub(super) fn forget_wish(&mut self, ep: u32) {
+        if std::mem::take(&mut self.endpoints[ep as usize].asked) {
+            self.asked.retain(|&asked| asked != ep);
+        }
+    }
+
+    /// The link of an endpoint that takes operations.
+    pub(super) fn open_link(&self, ep: EpId) -> Result<u32, PostError> {
+        match self.endpoints.get(ep.0 as usize) {
+            Some(endpoint) if endpoint.state == EpState::Open => Ok(endpoint.link),
+            Some(endpoint) if endpoint.state == EpState::Failed => Err(PostError::PeerFailed),
+            _ => Err(PostError::BadEndpoint),
+        }
+    }
+
+    /// One look at a path. Returns the messages that were handed on.
+    pub(super) fn look(&mut self, at: usize, sink: &mut dyn Sink, budget: u32) -> u32 {
+        let path = &mut self.paths[at];
+        let mut relay = Relay {
+            path: at,
+            own: self.uid,
+            sources: &mut path.sources,
+            links: &mut self.links,
+            by_uid: &mut self.by_uid,
+            notes: &mut self.notes,
+            stats: &mut self.stats,
+            above: sink,
+            events: 0,
+        };
+        path.iface.progress(&mut relay, budget.min(NOTES));
+        let events = relay.events;
+        if !self.notes.is_empty() {
+            let mut notes = std::mem::take(&mut self.notes);
+            for note in notes.drain(..) {
+                self.heed(note);
+            }
+            self.notes = notes;
+        }
+        events
+    }
+
+    fn heed(&mut self, note: Note) {
+        match note {
+            Note::Completed(token, result) => self.part_answered(token, result),
+            Note::Writable(at, ep) => {
+                let link = self.paths[at].by_ep.get(ep.0 as usize).copied();
+                if let Some(index) = link.filter(|&index| index != NOBODY) {
+                    self.links[index as usize].paths[at].full = false;
+                    self.queue(index);
+                }
+            }
+            Note::Failed(at, source, ep, how) => {
+                let path = &self.paths[at];
+                let by_source = source.and_then(|s| path.sources.get(s.0 as usize).copied());
+                let by_ep = ep.and_then(|ep| path.by_ep.get(ep.0 as usize).copied());
+                for index in [by_source, by_ep].into_iter().flatten() {
+                    if index != NOBODY {
+                        self.path_down(index, at, how);
+                    }
+                }
+            }
+            Note::Met(index) => {
+                if let Err(error) = self.make_paths(index) {
+                    tracing::warn!(%error, "no path back to a peer");
+                    self.fail_link(index, PeerFailure::Unreachable);
+                }
+                self.links[index as usize].used = true;
+                self.queue(index);
+            }
+            Note::Work(index) => self.queue(index),
+            Note::Damaged(index) => self.fail_link(index, PeerFailure::Damaged),
+        }
+    }
+
+    /// Posts and asks for what waits, once.
+    pub(super) fn move_on(&mut self) {
+        for _ in 0..self.work.len() {
+            let Some(index) = self.work.pop_front() else { break };
+            self.links[index as usize].queued = false;
+            self.drive(index);
+        }
+        if !self.flushes.is_empty() {
+            self.answer_flushes();
+        }
+        if !self.refused.is_empty() {
+            for key in std::mem::take(&mut self.refused) {
+                if let Some(read) = self.reads.get_mut(key) {
+                    read.waits = false;
+                    self.go_on_reading(key);
+                }
+            }
+        }
+    }
+}
+
+/// Posts a message that lies here.
+fn post(
+    iface: &mut dyn bowline_uct::Iface,
+    ep: EpId,
+    id: AmId,
+    header: &AmHeader,
+    message: &[u8],
+    max_short: usize,
+) -> Result<(), PostError> {
+    if message.len() <= max_short {
+        return iface.am_short(ep, id, header, message);
+    }
+    let mut pack = |out: View<'_>| out.copy_in(message);
+    iface.am_bcopy(ep, id, header, message.len(), &mut pack).map(drop)
+}

@@ -1,0 +1,377 @@
+//! Reads of a peer's memory by several paths at the same time.
+//!
+//! A read is split once, by what the paths cost. Each path asks for its range from the front, a chunk at
+//! a time and two of them at once; one that is through with its own takes from the end of the longest
+//! that is left and was not asked for, in proportion to the two paths' speeds, so that a wrong figure costs little. What a
+//! failed path had left, or had asked for without an answer, is for whoever comes first.
+
+use bowline_base::slab::Key;
+use bowline_uct::{
+    Caps, EpId, LocalSlice, PeerFailure, PostError, Posted, RemoteSlice, RkeyId, Token,
+};
+
+use super::split::{self, MAX_PATHS, MIN_PART};
+use super::{Event, Rails};
+
+/// Bytes asked for at once.
+const CHUNK: u64 = 512 << 10;
+
+/// Parts of one read that a path has under way.
+const DEPTH: u8 = 2;
+
+/// Reads under way; beyond, posts are refused.
+pub(super) const MOST: usize = 4096;
+
+/// Bytes of a read, by their place in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Span {
+    at: u64,
+    end: u64,
+}
+
+impl Span {
+    const fn len(self) -> u64 {
+        self.end - self.at
+    }
+
+    /// Takes at most `bytes` from the front.
+    fn take_front(&mut self, bytes: u64) -> Self {
+        let cut = self.at + self.len().min(bytes);
+        let front = Self { at: self.at, end: cut };
+        self.at = cut;
+        front
+    }
+
+    /// Takes at most `bytes` from the end.
+    fn take_back(&mut self, bytes: u64) -> Self {
+        let cut = self.end - self.len().min(bytes);
+        let back = Self { at: cut, end: self.end };
+        self.end = cut;
+        back
+    }
+}
+
+/// A read that is not answered.
+#[derive(Debug)]
+pub(super) struct Read {
+    pub(super) link: u32,
+    token: Token,
+    to: LocalSlice,
+    address: u64,
+    keys: [Option<RkeyId>; MAX_PATHS],
+    /// Bytes that have not arrived.
+    left: u64,
+    /// What each path is to ask for, and whether it was given anything.
+    own: [Span; MAX_PATHS],
+    partakes: [bool; MAX_PATHS],
+    /// What failed paths have left.
+    again: Vec<Span>,
+    in_flight: [u8; MAX_PATHS],
+    failed: Option<PeerFailure>,
+    /// Stands among those that are tried again.
+    pub(super) waits: bool,
+}
+
+/// A part that a transport has in flight.
+#[derive(Debug)]
+pub(super) struct Part {
+    read: Key,
+    path: usize,
+    span: Span,
+}
+
+impl Read {
+    /// What path `at` asks for next, at most `limit` bytes. `speed` is bytes in a nanosecond by path.
+    fn next(&mut self, at: usize, limit: u64, speed: impl Fn(usize) -> f64) -> Option<Span> {
+        if let Some(mut span) = self.again.pop() {
+            let taken = span.take_front(limit);
+            if span.len() > 0 {
+                self.again.push(span);
+            }
+            return Some(taken);
+        }
+        if self.own[at].len() > 0 {
+            return Some(self.own[at].take_front(limit));
+        }
+        if !self.partakes[at] || self.in_flight[at] > 0 {
+            return None;
+        }
+        let longest = (0..MAX_PATHS).max_by_key(|&other| self.own[other].len())?;
+        if self.own[longest].len() < MIN_PART {
+            return None;
+        }
+        let span = &mut self.own[longest];
+        let fair = speed(at) / (speed(at) + speed(longest));
+        let bytes = (span.len() as f64 * fair) as u64 & !63;
+        (bytes >= MIN_PART).then(|| span.take_back(bytes.min(limit)))
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.in_flight == [0; MAX_PATHS]
+    }
+
+    /// A path is gone: what it was to ask for is everybody's.
+    pub(super) fn leave(&mut self, at: usize) {
+        let span = std::mem::take(&mut self.own[at]);
+        if span.len() > 0 {
+            self.again.push(span);
+        }
+    }
+}
+
+impl Rails {
+    pub(super) fn begin_read(
+        &mut self,
+        ep: EpId,
+        to: &[LocalSlice],
+        from: RemoteSlice,
+        token: Token,
+    ) -> Result<Posted, PostError> {
+        if !self.attr.caps.contains(Caps::GET_ZCOPY) {
+            return Err(PostError::Unsupported);
+        }
+        let index = self.open_link(ep)?;
+        let [to] = to else { return Err(PostError::TooLong) };
+        let length = to.len() as u64;
+        let key = *self.keys.get(from.rkey.0).ok_or(PostError::BadArgument)?;
+        if key.link != index {
+            return Err(PostError::BadArgument);
+        }
+        if !key.opens(from.address, length) {
+            return Err(PostError::BadRemote);
+        }
+        if length == 0 {
+            return Ok(Posted::Done);
+        }
+        if self.reads.len() >= MOST {
+            return Err(PostError::NoResource);
+        }
+        let link = &mut self.links[index as usize];
+        let costs: [_; MAX_PATHS] = std::array::from_fn(|at| {
+            let usable = link.paths[at].endpoint().is_some() && key.keys[at].is_some();
+            self.paths.get(at).filter(|_| usable).map(|path| path.cost)
+        });
+        let split = split::split(length, &costs).ok_or(PostError::Unsupported)?;
+        link.used = true;
+        link.reads += 1;
+        let mut own = [Span::default(); MAX_PATHS];
+        let mut rest = Span { at: 0, end: length };
+        for (span, &part) in own.iter_mut().zip(&split.parts) {
+            *span = rest.take_front(part);
+        }
+        let partakes = own.map(|span| span.len() > 0);
+        if partakes.iter().filter(|&&partakes| partakes).count() > 1 {
+            self.stats.split_reads += 1;
+        }
+        let read = self.reads.insert(Read {
+            link: index,
+            token,
+            to: *to,
+            address: from.address,
+            keys: key.keys,
+            left: length,
+            own,
+            partakes,
+            again: Vec::new(),
+            in_flight: [0; MAX_PATHS],
+            failed: None,
+            waits: false,
+        });
+        // The peer is to notice our end, as we notice its own: rule 7.
+        self.queue(index);
+        while let Some(error) = self.post_parts(read)
+            && self.reads.get(read).is_some_and(Read::is_quiet)
+        {
+            let lost_a_path = error == PostError::PeerFailed || error == PostError::BadEndpoint;
+            if lost_a_path && self.links[index as usize].failed.is_none() {
+                continue;
+            }
+            // Nothing of it is under way: it was not begun.
+            self.reads.remove(read);
+            self.links[index as usize].reads -= 1;
+            self.tell_failure(index);
+            return Err(error);
+        }
+        let done = self.reads.get(read).is_some_and(|read| read.left == 0 && read.is_quiet());
+        if done {
+            self.reads.remove(read);
+            self.links[index as usize].reads -= 1;
+            return Ok(Posted::Done);
+        }
+        Ok(Posted::InFlight)
+    }
+
+    /// Asks for what the paths take. The error of a part that was refused, if one was.
+    fn post_parts(&mut self, key: Key) -> Option<PostError> {
+        let mut refusal = None;
+        for at in 0..self.paths.len() {
+            while let Some(read) = self.reads.get_mut(key) {
+                let way = self.links[read.link as usize].paths[at].endpoint();
+                let (Some(ep), Some(rkey)) = (way, read.keys[at]) else { break };
+                if read.failed.is_some() || read.in_flight[at] >= DEPTH {
+                    break;
+                }
+                let limit = self.paths[at].iface.attr().limits.get.max_zcopy as u64;
+                let paths = &self.paths;
+                let speed = |path: usize| 1.0 / paths[path].cost.per_byte.max(1e-6);
+                let Some(span) = read.next(at, CHUNK.min(limit.max(1)), speed) else { break };
+                let Some(to) = read.to.slice(span.at as usize, span.len() as usize) else { break };
+                let from = RemoteSlice { address: read.address + span.at, rkey };
+                let part = self.parts.insert(Part { read: key, path: at, span });
+                let token = Token(part.to_wire());
+                let error = match self.paths[at].iface.get_zcopy(ep, &[to], from, token) {
+                    Ok(Posted::InFlight) => {
+                        read.in_flight[at] += 1;
+                        continue;
+                    }
+                    Ok(Posted::Done) => {
+                        self.parts.remove(part);
+                        read.left -= span.len();
+                        continue;
+                    }
+                    Err(error) => error,
+                };
+                self.parts.remove(part);
+                refusal = Some(error);
+                match error {
+                    PostError::NoResource => {
+                        read.again.push(span);
+                        self.try_again(key);
+                        break;
+                    }
+                    PostError::BadRemote
+                    | PostError::BadArgument
+                    | PostError::TooLong
+                    | PostError::Unsupported => {
+                        read.failed = Some(PeerFailure::Refused);
+                    }
+                    _ => {
+                        read.again.push(span);
+                        let link = read.link;
+                        self.path_down(link, at, PeerFailure::Died);
+                        self.try_again(key);
+                    }
+                }
+            }
+        }
+        refusal
+    }
+
+    /// A transport has answered for a part.
+    pub(super) fn part_answered(&mut self, token: Token, result: Result<u64, PeerFailure>) {
+        let Some(part) = self.parts.remove(Key::from_wire(token.0)) else { return };
+        let Some(read) = self.reads.get_mut(part.read) else { return };
+        read.in_flight[part.path] -= 1;
+        let link = read.link;
+        match result {
+            Ok(_) => read.left -= part.span.len(),
+            Err(PeerFailure::Refused) => read.failed = Some(PeerFailure::Refused),
+            Err(how) => {
+                // Rule 5: the transport has done with it.
+                read.again.push(part.span);
+                self.stats.moved_parts += 1;
+                self.path_down(link, part.path, how);
+            }
+        }
+        self.go_on_reading(part.read);
+    }
+
+    /// Has a read tried again by the next progress.
+    pub(super) fn try_again(&mut self, key: Key) {
+        if let Some(read) = self.reads.get_mut(key)
+            && !std::mem::replace(&mut read.waits, true)
+        {
+            self.refused.push(key);
+        }
+    }
+
+    /// Moves a read on, and ends it where nothing is left to do.
+    pub(super) fn go_on_reading(&mut self, key: Key) {
+        let _ = self.post_parts(key);
+        let Some(read) = self.reads.get_mut(key) else { return };
+        let index = read.link;
+        let link = &mut self.links[index as usize];
+        let ways = || (0..MAX_PATHS).filter(|&at| read.keys[at].is_some());
+        if read.left > 0 && !ways().any(|at| link.paths[at].endpoint().is_some()) {
+            read.failed = read.failed.or(link.failed).or(Some(PeerFailure::Unreachable));
+        }
+        if !read.is_quiet() || read.left > 0 && read.failed.is_none() {
+            return;
+        }
+        let result = match read.failed {
+            Some(how) if read.left > 0 => Err(how),
+            _ => Ok(0),
+        };
+        let token = read.token;
+        self.reads.remove(key);
+        link.reads -= 1;
+        if token != Token::NONE {
+            self.pending.push_back(Event::Completed(token, result));
+        }
+        self.tell_failure(index);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bowline_base::buffer::RecvBuf;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Whatever the order in which paths ask, lose and leave: each byte is asked for exactly once,
+        /// but for what failed.
+        #[test]
+        fn every_byte_once(
+            parts in proptest::array::uniform4(0_u64..3 << 20),
+            steps in proptest::collection::vec((0_usize..4, 0_u8..10), 0..400),
+        ) {
+            let length: u64 = parts.iter().sum();
+            let mut rest = Span { at: 0, end: length };
+            let own = parts.map(|part| rest.take_front(part));
+            let mut memory = RecvBuf::owned(vec![0; 1]);
+            let mut read = Read {
+                link: 0,
+                token: Token::NONE,
+                to: LocalSlice::of_recv(&mut memory, 0, 1).unwrap(),
+                address: 0,
+                keys: [None; MAX_PATHS],
+                left: length,
+                own,
+                partakes: own.map(|span| span.len() > 0),
+                again: Vec::new(),
+                in_flight: [0; MAX_PATHS],
+                failed: None,
+                waits: false,
+            };
+            let speeds = [1.0, 10.0, 0.1, 5.0];
+            let mut asked: Vec<Span> = Vec::new();
+            for (path, what) in steps {
+                match what {
+                    0 => read.leave(path),
+                    1 => {
+                        // A part fails.
+                        if let Some(span) = asked.pop() {
+                            read.again.push(span);
+                        }
+                    }
+                    _ => asked.extend(read.next(path, CHUNK, |path| speeds[path])),
+                }
+            }
+            for path in 0..MAX_PATHS {
+                while let Some(span) = read.next(path, CHUNK, |path| speeds[path]) {
+                    asked.push(span);
+                }
+            }
+            prop_assert!(asked.iter().all(|span| span.len() > 0 && span.len() <= CHUNK));
+            asked.sort_by_key(|span| span.at);
+            let mut at = 0;
+            for span in asked {
+                prop_assert_eq!(span.at, at);
+                at = span.end;
+            }
+            prop_assert_eq!(at, length);
+        }
+    }
+}

@@ -12,6 +12,8 @@
 //! the transport may use its buffer until then. (4) A flush and a fence wait until nothing is
 //! queued: both are about what was begun before them.
 
+mod at_once;
+
 use bowline_base::buffer::{RecvBuf, SendBuf, Shape};
 use bowline_base::slab::Key;
 use bowline_uct::{

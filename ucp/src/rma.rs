@@ -214,6 +214,12 @@ impl Worker {
     pub fn get(&self, key: RemoteKey, remote: u64, buffer: RecvBuf) -> Result<Sent, OpError> {
         let inner = &mut *self.inner.borrow_mut();
         let from = RemoteSlice { address: remote, rkey: key.rkey };
+        let task = Task { lane: key.lane, ep: key.ep, at: from, kind: Kind::Get };
+        let buffer = match inner.begin_read(task, buffer) {
+            Ok(Progress::Done(outcome)) => return outcome.map(|_| Sent::Done),
+            Ok(Progress::Pending(id)) => return Ok(Sent::Pending(id)),
+            Err(buffer) => buffer,
+        };
         let one = OneSided { receive: Some(buffer), ..OneSided::default() };
         inner.one_sided(key, from, Kind::Get, one)
     }
@@ -234,7 +240,7 @@ impl Worker {
         let inner = &mut *self.inner.borrow_mut();
         let at = RemoteSlice { address: remote, rkey: key.rkey };
         let task = Task { lane: key.lane, ep: key.ep, at, kind: Kind::Fetch(op, width) };
-        match inner.begin_one_sided(task, OneSided::default()) {
+        match inner.begin_atomic(task) {
             Progress::Done(old) => old.map(Ok),
             Progress::Pending(id) => Ok(Err(id)),
         }
@@ -254,7 +260,7 @@ impl Worker {
         let inner = &mut *self.inner.borrow_mut();
         let at = RemoteSlice { address: remote, rkey: key.rkey };
         let task = Task { lane: key.lane, ep: key.ep, at, kind: Kind::Change(op, width) };
-        match inner.begin_one_sided(task, OneSided::default()) {
+        match inner.begin_atomic(task) {
             Progress::Done(outcome) => outcome.map(drop),
             Progress::Pending(id) => {
                 // Nobody waits for it; a failure is the peer's, which the flush reports.

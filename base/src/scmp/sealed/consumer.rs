@@ -47,8 +47,8 @@ pub trait Sources {
     fn void(&mut self, source: u16);
 
     /// A slot was skipped after [`Consumer::resolve`]; `source` is the one whom it names, if it
-    /// was written under this flip.
-    fn hole(&mut self, source: Option<u16>);
+    /// was written under this flip. Whether it is known whose it is.
+    fn hole(&mut self, source: Option<u16>) -> bool;
 }
 
 /// Where the consumer stands; drawn in [`super`].
@@ -290,11 +290,10 @@ impl<W: Words> Consumer<W> {
     fn skip(&mut self, reserved: u32, left: u64, sources: &mut impl Sources) -> Result<(), Fault> {
         // Relaxed: nothing of this flip is under way any more.
         let word = self.line(self.index).load(0, Ordering::Relaxed);
-        let claimed = tag_of(word) == self.tag;
+        let claimed = sources.hole((tag_of(word) == self.tag).then_some(source_of(word)));
         let Some(left) = left.checked_sub(u64::from(!claimed)) else {
             return Err(self.poison(Damage::Missing));
         };
-        sources.hole(claimed.then_some(source_of(word)));
         self.pass(1);
         self.state = State::Draining { reserved, holes: Some(left) };
         Ok(())

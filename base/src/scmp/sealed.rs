@@ -58,6 +58,9 @@
 //!     poison the queue.
 //! 11. The seal keeps out what is torn, stale, or written at random: a slot of another state fits by
 //!     chance once in 2^48 looks at different states. It does not keep out whoever knows the cookie.
+//!
+//! There is no loom model of it: its consumer reads words while they land, which loom calls a race, and
+//! trusts none of them before the seal fits. The tests let words land one by one in any order instead.
 
 mod consumer;
 

@@ -54,8 +54,18 @@ fn over_shared_memory_by_queues_with_rings() {
 }
 
 #[test]
+fn over_shared_memory_by_sealed_queues() {
+    perf(&[("BOWLINE_TRANSPORTS", "self,shm"), ("BOWLINE_RECV_QUEUE", "scmp-seq")]);
+    perf(&[
+        ("BOWLINE_TRANSPORTS", "self,shm"),
+        ("BOWLINE_RECV_QUEUE", "scmp-seq"),
+        ("BOWLINE_RECV_QUEUE_SLOTS", "16"),
+    ]);
+}
+
+#[test]
 fn over_tcp() {
-    for form in ["scmp", "locked", "ring", "scmp-rings"] {
+    for form in ["scmp", "locked", "ring", "scmp-rings", "scmp-seq"] {
         perf(&[("BOWLINE_TRANSPORTS", "self,tcp"), ("BOWLINE_RECV_QUEUE", form)]);
     }
 }
@@ -74,6 +84,8 @@ fn over_libfabric() {
             ("auto", "locked"),
             ("auto", "ring"),
             ("auto", "scmp-rings"),
+            ("emulated", "scmp-seq"),
+            ("auto", "scmp-seq"),
         ] {
             let settings = [
                 ("BOWLINE_RECV_QUEUE", form),

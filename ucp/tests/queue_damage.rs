@@ -346,17 +346,24 @@ fn slots_that_were_scribbled_over_before_their_use() {
     }
 }
 
-/// A message that vanishes, and nobody has died: the queue is closed, and everybody hears of it.
+/// A message that vanishes, or names a seat that nobody has, and nobody has died: the queue is closed, and
+/// everybody hears of it.
 #[test]
 fn a_sealed_slot_that_vanished() {
     let _watchdog = Watchdog::start("queues", "a_sealed_slot_that_vanished");
+    for word in [0, 0xffff << 48 | 8 << 32 | 1, 3 << 48 | 8 << 32 | 1] {
+        vanishes(word);
+    }
+}
+
+fn vanishes(word: u64) {
     let mut world = World::new(QueueForm::ScmpSeq);
     world.send(1).expect("there is room");
     for _ in 0..1000 {
         world.lanes[1].progress(&mut world.seen[1], 16);
         world.network.advance();
     }
-    Vandal::new(&world).write(slot(1), &[0; 8]);
+    Vandal::new(&world).write(slot(1), &[word]);
     world.until("the end, for the receiver", |world| !world.seen[0].failed.is_empty());
     assert_eq!((world.count(1), world.seen[0].failed.len()), (1, 1));
     // Its sender hears of it at the next message.

@@ -65,8 +65,9 @@ impl seals::Sources for Credulous {
 
     fn void(&mut self, _: u16) {}
 
-    fn hole(&mut self, _: Option<u16>) {
+    fn hole(&mut self, source: Option<u16>) -> bool {
         self.holes += 1;
+        source.is_some_and(|source| source < 9)
     }
 }
 

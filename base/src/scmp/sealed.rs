@@ -53,11 +53,14 @@
 //!    reservation of the living that was made before the flip has landed, and says so by
 //!    [`Consumer::resolve`]. Then whatever does not fit is skipped slot by slot. A message that was
 //!    whole is never lost, whoever sent it, and one in pieces never handed out.
-//! 10. A hole with the tag of this flip claims a source: if that one lives, its slot was damaged,
-//!    and it is told so ([`Sources::hole`]). More holes without a claim than the dead can have left
-//!    poison the queue.
+//! 10. A hole with the tag of this flip may claim a source: if that one lives, its slot was damaged,
+//!     and it is told so ([`Sources::hole`]). More holes without a claim than the dead can have left
+//!     poison the queue.
 //! 11. The seal keeps out what is torn, stale, or written at random: a slot of another state fits by
-//!    chance once in 2^48 looks at different states. It does not keep out whoever knows the cookie.
+//!     chance once in 2^48 looks at different states. It does not keep out whoever knows the cookie.
+//!
+//! There is no loom model of it: its consumer reads words while they land, which loom calls a race, and
+//! trusts none of them before the seal fits. The tests let words land one by one in any order instead.
 
 mod consumer;
 

@@ -115,17 +115,18 @@ impl Sources for Senders<'_> {
         }
     }
 
-    fn hole(&mut self, source: Option<u16>) {
+    fn hole(&mut self, source: Option<u16>) -> bool {
         let seat = source.and_then(|source| self.seats.get(usize::from(source)));
         match seat {
-            Some(seat) if seat.trust == Trust::Known && seat.link != Seat::NOBODY => {
-                if !(self.gone)(seat.link) {
-                    self.damaged = source;
-                }
-            }
+            None => return false,
+            Some(seat) if seat.trust == Trust::Unread => return false,
             Some(seat) if seat.link == Seat::NOBODY => self.strangers += 1,
-            _ => {}
+            Some(seat) if seat.trust == Trust::Known && !(self.gone)(seat.link) => {
+                self.damaged = source;
+            }
+            Some(_) => {}
         }
+        true
     }
 }
 

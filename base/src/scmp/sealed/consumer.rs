@@ -47,8 +47,8 @@ pub trait Sources {
     fn void(&mut self, source: u16);
 
     /// A slot was skipped after [`Consumer::resolve`]; `source` is the one whom it names, if it
-    /// was written under this flip.
-    fn hole(&mut self, source: Option<u16>);
+    /// was written under this flip. Whether it is known whose it is.
+    fn hole(&mut self, source: Option<u16>) -> bool;
 }
 
 /// Where the consumer stands; drawn in [`super`].
@@ -256,7 +256,7 @@ impl<W: Words> Consumer<W> {
         // The last slot first: it is the last one to come where puts keep their order.
         for place in (1..slots).rev() {
             let want = cont_word(self.tag, place as usize, word & (0xffff << 48));
-            // Acquire: as above.
+            // Acquire: pairs with no store, as above.
             if self.line(self.index + place).load(0, Ordering::Acquire) != want {
                 return None;
             }
@@ -277,8 +277,8 @@ impl<W: Words> Consumer<W> {
         if sealer.seal() != start[1] >> 16 {
             return None;
         }
-        // Acquire: what the sender had put elsewhere and flushed before this message is read after
-        // it.
+        // Acquire: pairs with the sender's flush of what it had put elsewhere before this message: that
+        // is read after it.
         fence(Ordering::Acquire);
         let header = [start[2], start[3], start[4]];
         let (id, flags) = (start[1] as u8, (start[1] >> 8) as u8);
@@ -290,11 +290,10 @@ impl<W: Words> Consumer<W> {
     fn skip(&mut self, reserved: u32, left: u64, sources: &mut impl Sources) -> Result<(), Fault> {
         // Relaxed: nothing of this flip is under way any more.
         let word = self.line(self.index).load(0, Ordering::Relaxed);
-        let claimed = tag_of(word) == self.tag;
+        let claimed = sources.hole((tag_of(word) == self.tag).then_some(source_of(word)));
         let Some(left) = left.checked_sub(u64::from(!claimed)) else {
             return Err(self.poison(Damage::Missing));
         };
-        sources.hole(claimed.then_some(source_of(word)));
         self.pass(1);
         self.state = State::Draining { reserved, holes: Some(left) };
         Ok(())
@@ -335,7 +334,7 @@ impl<W: Words> Consumer<W> {
             State::Draining { reserved, .. } => reserved.min(self.slots),
             State::Poisoned(_) => return false,
         };
-        // Acquire: as in `look`.
+        // Acquire: pairs with no store, as in `look`.
         self.index >= end || tag_of(self.line(self.index).load(0, Ordering::Acquire)) == self.tag
     }
 

@@ -57,8 +57,9 @@ impl Sources for Seen {
         self.next[usize::from(source)] += 1;
     }
 
-    fn hole(&mut self, source: Option<u16>) {
+    fn hole(&mut self, source: Option<u16>) -> bool {
         self.holes.push(source);
+        source.is_some()
     }
 }
 

@@ -87,12 +87,64 @@ unsafe fn take_back(start: *mut u8, len: usize) -> Option<Vec<u8>> {
     Some(unsafe { Box::from_raw(bytes) }.into_vec())
 }
 
+/// Drops what a send's handle has of its own. By its words, not by a reference: handles of borrowed
+/// memory, which are dropped with every message, stay in registers.
+///
+/// # Safety
+/// As for [`take_back`], of a handle of this kind.
+#[cold]
+#[inline(never)]
+unsafe fn drop_outgoing(start: *mut u8, len: usize) {
+    if len & SCATTERED != 0 {
+        // SAFETY: `SCATTERED` says what is in the box; the caller's handle ends.
+        return drop(unsafe { Box::from_raw(start.cast::<Outgoing>()) });
+    }
+    // SAFETY: the caller's promise.
+    drop(unsafe { take_back(start, len) });
+}
+
+/// The same for a receive's.
+///
+/// # Safety
+/// As for [`take_back`], of a handle of this kind.
+#[cold]
+#[inline(never)]
+unsafe fn drop_incoming(start: *mut u8, len: usize) {
+    if len & SCATTERED != 0 {
+        // SAFETY: `SCATTERED` says what is in the box; the caller's handle ends.
+        return drop(unsafe { Box::from_raw(start.cast::<Incoming>()) });
+    }
+    // SAFETY: the caller's promise.
+    drop(unsafe { take_back(start, len) });
+}
+
+/// Takes bytes into a room that does not lie in one piece.
+///
+/// # Safety
+/// `start` and `len` are those of a receive's handle with [`SCATTERED`], which is borrowed exclusively;
+/// `from` must be readable for `n` bytes, apart from the room.
+#[cold]
+#[inline(never)]
+unsafe fn take_scattered(
+    start: *mut u8,
+    len: usize,
+    offset: usize,
+    from: *const u8,
+    n: usize,
+) -> usize {
+    let n = (len & !(OWNED | SCATTERED)).saturating_sub(offset).min(n);
+    // SAFETY: `SCATTERED` says what is in the box, and nobody else uses the handle.
+    let message = unsafe { &mut *start.cast::<Incoming>() };
+    // SAFETY: promised by the caller.
+    unsafe { message.take(offset, from, n) }
+}
+
 impl Drop for SendBuf {
     #[inline]
     fn drop(&mut self) {
         if self.len & OWNED != 0 {
             // SAFETY: the handle ends here.
-            unsafe { self.drop_own() };
+            unsafe { drop_outgoing(self.start.cast_mut(), self.len) };
         }
     }
 }
@@ -102,28 +154,12 @@ impl Drop for RecvBuf {
     fn drop(&mut self) {
         if self.len & OWNED != 0 {
             // SAFETY: the handle ends here.
-            unsafe { self.drop_own() };
+            unsafe { drop_incoming(self.start, self.len) };
         }
     }
 }
 
 impl SendBuf {
-    /// What `drop` does for a handle that has something of its own. Out of its way: handles of borrowed
-    /// memory are dropped with every message.
-    ///
-    /// # Safety
-    /// The handle is not used any more, not even dropped.
-    #[cold]
-    #[inline(never)]
-    unsafe fn drop_own(&mut self) {
-        if self.len & SCATTERED != 0 {
-            // SAFETY: the caller ends the handle; `SCATTERED` says what is in the box.
-            return drop(unsafe { Box::from_raw(self.start.cast_mut().cast::<Outgoing>()) });
-        }
-        // SAFETY: the caller ends the handle.
-        drop(unsafe { take_back(self.start.cast_mut(), self.len) });
-    }
-
     /// A handle of memory that somebody else keeps.
     ///
     /// # Safety
@@ -312,21 +348,6 @@ impl SendBuf {
 }
 
 impl RecvBuf {
-    /// As that of [`SendBuf`].
-    ///
-    /// # Safety
-    /// As there.
-    #[cold]
-    #[inline(never)]
-    unsafe fn drop_own(&mut self) {
-        if self.len & SCATTERED != 0 {
-            // SAFETY: the caller ends the handle; `SCATTERED` says what is in the box.
-            return drop(unsafe { Box::from_raw(self.start.cast::<Incoming>()) });
-        }
-        // SAFETY: the caller ends the handle.
-        drop(unsafe { take_back(self.start, self.len) });
-    }
-
     /// A handle of memory that somebody else keeps.
     ///
     /// # Safety
@@ -408,20 +429,8 @@ impl RecvBuf {
             return None;
         }
         // SAFETY: `SCATTERED` says that `start` is a box of this type, which lives as long as the handle
-        // and is changed through `take_scattered` only.
+        // and is changed by `take_scattered` only.
         Some(unsafe { &*self.start.cast::<Incoming>() })
-    }
-
-    /// # Safety
-    /// `from` must be readable for `len` bytes, apart from the room.
-    #[cold]
-    #[inline(never)]
-    unsafe fn take_scattered(&mut self, offset: usize, from: *const u8, len: usize) -> usize {
-        let n = self.len().saturating_sub(offset).min(len);
-        // SAFETY: as in `incoming`, and the handle is borrowed exclusively.
-        let message = unsafe { &mut *self.start.cast::<Incoming>() };
-        // SAFETY: promised by the caller.
-        unsafe { message.take(offset, from, n) }
     }
 
     /// Copies `from` to `offset`; what does not fit is left out. Returns the bytes copied: none that a
@@ -429,8 +438,11 @@ impl RecvBuf {
     #[inline]
     pub fn write_at(&mut self, offset: usize, from: &[u8]) -> usize {
         if self.len & SCATTERED != 0 {
-            // SAFETY: a slice is readable, and the room is ours alone.
-            return unsafe { self.take_scattered(offset, from.as_ptr(), from.len()) };
+            // SAFETY: `SCATTERED` is set and the handle borrowed exclusively; a slice is readable, and the
+            // room is ours alone.
+            return unsafe {
+                take_scattered(self.start, self.len, offset, from.as_ptr(), from.len())
+            };
         }
         let n = (self.len & !OWNED).saturating_sub(offset).min(from.len());
         if n > 0 {
@@ -446,8 +458,11 @@ impl RecvBuf {
     #[inline]
     pub fn copy_at(&mut self, offset: usize, from: View<'_>) -> usize {
         if self.len & SCATTERED != 0 {
-            // SAFETY: a view is readable, and the room is ours alone.
-            return unsafe { self.take_scattered(offset, from.as_ptr(), from.len()) };
+            // SAFETY: `SCATTERED` is set and the handle borrowed exclusively; a view is readable, and the
+            // room is ours alone.
+            return unsafe {
+                take_scattered(self.start, self.len, offset, from.as_ptr(), from.len())
+            };
         }
         let n = (self.len & !OWNED).saturating_sub(offset).min(from.len());
         if n > 0 {

@@ -56,6 +56,9 @@ struct SentAm {
     received: bool,
 }
 
+/// Active messages by number.
+type Kept = Arc<Mutex<VecDeque<(usize, AmKept)>>>;
+
 /// One side of a program, and what it expects.
 #[derive(Default)]
 struct Side {
@@ -66,7 +69,7 @@ struct Side {
     sends: Vec<RequestId>,
     ams: Vec<SentAm>,
     /// Active messages of the other side that wait here, by number.
-    kept: Arc<Mutex<VecDeque<(usize, Option<AmKept>)>>>,
+    kept: Kept,
     taking: Vec<(usize, RequestId)>,
     dropped: Vec<usize>,
     handled: Vec<usize>,
@@ -83,7 +86,7 @@ struct Program {
 }
 
 fn stream_bytes(from: usize, side: usize, len: usize) -> Vec<u8> {
-    (from..from + len).map(|i| (i as u64 * 2_654_435_761 >> 13) as u8 ^ side as u8).collect()
+    (from..from + len).map(|i| ((i as u64 * 2_654_435_761) >> 13) as u8 ^ side as u8).collect()
 }
 
 impl Program {
@@ -94,7 +97,7 @@ impl Program {
             let kept = Arc::clone(&side.kept);
             let handler = move |_: &Worker, message: AmMessage<'_>| {
                 let number = u32::from_le_bytes(message.header().try_into().expect("four bytes"));
-                kept.lock().expect("fine").push_back((number as usize, Some(message.keep())));
+                kept.lock().expect("fine").push_back((number as usize, message.keep()));
             };
             worker.am_handler(3, Box::new(handler));
         }
@@ -173,7 +176,6 @@ impl Program {
     fn take_am(&mut self, side: usize, receive: bool) {
         let next = self.sides[side].kept.lock().expect("fine").pop_front();
         let Some((number, message)) = next else { return };
-        let message = message.expect("kept once");
         assert!(self.sides[side].handled.last().is_none_or(|&last| last < number), "out of order");
         self.sides[side].handled.push(number);
         let len = self.sides[1 - side].ams[number].len;

@@ -35,6 +35,11 @@ impl WakeSource {
         &self.fd
     }
 
+    /// The same, borrowed, as interfaces hand out theirs.
+    pub fn event_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
     /// From now on it watches `set` and nothing else.
     ///
     /// # Errors

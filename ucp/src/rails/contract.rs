@@ -1,15 +1,14 @@
 //! The contract, put together from the parts.
 
-use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use bowline_base::buffer::RecvBuf;
 use bowline_base::doorbell::{Doorbell, WakeSet, WakeSource};
 use bowline_base::view::View;
 use bowline_uct::{
-    AmHeader, AmId, Armed, Arrival, Caps, Desc, EpId, Iface, IfaceAttr, LocalSlice, MdAttr,
-    MemError, MemHandle, MemoryDomain, OpenError, PeerFailure, PostError, Posted, RemoteSlice,
-    RkeyId, Sink, Source, Token, Unreachable, Verdict,
+    AmHeader, AmId, Armed, Arrival, BorrowedFd, Caps, Desc, EpId, Iface, IfaceAttr, LocalSlice,
+    MdAttr, MemError, MemHandle, MemoryDomain, OpenError, PeerFailure, PostError, Posted,
+    RemoteSlice, RkeyId, Sink, Source, Token, Unreachable, Verdict,
 };
 
 use super::link::Link;
@@ -441,7 +440,7 @@ impl Iface for Rails {
         if self.wake.is_none() {
             self.wake = Some(self.make_wake()?);
         }
-        Ok(self.wake.as_ref().expect("made in the lines above").fd().as_fd())
+        Ok(self.wake.as_ref().expect("made in the lines above").event_fd())
     }
 
     fn invalidate(&mut self, ep: EpId) {
@@ -465,9 +464,6 @@ impl Sink for Deaf {
 
 impl Drop for Rails {
     fn drop(&mut self) {
-        if std::thread::panicking() {
-            return;
-        }
         // What was accepted is brought out, as far as the peers take it.
         for _ in 0..LAST_ROUNDS {
             if !self.links.iter().any(|link| link.failed.is_none() && link.log.waits()) {

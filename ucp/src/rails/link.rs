@@ -174,8 +174,7 @@ mod tests {
     /// A sender whose log is full has heard, or will hear, of messages that are there.
     #[test]
     fn acknowledgements_are_due_long_before_a_log_is_full() {
-        assert!(DUE_MESSAGES as usize * 4 <= log::MESSAGES);
-        assert!(DUE_BYTES * 4 <= log::BYTES);
+        const { assert!(DUE_MESSAGES as usize * 4 <= log::MESSAGES && DUE_BYTES * 4 <= log::BYTES) };
         let mut link = Link::new(Address { uid: 1, paths: Vec::new() });
         for number in 0..DUE_MESSAGES {
             assert!(!link.due);

@@ -67,6 +67,12 @@ pub(super) const USUAL: &[Entry] = &[
                 "./bowline perf cswap_lat --transport verbs --iterations 50",
                 "BOWLINE_VERBS_MODE=ud ./bowline perf am_lat --transport verbs --size 0,8,100,6000 --iterations 20",
                 "BOWLINE_VERBS_MODE=ud ./bowline perf tag_lat --transport verbs --size 8,6000,100000 --iterations 20",
+                // Receive queues over puts and atomics.
+                "BOWLINE_RECV_QUEUE=scmp ./bowline perf tag_lat --transport verbs --size 8,6000,100000 --iterations 20",
+                "BOWLINE_RECV_QUEUE=locked ./bowline perf tag_lat --transport verbs --size 8,6000,100000 --iterations 20",
+                "BOWLINE_RECV_QUEUE=ring ./bowline perf tag_lat --transport verbs --size 8,6000,100000 --iterations 20",
+                "BOWLINE_RECV_QUEUE=scmp-rings ./bowline perf tag_lat --transport verbs --size 8,6000,100000 --iterations 20",
+                "BOWLINE_RECV_QUEUE=scmp-seq ./bowline perf tag_lat --transport verbs --size 8,6000,100000 --iterations 20",
                 "./bowline run -n 4 ./ring",
                 "./bowline run -n 3 ./pi 10000",
             ],

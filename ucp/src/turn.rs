@@ -16,7 +16,7 @@
 //!    was posted, and it is long enough to match a rendezvous. All others need nobody: whoever waits
 //!    makes progress, and what was there was started in the call.
 //! 2. *What a turn does.* It takes arrivals that need no memory but what is kept ready here
-//!    ([`Attendance`]), starts the transfers of matched messages, copies one piece where the
+//!    ([`Attendance`]), starts the transfers of matched messages, copies a few pieces where the
 //!    processor copies, and acknowledges what is complete. Everything else stays, in order: messages in
 //!    their lanes, actions in their list, for the next call of the worker.
 //! 3. *What a turn never does.* It allocates and frees nothing, takes no lock, waits for nobody, writes
@@ -182,10 +182,10 @@ pub struct SideDoor(Visitor<Inner>);
 
 impl SideDoor {
     /// A turn. To be called from a signal handler that has interrupted any thread; returns soon: after
-    /// a bounded number of messages and one piece of a copy. See the module's rules.
-    pub fn turn(&self) -> Turn {
+    /// a bounded number of messages and `pieces` of a copy, each 64 to 256 KB. See the module's rules.
+    pub fn turn(&self, pieces: u32) -> Turn {
         match self.0.try_enter() {
-            Some(mut inner) => inner.turn(),
+            Some(mut inner) => inner.turn(pieces),
             None => Turn::Closed,
         }
     }

@@ -23,6 +23,8 @@
 //!    the end of the timer to the end of the handler, is measured, and the next one comes after three
 //!    times as long at the earliest. Where timers and signals are dear, as in some virtual machines,
 //!    a period of some microseconds would leave the thread nothing.
+//! 6. What a turn copies is chosen by what the turn before took, so that it takes some 20 to 50 us: less
+//!    would be spent on signals, more is an interruption that the program feels.
 
 use std::io;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -62,6 +64,8 @@ struct Flow {
     /// What a turn takes of the thread's time, in ns: from the timer's end to the handler's.
     cost: AtomicU64,
     turns: AtomicU32,
+    /// Pieces of a copy that a turn takes.
+    pieces: AtomicU32,
 }
 
 struct Slot {
@@ -115,6 +119,7 @@ impl Pef {
             set_at: AtomicU64::new(0),
             cost: AtomicU64::new(0),
             turns: AtomicU32::new(0),
+            pieces: AtomicU32::new(1),
         });
         // SeqCst: pairs with the load in `Slot::handle`.
         TABLE[slot].flow.store(Arc::as_ptr(&flow).cast_mut(), Ordering::SeqCst);
@@ -234,7 +239,18 @@ impl Flow {
     fn take(&self) {
         let period = nanos(self.schedule.period);
         // Relaxed, all: see `Flow`.
-        match self.door.turn() {
+        let (pieces, start) = (self.pieces.load(Ordering::Relaxed), now());
+        let turn = self.door.turn(pieces);
+        if turn == Turn::Copying {
+            // Rule 6.
+            let pieces = match now().saturating_sub(start) {
+                ..SHORT_COPY => (pieces * 2).min(MOST_PIECES),
+                LONG_COPY.. => (pieces / 2).max(1),
+                _ => pieces,
+            };
+            self.pieces.store(pieces, Ordering::Relaxed);
+        }
+        match turn {
             Turn::Idle => self.armed.store(false, Ordering::Relaxed),
             Turn::Copying => {
                 self.turns.store(0, Ordering::Relaxed);
@@ -257,6 +273,14 @@ impl Flow {
         }
     }
 }
+
+/// Rule 6: a copy in a turn that took less, in ns, is followed by one of twice as many pieces; one that
+/// took more, by one of half.
+const SHORT_COPY: u64 = 20_000;
+const LONG_COPY: u64 = 50_000;
+
+/// Pieces in a turn at most.
+const MOST_PIECES: u32 = 64;
 
 /// Rule 5: how many times as long as a turn the thread has before the next one.
 const THREADS_SHARE: u64 = 3;

@@ -18,12 +18,13 @@ use crate::worker::Inner;
 /// Messages of one lane in a turn.
 const BUDGET: u32 = 16;
 
-/// Bytes that a turn copies at most where the processor copies: some 10 to 30 us.
+/// Bytes of a piece where the processor copies: some 2 to 30 us. How many pieces a turn copies is said
+/// by whoever gives it, who has a clock.
 const PIECE: u64 = 128 << 10;
 
 impl Inner {
     /// See [`SideDoor::turn`](super::SideDoor::turn).
-    pub(super) fn turn(&mut self) -> Turn {
+    pub(super) fn turn(&mut self, pieces: u32) -> Turn {
         if self.engine.attendance.asleep {
             return Turn::Closed;
         }
@@ -35,18 +36,12 @@ impl Inner {
             }
         }
         let mut copied = false;
-        for _ in 0..self.engine.actions.len() {
-            let Some(action) = self.engine.actions.pop() else { break };
-            let done = match action {
-                Action::Fetch(key) => self.fetch_in_turn(key, &mut copied),
-                Action::Copy => self.copy_in_turn(&mut copied),
-                _ => false,
-            };
-            if done {
-                events += 1;
-            } else {
-                // There is room: one was just taken out.
-                self.engine.actions.push(action);
+        for _ in 0..pieces {
+            let (done, copies) = self.act_in_turn();
+            events += done;
+            copied |= copies;
+            if !copies {
+                break;
             }
         }
         for at in 0..self.engine.attendance.watched.len() {
@@ -62,6 +57,27 @@ impl Inner {
         } else {
             Turn::Waiting
         }
+    }
+
+    /// Goes through the actions once. How many are done, and whether a piece was copied, of which there is
+    /// one at most.
+    fn act_in_turn(&mut self) -> (u32, bool) {
+        let (mut events, mut copied) = (0, false);
+        for _ in 0..self.engine.actions.len() {
+            let Some(action) = self.engine.actions.pop() else { break };
+            let done = match action {
+                Action::Fetch(key) => self.fetch_in_turn(key, &mut copied),
+                Action::Copy => self.copy_in_turn(&mut copied),
+                _ => false,
+            };
+            if done {
+                events += 1;
+            } else {
+                // There is room: one was just taken out.
+                self.engine.actions.push(action);
+            }
+        }
+        (events, copied)
     }
 
     /// Reads the next part of a message. Whether the action is done.

@@ -9,6 +9,8 @@
 //!
 //! **Requests** of a connection are numbered. Few ask for a completion: one says that all before
 //! it are complete, too, since a reliable connection completes in order.
+//!
+//! **The interface itself** can be a peer, too: see `own`.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -33,6 +35,7 @@ use crate::wire::HEADER_BYTES;
 
 mod atomics;
 mod contract;
+mod own;
 mod peer;
 mod post;
 mod progress;
@@ -164,6 +167,8 @@ pub struct RcIface {
     cq: Arc<Cq>,
     srq: Arc<Srq>,
     control: Control<Qp>,
+    /// Makes the pairs of the connection to this interface itself.
+    own_pairs: ReliablePairs,
     counters: RcCounters,
 }
 
@@ -219,6 +224,7 @@ impl RcIface {
             longest: longest as u32,
         };
         let pairs = ReliablePairs(Arc::clone(&rails));
+        let own_pairs = ReliablePairs(Arc::clone(&rails));
         let (control, own) =
             Control::start(&rails, own, options.peer_timeout, MAX_ENDPOINTS, pairs, false)
                 .map_err(fail("start the thread that makes connections"))?;
@@ -253,6 +259,7 @@ impl RcIface {
             cq,
             srq,
             control,
+            own_pairs,
             counters: RcCounters::default(),
         };
         iface.post_receives(true).map_err(fail("post receive buffers"))?;
@@ -410,7 +417,9 @@ impl RcIface {
         // Who closes at the same time may be gone before the goodbye, which nobody needs then.
         self.drain_while(GOODBYE.min(patience), |peers| peers.iter().map(Peer::under_way).sum());
         for peer in &self.peers {
-            if let Some(number) = peer.pair_number() {
+            if let Some(number) = peer.pair_number()
+                && !self.is_own(peer)
+            {
                 let uid = peer.uid();
                 self.control.command(Command::End { uid, number, in_order: true });
             }

@@ -29,7 +29,9 @@ impl Inner {
                 let old = iface.atomic_fetch(ep, op, width, at, token)?;
                 Ok(old.map_or(Tried::InFlight, Tried::Done))
             }
-            Kind::Change(op, width) => iface.atomic_post(ep, op, width, at).map(|()| Tried::Done(0)),
+            Kind::Change(op, width) => {
+                iface.atomic_post(ep, op, width, at).map(|()| Tried::Done(0))
+            }
             Kind::Put | Kind::Get => Err(PostError::BadArgument),
         });
         match tried {
@@ -41,7 +43,11 @@ impl Inner {
     /// Begins a read into memory that lies in one piece and is the caller's; gives the buffer back where
     /// it is for the general way.
     #[inline]
-    pub(crate) fn begin_read(&mut self, task: Task, mut buffer: RecvBuf) -> Result<Progress, RecvBuf> {
+    pub(crate) fn begin_read(
+        &mut self,
+        task: Task,
+        mut buffer: RecvBuf,
+    ) -> Result<Progress, RecvBuf> {
         let longest = self.lanes[task.lane].iface.attr().limits.get.max_zcopy;
         let length = buffer.len();
         if !self.engine.one_sided.is_empty() || buffer.is_owned() || length > longest {

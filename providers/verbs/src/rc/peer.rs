@@ -9,7 +9,8 @@
 //! The connection belongs to the peer, not to the endpoint: it stays when the endpoint is closed,
 //! and carries the peer's messages whether there is an endpoint or not. A broken one is gone at
 //! once: its queue pair is stopped and destroyed, so that the device touches nothing any more,
-//! then every operation under way is answered with the failure, then the failure is told.
+//! then every operation under way is answered with the failure, then the failure is told. That to
+//! the interface itself is made otherwise (`own`) and breaks alike.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -57,6 +58,8 @@ impl Op {
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) pair: Qp,
+    /// The other end, if that is this interface's own: what is sent arrives there.
+    pub(super) far: Option<Qp>,
     /// Tells this connection's completions from those of an earlier one, 15 bits.
     pub(super) generation: u32,
     /// Number of the next request.
@@ -106,6 +109,11 @@ pub(super) struct Peer {
 }
 
 impl Link {
+    /// The number of our pair on which messages of this connection arrive.
+    pub(super) fn arrives_on(&self) -> u32 {
+        self.far.as_ref().unwrap_or(&self.pair).number()
+    }
+
     /// Number of the oldest request under way; of the next one, if none is.
     pub(super) fn oldest(&self) -> u32 {
         self.next.wrapping_sub(self.ops.len() as u32)
@@ -158,7 +166,7 @@ impl RcIface {
         Ok(address)
     }
 
-    fn peer_with(&mut self, address: &Address) -> Result<u32, OpenError> {
+    pub(super) fn peer_with(&mut self, address: &Address) -> Result<u32, OpenError> {
         if let Some(peer) = self.by_uid.get(&address.uid) {
             return Ok(*peer);
         }
@@ -187,6 +195,9 @@ impl RcIface {
     }
 
     pub(super) fn open_endpoint(&mut self, bytes: &[u8]) -> Result<EpId, OpenError> {
+        if Address::decode(bytes) == Ok(self.own) {
+            return self.open_own_endpoint();
+        }
         let address = self.read_address(bytes)?;
         let number = self.peer_with(&address)?;
         let peer = &mut self.peers[number as usize];
@@ -303,6 +314,12 @@ impl RcIface {
             // The peer lost the old connection and came anew.
             self.drain_then_break(number, PeerFailure::Unreachable);
         }
+        self.link_up(number, pair, None);
+        self.post_waiting(number);
+    }
+
+    /// Notes a connection. `far`: its other end, if that is this interface's own.
+    pub(super) fn link_up(&mut self, number: u32, pair: Qp, far: Option<Qp>) {
         let peer = &mut self.peers[number as usize];
         peer.asked = false;
         if !peer.open {
@@ -311,10 +328,9 @@ impl RcIface {
         }
         peer.generation = peer.generation.wrapping_add(1);
         peer.expected = None;
-        self.by_pair.insert(pair.number(), number);
-        self.last_pair = None;
-        peer.link = Some(Link {
+        let link = Link {
             pair,
+            far,
             // From 1, since receive buffers have a 0 there.
             generation: peer.generation % 0x7fff + 1,
             next: 0,
@@ -323,9 +339,11 @@ impl RcIface {
             looked: 0,
             reads: 0,
             flushes: VecDeque::new(),
-        });
+        };
+        self.by_pair.insert(link.arrives_on(), number);
+        self.last_pair = None;
+        peer.link = Some(link);
         self.counters.connections += 1;
-        self.post_waiting(number);
     }
 
     /// Posts what waited for the connection, in order.
@@ -388,24 +406,27 @@ impl RcIface {
     pub(super) fn break_link(&mut self, number: u32, how: PeerFailure) {
         let peer = &mut self.peers[number as usize];
         let (link, uid) = (peer.link.take(), peer.uid());
+        let is_own = uid == self.own.uid;
         peer.asked = false;
         peer.fence = false;
         if link.is_none() && peer.waiting.is_empty() && (peer.failed.is_some() || !peer.open) {
             return;
         }
-        let pair = link.as_ref().map(|link| link.pair.number());
+        let pair = link.as_ref().map(Link::arrives_on);
         if let Some(link) = link {
             self.counters.failures += u64::from(how != PeerFailure::Closed);
             let pair_number = link.pair.number();
-            self.forget_pair(number, Some(pair_number));
-            let Link { pair, mut ops, mut flushes, .. } = link;
+            self.forget_pair(number, pair);
+            let Link { pair, far, mut ops, mut flushes, .. } = link;
             if let Err(error) = pair.stop() {
                 tracing::debug!(%error, "a pair was stopped already");
             }
             // When the pair is destroyed the device has let go of all memory.
-            drop(pair);
+            drop((pair, far));
             let in_order = how == PeerFailure::Closed;
-            self.control.command(Command::End { uid, number: pair_number, in_order });
+            if !is_own {
+                self.control.command(Command::End { uid, number: pair_number, in_order });
+            }
             for op in ops.drain(..) {
                 self.finish(op, Err(how));
             }
@@ -458,7 +479,8 @@ impl RcIface {
 
     /// Sends the last message of a connection.
     pub(super) fn post_close(&mut self, number: u32) {
-        if self.peers[number as usize].link.is_none() {
+        let peer = &self.peers[number as usize];
+        if peer.link.is_none() || self.is_own(peer) {
             return;
         }
         let header = wire::encode_close();

@@ -191,6 +191,9 @@ pub trait Iface: MemoryDomain + Send {
     fn address(&self) -> Vec<u8>;
 
     /// Whether `address` can be connected to, or the reason why not. May do system calls.
+    ///
+    /// It is asked when a way for messages is looked for. So it may say no to the interface's own
+    /// address although `connect` takes that, for operations of the device on the own memory.
     fn reachable(&self, address: &[u8]) -> Result<(), Unreachable>;
 
     /// The ways to `address` that the transport has to choose from, each in a line for people that

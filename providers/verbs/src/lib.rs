@@ -40,6 +40,13 @@
 //! operations that the device lacks are loops of compare-and-swap (`rc::atomics`). No registration
 //! outlives the handle or the operation that keeps its memory mapped (`domain`).
 //!
+//! # An interface to itself
+//!
+//! In `rc`, `connect` takes the interface's own address: two queue pairs of it are connected to each
+//! other (`rc::own`), so that an owner can use atomics of the device on its own memory where these
+//! are not coherent with the processor's. `reachable` still refuses it, since there are better ways
+//! for messages.
+//!
 //! # Limits that a user meets
 //!
 //! All ranks use the same mode, link layer and longest packed message; an address says what

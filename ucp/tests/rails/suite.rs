@@ -70,9 +70,6 @@ sim_form!(stormy, "rails over three networks with faults", 3, |options| {
 const ORDER: &str = "room comes with the peers' acknowledgements, which arrive when their hosts send \
                      them";
 
-const STALLS: &str = "a defect that is not understood yet: on a loaded machine a stream between threads \
-                      stalls now and then, two of six runs of these tests";
-
 /// Two interfaces of sockets for each member, over loopback.
 struct Sockets;
 
@@ -81,9 +78,6 @@ impl Provider for Sockets {
     const NAME: &'static str = "rails over two interfaces of sockets";
     const EXCLUDED: &'static [Exclusion] = &[
         Exclusion { test: "flow::writable_in_order_of_asking", reason: ORDER },
-        Exclusion { test: "threads::streams", reason: STALLS },
-        Exclusion { test: "threads::ping_pong", reason: STALLS },
-        Exclusion { test: "threads::many_to_one", reason: STALLS },
     ];
 
     fn open(size: usize) -> (Self, Vec<Rails>) {

@@ -1,7 +1,7 @@
 //! Ranks that send to each other and check what comes, for a number of rounds or until an error.
 //!
 //! Each round is a ring of messages from 1 byte to 1 MiB and a sum over all ranks. With a number
-//! as argument it ends after so many rounds; without one it goes on until a peer dies or cannot
+//! as argument it says when it begins one and ends after so many; without one it goes on until a peer dies or cannot
 //! be reached any more, says what it got, and ends with that.
 
 use std::process::ExitCode;
@@ -23,6 +23,9 @@ fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
         }
         if round == 3 {
             println!("rank {rank} goes on");
+        }
+        if rounds.is_some() {
+            println!("rank {rank} begins round {round}");
         }
         if let Err(error) = buffers.round(&world, round) {
             println!("rank {rank} got an error in round {round}: {error}");

@@ -38,6 +38,7 @@
 //! Why it is an interface below the engine is in `docs/decisions/0018-several-lanes.md`.
 
 mod contract;
+mod flush;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzz;
@@ -58,9 +59,10 @@ use bowline_uct::{
     Caps, EpId, Iface, IfaceAttr, Limits, OpLimits, OpenError, PeerFailure, Source, Token,
 };
 
+use self::flush::Flush;
 use self::link::Link;
 use self::memory::{Memory, OpenKey};
-use self::reads::{Part, Read};
+use self::reads::{Asked, Read};
 use self::relay::Note;
 use self::split::{MAX_PATHS, PathCost};
 use self::wire::{Address, FRONT, KEY_EACH, KEY_FRONT};
@@ -157,7 +159,7 @@ pub struct Rails {
     keys: Slab<OpenKey>,
     memory: Slab<Memory>,
     reads: Slab<Read>,
-    parts: Slab<Part>,
+    parts: Slab<Asked>,
     /// Reads that wait for room in a path.
     refused: Vec<Key>,
     notes: Vec<Note>,
@@ -165,8 +167,7 @@ pub struct Rails {
     work: VecDeque<u32>,
     pending: VecDeque<Event>,
     asked: VecDeque<u32>,
-    /// Flushes: of a link, until everything in front of a message is posted, or of all links.
-    flushes: Vec<(Token, Option<(u32, u32)>)>,
+    flushes: Vec<Flush>,
     wake: Option<WakeSource>,
     /// A message with its front, as it is posted.
     scratch: Vec<u8>,

@@ -196,6 +196,12 @@ impl Peer {
         }
     }
 
+    /// Whether a flush has to ask the peer. Messages too are to be out of our hands when it is
+    /// answered, and what lies in the queue leaves only while there is progress.
+    pub(crate) fn has_to_flush(&self) -> bool {
+        self.unflushed || !self.queue.is_empty()
+    }
+
     /// Whether one who asked may be told to post again.
     pub(crate) fn has_room(&self) -> bool {
         !self.blocked && self.queue.is_empty() && self.requests.len() < MAX_REQUESTS

@@ -412,7 +412,7 @@ impl TcpIface {
     }
 
     pub(crate) fn flush_one(&mut self, ep: EpId, token: Token) -> Result<Posted, PostError> {
-        if !self.open_peer(ep)?.unflushed {
+        if !self.open_peer(ep)?.has_to_flush() {
             return Ok(Posted::Done);
         }
         self.may_ask(ep)?;
@@ -436,7 +436,7 @@ impl TcpIface {
                     let under_way = peer.requests.iter().any(|(_, request)| {
                         matches!(request, Request::Flush { .. } | Request::FlushAll { .. })
                     });
-                    (peer.unflushed || under_way) && !matches!(peer.state, State::Failed(_))
+                    (peer.has_to_flush() || under_way) && !matches!(peer.state, State::Failed(_))
                 })
             })
             .collect();

@@ -332,22 +332,12 @@ impl Iface for Rails {
     }
 
     fn flush(&mut self, ep: EpId, token: Token) -> Result<Posted, PostError> {
-        // Nothing here writes to a peer's memory; messages have to be out of our hands.
         let index = self.open_link(ep)?;
-        let log = &self.links[index as usize].log;
-        if !log.waits() {
-            return Ok(Posted::Done);
-        }
-        self.flushes.push((token, Some((index, log.end()))));
-        Ok(Posted::InFlight)
+        self.begin_flush(std::iter::once(index), token)
     }
 
     fn flush_all(&mut self, token: Token) -> Result<Posted, PostError> {
-        if !self.links.iter().any(|link| link.log.waits()) {
-            return Ok(Posted::Done);
-        }
-        self.flushes.push((token, None));
-        Ok(Posted::InFlight)
+        self.begin_flush(0..self.links.len() as u32, token)
     }
 
     fn fence(&mut self) -> Result<(), PostError> {

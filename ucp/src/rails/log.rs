@@ -130,6 +130,15 @@ impl Log {
         missing == 0 || missing > u32::MAX / 2
     }
 
+    /// Whether the peer has everything in front of message `end`.
+    pub(super) fn is_acknowledged(&self, end: u32) -> bool {
+        self.first.wrapping_sub(end) <= u32::MAX / 2
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
     /// Whether something waits to be posted.
     pub(super) fn waits(&self) -> bool {
         self.posted < self.entries.len()

@@ -3,7 +3,7 @@
 use bowline_base::slab::Key;
 use bowline_base::view::View;
 use bowline_uct::{
-    AmHeader, AmId, EpId, OpenError, PeerFailure, PostError, Sink, Source, Token, Unreachable,
+    AmHeader, AmId, EpId, OpenError, PeerFailure, PostError, Sink, Source, Unreachable,
 };
 
 use super::link::{Link, Way};
@@ -242,29 +242,6 @@ impl Rails {
         self.tell_failure(index);
     }
 
-    /// Answers flushes of which nothing is left to post, and those of a link that has failed.
-    fn answer_flushes(&mut self) {
-        let (links, pending) = (&self.links, &mut self.pending);
-        self.flushes.retain(|&(token, of)| {
-            let result = match of {
-                None if links.iter().any(|link| link.log.waits()) => return true,
-                None => Ok(0),
-                Some((index, end)) => {
-                    let link = &links[index as usize];
-                    match link.failed {
-                        Some(how) => Err(how),
-                        None if link.log.is_posted(end) => Ok(0),
-                        None => return true,
-                    }
-                }
-            };
-            if token != Token::NONE {
-                pending.push_back(Event::Completed(token, result));
-            }
-            false
-        });
-    }
-
     /// Rule 6.
     pub(super) fn tell_failure(&mut self, index: u32) {
         if self.links[index as usize].failed.is_some() {
@@ -323,7 +300,7 @@ impl Rails {
 
     fn heed(&mut self, note: Note) {
         match note {
-            Note::Completed(token, result) => self.part_answered(token, result),
+            Note::Completed(token, result) => self.answered(token, result),
             Note::Writable(at, ep) => {
                 let link = self.paths[at].by_ep.get(ep.0 as usize).copied();
                 if let Some(index) = link.filter(|&index| index != NOBODY) {

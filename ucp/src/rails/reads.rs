@@ -72,7 +72,15 @@ pub(super) struct Read {
     pub(super) waits: bool,
 }
 
-/// A part that a transport has in flight.
+/// What a transport has in flight and will answer for.
+#[derive(Debug)]
+pub(super) enum Asked {
+    Part(Part),
+    /// A flush of its own: see `flush`.
+    Flush,
+}
+
+/// A part of a read.
 #[derive(Debug)]
 pub(super) struct Part {
     read: Key,
@@ -217,7 +225,8 @@ impl Rails {
                 let Some(span) = read.next(at, CHUNK.min(limit.max(1)), speed) else { break };
                 let Some(to) = read.to.slice(span.at as usize, span.len() as usize) else { break };
                 let from = RemoteSlice { address: read.address + span.at, rkey };
-                let part = self.parts.insert(Part { read: key, path: at, span });
+                let part = Part { read: key, path: at, span };
+                let part = self.parts.insert(Asked::Part(part));
                 let token = Token(part.to_wire());
                 let error = match self.paths[at].iface.get_zcopy(ep, &[to], from, token) {
                     Ok(Posted::InFlight) => {
@@ -257,9 +266,17 @@ impl Rails {
         refusal
     }
 
-    /// A transport has answered for a part.
-    pub(super) fn part_answered(&mut self, token: Token, result: Result<u64, PeerFailure>) {
-        let Some(part) = self.parts.remove(Key::from_wire(token.0)) else { return };
+    /// A transport has answered.
+    pub(super) fn answered(&mut self, token: Token, result: Result<u64, PeerFailure>) {
+        let key = Key::from_wire(token.0);
+        match self.parts.remove(key) {
+            Some(Asked::Part(part)) => self.part_answered(&part, result),
+            Some(Asked::Flush) => self.path_flushed(key, result),
+            None => {}
+        }
+    }
+
+    fn part_answered(&mut self, part: &Part, result: Result<u64, PeerFailure>) {
         let Some(read) = self.reads.get_mut(part.read) else { return };
         read.in_flight[part.path] -= 1;
         let link = read.link;

@@ -1,7 +1,8 @@
-//! Several transports as one: the contract's suite over them, what a split read takes, and messages
-//! that are under way when a path dies.
+//! Several transports as one: the contract's suite over them, what a split read takes, messages that
+//! are under way when a path dies, and what a flush promises.
 
 mod deaths;
+mod flush;
 mod striping;
 mod suite;
 

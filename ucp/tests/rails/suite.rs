@@ -70,32 +70,30 @@ sim_form!(stormy, "rails over three networks with faults", 3, |options| {
 const ORDER: &str = "room comes with the peers' acknowledgements, which arrive when their hosts send \
                      them";
 
-const STALLS: &str = "a defect that is not understood yet: on a loaded machine a stream between threads \
-                      stalls now and then, two of six runs of these tests";
-
 /// Two interfaces of sockets for each member, over loopback.
 struct Sockets;
 
 impl Provider for Sockets {
     type Iface = Rails;
     const NAME: &'static str = "rails over two interfaces of sockets";
-    const EXCLUDED: &'static [Exclusion] = &[
-        Exclusion { test: "flow::writable_in_order_of_asking", reason: ORDER },
-        Exclusion { test: "threads::streams", reason: STALLS },
-        Exclusion { test: "threads::ping_pong", reason: STALLS },
-        Exclusion { test: "threads::many_to_one", reason: STALLS },
-    ];
+    const EXCLUDED: &'static [Exclusion] =
+        &[Exclusion { test: "flow::writable_in_order_of_asking", reason: ORDER }];
 
     fn open(size: usize) -> (Self, Vec<Rails>) {
-        let rail = |_| {
-            let options = TcpOptions::with_secret([7; 32]);
-            let iface: Box<dyn Iface> = Box::new(TcpIface::open(options).expect("loopback is up"));
-            Rail { costs: LaneCosts::assumed(iface.attr()), iface }
-        };
-        let member =
-            |i| Rails::open((0..2).map(rail).collect(), i as u64 + 1).expect("they carry messages");
-        (Self, (0..size).map(member).collect())
+        (Self, over_sockets(size))
     }
+}
+
+/// Members with two interfaces of sockets each.
+pub(super) fn over_sockets(size: usize) -> Vec<Rails> {
+    let rail = |_| {
+        let options = TcpOptions::with_secret([7; 32]);
+        let iface: Box<dyn Iface> = Box::new(TcpIface::open(options).expect("loopback is up"));
+        Rail { costs: LaneCosts::assumed(iface.attr()), iface }
+    };
+    let member =
+        |i| Rails::open((0..2).map(rail).collect(), i as u64 + 1).expect("they carry messages");
+    (0..size).map(member).collect()
 }
 
 mod sockets {

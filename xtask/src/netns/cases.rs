@@ -337,6 +337,9 @@ fn rails_transfers(stage: &Stage<'_>) -> Result<()> {
 
 /// The interface that carries the messages of a host goes down in the middle of a flood: the job ends
 /// well all the same, every message checked, by the other one.
+///
+/// That it went by the other one is known from when it went: with the plug out, and for as long as it
+/// takes until the end, no rank was near its last round, and every round needs both hosts.
 fn rails_survive_a_pulled_plug(stage: &Stage<'_>) -> Result<()> {
     let _second = stage.net.second()?;
     let host = stage.net.hosts.last().context("a host")?;
@@ -345,8 +348,15 @@ fn rails_survive_a_pulled_plug(stage: &Stage<'_>) -> Result<()> {
     let direct = stage.net.direct();
     let mut job = stage.start_with(RAILS, &direct, &words, &program, &["25"])?;
     job.wait_for("goes on", stage.ranks() as usize)?;
-    ensure!(!job.said()?.contains("has done"), "it was over before the plug was pulled");
     stage.net.unplug(host)?;
+    // What was said before arrives here, and nobody moves on yet: a silent host has two seconds.
+    std::thread::sleep(Duration::from_millis(500));
+    let then = job.said()?;
+    let late = ["begins round 22", "begins round 23", "begins round 24", "has done"];
+    ensure!(
+        !late.iter().any(|word| then.contains(word)),
+        "the plug was pulled too late to show anything:\n{then}"
+    );
     let ended = job.end();
     stage.net.plug(host)?;
     let (code, said) = ended?;

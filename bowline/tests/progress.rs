@@ -50,10 +50,12 @@ static ALLOCATOR: NotInTurns = NotInTurns;
 /// One test at a time: turns are counted for the whole process.
 static ALONE: Mutex<()> = Mutex::new(());
 
-fn ranks(n: usize, settings: &[(&str, &str)], body: impl Fn(World) + Send + Sync + 'static) {
+/// Runs `body` as ranks; returns how many turns there were meanwhile.
+fn ranks(n: usize, settings: &[(&str, &str)], body: impl Fn(World) + Send + Sync + 'static) -> u64 {
     let settings: Vec<(String, String)> =
         settings.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect();
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let before = turns_taken();
     let what = format!("{settings:?}");
     within_two_minutes(&what, move || {
         // What goes eagerly needs nobody, or room in the receiver's queue. From where on it does not is
@@ -63,6 +65,7 @@ fn ranks(n: usize, settings: &[(&str, &str)], body: impl Fn(World) + Send + Sync
         let config = Config::from_pairs(pairs, bowline::stack::SETTINGS).expect("good settings");
         bowline::threads_with(n, &config, body).expect("the ranks start");
     });
+    turns_taken() - before
 }
 
 /// As often as a timer can: a signal every few microseconds, or as often as leaves the rank most of
@@ -162,9 +165,7 @@ fn compute(random: &mut Random) {
 
 #[test]
 fn payloads_are_whole_while_turns_come_at_every_place() {
-    let before = turns_taken();
-    ranks(2, HAMMER, |world| traffic(&world, 300));
-    let turns = turns_taken() - before;
+    let turns = ranks(2, HAMMER, |world| traffic(&world, 300));
     println!("{turns} turns");
     assert!(turns > 100, "only {turns} turns: the test has tested nothing");
 }
@@ -245,8 +246,7 @@ fn long_messages_move_while_the_receiver_computes() {
 fn turns_are_taken_only_for_receives_that_need_them() {
     static THERE: AtomicBool = AtomicBool::new(false);
     THERE.store(false, Ordering::SeqCst);
-    let before = turns_taken();
-    ranks(2, HAMMER, |world| {
+    let turns = ranks(2, HAMMER, |world| {
         let mut long = vec![0u8; 300_000];
         let mut short = [0u8; 64];
         for _ in 0..20 {
@@ -280,5 +280,5 @@ fn turns_are_taken_only_for_receives_that_need_them() {
                 .expect("rank 1 lives");
         }
     });
-    assert_eq!(turns_taken() - before, 0, "turns that nobody needed");
+    assert_eq!(turns, 0, "turns that nobody needed");
 }

@@ -5,8 +5,8 @@
 //! | mode | who | costs |
 //! |---|---|---|
 //! | `none` | the rank's own calls | nothing |
-//! | `pef` | a *parasite execution flow*: a timer interrupts the rank's thread, which looks for the message of a long nonblocking receive ([`pef`]) | some microseconds for each look; system calls of the program that sleep may return EINTR |
-//! | `thread` | a thread that sleeps until a message comes ([`helper`]) | a wake-up for each message, and a lock |
+//! | `pef` | a *parasite execution flow*: a timer interrupts the rank's thread, which looks for the message of a long nonblocking receive (`progress/pef.rs`) | some microseconds for each look; system calls of the program that sleep may return EINTR |
+//! | `thread` | a thread that sleeps until a message comes (`progress/helper.rs`) | a wake-up for each message, and a lock |
 
 mod helper;
 mod pef;

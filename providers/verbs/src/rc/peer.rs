@@ -277,9 +277,6 @@ impl RcIface {
                 if let Some(&number) = self.by_uid.get(&uid)
                     && self.peers[number as usize].link.is_none()
                 {
-                    // A peer that was quick has sent and left before its connection was known to be
-                    // up here: what has come of it is taken in while its pair is still known.
-                    self.read_completions();
                     let before = self.peers[number as usize].expected.take();
                     self.forget_pair(number, before);
                     self.break_link(number, how);

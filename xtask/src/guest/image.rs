@@ -10,7 +10,7 @@ use super::archive::Archive;
 use super::kernel::{Kernel, module_bytes, output};
 
 /// Programs of this machine that are in every guest.
-const PROGRAMS: &[&str] = &["ip", "tc", "rdma", "ib_send_lat", "ib_write_lat", "gdb"];
+const PROGRAMS: &[&str] = &["ip", "tc", "rdma", "ib_send_lat", "ib_write_lat"];
 
 /// Libraries that are opened by name at run time, so that no program names them.
 const LIBRARIES: &[&str] = &["libibverbs.so.1", "libgcc_s.so.1"];

@@ -13,6 +13,10 @@ use crate::workspace::Workspace;
 /// Lines shown of a command that fails, the last ones: the log has all of them.
 const SHOWN_LINES: usize = 300;
 
+/// Lines shown around each line further above that speaks of a failure, and of such lines at most.
+const AROUND: usize = 6;
+const SHOWN_FAILURES: usize = 25;
+
 /// What is shown of a command that succeeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Show {
@@ -124,6 +128,9 @@ impl Run {
         }
         let hidden = lines.len().saturating_sub(SHOWN_LINES);
         if hidden > 0 {
+            for line in around_failures(&lines[..hidden]) {
+                println!("    {line}");
+            }
             println!("    ... {hidden} lines before are in {}", self.log.display());
         }
         for line in &lines[hidden..] {
@@ -143,6 +150,26 @@ impl Run {
         }
         shown
     }
+}
+
+/// The lines that speak of a failure, with what stands around them. Tests that come after a failed
+/// one may print more than is shown of the end.
+fn around_failures(lines: &[String]) -> Vec<&str> {
+    let speaks = |line: &String| {
+        ["panicked at", "watchdog:", "error: test failed"].iter().any(|word| line.contains(word))
+    };
+    let mut shown = Vec::new();
+    let mut next = 0;
+    for (place, _) in lines.iter().enumerate().filter(|(_, line)| speaks(line)).take(SHOWN_FAILURES)
+    {
+        let start = place.saturating_sub(AROUND).max(next);
+        if start > next {
+            shown.push("...");
+        }
+        next = (place + AROUND + 1).min(lines.len()).max(start);
+        shown.extend(lines[start..next].iter().map(String::as_str));
+    }
+    shown
 }
 
 /// Whether cargo names a test program here, or the program closes.
@@ -192,6 +219,19 @@ mod tests {
         let output = Output(vec!["running 9 tests".into(), line.into(), line.into()]);
         let counted = output.counted().expect("tests ran");
         assert_eq!(counted, "14 tests passed, 4 ignored, in 2 programs");
+    }
+
+    #[test]
+    fn what_failed_is_shown_wherever_it_stands() {
+        let mut lines: Vec<String> = (0..100).map(|number| number.to_string()).collect();
+        assert!(around_failures(&lines).is_empty());
+        lines[3] = "thread 'a' panicked at b.rs:1".into();
+        lines[5] = "thread 'c' panicked at d.rs:2".into();
+        lines[98] = "watchdog: e".into();
+        let shown = around_failures(&lines);
+        assert_eq!(shown[..2], ["0", "1"]);
+        assert_eq!(shown[11..14], ["11", "...", "92"]);
+        assert_eq!(*shown.last().expect("there are some"), "99");
     }
 
     #[test]

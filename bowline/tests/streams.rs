@@ -160,8 +160,14 @@ fn a_pouring_peer_dies(transports: &str) -> Outcome {
     died(next(&server, ep, StreamWant::SOME, 10).expect_err("it is dead"));
     died(send(&server, ep, vec![1]).expect_err("it is dead"));
     echoes(&server, other, *b"left")?;
-    echoes(&server, other, [0; 4])?;
-    ended(echo)
+    // Who comes after it, and may get its place, is another.
+    let (next, new) = start(&server, at, "echo", transports)?;
+    echoes(&server, new, *b"come")?;
+    for (child, ep) in [(echo, other), (next, new)] {
+        echoes(&server, ep, [0; 4])?;
+        ended(child)?;
+    }
+    Ok(())
 }
 
 fn a_peer_dies_that_never_read(transports: &str) -> Outcome {

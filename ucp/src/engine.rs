@@ -185,6 +185,14 @@ impl Engine {
         table[index] = peer;
     }
 
+    /// What comes from `source` on `lane` from now on is a first contact: a transport may give the
+    /// number of a peer that has failed to the next one. Returns whose messages came from there.
+    #[cold]
+    pub(crate) fn unbind_source(&mut self, lane: usize, source: Source) -> PeerIndex {
+        let bound = self.sources[lane].get_mut(source.0 as usize);
+        bound.map_or(NOBODY, |peer| std::mem::replace(peer, NOBODY))
+    }
+
     /// Completes a request.
     #[inline]
     pub(crate) fn finish(&mut self, key: Key, status: Status) {

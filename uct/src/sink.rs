@@ -86,6 +86,7 @@ pub trait Sink {
     fn writable(&mut self, ep: EpId);
 
     /// The peer behind `source`/`ep` has failed; sent once per peer. Operations in flight to it
-    /// have been reported by `completed` before.
+    /// have been reported by `completed` before. What arrives from `source` later is another
+    /// peer's, which has got the number, or of a new connection.
     fn failed(&mut self, source: Option<Source>, ep: Option<EpId>, how: PeerFailure);
 }

@@ -168,6 +168,10 @@ impl ShmIface {
         let Some(stopped) = self.transfer(direction, ep, local, remote)? else {
             return Ok(Posted::Done);
         };
+        if stopped.reason == Reason::Gone {
+            // Nothing else has noticed it yet: the failure follows the answer.
+            self.peer_died(ep);
+        }
         if stopped.moved == 0 {
             return Err(refusal(stopped.reason));
         }

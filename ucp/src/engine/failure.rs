@@ -27,7 +27,7 @@ impl Engine {
         ep: Option<EpId>,
         how: PeerFailure,
     ) {
-        let by_source = source.map_or(NOBODY, |source| self.peer_of(lane, source));
+        let by_source = source.map_or(NOBODY, |source| self.unbind_source(lane, source));
         let by_ep = ep.and_then(|ep| {
             let found = self.peers.iter().position(|p| p.lane as usize == lane && p.ep == ep);
             found.map(|index| index as PeerIndex)

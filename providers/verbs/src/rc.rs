@@ -146,6 +146,8 @@ pub struct RcIface {
     failed: VecDeque<(u32, Option<u32>)>,
     /// Arrivals in order; all of them stand here while no spare is left.
     arrived: VecDeque<Arrived>,
+    /// Arrivals on pairs of which it is not known yet whose they are, in order.
+    strangers: Vec<Arrived>,
     emulated: Slab<Emulated>,
     /// Requests under way on all connections, and the most that the completion queue holds.
     under_way: usize,
@@ -242,6 +244,7 @@ impl RcIface {
             answers: Answers::new(),
             failed: VecDeque::new(),
             arrived: VecDeque::with_capacity(receives as usize),
+            strangers: Vec::new(),
             emulated: Slab::default(),
             under_way: 0,
             most_under_way: sends as usize,

@@ -268,6 +268,7 @@ impl RcIface {
                 if let Ok(peer) = self.peer_with(&peer) {
                     self.by_pair.insert(number, peer);
                     self.last_pair = None;
+                    self.meet(number, peer);
                     let before = self.peers[peer as usize].expected.replace(number);
                     self.forget_pair(peer, before);
                 }

@@ -23,6 +23,10 @@ pub(super) fn no_completions() -> Box<[Wc]> {
     vec![Wc::default(); BATCH].into_boxed_slice()
 }
 
+/// The peer of an arrival, while that is not known: no place of the table, which has
+/// [fewer](super::MAX_ENDPOINTS).
+const NOBODY: u32 = u32::MAX;
+
 /// Rounds without an event between looks at the clock.
 const IDLE_ROUNDS: u32 = 64;
 
@@ -41,6 +45,9 @@ impl RcIface {
         // What cannot be shown for want of a spare must not hold up the completions behind it.
         if events < budget && (self.arrived.is_empty() || !self.receive.has_spare()) {
             self.poll(BATCH.min((budget - events) as usize));
+            if !self.strangers.is_empty() {
+                self.know_strangers();
+            }
             events += self.deliver(sink, budget - events);
         }
         self.mend();
@@ -127,14 +134,11 @@ impl RcIface {
         if self.failed.is_empty() { self.arrived.front().copied() } else { self.choose_arrival() }
     }
 
-    /// Takes at most `most` completions in.
+    /// Takes at most `most` completions in. No event of the control thread is handled meanwhile:
+    /// one that ends a connection would forget its pair before the rest of the batch was taken in.
     fn poll(&mut self, most: usize) -> usize {
         // Not on the stack, where they would have to be cleared each time.
         let mut completions = std::mem::take(&mut self.completions);
-        if completions.is_empty() {
-            // News of a connection, found while a completion was taken in, lead here again.
-            completions = no_completions();
-        }
         let count = self.cq.poll(&mut completions[..most]);
         self.counters.polls += 1;
         self.counters.completions += count as u64;
@@ -164,22 +168,29 @@ impl RcIface {
 
     fn received(&mut self, completion: &Wc) {
         let buffer = completion.wr_id as u32;
-        let number = self.peer_of_pair(completion.qp_num);
-        let number = match number {
-            None if self.control.pending() => {
-                // The peer was quicker than the news of its connection.
-                self.take_events();
-                self.peer_of_pair(completion.qp_num)
-            }
-            number => number,
-        };
-        match number {
-            Some(peer) if completion.status == ffi::WC_SUCCESS => {
-                let len = completion.byte_len as usize;
-                self.arrived.push_back(Arrived { buffer, len, peer, pair: completion.qp_num });
-            }
-            _ => self.receive.again(buffer),
+        let len = completion.byte_len as usize;
+        let arrived = Arrived { buffer, len, peer: NOBODY, pair: completion.qp_num };
+        match self.peer_of_pair(completion.qp_num) {
+            _ if completion.status != ffi::WC_SUCCESS => self.receive.again(buffer),
+            Some(peer) => self.arrived.push_back(Arrived { peer, ..arrived }),
+            None => self.strangers.push(arrived),
         }
+    }
+
+    /// The peer was quicker than the news of its connection: takes the news, which
+    /// [shows](Self::meet) whose the arrivals are. Nobody's are those of a connection that is over.
+    #[cold]
+    fn know_strangers(&mut self) {
+        self.take_events();
+        while let Some(Arrived { buffer, .. }) = self.strangers.pop() {
+            self.receive.again(buffer);
+        }
+    }
+
+    /// What has arrived on a pair before it was known whose that is.
+    pub(super) fn meet(&mut self, number: u32, peer: u32) {
+        let arrived = self.strangers.extract_if(.., |arrived| arrived.pair == number);
+        self.arrived.extend(arrived.map(|arrived| Arrived { peer, ..arrived }));
     }
 
     /// Whose queue pair of ours it is; mostly that of the arrival before.
@@ -400,6 +411,7 @@ impl RcIface {
         if self.poll(BATCH) == 0 {
             std::thread::yield_now();
         }
+        self.know_strangers();
         while let Some(arrived) = self.arrived.pop_front() {
             self.receive.again(arrived.buffer);
         }
@@ -416,6 +428,7 @@ impl RcIface {
         !self.answers.is_empty()
             || self.next_failure().is_some()
             || !self.broken.is_empty()
+            || !self.strangers.is_empty()
             || (!self.arrived.is_empty() && self.receive.has_spare())
             || self.control.pending()
             || self.waiters.iter().any(|ep| self.may_post(ep.0))

@@ -130,6 +130,10 @@ impl Drop for Process {
         // into a buffer that is freed.
         let adopted = self.adopted.take();
         self.worker.wait_until(|| adopted.iter().all(|old| self.worker.is_complete(old.id)));
+        if !std::thread::panicking() {
+            // Peers wait for answers to messages that were received here.
+            self.worker.wait_until(|| !self.worker.has_unsent());
+        }
     }
 }
 

@@ -95,6 +95,17 @@ impl fmt::Display for RequestInfo {
 }
 
 impl Worker {
+    /// Whether something still waits for room on its way to a living peer: sends, or answers that peers
+    /// wait for. A worker that is dropped meanwhile takes it with it, and a peer whose message it has
+    /// received sees the send fail; so who leaves in peace waits until this is `false`.
+    pub fn has_unsent(&self) -> bool {
+        let engine = &self.inner.borrow().engine;
+        !engine.actions.is_empty()
+            || engine.peers.iter().any(|peer| peer.failure().is_none() && !peer.pending.is_empty())
+    }
+}
+
+impl Worker {
     /// What a request is doing; `None` when there is no such request.
     pub fn query(&self, id: RequestId) -> Option<RequestInfo> {
         let inner = self.inner.borrow();

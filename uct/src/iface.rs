@@ -381,7 +381,8 @@ pub trait Iface: MemoryDomain + Send {
         OpLimits::default()
     }
 
-    /// Completes when everything posted to `ep` before is visible in the target's memory.
+    /// Completes when everything posted to `ep` before is visible in the target's memory. Active
+    /// messages are visible in no memory: a transport may wait until they have left, or not.
     fn flush(&mut self, ep: EpId, token: Token) -> Result<Posted, PostError>;
 
     /// Completes when everything posted on the interface before is visible at its targets.

@@ -223,39 +223,46 @@ const fn room(word: usize) -> usize {
     LINE - word * 8
 }
 
+/// The methods of [`LineWords`] on shared words, for a line that has `shared`.
+macro_rules! shared_words {
+    () => {
+        #[inline]
+        fn load(self, word: usize, order: Ordering) -> u64 {
+            self.shared(word).load(order)
+        }
+
+        #[inline]
+        fn store(self, word: usize, value: u64, order: Ordering) {
+            self.shared(word).store(value, order);
+        }
+
+        #[inline]
+        fn fetch_add(self, word: usize, value: u64, order: Ordering) -> u64 {
+            self.shared(word).fetch_add(value, order)
+        }
+
+        #[inline]
+        fn swap(self, word: usize, value: u64, order: Ordering) -> u64 {
+            self.shared(word).swap(value, order)
+        }
+
+        #[inline]
+        fn add(self, word: usize, value: u64, order: Ordering) {
+            self.shared(word).fetch_add(value, order);
+        }
+
+        #[inline]
+        fn replace(self, word: usize, current: u64, new: u64) -> bool {
+            // AcqRel, Acquire: the caller of `replace` says what it pairs with.
+            self.shared(word)
+                .compare_exchange(current, new, Ordering::AcqRel, Ordering::Acquire)
+                .is_ok()
+        }
+    };
+}
+
 impl LineWords for DirectLine<'_> {
-    #[inline]
-    fn load(self, word: usize, order: Ordering) -> u64 {
-        self.shared(word).load(order)
-    }
-
-    #[inline]
-    fn store(self, word: usize, value: u64, order: Ordering) {
-        self.shared(word).store(value, order);
-    }
-
-    #[inline]
-    fn fetch_add(self, word: usize, value: u64, order: Ordering) -> u64 {
-        self.shared(word).fetch_add(value, order)
-    }
-
-    #[inline]
-    fn swap(self, word: usize, value: u64, order: Ordering) -> u64 {
-        self.shared(word).swap(value, order)
-    }
-
-    #[inline]
-    fn add(self, word: usize, value: u64, order: Ordering) {
-        self.shared(word).fetch_add(value, order);
-    }
-
-    #[inline]
-    fn replace(self, word: usize, current: u64, new: u64) -> bool {
-        // AcqRel, Acquire: the caller of `replace` says what it pairs with.
-        self.shared(word)
-            .compare_exchange(current, new, Ordering::AcqRel, Ordering::Acquire)
-            .is_ok()
-    }
+    shared_words!();
 
     #[inline]
     fn write(self, word: usize, value: u64) {

@@ -4,19 +4,21 @@
 //! This program is its own client: started with a role it plays that, otherwise it runs all cases. It
 //! therefore has no test harness.
 
+#[path = "common/alone.rs"]
+mod alone;
 mod common;
 
 use std::io::{Read as _, Write as _};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, exit};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use bowline::introduce::TcpIntroducer;
+use alone::{LOCALHOST, Outcome, alone};
 use bowline::stack::{self, Place};
 use bowline::ucp::{
     Arm, CloseMode, ConnectionRequest, DialError, Envelope, Ep, EpState, MatchSpec, PeerFailure,
-    SendMode, Sent, SpaceOptions, Worker,
+    SendMode, Sent, Worker,
 };
 use bowline::wait::SystemWaiter;
 use bowline_base::buffer::{RecvBuf, SendBuf};
@@ -25,26 +27,7 @@ use bowline_base::job::{JobMemory, JobSpec};
 use common::within_two_minutes;
 use rustix::event::{Timespec, epoll};
 
-const SECRET: [u8; 32] = [9; 32];
-const LOCALHOST: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 const ROLE: &str = "MEETING_TEST_ROLE";
-
-type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;
-
-/// A worker that is a job of its own.
-fn alone(job: u64, transports: &str) -> Outcome<Worker> {
-    let config = Config::from_pairs([("BOWLINE_TRANSPORTS", transports)], stack::SETTINGS)?;
-    let area_bytes = stack::area_bytes(&config);
-    let spec = JobSpec { job_id: job, ranks: 1, first_rank: 0, area_bytes };
-    let memory = JobMemory::create_memfd(&spec)?;
-    memory.attach(0)?;
-    let place =
-        Place { job: memory, local: 0, rank: 0, spread: true, shared: true, secret: SECRET };
-    let worker = stack::worker(&place, &config, SystemWaiter::new(&config))?;
-    worker.open_space(0, SpaceOptions::default())?;
-    worker.introduced_by(Box::new(TcpIntroducer::open(&config, SECRET)?));
-    Ok(worker)
-}
 
 fn send(worker: &Worker, ep: Ep, tag: u64, bytes: &[u8]) -> Outcome {
     let envelope = Envelope { space: 0, source: 0, tag };

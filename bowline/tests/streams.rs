@@ -4,43 +4,20 @@
 //! This program is its own client: started with a role it plays that, otherwise it runs all cases. It
 //! therefore has no test harness.
 
+#[path = "common/alone.rs"]
+mod alone;
 mod common;
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::process::{Child, Command, exit};
 use std::time::{Duration, Instant};
 
-use bowline::introduce::TcpIntroducer;
-use bowline::stack::{self, Place};
-use bowline::ucp::{
-    Ep, OpError, PeerFailure, RequestId, Sent, SpaceOptions, StreamReceived, StreamWant, Worker,
-};
-use bowline::wait::SystemWaiter;
+use alone::{LOCALHOST, Outcome, alone};
+use bowline::ucp::{Ep, OpError, PeerFailure, RequestId, Sent, StreamReceived, StreamWant, Worker};
 use bowline_base::buffer::{RecvBuf, SendBuf};
-use bowline_base::config::Config;
-use bowline_base::job::{JobMemory, JobSpec};
 use common::within_two_minutes;
 
-const SECRET: [u8; 32] = [9; 32];
-const LOCALHOST: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 const ROLE: &str = "STREAMS_TEST_ROLE";
-
-type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;
-
-/// A worker that is a job of its own.
-fn alone(job: u64, transports: &str) -> Outcome<Worker> {
-    let config = Config::from_pairs([("BOWLINE_TRANSPORTS", transports)], stack::SETTINGS)?;
-    let area_bytes = stack::area_bytes(&config);
-    let spec = JobSpec { job_id: job, ranks: 1, first_rank: 0, area_bytes };
-    let memory = JobMemory::create_memfd(&spec)?;
-    memory.attach(0)?;
-    let place =
-        Place { job: memory, local: 0, rank: 0, spread: true, shared: true, secret: SECRET };
-    let worker = stack::worker(&place, &config, SystemWaiter::new(&config))?;
-    worker.open_space(0, SpaceOptions::default())?;
-    worker.introduced_by(Box::new(TcpIntroducer::open(&config, SECRET)?));
-    Ok(worker)
-}
 
 /// The bytes of a stream from a place on.
 fn bytes(from: u64, len: usize) -> Vec<u8> {

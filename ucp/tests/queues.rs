@@ -103,22 +103,26 @@ sim_form!(sim_small, "small queues over sim", small(), |options| {
 
 const OVERTAKEN: &str = "puts to one place overtake each other here unless a fence stands between \
                          them, and the test takes the last one posted for the last one seen";
+const BUT_PLACES: &[Exclusion] = &[
+    Exclusion { test: "model::memory", reason: OVERTAKEN },
+    Exclusion { test: "rma::flushed_puts_are_visible", reason: OVERTAKEN },
+];
+
+/// Puts overtake each other, and atomics too.
+fn overtaking(options: &mut NetworkOptions, seed: u64) {
+    options.seed = seed;
+    options.puts_ordered = false;
+    options.put_before_atomic = false;
+    options.jitter_ns = 30_000;
+    options.faults = Faults { reorder: 300_000, reorder_ns: 100_000, ..Faults::default() };
+}
 
 sim_form!(
     sim_unordered,
     "queues over sim, puts that overtake each other and atomics",
     QueueOptions::default(),
-    |options| {
-        options.seed = 3;
-        options.puts_ordered = false;
-        options.put_before_atomic = false;
-        options.jitter_ns = 30_000;
-        options.faults = Faults { reorder: 300_000, reorder_ns: 100_000, ..Faults::default() };
-    },
-    &[
-        Exclusion { test: "model::memory", reason: OVERTAKEN },
-        Exclusion { test: "rma::flushed_puts_are_visible", reason: OVERTAKEN },
-    ]
+    |options| overtaking(options, 3),
+    BUT_PLACES
 );
 
 sim_form!(scmp_sim, "scmp over sim", scmp(QueueOptions::default()), |_| ());
@@ -126,50 +130,23 @@ sim_form!(
     scmp_unordered,
     "small scmp queues over sim, puts that overtake each other and atomics",
     scmp(small()),
-    |options| {
-        options.seed = 7;
-        options.puts_ordered = false;
-        options.put_before_atomic = false;
-        options.jitter_ns = 30_000;
-        options.faults = Faults { reorder: 300_000, reorder_ns: 100_000, ..Faults::default() };
-    },
-    &[
-        Exclusion { test: "model::memory", reason: OVERTAKEN },
-        Exclusion { test: "rma::flushed_puts_are_visible", reason: OVERTAKEN },
-    ]
+    |options| overtaking(options, 7),
+    BUT_PLACES
 );
 sim_form!(
     one_ring,
     "small queues over sim with one ring for all, puts that overtake each other and atomics",
     QueueOptions { rings: 1, ..small() },
-    |options| {
-        options.seed = 8;
-        options.puts_ordered = false;
-        options.put_before_atomic = false;
-        options.jitter_ns = 30_000;
-        options.faults = Faults { reorder: 300_000, reorder_ns: 100_000, ..Faults::default() };
-    },
-    &[
-        Exclusion { test: "model::memory", reason: OVERTAKEN },
-        Exclusion { test: "rma::flushed_puts_are_visible", reason: OVERTAKEN },
-    ]
+    |options| overtaking(options, 8),
+    BUT_PLACES
 );
 sim_form!(ring_sim, "rings over sim", ring(QueueOptions::default()), |_| ());
 sim_form!(
     ring_unordered,
     "small rings over sim, puts that overtake each other and atomics",
     ring(small()),
-    |options| {
-        options.seed = 6;
-        options.puts_ordered = false;
-        options.put_before_atomic = false;
-        options.jitter_ns = 30_000;
-        options.faults = Faults { reorder: 300_000, reorder_ns: 100_000, ..Faults::default() };
-    },
-    &[
-        Exclusion { test: "model::memory", reason: OVERTAKEN },
-        Exclusion { test: "rma::flushed_puts_are_visible", reason: OVERTAKEN },
-    ]
+    |options| overtaking(options, 6),
+    BUT_PLACES
 );
 sim_form!(seq_sim, "sealed queues over sim", seq(QueueOptions::default()), |_| ());
 sim_form!(seq_small, "small sealed queues over sim", seq(small()), |options| {
@@ -181,34 +158,16 @@ sim_form!(
     seq_unordered,
     "small sealed queues over sim, puts that overtake each other and atomics",
     seq(small()),
-    |options| {
-        options.seed = 10;
-        options.puts_ordered = false;
-        options.put_before_atomic = false;
-        options.jitter_ns = 30_000;
-        options.faults = Faults { reorder: 300_000, reorder_ns: 100_000, ..Faults::default() };
-    },
-    &[
-        Exclusion { test: "model::memory", reason: OVERTAKEN },
-        Exclusion { test: "rma::flushed_puts_are_visible", reason: OVERTAKEN },
-    ]
+    |options| overtaking(options, 10),
+    BUT_PLACES
 );
 sim_form!(locked_sim, "locked queues over sim", locked(QueueOptions::default()), |_| ());
 sim_form!(
     locked_unordered,
     "small locked queues over sim, puts that overtake each other and atomics",
     locked(small()),
-    |options| {
-        options.seed = 4;
-        options.puts_ordered = false;
-        options.put_before_atomic = false;
-        options.jitter_ns = 30_000;
-        options.faults = Faults { reorder: 300_000, reorder_ns: 100_000, ..Faults::default() };
-    },
-    &[
-        Exclusion { test: "model::memory", reason: OVERTAKEN },
-        Exclusion { test: "rma::flushed_puts_are_visible", reason: OVERTAKEN },
-    ]
+    |options| overtaking(options, 4),
+    BUT_PLACES
 );
 
 macro_rules! shm_form {

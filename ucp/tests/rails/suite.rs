@@ -7,8 +7,8 @@ use bowline_sim::{Drive, Faults, Network, NetworkOptions};
 use bowline_tcp::{TcpIface, TcpOptions};
 use bowline_ucp::cost::LaneCosts;
 use bowline_ucp::rails::{Rail, Rails};
+use bowline_uct::Iface;
 use bowline_uct::conformance::{Exclusion, Provider};
-use bowline_uct::{Face, Iface};
 
 use super::{memory, node, options, rails, with_memory};
 
@@ -98,11 +98,11 @@ pub(super) fn over_sockets(size: usize) -> Vec<Rails> {
     (0..size).map(member).collect()
 }
 
-/// A node whose ranks have shared memory and something else together, and the lanes beside.
+/// A node whose ranks have shared memory and something else together. The lanes beside are closed, so that
+/// a member that is dropped has left its node.
 struct Node {
     job: JobMemory,
     networks: Vec<(Network, NetworkOptions)>,
-    _lanes: Vec<Face>,
 }
 
 /// A kill: queues and words stay as they are, and the launcher tells the others.
@@ -141,10 +141,10 @@ macro_rules! memory_form {
                     let job = node(size, &shm);
                     let one = |i| {
                         let memory = memory(&job, i as u32, &shm);
-                        with_memory(memory, &networks, $place, i as u64 + 1)
+                        with_memory(memory, &networks, $place, i as u64 + 1).0
                     };
-                    let (ifaces, _lanes) = (0..size).map(one).unzip();
-                    (Self(Node { job, networks, _lanes }), ifaces)
+                    let ifaces = (0..size).map(one).collect();
+                    (Self(Node { job, networks }), ifaces)
                 }
 
                 fn kill(&mut self, index: usize, iface: Rails) {
@@ -208,14 +208,14 @@ impl Provider for MemoryAndSockets {
         let shm = ShmOptions::default();
         let job = node(size, &shm);
         let one = |i| {
-            let (path, lane) = memory(&job, i as u32, &shm);
+            let (path, _) = memory(&job, i as u32, &shm);
             let options = TcpOptions::with_secret([7; 32]);
             let tcp: Box<dyn Iface> = Box::new(TcpIface::open(options).expect("loopback is up"));
             let tcp = Rail { costs: LaneCosts::assumed(tcp.attr()), iface: tcp };
-            (Rails::open(vec![path, tcp], i as u64 + 1).expect("they carry messages"), lane)
+            Rails::open(vec![path, tcp], i as u64 + 1).expect("they carry messages")
         };
-        let (ifaces, _lanes) = (0..size).map(one).unzip();
-        (Self { _node: Node { job, networks: Vec::new(), _lanes } }, ifaces)
+        let ifaces = (0..size).map(one).collect();
+        (Self { _node: Node { job, networks: Vec::new() } }, ifaces)
     }
 }
 

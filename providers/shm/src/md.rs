@@ -179,9 +179,9 @@ impl Memories {
                 // alone, so no slice of them exists elsewhere, and none is made here.
                 Some(unsafe { View::from_raw(memory.address() as *mut u8, memory.len()) })
             }
-            // SAFETY: whoever lent the bytes keeps them readable until `release`, which needs the
-            // exclusive borrow that ends the view, and nothing here writes through it.
             Memory::Exposed { bytes, .. } => {
+                // SAFETY: whoever lent the bytes keeps them readable until `release`, which needs the
+                // exclusive borrow that ends the view, and nothing here writes through it.
                 Some(unsafe { View::from_raw(bytes.as_ptr(), bytes.len()) })
             }
         }

@@ -8,7 +8,7 @@ use bowline_tcp::{TcpIface, TcpOptions};
 use bowline_ucp::cost::Costs;
 use bowline_ucp::rails::{Rail, Rails};
 use bowline_ucp::{FailureSource, Worker, WorkerError, WorkerParts};
-use bowline_uct::{Caps, Iface, OpenError};
+use bowline_uct::{Caps, Face, Iface, OpenError, twofold};
 use thiserror::Error;
 
 use crate::wait::SystemWaiter;
@@ -21,13 +21,14 @@ bowline_base::settings! {
         pub TRANSPORTS: String = Setting::<String>::text("BOWLINE_TRANSPORTS", "")
             .cost("a network transport that is open is looked at now and then, by a system call")
             .change("leave one out to see whether it is at fault, or to measure another");
-        /// Network transports that carry the messages to other hosts together, the preferred first,
-        /// separated by commas: tcp, tcp:eth1 for a network interface by its name, ofi, verbs. Messages
-        /// go by the first that works, long ones are read by all at the same time, and when one fails
-        /// the others go on. Alike on all ranks but for the interfaces' names. Empty: none.
+        /// Transports that carry the messages to a peer together, the preferred first, separated by
+        /// commas: tcp, tcp:eth1 for a network interface by its name, ofi, verbs, and shm for peers on
+        /// the same host. Messages go by the first that works and leads to the peer, long ones are read
+        /// by all at the same time, and when one fails the others go on. Alike on all ranks but for the
+        /// interfaces' names. Empty: none.
         pub RAILS: String = Setting::<String>::text("BOWLINE_RAILS", "")
             .cost("16 bytes more for each message, an acknowledgement now and then, and up to 1 MiB for each peer of what it has not acknowledged")
-            .change("name two networks of your hosts where one is too slow, or must be allowed to fail: tcp:eth0,tcp:eth1");
+            .change("name two networks of your hosts where one is too slow, or must be allowed to fail: tcp:eth0,tcp:eth1. Leave shm out unless you measured: without, ranks of one host use it alone, which is quicker");
     ];
 }
 
@@ -108,11 +109,14 @@ pub enum StackError {
         /// Why.
         source: OpenError,
     },
-    /// The setting names a transport that is no network, or does not exist.
+    /// The setting names a transport that does not carry messages to peers, or does not exist.
     #[error(
-        "BOWLINE_RAILS names `{0}`; it takes tcp, tcp:INTERFACE, and ofi and verbs in builds with them"
+        "BOWLINE_RAILS names `{0}`; it takes shm, tcp, tcp:INTERFACE, and ofi and verbs in builds with them"
     )]
     NoSuchRail(String),
+    /// The setting names shared memory more than once.
+    #[error("BOWLINE_RAILS names shm twice; a node has one shared memory")]
+    ShmTwice,
     /// The protocol engine.
     #[error(transparent)]
     Worker(#[from] WorkerError),
@@ -165,6 +169,16 @@ pub fn transports(place: &Place, config: &Config) -> Result<Vec<Box<dyn Iface>>,
     names(place.spread, config).iter().map(|name| open(name, place, config)).collect()
 }
 
+/// Shared memory that is a path of rails: the path, and the lane beside the rails.
+fn twofold_shm(place: &Place, config: &Config) -> Result<(Face, Face), StackError> {
+    let mut options = ShmOptions::from_config(config);
+    // A reader may take a part of the memory by another path, for which it is lent.
+    options.exposes = true;
+    let opened = ShmIface::open(place.job.clone(), place.local, options);
+    let shm = opened.map_err(|source| StackError::Transport { transport: "shm", source })?;
+    Ok(twofold(Box::new(shm), Rails::is_theirs))
+}
+
 /// The names of the transports that a rank opens.
 fn names(spread: bool, config: &Config) -> Vec<String> {
     let chosen = config.get(TRANSPORTS);
@@ -175,7 +189,18 @@ fn names(spread: bool, config: &Config) -> Vec<String> {
 
 /// Whether a transport will be opened that wants to know whether ranks share processors.
 pub(crate) fn asks_for_processors(spread: bool, config: &Config) -> bool {
-    cfg!(feature = "ofi") && names(spread, config).iter().any(|name| name == "ofi")
+    let of_rails = rail_names(config);
+    let all = names(spread, config);
+    cfg!(feature = "ofi") && all.iter().chain(&of_rails).any(|name| name == "ofi")
+}
+
+/// The transports that are to carry messages together.
+fn rail_names(config: &Config) -> Vec<String> {
+    let value = config.get(RAILS);
+    if value.trim().is_empty() {
+        return Vec::new();
+    }
+    value.split(',').map(|name| name.trim().to_owned()).collect()
 }
 
 fn open(name: &str, place: &Place, config: &Config) -> Result<Box<dyn Iface>, StackError> {
@@ -206,28 +231,32 @@ fn open(name: &str, place: &Place, config: &Config) -> Result<Box<dyn Iface>, St
     lane.map_err(|source| StackError::Transport { transport, source })
 }
 
-/// The transports that carry messages together, if the setting names some.
+/// The transports that carry messages together, if the setting names some. `shm` is shared memory as
+/// one of them, where it is.
 fn rails(
     place: &Place,
     config: &Config,
     uid: u64,
     costs: &Costs,
+    mut shm: Option<Face>,
 ) -> Result<Option<Rails>, StackError> {
     let value = config.get(RAILS);
-    if value.trim().is_empty() {
+    let names = rail_names(config);
+    if names.is_empty() {
         return Ok(None);
     }
     let mut all = Vec::new();
-    for name in value.split(',').map(str::trim) {
+    for name in &names {
         let iface: Box<dyn Iface> = match name.split_once(':') {
+            None if name == "shm" => Box::new(shm.take().ok_or(StackError::ShmTwice)?),
             Some(("tcp", interface)) => {
                 let mut options = TcpOptions::from_config(config, place.secret);
                 interface.clone_into(&mut options.interfaces);
                 let failed = |source| StackError::Transport { transport: "tcp", source };
                 Box::new(TcpIface::open(options).map_err(failed)?)
             }
-            None if matches!(name, "tcp" | "ofi" | "verbs") => open(name, place, config)?,
-            _ => return Err(StackError::NoSuchRail(name.to_owned())),
+            None if matches!(name.as_str(), "tcp" | "ofi" | "verbs") => open(name, place, config)?,
+            _ => return Err(StackError::NoSuchRail(name.clone())),
         };
         all.push(Rail { costs: costs.of(iface.attr()), iface });
     }
@@ -245,14 +274,27 @@ pub fn worker(place: &Place, config: &Config, waiter: SystemWaiter) -> Result<Wo
         .map_err(|error| StackError::Random(error.into()))?;
     let uid = u64::from_ne_bytes(uid);
     let mut costs = crate::costs::known(config, place.job.ranks(), place.shared);
-    let mut lanes = transports(place, config)?;
-    if let Some(rails) = rails(place, config, uid, &costs)? {
+    let (path, mut beside) = match rail_names(config).iter().any(|name| name == "shm") {
+        true => twofold_shm(place, config).map(|(path, lane)| (Some(path), Some(lane)))?,
+        false => (None, None),
+    };
+    let in_rails = beside.is_some();
+    let mut lanes: Vec<Box<dyn Iface>> = Vec::new();
+    for name in names(place.spread, config) {
+        lanes.push(match beside.take_if(|_| name == "shm") {
+            Some(lane) => Box::new(lane),
+            None => open(&name, place, config)?,
+        });
+    }
+    if let Some(rails) = rails(place, config, uid, &costs, path)? {
         rails.learn(&mut costs);
-        // In front of each single network, which stays for one-sided operations.
-        let mut each = lanes.iter();
-        let network = each.position(|lane| lane.attr().caps.contains(Caps::INTER_NODE));
-        let at = network.unwrap_or(lanes.len());
-        lanes.insert(at, Box::new(rails));
+        // In front of each transport that may be a path of theirs, which stays for one-sided
+        // operations.
+        let mut each = lanes.iter().map(|lane| lane.attr());
+        let first = each.position(|attr| {
+            attr.caps.contains(Caps::INTER_NODE) || in_rails && attr.provider == "shm"
+        });
+        lanes.insert(first.unwrap_or(lanes.len()), Box::new(rails));
     }
     let parts = WorkerParts {
         job: place.job.id(),

@@ -39,16 +39,52 @@ pub(crate) struct Lane {
     pub(crate) loopback: bool,
     /// Whether progress looks at it.
     pub(crate) polled: bool,
+    /// Whether it reaches other hosts, whose messages ring no doorbell in memory.
+    far: bool,
     /// Whether a look costs a system call.
     dear: bool,
     /// Which protocols messages take.
     pub(crate) choices: Choices,
     /// Cursors of messages that both sides copy; made for the first one.
     pub(crate) cursors: Option<Cursors>,
+    pub(crate) rest: Rest,
+}
+
+/// How often a transport is looked at that costs a system call each time.
+#[derive(Debug, Default)]
+pub(crate) struct Rest {
     /// Looks in a row that found nothing.
     quiet: u32,
     /// Looks that are left out before the next.
-    rest: u32,
+    left: u32,
+}
+
+impl Rest {
+    /// Whether this look is left out.
+    #[inline]
+    pub(crate) fn rests(&mut self) -> bool {
+        if self.left == 0 {
+            return false;
+        }
+        self.left -= 1;
+        true
+    }
+
+    /// Takes note of what a look found.
+    #[inline]
+    pub(crate) fn looked(&mut self, events: u32) {
+        if events > 0 {
+            return self.awaken();
+        }
+        self.quiet = self.quiet.saturating_add(1);
+        self.left = (self.quiet / QUIET).min(MAX_REST);
+    }
+
+    /// The next look is taken.
+    #[inline]
+    pub(crate) fn awaken(&mut self) {
+        (self.quiet, self.left) = (0, 0);
+    }
 }
 
 impl Lane {
@@ -58,34 +94,9 @@ impl Lane {
         let loopback = caps.contains(Caps::LOOPBACK);
         let dear = caps.contains(Caps::INTER_NODE);
         let (polled, cursors) = (!loopback, None);
-        Self { iface, loopback, polled, choices, cursors, dear, quiet: 0, rest: 0 }
-    }
-
-    /// Whether a look costs a system call, and hence is not taken every time.
-    #[inline]
-    fn rests(&mut self) -> bool {
-        if self.rest == 0 {
-            return false;
-        }
-        self.rest -= 1;
-        true
-    }
-
-    /// Takes note of what a look at a dear lane found.
-    #[inline]
-    fn looked(&mut self, events: u32) {
-        if events > 0 {
-            return self.awaken();
-        }
-        self.quiet = self.quiet.saturating_add(1);
-        self.rest = (self.quiet / QUIET).min(MAX_REST);
-    }
-
-    /// The next progress looks.
-    #[inline]
-    pub(crate) fn awaken(&mut self) {
-        self.quiet = 0;
-        self.rest = 0;
+        let (far, rest) = (dear, Rest::default());
+        let dear = dear && !caps.contains(Caps::RESTS);
+        Self { iface, loopback, polled, choices, cursors, far, dear, rest }
     }
 
     /// Whether the lane reaches the peer; else why not.
@@ -128,7 +139,7 @@ impl Inner {
     pub(crate) fn disarm(&mut self) {
         for lane in self.lanes.iter_mut().filter(|lane| lane.polled && !lane.loopback) {
             lane.iface.disarm();
-            lane.awaken();
+            lane.rest.awaken();
         }
         if let Some(signal) = self.wakeup.signal() {
             signal.disarm();
@@ -138,7 +149,7 @@ impl Inner {
 
     /// Whether a lane is looked at whose peers do not ring the memory's doorbell.
     pub(crate) fn has_dear_lane(&self) -> bool {
-        self.lanes.iter().any(|lane| lane.polled && lane.dear)
+        self.lanes.iter().any(|lane| lane.polled && lane.far)
     }
 
     /// Adds what tells of a signal to what is slept on.
@@ -215,14 +226,14 @@ impl Inner {
     fn poll_all(&mut self) -> u32 {
         let mut events = 0;
         for (index, lane) in self.lanes.iter_mut().enumerate() {
-            if !lane.polled || lane.dear && lane.rests() {
+            if !lane.polled || lane.dear && lane.rest.rests() {
                 continue;
             }
             let mut sink = LaneSink { engine: &mut self.engine, lane: index };
             let found = lane.iface.progress(&mut sink, BUDGET);
             events += found;
             if lane.dear {
-                lane.looked(found);
+                lane.rest.looked(found);
             }
         }
         events

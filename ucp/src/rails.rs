@@ -29,7 +29,10 @@
 //! 5. A read names disjoint parts of memory; a part is asked for again by another path only after the
 //!    transport has answered for the first. So nothing is written twice at the same time.
 //! 6. The link fails after all its reads were answered, and once.
-//! 7. Every path is greeted as soon as a link is used, so that a death is noticed on all of them: where
+//! 7. A path that lends no memory, or whose transport refuses to read a peer's, has no part in reads
+//!    and all of it in messages. One that reads in the call (memory) does so a chunk at a time, after
+//!    the others were asked, and they are looked at between its chunks.
+//! 8. Every path is greeted as soon as a link is used, so that a death is noticed on all of them: where
 //!    the peer is dead, one path after the other fails, and then the link.
 //!
 //! Puts and atomic operations are not here: what was not known to have happened when its path failed
@@ -56,7 +59,7 @@ use std::collections::{HashMap, VecDeque};
 use bowline_base::doorbell::WakeSource;
 use bowline_base::slab::{Key, Slab};
 use bowline_uct::{
-    Caps, EpId, Iface, IfaceAttr, Limits, OpLimits, OpenError, PeerFailure, Source, Token,
+    AmId, Caps, EpId, Iface, IfaceAttr, Limits, OpLimits, OpenError, PeerFailure, Source, Token,
 };
 
 use self::flush::Flush;
@@ -67,6 +70,8 @@ use self::relay::Note;
 use self::split::{MAX_PATHS, PathCost};
 use self::wire::{Address, FRONT, KEY_EACH, KEY_FRONT};
 use crate::cost::{Costs, Figure, LaneCosts};
+use crate::lanes::Rest;
+use crate::wire::{RAIL_ACK, RAIL_DATA, RAIL_HELLO};
 
 bowline_base::counters! {
     /// What rails count.
@@ -91,7 +96,7 @@ bowline_base::counters! {
 /// What every path needs.
 const MESSAGES: Caps = Caps::AM_SHORT.union(Caps::AM_BCOPY).union(Caps::AM_ORDERED);
 
-/// What every path needs for reads to be split.
+/// What a path needs to take part in reads.
 const READS: Caps = Caps::GET_ZCOPY.union(Caps::EXPOSE).union(Caps::RMA_REGISTERED);
 
 /// No buffer of a Rust program is larger.
@@ -115,9 +120,25 @@ impl std::fmt::Debug for Rail {
 struct Path {
     iface: Box<dyn Iface>,
     cost: PathCost,
+    /// Whether reads go by it.
+    reads: bool,
+    /// Whether it reads in the call, by this processor: known when it has done so.
+    prompt: bool,
+    /// Where another path is looked at without a system call, the looks at this one that are left
+    /// out.
+    rest: Option<Rest>,
     /// Links by the number of their sender, and by that of their endpoint.
     sources: Vec<u32>,
     by_ep: Vec<u32>,
+}
+
+impl Path {
+    /// The next progress looks at it.
+    fn awaken(&mut self) {
+        if let Some(rest) = &mut self.rest {
+            rest.awaken();
+        }
+    }
 }
 
 /// No link.
@@ -189,6 +210,12 @@ impl Rails {
     /// The name under which they stand in a worker's address.
     pub const PROVIDER: &'static str = "rails";
 
+    /// Whether a message is one of rails, and not of the engine by another lane: where both stand on one
+    /// transport ([`bowline_uct::twofold()`]).
+    pub fn is_theirs(id: AmId) -> bool {
+        [RAIL_HELLO, RAIL_DATA, RAIL_ACK].contains(&id)
+    }
+
     /// Puts transports together, the preferred first: it carries all messages as long as it works.
     /// `uid` is random and different for every worker.
     ///
@@ -208,7 +235,7 @@ impl Rails {
             }
         }
         let attr = attr(&rails);
-        let costs = together(&rails.iter().map(|rail| rail.costs).collect::<Vec<_>>());
+        let costs = together(&rails);
         let own = Address {
             uid,
             paths: rails
@@ -222,9 +249,13 @@ impl Rails {
             let why = "the address of all rails is longer than a message of one of them".to_owned();
             return Err(OpenError::Limit(why));
         }
+        let rests = attr.caps.contains(Caps::RESTS);
         let path = |rail: Rail| Path {
-            iface: rail.iface,
             cost: path_cost(&rail.costs),
+            reads: rail.iface.attr().caps.contains(READS),
+            prompt: false,
+            rest: (rests && rail.iface.attr().caps.contains(Caps::INTER_NODE)).then(Rest::default),
+            iface: rail.iface,
             sources: Vec::new(),
             by_ep: Vec::new(),
         };
@@ -271,8 +302,8 @@ impl Rails {
     /// Predicted nanoseconds of a read of `length` bytes by all paths, and each path's part; `None`
     /// where reads are not split.
     pub fn predict(&self, length: u64) -> Option<split::Split> {
-        let all: Vec<_> = self.paths.iter().map(|path| Some(path.cost)).collect();
-        split::split(length, &all).filter(|_| self.attr.caps.contains(Caps::GET_ZCOPY))
+        let all: Vec<_> = self.paths.iter().map(|path| path.reads.then_some(path.cost)).collect();
+        split::split(length, &all)
     }
 }
 
@@ -280,9 +311,14 @@ fn path_cost(costs: &LaneCosts) -> PathCost {
     PathCost { fixed: costs.get.time(1.0, 0.0), per_byte: costs.get.per_byte.value }
 }
 
-/// Costs of all together: messages go by the first, reads by all at the same time.
-fn together(all: &[LaneCosts]) -> LaneCosts {
-    let mut costs = all[0];
+/// Costs of all together: messages go by the first, reads by all that read at the same time.
+fn together(rails: &[Rail]) -> LaneCosts {
+    let mut costs = rails[0].costs;
+    let reads = |rail: &&Rail| rail.iface.attr().caps.contains(READS);
+    let all: Vec<_> = rails.iter().filter(reads).map(|rail| rail.costs).collect();
+    if all.is_empty() {
+        return costs;
+    }
     let paths = all.iter().map(path_cost);
     let rate: f64 = paths.clone().map(|path| 1.0 / path.per_byte.max(1e-6)).sum();
     let begun: f64 = paths.map(|path| path.fixed / path.per_byte.max(1e-6)).sum();
@@ -308,9 +344,10 @@ fn attr(rails: &[Rail]) -> IfaceAttr {
     for bit in [Caps::PEER_FAILURE, Caps::EP_CHECK, Caps::EVENT_FD] {
         caps.set(bit, all(bit));
     }
-    let reads = all(READS);
+    let reads = rails.iter().any(|rail| rail.iface.attr().caps.contains(READS));
     caps.set(READS, reads);
     caps.set(Caps::INTER_NODE, any(Caps::INTER_NODE));
+    caps.set(Caps::RESTS, any(Caps::INTER_NODE) && !all(Caps::INTER_NODE));
     caps.set(Caps::RMA_WAKES, any(Caps::RMA_WAKES));
     let mut limits = Limits {
         am: OpLimits {

@@ -496,7 +496,7 @@ impl Inner {
         self.failure_generation = source.generation();
         source.dead(&mut dead);
         // Bounded: a living peer may go on sending for ever.
-        self.lanes.iter_mut().for_each(Lane::awaken);
+        self.lanes.iter_mut().for_each(|lane| lane.rest.awaken());
         for _ in 0..1000 {
             if self.poll() == 0 {
                 break;

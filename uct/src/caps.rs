@@ -67,6 +67,9 @@ bitflags! {
         const LOOPBACK = 1 << 24;
         /// Zcopy operations are carried out without the processor of whoever asked.
         const CARRIES = 1 << 31;
+        /// Leaves out most looks at other hosts by itself while they are silent, so that a look at it
+        /// costs no system call most of the time although it has [`Caps::INTER_NODE`].
+        const RESTS = 1 << 29;
         /// `turn` works.
         const TURN = 1 << 30;
     }

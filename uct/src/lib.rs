@@ -23,18 +23,20 @@ mod md;
 mod sink;
 mod tag;
 mod turn;
+mod twofold;
 
 pub use addr::{AddrReader, AddrWriter, Truncated};
 pub use atomic::{AtomicOp, AtomicWidth};
 pub use caps::{AtomicOps, Caps, IfaceAttr, Limits, OpLimits};
 pub use error::{OpenError, PeerFailure, PostError, Unreachable};
-pub use iface::{Armed, EpId, Iface, LocalSlice, Posted, RemoteSlice, Source, Token};
+pub use iface::{Armed, EpId, Iface, Immediate, LocalSlice, Posted, RemoteSlice, Source, Token};
 pub use md::{MdAttr, MemError, MemHandle, MemoryDomain, RkeyId};
 pub use sink::{AmId, Arrival, Desc, Sink, Verdict};
 /// What [`Iface::event_fd`] lends.
 pub use std::os::fd::BorrowedFd;
 pub use tag::{CUT, TagMatch, WITHDRAWN};
 pub use turn::TurnSink;
+pub use twofold::{Face, twofold};
 
 /// The fixed header that every active message carries in front of its payload: three words
 /// whose meaning is the business of the layer above.

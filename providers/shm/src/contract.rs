@@ -10,9 +10,9 @@ use bowline_base::doorbell::Doorbell;
 use bowline_base::sync::atomic::{Ordering, fence};
 use bowline_base::view::View;
 use bowline_uct::{
-    AmHeader, AmId, Armed, AtomicOp, AtomicWidth, Desc, EpId, Iface, IfaceAttr, LocalSlice, MdAttr,
-    MemError, MemHandle, MemoryDomain, OpenError, PeerFailure, PostError, Posted, RemoteSlice,
-    RkeyId, Sink, Source, Token, TurnSink, Unreachable,
+    AmHeader, AmId, Armed, AtomicOp, AtomicWidth, Caps, Desc, EpId, Iface, IfaceAttr, Immediate,
+    LocalSlice, MdAttr, MemError, MemHandle, MemoryDomain, OpenError, PeerFailure, PostError,
+    Posted, RemoteSlice, RkeyId, Sink, Source, Token, TurnSink, Unreachable,
 };
 
 use crate::addr::{Address, NO_FD};
@@ -36,6 +36,13 @@ impl MemoryDomain for ShmIface {
 
     fn mem_register(&mut self, memory: RecvBuf) -> Result<MemHandle, MemError> {
         self.memories.register(&self.area, memory)
+    }
+
+    fn mem_expose(&mut self, bytes: LocalSlice) -> Result<MemHandle, MemError> {
+        if !self.attr.caps.contains(Caps::EXPOSE) {
+            return Err(MemError::Unsupported("lend memory to the reads of peers"));
+        }
+        self.memories.expose(&self.area, bytes)
     }
 
     fn mem_view(&self, handle: MemHandle) -> Option<View<'_>> {
@@ -66,6 +73,12 @@ impl MemoryDomain for ShmIface {
         self.memories.key_of(start, len, out)
     }
 }
+
+// SAFETY: what `mem_view` shows is kept in `memories` under its handle, as a mapping with its count
+// or as the user's buffer, and taken out by `mem_release` of that handle alone; what `rkey_ptr` shows
+// is a mapping whose count the key in `rkeys` holds until `close_key` of that key. Neither is touched
+// by anything that happens to endpoints or peers.
+unsafe impl Immediate for ShmIface {}
 
 impl Iface for ShmIface {
     fn attr(&self) -> &IfaceAttr {

@@ -259,6 +259,7 @@ fn attributes(options: &ShmOptions, parameters: &Parameters, area: &Area) -> Ifa
         | Caps::TURN;
     if options.cma != Some(false) {
         caps |= Caps::RMA_REGISTERED;
+        caps.set(Caps::EXPOSE, options.exposes);
     }
     let max_bcopy = parameters.max_bcopy as usize;
     let one_sided = OpLimits {

@@ -4,6 +4,7 @@
 //! which a peer maps when it unpacks the key. *Registered* memory stays where it is and is
 //! reached by cross memory attach; a word in the owner's area tells peers whether a registration
 //! still stands, since the kernel would let them write into whatever came there later.
+//! *Exposed* memory is the same with bytes that stay with their user, who lends them to reads.
 //!
 //! A packed key is one of
 //!
@@ -27,7 +28,7 @@ use bowline_base::region::{Region, RegionError};
 use bowline_base::slab::Slab;
 use bowline_base::sync::atomic::{AtomicU64, Ordering};
 use bowline_base::view::View;
-use bowline_uct::{AddrWriter, MemError, MemHandle};
+use bowline_uct::{AddrWriter, LocalSlice, MemError, MemHandle};
 
 use crate::addr::Process;
 use crate::area::Area;
@@ -63,6 +64,7 @@ pub(crate) fn allocation_here(id: u64) -> Option<Arc<Region>> {
 enum Memory {
     Allocated { region: Arc<Region>, id: u64, packed: Vec<u8> },
     Registered { memory: RecvBuf, slot: u32, generation: u64 },
+    Exposed { bytes: LocalSlice, slot: u32, generation: u64 },
 }
 
 /// All memory that one interface makes reachable.
@@ -128,6 +130,20 @@ impl Memories {
 
     /// Registers memory of the user.
     pub(crate) fn register(&mut self, area: &Area, memory: RecvBuf) -> Result<MemHandle, MemError> {
+        let (slot, generation) = self.open_word(area)?;
+        Ok(MemHandle(self.held.insert(Memory::Registered { memory, slot, generation })))
+    }
+
+    /// Lends memory of the user to reads. That they only read is the business of whoever is given
+    /// the key, as with all memory that the kernel opens to peers.
+    pub(crate) fn expose(&mut self, area: &Area, bytes: LocalSlice) -> Result<MemHandle, MemError> {
+        let (slot, generation) = self.open_word(area)?;
+        Ok(MemHandle(self.held.insert(Memory::Exposed { bytes, slot, generation })))
+    }
+
+    /// Takes a registration word and says in it that memory is reachable: its number and what it
+    /// holds.
+    fn open_word(&mut self, area: &Area) -> Result<(u32, u64), MemError> {
         let slot = self.free_slots.pop().unwrap_or(self.fresh_slot);
         let Some(word) = area.registration(slot) else {
             return Err(MemError::System {
@@ -140,7 +156,18 @@ impl Memories {
         let generation = word.load(Ordering::Relaxed).wrapping_add(1) | 1;
         // Release pairs with the Acquire in `rkey::Access::stands`.
         word.store(generation, Ordering::Release);
-        Ok(MemHandle(self.held.insert(Memory::Registered { memory, slot, generation })))
+        Ok((slot, generation))
+    }
+
+    /// Says in a registration word that nothing is reachable any more.
+    fn close_word(&mut self, area: &Area, slot: u32, generation: u64) {
+        if let Some(word) = area.registration(slot) {
+            // Even: nothing stands here. Release pairs with the Acquire in
+            // `rkey::Access::stands`; SeqCst would not help, since a peer that checked
+            // before is already in the kernel: protocols end their operations first.
+            word.store(generation.wrapping_add(1), Ordering::Release);
+        }
+        self.free_slots.push(slot);
     }
 
     pub(crate) fn view(&self, handle: MemHandle) -> Option<View<'_>> {
@@ -152,6 +179,11 @@ impl Memories {
                 // alone, so no slice of them exists elsewhere, and none is made here.
                 Some(unsafe { View::from_raw(memory.address() as *mut u8, memory.len()) })
             }
+            Memory::Exposed { bytes, .. } => {
+                // SAFETY: whoever lent the bytes keeps them readable until `release`, which needs the
+                // exclusive borrow that ends the view, and nothing here writes through it.
+                Some(unsafe { View::from_raw(bytes.as_ptr(), bytes.len()) })
+            }
         }
     }
 
@@ -159,10 +191,10 @@ impl Memories {
         match self.held.get(handle.0).ok_or(MemError::NoSuch)? {
             Memory::Allocated { packed, .. } => Ok(packed.clone()),
             Memory::Registered { memory, slot, generation } => {
-                let mut w = AddrWriter::new();
-                w.u8(kind::REGISTERED).u32(*slot).u64(*generation);
-                w.u64(memory.address()).u64(memory.len() as u64);
-                Ok(checked(w.finish()))
+                Ok(registered(*slot, *generation, memory.address(), memory.len()))
+            }
+            Memory::Exposed { bytes, slot, generation } => {
+                Ok(registered(*slot, *generation, bytes.as_ptr().addr() as u64, bytes.len()))
             }
         }
     }
@@ -179,14 +211,12 @@ impl Memories {
                 Ok(None)
             }
             Memory::Registered { memory, slot, generation } => {
-                if let Some(word) = area.registration(slot) {
-                    // Even: nothing stands here. Release pairs with the Acquire in
-                    // `rkey::Access::stands`; SeqCst would not help, since a peer that checked
-                    // before is already in the kernel: protocols end their operations first.
-                    word.store(generation.wrapping_add(1), Ordering::Release);
-                }
-                self.free_slots.push(slot);
+                self.close_word(area, slot, generation);
                 Ok(Some(memory))
+            }
+            Memory::Exposed { slot, generation, .. } => {
+                self.close_word(area, slot, generation);
+                Ok(None)
             }
         }
     }
@@ -224,6 +254,12 @@ impl Drop for Memories {
 pub(crate) fn check_of(bytes: &[u8]) -> u32 {
     let wide = crate::addr::hash(bytes);
     (wide ^ (wide >> 32)) as u32
+}
+
+fn registered(slot: u32, generation: u64, base: u64, len: usize) -> Vec<u8> {
+    let mut w = AddrWriter::new();
+    w.u8(kind::REGISTERED).u32(slot).u64(generation).u64(base).u64(len as u64);
+    checked(w.finish())
 }
 
 fn checked(mut bytes: Vec<u8>) -> Vec<u8> {

@@ -15,6 +15,7 @@ use super::link::Link;
 use super::reads::MOST;
 use super::wire::Address;
 use super::{Endpoint, EpState, Event, Rails};
+use crate::lanes::Rest;
 
 /// Bytes of which the split is explained.
 const EXPLAINED: u64 = 4 << 20;
@@ -229,9 +230,9 @@ impl Iface for Rails {
         let costs: Vec<_> = ways
             .iter()
             .zip(&self.paths)
-            .map(|(way, path)| way.is_ok().then_some(path.cost))
+            .map(|(way, path)| (way.is_ok() && path.reads).then_some(path.cost))
             .collect();
-        let split = self.predict(EXPLAINED).and_then(|_| super::split::split(EXPLAINED, &costs));
+        let split = super::split::split(EXPLAINED, &costs);
         let first = ways.iter().position(Result::is_ok);
         let mut lines = Vec::new();
         for (at, way) in ways.iter().enumerate() {
@@ -366,7 +367,10 @@ impl Iface for Rails {
         }
         for turn in 0..count {
             if events < budget {
-                events += self.look((self.next / 2 + turn) % count, sink, budget - events);
+                let at = (self.next / 2 + turn) % count;
+                if !self.paths[at].rest.as_mut().is_some_and(Rest::rests) {
+                    events += self.look(at, sink, budget - events);
+                }
             }
         }
         self.move_on();
@@ -418,6 +422,7 @@ impl Iface for Rails {
 
     fn disarm(&mut self) {
         for path in &mut self.paths {
+            path.awaken();
             path.iface.disarm();
         }
     }

@@ -41,12 +41,18 @@ impl Rails {
         if !self.attr.caps.contains(Caps::GET_ZCOPY) {
             return MdAttr::default();
         }
-        let all = || self.paths.iter().map(|path| path.iface.md_attr());
+        let all = || self.paths.iter().filter(|path| path.reads).map(|path| path.iface.md_attr());
         let cost = |of: fn((f32, f32)) -> f32| all().map(|md| of(md.register_cost_ns)).sum();
         MdAttr {
             can_alloc: false,
             can_register: true,
-            rkey_bytes: key_bytes(all().map(|md| md.rkey_bytes)),
+            rkey_bytes: key_bytes(
+                self.paths.iter().map(
+                    |path| {
+                        if path.reads { path.iface.md_attr().rkey_bytes } else { 0 }
+                    },
+                ),
+            ),
             register_cost_ns: (cost(|cost| cost.0), cost(|cost| cost.1)),
         }
     }
@@ -62,7 +68,8 @@ impl Rails {
         }
         let mut handles = [None; MAX_PATHS];
         let mut refused = None;
-        for (path, handle) in self.paths.iter_mut().zip(&mut handles) {
+        for (path, handle) in self.paths.iter_mut().zip(&mut handles).filter(|(path, _)| path.reads)
+        {
             match path.iface.mem_expose(bytes) {
                 Ok(exposed) => *handle = Some(exposed),
                 Err(error) => refused = Some(error),

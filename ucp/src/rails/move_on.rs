@@ -140,6 +140,7 @@ impl Rails {
         if link.paths[at].full {
             return Ok(());
         }
+        self.paths[at].awaken();
         let iface = &mut *self.paths[at].iface;
         let max_short = iface.attr().limits.am.max_short;
         let down = link.down();
@@ -286,8 +287,11 @@ impl Rails {
             above: sink,
             events: 0,
         };
-        path.iface.progress(&mut relay, budget.min(NOTES));
+        let found = path.iface.progress(&mut relay, budget.min(NOTES));
         let events = relay.events;
+        if let Some(rest) = &mut path.rest {
+            rest.looked(found);
+        }
         if !self.notes.is_empty() {
             let mut notes = std::mem::take(&mut self.notes);
             for note in notes.drain(..) {

@@ -4,6 +4,9 @@
 //! a time and two of them at once; one that is through with its own takes from the end of the longest
 //! that is left and was not asked for, in proportion to the two paths' speeds, so that a wrong figure costs little. What a
 //! failed path had left, or had asked for without an answer, is for whoever comes first.
+//!
+//! A path that reads in the call has nothing under way. It goes last, so that the others are at work
+//! meanwhile; where they are, it reads one chunk in each progress.
 
 use bowline_base::slab::Key;
 use bowline_uct::{
@@ -18,6 +21,10 @@ const CHUNK: u64 = 512 << 10;
 
 /// Parts of one read that a path has under way.
 const DEPTH: u8 = 2;
+
+/// Chunks that a path reads in one call while no other has anything under way, so that other traffic is
+/// looked at in between.
+const AT_ONCE: u32 = 8;
 
 /// Reads under way; beyond, posts are refused.
 pub(super) const MOST: usize = 4096;
@@ -68,6 +75,8 @@ pub(super) struct Read {
     again: Vec<Span>,
     in_flight: [u8; MAX_PATHS],
     failed: Option<PeerFailure>,
+    /// A path has refused, and none is left that did not.
+    refused: bool,
     /// Stands among those that are tried again.
     pub(super) waits: bool,
 }
@@ -118,6 +127,15 @@ impl Read {
         self.in_flight == [0; MAX_PATHS]
     }
 
+    /// Path `at` reads nothing of this any more: neither what it was to ask for nor `span`, which it
+    /// refused.
+    fn refuse(&mut self, at: usize, span: Span) {
+        self.leave(at);
+        self.again.push(span);
+        self.keys[at] = None;
+        self.refused = true;
+    }
+
     /// A path is gone: what it was to ask for is everybody's.
     pub(super) fn leave(&mut self, at: usize) {
         let span = std::mem::take(&mut self.own[at]);
@@ -156,7 +174,8 @@ impl Rails {
         }
         let link = &mut self.links[index as usize];
         let costs: [_; MAX_PATHS] = std::array::from_fn(|at| {
-            let usable = link.paths[at].endpoint().is_some() && key.keys[at].is_some();
+            let path = link.paths[at];
+            let usable = path.endpoint().is_some() && !path.blind && key.keys[at].is_some();
             self.paths.get(at).filter(|_| usable).map(|path| path.cost)
         });
         let split = split::split(length, &costs).ok_or(PostError::Unsupported)?;
@@ -176,43 +195,66 @@ impl Rails {
             token,
             to: *to,
             address: from.address,
-            keys: key.keys,
+            keys: std::array::from_fn(|at| key.keys[at].filter(|_| costs[at].is_some())),
             left: length,
             own,
             partakes,
             again: Vec::new(),
             in_flight: [0; MAX_PATHS],
             failed: None,
+            refused: false,
             waits: false,
         });
-        // The peer is to notice our end, as we notice its own: rule 7.
+        // The peer is to notice our end, as we notice its own: rule 8.
         self.queue(index);
-        while let Some(error) = self.post_parts(read)
-            && self.reads.get(read).is_some_and(Read::is_quiet)
-        {
-            let lost_a_path = error == PostError::PeerFailed || error == PostError::BadEndpoint;
-            if lost_a_path && self.links[index as usize].failed.is_none() {
+        loop {
+            let refusal = self.post_parts(read);
+            let Some(now) = self.reads.get(read) else { return Ok(Posted::InFlight) };
+            let (left, begun) = (now.left, now.left < length);
+            if left > 0 && !now.is_quiet() {
+                return Ok(Posted::InFlight);
+            }
+            if left > 0 && refusal != Some(PostError::NoResource) && self.has_way(read) {
+                if refusal.is_none() {
+                    // It was read for long enough in one call.
+                    self.try_again(read);
+                    return Ok(Posted::InFlight);
+                }
+                // By the paths that are left.
                 continue;
             }
-            // Nothing of it is under way: it was not begun.
+            if left > 0 && begun {
+                // It goes on, or fails, in the next progress.
+                self.try_again(read);
+                return Ok(Posted::InFlight);
+            }
+            // Complete, or nothing of it was done and nothing is under way: it was not begun.
             self.reads.remove(read);
             self.links[index as usize].reads -= 1;
             self.tell_failure(index);
-            return Err(error);
+            return if left == 0 {
+                Ok(Posted::Done)
+            } else {
+                Err(refusal.unwrap_or(PostError::Unsupported))
+            };
         }
-        let done = self.reads.get(read).is_some_and(|read| read.left == 0 && read.is_quiet());
-        if done {
-            self.reads.remove(read);
-            self.links[index as usize].reads -= 1;
-            return Ok(Posted::Done);
-        }
-        Ok(Posted::InFlight)
+    }
+
+    /// Whether a path is left that may read what is missing.
+    fn has_way(&self, key: Key) -> bool {
+        let Some(read) = self.reads.get(key) else { return false };
+        let paths = &self.links[read.link as usize].paths;
+        (0..MAX_PATHS).any(|at| read.keys[at].is_some() && paths[at].endpoint().is_some())
     }
 
     /// Asks for what the paths take. The error of a part that was refused, if one was.
     fn post_parts(&mut self, key: Key) -> Option<PostError> {
         let mut refusal = None;
-        for at in 0..self.paths.len() {
+        let mut order = [0, 1, 2, 3];
+        let order = &mut order[..self.paths.len()];
+        order.sort_by_key(|&at| self.paths[at].prompt);
+        for &mut at in order {
+            let mut chunks = 0;
             while let Some(read) = self.reads.get_mut(key) {
                 let way = self.links[read.link as usize].paths[at].endpoint();
                 let (Some(ep), Some(rkey)) = (way, read.keys[at]) else { break };
@@ -231,11 +273,18 @@ impl Rails {
                 let error = match self.paths[at].iface.get_zcopy(ep, &[to], from, token) {
                     Ok(Posted::InFlight) => {
                         read.in_flight[at] += 1;
+                        self.paths[at].awaken();
                         continue;
                     }
                     Ok(Posted::Done) => {
                         self.parts.remove(part);
+                        self.paths[at].prompt = true;
                         read.left -= span.len();
+                        chunks += 1;
+                        if read.left > 0 && (chunks == AT_ONCE || !read.is_quiet()) {
+                            self.try_again(key);
+                            break;
+                        }
                         continue;
                     }
                     Err(error) => error,
@@ -252,7 +301,10 @@ impl Rails {
                     | PostError::BadArgument
                     | PostError::TooLong
                     | PostError::Unsupported => {
-                        read.failed = Some(PeerFailure::Refused);
+                        read.refuse(at, span);
+                        let link = &mut self.links[read.link as usize];
+                        link.paths[at].blind |= error == PostError::Unsupported;
+                        self.try_again(key);
                     }
                     _ => {
                         read.again.push(span);
@@ -282,7 +334,7 @@ impl Rails {
         let link = read.link;
         match result {
             Ok(_) => read.left -= part.span.len(),
-            Err(PeerFailure::Refused) => read.failed = Some(PeerFailure::Refused),
+            Err(PeerFailure::Refused) => read.refuse(part.path, part.span),
             Err(how) => {
                 // Rule 5: the transport has done with it.
                 read.again.push(part.span);
@@ -310,7 +362,8 @@ impl Rails {
         let link = &mut self.links[index as usize];
         let ways = || (0..MAX_PATHS).filter(|&at| read.keys[at].is_some());
         if read.left > 0 && !ways().any(|at| link.paths[at].endpoint().is_some()) {
-            read.failed = read.failed.or(link.failed).or(Some(PeerFailure::Unreachable));
+            let last = if read.refused { PeerFailure::Refused } else { PeerFailure::Unreachable };
+            read.failed = read.failed.or(link.failed).or(Some(last));
         }
         if !read.is_quiet() || read.left > 0 && read.failed.is_none() {
             return;
@@ -360,6 +413,7 @@ mod tests {
                 again: Vec::new(),
                 in_flight: [0; MAX_PATHS],
                 failed: None,
+                refused: false,
                 waits: false,
             };
             let speeds = [1.0, 10.0, 0.1, 5.0];

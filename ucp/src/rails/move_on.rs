@@ -312,11 +312,9 @@ impl Rails {
                     self.queue(index);
                 }
             }
-            Note::Failed(at, source, ep, how) => {
-                let path = &self.paths[at];
-                let by_source = source.and_then(|s| path.sources.get(s.0 as usize).copied());
-                let by_ep = ep.and_then(|ep| path.by_ep.get(ep.0 as usize).copied());
-                for index in [by_source, by_ep].into_iter().flatten() {
+            Note::Failed(at, by_source, ep, how) => {
+                let by_ep = ep.and_then(|ep| self.paths[at].by_ep.get(ep.0 as usize).copied());
+                for index in [Some(by_source), by_ep].into_iter().flatten() {
                     if index != NOBODY {
                         self.path_down(index, at, how);
                     }

@@ -15,7 +15,8 @@ use crate::wire::{RAIL_ACK, RAIL_DATA, RAIL_HELLO};
 pub(super) enum Note {
     Completed(Token, Result<u64, PeerFailure>),
     Writable(usize, EpId),
-    Failed(usize, Option<Source>, Option<EpId>, PeerFailure),
+    /// The path, the link of the source that failed or nobody, the endpoint.
+    Failed(usize, u32, Option<EpId>, PeerFailure),
     /// A peer has greeted; its paths are to be made.
     Met(u32),
     /// A link has something to post, or hears of paths that its peer has given up.
@@ -138,6 +139,9 @@ impl Sink for Relay<'_> {
     }
 
     fn failed(&mut self, source: Option<Source>, ep: Option<EpId>, how: PeerFailure) {
-        self.notes.push(Note::Failed(self.path, source, ep, how));
+        // The number may become another peer's, which greets before the note is read.
+        let bound = source.and_then(|source| self.sources.get_mut(source.0 as usize));
+        let link = bound.map_or(NOBODY, |link| std::mem::replace(link, NOBODY));
+        self.notes.push(Note::Failed(self.path, link, ep, how));
     }
 }

@@ -146,9 +146,9 @@ fn ends(form: QueueForm, fate: Fate, rounds: u32) {
     let mut next = [0, 0, 0];
     let ep = EpId(1);
     let sends = |world: &mut World, next: &mut [u64; 3]| {
-        for sender in 1..3 {
-            match world.send(sender, ep, next[sender]) {
-                Ok(()) => next[sender] += 1,
+        for (sender, next) in next.iter_mut().enumerate().skip(1) {
+            match world.send(sender, ep, *next) {
+                Ok(()) => *next += 1,
                 // It may hear of the end right after.
                 Err(error) => {
                     assert!(matches!(error, PostError::NoResource | PostError::PeerFailed));

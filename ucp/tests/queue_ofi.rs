@@ -1,5 +1,5 @@
 //! Receive queues over libfabric, whose own messages were taken away: the contract's suite over them, in
-//! every form of queue and over the providers that every machine has, with libfabric's atomics and with
+//! every form of queue (SCMP alone is in that with rings) and over the providers that every machine has, with libfabric's atomics and with
 //! those that the target serves.
 //!
 //! The providers do what the queues have to be ready for in other ways than the simulator does:
@@ -88,7 +88,6 @@ const PUTS_TO_THE_DEAD: &[Exclusion] = &[Exclusion {
              more behind a put to a peer that has closed",
 }];
 
-form!(tcp_scmp, "tcp", Scmp, Auto);
 form!(tcp_rings, "tcp", ScmpRings, Auto);
 form!(tcp_seq, "tcp", ScmpSeq, Auto);
 form!(tcp_locked, "tcp", Locked, Auto);
@@ -96,7 +95,6 @@ form!(tcp_ring, "tcp", Ring, Auto);
 form!(tcp_rings_served, "tcp", ScmpRings, Emulated);
 
 // Through memory the target always serves them.
-form!(shm_scmp, "shm", Scmp, Auto);
 form!(shm_rings, "shm", ScmpRings, Auto);
 form!(shm_seq, "shm", ScmpSeq, Auto);
 form!(shm_locked, "shm", Locked, Auto);

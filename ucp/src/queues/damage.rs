@@ -145,7 +145,7 @@ mod tests {
     fn senders_read_what_the_owner_wrote_whatever_they_have_added() {
         for why in [Closed::Damaged, Closed::Unflippable(PeerFailure::Died)] {
             for added in [0, 1, 1 << 26] {
-                let word = 7 << 32 | why.mark() + added;
+                let word = 7 << 32 | (why.mark() + added);
                 assert_eq!(closed_by(word), Some(why.told()), "{why} + {added}");
             }
         }

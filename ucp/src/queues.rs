@@ -44,7 +44,8 @@
 //! ([`ATOMIC_CPU`](bowline_uct::Caps::ATOMIC_CPU)). Where they are coherent among themselves only
 //! ([`ATOMIC_DEVICE`](bowline_uct::Caps::ATOMIC_DEVICE)), it swaps the counter by a connection to
 //! itself: a flip then costs a round trip to the own device. All other words that it writes (the
-//! counters of a half that is settled, the headers of its slots) have no atomic under way.
+//! counters of a half that is settled, the headers of its slots) have no atomic under way. When that
+//! connection fails, the queue is closed as soon as it would have to be flipped.
 //!
 //! **A full queue** refuses a reservation; its slots are added to the counter of failed ones, and
 //! the sender reads the counter until it names another half: one read under way, no atomics.
@@ -53,7 +54,7 @@
 //!
 //! **Damage.** Slots are checked as the queue says. A slot whose source or mark is wrong is
 //! dropped and counted; one that cannot be is its source's fault, whose link fails; control words
-//! that cannot be close the queue, which every sender reads out of its next ticket. Whoever has
+//! that cannot be close the queue (see `damage`), which every sender reads out of its next ticket. Whoever has
 //! the key of the queue can write all of it: a cookie keeps out the stale and the damaged, not a
 //! peer that means harm to others.
 //!

@@ -1,4 +1,5 @@
-//! `--count ENGINE --matches N`: that many matches with an empty queue, to be counted by callgrind.
+//! `--count ENGINE --matches N`: that many matches to be counted by callgrind, with an empty queue, or
+//! with a receive from each of `--queued Q` ranks, which are posted and then met from the last one on.
 
 use std::hint::black_box;
 
@@ -31,10 +32,62 @@ fn matches(engine: &mut impl MatchEngine, matches: u64) {
     assert_eq!(left, 0, "each message found its receive");
 }
 
-/// Does `count` matches with the engine `name` of a communicator of 512 ranks.
-pub(crate) fn run(name: &str, count: u64) -> Result<()> {
+/// A receive. Apart from the message, since others come between: the names are what callgrind looks for.
+#[inline(never)]
+fn measured_match_post(engine: &mut impl MatchEngine, want: &Want) {
+    if black_box(engine.take_unexpected(want)).is_none() {
+        engine.post(*want, want.source.into());
+    }
+}
+
+/// Its message.
+#[inline(never)]
+fn measured_match_arrive(engine: &mut impl MatchEngine, want: &Want) -> Option<u64> {
+    black_box(engine.arrive(want.source, want.tag))
+}
+
+/// Rounds that are not counted, after which an engine that has grown stays so for longer than it is
+/// counted: it tries a list again ever more rarely.
+const SETTLING: u64 = 2100;
+
+/// `rounds` rounds in which a receive from each of `queued` ranks is posted and its message arrives, that
+/// of the last one first.
+fn deep_matches(engine: &mut impl MatchEngine, queued: u32, rounds: u64, settling: u64) {
+    let want = |source| {
+        let (source, tag) = black_box((source, 7));
+        Want { source, source_mask: u32::MAX, tag, tag_mask: u64::MAX }
+    };
+    for _ in 0..settling {
+        for source in 0..queued {
+            let want = want(source);
+            if engine.take_unexpected(&want).is_none() {
+                engine.post(want, source.into());
+            }
+        }
+        for source in (0..queued).rev() {
+            engine.arrive(source, 7);
+        }
+    }
+    for _ in 0..rounds {
+        for source in 0..queued {
+            measured_match_post(engine, &want(source));
+        }
+        for source in (0..queued).rev() {
+            let found = measured_match_arrive(engine, &want(source));
+            assert_eq!(found, Some(source.into()), "its own receive");
+        }
+    }
+}
+
+/// Does `count` matches with the engine `name` of a communicator of 512 ranks, of which `queued` have
+/// messages to come; 0: one at a time.
+pub(crate) fn run(name: &str, count: u64, queued: u32) -> Result<()> {
     if name == BARE {
-        matches(&mut ListEngine::<Off>::new(), count);
+        let mut list = ListEngine::<Off>::new();
+        match queued {
+            0 => matches(&mut list, count),
+            _ => deep_matches(&mut list, queued, count / u64::from(queued), 0),
+        }
         return Ok(());
     }
     let pure = name.strip_prefix(PURE);
@@ -44,7 +97,14 @@ pub(crate) fn run(name: &str, count: u64) -> Result<()> {
         bail!("no engine {name:?}; there are {BARE}, {names}, and {PURE} before one of these");
     };
     let make = if pure.is_some() { Engine::without_list } else { Engine::new };
-    matches(&mut make(kind, 512), count);
+    let mut engine = make(kind, 512);
+    match queued {
+        0 => matches(&mut engine, count),
+        _ => {
+            let settling = if kind == EngineKind::List { 0 } else { SETTLING };
+            deep_matches(&mut engine, queued, count / u64::from(queued), settling);
+        }
+    }
     Ok(())
 }
 
@@ -56,8 +116,9 @@ mod tests {
         let pure = engines.map(|name| format!("pure-{name}"));
         for name in engines.into_iter().chain(pure.iter().map(String::as_str)).chain(["bare-list"])
         {
-            super::run(name, 100).unwrap();
+            super::run(name, 100, 0).unwrap();
+            super::run(name, 128, 64).unwrap();
         }
-        assert!(super::run("none", 1).is_err());
+        assert!(super::run("none", 1, 0).is_err());
     }
 }

@@ -55,6 +55,9 @@ struct Arguments {
     /// See --count
     #[arg(long, hide = true, default_value_t = 1000)]
     matches: u64,
+    /// See --count
+    #[arg(long, hide = true, default_value_t = 0)]
+    queued: u32,
 }
 
 fn tables() -> Vec<Named> {
@@ -116,7 +119,7 @@ fn main() -> Result<()> {
         return receive::processes::sender(what);
     }
     if let Some(engine) = &arguments.count {
-        return count::run(engine, arguments.matches);
+        return count::run(engine, arguments.matches, arguments.queued);
     }
     let all = tables();
     let unknown = arguments.only.iter().find(|name| !all.iter().any(|table| table.0 == **name));

@@ -106,21 +106,37 @@ pub(crate) struct Curve {
     pub(crate) points: Vec<(f64, f64)>,
 }
 
+/// What numbers at an axis are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Unit {
+    /// Counts.
+    None,
+    /// Bytes.
+    Bytes,
+    /// Nanoseconds.
+    Nanoseconds,
+}
+
 /// A table's picture: curves over two logarithmic axes.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Chart {
     /// What the x axis shows.
     pub(crate) x: &'static str,
+    /// In what.
+    pub(crate) x_unit: Unit,
     /// What the y axis shows.
     pub(crate) y: &'static str,
+    /// In what.
+    pub(crate) y_unit: Unit,
     /// The curves.
     pub(crate) curves: Vec<Curve>,
 }
 
 impl Chart {
     /// An empty picture.
-    pub(crate) const fn new(x: &'static str, y: &'static str) -> Self {
-        Self { x, y, curves: Vec::new() }
+    pub(crate) const fn new(x: &'static str, x_unit: Unit, y: &'static str, y_unit: Unit) -> Self {
+        Self { x, x_unit, y, y_unit, curves: Vec::new() }
     }
 
     /// Adds a point to the curve `name`.

@@ -1,5 +1,5 @@
-//! Atomic operations: of libfabric where it has all of them, else by a message that the target's
-//! progress serves.
+//! Atomic operations: of libfabric where it has all of them and works over a network, else by a message
+//! that the target's progress serves.
 //!
 //! An interface does one or the other, never both, since words that are changed in two ways at
 //! once would not be atomic: [`Caps::ATOMIC_DEVICE`](bowline_uct::Caps::ATOMIC_DEVICE) says

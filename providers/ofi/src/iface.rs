@@ -199,7 +199,14 @@ impl OfiIface {
                 if traits.ordered { "in" } else { "out of" }
             )));
         }
-        let native_atomics = options.atomics != Atomics::Emulated && net.has_all_atomics();
+        // Through memory it is the target's progress in any case, and libfabric takes answers in the
+        // order of the questions: one that a dead peer owes holds back those of all others.
+        let wanted = match options.atomics {
+            Atomics::Auto => !traits.shares_memory,
+            Atomics::Native => true,
+            Atomics::Emulated => false,
+        };
+        let native_atomics = wanted && net.has_all_atomics();
         if options.atomics == Atomics::Native && !native_atomics {
             return Err(OpenError::Limit(format!(
                 "the libfabric provider {} lacks atomic operations; set BOWLINE_OFI_ATOMICS to \

@@ -26,7 +26,7 @@
 //! | `am_bcopy`, up to `BOWLINE_OFI_BUFFER_BYTES` less 40 | `fi_send` from a registered buffer |
 //! | `am_zcopy` | `fi_sendmsg`: header, then the user's pieces |
 //! | puts, gets | `fi_writemsg` with FI_DELIVERY_COMPLETE, `fi_readmsg` |
-//! | atomics | libfabric's where it has all of them (`ATOMIC_DEVICE`), else a message that the target's progress serves (`ATOMIC_CPU`); an interface does one or the other |
+//! | atomics | libfabric's where it has all of them and is no shared memory (`ATOMIC_DEVICE`), else a message that the target's progress serves (`ATOMIC_CPU`); an interface does one or the other |
 //! | tagged messages | `fi_tsendmsg`, `fi_trecvmsg` |
 //!
 //! Active messages are under credit: a peer has at most `BOWLINE_OFI_WINDOW` of them under way
@@ -65,7 +65,10 @@
 //!
 //! libfabric's `shm` (seen with 1.17) guards a receiver's queue by a spin lock in shared memory. A
 //! peer that is killed while it holds the lock, which is while it sends, leaves the survivor in the
-//! library for good (about one death in ten in the midst of a stream). It is never chosen by itself;
+//! library for good (about one death in ten in the midst of a stream). It also takes the answers to puts and
+//! atomics in the order in which they were asked for, so that none comes any more behind one of a peer that
+//! has died or closed. With `BOWLINE_OFI_ATOMICS=auto` atomics go by messages there, which have no answers of
+//! that kind; puts still have them. It is never chosen by itself;
 //! ranks of one host have Bowline's own shared memory, which settles what a dead sender left.
 //!
 //! # Signals

@@ -7,7 +7,8 @@ use bowline_base::config::{Config, Setting};
 bowline_base::choice! {
     /// Who performs atomic operations.
     pub enum Atomics {
-        /// libfabric where it has every operation in both widths, else the target's progress.
+        /// libfabric where it has every operation in both widths and works over a network, else the
+        /// target's progress.
         Auto = "auto",
         /// libfabric; opening fails where it lacks one.
         Native = "native",

@@ -106,10 +106,10 @@ form!(
     []
 );
 form!(
-    emulated,
-    "shm, atomics by messages",
+    native,
+    "shm, libfabric's own atomics",
     "shm",
-    |options| options.atomics = Atomics::Emulated,
+    |options| options.atomics = Atomics::Native,
     []
 );
 form!(

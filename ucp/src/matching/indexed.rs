@@ -105,7 +105,7 @@ pub trait Index: Debug + Send {
     ) -> Option<u32>;
 
     /// Makes the leaf that `find` has missed on `path`.
-    fn insert(&mut self, rank: u32, path: &Self::Path, count: &mut impl Count) -> u32;
+    fn insert(&mut self, rank: u32, tag: u64, path: &Self::Path, count: &mut impl Count) -> u32;
 
     /// The leaf `find` has found on `path` is empty.
     fn release(&mut self, path: &Self::Path, leaf: u32, count: &mut impl Count);
@@ -213,7 +213,7 @@ impl<I: Index, C: Count> Indexed<I, C> {
         self.spot.key = None;
         match self.spot.leaf {
             Some(leaf) => leaf,
-            None => self.index.insert(source, &self.spot.path, &mut self.count),
+            None => self.index.insert(source, tag, &self.spot.path, &mut self.count),
         }
     }
 
@@ -255,6 +255,9 @@ impl<I: Index, C: Count> Indexed<I, C> {
     #[inline(always)]
     fn list_for(&mut self, want: &Want) -> Option<u32> {
         self.posted += 1;
+        if I::class(want) == Class::Exact {
+            return Some(self.leaf_for(want.source, want.tag));
+        }
         match I::class(want) {
             Class::Tag => self.by_tag += 1,
             Class::Source => self.by_source += 1,
@@ -274,10 +277,13 @@ impl<I: Index, C: Count> Indexed<I, C> {
     #[inline(always)]
     fn take_receive(&mut self, leaf: Option<u32>, path: &I::Path, found: Found) -> u64 {
         self.posted -= 1;
-        match I::class(&self.pool.get(found.index).want) {
-            Class::Tag => self.by_tag -= 1,
-            Class::Source => self.by_source -= 1,
-            Class::Exact | Class::Wild => {}
+        // Mostly there are no others than exact ones, and the entry need not be asked.
+        if self.by_tag | self.by_source != 0 {
+            match I::class(&self.pool.get(found.index).want) {
+                Class::Tag => self.by_tag -= 1,
+                Class::Source => self.by_source -= 1,
+                Class::Exact | Class::Wild => {}
+            }
         }
         match leaf {
             Some(leaf) => {

@@ -74,6 +74,9 @@ impl Iface for QueueLane {
     }
 
     fn connect(&mut self, address: &[u8]) -> Result<EpId, OpenError> {
+        if let Some(why) = self.closed {
+            return Err(OpenError::Limit(format!("this receive queue is closed: {why}")));
+        }
         let theirs = Address::parse(address).map_err(OpenError::BadAddress)?;
         let anew = self.attr.caps.contains(Caps::LOOPBACK);
         let index = self.link_to(address, &theirs, anew)?;

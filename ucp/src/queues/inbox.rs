@@ -88,8 +88,8 @@ impl QueueLane {
         self.lose_rings_of(link);
         self.links[link as usize].introduced = true;
         self.seats[seat as usize] = Seat { link, cookie, status, next: 0, trust: Trust::Known };
-        if self.poisoned {
-            self.break_link(link, PeerFailure::Damaged);
+        if let Some(why) = self.closed {
+            self.break_link(link, why.told());
         }
     }
 
@@ -141,6 +141,9 @@ impl QueueLane {
 
     /// Whether messages are there, or a half to be flipped.
     fn has_messages(&mut self) -> bool {
+        if self.closed.is_some() {
+            return false;
+        }
         if self.shape.form == QueueForm::Ring {
             return self.rings_have_messages();
         }
@@ -164,11 +167,17 @@ impl QueueLane {
         if self.shape.promotes() && self.promoted_have_work() {
             return true;
         }
-        !self.poisoned && if drained { reserved && !self.flipping } else { !stalled }
+        if drained { reserved && !self.flipping } else { !stalled }
     }
 
     /// Hands out at most `budget` messages; returns how many.
     pub(super) fn receive(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
+        if self.closed.is_some() {
+            // Whoever comes now is to hear of it.
+            self.mark_closed();
+            self.read_introductions();
+            return 0;
+        }
         match self.shape.form {
             QueueForm::Ring => self.receive_rings(sink, budget),
             QueueForm::ScmpRings => self.receive_promoting(sink, budget),
@@ -253,7 +262,7 @@ impl QueueLane {
         let Some(word) = word.filter(|word| word.load(Ordering::Relaxed) as u32 != 0) else {
             return;
         };
-        if self.flipping || self.flip_answer.is_some() || self.poisoned {
+        if self.flipping || self.flip_answer.is_some() || self.closed.is_some() {
             return;
         }
         if self.own_link.is_none() {
@@ -267,12 +276,22 @@ impl QueueLane {
                 self.flipping = answer.is_none();
                 self.flip_answer = answer;
             }
-            // No room: at the next look.
-            Err(PostError::NoResource) => {}
-            Err(error) => {
-                tracing::warn!(%error, "a receive queue cannot be flipped by its own device");
-            }
+            Err(error) => self.flip_refused(error),
         }
+    }
+
+    /// A flip was not posted.
+    #[cold]
+    pub(super) fn flip_refused(&mut self, error: PostError) {
+        // No room: at the next look.
+        if error == PostError::NoResource {
+            return;
+        }
+        let known = self.own_link.and_then(|own| self.links[own as usize].failed);
+        self.lose_flips(known.unwrap_or(match error {
+            PostError::PeerFailed => PeerFailure::Unreachable,
+            _ => PeerFailure::Refused,
+        }));
     }
 
     /// Does a fetching operation on R through the own device.

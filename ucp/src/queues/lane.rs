@@ -11,6 +11,7 @@ use bowline_uct::{
     Arrival, Caps, EpId, Iface, IfaceAttr, MemHandle, PeerFailure, Sink, Source, Token, Verdict,
 };
 
+use super::damage::Closed;
 use super::layout::Shape;
 use super::link::{Link, Seat};
 use super::options::QueueStats;
@@ -123,7 +124,8 @@ pub struct QueueLane {
     pub(super) staging: RecvBuf,
     pub(super) packing: Vec<u8>,
     pub(super) settlement: Settlement,
-    pub(super) poisoned: bool,
+    /// Whether nothing is handed out any more.
+    pub(super) closed: Option<Closed>,
 
     pub(super) notes: Notes,
     pub(super) pending: VecDeque<Event>,
@@ -194,7 +196,10 @@ impl QueueLane {
                     What::Settle if known => self.settle_answered(link, result),
                     What::Flip => {
                         self.flipping = false;
-                        self.flip_answer = result.ok();
+                        match result {
+                            Ok(old) => self.flip_answer = Some(old),
+                            Err(how) => self.lose_flips(how),
+                        }
                     }
                     What::Step | What::Settle => {}
                 }

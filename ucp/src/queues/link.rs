@@ -146,6 +146,8 @@ pub(super) struct Link {
     pub(super) held: u64,
     /// How often it was taken in a row.
     pub(super) turns: u32,
+    /// How often it is still left to others when it is found free.
+    pub(super) sits_out: u32,
     /// Whether an add to S or F, a release, or the flush behind sealed messages is unanswered.
     pub(super) settling: bool,
     /// Where messages are sealed: how many there were, and reservations before that flush.
@@ -199,6 +201,7 @@ impl Link {
             known: None,
             held: 0,
             turns: 0,
+            sits_out: 0,
             settling: false,
             sealed: 0,
             confirming: 0,

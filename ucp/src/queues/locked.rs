@@ -26,7 +26,8 @@
 //!    After some turns in a row it waits for the answer to its release, and then tries with a word
 //!    that is old: so it learns the new one no sooner than whoever spins. And whoever finds the lock
 //!    free where it was not expected, believes it or draws another lot and asks once more: else
-//!    senders in step with each other would come in the same order for ever.
+//!    senders in step with each other would come in the same order for ever. Who has had
+//!    all its turns draws none a few times.
 //! 5. All slots below the offset are whole messages. Nothing is to be settled: counters S and F stay
 //!    zero, and status words are not read.
 //! 6. *The dead*: the seat in the word says who holds it. When the transport below has told that
@@ -40,9 +41,10 @@
 use bowline_base::scmp::published::{self, R_BYTE};
 use bowline_base::scmp::seq::POISON;
 use bowline_base::sync::atomic::Ordering;
-use bowline_uct::{AtomicOp, PeerFailure, PostError};
+use bowline_uct::{AtomicOp, PeerFailure};
 
 use super::address::checksum;
+use super::damage::closed_by;
 use super::fifo::{Stamp, mark};
 use super::lane::QueueLane;
 use super::link::{Seat, Step};
@@ -55,6 +57,9 @@ pub(super) const MAX_PEERS: u32 = 0x7fff;
 
 /// Turns in a row after which others are let in front.
 const TURNS: u32 = 8;
+
+/// How often who has had all its turns leaves a lock that it finds free to others.
+const SIT_OUT: u32 = 4;
 
 /// The word of a new queue.
 pub(super) const NEW: u64 = 1 << 32;
@@ -120,18 +125,24 @@ impl QueueLane {
     pub(super) fn lock_answered(&mut self, index: u32, slots: u32, old: u64) -> Next {
         let link = &mut self.links[index as usize];
         self.stats.reservations += 1;
-        if is_closed(old) {
-            return Next::Break(PeerFailure::Damaged);
+        if let Some(how) = closed_by(old) {
+            return Next::Break(how);
         }
         let ticket = published::ticket(old, slots, link.shape.slots);
         let Some(ticket) = ticket.ok().filter(|_| link.known == Some(old)) else {
             self.stats.contended += 1;
             link.turns = 0;
-            // Who learns of a free lock at the same time as others draws lots, else the nearest
-            // one would win every time. Their seats differ, and a run can be repeated.
-            let draw = u64::from(link.seat) << 48 ^ self.stats.reservations;
-            if holder(old).is_some() || checksum(&draw.to_le_bytes()) & 1 == 0 {
+            if holder(old).is_some() {
                 link.known = Some(free(old));
+            } else if link.sits_out > 0 {
+                link.sits_out -= 1;
+            } else {
+                // Who learns of a free lock at the same time as others draws lots, else the nearest
+                // one would win every time. Their seats differ, and a run can be repeated.
+                let draw = u64::from(link.seat) << 48 ^ self.stats.reservations;
+                if checksum(&draw.to_le_bytes()) & 1 == 0 {
+                    link.known = Some(free(old));
+                }
             }
             link.step = Step::Ready;
             return Next::Later;
@@ -155,6 +166,9 @@ impl QueueLane {
                 link.step = Step::Ready;
                 link.settling = true;
                 link.turns += 1;
+                if link.turns == TURNS {
+                    link.sits_out = SIT_OUT;
+                }
                 if link.turns < TURNS {
                     link.known = Some(new);
                 }
@@ -172,7 +186,7 @@ impl QueueLane {
     pub(super) fn released(&mut self, index: u32, old: u64) -> Next {
         if old != self.links[index as usize].held {
             // Its consumer has closed the queue, or somebody has written what cannot be.
-            return Next::Break(PeerFailure::Damaged);
+            return Next::Break(closed_by(old).unwrap_or(PeerFailure::Damaged));
         }
         self.end_reservation(index);
         Next::Go
@@ -183,7 +197,7 @@ impl QueueLane {
         let Some(consumer) = self.consumer.as_ref().filter(|consumer| consumer.is_drained()) else {
             return;
         };
-        if self.flipping || self.flip_answer.is_some() || self.poisoned {
+        if self.flipping || self.flip_answer.is_some() || self.closed.is_some() {
             return;
         }
         let new = consumer.flip_word();
@@ -227,11 +241,7 @@ impl QueueLane {
                 self.flipping = answer.is_none();
                 self.flip_answer = answer;
             }
-            // No room: at the next look.
-            Err(PostError::NoResource) => {}
-            Err(error) => {
-                tracing::warn!(%error, "a receive queue cannot be flipped by its own device");
-            }
+            Err(error) => self.flip_refused(error),
         }
     }
 }

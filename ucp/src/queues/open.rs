@@ -154,7 +154,7 @@ impl QueueLane {
             staging: RecvBuf::owned(vec![0; room]),
             packing: vec![0; room],
             settlement: Settlement::default(),
-            poisoned: false,
+            closed: None,
             notes: Notes::default(),
             pending: VecDeque::new(),
             odd: Odd::default(),

@@ -220,6 +220,10 @@ impl QueueLane {
             handed += self.receive_promoted(sink, budget);
         }
         handed += self.receive_queue(sink, budget - handed);
+        if self.closed.is_some() {
+            // By that. The rings are closed, too.
+            return handed;
+        }
         if let Some(ring) = self.promotion.drain.take() {
             let left = budget - handed;
             let taken = self.receive_place(sink, ring, left);

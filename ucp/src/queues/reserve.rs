@@ -2,11 +2,11 @@
 //! for another half. The steps between are in `post`.
 
 use bowline_base::scmp::published::{self, R_BYTE};
-use bowline_base::scmp::seq::POISON;
 use bowline_base::sync::LINE;
 use bowline_base::sync::atomic::Ordering;
-use bowline_uct::{Caps, PeerFailure, RemoteSlice};
+use bowline_uct::{Caps, RemoteSlice};
 
+use super::damage::closed_by;
 use super::fifo::{Stamp, mark};
 use super::lane::QueueLane;
 use super::link::Step;
@@ -77,8 +77,8 @@ impl QueueLane {
             return self.sealed_reserved(index, slots, old);
         }
         self.stats.reservations += 1;
-        if old as u32 >= POISON {
-            return Next::Break(PeerFailure::Damaged);
+        if let Some(how) = closed_by(old) {
+            return Next::Break(how);
         }
         link.step = match published::ticket(old, slots, link.shape.slots) {
             Ok(ticket) => {
@@ -179,8 +179,8 @@ impl QueueLane {
         }
         self.stats.looks += 1;
         let link = &mut self.links[index as usize];
-        if value as u32 >= POISON {
-            return Next::Break(PeerFailure::Damaged);
+        if let Some(how) = closed_by(value) {
+            return Next::Break(how);
         }
         if (value >> 32) as u32 != tag {
             link.known = link.known.map(|_| free(value));

@@ -41,6 +41,9 @@ impl Tail {
     /// # Errors
     /// When it cannot be.
     fn refresh(&mut self, head: u64) -> Result<bool, PeerFailure> {
+        if head == solo::CLOSED {
+            return Err(PeerFailure::Unreachable);
+        }
         if head < self.head || head > self.tail {
             return Err(PeerFailure::Damaged);
         }

@@ -2,9 +2,9 @@
 
 use bowline_base::scmp::published;
 use bowline_base::scmp::sealed::{self, key};
-use bowline_base::scmp::seq::POISON;
-use bowline_uct::{Caps, PeerFailure, Posted};
+use bowline_uct::{Caps, Posted};
 
+use super::damage::closed_by;
 use super::lane::QueueLane;
 use super::link::Step;
 use super::post::Next;
@@ -15,8 +15,8 @@ impl QueueLane {
     /// R of a peer whose queue has seals was `old` before the link reserved `slots`.
     pub(super) fn sealed_reserved(&mut self, index: u32, slots: u32, old: u64) -> Next {
         self.stats.reservations += 1;
-        if old as u32 >= POISON {
-            return Next::Break(PeerFailure::Damaged);
+        if let Some(how) = closed_by(old) {
+            return Next::Break(how);
         }
         let ordered = self.attr.caps.contains(Caps::PUT_BEFORE_ATOMIC);
         let link = &mut self.links[index as usize];

@@ -36,7 +36,7 @@ use bowline_base::scmp::published;
 use bowline_base::scmp::sealed::{self, Sealed, Sources, key};
 use bowline_base::sync::atomic::Ordering;
 use bowline_base::words::ViewWords;
-use bowline_uct::{AmId, Arrival, AtomicOp, PostError, Sink, Source};
+use bowline_uct::{AmId, Arrival, AtomicOp, Sink, Source};
 
 use super::lane::QueueLane;
 use super::link::{Seat, Trust};
@@ -205,7 +205,7 @@ impl QueueLane {
         let Some(inbox) = self.inbox.as_ref().filter(|inbox| inbox.consumer.wants_flip()) else {
             return false;
         };
-        if self.flipping || self.flip_answer.is_some() || self.poisoned {
+        if self.flipping || self.flip_answer.is_some() || self.closed.is_some() {
             return false;
         }
         let flip = inbox.consumer.flip_word();
@@ -224,24 +224,20 @@ impl QueueLane {
                 self.flipping = answer.is_none();
                 self.flip_answer = answer;
             }
-            // No room: at the next look.
-            Err(PostError::NoResource) => {}
-            Err(error) => {
-                tracing::warn!(%error, "a receive queue cannot be flipped by its own device");
-            }
+            Err(error) => self.flip_refused(error),
         }
         self.flip_answer.is_some()
     }
 
     /// Whether a progress has something to do (rule 4).
     pub(super) fn sealed_has_messages(&mut self) -> bool {
-        let (poisoned, flipping) = (self.poisoned, self.flipping);
+        let flipping = self.flipping;
         let look = |consumer: &mut sealed::Consumer<ViewWords<'_>>, missing: &mut u32| {
             let patient = *missing < 2 * PATIENCE;
             let due = consumer.wants_flip() && !flipping;
             due || patient && (consumer.ready() || consumer.stalled())
         };
-        !poisoned && self.with_inbox(look).unwrap_or(false)
+        self.with_inbox(look).unwrap_or(false)
     }
 
     /// Lets the queue go on past what does not come, and tells of ends whose time has come.
@@ -269,7 +265,7 @@ impl QueueLane {
             (settles, consumer.is_active(), consumer.is_drained(), consumer.producers_tag())
         });
         let Some((settles, active, drained, generation)) = looked else { return };
-        if settles && !self.poisoned {
+        if settles {
             if !active {
                 self.settle(generation);
             }
@@ -278,7 +274,7 @@ impl QueueLane {
         self.settlement.running = None;
         let mut at = 0;
         while let Some(&(link, noticed)) = self.settlement.ending.get(at) {
-            if self.poisoned || active && (noticed != generation || drained) {
+            if active && (noticed != generation || drained) {
                 self.settlement.ending.swap_remove(at);
                 self.tell_failure(link);
             } else {

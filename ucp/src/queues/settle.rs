@@ -70,6 +70,14 @@ impl QueueLane {
 
     /// Lets the queue go on past what the dead left, and tells of ends whose time has come.
     pub(super) fn settle_the_dead(&mut self) {
+        if self.closed.is_some() {
+            self.settlement.running = None;
+            for (link, _) in std::mem::take(&mut self.settlement.ending) {
+                self.free_rings_of(link);
+                self.tell_failure(link);
+            }
+            return;
+        }
         if self.has_seals() {
             return self.settle_sealed();
         }
@@ -91,13 +99,13 @@ impl QueueLane {
             return self.settle(generation);
         }
         self.settlement.running = None;
-        if !drained && !self.poisoned {
+        if !drained {
             return;
         }
         let mut at = 0;
         while let Some(&(link, noticed)) = self.settlement.ending.get(at) {
             let drained = noticed != generation || !reserved;
-            if self.poisoned || drained && self.ring_is_over(link) {
+            if drained && self.ring_is_over(link) {
                 self.free_rings_of(link);
                 self.settlement.ending.swap_remove(at);
                 self.tell_failure(link);

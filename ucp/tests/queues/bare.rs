@@ -8,18 +8,55 @@ use bowline_base::doorbell::Doorbell;
 use bowline_base::view::View;
 use bowline_uct::{
     AmHeader, AmId, Armed, AtomicOp, AtomicWidth, Caps, Desc, EpId, Iface, IfaceAttr, LocalSlice,
-    MdAttr, MemError, MemHandle, MemoryDomain, OpLimits, OpenError, PostError, Posted, RemoteSlice,
-    RkeyId, Sink, Source, Token, Unreachable,
+    MdAttr, MemError, MemHandle, MemoryDomain, OpLimits, OpenError, PeerFailure, PostError, Posted,
+    RemoteSlice, RkeyId, Sink, Source, Token, Unreachable,
 };
 
 /// What happens beside a lane, right before its n-th look at its memory from now on.
 pub(crate) type Beside = Arc<Mutex<Option<(u32, Box<dyn FnOnce() + Send>)>>>;
 
+/// Whether a lane is dead: it is told of nothing then, and nothing of it goes out.
+pub(crate) type Dead = Arc<Mutex<bool>>;
+
+/// How an interface's connection to itself ends.
+#[derive(Clone, Copy, Debug)]
+#[allow(dead_code)] // Not every test binary wants it.
+pub(crate) enum OwnEnd {
+    /// It fails.
+    Fail,
+    /// Atomics are refused.
+    Refuse(PostError),
+}
+
+/// By which an interface's connection to itself is made to end.
+#[derive(Clone, Default)]
+pub(crate) struct Own(Arc<Mutex<Option<OwnEnd>>>);
+
+impl Own {
+    #[allow(dead_code)] // Not every test binary wants it.
+    pub(crate) fn end(&self, how: OwnEnd) {
+        *self.0.lock().expect("no panic beside") = Some(how);
+    }
+
+    fn how(&self) -> Option<OwnEnd> {
+        *self.0.lock().expect("no panic beside")
+    }
+}
+
 /// `I` without messages.
 pub(crate) struct WithoutMessages<I> {
-    inner: I,
+    /// Always there, but while it is dropped.
+    inner: Option<I>,
     attr: IfaceAttr,
     beside: Beside,
+    dead: Dead,
+    /// How it ends where it is dead.
+    crash: Option<fn(I)>,
+    /// Endpoints.
+    eps: Vec<EpId>,
+    /// The one to itself.
+    own_ep: Option<EpId>,
+    own: Own,
 }
 
 impl<I: Iface> WithoutMessages<I> {
@@ -34,13 +71,43 @@ impl<I: Iface> WithoutMessages<I> {
                 | Caps::TAG_OFFLOAD,
         );
         attr.limits.am = OpLimits::default();
-        Self { inner, attr, beside: Beside::default() }
+        let (beside, dead) = (Beside::default(), Dead::default());
+        let (eps, own) = (Vec::new(), Own::default());
+        Self { inner: Some(inner), attr, beside, dead, crash: None, eps, own_ep: None, own }
+    }
+
+    fn inner(&self) -> &I {
+        self.inner.as_ref().expect("it is there until it is dropped")
+    }
+
+    fn inner_mut(&mut self) -> &mut I {
+        self.inner.as_mut().expect("it is there until it is dropped")
+    }
+
+    fn is_dead(&self) -> bool {
+        *self.dead.lock().expect("no panic beside")
+    }
+
+    /// The same for a lane that can die: when what is returned is set, the lane hears that all others have
+    /// failed, so that it sends nothing more, and `crash` ends what is below.
+    #[allow(dead_code)] // Not every test binary wants it.
+    pub(crate) fn mortal(inner: I, crash: fn(I)) -> (Self, Dead) {
+        let mut this = Self::new(inner);
+        this.crash = Some(crash);
+        let dead = Arc::clone(&this.dead);
+        (this, dead)
     }
 
     /// By which something is made to happen beside.
     #[allow(dead_code)] // Not every test binary wants it.
     pub(crate) fn beside(&self) -> Beside {
         Arc::clone(&self.beside)
+    }
+
+    /// By which its connection to itself is made to end.
+    #[allow(dead_code)] // Not every test binary wants it.
+    pub(crate) fn own(&self) -> Own {
+        self.own.clone()
     }
 
     /// The same where atomics are coherent among themselves only.
@@ -71,11 +138,22 @@ impl<I: Iface> WithoutMessages<I> {
     }
 }
 
+impl<I> Drop for WithoutMessages<I> {
+    fn drop(&mut self) {
+        let dead = self.dead.lock().is_ok_and(|dead| *dead);
+        if let (true, Some(crash)) = (dead, self.crash)
+            && let Some(inner) = self.inner.take()
+        {
+            crash(inner);
+        }
+    }
+}
+
 /// Methods that are passed on as they are.
 macro_rules! passed {
     ($( fn $name:ident(&self $(, $arg:ident: $type:ty)* $(,)?) $(-> $result:ty)?; )*) => {
         $( fn $name(&self $(, $arg: $type)*) $(-> $result)? {
-            self.inner.$name($($arg),*)
+            self.inner().$name($($arg),*)
         } )*
     };
 }
@@ -84,7 +162,19 @@ macro_rules! passed {
 macro_rules! passed_mut {
     ($( fn $name:ident(&mut self $(, $arg:ident: $type:ty)* $(,)?) $(-> $result:ty)?; )*) => {
         $( fn $name(&mut self $(, $arg: $type)*) $(-> $result)? {
-            self.inner.$name($($arg),*)
+            self.inner_mut().$name($($arg),*)
+        } )*
+    };
+}
+
+/// The same, of those that post something: the dead post nothing.
+macro_rules! posted {
+    ($( fn $name:ident(&mut self $(, $arg:ident: $type:ty)* $(,)?) -> $result:ty; )*) => {
+        $( fn $name(&mut self $(, $arg: $type)*) -> $result {
+            if self.is_dead() {
+                return Err(PostError::NoResource);
+            }
+            self.inner_mut().$name($($arg),*)
         } )*
     };
 }
@@ -104,7 +194,7 @@ impl<I: Iface> MemoryDomain for WithoutMessages<I> {
         if let Some((_, happen)) = due {
             happen();
         }
-        self.inner.mem_view(handle)
+        self.inner().mem_view(handle)
     }
 
     passed! {
@@ -153,9 +243,51 @@ impl<I: Iface> Iface for WithoutMessages<I> {
         fn doorbell(&self) -> Option<&Doorbell>;
     }
 
-    passed_mut! {
-        fn connect(&mut self, address: &[u8]) -> Result<EpId, OpenError>;
-        fn disconnect(&mut self, ep: EpId);
+    fn connect(&mut self, address: &[u8]) -> Result<EpId, OpenError> {
+        let ep = self.inner_mut().connect(address)?;
+        self.eps.push(ep);
+        if address == self.inner().address() {
+            self.own_ep = Some(ep);
+        }
+        Ok(ep)
+    }
+
+    fn progress(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
+        if let Some(OwnEnd::Fail) = self.own.how()
+            && let Some(ep) = self.own_ep.take()
+        {
+            self.inner_mut().invalidate(ep);
+        }
+        if !self.is_dead() {
+            return self.inner_mut().progress(sink, budget);
+        }
+        let told = self.eps.len().min(budget as usize);
+        for ep in self.eps.drain(..told) {
+            sink.failed(None, Some(ep), PeerFailure::Died);
+        }
+        told as u32
+    }
+
+    fn atomic_fetch(
+        &mut self,
+        ep: EpId,
+        op: AtomicOp,
+        width: AtomicWidth,
+        at: RemoteSlice,
+        token: Token,
+    ) -> Result<Option<u64>, PostError> {
+        if let Some(OwnEnd::Refuse(error)) = self.own.how()
+            && self.own_ep == Some(ep)
+        {
+            return Err(error);
+        }
+        if self.is_dead() {
+            return Err(PostError::NoResource);
+        }
+        self.inner_mut().atomic_fetch(ep, op, width, at, token)
+    }
+
+    posted! {
         fn put_short(&mut self, ep: EpId, bytes: &[u8], to: RemoteSlice) -> Result<(), PostError>;
         fn put_bcopy(
             &mut self,
@@ -192,21 +324,16 @@ impl<I: Iface> Iface for WithoutMessages<I> {
             width: AtomicWidth,
             at: RemoteSlice,
         ) -> Result<(), PostError>;
-        fn atomic_fetch(
-            &mut self,
-            ep: EpId,
-            op: AtomicOp,
-            width: AtomicWidth,
-            at: RemoteSlice,
-            token: Token,
-        ) -> Result<Option<u64>, PostError>;
         fn flush(&mut self, ep: EpId, token: Token) -> Result<Posted, PostError>;
         fn flush_all(&mut self, token: Token) -> Result<Posted, PostError>;
         fn fence(&mut self) -> Result<(), PostError>;
-        fn want_writable(&mut self, ep: EpId);
-        fn progress(&mut self, sink: &mut dyn Sink, budget: u32) -> u32;
-        fn release(&mut self, desc: Desc);
         fn check(&mut self, ep: EpId) -> Result<(), PostError>;
+    }
+
+    passed_mut! {
+        fn disconnect(&mut self, ep: EpId);
+        fn want_writable(&mut self, ep: EpId);
+        fn release(&mut self, desc: Desc);
         fn arm(&mut self, descriptor: bool) -> Armed;
         fn disarm(&mut self);
         fn event_fd(&mut self) -> Result<BorrowedFd<'_>, OpenError>;

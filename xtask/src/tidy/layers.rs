@@ -45,7 +45,11 @@ const LAW: &[Layer] = &[
     layer("bowline-verbs", &[UCT, BASE], &[]),
     layer("bowline-sim", &[UCT, BASE], &[]),
     // The engine names no provider; its tests need some.
-    layer(UCP, &[UCT, BASE], &["bowline-self", "bowline-shm", "bowline-tcp", "bowline-sim"]),
+    layer(
+        UCP,
+        &[UCT, BASE],
+        &["bowline-self", "bowline-shm", "bowline-tcp", "bowline-ofi", "bowline-sim"],
+    ),
     layer("bowline-mpi-derive", &[], &[]),
     layer("bowline-mpi", &[UCP, BASE, "bowline-mpi-derive"], &["bowline"]),
     layer("bowline-launch", &[BASE], &[]),

@@ -15,7 +15,8 @@
 //! 4. A producer that leaves the ring for another way adds [`ENDED`] to the tail, after everything else
 //!    that it has added is known to be counted; the ring may have another producer when it is
 //!    [`reset`].
-//! 5. Nothing of the producer's is believed: a tail further than the ring is long, or a slot that is
+//! 5. A head of [`CLOSED`] says that the consumer has given the ring up.
+//! 6. Nothing of the producer's is believed: a tail further than the ring is long, or a slot that is
 //!    no start where one must be, is [`Damaged`].
 
 use super::super::slot::{Arrival, conts_match, slots_for, start_len, tag_of};
@@ -38,6 +39,15 @@ pub const HEAD_BYTE: usize = S_LINE * LINE;
 
 /// Added to the tail by a producer that will not use the ring any more.
 pub const ENDED: u64 = 1 << 63;
+
+/// The head of a ring that is not read any more.
+pub const CLOSED: u64 = u64::MAX;
+
+/// Tells the producer that the ring is not read any more; its consumer must not write the head again.
+pub fn close<W: Words>(words: &W) {
+    // Relaxed: it publishes nothing but itself, and who finds it puts no slot.
+    words.line(S_LINE).store(0, CLOSED, Ordering::Relaxed);
+}
 
 /// Makes the ring of `slots` slots in `words` empty and new, whatever a producer has left that is
 /// gone or has ended. Nobody else may use it.

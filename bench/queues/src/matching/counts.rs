@@ -7,7 +7,7 @@ use bowline_ucp::matching::{
 };
 
 use super::published;
-use crate::table::{Cell, Chart, Table};
+use crate::table::{Cell, Chart, Table, Unit};
 use crate::{Context, Named};
 
 /// A communicator's size, and figures published for it.
@@ -137,7 +137,12 @@ fn memory(context: &Context) -> Result<Table> {
             "list",
         ],
     );
-    let mut chart = Chart::new("entries queued, 1048576 ranks", "bytes of structure");
+    let mut chart = Chart::new(
+        "entries queued, 1048576 ranks",
+        Unit::None,
+        "memory of the structure",
+        Unit::Bytes,
+    );
     let mut exact = true;
     let mut ratios = Vec::new();
     let rows = SCALES.iter().flat_map(|&(ranks, _)| [1, 100, 1000, ranks].map(|n| (ranks, n)));

@@ -55,7 +55,7 @@ impl<M: Map> Index for ByMap<M> {
     }
 
     #[inline]
-    fn insert(&mut self, rank: u32, _: &u32, count: &mut impl Count) -> u32 {
+    fn insert(&mut self, rank: u32, _: u64, _: &u32, count: &mut impl Count) -> u32 {
         count.allocated(Self::BYTES);
         let leaf = self.free.pop().unwrap_or_else(|| {
             self.leaves.push(Leaf::EMPTY);

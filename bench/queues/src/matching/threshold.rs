@@ -7,7 +7,7 @@ use bowline_ucp::matching::{Engine, EngineKind};
 use super::jobs::{Job, One, Order, Queue, play};
 use super::published;
 use crate::clock::{Contestant, compare};
-use crate::table::{Cell, Chart, Table};
+use crate::table::{Cell, Chart, Table, Unit};
 use crate::{Context, Named};
 
 /// Receives of all ranks, which arrive in an order that meets each place of the queue: as the
@@ -32,7 +32,8 @@ fn threshold(context: &Context) -> Result<Table> {
         "one receive of each rank: from how many ranks on an index pays",
         &["ranks", "order", "list", "four_d", "nd", "auto", "published choice", "faster here"],
     );
-    let mut chart = Chart::new("ranks", "ns for each match, scattered order");
+    let mut chart =
+        Chart::new("ranks", Unit::None, "time of a match, scattered order", Unit::Nanoseconds);
     let scales: &[u32] = if context.quick {
         &[4, 8, 16, 26, 48, 96, 256, 512]
     } else {

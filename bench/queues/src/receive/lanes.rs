@@ -14,7 +14,7 @@ use bowline_ucp::{
 };
 
 use super::many::{quantile, slope};
-use crate::table::{Cell, Chart, Table};
+use crate::table::{Cell, Chart, Table, Unit};
 use crate::{Context, Named};
 
 /// Messages of each sender in a burst, as published.
@@ -195,7 +195,12 @@ fn lanes(context: &Context) -> Result<Table> {
          there",
         &columns,
     );
-    let mut chart = Chart::new("senders", "virtual ns until 8 messages are there, 99th percentile");
+    let mut chart = Chart::new(
+        "senders",
+        Unit::None,
+        "virtual time until 8 messages are there, 99th percentile",
+        Unit::Nanoseconds,
+    );
     let (rows, seeds) = if context.quick {
         (vec![1usize, 2, 4, 8, 16, 32], 3)
     } else {

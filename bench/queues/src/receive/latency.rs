@@ -17,7 +17,7 @@ use rustix::thread::CpuSet;
 
 use super::forms::{Form, Receiver, Sender};
 use crate::clock::median;
-use crate::table::{Cell, Chart, Table};
+use crate::table::{Cell, Chart, Table, Unit};
 use crate::{Context, Named};
 
 /// Lines in front of the queues: the command, and what the other side has done.
@@ -306,7 +306,8 @@ fn latency(context: &Context) -> Result<Table> {
     };
     let (rounds, blocks) = if context.quick { (7, 60) } else { (21, 300) };
     let mut pair = Pair::start()?;
-    let mut chart = Chart::new("bytes", "ns one way");
+    let mut chart =
+        Chart::new("length of the message", Unit::Bytes, "time one way", Unit::Nanoseconds);
     let rows: Vec<_> = sizes.iter().map(|&s| (false, s)).chain([(true, 8), (true, 512)]).collect();
     let mut short = None;
     for (rate, size) in context.progress("queue-latency", rows) {

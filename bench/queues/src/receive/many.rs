@@ -11,7 +11,7 @@ use bowline_base::sync::atomic::{AtomicU64, Ordering};
 
 use super::forms::{Form, Receiver, Sender};
 use super::latency::{Memory, pin};
-use crate::table::{Cell, Chart, Table};
+use crate::table::{Cell, Chart, Table, Unit};
 use crate::{Context, Named};
 
 /// Messages of each sender in a burst, as published.
@@ -139,7 +139,8 @@ fn many(context: &Context) -> Result<Table> {
     } else {
         (3000, Duration::from_secs(2))
     };
-    let mut chart = Chart::new("senders", "ns to insert a message");
+    let mut chart =
+        Chart::new("senders", Unit::None, "time to insert a message", Unit::Nanoseconds);
     let mut curves = vec![Vec::new(); Form::ALL.len()];
     for producers in context.progress("queue-many", PRODUCERS.to_vec()) {
         let enough = if producers <= cpus { "enough" } else { "too few" };

@@ -4,7 +4,7 @@ use anyhow::Result;
 use bowline_base::ring::Shape;
 
 use super::forms::Form;
-use crate::table::{Cell, Chart, Table};
+use crate::table::{Cell, Chart, Table, Unit};
 use crate::{Context, Named};
 
 /// Rings that a receiver could have for each peer, from small to large.
@@ -25,7 +25,7 @@ fn memory(_: &Context) -> Result<Table> {
         "bytes in which one rank receives, by the number of its peers",
         &["peers", "scmp-seq", "scmp-published", "locked", "rings 32", "rings 128", "rings 1024"],
     );
-    let mut chart = Chart::new("peers", "bytes of receive memory");
+    let mut chart = Chart::new("peers", Unit::None, "receive memory", Unit::Bytes);
     let shared = [Form::Seq, Form::Published, Form::Locked];
     for peers in [1u64, 16, 56, 73, 256, 1024, 16_384, 1_048_576] {
         let mut cells = vec![Cell::count(peers)];
@@ -36,7 +36,7 @@ fn memory(_: &Context) -> Result<Table> {
         for shape in SHAPES {
             let bytes = peers * shape.bytes() as u64;
             cells.push(Cell::bytes(bytes));
-            chart.point(&format!("rings {}", shape.slots), peers as f64, bytes as f64);
+            chart.point(&format!("rings of {} slots", shape.slots), peers as f64, bytes as f64);
         }
         table.row(cells);
     }

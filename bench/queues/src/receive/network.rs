@@ -23,7 +23,7 @@ use bowline_base::scmp::published;
 
 use super::forms::SLOTS;
 use super::many::{quantile, slope};
-use crate::table::{Cell, Chart, Table};
+use crate::table::{Cell, Chart, Table, Unit};
 use crate::{Context, Named};
 
 /// What a sender is blocked for by an operation, ns (table 4.1, 8 bytes).
@@ -254,7 +254,12 @@ fn network(context: &Context) -> Result<Table> {
         &["senders", "ring", "p99", "ops", "scmp-published", "p99", "ops", "locked", "p99", "ops"],
     );
     let seeds = if context.quick { 40 } else { 400 };
-    let mut chart = Chart::new("senders", "ns to insert a message, 99th percentile");
+    let mut chart = Chart::new(
+        "senders",
+        Unit::None,
+        "time to insert a message, 99th percentile",
+        Unit::Nanoseconds,
+    );
     let mut curves = vec![Vec::new(); Form::ALL.len()];
     let rows = vec![1usize, 2, 4, 8, 16, 24, 32, 48, 64];
     for producers in context.progress("queue-network", rows) {

@@ -22,7 +22,7 @@ use bowline_uct::{
 
 use super::latency::{Memory, pin};
 use crate::clock::median;
-use crate::table::{Cell, Chart, Table};
+use crate::table::{Cell, Chart, Table, Unit};
 use crate::{Context, Named};
 
 /// What carries the messages, by the number that travels to the senders: the transport's own messages,
@@ -351,7 +351,8 @@ fn processes(context: &Context) -> Result<Table> {
     let cpus = context.cpus;
     let (rounds, blocks, count) = if context.quick { (3, 40, 4000) } else { (9, 200, 40_000) };
     let most = if context.quick { 8 } else { 16 };
-    let mut chart = Chart::new("senders", "ns for each message received");
+    let mut chart =
+        Chart::new("senders", Unit::None, "time for each message received", Unit::Nanoseconds);
     let rows: Vec<_> =
         std::iter::once(0).chain(SENDERS).filter(|&senders| senders <= most).collect();
     let mut ratio = None;

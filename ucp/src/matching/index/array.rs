@@ -55,7 +55,7 @@ impl Index for ArrayIndex {
     }
 
     #[inline(always)]
-    fn insert(&mut self, rank: u32, (): &(), count: &mut impl Count) -> u32 {
+    fn insert(&mut self, rank: u32, _: u64, (): &(), count: &mut impl Count) -> u32 {
         if self.leaves.is_empty() {
             self.make(count);
         }

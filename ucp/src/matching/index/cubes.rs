@@ -178,7 +178,7 @@ impl Index for CubeIndex {
         None
     }
 
-    fn insert(&mut self, rank: u32, path: &CubePath, count: &mut impl Count) -> u32 {
+    fn insert(&mut self, rank: u32, _: u64, path: &CubePath, count: &mut impl Count) -> u32 {
         let (c1, c2, c3) = self.coordinates(rank);
         let mut slot = path.slot;
         if path.cube == END {

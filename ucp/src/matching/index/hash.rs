@@ -2,8 +2,8 @@
 //!
 //! A receive that names rank and whole tag is found by its hash; one that names just one of them
 //! by the hash of that and a stand-in for the other, where UCX has a list for all wildcards. The
-//! table starts with 64 lists when the first entry comes and grows before it holds more than two
-//! entries for each, so that lists stay short whatever ranks and tags there are.
+//! table starts with 64 lists when the first entry comes and grows before it holds more than three
+//! entries for each two lists, so that lists stay short whatever ranks and tags there are.
 
 use crate::matching::Want;
 use crate::matching::count::Count;
@@ -12,9 +12,9 @@ use crate::matching::indexed::{Class, Index, Leaf};
 /// Lists of the first table.
 const FIRST: usize = 64;
 
-/// Entries for each list before the table grows: tables of many communicators are to stay in the
+/// Entries for each two lists before the table grows: tables of many communicators are to stay in the
 /// caches, which is worth a second look now and then.
-const MOST_TO_A_LIST: usize = 2;
+const MOST_TO_TWO_LISTS: usize = 3;
 
 /// See the module's text.
 #[derive(Debug, Default)]
@@ -55,12 +55,8 @@ impl HashIndex {
     }
 }
 
-/// The tag that was searched while there was no table.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct HashPath(u64);
-
 impl Index for HashIndex {
-    type Path = HashPath;
+    type Path = ();
 
     const CHAINS: bool = true;
     const LOOKS: u32 = 16;
@@ -76,28 +72,18 @@ impl Index for HashIndex {
     }
 
     #[inline(always)]
-    fn find(
-        &self,
-        rank: u32,
-        tag: u64,
-        path: &mut HashPath,
-        count: &mut impl Count,
-    ) -> Option<u32> {
+    fn find(&self, rank: u32, tag: u64, (): &mut (), count: &mut impl Count) -> Option<u32> {
         count.visit(1);
-        if self.table.is_empty() {
-            path.0 = tag;
-            return None;
-        }
-        Some(self.place(rank, tag))
+        if self.table.is_empty() { None } else { Some(self.place(rank, tag)) }
     }
 
-    fn insert(&mut self, rank: u32, path: &HashPath, count: &mut impl Count) -> u32 {
+    fn insert(&mut self, rank: u32, tag: u64, (): &(), count: &mut impl Count) -> u32 {
         self.make(FIRST, count);
-        self.place(rank, path.0)
+        self.place(rank, tag)
     }
 
     #[inline(always)]
-    fn release(&mut self, _: &HashPath, _: u32, _: &mut impl Count) {}
+    fn release(&mut self, (): &(), _: u32, _: &mut impl Count) {}
 
     #[inline(always)]
     fn leaf(&self, leaf: u32) -> &Leaf {
@@ -115,12 +101,13 @@ impl Index for HashIndex {
 
     #[inline(always)]
     fn crowded(&self, entries: usize) -> bool {
-        entries > MOST_TO_A_LIST * self.table.len()
+        2 * entries > MOST_TO_TWO_LISTS * self.table.len()
     }
 
     fn grow(&mut self, entries: usize, count: &mut impl Count) {
         if self.crowded(entries) {
-            self.make(entries.div_ceil(MOST_TO_A_LIST).max(FIRST).next_power_of_two(), count);
+            let lists = (2 * entries).div_ceil(MOST_TO_TWO_LISTS);
+            self.make(lists.max(FIRST).next_power_of_two(), count);
         }
     }
 }

@@ -160,7 +160,7 @@ impl Index for TreeIndex {
         Some(node)
     }
 
-    fn insert(&mut self, rank: u32, path: &TreePath, count: &mut impl Count) -> u32 {
+    fn insert(&mut self, rank: u32, _: u64, path: &TreePath, count: &mut impl Count) -> u32 {
         count.allocated(size_of::<Leaf>());
         let leaf = self.leaves.make();
         if self.outside(rank) {

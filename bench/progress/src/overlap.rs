@@ -7,7 +7,7 @@ use anyhow::Result;
 use bowline::mpi::World;
 
 use crate::ranks::{Lane, MODES, Work, median, run};
-use crate::table::{Cell, Chart, Table};
+use crate::table::{Cell, Chart, Table, Unit};
 
 /// The computation on both sides.
 const COMPUTED: Duration = Duration::from_micros(1000);
@@ -115,7 +115,8 @@ pub(crate) fn tables(quick: bool) -> Result<Vec<Table>> {
          none grows, in all four panels",
         &["lane", "first", "side", "bytes", "message alone", "none", "pef", "thread"],
     );
-    let mut chart = Chart::new("bytes", "us");
+    let mut chart =
+        Chart::new("length of the message", Unit::Bytes, "total time", Unit::Nanoseconds);
     for lane in Lane::ALL {
         let sizes = &sizes(lane)?;
         for sender_first in [true, false] {
@@ -140,7 +141,7 @@ pub(crate) fn tables(quick: bool) -> Result<Vec<Table>> {
                     for (mode, name_of_mode) in MODES.iter().enumerate() {
                         let curve =
                             format!("{} {first} first, {name}: {name_of_mode}", lane.name());
-                        chart.point(&curve, *size as f64, with[mode][side][at]);
+                        chart.point(&curve, *size as f64, with[mode][side][at] * 1000.0);
                     }
                 }
                 judge(&mut table, lane, sender_first, name, &with, &without, side, sizes.len());

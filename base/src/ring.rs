@@ -1,4 +1,4 @@
-//! A ring for one hot pair: single producer, single consumer, one line per message.
+//! A ring for one hot pair: single producer, single consumer, one line per short message.
 //!
 //! # The words
 //!
@@ -8,20 +8,22 @@
 //!                                                                 freed by the receiver
 //!   line 2   head: slots consumed | data bytes consumed | evict   written by the consumer
 //!   line 3   unused
-//!   line 4   L slots, then D bytes of data
+//!   line 4   L slots of two lines, then D bytes of data
 //!
-//!   slot     word 0     sequence u32 | length u16 | id u8 | flags u8     stored last, Release
-//!            words 1-3  header
-//!            words 4-7  payload of up to 32 bytes, or: data position, length
+//!   slot     word 0      sequence u32 | length u16 | id u8 | flags u8     stored last, Release
+//!            words 1-3   header
+//!            words 4-7   payload of up to 32 bytes, or: data position, length
+//!            words 8-15  the rest of a payload of up to 96 bytes
 //! ```
 //!
-//! Positions count from the ring's making and never start again; slot `p` of all times lies in
-//! line `p mod L` and carries the sequence `p + 1` (32 bits). The slot was written at `p - L`
+//! Positions count from the ring's making and never start again; slot `p` of all times is the one
+//! with number `p mod L` and carries the sequence `p + 1` (32 bits). The slot was written at `p - L`
 //! before, with another sequence, so that it reads as *not written* until it is.
 //!
 //! 1. The producer writes the slot and stores word 0 last (Release). The consumer loads word 0
 //!    (Acquire) and compares. There is no other traffic per message: no fence, no locked
-//!    instruction, no counter.
+//!    instruction, no counter. The second line of a slot is touched only where the payload reaches
+//!    into it; it lies behind the first, so that the processor fetches the two together.
 //! 2. The producer knows how far the consumer has come from a copy of the head, which it loads
 //!    again (Acquire) only when the ring seems full. The consumer publishes the head (Release)
 //!    when a quarter of the slots or of the data has been consumed since, and when it is asked
@@ -58,7 +60,7 @@ use crate::sync::atomic::Ordering;
 use crate::words::{LineWords, Words};
 
 /// Payload bytes that a slot holds itself.
-pub const MAX_INLINE: usize = 32;
+pub const MAX_INLINE: usize = MAX_LINE + LINE;
 /// Fewest slots of a ring.
 pub const MIN_SLOTS: u32 = 4;
 /// Most slots of a ring.
@@ -76,7 +78,7 @@ const IN_DATA: u8 = 0x80;
 
 /// "BWLRING" and the version of this layout.
 const MAGIC: u64 = u64::from_be_bytes(*b"BWLRING\0") | VERSION;
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 
 const OWNER_LINE: usize = 1;
 const HEAD_LINE: usize = 2;
@@ -90,6 +92,10 @@ const EVICT: usize = 2;
 /// Where header and payload stand in a slot.
 const HEADER_WORD: usize = 1;
 const INLINE_WORD: usize = 4;
+/// Payload bytes that a slot's first line holds.
+pub const MAX_LINE: usize = LINE - 8 * INLINE_WORD;
+/// Lines of a slot.
+const SLOT_LINES: usize = 2;
 
 /// The other side wrote what no correct side writes. The ring is of no use to this pair any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -132,7 +138,7 @@ pub struct Shape {
 impl Shape {
     /// Bytes of memory that a ring of this shape needs.
     pub const fn bytes(self) -> usize {
-        (FIRST_SLOT + self.slots as usize) * LINE + self.data as usize
+        (FIRST_SLOT + SLOT_LINES * self.slots as usize) * LINE + self.data as usize
     }
 
     /// Longest payload, in bytes, that goes through the data area: a quarter of it.
@@ -153,16 +159,18 @@ impl Shape {
         Ok(())
     }
 
+    /// The first line of the slot for `position`; the second one is behind it.
     #[inline]
     fn slot_line(self, position: u64) -> usize {
         // Masked, so that it is a slot whatever the position.
-        FIRST_SLOT + (position as usize & (self.slots as usize - 1))
+        FIRST_SLOT + SLOT_LINES * (position as usize & (self.slots as usize - 1))
     }
 
     /// The line of the data byte at `position`.
     #[inline]
     fn data_line(self, position: u64) -> usize {
-        FIRST_SLOT + self.slots as usize + (position as usize & (self.data as usize - 1)) / LINE
+        let slots = SLOT_LINES * self.slots as usize;
+        FIRST_SLOT + slots + (position as usize & (self.data as usize - 1)) / LINE
     }
 
     /// Where a piece of `len` bytes goes when the data up to `tail` is taken: at `tail`, or at

@@ -31,7 +31,7 @@ use std::marker::PhantomData;
 
 use crate::sync::LINE;
 use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::view::{View, copy_small};
+use crate::view::{View, copy_small, prefetch_to_write};
 
 /// Words in a line.
 pub const LINE_WORDS: usize = LINE / 8;
@@ -297,25 +297,7 @@ impl LineWords for DirectLine<'_> {
 
     #[inline]
     fn prefetch_write(self) {
-        // SAFETY: a prefetch of any address has no effect that a program can see. The
-        // instruction is PREFETCHW; every x86-64 processor at least ignores it.
-        #[cfg(all(target_arch = "x86_64", not(miri)))]
-        unsafe {
-            std::arch::asm!(
-                "prefetchw [{}]",
-                in(reg) self.words.addr(),
-                options(nostack, preserves_flags, nomem)
-            );
-        }
-        // SAFETY: a prefetch of any address has no effect that a program can see.
-        #[cfg(all(target_arch = "aarch64", not(miri)))]
-        unsafe {
-            std::arch::asm!(
-                "prfm pstl1keep, [{}]",
-                in(reg) self.words.addr(),
-                options(nostack, preserves_flags, nomem)
-            );
-        }
+        prefetch_to_write(self.words.cast());
     }
 
     #[inline]

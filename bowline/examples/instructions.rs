@@ -2,17 +2,21 @@
 //! instructions` runs each mode under callgrind and divides what `measured_*` collected by the
 //! number of calls. Nothing here takes a time.
 //!
-//! Usage: `instructions MODE CALLS`. Two workers live in one process, so the message is always
+//! Usage: `instructions MODE CALLS [BYTES]`. Two workers live in one process, so the message is always
 //! present when it is received, and no empty poll is counted.
 
 use std::hint::black_box;
+use std::sync::Arc;
 
 use bowline::stack::{self, Place};
-use bowline::ucp::{Envelope, Ep, MatchSpec, SendMode, Sent, SpaceOptions, Worker};
-use bowline::uct::{AmId, Arrival, EpId, Iface, PeerFailure, Sink, Source, Token, Verdict};
+use bowline::ucp::{Envelope, Ep, MatchSpec, RemoteKey, SendMode, Sent, SpaceOptions, Worker};
+use bowline::uct::{
+    AmId, Arrival, AtomicOp, AtomicWidth, EpId, Iface, PeerFailure, Sink, Source, Token, Verdict,
+};
 use bowline::wait::SystemWaiter;
 use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_base::job::{JobMemory, JobSpec};
+use bowline_base::sync::atomic::{AtomicU64, Ordering};
 
 /// Messages sent before they are received: one, as in a ping-pong. With more, the first receive
 /// would pay for taking all of them in.
@@ -25,11 +29,13 @@ fn main() {
     match mode.as_str() {
         "uct_post" | "uct_receive" => uct(calls),
         "tag_send" | "tag_recv" => tagged(calls),
+        "am_send" | "am_recv" => active(calls),
+        "put" | "fadd" => one_sided(calls),
         "mpi_send" | "mpi_recv" => mpi(calls),
         other => {
             eprintln!(
-                "no mode {other:?}; there are uct_post, uct_receive, tag_send, tag_recv, \
-                 mpi_send and mpi_recv"
+                "no mode {other:?}; there are uct_post, uct_receive, tag_send, tag_recv, am_send, \
+                 am_recv, put, fadd, mpi_send and mpi_recv"
             );
             std::process::exit(2);
         }
@@ -122,14 +128,91 @@ fn measured_tag_recv(worker: &Worker, word: &mut [u8; 8]) {
     worker.recv_blocking(spec, buffer).expect("the space is open and the message fits");
 }
 
-fn tagged(calls: u64) {
+#[inline(never)]
+fn measured_am_send(worker: &Worker, ep: Ep, bytes: &[u8]) {
+    // SAFETY: an eager send is complete in the call, which is asserted, so the borrow suffices.
+    let buffer = unsafe { SendBuf::borrowed(bytes.as_ptr(), bytes.len()) };
+    match worker.am_send(ep, 1, &[], buffer) {
+        Ok(Sent::Done) => {}
+        other => panic!("a short message is complete at once, yet: {other:?}"),
+    }
+}
+
+#[inline(never)]
+fn measured_am_recv(worker: &Worker) {
+    worker.progress();
+}
+
+fn active(calls: u64) {
+    let [a, b] = workers();
+    let ep = a.connect(&b.address()).expect("they share memory");
+    let bytes = vec![7; size()];
+    let came = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&came);
+    b.am_handler(
+        1,
+        Box::new(move |_, message| {
+            black_box(message.data());
+            // Relaxed: one thread.
+            count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        }),
+    );
+    for round in 0..calls + 200 {
+        measured_am_send(&a, ep, &bytes);
+        measured_am_recv(&b);
+        while came.load(Ordering::Relaxed) <= round {
+            b.progress();
+        }
+        // Credit comes back.
+        if round % 16 == 0 {
+            a.progress();
+        }
+    }
+}
+
+#[inline(never)]
+fn measured_put(worker: &Worker, key: RemoteKey, at: u64, bytes: &[u8]) {
+    // SAFETY: a put to mapped memory is complete in the call, which is asserted.
+    let buffer = unsafe { SendBuf::borrowed(bytes.as_ptr(), bytes.len()) };
+    assert!(matches!(worker.put(key, at, buffer), Ok(Sent::Done)), "complete at once");
+}
+
+#[inline(never)]
+fn measured_fadd(worker: &Worker, key: RemoteKey, at: u64) -> u64 {
+    let old = worker.atomic_fetch(key, at, AtomicOp::Add(1), AtomicWidth::W64);
+    old.expect("native").expect("complete at once")
+}
+
+fn one_sided(calls: u64) {
+    let [a, b] = workers();
+    let ep = a.connect(&b.address()).expect("they share memory");
+    let bytes = vec![7; size()];
+    let memory = b.mem_alloc(4096 + bytes.len()).expect("memory");
+    let at = b.mem_view(memory, |view| view.as_ptr().addr() as u64).expect("it is mapped");
+    let key = b.rkey_pack(memory).and_then(|key| a.rkey_unpack(ep, &key)).expect("a key");
+    for round in 0..calls {
+        measured_put(&a, key, at + 64, &bytes);
+        assert_eq!(measured_fadd(&a, key, at), round);
+    }
+}
+
+/// Bytes of a message, where a mode lets one choose: the third argument.
+fn size() -> usize {
+    std::env::args().nth(3).and_then(|n| n.parse().ok()).unwrap_or(8)
+}
+
+fn workers() -> [Worker; 2] {
     let config = stack::config_from_env().expect("the settings are good");
-    let [a, b] = places().map(|place| {
+    places().map(|place| {
         let waiter = SystemWaiter::new(&config);
         let worker = stack::worker(&place, &config, waiter).expect("a worker");
         worker.open_space(0, SpaceOptions::default()).expect("space 0 is new");
         worker
-    });
+    })
+}
+
+fn tagged(calls: u64) {
+    let [a, b] = workers();
     let ep = a.connect(&b.address()).expect("they share memory");
     let mut word = [0; 8];
     for _ in 0..200 {

@@ -18,7 +18,6 @@
 //! kept, cannot be received.
 
 use bowline_base::buffer::RecvBuf;
-use bowline_base::view::View;
 
 use crate::completion::Completed;
 use crate::error::OpError;
@@ -28,44 +27,6 @@ use crate::request::{self, RequestId, Status};
 use crate::wire::Rts;
 use crate::worker::{Inner, Worker};
 
-/// Payload that needs no memory of its own.
-const SMALL: usize = 64;
-
-/// Bytes that are owned, in place when they are few.
-#[derive(Debug)]
-pub(crate) enum Bytes {
-    Small([u8; SMALL], u8),
-    Large(Vec<u8>),
-}
-
-impl Bytes {
-    const EMPTY: Self = Self::Small([0; SMALL], 0);
-
-    #[inline]
-    pub(crate) fn copy_of(view: View<'_>) -> Self {
-        if view.len() <= SMALL {
-            let mut bytes = [0; SMALL];
-            let n = view.copy_out(&mut bytes);
-            return Self::Small(bytes, n as u8);
-        }
-        Self::Large(view.to_vec())
-    }
-
-    #[inline]
-    fn as_slice(&self) -> &[u8] {
-        match self {
-            Self::Small(bytes, n) => &bytes[..usize::from(*n)],
-            Self::Large(bytes) => bytes,
-        }
-    }
-}
-
-impl From<Vec<u8>> for Bytes {
-    fn from(bytes: Vec<u8>) -> Self {
-        Self::Large(bytes)
-    }
-}
-
 /// An active message that waits for its handler to be called.
 #[derive(Debug)]
 pub(crate) struct AmArrival {
@@ -74,7 +35,7 @@ pub(crate) struct AmArrival {
     /// Bytes of header, the first of `payload`.
     pub(crate) header: u32,
     /// Header, and the data that came with it.
-    pub(crate) payload: Bytes,
+    pub(crate) payload: Vec<u8>,
     /// Where the data is, if it did not.
     pub(crate) remote: Option<Box<Rts>>,
 }
@@ -82,20 +43,20 @@ pub(crate) struct AmArrival {
 impl AmArrival {
     #[inline]
     fn header(&self) -> &[u8] {
-        &self.payload.as_slice()[..self.header as usize]
+        &self.payload[..self.header as usize]
     }
 
     #[inline]
     fn data(&self) -> Option<&[u8]> {
         match self.remote {
-            None => Some(&self.payload.as_slice()[self.header as usize..]),
+            None => Some(&self.payload[self.header as usize..]),
             Some(_) => None,
         }
     }
 
     fn len(&self) -> u64 {
         match &self.remote {
-            None => self.payload.as_slice().len() as u64 - u64::from(self.header),
+            None => self.payload.len() as u64 - u64::from(self.header),
             Some(rts) => rts.length,
         }
     }
@@ -156,7 +117,7 @@ impl AmMessage<'_> {
     pub fn keep(self) -> AmKept {
         let AmArrival { peer, id, header, .. } = *self.arrival;
         // Credit for what is kept is given back when the handler returns: the memory is the user's.
-        let payload = std::mem::replace(&mut self.arrival.payload, Bytes::EMPTY);
+        let payload = std::mem::take(&mut self.arrival.payload);
         self.arrival.header = 0;
         let remote = self.arrival.remote.take();
         AmKept(AmArrival { peer, id, header, payload, remote })
@@ -296,8 +257,9 @@ impl Worker {
                 inner.act();
             }
             None => {
-                let data = &payload.as_slice()[header as usize..];
+                let data = &payload[header as usize..];
                 inner.engine.receive_here(key, data);
+                inner.engine.am_rooms.keep(payload);
             }
         }
         Ok(RequestId(key))
@@ -339,7 +301,7 @@ impl Worker {
                 && inner.engine.peers[arrival.peer as usize].failure().is_none()
             {
                 // Rule 5.
-                inner.engine.taken(arrival.peer, arrival.payload.as_slice().len());
+                inner.engine.taken(arrival.peer, arrival.payload.len());
                 continue;
             }
             let place = self.handlers.borrow_mut().take(arrival.id);
@@ -355,13 +317,14 @@ impl Worker {
                 }
             };
             drop(inner);
-            let (id, bytes) = (arrival.id, arrival.payload.as_slice().len());
+            let (id, bytes) = (arrival.id, arrival.payload.len());
             let message = AmMessage { from: Ep(arrival.peer), worker: self, arrival: &mut arrival };
             handler(self, message);
             self.handlers.borrow_mut().give_back(id, handler);
             inner = self.inner.borrow_mut();
             inner.engine.counters.am_received += 1;
             inner.engine.taken(arrival.peer, bytes);
+            inner.engine.am_rooms.keep(arrival.payload);
             if let Some(rts) = &arrival.remote {
                 inner.am_dropped(arrival.peer, rts, 0);
             }
@@ -384,7 +347,7 @@ impl Inner {
     #[cold]
     fn nobody_takes(&mut self, arrival: &AmArrival) {
         self.engine.counters.stray += 1;
-        self.engine.taken(arrival.peer, arrival.payload.as_slice().len());
+        self.engine.taken(arrival.peer, arrival.payload.len());
         if let Some(rts) = &arrival.remote {
             self.am_dropped(arrival.peer, rts, crate::wire::NO_HANDLER);
         }

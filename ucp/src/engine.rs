@@ -23,6 +23,7 @@ use crate::peer::{NOBODY, Peer, PeerIndex};
 use crate::put::Landing;
 use crate::request::{Body, Receive, Request, RequestId, Requests, SendPhase, Status};
 use crate::rndv::RndvKind;
+use crate::rooms::Rooms;
 use crate::rtr::Announcer;
 use crate::settings::Options;
 use crate::space::Spaces;
@@ -120,6 +121,10 @@ pub(crate) struct Engine {
     pub(crate) am_waiting: HashSet<(PeerIndex, u64)>,
     /// What waits to be given to code of the user.
     pub(crate) inbox: VecDeque<Delivery>,
+    /// Where the payloads of active messages in it lie.
+    pub(crate) am_rooms: Rooms,
+    /// Where bytes of streams lie that no receive waits for.
+    pub(crate) stream_rooms: Rooms,
     /// What is to be called when a request is complete.
     pub(crate) callbacks: Vec<(Key, CompletionHandler)>,
     /// Peers whose endpoints are being closed here, until our DISCONNECT is queued.
@@ -154,6 +159,9 @@ impl Engine {
             streams: Streams::default(),
             am_waiting: HashSet::new(),
             inbox: VecDeque::new(),
+            // What one message of a transport holds, as a rule, and as many as one look brings.
+            am_rooms: Rooms::new(64, 16 << 10),
+            stream_rooms: Rooms::new(8, 128 << 10),
             callbacks: Vec::new(),
             closings: Vec::new(),
             counters: Counters::default(),

@@ -16,7 +16,7 @@ use crate::coop::Cursors;
 use crate::cost::LaneCosts;
 use crate::engine::LaneSink;
 use crate::error::ConnectError;
-use crate::proto::{Choices, Manual};
+use crate::proto::{Choices, Manual, Protocol, Range};
 use crate::worker::Inner;
 
 /// Most events that one lane reports in one progress call.
@@ -45,6 +45,8 @@ pub(crate) struct Lane {
     dear: bool,
     /// Which protocols messages take.
     pub(crate) choices: Choices,
+    /// Longest message that goes in one call of the transport whatever its kind; none with -1.
+    pub(crate) at_once: i32,
     /// Cursors of messages that both sides copy; made for the first one.
     pub(crate) cursors: Option<Cursors>,
     pub(crate) rest: Rest,
@@ -94,9 +96,17 @@ impl Lane {
         let loopback = caps.contains(Caps::LOOPBACK);
         let dear = caps.contains(Caps::INTER_NODE);
         let (polled, cursors) = (!loopback, None);
+        let tables = [&choices.tag_send, &choices.am_send, &choices.stream_send];
+        let ends = tables.map(|table| match table.ranges().first() {
+            Some(Range { protocol: Protocol::EagerShort, to, .. }) => {
+                i32::try_from(*to).unwrap_or(i32::MAX)
+            }
+            _ => -1,
+        });
+        let at_once = ends.into_iter().min().unwrap_or(-1);
         let (far, rest) = (dear, Rest::default());
         let dear = dear && !caps.contains(Caps::RESTS);
-        Self { iface, loopback, polled, choices, cursors, far, dear, rest }
+        Self { iface, loopback, polled, choices, at_once, cursors, far, dear, rest }
     }
 
     /// Whether the lane reaches the peer; else why not.

@@ -56,6 +56,7 @@ pub mod rails;
 mod request;
 mod rma;
 mod rndv;
+mod rooms;
 mod rtr;
 mod send;
 mod settings;

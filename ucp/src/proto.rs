@@ -190,8 +190,9 @@ impl Protocol {
             }
             Self::EagerMulti if eager && max_bcopy > 0 => {
                 // More of them would fill what a receiver sets apart for messages that it does
-                // not expect yet.
-                let end = manual.rndv_threshold.unwrap_or(MOST_PIECES * max_bcopy);
+                // not expect yet. Pieces of a stream stop where their credit does.
+                let most = if op == Op::StreamSend { u64::MAX } else { MOST_PIECES * max_bcopy };
+                let end = manual.rndv_threshold.unwrap_or(most);
                 (message.plus(STAGING).plus(pieces(max_bcopy)), max_bcopy + 1, end)
             }
             Self::RndvGet if reads => (envelope.plus(get), rndv_start, u64::MAX),

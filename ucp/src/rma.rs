@@ -172,6 +172,14 @@ impl Worker {
         Ok(look(view.ok_or(RmaError::NoLane("map this memory"))?))
     }
 
+    /// Whether a put by this key ends with its last word, so that its target needs no other signal:
+    /// who finds the last 8 aligned bytes of a put of at least 16 changed, by a load with Acquire,
+    /// finds all of it. So it is with memory that the transport has mapped; else a put of a word
+    /// behind a [`fence`](Self::fence) says that those before it are there.
+    pub fn puts_end_last(&self, key: RemoteKey) -> bool {
+        self.inner.borrow().lanes[key.lane].iface.puts_end_last(key.rkey)
+    }
+
     /// Closes a key.
     pub fn rkey_release(&self, key: RemoteKey) {
         let inner = &mut *self.inner.borrow_mut();
@@ -239,11 +247,7 @@ impl Worker {
     ) -> Result<Result<u64, RequestId>, OpError> {
         let inner = &mut *self.inner.borrow_mut();
         let at = RemoteSlice { address: remote, rkey: key.rkey };
-        let task = Task { lane: key.lane, ep: key.ep, at, kind: Kind::Fetch(op, width) };
-        match inner.begin_atomic(task) {
-            Progress::Done(old) => old.map(Ok),
-            Progress::Pending(id) => Ok(Err(id)),
-        }
+        inner.fetch_at_once(key.lane, key.ep, at, op, width)
     }
 
     /// An atomic operation without result.
@@ -260,7 +264,7 @@ impl Worker {
         let inner = &mut *self.inner.borrow_mut();
         let at = RemoteSlice { address: remote, rkey: key.rkey };
         let task = Task { lane: key.lane, ep: key.ep, at, kind: Kind::Change(op, width) };
-        match inner.begin_atomic(task) {
+        match inner.change_at_once(task) {
             Progress::Done(outcome) => outcome.map(drop),
             Progress::Pending(id) => {
                 // Nobody waits for it; a failure is the peer's, which the flush reports.

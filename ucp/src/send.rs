@@ -205,6 +205,9 @@ impl Inner {
         mut buffer: SendBuf,
         synchronous: bool,
     ) -> Result<Sent, OpError> {
+        if !synchronous && front.is_empty() && self.sent_at_once(index, &kind, &buffer) {
+            return Ok(Sent::Done);
+        }
         self.ready(index)?;
         if self.engine.peers[index as usize].end.is_some() {
             return Err(OpError::EndpointClosed);
@@ -326,6 +329,38 @@ impl Inner {
             }
         }
         Ok(Sent::Pending(RequestId(key)))
+    }
+
+    /// Sends a message that is longer than what counts as part of its envelope, and yet goes in one
+    /// call of the transport: nothing has to be decided but whether its credit is there. Whether it
+    /// was sent; else nothing has happened.
+    fn sent_at_once(&mut self, index: PeerIndex, kind: &SendKind, buffer: &SendBuf) -> bool {
+        let Some(peer) = self.engine.peers.get_mut(index as usize) else { return false };
+        let lane = &mut self.lanes[peer.lane as usize];
+        // Below 0: the peer is not ready, something waits for it, or it announces receives.
+        let free = peer.short_limit >= 0;
+        let Some(bytes) = buffer.short(lane.at_once).filter(|_| free) else { return false };
+        let credit = bytes.len() as i64;
+        let is_stream = matches!(kind, SendKind::Stream);
+        if peer.credit < credit || is_stream && (!peer.streams || bytes.is_empty()) {
+            return false;
+        }
+        let (id, _, words) = kind.eager(0);
+        let header = header(words, peer.tx_sequence);
+        if lane.iface.am_short(peer.ep, id, &header, bytes).is_err() {
+            return false;
+        }
+        peer.number();
+        if is_stream || bytes.len() > INLINE {
+            peer.credit -= credit;
+        }
+        let counters = &mut self.engine.counters;
+        *match kind {
+            SendKind::Tagged(_) => &mut counters.sent_short,
+            SendKind::Am { .. } => &mut counters.am_short,
+            SendKind::Stream => &mut counters.stream_short,
+        } += 1;
+        true
     }
 
     /// Moves a send request as far as the lane takes it.

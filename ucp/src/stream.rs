@@ -31,6 +31,7 @@ use crate::matching::{Envelope, ItemId};
 use crate::pack;
 use crate::peer::{Ep, Peer, PeerIndex, Pending, header};
 use crate::request::{self, Body, Receive, RequestId, Send, SendKind, SendPhase};
+use crate::rooms::Rooms;
 use crate::tagged::Sent;
 use crate::wire::{self, Rts};
 use crate::worker::{Inner, Worker};
@@ -134,20 +135,22 @@ impl Stream {
     }
 
     /// Moves `count` bytes that are here to `buffer` from `at` on.
-    fn drain(&mut self, mut count: usize, buffer: &mut RecvBuf, mut at: usize) {
+    fn drain(&mut self, mut count: usize, buffer: &mut RecvBuf, mut at: usize, rooms: &mut Rooms) {
         while count > 0 {
             let Some(Chunk::Here(bytes, from)) = self.chunks.front_mut() else { return };
             let n = count.min(bytes.len() - *from);
             buffer.write_at(at, &bytes[*from..*from + n]);
             (at, count) = (at + n, count - n);
             *from += n;
-            if *from == bytes.len() {
-                self.chunks.pop_front();
+            if *from == bytes.len()
+                && let Some(Chunk::Here(bytes, _)) = self.chunks.pop_front()
+            {
+                rooms.keep(bytes);
             }
         }
     }
 
-    fn add(&mut self, data: View<'_>) {
+    fn add(&mut self, data: View<'_>, rooms: &mut Rooms) {
         if data.is_empty() {
             return;
         }
@@ -156,12 +159,10 @@ impl Stream {
             && !bytes.is_empty()
             && bytes.len() + data.len() <= JOINED
         {
-            let start = bytes.len();
-            bytes.resize(start + data.len(), 0);
-            data.copy_out(&mut bytes[start..]);
+            data.append_to(bytes);
             return;
         }
-        self.chunks.push_back(Chunk::Here(data.to_vec(), 0));
+        self.chunks.push_back(Chunk::Here(rooms.filled(data), 0));
     }
 
     /// Whether anything waits to be received.
@@ -258,7 +259,7 @@ impl Worker {
             let n = available.min(room);
             let n = if want.all { n } else { n - n % want.unit };
             if n == room || n > 0 && !want.all {
-                stream.drain(n, &mut buffer, 0);
+                stream.drain(n, &mut buffer, 0, &mut engine.stream_rooms);
                 engine.give_back(ep.0, n);
                 inner.act();
                 return Ok(StreamReceived::Done(n as u64, buffer));
@@ -437,7 +438,7 @@ impl Engine {
         }
         if at < data.len() {
             let stream = self.streams.make(peer);
-            stream.add(data.slice(at, data.len() - at)?);
+            stream.add(data.slice(at, data.len() - at)?, &mut self.stream_rooms);
             if stream.receives.is_empty() {
                 self.streams.list(peer);
             } else {
@@ -485,7 +486,7 @@ impl Engine {
                 continue;
             };
             let n = receive.takes(stream.available());
-            stream.drain(n, &mut receive.buffer, receive.filled);
+            stream.drain(n, &mut receive.buffer, receive.filled, &mut self.stream_rooms);
             receive.filled += n;
             request.status.length = receive.filled as u64;
             if receive.is_complete() {

@@ -110,6 +110,13 @@ pub trait MemoryDomain {
     /// A direct view of `len` bytes at `remote`, where the transport can map them.
     fn rkey_ptr(&self, rkey: RkeyId, remote: u64, len: usize) -> Option<View<'_>>;
 
+    /// Whether puts by this key end with their last word: whoever finds the last 8 aligned bytes of
+    /// a put of at least 16 changed, by a load with Acquire, finds all of its bytes.
+    fn puts_end_last(&self, rkey: RkeyId) -> bool {
+        let _ = rkey;
+        false
+    }
+
     /// Closes a key.
     fn rkey_release(&mut self, rkey: RkeyId);
 

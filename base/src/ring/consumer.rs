@@ -2,7 +2,7 @@
 
 use super::{
     CONSUMED, DATA_CONSUMED, Damaged, EVICT, HEAD_LINE, HEADER_WORD, IN_DATA, INLINE_WORD,
-    MAX_INLINE, OWNER_LINE, Shape, USER_FLAGS, whole_lines,
+    MAX_INLINE, MAX_LINE, OWNER_LINE, Shape, USER_FLAGS, whole_lines,
 };
 use crate::sync::LINE;
 use crate::sync::atomic::Ordering;
@@ -94,7 +94,7 @@ impl<W: Words> Consumer<W> {
         if len > MAX_INLINE {
             return Err(Damaged);
         }
-        let result = handle(Arrival::read(line, word, len, Place::Slot(line)));
+        let result = handle(Arrival::read(line, word, len, self.slot_place(line, len)));
         self.head = head + 1;
         if self.head >= self.publish_at {
             self.publish();
@@ -123,7 +123,7 @@ impl<W: Words> Consumer<W> {
             if len > MAX_INLINE {
                 return Err(Damaged);
             }
-            (Place::Slot(line), len, self.data_head)
+            (self.slot_place(line, len), len, self.data_head)
         };
         if !handle(Arrival::read(line, word, len, place)) {
             return Ok(false);
@@ -134,6 +134,15 @@ impl<W: Words> Consumer<W> {
             self.publish();
         }
         Ok(true)
+    }
+
+    /// Where `len` bytes lie that the slot at the head, which starts with `line`, holds itself.
+    #[inline]
+    fn slot_place<'a>(&'a self, line: W::Line<'a>, len: usize) -> Place<'a, W> {
+        if len <= MAX_LINE {
+            return Place::Slot(line);
+        }
+        Place::Wide(&self.words, self.shape.slot_line(self.head))
     }
 
     /// Asks for a slot some messages ahead. Worth it only where more than that many messages are
@@ -234,8 +243,10 @@ impl<W: Words> Consumer<W> {
 /// Where an arrival's payload lies.
 #[derive(Debug)]
 enum Place<'a, W: Words + 'a> {
-    /// In its slot.
+    /// In the first line of its slot.
     Slot(W::Line<'a>),
+    /// In both lines of the slot that starts here.
+    Wide(&'a W, usize),
     /// In the data area from this line on.
     Data(&'a W, usize),
 }
@@ -278,6 +289,11 @@ impl<'a, W: Words> Arrival<'a, W> {
         let n = self.len.min(out.len());
         match &self.place {
             Place::Slot(line) => line.get(INLINE_WORD, &mut out[..n]),
+            Place::Wide(words, first) => {
+                let (front, rest) = out[..n].split_at_mut(n.min(MAX_LINE));
+                words.line(*first).get(INLINE_WORD, front);
+                words.line(first + 1).get(0, rest);
+            }
             Place::Data(words, first) => {
                 for (i, piece) in out[..n].chunks_mut(LINE).enumerate() {
                     words.line(first + i).get(0, piece);
@@ -294,6 +310,12 @@ impl<'a> Arrival<'a, DirectWords> {
     pub fn payload(&self) -> View<'a> {
         match self.place {
             Place::Slot(line) => line.bytes(INLINE_WORD, self.len),
+            // `receive` has checked that the payload ends with the slot.
+            Place::Wide(words, first) => {
+                let slot = words.bytes(first, LINE - MAX_LINE + self.len);
+                let payload = slot.and_then(|slot| slot.slice(LINE - MAX_LINE, self.len));
+                payload.unwrap_or(View::empty())
+            }
             // `receive` has checked that the piece lies in the data area.
             Place::Data(words, first) => words.bytes(first, self.len).unwrap_or(View::empty()),
         }

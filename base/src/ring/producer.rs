@@ -3,11 +3,11 @@
 use super::promote::END_ID;
 use super::{
     CONSUMED, DATA_CONSUMED, EVICT, HEAD_LINE, HEADER_WORD, IN_DATA, INLINE_WORD, MAX_INLINE,
-    OWNER_LINE, RingError, Shape, USER_FLAGS, shape_of, whole_lines,
+    MAX_LINE, OWNER_LINE, RingError, Shape, USER_FLAGS, shape_of, whole_lines,
 };
 use crate::sync::LINE;
 use crate::sync::atomic::Ordering;
-use crate::view::View;
+use crate::view::{View, overwrites_lines};
 use crate::words::{DirectWords, LineWords, Words};
 
 /// No position reaches this in the life of a machine; a head that claims it is damaged.
@@ -101,7 +101,36 @@ impl<W: Words> Producer<W> {
     /// happened then. Flags outside [`USER_FLAGS`] are dropped.
     #[inline]
     pub fn try_push_short(&mut self, id: u8, flags: u8, header: &[u64; 3], payload: &[u8]) -> bool {
+        if payload.len() <= MAX_LINE {
+            return self.try_push_line(id, flags, header, payload);
+        }
         if payload.len() > MAX_INLINE || !self.has_room() {
+            return false;
+        }
+        let (front, rest) = payload.split_at(MAX_LINE);
+        let first = self.shape.slot_line(self.tail);
+        let ahead = self.shape.slot_line(self.tail + 1 + PREFETCH);
+        // SAFETY: `slot_line` masks the position, `shape_of` saw that all slots are there, and each
+        // has two lines.
+        let (line, second, next) = unsafe {
+            let line = |index| self.words.line_unchecked(index);
+            (line(first), line(first + 1), line(ahead + 1))
+        };
+        line.put(INLINE_WORD, front);
+        second.put(0, rest);
+        // As the first line, below; behind a message that has used it.
+        next.prefetch_write();
+        Self::publish(line, self.tail, id, flags & USER_FLAGS, header, payload.len());
+        self.tail += 1;
+        self.prefetch();
+        true
+    }
+
+    /// The same for a payload of at most [`MAX_LINE`] bytes, which the slot's first line holds; `false`
+    /// for a longer one.
+    #[inline]
+    pub fn try_push_line(&mut self, id: u8, flags: u8, header: &[u64; 3], payload: &[u8]) -> bool {
+        if payload.len() > MAX_LINE || !self.has_room() {
             return false;
         }
         // SAFETY: `slot_line` masks the position, and `shape_of` saw that all slots are there.
@@ -125,9 +154,12 @@ impl<W: Words> Producer<W> {
 
     /// Asks for the room of a next piece of `len` bytes: its lines lie with the consumer, and the
     /// piece would wait for them line by line. What is sent and answered comes back later than the
-    /// lines do.
+    /// lines do. A long piece overwrites its lines and waits for none.
     #[inline]
     fn prefetch_data(&self, len: usize) {
+        if overwrites_lines(len) {
+            return;
+        }
         let first = self.shape.data_line(self.shape.place(self.data_tail, len));
         for line in 0..len.div_ceil(LINE).min(PREFETCH_DATA) {
             // SAFETY: `place` finds whole lines in one piece inside the area, all of which

@@ -19,6 +19,7 @@ use crate::addr::{Address, NO_FD};
 use crate::cma::Direction;
 use crate::iface::ShmIface;
 use crate::md::MAX_PACKED;
+use crate::rkey::Access;
 
 impl MemoryDomain for ShmIface {
     fn md_attr(&self) -> MdAttr {
@@ -63,6 +64,10 @@ impl MemoryDomain for ShmIface {
 
     fn rkey_ptr(&self, rkey: RkeyId, remote: u64, len: usize) -> Option<View<'_>> {
         self.rkeys.get(rkey.0)?.access.mapped(remote, len)
+    }
+
+    fn puts_end_last(&self, rkey: RkeyId) -> bool {
+        self.rkeys.get(rkey.0).is_some_and(|key| matches!(key.access, Access::Mapped { .. }))
     }
 
     fn rkey_release(&mut self, rkey: RkeyId) {

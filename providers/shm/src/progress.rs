@@ -46,13 +46,13 @@ impl ShmIface {
                 return self.poll(sink, budget);
             }
             match ring.take(sink) {
-                Taken::Message => {
+                Taken::Message(_) => {
                     ring.taken = ring.taken.wrapping_add(1);
                     let mut given = 1;
                     if std::mem::replace(&mut ring.filled, true) {
                         let (more, outcome) = ring.take_more(sink, budget - 1);
                         given += more;
-                        if !matches!(outcome, Taken::Message) {
+                        if !matches!(outcome, Taken::Message(_)) {
                             self.ring_ended(at, matches!(outcome, Taken::End));
                         }
                     }

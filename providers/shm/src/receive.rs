@@ -90,7 +90,7 @@ impl Receiver {
                 ring.filled = false;
                 continue;
             }
-            if let Taken::Message = outcome {
+            if let Taken::Message(_) = outcome {
                 taken += 1;
                 ring.taken = ring.taken.wrapping_add(1);
                 if !ring.filled {

@@ -23,7 +23,8 @@ pub(crate) struct ActiveRing {
 
 /// Outcome of one look at a ring.
 pub(crate) enum Taken {
-    Message,
+    /// A message, and what it counts where a call is bounded.
+    Message(u32),
     Nothing,
     End,
     Bad,
@@ -31,6 +32,11 @@ pub(crate) enum Taken {
 
 /// Largest window of a ring.
 const MAX_WINDOW: u32 = 32;
+
+/// Bytes of a message that count as much as another one: the receiver of a long message, whose next
+/// receive is posted when the call has returned, must not find that all that follows has been taken
+/// to other places meanwhile.
+const COUNTED: usize = 1 << 10;
 
 impl ActiveRing {
     pub(crate) fn new(number: u32, source: u32, consumer: ring::Consumer<DirectWords>) -> Self {
@@ -47,13 +53,16 @@ impl ActiveRing {
     #[inline(never)]
     pub(crate) fn take_more(&mut self, sink: &mut dyn Sink, budget: u32) -> (u32, Taken) {
         let most = self.window.min(budget);
-        let mut taken = 0;
-        while taken < most {
+        let (mut taken, mut counted) = (0, 0);
+        while counted < most {
             self.consumer.prefetch();
             match self.take(sink) {
-                Taken::Message => taken += 1,
+                Taken::Message(count) => {
+                    taken += 1;
+                    counted += count;
+                }
                 Taken::Nothing => {
-                    self.window = taken.max(1);
+                    self.window = counted.max(1);
                     self.filled = false;
                     break;
                 }
@@ -61,10 +70,10 @@ impl ActiveRing {
             }
         }
         self.taken = self.taken.wrapping_add(taken);
-        if taken == self.window {
+        if counted >= self.window {
             self.window = (self.window * 2).min(MAX_WINDOW);
         }
-        (taken, Taken::Message)
+        (taken, Taken::Message(counted))
     }
 
     /// Hands out the next message, if there is one.
@@ -83,7 +92,7 @@ impl ActiveRing {
                 payload: message.payload(),
                 desc: None,
             });
-            Taken::Message
+            Taken::Message(1 + (message.len / COUNTED) as u32)
         });
         match outcome {
             Ok(Some(taken)) => taken,

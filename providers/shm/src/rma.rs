@@ -11,8 +11,9 @@
 
 use std::os::fd::AsFd;
 
-use bowline_base::sync::atomic::{Ordering, fence};
-use bowline_base::view::{View, copy_small};
+use bowline_base::sync::LINE;
+use bowline_base::sync::atomic::{AtomicU64, Ordering, fence};
+use bowline_base::view::{View, copy_small, copy_to_shared, overwrites_lines, prefetch_to_write};
 use bowline_uct::{
     AtomicOp, AtomicWidth, EpId, LocalSlice, MemError, PeerFailure, PostError, Posted, RemoteSlice,
     RkeyId, Token,
@@ -81,8 +82,8 @@ impl ShmIface {
         }
         if let Some(view) = access.mapped(to.address, bytes.len()) {
             // SAFETY: the view is inside a mapping that the key keeps; `bytes` may lie in the
-            // same mapping, which a copy that allows overlap takes.
-            unsafe { copy_overlapping(bytes.as_ptr(), view.as_ptr(), bytes.len()) };
+            // same mapping, which the copy allows.
+            unsafe { put_in_place(bytes.as_ptr(), view.as_ptr(), bytes.len()) };
             return Ok(());
         }
         let piece = LocalSlice::of_send(
@@ -240,6 +241,7 @@ impl ShmIface {
         }
     }
 
+    #[inline]
     pub(crate) fn atomic(
         &mut self,
         ep: EpId,
@@ -329,24 +331,67 @@ fn piece_view(piece: &LocalSlice) -> View<'_> {
 fn copy_pieces(direction: Direction, local: &[LocalSlice], there: View<'_>) {
     let mut at = there.as_ptr();
     for piece in local {
-        let (from, to) = match direction {
-            Direction::Read => (at, piece.as_ptr()),
-            Direction::Write => (piece.as_ptr(), at),
-        };
         // SAFETY: the view is as long as all pieces together, and mapped; the pieces lie in
         // buffers whose handles the caller keeps. They may overlap: a rank may move bytes within
         // its own allocation.
-        unsafe { copy_overlapping(from, to, piece.len()) };
+        unsafe {
+            match direction {
+                Direction::Read => copy_overlapping(at, piece.as_ptr(), piece.len()),
+                Direction::Write => put_in_place(piece.as_ptr(), at, piece.len()),
+            }
+        }
         at = at.wrapping_add(piece.len());
     }
 }
+
+/// Longest put that is worth its own copy: beyond, the library's knows better.
+const PLACED: usize = 64 << 10;
+
+/// Copies a put to where it belongs, its last word last.
+///
+/// # Safety
+/// As for [`copy_overlapping`].
+#[inline]
+unsafe fn put_in_place(from: *const u8, to: *mut u8, n: usize) {
+    // What is left when the last word is to be stored by itself.
+    let front = match n.checked_sub(WORD) {
+        Some(front) if front >= WORD && to.wrapping_add(front).cast::<u64>().is_aligned() => front,
+        // SAFETY: promised by the caller.
+        _ => return unsafe { copy_overlapping(from, to, n) },
+    };
+    // SAFETY: `front + WORD` bytes may be read and written, as promised by the caller, and the word
+    // of the target is aligned as was just checked; whoever looks at it meanwhile does so by atomic
+    // loads, as the contract of `puts_end_last` says. The last word is read before anything is
+    // written, in case the ranges overlap.
+    unsafe {
+        let last = from.add(front).cast::<u64>().read_unaligned();
+        let apart = from.addr().abs_diff(to.addr()) >= n;
+        if apart && !overwrites_lines(front) {
+            copy_to_shared(from, to, front);
+        } else if apart && n <= PLACED {
+            prefetch_to_write(to.add(front));
+            // A string instruction waits at its end for a line that it fills only in part.
+            let lines = front - (front.min((to.addr() + front) % LINE));
+            copy_to_shared(from, to, lines);
+            copy_to_shared(from.add(lines), to.add(lines), front - lines);
+        } else {
+            copy_overlapping(from, to, front);
+        }
+        // Release: pairs with the Acquire load of whoever waits for the put, who then finds what was
+        // copied above.
+        AtomicU64::from_ptr(to.add(front).cast()).store(last, Ordering::Release);
+    }
+}
+
+/// Bytes of a word.
+const WORD: usize = size_of::<u64>();
 
 /// # Safety
 /// `from` must be readable and `to` writable for `n` bytes.
 #[inline]
 unsafe fn copy_overlapping(from: *const u8, to: *mut u8, n: usize) {
-    // Up to 32 bytes are loaded before they are stored, except below 4, where single bytes move.
-    if (4..=32).contains(&n) {
+    // Up to 64 bytes are loaded before they are stored, except below 4, where single bytes move.
+    if (4..=64).contains(&n) {
         // SAFETY: promised by the caller; overlap does not matter at these lengths.
         unsafe { copy_small(from, to, n) }
     } else {

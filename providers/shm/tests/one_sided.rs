@@ -5,6 +5,7 @@ mod common;
 
 use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_base::job::JobMemory;
+use bowline_base::sync::atomic::Ordering;
 use bowline_shm::{PROCESS_RKEY, ShmIface, ShmOptions};
 use bowline_uct::{
     AtomicOp, AtomicWidth, Caps, EpId, Iface, LocalSlice, MemError, MemoryDomain, PeerFailure,
@@ -361,5 +362,50 @@ fn a_notified_put_is_seen_after_its_bytes() {
         assert_eq!(b.progress(&mut sink, 64), 0);
         assert!(sink.messages.is_empty());
         drop(a);
+    }
+}
+
+/// Whoever sees the last word of a put sees all of it, whatever its length.
+#[test]
+fn puts_to_mapped_memory_end_with_their_last_word() {
+    let options = ShmOptions::default();
+    let (mut a, mut b, ep) = pair(true, &options);
+    let window = b.mem_alloc(64 << 10).unwrap();
+    let packed = b.rkey_pack(window).unwrap();
+    let rkey = a.rkey_unpack(ep, &packed).unwrap();
+    assert!(a.puts_end_last(rkey));
+    let process = a.rkey_unpack(ep, &PROCESS_RKEY).unwrap();
+    assert!(!a.puts_end_last(process), "what the kernel copies has no order");
+    let view = b.mem_view(window).unwrap();
+    let base = view.as_ptr() as u64;
+    for (offset, len) in [(0, 16), (8, 64), (72, 1000), (0, 4096), (64, 6000), (40, 8192)] {
+        let last = view.word(offset + len - 8).unwrap();
+        last.store(0, Ordering::SeqCst);
+        let rounds = 2000_u64;
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(move || {
+                let mut seen = 0;
+                while seen < rounds {
+                    // Acquire pairs with the last store of the put.
+                    let number = last.load(Ordering::Acquire);
+                    if number == seen {
+                        std::thread::yield_now();
+                        continue;
+                    }
+                    seen = number;
+                    for at in (0..len - 8).step_by(8) {
+                        // Relaxed: ordered by the load above. The next put may have begun.
+                        let word = view.word(offset + at).unwrap().load(Ordering::Relaxed);
+                        assert!(word >= seen, "word {at} of {len} bytes: {word} behind {seen}");
+                    }
+                }
+            });
+            for round in 1..=rounds {
+                let bytes = round.to_ne_bytes().repeat(len / 8);
+                a.put_short(ep, &bytes, RemoteSlice { address: base + offset as u64, rkey })
+                    .unwrap();
+            }
+            reader.join().unwrap();
+        });
     }
 }

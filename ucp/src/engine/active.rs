@@ -5,7 +5,7 @@ use bowline_base::view::View;
 use bowline_uct::AmHeader;
 
 use super::Engine;
-use crate::am::{AmArrival, Bytes, Delivery};
+use crate::am::{AmArrival, Delivery};
 use crate::peer::PeerIndex;
 use crate::wire::{AmEnvelope, MAX_RKEY, Rts};
 
@@ -33,7 +33,7 @@ impl Engine {
             peer,
             id: envelope.id,
             header: envelope.header,
-            payload: Bytes::copy_of(payload.slice(front, lead)?),
+            payload: self.am_rooms.filled(payload.slice(front, lead)?),
             remote: Some(Box::new(rts)),
         }));
         Some(())

@@ -20,13 +20,6 @@ const MAX_PIECES: u64 = 1 << 31;
 /// Most messages that one sender may have in pieces at once.
 const MAX_ASSEMBLIES: usize = 64;
 
-/// Adds a piece. Memory grows with what has really come, not with what a sender claims.
-fn append(bytes: &mut Vec<u8>, data: View<'_>) {
-    let start = bytes.len();
-    bytes.resize(start + data.len(), 0);
-    data.copy_out(&mut bytes[start..]);
-}
-
 impl Engine {
     /// Reads the front of a first piece and checks its claims.
     fn first_piece<'a>(
@@ -142,6 +135,7 @@ impl Engine {
     fn add_piece(&mut self, peer: PeerIndex, at: usize, offset: usize, data: View<'_>) {
         let assembly = &mut self.peers[peer as usize].assemblies[at];
         assembly.received += data.len() as u64;
+        // Memory grows with what has really come, not with what a sender claims.
         match &mut assembly.target {
             Target::Receive(key) => {
                 let request = self.requests.get_mut(*key);
@@ -152,11 +146,11 @@ impl Engine {
             Target::Unexpected(key) => {
                 let waiting = self.unexpected.get_mut(*key);
                 if let Some(Payload::Partial { bytes, .. }) = waiting.map(|u| &mut u.payload) {
-                    append(bytes, data);
+                    data.append_to(bytes);
                 }
             }
             Target::Am(_, _, bytes) => {
-                append(bytes, data);
+                data.append_to(bytes);
             }
             Target::Discard => {}
         }
@@ -186,8 +180,7 @@ impl Engine {
                 }
             }
             Target::Am(id, header, bytes) => {
-                let payload = bytes.into();
-                let arrival = AmArrival { peer, id, header, payload, remote: None };
+                let arrival = AmArrival { peer, id, header, payload: bytes, remote: None };
                 self.inbox.push_back(Delivery::Am(arrival));
             }
             Target::Discard => self.taken(peer, assembly.total as usize),
@@ -348,7 +341,7 @@ impl Engine {
         if lead as usize > payload.len() {
             return None;
         }
-        let payload = crate::am::Bytes::copy_of(payload);
+        let payload = self.am_rooms.filled(payload);
         let arrival = AmArrival { peer, id, header: lead, payload, remote: None };
         self.inbox.push_back(Delivery::Am(arrival));
         Some(())

@@ -3,9 +3,12 @@
 
 use bowline_base::buffer::RecvBuf;
 use bowline_base::slab::Key;
-use bowline_uct::{Iface, LocalSlice, PostError, Posted, Token};
+use bowline_uct::{
+    AtomicOp, AtomicWidth, EpId, Iface, LocalSlice, PostError, Posted, RemoteSlice, Token,
+};
 
 use super::{Kind, Progress, Task, op_error};
+use crate::error::OpError;
 use crate::request::{Body, OneSided, RequestId, Status, token};
 use crate::worker::Inner;
 
@@ -15,24 +18,56 @@ enum Tried {
     InFlight,
 }
 
+/// What the caller of an atomic with a result gets.
+fn fetched(progress: Progress) -> Result<Result<u64, RequestId>, OpError> {
+    match progress {
+        Progress::Done(old) => old.map(Ok),
+        Progress::Pending(id) => Ok(Err(id)),
+    }
+}
+
 impl Inner {
-    /// Begins an atomic whose old value is wanted, or none.
+    /// Begins an atomic whose old value is wanted. Of memory that is mapped it is there in the call,
+    /// after as little as can be: the word's own way to this processor is most of what it takes.
     #[inline]
-    pub(crate) fn begin_atomic(&mut self, task: Task) -> Progress {
+    pub(crate) fn fetch_at_once(
+        &mut self,
+        lane: usize,
+        ep: EpId,
+        at: RemoteSlice,
+        op: AtomicOp,
+        width: AtomicWidth,
+    ) -> Result<Result<u64, RequestId>, OpError> {
+        if self.engine.one_sided.is_empty() {
+            self.engine.counters.atomics += 1;
+            let (key, _) = self.engine.requests.acquire();
+            let old = self.lanes[lane].iface.atomic_fetch(ep, op, width, at, token(key));
+            if let Ok(Some(old)) = old {
+                self.engine.requests.release(key);
+                return Ok(Ok(old));
+            }
+            let task = Task { lane, ep, at, kind: Kind::Fetch(op, width) };
+            let tried = old.map(|_| Tried::InFlight);
+            let one = OneSided { rest: 1, ..OneSided::default() };
+            return fetched(self.go_on(key, task, tried, one));
+        }
+        let task = Task { lane, ep, at, kind: Kind::Fetch(op, width) };
+        fetched(self.begin_one_sided(task, OneSided::default()))
+    }
+
+    /// Begins an atomic without result.
+    #[inline]
+    pub(crate) fn change_at_once(&mut self, task: Task) -> Progress {
         if !self.engine.one_sided.is_empty() {
             return self.begin_one_sided(task, OneSided::default());
         }
         self.engine.counters.atomics += 1;
         let Task { lane, ep, at, kind } = task;
-        let (key, tried) = self.try_at_once(lane, |iface, token| match kind {
-            Kind::Fetch(op, width) => {
-                let old = iface.atomic_fetch(ep, op, width, at, token)?;
-                Ok(old.map_or(Tried::InFlight, Tried::Done))
-            }
+        let (key, tried) = self.try_at_once(lane, |iface, _| match kind {
             Kind::Change(op, width) => {
                 iface.atomic_post(ep, op, width, at).map(|()| Tried::Done(0))
             }
-            Kind::Put | Kind::Get => Err(PostError::BadArgument),
+            Kind::Put | Kind::Get | Kind::Fetch(..) => Err(PostError::BadArgument),
         });
         match tried {
             Ok(Tried::Done(old)) => self.ended_at_once(key, Ok(old)),
@@ -84,7 +119,7 @@ impl Inner {
     }
 
     #[inline]
-    fn ended_at_once(&mut self, key: Key, outcome: Result<u64, crate::OpError>) -> Progress {
+    fn ended_at_once(&mut self, key: Key, outcome: Result<u64, OpError>) -> Progress {
         self.engine.requests.release(key);
         Progress::Done(outcome)
     }

@@ -55,6 +55,9 @@ impl MemoryDomain for QueueLane {
     fn rkey_ptr(&self, rkey: RkeyId, remote: u64, len: usize) -> Option<View<'_>> {
         self.inner.rkey_ptr(rkey, remote, len)
     }
+    fn puts_end_last(&self, rkey: RkeyId) -> bool {
+        self.inner.puts_end_last(rkey)
+    }
 
     fn rkey_release(&mut self, rkey: RkeyId) {
         self.inner.rkey_release(rkey);

@@ -2,15 +2,16 @@
 //! other one.
 //!
 //! `put_lat` is a ping-pong: rank 0 puts, rank 1 sees it in its own memory and puts back. A put
-//! of one word is its own signal; a longer one is followed, behind a fence, by a put of a word,
-//! since nothing says in which order its bytes appear. Everything else is done by rank 0 to a
+//! of one word is its own signal, and so is one that ends with its last word, where the transport
+//! promises that (the timed part looks at no other word of it then); any other is followed, behind a fence, by a put of a word, since nothing says in
+//! which order its bytes appear. Everything else is done by rank 0 to a
 //! rank 1 that sleeps or does not.
 
 use anyhow::{Result, anyhow, bail, ensure};
 use bowline::ucp::{Memory, RemoteKey, RequestId, Sent};
 use bowline::uct::{AtomicOp, AtomicWidth};
 use bowline_base::buffer::{RecvBuf, SendBuf};
-use bowline_base::sync::atomic::{AtomicU64, Ordering};
+use bowline_base::sync::atomic::Ordering;
 use bowline_base::view::View;
 
 use super::Test;
@@ -94,26 +95,22 @@ impl<'a> Windows<'a> {
         Ok(self.pair.worker.get(self.key, self.base + DATA as u64, buffer)?)
     }
 
-    /// The own word.
+    /// The own word at `at`.
     #[inline]
-    fn word(&self) -> Result<u64> {
-        self.look(|view| {
-            debug_assert!(view.len() >= WORD + 8 && view.as_ptr().addr().is_multiple_of(8));
-            // SAFETY: the window was allocated with more than 8 bytes, page-aligned, and is
-            // mapped as long as the view; peers write the word by stores of 8 bytes, and every
-            // bit pattern is a value.
-            let word = unsafe { &*view.as_ptr().cast::<AtomicU64>() };
-            // Acquire pairs with the fence or the single store of the peer's put: what it put
+    fn word(&self, at: usize) -> Result<u64> {
+        let word = self.look(|view| {
+            // Acquire pairs with the fence, or with the last store, of the peer's put: what it put
             // before is there.
-            word.load(Ordering::Acquire)
-        })
+            view.word(at).map(|word| word.load(Ordering::Acquire))
+        })?;
+        word.ok_or_else(|| anyhow!("the window has no word at {at}"))
     }
 
-    /// Waits until the own word is `value`.
+    /// Waits until the own word at `at` is `value`.
     #[inline]
-    fn await_word(&self, value: u64) -> Result<()> {
+    fn await_word(&self, at: usize, value: u64) -> Result<()> {
         let mut polls = 0;
-        while self.word()? != value {
+        while self.word(at)? != value {
             polls += 1;
             if self.pair.yields {
                 std::thread::yield_now();
@@ -147,7 +144,12 @@ pub(crate) fn transfers(pair: &Pair, plan: &Plan) -> Result<Samples> {
     let samples = match plan.test {
         Test::PutLat => {
             let (out, word) = (pair.buffer(plan.size), pair.buffer(8));
-            let mut side = Putting { windows: &windows, out, told: 0, word, seen: 0, stamp: None };
+            let last = pair.worker.puts_end_last(windows.key)
+                && plan.size >= 16
+                && plan.size.is_multiple_of(8);
+            let (told, seen, stamp, numbered) = (0, 0, None, true);
+            let mut side =
+                Putting { windows: &windows, out, told, word, seen, stamp, last, numbered };
             drive::ping_pong(plan, pair.rank, &mut side)
         }
         Test::PutBw => puts(&windows, plan),
@@ -170,6 +172,10 @@ struct Putting<'a> {
     seen: u64,
     /// What the peer's last put carried.
     stamp: Option<u64>,
+    /// Whether a put ends with its last word.
+    last: bool,
+    /// Whether that word is the number of the put: not of one that is checked whole.
+    numbered: bool,
 }
 
 impl Putting<'_> {
@@ -194,6 +200,7 @@ impl Putting<'_> {
 impl PingPong for Putting<'_> {
     #[inline]
     fn outgoing(&mut self) -> &mut [u8] {
+        self.numbered = true;
         self.out.bytes_mut()
     }
 
@@ -201,6 +208,11 @@ impl PingPong for Putting<'_> {
     fn send(&mut self) -> Result<()> {
         let windows = self.windows;
         self.told += 1;
+        if self.last && self.numbered {
+            // SAFETY: waited for here; after an error the side is not used.
+            let sent = unsafe { windows.put(DATA, &self.out)? };
+            return windows.pair.finish(sent);
+        }
         if self.out.bytes().len() > 8 {
             // SAFETY: waited for here; after an error the side is not used.
             let sent = unsafe { windows.put(DATA, &self.out)? };
@@ -216,8 +228,16 @@ impl PingPong for Putting<'_> {
     #[inline]
     fn receive(&mut self) -> Result<()> {
         self.seen += 1;
-        self.windows.await_word(self.seen)?;
-        if self.out.bytes().len() > 8 {
+        let len = self.out.bytes().len();
+        if self.last && self.numbered {
+            // Both sides' puts carry the same number.
+            let number = self.out.bytes().last_chunk().map_or(0, |last| u64::from_le_bytes(*last));
+            self.windows.await_word(DATA + len - 8, number)?;
+            self.stamp = Some(number);
+            return Ok(());
+        }
+        self.windows.await_word(WORD, self.seen)?;
+        if len > 8 {
             // Looked at now: once this side has put back, the peer may put again.
             self.stamp = self.look()?;
         }
@@ -228,6 +248,11 @@ impl PingPong for Putting<'_> {
     fn is_stamped(&mut self, sequence: u64) -> bool {
         // A word is its own signal, which `receive` has compared.
         self.out.bytes().len() == 8 || self.stamp == Some(sequence)
+    }
+
+    fn expect_pattern(&mut self, _: u64) -> Result<()> {
+        self.numbered = false;
+        Ok(())
     }
 
     fn check_pattern(&mut self, seed: u64) -> Result<()> {
@@ -326,7 +351,7 @@ pub(crate) fn atomics(pair: &Pair, plan: &Plan) -> Result<Samples> {
     }
     pair.meet()?;
     if pair.rank == 1 {
-        let word = windows.word()?;
+        let word = windows.word(WORD)?;
         ensure!(word == total, "{total} atomics left {word} in the target's memory");
     }
     windows.close()?;

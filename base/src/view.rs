@@ -218,27 +218,12 @@ pub fn overwrites_lines(n: usize) -> bool {
     n >= STRING_FROM && has_fast_strings()
 }
 
-/// Whether the processor says that its string instructions move whole lines.
+/// Whether the processor says that its string instructions move whole lines ("enhanced REP
+/// MOVSB"). The library asks it once.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline]
 fn has_fast_strings() -> bool {
-    use std::sync::atomic::{AtomicU8, Ordering};
-    const UNKNOWN: u8 = 2;
-    static KNOWN: AtomicU8 = AtomicU8::new(UNKNOWN);
-    #[cold]
-    fn ask() -> bool {
-        use std::arch::x86_64::{__cpuid, __cpuid_count};
-        // Leaf 7, EBX bit 9: "enhanced REP MOVSB/STOSB".
-        let fast = __cpuid(0).eax >= 7 && __cpuid_count(7, 0).ebx & (1 << 9) != 0;
-        KNOWN.store(u8::from(fast), Ordering::Relaxed);
-        fast
-    }
-    // Relaxed, as the store above: every thread that asks finds the same, and nothing else depends
-    // on it.
-    match KNOWN.load(Ordering::Relaxed) {
-        UNKNOWN => ask(),
-        known => known != 0,
-    }
+    std::arch::is_x86_feature_detected!("ermsb")
 }
 
 /// Elsewhere there are none, or they cannot be had.

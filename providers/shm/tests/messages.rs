@@ -60,7 +60,7 @@ fn what_was_packed_counts_and_not_what_was_asked_for() {
         let (a, b) = (&mut a[0], &mut b[0]);
         let ep = a.connect(&b.address()).unwrap();
         send(a, &mut at_a, ep, &[0; 3], &[]).unwrap();
-        let asked = [1, 24, 25, 32, 33, 100, 500, 8000];
+        let asked = [1, 24, 25, 32, 33, 64, 96, 97, 500, 8000];
         for (len, room) in
             asked.iter().flat_map(|&room| [(0, room), (room / 2, room), (room, room)])
         {
@@ -86,7 +86,7 @@ fn refusals_are_exact_and_nothing_is_packed() {
     let b_address = ranks[1].address();
     let a = &mut ranks[0];
     let ep = a.connect(&b_address).unwrap();
-    assert_eq!(a.am_short(ep, ID, &[0; 3], &[0; 33]), Err(PostError::TooLong));
+    assert_eq!(a.am_short(ep, ID, &[0; 3], &[0; 97]), Err(PostError::TooLong));
     let too_long = a.attr().limits.am.max_bcopy + 1;
     let mut packed = 0;
     let mut pack = |_: bowline_base::view::View<'_>| {

@@ -444,6 +444,9 @@ impl Engine {
             } else {
                 self.feed_stream(peer);
             }
+        } else if at > 0 && !self.streams.make(peer).receives.is_empty() {
+            // The next receive may be one of nothing, which waited only for its turn.
+            self.feed_stream(peer);
         }
         Some(())
     }

@@ -74,7 +74,7 @@ fn measured(values: impl Iterator<Item = f64>, range: &std::ops::Range<f64>) -> 
     shown
 }
 
-/// Curves that lie on each other as one, whose name has all of their names.
+/// Curves that lie on each other as one, whose name has all of their names, a line each.
 fn merged(curves: &[Curve]) -> Vec<Curve> {
     let mut all: Vec<Curve> = Vec::new();
     for curve in curves {
@@ -85,7 +85,7 @@ fn merged(curves: &[Curve]) -> Vec<Curve> {
                 && pairs.into_iter().all(|(a, b)| near(a.0, b.0) && near(a.1, b.1))
         };
         match all.iter_mut().find(same) {
-            Some(known) => known.name += &format!(", {}", curve.name),
+            Some(known) => known.name += &format!("\n{}", curve.name),
             None => all.push(curve.clone()),
         }
     }
@@ -94,6 +94,10 @@ fn merged(curves: &[Curve]) -> Vec<Curve> {
 
 /// A number with its unit.
 fn shown(unit: Unit, value: f64) -> String {
+    // Lengths of messages are powers of two.
+    if unit == Unit::Bytes && (1024.0..1e6).contains(&value) && value % 1024.0 == 0.0 {
+        return format!("{:.0} KiB", value / 1024.0);
+    }
     let scaled: &[(f64, &str)] = match unit {
         Unit::None => return format!("{value:.0}"),
         Unit::Bytes => &[(1e9, " GB"), (1e6, " MB"), (1e3, " kB"), (1.0, " B")],
@@ -150,7 +154,8 @@ fn paint(path: &Path, title: &str, chart: &Chart) -> Result<(), Box<dyn std::err
         .y_label_formatter(&|y| shown(chart.y_unit, *y))
         .draw()?;
     let mut families: Vec<String> = Vec::new();
-    for (place, curve) in merged(&chart.curves).into_iter().enumerate() {
+    let mut y = 70;
+    for curve in merged(&chart.curves) {
         // Percentiles of the same have one color.
         let family = curve.name.split(", p99").next().unwrap_or_default();
         let family = family.split(", median").next().unwrap_or_default().to_owned();
@@ -163,7 +168,6 @@ fn paint(path: &Path, title: &str, chart: &Chart) -> Result<(), Box<dyn std::err
         let positive: Vec<(f64, f64)> =
             curve.points.iter().copied().filter(|point| point.1 > 0.0).collect();
         let style = color.stroke_width(2);
-        let y = 70 + 24 * place as i32;
         if dashed {
             drawn.draw_series(DashedLineSeries::new(positive.iter().copied(), 6, 4, style))?;
             for at in [0, 10, 20] {
@@ -174,11 +178,11 @@ fn paint(path: &Path, title: &str, chart: &Chart) -> Result<(), Box<dyn std::err
             right.draw(&PathElement::new([(0, y), (25, y)], style))?;
         }
         drawn.draw_series(positive.iter().map(|&point| Circle::new(point, 3, color.filled())))?;
-        // A long name, which is one of several curves, goes on below.
-        for (line, part) in curve.name.split(", ").collect::<Vec<_>>().chunks(2).enumerate() {
-            let at = (32, y - 4 + 15 * line as i32);
-            right.draw(&Text::new(part.join(", "), at, font(14)))?;
+        for (line, name) in curve.name.lines().enumerate() {
+            let line = 16 * line as i32;
+            right.draw(&Text::new(name.to_owned(), (32, y + line - 4), font(14)))?;
         }
+        y += 24 + 16 * (curve.name.lines().count() as i32 - 1);
     }
     root.present()?;
     Ok(())
@@ -209,6 +213,7 @@ mod tests {
         assert_eq!(shown(Unit::Nanoseconds, 200.0), "200 ns");
         assert_eq!(shown(Unit::Nanoseconds, 1500.0), "1.5 us");
         assert_eq!(shown(Unit::Bytes, 1e7), "10 MB");
+        assert_eq!(shown(Unit::Bytes, 4096.0), "4 KiB");
         assert_eq!(shown(Unit::None, 1_048_576.0), "1048576");
     }
 
@@ -217,6 +222,6 @@ mod tests {
         let curve = |name: &str, y| Curve { name: name.into(), points: vec![(1.0, y)] };
         let all = merged(&[curve("a", 1.0), curve("b", 2.0), curve("c", 1.0)]);
         let names: Vec<&str> = all.iter().map(|curve| curve.name.as_str()).collect();
-        assert_eq!(names, ["a, c", "b"]);
+        assert_eq!(names, ["a\nc", "b"]);
     }
 }

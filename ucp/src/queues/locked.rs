@@ -59,7 +59,7 @@ pub(super) const MAX_PEERS: u32 = 0x7fff;
 const TURNS: u32 = 8;
 
 /// How often who has had all its turns leaves a lock that it finds free to others.
-const SIT_OUT: u32 = 4;
+const SIT_OUT: u32 = 8;
 
 /// The word of a new queue.
 pub(super) const NEW: u64 = 1 << 32;

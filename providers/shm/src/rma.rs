@@ -170,8 +170,8 @@ impl ShmIface {
             return Ok(Posted::Done);
         };
         if stopped.reason == Reason::Gone {
-            // Nothing else has noticed it yet: the failure follows the answer.
-            self.peer_died(ep);
+            // Nothing else may have noticed it yet: the failure follows the answer.
+            let _ = self.check_peer(ep);
         }
         if stopped.moved == 0 {
             return Err(refusal(stopped.reason));

@@ -297,16 +297,15 @@ fn memory_of_another_process_is_reached_and_its_end_is_an_error() {
     role.tell("look");
     assert_eq!(role.hear(), "seen");
     role.kill();
-    // Before anybody has told us: the kernel does.
+    // A mapping outlives its owner and harms nobody.
+    root.put_short(ep, &[1], RemoteSlice { address: window, rkey: mapped }).unwrap();
+    // Before anybody has told us: the kernel does, and the node is told.
     let mut to = RecvBuf::owned(vec![0; 8]);
     let piece = [LocalSlice::of_recv(&mut to, 0, 8).unwrap()];
     let gone = root.get_zcopy(ep, &piece, from, Token(2));
     assert_eq!(gone, Err(PostError::PeerFailed));
-    // A mapping outlives its owner and harms nobody.
-    root.put_short(ep, &[1], RemoteSlice { address: window, rkey: mapped }).unwrap();
-    // `check` asks the kernel and tells the node.
-    assert_eq!(root.check(ep), Err(PostError::PeerFailed));
     assert!(job.is_dead(1));
+    assert_eq!(root.check(ep), Err(PostError::PeerFailed));
     let mut seen = Seen::default();
     until(&mut root, &mut seen, |seen| !seen.failed.is_empty());
     assert_eq!(seen.failed, [(Some(Source(1)), Some(ep), PeerFailure::Died)]);

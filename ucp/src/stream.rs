@@ -122,6 +122,8 @@ pub(crate) struct Stream {
     error: Option<OpError>,
     /// It stands in the list of those that have data.
     listed: bool,
+    /// Among its receives is one of nothing, or was since there was none.
+    wants_nothing: bool,
 }
 
 impl Stream {
@@ -261,7 +263,9 @@ impl Worker {
             if n == room || n > 0 && !want.all {
                 stream.drain(n, &mut buffer, 0, &mut engine.stream_rooms);
                 engine.give_back(ep.0, n);
-                inner.act();
+                if !engine.actions.is_empty() {
+                    inner.act();
+                }
                 return Ok(StreamReceived::Done(n as u64, buffer));
             }
         }
@@ -270,7 +274,18 @@ impl Worker {
         let engine = &mut inner.engine;
         let receive = StreamReceive { buffer, peer: ep.0, want, filled: 0 };
         let key = request::begin(&mut engine.requests, Body::Stream(receive));
-        engine.streams.make(ep.0).receives.push_back(key);
+        let failed = engine.peers[ep.0 as usize].failure().is_some();
+        let stream = engine.streams.make(ep.0);
+        stream.wants_nothing = room == 0 || stream.wants_nothing && !stream.receives.is_empty();
+        stream.receives.push_back(key);
+        let dry = stream.chunks.is_empty() && stream.fetching.is_none();
+        if dry && stream.error.is_none() && !failed && !stream.wants_nothing {
+            // What most receives find that come before their bytes.
+            if !engine.actions.is_empty() {
+                inner.act();
+            }
+            return Ok(StreamReceived::Pending(RequestId(key)));
+        }
         engine.feed_stream(ep.0);
         let failed = match engine.requests.get(key) {
             Some(request) if request.done && request.status.length == 0 => request.status.outcome,
@@ -403,33 +418,34 @@ impl Engine {
 
     /// Bytes of a stream have arrived.
     pub(crate) fn stream_data(&mut self, peer: PeerIndex, data: View<'_>) -> Option<()> {
-        let stream = self.streams.make(peer);
-        let mut at = 0;
-        let mut waits = !stream.receives.is_empty();
-        // Straight into the oldest receive, as far as nothing lies in front of them.
-        while waits
-            && stream.chunks.is_empty()
+        let Some(stream) = self.streams.get_mut(peer) else {
+            return self.rest_of_data(peer, data, 0);
+        };
+        // Straight into the oldest receive, where nothing lies in front of it.
+        if stream.chunks.is_empty()
             && stream.fetching.is_none()
             && let Some(&key) = stream.receives.front()
             && let Some(request) = self.requests.get_mut(key)
             && let Body::Stream(receive) = &mut request.body
             && !request.done
         {
-            let n = receive.takes(data.len() - at);
-            if let Some(part) = data.slice(at, n) {
-                receive.buffer.copy_at(receive.filled, part);
-            }
-            (at, receive.filled) = (at + n, receive.filled + n);
+            let n = receive.takes(data.len());
+            let part = if n == data.len() { data } else { data.slice(0, n)? };
+            receive.buffer.copy_at(receive.filled, part);
+            receive.filled += n;
             request.status.length = receive.filled as u64;
-            waits = receive.is_complete();
-            if waits {
+            if receive.is_complete() {
                 stream.receives.pop_front();
-                let status = request.status;
-                self.finish(key, status);
-                return self.rest_of_data(peer, data, at);
+                if request.detached || self.streams.fetches > 0 || !self.closings.is_empty() {
+                    let status = request.status;
+                    self.finish(key, status);
+                } else {
+                    request.done = true;
+                }
             }
+            return self.rest_of_data(peer, data, n);
         }
-        self.rest_of_data(peer, data, at)
+        self.rest_of_data(peer, data, 0)
     }
 
     fn rest_of_data(&mut self, peer: PeerIndex, data: View<'_>, at: usize) -> Option<()> {
@@ -444,7 +460,7 @@ impl Engine {
             } else {
                 self.feed_stream(peer);
             }
-        } else if at > 0 && !self.streams.make(peer).receives.is_empty() {
+        } else if at > 0 && self.streams.make(peer).wants_nothing {
             // The next receive may be one of nothing, which waited only for its turn.
             self.feed_stream(peer);
         }

@@ -337,8 +337,15 @@ impl Sink for LaneSink<'_> {
             known.rx_sequence = expected.wrapping_add(1);
             if wire::sequence(&arrival.header) != expected {
                 self.engine.out_of_sequence(peer);
-            } else if arrival.id != wire::EAGER || !self.engine.eager_direct(peer, &arrival) {
-                self.engine.take_in(peer, &arrival);
+            } else {
+                let taken = match arrival.id {
+                    wire::EAGER => self.engine.eager_direct(peer, &arrival),
+                    wire::AM => self.engine.am_in_place(peer, &arrival),
+                    _ => false,
+                };
+                if !taken {
+                    self.engine.take_in(peer, &arrival);
+                }
             }
         } else {
             self.engine.first_contact(self.lane, &arrival);
@@ -360,13 +367,13 @@ impl Sink for LaneSink<'_> {
 }
 
 impl Engine {
-    /// A message of a known peer, in its sequence, that is not for the direct receive. A function of its
-    /// own, so that the way of one that is needs few registers.
+    /// A message of a known peer, in its sequence, that nobody waits for on the spot. A function of its
+    /// own, so that the way of the others needs few registers.
     #[inline(never)]
     fn take_in(&mut self, peer: PeerIndex, arrival: &Arrival<'_>) {
         if arrival.id == wire::EAGER {
             self.eager(peer, arrival);
-        } else if arrival.id != wire::AM || !self.am_in_place(peer, arrival) {
+        } else {
             self.arrive(peer, arrival);
         }
     }

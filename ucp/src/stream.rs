@@ -30,7 +30,7 @@ use crate::error::OpError;
 use crate::matching::{Envelope, ItemId};
 use crate::pack;
 use crate::peer::{Ep, Peer, PeerIndex, Pending, header};
-use crate::request::{self, Body, Receive, RequestId, Send, SendKind, SendPhase};
+use crate::request::{self, Body, Receive, RequestId, Requests, Send, SendKind, SendPhase, Status};
 use crate::rooms::Rooms;
 use crate::tagged::Sent;
 use crate::wire::{self, Rts};
@@ -60,6 +60,11 @@ impl StreamWant {
     pub const SOME: Self = Self { unit: 1, all: false };
     /// As many bytes as there is room.
     pub const ALL: Self = Self { unit: 1, all: true };
+
+    /// Bytes of the whole units in `n`. A division takes as long as the copy of a short message.
+    const fn whole(self, n: usize) -> usize {
+        if self.unit == 1 { n } else { n - n % self.unit }
+    }
 }
 
 /// How far a receive of a stream came in its call.
@@ -89,7 +94,7 @@ impl StreamReceive {
     /// How many of `available` bytes it takes now.
     const fn takes(&self, available: usize) -> usize {
         let n = if available < self.room() { available } else { self.room() };
-        if self.want.all { n } else { n - n % self.want.unit }
+        if self.want.all { n } else { self.want.whole(n) }
     }
 
     const fn is_complete(&self) -> bool {
@@ -249,7 +254,7 @@ impl Worker {
         if buffer.shape() == Shape::Callbacks {
             return Err(OpError::Unsupported);
         }
-        if want.unit == 0 || !room.is_multiple_of(want.unit) {
+        if want.unit == 0 || want.whole(room) != room {
             return Err(OpError::BadUnit { unit: want.unit as u64, room: room as u64 });
         }
         if engine.peers.get(ep.0 as usize).is_none() {
@@ -259,7 +264,7 @@ impl Worker {
         if stream.receives.is_empty() && stream.fetching.is_none() {
             let available = stream.available();
             let n = available.min(room);
-            let n = if want.all { n } else { n - n % want.unit };
+            let n = if want.all { n } else { want.whole(n) };
             if n == room || n > 0 && !want.all {
                 stream.drain(n, &mut buffer, 0, &mut engine.stream_rooms);
                 engine.give_back(ep.0, n);
@@ -272,8 +277,7 @@ impl Worker {
         // A peer that nothing connects to could end unnoticed. A failure is its state, seen below.
         let _ = inner.ready(ep.0);
         let engine = &mut inner.engine;
-        let receive = StreamReceive { buffer, peer: ep.0, want, filled: 0 };
-        let key = request::begin(&mut engine.requests, Body::Stream(receive));
+        let key = begin(&mut engine.requests, buffer, ep.0, want);
         let failed = engine.peers[ep.0 as usize].failure().is_some();
         let stream = engine.streams.make(ep.0);
         stream.wants_nothing = room == 0 || stream.wants_nothing && !stream.receives.is_empty();
@@ -372,6 +376,26 @@ impl Inner {
     }
 }
 
+/// Makes a request to receive bytes of a stream, in the place of one that was such a receive before, if
+/// there is one: nothing is moved then but the fields.
+#[inline(always)]
+fn begin(requests: &mut Requests, buffer: RecvBuf, peer: PeerIndex, want: StreamWant) -> Key {
+    let (key, request) = requests.acquire();
+    request.status = Status::NONE;
+    request.done = false;
+    request.detached = false;
+    match &mut request.body {
+        Body::Stream(receive) => {
+            receive.buffer = buffer;
+            receive.peer = peer;
+            receive.want = want;
+            receive.filled = 0;
+        }
+        body => *body = Body::Stream(StreamReceive { buffer, peer, want, filled: 0 }),
+    }
+    key
+}
+
 /// How far a send of a stream came that goes in pieces.
 pub(crate) enum Pieces {
     All,
@@ -434,6 +458,7 @@ impl Engine {
             receive.buffer.copy_at(receive.filled, part);
             receive.filled += n;
             request.status.length = receive.filled as u64;
+            let wants_nothing = stream.wants_nothing;
             if receive.is_complete() {
                 stream.receives.pop_front();
                 if request.detached || self.streams.fetches > 0 || !self.closings.is_empty() {
@@ -443,11 +468,16 @@ impl Engine {
                     request.done = true;
                 }
             }
+            if n == data.len() && !wants_nothing {
+                self.give_back(peer, n);
+                return Some(());
+            }
             return self.rest_of_data(peer, data, n);
         }
         self.rest_of_data(peer, data, 0)
     }
 
+    #[inline(never)]
     fn rest_of_data(&mut self, peer: PeerIndex, data: View<'_>, at: usize) -> Option<()> {
         if at > 0 {
             self.give_back(peer, at);

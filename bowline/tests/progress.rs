@@ -76,6 +76,7 @@ const HAMMER: &[(&str, &str)] = &[
     ("BOWLINE_PEF_PERIOD", "5us"),
     ("BOWLINE_PEF_DECAY", "1"),
     ("BOWLINE_PEF_MAX_TURNS", "1000000"),
+    ("BOWLINE_PEF_WORTH", "0"),
 ];
 
 /// Eight bytes at a time, each different from its neighbours.

@@ -100,7 +100,7 @@ pub use shared::SharedWorker;
 pub use space::{Members, SpaceOptions};
 pub use stream::{StreamReceived, StreamWant};
 pub use tagged::{Message, MessageInfo, SendMode, Sent};
-pub use turn::{Attendant, Attendants, SideDoor, Turn};
+pub use turn::{Attendant, Attendants, SideDoor, Turn, Watched};
 pub use wait::{Clock, FailureSource, Idle, Stages, Waiter};
 pub use waits::Waits;
 pub use wakeup::{Arm, WakeError};

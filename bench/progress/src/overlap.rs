@@ -74,10 +74,8 @@ fn measure(lane: Lane, plan: Plan, sizes: &[usize], quick: bool) -> Result<Vec<[
     let (rounds, count) = if quick { (2, 20) } else { (5, 60) };
     // Behind the modes, with what they are compared.
     let modes = MODES.into_iter().chain((lane == Lane::Shm).then_some(ALONE));
-    let mut found = vec![
-        [vec![Vec::new(); sizes.len()], vec![Vec::new(); sizes.len()]];
-        modes.clone().count()
-    ];
+    let mut found =
+        vec![[vec![Vec::new(); sizes.len()], vec![Vec::new(); sizes.len()]]; modes.clone().count()];
     for _ in 0..rounds {
         for (mode, found) in modes.clone().zip(&mut found) {
             let both = run(2, lane, mode, |world| totals(world, plan, sizes, count))?;
@@ -95,9 +93,9 @@ fn measure(lane: Lane, plan: Plan, sizes: &[usize], quick: bool) -> Result<Vec<[
 /// Both compute, or nobody.
 const BOTH: Plan = Plan { sender_first: false, receiver_computes: true, sender_computes: true };
 
-/// Up to where a message takes some three quarters of the computation: on the card by what it was told
-/// to be, and where the processors copy, that of its receiver alone, behind a computation. That takes
-/// far longer than the next of a row, whose bytes are in caches.
+/// Up to where a message takes not quite as long as the computation: on the card by what it was told to
+/// be, and where the processors copy, that of its receiver alone, behind a computation. That takes far
+/// longer than the next of a row, whose bytes are in caches.
 fn sizes(lane: Lane) -> Result<Vec<usize>> {
     const LEAST: usize = 16 << 10;
     const MOST: usize = 64 << 20;
@@ -110,7 +108,7 @@ fn sizes(lane: Lane) -> Result<Vec<usize>> {
     };
     let computed = total(LEAST)?;
     let mut longest = 1 << 20;
-    while longest < MOST && total(2 * longest)? < 1.75 * computed {
+    while longest < MOST && total(2 * longest)? < 1.9 * computed {
         longest *= 2;
     }
     Ok(vec![LEAST, longest / 16, longest / 4, longest])
@@ -121,7 +119,17 @@ pub(crate) fn tables(quick: bool) -> Result<Vec<Table>> {
         "overlap",
         "total time in us with 1000 us of computation on both sides; published: pef and thread flat, \
          none grows, in all four panels",
-        &["lane", "first", "side", "bytes", "message alone", "none", "pef", "thread", "receiver copies"],
+        &[
+            "lane",
+            "first",
+            "side",
+            "bytes",
+            "message alone",
+            "none",
+            "pef",
+            "thread",
+            "receiver copies",
+        ],
     );
     let mut chart =
         Chart::new("length of the message", Unit::Bytes, "total time", Unit::Nanoseconds);

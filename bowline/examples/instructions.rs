@@ -9,7 +9,10 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use bowline::stack::{self, Place};
-use bowline::ucp::{Envelope, Ep, MatchSpec, RemoteKey, SendMode, Sent, SpaceOptions, Worker};
+use bowline::ucp::{
+    Envelope, Ep, MatchSpec, RemoteKey, SendMode, Sent, SpaceOptions, StreamReceived, StreamWant,
+    Worker,
+};
 use bowline::uct::{
     AmId, Arrival, AtomicOp, AtomicWidth, EpId, Iface, PeerFailure, Sink, Source, Token, Verdict,
 };
@@ -29,13 +32,16 @@ fn main() {
     match mode.as_str() {
         "uct_post" | "uct_receive" => uct(calls),
         "tag_send" | "tag_recv" => tagged(calls),
-        "am_send" | "am_recv" => active(calls),
+        "am_send" | "am_recv" => active(calls, false),
+        "am_in_place" => active(calls, true),
+        "stream_send" | "stream_recv" => streams(calls),
+        "look" => looks(calls),
         "put" | "fadd" => one_sided(calls),
         "mpi_send" | "mpi_recv" => mpi(calls),
         other => {
             eprintln!(
                 "no mode {other:?}; there are uct_post, uct_receive, tag_send, tag_recv, am_send, \
-                 am_recv, put, fadd, mpi_send and mpi_recv"
+                 am_recv, am_in_place, stream_send, stream_recv, look, put, fadd, mpi_send and mpi_recv"
             );
             std::process::exit(2);
         }
@@ -99,6 +105,7 @@ fn uct(calls: u64) {
     while b.progress(&mut sink, 64) > 0 {}
     let before = sink.0;
     for round in 0..calls / BATCH {
+        while b.progress(&mut sink, 64) > 0 {}
         for i in 0..BATCH {
             measured_uct_post(&mut *a, ep, &(round + i).to_le_bytes());
         }
@@ -143,7 +150,13 @@ fn measured_am_recv(worker: &Worker) {
     worker.progress();
 }
 
-fn active(calls: u64) {
+#[inline(never)]
+fn measured_am_in_place(worker: &Worker) {
+    // Not the same code as that of `measured_am_recv`, with which it would be merged.
+    black_box(worker.progress());
+}
+
+fn active(calls: u64, in_place: bool) {
     let [a, b] = workers();
     let ep = a.connect(&b.address()).expect("they share memory");
     let bytes = vec![7; size()];
@@ -157,9 +170,27 @@ fn active(calls: u64) {
             count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         }),
     );
+    if in_place {
+        let count = Arc::clone(&came);
+        b.am_handler_in_place(
+            1,
+            Box::new(move |message| {
+                let mut word = [0; 8];
+                message.data.copy_out(&mut word);
+                black_box(word);
+                // Relaxed: one thread.
+                count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+            }),
+        );
+    }
     for round in 0..calls + 200 {
+        look_until_empty(&b);
         measured_am_send(&a, ep, &bytes);
-        measured_am_recv(&b);
+        if in_place {
+            measured_am_in_place(&b);
+        } else {
+            measured_am_recv(&b);
+        }
         while came.load(Ordering::Relaxed) <= round {
             b.progress();
         }
@@ -211,6 +242,69 @@ fn workers() -> [Worker; 2] {
     })
 }
 
+/// A receiver that waits has looked in vain before its message comes; one that had a message in its last
+/// look, too, looks for more.
+fn look_until_empty(worker: &Worker) {
+    while worker.progress() > 0 {}
+}
+
+#[inline(never)]
+fn measured_look(worker: &Worker) {
+    assert_eq!(worker.progress(), 0, "nothing is there");
+}
+
+/// Looks that find nothing, with the one ring that a ping-pong has.
+fn looks(calls: u64) {
+    let [a, b] = workers();
+    let ep = a.connect(&b.address()).expect("they share memory");
+    let mut word = [0; 8];
+    for _ in 0..200 {
+        measured_tag_send(&a, ep, &word);
+        measured_tag_recv(&b, &mut word);
+    }
+    look_until_empty(&b);
+    for _ in 0..calls {
+        measured_look(&b);
+    }
+}
+
+#[inline(never)]
+fn measured_stream_send(worker: &Worker, ep: Ep, bytes: &[u8]) {
+    // SAFETY: an eager send is complete in the call, which is asserted, so the borrow suffices.
+    let buffer = unsafe { SendBuf::borrowed(bytes.as_ptr(), bytes.len()) };
+    assert!(matches!(worker.stream_send(ep, buffer), Ok(Sent::Done)), "complete at once");
+}
+
+#[inline(never)]
+fn measured_stream_recv(worker: &Worker, from: Ep, room: &mut [u8]) {
+    // SAFETY: the request is waited for, so that the buffer outlives it.
+    let buffer = unsafe { RecvBuf::borrowed(room.as_mut_ptr(), room.len()) };
+    match worker.stream_recv(from, buffer, StreamWant::ALL).expect("the stream is open") {
+        StreamReceived::Done(..) => {}
+        StreamReceived::Pending(id) => {
+            worker.wait(id);
+        }
+    }
+}
+
+fn streams(calls: u64) {
+    let [a, b] = workers();
+    let ep = a.connect(&b.address()).expect("they share memory");
+    let from = b.connect(&a.address()).expect("they share memory");
+    let bytes = vec![7; size()];
+    let mut room = vec![0; size()];
+    for round in 0..calls + 200 {
+        look_until_empty(&b);
+        measured_stream_send(&a, ep, &bytes);
+        measured_stream_recv(&b, from, &mut room);
+        // Credit comes back.
+        if round % 16 == 0 {
+            a.progress();
+        }
+    }
+    assert_eq!(room, bytes, "the bytes have come");
+}
+
 fn tagged(calls: u64) {
     let [a, b] = workers();
     let ep = a.connect(&b.address()).expect("they share memory");
@@ -220,6 +314,7 @@ fn tagged(calls: u64) {
         measured_tag_recv(&b, &mut word);
     }
     for round in 0..calls / BATCH {
+        look_until_empty(&b);
         for i in 0..BATCH {
             measured_tag_send(&a, ep, &(round + i).to_le_bytes());
         }

@@ -15,7 +15,8 @@
 //! as both live. (4) What a sender may still have here without being asked is bounded by its credit;
 //! beyond it data stays with the sender, however short. (5) A sender may take a message back whose data
 //! is still with it (`cancel.rs`): its handler is not called any more; one that is in a handler, or
-//! kept, cannot be received.
+//! kept, cannot be received. Handlers that want nothing of the worker can do without all that:
+//! [`crate::in_place`].
 
 use bowline_base::buffer::RecvBuf;
 
@@ -217,9 +218,12 @@ impl Worker {
         self.handlers.borrow_mut().put(id, Place::Ready(handler));
     }
 
-    /// Takes the handler of `id` away.
+    /// Takes the handler of `id` away, and [the one in place](Self::am_handler_in_place).
     pub fn am_handler_remove(&self, id: u16) {
         self.handlers.borrow_mut().put(id, Place::Empty);
+        let in_place = self.inner.borrow_mut().engine.in_place.remove(id);
+        // Out of the borrow: what it holds may want the worker as it goes.
+        drop(in_place);
     }
 
     /// Longest header of an active message to `ep`, in bytes.
@@ -308,6 +312,7 @@ impl Worker {
             let mut handler = match place {
                 Place::Ready(handler) => handler,
                 Place::Running => {
+                    inner.engine.set_aside += 1;
                     waiting.push(Delivery::Am(arrival));
                     continue;
                 }
@@ -329,10 +334,13 @@ impl Worker {
                 inner.am_dropped(arrival.peer, rts, 0);
             }
         }
+        inner.engine.set_aside -= waiting.len();
         for arrival in waiting.into_iter().rev() {
             inner.engine.inbox.push_front(arrival);
         }
-        inner.act();
+        if !inner.engine.actions.is_empty() {
+            inner.act();
+        }
     }
 }
 

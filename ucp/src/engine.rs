@@ -19,6 +19,7 @@ use crate::am::Delivery;
 use crate::completion::CompletionHandler;
 use crate::direct::Direct;
 use crate::error::OpError;
+use crate::in_place::InPlace;
 use crate::peer::{NOBODY, Peer, PeerIndex};
 use crate::put::Landing;
 use crate::request::{Body, Receive, Request, RequestId, Requests, SendPhase, Status};
@@ -121,6 +122,10 @@ pub(crate) struct Engine {
     pub(crate) am_waiting: HashSet<(PeerIndex, u64)>,
     /// What waits to be given to code of the user.
     pub(crate) inbox: VecDeque<Delivery>,
+    /// Messages of it that were taken out and will be put back: their handlers are running.
+    pub(crate) set_aside: usize,
+    /// Handlers of active messages that are called while these arrive.
+    pub(crate) in_place: InPlace,
     /// Where the payloads of active messages in it lie.
     pub(crate) am_rooms: Rooms,
     /// Where bytes of streams lie that no receive waits for.
@@ -159,6 +164,8 @@ impl Engine {
             streams: Streams::default(),
             am_waiting: HashSet::new(),
             inbox: VecDeque::new(),
+            set_aside: 0,
+            in_place: InPlace::default(),
             // What one message of a transport holds, as a rule, and as many as one look brings.
             am_rooms: Rooms::new(64, 16 << 10),
             stream_rooms: Rooms::new(8, 128 << 10),
@@ -301,6 +308,7 @@ impl Engine {
     }
 
     /// The same, whatever their number: of streams every byte counts.
+    #[inline(never)]
     pub(crate) fn give_back(&mut self, index: PeerIndex, bytes: usize) {
         let lump = self.options.share_first as u64 / 2;
         let Some(peer) = self.peers.get_mut(index as usize) else {
@@ -329,12 +337,15 @@ impl Sink for LaneSink<'_> {
             known.rx_sequence = expected.wrapping_add(1);
             if wire::sequence(&arrival.header) != expected {
                 self.engine.out_of_sequence(peer);
-                return Verdict::Consumed;
-            }
-            if arrival.id == wire::EAGER {
-                self.engine.eager(peer, &arrival);
             } else {
-                self.engine.arrive(peer, &arrival);
+                let taken = match arrival.id {
+                    wire::EAGER => self.engine.eager_direct(peer, &arrival),
+                    wire::AM => self.engine.am_in_place(peer, &arrival),
+                    _ => false,
+                };
+                if !taken {
+                    self.engine.take_in(peer, &arrival);
+                }
             }
         } else {
             self.engine.first_contact(self.lane, &arrival);
@@ -356,6 +367,17 @@ impl Sink for LaneSink<'_> {
 }
 
 impl Engine {
+    /// A message of a known peer, in its sequence, that nobody waits for on the spot. A function of its
+    /// own, so that the way of the others needs few registers.
+    #[inline(never)]
+    fn take_in(&mut self, peer: PeerIndex, arrival: &Arrival<'_>) {
+        if arrival.id == wire::EAGER {
+            self.eager(peer, arrival);
+        } else {
+            self.arrive(peer, arrival);
+        }
+    }
+
     /// The lane of an endpoint has room again.
     fn writable(&mut self, lane: usize, ep: EpId) {
         let found = self.peers.iter().position(|p| p.lane as usize == lane && p.ep == ep);

@@ -41,6 +41,7 @@ mod error;
 mod explain;
 mod fetch;
 mod flush;
+mod in_place;
 mod introduce;
 mod keepalive;
 mod lanes;
@@ -83,6 +84,7 @@ pub use engine::Counters;
 pub use error::{ConnectError, OpError, SpaceError, WorkerError};
 pub use explain::{EndReport, LaneChoices, LaneReport, Used};
 pub use flush::Fence;
+pub use in_place::{AmInPlace, AmInPlaceHandler};
 pub use introduce::{
     Answer, ConnectionRequest, DialError, DialId, IncomingId, Introducer, Introduction, ListenerId,
     News,

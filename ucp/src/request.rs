@@ -228,7 +228,7 @@ impl Default for OneSided {
 /// request itself.
 #[derive(Debug, Default)]
 pub(crate) enum Body {
-    /// Nothing: of a request that is not in use, unless that is an empty receive.
+    /// Nothing: of a request that is not in use, unless that is an empty receive, of a stream or not.
     #[default]
     Free,
     Receive(Receive),
@@ -249,7 +249,7 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// Drops what it holds. A receive stays one, without buffer, for the next user.
+    /// Drops what it holds. A receive, also one of a stream, stays one, without buffer, for the next user.
     #[inline(always)]
     pub(crate) fn empty(&mut self) {
         match &mut self.body {
@@ -257,6 +257,7 @@ impl Request {
                 receive.buffer = RecvBuf::empty();
                 receive.fetch = None;
             }
+            Body::Stream(receive) => receive.buffer = RecvBuf::empty(),
             other => *other = Body::Free,
         }
     }

@@ -30,7 +30,7 @@ use crate::error::OpError;
 use crate::matching::{Envelope, ItemId};
 use crate::pack;
 use crate::peer::{Ep, Peer, PeerIndex, Pending, header};
-use crate::request::{self, Body, Receive, RequestId, Send, SendKind, SendPhase};
+use crate::request::{self, Body, Receive, RequestId, Requests, Send, SendKind, SendPhase, Status};
 use crate::rooms::Rooms;
 use crate::tagged::Sent;
 use crate::wire::{self, Rts};
@@ -60,6 +60,11 @@ impl StreamWant {
     pub const SOME: Self = Self { unit: 1, all: false };
     /// As many bytes as there is room.
     pub const ALL: Self = Self { unit: 1, all: true };
+
+    /// Bytes of the whole units in `n`. A division takes as long as the copy of a short message.
+    const fn whole(self, n: usize) -> usize {
+        if self.unit == 1 { n } else { n - n % self.unit }
+    }
 }
 
 /// How far a receive of a stream came in its call.
@@ -89,7 +94,7 @@ impl StreamReceive {
     /// How many of `available` bytes it takes now.
     const fn takes(&self, available: usize) -> usize {
         let n = if available < self.room() { available } else { self.room() };
-        if self.want.all { n } else { n - n % self.want.unit }
+        if self.want.all { n } else { self.want.whole(n) }
     }
 
     const fn is_complete(&self) -> bool {
@@ -122,6 +127,8 @@ pub(crate) struct Stream {
     error: Option<OpError>,
     /// It stands in the list of those that have data.
     listed: bool,
+    /// Among its receives is one of nothing, or was since there was none.
+    wants_nothing: bool,
 }
 
 impl Stream {
@@ -247,7 +254,7 @@ impl Worker {
         if buffer.shape() == Shape::Callbacks {
             return Err(OpError::Unsupported);
         }
-        if want.unit == 0 || !room.is_multiple_of(want.unit) {
+        if want.unit == 0 || want.whole(room) != room {
             return Err(OpError::BadUnit { unit: want.unit as u64, room: room as u64 });
         }
         if engine.peers.get(ep.0 as usize).is_none() {
@@ -257,20 +264,32 @@ impl Worker {
         if stream.receives.is_empty() && stream.fetching.is_none() {
             let available = stream.available();
             let n = available.min(room);
-            let n = if want.all { n } else { n - n % want.unit };
+            let n = if want.all { n } else { want.whole(n) };
             if n == room || n > 0 && !want.all {
                 stream.drain(n, &mut buffer, 0, &mut engine.stream_rooms);
                 engine.give_back(ep.0, n);
-                inner.act();
+                if !engine.actions.is_empty() {
+                    inner.act();
+                }
                 return Ok(StreamReceived::Done(n as u64, buffer));
             }
         }
         // A peer that nothing connects to could end unnoticed. A failure is its state, seen below.
         let _ = inner.ready(ep.0);
         let engine = &mut inner.engine;
-        let receive = StreamReceive { buffer, peer: ep.0, want, filled: 0 };
-        let key = request::begin(&mut engine.requests, Body::Stream(receive));
-        engine.streams.make(ep.0).receives.push_back(key);
+        let key = begin(&mut engine.requests, buffer, ep.0, want);
+        let failed = engine.peers[ep.0 as usize].failure().is_some();
+        let stream = engine.streams.make(ep.0);
+        stream.wants_nothing = room == 0 || stream.wants_nothing && !stream.receives.is_empty();
+        stream.receives.push_back(key);
+        let dry = stream.chunks.is_empty() && stream.fetching.is_none();
+        if dry && stream.error.is_none() && !failed && !stream.wants_nothing {
+            // What most receives find that come before their bytes.
+            if !engine.actions.is_empty() {
+                inner.act();
+            }
+            return Ok(StreamReceived::Pending(RequestId(key)));
+        }
         engine.feed_stream(ep.0);
         let failed = match engine.requests.get(key) {
             Some(request) if request.done && request.status.length == 0 => request.status.outcome,
@@ -357,6 +376,26 @@ impl Inner {
     }
 }
 
+/// Makes a request to receive bytes of a stream, in the place of one that was such a receive before, if
+/// there is one: nothing is moved then but the fields.
+#[inline(always)]
+fn begin(requests: &mut Requests, buffer: RecvBuf, peer: PeerIndex, want: StreamWant) -> Key {
+    let (key, request) = requests.acquire();
+    request.status = Status::NONE;
+    request.done = false;
+    request.detached = false;
+    match &mut request.body {
+        Body::Stream(receive) => {
+            receive.buffer = buffer;
+            receive.peer = peer;
+            receive.want = want;
+            receive.filled = 0;
+        }
+        body => *body = Body::Stream(StreamReceive { buffer, peer, want, filled: 0 }),
+    }
+    key
+}
+
 /// How far a send of a stream came that goes in pieces.
 pub(crate) enum Pieces {
     All,
@@ -403,35 +442,42 @@ impl Engine {
 
     /// Bytes of a stream have arrived.
     pub(crate) fn stream_data(&mut self, peer: PeerIndex, data: View<'_>) -> Option<()> {
-        let stream = self.streams.make(peer);
-        let mut at = 0;
-        let mut waits = !stream.receives.is_empty();
-        // Straight into the oldest receive, as far as nothing lies in front of them.
-        while waits
-            && stream.chunks.is_empty()
+        let Some(stream) = self.streams.get_mut(peer) else {
+            return self.rest_of_data(peer, data, 0);
+        };
+        // Straight into the oldest receive, where nothing lies in front of it.
+        if stream.chunks.is_empty()
             && stream.fetching.is_none()
             && let Some(&key) = stream.receives.front()
             && let Some(request) = self.requests.get_mut(key)
             && let Body::Stream(receive) = &mut request.body
             && !request.done
         {
-            let n = receive.takes(data.len() - at);
-            if let Some(part) = data.slice(at, n) {
-                receive.buffer.copy_at(receive.filled, part);
-            }
-            (at, receive.filled) = (at + n, receive.filled + n);
+            let n = receive.takes(data.len());
+            let part = if n == data.len() { data } else { data.slice(0, n)? };
+            receive.buffer.copy_at(receive.filled, part);
+            receive.filled += n;
             request.status.length = receive.filled as u64;
-            waits = receive.is_complete();
-            if waits {
+            let wants_nothing = stream.wants_nothing;
+            if receive.is_complete() {
                 stream.receives.pop_front();
-                let status = request.status;
-                self.finish(key, status);
-                return self.rest_of_data(peer, data, at);
+                if request.detached || self.streams.fetches > 0 || !self.closings.is_empty() {
+                    let status = request.status;
+                    self.finish(key, status);
+                } else {
+                    request.done = true;
+                }
             }
+            if n == data.len() && !wants_nothing {
+                self.give_back(peer, n);
+                return Some(());
+            }
+            return self.rest_of_data(peer, data, n);
         }
-        self.rest_of_data(peer, data, at)
+        self.rest_of_data(peer, data, 0)
     }
 
+    #[inline(never)]
     fn rest_of_data(&mut self, peer: PeerIndex, data: View<'_>, at: usize) -> Option<()> {
         if at > 0 {
             self.give_back(peer, at);
@@ -444,7 +490,7 @@ impl Engine {
             } else {
                 self.feed_stream(peer);
             }
-        } else if at > 0 && !self.streams.make(peer).receives.is_empty() {
+        } else if at > 0 && self.streams.make(peer).wants_nothing {
             // The next receive may be one of nothing, which waited only for its turn.
             self.feed_stream(peer);
         }

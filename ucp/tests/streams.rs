@@ -282,3 +282,28 @@ fn what_came_before_a_death_is_received_then_the_error() {
         }
     }
 }
+
+/// A receive of nothing among receives of a stream waits for its turn, and no longer.
+#[test]
+fn receives_of_nothing_complete_in_their_turn() {
+    let pair = Pair::new(NetworkOptions { seed: 7, ..NetworkOptions::default() }, &[]);
+    let [sender, receiver] = &pair.workers;
+    let receive = |len: usize| {
+        let buffer = RecvBuf::owned(vec![0; len]);
+        match receiver.stream_recv(pair.eps[1], buffer, StreamWant::ALL).expect("it is open") {
+            StreamReceived::Pending(id) => id,
+            StreamReceived::Done(..) => panic!("nothing has come"),
+        }
+    };
+    let ids = [receive(4), receive(0), receive(0), receive(4), receive(0)];
+    let _ = sender.stream_send(pair.eps[0], SendBuf::owned(vec![7; 4])).expect("sent");
+    pair.settle();
+    assert_eq!(ids.map(|id| receiver.is_complete(id)), [true, true, true, false, false]);
+    let _ = sender.stream_send(pair.eps[0], SendBuf::owned(vec![8; 4])).expect("sent");
+    pair.settle();
+    for (id, expected) in ids.into_iter().zip([vec![7; 4], vec![], vec![], vec![8; 4], vec![]]) {
+        let (status, bytes) = receiver.take_with_buffer(id).expect("complete");
+        assert_eq!((status.outcome, status.length), (Ok(()), expected.len() as u64));
+        assert_eq!(bytes, Some(expected));
+    }
+}

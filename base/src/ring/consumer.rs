@@ -68,6 +68,15 @@ impl<W: Words> Consumer<W> {
         })
     }
 
+    /// Whether there is a next message; all that a look needs that finds none.
+    #[inline(always)]
+    pub fn waits(&self) -> bool {
+        // SAFETY: as in `receive`.
+        let line = unsafe { self.words.line_unchecked(self.shape.slot_line(self.head)) };
+        // Relaxed: a question. Who takes the message loads the word again.
+        line.load(0, Ordering::Relaxed) as u32 == (self.head as u32).wrapping_add(1)
+    }
+
     /// Hands the next message to `handle`, if there is one, and takes it out of the ring when
     /// `handle` returns; if it panics, the message stays.
     ///

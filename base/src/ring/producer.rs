@@ -105,10 +105,16 @@ impl<W: Words> Producer<W> {
         if payload.len() <= MAX_LINE {
             return self.try_push_line(id, flags, header, payload);
         }
-        if payload.len() > MAX_INLINE || !self.has_room() {
+        self.try_push_lines(id, flags, header, payload)
+    }
+
+    /// The same for a payload of more than [`MAX_LINE`] bytes, which takes both lines of a slot; `false`
+    /// for a shorter one.
+    #[inline(never)]
+    pub fn try_push_lines(&mut self, id: u8, flags: u8, header: &[u64; 3], payload: &[u8]) -> bool {
+        if !(MAX_LINE + 1..=MAX_INLINE).contains(&payload.len()) || !self.has_room() {
             return false;
         }
-        let (front, rest) = payload.split_at(MAX_LINE);
         let first = self.shape.slot_line(self.tail);
         let ahead = self.shape.slot_line(self.tail + 1 + PREFETCH);
         // SAFETY: `slot_line` masks the position, `shape_of` saw that all slots are there, and each
@@ -117,6 +123,7 @@ impl<W: Words> Producer<W> {
             let line = |index| self.words.line_unchecked(index);
             (line(first), line(first + 1), line(ahead + 1))
         };
+        let (front, rest) = payload.split_at(MAX_LINE);
         line.put(INLINE_WORD, front);
         second.put(0, rest);
         // As the first line, below; behind a message that has used it.

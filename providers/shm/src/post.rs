@@ -38,7 +38,8 @@ impl ShmIface {
     ) -> Result<(), PostError> {
         let Some(e) = self.eps.get_mut(ep.0 as usize) else { return Err(PostError::BadEndpoint) };
         if let Sending::Ring(ring) = &mut e.sending
-            && ring.try_push_line(id.get(), 0, header, payload)
+            && (ring.try_push_line(id.get(), 0, header, payload)
+                || !ring.evicted() && ring.try_push_lines(id.get(), 0, header, payload))
         {
             e.bell.ring();
             self.counters.am_ring += 1;

@@ -28,6 +28,10 @@ impl ShmIface {
     /// The short way through a call: nothing is here, or the only message. A rank that waits
     /// spends its time here, and half of one such look is what it notices a message late.
     ///
+    /// What stands behind the look at the ring is what a message waits for; what stands in front of it, and
+    /// the registers saved there, costs nothing while its line is on the way. So there is one look, in
+    /// this function, which does not ask first.
+    ///
     /// Everything else is left to [`ShmIface::poll`]: what is rare, the calls that look at
     /// everything, and several rings of which one has had messages in two calls in a row.
     #[inline]
@@ -40,27 +44,57 @@ impl ShmIface {
         if rare || self.turn.is_multiple_of(IDLE_EVERY) || budget == 0 {
             return self.poll(sink, budget);
         }
-        let alone = self.receiver.active.len() == 1 && !self.turn.is_multiple_of(QUEUE_EVERY);
+        let [ring] = &mut self.receiver.active[..] else { return self.glance_at_all(sink, budget) };
+        match ring.take(sink) {
+            Taken::Message(_) => {
+                ring.taken = ring.taken.wrapping_add(1);
+                if std::mem::replace(&mut ring.filled, true) || budget == 1 {
+                    return self.take_on(0, sink, budget);
+                }
+                self.look_who_waits();
+                1
+            }
+            Taken::Nothing => {
+                ring.filled = false;
+                if self.receiver.queue_ready() { self.poll(sink, budget) } else { 0 }
+            }
+            end => {
+                self.ring_ended(0, matches!(end, Taken::End));
+                0
+            }
+        }
+    }
+
+    /// Goes on behind a first message of the ring in place `at`, which had one in the last call too.
+    #[inline(never)]
+    fn take_on(&mut self, at: usize, sink: &mut dyn Sink, budget: u32) -> u32 {
+        let (more, outcome) = self.receiver.active[at].take_more(sink, budget - 1);
+        let given = 1 + more;
+        if !matches!(outcome, Taken::Message(_)) {
+            self.ring_ended(at, matches!(outcome, Taken::End));
+        }
+        if given == budget || self.turn.is_multiple_of(QUEUE_EVERY) {
+            return given + self.poll_rest(sink, budget - given, true);
+        }
+        self.look_who_waits();
+        given
+    }
+
+    /// A glance where there is not just one ring.
+    #[inline(never)]
+    fn glance_at_all(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
         for (at, ring) in self.receiver.active.iter_mut().enumerate() {
-            if ring.filled && !alone && ring.consumer.peek().is_some() {
+            if ring.filled && ring.consumer.waits() {
                 return self.poll(sink, budget);
             }
             match ring.take(sink) {
                 Taken::Message(_) => {
                     ring.taken = ring.taken.wrapping_add(1);
-                    let mut given = 1;
-                    if std::mem::replace(&mut ring.filled, true) {
-                        let (more, outcome) = ring.take_more(sink, budget - 1);
-                        given += more;
-                        if !matches!(outcome, Taken::Message(_)) {
-                            self.ring_ended(at, matches!(outcome, Taken::End));
-                        }
-                    }
-                    if given == budget {
-                        return given + self.poll_rest(sink, 0, true);
+                    if std::mem::replace(&mut ring.filled, true) || budget == 1 {
+                        return self.take_on(at, sink, budget);
                     }
                     self.look_who_waits();
-                    return given;
+                    return 1;
                 }
                 Taken::Nothing => ring.filled = false,
                 end => {

@@ -23,15 +23,23 @@ const CONTROL: usize = Rts::FIXED + wire::MAX_RKEY;
 const ENVELOPE: u64 = 160;
 
 impl Engine {
-    /// A tagged message in one piece.
+    /// A tagged message in one piece for the direct receive. `false`: it is not.
+    #[inline(always)]
+    pub(super) fn eager_direct(&mut self, peer: PeerIndex, arrival: &Arrival<'_>) -> bool {
+        let envelope = wire::envelope(&arrival.header);
+        if !self.direct.fits(&envelope) {
+            return false;
+        }
+        self.counters.matched += 1;
+        self.direct.deliver(&envelope, arrival.payload);
+        self.taken(peer, arrival.payload.len());
+        true
+    }
+
+    /// A tagged message in one piece for a receive of the queues, or for none.
     #[inline]
     pub(super) fn eager(&mut self, peer: PeerIndex, arrival: &Arrival<'_>) {
         let envelope = wire::envelope(&arrival.header);
-        if self.direct.fits(&envelope) {
-            self.counters.matched += 1;
-            self.direct.deliver(&envelope, arrival.payload);
-            return self.taken(peer, arrival.payload.len());
-        }
         let posted = match self.spaces.get_mut(envelope.space) {
             Some(space) => space.engine.arrive(envelope.source, envelope.tag),
             None => None,

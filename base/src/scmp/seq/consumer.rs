@@ -155,23 +155,26 @@ impl<W: Words> Consumer<W> {
     }
 
     /// Whether a call of `poll` has something to do now. What comes after `false` rings.
-    #[inline]
+    #[inline(always)]
     pub fn ready(&self) -> bool {
         if self.index >= self.limit {
-            return match self.state {
-                State::Draining { reserved } => self.failed(reserved) == reserved - self.index,
-                State::Active | State::Resolved { .. } | State::Poisoned(_) => true,
-            };
+            return self.ready_without_message(true);
         }
         let line = self.words.line(slot_line(self.tag, self.index, self.slots));
         // Acquire: pairs with `Producer::publish`, as in `poll`.
         if tag_of(line.load(0, Ordering::Acquire)) == self.tag {
             return true;
         }
+        !matches!(self.state, State::Active) && self.ready_without_message(false)
+    }
+
+    /// The same where the next slot holds nothing, or, `at_end`, there is none.
+    #[inline(never)]
+    fn ready_without_message(&self, at_end: bool) -> bool {
         match self.state {
             State::Draining { reserved } => self.failed(reserved) == reserved - self.index,
             State::Resolved { .. } => true,
-            State::Active | State::Poisoned(_) => false,
+            State::Active | State::Poisoned(_) => at_end,
         }
     }
 

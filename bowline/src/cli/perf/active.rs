@@ -1,6 +1,7 @@
 //! Active messages on the protocol engine: the handler notes what came, the waiting side asks for
-//! it. Data that lies with its sender is received into rooms; a message that finds none is kept
-//! until one is free.
+//! it. What comes in one piece is looked at where it is: both ends of each timed message, as much
+//! as tells that it is the right one, and every byte of those that are compared with a pattern. Data
+//! that lies with its sender is received into rooms; a message that finds none is kept until one is free.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,6 +10,7 @@ use anyhow::{Result, anyhow, bail};
 use bowline::ucp::{AmKept, OpError, Sent, Worker};
 use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_base::sync::atomic::{AtomicU64, Ordering};
+use bowline_base::view::View;
 
 use super::drive::{PingPong, Stream};
 use super::pair::{Lent, Pair};
@@ -30,6 +32,8 @@ struct Notes {
     answers: AtomicU64,
     /// Messages that could not be received.
     lost: AtomicU64,
+    /// Whether the peer has failed or left.
+    ended: AtomicU64,
     /// The sequence number that all messages since the last look carried, or [`MIXED`].
     stamp: AtomicU64,
     /// The pattern that messages are compared with, and what came out.
@@ -47,13 +51,27 @@ struct Comparison {
 impl Notes {
     #[inline]
     fn message(&self, data: &[u8]) {
-        let stamp = payload::stamp_of(data).unwrap_or(MIXED);
-        let before = self.stamp.load(Ordering::Relaxed);
-        let first = before == 0 || before == stamp;
-        self.stamp.store(if first { stamp } else { MIXED }, Ordering::Relaxed);
         if self.wanted.load(Ordering::Relaxed) != 0 {
             self.compare(data);
         }
+        self.stamped(payload::stamp_of(data));
+    }
+
+    /// The same for a message where its transport has it.
+    #[inline]
+    fn in_place(&self, data: View<'_>) {
+        if self.wanted.load(Ordering::Relaxed) != 0 {
+            self.compare(&data.to_vec());
+        }
+        self.stamped(payload::stamp_in(data));
+    }
+
+    #[inline]
+    fn stamped(&self, stamp: Option<u64>) {
+        let stamp = stamp.unwrap_or(MIXED);
+        let before = self.stamp.load(Ordering::Relaxed);
+        let first = before == 0 || before == stamp;
+        self.stamp.store(if first { stamp } else { MIXED }, Ordering::Relaxed);
         // One thread: an addition that no other can come between need not be a locked one.
         self.messages.store(self.messages.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
@@ -165,7 +183,7 @@ pub(crate) struct Side<'a> {
 impl<'a> Side<'a> {
     pub(crate) fn new(pair: &'a Pair, plan: &Plan) -> Self {
         let notes = Arc::new(Notes::default());
-        let (messages, answers) = (Arc::clone(&notes), Arc::clone(&notes));
+        let [messages, in_place, answers, ended] = [(); 4].map(|()| Arc::clone(&notes));
         let mut into = pair.buffer(plan.size * plan.rooms());
         let rooms = Arc::new(Mutex::new(Rooms {
             notes: Arc::clone(&notes),
@@ -181,12 +199,20 @@ impl<'a> Side<'a> {
                 None => receive(&rooms, worker, message.keep()),
             }),
         );
+        pair.worker
+            .am_handler_in_place(DATA, Box::new(move |message| in_place.in_place(message.data)));
         pair.worker.am_handler(
             ANSWER,
             Box::new(move |_, _| {
                 answers.answers.fetch_add(1, Ordering::Relaxed);
             }),
         );
+        // Asked for at every look, it must not cost more than a load.
+        let ends = ended.clone();
+        let watch = Box::new(move |_: &Worker, _, _| ends.ended.store(1, Ordering::Relaxed));
+        if pair.worker.on_error(pair.ep, watch).is_err() {
+            ended.ended.store(1, Ordering::Relaxed);
+        }
         Self {
             pair,
             out: pair.buffer(plan.size),
@@ -219,9 +245,8 @@ impl<'a> Side<'a> {
     fn await_count(&self, word: &AtomicU64, count: u64) -> Result<()> {
         let worker = &self.pair.worker;
         let lost = || self.notes.lost.load(Ordering::Relaxed) != 0;
-        worker.wait_until(|| {
-            word.load(Ordering::Relaxed) >= count || lost() || !worker.failures().is_empty()
-        });
+        let ended = || self.notes.ended.load(Ordering::Relaxed) != 0;
+        worker.wait_until(|| word.load(Ordering::Relaxed) >= count || lost() || ended());
         if lost() {
             bail!("a message could not be received");
         }

@@ -5,6 +5,7 @@
 //! last eight bytes, which costs two stores and two loads.
 
 use anyhow::bail;
+use bowline_base::view::View;
 
 /// Bytes of a page, to which buffers are aligned.
 const PAGE: usize = 4096;
@@ -100,6 +101,21 @@ pub(crate) fn stamp_of(data: &[u8]) -> Option<u64> {
     same.then_some(u64::from_le_bytes(*head))
 }
 
+/// The same of a message in memory that may change: its ends are read, once, and no other byte.
+#[inline]
+pub(crate) fn stamp_in(data: View<'_>) -> Option<u64> {
+    let mut ends = [0; BOTH_ENDS];
+    let len = data.len();
+    if len < BOTH_ENDS {
+        data.copy_out(&mut ends[..len]);
+        return stamp_of(&ends[..len]);
+    }
+    let (head, tail) = ends.split_at_mut(8);
+    data.copy_out(head);
+    data.slice(len - 8, 8)?.copy_out(tail);
+    stamp_of(&ends)
+}
+
 /// What [`stamp_of`] finds in a message of `len` bytes that carries `sequence`.
 #[inline]
 pub(crate) const fn carried(sequence: u64, len: usize) -> u64 {
@@ -145,6 +161,9 @@ mod tests {
             stamp(&mut data, sequence);
             assert_eq!(stamp_of(&data), Some(carried(sequence, len)));
             assert!(is_stamped(&data, sequence));
+            // SAFETY: the bytes are used through the view alone until the end of the statement.
+            let view = unsafe { View::from_raw(data.as_mut_ptr(), len) };
+            assert_eq!(stamp_in(view), Some(carried(sequence, len)));
             if len == 0 {
                 continue;
             }

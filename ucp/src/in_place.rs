@@ -1,0 +1,103 @@
+//! Active messages that are handled while they arrive, where their transport has them.
+//!
+//! A handler of [`crate::am`] may call its worker and is given slices. So its message is copied out of
+//! the transport, which may be memory that the sender can still write, and waits until the lanes
+//! have returned. A handler in place does without both: it is called in the midst of the arrival and
+//! looks at the bytes by [`View`]s, which copy out what it wants. For that it may not call back.
+//!
+//! Rules. (1) It gets the messages of its id that come in one piece of the transport, while nothing
+//! waits for a handler or a callback of the worker. Every other one goes to the ordinary handler of the
+//! id, so that messages of a peer are begun in the order in which they were sent. (2) It holds no
+//! promise beyond its return: the views end there. (3) To call the worker from it panics, as the worker
+//! is borrowed. (4) When it panics, its message counts as damaged: the sender's endpoint has failed for
+//! this worker. (5) It may be called while an ordinary handler runs and progresses, also one of
+//! the same id.
+
+use bowline_base::view::View;
+use bowline_uct::Arrival;
+
+use crate::engine::Engine;
+use crate::peer::{Ep, PeerIndex};
+use crate::worker::Worker;
+
+/// An active message where its transport has it. Its bytes are whatever the sender wrote, and may change
+/// until the handler returns: copy out what is to be checked, once.
+#[derive(Clone, Copy, Debug)]
+pub struct AmInPlace<'a> {
+    /// The sender.
+    pub from: Ep,
+    /// The header.
+    pub header: View<'a>,
+    /// The data.
+    pub data: View<'a>,
+}
+
+/// What is called with active messages of an id while they arrive.
+pub type AmInPlaceHandler = Box<dyn FnMut(AmInPlace<'_>) + Send>;
+
+/// Such handlers by id; the table is as long as the largest id that ever had one.
+#[derive(Default)]
+pub(crate) struct InPlace(Vec<Option<AmInPlaceHandler>>);
+
+impl InPlace {
+    fn put(&mut self, id: u16, handler: AmInPlaceHandler) {
+        let index = usize::from(id);
+        if index >= self.0.len() {
+            self.0.resize_with(index + 1, || None);
+        }
+        self.0[index] = Some(handler);
+    }
+
+    pub(crate) fn remove(&mut self, id: u16) -> Option<AmInPlaceHandler> {
+        self.0.get_mut(usize::from(id)).and_then(Option::take)
+    }
+}
+
+impl Worker {
+    /// Has `handler` called with active messages of `id` while they arrive, in place of the one before:
+    /// with those that come in one piece while no other message waits for its handler. All others go to
+    /// the handler that [`am_handler`](Self::am_handler) was given, which an id should have, too.
+    ///
+    /// It is the shortest way to receive: nothing is copied and nothing queued. The handler
+    /// may not call the worker, which panics, and must not panic itself: its message would count
+    /// as damaged, and the sender's endpoint as failed. What it wants to do with the worker it
+    /// notes, for the code that calls [`progress`](Self::progress).
+    pub fn am_handler_in_place(&self, id: u16, handler: AmInPlaceHandler) {
+        let before = {
+            let in_place = &mut self.inner.borrow_mut().engine.in_place;
+            let before = in_place.remove(id);
+            in_place.put(id, handler);
+            before
+        };
+        // What it holds may want the worker as it goes.
+        drop(before);
+    }
+}
+
+impl Engine {
+    /// Gives an active message to its handler in place. `false`: it has none, or others come first;
+    /// or the message cannot be, which the ordinary way finds out.
+    #[inline(never)]
+    pub(crate) fn am_in_place(&mut self, peer: PeerIndex, arrival: &Arrival<'_>) -> bool {
+        let [id, lead, _] = arrival.header;
+        let Some(Some(handler)) = self.in_place.0.get_mut(id as usize) else { return false };
+        if !self.inbox.is_empty() || self.set_aside > 0 {
+            return false;
+        }
+        let payload = arrival.payload;
+        let bytes = payload.len();
+        let message = if lead == 0 {
+            AmInPlace { from: Ep(peer), header: View::empty(), data: payload }
+        } else {
+            let lead = lead as usize;
+            let header = payload.slice(0, lead);
+            let data = bytes.checked_sub(lead).and_then(|rest| payload.slice(lead, rest));
+            let (Some(header), Some(data)) = (header, data) else { return false };
+            AmInPlace { from: Ep(peer), header, data }
+        };
+        handler(message);
+        self.counters.am_received += 1;
+        self.taken(peer, bytes);
+        true
+    }
+}

@@ -76,6 +76,7 @@ impl Counters {
             ("one-sided", name(Protocol::PutZcopy), self.put_zcopy),
             ("one-sided", name(Protocol::GetZcopy), self.get_zcopy),
             ("one-sided", name(Protocol::AtomicNative), self.atomics),
+            ("one-sided", "by the owner", self.emulated),
         ];
         let used = all.into_iter().filter(|(.., count)| *count > 0);
         used.map(|(side, protocol, count)| Used { side, protocol, count }).collect()

@@ -35,6 +35,7 @@ mod completion;
 mod coop;
 pub mod cost;
 mod direct;
+mod emulate;
 mod endpoint;
 mod engine;
 mod error;

@@ -546,6 +546,8 @@ impl Inner {
                 Action::Resume(peer) => self.resume(peer),
                 Action::FeedStream(peer) => self.engine.feed_stream(peer),
                 Action::Unpark(peer) => self.unpark(peer),
+                Action::ServeRemotes => self.serve_remotes(),
+                Action::Pump(peer) => self.pump(peer),
                 Action::ResumeOneSided => self.resume_one_sided(),
                 Action::StepClosings => self.step_closings(),
                 Action::Farewell(peer) => self.farewell(peer),

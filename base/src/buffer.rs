@@ -13,6 +13,7 @@
 
 use std::mem::ManuallyDrop;
 
+use crate::copy::copy_from_shared;
 use crate::scatter::{Incoming, Outgoing, Pieces, Unpacking};
 pub use crate::scatter::{Pack, Refused, Shape, Unpack};
 use crate::view::{View, copy_small};
@@ -468,7 +469,7 @@ impl RecvBuf {
         if n > 0 {
             // SAFETY: `offset + n <= len`, `n <= from.len()`; the destination is ours alone, so
             // the two do not overlap.
-            unsafe { copy_small(from.as_ptr(), self.start.add(offset), n) };
+            unsafe { copy_from_shared(from.as_ptr(), self.start.add(offset), n) };
         }
         n
     }

@@ -1,7 +1,7 @@
 //! The ground every layer of Bowline stands on.
 //!
 //! What is here: the seam between `std` and `loom` atomics ([`sync`]), views of memory that
-//! another process may write ([`view`]), handles of user buffers ([`buffer`]), also of those in pieces
+//! another process may write ([`view`]) and copies to and from it ([`copy`]), handles of user buffers ([`buffer`]), also of those in pieces
 //! or behind callbacks ([`scatter`]), the queue
 //! algorithms over plain memory ([`words`], [`scmp`], [`ring`]), pieces that two sides claim from both
 //! ends ([`cursor`]), a value with a side door ([`gate`]), the memory of a job ([`region`],
@@ -14,6 +14,7 @@
 
 pub mod buffer;
 pub mod config;
+pub mod copy;
 pub mod counters;
 pub mod cursor;
 pub mod doorbell;

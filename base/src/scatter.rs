@@ -15,6 +15,7 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use crate::copy::copy_from_shared;
 use crate::view::{View, copy_small};
 
 /// Bytes that pass between callbacks and a transport's memory, which peers may write and is therefore
@@ -273,7 +274,7 @@ impl Incoming {
                     let n = run.min(len - done);
                     // SAFETY: `n` bytes of a piece, which belong to the handle alone by the promise
                     // to its constructor; the caller promises the other side.
-                    unsafe { copy_small(from.add(done), start, n) };
+                    unsafe { copy_from_shared(from.add(done), start, n) };
                     done += n;
                 }
             }

@@ -7,7 +7,7 @@
 
 use std::marker::PhantomData;
 
-use crate::sync::LINE;
+use crate::copy::{copy_from_shared, copy_to_shared};
 
 /// A bounded piece of memory that may change under us. Copyable; lives as long as its mapping.
 #[derive(Clone, Copy, Debug)]
@@ -78,7 +78,7 @@ impl<'a> View<'a> {
         let n = self.len.min(out.len());
         // SAFETY: `n` bytes are inside the view and inside `out`; `out` is exclusive and, by the
         // promise to `from_raw`, does not overlap the view.
-        unsafe { copy_small(self.start, out.as_mut_ptr(), n) };
+        unsafe { copy_from_shared(self.start, out.as_mut_ptr(), n) };
         n
     }
 
@@ -134,7 +134,7 @@ impl<'a> View<'a> {
         // SAFETY: `reserve` made room for `self.len` bytes behind `end`, which are written before
         // they count; the vector's memory does not overlap the view by the promise to `from_raw`.
         unsafe {
-            copy_small(self.start, out.as_mut_ptr().add(end), self.len);
+            copy_from_shared(self.start, out.as_mut_ptr().add(end), self.len);
             out.set_len(end + self.len);
         }
     }
@@ -207,142 +207,9 @@ pub fn prefetch_to_write(at: *const u8) {
     let _ = at;
 }
 
-/// Bytes from which [`copy_to_shared`] uses a string instruction where the processor has a fast one.
-/// Below, what it costs to start one is more than it saves.
-const STRING_FROM: usize = 3072;
-
-/// Whether a copy of `n` bytes to shared memory overwrites lines without asking for what they hold.
-/// Then they must not be asked for ahead either: a line that has come is one that it has to keep.
-#[inline]
-pub fn overwrites_lines(n: usize) -> bool {
-    n >= STRING_FROM && has_fast_strings()
-}
-
-/// Whether the processor says that its string instructions move whole lines ("enhanced REP
-/// MOVSB"). The library asks it once.
-#[cfg(all(target_arch = "x86_64", not(miri)))]
-#[inline]
-fn has_fast_strings() -> bool {
-    std::arch::is_x86_feature_detected!("ermsb")
-}
-
-/// Elsewhere there are none, or they cannot be had.
-#[cfg(not(all(target_arch = "x86_64", not(miri))))]
-#[inline]
-const fn has_fast_strings() -> bool {
-    false
-}
-
-/// Copies `n` bytes to memory that another processor has read.
-///
-/// Lines of such memory lie with that processor. Plain stores ask for them, several at once, and
-/// wait until each has come, only to overwrite it. A string instruction knows that it will fill
-/// whole lines and only has the other copies dropped: a message of 8 KB takes 0.6 times as long
-/// where the processors are near, 0.45 times where they are far apart. It needs lines that were not
-/// asked for ahead (see [`overwrites_lines`]), and takes some time to start, so that short copies go
-/// line by line.
-///
-/// # Safety
-/// As for [`copy_small`].
-#[inline]
-pub unsafe fn copy_to_shared(from: *const u8, to: *mut u8, n: usize) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    if n >= LINE {
-        if overwrites_lines(n) {
-            // SAFETY: as promised by the caller.
-            return unsafe { copy_by_string(from, to, n) };
-        }
-        let mut at = 0;
-        while n - at >= LINE {
-            // SAFETY: a line from `at` on lies inside both ranges. In assembly, since the compiler
-            // would make a call of the library's copy of it.
-            unsafe {
-                std::arch::asm!(
-                    "movups {a}, [{from}]",
-                    "movups {b}, [{from} + 16]",
-                    "movups {c}, [{from} + 32]",
-                    "movups {d}, [{from} + 48]",
-                    "movups [{to}], {a}",
-                    "movups [{to} + 16], {b}",
-                    "movups [{to} + 32], {c}",
-                    "movups [{to} + 48], {d}",
-                    from = in(reg) from.add(at),
-                    to = in(reg) to.add(at),
-                    a = out(xmm_reg) _,
-                    b = out(xmm_reg) _,
-                    c = out(xmm_reg) _,
-                    d = out(xmm_reg) _,
-                    options(nostack, preserves_flags),
-                );
-            }
-            at += LINE;
-        }
-        // SAFETY: what is left of both ranges.
-        return unsafe { copy_small(from.add(at), to.add(at), n - at) };
-    }
-    // SAFETY: as promised by the caller.
-    unsafe { copy_small(from, to, n) }
-}
-
-/// The same by a string instruction, from the first whole line of the target on.
-///
-/// # Safety
-/// As for [`copy_small`]; `n` must be at least a line.
-#[cfg(all(target_arch = "x86_64", not(miri)))]
-#[inline(never)]
-unsafe fn copy_by_string(from: *const u8, to: *mut u8, n: usize) {
-    let lead = to.align_offset(LINE).min(n);
-    // SAFETY: `lead` bytes and then the rest lie inside both ranges, which the caller promised. The
-    // direction flag is clear, as the calling convention has it.
-    unsafe {
-        copy_small(from, to, lead);
-        std::arch::asm!(
-            "rep movsb",
-            inout("rcx") n - lead => _,
-            inout("rsi") from.add(lead) => _,
-            inout("rdi") to.add(lead) => _,
-            options(nostack, preserves_flags),
-        );
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn copies_of_every_short_length_are_exact() {
-        let from: Vec<u8> = (1..=70).collect();
-        for n in 0..=70 {
-            let mut shared = vec![0u8; 80];
-            // SAFETY: both have more than `n` bytes behind the start, apart from each other.
-            unsafe { copy_to_shared(from.as_ptr(), shared.as_mut_ptr().wrapping_add(3), n) };
-            assert_eq!(&shared[3..3 + n], &from[..n]);
-            assert!(shared[..3].iter().chain(&shared[3 + n..]).all(|&byte| byte == 0), "{n}");
-            let mut to = vec![0u8; 80];
-            // SAFETY: both vectors hold at least 70 bytes and are distinct.
-            unsafe { copy_small(from.as_ptr(), to.as_mut_ptr().wrapping_add(3), n) };
-            assert_eq!(&to[3..3 + n], &from[..n]);
-            assert!(to[..3].iter().chain(&to[3 + n..]).all(|&b| b == 0), "length {n} spilled");
-        }
-    }
-
-    #[test]
-    fn long_copies_are_exact_wherever_they_start() {
-        let from: Vec<u8> = (0..STRING_FROM + 300).map(|i| (i * 7 + i / 251) as u8).collect();
-        for skip in [0, 1, 63] {
-            for n in [STRING_FROM - 1, STRING_FROM, STRING_FROM + 200] {
-                let mut shared = vec![0u8; n + 200];
-                // SAFETY: both have more than `n` bytes behind their starts, apart from each other.
-                unsafe {
-                    copy_to_shared(from.as_ptr().add(skip), shared.as_mut_ptr().add(skip), n)
-                };
-                assert_eq!(&shared[skip..skip + n], &from[skip..skip + n]);
-                let beside = shared[..skip].iter().chain(&shared[skip + n..]);
-                assert!(beside.into_iter().all(|&byte| byte == 0), "{n} from {skip}");
-            }
-        }
-    }
 
     #[test]
     fn bytes_are_appended_to_what_is_there() {

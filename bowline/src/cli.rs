@@ -11,6 +11,7 @@ mod perf;
 mod run;
 mod start;
 
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -67,7 +68,9 @@ pub(crate) fn main() -> ExitCode {
         Command::Demo(args) => demo::main(&args, cli.as_rank),
     });
     done.unwrap_or_else(|error| {
-        eprintln!("bowline: {error:#}");
+        // In one piece: other ranks may write to the same place.
+        let text = format!("bowline: {error:#}\n");
+        let _ = std::io::stderr().write_all(text.as_bytes());
         ExitCode::FAILURE
     })
 }

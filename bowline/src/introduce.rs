@@ -63,6 +63,21 @@ impl TcpIntroducer {
     }
 }
 
+/// What the end of a request's connection means for whoever asked.
+const fn in_words(how: PeerFailure) -> &'static str {
+    match how {
+        PeerFailure::Died => "nobody listens there, or the server ended before it answered",
+        PeerFailure::Closed => "the server closed the connection before it answered",
+        PeerFailure::Unreachable => {
+            "nothing answers at that address; BOWLINE_TCP_CONNECT_TIMEOUT says how long to try"
+        }
+        PeerFailure::Refused => {
+            "who listens there is not of this program, or was given another secret"
+        }
+        _ => "who listens there answered something that is no answer",
+    }
+}
+
 impl Introducer for TcpIntroducer {
     fn max_data(&self) -> usize {
         MAX_PRIVATE
@@ -121,6 +136,7 @@ impl Introducer for TcpIntroducer {
                     Answer::Accepted(connected.private)
                 }
                 Err(ConnectError::Rejected { private }) => Answer::Rejected(private),
+                Err(ConnectError::Failed(how)) => Answer::Failed(in_words(how).to_owned()),
                 Err(error) => Answer::Failed(error.to_string()),
             };
             tell(News::Outcome { id, answer });
@@ -139,5 +155,36 @@ impl Introducer for TcpIntroducer {
 
     fn disarm(&mut self) {
         self.iface.disarm();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The answer to a request at `to`.
+    fn answer(to: SocketAddr) -> Answer {
+        let nothing: [(&str, &str); 0] = [];
+        let config = Config::from_pairs(nothing, &[bowline_tcp::SETTINGS]).expect("no bad value");
+        let mut introducer = TcpIntroducer::open(&config, [1; 32]).expect("there is a network");
+        introducer.dial(to, b"hello").expect("it begins");
+        let mut answers = Vec::new();
+        while answers.is_empty() {
+            introducer.progress(8, &mut |news| match news {
+                News::Outcome { answer, .. } => answers.push(answer),
+                News::Request { .. } => {}
+            });
+            std::thread::yield_now();
+        }
+        answers.remove(0)
+    }
+
+    #[test]
+    fn a_request_that_nobody_hears_says_so() {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let at = free.local_addr().expect("it is bound");
+        drop(free);
+        let Answer::Failed(why) = answer(at) else { panic!("nobody is there to answer") };
+        assert!(why.starts_with("nobody listens there"), "{why}");
     }
 }

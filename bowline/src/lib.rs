@@ -46,3 +46,8 @@ pub use init::{InitError, init, init_with};
 pub use member::{Member, MemberError, join, join_with};
 pub use stack::config_from_env;
 pub use threads::{ThreadsError, threads, threads_with};
+
+/// The programs of the README, which are compiled and run as they stand there.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;

@@ -53,6 +53,10 @@ bowline_base::settings! {
         pub PEF_MAX_TURNS: u32 = Setting::<u32>::integer("BOWLINE_PEF_MAX_TURNS", 20, 1, 1_000_000_000)
             .cost("the rank's time for messages that never come")
             .change("raise it with a decay of 1, by which looks do not become rarer");
+        /// With BOWLINE_PROGRESS=pef, how many times as long as a look a processor would copy a message that is looked for early; others are looked for when the rank has computed for long. What a transport moves by itself is always looked for early.
+        pub PEF_WORTH: u32 = Setting::<u32>::integer("BOWLINE_PEF_WORTH", 8, 0, 1_000_000)
+            .cost("the wait of senders of shorter messages, while the receiver computes; with 0, the rank's time for looks that take longer than they save")
+            .change("lower it where senders wait while their receivers compute");
     ];
 }
 
@@ -92,6 +96,7 @@ pub fn attend(worker: &Worker, config: &Config) -> Result<(), ProgressError> {
                 period: config.get(PEF_PERIOD),
                 decay: config.get(PEF_DECAY),
                 max_turns: config.get(PEF_MAX_TURNS),
+                worth: config.get(PEF_WORTH),
             };
             worker.attend(Attendants::Turns, |door| Ok(Box::new(pef::Pef::new(door, schedule)?)))
         }

@@ -70,12 +70,14 @@ mod tests {
             sent_rndv: 4,
             fetched: 7,
             mapped: 2,
+            shared: 1,
             atomics: 9,
             ..Counters::default()
         };
         let expected = "rank 3      sent       eager/short    5\n\
                         rank 3      sent       rndv           4\n\
-                        rank 3      received   rndv/get       5\n\
+                        rank 3      received   rndv/get       4\n\
+                        rank 3      received   rndv/shared    1\n\
                         rank 3      received   rndv/mapped    2\n\
                         rank 3      one-sided  atomic/native  9\n";
         assert_eq!(text(3, &counters), expected);

@@ -79,6 +79,10 @@ pub(crate) enum Action {
     FeedStream(PeerIndex),
     /// Try sends of a stream again that were without credit.
     Unpark(PeerIndex),
+    /// Do what peers ask for on memory of this worker.
+    ServeRemotes,
+    /// Post more of what a peer is asked for on its memory.
+    Pump(PeerIndex),
     /// Try the one-sided operations that wait for room again.
     ResumeOneSided,
     /// Something ended that closings of endpoints may have waited for.

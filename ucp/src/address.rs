@@ -22,7 +22,8 @@ pub(crate) const FEATURES: u32 = SEND_CANCEL
     | READY
     | DISCONNECTS
     | PROBED
-    | PIECES;
+    | PIECES
+    | SERVES;
 
 /// It answers a sender that wants a message back.
 pub(crate) const SEND_CANCEL: u32 = 1 << 0;
@@ -44,6 +45,9 @@ pub(crate) const PROBED: u32 = 1 << 7;
 
 /// It knows envelopes of messages that do not lie in one piece.
 pub(crate) const PIECES: u32 = 1 << 8;
+
+/// It carries out what peers ask for on its memory.
+pub(crate) const SERVES: u32 = 1 << 9;
 
 /// It writes a message into the receiver's memory when it is asked to.
 pub(crate) const PUTS: u32 = 1 << 4;

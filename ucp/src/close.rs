@@ -106,7 +106,10 @@ impl Worker {
         match peer.state {
             PeerState::Known if unused => {
                 inner.engine.forget(ep.0);
-                inner.engine.peers[ep.0 as usize].state = PeerState::Failed(PeerFailure::Closed);
+                let peer = &mut inner.engine.peers[ep.0 as usize];
+                peer.state = PeerState::Failed(PeerFailure::Closed);
+                // What is left of an endpoint that is over should be small.
+                peer.address.lanes = Vec::new();
                 self.watchers.borrow_mut().remove(ep.0);
                 return Ok(Sent::Done);
             }
@@ -119,6 +122,7 @@ impl Worker {
                 if inner.ready(ep.0).is_err() {
                     // Nobody is there to be told.
                     inner.retire(ep.0);
+                    self.watchers.borrow_mut().remove(ep.0);
                     return Ok(Sent::Done);
                 }
             }
@@ -211,7 +215,8 @@ impl Inner {
             },
             Some(Flush::Wanted) => {
                 let targets = self.endpoints_of(index);
-                match self.begin_flush(targets) {
+                let served = self.engine.emulation.is_busy(index).then_some(index);
+                match self.begin_flush(targets, served.as_slice()) {
                     Progress::Done(_) => Flush::Done,
                     Progress::Pending(id) => Flush::Posted(id.0),
                 }
@@ -247,6 +252,7 @@ impl Inner {
         self.engine.cancel_sends(index, false);
         let mine = self.endpoints_of(index);
         self.engine.cancel_one_sided(&mine);
+        self.engine.cancel_emulated(index, OpError::Cancelled);
         for key in self.engine.fetches_from(index) {
             self.abandon_fetch(key);
         }

@@ -106,7 +106,11 @@ impl Worker {
         };
         request.detached = true;
         let done = request.done;
-        engine.callbacks.push((id.0, handler));
+        let place = id.0.index() as usize;
+        if place >= engine.callbacks.len() {
+            engine.callbacks.resize_with(place + 1, || None);
+        }
+        engine.callbacks[place] = Some((id.0, handler));
         if done {
             engine.end_detached(id.0);
         }
@@ -118,9 +122,9 @@ impl Engine {
     /// A detached request is complete: it is freed, and its callback noted if it has one.
     #[cold]
     pub(crate) fn end_detached(&mut self, key: Key) {
-        let found = self.callbacks.iter().position(|(waits, _)| *waits == key);
-        if let (Some(at), Some(request)) = (found, self.requests.get_mut(key)) {
-            let (_, handler) = self.callbacks.swap_remove(at);
+        let callback = self.callbacks.get_mut(key.index() as usize);
+        let callback = callback.and_then(|place| place.take_if(|(waits, _)| *waits == key));
+        if let (Some((_, handler)), Some(request)) = (callback, self.requests.get_mut(key)) {
             let (status, body) = (request.status, std::mem::take(&mut request.body));
             let completion = Completion { status, buffer: owned_bytes(body) };
             let completed = Box::new(Completed { handler, completion });

@@ -94,8 +94,9 @@ pub(crate) struct Share {
     stage: Stage,
     /// Why the message has failed; it ends when the sender has left.
     failed: Option<OpError>,
-    /// Pieces that the sender had claimed at the last turn.
+    /// Pieces that the sender had claimed at the last turn, and whether that left it to the sender.
     seen_back: u32,
+    left_to_sender: bool,
 }
 
 impl Share {
@@ -154,7 +155,9 @@ impl Inner {
         let Some((_, fetch)) = receive_of(&mut self.engine.requests, key) else { return false };
         let (stage, pieces) = (Stage::Claiming, offer.pieces());
         let (rest, failed, seen_back) = (0..0, None, turn::NO_TURN);
-        fetch.share = Some(Share { cursor, piece, pieces, rest, stage, failed, seen_back });
+        let left_to_sender = false;
+        fetch.share =
+            Some(Share { cursor, piece, pieces, rest, stage, failed, seen_back, left_to_sender });
         let request = fetch.rts.request;
         let mut payload = [0; Offer::FIXED + wire::MAX_RKEY];
         let n = offer.pack(&mut payload);

@@ -18,6 +18,7 @@ use crate::action::{Action, Actions};
 use crate::am::Delivery;
 use crate::completion::CompletionHandler;
 use crate::direct::Direct;
+use crate::emulate::Emulation;
 use crate::error::OpError;
 use crate::in_place::InPlace;
 use crate::peer::{NOBODY, Peer, PeerIndex};
@@ -86,6 +87,8 @@ bowline_base::counters! {
         get_zcopy,
         /// Atomic operations.
         atomics,
+        /// Puts, gets and atomics that the owner of the memory carried out.
+        emulated,
         /// User's active messages received.
         am_received,
         /// Arrivals that no handler or peer was known for.
@@ -110,6 +113,8 @@ pub(crate) struct Engine {
     pub(crate) actions: Actions,
     /// One-sided operations that wait for room in their lanes, in order.
     pub(crate) one_sided: VecDeque<Key>,
+    /// Those that the owners of the memory carry out.
+    pub(crate) emulation: Emulation,
     /// Receives that their senders know of before they send.
     pub(crate) announcer: Announcer,
     /// Receives whose senders help, in the order in which they are copied.
@@ -130,8 +135,8 @@ pub(crate) struct Engine {
     pub(crate) am_rooms: Rooms,
     /// Where bytes of streams lie that no receive waits for.
     pub(crate) stream_rooms: Rooms,
-    /// What is to be called when a request is complete.
-    pub(crate) callbacks: Vec<(Key, CompletionHandler)>,
+    /// What is to be called when a request is complete, by the request's place.
+    pub(crate) callbacks: Vec<Option<(Key, CompletionHandler)>>,
     /// Peers whose endpoints are being closed here, until our DISCONNECT is queued.
     pub(crate) closings: Vec<PeerIndex>,
     pub(crate) counters: Counters,
@@ -158,6 +163,7 @@ impl Engine {
             unexpected: Slab::default(),
             actions: Actions::with_capacity(actions),
             one_sided: VecDeque::new(),
+            emulation: Emulation::default(),
             announcer: Announcer::default(),
             shares: VecDeque::new(),
             helps: Vec::new(),

@@ -58,6 +58,8 @@ impl Counters {
     pub fn protocols(&self) -> Vec<Used> {
         let shorts = self.sent_short + self.am_short + self.stream_short;
         let name = Protocol::name;
+        // Both kinds are counted as fetched too, when they are complete.
+        let read = self.fetched.saturating_sub(self.mapped + self.shared);
         let all = [
             ("sent", name(Protocol::EagerShort), shorts),
             ("sent", name(Protocol::EagerBcopy), self.sent_bcopy),
@@ -65,7 +67,8 @@ impl Counters {
             ("sent", name(Protocol::EagerMulti), self.sent_multi),
             ("sent", "rndv", self.sent_rndv),
             ("sent", "rndv/rtr", self.sent_rtr),
-            ("received", name(Protocol::RndvGet), self.fetched - self.mapped.min(self.fetched)),
+            ("received", name(Protocol::RndvGet), read),
+            ("received", name(Protocol::RndvShared), self.shared),
             ("received", "rndv/mapped", self.mapped),
             ("received", "rndv/put", self.landed),
             ("received", name(Protocol::RndvCopy), self.copied),
@@ -73,6 +76,7 @@ impl Counters {
             ("one-sided", name(Protocol::PutZcopy), self.put_zcopy),
             ("one-sided", name(Protocol::GetZcopy), self.get_zcopy),
             ("one-sided", name(Protocol::AtomicNative), self.atomics),
+            ("one-sided", "by the owner", self.emulated),
         ];
         let used = all.into_iter().filter(|(.., count)| *count > 0);
         used.map(|(side, protocol, count)| Used { side, protocol, count }).collect()

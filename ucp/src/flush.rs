@@ -9,7 +9,7 @@ use bowline_uct::{EpId, PostError, Posted};
 use crate::action::Action;
 use crate::error::OpError;
 use crate::one_sided::{Progress, op_error};
-use crate::peer::Ep;
+use crate::peer::{Ep, PeerIndex};
 use crate::request::{self, Body, OneSided, RequestId, token};
 use crate::tagged::Sent;
 use crate::worker::{Inner, Worker};
@@ -45,7 +45,8 @@ impl Worker {
     pub fn flush_begin(&self) -> Result<Sent, OpError> {
         let inner = &mut *self.inner.borrow_mut();
         let lanes = (0..inner.lanes.len()).map(|lane| (lane, None)).collect();
-        sent(inner.begin_flush(lanes))
+        let served = inner.engine.emulation.busy();
+        inner.begin_flush(lanes, &served).sent()
     }
 
     /// Begins a flush of what was put to the peer of `ep`.
@@ -59,7 +60,8 @@ impl Worker {
             return Err(how.into());
         }
         let targets = inner.endpoints_of(ep.0);
-        sent(inner.begin_flush(targets))
+        let served = inner.engine.emulation.is_busy(ep.0).then_some(ep.0);
+        inner.begin_flush(targets, served.as_slice()).sent()
     }
 
     /// Orders what is put after the call behind what was put before it, for each peer.
@@ -67,6 +69,10 @@ impl Worker {
     /// # Errors
     /// When a lane cannot.
     pub fn fence(&self) -> Result<(), OpError> {
+        if self.inner.borrow().engine.emulation.used {
+            // Messages and the puts of transports have no order between them.
+            return self.flush();
+        }
         self.wait_until(|| self.inner.borrow().engine.one_sided.is_empty());
         let lanes = self.inner.borrow().lanes.len();
         for lane in 0..lanes {
@@ -92,18 +98,18 @@ impl Worker {
     }
 }
 
-fn sent(progress: Progress) -> Result<Sent, OpError> {
-    match progress {
-        Progress::Done(outcome) => outcome.map(|_| Sent::Done),
-        Progress::Pending(id) => Ok(Sent::Pending(id)),
-    }
-}
-
 impl Inner {
-    /// Begins a flush of endpoints, or of whole lanes.
-    pub(crate) fn begin_flush(&mut self, targets: Vec<(usize, Option<EpId>)>) -> Progress {
+    /// Begins a flush of endpoints, or of whole lanes, and of what `served` carry out themselves.
+    pub(crate) fn begin_flush(
+        &mut self,
+        targets: Vec<(usize, Option<EpId>)>,
+        served: &[PeerIndex],
+    ) -> Progress {
         let one = OneSided { rest: targets.len(), flush: targets, ..OneSided::default() };
         let key = request::begin(&mut self.engine.requests, Body::OneSided(Box::new(one)));
+        for &peer in served {
+            self.flush_emulated(key, peer);
+        }
         if self.engine.flush_waits(key) {
             self.engine.one_sided.push_back(key);
             return Progress::Pending(RequestId(key));

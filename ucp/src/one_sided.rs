@@ -24,6 +24,7 @@ use crate::engine::Engine;
 use crate::error::OpError;
 use crate::pack::RUNS;
 use crate::request::{self, Body, OneSided, RequestId, Status, token};
+use crate::tagged::Sent;
 use crate::worker::Inner;
 
 /// What is to be done, and where.
@@ -34,6 +35,8 @@ pub(crate) struct Task {
     /// Where the first byte of the whole operation goes to or comes from.
     pub(crate) at: RemoteSlice,
     pub(crate) kind: Kind,
+    /// The key under which the memory's owner does what the transport lacks.
+    pub(crate) served: Option<Key>,
 }
 
 /// The kinds of operation.
@@ -56,6 +59,16 @@ pub(crate) enum Progress {
     Done(Result<u64, OpError>),
     /// The transport or the queue has it.
     Pending(RequestId),
+}
+
+impl Progress {
+    /// The same to the caller of an operation without a value.
+    pub(crate) fn sent(self) -> Result<Sent, OpError> {
+        match self {
+            Self::Done(outcome) => outcome.map(|_| Sent::Done),
+            Self::Pending(id) => Ok(Sent::Pending(id)),
+        }
+    }
 }
 
 /// How one post ended.
@@ -176,6 +189,9 @@ impl Inner {
                     self.engine.one_sided.push_back(key);
                     return;
                 }
+                Err(PostError::Unsupported) if task.served.is_some() => {
+                    return self.hand_to_owner(key, task);
+                }
                 Err(error) => one.outcome = Err(op_error(error)),
             }
         }
@@ -279,7 +295,7 @@ impl Engine {
     }
 
     /// Completes a request of which nothing is left.
-    fn settle_one_sided(&mut self, key: Key) {
+    pub(crate) fn settle_one_sided(&mut self, key: Key) {
         let Some(one) = self.one_sided_mut(key) else { return };
         if one.in_flight > 0 || one.rest > 0 {
             return;

@@ -159,7 +159,7 @@ impl Engine {
                 };
                 let moved = length.saturating_sub(one.rest) as u64;
                 let waits = if one.rest > 0 { WaitsFor::Room } else { WaitsFor::Transport };
-                (Operation::OneSided, None, length as u64, moved, waits)
+                (Operation::OneSided, one.emulated.and_then(rank), length as u64, moved, waits)
             }
             Body::Announced(announced) => {
                 let room = announced.receive.buffer.len() as u64;

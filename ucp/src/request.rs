@@ -204,6 +204,8 @@ pub(crate) struct OneSided {
     pub(crate) rest: usize,
     /// Pieces that the transport has in flight.
     pub(crate) in_flight: u32,
+    /// Whose memory it is about, where its owner carries it out; see [`crate::emulate`].
+    pub(crate) emulated: Option<PeerIndex>,
     /// The old value of a word.
     pub(crate) value: u64,
     pub(crate) outcome: Result<(), OpError>,
@@ -218,6 +220,7 @@ impl Default for OneSided {
             flush: Vec::new(),
             rest: 0,
             in_flight: 0,
+            emulated: None,
             value: 0,
             outcome: Ok(()),
         }

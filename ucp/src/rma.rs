@@ -1,9 +1,11 @@
 //! One-sided operations: memory that peers may reach, its keys, put, get and atomics.
 //!
-//! Memory belongs to one lane: the first that can allocate or register it. The key says which
-//! provider opens it; a peer unpacks it on its own lane of that provider.
+//! Memory belongs to one lane: the first that can allocate or register it, or to the worker where none
+//! can. The key says which provider opens it; a peer unpacks it on its own lane of that provider. Where
+//! it has none that leads there, the owner carries the operations out ([`crate::emulate`]).
 
 use bowline_base::buffer::{RecvBuf, SendBuf, Shape};
+use bowline_base::slab::Key;
 use bowline_base::view::View;
 use bowline_uct::{
     AddrReader, AddrWriter, AtomicOp, AtomicWidth, Caps, EpId, MemError, MemHandle, PostError,
@@ -11,7 +13,9 @@ use bowline_uct::{
 };
 use thiserror::Error;
 
+use crate::address::SERVES;
 use crate::close::KeyUse;
+use crate::emulate::{Opened, Served, What};
 use crate::error::OpError;
 use crate::one_sided::{Kind, Progress, Task, op_error};
 use crate::peer::Ep;
@@ -27,7 +31,12 @@ const PUTS: Caps = Caps::PUT_SHORT.union(Caps::PUT_BCOPY).union(Caps::PUT_ZCOPY)
 pub struct Memory {
     lane: usize,
     handle: MemHandle,
+    /// Its name among those of the worker.
+    id: Key,
 }
+
+/// In place of a lane: the worker itself.
+const NO_LANE: usize = usize::MAX;
 
 /// A peer's memory, opened here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +44,16 @@ pub struct RemoteKey {
     lane: usize,
     ep: EpId,
     rkey: RkeyId,
+    /// For what the transport lacks, where the owner would carry it out.
+    served: Option<Key>,
+}
+
+impl RemoteKey {
+    /// An operation at `remote`.
+    const fn task(self, remote: u64, kind: Kind) -> Task {
+        let Self { lane, ep, rkey, served } = self;
+        Task { lane, ep, at: RemoteSlice { address: remote, rkey }, kind, served }
+    }
 }
 
 /// Why memory could not be made reachable or a key not be opened.
@@ -56,22 +75,35 @@ pub enum RmaError {
 }
 
 impl Worker {
-    /// Allocates `len` zeroed bytes that peers reach without a system call.
+    /// Allocates `len` zeroed bytes that peers reach: without a system call where the preferred
+    /// transport can allocate.
     ///
     /// # Errors
-    /// When memory runs out or no lane allocates.
+    /// When memory runs out.
     pub fn mem_alloc(&self, len: usize) -> Result<Memory, RmaError> {
         let inner = &mut *self.inner.borrow_mut();
         let able = |iface: &dyn bowline_uct::Iface| iface.md_attr().can_alloc;
-        let lane = inner.first_lane(able).ok_or(RmaError::NoLane("allocate memory"))?;
-        let handle = inner.lanes[lane].iface.mem_alloc(len)?;
-        Ok(Memory { lane, handle })
+        match inner.first_lane(able) {
+            Some(lane) => {
+                let handle = inner.lanes[lane].iface.mem_alloc(len)?;
+                Ok(inner.on_lane(lane, handle))
+            }
+            None => {
+                let mut bytes = Vec::new();
+                bytes.try_reserve_exact(len).map_err(|error| MemError::System {
+                    act: "allocate memory",
+                    source: std::io::Error::new(std::io::ErrorKind::OutOfMemory, error),
+                })?;
+                bytes.resize(len, 0);
+                Ok(inner.on_worker(RecvBuf::owned(bytes)))
+            }
+        }
     }
 
     /// Makes memory of the caller reachable.
     ///
     /// # Errors
-    /// When the system refuses or no lane registers, and for memory that is not in one piece.
+    /// When the system refuses, and for memory that is not in one piece.
     pub fn mem_register(&self, memory: RecvBuf) -> Result<Memory, RmaError> {
         if memory.shape() != Shape::Whole {
             return Err(MemError::Unsupported("register pieces; do so with each").into());
@@ -81,12 +113,18 @@ impl Worker {
         let able = |iface: &dyn bowline_uct::Iface| {
             iface.md_attr().can_register && iface.attr().caps.intersects(PUTS)
         };
-        let lane = inner.first_lane(able).ok_or(RmaError::NoLane("register memory"))?;
-        let handle = inner.lanes[lane].iface.mem_register(memory)?;
-        Ok(Memory { lane, handle })
+        match inner.first_lane(able) {
+            Some(lane) => {
+                let handle = inner.lanes[lane].iface.mem_register(memory)?;
+                Ok(inner.on_lane(lane, handle))
+            }
+            None => Ok(inner.on_worker(memory)),
+        }
     }
 
-    /// Hands a view of the memory to `look`; peers may write it meanwhile.
+    /// Hands a view of the memory to `look`, which must not call the worker; peers may write it
+    /// meanwhile. Its start, as a number, is the address by which peers name the first byte
+    /// ([`Worker::put`]).
     ///
     /// # Errors
     /// When it was released.
@@ -95,6 +133,13 @@ impl Worker {
         memory: Memory,
         look: impl FnOnce(View<'_>) -> R,
     ) -> Result<R, RmaError> {
+        if memory.lane == NO_LANE {
+            let inner = &mut *self.inner.borrow_mut();
+            return match inner.engine.emulation.served.get_mut(memory.id) {
+                Some(Served::Own(buffer)) => Ok(look(buffer.view())),
+                _ => Err(MemError::NoSuch.into()),
+            };
+        }
         let inner = self.inner.borrow();
         let view = inner.lanes[memory.lane].iface.mem_view(memory.handle);
         Ok(look(view.ok_or(MemError::NoSuch)?))
@@ -106,7 +151,11 @@ impl Worker {
     /// When it was released before.
     pub fn mem_release(&self, memory: Memory) -> Result<Option<RecvBuf>, RmaError> {
         let inner = &mut *self.inner.borrow_mut();
-        Ok(inner.lanes[memory.lane].iface.mem_release(memory.handle)?)
+        match inner.engine.emulation.served.remove(memory.id) {
+            None => Err(MemError::NoSuch.into()),
+            Some(Served::Own(buffer)) => Ok(Some(buffer)),
+            Some(Served::Lane(lane, handle)) => Ok(inner.lanes[lane].iface.mem_release(handle)?),
+        }
     }
 
     /// The key that opens the memory to peers, as bytes.
@@ -115,47 +164,81 @@ impl Worker {
     /// When it was released.
     pub fn rkey_pack(&self, memory: Memory) -> Result<Vec<u8>, RmaError> {
         let inner = self.inner.borrow();
-        let iface = &inner.lanes[memory.lane].iface;
-        let key = iface.rkey_pack(memory.handle)?;
         let mut out = AddrWriter::new();
-        out.bytes(iface.attr().provider.as_bytes()).bytes(&key);
+        match inner.engine.emulation.served.get(memory.id) {
+            None => return Err(MemError::NoSuch.into()),
+            Some(Served::Own(_)) => out.bytes(&[]).bytes(&[]),
+            Some(Served::Lane(lane, handle)) => {
+                let iface = &inner.lanes[*lane].iface;
+                let key = iface.rkey_pack(*handle)?;
+                out.bytes(iface.attr().provider.as_bytes()).bytes(&key)
+            }
+        };
+        out.u64(memory.id.to_wire());
         Ok(out.finish())
     }
 
-    /// Opens a key that came from the peer `ep`.
+    /// Opens a key that came from the peer `ep`. Where none of this worker's transports leads to the
+    /// memory, its owner will carry the operations out, in its own progress.
     ///
     /// # Errors
-    /// When the key is damaged, or its provider is none of this worker's, or does not reach the
-    /// peer.
+    /// When the key is damaged, or no transport leads to its memory and the peer is of a version that
+    /// does not carry operations out.
     pub fn rkey_unpack(&self, ep: Ep, packed: &[u8]) -> Result<RemoteKey, RmaError> {
         let mut reader = AddrReader::new(packed);
         let provider = reader.bytes().map_err(|_| RmaError::BadKey)?;
         let key = reader.bytes().map_err(|_| RmaError::BadKey)?;
+        // A worker of an older version gives none.
+        let memory = match reader.rest() {
+            [] => None,
+            _ => Some(reader.u64().map_err(|_| RmaError::BadKey)?),
+        };
         let inner = &mut *self.inner.borrow_mut();
         let index = ep.0;
         let peer = inner.engine.peers.get(index as usize).ok_or(OpError::BadEndpoint)?;
         if let Some(how) = peer.failure() {
             return Err(OpError::from(how).into());
         }
-        let named = |iface: &dyn bowline_uct::Iface| iface.attr().provider.as_bytes() == provider;
-        let lane = inner.first_lane(named).ok_or(RmaError::NoLane("open this key"))?;
+        let serves = peer.address.features & SERVES != 0;
         let theirs = peer.address.lanes.iter().find(|l| l.provider.as_bytes() == provider);
-        let address = &theirs.ok_or(RmaError::BadKey)?.address;
-        let iface = &mut inner.lanes[lane].iface;
-        let ep = iface.connect(address).map_err(|error| {
-            tracing::warn!(%error, "no one-sided way to a peer");
-            OpError::Unsupported
-        })?;
-        let rkey = iface.rkey_unpack(ep, key)?;
-        let used = inner.keys_open.entry((lane, ep)).or_insert(KeyUse { open: 0, peer: index });
-        used.open += 1;
-        used.peer = index;
-        inner.poll_lane(lane);
-        Ok(RemoteKey { lane, ep, rkey })
+        let address = theirs.map(|lane| lane.address.clone());
+        if address.is_none() && !provider.is_empty() {
+            return Err(RmaError::BadKey);
+        }
+        let named = |iface: &dyn bowline_uct::Iface| iface.attr().provider.as_bytes() == provider;
+        if let Some(lane) = inner.first_lane(named)
+            && let Some(address) = address
+        {
+            let iface = &mut inner.lanes[lane].iface;
+            match iface.connect(&address) {
+                Ok(ep) => {
+                    let rkey = iface.rkey_unpack(ep, key)?;
+                    let used = inner.keys_open.entry((lane, ep));
+                    let used = used.or_insert(KeyUse { open: 0, peer: index });
+                    used.open += 1;
+                    used.peer = index;
+                    inner.poll_lane(lane);
+                    // Atomics of a device and those of a processor do not mix.
+                    let mixes = !inner.lanes[lane].iface.attr().caps.contains(Caps::ATOMIC_DEVICE);
+                    let opened = memory.filter(|_| serves && mixes);
+                    let opened = opened.map(|memory| Opened { peer: index, memory });
+                    let served = opened.map(|opened| inner.engine.emulation.keys.insert(opened));
+                    return Ok(RemoteKey { lane, ep, rkey, served });
+                }
+                Err(error) => tracing::debug!(%error, "no one-sided way to a peer"),
+            }
+        }
+        let Some(memory) = memory.filter(|_| serves) else {
+            return Err(RmaError::NoLane("open this key"));
+        };
+        let opened = inner.engine.emulation.keys.insert(Opened { peer: index, memory });
+        inner.engine.emulation.used = true;
+        let (ep, rkey) = (EpId(u32::MAX), RkeyId(opened));
+        Ok(RemoteKey { lane: NO_LANE, ep, rkey, served: Some(opened) })
     }
 
     /// Hands a view of `len` bytes of the peer's memory at `remote` to `look`, where the transport
-    /// has them mapped. Others may write them meanwhile.
+    /// has them mapped. Others may write them meanwhile. `look` must not call the worker.
     ///
     /// # Errors
     /// When the range is outside of the key, or the memory is not mapped here.
@@ -168,7 +251,8 @@ impl Worker {
         look: impl FnOnce(View<'_>) -> R,
     ) -> Result<R, RmaError> {
         let inner = self.inner.borrow();
-        let view = inner.lanes[key.lane].iface.rkey_ptr(key.rkey, remote, len);
+        let lane = inner.lanes.get(key.lane);
+        let view = lane.and_then(|lane| lane.iface.rkey_ptr(key.rkey, remote, len));
         Ok(look(view.ok_or(RmaError::NoLane("map this memory"))?))
     }
 
@@ -177,18 +261,24 @@ impl Worker {
     /// finds all of it. So it is with memory that the transport has mapped; else a put of a word
     /// behind a [`fence`](Self::fence) says that those before it are there.
     pub fn puts_end_last(&self, key: RemoteKey) -> bool {
-        self.inner.borrow().lanes[key.lane].iface.puts_end_last(key.rkey)
+        let inner = self.inner.borrow();
+        inner.lanes.get(key.lane).is_some_and(|lane| lane.iface.puts_end_last(key.rkey))
     }
 
     /// Closes a key.
     pub fn rkey_release(&self, key: RemoteKey) {
         let inner = &mut *self.inner.borrow_mut();
-        inner.lanes[key.lane].iface.rkey_release(key.rkey);
+        if let Some(served) = key.served {
+            inner.engine.emulation.keys.remove(served);
+        }
+        let Some(lane) = inner.lanes.get_mut(key.lane) else { return };
+        lane.iface.rkey_release(key.rkey);
         inner.key_released(key.lane, key.ep);
     }
 
-    /// Writes `buffer` to `remote` in the peer's memory. Complete means that the buffer is free;
-    /// [`Worker::flush`] says when the bytes are visible.
+    /// Writes `buffer` to the address `remote` in the peer's memory: the one that the memory has for
+    /// its owner ([`Worker::mem_view`]). Complete means that the buffer is free; [`Worker::flush`] says
+    /// when the bytes are visible.
     ///
     /// # Errors
     /// When the address is outside of the key or the peer has failed, and for a buffer of callbacks.
@@ -196,7 +286,10 @@ impl Worker {
     pub fn put(&self, key: RemoteKey, remote: u64, buffer: SendBuf) -> Result<Sent, OpError> {
         let inner = &mut *self.inner.borrow_mut();
         let to = RemoteSlice { address: remote, rkey: key.rkey };
-        let lane = &mut inner.lanes[key.lane];
+        let Some(lane) = inner.lanes.get_mut(key.lane) else {
+            let one = OneSided { send: Some(buffer), ..OneSided::default() };
+            return inner.emulate(key.rkey.0, remote, What::Put, one).sent();
+        };
         if inner.engine.one_sided.is_empty()
             && let Some(longest) = lane.choices.put_short_to
             && let Some(bytes) = buffer.contiguous()
@@ -211,7 +304,8 @@ impl Worker {
                 Err(error) => return Err(op_error(error)),
             }
         }
-        inner.one_sided(key, to, Kind::Put, OneSided { send: Some(buffer), ..OneSided::default() })
+        let one = OneSided { send: Some(buffer), ..OneSided::default() };
+        inner.begin_one_sided(key.task(remote, Kind::Put), one).sent()
     }
 
     /// Reads from `remote` in the peer's memory into `buffer`. One that owns its bytes comes back by
@@ -221,23 +315,25 @@ impl Worker {
     /// As for [`Worker::put`].
     pub fn get(&self, key: RemoteKey, remote: u64, buffer: RecvBuf) -> Result<Sent, OpError> {
         let inner = &mut *self.inner.borrow_mut();
-        let from = RemoteSlice { address: remote, rkey: key.rkey };
-        let task = Task { lane: key.lane, ep: key.ep, at: from, kind: Kind::Get };
+        if key.lane == NO_LANE {
+            let one = OneSided { receive: Some(buffer), ..OneSided::default() };
+            return inner.emulate(key.rkey.0, remote, What::Get, one).sent();
+        }
+        let task = key.task(remote, Kind::Get);
         let buffer = match inner.begin_read(task, buffer) {
             Ok(Progress::Done(outcome)) => return outcome.map(|_| Sent::Done),
             Ok(Progress::Pending(id)) => return Ok(Sent::Pending(id)),
             Err(buffer) => buffer,
         };
         let one = OneSided { receive: Some(buffer), ..OneSided::default() };
-        inner.one_sided(key, from, Kind::Get, one)
+        inner.begin_one_sided(task, one).sent()
     }
 
     /// An atomic operation whose old value is wanted: at once, or as `length` of the request's
-    /// status.
+    /// status. What the transport cannot do to this memory, its owner does in its own progress.
     ///
     /// # Errors
-    /// When the address is misaligned or outside of the key, the operation is not native, or the
-    /// peer has failed.
+    /// When the address is misaligned or outside of the key, or the peer has failed.
     pub fn atomic_fetch(
         &self,
         key: RemoteKey,
@@ -246,8 +342,14 @@ impl Worker {
         width: AtomicWidth,
     ) -> Result<Result<u64, RequestId>, OpError> {
         let inner = &mut *self.inner.borrow_mut();
-        let at = RemoteSlice { address: remote, rkey: key.rkey };
-        inner.fetch_at_once(key.lane, key.ep, at, op, width)
+        if key.lane != NO_LANE {
+            let at = RemoteSlice { address: remote, rkey: key.rkey };
+            return inner.fetch_at_once(key.lane, key.ep, at, (op, width), key.served);
+        }
+        match inner.emulate(key.rkey.0, remote, What::Atomic(op, width), OneSided::default()) {
+            Progress::Done(old) => old.map(Ok),
+            Progress::Pending(id) => Ok(Err(id)),
+        }
     }
 
     /// An atomic operation without result.
@@ -262,9 +364,12 @@ impl Worker {
         width: AtomicWidth,
     ) -> Result<(), OpError> {
         let inner = &mut *self.inner.borrow_mut();
-        let at = RemoteSlice { address: remote, rkey: key.rkey };
-        let task = Task { lane: key.lane, ep: key.ep, at, kind: Kind::Change(op, width) };
-        match inner.change_at_once(task) {
+        let progress = if key.lane == NO_LANE {
+            inner.emulate(key.rkey.0, remote, What::Atomic(op, width), OneSided::default())
+        } else {
+            inner.change_at_once(key.task(remote, Kind::Change(op, width)))
+        };
+        match progress {
             Progress::Done(outcome) => outcome.map(drop),
             Progress::Pending(id) => {
                 // Nobody waits for it; a failure is the peer's, which the flush reports.
@@ -276,6 +381,18 @@ impl Worker {
 }
 
 impl crate::worker::Inner {
+    /// Memory of a lane, with its name.
+    fn on_lane(&mut self, lane: usize, handle: MemHandle) -> Memory {
+        let id = self.engine.emulation.served.insert(Served::Lane(lane, handle));
+        Memory { lane, handle, id }
+    }
+
+    /// Memory that no lane takes.
+    fn on_worker(&mut self, memory: RecvBuf) -> Memory {
+        let id = self.engine.emulation.served.insert(Served::Own(memory));
+        Memory { lane: NO_LANE, handle: MemHandle(id), id }
+    }
+
     /// The first lane for which `able` says so.
     fn first_lane(&self, able: impl Fn(&dyn bowline_uct::Iface) -> bool) -> Option<usize> {
         // A loopback lane is of no use to others; it comes last.
@@ -285,19 +402,5 @@ impl crate::worker::Inner {
             lanes.position(|lane| loopback(lane) == wanted && able(&*lane.iface))
         };
         fits(false).or_else(|| fits(true))
-    }
-
-    /// Puts or gets.
-    fn one_sided(
-        &mut self,
-        key: RemoteKey,
-        at: RemoteSlice,
-        kind: Kind,
-        one: OneSided,
-    ) -> Result<Sent, OpError> {
-        match self.begin_one_sided(Task { lane: key.lane, ep: key.ep, at, kind }, one) {
-            Progress::Done(outcome) => outcome.map(|_| Sent::Done),
-            Progress::Pending(id) => Ok(Sent::Pending(id)),
-        }
     }
 }

@@ -95,7 +95,7 @@ impl Worker {
             if length >= inner.engine.attendance.from {
                 inner.engine.note_callbacks(id.0);
                 drop(guard);
-                self.watch(id.0);
+                self.watch(id.0, false);
             }
             return Ok(id);
         }
@@ -106,12 +106,16 @@ impl Worker {
                 if length >= engine.attendance.from {
                     engine.note_callbacks(key);
                     drop(guard);
-                    self.watch(key);
+                    self.watch(key, false);
                 }
             }
             Some(message) => {
                 engine.hand_over(key, Key::from_wire(message));
                 inner.act();
+                if length >= inner.engine.attendance.from {
+                    drop(guard);
+                    self.watch(key, true);
+                }
             }
         }
         Ok(RequestId(key))

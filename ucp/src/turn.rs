@@ -12,9 +12,10 @@
 //! ```
 //! Rules.
 //!
-//! 1. *Which receives.* A receive is watched if it is nonblocking, its message was not there when it
-//!    was posted, and it is long enough to match a rendezvous. All others need nobody: whoever waits
-//!    makes progress, and what was there was started in the call.
+//! 1. *Which receives.* A receive is watched if it is nonblocking and long enough to match a rendezvous,
+//!    and its message was not there when it was posted, or was and is copied by the processors. All
+//!    others need nobody: what a transport moves was started in the call. While the thread waits in a
+//!    call, which progresses, there are no turns ([`Pause`]).
 //! 2. *What a turn does.* It takes arrivals that need no memory but what is kept ready here
 //!    ([`Attendance`]), starts the transfers of matched messages, copies a few pieces where the
 //!    processor copies, and acknowledges what is complete. Everything else stays, in order: messages in
@@ -29,7 +30,7 @@
 mod act;
 mod sink;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -60,17 +61,46 @@ pub enum Turn {
     Closed,
     /// No receive is watched any more: no further turn is needed before the next is posted.
     Idle,
-    /// Something is waited for that others do.
+    /// Something is waited for that others do, nobody knows when.
     Waiting,
+    /// All that is watched is on its way, by the peers or the transport; the first is complete after
+    /// so many bytes.
+    Moving {
+        /// How many.
+        bytes: u64,
+    },
     /// This side copies, and has not finished.
     Copying,
 }
 
+/// A receive that an attendant is told of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Watched {
+    /// Its message has not come.
+    Awaited {
+        /// What a message of this length takes a processor that copies it, as predicted; none if the
+        /// transport moves it.
+        copy: Option<Duration>,
+    },
+    /// Its message was there, and its receiver has begun to copy it.
+    Begun {
+        /// What the rest takes a processor, as predicted.
+        copy: Duration,
+    },
+}
+
 /// Whoever gives a worker turns; told when there is something to watch.
 pub trait Attendant: Send {
-    /// A receive was posted whose message has not come. Called by the worker's thread, outside of
-    /// the worker.
-    fn watch(&mut self);
+    /// A receive was posted that turns may move. Called by the worker's thread, outside of the worker,
+    /// as the others.
+    fn watch(&mut self, what: Watched);
+
+    /// The thread waits in a call, which progresses: no turns before [`resume`](Self::resume), or
+    /// before the next receive.
+    fn pause(&mut self);
+
+    /// The call has ended, and receives are still watched.
+    fn resume(&mut self);
 }
 
 /// How a worker is attended.
@@ -85,7 +115,65 @@ pub enum Attendants {
 
 /// The attendant of a worker, if it has one.
 #[derive(Default)]
-pub(crate) struct Attending(RefCell<Option<Box<dyn Attendant>>>);
+pub(crate) struct Attending {
+    attendant: RefCell<Option<Box<dyn Attendant>>>,
+    /// It was told of a receive since it paused.
+    watching: Cell<bool>,
+}
+
+/// The attendant's pause while a call waits; it ends with this.
+pub(crate) struct Pause<'a> {
+    worker: &'a Worker,
+    paused: bool,
+}
+
+impl<'a> Pause<'a> {
+    #[inline]
+    pub(crate) fn new(worker: &'a Worker) -> Self {
+        Self { worker, paused: false }
+    }
+
+    /// The call has to wait.
+    #[inline]
+    pub(crate) fn begin(&mut self) {
+        if self.worker.attending.watching.get() {
+            self.pause();
+        }
+    }
+
+    #[cold]
+    fn pause(&mut self) {
+        self.paused = true;
+        self.worker.attending.watching.set(false);
+        if let Some(attendant) = &mut *self.worker.attending.attendant.borrow_mut() {
+            attendant.pause();
+        }
+    }
+
+    #[cold]
+    fn end(&mut self) {
+        {
+            let engine = &mut self.worker.inner.borrow_mut().engine;
+            engine.forget_ended();
+            if engine.attendance.watched.is_empty() {
+                return;
+            }
+        }
+        self.worker.attending.watching.set(true);
+        if let Some(attendant) = &mut *self.worker.attending.attendant.borrow_mut() {
+            attendant.resume();
+        }
+    }
+}
+
+impl Drop for Pause<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.paused {
+            self.end();
+        }
+    }
+}
 
 /// What is kept ready for turns, and which receives they are for.
 #[derive(Debug)]
@@ -182,10 +270,11 @@ pub struct SideDoor(Visitor<Inner>);
 
 impl SideDoor {
     /// A turn. To be called from a signal handler that has interrupted any thread; returns soon: after
-    /// a bounded number of messages and `pieces` of a copy, each 64 to 256 KB. See the module's rules.
-    pub fn turn(&self, pieces: u32) -> Turn {
+    /// a bounded number of messages, and the first piece of a copy, 64 to 256 KB, after which `spare`
+    /// says that there is no time for another. See the module's rules.
+    pub fn turn(&self, spare: impl FnMut() -> bool) -> Turn {
         match self.0.try_enter() {
-            Some(mut inner) => inner.turn(pieces),
+            Some(mut inner) => inner.turn(spare),
             None => Turn::Closed,
         }
     }
@@ -238,7 +327,7 @@ impl Worker {
         how: Attendants,
         make: impl FnOnce(SideDoor) -> Result<Box<dyn Attendant>, E>,
     ) -> Result<(), E> {
-        let attendant = &mut *self.attending.0.borrow_mut();
+        let attendant = &mut *self.attending.attendant.borrow_mut();
         assert!(attendant.is_none(), "a worker has one attendant");
         *attendant = Some(make(SideDoor(self.inner.visitor()))?);
         let inner = &mut *self.inner.borrow_mut();
@@ -252,21 +341,23 @@ impl Worker {
         Ok(())
     }
 
-    /// A long receive was posted and no message of its was known: looks once, and has it watched
-    /// if there is none.
+    /// A long receive was posted: looks once if no message of its was known, and has it watched if
+    /// there is none, or one that takes its receiver long to copy.
     #[cold]
-    pub(crate) fn watch(&self, key: Key) {
-        {
+    pub(crate) fn watch(&self, key: Key, known: bool) {
+        let what = {
             let inner = &mut *self.inner.borrow_mut();
-            inner.progress();
-            if !inner.engine.is_unmatched(key) {
-                return;
+            if !known {
+                inner.progress();
             }
+            let Some(what) = inner.gain(key) else { return };
             inner.provide();
             inner.engine.watch(key);
-        }
-        if let Some(attendant) = &mut *self.attending.0.borrow_mut() {
-            attendant.watch();
+            what
+        };
+        self.attending.watching.set(true);
+        if let Some(attendant) = &mut *self.attending.attendant.borrow_mut() {
+            attendant.watch(what);
         }
     }
 
@@ -298,6 +389,22 @@ impl Worker {
 }
 
 impl Inner {
+    /// What turns can do for a receive that was just posted, if anything.
+    fn gain(&self, key: Key) -> Option<Watched> {
+        let request = self.engine.requests.get(key).filter(|request| !request.done)?;
+        let Body::Receive(receive) = &request.body else { return None };
+        let Some(fetch) = &receive.fetch else {
+            // Whose it will be is not known yet: any lane's that looks in turns.
+            let lanes = self.lanes.iter().filter(|lane| lane.turns());
+            let bytes = receive.buffer.len_or_mark() as u64;
+            let copy = lanes.map(|lane| lane.copying(bytes)).reduce(|a, b| Some(a?.max(b?)));
+            return Some(Watched::Awaited { copy: copy.flatten() });
+        };
+        let rest = fetch.share.as_ref()?.left(fetch.wanted);
+        let lane = self.engine.peers[fetch.peer as usize].lane as usize;
+        Some(Watched::Begun { copy: self.lanes[lane].copying(rest)? })
+    }
+
     /// The shortest receive that a rendezvous may match.
     fn first_watched(&self) -> usize {
         let lanes = self.lanes.iter().filter(|lane| lane.turns());
@@ -344,17 +451,25 @@ impl crate::lanes::Lane {
     fn turns(&self) -> bool {
         self.iface.attr().caps.contains(Caps::TURN)
     }
+
+    /// What an offered message of so many bytes takes one processor, as predicted; `None` if the lane
+    /// moves it.
+    fn copying(&self, bytes: u64) -> Option<Duration> {
+        if self.iface.attr().caps.contains(Caps::CARRIES) {
+            return None;
+        }
+        let ranges = self.choices.fetch.ranges();
+        let range = ranges.iter().rfind(|range| range.from <= bytes);
+        let alone = range.map_or(0.0, |range| match range.protocol {
+            // Two copy.
+            Protocol::RndvShared => 2.0 * range.cost(bytes),
+            _ => range.cost(bytes),
+        });
+        Some(Duration::from_nanos(alone as u64))
+    }
 }
 
 impl crate::engine::Engine {
-    /// Whether a receive still waits for its message.
-    fn is_unmatched(&self, key: Key) -> bool {
-        self.requests.get(key).is_some_and(|request| match &request.body {
-            Body::Receive(receive) => !request.done && receive.fetch.is_none(),
-            _ => false,
-        })
-    }
-
     fn watch(&mut self, key: Key) {
         if self.attendance.watched.len() == self.attendance.watched.capacity() {
             self.forget_ended();

@@ -78,7 +78,7 @@ fn list(engine: &mut Engine) -> Vec<String> {
                 let (has, room) = Engine::stream_room(receive);
                 all.push(format!("bytes of rank {rank}'s stream ({has} of {room} are here)"));
             }
-            Body::OneSided(one) if one.task.is_none() => {
+            Body::OneSided(one) if one.task.is_none() && one.emulated.is_none() => {
                 all.push("a flush, or the close of an endpoint".to_owned());
             }
             Body::OneSided(_) => all.push("a one-sided operation".to_owned()),

@@ -4,7 +4,7 @@
 //! Every header's third word carries the sender's 32-bit sequence number to this peer in its low
 //! half. The receiver checks it.
 
-use bowline_uct::{AmHeader, AmId};
+use bowline_uct::{AmHeader, AmId, AtomicOp, AtomicWidth};
 
 use crate::error::OpError;
 use crate::matching::Envelope;
@@ -68,6 +68,13 @@ pub(crate) const RTR: AmId = AmId::new(25);
 pub(crate) const DISCONNECT: AmId = AmId::new(26);
 /// Nothing; it makes the transport find out whether its peer is there.
 pub(crate) const PROBE: AmId = AmId::new(27);
+
+/// An operation on the receiver's memory, which the receiver carries out; see [`crate::emulate`].
+/// Words: the memory, as its key names it, and the address. Payload: [`Remote`], data of a put.
+pub(crate) const REMOTE: AmId = AmId::new(22);
+/// It was carried out. Words: 0, or 1 where the memory is not there or the address not in it; the old
+/// value of a word. Payload: what was read.
+pub(crate) const REMOTE_DONE: AmId = AmId::new(31);
 
 /// Of several transports that carry the messages to one peer together, to each other; see
 /// [`crate::rails`]. No message of the engine's has these ids: the three travel below it.
@@ -282,6 +289,80 @@ impl Offer {
     }
 }
 
+/// In front of the payload of REMOTE: what is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Remote {
+    /// An answer, behind everything asked for before.
+    Flush,
+    /// To write the data behind it.
+    Put,
+    /// To read so many bytes.
+    Get(u64),
+    /// To change a word.
+    Atomic(AtomicOp, AtomicWidth),
+}
+
+impl Remote {
+    /// Bytes in front of the data of a put.
+    pub(crate) const FRONT: usize = 8;
+
+    /// Appends it to `out`.
+    pub(crate) fn pack(self, out: &mut Vec<u8>) {
+        let (front, operands): ([u8; 3], Vec<u64>) = match self {
+            Self::Flush => ([0, 0, 0], vec![]),
+            Self::Put => ([1, 0, 0], vec![]),
+            Self::Get(length) => ([2, 0, 0], vec![length]),
+            Self::Atomic(op, width) => {
+                let (op, operands) = match op {
+                    AtomicOp::Add(by) => (0, [by, 0]),
+                    AtomicOp::And(by) => (1, [by, 0]),
+                    AtomicOp::Or(by) => (2, [by, 0]),
+                    AtomicOp::Xor(by) => (3, [by, 0]),
+                    AtomicOp::Swap(by) => (4, [by, 0]),
+                    AtomicOp::Cswap { compare, new } => (5, [compare, new]),
+                };
+                ([3, op, width.bytes() as u8], operands.to_vec())
+            }
+        };
+        out.extend_from_slice(&front);
+        out.extend_from_slice(&[0; Self::FRONT - 3]);
+        operands.iter().for_each(|word| out.extend_from_slice(&word.to_le_bytes()));
+    }
+
+    /// The question, and the data behind it.
+    pub(crate) fn parse(bytes: &[u8]) -> Option<(Self, &[u8])> {
+        let (front, rest) = bytes.split_at_checked(Self::FRONT)?;
+        let [kind, op, width, ref zeros @ ..] = *front else { return None };
+        if zeros.iter().any(|&byte| byte != 0) || kind != 3 && (op, width) != (0, 0) {
+            return None;
+        }
+        match (kind, rest.len()) {
+            (0, 0) => Some((Self::Flush, rest)),
+            (1, _) => Some((Self::Put, rest)),
+            (2, 8) => Some((Self::Get(word(rest, 0)?), &[])),
+            (3, 16) => {
+                let (first, second) = (word(rest, 0)?, word(rest, 1)?);
+                let op = match op {
+                    0 => AtomicOp::Add(first),
+                    1 => AtomicOp::And(first),
+                    2 => AtomicOp::Or(first),
+                    3 => AtomicOp::Xor(first),
+                    4 => AtomicOp::Swap(first),
+                    5 => AtomicOp::Cswap { compare: first, new: second },
+                    _ => return None,
+                };
+                let width = match width {
+                    4 => AtomicWidth::W32,
+                    8 => AtomicWidth::W64,
+                    _ => return None,
+                };
+                Some((Self::Atomic(op, width), &[]))
+            }
+            _ => None,
+        }
+    }
+}
+
 /// Payload of PUT: where a message is to be written. 16 bytes and the key of the memory, none where
 /// the transport's puts reach all memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -407,11 +488,48 @@ mod tests {
         assert_eq!(Landing::parse(&out[..n]), Some(landing));
     }
 
+    #[test]
+    fn golden_bytes_of_what_owners_are_asked_for() {
+        let packed = |remote: Remote| {
+            let mut out = Vec::new();
+            remote.pack(&mut out);
+            out
+        };
+        let cswap = Remote::Atomic(AtomicOp::Cswap { compare: 1, new: 0x0203 }, AtomicWidth::W32);
+        assert_eq!(
+            packed(cswap),
+            [3, 5, 4, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 3, 2, 0, 0, 0, 0, 0, 0]
+        );
+        assert_eq!(packed(Remote::Get(0x0203)), [2, 0, 0, 0, 0, 0, 0, 0, 3, 2, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(packed(Remote::Put), [1, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(packed(Remote::Flush), [0; 8]);
+        let all = [
+            AtomicOp::Add(1),
+            AtomicOp::And(2),
+            AtomicOp::Or(3),
+            AtomicOp::Xor(4),
+            AtomicOp::Swap(5),
+        ];
+        let all = all.map(|op| Remote::Atomic(op, AtomicWidth::W64));
+        for remote in all.into_iter().chain([cswap, Remote::Get(7), Remote::Flush]) {
+            assert_eq!(Remote::parse(&packed(remote)), Some((remote, &[][..])));
+        }
+        let put = [&packed(Remote::Put)[..], &[9, 8]].concat();
+        assert_eq!(Remote::parse(&put), Some((Remote::Put, &[9, 8][..])));
+    }
+
     proptest! {
         #[test]
         fn any_bytes_are_parsed_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..120)) {
             let _ = Rts::parse(&bytes);
             let _ = FirstPiece::parse(&bytes);
+            if let Some((remote, data)) = Remote::parse(&bytes) {
+                let mut out = Vec::new();
+                remote.pack(&mut out);
+                out.extend_from_slice(data);
+                // An operand that its operation does not have is not looked at.
+                prop_assert_eq!(out.len(), bytes.len());
+            }
             if let Some(landing) = Landing::parse(&bytes) {
                 let mut out = [0; Landing::FIXED + MAX_RKEY];
                 let n = landing.pack(&mut out);

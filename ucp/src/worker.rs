@@ -30,7 +30,7 @@ use crate::peer::{Ep, PeerState};
 use crate::request::{RequestId, Status};
 use crate::settings::{self, Options, RndvScheme};
 use crate::space::SpaceOptions;
-use crate::turn::Attending;
+use crate::turn::{Attending, Pause};
 use crate::wait::{FailureSource, Waiter};
 use crate::wakeup::Wakeup;
 use crate::wire;
@@ -294,6 +294,7 @@ impl Worker {
     #[inline]
     pub fn wait(&self, id: RequestId) -> Status {
         let mut waiting = Waiting::new(self);
+        let mut pause = Pause::new(self);
         loop {
             let (events, deliver) = {
                 let inner = &mut *self.inner.borrow_mut();
@@ -311,6 +312,7 @@ impl Worker {
             if deliver {
                 self.deliver();
             }
+            pause.begin();
             if events == 0 {
                 if self.inner.borrow().engine.requests.get(id.0).is_none() {
                     // Nobody can complete a request that is not there.
@@ -327,7 +329,9 @@ impl Worker {
     #[inline]
     pub fn wait_until(&self, mut done: impl FnMut() -> bool) {
         let mut waiting = Waiting::new(self);
+        let mut pause = Pause::new(self);
         while !done() {
+            pause.begin();
             if self.progress() == 0 {
                 waiting.idle();
             } else {
@@ -542,6 +546,8 @@ impl Inner {
                 Action::Resume(peer) => self.resume(peer),
                 Action::FeedStream(peer) => self.engine.feed_stream(peer),
                 Action::Unpark(peer) => self.unpark(peer),
+                Action::ServeRemotes => self.serve_remotes(),
+                Action::Pump(peer) => self.pump(peer),
                 Action::ResumeOneSided => self.resume_one_sided(),
                 Action::StepClosings => self.step_closings(),
                 Action::Farewell(peer) => self.farewell(peer),

@@ -5,9 +5,10 @@ use super::{
     CONSUMED, DATA_CONSUMED, EVICT, HEAD_LINE, HEADER_WORD, IN_DATA, INLINE_WORD, MAX_INLINE,
     MAX_LINE, OWNER_LINE, RingError, Shape, USER_FLAGS, shape_of, whole_lines,
 };
+use crate::copy::overwrites_lines;
 use crate::sync::LINE;
 use crate::sync::atomic::Ordering;
-use crate::view::{View, overwrites_lines};
+use crate::view::View;
 use crate::words::{DirectWords, LineWords, Words};
 
 /// No position reaches this in the life of a machine; a head that claims it is damaged.

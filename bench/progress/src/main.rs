@@ -28,7 +28,7 @@ struct Arguments {
     /// Fewer rounds and sizes: under a minute in all
     #[arg(long)]
     quick: bool,
-    /// Only these tables: overhead, overlap, applications, memory
+    /// Only these tables: overhead, overlap, waiting, applications, memory
     #[arg(long, value_delimiter = ',', value_name = "NAME,...")]
     only: Vec<String>,
     /// Where to write the tables as JSON
@@ -45,9 +45,10 @@ struct Arguments {
 /// A table's name and the function that makes it.
 type Named = (&'static str, fn(bool) -> Result<Vec<Table>>);
 
-const TABLES: [Named; 4] = [
+const TABLES: [Named; 5] = [
     ("overhead", overhead::tables),
     ("overlap", overlap::tables),
+    ("waiting", overlap::waiting),
     ("applications", applications::tables),
     ("memory", memory::tables),
 ];

@@ -82,6 +82,9 @@ impl Directory for Book {
     }
 }
 
+/// In place of a mode: none, and a message is copied by its receiver alone.
+pub(crate) const ALONE: &str = "alone";
+
 /// Runs `body` as ranks of one job and returns what they return.
 pub(crate) fn run<R: Send>(
     ranks: u32,
@@ -89,7 +92,11 @@ pub(crate) fn run<R: Send>(
     mode: &str,
     body: impl Fn(&World) -> Result<R> + Sync,
 ) -> Result<Vec<R>> {
-    let settings = [("BOWLINE_PROGRESS", mode), ("BOWLINE_RNDV_THRESHOLD", THRESHOLD)];
+    let mut settings = vec![("BOWLINE_PROGRESS", mode), ("BOWLINE_RNDV_THRESHOLD", THRESHOLD)];
+    if mode == ALONE {
+        settings[0].1 = MODES[0];
+        settings.push(("BOWLINE_COOPERATE", "1GiB"));
+    }
     let config = Config::from_pairs(settings, SETTINGS)?;
     let job_id = u64::from(std::process::id());
     let area_bytes = area_bytes(&config);

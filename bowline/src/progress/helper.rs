@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bowline_base::doorbell::{Doorbell, WakeSet};
 use bowline_base::sync::atomic::{AtomicBool, Ordering};
-use bowline_ucp::{Attendant, SideDoor};
+use bowline_ucp::{Attendant, SideDoor, Watched};
 
 use super::ProgressError;
 use crate::wait::sleep_on;
@@ -82,8 +82,14 @@ fn wait(bell: Option<&Doorbell>, descriptors: &WakeSet, deadline: Option<Duratio
 }
 
 impl Attendant for Helper {
-    fn watch(&mut self) {
+    fn watch(&mut self, _: Watched) {
         // The lanes wake it.
+    }
+    fn pause(&mut self) {
+        // It sleeps, or serves the rank that waits.
+    }
+    fn resume(&mut self) {
+        // As `watch`.
     }
 }
 

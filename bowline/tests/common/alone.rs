@@ -1,4 +1,5 @@
 //! Workers that were not started together, for tests in which they meet.
+#![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -19,7 +20,12 @@ pub(crate) type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;
 
 /// A worker that is a job of its own.
 pub(crate) fn alone(job: u64, transports: &str) -> Outcome<Worker> {
-    let config = Config::from_pairs([("BOWLINE_TRANSPORTS", transports)], stack::SETTINGS)?;
+    alone_with(job, &[("BOWLINE_TRANSPORTS", transports)])
+}
+
+/// The same with more settings.
+pub(crate) fn alone_with(job: u64, settings: &[(&str, &str)]) -> Outcome<Worker> {
+    let config = Config::from_pairs(settings.iter().copied(), stack::SETTINGS)?;
     let area_bytes = stack::area_bytes(&config);
     let spec = JobSpec { job_id: job, ranks: 1, first_rank: 0, area_bytes };
     let memory = JobMemory::create_memfd(&spec)?;

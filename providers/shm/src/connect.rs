@@ -87,7 +87,8 @@ impl ShmIface {
             })?)
         };
         if let Some(pidfd) = &pidfd {
-            self.watch.begin(pidfd.as_fd(), &self.area, &self.bell).map_err(|source| {
+            let process = &address.process;
+            self.watch.begin(process, pidfd.as_fd(), &self.area, &self.bell).map_err(|source| {
                 OpenError::System { act: "start a thread that watches the peer's process", source }
             })?;
         }

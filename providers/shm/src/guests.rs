@@ -78,9 +78,10 @@ impl ShmIface {
     /// Opens a new guest's memory, so that it can be woken and its death be seen.
     fn welcome(&mut self, index: usize, address: &Address) {
         let pidfd = foreign::watch(&address.process).ok();
-        let watched = pidfd
-            .as_ref()
-            .is_some_and(|pidfd| self.watch.begin(pidfd.as_fd(), &self.area, &self.bell).is_ok());
+        let process = &address.process;
+        let watched = pidfd.as_ref().is_some_and(|pidfd| {
+            self.watch.begin(process, pidfd.as_fd(), &self.area, &self.bell).is_ok()
+        });
         let link = self.open_node(address).ok().and_then(|job| {
             let area = Area::join(&job, address.local).ok()?;
             Some((Doorbell::of_job(&job, address.local)?, area))

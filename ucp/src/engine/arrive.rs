@@ -178,6 +178,8 @@ impl Engine {
             wire::TAKE_BACK => self.take_back(peer, header, arrival.payload),
             wire::DISCONNECT => self.disconnected(peer, header, arrival.payload),
             wire::PROBE => Some(()),
+            wire::REMOTE => self.remote(peer, header, arrival.payload),
+            wire::REMOTE_DONE => self.remote_done(peer, header, arrival.payload),
             wire::PUT => self.put_wanted(peer, header, arrival.payload),
             wire::PUT_DONE => self.put_done(peer, header),
             wire::RTR => self.rtr(peer, header, arrival.payload),

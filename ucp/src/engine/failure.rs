@@ -126,6 +126,7 @@ impl Engine {
         self.settle_announced(index, how);
         self.am_waiting.retain(|&(peer, _)| peer != index);
         self.fail_stream(index);
+        self.lose_emulated(index, how.into());
         if !self.one_sided.is_empty() {
             // Those for this peer are refused now, and end by that.
             self.actions.push(Action::ResumeOneSided);

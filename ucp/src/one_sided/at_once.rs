@@ -35,8 +35,8 @@ impl Inner {
         lane: usize,
         ep: EpId,
         at: RemoteSlice,
-        op: AtomicOp,
-        width: AtomicWidth,
+        (op, width): (AtomicOp, AtomicWidth),
+        served: Option<Key>,
     ) -> Result<Result<u64, RequestId>, OpError> {
         if self.engine.one_sided.is_empty() {
             self.engine.counters.atomics += 1;
@@ -46,12 +46,12 @@ impl Inner {
                 self.engine.requests.release(key);
                 return Ok(Ok(old));
             }
-            let task = Task { lane, ep, at, kind: Kind::Fetch(op, width) };
+            let task = Task { lane, ep, at, kind: Kind::Fetch(op, width), served };
             let tried = old.map(|_| Tried::InFlight);
             let one = OneSided { rest: 1, ..OneSided::default() };
             return fetched(self.go_on(key, task, tried, one));
         }
-        let task = Task { lane, ep, at, kind: Kind::Fetch(op, width) };
+        let task = Task { lane, ep, at, kind: Kind::Fetch(op, width), served };
         fetched(self.begin_one_sided(task, OneSided::default()))
     }
 
@@ -62,7 +62,7 @@ impl Inner {
             return self.begin_one_sided(task, OneSided::default());
         }
         self.engine.counters.atomics += 1;
-        let Task { lane, ep, at, kind } = task;
+        let Task { lane, ep, at, kind, .. } = task;
         let (key, tried) = self.try_at_once(lane, |iface, _| match kind {
             Kind::Change(op, width) => {
                 iface.atomic_post(ep, op, width, at).map(|()| Tried::Done(0))
@@ -103,6 +103,10 @@ impl Inner {
         if matches!(tried, Ok(Tried::Done(_))) {
             return Ok(self.ended_at_once(key, Ok(0)));
         }
+        if task.served.is_some() && matches!(tried, Err(PostError::Unsupported)) {
+            self.engine.requests.release(key);
+            return Err(buffer);
+        }
         let one = OneSided { rest: length, receive: Some(buffer), ..OneSided::default() };
         Ok(self.go_on(key, task, tried, one))
     }
@@ -138,6 +142,11 @@ impl Inner {
             Err(PostError::NoResource) => {
                 self.lanes[task.lane].iface.want_writable(task.ep);
                 self.engine.one_sided.push_back(key);
+            }
+            // It is posted as the others are, and handed to the memory's owner by that.
+            Err(PostError::Unsupported) if task.served.is_some() => {
+                self.engine.requests.release(key);
+                return self.begin_one_sided(task, OneSided::default());
             }
             Err(error) => return self.ended_at_once(key, Err(op_error(error))),
         }

@@ -10,7 +10,7 @@ use super::{ROOM, Turn};
 use crate::action::Action;
 use crate::coop::receive_of;
 use crate::peer::PeerState;
-use crate::request::token;
+use crate::request::{Body, token};
 use crate::rndv::RndvKind;
 use crate::settings::RndvScheme;
 use crate::worker::Inner;
@@ -18,13 +18,13 @@ use crate::worker::Inner;
 /// Messages of one lane in a turn.
 const BUDGET: u32 = 16;
 
-/// Bytes of a piece where the processor copies: some 2 to 30 us. How many pieces a turn copies is said
+/// Bytes of a piece where the processor copies: some 2 to 30 us. Whether a turn copies another is said
 /// by whoever gives it, who has a clock.
 const PIECE: u64 = 128 << 10;
 
 impl Inner {
     /// See [`SideDoor::turn`](super::SideDoor::turn).
-    pub(super) fn turn(&mut self, pieces: u32) -> Turn {
+    pub(super) fn turn(&mut self, mut spare: impl FnMut() -> bool) -> Turn {
         if self.engine.attendance.asleep {
             return Turn::Closed;
         }
@@ -35,14 +35,13 @@ impl Inner {
                 events += lane.iface.turn(&mut sink, BUDGET);
             }
         }
-        let mut copied = false;
-        for _ in 0..pieces {
+        let (mut copied, mut stopped) = (false, false);
+        while !stopped {
             let (done, copies) = self.act_in_turn();
             events += done;
             copied |= copies;
-            if !copies {
-                break;
-            }
+            // What was begun just now may be copied at once.
+            stopped = !copies && done == 0 || !spare();
         }
         for at in 0..self.engine.attendance.watched.len() {
             let key = self.engine.attendance.watched[at];
@@ -50,13 +49,31 @@ impl Inner {
         }
         self.engine.forget_ended();
         self.engine.attendance.turned |= copied || events > 0;
-        if copied {
-            Turn::Copying
-        } else if self.engine.attendance.watched.is_empty() {
+        if self.engine.attendance.watched.is_empty() {
             Turn::Idle
+        } else if let Some(bytes) = self.moving() {
+            Turn::Moving { bytes }
+        } else if copied {
+            Turn::Copying
         } else {
             Turn::Waiting
         }
+    }
+
+    /// Whether others move all that is watched, and after how many bytes the first is complete.
+    fn moving(&self) -> Option<u64> {
+        let mut least = None;
+        for key in &self.engine.attendance.watched {
+            let request = self.engine.requests.get(*key)?;
+            let Body::Receive(receive) = &request.body else { return None };
+            let fetch = receive.fetch.as_ref()?;
+            let left = match &fetch.share {
+                Some(share) => self.left_to_sender(fetch.peer, share)?,
+                None => Some(fetch.in_flight).filter(|&bytes| bytes > 0)?,
+            };
+            least = Some(least.map_or(left, |least: u64| least.min(left)));
+        }
+        least
     }
 
     /// Goes through the actions once. How many are done, and whether a piece was copied, of which there is

@@ -380,7 +380,7 @@ impl Flow {
             Turn::Moving { bytes } => {
                 self.turns.store(0, Ordering::Relaxed);
                 let pace = self.pace.load(Ordering::Relaxed);
-                let all = (u128::from(bytes) * u128::from(pace) >> PACE_BITS) as u64;
+                let all = ((u128::from(bytes) * u128::from(pace)) >> PACE_BITS) as u64;
                 let passed = time.saturating_sub(self.moving_since.load(Ordering::Relaxed));
                 self.set(all.saturating_sub(passed).max(all / 8).max(period));
             }

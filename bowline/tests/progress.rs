@@ -131,13 +131,13 @@ fn traffic(world: &World, rounds: u32) {
                 for (buffer, &from) in into.iter_mut().zip(&others) {
                     receives.push(s.irecv(world, buffer, from, 3)?);
                 }
-                compute(&mut mine);
+                compute_for(SIGNALS, &mut mine);
                 if !sends_first {
                     for (buffer, &to) in out.iter().zip(&others) {
                         sends.push(s.isend(world, buffer, to, 3)?);
                     }
                 }
-                compute(&mut mine);
+                compute_for(SIGNALS, &mut mine);
                 for receive in receives {
                     receive.wait()?;
                 }
@@ -150,6 +150,16 @@ fn traffic(world: &World, rounds: u32) {
         }
     }
     world.barrier().expect("nobody fails");
+}
+
+/// In which some signals come, where each takes some tens of microseconds, as under some hypervisors.
+const SIGNALS: Duration = Duration::from_micros(400);
+
+fn compute_for(least: Duration, random: &mut Random) {
+    let begin = Instant::now();
+    while begin.elapsed() < least {
+        compute(random);
+    }
 }
 
 /// Allocates and frees, so that turns come upon the allocator.

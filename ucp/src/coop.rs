@@ -241,7 +241,13 @@ impl Inner {
         }
         match failed {
             None => self.fetched(key),
-            Some(error) => self.refuse(key, error),
+            Some(error) => {
+                if error == OpError::PeerFailed(PeerFailure::Died) {
+                    // The copy may be the first to know, and what is sent to it is refused from now on.
+                    self.engine.fail_peer(index as PeerIndex, PeerFailure::Died);
+                }
+                self.refuse(key, error);
+            }
         }
         None
     }

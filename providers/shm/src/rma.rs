@@ -11,7 +11,7 @@
 
 use std::os::fd::AsFd;
 
-use bowline_base::copy::{copy_from_shared, copy_to_shared, overwrites_lines};
+use bowline_base::copy::{copy_to_shared, overwrites_lines};
 use bowline_base::sync::LINE;
 use bowline_base::sync::atomic::{AtomicU64, Ordering, fence};
 use bowline_base::view::{View, copy_small, prefetch_to_write};
@@ -391,10 +391,6 @@ const WORD: usize = size_of::<u64>();
 /// `from` must be readable and `to` writable for `n` bytes.
 #[inline]
 unsafe fn copy_overlapping(from: *const u8, to: *mut u8, n: usize) {
-    if n > 64 && from.addr().abs_diff(to.addr()) >= n {
-        // SAFETY: promised by the caller, and the ranges lie apart.
-        return unsafe { copy_from_shared(from, to, n) };
-    }
     // Up to 64 bytes are loaded before they are stored, except below 4, where single bytes move.
     if (4..=64).contains(&n) {
         // SAFETY: promised by the caller; overlap does not matter at these lengths.

@@ -285,7 +285,8 @@ fn puts(windows: &Windows<'_>, plan: &Plan) -> Result<Samples> {
     Ok(samples)
 }
 
-/// Gets, one by one or in windows. Samples are per get.
+/// Gets, one by one or in windows: those under way at the same time to places of their own, and others to
+/// one place, as UCX's test has all. Samples are per get.
 fn gets(windows: &Windows<'_>, plan: &Plan) -> Result<Samples> {
     let pair = windows.pair;
     let mut into = pair.buffer(plan.size * plan.window);
@@ -299,17 +300,22 @@ fn gets(windows: &Windows<'_>, plan: &Plan) -> Result<Samples> {
         pair.meet()?;
         if pair.rank == 0 {
             let mut open = Vec::with_capacity(plan.window);
+            let mut used = 0;
             let window = || {
-                for place in 0..plan.window {
-                    // SAFETY: one get for each place, waited for below; an error ends the
-                    // measurement.
-                    keep(&mut open, unsafe { windows.get(&mut into, place, plan.size)? });
+                let mut place = 0;
+                for _ in 0..plan.window {
+                    // SAFETY: one get at a time for each place: the next one goes to the same only
+                    // if this one is complete. All are waited for below; an error ends the measurement.
+                    let got = unsafe { windows.get(&mut into, place, plan.size)? };
+                    used = used.max(place + 1);
+                    place += usize::from(matches!(got, Sent::Pending(_)));
+                    keep(&mut open, got);
                 }
                 finish_all(pair, &mut open)
             };
             let rounds = if seed == 1 { once(plan) } else { *plan };
             samples = drive::operations(&rounds, plan.window, window)?;
-            for data in into.bytes().chunks_exact(plan.size) {
+            for data in into.bytes().chunks_exact(plan.size).take(used) {
                 payload::check(data, seed)?;
             }
         }

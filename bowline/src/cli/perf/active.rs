@@ -12,7 +12,7 @@ use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_base::sync::atomic::{AtomicU64, Ordering};
 use bowline_base::view::View;
 
-use super::drive::{PingPong, Stream};
+use super::drive::{Carried, PingPong, Stream};
 use super::pair::{Lent, Pair};
 use super::payload;
 use super::plan::Plan;
@@ -20,9 +20,6 @@ use super::plan::Plan;
 /// Ids of the handlers.
 const DATA: u16 = 1;
 const ANSWER: u16 = 2;
-
-/// Messages that do not all carry one sequence number.
-const MIXED: u64 = u64::MAX;
 
 /// What the handlers note. They run in the thread that reads it, so Relaxed accesses order
 /// nothing and need not.
@@ -34,8 +31,13 @@ struct Notes {
     lost: AtomicU64,
     /// Whether the peer has failed or left.
     ended: AtomicU64,
-    /// The sequence number that all messages since the last look carried, or [`MIXED`].
-    stamp: AtomicU64,
+    /// Messages of a window, which carry one sequence number; set before the first one comes.
+    window: AtomicU64,
+    /// The number of the window whose messages come, and how many of it are still to come.
+    due: AtomicU64,
+    due_still: AtomicU64,
+    /// Messages that carried another number.
+    wrong: AtomicU64,
     /// The pattern that messages are compared with, and what came out.
     pattern: Mutex<Option<Comparison>>,
     /// Whether `pattern` is asked for: a lock per message would be timed.
@@ -49,31 +51,47 @@ struct Comparison {
 }
 
 impl Notes {
+    /// A message has come: the number that it must carry. They come in the order of their sends.
     #[inline]
-    fn message(&self, data: &[u8]) {
+    fn arrived(&self) -> u64 {
+        // One thread: additions that no other can come between need not be locked ones.
+        let mut still = self.due_still.load(Ordering::Relaxed);
+        if still == 0 {
+            still = self.window.load(Ordering::Relaxed);
+            self.due.store(self.due.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        }
+        self.due_still.store(still - 1, Ordering::Relaxed);
+        self.due.load(Ordering::Relaxed)
+    }
+
+    /// The data of the message that must carry `due` is here.
+    #[inline]
+    fn message(&self, data: &[u8], due: u64) {
         if self.wanted.load(Ordering::Relaxed) != 0 {
             self.compare(data);
+        } else {
+            self.stamped(payload::stamp_of(data), payload::carried(due, data.len()));
         }
-        self.stamped(payload::stamp_of(data));
+        self.messages.store(self.messages.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
     /// The same for a message where its transport has it.
     #[inline]
     fn in_place(&self, data: View<'_>) {
+        let due = self.arrived();
         if self.wanted.load(Ordering::Relaxed) != 0 {
             self.compare(&data.to_vec());
+        } else {
+            self.stamped(payload::stamp_in(data), payload::carried(due, data.len()));
         }
-        self.stamped(payload::stamp_in(data));
+        self.messages.store(self.messages.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
     #[inline]
-    fn stamped(&self, stamp: Option<u64>) {
-        let stamp = stamp.unwrap_or(MIXED);
-        let before = self.stamp.load(Ordering::Relaxed);
-        let first = before == 0 || before == stamp;
-        self.stamp.store(if first { stamp } else { MIXED }, Ordering::Relaxed);
-        // One thread: an addition that no other can come between need not be a locked one.
-        self.messages.store(self.messages.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    fn stamped(&self, stamp: Option<u64>, due: u64) {
+        if stamp != Some(due) {
+            self.wrong.store(1, Ordering::Relaxed);
+        }
     }
 
     #[cold]
@@ -95,8 +113,8 @@ struct Rooms {
     start: usize,
     size: usize,
     free: Vec<usize>,
-    /// Messages that found no room.
-    waiting: VecDeque<AmKept>,
+    /// Messages that found no room, with the numbers that they must carry.
+    waiting: VecDeque<(AmKept, u64)>,
 }
 
 type Shared = Arc<Mutex<Rooms>>;
@@ -106,15 +124,15 @@ fn lock(rooms: &Shared) -> MutexGuard<'_, Rooms> {
 }
 
 /// Receives `message`, or keeps it until there is room.
-fn receive(rooms: &Shared, worker: &Worker, message: AmKept) {
+fn receive(rooms: &Shared, worker: &Worker, message: AmKept, due: u64) {
     let room = {
         let mut all = lock(rooms);
         match all.free.pop() {
             Some(room) => room,
-            None => return all.waiting.push_back(message),
+            None => return all.waiting.push_back((message, due)),
         }
     };
-    if let Err(error) = receive_into(rooms, worker, message, room) {
+    if let Err(error) = receive_into(rooms, worker, message, due, room) {
         tracing::warn!(%error, "a message cannot be received");
         lock(rooms).notes.lost.fetch_add(1, Ordering::Relaxed);
     }
@@ -124,6 +142,7 @@ fn receive_into(
     rooms: &Shared,
     worker: &Worker,
     message: AmKept,
+    due: u64,
     room: usize,
 ) -> Result<(), OpError> {
     let (start, size) = {
@@ -139,14 +158,13 @@ fn receive_into(
         let next = {
             let mut all = lock(&rooms);
             match completion.status.outcome {
-                // SAFETY: the operation is complete and the room not yet free, so that these bytes
-                // are nobody else's.
-                Ok(()) => all.notes.message(unsafe {
-                    std::slice::from_raw_parts(
-                        start as *const u8,
-                        completion.status.length as usize,
-                    )
-                }),
+                Ok(()) => {
+                    let length = completion.status.length as usize;
+                    // SAFETY: the operation is complete and the room not yet free, so that these
+                    // bytes are nobody else's.
+                    let data = unsafe { std::slice::from_raw_parts(start as *const u8, length) };
+                    all.notes.message(data, due);
+                }
                 Err(_) => {
                     all.notes.lost.fetch_add(1, Ordering::Relaxed);
                 }
@@ -154,8 +172,8 @@ fn receive_into(
             all.free.push(room);
             all.waiting.pop_front()
         };
-        if let Some(next) = next {
-            receive(&rooms, worker, next);
+        if let Some((next, due)) = next {
+            receive(&rooms, worker, next, due);
         }
     };
     worker.on_complete(id, Box::new(done))
@@ -173,9 +191,6 @@ pub(crate) struct Side<'a> {
     /// Messages and answers waited for so far.
     expected: u64,
     answers: u64,
-    /// What the messages received last carried.
-    stamp: u64,
-    size: usize,
     window: usize,
     open: Vec<bowline::ucp::RequestId>,
 }
@@ -183,6 +198,7 @@ pub(crate) struct Side<'a> {
 impl<'a> Side<'a> {
     pub(crate) fn new(pair: &'a Pair, plan: &Plan) -> Self {
         let notes = Arc::new(Notes::default());
+        notes.window.store(plan.window as u64, Ordering::Relaxed);
         let [messages, in_place, answers, ended] = [(); 4].map(|()| Arc::clone(&notes));
         let mut into = pair.buffer(plan.size * plan.rooms());
         let rooms = Arc::new(Mutex::new(Rooms {
@@ -194,9 +210,12 @@ impl<'a> Side<'a> {
         }));
         pair.worker.am_handler(
             DATA,
-            Box::new(move |worker, message| match message.data() {
-                Some(data) => messages.message(data),
-                None => receive(&rooms, worker, message.keep()),
+            Box::new(move |worker, message| {
+                let due = messages.arrived();
+                match message.data() {
+                    Some(data) => messages.message(data, due),
+                    None => receive(&rooms, worker, message.keep(), due),
+                }
             }),
         );
         pair.worker
@@ -220,8 +239,6 @@ impl<'a> Side<'a> {
             notes,
             expected: 0,
             answers: 0,
-            stamp: 0,
-            size: plan.size,
             window: plan.window,
             open: Vec::with_capacity(plan.window),
         }
@@ -260,16 +277,13 @@ impl<'a> Side<'a> {
     #[inline]
     fn take(&mut self, count: usize) -> Result<()> {
         self.expected += count as u64;
-        self.await_count(&self.notes.messages, self.expected)?;
-        // Taken here, before the next message can come.
-        self.stamp = self.notes.stamp.load(Ordering::Relaxed);
-        self.notes.stamp.store(0, Ordering::Relaxed);
-        Ok(())
+        self.await_count(&self.notes.messages, self.expected)
     }
 
+    /// Whether all messages that came carried the numbers of their windows.
     #[inline]
-    fn stamped(&self, sequence: u64) -> bool {
-        self.stamp == payload::carried(sequence, self.size)
+    fn all_right(&self) -> bool {
+        self.notes.wrong.load(Ordering::Relaxed) == 0
     }
 
     fn expect(&self, seed: u64) -> Result<()> {
@@ -283,6 +297,8 @@ impl<'a> Side<'a> {
 
     fn compared(&self, messages: usize) -> Result<()> {
         self.notes.wanted.store(0, Ordering::Relaxed);
+        // The next window is number 1.
+        self.notes.due.store(0, Ordering::Relaxed);
         let mut pattern = self.notes.pattern.lock().unwrap_or_else(PoisonError::into_inner);
         let comparison = pattern.take().expect("a pattern was expected before");
         match comparison.error {
@@ -314,8 +330,8 @@ impl PingPong for Side<'_> {
     }
 
     #[inline]
-    fn is_stamped(&mut self, sequence: u64) -> bool {
-        self.stamped(sequence)
+    fn is_stamped(&mut self, _: u64) -> bool {
+        self.all_right()
     }
 
     fn expect_pattern(&mut self, seed: u64) -> Result<()> {
@@ -342,12 +358,21 @@ impl Stream for Side<'_> {
         for id in self.open.drain(..) {
             self.pair.wait(id)?;
         }
+        Ok(())
+    }
+
+    fn await_answer(&mut self) -> Result<()> {
         self.answers += 1;
         self.await_count(&self.notes.answers, self.answers)
     }
 
-    fn receive_window(&mut self) -> Result<()> {
-        self.take(self.window)
+    fn receive_window(&mut self, carried: Carried) -> Result<()> {
+        self.take(self.window)?;
+        match carried {
+            Carried::Pattern(_) => self.compared(self.window),
+            Carried::Stamp(_) if self.all_right() => Ok(()),
+            Carried::Stamp(sequence) => Err(payload::wrong_stamp(self.out.bytes().len(), sequence)),
+        }
     }
 
     fn answer(&mut self) -> Result<()> {
@@ -355,15 +380,7 @@ impl Stream for Side<'_> {
         self.pair.finish(sent)
     }
 
-    fn is_stamped(&mut self, sequence: u64) -> bool {
-        self.stamped(sequence)
-    }
-
     fn expect_pattern(&mut self, seed: u64) -> Result<()> {
         self.expect(seed)
-    }
-
-    fn check_pattern(&mut self, _: u64) -> Result<()> {
-        self.compared(self.window)
     }
 }

@@ -95,46 +95,76 @@ impl Trip {
     }
 }
 
+/// What the messages of a window carry.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Carried {
+    /// This sequence number.
+    Stamp(u64),
+    /// The pattern of this seed.
+    Pattern(u64),
+}
+
+impl Carried {
+    /// Looks at a message of a window.
+    ///
+    /// # Errors
+    /// When it carries anything else.
+    #[inline]
+    pub(crate) fn check(self, message: &[u8]) -> Result<()> {
+        match self {
+            Self::Stamp(sequence) if super::payload::is_stamped(message, sequence) => Ok(()),
+            Self::Stamp(sequence) => Err(wrong_stamp(message.len(), sequence)),
+            Self::Pattern(seed) => super::payload::check(message, seed),
+        }
+    }
+}
+
 /// One side of a stream of messages from rank 0 to rank 1.
 pub(crate) trait Stream {
     /// The payload that every message of the next window carries.
     fn outgoing(&mut self) -> &mut [u8];
-    /// Rank 0: sends a window of messages and waits until rank 1 has answered it.
+    /// Rank 0: sends a window of messages; returns when the payload may be written again.
     fn send_window(&mut self) -> Result<()>;
-    /// Rank 1: receives a window.
-    fn receive_window(&mut self) -> Result<()>;
+    /// Rank 0: waits until rank 1 has answered the oldest window that was not answered before.
+    fn await_answer(&mut self) -> Result<()>;
+    /// Rank 1: receives a window and checks its messages.
+    fn receive_window(&mut self, carried: Carried) -> Result<()>;
     /// Rank 1: answers a window.
     fn answer(&mut self) -> Result<()>;
-    /// Whether all messages of the window received last carry this sequence number.
-    fn is_stamped(&mut self, sequence: u64) -> bool;
-    /// Says that the next window will be checked whole. Both sides do.
+    /// Says that the next window will carry a pattern. Both sides do, when nothing is under way.
     fn expect_pattern(&mut self, _seed: u64) -> Result<()> {
         Ok(())
     }
-    /// Compares all messages of the window received last with the pattern of `seed`.
-    fn check_pattern(&mut self, seed: u64) -> Result<()>;
 }
 
-/// Times windows of messages. Samples are per message, at rank 0.
+/// Times windows of messages. Samples are per message, at rank 0, which is ahead of the answers by
+/// what the plan says.
 pub(crate) fn stream(plan: &Plan, rank: u32, side: &mut impl Stream) -> Result<Samples> {
     let mut samples = Samples::new();
     patterns(rank, side, SEEDS[0])?;
+    let mut unanswered = 0;
+    let mut start = Instant::now();
     for sequence in 1..=plan.warmup + plan.iterations {
         if rank == 0 {
             super::payload::stamp(side.outgoing(), sequence);
-            let start = Instant::now();
             side.send_window()?;
-            let ns = start.elapsed().as_nanos() as f64 / plan.window as f64;
+            unanswered += 1;
+            if unanswered > plan.ahead {
+                side.await_answer()?;
+                unanswered -= 1;
+            }
+            let end = Instant::now();
             if sequence > plan.warmup {
-                samples.record(ns);
+                samples.record((end - start).as_nanos() as f64 / plan.window as f64);
             }
+            start = end;
         } else {
-            side.receive_window()?;
+            side.receive_window(Carried::Stamp(sequence))?;
             side.answer()?;
-            if !side.is_stamped(sequence) {
-                return Err(wrong_stamp(plan.size, sequence));
-            }
         }
+    }
+    for _ in 0..unanswered {
+        side.await_answer()?;
     }
     patterns(rank, side, SEEDS[1])?;
     Ok(samples)
@@ -144,10 +174,10 @@ fn patterns(rank: u32, side: &mut impl Stream, seed: u64) -> Result<()> {
     side.expect_pattern(seed)?;
     if rank == 0 {
         super::payload::fill(side.outgoing(), seed);
-        side.send_window()
+        side.send_window()?;
+        side.await_answer()
     } else {
-        side.receive_window()?;
-        side.check_pattern(seed)?;
+        side.receive_window(Carried::Pattern(seed))?;
         side.answer()
     }
 }

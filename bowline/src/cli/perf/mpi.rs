@@ -4,7 +4,7 @@ use anyhow::Result;
 use bowline::mpi::World;
 
 use super::Kind;
-use super::drive::{self, PingPong, Stream};
+use super::drive::{self, Carried, PingPong, Stream};
 use super::figure::Figure;
 use super::payload::{self, Buffer};
 use super::plan::Plan;
@@ -87,16 +87,21 @@ impl Stream for Side<'_> {
             }
             Ok(())
         })?;
-        world.recv::<u8>(&mut [], self.peer, ANSWER)?;
         Ok(())
     }
 
-    fn receive_window(&mut self) -> Result<()> {
+    fn await_answer(&mut self) -> Result<()> {
+        self.world.recv::<u8>(&mut [], self.peer, ANSWER)?;
+        Ok(())
+    }
+
+    fn receive_window(&mut self, carried: Carried) -> Result<()> {
         let (world, peer, size) = (self.world.communicator(), self.peer, self.size);
         let mut left = self.window;
         if self.rooms == 1 {
             for _ in 0..left {
                 world.recv(self.into.bytes_mut(), peer, DATA)?;
+                carried.check(self.into.bytes())?;
             }
             return Ok(());
         }
@@ -112,20 +117,11 @@ impl Stream for Side<'_> {
             })?;
             left -= count;
         }
-        Ok(())
+        let mut all = self.into.bytes().chunks_exact(size.max(1));
+        all.try_for_each(|message| carried.check(message))
     }
 
     fn answer(&mut self) -> Result<()> {
         Ok(self.world.send::<u8>(&[], self.peer, ANSWER)?)
-    }
-
-    fn is_stamped(&mut self, sequence: u64) -> bool {
-        let mut all = self.into.bytes().chunks_exact(self.size.max(1));
-        all.all(|message| payload::is_stamped(message, sequence))
-    }
-
-    fn check_pattern(&mut self, seed: u64) -> Result<()> {
-        let mut all = self.into.bytes().chunks_exact(self.size.max(1));
-        all.try_for_each(|message| payload::check(message, seed))
     }
 }

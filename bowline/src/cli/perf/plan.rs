@@ -22,6 +22,8 @@ pub(crate) struct Plan {
     pub(crate) batch: u64,
     /// Messages of a window; 1 where there are no windows.
     pub(crate) window: usize,
+    /// Windows that are sent before the answer to an earlier one has come.
+    pub(crate) ahead: u64,
 }
 
 /// Payload up to which reading the clock is a noticeable part of an operation.
@@ -69,6 +71,7 @@ impl Plan {
             warmup: args.warmup.unwrap_or(iterations.div_ceil(10)),
             batch,
             window,
+            ahead: u64::from(args.test.runs_ahead() && size <= OWN_ROOM),
         }
     }
 
@@ -94,6 +97,12 @@ impl Plan {
 
     pub(crate) fn transport_name(&self) -> String {
         name_of(&self.transport)
+    }
+
+    /// Messages that are received in all, where there are windows.
+    pub(crate) const fn messages(&self) -> u64 {
+        // A window before and one behind, that are compared whole.
+        (self.warmup + self.iterations + 2) * self.window as u64
     }
 
     /// Samples to take.

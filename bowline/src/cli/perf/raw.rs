@@ -15,9 +15,9 @@ use bowline_base::sync::atomic::{AtomicU64, Ordering};
 use bowline_base::view::View;
 
 use super::Test;
-use super::drive::{self, Stream};
+use super::drive::{self, Carried, Stream};
 use super::figure::{Beside, Figure};
-use super::payload::{self, Buffer};
+use super::payload::Buffer;
 use super::plan::Plan;
 use super::site::Site;
 use super::stats::Samples;
@@ -220,10 +220,14 @@ impl Stream for Ring<'_> {
                 self.head.store(self.passed, Ordering::Release);
             }
         }
+        Ok(())
+    }
+
+    fn await_answer(&mut self) -> Result<()> {
         self.ground.await_value(self.tail, self.passed)
     }
 
-    fn receive_window(&mut self) -> Result<()> {
+    fn receive_window(&mut self, carried: Carried) -> Result<()> {
         let room = self.chunks.len() as u64;
         for _ in 0..self.window {
             for piece in self.into.bytes_mut().chunks_mut(CHUNK) {
@@ -235,20 +239,12 @@ impl Stream for Ring<'_> {
                 self.tail.store(self.passed, Ordering::Release);
             }
         }
-        Ok(())
+        carried.check(self.into.bytes())
     }
 
     fn answer(&mut self) -> Result<()> {
         // The tail is the answer.
         Ok(())
-    }
-
-    fn is_stamped(&mut self, sequence: u64) -> bool {
-        payload::is_stamped(self.into.bytes(), sequence)
-    }
-
-    fn check_pattern(&mut self, seed: u64) -> Result<()> {
-        payload::check(self.into.bytes(), seed)
     }
 }
 

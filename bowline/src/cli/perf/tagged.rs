@@ -6,13 +6,13 @@ use anyhow::Result;
 use bowline::ucp::{RequestId, Sent};
 use bowline_base::buffer::{RecvBuf, SendBuf};
 
-use super::drive::{PingPong, Stream};
+use super::drive::{Carried, PingPong, Stream};
 use super::pair::{ANSWER, DATA, Lent, Pair};
 use super::payload;
 use super::plan::Plan;
 
-/// One side. All its operations have completed whenever a method returns `Ok`. A side whose
-/// operation failed is not used any more (the loops of `drive` end with the first error), and its
+/// One side. Its sends have completed whenever a method returns `Ok`; receives of a next window may
+/// have been started. A side whose operation failed is not used any more (the loops of `drive` end with the first error), and its
 /// buffers outlive its worker.
 pub(crate) struct Side<'a> {
     pair: &'a Pair,
@@ -22,7 +22,16 @@ pub(crate) struct Side<'a> {
     size: usize,
     window: usize,
     rooms: usize,
+    /// Messages whose receive has not been started.
+    to_start: u64,
+    /// The room of the next one that is started, and of the next one that is received.
+    starts_at: usize,
+    receives_at: usize,
     open: VecDeque<RequestId>,
+    /// Sends that have not completed.
+    sending: Vec<RequestId>,
+    /// Receives of answers.
+    answers: VecDeque<RequestId>,
 }
 
 impl<'a> Side<'a> {
@@ -34,7 +43,12 @@ impl<'a> Side<'a> {
             size: plan.size,
             window: plan.window,
             rooms: plan.rooms(),
-            open: VecDeque::with_capacity(plan.window),
+            to_start: plan.messages(),
+            starts_at: 0,
+            receives_at: 0,
+            open: VecDeque::with_capacity(plan.rooms()),
+            sending: Vec::with_capacity(plan.window),
+            answers: VecDeque::with_capacity(2),
         }
     }
 
@@ -64,6 +78,32 @@ impl<'a> Side<'a> {
         // overlap.
         let buffer = unsafe { RecvBuf::borrowed(room, self.size) };
         Ok(self.pair.worker.recv(self.pair.wanted(DATA), buffer)?)
+    }
+
+    /// Receives the next message of a window. Others are received ahead, as many as there are rooms.
+    #[inline]
+    fn receive_next(&mut self, carried: Carried) -> Result<()> {
+        if self.rooms == 1 {
+            PingPong::receive(self)?;
+            return carried.check(self.into.bytes());
+        }
+        while self.open.len() < self.rooms && self.to_start > 0 {
+            // SAFETY: less receives are open than there are rooms, and rooms are used in turn; so
+            // the receive before into this one is complete and has been looked at. This one is
+            // waited for below before anybody looks; after an error the side is not used.
+            let id = unsafe { self.start_receive(self.starts_at)? };
+            self.open.push_back(id);
+            self.to_start -= 1;
+            self.starts_at = if self.starts_at + 1 == self.rooms { 0 } else { self.starts_at + 1 };
+        }
+        let oldest = self.open.pop_front().expect("the plan counts the messages");
+        self.pair.wait(oldest)?;
+        let room = self.into.room(self.receives_at * self.size, self.size);
+        self.receives_at =
+            if self.receives_at + 1 == self.rooms { 0 } else { self.receives_at + 1 };
+        // SAFETY: the receive into this room is complete, and the next one into it is started by a
+        // later call; no other receive's room overlaps it.
+        carried.check(unsafe { std::slice::from_raw_parts(room, self.size) })
     }
 }
 
@@ -106,40 +146,28 @@ impl Stream for Side<'_> {
     }
 
     fn send_window(&mut self) -> Result<()> {
+        let answer = self.pair.worker.recv(self.pair.wanted(ANSWER), RecvBuf::empty())?;
+        self.answers.push_back(answer);
         for _ in 0..self.window {
             // SAFETY: waited for below; after an error the side is not used.
             if let Sent::Pending(id) = unsafe { self.start_send()? } {
-                self.open.push_back(id);
+                self.sending.push(id);
             }
         }
-        for id in self.open.drain(..) {
+        for id in self.sending.drain(..) {
             self.pair.wait(id)?;
         }
-        let answer = self.pair.worker.recv(self.pair.wanted(ANSWER), RecvBuf::empty())?;
+        Ok(())
+    }
+
+    fn await_answer(&mut self) -> Result<()> {
+        let answer = self.answers.pop_front().expect("a window was sent before its answer comes");
         self.pair.wait(answer).map(drop)
     }
 
-    fn receive_window(&mut self) -> Result<()> {
-        if self.rooms == 1 {
-            for _ in 0..self.window {
-                PingPong::receive(self)?;
-            }
-            return Ok(());
-        }
-        for message in 0..self.window {
-            // The oldest receive is the one that has the room which is used next.
-            if self.open.len() == self.rooms
-                && let Some(oldest) = self.open.pop_front()
-            {
-                self.pair.wait(oldest)?;
-            }
-            // SAFETY: the receive before into this room is complete, and this one is waited for
-            // above or below; after an error the side is not used.
-            let id = unsafe { self.start_receive(message % self.rooms)? };
-            self.open.push_back(id);
-        }
-        for id in self.open.drain(..) {
-            self.pair.wait(id)?;
+    fn receive_window(&mut self, carried: Carried) -> Result<()> {
+        for _ in 0..self.window {
+            self.receive_next(carried)?;
         }
         Ok(())
     }
@@ -147,15 +175,5 @@ impl Stream for Side<'_> {
     fn answer(&mut self) -> Result<()> {
         let sent = self.pair.send(ANSWER, SendBuf::empty())?;
         self.pair.finish(sent)
-    }
-
-    fn is_stamped(&mut self, sequence: u64) -> bool {
-        let mut all = self.into.bytes().chunks_exact(self.size.max(1));
-        all.all(|message| payload::is_stamped(message, sequence))
-    }
-
-    fn check_pattern(&mut self, seed: u64) -> Result<()> {
-        let mut all = self.into.bytes().chunks_exact(self.size.max(1));
-        all.try_for_each(|message| payload::check(message, seed))
     }
 }

@@ -141,6 +141,12 @@ impl Test {
         }
     }
 
+    /// Whether windows of short messages are sent before the one before is answered, as programs of
+    /// `ucp`'s peers do; those of MPI's wait.
+    pub(crate) const fn runs_ahead(self) -> bool {
+        matches!(self, Self::TagBw | Self::TagRate | Self::AmBw | Self::StreamBw)
+    }
+
     /// Whether there is no payload to choose.
     const fn carries_nothing(self) -> bool {
         matches!(self, Self::Barrier) || matches!(self.kind(), Kind::Jobs | Kind::Deaths)

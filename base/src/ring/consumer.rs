@@ -2,7 +2,7 @@
 
 use super::{
     CONSUMED, DATA_CONSUMED, Damaged, EVICT, HEAD_LINE, HEADER_WORD, IN_DATA, INLINE_WORD,
-    MAX_INLINE, MAX_LINE, OWNER_LINE, Shape, USER_FLAGS, whole_lines,
+    MAX_INLINE, MAX_LINE, OWNER_LINE, Shape, USER_FLAGS,
 };
 use crate::sync::LINE;
 use crate::sync::atomic::Ordering;
@@ -199,8 +199,9 @@ impl<W: Words> Consumer<W> {
         let data = u64::from(self.shape.data);
         let offset = self.data_head & (data - 1);
         let next_lap = self.data_head + (data - offset);
-        let end = position.wrapping_add(whole_lines(len));
-        let here = position == self.data_head && offset + whole_lines(len) <= data;
+        let taken = self.shape.taken(len);
+        let end = position.wrapping_add(taken);
+        let here = position == self.data_head && offset + taken <= data;
         let lap = position == next_lap && end - self.data_head <= data;
         if !here && !lap {
             return Err(Damaged);

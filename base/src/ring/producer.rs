@@ -3,7 +3,7 @@
 use super::promote::END_ID;
 use super::{
     CONSUMED, DATA_CONSUMED, EVICT, HEAD_LINE, HEADER_WORD, IN_DATA, INLINE_WORD, MAX_INLINE,
-    MAX_LINE, OWNER_LINE, RingError, Shape, USER_FLAGS, shape_of, whole_lines,
+    MAX_LINE, OWNER_LINE, RingError, Shape, USER_FLAGS, shape_of,
 };
 use crate::copy::overwrites_lines;
 use crate::sync::LINE;
@@ -185,9 +185,10 @@ impl<W: Words> Producer<W> {
             return None;
         }
         let position = self.shape.place(self.data_tail, max_len);
-        if position + whole_lines(max_len) > self.data_limit {
+        let end = position + self.shape.taken(max_len);
+        if end > self.data_limit {
             self.refresh();
-            if position + whole_lines(max_len) > self.data_limit || self.damaged {
+            if end > self.data_limit || self.damaged {
                 return None;
             }
         }
@@ -283,7 +284,7 @@ impl<W: Words> DataRoom<'_, W> {
         producer.words.order();
         Producer::<W>::publish(line, producer.tail, id, (flags & USER_FLAGS) | IN_DATA, header, 0);
         producer.tail += 1;
-        producer.data_tail = position + whole_lines(len);
+        producer.data_tail = position + producer.shape.taken(len);
         producer.prefetch_data(len);
         len
     }

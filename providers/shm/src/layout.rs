@@ -25,7 +25,7 @@ use crate::options::ShmOptions;
 /// "BOWLSHM" and a byte that no text has.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"BOWLSHM\x9d");
 /// Changes with every change of the layout or of the protocol spoken in it.
-pub(crate) const VERSION: u32 = 2;
+pub(crate) const VERSION: u32 = 3;
 
 /// States of an area (`Header::state`). Only the owner writes it.
 ///

@@ -5,13 +5,14 @@
 //! Usage: `instructions MODE CALLS [BYTES]`. Two workers live in one process, so the message is always
 //! present when it is received, and no empty poll is counted.
 
+use std::collections::VecDeque;
 use std::hint::black_box;
 use std::sync::Arc;
 
 use bowline::stack::{self, Place};
 use bowline::ucp::{
-    Envelope, Ep, MatchSpec, RemoteKey, SendMode, Sent, SpaceOptions, StreamReceived, StreamWant,
-    Worker,
+    Envelope, Ep, MatchSpec, RemoteKey, RequestId, SendMode, Sent, SpaceOptions, StreamReceived,
+    StreamWant, Worker,
 };
 use bowline::uct::{
     AmId, Arrival, AtomicOp, AtomicWidth, EpId, Iface, PeerFailure, Sink, Source, Token, Verdict,
@@ -32,6 +33,7 @@ fn main() {
     match mode.as_str() {
         "uct_post" | "uct_receive" => uct(calls),
         "tag_send" | "tag_recv" => tagged(calls),
+        "tag_window" => windows(calls),
         "am_send" | "am_recv" => active(calls, false),
         "am_in_place" => active(calls, true),
         "stream_send" | "stream_recv" => streams(calls),
@@ -40,8 +42,8 @@ fn main() {
         "mpi_send" | "mpi_recv" => mpi(calls),
         other => {
             eprintln!(
-                "no mode {other:?}; there are uct_post, uct_receive, tag_send, tag_recv, am_send, \
-                 am_recv, am_in_place, stream_send, stream_recv, look, put, fadd, mpi_send and mpi_recv"
+                "no mode {other:?}; there are uct_post, uct_receive, tag_send, tag_recv, \
+                 tag_window, am_send, am_recv, am_in_place, stream_send, stream_recv, look, put, fadd, mpi_send and mpi_recv"
             );
             std::process::exit(2);
         }
@@ -322,6 +324,50 @@ fn tagged(calls: u64) {
             measured_tag_recv(&b, &mut word);
             assert_eq!(u64::from_le_bytes(word), round + i);
         }
+    }
+}
+
+/// Messages of a window.
+const WINDOW: usize = 64;
+
+/// Waits for the oldest receive of a window and starts the next one.
+#[inline(never)]
+fn measured_tag_window(worker: &Worker, open: &mut VecDeque<RequestId>, room: *mut u8) {
+    let oldest = open.pop_front().expect("a window is open");
+    worker.wait(oldest).outcome.expect("the message fits");
+    open.push_back(start_receive(worker, room));
+}
+
+#[inline(always)]
+fn start_receive(worker: &Worker, room: *mut u8) -> RequestId {
+    // SAFETY: the room has eight bytes and outlives the worker; of what is received nobody looks.
+    let buffer = unsafe { RecvBuf::borrowed(room, 8) };
+    let spec = MatchSpec { space: 0, source: Some(0), tag: 7, tag_mask: u64::MAX };
+    worker.recv(spec, buffer).expect("the space is open")
+}
+
+/// Receives that are all posted before the first message comes.
+fn windows(calls: u64) {
+    let mut rooms = vec![0u64; WINDOW];
+    let rooms = rooms.as_mut_ptr();
+    let [a, b] = workers();
+    let ep = a.connect(&b.address()).expect("they share memory");
+    let room = |place: u64| {
+        // SAFETY: within the rooms, which outlive the workers; the address is only handed on.
+        unsafe { rooms.add(place as usize % WINDOW) }.cast::<u8>()
+    };
+    let mut open: VecDeque<_> = (0..WINDOW as u64).map(|at| start_receive(&b, room(at))).collect();
+    for _ in 0..(calls / WINDOW as u64).max(8) {
+        for word in 0..WINDOW as u64 {
+            measured_tag_send(&a, ep, &word.to_le_bytes());
+        }
+        for at in 0..WINDOW as u64 {
+            measured_tag_window(&b, &mut open, room(at));
+        }
+        a.progress();
+    }
+    for id in open {
+        b.cancel(id);
     }
 }
 

@@ -344,13 +344,11 @@ impl Sink for LaneSink<'_> {
             if wire::sequence(&arrival.header) != expected {
                 self.engine.out_of_sequence(peer);
             } else {
-                let taken = match arrival.id {
-                    wire::EAGER => self.engine.eager_direct(peer, &arrival),
-                    wire::AM => self.engine.am_in_place(peer, &arrival),
-                    _ => false,
-                };
-                if !taken {
-                    self.engine.take_in(peer, &arrival);
+                match arrival.id {
+                    wire::EAGER if self.engine.eager_direct(peer, &arrival) => {}
+                    wire::EAGER => self.engine.eager(peer, &arrival),
+                    wire::AM if self.engine.am_in_place(peer, &arrival) => {}
+                    _ => self.engine.arrive(peer, &arrival),
                 }
             }
         } else {
@@ -373,17 +371,6 @@ impl Sink for LaneSink<'_> {
 }
 
 impl Engine {
-    /// A message of a known peer, in its sequence, that nobody waits for on the spot. A function of its
-    /// own, so that the way of the others needs few registers.
-    #[inline(never)]
-    fn take_in(&mut self, peer: PeerIndex, arrival: &Arrival<'_>) {
-        if arrival.id == wire::EAGER {
-            self.eager(peer, arrival);
-        } else {
-            self.arrive(peer, arrival);
-        }
-    }
-
     /// The lane of an endpoint has room again.
     fn writable(&mut self, lane: usize, ep: EpId) {
         let found = self.peers.iter().position(|p| p.lane as usize == lane && p.ep == ep);

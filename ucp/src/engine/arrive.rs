@@ -36,8 +36,10 @@ impl Engine {
         true
     }
 
-    /// A tagged message in one piece for a receive of the queues, or for none.
-    #[inline]
+    /// A tagged message in one piece for a receive of the queues, or for none. A function of its own, so
+    /// that the way of those that are waited for on the spot needs few registers; with all that a message
+    /// of a posted receive needs in it.
+    #[inline(never)]
     pub(super) fn eager(&mut self, peer: PeerIndex, arrival: &Arrival<'_>) {
         let envelope = wire::envelope(&arrival.header);
         let posted = match self.spaces.get_mut(envelope.space) {
@@ -47,15 +49,21 @@ impl Engine {
         match posted {
             Some(value) => {
                 self.taken(peer, arrival.payload.len());
-                self.deliver(Key::from_wire(value), &envelope, arrival.payload);
+                self.deliver_here(Key::from_wire(value), &envelope, arrival.payload);
             }
             None => self.keep(peer, &envelope, arrival.payload, 0),
         }
     }
 
     /// Copies a whole message into a matched receive and completes it.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn deliver(&mut self, key: Key, envelope: &Envelope, payload: View<'_>) {
+        self.deliver_here(key, envelope, payload);
+    }
+
+    /// The same without a call.
+    #[inline(always)]
+    fn deliver_here(&mut self, key: Key, envelope: &Envelope, payload: View<'_>) {
         self.counters.matched += 1;
         let Some(request) = self.requests.get_mut(key) else {
             return;
@@ -90,6 +98,7 @@ impl Engine {
     }
 
     /// Keeps a message that no receive waits for.
+    #[inline(never)]
     fn keep(&mut self, peer: PeerIndex, envelope: &Envelope, bytes: View<'_>, request: u64) {
         let payload = if bytes.len() <= INLINE {
             let mut inline = [0; INLINE];
@@ -160,6 +169,7 @@ impl Engine {
     }
 
     /// Anything but a plain eager message.
+    #[inline(never)]
     pub(super) fn arrive(&mut self, peer: PeerIndex, arrival: &Arrival<'_>) {
         let header = &arrival.header;
         let fine = match arrival.id {

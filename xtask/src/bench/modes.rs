@@ -26,6 +26,7 @@ pub(super) const MODES: &[Mode] = &[
     mode("uct_receive", "shm: progress that delivers one", 80),
     mode("tag_send", "ucp: tagged eager send", 120),
     mode("tag_recv", "ucp: blocking receive, message present", 120),
+    counted("tag_window", "ucp: wait for the oldest of 64 receives, and start one"),
     counted("am_send", "ucp: active message"),
     counted("am_recv", "ucp: progress that gives one to its handler"),
     counted("am_in_place", "ucp: the same, to a handler in place"),

@@ -141,7 +141,7 @@ impl Area {
 
     /// Bytes of queues and rings, which do not depend on the number of peers.
     pub(crate) fn receive_bytes(&self) -> usize {
-        self.layout.scmp_bytes + self.parameters().rings as usize * self.layout.ring_bytes
+        self.layout.scmp_bytes + self.layout.rings_bytes()
     }
 
     pub(crate) fn header(&self) -> &Header {
@@ -176,8 +176,7 @@ impl Area {
 
     /// The memory of a ring.
     pub(crate) fn ring_words(&self, ring: u32) -> Option<DirectWords> {
-        let offset = self.layout.first_ring + ring as usize * self.layout.ring_bytes;
-        (ring < self.parameters().rings).then(|| self.words(offset, self.layout.ring_bytes))
+        self.layout.ring(ring).map(|(offset, bytes)| self.words(offset, bytes))
     }
 
     fn view(&self) -> View<'_> {

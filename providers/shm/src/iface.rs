@@ -141,8 +141,8 @@ impl ShmIface {
         let queue = scmp::seq::init(area.scmp_words(), parameters.scmp_slots, local as u16)
             .map_err(|e| OpenError::Limit(e.to_string()))?;
         let rings = (0..parameters.rings)
-            .filter_map(|number| area.ring_words(number))
-            .map(|words| ring::init(words, parameters.shape()))
+            .filter_map(|number| Some((number, area.ring_words(number)?)))
+            .map(|(number, words)| ring::init(words, parameters.shape(number)))
             .collect::<Result<Vec<_>, _>>()
             .map_err(|e| OpenError::Limit(e.to_string()))?;
         let longest = scmp::max_message_bytes(parameters.scmp_slots);

@@ -58,6 +58,7 @@ pub(crate) struct Header {
     pub(crate) guests: AtomicU32,
     pub(crate) registrations: AtomicU32,
     pub(crate) max_bcopy: AtomicU32,
+    pub(crate) first_ring_data: AtomicU32,
 }
 
 /// The second line. The number only has to differ from the one that the owner saw last: after a
@@ -138,6 +139,8 @@ pub(crate) struct Parameters {
     pub(crate) guests: u32,
     pub(crate) registrations: u32,
     pub(crate) max_bcopy: u32,
+    /// As `ring_data`, of the first ring.
+    pub(crate) first_ring_data: u32,
 }
 
 /// Offsets from the start of an area, in bytes.
@@ -149,6 +152,8 @@ pub(crate) struct Layout {
     pub(crate) scmp: usize,
     pub(crate) scmp_bytes: usize,
     pub(crate) first_ring: usize,
+    pub(crate) first_ring_bytes: usize,
+    /// Of each other ring.
     pub(crate) ring_bytes: usize,
     pub(crate) total: usize,
 }
@@ -165,6 +170,7 @@ impl Parameters {
         // A quarter of the data area must hold the longest message, so that a message that does
         // not fit before the area's end never has to wait for an empty ring.
         let ring_data = options.ring_data.clamp(4 * max_bcopy, MAX_RING_DATA).next_power_of_two();
+        let first = options.first_ring_data.clamp(ring_data, MAX_RING_DATA).next_power_of_two();
         Self {
             scmp_slots,
             rings: options.rings.min(MAX_RINGS),
@@ -173,6 +179,7 @@ impl Parameters {
             guests: options.guests.min(MAX_GUESTS),
             registrations: options.registrations.clamp(1, MAX_REGISTRATIONS),
             max_bcopy: max_bcopy as u32,
+            first_ring_data: first as u32,
         }
     }
 
@@ -187,14 +194,17 @@ impl Parameters {
             guests: header.guests.load(Ordering::Relaxed),
             registrations: header.registrations.load(Ordering::Relaxed),
             max_bcopy: header.max_bcopy.load(Ordering::Relaxed),
+            first_ring_data: header.first_ring_data.load(Ordering::Relaxed),
         };
         let true_powers = found.scmp_slots.is_power_of_two()
             && found.ring_slots.is_power_of_two()
-            && found.ring_data.is_power_of_two();
+            && found.ring_data.is_power_of_two()
+            && found.first_ring_data.is_power_of_two();
         let in_range = (scmp::MIN_SLOTS..=scmp::MAX_SLOTS).contains(&found.scmp_slots)
             && found.rings <= MAX_RINGS
             && (ring::MIN_SLOTS..=ring::MAX_SLOTS).contains(&found.ring_slots)
             && (ring::MIN_DATA..=MAX_RING_DATA as u32).contains(&found.ring_data)
+            && (found.ring_data..=MAX_RING_DATA as u32).contains(&found.first_ring_data)
             && found.guests <= MAX_GUESTS
             && found.registrations <= MAX_REGISTRATIONS
             && found.max_bcopy as usize <= scmp::max_message_bytes(found.scmp_slots)
@@ -202,9 +212,10 @@ impl Parameters {
         (true_powers && in_range).then_some(found)
     }
 
-    /// The shape of each ring.
-    pub(crate) fn shape(&self) -> ring::Shape {
-        ring::Shape { slots: self.ring_slots, data: self.ring_data }
+    /// The shape of a ring.
+    pub(crate) fn shape(&self, ring: u32) -> ring::Shape {
+        let data = if ring == 0 { self.first_ring_data } else { self.ring_data };
+        ring::Shape { slots: self.ring_slots, data }
     }
 
     /// Writes the parameters; the state publishes them.
@@ -217,6 +228,7 @@ impl Parameters {
         header.guests.store(self.guests, Ordering::Relaxed);
         header.registrations.store(self.registrations, Ordering::Relaxed);
         header.max_bcopy.store(self.max_bcopy, Ordering::Relaxed);
+        header.first_ring_data.store(self.first_ring_data, Ordering::Relaxed);
     }
 }
 
@@ -238,6 +250,7 @@ impl Layout {
             guests: 0,
             registrations: 0,
             max_bcopy: 0,
+            first_ring_data: 0,
         };
         let end = size_of::<Header>();
         Self {
@@ -247,6 +260,7 @@ impl Layout {
             scmp: end,
             scmp_bytes: 0,
             first_ring: end,
+            first_ring_bytes: 0,
             ring_bytes: 0,
             total: end,
         }
@@ -260,10 +274,43 @@ impl Layout {
         let scmp = (registrations + parameters.registrations as usize * size_of::<AtomicU64>())
             .next_multiple_of(LINE);
         let scmp_bytes = scmp::seq::bytes_for(parameters.scmp_slots);
-        let first_ring = scmp + scmp_bytes;
-        let ring_bytes = parameters.shape().bytes();
-        let total = first_ring + parameters.rings as usize * ring_bytes;
-        Self { parameters, guests, registrations, scmp, scmp_bytes, first_ring, ring_bytes, total }
+        // The two lines of a slot are a pair that processors fetch together.
+        let first_ring = (scmp + scmp_bytes).next_multiple_of(2 * LINE);
+        let first_ring_bytes = parameters.shape(0).bytes();
+        let ring_bytes = parameters.shape(1).bytes();
+        let mut layout = Self {
+            parameters,
+            guests,
+            registrations,
+            scmp,
+            scmp_bytes,
+            first_ring,
+            first_ring_bytes,
+            ring_bytes,
+            total: 0,
+        };
+        layout.total = first_ring + layout.rings_bytes();
+        layout
+    }
+
+    /// Where a ring lies, and its bytes; `None` when there are fewer.
+    pub(crate) fn ring(&self, number: u32) -> Option<(usize, usize)> {
+        let place = match number.checked_sub(1) {
+            None => (self.first_ring, self.first_ring_bytes),
+            Some(before) => {
+                let others = before as usize * self.ring_bytes;
+                (self.first_ring + self.first_ring_bytes + others, self.ring_bytes)
+            }
+        };
+        (number < self.parameters.rings).then_some(place)
+    }
+
+    /// Bytes of all rings.
+    pub(crate) fn rings_bytes(&self) -> usize {
+        match self.parameters.rings.checked_sub(1) {
+            None => 0,
+            Some(others) => self.first_ring_bytes + others as usize * self.ring_bytes,
+        }
     }
 }
 
@@ -293,8 +340,16 @@ mod tests {
         ];
         assert!(marks.is_sorted(), "{layout:?}");
         assert_eq!(layout.scmp % LINE, 0);
-        assert_eq!(layout.first_ring % LINE, 0);
-        assert_eq!(layout.ring_bytes % LINE, 0);
+        let mut end = layout.first_ring;
+        for number in 0..layout.parameters.rings {
+            let (start, bytes) = layout.ring(number).unwrap();
+            assert_eq!(start, end, "ring {number}");
+            assert_eq!(start % (2 * LINE), 0, "ring {number}");
+            assert_eq!(bytes, layout.parameters.shape(number).bytes());
+            end = start + bytes;
+        }
+        assert_eq!(end, layout.total);
+        assert_eq!(layout.ring(layout.parameters.rings), None);
         assert_eq!(size_of::<GuestEntry>(), 3 * LINE);
         assert_eq!(size_of::<Header>(), LINE);
     }
@@ -305,6 +360,9 @@ mod tests {
             ("BOWLINE_SHM_SCMP_SLOTS", "17"),
             ("BOWLINE_SHM_RING_SLOTS", "9"),
             ("BOWLINE_SHM_RING_DATA", "5000"),
+            ("BOWLINE_SHM_RING_DATA", "4M"),
+            ("BOWLINE_SHM_FIRST_RING_DATA", "4K"),
+            ("BOWLINE_SHM_FIRST_RING_DATA", "16M"),
             ("BOWLINE_SHM_RINGS", "0"),
             ("BOWLINE_SHM_MAX_BCOPY", "256"),
             ("BOWLINE_SHM_MAX_BCOPY", "31K"),
@@ -322,13 +380,15 @@ mod tests {
     #[test]
     fn impossible_parameters_are_refused() {
         let good = Parameters::of_options(&ShmOptions::default());
-        let damages: [fn(&mut Parameters); 6] = [
+        let damages: [fn(&mut Parameters); 8] = [
             |p| p.scmp_slots = 3,
             |p| p.ring_slots = 0,
             |p| p.ring_data = u32::MAX,
             |p| p.rings = 1000,
             |p| p.guests = u32::MAX,
             |p| p.max_bcopy = u32::MAX,
+            |p| p.first_ring_data = p.ring_data / 2,
+            |p| p.first_ring_data = u32::MAX,
         ];
         for damage in damages {
             // SAFETY: all-zero atomics are valid.

@@ -81,6 +81,6 @@ pub use cma::read_own;
 pub use iface::{ShmCounters, ShmIface};
 pub use md::PROCESS_RKEY;
 pub use options::{
-    CMA, GUESTS, MAX_BCOPY, PROMOTE_AFTER, REGISTRATIONS, RING_DATA, RING_SLOTS, RINGS, SCMP_SLOTS,
-    SETTINGS, ShmOptions,
+    CMA, FIRST_RING_DATA, GUESTS, MAX_BCOPY, PROMOTE_AFTER, REGISTRATIONS, RING_DATA, RING_SLOTS,
+    RINGS, SCMP_SLOTS, SETTINGS, ShmOptions,
 };

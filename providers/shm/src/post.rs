@@ -283,11 +283,12 @@ impl ShmIface {
     }
 }
 
-/// Claims one of the peer's rings, if one is free. Senders start at different ones.
+/// Claims one of the peer's rings, if one is free: the first, which has more room for data, or
+/// another; there senders start at different ones.
 fn claim_ring(e: &mut Endpoint) {
     let rings = e.area.parameters().rings;
-    for i in 0..rings {
-        let number = (e.source % rings + i) % rings;
+    let others = (0..rings).map(|i| (e.source % rings + i) % rings).filter(|&number| number != 0);
+    for number in std::iter::once(0).chain(others) {
         let Some(words) = e.area.ring_words(number) else { return };
         // A ring that is taken or damaged is passed over; the queue still works.
         if e.sending.claim(words, number, e.source).is_ok() {

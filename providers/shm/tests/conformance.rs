@@ -78,6 +78,7 @@ form!(tiny, "shm, small queues", private, |options| {
     options.scmp_slots = 16;
     options.max_bcopy = 256;
     options.ring_data = 4096;
+    options.first_ring_data = 4096;
     options.promote_after = 1;
 });
 form!(exposes, "shm that lends memory", memfd, |options| options.exposes = true);

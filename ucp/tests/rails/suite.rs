@@ -181,6 +181,7 @@ memory_form!(
         options.scmp_slots = 16;
         options.max_bcopy = 512;
         options.ring_data = 4096;
+        options.first_ring_data = 4096;
         options.promote_after = 1;
     }
 );

@@ -36,7 +36,7 @@ fn a_damaged_ring_is_its_owners_fault() {
             }
             let area = Area::join(&job, 0).unwrap();
             // The ring that the sender claims first.
-            let words = area.ring_words(1).unwrap();
+            let words = area.ring_words(0).unwrap();
             let cell = words.line(line);
             let value = cell.load(word, Ordering::Relaxed) ^ (1 << bit);
             cell.store(word, value, Ordering::Relaxed);
@@ -124,7 +124,7 @@ fn a_damaged_head_fails_the_endpoint() {
         for number in 0..4 {
             post(sender, &mut mine, ep, number, &[]);
         }
-        let words = Area::join(&job, 0).unwrap().ring_words(1).unwrap();
+        let words = Area::join(&job, 0).unwrap().ring_words(0).unwrap();
         words.line(2).store(0, value, Ordering::Relaxed);
         let error = (0..100)
             .find_map(|number| sender.am_short(ep, ID, &[number, 0, 0], &[]).err())

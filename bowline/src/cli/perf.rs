@@ -46,7 +46,7 @@ use super::{numbers, start};
 ///
 /// Latency is one way: half of a round trip, ns. A sample is the mean of 8 round trips up to
 /// 4 KB, one above. Bandwidth and rate are those of windows of messages, each window answered
-/// once. One-sided gets and atomics are timed whole, from the call to the result. Deaths are timed
+/// once; short ones below MPI are sent one window ahead of the answers. One-sided gets and atomics are timed whole, from the call to the result. Deaths are timed
 /// from the moment before the rank kills itself to the error of the last survivor. Active messages
 /// are checked at both ends while time is taken, where they lie, and whole before and after.
 #[derive(Clone, Debug, clap::Args)]

@@ -38,12 +38,12 @@ fn main() {
         "am_in_place" => active(calls, true),
         "stream_send" | "stream_recv" => streams(calls),
         "look" => looks(calls),
-        "put" | "fadd" => one_sided(calls),
+        "put" | "get" | "fadd" => one_sided(calls),
         "mpi_send" | "mpi_recv" => mpi(calls),
         other => {
             eprintln!(
                 "no mode {other:?}; there are uct_post, uct_receive, tag_send, tag_recv, \
-                 tag_window, am_send, am_recv, am_in_place, stream_send, stream_recv, look, put, fadd, mpi_send and mpi_recv"
+                 tag_window, am_send, am_recv, am_in_place, stream_send, stream_recv, look, put, get, fadd, mpi_send and mpi_recv"
             );
             std::process::exit(2);
         }
@@ -211,6 +211,13 @@ fn measured_put(worker: &Worker, key: RemoteKey, at: u64, bytes: &[u8]) {
 }
 
 #[inline(never)]
+fn measured_get(worker: &Worker, key: RemoteKey, at: u64, room: &mut [u8]) {
+    // SAFETY: a get from mapped memory is complete in the call, which is asserted.
+    let buffer = unsafe { RecvBuf::borrowed(room.as_mut_ptr(), room.len()) };
+    assert!(matches!(worker.get(key, at, buffer), Ok(Sent::Done)), "complete at once");
+}
+
+#[inline(never)]
 fn measured_fadd(worker: &Worker, key: RemoteKey, at: u64) -> u64 {
     let old = worker.atomic_fetch(key, at, AtomicOp::Add(1), AtomicWidth::W64);
     old.expect("native").expect("complete at once")
@@ -223,10 +230,13 @@ fn one_sided(calls: u64) {
     let memory = b.mem_alloc(4096 + bytes.len()).expect("memory");
     let at = b.mem_view(memory, |view| view.as_ptr().addr() as u64).expect("it is mapped");
     let key = b.rkey_pack(memory).and_then(|key| a.rkey_unpack(ep, &key)).expect("a key");
+    let mut room = vec![0; bytes.len()];
     for round in 0..calls {
         measured_put(&a, key, at + 64, &bytes);
+        measured_get(&a, key, at + 64, &mut room);
         assert_eq!(measured_fadd(&a, key, at), round);
     }
+    assert!(calls == 0 || room == bytes, "what was put is what was got");
 }
 
 /// Bytes of a message, where a mode lets one choose: the third argument.

@@ -187,7 +187,7 @@ impl Iface for ShmIface {
         from: RemoteSlice,
         token: Token,
     ) -> Result<Posted, PostError> {
-        self.move_bytes(Direction::Read, ep, to, from, token)
+        self.get_bytes(ep, to, from, token)
     }
 
     fn atomic_post(

@@ -158,7 +158,30 @@ impl ShmIface {
         LocalSlice::of_recv(&mut buffer, 0, len).expect("packed lengths fit in the staging buffer")
     }
 
+    /// Gets bytes to where they belong.
+    #[inline]
+    pub(crate) fn get_bytes(
+        &mut self,
+        ep: EpId,
+        to: &[LocalSlice],
+        from: RemoteSlice,
+        token: Token,
+    ) -> Result<Posted, PostError> {
+        // What is short goes from mapped memory to one piece, as a rule; the rest knows all cases.
+        if let [piece] = to
+            && let Ok((_, access)) = self.operands(ep, from.rkey)
+            && let Some(view) = access.mapped(from.address, piece.len())
+        {
+            // SAFETY: the view is as long as the piece, and inside a mapping that the key keeps; the
+            // piece lies in a buffer whose handle the caller keeps. They may overlap.
+            unsafe { copy_overlapping(view.as_ptr(), piece.as_ptr(), piece.len()) };
+            return Ok(Posted::Done);
+        }
+        self.move_bytes(Direction::Read, ep, to, from, token)
+    }
+
     /// Puts (`Write`) or gets (`Read`) from or to where the bytes lie.
+    #[inline(never)]
     pub(crate) fn move_bytes(
         &mut self,
         direction: Direction,

@@ -34,6 +34,7 @@ pub(super) const MODES: &[Mode] = &[
     counted("stream_recv", "ucp: receive of a stream, and the wait for its bytes"),
     counted("look", "ucp: progress that finds nothing"),
     counted("put", "ucp: put into mapped memory"),
+    counted("get", "ucp: get from mapped memory"),
     counted("fadd", "ucp: fetch-and-add on mapped memory"),
     mode("mpi_send", "MPI: blocking standard send", 180),
     mode("mpi_recv", "MPI: blocking receive, message present", 180),

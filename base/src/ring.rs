@@ -34,7 +34,7 @@
 //!    and what was skipped is freed with it. The slot says where. Data is freed in the order of
 //!    the slots, so one position in the head says it all. The area holds no sequence words, and
 //!    slots are never data, so stale bytes cannot pass for a slot. A piece is at most a quarter
-//!    of the area, which with rule 2 always finds room in the end. Behind it [`Shape::gap`] bytes
+//!    of the area, which with rule 2 always finds room in the end. Behind it up to 2 KB
 //!    stay unused: the processor of the consumer reads on behind what it was asked for, and would
 //!    take the lines of the next piece from the producer who is writing them.
 //! 4. Nothing that the other side wrote is believed. The producer takes a head only if it lies

@@ -11,6 +11,7 @@
 //! [`drive`]; the other modules say how each layer sends.
 
 mod active;
+mod ahead;
 mod bare;
 mod coll;
 mod death;

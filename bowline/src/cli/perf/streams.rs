@@ -6,14 +6,15 @@ use anyhow::Result;
 use bowline::ucp::{RequestId, Sent, StreamReceived, StreamWant};
 use bowline_base::buffer::{RecvBuf, SendBuf};
 
+use super::ahead::Ahead;
 use super::drive::{Carried, PingPong, Stream};
 use super::pair::{ANSWER, Lent, Pair};
 use super::payload;
 use super::plan::Plan;
 
 /// One side. Its sends have completed whenever a method returns `Ok`; receives of a next window may
-/// have been started. A side whose operation failed is not used any more (the loops of `drive` end with the first error), and its
-/// buffers outlive its worker.
+/// have been started. A side whose operation failed is not used any more (the loops of `drive` end
+/// with the first error), and its buffers outlive its worker.
 pub(crate) struct Side<'a> {
     pair: &'a Pair,
     out: Lent<'a>,
@@ -22,13 +23,8 @@ pub(crate) struct Side<'a> {
     size: usize,
     window: usize,
     rooms: usize,
-    /// Messages whose receive has not been started.
-    to_start: u64,
-    /// The room of the next one that is started, and of the next one that is received.
-    starts_at: usize,
-    receives_at: usize,
     /// `None`: it was there already.
-    open: VecDeque<Option<RequestId>>,
+    open: Ahead<Option<RequestId>>,
     /// Sends that have not completed.
     sending: Vec<RequestId>,
     /// Receives of answers.
@@ -44,10 +40,7 @@ impl<'a> Side<'a> {
             size: plan.size,
             window: plan.window,
             rooms: plan.rooms(),
-            to_start: plan.messages(),
-            starts_at: 0,
-            receives_at: 0,
-            open: VecDeque::with_capacity(plan.rooms()),
+            open: Ahead::new(plan),
             sending: Vec::with_capacity(plan.window),
             answers: VecDeque::with_capacity(2),
         }
@@ -92,22 +85,17 @@ impl<'a> Side<'a> {
             PingPong::receive(self)?;
             return carried.check(self.into.bytes());
         }
-        while self.open.len() < self.rooms && self.to_start > 0 {
-            // SAFETY: less receives are open than there are rooms, and rooms are used in turn; so
-            // the receive before into this one is complete and has been looked at. This one is
-            // waited for below before anybody looks; after an error the side is not used.
-            let id = unsafe { self.start_receive(self.starts_at)? };
-            self.open.push_back(id);
-            self.to_start -= 1;
-            self.starts_at = if self.starts_at + 1 == self.rooms { 0 } else { self.starts_at + 1 };
+        while let Some(room) = self.open.free() {
+            // SAFETY: the receive before into this room has ended and was looked at, as `Ahead` says.
+            // This one is waited for below before anybody looks; after an error the side is not used.
+            let receive = unsafe { self.start_receive(room)? };
+            self.open.started(receive);
         }
-        let oldest = self.open.pop_front().expect("the plan counts the messages");
+        let (oldest, room) = self.open.oldest();
         if let Some(id) = oldest {
             self.pair.wait(id)?;
         }
-        let room = self.into.room(self.receives_at * self.size, self.size);
-        self.receives_at =
-            if self.receives_at + 1 == self.rooms { 0 } else { self.receives_at + 1 };
+        let room = self.into.room(room * self.size, self.size);
         // SAFETY: the receive into this room is complete, and the next one into it is started by a
         // later call; no other receive's room overlaps it.
         carried.check(unsafe { std::slice::from_raw_parts(room, self.size) })

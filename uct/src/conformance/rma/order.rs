@@ -68,13 +68,27 @@ pub fn flushed_puts_are_visible<P: Provider>() {
     }
 }
 
-/// Drives member 0 to write a value and then a flag, while a thread of the owner watches: it
-/// must never see a flag without its value.
+/// A word that tells a number of rounds and grows by one byte with each round. A transport may
+/// write a word byte by byte, and of this one whatever is seen is what some round wrote.
+fn word_of(round: u64) -> u64 {
+    u64::from_le_bytes(std::array::from_fn(|byte| {
+        u8::try_from((round + 7 - byte as u64) / 8).expect("few rounds")
+    }))
+}
+
+/// How many rounds a word tells.
+fn rounds_of(word: u64) -> u64 {
+    word.to_le_bytes().into_iter().map(u64::from).sum()
+}
+
+/// Drives member 0 to write a value and then a flag, both of them the round's word, while a thread
+/// of the owner watches: it must never see a flag without its value.
 fn watched<P: Provider>(
     kinds: fn(&mut World<P>) -> Vec<Kind>,
     write: impl Fn(&mut World<P>, &Window, u64),
 ) {
-    const ROUNDS: u64 = 5000;
+    // As many as the bytes of a word can count.
+    const ROUNDS: u64 = 8 * u8::MAX as u64;
     let mut world = World::<P>::new(2);
     for kind in kinds(&mut world) {
         let window = Window::open(&mut world, kind, 4096);
@@ -92,9 +106,9 @@ fn watched<P: Provider>(
                 // Relaxed: the flag only ends the loop.
                 while !over.load(Ordering::Relaxed) {
                     // Acquire: pairs with the release of the flag's put or atomic.
-                    let flag = flag.load(Ordering::Acquire);
+                    let flag = rounds_of(flag.load(Ordering::Acquire));
                     // Relaxed: ordered after the flag by the acquire.
-                    let value = value.load(Ordering::Relaxed);
+                    let value = rounds_of(value.load(Ordering::Relaxed));
                     assert!(value >= flag, "flag {flag} came before its value, which is {value}");
                     looks += 1;
                     if looks.is_multiple_of(64) {
@@ -116,8 +130,8 @@ fn watched<P: Provider>(
             over.store(true, Ordering::Relaxed);
         });
         // Relaxed: the flush made both visible to this thread.
-        assert_eq!(window.word(&mut world, 64).load(Ordering::Relaxed), ROUNDS);
-        assert_eq!(window.word(&mut world, 1024).load(Ordering::Relaxed), ROUNDS);
+        assert_eq!(window.word(&mut world, 64).load(Ordering::Relaxed), word_of(ROUNDS));
+        assert_eq!(window.word(&mut world, 1024).load(Ordering::Relaxed), word_of(ROUNDS));
         world.peer(1).iface.mem_release(window.handle).expect("it was held");
     }
 }
@@ -132,9 +146,9 @@ pub fn fenced_puts_keep_their_order<P: Provider>() {
         return not_applicable::<P>("no put of 8 bytes");
     };
     watched::<P>(Kind::reached, |world, window, round| {
-        way.put(world, &round.to_ne_bytes(), window.at(64)).expect("inside");
+        way.put(world, &word_of(round).to_ne_bytes(), window.at(64)).expect("inside");
         retry(world, |world| world.peer(0).iface.fence()).expect("a fence is always possible");
-        way.put(world, &round.to_ne_bytes(), window.at(1024)).expect("inside");
+        way.put(world, &word_of(round).to_ne_bytes(), window.at(1024)).expect("inside");
     });
 }
 
@@ -151,10 +165,10 @@ pub fn puts_are_visible_before_atomics<P: Provider>() {
         return not_applicable::<P>("puts and atomics are not ordered");
     };
     watched::<P>(Kind::with_atomics, |world, window, round| {
-        way.put(world, &round.to_ne_bytes(), window.at(64)).expect("inside");
-        let (ep, at) = (world.ep(0, 1), window.at(1024));
+        way.put(world, &word_of(round).to_ne_bytes(), window.at(64)).expect("inside");
+        let (ep, at, step) = (world.ep(0, 1), window.at(1024), word_of(round) - word_of(round - 1));
         retry(world, |world| {
-            world.peer(0).iface.atomic_post(ep, AtomicOp::Add(1), AtomicWidth::W64, at)
+            world.peer(0).iface.atomic_post(ep, AtomicOp::Add(step), AtomicWidth::W64, at)
         })
         .expect("inside");
     });

@@ -328,6 +328,8 @@ pub use loom_home::{LoomLine, LoomWords};
 #[cfg(not(bowline_loom))]
 pub use view_home::{ViewLine, ViewWords};
 
+pub mod told;
+
 #[cfg(not(bowline_loom))]
 mod heap_home;
 #[cfg(bowline_loom)]

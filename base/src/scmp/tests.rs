@@ -560,7 +560,11 @@ fn a_ring_for_one_producer() {
         });
         assert_eq!((polled, &seen[..]), (Ok(1), &[round][..]));
         assert!(consumer.is_drained(&words));
-        assert_eq!(line(published::solo::HEAD_BYTE).load(0, Ordering::Relaxed), tail);
+        let head = line(published::solo::HEAD_BYTE).load(0, Ordering::Relaxed);
+        let read = |consumed, published| published::solo::read_head(head, consumed, published);
+        assert_eq!(read(tail - count, tail), Ok(published::solo::Head::At(tail)));
+        assert_eq!(read(tail - count, tail - 1), Err(crate::ring::Damaged));
+        assert_eq!(read(tail + 1, tail + 9), Err(crate::ring::Damaged));
     }
     // Too many, fewer than before, and slots that were never written.
     for wrong in [tail + u64::from(SLOTS) + 1, tail - 1, tail + u64::from(SLOTS)] {

@@ -21,7 +21,7 @@ use super::locked;
 use super::options::QueueForm;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"BWLQ");
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 
 /// Where a lane is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]

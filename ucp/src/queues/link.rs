@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use bowline_base::buffer::RecvBuf;
 use bowline_base::scmp::published::{Failed, Ticket};
+use bowline_base::words::told::{tell, told};
 use bowline_uct::{EpId, PeerFailure, RkeyId, Token};
 
 use super::fifo::Fifo;
@@ -256,14 +257,41 @@ impl Link {
     }
 
     /// The status word: reservations begun and ended.
-    pub(super) const fn status(&self) -> u64 {
-        (self.begun as u64) << 32 | self.ended as u64
+    pub(super) fn status(&self) -> u64 {
+        Status { begun: self.begun, open: self.begun.wrapping_sub(self.ended) }.word()
     }
 }
 
-/// The parts of a status word.
-pub(super) const fn begun_and_ended(status: u64) -> (u32, u32) {
-    ((status >> 32) as u32, status as u32)
+/// What a status word tells its reader, who compares by size: see [`bowline_base::words::told`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Status {
+    /// Reservations begun, of which the word has the lower [`Self::BITS`].
+    pub(super) begun: u32,
+    /// Those of them that have not ended; [`Self::MANY`] stands for more, too.
+    pub(super) open: u32,
+}
+
+impl Status {
+    const BITS: u32 = 24;
+    const MANY: u32 = 255;
+
+    fn word(self) -> u64 {
+        tell(self.begun << (u32::BITS - Self::BITS) | self.open.min(Self::MANY))
+    }
+
+    /// `None`: it was written while it was read.
+    pub(super) fn read(word: u64) -> Option<Self> {
+        let low = told(word)?;
+        Some(Self { begun: low >> (u32::BITS - Self::BITS), open: low & Self::MANY })
+    }
+
+    /// Whether the reservations that had been begun `earlier` are known to have ended. The counters
+    /// wrap: fewer than half of all their numbers lie between the two. Who has many open says later
+    /// that there are fewer, since none is begun in a queue that stands still.
+    pub(super) fn ended_since(self, earlier: Self) -> bool {
+        let more = self.begun.wrapping_sub(self.open).wrapping_sub(earlier.begun);
+        self.open < Self::MANY && (more << (u32::BITS - Self::BITS)) as i32 >= 0
+    }
 }
 
 /// Who sits on a seat of ours.
@@ -294,4 +322,23 @@ impl Seat {
     pub(super) const NOBODY: u32 = u32::MAX;
     pub(super) const EMPTY: Self =
         Self { link: Self::NOBODY, cookie: 0, status: 0, next: 0, trust: Trust::Unread };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// A status says the same of the past as the counters do, over their ends.
+        #[test]
+        fn statuses_tell_what_has_ended(
+            begun: u32, open in 0..1000_u32, more in 0..1000_u32, left in 0..300_u32,
+        ) {
+            let read = |begun, open| Status::read(Status { begun, open }.word()).expect("whole");
+            let (first, later) = (read(begun, open), read(begun.wrapping_add(more), left));
+            prop_assert_eq!(later.ended_since(first), left < 255 && more >= left);
+            prop_assert_eq!(first.ended_since(first), open == 0);
+        }
+    }
 }

@@ -7,6 +7,7 @@
 //! The sender knows the tail. It reads the head when its copy leaves no room, one read at a time;
 //! the receiver writes it into its own memory only, and needs no operation of the transport.
 
+use bowline_base::ring::Damaged;
 use bowline_base::scmp::published::{self, Ticket, solo};
 use bowline_base::words::ViewWords;
 use bowline_uct::{PeerFailure, Sink};
@@ -36,18 +37,17 @@ impl Tail {
         self.tail + passed + u64::from(ticket.slots())
     }
 
-    /// Takes a head that was read; whether it is another one.
+    /// Takes the word of a head that was read; whether it tells another one.
     ///
     /// # Errors
     /// When it cannot be.
-    fn refresh(&mut self, head: u64) -> Result<bool, PeerFailure> {
-        if head == solo::CLOSED {
-            return Err(PeerFailure::Unreachable);
+    fn refresh(&mut self, word: u64) -> Result<bool, PeerFailure> {
+        match solo::read_head(word, self.head, self.tail) {
+            Ok(solo::Head::At(head)) => Ok(std::mem::replace(&mut self.head, head) != head),
+            Ok(solo::Head::Torn) => Ok(false),
+            Ok(solo::Head::Closed) => Err(PeerFailure::Unreachable),
+            Err(Damaged) => Err(PeerFailure::Damaged),
         }
-        if head < self.head || head > self.tail {
-            return Err(PeerFailure::Damaged);
-        }
-        Ok(std::mem::replace(&mut self.head, head) != head)
     }
 }
 
@@ -77,11 +77,11 @@ impl QueueLane {
     }
 
     /// The head of the link's ring was read.
-    pub(super) fn head_read(&mut self, index: u32, head: u64) -> Next {
+    pub(super) fn head_read(&mut self, index: u32, word: u64) -> Next {
         self.stats.looks += 1;
         let link = &mut self.links[index as usize];
         let Some(ring) = &mut link.ring else { return Next::Wait };
-        match ring.refresh(head) {
+        match ring.refresh(word) {
             Ok(true) => {
                 link.step = Step::Ready;
                 Next::Go

@@ -6,8 +6,8 @@
 //!
 //! 1. The transport below tells of an end when nothing of that peer is under way any more. So
 //!    what it left is all there.
-//! 2. Every link has a *status word* in the memory of the sender: reservations begun, and those
-//!    known to have ended (the add to S or F was answered). It is stored before a reservation is
+//! 2. Every link has a *status word* in the memory of the sender: reservations begun, and those of
+//!    them not known to have ended (by the answer to the add to S or F). It is stored before a reservation is
 //!    posted, and after its add was answered. One add is unanswered at a time, so that the count
 //!    of the ended is a prefix of the begun.
 //! 3. The half was flipped before, so that the reservations in question were begun before. The
@@ -31,7 +31,7 @@ use bowline_base::words::ViewWords;
 
 use super::fifo::parts;
 use super::lane::QueueLane;
-use super::link::{Seat, begun_and_ended};
+use super::link::{Seat, Status};
 use super::options::QueueForm;
 
 /// One settlement, and who waits for one.
@@ -43,8 +43,8 @@ pub(super) struct Settlement {
     pub(super) running: Option<u32>,
     /// The next seat to be asked for.
     seat: usize,
-    /// How many reservations of that seat's sender have to end.
-    until: Option<u32>,
+    /// What that seat's sender told first: what it had begun then has to end.
+    first: Option<Status>,
     /// The link whose answer is waited for, and in which settlement it was asked: an answer to an
     /// earlier one was read before the flip of this one, and proves nothing.
     asking: Option<(u32, u32)>,
@@ -121,7 +121,7 @@ impl QueueLane {
             self.read_introductions();
             self.settlement.running = Some(generation);
             self.settlement.seat = 0;
-            self.settlement.until = None;
+            self.settlement.first = None;
         }
         while self.settlement.asking.is_none() {
             let Some(seat) = self.seats.get(self.settlement.seat).copied() else {
@@ -133,8 +133,8 @@ impl QueueLane {
                 continue;
             }
             match self.ask_status(seat.link, seat.status) {
-                Ok(Some(status)) => {
-                    if !self.heard(status) {
+                Ok(Some(word)) => {
+                    if !self.heard(word) {
                         return;
                     }
                 }
@@ -147,15 +147,13 @@ impl QueueLane {
 
     fn next_seat(&mut self) {
         self.settlement.seat += 1;
-        self.settlement.until = None;
+        self.settlement.first = None;
     }
 
     /// A status word of the seat in question. Whether that seat is done with.
-    fn heard(&mut self, status: u64) -> bool {
-        let (begun, ended) = begun_and_ended(status);
-        let until = *self.settlement.until.get_or_insert(begun);
-        // Counters that wrap: not behind, by less than half of all numbers.
-        let done = ended.wrapping_sub(until) as i32 >= 0;
+    fn heard(&mut self, word: u64) -> bool {
+        let Some(status) = Status::read(word) else { return false };
+        let done = status.ended_since(*self.settlement.first.get_or_insert(status));
         if done {
             self.next_seat();
         }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   line 1      tail: slots published    added to by the producer, after its puts are visible
-//!   line 2      head: slots consumed     written by the consumer, read by a producer without room
+//!   line 2      head: slots consumed     told by the consumer, read by a producer without room
 //!   line 8      L slots; slot `p` of all times lies in line 8 + p mod L
 //! ```
 //!
@@ -15,7 +15,8 @@
 //! 4. A producer that leaves the ring for another way adds [`ENDED`] to the tail, after everything else
 //!    that it has added is known to be counted; the ring may have another producer when it is
 //!    [`reset`].
-//! 5. A head of [`CLOSED`] says that the consumer has given the ring up.
+//! 5. A head of [`CLOSED`] says that the consumer has given the ring up. Any other is
+//!    [told](crate::words::told) with its check, of its lower 32 bits: see [`read_head`].
 //! 6. Nothing of the producer's is believed: a tail further than the ring is long, or a slot that is
 //!    no start where one must be, is [`Damaged`].
 
@@ -24,6 +25,7 @@ use super::{FIRST_SLOT, R_LINE, S_LINE, WRITTEN};
 use crate::ring::Damaged;
 use crate::sync::LINE;
 use crate::sync::atomic::Ordering;
+use crate::words::told::{tell, told};
 use crate::words::{LineWords, Words};
 
 /// Bytes of a ring of `slots` slots.
@@ -42,6 +44,31 @@ pub const ENDED: u64 = 1 << 63;
 
 /// The head of a ring that is not read any more.
 pub const CLOSED: u64 = u64::MAX;
+
+/// What a producer learns from the head of its ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Head {
+    /// The ring is not read any more.
+    Closed,
+    /// It was written while it was read: to be read again.
+    Torn,
+    /// This many slots were consumed.
+    At(u64),
+}
+
+/// Reads the head of a ring in which `published` slots are known to be published and `consumed` of
+/// them to be consumed.
+///
+/// # Errors
+/// When more were consumed than published.
+pub fn read_head(word: u64, consumed: u64, published: u64) -> Result<Head, Damaged> {
+    if word == CLOSED {
+        return Ok(Head::Closed);
+    }
+    let Some(low) = told(word) else { return Ok(Head::Torn) };
+    let more = u64::from(low.wrapping_sub(consumed as u32));
+    if more <= published - consumed { Ok(Head::At(consumed + more)) } else { Err(Damaged) }
+}
 
 /// Tells the producer that the ring is not read any more; its consumer must not write the head again.
 pub fn close<W: Words>(words: &W) {
@@ -123,7 +150,7 @@ impl Consumer {
         };
         if self.head != before {
             // Release: pairs with the producer's read of the head; the slots before it are empty.
-            words.line(S_LINE).store(0, self.head, Ordering::Release);
+            words.line(S_LINE).store(0, tell(self.head as u32), Ordering::Release);
         }
         result
     }

@@ -1,0 +1,57 @@
+//! Words that one side counts in and another reads over the network.
+//!
+//! A device need not read an aligned word at once: one that copies bytes may give the low half of a
+//! count with the high half of the next, which is a third one. So a count that is compared by size
+//! has its check beside it, in the same word, and is stored by one store. Not for words that are
+//! waited for until they have one value, nor for those that the reader changes by atomics.
+
+/// The word that tells `count`; the one of 0 is 0.
+pub const fn tell(count: u32) -> u64 {
+    (check(count) as u64) << 32 | count as u64
+}
+
+/// The count that a word tells; `None` when parts of several words were read.
+///
+/// Whoever reads the bytes in order, upwards or downwards, while the word changes once, has either
+/// the count or the check of one of the two words whole, and no two counts have the same check.
+pub const fn told(word: u64) -> Option<u32> {
+    let count = word as u32;
+    if (word >> 32) as u32 == check(count) { Some(count) } else { None }
+}
+
+/// Different for each count, since the factor is odd, and of the next count in nearly all bits.
+const fn check(count: u32) -> u32 {
+    count.wrapping_mul(0x9e37_79b9)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn what_is_told_is_read(count: u32) {
+            prop_assert_eq!(told(tell(count)), Some(count));
+        }
+
+        /// A reader that copies bytes finds one of the two counts or knows that it has none.
+        #[test]
+        fn torn_words_tell_nothing_new(old: u32, step in prop_oneof![0..600_u32, any::<u32>()], cut in 0..=8_usize) {
+            let new = old.wrapping_add(step);
+            let (first, last) = (tell(old).to_le_bytes(), tell(new).to_le_bytes());
+            for (low, high) in [(first, last), (last, first)] {
+                let mut bytes = high;
+                bytes[..cut].copy_from_slice(&low[..cut]);
+                let read = told(u64::from_le_bytes(bytes));
+                prop_assert!(read.is_none_or(|count| count == old || count == new));
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_counted_is_zero_and_no_count_is_all_ones() {
+        assert_eq!(tell(0), 0);
+        assert_eq!(told(u64::MAX), None);
+    }
+}

@@ -1,0 +1,79 @@
+//! Messages of the engine's own: behind what waits for a peer, or in front of it.
+
+use bowline_uct::{AmId, PostError};
+
+use crate::pack::post_am;
+use crate::peer::{PeerIndex, Pending};
+use crate::wire;
+use crate::worker::Inner;
+
+impl Inner {
+    /// Sends a control message, behind what waits.
+    pub(crate) fn control(&mut self, index: PeerIndex, id: AmId, words: [u64; 2], payload: &[u8]) {
+        if self.ready(index).is_err() {
+            return;
+        }
+        let peer = &mut self.engine.peers[index as usize];
+        if !peer.pending.is_empty() {
+            let payload = self.engine.attendance.payload(payload);
+            peer.pending.push_back(Pending::Control { id, words, payload });
+            return;
+        }
+        let lane = &mut *self.lanes[peer.lane as usize].iface;
+        let first = peer.tx_sequence;
+        match post_am(lane, peer, id, words, &[payload]) {
+            Ok(()) => {
+                let _ = peer.note_posted(first, None);
+            }
+            Err(PostError::NoResource) => {
+                let payload = self.engine.attendance.payload(payload);
+                self.wait_for_room(index, Pending::Control { id, words, payload });
+            }
+            Err(error) => {
+                let _ = self.refused(index, error);
+            }
+        }
+    }
+
+    /// Gives eager credit back, and more of it while the budget lasts.
+    pub(crate) fn give_credit(&mut self, index: PeerIndex) {
+        let engine = &mut self.engine;
+        let Some(peer) = engine.peers.get_mut(index as usize) else {
+            return;
+        };
+        let mut bytes = std::mem::take(&mut peer.taken);
+        let growth = engine.options.share - engine.options.share_first;
+        if !peer.share_grown && growth > 0 && engine.budget >= growth {
+            peer.share_grown = true;
+            engine.budget -= growth;
+            bytes += growth as u64;
+        }
+        if bytes > 0 {
+            self.control_now(index, wire::CREDIT, [bytes, 0]);
+        }
+    }
+
+    /// Sends a control message in front of what waits. Sends that wait for credit would otherwise
+    /// keep the peer's credit from it, and two such peers each other.
+    fn control_now(&mut self, index: PeerIndex, id: AmId, words: [u64; 2]) {
+        if self.ready(index).is_err() {
+            return;
+        }
+        let peer = &mut self.engine.peers[index as usize];
+        if matches!(peer.pending.front(), Some(Pending::Control { id: wire::HELLO, .. })) {
+            // Nothing goes before the greeting.
+            let payload = Vec::new();
+            return peer.pending.push_back(Pending::Control { id, words, payload });
+        }
+        let lane = &mut *self.lanes[peer.lane as usize].iface;
+        match post_am(lane, peer, id, words, &[]) {
+            Ok(()) => {}
+            Err(PostError::NoResource) => {
+                self.wait_for_room(index, Pending::Control { id, words, payload: Vec::new() });
+            }
+            Err(error) => {
+                let _ = self.refused(index, error);
+            }
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! A message that goes without being asked for: whole, in pieces, or from where it lies.
+
+use bowline_base::slab::Key;
+use bowline_base::view::View;
+use bowline_uct::{Iface, LocalSlice, PostError, Posted};
+
+use crate::engine::Counters;
+use crate::pack::{self, RUNS, post_message};
+use crate::peer::{Peer, header};
+use crate::request::{Send, SendPhase, token};
+use crate::unexpected::INLINE;
+use crate::wire::{self, FirstPiece};
+
+/// An eager send that is being posted.
+pub(super) struct Eager<'a> {
+    pub(super) lane: &'a mut dyn Iface,
+    pub(super) peer: &'a mut Peer,
+    pub(super) send: &'a mut Send,
+    pub(super) key: Key,
+}
+
+impl Eager<'_> {
+    /// Posts the message, or the rest of it. `true` when nothing is awaited any more.
+    pub(super) fn post(
+        &mut self,
+        mut offset: u64,
+        mut message: u64,
+        counters: &mut Counters,
+    ) -> Result<bool, PostError> {
+        let length = self.send.front.len() + self.send.buffer.len();
+        if message == 0 && self.send.lent {
+            match self.lend(length) {
+                Ok(posted) => {
+                    counters.sent_zcopy += 1;
+                    return Ok(posted == Posted::Done);
+                }
+                // What the transport says that it takes and does not is copied.
+                Err(PostError::Unsupported | PostError::TooLong | PostError::BadArgument) => {
+                    self.send.lent = false;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        if message == 0 {
+            (offset, message) = self.begin(length, counters)?;
+            if length > INLINE {
+                self.peer.credit -= length as i64;
+            }
+            self.send.phase = SendPhase::Queued { offset, message };
+        }
+        let max = self.lane.attr().limits.am.max_bcopy;
+        while (offset as usize) < length {
+            let header = header([message, offset], self.peer.tx_sequence);
+            let Send { front, buffer, .. } = &mut *self.send;
+            let left = (length - offset as usize).min(max);
+            let mut pack = |out: View<'_>| pack::message(front, buffer, offset as usize, left, out);
+            let n = self.lane.am_bcopy(self.peer.ep, wire::PIECE, &header, left, &mut pack)?;
+            self.peer.number();
+            offset += n as u64;
+            self.send.phase = SendPhase::Queued { offset, message };
+        }
+        if self.send.synchronous {
+            self.send.phase = SendPhase::Offered;
+        }
+        Ok(!self.send.synchronous)
+    }
+
+    /// Posts the message from where it lies.
+    fn lend(&mut self, length: usize) -> Result<Posted, PostError> {
+        let Self { lane, peer, send, key } = self;
+        let (id, _, words) = send.kind.eager(0);
+        let mut runs = [LocalSlice::EMPTY; RUNS];
+        let (count, bytes) = LocalSlice::runs_of_send(&send.buffer, 0, length, &mut runs);
+        if bytes != length {
+            return Err(PostError::BadArgument);
+        }
+        let header = header(words, peer.tx_sequence);
+        let posted = lane.am_zcopy(peer.ep, id, &header, &runs[..count], token(*key))?;
+        peer.number();
+        if length > INLINE {
+            peer.credit -= length as i64;
+        }
+        send.phase = SendPhase::Lent;
+        Ok(posted)
+    }
+
+    /// Posts the message whole, or its first piece. Returns how much went, and its number.
+    fn begin(&mut self, length: usize, counters: &mut Counters) -> Result<(u64, u64), PostError> {
+        let Self { lane, peer, send, key } = self;
+        let (single, first_of_many, words) = send.kind.eager(send.front.len());
+        let max = lane.attr().limits.am.max_bcopy;
+        let Send { front: lead, buffer, synchronous, .. } = &mut **send;
+        let (synchronous, whole) = (*synchronous, length as u64);
+        if synchronous && length + 8 <= max {
+            let request = key.to_wire().to_le_bytes();
+            post_message(*lane, peer, wire::EAGER_SYNC, words, &[&request, lead], buffer)?;
+            return Ok((whole, u64::MAX));
+        }
+        if !synchronous && length <= max {
+            post_message(*lane, peer, single, words, &[lead], buffer)?;
+            counters.sent_bcopy += 1;
+            return Ok((whole, u64::MAX));
+        }
+        let request = if synchronous { key.to_wire() } else { 0 };
+        let message = peer.next_message;
+        let front = FirstPiece { message, total: whole, request }.pack();
+        let header = header(words, peer.tx_sequence);
+        let mut packed = 0;
+        let mut pack = |out: View<'_>| {
+            let at = out.copy_in(&front);
+            let room = out.slice(at, out.len() - at).unwrap_or(View::empty());
+            packed = pack::message(lead, buffer, 0, length, room);
+            at + packed
+        };
+        lane.am_bcopy(peer.ep, first_of_many, &header, max, &mut pack)?;
+        peer.number();
+        peer.next_message += 1;
+        counters.sent_multi += 1;
+        Ok((packed as u64, message))
+    }
+}

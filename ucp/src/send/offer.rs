@@ -1,0 +1,94 @@
+//! A message that its receiver fetches: the envelope, and fragments for who cannot fetch.
+
+use bowline_base::buffer::Shape;
+use bowline_base::slab::Key;
+use bowline_base::view::View;
+use bowline_uct::{Caps, Iface, LocalSlice, PostError};
+
+use crate::pack::{self, post_am};
+use crate::peer::{Peer, header};
+use crate::request::{Send, SendKind, SendPhase};
+use crate::rndv::can_land;
+use crate::settings::RndvScheme;
+use crate::unexpected::INLINE;
+use crate::wire::{self, AmEnvelope, MAX_RKEY, Rts};
+
+/// Posts the envelope of a message that the receiver fetches.
+pub(super) fn offer(
+    lane: &mut dyn Iface,
+    peer: &mut Peer,
+    send: &mut Send,
+    key: Key,
+    scheme: RndvScheme,
+) -> Result<bool, PostError> {
+    let (address, length) = (pack::address(&send.buffer), send.buffer.len());
+    let (request, mut rkey) = (key.to_wire(), [0; MAX_RKEY]);
+    let whole = send.buffer.shape() == Shape::Whole;
+    let rkey_len = match lane.rkey_of(address, length, &mut rkey) {
+        _ if !whole => 0,
+        Some(len) => len as u8,
+        None if scheme.reads_nothing(can_land(lane.attr().caps, peer)) => 0,
+        None => expose(lane, send, &mut rkey),
+    };
+    let rts = Rts { request, length: length as u64, address, rkey, rkey_len };
+    let mut payload = [0; Rts::FIXED + MAX_RKEY];
+    let n = rts.pack(&mut payload);
+    match send.kind {
+        SendKind::Tagged(envelope) => {
+            let [first, second, _] = wire::tagged(&envelope, 0);
+            post_am(lane, peer, wire::RTS, [first, second], &[&payload[..n]])?;
+        }
+        SendKind::Stream => post_am(lane, peer, wire::STREAM_RTS, [0, 0], &[&payload[..n]])?,
+        SendKind::Am { id } => {
+            let envelope = AmEnvelope { id, rts: n as u16, header: send.front.len() as u32 };
+            post_am(lane, peer, wire::AM_RTS, envelope.words(), &[&payload[..n], &send.front])?;
+        }
+    }
+    if send.unasked() > INLINE {
+        peer.credit -= send.unasked() as i64;
+    }
+    send.phase = SendPhase::Offered;
+    Ok(false)
+}
+
+/// Lends the buffer to the peer's reads, where the lane does that. Returns the length of the key in
+/// `out`; without one, the receiver asks for fragments if it cannot read on its own.
+fn expose(lane: &mut dyn Iface, send: &mut Send, out: &mut [u8; MAX_RKEY]) -> u8 {
+    if !lane.attr().caps.contains(Caps::EXPOSE) {
+        return 0;
+    }
+    if send.exposed.is_none() {
+        let all = LocalSlice::of_send(&send.buffer, 0, send.buffer.len());
+        send.exposed = all.and_then(|all| lane.mem_expose(all).ok());
+    }
+    let key = send.exposed.and_then(|memory| lane.rkey_pack(memory).ok()).unwrap_or_default();
+    match out.get_mut(..key.len()) {
+        Some(place) => {
+            place.copy_from_slice(&key);
+            key.len() as u8
+        }
+        None => 0,
+    }
+}
+
+/// Posts fragments for a receiver that could not fetch.
+pub(super) fn fragments(
+    lane: &mut dyn Iface,
+    peer: &mut Peer,
+    send: &mut Send,
+) -> Result<bool, PostError> {
+    let max = lane.attr().limits.am.max_bcopy;
+    while let SendPhase::Streaming { remote, wanted, offset } = send.phase {
+        if offset >= wanted {
+            break;
+        }
+        let left = (wanted - offset).min(max as u64) as usize;
+        let header = header([remote, offset], peer.tx_sequence);
+        let buffer = &mut send.buffer;
+        let mut pack = |out: View<'_>| pack::message(&[], buffer, offset as usize, left, out);
+        let n = lane.am_bcopy(peer.ep, wire::FRAGMENT, &header, left, &mut pack)?;
+        peer.number();
+        send.phase = SendPhase::Streaming { remote, wanted, offset: offset + n as u64 };
+    }
+    Ok(true)
+}

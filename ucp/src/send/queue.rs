@@ -1,0 +1,152 @@
+//! What waits for a peer, in order: for its connection, for room in its lane, for credit.
+
+use bowline_base::slab::Key;
+use bowline_uct::{PeerFailure, PostError};
+
+use super::Post;
+use crate::error::OpError;
+use crate::pack::post_am;
+use crate::peer::{PeerIndex, PeerState, Pending};
+use crate::request::{Body, Request, Status};
+use crate::unexpected::INLINE;
+use crate::wire;
+use crate::worker::Inner;
+
+impl Inner {
+    /// Makes the endpoint to a peer and greets it, if that was not done yet.
+    pub(crate) fn ready(&mut self, index: PeerIndex) -> Result<(), OpError> {
+        let peer = self.engine.peers.get(index as usize).ok_or(OpError::BadEndpoint)?;
+        match peer.state {
+            PeerState::Ready => Ok(()),
+            PeerState::Failed(how) => Err(how.into()),
+            PeerState::Closing => Err(OpError::EndpointClosed),
+            PeerState::Leaving => Err(PeerFailure::Closed.into()),
+            PeerState::Known => self.establish(index),
+        }
+    }
+
+    #[cold]
+    fn establish(&mut self, index: PeerIndex) -> Result<(), OpError> {
+        let address = self.engine.peers[index as usize].address.clone();
+        let route = self.route(&address);
+        let peer = &mut self.engine.peers[index as usize];
+        let (lane, ep) = match route {
+            Ok(route) => route,
+            Err(error) => {
+                tracing::warn!(rank = peer.address.rank, %error, "no way to a peer");
+                self.engine.fail_peer(index, PeerFailure::Unreachable);
+                return Err(PeerFailure::Unreachable.into());
+            }
+        };
+        peer.lane = lane as u32;
+        peer.ep = ep;
+        peer.state = PeerState::Ready;
+        self.watch_over(index);
+        let peer = &mut self.engine.peers[index as usize];
+        let payload = self.own_address.clone();
+        peer.pending.push_front(Pending::Control { id: wire::HELLO, words: [0, 0], payload });
+        self.resume(index);
+        Ok(())
+    }
+
+    /// Posts what waits for a peer, in order, until the lane is full.
+    pub(crate) fn resume(&mut self, index: PeerIndex) {
+        loop {
+            let peer = &mut self.engine.peers[index as usize];
+            if !matches!(peer.state, PeerState::Ready | PeerState::Closing | PeerState::Leaving) {
+                return;
+            }
+            let Some(first) = peer.pending.pop_front() else {
+                let lane = &self.lanes[peer.lane as usize];
+                let stream = self.engine.streams.get_mut(index);
+                let parked = stream.is_some_and(|stream| !stream.parked_ams.is_empty());
+                if peer.state != PeerState::Ready || peer.end.is_some() {
+                    self.sent_all(index);
+                } else if !peer.has_offers() && !parked {
+                    peer.short_limit = lane.iface.attr().limits.am.max_short.min(INLINE) as i32;
+                }
+                return;
+            };
+            peer.short_limit = -1;
+            let outcome = match &first {
+                Pending::Send(key) => self.post(*key),
+                Pending::Control { id, words, payload } => {
+                    let lane = &mut *self.lanes[peer.lane as usize].iface;
+                    let first = peer.tx_sequence;
+                    match post_am(lane, peer, *id, *words, &[payload]) {
+                        Ok(()) => {
+                            let _ = peer.note_posted(first, None);
+                            Post::Complete
+                        }
+                        Err(error) => self.refused(index, error),
+                    }
+                }
+            };
+            match (outcome, first) {
+                (Post::Complete, Pending::Send(key)) => self.sent(key),
+                (Post::Failed(error), Pending::Send(key)) => self.engine.fail(key, error),
+                (Post::Blocked, first) => {
+                    self.wait_for_room(index, first);
+                    return;
+                }
+                (Post::Starved, Pending::Send(key)) => self.park_am(index, key),
+                (Post::Starved, Pending::Control { .. }) => {}
+                (Post::Complete | Post::Awaiting | Post::Failed(_), _) => {}
+            }
+        }
+    }
+
+    /// An active message waits for credit, and later ones behind it; nothing else does. The short path
+    /// would overtake it.
+    pub(super) fn park_am(&mut self, index: PeerIndex, key: Key) {
+        self.engine.peers[index as usize].short_limit = -1;
+        self.engine.streams.make(index).parked_ams.push_back(key);
+    }
+
+    pub(super) fn wait_for_room(&mut self, index: PeerIndex, first: Pending) {
+        let peer = &mut self.engine.peers[index as usize];
+        peer.short_limit = -1;
+        peer.pending.push_front(first);
+        self.lanes[peer.lane as usize].iface.want_writable(peer.ep);
+    }
+
+    /// What a refusal by the lane means.
+    pub(super) fn refused(&mut self, index: PeerIndex, error: PostError) -> Post {
+        match error {
+            PostError::NoResource => Post::Blocked,
+            PostError::Unsupported => Post::Failed(OpError::Unsupported),
+            PostError::TooLong => Post::Failed(OpError::TooLong),
+            PostError::BadRemote | PostError::BadArgument => Post::Failed(OpError::BadRemote),
+            // The lane tells of the failure itself, after what the peer has sent before it: that may
+            // be all that anybody still wants of a peer that has closed.
+            PostError::PeerFailed => Post::Failed(PeerFailure::Died.into()),
+            _ => {
+                tracing::debug!(index, %error, "a lane refused a message to a peer");
+                self.engine.fail_peer(index, PeerFailure::Died);
+                Post::Failed(PeerFailure::Died.into())
+            }
+        }
+    }
+
+    /// An eager send request is wholly posted.
+    pub(super) fn sent(&mut self, key: Key) {
+        let (length, outcome) = match self.engine.requests.get(key) {
+            Some(Request { body: Body::Send(send), .. }) => (send.buffer.len() as u64, send.answer),
+            _ => (0, Ok(())),
+        };
+        self.engine.finish(key, Status { length, outcome, ..Status::NONE });
+    }
+
+    /// The receiver asked for fragments.
+    pub(crate) fn stream(&mut self, key: Key) {
+        let Some(Request { body: Body::Send(send), .. }) = self.engine.requests.get(key) else {
+            return;
+        };
+        let index = send.peer;
+        let peer = &mut self.engine.peers[index as usize];
+        peer.pending.push_back(Pending::Send(key));
+        if peer.pending.len() == 1 {
+            self.resume(index);
+        }
+    }
+}

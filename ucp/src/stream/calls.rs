@@ -1,0 +1,170 @@
+//! What the user of a stream calls.
+
+use bowline_base::buffer::{RecvBuf, SendBuf, Shape};
+use bowline_base::slab::Key;
+
+use super::{Chunk, StreamReceive, StreamReceived, StreamWant};
+use crate::error::OpError;
+use crate::peer::{Ep, PeerIndex};
+use crate::request::{self, Body, RequestId, Requests, SendKind, Status};
+use crate::tagged::Sent;
+use crate::wire;
+use crate::worker::Worker;
+
+impl Worker {
+    /// Appends `buffer` to the stream to `ep`. Complete means that the buffer is free.
+    ///
+    /// # Errors
+    /// When the peer has failed, cannot be reached or is of a version without streams.
+    #[inline]
+    pub fn stream_send(&self, ep: Ep, buffer: SendBuf) -> Result<Sent, OpError> {
+        let inner = &mut *self.inner.borrow_mut();
+        if let Some(peer) = inner.engine.peers.get_mut(ep.0 as usize)
+            && let Some(bytes) = buffer.short(peer.short_limit)
+            && peer.streams
+            && peer.credit > 0
+        {
+            let words = wire::control(0, 0, peer.tx_sequence);
+            let lane = &mut inner.lanes[peer.lane as usize].iface;
+            if lane.am_short(peer.ep, wire::STREAM, &words, bytes).is_ok() {
+                peer.number();
+                peer.credit -= bytes.len() as i64;
+                inner.engine.counters.stream_short += 1;
+                return Ok(Sent::Done);
+            }
+        }
+        inner.send_slow(ep.0, SendKind::Stream, &[], buffer, false)
+    }
+
+    /// Receives bytes of the stream from `ep` into `buffer`, in the order of the calls.
+    ///
+    /// # Errors
+    /// When the room is no multiple of the unit, the stream has come to the end that its peer's
+    /// failure made, or there is no such endpoint; and for a buffer of callbacks, which have no use
+    /// for bytes without a begin.
+    pub fn stream_recv(
+        &self,
+        ep: Ep,
+        mut buffer: RecvBuf,
+        want: StreamWant,
+    ) -> Result<StreamReceived, OpError> {
+        let inner = &mut *self.inner.borrow_mut();
+        let engine = &mut inner.engine;
+        let room = buffer.len();
+        if buffer.shape() == Shape::Callbacks {
+            return Err(OpError::Unsupported);
+        }
+        if want.unit == 0 || want.whole(room) != room {
+            return Err(OpError::BadUnit { unit: want.unit as u64, room: room as u64 });
+        }
+        if engine.peers.get(ep.0 as usize).is_none() {
+            return Err(OpError::BadEndpoint);
+        }
+        let stream = engine.streams.make(ep.0);
+        if stream.receives.is_empty() && stream.fetching.is_none() {
+            let available = stream.available();
+            let n = available.min(room);
+            let n = if want.all { n } else { want.whole(n) };
+            if n == room || n > 0 && !want.all {
+                stream.drain(n, &mut buffer, 0, &mut engine.stream_rooms);
+                engine.give_back(ep.0, n);
+                if !engine.actions.is_empty() {
+                    inner.act();
+                }
+                return Ok(StreamReceived::Done(n as u64, buffer));
+            }
+        }
+        // A peer that nothing connects to could end unnoticed. A failure is its state, seen below.
+        let _ = inner.ready(ep.0);
+        let engine = &mut inner.engine;
+        let key = begin(&mut engine.requests, buffer, ep.0, want);
+        let failed = engine.peers[ep.0 as usize].failure().is_some();
+        let stream = engine.streams.make(ep.0);
+        stream.wants_nothing = room == 0 || stream.wants_nothing && !stream.receives.is_empty();
+        stream.receives.push_back(key);
+        let dry = stream.chunks.is_empty() && stream.fetching.is_none();
+        if dry && stream.error.is_none() && !failed && !stream.wants_nothing {
+            // What most receives find that come before their bytes.
+            if !engine.actions.is_empty() {
+                inner.act();
+            }
+            return Ok(StreamReceived::Pending(RequestId(key)));
+        }
+        engine.feed_stream(ep.0);
+        let failed = match engine.requests.get(key) {
+            Some(request) if request.done && request.status.length == 0 => request.status.outcome,
+            _ => Ok(()),
+        };
+        if failed.is_err() {
+            request::end(&mut engine.requests, key);
+        }
+        inner.act();
+        failed.map(|()| StreamReceived::Pending(RequestId(key)))
+    }
+
+    /// The next bytes of the stream from `ep` in the engine's own memory, which becomes the
+    /// caller's; `None` when there are none yet, or receives that come first.
+    ///
+    /// # Errors
+    /// When the stream has come to the end that its peer's failure made.
+    pub fn stream_recv_data(&self, ep: Ep) -> Result<Option<Vec<u8>>, OpError> {
+        let inner = &mut *self.inner.borrow_mut();
+        let engine = &mut inner.engine;
+        if engine.peers.get(ep.0 as usize).is_none() {
+            return Err(OpError::BadEndpoint);
+        }
+        let stream = engine.streams.make(ep.0);
+        if !stream.receives.is_empty() || stream.fetching.is_some() {
+            return Ok(None);
+        }
+        if matches!(stream.chunks.front(), Some(Chunk::There(_))) {
+            engine.fetch_chunk(ep.0, None);
+            inner.act();
+            return inner.engine.stream_end(ep.0).map_or(Ok(None), Err);
+        }
+        let Some(Chunk::Here(mut bytes, from)) = stream.chunks.pop_front() else {
+            return engine.stream_end(ep.0).map_or(Ok(None), Err);
+        };
+        bytes.drain(..from);
+        engine.give_back(ep.0, bytes.len());
+        inner.act();
+        Ok(Some(bytes))
+    }
+
+    /// Appends the endpoints whose streams have data that no receive waits for.
+    pub fn stream_poll(&self, out: &mut Vec<Ep>) {
+        let streams = &mut self.inner.borrow_mut().engine.streams;
+        for _ in 0..streams.ready.len() {
+            let Some(peer) = streams.ready.pop_front() else { return };
+            let stream = streams.make(peer);
+            if stream.chunks.is_empty() {
+                stream.listed = false;
+                continue;
+            }
+            if stream.has_data() {
+                out.push(Ep(peer));
+            }
+            streams.ready.push_back(peer);
+        }
+    }
+}
+
+/// Makes a request to receive bytes of a stream, in the place of one that was such a receive before, if
+/// there is one: nothing is moved then but the fields.
+#[inline(always)]
+fn begin(requests: &mut Requests, buffer: RecvBuf, peer: PeerIndex, want: StreamWant) -> Key {
+    let (key, request) = requests.acquire();
+    request.status = Status::NONE;
+    request.done = false;
+    request.detached = false;
+    match &mut request.body {
+        Body::Stream(receive) => {
+            receive.buffer = buffer;
+            receive.peer = peer;
+            receive.want = want;
+            receive.filled = 0;
+        }
+        body => *body = Body::Stream(StreamReceive { buffer, peer, want, filled: 0 }),
+    }
+    key
+}

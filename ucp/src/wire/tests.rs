@@ -1,0 +1,109 @@
+//! Golden bytes of the wire format; `docs/wire-protocol.md` has the same.
+
+use super::*;
+use proptest::prelude::*;
+
+#[test]
+fn golden_bytes_of_an_rts() {
+    let mut rkey = [0; MAX_RKEY];
+    rkey[..2].copy_from_slice(&[0xaa, 0xbb]);
+    let rts = Rts { request: 1, length: 0x0203, address: 4, rkey, rkey_len: 2 };
+    let mut out = [0; Rts::FIXED + MAX_RKEY];
+    let n = rts.pack(&mut out);
+    assert_eq!(
+        &out[..n],
+        [1, 0, 0, 0, 0, 0, 0, 0, 3, 2, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0xaa, 0xbb]
+    );
+    assert_eq!(Rts::parse(&out[..n]), Some(rts));
+}
+
+#[test]
+fn golden_bytes_of_an_offer() {
+    let mut rkey = [0; MAX_RKEY];
+    rkey[0] = 0xcc;
+    let offer = Offer { address: 1, wanted: 0x0203, piece: 4, cursor: 5, rkey, rkey_len: 1 };
+    let mut out = [0; Offer::FIXED + MAX_RKEY];
+    let n = offer.pack(&mut out);
+    let mut expected = [0; 33];
+    (expected[0], expected[8], expected[9], expected[16]) = (1, 3, 2, 4);
+    (expected[24], expected[32]) = (5, 0xcc);
+    assert_eq!(&out[..n], expected);
+    assert_eq!(Offer::parse(&out[..n]), Some(offer));
+}
+
+#[test]
+fn golden_words_of_an_am_envelope() {
+    let envelope = AmEnvelope { id: 0x0102, rts: 26, header: 5 };
+    assert_eq!(envelope.words(), [0x001a_0102, 5]);
+    assert_eq!(AmEnvelope::parse(envelope.words()), Some(envelope));
+    assert_eq!(AmEnvelope::parse([1 << 32, 0]), None);
+    assert_eq!(AmEnvelope::parse([0, 1 << 32]), None);
+}
+
+#[test]
+fn golden_bytes_of_a_landing() {
+    let mut rkey = [0; MAX_RKEY];
+    rkey[0] = 0xdd;
+    let landing = Landing { address: 1, wanted: 0x0203, rkey, rkey_len: 1 };
+    let mut out = [0; Landing::FIXED + MAX_RKEY];
+    let n = landing.pack(&mut out);
+    assert_eq!(&out[..n], [1, 0, 0, 0, 0, 0, 0, 0, 3, 2, 0, 0, 0, 0, 0, 0, 0xdd]);
+    assert_eq!(Landing::parse(&out[..n]), Some(landing));
+}
+
+#[test]
+fn golden_bytes_of_what_owners_are_asked_for() {
+    let packed = |remote: Remote| {
+        let mut out = Vec::new();
+        remote.pack(&mut out);
+        out
+    };
+    let cswap = Remote::Atomic(AtomicOp::Cswap { compare: 1, new: 0x0203 }, AtomicWidth::W32);
+    assert_eq!(
+        packed(cswap),
+        [3, 5, 4, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 3, 2, 0, 0, 0, 0, 0, 0]
+    );
+    assert_eq!(packed(Remote::Get(0x0203)), [2, 0, 0, 0, 0, 0, 0, 0, 3, 2, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(packed(Remote::Put), [1, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(packed(Remote::Flush), [0; 8]);
+    let all =
+        [AtomicOp::Add(1), AtomicOp::And(2), AtomicOp::Or(3), AtomicOp::Xor(4), AtomicOp::Swap(5)];
+    let all = all.map(|op| Remote::Atomic(op, AtomicWidth::W64));
+    for remote in all.into_iter().chain([cswap, Remote::Get(7), Remote::Flush]) {
+        assert_eq!(Remote::parse(&packed(remote)), Some((remote, &[][..])));
+    }
+    let put = [&packed(Remote::Put)[..], &[9, 8]].concat();
+    assert_eq!(Remote::parse(&put), Some((Remote::Put, &[9, 8][..])));
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_parsed_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..120)) {
+        let _ = Rts::parse(&bytes);
+        let _ = FirstPiece::parse(&bytes);
+        if let Some((remote, data)) = Remote::parse(&bytes) {
+            let mut out = Vec::new();
+            remote.pack(&mut out);
+            out.extend_from_slice(data);
+            // An operand that its operation does not have is not looked at.
+            prop_assert_eq!(out.len(), bytes.len());
+        }
+        if let Some(landing) = Landing::parse(&bytes) {
+            let mut out = [0; Landing::FIXED + MAX_RKEY];
+            let n = landing.pack(&mut out);
+            prop_assert_eq!(&out[..n], &bytes[..]);
+        }
+        if let Some(offer) = Offer::parse(&bytes) {
+            let mut out = [0; Offer::FIXED + MAX_RKEY];
+            let n = offer.pack(&mut out);
+            prop_assert_eq!(&out[..n], &bytes[..]);
+        }
+    }
+
+    #[test]
+    fn envelopes_survive(space: u32, source: u32, tag: u64, number: u32) {
+        let header = tagged(&Envelope { space, source, tag }, number);
+        prop_assert_eq!(envelope(&header), Envelope { space, source, tag });
+        prop_assert_eq!(sequence(&header), number);
+    }
+}

@@ -1,0 +1,124 @@
+//! What every call of a worker moves on: its lanes, what they asked for, and news of deaths.
+
+use bowline_uct::PeerFailure;
+
+use super::Inner;
+use crate::action::Action;
+use crate::wire;
+
+/// Progress calls between two looks at the failure source; a worker that goes to sleep looks
+/// as well.
+const LOOKS: u32 = 64;
+
+impl Inner {
+    /// One round over the lanes, and what follows from it.
+    #[inline]
+    pub(crate) fn progress(&mut self) -> u32 {
+        let mut events = self.poll();
+        self.looks += 1;
+        if self.looks >= LOOKS {
+            // What a failure completes is an event: whoever waits must look before it sleeps.
+            events += self.look_for_failures();
+        }
+        if !self.engine.actions.is_empty() {
+            self.act();
+            events += 1;
+        }
+        events
+    }
+
+    pub(crate) fn doorbell(&self) -> Option<bowline_base::doorbell::Doorbell> {
+        let alone = self.lanes.iter().all(|lane| lane.loopback);
+        let mut lanes = self.lanes.iter().filter(|lane| alone || !lane.loopback);
+        lanes.find_map(|lane| lane.iface.doorbell().cloned())
+    }
+
+    #[inline]
+    pub(crate) fn failures_changed(&self) -> bool {
+        match &self.failures {
+            Some(source) => source.generation() != self.failure_generation,
+            None => false,
+        }
+    }
+
+    #[cold]
+    fn look_for_failures(&mut self) -> u32 {
+        self.looks = 0;
+        let changed = self.failures_changed();
+        if changed {
+            self.note_failures();
+        }
+        if self.engine.announcer.waits() {
+            self.announce_later();
+        }
+        u32::from(changed) + self.keep_alive() + self.look_for_introductions()
+    }
+
+    /// Learns of deaths. What the dead sent before is taken in first: those messages count.
+    #[cold]
+    pub(crate) fn note_failures(&mut self) {
+        let Some(source) = &self.failures else { return };
+        let mut dead = Vec::new();
+        self.failure_generation = source.generation();
+        source.dead(&mut dead);
+        // Bounded: a living peer may go on sending for ever.
+        self.lanes.iter_mut().for_each(|lane| lane.rest.awaken());
+        for _ in 0..1000 {
+            if self.poll() == 0 {
+                break;
+            }
+        }
+        for rank in dead {
+            self.engine.fail_rank(rank, PeerFailure::Died);
+        }
+    }
+
+    /// Carries out what the engine noted. What an action asks for anew waits for the next call,
+    /// so that other traffic is looked at in between.
+    pub(crate) fn act(&mut self) {
+        for _ in 0..self.engine.actions.len() {
+            let Some(action) = self.engine.actions.pop() else {
+                return;
+            };
+            match action {
+                // A failure is the peer's state, which the next operation reports.
+                Action::Connect(peer) => drop(self.ready(peer)),
+                Action::Fetch(key) => self.fetch(key),
+                Action::Put(key) => self.put_pieces(key),
+                Action::Stream(key) => self.stream(key),
+                Action::Announce => self.announce_later(),
+                Action::WithdrawAnnounced(key) => self.withdraw_announced(key),
+                Action::Withdrawn { peer, receive } => self.withdrawn(peer, receive),
+                Action::Acknowledge { peer, request } => {
+                    self.control(peer, wire::ACK, [request, 0], &[]);
+                }
+                Action::Refuse { peer, request, outcome } => {
+                    self.control(peer, wire::ACK, [request, outcome], &[]);
+                }
+                Action::Copy => self.copy_piece(),
+                Action::Help => self.help_piece(),
+                Action::EndHelp(key) => self.end_help(key),
+                Action::HelperLeft { peer, key, done } => self.helper_left(peer, key, done),
+                Action::CloseKey { lane, rkey } => {
+                    self.lanes[lane as usize].iface.rkey_release(rkey);
+                }
+                Action::AskBack(key) => self.ask_back(key),
+                Action::End(key) => self.engine.end_detached(key),
+                Action::Credit(peer) => self.give_credit(peer),
+                Action::Resume(peer) => self.resume(peer),
+                Action::FeedStream(peer) => self.engine.feed_stream(peer),
+                Action::Unpark(peer) => self.unpark(peer),
+                Action::ServeRemotes => self.serve_remotes(),
+                Action::Pump(peer) => self.pump(peer),
+                Action::ResumeOneSided => self.resume_one_sided(),
+                Action::StepClosings => self.step_closings(),
+                Action::Farewell(peer) => self.farewell(peer),
+                Action::Closed(peer) => self.closed(peer),
+                Action::Withdraw { lane, memory } => {
+                    // Lent memory is nobody's but the sender's: there is nothing to give back.
+                    drop(self.lanes[lane as usize].iface.mem_release(memory));
+                }
+            }
+        }
+    }
+}

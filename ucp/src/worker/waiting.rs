@@ -1,0 +1,59 @@
+//! One wait of a worker: when it looks again, gives the processor away and sleeps.
+
+use super::Worker;
+
+/// The stages of one wait.
+pub(crate) struct Waiting<'a> {
+    worker: &'a Worker,
+    round: u32,
+    stages: Option<crate::wait::Stages>,
+}
+
+impl<'a> Waiting<'a> {
+    #[inline]
+    pub(crate) fn new(worker: &'a Worker) -> Self {
+        Self { worker, round: 0, stages: None }
+    }
+
+    #[inline]
+    pub(crate) fn busy(&mut self) {
+        self.round = 0;
+    }
+
+    /// Progress found nothing; whether to look again at once.
+    #[inline]
+    pub(crate) fn spins(&mut self) -> bool {
+        let worker = self.worker;
+        let stages = *self.stages.get_or_insert_with(|| worker.waiter.borrow().stages());
+        self.round = self.round.saturating_add(1);
+        self.round <= stages.spins
+    }
+
+    /// Progress found nothing: looks again, gives the processor away or sleeps.
+    #[inline]
+    pub(crate) fn idle(&mut self) {
+        // No pause instruction: a look at the queues takes longer than a pause is meant to, and
+        // on recent processors a pause alone costs more than half of a message's latency.
+        if !self.spins() {
+            self.rest();
+        }
+    }
+
+    /// After [`Waiting::spins`] said no: gives the processor away or sleeps.
+    pub(crate) fn rest(&mut self) {
+        if let Some(stages) = self.stages
+            && self.round > stages.spins
+        {
+            self.long(stages);
+        }
+    }
+
+    #[cold]
+    fn long(&mut self, stages: crate::wait::Stages) {
+        if self.round <= stages.spins.saturating_add(stages.yields) {
+            self.worker.waiter.borrow_mut().yield_now();
+        } else {
+            self.worker.sleep();
+        }
+    }
+}

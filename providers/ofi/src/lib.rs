@@ -55,7 +55,10 @@
 //! question of ours would be answered by the peer's progress only, so that whoever computes for
 //! longer than BOWLINE_OFI_LOST_AFTER would be taken for dead. Under `bowline run --hosts` the
 //! launcher tells of such deaths, and of hosts that are silent; under other managers nobody does,
-//! and a wait for the dead does not end.
+//! and a wait for the dead does not end. Nor does it check who sent a packet: an endpoint that gets the
+//! port of one that has gone takes what the peers of that one still repeat for messages of its own
+//! peers, and loses some of those, or libfabric crashes. So jobs that follow each other at once on one
+//! host may harm each other, where one of the former has died.
 //!
 //! # Death
 //!

@@ -5,10 +5,13 @@
 //! instead of `verbs;ofi_rxm`, for instance on a machine with a network of its own. Where the first
 //! is set, and in the guest of `cargo xtask guest`, it is a failure that nothing opens.
 
+mod common;
+
 use std::sync::OnceLock;
 
 use bowline_ofi::{Atomics, OfiIface, OfiOptions, Registration};
 use bowline_uct::conformance::{Exclusion, Provider};
+use common::Alone;
 
 /// Why no interface opens with these options; asked once for each form.
 fn unavailable(known: &'static OnceLock<Option<String>>, options: &OfiOptions) -> Option<String> {
@@ -22,7 +25,9 @@ macro_rules! form {
         mod $module {
             use super::*;
 
-            struct Form;
+            struct Form {
+                _alone: Option<Alone>,
+            }
 
             impl Form {
                 fn options() -> OfiOptions {
@@ -57,8 +62,9 @@ macro_rules! form {
                 }
 
                 fn open(size: usize) -> (Self, Vec<OfiIface>) {
+                    let alone = Alone::over(&$provider);
                     let open = |_| OfiIface::open(Self::options()).expect("it opened before");
-                    (Self, (0..size).map(open).collect())
+                    (Self { _alone: alone }, (0..size).map(open).collect())
                 }
 
                 fn kill(&mut self, _index: usize, iface: OfiIface) {

@@ -4,6 +4,8 @@
 //! The test starts itself again as the process to be killed. Ends are by process id, also when an
 //! assertion fails, and a watchdog ends what hangs. What is printed of time is for the reader.
 
+mod common;
+
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
@@ -16,6 +18,7 @@ use bowline_uct::{
     AmId, Armed, Arrival, Caps, EpId, Iface, LocalSlice, MemoryDomain, PeerFailure, PostError,
     Posted, RemoteSlice, Sink, Source, Token, Verdict,
 };
+use common::Alone;
 
 #[derive(Default)]
 struct Seen {
@@ -168,11 +171,13 @@ struct Pair {
     other: Other,
     exposed: (Vec<u8>, u64),
     window: (Vec<u8>, u64),
+    _alone: Option<Alone>,
 }
 
 impl Pair {
     /// `None` where this machine lacks the provider.
     fn new(provider: &str, role: &str, far: bool) -> Option<Self> {
+        let alone = Alone::over(provider);
         let mut iface = match OfiIface::open(options(provider, far)) {
             Ok(iface) => iface,
             Err(error) => {
@@ -193,7 +198,8 @@ impl Pair {
         };
         let (exposed, window) = (key(&said[1]), key(&said[2]));
         let ep = iface.connect(&unhex(&said[0])).expect("the peer is reachable");
-        let mut pair = Self { iface, ep, seen: Seen::default(), other, exposed, window };
+        let seen = Seen::default();
+        let mut pair = Self { iface, ep, seen, other, exposed, window, _alone: alone };
         while pair.seen.messages.is_empty() {
             pair.turn();
         }

@@ -13,20 +13,22 @@
 //! `waiting` says that the budget ended before the frames did: then nothing else is received until
 //! they are taken.
 
+mod buffer;
+
 use std::collections::VecDeque;
-use std::io;
 use std::os::fd::AsFd;
 
-use bowline_base::region::Region;
 use bowline_base::sync::atomic::{Ordering, fence};
 use bowline_base::view::View;
-use bowline_uct::{AmId, Arrival, OpenError, PeerFailure, Sink, Source, Verdict};
+use bowline_uct::{AmId, Arrival, PeerFailure, Sink, Source, Verdict};
 use rustix::io::Errno;
 
 use crate::frame::{BadFrame, Frame, HEADER_BYTES, Kind};
 use crate::iface::TcpIface;
 use crate::peer::{Direct, Request, State};
 use crate::socket::{self, Vector};
+
+pub(crate) use buffer::Receiver;
 
 /// Payload beyond this goes straight to its place; up to this it is waited for, so that it is
 /// written in one copy.
@@ -37,84 +39,6 @@ const HEADER_FIRST: usize = 2 << 10;
 
 /// Bytes in one call after which other connections are asked before the same one again.
 const HEAVY: usize = 1 << 10;
-
-/// The receive buffer.
-#[derive(Debug)]
-pub(crate) struct Receiver {
-    memory: Region,
-    capacity: usize,
-    start: usize,
-    end: usize,
-    owner: Option<u32>,
-    pub(crate) waiting: bool,
-}
-
-impl Receiver {
-    pub(crate) fn new(max_am: usize) -> Result<Self, OpenError> {
-        // Room for a frame, and for enough behind it that few calls are made.
-        let capacity = (4 * max_am).max(16 << 10) + HEADER_BYTES + 24;
-        let memory = Region::create_private(capacity).map_err(|error| OpenError::System {
-            act: "allocate the receive buffer of the tcp transport",
-            source: io::Error::other(error),
-        })?;
-        Ok(Self { memory, capacity, start: 0, end: 0, owner: None, waiting: false })
-    }
-
-    pub(crate) const fn capacity(&self) -> usize {
-        self.capacity
-    }
-
-    pub(crate) const fn owner(&self) -> Option<u32> {
-        self.owner
-    }
-
-    const fn len(&self) -> usize {
-        self.end - self.start
-    }
-
-    fn clear(&mut self) {
-        (self.start, self.end, self.owner, self.waiting) = (0, 0, None, false);
-    }
-
-    /// The peer is gone.
-    pub(crate) fn forget(&mut self, index: u32) {
-        if self.owner == Some(index) {
-            self.clear();
-        }
-    }
-
-    /// `len` bytes from `start + skip`; the caller has seen that they are there.
-    ///
-    /// The view's lifetime is free of the interface's borrow, so that peers and memory can be
-    /// changed while a payload is in hand.
-    #[inline]
-    fn bytes<'a>(&self, skip: usize, len: usize) -> View<'a> {
-        debug_assert!(self.start + skip + len <= self.end);
-        let view = self.memory.view().slice(self.start + skip, len);
-        let view = view.expect("frames are looked at within the bytes that were received");
-        // SAFETY: the region is mapped as long as the interface, whose methods are the only
-        // callers, and drop the view before they return. Its bytes are only reached by views and
-        // system calls; those that receive are made when no view is in use.
-        unsafe { View::from_raw(view.as_ptr(), view.len()) }
-    }
-
-    #[inline]
-    fn array<const N: usize>(&self, skip: usize) -> [u8; N] {
-        let mut out = [0; N];
-        self.bytes(skip, N).copy_out(&mut out);
-        out
-    }
-
-    /// Moves what is there to the front.
-    fn compact(&mut self) {
-        let (from, len) = (self.start, self.len());
-        let base = self.memory.view().as_ptr();
-        // SAFETY: both ranges are inside the region, which `from + len <= capacity` guarantees;
-        // `copy` allows them to overlap, and no view is in use.
-        unsafe { std::ptr::copy(base.wrapping_add(from), base, len) };
-        (self.start, self.end) = (0, len);
-    }
-}
 
 /// What a call of `recv` said.
 enum Pulled {

@@ -34,6 +34,7 @@ use crate::sys::{Cq, PairSizes, Qp, Srq, Wc, ffi};
 use crate::wire::HEADER_BYTES;
 
 mod atomics;
+mod breaks;
 mod contract;
 mod own;
 mod peer;

@@ -15,14 +15,14 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use bowline_uct::{EpId, OpenError, PeerFailure, PostError, Source, Token, Unreachable};
+use bowline_uct::{EpId, OpenError, PeerFailure, PostError, Token, Unreachable};
 
 use super::{MAX_ENDPOINTS, RcIface};
 use crate::addr::Address;
 use crate::answers::Answer;
 use crate::control::{Command, Event};
 use crate::domain::Pieces;
-use crate::sys::{Bytes, Qp, Request, Work, ffi};
+use crate::sys::{Bytes, Qp, Request, Work};
 use crate::wire;
 use bowline_base::slab::Key;
 
@@ -294,7 +294,7 @@ impl RcIface {
     }
 
     /// The number of a pair that never came up, or is gone, names nobody.
-    fn forget_pair(&mut self, peer: u32, number: Option<u32>) {
+    pub(super) fn forget_pair(&mut self, peer: u32, number: Option<u32>) {
         let peer = &self.peers[peer as usize];
         if let Some(number) = number
             && peer.pair_number() != Some(number)
@@ -385,99 +385,6 @@ impl RcIface {
         }
     }
 
-    /// Breaks a connection after everything that has arrived on it was taken in.
-    pub(super) fn drain_then_break(&mut self, number: u32, how: PeerFailure) {
-        self.read_completions();
-        self.break_link(number, how);
-        self.mend();
-    }
-
-    /// Breaks the connections that were found broken while completions were read.
-    pub(super) fn mend(&mut self) {
-        while !self.broken.is_empty() {
-            // The first one says what happened; those behind it were only swept along.
-            let (number, how) = self.broken.remove(0);
-            // What has arrived on it is taken in first: its pair's number is about to be nobody's.
-            self.read_completions();
-            self.break_link(number, how);
-        }
-    }
-
-    /// Ends a connection, answers what was under way, and has the failure told.
-    pub(super) fn break_link(&mut self, number: u32, how: PeerFailure) {
-        let peer = &mut self.peers[number as usize];
-        let (link, uid) = (peer.link.take(), peer.uid());
-        let is_own = uid == self.own.uid;
-        peer.asked = false;
-        peer.fence = false;
-        if link.is_none() && peer.waiting.is_empty() && (peer.failed.is_some() || !peer.open) {
-            return;
-        }
-        let pair = link.as_ref().map(Link::arrives_on);
-        if let Some(link) = link {
-            self.counters.failures += u64::from(how != PeerFailure::Closed);
-            let pair_number = link.pair.number();
-            self.forget_pair(number, pair);
-            let Link { pair, far, mut ops, mut flushes, .. } = link;
-            if let Err(error) = pair.stop() {
-                tracing::debug!(%error, "a pair was stopped already");
-            }
-            // When the pair is destroyed the device has let go of all memory.
-            drop((pair, far));
-            let in_order = how == PeerFailure::Closed;
-            if !is_own {
-                self.control.command(Command::End { uid, number: pair_number, in_order });
-            }
-            for op in ops.drain(..) {
-                self.finish(op, Err(how));
-            }
-            for (_, answer) in flushes.drain(..) {
-                self.answer(answer, Err(how));
-            }
-        }
-        while let Some(waiting) = self.peers[number as usize].waiting.pop_front() {
-            match waiting {
-                Waiting::Message { buffer, .. } => self.send.give(buffer),
-                Waiting::Transfer { pieces, token, .. } => {
-                    self.domain.give_back(&pieces.lent);
-                    self.answer(Answer::One(token), Err(how));
-                }
-                Waiting::Flush(answer) => self.answer(answer, Err(how)),
-            }
-        }
-        let peer = &mut self.peers[number as usize];
-        if peer.failed.is_none() {
-            peer.failed = Some(how);
-            let ep = EpId(number);
-            if std::mem::take(&mut peer.wanted) {
-                self.waiters.retain(|waiter| *waiter != ep);
-            }
-            self.failed.push_back((number, pair));
-        }
-    }
-
-    /// Answers a request that is complete, or will never be.
-    pub(super) fn finish(&mut self, op: Op, result: Result<u64, PeerFailure>) {
-        self.under_way -= 1;
-        let mut result = result;
-        match op.holds {
-            Holds::Nothing => {}
-            Holds::Buffer(buffer) => self.send.give(buffer),
-            Holds::Lent(lent, buffer) => {
-                self.domain.give_back(&lent);
-                if let Some(buffer) = buffer {
-                    self.send.give(buffer);
-                }
-            }
-            Holds::Result(word) => {
-                result = result.map(|_| self.results.read(word));
-                self.results.give(word);
-            }
-            Holds::Emulated(key) => return self.emulated_done(key, result),
-        }
-        self.answer(Answer::One(op.token), result);
-    }
-
     /// Sends the last message of a connection.
     pub(super) fn post_close(&mut self, number: u32) {
         let peer = &self.peers[number as usize];
@@ -549,37 +456,11 @@ impl RcIface {
         Ok(())
     }
 
-    /// The device refused a request: its queue is full, or it has broken the connection.
-    #[cold]
-    pub(super) fn post_failed(&mut self, number: u32, error: &std::io::Error) -> PostError {
-        if matches!(error.raw_os_error(), Some(libc::ENOMEM | libc::EAGAIN)) {
-            return PostError::NoResource;
-        }
-        tracing::warn!(peer = number, %error, "a request was refused");
-        self.broken.push((number, PeerFailure::Unreachable));
-        PostError::PeerFailed
-    }
-
     /// Whether completions of the sending side name a connection that is there.
     #[inline]
     pub(super) fn link_of(&mut self, id: u64) -> Option<(u32, &mut Link)> {
         let number = (id >> 32) as u32 & 0xffff;
         let link = self.peers.get_mut(number as usize)?.link.as_mut()?;
         (u64::from(link.generation) == id >> 48).then_some((number, link))
-    }
-
-    /// Tells the sink of a failure.
-    pub(super) fn failure_of(&self, number: u32) -> (Option<Source>, Option<EpId>, PeerFailure) {
-        let peer = &self.peers[number as usize];
-        let how = peer.failed.unwrap_or(PeerFailure::Unreachable);
-        (Some(Source(number)), peer.open.then_some(EpId(number)), how)
-    }
-}
-
-/// What a failed completion says of the peer.
-pub(super) fn failure_from(status: u32) -> PeerFailure {
-    match status {
-        ffi::WC_REM_ACCESS_ERR => PeerFailure::Refused,
-        _ => PeerFailure::Unreachable,
     }
 }

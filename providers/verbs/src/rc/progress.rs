@@ -9,7 +9,8 @@ use std::time::Instant;
 
 use bowline_uct::{Arrival, EpId, PeerFailure, Sink, Source, Token, Verdict};
 
-use super::peer::{Holds, Op, failure_from};
+use super::breaks::failure_from;
+use super::peer::{Holds, Op};
 use super::{Arrived, RcIface};
 use crate::control::LOOKS;
 use crate::sys::{Wc, ffi, status_text};

@@ -13,7 +13,8 @@ pub const fn tell(count: u32) -> u64 {
 /// The count that a word tells; `None` when parts of several words were read.
 ///
 /// Whoever reads the bytes in order, upwards or downwards, while the word changes once, has either
-/// the count or the check of one of the two words whole, and no two counts have the same check.
+/// the count or the check of one of the two words whole, and no two counts have the same check. If
+/// it changes more often meanwhile, one mixture in 2^32 is taken for a count.
 pub const fn told(word: u64) -> Option<u32> {
     let count = word as u32;
     if (word >> 32) as u32 == check(count) { Some(count) } else { None }

@@ -7,9 +7,9 @@
 //! 1. The transport below tells of an end when nothing of that peer is under way any more. So
 //!    what it left is all there.
 //! 2. Every link has a *status word* in the memory of the sender: reservations begun, and those of
-//!    them not known to have ended (by the answer to the add to S or F). It is stored before a reservation is
-//!    posted, and after its add was answered. One add is unanswered at a time, so that the count
-//!    of the ended is a prefix of the begun.
+//!    them not known to have ended (by the answer to the add to S or F). It is stored before a
+//!    reservation is posted, and after its add was answered. One add is unanswered at a time, so
+//!    that those that have ended are a prefix of those begun.
 //! 3. The half was flipped before, so that the reservations in question were begun before. The
 //!    consumer reads the status word of every living sender with a get, in which the sender takes
 //!    no part. If as many have ended as were begun, nothing of it is missing. Else it reads again

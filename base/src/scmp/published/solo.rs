@@ -57,7 +57,7 @@ pub enum Head {
 }
 
 /// Reads the head of a ring in which `published` slots are known to be published and `consumed` of
-/// them to be consumed.
+/// them, so no more, to be consumed.
 ///
 /// # Errors
 /// When more were consumed than published.

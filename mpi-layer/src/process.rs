@@ -131,8 +131,8 @@ impl Drop for Process {
         let adopted = self.adopted.take();
         self.worker.wait_until(|| adopted.iter().all(|old| self.worker.is_complete(old.id)));
         if !std::thread::panicking() {
-            // Peers wait for answers to messages that were received here.
-            self.worker.wait_until(|| !self.worker.has_unsent());
+            // Peers wait for what was sent to them, and for answers to what was received here.
+            self.worker.drain();
         }
     }
 }

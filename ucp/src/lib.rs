@@ -46,6 +46,7 @@ mod in_place;
 mod introduce;
 mod keepalive;
 mod lanes;
+mod linger;
 pub mod matching;
 mod one_sided;
 mod pack;

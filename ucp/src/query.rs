@@ -95,13 +95,24 @@ impl fmt::Display for RequestInfo {
 }
 
 impl Worker {
-    /// Whether something still waits for room on its way to a living peer: sends, or answers that peers
-    /// wait for. A worker that is dropped meanwhile takes it with it, and a peer whose message it has
-    /// received sees the send fail; so who leaves in peace waits until this is `false`.
+    /// Whether something is still on its way to a living peer: sends, also such as are complete
+    /// because their buffer was copied, or answers that peers wait for. A worker that is dropped
+    /// meanwhile gives it a short time, and then takes it with it; so who leaves in peace waits until
+    /// this is `false`: see [`drain`](Self::drain).
     pub fn has_unsent(&self) -> bool {
-        let engine = &self.inner.borrow().engine;
+        let inner = &mut *self.inner.borrow_mut();
+        let engine = &inner.engine;
         !engine.actions.is_empty()
             || engine.peers.iter().any(|peer| peer.failure().is_none() && !peer.pending.is_empty())
+            || !inner.lanes.iter_mut().all(|lane| lane.iface.all_sent())
+    }
+
+    /// Waits until nothing is unsent ([`has_unsent`](Self::has_unsent)), however long living peers
+    /// take: what a rank does before it drops its worker and goes.
+    pub fn drain(&self) {
+        self.inner.borrow_mut().wakeup.leaving = true;
+        self.wait_until(|| !self.has_unsent());
+        self.inner.borrow_mut().wakeup.leaving = false;
     }
 }
 

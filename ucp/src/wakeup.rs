@@ -28,6 +28,9 @@ use crate::wait::Idle;
 use crate::waits::Waits;
 use crate::worker::{Inner, Worker};
 
+/// Between two looks whether messages have left.
+const LOOK: Duration = Duration::from_millis(1);
+
 /// Answer of [`Worker::arm`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
@@ -81,6 +84,8 @@ pub(crate) struct Wakeup {
     source: Option<WakeSource>,
     /// `arm` was the last that happened.
     armed: bool,
+    /// What is waited for is that messages have left, of which nothing tells.
+    pub(crate) leaving: bool,
 }
 
 impl Wakeup {
@@ -205,6 +210,9 @@ impl Inner {
         };
         if inner.failures.is_some() && inner.has_dear_lane() {
             deadline = soonest(deadline, crate::lanes::NEWS);
+        }
+        if inner.wakeup.leaving {
+            deadline = soonest(deadline, LOOK);
         }
         // A round of keep-alive is due then.
         if let Some(left) = inner.rounds.remaining() {

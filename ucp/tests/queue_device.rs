@@ -245,3 +245,46 @@ fn a_ring_is_read_without_flips() {
         assert!(seen.failed.iter().all(|failed| failed.2 == PeerFailure::Unreachable));
     }
 }
+
+/// A sender leaves as soon as all is sent, and the receiver looks at odd times: the notice of the end
+/// may come while the swap that flips the queue is under way, its answer not yet there. The messages
+/// come first.
+fn leaves(form: QueueForm, before: u32, between: u32, count: u64) {
+    let what = format!("{form:?}, {count} messages, looks after {before} and {between} events");
+    let mut world = World::new(form, 1);
+    let ep = EpId(1);
+    world.send(1, ep, 0).expect("there is room");
+    world.until(&what, |world| world.from(1) == [0]);
+    for number in 1..=count {
+        world.send(1, ep, number).expect("there is room");
+    }
+    while !world.lanes[1].all_sent() {
+        world.lanes[1].progress(&mut world.seen[1], 16);
+        world.network.advance();
+    }
+    drop(world.lanes.pop());
+    let wait = |world: &World, events| {
+        for _ in 0..events {
+            world.network.advance();
+        }
+    };
+    wait(&world, before);
+    world.until(&what, |world| {
+        wait(world, between);
+        !world.seen[0].failed.is_empty()
+    });
+    assert_eq!(world.seen[0].before, [count as usize + 1], "{what}");
+    assert!(world.from(1).into_iter().eq(0..=count), "{what}");
+}
+
+#[test]
+fn a_sender_leaves_while_the_queue_is_flipped() {
+    let _watchdog = Watchdog::start("queues", "a_sender_leaves_while_the_queue_is_flipped");
+    for form in [QueueForm::Scmp, QueueForm::ScmpSeq, QueueForm::Locked, QueueForm::ScmpRings] {
+        for before in 0..25 {
+            for between in 0..25 {
+                leaves(form, before, between, 1 + u64::from(between % 3));
+            }
+        }
+    }
+}

@@ -187,7 +187,7 @@ macro_rules! conformance {
             }
             failure: {
                 bad_endpoints_are_refused, invalidated_endpoints_fail_once,
-                disconnected_and_connected_again, closed_peers_are_noticed,
+                disconnected_and_connected_again, closed_peers_are_noticed, nothing_is_lost_by_leaving,
                 death_is_told_once, death_ends_operations_in_flight,
                 death_of_a_full_peer, survivors_go_on,
             }

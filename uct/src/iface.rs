@@ -216,6 +216,16 @@ pub trait Iface: MemoryDomain + Send {
     /// Closes an endpoint. Operations that were complete locally still arrive.
     fn disconnect(&mut self, ep: EpId);
 
+    /// Whether everything that was accepted is out of the interface's hands, so that dropping it now
+    /// loses nothing; a peer that has failed does not count. Meanwhile `progress` brings it out, and
+    /// this is asked again: no event tells of the last of it. Who drops the interface before, has it
+    /// brought out for a short time only, in which a peer that is busy elsewhere may take nothing.
+    ///
+    /// Where whatever is accepted is done in the call, there is nothing to implement.
+    fn all_sent(&mut self) -> bool {
+        true
+    }
+
     /// Sends header and payload, copied in the call.
     fn am_short(
         &mut self,

@@ -103,6 +103,10 @@ impl Iface for OfiIface {
         self.close_endpoint(ep);
     }
 
+    fn all_sent(&mut self) -> bool {
+        !self.has_unfinished()
+    }
+
     #[inline]
     fn am_short(
         &mut self,

@@ -386,13 +386,16 @@ impl OfiIface {
             fn failed(&mut self, _: Option<Source>, _: Option<EpId>, _: PeerFailure) {}
         }
         let end = Instant::now() + LINGER;
-        let unfinished =
-            |peer: &Peer| !peer.pending.is_empty() || peer.under_way > 0 || peer.bye_due;
-        let waits =
-            |iface: &Self| iface.peers.iter().any(|peer| peer.is_well() && unfinished(peer));
-        while waits(self) && Instant::now() < end {
+        while self.has_unfinished() && Instant::now() < end {
             self.turn(&mut Nobody, 64);
         }
+    }
+
+    /// Whether something for a living peer has not left.
+    pub(crate) fn has_unfinished(&self) -> bool {
+        let unfinished =
+            |peer: &Peer| !peer.pending.is_empty() || peer.under_way > 0 || peer.bye_due;
+        self.peers.iter().any(|peer| peer.is_well() && unfinished(peer))
     }
 }
 

@@ -317,6 +317,9 @@ impl Iface for Carrier {
     fn disconnect(&mut self, ep: EpId) {
         self.below.disconnect(ep);
     }
+    fn all_sent(&mut self) -> bool {
+        self.below.all_sent()
+    }
     fn am_short(
         &mut self,
         ep: EpId,

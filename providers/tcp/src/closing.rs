@@ -29,32 +29,33 @@ impl TcpIface {
         let deadline = Instant::now() + self.options.linger;
         let mut said = vec![false; self.peers.len()];
         loop {
-            let mut left = false;
             for index in 0..self.peers.len() as u32 {
-                let Some(peer) = self.peer(index) else { continue };
-                match peer.state {
-                    State::Failed(_) => continue,
-                    State::Connecting => {
-                        left |= !peer.queue.is_empty();
-                        continue;
-                    }
-                    State::Open => {}
-                }
-                if said.get(index as usize) == Some(&false) {
+                if self.peer(index).is_some_and(|peer| matches!(peer.state, State::Open))
+                    && said.get(index as usize) == Some(&false)
+                {
                     said[index as usize] = true;
                     self.send_control(index, &Frame::bye().encode());
                 }
-                let Some(peer) = self.peer(index) else { continue };
-                let unsent = peer.socket.as_ref().is_some_and(|s| socket::at_risk(s.as_fd()) > 0);
-                left |= !peer.queue.is_empty() || unsent;
             }
-            if !left || Instant::now() >= deadline {
+            if self.is_brought_out() || Instant::now() >= deadline {
                 return;
             }
             bowline_uct::Iface::progress(self, &mut Nobody, 256);
             said.resize(self.peers.len().max(said.len()), false);
             std::thread::yield_now();
         }
+    }
+
+    /// Whether the kernels of all peers that have not failed have what was posted to them.
+    pub(crate) fn is_brought_out(&self) -> bool {
+        (0..self.peers.len() as u32).filter_map(|index| self.peer(index)).all(|peer| {
+            let unsent = || peer.socket.as_ref().is_some_and(|s| socket::at_risk(s.as_fd()) > 0);
+            match peer.state {
+                State::Failed(_) => true,
+                State::Connecting => peer.queue.is_empty(),
+                State::Open => peer.queue.is_empty() && !unsent(),
+            }
+        })
     }
 }
 

@@ -112,6 +112,10 @@ impl Iface for TcpIface {
         self.close_endpoint(ep);
     }
 
+    fn all_sent(&mut self) -> bool {
+        self.is_brought_out()
+    }
+
     #[inline]
     fn am_short(
         &mut self,

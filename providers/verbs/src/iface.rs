@@ -108,6 +108,7 @@ impl Iface for VerbsIface {
     by_mode! {
         fn connect(&mut self, address: &[u8]) -> Result<EpId, OpenError>;
         fn disconnect(&mut self, ep: EpId);
+        fn all_sent(&mut self) -> bool;
         fn am_short(&mut self, ep: EpId, id: AmId, header: &AmHeader, payload: &[u8]) -> Result<(), PostError>;
         fn am_bcopy(&mut self, ep: EpId, id: AmId, header: &AmHeader, max_len: usize, pack: &mut dyn FnMut(View<'_>) -> usize) -> Result<usize, PostError>;
         fn am_zcopy(&mut self, ep: EpId, id: AmId, header: &AmHeader, payload: &[LocalSlice], token: Token) -> Result<Posted, PostError>;

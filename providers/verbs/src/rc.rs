@@ -406,14 +406,7 @@ impl RcIface {
         // nothing else.
         let patience = self.timeout;
         self.drain_while(patience, |peers| peers.iter().filter(|peer| peer.has_waiting()).count());
-        for peer in 0..self.peers.len() {
-            // Without its completion nothing tells that the last requests are complete.
-            if self.peers[peer].link.as_ref().is_some_and(|link| link.unsignalled > 0)
-                && let Err(error) = self.mark(peer as u32)
-            {
-                tracing::debug!(%error, "a peer's last requests are not waited for");
-            }
-        }
+        self.mark_all();
         self.drain_while(patience, |peers| peers.iter().map(Peer::under_way).sum());
         for peer in 0..self.peers.len() as u32 {
             self.post_close(peer);
@@ -428,6 +421,24 @@ impl RcIface {
                 self.control.command(Command::End { uid, number, in_order: true });
             }
         }
+    }
+
+    /// Asks for the completion of all that is under way: without one nothing tells that the last
+    /// requests are complete.
+    fn mark_all(&mut self) {
+        for peer in 0..self.peers.len() {
+            if self.peers[peer].link.as_ref().is_some_and(|link| link.unsignalled > 0)
+                && let Err(error) = self.mark(peer as u32)
+            {
+                tracing::debug!(%error, "a peer's last requests cannot be asked for");
+            }
+        }
+    }
+
+    /// Whether nothing waits for a connection and nothing is under way.
+    fn is_idle(&mut self) -> bool {
+        self.mark_all();
+        self.peers.iter().all(|peer| !peer.has_waiting() && peer.under_way() == 0)
     }
 
     /// Makes progress until `left` is 0, or has not become less for `patience`: a peer that has no

@@ -102,6 +102,10 @@ impl Iface for QueueLane {
         );
     }
 
+    fn all_sent(&mut self) -> bool {
+        self.is_quiet() && self.inner.all_sent()
+    }
+
     fn am_short(
         &mut self,
         ep: EpId,

@@ -262,7 +262,7 @@ impl QueueLane {
         let Some(word) = word.filter(|word| word.load(Ordering::Relaxed) as u32 != 0) else {
             return;
         };
-        if self.flipping || self.flip_answer.is_some() || self.closed.is_some() {
+        if self.flip_is_under_way() || self.closed.is_some() {
             return;
         }
         if self.own_link.is_none() {

@@ -2,13 +2,11 @@
 //! progress. How it is made is in `open`.
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
 use bowline_base::buffer::RecvBuf;
-use bowline_base::doorbell::{Doorbell, Sleep};
 use bowline_base::scmp::published::{Consumer, solo};
 use bowline_uct::{
-    Arrival, Caps, EpId, Iface, IfaceAttr, MemHandle, PeerFailure, Sink, Source, Token, Verdict,
+    Arrival, EpId, Iface, IfaceAttr, MemHandle, PeerFailure, Sink, Source, Token, Verdict,
 };
 
 use super::damage::Closed;
@@ -19,19 +17,10 @@ use super::promote::Promotion;
 use super::sealed::Inbox;
 use super::settle::Settlement;
 use super::token::{Odd, Owner, What};
+use crate::linger::Linger;
 
 /// Events of the transport below in one round.
 const NOTES: u32 = 64;
-
-/// Rounds without any event after which a lane that is dropped gives up what it still has to send,
-/// and those after which it lets others have the processor.
-const LAST_ROUNDS: u32 = 20_000;
-const LAST_SPINS: u32 = 200;
-
-/// The same where peers have to take part, who may be waiting for a processor: naps after the last
-/// round, and how long one is.
-const LAST_NAPS: u32 = 2000;
-const NAP: Duration = Duration::from_millis(1);
 
 /// What the transport below said while it made progress.
 #[derive(Debug)]
@@ -257,25 +246,32 @@ impl QueueLane {
     }
 }
 
+impl QueueLane {
+    /// Whether all that was accepted for the living is in their queues.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.links.iter().all(Link::is_quiet)
+    }
+
+    /// Changes when a message has left.
+    fn gone(&self) -> (u64, usize) {
+        let left = self.links.iter().map(|link| link.fifo.counts().1).sum();
+        (left, self.links.iter().filter(|link| link.is_quiet()).count())
+    }
+}
+
 impl Drop for QueueLane {
     fn drop(&mut self) {
         // Messages that were accepted arrive, if their receivers let them.
-        let caps = self.inner.attr().caps;
-        let by_peers = caps.contains(Caps::RMA_WAKES) || !caps.contains(Caps::WAKEUP);
-        let most = LAST_ROUNDS + if by_peers { LAST_NAPS } else { 0 };
-        let mut bed = None;
-        let mut idle = 0;
-        while idle < most && !self.links.iter().all(Link::is_quiet) {
-            idle = if self.look_below() && self.work.is_empty() { 0 } else { idle + 1 };
+        let mut linger = Linger::default();
+        let mut gone = self.gone();
+        while !self.is_quiet() {
+            self.look_below();
             self.pending.clear();
-            if idle > LAST_ROUNDS {
-                let bed = bed.get_or_insert_with(Doorbell::private);
-                bed.arm(Sleep::Futex);
-                let _ = bed.wait(Some(NAP));
-                bed.disarm();
-            } else if idle > LAST_SPINS {
-                bowline_base::sync::yield_now();
+            let now = self.gone();
+            if !linger.goes_on(now != gone) {
+                return;
             }
+            gone = now;
         }
     }
 }

@@ -197,7 +197,7 @@ impl QueueLane {
         let Some(consumer) = self.consumer.as_ref().filter(|consumer| consumer.is_drained()) else {
             return;
         };
-        if self.flipping || self.flip_answer.is_some() || self.closed.is_some() {
+        if self.flip_is_under_way() || self.closed.is_some() {
             return;
         }
         let new = consumer.flip_word();

@@ -205,7 +205,7 @@ impl QueueLane {
         let Some(inbox) = self.inbox.as_ref().filter(|inbox| inbox.consumer.wants_flip()) else {
             return false;
         };
-        if self.flipping || self.flip_answer.is_some() || self.closed.is_some() {
+        if self.flip_is_under_way() || self.closed.is_some() {
             return false;
         }
         let flip = inbox.consumer.flip_word();
@@ -272,8 +272,12 @@ impl QueueLane {
             return;
         }
         self.settlement.running = None;
+        if self.flip_is_under_way() {
+            return;
+        }
         let mut at = 0;
-        while let Some(&(link, noticed)) = self.settlement.ending.get(at) {
+        while let Some((link, noticed)) = self.settlement.ending.get_mut(at) {
+            let (link, noticed) = (*link, *noticed.get_or_insert(generation));
             if active && (noticed != generation || drained) {
                 self.settlement.ending.swap_remove(at);
                 self.tell_failure(link);

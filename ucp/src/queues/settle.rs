@@ -19,7 +19,9 @@
 //!    highest number of each dead sender are dropped; its last words may be lost although they
 //!    were finalised, but never come in pieces.
 //! 5. The end of a peer is told when the half that was active at the notice has been drained:
-//!    its messages come before.
+//!    its messages come before. While a flip by the device is under way nobody is told, since R and
+//!    what the consumer knows of it do not belong together; and which half was active at a notice
+//!    that came meanwhile is known only after it, when it is taken to be the later one.
 //! 6. Where messages are sealed, reservations end with the answer to a flush, or to a later atomic; a
 //!    dead sender may have left several; and rule 4 is replaced by the seal, which tells what is
 //!    whole. See `sealed`.
@@ -37,8 +39,9 @@ use super::options::QueueForm;
 /// One settlement, and who waits for one.
 #[derive(Debug, Default)]
 pub(super) struct Settlement {
-    /// Links whose peers have ended, with the generation under which senders reserved then.
-    pub(super) ending: Vec<(u32, u32)>,
+    /// Links whose peers have ended, with the generation under which senders reserved then; `None`
+    /// while that is not known.
+    pub(super) ending: Vec<(u32, Option<u32>)>,
     /// The generation of the settlement under way.
     pub(super) running: Option<u32>,
     /// The next seat to be asked for.
@@ -55,7 +58,13 @@ impl QueueLane {
     pub(super) fn wait_for_the_last(&mut self, link: u32) {
         let sealed = self.inbox.as_ref().map_or(0, super::sealed::Inbox::generation);
         let generation = self.consumer.as_ref().map_or(sealed, |consumer| self.with(consumer).0);
-        self.settlement.ending.push((link, generation));
+        let known = (!self.flip_is_under_way()).then_some(generation);
+        self.settlement.ending.push((link, known));
+    }
+
+    /// Whether R was or is being swapped, and the consumer does not know of it yet.
+    pub(super) const fn flip_is_under_way(&self) -> bool {
+        self.flipping || self.flip_answer.is_some()
     }
 
     /// The consumer's generation, whether its last half is drained, and whether something was
@@ -99,11 +108,12 @@ impl QueueLane {
             return self.settle(generation);
         }
         self.settlement.running = None;
-        if !drained {
+        if !drained || self.flip_is_under_way() {
             return;
         }
         let mut at = 0;
-        while let Some(&(link, noticed)) = self.settlement.ending.get(at) {
+        while let Some((link, noticed)) = self.settlement.ending.get_mut(at) {
+            let (link, noticed) = (*link, *noticed.get_or_insert(generation));
             let drained = noticed != generation || !reserved;
             if drained && self.ring_is_over(link) {
                 self.free_rings_of(link);

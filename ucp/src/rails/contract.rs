@@ -16,12 +16,10 @@ use super::reads::MOST;
 use super::wire::Address;
 use super::{Endpoint, EpState, Event, Rails};
 use crate::lanes::Rest;
+use crate::linger::Linger;
 
 /// Bytes of which the split is explained.
 const EXPLAINED: u64 = 4 << 20;
-
-/// Looks at the paths after which rails that are dropped give up what they still have to send.
-const LAST_ROUNDS: u32 = 20_000;
 
 impl Rails {
     fn peer(&self, bytes: &[u8]) -> Result<Address, Unreachable> {
@@ -139,6 +137,12 @@ impl Rails {
             events += 1;
         }
         events
+    }
+
+    /// Messages for the living that no path has taken yet.
+    fn unposted(&self) -> usize {
+        let living = self.links.iter().filter(|link| link.failed.is_none());
+        living.map(|link| link.log.unposted()).sum()
     }
 
     /// Whether the next progress has something to do of itself.
@@ -289,6 +293,10 @@ impl Iface for Rails {
         endpoint.state = EpState::Free;
         self.links[endpoint.link as usize].ep = None;
         self.free_endpoints.push(ep.0);
+    }
+
+    fn all_sent(&mut self) -> bool {
+        self.unposted() == 0 && self.paths.iter_mut().all(|path| path.iface.all_sent())
     }
 
     fn am_short(
@@ -460,11 +468,15 @@ impl Sink for Deaf {
 impl Drop for Rails {
     fn drop(&mut self) {
         // What was accepted is brought out, as far as the peers take it.
-        for _ in 0..LAST_ROUNDS {
-            if !self.links.iter().any(|link| link.failed.is_none() && link.log.waits()) {
+        let mut linger = Linger::default();
+        let mut waiting = self.unposted();
+        while waiting > 0 {
+            self.progress(&mut Deaf, 64);
+            let now = self.unposted();
+            if !linger.goes_on(now < waiting) {
                 return;
             }
-            self.progress(&mut Deaf, 64);
+            waiting = now;
         }
     }
 }

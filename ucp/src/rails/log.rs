@@ -141,7 +141,12 @@ impl Log {
 
     /// Whether something waits to be posted.
     pub(super) fn waits(&self) -> bool {
-        self.posted < self.entries.len()
+        self.unposted() > 0
+    }
+
+    /// How many messages that is.
+    pub(super) fn unposted(&self) -> usize {
+        self.entries.len() - self.posted
     }
 
     #[cfg(test)]

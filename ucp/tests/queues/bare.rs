@@ -332,6 +332,7 @@ impl<I: Iface> Iface for WithoutMessages<I> {
 
     passed_mut! {
         fn disconnect(&mut self, ep: EpId);
+        fn all_sent(&mut self) -> bool;
         fn want_writable(&mut self, ep: EpId);
         fn release(&mut self, desc: Desc);
         fn arm(&mut self, descriptor: bool) -> Armed;

@@ -163,6 +163,44 @@ pub fn closed_peers_are_noticed<P: Provider>() {
     world.peer(0).iface.disconnect(ep);
 }
 
+/// Whoever leaves when all is sent leaves nothing behind, although the queue was full when the last of
+/// it was posted. Its end is told after its messages.
+pub fn nothing_is_lost_by_leaving<P: Provider>() {
+    if P::LOOPBACK {
+        return not_applicable::<P>("a loopback interface does not outlive its peer");
+    }
+    let mut world = World::<P>::new(5);
+    let attr = world.attr();
+    let flavour = Flavour::offered(&attr)[0];
+    let len = flavour.fit(&attr, 8);
+    for from in 1..5 {
+        // The receiver knows its sender.
+        world.send(from, 0, flavour, 0, len);
+        world.receive(0, 1)[0].verify();
+        let source = world.source(0, from);
+        let posted = if from == 1 {
+            world.fill(from, 0, flavour, 1, len)
+        } else {
+            world.send(from, 0, flavour, 1, len);
+            1
+        };
+        // As far as it goes without the receiver, who then finds messages and their sender's end.
+        world.rounds_of(from, 200);
+        world.until(|world| world.peer(from).iface.all_sent());
+        world.close(from);
+        world.until(|world| world.peer(0).seen.messages.len() >= posted);
+        let messages = world.peer(0).seen.take();
+        messages.iter().for_each(Message::verify);
+        let order = messages.iter().map(|message| message.header[0]).collect();
+        in_sequence::<P>(&attr, order, 1, posted as u64);
+        let seen = &world.peer(0).seen;
+        let told = seen.failed.iter().position(|failed| source.is_some() && failed.0 == source);
+        if let Some(told) = told {
+            assert_eq!(seen.before[told], posted, "told of the end before the last messages");
+        }
+    }
+}
+
 fn can_kill<P: Provider>() -> bool {
     if !P::CAN_KILL {
         not_applicable::<P>("the provider cannot stage a death");

@@ -160,6 +160,8 @@ pub struct Recorder {
     pub writable: Vec<EpId>,
     /// Failures, in order.
     pub failed: Vec<(Option<Source>, Option<EpId>, PeerFailure)>,
+    /// For each of them, the messages that had arrived from that source.
+    pub before: Vec<usize>,
     /// Number of events.
     pub events: u64,
     /// Whether to keep every descriptor.
@@ -211,6 +213,8 @@ impl Sink for Recorder {
     fn failed(&mut self, source: Option<Source>, ep: Option<EpId>, how: PeerFailure) {
         self.events += 1;
         self.failed.push((source, ep, how));
+        let of = |message: &&Message| source.is_some_and(|source| message.source == source);
+        self.before.push(self.messages.iter().filter(of).count());
     }
 }
 
@@ -383,6 +387,17 @@ impl<P: Provider> World<P> {
     pub fn rounds(&mut self, rounds: usize) {
         for _ in 0..rounds {
             self.round();
+        }
+    }
+
+    /// Some rounds in which nobody but `member` makes progress.
+    #[track_caller]
+    pub fn rounds_of(&mut self, member: usize, rounds: usize) {
+        for _ in 0..rounds {
+            if self.peer(member).progress(64) == 0 {
+                std::thread::yield_now();
+            }
+            self.provider.step();
         }
     }
 

@@ -162,6 +162,10 @@ impl Iface for Face {
         self.core().close(self.side, ep);
     }
 
+    fn all_sent(&mut self) -> bool {
+        self.core().inner.all_sent()
+    }
+
     fn am_short(
         &mut self,
         ep: EpId,

@@ -489,6 +489,10 @@ impl<const FAULT: Fault> Iface for HubIface<FAULT> {
         let mut events = 0;
         let budget = budget + u32::from(FAULT == OVERDRAW);
         self.look();
+        // Messages first: the end of a peer comes after them.
+        while events < budget && self.deliver(sink) {
+            events += 1;
+        }
         while events < budget
             && let Some((token, ep)) = self.events.pop_front()
         {
@@ -505,9 +509,6 @@ impl<const FAULT: Fault> Iface for HubIface<FAULT> {
         }
         if events < budget {
             events += self.tell_writable(sink);
-        }
-        while events < budget && self.deliver(sink) {
-            events += 1;
         }
         events
     }

@@ -2,10 +2,11 @@
 
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use bowline::ucp::{
-    Envelope, Ep, MatchSpec, RequestId, SendMode, Sent, SpaceOptions, Status, Worker,
+    Envelope, Ep, MatchSpec, Members, RequestId, SendMode, Sent, SpaceOptions, Status, Worker,
 };
 use bowline_base::buffer::{RecvBuf, SendBuf};
 
@@ -65,6 +66,16 @@ impl Drop for Lent<'_> {
     }
 }
 
+/// All ranks are members by their numbers, so that a receive from one that has gone fails.
+#[derive(Debug)]
+struct Everybody;
+
+impl Members for Everybody {
+    fn rank_of(&self, world_rank: u32) -> Option<u32> {
+        Some(world_rank)
+    }
+}
+
 /// Measures.
 ///
 /// # Errors
@@ -72,7 +83,8 @@ impl Drop for Lent<'_> {
 pub(crate) fn measure(mut site: Site, plans: &[Plan], yielding: bool) -> Result<Vec<Figure>> {
     let worker = site.worker()?;
     let addresses = site.swap(&worker.address())?;
-    worker.open_space(SPACE, SpaceOptions::default())?;
+    let members: Arc<dyn Members> = Arc::new(Everybody);
+    worker.open_space(SPACE, SpaceOptions { members: Some(members), ..SpaceOptions::default() })?;
     let ep = worker.connect(&addresses[site.peer() as usize])?;
     let yields = yielding || site.shares_processors();
     let pair = Pair {
@@ -87,6 +99,7 @@ pub(crate) fn measure(mut site: Site, plans: &[Plan], yielding: bool) -> Result<
     let figures = plans.iter().map(|plan| pair.measure(plan)).collect::<Result<_>>()?;
     // Nobody leaves in order while the other one still needs answers.
     pair.meet()?;
+    pair.worker.drain();
     Ok(figures)
 }
 

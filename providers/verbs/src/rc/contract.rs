@@ -102,6 +102,10 @@ impl Iface for RcIface {
         self.close_endpoint(ep);
     }
 
+    fn all_sent(&mut self) -> bool {
+        self.is_idle()
+    }
+
     fn am_short(
         &mut self,
         ep: EpId,

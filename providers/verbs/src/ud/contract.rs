@@ -86,6 +86,10 @@ impl Iface for UdIface {
         self.close_endpoint(ep);
     }
 
+    fn all_sent(&mut self) -> bool {
+        !self.peers.iter().any(super::Peer::is_busy)
+    }
+
     fn am_short(
         &mut self,
         ep: EpId,

@@ -64,6 +64,13 @@ fn over_tcp() {
     over(&[("BOWLINE_TRANSPORTS", "self,tcp")]);
 }
 
+/// A rank that waits beside a thread which makes progress for it hears of nothing that happens in a
+/// socket.
+#[test]
+fn beside_a_progress_thread() {
+    over(&[("BOWLINE_TRANSPORTS", "self,tcp"), ("BOWLINE_PROGRESS", "thread")]);
+}
+
 #[test]
 fn over_libfabric() {
     if !cfg!(feature = "ofi") {

@@ -43,7 +43,7 @@ use crate::coop::Help;
 use crate::proto::Protocol;
 use crate::request::{Body, Fetch};
 use crate::waits::Waits;
-use crate::wakeup::Nap;
+use crate::wakeup::{LOOK, Nap};
 use crate::wire::{self, Offer};
 use crate::worker::{Inner, Worker};
 
@@ -364,21 +364,21 @@ impl Worker {
     /// Sleeps until the helper has news, where there is one. Whether there is one.
     #[cold]
     pub(crate) fn sleep_beside_helper(&self) -> bool {
-        let (news, bell) = {
+        let (news, bell, deadline) = {
             let inner = &mut *self.inner.borrow_mut();
             let Some(news) = inner.engine.attendance.news.clone() else { return false };
             if inner.was_turned() {
                 return true;
             }
             news.arm(Sleep::Futex);
-            (news, inner.doorbell())
+            (news, inner.doorbell(), inner.wakeup.leaving.then_some(LOOK))
         };
         if let Some(bell) = bell {
             // The helper may sleep without knowing what is waited for now, room in a lane for
             // instance.
             bell.ring();
         }
-        let nap = Nap { doorbell: Some(news), descriptors: Arc::default(), deadline: None };
+        let nap = Nap { doorbell: Some(news), descriptors: Arc::default(), deadline };
         self.sleeps.set(self.sleeps.get() + 1);
         self.waiter.borrow_mut().sleep(nap.idle(Waits::of(self)));
         if let Some(news) = nap.doorbell {

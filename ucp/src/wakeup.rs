@@ -29,7 +29,7 @@ use crate::waits::Waits;
 use crate::worker::{Inner, Worker};
 
 /// Between two looks whether messages have left.
-const LOOK: Duration = Duration::from_millis(1);
+pub(crate) const LOOK: Duration = Duration::from_millis(1);
 
 /// Answer of [`Worker::arm`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

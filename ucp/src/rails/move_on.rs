@@ -106,6 +106,12 @@ impl Rails {
                 }
                 return;
             }
+            if error == PostError::PeerFailed {
+                // The path's transport tells of it behind the last of what the peer sent there: to
+                // give the path up now would lose that.
+                self.links[index as usize].paths[at].full = true;
+                return;
+            }
             self.path_down(index, at, PeerFailure::Died);
         }
     }

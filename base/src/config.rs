@@ -105,7 +105,7 @@ pub struct BadValue {
 }
 
 /// Why a configuration cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ConfigError {
     /// Variables with values that their settings refuse; all of them, so that they can be
@@ -116,6 +116,8 @@ pub enum ConfigError {
     #[error("{0}")]
     UnknownName(Unknown),
 }
+
+crate::debug_by_display!(ConfigError);
 
 /// A `BOWLINE_` name that no table has: most likely misspelt.
 #[derive(Clone, Debug, PartialEq, Eq)]

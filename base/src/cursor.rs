@@ -15,6 +15,11 @@
 //!    fence in between. So of the two one notices that everything is done: the front sees all that
 //!    the back has claimed counted, or the back sees that all was claimed and can tell the front.
 //!
+//! 3. The other side may be broken, and change the words in any way for as long as it likes. An honest
+//!    one changes the claims once for each piece at most, so whoever has lost more exchanges than
+//!    that stops: the word is damaged, and counts as full, with more claimed from the back than
+//!    there is.
+//!
 //! It knows neither what the pieces are nor who the sides are. The words lie where both reach them.
 
 use crate::sync::atomic::{AtomicU64, Ordering, fence};
@@ -40,6 +45,10 @@ pub struct Cursor<'a> {
 impl<'a> Cursor<'a> {
     /// Bytes of the two words, one behind the other.
     pub const BYTES: usize = 16;
+
+    /// Claimed from the back, as far as a side can say that has met with a broken one: more than there
+    /// is, so that nothing is ever settled.
+    pub const DAMAGED: u32 = u32::MAX;
 
     /// The cursor in two words.
     pub const fn at(claims: &'a AtomicU64, done: &'a AtomicU64) -> Self {
@@ -90,35 +99,47 @@ impl<'a> Cursor<'a> {
     /// Claims one of `pieces`: how many this side had claimed before.
     ///
     /// # Errors
-    /// When all are claimed: how many of them from the back. That is final.
+    /// When all are claimed: how many of them from the back. That is final. [`DAMAGED`](Self::DAMAGED)
+    /// when the other side does not keep the rules.
     pub fn claim(self, pieces: u32, side: Side) -> Result<u32, u32> {
+        self.change(pieces, |front, back| match side {
+            Side::Front => (front, (front + 1, back)),
+            Side::Back => (back, (front, back + 1)),
+        })
+    }
+
+    /// Claims all that is left from the front, so that the other side finds nothing. How many were
+    /// claimed from the back, or [`DAMAGED`](Self::DAMAGED).
+    pub fn claim_all(self, pieces: u32) -> u32 {
+        match self.change(pieces, |_, back| (back, (pieces - back, back))) {
+            Ok(back) | Err(back) => back,
+        }
+    }
+
+    /// Replaces the claims, if there are less than `pieces`, by what `change` makes of front and back.
+    /// Its first answer; or, when all are claimed, how many from the back.
+    fn change<R>(
+        self,
+        pieces: u32,
+        change: impl Fn(u32, u32) -> (R, (u32, u32)),
+    ) -> Result<R, u32> {
         // Relaxed: a first guess, which the exchange checks; all claimed is final.
         let mut word = self.claims.load(Ordering::Relaxed);
-        loop {
+        // Rule 3.
+        for _ in 0..=pieces {
             let (front, back) = (word as u32, (word >> 32) as u32);
             if u64::from(front) + u64::from(back) >= u64::from(pieces) {
                 return Err(back);
             }
-            let (mine, next) = match side {
-                Side::Front => (front, word + 1),
-                Side::Back => (back, word + (1 << 32)),
-            };
+            let (answer, (front, back)) = change(front, back);
+            let next = u64::from(front) | u64::from(back) << 32;
             // Relaxed: a claim publishes nothing; that each is one change of one word is enough.
             match self.claims.compare_exchange(word, next, Ordering::Relaxed, Ordering::Relaxed) {
-                Ok(_) => return Ok(mine),
+                Ok(_) => return Ok(answer),
                 Err(now) => word = now,
             }
         }
-    }
-
-    /// Claims all that is left from the front, so that the other side finds nothing. How many were
-    /// claimed from the back.
-    pub fn claim_all(self, pieces: u32) -> u32 {
-        loop {
-            if let Err(back) = self.claim(pieces, Side::Front) {
-                return back;
-            }
-        }
+        Err(Self::DAMAGED)
     }
 }
 
@@ -155,6 +176,35 @@ mod tests {
                 assert_eq!(cursor.claim_all(pieces), cursor.claimed().1);
             }
         }
+    }
+
+    /// A broken side sets the word back between each look of ours and its exchange, for as long as we
+    /// look: the change stands for it, since it runs between the two.
+    #[test]
+    fn a_side_that_never_stops_changing_the_word_stops_nobody() {
+        const PIECES: u32 = 9;
+        let (claims, done) = (AtomicU64::new(0), AtomicU64::new(0));
+        let cursor = Cursor::at(&claims, &done);
+        let looks = std::cell::Cell::new(0);
+        let changed = cursor.change(PIECES, |front, back| {
+            looks.set(looks.get() + 1);
+            claims.store(looks.get() % 2, Ordering::Relaxed);
+            ((), (front + 2, back))
+        });
+        assert_eq!((changed, looks.get()), (Err(Cursor::DAMAGED), u64::from(PIECES) + 1));
+        // The same from another thread, on the public methods; they return, whatever they answer.
+        let stop = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    claims.store(0, Ordering::Relaxed);
+                }
+            });
+            for _ in 0..1000 {
+                cursor.claim_all(1 << 20);
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
     }
 
     #[test]

@@ -19,13 +19,14 @@
 //!
 //! It is no lock for data structures: there is no queue in front of the door.
 
-use std::cell::{Cell, UnsafeCell};
+use std::cell::UnsafeCell;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::cell::Cell;
 use crate::sync::{spin_loop, yield_now};
 
 /// The owner's word.
@@ -39,15 +40,16 @@ const SPINS: u32 = 100;
 
 #[derive(Debug)]
 struct Gate<T> {
-    /// Read and written by the owner alone.
+    /// Read and written by the owner's thread alone; a model notices any other.
     owner: Cell<u32>,
     /// Whether somebody is inside, where there are visitors.
     held: AtomicBool,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: `owner` is used by `Owner` and its guard alone, which are for one thread at a time. The value is
-// reached through guards, of which there is one at a time: without visitors by the owner's word, with
+// SAFETY: `owner` is used by `Owner` and its guard alone. `Owner` is not `Sync`, so one thread has it at a
+// time; its guard is not `Send` and borrows it, so the guard is dropped on that thread, and the owner
+// does not move before. The value is reached through guards, of which there is one at a time: without visitors by the owner's word, with
 // visitors because everybody enters by a compare-and-swap (rule 2), whose Acquire pairs with the
 // Release of whoever left before. So the value is handed from thread to thread as by sending it.
 unsafe impl<T: Send> Sync for Gate<T> {}
@@ -94,7 +96,7 @@ impl<T> Gate<T> {
 /// The owner's side. `Send`, and not `Sync`: one thread has it at a time.
 pub struct Owner<T> {
     gate: Arc<Gate<T>>,
-    _one_thread: PhantomData<Cell<()>>,
+    _not_sync: PhantomData<std::cell::Cell<()>>,
 }
 
 impl<T> Owner<T> {
@@ -105,7 +107,7 @@ impl<T> Owner<T> {
             held: AtomicBool::new(false),
             value: UnsafeCell::new(value),
         };
-        Self { gate: Arc::new(gate), _one_thread: PhantomData }
+        Self { gate: Arc::new(gate), _not_sync: PhantomData }
     }
 
     /// Enters. Waits while a visitor is inside.
@@ -120,7 +122,7 @@ impl<T> Owner<T> {
         } else if !gate.owner_enters(true) {
             entered_twice();
         }
-        Entered { gate, _one_thread: PhantomData }
+        Entered { gate, _not_send: PhantomData }
     }
 
     /// The same, for those that only look.
@@ -140,7 +142,7 @@ impl<T> Owner<T> {
         } else if !gate.owner_enters(false) {
             return None;
         }
-        Some(Entered { gate, _one_thread: PhantomData })
+        Some(Entered { gate, _not_send: PhantomData })
     }
 
     /// Opens the side door, for good, and hands out a key to it. The value stays until the last key
@@ -173,11 +175,20 @@ impl<T> fmt::Debug for Owner<T> {
     }
 }
 
-/// The owner inside.
+/// The owner inside. Neither `Send` nor `Sync`: dropping it writes the owner's word, which only the
+/// owner's thread may do.
+///
+/// ```compile_fail,E0277
+/// let owner = bowline_base::gate::Owner::new(0);
+/// let inside = owner.borrow_mut();
+/// std::thread::scope(|scope| {
+///     scope.spawn(move || drop(inside));
+/// });
+/// ```
 #[derive(Debug)]
 pub struct Entered<'a, T> {
     gate: &'a Gate<T>,
-    _one_thread: PhantomData<Cell<()>>,
+    _not_send: PhantomData<*const ()>,
 }
 
 impl<T> Deref for Entered<'_, T> {
@@ -227,21 +238,27 @@ impl<T> Visitor<T> {
     /// Enters, unless somebody is inside. Async-signal-safe: one compare-and-swap.
     #[inline]
     pub fn try_enter(&self) -> Option<Visit<'_, T>> {
-        self.gate.try_door().then(|| Visit { gate: &self.gate })
+        self.gate.try_door().then(|| Visit { gate: &self.gate, _not_sync: PhantomData })
     }
 
     /// Enters, and waits for whoever is inside. Never from a signal handler.
     pub fn enter(&self) -> Visit<'_, T> {
         self.gate.wait_at_door();
-        Visit { gate: &self.gate }
+        Visit { gate: &self.gate, _not_sync: PhantomData }
     }
 }
 
-/// A visitor inside.
+/// A visitor inside. It may be sent to another thread, and shared where the value may be.
 #[derive(Debug)]
 pub struct Visit<'a, T> {
     gate: &'a Gate<T>,
+    /// The gate itself is `Sync` where the value is only `Send`; a guard hands out `&T`.
+    _not_sync: PhantomData<std::cell::Cell<()>>,
 }
+
+// SAFETY: a shared guard gives `&T` to several threads, which `T: Sync` allows; it has no other method
+// by a shared reference.
+unsafe impl<T: Send + Sync> Sync for Visit<'_, T> {}
 
 impl<T> Deref for Visit<'_, T> {
     type Target = T;
@@ -309,6 +326,43 @@ mod tests {
         assert_eq!(*key.enter(), "x");
     }
 
+    /// Whether a type is `Send` and whether it is `Sync`: the inherent constants exist where the bound
+    /// holds, and hide those of the traits.
+    macro_rules! send_and_sync {
+        ($type:ty) => {{
+            struct Probe<T>(std::marker::PhantomData<T>);
+            trait No {
+                const SEND: bool = false;
+                const SYNC: bool = false;
+            }
+            impl<T> No for Probe<T> {}
+            struct Shared<T>(std::marker::PhantomData<T>);
+            impl<T> No for Shared<T> {}
+            impl<T: Send> Probe<T> {
+                const SEND: bool = true;
+            }
+            impl<T: Sync> Shared<T> {
+                const SYNC: bool = true;
+            }
+            (Probe::<$type>::SEND, Shared::<$type>::SYNC)
+        }};
+    }
+
+    #[test]
+    #[allow(dead_code, reason = "of each pair of constants one is asked")]
+    fn guards_cross_threads_only_where_their_value_allows_it() {
+        use std::cell::Cell;
+        assert_eq!(send_and_sync!(Owner<Cell<u8>>), (true, false));
+        assert_eq!(send_and_sync!(Visitor<Cell<u8>>), (true, true));
+        assert_eq!(send_and_sync!(Entered<'static, u8>), (false, false));
+        assert_eq!(send_and_sync!(Visit<'static, u8>), (true, true));
+        assert_eq!(send_and_sync!(Visit<'static, Cell<u8>>), (true, false));
+        // A value of one thread keeps everything there.
+        assert_eq!(send_and_sync!(Owner<std::rc::Rc<u8>>), (false, false));
+        assert_eq!(send_and_sync!(Visitor<std::rc::Rc<u8>>), (false, false));
+        assert_eq!(send_and_sync!(Visit<'static, std::rc::Rc<u8>>), (false, false));
+    }
+
     #[test]
     fn threads_take_turns() {
         let owner = Owner::new(0u64);
@@ -330,8 +384,8 @@ mod tests {
 mod loom_tests {
     use super::*;
 
-    /// The model's cell notices two that are inside at once, and one that does not see what the
-    /// one before has done.
+    /// The model's cells, that of the value and that of the owner's word, notice two that are inside
+    /// at once, and one that does not see what the one before has done.
     #[test]
     fn loom_one_is_inside() {
         loom::model(|| {
@@ -351,6 +405,51 @@ mod loom_tests {
             let expected = if twice { 4 } else { 3 };
             // SAFETY: the other thread has ended.
             owner.borrow().with(|count| assert_eq!(unsafe { *count }, expected));
+        });
+    }
+
+    /// The owner tries instead of waiting, refuses itself while it is inside, and goes to another
+    /// thread with its word.
+    #[test]
+    fn loom_an_owner_tries_and_moves() {
+        loom::model(|| {
+            let owner = Owner::new(loom::cell::UnsafeCell::new(0u32));
+            let key = owner.visitor();
+            let moved = loom::thread::spawn(move || {
+                let mut done = 0;
+                if let Some(inside) = owner.try_borrow_mut() {
+                    add(&inside);
+                    done += 1;
+                    assert!(owner.try_borrow_mut().is_none(), "it is inside already");
+                }
+                add(&owner.borrow_mut());
+                (owner, done + 1)
+            });
+            add(&key.enter());
+            let (owner, done) = moved.join().unwrap();
+            // SAFETY: the other thread has ended.
+            owner.borrow().with(|count| assert_eq!(unsafe { *count }, done + 1));
+        });
+    }
+
+    /// The model must be able to fail: a guard that is dropped on another thread than the owner's
+    /// writes the owner's word there. The type system refuses it, so the test sends it by force.
+    #[test]
+    #[should_panic(expected = "Causality violation")]
+    fn loom_a_guard_must_not_move() {
+        struct Forced<T>(T);
+        // SAFETY: it is not: this is what the model must notice. Models run one thread at a time.
+        unsafe impl<T> Send for Forced<T> {}
+        loom::model(|| {
+            let owner: &'static Owner<u32> = Box::leak(Box::new(Owner::new(0)));
+            owner.visitor();
+            let inside = Forced(owner.borrow_mut());
+            let other = loom::thread::spawn(move || {
+                let whole = inside;
+                drop(whole.0);
+            });
+            drop(owner.try_borrow_mut());
+            other.join().unwrap();
         });
     }
 

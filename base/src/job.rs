@@ -4,6 +4,7 @@
 //!   0        header: magic, version, geometry, ids          written by the creator, then constant
 //!            death generation                               own cache line
 //!   bitmap   one bit per local rank: dead                   only ever set
+//!   bitmap   one bit per local rank: has left               only ever set
 //!   bitmap   one bit per rank of the whole job: dead on another node; only ever set; empty where
 //!            the memory was made for a job of one node
 //!   control  one ControlBlock per local rank                see `control`
@@ -25,7 +26,7 @@ mod process;
 
 pub use control::{ControlBlock, Identity, RankIdentity, RankState, Waiting};
 pub use error::JobError;
-pub use process::start_time_of;
+pub use process::{pid_namespace, start_time_of};
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -41,7 +42,7 @@ use crate::view::View;
 const MAGIC: u64 = u64::from_le_bytes(*b"BOWLJOB\x9d");
 
 /// Changes with every change of the layout.
-const VERSION: u32 = 2;
+const VERSION: u32 = 5;
 
 /// Words of the set of processors: 1024 of them, as many as the C library's own sets have.
 const PROCESSOR_WORDS: usize = 16;
@@ -66,7 +67,10 @@ struct Header {
     first_rank: AtomicU32,
     /// Ranks of the whole job whose deaths elsewhere can be noted; 0 for none.
     job_ranks: AtomicU32,
-    /// Alone on its line: every waiting rank polls it, and it changes only when a rank dies.
+    /// Random, and told to nobody who has not the memory: what datagrams to doorbells carry.
+    wake_token: AtomicU64,
+    /// Alone on its line: every waiting rank polls it, and it changes only when a rank dies or
+    /// leaves.
     death_generation: Line<AtomicU32>,
     /// One bit per processor that any rank of the node may run on.
     processors: Line<[AtomicU64; PROCESSOR_WORDS]>,
@@ -92,6 +96,7 @@ struct Layout {
     ranks: u32,
     job_ranks: u32,
     area_bytes: usize,
+    left: usize,
     elsewhere: usize,
     control: usize,
     areas: usize,
@@ -110,12 +115,13 @@ impl Layout {
         let sum = || {
             let area_bytes = area_bytes.checked_next_multiple_of(PAGE)?;
             let bitmap = |ranks: u32| (ranks as usize).div_ceil(64) * size_of::<AtomicU64>();
-            let elsewhere = size_of::<Header>() + bitmap(ranks);
+            let left = size_of::<Header>() + bitmap(ranks);
+            let elsewhere = left + bitmap(ranks);
             let control = (elsewhere + bitmap(job_ranks)).next_multiple_of(LINE);
             let blocks = ranks as usize * size_of::<ControlBlock>();
             let areas = (control + blocks).next_multiple_of(PAGE);
             let total = area_bytes.checked_mul(ranks as usize)?.checked_add(areas)?;
-            Some(Self { ranks, job_ranks, area_bytes, elsewhere, control, areas, total })
+            Some(Self { ranks, job_ranks, area_bytes, left, elsewhere, control, areas, total })
         };
         sum().filter(|layout| layout.total <= isize::MAX as usize - PAGE).ok_or(too_large)
     }
@@ -127,6 +133,7 @@ struct Inner {
     layout: Layout,
     id: u64,
     node_id: u64,
+    wake_token: u64,
 }
 
 /// The memory of a job on this node. Clones are handles of the same mapping.
@@ -162,15 +169,19 @@ impl JobMemory {
     }
 
     fn create(spec: &JobSpec, layout: Layout, region: Region) -> Result<Self, JobError> {
-        let node_id = random_nonzero()
-            .map_err(|e| JobError::System { act: "draw a random node id", source: e })?;
-        let job = Self(Arc::new(Inner { region, layout, id: spec.job_id, node_id }));
+        let draw = || {
+            random_nonzero()
+                .map_err(|e| JobError::System { act: "draw a random node id", source: e })
+        };
+        let (node_id, wake_token) = (draw()?, draw()?);
+        let job = Self(Arc::new(Inner { region, layout, id: spec.job_id, node_id, wake_token }));
         let header = job.header();
         // Relaxed: nobody else has the memory before it is handed on, and the magic is last.
         header.version.store(VERSION, Ordering::Relaxed);
         header.ranks.store(layout.ranks, Ordering::Relaxed);
         header.job_id.store(spec.job_id, Ordering::Relaxed);
         header.node_id.store(node_id, Ordering::Relaxed);
+        header.wake_token.store(wake_token, Ordering::Relaxed);
         header.area_bytes.store(layout.area_bytes as u64, Ordering::Relaxed);
         header.control_bytes.store(size_of::<ControlBlock>() as u32, Ordering::Relaxed);
         header.first_rank.store(spec.first_rank, Ordering::Relaxed);
@@ -218,7 +229,8 @@ impl JobMemory {
         }
         let id = header.job_id.load(Ordering::Relaxed);
         let node_id = header.node_id.load(Ordering::Relaxed);
-        Ok(Self(Arc::new(Inner { region, layout, id, node_id })))
+        let wake_token = header.wake_token.load(Ordering::Relaxed);
+        Ok(Self(Arc::new(Inner { region, layout, id, node_id, wake_token })))
     }
 
     /// The job's id.
@@ -231,6 +243,11 @@ impl JobMemory {
     #[inline]
     pub fn node_id(&self) -> u64 {
         self.0.node_id
+    }
+
+    /// What a datagram to a doorbell of this memory must carry.
+    pub(crate) fn wake_token(&self) -> u64 {
+        self.0.wake_token
     }
 
     /// Ranks on this node.
@@ -272,10 +289,12 @@ impl JobMemory {
         Some(unsafe { &*block.as_ptr().cast::<ControlBlock>() })
     }
 
-    /// Changes whenever a rank is marked dead; one load, for the progress of everybody.
+    /// Changes whenever a rank is marked dead or as having left; one load, for the progress of
+    /// everybody.
     #[inline]
     pub fn death_generation(&self) -> u32 {
-        // Acquire pairs with the Release of `mark_dead`: who sees the new number sees the bit.
+        // Acquire pairs with the Release of `mark_dead` and `mark_left`: who sees the new number sees
+        // the bit.
         self.header().death_generation.load(Ordering::Acquire)
     }
 
@@ -288,9 +307,32 @@ impl JobMemory {
 
     /// The local ranks marked dead, in order.
     pub fn dead(&self) -> impl Iterator<Item = u32> + '_ {
+        self.local_ranks_in(size_of::<Header>())
+    }
+
+    /// Notes that a local rank has closed its transport in order and sends nothing more. Wakes nobody:
+    /// the rank rings those who know it, and everybody else has nothing to wait for.
+    pub fn mark_left(&self, local: u32) {
+        if local >= self.ranks() {
+            return;
+        }
+        let Some(word) = self.bitmap_word(self.0.layout.left, local) else { return };
+        // Release pairs with the Acquire of `left`: the rank's last messages come before.
+        word.fetch_or(bit(local), Ordering::Release);
+        // Release pairs with the Acquire of `death_generation`: publishes the bit.
+        self.header().death_generation.fetch_add(1, Ordering::Release);
+    }
+
+    /// The local ranks that have left, in order.
+    pub fn left(&self) -> impl Iterator<Item = u32> + '_ {
+        self.local_ranks_in(self.0.layout.left)
+    }
+
+    /// The local ranks whose bits are set in the bitmap at `start`.
+    fn local_ranks_in(&self, start: usize) -> impl Iterator<Item = u32> + '_ {
         (0..self.ranks()).step_by(64).flat_map(move |first| {
-            // Acquire as in `is_dead`.
-            let word = self.dead_word(first).map_or(0, |word| word.load(Ordering::Acquire));
+            // Acquire as in `is_dead`; of those who have left, pairs with `mark_left`.
+            let word = self.bitmap_word(start, first).map_or(0, |w| w.load(Ordering::Acquire));
             let last = self.ranks().min(first + 64);
             (first..last).filter(move |local| word & bit(*local) != 0)
         })
@@ -364,7 +406,7 @@ impl JobMemory {
             .map_err(|e| JobError::System { act: "draw a random instance number", source: e })?;
         doorbell::prepare(&control.doorbell);
         control
-            .claim(pid, start_time, instance)
+            .claim(pid, start_time, pid_namespace(), instance)
             .map_err(|pid| JobError::Occupied { local, pid })?;
         Ok(instance)
     }

@@ -4,7 +4,7 @@
 //! another process may write ([`view`]) and copies to and from it ([`copy`]), handles of user buffers ([`buffer`]), also of those in pieces
 //! or behind callbacks ([`scatter`]), the queue
 //! algorithms over plain memory ([`words`], [`scmp`], [`ring`]), pieces that two sides claim from both
-//! ends ([`cursor`]), a value with a side door ([`gate`]), the memory of a job ([`region`],
+//! ends ([`cursor`]), a barrier with a small reduction ([`barrier`]), a value with a side door ([`gate`]), the memory of a job ([`region`],
 //! [`job`]), doorbells ([`doorbell`]), turns of threads
 //! that wait for one worker ([`turn`]), threads that run soon ([`prompt`]), generation-checked slabs ([`slab`]), counters
 //! ([`mod@counters`]) and configuration ([`config`]).
@@ -12,12 +12,14 @@
 //! What is not: any protocol, any transport, any policy. Nothing here depends on another crate
 //! of the workspace.
 
+pub mod barrier;
 pub mod buffer;
 pub mod config;
 pub mod copy;
 pub mod counters;
 pub mod cursor;
 pub mod doorbell;
+pub mod error;
 pub mod gate;
 pub mod job;
 pub mod prompt;

@@ -10,6 +10,13 @@ pub use std::sync::atomic;
 #[cfg(bowline_loom)]
 pub use loom::sync::atomic;
 
+/// Cells of one thread; a model notices a second one.
+#[cfg(not(bowline_loom))]
+pub(crate) use std::cell;
+
+#[cfg(bowline_loom)]
+pub(crate) use loom::cell;
+
 /// Tells the processor (or the model) that the caller spins.
 #[inline]
 pub fn spin_loop() {

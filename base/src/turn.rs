@@ -16,9 +16,14 @@
 //! the turn. (4) A call is stored before the sleeper is woken, and the sleeper looks at the word before
 //! and after it sleeps: a call between the two is not lost, since the kernel compares the word itself.
 //!
-//! What progress is, and how the one with the turn passes its time, is not decided here.
+//! What progress is, and how the one with the turn passes its time, is not decided here. [`Shared`] has
+//! the lock around it, and the sleep of the one with the turn.
+
+mod shared;
 
 use std::sync::Arc;
+
+pub use shared::{Bed, Driven, Shared};
 
 use crate::sync::atomic::{AtomicU32, Ordering};
 

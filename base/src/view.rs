@@ -4,6 +4,22 @@
 //! change. [`View`] is a pointer and a length whose only operations copy bytes in or out, each
 //! byte being touched once. It is not a lock and orders nothing; who publishes what to whom is
 //! the business of the words beside the bytes.
+//!
+//! # What a copy may meet
+//! Among sides that keep the rules no copy meets a write: an atomic word beside the bytes, stored with
+//! Release and loaded with Acquire, stands between the two. A broken peer does not keep them. What is
+//! copied then is any mixture of old and new bytes, and nothing else happens, by these rules:
+//!
+//! 1. Bytes are copied to memory of our own and looked at there. What was checked is what is used.
+//! 2. The memory is reached through an address that others have too (a mapping that is shared, memory
+//!    that was lent), so the compiler cannot know that nobody writes it, nor prove a race.
+//! 3. Words through which sides meet are atomics. Lines, and with them all bulk, are copied in assembly
+//!    ([`copy`](crate::copy)), which the compiler takes as it is.
+//!
+//! Another process, the kernel and a device are outside of what Rust's memory model speaks of. Two
+//! threads of one process are inside: where one of them breaks the rules, a copy of few bytes is a data
+//! race to the letter; today it is an ordinary access of at most 64 bytes, or a call of the C library.
+//! FIXME(Rust has no stable copy that may race)
 
 use std::marker::PhantomData;
 

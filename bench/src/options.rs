@@ -34,8 +34,8 @@ pub struct PeersOptions {
     #[arg(long, default_value = "target/release/bowline")]
     pub bowline: PathBuf,
 
-    /// Bowline's C library, libmpi_abi.so.1: the benchmark program of the MPI peers then runs on it
-    /// too, as one more source.
+    /// A C library with the standard ABI of MPI, libmpi_abi.so.1: the benchmark program of the MPI peers runs on it
+    /// too, as one more source. Bowline has none of its own yet.
     #[arg(long)]
     pub abi_library: Option<PathBuf>,
 
@@ -108,7 +108,7 @@ impl PeersOptions {
         std::path::absolute(&self.bowline).unwrap_or_else(|_| self.bowline.clone())
     }
 
-    /// The directory that holds Bowline's C library, if one was given.
+    /// The directory that holds the C library with the standard ABI, if one was given.
     pub(crate) fn abi_dir(&self) -> Option<PathBuf> {
         let library = self.abi_library.as_deref()?;
         let dir = if library.is_dir() {

@@ -6,8 +6,9 @@
 //! between processes; some 100 microseconds) and writes it down; `bowline calibrate` adds what takes
 //! two ranks. Nothing is measured while ranks share processors.
 //!
-//! Figures steer the choice of protocols and nothing else: a file that is missing, damaged or
-//! cannot be written costs a prediction, never a job.
+//! Figures steer the choice of protocols and nothing else: a file in the cache directory that is missing
+//! or cannot be written costs a prediction, never a job. A file that the user has named must be usable;
+//! one that is something else is never written.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -19,7 +20,7 @@ use std::time::{Duration, Instant};
 use bowline_base::config::{Config, Setting};
 use bowline_ucp::cost::{Costs, Figure, Origin};
 use rustix::fs::{FlockOperation, flock};
-use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
 bowline_base::settings! {
     /// Settings of the costs.
@@ -32,7 +33,7 @@ bowline_base::settings! {
 }
 
 /// The file's name in the cache directory.
-const FILE: &str = "bowline/costs.json";
+const FILE: &str = "bowline/costs";
 
 /// Bytes of the copies that are measured: few enough for the cache, many enough for a rate.
 const SHORT: usize = 4 << 10;
@@ -57,8 +58,44 @@ const IMPLAUSIBLE: f64 = 1.0;
 /// Repetitions; the shortest counts.
 const TRIES: usize = 5;
 
-/// A figure as the file has it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// The first line of the file, by which it is known to be ours.
+const TITLE: &str = "bowline costs, version 1";
+
+/// Why a file cannot be used for costs. It is never written then.
+#[derive(Error)]
+#[non_exhaustive]
+pub enum FileError {
+    /// Something else is in it.
+    #[error(
+        "{path} is not a file of costs, for its first line is not `{TITLE}`; name another file with BOWLINE_CALIBRATION, or remove this one"
+    )]
+    Foreign {
+        /// The file.
+        path: String,
+    },
+    /// It cannot be read, or there is no place for it.
+    #[error("cannot {act} {path}: {source}; name another file with BOWLINE_CALIBRATION, or off")]
+    Access {
+        /// What was tried.
+        act: &'static str,
+        /// The file.
+        path: String,
+        /// Why.
+        source: std::io::Error,
+    },
+}
+
+bowline_base::debug_by_display!(FileError);
+
+impl FileError {
+    fn access(act: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.display().to_string();
+        move |source| Self::Access { act, path, source }
+    }
+}
+
+/// A figure as the file has it: a line of four words.
+#[derive(Clone, Debug, PartialEq)]
 struct Entry {
     transport: String,
     figure: String,
@@ -67,29 +104,70 @@ struct Entry {
     origin: String,
 }
 
-/// The file.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+impl Entry {
+    fn parse(line: &str) -> Option<Self> {
+        let mut words = line.split_whitespace().map(str::to_owned);
+        let (transport, figure) = (words.next()?, words.next()?);
+        let value = words.next()?.parse().ok().filter(|value: &f64| value.is_finite())?;
+        let origin = words.next()?;
+        words.next().is_none().then_some(Self { transport, figure, value, origin })
+    }
+}
+
+/// The file: the title, and for each site a line `site NAME` with the lines of its entries below.
+#[derive(Clone, Debug, Default, PartialEq)]
 struct Book {
     /// Entries by site.
     sites: BTreeMap<String, Vec<Entry>>,
 }
 
 impl Book {
-    /// What a file says; nothing when there is none or it is damaged.
-    fn read(path: &Path) -> Self {
-        let Ok(text) = fs::read(path) else { return Self::default() };
-        serde_json::from_slice(&text).unwrap_or_else(|error| {
-            tracing::warn!(path = %path.display(), %error, "the remembered costs are damaged; they are measured anew");
-            Self::default()
-        })
+    /// What a file says; nothing when there is none or it is empty. Lines that are damaged are left out.
+    fn read(path: &Path) -> Result<Self, FileError> {
+        let bytes = match fs::read(path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+            Err(error) => return Err(FileError::access("read", path)(error)),
+        };
+        let text = String::from_utf8_lossy(&bytes);
+        let mut lines = text.lines();
+        let mut book = Self::default();
+        match lines.next() {
+            None => return Ok(book),
+            Some(TITLE) => {}
+            Some(_) => return Err(FileError::Foreign { path: path.display().to_string() }),
+        }
+        let mut entries = None;
+        for line in lines {
+            if let Some(site) = line.strip_prefix("site ") {
+                entries = Some(book.sites.entry(site.to_owned()).or_default());
+            } else if let (Some(entries), Some(entry)) = (&mut entries, Entry::parse(line)) {
+                entries.push(entry);
+            } else {
+                tracing::warn!(path = %path.display(), line, "a line of the remembered costs is damaged and ignored");
+            }
+        }
+        Ok(book)
+    }
+
+    fn text(&self) -> String {
+        let mut text = format!("{TITLE}\n");
+        for (site, entries) in &self.sites {
+            text += &format!("site {site}\n");
+            for Entry { transport, figure, value, origin } in entries {
+                text += &format!("{transport} {figure} {value} {origin}\n");
+            }
+        }
+        text
     }
 
     /// Puts it in the place of the file, whole or not at all.
     fn write(&self, path: &Path) -> std::io::Result<()> {
         let fresh = path.with_extension(format!("{}.new", std::process::id()));
         let mut file = File::create(&fresh)?;
-        file.write_all(serde_json::to_string_pretty(self)?.as_bytes())?;
-        fs::rename(&fresh, path).inspect_err(|_| drop(fs::remove_file(&fresh)))
+        let written =
+            file.write_all(self.text().as_bytes()).and_then(|()| fs::rename(&fresh, path));
+        written.inspect_err(|_| drop(fs::remove_file(&fresh)))
     }
 
     fn costs(&self, site: &str) -> Option<Costs> {
@@ -189,7 +267,14 @@ pub fn known(config: &Config, ranks: u32, shared: bool) -> Costs {
         return costs.clone();
     }
     let site = site();
-    let costs = match Book::read(&path).costs(&site) {
+    let book = match Book::read(&path) {
+        Ok(book) => book,
+        Err(error) => {
+            tracing::warn!(%error, "what transports cost is assumed");
+            return Costs::default();
+        }
+    };
+    let costs = match book.costs(&site) {
         Some(costs) => costs,
         None if quiet => measured(&path, &site),
         // Somebody measures when there is room.
@@ -199,9 +284,36 @@ pub fn known(config: &Config, ranks: u32, shared: bool) -> Costs {
     costs
 }
 
+/// Finds out whether the file can be used, where there is to be one: it is ours or does not exist, and
+/// where the user has named it, it can be made.
+///
+/// # Errors
+/// When it cannot.
+pub(crate) fn check(config: &Config) -> Result<(), FileError> {
+    let Some(path) = file(config) else { return Ok(()) };
+    Book::read(&path)?;
+    if path.exists() || matches!(config.get(CALIBRATION).trim(), "" | "auto") {
+        return Ok(());
+    }
+    writable(&path)
+}
+
+/// Finds out whether figures can be written to a file, before they are measured.
+///
+/// # Errors
+/// When it is something else than a file of costs, or cannot be written.
+pub fn writable(path: &Path) -> Result<(), FileError> {
+    Book::read(path)?;
+    lock(path).map(drop).map_err(FileError::access("write", path))
+}
+
 /// What is remembered of this machine.
-pub fn remembered(config: &Config) -> Costs {
-    file(config).and_then(|path| Book::read(&path).costs(&site())).unwrap_or_default()
+///
+/// # Errors
+/// When the file is something else than a file of costs, or cannot be read.
+pub fn remembered(config: &Config) -> Result<Costs, FileError> {
+    let Some(path) = file(config) else { return Ok(Costs::default()) };
+    Ok(Book::read(&path)?.costs(&site()).unwrap_or_default())
 }
 
 /// What nobody has measured yet, unless somebody has in the meantime.
@@ -214,13 +326,16 @@ fn measured(path: &Path, site: &str) -> Costs {
         }
     };
     if lock.is_some()
-        && let Some(costs) = Book::read(path).costs(site)
+        && let Ok(book) = Book::read(path)
+        && let Some(costs) = book.costs(site)
     {
         return costs;
     }
     let costs = probe();
-    if lock.is_some() && !costs.known().is_empty() {
-        let mut book = Book::read(path);
+    if lock.is_some()
+        && !costs.known().is_empty()
+        && let Ok(mut book) = Book::read(path)
+    {
         book.learn(site, &costs);
         if let Err(error) = book.write(path) {
             tracing::debug!(path = %path.display(), %error, "costs cannot be remembered");
@@ -248,23 +363,27 @@ fn lock(path: &Path) -> std::io::Result<File> {
 /// Writes figures down.
 ///
 /// # Errors
-/// When the file cannot be written.
-pub fn remember(path: &Path, costs: &Costs) -> std::io::Result<()> {
-    let _lock = lock(path)?;
-    let mut book = Book::read(path);
+/// When the file is something else than a file of costs, or cannot be written.
+pub fn remember(path: &Path, costs: &Costs) -> Result<(), FileError> {
+    Book::read(path)?;
+    let _lock = lock(path).map_err(FileError::access("write", path))?;
+    let mut book = Book::read(path)?;
     book.learn(&site(), costs);
-    book.write(path)
+    book.write(path).map_err(FileError::access("write", path))
 }
 
 /// Forgets this site's figures.
 ///
 /// # Errors
-/// When the file cannot be written.
-pub fn forget(path: &Path) -> std::io::Result<()> {
-    let _lock = lock(path)?;
-    let mut book = Book::read(path);
+/// When the file is something else than a file of costs, or cannot be written.
+pub fn forget(path: &Path) -> Result<(), FileError> {
+    if Book::read(path)?.sites.is_empty() {
+        return Ok(());
+    }
+    let _lock = lock(path).map_err(FileError::access("write", path))?;
+    let mut book = Book::read(path)?;
     match book.sites.remove(&site()) {
-        Some(_) => book.write(path),
+        Some(_) => book.write(path).map_err(FileError::access("write", path)),
         None => Ok(()),
     }
 }
@@ -341,7 +460,7 @@ mod tests {
     #[test]
     fn figures_are_remembered_by_site_and_calibrated_ones_stay() {
         let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("deep/costs.json");
+        let path = directory.path().join("deep/costs");
         let mut costs = Costs::default();
         costs.learn("shm", "copy", figure(0.5, Origin::Calibrated));
         remember(&path, &costs).unwrap();
@@ -349,7 +468,7 @@ mod tests {
         costs.learn("shm", "copy", figure(0.1, Origin::Probed));
         costs.learn("shm", "get.required", figure(700.0, Origin::Probed));
         remember(&path, &costs).unwrap();
-        let read = Book::read(&path).costs(&site()).unwrap();
+        let read = Book::read(&path).unwrap().costs(&site()).unwrap();
         let mut known: Vec<_> = read.known().to_vec();
         known.sort_by(|a, b| a.1.cmp(&b.1));
         assert_eq!(known[0], ("shm".into(), "copy".into(), figure(0.5, Origin::Calibrated)));
@@ -358,15 +477,15 @@ mod tests {
         let assumed = figure(0.5 * handover(), Origin::Assumed);
         assert_eq!(known[2], ("shm".into(), "message.per_byte".into(), assumed));
         assert_eq!(known.len(), 3);
-        assert!(Book::read(&path).costs("another machine").is_none());
+        assert!(Book::read(&path).unwrap().costs("another machine").is_none());
         // What only an emulator measures is as good as nothing.
         let mut costs = Costs::default();
         costs.learn("shm", "copy", figure(22.0, Origin::Probed));
         forget(&path).unwrap();
         remember(&path, &costs).unwrap();
-        assert!(Book::read(&path).costs(&site()).is_none());
+        assert!(Book::read(&path).unwrap().costs(&site()).is_none());
         forget(&path).unwrap();
-        assert!(Book::read(&path).costs(&site()).is_none());
+        assert!(Book::read(&path).unwrap().costs(&site()).is_none());
     }
 
     #[test]
@@ -377,16 +496,59 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_as_good_as_nothing() {
+    fn damaged_lines_are_left_out() {
         let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("costs.json");
-        for text in ["", "{", "[]", "{\"sites\":{\"a\":[{}]}}", "\u{0}\u{1}"] {
+        let path = directory.path().join("costs");
+        assert_eq!(Book::read(&path).unwrap(), Book::default(), "no file");
+        for text in
+            ["", TITLE, &format!("{TITLE}\nshm copy 1 probed\nsite a\nshm copy nan probed\n")]
+        {
             fs::write(&path, text).unwrap();
-            assert_eq!(Book::read(&path), Book::default(), "{text}");
+            assert!(Book::read(&path).unwrap().sites.values().all(Vec::is_empty), "{text}");
         }
-        // A place where nothing can be written: predictions without memory.
-        let below = path.join("below a file");
+        let good = format!(
+            "{TITLE}\nsite a b\nshm copy 0.25 probed\nshm\u{0} copy\ntcp copy 1 probed x\n"
+        );
+        fs::write(&path, good).unwrap();
+        let book = Book::read(&path).unwrap();
+        assert_eq!(book.text(), format!("{TITLE}\nsite a b\nshm copy 0.25 probed\n"));
+    }
+
+    #[test]
+    fn a_file_that_is_something_else_stays_as_it_is() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("thesis.txt");
+        let mut config = Config::defaults(crate::stack::SETTINGS);
+        config.set_text("BOWLINE_CALIBRATION", path.to_str().unwrap()).unwrap();
+        for text in ["Chapter 1\n", "{\"sites\":{}}", "\n", "bowline costs, version 12\n"] {
+            fs::write(&path, text).unwrap();
+            let mut figures = Costs::default();
+            figures.learn("shm", "copy", figure(0.5, Origin::Calibrated));
+            let foreign = |error| matches!(error, FileError::Foreign { .. });
+            assert!(foreign(remember(&path, &figures).unwrap_err()), "{text}");
+            assert!(foreign(forget(&path).unwrap_err()), "{text}");
+            assert!(foreign(writable(&path).unwrap_err()), "{text}");
+            assert!(foreign(remembered(&config).unwrap_err()), "{text}");
+            let error = crate::stack::check(&config).unwrap_err();
+            assert!(error.to_string().contains("thesis.txt"), "{error}");
+            known(&config, 1, false);
+            assert_eq!(fs::read_to_string(&path).unwrap(), text);
+        }
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "nothing lies beside it");
+    }
+
+    #[test]
+    fn a_named_place_where_nothing_can_be_written_is_an_error() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("a file");
+        fs::write(&file, "").unwrap();
+        let below = file.join("below");
+        let mut config = Config::defaults(crate::stack::SETTINGS);
+        config.set_text("BOWLINE_CALIBRATION", below.to_str().unwrap()).unwrap();
+        let error = crate::stack::check(&config).unwrap_err().to_string();
+        assert!(error.contains("BOWLINE_CALIBRATION"), "{error}");
         assert!(remember(&below, &Costs::default()).is_err());
+        // Predictions without memory.
         assert!(!measured(&below, "here").known().is_empty());
     }
 

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bowline_base::config::{Config, ConfigError};
-use bowline_launch::bootstrap::{BootError, Bootstrap, Need, bootstrap};
+use bowline_launch::bootstrap::{BootError, Bootstrap, Need, StartedBy, bootstrap};
 use bowline_launch::pmi::PmiError;
 use bowline_mpi::{Directory, DirectoryError, MpiError, World, WorldParts};
 use bowline_ucp::Worker;
@@ -19,7 +19,7 @@ use crate::wait::SystemWaiter;
 const WATCH_PERIOD: Duration = Duration::from_millis(100);
 
 /// Why a process could not join its job.
-#[derive(Debug, Error)]
+#[derive(Error)]
 #[non_exhaustive]
 pub enum InitError {
     /// A setting has a bad value.
@@ -38,6 +38,8 @@ pub enum InitError {
     #[error(transparent)]
     World(#[from] MpiError),
 }
+
+bowline_base::debug_by_display!(InitError);
 
 /// Joins the job that the launcher started (`bowline run`, or another launcher that speaks
 /// PMI-1), or makes a world of one rank. Once per process. (MPI: Process Initialization, "The
@@ -84,8 +86,13 @@ pub(crate) struct Entered {
 
 /// Joins the job, puts the transports together and publishes the worker's address.
 pub(crate) fn enter(config: &Config) -> Result<Entered, InitError> {
+    crate::log::start(config)?;
     let mut boot = bootstrap(&Need::area(stack::area_bytes(config)))?;
     let (rank, size) = (boot.rank, boot.size);
+    crate::log::name_rank(rank);
+    if rank == 0 && boot.started_by == StartedBy::Foreign {
+        stack::warn_of_unknown(config);
+    }
     boot.job.add_processors(own_processors());
     let mut waiter = SystemWaiter::new(config);
     let waiting = waiter.policy();

@@ -2,12 +2,15 @@
 //!
 //! It is an interface of the TCP provider that carries nothing but requests and their answers: each
 //! request is a connection of its own, proved with the secret that both sides must know, and closed
-//! once it was answered. What strangers may cost is bounded there: their number
+//! once it was answered: by the client, and by the server if the client does not within
+//! `BOWLINE_TCP_HANDSHAKE_TIMEOUT`. A secret that people choose must be as hard to guess as a random one,
+//! since whoever reaches the listener is given a proof of it to try guesses on. What strangers may cost is bounded there: their number
 //! (`BOWLINE_TCP_STRANGERS`), the bytes they may send, and their time
 //! (`BOWLINE_TCP_HANDSHAKE_TIMEOUT`).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
+use std::time::{Duration, Instant};
 
 use bowline_base::config::Config;
 use bowline_base::doorbell::WakeSet;
@@ -23,6 +26,10 @@ pub struct TcpIntroducer {
     /// Requests that wait for their answer.
     incoming: HashMap<IncomingId, RequestId>,
     dials: HashMap<DialId, ConnectId>,
+    /// Connections of accepted requests, oldest first, each with the time at which it is ended if the
+    /// client does not end it.
+    accepted: VecDeque<(Instant, EpId)>,
+    patience: Duration,
     next: u64,
 }
 
@@ -47,9 +54,12 @@ impl TcpIntroducer {
     /// # Errors
     /// When the transport cannot be opened.
     pub fn open(config: &Config, secret: [u8; 32]) -> Result<Self, bowline_uct::OpenError> {
+        let patience = config.get(bowline_tcp::HANDSHAKE_TIMEOUT);
         let iface = TcpIface::open(TcpOptions::from_config(config, secret))?;
         Ok(Self {
             iface,
+            accepted: VecDeque::new(),
+            patience,
             listeners: Vec::new(),
             incoming: HashMap::new(),
             dials: HashMap::new(),
@@ -105,8 +115,10 @@ impl Introducer for TcpIntroducer {
     fn answer(&mut self, id: IncomingId, accept: bool, data: &[u8]) -> Result<(), String> {
         let request = self.incoming.remove(&id).ok_or("the request was answered before")?;
         let answered = if accept {
-            // The connection has done its work with the answer; the client ends it.
-            self.iface.accept_request(request, data).map(drop)
+            // The connection has done its work with the answer. The client ends it, since an end that
+            // came with the answer would look like a failure to it.
+            let accepted = self.iface.accept_request(request, data);
+            accepted.map(|ep| self.accepted.push_back((Instant::now() + self.patience, ep)))
         } else {
             self.iface.reject_request(request, data)
         };
@@ -117,6 +129,13 @@ impl Introducer for TcpIntroducer {
         let mut ends = Ends::default();
         self.iface.progress(&mut ends, budget);
         for ep in ends.0 {
+            self.accepted.retain(|(_, accepted)| *accepted != ep);
+            self.iface.disconnect(ep);
+        }
+        while let Some(&(end, ep)) = self.accepted.front()
+            && Instant::now() >= end
+        {
+            self.accepted.pop_front();
             self.iface.disconnect(ep);
         }
         for _ in 0..budget {

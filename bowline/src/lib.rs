@@ -34,11 +34,13 @@ pub mod log;
 mod member;
 pub mod progress;
 mod report;
+#[cfg(feature = "simulate")]
 pub mod simulate;
 pub mod stack;
 mod threads;
 pub mod wait;
 
+pub use bowline_base as base;
 pub use bowline_mpi as mpi;
 pub use bowline_ucp as ucp;
 pub use bowline_uct as uct;

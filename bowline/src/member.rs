@@ -16,7 +16,7 @@ use crate::init::{Booted, Entered, InitError, enter, key, leave};
 use crate::stack;
 
 /// Why ranks could not meet.
-#[derive(Debug, Error)]
+#[derive(Error)]
 #[non_exhaustive]
 pub enum MemberError {
     /// The launcher does not pass on what ranks publish.
@@ -40,19 +40,32 @@ pub enum MemberError {
     },
 }
 
+bowline_base::debug_by_display!(MemberError);
+
 /// A rank of a job with a worker of its own.
 ///
 /// It leaves the job when it is dropped. Whoever expects answers from others must have got them by
 /// then, and whoever still owes some must have given them: what lies with a rank ends with it.
 #[derive(Debug)]
 pub struct Member {
-    // Fields are dropped in order of declaration: the job is left after the worker is gone.
-    worker: Worker,
+    // Fields are dropped in order of declaration: the job is left after the worker is gone. Taken
+    // when a forked child drops its copy.
+    worker: Option<Worker>,
     rank: u32,
     size: u32,
     endpoints: RefCell<HashMap<u32, Ep>>,
     exchanges: Cell<u32>,
+    pid: u32,
     place: InJob,
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        if std::process::id() != self.pid {
+            // A forked child: what the worker would say or write at its end is its parent's.
+            std::mem::forget(self.worker.take());
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -82,13 +95,14 @@ pub fn join() -> Result<Member, InitError> {
 pub fn join_with(config: &Config) -> Result<Member, InitError> {
     let Entered { worker, rank, size, boot, .. } = enter(config)?;
     let (endpoints, exchanges) = (RefCell::default(), Cell::new(0));
-    Ok(Member { worker, rank, size, endpoints, exchanges, place: InJob(boot) })
+    let (worker, pid) = (Some(worker), std::process::id());
+    Ok(Member { worker, rank, size, endpoints, exchanges, pid, place: InJob(boot) })
 }
 
 impl Member {
     /// The worker.
     pub const fn worker(&self) -> &Worker {
-        &self.worker
+        self.worker.as_ref().expect("it is there until the member is dropped")
     }
 
     /// This rank's number in the job.
@@ -113,11 +127,11 @@ impl Member {
             return Ok(ep);
         }
         let address = if rank == self.rank {
-            self.worker.address()
+            self.worker().address()
         } else {
             self.place.0.lock().unwrap_or_else(PoisonError::into_inner).kvs.get(&key(rank))?
         };
-        let connected = self.worker.connect(&address);
+        let connected = self.worker().connect(&address);
         let ep = connected.map_err(|source| MemberError::Connect { rank, source })?;
         self.endpoints.borrow_mut().insert(rank, ep);
         Ok(ep)
@@ -138,7 +152,12 @@ impl Member {
         (0..self.size).map(|rank| Ok(boot.kvs.get(&name(rank))?)).collect()
     }
 
-    /// Waits until all ranks are here, with progress of nobody.
+    /// Waits until all ranks are here. The launcher carries it, and no worker makes progress meanwhile:
+    /// it is for the start of a job. It completes nothing: what a rank has sent or put before may still
+    /// need its own progress or that of its target, so a rank which waits here for such an operation
+    /// waits for ever. After traffic, have it complete first ([`flush`](Worker::flush), the requests'
+    /// ends), or meet by messages: each rank sends one to rank 0, which answers all of them, and all
+    /// wait by [`wait_until`](Worker::wait_until).
     ///
     /// # Errors
     /// As for [`exchange`](Self::exchange).

@@ -61,7 +61,7 @@ bowline_base::settings! {
 }
 
 /// Why a mode cannot be had.
-#[derive(Debug, Error)]
+#[derive(Error)]
 #[non_exhaustive]
 pub enum ProgressError {
     /// The system refuses something.
@@ -82,6 +82,8 @@ pub enum ProgressError {
     #[error("BOWLINE_PROGRESS=pef serves {} ranks of one process at most", pef::SLOTS)]
     TooManyRanks,
 }
+
+bowline_base::debug_by_display!(ProgressError);
 
 /// Gives a worker the attendant that the settings ask for.
 ///

@@ -8,6 +8,8 @@ use std::io::{self, Write as _};
 use bowline_base::config::{Config, Setting};
 use bowline_ucp::{Counters, Worker};
 
+use crate::stack::StackError;
+
 bowline_base::settings! {
     /// Settings of reports.
     pub const SETTINGS = [
@@ -16,6 +18,16 @@ bowline_base::settings! {
             .cost("a few lines of each rank, at its end")
             .change("to see whether what `bowline explain` predicts is what a program uses");
     ];
+}
+
+/// Finds out whether reports can be written where they are to go, before anything is done for them.
+pub(crate) fn check(config: &Config) -> Result<(), StackError> {
+    let path = config.get(REPORT).trim().to_owned();
+    if path.is_empty() || path == "stderr" {
+        return Ok(());
+    }
+    let opened = OpenOptions::new().append(true).create(true).open(&path);
+    opened.map(drop).map_err(|source| StackError::Report { path, source })
 }
 
 /// Has a worker report at its end, if that is wanted.
@@ -93,5 +105,16 @@ mod tests {
         write(path, "two\n").unwrap();
         assert_eq!(std::fs::read_to_string(path).unwrap(), "one\ntwo\n");
         assert!(write(directory.path().to_str().unwrap(), "three\n").is_err());
+        let below = directory.path().join("missing/report");
+        for wrong in [directory.path(), &below] {
+            let mut config = Config::defaults(crate::stack::SETTINGS);
+            config.set_text("BOWLINE_REPORT", wrong.to_str().unwrap()).unwrap();
+            let error = crate::stack::check(&config).unwrap_err().to_string();
+            assert!(error.contains("BOWLINE_REPORT") && error.contains("cannot"), "{error}");
+        }
+        let mut config = Config::defaults(crate::stack::SETTINGS);
+        config.set_text("BOWLINE_REPORT", path).unwrap();
+        check(&config).unwrap();
+        assert_eq!(std::fs::read_to_string(path).unwrap(), "one\ntwo\n");
     }
 }

@@ -93,7 +93,7 @@ impl Job {
 }
 
 /// Why a simulated job could not start.
-#[derive(Debug, Error)]
+#[derive(Error)]
 #[non_exhaustive]
 pub enum SimulateError {
     /// A rank's loopback.
@@ -129,6 +129,8 @@ pub enum SimulateError {
         source: std::io::Error,
     },
 }
+
+bowline_base::debug_by_display!(SimulateError);
 
 /// How a rank ended.
 #[derive(Clone, Debug, PartialEq, Eq)]

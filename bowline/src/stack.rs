@@ -58,20 +58,79 @@ pub const SETTINGS: &[&[Descriptor]] = &[
     crate::report::SETTINGS,
 ];
 
-/// The settings as the environment has them. Names that mean nothing are warned of once.
+/// The settings as the environment has them, checked as far as that is possible before transports
+/// are opened. The log begins here. Names that mean nothing are warned of once: by the launcher, by rank
+/// 0 where the launcher is another's, else here.
 ///
 /// # Errors
 /// When a variable has a value that cannot be used; the error names all of them.
 pub fn config_from_env() -> Result<Config, ConfigError> {
     restore_signals();
     let config = Config::from_env(SETTINGS)?;
+    crate::log::start(&config)?;
+    if !bowline_launch::bootstrap::is_started() {
+        warn_of_unknown(&config);
+    }
+    Ok(config)
+}
+
+/// Warns of names that mean nothing, once in a process.
+pub(crate) fn warn_of_unknown(config: &Config) {
     static WARNED: std::sync::Once = std::sync::Once::new();
     WARNED.call_once(|| {
         for unknown in config.unknown() {
             tracing::warn!("{unknown}");
         }
     });
-    Ok(config)
+}
+
+/// Checks the settings whose values are names: those of transports, and paths. What transports are on
+/// this machine is seen when they are opened.
+///
+/// # Errors
+/// The first that is bad.
+pub fn check(config: &Config) -> Result<(), StackError> {
+    check_names(config, |name| match name {
+        "ofi" => cfg!(feature = "ofi"),
+        "verbs" => cfg!(feature = "verbs"),
+        _ => true,
+    })?;
+    check_paths(config)
+}
+
+/// [`check`] for a launcher, before it starts ranks: their program may have been built with more
+/// transports, and only if all of them are `here` are the paths those of this machine.
+///
+/// # Errors
+/// As for [`check`].
+pub fn check_job(config: &Config, here: bool) -> Result<(), StackError> {
+    check_names(config, |_| true)?;
+    if here { check_paths(config) } else { Ok(()) }
+}
+
+/// `built` says whether a transport that exists is in the build.
+fn check_names(config: &Config, built: impl Fn(&str) -> bool) -> Result<(), StackError> {
+    let known = |name: &str| ["self", "shm", "tcp", "ofi", "verbs"].contains(&name) && built(name);
+    if let Some(name) = names(true, config).into_iter().find(|name| !known(name)) {
+        return Err(StackError::NoSuchTransport(name));
+    }
+    let rails = rail_names(config);
+    let is_rail = |name: &str| match name.split_once(':') {
+        Some((transport, _)) => transport == "tcp",
+        None => name != "self" && known(name),
+    };
+    if let Some(name) = rails.iter().find(|name| !is_rail(name)) {
+        return Err(StackError::NoSuchRail(name.clone()));
+    }
+    match rails.iter().filter(|name| *name == "shm").count() {
+        0 | 1 => Ok(()),
+        _ => Err(StackError::ShmTwice),
+    }
+}
+
+fn check_paths(config: &Config) -> Result<(), StackError> {
+    crate::report::check(config)?;
+    Ok(crate::costs::check(config)?)
 }
 
 /// Puts the system's handling of signals back where a library of a network has replaced it by being
@@ -87,7 +146,7 @@ pub fn area_bytes(config: &Config) -> usize {
 }
 
 /// Why a worker could not be put together.
-#[derive(Debug, Error)]
+#[derive(Error)]
 #[non_exhaustive]
 pub enum StackError {
     /// A transport did not open.
@@ -98,6 +157,9 @@ pub enum StackError {
         /// Why.
         source: OpenError,
     },
+    /// A setting has a bad value.
+    #[error(transparent)]
+    Setting(#[from] ConfigError),
     /// The choice of transports names one that does not exist.
     #[error("BOWLINE_TRANSPORTS names `{0}`; this build has {known}", known = TRANSPORT_NAMES)]
     NoSuchTransport(String),
@@ -123,10 +185,25 @@ pub enum StackError {
     /// Progress beside the rank.
     #[error(transparent)]
     Progress(#[from] crate::progress::ProgressError),
+    /// Where reports are to go.
+    #[error(
+        "BOWLINE_REPORT names {path}, which cannot be appended to: {source}; it takes stderr or a file"
+    )]
+    Report {
+        /// The setting.
+        path: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// What the transports cost is in a file that is something else.
+    #[error(transparent)]
+    Costs(#[from] crate::costs::FileError),
     /// No randomness to be had.
     #[error("cannot draw a random number for the worker's identity: {0}")]
     Random(std::io::Error),
 }
+
+bowline_base::debug_by_display!(StackError);
 
 /// A rank's place.
 #[derive(Clone, Debug)]
@@ -217,12 +294,12 @@ fn open(name: &str, place: &Place, config: &Config) -> Result<Box<dyn Iface>, St
         }
         #[cfg(feature = "ofi")]
         "ofi" => {
-            let options = bowline_ofi::OfiOptions::from_config(config, place.shared);
+            let options = bowline_ofi::OfiOptions::from_config(config, place.shared, place.secret);
             ("ofi", bowline_ofi::OfiIface::open(options).map(|lane| Box::new(lane) as _))
         }
         #[cfg(feature = "verbs")]
         "verbs" => {
-            let options = bowline_verbs::VerbsOptions::from_config(config);
+            let options = bowline_verbs::VerbsOptions::from_config(config, place.secret);
             ("verbs", bowline_verbs::VerbsIface::open(&options).map(|lane| Box::new(lane) as _))
         }
         _ => return Err(StackError::NoSuchTransport(name.to_owned())),
@@ -269,6 +346,8 @@ fn rails(
 /// # Errors
 /// When a transport does not open.
 pub fn worker(place: &Place, config: &Config, waiter: SystemWaiter) -> Result<Worker, StackError> {
+    crate::log::start(config)?;
+    check(config)?;
     let mut uid = [0; 8];
     rustix::rand::getrandom(&mut uid, rustix::rand::GetRandomFlags::empty())
         .map_err(|error| StackError::Random(error.into()))?;

@@ -13,7 +13,7 @@ use crate::stack::{self, Place, StackError};
 use crate::wait::{SystemWaiter, processors};
 
 /// Why ranks could not be run as threads.
-#[derive(Debug, Error)]
+#[derive(Error)]
 #[non_exhaustive]
 pub enum ThreadsError {
     /// A setting has a bad value.
@@ -38,6 +38,17 @@ pub enum ThreadsError {
         /// Why.
         source: MpiError,
     },
+    /// The system has no room for a rank's thread.
+    #[error(
+        "cannot start a thread for rank {rank}: {source}; run fewer ranks, or raise the limit of \
+         threads (ulimit -u, pids.max of the control group) or of memory (ulimit -v)"
+    )]
+    Thread {
+        /// The rank.
+        rank: u32,
+        /// What the system said.
+        source: std::io::Error,
+    },
     /// Another rank could not start, so this one did not either.
     #[error("rank {rank} did not start, because another one could not")]
     Abandoned {
@@ -45,6 +56,8 @@ pub enum ThreadsError {
         rank: u32,
     },
 }
+
+bowline_base::debug_by_display!(ThreadsError);
 
 /// Runs `rank_main` as `n` ranks, one thread each, and returns their results in order of rank.
 ///
@@ -105,19 +118,24 @@ pub fn threads_with<R: Send>(
             result
         }
     };
+    let mut failure = None;
     let results: Vec<_> = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..ranks)
-            .map(|rank| {
-                std::thread::Builder::new()
-                    .name(format!("rank {rank}"))
-                    .spawn_scoped(scope, run(rank))
-                    .expect("the system has room for another thread")
-            })
-            .collect();
+        let mut threads = Vec::with_capacity(n);
+        for rank in 0..ranks {
+            let thread = std::thread::Builder::new().name(format!("rank {rank}"));
+            match thread.spawn_scoped(scope, run(rank)) {
+                Ok(thread) => threads.push(thread),
+                Err(source) => {
+                    // The others wait for its address.
+                    addresses.abandon();
+                    failure = Some(ThreadsError::Thread { rank, source });
+                    break;
+                }
+            }
+        }
         threads.into_iter().map(|thread| thread.join().unwrap_or_else(Err)).collect()
     });
     let mut values = Vec::with_capacity(n);
-    let mut failure = None;
     for result in results {
         match result {
             Ok(Ok(value)) => values.push(value),

@@ -8,6 +8,11 @@
 //! eighth of their bandwidth to sleepers), and a rank that shares one yields
 //! from its first empty looks on: a computing neighbour loses about 2 % beside yielding waiters,
 //! and its processor share beside spinning ones.
+//!
+//! Where programs of others compute on the processor, a yield lasts a time slice of theirs. The waiter
+//! notices that and has its rank sleep instead, for a time ([`contention`]).
+
+mod contention;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,6 +22,8 @@ use bowline_base::doorbell::WakeSet;
 use bowline_base::sync::atomic::{AtomicBool, Ordering};
 use bowline_ucp::{Clock, Idle, Stages, Waiter};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use self::contention::Contention;
 
 bowline_base::settings! {
     /// Settings of waiting.
@@ -29,12 +36,22 @@ bowline_base::settings! {
         pub SPINS_SHARED: u32 = Setting::<u32>::integer("BOWLINE_WAIT_SPINS_SHARED", 8, 0, 1_000_000)
             .cost("time taken from the rank that is waited for")
             .change("never, unless measured");
-        /// Yields of the processor before sleep.
+        /// Yields of the processor before sleep. A yield that lasts a time slice of another program
+        /// ends them, for 8 ms to 1 s.
         pub YIELDS: u32 = Setting::<u32>::integer("BOWLINE_WAIT_YIELDS", 400, 0, 1_000_000_000)
-            .cost("power, and a little of the neighbours' time")
+            .cost("power, a little of the neighbours' time, and now and then a time slice of the rank's own where other programs compute on its processor")
             .change("lower it where ranks wait long and often, as in a pool of workers");
+        /// After which a rank for which nothing happens logs what it waits for, once for each wait.
+        pub REPORT: Duration = Setting::<Duration>::time("BOWLINE_WAIT_REPORT", Duration::from_secs(10), Duration::ZERO, Duration::from_secs(1 << 22))
+            .cost("a wake-up of a rank that sleeps so long")
+            .change("raise it where ranks wait for each other for long by design; 0 for never");
     ];
 }
+
+/// No sleep is longer. Every event rings; but the word that a rank sleeps on lies in memory that all
+/// ranks of the node can write, and whoever overwrites it by mistake takes the ring away. A look per
+/// second costs nothing.
+const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 /// Something to be looked at while asleep, for instance processes that nobody else watches.
 pub type Watch = Box<dyn FnMut() + Send>;
@@ -45,7 +62,51 @@ pub struct SystemWaiter {
     spins: u32,
     spins_shared: u32,
     yields: u32,
+    contention: Contention,
     watch: Option<(Watch, Duration)>,
+    report: Report,
+}
+
+/// Says once what a rank waits for, when it has slept for long and nothing has happened.
+#[derive(Debug)]
+struct Report {
+    /// After so long; 0 for never.
+    after: Duration,
+    /// Since when nothing has happened.
+    since: Option<Instant>,
+    said: bool,
+}
+
+impl Report {
+    const fn new(after: Duration) -> Self {
+        Self { after, since: None, said: false }
+    }
+
+    /// A sleep begins, at `now`: how long until something has to be said, if it has.
+    fn begin(
+        &mut self,
+        first: bool,
+        now: Instant,
+        waits: &dyn std::fmt::Display,
+    ) -> Option<Duration> {
+        if self.after.is_zero() {
+            return None;
+        }
+        if first {
+            (self.since, self.said) = (Some(now), false);
+        }
+        let slept = now.saturating_duration_since(*self.since.get_or_insert(now));
+        if self.said {
+            return None;
+        }
+        if slept < self.after {
+            return Some(self.after - slept);
+        }
+        self.said = true;
+        let seconds = slept.as_secs();
+        tracing::warn!("nothing has happened here for {seconds} s; this rank waits for: {waits}");
+        None
+    }
 }
 
 /// Tells a waiter whether its rank shares its processor, which is known only when all ranks have
@@ -75,7 +136,9 @@ impl SystemWaiter {
             spins: config.get(SPINS),
             spins_shared: config.get(SPINS_SHARED),
             yields: config.get(YIELDS),
+            contention: Contention::default(),
             watch: None,
+            report: Report::new(config.get(REPORT)),
         }
     }
 
@@ -97,7 +160,8 @@ impl Waiter for SystemWaiter {
         // Relaxed: as the store.
         let shared = self.policy.0.load(Ordering::Relaxed);
         let spins = if shared { self.spins_shared } else { self.spins };
-        Stages { spins, yields: self.yields }
+        let yields = if self.contention.may_yield(Instant::now) { self.yields } else { 0 };
+        Stages { spins, yields }
     }
 
     fn clock(&self) -> Option<Clock> {
@@ -106,21 +170,27 @@ impl Waiter for SystemWaiter {
     }
 
     fn yield_now(&mut self) {
+        let begin = Instant::now();
         std::thread::yield_now();
+        self.contention.yielded(begin, Instant::now());
     }
 
     fn sleep(&mut self, idle: Idle<'_>) {
-        let mut limit = idle.deadline;
+        let mut asked = idle.deadline;
+        if let Some(left) = self.report.begin(idle.first, Instant::now(), &idle.waits) {
+            asked = Some(asked.map_or(left, |deadline| deadline.min(left)));
+        }
         if let Some((watch, period)) = &mut self.watch {
             watch();
-            limit = Some(limit.map_or(*period, |deadline| deadline.min(*period)));
+            asked = Some(asked.map_or(*period, |deadline| deadline.min(*period)));
         }
+        let limit = Some(asked.map_or(LONGEST_SLEEP, |asked| asked.min(LONGEST_SLEEP)));
         if !idle.descriptors.is_empty() {
             sleep_on(idle.descriptors, limit);
         } else if let Some(doorbell) = idle.doorbell {
             let _ = doorbell.wait(limit);
         } else {
-            std::thread::sleep(limit.unwrap_or(Duration::from_millis(1)));
+            std::thread::sleep(asked.unwrap_or(Duration::from_millis(1)));
         }
     }
 }
@@ -145,4 +215,65 @@ pub(crate) fn sleep_on(descriptors: &WakeSet, limit: Option<Duration>) {
 /// Processors that this process may run on.
 pub fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    /// Counts how often it is shown.
+    struct Shown(Cell<u32>);
+
+    impl std::fmt::Display for Shown {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            self.0.set(self.0.get() + 1);
+            f.write_str("a message")
+        }
+    }
+
+    /// What is logged is shown to a subscriber that takes everything.
+    struct Everything;
+
+    impl tracing::Subscriber for Everything {
+        fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+            true
+        }
+        fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+            tracing::span::Id::from_u64(1)
+        }
+        fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+        fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+        fn event(&self, event: &tracing::Event<'_>) {
+            event.record(&mut |_: &tracing::field::Field, value: &dyn std::fmt::Debug| {
+                let _ = format!("{value:?}");
+            });
+        }
+        fn enter(&self, _: &tracing::span::Id) {}
+        fn exit(&self, _: &tracing::span::Id) {}
+    }
+
+    #[test]
+    fn a_long_wait_is_reported_once_and_anew_after_something_happened() {
+        tracing::subscriber::with_default(Everything, || {
+            let second = Duration::from_secs(1);
+            let mut report = Report::new(10 * second);
+            let shown = Shown(Cell::new(0));
+            let start = Instant::now();
+            assert_eq!(report.begin(true, start, &shown), Some(10 * second));
+            // It was woken for nothing.
+            assert_eq!(report.begin(false, start + 4 * second, &shown), Some(6 * second));
+            assert_eq!(shown.0.get(), 0);
+            assert_eq!(report.begin(false, start + 10 * second, &shown), None);
+            assert_eq!(shown.0.get(), 1);
+            assert_eq!(report.begin(false, start + 50 * second, &shown), None);
+            assert_eq!(shown.0.get(), 1, "it was said already");
+            let again = start + 60 * second;
+            assert_eq!(report.begin(true, again, &shown), Some(10 * second));
+            assert_eq!(report.begin(false, again + 11 * second, &shown), None);
+            assert_eq!(shown.0.get(), 2);
+            assert_eq!(Report::new(Duration::ZERO).begin(true, start, &shown), None);
+        });
+    }
 }

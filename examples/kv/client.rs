@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use bowline::Member;
+use bowline::base::buffer::{RecvBuf, SendBuf};
 use bowline::ucp::{Ep, Sent, Worker};
-use bowline_base::buffer::{RecvBuf, SendBuf};
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 

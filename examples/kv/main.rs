@@ -51,6 +51,13 @@ fn main() -> Result<()> {
         member.size() >= 2,
         "there is a server and no client; start it by `bowline run -n 2 kv` or with more ranks"
     );
+    if let Some(victim) = options.kill {
+        ensure!(
+            (1..member.size()).contains(&victim),
+            "--kill {victim}: the clients are the ranks 1 to {}",
+            member.size() - 1
+        );
+    }
     if member.rank() != 0 {
         let rank = member.rank();
         return client::work(&member, &options).with_context(|| format!("client {rank}"));

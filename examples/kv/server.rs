@@ -13,8 +13,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context as _, Result};
 use bowline::Member;
+use bowline::base::buffer::{RecvBuf, SendBuf};
 use bowline::ucp::{AmKept, Ep, RequestId, Sent, Worker};
-use bowline_base::buffer::{RecvBuf, SendBuf};
 use serde::Serialize;
 
 use crate::client::ClientReport;

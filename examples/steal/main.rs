@@ -167,6 +167,9 @@ fn main() -> Result<()> {
     let Options { roots, branching, work, seed, .. } = options;
     let tree = Tree { roots, branching, work, seed };
     let member = bowline::join().context("cannot join the job")?;
+    if let Some(victim) = options.kill {
+        ensure!(victim < member.size(), "--kill {victim}: there are {} ranks", member.size());
+    }
     let mut stacks = Stacks::open(&member)?;
     let split = split(&member, &tree, &mut stacks).context("the static split")?;
     let kill = options.kill == Some(member.rank());

@@ -23,10 +23,10 @@
 
 use anyhow::{Context as _, Result, bail, ensure};
 use bowline::Member;
+use bowline::base::buffer::RecvBuf;
+use bowline::base::view::View;
 use bowline::ucp::{Memory, RemoteKey, Sent, Worker};
 use bowline::uct::{AtomicOp, AtomicWidth};
-use bowline_base::buffer::RecvBuf;
-use bowline_base::view::View;
 
 use crate::tree::NODE_BYTES;
 

@@ -48,6 +48,14 @@ fn a_client_that_dies_does_no_harm_to_the_others() {
 }
 
 #[test]
+fn a_victim_that_does_not_exist_is_an_error() {
+    for (program, victim) in [(KV, "9"), (KV, "0"), (STEAL, "4")] {
+        let ended = Job::new(4, program, &["--kill", victim]).going_on().run();
+        assert_eq!((ended.code, ended.json), (1, None), "{program} --kill {victim}");
+    }
+}
+
+#[test]
 fn a_server_without_clients_says_how_to_start_it() {
     let ended = Job::new(1, KV, &[]).run();
     assert_eq!((ended.code, ended.json), (1, None));

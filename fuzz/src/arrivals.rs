@@ -17,7 +17,7 @@ use crate::lane::{Event, PROVIDER, ScriptLane, Wire};
 const PEERS: u8 = 4;
 
 /// Nobody waits here.
-struct NoWaiter;
+pub(crate) struct NoWaiter;
 
 impl Waiter for NoWaiter {
     fn stages(&self) -> Stages {

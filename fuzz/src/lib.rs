@@ -16,6 +16,8 @@ mod launch;
 mod ofi;
 mod queues;
 mod settings;
+mod shared;
+mod shm;
 mod tcp;
 mod verbs;
 
@@ -38,10 +40,14 @@ pub const TARGETS: &[Target] = &[
     ("queue_address", queues::queue_address),
     ("queue_introduction", queues::queue_introduction),
     ("rails", queues::rails),
+    ("shared_offer", shared::offer),
     ("config", settings::config),
     ("ofi_message", ofi::message),
     ("ofi_address", ofi::address),
     ("ofi_rkey", ofi::rkey),
+    ("shm_address", shm::address),
+    ("shm_guest", shm::guest),
+    ("shm_rkey", shm::rkey),
     ("tcp_frames", tcp::frames),
     ("tcp_handshake", tcp::handshake),
     ("verbs_address", verbs::address),

@@ -68,6 +68,10 @@ replays! {
     rails
     ring_consumer
     scmp_consumer
+    shared_offer
+    shm_address
+    shm_guest
+    shm_rkey
     tcp_frames
     tcp_handshake
     verbs_address

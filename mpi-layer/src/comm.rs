@@ -135,6 +135,12 @@ impl CommInner {
 
 impl Drop for CommInner {
     fn drop(&mut self) {
+        if self.process.is_forked() {
+            // The connections, the memory and the threads behind them are the parent's: neither
+            // this end nor that of the process may touch them, so the process never ends here.
+            std::mem::forget(Rc::clone(&self.process));
+            return;
+        }
         if let Some(Some(shared)) = self.shared.get() {
             shared.release(&self.process.worker);
         }

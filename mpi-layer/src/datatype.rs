@@ -5,11 +5,12 @@
 //! bytes alone. Not here: derived layouts with gaps (vectors, subarrays), which are packed by the
 //! caller.
 
+#[cfg(feature = "complex")]
 use num_complex::Complex;
 
 /// Types whose values can be sent and received as they lie in memory. (MPI: Datatypes.)
 ///
-/// Implemented for integers, floating point numbers, complex numbers, arrays of datatypes and
+/// Implemented for integers, floating point numbers, complex numbers (feature `complex`), arrays of datatypes and
 /// [`Located`] pairs; [`derive(Datatype)`](bowline_mpi_derive::Datatype) implements it for
 /// `repr(C)` structs and proves at compile time what `# Safety` asks for. `bool` and `char` are
 /// not datatypes, since not every bit pattern is one.
@@ -30,8 +31,10 @@ macro_rules! plain {
 plain!(u8 u16 u32 u64 u128 usize i8 i16 i32 i64 i128 isize f32 f64);
 
 // SAFETY: `Complex` is `repr(C)` of two numbers of one type: no padding, every pattern valid.
+#[cfg(feature = "complex")]
 unsafe impl Datatype for Complex<f32> {}
 // SAFETY: as for `Complex<f32>`.
+#[cfg(feature = "complex")]
 unsafe impl Datatype for Complex<f64> {}
 
 // SAFETY: an array is its elements without gaps; what holds for each holds for all.

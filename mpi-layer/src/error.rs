@@ -9,7 +9,7 @@ use thiserror::Error;
 /// Why a call failed. (MPI: MPI Environmental Management, "Error Codes and Classes".)
 ///
 /// An error of an argument means that nothing was sent or received.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum MpiError {
     /// A partner's rank outside the communicator.
@@ -125,10 +125,19 @@ pub enum MpiError {
     /// All context ids are taken at one member or another.
     #[error("no free communicator id is left; drop communicators that are not used")]
     TooManyCommunicators,
+    /// The memory in which ranks of one machine meet for barriers and small reductions holds what no
+    /// correct rank writes. These calls are errors at every member of the communicator from now on.
+    #[error(
+        "the memory in which the ranks of the communicator meet was overwritten by one of them; \
+         make another communicator, or end the job"
+    )]
+    MemoryOverwritten,
     /// The protocol layer refused or ended the operation for a reason of its own.
     #[error("the protocol layer: {0}")]
     Protocol(OpError),
 }
+
+bowline_base::debug_by_display!(MpiError);
 
 /// The error classes of MPI that this layer produces, with the values of the standard ABI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -176,6 +185,7 @@ impl MpiError {
             Self::Cancelled
             | Self::Unreachable { .. }
             | Self::TooManyCommunicators
+            | Self::MemoryOverwritten
             | Self::Protocol(_) => ErrorClass::Other,
         }
     }

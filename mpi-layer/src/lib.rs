@@ -73,11 +73,15 @@ mod world;
 
 pub use bowline_mpi_derive::Datatype;
 pub use coll::calls::Partition;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub use coll::shared::fuzz;
 pub use comm::Communicator;
 pub use consts::{ANY_SOURCE, ANY_TAG, PROC_NULL, TAG_UB, UNDEFINED};
 pub use datatype::{Datatype, Located};
 pub use error::{ErrorClass, MpiError};
 pub use group::{Comparison, Group};
+#[cfg(feature = "complex")]
 pub use num_complex::Complex;
 pub use op::{
     BitAnd, BitOr, BitXor, LogicalAnd, LogicalOr, LogicalXor, Max, MaxLoc, Min, MinLoc, Operation,

@@ -6,6 +6,7 @@
 
 use std::marker::PhantomData;
 
+#[cfg(feature = "complex")]
 use num_complex::Complex;
 
 use crate::datatype::{Datatype, Located};
@@ -121,6 +122,7 @@ macro_rules! floats {
                 self.max(right)
             }
         }
+        #[cfg(feature = "complex")]
         impl Arithmetic for Complex<$type> {
             #[inline]
             fn sum(self, right: Self) -> Self {

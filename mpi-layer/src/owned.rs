@@ -131,6 +131,9 @@ impl<T: Datatype> OwnedSend<T> {
 impl<T: Datatype> OwnedSend<T> {
     /// Cancels the send if no receive has matched it yet; [`wait`](Self::wait) tells which. A send
     /// whose data has left the buffer already is complete. (`MPI_Cancel`)
+    ///
+    /// A receiver that has found the message by a probe, and not claimed it by
+    /// [`mprobe`](crate::Communicator::mprobe), may wait for it in vain then.
     pub fn cancel(&mut self) {
         if let State::Active(id) = self.0.state {
             self.0.process().worker.cancel(id);

@@ -25,6 +25,9 @@ impl Communicator {
     /// Waits for a message that a receive with these arguments would get, and tells of it without
     /// receiving it. (`MPI_Probe`)
     ///
+    /// A sender may cancel the message between this call and the receive, which then waits for
+    /// another one. Where senders cancel, [`mprobe`](Self::mprobe) claims the message.
+    ///
     /// # Errors
     /// Those of [`recv`](Self::recv), except truncation.
     pub fn probe(&self, source: i32, tag: i32) -> Result<Status, MpiError> {

@@ -4,6 +4,7 @@
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::fmt;
+use std::mem::ManuallyDrop;
 
 use bowline_base::slab::Slab;
 use bowline_base::sync::Line;
@@ -49,6 +50,8 @@ pub(crate) struct Process {
     pub(crate) scope_room: Cell<Slab<RequestId>>,
     /// Where the next search among several requests starts, so that none is always first.
     pub(crate) rotor: Cell<usize>,
+    /// The process that is this rank; a forked child is another.
+    pid: u32,
     // Dropped last, after the worker: fields are dropped in order of declaration.
     _finalizer: Finalizer,
 }
@@ -76,8 +79,14 @@ impl Process {
             adopted: RefCell::default(),
             scope_room: Cell::default(),
             rotor: Cell::new(0),
+            pid: std::process::id(),
             _finalizer: Finalizer(parts.finalizer),
         }
+    }
+
+    /// Whether this is the copy that a forked child has of its parent's.
+    pub(crate) fn is_forked(&self) -> bool {
+        std::process::id() != self.pid
     }
 
     /// The endpoint of a rank of the world.
@@ -128,8 +137,11 @@ impl Drop for Process {
     fn drop(&mut self) {
         // What was sent in the background is sent before this rank leaves, and no peer may write
         // into a buffer that is freed.
-        let adopted = self.adopted.take();
+        // Where the wait unwinds, the buffers of what is under way are leaked: the worker that uses them
+        // is dropped only after this.
+        let adopted = ManuallyDrop::new(self.adopted.take());
         self.worker.wait_until(|| adopted.iter().all(|old| self.worker.is_complete(old.id)));
+        drop(ManuallyDrop::into_inner(adopted));
         if !std::thread::panicking() {
             // Peers wait for what was sent to them, and for answers to what was received here.
             self.worker.drain();

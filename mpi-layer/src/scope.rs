@@ -172,21 +172,24 @@ impl<'scope> Scope<'scope, '_> {
         tag: i32,
     ) -> Result<RecvRequest<'scope, T>, MpiError> {
         self.check(comm)?;
-        let (start, count) = (items.as_mut_ptr(), items.len());
+        let count = items.len();
+        // The operation writes through this pointer, and `wait` reads through it afterwards: a second
+        // one, taken from `items`, would not be valid beside the first.
+        let bytes = bytes_of_mut(items);
+        let (start, len) = (bytes.as_mut_ptr(), bytes.len());
         let state = match comm.wanted(source, tag)? {
             None => State::Ready(Ok(Status::NULL)),
             Some(spec) => {
-                let bytes = bytes_of_mut(items);
                 // SAFETY: `items` is borrowed exclusively for `'scope`, and `keep` below enters
                 // the operation into the tracker, which waits for it before `'scope` ends (the
                 // module's points 1 and 2). Nothing unwinds between the two.
-                let buffer = unsafe { RecvBuf::borrowed(bytes.as_mut_ptr(), bytes.len()) };
+                let buffer = unsafe { RecvBuf::borrowed(start, len) };
                 let worker = &self.tracker.process.worker;
                 State::Active(handles::without_unwinding(|| worker.recv(spec, buffer))?)
             }
         };
         let scoped = self.keep(state, true);
-        Ok(RecvRequest { scoped, start, count, items: PhantomData })
+        Ok(RecvRequest { scoped, start: start.cast(), count, items: PhantomData })
     }
 
     fn post_send(
@@ -287,6 +290,9 @@ impl SendRequest<'_> {
 
     /// Cancels the send if no receive has matched it yet; [`wait`](Self::wait) tells which. A send
     /// whose data has left the buffer already is complete. (`MPI_Cancel`)
+    ///
+    /// A receiver that has found the message by a probe, and not claimed it by
+    /// [`mprobe`](crate::Communicator::mprobe), may wait for it in vain then.
     pub fn cancel(&mut self) {
         self.scoped.cancel();
     }
@@ -301,7 +307,7 @@ impl<'scope, T: Datatype> RecvRequest<'scope, T> {
     pub fn wait(mut self) -> Result<Received<'scope, T>, MpiError> {
         let status = self.complete()?;
         // SAFETY: `start` and `count` are those of a slice that `irecv` was lent exclusively for
-        // `'scope`. The operation is complete, so nobody else uses the elements, and `self`, the
+        // `'scope`, and the operation's handle was made of the same pointer. The operation is complete, so nobody else uses the elements, and `self`, the
         // only one that could lend them, is consumed. Every bit pattern is a valid `T`.
         let items = unsafe { std::slice::from_raw_parts_mut(self.start, self.count) };
         Ok(Received { items, status })

@@ -89,6 +89,14 @@ pub(crate) enum Action {
     StepClosings,
     /// A peer has closed: say farewell to it.
     Farewell(PeerIndex),
+    /// Report to a peer that was rejected why.
+    Notice(PeerIndex),
+    /// Let go of the endpoint of a transport to a peer that has failed.
+    LetGo(PeerIndex),
+    /// A peer has more eager payload here than it was granted.
+    Overrun(PeerIndex),
+    /// The entries of what came unasked exceed their limit.
+    Relieve,
     /// A peer has answered the close of its endpoint.
     Closed(PeerIndex),
     /// Take a send's buffer back from the reads of peers.

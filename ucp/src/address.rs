@@ -23,7 +23,8 @@ pub(crate) const FEATURES: u32 = SEND_CANCEL
     | DISCONNECTS
     | PROBED
     | PIECES
-    | SERVES;
+    | SERVES
+    | NOTICES;
 
 /// It answers a sender that wants a message back.
 pub(crate) const SEND_CANCEL: u32 = 1 << 0;
@@ -48,6 +49,9 @@ pub(crate) const PIECES: u32 = 1 << 8;
 
 /// It carries out what peers ask for on its memory.
 pub(crate) const SERVES: u32 = 1 << 9;
+
+/// It knows NOTICE.
+pub(crate) const NOTICES: u32 = 1 << 10;
 
 /// It writes a message into the receiver's memory when it is asked to.
 pub(crate) const PUTS: u32 = 1 << 4;

@@ -15,7 +15,8 @@
 //! as both live. (4) What a sender may still have here without being asked is bounded by its credit;
 //! beyond it data stays with the sender, however short. (5) A sender may take a message back whose data
 //! is still with it (`cancel.rs`): its handler is not called any more; one that is in a handler, or
-//! kept, cannot be received. Handlers that want nothing of the worker can do without all that:
+//! kept, cannot be received. (6) A handler that panics has had its message: it is called with the next one
+//! as after a return, and messages that were set aside for it stay. Handlers that want nothing of the worker can do without all that:
 //! [`crate::in_place`].
 
 use bowline_base::buffer::RecvBuf;
@@ -210,6 +211,60 @@ impl Handlers {
     }
 }
 
+/// A handler that runs, and its message. What follows from its return follows from its panic too (rule
+/// 6): the id has its handler again, and the message is over.
+struct Running<'a> {
+    worker: &'a Worker,
+    handler: Option<AmHandler>,
+    arrival: AmArrival,
+    /// Of header and data that came along.
+    bytes: usize,
+}
+
+impl Running<'_> {
+    #[inline]
+    fn call(&mut self) {
+        let Self { worker, handler, arrival, .. } = self;
+        let from = Ep(arrival.peer);
+        if let Some(handler) = handler {
+            handler(worker, AmMessage { from, worker, arrival });
+        }
+    }
+}
+
+impl Drop for Running<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        let (peer, id) = (self.arrival.peer, self.arrival.id);
+        if let Some(handler) = self.handler.take() {
+            self.worker.handlers.borrow_mut().give_back(id, handler);
+        }
+        let inner = &mut *self.worker.inner.borrow_mut();
+        inner.engine.counters.am_received += 1;
+        inner.engine.am_taken(peer, self.bytes);
+        inner.engine.am_rooms.keep(std::mem::take(&mut self.arrival.payload));
+        if let Some(rts) = self.arrival.remote.take() {
+            inner.am_dropped(peer, &rts, 0);
+        }
+    }
+}
+
+/// Messages that go back in front of the others, also where a handler panics.
+struct SetAside<'a> {
+    worker: &'a Worker,
+    deliveries: Vec<Delivery>,
+}
+
+impl Drop for SetAside<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.deliveries.is_empty() {
+            return;
+        }
+        self.worker.inner.borrow_mut().engine.put_back(&mut self.deliveries);
+    }
+}
+
 impl Worker {
     /// Has `handler` called with every active message of `id`, in place of the one before.
     /// Messages of ids without handler are dropped and counted as stray; where their data lies with
@@ -282,10 +337,10 @@ impl Worker {
     #[inline(never)]
     pub(crate) fn deliver(&self) {
         // Messages of an id whose handler is running (this is a nested progress) go back.
-        let mut waiting = Vec::new();
+        let mut waiting = SetAside { worker: self, deliveries: Vec::new() };
         let mut inner = self.inner.borrow_mut();
         while let Some(next) = inner.engine.inbox.pop_front() {
-            let mut arrival = match next {
+            let arrival = match next {
                 Delivery::Am(arrival) => arrival,
                 Delivery::Completed(completed) => {
                     drop(inner);
@@ -305,15 +360,15 @@ impl Worker {
                 && inner.engine.peers[arrival.peer as usize].failure().is_none()
             {
                 // Rule 5.
-                inner.engine.taken(arrival.peer, arrival.payload.len());
+                inner.engine.am_taken(arrival.peer, arrival.payload.len());
                 continue;
             }
             let place = self.handlers.borrow_mut().take(arrival.id);
-            let mut handler = match place {
+            let handler = match place {
                 Place::Ready(handler) => handler,
                 Place::Running => {
                     inner.engine.set_aside += 1;
-                    waiting.push(Delivery::Am(arrival));
+                    waiting.deliveries.push(Delivery::Am(arrival));
                     continue;
                 }
                 Place::Empty => {
@@ -322,22 +377,13 @@ impl Worker {
                 }
             };
             drop(inner);
-            let (id, bytes) = (arrival.id, arrival.payload.len());
-            let message = AmMessage { from: Ep(arrival.peer), worker: self, arrival: &mut arrival };
-            handler(self, message);
-            self.handlers.borrow_mut().give_back(id, handler);
+            let bytes = arrival.payload.len();
+            let mut running = Running { worker: self, handler: Some(handler), arrival, bytes };
+            running.call();
+            drop(running);
             inner = self.inner.borrow_mut();
-            inner.engine.counters.am_received += 1;
-            inner.engine.taken(arrival.peer, bytes);
-            inner.engine.am_rooms.keep(arrival.payload);
-            if let Some(rts) = &arrival.remote {
-                inner.am_dropped(arrival.peer, rts, 0);
-            }
         }
-        inner.engine.set_aside -= waiting.len();
-        for arrival in waiting.into_iter().rev() {
-            inner.engine.inbox.push_front(arrival);
-        }
+        inner.engine.put_back(&mut waiting.deliveries);
         if !inner.engine.actions.is_empty() {
             inner.act();
         }
@@ -355,7 +401,7 @@ impl Inner {
     #[cold]
     fn nobody_takes(&mut self, arrival: &AmArrival) {
         self.engine.counters.stray += 1;
-        self.engine.taken(arrival.peer, arrival.payload.len());
+        self.engine.am_taken(arrival.peer, arrival.payload.len());
         if let Some(rts) = &arrival.remote {
             self.am_dropped(arrival.peer, rts, crate::wire::NO_HANDLER);
         }
@@ -370,6 +416,14 @@ impl Inner {
 }
 
 impl crate::engine::Engine {
+    /// Messages that were set aside are in the inbox again, in front.
+    fn put_back(&mut self, deliveries: &mut Vec<Delivery>) {
+        self.set_aside -= deliveries.len();
+        for delivery in deliveries.drain(..).rev() {
+            self.inbox.push_front(delivery);
+        }
+    }
+
     /// Completes a receive with a message that is here.
     fn receive_here(&mut self, key: bowline_base::slab::Key, data: &[u8]) {
         if let Some(request) = self.requests.get_mut(key) {

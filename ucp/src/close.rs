@@ -274,8 +274,8 @@ impl Inner {
             let address = peer.address.clone();
             let Ok((lane, ep)) = self.route(&address) else { return self.retire(index) };
             let payload = self.own_address.clone();
+            self.engine.bind_ep(index, lane, ep);
             let peer = &mut self.engine.peers[index as usize];
-            (peer.lane, peer.ep) = (lane as u32, ep);
             peer.push_control(wire::HELLO, [0, 0], payload);
         }
         self.engine.peers[index as usize].push_control(wire::DISCONNECT, [0, 0], Vec::new());
@@ -291,6 +291,8 @@ impl Inner {
         let peer = &self.engine.peers[index as usize];
         if peer.state == PeerState::Leaving {
             self.retire(index);
+        } else if peer.notice {
+            self.release(index);
         } else if peer.state == PeerState::Ready && !self.engine.closings.is_empty() {
             self.engine.actions.push(Action::StepClosings);
         }
@@ -311,19 +313,24 @@ impl Inner {
             self.engine.forget(index);
         }
         let peer = &mut self.engine.peers[index as usize];
-        let (lane, ep) = (peer.lane as usize, peer.ep);
-        let reach = peer.reach.take();
         if peer.failure().is_none() || peer.state == PeerState::Leaving {
             peer.state = PeerState::Failed(PeerFailure::Closed);
         }
         let how = peer.failure().unwrap_or(PeerFailure::Closed);
-        peer.ep = EpId(u32::MAX);
+        peer.notice = false;
         peer.pending = Default::default();
         peer.address.lanes = Vec::new();
         self.engine.end_close(index, how);
-        if ep.0 == u32::MAX {
+        self.leave_endpoints(index);
+    }
+
+    /// Closes the endpoints of transports to a peer, but for those that keys were opened through.
+    pub(crate) fn leave_endpoints(&mut self, index: PeerIndex) {
+        if self.engine.peers[index as usize].ep.0 == u32::MAX {
             return;
         }
+        let reach = self.engine.peers[index as usize].reach.take();
+        let (lane, ep) = self.engine.unbind_ep(index);
         if let Some(rkey) = reach {
             self.lanes[lane].iface.rkey_release(rkey);
         }
@@ -349,8 +356,7 @@ impl Inner {
 
     /// Closes an endpoint of a transport that nobody uses any more.
     pub(crate) fn leave(&mut self, lane: usize, ep: EpId) {
-        let used = |peer: &crate::peer::Peer| peer.lane as usize == lane && peer.ep == ep;
-        if !self.engine.peers.iter().any(used) {
+        if self.engine.peer_at(lane, ep) == NOBODY {
             self.lanes[lane].iface.disconnect(ep);
         }
     }

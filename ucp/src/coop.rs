@@ -37,7 +37,7 @@ use bowline_base::buffer::{RecvBuf, Shape};
 use bowline_base::cursor::{Cursor, Side};
 use bowline_base::slab::Key;
 use bowline_uct::{
-    AmHeader, Iface, LocalSlice, MemHandle, PeerFailure, PostError, Posted, RemoteSlice, Token,
+    AmHeader, Caps, Iface, MemHandle, PeerFailure, PostError, Posted, RemoteSlice, Token,
 };
 
 use crate::action::Action;
@@ -45,6 +45,7 @@ use crate::address::COOPERATES;
 use crate::engine::Engine;
 use crate::error::OpError;
 use crate::lanes::Lane;
+use crate::loan;
 use crate::peer::PeerIndex;
 use crate::request::{Body, Fetch, Request, Requests};
 use crate::wire::{self, Offer};
@@ -133,6 +134,21 @@ impl Inner {
             return false;
         }
         let Some((cursor, word, packed)) = self.cursor_for(key, index) else { return false };
+        let lane = &mut self.lanes[self.engine.peers[index as usize].lane as usize];
+        let mut lent = None;
+        if lane.iface.attr().caps.contains(Caps::LENT_ONLY) {
+            let Some((buffer, _)) = receive_of(&mut self.engine.requests, key) else {
+                return false;
+            };
+            let all = loan::of_recv(buffer, 0, wanted as usize);
+            lent = all.and_then(|all| lane.iface.mem_lend(all).ok());
+            if lent.is_none() {
+                if let Some(cursors) = &mut lane.cursors {
+                    cursors.used[cursor] = None;
+                }
+                return false;
+            }
+        }
         let piece = (wanted / PIECES).clamp(*PIECE.start(), *PIECE.end()).next_multiple_of(4096);
         let mut offer = Offer { address, wanted, piece, cursor: word, ..Offer::EMPTY };
         (offer.rkey, offer.rkey_len) = packed;
@@ -140,6 +156,7 @@ impl Inner {
         let (stage, pieces) = (Stage::Claiming, offer.pieces());
         let (rest, failed, seen_back) = (0..0, None, turn::NO_TURN);
         let left_to_sender = false;
+        fetch.lent = lent;
         fetch.share =
             Some(Share { cursor, piece, pieces, rest, stage, failed, seen_back, left_to_sender });
         let request = fetch.rts.request;
@@ -241,7 +258,7 @@ impl Inner {
         let Some(share) = &fetch.share else { return };
         let offset = u64::from(piece) * share.piece;
         let length = share.piece.min(fetch.wanted - offset);
-        let to = LocalSlice::of_recv(receive, offset as usize, length as usize);
+        let to = loan::of_recv(receive, offset as usize, length as usize);
         let address = fetch.rts.address.checked_add(offset);
         let (index, own) = (fetch.peer as usize, fetch.rkey);
         let peer = &self.engine.peers[index];
@@ -275,8 +292,8 @@ impl Inner {
             .as_mut()
             .and_then(|cursors| cursors.used.iter_mut().find(|user| **user == Some((key, index))));
         let Some(user) = used else {
-            tracing::warn!(index, "a peer has helped with nothing that it was asked for");
-            return self.engine.fail_peer(index, PeerFailure::Damaged);
+            let why = "it has helped with nothing that it was asked for";
+            return self.engine.reject(index, PeerFailure::Damaged, why);
         };
         *user = None;
         let Some((_, Fetch { share: Some(share), .. })) =
@@ -298,7 +315,8 @@ impl Inner {
             self.queue_share(key, true);
         }
         if !sound {
-            self.engine.fail_peer(index, PeerFailure::Damaged);
+            let why = "it says that it has written more of a message than it claimed";
+            self.engine.reject(index, PeerFailure::Damaged, why);
         }
     }
 }

@@ -33,7 +33,7 @@ use crate::wire::{self, Remote};
 use crate::worker::Inner;
 
 /// Unanswered pieces of a peer.
-const WINDOW: usize = 16;
+pub(crate) const WINDOW: usize = 16;
 
 /// Where memory lies that was made reachable.
 #[derive(Debug)]
@@ -51,6 +51,8 @@ pub(crate) struct Opened {
     pub(crate) peer: PeerIndex,
     /// The memory, as the owner named it.
     pub(crate) memory: u64,
+    /// The owner was asked for something by it, or will be for everything.
+    pub(crate) used: bool,
 }
 
 /// What is asked of the owner.
@@ -112,11 +114,39 @@ pub(crate) struct Emulation {
     pub(crate) keys: Slab<Opened>,
     sides: HashMap<PeerIndex, Side>,
     asked: VecDeque<Asked>,
-    /// There may be such operations.
-    pub(crate) used: bool,
+    /// Open keys by which owners are asked for operations.
+    used: usize,
 }
 
 impl Emulation {
+    /// Notes a key.
+    pub(crate) fn open(&mut self, opened: Opened) -> Key {
+        self.used += usize::from(opened.used);
+        self.keys.insert(opened)
+    }
+
+    /// Forgets it.
+    pub(crate) fn close(&mut self, key: Key) {
+        if let Some(opened) = self.keys.remove(key) {
+            self.used -= usize::from(opened.used);
+        }
+    }
+
+    /// An owner is asked for an operation.
+    fn use_key(&mut self, key: Key) {
+        if let Some(opened) = self.keys.get_mut(key)
+            && !std::mem::replace(&mut opened.used, true)
+        {
+            self.used += 1;
+        }
+    }
+
+    /// Whether a fence has to order what owners do: something is under way with one, or may be asked of
+    /// one behind it.
+    pub(crate) fn is_used(&self) -> bool {
+        self.used > 0 || !self.busy().is_empty()
+    }
+
     /// Peers with which something is under way.
     pub(crate) fn busy(&self) -> Vec<PeerIndex> {
         let busy = |side: &Side| !side.waiting.is_empty() || !side.sent.is_empty();
@@ -140,7 +170,7 @@ impl Inner {
         what: What,
         mut one: OneSided,
     ) -> Progress {
-        let Some(&Opened { peer, memory }) = self.engine.emulation.keys.get(opened) else {
+        let Some(&Opened { peer, memory, .. }) = self.engine.emulation.keys.get(opened) else {
             return Progress::Done(Err(OpError::BadRemote));
         };
         if let Err(error) = self.ready(peer) {
@@ -160,7 +190,7 @@ impl Inner {
             What::Atomic(..) | What::Flush => 1,
         };
         self.engine.counters.emulated += 1;
-        self.engine.emulation.used = true;
+        self.engine.emulation.use_key(opened);
         if to == 0 {
             if !one.receive.as_ref().is_some_and(RecvBuf::is_owned) {
                 return Progress::Done(Ok(0));
@@ -188,7 +218,7 @@ impl Inner {
             Some(Opened { peer, .. }) => self.ready(peer).err(),
         };
         let Some(one) = self.engine.one_sided_mut(key) else { return };
-        let (Some(Opened { peer, memory }), None) = (opened, unable) else {
+        let (Some(Opened { peer, memory, .. }), None) = (opened, unable) else {
             (one.rest, one.outcome) = (0, Err(unable.unwrap_or(OpError::Unsupported)));
             return self.engine.settle_one_sided(key);
         };
@@ -201,7 +231,9 @@ impl Inner {
         one.emulated = Some(peer);
         let entry = Entry { key, what, memory, at: task.at.address, from: to - one.rest, to };
         self.engine.counters.emulated += 1;
-        self.engine.emulation.used = true;
+        if let Some(served) = task.served {
+            self.engine.emulation.use_key(served);
+        }
         self.engine.emulation.sides.entry(peer).or_default().waiting.push_back(entry);
         self.pump(peer);
     }
@@ -330,6 +362,12 @@ impl Engine {
         let bytes = payload.to_vec();
         let (what, data) = Remote::parse(&bytes)?;
         let (memory, address, data) = (header[0], header[1], data.to_vec());
+        let asks = &mut self.peers[peer as usize].remotes;
+        if usize::from(*asks) >= WINDOW {
+            // Rule 2.
+            return None;
+        }
+        *asks += 1;
         self.emulation.asked.push_back(Asked { peer, memory, address, what, data });
         self.actions.push(Action::ServeRemotes);
         Some(())
@@ -403,5 +441,27 @@ impl Engine {
         for (key, what) in over {
             self.answered(key, what, Some(error));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fences_order_owners_as_long_as_a_key_of_theirs_is_open() {
+        let mut emulation = Emulation::default();
+        let opened = |used| Opened { peer: 0, memory: 1, used };
+        let lane = emulation.open(opened(false));
+        assert!(!emulation.is_used(), "the transport has carried out everything");
+        emulation.use_key(lane);
+        emulation.use_key(lane);
+        let owner = emulation.open(opened(true));
+        emulation.close(lane);
+        assert!(emulation.is_used());
+        emulation.close(owner);
+        assert!(!emulation.is_used());
+        emulation.close(owner);
+        assert!(!emulation.is_used());
     }
 }

@@ -21,14 +21,14 @@ use crate::direct::Direct;
 use crate::emulate::Emulation;
 use crate::error::OpError;
 use crate::in_place::InPlace;
-use crate::peer::{NOBODY, Peer, PeerIndex};
+use crate::peer::{BARRED, NOBODY, Peer, PeerIndex};
 use crate::put::Landing;
 use crate::request::{Body, Receive, Request, RequestId, Requests, SendPhase, Status};
 use crate::rndv::RndvKind;
 use crate::rooms::Rooms;
 use crate::rtr::Announcer;
 use crate::settings::Options;
-use crate::space::Spaces;
+use crate::space::{Lost, Spaces};
 use crate::stream::Streams;
 use crate::turn::Attendance;
 use crate::unexpected::Unexpected;
@@ -106,6 +106,8 @@ pub(crate) struct Engine {
     pub(crate) by_uid: HashMap<u64, PeerIndex>,
     /// For each lane, which peer a source is.
     pub(crate) sources: Vec<Vec<PeerIndex>>,
+    /// For each lane, which peer an endpoint leads to.
+    endpoints: Vec<Vec<PeerIndex>>,
     pub(crate) spaces: Spaces,
     pub(crate) direct: Direct,
     pub(crate) requests: Requests,
@@ -143,10 +145,13 @@ pub(crate) struct Engine {
     pub(crate) options: Options,
     /// What is left of the budget for shares beyond the first.
     pub(crate) budget: i64,
+    /// What the entries of waiting messages take; see [`crate::unasked`].
     pub(crate) envelope_bytes: u64,
+    /// A limit on what came unasked is exceeded, and an action that deals with it is noted.
+    pub(crate) overrun: bool,
     pub(crate) job: u64,
-    /// World ranks of the own job that are known to be dead.
-    pub(crate) dead: Vec<u32>,
+    /// Ranks of the own job that have failed, and how.
+    pub(crate) dead: Vec<Lost>,
     /// For progress from beside.
     pub(crate) attendance: Attendance,
 }
@@ -157,6 +162,7 @@ impl Engine {
             peers: Vec::new(),
             by_uid: HashMap::new(),
             sources: vec![Vec::new(); lanes],
+            endpoints: vec![Vec::new(); lanes],
             spaces: Spaces::default(),
             direct: Direct::EMPTY,
             requests: Requests::with_capacity(256),
@@ -181,6 +187,7 @@ impl Engine {
             options,
             budget: options.budget,
             envelope_bytes: 0,
+            overrun: false,
             job,
             dead: Vec::new(),
             attendance: Attendance::NONE,
@@ -211,7 +218,41 @@ impl Engine {
     #[cold]
     pub(crate) fn unbind_source(&mut self, lane: usize, source: Source) -> PeerIndex {
         let bound = self.sources[lane].get_mut(source.0 as usize);
-        bound.map_or(NOBODY, |peer| std::mem::replace(peer, NOBODY))
+        match bound.map_or(NOBODY, |peer| std::mem::replace(peer, NOBODY)) {
+            NOBODY => NOBODY,
+            peer => peer & !BARRED,
+        }
+    }
+
+    /// The peer that an endpoint of a lane leads to.
+    pub(crate) fn peer_at(&self, lane: usize, ep: EpId) -> PeerIndex {
+        self.endpoints[lane].get(ep.0 as usize).copied().unwrap_or(NOBODY)
+    }
+
+    /// Notes by which endpoint a peer is reached from now on.
+    #[cold]
+    pub(crate) fn bind_ep(&mut self, index: PeerIndex, lane: usize, ep: EpId) {
+        let peer = &mut self.peers[index as usize];
+        (peer.lane, peer.ep) = (lane as u32, ep);
+        let (at, table) = (ep.0 as usize, &mut self.endpoints[lane]);
+        if at >= table.len() {
+            table.resize(at + 1, NOBODY);
+        }
+        table[at] = index;
+    }
+
+    /// The peer is reached by no endpoint any more. Returns the one that it had.
+    #[cold]
+    pub(crate) fn unbind_ep(&mut self, index: PeerIndex) -> (usize, EpId) {
+        let peer = &mut self.peers[index as usize];
+        let (lane, ep) = (peer.lane as usize, std::mem::replace(&mut peer.ep, EpId(u32::MAX)));
+        // A newer peer may have been given the same endpoint.
+        if let Some(bound) = self.endpoints[lane].get_mut(ep.0 as usize)
+            && *bound == index
+        {
+            *bound = NOBODY;
+        }
+        (lane, ep)
     }
 
     /// Completes a request.
@@ -237,6 +278,10 @@ impl Engine {
             Body::Receive(Receive { fetch: fetch @ Some(_), .. }) => {
                 let fetch = fetch.take().expect("matched as there");
                 if let Some(Landing { lane, memory: Some(memory) }) = fetch.landing {
+                    self.actions.push(Action::Withdraw { lane, memory });
+                }
+                if let Some(memory) = fetch.lent {
+                    let lane = self.peers[fetch.peer as usize].lane;
                     self.actions.push(Action::Withdraw { lane, memory });
                 }
                 if let Some(rkey) = fetch.rkey {
@@ -373,9 +418,9 @@ impl Sink for LaneSink<'_> {
 impl Engine {
     /// The lane of an endpoint has room again.
     fn writable(&mut self, lane: usize, ep: EpId) {
-        let found = self.peers.iter().position(|p| p.lane as usize == lane && p.ep == ep);
-        if let Some(index) = found {
-            self.actions.push(Action::Resume(index as PeerIndex));
+        let index = self.peer_at(lane, ep);
+        if index != NOBODY {
+            self.actions.push(Action::Resume(index));
         }
         if !self.one_sided.is_empty() {
             self.actions.push(Action::ResumeOneSided);

@@ -4,7 +4,7 @@ use bowline_uct::PeerFailure;
 use thiserror::Error;
 
 /// Why an operation did not do what was asked. Small and `Copy`: it is kept in every status.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum OpError {
     /// The message was longer than the receive buffer; what fits was delivered.
@@ -24,7 +24,7 @@ pub enum OpError {
     NotUnpacked,
     /// The peer failed before the operation could complete.
     #[error("{0}")]
-    PeerFailed(#[from] PeerFailure),
+    PeerFailed(PeerFailure),
     /// A member of the communicator failed, so that a receive from any source, or a collective,
     /// may never complete.
     #[error("rank {rank} of the communicator has failed")]
@@ -78,15 +78,26 @@ pub enum OpError {
     /// No such request.
     #[error("no such request; it was taken or detached before")]
     BadRequest,
-    /// The cap on memory for envelopes of unexpected messages is reached.
+    /// What the sender had sent, and the receiver had not asked for, reached a limit of the receiver.
     #[error(
-        "too many unexpected messages: their envelopes reached BOWLINE_UNEXPECTED_ENVELOPES; receive some or raise it"
+        "too many unexpected messages: those that no receive asked for reached a limit of their receiver, which its log names (BOWLINE_UNEXPECTED_ENVELOPES, as a rule); receive some before more are sent, or raise it there"
     )]
     TooManyUnexpected,
 }
 
+bowline_base::debug_by_display!(OpError);
+
+impl From<PeerFailure> for OpError {
+    fn from(how: PeerFailure) -> Self {
+        match how {
+            PeerFailure::Overrun => Self::TooManyUnexpected,
+            how => Self::PeerFailed(how),
+        }
+    }
+}
+
 /// Why a worker could not be made.
-#[derive(Debug, Error)]
+#[derive(Error)]
 #[non_exhaustive]
 pub enum WorkerError {
     /// There must be one lane at least.
@@ -115,8 +126,10 @@ pub enum WorkerError {
     },
 }
 
+bowline_base::debug_by_display!(WorkerError);
+
 /// Why an endpoint could not be made.
-#[derive(Debug, Error)]
+#[derive(Error)]
 #[non_exhaustive]
 pub enum ConnectError {
     /// The address is damaged.
@@ -152,11 +165,15 @@ pub enum ConnectError {
     },
 }
 
+bowline_base::debug_by_display!(ConnectError);
+
 /// Why a space could not be opened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum SpaceError {
     /// It is open already.
     #[error("the matching space {0} is open already")]
     Taken(u32),
 }
+
+bowline_base::debug_by_display!(SpaceError);

@@ -9,6 +9,7 @@ use bowline_uct::{Caps, LocalSlice, PeerFailure, PostError, Posted, RemoteSlice}
 use crate::action::Action;
 use crate::coop::receive_of;
 use crate::error::OpError;
+use crate::loan;
 use crate::pack::{self, RUNS};
 use crate::peer::{PeerIndex, PeerState};
 use crate::request::{Body, token};
@@ -141,8 +142,7 @@ impl Inner {
         let rkey = if fetch.rts.rkey_len > 0 { own } else { peer.reach };
         let mut runs = [LocalSlice::EMPTY; RUNS];
         let to = &mut runs[..lane.attr().limits.get.max_iov.clamp(1, RUNS)];
-        let (count, length) =
-            LocalSlice::runs_of_recv(buffer, fetch.done as usize, length as usize, to);
+        let (count, length) = loan::runs_of_recv(buffer, fetch.done as usize, length as usize, to);
         let address = fetch.rts.address.checked_add(fetch.done).filter(|_| length > 0);
         let (Some(address), Some(rkey)) = (address, rkey) else {
             return self.refuse(key, OpError::BadRemote);
@@ -216,9 +216,13 @@ impl Inner {
             return None;
         };
         let fetch = receive.fetch.take()?;
+        let lane = self.engine.peers[fetch.peer as usize].lane as usize;
         if let Some(rkey) = fetch.rkey {
-            let lane = self.engine.peers[fetch.peer as usize].lane;
-            self.lanes[lane as usize].iface.rkey_release(rkey);
+            self.lanes[lane].iface.rkey_release(rkey);
+        }
+        if let Some(memory) = fetch.lent {
+            // Lent memory is nobody's but the receive's: there is nothing to give back.
+            drop(self.lanes[lane].iface.mem_release(memory));
         }
         let (peer, sender) = (fetch.peer, fetch.rts.request);
         self.engine.attendance.keep(fetch);

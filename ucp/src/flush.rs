@@ -69,7 +69,7 @@ impl Worker {
     /// # Errors
     /// When a lane cannot.
     pub fn fence(&self) -> Result<(), OpError> {
-        if self.inner.borrow().engine.emulation.used {
+        if self.inner.borrow().engine.emulation.is_used() {
             // Messages and the puts of transports have no order between them.
             return self.flush();
         }

@@ -101,7 +101,7 @@ pub trait Introducer: Send {
 }
 
 /// Why a request by socket address came to nothing.
-#[derive(Debug, Error)]
+#[derive(Error)]
 #[non_exhaustive]
 pub enum DialError {
     /// The worker has no introducer.
@@ -142,6 +142,8 @@ pub enum DialError {
     #[error(transparent)]
     Connect(#[from] ConnectError),
 }
+
+bowline_base::debug_by_display!(DialError);
 
 /// A request that came in.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -148,13 +148,7 @@ impl Inner {
         if lane.attr().caps.contains(Caps::EP_CHECK) {
             match lane.check(peer.ep) {
                 Ok(()) | Err(PostError::NoResource | PostError::Unsupported) => {}
-                Err(_) => {
-                    let (job, rank) = (peer.address.job, peer.address.rank);
-                    self.engine.fail_peer(index, PeerFailure::Died);
-                    if job == self.engine.job {
-                        self.engine.fail_rank(rank, PeerFailure::Died);
-                    }
-                }
+                Err(_) => self.engine.peer_failed(index, PeerFailure::Died),
             }
         } else if peer.address.features & PROBED != 0 && peer.pending.is_empty() {
             // Where something waits for room, the transport has enough to try already.

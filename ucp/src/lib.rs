@@ -7,7 +7,8 @@
 //! notes what is to be posted in a bounded list of actions; after the lane has returned, the
 //! worker carries the actions out. So no transport is ever re-entered.
 //!
-//! The crate has no clock, thread or socket of its own and forbids `unsafe`: buffers come as
+//! The crate has no clock, thread or socket of its own, and no `unsafe` but for the promise that
+//! buffers outlive the operations that transports do on them (the module `loan`). Buffers come as
 //! handles of `bowline-base`, waiting goes through a [`Waiter`], knowledge of deaths through a
 //! [`FailureSource`].
 //!
@@ -23,7 +24,7 @@
 //! # Resource cleanup
 //! Dropping a worker drops its lanes, which peers see as a closed peer. Requests still under way
 //! are dropped with their buffer handles; whoever built a borrowed handle must have waited.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod action;
 mod address;
@@ -47,6 +48,7 @@ mod introduce;
 mod keepalive;
 mod lanes;
 mod linger;
+mod loan;
 pub mod matching;
 mod one_sided;
 mod pack;
@@ -56,6 +58,7 @@ mod put;
 mod query;
 pub mod queues;
 pub mod rails;
+mod reject;
 mod request;
 mod rma;
 mod rndv;
@@ -68,6 +71,7 @@ mod space;
 mod stream;
 mod tagged;
 mod turn;
+mod unasked;
 mod unexpected;
 mod wait;
 mod waits;

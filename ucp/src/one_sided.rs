@@ -22,6 +22,7 @@ use bowline_uct::{
 
 use crate::engine::Engine;
 use crate::error::OpError;
+use crate::loan;
 use crate::pack::RUNS;
 use crate::request::{self, Body, OneSided, RequestId, Status, token};
 use crate::tagged::Sent;
@@ -151,7 +152,7 @@ impl Inner {
                     let len = one.rest.min(limits.put.max_zcopy.max(1));
                     let done = buffer.len() - one.rest;
                     let from = &mut runs[..limits.put.max_iov.clamp(1, RUNS)];
-                    let (count, len) = LocalSlice::runs_of_send(buffer, done, len, from);
+                    let (count, len) = loan::runs_of_send(buffer, done, len, from);
                     let to = behind(task.at, done);
                     let posted = iface.put_zcopy(task.ep, &from[..count], to, token(key));
                     (len, posted.map(step))
@@ -161,7 +162,7 @@ impl Inner {
                     let len = one.rest.min(limits.get.max_zcopy.max(1));
                     let done = buffer.len() - one.rest;
                     let to = &mut runs[..limits.get.max_iov.clamp(1, RUNS)];
-                    let (count, len) = LocalSlice::runs_of_recv(buffer, done, len, to);
+                    let (count, len) = loan::runs_of_recv(buffer, done, len, to);
                     let from = behind(task.at, done);
                     let posted = iface.get_zcopy(task.ep, &to[..count], from, token(key));
                     (len, posted.map(step))

@@ -5,9 +5,10 @@
 //!  HELLO from it    ─► Known ─(Action::Connect, or the first operation)──────► Ready
 //!  Ready ─(our DISCONNECT queued)──► Closing ─(its DISCONNECT)─────► Failed(Closed)
 //!  Ready ─(its DISCONNECT)─────────► Leaving ─(our DISCONNECT posted)─► Failed(Closed)
-//!  any state ─(death, damage)─► Failed          (for good)
+//!  any state ─(death, damage, a limit)─► Failed  (final)
 //! ```
-//! `close.rs` has the rules of the two states in the middle.
+//! `close.rs` has the rules of the two states in the middle, `reject.rs` those of the failures that
+//! this worker declares itself.
 //! Rules: (1) everything that takes part in matching goes in order over one lane; while anything
 //! waits in `pending`, everything new queues behind it. (2) `short_limit` is the one word that
 //! the short path looks at: it is -1 unless the peer is ready and nothing is pending.
@@ -19,12 +20,17 @@ use bowline_uct::{AmHeader, AmId, EpId, PeerFailure, RkeyId};
 
 use crate::address::WorkerAddress;
 use crate::rtr::Offers;
+use crate::wire;
 
 /// Index in the worker's table of peers.
 pub(crate) type PeerIndex = u32;
 
 /// A peer that does not exist, for arrivals whose sender has not said hello.
 pub(crate) const NOBODY: PeerIndex = u32::MAX;
+
+/// Marks a source whose peer was rejected: no peer has an index with this bit, so that what arrives
+/// from there reaches nobody.
+pub(crate) const BARRED: PeerIndex = 1 << 31;
 
 /// An endpoint: a peer as the user names it. Valid as long as its worker.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -93,6 +99,12 @@ pub(crate) struct Peer {
     pub(crate) credit: i64,
     /// Bytes of its eager payload that were taken since credit was last given back.
     pub(crate) taken: u64,
+    /// Bytes of its eager payload that are kept here; see [`crate::unasked`].
+    pub(crate) held: u64,
+    /// Operations on memory of this worker that it has asked for and that are not answered yet.
+    pub(crate) remotes: u8,
+    /// A NOTICE waits in `pending`: the one thing that is sent to a peer that has failed.
+    pub(crate) notice: bool,
     pub(crate) state: PeerState,
     /// The share beyond the first was granted.
     pub(crate) share_grown: bool,
@@ -125,6 +137,9 @@ impl Peer {
             rx_sequence: 0,
             credit,
             taken: 0,
+            held: 0,
+            remotes: 0,
+            notice: false,
             state: PeerState::Known,
             share_grown: false,
             streams: false,
@@ -152,6 +167,13 @@ impl Peer {
     /// Queues a control message.
     pub(crate) fn push_control(&mut self, id: AmId, words: [u64; 2], payload: Vec<u8>) {
         self.pending.push_back(Pending::Control { id, words, payload });
+    }
+
+    /// A control message was posted.
+    pub(crate) fn note_control(&mut self, id: AmId) {
+        if id == wire::REMOTE_DONE {
+            self.remotes = self.remotes.saturating_sub(1);
+        }
     }
 
     pub(crate) fn failure(&self) -> Option<PeerFailure> {

@@ -33,6 +33,7 @@ use crate::action::Action;
 use crate::coop::{receive_of, writes_no_more};
 use crate::engine::Engine;
 use crate::fetch::{SEGMENT, WHOLE_PROCESS};
+use crate::loan;
 use crate::pack::RUNS;
 use crate::peer::PeerIndex;
 use crate::request::{Body, Receive, Request, Send, SendPhase, Status, token};
@@ -45,7 +46,7 @@ use crate::worker::Inner;
 pub(crate) struct Landing {
     /// The lane over which it is open.
     pub(crate) lane: u32,
-    /// Its handle there; none where puts reach all memory.
+    /// Its handle there; none where puts reach all memory, lent or not.
     pub(crate) memory: Option<MemHandle>,
 }
 
@@ -111,10 +112,11 @@ impl Inner {
         let iface = &mut *self.lanes[lane as usize].iface;
         let mut landing =
             wire::Landing { address: buffer.address(), wanted, ..wire::Landing::EMPTY };
-        if reaches_all(iface.attr().caps) {
+        let caps = iface.attr().caps;
+        if reaches_all(caps) && !caps.contains(Caps::LENT_ONLY) {
             return Some((Landing { lane, memory: None }, landing));
         }
-        let all = LocalSlice::of_recv(buffer, 0, wanted as usize)?;
+        let all = loan::of_recv(buffer, 0, wanted as usize)?;
         let memory = match iface.mem_lend(all) {
             Ok(memory) => memory,
             Err(error) => {
@@ -122,6 +124,10 @@ impl Inner {
                 return None;
             }
         };
+        if reaches_all(caps) {
+            // It is found by its address.
+            return Some((Landing { lane, memory: Some(memory) }, landing));
+        }
         match iface.rkey_pack(memory) {
             Ok(key) if key.len() <= MAX_RKEY => {
                 landing.rkey[..key.len()].copy_from_slice(&key);
@@ -203,7 +209,7 @@ impl Inner {
             let mut runs = [LocalSlice::EMPTY; RUNS];
             let from = &mut runs[..most];
             let (count, length) =
-                LocalSlice::runs_of_send(buffer, put.posted as usize, length as usize, from);
+                loan::runs_of_send(buffer, put.posted as usize, length as usize, from);
             let address = put.landing.address.checked_add(put.posted);
             let (Some(address), true) = (address, length > 0) else {
                 put.refused = true;

@@ -8,6 +8,7 @@ use std::fmt;
 use crate::engine::Engine;
 use crate::peer::PeerIndex;
 use crate::request::{Body, Request, RequestId, SendKind, SendPhase, Status};
+use crate::wakeup::LOOK;
 use crate::worker::Worker;
 
 /// What a request was made for.
@@ -110,9 +111,7 @@ impl Worker {
     /// Waits until nothing is unsent ([`has_unsent`](Self::has_unsent)), however long living peers
     /// take: what a rank does before it drops its worker and goes.
     pub fn drain(&self) {
-        self.inner.borrow_mut().wakeup.leaving = true;
-        self.wait_until(|| !self.has_unsent());
-        self.inner.borrow_mut().wakeup.leaving = false;
+        self.wait_until_within(LOOK, || !self.has_unsent());
     }
 }
 

@@ -75,6 +75,8 @@ pub(crate) struct Fetch {
     pub(crate) copying: bool,
     /// The sender helps.
     pub(crate) share: Option<Share>,
+    /// The buffer as it is lent to a sender that helps, where a transport writes only what is lent.
+    pub(crate) lent: Option<MemHandle>,
     /// The protocol that was chosen for it.
     pub(crate) kind: Option<RndvKind>,
     /// The buffer is open to the sender's writes.
@@ -99,6 +101,7 @@ impl Fetch {
         in_flight: 0,
         copying: false,
         share: None,
+        lent: None,
         kind: None,
         landing: None,
         ended: None,

@@ -57,7 +57,7 @@ impl RemoteKey {
 }
 
 /// Why memory could not be made reachable or a key not be opened.
-#[derive(Debug, Error)]
+#[derive(Error)]
 #[non_exhaustive]
 pub enum RmaError {
     /// The transport's reason.
@@ -73,6 +73,8 @@ pub enum RmaError {
     #[error(transparent)]
     Peer(#[from] OpError),
 }
+
+bowline_base::debug_by_display!(RmaError);
 
 impl Worker {
     /// Allocates `len` zeroed bytes that peers reach: without a system call where the preferred
@@ -221,8 +223,8 @@ impl Worker {
                     // Atomics of a device and those of a processor do not mix.
                     let mixes = !inner.lanes[lane].iface.attr().caps.contains(Caps::ATOMIC_DEVICE);
                     let opened = memory.filter(|_| serves && mixes);
-                    let opened = opened.map(|memory| Opened { peer: index, memory });
-                    let served = opened.map(|opened| inner.engine.emulation.keys.insert(opened));
+                    let opened = opened.map(|memory| Opened { peer: index, memory, used: false });
+                    let served = opened.map(|opened| inner.engine.emulation.open(opened));
                     return Ok(RemoteKey { lane, ep, rkey, served });
                 }
                 Err(error) => tracing::debug!(%error, "no one-sided way to a peer"),
@@ -231,8 +233,8 @@ impl Worker {
         let Some(memory) = memory.filter(|_| serves) else {
             return Err(RmaError::NoLane("open this key"));
         };
-        let opened = inner.engine.emulation.keys.insert(Opened { peer: index, memory });
-        inner.engine.emulation.used = true;
+        let opened = Opened { peer: index, memory, used: true };
+        let opened = inner.engine.emulation.open(opened);
         let (ep, rkey) = (EpId(u32::MAX), RkeyId(opened));
         Ok(RemoteKey { lane: NO_LANE, ep, rkey, served: Some(opened) })
     }
@@ -269,7 +271,7 @@ impl Worker {
     pub fn rkey_release(&self, key: RemoteKey) {
         let inner = &mut *self.inner.borrow_mut();
         if let Some(served) = key.served {
-            inner.engine.emulation.keys.remove(served);
+            inner.engine.emulation.close(served);
         }
         let Some(lane) = inner.lanes.get_mut(key.lane) else { return };
         lane.iface.rkey_release(key.rkey);

@@ -233,16 +233,20 @@ impl Inner {
         let counters = &mut self.engine.counters;
         let untouched = matches!(send.phase, SendPhase::Queued { message: 0, .. });
         let is_am = matches!(send.kind, SendKind::Am { .. });
+        let is_tagged = matches!(send.kind, SendKind::Tagged(_));
+        let knows = |bit| peer.address.features & bit != 0;
+        let unasked = send.unasked();
+        if untouched
+            && unasked > INLINE
+            && peer.credit < unasked as i64
+            && (knows(PIECES) || send.buffer.shape() == Shape::Whole)
+            && (is_tagged || is_am && knows(AM_RENDEZVOUS) && !send.buffer.is_empty())
+        {
+            // There was credit when it was sent, and others that waited in front of it have used that.
+            send.rendezvous = true;
+        }
         if untouched && is_am {
-            let knows = |bit| peer.address.features & bit != 0;
             let starved = |send: &Send| send.unasked() > INLINE && peer.credit <= 0;
-            let offered = knows(AM_RENDEZVOUS)
-                && !send.buffer.is_empty()
-                && (knows(PIECES) || send.buffer.shape() == Shape::Whole);
-            if starved(send) && offered {
-                // There was credit when it was sent.
-                send.rendezvous = true;
-            }
             let stream = self.engine.streams.get_mut(index);
             if starved(send) || stream.is_some_and(|stream| !stream.parked_ams.is_empty()) {
                 return Post::Starved;

@@ -57,10 +57,10 @@ bowline_base::settings! {
         pub UNEXPECTED_BUDGET: usize = Setting::<usize>::bytes("BOWLINE_UNEXPECTED_BUDGET", 64 << 20, 0, 1 << 40)
             .cost("memory of the receiver")
             .change("lower it on machines short of memory: senders then keep more messages on their side");
-        /// Memory for envelopes of unexpected messages; beyond it the sender is at fault.
+        /// Memory for what comes without being asked for, beside eager payload: envelopes of unexpected messages, active messages before their handler, spaces that nobody opened, and answers that a peer does not take. Beyond it the connection to the sender that most of it is of ends, and both sides report too many unexpected messages.
         pub UNEXPECTED_ENVELOPES: usize = Setting::<usize>::bytes("BOWLINE_UNEXPECTED_ENVELOPES", 4 << 30, 1 << 20, 1 << 44)
             .cost("nothing until a program leaves tens of millions of messages unreceived")
-            .change("raise it for a program that really does");
+            .change("raise it for a program that really does; lower it on machines short of memory");
         /// Longest message that is sent eagerly; longer ones are fetched by the receiver. auto: as the costs say.
         pub RNDV_THRESHOLD: Option<usize> = Setting::<Option<usize>>::bytes_or_auto("BOWLINE_RNDV_THRESHOLD", 0, 1 << 30)
             .cost("below it a message is copied twice and its sender is free at once; above it is copied once and its sender waits for the receiver")

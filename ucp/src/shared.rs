@@ -9,40 +9,40 @@
 //! | multiple | [`SharedWorker`] | any thread calls anything at any time |
 //!
 //! ```text
-//!   thread ── with(op) ──► lock ── op ── settle ── unlock ── wakes the one at the turn, if it sleeps
+//!   thread ── with(op) ──► lock ── op ── settle ── unlock ── wakes the one that sleeps, if there is one
+//!   thread ── progress ──► lock ── look ── settle ── unlock ── the same, if anything happened
 //!   thread ── wait(id) ──► lock ── look ── there: done
 //!                                  └─ nobody has the turn: progress, unlocked between two looks,
 //!                                  │                       asleep without the lock
 //!                                  └─ else: asleep on a word of its own, until done or at the turn
 //! ```
 //! Rules. (1) One lock for each worker; nobody sleeps with it. (2) One thread at a time makes progress
-//! and sleeps on the transports ([`bowline_base::turn`] has the election and its model); the others
-//! sleep on a word each. (3) Whoever looked, and so may have completed the requests of others, calls
-//! those before the lock is free again. (4) Whoever has posted something while the one at the turn
-//! sleeps wakes it: what a post leaves undone is moved on by progress. (5) The one at the turn lets
+//! and sleeps on the transports; the others sleep on a word each. (3) Whoever looked, and so may have
+//! completed the requests of others, calls those before the lock is free again. (4) Whoever has posted
+//! something, or has taken in what the transports brought, wakes the thread that sleeps on them: what a
+//! post leaves undone is moved on by progress, and what it sleeps for may be what was taken. That holds for
+//! a thread that waits here and for one that sleeps on the worker's descriptor. (5) The elected thread lets
 //! those who want the lock have it between two of its looks. (6) Any thread may complete, wait for or
 //! cancel any request; the wait of two threads for one request ends for both, and one of them has the
-//! status.
+//! status. The lock, the election and the wake-up are [`bowline_base::turn::Shared`], with its models.
 //!
 //! Handlers of active messages and of errors run in whichever thread makes progress, with the lock:
 //! they use the [`Worker`] that they are given. A handler that uses the shared worker instead would
 //! wait for itself; that is a panic with this explanation.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bowline_base::doorbell::Signal;
-use bowline_base::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use bowline_base::sync::atomic::{AtomicUsize, Ordering};
 use bowline_base::sync::{thread_token, yield_now};
-use bowline_base::turn::{Call, Role, Turns};
+use bowline_base::turn::{Bed, Driven, Shared};
 
 use crate::error::{OpError, WorkerError};
 use crate::request::{RequestId, Status};
 use crate::wait::{Idle, Stages, Waiter};
 use crate::waits::Waits;
+use crate::wakeup::Nap;
 use crate::worker::{Worker, WorkerParts};
-
-/// Yields of the one at the turn for those who want the lock.
-const COURTESY: u32 = 64;
 
 /// The waiter of a worker whose lock is held while it is used: it never sleeps.
 struct Restless;
@@ -68,60 +68,112 @@ enum Want {
     Event,
 }
 
-/// What lies under the lock.
-#[derive(Debug)]
-struct State {
-    worker: Worker,
-    turns: Turns<Want>,
-    /// The one at the turn sleeps, or is about to.
-    asleep: bool,
-}
+/// Which thread runs code of the program with the lock; 0 for none.
+#[derive(Debug, Default)]
+struct Holder(AtomicUsize);
 
-impl State {
-    /// Rule 3. `events` says whether anything happened at all.
-    fn settle(&mut self, events: bool) {
-        let Self { worker, turns, .. } = self;
-        turns.settle(|want| match *want {
-            Want::Request(id) => worker.is_complete(id),
-            Want::Event => events,
-        });
+impl Holder {
+    /// The calling thread runs code of the program until the end of `op`.
+    fn during<R>(&self, op: impl FnOnce() -> R) -> R {
+        struct Until<'a>(&'a Holder);
+        impl Drop for Until<'_> {
+            fn drop(&mut self) {
+                // Relaxed: only the holder itself compares it with its own token.
+                self.0.0.store(0, Ordering::Relaxed);
+            }
+        }
+        // Relaxed: as above.
+        self.0.store(thread_token(), Ordering::Relaxed);
+        let _until = Until(self);
+        op()
     }
 
+    fn is_caller(&self) -> bool {
+        // Relaxed: a thread finds its own token only if it has stored it itself.
+        self.0.load(Ordering::Relaxed) == thread_token()
+    }
+}
+
+/// What lies under the lock.
+struct Inside {
+    worker: Worker,
+    holder: Arc<Holder>,
+}
+
+impl Driven for Inside {
+    type Key = Want;
+    type Nap = Nap;
+
     fn progress(&mut self) -> u32 {
-        let events = self.worker.progress();
-        self.settle(events > 0);
-        events
+        self.holder.during(|| self.worker.progress())
+    }
+
+    fn is_there(&mut self, want: &Want, events: bool) -> bool {
+        match *want {
+            Want::Request(id) => self.worker.is_complete(id),
+            Want::Event => events,
+        }
+    }
+
+    fn begin_nap(&mut self) -> Option<Nap> {
+        self.worker.begin_nap()
+    }
+
+    fn end_nap(&mut self) {
+        self.worker.end_nap();
+    }
+
+    fn other_sleep(&self) -> Option<u64> {
+        self.worker.slept_on()
+    }
+
+    fn end_other_sleep(&mut self) {
+        self.worker.forget_sleeper();
+    }
+}
+
+/// How the elected thread passes its time.
+struct Resting<'a> {
+    shared: &'a SharedWorker,
+    waiter: MutexGuard<'a, Box<dyn Waiter>>,
+    stages: Stages,
+}
+
+impl Bed<Nap> for Resting<'_> {
+    fn is_tired(&self, round: u32) -> bool {
+        round > self.stages.spins.saturating_add(self.stages.yields)
+    }
+
+    fn rest(&mut self, round: u32) {
+        if round > self.stages.spins {
+            self.waiter.yield_now();
+            let Stages { spins, yields } = self.waiter.stages();
+            if round > spins.saturating_add(yields) {
+                // Yields do not pay any more: the next round is the first that sleeps.
+                self.stages.yields = round.saturating_sub(self.stages.spins);
+            }
+        }
+    }
+
+    fn sleep(&mut self, nap: Nap, round: u32) {
+        let before = self.stages.spins.saturating_add(self.stages.yields);
+        let first = round == before.saturating_add(1);
+        self.waiter.sleep(nap.idle(Waits::of_shared(self.shared), first));
     }
 }
 
 /// A worker for several threads. See the module's text.
 pub struct SharedWorker {
-    state: Mutex<State>,
-    /// Used only by the one at the turn.
+    inside: Shared<Inside, Box<dyn Fn() + Send + Sync>>,
+    /// Used only by the elected thread.
     waiter: Mutex<Box<dyn Waiter>>,
     signal: Signal,
-    /// Threads that want the lock.
-    wanted: AtomicU32,
-    /// Who has the lock; 0 for nobody.
-    holder: AtomicUsize,
+    holder: Arc<Holder>,
 }
 
 impl std::fmt::Debug for SharedWorker {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SharedWorker").field("wanted", &self.wanted).finish_non_exhaustive()
-    }
-}
-
-/// The lock, held.
-struct Held<'a> {
-    shared: &'a SharedWorker,
-    state: MutexGuard<'a, State>,
-}
-
-impl Drop for Held<'_> {
-    fn drop(&mut self) {
-        // Relaxed: only the holder itself compares it with its own token.
-        self.shared.holder.store(0, Ordering::Relaxed);
+        f.debug_struct("SharedWorker").field("inside", &self.inside).finish_non_exhaustive()
     }
 }
 
@@ -136,17 +188,14 @@ impl SharedWorker {
 
     /// Shares a worker that one thread had so far.
     pub fn of(worker: Worker) -> Self {
-        let waiter = worker.waiter.replace(Box::new(Restless));
+        let waiter = Mutex::new(worker.waiter.replace(Box::new(Restless)));
         worker.shared.set(true);
         let signal = worker.signal();
-        let state = State { worker, turns: Turns::default(), asleep: false };
-        Self {
-            state: Mutex::new(state),
-            waiter: Mutex::new(waiter),
-            signal,
-            wanted: AtomicU32::new(0),
-            holder: AtomicUsize::new(0),
-        }
+        let holder = Arc::new(Holder::default());
+        let inside = Inside { worker, holder: Arc::clone(&holder) };
+        let wakes = signal.clone();
+        let wake: Box<dyn Fn() + Send + Sync> = Box::new(move || wakes.raise());
+        Self { inside: Shared::new(inside, wake), waiter, signal, holder }
     }
 
     /// The worker for one thread again.
@@ -154,57 +203,35 @@ impl SharedWorker {
     /// # Panics
     /// When a thread panicked with the lock.
     pub fn into_inner(self) -> Worker {
-        let state = self.state.into_inner().expect("no thread panicked inside of the worker");
+        let worker = self.inside.into_inner().worker;
         let waiter = self.waiter.into_inner().unwrap_or_else(PoisonError::into_inner);
-        state.worker.waiter.replace(waiter);
-        state.worker.shared.set(false);
-        state.worker
+        worker.waiter.replace(waiter);
+        worker.shared.set(false);
+        worker
     }
 
     #[track_caller]
-    fn lock(&self) -> Held<'_> {
-        // Relaxed: a thread finds its own token only if it has stored it itself.
+    fn enter(&self) {
         assert!(
-            self.holder.load(Ordering::Relaxed) != thread_token(),
+            !self.holder.is_caller(),
             "a handler, or a closure of `with`, uses its shared worker; it is to use the worker that \
              it was given"
         );
-        let state = self.state.try_lock().or_else(|refused| match refused {
-            std::sync::TryLockError::Poisoned(poisoned) => Err(poisoned),
-            std::sync::TryLockError::WouldBlock => {
-                // Relaxed: a hint for rule 5.
-                self.wanted.fetch_add(1, Ordering::Relaxed);
-                let state = self.state.lock();
-                self.wanted.fetch_sub(1, Ordering::Relaxed);
-                state
-            }
-        });
-        // A handler that panicked has left the worker as it was before or behind its call.
-        let state = state.unwrap_or_else(PoisonError::into_inner);
-        // Relaxed: as above.
-        self.holder.store(thread_token(), Ordering::Relaxed);
-        Held { shared: self, state }
     }
 
     /// Hands the worker to `op`, for any calls that do not wait: those would make the others wait with
     /// them. They keep their promises nevertheless.
     #[track_caller]
     pub fn with<R>(&self, op: impl FnOnce(&Worker) -> R) -> R {
-        let mut held = self.lock();
-        let result = op(&held.state.worker);
-        held.state.settle(true);
-        let asleep = std::mem::take(&mut held.state.asleep);
-        drop(held);
-        if asleep {
-            // Rule 4.
-            self.signal.raise();
-        }
-        result
+        self.enter();
+        self.inside.with(|inside| inside.holder.during(|| op(&inside.worker)))
     }
 
     /// Makes progress once. Returns how many events there were.
+    #[track_caller]
     pub fn progress(&self) -> u32 {
-        self.lock().state.progress()
+        self.enter();
+        self.inside.progress()
     }
 
     /// Wakes the thread that sleeps for the others, as [`Worker::signal`] does.
@@ -213,96 +240,43 @@ impl SharedWorker {
     }
 
     /// Waits for a request and frees it.
+    #[track_caller]
     pub fn wait(&self, id: RequestId) -> Status {
         self.until(Want::Request(id), |worker| worker.is_complete(id));
-        let status = self.lock().state.worker.take(id);
+        let status = self.inside.look(|inside| inside.worker.take(id));
         status.unwrap_or_else(|| Status::failed(OpError::Cancelled))
     }
 
     /// Waits for a request, frees it and returns the bytes that its buffer owned.
+    #[track_caller]
     pub fn wait_with_buffer(&self, id: RequestId) -> (Status, Option<Vec<u8>>) {
         self.until(Want::Request(id), |worker| worker.is_complete(id));
-        let taken = self.lock().state.worker.take_with_buffer(id);
+        let taken = self.inside.look(|inside| inside.worker.take_with_buffer(id));
         taken.unwrap_or_else(|| (Status::failed(OpError::Cancelled), None))
     }
 
     /// Waits until `done` says so, which is asked, with the lock held, whenever something happened.
+    #[track_caller]
     pub fn wait_until(&self, done: impl FnMut(&Worker) -> bool) {
         self.until(Want::Event, done);
     }
 
+    #[track_caller]
     fn until(&self, want: Want, mut done: impl FnMut(&Worker) -> bool) {
-        loop {
-            let mut held = self.lock();
-            held.state.progress();
-            if done(&held.state.worker) {
-                return;
-            }
-            let Role::Park(slot) = held.state.turns.enter(want) else {
-                drop(held);
-                return self.take_the_turn(&mut done);
-            };
-            let asleep = std::mem::take(&mut held.state.asleep);
-            drop(held);
-            if asleep {
-                self.signal.raise();
-            }
-            if slot.wait() == Call::Elected {
-                return self.take_the_turn(&mut done);
-            }
+        self.enter();
+        let mut done = |inside: &mut Inside| inside.holder.during(|| done(&inside.worker));
+        self.inside.until(want, &mut done, || {
+            let waiter = self.waiter.lock().unwrap_or_else(PoisonError::into_inner);
+            let stages = waiter.stages();
+            Resting { shared: self, waiter, stages }
+        });
+    }
+
+    /// Hands the worker to `look`, which changes nothing, if nobody has it.
+    pub(crate) fn try_look<R>(&self, look: impl FnOnce(&Worker) -> R) -> Option<R> {
+        if self.holder.is_caller() {
+            return None;
         }
-    }
-
-    /// Progress for all, until `done`.
-    fn take_the_turn(&self, done: &mut dyn FnMut(&Worker) -> bool) {
-        let leaving = Leaving(self);
-        let mut waiter = self.waiter.lock().unwrap_or_else(PoisonError::into_inner);
-        let stages = waiter.stages();
-        let mut round = 0_u32;
-        loop {
-            let mut held = self.lock();
-            let events = held.state.progress();
-            if done(&held.state.worker) {
-                drop(waiter);
-                return leaving.now(&mut held);
-            }
-            round = if events > 0 { 0 } else { round.saturating_add(1) };
-            if round > stages.spins.saturating_add(stages.yields) {
-                let Some(nap) = held.state.worker.begin_nap() else { continue };
-                held.state.asleep = true;
-                drop(held);
-                waiter.sleep(nap.idle(Waits::NOBODY));
-                let mut held = self.lock();
-                held.state.asleep = false;
-                held.state.worker.end_nap();
-                continue;
-            }
-            drop(held);
-            if round > stages.spins {
-                waiter.yield_now();
-            }
-            // Rule 5. Relaxed: a hint.
-            let mut courtesy = COURTESY;
-            while courtesy > 0 && self.wanted.load(Ordering::Relaxed) > 0 {
-                yield_now();
-                courtesy -= 1;
-            }
-        }
-    }
-}
-
-/// Hands the turn on, also where a handler panics.
-struct Leaving<'a>(&'a SharedWorker);
-
-impl Leaving<'_> {
-    fn now(self, held: &mut Held<'_>) {
-        held.state.turns.leave();
-        std::mem::forget(self);
-    }
-}
-
-impl Drop for Leaving<'_> {
-    fn drop(&mut self) {
-        self.0.lock().state.turns.leave();
+        self.inside.try_look(|inside| look(&inside.worker))
     }
 }

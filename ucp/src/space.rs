@@ -7,6 +7,9 @@ use std::collections::HashMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 
+use bowline_uct::PeerFailure;
+
+use crate::error::OpError;
 use crate::matching::{Engine, EngineKind, MatchEngine as _};
 
 const DENSE: u32 = 1 << 16;
@@ -32,14 +35,33 @@ pub struct SpaceOptions {
     pub collective: bool,
 }
 
+/// A process that has failed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lost {
+    /// Its rank: in the job, or in a space.
+    pub(crate) rank: u32,
+    pub(crate) how: PeerFailure,
+}
+
+impl Lost {
+    /// The error of a receive in a space that waits for this member.
+    pub(crate) fn error(self) -> OpError {
+        match self.how {
+            // The program can do something about that, so it is said.
+            PeerFailure::Overrun => OpError::TooManyUnexpected,
+            _ => OpError::MemberFailed { rank: self.rank },
+        }
+    }
+}
+
 /// One space.
 #[derive(Debug)]
 pub(crate) struct Space {
     pub(crate) engine: Engine,
     pub(crate) options: SpaceOptions,
     pub(crate) open: bool,
-    /// Ranks that are dead.
-    pub(crate) dead: Vec<u32>,
+    /// Members that have failed.
+    pub(crate) dead: Vec<Lost>,
     /// Receives are posted with care: members are dead, or receives are announced.
     pub(crate) careful: bool,
     /// How many of `dead` the user has acknowledged: receives from any source work again.
@@ -63,7 +85,7 @@ impl Space {
     /// for receives that fail before they are posted.
     #[inline]
     pub(crate) fn condemned(&self) -> Option<u32> {
-        self.dead.first().copied().filter(|_| self.options.collective)
+        self.dead.first().map(|lost| lost.rank).filter(|_| self.options.collective)
     }
 
     /// Forgets all waiting messages, whose keys are appended to `waiting`. Nothing is posted.
@@ -73,12 +95,12 @@ impl Space {
         self.engine = Engine::new(self.engine.kind(), self.options.ranks);
     }
 
-    /// The dead member for which a receive from `source` cannot be posted, if any.
+    /// The failed member for which a receive from `source` cannot be posted, if any.
     #[cold]
-    pub(crate) fn hindrance(&self, source: Option<u32>) -> Option<u32> {
+    pub(crate) fn hindrance(&self, source: Option<u32>) -> Option<Lost> {
         match source {
             _ if self.options.collective => self.dead.first().copied(),
-            Some(rank) => self.dead.iter().copied().find(|&dead| dead == rank),
+            Some(rank) => self.dead.iter().copied().find(|lost| lost.rank == rank),
             None => self.dead.get(self.acknowledged).copied(),
         }
     }
@@ -89,12 +111,14 @@ impl Space {
 pub(crate) struct Spaces {
     dense: Vec<Option<Box<Space>>>,
     sparse: HashMap<u32, Box<Space>>,
+    /// Spaces that exist because of a message and that nobody has opened.
+    unopened: usize,
 }
 
 impl Spaces {
     #[inline]
     pub(crate) fn get_mut(&mut self, id: u32) -> Option<&mut Space> {
-        let Self { dense, sparse } = self;
+        let Self { dense, sparse, .. } = self;
         match dense.get_mut(id as usize) {
             Some(space) => space.as_deref_mut(),
             None if id < DENSE => None,
@@ -104,21 +128,58 @@ impl Spaces {
 
     /// The space, which is made when it does not exist.
     pub(crate) fn make(&mut self, id: u32) -> &mut Space {
+        let unopened = &mut self.unopened;
+        let mut closed = || {
+            *unopened += 1;
+            Box::new(Space::closed())
+        };
         if id >= DENSE {
-            return self.sparse.entry(id).or_insert_with(|| Box::new(Space::closed()));
+            return self.sparse.entry(id).or_insert_with(closed);
         }
         let index = id as usize;
         if index >= self.dense.len() {
             self.dense.resize_with(index + 1, || None);
         }
-        self.dense[index].get_or_insert_with(|| Box::new(Space::closed()))
+        self.dense[index].get_or_insert_with(|| closed())
+    }
+
+    /// The space, open from now on; `None` when it is open already.
+    pub(crate) fn open(&mut self, id: u32) -> Option<&mut Space> {
+        if self.make(id).open {
+            return None;
+        }
+        self.unopened -= 1;
+        let space = self.get_mut(id)?;
+        space.open = true;
+        Some(space)
     }
 
     pub(crate) fn remove(&mut self, id: u32) -> Option<Box<Space>> {
-        if id >= DENSE {
-            return self.sparse.remove(&id);
+        let removed = if id >= DENSE {
+            self.sparse.remove(&id)
+        } else {
+            self.dense.get_mut(id as usize)?.take()
+        };
+        self.unopened -= usize::from(removed.as_ref().is_some_and(|space| !space.open));
+        removed
+    }
+
+    /// Spaces that nobody has opened.
+    pub(crate) fn unopened(&self) -> usize {
+        self.unopened
+    }
+
+    /// Drops those of them in which nothing waits any more.
+    pub(crate) fn drop_unopened(&mut self) {
+        let goes = |space: &Space| !space.open && space.engine.unexpected_len() == 0;
+        for place in &mut self.dense {
+            if place.as_deref().is_some_and(goes) {
+                *place = None;
+            }
         }
-        self.dense.get_mut(id as usize)?.take()
+        self.sparse.retain(|_, space| !goes(space));
+        let left = self.dense.iter().flatten().chain(self.sparse.values());
+        self.unopened = left.filter(|space| !space.open).count();
     }
 
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Space> {

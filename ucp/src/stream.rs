@@ -43,9 +43,6 @@ const JOINED: usize = 64 << 10;
 /// pieces.
 pub(crate) const MAX_REMOTE: usize = 1 << 30;
 
-/// What an envelope that waits costs.
-const ENVELOPE: u64 = 160;
-
 /// How much a receive of a stream wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamWant {
@@ -105,8 +102,14 @@ impl StreamReceive {
 /// A part of a stream that nobody has taken.
 #[derive(Debug)]
 enum Chunk {
-    /// Bytes from the given place on.
-    Here(Vec<u8>, usize),
+    /// Bytes.
+    Here {
+        bytes: Vec<u8>,
+        /// Where those begin that nobody has taken.
+        from: usize,
+        /// They came without being asked for, and count in [`crate::unasked`].
+        eager: bool,
+    },
     /// With the sender.
     There(Box<Rts>),
 }
@@ -135,41 +138,64 @@ impl Stream {
     /// Bytes that are here in front of the first chunk that is not.
     fn available(&self) -> usize {
         let here = self.chunks.iter().map_while(|chunk| match chunk {
-            Chunk::Here(bytes, from) => Some(bytes.len() - from),
+            Chunk::Here { bytes, from, .. } => Some(bytes.len() - from),
             Chunk::There(_) => None,
         });
         here.sum()
     }
 
-    /// Moves `count` bytes that are here to `buffer` from `at` on.
-    fn drain(&mut self, mut count: usize, buffer: &mut RecvBuf, mut at: usize, rooms: &mut Rooms) {
+    /// Moves `count` bytes that are here to `buffer` from `at` on. Returns how many of them had come
+    /// without being asked for.
+    fn drain(
+        &mut self,
+        mut count: usize,
+        buffer: &mut RecvBuf,
+        mut at: usize,
+        rooms: &mut Rooms,
+    ) -> usize {
+        let mut unasked = 0;
         while count > 0 {
-            let Some(Chunk::Here(bytes, from)) = self.chunks.front_mut() else { return };
+            let Some(Chunk::Here { bytes, from, eager }) = self.chunks.front_mut() else { break };
             let n = count.min(bytes.len() - *from);
+            unasked += if *eager { n } else { 0 };
             buffer.write_at(at, &bytes[*from..*from + n]);
             (at, count) = (at + n, count - n);
             *from += n;
             if *from == bytes.len()
-                && let Some(Chunk::Here(bytes, _)) = self.chunks.pop_front()
+                && let Some(Chunk::Here { bytes, .. }) = self.chunks.pop_front()
             {
                 rooms.keep(bytes);
             }
         }
+        unasked
+    }
+
+    /// Drops the chunks from `at` on. Returns the bytes among them that had come without being asked
+    /// for, and how many lay with their sender.
+    fn cut(&mut self, at: usize) -> (usize, u64) {
+        let (mut unasked, mut envelopes) = (0, 0);
+        for chunk in self.chunks.drain(at.min(self.chunks.len())..) {
+            match chunk {
+                Chunk::Here { bytes, from, eager: true } => unasked += bytes.len() - from,
+                Chunk::Here { .. } => {}
+                Chunk::There(_) => envelopes += 1,
+            }
+        }
+        (unasked, envelopes)
     }
 
     fn add(&mut self, data: View<'_>, rooms: &mut Rooms) {
         if data.is_empty() {
             return;
         }
-        if let Some(Chunk::Here(bytes, _)) = self.chunks.back_mut()
-            // An empty one keeps the place of what is being read.
-            && !bytes.is_empty()
+        // One that is not eager keeps the place of what is being read, or has been read.
+        if let Some(Chunk::Here { bytes, eager: true, .. }) = self.chunks.back_mut()
             && bytes.len() + data.len() <= JOINED
         {
             data.append_to(bytes);
             return;
         }
-        self.chunks.push_back(Chunk::Here(rooms.filled(data), 0));
+        self.chunks.push_back(Chunk::Here { bytes: rooms.filled(data), from: 0, eager: true });
     }
 
     /// Whether anything waits to be received.

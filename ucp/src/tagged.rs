@@ -153,7 +153,7 @@ impl Worker {
         if space.dead.is_empty() {
             return Ok(());
         }
-        space.hindrance(spec.source).map_or(Ok(()), |rank| Err(OpError::MemberFailed { rank }))
+        space.hindrance(spec.source).map_or(Ok(()), |lost| Err(lost.error()))
     }
 
     /// Receives a claimed message.

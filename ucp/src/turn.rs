@@ -43,7 +43,7 @@ use crate::coop::Help;
 use crate::proto::Protocol;
 use crate::request::{Body, Fetch};
 use crate::waits::Waits;
-use crate::wakeup::{LOOK, Nap};
+use crate::wakeup::Nap;
 use crate::wire::{self, Offer};
 use crate::worker::{Inner, Worker};
 
@@ -363,7 +363,7 @@ impl Worker {
 
     /// Sleeps until the helper has news, where there is one. Whether there is one.
     #[cold]
-    pub(crate) fn sleep_beside_helper(&self) -> bool {
+    pub(crate) fn sleep_beside_helper(&self, first: bool) -> bool {
         let (news, bell, deadline) = {
             let inner = &mut *self.inner.borrow_mut();
             let Some(news) = inner.engine.attendance.news.clone() else { return false };
@@ -371,7 +371,7 @@ impl Worker {
                 return true;
             }
             news.arm(Sleep::Futex);
-            (news, inner.doorbell(), inner.wakeup.leaving.then_some(LOOK))
+            (news, inner.doorbell(), inner.wakeup.look)
         };
         if let Some(bell) = bell {
             // The helper may sleep without knowing what is waited for now, room in a lane for
@@ -380,7 +380,7 @@ impl Worker {
         }
         let nap = Nap { doorbell: Some(news), descriptors: Arc::default(), deadline };
         self.sleeps.set(self.sleeps.get() + 1);
-        self.waiter.borrow_mut().sleep(nap.idle(Waits::of(self)));
+        self.waiter.borrow_mut().sleep(nap.idle(Waits::of(self), first));
         if let Some(news) = nap.doorbell {
             news.disarm();
         }

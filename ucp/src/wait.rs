@@ -36,6 +36,9 @@ pub struct Idle<'a> {
     pub deadline: Option<Duration>,
     /// What is waited for; looked up when it is shown.
     pub waits: Waits<'a>,
+    /// Whether something has happened since the sleep before. A waiter that finds that nothing does for
+    /// long may say so, with `waits`: ucp has no clock to see that by.
+    pub first: bool,
 }
 
 /// Tells the time since a moment of its own choice; never goes back.
@@ -43,7 +46,8 @@ pub type Clock = Box<dyn Fn() -> Duration + Send>;
 
 /// How a worker passes the time. One per worker; called by the thread that waits.
 pub trait Waiter: Send {
-    /// The stages; asked once per wait.
+    /// The stages; asked at the start of a wait and after each yield, since a yield may show that
+    /// the next one does not pay.
     fn stages(&self) -> Stages;
     /// A clock, for what is done in intervals; asked once. Without one, such things are not done.
     fn clock(&self) -> Option<Clock> {

@@ -6,19 +6,28 @@ use std::fmt;
 
 use crate::engine::Engine;
 use crate::matching::{MatchEngine as _, Want};
-use crate::request::Body;
+use crate::request::{Body, Send, SendKind, SendPhase};
+use crate::shared::SharedWorker;
 use crate::worker::Worker;
 
 /// Everything that a worker waits for; shown as a list with commas between.
 #[derive(Clone, Copy)]
-pub struct Waits<'a>(Option<&'a Worker>);
+pub struct Waits<'a>(Of<'a>);
+
+#[derive(Clone, Copy)]
+enum Of<'a> {
+    One(&'a Worker),
+    /// One whose lock somebody else may have by now.
+    Shared(&'a SharedWorker),
+}
 
 impl<'a> Waits<'a> {
-    /// Of a worker whose lock somebody else may have by now.
-    pub(crate) const NOBODY: Self = Self(None);
-
     pub(crate) const fn of(worker: &'a Worker) -> Self {
-        Self(Some(worker))
+        Self(Of::One(worker))
+    }
+
+    pub(crate) const fn of_shared(worker: &'a SharedWorker) -> Self {
+        Self(Of::Shared(worker))
     }
 }
 
@@ -30,18 +39,33 @@ impl fmt::Debug for Waits<'_> {
 
 impl fmt::Display for Waits<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(worker) = self.0 else {
-            return f.write_str("what several threads wait for");
-        };
-        let Some(mut inner) = worker.inner.try_borrow_mut() else {
-            return f.write_str("it is inside of a call");
-        };
-        let all = list(&mut inner.engine);
-        if all.is_empty() {
-            return f.write_str("no request; a condition of its program");
+        match self.0 {
+            Of::One(worker) => f.write_str(&text(worker)),
+            Of::Shared(worker) => {
+                let found = worker.try_look(text);
+                f.write_str(found.as_deref().unwrap_or("what several threads wait for"))
+            }
         }
-        f.write_str(&all.join(", "))
     }
+}
+
+/// Most requests that are named.
+const NAMED: usize = 16;
+
+fn text(worker: &Worker) -> String {
+    let Some(mut inner) = worker.inner.try_borrow_mut() else {
+        return "it is inside of a call".to_owned();
+    };
+    let mut all = list(&mut inner.engine);
+    if all.is_empty() {
+        return "no request; a condition of its program".to_owned();
+    }
+    if all.len() > NAMED {
+        let more = all.len() - NAMED;
+        all.truncate(NAMED);
+        all.push(format!("and {more} more"));
+    }
+    all.join(", ")
 }
 
 fn list(engine: &mut Engine) -> Vec<String> {
@@ -61,8 +85,7 @@ fn list(engine: &mut Engine) -> Vec<String> {
         match &request.body {
             Body::Send(send) => {
                 let rank = engine.peers[send.peer as usize].address.rank;
-                let (bytes, phase) = (send.buffer.len(), send.phase);
-                all.push(format!("a send of {bytes} bytes to rank {rank} of the job ({phase:?})"));
+                all.push(held_send(send, rank));
             }
             Body::Receive(receive) => {
                 if let Some(fetch) = &receive.fetch {
@@ -90,6 +113,31 @@ fn list(engine: &mut Engine) -> Vec<String> {
         }
     }
     all
+}
+
+/// A send that is not complete: to whom, with what tag, and what keeps it.
+fn held_send(send: &Send, rank: u32) -> String {
+    let tag = match send.kind {
+        SendKind::Tagged(envelope) => format!(" with tag {:#x}", envelope.tag),
+        SendKind::Am { id } => format!(" for the handler {id}"),
+        SendKind::Stream => " of a stream".to_owned(),
+    };
+    let why = match send.phase {
+        SendPhase::Queued { .. } => {
+            "waits for room in the transport, or for credit: what the receiver keeps unreceived is \
+             bounded there by BOWLINE_EAGER_SHARE and BOWLINE_UNEXPECTED_BUDGET"
+        }
+        SendPhase::Offered if send.rendezvous => {
+            "the receiver has not received it: it stays here until then, as messages do that are longer \
+             than BOWLINE_RNDV_THRESHOLD or for which BOWLINE_EAGER_SHARE and \
+             BOWLINE_UNEXPECTED_BUDGET have no room left there"
+        }
+        SendPhase::Offered => "a synchronous send that the receiver has not matched",
+        SendPhase::Lent => "the transport reads it",
+        SendPhase::Putting | SendPhase::Streaming { .. } => "on its way",
+    };
+    let bytes = send.buffer.len();
+    format!("a send of {bytes} bytes to rank {rank} of the job{tag} ({why})")
 }
 
 fn receive(want: Want, collective: bool) -> String {

@@ -45,7 +45,7 @@ pub enum Arm {
 }
 
 /// Why a worker has no descriptor to sleep on.
-#[derive(Debug, Error)]
+#[derive(Error)]
 #[non_exhaustive]
 pub enum WakeError {
     /// A transport has none.
@@ -61,6 +61,8 @@ pub enum WakeError {
     System(std::io::Error),
 }
 
+bowline_base::debug_by_display!(WakeError);
+
 /// What a worker sleeps on, once it is armed.
 #[derive(Debug)]
 pub(crate) struct Nap {
@@ -71,9 +73,9 @@ pub(crate) struct Nap {
 
 impl Nap {
     /// The nap as a waiter sees it.
-    pub(crate) fn idle<'a>(&'a self, waits: Waits<'a>) -> Idle<'a> {
+    pub(crate) fn idle<'a>(&'a self, waits: Waits<'a>, first: bool) -> Idle<'a> {
         let (doorbell, descriptors) = (self.doorbell.as_ref(), &*self.descriptors);
-        Idle { doorbell, descriptors, deadline: self.deadline, waits }
+        Idle { doorbell, descriptors, deadline: self.deadline, waits, first }
     }
 }
 
@@ -84,8 +86,12 @@ pub(crate) struct Wakeup {
     source: Option<WakeSource>,
     /// `arm` was the last that happened.
     armed: bool,
-    /// What is waited for is that messages have left, of which nothing tells.
-    pub(crate) leaving: bool,
+    /// How often `arm` has answered that one may sleep.
+    sleeps: u64,
+    /// Which of these sleeps nobody has ended yet, as far as is known.
+    slept_on: Option<u64>,
+    /// Longest sleep while something is waited for of which nothing tells.
+    pub(crate) look: Option<Duration>,
 }
 
 impl Wakeup {
@@ -135,12 +141,15 @@ impl Worker {
     /// As for [`Worker::event_fd`].
     pub fn arm(&self) -> Result<Arm, WakeError> {
         self.event_fd()?;
+        self.forget_sleeper();
         if std::mem::take(&mut self.inner.borrow_mut().wakeup.armed) {
             self.inner.borrow_mut().disarm();
         }
         let Some(nap) = self.begin_nap() else { return Ok(Arm::Busy) };
         let inner = &mut *self.inner.borrow_mut();
         inner.wakeup.armed = true;
+        inner.wakeup.sleeps += 1;
+        inner.wakeup.slept_on = Some(inner.wakeup.sleeps);
         // What a turn takes has made the descriptor readable.
         inner.shut_out_turns(false);
         Ok(Arm::Ready { within: nap.deadline })
@@ -150,7 +159,17 @@ impl Worker {
     /// wants to be looked at; returns at once when something is there already. May return for nothing.
     /// Progress is the caller's.
     pub fn wait_event(&self) {
-        self.sleep();
+        self.sleep(true);
+    }
+
+    /// The number of the sleep on the descriptor that nobody has ended yet.
+    pub(crate) fn slept_on(&self) -> Option<u64> {
+        self.inner.borrow().wakeup.slept_on
+    }
+
+    /// That sleep will be ended.
+    pub(crate) fn forget_sleeper(&self) {
+        self.inner.borrow_mut().wakeup.slept_on = None;
     }
 }
 
@@ -211,8 +230,8 @@ impl Inner {
         if inner.failures.is_some() && inner.has_dear_lane() {
             deadline = soonest(deadline, crate::lanes::NEWS);
         }
-        if inner.wakeup.leaving {
-            deadline = soonest(deadline, LOOK);
+        if let Some(look) = inner.wakeup.look {
+            deadline = soonest(deadline, look);
         }
         // A round of keep-alive is due then.
         if let Some(left) = inner.rounds.remaining() {
@@ -245,19 +264,20 @@ impl Worker {
         Some(nap)
     }
 
-    /// Arms every lane and sleeps, unless something is there already.
+    /// Arms every lane and sleeps, unless something is there already. `first`: something has happened
+    /// since the last sleep.
     #[cold]
-    pub(crate) fn sleep(&self) {
+    pub(crate) fn sleep(&self, first: bool) {
         if self.shared.get() {
             // A lock is held that others want: see `shared.rs`.
             return self.waiter.borrow_mut().yield_now();
         }
-        if self.sleep_beside_helper() {
+        if self.sleep_beside_helper(first) {
             return;
         }
         let Some(nap) = self.begin_nap() else { return };
         self.sleeps.set(self.sleeps.get() + 1);
-        self.waiter.borrow_mut().sleep(nap.idle(Waits::of(self)));
+        self.waiter.borrow_mut().sleep(nap.idle(Waits::of(self), first));
         self.end_nap();
     }
 

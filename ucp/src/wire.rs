@@ -76,6 +76,16 @@ pub(crate) const REMOTE: AmId = AmId::new(22);
 /// value of a word. Payload: what was read.
 pub(crate) const REMOTE_DONE: AmId = AmId::new(31);
 
+/// The last message of a sender on this connection, which it has ended because of what it received.
+/// Words: the reason, [`DAMAGED`] or [`OVERRUN`]; 0.
+pub(crate) const NOTICE: AmId = AmId::new(20);
+
+/// Reason of a NOTICE: a message that no correct sender sends.
+pub(crate) const DAMAGED: u64 = 1;
+
+/// Reason of a NOTICE: more messages that nobody asked for than the receiver's limits admit.
+pub(crate) const OVERRUN: u64 = 2;
+
 /// Of several transports that carry the messages to one peer together, to each other; see
 /// [`crate::rails`]. No message of the engine's has these ids: the three travel below it.
 /// Words: the sender's uid. Payload: its address.
@@ -86,9 +96,9 @@ pub(crate) const RAIL_DATA: AmId = AmId::new(29);
 /// What has arrived. Words: number of the message that is expected next, paths given up.
 pub(crate) const RAIL_ACK: AmId = AmId::new(30);
 
-/// Kept for what a later version brings; a peer that sends one today is told to be damaged.
-/// 18 probe-claim, 19 revoke, 20 failure notice, 21 reconnect with an incarnation.
-pub(crate) const RESERVED: std::ops::RangeInclusive<u8> = 18..=21;
+/// Kept for what a later version brings; a peer that sends one today counts as damaged.
+/// 18 probe-claim, 19 revoke, 21 reconnect with an incarnation.
+pub(crate) const RESERVED: [u8; 3] = [18, 19, 21];
 
 /// Header of a tagged message.
 #[inline]

@@ -9,11 +9,12 @@ mod waiting;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bowline_base::doorbell::WakeSet;
 use bowline_base::gate::Owner;
 use bowline_base::slab::Key;
-use bowline_uct::{EpId, Iface, PeerFailure};
+use bowline_uct::{EpId, Iface};
 
 use crate::address::{FEATURES, LaneAddress, WorkerAddress};
 use crate::am::Handlers;
@@ -31,7 +32,7 @@ use crate::matching::{self, EngineKind, MatchEngine as _};
 use crate::peer::{Ep, PeerState};
 use crate::request::{RequestId, Status};
 use crate::settings::{self, Options, RndvScheme};
-use crate::space::SpaceOptions;
+use crate::space::{Lost, SpaceOptions};
 use crate::turn::{Attending, Pause};
 use crate::wait::{FailureSource, Waiter};
 use crate::wakeup::Wakeup;
@@ -205,8 +206,9 @@ impl Worker {
         let parsed = WorkerAddress::parse(address)?;
         let inner = &mut *self.inner.borrow_mut();
         let rank = parsed.rank;
-        if parsed.job == inner.engine.job && inner.engine.dead.contains(&rank) {
-            return Err(ConnectError::PeerFailed { rank, how: PeerFailure::Died });
+        let lost = inner.engine.dead.iter().find(|lost| lost.rank == rank);
+        if let Some(&Lost { how, .. }) = lost.filter(|_| parsed.job == inner.engine.job) {
+            return Err(ConnectError::PeerFailed { rank, how });
         }
         if let Some(&known) = inner.engine.by_uid.get(&parsed.uid) {
             let peer = &inner.engine.peers[known as usize];
@@ -228,10 +230,7 @@ impl Worker {
     /// When it is open.
     pub fn open_space(&self, id: u32, options: SpaceOptions) -> Result<(), SpaceError> {
         let engine = &mut self.inner.borrow_mut().engine;
-        let space = engine.spaces.make(id);
-        if space.open {
-            return Err(SpaceError::Taken(id));
-        }
+        let space = engine.spaces.open(id).ok_or(SpaceError::Taken(id))?;
         let kind = options.engine.unwrap_or(engine.options.matching);
         let mut fresh = matching::Engine::new(kind, options.ranks);
         let mut early = Vec::new();
@@ -242,7 +241,6 @@ impl Worker {
             }
         }
         space.engine = fresh;
-        space.open = true;
         space.careful = engine.options.rndv_scheme == RndvScheme::Rtr;
         space.options = options;
         engine.inherit_deaths(id);
@@ -340,12 +338,21 @@ impl Worker {
         }
     }
 
+    /// The same for something that may come without waking this worker: no sleep is longer than
+    /// `period`.
+    pub fn wait_until_within(&self, period: Duration, done: impl FnMut() -> bool) {
+        let before = self.inner.borrow_mut().wakeup.look.replace(period);
+        self.wait_until(done);
+        self.inner.borrow_mut().wakeup.look = before;
+    }
+
     /// Waits for something that no message tells of, without sleeping: asks `done` before each
     /// yield of the processor, and progresses now and then. `false` when it is time to sleep.
     #[inline]
     pub fn yield_until(&self, mut done: impl FnMut() -> bool) -> bool {
-        let stages = self.waiter.borrow().stages();
-        for round in 0..stages.yields.saturating_add(stages.spins) {
+        let mut stages = self.waiter.borrow().stages();
+        let mut round = 0;
+        while round < stages.yields.saturating_add(stages.spins) {
             if done() {
                 return true;
             }
@@ -353,15 +360,19 @@ impl Worker {
                 self.progress();
             }
             if round >= stages.spins.min(SPINS_BESIDE) {
-                self.waiter.borrow_mut().yield_now();
+                let mut waiter = self.waiter.borrow_mut();
+                waiter.yield_now();
+                stages = waiter.stages();
             }
+            round += 1;
         }
         done()
     }
 
-    /// World ranks of the own job that are known to be dead.
+    /// World ranks of the own job that are known to have failed: dead, unreachable, or rejected for
+    /// what they sent.
     pub fn failures(&self) -> Vec<u32> {
-        self.inner.borrow().engine.dead.clone()
+        self.inner.borrow().engine.dead.iter().map(|lost| lost.rank).collect()
     }
 
     /// Acknowledges the deaths known so far: receives from any source in `space` work again.

@@ -1,14 +1,12 @@
 //! Active messages whose data lies with its sender: received now or later, dropped, refused, and
 //! what a death leaves, over a simulated network.
 
-mod pair;
-
 use std::sync::{Arc, Mutex};
 
+use crate::pair::{Pair, pattern};
 use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_sim::NetworkOptions;
 use bowline_ucp::{AmKept, Completion, OpError, RequestId, Sent, WaitsFor, Worker};
-use pair::{Pair, pattern};
 
 type Cell<T> = Arc<Mutex<Vec<T>>>;
 
@@ -365,4 +363,43 @@ fn a_message_taken_back_in_its_handler_is_neither_received_nor_dropped() {
     }
     let seen: Vec<Result<(), OpError>> = seen.lock().expect("not poisoned").drain(..).collect();
     assert_eq!(seen, [Ok(()), Err(OpError::TakenBack), Ok(())]);
+}
+
+/// A handler that panics has had its message; its id keeps it, and what was set aside meanwhile stays.
+#[test]
+fn a_handler_that_panics_keeps_its_id_and_the_messages_behind_it() {
+    let pair = Pair::new(network(WAYS[0]), &[]);
+    let [sender, receiver] = &pair.workers;
+    let seen: Cell<Vec<u8>> = cell();
+    let log = Arc::clone(&seen);
+    receiver.am_handler(
+        1,
+        Box::new(move |worker, message| {
+            let data = message.data().expect("it came along").to_vec();
+            put(&log, data.clone());
+            if data == [1; 40] {
+                // The second message arrives, and is set aside for this handler.
+                for _ in 0..20 {
+                    worker.progress();
+                }
+                panic!("the handler's own fault");
+            }
+        }),
+    );
+    for number in 1..=3 {
+        let sent = sender.am_send(pair.eps[0], 1, &[], SendBuf::owned(vec![number; 40]));
+        let _ = sent.expect("the receiver lives");
+    }
+    pair.network.run_until_quiet();
+    sender.progress();
+    pair.network.run_until_quiet();
+    let progress =
+        || std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| receiver.progress()));
+    let unwound = (0..100).any(|_| progress().is_err());
+    assert!(unwound, "the handler was not called");
+    pair.settle();
+    let seen = std::mem::take(&mut *seen.lock().expect("not poisoned"));
+    assert_eq!(seen, [vec![1; 40], vec![2; 40], vec![3; 40]]);
+    assert_eq!(receiver.counters().am_received, 3);
+    assert_eq!(receiver.counters().stray, 0);
 }

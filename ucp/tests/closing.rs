@@ -1,14 +1,12 @@
 //! Closing endpoints, in every state of what is under way, and connecting anew.
 
-mod sides;
-
 use std::sync::{Arc, Mutex};
 
+use crate::sides::Sides;
 use bowline_sim::{Faults, NetworkOptions};
 use bowline_ucp::{
     CloseMode, ConnectError, EpOptions, EpState, ErrorMode, OpError, PeerFailure, SendMode, Sent,
 };
-use sides::Sides;
 
 const CLOSED: OpError = OpError::PeerFailed(PeerFailure::Closed);
 
@@ -219,7 +217,10 @@ fn the_peer_of_a_close_is_told_in_order() {
     assert_eq!(sides.end(1, waits).outcome, Err(CLOSED));
     sides.turns(200);
     assert_eq!(told.all(), [PeerFailure::Closed]);
-    assert!(sides.workers[0].probe(&sides::ANY).is_none(), "its message lies nowhere any more");
+    assert!(
+        sides.workers[0].probe(&crate::sides::ANY).is_none(),
+        "its message lies nowhere any more"
+    );
     assert!(sides.workers[1].on_error(back, Box::new(|_, _, _| {})).is_err());
 }
 

@@ -1,8 +1,7 @@
 //! Puts, gets and atomics that the owner of the memory carries out, over a simulated network that has
 //! no one-sided operations, and where it lacks a part of them.
 
-mod sides;
-
+use crate::sides::Sides;
 use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_sim::NetworkOptions;
 use bowline_ucp::{
@@ -10,7 +9,6 @@ use bowline_ucp::{
 };
 use bowline_uct::{AtomicOp, AtomicWidth};
 use proptest::prelude::*;
-use sides::Sides;
 
 const LEN: usize = 100_000;
 

@@ -1,13 +1,11 @@
 //! Active messages that are handled while they arrive, over a simulated network.
 
-mod pair;
-
 use std::sync::{Arc, Mutex};
 
+use crate::pair::{Pair, pattern};
 use bowline_base::buffer::SendBuf;
 use bowline_sim::NetworkOptions;
 use bowline_ucp::{AmInPlace, Ep, Sent};
-use pair::{Pair, pattern};
 
 /// What a handler saw: whether it was the one in place, the sender, header and data.
 type Seen = (bool, Ep, Vec<u8>, Vec<u8>);

@@ -1,13 +1,11 @@
 //! Asking after silent peers, in a network that tells nobody of deaths.
 
-mod sides;
-
 use std::sync::Arc;
 
+use crate::sides::Sides;
 use bowline_base::sync::atomic::{AtomicU32, Ordering};
 use bowline_sim::NetworkOptions;
 use bowline_ucp::{CloseMode, EpOptions, ErrorMode, OpError, PeerFailure, SendMode};
-use sides::Sides;
 
 const SECOND: u64 = 1_000_000_000;
 

@@ -1,5 +1,7 @@
 //! The engine against itself: every protocol over the loopback transport, one worker, one thread.
 
+use std::sync::{Arc, Mutex};
+
 use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_base::config::Config;
 use bowline_self::{SelfConfig, SelfIface};
@@ -26,6 +28,10 @@ fn config(pairs: &[(&str, &str)]) -> Config {
 }
 
 fn worker(config: &Config) -> (Worker, Ep) {
+    worker_that_waits(config, Box::new(Spin))
+}
+
+fn worker_that_waits(config: &Config, waiter: Box<dyn Waiter>) -> (Worker, Ep) {
     let itself = SelfIface::open(SelfConfig::of(config)).expect("loopback opens");
     let worker = Worker::new(WorkerParts {
         job: 1,
@@ -33,7 +39,7 @@ fn worker(config: &Config) -> (Worker, Ep) {
         incarnation: 0,
         uid: 42,
         lanes: vec![Box::new(itself)],
-        waiter: Box::new(Spin),
+        waiter,
         failures: None,
         config: config.clone(),
     })
@@ -366,4 +372,38 @@ fn a_blocking_receive_keeps_its_place_among_those_of_a_handler() {
     worker.wait_until(|| worker.is_complete(second));
     let (_, bytes) = worker.take_with_buffer(second).expect("complete");
     assert_eq!(bytes, Some(vec![2]));
+}
+
+/// Yields three times; the third shows that yields do not pay. Counts what it is asked for.
+#[derive(Clone, Default)]
+struct Discouraged(Arc<Mutex<(u32, u32)>>);
+
+impl Waiter for Discouraged {
+    fn stages(&self) -> Stages {
+        let (yields, _) = *self.0.lock().unwrap();
+        Stages { spins: 2, yields: if yields < 3 { 1000 } else { 0 } }
+    }
+    fn yield_now(&mut self) {
+        self.0.lock().unwrap().0 += 1;
+    }
+    fn sleep(&mut self, _: Idle<'_>) {
+        self.0.lock().unwrap().1 += 1;
+    }
+}
+
+/// A waiter that finds in the midst of a wait that yields do not pay is put to sleep by the same wait.
+#[test]
+fn a_wait_sleeps_when_its_yields_stop_to_pay() {
+    let counts = Discouraged::default();
+    let (worker, _) = worker_that_waits(&config(&[]), Box::new(counts.clone()));
+    worker.wait_until(|| counts.0.lock().unwrap().1 == 5);
+    assert_eq!(*counts.0.lock().unwrap(), (3, 5));
+
+    // Waiting for what no message tells of: the same, but the caller is to do the sleeping.
+    *counts.0.lock().unwrap() = (0, 0);
+    assert!(!worker.yield_until(|| false));
+    assert_eq!(*counts.0.lock().unwrap(), (3, 0));
+    // From now on it does not yield at all.
+    assert!(!worker.yield_until(|| false));
+    assert_eq!(*counts.0.lock().unwrap(), (3, 0));
 }

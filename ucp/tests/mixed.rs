@@ -2,18 +2,16 @@
 //! over a simulated network, against what must come out: tagged messages of a tag in order, handlers in
 //! the order of the sends, the stream without a hole.
 
-mod pair;
-
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
+use crate::pair::{Pair, pattern};
 use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_sim::NetworkOptions;
 use bowline_ucp::{
     AmKept, AmMessage, Envelope, MatchSpec, OpError, RequestId, SendMode, Sent, StreamReceived,
     StreamWant, Worker,
 };
-use pair::{Pair, pattern};
 use proptest::prelude::*;
 
 const TAGS: u64 = 3;

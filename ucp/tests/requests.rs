@@ -1,16 +1,14 @@
 //! Requests: asked about, tested, cancelled, detached, and called back when they are complete.
 
-mod pair;
-
 use std::sync::{Arc, Mutex};
 
+use crate::pair::{Pair, pattern};
 use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_sim::NetworkOptions;
 use bowline_ucp::{
     Completion, Envelope, MatchSpec, OpError, Operation, RequestId, SendMode, Sent, StreamReceived,
     StreamWant, WaitsFor, Worker,
 };
-use pair::{Pair, pattern};
 
 const ANY: MatchSpec = MatchSpec { space: 0, source: None, tag: 0, tag_mask: 0 };
 const TO: Envelope = Envelope { space: 0, source: 0, tag: 5 };

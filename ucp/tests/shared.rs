@@ -10,8 +10,8 @@ use bowline_base::job::{JobMemory, JobSpec};
 use bowline_base::sync::atomic::{AtomicU32, Ordering};
 use bowline_shm::{ShmIface, ShmOptions};
 use bowline_ucp::{
-    Envelope, Ep, Idle, MatchSpec, SendMode, Sent, SharedWorker, SpaceOptions, Stages, Waiter,
-    Worker, WorkerParts,
+    Arm, Envelope, Ep, Idle, MatchSpec, RequestId, SendMode, Sent, SharedWorker, SpaceOptions,
+    Stages, Waiter, Worker, WorkerParts,
 };
 
 /// Sleeps at once, and counts it.
@@ -34,13 +34,17 @@ impl Waiter for Sleeper {
 }
 
 fn pair() -> ([SharedWorker; 2], Arc<AtomicU32>) {
+    let naps = Arc::new(AtomicU32::new(0));
+    (pair_of(|| Box::new(Sleeper(Arc::clone(&naps)))), naps)
+}
+
+fn pair_of(waiter: impl Fn() -> Box<dyn Waiter>) -> [SharedWorker; 2] {
     let config = Config::defaults(&[bowline_shm::SETTINGS, bowline_ucp::SETTINGS]);
     let options = ShmOptions::from_config(&config);
     let area_bytes = options.area_bytes();
     let spec = JobSpec { job_id: 5, ranks: 2, first_rank: 0, area_bytes };
     let job = JobMemory::create_private(&spec).expect("memory is to be had");
-    let naps = Arc::new(AtomicU32::new(0));
-    let workers = [0, 1].map(|rank| {
+    [0, 1].map(|rank| {
         job.attach(rank).expect("the place is free");
         let lane = ShmIface::open(job.clone(), rank, options.clone()).expect("it opens");
         let parts = WorkerParts {
@@ -49,15 +53,106 @@ fn pair() -> ([SharedWorker; 2], Arc<AtomicU32>) {
             incarnation: 0,
             uid: u64::from(rank) + 1,
             lanes: vec![Box::new(lane)],
-            waiter: Box::new(Sleeper(Arc::clone(&naps))),
+            waiter: waiter(),
             failures: None,
             config: config.clone(),
         };
         let worker = SharedWorker::new(parts).expect("one lane is enough");
         worker.with(|w| w.open_space(0, SpaceOptions::default())).expect("new");
         worker
+    })
+}
+
+/// Says that it sleeps, and sleeps until it is released, whatever rings.
+#[derive(Clone, Default)]
+struct Deaf {
+    asleep: Arc<AtomicU32>,
+    released: Arc<AtomicU32>,
+}
+
+impl Waiter for Deaf {
+    fn stages(&self) -> Stages {
+        Stages { spins: 0, yields: 0 }
+    }
+    fn yield_now(&mut self) {
+        std::thread::yield_now();
+    }
+    fn sleep(&mut self, _: Idle<'_>) {
+        // Release pairs with the Acquire of the test, Acquire with its Release.
+        self.asleep.store(1, Ordering::Release);
+        while self.released.load(Ordering::Acquire) == 0 {
+            std::thread::yield_now();
+        }
+    }
+}
+
+fn post(worker: &SharedWorker, tag: u64) -> RequestId {
+    let spec = MatchSpec { space: 0, source: None, tag, tag_mask: u64::MAX };
+    worker.with(|w| w.recv(spec, RecvBuf::owned(vec![0; 8]))).expect("open")
+}
+
+/// Has a thread sleep for the message with tag 1, and another take it meanwhile by `takes`: the sleeper
+/// must have been woken, or nothing would tell it where transports ring only for what nobody has taken.
+fn takes_what_another_sleeps_for(takes: impl Fn(&SharedWorker, RequestId)) {
+    let waiter = Deaf::default();
+    let [a, b] = pair_of(|| Box::new(waiter.clone()));
+    let to_a = connect(&b, &a);
+    let (first, second) = (post(&a, 1), post(&a, 2));
+    std::thread::scope(|scope| {
+        let sleeper = scope.spawn(|| a.wait(first));
+        // Acquire and Release: see the waiter.
+        while waiter.asleep.load(Ordering::Acquire) == 0 {
+            std::thread::yield_now();
+        }
+        assert!(!a.signal().take(), "nothing has happened yet");
+        send(&b, to_a, 1, vec![7; 8]);
+        send(&b, to_a, 2, vec![7; 8]);
+        takes(&a, second);
+        let woken = a.signal().take();
+        waiter.released.store(1, Ordering::Release);
+        assert_eq!(sleeper.join().expect("it does not panic").outcome, Ok(()));
+        assert!(woken, "the sleeper was left asleep with its message taken");
     });
-    (workers, naps)
+}
+
+#[test]
+fn progress_of_another_thread_wakes_the_sleeper() {
+    takes_what_another_sleeps_for(|a, _| while a.progress() == 0 {});
+}
+
+#[test]
+fn a_wait_that_ends_at_once_wakes_the_sleeper() {
+    takes_what_another_sleeps_for(|a, second| {
+        assert_eq!(a.wait(second).outcome, Ok(()));
+    });
+}
+
+/// A thread that sleeps on the worker's descriptor is a sleeper like one that waits in a call.
+#[test]
+fn another_thread_wakes_whoever_sleeps_on_the_descriptor() {
+    let ([a, b], _) = pair();
+    let to_a = connect(&b, &a);
+    let arm = || {
+        while a.with(Worker::arm).expect("it has descriptors") == Arm::Busy {
+            a.progress();
+        }
+    };
+    arm();
+    assert!(!a.signal().take(), "to arm is no reason to wake");
+    arm();
+    assert!(!a.signal().take(), "nor is it to arm anew");
+    post(&a, 1);
+    assert!(a.signal().take(), "a post of another thread is left undone");
+    arm();
+    assert_eq!(a.progress(), 0);
+    assert!(!a.signal().take(), "nothing has happened");
+    send(&b, to_a, 1, vec![7; 8]);
+    while a.progress() == 0 {}
+    assert!(a.signal().take(), "what makes the descriptor readable was taken");
+    // One wake-up for each sleep.
+    send(&b, to_a, 1, vec![7; 8]);
+    while a.progress() == 0 {}
+    assert!(!a.signal().take());
 }
 
 fn send(worker: &SharedWorker, ep: Ep, tag: u64, bytes: Vec<u8>) {

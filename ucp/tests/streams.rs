@@ -1,12 +1,10 @@
 //! Streams over a simulated network: what was sent comes, in order, whatever the sizes on either
 //! side; a receiver that does not read bounds its sender; and what a death leaves.
 
-mod pair;
-
+use crate::pair::{Pair, pattern};
 use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_sim::{Faults, NetworkOptions};
 use bowline_ucp::{OpError, RequestId, Sent, StreamReceived, StreamWant};
-use pair::{Pair, pattern};
 use proptest::prelude::*;
 
 /// A step of a program. Lengths are in bytes.

@@ -38,6 +38,10 @@ mod watchdog;
 
 pub use watchdog::Watchdog;
 
+use std::any::Any;
+use std::fmt;
+use std::io::Write as _;
+
 use crate::Iface;
 
 /// A test that a provider does not run, and why.
@@ -50,7 +54,7 @@ pub struct Exclusion {
 }
 
 /// Opens groups of interfaces for the suite. The value keeps alive what they share.
-pub trait Provider: Sized {
+pub trait Provider: Sized + 'static {
     /// The interface under test.
     type Iface: Iface + 'static;
 
@@ -96,8 +100,93 @@ pub trait Provider: Sized {
     fn step(&mut self) {}
 }
 
+/// An interface without its type. Every interface is one.
+pub trait Member: Iface {
+    /// The interface, to find its type again.
+    fn as_any(&self) -> &dyn Any;
+
+    /// The same of an interface that is given away.
+    fn into_any(self: Box<Self>) -> Box<dyn Any>;
+}
+
+impl<I: Iface + 'static> Member for I {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
+    }
+}
+
+/// What a [`Provider`] does with a group that it has opened, without its type.
+pub trait Group {
+    /// See [`Provider::settled`].
+    fn settled(&self, iface: &dyn Member) -> bool;
+
+    /// See [`Provider::kill`].
+    fn kill(&mut self, index: usize, iface: Box<dyn Member>);
+
+    /// See [`Provider::step`].
+    fn step(&mut self);
+}
+
+/// The value of a provider that keeps a group alive.
+struct GroupOf<P>(P);
+
+impl<P: Provider> Group for GroupOf<P> {
+    fn settled(&self, iface: &dyn Member) -> bool {
+        P::settled(iface.as_any().downcast_ref().expect("a group's interfaces are of one type"))
+    }
+    fn kill(&mut self, index: usize, iface: Box<dyn Member>) {
+        let iface = iface.into_any().downcast().expect("a group's interfaces are of one type");
+        self.0.kill(index, *iface);
+    }
+    fn step(&mut self) {
+        self.0.step();
+    }
+}
+
+/// A group, opened.
+type Opened = (Box<dyn Group>, Vec<Box<dyn Member>>);
+
+/// A provider without its type: the tests take this, so that they are compiled once and not for
+/// every form of every transport.
+#[derive(Clone, Copy, Debug)]
+pub struct Subject {
+    /// [`Provider::NAME`].
+    pub name: &'static str,
+    /// [`Provider::LOOPBACK`].
+    pub loopback: bool,
+    /// [`Provider::CAN_KILL`].
+    pub can_kill: bool,
+    open: fn(usize) -> Opened,
+}
+
+impl Subject {
+    /// That of `P`.
+    pub const fn of<P: Provider>() -> Self {
+        Self { name: P::NAME, loopback: P::LOOPBACK, can_kill: P::CAN_KILL, open: open::<P> }
+    }
+
+    /// [`Provider::open`].
+    pub fn open(self, size: usize) -> Opened {
+        (self.open)(size)
+    }
+
+    /// Which interface of a group belongs to a member of a world.
+    pub const fn place(self, member: usize) -> usize {
+        if self.loopback { 0 } else { member }
+    }
+}
+
+fn open<P: Provider>(size: usize) -> Opened {
+    let (provider, ifaces) = P::open(size);
+    let member = |iface: P::Iface| -> Box<dyn Member> { Box::new(iface) };
+    (Box::new(GroupOf(provider)), ifaces.into_iter().map(member).collect())
+}
+
 /// Runs `test` for `P` unless it is excluded. Called by [`conformance!`](crate::conformance!).
-pub fn run<P: Provider>(name: &'static str, all: &[&str], test: fn()) {
+pub fn run<P: Provider>(name: &'static str, all: &[&str], test: fn(Subject)) {
     for exclusion in P::EXCLUDED {
         assert!(all.contains(&exclusion.test), "no test is called {}", exclusion.test);
         assert!(!exclusion.reason.is_empty(), "the exclusion of {} has no reason", exclusion.test);
@@ -107,22 +196,38 @@ pub fn run<P: Provider>(name: &'static str, all: &[&str], test: fn()) {
         }
     }
     if let Some(why) = P::unavailable() {
-        eprintln!("conformance of {}: {name} is not run: {why}", P::NAME);
-        return;
+        return skipped(format_args!("{}: {why}", P::NAME));
     }
     let _watchdog = Watchdog::start(P::NAME, name);
-    test();
+    test(Subject::of::<P>());
+}
+
+/// Says that the running test, or part of it, is left out because this machine lacks something. The
+/// harness keeps what a test prints that passes, so a line goes to the file that `TEST_SKIPS` names as
+/// well; `cargo xtask test` shows these lines at its end.
+pub fn skipped(why: impl fmt::Display) {
+    let thread = std::thread::current();
+    let test = thread.name().unwrap_or("a test");
+    let why = why.to_string().replace(['\n', '\t'], " ");
+    eprintln!("{test} is not run: {why}");
+    let Some(file) = std::env::var_os("TEST_SKIPS") else { return };
+    // In one piece: other programs write to it, too.
+    let line = format!("{test}\t{why}\n");
+    let file = std::fs::OpenOptions::new().append(true).create(true).open(file);
+    let written = file.and_then(|mut file| file.write_all(line.as_bytes()));
+    written.expect("the file of TEST_SKIPS can be written");
 }
 
 /// Says that part of a test does not apply.
-pub(crate) fn not_applicable<P: Provider>(why: &str) {
-    eprintln!("conformance of {}: does not apply: {why}", P::NAME);
+pub(crate) fn not_applicable(of: Subject, why: &str) {
+    eprintln!("conformance of {}: does not apply: {why}", of.name);
 }
 
 /// Compares the sequence numbers of one stream of messages with `first..first + count`: nothing lost,
 /// nothing doubled, and in order where the interface says that it keeps it.
 #[track_caller]
-pub(crate) fn in_sequence<P: Provider>(
+pub(crate) fn in_sequence(
+    of: Subject,
     attr: &crate::IfaceAttr,
     mut stream: Vec<u64>,
     first: u64,
@@ -135,7 +240,7 @@ pub(crate) fn in_sequence<P: Provider>(
     assert!(
         stream.iter().copied().eq(expected),
         "{}: lost, doubled or out of order: {stream:?}",
-        P::NAME
+        of.name
     );
 }
 
@@ -230,7 +335,7 @@ macro_rules! __conformance_group {
                     $crate::conformance::run::<$provider>(
                         concat!(stringify!($group), "::", stringify!($test)),
                         ALL,
-                        $crate::conformance::$group::$test::<$provider>,
+                        $crate::conformance::$group::$test,
                     );
                 }
             )*

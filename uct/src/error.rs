@@ -51,6 +51,14 @@ pub enum PeerFailure {
     /// The kernel refused access to its memory.
     #[error("access to the peer's memory was refused")]
     Refused,
+    /// It ended the connection because it found damage in what it received from this side.
+    #[error(
+        "the peer ended the connection: it found this side's messages damaged; its log says what"
+    )]
+    Rejected,
+    /// More was sent on the connection, in either direction, than the receiver agreed to keep.
+    #[error("more was sent without being asked for than the receiver's limits admit")]
+    Overrun,
 }
 
 /// Why an address cannot be reached, in words for the person who asks.
@@ -69,7 +77,7 @@ impl Unreachable {
 }
 
 /// Why an interface could not be opened or an endpoint not be made.
-#[derive(Debug, Error)]
+#[derive(Error)]
 #[non_exhaustive]
 pub enum OpenError {
     /// The peer cannot be reached this way.
@@ -90,3 +98,5 @@ pub enum OpenError {
     #[error("cannot connect: {0}")]
     Limit(String),
 }
+
+bowline_base::debug_by_display!(OpenError);

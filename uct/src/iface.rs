@@ -16,7 +16,6 @@
 
 use std::os::fd::BorrowedFd;
 
-use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_base::doorbell::Doorbell;
 use bowline_base::view::View;
 
@@ -26,6 +25,7 @@ use crate::caps::{IfaceAttr, OpLimits};
 use crate::error::{OpenError, PostError, Unreachable};
 use crate::md::{MemoryDomain, RkeyId};
 use crate::sink::{AmId, Desc, Sink};
+use crate::slice::LocalSlice;
 use crate::tag::TagMatch;
 use crate::turn::TurnSink;
 
@@ -38,7 +38,7 @@ pub struct EpId(pub u32);
 pub struct Source(pub u32);
 
 /// Chosen by the caller of an operation and returned by its completion. [`Token::NONE`] asks for
-/// no completion.
+/// no completion; if local slices are in flight then, their memory is free when the interface is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Token(pub u64);
 
@@ -55,112 +55,6 @@ pub enum Posted {
     Done,
     /// Under way; `Sink::completed` will report its token.
     InFlight,
-}
-
-/// A piece of local memory in a zcopy operation. It points into a buffer handle that the caller
-/// keeps until the operation's completion has been reported.
-#[derive(Clone, Copy, Debug)]
-pub struct LocalSlice {
-    start: *mut u8,
-    len: usize,
-}
-
-// SAFETY: it is a place and a length. Whoever reads or writes there does so under the promise of the
-// buffer's handle, which is `Send`; to move the place to another thread touches nothing.
-unsafe impl Send for LocalSlice {}
-
-impl LocalSlice {
-    /// No memory.
-    pub const EMPTY: Self = Self { start: std::ptr::NonNull::<u8>::dangling().as_ptr(), len: 0 };
-
-    /// The bytes `offset .. offset + len` of a send buffer, or `None` outside of it, and where they do
-    /// not lie in one piece.
-    #[inline]
-    pub fn of_send(buffer: &SendBuf, offset: usize, len: usize) -> Option<Self> {
-        if len == 0 {
-            return (offset <= buffer.len()).then_some(Self::EMPTY);
-        }
-        let (start, run) = buffer.run(offset, len)?;
-        (run == len).then_some(Self { start: start.cast_mut(), len })
-    }
-
-    /// The bytes `offset .. offset + len` of a receive buffer, or `None` outside of it, and where they do
-    /// not lie in one piece.
-    #[inline]
-    pub fn of_recv(buffer: &mut RecvBuf, offset: usize, len: usize) -> Option<Self> {
-        if len == 0 {
-            return (offset <= buffer.len()).then_some(Self::EMPTY);
-        }
-        let (start, run) = buffer.run(offset, len)?;
-        (run == len).then_some(Self { start, len })
-    }
-
-    /// The memory of a send buffer from `offset` on, at most `max` bytes, as far as `out` has places for
-    /// its pieces. Returns how many it took, and the bytes in them; no bytes behind the end, and where only
-    /// callbacks know.
-    pub fn runs_of_send(
-        buffer: &SendBuf,
-        offset: usize,
-        max: usize,
-        out: &mut [Self],
-    ) -> (usize, usize) {
-        let next = |offset, max| buffer.run(offset, max).map(|(start, n)| (start.cast_mut(), n));
-        Self::runs(next, offset, max, out)
-    }
-
-    /// The same of a receive buffer.
-    pub fn runs_of_recv(
-        buffer: &mut RecvBuf,
-        offset: usize,
-        max: usize,
-        out: &mut [Self],
-    ) -> (usize, usize) {
-        Self::runs(|offset, max| buffer.run(offset, max), offset, max, out)
-    }
-
-    fn runs(
-        mut next: impl FnMut(usize, usize) -> Option<(*mut u8, usize)>,
-        offset: usize,
-        max: usize,
-        out: &mut [Self],
-    ) -> (usize, usize) {
-        let (mut count, mut bytes) = (0, 0);
-        while bytes < max
-            && let Some(place) = out.get_mut(count)
-            && let Some((start, len)) = next(offset + bytes, max - bytes)
-        {
-            *place = Self { start, len };
-            (count, bytes) = (count + 1, bytes + len);
-        }
-        (count, bytes)
-    }
-
-    /// Its bytes `offset .. offset + len`, or `None` outside of it.
-    #[inline]
-    pub fn slice(&self, offset: usize, len: usize) -> Option<Self> {
-        if offset.checked_add(len)? > self.len {
-            return None;
-        }
-        Some(Self { start: self.start.wrapping_add(offset), len })
-    }
-
-    /// Where it starts.
-    #[inline]
-    pub const fn as_ptr(&self) -> *mut u8 {
-        self.start
-    }
-
-    /// Bytes.
-    #[inline]
-    pub const fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Whether there are none.
-    #[inline]
-    pub const fn is_empty(&self) -> bool {
-        self.len == 0
-    }
 }
 
 /// A place in a peer's memory: the address as the peer knows it, and the key that opens it.

@@ -14,6 +14,7 @@
 
 mod addr;
 mod atomic;
+mod auth;
 mod caps;
 #[cfg(feature = "conformance")]
 pub mod conformance;
@@ -21,17 +22,20 @@ mod error;
 mod iface;
 mod md;
 mod sink;
+mod slice;
 mod tag;
 mod turn;
 mod twofold;
 
 pub use addr::{AddrReader, AddrWriter, Truncated};
 pub use atomic::{AtomicOp, AtomicWidth};
+pub use auth::{MAC_BYTES, Secret};
 pub use caps::{AtomicOps, Caps, IfaceAttr, Limits, OpLimits};
 pub use error::{OpenError, PeerFailure, PostError, Unreachable};
-pub use iface::{Armed, EpId, Iface, Immediate, LocalSlice, Posted, RemoteSlice, Source, Token};
+pub use iface::{Armed, EpId, Iface, Immediate, Posted, RemoteSlice, Source, Token};
 pub use md::{MdAttr, MemError, MemHandle, MemoryDomain, RkeyId};
 pub use sink::{AmId, Arrival, Desc, Sink, Verdict};
+pub use slice::LocalSlice;
 /// What [`Iface::event_fd`] lends.
 pub use std::os::fd::BorrowedFd;
 pub use tag::{CUT, TagMatch, WITHDRAWN};

@@ -6,7 +6,8 @@ use bowline_base::view::View;
 use thiserror::Error;
 
 use crate::error::PeerFailure;
-use crate::iface::{EpId, LocalSlice};
+use crate::iface::EpId;
+use crate::slice::LocalSlice;
 
 /// A piece of local memory that peers may reach: allocated or registered here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

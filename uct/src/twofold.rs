@@ -51,7 +51,7 @@ const OF_PATH: Caps = Caps::AM_SHORT
     .union(Caps::CONNECT_TO_IFACE)
     .union(Caps::INTER_NODE);
 
-/// What the lane has not: memory is lent for the path only, and a turn cannot wait for the lock that the
+/// What the lane has not: memory is lent with keys of its own for the path only, and a turn cannot wait for the lock that the
 /// faces share, nor could it set aside what is not its own.
 const NOT_OF_LANE: Caps =
     Caps::EXPOSE.union(Caps::LEND).union(Caps::TURN).union(Caps::TAG_OFFLOAD).union(Caps::AM_ZCOPY);

@@ -6,6 +6,7 @@
 pub(crate) mod instructions;
 mod memory;
 mod modes;
+mod neighbours;
 mod output;
 mod progress;
 mod queues;
@@ -33,6 +34,8 @@ pub(crate) enum Task {
     /// Calls, requests and doorbells of the verbs transport beside perftest, in a guest that has
     /// devices; its instructions
     Verbs(crate::guest::measure::MeasureOptions),
+    /// Jobs of ranks that share processors, with and without busy loops of others beside them
+    Neighbours(neighbours::Options),
     /// Receive memory of a rank, by the number of ranks
     ReceiveMemory(memory::Options),
     /// Matching queues and receive queues beside the figures published about them
@@ -62,6 +65,7 @@ pub(crate) fn run(workspace: &Workspace, task: Task) -> Result<()> {
         Task::Grid(against) => compare(workspace, against, bowline_bench::run_grid),
         Task::Instructions(options) => instructions::run(workspace, &options),
         Task::Verbs(options) => crate::guest::measure::run(workspace, &options),
+        Task::Neighbours(options) => neighbours::run(workspace, &options),
         Task::ReceiveMemory(options) => memory::run(workspace, &options),
         Task::Queues(options) => queues::run(workspace, &options),
         Task::Progress(options) => progress::run(workspace, &options),
@@ -78,7 +82,7 @@ fn compare(workspace: &Workspace, against: Against, comparison: Comparison) -> R
     let default = bowline_bench::PeersOptions::default();
     if options.bowline == default.bowline {
         // Somebody else's command is measured as it is; ours is measured as the source is now.
-        build_release(workspace, &["-p", "bowline"])?;
+        build_release(workspace, &["-p", "bowline-cli"])?;
         options.bowline = workspace.metadata.target_directory.join("release/bowline").into();
     }
     let report = comparison(&options).context("cannot compare with the peers")?;

@@ -21,11 +21,11 @@ mod list;
 pub(crate) mod measure;
 
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::needs;
+use crate::programs::{self, Kind};
 use crate::workspace::Workspace;
 use boot::Machine;
 use kernel::Kernel;
@@ -55,6 +55,9 @@ pub(crate) struct Options {
     /// Processors of the guest
     #[arg(long, default_value_t = 2)]
     processors: u32,
+    /// Take the programs that this file lists instead of building them
+    #[arg(long, hide = true)]
+    built: Option<PathBuf>,
     /// Show the kernel's messages
     #[arg(long, short)]
     verbose: bool,
@@ -63,7 +66,7 @@ pub(crate) struct Options {
     arguments: Vec<String>,
 }
 
-/// A program, built.
+/// A program for the guest.
 #[derive(Debug)]
 struct Program {
     /// Its name in the guest.
@@ -116,10 +119,14 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     if let Some(package) = &options.package {
         add_package(workspace, package, options, &mut work)?;
     } else if options.command.is_none() || options.usual.is_some() {
+        let built = match &options.built {
+            Some(file) => programs::read(file)?,
+            None => Vec::new(),
+        };
         let wanted =
             |entry: &&Entry| options.usual.as_ref().is_none_or(|usual| usual == entry.package);
         for entry in list::USUAL.iter().filter(wanted) {
-            add_entry(workspace, entry, &mut work)?;
+            add_entry(workspace, &built, entry, &mut work)?;
         }
         ensure!(!work.payload.is_empty(), "nothing of that package is in the usual list");
     }
@@ -165,7 +172,7 @@ fn add_package(
     let (features, environment) =
         usual.map_or((&[][..], &[][..]), |entry| (entry.features, entry.environment));
     let names: Vec<&str> = options.test.as_deref().into_iter().collect();
-    for program in build_tests(workspace, package, features, &names)? {
+    for program in tests_of(workspace, &[], package, features, &names)? {
         work.bring(&program);
         if options.command.is_none() {
             let words: Vec<String> = options.arguments.iter().map(|word| quoted(word)).collect();
@@ -176,17 +183,22 @@ fn add_package(
 }
 
 /// What the list says.
-fn add_entry(workspace: &Workspace, entry: &Entry, work: &mut Work) -> Result<()> {
+fn add_entry(
+    workspace: &Workspace,
+    built: &[programs::Program],
+    entry: &Entry,
+    work: &mut Work,
+) -> Result<()> {
     let Entry { package, features, environment, what } = entry;
     match what {
         What::Tests { names, arguments } => {
-            for program in build_tests(workspace, package, features, names)? {
+            for program in tests_of(workspace, built, package, features, names)? {
                 work.bring(&program);
                 work.run(&format!("./{} {}", program.name, arguments.join(" ")), environment);
             }
         }
         What::Commands { build, lines } => {
-            for program in build_programs(workspace, package, features, build)? {
+            for program in programs_of(workspace, built, package, features, build)? {
                 work.bring(&program);
             }
             for line in *lines {
@@ -203,10 +215,11 @@ fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// Builds test programs of a package: those with these names (`lib` for its unit tests), or all if
-/// none is named.
-fn build_tests(
+/// Test programs of a package: those with these names (`lib` for its unit tests), or all if none is
+/// named. They are built, unless all was built before.
+fn tests_of(
     workspace: &Workspace,
+    built: &[programs::Program],
     package: &str,
     features: &[&str],
     names: &[&str],
@@ -218,78 +231,61 @@ fn build_tests(
             name => arguments.extend(["--test", name]),
         }
     }
-    let built = cargo(workspace, &arguments, features)?;
-    let tests = built.into_iter().filter(|built| built.is_test);
-    let programs: Vec<Program> = tests
-        .map(|Built { target, path, of_tests, .. }| {
-            let target = if of_tests { target } else { "lib".to_owned() };
-            Program { name: format!("{package}.{target}"), path }
+    arguments.extend(features);
+    let found = match built {
+        [] => programs::build(workspace, &arguments, None)?,
+        built => built.to_vec(),
+    };
+    let name_of = |program: &programs::Program| match program.kind {
+        Kind::UnitTests => "lib".to_owned(),
+        _ => program.target.clone(),
+    };
+    let wanted = |program: &programs::Program| {
+        let name = name_of(program);
+        program.package == package
+            && matches!(program.kind, Kind::UnitTests | Kind::Tests)
+            && (names.is_empty() || names.contains(&name.as_str()))
+    };
+    let programs: Vec<Program> = found
+        .into_iter()
+        .filter(wanted)
+        .map(|program| {
+            let name = format!("{package}.{}", name_of(&program));
+            Program { name, path: program.path }
         })
         .collect();
-    ensure!(!programs.is_empty(), "{package} has no tests");
+    ensure!(!programs.is_empty(), "{package} has no tests {names:?}");
     Ok(programs)
 }
 
-/// Builds other programs of a package; `what` tells cargo which.
-fn build_programs(
+/// Other programs, which `what` names as for cargo: `--bin` and `--example` with a name each.
+fn programs_of(
     workspace: &Workspace,
+    built: &[programs::Program],
     package: &str,
     features: &[&str],
     what: &[&str],
 ) -> Result<Vec<Program>> {
-    let arguments = [&["build", "--package", package], what].concat();
-    let built = cargo(workspace, &arguments, features)?;
-    let programs = built.into_iter().filter(|built| !built.is_test);
-    let programs: Vec<Program> =
-        programs.map(|Built { target, path, .. }| Program { name: target, path }).collect();
-    ensure!(!programs.is_empty(), "`cargo {}` built no program", arguments.join(" "));
-    Ok(programs)
-}
-
-/// A program that cargo has built.
-struct Built {
-    target: String,
-    path: PathBuf,
-    /// Whether it has tests, and whether these are of a file below `tests`.
-    is_test: bool,
-    of_tests: bool,
-}
-
-/// Has cargo build, and takes the programs from what it says.
-fn cargo(workspace: &Workspace, arguments: &[&str], features: &[&str]) -> Result<Vec<Built>> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let output = Command::new(cargo)
-        .args(arguments)
-        .args(features)
-        .arg("--message-format=json-render-diagnostics")
-        .current_dir(&workspace.root)
-        .stdin(Stdio::null())
-        .stderr(Stdio::inherit())
-        .output()
-        .context("cannot start cargo")?;
-    ensure!(output.status.success(), "`cargo {}` failed", arguments.join(" "));
-    let mut programs = Vec::new();
-    for line in String::from_utf8_lossy(&output.stdout).lines() {
-        let message: serde_json::Value =
-            serde_json::from_str(line).context("cargo prints something else than JSON")?;
-        let Some(path) = message["executable"].as_str() else { continue };
-        if message["reason"] != "compiler-artifact" {
-            continue;
-        }
-        let target = &message["target"];
-        let kinds = target["kind"].as_array().cloned().unwrap_or_default();
-        programs.push(Built {
-            target: target["name"].as_str().unwrap_or("unnamed").to_owned(),
-            path: PathBuf::from(path),
-            is_test: message["profile"]["test"] == true,
-            of_tests: kinds.iter().any(|kind| kind == "test"),
-        });
+    let arguments = [&["build", "--package", package], what, features].concat();
+    let found = match built {
+        [] => programs::build(workspace, &arguments, None)?,
+        built => built.to_vec(),
+    };
+    let asked = what.windows(2).filter(|pair| ["--bin", "--example"].contains(&pair[0]));
+    let mut all = Vec::new();
+    for name in asked.map(|pair| pair[1]) {
+        let mut programs = found.iter().filter(|program| program.kind == Kind::Program);
+        let program = programs.find(|program| program.target == name);
+        let program = program.with_context(|| format!("there is no program {name}"))?;
+        all.push(Program { name: name.to_owned(), path: program.path.clone() });
     }
-    Ok(programs)
+    Ok(all)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
     use super::*;
 
     #[test]

@@ -8,6 +8,7 @@ mod guest;
 mod ladder;
 mod needs;
 mod netns;
+mod programs;
 mod tidy;
 mod workspace;
 

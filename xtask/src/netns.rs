@@ -42,6 +42,9 @@ pub(crate) struct Options {
     /// Only the cases whose names have this in them
     #[arg(long, default_value = "")]
     only: String,
+    /// Take the programs as they are
+    #[arg(long, hide = true)]
+    built: bool,
     #[command(subcommand)]
     role: Option<Role>,
 }
@@ -124,7 +127,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
 
 /// The step of the ladder: two hosts, every case.
 pub(crate) fn step(workspace: &Workspace) -> Result<Outcome> {
-    outside(workspace, &Options { hosts: 2, only: String::new(), role: None })
+    outside(workspace, &Options { hosts: 2, only: String::new(), built: true, role: None })
 }
 
 /// Builds the programs and runs this one again in namespaces.
@@ -153,15 +156,9 @@ fn outside(workspace: &Workspace, options: &Options) -> Result<Outcome> {
     if !ofi {
         println!("netns: cases over libfabric are left out: {}", needs::explain(&missing));
     }
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let built = Command::new(cargo)
-        .args(["build", "-q", "-p", "bowline", "-p", "bowline-launch", "--bins"])
-        .args(if ofi { &["--features", "bowline/ofi"][..] } else { &[] })
-        .args(["--example", "until_error", "--example", "ring"])
-        .current_dir(&workspace.root)
-        .status()
-        .context("cannot start cargo")?;
-    ensure!(built.success(), "the programs do not build");
+    if !options.built {
+        build(workspace, ofi)?;
+    }
     let directory = workspace.metadata.target_directory.as_std_path().join("debug");
     let own = std::env::current_exe().context("cannot find this program's own file")?;
     let log = directory.join("netns.cases");
@@ -178,6 +175,22 @@ fn outside(workspace: &Workspace, options: &Options) -> Result<Outcome> {
     }
     let cases = std::fs::read_to_string(&log).context("cannot read how many cases passed")?;
     Ok(Outcome::Passed(cases.trim().parse().context("a number of cases")?))
+}
+
+/// Builds what the cases run.
+fn build(workspace: &Workspace, ofi: bool) -> Result<()> {
+    let packages = ["-p", "bowline", "-p", "bowline-cli", "-p", "bowline-tests", "--bins"];
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let built = Command::new(cargo)
+        .args(["build", "-q"])
+        .args(packages)
+        .args(if ofi { &["--features", "bowline-cli/ofi"][..] } else { &[] })
+        .args(["--example", "until_error", "--example", "ring"])
+        .current_dir(&workspace.root)
+        .status()
+        .context("cannot start cargo")?;
+    ensure!(built.success(), "the programs do not build");
+    Ok(())
 }
 
 /// Makes the hosts and runs the cases.

@@ -9,9 +9,11 @@ mod coverage;
 mod layers;
 mod links;
 mod manners;
+mod programs;
 mod safety;
 mod size;
 mod source;
+mod weight;
 mod words;
 
 use anyhow::{Result, bail};
@@ -87,6 +89,7 @@ fn check(workspace: &Workspace) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
     layers::check(&workspace.metadata, &workspace.root, &mut findings);
     links::check(&files, &mut findings);
+    weight::check(&workspace.root, &mut findings)?;
     for file in &files {
         size::check(file, &mut findings);
         words::check(file, &mut findings);
@@ -95,6 +98,7 @@ fn check(workspace: &Workspace) -> Result<Vec<Finding>> {
     let mut sources: Vec<Source> = rust.map(|file| Source::new(&file.path, &file.text)).collect();
     mark_test_modules(&mut sources);
     coverage::check(&files, &sources, &mut findings);
+    programs::check(&workspace.metadata, &workspace.root, &sources, &mut findings);
     for source in &sources {
         manners::check(source, &mut findings);
         safety::check(source, &mut findings);

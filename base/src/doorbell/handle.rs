@@ -1,11 +1,9 @@
 //! The handle of a doorbell: the word where it lives, the futex and the socket behind it.
 //!
 //! A worker that waits for memory alone sleeps on the word. One that also waits for descriptors
-//! (a network, the user's `epoll`) sleeps on one socket, into which each waker writes one byte:
-//! an abstract datagram socket named after node memory, rank and instance, so that no descriptor
-//! per peer is needed and no name is left in a file system. Abstract names belong to a network
-//! namespace; ranks in different ones cannot wake each other this way, which
-//! [`network_namespace`] lets an address tell.
+//! (a network, the user's `epoll`) sleeps on one socket, into which each waker writes a datagram (the
+//! module `socket`). Their names belong to a network namespace; ranks in different ones cannot wake
+//! each other this way, which [`network_namespace`] lets an address tell.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -15,15 +13,16 @@ use std::time::Duration;
 
 use rustix::event::EventfdFlags;
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::net::RecvFlags;
 use rustix::thread::futex;
 
 use super::{
-    DoorbellWords, FD, FENCED, FUTEX, Sleep, Woken, arm_word, disarm_word, fence, ring_word, rung,
+    DoorbellWords, FENCED, FUTEX, Sleep, Woken, announce_socket, arm_word, disarm_word, fence,
+    ring_word, rung, socket, wake_whatever,
 };
 use crate::job::JobMemory;
+use crate::sync::Line;
 use crate::sync::atomic::{AtomicU32, Ordering};
-use crate::sync::{Line, atomic};
 
 /// Where the words live.
 #[derive(Debug)]
@@ -68,6 +67,7 @@ impl Doorbell {
     /// the handle.
     pub fn of_job(job: &JobMemory, local: u32) -> Option<Self> {
         fence::light_fence_needed();
+        socket::prepare();
         let words = NonNull::from(&*job.control(local)?.doorbell);
         let home = Home::Job { job: job.clone(), local };
         Some(Self { words, inner: Arc::new(Inner { home, event: OnceLock::new() }) })
@@ -97,17 +97,22 @@ impl Doorbell {
         ring_word(&self.words().word, |sleep| self.wake(sleep));
     }
 
+    /// Whether nothing is left to do.
     #[cold]
-    fn wake(&self, sleep: Sleep) {
+    fn wake(&self, sleep: Sleep) -> bool {
         match sleep {
-            Sleep::Futex => wake_futex(&self.words().word),
+            Sleep::Futex => {
+                wake_futex(&self.words().word);
+                true
+            }
             Sleep::Fd => match &self.inner.home {
-                Home::Job { job, local } => send_byte(job, *local),
+                Home::Job { job, local } => socket::wake(job, *local),
                 Home::Private { .. } => {
                     if let Some(event) = self.inner.event.get() {
                         // A counter that is full (EAGAIN) is readable already.
                         let _ = rustix::io::write(event, &1u64.to_ne_bytes());
                     }
+                    true
                 }
             },
         }
@@ -124,7 +129,11 @@ impl Doorbell {
     /// States that the owner is awake, and empties the event descriptor. A ring that is under way
     /// may still make the descriptor readable afterwards.
     pub fn disarm(&self) {
-        disarm_word(&self.words().word);
+        disarm_word(&self.words().word, || self.drain());
+    }
+
+    /// Takes out of the event descriptor what wakers have written.
+    fn drain(&self) {
         let Some(event) = self.inner.event.get() else {
             return;
         };
@@ -182,21 +191,10 @@ impl Doorbell {
             Home::Private { .. } => {
                 rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?
             }
-            Home::Job { job, local } => {
-                let name = socket_name(job, *local).ok_or_else(|| {
-                    io::Error::new(
-                        io::ErrorKind::NotConnected,
-                        "the rank must attach to its job before it has an event descriptor",
-                    )
-                })?;
-                let socket = datagram_socket()?;
-                rustix::net::bind(&socket, &name)?;
-                socket
-            }
+            Home::Job { job, local } => socket::open(job, *local)?,
         };
         let event = self.inner.event.get_or_init(|| made);
-        // Release pairs with the Acquire of `wake_always`: the socket is bound.
-        self.words().socket.store(1, Ordering::Release);
+        announce_socket(self.words());
         Ok(event.as_fd())
     }
 }
@@ -212,19 +210,9 @@ pub(crate) fn prepare(words: &DoorbellWords) {
 /// Wakes a rank whatever its word says. For the death of a peer, which may have taken the sleep
 /// state away without waking; see rule 6 of [`doorbell`](super).
 pub(crate) fn wake_always(job: &JobMemory, local: u32) {
-    let Some(control) = job.control(local) else {
-        return;
-    };
-    let words = &control.doorbell;
-    // Orders the caller's publish before the change of the word; pairs with the heavy fence of
-    // `arm`, like the senders' light fence. The marker of a death need not be registered.
-    atomic::fence(Ordering::SeqCst);
-    // Release pairs with the Acquire of `rung`.
-    let was = words.word.fetch_and(FENCED, Ordering::AcqRel) & !FENCED;
-    wake_futex(&words.word);
-    // Acquire pairs with the Release of `event_fd`.
-    if was == FD || words.socket.load(Ordering::Acquire) != 0 {
-        send_byte(job, local);
+    if let Some(control) = job.control(local) {
+        let words = &control.doorbell;
+        wake_whatever(words, || wake_futex(&words.word), || socket::wake(job, local));
     }
 }
 
@@ -233,38 +221,6 @@ fn wake_futex(word: &AtomicU32) {
     if let Err(error) = futex::wake(word, futex::Flags::empty(), i32::MAX as u32) {
         tracing::warn!(%error, "cannot wake a sleeping rank");
     }
-}
-
-fn send_byte(job: &JobMemory, local: u32) {
-    /// One socket of this process for the bytes to everybody.
-    static SENDER: OnceLock<Option<OwnedFd>> = OnceLock::new();
-    let sender = SENDER.get_or_init(|| {
-        datagram_socket()
-            .inspect_err(|error| tracing::warn!(%error, "cannot make a socket to wake peers"))
-            .ok()
-    });
-    let (Some(sender), Some(name)) = (sender, socket_name(job, local)) else {
-        return;
-    };
-    match rustix::net::sendto(sender, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL, &name) {
-        // A full socket is readable already. A missing one belongs to a rank that has ended, or
-        // that sits in another network namespace, which connecting has refused.
-        Ok(_) | Err(Errno::AGAIN | Errno::CONNREFUSED) => {}
-        Err(error) => tracing::warn!(%error, local, "cannot wake a peer by its socket"),
-    }
-}
-
-fn datagram_socket() -> rustix::io::Result<OwnedFd> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    rustix::net::socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)
-}
-
-/// The name under which a rank's socket is found; `None` before the rank attached. The node id is
-/// random, so nobody else takes the name by accident.
-fn socket_name(job: &JobMemory, local: u32) -> Option<SocketAddrUnix> {
-    let instance = job.control(local)?.identity()?.instance;
-    let name = format!("bowline-doorbell-{:016x}-{local}-{instance:016x}", job.node_id());
-    SocketAddrUnix::new_abstract_name(name.as_bytes()).ok()
 }
 
 /// The network namespace of this process: ranks with different ones cannot ring each other's

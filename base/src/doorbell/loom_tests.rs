@@ -1,6 +1,8 @@
 //! Model of sleep and wake. A sleeper that decided to sleep while its word still says so, with
-//! a message published and every sender gone, would sleep for good: that is what must not be.
-//! The futex itself is not modelled: the kernel compares the word under its own lock.
+//! a message published and every sender gone, would sleep for ever: that is what must not be.
+//! The futex itself is not modelled: the kernel compares the word under its own lock. Of the socket
+//! the model has a count of what was sent and not taken out; one who sleeps on it sleeps while that
+//! is zero.
 
 use loom::sync::Arc;
 use loom::thread;
@@ -19,8 +21,9 @@ impl Shared {
         self.messages[sender].store(1, Ordering::Release);
     }
 
-    fn wake(&self) {
+    fn wake(&self) -> bool {
         self.wakes.fetch_add(1, Ordering::Relaxed);
+        true
     }
 
     fn messages(&self) -> u32 {
@@ -37,7 +40,7 @@ impl Shared {
         };
         arm_word(&self.word, Sleep::Futex, fence_or_not, || ());
         if self.messages() >= expected {
-            disarm_word(&self.word);
+            disarm_word(&self.word, || ());
             return false;
         }
         true
@@ -100,7 +103,7 @@ fn loom_doorbell_sleeps_again_after_the_first_message() {
         };
         let mut slept = shared.sleeps_after(1, true);
         if !slept || rung(&shared.word) {
-            disarm_word(&shared.word);
+            disarm_word(&shared.word, || ());
             slept = shared.sleeps_after(2, true);
         }
         sender.join().unwrap();
@@ -128,4 +131,200 @@ fn loom_doorbell_needs_its_fences() {
         sender.join().unwrap();
         assert!(!slept || rung(&shared.word), "asleep with a message in the queue");
     });
+}
+
+/// An owner with a socket.
+#[derive(Default)]
+struct Descriptor {
+    words: DoorbellWords,
+    messages: [AtomicU32; 2],
+    dead: AtomicU32,
+    /// Sent and not taken out.
+    datagrams: AtomicU32,
+    futex_wakes: AtomicU32,
+}
+
+impl Descriptor {
+    fn publish(&self, message: usize) {
+        self.messages[message].store(1, Ordering::Release);
+    }
+
+    fn send(&self) -> bool {
+        // The kernel's lock of the queue.
+        self.datagrams.fetch_add(1, Ordering::AcqRel);
+        true
+    }
+
+    fn drain(&self) {
+        self.datagrams.swap(0, Ordering::AcqRel);
+    }
+
+    fn wake(&self, sleep: Sleep) -> bool {
+        match sleep {
+            Sleep::Fd => self.send(),
+            Sleep::Futex => {
+                self.futex_wakes.fetch_add(1, Ordering::Relaxed);
+                true
+            }
+        }
+    }
+
+    fn ring(&self) {
+        ring_word(&self.words.word, |sleep| self.wake(sleep));
+    }
+
+    fn arm(&self, kind: Sleep) {
+        let fence = || {
+            heavy_fence();
+            true
+        };
+        arm_word(&self.words.word, kind, fence, || ());
+    }
+
+    fn messages(&self) -> u32 {
+        self.messages.iter().map(|m| m.load(Ordering::Acquire)).sum()
+    }
+
+    fn has_died(&self) -> bool {
+        self.dead.load(Ordering::Acquire) != 0
+    }
+
+    /// Whether one who sleeps by `kind` is awake in the end, everybody else having gone.
+    fn ends(&self, kind: Sleep) -> bool {
+        match kind {
+            Sleep::Fd => self.datagrams.load(Ordering::Acquire) > 0,
+            Sleep::Futex => self.futex_wakes.load(Ordering::Relaxed) > 0,
+        }
+    }
+}
+
+const ASLEEP: &str = "asleep for ever";
+
+/// Two messages; the owner sleeps for each, on its socket. `late` empties the socket when nothing
+/// must come between any more.
+fn descriptor_sleeper(late: bool) {
+    loom::model(move || {
+        let owner = Arc::new(Descriptor::default());
+        announce_socket(&owner.words);
+        let sender = {
+            let owner = Arc::clone(&owner);
+            thread::spawn(move || {
+                for message in 0..2 {
+                    owner.publish(message);
+                    owner.ring();
+                }
+            })
+        };
+        let sleeps = |expected| {
+            owner.arm(Sleep::Fd);
+            let sleeps = owner.messages() < expected;
+            if late {
+                owner.drain();
+            }
+            sleeps
+        };
+        let mut slept = sleeps(1);
+        if !slept || owner.ends(Sleep::Fd) {
+            disarm_word(&owner.words.word, || owner.drain());
+            slept = sleeps(2);
+        }
+        sender.join().unwrap();
+        assert!(!slept || owner.ends(Sleep::Fd), "{ASLEEP}");
+    });
+}
+
+#[test]
+fn loom_doorbell_a_descriptor_sleeper_is_woken() {
+    descriptor_sleeper(false);
+}
+
+/// The model must be able to fail: a datagram is thrown away behind the last look.
+#[test]
+#[should_panic(expected = "asleep for ever")]
+fn loom_doorbell_is_not_drained_behind_the_last_look() {
+    descriptor_sleeper(true);
+}
+
+/// A sender dies between taking the state and waking, and is marked dead. `in_time` says whether the
+/// owner's socket is announced before it arms, `mark` is how the marker wakes.
+fn robbed_by_the_dead(kind: Sleep, in_time: bool, mark: fn(&Descriptor)) {
+    loom::model(move || {
+        let owner = Arc::new(Descriptor::default());
+        if in_time {
+            announce_socket(&owner.words);
+        }
+        let others = {
+            let owner = Arc::clone(&owner);
+            thread::spawn(move || {
+                // Its message is lost with it, or the owner finds it; it wakes nobody.
+                ring_word(&owner.words.word, |_| true);
+                owner.dead.store(1, Ordering::Release);
+                mark(&owner);
+            })
+        };
+        owner.arm(kind);
+        if !in_time {
+            announce_socket(&owner.words);
+        }
+        let slept = !owner.has_died();
+        others.join().unwrap();
+        assert!(!slept || owner.ends(kind), "{ASLEEP}");
+    });
+}
+
+fn mark_whatever(owner: &Descriptor) {
+    wake_whatever(&owner.words, || _ = owner.wake(Sleep::Futex), || owner.send());
+}
+
+#[test]
+fn loom_doorbell_a_death_wakes_who_was_robbed_of_its_state() {
+    robbed_by_the_dead(Sleep::Fd, true, mark_whatever);
+    robbed_by_the_dead(Sleep::Futex, true, mark_whatever);
+}
+
+/// The model must be able to fail: a marker that looks at the word finds an owner that is awake.
+#[test]
+#[should_panic(expected = "asleep for ever")]
+fn loom_doorbell_a_death_must_not_trust_the_word() {
+    robbed_by_the_dead(Sleep::Fd, true, Descriptor::ring);
+}
+
+/// The same: a socket that is announced behind the heavy fence may not be seen.
+#[test]
+#[should_panic(expected = "asleep for ever")]
+fn loom_doorbell_sockets_are_announced_before_the_owner_arms() {
+    robbed_by_the_dead(Sleep::Fd, false, mark_whatever);
+}
+
+/// The first datagram is refused, the second one is not; `says_so` is whether the sender notices.
+fn refused_once(says_so: bool) {
+    loom::model(move || {
+        let owner = Arc::new(Descriptor::default());
+        announce_socket(&owner.words);
+        let sender = {
+            let owner = Arc::clone(&owner);
+            thread::spawn(move || {
+                owner.publish(0);
+                ring_word(&owner.words.word, |_| !says_so);
+                owner.publish(1);
+                owner.ring();
+            })
+        };
+        owner.arm(Sleep::Fd);
+        let slept = owner.messages() == 0;
+        sender.join().unwrap();
+        assert!(!slept || owner.ends(Sleep::Fd), "{ASLEEP}");
+    });
+}
+
+#[test]
+fn loom_doorbell_a_refused_datagram_leaves_the_state() {
+    refused_once(true);
+}
+
+/// The model must be able to fail: nobody puts the state back.
+#[test]
+#[should_panic(expected = "asleep for ever")]
+fn loom_doorbell_a_refusal_that_is_not_noticed_is_a_lost_wake() {
+    refused_once(false);
 }

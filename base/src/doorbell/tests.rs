@@ -119,9 +119,38 @@ fn an_owner_that_loses_membarrier_says_so_in_its_word() {
     arm_word(&word, Sleep::Futex, || panic!("known to be missing"), || panic!("settled before"));
     assert_eq!(word.load(Ordering::Relaxed), FUTEX | FENCED);
     let mut woken = None;
-    ring_word(&word, |sleep| woken = Some(sleep));
+    ring_word(&word, |sleep| {
+        woken = Some(sleep);
+        true
+    });
     assert_eq!((woken, word.load(Ordering::Relaxed)), (Some(Sleep::Futex), FENCED));
     ring_word(&word, |_| panic!("awake"));
+}
+
+#[test]
+fn a_ring_that_is_refused_leaves_the_sleeper_to_the_next() {
+    for fenced in [0, FENCED] {
+        let word = AtomicU32::new(FD | fenced);
+        let mut tries = 0;
+        for granted in [false, false, true] {
+            ring_word(&word, |sleep| {
+                assert_eq!((sleep, word.load(Ordering::Relaxed)), (Sleep::Fd, fenced));
+                tries += 1;
+                granted
+            });
+            let left = if granted { AWAKE } else { FD };
+            assert_eq!(word.load(Ordering::Relaxed), left | fenced);
+        }
+        ring_word(&word, |_| panic!("awake"));
+        assert_eq!(tries, 3);
+        // The owner went to sleep on its word meanwhile: that is not undone.
+        word.store(FD | fenced, Ordering::Relaxed);
+        ring_word(&word, |_| {
+            word.store(FUTEX | fenced, Ordering::Relaxed);
+            false
+        });
+        assert_eq!(word.load(Ordering::Relaxed), FUTEX | fenced);
+    }
 }
 
 #[test]

@@ -64,6 +64,8 @@ pub struct Identity {
     pub instance: AtomicU64,
     /// Rank in the whole job.
     pub world_rank: AtomicU32,
+    /// Pid namespace in which `pid` is a number; 0 when it is not known.
+    pub pid_namespace: AtomicU64,
 }
 
 /// What a rank waits for. Hints for people: Relaxed stores of one writer, each field on its own,
@@ -108,6 +110,8 @@ pub struct RankIdentity {
     pub instance: u64,
     /// Rank in the whole job.
     pub world_rank: u32,
+    /// Pid namespace of `pid`: two processes of one namespace find each other by number.
+    pub pid_namespace: Option<u64>,
 }
 
 impl ControlBlock {
@@ -133,15 +137,24 @@ impl ControlBlock {
             start_time: identity.start_time.load(Ordering::Relaxed),
             instance: identity.instance.load(Ordering::Relaxed),
             world_rank: identity.world_rank.load(Ordering::Relaxed),
+            pid_namespace: Some(identity.pid_namespace.load(Ordering::Relaxed))
+                .filter(|&namespace| namespace != 0),
         })
     }
 
     /// Makes the block this process's, or tells whose it is.
-    pub(super) fn claim(&self, pid: u32, start_time: u64, instance: u64) -> Result<(), u32> {
+    pub(super) fn claim(
+        &self,
+        pid: u32,
+        start_time: u64,
+        pid_namespace: Option<u64>,
+        instance: u64,
+    ) -> Result<(), u32> {
         let identity = &self.identity;
         // Relaxed: decides between two claimers only; the identity is published by the state.
         identity.pid.compare_exchange(0, pid, Ordering::Relaxed, Ordering::Relaxed)?;
         identity.start_time.store(start_time, Ordering::Relaxed);
+        identity.pid_namespace.store(pid_namespace.unwrap_or(0), Ordering::Relaxed);
         identity.instance.store(instance, Ordering::Relaxed);
         // Release pairs with the Acquire of `state`: publishes the identity.
         identity.state.store(RankState::Attached as u32, Ordering::Release);

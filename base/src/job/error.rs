@@ -6,7 +6,7 @@ use super::{MAX_LOCAL_RANKS, VERSION};
 use crate::region::RegionError;
 
 /// Why the memory of a job could not be made, opened or joined.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum JobError {
     /// The memory itself.
@@ -68,3 +68,5 @@ pub enum JobError {
         source: io::Error,
     },
 }
+
+crate::debug_by_display!(JobError);

@@ -7,9 +7,23 @@ use std::io;
 /// # Errors
 /// When there is no such process or `/proc` is not mounted.
 pub fn start_time_of(pid: u32) -> io::Result<u64> {
-    let stat = std::fs::read(format!("/proc/{pid}/stat"))?;
+    // By number only where it must be: `/proc` may be that of another pid namespace.
+    let stat = match pid == std::process::id() {
+        true => std::fs::read("/proc/self/stat")?,
+        false => std::fs::read(format!("/proc/{pid}/stat"))?,
+    };
     parse_start_time(&stat)
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "/proc/PID/stat is malformed"))
+}
+
+/// The pid namespace of this process, within which its number and that of others mean something.
+/// `None` where `/proc` belongs to another one, so that no process can be looked up by its number, or
+/// is not there.
+pub fn pid_namespace() -> Option<u64> {
+    let own = std::fs::read_link("/proc/self").ok()?;
+    let is_own = own.to_str().and_then(|text| text.parse().ok()) == Some(std::process::id());
+    let namespace = rustix::fs::stat("/proc/self/ns/pid").ok()?;
+    is_own.then_some(namespace.st_ino)
 }
 
 /// Field 22 of `/proc/PID/stat`. The second field is the program's name in parentheses and may
@@ -23,6 +37,14 @@ fn parse_start_time(stat: &[u8]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_own_process_is_found_by_number_too() {
+        let own = std::process::id();
+        let parent = std::os::unix::process::parent_id();
+        assert!(pid_namespace().is_some());
+        assert!(start_time_of(own).unwrap() >= start_time_of(parent).unwrap());
+    }
 
     #[test]
     fn names_with_parentheses_do_not_mislead() {

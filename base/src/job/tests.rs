@@ -20,6 +20,7 @@ fn the_shared_layout_is_as_written() {
     assert_eq!(std::mem::offset_of!(ControlBlock, waiting), 192);
     assert_eq!(std::mem::offset_of!(ControlBlock, space_wanted), 256);
     assert_eq!(std::mem::offset_of!(ControlBlock, waiting_on), 320);
+    assert_eq!(std::mem::offset_of!(Header, wake_token), 56);
     assert_eq!(std::mem::offset_of!(Header, death_generation), 64);
     assert_eq!(std::mem::offset_of!(Header, processors), 128);
     assert_eq!(size_of::<Header>(), 256);
@@ -31,6 +32,8 @@ fn both_sides_agree_on_every_place() {
     let opened = JobMemory::open(again(&made)).unwrap();
     assert_eq!((opened.id(), opened.ranks(), opened.area_bytes()), (7, 70, 8192));
     assert_eq!(opened.node_id(), made.node_id());
+    assert_eq!(opened.wake_token(), made.wake_token());
+    assert_ne!(opened.wake_token(), made.node_id());
     for local in 0..70 {
         let control = made.control(local).unwrap();
         assert_eq!(control.identity.world_rank.load(Ordering::Relaxed), 100 + local);
@@ -166,4 +169,25 @@ fn deaths_on_other_nodes_are_told_by_rank_of_the_job() {
     job.header().job_ranks.store(u32::MAX, Ordering::Relaxed);
     assert!(matches!(JobMemory::open(again(&job)), Err(JobError::Damaged(_))));
     assert!(JobMemory::create_memfd_of_node(&SPEC, MAX_JOB_RANKS + 1).is_err());
+}
+
+#[test]
+fn who_has_left_is_known_and_is_not_dead() {
+    let job = JobMemory::create_private(&JobSpec {
+        job_id: 1,
+        ranks: 70,
+        first_rank: 0,
+        area_bytes: 4096,
+    })
+    .expect("70 ranks fit");
+    let before = job.death_generation();
+    for local in [0, 63, 64, 69] {
+        job.mark_left(local);
+        job.mark_left(local);
+    }
+    job.mark_left(70);
+    job.mark_dead(5);
+    assert_eq!(job.left().collect::<Vec<_>>(), [0, 63, 64, 69]);
+    assert_eq!(job.dead().collect::<Vec<_>>(), [5]);
+    assert_ne!(job.death_generation(), before, "whoever polls it looks");
 }

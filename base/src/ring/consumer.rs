@@ -154,6 +154,39 @@ impl<W: Words> Consumer<W> {
         Place::Wide(&self.words, self.shape.slot_line(self.head))
     }
 
+    /// Looks whether the ring can go on, when nothing has come by it for a while, and shows the
+    /// producer the head again, in case somebody else has written there. Rule 6.
+    ///
+    /// # Errors
+    /// When the next message can never come. The caller gives the pair's ring up.
+    #[cold]
+    pub fn check(&mut self) -> Result<(), Damaged> {
+        // Acquire: pairs with `Producer::publish`: with the word of the slot behind, that of the next
+        // one is seen too.
+        let sequence = |position: u64| {
+            self.words.line(self.shape.slot_line(position)).load(0, Ordering::Acquire) as u32
+        };
+        let expected = (self.head as u32).wrapping_add(1);
+        let behind = sequence(self.head + 1) == expected.wrapping_add(1);
+        let ahead = sequence(self.head).wrapping_sub(expected);
+        if ahead == 0 {
+            return Ok(());
+        }
+        if behind || ahead <= 2 * self.shape.slots {
+            return Err(Damaged);
+        }
+        self.publish();
+        Ok(())
+    }
+
+    /// Tells the owner that this side does not read any more: the owner finds the head damaged when
+    /// it next looks, and gives up.
+    #[cold]
+    pub fn refuse(&mut self) {
+        // Release: as in `publish`; nothing follows.
+        self.words.line(HEAD_LINE).store(CONSUMED, u64::MAX, Ordering::Release);
+    }
+
     /// Asks for a slot some messages ahead. Worth it only where more than that many messages are
     /// likely to lie there: else the line is taken from its writer before it has been written.
     #[inline]

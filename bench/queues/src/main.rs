@@ -28,7 +28,7 @@ pub(crate) type Named = (&'static str, &'static str, fn(&Context) -> Result<Tabl
 #[derive(Parser, Debug)]
 #[command(name = "bench-queues", after_help = names())]
 struct Arguments {
-    /// Fewer rounds and smaller jobs: under a minute in all
+    /// Fewer rounds and smaller jobs: some two minutes in all
     #[arg(long)]
     quick: bool,
     /// Only these tables

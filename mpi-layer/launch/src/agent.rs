@@ -42,7 +42,7 @@ use rustix::process::Signal;
 use crate::bootstrap::{env::kvsname, secret};
 use crate::pmi::{NodeMapping, Server};
 use crate::run::guardian::Guardian;
-use crate::run::node::{Node, Ready, Told};
+use crate::run::node::{Node, Told};
 use crate::run::processors::{self, Machine};
 use crate::run::signals::Signals;
 use crate::run::spawn::{self, Input, Share};
@@ -253,7 +253,7 @@ fn start(
     let started = spawn::start_all(options, share, cpus, &job, signals, guardian)?;
     let mut server = Server::of_node(spec.local, spec.size, &mapping, kvsname(spec.job_id));
     server.preset(secret::KEY, &spec.secret.0);
-    let node = Node::new(share, job, server, started.ranks, started.guardian);
+    let node = Node::new(share, job, server, started.ranks, started.guardian)?;
     let flows =
         Outflow::new(started.streams).and_then(|out| Ok((out, Inflow::new(started.input)?)));
     match flows {
@@ -297,7 +297,9 @@ impl Agent {
                 }
                 self.obey(message, &mut told)?;
             }
-            self.node.act(&ready, &mut told);
+            if ready {
+                self.node.act(&mut told);
+            }
             self.node.look_at_the_clock(Instant::now());
             self.report(&mut told);
             let channel = &mut self.channel;
@@ -308,18 +310,16 @@ impl Agent {
         }
     }
 
-    fn wait(&self) -> Result<Vec<Ready>, Failed> {
+    /// Whether something has happened on the node.
+    fn wait(&self) -> Result<bool, Failed> {
         let mut fds = vec![PollFd::from_borrowed_fd(self.signals.fd(), PollFlags::IN)];
         self.channel.interest(&mut fds);
         self.outflow.interest(&mut fds);
         self.inflow.interest(&mut fds);
-        let first = fds.len();
-        let mut what = Vec::new();
-        self.node.interest(&mut what, &mut fds);
+        fds.push(PollFd::from_borrowed_fd(self.node.interest(), PollFlags::IN));
         let look = self.channel.next_look();
         wait(&mut fds, self.node.next_look().map_or(look, |at| at.min(look)))?;
-        let ready = what.into_iter().zip(&fds[first..]).filter(|(_, fd)| !fd.revents().is_empty());
-        Ok(ready.map(|(what, _)| what).collect())
+        Ok(!fds.last().expect("the node is the last").revents().is_empty())
     }
 
     fn obey(&mut self, message: ToAgent, told: &mut Vec<Told>) -> Result<(), Broken> {

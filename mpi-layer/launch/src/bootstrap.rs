@@ -17,6 +17,8 @@ pub(crate) mod env;
 mod error;
 mod foreign;
 mod kvs;
+mod passing;
+mod pidfds;
 mod pmix;
 pub(crate) mod secret;
 mod share;
@@ -267,12 +269,13 @@ impl Bootstrap {
         })
     }
 
-    /// Leaves the job in order: the memory first, then the process manager.
+    /// Leaves the job in order: the memory first, then the process manager. In a forked child, which
+    /// is no rank, it does nothing.
     ///
     /// # Errors
     /// When the process manager has gone. The rank has left the memory nevertheless.
     pub fn finalize(&mut self) -> Result<(), BootError> {
-        if std::mem::replace(&mut self.finished, true) {
+        if std::process::id() != self.pid || std::mem::replace(&mut self.finished, true) {
             return Ok(());
         }
         self.job.finalize(self.local_rank);
@@ -282,8 +285,8 @@ impl Bootstrap {
 
 impl Drop for Bootstrap {
     fn drop(&mut self) {
-        // A panicking rank has died, and a forked child is no rank.
-        if self.finished || std::thread::panicking() || std::process::id() != self.pid {
+        // A panicking rank has died.
+        if self.finished || std::thread::panicking() {
             return;
         }
         if let Err(error) = self.finalize() {

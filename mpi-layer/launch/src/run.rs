@@ -167,7 +167,7 @@ impl ExitReport {
 }
 
 /// Why the job did not start. Ranks that had started have been killed.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum LaunchError {
     /// No ranks asked for.
@@ -220,6 +220,8 @@ pub enum LaunchError {
     },
 }
 
+bowline_base::debug_by_display!(LaunchError);
+
 impl LaunchError {
     /// The exit code that shells give: 127 for a program that is not there, 126 for one that
     /// cannot be executed, 1 for anything else.
@@ -269,7 +271,7 @@ pub fn run(options: &RunOptions) -> Result<ExitReport, LaunchError> {
     let started = spawn::start_all(options, share, &cpus, &job, &signals, guardian)?;
     let mut server = Server::new(options.ranks, kvsname(job_id));
     server.preset(secret::KEY, &secret);
-    let node = node::Node::new(share, job, server, started.ranks, started.guardian);
+    let node = node::Node::new(share, job, server, started.ranks, started.guardian)?;
     let output = match options.label {
         true => match output::Output::start(started.streams) {
             Ok(output) => Some(output),

@@ -8,32 +8,32 @@
 //! that whatever one rank does more than the others in its turn, all others are given as well,
 //! and waste by yielding. Hence small contributions lie side by side, and sleepers are counted.
 //!
-//! ```text
-//!   line 0        word 0: ranks that have arrived; word 1: ranks that sleep, or mean to
-//!   line 1        collectives finished so far: the generation
-//!   line 2        the result of the last one
-//!   then          a word for each rank: whether it sleeps
-//!   then          contributions in order of rank, in whole words, without gaps
-//! ```
-//! Rules: (1) a rank writes its contribution before it counts itself (release of the addition),
-//! and the last one reads all of them after its own addition (acquire). (2) The last one writes
-//! the result and clears the counter before it stores the generation (release); who sees the new
-//! generation (acquire) sees both. (3) Nobody contributes to the next collective before it has
-//! read the result of this one, so nothing is overwritten while it is read. (4) A rank that wants
-//! to sleep sets its flag, counts itself as a sleeper, looks at the generation again, and then
-//! waits for an empty message. Whoever swaps the flag back decides, and takes the sleeper out of
-//! the count: the last rank, which then sends that message, or the sleeper itself, to which none
-//! comes. The last rank looks at the flags only if sleepers are counted. (5) A dead member's
+//! The words in the memory, and what is done against stray writes to them, are the business of
+//! [`bowline_base::barrier`]; here is the waiting. Rules. (1) A rank that wants to sleep announces it,
+//! posts a receive of an empty message, and looks at the memory again. Whoever takes the announcement
+//! back decides: the last rank, which then sends that message, or the sleeper itself, to which none
+//! comes. (2) A sleeper looks at everything once in [`LOOK_PERIOD`], and a rank that yields for long
+//! once in [`LOOK_EVERY`] looks: the message makes a wake-up fast, and nothing depends on it. (3) Who
+//! finds damage lets all know, wakes those that sleep, and uses the memory never again: every
+//! barrier and small reduction of this communicator is an error from then on. (4) A dead member's
 //! arrival may be missing for ever, so nobody counts itself in once it knows of a death, and
 //! sleepers learn of it as every receive of a collective does.
 //!
 //! The memory is rank 0's, reached by its key through ucp; ranks on other nodes make the
 //! communicator go on by messages.
 
-use bowline_base::buffer::SendBuf;
-use bowline_base::sync::atomic::{AtomicU64, Ordering, fence};
+mod offer;
+
+use std::cell::Cell;
+use std::time::{Duration, Instant};
+
+use bowline_base::barrier::{Damaged, Member, Part, Verdict};
+pub(crate) use bowline_base::barrier::{MAX_BYTES, bytes};
+use bowline_base::buffer::{RecvBuf, SendBuf};
+use bowline_base::sync::atomic::Ordering;
 use bowline_base::view::View;
-use bowline_ucp::{Envelope, Ep, Memory, RemoteKey, RmaError, SendMode, Sent, Worker};
+use bowline_base::words::ViewWords;
+use bowline_ucp::{Envelope, Memory, RemoteKey, SendMode, Sent, Worker};
 
 use super::engine::Combine;
 use super::plan::Span;
@@ -43,35 +43,16 @@ use crate::error::MpiError;
 use crate::op::Operation;
 use crate::tags;
 
-const LINE: usize = 64;
 const WORD: usize = 8;
-const ARRIVED: usize = 0;
-const SLEEPERS: usize = WORD;
-const GENERATION: usize = LINE;
-const RESULT: usize = 2 * LINE;
-const FLAGS: usize = 3 * LINE;
-
-/// Longest contribution, in bytes.
-pub(crate) const MAX_BYTES: usize = LINE - WORD;
-
-/// Bytes of memory for a communicator of `ranks`.
-pub(crate) const fn bytes(ranks: u32) -> usize {
-    contribution(ranks, ranks, MAX_BYTES)
-}
-
-/// Where the flag of `rank` is.
-const fn flag(rank: u32) -> usize {
-    FLAGS + rank as usize * WORD
-}
-
-/// Where the contribution of `rank`, one of `ranks`, is when all are `len` bytes long.
-const fn contribution(ranks: u32, rank: u32, len: usize) -> usize {
-    let start = (flag(ranks)).next_multiple_of(LINE);
-    start + rank as usize * len.next_multiple_of(WORD)
-}
 
 /// Bytes of contributions that the last rank copies out at once.
-const BATCH: usize = 8 * LINE;
+const BATCH: usize = 512;
+
+/// Longest time between two looks of a sleeper at everything.
+const LOOK_PERIOD: Duration = Duration::from_millis(500);
+
+/// Looks at the result's word between two looks at everything, of a rank that yields.
+const LOOK_EVERY: u32 = 1 << 14;
 
 /// How this rank reaches the memory.
 #[derive(Clone, Copy, Debug)]
@@ -83,35 +64,70 @@ pub(crate) enum Home {
 }
 
 /// The shared memory of a communicator, as one rank sees it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct Shared {
-    pub(crate) home: Home,
+    home: Home,
+    member: Cell<Member>,
+    /// Rule 3.
+    damaged: Cell<bool>,
 }
 
-/// The word at `offset` of memory that is as long as the protocol says.
-fn word(view: View<'_>, offset: usize) -> &AtomicU64 {
-    view.word(offset).expect("the memory holds a place for each rank and is aligned to lines")
+/// Why a collective ends without a result.
+enum Broken {
+    /// The memory is damaged, which the others have to know.
+    Memory(Damaged),
+    Other(MpiError),
 }
 
-fn piece(view: View<'_>, offset: usize, len: usize) -> View<'_> {
-    view.slice(offset, len).expect("the memory holds a place for each rank")
+impl From<Damaged> for Broken {
+    fn from(damaged: Damaged) -> Self {
+        Self::Memory(damaged)
+    }
 }
 
-impl Shared {
+impl From<MpiError> for Broken {
+    fn from(error: MpiError) -> Self {
+        Self::Other(error)
+    }
+}
+
+impl Home {
     fn with<R>(
-        &self,
+        self,
         worker: &Worker,
         ranks: u32,
         act: impl FnOnce(View<'_>) -> R,
     ) -> Result<R, MpiError> {
-        let done = match self.home {
-            Home::Own(memory) => worker.mem_view(memory, act),
-            Home::Peer(key, address) => worker.remote_view(key, address, bytes(ranks), act),
+        let done = match self {
+            Self::Own(memory) => worker.mem_view(memory, act),
+            Self::Peer(key, address) => worker.remote_view(key, address, bytes(ranks), act),
         };
         done.map_err(|error| {
             // The key stays open as long as the communicator does.
             tracing::error!(%error, "the shared memory of a communicator is gone");
             MpiError::Protocol(bowline_ucp::OpError::BadRemote)
+        })
+    }
+}
+
+impl Shared {
+    const fn new(home: Home, rank: u32, ranks: u32) -> Self {
+        let member = Cell::new(Member::new(rank, ranks));
+        Self { home, member, damaged: Cell::new(false) }
+    }
+
+    /// Does a step of the member in the memory.
+    fn step<R>(
+        &self,
+        comm: &CommInner,
+        act: impl FnOnce(&mut Member, &ViewWords<'_>) -> R,
+    ) -> Result<R, MpiError> {
+        self.home.with(&comm.process.worker, comm.size, |view| {
+            let memory = ViewWords::new(view).expect("memory that starts on a line was opened");
+            let mut member = self.member.get();
+            let done = act(&mut member, &memory);
+            self.member.set(member);
+            done
         })
     }
 
@@ -134,24 +150,43 @@ impl Shared {
     ) -> Result<(), MpiError> {
         let worker = &comm.process.worker;
         let sequence = comm.next_sequence();
-        // Rule 5.
+        // Rule 4.
         worker.check(&comm.collective_spec(sequence))?;
-        let own = contribution(comm.size, comm.rank, input.len());
-        let (before, last) = self.with(worker, comm.size, |view| {
-            // Relaxed: it cannot change before this rank has arrived.
-            let before = word(view, GENERATION).load(Ordering::Relaxed);
-            piece(view, own, input.len()).copy_in(input);
-            // Rule 1: pairs with the same addition of the other ranks.
-            let arrived = word(view, ARRIVED).fetch_add(1, Ordering::AcqRel) + 1;
-            (before, arrived == u64::from(comm.size))
-        })?;
-        if last {
-            self.finish(comm, sequence, before, output, combine)
-        } else {
-            self.wait(comm, sequence, before)?;
-            self.with(worker, comm.size, |view| {
-                piece(view, RESULT, output.len()).copy_out(output);
-            })
+        // Rule 3.
+        if self.damaged.get() {
+            return Err(MpiError::MemoryOverwritten);
+        }
+        match self.attempt(comm, sequence, input, output, combine) {
+            Ok(()) => Ok(()),
+            Err(Broken::Other(error)) => Err(error),
+            Err(Broken::Memory(damaged)) => Err(self.give_up(comm, sequence, damaged)),
+        }
+    }
+
+    fn attempt(
+        &self,
+        comm: &CommInner,
+        sequence: u32,
+        input: &[u8],
+        output: &mut [u8],
+        combine: Option<Combine<'_>>,
+    ) -> Result<(), Broken> {
+        match self.step(comm, |member, memory| member.enter(memory, input))?? {
+            Part::Last => self.finish(comm, sequence, output, combine),
+            Part::Waits => {
+                self.wait(comm, sequence)?;
+                let mut out = [0; MAX_BYTES];
+                match self.step(comm, |member, memory| member.take(memory, &mut out))?? {
+                    Verdict::Result(len) if len == output.len() => {
+                        output.copy_from_slice(&out[..len]);
+                        Ok(())
+                    }
+                    Verdict::Result(len) => Err(unequal(output.len(), len).into()),
+                    Verdict::Unequal(least, most) => {
+                        Err(unequal_of(output.len(), least, most).into())
+                    }
+                }
+            }
         }
     }
 
@@ -160,41 +195,26 @@ impl Shared {
         &self,
         comm: &CommInner,
         sequence: u32,
-        before: u64,
         output: &mut [u8],
         combine: Option<Combine<'_>>,
-    ) -> Result<(), MpiError> {
-        let worker = &comm.process.worker;
-        let len = output.len();
-        if let Some(combine) = combine.filter(|_| len > 0) {
+    ) -> Result<(), Broken> {
+        let (least, most) = self.step(comm, |member, memory| member.lengths(memory))??;
+        let agree = least == most;
+        if agree && let Some(combine) = combine.filter(|_| !output.is_empty()) {
             self.combine(comm, output, combine)?;
         }
-        let sleepers = self.with(worker, comm.size, |view| {
-            piece(view, RESULT, len).copy_in(output);
-            // Relaxed: published by the generation.
-            word(view, ARRIVED).store(0, Ordering::Relaxed);
-            // Rule 2: pairs with the loads of the waiting ranks.
-            word(view, GENERATION).store(before.wrapping_add(1), Ordering::Release);
-            // Rule 4: pairs with the fence of a rank that is about to sleep.
-            fence(Ordering::SeqCst);
-            // Relaxed: the fence orders it.
-            if word(view, SLEEPERS).load(Ordering::Relaxed) == 0 {
-                return Vec::new();
-            }
-            let asleep = (0..comm.size).filter(|&rank| wakes(view, rank));
-            asleep.collect::<Vec<u32>>()
+        let sleepers = self.step(comm, |member, memory| {
+            let some_sleep = match agree {
+                true => member.publish(memory, output),
+                false => member.publish_unequal(memory, least, most),
+            };
+            if some_sleep { sleepers(comm, member, memory) } else { Vec::new() }
         })?;
-        for rank in sleepers {
-            let space = comm.collective_space();
-            let tag = tags::collective(comm.generation, sequence);
-            let envelope = Envelope { space, source: comm.rank, tag };
-            let ep = comm.endpoint(rank)?;
-            match worker.send(ep, envelope, SendBuf::empty(), SendMode::Standard)? {
-                Sent::Done => {}
-                Sent::Pending(id) => worker.detach(id),
-            }
+        wake(comm, sequence, sleepers)?;
+        match agree {
+            true => Ok(()),
+            false => Err(unequal_of(output.len(), least, most).into()),
         }
-        Ok(())
     }
 
     /// Combines all contributions into `output`, in order of rank.
@@ -203,7 +223,7 @@ impl Shared {
         comm: &CommInner,
         output: &mut [u8],
         combine: Combine<'_>,
-    ) -> Result<(), MpiError> {
+    ) -> Result<(), Broken> {
         let len = output.len();
         let stride = len.next_multiple_of(WORD);
         // A row's length is a multiple of its type's alignment, so that in lines all are aligned.
@@ -213,10 +233,7 @@ impl Shared {
             let first = behind.saturating_sub((BATCH / stride) as u32);
             let rows = &mut batch[..(behind - first) as usize * stride];
             // Copied out first: the operation is the user's code, which may call back in.
-            self.with(&comm.process.worker, comm.size, |view| {
-                let start = contribution(comm.size, first, len);
-                piece(view, start, rows.len()).copy_out(rows);
-            })?;
+            self.step(comm, |member, memory| member.inputs(memory, first, len, rows))??;
             let mut lefts = rows.chunks_exact(stride).rev().map(|row| &row[..len]);
             if behind == comm.size {
                 output.copy_from_slice(lefts.next().expect("a communicator has a rank"));
@@ -229,44 +246,126 @@ impl Shared {
         Ok(())
     }
 
-    /// Waits for the generation after `before`.
-    fn wait(&self, comm: &CommInner, sequence: u32, before: u64) -> Result<(), MpiError> {
-        let worker = &comm.process.worker;
-        let arrived = |view: View<'_>| {
-            // Rule 2: pairs with the store of the last rank.
-            word(view, GENERATION).load(Ordering::Acquire) != before
+    /// Waits for the end of the round.
+    fn wait(&self, comm: &CommInner, sequence: u32) -> Result<(), Broken> {
+        let (mut looks, mut found) = (0_u32, Ok(false));
+        let ended = || {
+            looks = looks.wrapping_add(1);
+            if !looks.is_multiple_of(LOOK_EVERY) {
+                return self.has_ended(comm);
+            }
+            // Rule 2.
+            found = self.look(comm);
+            !matches!(found, Ok(false))
         };
-        let looks = || self.with(worker, comm.size, arrived).unwrap_or(true);
-        if worker.yield_until(looks) {
-            return Ok(());
+        comm.process.worker.yield_until(ended);
+        found?;
+        // A message that nobody had to send may wake a sleeper for nothing.
+        while !self.has_ended(comm) {
+            self.sleep(comm, sequence)?;
         }
-        let awake = self.with(worker, comm.size, |view| {
-            // Relaxed, both: ordered by the fence.
-            word(view, flag(comm.rank)).store(1, Ordering::Relaxed);
-            word(view, SLEEPERS).fetch_add(1, Ordering::Relaxed);
-            // Rule 4: pairs with the fence of the last rank.
-            fence(Ordering::SeqCst);
-            arrived(view) && wakes(view, comm.rank)
-        })?;
-        if awake {
-            return Ok(());
-        }
-        let spec = comm.collective_spec(sequence);
-        worker.recv_blocking(spec, bowline_base::buffer::RecvBuf::empty())?;
         Ok(())
+    }
+
+    fn has_ended(&self, comm: &CommInner) -> bool {
+        self.step(comm, |member, memory| member.has_ended(memory)).unwrap_or(true)
+    }
+
+    fn look(&self, comm: &CommInner) -> Result<bool, Broken> {
+        Ok(self.step(comm, |member, memory| member.look(memory))??)
+    }
+
+    /// Sleeps until something happens.
+    #[cold]
+    fn sleep(&self, comm: &CommInner, sequence: u32) -> Result<(), Broken> {
+        let worker = &comm.process.worker;
+        // Rule 1.
+        self.step(comm, |member, memory| member.announce_sleep(memory))?;
+        let withdraw = || self.step(comm, |member, memory| member.withdraw_sleep(memory));
+        let id = match worker.recv(comm.collective_spec(sequence), RecvBuf::empty()) {
+            Ok(id) => id,
+            Err(error) => {
+                withdraw()?;
+                return Err(MpiError::from(error).into());
+            }
+        };
+        let (mut looked, mut found) = (Instant::now(), Ok(false));
+        worker.wait_until_within(LOOK_PERIOD, || {
+            if worker.is_complete(id) || self.has_ended(comm) {
+                return true;
+            }
+            if looked.elapsed() < LOOK_PERIOD {
+                return false;
+            }
+            // Rule 2.
+            looked = Instant::now();
+            found = self.look(comm);
+            !matches!(found, Ok(false))
+        });
+        if withdraw()? {
+            // No message comes.
+            worker.cancel(id);
+        } else {
+            // Whoever took the announcement back is about to send, unless that was a stray write.
+            let asked = Instant::now();
+            worker.wait_until_within(LOOK_PERIOD, || {
+                worker.is_complete(id) || asked.elapsed() >= LOOK_PERIOD
+            });
+        }
+        if !worker.is_complete(id) {
+            worker.detach(id);
+        } else if let Err(error) = worker.wait(id).outcome
+            && error != bowline_ucp::OpError::Cancelled
+        {
+            return Err(MpiError::from(error).into());
+        }
+        found.map(drop)
+    }
+
+    /// Rule 3.
+    #[cold]
+    fn give_up(&self, comm: &CommInner, sequence: u32, damaged: Damaged) -> MpiError {
+        tracing::error!(%damaged, "the shared memory of a communicator is of no further use");
+        self.damaged.set(true);
+        let sleepers = self.step(comm, |member, memory| {
+            member.fail(memory);
+            sleepers(comm, member, memory)
+        });
+        // Who cannot be woken by a message finds it at its next look.
+        let _ = sleepers.and_then(|sleepers| wake(comm, sequence, sleepers));
+        MpiError::MemoryOverwritten
     }
 }
 
-/// Rule 4: takes `rank`, if it sleeps, out of the sleepers; whether the caller was the one to do so.
-fn wakes(view: View<'_>, rank: u32) -> bool {
-    let flag = word(view, flag(rank));
-    // Relaxed: the fences order what must be; the swap alone decides.
-    let first = flag.load(Ordering::Relaxed) != 0 && flag.swap(0, Ordering::Relaxed) != 0;
-    if first {
-        // Relaxed: a count that publishes nothing.
-        word(view, SLEEPERS).fetch_sub(1, Ordering::Relaxed);
+/// The sleepers that the caller has to wake.
+fn sleepers(comm: &CommInner, member: &Member, memory: &ViewWords<'_>) -> Vec<u32> {
+    (0..comm.size).filter(|&rank| member.wakes(memory, rank)).collect()
+}
+
+/// Rule 1: sends the message that ends a sleep.
+fn wake(comm: &CommInner, sequence: u32, sleepers: Vec<u32>) -> Result<(), MpiError> {
+    let worker = &comm.process.worker;
+    for rank in sleepers {
+        let space = comm.collective_space();
+        let tag = tags::collective(comm.generation, sequence);
+        let envelope = Envelope { space, source: comm.rank, tag };
+        let ep = comm.endpoint(rank)?;
+        match worker.send(ep, envelope, SendBuf::empty(), SendMode::Standard)? {
+            Sent::Done => {}
+            Sent::Pending(id) => worker.detach(id),
+        }
     }
-    first
+    Ok(())
+}
+
+/// A rank that contributes `own` bytes, where one does that contributes `other`.
+const fn unequal(own: usize, other: usize) -> MpiError {
+    MpiError::CountMismatch { expected: own as u64, got: other as u64 }
+}
+
+fn unequal_of(own: usize, least: u8, most: u8) -> MpiError {
+    let (least, most) = (usize::from(least), usize::from(most));
+    unequal(own, if own == least { most } else { least })
 }
 
 impl Communicator {
@@ -300,20 +399,20 @@ impl Communicator {
         if ids[0] != !ids[1] {
             return Ok(None);
         }
-        let mut offer = [0u8; OFFER];
+        let mut offer = [0u8; offer::BYTES];
         let mut own = None;
         if inner.rank == 0 {
-            own = make(worker, inner.size, &mut offer);
+            own = offer::make(worker, inner.size, &mut offer);
         }
         self.bcast(&mut offer, 0)?;
         let home = match own {
             Some(memory) => Some(Home::Own(memory)),
             None if inner.rank == 0 => None,
-            None => open(worker, inner.endpoint(0)?, &offer, inner.size),
+            None => offer::open(worker, inner.endpoint(0)?, &offer, inner.size),
         };
         let mut able = [i32::from(home.is_some())];
         self.everybody(&mut able, &crate::Min)?;
-        let shared = home.map(|home| Shared { home });
+        let shared = home.map(|home| Shared::new(home, inner.rank, inner.size));
         if able == [1] {
             return Ok(shared);
         }
@@ -321,6 +420,22 @@ impl Communicator {
             shared.release(worker);
         }
         Ok(None)
+    }
+
+    /// Changes the word at `offset` of the shared memory, as a stray write of this process would;
+    /// whether there is one. For tests.
+    #[doc(hidden)]
+    pub fn overwrite_shared(&self, offset: usize, change: impl FnOnce(u64) -> u64) -> bool {
+        let Some(Some(shared)) = self.inner.shared.get() else { return false };
+        let worker = &self.inner.process.worker;
+        let done = shared.home.with(worker, self.inner.size, |view| {
+            let word = view.word(offset)?;
+            // Relaxed: a stray write keeps no order.
+            let before = word.load(Ordering::Relaxed);
+            word.store(change(before), Ordering::Relaxed);
+            Some(())
+        });
+        matches!(done, Ok(Some(())))
     }
 
     /// A reduction by messages, in place.
@@ -334,51 +449,25 @@ impl Communicator {
     }
 }
 
-/// What rank 0 tells of the memory: its address, the length of its key, the key.
-const OFFER: usize = 256;
+/// What reads the offers of peers: for fuzzing only.
+#[cfg(any(test, fuzzing))]
+pub mod fuzz {
+    use bowline_ucp::{Ep, Memory, Worker};
 
-/// Makes the memory and writes what opens it to `offer`; on failure, which is logged, the offer
-/// stays empty and everybody goes on by messages.
-fn make(worker: &Worker, ranks: u32, offer: &mut [u8; OFFER]) -> Option<Memory> {
-    let attempt = || {
-        let memory = worker.mem_alloc(bytes(ranks))?;
-        let key = worker.rkey_pack(memory)?;
-        let address = worker.mem_view(memory, |view| view.as_ptr() as u64)?;
-        Ok::<_, RmaError>((memory, key, address))
-    };
-    match attempt() {
-        Ok((memory, key, address)) if key.len() <= OFFER - 16 => {
-            offer[..8].copy_from_slice(&address.to_le_bytes());
-            offer[8..16].copy_from_slice(&(key.len() as u64).to_le_bytes());
-            offer[16..16 + key.len()].copy_from_slice(&key);
-            Some(memory)
-        }
-        Ok((memory, ..)) => {
-            let _ = worker.mem_release(memory);
-            None
-        }
-        Err(error) => {
-            tracing::debug!(%error, "no shared memory for a communicator; it uses messages");
-            None
-        }
+    use super::{Shared, offer};
+
+    /// Bytes of an offer.
+    pub const OFFER: usize = offer::BYTES;
+
+    /// What rank 0 offers to `ranks` ranks, and its memory.
+    pub fn make(worker: &Worker, ranks: u32) -> Option<(Memory, [u8; OFFER])> {
+        let mut made = [0; OFFER];
+        offer::make(worker, ranks, &mut made).map(|memory| (memory, made))
     }
-}
 
-/// Opens the memory that `offer` tells of.
-fn open(worker: &Worker, root: Ep, offer: &[u8; OFFER], ranks: u32) -> Option<Home> {
-    let number = |at: usize| {
-        let bytes = offer[at..at + 8].try_into().expect("eight bytes");
-        u64::from_le_bytes(bytes)
-    };
-    let (address, len) = (number(0), number(8));
-    let key = offer[16..].get(..usize::try_from(len).ok()?).filter(|key| !key.is_empty())?;
-    let key = worker.rkey_unpack(root, key).ok()?;
-    // It must be mapped here: words in it are polled.
-    match worker.remote_view(key, address, bytes(ranks), |_| ()) {
-        Ok(()) => Some(Home::Peer(key, address)),
-        Err(_) => {
-            worker.rkey_release(key);
-            None
-        }
+    /// Takes an offer of `root`, and gives back what it opens; whether it opens anything.
+    pub fn take(worker: &Worker, root: Ep, offer: &[u8; OFFER], ranks: u32) -> bool {
+        let home = offer::open(worker, root, offer, ranks);
+        home.map(|home| Shared::new(home, 1, ranks).release(worker)).is_some()
     }
 }

@@ -4,7 +4,7 @@ use bowline_mpi::Datatype;
 #[derive(Clone, Copy, Datatype)]
 #[datatype(crate = bowline_mpi)]
 #[repr(u8)]
-enum Color {
+enum Color { //~ only structs can be datatypes
     Red,
     Blue,
 }

@@ -5,7 +5,7 @@ use bowline_mpi::Datatype;
 #[datatype(crate = bowline_mpi)]
 #[repr(C)]
 struct Flag {
-    set: bool,
+    set: bool, //~ E0277 the trait bound `bool: Datatype` is not satisfied
 }
 
 fn main() {}

@@ -4,7 +4,7 @@ use bowline_mpi::Datatype;
 #[derive(Clone, Copy, Datatype)]
 #[datatype(crate = bowline_mpi)]
 #[repr(C)]
-struct Both<T> {
+struct Both<T> { //~ a generic struct cannot be a datatype
     first: T,
     second: u32,
 }

@@ -3,7 +3,7 @@ use bowline_mpi::Datatype;
 
 #[derive(Clone, Copy, Datatype)]
 #[datatype(crate = bowline_mpi)]
-struct Free {
+struct Free { //~ a datatype needs a fixed layout
     value: u32,
 }
 

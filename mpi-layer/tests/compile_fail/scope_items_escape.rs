@@ -4,7 +4,8 @@ use bowline_mpi::{MpiError, World};
 fn receive(world: &World) -> Result<u8, MpiError> {
     let mut into = [0u8; 8];
     let lent = world.scope(|s| Ok(s.irecv(world, &mut into, 0, 0)?.wait()?.items))?;
-    into[0] = 1;
+    //~^ lifetime may not live long enough
+    into[0] = 1; //~ E0506 cannot assign to `into[_]` because it is borrowed
     Ok(lent[0])
 }
 

@@ -5,7 +5,7 @@ fn send(world: &World) -> Result<(), MpiError> {
     let out = [0u8; 8];
     let mut kept: Option<SendRequest<'_>> = None;
     world.scope(|s| {
-        kept = Some(s.isend(world, &out, 0, 0)?);
+        kept = Some(s.isend(world, &out, 0, 0)?); //~ E0521 borrowed data escapes outside of closure
         Ok(())
     })?;
     kept.unwrap().wait()

@@ -3,7 +3,7 @@ use bowline_mpi::World;
 
 fn share(world: &World) {
     std::thread::scope(|threads| {
-        threads.spawn(|| world.barrier());
+        threads.spawn(|| world.barrier()); //~ E0277 cannot be shared between threads safely
     });
 }
 

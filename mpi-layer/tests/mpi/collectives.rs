@@ -3,7 +3,7 @@
 
 use bowline_mpi::{Complex, Datatype, MpiError, Partition};
 
-use crate::start::{both_ways, ranks};
+use super::start::{both_ways, ranks};
 
 /// Elements in a block: nothing, one, some, and as many as cross every limit.
 const LENGTHS: [usize; 5] = [0, 1, 3, 700, 40_000];

@@ -2,7 +2,7 @@
 
 use bowline_mpi::{ANY_SOURCE, ANY_TAG, Comparison, MpiError, Sum, UNDEFINED};
 
-use crate::start::ranks;
+use super::start::ranks;
 
 #[test]
 fn messages_stay_in_their_communicator() {

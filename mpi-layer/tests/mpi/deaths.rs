@@ -3,7 +3,7 @@
 
 use bowline_mpi::{ANY_SOURCE, MpiError, Sum, World};
 
-use crate::start::ranks;
+use super::start::ranks;
 
 const DEATH: &str = "dies on purpose";
 

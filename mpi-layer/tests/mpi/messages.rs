@@ -2,7 +2,7 @@
 
 use bowline_mpi::{ANY_SOURCE, ANY_TAG, MpiError, PROC_NULL, TAG_UB, World};
 
-use crate::start::ranks;
+use super::start::ranks;
 
 /// Lengths around the limits between protocols: within a slot, one message, several, rendezvous.
 const LENGTHS: [usize; 10] = [0, 1, 5, 40, 41, 1000, 5000, 9000, 70_000, 1_000_000];

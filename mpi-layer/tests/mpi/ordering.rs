@@ -8,7 +8,7 @@
 use bowline_mpi::{ANY_SOURCE, ANY_TAG, World};
 use proptest::prelude::*;
 
-use crate::start::ranks;
+use super::start::ranks;
 
 #[derive(Clone, Debug)]
 struct Sending {

@@ -2,7 +2,7 @@
 
 use bowline_mpi::{ANY_SOURCE, ANY_TAG, MpiError, PROC_NULL};
 
-use crate::start::ranks;
+use super::start::ranks;
 
 #[test]
 fn a_probe_tells_what_a_receive_then_gets() {

@@ -5,7 +5,7 @@ use bowline_mpi::{
     commutative, ordered,
 };
 
-use crate::start::{both_ways, ranks};
+use super::start::{both_ways, ranks};
 
 const LENGTHS: [usize; 5] = [0, 1, 3, 900, 30_000];
 

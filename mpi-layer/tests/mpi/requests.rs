@@ -7,7 +7,7 @@ use bowline_mpi::{
     wait_any, wait_some,
 };
 
-use crate::start::ranks;
+use super::start::ranks;
 
 #[test]
 fn a_scope_lends_its_buffers_back() {

@@ -204,7 +204,7 @@ impl Side {
         let mut cpus = CpuSet::new();
         cpus.set(cpu);
         sched_setaffinity(None, &cpus)?;
-        let mut options = OfiOptions::from_config(&Config::from_env(&[SETTINGS])?, false);
+        let mut options = OfiOptions::from_config(&Config::from_env(&[SETTINGS])?, false, [0; 32]);
         options.provider = Some(provider.into());
         let ours = OfiIface::open(options)?;
         let bare = Bare::new(provider, bytes)?;

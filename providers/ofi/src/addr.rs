@@ -16,7 +16,7 @@
 use std::fs;
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::MetadataExt as _;
 
 use bowline_uct::{AddrReader, AddrWriter, Truncated};
@@ -25,7 +25,7 @@ use libfabric_sys as sys;
 use crate::wire::hash;
 
 const MAGIC: u32 = 0x4946_4f42;
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 /// Bytes of the check.
 const CHECK: usize = 8;
 
@@ -109,13 +109,15 @@ pub(crate) fn stays_here(provider: &str, format: u32, name: &[u8]) -> bool {
     }
 }
 
-/// The IP address in a name of libfabric, if that has one.
-pub(crate) fn ip_of(format: u32, name: &[u8]) -> Option<IpAddr> {
-    match format {
-        sys::FI_SOCKADDR_IN => Some(<[u8; 4]>::try_from(name.get(4..8)?).ok()?.into()),
-        sys::FI_SOCKADDR_IN6 => Some(<[u8; 16]>::try_from(name.get(8..24)?).ok()?.into()),
-        _ => None,
-    }
+/// The socket address in a name of libfabric, if that is one.
+pub(crate) fn socket_of(format: u32, name: &[u8]) -> Option<SocketAddr> {
+    let port = u16::from_be_bytes(name.get(2..4)?.try_into().ok()?);
+    let ip: IpAddr = match format {
+        sys::FI_SOCKADDR_IN => <[u8; 4]>::try_from(name.get(4..8)?).ok()?.into(),
+        sys::FI_SOCKADDR_IN6 => <[u8; 16]>::try_from(name.get(8..24)?).ok()?.into(),
+        _ => return None,
+    };
+    Some(SocketAddr::new(ip, port))
 }
 
 impl Address {
@@ -212,15 +214,16 @@ mod tests {
     }
 
     #[test]
-    fn socket_names_have_an_ip_address() {
-        let four = [2, 0, 0, 0, 10, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0];
-        assert_eq!(ip_of(sys::FI_SOCKADDR_IN, &four), Some(IpAddr::from([10, 0, 0, 1])));
+    fn socket_names_have_an_address() {
+        let four = [2, 0, 1, 2, 10, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0];
+        let expected = SocketAddr::from(([10, 0, 0, 1], 0x102));
+        assert_eq!(socket_of(sys::FI_SOCKADDR_IN, &four), Some(expected));
         let mut six = [0; 28];
-        six[8..10].copy_from_slice(&[0xfd, 1]);
-        let expected = IpAddr::from([0xfd01, 0, 0, 0, 0, 0, 0, 0]);
-        assert_eq!(ip_of(sys::FI_SOCKADDR_IN6, &six), Some(expected));
-        assert_eq!(ip_of(sys::FI_SOCKADDR_IN6, &four), None);
-        assert_eq!(ip_of(sys::FI_ADDR_STR, b"fi_shm://1\0"), None);
+        (six[3], six[8], six[9]) = (7, 0xfd, 1);
+        let expected = SocketAddr::from(([0xfd01, 0, 0, 0, 0, 0, 0, 0], 7));
+        assert_eq!(socket_of(sys::FI_SOCKADDR_IN6, &six), Some(expected));
+        assert_eq!(socket_of(sys::FI_SOCKADDR_IN6, &four), None);
+        assert_eq!(socket_of(sys::FI_ADDR_STR, b"fi_shm://1\0"), None);
     }
 
     #[test]

@@ -132,9 +132,9 @@ impl OfiIface {
         let epoch = self.peers[index as usize].flushes.begin();
         let work = Work::Asked { token: token.unwrap_or(Token::NONE), epoch };
         let request = self.ops.insert(index, work, None);
-        let stamp = self.address.instance as u32;
         let peer = &mut self.peers[index as usize];
         let (source, taken, place) = (peer.number, peer.taken, peer.place);
+        let stamp = peer.stamps.ours;
         let head = Header { kind: Kind::Atomic, id: 0, source, stamp, taken }.pack();
         let mut message = [0; ATOMIC];
         message[..HEADER].copy_from_slice(&head);

@@ -3,7 +3,8 @@
 //! libfabric's socket providers report a connection when the kernel gives it up, which it does a
 //! quarter of an hour after the cable was pulled. The kernel knows much earlier that nothing is
 //! acknowledged, and tells whoever holds the socket (`TCP_INFO`); libfabric's sockets are those of
-//! this process. So they are looked at, and only that: nothing about them is changed.
+//! this process. So they are looked at, and only that; `disconnect` ends those of a host that was given
+//! up.
 //!
 //! A connection is *stuck* while the kernel has sent something, be it a question for a window,
 //! and no acknowledgement has come since it was first seen so. A peer that computes is not stuck: its
@@ -12,11 +13,11 @@
 
 use std::collections::HashMap;
 use std::mem::MaybeUninit;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::os::fd::{AsRawFd as _, BorrowedFd};
 use std::time::{Duration, Instant};
 
-use rustix::net::{getpeername, getsockname};
+use crate::disconnect::{Ends, descriptors, ends};
 
 /// What the kernel says of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +31,7 @@ struct Seen {
 /// The connections of this process that are stuck, and since when.
 #[derive(Debug, Default)]
 pub(crate) struct Cables {
-    stuck: HashMap<(SocketAddr, SocketAddr), Instant>,
+    stuck: HashMap<Ends, Instant>,
 }
 
 impl Cables {
@@ -46,7 +47,7 @@ impl Cables {
         silent
     }
 
-    fn note(&mut self, seen: &HashMap<(SocketAddr, SocketAddr), Seen>, now: Instant) {
+    fn note(&mut self, seen: &HashMap<Ends, Seen>, now: Instant) {
         self.stuck.retain(|ends, since| {
             let Some(seen) = seen.get(ends) else { return false };
             // An answer since then, or nothing to be answered.
@@ -59,23 +60,14 @@ impl Cables {
 }
 
 /// The TCP connections of this process to `hosts`, by their two ends.
-fn connections(hosts: &[IpAddr]) -> HashMap<(SocketAddr, SocketAddr), Seen> {
+fn connections(hosts: &[IpAddr]) -> HashMap<Ends, Seen> {
     let mut found = HashMap::new();
-    let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return found };
-    for entry in entries.flatten() {
-        let Some(number) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
-            continue;
-        };
+    for number in descriptors() {
         // SAFETY: the number was that of an open descriptor a moment ago. If it has been closed
         // since, by another thread, the questions below fail or are answered by whatever has the
         // number now; they change nothing.
         let fd = unsafe { BorrowedFd::borrow_raw(number) };
-        let ends = || {
-            let remote = SocketAddr::try_from(getpeername(fd).ok()??).ok()?;
-            let local = SocketAddr::try_from(getsockname(fd).ok()?).ok()?;
-            Some((local, remote))
-        };
-        let Some(ends) = ends().filter(|(_, remote)| hosts.contains(&remote.ip())) else {
+        let Some(ends) = ends(fd).filter(|(_, remote)| hosts.contains(&remote.ip())) else {
             continue;
         };
         if let Some(seen) = look(fd) {
@@ -83,6 +75,11 @@ fn connections(hosts: &[IpAddr]) -> HashMap<(SocketAddr, SocketAddr), Seen> {
         }
     }
     found
+}
+
+/// Whether it is a connection of TCP.
+pub(crate) fn is_tcp(fd: BorrowedFd<'_>) -> bool {
+    look(fd).is_some()
 }
 
 /// What the kernel says of a connection; nothing where it is not one of TCP.
@@ -111,9 +108,9 @@ fn look(fd: BorrowedFd<'_>) -> Option<Seen> {
 mod tests {
     use super::*;
     use std::io::{Read as _, Write as _};
-    use std::net::{TcpListener, TcpStream};
+    use std::net::{SocketAddr, TcpListener, TcpStream};
 
-    fn ends(port: u16) -> (SocketAddr, SocketAddr) {
+    fn pair(port: u16) -> (SocketAddr, SocketAddr) {
         (SocketAddr::from(([10, 0, 0, 1], port)), SocketAddr::from(([10, 0, 0, 2], 7)))
     }
 
@@ -121,19 +118,19 @@ mod tests {
     fn only_what_waits_without_an_answer_is_stuck() {
         let second = Duration::from_secs(1);
         let start = Instant::now() + 100 * second;
-        let seen = |waits, answered| HashMap::from([(ends(1), Seen { waits, answered })]);
+        let seen = |waits, answered| HashMap::from([(pair(1), Seen { waits, answered })]);
         let mut cables = Cables::default();
         // Long silence with nothing to be answered, then a message.
         cables.note(&seen(false, 60 * second), start);
         assert!(cables.stuck.is_empty());
         cables.note(&seen(true, 61 * second), start + second);
-        assert_eq!(cables.stuck.get(&ends(1)), Some(&(start + second)), "not the silence before");
+        assert_eq!(cables.stuck.get(&pair(1)), Some(&(start + second)), "not the silence before");
         // Still none: the time goes on from there.
         cables.note(&seen(true, 64 * second), start + 4 * second);
-        assert_eq!(cables.stuck.get(&ends(1)), Some(&(start + second)));
+        assert_eq!(cables.stuck.get(&pair(1)), Some(&(start + second)));
         // An answer, and another message that waits: a new time.
         cables.note(&seen(true, second / 2), start + 5 * second);
-        assert_eq!(cables.stuck.get(&ends(1)), Some(&(start + 5 * second)));
+        assert_eq!(cables.stuck.get(&pair(1)), Some(&(start + 5 * second)));
         // A connection that is gone is forgotten.
         cables.note(&HashMap::new(), start + 6 * second);
         assert!(cables.stuck.is_empty());

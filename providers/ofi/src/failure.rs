@@ -14,11 +14,28 @@
 //! datagram provider (`udp;ofi_rxd`) takes the message and reports nothing, and neither does this
 //! transport then.
 //!
-//! **In which order it is told.** What waited is answered at once. What libfabric has is awaited,
-//! since it may still touch the user's memory: with a proven death (or a Bye) only until the queue
-//! has been empty for a while, because nobody is there any more to write or read; libfabric does
-//! not always answer such operations. They become *orphans*, whose late answers are ignored. Then
-//! flushes are answered, and the failure is told.
+//! **When memory is given back.** What waited for libfabric is answered at once. For what libfabric has,
+//! which may still touch the user's memory, there are these rules.
+//!
+//! 1. An operation that libfabric has answered is over.
+//! 2. A peer that is *gone* (its process ended, or its interface in this process was closed) reads
+//!    and writes nothing any more. libfabric does not always answer operations to the dead: they become
+//!    *orphans* once the queue has been empty for a while, and a late answer to an orphan is ignored.
+//! 3. Any other peer may live, whatever it said (Bye) and whatever is known of the network, which may
+//!    heal. Its connections are ended (`disconnect`), and the operations that name the user's memory
+//!    are awaited. Operations on buffers of our own become orphans, whose buffers stay taken. A
+//!    connection that may belong to another peer is ended only when all peers of that host have
+//!    failed, or when operations are still unanswered after BOWLINE_OFI_LOST_AFTER. With a Bye the
+//!    peer ends the connection itself, and ours is ended only if operations stay unanswered.
+//! 4. What is still unanswered after twice that time was lost in libfabric. Then the endpoint is
+//!    closed, after which libfabric touches no memory: every peer has failed, and the user's
+//!    operations end with an error. Where a provider works through shared memory that would not help,
+//!    since the peer's processor writes; there the end of the peer's process is awaited.
+//!
+//! A failure is reported behind all that, and so is a peer's write to exposed memory: its connection
+//! has ended by then.
+
+mod release;
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -140,7 +157,8 @@ impl OfiIface {
         if !peer.is_well() {
             return;
         }
-        peer.health = Health::Failing { how, since: Instant::now(), quiet: 0 };
+        let now = Instant::now();
+        peer.health = Health::Failing { how, since: now, quiet: 0, next: now };
         peer.results.clear();
         self.failing.push(index);
         self.drop_pending(index, how);
@@ -168,20 +186,23 @@ impl OfiIface {
         let mut place = 0;
         while let Some(&index) = self.failing.get(place) {
             let peer = &mut self.peers[index as usize];
-            let Health::Failing { how, since, quiet } = &mut peer.health else {
+            let Health::Failing { how, since, quiet, next } = &mut peer.health else {
                 self.failing.swap_remove(place);
                 continue;
             };
             *quiet += u32::from(empty);
-            let (how, quiet, since) = (*how, *quiet, *since);
-            let gone = matches!(how, PeerFailure::Died | PeerFailure::Closed);
-            let waited = since.elapsed();
-            let over = if peer.under_way == 0 {
+            let (how, quiet, since, next) = (*how, *quiet, *since, *next);
+            let gone = peer.life.state() != LifeState::Lives;
+            let (now, waited) = (Instant::now(), since.elapsed());
+            let silent = quiet >= SILENT && waited >= SILENT_FOR;
+            let over = if gone && peer.under_way == 0 {
                 quiet >= QUIET || waited >= SILENT_FOR
             } else if gone {
-                quiet >= SILENT && waited >= SILENT_FOR
+                silent
+            } else if now < next {
+                false
             } else {
-                waited >= self.lost_after
+                self.let_go(index, how, waited, silent)
             };
             if over {
                 self.failing.swap_remove(place);
@@ -339,7 +360,7 @@ impl OfiIface {
     /// Gives up the peers on hosts that do not answer.
     fn look_at_the_cables(&mut self) {
         let asked = self.peers.iter().filter(|peer| peer.asked && peer.is_well());
-        let mut hosts: Vec<IpAddr> = asked.filter_map(|peer| peer.ip).collect();
+        let mut hosts: Vec<IpAddr> = asked.filter_map(|peer| peer.at).map(|at| at.ip()).collect();
         hosts.sort_unstable();
         hosts.dedup();
         if hosts.is_empty() {
@@ -348,7 +369,7 @@ impl OfiIface {
         let silent = self.cables.silent(&hosts, self.lost_after);
         for index in 0..self.peers.len() {
             let peer = &self.peers[index];
-            if peer.asked && peer.ip.is_some_and(|ip| silent.contains(&ip)) {
+            if peer.asked && peer.at.is_some_and(|at| silent.contains(&at.ip())) {
                 self.fail_peer(index as u32, PeerFailure::Unreachable);
             }
         }
@@ -401,3 +422,6 @@ impl OfiIface {
 
 /// How long the drop of an interface waits for messages to leave.
 const LINGER: Duration = Duration::from_millis(200);
+
+#[cfg(test)]
+mod tests;

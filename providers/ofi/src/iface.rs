@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use bowline_base::slab::Slab;
 use bowline_uct::{
-    AtomicOps, Caps, EpId, IfaceAttr, Limits, OpLimits, OpenError, PeerFailure, Source, Token,
-    Unreachable,
+    AtomicOps, Caps, EpId, IfaceAttr, Limits, OpLimits, OpenError, PeerFailure, Secret, Source,
+    Token, Unreachable,
 };
 
 use crate::addr::{Address, Home, new_instance, stays_here};
@@ -20,8 +20,9 @@ use crate::net::{MAX_PIECES, Net, Remote};
 use crate::options::{Atomics, OfiOptions};
 use crate::peer::{Endpoint, Ops, Peer, State};
 use crate::receive::Slot;
+use crate::refusal::Refusals;
 use crate::wait::Bed;
-use crate::wire::{ACTIVE, ATOMIC, HEADER};
+use crate::wire::{ACTIVE, ATOMIC, GREETING};
 
 /// Most peers of an interface; `shm` of libfabric has room for fewer.
 const MAX_PEERS: u32 = 1 << 16;
@@ -99,6 +100,8 @@ pub struct OfiIface {
     home: Home,
     pub(crate) address: Address,
     pub(crate) packed: Vec<u8>,
+    pub(crate) secret: Secret,
+    pub(crate) refusals: Refusals,
     presence: Presence,
     pub(crate) native_atomics: bool,
     pub(crate) most_operations: usize,
@@ -119,6 +122,8 @@ pub struct OfiIface {
     pub(crate) busy: VecDeque<u32>,
     pub(crate) late_puts: VecDeque<LatePut>,
     pub(crate) failing: Vec<u32>,
+    /// The connections of a lost peer could not be looked at, for want of descriptors.
+    pub(crate) cut_failed: bool,
     pub(crate) invalid: Vec<u32>,
     pub(crate) groups: Slab<Group>,
     /// Fences so far.
@@ -227,7 +232,7 @@ impl OfiIface {
             name,
         };
         let packed = address.pack();
-        if HEADER + 4 + packed.len() > options.buffer_bytes {
+        if GREETING + packed.len() > options.buffer_bytes {
             return Err(OpenError::Limit(
                 "a buffer does not hold an address; raise BOWLINE_OFI_BUFFER_BYTES".into(),
             ));
@@ -244,6 +249,8 @@ impl OfiIface {
             home,
             presence: Presence::new(address.instance),
             packed,
+            secret: options.secret.clone(),
+            refusals: Refusals::default(),
             native_atomics,
             most_operations: options.operations.min(traits.tx_size.max(8) as u32) as usize
                 + options.tx_buffers as usize,
@@ -259,6 +266,7 @@ impl OfiIface {
             busy: VecDeque::new(),
             late_puts: VecDeque::new(),
             failing: Vec::new(),
+            cut_failed: false,
             invalid: Vec::new(),
             groups: Slab::default(),
             fences: 0,

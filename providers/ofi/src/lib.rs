@@ -64,7 +64,10 @@
 //!
 //! A killed process of the same host is noticed by its pidfd, whatever the provider, without any
 //! message; of another host by what libfabric reports, and a host that is silent by what the kernel
-//! knows of the connections to it. The module `failure` tells the details and what is not noticed.
+//! knows of the connections to it. The module `failure` tells the details and what is not noticed, and
+//! how long memory is kept from its user when a peer is lost that may still live: until libfabric has
+//! let it go, and at most for twice BOWLINE_OFI_LOST_AFTER, when the endpoint is closed. Over shared
+//! memory a peer that lives and does not answer keeps it until its process ends.
 //!
 //! libfabric's `shm` (seen with 1.17) guards a receiver's queue by a spin lock in shared memory. A
 //! peer that is killed while it holds the lock, which is while it sends, leaves the survivor in the
@@ -98,6 +101,7 @@ mod atomics;
 mod buffers;
 mod cable;
 mod contract;
+mod disconnect;
 mod failure;
 mod flushes;
 mod iface;
@@ -110,6 +114,7 @@ mod peer;
 mod post;
 mod progress;
 mod receive;
+mod refusal;
 mod rma;
 mod signals;
 mod tag;

@@ -264,6 +264,15 @@ impl Net {
         Ok(place)
     }
 
+    /// Takes an address out of the vector again.
+    pub(crate) fn remove(&mut self, mut place: Place) {
+        // SAFETY: the vector is open, and `place` is one of its numbers.
+        let error = unsafe { sys::fi_av_remove(self.av, &raw mut place, 1, 0) };
+        if error != 0 {
+            tracing::debug!("libfabric: removing an address: {}", sys::error_text(error));
+        }
+    }
+
     /// Registers memory for `access`.
     ///
     /// # Safety
@@ -274,6 +283,9 @@ impl Net {
         len: usize,
         access: u64,
     ) -> Result<Mr, i32> {
+        if self.is_closed() {
+            return Err(libc::ESHUTDOWN);
+        }
         let iov = libc::iovec { iov_base: start.cast(), iov_len: len };
         // SAFETY: all zeros is a value of the plain struct: system memory, no authorization.
         let mut attr: sys::fi_mr_attr = unsafe { std::mem::zeroed() };
@@ -361,15 +373,25 @@ impl Net {
         }
     }
 
+    /// Whether the endpoint was closed.
+    #[inline]
+    pub(crate) const fn is_closed(&self) -> bool {
+        self.ep.is_null()
+    }
+
     /// Closes the endpoint: operations end without completions and no buffer is touched any more.
     ///
     /// The queue of `ofi_rxm` is emptied first. From 1.17 to 2.4 that closes a connection and then
     /// deals with what has arrived by it, for which it posts a receive on the closed connection and
     /// follows a null pointer. What arrives between the two calls here can still lead there. Other
     /// queues are left alone: what is behind that of `shm` may be gone already.
-    pub(crate) fn close_endpoint(&mut self) {
-        let ep = std::mem::replace(&mut self.ep, ptr::null_mut());
-        if !ep.is_null() && self.traits.provider.split(';').any(|layer| layer == "ofi_rxm") {
+    ///
+    /// Returns whether it is closed: libfabric refuses where something still stands on it.
+    pub(crate) fn close_endpoint(&mut self) -> bool {
+        if self.ep.is_null() {
+            return true;
+        }
+        if self.traits.provider.split(';').any(|layer| layer == "ofi_rxm") {
             for _ in 0..DRAINS {
                 let mut room = [const { MaybeUninit::<Entry>::uninit() }; 32];
                 if let (Read::Entries(0) | Read::Broken(_), _) = self.read(&mut room) {
@@ -377,13 +399,18 @@ impl Net {
                 }
             }
         }
-        close("endpoint", ep.cast());
+        let closed = close("endpoint", self.ep.cast());
+        if closed {
+            self.ep = ptr::null_mut();
+        }
+        closed
     }
 }
 
-fn close(what: &str, object: *mut sys::fid) {
+/// Returns whether the object is closed.
+fn close(what: &str, object: *mut sys::fid) -> bool {
     if object.is_null() {
-        return;
+        return true;
     }
     // SAFETY: an object that `open` opened and that is closed here once, after those that stand
     // on it.
@@ -391,6 +418,7 @@ fn close(what: &str, object: *mut sys::fid) {
     if error != 0 {
         tracing::warn!("libfabric: closing the {what}: {}", sys::error_text(error));
     }
+    error == 0
 }
 
 impl Drop for Net {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bowline_base::config::{Config, Setting};
+use bowline_uct::Secret;
 
 bowline_base::choice! {
     /// Who performs atomic operations.
@@ -139,6 +140,8 @@ pub struct OfiOptions {
     pub lost_after: Duration,
     /// Whether to offer tag matching.
     pub tags: bool,
+    /// What the interfaces of a job know and nobody else; zeros prove nothing.
+    pub secret: Secret,
     /// For tests: peers count as being on another host, so that their deaths are only noticed as
     /// those of other hosts are.
     #[doc(hidden)]
@@ -147,14 +150,14 @@ pub struct OfiOptions {
 
 impl Default for OfiOptions {
     fn default() -> Self {
-        Self::from_config(&Config::defaults(&[SETTINGS]), false)
+        Self::from_config(&Config::defaults(&[SETTINGS]), false, [0; 32])
     }
 }
 
 impl OfiOptions {
     /// The values that `config` has; its tables must include [`SETTINGS`]. `shared` says whether
-    /// the rank shares its processor with others.
-    pub fn from_config(config: &Config, shared: bool) -> Self {
+    /// the rank shares its processor with others, and `secret` is the job's.
+    pub fn from_config(config: &Config, shared: bool, secret: [u8; 32]) -> Self {
         let named = |text: String| (!text.is_empty()).then_some(text);
         Self {
             provider: named(config.get(PROVIDER)),
@@ -173,6 +176,7 @@ impl OfiOptions {
             },
             lost_after: config.get(LOST_AFTER),
             tags: config.get(TAGS),
+            secret: Secret::new(secret),
             far: false,
         }
     }
@@ -189,8 +193,8 @@ mod tests {
         {
             let mut config = Config::defaults(&[SETTINGS]);
             config.set_text("BOWLINE_OFI_WAKEUP", word).expect("a good value");
-            assert_eq!(OfiOptions::from_config(&config, false).wakeup, alone, "{word}");
-            assert_eq!(OfiOptions::from_config(&config, true).wakeup, shared, "{word}");
+            assert_eq!(OfiOptions::from_config(&config, false, [0; 32]).wakeup, alone, "{word}");
+            assert_eq!(OfiOptions::from_config(&config, true, [0; 32]).wakeup, shared, "{word}");
         }
         assert!(!OfiOptions::default().wakeup);
     }

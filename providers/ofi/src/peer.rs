@@ -1,11 +1,12 @@
 //! What an interface knows of another one, and of its own endpoints and operations.
 
 use std::collections::VecDeque;
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::time::Instant;
 
 use bowline_uct::{LocalSlice, PeerFailure, Token};
 
+use crate::disconnect::Ends;
 use crate::flushes::Flushes;
 use crate::life::Life;
 use crate::net::{Mr, Place};
@@ -26,6 +27,8 @@ pub(crate) enum Health {
         since: Instant,
         /// Looks at the queue that found nothing since.
         quiet: u32,
+        /// When to look again whether its connections have ended.
+        next: Instant,
     },
     Failed(PeerFailure),
 }
@@ -46,12 +49,16 @@ pub(crate) struct Pending {
 pub(crate) struct Peer {
     pub(crate) place: Place,
     pub(crate) instance: u64,
+    /// What its messages carry, and what ours to it do.
+    pub(crate) stamps: Stamps,
     pub(crate) life: Life,
     /// A network is in between, so it is asked now and then whether it is still there.
     pub(crate) asked: bool,
-    /// Its host, where that has an IP address.
-    pub(crate) ip: Option<IpAddr>,
+    /// Where it listens, if that is a socket.
+    pub(crate) at: Option<SocketAddr>,
     pub(crate) health: Health,
+    /// Its connections that were ended because it failed.
+    pub(crate) cut: Vec<Ends>,
     /// The endpoint that leads to it.
     pub(crate) ep: Option<u32>,
     /// The number by which it knows us; NOBODY until it has greeted.
@@ -85,15 +92,31 @@ pub(crate) struct Peer {
     pub(crate) busy: bool,
 }
 
+/// The stamps of messages between an interface and a peer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stamps {
+    pub(crate) theirs: u32,
+    pub(crate) ours: u32,
+}
+
 impl Peer {
-    pub(crate) fn new(place: Place, instance: u64, window: u32, life: Life, fenced: u32) -> Self {
+    pub(crate) fn new(
+        place: Place,
+        instance: u64,
+        stamps: Stamps,
+        window: u32,
+        life: Life,
+        fenced: u32,
+    ) -> Self {
         Self {
             place,
             instance,
+            stamps,
             life,
             asked: false,
-            ip: None,
+            at: None,
             health: Health::Well,
+            cut: Vec::new(),
             ep: None,
             number: NOBODY,
             greeted: false,
@@ -113,12 +136,6 @@ impl Peer {
             fenced,
             busy: false,
         }
-    }
-
-    /// The half of the instance that its messages carry.
-    #[inline]
-    pub(crate) const fn stamp(&self) -> u32 {
-        self.instance as u32
     }
 
     #[inline]
@@ -212,6 +229,18 @@ pub(crate) enum Work {
     },
 }
 
+impl Work {
+    /// Whether libfabric may read or write the user's memory for it.
+    const fn names_memory(self) -> bool {
+        match self {
+            Self::SendLent { .. } | Self::Put { buffer: None, .. } => true,
+            Self::Get { .. } | Self::Tagged { .. } => true,
+            Self::Free | Self::Send { .. } | Self::Put { buffer: Some(_), .. } => false,
+            Self::Atomic { .. } | Self::Asked { .. } | Self::Orphan { .. } => false,
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Op {
     work: Work,
@@ -283,6 +312,23 @@ impl Ops {
                 Work::Get { .. } | Work::Tagged { .. } => None,
             };
             out.push(std::mem::replace(&mut op.work, Work::Orphan { buffer }));
+        }
+        out
+    }
+
+    /// Whether libfabric has an operation of `peer` that names the user's memory.
+    pub(crate) fn holds_memory_for(&self, peer: u32) -> bool {
+        self.all.iter().any(|op| op.peer == peer && op.work.names_memory())
+    }
+
+    /// Takes out the receives by tag, which are nobody's; returns their tokens.
+    pub(crate) fn abandon_receives(&mut self) -> Vec<Token> {
+        let mut out = Vec::new();
+        for op in &mut self.all {
+            if let Work::Tagged { token, receive: true } = op.work {
+                op.work = Work::Orphan { buffer: None };
+                out.push(token);
+            }
         }
         out
     }

@@ -10,8 +10,8 @@ use bowline_uct::{AmHeader, AmId, EpId, LocalSlice, OpenError, PostError, Posted
 
 use crate::iface::OfiIface;
 use crate::net::{MAX_PIECES, Piece, Refused};
-use crate::peer::{Health, Peer, Pending, State, Work};
-use crate::wire::{ACTIVE, HEADER, Header, Kind, NOBODY, RESULT, pack_words};
+use crate::peer::{Health, Peer, Pending, Stamps, State, Work};
+use crate::wire::{ACTIVE, HEADER, Header, Kind, NOBODY, RESULT, greeting, pack_words, stamp};
 
 /// Payloads up to here are put behind their header on the stack.
 const ON_STACK: usize = 256;
@@ -53,8 +53,8 @@ impl OfiIface {
     /// The header of a message to `peer`, which it tells how much of its own has come.
     #[inline]
     fn head(&mut self, peer: u32, kind: Kind, id: u8) -> [u8; HEADER] {
-        let stamp = self.address.instance as u32;
         let peer = &mut self.peers[peer as usize];
+        let stamp = peer.stamps.ours;
         peer.told = peer.taken;
         peer.taken_due = false;
         Header { kind, id, source: peer.number, stamp, taken: peer.taken }.pack()
@@ -242,8 +242,7 @@ impl OfiIface {
                 let op = self.ops.insert(index, work, local);
                 let all = &all[..=pieces.len()];
                 // SAFETY: as above for the buffer; the user's pieces stay valid until the token
-                // has been reported, which happens after the completion has been read or the peer
-                // is dead (see `failure`).
+                // has been reported, before which libfabric is done with them (see `failure`).
                 let posted = unsafe { self.net.send_pieces(place, all, context_of(op)) };
                 self.posted(op, posted)
             }
@@ -379,11 +378,9 @@ impl OfiIface {
 
     /// Sends our address and the peer's number; false if it has to be tried again.
     fn greet(&mut self, index: u32) -> bool {
-        let stamp = self.address.instance as u32;
-        let header = Header { kind: Kind::Greeting, id: 0, source: NOBODY, stamp, taken: 0 }.pack();
-        let mut message = header.to_vec();
-        message.extend_from_slice(&index.to_le_bytes());
-        message.extend_from_slice(&self.packed);
+        let own = (self.address.instance, &self.packed[..]);
+        let to = self.peers[index as usize].instance;
+        let message = greeting(&self.secret, own, to, index);
         let went = self.tracked(index, &message);
         if went == Some(true) {
             let peer = &mut self.peers[index as usize];
@@ -445,6 +442,11 @@ impl OfiIface {
         if let Some(&index) = self.by_instance.get(&address.instance) {
             return Ok(index);
         }
+        if self.net.is_closed() {
+            return Err(OpenError::Limit(
+                "the libfabric endpoint was closed after a failure; open another interface".into(),
+            ));
+        }
         let index = self.peers.len() as u32;
         if index >= self.attr.max_endpoints {
             return Err(OpenError::Limit(format!(
@@ -460,9 +462,14 @@ impl OfiIface {
         if matches!(life, crate::life::Life::Here(_)) {
             self.here.push(index);
         }
-        let mut peer = Peer::new(place, address.instance, address.window, life, self.fences);
+        let (own, other) = (self.address.instance, address.instance);
+        let stamps = Stamps {
+            theirs: stamp(&self.secret, other, own),
+            ours: stamp(&self.secret, own, other),
+        };
+        let mut peer = Peer::new(place, other, stamps, address.window, life, self.fences);
         peer.asked = asked;
-        peer.ip = crate::addr::ip_of(address.format, &address.name);
+        peer.at = crate::addr::socket_of(address.format, &address.name);
         self.asked_peers += u32::from(asked);
         self.peers.push(peer);
         self.by_instance.insert(address.instance, index);

@@ -42,6 +42,9 @@ impl OfiIface {
         if !self.busy.is_empty() {
             self.hand_over_all();
         }
+        if self.refusals.wait() {
+            self.send_refusals();
+        }
         if !self.late_puts.is_empty() {
             self.post_late_puts();
         }

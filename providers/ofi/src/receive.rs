@@ -14,7 +14,7 @@ use crate::addr::Address;
 use crate::iface::OfiIface;
 use crate::net::Refused;
 use crate::peer::{Health, Work};
-use crate::wire::{ACTIVE, HEADER, Header, Kind, NOBODY, Outcome, Request, unpack_words};
+use crate::wire::{ACTIVE, Greeting, HEADER, Header, Kind, NOBODY, Outcome, Request, unpack_words};
 
 /// Buffers that are posted at the most. libfabric fills them in turn, so a message lands in the one
 /// that was used longest ago; with few of them that one, and what libfabric notes of it, is still in
@@ -60,13 +60,8 @@ impl OfiIface {
         };
         let known = self.peers.get_mut(header.source as usize);
         let peer = match known {
-            Some(peer) if peer.stamp() == header.stamp => peer,
-            _ if header.kind == Kind::Greeting && header.source == NOBODY => {
-                self.greeted(buffer, len, header.stamp);
-                self.idle_rx.push(buffer);
-                return 0;
-            }
-            _ => return self.stranger(buffer),
+            Some(peer) if peer.stamps.theirs == header.stamp => peer,
+            _ => return self.unknown(buffer, len, header),
         };
         match peer.health {
             // What it said before it failed counts, unless it cannot be believed.
@@ -111,7 +106,7 @@ impl OfiIface {
                     return self.damaged(buffer, header.source);
                 }
             }
-            Kind::Greeting => return self.damaged(buffer, header.source),
+            Kind::Greeting | Kind::Refusal => return self.damaged(buffer, header.source),
         }
         self.idle_rx.push(buffer);
         0
@@ -185,46 +180,62 @@ impl OfiIface {
         0
     }
 
-    /// A peer introduces itself.
+    /// A message from somebody who has no number here, or not this one.
     #[cold]
-    fn greeted(&mut self, buffer: u32, len: usize, stamp: u32) {
+    fn unknown(&mut self, buffer: u32, len: usize, header: Header) -> u32 {
         let view = self.rx.view(buffer).slice(0, len).unwrap_or(View::empty());
-        let number: Option<[u8; 4]> = Self::field(view, HEADER);
-        let rest = view.slice(HEADER + 4, len.saturating_sub(HEADER + 4)).unwrap_or(View::empty());
-        let address = Address::unpack(&rest.to_vec());
-        let (Some(number), Ok(address)) = (number, address) else {
-            self.counters.strangers += 1;
-            return;
-        };
-        let number = u32::from_le_bytes(number);
+        let body = view.slice(HEADER, len.saturating_sub(HEADER)).unwrap_or(View::empty()).to_vec();
+        let believed = header.source == NOBODY
+            && match header.kind {
+                Kind::Greeting => self.greeted(&body, header.stamp),
+                Kind::Refusal => self.refused_by(&body),
+                _ => false,
+            };
+        if believed {
+            self.idle_rx.push(buffer);
+            return 0;
+        }
+        self.stranger(buffer)
+    }
+
+    /// A peer introduces itself; false if it is none.
+    fn greeted(&mut self, body: &[u8], stamp: u32) -> bool {
+        let Some(greeting) = Greeting::unpack(body) else { return false };
+        let Ok(address) = Address::unpack(greeting.address) else { return false };
         let fits = self.accepts(&address).is_ok();
-        if !fits || address.instance as u32 != stamp || number == NOBODY {
-            self.counters.strangers += 1;
-            return;
+        if !fits || address.instance as u32 != stamp || greeting.number == NOBODY {
+            return false;
+        }
+        if !greeting.is_proved(&self.secret, self.address.instance) {
+            self.not_proved(&greeting, &address);
+            return false;
         }
         let index = match self.acquaint(&address) {
             Ok(index) => index,
             Err(error) => {
                 tracing::debug!("a peer that greeted is not accepted: {error}");
-                self.counters.strangers += 1;
-                return;
+                return false;
             }
         };
         let peer = &mut self.peers[index as usize];
         if !peer.is_well() || peer.number != NOBODY {
-            return;
+            return true;
         }
-        peer.number = number;
+        peer.number = greeting.number;
         if !peer.greeted {
             peer.greeting_due = true;
         }
         self.make_busy(index);
+        true
     }
 
     /// Posts idle buffers: as many as there may be if `all`, else when that is worth it.
     #[inline]
     pub(crate) fn repost(&mut self, all: bool) {
         let room = MOST_POSTED - self.posted;
+        if self.net.is_closed() {
+            return;
+        }
         if room.min(self.idle_rx.len()) >= if all { 1 } else { BATCH } {
             self.post_idle();
         }

@@ -179,8 +179,7 @@ impl OfiIface {
         if self.must_wait(index) {
             return Err(self.refuse());
         }
-        let mut filled = [LocalSlice::of_send(&bowline_base::buffer::SendBuf::empty(), 0, 0)
-            .expect("nothing of nothing"); MAX_PIECES];
+        let mut filled = [LocalSlice::EMPTY; MAX_PIECES];
         let mut count = 0;
         for piece in pieces.iter().filter(|piece| !piece.is_empty()) {
             filled[count] = *piece;
@@ -199,8 +198,8 @@ impl OfiIface {
             Work::Get { token, epoch }
         };
         let op = self.ops.insert(index, work, local);
-        // SAFETY: the user's pieces stay valid until the token has been reported, which happens
-        // after the completion has been read or the peer is dead (see `failure`).
+        // SAFETY: the user's pieces stay valid until the token has been reported, before which
+        // libfabric is done with them (see `failure`).
         let posted = unsafe { self.net.access(write, remote, &list[..count], context_of(op)) };
         match self.posted(op, posted) {
             Ok(()) => {

@@ -58,8 +58,8 @@ impl OfiIface {
         let op = self.ops.insert(peer.unwrap_or(ANYBODY), work, local);
         let place = peer.map_or(sys::FI_ADDR_UNSPEC, |peer| self.peers[peer as usize].place);
         let (tags, list) = ((which.tag, which.ignore), &list[..pieces.len()]);
-        // SAFETY: the user's pieces stay valid until the token has been reported, which happens
-        // after the completion has been read or the peer is dead (see `failure`).
+        // SAFETY: the user's pieces stay valid until the token has been reported, before which
+        // libfabric is done with them (see `failure`).
         let posted = unsafe { self.net.tagged(peer.is_some(), place, tags, list, context_of(op)) };
         match self.posted(op, posted) {
             Ok(()) => {

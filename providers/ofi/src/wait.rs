@@ -73,6 +73,7 @@ impl OfiIface {
         let something = !self.events.is_empty()
             || !self.stash.is_empty()
             || !self.late_puts.is_empty()
+            || self.refusals.wait()
             || !self.failing.is_empty()
             || !self.invalid.is_empty()
             // What waits for a peer's greeting ends with a message of that peer.

@@ -7,26 +7,40 @@
 //!   2  id        u8    of an active message, else 0
 //!   3  zero      u8
 //!   4  source    u32   the number that the receiver gave the sender; NOBODY in a greeting
-//!   8  stamp     u32   low half of the sender's instance: a number that was given to another
-//!                      interface is noticed
+//!   8  stamp     u32   follows from the job's secret and the instances of both sides, in this order: who
+//!                      does not know the secret has to guess it, and a number that was given to another
+//!                      interface is noticed. In a greeting and in a refusal the low half of the
+//!                      sender's instance
 //!  12  taken     u32   messages under credit that the sender has taken from the receiver so far,
 //!                      modulo 2^32
 //! ```
 //!
 //! | kind | behind the header | under credit |
 //! |---|---|---|
-//! | Greeting | number u32 that the receiver shall use as its source, address of the sender | no |
+//! | Greeting | number u32 that the receiver shall use as its source, instance u64 of the receiver, proof of 32 bytes, address of the sender | no |
 //! | Active | three words of the user's header, payload | yes |
 //! | Taken | nothing | no |
 //! | Bye | nothing | no |
 //! | Atomic | request u32, code u8, width u8, zero u16, key u64, address u64, operand u64, compare u64 | yes |
 //! | Result | request u32, refused u32, old u64 | no: there is one for each request |
+//! | Refusal | instance u64 of the sender, instance u64 of the receiver | no |
+//!
+//! **Proof.** A greeting proves by the job's secret that its sender belongs to the job ([`Secret`]). The
+//! proof covers the instance of the receiver, the number and the whole address of the sender, so that a
+//! greeting is worth nothing to another interface, and its repetition says only what is known already.
+//! One whose proof is wrong is dropped. If it names this interface's instance, which only those know
+//! who have its address, its sender gets a refusal instead of waiting for ever (`refusal` bounds what
+//! that costs), and fails its peer as refused, unless that has greeted. A refusal names both instances,
+//! so that nobody can refuse in another's name who does not have both addresses.
+//!
+//! After the greetings nothing is signed but by the stamp, and nothing is encrypted: who can read or change
+//! packets on their way is not kept out.
 //!
 //! **Life of a pair.** Each side greets the other once, in answer to the other's greeting at the
 //! latest; until a side has been greeted it does not know its number and its messages wait with
 //! it. A Bye is the last message of a side.
 
-use bowline_uct::{AM_HEADER_BYTES, AmHeader, AtomicOp, AtomicWidth};
+use bowline_uct::{AM_HEADER_BYTES, AmHeader, AtomicOp, AtomicWidth, MAC_BYTES, Secret};
 
 /// Bytes of the header.
 pub(crate) const HEADER: usize = 16;
@@ -36,6 +50,10 @@ pub(crate) const ACTIVE: usize = HEADER + AM_HEADER_BYTES;
 pub(crate) const ATOMIC: usize = HEADER + 40;
 /// Bytes of its result, header included.
 pub(crate) const RESULT: usize = HEADER + 16;
+/// Bytes of a refusal, header included.
+pub(crate) const REFUSAL: usize = HEADER + 16;
+/// Bytes in front of the address in a greeting.
+pub(crate) const GREETING: usize = HEADER + 12 + MAC_BYTES;
 
 const MAGIC: u8 = 0xb1;
 /// The source of a greeting.
@@ -50,6 +68,7 @@ pub(crate) enum Kind {
     Bye = 4,
     Atomic = 5,
     Result = 6,
+    Refusal = 7,
 }
 
 impl Kind {
@@ -61,6 +80,7 @@ impl Kind {
             4 => Self::Bye,
             5 => Self::Atomic,
             6 => Self::Result,
+            7 => Self::Refusal,
             _ => return None,
         })
     }
@@ -215,6 +235,74 @@ impl Outcome {
     }
 }
 
+/// The stamp of messages from interface `from` to interface `to`.
+pub(crate) fn stamp(secret: &Secret, from: u64, to: u64) -> u32 {
+    let parts: [&[u8]; 2] = [&from.to_le_bytes(), &to.to_le_bytes()];
+    let mac = secret.sign(b"bowline ofi 1 stamp", &parts);
+    u32::from_le_bytes([mac[0], mac[1], mac[2], mac[3]])
+}
+
+const GREETING_LABEL: &[u8] = b"bowline ofi 1 greeting";
+
+/// The greeting of the interface at `address`, an address as it travels, to the one with instance `to`,
+/// whose messages are to carry `number`.
+pub(crate) fn greeting(
+    secret: &Secret,
+    (instance, address): (u64, &[u8]),
+    to: u64,
+    number: u32,
+) -> Vec<u8> {
+    let stamp = instance as u32;
+    let header = Header { kind: Kind::Greeting, id: 0, source: NOBODY, stamp, taken: 0 };
+    let parts: [&[u8]; 3] = [&to.to_le_bytes(), &number.to_le_bytes(), address];
+    let mac = secret.sign(GREETING_LABEL, &parts);
+    [&header.pack()[..], parts[1], parts[0], &mac, address].concat()
+}
+
+/// A greeting, taken apart: nothing of it has been proved.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Greeting<'a> {
+    pub(crate) number: u32,
+    /// Instance of the interface that it is for.
+    pub(crate) to: u64,
+    mac: &'a [u8; MAC_BYTES],
+    pub(crate) address: &'a [u8],
+}
+
+impl<'a> Greeting<'a> {
+    /// What stands behind the header.
+    pub(crate) fn unpack(body: &'a [u8]) -> Option<Self> {
+        let (number, rest) = body.split_first_chunk::<4>()?;
+        let (to, rest) = rest.split_first_chunk::<8>()?;
+        let (mac, address) = rest.split_first_chunk::<MAC_BYTES>()?;
+        let (number, to) = (u32::from_le_bytes(*number), u64::from_le_bytes(*to));
+        Some(Self { number, to, mac, address })
+    }
+
+    /// Whether its sender knows the secret and meant the interface with instance `own`.
+    pub(crate) fn is_proved(&self, secret: &Secret, own: u64) -> bool {
+        let parts: [&[u8]; 3] = [&own.to_le_bytes(), &self.number.to_le_bytes(), self.address];
+        self.to == own && secret.verify(GREETING_LABEL, &parts, self.mac)
+    }
+}
+
+/// A refusal from interface `from` to interface `to`.
+pub(crate) fn refusal(from: u64, to: u64) -> [u8; REFUSAL] {
+    let header =
+        Header { kind: Kind::Refusal, id: 0, source: NOBODY, stamp: from as u32, taken: 0 };
+    let mut out = [0; REFUSAL];
+    out[..HEADER].copy_from_slice(&header.pack());
+    out[HEADER..HEADER + 8].copy_from_slice(&from.to_le_bytes());
+    out[HEADER + 8..].copy_from_slice(&to.to_le_bytes());
+    out
+}
+
+/// Who refuses whom.
+pub(crate) fn refused(body: &[u8; REFUSAL - HEADER]) -> (u64, u64) {
+    let (words, _) = body.as_chunks::<8>();
+    (u64::from_le_bytes(words[0]), u64::from_le_bytes(words[1]))
+}
+
 /// A hash over bytes that noise does not reproduce (FNV-1a, 64 bits; Fowler, Noll and Vo).
 pub(crate) fn hash(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
@@ -233,8 +321,13 @@ pub fn fuzz_message(bytes: &[u8]) {
     assert_eq!(header.pack(), *first);
     match header.kind {
         Kind::Greeting => {
-            if let Some((_, address)) = body.split_first_chunk::<4>() {
-                crate::addr::fuzz_address(address);
+            let secret = Secret::new([0; 32]);
+            if let Some(read) = Greeting::unpack(body) {
+                crate::addr::fuzz_address(read.address);
+                let proved = greeting(&secret, (header.stamp.into(), read.address), 7, read.number);
+                let again = Greeting::unpack(&proved[HEADER..]).expect("just written");
+                assert!(again.is_proved(&secret, 7) && !again.is_proved(&secret, 8));
+                assert_eq!(read.is_proved(&secret, 7), proved[HEADER..] == *body);
             }
         }
         Kind::Active => {
@@ -257,6 +350,12 @@ pub fn fuzz_message(bytes: &[u8]) {
                 assert_eq!(read.pack(), *outcome);
             }
         }
+        Kind::Refusal => {
+            if let Some((names, _)) = body.split_first_chunk() {
+                let (from, to) = refused(names);
+                assert_eq!(refusal(from, to)[HEADER..], *names);
+            }
+        }
         Kind::Taken | Kind::Bye => {}
     }
 }
@@ -276,6 +375,30 @@ mod tests {
         }
         assert_eq!(Header::unpack([0; HEADER]), None);
         assert_eq!(Header::unpack([0xb1; HEADER]), None);
+    }
+
+    #[test]
+    fn a_greeting_is_proved_to_one_receiver_by_one_secret() {
+        let secret = Secret::new([1; 32]);
+        let bytes = greeting(&secret, (0x1_0000_0002, b"address"), 9, 5);
+        let header = Header::unpack(*bytes.first_chunk().unwrap()).unwrap();
+        assert_eq!((header.kind, header.source, header.stamp), (Kind::Greeting, NOBODY, 2));
+        let read = Greeting::unpack(&bytes[HEADER..]).unwrap();
+        assert_eq!((read.number, read.address), (5, &b"address"[..]));
+        assert!(read.is_proved(&secret, 9));
+        assert!(!read.is_proved(&secret, 8), "played to somebody else");
+        assert!(!read.is_proved(&Secret::new([2; 32]), 9), "another secret");
+        for byte in HEADER..bytes.len() {
+            let mut changed = bytes.clone();
+            changed[byte] ^= 1;
+            let changed = Greeting::unpack(&changed[HEADER..]).unwrap();
+            assert!(!changed.is_proved(&secret, 9), "byte {byte}");
+        }
+        for cut in HEADER..GREETING {
+            assert!(Greeting::unpack(&bytes[HEADER..cut]).is_none());
+        }
+        assert_ne!(stamp(&secret, 1, 2), stamp(&secret, 2, 1));
+        assert_ne!(stamp(&secret, 1, 2), stamp(&Secret::new([2; 32]), 1, 2));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 
 use bowline_ofi::{OfiIface, OfiOptions};
+use bowline_uct::conformance::skipped;
 use bowline_uct::{
     Arrival, AtomicOp, AtomicWidth, Caps, EpId, Iface, MemoryDomain, PeerFailure, PostError,
     Posted, RemoteSlice, Sink, Source, Token, Verdict,
@@ -73,10 +74,10 @@ fn to_itself(provider: &str) {
     options.provider = Some(provider.to_owned());
     let iface = match OfiIface::open(options) {
         Ok(iface) => iface,
-        Err(why) => return eprintln!("{provider} to itself is not tried: {why}"),
+        Err(why) => return skipped(format_args!("{provider}: {why}")),
     };
     if !iface.attr().caps.intersects(Caps::ATOMIC_CPU | Caps::ATOMIC_DEVICE) {
-        return eprintln!("{provider} to itself is not tried: it has no atomics");
+        return skipped(format_args!("{provider} has no atomics"));
     }
     let mut alone = Alone { iface, notes: Notes::default(), next: 0 };
     let address = alone.iface.address();

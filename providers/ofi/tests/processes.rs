@@ -4,21 +4,19 @@
 //! The test starts itself again as the process to be killed. Ends are by process id, also when an
 //! assertion fails, and a watchdog ends what hangs. What is printed of time is for the reader.
 
-mod common;
-
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
+use crate::common::Alone;
 use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_base::view::View;
 use bowline_ofi::{OfiIface, OfiOptions};
-use bowline_uct::conformance::Watchdog;
+use bowline_uct::conformance::{Watchdog, skipped};
 use bowline_uct::{
     AmId, Armed, Arrival, Caps, EpId, Iface, LocalSlice, MemoryDomain, PeerFailure, PostError,
     Posted, RemoteSlice, Sink, Source, Token, Verdict,
 };
-use common::Alone;
 
 #[derive(Default)]
 struct Seen {
@@ -100,7 +98,7 @@ const ROLE: &str = "BOWLINE_TEST_OFI_ROLE";
 
 fn start(provider: &str, role: &str, address: &[u8]) -> Other {
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "the_other_process", "--nocapture", "--ignored"])
+        .args(["--exact", "processes::the_other_process", "--nocapture", "--ignored"])
         .env(ROLE, role)
         .env("BOWLINE_TEST_OFI_PEER", provider)
         .stdin(Stdio::piped())
@@ -125,7 +123,8 @@ fn the_other_process() {
     let ep = iface.connect(&unhex(line.trim())).unwrap();
     // Lent memory, which the other side reads.
     let lent = SendBuf::owned((0..200_000_u32).map(|i| (i * 7) as u8).collect());
-    let slice = LocalSlice::of_send(&lent, 0, lent.len()).unwrap();
+    // SAFETY: the buffer is kept, and left alone, until the operation has ended.
+    let slice = unsafe { LocalSlice::of_send(&lent, 0, lent.len()) }.unwrap();
     let exposed = iface.mem_expose(slice).unwrap();
     let window = iface.mem_alloc(1 << 16).unwrap();
     let start = iface.mem_view(window).unwrap().as_ptr() as u64;
@@ -181,7 +180,7 @@ impl Pair {
         let mut iface = match OfiIface::open(options(provider, far)) {
             Ok(iface) => iface,
             Err(error) => {
-                eprintln!("processes over {provider}: not run: {error}");
+                skipped(format_args!("{provider}: {error}"));
                 return None;
             }
         };
@@ -278,7 +277,8 @@ fn death_with_full_windows() {
         let Some(mut pair) = Pair::new(provider, "compute", false) else { continue };
         while pair.other.line() != "PEER computes" {}
         let lent = SendBuf::owned(vec![5; 4000]);
-        let slice = LocalSlice::of_send(&lent, 0, 4000).unwrap();
+        // SAFETY: the buffer is kept, and left alone, until the operation has ended.
+        let slice = unsafe { LocalSlice::of_send(&lent, 0, 4000) }.unwrap();
         let mut tokens = 0;
         for number in 1.. {
             let (ep, id, token) = (pair.ep, AmId::new(3), Token(number));
@@ -312,7 +312,8 @@ fn death_with_reads_and_writes() {
         let rkey = pair.iface.rkey_unpack(pair.ep, &packed).expect("a whole key");
         let there = RemoteSlice { address, rkey };
         let mut room = RecvBuf::owned(vec![0; 30_000]);
-        let into = LocalSlice::of_recv(&mut room, 0, 30_000).unwrap();
+        // SAFETY: the buffer is kept, and left alone, until the operation has ended.
+        let into = unsafe { LocalSlice::of_recv(&mut room, 0, 30_000) }.unwrap();
         let mut posted = 0;
         for token in [Token(1), Token(2)] {
             match pair.iface.get_zcopy(pair.ep, &[into], there, token) {
@@ -375,7 +376,8 @@ fn lent_memory_is_read() {
         let (packed, address) = pair.exposed.clone();
         let rkey = pair.iface.rkey_unpack(pair.ep, &packed).expect("a whole key");
         let mut room = RecvBuf::owned(vec![0; 200_000]);
-        let into = LocalSlice::of_recv(&mut room, 0, 200_000).unwrap();
+        // SAFETY: the buffer is kept, and left alone, until the operation has ended.
+        let into = unsafe { LocalSlice::of_recv(&mut room, 0, 200_000) }.unwrap();
         loop {
             let there = RemoteSlice { address, rkey };
             match pair.iface.get_zcopy(pair.ep, &[into], there, Token(1)) {
@@ -401,7 +403,7 @@ fn last_messages_arrive_before_the_end() {
     let _watchdog = watchdog("last_messages_arrive_before_the_end");
     for provider in PROVIDERS {
         let Ok(mut receiver) = OfiIface::open(options(provider, false)) else {
-            eprintln!("closing over {provider}: not run: it does not open");
+            skipped(format_args!("{provider} does not open"));
             continue;
         };
         for round in 0..8 {

@@ -55,7 +55,8 @@ fn sizes_come_from_the_configuration() {
 fn a_lent_message_completes_after_it_has_arrived_whatever_the_budget() {
     let (mut iface, ep) = open(4, 2);
     let buffer = SendBuf::owned(vec![7; 100_000]);
-    let slice = LocalSlice::of_send(&buffer, 0, buffer.len()).unwrap();
+    // SAFETY: the buffer is kept, and left alone, until the operation has ended.
+    let slice = unsafe { LocalSlice::of_send(&buffer, 0, buffer.len()) }.unwrap();
     let posted = iface.am_zcopy(ep, ID, &[0; 3], &[slice], Token(5));
     assert_eq!(posted, Ok(Posted::InFlight));
     let mut seen = Recorder::default();
@@ -73,7 +74,8 @@ fn a_lent_message_of_a_failed_endpoint_is_not_read_any_more() {
     let address = iface.address();
     let other = iface.connect(&address).unwrap();
     let buffer = SendBuf::owned(vec![7; 300]);
-    let slice = LocalSlice::of_send(&buffer, 0, 300).unwrap();
+    // SAFETY: the buffer is kept, and left alone, until the operation has ended.
+    let slice = unsafe { LocalSlice::of_send(&buffer, 0, 300) }.unwrap();
     let posts = [(ep, Token(1)), (other, Token(2)), (ep, Token(3)), (ep, Token::NONE)];
     for (ep, token) in posts {
         assert_eq!(iface.am_zcopy(ep, ID, &[token.0; 3], &[slice], token), Ok(Posted::InFlight));
@@ -94,7 +96,8 @@ fn a_lent_message_of_a_failed_endpoint_is_not_read_any_more() {
 fn an_endpoint_made_anew_is_not_taken_for_the_one_before() {
     let (mut iface, ep) = open(8, 2);
     let buffer = SendBuf::owned(vec![7; 10]);
-    let slice = LocalSlice::of_send(&buffer, 0, 10).unwrap();
+    // SAFETY: the buffer is kept, and left alone, until the operation has ended.
+    let slice = unsafe { LocalSlice::of_send(&buffer, 0, 10) }.unwrap();
     assert_eq!(iface.am_zcopy(ep, ID, &[0; 3], &[slice], Token(1)), Ok(Posted::InFlight));
     iface.disconnect(ep);
     let address = iface.address();

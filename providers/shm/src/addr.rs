@@ -64,7 +64,7 @@ impl Process {
             pid_ns: fs::metadata("/proc/self/ns/pid")?.ino(),
             net_ns: bowline_base::doorbell::network_namespace()?,
             pid,
-            start_time: start_time(pid).ok_or_else(|| {
+            start_time: start_time(pid)?.ok_or_else(|| {
                 std::io::Error::other("/proc/self/stat is missing or has an unknown form")
             })?,
             uid: rustix::process::geteuid().as_raw(),
@@ -84,9 +84,13 @@ impl Process {
         i32::try_from(self.pid).ok().and_then(Pid::from_raw)
     }
 
-    /// Whether the process still runs, by its pid and start time.
-    pub(crate) fn runs(&self) -> bool {
-        start_time(self.pid) == Some(self.start_time)
+    /// Whether the process has ended, by its pid and start time.
+    ///
+    /// # Errors
+    /// When the kernel does not say, for instance because this process is out of descriptors. That is
+    /// no sign of anybody's end.
+    pub(crate) fn has_ended(&self) -> std::io::Result<bool> {
+        Ok(start_time(self.pid)? != Some(self.start_time))
     }
 }
 
@@ -161,7 +165,8 @@ impl Address {
                 "this is a thread rank: the peer could not open the memory to answer",
             ));
         }
-        if !self.process.runs() {
+        // What the kernel does not say now is found by what comes next.
+        if self.process.has_ended().is_ok_and(|ended| ended) {
             return Err(Unreachable::because(format!(
                 "the peer's process {} has ended",
                 self.process.pid
@@ -182,12 +187,28 @@ pub(crate) enum BadAddress {
 
 /// Start time of `pid` in clock ticks since boot, field 22 of `/proc/PID/stat`; `None` when the
 /// process is gone.
-pub(crate) fn start_time(pid: u32) -> Option<u64> {
+///
+/// # Errors
+/// When the file cannot be read although it may be there.
+pub(crate) fn start_time(pid: u32) -> std::io::Result<Option<u64>> {
     let mut text = [0u8; 1024];
-    let mut file = fs::File::open(format!("/proc/{pid}/stat")).ok()?;
-    let n = file.read(&mut text).ok()?;
+    let read = fs::File::open(format!("/proc/{pid}/stat")).and_then(|mut f| f.read(&mut text));
+    match read {
+        Ok(n) => Ok(start_time_in(&text[..n])),
+        // ESRCH: it ended between the two calls.
+        Err(error)
+            if error.kind() == std::io::ErrorKind::NotFound
+                || error.raw_os_error() == Some(libc::ESRCH) =>
+        {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// The start time in the text of a `stat` file, unless the process has ended.
+fn start_time_in(text: &[u8]) -> Option<u64> {
     // The second field is the command in parentheses and may hold anything, also parentheses.
-    let text = &text[..n];
     let end = text.iter().rposition(|&b| b == b')')?;
     let rest = std::str::from_utf8(&text[end + 1..]).ok()?;
     let mut fields = rest.split_ascii_whitespace();
@@ -263,11 +284,11 @@ mod tests {
 
     #[test]
     fn start_times_tell_processes_apart() {
-        let me = start_time(std::process::id()).unwrap();
-        assert!(start_time(1).unwrap() < me);
+        let me = start_time(std::process::id()).unwrap().unwrap();
+        assert!(start_time(1).unwrap().unwrap() < me);
         let mut child = std::process::Command::new("true").spawn().unwrap();
         let pid = child.id();
         child.wait().unwrap();
-        assert_eq!(start_time(pid), None);
+        assert_eq!(start_time(pid).unwrap(), None);
     }
 }

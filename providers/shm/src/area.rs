@@ -12,7 +12,7 @@ use bowline_base::words::DirectWords;
 use bowline_uct::OpenError;
 
 use crate::layout::{
-    Attention, GuestEntry, Header, Layout, MAGIC, Parameters, Shared, VERSION, state,
+    Attention, GuestEntry, Header, Layout, MAGIC, Parameters, Senders, Shared, VERSION, state,
 };
 
 /// A mapped area.
@@ -117,16 +117,6 @@ impl Area {
         Ok(area)
     }
 
-    /// The state of the area of `local`, if it has one.
-    pub(crate) fn state_of(job: &JobMemory, local: u32) -> Option<u32> {
-        if job.area(local)?.len() < size_of::<Header>() {
-            return None;
-        }
-        let area = Self { job: job.clone(), local, layout: Layout::header_only() };
-        // Acquire pairs with the Release of opening and closing.
-        Some(area.header().state.load(Ordering::Acquire))
-    }
-
     pub(crate) fn job(&self) -> &JobMemory {
         &self.job
     }
@@ -156,6 +146,16 @@ impl Area {
     pub(crate) fn bump_attention(&self) {
         // Release pairs with the Acquire in the owner's progress: publishes what changed.
         self.attention().word.fetch_add(1, Ordering::Release);
+    }
+
+    /// Ranks that have connected to the owner.
+    pub(crate) fn known(&self) -> &Senders {
+        self.at(self.layout.known)
+    }
+
+    /// Senders that the owner does not listen to.
+    pub(crate) fn refused(&self) -> &Senders {
+        self.at(self.layout.refused)
     }
 
     pub(crate) fn guest(&self, index: u32) -> Option<&GuestEntry> {

@@ -1,9 +1,10 @@
 //! Copies between this process and a peer's memory: `process_vm_readv` / `process_vm_writev`
-//! (cross memory attach, Linux 3.2), or a plain copy when the peer is a thread of this process.
+//! (cross memory attach, Linux 3.2).
 //!
 //! The kernel checks both sides' addresses, so a wrong one is an error and never a fault. What is
-//! not here: who may be copied from (the probe's result lives in the endpoint) and which range a
-//! key opens ([`crate::md`] checks that before it calls).
+//! not here: who may be copied from (the probe's result lives in the endpoint), which range a
+//! key opens ([`crate::rkey`] checks that before), and copies between threads of this process, whose
+//! addresses the kernel does not see ([`crate::lent`]).
 //!
 //! A transfer loops, since one call moves at most `0x7ffff000` bytes and 1024 pieces and may stop
 //! anywhere in between; it continues where the kernel stopped.
@@ -26,10 +27,11 @@ pub(crate) enum Direction {
 /// Whose memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Target<'a> {
-    /// This very process: a plain copy. Chosen only for memory of thread ranks, whose addresses
-    /// no other process can have forged.
-    Here,
-    /// A process whose pid cannot be recycled while it is used: the launcher reaps it late.
+    /// A rank of the same node memory, which was not marked dead when the transfer began. The
+    /// launcher of this project reaps its ranks late, so their pids stay theirs. Under another one a
+    /// rank that dies is marked by those that watch its pidfd, at once: its pid would have to go round
+    /// all numbers in between, and the address be mapped in the process that got it. A pidfd for each
+    /// peer would cost a descriptor and a call for every transfer.
     Process(Pid),
     /// A process nobody holds for us: its pidfd is looked at before every bounded segment.
     Watched(Pid, BorrowedFd<'a>),
@@ -72,10 +74,6 @@ pub(crate) fn transfer(
     remote: u64,
 ) -> Result<(), Stopped> {
     let (pid, segment) = match target {
-        Target::Here => {
-            copy_here(direction, local, remote);
-            return Ok(());
-        }
         Target::Process(pid) => (pid, CALL_MAX),
         Target::Watched(pid, _) => (pid, SEGMENT),
     };
@@ -223,23 +221,6 @@ fn one_call(
     }
 }
 
-fn copy_here(direction: Direction, local: &[LocalSlice], remote: u64) {
-    let mut there = remote as usize as *mut u8;
-    for piece in local {
-        let (from, to) = match direction {
-            Direction::Read => (there.cast_const(), piece.as_ptr()),
-            Direction::Write => (piece.as_ptr().cast_const(), there),
-        };
-        // SAFETY: `Target::Here` is only used between thread ranks whose node memory no other
-        // process can write, so `remote` was made by this process: it lies in a buffer whose
-        // handle the peer keeps until this operation's end has been told to it (the rule for
-        // exposed buffers), or in a registered one whose entry was checked. The local piece is
-        // kept by the caller. `copy` allows the two to overlap.
-        unsafe { std::ptr::copy(from, to, piece.len()) };
-        there = there.wrapping_add(piece.len());
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -254,14 +235,15 @@ mod tests {
         // More pieces than one call takes, empty ones among them.
         let source: Vec<u8> = (0..10_000u32).map(|i| (i * 7) as u8).collect();
         let address = source.as_ptr() as u64;
-        for target in [Target::Here, Target::Process(me())] {
+        for target in [Target::Process(me())] {
             let mut parts: Vec<RecvBuf> =
                 (0..100).map(|i| RecvBuf::owned(vec![0; (i * 37) % 200])).collect();
             let local: Vec<LocalSlice> = parts
                 .iter_mut()
                 .map(|p| {
                     let len = p.len();
-                    LocalSlice::of_recv(p, 0, len).unwrap()
+                    // SAFETY: the buffer is kept, and left alone, until the operation has ended.
+                    unsafe { LocalSlice::of_recv(p, 0, len) }.unwrap()
                 })
                 .collect();
             transfer(Direction::Read, target, &local, address).unwrap();
@@ -286,7 +268,8 @@ mod tests {
         // SAFETY: the second page of the mapping above, which nothing refers to.
         unsafe { rustix::mm::munmap(map.cast::<u8>().add(page).cast(), page) }.unwrap();
         let data = SendBuf::owned(vec![5; 2 * page]);
-        let whole = [LocalSlice::of_send(&data, 0, 2 * page).unwrap()];
+        // SAFETY: the buffer is kept, and left alone, until the operation has ended.
+        let whole = [unsafe { LocalSlice::of_send(&data, 0, 2 * page) }.unwrap()];
         let stop = transfer(Direction::Write, Target::Process(me()), &whole, map as u64);
         assert_eq!(stop, Err(Stopped { moved: page, reason: Reason::Fault }));
         // SAFETY: the first page, which nothing refers to any more.
@@ -313,7 +296,8 @@ mod tests {
         child.wait().unwrap();
         assert!(process_ended(fd.as_fd()));
         let data = SendBuf::owned(vec![1; 8]);
-        let piece = [LocalSlice::of_send(&data, 0, 8).unwrap()];
+        // SAFETY: the buffer is kept, and left alone, until the operation has ended.
+        let piece = [unsafe { LocalSlice::of_send(&data, 0, 8) }.unwrap()];
         let stop = transfer(Direction::Write, Target::Watched(pid, fd.as_fd()), &piece, 4096);
         assert_eq!(stop, Err(Stopped { moved: 0, reason: Reason::Gone }));
     }

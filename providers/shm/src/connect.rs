@@ -4,20 +4,25 @@
 //! opened by its descriptor ([`crate::foreign`]), and this rank takes an entry of the peer's guest
 //! table, which gives it a number as a sender and a place for its intent word.
 
+use std::io;
 use std::os::fd::AsFd;
 
 use bowline_base::doorbell::Doorbell;
-use bowline_base::job::JobMemory;
+use bowline_base::job::{JobError, JobMemory};
+use bowline_base::region::RegionError;
 use bowline_base::ring::promote::Sending;
 use bowline_base::scmp::seq;
-use bowline_base::sync::atomic::Ordering;
+use bowline_base::sync::atomic::{Ordering, fence};
 use bowline_uct::{EpId, OpenError, Source, Unreachable};
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
 
 use crate::addr::{Address, NO_FD};
 use crate::area::Area;
 use crate::endpoint::{Cma, Condition, Endpoint, Intent, Seat};
 use crate::iface::ShmIface;
 use crate::layout::{GuestEntry, guest};
+use crate::lent::Lent;
 use crate::{cma, foreign};
 
 /// Another node memory that was opened here.
@@ -34,9 +39,11 @@ impl ShmIface {
             && !self.nodes.iter().any(|n| n.job.node_id() == address.node)
         {
             // The descriptor is closed again; connecting opens it for good.
-            foreign::take(&address.process, address.fd).map(drop).map_err(|error| {
-                Unreachable::because(foreign::refusal("the memory", &address.process, &error))
-            })?;
+            foreign::take(&self.me.process, &address.process, address.fd).map(drop).map_err(
+                |error| {
+                    Unreachable::because(foreign::refusal("the memory", &address.process, &error))
+                },
+            )?;
         }
         Ok(())
     }
@@ -47,7 +54,7 @@ impl ShmIface {
             self.eps.iter().position(|e| e.leads_to(address.node, address.local, address.instance));
         if let Some(index) = known {
             let e = &mut self.eps[index];
-            if let Condition::Failed(how) = e.condition {
+            if let Condition::Failed(how) | Condition::Over(how) = e.condition {
                 return Err(
                     Unreachable::because(format!("an earlier connection failed: {how}")).into()
                 );
@@ -94,14 +101,20 @@ impl ShmIface {
         }
         let cma = self.permission(&address)?;
         let (seat, source, intent) = self.take_seat(&area)?;
-        let queue = seq::attach(area.scmp_words(), address.local as u16, source as u16)
-            .map_err(|e| OpenError::BadAddress(e.to_string()))?;
-        let index = self.eps.len() as u32;
-        self.eps.push(Endpoint {
+        let queue = match seq::attach(area.scmp_words(), address.local as u16, source as u16) {
+            Ok(queue) => queue,
+            Err(error) => {
+                leave_seat(&area, seat);
+                return Err(OpenError::BadAddress(error.to_string()));
+            }
+        };
+        self.serial += 1;
+        let endpoint = Endpoint {
             sending: Sending::Queue,
             stash: Sending::Queue,
             bell,
             condition: Condition::Open,
+            serial: self.serial,
             by_queue: 0,
             refused_len: 0,
             refused_at: None,
@@ -111,6 +124,7 @@ impl ShmIface {
             source,
             seat,
             cma,
+            lent: (cma == Cma::Here).then(|| Lent::of(address.instance)).flatten(),
             refuse_after: self.options.refuse_cma_after,
             pidfd,
             lost: None,
@@ -118,8 +132,33 @@ impl ShmIface {
             instance: address.instance,
             node: address.node,
             area,
-        });
-        self.process_rkeys.push(None);
+        };
+        if seat == Seat::Member {
+            endpoint.area.known().set(self.me.local, true);
+            // SeqCst: pairs with the fence in the drop of the peer's interface, rule 1 of `Senders`.
+            fence(Ordering::SeqCst);
+            if endpoint.is_closed() {
+                return Err(Unreachable::because("the peer has closed its interface").into());
+            }
+            if endpoint.area.refused().has(source) {
+                return Err(Unreachable::because(
+                    "the peer has found damaged words of this rank's, or of all, in its memory",
+                )
+                .into());
+            }
+        }
+        let vacant = self.eps.iter().position(|e| e.condition == Condition::Vacant);
+        let index = match vacant {
+            Some(index) => {
+                self.eps[index] = endpoint;
+                index as u32
+            }
+            None => {
+                self.eps.push(endpoint);
+                self.process_rkeys.push(None);
+                self.eps.len() as u32 - 1
+            }
+        };
         if seat != Seat::Member {
             let e = &self.eps[index as usize];
             e.area.bump_attention();
@@ -147,23 +186,26 @@ impl ShmIface {
         if address.node == self.me.node {
             return Ok(self.area.job().clone());
         }
-        self.open_node(address).map_err(OpenError::Unreachable)
+        let opened = self.open_node(address);
+        opened.map_err(|error| {
+            Unreachable::because(foreign::refusal("the memory", &address.process, &error)).into()
+        })
     }
 
     /// Opens another node memory, or finds it among those that are open.
-    pub(crate) fn open_node(&mut self, address: &Address) -> Result<JobMemory, Unreachable> {
+    pub(crate) fn open_node(&mut self, address: &Address) -> io::Result<JobMemory> {
         if let Some(known) = self.nodes.iter().find(|n| n.job.node_id() == address.node) {
             return Ok(known.job.clone());
         }
-        let refused = |error: std::io::Error| {
-            Unreachable::because(foreign::refusal("the memory", &address.process, &error))
-        };
-        let fd = foreign::take(&address.process, address.fd).map_err(refused)?;
-        let job = JobMemory::open(fd).map_err(|e| Unreachable::because(e.to_string()))?;
+        let fd = foreign::take(&self.me.process, &address.process, address.fd)?;
+        let job = JobMemory::open(fd).map_err(|error| match error {
+            // As the system said it: it may be a shortage that passes.
+            JobError::Region(RegionError::System { source, .. }) => source,
+            other => io::Error::other(other),
+        })?;
         if job.node_id() != address.node {
-            return Err(Unreachable::because(
-                "the descriptor in the peer's address names another memory: the address is old",
-            ));
+            let text = "the descriptor in its address names another memory: the address is old";
+            return Err(io::Error::other(text));
         }
         self.nodes.push(Foreign { job: job.clone() });
         Ok(job)
@@ -223,14 +265,7 @@ impl ShmIface {
         }
         for index in 0..area.parameters().guests {
             let Some(entry) = area.guest(index) else { break };
-            // AcqRel: pairs with the Release with which the host frees an entry.
-            let claimed = entry.state.compare_exchange(
-                guest::FREE,
-                guest::CLAIMED,
-                Ordering::AcqRel,
-                Ordering::Relaxed,
-            );
-            if claimed.is_ok() {
+            if self.claim(entry) {
                 self.fill_in(entry);
                 // SAFETY: the word lies in the peer's area, which the endpoint keeps mapped.
                 let intent = unsafe { Intent::new(&entry.intent) };
@@ -241,6 +276,23 @@ impl ShmIface {
             "all {} guest places of the peer are taken; start it with a larger BOWLINE_SHM_GUESTS",
             area.parameters().guests
         )))
+    }
+
+    /// Claims an entry that is free, or was left half filled in by a process that has ended.
+    fn claim(&self, entry: &GuestEntry) -> bool {
+        // Relaxed: the exchange below decides.
+        let found = entry.state.load(Ordering::Relaxed);
+        let left = |pid| {
+            let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+            // A process that waits to be reaped still has its number, so the entry stays for as long.
+            pid.is_none_or(|pid| test_kill_process(pid) == Err(Errno::SRCH))
+        };
+        if found != guest::FREE && !guest::claimer(found).is_some_and(left) {
+            return false;
+        }
+        let mine = guest::claimed_by(self.me.process.pid);
+        // AcqRel: pairs with the Release with which the host frees an entry.
+        entry.state.compare_exchange(found, mine, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
     fn fill_in(&self, entry: &GuestEntry) {
@@ -268,8 +320,12 @@ impl ShmIface {
         let (job, local) = (e.area.job().clone(), e.area.local());
         let ended = match &e.pidfd {
             Some(pidfd) => cma::process_ended(pidfd.as_fd()),
-            // The pid has a meaning here only in the same namespace.
-            None => e.process.pid_ns == self.me.process.pid_ns && !e.process.runs(),
+            // The pid has a meaning here only in the same namespace; that the kernel does not say
+            // is no sign of an end.
+            None => {
+                e.process.pid_ns == self.me.process.pid_ns
+                    && e.process.has_ended().is_ok_and(|ended| ended)
+            }
         };
         if e.is_closed() {
             self.peer_closed(ep);
@@ -284,5 +340,16 @@ impl ShmIface {
             return Err(bowline_uct::PostError::PeerFailed);
         }
         Ok(())
+    }
+}
+
+/// Gives an entry back that is not used any more.
+pub(crate) fn leave_seat(area: &Area, seat: Seat) {
+    if let Seat::Guest(index) = seat
+        && let Some(entry) = area.guest(index)
+    {
+        // Release pairs with the Acquire in `look_at_guests`.
+        entry.state.store(guest::LEFT, Ordering::Release);
+        area.bump_attention();
     }
 }

@@ -15,7 +15,7 @@ use bowline_uct::{
     Posted, RemoteSlice, RkeyId, Sink, Source, Token, TurnSink, Unreachable,
 };
 
-use crate::addr::{Address, NO_FD};
+use crate::addr::Address;
 use crate::cma::Direction;
 use crate::iface::ShmIface;
 use crate::md::MAX_PACKED;
@@ -32,7 +32,7 @@ impl MemoryDomain for ShmIface {
     }
 
     fn mem_alloc(&mut self, len: usize) -> Result<MemHandle, MemError> {
-        self.memories.alloc(&self.me.process, self.me.fd == NO_FD, len)
+        self.memories.alloc(&self.me.process, len)
     }
 
     fn mem_register(&mut self, memory: RecvBuf) -> Result<MemHandle, MemError> {
@@ -40,10 +40,15 @@ impl MemoryDomain for ShmIface {
     }
 
     fn mem_expose(&mut self, bytes: LocalSlice) -> Result<MemHandle, MemError> {
-        if !self.attr.caps.contains(Caps::EXPOSE) {
+        let keyed = self.attr.caps.contains(Caps::EXPOSE);
+        if !keyed && !self.attr.caps.contains(Caps::LENT_ONLY) {
             return Err(MemError::Unsupported("lend memory to the reads of peers"));
         }
-        self.memories.expose(&self.area, bytes)
+        self.memories.expose(&self.area, bytes, keyed)
+    }
+
+    fn mem_lend(&mut self, bytes: LocalSlice) -> Result<MemHandle, MemError> {
+        self.memories.lend(bytes)
     }
 
     fn mem_view(&self, handle: MemHandle) -> Option<View<'_>> {
@@ -110,6 +115,10 @@ impl Iface for ShmIface {
         if let Some(e) = self.eps.get_mut(ep.0 as usize) {
             e.rest();
             self.wants.retain(|wanting| *wanting != ep);
+            if !self.eps[ep.0 as usize].lives() {
+                self.over = true;
+                self.due();
+            }
         }
     }
 

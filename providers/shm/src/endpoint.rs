@@ -2,22 +2,37 @@
 //!
 //! An endpoint holds two ways to the peer's receive memory: its shared queue, always, and one of
 //! its rings once this sender is hot; [`bowline_base::ring::promote`] has the rules by which it
-//! goes from one to the other. It is numbered by its [`EpId`](bowline_uct::EpId) and stays in its
-//! place when it is disconnected, dormant, so that a ring that it owns is not lost.
+//! goes from one to the other. It is numbered by its [`EpId`](bowline_uct::EpId).
+//!
+//! ```text
+//!            disconnect               the peer fails
+//!   Open ◄──────────────► Dormant ───────────────────┐
+//!     │       connect                                ▼
+//!     └─ the peer fails ─► Failed ── disconnect ──► Over ──► Vacant ── connect to anybody ──► Open
+//! ```
+//!
+//! 1. A disconnected endpoint stays in its place, dormant, as long as its peer is there: a ring that
+//!    it owns is not lost, and the next `connect` to that peer opens it again.
+//! 2. An endpoint that has failed stays until its user disconnects it, who may name it until then.
+//! 3. When both have happened and the failure was reported, nothing leads to the endpoint any more:
+//!    it gives its mapping and its descriptors back, and its number goes to the next peer.
+//! 4. Keys and events of an endpoint name its `serial`, which no other one ever has.
 
 use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 use bowline_base::doorbell::Doorbell;
 use bowline_base::ring::promote::Sending;
 use bowline_base::scmp::seq;
-use bowline_base::sync::atomic::AtomicU64;
+use bowline_base::sync::atomic::{AtomicU32, AtomicU64};
 use bowline_base::words::DirectWords;
 use bowline_uct::{PeerFailure, PostError};
 use rustix::process::Pid;
 
 use crate::addr::Process;
 use crate::area::Area;
+use crate::lent::Lent;
 
 /// Whether an endpoint may be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,12 +43,18 @@ pub(crate) enum Condition {
     Dormant,
     /// Its peer has failed, or it was invalidated.
     Failed(PeerFailure),
+    /// Both: it goes when its failure was reported.
+    Over(PeerFailure),
+    /// Nobody's: the next `connect` takes the place. It leads to this rank itself, which has its own
+    /// memory anyway.
+    Vacant,
 }
 
 /// What the kernel says of the peer's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cma {
-    /// The peer is a thread of this process and its memory nobody else's: plain copies.
+    /// The peer is a thread of this process and its memory nobody else's: plain copies of what it
+    /// has lent.
     Here,
     /// Permitted when it was probed.
     Allowed(Pid),
@@ -87,6 +108,8 @@ pub(crate) struct Endpoint {
     /// Where to ring after a message.
     pub(crate) bell: Doorbell,
     pub(crate) condition: Condition,
+    /// Of this endpoint alone, whatever its number.
+    pub(crate) serial: u64,
     /// Messages by the shared queue since the last ring was asked for.
     pub(crate) by_queue: u32,
     /// The longest message that was refused since there was room, and the generation of the queue
@@ -101,6 +124,8 @@ pub(crate) struct Endpoint {
     pub(crate) source: u32,
     pub(crate) seat: Seat,
     pub(crate) cma: Cma,
+    /// What a thread rank has lent.
+    pub(crate) lent: Option<Arc<Lent>>,
     /// Transfers after which a test wants the kernel to refuse.
     pub(crate) refuse_after: Option<u32>,
     /// Held for a peer that no launcher holds for us.
@@ -120,39 +145,58 @@ impl Endpoint {
     pub(crate) fn refusal(&self) -> Option<PostError> {
         match self.condition {
             Condition::Open => None,
-            Condition::Dormant => Some(PostError::BadEndpoint),
+            Condition::Dormant | Condition::Over(_) | Condition::Vacant => {
+                Some(PostError::BadEndpoint)
+            }
             Condition::Failed(_) => Some(PostError::PeerFailed),
         }
     }
 
     /// Whether this endpoint leads to the interface at that place.
     pub(crate) fn leads_to(&self, node: u64, local: u32, instance: u64) -> bool {
-        self.node == node && self.area.local() == local && self.instance == instance
+        self.condition != Condition::Vacant
+            && (self.node, self.area.local(), self.instance) == (node, local, instance)
+    }
+
+    /// Whether its peer may still be there.
+    pub(crate) fn lives(&self) -> bool {
+        matches!(self.condition, Condition::Open | Condition::Dormant)
     }
 
     /// The peer's local rank in this node memory, if it is a member of it.
     pub(crate) fn member(&self) -> Option<u32> {
-        (self.seat == Seat::Member).then(|| self.area.local())
+        let leads = self.seat == Seat::Member && self.condition != Condition::Vacant;
+        leads.then(|| self.area.local())
     }
 
-    /// Stops all sending for good; returns whether it had not failed before.
+    /// The word in which a sender asks the peer to be rung when there is space.
+    pub(crate) fn space_wanted(&self) -> Option<&AtomicU32> {
+        Some(&self.area.job().control(self.area.local())?.space_wanted)
+    }
+
+    /// Stops all sending; returns whether the peer had not failed before.
     pub(crate) fn fail(&mut self, how: PeerFailure) -> bool {
-        let fresh = !matches!(self.condition, Condition::Failed(_));
         if self.condition == Condition::Open {
             self.stash = std::mem::replace(&mut self.sending, Sending::Queue);
         }
-        if fresh {
-            self.condition = Condition::Failed(how);
-        }
-        fresh
+        self.condition = match self.condition {
+            Condition::Open => Condition::Failed(how),
+            Condition::Dormant => Condition::Over(how),
+            Condition::Failed(_) | Condition::Over(_) | Condition::Vacant => return false,
+        };
+        true
     }
 
-    /// Takes the endpoint out of use until it is connected again.
+    /// Takes the endpoint out of use until it is connected again, or for ever if its peer has failed.
     pub(crate) fn rest(&mut self) {
         if self.condition == Condition::Open {
             self.stash = std::mem::replace(&mut self.sending, Sending::Queue);
         }
-        self.condition = Condition::Dormant;
+        self.condition = match self.condition {
+            Condition::Open | Condition::Dormant => Condition::Dormant,
+            Condition::Failed(how) | Condition::Over(how) => Condition::Over(how),
+            Condition::Vacant => Condition::Vacant,
+        };
         self.wanted = false;
     }
 
@@ -174,7 +218,7 @@ impl Endpoint {
     pub(crate) fn give_ring_back(&mut self) -> bool {
         let way = match self.condition {
             Condition::Open => &mut self.sending,
-            Condition::Dormant | Condition::Failed(_) => &mut self.stash,
+            _ => &mut self.stash,
         };
         let Sending::Ring(ring) = way else { return true };
         ring.refresh();
@@ -202,6 +246,7 @@ impl Endpoint {
             }
             Sending::Queue | Sending::Claimed { .. } => {
                 self.refused_at.is_none_or(|at| at != self.queue.generation())
+                    || self.queue.is_closed()
             }
         }
     }

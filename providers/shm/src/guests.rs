@@ -7,11 +7,12 @@ use bowline_base::doorbell::Doorbell;
 use bowline_base::sync::atomic::Ordering;
 use bowline_uct::{EpId, PeerFailure};
 
-use crate::addr::{Address, Process};
+use crate::addr::{Address, NO_FD, Process};
 use crate::area::Area;
-use crate::endpoint::{Condition, Seat};
+use crate::endpoint::Seat;
 use crate::iface::ShmIface;
 use crate::layout::guest;
+use crate::rare::Presence;
 use crate::{cma, foreign};
 
 /// A peer from another node memory that has a seat here.
@@ -20,7 +21,11 @@ pub(crate) struct Guest {
     pub(crate) node: u64,
     pub(crate) local: u32,
     pub(crate) instance: u64,
+    process: Process,
     pidfd: Option<OwnedFd>,
+    /// This process was out of descriptors, threads or memory when the guest was to be watched; it is
+    /// tried again.
+    short: bool,
     bell: Option<Doorbell>,
     /// Its own area, if it could be opened.
     area: Option<Area>,
@@ -77,38 +82,99 @@ impl ShmIface {
 
     /// Opens a new guest's memory, so that it can be woken and its death be seen.
     fn welcome(&mut self, index: usize, address: &Address) {
-        let pidfd = foreign::watch(&address.process).ok();
-        let process = &address.process;
-        let watched = pidfd.as_ref().is_some_and(|pidfd| {
-            self.watch.begin(process, pidfd.as_fd(), &self.area, &self.bell).is_ok()
-        });
-        let link = self.open_node(address).ok().and_then(|job| {
-            let area = Area::join(&job, address.local).ok()?;
-            Some((Doorbell::of_job(&job, address.local)?, area))
-        });
-        let seen = link.is_some() && watched;
-        if !seen {
-            tracing::debug!(pid = address.process.pid, "cannot open the memory of a guest");
-        }
-        let (bell, area) = link.map_or((None, None), |(bell, area)| (Some(bell), Some(area)));
         self.guests[index] = Some(Guest {
             node: address.node,
             local: address.local,
             instance: address.instance,
-            pidfd,
-            bell,
-            area,
+            process: address.process,
+            pidfd: None,
+            short: false,
+            bell: None,
+            area: None,
         });
-        if let Some(entry) = self.area.guest(index as u32) {
-            let answer = if seen { guest::WELCOME } else { guest::UNSEEN };
-            // Release pairs with the Acquire in the guest's `prepare_sleep`. A guest that has
-            // left meanwhile is not overwritten.
-            let _ = entry.state.compare_exchange(
-                guest::SEATED,
-                answer,
-                Ordering::AcqRel,
-                Ordering::Acquire,
-            );
+        self.watch_guest(index);
+        if self.guests[index].as_ref().is_some_and(|guest| guest.pidfd.is_none()) {
+            return self.answer_guest(index, false);
+        }
+        let link = self.open_node(address);
+        if let (Err(error), Some(guest)) = (&link, &mut self.guests[index]) {
+            tracing::debug!(pid = address.process.pid, %error, "cannot open the memory of a guest");
+            guest.short = foreign::is_shortage(error);
+            self.unwatched |= guest.short;
+        }
+        let link = link.ok().and_then(|job| {
+            let area = Area::join(&job, address.local).ok()?;
+            Some((Doorbell::of_job(&job, address.local)?, area))
+        });
+        let seen = link.is_some();
+        if let (Some(guest), Some((bell, area))) = (&mut self.guests[index], link) {
+            (guest.bell, guest.area) = (Some(bell), Some(area));
+        }
+        self.answer_guest(index, seen);
+    }
+
+    /// Has a guest's process watched. One that has ended is lost at once.
+    fn watch_guest(&mut self, index: usize) {
+        let Some(guest) = &mut self.guests[index] else { return };
+        let (watch, bell) = (&mut self.watch, &self.bell);
+        let watched = foreign::watch(&guest.process).and_then(|pidfd| {
+            watch.begin(&guest.process, pidfd.as_fd(), &self.area, bell).map(|()| pidfd)
+        });
+        guest.short = false;
+        match watched {
+            Ok(pidfd) => guest.pidfd = Some(pidfd),
+            Err(error) if foreign::has_ended(&error) => {
+                self.lose_source(self.ranks() + index as u32, PeerFailure::Died);
+            }
+            Err(error) => {
+                guest.short = foreign::is_shortage(&error);
+                let pid = guest.process.pid;
+                if !guest.short {
+                    tracing::warn!(pid, %error, "cannot watch the process of a guest");
+                } else if !std::mem::replace(&mut self.unwatched, true) {
+                    tracing::warn!(pid, %error, "cannot watch the process of a guest; trying again");
+                }
+            }
+        }
+    }
+
+    /// Tries again to watch the guests for which there was no descriptor. Whether some are left.
+    #[cold]
+    pub(crate) fn watch_again(&mut self) -> bool {
+        if !self.unwatched {
+            return false;
+        }
+        for index in 0..self.guests.len() {
+            let Some(guest) = self.guests[index].as_ref().filter(|guest| guest.short) else {
+                continue;
+            };
+            let address = Address {
+                process: guest.process,
+                instance: guest.instance,
+                node: guest.node,
+                local: guest.local,
+                ..self.me
+            };
+            let fd = self.area.guest(index as u32).map(|entry| entry.fd.load(Ordering::Relaxed));
+            self.welcome(index, &Address { fd: fd.unwrap_or(NO_FD), ..address });
+        }
+        self.unwatched = self.guests.iter().flatten().any(|guest| guest.short);
+        self.unwatched
+    }
+
+    /// Tells a guest whether it can be woken.
+    fn answer_guest(&mut self, index: usize, seen: bool) {
+        let Some(entry) = self.area.guest(index as u32) else { return };
+        let (from, to) = if seen {
+            // It may have been told otherwise before.
+            ([guest::SEATED, guest::UNSEEN], guest::WELCOME)
+        } else {
+            ([guest::SEATED; 2], guest::UNSEEN)
+        };
+        for before in from {
+            // Release pairs with the Acquire in the guest's `announce_waiting`. A guest that has left
+            // meanwhile is not overwritten.
+            let _ = entry.state.compare_exchange(before, to, Ordering::AcqRel, Ordering::Acquire);
         }
     }
 
@@ -126,7 +192,7 @@ impl ShmIface {
         for index in 0..self.eps.len() {
             let e = &self.eps[index];
             let ended = e.seat != Seat::Member
-                && e.condition == Condition::Open
+                && e.lives()
                 && (e.area.job().is_dead(e.area.local())
                     || e.pidfd.as_ref().is_some_and(|pidfd| cma::process_ended(pidfd.as_fd())));
             if ended {
@@ -138,8 +204,12 @@ impl ShmIface {
     /// Makes a guest's entry free for the next one.
     pub(crate) fn free_seat(&mut self, source: u32) {
         let Some(index) = source.checked_sub(self.ranks()) else { return };
-        self.guests[index as usize] = None;
-        self.gone[source as usize] = false;
+        if let Some(guest) = self.guests[index as usize].take() {
+            self.mappings.forget(&guest.process);
+        }
+        self.gone[source as usize] = Presence::There;
+        self.area.refused().set(source, false);
+        self.forget_nodes();
         if let Some(entry) = self.area.guest(index) {
             // Relaxed: published by the state.
             entry.intent.store(0, Ordering::Relaxed);

@@ -9,7 +9,7 @@ use std::os::fd::AsRawFd;
 use bowline_base::doorbell::Doorbell;
 use bowline_base::job::{JobError, JobMemory, RankState};
 use bowline_base::slab::Slab;
-use bowline_base::sync::atomic::{AtomicU32, Ordering};
+use bowline_base::sync::atomic::{AtomicU32, Ordering, fence};
 use bowline_base::{ring, scmp};
 use bowline_uct::{
     AtomicOps, Caps, EpId, IfaceAttr, Limits, OpLimits, OpenError, PeerFailure, RkeyId, Token,
@@ -18,13 +18,13 @@ use bowline_uct::{
 use crate::addr::{Address, NO_FD, Process};
 use crate::area::Area;
 use crate::connect::Foreign;
-use crate::endpoint::{Endpoint, SharedWord};
+use crate::endpoint::{Endpoint, Seat, SharedWord};
 use crate::guests::Guest;
 use crate::layout::{Parameters, guest, state};
 use crate::md::Memories;
 use crate::options::ShmOptions;
 use crate::post::MAX_SHORT;
-use crate::rare::{Grave, News};
+use crate::rare::{Grave, News, Presence};
 use crate::receive::Receiver;
 use crate::rkey::{Mappings, Rkey};
 use crate::watch::Watch;
@@ -48,6 +48,8 @@ bowline_base::counters! {
         cma_transfers,
         /// Bytes moved by cross memory attach.
         cma_bytes,
+        /// Bytes copied between thread ranks from or to memory that was lent.
+        here_bytes,
         /// Transfers that the kernel refused; later ones to the same peer are not tried.
         cma_refused,
         /// Peers found dead, closed or damaged.
@@ -85,8 +87,14 @@ pub struct ShmIface {
     pub(crate) news: VecDeque<News>,
     /// Peers that are gone, whose last messages are being read.
     pub(crate) graves: Vec<Grave>,
-    /// Sources that are gone, by number.
-    pub(crate) gone: Vec<bool>,
+    /// What is known of each source, by number.
+    pub(crate) gone: Vec<Presence>,
+    /// The serial of the newest endpoint.
+    pub(crate) serial: u64,
+    /// Some endpoint may be over.
+    pub(crate) over: bool,
+    /// Some guest's process is not watched for want of descriptors.
+    pub(crate) unwatched: bool,
     pub(crate) guests: Vec<Option<Guest>>,
     pub(crate) watch: Watch,
     /// Node memories of others.
@@ -97,6 +105,8 @@ pub struct ShmIface {
     pub(crate) mappings: Mappings,
     /// Whether this rank waits for room in a peer's queue while it sleeps.
     pub(crate) waits_for_space: bool,
+    /// The event descriptor could not be made when it was last asked for.
+    pub(crate) polls_for_fd: bool,
     pub(crate) attr: IfaceAttr,
     pub(crate) bell: Doorbell,
     /// Into our own area and control block: words that every `progress` looks at.
@@ -165,7 +175,7 @@ impl ShmIface {
         let (attention, space_wanted) = unsafe {
             (SharedWord::new(&area.attention().word), SharedWord::new(&*control.space_wanted))
         };
-        let attr = attributes(&options, &parameters, &area);
+        let attr = attributes(&options, &parameters, &area, me.fd == NO_FD);
         // What died before now is reported by the first `progress`.
         let seen_deaths = job.death_generation().wrapping_sub(1);
         let iface = Self {
@@ -185,15 +195,19 @@ impl ShmIface {
             wants: VecDeque::with_capacity(64),
             news: VecDeque::new(),
             graves: Vec::new(),
-            gone: vec![false; sources as usize],
+            gone: vec![Presence::There; sources as usize],
+            serial: 0,
+            over: false,
+            unwatched: false,
             guests: (0..parameters.guests).map(|_| None).collect(),
             watch: Watch::default(),
             nodes: Vec::new(),
-            memories: Memories::new(),
+            memories: Memories::new(instance, me.fd == NO_FD),
             rkeys: Slab::default(),
             process_rkeys: Vec::new(),
             mappings: Mappings::default(),
             waits_for_space: false,
+            polls_for_fd: false,
             attr,
             bell,
             attention,
@@ -238,7 +252,12 @@ fn attach_error(error: JobError) -> OpenError {
     }
 }
 
-fn attributes(options: &ShmOptions, parameters: &Parameters, area: &Area) -> IfaceAttr {
+fn attributes(
+    options: &ShmOptions,
+    parameters: &Parameters,
+    area: &Area,
+    private: bool,
+) -> IfaceAttr {
     let mut caps = Caps::AM_SHORT
         | Caps::AM_BCOPY
         | Caps::PUT_SHORT
@@ -260,6 +279,7 @@ fn attributes(options: &ShmOptions, parameters: &Parameters, area: &Area) -> Ifa
     if options.cma != Some(false) {
         caps |= Caps::RMA_REGISTERED;
         caps.set(Caps::EXPOSE, options.exposes);
+        caps.set(Caps::LENT_ONLY, private);
     }
     let max_bcopy = parameters.max_bcopy as usize;
     let one_sided = OpLimits {
@@ -294,23 +314,27 @@ impl Drop for ShmIface {
         }
         // Release pairs with the Acquire of whoever looks: all that we sent is before it.
         self.area.header().state.store(state::CLOSED, Ordering::Release);
+        let job = self.area.job().clone();
+        job.mark_left(self.me.local);
+        // SeqCst: pairs with the fence in `connect_to`, rule 1 of `Senders`.
+        fence(Ordering::SeqCst);
         for e in &self.eps {
-            if let crate::endpoint::Seat::Guest(entry) = e.seat
-                && let Some(entry) = e.area.guest(entry)
-            {
-                // Release pairs with the Acquire in `Guests::look`: our last messages.
-                entry.state.store(guest::LEFT, Ordering::Release);
-                e.area.bump_attention();
-                e.bell.ring();
+            match e.seat {
+                Seat::Guest(entry) => {
+                    let Some(entry) = e.area.guest(entry) else { continue };
+                    // Release pairs with the Acquire in `look_at_guests`: our last messages.
+                    entry.state.store(guest::LEFT, Ordering::Release);
+                    e.area.bump_attention();
+                    e.bell.ring();
+                }
+                Seat::Member => e.bell.ring(),
             }
         }
-        let job = self.area.job().clone();
-        for local in (0..job.ranks()).filter(|local| *local != self.me.local) {
-            if let Ok(area) = Area::join(&job, local) {
-                area.bump_attention();
-                if let Some(bell) = Doorbell::of_job(&job, local) {
-                    bell.ring();
-                }
+        // Ranks that this one never spoke to wait for nothing of it; they see that it has left when
+        // they next look.
+        for local in self.area.known().below(job.ranks()) {
+            if let Some(bell) = Doorbell::of_job(&job, local) {
+                bell.ring();
             }
         }
         for guest in self.guests.iter().flatten() {

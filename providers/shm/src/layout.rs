@@ -3,6 +3,8 @@
 //! ```text
 //!   line 0        Header        parameters; state EMPTY ─► OPENING ─► OPEN ─► CLOSED
 //!   line 1        Attention     bumped by peers when something rare wants a look
+//!   known         Senders       ranks of this node memory that have connected to the owner
+//!   refused       Senders       senders that the owner does not listen to any more
 //!   guests        GuestEntry    peers from other node memories
 //!   registrations u64 each      generation of a piece of registered memory, odd while reachable
 //!   SCMP queue                  see bowline_base::scmp::seq
@@ -25,7 +27,7 @@ use crate::options::ShmOptions;
 /// "BOWLSHM" and a byte that no text has.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"BOWLSHM\x9d");
 /// Changes with every change of the layout or of the protocol spoken in it.
-pub(crate) const VERSION: u32 = 3;
+pub(crate) const VERSION: u32 = 4;
 
 /// States of an area (`Header::state`). Only the owner writes it.
 ///
@@ -69,10 +71,59 @@ pub(crate) struct Attention {
     pub(crate) word: AtomicU32,
 }
 
+/// One bit for each sender that a queue can tell apart, by its number.
+///
+/// 1. `known`: a rank that connects sets its bit (a guest has an entry instead). The owner rings
+///    those ranks when it closes, and nobody else, so that it maps no memory of ranks that it never
+///    spoke to. A rank sets the bit, makes a fence and looks at the owner's state; an owner that
+///    closes stores the state, makes a fence and looks at the bits. So one of the two sees the other.
+/// 2. `refused`: the owner sets the bit of a sender that wrote what cannot be, or of all when its
+///    queue is damaged, and bumps their attention. A sender that finds its bit gives the owner up.
+///    The bit of a guest's number is cleared before the entry is free again.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub(crate) struct Senders {
+    words: [AtomicU64; SENDERS / 64],
+}
+
+/// Numbers that a queue tells apart.
+const SENDERS: usize = 1 << 16;
+
+impl Senders {
+    /// Sets or clears the bit of a sender.
+    pub(crate) fn set(&self, sender: u32, on: bool) {
+        let Some(word) = self.words.get(sender as usize / 64) else { return };
+        let bit = 1 << (sender % 64);
+        // Release pairs with the Acquire of `has`; `known` is ordered by fences.
+        if on {
+            word.fetch_or(bit, Ordering::Release);
+        } else {
+            word.fetch_and(!bit, Ordering::Release);
+        }
+    }
+
+    /// Whether the bit of a sender is set.
+    pub(crate) fn has(&self, sender: u32) -> bool {
+        // Acquire pairs with the Release of `set`.
+        let word = self.words.get(sender as usize / 64).map(|word| word.load(Ordering::Acquire));
+        word.is_some_and(|word| word & (1 << (sender % 64)) != 0)
+    }
+
+    /// The senders below `end` whose bits are set.
+    pub(crate) fn below(&self, end: u32) -> impl Iterator<Item = u32> + '_ {
+        (0..end).step_by(64).flat_map(move |first| {
+            // Relaxed: ordered by the fences of rule 1.
+            let word = self.words[first as usize / 64].load(Ordering::Relaxed);
+            (first..end.min(first + 64)).filter(move |sender| word & (1 << (sender % 64)) != 0)
+        })
+    }
+}
+
 /// A peer from another node memory.
 ///
-/// 1. `state` is 0 while free. A guest claims it by a compare-and-swap to `CLAIMED`, fills in the
-///    identity, stores `SEATED` (Release) and bumps the host's attention.
+/// 1. `state` is 0 while free. A guest claims it by a compare-and-swap to `CLAIMED`, beside which
+///    stands its pid, fills in the identity, stores `SEATED` (Release) and bumps the host's
+///    attention. An entry that is claimed by a process that has ended may be claimed by the next.
 /// 2. The host opens the guest's memory, so that it can wake the guest and see its death, and
 ///    answers by storing `WELCOME`, or `UNSEEN` when it could not. An unseen guest does not sleep
 ///    while it waits for room.
@@ -103,8 +154,20 @@ pub(crate) struct GuestEntry {
 pub(crate) mod guest {
     /// Nobody.
     pub(crate) const FREE: u32 = 0;
-    /// Being filled in.
+    /// Being filled in by the process whose pid stands above these bits.
     pub(crate) const CLAIMED: u32 = 1;
+    /// Bits of the state; a pid has 22.
+    const BITS: u32 = 3;
+
+    /// Claimed by this process.
+    pub(crate) const fn claimed_by(pid: u32) -> u32 {
+        (pid << BITS) | CLAIMED
+    }
+
+    /// The process that fills in an entry in this state.
+    pub(crate) fn claimer(state: u32) -> Option<u32> {
+        (state & ((1 << BITS) - 1) == CLAIMED).then_some(state >> BITS)
+    }
     /// Complete; the host did not look yet.
     pub(crate) const SEATED: u32 = 2;
     /// The host can wake this guest.
@@ -124,6 +187,8 @@ pub(crate) unsafe trait Shared {}
 unsafe impl Shared for Header {}
 // SAFETY: atomics and padding only.
 unsafe impl Shared for Attention {}
+// SAFETY: atomics only.
+unsafe impl Shared for Senders {}
 // SAFETY: atomics and padding only.
 unsafe impl Shared for GuestEntry {}
 // SAFETY: an atomic.
@@ -147,6 +212,8 @@ pub(crate) struct Parameters {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
     pub(crate) parameters: Parameters,
+    pub(crate) known: usize,
+    pub(crate) refused: usize,
     pub(crate) guests: usize,
     pub(crate) registrations: usize,
     pub(crate) scmp: usize,
@@ -255,6 +322,8 @@ impl Layout {
         let end = size_of::<Header>();
         Self {
             parameters,
+            known: end,
+            refused: end,
             guests: end,
             registrations: end,
             scmp: end,
@@ -269,7 +338,9 @@ impl Layout {
     /// The layout of an area with these parameters, which are within their ranges: the sum is far
     /// below `usize::MAX`.
     pub(crate) fn new(parameters: Parameters) -> Self {
-        let guests = size_of::<Header>() + size_of::<Attention>();
+        let known = size_of::<Header>() + size_of::<Attention>();
+        let refused = known + size_of::<Senders>();
+        let guests = refused + size_of::<Senders>();
         let registrations = guests + parameters.guests as usize * size_of::<GuestEntry>();
         let scmp = (registrations + parameters.registrations as usize * size_of::<AtomicU64>())
             .next_multiple_of(LINE);
@@ -280,6 +351,8 @@ impl Layout {
         let ring_bytes = parameters.shape(1).bytes();
         let mut layout = Self {
             parameters,
+            known,
+            refused,
             guests,
             registrations,
             scmp,
@@ -332,6 +405,8 @@ mod tests {
         let layout = Layout::new(Parameters::of_options(&ShmOptions::default()));
         let marks = [
             size_of::<Header>() + size_of::<Attention>(),
+            layout.known + size_of::<Senders>(),
+            layout.refused + size_of::<Senders>(),
             layout.guests,
             layout.registrations,
             layout.scmp,

@@ -32,10 +32,11 @@
 //! | packed, up to `BOWLINE_SHM_MAX_BCOPY` | the ring's data area, or several slots of the queue |
 //! | larger | not here: protocols above read or write the peer's buffer |
 //! | put, get, atomics on memory allocated here | plain loads and stores on the mapping |
-//! | put, get on other memory | `process_vm_readv`, `process_vm_writev` |
+//! | put, get on other memory | `process_vm_readv`, `process_vm_writev`; between threads a plain copy |
 //!
 //! [`PROCESS_RKEY`] is the packed key under which a rank's whole memory is read and written by the
-//! kernel's copies, with no registration: unpack it once per endpoint.
+//! kernel's copies, with no registration: unpack it once per endpoint. Threads of one process have
+//! no kernel between them: there it opens what its owner has registered, exposed or lent.
 //!
 //! # Limits that a user meets
 //!
@@ -57,10 +58,13 @@ mod connect;
 mod contract;
 mod endpoint;
 mod foreign;
+#[doc(hidden)]
+pub mod fuzz;
 mod guests;
 mod hot;
 mod iface;
 mod layout;
+mod lent;
 mod md;
 mod options;
 mod post;

@@ -6,10 +6,15 @@
 //! still stands, since the kernel would let them write into whatever came there later.
 //! *Exposed* memory is the same with bytes that stay with their user, who lends them to reads.
 //!
+//! Between threads of one process no kernel checks anything. There every piece of the user's memory,
+//! registered, exposed or lent, stands in a table as long as peers may copy it ([`crate::lent`]), and
+//! `PROCESS` opens what is in it, not the process.
+//!
 //! A packed key is one of
 //!
 //! ```text
-//!   PROCESS     kind u8                                   all memory that the kernel lets us reach
+//!   PROCESS     kind u8                                   all memory that the kernel lets us reach,
+//!                                                         of thread ranks: all that is lent
 //!   MAPPED      kind u8 | pid u32 | start_time u64 | fd u32 | dev u64 | ino u64 | id u64
 //!               | base u64 | len u64
 //!   REGISTERED  kind u8 | slot u32 | generation u64 | base u64 | len u64
@@ -32,6 +37,7 @@ use bowline_uct::{AddrWriter, LocalSlice, MemError, MemHandle};
 
 use crate::addr::Process;
 use crate::area::Area;
+use crate::lent::{Entered, Lent};
 
 /// Kinds of packed keys.
 pub(crate) mod kind {
@@ -42,7 +48,8 @@ pub(crate) mod kind {
 
 /// The packed key of all memory of the packing process, as far as the kernel opens it to the
 /// unpacking one: one byte, the same for every process. Unpacking it is cheap and gives the same
-/// key each time; a protocol that moves user buffers unpacks it once per endpoint.
+/// key each time; a protocol that moves user buffers unpacks it once per endpoint. Of a thread rank
+/// it opens what that rank has registered, exposed or lent at the time.
 pub const PROCESS_RKEY: [u8; 1] = [kind::PROCESS];
 
 /// Longest packed key, in bytes.
@@ -63,8 +70,15 @@ pub(crate) fn allocation_here(id: u64) -> Option<Arc<Region>> {
 #[derive(Debug)]
 enum Memory {
     Allocated { region: Arc<Region>, id: u64, packed: Vec<u8> },
-    Registered { memory: RecvBuf, slot: u32, generation: u64 },
-    Exposed { bytes: LocalSlice, slot: u32, generation: u64 },
+    Registered { memory: RecvBuf, word: Word, entered: Option<Entered> },
+    Lent { bytes: LocalSlice, word: Option<Word>, entered: Option<Entered> },
+}
+
+/// A registration word: its number and what it holds while the registration stands.
+#[derive(Clone, Copy, Debug)]
+struct Word {
+    slot: u32,
+    generation: u64,
 }
 
 /// All memory that one interface makes reachable.
@@ -77,26 +91,25 @@ pub(crate) struct Memories {
     free_slots: Vec<u32>,
     /// Registration words from here on were never used.
     fresh_slot: u32,
+    /// Of a thread rank: what the others may copy.
+    table: Option<Arc<Lent>>,
 }
 
 impl Memories {
-    pub(crate) fn new() -> Self {
+    /// Those of the interface with this instance; `private` if it is a thread rank's.
+    pub(crate) fn new(instance: u64, private: bool) -> Self {
         Self {
             held: Slab::default(),
             allocations: Vec::new(),
             free_slots: Vec::new(),
             fresh_slot: 0,
+            table: private.then(|| Lent::new(instance)),
         }
     }
 
-    /// Allocates; `private` for memory that only threads of this process share.
-    pub(crate) fn alloc(
-        &mut self,
-        me: &Process,
-        private: bool,
-        len: usize,
-    ) -> Result<MemHandle, MemError> {
-        let region = if private {
+    /// Allocates: memory that only threads of this process share, if this is a thread rank.
+    pub(crate) fn alloc(&mut self, me: &Process, len: usize) -> Result<MemHandle, MemError> {
+        let region = if self.table.is_some() {
             Region::create_private(len)
         } else {
             Region::create_memfd("bowline-window", len)
@@ -130,20 +143,48 @@ impl Memories {
 
     /// Registers memory of the user.
     pub(crate) fn register(&mut self, area: &Area, memory: RecvBuf) -> Result<MemHandle, MemError> {
-        let (slot, generation) = self.open_word(area)?;
-        Ok(MemHandle(self.held.insert(Memory::Registered { memory, slot, generation })))
+        let word = self.open_word(area)?;
+        let entered = self.enter(memory.address(), memory.len(), true);
+        Ok(MemHandle(self.held.insert(Memory::Registered { memory, word, entered })))
     }
 
-    /// Lends memory of the user to reads. That they only read is the business of whoever is given
-    /// the key, as with all memory that the kernel opens to peers.
-    pub(crate) fn expose(&mut self, area: &Area, bytes: LocalSlice) -> Result<MemHandle, MemError> {
-        let (slot, generation) = self.open_word(area)?;
-        Ok(MemHandle(self.held.insert(Memory::Exposed { bytes, slot, generation })))
+    /// Lends memory of the user to reads. Between processes, that they only read is the business of
+    /// whoever is given the key, as with all memory that the kernel opens to peers. `keyed` if the
+    /// key is to name this memory and no other.
+    pub(crate) fn expose(
+        &mut self,
+        area: &Area,
+        bytes: LocalSlice,
+        keyed: bool,
+    ) -> Result<MemHandle, MemError> {
+        let word = if keyed { Some(self.open_word(area)?) } else { None };
+        let entered = self.enter(bytes.as_ptr().addr() as u64, bytes.len(), false);
+        Ok(MemHandle(self.held.insert(Memory::Lent { bytes, word, entered })))
     }
 
-    /// Takes a registration word and says in it that memory is reachable: its number and what it
-    /// holds.
-    fn open_word(&mut self, area: &Area) -> Result<(u32, u64), MemError> {
+    /// Lends memory of the user to reads and writes of thread ranks.
+    pub(crate) fn lend(&mut self, bytes: LocalSlice) -> Result<MemHandle, MemError> {
+        let entered = self.enter(bytes.as_ptr().addr() as u64, bytes.len(), true);
+        if entered.is_none() {
+            return Err(MemError::Unsupported("lend memory to the writes of peers"));
+        }
+        Ok(MemHandle(self.held.insert(Memory::Lent { bytes, word: None, entered })))
+    }
+
+    /// Lets thread ranks copy memory of the user, until it is taken back.
+    fn enter(&self, start: u64, len: usize, writable: bool) -> Option<Entered> {
+        self.table.as_ref().map(|table| table.enter(start, len, writable))
+    }
+
+    /// Ends that, and waits for the copies under way.
+    fn take_back(&self, entered: Option<Entered>) {
+        if let (Some(table), Some(entered)) = (&self.table, entered) {
+            table.remove(entered);
+        }
+    }
+
+    /// Takes a registration word and says in it that memory is reachable.
+    fn open_word(&mut self, area: &Area) -> Result<Word, MemError> {
         let slot = self.free_slots.pop().unwrap_or(self.fresh_slot);
         let Some(word) = area.registration(slot) else {
             return Err(MemError::System {
@@ -156,11 +197,11 @@ impl Memories {
         let generation = word.load(Ordering::Relaxed).wrapping_add(1) | 1;
         // Release pairs with the Acquire in `rkey::Access::stands`.
         word.store(generation, Ordering::Release);
-        Ok((slot, generation))
+        Ok(Word { slot, generation })
     }
 
     /// Says in a registration word that nothing is reachable any more.
-    fn close_word(&mut self, area: &Area, slot: u32, generation: u64) {
+    fn close_word(&mut self, area: &Area, Word { slot, generation }: Word) {
         if let Some(word) = area.registration(slot) {
             // Even: nothing stands here. Release pairs with the Acquire in
             // `rkey::Access::stands`; SeqCst would not help, since a peer that checked
@@ -179,9 +220,9 @@ impl Memories {
                 // alone, so no slice of them exists elsewhere, and none is made here.
                 Some(unsafe { View::from_raw(memory.address() as *mut u8, memory.len()) })
             }
-            Memory::Exposed { bytes, .. } => {
-                // SAFETY: whoever lent the bytes keeps them readable until `release`, which needs the
-                // exclusive borrow that ends the view, and nothing here writes through it.
+            Memory::Lent { bytes, .. } => {
+                // SAFETY: whoever lent the bytes keeps them readable, and writable where he lent them
+                // to writes, until `release`, which needs the exclusive borrow that ends the view.
                 Some(unsafe { View::from_raw(bytes.as_ptr(), bytes.len()) })
             }
         }
@@ -190,12 +231,14 @@ impl Memories {
     pub(crate) fn pack(&self, handle: MemHandle) -> Result<Vec<u8>, MemError> {
         match self.held.get(handle.0).ok_or(MemError::NoSuch)? {
             Memory::Allocated { packed, .. } => Ok(packed.clone()),
-            Memory::Registered { memory, slot, generation } => {
-                Ok(registered(*slot, *generation, memory.address(), memory.len()))
+            Memory::Registered { memory, word, .. } => {
+                Ok(registered(*word, memory.address(), memory.len()))
             }
-            Memory::Exposed { bytes, slot, generation } => {
-                Ok(registered(*slot, *generation, bytes.as_ptr().addr() as u64, bytes.len()))
+            Memory::Lent { bytes, word: Some(word), .. } => {
+                Ok(registered(*word, bytes.as_ptr().addr() as u64, bytes.len()))
             }
+            // It is found by its address.
+            Memory::Lent { word: None, .. } => Ok(PROCESS_RKEY.to_vec()),
         }
     }
 
@@ -210,12 +253,16 @@ impl Memories {
                 forget(id);
                 Ok(None)
             }
-            Memory::Registered { memory, slot, generation } => {
-                self.close_word(area, slot, generation);
+            Memory::Registered { memory, word, entered } => {
+                self.close_word(area, word);
+                self.take_back(entered);
                 Ok(Some(memory))
             }
-            Memory::Exposed { slot, generation, .. } => {
-                self.close_word(area, slot, generation);
+            Memory::Lent { word, entered, .. } => {
+                if let Some(word) = word {
+                    self.close_word(area, word);
+                }
+                self.take_back(entered);
                 Ok(None)
             }
         }
@@ -243,8 +290,12 @@ impl Memories {
 impl Drop for Memories {
     fn drop(&mut self) {
         for (_, memory) in self.held.iter() {
-            if let Memory::Allocated { id, .. } = memory {
-                forget(*id);
+            match memory {
+                Memory::Allocated { id, .. } => forget(*id),
+                // Before the buffers in `held` are dropped.
+                Memory::Registered { entered, .. } | Memory::Lent { entered, .. } => {
+                    self.take_back(*entered);
+                }
             }
         }
     }
@@ -256,7 +307,7 @@ pub(crate) fn check_of(bytes: &[u8]) -> u32 {
     (wide ^ (wide >> 32)) as u32
 }
 
-fn registered(slot: u32, generation: u64, base: u64, len: usize) -> Vec<u8> {
+fn registered(Word { slot, generation }: Word, base: u64, len: usize) -> Vec<u8> {
     let mut w = AddrWriter::new();
     w.u8(kind::REGISTERED).u32(slot).u64(generation).u64(base).u64(len as u64);
     checked(w.finish())

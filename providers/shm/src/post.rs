@@ -275,7 +275,14 @@ impl ShmIface {
     #[cold]
     pub(crate) fn fail_endpoint(&mut self, ep: EpId, how: PeerFailure) {
         let Some(e) = self.eps.get_mut(ep.0 as usize) else { return };
-        if e.condition != Condition::Dormant && e.fail(how) {
+        let disconnected = e.condition == Condition::Dormant;
+        if !e.fail(how) {
+            return;
+        }
+        if disconnected {
+            self.over = true;
+            self.due();
+        } else {
             let source = e.member();
             self.news.push_back(crate::rare::News::Failed { source, ep: Some(ep), how });
             self.due();

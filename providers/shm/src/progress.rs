@@ -8,7 +8,7 @@
 //! **Fairness.** A ring that used the budget up goes behind the others, and when all rings
 //! together did, the queue comes first in the next call.
 
-use bowline_base::doorbell::light_fence;
+use bowline_base::doorbell::space;
 use bowline_base::sync::atomic::Ordering;
 use bowline_uct::Sink;
 
@@ -23,6 +23,11 @@ const QUEUE_EVERY: u32 = 8;
 /// An empty queue is polled in one call of so many all the same: it counts its idle polls to
 /// know when to flip.
 const IDLE_EVERY: u32 = 32;
+
+/// Polls of an empty queue in a row after which it is asked whether something can never come: with
+/// [`IDLE_EVERY`], 32768 calls of `progress`, under a millisecond of one that spins. `SECURITY.md`
+/// names the number.
+const SILENT_POLLS: u32 = 1024;
 
 impl ShmIface {
     /// The short way through a call: nothing is here, or the only message. A rank that waits
@@ -171,11 +176,7 @@ impl ShmIface {
     /// Rings those who sleep until there is room here.
     #[inline]
     fn look_who_waits(&mut self) {
-        // Between the heads that were published and the look at who waits for them.
-        light_fence();
-        // Relaxed: ordered by the fence, which pairs with the heavy one of the sleeper, in
-        // `prepare_sleep`.
-        if self.space_wanted.word().load(Ordering::Relaxed) != 0 {
+        if space::is_asked(self.space_wanted.word()) {
             self.tell_waiters();
         }
     }
@@ -186,10 +187,27 @@ impl ShmIface {
             return 0;
         }
         let given = self.receiver.poll_queue(sink, budget);
+        if given > 0 {
+            self.receiver.silent = 0;
+        } else {
+            self.receiver.silent += 1;
+            if self.receiver.silent >= SILENT_POLLS {
+                self.silence();
+            }
+        }
         if self.receiver.hot.due() {
             self.compare_heat();
         }
         given
+    }
+
+    /// Nothing has come by the queue for a while.
+    #[cold]
+    #[inline(never)]
+    fn silence(&mut self) {
+        self.receiver.silent = 0;
+        self.watch_again();
+        self.look_for_damage();
     }
 
     #[cold]

@@ -9,17 +9,20 @@
 //! ```
 //!
 //! What the peer published before it went is delivered before its failure is. A *damaged* source
-//! is not listened to any more, and reported at once.
+//! is not listened to any more, and reported at once; it is told so by its bit in `refused` (see
+//! [`crate::layout::Senders`]), and buried without another report when it goes.
 
 use bowline_base::doorbell::Doorbell;
 use bowline_base::job::ControlBlock;
-use bowline_base::scmp::Producers;
-use bowline_base::scmp::seq::Settled;
+use bowline_base::ring::promote::Sending;
+use bowline_base::scmp::seq::{self, Settled};
+use bowline_base::scmp::{AttachError, Producers};
 use bowline_base::sync::atomic::Ordering;
 use bowline_uct::{EpId, PeerFailure, Sink, Source};
 
 use crate::area::Area;
-use crate::endpoint::{Endpoint, Seat};
+use crate::connect::leave_seat;
+use crate::endpoint::{Cma, Condition, Endpoint, Intent, Seat};
 use crate::iface::ShmIface;
 use crate::layout::state;
 
@@ -29,11 +32,24 @@ pub(crate) enum News {
     Failed { source: Option<u32>, ep: Option<EpId>, how: PeerFailure },
 }
 
+/// What is known of a source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Presence {
+    /// Nothing to the contrary.
+    There,
+    /// It wrote what cannot be, and that was reported. It may still write.
+    Damaged,
+    /// It is gone, and being buried or buried.
+    Gone,
+}
+
 /// A peer that is gone, whose last messages may not have been read yet.
 #[derive(Debug)]
 pub(crate) struct Grave {
     source: u32,
     how: PeerFailure,
+    /// Its failure was reported before.
+    reported: bool,
     /// Generation of the queue when it was last looked at, and flips since the peer went.
     generation: u32,
     flips: u32,
@@ -42,7 +58,7 @@ pub(crate) struct Grave {
 /// Everybody who may have an intent on our queue.
 struct Everyone<'a> {
     area: &'a Area,
-    gone: &'a [bool],
+    gone: &'a [Presence],
 }
 
 impl Producers for Everyone<'_> {
@@ -60,7 +76,8 @@ impl Producers for Everyone<'_> {
     }
 
     fn is_dead(&self, producer: u32) -> bool {
-        self.area.job().is_dead(producer) || self.gone[producer as usize]
+        // A damaged source is taken for dead: what it has reserved is not waited for.
+        self.area.job().is_dead(producer) || self.gone[producer as usize] != Presence::There
     }
 }
 
@@ -81,6 +98,12 @@ impl ShmIface {
         let deaths = self.area.job().death_generation();
         if deaths != self.seen_deaths {
             self.seen_deaths = deaths;
+            let left: Vec<u32> = self.area.job().left().collect();
+            for local in left {
+                if local != self.me.local {
+                    self.lose_source(local, PeerFailure::Closed);
+                }
+            }
             let dead: Vec<u32> = self.area.job().dead().collect();
             for local in dead {
                 if local != self.me.local {
@@ -119,8 +142,12 @@ impl ShmIface {
         if self.rings_asked {
             self.rings_asked = self.return_rings();
         }
+        if self.over {
+            self.vacate();
+        }
         self.todo = self.rings_asked
             || self.queue_first
+            || self.over
             || self.area.job().death_generation() != self.seen_deaths
             || !self.graves.is_empty()
             || !self.news.is_empty()
@@ -133,18 +160,18 @@ impl ShmIface {
     fn look_around(&mut self) {
         self.todo = true;
         self.rings_asked = true;
-        let job = self.area.job().clone();
-        for local in 0..job.ranks() {
-            let fresh = local != self.me.local && !self.gone[local as usize];
-            if fresh && Area::state_of(&job, local) == Some(state::CLOSED) {
-                self.lose_source(local, PeerFailure::Closed);
-            }
-        }
         self.look_at_guests();
+        self.watch_again();
         self.watch_foreign();
         for index in 0..self.eps.len() {
-            if self.eps[index].seat != Seat::Member && self.eps[index].is_closed() {
+            let e = &self.eps[index];
+            if !e.lives() {
+                continue;
+            }
+            if e.seat != Seat::Member && e.is_closed() {
                 self.lose_endpoint(EpId(index as u32), PeerFailure::Closed);
+            } else if e.area.refused().has(e.source) {
+                self.lose_endpoint(EpId(index as u32), PeerFailure::Damaged);
             }
         }
     }
@@ -189,7 +216,8 @@ impl ShmIface {
     /// A sender is gone: nothing more is sent to it, and what it sent is read to the end.
     pub(crate) fn lose_source(&mut self, source: u32, how: PeerFailure) {
         let Some(gone) = self.gone.get_mut(source as usize) else { return };
-        if std::mem::replace(gone, true) {
+        let before = std::mem::replace(gone, Presence::Gone);
+        if before == Presence::Gone {
             return;
         }
         self.due();
@@ -197,7 +225,8 @@ impl ShmIface {
             self.eps[ep.0 as usize].fail(how);
         }
         let generation = self.receiver.queue.generation();
-        self.graves.push(Grave { source, how, generation, flips: 0 });
+        let reported = before == Presence::Damaged;
+        self.graves.push(Grave { source, how, reported, generation, flips: 0 });
     }
 
     /// The endpoint that leads to the interface with this source number.
@@ -237,38 +266,141 @@ impl ShmIface {
                 at += 1;
                 continue;
             }
-            let Grave { source, how, .. } = self.graves.swap_remove(at);
+            let Grave { source, how, reported, .. } = self.graves.swap_remove(at);
             self.receiver.free_rings_of(source);
             self.receiver.unignore(source);
-            let ep = self.endpoint_of(source);
-            self.news.push_back(News::Failed { source: Some(source), ep, how });
+            if !reported {
+                let ep = self.endpoint_of(source);
+                self.news.push_back(News::Failed { source: Some(source), ep, how });
+            }
+            self.over = true;
             self.free_seat(source);
         }
+    }
+
+    /// Gives back what belongs to endpoints that are over, see [`crate::endpoint`].
+    fn vacate(&mut self) {
+        self.over = false;
+        for index in 0..self.eps.len() {
+            let e = &self.eps[index];
+            if !matches!(e.condition, Condition::Over(_)) {
+                continue;
+            }
+            let named = |news: &News| {
+                let News::Failed { ep, .. } = news;
+                *ep == Some(EpId(index as u32))
+            };
+            let buried =
+                self.graves.iter().any(|g| self.endpoint_of(g.source) == Some(EpId(index as u32)));
+            if buried || self.news.iter().any(named) {
+                self.over = true;
+                continue;
+            }
+            let Ok(vacant) = self.vacant() else { continue };
+            let left = std::mem::replace(&mut self.eps[index], vacant);
+            if left.seat != Seat::Member {
+                leave_seat(&left.area, left.seat);
+                left.bell.ring();
+            }
+            if let Some(key) = self.process_rkeys[index].take() {
+                self.rkeys.remove(key.0);
+            }
+            self.mappings.forget(&left.process);
+        }
+        self.forget_nodes();
+    }
+
+    /// An endpoint for a place that nobody has.
+    fn vacant(&self) -> Result<Endpoint, AttachError> {
+        let (area, local) = (self.area.clone(), self.me.local);
+        let queue = seq::attach(area.scmp_words(), local as u16, local as u16)?;
+        // SAFETY: the word lies in the control blocks of our own node memory, which the endpoint's
+        // area keeps mapped.
+        let intent = unsafe { Intent::new(&self.control().intent) };
+        Ok(Endpoint {
+            sending: Sending::Queue,
+            stash: Sending::Queue,
+            bell: self.bell.clone(),
+            condition: Condition::Vacant,
+            serial: 0,
+            by_queue: 0,
+            refused_len: 0,
+            refused_at: None,
+            wanted: false,
+            queue,
+            intent,
+            source: local,
+            seat: Seat::Member,
+            cma: Cma::Refused,
+            lent: None,
+            refuse_after: None,
+            pidfd: None,
+            lost: None,
+            process: self.me.process,
+            instance: self.me.instance,
+            node: self.me.node,
+            area,
+        })
+    }
+
+    /// Closes node memories of others that no endpoint leads to and no guest comes from.
+    pub(crate) fn forget_nodes(&mut self) {
+        let Self { nodes, eps, guests, .. } = self;
+        nodes.retain(|node| {
+            let id = node.job.node_id();
+            eps.iter().any(|e| e.condition != Condition::Vacant && e.node == id)
+                || guests.iter().flatten().any(|guest| guest.node == id)
+        });
     }
 
     /// A source wrote what no correct peer writes.
     pub(crate) fn source_damaged(&mut self, source: u32) {
         self.receiver.ignore(source);
-        if self.gone.get(source as usize).copied().unwrap_or(true) {
-            return;
+        match self.gone.get_mut(source as usize) {
+            Some(presence @ Presence::There) => *presence = Presence::Damaged,
+            _ => return,
         }
-        self.gone[source as usize] = true;
         let ep = self.endpoint_of(source);
         if let Some(ep) = ep {
             self.eps[ep.0 as usize].fail(PeerFailure::Damaged);
         }
         self.news.push_back(News::Failed { source: Some(source), ep, how: PeerFailure::Damaged });
         self.due();
+        // It may wait for space here, or for an answer, for as long as it takes us for sound.
+        self.area.refused().set(source, true);
+        self.call(source);
+    }
+
+    /// Makes a source look around.
+    fn call(&self, source: u32) {
+        if let Some(index) = source.checked_sub(self.ranks()) {
+            if let Some(Some(guest)) = self.guests.get(index as usize) {
+                guest.call();
+            }
+        } else if let Ok(area) = Area::join(self.area.job(), source) {
+            area.bump_attention();
+            if let Some(bell) = Doorbell::of_job(self.area.job(), source) {
+                bell.ring();
+            }
+        }
     }
 
     /// The control words of our queue cannot be true: nobody can be trusted to have sent what we
     /// read, or to be told what we did not.
     pub(crate) fn queue_poisoned(&mut self) {
+        if std::mem::replace(&mut self.receiver.poisoned, true) {
+            return;
+        }
         tracing::warn!("the shared receive queue was damaged by a peer and is closed");
-        self.receiver.poisoned = true;
         self.due();
+        let knows: Vec<u32> = self.area.known().below(self.ranks()).collect();
         for source in 0..self.ranks() {
-            if source != self.me.local || self.endpoint_of(source).is_some() {
+            let (other, led_to) = (source != self.me.local, self.endpoint_of(source).is_some());
+            // Whoever never connected has sent nothing, and is only noted.
+            if other && !led_to && !knows.contains(&source) {
+                self.receiver.ignore(source);
+                self.area.refused().set(source, true);
+            } else if other || led_to {
                 self.source_damaged(source);
             }
         }
@@ -277,6 +409,31 @@ impl ShmIface {
                 self.source_damaged(self.ranks() + index as u32);
             }
         }
+        // Those who sleep until there is space are refused for another reason now.
+        self.tell_waiters();
+    }
+
+    /// Nothing has come for a while, or this rank is about to sleep: looks whether something can
+    /// never come, since a word that somebody wrote cannot be. Whether there is something to do.
+    #[cold]
+    pub(crate) fn look_for_damage(&mut self) -> bool {
+        let mut found = false;
+        if !self.receiver.poisoned && self.receiver.queue.stalled() {
+            let everyone = Everyone { area: &self.area, gone: &self.gone };
+            match self.receiver.queue.settle(&everyone) {
+                Ok(Settled::Nothing | Settled::Waiting) => {}
+                Ok(Settled::Resolved) => found = true,
+                Err(_) => {
+                    self.queue_poisoned();
+                    found = true;
+                }
+            }
+        }
+        while let Some(source) = self.receiver.broken_ring() {
+            self.source_damaged(source);
+            found = true;
+        }
+        found
     }
 
     /// Compares the sources of the queue with the owners of the rings.
@@ -285,16 +442,7 @@ impl ShmIface {
         let Some(owner) = self.receiver.evict_for_hotter() else { return };
         self.counters.rings_evicted += 1;
         // The owner may be silent: it looks at its rings when its attention is called.
-        if let Some(index) = owner.checked_sub(self.ranks()) {
-            if let Some(Some(guest)) = self.guests.get(index as usize) {
-                guest.call();
-            }
-        } else if let Ok(area) = Area::join(self.area.job(), owner) {
-            area.bump_attention();
-            if let Some(bell) = Doorbell::of_job(self.area.job(), owner) {
-                bell.ring();
-            }
-        }
+        self.call(owner);
     }
 }
 

@@ -49,6 +49,8 @@ pub(crate) struct Receiver {
     pub(crate) poisoned: bool,
     /// What the last call of `poll_rings` or `poll_queue` stopped at, until it is taken.
     pub(crate) finding: Option<Finding>,
+    /// Calls of `poll_queue` in a row that found nothing.
+    pub(crate) silent: u32,
 }
 
 impl Receiver {
@@ -70,6 +72,7 @@ impl Receiver {
             staging: vec![0; longest].into_boxed_slice(),
             poisoned: false,
             finding: None,
+            silent: 0,
         }
     }
 
@@ -272,12 +275,25 @@ impl Receiver {
         if !self.ignored.contains(&source) {
             self.ignored.push(source);
         }
-        // The ring stays claimed, so that its owner does not get it again; it is not read.
-        self.active.retain(|ring| ring.source != source);
+        // The ring stays claimed, so that its owner does not get it again, and is not read; it is
+        // free when the source is buried. Whoever sends by it finds that out at the head.
+        while let Some(at) = self.active.iter().position(|ring| ring.source == source) {
+            let mut ring = self.active.swap_remove(at);
+            ring.consumer.refuse();
+            self.free[ring.number as usize] = Some(ring.consumer);
+        }
         self.turn = 0;
         if self.held.is_some_and(|held| held.source == source) {
             self.held = None;
         }
+    }
+
+    /// The source of a ring by which nothing can come any more.
+    #[cold]
+    pub(crate) fn broken_ring(&mut self) -> Option<u32> {
+        self.active
+            .iter_mut()
+            .find_map(|ring| ring.consumer.check().is_err().then_some(ring.source))
     }
 
     /// Listens to a source number again: its owner is gone.

@@ -7,10 +7,10 @@
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use bowline_base::region::Region;
+use bowline_base::region::{Region, RegionError};
 use bowline_base::sync::atomic::Ordering;
 use bowline_base::view::View;
-use bowline_uct::{AddrReader, EpId, MemError, PeerFailure};
+use bowline_uct::{AddrReader, MemError, PeerFailure};
 
 use crate::addr::{NO_FD, Process};
 use crate::area::Area;
@@ -20,8 +20,8 @@ use crate::md::{CHECK, PROCESS_RKEY, allocation_here, check_of, kind};
 /// A key that was opened.
 #[derive(Debug)]
 pub(crate) struct Rkey {
-    /// The endpoint on which it was unpacked and is valid.
-    pub(crate) ep: EpId,
+    /// The connection on which it was unpacked and is valid: `Endpoint::serial`.
+    pub(crate) serial: u64,
     pub(crate) access: Access,
 }
 
@@ -78,8 +78,7 @@ pub(crate) struct Mappings {
 
 #[derive(Debug)]
 struct Mapping {
-    pid: u32,
-    id: u64,
+    of: Named,
     region: Arc<Region>,
     used: u64,
 }
@@ -88,9 +87,10 @@ struct Mapping {
 /// memory that a peer has released is not held for long.
 const IDLE_MAPPINGS: usize = 16;
 
-/// Reads a packed key that came from `peer`.
+/// Reads a packed key that came from `peer`; `me` is the process that calls.
 pub(crate) fn unpack(
     packed: &[u8],
+    me: &Process,
     peer: &Process,
     mappings: &mut Mappings,
 ) -> Result<Access, MemError> {
@@ -122,7 +122,7 @@ pub(crate) fn unpack(
                 };
                 let base = r.u64().map_err(bad)?;
                 let len = usize::try_from(r.u64().map_err(bad)?).map_err(|_| MemError::BadKey)?;
-                let region = mappings.find(&named, peer)?;
+                let region = mappings.find(named, me, peer)?;
                 if len > region.len() || base.checked_add(len as u64).is_none() {
                     return Err(MemError::BadKey);
                 }
@@ -134,7 +134,9 @@ pub(crate) fn unpack(
     read()
 }
 
-/// An allocation as its key names it.
+/// An allocation as its key names it, with all that tells it from another one: processes have the
+/// pids of earlier ones, and count their allocations from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Named {
     pid: u32,
     start_time: u64,
@@ -145,26 +147,39 @@ struct Named {
 }
 
 impl Mappings {
-    fn find(&mut self, named: &Named, peer: &Process) -> Result<Arc<Region>, MemError> {
+    fn find(
+        &mut self,
+        named: Named,
+        me: &Process,
+        peer: &Process,
+    ) -> Result<Arc<Region>, MemError> {
         // A key opens memory of the peer that it came from, not of a third process.
         if (named.pid, named.start_time) != (peer.pid, peer.start_time) {
             return Err(MemError::BadKey);
         }
+        if peer.pid_ns != me.pid_ns {
+            // A rank of the same node memory may be there; its numbers mean nothing here, and one of
+            // them may be our own.
+            let what = "open memory that was allocated in another pid namespace";
+            return Err(MemError::Unsupported(what));
+        }
         self.clock += 1;
-        let known = self.entries.iter_mut().find(|m| (m.pid, m.id) == (named.pid, named.id));
+        let known = self.entries.iter_mut().find(|m| m.of == named);
         if let Some(mapping) = known {
             mapping.used = self.clock;
             return Ok(Arc::clone(&mapping.region));
         }
-        let region = open(named, peer)?;
+        let region = open(&named, me, peer)?;
         self.make_room();
-        self.entries.push(Mapping {
-            pid: named.pid,
-            id: named.id,
-            region: Arc::clone(&region),
-            used: self.clock,
-        });
+        let used = self.clock;
+        self.entries.push(Mapping { of: named, region: Arc::clone(&region), used });
         Ok(region)
+    }
+
+    /// Drops the mappings of a process that is gone, but for those with a key.
+    pub(crate) fn forget(&mut self, process: &Process) {
+        let of_it = |m: &Mapping| (m.of.pid, m.of.start_time) == (process.pid, process.start_time);
+        self.entries.retain(|m| !of_it(m) || Arc::strong_count(&m.region) > 1);
     }
 
     /// Drops the mappings without a key that were unused for longest.
@@ -178,21 +193,30 @@ impl Mappings {
     }
 }
 
-fn open(named: &Named, peer: &Process) -> Result<Arc<Region>, MemError> {
-    if named.pid == std::process::id() {
+fn open(named: &Named, me: &Process, peer: &Process) -> Result<Arc<Region>, MemError> {
+    if peer.is(me) {
         return allocation_here(named.id).ok_or(MemError::BadKey);
     }
     if named.fd == NO_FD {
         return Err(MemError::BadKey);
     }
     let refused = |source| MemError::System { act: "open the peer's allocated memory", source };
-    let fd = foreign::take(peer, named.fd).map_err(|error| {
-        if peer.runs() { refused(error) } else { MemError::Peer(PeerFailure::Died) }
+    let fd = foreign::take(me, peer, named.fd).map_err(|error| {
+        let ended = peer.has_ended().is_ok_and(|ended| ended);
+        if ended { MemError::Peer(PeerFailure::Died) } else { refused(error) }
     })?;
     let stat = rustix::fs::fstat(fd.as_fd()).map_err(|e| refused(e.into()))?;
     // The owner may have released the memory, and the number may name another file by now.
     if (stat.st_dev, stat.st_ino) != (named.dev, named.ino) {
         return Err(MemError::BadKey);
     }
-    Region::open(fd).map(Arc::new).map_err(|_| MemError::BadKey)
+    match Region::open(fd) {
+        Ok(region) => Ok(Arc::new(region)),
+        Err(RegionError::System { act, source }) => Err(MemError::System { act, source }),
+        // Not sealed, or of a size that cannot be.
+        Err(_) => Err(MemError::BadKey),
+    }
 }
+
+#[cfg(test)]
+mod tests;

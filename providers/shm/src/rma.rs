@@ -23,6 +23,7 @@ use bowline_uct::{
 use crate::cma::{self, Direction, Reason, Stopped, Target};
 use crate::endpoint::{Cma, Condition, Endpoint};
 use crate::iface::ShmIface;
+use crate::lent::{Held, NotHeld};
 use crate::md::PROCESS_RKEY;
 use crate::rkey::{self, Access, Rkey};
 
@@ -32,20 +33,23 @@ impl ShmIface {
         let e = self.eps.get(index).ok_or(MemError::NoSuch)?;
         match e.condition {
             Condition::Open => {}
-            Condition::Dormant => return Err(MemError::NoSuch),
             Condition::Failed(how) => return Err(MemError::Peer(how)),
+            Condition::Dormant | Condition::Over(_) | Condition::Vacant => {
+                return Err(MemError::NoSuch);
+            }
         }
+        let serial = e.serial;
         if packed == PROCESS_RKEY {
             // One key per endpoint for its life, so that a protocol may ask for it each time.
             if let Some(known) = self.process_rkeys[index] {
                 return Ok(known);
             }
-            let key = RkeyId(self.rkeys.insert(Rkey { ep, access: Access::Process }));
+            let key = RkeyId(self.rkeys.insert(Rkey { serial, access: Access::Process }));
             self.process_rkeys[index] = Some(key);
             return Ok(key);
         }
-        let access = rkey::unpack(packed, &e.process, &mut self.mappings)?;
-        Ok(RkeyId(self.rkeys.insert(Rkey { ep, access })))
+        let access = rkey::unpack(packed, &self.me.process, &e.process, &mut self.mappings)?;
+        Ok(RkeyId(self.rkeys.insert(Rkey { serial, access })))
     }
 
     pub(crate) fn close_key(&mut self, rkey: RkeyId) {
@@ -65,7 +69,7 @@ impl ShmIface {
             return Err(error);
         }
         let key = self.rkeys.get(rkey.0).ok_or(PostError::BadArgument)?;
-        if key.ep != ep {
+        if key.serial != e.serial {
             return Err(PostError::BadArgument);
         }
         Ok((e, &key.access))
@@ -87,14 +91,8 @@ impl ShmIface {
             unsafe { put_in_place(bytes.as_ptr(), view.as_ptr(), bytes.len()) };
             return Ok(());
         }
-        let piece = LocalSlice::of_send(
-            // SAFETY: the handle is dropped at the end of the statement, and `bytes` is borrowed
-            // until the copy below has ended.
-            &unsafe { bowline_base::buffer::SendBuf::borrowed(bytes.as_ptr(), bytes.len()) },
-            0,
-            bytes.len(),
-        )
-        .expect("the whole of a buffer is inside it");
+        // SAFETY: `bytes` is borrowed until the copy below has ended, and a write only reads it.
+        let piece = unsafe { LocalSlice::from_raw(bytes.as_ptr().cast_mut(), bytes.len()) };
         self.move_bytes(Direction::Write, ep, &[piece], to, Token::NONE).map(|_| ())
     }
 
@@ -150,12 +148,11 @@ impl ShmIface {
 
     /// The first `len` bytes of the staging buffer, for the kernel to read or write.
     fn staged(&mut self, len: usize) -> LocalSlice {
-        // SAFETY: the handle is dropped here; the piece is used before the staging buffer is
-        // used again.
-        let mut buffer = unsafe {
-            bowline_base::buffer::RecvBuf::borrowed(self.staging.as_mut_ptr(), self.staging.len())
-        };
-        LocalSlice::of_recv(&mut buffer, 0, len).expect("packed lengths fit in the staging buffer")
+        let staging =
+            self.staging.get_mut(..len).expect("packed lengths fit in the staging buffer");
+        // SAFETY: the buffer lives as long as the interface, and each caller is done with the piece
+        // before the buffer is used again.
+        unsafe { LocalSlice::from_raw(staging.as_mut_ptr(), len) }
     }
 
     /// Gets bytes to where they belong.
@@ -232,12 +229,20 @@ impl ShmIface {
             return Ok(None);
         }
         let target = match (e.cma, &e.pidfd) {
-            (Cma::Here, _) => Target::Here,
+            (Cma::Here, _) => {
+                let held = held(e, remote.address, len, direction)?;
+                self.counters.here_bytes += len as u64;
+                copy_pieces(direction, local, held.view());
+                return Ok(None);
+            }
             (Cma::Allowed(pid), Some(pidfd)) => Target::Watched(pid, pidfd.as_fd()),
             (Cma::Allowed(pid), None) => Target::Process(pid),
             (Cma::Refused, _) => return Err(PostError::Unsupported),
         };
+        // A member is marked dead before its pid can be anybody else's, where a launcher holds it.
+        let dead = e.pidfd.is_none() && e.area.job().is_dead(e.area.local());
         let outcome = match e.refuse_after {
+            _ if dead => Err(Stopped { moved: 0, reason: Reason::Gone }),
             Some(0) => Err(Stopped { moved: 0, reason: Reason::Refused }),
             _ => cma::transfer(direction, target, local, remote.address),
         };
@@ -275,22 +280,17 @@ impl ShmIface {
     ) -> Result<u64, PostError> {
         let len = width.bytes();
         let (e, access) = self.operands(ep, at.rkey)?;
-        let word = match access.mapped(at.address, len) {
-            Some(view) => view,
-            None => {
-                reachable(e, access, at.address, len)?;
-                if e.cma != Cma::Here {
-                    // The kernel copies bytes; it has no atomics to offer.
-                    return Err(PostError::Unsupported);
-                }
-                // SAFETY: memory of this process that the peer, a thread rank, has registered and
-                // not released, or exposed for this operation; it belongs to that rank, whose own
-                // accesses during exposure are its business by the rules of one-sided
-                // communication. The view is gone when the call returns.
-                unsafe { View::from_raw(at.address as usize as *mut u8, len) }
-            }
-        };
-        op.perform(word, width).ok_or(PostError::BadArgument)
+        if let Some(word) = access.mapped(at.address, len) {
+            return op.perform(word, width).ok_or(PostError::BadArgument);
+        }
+        reachable(e, access, at.address, len)?;
+        if e.cma != Cma::Here {
+            // The kernel copies bytes; it has no atomics to offer.
+            return Err(PostError::Unsupported);
+        }
+        // It changes the word, whatever it fetches.
+        let held = held(e, at.address, len, Direction::Write)?;
+        op.perform(held.view(), width).ok_or(PostError::BadArgument)
     }
 
     pub(crate) fn flush_one(&mut self, ep: EpId, token: Token) -> Result<Posted, PostError> {
@@ -335,6 +335,15 @@ fn reachable(e: &Endpoint, access: &Access, remote: u64, len: usize) -> Result<(
         return Err(PostError::BadRemote);
     }
     if e.cma == Cma::Refused { Err(PostError::Unsupported) } else { Ok(()) }
+}
+
+/// Memory of a thread rank, if that has lent it for this.
+fn held(e: &Endpoint, start: u64, len: usize, way: Direction) -> Result<Held, PostError> {
+    let table = e.lent.as_ref().ok_or(PostError::Unsupported)?;
+    table.hold(start, len, way).map_err(|why| match why {
+        NotHeld::Nothing => PostError::BadRemote,
+        NotHeld::Busy => PostError::NoResource,
+    })
 }
 
 /// The error of a transfer that moved nothing.

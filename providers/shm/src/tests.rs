@@ -7,6 +7,9 @@
 
 mod damage;
 mod processes;
+mod server;
+mod starved;
+mod waiting;
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};

@@ -2,15 +2,13 @@
 //!
 //! A rank that is refused may ask to be told when there is room ([`ShmIface::want`]); while it is
 //! awake, its own `progress` looks. When it goes to sleep it says so at the peers whose queues it
-//! found full: `waiting_on` in its own control block (or `waiting` in its guest entry), then
-//! `space_wanted` in the peer's. A peer that has made room sees that word in its next `progress`
-//! and rings everybody who waits for it.
-//!
-//! Between the two words and the last look at the room lies the heavy fence of
-//! [`Doorbell::arm`](bowline_base::doorbell::Doorbell::arm); between the peer's making room and
-//! its look at `space_wanted`, a light one.
+//! found full, by the rules of [`bowline_base::doorbell::space`]: `waiting` there is `waiting_on` in
+//! the sender's control block, or `waiting` in its guest entry, and `wanted` is `space_wanted` in
+//! the peer's control block.
 
-use bowline_base::doorbell::{Doorbell, Sleep};
+use std::time::Duration;
+
+use bowline_base::doorbell::{Doorbell, Sleep, space};
 use bowline_base::sync::atomic::Ordering;
 use bowline_uct::{Armed, EpId, Sink};
 
@@ -20,6 +18,10 @@ use crate::layout::guest;
 
 /// In `waiting_on`: more than one rank's queue was found full, so any of them may ring.
 const SEVERAL: u32 = u32::MAX;
+
+/// How long a rank that cannot sleep on a descriptor waits before it says so: short for a message that
+/// arrives meanwhile, long for a processor.
+const NAP: Duration = Duration::from_millis(1);
 
 impl ShmIface {
     pub(crate) fn want(&mut self, ep: EpId) {
@@ -54,13 +56,12 @@ impl ShmIface {
     /// Somebody sleeps until this rank has made room: rings those who wait for it.
     #[cold]
     pub(crate) fn tell_waiters(&mut self) {
-        // AcqRel: pairs with the Release in `announce_waiting`; `waiting_on` was written before.
-        self.control().space_wanted.swap(0, Ordering::AcqRel);
+        space::answer(&self.control().space_wanted);
         self.receiver.publish_heads();
         let job = self.area.job().clone();
         for local in 0..job.ranks() {
             let Some(control) = job.control(local) else { break };
-            // Relaxed: ordered by the swap above.
+            // Relaxed: ordered by the answer above.
             let on = control.waiting_on.load(Ordering::Relaxed);
             if on == self.me.local + 1 || on == SEVERAL {
                 self.counters.space_rings += 1;
@@ -73,7 +74,7 @@ impl ShmIface {
             let waits = self
                 .area
                 .guest(index as u32)
-                // Relaxed: ordered by the swap above.
+                // Relaxed: ordered by the answer above.
                 .is_some_and(|entry| entry.waiting.load(Ordering::Relaxed) != 0);
             if let (true, Some(seated)) = (waits, seated) {
                 self.counters.space_rings += 1;
@@ -83,20 +84,14 @@ impl ShmIface {
     }
 
     pub(crate) fn prepare_sleep(&mut self, descriptor: bool) -> Armed {
-        if self.has_work() || !self.announce_waiting() {
+        let kind = if descriptor { Sleep::Fd } else { Sleep::Futex };
+        if self.watch_again() {
+            // Nothing would wake this rank when such a guest ends.
+            std::thread::sleep(NAP);
             return Armed::Busy;
         }
-        if descriptor && let Err(error) = self.bell.event_fd() {
-            // Without a descriptor nobody could wake the caller: it must not sleep.
-            tracing::warn!(%error, "cannot make the event descriptor; polling instead");
-            return Armed::Busy;
-        }
-        self.bell.arm(if descriptor { Sleep::Fd } else { Sleep::Futex });
-        if self.has_work() {
-            self.end_sleep();
-            return Armed::Busy;
-        }
-        Armed::Ready
+        let mut going = Going { iface: self, kind, armed: false };
+        if space::prepare(&mut going) { Armed::Ready } else { Armed::Busy }
     }
 
     pub(crate) fn end_sleep(&mut self) {
@@ -113,6 +108,20 @@ impl ShmIface {
                 entry.waiting.store(0, Ordering::Relaxed);
             }
         }
+    }
+
+    /// Whether the event descriptor is there. While the process is out of descriptors, the caller is
+    /// told to go on polling; it asks in a loop then, so the answer takes a moment and is logged once.
+    fn has_event_fd(&mut self) -> bool {
+        let Err(error) = self.bell.event_fd() else {
+            self.polls_for_fd = false;
+            return true;
+        };
+        if !std::mem::replace(&mut self.polls_for_fd, true) {
+            tracing::warn!(%error, "cannot make the event descriptor; polling until there is one");
+        }
+        std::thread::sleep(NAP);
+        false
     }
 
     /// Whether the next `progress` has something to do.
@@ -134,6 +143,10 @@ impl ShmIface {
     /// Says at the peers whose queues are full that this rank waits. `false`: one of them could
     /// not wake it, so it must not sleep.
     fn announce_waiting(&mut self) -> bool {
+        if self.wants.is_empty() {
+            return true;
+        }
+        self.waits_for_space = true;
         let mut on = 0;
         for ep in &self.wants {
             let e = &self.eps[ep.0 as usize];
@@ -153,19 +166,49 @@ impl ShmIface {
                 }
             }
         }
-        if self.wants.is_empty() {
-            return true;
-        }
-        self.waits_for_space = true;
         // Relaxed: published by `space_wanted` below.
         self.control().waiting_on.store(on, Ordering::Relaxed);
         for ep in &self.wants {
-            let e = &self.eps[ep.0 as usize];
-            if let Some(control) = e.area.job().control(e.area.local()) {
-                // Release pairs with the swap in `tell_waiters`.
-                control.space_wanted.store(1, Ordering::Release);
+            if let Some(wanted) = self.eps[ep.0 as usize].space_wanted() {
+                space::ask(wanted);
             }
         }
         true
+    }
+}
+
+/// A rank on its way to sleep.
+pub(crate) struct Going<'a> {
+    pub(crate) iface: &'a mut ShmIface,
+    pub(crate) kind: Sleep,
+    /// From here on, whoever makes damage or space rings.
+    pub(crate) armed: bool,
+}
+
+impl space::Sleeper for Going<'_> {
+    fn has_work(&mut self) -> bool {
+        self.iface.has_work() || (self.armed && self.iface.look_for_damage())
+    }
+
+    fn ask(&mut self) -> bool {
+        self.iface.announce_waiting()
+    }
+
+    fn arm(&mut self) -> bool {
+        if self.kind == Sleep::Fd && !self.iface.has_event_fd() {
+            return false;
+        }
+        self.iface.bell.arm(self.kind);
+        self.armed = true;
+        true
+    }
+
+    fn stands(&mut self) -> bool {
+        let ShmIface { wants, eps, .. } = &*self.iface;
+        wants.iter().all(|ep| eps[ep.0 as usize].space_wanted().is_none_or(space::stands))
+    }
+
+    fn disarm(&mut self) {
+        self.iface.end_sleep();
     }
 }

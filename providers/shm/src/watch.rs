@@ -141,7 +141,8 @@ mod tests {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().expect("it starts");
         let mut process = Process::current().expect("this process runs");
         process.pid = child.id();
-        process.start_time = crate::addr::start_time(child.id()).expect("it runs");
+        process.start_time =
+            crate::addr::start_time(child.id()).expect("readable").expect("it runs");
         let pidfd = foreign::watch(&process).expect("the child runs");
         let mut watch = Watch::default();
         for _ in 0..5 {

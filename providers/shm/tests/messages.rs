@@ -1,11 +1,9 @@
 //! Active messages between thread ranks: every way that a message can take, and the changes of
 //! way, with nothing lost, doubled, damaged or out of order.
 
-mod common;
-
+use crate::common::*;
 use bowline_shm::{ShmIface, ShmOptions};
 use bowline_uct::{EpId, Iface, PostError};
-use common::*;
 
 #[test]
 fn every_length_arrives_by_the_queue_and_by_a_ring() {

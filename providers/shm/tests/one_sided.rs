@@ -1,17 +1,15 @@
 //! One-sided operations between ranks of one process: on mapped memory, on registered memory by
 //! the kernel or by plain copies, and every refusal.
 
-mod common;
-
+use crate::common::*;
 use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_base::job::JobMemory;
-use bowline_base::sync::atomic::Ordering;
+use bowline_base::sync::atomic::{AtomicU64, Ordering};
 use bowline_shm::{PROCESS_RKEY, ShmIface, ShmOptions};
 use bowline_uct::{
     AtomicOp, AtomicWidth, Caps, EpId, Iface, LocalSlice, MemError, MemoryDomain, PeerFailure,
     PostError, Posted, RemoteSlice, Token,
 };
-use common::*;
 
 /// Two interfaces and an endpoint from the first to the second: of thread ranks, or of a memory
 /// that other processes could map.
@@ -55,17 +53,23 @@ fn moves_bytes(a: &mut ShmIface, b: &ShmIface, ep: EpId, handle: bowline_uct::Me
 
     let source = SendBuf::owned(pattern(3, 0, 3000));
     let pieces = [
-        LocalSlice::of_send(&source, 0, 1).unwrap(),
-        LocalSlice::of_send(&source, 1, 0).unwrap(),
-        LocalSlice::of_send(&source, 1, 2000).unwrap(),
-        LocalSlice::of_send(&source, 2001, 999).unwrap(),
+        // SAFETY: the buffer is kept, and left alone, until the operation has ended.
+        unsafe { LocalSlice::of_send(&source, 0, 1) }.unwrap(),
+        // SAFETY: the buffer is kept, and left alone, until the operation has ended.
+        unsafe { LocalSlice::of_send(&source, 1, 0) }.unwrap(),
+        // SAFETY: the buffer is kept, and left alone, until the operation has ended.
+        unsafe { LocalSlice::of_send(&source, 1, 2000) }.unwrap(),
+        // SAFETY: the buffer is kept, and left alone, until the operation has ended.
+        unsafe { LocalSlice::of_send(&source, 2001, 999) }.unwrap(),
     ];
     assert_eq!(a.put_zcopy(ep, &pieces, at(5), Token(1)), Ok(Posted::Done));
     assert_eq!(bytes_at(b, handle, 5, 3000), source.contiguous().expect("in one piece"));
     let mut to = RecvBuf::owned(vec![0; 3000]);
     let pieces = [
-        LocalSlice::of_recv(&mut to, 0, 1234).unwrap(),
-        LocalSlice::of_recv(&mut to, 1234, 1766).unwrap(),
+        // SAFETY: the buffer is kept, and left alone, until the operation has ended.
+        unsafe { LocalSlice::of_recv(&mut to, 0, 1234) }.unwrap(),
+        // SAFETY: the buffer is kept, and left alone, until the operation has ended.
+        unsafe { LocalSlice::of_recv(&mut to, 1234, 1766) }.unwrap(),
     ];
     assert_eq!(a.get_zcopy(ep, &pieces, at(5), Token(2)), Ok(Posted::Done));
     assert_eq!(to.into_owned().unwrap(), source.contiguous().expect("in one piece"));
@@ -192,17 +196,26 @@ fn exhaustion_is_an_error_with_a_reason() {
 #[test]
 fn the_process_key_opens_any_buffer_and_is_one_per_endpoint() {
     for private in [true, false] {
-        let (mut a, b, ep) = pair(private, &ShmOptions::default());
+        let (mut a, mut b, ep) = pair(private, &ShmOptions::default());
         let rkey = a.rkey_unpack(ep, &PROCESS_RKEY).unwrap();
         assert_eq!(a.rkey_unpack(ep, &PROCESS_RKEY).unwrap(), rkey);
         assert_eq!(a.has_cma(ep), Some(true));
-        let far = pattern(5, 5, 3 << 20);
+        assert_eq!(a.attr().caps.contains(Caps::LENT_ONLY), private);
+        let far = SendBuf::owned(pattern(5, 5, 3 << 20));
+        if private {
+            // Of a thread rank it opens what that has lent.
+            // SAFETY: `far` stays until `b` is dropped, and nothing writes it.
+            let all = unsafe { LocalSlice::of_send(&far, 0, far.len()) };
+            b.mem_expose(all.unwrap()).unwrap();
+        }
+        let far = far.contiguous().expect("in one piece");
         let mut near = RecvBuf::owned(vec![0; far.len()]);
         let mut pieces = Vec::new();
         let mut at = 0;
         while at < far.len() {
             let len = (100_003).min(far.len() - at);
-            pieces.push(LocalSlice::of_recv(&mut near, at, len).unwrap());
+            // SAFETY: the buffer is kept, and left alone, until the operation has ended.
+            pieces.push(unsafe { LocalSlice::of_recv(&mut near, at, len) }.unwrap());
             at += len;
         }
         let from = RemoteSlice { address: far.as_ptr() as u64, rkey };
@@ -212,6 +225,109 @@ fn the_process_key_opens_any_buffer_and_is_one_per_endpoint() {
         assert_eq!(a.rkey_unpack(ep, &PROCESS_RKEY).unwrap(), rkey);
         drop(b);
     }
+}
+
+/// Threads of one process have no kernel between them: whatever a peer, or bytes that look like a
+/// key of it, names, only what the owner has lent is touched, and only in the way in which it was lent.
+#[test]
+fn between_threads_no_key_opens_memory_that_is_not_lent() {
+    let (mut a, mut b, ep) = pair(true, &ShmOptions::default());
+    let process = a.rkey_unpack(ep, &PROCESS_RKEY).unwrap();
+    let victim = vec![0x11u8; 4096];
+    let registered = b.mem_register(RecvBuf::owned(vec![3; 64])).unwrap();
+    // A key of a registration that stands, with the victim's address in place of its own.
+    let mut forged = b.rkey_pack(registered).unwrap();
+    let (base, check) = (1 + 4 + 8, forged.len() - 4);
+    forged[base..base + 8].copy_from_slice(&(victim.as_ptr() as u64).to_le_bytes());
+    forged[base + 8..base + 16].copy_from_slice(&4096u64.to_le_bytes());
+    let hash = forged[..check].iter().fold(0xcbf2_9ce4_8422_2325u64, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+    });
+    forged[check..].copy_from_slice(&((hash ^ (hash >> 32)) as u32).to_le_bytes());
+    let forged = a.rkey_unpack(ep, &forged).unwrap();
+    let source = SendBuf::owned(vec![0xff; 64]);
+    // SAFETY: `source` stays, and the calls end in themselves.
+    let piece = [unsafe { LocalSlice::of_send(&source, 0, 64) }.unwrap()];
+    // The null page, the end of the address space, and memory of this process that is there.
+    for rkey in [process, forged] {
+        for address in [victim.as_ptr() as u64, 8, u64::MAX - 63] {
+            let at = RemoteSlice { address, rkey };
+            assert_eq!(a.put_short(ep, &[1; 8], at), Err(PostError::BadRemote));
+            assert_eq!(a.put_zcopy(ep, &piece, at, Token(1)), Err(PostError::BadRemote));
+            assert_eq!(a.get_bcopy(ep, at, 8, &mut |_| ()), Err(PostError::BadRemote));
+            let add = a.atomic_post(ep, AtomicOp::Add(1), AtomicWidth::W64, at);
+            assert_eq!(add, Err(PostError::BadRemote));
+        }
+    }
+    assert_eq!(victim, [0x11; 4096]);
+    // What is lent to reads is not written; what is lent to writes is, until it is taken back.
+    let shown = SendBuf::owned(vec![7; 64]);
+    // SAFETY: `shown` stays until the memory is released.
+    let exposed = b.mem_expose(unsafe { LocalSlice::of_send(&shown, 0, 64) }.unwrap()).unwrap();
+    let at = RemoteSlice { address: shown.contiguous().unwrap().as_ptr() as u64, rkey: process };
+    assert_eq!(a.get_bcopy(ep, at, 64, &mut |view| assert_eq!(view.to_vec(), [7; 64])), Ok(()));
+    assert_eq!(a.put_short(ep, &[1; 8], at), Err(PostError::BadRemote));
+    let add = a.atomic_post(ep, AtomicOp::Add(1), AtomicWidth::W64, at);
+    assert_eq!(add, Err(PostError::BadRemote));
+    b.mem_release(exposed).unwrap();
+    assert_eq!(a.get_bcopy(ep, at, 64, &mut |_| ()), Err(PostError::BadRemote));
+    let mut landing = RecvBuf::owned(vec![0; 64]);
+    // SAFETY: `landing` stays, and is not looked at, until the memory is released.
+    let lent = b.mem_lend(unsafe { LocalSlice::of_recv(&mut landing, 0, 64) }.unwrap()).unwrap();
+    let at = RemoteSlice { address: landing.address(), rkey: process };
+    assert_eq!(a.put_zcopy(ep, &piece, at, Token(1)), Ok(Posted::Done));
+    b.mem_release(lent).unwrap();
+    assert_eq!(a.put_zcopy(ep, &piece, at, Token(1)), Err(PostError::BadRemote));
+    assert_eq!(landing.into_owned().unwrap(), [0xff; 64]);
+    // Only the peer of the endpoint: this rank's own memory is not the peer's.
+    let own = a.mem_register(RecvBuf::owned(vec![0; 8])).unwrap();
+    let address = a.mem_view(own).unwrap().as_ptr() as u64;
+    let at = RemoteSlice { address, rkey: process };
+    assert_eq!(a.put_short(ep, &[1; 8], at), Err(PostError::BadRemote));
+}
+
+/// An owner that takes memory back and frees it, while its peer copies from it all the time.
+#[test]
+fn memory_that_is_taken_back_is_copied_by_nobody() {
+    let _dog = Watchdog::new(120);
+    let (mut a, mut b, ep) = pair(true, &ShmOptions::default());
+    let process = a.rkey_unpack(ep, &PROCESS_RKEY).unwrap();
+    let (place, read, refused) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+    let enough = || [&read, &refused].iter().all(|count| count.load(Ordering::Acquire) >= 300);
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            while !enough() {
+                let from = RemoteSlice { address: place.load(Ordering::Acquire), rkey: process };
+                let mut to = RecvBuf::owned(vec![0; 1 << 16]);
+                // SAFETY: `to` stays, and the call ends in itself.
+                let whole = [unsafe { LocalSlice::of_recv(&mut to, 0, 1 << 16) }.unwrap()];
+                match a.get_zcopy(ep, &whole, from, Token(1)) {
+                    Ok(_) => {
+                        let bytes = to.into_owned().unwrap();
+                        assert!(bytes.iter().all(|&byte| byte == 5), "freed memory was read");
+                        read.fetch_add(1, Ordering::Release);
+                    }
+                    Err(PostError::BadRemote) => {
+                        refused.fetch_add(1, Ordering::Release);
+                    }
+                    Err(PostError::NoResource) => {}
+                    Err(other) => panic!("{other}"),
+                }
+            }
+        });
+        while !enough() && !reader.is_finished() {
+            let bytes = SendBuf::owned(vec![5; 1 << 16]);
+            // SAFETY: `bytes` stays as it is until the memory is released.
+            let all = unsafe { LocalSlice::of_send(&bytes, 0, 1 << 16) };
+            let lent = b.mem_expose(all.unwrap()).unwrap();
+            place.store(bytes.contiguous().unwrap().as_ptr() as u64, Ordering::Release);
+            std::thread::yield_now();
+            b.mem_release(lent).unwrap();
+            // What its next owner would write.
+            let mut bytes = bytes.into_owned().expect("it owns them");
+            bytes.fill(6);
+        }
+    });
 }
 
 #[test]
@@ -233,7 +349,8 @@ fn a_transfer_that_stops_in_the_middle_is_reported_by_its_completion() {
     let rkey = a.rkey_unpack(ep, &PROCESS_RKEY).unwrap();
     let from = RemoteSlice { address: map as u64, rkey };
     let mut to = RecvBuf::owned(vec![0; 2 * page]);
-    let whole = [LocalSlice::of_recv(&mut to, 0, 2 * page).unwrap()];
+    // SAFETY: the buffer is kept, and left alone, until the operation has ended.
+    let whole = [unsafe { LocalSlice::of_recv(&mut to, 0, 2 * page) }.unwrap()];
     let mut sink = Recorder::default();
     assert_eq!(a.get_zcopy(ep, &whole, from, Token(9)), Ok(Posted::InFlight));
     a.progress(&mut sink, 8);

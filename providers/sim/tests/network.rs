@@ -145,7 +145,8 @@ fn time_follows_the_pipelining_model() {
 fn a_lent_message_is_read_when_it_departs_and_answered_a_round_trip_later() {
     let (network, mut a, mut b, ep) = pair(NetworkOptions::default());
     let mut buffer = bowline_base::buffer::RecvBuf::owned(vec![1; 1000]);
-    let slice = bowline_uct::LocalSlice::of_recv(&mut buffer, 0, 1000).expect("inside");
+    // SAFETY: the buffer is kept, and left alone, until the operation has ended.
+    let slice = unsafe { bowline_uct::LocalSlice::of_recv(&mut buffer, 0, 1000) }.expect("inside");
     let posted = a.am_zcopy(ep, ID, &[0; 3], &[slice], Token(9)).expect("there is room");
     assert_eq!(posted, Posted::InFlight);
     assert!(network.advance(), "the departure");
@@ -217,6 +218,67 @@ fn a_partition_that_lasts_makes_both_sides_give_up() {
     assert!(b.reachable(&a.address()).is_err());
 }
 
+/// A partition that lasts for longer than the sides wait for each other, and then heals: reads and writes
+/// that it caught, at any point of their way, touch no memory that was given back at the failure.
+#[test]
+fn what_a_healed_partition_lets_through_reaches_no_memory_that_was_given_back() {
+    const LEN: usize = 2000;
+    const HEALS: u64 = 50_000;
+    let (mut caught, mut early) = (0, 0);
+    for seed in 0..400 {
+        let mut random = Random::new(seed);
+        let cut = Partition { from_ns: random.below(6000), until_ns: HEALS, side: vec![0] };
+        let options = NetworkOptions {
+            seed,
+            jitter_ns: 2000,
+            faults: all(),
+            partitions: vec![cut],
+            unreachable_ns: 1 + random.below(3000),
+            ..NetworkOptions::default()
+        };
+        let (network, mut a, mut b, ep) = pair(options);
+        let back = b.connect(&a.address()).expect("everybody reaches everybody");
+        let window = b.mem_alloc(LEN).expect("there is memory");
+        let start = b.mem_view(window).expect("just made").as_ptr() as u64;
+        let packed = b.rkey_pack(window).expect("just made");
+        let theirs =
+            RemoteSlice { address: start, rkey: a.rkey_unpack(ep, &packed).expect("whole") };
+        let lent = bowline_base::buffer::RecvBuf::owned(vec![0; LEN]);
+        let address = lent.address();
+        let handle = a.mem_register(lent).expect("it can be registered");
+        let packed = a.rkey_pack(handle).expect("just made");
+        let ours = RemoteSlice { address, rkey: b.rkey_unpack(back, &packed).expect("whole") };
+        let mut read = bowline_base::buffer::RecvBuf::owned(vec![0; LEN]);
+        // SAFETY: the buffer is kept, and left alone, until the operation has ended.
+        let into = unsafe { bowline_uct::LocalSlice::of_recv(&mut read, 0, LEN) }.expect("inside");
+        let _ = a.get_zcopy(ep, &[into], theirs, Token(1)).expect("there is room");
+        let mut pack = |room: bowline_base::view::View<'_>| room.copy_in(&[7; LEN]);
+        b.put_bcopy(back, LEN, &mut pack, ours).expect("there is room");
+        let mut seen = Recorder::default();
+        while seen.failed.is_empty() && network.advance() {
+            a.progress(&mut seen, 64);
+        }
+        assert_eq!(seen.failed.len(), 1, "seed {seed}: the partition outlasts the patience");
+        assert_eq!(seen.completed.len(), 1, "seed {seed}: answered before the failure");
+        assert!(network.now() < HEALS, "seed {seed}: it has not healed yet");
+        match seen.completed[0].1 {
+            Ok(_) => early += 1,
+            Err(_) => caught += 1,
+        }
+        let mut read = read.into_owned().expect("it was owned");
+        let lent = a.mem_release(handle).expect("registered").expect("it was ours");
+        let mut lent = lent.into_owned().expect("it was owned");
+        read.fill(0xaa);
+        lent.fill(0xaa);
+        network.run_until_quiet();
+        take(&mut a);
+        take(&mut b);
+        let untouched = |bytes: &[u8]| bytes.iter().all(|&byte| byte == 0xaa);
+        assert!(untouched(&read) && untouched(&lent), "seed {seed}: written after the failure");
+    }
+    assert!(caught > 50 && early > 50, "{caught} operations were caught, {early} were not");
+}
+
 #[test]
 fn a_rank_dies_at_its_time_and_what_it_sent_before_arrives() {
     let deaths = vec![Death { node: 0, when: Moment::At(100_000) }];
@@ -267,7 +329,8 @@ fn the_key_of_the_whole_memory_reads_and_does_not_write() {
     let source = bowline_base::buffer::SendBuf::owned((0..100).collect());
     let rkey = a.rkey_unpack(ep, &[1]).expect("reading is allowed");
     let mut into = bowline_base::buffer::RecvBuf::owned(vec![0; 100]);
-    let slice = bowline_uct::LocalSlice::of_recv(&mut into, 0, 100).expect("inside");
+    // SAFETY: the buffer is kept, and left alone, until the operation has ended.
+    let slice = unsafe { bowline_uct::LocalSlice::of_recv(&mut into, 0, 100) }.expect("inside");
     let from = RemoteSlice { address: source.address(), rkey };
     let posted = a.get_zcopy(ep, &[slice], from, Token(1)).expect("it is posted");
     assert_eq!(posted, Posted::InFlight);
@@ -277,7 +340,8 @@ fn the_key_of_the_whole_memory_reads_and_does_not_write() {
     assert_eq!(a.put_short(ep, &[1], from), Err(PostError::BadArgument));
     // An address that is not there is refused, by the kernel.
     let nowhere = RemoteSlice { address: 8, rkey };
-    let slice = bowline_uct::LocalSlice::of_recv(&mut into, 0, 100).expect("inside");
+    // SAFETY: the buffer is kept, and left alone, until the operation has ended.
+    let slice = unsafe { bowline_uct::LocalSlice::of_recv(&mut into, 0, 100) }.expect("inside");
     a.get_zcopy(ep, &[slice], nowhere, Token(2)).map(drop).expect("it is posted");
     network.run_until_quiet();
     assert_eq!(take(&mut a).completed, [(Token(2), Err(PeerFailure::Refused))]);

@@ -240,9 +240,7 @@ impl TcpIface {
     }
 
     fn give_up(&mut self, index: u32, how: PeerFailure) {
-        if self.peer(index).is_some_and(|peer| peer.by_request) {
-            self.outcomes.insert(index, Err(ConnectError::Failed(how)));
-        }
+        self.note_outcome(index, Err(ConnectError::Failed(how)));
         self.fail(index, how);
     }
 
@@ -387,9 +385,7 @@ impl TcpIface {
         let Role::Client { peer } = stranger.role else { return };
         match answer.verdict {
             Verdict::Welcome => {
-                if self.peer(peer).is_some_and(|peer| peer.by_request) {
-                    self.outcomes.insert(peer, Ok(stranger.private.clone()));
-                }
+                self.note_outcome(peer, Ok(stranger.private.clone()));
                 self.install(peer, *stranger, answer.void);
             }
             Verdict::Duplicate => {
@@ -409,9 +405,7 @@ impl TcpIface {
             Verdict::Rejected => {
                 let private = stranger.private.clone();
                 drop(stranger);
-                if self.peer(peer).is_some_and(|peer| peer.by_request) {
-                    self.outcomes.insert(peer, Err(ConnectError::Rejected { private }));
-                }
+                self.note_outcome(peer, Err(ConnectError::Rejected { private }));
                 self.fail(peer, PeerFailure::Refused);
             }
         }

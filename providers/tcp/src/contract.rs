@@ -61,8 +61,9 @@ impl MemoryDomain for TcpIface {
         if peer.uid != 0 && key.uid != peer.uid {
             return Err(MemError::BadKey);
         }
+        let serial = peer.serial;
         let Packed { handle, address, len, .. } = key;
-        Ok(RkeyId(self.rkeys.insert(Rkey { peer: ep.0, handle, base: address, len })))
+        Ok(RkeyId(self.rkeys.insert(Rkey { peer: ep.0, serial, handle, base: address, len })))
     }
 
     fn rkey_ptr(&self, _rkey: RkeyId, _remote: u64, _len: usize) -> Option<View<'_>> {
@@ -255,14 +256,22 @@ impl Iface for TcpIface {
 
     fn arm(&mut self, descriptor: bool) -> Armed {
         match self.prepare_sleep(descriptor) {
-            Ok(Armed::Ready) => Armed::Ready,
+            Ok(Armed::Ready) => {
+                self.sleep_logged = false;
+                Armed::Ready
+            }
             Ok(Armed::Busy) => {
                 self.disarm();
                 Armed::Busy
             }
             Err(error) => {
                 // Nobody could wake the caller: it must not sleep.
-                tracing::warn!(%error, "cannot prepare for sleep; polling instead");
+                if !std::mem::replace(&mut self.sleep_logged, true) {
+                    tracing::warn!(
+                        %error,
+                        "cannot prepare for sleep; polling until that works (raise ulimit -n or -u)"
+                    );
+                }
                 self.disarm();
                 Armed::Busy
             }

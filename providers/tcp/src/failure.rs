@@ -50,6 +50,8 @@ impl TcpIface {
         if asked {
             self.wants.retain(|ep| ep.0 != index);
         }
+        self.suspects.retain(|&suspect| suspect != index);
+        self.ready.retain(|&ready| ready != index);
         if self.by_uid.get(&uid) == Some(&index) {
             self.by_uid.remove(&uid);
         }
@@ -128,12 +130,15 @@ impl TcpIface {
             && !peer.has_ep
         {
             self.peers[index as usize] = None;
+            self.free_peers.push(index);
         }
     }
 
     /// Sets the timer to what may have to be given up: handshakes soon, silent hosts later.
     pub(crate) fn set_timer(&mut self) {
-        let soon = !self.connecting.is_empty() || self.strangers.iter().any(Option::is_some);
+        let soon = !self.connecting.is_empty()
+            || self.strangers.iter().any(Option::is_some)
+            || self.listeners.iter().flatten().any(|listening| listening.paused);
         let period = match (soon, self.open > 0) {
             (true, _) => TICK,
             (false, true) => self.options.timeout / 8,
@@ -161,6 +166,7 @@ impl TcpIface {
         let now = Instant::now();
         self.overdue_strangers(now);
         self.overdue_connections(now);
+        self.try_paused_listeners();
         if now.saturating_duration_since(self.last_patrol) >= self.options.timeout / 8 {
             self.last_patrol = now;
             self.patrol(now);
@@ -171,10 +177,15 @@ impl TcpIface {
     /// Gives up peers whose kernel has not answered ours for the time-out. The kernel knows: it
     /// asks again what is not acknowledged, and asks a full receiver whether it has room.
     fn patrol(&mut self, now: Instant) {
-        let timeout = self.options.timeout;
+        let (timeout, patience) = (self.options.timeout, self.options.handshake_timeout);
         for index in 0..self.peers.len() as u32 {
             let Some(peer) = self.peer_mut(index) else { continue };
             let Some(socket) = &peer.socket else { continue };
+            // All is said, and the client does not end its side.
+            if peer.closing.is_some_and(|since| now - since >= patience) {
+                self.fail(index, PeerFailure::Closed);
+                continue;
+            }
             let Some(heard) = socket::unanswered(socket.as_fd()) else {
                 peer.in_vain = None;
                 continue;

@@ -28,7 +28,7 @@ use crate::stranger::Stranger;
 const MOST: usize = 64 << 10;
 /// Bytes of memory that the input may name.
 const MEMORY: usize = 16 << 10;
-/// Inputs after which an interface is made anew, since numbers of peers are not used again.
+/// Inputs after which an interface is made anew.
 const INPUTS: u32 = 4096;
 
 /// In the input, the address of memory that may be named, and its handle.
@@ -111,11 +111,16 @@ pub fn frames(bytes: &[u8]) {
         let mut room = RecvBuf::owned(vec![0; 8192]);
         iface.install_socket(index, OwnedFd::from(ours));
         let ep = EpId(index);
-        let key = Rkey { peer: index, handle: Key::NONE.to_wire(), base: 0, len: 1 << 20 };
+        let serial = iface.peer(index).expect("just added").serial;
+        let handle = Key::NONE.to_wire();
+        let key = Rkey { peer: index, serial, handle, base: 0, len: 1 << 20 };
         let at = RemoteSlice { address: 0, rkey: RkeyId(iface.rkeys.insert(key)) };
         // Requests 0 to 3, which the input may answer.
-        let short = LocalSlice::of_recv(&mut room, 0, 8).expect("inside");
-        let long = LocalSlice::of_recv(&mut room, 8, 8000).expect("inside");
+        // SAFETY: the buffer is kept, and left alone, until both reads are answered, which is asserted at
+        // the end.
+        let short = unsafe { LocalSlice::of_recv(&mut room, 0, 8) }.expect("inside");
+        // SAFETY: as above.
+        let long = unsafe { LocalSlice::of_recv(&mut room, 8, 8000) }.expect("inside");
         for (piece, token) in [(short, Token(1)), (long, Token(2))] {
             let posted = iface.get_zcopy(ep, &[piece], at, token);
             assert_eq!(posted, Ok(Posted::InFlight), "a new peer has room");

@@ -91,6 +91,8 @@ pub(crate) enum Event {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rkey {
     pub(crate) peer: u32,
+    /// The peer's serial; its number may be another one's by now.
+    pub(crate) serial: u64,
     pub(crate) handle: u64,
     pub(crate) base: u64,
     pub(crate) len: u64,
@@ -108,6 +110,10 @@ pub(crate) struct Group {
 #[derive(Debug)]
 pub struct TcpIface {
     pub(crate) peers: Vec<Option<Box<Peer>>>,
+    /// Numbers of peers that are over, to be used again.
+    pub(crate) free_peers: Vec<u32>,
+    /// Peers so far: tells the users of a number apart.
+    pub(crate) met: u64,
     /// The connection that brought something last; it is asked first.
     pub(crate) hot: u32,
     /// The last call of `recv` brought more than a short message or two.
@@ -143,7 +149,7 @@ pub struct TcpIface {
     pub(crate) connecting: Vec<u32>,
     /// Requests that wait for the user, oldest first.
     pub(crate) requests: VecDeque<u32>,
-    /// Outcomes of own requests that nobody took yet.
+    /// Outcomes of own requests that nobody took yet, by the serials of their peers.
     pub(crate) outcomes: crate::listener::Outcomes,
     pub(crate) next_stranger: u64,
     pub(crate) attempts: u64,
@@ -163,6 +169,7 @@ pub struct TcpIface {
     pub(crate) stranger_logged: bool,
     pub(crate) access_logged: bool,
     pub(crate) accept_logged: bool,
+    pub(crate) sleep_logged: bool,
     /// The process that opened it.
     pub(crate) pid: u32,
     /// Ends without a word, as by a crash.
@@ -264,6 +271,8 @@ impl TcpIface {
         let staging = vec![0; HEADER_BYTES + 24 + options.max_bcopy].into_boxed_slice();
         let mut iface = Self {
             peers: Vec::new(),
+            free_peers: Vec::new(),
+            met: 0,
             hot: u32::MAX,
             heavy: false,
             ready: VecDeque::new(),
@@ -303,6 +312,7 @@ impl TcpIface {
             stranger_logged: false,
             access_logged: false,
             accept_logged: false,
+            sleep_logged: false,
             pid: std::process::id(),
             abandoned: false,
         };
@@ -323,7 +333,8 @@ impl TcpIface {
             }
             match socket::listen(found.ip, range, &self.options) {
                 Ok((fd, at)) => {
-                    self.add_listener(Listening { fd, at, loopback: found.loopback, user: false })?;
+                    let loopback = found.loopback;
+                    self.add_listener(Listening::new(fd, at, loopback, false))?;
                     if !names.contains(&found.name) {
                         names.push(found.name);
                     }
@@ -401,11 +412,22 @@ impl TcpIface {
     }
 
     /// Adds a peer and names it.
-    pub(crate) fn add_peer(&mut self, peer: Peer) -> Result<u32, OpenError> {
+    ///
+    /// A number is used again after [`forget_if_over`](Self::forget_if_over), by when the layer above
+    /// knows that the one before is over and nothing here names it any more: its socket is not watched,
+    /// and it stands in no queue. What may outlive it, keys and outcomes, goes by the peer's serial.
+    pub(crate) fn add_peer(&mut self, mut peer: Peer) -> Result<u32, OpenError> {
+        self.met += 1;
+        peer.serial = self.met;
+        if let Some(index) = self.free_peers.pop() {
+            self.peers[index as usize] = Some(Box::new(peer));
+            return Ok(index);
+        }
         let index = self.peers.len() as u32;
         if index == MAX_ENDPOINTS {
             return Err(OpenError::Limit(format!(
-                "this interface has met {MAX_ENDPOINTS} peers, which is all that it has numbers for"
+                "this interface has {MAX_ENDPOINTS} peers, which is all that it has numbers for; close \
+                 endpoints"
             )));
         }
         self.peers.push(Some(Box::new(peer)));

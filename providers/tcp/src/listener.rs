@@ -16,6 +16,7 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::Instant;
 
 use bowline_uct::{EpId, OpenError, PeerFailure, Unreachable};
 use rustix::event::epoll::EventFlags;
@@ -36,6 +37,15 @@ pub(crate) struct Listening {
     pub(crate) loopback: bool,
     /// For requests by socket address, and not in the interface's own address.
     pub(crate) user: bool,
+    /// Whoever comes cannot be served now: epoll does not look at it, so that its connections keep
+    /// nobody from sleep, and the timer tries again.
+    pub(crate) paused: bool,
+}
+
+impl Listening {
+    pub(crate) const fn new(fd: OwnedFd, at: SocketAddr, loopback: bool, user: bool) -> Self {
+        Self { fd, at, loopback, user, paused: false }
+    }
 }
 
 /// A listener made by [`TcpIface::listen`].
@@ -64,7 +74,10 @@ pub struct ConnectionRequest {
 
 /// A connection asked for by [`TcpIface::connect_to`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct ConnectId(u32);
+pub struct ConnectId {
+    index: u32,
+    serial: u64,
+}
 
 /// A request that was accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,8 +106,8 @@ pub enum ConnectError {
     NoSuch,
 }
 
-/// Outcomes that nobody took yet, by peer.
-pub(crate) type Outcomes = HashMap<u32, Result<Vec<u8>, ConnectError>>;
+/// Outcomes that nobody took yet, by the peer's serial.
+pub(crate) type Outcomes = HashMap<u64, Result<Vec<u8>, ConnectError>>;
 
 fn check_private(private: &[u8]) -> Result<(), OpenError> {
     if private.len() <= MAX_PRIVATE {
@@ -114,6 +127,29 @@ impl TcpIface {
         Ok(index)
     }
 
+    /// Whether epoll says when somebody comes to a listener.
+    pub(crate) fn pause_listener(&mut self, index: u32, pause: bool) {
+        let Some(Some(listening)) = self.listeners.get_mut(index as usize) else { return };
+        if std::mem::replace(&mut listening.paused, pause) == pause {
+            return;
+        }
+        let flags = if pause { EventFlags::empty() } else { EventFlags::IN };
+        if let Some(Some(listening)) = self.listeners.get(index as usize) {
+            self.rewatch(listening.fd.as_fd(), tag::LISTENER, index, flags);
+        }
+        self.set_timer();
+    }
+
+    /// Serves those that have come to paused listeners, as far as there is room by now.
+    pub(crate) fn try_paused_listeners(&mut self) {
+        for index in 0..self.listeners.len() as u32 {
+            let place = self.listeners[index as usize].as_ref();
+            if place.is_some_and(|listening| listening.paused) {
+                self.welcome_strangers(index);
+            }
+        }
+    }
+
     /// Listens for requests at `at`; port 0 takes any that is free. Returns where it listens.
     ///
     /// # Errors
@@ -122,7 +158,7 @@ impl TcpIface {
         let port = at.port();
         let (fd, at) = socket::listen(at.ip(), (port, port), &self.options)
             .map_err(|source| OpenError::System { act: "listen for requests", source })?;
-        let index = self.add_listener(Listening { fd, at, loopback: false, user: true })?;
+        let index = self.add_listener(Listening::new(fd, at, false, true))?;
         Ok((ListenerId(index), at))
     }
 
@@ -215,32 +251,45 @@ impl TcpIface {
     pub fn connect_to(&mut self, to: SocketAddr, private: &[u8]) -> Result<ConnectId, OpenError> {
         check_private(private)?;
         let index = self.begin(0, vec![to], private.to_vec(), Purpose::Request)?;
+        let serial = self.peer(index).map_or(0, |peer| peer.serial);
         self.start_attempt(index);
-        Ok(ConnectId(index))
+        Ok(ConnectId { index, serial })
     }
 
     /// What became of a request; `None` while it is under way. Tells each outcome once.
     pub fn connect_outcome(&mut self, id: ConnectId) -> Option<Result<Connected, ConnectError>> {
-        let Some(outcome) = self.outcomes.remove(&id.0) else {
-            let waits = self.peer(id.0).is_some_and(|peer| {
-                peer.by_request && peer.state == State::Connecting && peer.connecting.is_some()
+        let ConnectId { index, serial } = id;
+        let Some(outcome) = self.outcomes.remove(&serial) else {
+            let waits = self.peer(index).is_some_and(|peer| {
+                peer.serial == serial
+                    && peer.by_request
+                    && peer.state == State::Connecting
+                    && peer.connecting.is_some()
             });
             return if waits { None } else { Some(Err(ConnectError::NoSuch)) };
         };
-        Some(outcome.and_then(|private| match self.peer_mut(id.0) {
+        let peer = self.peer_mut(index).filter(|peer| peer.serial == serial);
+        Some(outcome.and_then(|private| match peer {
             Some(peer) => {
                 peer.has_ep = true;
-                Ok(Connected { ep: EpId(id.0), private })
+                Ok(Connected { ep: EpId(index), private })
             }
             None => Err(ConnectError::Failed(PeerFailure::Died)),
         }))
+    }
+
+    /// Keeps what became of an own request, if `index` is one, until it is asked for.
+    pub(crate) fn note_outcome(&mut self, index: u32, outcome: Result<Vec<u8>, ConnectError>) {
+        if let Some(peer) = self.peer(index).filter(|peer| peer.by_request) {
+            self.outcomes.insert(peer.serial, outcome);
+        }
     }
 
     /// The endpoint of a request's connection was closed: ends it when everything is sent.
     pub(crate) fn close_request_peer(&mut self, index: u32) {
         self.send_control(index, &Frame::bye().encode());
         let Some(peer) = self.peer_mut(index) else { return };
-        peer.closing = true;
+        peer.closing = Some(Instant::now());
         if peer.queue.is_empty() {
             self.hang_up(index);
         }

@@ -118,6 +118,8 @@ pub(crate) struct Connecting {
 #[derive(Debug)]
 pub(crate) struct Peer {
     pub(crate) uid: u64,
+    /// Tells it apart from others that had its number before.
+    pub(crate) serial: u64,
     pub(crate) state: State,
     pub(crate) has_ep: bool,
     pub(crate) by_request: bool,
@@ -133,8 +135,9 @@ pub(crate) struct Peer {
     pub(crate) told: bool,
     /// Sending failed: what the peer has said before is read, then it fails.
     pub(crate) broken: Option<PeerFailure>,
-    /// The endpoint of a request's peer was closed: ends when the queue is empty.
-    pub(crate) closing: bool,
+    /// Since when the endpoint of a request's peer is closed: ends when the queue is empty and the other
+    /// side has ended too, or does not for too long.
+    pub(crate) closing: Option<Instant>,
     pub(crate) socket: Option<OwnedFd>,
     pub(crate) queue: SendQueue,
     pub(crate) requests: VecDeque<(u32, Request)>,
@@ -153,6 +156,7 @@ impl Peer {
     pub(crate) fn new(uid: u64, state: State) -> Self {
         Self {
             uid,
+            serial: 0,
             state,
             has_ep: false,
             by_request: false,
@@ -162,7 +166,7 @@ impl Peer {
             unflushed: false,
             told: false,
             broken: None,
-            closing: false,
+            closing: None,
             socket: None,
             queue: SendQueue::default(),
             requests: VecDeque::new(),

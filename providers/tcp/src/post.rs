@@ -242,7 +242,8 @@ impl TcpIface {
     fn operand(&mut self, ep: EpId, at: RemoteSlice, len: usize) -> Result<u64, PostError> {
         self.open_peer(ep)?;
         let key = self.rkeys.get(at.rkey.0).ok_or(PostError::BadArgument)?;
-        if key.peer != ep.0 {
+        let serial = self.peer(ep.0).map(|peer| peer.serial);
+        if key.peer != ep.0 || Some(key.serial) != serial {
             return Err(PostError::BadArgument);
         }
         let offset = at.address.checked_sub(key.base).ok_or(PostError::BadRemote)?;

@@ -108,10 +108,9 @@ impl TcpIface {
                 let broken = self.peer(index).and_then(|peer| peer.broken);
                 self.fail(index, broken.expect("a suspect is one because sending failed"));
             }
+            // One that has failed stands here no more.
             if self.is_open(index) {
                 at += 1;
-            } else {
-                self.suspects.remove(at);
             }
         }
         given

@@ -71,7 +71,7 @@ impl TcpIface {
 
     fn end_of_stream(&mut self, index: u32, how: PeerFailure) {
         let broken = self.peer(index).and_then(|peer| peer.broken);
-        let closing = self.peer(index).is_some_and(|peer| peer.closing);
+        let closing = self.peer(index).is_some_and(|peer| peer.closing.is_some());
         self.fail(index, if closing { PeerFailure::Closed } else { broken.unwrap_or(how) });
     }
 

@@ -229,7 +229,7 @@ impl TcpIface {
             Ok(all) => self.set_blocked(index, !all),
             Err(error) => self.break_off(index, error),
         }
-        if self.peer(index).is_some_and(|peer| peer.closing && peer.queue.is_empty()) {
+        if self.peer(index).is_some_and(|peer| peer.closing.is_some() && peer.queue.is_empty()) {
             self.hang_up(index);
         }
     }

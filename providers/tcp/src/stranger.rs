@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 
-use crate::auth::{MAC_BYTES, Role as Signer};
+use crate::auth::{self, MAC_BYTES};
 use crate::connect::Setback;
 use crate::hello::{
     self, Answer, BadHello, CHALLENGE_BYTES, CHALLENGE_SIGNED, Challenge, HELLO_BYTES, Hello, Kind,
@@ -205,25 +205,25 @@ impl TcpIface {
     pub(crate) fn welcome_strangers(&mut self, listener: u32) {
         for _ in 0..WELCOMES {
             if !self.room_for_a_stranger() {
-                return;
+                return self.pause_listener(listener, true);
             }
             let Some(Some(listening)) = self.listeners.get(listener as usize) else { return };
             match socket::accept(&listening.fd) {
                 Ok(Some((socket, from))) => {
+                    self.accept_logged = false;
                     if let Err(error) = socket::prepare(&socket, &self.options) {
                         tracing::debug!(%error, "a connection ended before it was accepted");
                         continue;
                     }
                     self.add_stranger(Stranger::server(socket, listener, from));
                 }
-                Ok(None) => return,
+                Ok(None) => return self.pause_listener(listener, false),
                 Err(error) => {
-                    // Out of descriptors or memory: the connection waits in the kernel, and each
-                    // look finds it again.
+                    // Out of descriptors or memory: the connection waits in the kernel.
                     if !std::mem::replace(&mut self.accept_logged, true) {
                         tracing::error!(%error, "cannot accept a connection; raise ulimit -n");
                     }
-                    return;
+                    return self.pause_listener(listener, true);
                 }
             }
         }
@@ -274,6 +274,10 @@ impl TcpIface {
             let Some(Some(stranger)) = self.strangers.get(index as usize) else { continue };
             let age = now.saturating_duration_since(stranger.since);
             match (stranger.role, stranger.stage) {
+                // The client has given up by itself after that time.
+                (_, Stage::User) if age >= self.options.connect_timeout => {
+                    self.reject_overdue(index)
+                }
                 (_, Stage::User) => {}
                 (Role::Server { .. }, _) if age >= self.options.handshake_timeout => {
                     self.refuse_stranger(index, "it did not finish its handshake in time");
@@ -285,6 +289,14 @@ impl TcpIface {
                 }
                 _ => {}
             }
+        }
+    }
+
+    /// A request that the user has not answered is over.
+    #[cold]
+    fn reject_overdue(&mut self, index: u32) {
+        if let Some(stranger) = self.take_stranger(index) {
+            let _ = self.say_answer(&stranger, Verdict::Rejected, &[]);
         }
     }
 
@@ -381,7 +393,7 @@ impl TcpIface {
         let mut nonce = [0; 32];
         random(&mut nonce).map_err(|_| BadHello::Malformed("no random numbers to be had"))?;
         let signed = Challenge { nonce, uid: self.uid }.encode();
-        let mac = self.options.secret.sign(Signer::Server, &[&s.hello, &signed]);
+        let mac = self.options.secret.sign(auth::SERVER, &[&s.hello, &signed]);
         s.challenge[..CHALLENGE_SIGNED].copy_from_slice(&signed);
         s.challenge[CHALLENGE_SIGNED..].copy_from_slice(&mac);
         s.expect(Kind::Auth);
@@ -391,7 +403,7 @@ impl TcpIface {
     fn heard_challenge(&mut self, s: &mut Stranger, message: &[u8]) -> Result<Next, BadHello> {
         let (challenge, mac) = Challenge::decode(message)?;
         let signed = &message[..CHALLENGE_SIGNED];
-        if !self.options.secret.verify(Signer::Server, &[&s.hello, signed], mac) {
+        if !self.options.secret.verify(auth::SERVER, &[&s.hello, signed], mac) {
             return Err(BadHello::Malformed("it does not know the job's secret"));
         }
         let wanted = s.hello().map_or(0, |hello| hello.wanted);
@@ -406,7 +418,7 @@ impl TcpIface {
         };
         let front = hello::encode_auth(&private);
         let parts: [&[u8]; 4] = [&s.hello, &s.challenge, &front, &private];
-        s.auth = self.options.secret.sign(Signer::Client, &parts);
+        s.auth = self.options.secret.sign(auth::CLIENT, &parts);
         s.expect(Kind::Answer);
         Ok(if s.say(&[&front, &s.auth, &private]).is_ok() { Next::Wait } else { Next::Gone })
     }
@@ -414,7 +426,7 @@ impl TcpIface {
     fn heard_auth(&mut self, s: &mut Stranger, message: &[u8]) -> Result<Next, BadHello> {
         let (front, mac, private) = hello::decode_auth(message)?;
         let parts: [&[u8]; 4] = [&s.hello, &s.challenge, front, private];
-        if !self.options.secret.verify(Signer::Client, &parts, mac) {
+        if !self.options.secret.verify(auth::CLIENT, &parts, mac) {
             return Err(BadHello::Malformed("it does not know the job's secret"));
         }
         s.auth.copy_from_slice(mac);
@@ -424,7 +436,7 @@ impl TcpIface {
 
     fn heard_answer(&mut self, s: &mut Stranger, message: &[u8]) -> Result<Next, BadHello> {
         let (answer, (front, mac, private)) = Answer::decode(message)?;
-        if !self.options.secret.verify(Signer::Answer, &[&s.auth, front, private], mac) {
+        if !self.options.secret.verify(auth::ANSWER, &[&s.auth, front, private], mac) {
             return Err(BadHello::Malformed("its answer is not signed with the job's secret"));
         }
         s.private = private.to_vec();
@@ -450,7 +462,7 @@ impl TcpIface {
         private: &[u8],
     ) -> Result<(), Errno> {
         let front = Answer { verdict, void: self.attempts }.encode(private);
-        let mac = self.options.secret.sign(Signer::Answer, &[&stranger.auth, &front, private]);
+        let mac = self.options.secret.sign(auth::ANSWER, &[&stranger.auth, &front, private]);
         stranger.say(&[&front, &mac, private])
     }
 }

@@ -1,6 +1,8 @@
 //! What the suite does not ask: strangers, damage, both sides connecting at once, requests.
 
+mod busy;
 mod damage;
+mod late;
 mod requests;
 mod storm;
 mod strangers;
@@ -13,7 +15,7 @@ use bowline_uct::conformance::harness::Recorder;
 use bowline_uct::{AmId, EpId, Iface, PostError};
 
 use crate::addr::Address;
-use crate::auth::{Role, Secret};
+use crate::auth::{self, Secret};
 use crate::hello::{CHALLENGE_BYTES, CHALLENGE_SIGNED, Challenge, Hello, Purpose, encode_auth};
 use crate::{TcpIface, TcpOptions};
 
@@ -144,20 +146,49 @@ impl Raw {
         let (said, mac) = Challenge::decode(&challenge).unwrap();
         assert_eq!(said.uid, to.uid());
         let signed = &challenge[..CHALLENGE_SIGNED];
-        assert!(Secret::new(SECRET).verify(Role::Server, &[&hello, signed], mac));
+        assert!(Secret::new(SECRET).verify(auth::SERVER, &[&hello, signed], mac));
         let front = encode_auth(private);
         let parts: [&[u8]; 4] = [&hello, &challenge, &front, private];
-        let mac = Secret::new(secret).sign(Role::Client, &parts);
+        let mac = Secret::new(secret).sign(auth::CLIENT, &parts);
         self.say(&[&front[..], &mac, private].concat());
     }
 
     /// A whole handshake.
     fn join(to: &mut Side) -> Self {
         let mut raw = Self::connect(to);
-        let hello = raw.hello(to);
-        raw.introduce(to, &hello, SECRET, &[]);
-        let answer = raw.hear(to, 56).expect("it knows the secret");
-        assert_eq!(answer[8], 1, "welcome");
+        raw.join_as(to);
         raw
+    }
+
+    /// The same by a connection that stands.
+    fn join_as(&mut self, to: &mut Side) {
+        let hello = self.hello(to);
+        self.introduce(to, &hello, SECRET, &[]);
+        let answer = self.hear(to, 56).expect("it knows the secret");
+        assert_eq!(answer[8], 1, "welcome");
+    }
+
+    /// Asks the listener at `at`, whose user has not answered then.
+    fn ask(&mut self, to: &mut Side, at: SocketAddr) {
+        let linger = rustix::net::sockopt::socket_linger(&self.stream).unwrap();
+        self.stream = TcpStream::connect(at).unwrap();
+        self.stream.set_nonblocking(true).unwrap();
+        rustix::net::sockopt::set_socket_linger(&self.stream, linger).unwrap();
+        let mut hello = self.hello(to);
+        (hello.wanted, hello.purpose) = (0, Purpose::Request);
+        self.introduce(to, &hello, SECRET, b"private");
+    }
+
+    /// A request that is accepted.
+    fn request(&mut self, to: &mut Side, at: SocketAddr) {
+        self.ask(to, at);
+        let mut request = None;
+        until(&mut [to], |sides| {
+            request = sides[0].iface.next_request();
+            request.is_some()
+        });
+        to.iface.accept_request(request.expect("just seen").id, &[]).unwrap();
+        let answer = self.hear(to, 56).expect("it was accepted");
+        assert_eq!(answer[8], 1, "welcome");
     }
 }

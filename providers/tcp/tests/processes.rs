@@ -5,7 +5,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use bowline_tcp::{TcpIface, TcpOptions};
-use bowline_uct::conformance::Watchdog;
+use bowline_uct::conformance::{Watchdog, skipped};
 use bowline_uct::{
     AmId, Arrival, EpId, Iface, PeerFailure, PostError, Sink, Source, Token, Verdict,
 };
@@ -171,7 +171,8 @@ fn killed_in_any_state_is_an_error() {
     for state in [State::Deaf, State::Idle, State::Streams, State::Full] {
         let mut iface = TcpIface::open(options()).unwrap();
         let mut seen = Seen::default();
-        let mut role = Role::start(&[], "role_victim", &[("TCP_STATE", format!("{state:?}"))]);
+        let mut role =
+            Role::start(&[], "processes::role_victim", &[("TCP_STATE", format!("{state:?}"))]);
         let theirs = unhex(&role.hear());
         let ep = iface.connect(&theirs).unwrap();
         role.tell(&hex(&iface.address()));
@@ -220,7 +221,8 @@ fn a_death_wakes_a_sleeper() {
     for descriptor in [false, true] {
         let mut iface = TcpIface::open(options()).unwrap();
         let mut seen = Seen::default();
-        let mut role = Role::start(&[], "role_victim", &[("TCP_STATE", "Idle".to_owned())]);
+        let mut role =
+            Role::start(&[], "processes::role_victim", &[("TCP_STATE", "Idle".to_owned())]);
         let theirs = unhex(&role.hear());
         let ep = iface.connect(&theirs).unwrap();
         role.tell(&hex(&iface.address()));
@@ -301,7 +303,7 @@ fn processes_connect_all_to_all() {
     assert!(limit.current.is_none_or(|most| most > ranks + 64), "too few descriptors allowed");
     let start = Instant::now();
     let mut roles: Vec<Role> = (0..ranks)
-        .map(|rank| Role::start(&[], "role_member", &[("TCP_MEMBER", rank.to_string())]))
+        .map(|rank| Role::start(&[], "processes::role_member", &[("TCP_MEMBER", rank.to_string())]))
         .collect();
     let addresses: Vec<String> = roles.iter_mut().map(Role::hear).collect();
     let all = addresses.join(" ");
@@ -403,12 +405,13 @@ fn an_unreachable_host_is_an_error_by_the_time_out() {
         let namespace = match Namespace::make(number) {
             Ok(namespace) => namespace,
             Err(why) => {
-                eprintln!("not run: a network namespace cannot be made: {why}");
+                skipped(format_args!("a network namespace cannot be made: {why}"));
                 return;
             }
         };
         let prefix = ["ip", "netns", "exec", namespace.name.as_str()];
-        let mut role = Role::start(&prefix, "role_victim", &[("TCP_STATE", "Idle".to_owned())]);
+        let mut role =
+            Role::start(&prefix, "processes::role_victim", &[("TCP_STATE", "Idle".to_owned())]);
         let theirs = unhex(&role.hear());
         let mut hasty = options();
         hasty.timeout = Duration::from_secs(3);
@@ -465,12 +468,12 @@ fn a_link_that_comes_up_late_is_waited_for() {
     let _dog = watchdog("a_link_that_comes_up_late_is_waited_for");
     let alone = Command::new("unshare").args(["--net", "true"]).output();
     if !alone.is_ok_and(|output| output.status.success()) {
-        eprintln!("not run: a network namespace cannot be made");
+        skipped("a network namespace cannot be made");
         return;
     }
-    let mut late = Role::start(&["unshare", "--net"], "role_late_link", &[]);
+    let mut late = Role::start(&["unshare", "--net"], "processes::role_late_link", &[]);
     match late.hear().split_once(' ') {
-        Some(("not", why)) => eprintln!("not {why}"),
+        Some(("not", why)) => skipped(why),
         _ => late.wait(),
     }
 }
@@ -480,12 +483,13 @@ fn a_link_that_comes_up_late_is_waited_for() {
 fn role_late_link() {
     let namespace = match Namespace::make(2) {
         Ok(namespace) => namespace,
-        Err(why) => return say(&format!("not run: a network namespace cannot be made: {why}")),
+        Err(why) => return say(&format!("not a network namespace cannot be made: {why}")),
     };
     say("begins");
     Namespace::ip("link set lo up").unwrap();
     let prefix = ["ip", "netns", "exec", namespace.name.as_str()];
-    let mut role = Role::start(&prefix, "role_victim", &[("TCP_STATE", "Idle".to_owned())]);
+    let mut role =
+        Role::start(&prefix, "processes::role_victim", &[("TCP_STATE", "Idle".to_owned())]);
     let theirs = unhex(&role.hear());
     let mut patient = options();
     patient.timeout = Duration::from_secs(60);

@@ -19,6 +19,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use bowline_base::sync::atomic::{AtomicBool, Ordering};
+use bowline_uct::Secret;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use crate::addr::Address;
@@ -92,13 +93,16 @@ pub(crate) const LOOKS: u32 = 4;
 const RECEIVES: u32 = 64;
 const SENDS: u32 = 32;
 const SLOT: usize = 256;
+const _: () = assert!(GRH_BYTES + wire::LONGEST + bowline_uct::MAC_BYTES <= SLOT);
 
 impl<P: Send + 'static> Control<P> {
-    /// Starts the thread, which makes pairs with `pairs`; returns the interface's address, too.
+    /// Starts the thread, which makes pairs with `pairs` for peers that know `secret`; returns the
+    /// interface's address, too.
     /// `probe_up`: peers with a connection are asked whether they are there, as well.
     pub(crate) fn start(
         rails: &Arc<Rails>,
         own: impl FnOnce(u32) -> Address,
+        secret: Secret,
         timeout: Duration,
         most: usize,
         pairs: impl Pairs<Pair = P> + Send + 'static,
@@ -124,6 +128,8 @@ impl<P: Send + 'static> Control<P> {
             commands: incoming,
             events: outgoing,
             ways: HashMap::new(),
+            secret,
+            outsiders: 0,
             timeout,
         };
         let thread = std::thread::Builder::new()
@@ -325,6 +331,9 @@ struct Worker<M: Pairs> {
     events: Sender<Event<M::Pair>>,
     /// Ways to peers, by their uid.
     ways: HashMap<u64, Ah>,
+    secret: Secret,
+    /// Datagrams without the job's proof.
+    outsiders: u64,
     timeout: Duration,
 }
 
@@ -348,6 +357,7 @@ impl<M: Pairs> Worker<M> {
             }
             let now = Instant::now();
             let next = self.table.tick(now);
+            self.prune();
             self.tell();
             self.flush();
             if now >= next_bell {
@@ -421,13 +431,37 @@ impl<M: Pairs> Worker<M> {
         let view = self.port.memory.view().slice(slot as usize * SLOT + GRH_BYTES, length);
         let Some(view) = view else { return };
         view.copy_out(&mut bytes);
-        match Datagram::decode(&bytes[..length]) {
+        let Some(datagram) = wire::unseal(&self.secret, &bytes[..length]) else {
+            return self.outsider();
+        };
+        match Datagram::decode(datagram) {
             Ok(datagram) => {
                 let Self { table, pairs, events, shared, .. } = self;
                 let mut announced = Announced { pairs, events, shared };
                 table.arrived(&datagram, Instant::now(), &mut announced);
             }
             Err(error) => tracing::debug!(%error, "a datagram of somebody else"),
+        }
+    }
+
+    /// A datagram of somebody who does not know the secret. Nothing is kept of it and nothing answered.
+    #[cold]
+    fn outsider(&mut self) {
+        if self.outsiders == 0 {
+            tracing::warn!(
+                "dropped a datagram that is not of this job: its sender does not know the job's \
+                 secret; others are dropped without another line here"
+            );
+        }
+        self.outsiders += 1;
+    }
+
+    /// Gives the ways to forgotten peers back, when there are many of them: by then what was sent to those
+    /// has left.
+    fn prune(&mut self) {
+        if self.ways.len() > 64 + 2 * self.table.len() {
+            let table = &self.table;
+            self.ways.retain(|&uid, _| table.knows(uid));
         }
     }
 
@@ -444,7 +478,7 @@ impl<M: Pairs> Worker<M> {
                 }
             }
             let way = &self.ways[&to.uid];
-            self.port.send(way, &to, &datagram.encode());
+            self.port.send(way, &to, &wire::seal(&self.secret, datagram.encode()));
         }
     }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bowline_base::config::{Config, Setting};
+use bowline_uct::Secret;
 
 bowline_base::choice! {
     /// What an interface is made of.
@@ -114,17 +115,19 @@ pub struct VerbsOptions {
     pub peer_timeout: Duration,
     /// Datagrams under way to one peer.
     pub ud_window: u32,
+    /// What the interfaces of a job know and nobody else; zeros prove nothing.
+    pub secret: Secret,
 }
 
 impl Default for VerbsOptions {
     fn default() -> Self {
-        Self::from_config(&Config::defaults(&[SETTINGS]))
+        Self::from_config(&Config::defaults(&[SETTINGS]), [0; 32])
     }
 }
 
 impl VerbsOptions {
-    /// The values that `config` has; its tables must include [`SETTINGS`].
-    pub fn from_config(config: &Config) -> Self {
+    /// The values that `config` has; its tables must include [`SETTINGS`]. `secret` is the job's.
+    pub fn from_config(config: &Config, secret: [u8; 32]) -> Self {
         Self {
             device: config.get(DEVICE),
             mode: config.get(MODE),
@@ -137,6 +140,7 @@ impl VerbsOptions {
             inline: config.get(INLINE),
             peer_timeout: config.get(PEER_TIMEOUT),
             ud_window: config.get(UD_WINDOW),
+            secret: Secret::new(secret),
         }
     }
 }

@@ -228,9 +228,16 @@ impl RcIface {
         };
         let pairs = ReliablePairs(Arc::clone(&rails));
         let own_pairs = ReliablePairs(Arc::clone(&rails));
-        let (control, own) =
-            Control::start(&rails, own, options.peer_timeout, MAX_ENDPOINTS, pairs, false)
-                .map_err(fail("start the thread that makes connections"))?;
+        let (control, own) = Control::start(
+            &rails,
+            own,
+            options.secret.clone(),
+            options.peer_timeout,
+            MAX_ENDPOINTS,
+            pairs,
+            false,
+        )
+        .map_err(fail("start the thread that makes connections"))?;
         let mut iface = Self {
             attr,
             own,

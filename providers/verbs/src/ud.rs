@@ -229,9 +229,16 @@ impl UdIface {
             longest: payload as u32,
         };
         let pairs = NumberedPairs { rails: Arc::clone(&rails), next: 0 };
-        let (control, own) =
-            Control::start(&rails, own, options.peer_timeout, MAX_ENDPOINTS, pairs, true)
-                .map_err(fail("start the thread that makes connections"))?;
+        let (control, own) = Control::start(
+            &rails,
+            own,
+            options.secret.clone(),
+            options.peer_timeout,
+            MAX_ENDPOINTS,
+            pairs,
+            true,
+        )
+        .map_err(fail("start the thread that makes connections"))?;
         let mut iface = Self {
             attr,
             own,

@@ -7,15 +7,13 @@
 //! for the other side's message, and posts one receive buffer; for each write `ib_write_lat` posts
 //! one request with one ringing and polls for its completion.
 
-mod common;
-
 use std::time::{Duration, Instant};
 
+use crate::common::{Pair, has_device};
 use bowline_base::counters::CounterGroup;
 use bowline_uct::conformance::Watchdog;
 use bowline_uct::{AmId, Iface, MemoryDomain, PostError, Posted, RemoteSlice, Token};
 use bowline_verbs::{ConnectWhen, Mode, VerbsIface};
-use common::{Pair, has_device};
 
 /// Operations that are counted.
 const COUNT: u64 = 2000;

@@ -2,14 +2,12 @@
 //! before, those of a new connection of the same peer come after, also when the receiver keeps all
 //! its buffers in the meantime.
 
-mod common;
-
+use crate::common::{has_device, options};
 use bowline_uct::conformance::Watchdog;
 use bowline_uct::{
     AmId, Arrival, Desc, EpId, Iface, PeerFailure, PostError, Posted, Sink, Source, Token, Verdict,
 };
 use bowline_verbs::{ConnectWhen, Mode, VerbsIface};
-use common::{has_device, options};
 
 const ID: AmId = AmId::new(3);
 

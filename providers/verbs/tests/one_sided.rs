@@ -1,10 +1,9 @@
 //! What is particular to memory behind a network card: withdrawn keys, registrations that end
 //! with their operations, atomics of several initiators.
 
-mod common;
-
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::common::{Pair, has_device};
 use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_uct::conformance::Watchdog;
 use bowline_uct::{
@@ -12,7 +11,6 @@ use bowline_uct::{
     RemoteSlice, Token,
 };
 use bowline_verbs::{ConnectWhen, VerbsIface};
-use common::{Pair, has_device};
 
 fn connected() -> Pair {
     Pair::open(|options| options.connect = ConnectWhen::AtOnce)
@@ -75,7 +73,8 @@ fn registrations_end_with_their_operations() {
     let rkey = pair.a.rkey_unpack(pair.to_b, &packed).expect("a whole key opens");
     let to = RemoteSlice { address, rkey };
     let lent = SendBuf::owned(vec![5; 1 << 16]);
-    let slice = LocalSlice::of_send(&lent, 0, lent.len()).expect("all of it");
+    // SAFETY: the buffer is kept, and left alone, until the operation has ended.
+    let slice = unsafe { LocalSlice::of_send(&lent, 0, lent.len()) }.expect("all of it");
     for token in 1..=3 {
         let posted = pair.a.put_zcopy(pair.to_b, &[slice], to, Token(token));
         assert_eq!(posted, Ok(Posted::InFlight));
@@ -90,7 +89,8 @@ fn registrations_end_with_their_operations() {
         // SAFETY: the allocation stays until the end of the test and is used by nobody else.
         unsafe { RecvBuf::borrowed(view.as_ptr(), view.len()) }
     };
-    let slice = LocalSlice::of_recv(&mut borrowed, 0, 4096).expect("all of it");
+    // SAFETY: the buffer is kept, and left alone, until the operation has ended.
+    let slice = unsafe { LocalSlice::of_recv(&mut borrowed, 0, 4096) }.expect("all of it");
     let posted = pair.a.get_zcopy(pair.to_b, &[slice], to, Token(9));
     assert_eq!(posted, Ok(Posted::InFlight));
     assert_eq!(registrations(&pair.a), 0, "registered twice");
@@ -109,7 +109,7 @@ fn atomics_of_several_initiators_mix() {
     let _watchdog = Watchdog::start("verbs", "atomics_of_several_initiators_mix");
     let mut pair = connected();
     let mut third = {
-        let mut options = common::options(0);
+        let mut options = crate::common::options(0);
         options.connect = ConnectWhen::AtOnce;
         VerbsIface::open(&options).expect("there is a device")
     };
@@ -122,7 +122,7 @@ fn atomics_of_several_initiators_mix() {
         let work = |iface: &mut VerbsIface, ep, op: AtomicOp, width, offset| {
             let rkey = iface.rkey_unpack(ep, &packed).expect("a whole key opens");
             let at = RemoteSlice { address: address + offset, rkey };
-            let mut seen = common::Seen::default();
+            let mut seen = crate::common::Seen::default();
             let mut posted = 0;
             while (seen.completed.len() as u64) < STEPS {
                 if posted < STEPS

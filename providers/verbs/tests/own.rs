@@ -1,10 +1,9 @@
 //! An interface that is connected to itself: operations of the device on its own memory, messages,
 //! and the life of such a connection.
 
-mod common;
-
 use std::time::{Duration, Instant};
 
+use crate::common::{Seen, has_device, options};
 use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_uct::conformance::Watchdog;
 use bowline_uct::{
@@ -12,7 +11,6 @@ use bowline_uct::{
     PeerFailure, PostError, Posted, RemoteSlice, Token,
 };
 use bowline_verbs::{ConnectWhen, Mode, VerbsIface, VerbsOptions};
-use common::{Seen, has_device, options};
 
 const ID: AmId = AmId::new(3);
 
@@ -103,13 +101,15 @@ fn operations_reach_the_own_memory() {
         own.flush(5);
         assert_eq!(own.bytes(3001), [&[8; 3000][..], &[0]].concat());
         let lent = SendBuf::owned((0..1 << 16).map(|byte: u32| byte as u8).collect());
-        let from = LocalSlice::of_send(&lent, 0, lent.len()).expect("all of it");
+        // SAFETY: the buffer is kept, and left alone, until the operation has ended.
+        let from = unsafe { LocalSlice::of_send(&lent, 0, lent.len()) }.expect("all of it");
         let posted = own.iface.put_zcopy(own.ep, &[from], own.at, Token(6));
         assert_eq!(posted, Ok(Posted::InFlight));
         assert_eq!(own.answer(Token(6)), Ok(0));
         own.flush(7);
         let mut back = RecvBuf::owned(vec![0; 1 << 16]);
-        let to = LocalSlice::of_recv(&mut back, 0, 1 << 16).expect("all of it");
+        // SAFETY: the buffer is kept, and left alone, until the operation has ended.
+        let to = unsafe { LocalSlice::of_recv(&mut back, 0, 1 << 16) }.expect("all of it");
         let posted = own.iface.get_zcopy(own.ep, &[to], own.at, Token(8));
         assert_eq!(posted, Ok(Posted::InFlight));
         assert_eq!(own.answer(Token(8)), Ok(0));
@@ -212,6 +212,8 @@ fn it_closes_at_once() {
         let mut own = Own::open(|options| {
             options.connect = when;
             options.receive_buffers = 16;
+            // Longer than the watchdog waits: whoever waits for it hangs.
+            options.peer_timeout = Duration::from_secs(600);
         });
         let mut sent = 0;
         // More than there are receive buffers, as long as requests have room.
@@ -220,9 +222,7 @@ fn it_closes_at_once() {
         }
         assert!(sent > 0);
         own.iface.put_short(own.ep, &[7; 16], own.at).ok();
-        let start = Instant::now();
         drop(own);
-        assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
     });
 }
 

@@ -1,18 +1,16 @@
 //! Peers that are processes of their own, killed in every state of a connection: each operation
 //! gets its answer and the failure is told.
 
-mod common;
-
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 
+use crate::common::{Seen, has_device, options};
 use bowline_base::buffer::SendBuf;
 use bowline_uct::conformance::Watchdog;
 use bowline_uct::{
     AmId, Iface, LocalSlice, MemoryDomain, PeerFailure, PostError, Posted, RemoteSlice, Token,
 };
 use bowline_verbs::{Mode, VerbsIface, VerbsOptions};
-use common::{Seen, has_device, options};
 
 /// Tells the test program that it is the peer, and of which mode.
 const ROLE: &str = "BOWLINE_TEST_VERBS_PEER";
@@ -84,7 +82,7 @@ impl Peer {
     fn start(mode: &str) -> Self {
         let program = std::env::current_exe().expect("it runs");
         let mut child = Command::new(program)
-            .args(["--exact", "peer", "--nocapture", "--test-threads=1"])
+            .args(["--exact", "processes::peer", "--nocapture", "--test-threads=1"])
             .env(ROLE, mode)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -204,7 +202,8 @@ fn killed_in_the_midst_of_messages_and_transfers() {
             let ep = iface.connect(&peer.address).expect("it is there");
             let rkey = iface.rkey_unpack(ep, &peer.key).ok();
             let bytes = SendBuf::owned(vec![3; 1 << 16]);
-            let slice = LocalSlice::of_send(&bytes, 0, bytes.len()).expect("all of it");
+            // SAFETY: the buffer is kept, and left alone, until the operation has ended.
+            let slice = unsafe { LocalSlice::of_send(&bytes, 0, bytes.len()) }.expect("all of it");
             let (mut token, mut expected) = (0, Vec::new());
             let mut refused = None;
             let mut posts = 0_u64;

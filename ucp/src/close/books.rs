@@ -9,7 +9,7 @@ use crate::action::Action;
 use crate::engine::Engine;
 use crate::error::OpError;
 use crate::matching::MatchEngine as _;
-use crate::peer::{NOBODY, PeerIndex, PeerState};
+use crate::peer::{BARRED, NOBODY, PeerIndex, PeerState};
 use crate::request::{Body, RequestId, SendPhase, Status};
 use crate::unexpected::Payload;
 
@@ -52,7 +52,8 @@ impl Engine {
     /// No message is this peer's any more.
     pub(super) fn unbind(&mut self, index: PeerIndex) {
         for table in &mut self.sources {
-            table.iter_mut().filter(|peer| **peer == index).for_each(|peer| *peer = NOBODY);
+            let theirs = table.iter_mut().filter(|peer| [index, index | BARRED].contains(peer));
+            theirs.for_each(|peer| *peer = NOBODY);
         }
     }
 

@@ -3,11 +3,12 @@
 use bowline_base::cursor::{Cursor, Side};
 use bowline_base::slab::Key;
 use bowline_base::view::View;
-use bowline_uct::{AmHeader, LocalSlice, Posted, RemoteSlice, Token};
+use bowline_uct::{AmHeader, Posted, RemoteSlice, Token};
 
 use crate::action::Action;
 use crate::engine::Engine;
 use crate::fetch::WHOLE_PROCESS;
+use crate::loan;
 use crate::peer::PeerIndex;
 use crate::request::{Body, Requests, Send, SendPhase, Status};
 use crate::wire::{self, Offer};
@@ -70,7 +71,7 @@ impl Inner {
         let Some(nth) = claimed else { return false };
         let offset = u64::from(pieces - 1 - nth) * offer.piece;
         let length = offer.piece.min(offer.wanted - offset);
-        let from = LocalSlice::of_send(buffer, offset as usize, length as usize);
+        let from = loan::of_send(buffer, offset as usize, length as usize);
         let to = offer.address.checked_add(offset).map(|address| RemoteSlice { address, rkey });
         let (Some(from), Some(to)) = (from, to) else { return false };
         if lane.put_zcopy(peer.ep, &[from], to, Token::NONE) != Ok(Posted::Done) {

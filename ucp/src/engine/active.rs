@@ -7,6 +7,7 @@ use bowline_uct::AmHeader;
 use super::Engine;
 use crate::am::{AmArrival, Delivery};
 use crate::peer::PeerIndex;
+use crate::unexpected::INLINE;
 use crate::wire::{AmEnvelope, MAX_RKEY, Rts};
 
 impl Engine {
@@ -29,6 +30,9 @@ impl Engine {
             // A sender's request offers one message.
             return None;
         }
+        if lead > INLINE {
+            self.hold(peer, lead);
+        }
         self.inbox.push_back(Delivery::Am(AmArrival {
             peer,
             id: envelope.id,
@@ -36,6 +40,7 @@ impl Engine {
             payload: self.am_rooms.filled(payload.slice(front, lead)?),
             remote: Some(Box::new(rts)),
         }));
+        self.note_entry();
         Some(())
     }
 }

@@ -10,7 +10,7 @@ use crate::address::WorkerAddress;
 use crate::error::OpError;
 use crate::matching::Envelope;
 use crate::matching::MatchEngine as _;
-use crate::peer::{NOBODY, Peer, PeerIndex};
+use crate::peer::{BARRED, Peer, PeerIndex};
 use crate::request::{Body, Fetch, Request, SendPhase, Status};
 use crate::settings::RndvScheme;
 use crate::unexpected::{INLINE, Payload, Unexpected};
@@ -18,9 +18,6 @@ use crate::wire::{self, Rts};
 
 /// Longest control payload: an RTS with the longest key.
 const CONTROL: usize = Rts::FIXED + wire::MAX_RKEY;
-
-/// What a waiting message costs beside its payload.
-const ENVELOPE: u64 = 160;
 
 impl Engine {
     /// A tagged message in one piece for the direct receive. `false`: it is not.
@@ -120,32 +117,12 @@ impl Engine {
         payload: Payload,
     ) -> Key {
         self.counters.unexpected += 1;
-        self.envelope_bytes += ENVELOPE;
         let Envelope { space, source, tag } = *envelope;
-        let key = self.unexpected.insert(Unexpected {
-            space,
-            source,
-            tag,
-            length,
-            peer,
-            request,
-            payload,
-        });
+        let key = self.add_entry(Unexpected { space, source, tag, length, peer, request, payload });
         let space = self.spaces.make(space);
         space.engine.add_unexpected(source, tag, key.to_wire());
-        if self.envelope_bytes > self.options.envelopes {
-            // The sender is told by losing its connection: dropping one message silently would
-            // be worse, and going on would exhaust memory.
-            self.fail_peer(peer, PeerFailure::Damaged);
-        }
+        self.note_entry();
         key
-    }
-
-    /// Takes a waiting message out of the engine's books.
-    pub(crate) fn unkeep(&mut self, key: Key) -> Option<Unexpected> {
-        let message = self.unexpected.remove(key)?;
-        self.envelope_bytes = self.envelope_bytes.saturating_sub(ENVELOPE);
-        Some(message)
     }
 
     /// The posted receive for an envelope, if any.
@@ -188,6 +165,7 @@ impl Engine {
             wire::TAKE_BACK => self.take_back(peer, header, arrival.payload),
             wire::DISCONNECT => self.disconnected(peer, header, arrival.payload),
             wire::PROBE => Some(()),
+            wire::NOTICE => self.notice(peer, header, arrival.payload),
             wire::REMOTE => self.remote(peer, header, arrival.payload),
             wire::REMOTE_DONE => self.remote_done(peer, header, arrival.payload),
             wire::PUT => self.put_wanted(peer, header, arrival.payload),
@@ -203,16 +181,19 @@ impl Engine {
         };
         if fine.is_none() {
             let id = arrival.id.get();
-            let reserved = wire::RESERVED.contains(&id);
-            tracing::warn!(peer, id, reserved, "a peer sent a message that means nothing");
-            self.fail_peer(peer, PeerFailure::Damaged);
+            let why = if wire::RESERVED.contains(&id) {
+                format!("a message of id {id}, which is reserved")
+            } else {
+                format!("a message of id {id} that means nothing")
+            };
+            self.reject(peer, PeerFailure::Damaged, &why);
         }
     }
 
     /// The first message of a sender must be its HELLO.
     #[cold]
     pub(super) fn first_contact(&mut self, lane: usize, arrival: &Arrival<'_>) {
-        if arrival.id != wire::HELLO {
+        if arrival.id != wire::HELLO || self.is_barred(lane, arrival.source) {
             self.counters.stray += 1;
             return;
         }
@@ -225,6 +206,11 @@ impl Engine {
             }
         };
         let peer = self.meet(address);
+        if self.peers[peer as usize].failure().is_some() {
+            // Whoever was given up does not come back by another connection.
+            self.counters.stray += 1;
+            return;
+        }
         self.bind(lane, arrival.source, peer);
         self.peers[peer as usize].rx_sequence = wire::sequence(&arrival.header).wrapping_add(1);
         self.actions.push(Action::Connect(peer));
@@ -236,7 +222,7 @@ impl Engine {
             return known;
         }
         let index = self.peers.len() as PeerIndex;
-        debug_assert!(index < NOBODY);
+        debug_assert!(index & BARRED == 0);
         self.by_uid.insert(address.uid, index);
         self.peers.push(Peer::new(address, self.options.share_first));
         index
@@ -244,10 +230,7 @@ impl Engine {
 
     #[cold]
     pub(super) fn out_of_sequence(&mut self, peer: PeerIndex) {
-        if self.peers[peer as usize].failure().is_none() {
-            tracing::warn!(peer, "a peer's messages are out of sequence");
-            self.fail_peer(peer, PeerFailure::Damaged);
-        }
+        self.reject(peer, PeerFailure::Damaged, "its messages are out of sequence");
     }
 
     fn eager_sync(&mut self, peer: PeerIndex, header: &AmHeader, payload: View<'_>) -> Option<()> {

@@ -1,8 +1,11 @@
 //! What follows from the failure of a peer: every operation that waits for it ends with an error.
 //!
-//! Failures come from two sides: a lane reports an endpoint or source, and the job's launcher
-//! reports a world rank. Both end in [`Engine::fail_peer`]; the second also fails receives of
-//! spaces that the rank is a member of, since a receive can wait for a rank that never connected.
+//! Failures come from several sides: a lane reports an endpoint or source, the job's launcher reports
+//! a world rank, keep-alive and refused posts find that nobody is there, and this worker rejects a
+//! peer because of what it sent ([`crate::reject`]). All of them end in [`Engine::peer_failed`] or
+//! [`Engine::fail_rank`] and have the same consequences: what waits for the peer itself fails, and so
+//! do receives of spaces that its rank is a member of, those that are posted later included, since a
+//! receive can wait for a rank that never connected.
 
 use bowline_base::slab::Key;
 use bowline_uct::{EpId, PeerFailure, Source};
@@ -11,10 +14,10 @@ use super::Engine;
 use crate::action::Action;
 use crate::am::Delivery;
 use crate::coop::{receive_of, writes_no_more};
-use crate::error::OpError;
 use crate::matching::MatchEngine as _;
 use crate::peer::{NOBODY, PeerIndex, PeerState, Target};
 use crate::request::{Body, SendPhase};
+use crate::space::Lost;
 use crate::unexpected::Payload;
 use crate::wire;
 
@@ -28,18 +31,20 @@ impl Engine {
         how: PeerFailure,
     ) {
         let by_source = source.map_or(NOBODY, |source| self.unbind_source(lane, source));
-        let by_ep = ep.and_then(|ep| {
-            let found = self.peers.iter().position(|p| p.lane as usize == lane && p.ep == ep);
-            found.map(|index| index as PeerIndex)
-        });
-        for index in [Some(by_source), by_ep].into_iter().flatten() {
-            if let Some(peer) = self.peers.get(index as usize) {
-                let (job, rank) = (peer.address.job, peer.address.rank);
-                self.fail_peer(index, how);
-                if job == self.job {
-                    self.fail_rank(rank, how);
-                }
-            }
+        let by_ep = ep.map_or(NOBODY, |ep| self.peer_at(lane, ep));
+        for index in [by_source, by_ep] {
+            self.peer_failed(index, how);
+        }
+    }
+
+    /// A peer has failed, by whichever sign: the one entry for all of them but the launcher's news.
+    #[cold]
+    pub(crate) fn peer_failed(&mut self, index: PeerIndex, how: PeerFailure) {
+        let Some(peer) = self.peers.get(index as usize) else { return };
+        let (job, rank) = (peer.address.job, peer.address.rank);
+        self.fail_peer(index, how);
+        if job == self.job {
+            self.fail_rank(rank, how);
         }
     }
 
@@ -92,7 +97,8 @@ impl Engine {
                         self.unkeep(message);
                     }
                 }
-                Target::Am(..) | Target::Discard => {}
+                Target::Am(_, _, bytes) => self.let_go(index, bytes.len()),
+                Target::Discard => {}
             }
         }
         lost.extend(self.requests.iter().filter(|(_, r)| !r.done).filter_map(|(key, request)| {
@@ -137,18 +143,19 @@ impl Engine {
     #[cold]
     pub(crate) fn fail_rank(&mut self, world_rank: u32, how: PeerFailure) {
         let died = how != PeerFailure::Closed;
-        if died {
-            if self.dead.contains(&world_rank) {
-                return;
-            }
-            self.dead.push(world_rank);
-        }
-        // Endpoints to it that were closed before are among them.
+        // Endpoints to it that were closed before are among them; and one that has failed otherwise
+        // may have operations that only its death ends.
         for index in 0..self.peers.len() {
             let address = &self.peers[index].address;
             if address.job == self.job && address.rank == world_rank {
                 self.fail_peer(index as PeerIndex, how);
             }
+        }
+        if died {
+            if self.dead.iter().any(|lost| lost.rank == world_rank) {
+                return;
+            }
+            self.dead.push(Lost { rank: world_rank, how });
         }
         self.park_direct();
         // Messages that nobody will receive, and the rank of the dead in the space of each.
@@ -160,8 +167,9 @@ impl Engine {
             };
             let before = lost.len();
             let collective = space.options.collective && died;
+            let member = Lost { rank, how };
             if died {
-                space.dead.push(rank);
+                space.dead.push(member);
                 space.careful = true;
             }
             space.engine.remove_posted_where(
@@ -174,7 +182,7 @@ impl Engine {
             for value in &lost[before..] {
                 let key = Key::from_wire(*value);
                 if let Some(request) = self.requests.get_mut(key) {
-                    request.status.outcome = Err(OpError::MemberFailed { rank });
+                    request.status.outcome = Err(member.error());
                 }
             }
             if collective {
@@ -202,7 +210,8 @@ impl Engine {
         if let Some(space) = self.spaces.get_mut(id)
             && let Some(members) = space.options.members.clone()
         {
-            space.dead = dead.iter().filter_map(|&rank| members.rank_of(rank)).collect();
+            let member = |lost: &Lost| Some(Lost { rank: members.rank_of(lost.rank)?, ..*lost });
+            space.dead = dead.iter().filter_map(member).collect();
             space.careful |= !space.dead.is_empty();
             dead_member = space.condemned();
             if dead_member.is_some() {

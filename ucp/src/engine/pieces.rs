@@ -11,11 +11,14 @@ use crate::am::{AmArrival, Delivery};
 use crate::error::OpError;
 use crate::peer::{Assembly, PeerIndex, Target};
 use crate::request::{Body, Status};
-use crate::unexpected::Payload;
+use crate::unexpected::{INLINE, Payload};
 use crate::wire::{self, FirstPiece};
 
 /// Longest message that may come in eager pieces: no correct sender goes beyond its credit.
 const MAX_PIECES: u64 = 1 << 31;
+
+/// Active messages in the inbox from which on they are counted: most are delivered at once.
+const MANY: usize = 1 << 10;
 
 /// Most messages that one sender may have in pieces at once.
 const MAX_ASSEMBLIES: usize = 64;
@@ -136,6 +139,7 @@ impl Engine {
         let assembly = &mut self.peers[peer as usize].assemblies[at];
         assembly.received += data.len() as u64;
         // Memory grows with what has really come, not with what a sender claims.
+        let mut held = 0;
         match &mut assembly.target {
             Target::Receive(key) => {
                 let request = self.requests.get_mut(*key);
@@ -147,14 +151,18 @@ impl Engine {
                 let waiting = self.unexpected.get_mut(*key);
                 if let Some(Payload::Partial { bytes, .. }) = waiting.map(|u| &mut u.payload) {
                     data.append_to(bytes);
+                    held = data.len();
                 }
             }
             Target::Am(_, _, bytes) => {
                 data.append_to(bytes);
+                held = data.len();
             }
             Target::Discard => {}
         }
-        if assembly.received >= assembly.total {
+        let whole = assembly.received >= assembly.total;
+        self.hold(peer, held);
+        if whole {
             let assembly = self.peers[peer as usize].assemblies.swap_remove(at);
             self.assembled(peer, assembly);
         }
@@ -180,8 +188,13 @@ impl Engine {
                 }
             }
             Target::Am(id, header, bytes) => {
+                if bytes.len() <= INLINE {
+                    // As of one that came in one piece, it counts as part of its entry.
+                    self.let_go(peer, bytes.len());
+                }
                 let arrival = AmArrival { peer, id, header, payload: bytes, remote: None };
                 self.inbox.push_back(Delivery::Am(arrival));
+                self.note_entry();
             }
             Target::Discard => self.taken(peer, assembly.total as usize),
         }
@@ -341,9 +354,15 @@ impl Engine {
         if lead as usize > payload.len() {
             return None;
         }
+        if payload.len() > INLINE {
+            self.hold(peer, payload.len());
+        }
         let payload = self.am_rooms.filled(payload);
         let arrival = AmArrival { peer, id, header: lead, payload, remote: None };
         self.inbox.push_back(Delivery::Am(arrival));
+        if self.inbox.len() >= MANY {
+            self.note_entry();
+        }
         Some(())
     }
 }

@@ -3,12 +3,11 @@
 
 use bowline_base::buffer::RecvBuf;
 use bowline_base::slab::Key;
-use bowline_uct::{
-    AtomicOp, AtomicWidth, EpId, Iface, LocalSlice, PostError, Posted, RemoteSlice, Token,
-};
+use bowline_uct::{AtomicOp, AtomicWidth, EpId, Iface, PostError, Posted, RemoteSlice, Token};
 
 use super::{Kind, Progress, Task, op_error};
 use crate::error::OpError;
+use crate::loan;
 use crate::request::{Body, OneSided, RequestId, Status, token};
 use crate::worker::Inner;
 
@@ -88,7 +87,7 @@ impl Inner {
         if !self.engine.one_sided.is_empty() || buffer.is_owned() || length > longest {
             return Err(buffer);
         }
-        let Some(to) = LocalSlice::of_recv(&mut buffer, 0, length) else { return Err(buffer) };
+        let Some(to) = loan::of_recv(&mut buffer, 0, length) else { return Err(buffer) };
         if length == 0 {
             return Err(buffer);
         }

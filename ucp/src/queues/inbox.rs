@@ -119,7 +119,7 @@ impl QueueLane {
                 if place == self.links.len() {
                     self.links.push(link);
                 } else {
-                    self.links[place] = link;
+                    self.replace_link(place, link);
                 }
                 self.wait_for_the_last(place as u32);
                 Some(place as u32)

@@ -82,6 +82,8 @@ pub struct QueueLane {
 
     /// Links by the number of their endpoint.
     pub(super) links: Vec<Link>,
+    /// The words of links that have made room for others: a read into them may be under way yet.
+    pub(super) retired: Vec<RecvBuf>,
     /// Links by the endpoint below.
     pub(super) by_inner: Vec<Option<u32>>,
     pub(super) generations: u32,

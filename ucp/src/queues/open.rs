@@ -135,6 +135,7 @@ impl QueueLane {
             put_max,
             put_short,
             links: Vec::new(),
+            retired: Vec::new(),
             by_inner: Vec::new(),
             generations: 0,
             work: VecDeque::new(),
@@ -179,7 +180,9 @@ fn queue_memory(error: &bowline_uct::MemError) -> OpenError {
 fn attr(below: &IfaceAttr, shape: Shape) -> IfaceAttr {
     let mut attr = below.clone();
     attr.device = format!("{} by receive queue", below.device);
-    attr.caps.remove(Caps::AM_ZCOPY | Caps::PUT_NOTIFY | Caps::TAG_OFFLOAD);
+    // A turn of the transport below would bring nothing: messages are looked for by progress alone, and
+    // posting them allocates.
+    attr.caps.remove(Caps::AM_ZCOPY | Caps::PUT_NOTIFY | Caps::TAG_OFFLOAD | Caps::TURN);
     if !below.caps.contains(Caps::RMA_WAKES) {
         attr.caps.remove(Caps::WAKEUP | Caps::EVENT_FD);
     }
@@ -194,4 +197,24 @@ fn attr(below: &IfaceAttr, shape: Shape) -> IfaceAttr {
     attr.max_endpoints = below.max_endpoints.min(shape.peers);
     attr.receive_bytes = below.receive_bytes + shape.bytes();
     attr
+}
+
+#[cfg(test)]
+mod tests {
+    use bowline_sim::{Network, NetworkOptions};
+    use bowline_uct::Iface as _;
+
+    use super::*;
+
+    /// What the lane does not do itself it must not claim because the transport below does.
+    #[test]
+    fn a_lane_of_queues_has_no_turns_and_lends_no_messages() {
+        let network = Network::new(NetworkOptions::default());
+        let mut below = network.open().attr().clone();
+        below.caps |= Caps::TURN | Caps::AM_ZCOPY | Caps::TAG_OFFLOAD | Caps::PUT_NOTIFY;
+        let shape = Shape { form: QueueForm::Scmp, slots: 16, peers: 1, rings: 0 };
+        let attr = attr(&below, shape);
+        let lacks = Caps::TURN | Caps::AM_ZCOPY | Caps::TAG_OFFLOAD | Caps::PUT_NOTIFY;
+        assert!(!attr.caps.intersects(lacks), "{:?}", attr.caps);
+    }
 }

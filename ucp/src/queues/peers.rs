@@ -80,10 +80,16 @@ impl QueueLane {
             self.links.push(link);
         } else {
             link.introduced = self.links[place].introduced;
-            self.links[place] = link;
+            self.replace_link(place, link);
         }
         self.note_inner(inner, place as u32);
         Ok(place as u32)
+    }
+
+    /// Puts a link in the place of one whose peer is gone. What the transport may yet read into stays.
+    pub(super) fn replace_link(&mut self, place: usize, link: Link) {
+        let old = std::mem::replace(&mut self.links[place], link);
+        self.retired.extend(old.word.into_iter().chain(old.status_word));
     }
 
     /// A place for a new link: one whose peer is gone and which nobody has open, or the next.

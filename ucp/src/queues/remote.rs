@@ -2,14 +2,14 @@
 
 use bowline_base::buffer::RecvBuf;
 use bowline_uct::{
-    AtomicOp, AtomicWidth, Caps, EpId, Iface, LocalSlice, PeerFailure, PostError, Posted,
-    RemoteSlice,
+    AtomicOp, AtomicWidth, Caps, EpId, Iface, PeerFailure, PostError, Posted, RemoteSlice,
 };
 
 use super::lane::QueueLane;
 use super::link::Link;
 use super::post::Next;
 use super::token::{What, own};
+use crate::loan;
 
 /// What became of a post.
 pub(super) enum Outcome<T> {
@@ -99,7 +99,7 @@ impl QueueLane {
         }
         let word = if what == What::Status { &mut link.status_word } else { &mut link.word };
         let word = word.get_or_insert_with(|| RecvBuf::owned(vec![0; 8]));
-        let Some(to) = LocalSlice::of_recv(word, 0, 8) else { return Outcome::Next(Next::Wait) };
+        let Some(to) = loan::of_recv(word, 0, 8) else { return Outcome::Next(Next::Wait) };
         match self.inner.get_zcopy(ep, &[to], from, token) {
             Ok(Posted::Done) => {
                 let mut bytes = [0; 8];

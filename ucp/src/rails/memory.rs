@@ -8,6 +8,7 @@ use bowline_uct::{Caps, EpId, LocalSlice, MdAttr, MemError, MemHandle, RkeyId};
 use super::split::MAX_PATHS;
 use super::wire::PackedKey;
 use super::{EpState, Rails, key_bytes};
+use crate::loan;
 
 /// Local memory.
 #[derive(Debug)]
@@ -89,7 +90,7 @@ impl Rails {
     /// The same for memory that is kept here.
     pub(super) fn keep(&mut self, mut home: RecvBuf) -> Result<MemHandle, MemError> {
         let len = home.len();
-        let bytes = LocalSlice::of_recv(&mut home, 0, len).ok_or(MemError::NoSuch)?;
+        let bytes = loan::of_recv(&mut home, 0, len).ok_or(MemError::NoSuch)?;
         self.lend(bytes, Some(home))
     }
 

@@ -384,7 +384,6 @@ impl Rails {
 
 #[cfg(test)]
 mod tests {
-    use bowline_base::buffer::RecvBuf;
     use proptest::prelude::*;
 
     use super::*;
@@ -400,11 +399,10 @@ mod tests {
             let length: u64 = parts.iter().sum();
             let mut rest = Span { at: 0, end: length };
             let own = parts.map(|part| rest.take_front(part));
-            let mut memory = RecvBuf::owned(vec![0; 1]);
             let mut read = Read {
                 link: 0,
                 token: Token::NONE,
-                to: LocalSlice::of_recv(&mut memory, 0, 1).unwrap(),
+                to: LocalSlice::EMPTY,
                 address: 0,
                 keys: [None; MAX_PATHS],
                 left: length,

@@ -127,8 +127,8 @@ impl Inner {
         let Some(space) = engine.spaces.get_mut(spec.space) else {
             return Err(OpError::BadSpace(spec.space));
         };
-        if let Some(rank) = space.hindrance(spec.source) {
-            return Err(OpError::MemberFailed { rank });
+        if let Some(lost) = space.hindrance(spec.source) {
+            return Err(lost.error());
         }
         let (key, item) = request::begin_receive(&mut engine.requests, buffer, spec.space);
         *item = space.engine.post(want, key.to_wire());

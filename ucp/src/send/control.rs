@@ -7,6 +7,9 @@ use crate::peer::{PeerIndex, Pending};
 use crate::wire;
 use crate::worker::Inner;
 
+/// Messages that wait for a peer from which on it is asked how many of them are answers.
+const MANY: usize = 1 << 10;
+
 impl Inner {
     /// Sends a control message, behind what waits.
     pub(crate) fn control(&mut self, index: PeerIndex, id: AmId, words: [u64; 2], payload: &[u8]) {
@@ -17,6 +20,10 @@ impl Inner {
         if !peer.pending.is_empty() {
             let payload = self.engine.attendance.payload(payload);
             peer.pending.push_back(Pending::Control { id, words, payload });
+            let waiting = peer.pending.len();
+            if waiting >= MANY && waiting.is_power_of_two() {
+                self.engine.note_answers(index);
+            }
             return;
         }
         let lane = &mut *self.lanes[peer.lane as usize].iface;
@@ -24,6 +31,7 @@ impl Inner {
         match post_am(lane, peer, id, words, &[payload]) {
             Ok(()) => {
                 let _ = peer.note_posted(first, None);
+                peer.note_control(id);
             }
             Err(PostError::NoResource) => {
                 let payload = self.engine.attendance.payload(payload);

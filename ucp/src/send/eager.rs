@@ -5,6 +5,7 @@ use bowline_base::view::View;
 use bowline_uct::{Iface, LocalSlice, PostError, Posted};
 
 use crate::engine::Counters;
+use crate::loan;
 use crate::pack::{self, RUNS, post_message};
 use crate::peer::{Peer, header};
 use crate::request::{Send, SendPhase, token};
@@ -70,7 +71,7 @@ impl Eager<'_> {
         let Self { lane, peer, send, key } = self;
         let (id, _, words) = send.kind.eager(0);
         let mut runs = [LocalSlice::EMPTY; RUNS];
-        let (count, bytes) = LocalSlice::runs_of_send(&send.buffer, 0, length, &mut runs);
+        let (count, bytes) = loan::runs_of_send(&send.buffer, 0, length, &mut runs);
         if bytes != length {
             return Err(PostError::BadArgument);
         }

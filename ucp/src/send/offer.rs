@@ -3,8 +3,9 @@
 use bowline_base::buffer::Shape;
 use bowline_base::slab::Key;
 use bowline_base::view::View;
-use bowline_uct::{Caps, Iface, LocalSlice, PostError};
+use bowline_uct::{Caps, Iface, PostError};
 
+use crate::loan;
 use crate::pack::{self, post_am};
 use crate::peer::{Peer, header};
 use crate::request::{Send, SendKind, SendPhase};
@@ -21,14 +22,23 @@ pub(super) fn offer(
     key: Key,
     scheme: RndvScheme,
 ) -> Result<bool, PostError> {
-    let (address, length) = (pack::address(&send.buffer), send.buffer.len());
+    let (mut address, length) = (pack::address(&send.buffer), send.buffer.len());
     let (request, mut rkey) = (key.to_wire(), [0; MAX_RKEY]);
     let whole = send.buffer.shape() == Shape::Whole;
     let rkey_len = match lane.rkey_of(address, length, &mut rkey) {
         _ if !whole => 0,
         Some(len) => len as u8,
-        None if scheme.reads_nothing(can_land(lane.attr().caps, peer)) => 0,
-        None => expose(lane, send, &mut rkey),
+        // A receiver whose buffer cannot be written to reads after all; it may do so only what is lent.
+        None if scheme.reads_nothing(
+            can_land(lane.attr().caps, peer) && !lane.attr().caps.contains(Caps::LENT_ONLY),
+        ) =>
+        {
+            0
+        }
+        None => expose(lane, send, &mut rkey).unwrap_or_else(|| {
+            address = Rts::PACKED;
+            0
+        }),
     };
     let rts = Rts { request, length: length as u64, address, rkey, rkey_len };
     let mut payload = [0; Rts::FIXED + MAX_RKEY];
@@ -52,23 +62,28 @@ pub(super) fn offer(
 }
 
 /// Lends the buffer to the peer's reads, where the lane does that. Returns the length of the key in
-/// `out`; without one, the receiver asks for fragments if it cannot read on its own.
-fn expose(lane: &mut dyn Iface, send: &mut Send, out: &mut [u8; MAX_RKEY]) -> u8 {
-    if !lane.attr().caps.contains(Caps::EXPOSE) {
-        return 0;
+/// `out`; without one, the receiver asks for fragments if it cannot read on its own. `None` if it
+/// must not try, since the lane reads only what is lent and the buffer is not.
+fn expose(lane: &mut dyn Iface, send: &mut Send, out: &mut [u8; MAX_RKEY]) -> Option<u8> {
+    let caps = lane.attr().caps;
+    if !caps.intersects(Caps::EXPOSE | Caps::LENT_ONLY) {
+        return Some(0);
     }
     if send.exposed.is_none() {
-        let all = LocalSlice::of_send(&send.buffer, 0, send.buffer.len());
+        let all = loan::of_send(&send.buffer, 0, send.buffer.len());
         send.exposed = all.and_then(|all| lane.mem_expose(all).ok());
     }
-    let key = send.exposed.and_then(|memory| lane.rkey_pack(memory).ok()).unwrap_or_default();
-    match out.get_mut(..key.len()) {
-        Some(place) => {
-            place.copy_from_slice(&key);
-            key.len() as u8
-        }
-        None => 0,
+    if send.exposed.is_none() && caps.contains(Caps::LENT_ONLY) {
+        return None;
     }
+    if !caps.contains(Caps::EXPOSE) {
+        // It is found by its address.
+        return Some(0);
+    }
+    let key = send.exposed.and_then(|memory| lane.rkey_pack(memory).ok()).unwrap_or_default();
+    let Some(place) = out.get_mut(..key.len()) else { return Some(0) };
+    place.copy_from_slice(&key);
+    Some(key.len() as u8)
 }
 
 /// Posts fragments for a receiver that could not fetch.

@@ -38,9 +38,8 @@ impl Inner {
                 return Err(PeerFailure::Unreachable.into());
             }
         };
-        peer.lane = lane as u32;
-        peer.ep = ep;
         peer.state = PeerState::Ready;
+        self.engine.bind_ep(index, lane, ep);
         self.watch_over(index);
         let peer = &mut self.engine.peers[index as usize];
         let payload = self.own_address.clone();
@@ -53,7 +52,9 @@ impl Inner {
     pub(crate) fn resume(&mut self, index: PeerIndex) {
         loop {
             let peer = &mut self.engine.peers[index as usize];
-            if !matches!(peer.state, PeerState::Ready | PeerState::Closing | PeerState::Leaving) {
+            let speaks =
+                matches!(peer.state, PeerState::Ready | PeerState::Closing | PeerState::Leaving);
+            if !speaks && !peer.notice {
                 return;
             }
             let Some(first) = peer.pending.pop_front() else {
@@ -76,6 +77,7 @@ impl Inner {
                     match post_am(lane, peer, *id, *words, &[payload]) {
                         Ok(()) => {
                             let _ = peer.note_posted(first, None);
+                            peer.note_control(*id);
                             Post::Complete
                         }
                         Err(error) => self.refused(index, error),
@@ -122,7 +124,7 @@ impl Inner {
             PostError::PeerFailed => Post::Failed(PeerFailure::Died.into()),
             _ => {
                 tracing::debug!(index, %error, "a lane refused a message to a peer");
-                self.engine.fail_peer(index, PeerFailure::Died);
+                self.engine.peer_failed(index, PeerFailure::Died);
                 Post::Failed(PeerFailure::Died.into())
             }
         }

@@ -66,7 +66,8 @@ impl Worker {
             let n = available.min(room);
             let n = if want.all { n } else { want.whole(n) };
             if n == room || n > 0 && !want.all {
-                stream.drain(n, &mut buffer, 0, &mut engine.stream_rooms);
+                let unasked = stream.drain(n, &mut buffer, 0, &mut engine.stream_rooms);
+                engine.let_go(ep.0, unasked);
                 engine.give_back(ep.0, n);
                 if !engine.actions.is_empty() {
                     inner.act();
@@ -122,10 +123,13 @@ impl Worker {
             inner.act();
             return inner.engine.stream_end(ep.0).map_or(Ok(None), Err);
         }
-        let Some(Chunk::Here(mut bytes, from)) = stream.chunks.pop_front() else {
+        let Some(Chunk::Here { mut bytes, from, eager }) = stream.chunks.pop_front() else {
             return engine.stream_end(ep.0).map_or(Ok(None), Err);
         };
         bytes.drain(..from);
+        if eager {
+            engine.let_go(ep.0, bytes.len());
+        }
         engine.give_back(ep.0, bytes.len());
         inner.act();
         Ok(Some(bytes))

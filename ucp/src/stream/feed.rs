@@ -4,12 +4,13 @@ use bowline_base::buffer::RecvBuf;
 use bowline_base::slab::Key;
 use bowline_base::view::View;
 
-use super::{Chunk, ENVELOPE, MAX_REMOTE, StreamReceive};
+use super::{Chunk, MAX_REMOTE, StreamReceive};
 use crate::engine::Engine;
 use crate::error::OpError;
 use crate::matching::{Envelope, ItemId};
 use crate::peer::PeerIndex;
 use crate::request::{self, Body, Receive};
+use crate::unasked::{ENVELOPE, REMOTE};
 use crate::wire::{self, Rts};
 
 impl Engine {
@@ -68,7 +69,9 @@ impl Engine {
         if at < data.len() {
             let stream = self.streams.make(peer);
             stream.add(data.slice(at, data.len() - at)?, &mut self.stream_rooms);
-            if stream.receives.is_empty() {
+            let nobody_waits = stream.receives.is_empty();
+            self.hold(peer, data.len() - at);
+            if nobody_waits {
                 self.streams.list(peer);
             } else {
                 self.feed_stream(peer);
@@ -91,10 +94,8 @@ impl Engine {
         if rts.length == 0 || rts.length > MAX_REMOTE as u64 {
             return None;
         }
-        self.envelope_bytes += ENVELOPE;
-        if self.envelope_bytes > self.options.envelopes {
-            return None;
-        }
+        self.envelope_bytes += ENVELOPE + REMOTE;
+        self.note_entry();
         self.streams.make(peer).chunks.push_back(Chunk::There(Box::new(rts)));
         self.feed_stream(peer);
         Some(())
@@ -118,7 +119,11 @@ impl Engine {
                 continue;
             };
             let n = receive.takes(stream.available());
-            stream.drain(n, &mut receive.buffer, receive.filled, &mut self.stream_rooms);
+            let unasked =
+                stream.drain(n, &mut receive.buffer, receive.filled, &mut self.stream_rooms);
+            if let Some(peer) = self.peers.get_mut(peer as usize) {
+                peer.held = peer.held.saturating_sub(unasked as u64);
+            }
             receive.filled += n;
             request.status.length = receive.filled as u64;
             if receive.is_complete() {
@@ -150,12 +155,11 @@ impl Engine {
             return;
         };
         if let Some(how) = self.peers[peer as usize].failure() {
-            stream.chunks.truncate(at);
             stream.error = Some(how.into());
-            return;
+            return self.cut_stream(peer, at);
         }
         let Some(Chunk::There(rts)) = stream.chunks.remove(at) else { return };
-        self.envelope_bytes = self.envelope_bytes.saturating_sub(ENVELOPE);
+        self.envelope_bytes = self.envelope_bytes.saturating_sub(ENVELOPE + REMOTE);
         let length = rts.length as usize;
         let direct = receive.filter(|&key| {
             let request = self.requests.get(key).map(|request| &request.body);
@@ -172,12 +176,11 @@ impl Engine {
             None => {
                 let mut room = Vec::new();
                 if room.try_reserve_exact(length).is_err() {
-                    stream.chunks.truncate(at);
                     stream.error = Some(OpError::TooLong);
                     let refused = wire::refusal(None);
                     let (request, outcome) = (rts.request, refused);
                     self.actions.push(crate::action::Action::Refuse { peer, request, outcome });
-                    return;
+                    return self.cut_stream(peer, at);
                 }
                 room.resize(length, 0);
                 let buffer = RecvBuf::owned(room);
@@ -188,7 +191,7 @@ impl Engine {
         stream.fetching = Some((key, own));
         if own && at > 0 {
             // It comes back in its place: what is in front of it stays in front.
-            stream.chunks.insert(at, Chunk::Here(Vec::new(), 0));
+            stream.chunks.insert(at, Chunk::Here { bytes: Vec::new(), from: 0, eager: false });
         }
         self.streams.fetches += 1;
         if let Some(request) = self.requests.get_mut(key)
@@ -220,7 +223,8 @@ impl Engine {
         }
         if own {
             // Its place is that of the empty chunk, or the front.
-            let empty = |chunk: &Chunk| matches!(chunk, Chunk::Here(bytes, _) if bytes.is_empty());
+            let empty =
+                |chunk: &Chunk| matches!(chunk, Chunk::Here { bytes, .. } if bytes.is_empty());
             let at = stream.chunks.iter().position(empty);
             if let Some(at) = at {
                 stream.chunks.remove(at);
@@ -229,16 +233,45 @@ impl Engine {
             match (request.status.outcome, std::mem::take(&mut request.body)) {
                 (Ok(()), Body::Receive(receive)) => {
                     let bytes = receive.buffer.into_owned().unwrap_or_default();
-                    stream.chunks.insert(at, Chunk::Here(bytes, 0));
+                    stream.chunks.insert(at, Chunk::Here { bytes, from: 0, eager: false });
                 }
-                _ => stream.chunks.truncate(at),
+                _ => self.cut_stream(peer, at),
             }
             request::end(&mut self.requests, key);
         } else if request.status.outcome.is_err() {
-            stream.chunks.clear();
+            self.cut_stream(peer, 0);
         }
         self.streams.fetches -= 1;
         self.actions.push(crate::action::Action::FeedStream(peer));
+    }
+
+    /// Drops the chunks of a stream from `at` on.
+    #[cold]
+    fn cut_stream(&mut self, peer: PeerIndex, at: usize) {
+        let Some(stream) = self.streams.get_mut(peer) else { return };
+        let (unasked, envelopes) = stream.cut(at);
+        self.let_go(peer, unasked);
+        let entries = envelopes * (ENVELOPE + REMOTE);
+        self.envelope_bytes = self.envelope_bytes.saturating_sub(entries);
+    }
+
+    /// Drops what waits in the stream of a peer that was rejected for its amount.
+    #[cold]
+    pub(crate) fn drop_stream(&mut self, peer: PeerIndex) {
+        let failed = self.peers[peer as usize].failure();
+        let Some(stream) = self.streams.get_mut(peer) else { return };
+        stream.error = stream.error.or(failed.map(OpError::from));
+        self.cut_stream(peer, 0);
+    }
+
+    /// What lies with a peer, of its stream, that has not been asked for.
+    pub(crate) fn stream_entries(&self) -> impl Iterator<Item = (PeerIndex, u64)> {
+        let streams = self.streams.by_peer.iter().enumerate();
+        let there = |chunk: &&Chunk| matches!(chunk, Chunk::There(_));
+        streams.filter_map(move |(peer, stream)| {
+            let count = stream.as_ref()?.chunks.iter().filter(there).count() as u64;
+            Some((peer as PeerIndex, count * (ENVELOPE + REMOTE)))
+        })
     }
 
     /// A peer has failed: its sends without credit go with it. Its receives fail as other requests

@@ -3,12 +3,13 @@
 
 use bowline_base::buffer::Shape;
 use bowline_base::slab::Key;
-use bowline_uct::{Caps, LocalSlice, Posted, RemoteSlice};
+use bowline_uct::{Caps, Posted, RemoteSlice};
 
 use super::sink::TurnLane;
 use super::{ROOM, Turn};
 use crate::action::Action;
 use crate::coop::receive_of;
+use crate::loan;
 use crate::peer::PeerState;
 use crate::request::{Body, token};
 use crate::rndv::RndvKind;
@@ -139,7 +140,7 @@ impl Inner {
         let limit = if carries { lane.attr().limits.get.max_zcopy as u64 } else { PIECE };
         let length = (wanted - done).min(limit);
         let Some((buffer, fetch)) = receive_of(&mut self.engine.requests, key) else { return true };
-        let to = LocalSlice::of_recv(buffer, done as usize, length as usize);
+        let to = loan::of_recv(buffer, done as usize, length as usize);
         match lane.get_zcopy(ep, to.as_slice(), RemoteSlice { address, rkey }, token(key)) {
             Ok(Posted::Done) => {
                 fetch.done += length;
@@ -157,7 +158,10 @@ impl Inner {
     /// Whether there is room for what sharing a message takes.
     fn may_share(&self, lane: usize) -> bool {
         let engine = &self.engine;
-        self.lanes[lane].cursors.is_some()
+        // To lend the buffer takes memory.
+        let lends = self.lanes[lane].iface.attr().caps.contains(Caps::LENT_ONLY);
+        !lends
+            && self.lanes[lane].cursors.is_some()
             && engine.attendance.payloads.len() > 1
             && engine.shares.capacity() > engine.shares.len()
             && engine.actions.has_room(ROOM / 4)
@@ -179,7 +183,7 @@ impl Inner {
         let Some(request) = self.engine.requests.get(key) else { return false };
         let detached = request.detached;
         let Some((_, fetch)) = receive_of(&mut self.engine.requests, key) else { return false };
-        let own_key = fetch.rkey.is_some();
+        let own_key = fetch.rkey.is_some() || fetch.lent.is_some();
         let peer = &self.engine.peers[fetch.peer as usize];
         // An acknowledgement that the lane refuses waits in the list, where it needs a place.
         let ready = peer.state == PeerState::Ready

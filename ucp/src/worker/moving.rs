@@ -67,6 +67,9 @@ impl Inner {
             if self.poll() == 0 {
                 break;
             }
+            if self.engine.overrun {
+                self.act();
+            }
         }
         for rank in dead {
             self.engine.fail_rank(rank, PeerFailure::Died);
@@ -113,6 +116,10 @@ impl Inner {
                 Action::ResumeOneSided => self.resume_one_sided(),
                 Action::StepClosings => self.step_closings(),
                 Action::Farewell(peer) => self.farewell(peer),
+                Action::Notice(peer) => self.send_notice(peer),
+                Action::LetGo(peer) => self.release(peer),
+                Action::Overrun(peer) => self.engine.reject_holder(peer),
+                Action::Relieve => self.engine.relieve(),
                 Action::Closed(peer) => self.closed(peer),
                 Action::Withdraw { lane, memory } => {
                     // Lent memory is nobody's but the sender's: there is nothing to give back.

@@ -51,9 +51,16 @@ impl<'a> Waiting<'a> {
     #[cold]
     fn long(&mut self, stages: crate::wait::Stages) {
         if self.round <= stages.spins.saturating_add(stages.yields) {
-            self.worker.waiter.borrow_mut().yield_now();
+            let mut waiter = self.worker.waiter.borrow_mut();
+            waiter.yield_now();
+            let asked = waiter.stages();
+            // Where yields do not pay any more, the next round is the first that sleeps.
+            self.round = self.round.min(asked.spins.saturating_add(asked.yields));
+            self.stages = Some(asked);
         } else {
-            self.worker.sleep();
+            // The first one since something happened: the count begins anew with that.
+            let before = stages.spins.saturating_add(stages.yields);
+            self.worker.sleep(self.round == before.saturating_add(1));
         }
     }
 }

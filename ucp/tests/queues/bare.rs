@@ -20,7 +20,6 @@ pub(crate) type Dead = Arc<Mutex<bool>>;
 
 /// How an interface's connection to itself ends.
 #[derive(Clone, Copy, Debug)]
-#[allow(dead_code)] // Not every test binary wants it.
 pub(crate) enum OwnEnd {
     /// It fails.
     Fail,
@@ -33,7 +32,6 @@ pub(crate) enum OwnEnd {
 pub(crate) struct Own(Arc<Mutex<Option<OwnEnd>>>);
 
 impl Own {
-    #[allow(dead_code)] // Not every test binary wants it.
     pub(crate) fn end(&self, how: OwnEnd) {
         *self.0.lock().expect("no panic beside") = Some(how);
     }
@@ -90,7 +88,6 @@ impl<I: Iface> WithoutMessages<I> {
 
     /// The same for a lane that can die: when what is returned is set, the lane hears that all others have
     /// failed, so that it sends nothing more, and `crash` ends what is below.
-    #[allow(dead_code)] // Not every test binary wants it.
     pub(crate) fn mortal(inner: I, crash: fn(I)) -> (Self, Dead) {
         let mut this = Self::new(inner);
         this.crash = Some(crash);
@@ -99,19 +96,16 @@ impl<I: Iface> WithoutMessages<I> {
     }
 
     /// By which something is made to happen beside.
-    #[allow(dead_code)] // Not every test binary wants it.
     pub(crate) fn beside(&self) -> Beside {
         Arc::clone(&self.beside)
     }
 
     /// By which its connection to itself is made to end.
-    #[allow(dead_code)] // Not every test binary wants it.
     pub(crate) fn own(&self) -> Own {
         self.own.clone()
     }
 
     /// The same where atomics are coherent among themselves only.
-    #[allow(dead_code)] // Not every test binary wants it.
     pub(crate) fn with_device_atomics(inner: I) -> Self {
         let mut this = Self::new(inner);
         this.attr.caps.remove(Caps::ATOMIC_CPU);
@@ -120,7 +114,6 @@ impl<I: Iface> WithoutMessages<I> {
     }
 
     /// The same where a descriptor wakes, and no doorbell does.
-    #[allow(dead_code)] // Not every test binary wants it.
     pub(crate) fn without_doorbell(inner: I) -> Self {
         let mut this = Self::new(inner);
         assert!(this.attr.caps.contains(Caps::EVENT_FD | Caps::RMA_WAKES));
@@ -129,7 +122,6 @@ impl<I: Iface> WithoutMessages<I> {
     }
 
     /// The same where no put is longer than `bytes`, so that messages travel in many.
-    #[allow(dead_code)] // Not every test binary wants it.
     pub(crate) fn with_puts_of(inner: I, bytes: usize) -> Self {
         let mut this = Self::new(inner);
         this.attr.limits.put.max_short = bytes;

@@ -86,7 +86,8 @@ fn read(two: &mut Two, len: usize) -> Result<u32, PostError> {
     let packed = two.rails[1].rkey_pack(home).expect("a key");
     let rkey = two.rails[0].rkey_unpack(ep, &packed).expect("opens");
     let mut buffer = RecvBuf::owned(vec![0; len]);
-    let to = LocalSlice::of_recv(&mut buffer, 0, len).expect("all of it");
+    // SAFETY: the buffer is kept, and left alone, until the operation has ended.
+    let to = unsafe { LocalSlice::of_recv(&mut buffer, 0, len) }.expect("all of it");
     let mut rounds = 0;
     let from = RemoteSlice { address, rkey };
     if two.rails[0].get_zcopy(ep, &[to], from, Token(9))? == Posted::InFlight {
@@ -101,7 +102,8 @@ fn read(two: &mut Two, len: usize) -> Result<u32, PostError> {
     // What is not lent any more is not read any more, by none of the paths.
     let back = two.rails[1].mem_release(home).expect("it was held").expect("registered");
     let mut again = RecvBuf::owned(vec![0; len]);
-    let to = LocalSlice::of_recv(&mut again, 0, len).expect("all of it");
+    // SAFETY: the buffer is kept, and left alone, until the operation has ended.
+    let to = unsafe { LocalSlice::of_recv(&mut again, 0, len) }.expect("all of it");
     two.seen[0].completed.clear();
     match two.rails[0].get_zcopy(ep, &[to], from, Token(10)) {
         Ok(Posted::InFlight) => {

@@ -41,7 +41,8 @@ fn read(len: usize, bytes_ps: &[u64], figures: &[u64]) -> (f64, f64, Rails) {
     let address = owner.mem_view(memory).expect("it is there").as_ptr() as u64;
     let rkey = reader.rkey_unpack(ep, &owner.rkey_pack(memory).expect("a key")).expect("opens");
     let mut buffer = RecvBuf::owned(vec![0; len]);
-    let to = LocalSlice::of_recv(&mut buffer, 0, len).expect("all of it");
+    // SAFETY: the buffer is kept, and left alone, until the operation has ended.
+    let to = unsafe { LocalSlice::of_recv(&mut buffer, 0, len) }.expect("all of it");
     // Greetings are over.
     let (mut done, mut nothing) = (Done::default(), Done::default());
     reader.am_short(ep, bowline_uct::AmId::new(0), &[0; 3], &[]).expect("there is room");

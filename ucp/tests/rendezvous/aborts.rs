@@ -4,7 +4,7 @@
 use bowline_sim::{Death, Moment, NetworkOptions};
 use bowline_ucp::{OpError, SendMode};
 
-use crate::ranks::{Ranks, pattern};
+use super::ranks::{Ranks, pattern};
 
 const SCHEMES: [&str; 5] = ["auto", "get", "put", "copy", "rtr"];
 const LEN: usize = 60_000;

@@ -7,7 +7,7 @@ use bowline_sim::NetworkOptions;
 use bowline_ucp::{OpError, RequestId, SendMode};
 use proptest::prelude::*;
 
-use crate::ranks::{Ranks, pattern};
+use super::ranks::{Ranks, pattern};
 
 /// Bytes from which on messages are offered.
 const LONG: usize = 200;

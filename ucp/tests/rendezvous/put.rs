@@ -3,7 +3,7 @@
 use bowline_sim::{Faults, NetworkOptions};
 use bowline_ucp::{Counters, OpError, SendMode};
 
-use crate::ranks::{Ranks, pattern};
+use super::ranks::{Ranks, pattern};
 
 /// How many messages each protocol has brought to a receiver.
 fn carried(counters: &Counters) -> [u64; 4] {

@@ -3,7 +3,7 @@
 use bowline_sim::NetworkOptions;
 use bowline_ucp::OpError;
 
-use crate::ranks::{Ranks, pattern};
+use super::ranks::{Ranks, pattern};
 
 const SETTINGS: [(&str, &str); 2] =
     [("BOWLINE_RNDV_THRESHOLD", "1000"), ("BOWLINE_RNDV_SCHEME", "rtr")];
@@ -141,7 +141,7 @@ fn a_closed_space_waits_for_its_senders() {
     for ranks in both() {
         let receives = [1, 2].map(|tag| ranks.receive(1, Some(0), Some(tag), 5000));
         settle(&ranks);
-        ranks.worker(1).close_space(crate::ranks::SPACE);
+        ranks.worker(1).close_space(super::ranks::SPACE);
         assert!(!ranks.worker(1).is_complete(receives[0]), "its sender may be writing");
         // It writes to one of them before it hears of that.
         let send = ranks.send(0, 1, 1, pattern(5000, 1));

@@ -5,18 +5,16 @@ use bowline_base::sync::atomic::{AtomicU64, Ordering};
 
 use super::harness::{Random, World};
 use super::rma::{Kind, Window, fetch, post};
-use super::{Provider, not_applicable};
-use crate::{
-    AtomicOp, AtomicOps, AtomicWidth, Caps, Iface, MemoryDomain, PostError, RemoteSlice, Token,
-};
+use super::{Subject, not_applicable};
+use crate::{AtomicOp, AtomicOps, AtomicWidth, Caps, PostError, RemoteSlice, Token};
 
 const WIDTHS: [AtomicWidth; 2] = [AtomicWidth::W32, AtomicWidth::W64];
 
-fn has_atomics<P: Provider>() -> bool {
-    let attr = World::<P>::new(2).attr();
+fn has_atomics(of: Subject) -> bool {
+    let attr = World::new(of, 2).attr();
     let some = !(attr.atomic_post | attr.atomic_fetch).is_empty();
     if !some {
-        not_applicable::<P>("no atomics");
+        not_applicable(of, "no atomics");
     }
     some
 }
@@ -63,13 +61,7 @@ fn operations(random: &mut Random, old: u64) -> [AtomicOp; 8] {
 }
 
 /// Puts `value` into the word of `width` at `offset`, as the owner.
-fn store<P: Provider>(
-    world: &mut World<P>,
-    window: &Window,
-    offset: usize,
-    width: AtomicWidth,
-    value: u64,
-) {
+fn store(world: &mut World, window: &Window, offset: usize, width: AtomicWidth, value: u64) {
     let view = window.view(world).slice(offset, 8).expect("inside");
     match width {
         AtomicWidth::W32 => view.copy_in(&(value as u32).to_ne_bytes()),
@@ -77,12 +69,7 @@ fn store<P: Provider>(
     };
 }
 
-fn load<P: Provider>(
-    world: &mut World<P>,
-    window: &Window,
-    offset: usize,
-    width: AtomicWidth,
-) -> u64 {
+fn load(world: &mut World, window: &Window, offset: usize, width: AtomicWidth) -> u64 {
     let mut bytes = [0; 8];
     window.view(world).slice(offset, 8).expect("inside").copy_out(&mut bytes);
     match width {
@@ -92,11 +79,11 @@ fn load<P: Provider>(
 }
 
 /// Every kind of operation, with and without a result, in both widths, against a model.
-pub fn every_operation<P: Provider>() {
-    if !has_atomics::<P>() {
+pub fn every_operation(of: Subject) {
+    if !has_atomics(of) {
         return;
     }
-    let mut world = World::<P>::new(2);
+    let mut world = World::new(of, 2);
     let attr = world.attr();
     let mut random = Random::new(31);
     for kind in Kind::with_atomics(&mut world) {
@@ -135,11 +122,11 @@ pub fn every_operation<P: Provider>() {
 }
 
 /// An operation of 32 bits leaves the other half of the word alone.
-pub fn neighbours_are_untouched<P: Provider>() {
-    if !has_atomics::<P>() {
+pub fn neighbours_are_untouched(of: Subject) {
+    if !has_atomics(of) {
         return;
     }
-    let mut world = World::<P>::new(2);
+    let mut world = World::new(of, 2);
     let attr = world.attr();
     let mut random = Random::new(37);
     for kind in Kind::with_atomics(&mut world) {
@@ -164,17 +151,17 @@ pub fn neighbours_are_untouched<P: Provider>() {
 }
 
 /// Misaligned and out-of-range words are refused, and nothing changes.
-pub fn bad_operands_are_refused<P: Provider>() {
-    if !has_atomics::<P>() {
+pub fn bad_operands_are_refused(of: Subject) {
+    if !has_atomics(of) {
         return;
     }
-    let mut world = World::<P>::new(2);
+    let mut world = World::new(of, 2);
     let attr = world.attr();
     let ep = world.ep(0, 1);
     for kind in Kind::with_atomics(&mut world) {
         let window = Window::open(&mut world, kind, 64);
         let start = window.at(0).address;
-        let refuse = |world: &mut World<P>, width, address, expected| {
+        let refuse = |world: &mut World, width, address, expected| {
             let at = RemoteSlice { address, rkey: window.at(0).rkey };
             if attr.atomic_post.contains(AtomicOps::ADD) {
                 let refused = world.peer(0).iface.atomic_post(ep, AtomicOp::Add(1), width, at);
@@ -202,13 +189,13 @@ pub fn bad_operands_are_refused<P: Provider>() {
 
 /// Two initiators and the owner's own atomics add to one word: every step is counted once, and no
 /// two see the same old value.
-pub fn contention_with_the_owner<P: Provider>() {
+pub fn contention_with_the_owner(of: Subject) {
     const STEPS: u64 = 20_000;
-    let mut world = World::<P>::new(3);
+    let mut world = World::new(of, 3);
     let attr = world.attr();
     let add = AtomicOps::ADD;
     if !attr.caps.contains(Caps::ATOMIC_CPU) || !attr.atomic_fetch.contains(add) {
-        return not_applicable::<P>("no fetching addition that is coherent with the processor");
+        return not_applicable(of, "no fetching addition that is coherent with the processor");
     }
     for kind in Kind::with_atomics(&mut world) {
         let window = Window::open(&mut world, kind, 64);
@@ -218,7 +205,7 @@ pub fn contention_with_the_owner<P: Provider>() {
         // Members 0 and 2 on threads of their own; a loopback provider has the one.
         let (ep_0, ep_2) = (world.ep(0, 1), world.ep(2, 1));
         let mut places: Vec<_> = world.peers.iter_mut().map(Option::as_mut).collect();
-        let second = if P::LOOPBACK { None } else { places[2].take() };
+        let second = if of.loopback { None } else { places[2].take() };
         let first = places[0].take();
         let mut seen: Vec<u64> = std::thread::scope(|scope| {
             let mut threads = Vec::new();

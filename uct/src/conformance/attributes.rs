@@ -4,15 +4,14 @@ use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_base::slab::Key;
 
 use super::harness::{Flavour, World};
-use super::{Provider, not_applicable};
+use super::{Subject, not_applicable};
 use crate::{
-    AmId, AtomicOp, AtomicOps, AtomicWidth, Caps, Iface, LocalSlice, MemoryDomain, PostError,
-    RemoteSlice, RkeyId, Token,
+    AmId, AtomicOp, AtomicOps, AtomicWidth, Caps, LocalSlice, PostError, RemoteSlice, RkeyId, Token,
 };
 
 /// Limits are zero exactly where a flavour is missing, and agree with each other.
-pub fn limits_and_bits_agree<P: Provider>() {
-    let mut world = World::<P>::new(2);
+pub fn limits_and_bits_agree(of: Subject) {
+    let mut world = World::new(of, 2);
     let attr = world.attr();
     assert!(!attr.provider.is_empty() && !attr.device.is_empty(), "an interface has a name");
     assert!(attr.max_endpoints > 0, "an interface that carries no endpoint is of no use");
@@ -57,8 +56,8 @@ pub fn limits_and_bits_agree<P: Provider>() {
 
 /// An operation whose bit is not set answers `Unsupported`, and so do kinds of atomics that are
 /// not listed.
-pub fn missing_operations_say_so<P: Provider>() {
-    let mut world = World::<P>::new(2);
+pub fn missing_operations_say_so(of: Subject) {
+    let mut world = World::new(of, 2);
     let (caps, ep) = (world.attr().caps, world.ep(0, 1));
     let (post, fetch) = (world.attr().atomic_post, world.attr().atomic_fetch);
     let none = RemoteSlice { address: 0, rkey: RkeyId(Key::NONE) };
@@ -66,8 +65,10 @@ pub fn missing_operations_say_so<P: Provider>() {
     let iface = &mut world.peer(0).iface;
     let sent = SendBuf::owned(vec![1; 8]);
     let mut room = RecvBuf::owned(vec![0; 8]);
-    let out = LocalSlice::of_send(&sent, 0, 8).expect("all of it");
-    let into = LocalSlice::of_recv(&mut room, 0, 8).expect("all of it");
+    // SAFETY: the buffer is kept, and left alone, until the operation has ended.
+    let out = unsafe { LocalSlice::of_send(&sent, 0, 8) }.expect("all of it");
+    // SAFETY: the buffer is kept, and left alone, until the operation has ended.
+    let into = unsafe { LocalSlice::of_recv(&mut room, 0, 8) }.expect("all of it");
     let mut answers = Vec::new();
     let mut expect = |bit: Caps, what, answer: &mut dyn FnMut() -> Option<PostError>| {
         if !caps.contains(bit) {
@@ -134,17 +135,17 @@ pub fn missing_operations_say_so<P: Provider>() {
 }
 
 /// Receive memory does not grow with the number of peers.
-pub fn memory_is_constant_in_peers<P: Provider>() {
-    let few = World::<P>::new(2).attr().receive_bytes;
-    let many = World::<P>::new(6).attr().receive_bytes;
+pub fn memory_is_constant_in_peers(of: Subject) {
+    let few = World::new(of, 2).attr().receive_bytes;
+    let many = World::new(of, 6).attr().receive_bytes;
     assert!(few > 0, "an interface that receives has memory for it");
     assert_eq!(few, many, "bytes of receive memory with 2 and with 6 members");
 }
 
 /// Where the interface says beforehand under which number a peer's messages arrive, they do; and
 /// different peers have different numbers.
-pub fn sources_are_known_beforehand<P: Provider>() {
-    let mut world = World::<P>::new(4);
+pub fn sources_are_known_beforehand(of: Subject) {
+    let mut world = World::new(of, 4);
     let known: Vec<_> = (1..4).map(|from| world.source(0, from)).collect();
     let flavour = Flavour::offered(&world.attr())[0];
     let len = flavour.fit(&world.attr(), 8);
@@ -160,8 +161,8 @@ pub fn sources_are_known_beforehand<P: Provider>() {
             arrived.push((from, message.source));
         }
     }
-    if P::LOOPBACK {
-        not_applicable::<P>("a loopback interface has one source");
+    if of.loopback {
+        not_applicable(of, "a loopback interface has one source");
         return;
     }
     for (a, source_a) in &arrived {

@@ -2,13 +2,13 @@
 //! transport stops before it loses anything.
 
 use super::harness::{ENDLESS, Flavour, Message, World, header_of, pattern};
-use super::{Provider, not_applicable};
-use crate::{AmId, Desc, Iface, PostError};
+use super::{Subject, not_applicable};
+use crate::{AmId, Desc, PostError};
 
 /// A world whose members 0 sends to 1 in a flavour that makes descriptors, with the payload
 /// length that does; `None` where no arrival has one.
-fn with_descriptors<P: Provider>() -> Option<(World<P>, Flavour, usize)> {
-    let mut world = World::<P>::new(2);
+fn with_descriptors(of: Subject) -> Option<(World, Flavour, usize)> {
+    let mut world = World::new(of, 2);
     let attr = world.attr();
     for flavour in Flavour::offered(&attr) {
         let len = flavour.fit(&attr, 1500);
@@ -17,12 +17,12 @@ fn with_descriptors<P: Provider>() -> Option<(World<P>, Flavour, usize)> {
             return Some((world, flavour, len));
         }
     }
-    not_applicable::<P>("no arrival comes in a descriptor");
+    not_applicable(of, "no arrival comes in a descriptor");
     None
 }
 
 #[track_caller]
-fn unchanged<P: Provider>(world: &mut World<P>, kept: &[Message]) {
+fn unchanged(world: &mut World, kept: &[Message]) {
     for message in kept {
         let desc = message.desc.expect("kept messages have a descriptor");
         let view = world.peer(1).iface.desc_view(desc).expect("a kept descriptor has its bytes");
@@ -32,9 +32,9 @@ fn unchanged<P: Provider>(world: &mut World<P>, kept: &[Message]) {
 }
 
 /// Kept payloads stay as they are while thousands of messages come after them.
-pub fn kept_payloads_stay<P: Provider>() {
+pub fn kept_payloads_stay(of: Subject) {
     const LATER: u64 = 4000;
-    let Some((mut world, flavour, len)) = with_descriptors::<P>() else {
+    let Some((mut world, flavour, len)) = with_descriptors(of) else {
         return;
     };
     let mut kept = Vec::new();
@@ -66,18 +66,18 @@ pub fn kept_payloads_stay<P: Provider>() {
 
 /// A receiver that keeps everything comes to the end of the spares: the sender is refused, nobody
 /// loses a message, and with each buffer given back it goes on.
-pub fn without_spares_it_stops_and_goes_on<P: Provider>() {
+pub fn without_spares_it_stops_and_goes_on(of: Subject) {
     /// Kept messages after which the transport counts as having spares without end.
     const MANY: usize = 8192;
     const MORE: usize = 200;
-    let Some((mut world, flavour, len)) = with_descriptors::<P>() else {
+    let Some((mut world, flavour, len)) = with_descriptors(of) else {
         return;
     };
     world.peer(1).seen.keep = true;
     let (mut sent, mut arrived) = (0_usize, Vec::<Message>::new());
     let mut kept = std::collections::VecDeque::new();
     let mut quiet = 0;
-    let post = |world: &mut World<P>, sent: &mut usize| {
+    let post = |world: &mut World, sent: &mut usize| {
         let sequence = *sent as u64;
         let (bytes, header) = (pattern(sequence, len), header_of(sequence, sequence, len));
         match world.post(0, 1, flavour, AmId::new(9), &header, &bytes) {
@@ -102,11 +102,11 @@ pub fn without_spares_it_stops_and_goes_on<P: Provider>() {
             arrived.push(message);
         }
         if kept.len() > MANY {
-            return not_applicable::<P>("the transport has spares without end");
+            return not_applicable(of, "the transport has spares without end");
         }
         if arrived.len() > MANY * 4 {
             // Where inline copies take over there is no end to what can be kept.
-            not_applicable::<P>("arrivals go on without descriptors");
+            not_applicable(of, "arrivals go on without descriptors");
             break;
         }
     }
@@ -140,8 +140,8 @@ pub fn without_spares_it_stops_and_goes_on<P: Provider>() {
 }
 
 /// Buffers may come back in any order, many times over.
-pub fn released_in_any_order<P: Provider>() {
-    let Some((mut world, flavour, len)) = with_descriptors::<P>() else {
+pub fn released_in_any_order(of: Subject) {
+    let Some((mut world, flavour, len)) = with_descriptors(of) else {
         return;
     };
     let mut random = super::harness::Random::new(17);
@@ -168,8 +168,8 @@ pub fn released_in_any_order<P: Provider>() {
 
 /// A descriptor that was consumed, released or never given out names nothing, and releasing it
 /// (again) takes nobody's buffer.
-pub fn stale_descriptors_name_nothing<P: Provider>() {
-    let Some((mut world, flavour, len)) = with_descriptors::<P>() else {
+pub fn stale_descriptors_name_nothing(of: Subject) {
+    let Some((mut world, flavour, len)) = with_descriptors(of) else {
         return;
     };
     world.send(0, 1, flavour, 1, len);
@@ -198,8 +198,8 @@ pub fn stale_descriptors_name_nothing<P: Provider>() {
 }
 
 /// Keeping an arrival without a descriptor counts as having consumed it.
-pub fn keeping_what_has_no_descriptor<P: Provider>() {
-    let mut world = World::<P>::new(2);
+pub fn keeping_what_has_no_descriptor(of: Subject) {
+    let mut world = World::new(of, 2);
     let attr = world.attr();
     for flavour in Flavour::offered(&attr) {
         let len = flavour.fit(&attr, 8);

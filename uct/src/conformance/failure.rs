@@ -4,15 +4,15 @@
 use std::collections::HashSet;
 
 use super::harness::{Flavour, Message, World, header_of, pattern};
-use super::{Provider, in_sequence, not_applicable};
-use crate::{AmHeader, AmId, Caps, EpId, Iface, PostError, Token};
+use super::{Member, Subject, in_sequence, not_applicable};
+use crate::{AmHeader, AmId, Caps, EpId, PostError, Token};
 
 const HEADER: AmHeader = [0; 3];
 
 /// Posts of member `from` to `to` until they are refused for good; returns the final error.
 /// Operations accepted before are counted by `accepted`.
 #[track_caller]
-fn until_refused<P: Provider>(world: &mut World<P>, from: usize, to: usize) -> PostError {
+fn until_refused(world: &mut World, from: usize, to: usize) -> PostError {
     let attr = world.attr();
     let flavour = Flavour::offered(&attr)[0];
     let payload = pattern(1, flavour.fit(&attr, 8));
@@ -29,7 +29,7 @@ fn until_refused<P: Provider>(world: &mut World<P>, from: usize, to: usize) -> P
 
 /// All operations on `ep`, which must refuse them.
 #[track_caller]
-fn all_refused<I: Iface>(iface: &mut I, ep: EpId, expected: PostError, caps: Caps) {
+fn all_refused(iface: &mut dyn Member, ep: EpId, expected: PostError, caps: Caps) {
     let id = AmId::new(0);
     let short = iface.am_short(ep, id, &HEADER, &[]);
     let packed = iface.am_bcopy(ep, id, &HEADER, 0, &mut |_| unreachable!("nothing to pack"));
@@ -50,14 +50,14 @@ fn all_refused<I: Iface>(iface: &mut I, ep: EpId, expected: PostError, caps: Cap
 
 /// Endpoints that were never made or are closed refuse everything, and asking after them does no
 /// harm.
-pub fn bad_endpoints_are_refused<P: Provider>() {
-    let mut world = World::<P>::new(3);
+pub fn bad_endpoints_are_refused(of: Subject) {
+    let mut world = World::new(of, 3);
     let caps = world.attr().caps;
     let closed = world.ep(0, 1);
     world.peer(0).iface.disconnect(closed);
     let iface = &mut world.peer(0).iface;
     for ep in [closed, EpId(1 << 20), EpId(u32::MAX), EpId(i32::MAX as u32)] {
-        all_refused(iface, ep, PostError::BadEndpoint, caps);
+        all_refused(&mut **iface, ep, PostError::BadEndpoint, caps);
         iface.want_writable(ep);
         iface.invalidate(ep);
         iface.disconnect(ep);
@@ -72,8 +72,8 @@ pub fn bad_endpoints_are_refused<P: Provider>() {
 
 /// An invalidated endpoint fails once, after its operations in flight have been answered, refuses
 /// everything, and the other endpoints go on.
-pub fn invalidated_endpoints_fail_once<P: Provider>() {
-    let mut world = World::<P>::new(3);
+pub fn invalidated_endpoints_fail_once(of: Subject) {
+    let mut world = World::new(of, 3);
     let attr = world.attr();
     let flavours = Flavour::offered(&attr);
     let ep = world.ep(0, 1);
@@ -92,7 +92,7 @@ pub fn invalidated_endpoints_fail_once<P: Provider>() {
     world.peer(0).iface.want_writable(ep);
     world.peer(0).iface.invalidate(ep);
     world.peer(0).iface.invalidate(ep);
-    all_refused(&mut world.peer(0).iface, ep, PostError::PeerFailed, attr.caps);
+    all_refused(&mut *world.peer(0).iface, ep, PostError::PeerFailed, attr.caps);
     world.until(|w| w.peer(0).seen.failures_of(ep, None) > 0);
     // `Peer::progress` frees a lent buffer when its token completes: all have by now.
     assert!(world.peer(0).lent.is_empty(), "the failure came before its operations' answers");
@@ -101,26 +101,26 @@ pub fn invalidated_endpoints_fail_once<P: Provider>() {
     assert_eq!(done.iter().copied().collect::<HashSet<_>>(), in_flight);
     world.rounds(100);
     assert_eq!(world.peer(0).seen.failures_of(ep, None), 1, "a failure is told once");
-    all_refused(&mut world.peer(0).iface, ep, PostError::PeerFailed, attr.caps);
+    all_refused(&mut *world.peer(0).iface, ep, PostError::PeerFailed, attr.caps);
     world.peer(2).seen.take();
     let flavour = flavours[0];
     world.send(0, 2, flavour, 7, flavour.fit(&attr, 8));
     world.receive(2, 1)[0].verify();
     // Closed and connected anew it works, where the peer itself is well.
     world.peer(0).iface.disconnect(ep);
-    all_refused(&mut world.peer(0).iface, ep, PostError::BadEndpoint, attr.caps);
+    all_refused(&mut *world.peer(0).iface, ep, PostError::BadEndpoint, attr.caps);
 }
 
 /// An endpoint can be closed and made again many times; what was complete locally before the
 /// close arrives.
-pub fn disconnected_and_connected_again<P: Provider>() {
+pub fn disconnected_and_connected_again(of: Subject) {
     const ROUNDS: u64 = 300;
-    let mut world = World::<P>::new(2);
+    let mut world = World::new(of, 2);
     let attr = world.attr();
     let flavours: Vec<Flavour> =
         Flavour::offered(&attr).into_iter().filter(|&f| f != Flavour::Zcopy).collect();
     let Some(&first) = flavours.first() else {
-        return not_applicable::<P>("no operation is complete in the call");
+        return not_applicable(of, "no operation is complete in the call");
     };
     let address = world.peer(1).iface.address();
     for round in 0..ROUNDS {
@@ -133,7 +133,7 @@ pub fn disconnected_and_connected_again<P: Provider>() {
         let arrived = world.receive(1, 2);
         arrived.iter().for_each(Message::verify);
         let stream = arrived.iter().map(|message| message.header[0]).collect();
-        in_sequence::<P>(&attr, stream, 2 * round, 2);
+        in_sequence(of, &attr, stream, 2 * round, 2);
         let ep = world.peer(0).iface.connect(&address).expect("the peer is still there");
         world.set_ep(0, 1, ep);
     }
@@ -143,11 +143,11 @@ pub fn disconnected_and_connected_again<P: Provider>() {
 }
 
 /// A peer that closes in order is noticed: its failure is told once, and posts end with an error.
-pub fn closed_peers_are_noticed<P: Provider>() {
-    if P::LOOPBACK {
-        return not_applicable::<P>("a loopback interface does not outlive its peer");
+pub fn closed_peers_are_noticed(of: Subject) {
+    if of.loopback {
+        return not_applicable(of, "a loopback interface does not outlive its peer");
     }
-    let mut world = World::<P>::new(3);
+    let mut world = World::new(of, 3);
     let attr = world.attr();
     let flavour = Flavour::offered(&attr)[0];
     world.send(0, 1, flavour, 1, flavour.fit(&attr, 8));
@@ -165,11 +165,11 @@ pub fn closed_peers_are_noticed<P: Provider>() {
 
 /// Whoever leaves when all is sent leaves nothing behind, although the queue was full when the last of
 /// it was posted. Its end is told after its messages.
-pub fn nothing_is_lost_by_leaving<P: Provider>() {
-    if P::LOOPBACK {
-        return not_applicable::<P>("a loopback interface does not outlive its peer");
+pub fn nothing_is_lost_by_leaving(of: Subject) {
+    if of.loopback {
+        return not_applicable(of, "a loopback interface does not outlive its peer");
     }
-    let mut world = World::<P>::new(5);
+    let mut world = World::new(of, 5);
     let attr = world.attr();
     let flavour = Flavour::offered(&attr)[0];
     let len = flavour.fit(&attr, 8);
@@ -192,7 +192,7 @@ pub fn nothing_is_lost_by_leaving<P: Provider>() {
         let messages = world.peer(0).seen.take();
         messages.iter().for_each(Message::verify);
         let order = messages.iter().map(|message| message.header[0]).collect();
-        in_sequence::<P>(&attr, order, 1, posted as u64);
+        in_sequence(of, &attr, order, 1, posted as u64);
         let seen = &world.peer(0).seen;
         let told = seen.failed.iter().position(|failed| source.is_some() && failed.0 == source);
         if let Some(told) = told {
@@ -201,19 +201,19 @@ pub fn nothing_is_lost_by_leaving<P: Provider>() {
     }
 }
 
-fn can_kill<P: Provider>() -> bool {
-    if !P::CAN_KILL {
-        not_applicable::<P>("the provider cannot stage a death");
+fn can_kill(of: Subject) -> bool {
+    if !of.can_kill {
+        not_applicable(of, "the provider cannot stage a death");
     }
-    P::CAN_KILL
+    of.can_kill
 }
 
 /// A dead peer's failure is told once to each survivor, and whatever is posted to it is refused.
-pub fn death_is_told_once<P: Provider>() {
-    if !can_kill::<P>() {
+pub fn death_is_told_once(of: Subject) {
+    if !can_kill(of) {
         return;
     }
-    let mut world = World::<P>::new(3);
+    let mut world = World::new(of, 3);
     let caps = world.attr().caps;
     let flavour = Flavour::offered(&world.attr())[0];
     let len = flavour.fit(&world.attr(), 8);
@@ -225,17 +225,17 @@ pub fn death_is_told_once<P: Provider>() {
         world.until(|w| w.peer(member).seen.failures_of(ep, source) > 0);
         world.rounds(200);
         assert_eq!(world.peer(member).seen.failures_of(ep, source), 1, "told once");
-        all_refused(&mut world.peer(member).iface, ep, PostError::PeerFailed, caps);
+        all_refused(&mut *world.peer(member).iface, ep, PostError::PeerFailed, caps);
         world.peer(member).iface.disconnect(ep);
     }
 }
 
 /// Operations in flight to a peer that dies are answered, before its failure is told.
-pub fn death_ends_operations_in_flight<P: Provider>() {
-    if !can_kill::<P>() {
+pub fn death_ends_operations_in_flight(of: Subject) {
+    if !can_kill(of) {
         return;
     }
-    let mut world = World::<P>::new(2);
+    let mut world = World::new(of, 2);
     let attr = world.attr();
     let (ep, source) = (world.ep(0, 1), world.source(0, 1));
     // A few of each flavour, zcopy first, so that some are in flight when the queue is full.
@@ -270,11 +270,11 @@ pub fn death_ends_operations_in_flight<P: Provider>() {
 }
 
 /// A sender that waits for room with a peer that dies is not left waiting.
-pub fn death_of_a_full_peer<P: Provider>() {
-    if !can_kill::<P>() {
+pub fn death_of_a_full_peer(of: Subject) {
+    if !can_kill(of) {
         return;
     }
-    let mut world = World::<P>::new(3);
+    let mut world = World::new(of, 3);
     let attr = world.attr();
     let flavour = Flavour::offered(&attr)[0];
     let (ep, source) = (world.ep(0, 1), world.source(0, 1));
@@ -287,12 +287,12 @@ pub fn death_of_a_full_peer<P: Provider>() {
 
 /// The messages of survivors are neither lost nor held up by a death in the midst of a stream to
 /// the same receiver.
-pub fn survivors_go_on<P: Provider>() {
+pub fn survivors_go_on(of: Subject) {
     const LATER: u64 = 1000;
-    if !can_kill::<P>() {
+    if !can_kill(of) {
         return;
     }
-    let mut world = World::<P>::new(4);
+    let mut world = World::new(of, 4);
     let attr = world.attr();
     let flavour = Flavour::offered(&attr)[0];
     let len = flavour.fit(&attr, 8);
@@ -308,18 +308,18 @@ pub fn survivors_go_on<P: Provider>() {
         world.send(3, 0, flavour, sequence, len);
     }
     let by_seed = |from: u64| move |sequence: u64| sequence ^ (from << 48);
-    let of = |messages: &[Message], from: u64| -> Vec<u64> {
+    let sent_by = |messages: &[Message], from: u64| -> Vec<u64> {
         let its = |message: &&Message| message.header[1] == by_seed(from)(message.header[0]);
         messages.iter().filter(its).map(|message| message.header[0]).collect()
     };
     world.until(|w| {
         let messages = &w.peer(0).seen.messages;
-        [1, 3].into_iter().all(|from| of(messages, from).len() as u64 >= LATER)
+        [1, 3].into_iter().all(|from| sent_by(messages, from).len() as u64 >= LATER)
     });
     let messages = world.peer(0).seen.take();
     messages.iter().for_each(Message::verify);
     for from in [1, 3] {
-        in_sequence::<P>(&attr, of(&messages, from), 0, LATER);
+        in_sequence(of, &attr, sent_by(&messages, from), 0, LATER);
     }
     if let Some(living) = living {
         assert!(messages.iter().any(|message| message.source == living));

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use super::harness::{Flavour, Random, Recorder, World, header_of, pattern};
-use super::{Provider, not_applicable};
-use crate::{AmId, Caps, EpId, Iface, PostError};
+use super::{Subject, not_applicable};
+use crate::{AmId, Caps, EpId, PostError};
 
 fn in_order(messages: &[super::harness::Message], first: u64, ordered: bool) {
     let mut sequences: Vec<u64> = messages.iter().map(|message| message.header[0]).collect();
@@ -16,11 +16,11 @@ fn in_order(messages: &[super::harness::Message], first: u64, ordered: bool) {
     messages.iter().for_each(super::harness::Message::verify);
 }
 
-fn refused<P: Provider>(flavour: Flavour) {
-    let mut world = World::<P>::new(2);
+fn refused(of: Subject, flavour: Flavour) {
+    let mut world = World::new(of, 2);
     let attr = world.attr();
     if !attr.caps.contains(flavour.bit()) {
-        return not_applicable::<P>("no such flavour");
+        return not_applicable(of, "no such flavour");
     }
     let ordered = attr.caps.contains(Caps::AM_ORDERED);
     for len in [flavour.fit(&attr, 8), flavour.fit(&attr, 2000)] {
@@ -62,23 +62,23 @@ fn refused<P: Provider>(flavour: Flavour) {
 }
 
 /// A refused short message leaves no trace; what was accepted arrives.
-pub fn refused_short_is_unobservable<P: Provider>() {
-    refused::<P>(Flavour::Short);
+pub fn refused_short_is_unobservable(of: Subject) {
+    refused(of, Flavour::Short);
 }
 
 /// A refused packed message is not packed and leaves no trace; what was accepted arrives.
-pub fn refused_bcopy_is_unobservable<P: Provider>() {
-    refused::<P>(Flavour::Bcopy);
+pub fn refused_bcopy_is_unobservable(of: Subject) {
+    refused(of, Flavour::Bcopy);
 }
 
 /// A refused zcopy message never completes and leaves no trace; what was accepted arrives.
-pub fn refused_zcopy_is_unobservable<P: Provider>() {
-    refused::<P>(Flavour::Zcopy);
+pub fn refused_zcopy_is_unobservable(of: Subject) {
+    refused(of, Flavour::Zcopy);
 }
 
 /// Filling and draining many times finds the queue in every position.
-pub fn filled_and_drained_again_and_again<P: Provider>() {
-    let mut world = World::<P>::new(2);
+pub fn filled_and_drained_again_and_again(of: Subject) {
+    let mut world = World::new(of, 2);
     let attr = world.attr();
     let ordered = attr.caps.contains(Caps::AM_ORDERED);
     let flavours = Flavour::offered(&attr);
@@ -99,8 +99,8 @@ pub fn filled_and_drained_again_and_again<P: Provider>() {
 }
 
 /// Endpoints that asked are told in the order of asking, and one that asks again stands behind.
-pub fn writable_in_order_of_asking<P: Provider>() {
-    let mut world = World::<P>::new(4);
+pub fn writable_in_order_of_asking(of: Subject) {
+    let mut world = World::new(of, 4);
     let attr = world.attr();
     let flavour = Flavour::offered(&attr)[0];
     let len = flavour.fit(&attr, 8);
@@ -119,14 +119,14 @@ pub fn writable_in_order_of_asking<P: Provider>() {
         let mut received = 0;
         while received < posted {
             for to in 1..4 {
-                if P::LOOPBACK {
+                if of.loopback {
                     world.round();
                 } else {
                     world.peer(to).progress(64);
                 }
                 received += world.peer(to).seen.take().len();
             }
-            if !P::LOOPBACK {
+            if !of.loopback {
                 // A transport with buffers on the sender's side empties them by its own progress;
                 // without a budget, so that nobody is told before all may be.
                 world.peer(0).progress(0);
@@ -141,8 +141,8 @@ pub fn writable_in_order_of_asking<P: Provider>() {
 }
 
 /// However often an endpoint asks, it is told once.
-pub fn writable_once_for_each_asking<P: Provider>() {
-    let mut world = World::<P>::new(2);
+pub fn writable_once_for_each_asking(of: Subject) {
+    let mut world = World::new(of, 2);
     let attr = world.attr();
     let flavour = Flavour::offered(&attr)[0];
     let len = flavour.fit(&attr, 8);
@@ -163,8 +163,8 @@ pub fn writable_once_for_each_asking<P: Provider>() {
 }
 
 /// Asking although there is room is answered too.
-pub fn asking_with_room_is_answered<P: Provider>() {
-    let mut world = World::<P>::new(2);
+pub fn asking_with_room_is_answered(of: Subject) {
+    let mut world = World::new(of, 2);
     let ep = world.ep(0, 1);
     world.peer(0).iface.want_writable(ep);
     world.until(|w| !w.peer(0).seen.writable.is_empty());
@@ -175,11 +175,11 @@ pub fn asking_with_room_is_answered<P: Provider>() {
 /// all want to send, none falls far behind. Endpoints of one interface post as much as they can
 /// in the order in which they are told, as an engine does; separate interfaces post a few messages
 /// each in an order drawn anew each round, as processes would.
-pub fn nobody_starves<P: Provider>() {
+pub fn nobody_starves(of: Subject) {
     const SENDERS: usize = 4;
     const QUOTA: usize = 4000;
-    let burst = if P::LOOPBACK { QUOTA } else { 4 };
-    let mut world = World::<P>::new(SENDERS + 1);
+    let burst = if of.loopback { QUOTA } else { 4 };
+    let mut world = World::new(of, SENDERS + 1);
     let attr = world.attr();
     let flavour = Flavour::offered(&attr)[0];
     let len = flavour.fit(&attr, 8);
@@ -212,13 +212,13 @@ pub fn nobody_starves<P: Provider>() {
         for (place, peer) in world.peers.iter_mut().flatten().enumerate() {
             peer.progress(4);
             for ep in peer.seen.writable.drain(..) {
-                let sender = (0..SENDERS)
-                    .find(|&sender| World::<P>::place(sender + 1) == place && eps[sender] == ep);
+                let sender =
+                    (0..SENDERS).find(|&sender| of.place(sender + 1) == place && eps[sender] == ep);
                 ready.push_back(sender.expect("only who asked is told"));
             }
         }
         ready.extend(again);
-        if !P::LOOPBACK {
+        if !of.loopback {
             // Processes come in no order, and a fixed one would be in step with the queue.
             for place in (1..ready.len()).rev() {
                 ready.swap(place, random.below(place + 1));
@@ -238,8 +238,8 @@ pub fn nobody_starves<P: Provider>() {
 }
 
 /// `progress` reports no more events than its budget, and loses none by that.
-pub fn budget_is_respected<P: Provider>() {
-    let mut world = World::<P>::new(2);
+pub fn budget_is_respected(of: Subject) {
+    let mut world = World::new(of, 2);
     let attr = world.attr();
     for flavour in Flavour::offered(&attr) {
         for budget in [1, 2, 3, 7, 64] {
@@ -252,7 +252,7 @@ pub fn budget_is_respected<P: Provider>() {
             let mut seen = 0;
             while seen < taken {
                 world.peer(1).progress(budget);
-                if !P::LOOPBACK {
+                if !of.loopback {
                     world.peer(0).progress(budget);
                 }
                 seen += world.peer(1).seen.take().len();

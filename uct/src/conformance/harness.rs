@@ -5,14 +5,15 @@
 //! several endpoints of the only interface; [`World::ep`] hides the difference.
 
 use std::collections::HashMap;
+use std::fmt;
 
 use bowline_base::buffer::SendBuf;
 use bowline_base::view::View;
 
-use super::Provider;
+use super::{Group, Member, Subject};
 use crate::{
-    AmHeader, AmId, Arrival, Caps, Desc, EpId, Iface, IfaceAttr, LocalSlice, MemoryDomain,
-    PeerFailure, PostError, Posted, Sink, Source, Token, Verdict,
+    AmHeader, AmId, Arrival, Caps, Desc, EpId, IfaceAttr, LocalSlice, PeerFailure, PostError,
+    Posted, Sink, Source, Token, Verdict,
 };
 
 /// Longest payload that a test makes where the limit is larger.
@@ -219,10 +220,9 @@ impl Sink for Recorder {
 }
 
 /// An interface with its recorder and the buffers of its operations in flight.
-#[derive(Debug)]
-pub struct Peer<I> {
+pub struct Peer {
     /// The interface. Stands first, so that it is dropped before the buffers that it may read.
-    pub iface: I,
+    pub iface: Box<dyn Member>,
     /// What it was told.
     pub seen: Recorder,
     /// Buffers that zcopy operations in flight read, by token.
@@ -230,8 +230,14 @@ pub struct Peer<I> {
     next_token: u64,
 }
 
-impl<I: Iface> Peer<I> {
-    fn new(iface: I) -> Self {
+impl fmt::Debug for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Peer").field("seen", &self.seen).finish_non_exhaustive()
+    }
+}
+
+impl Peer {
+    fn new(iface: Box<dyn Member>) -> Self {
         Self { iface, seen: Recorder::default(), lent: HashMap::new(), next_token: 1 }
     }
 
@@ -280,7 +286,9 @@ impl<I: Iface> Peer<I> {
             }
             Flavour::Zcopy => {
                 let buffer = SendBuf::owned(payload.to_vec());
-                let slice = LocalSlice::of_send(&buffer, 0, buffer.len()).expect("all of it");
+                // SAFETY: the buffer is kept, and left alone, until the operation has ended.
+                let slice =
+                    unsafe { LocalSlice::of_send(&buffer, 0, buffer.len()) }.expect("all of it");
                 let token = self.token();
                 let posted = self.iface.am_zcopy(ep, id, header, &[slice], token)?;
                 if posted == Posted::InFlight {
@@ -293,23 +301,31 @@ impl<I: Iface> Peer<I> {
 }
 
 /// Members that are connected to each other.
-#[derive(Debug)]
-pub struct World<P: Provider> {
+pub struct World {
     /// The interfaces; `None` where one was closed or killed.
-    pub peers: Vec<Option<Peer<P::Iface>>>,
+    pub peers: Vec<Option<Peer>>,
     eps: Vec<Vec<EpId>>,
-    provider: P,
+    of: Subject,
+    group: Box<dyn Group>,
 }
 
-impl<P: Provider> World<P> {
+impl fmt::Debug for World {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { peers, eps, of, group: _ } = self;
+        let mut shown = f.debug_struct("World");
+        shown.field("of", of).field("eps", eps).field("peers", peers).finish_non_exhaustive()
+    }
+}
+
+impl World {
     /// A world of `size` members, each connected to each, itself included for a loopback
     /// provider only.
-    pub fn new(size: usize) -> Self {
-        let (provider, ifaces) = P::open(if P::LOOPBACK { 1 } else { size });
-        assert_eq!(ifaces.len(), if P::LOOPBACK { 1 } else { size }, "as many as asked for");
-        let mut peers: Vec<Peer<P::Iface>> = ifaces.into_iter().map(Peer::new).collect();
+    pub fn new(of: Subject, size: usize) -> Self {
+        let (group, ifaces) = of.open(if of.loopback { 1 } else { size });
+        assert_eq!(ifaces.len(), if of.loopback { 1 } else { size }, "as many as asked for");
+        let mut peers: Vec<Peer> = ifaces.into_iter().map(Peer::new).collect();
         let addresses: Vec<Vec<u8>> = peers.iter().map(|peer| peer.iface.address()).collect();
-        let eps = if P::LOOPBACK {
+        let eps = if of.loopback {
             let connect = |_| peers[0].iface.connect(&addresses[0]).expect("reaches itself");
             vec![(0..size).map(connect).collect()]
         } else {
@@ -323,32 +339,36 @@ impl<P: Provider> World<P> {
             eps
         };
         let peers = peers.into_iter().map(Some).collect();
-        let mut world = Self { peers, eps, provider };
+        let mut world = Self { peers, eps, of, group };
         // A transport that shakes hands does so now, not in the midst of a test.
         world.rounds(4);
-        world.until(|w| w.peers.iter().flatten().all(|peer| P::settled(&peer.iface)));
+        world.until(|w| w.peers.iter().flatten().all(|peer| w.group.settled(&*peer.iface)));
         world
     }
 
-    /// Where member `member` stands in `peers`.
-    pub const fn place(member: usize) -> usize {
-        if P::LOOPBACK { 0 } else { member }
+    /// Whose interfaces these are.
+    pub const fn of(&self) -> Subject {
+        self.of
     }
 
     /// A member's interface and recorder.
     #[track_caller]
-    pub fn peer(&mut self, member: usize) -> &mut Peer<P::Iface> {
-        self.peers[Self::place(member)].as_mut().expect("the member is alive")
+    pub fn peer(&mut self, member: usize) -> &mut Peer {
+        self.peers[self.of.place(member)].as_mut().expect("the member is alive")
     }
 
     /// The endpoint of `from` to `to`.
     pub fn ep(&self, from: usize, to: usize) -> EpId {
-        if P::LOOPBACK { self.eps[0][(from + to) % self.eps[0].len()] } else { self.eps[from][to] }
+        if self.of.loopback {
+            self.eps[0][(from + to) % self.eps[0].len()]
+        } else {
+            self.eps[from][to]
+        }
     }
 
     /// Replaces the endpoint of `from` to `to`.
     pub fn set_ep(&mut self, from: usize, to: usize, ep: EpId) {
-        if P::LOOPBACK {
+        if self.of.loopback {
             let places = self.eps[0].len();
             self.eps[0][(from + to) % places] = ep;
         } else {
@@ -375,7 +395,7 @@ impl<P: Provider> World<P> {
         for peer in self.peers.iter_mut().flatten() {
             events += peer.progress(64);
         }
-        self.provider.step();
+        self.group.step();
         if events == 0 {
             std::thread::yield_now();
         }
@@ -397,7 +417,7 @@ impl<P: Provider> World<P> {
             if self.peer(member).progress(64) == 0 {
                 std::thread::yield_now();
             }
-            self.provider.step();
+            self.group.step();
         }
     }
 
@@ -495,14 +515,14 @@ impl<P: Provider> World<P> {
 
     /// Drops a member's interface in order.
     pub fn close(&mut self, member: usize) {
-        self.peers[Self::place(member)] = None;
+        self.peers[self.of.place(member)] = None;
     }
 
     /// Ends a member as a crash would.
     pub fn kill(&mut self, member: usize) {
-        let peer = self.peers[Self::place(member)].take().expect("the member is alive");
+        let peer = self.peers[self.of.place(member)].take().expect("the member is alive");
         // The buffers that it lent live on in a crashed process's memory, too.
         std::mem::forget(peer.lent);
-        self.provider.kill(member, peer.iface);
+        self.group.kill(member, peer.iface);
     }
 }

@@ -8,8 +8,8 @@ use proptest::test_runner::{Config, TestRunner};
 
 use super::harness::{Flavour, Message, World, header_of, pattern};
 use super::rma::{Kind, Way, Window, fetch, flush, post};
-use super::{Provider, not_applicable};
-use crate::{AmId, AtomicOp, AtomicWidth, Caps, Desc, Iface, PostError};
+use super::{Subject, not_applicable};
+use crate::{AmId, AtomicOp, AtomicWidth, Caps, Desc, PostError};
 
 /// Members of a message program.
 const MEMBERS: usize = 3;
@@ -76,15 +76,16 @@ impl Expected {
     }
 }
 
-fn collect<P: Provider>(
-    world: &mut World<P>,
+fn collect(
+    world: &mut World,
     kept: &mut [Vec<(Desc, Vec<u8>)>],
     expected: &mut Expected,
 ) -> Result<(), TestCaseError> {
     // A loopback provider has one interface, whose messages say for which member they are.
     for (place, kept) in kept.iter_mut().enumerate().take(world.peers.len()) {
         for message in world.peer(place).seen.take() {
-            let member = if P::LOOPBACK { (message.header[1] & 15) as usize } else { place };
+            let member =
+                if world.of().loopback { (message.header[1] & 15) as usize } else { place };
             expected.arrived(member, &message)?;
             if let (true, Some(desc)) = (message.kept, message.desc) {
                 kept.push((desc, message.payload));
@@ -94,8 +95,8 @@ fn collect<P: Provider>(
     Ok(())
 }
 
-fn release<P: Provider>(
-    world: &mut World<P>,
+fn release(
+    world: &mut World,
     place: usize,
     kept: &mut Vec<(Desc, Vec<u8>)>,
     which: usize,
@@ -110,8 +111,8 @@ fn release<P: Provider>(
     Ok(())
 }
 
-fn run_messages<P: Provider>(steps: &[Step]) -> Result<(), TestCaseError> {
-    let mut world = World::<P>::new(MEMBERS);
+fn run_messages(of: Subject, steps: &[Step]) -> Result<(), TestCaseError> {
+    let mut world = World::new(of, MEMBERS);
     let attr = world.attr();
     let flavours = Flavour::offered(&attr);
     let mut expected =
@@ -120,7 +121,7 @@ fn run_messages<P: Provider>(steps: &[Step]) -> Result<(), TestCaseError> {
     for step in steps {
         match *step {
             Step::Send { from, to, flavour, len } => {
-                if from == to && !P::LOOPBACK {
+                if from == to && !of.loopback {
                     continue;
                 }
                 let flavour = flavours[flavour % flavours.len()];
@@ -143,11 +144,11 @@ fn run_messages<P: Provider>(steps: &[Step]) -> Result<(), TestCaseError> {
             }
             Step::Keep { member, on } => world.peer(member).seen.keep = on,
             Step::Release { member, which } => {
-                let place = World::<P>::place(member);
+                let place = of.place(member);
                 release(&mut world, place, &mut kept[place], which)?;
             }
             Step::Ask { from, to } => {
-                if from != to || P::LOOPBACK {
+                if from != to || of.loopback {
                     let ep = world.ep(from, to);
                     world.peer(from).iface.want_writable(ep);
                 }
@@ -165,7 +166,7 @@ fn run_messages<P: Provider>(steps: &[Step]) -> Result<(), TestCaseError> {
         world.round();
         collect(&mut world, &mut kept, &mut expected)?;
     }
-    let settled = |w: &mut World<P>| w.peers.iter().flatten().all(|peer| peer.lent.is_empty());
+    let settled = |w: &mut World| w.peers.iter().flatten().all(|peer| peer.lent.is_empty());
     world.until(settled);
     world.rounds(10);
     collect(&mut world, &mut kept, &mut expected)
@@ -173,9 +174,9 @@ fn run_messages<P: Provider>(steps: &[Step]) -> Result<(), TestCaseError> {
 
 /// Random programs of sends, progress with small budgets, keeping and releasing: every accepted
 /// message arrives once, unchanged and in order, and kept payloads stay.
-pub fn messages<P: Provider>() {
+pub fn messages(of: Subject) {
     let program = prop::collection::vec(step(), 1..400);
-    let outcome = runner(48).run(&program, |steps| run_messages::<P>(&steps));
+    let outcome = runner(48).run(&program, |steps| run_messages(of, &steps));
     if let Err(error) = outcome {
         panic!("{error}");
     }
@@ -216,12 +217,13 @@ fn access() -> impl Strategy<Value = Access> {
     ]
 }
 
-fn run_memory<P: Provider>(
+fn run_memory(
+    of: Subject,
     kind: Kind,
     atomics: bool,
     steps: &[Access],
 ) -> Result<(), TestCaseError> {
-    let mut world = World::<P>::new(2);
+    let mut world = World::new(of, 2);
     let attr = world.attr();
     let window = Window::open(&mut world, kind, WINDOW);
     let mut model = vec![0_u8; WINDOW];
@@ -301,17 +303,17 @@ fn run_memory<P: Provider>(
 
 /// Random programs of puts, gets, atomics and the owner's own writes: the window holds what a
 /// plain array of bytes would.
-pub fn memory<P: Provider>() {
-    let kinds = Kind::reached(&mut World::<P>::new(2));
-    let caps = World::<P>::new(2).attr().caps;
+pub fn memory(of: Subject) {
+    let kinds = Kind::reached(&mut World::new(of, 2));
+    let caps = World::new(of, 2).attr().caps;
     if !caps.intersects(Caps::PUT_SHORT | Caps::PUT_BCOPY | Caps::PUT_ZCOPY) {
-        return not_applicable::<P>("no put");
+        return not_applicable(of, "no put");
     }
-    let with_atomics = Kind::with_atomics(&mut World::<P>::new(2));
+    let with_atomics = Kind::with_atomics(&mut World::new(of, 2));
     for kind in kinds {
         let atomics = with_atomics.contains(&kind);
         let program = prop::collection::vec(access(), 1..150);
-        let outcome = runner(32).run(&program, |steps| run_memory::<P>(kind, atomics, &steps));
+        let outcome = runner(32).run(&program, |steps| run_memory(of, kind, atomics, &steps));
         if let Err(error) = outcome {
             panic!("{kind:?}: {error}");
         }

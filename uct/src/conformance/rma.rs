@@ -6,11 +6,8 @@ use bowline_base::sync::atomic::AtomicU64;
 use bowline_base::view::View;
 
 use super::harness::{LONGEST, World, lengths, pattern};
-use super::{Provider, not_applicable};
-use crate::{
-    AtomicOp, AtomicWidth, Caps, Iface, LocalSlice, MemHandle, MemoryDomain, PostError,
-    RemoteSlice, RkeyId,
-};
+use super::{Subject, not_applicable};
+use crate::{AtomicOp, AtomicWidth, Caps, LocalSlice, MemHandle, PostError, RemoteSlice, RkeyId};
 
 pub mod keys;
 pub mod order;
@@ -31,7 +28,7 @@ pub enum Kind {
 
 impl Kind {
     /// The kinds that one-sided operations of `P` reach.
-    pub fn reached<P: Provider>(world: &mut World<P>) -> Vec<Self> {
+    pub fn reached(world: &mut World) -> Vec<Self> {
         let caps = world.attr().caps;
         let md = world.peer(1).iface.md_attr();
         let mut kinds = Vec::new();
@@ -49,15 +46,15 @@ impl Kind {
 
     /// The kinds that atomics of `P` reach. A transport may copy to and from memory that was
     /// merely registered and yet have no atomics there; it then answers `Unsupported`.
-    pub fn with_atomics<P: Provider>(world: &mut World<P>) -> Vec<Self> {
-        let mut kinds = Self::reached(world);
+    pub fn with_atomics(world: &mut World) -> Vec<Self> {
+        let (of, mut kinds) = (world.of(), Self::reached(world));
         kinds.retain(|&kind| {
             let window = Window::open(world, kind, 64);
             let (ep, at) = (world.ep(0, 1), window.at(0));
             let (op, width) = (AtomicOp::Add(0), AtomicWidth::W64);
             let posted = retry(world, |w| w.peer(0).iface.atomic_post(ep, op, width, at));
             posted != Err(PostError::Unsupported) || {
-                not_applicable::<P>("no atomics on this kind of memory");
+                not_applicable(of, "no atomics on this kind of memory");
                 false
             }
         });
@@ -77,7 +74,7 @@ pub struct Window {
 impl Window {
     /// Makes `len` bytes of member 1 reachable for member 0.
     #[track_caller]
-    pub fn open<P: Provider>(world: &mut World<P>, kind: Kind, len: usize) -> Self {
+    pub fn open(world: &mut World, kind: Kind, len: usize) -> Self {
         let owner = &mut world.peer(1).iface;
         let handle = match kind {
             Kind::Allocated => owner.mem_alloc(len).expect("memory can be allocated"),
@@ -87,7 +84,8 @@ impl Window {
             }
             Kind::Lent => {
                 let mut buffer = RecvBuf::owned(vec![0; len]);
-                let slice = LocalSlice::of_recv(&mut buffer, 0, len).expect("all of it");
+                // SAFETY: the buffer is kept, and left alone, until the operation has ended.
+                let slice = unsafe { LocalSlice::of_recv(&mut buffer, 0, len) }.expect("all of it");
                 // A window is copied freely, so the bytes stay for ever.
                 std::mem::forget(buffer);
                 owner.mem_lend(slice).expect("memory can be lent")
@@ -115,13 +113,13 @@ impl Window {
     }
 
     /// The bytes as their owner sees them.
-    pub fn view<'w, P: Provider>(&self, world: &'w mut World<P>) -> View<'w> {
+    pub fn view<'w>(&self, world: &'w mut World) -> View<'w> {
         world.peer(1).iface.mem_view(self.handle).expect("not released yet")
     }
 
     /// The owner's word at `offset`.
     #[track_caller]
-    pub fn word<'w, P: Provider>(&self, world: &'w mut World<P>, offset: usize) -> &'w AtomicU64 {
+    pub fn word<'w>(&self, world: &'w mut World, offset: usize) -> &'w AtomicU64 {
         let word = self.view(world).slice(offset, 8).expect("inside");
         assert!((word.as_ptr() as usize).is_multiple_of(8), "windows are aligned to words");
         // SAFETY: 8 aligned bytes inside memory that stays mapped while the world is borrowed, and
@@ -145,7 +143,7 @@ const WAYS: [Way; 3] = [Way::Short, Way::Bcopy, Way::Zcopy];
 
 impl Way {
     /// Lengths that a put of this kind takes; `None` where there is none.
-    pub fn put_limits<P: Provider>(self, world: &World<P>) -> Option<(usize, usize)> {
+    pub fn put_limits(self, world: &World) -> Option<(usize, usize)> {
         let attr = world.attr();
         let (bit, limits) = match self {
             Self::Short => (Caps::PUT_SHORT, (0, attr.limits.put.max_short)),
@@ -158,7 +156,7 @@ impl Way {
     }
 
     /// Lengths that a get of this kind takes; `None` where there is none.
-    pub fn get_limits<P: Provider>(self, world: &World<P>) -> Option<(usize, usize)> {
+    pub fn get_limits(self, world: &World) -> Option<(usize, usize)> {
         let attr = world.attr();
         let (bit, limits) = match self {
             Self::Short => return None,
@@ -171,12 +169,7 @@ impl Way {
     }
 
     /// Puts `bytes` and waits until the buffer is free again.
-    pub fn put<P: Provider>(
-        self,
-        world: &mut World<P>,
-        bytes: &[u8],
-        to: RemoteSlice,
-    ) -> Result<(), PostError> {
+    pub fn put(self, world: &mut World, bytes: &[u8], to: RemoteSlice) -> Result<(), PostError> {
         let ep = world.ep(0, 1);
         retry(world, |world| match self {
             Self::Short => world.peer(0).iface.put_short(ep, bytes, to),
@@ -192,7 +185,9 @@ impl Way {
             }
             Self::Zcopy => {
                 let buffer = SendBuf::owned(bytes.to_vec());
-                let slice = LocalSlice::of_send(&buffer, 0, bytes.len()).expect("all of it");
+                // SAFETY: the buffer is kept, and left alone, until the operation has ended.
+                let slice =
+                    unsafe { LocalSlice::of_send(&buffer, 0, bytes.len()) }.expect("all of it");
                 let token = world.peer(0).token();
                 let posted = world.peer(0).iface.put_zcopy(ep, &[slice], to, token)?;
                 world.finish(0, token, Ok(posted));
@@ -202,9 +197,9 @@ impl Way {
     }
 
     /// Gets `len` bytes.
-    pub fn get<P: Provider>(
+    pub fn get(
         self,
-        world: &mut World<P>,
+        world: &mut World,
         from: RemoteSlice,
         len: usize,
     ) -> Result<Vec<u8>, PostError> {
@@ -222,7 +217,8 @@ impl Way {
             }
             Self::Zcopy => {
                 let mut buffer = RecvBuf::owned(vec![0; len]);
-                let slice = LocalSlice::of_recv(&mut buffer, 0, len).expect("all of it");
+                // SAFETY: the buffer is kept, and left alone, until the operation has ended.
+                let slice = unsafe { LocalSlice::of_recv(&mut buffer, 0, len) }.expect("all of it");
                 let token = world.peer(0).token();
                 let posted = world.peer(0).iface.get_zcopy(ep, &[slice], from, token)?;
                 world.finish(0, token, Ok(posted));
@@ -232,9 +228,9 @@ impl Way {
     }
 }
 
-fn retry<P: Provider, T>(
-    world: &mut World<P>,
-    mut post: impl FnMut(&mut World<P>) -> Result<T, PostError>,
+fn retry<T>(
+    world: &mut World,
+    mut post: impl FnMut(&mut World) -> Result<T, PostError>,
 ) -> Result<T, PostError> {
     loop {
         match post(world) {
@@ -246,21 +242,21 @@ fn retry<P: Provider, T>(
 
 /// Flushes the endpoint of member 0 to member 1.
 #[track_caller]
-pub fn flush<P: Provider>(world: &mut World<P>) {
+pub fn flush(world: &mut World) {
     let ep = world.ep(0, 1);
     let token = world.peer(0).token();
     let posted = retry(world, |world| world.peer(0).iface.flush(ep, token));
     world.finish(0, token, posted);
 }
 
-fn any_put<P: Provider>(world: &World<P>) -> Option<Way> {
+fn any_put(world: &World) -> Option<Way> {
     WAYS.into_iter().find(|way| way.put_limits(world).is_some())
 }
 
 /// Puts of every length and flavour write exactly their bytes.
-pub fn put_lengths<P: Provider>() {
+pub fn put_lengths(of: Subject) {
     const AROUND: usize = 24;
-    let mut world = World::<P>::new(2);
+    let mut world = World::new(of, 2);
     for kind in Kind::reached(&mut world) {
         for way in WAYS {
             let Some((min, max)) = way.put_limits(&world) else {
@@ -291,8 +287,8 @@ pub fn put_lengths<P: Provider>() {
 }
 
 /// Gets of every length and flavour read exactly the bytes asked for.
-pub fn get_lengths<P: Provider>() {
-    let mut world = World::<P>::new(2);
+pub fn get_lengths(of: Subject) {
+    let mut world = World::new(of, 2);
     for kind in Kind::reached(&mut world) {
         for way in WAYS {
             let Some((min, max)) = way.get_limits(&world) else {
@@ -315,8 +311,8 @@ pub fn get_lengths<P: Provider>() {
 }
 
 /// Puts and gets in pieces are as if in one; too many pieces are refused.
-pub fn pieces<P: Provider>() {
-    let mut world = World::<P>::new(2);
+pub fn pieces(of: Subject) {
+    let mut world = World::new(of, 2);
     let attr = world.attr();
     for kind in Kind::reached(&mut world) {
         let window = Window::open(&mut world, kind, 1 << 16);
@@ -333,7 +329,8 @@ pub fn pieces<P: Provider>() {
                 // Backwards, so that each piece counts.
                 let slices: Vec<LocalSlice> = (0..count)
                     .rev()
-                    .map(|i| LocalSlice::of_recv(&mut buffer, i * each, each).expect("inside"))
+                    // SAFETY: the buffer is kept, and left alone, until the operation has ended.
+                    .map(|i| unsafe { LocalSlice::of_recv(&mut buffer, i * each, each) }.expect("inside"))
                     .collect();
                 let turned: Vec<u8> = content.chunks(each).rev().flatten().copied().collect();
                 if !put {
@@ -364,9 +361,9 @@ pub fn pieces<P: Provider>() {
 }
 
 /// Nothing outside of what a key opens is written or read, whatever the address.
-pub fn out_of_range_is_refused<P: Provider>() {
+pub fn out_of_range_is_refused(of: Subject) {
     const LEN: usize = 4096;
-    let mut world = World::<P>::new(2);
+    let mut world = World::new(of, 2);
     for kind in Kind::reached(&mut world) {
         let window = Window::open(&mut world, kind, LEN);
         let end = window.start + LEN as u64;
@@ -420,8 +417,8 @@ pub fn out_of_range_is_refused<P: Provider>() {
 
 /// One fetching atomic, whatever way its result comes.
 #[track_caller]
-pub fn fetch<P: Provider>(
-    world: &mut World<P>,
+pub fn fetch(
+    world: &mut World,
     op: AtomicOp,
     width: AtomicWidth,
     at: RemoteSlice,
@@ -436,8 +433,8 @@ pub fn fetch<P: Provider>(
 
 /// One atomic without a result, and a flush.
 #[track_caller]
-pub fn post<P: Provider>(
-    world: &mut World<P>,
+pub fn post(
+    world: &mut World,
     op: AtomicOp,
     width: AtomicWidth,
     at: RemoteSlice,

@@ -4,11 +4,11 @@
 use bowline_base::buffer::{RecvBuf, SendBuf};
 
 use super::harness::{World, pattern};
-use super::{Provider, not_applicable};
-use crate::{Caps, Iface, LocalSlice, PostError, Posted, TagMatch, Token, WITHDRAWN};
+use super::{Subject, not_applicable};
+use crate::{Caps, LocalSlice, PostError, Posted, TagMatch, Token, WITHDRAWN};
 
-fn has_tags<P: Provider>() -> bool {
-    let mut world = World::<P>::new(2);
+fn has_tags(of: Subject) -> bool {
+    let mut world = World::new(of, 2);
     if world.attr().caps.contains(Caps::TAG_OFFLOAD) {
         assert!(world.peer(0).iface.tag_limits().max_zcopy > 0, "tagged messages have a length");
         return true;
@@ -20,14 +20,15 @@ fn has_tags<P: Provider>() -> bool {
     assert_eq!(iface.tag_recv(every, &[], Token(2)).err(), Some(PostError::Unsupported));
     assert_eq!(iface.tag_cancel(Token(2)).err(), Some(PostError::Unsupported));
     assert_eq!(iface.tag_limits().max_zcopy, 0);
-    not_applicable::<P>("no matching by tag");
+    not_applicable(of, "no matching by tag");
     false
 }
 
 /// Sends `payload` from member 0 to member 1 and waits until it may be used again.
-fn send<P: Provider>(world: &mut World<P>, tag: u64, payload: Vec<u8>) {
+fn send(world: &mut World, tag: u64, payload: Vec<u8>) {
     let buffer = SendBuf::owned(payload);
-    let slice = LocalSlice::of_send(&buffer, 0, buffer.len()).expect("all of it");
+    // SAFETY: the buffer is kept, and left alone, until the operation has ended.
+    let slice = unsafe { LocalSlice::of_send(&buffer, 0, buffer.len()) }.expect("all of it");
     let (ep, token) = (world.ep(0, 1), world.peer(0).token());
     let mut posted = None;
     world.until(|w| match w.peer(0).iface.tag_send(ep, tag, &[slice], token) {
@@ -49,9 +50,10 @@ struct Receive {
     room: RecvBuf,
 }
 
-fn receive<P: Provider>(world: &mut World<P>, which: TagMatch, len: usize) -> Receive {
+fn receive(world: &mut World, which: TagMatch, len: usize) -> Receive {
     let mut room = RecvBuf::owned(vec![0xee; len]);
-    let slice = LocalSlice::of_recv(&mut room, 0, len).expect("all of it");
+    // SAFETY: the buffer is kept, and left alone, until the operation has ended.
+    let slice = unsafe { LocalSlice::of_recv(&mut room, 0, len) }.expect("all of it");
     let token = world.peer(1).token();
     world.until(|w| match w.peer(1).iface.tag_recv(which, &[slice], token) {
         Ok(posted) => {
@@ -65,7 +67,7 @@ fn receive<P: Provider>(world: &mut World<P>, which: TagMatch, len: usize) -> Re
 }
 
 #[track_caller]
-fn finish<P: Provider>(world: &mut World<P>, receive: Receive) -> (u64, Vec<u8>) {
+fn finish(world: &mut World, receive: Receive) -> (u64, Vec<u8>) {
     let result = world.wait(1, receive.token).expect("the receive succeeds");
     (result, receive.room.into_owned().expect("it was owned"))
 }
@@ -76,7 +78,7 @@ const fn exactly(tag: u64) -> TagMatch {
 
 /// Messages of several tags and lengths, sent in another order than that of the receives, which are
 /// posted before them or after they may have come.
-fn by_tag<P: Provider>(world: &mut World<P>, early: bool) {
+fn by_tag(world: &mut World, early: bool) {
     for len in [0, 1, 8, 100, 5000, 100_000] {
         let len = len.min(world.peer(0).iface.tag_limits().max_zcopy);
         let tags = [7, 0xffff_ffff_0000_0001, 1 << 63, 0];
@@ -102,18 +104,18 @@ fn by_tag<P: Provider>(world: &mut World<P>, early: bool) {
 
 /// Messages that come before their receives wait for the receive with their tag, whichever of them
 /// is posted first.
-pub fn matched_when_received_late<P: Provider>() {
-    if has_tags::<P>() {
-        by_tag(&mut World::<P>::new(2), false);
+pub fn matched_when_received_late(of: Subject) {
+    if has_tags(of) {
+        by_tag(&mut World::new(of, 2), false);
     }
 }
 
 /// Receives take the messages with their tags, and bits that do not matter do not.
-pub fn matched_by_tag_and_mask<P: Provider>() {
-    if !has_tags::<P>() {
+pub fn matched_by_tag_and_mask(of: Subject) {
+    if !has_tags(of) {
         return;
     }
-    let mut world = World::<P>::new(2);
+    let mut world = World::new(of, 2);
     by_tag(&mut world, true);
     // The low half does not matter to the first receive, nothing of it to the second.
     let low = TagMatch { tag: 5 << 32, ignore: 0xffff_ffff };
@@ -127,12 +129,12 @@ pub fn matched_by_tag_and_mask<P: Provider>() {
 }
 
 /// Messages of one tag come to the receives for it in the order of sending, whatever their length.
-pub fn one_tag_keeps_its_order<P: Provider>() {
+pub fn one_tag_keeps_its_order(of: Subject) {
     const COUNT: u64 = 300;
-    if !has_tags::<P>() {
+    if !has_tags(of) {
         return;
     }
-    let mut world = World::<P>::new(2);
+    let mut world = World::new(of, 2);
     let longest = world.peer(0).iface.tag_limits().max_zcopy;
     let length = |sequence: u64| [8, 40_000, 100, 0, 3000][sequence as usize % 5].min(longest);
     // A transport may hold long messages at the sender until they are received, and few of them.
@@ -158,11 +160,11 @@ pub fn one_tag_keeps_its_order<P: Provider>() {
 }
 
 /// A message longer than its room is reported as such; a withdrawn receive takes no message; tagged messages and active ones do not meet.
-pub fn withdrawn_receives<P: Provider>() {
-    if !has_tags::<P>() {
+pub fn withdrawn_receives(of: Subject) {
+    if !has_tags(of) {
         return;
     }
-    let mut world = World::<P>::new(2);
+    let mut world = World::new(of, 2);
     for round in 0..50 {
         let withdrawn = receive(&mut world, exactly(2), 8);
         let other = receive(&mut world, exactly(9), 8);

@@ -3,11 +3,11 @@
 use bowline_base::sync::atomic::{AtomicUsize, Ordering};
 
 use super::harness::{Flavour, Peer, Random, World, header_of, pattern};
-use super::{Provider, not_applicable};
-use crate::{AmId, Caps, EpId, Iface, IfaceAttr, PostError, Posted};
+use super::{Subject, not_applicable};
+use crate::{AmId, Caps, EpId, IfaceAttr, PostError, Posted};
 
 /// Sends message `sequence`, making progress while there is no room.
-fn send<I: Iface>(peer: &mut Peer<I>, ep: EpId, flavour: Flavour, sequence: u64, len: usize) {
+fn send(peer: &mut Peer, ep: EpId, flavour: Flavour, sequence: u64, len: usize) {
     let (payload, header) = (pattern(sequence, len), header_of(sequence, sequence, len));
     let id = AmId::new((sequence % 32) as u8);
     let mut tries = 0_u32;
@@ -27,7 +27,7 @@ fn send<I: Iface>(peer: &mut Peer<I>, ep: EpId, flavour: Flavour, sequence: u64,
 }
 
 /// Makes progress until there are messages; takes them.
-fn receive<I: Iface>(peer: &mut Peer<I>) -> Vec<super::harness::Message> {
+fn receive(peer: &mut Peer) -> Vec<super::harness::Message> {
     let mut tries = 0_u32;
     while peer.seen.messages.is_empty() {
         peer.progress(32);
@@ -41,7 +41,7 @@ fn receive<I: Iface>(peer: &mut Peer<I>) -> Vec<super::harness::Message> {
 
 /// A sender stops making progress when what it posted is out of its hands, and that of the others
 /// of `unsettled` too: where a processor acknowledges, one waits for the other's progress.
-fn settle<I: Iface>(peer: &mut Peer<I>, unsettled: &AtomicUsize) {
+fn settle(peer: &mut Peer, unsettled: &AtomicUsize) {
     let token = peer.token();
     let mut flushed = loop {
         match peer.iface.flush_all(token) {
@@ -63,7 +63,7 @@ fn settle<I: Iface>(peer: &mut Peer<I>, unsettled: &AtomicUsize) {
 }
 
 /// Makes progress until nobody is unsettled.
-fn attend<I: Iface>(peer: &mut Peer<I>, unsettled: &AtomicUsize) {
+fn attend(peer: &mut Peer, unsettled: &AtomicUsize) {
     // Relaxed: as in `settle`.
     while unsettled.load(Ordering::Relaxed) > 0 {
         peer.progress(32);
@@ -77,12 +77,12 @@ fn length(flavour: Flavour, attr: &IfaceAttr, random: &mut Random) -> usize {
 }
 
 /// A long stream of mixed messages between two threads.
-pub fn streams<P: Provider>() {
+pub fn streams(of: Subject) {
     const COUNT: u64 = 30_000;
-    if P::LOOPBACK {
-        return not_applicable::<P>("a loopback interface has one thread");
+    if of.loopback {
+        return not_applicable(of, "a loopback interface has one thread");
     }
-    let mut world = World::<P>::new(2);
+    let mut world = World::new(of, 2);
     let (attr, ep) = (world.attr(), world.ep(0, 1));
     let flavours = Flavour::offered(&attr);
     let [Some(sender), Some(receiver)] = &mut world.peers[..] else { unreachable!("two members") };
@@ -112,17 +112,17 @@ pub fn streams<P: Provider>() {
 }
 
 /// Round trips between two threads.
-pub fn ping_pong<P: Provider>() {
+pub fn ping_pong(of: Subject) {
     const COUNT: u64 = 4000;
-    if P::LOOPBACK {
-        return not_applicable::<P>("a loopback interface has one thread");
+    if of.loopback {
+        return not_applicable(of, "a loopback interface has one thread");
     }
-    let mut world = World::<P>::new(2);
+    let mut world = World::new(of, 2);
     let (attr, there, back) = (world.attr(), world.ep(0, 1), world.ep(1, 0));
     let flavours = Flavour::offered(&attr);
     let [Some(a), Some(b)] = &mut world.peers[..] else { unreachable!("two members") };
     let unsettled = AtomicUsize::new(2);
-    let turn = |peer: &mut Peer<P::Iface>, ep, first: bool, seed| {
+    let turn = |peer: &mut Peer, ep, first: bool, seed| {
         let mut random = Random::new(seed);
         for sequence in 0..COUNT {
             let flavour = flavours[random.below(flavours.len())];
@@ -146,13 +146,13 @@ pub fn ping_pong<P: Provider>() {
 }
 
 /// Four threads send to one; each stream is whole and in order.
-pub fn many_to_one<P: Provider>() {
+pub fn many_to_one(of: Subject) {
     const SENDERS: usize = 4;
     const COUNT: u64 = 6000;
-    if P::LOOPBACK {
-        return not_applicable::<P>("a loopback interface has one thread");
+    if of.loopback {
+        return not_applicable(of, "a loopback interface has one thread");
     }
-    let mut world = World::<P>::new(SENDERS + 1);
+    let mut world = World::new(of, SENDERS + 1);
     let attr = world.attr();
     let flavours = Flavour::offered(&attr);
     let eps: Vec<EpId> = (1..=SENDERS).map(|from| world.ep(from, 0)).collect();

@@ -8,19 +8,19 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
 use super::harness::{Flavour, Peer, Random, World, header_of, pattern};
-use super::{Provider, not_applicable};
-use crate::{AmId, Armed, Caps, Iface, PostError};
+use super::{Member, Subject, not_applicable};
+use crate::{AmId, Armed, Caps, PostError};
 
-fn can_sleep<P: Provider>(bit: Caps) -> bool {
-    let can = World::<P>::new(2).attr().caps.contains(bit);
+fn can_sleep(of: Subject, bit: Caps) -> bool {
+    let can = World::new(of, 2).attr().caps.contains(bit);
     if !can {
-        not_applicable::<P>("no wakeup of this kind");
+        not_applicable(of, "no wakeup of this kind");
     }
     can
 }
 
 /// Arms; the descriptor is made before, as by whoever hands it to `poll`.
-fn arm<I: Iface>(iface: &mut I, descriptor: bool) -> Armed {
+fn arm(iface: &mut dyn Member, descriptor: bool) -> Armed {
     if descriptor {
         iface.event_fd().expect("the capability says that there is one");
     }
@@ -28,7 +28,7 @@ fn arm<I: Iface>(iface: &mut I, descriptor: bool) -> Armed {
 }
 
 /// Sleeps on what was armed. The caller says by `armed` that it was `Ready`.
-fn sleep<I: Iface>(iface: &mut I, descriptor: bool) {
+fn sleep(iface: &mut dyn Member, descriptor: bool) {
     if descriptor {
         let fd = iface.event_fd().expect("the capability says that there is one");
         loop {
@@ -46,33 +46,33 @@ fn sleep<I: Iface>(iface: &mut I, descriptor: bool) {
 }
 
 /// Sleeps until `done`, making progress whenever awake.
-fn sleep_until<I: Iface>(peer: &mut Peer<I>, descriptor: bool, done: impl Fn(&Peer<I>) -> bool) {
+fn sleep_until(peer: &mut Peer, descriptor: bool, done: impl Fn(&Peer) -> bool) {
     loop {
         while peer.progress(16) > 0 {}
         if done(peer) {
             return;
         }
-        match arm(&mut peer.iface, descriptor) {
+        match arm(&mut *peer.iface, descriptor) {
             Armed::Busy => {}
-            Armed::Ready => sleep(&mut peer.iface, descriptor),
+            Armed::Ready => sleep(&mut *peer.iface, descriptor),
         }
     }
 }
 
 /// A message that is there makes `arm` busy, or wakes at once; an idle interface is `Ready`, again
 /// and again.
-pub fn armed_or_busy<P: Provider>() {
+pub fn armed_or_busy(of: Subject) {
     for (bit, descriptor) in [(Caps::WAKEUP, false), (Caps::EVENT_FD, true)] {
-        if !can_sleep::<P>(bit) {
+        if !can_sleep(of, bit) {
             continue;
         }
-        let mut world = World::<P>::new(2);
+        let mut world = World::new(of, 2);
         let flavour = Flavour::offered(&world.attr())[0];
         let len = flavour.fit(&world.attr(), 8);
         for sequence in 0..50 {
             world.until(|world| world.round() == 0);
             for _ in 0..3 {
-                assert_eq!(arm(&mut world.peer(1).iface, descriptor), Armed::Ready, "idle");
+                assert_eq!(arm(&mut *world.peer(1).iface, descriptor), Armed::Ready, "idle");
                 world.peer(1).iface.disarm();
             }
             // Sent before the receiver arms.
@@ -80,10 +80,10 @@ pub fn armed_or_busy<P: Provider>() {
             sleep_until(world.peer(1), descriptor, |peer| !peer.seen.messages.is_empty());
             world.receive(1, 1)[0].verify();
             // Sent after the receiver has armed.
-            let before = arm(&mut world.peer(1).iface, descriptor);
+            let before = arm(&mut *world.peer(1).iface, descriptor);
             world.send(0, 1, flavour, sequence, len);
             if before == Armed::Ready {
-                sleep(&mut world.peer(1).iface, descriptor);
+                sleep(&mut *world.peer(1).iface, descriptor);
             }
             sleep_until(world.peer(1), descriptor, |peer| !peer.seen.messages.is_empty());
             world.receive(1, 1)[0].verify();
@@ -93,20 +93,20 @@ pub fn armed_or_busy<P: Provider>() {
 
 /// Another thread may ring the doorbell, with nothing behind it, and a sleeper wakes; a timed
 /// sleep ends by itself.
-pub fn rung_by_hand<P: Provider>() {
+pub fn rung_by_hand(of: Subject) {
     for (bit, descriptor) in [(Caps::WAKEUP, false), (Caps::EVENT_FD, true)] {
-        if !can_sleep::<P>(bit) {
+        if !can_sleep(of, bit) {
             continue;
         }
-        let mut world = World::<P>::new(2);
+        let mut world = World::new(of, 2);
         if world.peer(1).iface.doorbell().is_none() {
-            not_applicable::<P>("nothing to ring by hand: it wakes by its own descriptor alone");
+            not_applicable(of, "nothing to ring by hand: it wakes by its own descriptor alone");
             continue;
         }
         world.until(|world| world.round() == 0);
         for round in 0..200_u64 {
             let doorbell = world.peer(1).iface.doorbell().expect("it wakes").clone();
-            let armed = arm(&mut world.peer(1).iface, descriptor);
+            let armed = arm(&mut *world.peer(1).iface, descriptor);
             assert_eq!(armed, Armed::Ready, "idle");
             std::thread::scope(|scope| {
                 scope.spawn(|| {
@@ -115,12 +115,12 @@ pub fn rung_by_hand<P: Provider>() {
                     }
                     doorbell.ring();
                 });
-                sleep(&mut world.peer(1).iface, descriptor);
+                sleep(&mut *world.peer(1).iface, descriptor);
             });
         }
     }
-    if can_sleep::<P>(Caps::WAKEUP) {
-        let mut world = World::<P>::new(2);
+    if can_sleep(of, Caps::WAKEUP) {
+        let mut world = World::new(of, 2);
         world.until(|world| world.round() == 0);
         assert_eq!(world.peer(1).iface.arm(false), Armed::Ready, "idle");
         let doorbell = world.peer(1).iface.doorbell().expect("it wakes").clone();
@@ -131,14 +131,14 @@ pub fn rung_by_hand<P: Provider>() {
 
 /// A sender and a sleeper race; the sender waits for each message to be received, so that a
 /// single lost wakeup stops the test.
-fn race<P: Provider>(bit: Caps, descriptor: bool, rounds: u64) {
-    if P::LOOPBACK {
-        return not_applicable::<P>("a loopback interface is not asleep while it sends");
+fn race(of: Subject, bit: Caps, descriptor: bool, rounds: u64) {
+    if of.loopback {
+        return not_applicable(of, "a loopback interface is not asleep while it sends");
     }
-    if !can_sleep::<P>(bit) {
+    if !can_sleep(of, bit) {
         return;
     }
-    let mut world = World::<P>::new(2);
+    let mut world = World::new(of, 2);
     let attr = world.attr();
     let flavours = Flavour::offered(&attr);
     let ep = world.ep(0, 1);
@@ -186,30 +186,30 @@ fn race<P: Provider>(bit: Caps, descriptor: bool, rounds: u64) {
 }
 
 /// Thousands of races between a sender and a receiver asleep on its doorbell.
-pub fn no_wakeup_is_lost_on_the_doorbell<P: Provider>() {
-    race::<P>(Caps::WAKEUP, false, 5000);
+pub fn no_wakeup_is_lost_on_the_doorbell(of: Subject) {
+    race(of, Caps::WAKEUP, false, 5000);
 }
 
 /// As many between a sender and a receiver asleep on its event descriptor.
-pub fn no_wakeup_is_lost_on_the_descriptor<P: Provider>() {
-    race::<P>(Caps::EVENT_FD, true, 3000);
+pub fn no_wakeup_is_lost_on_the_descriptor(of: Subject) {
+    race(of, Caps::EVENT_FD, true, 3000);
 }
 
 /// What a worker sends to itself after it has armed wakes it.
-pub fn own_messages_wake<P: Provider>() {
-    if !P::LOOPBACK {
-        return not_applicable::<P>("members do not send to themselves");
+pub fn own_messages_wake(of: Subject) {
+    if !of.loopback {
+        return not_applicable(of, "members do not send to themselves");
     }
     for (bit, descriptor) in [(Caps::WAKEUP, false), (Caps::EVENT_FD, true)] {
-        if !can_sleep::<P>(bit) {
+        if !can_sleep(of, bit) {
             continue;
         }
-        let mut world = World::<P>::new(1);
+        let mut world = World::new(of, 1);
         for flavour in Flavour::offered(&world.attr()) {
             for sequence in 0..100 {
-                assert_eq!(arm(&mut world.peer(0).iface, descriptor), Armed::Ready, "idle");
+                assert_eq!(arm(&mut *world.peer(0).iface, descriptor), Armed::Ready, "idle");
                 world.send(0, 0, flavour, sequence, flavour.fit(&world.attr(), 8));
-                sleep(&mut world.peer(0).iface, descriptor);
+                sleep(&mut *world.peer(0).iface, descriptor);
                 world.receive(0, 1)[0].verify();
                 world.until(|world| world.round() == 0);
             }

@@ -70,10 +70,16 @@ impl MemoryDomain for Face {
         self.core().inner.mem_register(memory)
     }
     fn mem_expose(&mut self, bytes: LocalSlice) -> Result<MemHandle, MemError> {
-        if !self.has(Caps::EXPOSE) {
+        if !self.has(Caps::EXPOSE) && !self.has(Caps::LENT_ONLY) {
             return Err(MemError::Unsupported("lend memory to the reads of peers"));
         }
         self.core().inner.mem_expose(bytes)
+    }
+    fn mem_lend(&mut self, bytes: LocalSlice) -> Result<MemHandle, MemError> {
+        if !self.has(Caps::LENT_ONLY) {
+            return Err(MemError::Unsupported("lend memory to the writes of peers"));
+        }
+        self.core().inner.mem_lend(bytes)
     }
     fn mem_view(&self, handle: MemHandle) -> Option<View<'_>> {
         let core = self.core();

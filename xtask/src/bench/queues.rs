@@ -44,7 +44,7 @@ const ROUNDS: u64 = 4;
 /// What to measure and where to put it.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Options {
-    /// Fewer rounds and smaller jobs: under a minute in all
+    /// Fewer rounds and smaller jobs: some two minutes in all
     #[arg(long)]
     quick: bool,
     /// Only these tables; `--only help` lists them

@@ -39,23 +39,32 @@ pub(super) const USUAL: &[Entry] = &[
         features: &[],
         environment: &[("FI_UNIVERSE_SIZE", "4"), ("BOWLINE_TEST_OFI_PROVIDER", "verbs;ofi_rxm")],
         what: What::Tests {
-            names: &["conformance"],
+            names: &["main"],
             arguments: &[
                 "--test-threads=2",
                 "--skip=atomics::contention_with_the_owner",
                 "--skip=model::",
-                "named::",
+                "conformance::named::",
             ],
         },
     },
     // Each protocol of the engine, by the sizes between which it changes its way; `perf` compares
     // every payload with what was sent. Ranks are processes.
     Entry {
-        package: "bowline",
-        features: WITH_VERBS,
+        package: "bowline-cli",
+        features: &["--features", "bowline-cli/verbs"],
         environment: OVER_VERBS,
         what: What::Commands {
-            build: &["--bin", "bowline", "--example", "ring", "--example", "pi"],
+            build: &[
+                "--bin",
+                "bowline",
+                "--package",
+                "bowline",
+                "--example",
+                "ring",
+                "--example",
+                "pi",
+            ],
             lines: &[
                 "./bowline perf am_lat --transport verbs --size 0,8,100,6000,100000 --iterations 20",
                 "./bowline perf tag_lat --transport verbs --size 0,8,100,6000,100000,1500000 --iterations 20",
@@ -81,10 +90,10 @@ pub(super) const USUAL: &[Entry] = &[
     // Ranks that are processes and are killed in the midst of things. The other cases want what a
     // rank has sent to arrive after it was killed, which a device does not promise.
     Entry {
-        package: "bowline",
-        features: WITH_VERBS,
+        package: "bowline-tests",
+        features: &["--features", "bowline-tests/verbs"],
         environment: OVER_VERBS,
-        what: What::Tests { names: &["kill"], arguments: &["killed_"] },
+        what: What::Tests { names: &["processes"], arguments: &["kill::killed_"] },
     },
     // The MPI tests without the collectives that
     // repeat themselves for every number of ranks and every root: making the connections anew
@@ -94,8 +103,9 @@ pub(super) const USUAL: &[Entry] = &[
         features: WITH_VERBS,
         environment: OVER_VERBS,
         what: What::Tests {
-            names: &["mpi"],
+            names: &["main"],
             arguments: &[
+                "mpi::",
                 "--test-threads=1",
                 "--skip=collectives::allgathers",
                 "--skip=collectives::barriers",

@@ -23,7 +23,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail, ensure};
 use serde::Serialize;
 
-use super::{Options, Program, Work, boot, build_programs};
+use super::{Options, Program, Work, boot, programs_of};
 use crate::needs;
 use crate::workspace::Workspace;
 
@@ -103,7 +103,7 @@ pub(crate) fn run(workspace: &Workspace, options: &MeasureOptions) -> Result<()>
     }
     let what = ["--release", "--example", "verbs_ops"];
     let mut work = Work::default();
-    for program in build_programs(workspace, "bowline-verbs", &[], &what)? {
+    for program in programs_of(workspace, &[], "bowline-verbs", &[], &what)? {
         work.bring(&program);
     }
     work.bring(&Program { name: "count_verbs.so".to_owned(), path: build_counter(workspace)? });

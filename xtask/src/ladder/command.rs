@@ -8,6 +8,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
+use super::failure::{self, Failed};
+use super::skips;
 use crate::workspace::Workspace;
 
 /// Lines shown of a command that fails, the last ones: the log has all of them.
@@ -35,6 +37,7 @@ pub(super) struct Run {
     directory: PathBuf,
     environment: Vec<(&'static str, OsString)>,
     log: PathBuf,
+    skips: PathBuf,
     show: Show,
     hint: &'static str,
 }
@@ -53,6 +56,8 @@ impl Run {
     ) -> Self {
         let logs = workspace.metadata.target_directory.as_std_path().join("xtask");
         Self {
+            // A path that cannot be written is noticed by the log, which lies beside it.
+            skips: skips::file(workspace, step).unwrap_or_default(),
             step: step.to_owned(),
             program: program.into(),
             arguments: arguments.iter().map(OsString::from).collect(),
@@ -101,6 +106,7 @@ impl Run {
     pub(super) fn run(self) -> Result<Output> {
         let (reader, writer) = std::io::pipe().context("cannot make a pipe")?;
         let mut command = Command::new(&self.program);
+        command.env(skips::VARIABLE, &self.skips);
         command.args(&self.arguments).current_dir(&self.directory);
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command.stdout(writer.try_clone().context("cannot make a pipe")?).stderr(writer);
@@ -118,7 +124,7 @@ impl Run {
             let line = String::from_utf8_lossy(&line).into_owned();
             writeln!(log, "{line}").context("cannot write the log")?;
             if self.show == Show::Closing && is_closing(&line) {
-                println!("    {}", line.trim());
+                say(&format!("    {}: {}", self.step, line.trim()));
             }
             lines.push(line);
         }
@@ -127,23 +133,28 @@ impl Run {
             return Ok(Output(lines));
         }
         let hidden = lines.len().saturating_sub(SHOWN_LINES);
+        let mut shown = Vec::new();
         if hidden > 0 {
-            for line in around_failures(&lines[..hidden]) {
-                println!("    {line}");
-            }
-            println!("    ... {hidden} lines before are in {}", self.log.display());
+            shown
+                .extend(around_failures(&lines[..hidden]).iter().map(|line| format!("    {line}")));
+            shown.push(format!("    ... {hidden} lines before are in {}", self.log.display()));
         }
-        for line in &lines[hidden..] {
-            println!("    {line}");
-        }
-        let hint = if self.hint.is_empty() { String::new() } else { format!("; {}", self.hint) };
-        let (name, log) = (self.shown(), self.log.display());
-        bail!("{}: `{name}` failed with {status}{hint}; its output is in {log}", self.step)
+        shown.extend(lines[hidden..].iter().map(|line| format!("    {line}")));
+        say(&shown.join("\n"));
+        let mut failures = failure::of_output(&self.step, &lines, &self.log, |_| self.shown());
+        failures[0].said.push(format!("it ended with {status}"));
+        failures[0].said.extend((!self.hint.is_empty()).then(|| self.hint.to_owned()));
+        Err(Failed(failures).into())
     }
 
     fn shown(&self) -> String {
         let name = Path::new(&self.program).file_name().unwrap_or(&self.program);
-        let mut shown = name.to_string_lossy().into_owned();
+        let mut shown: String = self
+            .environment
+            .iter()
+            .map(|(name, value)| format!("{name}='{}' ", value.to_string_lossy()))
+            .collect();
+        shown.push_str(&name.to_string_lossy());
         for argument in &self.arguments {
             shown.push(' ');
             shown.push_str(&argument.to_string_lossy());
@@ -178,24 +189,59 @@ fn is_closing(line: &str) -> bool {
     ["Running ", "Doc-tests ", "test result: "].iter().any(|start| line.starts_with(start))
 }
 
-impl Output {
-    /// How many tests there were.
-    ///
+/// How many tests programs have had.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    pub(super) passed: u64,
+    ignored: u64,
+    programs: u64,
+}
+
+impl Counts {
+    /// By the closing lines of the programs.
+    pub(super) fn of(lines: &[String]) -> Self {
+        let mut counts = Self::default();
+        for line in lines.iter().filter(|line| line.starts_with("test result: ")) {
+            counts.passed += number_before(line, "passed");
+            counts.ignored += number_before(line, "ignored");
+            counts.programs += 1;
+        }
+        counts
+    }
+
+    pub(super) fn add(&mut self, others: &Self) {
+        self.passed += others.passed;
+        self.ignored += others.ignored;
+        self.programs += others.programs;
+    }
+
     /// # Errors
     /// When there were none: a filter that matches nothing must not pass for success.
-    pub(super) fn counted(&self) -> Result<String> {
-        let (mut passed, mut ignored, mut programs) = (0, 0, 0);
-        for line in self.0.iter().filter(|line| line.starts_with("test result: ")) {
-            let count = |word: &str| number_before(line, word);
-            passed += count("passed");
-            ignored += count("ignored");
-            programs += 1;
-        }
-        if passed == 0 {
+    pub(super) fn said(&self) -> Result<String> {
+        let Self { passed, ignored, programs } = self;
+        if *passed == 0 {
             bail!("no test ran");
         }
         Ok(format!("{passed} tests passed, {ignored} ignored, in {programs} programs"))
     }
+}
+
+impl Output {
+    /// How many tests there were.
+    ///
+    /// # Errors
+    /// When there were none.
+    pub(super) fn counted(&self) -> Result<String> {
+        Counts::of(&self.0).said()
+    }
+}
+
+/// Prints lines, not mixed with those of other steps.
+pub(super) fn say(lines: &str) {
+    let mut out = std::io::stdout().lock();
+    // A terminal that has gone does not make tests fail.
+    let _ = writeln!(out, "{lines}");
+    let _ = out.flush();
 }
 
 fn number_before(line: &str, word: &str) -> u64 {
@@ -247,8 +293,10 @@ mod tests {
         let run = |script| Run::program(&workspace, "self-test", "sh", &["-c", script]).run();
         let Output(lines) = run("echo one; echo two >&2").expect("it succeeds");
         assert_eq!(lines, ["one", "two"]);
-        let error = run("exit 3").expect_err("it fails").to_string();
-        assert!(error.contains("exit status: 3"), "{error}");
+        let error = run("exit 3").expect_err("it fails");
+        let Failed(failures) = error.downcast().expect("a command that fails is a failure");
+        assert_eq!(failures[0].said, ["it ended with exit status: 3"]);
+        assert_eq!(failures[0].command, "sh -c exit 3");
         assert!(Run::program(&workspace, "self-test", "/no/such", &[]).run().is_err());
     }
 }

@@ -7,25 +7,24 @@
 use anyhow::{Context, Result, bail};
 
 use super::command::Run;
-use super::{Outcome, Step};
-use crate::workspace::Workspace;
+use super::{Climb, Outcome, Step, slow, step};
 use crate::{bench, needs};
 
 pub(super) const STEPS: &[Step] = &[
-    Step { name: "release", slow: false, run: release },
-    Step { name: "first-command", slow: false, run: first_command },
-    Step { name: "yardsticks", slow: false, run: yardsticks },
-    Step { name: "instructions", slow: true, run: instructions },
+    step("release", release),
+    step("first-command", first_command),
+    step("yardsticks", yardsticks),
+    slow("instructions", instructions),
 ];
 
-fn release(workspace: &Workspace) -> Result<Outcome> {
+fn release(&Climb { workspace, .. }: &Climb<'_>) -> Result<Outcome> {
     let arguments = ["build", "--release"];
     Run::cargo(workspace, "release", &arguments).run()?;
     Ok(Outcome::Passed(String::new()))
 }
 
 /// The command that opens the README, and whether its result is the input in order.
-fn first_command(workspace: &Workspace) -> Result<Outcome> {
+fn first_command(&Climb { workspace, .. }: &Climb<'_>) -> Result<Outcome> {
     const INPUT: &str = "examples/data/words.txt";
     let directory = workspace.metadata.target_directory.join("xtask");
     std::fs::create_dir_all(&directory).with_context(|| format!("cannot make {directory}"))?;
@@ -52,7 +51,7 @@ fn lines(bytes: &[u8]) -> Vec<&[u8]> {
 }
 
 /// Bowline's own benchmark and the yardsticks beside it; no figure is judged.
-fn yardsticks(workspace: &Workspace) -> Result<Outcome> {
+fn yardsticks(&Climb { workspace, .. }: &Climb<'_>) -> Result<Outcome> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     if processors < 2 {
         return Ok(Outcome::Skipped("it measures between two processors, here is one".into()));
@@ -75,7 +74,7 @@ fn yardsticks(workspace: &Workspace) -> Result<Outcome> {
     Ok(Outcome::Passed(format!("{} figures taken", report.rows.len())))
 }
 
-fn instructions(workspace: &Workspace) -> Result<Outcome> {
+fn instructions(&Climb { workspace, .. }: &Climb<'_>) -> Result<Outcome> {
     let missing = needs::missing(needs::OF_INSTRUCTIONS);
     if !missing.is_empty() {
         return Ok(Outcome::Skipped(needs::explain(&missing)));

@@ -35,6 +35,7 @@ const CASES: &[Case] = &[
     ("mpi_transfers", mpi_transfers),
     ("mpi_death_is_known_everywhere", mpi_death_is_known_everywhere),
     ("mpi_unplugged_ranks_get_errors", mpi_unplugged_ranks_get_errors),
+    ("mpi_healed_network_writes_nothing_late", mpi_healed_network_writes_nothing_late),
     ("mpi_unplugged_job_ends", mpi_unplugged_job_ends),
     ("rails_transfers", rails_transfers),
     ("rails_transfers_with_memory", rails_transfers_with_memory),
@@ -48,6 +49,7 @@ const CASES_OF_OFI: &[Case] = &[
     ("ofi_transfers_without_memory", ofi_transfers_without_memory),
     ("ofi_death_is_known_everywhere", ofi_death_is_known_everywhere),
     ("ofi_unplugged_ranks_get_errors", ofi_unplugged_ranks_get_errors),
+    ("ofi_healed_network_writes_nothing_late", ofi_healed_network_writes_nothing_late),
 ];
 
 /// Runs the cases that have `only` in their names; returns how many.
@@ -312,6 +314,30 @@ fn unplugged_ranks_get_errors(stage: &Stage<'_>, variables: &[(&str, &str)]) -> 
     Ok(())
 }
 
+fn mpi_healed_network_writes_nothing_late(stage: &Stage<'_>) -> Result<()> {
+    healed_network_writes_nothing_late(stage, &[])
+}
+
+/// A plug is pulled for longer than peers are waited for, and put in again: no rank finds anything in memory
+/// that it has had back since the error.
+fn healed_network_writes_nothing_late(stage: &Stage<'_>, variables: &[(&str, &str)]) -> Result<()> {
+    let host = stage.net.hosts.last().context("a host")?;
+    let program = stage.programs.example("until_error");
+    let words = ["--on-failure", "continue", "--bind", "none"];
+    let direct = stage.net.direct();
+    let mut job = stage.start_with(variables, &direct, &words, &program, &["late"])?;
+    job.wait_for("goes on", stage.ranks() as usize)?;
+    stage.net.unplug(host)?;
+    let told = job.wait_for("got an error", stage.ranks() as usize);
+    stage.net.plug(host)?;
+    told?;
+    let (code, said) = job.end()?;
+    ensure!(code.is_some_and(|code| code != 0), "ended with {code:?}:\n{said}");
+    let whole = said.matches("has its memory to itself").count();
+    ensure!(whole == stage.ranks() as usize, "somebody has written:\n{said}");
+    Ok(())
+}
+
 /// The launcher reaches its agents by the network: it notices, and ends the job.
 fn mpi_unplugged_job_ends(stage: &Stage<'_>) -> Result<()> {
     let host = stage.net.hosts.last().context("a host")?;
@@ -394,4 +420,8 @@ fn ofi_death_is_known_everywhere(stage: &Stage<'_>) -> Result<()> {
 /// libfabric does not notice a pulled plug, so the transport asks the kernel.
 fn ofi_unplugged_ranks_get_errors(stage: &Stage<'_>) -> Result<()> {
     unplugged_ranks_get_errors(stage, OFI)
+}
+
+fn ofi_healed_network_writes_nothing_late(stage: &Stage<'_>) -> Result<()> {
+    healed_network_writes_nothing_late(stage, OFI)
 }

@@ -1,9 +1,11 @@
 //! `docs/coverage.md` against the code: every capability of the list has a row, none has two, and
-//! what a row names as its place exists. Whether it does what the row says is for tests and reviewers.
+//! what a row names as its place exists. A row that says `yes` names a test that exists as well; whether
+//! that test shows what the row says is for reviewers.
 //!
 //! A place is a path in backquotes whose first part is a crate of ours: `bowline_ucp::Worker::close`.
 //! Its last part must be defined in that crate's sources, and where the part before it is a type or a
-//! trait, in a file that defines or implements that. A path in backquotes that has a `/` is a file.
+//! trait, in a file that defines or implements that. A path in backquotes that has a `/` is a file, and
+//! with `::name` behind it a function of the tests in that file.
 
 use super::Finding;
 use super::source::{Source, words_at};
@@ -60,8 +62,8 @@ pub(super) fn check(files: &[TextFile], sources: &[Source], findings: &mut Vec<F
             None => report(format!("{id} is no capability of the list")),
         }
         let cells: Vec<&str> = rest.split('|').map(str::trim).collect();
-        let [_, verdict, place, ..] = cells[..] else {
-            report(format!("{id}: a row has what, verdict, where or why not"));
+        let [_, verdict, place, test, ..] = cells[..] else {
+            report(format!("{id}: a row has what, verdict, where or why not, a test"));
             continue;
         };
         if !VERDICTS.contains(&verdict) {
@@ -88,6 +90,13 @@ pub(super) fn check(files: &[TextFile], sources: &[Source], findings: &mut Vec<F
                 report(format!("{id}: there is no `{name}`"));
             }
         }
+        let tests: Vec<&str> = test.split('`').skip(1).step_by(2).collect();
+        if verdict == "yes" && tests.is_empty() {
+            report(format!("{id} is said to be there, and no test shows it"));
+        }
+        for name in tests.into_iter().filter(|name| !is_test(name, sources)) {
+            report(format!("{id}: there is no test `{name}`"));
+        }
     }
     missing.sort();
     for id in missing {
@@ -101,6 +110,15 @@ fn row(line: &str) -> Option<(&str, &str)> {
     let id = id.trim();
     let number = id.strip_prefix(['U', 'P'])?;
     (number.len() == 2 && number.bytes().all(|c| c.is_ascii_digit())).then_some((id, rest))
+}
+
+/// Whether `name` is a file and a function of the tests in it: `path/to/file.rs::function`.
+fn is_test(name: &str, sources: &[Source]) -> bool {
+    let Some((path, function)) = name.split_once("::") else { return false };
+    let lines = sources.iter().filter(|source| source.path == path).flat_map(|file| &file.lines);
+    lines.filter(|line| line.test).any(|line| {
+        words_at(&line.code, function).any(|at| line.code[..at].trim_end().ends_with("fn"))
+    })
 }
 
 /// Whether the last part of `path` is defined below `directory`.
@@ -158,6 +176,7 @@ mod tests {
                 "//! W.\npub enum How {\n    Flush,\n}\npub fn end() {}\n",
             ),
             Source::new("ucp/src/settings.rs", "//! W.\nsettings! {\n    pub SIZE: u8 = 1;\n}\n"),
+            Source::new("ucp/tests/end.rs", "//! W.\n#[test]\nfn it_ends() {}\n"),
         ]
     }
 
@@ -185,9 +204,21 @@ mod tests {
 
     #[test]
     fn rows_are_checked() {
-        assert!(messages("| P08 | E close | yes | `bowline_ucp::Worker::close` |\n").is_empty());
-        assert!(messages("| P08 | E close | no | nobody needs it |\n").is_empty());
-        let one = |text: &str| messages(text).join("; ");
+        let good =
+            "| P08 | E a | yes | `bowline_ucp::Worker::close` | `ucp/tests/end.rs::it_ends` |\n";
+        assert!(messages(good).is_empty());
+        assert!(messages("| P08 | E close | no | nobody needs it ||\n").is_empty());
+        // The column of the test is empty where a row has none.
+        let one = |text: &str| messages(&text.replace(" |\n", " ||\n")).join("; ");
+        assert!(
+            one("| P08 | E a | yes | `bowline_ucp::Worker::close` |\n").contains("no test shows")
+        );
+        for wrong in ["ucp/tests/end.rs::it_begins", "ucp/src/end.rs::end", "ucp/tests/end.rs"] {
+            assert!(
+                messages(&good.replace("ucp/tests/end.rs::it_ends", wrong)).len() == 1,
+                "{wrong}"
+            );
+        }
         assert!(
             one("| P08 | E close | yes | `bowline_ucp::Worker::no` |\n").contains("there is no")
         );
@@ -196,7 +227,7 @@ mod tests {
         assert!(one("| P08 | E close | no |  |\n").contains("neither"));
         assert!(one("| P99 | E close | no | x |\n").contains("no capability"));
         assert!(one("| P08 | E a | no | x |\n| P08 | E a | no | x |\n").contains("twice"));
-        assert!(one("| P08 |\n").contains("a row has"));
+        assert!(messages("| P08 |\n").join("").contains("a row has"));
     }
 
     #[test]

@@ -70,6 +70,20 @@ const LAW: &[Layer] = &[
         ],
         &["bowline-mpi-derive", "bowline-bench"],
     ),
+    // The command opens transports one by one to describe them.
+    layer(
+        "bowline-cli",
+        &[
+            "bowline",
+            BASE,
+            "bowline-self",
+            "bowline-shm",
+            "bowline-tcp",
+            "bowline-ofi",
+            "bowline-launch",
+        ],
+        &[UCT],
+    ),
     layer("bowline-bench", &[BASE], &[]),
     // Measures the engine's queues by themselves and over transports.
     layer(
@@ -79,6 +93,8 @@ const LAW: &[Layer] = &[
     ),
     // Programs that use the layers as anybody would; their tests start jobs.
     layer("bowline-examples", &["bowline", BASE], &["bowline-launch"]),
+    // Tests across layers; the program that they start is a bare launcher and a bare rank.
+    layer("bowline-tests", &["bowline-launch", BASE], &["bowline", UCT]),
     // Measures the modes of progress over transports.
     layer(
         "bowline-bench-progress",

@@ -44,6 +44,12 @@ pub(super) fn check(source: &Source, findings: &mut Vec<Finding>) {
             }
         }
         if line.test {
+            if asserts_a_time(source, index) {
+                report(
+                    index,
+                    "a test asserts that something was quick: slow machines are not wrong".into(),
+                );
+            }
             continue;
         }
         if line.code.contains(".unwrap()") && !excepted(MAY_UNWRAP, &source.path) {
@@ -82,6 +88,24 @@ fn undone(comment: &str) -> Option<&'static str> {
         !behind.and_then(|rest| rest.split_once(')')).is_some_and(|(why, _)| why.contains(' '))
     };
     words_at(comment, "FIXME").any(bare).then_some("FIXME")
+}
+
+/// Whether an assertion begins in this line that compares what a clock says with a bound above:
+/// `assert!(start.elapsed() < LIMIT)`, also over several lines. A watchdog does not assert, it ends the
+/// process or fails the test with a reason.
+fn asserts_a_time(source: &Source, index: usize) -> bool {
+    let Some(at) = source.lines[index].code.find("assert!(") else { return false };
+    let mut text = String::new();
+    for line in source.lines[index..].iter().take(4) {
+        let code = if text.is_empty() { &line.code[at..] } else { line.code.as_str() };
+        text.extend(code.chars().filter(|c| !c.is_whitespace()));
+        if code.contains(';') {
+            break;
+        }
+    }
+    // What stands behind the first comma is the message.
+    let condition = text.split(',').next().unwrap_or_default();
+    condition.contains(".elapsed()<") || condition.contains(">start.elapsed()")
 }
 
 fn calls_macro(code: &str, name: &str) -> bool {
@@ -127,6 +151,17 @@ mod tests {
         assert_eq!(messages("b/tests/c.rs", text), NONE);
         assert_eq!(messages("fuzz/src/c.rs", text), NONE);
         assert_eq!(messages("b/src/c.rs", "//! W.\nx.unwrap_or(1); // a.unwrap()\n"), NONE);
+    }
+
+    #[test]
+    fn a_maximum_of_time_is_not_asserted() {
+        let test =
+            |body: &str| messages("b/tests/c.rs", &format!("//! W.\nfn a() {{\n{body}\n}}\n"));
+        assert_eq!(test("assert!(start.elapsed() < LIMIT);"), [3]);
+        assert_eq!(test("assert!(\n    start.elapsed()\n        <= LIMIT,\n    \"late\");"), [3]);
+        assert_eq!(test("assert!(start.elapsed() >= LONG_ENOUGH);"), NONE);
+        assert_eq!(test("assert!(ended, \"after {:?}\", start.elapsed());"), NONE);
+        assert_eq!(test("if start.elapsed() > WATCHDOG {\n    panic!(\"hangs\");\n}"), NONE);
     }
 
     #[test]

@@ -189,14 +189,16 @@ impl<W: Words> Consumer<W> {
     }
 
     /// Whether reserved slots are not written, or failed reservations not counted, although
-    /// `poll` found nothing. If that stays so, or somebody died, call [`settle`](Self::settle).
+    /// `poll` found nothing, or R is none that producers leave. If that stays so, or somebody died,
+    /// call [`settle`](Self::settle).
     #[cold]
     pub fn stalled(&self) -> bool {
         match self.state {
             State::Active => {
+                // All that was reserved has been read.
+                let sound = (u64::from(self.tag) << 32) | u64::from(self.index);
                 // Relaxed: a question; `settle` swaps R before it believes anything.
-                self.words.line(R_LINE).load(0, Ordering::Relaxed) as u32 > self.index
-                    && !self.ready()
+                self.words.line(R_LINE).load(0, Ordering::Relaxed) != sound && !self.ready()
             }
             State::Draining { .. } => !self.ready(),
             State::Resolved { .. } | State::Poisoned(_) => false,
@@ -204,7 +206,9 @@ impl<W: Words> Consumer<W> {
     }
 
     /// Settles what the dead left; rules 11 to 14. To be called again while it waits, from time
-    /// to time, with `poll` between. Cold: it looks at every producer.
+    /// to time, with `poll` between. Cold: it looks at every producer. With nobody dead, nothing may
+    /// be missing once all have finished what they had announced: that is damage of R or of slots,
+    /// which poisons the queue.
     ///
     /// # Errors
     /// [`Fault::Poisoned`].

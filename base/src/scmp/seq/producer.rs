@@ -72,6 +72,12 @@ impl<W: Words> Producer<W> {
         (self.words.line(R_LINE).load(0, Ordering::Relaxed) >> 32) as u32
     }
 
+    /// Whether the queue is closed: there is never room again.
+    pub fn is_closed(&self) -> bool {
+        // Relaxed: a hint to try, whose answer is the refusal.
+        self.words.line(R_LINE).load(0, Ordering::Relaxed) as u32 >= POISON
+    }
+
     /// Sends a message. `intent` is the intent word in this rank's control block.
     ///
     /// After [`Refused::Full`] the caller rings the consumer's doorbell before it waits: the

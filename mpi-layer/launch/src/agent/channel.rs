@@ -1,8 +1,10 @@
 //! One end of the stream between a launcher and an agent: whole frames in and out, without
 //! waiting, and the time since the other side was heard.
 
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
@@ -22,13 +24,32 @@ pub(crate) struct Channel {
     received: Vec<u8>,
     /// Bytes of `received` that were read as frames.
     used: usize,
-    unsent: Vec<u8>,
-    /// Bytes of `unsent` that were sent.
+    /// Never empty ones; each is sent before the next.
+    unsent: VecDeque<Frames>,
+    unsent_bytes: usize,
+    /// Bytes of the first of `unsent` that were sent.
     sent: usize,
     heard: Instant,
     spoke: Instant,
     silence: Duration,
     patient: bool,
+}
+
+/// Whole frames that wait to be sent.
+#[derive(Debug)]
+enum Frames {
+    Own(Vec<u8>),
+    /// The same for several channels.
+    Shared(Arc<[u8]>),
+}
+
+impl Frames {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Own(bytes) => bytes,
+            Self::Shared(bytes) => bytes,
+        }
+    }
 }
 
 /// A time that does not come.
@@ -68,7 +89,8 @@ impl Channel {
             output,
             received: Vec::new(),
             used: 0,
-            unsent: Vec::new(),
+            unsent: VecDeque::new(),
+            unsent_bytes: 0,
             sent: 0,
             heard: now,
             spoke: now,
@@ -91,28 +113,45 @@ impl Channel {
 
     /// Queues a frame, which `encode` appends.
     pub(crate) fn send(&mut self, encode: impl FnOnce(&mut Vec<u8>)) {
-        encode(&mut self.unsent);
+        if !matches!(self.unsent.back(), Some(Frames::Own(_))) {
+            self.unsent.push_back(Frames::Own(Vec::new()));
+        }
+        if let Some(Frames::Own(bytes)) = self.unsent.back_mut() {
+            let before = bytes.len();
+            encode(bytes);
+            self.unsent_bytes += bytes.len() - before;
+        }
+    }
+
+    /// Queues frames that other channels send, too.
+    pub(crate) fn send_shared(&mut self, frames: &Arc<[u8]>) {
+        if !frames.is_empty() {
+            self.unsent_bytes += frames.len();
+            self.unsent.push_back(Frames::Shared(Arc::clone(frames)));
+        }
     }
 
     /// Writes what the other side takes now.
     pub(crate) fn flush(&mut self) -> Result<(), Broken> {
-        while self.sent < self.unsent.len() {
-            match rustix::io::write(&self.output, &self.unsent[self.sent..]) {
+        while let Some(frames) = self.unsent.front() {
+            let bytes = frames.bytes();
+            match rustix::io::write(&self.output, &bytes[self.sent..]) {
                 Ok(n) => {
                     self.sent += n;
+                    self.unsent_bytes -= n;
                     self.spoke = Instant::now();
+                    if self.sent == bytes.len() {
+                        self.sent = 0;
+                        self.unsent.pop_front();
+                    }
                 }
                 Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) if self.unsent.len() - self.sent > UNSENT_MAX => {
-                    return Err(Broken::Full);
-                }
+                Err(Errno::AGAIN) if self.unsent_bytes > UNSENT_MAX => return Err(Broken::Full),
                 Err(Errno::AGAIN) => return Ok(()),
                 Err(Errno::PIPE | Errno::CONNRESET) => return Err(Broken::Closed),
                 Err(error) => return Err(Broken::Io(error.into())),
             }
         }
-        self.unsent.clear();
-        self.sent = 0;
         Ok(())
     }
 
@@ -203,5 +242,47 @@ impl Channel {
     /// Begins the time of silence anew: this side could not listen.
     pub(crate) fn forgive(&mut self) {
         self.heard = Instant::now();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::wire::ToAgent;
+
+    #[test]
+    fn own_and_shared_frames_keep_their_order() {
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        let (other, _unused) = rustix::pipe::pipe().unwrap();
+        let mut channel = Channel::new(other, writer, FOREVER).unwrap();
+        let mut shared = Vec::new();
+        for key in 0..3000_u32 {
+            let (key, value) = (key.to_le_bytes().to_vec(), vec![7; 100]);
+            ToAgent::Put { key, value }.encode(&mut shared);
+        }
+        let shared: Arc<[u8]> = shared.into();
+        let mut expected = Vec::new();
+        for _ in 0..3 {
+            channel.send(|out| ToAgent::Alive.encode(out));
+            channel.send(|out| ToAgent::BarrierOut.encode(out));
+            channel.send_shared(&shared);
+            ToAgent::Alive.encode(&mut expected);
+            ToAgent::BarrierOut.encode(&mut expected);
+            expected.extend_from_slice(&shared);
+        }
+        assert_eq!(Arc::strong_count(&shared), 4, "none was copied");
+        assert_eq!(channel.unsent_bytes, expected.len());
+        let mut read = Vec::new();
+        let mut space = vec![0; 5000];
+        while !channel.is_flushed() {
+            channel.flush().unwrap();
+            let n = rustix::io::read(&reader, &mut space[..]).unwrap();
+            read.extend_from_slice(&space[..n]);
+        }
+        drop(channel);
+        while let Ok(n @ 1..) = rustix::io::read(&reader, &mut space[..]) {
+            read.extend_from_slice(&space[..n]);
+        }
+        assert_eq!(read, expected);
     }
 }

@@ -5,7 +5,7 @@ use bowline_base::job::JobError;
 use crate::pmi::{MappingError, PmiError};
 
 /// Why a rank could not join its job.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum BootError {
     /// A process can be one rank, once.
@@ -73,3 +73,5 @@ pub enum BootError {
         source: std::io::Error,
     },
 }
+
+bowline_base::debug_by_display!(BootError);

@@ -7,15 +7,19 @@
 //!                              │             ─ barrier ─► watch each other
 //! ```
 //!
+//! Ranks of a node that are in different pid namespaces give each other their pidfds after the last
+//! barrier ([`pidfds`](super::pidfds)).
+//!
 //! Who shares a node is told by the manager (`PMI_process_mapping`, or the local peers of PMIx);
 //! where it does not say, by host name and boot id, which every rank then publishes.
 
 use crate::pmi::{Client, NodeMapping, PmiError};
 
-use bowline_base::job::{JobMemory, JobSpec};
+use bowline_base::job::{JobMemory, JobSpec, pid_namespace};
 
 use super::check_area;
 use super::env::{self, Environment};
+use super::pidfds::Exchange;
 use super::pmix::Pmix;
 use super::secret;
 use super::share::{self, Giver, Offer};
@@ -93,6 +97,7 @@ fn join_by(manager: Manager, need: &Need) -> Result<Bootstrap, BootError> {
     let leader = locals[0];
 
     let mut giver = None;
+    let mut leaders = pid_namespace();
     let made = if local_rank == 0 {
         let job = JobMemory::create_memfd(&JobSpec {
             job_id: id,
@@ -111,6 +116,7 @@ fn join_by(manager: Manager, need: &Need) -> Result<Bootstrap, BootError> {
         Some(job) => job,
         None => {
             let offer = kvs.get(&node_key(leader))?;
+            leaders = Offer::namespace_in(&offer);
             share::take(&offer, leader, need.route)?
         }
     };
@@ -127,10 +133,11 @@ fn join_by(manager: Manager, need: &Need) -> Result<Bootstrap, BootError> {
     let started_by = StartedBy::Foreign;
     let mut boot =
         Bootstrap::attach(Parts { rank, size, local_rank, locals, job, secret, kvs, started_by })?;
+    let exchange = Exchange::start(&boot.job, local_rank, leaders)?;
     boot.kvs.barrier()?;
     // Everybody on this node has the memory.
     drop(giver);
-    boot.death_watch = Some(DeathWatch::new(&boot.job, local_rank));
+    boot.death_watch = Some(DeathWatch::new(&boot.job, local_rank, exchange.finish()));
     Ok(boot)
 }
 

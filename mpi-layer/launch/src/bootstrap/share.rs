@@ -10,21 +10,16 @@
 //! Whichever it was, the memory is only used if its seals, its layout and its node id are those
 //! that were offered.
 
-use std::io::{IoSlice, IoSliceMut};
-use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::thread::JoinHandle;
 
-use bowline_base::job::{JobMemory, start_time_of};
+use bowline_base::job::{JobMemory, pid_namespace, start_time_of};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, sockopt,
-};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags};
 
+use super::passing::{self, Listener};
 use super::{BootError, memory_fd};
 
 /// How to take a descriptor from another process.
@@ -46,6 +41,7 @@ pub enum Route {
 pub(super) struct Offer {
     pid: u32,
     start_time: u64,
+    /// 0 where it is not known.
     pid_namespace: u64,
     fd: u32,
     node_id: u64,
@@ -58,12 +54,18 @@ impl Offer {
         let start_time = start_time_of(pid)
             .map_err(|source| BootError::System { act: "read the start time", source })?;
         let fd = memory_fd(job).as_raw_fd().unsigned_abs();
-        Ok(Self { pid, start_time, pid_namespace: pid_namespace()?, fd, node_id: job.node_id() })
+        let pid_namespace = pid_namespace().unwrap_or(0);
+        Ok(Self { pid, start_time, pid_namespace, fd, node_id: job.node_id() })
     }
 
     pub(super) fn to_bytes(self) -> Vec<u8> {
         let Self { pid, start_time, pid_namespace, fd, node_id } = self;
         format!("{pid} {start_time} {pid_namespace} {fd} {node_id}").into_bytes()
+    }
+
+    /// The pid namespace of the maker, as its published bytes say.
+    pub(super) fn namespace_in(bytes: &[u8]) -> Option<u64> {
+        Self::parse(bytes).map(|offer| offer.pid_namespace).filter(|&namespace| namespace != 0)
     }
 
     fn parse(bytes: &[u8]) -> Option<Self> {
@@ -81,9 +83,9 @@ impl Offer {
     /// The maker's pid as this process may use it, or why it may not.
     fn usable_pid(&self) -> Result<Pid, String> {
         match pid_namespace() {
-            Ok(own) if own == self.pid_namespace => {}
-            Ok(_) => return Err("it runs in another pid namespace".into()),
-            Err(error) => return Err(error.to_string()),
+            Some(own) if own == self.pid_namespace => {}
+            Some(_) => return Err("it runs in another pid namespace".into()),
+            None => return Err("/proc is that of another pid namespace".into()),
         }
         match start_time_of(self.pid) {
             Ok(start) if start == self.start_time => {}
@@ -150,33 +152,10 @@ fn by_pidfd(offer: &Offer) -> Result<OwnedFd, String> {
 }
 
 fn by_socket(offer: &Offer) -> Result<OwnedFd, String> {
-    let text = |error: Errno| error.to_string();
-    let socket = stream_socket().map_err(text)?;
-    rustix::net::connect(&socket, &socket_name(offer.node_id).map_err(text)?).map_err(|error| {
-        format!("{error}: the rank that made the memory runs in another network namespace or died")
-    })?;
-    let peer = sockopt::socket_peercred(&socket).map_err(text)?;
-    if peer.uid != rustix::process::geteuid() {
-        return Err("the socket belongs to another user".into());
-    }
-    let mut word = [0; 8];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
-    let received = loop {
-        let iov = &mut [IoSliceMut::new(&mut word)];
-        match rustix::net::recvmsg(&socket, iov, &mut control, RecvFlags::CMSG_CLOEXEC) {
-            Err(Errno::INTR) => {}
-            other => break other.map_err(text)?,
-        }
-    };
-    let fd = control.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
-        _ => None,
-    });
-    match fd {
-        Some(fd) if received.bytes == word.len() => Ok(fd),
-        _ => Err("it sent no descriptor: it runs as another user or has ended".into()),
-    }
+    let socket = passing::connect(&name(offer.node_id))?;
+    let (_, fd) = passing::receive(&socket)
+        .map_err(|error| format!("{error}; it runs as another user, is stopped, or has ended"))?;
+    Ok(fd)
 }
 
 /// The maker's thread that serves the third route until dropped.
@@ -189,11 +168,8 @@ pub(super) struct Giver {
 impl Giver {
     pub(super) fn start(job: &JobMemory) -> Result<Self, BootError> {
         let failed = |act| move |e: Errno| BootError::System { act, source: e.into() };
-        let socket = stream_socket().map_err(failed("make a socket for the node's memory"))?;
-        let name = socket_name(job.node_id()).map_err(failed("name a socket"))?;
-        rustix::net::bind(&socket, &name).map_err(failed("name a socket"))?;
-        rustix::net::listen(&socket, 128).map_err(failed("listen on a socket"))?;
-        rustix::io::ioctl_fionbio(&socket, true).map_err(failed("make a socket not block"))?;
+        let socket = Listener::bind(&name(job.node_id()))
+            .map_err(failed("make a socket for the node's memory"))?;
         let stop = rustix::event::eventfd(0, EventfdFlags::CLOEXEC)
             .map_err(failed("make an event counter"))?;
         let stopped = rustix::io::dup(&stop).map_err(failed("duplicate a descriptor"))?;
@@ -217,58 +193,35 @@ impl Drop for Giver {
     }
 }
 
-fn serve(job: &JobMemory, socket: &OwnedFd, stop: &OwnedFd) {
+fn serve(job: &JobMemory, socket: &Listener, stop: &OwnedFd) {
     loop {
-        let mut fds = [PollFd::new(stop, PollFlags::IN), PollFd::new(socket, PollFlags::IN)];
+        let mut fds = [
+            PollFd::new(stop, PollFlags::IN),
+            PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::IN),
+        ];
         if poll(&mut fds, None).is_err() {
             continue;
         }
         if !fds[0].revents().is_empty() {
             return;
         }
-        match rustix::net::accept_with(socket, SocketFlags::CLOEXEC) {
-            Ok(peer) => {
-                if let Err(error) = give(job, &peer) {
-                    tracing::warn!(%error, "cannot hand the node's memory to a rank");
-                }
+        let given = socket.accept().and_then(|peer| {
+            peer.map_or(Ok(()), |peer| passing::send(&peer, job.node_id(), memory_fd(job)))
+        });
+        match given {
+            Ok(()) => {}
+            // It may have room later, and whoever waits here has a time limit.
+            Err(error @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS)) => {
+                tracing::warn!(%error, "cannot serve the node's memory by its socket now");
+                std::thread::sleep(passing::PAUSE);
             }
-            Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => {}
-            Err(error) => {
-                tracing::warn!(%error, "cannot serve the node's memory by its socket");
-                return;
-            }
+            Err(error) => tracing::warn!(%error, "cannot hand the node's memory to a rank"),
         }
     }
 }
 
-fn give(job: &JobMemory, peer: &OwnedFd) -> rustix::io::Result<()> {
-    if sockopt::socket_peercred(peer)?.uid != rustix::process::geteuid() {
-        // Closing without an answer is the answer.
-        return Err(Errno::ACCESS);
-    }
-    let fds = [memory_fd(job)];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = SendAncillaryBuffer::new(&mut space);
-    let fits = control.push(SendAncillaryMessage::ScmRights(&fds));
-    debug_assert!(fits, "the space is made for one descriptor");
-    let word = job.node_id().to_ne_bytes();
-    rustix::net::sendmsg(peer, &[IoSlice::new(&word)], &mut control, SendFlags::NOSIGNAL)?;
-    Ok(())
-}
-
-fn stream_socket() -> rustix::io::Result<OwnedFd> {
-    rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
-}
-
-fn socket_name(node_id: u64) -> rustix::io::Result<SocketAddrUnix> {
-    SocketAddrUnix::new_abstract_name(format!("bowline-node-{node_id:016x}").as_bytes())
-}
-
-/// The pid namespace of this process: numbers of processes mean something within it only.
-fn pid_namespace() -> Result<u64, BootError> {
-    let stat = rustix::fs::stat("/proc/self/ns/pid")
-        .map_err(|e| BootError::System { act: "ask for the pid namespace", source: e.into() })?;
-    Ok(stat.st_ino)
+fn name(node_id: u64) -> String {
+    format!("bowline-node-{node_id:016x}")
 }
 
 /// Names this host: two ranks with the same bytes run on one kernel.

@@ -14,7 +14,7 @@ use rustix::net::SendFlags;
 use super::wire::{Fields, KEY_MAX, ParseError, take_line};
 
 /// Why a request to the process manager failed.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum PmiError {
     /// The connection.
@@ -48,6 +48,8 @@ pub enum PmiError {
     #[error("cannot publish under key {0:?}: {1}")]
     Argument(String, &'static str),
 }
+
+bowline_base::debug_by_display!(PmiError);
 
 /// A connection to the process manager.
 #[derive(Debug)]

@@ -1,9 +1,9 @@
 //! The manager's end of one rank's PMI connection: bytes to lines and back, without waiting.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::event::{PollFd, PollFlags};
+use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 
 use crate::pmi::{LINE_MAX, ParseError, take_line};
@@ -17,17 +17,25 @@ pub(super) struct Connection {
     socket: OwnedFd,
     received: Vec<u8>,
     unsent: Vec<u8>,
+    /// Room to send is waited for.
+    waits_for_room: bool,
 }
 
 impl Connection {
     pub(super) fn new(socket: OwnedFd) -> Self {
-        Self { socket, received: Vec::new(), unsent: Vec::new() }
+        Self { socket, received: Vec::new(), unsent: Vec::new(), waits_for_room: false }
     }
 
-    /// What to wait for.
-    pub(super) fn interest(&self) -> PollFd<'_> {
-        let out = if self.unsent.is_empty() { PollFlags::empty() } else { PollFlags::OUT };
-        PollFd::new(&self.socket, PollFlags::IN | out)
+    pub(super) fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// What to wait for, if that is something else than before: at first, what comes.
+    pub(super) fn changed_interest(&mut self) -> Option<EventFlags> {
+        let wants_room = !self.unsent.is_empty();
+        let out = if wants_room { EventFlags::OUT } else { EventFlags::empty() };
+        let before = std::mem::replace(&mut self.waits_for_room, wants_room);
+        (before != wants_room).then_some(EventFlags::IN | out)
     }
 
     /// Sends a line, now or when the rank reads; false when it has left too many unread.

@@ -94,6 +94,20 @@ impl Failure {
     }
 }
 
+/// A text of somebody else on one line, without what a terminal would obey: control characters, and
+/// those that change the direction of what follows.
+pub(super) fn harmless(text: &str) -> String {
+    let obeyed =
+        |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    text.chars().fold(String::with_capacity(text.len()), |mut out, c| {
+        match obeyed(c) {
+            true => out.extend(c.escape_default()),
+            false => out.push(c),
+        }
+        out
+    })
+}
+
 /// Names of the signals that end programs.
 pub(super) fn signal_name(signal: i32) -> Option<&'static str> {
     Some(match signal {

@@ -1,19 +1,19 @@
 //! The guardian: a process that outlives a killed launcher just long enough to end the job.
 //!
 //! It is forked before the first rank, hears through a pipe of every rank that starts, holds a
-//! pidfd of the launcher, and sleeps. If the launcher ends without having said goodbye, it kills
-//! what the ranks' job has left and ends. It is deaf to the signals of a terminal, holds no
+//! pidfd of the launcher, and sleeps. If the launcher ends, it kills what the ranks' job has left and
+//! ends. At the job's end in order the launcher kills it, so that also one that was stopped goes. It is deaf to the signals of a terminal, holds no
 //! descriptor of the launcher but its own two, and is not part of the job.
 //!
 //! The ranks' pids cannot have changed their meaning when it acts: the launcher reaps no rank
-//! before it says goodbye, so at its death all of them are alive or fresh orphans.
+//! before it has reaped the guardian, so at its death all of them are alive or fresh orphans.
 
 use std::fs::File;
 use std::io::Write;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::process::{Pid, PidfdFlags};
+use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions};
 
 use super::{LaunchError, sessions, system};
 
@@ -22,10 +22,10 @@ use super::{LaunchError, sessions, system};
 pub(crate) struct Guardian {
     pipe: File,
     pid: Pid,
+    pidfd: OwnedFd,
+    /// Its end was told.
+    is_gone: bool,
 }
-
-/// Instead of a pid: the job has ended in order.
-const GOODBYE: i32 = 0;
 
 impl Guardian {
     /// Forks the guardian of at most `ranks` ranks that share the memory with the id `node`.
@@ -53,29 +53,55 @@ impl Guardian {
             }
             pid => {
                 let pid = Pid::from_raw(pid).expect("fork returns a positive pid");
-                Ok(Self { pipe: writer.into(), pid })
+                match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
+                    Ok(pidfd) => Ok(Self { pipe: writer.into(), pid, pidfd, is_gone: false }),
+                    Err(error) => {
+                        end(pid);
+                        Err(system("open a pidfd of the guardian")(error))
+                    }
+                }
             }
         }
     }
 
     /// Tells of a rank that has started.
     pub(super) fn add(&mut self, rank: Pid) {
-        self.tell(rank.as_raw_pid());
-    }
-
-    fn tell(&mut self, word: i32) {
-        // Without its guardian the job runs on: the kernel still ties the ranks to the launcher.
-        if let Err(error) = self.pipe.write_all(&word.to_ne_bytes()) {
-            tracing::warn!(%error, "the job's guardian is gone");
+        if self.pipe.write_all(&rank.as_raw_pid().to_ne_bytes()).is_err() {
+            self.has_ended();
         }
     }
+
+    /// What becomes readable at its end.
+    pub(super) fn pidfd(&self) -> BorrowedFd<'_> {
+        self.pidfd.as_fd()
+    }
+
+    /// Somebody has killed it, which is told once. The job runs on: the kernel still ties the ranks
+    /// to the launcher.
+    pub(super) fn has_ended(&mut self) {
+        if !std::mem::replace(&mut self.is_gone, true) {
+            eprintln!(
+                "bowline: the job's guardian (pid {}) was killed, for want of memory perhaps; the job \
+                 goes on, but if its launcher is killed, too, what the ranks have started may stay",
+                self.pid.as_raw_pid()
+            );
+        }
+    }
+}
+
+/// Ends the guardian and reaps it.
+fn end(pid: Pid) {
+    // Our child until it is reaped here, so the number is its own; a stopped process ends, too.
+    let _ = rustix::process::kill_process(pid, Signal::KILL);
+    while let Err(rustix::io::Errno::INTR) =
+        rustix::process::waitpid(Some(pid), WaitOptions::empty())
+    {}
 }
 
 impl Drop for Guardian {
     /// The job has ended in order, or was cleaned up.
     fn drop(&mut self) {
-        self.tell(GOODBYE);
-        let _ = rustix::process::waitpid(Some(self.pid), rustix::process::WaitOptions::empty());
+        end(self.pid);
     }
 }
 
@@ -91,17 +117,16 @@ fn guard(launcher: &OwnedFd, pipe: &OwnedFd, leaders: &mut Vec<Pid>, mark: &sess
         if !spoke.is_empty() {
             let mut word = [0; 4];
             match rustix::io::read(pipe, &mut word) {
-                Ok(4) => match Pid::from_raw(i32::from_ne_bytes(word)) {
-                    None => return,
-                    Some(rank) => {
-                        if leaders.len() < leaders.capacity() {
-                            leaders.push(rank);
-                        }
-                        continue;
+                Ok(4) => {
+                    if let Some(rank) = Pid::from_raw(i32::from_ne_bytes(word))
+                        && leaders.len() < leaders.capacity()
+                    {
+                        leaders.push(rank);
                     }
-                },
+                    continue;
+                }
                 Err(rustix::io::Errno::INTR) => continue,
-                // Closed without a goodbye.
+                // Closed: the launcher has ended.
                 _ => {}
             }
         }

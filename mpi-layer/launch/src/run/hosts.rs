@@ -24,6 +24,7 @@ mod input;
 mod output;
 mod remote;
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -106,7 +107,7 @@ struct Head {
     signals: Signals,
     output: Writer,
     input: HostInput,
-    /// What ranks have put since the last barrier.
+    /// What ranks have put since the last barrier, and how many bytes that is.
     puts: Vec<(Vec<u8>, Vec<u8>)>,
     put_bytes: usize,
     grace: Duration,
@@ -242,12 +243,15 @@ impl Head {
             }
             (Stage::Running, FromAgent::Left { rank }) => {
                 let rank = own(rank)?;
-                remote.left.push(rank);
+                // A rank leaves once, so there are no more of these than ranks.
+                if !remote.left.insert(rank) {
+                    return Err(Broken::Unexpected("that a rank has left, a second time"));
+                }
             }
             (Stage::Running, FromAgent::Put { key, value }) => {
                 self.put_bytes += key.len() + value.len();
                 if self.put_bytes > PUTS_MAX {
-                    return Err(Broken::Unexpected("more keys and values than a job may have"));
+                    return Err(Broken::Unexpected("more keys and values than a barrier may have"));
                 }
                 self.puts.push((key, value));
             }
@@ -365,12 +369,16 @@ impl Head {
         if !self.remotes.iter().all(is_in) {
             return;
         }
-        let puts = std::mem::take(&mut self.puts);
+        // Written once for all hosts.
+        let mut frames = Vec::with_capacity(self.put_bytes);
+        for (key, value) in std::mem::take(&mut self.puts) {
+            ToAgent::Put { key, value }.encode(&mut frames);
+        }
+        self.put_bytes = 0;
+        let frames: Arc<[u8]> = frames.into();
         for remote in &mut self.remotes {
             remote.all_in = false;
-            for (key, value) in &puts {
-                remote.tell(&ToAgent::Put { key: key.clone(), value: value.clone() });
-            }
+            remote.tell_all(&frames);
             remote.tell(&ToAgent::BarrierOut);
         }
     }

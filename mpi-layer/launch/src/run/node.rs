@@ -2,16 +2,18 @@
 //!
 //! It does what it is told and reports what happens as [`Told`]; what a failure means for the job
 //! is decided elsewhere ([`Policy`](super::policy::Policy)), on this machine or on that of the
-//! launcher. It never waits by itself: its owner polls what [`Node::interest`] names.
+//! launcher. It never waits by itself: its owner waits for the descriptor of [`Node::interest`], behind
+//! which are all those of the ranks, so that an event costs the same with a thousand ranks as with one.
 //!
 //! A rank that ends without having left the job is marked dead in the node's memory before its
 //! end is reported, and it is reaped by [`Node::finish`] only.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use bowline_base::job::{JobMemory, RankState};
-use rustix::event::{PollFd, PollFlags};
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
@@ -20,7 +22,19 @@ use super::end::RankEnd;
 use super::guardian::Guardian;
 use super::sessions;
 use super::spawn::{Share, Started, reap};
+use super::{LaunchError, system};
 use crate::pmi::{Event, Server};
+
+/// Waits for requests and ends of ranks and for the end of the guardian.
+fn wait_for(ranks: &[Started], guardian: &Guardian) -> rustix::io::Result<OwnedFd> {
+    let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+    epoll::add(&set, guardian.pidfd(), Ready::Guardian.data(), EventFlags::IN)?;
+    for (index, rank) in ranks.iter().enumerate() {
+        epoll::add(&set, &rank.pmi, Ready::Pmi(index).data(), EventFlags::IN)?;
+        epoll::add(&set, &rank.pidfd, Ready::Ended(index).data(), EventFlags::IN)?;
+    }
+    Ok(set)
+}
 
 #[derive(Debug)]
 struct Rank {
@@ -49,12 +63,36 @@ pub(crate) enum Told {
 
 /// What can be waited for of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ready {
+enum Ready {
     /// A request.
     Pmi(usize),
     /// The end of a process.
     Ended(usize),
+    /// The end of the guardian.
+    Guardian,
 }
+
+impl Ready {
+    /// As it stands beside a descriptor that is waited for.
+    fn data(self) -> EventData {
+        EventData::new_u64(match self {
+            Self::Guardian => 0,
+            Self::Pmi(index) => index as u64 * 2 + 1,
+            Self::Ended(index) => index as u64 * 2 + 2,
+        })
+    }
+
+    fn of(data: EventData) -> Self {
+        match data.u64() {
+            0 => Self::Guardian,
+            odd if odd % 2 == 1 => Self::Pmi((odd / 2) as usize),
+            even => Self::Ended((even / 2 - 1) as usize),
+        }
+    }
+}
+
+/// Events that are taken at once. More are found at the next wait, which then does not wait.
+const EVENTS: usize = 256;
 
 /// The ranks of one node.
 #[derive(Debug)]
@@ -64,51 +102,86 @@ pub(crate) struct Node {
     server: Server,
     ranks: Vec<Rank>,
     guardian: Option<Guardian>,
+    /// All that is waited for.
+    epoll: OwnedFd,
     /// When the living are killed.
     kill_at: Option<Instant>,
 }
 
 impl Node {
+    /// # Errors
+    /// When the system has no room to wait for all of them; what was started is ended then.
     pub(crate) fn new(
         share: Share,
         job: JobMemory,
         server: Server,
         ranks: Vec<Started>,
         guardian: Guardian,
-    ) -> Self {
-        let ranks = ranks.into_iter().map(|rank| {
-            let pmi = Connection::new(rank.pmi);
-            Rank { pid: rank.pid, pidfd: rank.pidfd, pmi: Some(pmi), end: None }
-        });
-        let (ranks, guardian) = (ranks.collect(), Some(guardian));
-        Self { share, job, server, ranks, guardian, kill_at: None }
-    }
-
-    /// What to wait for, added to `fds`, and what it means, added to `what`.
-    pub(crate) fn interest<'a>(&'a self, what: &mut Vec<Ready>, fds: &mut Vec<PollFd<'a>>) {
-        for (index, rank) in self.ranks.iter().enumerate() {
-            if let Some(pmi) = &rank.pmi {
-                what.push(Ready::Pmi(index));
-                fds.push(pmi.interest());
+    ) -> Result<Self, LaunchError> {
+        let pids: Vec<Pid> = ranks.iter().map(|rank| rank.pid).collect();
+        let mark = sessions::Mark::of(job.node_id());
+        match wait_for(&ranks, &guardian) {
+            Ok(epoll) => {
+                let ranks = ranks.into_iter().map(|rank| {
+                    let pmi = Connection::new(rank.pmi);
+                    Rank { pid: rank.pid, pidfd: rank.pidfd, pmi: Some(pmi), end: None }
+                });
+                let (ranks, guardian) = (ranks.collect(), Some(guardian));
+                Ok(Self { share, job, server, ranks, guardian, epoll, kill_at: None })
             }
-            if rank.end.is_none() {
-                what.push(Ready::Ended(index));
-                fds.push(PollFd::from_borrowed_fd(rank.pidfd.as_fd(), PollFlags::IN));
+            Err(error) => {
+                sessions::kill_all(&pids, &mark);
+                drop(guardian);
+                reap(&pids);
+                Err(system("wait for the ranks")(error))
             }
         }
     }
 
-    /// Does what was waited for. Requests come before ends: a rank's last words are heard before
+    /// What to wait for: becomes readable when [`act`](Self::act) has something to do.
+    pub(crate) fn interest(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+
+    /// Does what there is to do. Requests come before ends: a rank's last words are heard before
     /// its death.
-    pub(crate) fn act(&mut self, ready: &[Ready], told: &mut Vec<Told>) {
-        for what in ready {
+    pub(crate) fn act(&mut self, told: &mut Vec<Told>) {
+        let mut events = Vec::with_capacity(EVENTS);
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let found = rustix::buffer::spare_capacity(&mut events);
+        if epoll::wait(&self.epoll, found, Some(&now)).is_err() {
+            // Interrupted: the owner waits again and finds the same.
+            return;
+        }
+        let ready: Vec<Ready> = events.into_iter().map(|event| Ready::of(event.data)).collect();
+        for what in &ready {
             if let Ready::Pmi(index) = *what {
                 self.serve(index, told);
             }
         }
         for what in ready {
-            if let Ready::Ended(index) = *what {
-                self.ended(index, told);
+            match what {
+                Ready::Ended(index) => self.ended(index, told),
+                Ready::Guardian => {
+                    if let Some(guardian) = &mut self.guardian {
+                        // One word, then nothing more is heard of it.
+                        let _ = epoll::delete(&self.epoll, guardian.pidfd());
+                        guardian.has_ended();
+                    }
+                }
+                Ready::Pmi(_) => {}
+            }
+        }
+    }
+
+    /// Waits for room in the connection of a rank, or does not any more.
+    fn update(&mut self, index: usize) {
+        if let Some(pmi) = &mut self.ranks[index].pmi
+            && let Some(flags) = pmi.changed_interest()
+        {
+            let data = Ready::Pmi(index).data();
+            if let Err(error) = epoll::modify(&self.epoll, pmi.socket(), data, flags) {
+                tracing::warn!(%error, index, "cannot wait for a rank's connection");
             }
         }
     }
@@ -222,8 +295,10 @@ impl Node {
             self.handle(&mut events, told);
         }
         if closed {
+            // Closing the descriptor ends the wait for it.
             self.ranks[index].pmi = None;
         }
+        self.update(index);
         self.look_for_a_stuck_barrier(told);
     }
 
@@ -234,7 +309,9 @@ impl Node {
                     let Some(pmi) = &mut self.ranks[rank as usize].pmi else {
                         continue;
                     };
-                    if !pmi.send(&line) {
+                    let room = pmi.send(&line);
+                    self.update(rank as usize);
+                    if !room {
                         let what = "it reads none of the PMI-1 replies that it asks for";
                         self.misbehaved(rank, what.into(), told);
                     }
@@ -282,8 +359,11 @@ impl Node {
             Ok(None) | Err(Errno::INTR) => return,
             Err(_) => RankEnd::Unknown,
         };
-        self.ranks[index].end = Some(end);
-        self.ranks[index].pmi = None;
+        let rank = &mut self.ranks[index];
+        rank.end = Some(end);
+        rank.pmi = None;
+        // Its pidfd stays open, and readable, until it is reaped.
+        let _ = epoll::delete(&self.epoll, &rank.pidfd);
         if end.is_failure() {
             // Before anything else, and long before it is reaped.
             self.job.mark_dead(local);

@@ -26,10 +26,10 @@ pub(crate) struct Stream {
     labels: Labels,
 }
 
-/// Cuts what a rank writes into lines with its rank in front.
+/// Cuts what a rank writes into lines, with its rank in front or as they are.
 #[derive(Debug)]
 pub(super) struct Labels {
-    rank: u32,
+    rank: Option<u32>,
     /// The beginning of a line.
     partial: Vec<u8>,
 }
@@ -43,7 +43,7 @@ pub(super) struct Output {
 
 impl Stream {
     pub(super) fn new(rank: u32, is_error: bool, pipe: OwnedFd) -> Self {
-        Self { rank, is_error, pipe: Some(pipe), labels: Labels::of(rank) }
+        Self { rank, is_error, pipe: Some(pipe), labels: Labels::of(Some(rank)) }
     }
 
     /// Copies one piece; false when there is nothing now.
@@ -86,11 +86,12 @@ impl Stream {
 }
 
 impl Labels {
-    pub(super) fn of(rank: u32) -> Self {
+    /// With the rank in front of each line, if there is one.
+    pub(super) fn of(rank: Option<u32>) -> Self {
         Self { rank, partial: Vec::new() }
     }
 
-    /// Takes whole lines out of the stream, labelled.
+    /// Takes whole lines out of the stream.
     pub(super) fn lines(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
         self.partial.extend_from_slice(bytes);
         let whole = self.partial.iter().rposition(|&b| b == b'\n').map_or(0, |at| at + 1);
@@ -102,6 +103,11 @@ impl Labels {
         self.partial = rest;
     }
 
+    /// Whether there is the beginning of a line.
+    pub(super) fn is_partial(&self) -> bool {
+        !self.partial.is_empty()
+    }
+
     /// What is left of a last line without an end.
     pub(super) fn rest(&mut self, out: &mut Vec<u8>) {
         let rest = std::mem::take(&mut self.partial);
@@ -111,8 +117,9 @@ impl Labels {
     }
 }
 
-/// A line with its rank in front and an end.
-fn label(rank: u32, line: &[u8], out: &mut Vec<u8>) {
+/// A line with its rank in front and an end; the bytes as they are without a rank.
+fn label(rank: Option<u32>, line: &[u8], out: &mut Vec<u8>) {
+    let Some(rank) = rank else { return out.extend_from_slice(line) };
     out.extend_from_slice(format!("[{rank}] ").as_bytes());
     out.extend_from_slice(line);
     if line.last() != Some(&b'\n') {
@@ -179,7 +186,7 @@ mod tests {
 
     #[test]
     fn only_whole_lines_go_out() {
-        let mut stream = Labels::of(3);
+        let mut stream = Labels::of(Some(3));
         let mut out = Vec::new();
         stream.lines(b"one\ntw", &mut out);
         assert_eq!(out, b"[3] one\n");
@@ -189,8 +196,20 @@ mod tests {
     }
 
     #[test]
+    fn without_a_rank_lines_are_as_they_were() {
+        let mut stream = Labels::of(None);
+        let mut out = Vec::new();
+        stream.lines(b"one\ntw", &mut out);
+        assert!(stream.is_partial());
+        stream.lines(b"o\nthr", &mut out);
+        assert_eq!(out, b"one\ntwo\n");
+        stream.rest(&mut out);
+        assert!(out == b"one\ntwo\nthr" && !stream.is_partial());
+    }
+
+    #[test]
     fn endless_lines_are_cut() {
-        let mut stream = Labels::of(3);
+        let mut stream = Labels::of(Some(3));
         let mut out = Vec::new();
         stream.lines(&vec![b'x'; LINE_MAX - 1], &mut out);
         assert!(out.is_empty());

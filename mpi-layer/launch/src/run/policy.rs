@@ -15,7 +15,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::end::{Failure, RankEnd};
+use super::end::{Failure, RankEnd, harmless};
 use super::node::Told;
 use super::{OnFailure, RunOptions};
 
@@ -249,7 +249,9 @@ impl Policy {
     }
 
     /// Notes the first failure and tells it, unless nobody wants to hear.
-    fn fail(&mut self, failure: Failure) {
+    fn fail(&mut self, mut failure: Failure) {
+        // Ranks and agents have a say in it.
+        failure.sentence = harmless(&failure.sentence);
         if self.failure.is_none() && self.phase == Phase::Running {
             if self.tell {
                 eprintln!("bowline: {}", failure.sentence);
@@ -319,6 +321,17 @@ mod tests {
         let (failure, _) = policy.verdict();
         let sentence = failure.unwrap().sentence;
         assert!(sentence.starts_with("ranks 2 to 3 on host b are lost: nothing"), "{sentence}");
+    }
+
+    #[test]
+    fn words_of_others_do_nothing_to_a_terminal() {
+        let mut policy = policy(OnFailure::Abort);
+        let message = "all\x1b]0;is\x07 well\r\nbowline: rank 3\u{9b}2J".into();
+        policy.told(Told::Aborted { rank: 2, code: 1, message }, &mut Vec::new());
+        let (failure, _) = policy.verdict();
+        let sentence = failure.unwrap().sentence;
+        assert!(!sentence.chars().any(char::is_control), "{sentence:?}");
+        assert!(sentence.contains("all\\u{1b}]0;is\\u{7} well\\r\\nbowline"), "{sentence}");
     }
 
     #[test]

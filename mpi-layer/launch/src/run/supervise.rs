@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use rustix::process::Signal;
 
 use super::end::signal_name;
-use super::node::{Node, Ready, Told};
+use super::node::{Node, Told};
 use super::output::Output;
 use super::policy::{Order, Policy};
 use super::signals::Signals;
@@ -65,7 +65,9 @@ impl Supervisor {
             {
                 terminal.step();
             }
-            self.node.act(&ready.node, &mut told);
+            if ready.node {
+                self.node.act(&mut told);
+            }
             self.judge(&mut told, &mut orders);
             self.obey(&mut orders);
             let now = Instant::now();
@@ -111,9 +113,7 @@ impl Supervisor {
         if let Some(Some((fd, flags))) = interest {
             fds.push(PollFd::from_borrowed_fd(fd, flags));
         }
-        let first = fds.len();
-        let mut what = Vec::new();
-        self.node.interest(&mut what, &mut fds);
+        fds.push(PollFd::from_borrowed_fd(self.node.interest(), PollFlags::IN));
         // Nothing tells when the launcher comes to the terminal's foreground; it looks.
         let look = matches!(interest, Some(None)).then_some(Duration::from_secs(1));
         let next = [self.policy.next_look(), self.node.next_look()].into_iter().flatten().min();
@@ -122,15 +122,15 @@ impl Supervisor {
             Err(error) => return Err(system("wait for the ranks")(error)),
         }
         let came = |fd: &PollFd<'_>| !fd.revents().is_empty();
-        let node = what.into_iter().zip(&fds[first..]).filter(|(_, fd)| came(fd));
-        Ok(Waited { terminal: terminal && came(&fds[1]), node: node.map(|(w, _)| w).collect() })
+        let node = came(fds.last().expect("the node is the last"));
+        Ok(Waited { terminal: terminal && came(&fds[1]), node })
     }
 }
 
 /// What has come.
 struct Waited {
     terminal: bool,
-    node: Vec<Ready>,
+    node: bool,
 }
 
 /// How long to wait at most: until `next`, and not longer than `look`.

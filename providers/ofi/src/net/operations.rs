@@ -28,6 +28,12 @@ fn split(pieces: &[Piece]) -> ([libc::iovec; MAX_PIECES], [*mut c_void; MAX_PIEC
 }
 
 impl Net {
+    /// Refuses what is posted after [`close_endpoint`](Self::close_endpoint).
+    #[inline]
+    fn check_open(&self) -> Result<(), Refused> {
+        if self.is_closed() { Err(Refused::Failed(libc::ESHUTDOWN)) } else { Ok(()) }
+    }
+
     /// Posts a receive buffer.
     ///
     /// # Safety
@@ -35,6 +41,7 @@ impl Net {
     /// the endpoint is closed.
     #[inline]
     pub(crate) unsafe fn receive(&mut self, piece: Piece, context: usize) -> Result<(), Refused> {
+        self.check_open()?;
         // SAFETY: the endpoint is open; the buffer is the caller's promise.
         posted(unsafe {
             sys::fi_recv(
@@ -60,6 +67,7 @@ impl Net {
         len: usize,
     ) -> Result<(), Refused> {
         debug_assert!(len <= self.traits.inject);
+        self.check_open()?;
         // SAFETY: the endpoint is open; the bytes are the caller's promise.
         posted(unsafe { sys::fi_inject(self.ep, bytes.cast(), len, to) })
     }
@@ -76,6 +84,7 @@ impl Net {
         piece: Piece,
         context: usize,
     ) -> Result<(), Refused> {
+        self.check_open()?;
         // SAFETY: the endpoint is open; the buffer is the caller's promise.
         posted(unsafe {
             sys::fi_send(
@@ -99,6 +108,7 @@ impl Net {
         pieces: &[Piece],
         context: usize,
     ) -> Result<(), Refused> {
+        self.check_open()?;
         let (mut iov, mut descs) = split(pieces);
         // SAFETY: all zeros is a value of the plain struct.
         let mut message: sys::fi_msg = unsafe { std::mem::zeroed() };
@@ -124,6 +134,7 @@ impl Net {
         pieces: &[Piece],
         context: usize,
     ) -> Result<(), Refused> {
+        self.check_open()?;
         let (mut iov, mut descs) = split(pieces);
         // SAFETY: all zeros is a value of the plain struct.
         let mut message: sys::fi_msg_tagged = unsafe { std::mem::zeroed() };
@@ -146,6 +157,9 @@ impl Net {
 
     /// Asks for the end of a receive by its context; its completion says whether it ended so.
     pub(crate) fn cancel(&mut self, context: usize) {
+        if self.is_closed() {
+            return;
+        }
         // SAFETY: the endpoint is open; a context that names nothing is refused by libfabric.
         unsafe { sys::fi_cancel(self.ep, context as *mut c_void) };
     }
@@ -162,6 +176,7 @@ impl Net {
         pieces: &[Piece],
         context: usize,
     ) -> Result<(), Refused> {
+        self.check_open()?;
         let (mut iov, mut descs) = split(pieces);
         let len = pieces.iter().map(|piece| piece.len).sum();
         let there = sys::fi_rma_iov { addr: remote.address, len, key: remote.key };
@@ -197,6 +212,7 @@ impl Net {
         [operand, compare, result]: [Option<Piece>; 3],
         context: usize,
     ) -> Result<(), Refused> {
+        self.check_open()?;
         let word = |piece: Option<Piece>| {
             let (start, desc) =
                 piece.map_or((ptr::null_mut(), ptr::null_mut()), |piece| (piece.start, piece.desc));

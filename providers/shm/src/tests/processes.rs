@@ -4,6 +4,7 @@
 use bowline_base::buffer::RecvBuf;
 use bowline_base::ring::promote::Sending;
 use bowline_base::scmp::slots_for;
+use bowline_base::sync::atomic::{AtomicU64, Ordering};
 use bowline_uct::{Armed, Iface, LocalSlice, MemoryDomain, PeerFailure, Posted, RemoteSlice};
 
 use super::*;
@@ -285,7 +286,8 @@ fn memory_of_another_process_is_reached_and_its_end_is_an_error() {
     let process = root.rkey_unpack(ep, &PROCESS_RKEY).unwrap();
     let from = RemoteSlice { address: buffer, rkey: process };
     let mut to = RecvBuf::owned(vec![0; 1 << 20]);
-    let whole = [LocalSlice::of_recv(&mut to, 0, 1 << 20).unwrap()];
+    // SAFETY: the buffer is kept, and left alone, until the operation has ended.
+    let whole = [unsafe { LocalSlice::of_recv(&mut to, 0, 1 << 20) }.unwrap()];
     assert_eq!(root.get_zcopy(ep, &whole, from, Token(1)), Ok(Posted::Done));
     let got = to.into_owned().unwrap();
     assert!(got.iter().enumerate().all(|(i, &b)| b == (i as u32 * 3) as u8));
@@ -301,7 +303,8 @@ fn memory_of_another_process_is_reached_and_its_end_is_an_error() {
     root.put_short(ep, &[1], RemoteSlice { address: window, rkey: mapped }).unwrap();
     // Before anybody has told us: the kernel does, and the node is told.
     let mut to = RecvBuf::owned(vec![0; 8]);
-    let piece = [LocalSlice::of_recv(&mut to, 0, 8).unwrap()];
+    // SAFETY: the buffer is kept, and left alone, until the operation has ended.
+    let piece = [unsafe { LocalSlice::of_recv(&mut to, 0, 8) }.unwrap()];
     let gone = root.get_zcopy(ep, &piece, from, Token(2));
     assert_eq!(gone, Err(PostError::PeerFailed));
     assert!(job.is_dead(1));
@@ -309,6 +312,26 @@ fn memory_of_another_process_is_reached_and_its_end_is_an_error() {
     let mut seen = Seen::default();
     until(&mut root, &mut seen, |seen| !seen.failed.is_empty());
     assert_eq!(seen.failed, [(Some(Source(1)), Some(ep), PeerFailure::Died)]);
+}
+
+/// The pid of a rank that is marked dead may be another process's by now: nothing is copied from or to
+/// it, also before this rank has looked at who died.
+#[test]
+fn nothing_is_copied_by_the_pid_of_a_rank_that_is_marked_dead() {
+    let options = ShmOptions::default();
+    let job = job(2, &options);
+    let mut root = ShmIface::open(job.clone(), 0, options.clone()).unwrap();
+    let other = ShmIface::open(job.clone(), 1, options).unwrap();
+    let ep = root.connect(&other.address()).unwrap();
+    let process = root.rkey_unpack(ep, &PROCESS_RKEY).unwrap();
+    let there = AtomicU64::new(7);
+    let at = RemoteSlice { address: there.as_ptr().addr() as u64, rkey: process };
+    root.put_short(ep, &8u64.to_ne_bytes(), at).unwrap();
+    assert_eq!(there.load(Ordering::SeqCst), 8);
+    job.mark_dead(1);
+    assert_eq!(root.put_short(ep, &9u64.to_ne_bytes(), at), Err(PostError::PeerFailed));
+    assert_eq!(there.load(Ordering::SeqCst), 8);
+    std::mem::forget(other);
 }
 
 /// A small ring; with three ranks, the queue only.

@@ -146,7 +146,8 @@ fn memory_released_while_it_is_read_is_an_error_of_the_reader() {
     let rkey = a.iface.rkey_unpack(ep, &packed).unwrap();
     works(&mut a, &mut b);
     let mut buffer = RecvBuf::owned(vec![0; LEN]);
-    let piece = LocalSlice::of_recv(&mut buffer, 0, LEN).unwrap();
+    // SAFETY: the buffer is kept, and left alone, until the operation has ended.
+    let piece = unsafe { LocalSlice::of_recv(&mut buffer, 0, LEN) }.unwrap();
     let at = RemoteSlice { address, rkey };
     assert_eq!(a.iface.get_zcopy(ep, &[piece], at, Token(9)), Ok(Posted::InFlight));
     // The first part is on its way, the rest does not fit into the kernel.
@@ -157,7 +158,8 @@ fn memory_released_while_it_is_read_is_an_error_of_the_reader() {
     assert_eq!(a.seen.completed, [(Token(9), Err(PeerFailure::Refused))]);
     until(&mut [&mut a, &mut b], |sides| sides[1].seen.messages.len() == 1);
     // From the start.
-    let piece = LocalSlice::of_recv(&mut buffer, 0, 8).unwrap();
+    // SAFETY: the buffer is kept, and left alone, until the operation has ended.
+    let piece = unsafe { LocalSlice::of_recv(&mut buffer, 0, 8) }.unwrap();
     assert_eq!(a.iface.get_zcopy(ep, &[piece], at, Token(10)), Ok(Posted::InFlight));
     until(&mut [&mut a, &mut b], |sides| sides[0].seen.completed.len() == 2);
     assert_eq!(a.seen.completed[1], (Token(10), Err(PeerFailure::Refused)));
@@ -176,7 +178,8 @@ fn long_puts_to_released_memory_go_nowhere() {
     let rkey = a.iface.rkey_unpack(ep, &packed).unwrap();
     works(&mut a, &mut b);
     let buffer = bowline_base::buffer::SendBuf::owned(vec![1; LEN]);
-    let piece = LocalSlice::of_send(&buffer, 0, LEN).unwrap();
+    // SAFETY: the buffer is kept, and left alone, until the operation has ended.
+    let piece = unsafe { LocalSlice::of_send(&buffer, 0, LEN) }.unwrap();
     let at = RemoteSlice { address, rkey };
     assert_eq!(a.iface.put_zcopy(ep, &[piece], at, Token(1)), Ok(Posted::InFlight));
     // Some of it arrives before the memory is gone.

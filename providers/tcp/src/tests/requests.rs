@@ -29,7 +29,7 @@ fn accepted_requests_are_connections() {
     for place in ["127.0.0.1:0", "[::1]:0"] {
         let (mut client, mut server) = (Side::open(options()), Side::open(options()));
         let Ok((listener, at)) = server.iface.listen(place.parse().unwrap()) else {
-            eprintln!("not run: this host cannot listen at {place}");
+            bowline_uct::conformance::skipped(format_args!("this host cannot listen at {place}"));
             continue;
         };
         let mut eps: Vec<(EpId, EpId)> = Vec::new();

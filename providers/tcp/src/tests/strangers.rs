@@ -45,7 +45,7 @@ fn the_answer_of_somebody_else_cannot_be_played_back() {
     let challenge = first.hear(&mut a, CHALLENGE_BYTES).unwrap();
     let front = crate::hello::encode_auth(&[]);
     let parts: [&[u8]; 4] = [&hello, &challenge, &front, &[]];
-    let mac = crate::auth::Secret::new(SECRET).sign(crate::auth::Role::Client, &parts);
+    let mac = crate::auth::Secret::new(SECRET).sign(crate::auth::CLIENT, &parts);
     let mut second = Raw::connect(&a);
     second.say(&hello);
     assert_ne!(second.hear(&mut a, CHALLENGE_BYTES).unwrap(), challenge, "nonces are fresh");

@@ -18,6 +18,9 @@
 //! 4. While `Idle` and watched, the peer is asked from time to time whether it is there, and so is
 //!    one that is `Up` where connections cannot tell. One that has not been heard for the configured
 //!    time has failed.
+//! 5. A peer that is `Idle`, that nobody watches, and that has not been heard for twice that time is
+//!    forgotten, with the serials of its Requests: no straggler is that late. So a server keeps nothing of
+//!    clients that have gone.
 
 use std::collections::HashMap;
 use std::io;
@@ -180,6 +183,21 @@ impl<P> Table<P> {
         if matches!(record.state, State::Idle) && record.seen == 0 {
             self.records.remove(&uid);
         }
+    }
+
+    /// Whether anything is known of a peer.
+    pub fn knows(&self, uid: u64) -> bool {
+        self.records.contains_key(&uid)
+    }
+
+    /// Peers of which something is known.
+    pub fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.records.is_empty()
     }
 
     /// A connection is wanted.
@@ -405,6 +423,12 @@ impl<P> Table<P> {
                 State::Idle | State::Up { .. } => {}
             }
         }
+        let late = 2 * self.timeout;
+        self.records.retain(|_, record| {
+            record.watched
+                || !matches!(record.state, State::Idle)
+                || now.saturating_duration_since(record.heard) < late
+        });
         for (address, body) in sends {
             self.send(address, body);
         }

@@ -7,17 +7,37 @@
 //!     refuse, ping, pong: nothing
 //! ```
 //!
+//! Behind that stands a proof by the job's secret over all of it, which covers both ends' names. What
+//! has none is dropped before anything of it is read. A proof does not say when a datagram was sent:
+//! whoever can record packets can repeat them. A repeated Request is known by its serial; other
+//! repetitions at worst end an attempt to connect, or make a peer look alive.
+//!
 //! A peer's bytes are believed only as far as they name what we know. Lost ones are sent again by
 //! whoever waits for the answer.
 
-use bowline_uct::{AddrReader, AddrWriter};
+use bowline_uct::{AddrReader, AddrWriter, MAC_BYTES, Secret};
 
 use crate::addr::{Address, BadBytes, check};
 
 const VERSION: u8 = 1;
 
-/// Bytes of the longest datagram.
+/// Bytes of the longest datagram, without its proof.
 pub const LONGEST: usize = 160;
+
+const LABEL: &[u8] = b"bowline verbs 1 datagram";
+
+/// The datagram `bytes` with its proof.
+pub fn seal(secret: &Secret, mut bytes: Vec<u8>) -> Vec<u8> {
+    let mac = secret.sign(LABEL, &[&bytes]);
+    bytes.extend_from_slice(&mac);
+    bytes
+}
+
+/// The datagram in front of a proof, if that is right.
+pub fn unseal<'a>(secret: &Secret, bytes: &'a [u8]) -> Option<&'a [u8]> {
+    let (datagram, mac) = bytes.split_last_chunk::<MAC_BYTES>()?;
+    secret.verify(LABEL, &[datagram], mac).then_some(datagram)
+}
 
 /// One end of a connection: its queue pair and the number of its first packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -170,6 +190,16 @@ mod tests {
             let datagram = Datagram { to: 8, from, body };
             let bytes = datagram.encode();
             assert!(bytes.len() <= LONGEST);
+            let secret = Secret::new([3; 32]);
+            let sealed = seal(&secret, bytes.clone());
+            assert_eq!(unseal(&secret, &sealed), Some(&bytes[..]));
+            assert_eq!(unseal(&Secret::new([4; 32]), &sealed), None, "another secret");
+            assert_eq!(unseal(&secret, &bytes), None, "no proof");
+            for byte in 0..sealed.len() {
+                let mut changed = sealed.clone();
+                changed[byte] ^= 1;
+                assert_eq!(unseal(&secret, &changed), None, "{body:?} byte {byte}");
+            }
             assert_eq!(Datagram::decode(&bytes), Ok(datagram));
             for cut in 0..bytes.len() {
                 assert!(Datagram::decode(&bytes[..cut]).is_err(), "{body:?} cut at {cut}");

@@ -1,13 +1,13 @@
 //! Keys and the memory behind them: damaged, closed, released.
 
 use super::super::harness::{Random, World, pattern};
-use super::super::{Provider, not_applicable};
+use super::super::{Subject, not_applicable};
 use super::{Kind, Window, any_put, flush};
-use crate::{Caps, MemError, MemHandle, MemoryDomain, PostError, RemoteSlice};
+use crate::{Caps, MemError, MemHandle, PostError, RemoteSlice};
 
 /// Truncated keys, keys with a changed bit and bytes that are no key are refused.
-pub fn damaged_keys_are_refused<P: Provider>() {
-    let mut world = World::<P>::new(2);
+pub fn damaged_keys_are_refused(of: Subject) {
+    let mut world = World::new(of, 2);
     let ep = world.ep(0, 1);
     for kind in Kind::reached(&mut world) {
         let window = Window::open(&mut world, kind, 4096);
@@ -35,11 +35,11 @@ pub fn damaged_keys_are_refused<P: Provider>() {
 }
 
 /// A closed key opens nothing, and closing it does not close another key of the same memory.
-pub fn closed_keys_open_nothing<P: Provider>() {
-    let mut world = World::<P>::new(2);
+pub fn closed_keys_open_nothing(of: Subject) {
+    let mut world = World::new(of, 2);
     let ep = world.ep(0, 1);
     let Some(way) = any_put(&world) else {
-        return not_applicable::<P>("no put");
+        return not_applicable(of, "no put");
     };
     let len = way.put_limits(&world).map_or(8, |(min, _)| min.max(8));
     for kind in Kind::reached(&mut world) {
@@ -60,14 +60,14 @@ pub fn closed_keys_open_nothing<P: Provider>() {
 
 /// Memory that was released is not written by those who still hold a key, not even when its
 /// place is used again.
-pub fn released_memory_is_out_of_reach<P: Provider>() {
-    let mut world = World::<P>::new(2);
+pub fn released_memory_is_out_of_reach(of: Subject) {
+    let mut world = World::new(of, 2);
     let Some(way) = any_put(&world) else {
-        return not_applicable::<P>("no put");
+        return not_applicable(of, "no put");
     };
     let len = way.put_limits(&world).map_or(8, |(min, _)| min.max(8));
     if !Kind::reached(&mut world).contains(&Kind::Allocated) {
-        return not_applicable::<P>("no memory is allocated");
+        return not_applicable(of, "no memory is allocated");
     }
     for _ in 0..20 {
         let old = Window::open(&mut world, Kind::Allocated, 8192.max(len));
@@ -87,13 +87,13 @@ pub fn released_memory_is_out_of_reach<P: Provider>() {
 }
 
 /// Registered memory comes back to its owner with what was put into it.
-pub fn registered_memory_comes_back<P: Provider>() {
-    let mut world = World::<P>::new(2);
+pub fn registered_memory_comes_back(of: Subject) {
+    let mut world = World::new(of, 2);
     let Some(way) = any_put(&world) else {
-        return not_applicable::<P>("no put");
+        return not_applicable(of, "no put");
     };
     if !Kind::reached(&mut world).contains(&Kind::Registered) {
-        return not_applicable::<P>("no memory is registered");
+        return not_applicable(of, "no memory is registered");
     }
     let (min, max) = way.put_limits(&world).expect("chosen for it");
     let len = 600.clamp(min, max);
@@ -106,10 +106,10 @@ pub fn registered_memory_comes_back<P: Provider>() {
 }
 
 /// A direct view shows the owner's memory, within the bounds.
-pub fn direct_views<P: Provider>() {
-    let mut world = World::<P>::new(2);
+pub fn direct_views(of: Subject) {
+    let mut world = World::new(of, 2);
     if !world.attr().caps.contains(Caps::RKEY_PTR) {
-        return not_applicable::<P>("no direct views");
+        return not_applicable(of, "no direct views");
     }
     let window = Window::open(&mut world, Kind::Allocated, 4096);
     let content = pattern(8, 4096);
@@ -133,10 +133,10 @@ pub fn direct_views<P: Provider>() {
 }
 
 /// The key of an allocation is found from any piece of it, and of nothing else.
-pub fn keys_of_allocations<P: Provider>() {
-    let mut world = World::<P>::new(2);
+pub fn keys_of_allocations(of: Subject) {
+    let mut world = World::new(of, 2);
     if !world.peer(1).iface.md_attr().can_alloc {
-        return not_applicable::<P>("no memory is allocated");
+        return not_applicable(of, "no memory is allocated");
     }
     let window = Window::open(&mut world, Kind::Allocated, 8192);
     let mut out = vec![0; world.peer(1).iface.md_attr().rkey_bytes];

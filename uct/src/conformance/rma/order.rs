@@ -4,15 +4,15 @@
 use bowline_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::super::harness::{Random, World, pattern};
-use super::super::{Provider, not_applicable};
+use super::super::{Subject, not_applicable};
 use super::{Kind, WAYS, Window, any_put, flush, retry};
-use crate::{AmId, AtomicOp, AtomicOps, AtomicWidth, Caps, Iface, MemoryDomain, PostError};
+use crate::{AmId, AtomicOp, AtomicOps, AtomicWidth, Caps, PostError};
 
 /// A put with notification is visible when the notification arrives.
-pub fn put_with_notification<P: Provider>() {
-    let mut world = World::<P>::new(2);
+pub fn put_with_notification(of: Subject) {
+    let mut world = World::new(of, 2);
     if !world.attr().caps.contains(Caps::PUT_NOTIFY) {
-        return not_applicable::<P>("no notification");
+        return not_applicable(of, "no notification");
     }
     let (ep, id) = (world.ep(0, 1), AmId::new(17));
     let longest = world.attr().limits.put.max_short.min(4096);
@@ -38,8 +38,8 @@ pub fn put_with_notification<P: Provider>() {
 }
 
 /// After a flush, of the endpoint or of all, what was put before is in the target's memory.
-pub fn flushed_puts_are_visible<P: Provider>() {
-    let mut world = World::<P>::new(2);
+pub fn flushed_puts_are_visible(of: Subject) {
+    let mut world = World::new(of, 2);
     let mut random = Random::new(29);
     for kind in Kind::reached(&mut world) {
         let window = Window::open(&mut world, kind, 1 << 16);
@@ -83,13 +83,14 @@ fn rounds_of(word: u64) -> u64 {
 
 /// Drives member 0 to write a value and then a flag, both of them the round's word, while a thread
 /// of the owner watches: it must never see a flag without its value.
-fn watched<P: Provider>(
-    kinds: fn(&mut World<P>) -> Vec<Kind>,
-    write: impl Fn(&mut World<P>, &Window, u64),
+fn watched(
+    of: Subject,
+    kinds: fn(&mut World) -> Vec<Kind>,
+    write: impl Fn(&mut World, &Window, u64),
 ) {
     // As many as the bytes of a word can count.
     const ROUNDS: u64 = 8 * u8::MAX as u64;
-    let mut world = World::<P>::new(2);
+    let mut world = World::new(of, 2);
     for kind in kinds(&mut world) {
         let window = Window::open(&mut world, kind, 4096);
         let value = window.word(&mut world, 64).as_ptr() as usize;
@@ -137,15 +138,15 @@ fn watched<P: Provider>(
 }
 
 /// What is put after a fence is never seen before what was put ahead of it.
-pub fn fenced_puts_keep_their_order<P: Provider>() {
+pub fn fenced_puts_keep_their_order(of: Subject) {
     let Some(way) = ({
-        let world = World::<P>::new(2);
+        let world = World::new(of, 2);
         WAYS.into_iter()
             .find(|way| way.put_limits(&world).is_some_and(|(min, max)| (min..=max).contains(&8)))
     }) else {
-        return not_applicable::<P>("no put of 8 bytes");
+        return not_applicable(of, "no put of 8 bytes");
     };
-    watched::<P>(Kind::reached, |world, window, round| {
+    watched(of, Kind::reached, |world, window, round| {
         way.put(world, &word_of(round).to_ne_bytes(), window.at(64)).expect("inside");
         retry(world, |world| world.peer(0).iface.fence()).expect("a fence is always possible");
         way.put(world, &word_of(round).to_ne_bytes(), window.at(1024)).expect("inside");
@@ -153,18 +154,18 @@ pub fn fenced_puts_keep_their_order<P: Provider>() {
 }
 
 /// Where the interface says so, a put is seen before a later atomic without a fence.
-pub fn puts_are_visible_before_atomics<P: Provider>() {
+pub fn puts_are_visible_before_atomics(of: Subject) {
     let (attr, way) = {
-        let world = World::<P>::new(2);
+        let world = World::new(of, 2);
         (world.attr(), any_put(&world))
     };
     let cpu = Caps::PUT_BEFORE_ATOMIC | Caps::ATOMIC_CPU;
     let Some(way) =
         way.filter(|_| attr.caps.contains(cpu) && attr.atomic_post.contains(AtomicOps::ADD))
     else {
-        return not_applicable::<P>("puts and atomics are not ordered");
+        return not_applicable(of, "puts and atomics are not ordered");
     };
-    watched::<P>(Kind::with_atomics, |world, window, round| {
+    watched(of, Kind::with_atomics, |world, window, round| {
         way.put(world, &word_of(round).to_ne_bytes(), window.at(64)).expect("inside");
         let (ep, at, step) = (world.ep(0, 1), window.at(1024), word_of(round) - word_of(round - 1));
         retry(world, |world| {

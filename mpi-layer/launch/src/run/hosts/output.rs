@@ -1,4 +1,6 @@
-//! The ranks' output at the launcher: a thread that writes it, with labels or as it came.
+//! The ranks' output at the launcher: a thread that writes it line by line, with labels or without, so
+//! that lines of several ranks do not mix. The beginning of a line, a prompt for instance, goes out when
+//! nothing has come for a moment.
 //!
 //! A thread of its own, since whoever reads the launcher's output may be slow, and the launcher
 //! must speak with its agents meanwhile. What waits here is bounded by what agents may send before
@@ -7,9 +9,10 @@
 use std::collections::HashMap;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use bowline_base::sync::atomic::{AtomicBool, Ordering};
 use rustix::event::{EventfdFlags, eventfd};
@@ -55,7 +58,7 @@ impl Writer {
         let told = Arc::clone(&news);
         let thread = std::thread::Builder::new()
             .name("bowline-output".into())
-            .spawn(move || write_all(&receiver, &told, label))
+            .spawn(move || write_all(&receiver, &told, label, MOMENT, write))
             .map_err(|source| LaunchError::System { act: "start the output thread", source })?;
         Ok(Self { pieces: Some(pieces), news, thread: Some(thread) })
     }
@@ -96,38 +99,126 @@ impl Writer {
     }
 }
 
-fn write_all(pieces: &Receiver<Piece>, news: &News, label: bool) {
-    let mut partial: HashMap<(u32, bool), Labels> = HashMap::new();
-    while let Ok(Piece { remote, rank, is_error, bytes }) = pieces.recv() {
-        let ok = match label {
-            true => {
-                let labels = partial.entry((rank, is_error)).or_insert_with(|| Labels::of(rank));
-                let mut out = Vec::new();
-                labels.lines(&bytes, &mut out);
-                write(is_error, &out)
-            }
-            false => write(is_error, &bytes),
+/// How long the end of a line is waited for, where lines have no labels.
+const MOMENT: Duration = Duration::from_millis(100);
+
+/// A stream of a rank, and when something came from it.
+struct Lines {
+    labels: Labels,
+    heard: Instant,
+}
+
+fn write_all(
+    pieces: &Receiver<Piece>,
+    news: &News,
+    label: bool,
+    moment: Duration,
+    mut write: impl FnMut(bool, &[u8]) -> bool,
+) {
+    let mut streams: HashMap<(u32, bool), Lines> = HashMap::new();
+    loop {
+        let open = !label && streams.values().any(|lines| lines.labels.is_partial());
+        let received = match open {
+            true => pieces.recv_timeout(moment),
+            false => pieces.recv().map_err(|_| RecvTimeoutError::Disconnected),
         };
-        if !ok {
-            // Relaxed: as in `is_broken`.
-            news.broken.store(true, Ordering::Relaxed);
+        let is_over = matches!(received, Err(RecvTimeoutError::Disconnected));
+        if let Ok(Piece { remote, rank, is_error, bytes }) = received {
+            let heard = Instant::now();
+            let new = || Lines { labels: Labels::of(label.then_some(rank)), heard };
+            let lines = streams.entry((rank, is_error)).or_insert_with(new);
+            lines.heard = heard;
+            let mut out = Vec::new();
+            lines.labels.lines(&bytes, &mut out);
+            news.wrote(write(is_error, &out), remote, bytes.len());
         }
-        let mut written = news.written.lock().unwrap_or_else(PoisonError::into_inner);
-        written.push((remote, bytes.len() as u32));
-        drop(written);
-        let _ = rustix::io::write(&news.event, &1u64.to_ne_bytes());
+        if open || is_over {
+            for ((_, is_error), lines) in &mut streams {
+                if is_over || lines.heard.elapsed() >= moment {
+                    let mut out = Vec::new();
+                    lines.labels.rest(&mut out);
+                    if !write(*is_error, &out) {
+                        news.fail();
+                    }
+                }
+            }
+        }
+        if is_over {
+            return;
+        }
     }
-    for ((_, is_error), mut labels) in partial {
-        let mut out = Vec::new();
-        labels.rest(&mut out);
-        write(is_error, &out);
+}
+
+impl News {
+    /// A piece of a remote was taken, and its lines were written if `ok`.
+    fn wrote(&self, ok: bool, remote: usize, bytes: usize) {
+        if !ok {
+            self.fail();
+        }
+        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        written.push((remote, bytes as u32));
+        drop(written);
+        let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
+    }
+
+    fn fail(&self) {
+        // Relaxed: as in `is_broken`.
+        self.broken.store(true, Ordering::Relaxed);
+        let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
     }
 }
 
 fn write(is_error: bool, bytes: &[u8]) -> bool {
+    if bytes.is_empty() {
+        return true;
+    }
     let written = |mut to: Box<dyn Write>| to.write_all(bytes).and_then(|()| to.flush());
     match is_error {
         true => written(Box::new(io::stderr().lock())).is_ok(),
         false => written(Box::new(io::stdout().lock())).is_ok(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is written of these pieces, of (rank, text), which have all come before.
+    fn written(label: bool, moment: Duration, all: &[(u32, &str)]) -> Vec<String> {
+        let event = eventfd(0, EventfdFlags::NONBLOCK).unwrap();
+        let (written, broken) = (Mutex::default(), AtomicBool::new(false));
+        let news = News { written, broken, event };
+        let (pieces, receiver) = channel();
+        for (rank, text) in all {
+            let (rank, bytes) = (*rank, text.as_bytes().to_vec());
+            pieces.send(Piece { remote: 0, rank, is_error: false, bytes }).unwrap();
+        }
+        drop(pieces);
+        let mut out = Vec::new();
+        write_all(&receiver, &news, label, moment, |_, bytes| {
+            if !bytes.is_empty() {
+                out.push(String::from_utf8(bytes.to_vec()).unwrap());
+            }
+            true
+        });
+        let counted: u32 = news.written.lock().unwrap().iter().map(|(_, bytes)| bytes).sum();
+        assert_eq!(counted as usize, all.iter().map(|(_, text)| text.len()).sum::<usize>());
+        out
+    }
+
+    #[test]
+    fn lines_of_several_ranks_do_not_mix() {
+        let never = Duration::from_secs(1 << 30);
+        let pieces = [(0, "half a "), (1, "whole\nand "), (0, "line\n"), (1, "half"), (2, "\n")];
+        let lines = written(false, never, &pieces);
+        assert_eq!(lines, ["whole\n", "half a line\n", "\n", "and half"]);
+        let lines = written(true, never, &pieces);
+        assert_eq!(lines, ["[1] whole\n", "[0] half a line\n", "[2] \n", "[1] and half\n"]);
+    }
+
+    #[test]
+    fn the_beginning_of_a_line_does_not_wait_for_ever() {
+        let lines = written(false, Duration::ZERO, &[(0, "name? "), (1, "x\n"), (1, "y\n")]);
+        assert_eq!(lines, ["x\n", "name? ", "y\n"]);
     }
 }

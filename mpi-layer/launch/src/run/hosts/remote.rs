@@ -1,11 +1,13 @@
 //! The launcher's end of one agent: the command that started it, the connection, what is known.
 
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::PollFd;
@@ -52,6 +54,9 @@ const OWN_STARTS: [&str; 9] = [
     "BOWLINE_LOCAL_",
 ];
 
+/// The time that a command has to end after it has closed its connection.
+const END_OF_COMMAND: Duration = Duration::from_millis(500);
+
 /// Where the conversation is; the module above draws it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
@@ -79,7 +84,7 @@ pub(super) struct Remote {
     /// Its living ranks wait in the barrier.
     pub(super) all_in: bool,
     /// Its ranks that have left the job in order.
-    pub(super) left: Vec<u32>,
+    pub(super) left: BTreeSet<u32>,
     command: Child,
     /// `None` when the host is lost.
     channel: Option<Channel>,
@@ -136,7 +141,7 @@ impl Remote {
                 machine: Machine::default(),
                 gone: false,
                 all_in: false,
-                left: Vec::new(),
+                left: BTreeSet::new(),
                 command,
                 channel: Some(channel),
                 room: OUTPUT_ROOM,
@@ -255,6 +260,13 @@ impl Remote {
         }
     }
 
+    /// Queues frames that all agents get, if the host is not lost.
+    pub(super) fn tell_all(&mut self, frames: &Arc<[u8]>) {
+        if let Some(channel) = &mut self.channel {
+            channel.send_shared(frames);
+        }
+    }
+
     /// Sends what the agent takes now. An error is found again when it is listened to.
     pub(super) fn flush(&mut self) {
         if let Some(channel) = &mut self.channel {
@@ -308,16 +320,34 @@ impl Remote {
     pub(super) fn reason(&mut self, broken: &Broken) -> String {
         let early = self.stage == Stage::Greeting;
         match broken {
-            Broken::Closed if early => {
-                let ended = self.command.try_wait().ok().flatten();
-                let how = ended.map_or_else(String::new, |status| format!(" ({status})"));
-                format!("the command that was to start the agent there has ended{how}")
-            }
+            Broken::Closed => match (self.end_of_command(), early) {
+                (Some(status), true) => {
+                    format!("the command that was to start the agent there has ended ({status})")
+                }
+                (Some(status), false) => {
+                    format!(
+                        "the connection was closed, and its agent's command has ended ({status})"
+                    )
+                }
+                (None, _) => format!("{broken}, while its agent's command goes on"),
+            },
             Broken::Wire(_) if early => {
                 let said = self.channel.as_ref().map(Channel::excerpt).unwrap_or_default();
                 format!("instead of an agent's greeting came {said:?}; is the shell there quiet?")
             }
             other => other.to_string(),
+        }
+    }
+
+    /// How the command ended, which has closed the connection: that comes a moment before its end.
+    fn end_of_command(&mut self) -> Option<ExitStatus> {
+        let until = Instant::now() + END_OF_COMMAND;
+        loop {
+            match self.command.try_wait() {
+                Ok(Some(status)) => return Some(status),
+                Ok(None) if Instant::now() < until => std::thread::sleep(Duration::from_millis(1)),
+                Ok(None) | Err(_) => return None,
+            }
         }
     }
 

@@ -313,3 +313,38 @@ fn datagrams_for_others_and_of_changed_addresses_are_dropped() {
     let refused = table.outgoing.iter().filter(|(_, d)| d.body == Body::Refuse).count();
     assert_eq!(refused, 8);
 }
+
+/// A server of many clients, one after the other: each connects, leaves, and is forgotten in time, but
+/// not one that is watched or connected.
+#[test]
+fn peers_that_have_gone_are_forgotten() {
+    let mut net = Net::new([100, 200]);
+    let mut now = net.now;
+    let Side { table, pairs, .. } = &mut net.sides[0];
+    table.watch(&address(2), now);
+    for uid in 100..1100 {
+        let end = End { pair: 5, psn: 6 };
+        let from = address(uid);
+        let request = Body::Request { serial: 1, end };
+        table.arrived(&Datagram { to: 1, from, body: request }, now, pairs);
+        let answered = table
+            .outgoing
+            .drain(..)
+            .filter(|(to, datagram)| to.uid == uid && matches!(datagram.body, Body::Reply { .. }));
+        assert_eq!(answered.count(), 1, "client {uid} is connected");
+        let close = Body::Close { pair: end.pair, in_order: true };
+        table.arrived(&Datagram { to: 1, from, body: close }, now, pairs);
+        // The one that is watched answers all the while.
+        table.arrived(&Datagram { to: 1, from: address(2), body: Body::Pong }, now, pairs);
+        now += TIMEOUT / 2;
+        table.tick(now);
+        table.events.clear();
+        assert!(table.len() <= 6, "{} peers are known after client {uid}", table.len());
+    }
+    assert!(table.knows(2), "it is watched");
+    // A connection stays, however silent.
+    let request = Body::Request { serial: 1, end: End { pair: 9, psn: 6 } };
+    table.arrived(&Datagram { to: 1, from: address(3), body: request }, now, pairs);
+    table.tick(now + 100 * TIMEOUT);
+    assert!(table.knows(3));
+}

@@ -1,0 +1,237 @@
+//! `bowline explain`: by which transport the ranks of a job reach each other, why not by another,
+//! which protocol a message of a size takes, and how messages are matched with receives.
+//!
+//! Each rank puts its worker together as every program does and asks it; nothing is sent but
+//! addresses, through the launcher, unless `--send` asks for it.
+
+mod protocols;
+
+use std::fmt::Write;
+use std::process::ExitCode;
+
+use anyhow::{Context as _, ensure};
+use bowline::ucp::matching::EngineKind;
+use bowline::ucp::proto::Op;
+use bowline::ucp::{LaneReport, SpaceOptions, Worker};
+use protocols::{Carried, Protocols};
+use serde::Serialize;
+
+use super::perf::site::{Round, Site};
+use super::{numbers, output, start};
+
+/// Tell which transport leads from a rank to its peers, why not the others, which protocol messages
+/// take and what that costs, and how they are matched.
+///
+/// Alone it starts ranks on this machine. Under a launcher it is one of the ranks.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  bowline explain                                     two ranks of this machine
+  bowline explain -n 4 --peer 3 --json                the way from rank 0 to rank 3
+  bowline explain --op tag_send --send 8,64k,1m       send, and tell what carried each message
+  bowline run -n 4 --hosts a,b bowline explain        ranks on two hosts
+  BOWLINE_TRANSPORTS=self,tcp bowline explain         without shared memory
+  BOWLINE_MATCHING=nd bowline explain -n 1000         another matching engine")]
+pub(crate) struct Args {
+    /// Number of ranks; under a launcher that says.
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 2,
+          value_parser = clap::value_parser!(u32).range(1..=4096))]
+    ranks: u32,
+    /// The rank that is asked.
+    #[arg(long, value_name = "R", default_value_t = 0)]
+    rank: u32,
+    /// Only the way to this rank [default: to every rank].
+    #[arg(long, value_name = "R")]
+    peer: Option<u32>,
+    /// Only the protocols of this operation: tag_send, am_send, stream_send, fetch, put, get or atomic
+    /// [default: all].
+    #[arg(long, value_name = "OP", value_parser = operation)]
+    op: Option<Op>,
+    /// Send a message of each of these sizes to the peer (or the next rank), and tell which
+    /// protocol carried it.
+    // The path keeps clap from taking the list for an option that is given several times.
+    #[arg(long, value_name = "SIZES", value_parser = numbers::sizes)]
+    send: Option<std::vec::Vec<usize>>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+fn operation(name: &str) -> Result<Op, String> {
+    let known = Op::ALL.map(Op::name).join(", ");
+    let found = Op::ALL.into_iter().find(|op| op.name() == name);
+    found.ok_or_else(|| format!("there is no operation `{name}`; there are {known}"))
+}
+
+/// All that is told.
+#[derive(Debug, Serialize)]
+struct Report {
+    matching: Matching,
+    ways: Vec<Way>,
+    protocols: Vec<Protocols>,
+    /// What carried the messages that were sent, and to whom.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sent: Option<Tried>,
+}
+
+/// Messages that were really sent.
+#[derive(Debug, Serialize)]
+struct Tried {
+    peer: u32,
+    messages: Vec<Carried>,
+}
+
+/// How messages are matched with receives in a communicator of all ranks.
+#[derive(Debug, Serialize)]
+struct Matching {
+    engine: &'static str,
+    /// What that means for so many ranks.
+    meaning: String,
+}
+
+impl Matching {
+    fn of(engine: EngineKind, ranks: u32) -> Self {
+        Self { engine: engine.name(), meaning: engine.explain(ranks) }
+    }
+}
+
+/// The lanes from one rank to another.
+#[derive(Debug, Serialize)]
+struct Way {
+    rank: u32,
+    peer: u32,
+    lanes: Vec<Lane>,
+}
+
+#[derive(Debug, Serialize)]
+struct Lane {
+    transport: &'static str,
+    chosen: bool,
+    /// Whether messages could take it.
+    reaches: bool,
+    reason: String,
+    /// What the transport itself had to choose from.
+    ways: Vec<String>,
+}
+
+impl From<LaneReport> for Lane {
+    fn from(report: LaneReport) -> Self {
+        let (chosen, reaches, reason) = match report.verdict {
+            Ok(true) => (true, true, "the first that reaches the peer".to_owned()),
+            Ok(false) => (false, true, "it reaches the peer, but another comes first".to_owned()),
+            Err(reason) => (false, false, reason),
+        };
+        Self { transport: report.provider, chosen, reaches, reason, ways: report.ways }
+    }
+}
+
+/// Tells.
+///
+/// # Errors
+/// When the ranks cannot start, or there is no such rank.
+pub(crate) fn main(args: &Args, as_rank: bool) -> anyhow::Result<ExitCode> {
+    let config = bowline::config_from_env()?;
+    if !as_rank && !bowline_launch::bootstrap::is_started() {
+        for (option, rank) in [("--rank", Some(args.rank)), ("--peer", args.peer)] {
+            let rank = rank.unwrap_or(0);
+            ensure!(rank < args.ranks, "{option} {rank}: there are {} ranks", args.ranks);
+        }
+        return start::processes(args.ranks, &config);
+    }
+    let mut site = Site::of_process(&config)?;
+    let worker = site.worker()?;
+    let addresses = site.publish(&worker.address())?;
+    let peers = site.ranks();
+    ensure!(args.rank < peers, "--rank {}: there are {peers} ranks", args.rank);
+    let sent = sent(&mut site, &worker, addresses, args)?;
+    let mut report = None;
+    if site.rank() == args.rank {
+        let wanted = match args.peer {
+            Some(peer) => peer..peer + 1,
+            None => 0..peers,
+        };
+        let mut ways = Vec::new();
+        // Only the rank that is asked looks at addresses: all ranks at all would be a square.
+        for peer in wanted {
+            let address = site.published(addresses, peer)?;
+            let lanes = worker.explain(&address)?.into_iter().map(Lane::from).collect();
+            ways.push(Way { rank: args.rank, peer, lanes });
+        }
+        let engine = worker.engine_of(0).context("a space that was opened has an engine")?;
+        // Lanes that lead nowhere are left out.
+        let used = |name: &str| {
+            ways.iter().any(|way: &Way| way.lanes.iter().any(|l| l.chosen && l.transport == name))
+        };
+        let choices = worker.choices();
+        let lanes = choices.iter().filter(|lane| used(lane.provider));
+        let protocols = lanes.map(|lane| Protocols::of(lane, args.op)).collect();
+        report = Some(Report { matching: Matching::of(engine, peers), ways, protocols, sent });
+    }
+    // Nobody leaves while others still look at its addresses, nor because the output is full.
+    site.publish(&[])?;
+    match report {
+        None => {}
+        Some(report) if args.json => output::print_json(&report)?,
+        Some(report) => output::print(&text(&report)?)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Has the messages sent that the user asks for. Collective.
+fn sent(
+    site: &mut Site,
+    worker: &Worker,
+    addresses: Round,
+    args: &Args,
+) -> anyhow::Result<Option<Tried>> {
+    let ranks = site.ranks();
+    worker.open_space(0, SpaceOptions { ranks, ..SpaceOptions::default() })?;
+    let peer = args.peer.unwrap_or((args.rank + 1) % ranks);
+    let sizes: Vec<u64> = args.send.iter().flatten().map(|&size| size as u64).collect();
+    ensure!(peer < ranks, "--peer {peer}: there are {ranks} ranks");
+    if sizes.is_empty() {
+        return Ok(None);
+    }
+    ensure!(peer != args.rank, "--send: rank {peer} would send to itself; name another --peer");
+    let messages = match site.rank() {
+        rank if rank == args.rank => {
+            let ep = worker.connect(&site.published(addresses, peer)?)?;
+            protocols::send(worker, ep, rank, &sizes)?
+        }
+        rank if rank == peer => protocols::receive(worker, args.rank, &sizes)?,
+        _ => Vec::new(),
+    };
+    let counted = site.publish(&serde_json::to_vec(&messages)?)?;
+    if site.rank() != args.rank {
+        return Ok(None);
+    }
+    let messages = protocols::join(messages, &site.published(counted, peer)?)?;
+    Ok(Some(Tried { peer, messages }))
+}
+
+fn text(report: &Report) -> Result<String, std::fmt::Error> {
+    let mut out = String::new();
+    let Matching { engine, meaning } = &report.matching;
+    writeln!(out, "matching: {engine} ({meaning})")?;
+    for way in &report.ways {
+        writeln!(out, "rank {} to rank {}", way.rank, way.peer)?;
+        for lane in &way.lanes {
+            let mark = if lane.chosen { '+' } else { '-' };
+            writeln!(out, "  {mark} {:<6} {}", lane.transport, lane.reason)?;
+            for line in &lane.ways {
+                writeln!(out, "             {line}")?;
+            }
+        }
+    }
+    writeln!(out, "protocols by size, with the predicted time from send to received")?;
+    for protocols in &report.protocols {
+        protocols.text(&mut out)?;
+    }
+    if let Some(Tried { peer, messages }) = &report.sent {
+        writeln!(out, "messages to rank {peer}")?;
+        for message in messages {
+            message.text(&mut out)?;
+        }
+    }
+    Ok(out)
+}

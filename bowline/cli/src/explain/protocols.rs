@@ -1,0 +1,187 @@
+//! The part of `bowline explain` about protocols: which one a message of a size takes, what that is
+//! predicted to cost, and, after messages were really sent, which one carried them.
+
+use std::fmt::Write;
+
+use anyhow::{Context, Result};
+use bowline::ucp::proto::{Op, Range};
+use bowline::ucp::{Envelope, Ep, LaneChoices, MatchSpec, SendMode, Sent, Used, Worker};
+use bowline_base::buffer::{RecvBuf, SendBuf};
+use bowline_base::config::show_bytes;
+use serde::{Deserialize, Serialize};
+
+/// The protocols of one lane.
+#[derive(Debug, Serialize)]
+pub(super) struct Protocols {
+    transport: &'static str,
+    /// What the choice was made from.
+    figures: Vec<Known>,
+    operations: Vec<Operation>,
+}
+
+#[derive(Debug, Serialize)]
+struct Known {
+    figure: String,
+    /// Nanoseconds, or nanoseconds per byte.
+    value: f64,
+    origin: &'static str,
+}
+
+#[derive(Debug, Serialize)]
+struct Operation {
+    operation: &'static str,
+    ranges: Vec<Row>,
+}
+
+#[derive(Debug, Serialize)]
+struct Row {
+    protocol: &'static str,
+    from: u64,
+    /// The last size; none where there is no end.
+    to: Option<u64>,
+    /// Predicted nanoseconds: this much, and more for each byte.
+    fixed_ns: f64,
+    per_byte_ns: f64,
+    origin: &'static str,
+}
+
+impl Row {
+    fn of(range: &Range) -> Self {
+        Self {
+            protocol: range.protocol.name(),
+            from: range.from,
+            to: (range.to != u64::MAX).then_some(range.to),
+            fixed_ns: range.fixed,
+            per_byte_ns: range.per_byte,
+            origin: range.origin.name(),
+        }
+    }
+}
+
+impl Protocols {
+    /// Of these lanes, for one operation or all.
+    pub(super) fn of(lane: &LaneChoices, only: Option<Op>) -> Self {
+        let wanted = |op: Op| only.is_none_or(|only| only == op);
+        let figures = lane.costs.figures().into_iter();
+        let tables = lane.tables.iter().filter(|(op, _)| wanted(*op));
+        Self {
+            transport: lane.provider,
+            figures: figures
+                .map(|(figure, f)| Known { figure, value: f.value, origin: f.origin.name() })
+                .collect(),
+            operations: tables
+                .map(|(op, table)| Operation {
+                    operation: op.name(),
+                    ranges: table.ranges().iter().map(Row::of).collect(),
+                })
+                .collect(),
+        }
+    }
+
+    /// As a person reads it.
+    pub(super) fn text(&self, out: &mut String) -> std::fmt::Result {
+        for Operation { operation, ranges } in &self.operations {
+            writeln!(out, "  {operation} over {}", self.transport)?;
+            if ranges.is_empty() {
+                writeln!(out, "      this transport carries none")?;
+            }
+            for row in ranges {
+                let to = row.to.map_or_else(|| "on".to_owned(), |to| format!("to {to}"));
+                let sizes = format!("{} {to}", row.from);
+                let Row { protocol, fixed_ns, per_byte_ns, origin, .. } = row;
+                writeln!(
+                    out,
+                    "      {sizes:<22} {protocol:<13} {fixed_ns:>8.0} ns + {per_byte_ns:.4} ns/byte  {origin}"
+                )?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What carried one message.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Carried {
+    size: u64,
+    /// What the sender and the receiver counted.
+    counted: Vec<String>,
+}
+
+impl Carried {
+    pub(super) fn text(&self, out: &mut String) -> std::fmt::Result {
+        writeln!(out, "  sent {:>6}: {}", show_bytes(self.size), self.counted.join(", "))
+    }
+}
+
+/// Where the messages of a try go.
+const TAG: u64 = 1;
+
+/// Where the message goes that is sent before them and counted by nobody: the first one to a peer takes
+/// another way than all that follow.
+const GREETING: u64 = 2;
+
+/// The sender's part of a try: a message of each size, and what its counters say of each.
+///
+/// # Errors
+/// When the peer has gone.
+pub(super) fn send(worker: &Worker, ep: Ep, own: u32, sizes: &[u64]) -> Result<Vec<Carried>> {
+    let greeting = Envelope { space: 0, source: own, tag: GREETING };
+    let buffer = SendBuf::owned(vec![0; 8]);
+    if let Sent::Pending(id) = worker.send(ep, greeting, buffer, SendMode::Synchronous)? {
+        worker.wait(id).outcome?;
+    }
+    let mut all = Vec::new();
+    for &size in sizes {
+        let before = worker.counters().protocols();
+        let envelope = Envelope { space: 0, source: own, tag: TAG };
+        let buffer = SendBuf::owned(vec![0; usize::try_from(size)?]);
+        if let Sent::Pending(id) = worker.send(ep, envelope, buffer, SendMode::Standard)? {
+            worker.wait(id).outcome?;
+        }
+        all.push(Carried { size, counted: counted(worker, &before, "sender") });
+    }
+    Ok(all)
+}
+
+/// The receiver's part.
+///
+/// # Errors
+/// When the sender has gone.
+pub(super) fn receive(worker: &Worker, peer: u32, sizes: &[u64]) -> Result<Vec<Carried>> {
+    let from = |tag| MatchSpec { space: 0, source: Some(peer), tag, tag_mask: u64::MAX };
+    let id = worker.recv(from(GREETING), RecvBuf::owned(vec![0; 8]))?;
+    worker.wait(id).outcome?;
+    let mut all = Vec::new();
+    for &size in sizes {
+        let before = worker.counters().protocols();
+        let buffer = RecvBuf::owned(vec![0; usize::try_from(size)?]);
+        let id = worker.recv(from(TAG), buffer)?;
+        worker.wait(id).outcome?;
+        all.push(Carried { size, counted: counted(worker, &before, "receiver") });
+    }
+    Ok(all)
+}
+
+/// Both sides' parts together.
+///
+/// # Errors
+/// When what the peer told is damaged.
+pub(super) fn join(mut mine: Vec<Carried>, told: &[u8]) -> Result<Vec<Carried>> {
+    let theirs: Vec<Carried> =
+        serde_json::from_slice(told).context("a peer's answer is damaged")?;
+    for (mine, theirs) in mine.iter_mut().zip(theirs) {
+        mine.counted.extend(theirs.counted);
+    }
+    Ok(mine)
+}
+
+/// The protocols that have carried something since `before`, by the names that the table has.
+fn counted(worker: &Worker, before: &[Used], side: &str) -> Vec<String> {
+    let now = worker.counters().protocols().into_iter();
+    let more = now.filter_map(|used| {
+        let same = |old: &&Used| (old.side, old.protocol) == (used.side, used.protocol);
+        let count = used.count - before.iter().find(same).map_or(0, |old| old.count);
+        (count > 0).then(|| format!("{count} {} ({side})", used.protocol))
+    });
+    more.collect()
+}

@@ -1,0 +1,135 @@
+//! `bowline info`: what this machine, this build and this environment mean for Bowline.
+
+pub(crate) mod machine;
+mod probe;
+mod transports;
+
+use std::fmt::Write;
+use std::process::ExitCode;
+
+use bowline_base::config::{Config, Row};
+use serde::Serialize;
+
+/// Tell what this machine offers, which transports there are, and all settings.
+///
+/// Without a choice: machine and transports.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  bowline info
+  bowline info --config                 every setting, its value, and what it costs
+  bowline info --transports --json      capabilities and limits, for programs to read")]
+pub(crate) struct Args {
+    /// Every setting: value, default, origin, form, meaning and cost.
+    #[arg(long)]
+    config: bool,
+    /// Only the transports, with their limits.
+    #[arg(long)]
+    transports: bool,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+    /// What a process of the probe does.
+    #[arg(long, hide = true)]
+    probe: Option<String>,
+}
+
+/// All that is told; what was not asked for is left out.
+#[derive(Debug, Serialize)]
+struct Report {
+    version: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    machine: Option<machine::Machine>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    transports: Option<Vec<transports::Transport>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    settings: Option<Vec<Setting>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unknown: Option<Vec<String>>,
+}
+
+#[derive(Debug, Serialize)]
+struct Setting {
+    name: &'static str,
+    value: String,
+    default: String,
+    origin: String,
+    form: String,
+    meaning: &'static str,
+    cost: &'static str,
+    change: &'static str,
+}
+
+impl From<Row> for Setting {
+    fn from(row: Row) -> Self {
+        Self {
+            name: row.name,
+            value: row.value,
+            default: row.default,
+            origin: row.origin.to_string(),
+            form: row.form,
+            meaning: row.doc.trim(),
+            cost: row.cost,
+            change: row.change,
+        }
+    }
+}
+
+/// Tells.
+///
+/// # Errors
+/// When a setting in the environment is bad.
+pub(crate) fn main(args: &Args) -> anyhow::Result<ExitCode> {
+    if let Some(role) = &args.probe {
+        return probe::process(role);
+    }
+    let config = bowline::config_from_env()?;
+    let report = Report::new(args, &config);
+    if args.json {
+        super::output::print_json(&report)?;
+    } else {
+        super::output::print(&report.text(args.transports)?)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Report {
+    fn new(args: &Args, config: &Config) -> Self {
+        let all = !args.config && !args.transports;
+        let unknown = || config.unknown().iter().map(ToString::to_string).collect();
+        Self {
+            version: env!("CARGO_PKG_VERSION"),
+            machine: all.then(machine::Machine::here),
+            transports: (all || args.transports).then(|| transports::all(config)),
+            settings: args.config.then(|| config.rows().map(Setting::from).collect()),
+            unknown: args.config.then(unknown),
+        }
+    }
+
+    /// The report for people; `limits` asks for everything about transports.
+    fn text(&self, limits: bool) -> Result<String, std::fmt::Error> {
+        let mut out = String::new();
+        writeln!(out, "bowline {}", self.version)?;
+        if let Some(machine) = &self.machine {
+            writeln!(out)?;
+            for (name, value) in machine.lines() {
+                writeln!(out, "{name:<22} {value}")?;
+            }
+        }
+        for transport in self.transports.iter().flatten() {
+            write!(out, "\n{}", transport.text(limits)?)?;
+        }
+        for setting in self.settings.iter().flatten() {
+            writeln!(out, "\n{} = {}", setting.name, setting.value)?;
+            writeln!(out, "    {}", setting.meaning)?;
+            writeln!(out, "    from: {}; default: {}", setting.origin, setting.default)?;
+            writeln!(out, "    form: {}", setting.form)?;
+            writeln!(out, "    cost: {}", setting.cost)?;
+            writeln!(out, "    change it: {}", setting.change)?;
+        }
+        for unknown in self.unknown.iter().flatten() {
+            writeln!(out, "\n{unknown}")?;
+        }
+        Ok(out)
+    }
+}

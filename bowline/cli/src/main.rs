@@ -1,0 +1,94 @@
+//! The `bowline` command: starts jobs, describes the machine, measures, and runs the demonstration
+//! programs. This file is the command line and the frame of every command (errors to the standard
+//! error stream, an exit code, logging).
+
+mod calibrate;
+mod demo;
+mod explain;
+mod info;
+mod numbers;
+mod output;
+mod perf;
+mod run;
+mod start;
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use bowline_base::config::Config;
+use clap::{Parser, Subcommand};
+
+/// Bowline: fast messages between processes, on one machine and between machines.
+#[derive(Debug, Parser)]
+#[command(
+    name = "bowline",
+    version,
+    arg_required_else_help = true,
+    after_help = "\
+Examples:
+  bowline run -n 4 ./simulation --steps 100   start four ranks of a program
+  bowline info                                what this machine offers
+  bowline explain                             which transport and protocol is used, and why
+  bowline calibrate                           measure what that choice depends on
+  bowline perf mpi_lat --size 8,4k            measure
+  bowline demo sort words.txt -n 4 -o out.txt sort a file with four ranks
+
+Settings are environment variables; `bowline info --config` lists them. BOWLINE_LOG=debug tells
+more of what happens. Each command has a help of its own: `bowline help run`."
+)]
+struct Cli {
+    /// This process is one rank of what the command starts.
+    #[arg(long, hide = true)]
+    as_rank: bool,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Run(run::Args),
+    #[command(hide = true)]
+    Agent(run::Agent),
+    Info(info::Args),
+    Explain(explain::Args),
+    Calibrate(calibrate::Args),
+    Perf(perf::Args),
+    Demo(demo::Args),
+}
+
+/// Reads the command line and does what it says.
+fn main() -> ExitCode {
+    bowline::stack::restore_signals();
+    let cli = Cli::parse();
+    let done = start_log().and_then(|()| match cli.command {
+        Command::Run(args) => run::main(&args),
+        Command::Agent(_) => Ok(run::agent()),
+        Command::Info(args) => info::main(&args),
+        Command::Explain(args) => explain::main(&args, cli.as_rank),
+        Command::Calibrate(args) => calibrate::main(&args),
+        Command::Perf(args) => perf::main(args, cli.as_rank),
+        Command::Demo(args) => demo::main(&args, cli.as_rank),
+    });
+    done.unwrap_or_else(|error| {
+        // In one piece: other ranks may write to the same place.
+        let text = format!("bowline: {error:#}\n");
+        let _ = std::io::stderr().write_all(text.as_bytes());
+        ExitCode::FAILURE
+    })
+}
+
+/// Starts the log, for commands that read no other setting too.
+fn start_log() -> anyhow::Result<()> {
+    let config = Config::from_env(&[bowline::log::SETTINGS])?;
+    Ok(bowline::log::start(&config)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        super::Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,114 @@
+//! Numbers as people write and read them on the command line.
+
+use std::time::Duration;
+
+/// Reads a size in bytes: digits and perhaps `k`, `m` or `g` (powers of 1024).
+///
+/// # Errors
+/// What is wrong with the text.
+pub(crate) fn size(text: &str) -> Result<usize, String> {
+    let lower = text.trim().to_ascii_lowercase();
+    let digits = lower.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let shift = match &lower[digits.len()..] {
+        "" | "b" => 0,
+        "k" | "kb" | "kib" => 10,
+        "m" | "mb" | "mib" => 20,
+        "g" | "gb" | "gib" => 30,
+        unit => return Err(format!("`{unit}` is no unit of bytes; there are k, m and g")),
+    };
+    let number: usize = digits
+        .parse()
+        .map_err(|_| format!("`{text}` is no number of bytes, such as 8, 64k or 4m"))?;
+    number.checked_mul(1 << shift).ok_or_else(|| format!("`{text}` is beyond the address space"))
+}
+
+/// Reads sizes: `8`, `8,4k,1m`, or `8..64k` for 8 and its doubles up to 64k.
+///
+/// # Errors
+/// What is wrong with the text.
+pub(crate) fn sizes(text: &str) -> Result<Vec<usize>, String> {
+    let mut all = Vec::new();
+    for part in text.split(',') {
+        let Some((first, last)) = part.split_once("..") else {
+            all.push(size(part)?);
+            continue;
+        };
+        let (first, last) = (size(first)?, size(last)?);
+        if first == 0 || first > last {
+            return Err(format!("`{part}` must go from a size of 1 or more to a larger one"));
+        }
+        let doubles = std::iter::successors(Some(first), |size| size.checked_mul(2));
+        all.extend(doubles.take_while(|size| *size <= last));
+    }
+    Ok(all)
+}
+
+/// Bytes for people: three digits or more, in the unit that fits (powers of 1024).
+pub(crate) fn about(bytes: u64) -> String {
+    let units = ["", "k", "m", "g", "t"];
+    let mut value = bytes as f64;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < units.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    let digits = usize::from(value.fract() >= 0.05 && value < 100.0);
+    format!("{value:.digits$}{}", units[unit])
+}
+
+/// Reads a time in seconds, fractions allowed.
+///
+/// # Errors
+/// What is wrong with the text.
+pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
+    let number: f64 = text.parse().map_err(|_| format!("`{text}` is no number of seconds"))?;
+    match Duration::try_from_secs_f64(number) {
+        Ok(time) if !time.is_zero() => Ok(time),
+        Err(_) if number > 0.0 => Err(format!(
+            "`{text}` seconds is longer than time is counted here; without the option there is no limit"
+        )),
+        _ => Err(format!("`{text}` seconds is no time limit: it must be above 0")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read() {
+        assert_eq!(sizes("8"), Ok(vec![8]));
+        assert_eq!(sizes("0,1,4K,2m"), Ok(vec![0, 1, 4096, 2 << 20]));
+        assert_eq!(sizes("8..64,1g"), Ok(vec![8, 16, 32, 64, 1 << 30]));
+        assert_eq!(sizes("3..3"), Ok(vec![3]));
+    }
+
+    #[test]
+    fn wrong_sizes_are_refused_with_the_reason() {
+        assert!(sizes("8,x").unwrap_err().contains("`x`"));
+        assert!(sizes("").is_err());
+        assert!(sizes("-1").is_err());
+        assert!(sizes("8q").unwrap_err().contains("unit"));
+        assert!(sizes("0..8").is_err());
+        assert!(sizes("16..8").is_err());
+        assert!(size("99999999999g").unwrap_err().contains("address space"));
+    }
+
+    #[test]
+    fn bytes_are_shown_in_the_unit_that_fits() {
+        let shown = [0, 96, 1023, 1024, 3_213_568, 550_912, 1 << 30, 24_684_084 << 10].map(about);
+        assert_eq!(shown, ["0", "96", "1023", "1k", "3.1m", "538k", "1g", "23.5g"]);
+    }
+
+    #[test]
+    fn seconds_are_read() {
+        assert_eq!(seconds("1.5"), Ok(Duration::from_millis(1500)));
+        for wrong in ["0", "-1", "x", "nan"] {
+            assert!(seconds(wrong).is_err(), "{wrong}");
+        }
+        for long in ["inf", "1e40", "1e400"] {
+            assert!(seconds(long).unwrap_err().contains("longer"), "{long}");
+        }
+        assert!(seconds("-1e400").unwrap_err().contains("above 0"));
+    }
+}

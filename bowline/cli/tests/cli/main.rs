@@ -1,0 +1,11 @@
+//! The `bowline` command as processes: its arguments, its output, its exit codes.
+
+mod common;
+mod demo;
+mod hosts;
+mod info;
+mod perf;
+mod protocols;
+mod receive_queues;
+mod run;
+mod settings;

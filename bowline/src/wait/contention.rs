@@ -1,0 +1,88 @@
+//! Whether yields of the processor pay. Between ranks that wait for each other a yield takes a
+//! microsecond or some; where another program computes on the processor it takes the time slice that
+//! the scheduler gives to that program, several milliseconds. A rank that sleeps is run soon after it
+//! is woken, in front of such a program.
+//!
+//! ```text
+//!              a yield of LONG or more
+//!   yielding ───────────────────────────► sleeping until `resume`
+//!      ▲                                        │
+//!      └──────────── the time is over ──────────┘
+//! ```
+//! Rules. (1) The first sleeping period is [`TIMES`] as long as the yield, so that what is lost to yields
+//! stays a small part. (2) A long yield soon after a period (in less time than the period had) makes the
+//! next one twice as long: where the other program stays, a slice is lost per period. (3) A long yield
+//! later than that begins anew. (4) No period is longer than [`LAST`]. (5) The clock is read around yields
+//! and while a period lasts, never by a wait that finds its message while it spins.
+
+use std::cell::Cell;
+use std::time::{Duration, Instant};
+
+/// A yield that takes as long was given to a program that computes. Above what a queue of a hundred
+/// waiting ranks takes (some 0.6 us each), and below the slices of Linux, which end at ticks of 1 to 4 ms.
+const LONG: Duration = Duration::from_micros(500);
+
+/// How many times as long as a yield the period without yields is at first. Several ranks lose their
+/// slices one after the other: of four, each of which waits for the one before, a quarter at first.
+const TIMES: u32 = 16;
+
+/// The longest. A rank comes back to yields within a second after the other program has ended.
+const LAST: Duration = Duration::from_secs(1);
+
+/// What a waiter knows about its yields.
+#[derive(Debug, Default)]
+pub(super) struct Contention {
+    /// The end of the period without yields, if there is one.
+    resume: Cell<Option<Instant>>,
+    /// The last period and its end; kept when it is over, for rule 2.
+    last: Option<(Duration, Instant)>,
+}
+
+impl Contention {
+    /// Whether a wait may yield now.
+    #[inline]
+    pub(super) fn may_yield(&self, now: impl FnOnce() -> Instant) -> bool {
+        match self.resume.get() {
+            None => true,
+            Some(resume) => self.is_over(resume, now()),
+        }
+    }
+
+    #[cold]
+    fn is_over(&self, resume: Instant, now: Instant) -> bool {
+        let over = now >= resume;
+        if over {
+            self.resume.set(None);
+        }
+        over
+    }
+
+    /// A yield lasted from `begin` to `end`.
+    #[inline]
+    pub(super) fn yielded(&mut self, begin: Instant, end: Instant) {
+        if end.saturating_duration_since(begin) >= LONG {
+            self.long(begin, end);
+        }
+    }
+
+    #[cold]
+    fn long(&mut self, begin: Instant, end: Instant) {
+        let first = (end - begin).saturating_mul(TIMES);
+        let period = match self.last {
+            // Rule 2.
+            Some((period, over)) if begin.saturating_duration_since(over) < period => {
+                first.max(period * 2)
+            }
+            // Rules 1 and 3.
+            _ => first,
+        };
+        // Rule 4.
+        let period = period.min(LAST);
+        let resume = end + period;
+        self.last = Some((period, resume));
+        self.resume.set(Some(resume));
+    }
+}
+
+#[cfg(test)]
+mod tests;

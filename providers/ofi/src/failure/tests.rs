@@ -1,0 +1,207 @@
+//! Late data of peers that are not dead: they never reach memory that was given back.
+
+use std::time::{Duration, Instant};
+
+use bowline_base::buffer::{RecvBuf, SendBuf};
+use bowline_uct::conformance::Watchdog;
+use bowline_uct::{
+    Arrival, EpId, Iface as _, LocalSlice, MemoryDomain as _, PeerFailure, Posted, RemoteSlice,
+    Sink, Source, Token, Verdict,
+};
+
+use crate::{OfiIface, OfiOptions};
+
+#[derive(Default)]
+struct Seen {
+    completed: Vec<(Token, Result<u64, PeerFailure>)>,
+    failed: Vec<PeerFailure>,
+}
+
+impl Sink for Seen {
+    fn am(&mut self, _: Arrival<'_>) -> Verdict {
+        Verdict::Consumed
+    }
+    fn completed(&mut self, token: Token, result: Result<u64, PeerFailure>) {
+        self.completed.push((token, result));
+    }
+    fn writable(&mut self, _: EpId) {}
+    fn failed(&mut self, _: Option<Source>, _: Option<EpId>, how: PeerFailure) {
+        self.failed.push(how);
+    }
+}
+
+/// Two interfaces of this process that take each other for peers on another host.
+struct Pair {
+    near: OfiIface,
+    far: OfiIface,
+    to_far: EpId,
+    to_near: EpId,
+    seen: Seen,
+    other: Seen,
+}
+
+/// Socket providers of libfabric: with `ofi_rxm` in front and without.
+const PROVIDERS: [&str; 2] = ["tcp", "net"];
+/// Long enough not to fit into the kernel's buffers.
+const LEN: usize = 32 << 20;
+const PATTERN: u8 = 0xaa;
+
+impl Pair {
+    fn new(provider: &str) -> Option<Self> {
+        let mut options = OfiOptions::default();
+        options.provider = Some(provider.to_owned());
+        options.far = true;
+        options.lost_after = Duration::from_millis(300);
+        let mut near = match OfiIface::open(options.clone()) {
+            Ok(near) => near,
+            Err(error) => {
+                println!("late data over {provider}: not run: {error}");
+                return None;
+            }
+        };
+        let mut far = OfiIface::open(options).expect("a second one");
+        let to_far = near.connect(&far.address()).expect("it is there");
+        let to_near = far.connect(&near.address()).expect("it is there");
+        let (seen, other) = (Seen::default(), Seen::default());
+        let mut pair = Self { near, far, to_far, to_near, seen, other };
+        while !(pair.near.is_settled() && pair.far.is_settled()) {
+            pair.both();
+        }
+        Some(pair)
+    }
+
+    fn both(&mut self) {
+        self.near.progress(&mut self.seen, 16);
+        self.far.progress(&mut self.other, 16);
+    }
+
+    /// The number by which `near` knows `far`.
+    fn number(&self) -> u32 {
+        self.near.endpoints[self.to_far.0 as usize].peer
+    }
+
+    /// Progress of `near` alone until the failure was reported: the other side is cut off.
+    fn until_failed(&mut self) {
+        while self.seen.failed.is_empty() {
+            self.near.progress(&mut self.seen, 16);
+        }
+    }
+
+    /// The network is whole again: both sides make progress for a while.
+    fn heal(&mut self) {
+        let end = Instant::now() + Duration::from_millis(500);
+        while Instant::now() < end {
+            self.both();
+        }
+    }
+}
+
+#[test]
+fn a_late_answer_to_a_read_reaches_no_memory_that_was_given_back() {
+    let name = "a_late_answer_to_a_read_reaches_no_memory_that_was_given_back";
+    let _watchdog = Watchdog::start("ofi", name);
+    for provider in PROVIDERS {
+        for how in [PeerFailure::Unreachable, PeerFailure::Damaged, PeerFailure::Closed] {
+            let Some(mut pair) = Pair::new(provider) else { continue };
+            let window = pair.far.mem_alloc(LEN).expect("there is memory");
+            let start = pair.far.mem_view(window).expect("just made").as_ptr() as u64;
+            let packed = pair.far.rkey_pack(window).expect("just made");
+            let rkey = pair.near.rkey_unpack(pair.to_far, &packed).expect("a whole key");
+            let there = RemoteSlice { address: start, rkey };
+            let mut memory = RecvBuf::owned(vec![1; LEN]);
+            // SAFETY: the buffer is kept, and left alone, until the operation has ended.
+            let into = unsafe { LocalSlice::of_recv(&mut memory, 0, LEN) }.expect("inside");
+            let posted = pair.near.get_zcopy(pair.to_far, &[into], there, Token(1));
+            assert_eq!(posted, Ok(Posted::InFlight), "{provider}");
+            // The question leaves; the answer needs the other side's progress.
+            for _ in 0..50 {
+                pair.near.progress(&mut pair.seen, 16);
+            }
+            assert_eq!(pair.seen.completed, [], "{provider}: the other side is cut off");
+            let number = pair.number();
+            pair.near.fail_peer(number, how);
+            pair.until_failed();
+            let expected = [(Token(1), Err(how))];
+            assert_eq!(pair.seen.completed, expected, "{provider}: answered once, and before");
+            assert_eq!(pair.seen.failed, [how], "{provider}");
+            // From here on the memory is the caller's.
+            let mut memory = memory.into_owned().expect("it was owned");
+            memory.fill(PATTERN);
+            pair.heal();
+            let written = memory.iter().filter(|&&byte| byte != PATTERN).count();
+            assert_eq!(written, 0, "{provider}, {how:?}: bytes written after the failure");
+        }
+    }
+}
+
+#[test]
+fn the_rest_of_a_peers_write_reaches_no_memory_that_was_given_back() {
+    let name = "the_rest_of_a_peers_write_reaches_no_memory_that_was_given_back";
+    let _watchdog = Watchdog::start("ofi", name);
+    for provider in PROVIDERS {
+        let Some(mut pair) = Pair::new(provider) else { continue };
+        let memory = RecvBuf::owned(vec![0; LEN]);
+        let start = memory.address();
+        let handle = pair.near.mem_register(memory).expect("it can be registered");
+        let packed = pair.near.rkey_pack(handle).expect("just made");
+        let rkey = pair.far.rkey_unpack(pair.to_near, &packed).expect("a whole key");
+        let bytes = SendBuf::owned(vec![7; LEN]);
+        // SAFETY: the buffer is kept, and left alone, until the operation has ended.
+        let from = unsafe { LocalSlice::of_send(&bytes, 0, LEN) }.expect("inside");
+        let there = RemoteSlice { address: start, rkey };
+        let posted = pair.far.put_zcopy(pair.to_near, &[from], there, Token(1));
+        assert_eq!(posted, Ok(Posted::InFlight), "{provider}");
+        let first = |pair: &Pair| {
+            let mut byte = [0];
+            let view = pair.near.mem_view(handle).expect("registered");
+            view.slice(0, 1).expect("inside").copy_out(&mut byte);
+            byte[0]
+        };
+        while first(&pair) == 0 {
+            pair.both();
+        }
+        // The rest of it is on its way, or waits at the other side.
+        let number = pair.number();
+        pair.near.fail_peer(number, PeerFailure::Unreachable);
+        pair.until_failed();
+        let memory = pair.near.mem_release(handle).expect("registered").expect("it was ours");
+        let mut memory = memory.into_owned().expect("it was owned");
+        assert_eq!(memory[LEN - 1], 0, "{provider}: the write had ended before");
+        memory.fill(PATTERN);
+        pair.heal();
+        let written = memory.iter().filter(|&&byte| byte != PATTERN).count();
+        assert_eq!(written, 0, "{provider}: bytes written after the failure");
+    }
+}
+
+/// Rule 4: a provider without connections that could be ended, and no answer.
+#[test]
+fn an_operation_that_is_never_answered_ends_with_the_endpoint() {
+    let name = "an_operation_that_is_never_answered_ends_with_the_endpoint";
+    let _watchdog = Watchdog::start("ofi", name);
+    let Some(mut pair) = Pair::new("udp;ofi_rxd") else { return };
+    let window = pair.far.mem_alloc(LEN).expect("there is memory");
+    let start = pair.far.mem_view(window).expect("just made").as_ptr() as u64;
+    let packed = pair.far.rkey_pack(window).expect("just made");
+    let rkey = pair.near.rkey_unpack(pair.to_far, &packed).expect("a whole key");
+    let mut memory = RecvBuf::owned(vec![1; 4096]);
+    // SAFETY: the buffer is kept, and left alone, until the operation has ended.
+    let into = unsafe { LocalSlice::of_recv(&mut memory, 0, 4096) }.expect("inside");
+    let there = RemoteSlice { address: start, rkey };
+    let posted = pair.near.get_zcopy(pair.to_far, &[into], there, Token(1));
+    assert_eq!(posted, Ok(Posted::InFlight));
+    let number = pair.number();
+    pair.near.fail_peer(number, PeerFailure::Damaged);
+    pair.until_failed();
+    assert_eq!(pair.seen.completed, [(Token(1), Err(PeerFailure::Damaged))]);
+    assert!(pair.near.net.is_closed(), "nothing else takes the operation from libfabric");
+    let mut memory = memory.into_owned().expect("it was owned");
+    memory.fill(PATTERN);
+    pair.heal();
+    assert!(memory.iter().all(|&byte| byte == PATTERN), "bytes written after the failure");
+    // The interface says so, and does nothing that would need an endpoint.
+    pair.near.disconnect(pair.to_far);
+    let again = pair.near.connect(&pair.far.address());
+    assert!(again.is_err(), "there is no endpoint to connect with");
+    assert!(pair.near.mem_alloc(4096).is_err());
+}

@@ -1,0 +1,6 @@
+//! The transport over the libfabric that is installed: one program, a module for each file.
+
+mod common;
+mod conformance;
+mod itself;
+mod processes;

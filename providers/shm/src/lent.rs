@@ -1,0 +1,163 @@
+//! Memory of this process that its thread ranks may copy from and to each other.
+//!
+//! Between processes the kernel checks every address. Between threads of one process nobody does, so
+//! an address that came from a peer is looked up here first: each interface of thread ranks has a
+//! table of what it has registered, exposed or lent, and a peer copies only what it finds there.
+//!
+//! 1. A piece is *entered* before anybody is told of it, with its length and whether peers may write.
+//! 2. A copy *holds* the piece that it finds: it has a share of its reference count until it ends.
+//!    The table's lock is held for the look alone, never during a copy.
+//! 3. A piece is *removed* in two steps: it is taken out of the table, so that no later copy finds it,
+//!    and then everybody who holds it is waited for. A copy makes no call that waits, so that ends.
+//!    After it the memory is its owner's alone.
+//! 4. A look may happen in a signal handler that has interrupted a thread with the lock. So it tries
+//!    the lock a limited number of times and then says that it is busy, which is an operation without
+//!    resources for its caller. It allocates nothing, and frees nothing: only the remover does.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
+
+use bowline_base::sync::yield_now;
+use bowline_base::view::View;
+
+use crate::cma::Direction;
+
+/// The tables of all interfaces of thread ranks in this process, by instance.
+static TABLES: Mutex<Vec<(u64, Weak<Lent>)>> = Mutex::new(Vec::new());
+
+/// How often a look tries the lock before it says that it is busy. Who has it does a look of its own
+/// or enters a piece; only a holder that lost its processor makes somebody try twice.
+const TRIES: u32 = 256;
+
+/// What one interface has lent to the thread ranks of its process.
+#[derive(Debug)]
+pub(crate) struct Lent {
+    instance: u64,
+    pieces: Mutex<Pieces>,
+}
+
+#[derive(Debug, Default)]
+struct Pieces {
+    /// By start and number: the same memory may be lent several times.
+    by_start: BTreeMap<(u64, u64), Arc<Piece>>,
+    next: u64,
+}
+
+/// One piece of memory.
+#[derive(Debug)]
+struct Piece {
+    len: u64,
+    /// Whether peers may write it.
+    writable: bool,
+}
+
+/// Names a piece to its owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entered {
+    start: u64,
+    number: u64,
+}
+
+/// Memory of a peer for the time of a copy; see rule 2.
+#[derive(Debug)]
+pub(crate) struct Held {
+    start: u64,
+    len: usize,
+    _piece: Arc<Piece>,
+}
+
+/// Why nothing is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NotHeld {
+    /// The peer has not lent that, or not for writing.
+    Nothing,
+    /// Somebody else is at the table, rule 4.
+    Busy,
+}
+
+impl Lent {
+    /// The table of a new interface.
+    pub(crate) fn new(instance: u64) -> Arc<Self> {
+        let table = Arc::new(Self { instance, pieces: Mutex::default() });
+        let mut all = TABLES.lock().unwrap_or_else(PoisonError::into_inner);
+        all.push((instance, Arc::downgrade(&table)));
+        table
+    }
+
+    /// The table of the peer with this instance, if it is a thread rank of this process.
+    pub(crate) fn of(instance: u64) -> Option<Arc<Self>> {
+        let all = TABLES.lock().unwrap_or_else(PoisonError::into_inner);
+        all.iter().find(|(known, _)| *known == instance).and_then(|(_, table)| table.upgrade())
+    }
+
+    /// Rule 1. The caller keeps the memory readable, and `writable` if it says so, until
+    /// [`remove`](Self::remove) has returned.
+    pub(crate) fn enter(&self, start: u64, len: usize, writable: bool) -> Entered {
+        let mut pieces = self.lock();
+        let number = pieces.next;
+        pieces.next += 1;
+        pieces.by_start.insert((start, number), Arc::new(Piece { len: len as u64, writable }));
+        Entered { start, number }
+    }
+
+    /// Rule 3.
+    pub(crate) fn remove(&self, entered: Entered) {
+        let removed = self.lock().by_start.remove(&(entered.start, entered.number));
+        let Some(mut piece) = removed else { return };
+        // `into_inner` would not do: it gives the piece up if somebody holds it.
+        while let Err(held) = Arc::try_unwrap(piece) {
+            piece = held;
+            yield_now();
+        }
+    }
+
+    /// Rule 2: the `len` bytes at `start`, if the owner has lent them for this.
+    pub(crate) fn hold(&self, start: u64, len: usize, way: Direction) -> Result<Held, NotHeld> {
+        let end = start.checked_add(len as u64).ok_or(NotHeld::Nothing)?;
+        let pieces = self.try_lock().ok_or(NotHeld::Busy)?;
+        let up_to = (Bound::Unbounded, Bound::Included((start, u64::MAX)));
+        // Pieces that begin behind `start` do not hold it. The last that begins in front of it does,
+        // as a rule; one inside another may hide that.
+        let found = pieces.by_start.range(up_to).rev().find(|((begins, _), piece)| {
+            end - begins <= piece.len && (piece.writable || way == Direction::Read)
+        });
+        let (_, piece) = found.ok_or(NotHeld::Nothing)?;
+        Ok(Held { start, len, _piece: Arc::clone(piece) })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Pieces> {
+        self.pieces.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn try_lock(&self) -> Option<MutexGuard<'_, Pieces>> {
+        for _ in 0..TRIES {
+            match self.pieces.try_lock() {
+                Ok(pieces) => return Some(pieces),
+                Err(TryLockError::Poisoned(poisoned)) => return Some(poisoned.into_inner()),
+                Err(TryLockError::WouldBlock) => yield_now(),
+            }
+        }
+        None
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        let mut all = TABLES.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|(instance, _)| *instance != self.instance);
+    }
+}
+
+impl Held {
+    /// The bytes. Others may read and write them meanwhile, as with all memory of peers.
+    pub(crate) fn view(&self) -> View<'_> {
+        // SAFETY: the range lies in a piece that its owner keeps readable, and writable where it was
+        // asked for, until `remove` has returned (rule 1), which waits for the share of the piece's
+        // count that `self` has (rule 3). The view ends before `self` does.
+        unsafe { View::from_raw(self.start as usize as *mut u8, self.len) }
+    }
+}
+
+#[cfg(test)]
+mod tests;

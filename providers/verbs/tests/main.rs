@@ -1,0 +1,10 @@
+//! The transport over the devices of a guest: one program, a module for each file. What changes the
+//! network of all devices is a program of its own, `network`.
+
+mod common;
+mod conformance;
+mod counts;
+mod ends;
+mod one_sided;
+mod own;
+mod processes;

@@ -1,0 +1,224 @@
+//! Processes of one host whose messages go by shared memory and a network together: messages of many
+//! sizes, collective operations, a rank that dies in the middle, a network that ends while memory stays,
+//! and sleep.
+
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use bowline::mpi::{MpiError, Sum, World};
+use bowline_launch::run::{OnFailure, RunOptions, run};
+
+use crate::Case;
+
+/// A case: its name, its ranks, the rank that dies if one does, and what each rank does.
+struct Job {
+    name: &'static str,
+    ranks: u32,
+    victim: Option<i32>,
+    program: fn(&World),
+}
+
+const CASES: &[Job] = &[
+    Job { name: "many_sizes", ranks: 3, victim: None, program: many_sizes },
+    Job { name: "collectives", ranks: 4, victim: None, program: collectives },
+    Job { name: "the_network_ends", ranks: 2, victim: None, program: the_network_ends },
+    Job { name: "killed_among_long_messages", ranks: 3, victim: Some(2), program: killed },
+    Job { name: "asleep_until_it_comes", ranks: 2, victim: None, program: asleep },
+];
+
+/// What carries messages together. Memory alone has nothing to fall back to, and nothing to lose.
+const RAILS: &[&str] = &[
+    "shm,tcp",
+    "tcp,shm",
+    "shm",
+    #[cfg(feature = "ofi")]
+    "shm,ofi",
+];
+
+fn pattern(len: usize, seed: u64) -> Vec<u8> {
+    let word = |i: usize| (i as u64 ^ seed << 32).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56;
+    (0..len).map(|i| word(i) as u8).collect()
+}
+
+/// Everybody sends `len` bytes to the next and receives from the one before.
+fn shift(world: &World, to: i32, from: i32, len: usize, seed: u64) -> Result<(), MpiError> {
+    let send = world.isend_owned(pattern(len, seed << 8 | world.rank() as u64), to, 1)?;
+    let mut room = vec![0_u8; len];
+    let got = world.recv(&mut room, from, 1);
+    send.wait()?;
+    got?;
+    assert!(room == pattern(len, seed << 8 | from as u64), "{len} bytes from {from}");
+    Ok(())
+}
+
+fn many_sizes(world: &World) {
+    let (rank, size) = (world.rank(), world.size());
+    let (to, from) = ((rank + 1) % size, (rank + size - 1) % size);
+    let mut sizes: Vec<usize> = (0..24).map(|bit| 1 << bit).collect();
+    sizes.extend([0, 17, 8175, 8176, 8177, 130_817, 600_001, 3 << 20 | 5]);
+    for seed in 0..3 {
+        for &len in &sizes {
+            shift(world, to, from, len, seed).expect("everybody lives");
+        }
+    }
+}
+
+fn collectives(world: &World) {
+    for len in [1, 100, 10_000, 300_000] {
+        let mine: Vec<u64> = (0..len).map(|i| i as u64 * (world.rank() as u64 + 1)).collect();
+        let mut sums = vec![0; len];
+        world.allreduce(&mine, &mut sums, Sum).expect("everybody lives");
+        assert!((0..len).all(|i| sums[i] == i as u64 * 10));
+        let mut all = if world.rank() == 2 { pattern(len, 9) } else { vec![0; len] };
+        world.bcast(&mut all, 2).expect("everybody lives");
+        assert!(all == pattern(len, 9));
+        world.barrier().expect("everybody lives");
+    }
+}
+
+/// Shuts every connection of this process by sockets down; returns how many.
+fn shut_down_connections() -> usize {
+    use rustix::net::{AddressFamily, Shutdown, getpeername, shutdown, sockopt::socket_domain};
+    use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
+    let own = pidfd_open(getpid(), PidfdFlags::empty()).expect("a descriptor of ourselves");
+    let all = std::fs::read_dir("/proc/self/fd").expect("there is one");
+    let numbers: Vec<i32> =
+        all.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();
+    let copies = numbers.into_iter().filter_map(|number| -> Option<OwnedFd> {
+        pidfd_getfd(&own, number, PidfdGetfdFlags::empty()).ok()
+    });
+    let of_network = |fd: &OwnedFd| {
+        socket_domain(fd)
+            .is_ok_and(|domain| domain == AddressFamily::INET || domain == AddressFamily::INET6)
+            && getpeername(fd).is_ok()
+    };
+    copies.filter(of_network).filter(|fd| shutdown(fd, Shutdown::Both).is_ok()).count()
+}
+
+fn the_network_ends(world: &World) {
+    let other = 1 - world.rank();
+    for seed in 0..10 {
+        shift(world, other, other, 4 << 20, seed).expect("everybody lives");
+    }
+    // In the middle of messages of the other rank.
+    if world.rank() == 0 {
+        let with_network = std::env::var("BOWLINE_RAILS").is_ok_and(|rails| rails.contains("tcp"));
+        let count = shut_down_connections();
+        assert!(count > 0 || !with_network, "no connection by sockets, so nothing is shown");
+    }
+    for seed in 10..40 {
+        let len = if seed % 3 == 0 { 100 } else { 4 << 20 };
+        shift(world, other, other, len, seed).expect("memory carries what there is");
+    }
+}
+
+fn killed(world: &World) {
+    let (rank, size) = (world.rank(), world.size());
+    let (to, from) = ((rank + 1) % size, (rank + size - 1) % size);
+    for seed in 0..6 {
+        shift(world, to, from, 4 << 20, seed).expect("everybody lives");
+    }
+    if rank == 2 {
+        let send = world.isend_owned(pattern(4 << 20, 0), 0, 1).expect("it is posted");
+        let _ = send;
+        let own = rustix::process::getpid();
+        rustix::process::kill_process(own, rustix::process::Signal::KILL)
+            .expect("one may kill oneself");
+        loop {
+            std::thread::park();
+        }
+    }
+    // Each of them waits for the dead one, by a send or a receive of a long message.
+    let mut room = vec![0_u8; 4 << 20];
+    loop {
+        let outcome = match rank {
+            0 => world.recv(&mut room, 2, 7).map(drop),
+            _ => world.send(&room, 2, 7),
+        };
+        if let Err(error) = outcome {
+            let about_it = matches!(
+                error,
+                MpiError::PeerFailed(_)
+                    | MpiError::MemberFailed { .. }
+                    | MpiError::Unreachable { .. }
+            );
+            assert!(about_it, "an error about the dead rank was due, yet: {error:?}");
+            break;
+        }
+    }
+    world.acknowledge_failures();
+    // And the two go on.
+    for seed in 20..24 {
+        shift(world, 1 - rank, 1 - rank, 4 << 20, seed).expect("the other lives");
+    }
+}
+
+/// How often this thread has gone to sleep.
+fn sleeps() -> u64 {
+    let status = std::fs::read_to_string("/proc/thread-self/status").expect("Linux has it");
+    let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+    line.and_then(|count| count.trim().parse().ok()).expect("the kernel counts them")
+}
+
+/// Who waits for long goes to sleep, and is not woken all the time for nothing. A rank that looked and
+/// gave its processor away instead would not sleep at all.
+fn asleep(world: &World) {
+    const MOST: u64 = 500;
+    let other = 1 - world.rank();
+    shift(world, other, other, 1 << 20, 0).expect("everybody lives");
+    for len in [8_usize, 1 << 20] {
+        if world.rank() == 0 {
+            std::thread::sleep(Duration::from_millis(1500));
+            world.send(&pattern(len, 4), 1, 3).expect("rank 1 lives");
+        } else {
+            let before = sleeps();
+            let mut room = vec![0_u8; len];
+            world.recv(&mut room, 0, 3).expect("rank 0 lives");
+            assert!(room == pattern(len, 4));
+            let slept = sleeps() - before;
+            assert!((1..MOST).contains(&slept), "it went to sleep {slept} times");
+        }
+    }
+}
+
+/// Runs the rank program of this name, if there is one.
+pub(crate) fn rank(name: &str) -> bool {
+    let Some(job) = CASES.iter().find(|job| program_name(job) == name) else { return false };
+    let world = bowline::init().expect("the launcher started this rank");
+    (job.program)(&world);
+    true
+}
+
+fn program_name(job: &Job) -> String {
+    format!("rails::{}", job.name)
+}
+
+pub(crate) fn cases() -> Vec<Case> {
+    let all = CASES.iter().flat_map(|job| RAILS.iter().map(move |rails| (job, *rails)));
+    let case = |(job, rails): (&'static Job, &'static str)| {
+        Case::new(format!("{}, {rails}", program_name(job)), || launch(job, rails))
+    };
+    all.map(case).collect()
+}
+
+fn launch(case: &Job, rails: &str) -> Result<(), String> {
+    let program = std::env::current_exe().map_err(|error| error.to_string())?;
+    let config = bowline::config_from_env().map_err(|error| error.to_string())?;
+    let mut options = RunOptions::new(case.ranks, program);
+    options.args = vec![program_name(case).into()];
+    options.env.push(("BOWLINE_RAILS".into(), rails.into()));
+    options.area_bytes = bowline::stack::area_bytes(&config);
+    options.on_failure = OnFailure::Continue;
+    options.timeout = Some(Duration::from_secs(120));
+    let report = run(&options).map_err(|error| error.to_string())?;
+    for (rank, end) in (0..).zip(&report.ends) {
+        if end.is_failure() != (Some(rank) == case.victim) {
+            return Err(format!("rank {rank} ended otherwise than it should: it {end}"));
+        }
+    }
+    let expected = if case.victim.is_some() { 128 + 9 } else { 0 };
+    if report.code != expected {
+        return Err(format!("the job's code is {}, {expected} was due", report.code));
+    }
+    Ok(())
+}

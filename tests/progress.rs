@@ -1,0 +1,320 @@
+//! The progress modes: messages move while their receiver computes, nothing is damaged by turns at
+//! every possible place, and a turn allocates nothing: this program's allocator ends it otherwise.
+
+#[path = "layers/common.rs"]
+mod common;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use bowline::mpi::World;
+use bowline::progress::{in_turn, turns_taken};
+use bowline_base::config::Config;
+use common::within_two_minutes;
+
+/// Does not allow turns to allocate or to free.
+struct NotInTurns;
+
+fn check() {
+    if in_turn() {
+        const TEXT: &[u8] = b"a turn has allocated or freed\n";
+        // SAFETY: writes a constant; async-signal-safe.
+        unsafe { libc::write(2, TEXT.as_ptr().cast(), TEXT.len()) };
+        std::process::abort();
+    }
+}
+
+// SAFETY: all is done by the system's allocator.
+unsafe impl GlobalAlloc for NotInTurns {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        check();
+        // SAFETY: as the caller promises.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        check();
+        // SAFETY: as the caller promises.
+        unsafe { System.dealloc(at, layout) }
+    }
+    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        check();
+        // SAFETY: as the caller promises.
+        unsafe { System.realloc(at, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: NotInTurns = NotInTurns;
+
+/// One test at a time: turns are counted for the whole process.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// Runs `body` as ranks; returns how many turns there were meanwhile.
+fn ranks(n: usize, settings: &[(&str, &str)], body: impl Fn(World) + Send + Sync + 'static) -> u64 {
+    let settings: Vec<(String, String)> =
+        settings.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect();
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let before = turns_taken();
+    let what = format!("{settings:?}");
+    within_two_minutes(&what, move || {
+        // What goes eagerly needs nobody, or room in the receiver's queue. From where on it does not is
+        // measured on each machine, unless it is said.
+        let threshold = [("BOWLINE_RNDV_THRESHOLD", "8KiB")];
+        let pairs = settings.iter().map(|(a, b)| (a.as_str(), b.as_str())).chain(threshold);
+        let config = Config::from_pairs(pairs, bowline::stack::SETTINGS).expect("good settings");
+        bowline::threads_with(n, &config, body).expect("the ranks start");
+    });
+    turns_taken() - before
+}
+
+/// As often as a timer can: a signal every few microseconds, or as often as leaves the rank most of
+/// its time.
+const HAMMER: &[(&str, &str)] = &[
+    ("BOWLINE_PROGRESS", "pef"),
+    ("BOWLINE_PEF_PHASE", "1us"),
+    ("BOWLINE_PEF_PERIOD", "5us"),
+    ("BOWLINE_PEF_DECAY", "1"),
+    ("BOWLINE_PEF_MAX_TURNS", "1000000"),
+    ("BOWLINE_PEF_WORTH", "0"),
+];
+
+/// Eight bytes at a time, each different from its neighbours.
+fn message(seed: u32, bytes: usize) -> Vec<u8> {
+    let words = (0..bytes as u64 / 8 + 1)
+        .map(|at| (at + u64::from(seed) * 0x1_0001).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let mut all: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
+    all.truncate(bytes);
+    all
+}
+
+/// A generator of Marsaglia's, for sizes and orders.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % n
+    }
+}
+
+/// Every rank sends to every other and receives from it, in sizes of every protocol, with
+/// computations that allocate in between; every byte is compared.
+fn traffic(world: &World, rounds: u32) {
+    const SIZES: [usize; 8] = [8, 200, 5000, 9000, 40_000, 140_000, 700_000, 3_000_000];
+    let (me, n) = (world.rank(), world.size());
+    for round in 0..rounds {
+        // The same on both sides of each pair.
+        let size = |a: i32, b: i32| {
+            let mut random = Random(u64::from(round) * 64 + a as u64 * 8 + b as u64 + 1);
+            random.below(1000);
+            SIZES[random.below(SIZES.len() as u64) as usize] + random.below(64) as usize
+        };
+        let seed = |a: i32, b: i32| round * 100 + a as u32 * 10 + b as u32;
+        let others: Vec<i32> = (0..n).filter(|&other| other != me).collect();
+        let mut mine = Random(u64::from(round) << 8 | me as u64 | 1 << 40);
+        let out: Vec<Vec<u8>> =
+            others.iter().map(|&to| message(seed(me, to), size(me, to))).collect();
+        let mut into: Vec<Vec<u8>> = others.iter().map(|&from| vec![0; size(from, me)]).collect();
+        let sends_first = mine.below(2) == 0;
+        world
+            .scope(|s| {
+                let mut sends = Vec::new();
+                if sends_first {
+                    for (buffer, &to) in out.iter().zip(&others) {
+                        sends.push(s.isend(world, buffer, to, 3)?);
+                    }
+                }
+                let mut receives = Vec::new();
+                for (buffer, &from) in into.iter_mut().zip(&others) {
+                    receives.push(s.irecv(world, buffer, from, 3)?);
+                }
+                compute_for(SIGNALS, &mut mine);
+                if !sends_first {
+                    for (buffer, &to) in out.iter().zip(&others) {
+                        sends.push(s.isend(world, buffer, to, 3)?);
+                    }
+                }
+                compute_for(SIGNALS, &mut mine);
+                for receive in receives {
+                    receive.wait()?;
+                }
+                sends.into_iter().try_for_each(|send| send.wait())
+            })
+            .expect("nobody fails");
+        for (buffer, &from) in into.iter().zip(&others) {
+            let whole = *buffer == message(seed(from, me), buffer.len());
+            assert!(whole, "round {round}: {} bytes from {from} to {me}", buffer.len());
+        }
+    }
+    world.barrier().expect("nobody fails");
+}
+
+/// In which some signals come, where each takes some tens of microseconds, as under some hypervisors.
+const SIGNALS: Duration = Duration::from_micros(400);
+
+fn compute_for(least: Duration, random: &mut Random) {
+    let begin = Instant::now();
+    while begin.elapsed() < least {
+        compute(random);
+    }
+}
+
+/// Allocates and frees, so that turns come upon the allocator.
+fn compute(random: &mut Random) {
+    let mut kept: Vec<Vec<u64>> = Vec::new();
+    for _ in 0..random.below(300) {
+        kept.push(vec![random.below(9); 1 + random.below(200) as usize]);
+        if kept.len() > 20 {
+            kept.swap_remove(random.below(20) as usize);
+        }
+    }
+    std::hint::black_box(&kept);
+}
+
+#[test]
+fn payloads_are_whole_while_turns_come_at_every_place() {
+    let turns = ranks(2, HAMMER, |world| traffic(&world, 300));
+    println!("{turns} turns");
+    assert!(turns > 100, "only {turns} turns: the test has tested nothing");
+}
+
+#[test]
+fn payloads_are_whole_among_more_ranks_than_processors() {
+    ranks(5, HAMMER, |world| traffic(&world, 20));
+}
+
+#[test]
+fn payloads_are_whole_beside_a_helper() {
+    ranks(2, &[("BOWLINE_PROGRESS", "thread")], |world| traffic(&world, 60));
+    ranks(4, &[("BOWLINE_PROGRESS", "thread")], |world| traffic(&world, 10));
+}
+
+#[test]
+fn payloads_are_whole_without_help_of_the_sender() {
+    let settings = [HAMMER, &[("BOWLINE_COOPERATE", "1GiB")]].concat();
+    ranks(2, &settings, |world| traffic(&world, 60));
+}
+
+/// The receiver makes no call between posting and the end of the sender's blocking send, which ends
+/// only when the message was read.
+fn moves_while_the_receiver_computes(settings: &[(&str, &str)], bytes: usize) {
+    static SENT: AtomicU32 = AtomicU32::new(0);
+    SENT.store(0, Ordering::SeqCst);
+    let data = message(7, bytes);
+    ranks(2, settings, move |world| {
+        let mut into = vec![0; bytes];
+        for round in 0..6 {
+            let mut word = [0u8];
+            if world.rank() == 1 {
+                world.recv(&mut word, 0, 1).expect("rank 0 lives");
+                world.send(&data, 0, 2).expect("rank 0 lives");
+                SENT.fetch_add(1, Ordering::SeqCst);
+                continue;
+            }
+            into.fill(0);
+            world
+                .scope(|s| {
+                    let receive = s.irecv(&world, &mut into, 1, 2)?;
+                    world.send(&word, 1, 1)?;
+                    let begin = Instant::now();
+                    // The first message of a peer is fetched by a call, which opens its memory.
+                    while round > 0 && SENT.load(Ordering::SeqCst) <= round {
+                        std::hint::spin_loop();
+                        let hangs = begin.elapsed() > Duration::from_secs(60);
+                        assert!(!hangs, "round {round}: nothing moves while the receiver computes");
+                    }
+                    receive.wait().map(drop)
+                })
+                .expect("rank 1 lives");
+            assert!(into == data, "round {round}: {bytes} bytes are not as they were sent");
+        }
+    });
+}
+
+/// As the defaults are, but for the number of turns: the other rank may have no processor for long.
+const PATIENT: &[(&str, &str)] = &[
+    ("BOWLINE_PROGRESS", "pef"),
+    ("BOWLINE_PEF_DECAY", "1"),
+    ("BOWLINE_PEF_PERIOD", "50us"),
+    ("BOWLINE_PEF_MAX_TURNS", "1000000"),
+];
+
+#[test]
+fn long_messages_move_while_the_receiver_computes() {
+    for settings in [PATIENT, &[("BOWLINE_PROGRESS", "thread")]] {
+        for bytes in [20_000, 100_000, 1_000_000, 8_000_000] {
+            moves_while_the_receiver_computes(settings, bytes);
+        }
+    }
+}
+
+/// The scenarios that need nobody get nobody: blocking receives, messages that are there already, and
+/// receives that no rendezvous can match.
+#[test]
+fn turns_are_taken_only_for_receives_that_need_them() {
+    static THERE: AtomicBool = AtomicBool::new(false);
+    THERE.store(false, Ordering::SeqCst);
+    // What is there and takes long to copy is watched, so how long that is stays as it is by default.
+    let settings: Vec<_> =
+        HAMMER.iter().copied().filter(|(name, _)| !name.ends_with("WORTH")).collect();
+    let turns = ranks(2, &settings, |world| {
+        let mut long = vec![0u8; 300_000];
+        let mut short = [0u8; 64];
+        for _ in 0..20 {
+            if world.rank() == 1 {
+                world.send(&long, 0, 1).expect("rank 0 lives");
+                world.recv(&mut short, 0, 2).expect("rank 0 lives");
+                // Sender first: the envelope is there when the receive is posted.
+                world
+                    .scope(|s| {
+                        let send = s.isend(&world, &long, 0, 3)?;
+                        world.send(&[1u8], 0, 4)?;
+                        send.wait()
+                    })
+                    .expect("rank 0 lives");
+                world.send(&short, 0, 5).expect("rank 0 lives");
+                continue;
+            }
+            world.recv(&mut long, 1, 1).expect("rank 1 lives");
+            world.send(&short, 1, 2).expect("rank 1 lives");
+            let mut word = [0u8];
+            world.recv(&mut word, 1, 4).expect("rank 1 lives");
+            world
+                .scope(|s| s.irecv(&world, &mut long, 1, 3)?.wait().map(drop))
+                .expect("no failure");
+            world
+                .scope(|s| {
+                    let receive = s.irecv(&world, &mut short, 1, 5)?;
+                    compute(&mut Random(77));
+                    receive.wait().map(drop)
+                })
+                .expect("rank 1 lives");
+        }
+    });
+    assert_eq!(turns, 0, "turns that nobody needed");
+}
+
+/// A call that waits makes progress itself: the timer stands still, however long the message takes.
+#[test]
+fn a_call_that_waits_gets_no_turns() {
+    const ROUNDS: u64 = 10;
+    let turns = ranks(2, HAMMER, |world| {
+        let mut long = vec![0u8; 300_000];
+        for _ in 0..ROUNDS {
+            if world.rank() == 1 {
+                std::thread::sleep(Duration::from_millis(20));
+                world.send(&long, 0, 1).expect("rank 0 lives");
+                continue;
+            }
+            world
+                .scope(|s| s.irecv(&world, &mut long, 1, 1)?.wait().map(drop))
+                .expect("rank 1 lives");
+        }
+    });
+    // A few come between the receive and the wait; it would be hundreds in a round.
+    assert!(turns < 20 * ROUNDS, "{turns} turns in {ROUNDS} waits");
+}

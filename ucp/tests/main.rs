@@ -1,0 +1,22 @@
+//! The protocol engine over real and simulated transports. One program, so that what it stands on is
+//! linked once; a file below is a module of it.
+
+mod active;
+mod closing;
+mod cooperative;
+mod datatypes;
+mod emulated;
+mod hostile;
+mod in_place;
+mod keepalive;
+mod loopback;
+mod mixed;
+mod pair;
+mod queues;
+mod rails;
+mod rendezvous;
+mod requests;
+mod shared;
+mod sides;
+mod simulated;
+mod streams;

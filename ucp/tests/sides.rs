@@ -1,0 +1,115 @@
+//! Workers on a simulated network, all driven by one thread, for tests of the life of connections.
+
+use std::time::Duration;
+
+use bowline_base::buffer::{RecvBuf, SendBuf};
+use bowline_base::config::Config;
+use bowline_sim::{Network, NetworkOptions};
+use bowline_ucp::{
+    Clock, Envelope, Ep, Idle, MatchSpec, OpError, RequestId, SendMode, Sent, SpaceOptions, Stages,
+    Status, Waiter, Worker, WorkerParts,
+};
+
+/// Nothing blocks in these tests; the clock is the network's.
+struct Never(Network);
+
+impl Waiter for Never {
+    fn stages(&self) -> Stages {
+        Stages { spins: 0, yields: 0 }
+    }
+    fn clock(&self) -> Option<Clock> {
+        let network = self.0.clone();
+        Some(Box::new(move || Duration::from_nanos(network.now())))
+    }
+    fn yield_now(&mut self) {}
+    fn sleep(&mut self, idle: Idle<'_>) {
+        panic!("these tests call nothing that blocks, yet a worker waits for {}", idle.waits);
+    }
+}
+
+/// Receives anything.
+pub(crate) const ANY: MatchSpec = MatchSpec { space: 0, source: None, tag: 0, tag_mask: 0 };
+
+/// Workers of one network.
+pub(crate) struct Sides {
+    pub(crate) network: Network,
+    pub(crate) workers: Vec<Worker>,
+}
+
+impl Sides {
+    pub(crate) fn new(count: u32, options: NetworkOptions, settings: &[(&str, &str)]) -> Self {
+        let network = Network::new(options);
+        let config = Config::from_pairs(settings.iter().copied(), &[bowline_ucp::SETTINGS]);
+        let config = config.expect("the settings are good");
+        let worker = |rank: u32| {
+            let parts = WorkerParts {
+                job: 1,
+                rank,
+                incarnation: 0,
+                uid: u64::from(rank) + 1,
+                lanes: vec![Box::new(network.open())],
+                waiter: Box::new(Never(network.clone())),
+                failures: None,
+                config: config.clone(),
+            };
+            let worker = Worker::new(parts).expect("one lane is enough");
+            worker.open_space(0, SpaceOptions::default()).expect("space 0 is new");
+            worker
+        };
+        let workers = (0..count).map(worker).collect();
+        Self { network, workers }
+    }
+
+    pub(crate) fn connect(&self, from: usize, to: usize) -> Ep {
+        self.workers[from].connect(&self.workers[to].address()).expect("they reach each other")
+    }
+
+    /// One look of every worker, and a step of time if nobody found anything.
+    pub(crate) fn turn(&self) -> bool {
+        let events: u32 = self.workers.iter().map(Worker::progress).sum();
+        events > 0 || self.network.advance()
+    }
+
+    pub(crate) fn turns(&self, count: u32) {
+        for _ in 0..count {
+            self.turn();
+        }
+    }
+
+    #[track_caller]
+    pub(crate) fn until(&self, done: impl Fn() -> bool) {
+        let mut idle = 0;
+        while !done() {
+            // Some things are looked at every so many looks only.
+            idle = if self.turn() { 0 } else { idle + 1 };
+            assert!(idle < 200 || done(), "nothing is under way, yet it is not done");
+        }
+    }
+
+    /// Waits for a request without blocking.
+    #[track_caller]
+    pub(crate) fn end(&self, worker: usize, sent: Result<Sent, OpError>) -> Status {
+        match sent.expect("it begins") {
+            Sent::Done => Status { source: 0, tag: 0, length: 0, outcome: Ok(()) },
+            Sent::Pending(id) => {
+                self.until(|| self.workers[worker].is_complete(id));
+                self.workers[worker].take(id).expect("it is complete")
+            }
+        }
+    }
+
+    pub(crate) fn send(
+        &self,
+        from: usize,
+        ep: Ep,
+        bytes: Vec<u8>,
+        mode: SendMode,
+    ) -> Result<Sent, OpError> {
+        let envelope = Envelope { space: 0, source: from as u32, tag: 7 };
+        self.workers[from].send(ep, envelope, SendBuf::owned(bytes), mode)
+    }
+
+    pub(crate) fn recv(&self, at: usize, len: usize) -> RequestId {
+        self.workers[at].recv(ANY, RecvBuf::owned(vec![0; len])).expect("space 0 is open")
+    }
+}

@@ -127,7 +127,7 @@ const TESTS: &[(&str, fn())] = &[
 
 fn an_error_of_main_is_text_in_one_piece() {
     let said = writes("plain", &[("BOWLINE_TRANSPORTS", "foo"), ("BOWLINE_LOG", "off")]);
-    let text = "BOWLINE_TRANSPORTS names `foo`; this build has self, shm and tcp";
+    let text = "BOWLINE_TRANSPORTS names `foo`; this build has self, shm";
     assert!(said.iter().any(|piece| piece.starts_with(text)), "{said:?}");
     assert!(!said.concat().contains("NoSuchTransport"), "{said:?}");
 

@@ -102,7 +102,7 @@ pub struct ShmOptions {
     /// well. Without, a reader needs no key but that of the whole process, which is quicker.
     pub exposes: bool,
     /// For tests of what lies above: cross memory attach behaves as if the kernel began to refuse
-    /// after so many transfers.
+    /// after so many transfers, also between threads of one process, where none is needed otherwise.
     #[doc(hidden)]
     pub refuse_cma_after: Option<u32>,
 }

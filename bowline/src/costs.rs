@@ -284,18 +284,19 @@ pub fn known(config: &Config, ranks: u32, shared: bool) -> Costs {
     costs
 }
 
-/// Finds out whether the file can be used, where there is to be one: it is ours or does not exist, and
-/// where the user has named it, it can be made.
+/// Finds out whether the file that the user has named can be used: it is ours, or it can be made. Where
+/// nobody has named one, a file in its place that is of no use is warned of and left alone ([`known`]): it
+/// may be the cache of another user, whose home this process has inherited.
 ///
 /// # Errors
 /// When it cannot.
 pub(crate) fn check(config: &Config) -> Result<(), FileError> {
     let Some(path) = file(config) else { return Ok(()) };
-    Book::read(&path)?;
-    if path.exists() || matches!(config.get(CALIBRATION).trim(), "" | "auto") {
+    if matches!(config.get(CALIBRATION).trim(), "" | "auto") {
         return Ok(());
     }
-    writable(&path)
+    Book::read(&path)?;
+    if path.exists() { Ok(()) } else { writable(&path) }
 }
 
 /// Finds out whether figures can be written to a file, before they are measured.

@@ -10,7 +10,7 @@
 //! and its processor share beside spinning ones.
 //!
 //! Where programs of others compute on the processor, a yield lasts a time slice of theirs. The waiter
-//! notices that and has its rank sleep instead, for a time ([`contention`]).
+//! notices that and has its rank sleep instead, for a time (module `contention`).
 
 mod contention;
 

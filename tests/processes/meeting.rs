@@ -372,8 +372,11 @@ pub(crate) fn play() -> Option<ExitCode> {
     })
 }
 
+/// A case by its name.
+type Named = (&'static str, fn() -> Outcome);
+
 pub(crate) fn cases() -> Vec<Case> {
-    let cases: &[(&str, fn() -> Outcome)] = &[
+    let cases: &[Named] = &[
         ("they meet and talk by shared memory", || they_meet_and_talk("self,shm,tcp", "shm")),
         ("they meet and talk by tcp", || they_meet_and_talk("self,tcp", "tcp")),
         ("a rejection carries a reason", a_rejection_carries_a_reason),
@@ -383,7 +386,7 @@ pub(crate) fn cases() -> Vec<Case> {
         ("a death is told over tcp", || a_death_is_told("self,tcp")),
         ("a death is told over shared memory", || a_death_is_told("self,shm,tcp")),
     ];
-    let case = |&(name, case): &(&'static str, fn() -> Outcome)| {
+    let case = |&(name, case): &Named| {
         Case::new(format!("meeting::{name}"), move || {
             within_two_minutes(name, move || case().unwrap_or_else(|error| panic!("{error}")));
             Ok(())

@@ -201,8 +201,11 @@ pub(crate) fn play() -> Option<ExitCode> {
     })
 }
 
+/// A case by its name.
+type Named = (&'static str, fn() -> Outcome);
+
 pub(crate) fn cases() -> Vec<Case> {
-    let cases: &[(&str, fn() -> Outcome)] = &[
+    let cases: &[Named] = &[
         ("a pouring peer dies, over tcp", || a_pouring_peer_dies("self,tcp")),
         ("a pouring peer dies, over shared memory", || a_pouring_peer_dies("self,shm,tcp")),
         ("a peer dies that never read, over tcp", || a_peer_dies_that_never_read("self,tcp")),
@@ -210,7 +213,7 @@ pub(crate) fn cases() -> Vec<Case> {
             a_peer_dies_that_never_read("self,shm,tcp")
         }),
     ];
-    let case = |&(name, case): &(&'static str, fn() -> Outcome)| {
+    let case = |&(name, case): &Named| {
         Case::new(format!("streams::{name}"), move || {
             within_two_minutes(name, move || case().unwrap_or_else(|error| panic!("{error}")));
             Ok(())

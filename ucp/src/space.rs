@@ -129,7 +129,7 @@ impl Spaces {
     /// The space, which is made when it does not exist.
     pub(crate) fn make(&mut self, id: u32) -> &mut Space {
         let unopened = &mut self.unopened;
-        let mut closed = || {
+        let closed = || {
             *unopened += 1;
             Box::new(Space::closed())
         };
@@ -140,7 +140,7 @@ impl Spaces {
         if index >= self.dense.len() {
             self.dense.resize_with(index + 1, || None);
         }
-        self.dense[index].get_or_insert_with(|| closed())
+        self.dense[index].get_or_insert_with(closed)
     }
 
     /// The space, open from now on; `None` when it is open already.

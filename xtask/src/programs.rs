@@ -116,7 +116,7 @@ pub(crate) fn write(file: &Path, programs: &[Program]) -> Result<()> {
     std::fs::write(file, text).with_context(|| format!("cannot write {file:?}"))
 }
 
-/// Reads what [`write`] has written.
+/// Reads what [`write()`] has written.
 pub(crate) fn read(file: &Path) -> Result<Vec<Program>> {
     let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {file:?}"))?;
     serde_json::from_str(&text).with_context(|| format!("{file:?} lists no programs"))

@@ -51,7 +51,7 @@ fn threads_sum_in_many_rounds() {
                 for round in 0..300_u64 {
                     let number = round << 8 | u64::from(rank);
                     let got = sum(&mut member, memory, woken, Waiting::Looks, number).unwrap();
-                    let expected = (u64::from(RANKS) * round << 8) + 55;
+                    let expected = ((u64::from(RANKS) * round) << 8) + 55;
                     assert_eq!(got, Outcome::Sum(expected), "round {round}");
                 }
             });

@@ -48,10 +48,12 @@ const PATTERN: u8 = 0xaa;
 
 impl Pair {
     fn new(provider: &str) -> Option<Self> {
-        let mut options = OfiOptions::default();
-        options.provider = Some(provider.to_owned());
-        options.far = true;
-        options.lost_after = Duration::from_millis(300);
+        let options = OfiOptions {
+            provider: Some(provider.to_owned()),
+            far: true,
+            lost_after: Duration::from_millis(300),
+            ..OfiOptions::default()
+        };
         let mut near = match OfiIface::open(options.clone()) {
             Ok(near) => near,
             Err(error) => {

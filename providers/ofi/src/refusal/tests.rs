@@ -35,9 +35,11 @@ struct Side {
 
 impl Side {
     fn open(provider: &str, secret: u8) -> Option<Self> {
-        let mut options = OfiOptions::default();
-        options.provider = Some(provider.to_owned());
-        options.secret = Secret::new([secret; 32]);
+        let options = OfiOptions {
+            provider: Some(provider.to_owned()),
+            secret: Secret::new([secret; 32]),
+            ..OfiOptions::default()
+        };
         match OfiIface::open(options) {
             Ok(iface) => Some(Self { iface, seen: Seen::default() }),
             Err(error) => {

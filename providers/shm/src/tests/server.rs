@@ -200,7 +200,7 @@ fn a_guest_that_died_before_it_was_welcomed_is_buried() {
     let intent = bowline_base::scmp::seq::attach(words, 0, 2).unwrap();
     let mut producer = intent;
     producer.announce(&entry.intent, 1).unwrap();
-    std::mem::forget(producer.reserve(1).unwrap());
+    let _never_published = producer.reserve(1).unwrap();
     entry.state.store(guest::SEATED, Ordering::SeqCst);
     server.area.bump_attention();
     child.kill().unwrap();

@@ -161,7 +161,8 @@ fn sleeps() -> u64 {
 }
 
 /// Who waits for long goes to sleep, and is not woken all the time for nothing. A rank that looked and
-/// gave its processor away instead would not sleep at all.
+/// gave its processor away instead would not sleep at all. (libfabric is asked to wake its waiters, or
+/// else they would look at it once in a millisecond.)
 fn asleep(world: &World) {
     const MOST: u64 = 500;
     let other = 1 - world.rank();
@@ -207,6 +208,7 @@ fn launch(case: &Job, rails: &str) -> Result<(), String> {
     let mut options = RunOptions::new(case.ranks, program);
     options.args = vec![program_name(case).into()];
     options.env.push(("BOWLINE_RAILS".into(), rails.into()));
+    options.env.push(("BOWLINE_OFI_WAKEUP".into(), "on".into()));
     options.area_bytes = bowline::stack::area_bytes(&config);
     options.on_failure = OnFailure::Continue;
     options.timeout = Some(Duration::from_secs(120));

@@ -145,6 +145,10 @@ fn role_server() {
             before = Some(counts);
         } else if let Some(before) = before {
             assert!(counts.0 <= before.0 + 2, "{counts:?} after {before:?}, client {round}");
+            // A sanitizer keeps what was freed, in memory that it maps bit by bit.
+            if cfg!(bowline_sanitize) {
+                continue;
+            }
             assert!(counts.1 <= before.1 + 8, "{counts:?} after {before:?}, client {round}");
             // What 400 clients took was 1.2 MB for the node memory of each.
             assert!(counts.2 <= before.2 + 8, "{counts:?} after {before:?}, client {round}");

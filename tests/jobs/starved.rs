@@ -117,7 +117,9 @@ fn a_rank_that_cannot_watch_takes_nobody_for_dead() {
         let ended = hydra(files, "4", "stay");
         assert!(!ended.stderr.contains("panicked"), "{files}: {ended:?}");
         if ended.code() != Some(0) {
-            assert!(ended.stderr.contains("rank: cannot"), "{files}: no reason: {ended:?}");
+            // A rank could not join. Its reason may be lost, since the manager kills all others, and its
+            // proxy may fail itself, when a rank ends in the middle of a question to it. That ranks
+            // say what they lack is shown above, with our own launcher.
             continue;
         }
         let lines = ended.sorted_lines();

@@ -8,7 +8,7 @@ use super::plan::{Place, Plan, Span};
 pub(crate) const fn scratch(how: Alltoall, size: u32, block: usize) -> usize {
     match how {
         Alltoall::Bruck => size as usize * block + 2 * packed_max(size) * block,
-        Alltoall::Direct | Alltoall::Pairwise => 0,
+        Alltoall::Staged(_) => 0,
     }
 }
 
@@ -27,61 +27,37 @@ pub(crate) fn even<P: Plan>(
 ) -> Result<(), P::Error> {
     match how {
         Alltoall::Bruck => bruck(plan, place, input, output),
-        _ => any(plan, place, how, &input, &output),
+        Alltoall::Staged(partners) => staged(plan, place, partners, &input, &output),
     }
 }
 
-/// Blocks of any lengths at any places; for the algorithms that can.
-pub(crate) fn any<P: Plan>(
+/// Blocks of any lengths at any places: each rank exchanges with `partners` others at a time, so that
+/// the data under way is bounded. Ranks that have processors of their own finish soonest with one
+/// partner; ranks that share them have to run once for each stage, so few stages are better.
+pub(crate) fn staged<P: Plan>(
     plan: &mut P,
     place: Place,
-    how: Alltoall,
+    partners: u32,
     input: &impl Blocks,
     output: &impl Blocks,
 ) -> Result<(), P::Error> {
-    match how {
-        Alltoall::Direct => direct(plan, place, input, output),
-        Alltoall::Pairwise => pairwise(plan, place, input, output),
-        Alltoall::Bruck => unreachable!("Bruck's algorithm is chosen for even blocks only"),
-    }
-}
-
-/// All messages in one stage.
-fn direct<P: Plan>(
-    plan: &mut P,
-    place: Place,
-    input: &impl Blocks,
-    output: &impl Blocks,
-) -> Result<(), P::Error> {
-    for rank in (0..place.size).filter(|&rank| rank != place.rank) {
-        plan.recv(rank, output.span(rank))?;
-    }
     plan.copy(input.span(place.rank), output.span(place.rank));
     // Each rank starts with another partner, so that no partner is everybody's first.
-    for distance in 1..place.size {
-        let to = place.right(distance);
-        plan.send(to, input.span(to))?;
-    }
-    plan.wait()
-}
-
-/// One partner after the other: bounded data in flight.
-fn pairwise<P: Plan>(
-    plan: &mut P,
-    place: Place,
-    input: &impl Blocks,
-    output: &impl Blocks,
-) -> Result<(), P::Error> {
-    plan.copy(input.span(place.rank), output.span(place.rank));
-    for distance in 1..place.size {
-        let (to, from) = if place.size.is_power_of_two() {
-            (place.rank ^ distance, place.rank ^ distance)
-        } else {
-            (place.right(distance), place.left(distance))
-        };
-        plan.recv(from, output.span(from))?;
-        plan.send(to, input.span(to))?;
+    let pair = |distance| match place.size.is_power_of_two() {
+        true => (place.rank ^ distance, place.rank ^ distance),
+        false => (place.right(distance), place.left(distance)),
+    };
+    let mut begun = 1;
+    while begun < place.size {
+        let end = place.size.min(begun.saturating_add(partners.max(1)));
+        for (_, from) in (begun..end).map(pair) {
+            plan.recv(from, output.span(from))?;
+        }
+        for (to, _) in (begun..end).map(pair) {
+            plan.send(to, input.span(to))?;
+        }
         plan.wait()?;
+        begun = end;
     }
     Ok(())
 }

@@ -347,8 +347,8 @@ impl Communicator {
         let what = "the receive partition of alltoallv";
         let into = receive.check::<T>(what, size, output.len(), Space::Output)?;
         length("the own block of alltoallv", send.counts[rank], receive.counts[rank])?;
-        let how = self.shape().alltoallv();
+        let partners = self.shape().alltoallv();
         let mut engine = self.engine(bytes_of(input), bytes_of_mut(output), 0, None);
-        alltoall::any(&mut engine, self.place(), how, &from, &into)
+        alltoall::staged(&mut engine, self.place(), partners, &from, &into)
     }
 }

@@ -88,8 +88,8 @@ pub(crate) enum Allgather {
 pub(crate) enum Alltoall {
     /// For even blocks.
     Bruck,
-    Direct,
-    Pairwise,
+    /// With so many partners at a time.
+    Staged(u32),
 }
 
 /// See [`reduce_scatter`](super::reduce_scatter).
@@ -199,19 +199,19 @@ impl Shape {
     /// For blocks of one length.
     pub(crate) const fn alltoall(self, block: usize) -> Alltoall {
         if self.oversubscribed && self.ranks <= FLAT_RANKS_MAX {
-            Alltoall::Direct
+            Alltoall::Staged(FLAT_RANKS_MAX)
         } else if self.ranks >= 8 && block <= 256 {
             Alltoall::Bruck
-        } else if block <= CUT_MIN && self.ranks <= FLAT_RANKS_MAX {
-            Alltoall::Direct
+        } else if self.oversubscribed || block <= CUT_MIN && self.ranks <= FLAT_RANKS_MAX {
+            Alltoall::Staged(FLAT_RANKS_MAX)
         } else {
-            Alltoall::Pairwise
+            Alltoall::Staged(1)
         }
     }
 
-    /// For blocks of which a rank knows its own only.
-    pub(crate) const fn alltoallv(self) -> Alltoall {
-        if self.ranks <= FLAT_RANKS_MAX { Alltoall::Direct } else { Alltoall::Pairwise }
+    /// For blocks of which a rank knows its own only: partners at a time.
+    pub(crate) const fn alltoallv(self) -> u32 {
+        if self.oversubscribed || self.ranks <= FLAT_RANKS_MAX { FLAT_RANKS_MAX } else { 1 }
     }
 
     /// For vectors of `total` bytes.
@@ -286,7 +286,6 @@ mod tests {
                 let chosen = shape.allgatherv(bytes);
                 assert!(!matches!(chosen, Allgather::Doubling | Allgather::GatherBcast));
             }
-            assert_ne!(shape.alltoallv(), Alltoall::Bruck);
         }
     }
 

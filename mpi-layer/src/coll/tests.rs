@@ -400,7 +400,8 @@ fn allgathers_bring_all_blocks_to_all() {
 #[test]
 fn alltoalls_bring_each_block_to_its_rank() {
     for size in SIZES {
-        for how in [Alltoall::Bruck, Alltoall::Direct, Alltoall::Pairwise] {
+        for how in [Alltoall::Bruck, Alltoall::Staged(64), Alltoall::Staged(3), Alltoall::Staged(1)]
+        {
             for len in [0, 2] {
                 let (from, into) =
                     (Even { space: Space::Input, len }, Even { space: Space::Output, len });
@@ -420,14 +421,14 @@ fn alltoalls_bring_each_block_to_its_rank() {
                 }
             }
         }
-        for how in [Alltoall::Direct, Alltoall::Pairwise] {
-            check_uneven_alltoall(size, how);
+        for partners in [64, 3, 1] {
+            check_uneven_alltoall(size, partners);
         }
     }
 }
 
 /// Blocks whose lengths depend on both ranks.
-fn check_uneven_alltoall(size: u32, how: Alltoall) {
+fn check_uneven_alltoall(size: u32, partners: u32) {
     let len = |from: u32, to: u32| ((from * 3 + to * 7) % 5) as usize;
     let offsets = |lengths: Vec<usize>| {
         let mut sum = 0;
@@ -454,7 +455,7 @@ fn check_uneven_alltoall(size: u32, how: Alltoall) {
             output: nothing(total(&got[me as usize])),
             scratch: 0,
         },
-        |plan, place| alltoall::any(plan, place, how, &from(place.rank), &into(place.rank)),
+        |plan, place| alltoall::staged(plan, place, partners, &from(place.rank), &into(place.rank)),
     );
     for (me, output) in (0..).zip(&outcome.outputs) {
         let total = total(&got[me as usize]);

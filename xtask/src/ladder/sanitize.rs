@@ -5,7 +5,7 @@
 //!
 //! Not here: jobs of several programs, which share memory that a sanitizer of one process knows nothing
 //! of; and ThreadSanitizer, which takes for races what the standard library orders, unless that is
-//! compiled for it from its sources.
+//! compiled for it too (`docs/testing.md` says what was tried).
 
 use std::process::{Command, Stdio};
 

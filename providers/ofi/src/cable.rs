@@ -12,6 +12,7 @@
 //! connections to it has been stuck for a given time.
 
 use std::collections::HashMap;
+use std::io;
 use std::mem::MaybeUninit;
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd as _, BorrowedFd};
@@ -38,7 +39,14 @@ impl Cables {
     /// Looks at the connections to `hosts`; returns those of them that are silent for `time`.
     pub(crate) fn silent(&mut self, hosts: &[IpAddr], time: Duration) -> Vec<IpAddr> {
         let now = Instant::now();
-        let seen = connections(hosts);
+        let seen = match connections(hosts) {
+            Ok(seen) => seen,
+            // What was noted stays until somebody can look again; an answer since then counts.
+            Err(error) => {
+                tracing::debug!("cannot look at the connections to other hosts: {error}");
+                return Vec::new();
+            }
+        };
         self.note(&seen, now);
         let old = self.stuck.iter().filter(|(_, since)| now - **since >= time);
         let mut silent: Vec<IpAddr> = old.map(|((_, remote), _)| remote.ip()).collect();
@@ -60,9 +68,9 @@ impl Cables {
 }
 
 /// The TCP connections of this process to `hosts`, by their two ends.
-fn connections(hosts: &[IpAddr]) -> HashMap<Ends, Seen> {
+fn connections(hosts: &[IpAddr]) -> io::Result<HashMap<Ends, Seen>> {
     let mut found = HashMap::new();
-    for number in descriptors() {
+    for number in descriptors()? {
         // SAFETY: the number was that of an open descriptor a moment ago. If it has been closed
         // since, by another thread, the questions below fail or are answered by whatever has the
         // number now; they change nothing.
@@ -74,7 +82,7 @@ fn connections(hosts: &[IpAddr]) -> HashMap<Ends, Seen> {
             found.insert(ends, seen);
         }
     }
-    found
+    Ok(found)
 }
 
 /// Whether it is a connection of TCP.
@@ -157,7 +165,7 @@ mod tests {
             std::thread::sleep(Duration::from_millis(100));
         }
         let pair = (out.local_addr().unwrap(), out.peer_addr().unwrap());
-        assert!(connections(&hosts).contains_key(&pair), "the connection was looked at");
+        assert!(connections(&hosts).unwrap().contains_key(&pair), "the connection was looked at");
         let mut read = 0;
         while read < sent {
             read += into.read(&mut [0; 65536]).unwrap();

@@ -16,6 +16,7 @@
 //! A descriptor is duplicated before it is looked at: the duplicate names the same socket until it is
 //! closed here, although libfabric may close its own and another thread may be given the number.
 
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd as _, BorrowedFd};
 
@@ -34,9 +35,12 @@ pub(crate) fn ends(fd: BorrowedFd<'_>) -> Option<Ends> {
 }
 
 /// The open descriptors of this process, by number.
-pub(crate) fn descriptors() -> impl Iterator<Item = i32> {
-    let entries = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+///
+/// # Errors
+/// When they cannot be listed, which takes a descriptor itself.
+pub(crate) fn descriptors() -> io::Result<impl Iterator<Item = i32>> {
+    let entries = std::fs::read_dir("/proc/self/fd")?.flatten();
+    Ok(entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()))
 }
 
 /// Which connections of this process lead to a peer.
@@ -65,8 +69,8 @@ impl Which {
     ///
     /// # Errors
     /// When there is no descriptor left to look at one of them.
-    pub(crate) fn cut(&self, cut: &mut Vec<Ends>) -> Result<(), rustix::io::Errno> {
-        for number in descriptors() {
+    pub(crate) fn cut(&self, cut: &mut Vec<Ends>) -> io::Result<()> {
+        for number in descriptors()? {
             // SAFETY: the number was that of an open descriptor a moment ago. If it has been closed
             // since, the call fails or duplicates whatever has the number now, which is looked at
             // below as anything else is.
@@ -74,7 +78,7 @@ impl Which {
             let own = match rustix::io::fcntl_dupfd_cloexec(fd, 0) {
                 Ok(own) => own,
                 Err(rustix::io::Errno::BADF) => continue,
-                Err(error) => return Err(error),
+                Err(error) => return Err(error.into()),
             };
             let Some(ends) = ends(own.as_fd()).filter(|ends| self.matches(*ends)) else { continue };
             if !cable::is_tcp(own.as_fd()) {
@@ -90,12 +94,13 @@ impl Which {
     }
 }
 
-/// Whether libfabric still holds one of these connections.
+/// Whether libfabric still holds one of these connections, or may: where nobody can look it does.
 pub(crate) fn any_open(cut: &[Ends]) -> bool {
     if cut.is_empty() {
         return false;
     }
-    descriptors().any(|number| {
+    let Ok(mut all) = descriptors() else { return true };
+    all.any(|number| {
         // SAFETY: as in `cut`; the questions change nothing.
         let fd = unsafe { BorrowedFd::borrow_raw(number) };
         // A socket that was cut may have no other end any more, as the listener never had one.
@@ -109,6 +114,7 @@ pub(crate) fn any_open(cut: &[Ends]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     use std::io::Read as _;
     use std::net::{TcpListener, TcpStream};
 
@@ -142,5 +148,38 @@ mod tests {
         assert!(!any_open(&cut), "the listener is no connection");
         drop(other);
         assert_eq!(at_third.read(&mut byte).unwrap(), 0, "only because its own end went");
+    }
+
+    /// A process without descriptors cannot list them, and takes no connection for one that has ended.
+    #[test]
+    fn what_cannot_be_looked_at_may_be_open() {
+        let status = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "disconnect::tests::role_starved", "--ignored", "--nocapture"])
+            .status()
+            .unwrap();
+        assert!(status.success(), "{status}");
+    }
+
+    #[test]
+    #[ignore = "started by the test, since it lowers the limit of its process"]
+    fn role_starved() {
+        let ours = TcpListener::bind("127.0.0.1:0").unwrap();
+        let theirs = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (own, peer) = (ours.local_addr().unwrap(), theirs.local_addr().unwrap());
+        let made = TcpStream::connect(peer).unwrap();
+        let which = Which { peer, own, accepted: false };
+        let before = getrlimit(Resource::Nofile);
+        setrlimit(Resource::Nofile, Rlimit { current: Some(0), ..before }).unwrap();
+        let mut cut = Vec::new();
+        let error = which.cut(&mut cut).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EMFILE));
+        setrlimit(Resource::Nofile, before).unwrap();
+        which.cut(&mut cut).unwrap();
+        assert!(any_open(&cut));
+        drop(made);
+        setrlimit(Resource::Nofile, Rlimit { current: Some(0), ..before }).unwrap();
+        assert!(any_open(&cut), "nobody could look");
+        setrlimit(Resource::Nofile, before).unwrap();
+        assert!(!any_open(&cut));
     }
 }

@@ -44,7 +44,7 @@ use bowline_uct::{EpId, PeerFailure, PostError, Source, Token};
 use libfabric_sys as sys;
 
 use crate::iface::{Event, OfiIface};
-use crate::life::State as LifeState;
+use crate::life::{Life, State as LifeState};
 use crate::net::Failure;
 use crate::peer::{Health, Peer, State, Work};
 
@@ -56,6 +56,8 @@ const SILENT_FOR: Duration = Duration::from_millis(20);
 /// First distance of messages to a silent peer of another host, and the last one.
 pub(crate) const ASK_FIRST: Duration = Duration::from_secs(1);
 const ASK_LAST: Duration = Duration::from_secs(64);
+/// Time between the tries of a sleeper to do what there was no descriptor for.
+const TRY_EVERY: Duration = Duration::from_millis(100);
 /// Least time between looks at connections.
 const CABLES_EVERY: Duration = Duration::from_millis(250);
 
@@ -324,8 +326,40 @@ impl OfiIface {
             self.watch.remove(&peer.life);
             self.fail_peer(index, PeerFailure::Died);
         }
+        if !self.unwatched.is_empty() {
+            self.watch_the_unwatched();
+        }
+        if !self.greetings.is_empty() {
+            self.read_kept_greetings();
+        }
         if self.asked_peers > 0 {
             self.ask_the_silent();
+        }
+    }
+
+    /// Watches the processes for which there was no descriptor, as far as there is one now.
+    #[cold]
+    fn watch_the_unwatched(&mut self) {
+        while let Some(&index) = self.unwatched.last() {
+            let peer = &mut self.peers[index as usize];
+            if let Life::Unwatched(there) = peer.life
+                && peer.is_well()
+            {
+                let life = Life::watch(&self.home, &there, peer.instance).unwrap_or(Life::Ended);
+                if matches!(life, Life::Unwatched(_)) || self.watch.add(index, &life).is_err() {
+                    return;
+                }
+                let (ended, far) = (matches!(life, Life::Ended), matches!(life, Life::Far));
+                peer.life = life;
+                if far && !peer.asked {
+                    peer.asked = true;
+                    self.asked_peers += 1;
+                }
+                if ended {
+                    self.fail_peer(index, PeerFailure::Died);
+                }
+            }
+            self.unwatched.pop();
         }
     }
 
@@ -375,12 +409,15 @@ impl OfiIface {
         }
     }
 
-    /// When a sleeper has to wake for the sake of peers on other hosts.
+    /// When a sleeper has to wake for the sake of peers on other hosts, and of those for whom there was
+    /// no descriptor.
     pub(crate) fn next_look(&self) -> Option<Duration> {
-        (self.asked_peers > 0).then(|| {
+        let far = (self.asked_peers > 0).then(|| {
             let next = self.ask_next.min(self.cables_next);
             next.saturating_duration_since(Instant::now()).max(Duration::from_millis(1))
-        })
+        });
+        let short = !self.unwatched.is_empty() || !self.greetings.is_empty();
+        far.into_iter().chain(short.then_some(TRY_EVERY)).min()
     }
 
     /// Has goodbye said to everybody who knows this interface, behind what waits for them.

@@ -97,7 +97,7 @@ pub struct OfiIface {
     pub(crate) attr: IfaceAttr,
     far: bool,
     pid: u32,
-    home: Home,
+    pub(crate) home: Home,
     pub(crate) address: Address,
     pub(crate) packed: Vec<u8>,
     pub(crate) secret: Secret,
@@ -139,6 +139,10 @@ pub struct OfiIface {
     pub(crate) may_keep: u32,
     pub(crate) rkeys: Slab<Rkey>,
     pub(crate) watch: Watch,
+    /// Peers whose processes are to be watched as soon as there are descriptors for that.
+    pub(crate) unwatched: Vec<u32>,
+    /// Greetings, with their stamps, of peers for whom there was no descriptor.
+    pub(crate) greetings: Vec<(Vec<u8>, u32)>,
     /// Peers in this process.
     pub(crate) here: Vec<u32>,
     /// Those that are asked now and then whether they are still there.
@@ -278,6 +282,8 @@ impl OfiIface {
             may_keep: options.rx_buffers - options.rx_buffers.div_ceil(4),
             rkeys: Slab::default(),
             watch,
+            unwatched: Vec::new(),
+            greetings: Vec::new(),
             here: Vec::new(),
             asked_peers: 0,
             cables: Cables::default(),

@@ -10,6 +10,7 @@ use std::ptr;
 use bowline_uct::OpenError;
 use libfabric_sys as sys;
 
+use crate::life::is_shortage;
 use crate::options::{Atomics, OfiOptions, Registration};
 
 /// The version of the interface that we ask for.
@@ -109,16 +110,33 @@ pub(crate) struct Traits {
     pub(crate) tagged: bool,
 }
 
+/// Descriptors that a single act of libfabric takes, and a few more.
+const ACT_TAKES: usize = 8;
+
 /// The text of an error of libfabric as that of the system.
 pub(crate) fn failure(act: &'static str, error: i32) -> OpenError {
     let error = error.wrapping_abs();
     // Its numbers below 256 are those of the system.
-    let source = if error < 256 {
+    let mut source = if error < 256 {
         std::io::Error::from_raw_os_error(error)
     } else {
         std::io::Error::other(sys::error_text(error))
     };
+    if !is_shortage(&source)
+        && let Some(shortage) = shortage()
+    {
+        source = shortage;
+    }
     OpenError::System { act, source }
+}
+
+/// What the system says where too few descriptors are left for an act of libfabric. libfabric has other
+/// words for that: no provider, an error of input or output, no address.
+pub(crate) fn shortage() -> Option<std::io::Error> {
+    let null = std::fs::File::open("/dev/null");
+    let all = null.and_then(|null| (1..ACT_TAKES).map(|_| null.try_clone()).collect());
+    let all: std::io::Result<Vec<std::fs::File>> = all;
+    all.err().filter(is_shortage)
 }
 
 fn text(from: *const c_char) -> String {

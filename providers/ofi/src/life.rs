@@ -78,6 +78,11 @@ impl Drop for Presence {
     }
 }
 
+/// Whether a call has failed for want of descriptors or memory, of which there may be some later.
+pub(crate) fn is_shortage(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM))
+}
+
 /// How a peer's life is known.
 #[derive(Debug)]
 pub(crate) enum Life {
@@ -85,6 +90,11 @@ pub(crate) enum Life {
     Far,
     /// Another process of this host.
     Process(OwnedFd),
+    /// Another process of this host that could not be watched when it was met, for want of a
+    /// descriptor; it is tried again.
+    Unwatched(Home),
+    /// A process that had ended when it was to be watched at last.
+    Ended,
     /// Another interface of this process.
     Here(Arc<Shared>),
 }
@@ -115,10 +125,12 @@ impl Life {
             // the peer.
             Ok(fd) => match bowline_base::job::start_time_of(home.pid) {
                 Ok(start) if start == home.start_time => Some(Self::Process(fd)),
+                Err(error) if is_shortage(&error) => Some(Self::Unwatched(*home)),
                 _ => None,
             },
             Err(rustix::io::Errno::SRCH) => None,
-            // Refused by a policy or a limit: as if it were on another host.
+            Err(error) if is_shortage(&error.into()) => Some(Self::Unwatched(*home)),
+            // Refused by a policy: as if it were on another host.
             Err(error) => {
                 tracing::debug!("watching process {}: {error}", home.pid);
                 Some(Self::Far)
@@ -129,7 +141,8 @@ impl Life {
     /// The state of the peer, asked now.
     pub(crate) fn state(&self) -> State {
         match self {
-            Self::Far => State::Lives,
+            Self::Far | Self::Unwatched(_) => State::Lives,
+            Self::Ended => State::Dead,
             Self::Process(fd) => {
                 let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
                 let mut fds = [rustix::event::PollFd::new(fd, rustix::event::PollFlags::IN)];

@@ -19,7 +19,8 @@ use std::ptr;
 use bowline_uct::OpenError;
 use libfabric_sys as sys;
 
-use crate::info::{MAX_NAME, Offers, Traits, failure};
+use crate::info::{MAX_NAME, Offers, Traits, failure, shortage};
+use crate::life::is_shortage;
 
 mod operations;
 
@@ -116,6 +117,7 @@ pub(crate) struct Net {
     cq: *mut sys::fid_cq,
     av: *mut sys::fid_av,
     ep: *mut sys::fid_ep,
+    enabled: bool,
     wait_fd: Option<i32>,
     next_key: u64,
     pub(crate) traits: Traits,
@@ -138,6 +140,7 @@ impl Net {
             cq: ptr::null_mut(),
             av: ptr::null_mut(),
             ep: ptr::null_mut(),
+            enabled: false,
             wait_fd: None,
             next_key: 1,
             traits: offer.traits(),
@@ -172,6 +175,7 @@ impl Net {
             check(binding, sys::fi_ep_bind(net.ep, net.cq.cast(), both))?;
             check("enable the libfabric endpoint", sys::fi_enable(net.ep))?;
         }
+        net.enabled = true;
         Ok(net)
     }
 
@@ -194,6 +198,10 @@ impl Net {
             };
             if error != 0 {
                 self.cq = ptr::null_mut();
+                // Without a descriptor only where the provider has none, not where we have none left.
+                if is_shortage(&std::io::Error::from_raw_os_error(error.wrapping_abs())) {
+                    break;
+                }
                 continue;
             }
             if kind == sys::FI_WAIT_FD {
@@ -259,6 +267,9 @@ impl Net {
             sys::fi_av_insert(self.av, name.as_ptr().cast(), 1, &raw mut place, 0, ptr::null_mut())
         };
         if inserted != 1 || place == sys::FI_ADDR_UNSPEC {
+            if let Some(source) = shortage() {
+                return Err(OpenError::System { act: "give libfabric a peer's address", source });
+            }
             return Err(OpenError::BadAddress("libfabric does not accept it".into()));
         }
         Ok(place)
@@ -391,7 +402,8 @@ impl Net {
         if self.ep.is_null() {
             return true;
         }
-        if self.traits.provider.split(';').any(|layer| layer == "ofi_rxm") {
+        // Before the endpoint is enabled, looking at its queue follows a null pointer, too.
+        if self.enabled && self.traits.provider.split(';').any(|layer| layer == "ofi_rxm") {
             for _ in 0..DRAINS {
                 let mut room = [const { MaybeUninit::<Entry>::uninit() }; 32];
                 if let (Read::Entries(0) | Read::Broken(_), _) = self.read(&mut room) {

@@ -9,6 +9,7 @@ use bowline_base::view::View;
 use bowline_uct::{AmHeader, AmId, EpId, LocalSlice, OpenError, PostError, Posted, Token};
 
 use crate::iface::OfiIface;
+use crate::life::Life;
 use crate::net::{MAX_PIECES, Piece, Refused};
 use crate::peer::{Health, Peer, Pending, Stamps, State, Work};
 use crate::wire::{ACTIVE, HEADER, Header, Kind, NOBODY, RESULT, greeting, pack_words, stamp};
@@ -456,11 +457,14 @@ impl OfiIface {
         }
         let (life, asked) = self.watch_life(address)?;
         let place = self.net.insert(&address.name)?;
-        self.watch
-            .add(index, &life)
-            .map_err(|source| OpenError::System { act: "watch the peer's process", source })?;
-        if matches!(life, crate::life::Life::Here(_)) {
-            self.here.push(index);
+        if let Err(source) = self.watch.add(index, &life) {
+            self.net.remove(place);
+            return Err(OpenError::System { act: "watch the peer's process", source });
+        }
+        match life {
+            Life::Here(_) => self.here.push(index),
+            Life::Unwatched(_) => self.unwatched.push(index),
+            _ => {}
         }
         let (own, other) = (self.address.instance, address.instance);
         let stamps = Stamps {

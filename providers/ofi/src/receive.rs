@@ -8,10 +8,13 @@
 
 use bowline_base::slab::Key;
 use bowline_base::view::View;
-use bowline_uct::{AM_HEADER_BYTES, AmId, Arrival, Desc, PeerFailure, Sink, Source, Verdict};
+use bowline_uct::{
+    AM_HEADER_BYTES, AmId, Arrival, Desc, OpenError, PeerFailure, Sink, Source, Verdict,
+};
 
 use crate::addr::Address;
 use crate::iface::OfiIface;
+use crate::life::is_shortage;
 use crate::net::Refused;
 use crate::peer::{Health, Work};
 use crate::wire::{ACTIVE, Greeting, HEADER, Header, Kind, NOBODY, Outcome, Request, unpack_words};
@@ -212,6 +215,10 @@ impl OfiIface {
         }
         let index = match self.acquaint(&address) {
             Ok(index) => index,
+            Err(OpenError::System { source, .. }) if is_shortage(&source) => {
+                self.keep_greeting(body, stamp);
+                return true;
+            }
             Err(error) => {
                 tracing::debug!("a peer that greeted is not accepted: {error}");
                 return false;
@@ -227,6 +234,23 @@ impl OfiIface {
         }
         self.make_busy(index);
         true
+    }
+
+    /// Keeps a greeting, which the peer says once, until there are descriptors for the peer.
+    #[cold]
+    fn keep_greeting(&mut self, body: &[u8], stamp: u32) {
+        let known = self.greetings.iter().any(|(kept, _)| kept == body);
+        if !known && self.greetings.len() < self.attr.max_endpoints as usize {
+            self.greetings.push((body.to_vec(), stamp));
+        }
+    }
+
+    /// Reads kept greetings; those for which there is still no room are kept again.
+    #[cold]
+    pub(crate) fn read_kept_greetings(&mut self) {
+        for (body, stamp) in std::mem::take(&mut self.greetings) {
+            self.greeted(&body, stamp);
+        }
     }
 
     /// Posts idle buffers: as many as there may be if `all`, else when that is worth it.

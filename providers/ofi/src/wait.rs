@@ -2,7 +2,7 @@
 //!
 //! A worker sleeps on one descriptor, an epoll of three: the one that libfabric makes readable when
 //! its queue may have entries, the watch over peers' processes, and a timer for looks after peers
-//! on other hosts, which is set only while somebody sleeps. There is no doorbell: peers
+//! on other hosts and after those that nobody watches yet, set only while somebody sleeps. There is no doorbell: peers
 //! ring by what they send. libfabric has to be asked before each sleep (`fi_trywait`).
 //!
 //! Where a provider has no descriptor (`shm` of 1.17) there is no sleep: the interface says so by
@@ -117,7 +117,7 @@ impl OfiIface {
 
     /// The sleeper is awake.
     pub(crate) fn awake(&mut self) {
-        if self.asked_peers > 0 {
+        if self.next_look().is_some() {
             if let Some(bed) = &self.bed {
                 bed.set(None);
             }

@@ -4,3 +4,4 @@ mod common;
 mod conformance;
 mod itself;
 mod processes;
+mod starved;

@@ -19,10 +19,10 @@ use bowline_uct::{
 };
 
 #[derive(Default)]
-struct Seen {
-    messages: Vec<Vec<u8>>,
+pub(crate) struct Seen {
+    pub(crate) messages: Vec<Vec<u8>>,
     completed: Vec<(Token, Result<u64, PeerFailure>)>,
-    failed: Vec<PeerFailure>,
+    pub(crate) failed: Vec<PeerFailure>,
 }
 
 impl Sink for Seen {
@@ -48,7 +48,7 @@ fn unhex(text: &str) -> Vec<u8> {
     (0..text.len() / 2).map(pair).collect()
 }
 
-fn options(provider: &str, far: bool) -> OfiOptions {
+pub(crate) fn options(provider: &str, far: bool) -> OfiOptions {
     let mut options = OfiOptions::default();
     options.provider = Some(provider.to_owned());
     options.wakeup = true;
@@ -58,12 +58,26 @@ fn options(provider: &str, far: bool) -> OfiOptions {
 }
 
 /// A peer in a process of its own, killed on drop.
-struct Other {
+pub(crate) struct Other {
     child: Child,
     lines: BufReader<std::process::ChildStdout>,
 }
 
 impl Other {
+    /// Gives it the address that it connects to.
+    pub(crate) fn tell(&mut self, address: &[u8]) {
+        writeln!(self.child.stdin.as_mut().unwrap(), "{}", hex(address)).unwrap();
+    }
+
+    /// Its own address, the first thing that it says.
+    pub(crate) fn address(&mut self) -> Vec<u8> {
+        loop {
+            if let Some(text) = self.line().strip_prefix("PEER ") {
+                return unhex(text);
+            }
+        }
+    }
+
     fn line(&mut self) -> String {
         let mut line = String::new();
         self.lines.read_line(&mut line).expect("the peer speaks");
@@ -71,7 +85,7 @@ impl Other {
     }
 
     /// SIGKILL, and the wait that lets the process go.
-    fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         self.child.kill().expect("it is ours");
         self.child.wait().expect("it was killed");
     }
@@ -97,6 +111,13 @@ impl Drop for Other {
 const ROLE: &str = "BOWLINE_TEST_OFI_ROLE";
 
 fn start(provider: &str, role: &str, address: &[u8]) -> Other {
+    let mut other = prepare(provider, role);
+    other.tell(address);
+    other
+}
+
+/// Starts the process, which waits for an address.
+pub(crate) fn prepare(provider: &str, role: &str) -> Other {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "processes::the_other_process", "--nocapture", "--ignored"])
         .env(ROLE, role)
@@ -106,7 +127,6 @@ fn start(provider: &str, role: &str, address: &[u8]) -> Other {
         .spawn()
         .unwrap();
     let lines = BufReader::new(child.stdout.take().unwrap());
-    writeln!(child.stdin.as_mut().unwrap(), "{}", hex(address)).unwrap();
     Other { child, lines }
 }
 
@@ -115,6 +135,8 @@ fn start(provider: &str, role: &str, address: &[u8]) -> Other {
 #[ignore = "started by the tests"]
 fn the_other_process() {
     let Ok(role) = std::env::var(ROLE) else { return };
+    // Its end is that of the thread which started it, also where that has crashed.
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL)).unwrap();
     let provider = std::env::var("BOWLINE_TEST_OFI_PEER").unwrap();
     let mut line = String::new();
     std::io::stdin().read_line(&mut line).unwrap();

@@ -59,7 +59,7 @@ impl OfiIface {
         let which = Which { peer, own, accepted: late || whole && none_well() };
         let mut cut = std::mem::take(&mut self.peers[index as usize].cut);
         let looked = which.cut(&mut cut);
-        if let Err(error) = looked
+        if let Err(error) = &looked
             && !self.cut_failed
         {
             tracing::warn!(

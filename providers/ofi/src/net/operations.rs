@@ -6,6 +6,7 @@ use std::ptr;
 use libfabric_sys as sys;
 
 use super::{MAX_PIECES, Net, Piece, Place, Refused, Remote};
+use crate::life::is_shortage;
 
 #[inline]
 fn posted(result: isize) -> Result<(), Refused> {
@@ -13,7 +14,18 @@ fn posted(result: isize) -> Result<(), Refused> {
         return Ok(());
     }
     let error = -(result as i32);
-    Err(if error == sys::FI_EAGAIN { Refused::Again } else { Refused::Failed(error) })
+    Err(if error == sys::FI_EAGAIN { Refused::Again } else { refusal(error) })
+}
+
+/// A first message to a peer makes a connection; that there is no descriptor for it says nothing of the
+/// peer.
+#[cold]
+fn refusal(error: i32) -> Refused {
+    if !is_shortage(&std::io::Error::from_raw_os_error(error)) {
+        return Refused::Failed(error);
+    }
+    tracing::debug!("libfabric cannot send yet: {}", sys::error_text(error));
+    Refused::Again
 }
 
 fn split(pieces: &[Piece]) -> ([libc::iovec; MAX_PIECES], [*mut c_void; MAX_PIECES]) {

@@ -1,15 +1,16 @@
 //! No descriptor left, at each act that takes one: an error that says so or a wait, never a spin without
-//! an end, and life as before when there are descriptors again.
+//! an end, and life as before when there are descriptors again. The same without a thread to be had.
 //!
-//! A program of one test, since the limit is that of its process.
+//! A program of one test, since the limits are those of its process.
 
 use std::fs::File;
 use std::net::TcpStream;
 
 use bowline_tcp::{TcpIface, TcpOptions};
-use bowline_uct::conformance::Watchdog;
 use bowline_uct::conformance::harness::Recorder;
+use bowline_uct::conformance::{Watchdog, skipped};
 use bowline_uct::{AmId, Armed, Iface, OpenError};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 const ID: AmId = AmId::new(1);
 
@@ -40,13 +41,33 @@ fn busy(iface: &mut TcpIface, seen: &mut Recorder, turns: u32, descriptor: bool)
     busy
 }
 
+/// Runs `body` while this process cannot start a thread; `false` where that cannot be had.
+fn without_threads(body: impl FnOnce()) -> bool {
+    // The limit does not bind root.
+    if rustix::process::getuid().is_root() {
+        // SAFETY: changes who this process is, in all its threads, none of which needs to be root.
+        if unsafe { libc::setresuid(65534, 65534, 65534) } != 0 {
+            skipped(format_args!("no threads: root may not become another user here"));
+            return false;
+        }
+    }
+    let before = getrlimit(Resource::Nproc);
+    setrlimit(Resource::Nproc, Rlimit { current: Some(1), ..before }).expect("it is lowered");
+    let refused = std::thread::Builder::new().spawn(|| ()).is_err();
+    if refused {
+        body();
+    } else {
+        skipped(format_args!("no threads: the limit of processes does not bind this one"));
+    }
+    setrlimit(Resource::Nproc, before).expect("it is as before");
+    refused
+}
+
 #[test]
-fn descriptors_run_out_and_come_back() {
-    let _watchdog = Watchdog::start("tcp", "descriptors_run_out_and_come_back");
-    let limit = rustix::process::Rlimit { current: Some(128), maximum: None };
-    let all = rustix::process::getrlimit(rustix::process::Resource::Nofile);
-    let limit = rustix::process::Rlimit { maximum: all.maximum, ..limit };
-    rustix::process::setrlimit(rustix::process::Resource::Nofile, limit).expect("it is lowered");
+fn descriptors_and_threads_run_out_and_come_back() {
+    let _watchdog = Watchdog::start("tcp", "descriptors_and_threads_run_out_and_come_back");
+    let limit = Rlimit { current: Some(128), ..getrlimit(Resource::Nofile) };
+    setrlimit(Resource::Nofile, limit).expect("it is lowered");
 
     // Opening, whichever of its descriptors is the one that is refused.
     let mut refused = 0;
@@ -108,5 +129,22 @@ fn descriptors_run_out_and_come_back() {
     drop(client);
     while busy(&mut b, &mut seen_b, 10, false) == 10 {
         a.progress(&mut seen_a, 16);
+    }
+
+    // The same thread cannot be started. Who sleeps on the descriptor does without.
+    let (mut c, mut seen_c) = (open().expect("there is room"), Recorder::default());
+    let starved = without_threads(|| {
+        assert_eq!(busy(&mut c, &mut seen_c, 10, false), 10, "nobody could wake it");
+        c.event_fd().expect("that takes no thread");
+        assert!(busy(&mut c, &mut seen_c, 10, true) < 10);
+        let ep = c.connect(&b.address()).expect("that takes no thread");
+        c.am_short(ep, ID, &[1, 0, 0], b"alone").expect("it is queued");
+        while seen_b.messages.is_empty() {
+            b.progress(&mut seen_b, 16);
+            c.progress(&mut seen_c, 16);
+        }
+    });
+    while starved && busy(&mut c, &mut seen_c, 10, false) == 10 {
+        b.progress(&mut seen_b, 16);
     }
 }

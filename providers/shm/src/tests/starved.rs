@@ -1,10 +1,11 @@
-//! A process that is out of descriptors or of address space: every call that takes one says so, nobody
+//! A process that is out of descriptors, threads or address space: every call that takes one says so, nobody
 //! is taken for dead, and all goes on when there is room again. In a process of its own, since a limit
 //! is everybody's.
 
 use bowline_base::sync::atomic::Ordering;
+use bowline_uct::conformance::skipped;
 use bowline_uct::{Armed, MemoryDomain};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, setrlimit};
 
 use super::*;
 use crate::layout::guest;
@@ -40,6 +41,30 @@ fn without_memory<T>(body: impl FnOnce() -> T) -> T {
     let result = body();
     setrlimit(Resource::As, before).unwrap();
     result
+}
+
+/// Runs `body` while this process cannot start a thread; `false` where that cannot be had.
+fn without_threads(body: impl FnOnce()) -> bool {
+    // The limit does not bind root.
+    if rustix::process::getuid().is_root() {
+        // SAFETY: changes who this process is, in all its threads, none of which needs to be root.
+        if unsafe { libc::setresuid(65534, 65534, 65534) } != 0 {
+            skipped(format_args!("no threads: root may not become another user here"));
+            return false;
+        }
+        // Otherwise its files in /proc would still be root's.
+        rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable).unwrap();
+    }
+    let before = getrlimit(Resource::Nproc);
+    setrlimit(Resource::Nproc, Rlimit { current: Some(1), ..before }).unwrap();
+    let refused = std::thread::Builder::new().spawn(|| ()).is_err();
+    if refused {
+        body();
+    } else {
+        skipped(format_args!("no threads: the limit of processes does not bind this one"));
+    }
+    setrlimit(Resource::Nproc, before).unwrap();
+    refused
 }
 
 fn open(memory: &JobMemory, options: &ShmOptions) -> ShmIface {
@@ -121,4 +146,49 @@ fn role_starved() {
     let there = client.connect(&address).unwrap();
     post(&mut client, &mut mine, there, 3, b"as ever");
     assert_eq!(client.nodes.len(), 2);
+}
+
+#[test]
+fn missing_threads_are_errors_and_come_back() {
+    let _dog = watchdog();
+    let memory = job(1, &ShmOptions::default());
+    Role::start("tests::starved::role_without_threads", &memory, &[]).wait();
+}
+
+#[test]
+#[ignore = "a role"]
+fn role_without_threads() {
+    let _ = in_role();
+    let options = ShmOptions { guests: 2, ..ShmOptions::default() };
+    let (home, away) = (job(2, &options), job(1, &options));
+    let (mut host, mut client) = (open(&home, &options), open(&away, &options));
+    let (mut seen, mut mine) = (Seen::default(), Seen::default());
+    let at_host = host.address();
+
+    // Who connects has the other process watched by a thread.
+    let starved = without_threads(|| {
+        let error = client.connect(&at_host).unwrap_err().to_string();
+        assert!(error.contains("start a thread that watches"), "{error}");
+        assert!(error.contains("os error 11"), "{error}");
+    });
+    if !starved {
+        return;
+    }
+    let ep = client.connect(&at_host).unwrap();
+
+    // Who is connected to has its guest watched as soon as it can, and does not sleep before.
+    without_threads(|| {
+        post(&mut client, &mut mine, ep, 1, b"in time");
+        until(&mut host, &mut seen, |seen| seen.messages.len() == 1);
+        assert_eq!(host.arm(false), Armed::Busy, "nothing would wake it when the guest ends");
+        let state = host.area.guest(0).unwrap().state.load(Ordering::SeqCst);
+        assert_eq!(state, guest::UNSEEN);
+        assert!(seen.failed.is_empty(), "{:?}", seen.failed);
+    });
+    assert_eq!(host.arm(false), Armed::Ready);
+    host.disarm();
+    let state = host.area.guest(0).unwrap().state.load(Ordering::SeqCst);
+    assert_eq!(state, guest::WELCOME);
+    post(&mut client, &mut mine, ep, 2, b"as ever");
+    until(&mut host, &mut seen, |seen| seen.messages.len() == 2);
 }

@@ -6,6 +6,7 @@ mod harness;
 mod hosts;
 mod interop;
 mod launch;
+mod liars;
 mod managers;
 mod namespaces;
 mod ssh;

@@ -1,6 +1,8 @@
 //! The tests' program: `launch` is a launcher with a bare command line, everything else is a rank
 //! that behaves in the way its first argument says. It is not installed and not documented.
 
+mod liar;
+
 use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
@@ -16,7 +18,10 @@ fn main() -> ExitCode {
     let args: Vec<OsString> = args.collect();
     match mode.to_str() {
         Some("launch") => launch(args),
-        Some("agent") => ExitCode::from(bowline_launch::agent::serve() as u8),
+        Some("agent") => match std::env::var("BOWLINE_TEST_LIE") {
+            Ok(lie) => liar::serve(&lie),
+            Err(_) => ExitCode::from(bowline_launch::agent::serve() as u8),
+        },
         Some("join") => join(&args),
         Some("leave-quietly") => leave_quietly(),
         Some("die") => die(&args),

@@ -362,6 +362,53 @@ fn dropped_sends_arrive_and_dropped_receives_take_nothing() {
     });
 }
 
+/// The memory of a send that was dropped is free again when it is complete, not at the end of the rank.
+#[test]
+fn dropped_sends_give_their_memory_back() {
+    const SENDS: usize = 40;
+    ranks(2, |world| {
+        let mut places = std::collections::HashSet::new();
+        for _ in 0..SENDS {
+            if world.rank() == 0 {
+                let items = vec![1u8; 1 << 20];
+                places.insert(items.as_ptr().addr());
+                drop(world.isend_owned(items, 1, 0).unwrap());
+                world.recv(&mut [0u8], 1, 1).unwrap();
+            } else {
+                world.recv(&mut vec![0u8; 1 << 20], 0, 0).unwrap();
+                world.send(&[1u8], 0, 1).unwrap();
+            }
+        }
+        assert!(world.rank() == 1 || places.len() < SENDS, "no memory was used twice");
+    });
+}
+
+/// A message that is on its way when its receive is dropped lands in memory that nobody else has.
+#[test]
+fn a_dropped_receive_keeps_its_memory_from_others() {
+    const LEN: usize = 4 << 20;
+    ranks(2, |world| {
+        for _ in 0..10 {
+            if world.rank() == 0 {
+                let receive = world.irecv_owned(vec![0u8; LEN], 1, 0).unwrap();
+                world.send(&[1u8], 1, 2).unwrap();
+                // Behind the announcement of the long message, which is matched.
+                world.recv(&mut [0u8], 1, 1).unwrap();
+                drop(receive);
+                let others = vec![9u8; LEN];
+                world.recv(&mut [0u8], 1, 3).unwrap();
+                assert!(others.iter().all(|&byte| byte == 9), "it landed in another's memory");
+            } else {
+                world.recv(&mut [0u8], 0, 2).unwrap();
+                let send = world.isend_owned(vec![7u8; LEN], 0, 0).unwrap();
+                world.send(&[1u8], 0, 1).unwrap();
+                send.wait().unwrap();
+                world.send(&[1u8], 0, 3).unwrap();
+            }
+        }
+    });
+}
+
 #[test]
 fn an_owned_receive_gives_what_fits_after_truncation() {
     ranks(1, |world| {

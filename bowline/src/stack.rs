@@ -90,10 +90,10 @@ pub(crate) fn warn_of_unknown(config: &Config) {
 /// # Errors
 /// The first that is bad.
 pub fn check(config: &Config) -> Result<(), StackError> {
-    check_names(config, |name| match name {
-        "ofi" => cfg!(feature = "ofi"),
-        "verbs" => cfg!(feature = "verbs"),
-        _ => true,
+    check_names(config, |name| {
+        let left_out =
+            [("ofi", cfg!(not(feature = "ofi"))), ("verbs", cfg!(not(feature = "verbs")))];
+        !left_out.contains(&(name, true))
     })?;
     check_paths(config)
 }

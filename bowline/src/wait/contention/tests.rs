@@ -26,6 +26,14 @@ impl Rank {
         self.contention.yielded(begin, self.now);
     }
 
+    /// Two long yields with a short one between them.
+    fn meets_a_program(&mut self, slice: Duration) {
+        self.yields(slice);
+        assert!(self.may_yield(), "rule 1: one alone");
+        self.yields(SHORT);
+        self.yields(slice);
+    }
+
     /// How long it may not yield from now on.
     fn sleeps_for(&mut self) -> Duration {
         let begin = self.now;
@@ -40,7 +48,7 @@ impl Rank {
 fn short_yields_go_on_and_the_clock_is_not_read_between_them() {
     let mut rank = Rank::new();
     for _ in 0..10_000 {
-        assert!(rank.contention.may_yield(|| panic!("rule 5: the clock was read")));
+        assert!(rank.contention.may_yield(|| panic!("rule 6: the clock was read")));
         rank.yields(SHORT);
     }
     rank.yields(LONG - SHORT);
@@ -48,15 +56,15 @@ fn short_yields_go_on_and_the_clock_is_not_read_between_them() {
 }
 
 #[test]
-fn a_slice_of_another_program_ends_yields_for_a_period() {
+fn a_program_that_computes_ends_yields_for_a_period() {
     let mut rank = Rank::new();
-    rank.yields(LONG);
+    rank.meets_a_program(LONG);
     assert!(!rank.may_yield());
     rank.now += LONG * TIMES - SHORT;
     assert!(!rank.may_yield(), "the period is not over");
     rank.now += SHORT;
     assert!(rank.may_yield());
-    assert!(rank.contention.may_yield(|| panic!("rule 5: the clock was read")));
+    assert!(rank.contention.may_yield(|| panic!("rule 6: the clock was read")));
 }
 
 #[test]
@@ -64,8 +72,7 @@ fn periods_double_while_the_other_program_stays() {
     let mut rank = Rank::new();
     let mut expected = SLICE * TIMES;
     for _ in 0..12 {
-        rank.yields(SHORT);
-        rank.yields(SLICE);
+        rank.meets_a_program(SLICE);
         assert_eq!(rank.sleeps_for(), expected);
         expected = (expected * 2).min(LAST);
     }
@@ -76,10 +83,10 @@ fn periods_double_while_the_other_program_stays() {
 fn the_more_is_lost_the_longer_is_the_period() {
     let mut rank = Rank::new();
     // Ten programs that compute, one slice each.
-    rank.yields(SLICE * 10);
+    rank.meets_a_program(SLICE * 10);
     assert_eq!(rank.sleeps_for(), SLICE * 10 * TIMES);
     // A rank that was stopped for a minute is not slow for a quarter of an hour.
-    rank.yields(Duration::from_secs(60));
+    rank.meets_a_program(Duration::from_secs(60));
     assert_eq!(rank.sleeps_for(), LAST);
 }
 
@@ -87,7 +94,7 @@ fn the_more_is_lost_the_longer_is_the_period() {
 fn a_slice_after_a_quiet_time_begins_with_the_first_period_again() {
     let mut rank = Rank::new();
     for _ in 0..4 {
-        rank.yields(SLICE);
+        rank.meets_a_program(SLICE);
         rank.sleeps_for();
     }
     let quiet_since = rank.now;
@@ -95,8 +102,18 @@ fn a_slice_after_a_quiet_time_begins_with_the_first_period_again() {
         rank.yields(SHORT);
         assert!(rank.may_yield());
     }
-    rank.yields(SLICE);
+    rank.meets_a_program(SLICE);
     assert_eq!(rank.sleeps_for(), SLICE * TIMES);
+}
+
+#[test]
+fn a_program_that_computes_now_and_then_does_not_end_yields() {
+    let mut rank = Rank::new();
+    for _ in 0..1000 {
+        rank.yields(SLICE);
+        rank.now += SLICE * (2 * SHARE);
+        assert!(rank.may_yield());
+    }
 }
 
 #[test]
@@ -112,5 +129,5 @@ fn little_time_is_lost_to_a_program_that_stays() {
         }
     }
     let (all, slices) = (rank.now - begin, lost.as_millis() / SLICE.as_millis());
-    assert!(slices < 30, "{slices} slices were lost in {all:?}");
+    assert!(slices < 60, "{slices} slices were lost in {all:?}");
 }

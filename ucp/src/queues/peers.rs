@@ -272,3 +272,68 @@ impl QueueLane {
         self.by_inner[below] = Some(link);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use bowline_base::buffer::RecvBuf;
+    use bowline_sim::{Network, NetworkOptions};
+    use bowline_uct::{Arrival, Iface as _, Sink, Source, Token, Verdict};
+
+    use super::*;
+    use crate::queues::QueueOptions;
+    use crate::queues::remote::Outcome;
+    use crate::queues::token::What;
+
+    struct Nobody;
+
+    impl Sink for Nobody {
+        fn am(&mut self, _: Arrival<'_>) -> Verdict {
+            Verdict::Consumed
+        }
+        fn completed(&mut self, _: Token, _: Result<u64, PeerFailure>) {}
+        fn writable(&mut self, _: EpId) {}
+        fn failed(&mut self, _: Option<Source>, _: Option<EpId>, _: PeerFailure) {}
+    }
+
+    /// A read may be under way when its link makes room for another one. Where the transport reads to
+    /// stays until the lane goes, and the next link reads elsewhere.
+    #[test]
+    fn the_word_of_a_link_that_made_room_stays_and_is_not_used_again() {
+        let network = Network::new(NetworkOptions::default());
+        let options = QueueOptions { slots: 16, peers: 1, ..QueueOptions::default() };
+        let open =
+            |uid| QueueLane::open(Box::new(network.open()), &options, uid).expect("it opens");
+        let (mut near, mut far) = (open(1), open(2));
+        let address = far.address();
+        let mut pass = |near: &mut QueueLane| {
+            for _ in 0..100 {
+                if near.progress(&mut Nobody, 16) + far.progress(&mut Nobody, 16) == 0 {
+                    network.advance();
+                }
+            }
+        };
+        let index = near.connect(&address).expect("it is there").0;
+        // The end of the last slot, of which nothing is sent.
+        let at = near.links[index as usize].shape.bytes() - 8;
+        assert!(matches!(near.put_bytes(index, at, &77u64.to_ne_bytes()), Outcome::Done(())));
+        pass(&mut near);
+
+        assert!(matches!(near.read_word(index, at, What::Step), Outcome::Done(None)));
+        let link = &near.links[index as usize];
+        let place = link.word.as_ref().expect("it is read to").address();
+        near.break_link(index, PeerFailure::Unreachable);
+        assert_eq!(near.connect(&address).expect("it lives").0, index, "the same place");
+        let places =
+            |near: &QueueLane| -> Vec<u64> { near.retired.iter().map(RecvBuf::address).collect() };
+        assert_eq!(places(&near), [place], "the answer is under way");
+        assert!(matches!(near.read_word(index, at, What::Step), Outcome::Done(None)));
+        let word = near.links[index as usize].word.as_ref().expect("it is read to");
+        assert_ne!(word.address(), place);
+        pass(&mut near);
+        let mut bytes = [0; 8];
+        let word = near.links[index as usize].word.as_mut().expect("it was read to");
+        word.view().copy_out(&mut bytes);
+        assert_eq!(u64::from_ne_bytes(bytes), 77, "the new link has its answer");
+        assert_eq!(places(&near), [place]);
+    }
+}

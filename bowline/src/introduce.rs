@@ -22,7 +22,6 @@ use bowline_uct::{Armed, Arrival, EpId, Iface as _, PeerFailure, Sink, Source, T
 #[derive(Debug)]
 pub struct TcpIntroducer {
     iface: TcpIface,
-    listeners: Vec<bowline_tcp::ListenerId>,
     /// Requests that wait for their answer.
     incoming: HashMap<IncomingId, RequestId>,
     dials: HashMap<DialId, ConnectId>,
@@ -60,7 +59,6 @@ impl TcpIntroducer {
             iface,
             accepted: VecDeque::new(),
             patience,
-            listeners: Vec::new(),
             incoming: HashMap::new(),
             dials: HashMap::new(),
             next: 0,
@@ -95,14 +93,11 @@ impl Introducer for TcpIntroducer {
 
     fn listen(&mut self, at: SocketAddr) -> Result<(ListenerId, SocketAddr), String> {
         let (id, at) = self.iface.listen(at).map_err(|error| error.to_string())?;
-        self.listeners.push(id);
-        Ok((ListenerId(self.listeners.len() as u32 - 1), at))
+        Ok((ListenerId(id.0), at))
     }
 
     fn close_listener(&mut self, listener: ListenerId) {
-        if let Some(id) = self.listeners.get(listener.0 as usize) {
-            self.iface.close_listener(*id);
-        }
+        self.iface.close_listener(bowline_tcp::ListenerId(listener.0));
     }
 
     fn dial(&mut self, to: SocketAddr, data: &[u8]) -> Result<DialId, String> {
@@ -142,8 +137,7 @@ impl Introducer for TcpIntroducer {
             let Some(request) = self.iface.next_request() else { break };
             let id = IncomingId(self.number());
             self.incoming.insert(id, request.id);
-            let listener = self.listeners.iter().position(|known| *known == request.listener);
-            let listener = ListenerId(listener.map_or(u32::MAX, |index| index as u32));
+            let listener = ListenerId(request.listener.0);
             tell(News::Request { id, listener, from: request.from, data: request.private });
         }
         let iface = &mut self.iface;

@@ -311,10 +311,7 @@ impl TcpIface {
         let (Some(hello), Role::Server { listener, .. }) = (stranger.hello(), stranger.role) else {
             return;
         };
-        let user = self
-            .listeners
-            .get(listener as usize)
-            .is_some_and(|listening| listening.as_ref().is_some_and(|listening| listening.user));
+        let user = self.listeners.get(&listener).is_some_and(|listening| listening.user);
         let verdict = match hello.purpose {
             Purpose::Request if user => return self.hold_request(index),
             Purpose::Request => Verdict::Rejected,

@@ -138,7 +138,7 @@ impl TcpIface {
     pub(crate) fn set_timer(&mut self) {
         let soon = !self.connecting.is_empty()
             || self.strangers.iter().any(Option::is_some)
-            || self.listeners.iter().flatten().any(|listening| listening.paused);
+            || self.listeners.values().any(|listening| listening.paused);
         let period = match (soon, self.open > 0) {
             (true, _) => TICK,
             (false, true) => self.options.timeout / 8,

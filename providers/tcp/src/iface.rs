@@ -3,7 +3,7 @@
 //! What the contract asks of it stands in [`crate::contract`], which names the files that do the
 //! work.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -143,7 +143,9 @@ pub struct TcpIface {
     pub(crate) uid: u64,
     pub(crate) host: Host,
     pub(crate) by_uid: HashMap<u64, u32>,
-    pub(crate) listeners: Vec<Option<Listening>>,
+    /// By numbers, which are not used again.
+    pub(crate) listeners: BTreeMap<u32, Listening>,
+    pub(crate) next_listener: u32,
     pub(crate) strangers: Vec<Option<Box<Stranger>>>,
     /// Peers that connect.
     pub(crate) connecting: Vec<u32>,
@@ -292,7 +294,8 @@ impl TcpIface {
             uid,
             host,
             by_uid: HashMap::new(),
-            listeners: Vec::new(),
+            listeners: BTreeMap::new(),
+            next_listener: 0,
             strangers: Vec::new(),
             connecting: Vec::new(),
             requests: VecDeque::new(),
@@ -393,8 +396,7 @@ impl TcpIface {
     pub(crate) fn address_here(&self) -> Address {
         let places = self
             .listeners
-            .iter()
-            .flatten()
+            .values()
             .filter(|listening| !listening.user)
             .map(|listening| Place { at: listening.at, loopback: listening.loopback })
             .collect();

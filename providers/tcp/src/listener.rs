@@ -48,9 +48,9 @@ impl Listening {
     }
 }
 
-/// A listener made by [`TcpIface::listen`].
+/// A listener made by [`TcpIface::listen`]; its number is never another's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct ListenerId(u32);
+pub struct ListenerId(pub u32);
 
 /// A request that waits for its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -121,20 +121,21 @@ fn check_private(private: &[u8]) -> Result<(), OpenError> {
 
 impl TcpIface {
     pub(crate) fn add_listener(&mut self, listening: Listening) -> Result<u32, OpenError> {
-        let index = self.listeners.len() as u32;
+        let index = self.next_listener;
         self.watch(listening.fd.as_fd(), tag::LISTENER, index, EventFlags::IN)?;
-        self.listeners.push(Some(listening));
+        self.next_listener += 1;
+        self.listeners.insert(index, listening);
         Ok(index)
     }
 
     /// Whether epoll says when somebody comes to a listener.
     pub(crate) fn pause_listener(&mut self, index: u32, pause: bool) {
-        let Some(Some(listening)) = self.listeners.get_mut(index as usize) else { return };
+        let Some(listening) = self.listeners.get_mut(&index) else { return };
         if std::mem::replace(&mut listening.paused, pause) == pause {
             return;
         }
         let flags = if pause { EventFlags::empty() } else { EventFlags::IN };
-        if let Some(Some(listening)) = self.listeners.get(index as usize) {
+        if let Some(listening) = self.listeners.get(&index) {
             self.rewatch(listening.fd.as_fd(), tag::LISTENER, index, flags);
         }
         self.set_timer();
@@ -142,11 +143,10 @@ impl TcpIface {
 
     /// Serves those that have come to paused listeners, as far as there is room by now.
     pub(crate) fn try_paused_listeners(&mut self) {
-        for index in 0..self.listeners.len() as u32 {
-            let place = self.listeners[index as usize].as_ref();
-            if place.is_some_and(|listening| listening.paused) {
-                self.welcome_strangers(index);
-            }
+        let paused = self.listeners.iter().filter(|(_, listening)| listening.paused);
+        let paused: Vec<u32> = paused.map(|(&index, _)| index).collect();
+        for index in paused {
+            self.welcome_strangers(index);
         }
     }
 
@@ -164,9 +164,8 @@ impl TcpIface {
 
     /// Stops listening. Requests that came in before stay.
     pub fn close_listener(&mut self, listener: ListenerId) {
-        let place = self.listeners.get_mut(listener.0 as usize);
-        if let Some(place) = place.filter(|place| place.as_ref().is_some_and(|l| l.user))
-            && let Some(listening) = place.take()
+        if self.listeners.get(&listener.0).is_some_and(|listening| listening.user)
+            && let Some(listening) = self.listeners.remove(&listener.0)
         {
             let _ = rustix::event::epoll::delete(&self.epoll, &listening.fd);
         }

@@ -207,7 +207,7 @@ impl TcpIface {
             if !self.room_for_a_stranger() {
                 return self.pause_listener(listener, true);
             }
-            let Some(Some(listening)) = self.listeners.get(listener as usize) else { return };
+            let Some(listening) = self.listeners.get(&listener) else { return };
             match socket::accept(&listening.fd) {
                 Ok(Some((socket, from))) => {
                     self.accept_logged = false;

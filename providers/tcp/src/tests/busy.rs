@@ -106,6 +106,27 @@ fn clients_that_have_gone_leave_nothing() {
     works(&mut b, &mut server);
 }
 
+/// One listener after the other leaves nothing, and its number is no other's.
+#[test]
+fn listeners_that_were_closed_leave_nothing() {
+    let _dog = watchdog("listeners_that_were_closed_leave_nothing");
+    let mut server = Side::open(options());
+    let before = server.iface.listeners.len();
+    let (stays, at) = server.iface.listen("127.0.0.1:0".parse().unwrap()).unwrap();
+    for _ in 0..2000 {
+        let (goes, _) = server.iface.listen("127.0.0.1:0".parse().unwrap()).unwrap();
+        assert_ne!(goes, stays);
+        server.iface.close_listener(goes);
+        // A second time it is nobody's.
+        server.iface.close_listener(goes);
+    }
+    assert_eq!(server.iface.listeners.len(), before + 1);
+    let mut raw = Raw::connect(&server);
+    raw.request(&mut server, at);
+    server.iface.close_listener(stays);
+    assert_eq!(server.iface.listeners.len(), before);
+}
+
 /// A client that asked, was accepted, and stays, and one whose request nobody answers.
 #[test]
 fn clients_that_stay_are_ended() {

@@ -108,6 +108,45 @@ pub(crate) enum Action {
     },
 }
 
+impl Action {
+    /// The peer that it names itself, if it does; one that names a request is about that one's.
+    pub(crate) const fn peer(&self) -> Option<PeerIndex> {
+        match *self {
+            Self::Connect(peer)
+            | Self::Withdrawn { peer, .. }
+            | Self::Acknowledge { peer, .. }
+            | Self::Refuse { peer, .. }
+            | Self::HelperLeft { peer, .. }
+            | Self::Credit(peer)
+            | Self::Resume(peer)
+            | Self::FeedStream(peer)
+            | Self::Unpark(peer)
+            | Self::Pump(peer)
+            | Self::Farewell(peer)
+            | Self::Notice(peer)
+            | Self::LetGo(peer)
+            | Self::Overrun(peer)
+            | Self::Closed(peer) => Some(peer),
+            Self::Fetch(_)
+            | Self::Put(_)
+            | Self::Announce
+            | Self::WithdrawAnnounced(_)
+            | Self::Stream(_)
+            | Self::Copy
+            | Self::Help
+            | Self::EndHelp(_)
+            | Self::CloseKey { .. }
+            | Self::AskBack(_)
+            | Self::End(_)
+            | Self::ServeRemotes
+            | Self::ResumeOneSided
+            | Self::StepClosings
+            | Self::Relieve
+            | Self::Withdraw { .. } => None,
+        }
+    }
+}
+
 /// Actions in order. The ring has room for one action per event of a progress call's budget and
 /// is drained after every call, so that it grows only when one arrival asks for two.
 #[derive(Debug)]
@@ -126,6 +165,10 @@ impl Actions {
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<Action> {
         self.0.pop_front()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Action> {
+        self.0.iter()
     }
 
     /// Makes room for `more` beside those that are there.

@@ -112,6 +112,10 @@ pub struct WorkerAddress {
 }
 
 impl WorkerAddress {
+    /// No worker's.
+    pub(crate) const NOBODY: Self =
+        Self { job: 0, rank: u32::MAX, incarnation: 0, uid: 0, features: 0, lanes: Vec::new() };
+
     /// The bytes that travel.
     pub fn pack(&self) -> Vec<u8> {
         let mut w = AddrWriter::new();

@@ -24,7 +24,7 @@ use bowline_base::buffer::RecvBuf;
 use crate::completion::Completed;
 use crate::error::OpError;
 use crate::matching::Envelope;
-use crate::peer::{Ep, PeerIndex};
+use crate::peer::Ep;
 use crate::request::{self, RequestId, Status};
 use crate::wire::Rts;
 use crate::worker::{Inner, Worker};
@@ -32,7 +32,9 @@ use crate::worker::{Inner, Worker};
 /// An active message that waits for its handler to be called.
 #[derive(Debug)]
 pub(crate) struct AmArrival {
-    pub(crate) peer: PeerIndex,
+    /// The sender. An endpoint and no index, since the message may be with the user while that
+    /// becomes another's.
+    pub(crate) from: Ep,
     pub(crate) id: u16,
     /// Bytes of header, the first of `payload`.
     pub(crate) header: u32,
@@ -70,7 +72,7 @@ pub(crate) enum Delivery {
     Am(AmArrival),
     Completed(Box<Completed>),
     /// A peer has failed or closed; behind its messages.
-    End(PeerIndex, bowline_uct::PeerFailure),
+    End(Ep, bowline_uct::PeerFailure),
 }
 
 /// An active message as its handler sees it.
@@ -117,12 +119,12 @@ impl AmMessage<'_> {
     /// The message beyond the handler's return. Data that is here moves and is not copied; data
     /// that lies with its sender goes on lying there.
     pub fn keep(self) -> AmKept {
-        let AmArrival { peer, id, header, .. } = *self.arrival;
+        let AmArrival { from, id, header, .. } = *self.arrival;
         // Credit for what is kept is given back when the handler returns: the memory is the user's.
         let payload = std::mem::take(&mut self.arrival.payload);
         self.arrival.header = 0;
         let remote = self.arrival.remote.take();
-        AmKept(AmArrival { peer, id, header, payload, remote })
+        AmKept(AmArrival { from, id, header, payload, remote })
     }
 }
 
@@ -135,7 +137,7 @@ pub struct AmKept(AmArrival);
 impl AmKept {
     /// The sender.
     pub fn from(&self) -> Ep {
-        Ep(self.0.peer)
+        self.0.from
     }
 
     /// The header.
@@ -225,7 +227,7 @@ impl Running<'_> {
     #[inline]
     fn call(&mut self) {
         let Self { worker, handler, arrival, .. } = self;
-        let from = Ep(arrival.peer);
+        let from = arrival.from;
         if let Some(handler) = handler {
             handler(worker, AmMessage { from, worker, arrival });
         }
@@ -235,16 +237,16 @@ impl Running<'_> {
 impl Drop for Running<'_> {
     #[inline]
     fn drop(&mut self) {
-        let (peer, id) = (self.arrival.peer, self.arrival.id);
+        let (from, id) = (self.arrival.from, self.arrival.id);
         if let Some(handler) = self.handler.take() {
             self.worker.handlers.borrow_mut().give_back(id, handler);
         }
         let inner = &mut *self.worker.inner.borrow_mut();
         inner.engine.counters.am_received += 1;
-        inner.engine.am_taken(peer, self.bytes);
+        inner.engine.am_taken(inner.engine.place_of(from), self.bytes);
         inner.engine.am_rooms.keep(std::mem::take(&mut self.arrival.payload));
         if let Some(rts) = self.arrival.remote.take() {
-            inner.am_dropped(peer, &rts, 0);
+            inner.am_dropped(from, &rts, 0);
         }
     }
 }
@@ -287,8 +289,9 @@ impl Worker {
     /// When the peer has failed or cannot be reached.
     pub fn am_max_header(&self, ep: Ep) -> Result<usize, OpError> {
         let inner = &mut *self.inner.borrow_mut();
-        inner.ready(ep.0)?;
-        let lane = inner.engine.peers[ep.0 as usize].lane;
+        let index = inner.engine.index_of(ep)?;
+        inner.ready(index)?;
+        let lane = inner.engine.peers[index as usize].lane;
         Ok(max_header(inner.lanes[lane as usize].iface.attr().limits.am.max_bcopy))
     }
 
@@ -299,9 +302,11 @@ impl Worker {
     /// When its data is not here and the sender has failed, or has taken it back.
     pub fn am_recv(&self, message: AmKept, buffer: RecvBuf) -> Result<RequestId, OpError> {
         let inner = &mut *self.inner.borrow_mut();
-        let AmKept(AmArrival { peer, header, payload, remote, .. }) = message;
+        let AmKept(AmArrival { from, header, payload, remote, .. }) = message;
         let none = Envelope { space: 0, source: 0, tag: 0 };
+        let peer = inner.engine.place_of(from);
         if let Some(rts) = &remote {
+            inner.engine.index_of(from)?;
             if let Some(how) = inner.engine.peers[peer as usize].failure() {
                 return Err(how.into());
             }
@@ -327,9 +332,9 @@ impl Worker {
     /// Drops a kept message. A sender that waits for it is done, as if it had been received.
     pub fn am_drop(&self, message: AmKept) {
         let inner = &mut *self.inner.borrow_mut();
-        let AmKept(AmArrival { peer, remote, .. }) = message;
+        let AmKept(AmArrival { from, remote, .. }) = message;
         if let Some(rts) = remote {
-            inner.am_dropped(peer, &rts, 0);
+            inner.am_dropped(from, &rts, 0);
         }
     }
 
@@ -348,19 +353,20 @@ impl Worker {
                     inner = self.inner.borrow_mut();
                     continue;
                 }
-                Delivery::End(peer, how) => {
+                Delivery::End(ep, how) => {
                     drop(inner);
-                    self.tell_end(peer, how);
+                    self.tell_end(ep, how);
                     inner = self.inner.borrow_mut();
                     continue;
                 }
             };
             if let Some(rts) = &arrival.remote
-                && !inner.engine.am_waiting.contains(&(arrival.peer, rts.request))
-                && inner.engine.peers[arrival.peer as usize].failure().is_none()
+                && let Ok(peer) = inner.engine.index_of(arrival.from)
+                && !inner.engine.am_waiting.contains(&(peer, rts.request))
+                && inner.engine.peers[peer as usize].failure().is_none()
             {
                 // Rule 5.
-                inner.engine.am_taken(arrival.peer, arrival.payload.len());
+                inner.engine.am_taken(peer, arrival.payload.len());
                 continue;
             }
             let place = self.handlers.borrow_mut().take(arrival.id);
@@ -401,14 +407,15 @@ impl Inner {
     #[cold]
     fn nobody_takes(&mut self, arrival: &AmArrival) {
         self.engine.counters.stray += 1;
-        self.engine.am_taken(arrival.peer, arrival.payload.len());
+        self.engine.am_taken(self.engine.place_of(arrival.from), arrival.payload.len());
         if let Some(rts) = &arrival.remote {
-            self.am_dropped(arrival.peer, rts, crate::wire::NO_HANDLER);
+            self.am_dropped(arrival.from, rts, crate::wire::NO_HANDLER);
         }
     }
 
     /// Tells the sender of a message that nobody will receive it, unless it has taken it back.
-    fn am_dropped(&mut self, peer: PeerIndex, rts: &Rts, outcome: u64) {
+    fn am_dropped(&mut self, from: Ep, rts: &Rts, outcome: u64) {
+        let peer = self.engine.place_of(from);
         if self.engine.am_waiting.remove(&(peer, rts.request)) {
             self.control(peer, crate::wire::ACK, [rts.request, outcome], &[]);
         }

@@ -64,7 +64,8 @@ impl Worker {
         let book = {
             let inner = self.inner.borrow();
             if let Some(&ep) = inner.book.made.get(&index)
-                && let PeerState::Known | PeerState::Ready = inner.engine.peers[ep.0 as usize].state
+                && let Ok(peer) = inner.engine.index_of(ep)
+                && let PeerState::Known | PeerState::Ready = inner.engine.peers[peer as usize].state
             {
                 return Ok(ep);
             }

@@ -38,7 +38,7 @@ use crate::action::Action;
 use crate::address::DISCONNECTS;
 use crate::error::OpError;
 use crate::one_sided::Progress;
-use crate::peer::{Ep, NOBODY, PeerIndex, PeerState};
+use crate::peer::{Ep, NOBODY, PeerIndex, PeerState, Tenure};
 use crate::request::{self, Body, OneSided, RequestId};
 use crate::tagged::Sent;
 use crate::wire;
@@ -99,28 +99,37 @@ impl Worker {
     /// When there is no such endpoint, or it is being closed already.
     pub fn close(&self, ep: Ep, mode: CloseMode) -> Result<Sent, OpError> {
         let inner = &mut *self.inner.borrow_mut();
-        let peer = inner.engine.peers.get(ep.0 as usize).ok_or(OpError::BadEndpoint)?;
-        let unused = peer.rx_sequence == 0 && inner.endpoints_of(ep.0).is_empty();
+        let index = match inner.engine.index_of(ep) {
+            Ok(index) => index,
+            // It is over, and so much so that its place is another's.
+            Err(OpError::PeerFailed(_)) => return Ok(Sent::Done),
+            Err(error) => return Err(error),
+        };
+        let peer = &mut inner.engine.peers[index as usize];
+        peer.closed_here = true;
+        let peer = &inner.engine.peers[index as usize];
+        let unused = peer.rx_sequence == 0 && inner.endpoints_of(index).is_empty();
         match peer.state {
             PeerState::Known if unused => {
-                inner.engine.forget(ep.0);
-                let peer = &mut inner.engine.peers[ep.0 as usize];
+                inner.engine.forget(index);
+                let peer = &mut inner.engine.peers[index as usize];
                 peer.state = PeerState::Failed(PeerFailure::Closed);
+                peer.tenure = Tenure::Ended;
                 // What is left of an endpoint that is over should be small.
                 peer.address.lanes = Vec::new();
-                self.watchers.borrow_mut().remove(ep.0);
+                self.watchers.borrow_mut().remove(ep);
                 return Ok(Sent::Done);
             }
             PeerState::Failed(_) => {
-                inner.retire(ep.0);
-                self.watchers.borrow_mut().remove(ep.0);
+                inner.retire(index);
+                self.watchers.borrow_mut().remove(ep);
                 return Ok(Sent::Done);
             }
             PeerState::Known => {
-                if inner.ready(ep.0).is_err() {
+                if inner.ready(index).is_err() {
                     // Nobody is there to be told.
-                    inner.retire(ep.0);
-                    self.watchers.borrow_mut().remove(ep.0);
+                    inner.retire(index);
+                    self.watchers.borrow_mut().remove(ep);
                     return Ok(Sent::Done);
                 }
             }
@@ -130,7 +139,7 @@ impl Worker {
             &mut inner.engine.requests,
             Body::OneSided(Box::new(OneSided { in_flight: 1, ..OneSided::default() })),
         );
-        let peer = &mut inner.engine.peers[ep.0 as usize];
+        let peer = &mut inner.engine.peers[index as usize];
         peer.short_limit = -1;
         match &mut peer.end {
             Some(end) if mode == CloseMode::Flush || end.mode == CloseMode::Force => {
@@ -146,10 +155,10 @@ impl Worker {
                 peer.end = Some(Box::new(end));
             }
         }
-        if !inner.engine.closings.contains(&ep.0) {
-            inner.engine.closings.push(ep.0);
+        if !inner.engine.closings.contains(&index) {
+            inner.engine.closings.push(index);
         }
-        self.watchers.borrow_mut().remove(ep.0);
+        self.watchers.borrow_mut().remove(ep);
         inner.step_closings();
         inner.act();
         Ok(Sent::Pending(RequestId(begun)))
@@ -318,6 +327,7 @@ impl Inner {
         }
         let how = peer.failure().unwrap_or(PeerFailure::Closed);
         peer.notice = false;
+        peer.tenure = Tenure::Ended;
         peer.pending = Default::default();
         peer.address.lanes = Vec::new();
         self.engine.end_close(index, how);
@@ -326,15 +336,14 @@ impl Inner {
 
     /// Closes the endpoints of transports to a peer, but for those that keys were opened through.
     pub(crate) fn leave_endpoints(&mut self, index: PeerIndex) {
-        if self.engine.peers[index as usize].ep.0 == u32::MAX {
-            return;
-        }
         let reach = self.engine.peers[index as usize].reach.take();
         let (lane, ep) = self.engine.unbind_ep(index);
         if let Some(rkey) = reach {
             self.lanes[lane].iface.rkey_release(rkey);
         }
-        let mut over = vec![(lane, ep)];
+        // One that nothing was sent to has none, but keys may have been opened.
+        let mut over = Vec::new();
+        over.extend((ep.0 != u32::MAX).then_some((lane, ep)));
         self.keys_open.retain(|&at, used| {
             if used.peer == index {
                 used.peer = NOBODY;

@@ -85,6 +85,22 @@ impl Cursors {
     }
 }
 
+impl Cursors {
+    /// Senders that may be using one.
+    pub(crate) fn peers(&self) -> impl Iterator<Item = PeerIndex> {
+        self.used.iter().flatten().map(|&(_, peer)| peer)
+    }
+
+    /// A sender that writes nothing any more leaves its cursors.
+    pub(crate) fn forget(&mut self, index: PeerIndex) {
+        for user in &mut self.used {
+            if user.is_some_and(|(_, peer)| peer == index) {
+                *user = None;
+            }
+        }
+    }
+}
+
 /// A message that its receiver shares.
 #[derive(Debug)]
 pub(crate) struct Share {

@@ -153,6 +153,18 @@ impl Emulation {
         self.sides.iter().filter(|(_, side)| busy(side)).map(|(&peer, _)| peer).collect()
     }
 
+    /// Peers whose memory is open here, with which something is under way, or that wait for an answer.
+    pub(crate) fn peers(&self) -> impl Iterator<Item = PeerIndex> {
+        let opened = self.keys.iter().map(|(_, opened)| opened.peer);
+        let asked = self.asked.iter().map(|asked| asked.peer);
+        opened.chain(self.busy()).chain(asked)
+    }
+
+    /// A peer with which nothing is under way is forgotten.
+    pub(crate) fn forget(&mut self, peer: PeerIndex) {
+        self.sides.remove(&peer);
+    }
+
     /// Whether this is one of them.
     pub(crate) fn is_busy(&self, peer: PeerIndex) -> bool {
         let side = self.sides.get(&peer);

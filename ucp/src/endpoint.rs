@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use bowline_uct::{Caps, PeerFailure};
 
 use crate::error::{ConnectError, OpError};
-use crate::peer::{Ep, PeerIndex, PeerState};
+use crate::peer::{Ep, PeerState};
 use crate::worker::Worker;
 
 /// Called when the peer of an endpoint has failed or closed.
@@ -75,9 +75,9 @@ pub struct EpInfo {
     pub transport: Option<&'static str>,
 }
 
-/// Error handlers by endpoint.
+/// Error handlers by endpoint: only of those that are open, or of whose end they are still to be told.
 #[derive(Default)]
-pub(crate) struct Watchers(HashMap<PeerIndex, ErrorHandler>);
+pub(crate) struct Watchers(HashMap<Ep, ErrorHandler>);
 
 impl std::fmt::Debug for Watchers {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -86,8 +86,8 @@ impl std::fmt::Debug for Watchers {
 }
 
 impl Watchers {
-    pub(crate) fn remove(&mut self, index: PeerIndex) {
-        self.0.remove(&index);
+    pub(crate) fn remove(&mut self, ep: Ep) {
+        self.0.remove(&ep);
     }
 }
 
@@ -104,7 +104,7 @@ impl Worker {
         }
         if let Some(handler) = options.on_error {
             // A peer that fails from here on is told of: nothing has run since `connect`.
-            self.watchers.borrow_mut().0.insert(ep.0, handler);
+            self.watchers.borrow_mut().0.insert(ep, handler);
         }
         Ok(ep)
     }
@@ -112,7 +112,7 @@ impl Worker {
     /// The same check for an endpoint that is there: that its failure will be noticed.
     fn demand(&self, ep: Ep) -> Result<(), ConnectError> {
         let inner = &mut *self.inner.borrow_mut();
-        let address = inner.engine.peers[ep.0 as usize].address.clone();
+        let address = inner.engine.peers[ep.index as usize].address.clone();
         let (lane, _) = inner.route(&address)?;
         let attr = inner.lanes[lane].iface.attr();
         let noticed = attr.caps.intersects(Caps::PEER_FAILURE | Caps::LOOPBACK);
@@ -132,21 +132,21 @@ impl Worker {
     /// When there is no such endpoint, or it is over already; then the error says how.
     pub fn on_error(&self, ep: Ep, handler: ErrorHandler) -> Result<(), OpError> {
         let inner = self.inner.borrow();
-        let peer = inner.engine.peers.get(ep.0 as usize).ok_or(OpError::BadEndpoint)?;
+        let peer = &inner.engine.peers[inner.engine.index_of(ep)? as usize];
         if peer.end.is_some() {
             return Err(OpError::EndpointClosed);
         }
         if let Some(how) = peer.failure() {
             return Err(how.into());
         }
-        self.watchers.borrow_mut().0.insert(ep.0, handler);
+        self.watchers.borrow_mut().0.insert(ep, handler);
         Ok(())
     }
 
-    /// What is known of an endpoint; `None` when there is no such.
+    /// What is known of an endpoint; `None` when there is no such, or it was over and is forgotten.
     pub fn ep_info(&self, ep: Ep) -> Option<EpInfo> {
         let inner = self.inner.borrow();
-        let peer = inner.engine.peers.get(ep.0 as usize)?;
+        let peer = &inner.engine.peers[inner.engine.index_of(ep).ok()? as usize];
         let state = match peer.state {
             PeerState::Failed(how) => EpState::Ended(how),
             PeerState::Closing | PeerState::Leaving => EpState::Closing,
@@ -167,10 +167,10 @@ impl Worker {
 
     /// Calls the handler of an endpoint that is over.
     #[cold]
-    pub(crate) fn tell_end(&self, index: PeerIndex, how: PeerFailure) {
-        let handler = self.watchers.borrow_mut().0.remove(&index);
+    pub(crate) fn tell_end(&self, ep: Ep, how: PeerFailure) {
+        let handler = self.watchers.borrow_mut().0.remove(&ep);
         if let Some(handler) = handler {
-            handler(self, Ep(index), how);
+            handler(self, ep, how);
         }
     }
 }

@@ -24,6 +24,7 @@ use crate::in_place::InPlace;
 use crate::peer::{BARRED, NOBODY, Peer, PeerIndex};
 use crate::put::Landing;
 use crate::request::{Body, Receive, Request, RequestId, Requests, SendPhase, Status};
+use crate::reuse::Places;
 use crate::rndv::RndvKind;
 use crate::rooms::Rooms;
 use crate::rtr::Announcer;
@@ -107,7 +108,7 @@ pub(crate) struct Engine {
     /// For each lane, which peer a source is.
     pub(crate) sources: Vec<Vec<PeerIndex>>,
     /// For each lane, which peer an endpoint leads to.
-    endpoints: Vec<Vec<PeerIndex>>,
+    pub(crate) endpoints: Vec<Vec<PeerIndex>>,
     pub(crate) spaces: Spaces,
     pub(crate) direct: Direct,
     pub(crate) requests: Requests,
@@ -154,6 +155,8 @@ pub(crate) struct Engine {
     pub(crate) dead: Vec<Lost>,
     /// For progress from beside.
     pub(crate) attendance: Attendance,
+    /// Which places of `peers` are nobody's.
+    pub(crate) places: Places,
 }
 
 impl Engine {
@@ -191,6 +194,7 @@ impl Engine {
             job,
             dead: Vec::new(),
             attendance: Attendance::NONE,
+            places: Places::default(),
         }
     }
 

@@ -55,12 +55,12 @@ impl Worker {
     /// When there is no such endpoint, or its peer has failed.
     pub fn flush_ep(&self, ep: Ep) -> Result<Sent, OpError> {
         let inner = &mut *self.inner.borrow_mut();
-        let peer = inner.engine.peers.get(ep.0 as usize).ok_or(OpError::BadEndpoint)?;
-        if let Some(how) = peer.failure() {
+        let index = inner.engine.index_of(ep)?;
+        if let Some(how) = inner.engine.peers[index as usize].failure() {
             return Err(how.into());
         }
-        let targets = inner.endpoints_of(ep.0);
-        let served = inner.engine.emulation.is_busy(ep.0).then_some(ep.0);
+        let targets = inner.endpoints_of(index);
+        let served = inner.engine.emulation.is_busy(index).then_some(index);
         inner.begin_flush(targets, served.as_slice()).sent()
     }
 

@@ -17,7 +17,8 @@ use bowline_base::view::View;
 use bowline_uct::Arrival;
 
 use crate::engine::Engine;
-use crate::peer::{Ep, PeerIndex};
+use crate::peer::Ep;
+use crate::peer::PeerIndex;
 use crate::worker::Worker;
 
 /// An active message where its transport has it. Its bytes are whatever the sender wrote, and may change
@@ -84,16 +85,19 @@ impl Engine {
         if !self.inbox.is_empty() || self.set_aside > 0 {
             return false;
         }
+        // Its peer is there: it has just been asked for the message's number.
+        let generation = self.peers[peer as usize].generation;
+        let from = Ep { index: peer, generation };
         let payload = arrival.payload;
         let bytes = payload.len();
         let message = if lead == 0 {
-            AmInPlace { from: Ep(peer), header: View::empty(), data: payload }
+            AmInPlace { from, header: View::empty(), data: payload }
         } else {
             let lead = lead as usize;
             let header = payload.slice(0, lead);
             let data = bytes.checked_sub(lead).and_then(|rest| payload.slice(lead, rest));
             let (Some(header), Some(data)) = (header, data) else { return false };
-            AmInPlace { from: Ep(peer), header, data }
+            AmInPlace { from, header, data }
         };
         handler(message);
         self.counters.am_received += 1;

@@ -80,6 +80,18 @@ impl Rounds {
         Self { clock, ..Self::default() }
     }
 
+    /// Nobody asks any more after those of whom `gone` says so.
+    pub(crate) fn forget(&mut self, gone: impl Fn(PeerIndex) -> bool) {
+        let (mut place, mut asked) = (0, 0);
+        self.watched.retain(|watched| {
+            let stays = !gone(watched.peer);
+            asked += usize::from(stays && place < self.at);
+            place += 1;
+            stays
+        });
+        self.at = asked;
+    }
+
     /// The time until something is to be done; `None` where that is never.
     pub(crate) fn remaining(&self) -> Option<Duration> {
         let (due, clock) = (self.due?, self.clock.as_ref()?);

@@ -60,6 +60,7 @@ pub mod queues;
 pub mod rails;
 mod reject;
 mod request;
+mod reuse;
 mod rma;
 mod rndv;
 mod rooms;
@@ -100,6 +101,7 @@ pub use matching::{EngineKind, Envelope, MatchSpec};
 pub use peer::Ep;
 pub use query::{Operation, RequestInfo, WaitsFor};
 pub use request::{RequestId, Status};
+pub use reuse::PeerCount;
 pub use rma::{Memory, RemoteKey, RmaError};
 pub use settings::{
     KEEPALIVE, KEEPALIVE_INTERVAL, RNDV_THRESHOLD, RecvQueue, RndvScheme, SETTINGS, ZCOPY_THRESHOLD,

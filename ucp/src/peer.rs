@@ -7,6 +7,9 @@
 //!  Ready ─(its DISCONNECT)─────────► Leaving ─(our DISCONNECT posted)─► Failed(Closed)
 //!  any state ─(death, damage, a limit)─► Failed  (final)
 //! ```
+//! A peer is an index in the worker's table inside of the worker, and an [`Ep`] with its user. When it has
+//! failed, and no table of the worker names it any more, its place may become another's, which has the
+//! next generation: `reuse.rs` says when that is, and what an older [`Ep`] is then.
 //! `close.rs` has the rules of the two states in the middle, `reject.rs` those of the failures that
 //! this worker declares itself.
 //! Rules: (1) everything that takes part in matching goes in order over one lane; while anything
@@ -32,9 +35,14 @@ pub(crate) const NOBODY: PeerIndex = u32::MAX;
 /// from there reaches nobody.
 pub(crate) const BARRED: PeerIndex = 1 << 31;
 
-/// An endpoint: a peer as the user names it. Valid as long as its worker.
+/// An endpoint: a peer as the user names it. Valid as long as its worker. Once it is over its place may
+/// become another peer's, whom it never names: it is then as one that was closed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Ep(pub(crate) PeerIndex);
+pub struct Ep {
+    pub(crate) index: PeerIndex,
+    /// Of the place; see [`crate::reuse`].
+    pub(crate) generation: u32,
+}
 
 /// Where the connection stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +54,17 @@ pub(crate) enum PeerState {
     /// Closed by the peer: nothing comes any more, our own farewell is owed.
     Leaving,
     Failed(PeerFailure),
+}
+
+/// Whose the place of a peer in the table is; see [`crate::reuse`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tenure {
+    /// The peer's, also when it has failed.
+    Held,
+    /// Still the peer's, whose endpoint is closed on both sides, or was never used and is closed.
+    Ended,
+    /// Nobody's.
+    Free,
 }
 
 /// Something that waits for room in the lane.
@@ -91,6 +110,8 @@ pub(crate) enum Target {
 pub(crate) struct Peer {
     /// Longest payload that may go by the short path right now; -1 for none.
     pub(crate) short_limit: i32,
+    /// How many peers have had this place. Beside `short_limit`: the short path looks at both.
+    pub(crate) generation: u32,
     pub(crate) lane: u32,
     pub(crate) ep: EpId,
     pub(crate) tx_sequence: u32,
@@ -106,6 +127,9 @@ pub(crate) struct Peer {
     /// A NOTICE waits in `pending`: the one thing that is sent to a peer that has failed.
     pub(crate) notice: bool,
     pub(crate) state: PeerState,
+    pub(crate) tenure: Tenure,
+    /// This worker's user has closed it: what was not received of its stream is nobody's.
+    pub(crate) closed_here: bool,
     /// The share beyond the first was granted.
     pub(crate) share_grown: bool,
     /// Its stream may take the short path: it knows streams, and no send waits for credit.
@@ -131,6 +155,7 @@ impl Peer {
     pub(crate) fn new(address: WorkerAddress, credit: i64) -> Self {
         Self {
             short_limit: -1,
+            generation: 0,
             lane: 0,
             ep: EpId(u32::MAX),
             tx_sequence: 0,
@@ -141,6 +166,8 @@ impl Peer {
             remotes: 0,
             notice: false,
             state: PeerState::Known,
+            tenure: Tenure::Held,
+            closed_here: false,
             share_grown: false,
             streams: false,
             pending: VecDeque::new(),

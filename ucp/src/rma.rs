@@ -196,8 +196,8 @@ impl Worker {
             _ => Some(reader.u64().map_err(|_| RmaError::BadKey)?),
         };
         let inner = &mut *self.inner.borrow_mut();
-        let index = ep.0;
-        let peer = inner.engine.peers.get(index as usize).ok_or(OpError::BadEndpoint)?;
+        let index = inner.engine.index_of(ep)?;
+        let peer = &inner.engine.peers[index as usize];
         if let Some(how) = peer.failure() {
             return Err(OpError::from(how).into());
         }

@@ -20,7 +20,7 @@ use crate::error::OpError;
 use crate::lanes::Lane;
 use crate::matching::Envelope;
 use crate::pack::{self, post_am, post_message};
-use crate::peer::{Peer, PeerIndex, Pending, header};
+use crate::peer::{Ep, Peer, PeerIndex, Pending, header};
 use crate::proto::Protocol;
 use crate::request::{self, Body, RequestId, Send, SendKind, SendPhase};
 use crate::rtr;
@@ -52,12 +52,13 @@ impl Inner {
     #[inline(never)]
     pub(crate) fn send_slow(
         &mut self,
-        index: PeerIndex,
+        ep: Ep,
         kind: SendKind,
         front: &[u8],
         mut buffer: SendBuf,
         synchronous: bool,
     ) -> Result<Sent, OpError> {
+        let index = self.engine.index_of(ep)?;
         if !synchronous && front.is_empty() && self.sent_at_once(index, &kind, &buffer) {
             return Ok(Sent::Done);
         }

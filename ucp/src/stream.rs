@@ -198,6 +198,16 @@ impl Stream {
         self.chunks.push_back(Chunk::Here { bytes: rooms.filled(data), from: 0, eager: true });
     }
 
+    /// Whether some of it is being read.
+    pub(crate) const fn is_read(&self) -> bool {
+        self.fetching.is_some()
+    }
+
+    /// Whether nobody has taken all that came.
+    pub(crate) fn is_left(&self) -> bool {
+        !self.chunks.is_empty()
+    }
+
     /// Whether anything waits to be received.
     fn has_data(&self) -> bool {
         !self.chunks.is_empty() && self.fetching.is_none()
@@ -227,6 +237,21 @@ impl Streams {
             self.by_peer.resize_with(index + 1, || None);
         }
         self.by_peer[index].get_or_insert_default()
+    }
+
+    /// Peers whose streams have bytes that nobody has taken, or that are being read.
+    pub(crate) fn peers(&self) -> impl Iterator<Item = (PeerIndex, &Stream)> {
+        let streams = (0..).zip(&self.by_peer);
+        streams.filter_map(|(peer, stream)| Some((peer, stream.as_deref()?)))
+    }
+
+    /// The peer's stream is nobody's any more; nothing of it is being read.
+    fn forget(&mut self, peer: PeerIndex) {
+        if let Some(stream) = self.by_peer.get_mut(peer as usize).and_then(Option::take)
+            && stream.listed
+        {
+            self.ready.retain(|&ready| ready != peer);
+        }
     }
 
     fn list(&mut self, peer: PeerIndex) {

@@ -61,8 +61,9 @@ impl Worker {
     ) -> Result<Sent, OpError> {
         let inner = &mut *self.inner.borrow_mut();
         let standard = mode == SendMode::Standard;
-        if let Some(peer) = inner.engine.peers.get_mut(ep.0 as usize)
+        if let Some(peer) = inner.engine.peers.get_mut(ep.index as usize)
             && let Some(bytes) = buffer.short(peer.short_limit)
+            && peer.generation == ep.generation
             && standard
         {
             let header = wire::tagged(&envelope, peer.tx_sequence);
@@ -73,7 +74,7 @@ impl Worker {
                 return Ok(Sent::Done);
             }
         }
-        inner.send_slow(ep.0, SendKind::Tagged(envelope), &[], buffer, !standard)
+        inner.send_slow(ep, SendKind::Tagged(envelope), &[], buffer, !standard)
     }
 
     /// Posts a receive.
@@ -221,9 +222,10 @@ impl Worker {
         buffer: SendBuf,
     ) -> Result<Sent, OpError> {
         let inner = &mut *self.inner.borrow_mut();
-        if let Some(peer) = inner.engine.peers.get_mut(ep.0 as usize)
+        if let Some(peer) = inner.engine.peers.get_mut(ep.index as usize)
             && header.is_empty()
             && let Some(bytes) = buffer.short(peer.short_limit)
+            && peer.generation == ep.generation
         {
             let words = wire::control(u64::from(id), 0, peer.tx_sequence);
             let lane = &mut inner.lanes[peer.lane as usize].iface;
@@ -233,6 +235,6 @@ impl Worker {
                 return Ok(Sent::Done);
             }
         }
-        inner.send_slow(ep.0, SendKind::Am { id }, header, buffer, false)
+        inner.send_slow(ep, SendKind::Am { id }, header, buffer, false)
     }
 }

@@ -173,8 +173,10 @@ impl Engine {
             *bytes.entry(message.peer).or_default() += message.entry();
         }
         for delivery in &self.inbox {
-            if let Delivery::Am(arrival) = delivery {
-                *bytes.entry(arrival.peer).or_default() += DELIVERY;
+            if let Delivery::Am(arrival) = delivery
+                && let Ok(peer) = self.index_of(arrival.from)
+            {
+                *bytes.entry(peer).or_default() += DELIVERY;
             }
         }
         for (peer, _) in &self.am_waiting {
@@ -211,9 +213,9 @@ impl Engine {
             }
         }
         self.spaces.drop_unopened();
-        let mut bytes = 0;
+        let (mut bytes, ep) = (0, self.ep(index));
         self.inbox.retain(|delivery| match delivery {
-            Delivery::Am(arrival) if arrival.peer == index => {
+            Delivery::Am(arrival) if arrival.from == ep => {
                 bytes += arrival.payload.len();
                 false
             }

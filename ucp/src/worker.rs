@@ -78,8 +78,8 @@ pub(crate) struct Inner {
     pub(crate) engine: Engine,
     pub(crate) own_address: Vec<u8>,
     pub(crate) failures: Option<Box<dyn FailureSource>>,
-    failure_generation: u32,
-    looks: u32,
+    pub(crate) failure_generation: u32,
+    pub(crate) looks: u32,
     /// The one lane to poll, where there is just one.
     pub(crate) only: Option<usize>,
     /// Open keys of peers' memory by the transport's endpoint that they were opened for.
@@ -205,6 +205,7 @@ impl Worker {
     pub fn connect(&self, address: &[u8]) -> Result<Ep, ConnectError> {
         let parsed = WorkerAddress::parse(address)?;
         let inner = &mut *self.inner.borrow_mut();
+        inner.clear_places();
         let rank = parsed.rank;
         let lost = inner.engine.dead.iter().find(|lost| lost.rank == rank);
         if let Some(&Lost { how, .. }) = lost.filter(|_| parsed.job == inner.engine.job) {
@@ -216,12 +217,13 @@ impl Worker {
                 (PeerState::Closing | PeerState::Leaving, _) => Err(ConnectError::Closing { rank }),
                 (_, Some(how)) => Err(ConnectError::PeerFailed { rank, how }),
                 (_, None) if peer.end.is_some() => Err(ConnectError::Closing { rank }),
-                (_, None) => Ok(Ep(known)),
+                (_, None) => Ok(inner.engine.ep(known)),
             };
         }
         // Whether there is a way is asked now, so that the error comes with its reasons.
         inner.route(&parsed)?;
-        Ok(Ep(inner.engine.meet(parsed)))
+        let index = inner.engine.meet(parsed);
+        Ok(inner.engine.ep(index))
     }
 
     /// Opens a matching space. Messages that came for it before are in it.

@@ -2,6 +2,8 @@
 //! linked once; a file below is a module of it.
 
 mod active;
+mod churn;
+mod clients;
 mod closing;
 mod cooperative;
 mod datatypes;

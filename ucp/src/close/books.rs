@@ -60,6 +60,11 @@ impl Engine {
     /// As if it had never been met.
     pub(super) fn forget(&mut self, index: PeerIndex) {
         self.unbind(index);
+        self.forget_uid(index);
+    }
+
+    /// The next contact with its worker is a first one.
+    pub(crate) fn forget_uid(&mut self, index: PeerIndex) {
         let uid = self.peers[index as usize].address.uid;
         if self.by_uid.get(&uid) == Some(&index) {
             self.by_uid.remove(&uid);

@@ -34,7 +34,7 @@ impl Engine {
             self.hold(peer, lead);
         }
         self.inbox.push_back(Delivery::Am(AmArrival {
-            peer,
+            from: self.ep(peer),
             id: envelope.id,
             header: envelope.header,
             payload: self.am_rooms.filled(payload.slice(front, lead)?),

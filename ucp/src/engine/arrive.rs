@@ -10,7 +10,7 @@ use crate::address::WorkerAddress;
 use crate::error::OpError;
 use crate::matching::Envelope;
 use crate::matching::MatchEngine as _;
-use crate::peer::{BARRED, Peer, PeerIndex};
+use crate::peer::{Peer, PeerIndex};
 use crate::request::{Body, Fetch, Request, SendPhase, Status};
 use crate::settings::RndvScheme;
 use crate::unexpected::{INLINE, Payload, Unexpected};
@@ -221,10 +221,9 @@ impl Engine {
         if let Some(&known) = self.by_uid.get(&address.uid) {
             return known;
         }
-        let index = self.peers.len() as PeerIndex;
-        debug_assert!(index & BARRED == 0);
-        self.by_uid.insert(address.uid, index);
-        self.peers.push(Peer::new(address, self.options.share_first));
+        let uid = address.uid;
+        let index = self.settle_in(Peer::new(address, self.options.share_first));
+        self.by_uid.insert(uid, index);
         index
     }
 

@@ -192,7 +192,8 @@ impl Engine {
                     // As of one that came in one piece, it counts as part of its entry.
                     self.let_go(peer, bytes.len());
                 }
-                let arrival = AmArrival { peer, id, header, payload: bytes, remote: None };
+                let from = self.ep(peer);
+                let arrival = AmArrival { from, id, header, payload: bytes, remote: None };
                 self.inbox.push_back(Delivery::Am(arrival));
                 self.note_entry();
             }
@@ -358,7 +359,7 @@ impl Engine {
             self.hold(peer, payload.len());
         }
         let payload = self.am_rooms.filled(payload);
-        let arrival = AmArrival { peer, id, header: lead, payload, remote: None };
+        let arrival = AmArrival { from: self.ep(peer), id, header: lead, payload, remote: None };
         self.inbox.push_back(Delivery::Am(arrival));
         if self.inbox.len() >= MANY {
             self.note_entry();

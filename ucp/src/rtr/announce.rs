@@ -180,7 +180,9 @@ impl Inner {
         let space = self.engine.spaces.get_mut(candidate.space)?;
         let members = space.options.members.as_ref()?;
         let is_it = |peer: &crate::peer::Peer| {
-            peer.address.job == job && members.rank_of(peer.address.rank) == Some(source)
+            peer.address.job == job
+                && peer.failure().is_none()
+                && members.rank_of(peer.address.rank) == Some(source)
         };
         let index = self.engine.peers.iter().position(is_it)?;
         self.ready(index as PeerIndex).ok()?;

@@ -19,8 +19,9 @@ impl Worker {
     #[inline]
     pub fn stream_send(&self, ep: Ep, buffer: SendBuf) -> Result<Sent, OpError> {
         let inner = &mut *self.inner.borrow_mut();
-        if let Some(peer) = inner.engine.peers.get_mut(ep.0 as usize)
+        if let Some(peer) = inner.engine.peers.get_mut(ep.index as usize)
             && let Some(bytes) = buffer.short(peer.short_limit)
+            && peer.generation == ep.generation
             && peer.streams
             && peer.credit > 0
         {
@@ -33,7 +34,7 @@ impl Worker {
                 return Ok(Sent::Done);
             }
         }
-        inner.send_slow(ep.0, SendKind::Stream, &[], buffer, false)
+        inner.send_slow(ep, SendKind::Stream, &[], buffer, false)
     }
 
     /// Receives bytes of the stream from `ep` into `buffer`, in the order of the calls.
@@ -57,18 +58,16 @@ impl Worker {
         if want.unit == 0 || want.whole(room) != room {
             return Err(OpError::BadUnit { unit: want.unit as u64, room: room as u64 });
         }
-        if engine.peers.get(ep.0 as usize).is_none() {
-            return Err(OpError::BadEndpoint);
-        }
-        let stream = engine.streams.make(ep.0);
+        let index = engine.index_of(ep)?;
+        let stream = engine.streams.make(index);
         if stream.receives.is_empty() && stream.fetching.is_none() {
             let available = stream.available();
             let n = available.min(room);
             let n = if want.all { n } else { want.whole(n) };
             if n == room || n > 0 && !want.all {
                 let unasked = stream.drain(n, &mut buffer, 0, &mut engine.stream_rooms);
-                engine.let_go(ep.0, unasked);
-                engine.give_back(ep.0, n);
+                engine.let_go(index, unasked);
+                engine.give_back(index, n);
                 if !engine.actions.is_empty() {
                     inner.act();
                 }
@@ -76,11 +75,11 @@ impl Worker {
             }
         }
         // A peer that nothing connects to could end unnoticed. A failure is its state, seen below.
-        let _ = inner.ready(ep.0);
+        let _ = inner.ready(index);
         let engine = &mut inner.engine;
-        let key = begin(&mut engine.requests, buffer, ep.0, want);
-        let failed = engine.peers[ep.0 as usize].failure().is_some();
-        let stream = engine.streams.make(ep.0);
+        let key = begin(&mut engine.requests, buffer, index, want);
+        let failed = engine.peers[index as usize].failure().is_some();
+        let stream = engine.streams.make(index);
         stream.wants_nothing = room == 0 || stream.wants_nothing && !stream.receives.is_empty();
         stream.receives.push_back(key);
         let dry = stream.chunks.is_empty() && stream.fetching.is_none();
@@ -91,7 +90,7 @@ impl Worker {
             }
             return Ok(StreamReceived::Pending(RequestId(key)));
         }
-        engine.feed_stream(ep.0);
+        engine.feed_stream(index);
         let failed = match engine.requests.get(key) {
             Some(request) if request.done && request.status.length == 0 => request.status.outcome,
             _ => Ok(()),
@@ -111,33 +110,32 @@ impl Worker {
     pub fn stream_recv_data(&self, ep: Ep) -> Result<Option<Vec<u8>>, OpError> {
         let inner = &mut *self.inner.borrow_mut();
         let engine = &mut inner.engine;
-        if engine.peers.get(ep.0 as usize).is_none() {
-            return Err(OpError::BadEndpoint);
-        }
-        let stream = engine.streams.make(ep.0);
+        let index = engine.index_of(ep)?;
+        let stream = engine.streams.make(index);
         if !stream.receives.is_empty() || stream.fetching.is_some() {
             return Ok(None);
         }
         if matches!(stream.chunks.front(), Some(Chunk::There(_))) {
-            engine.fetch_chunk(ep.0, None);
+            engine.fetch_chunk(index, None);
             inner.act();
-            return inner.engine.stream_end(ep.0).map_or(Ok(None), Err);
+            return inner.engine.stream_end(index).map_or(Ok(None), Err);
         }
         let Some(Chunk::Here { mut bytes, from, eager }) = stream.chunks.pop_front() else {
-            return engine.stream_end(ep.0).map_or(Ok(None), Err);
+            return engine.stream_end(index).map_or(Ok(None), Err);
         };
         bytes.drain(..from);
         if eager {
-            engine.let_go(ep.0, bytes.len());
+            engine.let_go(index, bytes.len());
         }
-        engine.give_back(ep.0, bytes.len());
+        engine.give_back(index, bytes.len());
         inner.act();
         Ok(Some(bytes))
     }
 
     /// Appends the endpoints whose streams have data that no receive waits for.
     pub fn stream_poll(&self, out: &mut Vec<Ep>) {
-        let streams = &mut self.inner.borrow_mut().engine.streams;
+        let engine = &mut self.inner.borrow_mut().engine;
+        let streams = &mut engine.streams;
         for _ in 0..streams.ready.len() {
             let Some(peer) = streams.ready.pop_front() else { return };
             let stream = streams.make(peer);
@@ -146,7 +144,8 @@ impl Worker {
                 continue;
             }
             if stream.has_data() {
-                out.push(Ep(peer));
+                let generation = engine.peers[peer as usize].generation;
+                out.push(Ep { index: peer, generation });
             }
             streams.ready.push_back(peer);
         }

@@ -264,6 +264,13 @@ impl Engine {
         self.cut_stream(peer, 0);
     }
 
+    /// The place of a peer that is over becomes another's, who has a stream of its own.
+    #[cold]
+    pub(crate) fn forget_stream(&mut self, peer: PeerIndex) {
+        self.cut_stream(peer, 0);
+        self.streams.forget(peer);
+    }
+
     /// What lies with a peer, of its stream, that has not been asked for.
     pub(crate) fn stream_entries(&self) -> impl Iterator<Item = (PeerIndex, u64)> {
         let streams = self.streams.by_peer.iter().enumerate();

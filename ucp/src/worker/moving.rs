@@ -23,6 +23,7 @@ impl Inner {
         if !self.engine.actions.is_empty() {
             self.act();
             events += 1;
+            self.clear_places();
         }
         events
     }

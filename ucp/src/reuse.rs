@@ -1,0 +1,308 @@
+//! Places in the table of peers that are used again, so that a server's memory grows with the clients
+//! that it has at once, and not with those that it ever had.
+//!
+//! ```text
+//!   meet ──► Held ──(farewells of both sides, or close of a failed one)──► Ended ─┐
+//!     ▲        └──(failed, and of another job)──────────────────────────────────┐ │
+//!     │                                                                         ▼ ▼
+//!     └─────────────── Free, the generation one higher ◄──(nothing names it)── looked through
+//! ```
+//! Rules.
+//!
+//! 1. *An [`Ep`] is an index and a generation.* Whatever takes one from the user compares the
+//!    generation with that of the place ([`Engine::index_of`]; the short path on its own, beside its
+//!    limit). One of an earlier generation is as one that was closed: it has failed with
+//!    [`PeerFailure::Closed`], its close is done, and nothing is known of it.
+//! 2. *Inside of the worker a peer is an index without generation.* That is sound since a place is freed
+//!    only when no table of the worker names it any more. Nobody counts: from time to time all tables
+//!    are gone through, the places that they name are marked, and of those that are over the others are
+//!    freed. [`Inner::named`] takes every table by name, so that a new one does not compile before
+//!    somebody has decided about it. What is handed to the user and comes back, a kept active message
+//!    for instance, names an [`Ep`].
+//! 3. *Over is* what was closed in order, from either side, or has failed. A failed peer of the worker's
+//!    own job keeps its place until it is closed here: its rank's name is known to the program, which
+//!    is to hear of the failure whenever it asks; and there are no more of them than ranks.
+//! 4. *What names a place:* requests that were not taken, unexpected messages, active messages before
+//!    their handler, actions, keys of its memory, its stream while it has bytes and was not closed here,
+//!    sources of transports that are bound to it, barred ones included. So a peer that was rejected
+//!    has its place until its transport has given it up.
+//! 5. *When.* The tables are gone through when as many peers have come since the last time as kept their
+//!    places then, 64 at least, and one for every 16 requests and messages that wait. So a new peer pays
+//!    for a constant number of entries; and since a place is added only when none is free, there are at
+//!    most twice as many as peers at once, or 64 more, and what one call of the transports brings (or a
+//!    16th of what waits). It happens at the begin of a connect or at the end of a progress,
+//!    where no code up the stack has an index in its hands; code of the user may be there, which has
+//!    endpoints.
+
+use std::collections::VecDeque;
+
+use bowline_uct::PeerFailure;
+
+use crate::address::WorkerAddress;
+use crate::am::Delivery;
+use crate::coop::writes_no_more;
+use crate::engine::Engine;
+use crate::error::OpError;
+use crate::peer::{BARRED, Ep, NOBODY, Peer, PeerIndex, PeerState, Tenure};
+use crate::request::{Body, OneSided, Receive};
+use crate::worker::{Inner, Worker};
+
+/// Peers that come between two looks through the tables, at least.
+const SOME: usize = 64;
+
+/// Requests and waiting messages for each of them.
+const SHARE: usize = 16;
+
+/// The places that are nobody's.
+#[derive(Debug, Default)]
+pub(crate) struct Places {
+    /// The one that was left first is taken first.
+    free: VecDeque<PeerIndex>,
+    /// Peers that have come since the tables were gone through.
+    came: usize,
+    /// How many will have come when that is done again.
+    due: usize,
+    /// Rule 5.
+    wanted: bool,
+}
+
+/// How many peers a worker has to do with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeerCount {
+    /// Those that it knows: connected, or over and not forgotten yet.
+    pub known: usize,
+    /// For how many it has memory. It grows with the number known at once, and stays.
+    pub places: usize,
+}
+
+impl Worker {
+    /// How many peers there are.
+    pub fn peer_count(&self) -> PeerCount {
+        let engine = &self.inner.borrow().engine;
+        let free = engine.peers.iter().filter(|peer| peer.tenure == Tenure::Free).count();
+        PeerCount { known: engine.peers.len() - free, places: engine.peers.len() }
+    }
+}
+
+impl Engine {
+    /// The endpoint that names a peer.
+    #[inline]
+    pub(crate) fn ep(&self, index: PeerIndex) -> Ep {
+        Ep { index, generation: self.peers[index as usize].generation }
+    }
+
+    /// The peer that an endpoint names.
+    #[inline]
+    pub(crate) fn index_of(&self, ep: Ep) -> Result<PeerIndex, OpError> {
+        match self.peers.get(ep.index as usize) {
+            Some(peer) if peer.generation == ep.generation => Ok(ep.index),
+            Some(_) => Err(PeerFailure::Closed.into()),
+            None => Err(OpError::BadEndpoint),
+        }
+    }
+
+    /// The same; [`NOBODY`] for one that is over.
+    #[inline]
+    pub(crate) fn place_of(&self, ep: Ep) -> PeerIndex {
+        self.index_of(ep).unwrap_or(NOBODY)
+    }
+
+    /// Gives a peer its place.
+    pub(crate) fn settle_in(&mut self, peer: Peer) -> PeerIndex {
+        let places = &mut self.places;
+        places.came += 1;
+        places.wanted = places.came >= places.due.max(SOME);
+        if let Some(index) = places.free.pop_front() {
+            let place = &mut self.peers[index as usize];
+            *place = Peer { generation: place.generation, ..peer };
+            return index;
+        }
+        let index = self.peers.len() as PeerIndex;
+        debug_assert!(index & BARRED == 0);
+        self.peers.push(peer);
+        index
+    }
+
+    /// Rule 3.
+    fn is_over(&self, index: PeerIndex) -> bool {
+        let peer = &self.peers[index as usize];
+        let failed = matches!(peer.state, PeerState::Failed(_));
+        // What is still said to it, or awaited for it.
+        let quiet = peer.end.is_none() && !peer.notice && peer.pending.is_empty();
+        let left = match peer.tenure {
+            Tenure::Ended => true,
+            Tenure::Held => peer.closed_here || peer.address.job != self.job,
+            Tenure::Free => false,
+        };
+        failed && quiet && left
+    }
+}
+
+/// Places that are named.
+struct Named(Vec<bool>);
+
+impl Named {
+    fn note(&mut self, peer: PeerIndex) {
+        if let Some(named) = self.0.get_mut(peer as usize) {
+            *named = true;
+        }
+    }
+
+    fn all(&mut self, peers: impl IntoIterator<Item = PeerIndex>) {
+        peers.into_iter().for_each(|peer| self.note(peer));
+    }
+}
+
+impl Inner {
+    /// Rule 5.
+    #[inline]
+    pub(crate) fn clear_places(&mut self) {
+        if self.engine.places.wanted {
+            self.free_places();
+        }
+    }
+
+    /// Frees the places of peers that are over and named nowhere.
+    #[cold]
+    fn free_places(&mut self) {
+        let Named(named) = self.named();
+        let mut kept = 0;
+        for (index, named) in (0..).zip(named) {
+            if !named && self.engine.is_over(index) {
+                self.free(index);
+            } else {
+                kept += usize::from(self.engine.peers[index as usize].tenure != Tenure::Free);
+            }
+        }
+        let peers = &self.engine.peers;
+        self.rounds.forget(|peer| peers[peer as usize].tenure == Tenure::Free);
+        let waiting = self.engine.requests.len() + self.engine.unexpected.len();
+        let places = &mut self.engine.places;
+        (places.came, places.due, places.wanted) = (0, kept.max(waiting / SHARE), false);
+        tracing::debug!(kept, free = places.free.len(), "went through the places of peers");
+    }
+
+    /// Rules 2 and 4: the places that the tables of the worker name.
+    fn named(&self) -> Named {
+        let Self {
+            lanes,
+            engine,
+            keys_open: _, // leaves the peer's name with its endpoint
+            rounds: _,    // forgets it
+            book: _,      // has endpoints
+            introductions: _,
+            own_address: _,
+            failures: _,
+            wakeup: _,
+            at_end: _,
+            descriptors: _,
+            only: _,
+            failure_generation: _,
+            looks: _,
+        } = self;
+        let Engine {
+            peers,
+            sources,
+            requests,
+            unexpected,
+            actions,
+            emulation,
+            streams,
+            am_waiting,
+            inbox,
+            closings,
+            by_uid: _,    // forgets it
+            endpoints: _, // as do these
+            // By keys of requests and of unexpected messages.
+            spaces: _,
+            direct: _,
+            one_sided: _,
+            announcer: _,
+            shares: _,
+            helps: _,
+            callbacks: _,
+            attendance: _,
+            // By rank.
+            dead: _,
+            set_aside: _,
+            in_place: _,
+            am_rooms: _,
+            stream_rooms: _,
+            counters: _,
+            options: _,
+            budget: _,
+            envelope_bytes: _,
+            overrun: _,
+            job: _,
+            places: _,
+        } = engine;
+        let mut named = Named(vec![false; peers.len()]);
+        for &source in sources.iter().flatten().filter(|&&source| source != NOBODY) {
+            named.note(source & !BARRED);
+        }
+        for (_, request) in requests.iter() {
+            match &request.body {
+                Body::Send(send) => named.note(send.peer),
+                Body::Receive(Receive { fetch, .. }) => named.all(fetch.as_ref().map(|f| f.peer)),
+                Body::Announced(announced) => named.note(announced.peer),
+                Body::Stream(receive) => named.note(receive.peer),
+                Body::OneSided(one) => {
+                    let OneSided { emulated, .. } = &**one;
+                    named.all(*emulated);
+                }
+                Body::Free => {}
+            }
+        }
+        named.all(unexpected.iter().map(|(_, message)| message.peer));
+        named.all(actions.iter().filter_map(|action| action.peer()));
+        named.all(emulation.peers());
+        for (index, stream) in streams.peers() {
+            let wanted = stream.is_left() && !peers[index as usize].closed_here;
+            named.all((wanted || stream.is_read()).then_some(index));
+        }
+        named.all(am_waiting.iter().map(|&(peer, _)| peer));
+        for delivery in inbox {
+            match delivery {
+                Delivery::Am(arrival) => named.note(engine.place_of(arrival.from)),
+                Delivery::End(ep, _) => named.note(engine.place_of(*ep)),
+                Delivery::Completed(_) => {}
+            }
+        }
+        named.all(closings.iter().copied());
+        for peer in lanes.iter().filter_map(|lane| lane.cursors.as_ref()).flat_map(|c| c.peers()) {
+            let gone = peers[peer as usize].failure().is_some_and(writes_no_more);
+            named.all((!gone).then_some(peer));
+        }
+        named
+    }
+
+    /// A place is nobody's from now on.
+    fn free(&mut self, index: PeerIndex) {
+        if self.engine.peers[index as usize].ep.0 != u32::MAX || !self.keys_open.is_empty() {
+            self.leave_endpoints(index);
+        }
+        let engine = &mut self.engine;
+        engine.forget_uid(index);
+        engine.forget_stream(index);
+        engine.emulation.forget(index);
+        for cursors in self.lanes.iter_mut().filter_map(|lane| lane.cursors.as_mut()) {
+            cursors.forget(index);
+        }
+        let peer = &mut engine.peers[index as usize];
+        if peer.share_grown {
+            let options = &engine.options;
+            engine.budget += options.share - options.share_first;
+        }
+        let next = peer.generation.wrapping_add(1);
+        *peer = Peer {
+            generation: next,
+            state: PeerState::Failed(PeerFailure::Closed),
+            tenure: Tenure::Free,
+            ..Peer::new(WorkerAddress::NOBODY, 0)
+        };
+        // Once all generations are used up, the place stays empty: an endpoint never names another peer.
+        if next != u32::MAX {
+            engine.places.free.push_back(index);
+        }
+    }
+}

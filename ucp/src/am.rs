@@ -243,7 +243,7 @@ impl Drop for Running<'_> {
         }
         let inner = &mut *self.worker.inner.borrow_mut();
         inner.engine.counters.am_received += 1;
-        inner.engine.am_taken(inner.engine.place_of(from), self.bytes);
+        inner.engine.am_taken(from, self.bytes);
         inner.engine.am_rooms.keep(std::mem::take(&mut self.arrival.payload));
         if let Some(rts) = self.arrival.remote.take() {
             inner.am_dropped(from, &rts, 0);
@@ -366,7 +366,7 @@ impl Worker {
                 && inner.engine.peers[peer as usize].failure().is_none()
             {
                 // Rule 5.
-                inner.engine.am_taken(peer, arrival.payload.len());
+                inner.engine.am_taken(arrival.from, arrival.payload.len());
                 continue;
             }
             let place = self.handlers.borrow_mut().take(arrival.id);
@@ -407,7 +407,7 @@ impl Inner {
     #[cold]
     fn nobody_takes(&mut self, arrival: &AmArrival) {
         self.engine.counters.stray += 1;
-        self.engine.am_taken(self.engine.place_of(arrival.from), arrival.payload.len());
+        self.engine.am_taken(arrival.from, arrival.payload.len());
         if let Some(rts) = &arrival.remote {
             self.am_dropped(arrival.from, rts, crate::wire::NO_HANDLER);
         }
@@ -425,6 +425,10 @@ impl Inner {
 impl crate::engine::Engine {
     /// Messages that were set aside are in the inbox again, in front.
     fn put_back(&mut self, deliveries: &mut Vec<Delivery>) {
+        if deliveries.is_empty() {
+            // As a rule; to drain nothing is not free.
+            return;
+        }
         self.set_aside -= deliveries.len();
         for delivery in deliveries.drain(..).rev() {
             self.inbox.push_front(delivery);

@@ -112,7 +112,7 @@ impl Worker {
     /// The same check for an endpoint that is there: that its failure will be noticed.
     fn demand(&self, ep: Ep) -> Result<(), ConnectError> {
         let inner = &mut *self.inner.borrow_mut();
-        let address = inner.engine.peers[ep.index as usize].address.clone();
+        let address = inner.engine.peers[ep.index() as usize].address.clone();
         let (lane, _) = inner.route(&address)?;
         let attr = inner.lanes[lane].iface.attr();
         let noticed = attr.caps.intersects(Caps::PEER_FAILURE | Caps::LOOPBACK);

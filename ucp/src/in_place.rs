@@ -86,8 +86,7 @@ impl Engine {
             return false;
         }
         // Its peer is there: it has just been asked for the message's number.
-        let generation = self.peers[peer as usize].generation;
-        let from = Ep { index: peer, generation };
+        let from = self.peers[peer as usize].name;
         let payload = arrival.payload;
         let bytes = payload.len();
         let message = if lead == 0 {

@@ -17,6 +17,7 @@
 //! the short path looks at: it is -1 unless the peer is ready and nothing is pending.
 
 use std::collections::VecDeque;
+use std::num::NonZeroU64;
 
 use bowline_base::slab::Key;
 use bowline_uct::{AmHeader, AmId, EpId, PeerFailure, RkeyId};
@@ -38,10 +39,26 @@ pub(crate) const BARRED: PeerIndex = 1 << 31;
 /// An endpoint: a peer as the user names it. Valid as long as its worker. Once it is over its place may
 /// become another peer's, whom it never names: it is then as one that was closed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Ep {
-    pub(crate) index: PeerIndex,
-    /// Of the place; see [`crate::reuse`].
-    pub(crate) generation: u32,
+pub struct Ep(NonZeroU64);
+
+impl Ep {
+    /// The endpoint of the peer that is the `generation`-th at its place; see [`crate::reuse`].
+    pub(crate) const fn new(index: PeerIndex, generation: u32) -> Self {
+        match NonZeroU64::new((generation as u64) << 32 | index as u64) {
+            Some(name) => Self(name),
+            None => panic!("generations begin with 1"),
+        }
+    }
+
+    /// The place.
+    #[inline(always)]
+    pub(crate) const fn index(self) -> PeerIndex {
+        self.0.get() as u32
+    }
+
+    pub(crate) const fn generation(self) -> u32 {
+        (self.0.get() >> 32) as u32
+    }
 }
 
 /// Where the connection stands.
@@ -105,28 +122,31 @@ pub(crate) enum Target {
     Discard,
 }
 
-/// A peer.
+/// A peer. In the order of the fields, and with lines of memory of its own: what the short path looks at is
+/// in the first of them.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub(crate) struct Peer {
+    /// By which its user names it. The short path compares it with what it is given.
+    pub(crate) name: Ep,
     /// Longest payload that may go by the short path right now; -1 for none.
     pub(crate) short_limit: i32,
-    /// How many peers have had this place. Beside `short_limit`: the short path looks at both.
-    pub(crate) generation: u32,
     pub(crate) lane: u32,
     pub(crate) ep: EpId,
     pub(crate) tx_sequence: u32,
     pub(crate) rx_sequence: u32,
+    /// Operations on memory of this worker that it has asked for and that are not answered yet.
+    pub(crate) remotes: u8,
+    /// A NOTICE waits in `pending`: the one thing that is sent to a peer that has failed.
+    pub(crate) notice: bool,
+    pub(crate) state: PeerState,
     /// Bytes of eager payload that the peer will still take.
     pub(crate) credit: i64,
     /// Bytes of its eager payload that were taken since credit was last given back.
     pub(crate) taken: u64,
     /// Bytes of its eager payload that are kept here; see [`crate::unasked`].
     pub(crate) held: u64,
-    /// Operations on memory of this worker that it has asked for and that are not answered yet.
-    pub(crate) remotes: u8,
-    /// A NOTICE waits in `pending`: the one thing that is sent to a peer that has failed.
-    pub(crate) notice: bool,
-    pub(crate) state: PeerState,
+    pub(crate) next_message: u64,
     pub(crate) tenure: Tenure,
     /// This worker's user has closed it: what was not received of its stream is nobody's.
     pub(crate) closed_here: bool,
@@ -134,18 +154,17 @@ pub(crate) struct Peer {
     pub(crate) share_grown: bool,
     /// Its stream may take the short path: it knows streams, and no send waits for credit.
     pub(crate) streams: bool,
-    pub(crate) pending: VecDeque<Pending>,
-    pub(crate) assemblies: Vec<Assembly>,
-    pub(crate) next_message: u64,
-    /// Opens the peer's whole memory to reads, where the lane can.
-    pub(crate) reach: Option<RkeyId>,
     pub(crate) reach_refused: bool,
     /// The peer could not write a message here.
     pub(crate) put_refused: bool,
-    /// Receives that it has announced, and what was sent to it since the first one.
-    pub(crate) offers: Option<Box<Offers>>,
     /// Something was read by `reach`.
     pub(crate) reach_proven: bool,
+    /// Opens the peer's whole memory to reads, where the lane can.
+    pub(crate) reach: Option<RkeyId>,
+    pub(crate) pending: VecDeque<Pending>,
+    pub(crate) assemblies: Vec<Assembly>,
+    /// Receives that it has announced, and what was sent to it since the first one.
+    pub(crate) offers: Option<Box<Offers>>,
     /// Its endpoint is being closed here.
     pub(crate) end: Option<Box<crate::close::End>>,
     pub(crate) address: WorkerAddress,
@@ -155,7 +174,6 @@ impl Peer {
     pub(crate) fn new(address: WorkerAddress, credit: i64) -> Self {
         Self {
             short_limit: -1,
-            generation: 0,
             lane: 0,
             ep: EpId(u32::MAX),
             tx_sequence: 0,
@@ -180,6 +198,7 @@ impl Peer {
             reach_proven: false,
             end: None,
             address,
+            name: Ep::new(NOBODY, 1),
         }
     }
 

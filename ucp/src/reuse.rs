@@ -9,8 +9,8 @@
 //! ```
 //! Rules.
 //!
-//! 1. *An [`Ep`] is an index and a generation.* Whatever takes one from the user compares the
-//!    generation with that of the place ([`Engine::index_of`]; the short path on its own, beside its
+//! 1. *An [`Ep`] is an index and a generation.* Whatever takes one from the user compares it with the
+//!    name of the peer at the place ([`Engine::index_of`]; the short path on its own, beside its
 //!    limit). One of an earlier generation is as one that was closed: it has failed with
 //!    [`PeerFailure::Closed`], its close is done, and nothing is known of it.
 //! 2. *Inside of the worker a peer is an index without generation.* That is sound since a place is freed
@@ -88,14 +88,14 @@ impl Engine {
     /// The endpoint that names a peer.
     #[inline]
     pub(crate) fn ep(&self, index: PeerIndex) -> Ep {
-        Ep { index, generation: self.peers[index as usize].generation }
+        self.peers[index as usize].name
     }
 
     /// The peer that an endpoint names.
     #[inline]
     pub(crate) fn index_of(&self, ep: Ep) -> Result<PeerIndex, OpError> {
-        match self.peers.get(ep.index as usize) {
-            Some(peer) if peer.generation == ep.generation => Ok(ep.index),
+        match self.peers.get(ep.index() as usize) {
+            Some(peer) if peer.name == ep => Ok(ep.index()),
             Some(_) => Err(PeerFailure::Closed.into()),
             None => Err(OpError::BadEndpoint),
         }
@@ -114,12 +114,12 @@ impl Engine {
         places.wanted = places.came >= places.due.max(SOME);
         if let Some(index) = places.free.pop_front() {
             let place = &mut self.peers[index as usize];
-            *place = Peer { generation: place.generation, ..peer };
+            *place = Peer { name: place.name, ..peer };
             return index;
         }
         let index = self.peers.len() as PeerIndex;
         debug_assert!(index & BARRED == 0);
-        self.peers.push(peer);
+        self.peers.push(Peer { name: Ep::new(index, 1), ..peer });
         index
     }
 
@@ -293,9 +293,9 @@ impl Inner {
             let options = &engine.options;
             engine.budget += options.share - options.share_first;
         }
-        let next = peer.generation.wrapping_add(1);
+        let next = peer.name.generation().wrapping_add(1);
         *peer = Peer {
-            generation: next,
+            name: Ep::new(index, next),
             state: PeerState::Failed(PeerFailure::Closed),
             tenure: Tenure::Free,
             ..Peer::new(WorkerAddress::NOBODY, 0)

@@ -61,9 +61,9 @@ impl Worker {
     ) -> Result<Sent, OpError> {
         let inner = &mut *self.inner.borrow_mut();
         let standard = mode == SendMode::Standard;
-        if let Some(peer) = inner.engine.peers.get_mut(ep.index as usize)
+        if let Some(peer) = inner.engine.peers.get_mut(ep.index() as usize)
             && let Some(bytes) = buffer.short(peer.short_limit)
-            && peer.generation == ep.generation
+            && peer.name == ep
             && standard
         {
             let header = wire::tagged(&envelope, peer.tx_sequence);
@@ -222,10 +222,10 @@ impl Worker {
         buffer: SendBuf,
     ) -> Result<Sent, OpError> {
         let inner = &mut *self.inner.borrow_mut();
-        if let Some(peer) = inner.engine.peers.get_mut(ep.index as usize)
+        if let Some(peer) = inner.engine.peers.get_mut(ep.index() as usize)
             && header.is_empty()
             && let Some(bytes) = buffer.short(peer.short_limit)
-            && peer.generation == ep.generation
+            && peer.name == ep
         {
             let words = wire::control(u64::from(id), 0, peer.tx_sequence);
             let lane = &mut inner.lanes[peer.lane as usize].iface;

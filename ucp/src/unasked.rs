@@ -24,7 +24,7 @@ use crate::action::Action;
 use crate::am::Delivery;
 use crate::engine::Engine;
 use crate::matching::MatchEngine as _;
-use crate::peer::{PeerIndex, Pending};
+use crate::peer::{Ep, PeerIndex, Pending};
 use crate::space::Space;
 use crate::unexpected::{INLINE, Payload, Unexpected};
 use crate::wire::Rts;
@@ -127,8 +127,9 @@ impl Engine {
 
     /// An active message with `bytes` of header and data has left the inbox.
     #[inline]
-    pub(crate) fn am_taken(&mut self, index: PeerIndex, bytes: usize) {
+    pub(crate) fn am_taken(&mut self, from: Ep, bytes: usize) {
         if bytes > INLINE {
+            let index = self.place_of(from);
             self.let_go(index, bytes);
             self.give_back(index, bytes);
         }

@@ -15,7 +15,7 @@ use crate::action::Action;
 use crate::am::Delivery;
 use crate::coop::{receive_of, writes_no_more};
 use crate::matching::MatchEngine as _;
-use crate::peer::{Ep, NOBODY, PeerIndex, PeerState, Target};
+use crate::peer::{NOBODY, PeerIndex, PeerState, Target};
 use crate::request::{Body, SendPhase};
 use crate::space::Lost;
 use crate::unexpected::Payload;
@@ -81,8 +81,7 @@ impl Engine {
         peer.short_limit = -1;
         peer.pending.clear();
         if peer.end.is_none() {
-            let ep = Ep { index, generation: peer.generation };
-            self.inbox.push_back(Delivery::End(ep, how));
+            self.inbox.push_back(Delivery::End(peer.name, how));
         }
         let lane = peer.lane;
         let assemblies = std::mem::take(&mut peer.assemblies);

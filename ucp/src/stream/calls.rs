@@ -19,9 +19,9 @@ impl Worker {
     #[inline]
     pub fn stream_send(&self, ep: Ep, buffer: SendBuf) -> Result<Sent, OpError> {
         let inner = &mut *self.inner.borrow_mut();
-        if let Some(peer) = inner.engine.peers.get_mut(ep.index as usize)
+        if let Some(peer) = inner.engine.peers.get_mut(ep.index() as usize)
             && let Some(bytes) = buffer.short(peer.short_limit)
-            && peer.generation == ep.generation
+            && peer.name == ep
             && peer.streams
             && peer.credit > 0
         {
@@ -144,8 +144,7 @@ impl Worker {
                 continue;
             }
             if stream.has_data() {
-                let generation = engine.peers[peer as usize].generation;
-                out.push(Ep { index: peer, generation });
+                out.push(engine.peers[peer as usize].name);
             }
             streams.ready.push_back(peer);
         }

@@ -19,6 +19,7 @@ use crate::error::MpiError;
 use crate::group::{Comparison, Group};
 use crate::process::Process;
 use crate::tags;
+use crate::world::DirectoryError;
 
 /// A group of ranks that exchange messages which no other communicator sees. (MPI: Groups,
 /// Contexts, Communicators.)
@@ -130,6 +131,12 @@ impl CommInner {
     pub(crate) fn endpoint(&self, rank: u32) -> Result<Ep, MpiError> {
         let world = self.group.world_rank(rank).expect("the rank was checked against the size");
         self.process.endpoint(world)
+    }
+
+    /// The same of a rank that may have left. An error is the caller's to report.
+    pub(crate) fn try_endpoint(&self, rank: u32) -> Result<Ep, DirectoryError> {
+        let world = self.group.world_rank(rank).expect("the rank was checked against the size");
+        self.process.try_endpoint(world)
     }
 }
 

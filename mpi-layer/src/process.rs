@@ -12,7 +12,7 @@ use bowline_ucp::{Ep, RequestId, Worker};
 
 use crate::comm::context::ContextIds;
 use crate::error::MpiError;
-use crate::world::{Directory, WorldParts};
+use crate::world::{Directory, DirectoryError, WorldParts};
 
 /// Memory that collectives use again and again.
 #[derive(Default, Debug)]
@@ -100,12 +100,19 @@ impl Process {
 
     #[cold]
     fn connect(&self, world_rank: u32) -> Result<Ep, MpiError> {
-        let unreachable = |why: &dyn fmt::Display| {
+        self.try_connect(world_rank).map_err(|why| {
             tracing::error!(world_rank, "cannot connect: {why}");
             MpiError::Unreachable { world_rank }
-        };
-        let address = self.directory.address(world_rank).map_err(|why| unreachable(&why))?;
-        let ep = self.worker.connect(&address).map_err(|why| unreachable(&why))?;
+        })
+    }
+
+    /// The endpoint of a rank of the world that may have left. An error is the caller's to report.
+    pub(crate) fn try_endpoint(&self, world_rank: u32) -> Result<Ep, DirectoryError> {
+        self.endpoints[world_rank as usize].get().map_or_else(|| self.try_connect(world_rank), Ok)
+    }
+
+    fn try_connect(&self, world_rank: u32) -> Result<Ep, DirectoryError> {
+        let ep = self.worker.connect(&self.directory.address(world_rank)?)?;
         self.endpoints[world_rank as usize].set(Some(ep));
         Ok(ep)
     }

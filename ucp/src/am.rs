@@ -389,7 +389,10 @@ impl Worker {
             drop(running);
             inner = self.inner.borrow_mut();
         }
-        inner.engine.put_back(&mut waiting.deliveries);
+        // To drain nothing is not free.
+        if !waiting.deliveries.is_empty() {
+            inner.engine.put_back(&mut waiting.deliveries);
+        }
         if !inner.engine.actions.is_empty() {
             inner.act();
         }
@@ -425,10 +428,6 @@ impl Inner {
 impl crate::engine::Engine {
     /// Messages that were set aside are in the inbox again, in front.
     fn put_back(&mut self, deliveries: &mut Vec<Delivery>) {
-        if deliveries.is_empty() {
-            // As a rule; to drain nothing is not free.
-            return;
-        }
         self.set_aside -= deliveries.len();
         for delivery in deliveries.drain(..).rev() {
             self.inbox.push_front(delivery);

@@ -210,7 +210,7 @@ impl Shared {
             };
             if some_sleep { sleepers(comm, member, memory) } else { Vec::new() }
         })?;
-        wake(comm, sequence, sleepers)?;
+        wake(comm, sequence, sleepers);
         match agree {
             true => Ok(()),
             false => Err(unequal_of(output.len(), least, most).into()),
@@ -332,7 +332,7 @@ impl Shared {
             sleepers(comm, member, memory)
         });
         // Who cannot be woken by a message finds it at its next look.
-        let _ = sleepers.and_then(|sleepers| wake(comm, sequence, sleepers));
+        wake(comm, sequence, sleepers.unwrap_or_default());
         MpiError::MemoryOverwritten
     }
 }
@@ -342,20 +342,23 @@ fn sleepers(comm: &CommInner, member: &Member, memory: &ViewWords<'_>) -> Vec<u3
     (0..comm.size).filter(|&rank| member.wakes(memory, rank)).collect()
 }
 
-/// Rule 1: sends the message that ends a sleep.
-fn wake(comm: &CommInner, sequence: u32, sleepers: Vec<u32>) -> Result<(), MpiError> {
+/// Rule 1: sends the message that ends a sleep. Where it cannot be sent, nothing is lost (rule 2): a
+/// sleeper that was not woken for long has looked by itself, and may have left the job since.
+fn wake(comm: &CommInner, sequence: u32, sleepers: Vec<u32>) {
     let worker = &comm.process.worker;
     for rank in sleepers {
         let space = comm.collective_space();
         let tag = tags::collective(comm.generation, sequence);
         let envelope = Envelope { space, source: comm.rank, tag };
-        let ep = comm.endpoint(rank)?;
-        match worker.send(ep, envelope, SendBuf::empty(), SendMode::Standard)? {
-            Sent::Done => {}
-            Sent::Pending(id) => worker.detach(id),
+        let sent = comm
+            .try_endpoint(rank)
+            .and_then(|ep| Ok(worker.send(ep, envelope, SendBuf::empty(), SendMode::Standard)?));
+        match sent {
+            Ok(Sent::Done) => {}
+            Ok(Sent::Pending(id)) => worker.detach(id),
+            Err(error) => tracing::debug!(rank, "a sleeper is not woken: {error}"),
         }
     }
-    Ok(())
 }
 
 /// A rank that contributes `own` bytes, where one does that contributes `other`.

@@ -107,6 +107,11 @@ impl<T: Copy> In<T> {
 pub(crate) struct Text(*const c_char);
 
 impl Text {
+    /// A text that begins at an address that the program has stored.
+    pub(crate) const fn of(start: In<c_char>) -> Self {
+        Self(start.0)
+    }
+
     /// Its bytes.
     pub(crate) fn bytes(self) -> Result<Vec<u8>, Fault> {
         if self.0.is_null() {

@@ -45,6 +45,15 @@ pub(crate) fn size_of_basic(datatype: Datatype) -> Option<usize> {
     })
 }
 
+/// The name of a datatype that has none of the program's; an error for what is none.
+pub(crate) fn name_of(datatype: Datatype) -> Result<&'static str, Fault> {
+    let found = DATATYPES.iter().find(|&&(known, _)| known == datatype);
+    match found {
+        Some(&(known, name)) if known != MPI_DATATYPE_NULL => Ok(name),
+        _ => Err(fault(MPI_ERR_TYPE, format!("{:#x} is no datatype", datatype.0))),
+    }
+}
+
 /// Bytes of `count` elements.
 pub(crate) fn bytes_of(count: c_int, datatype: Datatype) -> Result<usize, Fault> {
     let count = usize::try_from(count)

@@ -46,7 +46,8 @@ macro_rules! mpi {
         $body:block $($rest:tt)*) => {
         $crate::entry::symbols! { $name($($arg: $type),*) -> $returns {
             let border = $crate::entry::Border(stringify!($name));
-            let value: $returns = (|| $body)();
+            let run = || -> $returns { $body };
+            let value = run();
             std::mem::forget(border);
             value
         } }
@@ -56,7 +57,8 @@ macro_rules! mpi {
         $body:block $($rest:tt)*) => {
         $crate::entry::symbols! { $name($($arg: $type),*) -> std::ffi::c_int {
             let border = $crate::entry::Border(stringify!($name));
-            let outcome: Result<(), $crate::fault::Fault> = (|| $body)();
+            let run = || -> Result<(), $crate::fault::Fault> { $body };
+            let outcome = run();
             std::mem::forget(border);
             match outcome {
                 Ok(()) => $crate::generated::constants::MPI_SUCCESS,
@@ -73,7 +75,8 @@ macro_rules! mpi {
         $crate::entry::symbols! { $name($($arg: $type),*) -> std::ffi::c_int {
             let border = $crate::entry::Border(stringify!($name));
             let $mpi = $crate::library::enter(stringify!($name));
-            let outcome: Result<(), $crate::fault::Fault> = (|| $body)();
+            let run = || -> Result<(), $crate::fault::Fault> { $body };
+            let outcome = run();
             std::mem::forget(border);
             match outcome {
                 Ok(()) => $crate::generated::constants::MPI_SUCCESS,

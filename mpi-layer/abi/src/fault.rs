@@ -14,6 +14,7 @@ use bowline_mpi::MpiError;
 use crate::arg::Out;
 use crate::errhandler::{Action, action_of, initial_action};
 use crate::errors;
+use crate::generated::constants::{MPI_ERR_OTHER, MPI_SUCCESS};
 use crate::handle::{Comm, File, Session, Win};
 use crate::library;
 
@@ -57,19 +58,27 @@ struct Inner {
     code: c_int,
     text: Cow<'static, str>,
     object: Option<Object>,
+    /// Whether the program asked for the call of the handler, which is then no failure.
+    asked: bool,
 }
 
 /// An error of a class, or of a code of the program's own, with a sentence.
 #[cold]
 #[inline(never)]
 pub(crate) fn fault(code: c_int, text: impl Into<Cow<'static, str>>) -> Fault {
-    Fault(Box::new(Inner { code, text: text.into(), object: None }))
+    Fault(Box::new(Inner { code, text: text.into(), object: None, asked: false }))
 }
 
 impl Fault {
     /// The same, for the handler of another object than the function's.
     pub(crate) fn on(mut self, object: impl Into<Object>) -> Self {
         self.0.object = Some(object.into());
+        self
+    }
+
+    /// The same, as the program's wish that the handler be called.
+    pub(crate) fn asked_for(mut self) -> Self {
+        self.0.asked = true;
         self
     }
 
@@ -99,20 +108,22 @@ impl From<MpiError> for Fault {
 pub(crate) fn raise(fault: Fault, object: Object, name: &'static str) -> c_int {
     let object = fault.0.object.unwrap_or(object);
     let code = fault.0.code;
-    tracing::debug!("{name}: {}: {}", errors::class_name(code), fault.0.text);
-    errors::remember(code, name, &fault.0.text);
-    let action = action_of(object).unwrap_or_else(|| own_action());
+    if !fault.0.asked {
+        tracing::debug!("{name}: {}: {}", errors::code_name(code), fault.0.text);
+        errors::remember(code, name, &fault.0.text);
+    }
+    let action = action_of(object).unwrap_or_else(own_action);
+    let result = if fault.0.asked { MPI_SUCCESS } else { code };
     match action {
-        Action::Return => code,
+        Action::Return => result,
         Action::Call(call) => {
             drop(fault);
             call.run(code);
-            code
+            result
         }
-        Action::End { everything } => {
-            let class = errors::class_name(code);
-            let text = format!("{name}: {class}: {}", fault.0.text);
-            library::end(code, &text, everything)
+        Action::End => {
+            let text = format!("{name}: {}: {}", errors::code_name(code), fault.0.text);
+            library::end(errors::class_of(code).unwrap_or(MPI_ERR_OTHER), &text)
         }
     }
 }

@@ -30,11 +30,13 @@
 
 #![allow(dead_code, reason = "what chapters need is here before all of them are")]
 
+mod abi;
 mod arg;
 mod attribute;
 mod basic;
 mod collective;
 mod communicator;
+mod convert;
 mod entry;
 mod environment;
 mod errhandler;
@@ -44,6 +46,7 @@ mod generated;
 mod handle;
 mod info;
 mod library;
+mod names;
 mod object;
 mod p2p;
 mod status;

@@ -11,6 +11,7 @@
 //! 4. A borrow of a cell ends before anything of the program is called: it may call MPI again.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::ffi::c_int;
 use std::io::Write as _;
 use std::rc::Rc;
@@ -23,7 +24,7 @@ use bowline_mpi::{Communicator, World};
 use crate::attribute::Attributes;
 use crate::fault::{Fault, fault};
 use crate::generated::constants::*;
-use crate::handle::Comm;
+use crate::handle::{Comm, Datatype};
 use crate::object::Common;
 use crate::table::Table;
 
@@ -42,6 +43,8 @@ pub(crate) struct Library {
     pub(crate) own: Rc<CommObject>,
     /// All other communicators.
     comms: RefCell<Table<Rc<CommObject>>>,
+    /// What hangs on datatypes, made when it is first asked for, by handle.
+    types: RefCell<HashMap<usize, Rc<Common>>>,
     pub(crate) attributes: Attributes,
     pub(crate) launched: Launched,
     pub(crate) provided: c_int,
@@ -113,13 +116,12 @@ pub(crate) fn exit(code: c_int) -> ! {
 
 /// Ends the job because of an error, with a sentence.
 #[cold]
-pub(crate) fn end(code: c_int, text: &str, everything: bool) -> ! {
+pub(crate) fn end(code: c_int, text: &str) -> ! {
     let rank = running().map(|library| library.world.comm.rank());
     match rank {
         Some(rank) => eprintln!("bowline: rank {rank}: {text}; the job ends"),
         None => eprintln!("bowline: {text}; the process ends"),
     }
-    let _ = everything;
     abort(code)
 }
 
@@ -185,6 +187,7 @@ impl Library {
             world: object(world.communicator(), MPI_COMM_WORLD, "MPI_COMM_WORLD"),
             own: object(world.own(), MPI_COMM_SELF, "MPI_COMM_SELF"),
             comms: RefCell::new(Table::new(Comm::KIND)),
+            types: RefCell::default(),
             attributes: Attributes::new(&launched, world.size()),
             launched,
             provided,
@@ -236,6 +239,20 @@ impl Library {
     pub(crate) fn remove_comm(&self, handle: Comm) -> Result<Rc<CommObject>, Fault> {
         let removed = self.comms.borrow_mut().remove(handle.0);
         removed.ok_or_else(|| not_a_comm(handle))
+    }
+
+    /// What hangs on a datatype.
+    pub(crate) fn type_common(&self, datatype: Datatype) -> Result<Rc<Common>, Fault> {
+        let name = crate::basic::name_of(datatype)?;
+        let mut types = self.types.borrow_mut();
+        let made = || Rc::new(Common::new(MPI_ERRHANDLER_NULL, name.as_bytes()));
+        Ok(Rc::clone(types.entry(datatype.0).or_insert_with(made)))
+    }
+
+    /// Takes away what hangs on a datatype that is freed, after its attributes were deleted.
+    pub(crate) fn forget_type(&self, datatype: Datatype) {
+        let forgotten = self.types.borrow_mut().remove(&datatype.0);
+        drop(forgotten);
     }
 
     /// The handle whose number in C is this one.

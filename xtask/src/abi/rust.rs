@@ -46,6 +46,11 @@ fn classes(facts: &Facts, text: &mut String) {
     text.push_str("];\n");
 }
 
+fn opens_a_file(name: &str) -> bool {
+    ["MPI_File_open", "MPI_File_delete", "MPI_Register_datarep", "MPI_Register_datarep_c"]
+        .contains(&name)
+}
+
 fn constant_in_rust(constant: &Constant) -> Option<(&'static str, String)> {
     let value = &constant.value;
     if constant.kind == "int" || constant.kind.starts_with("enum") {
@@ -70,6 +75,7 @@ pub(super) fn stubs(facts: &Facts, chapters: &Chapters) -> String {
         "//! Functions that no chapter has. Made by `cargo xtask abi`; do not edit.\n\n\
          use std::ffi::{c_int, c_void};\n\n\
          use crate::entry::{stub, tool_stub};\n\
+         use crate::generated::constants::MPI_FILE_NULL;\n\
          use crate::handle::*;\n\n",
     );
     for function in &facts.functions {
@@ -93,7 +99,12 @@ fn stub(function: &Function, text: &mut String) {
     }
     let raises =
         |passed: &Passed| matches!(passed, Passed::Handle("Comm" | "Win" | "File" | "Session"));
-    let object = passed.iter().position(raises).map_or(String::new(), |n| format!(" on a{n}"));
+    let object = match passed.iter().position(raises) {
+        // What opens a file has no file yet: its errors go where those of no file go.
+        _ if opens_a_file(name) => " on MPI_FILE_NULL".into(),
+        Some(n) => format!(" on a{n}"),
+        None => String::new(),
+    };
     let when = if function.any_time { "any " } else { "" };
     let _ = writeln!(text, "stub! {{ {when}fn {name}({list}){object} }}");
 }

@@ -3,19 +3,11 @@
 use std::ffi::{c_int, c_void};
 
 use crate::entry::{stub, tool_stub};
+use crate::generated::constants::MPI_FILE_NULL;
 use crate::handle::*;
 
-stub! { any fn MPI_Abi_get_fortran_booleans(a0: c_int, a1: *const c_void, a2: *const c_void, a3: *const c_void) }
-stub! { any fn MPI_Abi_get_fortran_info(a0: *const c_void) }
-stub! { any fn MPI_Abi_get_info(a0: *const c_void) }
-stub! { any fn MPI_Abi_get_version(a0: *const c_void, a1: *const c_void) }
-stub! { any fn MPI_Abi_set_fortran_booleans(a0: c_int, a1: *const c_void, a2: *const c_void) }
-stub! { any fn MPI_Abi_set_fortran_info(a0: Info) }
 stub! { fn MPI_Accumulate(a0: *const c_void, a1: c_int, a2: Datatype, a3: c_int, a4: Aint, a5: c_int, a6: Datatype, a7: Op, a8: Win) on a8 }
 stub! { fn MPI_Accumulate_c(a0: *const c_void, a1: Count, a2: Datatype, a3: c_int, a4: Aint, a5: Count, a6: Datatype, a7: Op, a8: Win) on a8 }
-stub! { any fn MPI_Add_error_class(a0: *const c_void) }
-stub! { any fn MPI_Add_error_code(a0: c_int, a1: *const c_void) }
-stub! { any fn MPI_Add_error_string(a0: c_int, a1: *const c_void) }
 stub! { fn MPI_Allgather(a0: *const c_void, a1: c_int, a2: Datatype, a3: *const c_void, a4: c_int, a5: Datatype, a6: Comm) on a6 }
 stub! { fn MPI_Allgather_c(a0: *const c_void, a1: Count, a2: Datatype, a3: *const c_void, a4: Count, a5: Datatype, a6: Comm) on a6 }
 stub! { fn MPI_Allgather_init(a0: *const c_void, a1: c_int, a2: Datatype, a3: *const c_void, a4: c_int, a5: Datatype, a6: Comm, a7: Info, a8: *const c_void) on a6 }
@@ -24,7 +16,6 @@ stub! { fn MPI_Allgatherv(a0: *const c_void, a1: c_int, a2: Datatype, a3: *const
 stub! { fn MPI_Allgatherv_c(a0: *const c_void, a1: Count, a2: Datatype, a3: *const c_void, a4: *const c_void, a5: *const c_void, a6: Datatype, a7: Comm) on a7 }
 stub! { fn MPI_Allgatherv_init(a0: *const c_void, a1: c_int, a2: Datatype, a3: *const c_void, a4: *const c_void, a5: *const c_void, a6: Datatype, a7: Comm, a8: Info, a9: *const c_void) on a7 }
 stub! { fn MPI_Allgatherv_init_c(a0: *const c_void, a1: Count, a2: Datatype, a3: *const c_void, a4: *const c_void, a5: *const c_void, a6: Datatype, a7: Comm, a8: Info, a9: *const c_void) on a7 }
-stub! { any fn MPI_Alloc_mem(a0: Aint, a1: Info, a2: *const c_void) }
 stub! { fn MPI_Allreduce(a0: *const c_void, a1: *const c_void, a2: c_int, a3: Datatype, a4: Op, a5: Comm) on a5 }
 stub! { fn MPI_Allreduce_c(a0: *const c_void, a1: *const c_void, a2: Count, a3: Datatype, a4: Op, a5: Comm) on a5 }
 stub! { fn MPI_Allreduce_init(a0: *const c_void, a1: *const c_void, a2: c_int, a3: Datatype, a4: Op, a5: Comm, a6: Info, a7: *const c_void) on a5 }
@@ -41,9 +32,6 @@ stub! { fn MPI_Alltoallw(a0: *const c_void, a1: *const c_void, a2: *const c_void
 stub! { fn MPI_Alltoallw_c(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: *const c_void, a4: *const c_void, a5: *const c_void, a6: *const c_void, a7: *const c_void, a8: Comm) on a8 }
 stub! { fn MPI_Alltoallw_init(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: *const c_void, a4: *const c_void, a5: *const c_void, a6: *const c_void, a7: *const c_void, a8: Comm, a9: Info, a10: *const c_void) on a8 }
 stub! { fn MPI_Alltoallw_init_c(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: *const c_void, a4: *const c_void, a5: *const c_void, a6: *const c_void, a7: *const c_void, a8: Comm, a9: Info, a10: *const c_void) on a8 }
-stub! { fn MPI_Attr_delete(a0: Comm, a1: c_int) on a0 }
-stub! { fn MPI_Attr_get(a0: Comm, a1: c_int, a2: *const c_void, a3: *const c_void) on a0 }
-stub! { fn MPI_Attr_put(a0: Comm, a1: c_int, a2: *const c_void) on a0 }
 stub! { fn MPI_Barrier_init(a0: Comm, a1: Info, a2: *const c_void) on a0 }
 stub! { fn MPI_Bcast(a0: *const c_void, a1: c_int, a2: Datatype, a3: c_int, a4: Comm) on a4 }
 stub! { fn MPI_Bcast_c(a0: *const c_void, a1: Count, a2: Datatype, a3: c_int, a4: Comm) on a4 }
@@ -72,27 +60,15 @@ stub! { fn MPI_Close_port(a0: *const c_void) }
 stub! { fn MPI_Comm_accept(a0: *const c_void, a1: Info, a2: c_int, a3: Comm, a4: *const c_void) on a3 }
 stub! { fn MPI_Comm_attach_buffer(a0: Comm, a1: *const c_void, a2: c_int) on a0 }
 stub! { fn MPI_Comm_attach_buffer_c(a0: Comm, a1: *const c_void, a2: Count) on a0 }
-stub! { fn MPI_Comm_call_errhandler(a0: Comm, a1: c_int) on a0 }
 stub! { fn MPI_Comm_compare(a0: Comm, a1: Comm, a2: *const c_void) on a0 }
 stub! { fn MPI_Comm_connect(a0: *const c_void, a1: Info, a2: c_int, a3: Comm, a4: *const c_void) on a3 }
 stub! { fn MPI_Comm_create(a0: Comm, a1: Group, a2: *const c_void) on a0 }
-stub! { fn MPI_Comm_create_errhandler(a0: *const c_void, a1: *const c_void) }
 stub! { any fn MPI_Comm_create_from_group(a0: Group, a1: *const c_void, a2: Info, a3: Errhandler, a4: *const c_void) }
 stub! { fn MPI_Comm_create_group(a0: Comm, a1: Group, a2: c_int, a3: *const c_void) on a0 }
-stub! { fn MPI_Comm_create_keyval(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: *const c_void) }
-stub! { fn MPI_Comm_delete_attr(a0: Comm, a1: c_int) on a0 }
 stub! { fn MPI_Comm_detach_buffer(a0: Comm, a1: *const c_void, a2: *const c_void) on a0 }
 stub! { fn MPI_Comm_detach_buffer_c(a0: Comm, a1: *const c_void, a2: *const c_void) on a0 }
 stub! { fn MPI_Comm_disconnect(a0: *const c_void) }
-stub! { fn MPI_Comm_dup(a0: Comm, a1: *const c_void) on a0 }
-stub! { fn MPI_Comm_dup_with_info(a0: Comm, a1: Info, a2: *const c_void) on a0 }
 stub! { fn MPI_Comm_flush_buffer(a0: Comm) on a0 }
-stub! { fn MPI_Comm_free(a0: *const c_void) }
-stub! { fn MPI_Comm_free_keyval(a0: *const c_void) }
-stub! { fn MPI_Comm_get_attr(a0: Comm, a1: c_int, a2: *const c_void, a3: *const c_void) on a0 }
-stub! { fn MPI_Comm_get_errhandler(a0: Comm, a1: *const c_void) on a0 }
-stub! { fn MPI_Comm_get_info(a0: Comm, a1: *const c_void) on a0 }
-stub! { fn MPI_Comm_get_name(a0: Comm, a1: *const c_void, a2: *const c_void) on a0 }
 stub! { fn MPI_Comm_get_parent(a0: *const c_void) }
 stub! { fn MPI_Comm_group(a0: Comm, a1: *const c_void) on a0 }
 stub! { fn MPI_Comm_idup(a0: Comm, a1: *const c_void, a2: *const c_void) on a0 }
@@ -101,10 +77,6 @@ stub! { fn MPI_Comm_iflush_buffer(a0: Comm, a1: *const c_void) on a0 }
 stub! { fn MPI_Comm_join(a0: c_int, a1: *const c_void) }
 stub! { fn MPI_Comm_remote_group(a0: Comm, a1: *const c_void) on a0 }
 stub! { fn MPI_Comm_remote_size(a0: Comm, a1: *const c_void) on a0 }
-stub! { fn MPI_Comm_set_attr(a0: Comm, a1: c_int, a2: *const c_void) on a0 }
-stub! { fn MPI_Comm_set_errhandler(a0: Comm, a1: Errhandler) on a0 }
-stub! { fn MPI_Comm_set_info(a0: Comm, a1: Info) on a0 }
-stub! { fn MPI_Comm_set_name(a0: Comm, a1: *const c_void) on a0 }
 stub! { fn MPI_Comm_spawn(a0: *const c_void, a1: *const c_void, a2: c_int, a3: Info, a4: c_int, a5: Comm, a6: *const c_void, a7: *const c_void) on a5 }
 stub! { fn MPI_Comm_spawn_multiple(a0: c_int, a1: *const c_void, a2: *const c_void, a3: *const c_void, a4: *const c_void, a5: c_int, a6: Comm, a7: *const c_void, a8: *const c_void) on a6 }
 stub! { fn MPI_Comm_split(a0: Comm, a1: c_int, a2: c_int, a3: *const c_void) on a0 }
@@ -116,22 +88,16 @@ stub! { fn MPI_Dist_graph_create(a0: Comm, a1: c_int, a2: *const c_void, a3: *co
 stub! { fn MPI_Dist_graph_create_adjacent(a0: Comm, a1: c_int, a2: *const c_void, a3: *const c_void, a4: c_int, a5: *const c_void, a6: *const c_void, a7: Info, a8: c_int, a9: *const c_void) on a0 }
 stub! { fn MPI_Dist_graph_neighbors(a0: Comm, a1: c_int, a2: *const c_void, a3: *const c_void, a4: c_int, a5: *const c_void, a6: *const c_void) on a0 }
 stub! { fn MPI_Dist_graph_neighbors_count(a0: Comm, a1: *const c_void, a2: *const c_void, a3: *const c_void) on a0 }
-stub! { any fn MPI_Errhandler_free(a0: *const c_void) }
-stub! { any fn MPI_Error_class(a0: c_int, a1: *const c_void) }
-stub! { any fn MPI_Error_string(a0: c_int, a1: *const c_void, a2: *const c_void) }
 stub! { fn MPI_Exscan(a0: *const c_void, a1: *const c_void, a2: c_int, a3: Datatype, a4: Op, a5: Comm) on a5 }
 stub! { fn MPI_Exscan_c(a0: *const c_void, a1: *const c_void, a2: Count, a3: Datatype, a4: Op, a5: Comm) on a5 }
 stub! { fn MPI_Exscan_init(a0: *const c_void, a1: *const c_void, a2: c_int, a3: Datatype, a4: Op, a5: Comm, a6: Info, a7: *const c_void) on a5 }
 stub! { fn MPI_Exscan_init_c(a0: *const c_void, a1: *const c_void, a2: Count, a3: Datatype, a4: Op, a5: Comm, a6: Info, a7: *const c_void) on a5 }
 stub! { fn MPI_Fetch_and_op(a0: *const c_void, a1: *const c_void, a2: Datatype, a3: c_int, a4: Aint, a5: Op, a6: Win) on a6 }
-stub! { fn MPI_File_call_errhandler(a0: File, a1: c_int) on a0 }
 stub! { fn MPI_File_close(a0: *const c_void) }
-stub! { fn MPI_File_create_errhandler(a0: *const c_void, a1: *const c_void) }
-stub! { fn MPI_File_delete(a0: *const c_void, a1: Info) }
+stub! { fn MPI_File_delete(a0: *const c_void, a1: Info) on MPI_FILE_NULL }
 stub! { fn MPI_File_get_amode(a0: File, a1: *const c_void) on a0 }
 stub! { fn MPI_File_get_atomicity(a0: File, a1: *const c_void) on a0 }
 stub! { fn MPI_File_get_byte_offset(a0: File, a1: Count, a2: *const c_void) on a0 }
-stub! { fn MPI_File_get_errhandler(a0: File, a1: *const c_void) on a0 }
 stub! { fn MPI_File_get_group(a0: File, a1: *const c_void) on a0 }
 stub! { fn MPI_File_get_info(a0: File, a1: *const c_void) on a0 }
 stub! { fn MPI_File_get_position(a0: File, a1: *const c_void) on a0 }
@@ -160,7 +126,7 @@ stub! { fn MPI_File_iwrite_at_all(a0: File, a1: Count, a2: *const c_void, a3: c_
 stub! { fn MPI_File_iwrite_at_all_c(a0: File, a1: Count, a2: *const c_void, a3: Count, a4: Datatype, a5: *const c_void) on a0 }
 stub! { fn MPI_File_iwrite_shared(a0: File, a1: *const c_void, a2: c_int, a3: Datatype, a4: *const c_void) on a0 }
 stub! { fn MPI_File_iwrite_shared_c(a0: File, a1: *const c_void, a2: Count, a3: Datatype, a4: *const c_void) on a0 }
-stub! { fn MPI_File_open(a0: Comm, a1: *const c_void, a2: c_int, a3: Info, a4: *const c_void) on a0 }
+stub! { fn MPI_File_open(a0: Comm, a1: *const c_void, a2: c_int, a3: Info, a4: *const c_void) on MPI_FILE_NULL }
 stub! { fn MPI_File_preallocate(a0: File, a1: Count) on a0 }
 stub! { fn MPI_File_read(a0: File, a1: *const c_void, a2: c_int, a3: Datatype, a4: *const c_void) on a0 }
 stub! { fn MPI_File_read_c(a0: File, a1: *const c_void, a2: Count, a3: Datatype, a4: *const c_void) on a0 }
@@ -186,7 +152,6 @@ stub! { fn MPI_File_read_shared_c(a0: File, a1: *const c_void, a2: Count, a3: Da
 stub! { fn MPI_File_seek(a0: File, a1: Count, a2: c_int) on a0 }
 stub! { fn MPI_File_seek_shared(a0: File, a1: Count, a2: c_int) on a0 }
 stub! { fn MPI_File_set_atomicity(a0: File, a1: c_int) on a0 }
-stub! { fn MPI_File_set_errhandler(a0: File, a1: Errhandler) on a0 }
 stub! { fn MPI_File_set_info(a0: File, a1: Info) on a0 }
 stub! { fn MPI_File_set_size(a0: File, a1: Count) on a0 }
 stub! { fn MPI_File_set_view(a0: File, a1: Count, a2: Datatype, a3: Datatype, a4: *const c_void, a5: Info) on a0 }
@@ -212,7 +177,6 @@ stub! { fn MPI_File_write_ordered_begin_c(a0: File, a1: *const c_void, a2: Count
 stub! { fn MPI_File_write_ordered_end(a0: File, a1: *const c_void, a2: *const c_void) on a0 }
 stub! { fn MPI_File_write_shared(a0: File, a1: *const c_void, a2: c_int, a3: Datatype, a4: *const c_void) on a0 }
 stub! { fn MPI_File_write_shared_c(a0: File, a1: *const c_void, a2: Count, a3: Datatype, a4: *const c_void) on a0 }
-stub! { any fn MPI_Free_mem(a0: *const c_void) }
 stub! { fn MPI_Gather(a0: *const c_void, a1: c_int, a2: Datatype, a3: *const c_void, a4: c_int, a5: Datatype, a6: c_int, a7: Comm) on a7 }
 stub! { fn MPI_Gather_c(a0: *const c_void, a1: Count, a2: Datatype, a3: *const c_void, a4: Count, a5: Datatype, a6: c_int, a7: Comm) on a7 }
 stub! { fn MPI_Gather_init(a0: *const c_void, a1: c_int, a2: Datatype, a3: *const c_void, a4: c_int, a5: Datatype, a6: c_int, a7: Comm, a8: Info, a9: *const c_void) on a7 }
@@ -225,16 +189,7 @@ stub! { fn MPI_Get(a0: *const c_void, a1: c_int, a2: Datatype, a3: c_int, a4: Ai
 stub! { fn MPI_Get_c(a0: *const c_void, a1: Count, a2: Datatype, a3: c_int, a4: Aint, a5: Count, a6: Datatype, a7: Win) on a7 }
 stub! { fn MPI_Get_accumulate(a0: *const c_void, a1: c_int, a2: Datatype, a3: *const c_void, a4: c_int, a5: Datatype, a6: c_int, a7: Aint, a8: c_int, a9: Datatype, a10: Op, a11: Win) on a11 }
 stub! { fn MPI_Get_accumulate_c(a0: *const c_void, a1: Count, a2: Datatype, a3: *const c_void, a4: Count, a5: Datatype, a6: c_int, a7: Aint, a8: Count, a9: Datatype, a10: Op, a11: Win) on a11 }
-stub! { any fn MPI_Get_address(a0: *const c_void, a1: *const c_void) }
-stub! { fn MPI_Get_count(a0: *const c_void, a1: Datatype, a2: *const c_void) }
-stub! { fn MPI_Get_count_c(a0: *const c_void, a1: Datatype, a2: *const c_void) }
-stub! { fn MPI_Get_elements(a0: *const c_void, a1: Datatype, a2: *const c_void) }
-stub! { fn MPI_Get_elements_c(a0: *const c_void, a1: Datatype, a2: *const c_void) }
-stub! { fn MPI_Get_elements_x(a0: *const c_void, a1: Datatype, a2: *const c_void) }
 stub! { any fn MPI_Get_hw_resource_info(a0: *const c_void) }
-stub! { any fn MPI_Get_library_version(a0: *const c_void, a1: *const c_void) }
-stub! { fn MPI_Get_processor_name(a0: *const c_void, a1: *const c_void) }
-stub! { any fn MPI_Get_version(a0: *const c_void, a1: *const c_void) }
 stub! { fn MPI_Graph_create(a0: Comm, a1: c_int, a2: *const c_void, a3: *const c_void, a4: c_int, a5: *const c_void) on a0 }
 stub! { fn MPI_Graph_get(a0: Comm, a1: c_int, a2: c_int, a3: *const c_void, a4: *const c_void) on a0 }
 stub! { fn MPI_Graph_map(a0: Comm, a1: c_int, a2: *const c_void, a3: *const c_void, a4: *const c_void) on a0 }
@@ -292,18 +247,6 @@ stub! { fn MPI_Ineighbor_alltoallv(a0: *const c_void, a1: *const c_void, a2: *co
 stub! { fn MPI_Ineighbor_alltoallv_c(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: Datatype, a4: *const c_void, a5: *const c_void, a6: *const c_void, a7: Datatype, a8: Comm, a9: *const c_void) on a8 }
 stub! { fn MPI_Ineighbor_alltoallw(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: *const c_void, a4: *const c_void, a5: *const c_void, a6: *const c_void, a7: *const c_void, a8: Comm, a9: *const c_void) on a8 }
 stub! { fn MPI_Ineighbor_alltoallw_c(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: *const c_void, a4: *const c_void, a5: *const c_void, a6: *const c_void, a7: *const c_void, a8: Comm, a9: *const c_void) on a8 }
-stub! { any fn MPI_Info_create(a0: *const c_void) }
-stub! { any fn MPI_Info_create_env(a0: c_int, a1: *const c_void, a2: *const c_void) }
-stub! { any fn MPI_Info_delete(a0: Info, a1: *const c_void) }
-stub! { any fn MPI_Info_dup(a0: Info, a1: *const c_void) }
-stub! { any fn MPI_Info_free(a0: *const c_void) }
-stub! { any fn MPI_Info_get(a0: Info, a1: *const c_void, a2: c_int, a3: *const c_void, a4: *const c_void) }
-stub! { any fn MPI_Info_get_nkeys(a0: Info, a1: *const c_void) }
-stub! { any fn MPI_Info_get_nthkey(a0: Info, a1: c_int, a2: *const c_void) }
-stub! { any fn MPI_Info_get_string(a0: Info, a1: *const c_void, a2: *const c_void, a3: *const c_void, a4: *const c_void) }
-stub! { any fn MPI_Info_get_valuelen(a0: Info, a1: *const c_void, a2: *const c_void, a3: *const c_void) }
-stub! { any fn MPI_Info_set(a0: Info, a1: *const c_void, a2: *const c_void) }
-stub! { any fn MPI_Init_thread(a0: *const c_void, a1: *const c_void, a2: c_int, a3: *const c_void) }
 stub! { fn MPI_Intercomm_create(a0: Comm, a1: c_int, a2: Comm, a3: c_int, a4: c_int, a5: *const c_void) on a0 }
 stub! { any fn MPI_Intercomm_create_from_groups(a0: Group, a1: c_int, a2: Group, a3: c_int, a4: *const c_void, a5: Info, a6: Errhandler, a7: *const c_void) }
 stub! { fn MPI_Intercomm_merge(a0: Comm, a1: c_int, a2: *const c_void) on a0 }
@@ -318,7 +261,6 @@ stub! { fn MPI_Ireduce_scatter_block(a0: *const c_void, a1: *const c_void, a2: c
 stub! { fn MPI_Ireduce_scatter_block_c(a0: *const c_void, a1: *const c_void, a2: Count, a3: Datatype, a4: Op, a5: Comm, a6: *const c_void) on a5 }
 stub! { fn MPI_Irsend(a0: *const c_void, a1: c_int, a2: Datatype, a3: c_int, a4: c_int, a5: Comm, a6: *const c_void) on a5 }
 stub! { fn MPI_Irsend_c(a0: *const c_void, a1: Count, a2: Datatype, a3: c_int, a4: c_int, a5: Comm, a6: *const c_void) on a5 }
-stub! { fn MPI_Is_thread_main(a0: *const c_void) }
 stub! { fn MPI_Iscan(a0: *const c_void, a1: *const c_void, a2: c_int, a3: Datatype, a4: Op, a5: Comm, a6: *const c_void) on a5 }
 stub! { fn MPI_Iscan_c(a0: *const c_void, a1: *const c_void, a2: Count, a3: Datatype, a4: Op, a5: Comm, a6: *const c_void) on a5 }
 stub! { fn MPI_Iscatter(a0: *const c_void, a1: c_int, a2: Datatype, a3: *const c_void, a4: c_int, a5: Datatype, a6: c_int, a7: Comm, a8: *const c_void) on a7 }
@@ -333,8 +275,6 @@ stub! { fn MPI_Isendrecv_replace(a0: *const c_void, a1: c_int, a2: Datatype, a3:
 stub! { fn MPI_Isendrecv_replace_c(a0: *const c_void, a1: Count, a2: Datatype, a3: c_int, a4: c_int, a5: c_int, a6: c_int, a7: Comm, a8: *const c_void) on a7 }
 stub! { fn MPI_Issend(a0: *const c_void, a1: c_int, a2: Datatype, a3: c_int, a4: c_int, a5: Comm, a6: *const c_void) on a5 }
 stub! { fn MPI_Issend_c(a0: *const c_void, a1: Count, a2: Datatype, a3: c_int, a4: c_int, a5: Comm, a6: *const c_void) on a5 }
-stub! { fn MPI_Keyval_create(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: *const c_void) }
-stub! { fn MPI_Keyval_free(a0: *const c_void) }
 stub! { fn MPI_Lookup_name(a0: *const c_void, a1: Info, a2: *const c_void) }
 stub! { fn MPI_Mprobe(a0: c_int, a1: c_int, a2: Comm, a3: *const c_void, a4: *const c_void) on a2 }
 stub! { fn MPI_Mrecv(a0: *const c_void, a1: c_int, a2: Datatype, a3: *const c_void, a4: *const c_void) }
@@ -373,7 +313,6 @@ stub! { fn MPI_Pack_external_size_c(a0: *const c_void, a1: Count, a2: Datatype, 
 stub! { fn MPI_Pack_size(a0: c_int, a1: Datatype, a2: Comm, a3: *const c_void) on a2 }
 stub! { fn MPI_Pack_size_c(a0: Count, a1: Datatype, a2: Comm, a3: *const c_void) on a2 }
 stub! { fn MPI_Parrived(a0: Request, a1: c_int, a2: *const c_void) }
-stub! { any fn MPI_Pcontrol(a0: c_int, a1: *const c_void) }
 stub! { fn MPI_Pready(a0: c_int, a1: Request) }
 stub! { fn MPI_Pready_list(a0: c_int, a1: *const c_void, a2: Request) }
 stub! { fn MPI_Pready_range(a0: c_int, a1: c_int, a2: Request) }
@@ -385,7 +324,6 @@ stub! { fn MPI_Psend_init_c(a0: *const c_void, a1: c_int, a2: Count, a3: Datatyp
 stub! { fn MPI_Publish_name(a0: *const c_void, a1: Info, a2: *const c_void) }
 stub! { fn MPI_Put(a0: *const c_void, a1: c_int, a2: Datatype, a3: c_int, a4: Aint, a5: c_int, a6: Datatype, a7: Win) on a7 }
 stub! { fn MPI_Put_c(a0: *const c_void, a1: Count, a2: Datatype, a3: c_int, a4: Aint, a5: Count, a6: Datatype, a7: Win) on a7 }
-stub! { fn MPI_Query_thread(a0: *const c_void) }
 stub! { fn MPI_Raccumulate(a0: *const c_void, a1: c_int, a2: Datatype, a3: c_int, a4: Aint, a5: c_int, a6: Datatype, a7: Op, a8: Win, a9: *const c_void) on a8 }
 stub! { fn MPI_Raccumulate_c(a0: *const c_void, a1: Count, a2: Datatype, a3: c_int, a4: Aint, a5: Count, a6: Datatype, a7: Op, a8: Win, a9: *const c_void) on a8 }
 stub! { fn MPI_Recv_c(a0: *const c_void, a1: Count, a2: Datatype, a3: c_int, a4: c_int, a5: Comm, a6: *const c_void) on a5 }
@@ -405,11 +343,8 @@ stub! { fn MPI_Reduce_scatter_block_init(a0: *const c_void, a1: *const c_void, a
 stub! { fn MPI_Reduce_scatter_block_init_c(a0: *const c_void, a1: *const c_void, a2: Count, a3: Datatype, a4: Op, a5: Comm, a6: Info, a7: *const c_void) on a5 }
 stub! { fn MPI_Reduce_scatter_init(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: Datatype, a4: Op, a5: Comm, a6: Info, a7: *const c_void) on a5 }
 stub! { fn MPI_Reduce_scatter_init_c(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: Datatype, a4: Op, a5: Comm, a6: Info, a7: *const c_void) on a5 }
-stub! { fn MPI_Register_datarep(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: *const c_void, a4: *const c_void) }
-stub! { fn MPI_Register_datarep_c(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: *const c_void, a4: *const c_void) }
-stub! { any fn MPI_Remove_error_class(a0: c_int) }
-stub! { any fn MPI_Remove_error_code(a0: c_int) }
-stub! { any fn MPI_Remove_error_string(a0: c_int) }
+stub! { fn MPI_Register_datarep(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: *const c_void, a4: *const c_void) on MPI_FILE_NULL }
+stub! { fn MPI_Register_datarep_c(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: *const c_void, a4: *const c_void) on MPI_FILE_NULL }
 stub! { fn MPI_Request_free(a0: *const c_void) }
 stub! { fn MPI_Request_get_status(a0: Request, a1: *const c_void, a2: *const c_void) }
 stub! { fn MPI_Request_get_status_all(a0: c_int, a1: *const c_void, a2: *const c_void, a3: *const c_void) }
@@ -447,7 +382,6 @@ stub! { fn MPI_Sendrecv_replace_c(a0: *const c_void, a1: Count, a2: Datatype, a3
 stub! { any fn MPI_Session_attach_buffer(a0: Session, a1: *const c_void, a2: c_int) on a0 }
 stub! { any fn MPI_Session_attach_buffer_c(a0: Session, a1: *const c_void, a2: Count) on a0 }
 stub! { any fn MPI_Session_call_errhandler(a0: Session, a1: c_int) on a0 }
-stub! { any fn MPI_Session_create_errhandler(a0: *const c_void, a1: *const c_void) }
 stub! { any fn MPI_Session_detach_buffer(a0: Session, a1: *const c_void, a2: *const c_void) on a0 }
 stub! { any fn MPI_Session_detach_buffer_c(a0: Session, a1: *const c_void, a2: *const c_void) on a0 }
 stub! { any fn MPI_Session_finalize(a0: *const c_void) }
@@ -466,18 +400,7 @@ stub! { fn MPI_Ssend_init(a0: *const c_void, a1: c_int, a2: Datatype, a3: c_int,
 stub! { fn MPI_Ssend_init_c(a0: *const c_void, a1: Count, a2: Datatype, a3: c_int, a4: c_int, a5: Comm, a6: *const c_void) on a5 }
 stub! { fn MPI_Start(a0: *const c_void) }
 stub! { fn MPI_Startall(a0: c_int, a1: *const c_void) }
-stub! { any fn MPI_Status_get_error(a0: *const c_void, a1: *const c_void) }
-stub! { any fn MPI_Status_get_source(a0: *const c_void, a1: *const c_void) }
-stub! { any fn MPI_Status_get_tag(a0: *const c_void, a1: *const c_void) }
-stub! { any fn MPI_Status_set_cancelled(a0: *const c_void, a1: c_int) }
-stub! { any fn MPI_Status_set_elements(a0: *const c_void, a1: Datatype, a2: c_int) }
-stub! { any fn MPI_Status_set_elements_c(a0: *const c_void, a1: Datatype, a2: Count) }
-stub! { any fn MPI_Status_set_elements_x(a0: *const c_void, a1: Datatype, a2: Count) }
-stub! { any fn MPI_Status_set_error(a0: *const c_void, a1: c_int) }
-stub! { any fn MPI_Status_set_source(a0: *const c_void, a1: c_int) }
-stub! { any fn MPI_Status_set_tag(a0: *const c_void, a1: c_int) }
 stub! { fn MPI_Test(a0: *const c_void, a1: *const c_void, a2: *const c_void) }
-stub! { fn MPI_Test_cancelled(a0: *const c_void, a1: *const c_void) }
 stub! { fn MPI_Testall(a0: c_int, a1: *const c_void, a2: *const c_void, a3: *const c_void) }
 stub! { fn MPI_Testany(a0: c_int, a1: *const c_void, a2: *const c_void, a3: *const c_void, a4: *const c_void) }
 stub! { fn MPI_Testsome(a0: c_int, a1: *const c_void, a2: *const c_void, a3: *const c_void, a4: *const c_void) }
@@ -498,18 +421,14 @@ stub! { fn MPI_Type_create_hvector(a0: c_int, a1: c_int, a2: Aint, a3: Datatype,
 stub! { fn MPI_Type_create_hvector_c(a0: Count, a1: Count, a2: Count, a3: Datatype, a4: *const c_void) }
 stub! { fn MPI_Type_create_indexed_block(a0: c_int, a1: c_int, a2: *const c_void, a3: Datatype, a4: *const c_void) }
 stub! { fn MPI_Type_create_indexed_block_c(a0: Count, a1: Count, a2: *const c_void, a3: Datatype, a4: *const c_void) }
-stub! { fn MPI_Type_create_keyval(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: *const c_void) }
 stub! { fn MPI_Type_create_resized(a0: Datatype, a1: Aint, a2: Aint, a3: *const c_void) }
 stub! { fn MPI_Type_create_resized_c(a0: Datatype, a1: Count, a2: Count, a3: *const c_void) }
 stub! { fn MPI_Type_create_struct(a0: c_int, a1: *const c_void, a2: *const c_void, a3: *const c_void, a4: *const c_void) }
 stub! { fn MPI_Type_create_struct_c(a0: Count, a1: *const c_void, a2: *const c_void, a3: *const c_void, a4: *const c_void) }
 stub! { fn MPI_Type_create_subarray(a0: c_int, a1: *const c_void, a2: *const c_void, a3: *const c_void, a4: c_int, a5: Datatype, a6: *const c_void) }
 stub! { fn MPI_Type_create_subarray_c(a0: c_int, a1: *const c_void, a2: *const c_void, a3: *const c_void, a4: c_int, a5: Datatype, a6: *const c_void) }
-stub! { fn MPI_Type_delete_attr(a0: Datatype, a1: c_int) }
 stub! { fn MPI_Type_dup(a0: Datatype, a1: *const c_void) }
 stub! { fn MPI_Type_free(a0: *const c_void) }
-stub! { fn MPI_Type_free_keyval(a0: *const c_void) }
-stub! { fn MPI_Type_get_attr(a0: Datatype, a1: c_int, a2: *const c_void, a3: *const c_void) }
 stub! { fn MPI_Type_get_contents(a0: Datatype, a1: c_int, a2: c_int, a3: c_int, a4: *const c_void, a5: *const c_void, a6: *const c_void) }
 stub! { fn MPI_Type_get_contents_c(a0: Datatype, a1: Count, a2: Count, a3: Count, a4: Count, a5: *const c_void, a6: *const c_void, a7: *const c_void, a8: *const c_void) }
 stub! { fn MPI_Type_get_envelope(a0: Datatype, a1: *const c_void, a2: *const c_void, a3: *const c_void, a4: *const c_void) }
@@ -517,7 +436,6 @@ stub! { fn MPI_Type_get_envelope_c(a0: Datatype, a1: *const c_void, a2: *const c
 stub! { fn MPI_Type_get_extent(a0: Datatype, a1: *const c_void, a2: *const c_void) }
 stub! { fn MPI_Type_get_extent_c(a0: Datatype, a1: *const c_void, a2: *const c_void) }
 stub! { fn MPI_Type_get_extent_x(a0: Datatype, a1: *const c_void, a2: *const c_void) }
-stub! { fn MPI_Type_get_name(a0: Datatype, a1: *const c_void, a2: *const c_void) }
 stub! { fn MPI_Type_get_true_extent(a0: Datatype, a1: *const c_void, a2: *const c_void) }
 stub! { fn MPI_Type_get_true_extent_c(a0: Datatype, a1: *const c_void, a2: *const c_void) }
 stub! { fn MPI_Type_get_true_extent_x(a0: Datatype, a1: *const c_void, a2: *const c_void) }
@@ -525,8 +443,6 @@ stub! { fn MPI_Type_get_value_index(a0: Datatype, a1: Datatype, a2: *const c_voi
 stub! { fn MPI_Type_indexed(a0: c_int, a1: *const c_void, a2: *const c_void, a3: Datatype, a4: *const c_void) }
 stub! { fn MPI_Type_indexed_c(a0: Count, a1: *const c_void, a2: *const c_void, a3: Datatype, a4: *const c_void) }
 stub! { fn MPI_Type_match_size(a0: c_int, a1: c_int, a2: *const c_void) }
-stub! { fn MPI_Type_set_attr(a0: Datatype, a1: c_int, a2: *const c_void) }
-stub! { fn MPI_Type_set_name(a0: Datatype, a1: *const c_void) }
 stub! { fn MPI_Type_size(a0: Datatype, a1: *const c_void) }
 stub! { fn MPI_Type_size_c(a0: Datatype, a1: *const c_void) }
 stub! { fn MPI_Type_size_x(a0: Datatype, a1: *const c_void) }
@@ -551,8 +467,6 @@ stub! { fn MPI_Win_complete(a0: Win) on a0 }
 stub! { fn MPI_Win_create(a0: *const c_void, a1: Aint, a2: c_int, a3: Info, a4: Comm, a5: *const c_void) on a4 }
 stub! { fn MPI_Win_create_c(a0: *const c_void, a1: Aint, a2: Aint, a3: Info, a4: Comm, a5: *const c_void) on a4 }
 stub! { fn MPI_Win_create_dynamic(a0: Info, a1: Comm, a2: *const c_void) on a1 }
-stub! { fn MPI_Win_create_errhandler(a0: *const c_void, a1: *const c_void) }
-stub! { fn MPI_Win_create_keyval(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: *const c_void) }
 stub! { fn MPI_Win_delete_attr(a0: Win, a1: c_int) on a0 }
 stub! { fn MPI_Win_detach(a0: Win, a1: *const c_void) on a0 }
 stub! { fn MPI_Win_fence(a0: c_int, a1: Win) on a1 }
@@ -561,7 +475,6 @@ stub! { fn MPI_Win_flush_all(a0: Win) on a0 }
 stub! { fn MPI_Win_flush_local(a0: c_int, a1: Win) on a1 }
 stub! { fn MPI_Win_flush_local_all(a0: Win) on a0 }
 stub! { fn MPI_Win_free(a0: *const c_void) }
-stub! { fn MPI_Win_free_keyval(a0: *const c_void) }
 stub! { fn MPI_Win_get_attr(a0: Win, a1: c_int, a2: *const c_void, a3: *const c_void) on a0 }
 stub! { fn MPI_Win_get_errhandler(a0: Win, a1: *const c_void) on a0 }
 stub! { fn MPI_Win_get_group(a0: Win, a1: *const c_void) on a0 }
@@ -582,31 +495,6 @@ stub! { fn MPI_Win_test(a0: Win, a1: *const c_void) on a0 }
 stub! { fn MPI_Win_unlock(a0: c_int, a1: Win) on a1 }
 stub! { fn MPI_Win_unlock_all(a0: Win) on a0 }
 stub! { fn MPI_Win_wait(a0: Win) on a0 }
-stub! { any fn MPI_Aint_add(a0: Aint, a1: Aint) }
-stub! { any fn MPI_Aint_diff(a0: Aint, a1: Aint) }
-stub! { any fn MPI_Wtick() }
-stub! { any fn MPI_Comm_fromint(a0: c_int) }
-stub! { any fn MPI_Comm_toint(a0: Comm) on a0 }
-stub! { any fn MPI_Errhandler_fromint(a0: c_int) }
-stub! { any fn MPI_Errhandler_toint(a0: Errhandler) }
-stub! { any fn MPI_File_fromint(a0: c_int) }
-stub! { any fn MPI_File_toint(a0: File) on a0 }
-stub! { any fn MPI_Group_fromint(a0: c_int) }
-stub! { any fn MPI_Group_toint(a0: Group) }
-stub! { any fn MPI_Info_fromint(a0: c_int) }
-stub! { any fn MPI_Info_toint(a0: Info) }
-stub! { any fn MPI_Message_fromint(a0: c_int) }
-stub! { any fn MPI_Message_toint(a0: Message) }
-stub! { any fn MPI_Op_fromint(a0: c_int) }
-stub! { any fn MPI_Op_toint(a0: Op) }
-stub! { any fn MPI_Request_fromint(a0: c_int) }
-stub! { any fn MPI_Request_toint(a0: Request) }
-stub! { any fn MPI_Session_fromint(a0: c_int) }
-stub! { any fn MPI_Session_toint(a0: Session) on a0 }
-stub! { any fn MPI_Type_fromint(a0: c_int) }
-stub! { any fn MPI_Type_toint(a0: Datatype) }
-stub! { any fn MPI_Win_fromint(a0: c_int) }
-stub! { any fn MPI_Win_toint(a0: Win) on a0 }
 tool_stub! { fn MPI_T_category_changed(a0: *const c_void) }
 tool_stub! { fn MPI_T_category_get_categories(a0: c_int, a1: c_int, a2: *const c_void) }
 tool_stub! { fn MPI_T_category_get_cvars(a0: c_int, a1: c_int, a2: *const c_void) }

@@ -105,13 +105,16 @@ fn outside(name: &'static str) -> ! {
 
 /// Ends the process at once, with what it has written on its way out.
 pub(crate) fn exit(code: c_int) -> ! {
-    // The streams of C and of Rust; nothing else of the process is asked.
+    flush();
+    // SAFETY: it takes any code. No function that waits for the end of the process is called.
+    unsafe { libc::_exit(code) }
+}
+
+/// Writes what the streams of C and of Rust keep back.
+fn flush() {
     let _ = std::io::stdout().flush();
-    // SAFETY: a null stream means all of them; `_exit` takes any code.
-    unsafe {
-        libc::fflush(std::ptr::null_mut());
-        libc::_exit(code)
-    }
+    // SAFETY: a null stream means all of them.
+    unsafe { libc::fflush(std::ptr::null_mut()) };
 }
 
 /// Ends the job because of an error, with a sentence.
@@ -127,6 +130,8 @@ pub(crate) fn end(code: c_int, text: &str) -> ! {
 
 /// Ends the job with a code.
 pub(crate) fn abort(code: c_int) -> ! {
+    // The launcher may end this process as soon as it knows.
+    flush();
     // Launchers have eight bits for it, and 0 would be success.
     let code = if code & 0xff == 0 { 1 } else { code & 0xff };
     if let Some(library) = running()

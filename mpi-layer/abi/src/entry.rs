@@ -33,8 +33,8 @@ pub(crate) struct Border(pub(crate) &'static str);
 impl Drop for Border {
     #[cold]
     fn drop(&mut self) {
-        // The panic has said what happened.
-        eprintln!("bowline: {}: an error inside the library; the process ends", self.0);
+        // A panic has said what happened; else it is an exception out of a function of the program's.
+        eprintln!("bowline: {}: something unwinds through the library; the process ends", self.0);
         std::process::abort();
     }
 }

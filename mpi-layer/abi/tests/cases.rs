@@ -41,6 +41,9 @@ cases! {
     the_log_is_asked_for_by_a_variable,
     damaged_arguments_are_errors,
     names_of_before_the_abi_are_there_on_demand,
+    a_rank_that_does_not_finalise_has_failed,
+    a_forked_child_may_end_as_it_likes,
+    nothing_unwinds_through_the_library,
 }
 
 /// A job that says `ok` once and nothing else, and ends well.
@@ -180,4 +183,23 @@ fn names_of_before_the_abi_are_there_on_demand() {
     let output = Command::new(program).output().expect("it runs");
     assert_eq!(String::from_utf8_lossy(&output.stdout), "ok\n", "{output:?}");
     assert!(output.status.success(), "{output:?}");
+}
+
+fn a_rank_that_does_not_finalise_has_failed() {
+    let ended = job(2, "unfinished.c", &["exit"]);
+    assert!(ended.code.is_some_and(|code| code != 0), "{ended:#?}");
+    assert!(ended.stderr.contains("ended without finalising"), "{ended:#?}");
+}
+
+fn a_forked_child_may_end_as_it_likes() {
+    for how in ["child-exits", "child-finalises"] {
+        passes(&job(2, "unfinished.c", &[how]));
+    }
+}
+
+fn nothing_unwinds_through_the_library() {
+    let ended = alone("unwind.c", &[]);
+    // A signal.
+    assert_eq!(ended.code, None, "{ended:#?}");
+    assert!(ended.stderr.contains("bowline: MPI_Comm_dup: something unwinds"), "{ended:#?}");
 }

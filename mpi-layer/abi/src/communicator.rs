@@ -19,6 +19,23 @@ mpi! {
         size.set(mpi.comm(comm)?.comm.size())
     }
 
+    fn MPI_Comm_test_inter(comm: Comm, flag: Out<c_int>) on comm |mpi| {
+        mpi.comm(comm)?;
+        // There is nothing that makes another kind.
+        flag.set(0)
+    }
+
+    fn MPI_Topo_test(comm: Comm, status: Out<c_int>) on comm |mpi| {
+        mpi.comm(comm)?;
+        // Nor anything that gives one a topology.
+        status.set(MPI_UNDEFINED)
+    }
+
+    fn MPI_Comm_get_parent(parent: Out<Comm>) |_mpi| {
+        // Nor a process that was started by another one.
+        parent.set(MPI_COMM_NULL)
+    }
+
     fn MPI_Comm_dup(comm: Comm, newcomm: Out<Comm>) on comm |mpi| {
         duplicate(mpi, &*mpi.comm(comm)?, newcomm, None)
     }

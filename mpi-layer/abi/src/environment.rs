@@ -82,6 +82,11 @@ mpi! {
         resultlen.set(len as c_int)
     }
 
+    any fn MPI_Get_hw_resource_info(hw_info: Out<Info>) {
+        // Which kinds of resources are told is the library's to choose; it knows of none.
+        info::give(info::Pairs::default(), hw_info)
+    }
+
     any fn MPI_Alloc_mem(size: Aint, info: Info, baseptr: Out<usize>) {
         info::pairs_or_none(info)?;
         let bytes = usize::try_from(size)

@@ -98,6 +98,14 @@ impl Codes {
         LAST_USED.store(last, Ordering::Relaxed);
     }
 
+    /// What has a text cannot be removed before that is.
+    fn check_without_text(&mut self, code: c_int) -> Result<(), Fault> {
+        if self.own(code)?.text.is_empty() {
+            return Ok(());
+        }
+        Err(fault(MPI_ERR_ARG, format!("{code} has a text still; remove that first")))
+    }
+
     /// A class or code of the program.
     fn own(&mut self, code: c_int) -> Result<&mut Own, Fault> {
         let foreign = || fault(MPI_ERR_ARG, format!("{code} is no class or code of the program's"));
@@ -138,6 +146,7 @@ mpi! {
 
     any fn MPI_Remove_error_class(errorclass: c_int) {
         let mut codes = codes();
+        codes.check_without_text(errorclass)?;
         if codes.own(errorclass)?.class != errorclass {
             return Err(fault(MPI_ERR_ARG, format!("{errorclass} is a code and no class")));
         }
@@ -152,6 +161,7 @@ mpi! {
 
     any fn MPI_Remove_error_code(errorcode: c_int) {
         let mut codes = codes();
+        codes.check_without_text(errorcode)?;
         if codes.own(errorcode)?.class == errorcode {
             return Err(fault(MPI_ERR_ARG, format!("{errorcode} is a class and no code")));
         }

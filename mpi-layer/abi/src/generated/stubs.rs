@@ -69,7 +69,6 @@ stub! { fn MPI_Comm_detach_buffer(a0: Comm, a1: *const c_void, a2: *const c_void
 stub! { fn MPI_Comm_detach_buffer_c(a0: Comm, a1: *const c_void, a2: *const c_void) on a0 }
 stub! { fn MPI_Comm_disconnect(a0: *const c_void) }
 stub! { fn MPI_Comm_flush_buffer(a0: Comm) on a0 }
-stub! { fn MPI_Comm_get_parent(a0: *const c_void) }
 stub! { fn MPI_Comm_group(a0: Comm, a1: *const c_void) on a0 }
 stub! { fn MPI_Comm_idup(a0: Comm, a1: *const c_void, a2: *const c_void) on a0 }
 stub! { fn MPI_Comm_idup_with_info(a0: Comm, a1: Info, a2: *const c_void, a3: *const c_void) on a0 }
@@ -81,7 +80,6 @@ stub! { fn MPI_Comm_spawn(a0: *const c_void, a1: *const c_void, a2: c_int, a3: I
 stub! { fn MPI_Comm_spawn_multiple(a0: c_int, a1: *const c_void, a2: *const c_void, a3: *const c_void, a4: *const c_void, a5: c_int, a6: Comm, a7: *const c_void, a8: *const c_void) on a6 }
 stub! { fn MPI_Comm_split(a0: Comm, a1: c_int, a2: c_int, a3: *const c_void) on a0 }
 stub! { fn MPI_Comm_split_type(a0: Comm, a1: c_int, a2: c_int, a3: Info, a4: *const c_void) on a0 }
-stub! { fn MPI_Comm_test_inter(a0: Comm, a1: *const c_void) on a0 }
 stub! { fn MPI_Compare_and_swap(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: Datatype, a4: c_int, a5: Aint, a6: Win) on a6 }
 stub! { fn MPI_Dims_create(a0: c_int, a1: c_int, a2: *const c_void) }
 stub! { fn MPI_Dist_graph_create(a0: Comm, a1: c_int, a2: *const c_void, a3: *const c_void, a4: *const c_void, a5: *const c_void, a6: Info, a7: c_int, a8: *const c_void) on a0 }
@@ -189,7 +187,6 @@ stub! { fn MPI_Get(a0: *const c_void, a1: c_int, a2: Datatype, a3: c_int, a4: Ai
 stub! { fn MPI_Get_c(a0: *const c_void, a1: Count, a2: Datatype, a3: c_int, a4: Aint, a5: Count, a6: Datatype, a7: Win) on a7 }
 stub! { fn MPI_Get_accumulate(a0: *const c_void, a1: c_int, a2: Datatype, a3: *const c_void, a4: c_int, a5: Datatype, a6: c_int, a7: Aint, a8: c_int, a9: Datatype, a10: Op, a11: Win) on a11 }
 stub! { fn MPI_Get_accumulate_c(a0: *const c_void, a1: Count, a2: Datatype, a3: *const c_void, a4: Count, a5: Datatype, a6: c_int, a7: Aint, a8: Count, a9: Datatype, a10: Op, a11: Win) on a11 }
-stub! { any fn MPI_Get_hw_resource_info(a0: *const c_void) }
 stub! { fn MPI_Graph_create(a0: Comm, a1: c_int, a2: *const c_void, a3: *const c_void, a4: c_int, a5: *const c_void) on a0 }
 stub! { fn MPI_Graph_get(a0: Comm, a1: c_int, a2: c_int, a3: *const c_void, a4: *const c_void) on a0 }
 stub! { fn MPI_Graph_map(a0: Comm, a1: c_int, a2: *const c_void, a3: *const c_void, a4: *const c_void) on a0 }
@@ -404,7 +401,6 @@ stub! { fn MPI_Test(a0: *const c_void, a1: *const c_void, a2: *const c_void) }
 stub! { fn MPI_Testall(a0: c_int, a1: *const c_void, a2: *const c_void, a3: *const c_void) }
 stub! { fn MPI_Testany(a0: c_int, a1: *const c_void, a2: *const c_void, a3: *const c_void, a4: *const c_void) }
 stub! { fn MPI_Testsome(a0: c_int, a1: *const c_void, a2: *const c_void, a3: *const c_void, a4: *const c_void) }
-stub! { fn MPI_Topo_test(a0: Comm, a1: *const c_void) on a0 }
 stub! { fn MPI_Type_commit(a0: *const c_void) }
 stub! { fn MPI_Type_contiguous(a0: c_int, a1: Datatype, a2: *const c_void) }
 stub! { fn MPI_Type_contiguous_c(a0: Count, a1: Datatype, a2: *const c_void) }

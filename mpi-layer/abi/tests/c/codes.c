@@ -46,12 +46,16 @@ int main(void)
     FAILS(MPI_ERR_ARG, MPI_Remove_error_class(code));
     FAILS(MPI_ERR_ARG, MPI_Remove_error_code(class));
     FAILS(MPI_ERR_ARG, MPI_Remove_error_code(MPI_ERR_IO));
+    OK(MPI_Add_error_string(of_standard, ""));
+    FAILS(MPI_ERR_ARG, MPI_Remove_error_code(code));
     OK(MPI_Remove_error_string(code));
     OK(MPI_Error_string(code, text, &length));
     CHECK(length == 0);
     OK(MPI_Remove_error_code(of_standard));
     OK(MPI_Remove_error_code(code));
     FAILS(MPI_ERR_ARG, MPI_Error_class(code, &got));
+    FAILS(MPI_ERR_ARG, MPI_Remove_error_class(class));
+    OK(MPI_Remove_error_string(class));
     OK(MPI_Remove_error_class(class));
     CHECK(last_used() == MPI_ERR_LASTCODE);
 

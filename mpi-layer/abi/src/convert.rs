@@ -7,7 +7,7 @@ use std::ffi::c_int;
 
 use crate::entry::mpi;
 use crate::handle::*;
-use crate::{errhandler, info, library};
+use crate::{errhandler, info, library, session};
 
 /// The number of a handle.
 const fn to_int(value: usize) -> c_int {
@@ -90,7 +90,7 @@ mpi! {
     }
 
     any fn MPI_Session_fromint(session: c_int) -> Session {
-        Session(low(session))
+        session::from_int(low(session))
     }
 
     any fn MPI_Type_toint(datatype: Datatype) -> c_int {

@@ -10,7 +10,11 @@ use crate::handle::{Aint, Comm, Info};
 use crate::{info, library};
 
 /// The most that the library gives: one thread at a time.
-const LEVEL_MAX: c_int = MPI_THREAD_SERIALIZED;
+pub(crate) const LEVEL_MAX: c_int = MPI_THREAD_SERIALIZED;
+
+/// The levels of the standard.
+pub(crate) const LEVELS: [c_int; 4] =
+    [MPI_THREAD_SINGLE, MPI_THREAD_FUNNELED, MPI_THREAD_SERIALIZED, MPI_THREAD_MULTIPLE];
 
 mpi! {
     any fn MPI_Init(argc: *mut c_void, argv: *mut c_void) {
@@ -22,7 +26,7 @@ mpi! {
     any fn MPI_Init_thread(argc: *mut c_void, argv: *mut c_void, required: c_int,
                            provided: Out<c_int>) {
         let _ = (argc, argv);
-        if level_name(required).is_empty() {
+        if !LEVELS.contains(&required) {
             return Err(fault(MPI_ERR_ARG, format!("{required} is no level of threads")));
         }
         if provided.is_null() {
@@ -41,7 +45,7 @@ mpi! {
     }
 
     fn MPI_Query_thread(provided: Out<c_int>) |mpi| {
-        provided.set(mpi.provided)
+        provided.set(mpi.provided.get())
     }
 
     fn MPI_Is_thread_main(flag: Out<c_int>) |mpi| {

@@ -84,8 +84,10 @@ pub(crate) fn action_of(object: Object) -> Option<Action> {
         Object::Comm(comm) => (library?.comm(comm).ok()?.common.errhandler(), object),
         // A file that is none has the handler for files that are not open.
         Object::File(_) => (default_of_files(), object),
-        // Windows and sessions come with their chapters.
-        Object::Win(_) | Object::Session(_) => return None,
+        Object::Session(session) => (crate::session::errhandler_of(session)?, object),
+        Object::Handler(errhandler) => (errhandler, Object::Session(MPI_SESSION_NULL)),
+        // Windows come with their chapter.
+        Object::Win(_) => return None,
     };
     Some(action(errhandler, object))
 }
@@ -276,7 +278,7 @@ mpi! {
 }
 
 /// Gives the program a handle of an object's handler, which it frees.
-fn give(errhandler: Errhandler, out: Out<Errhandler>) -> Result<(), Fault> {
+pub(crate) fn give(errhandler: Errhandler, out: Out<Errhandler>) -> Result<(), Fault> {
     out.set(errhandler)?;
     hold(errhandler);
     Ok(())

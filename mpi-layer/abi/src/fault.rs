@@ -15,7 +15,7 @@ use crate::arg::Out;
 use crate::errhandler::{Action, action_of, initial_action};
 use crate::errors;
 use crate::generated::constants::{MPI_ERR_OTHER, MPI_SUCCESS};
-use crate::handle::{Comm, File, Session, Win};
+use crate::handle::{Comm, Errhandler, File, Session, Win};
 use crate::library;
 
 /// The object whose error handler takes an error.
@@ -27,6 +27,8 @@ pub(crate) enum Object {
     Win(Win),
     File(File),
     Session(Session),
+    /// A handler for an object that is being made.
+    Handler(Errhandler),
 }
 
 macro_rules! objects {
@@ -50,6 +52,12 @@ macro_rules! objects {
 }
 
 objects!(Comm, Win, File, Session);
+
+impl From<Errhandler> for Object {
+    fn from(errhandler: Errhandler) -> Self {
+        Self::Handler(errhandler)
+    }
+}
 
 /// Why a function failed. One word, so that the way without an error is short.
 pub(crate) struct Fault(Box<Inner>);

@@ -229,7 +229,7 @@ fn environment(words: &[Vec<u8>]) -> Pairs {
     }
     if let Some(library) = library::running() {
         set("maxprocs", library.world.comm.size().to_string().as_bytes());
-        set("thread_level", crate::environment::level_name(library.provided).as_bytes());
+        set("thread_level", crate::environment::level_name(library.provided.get()).as_bytes());
     }
     pairs
 }

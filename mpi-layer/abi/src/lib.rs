@@ -49,5 +49,6 @@ mod library;
 mod names;
 mod object;
 mod p2p;
+mod session;
 mod status;
 mod table;

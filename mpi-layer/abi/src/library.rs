@@ -2,19 +2,24 @@
 //!
 //! ```text
 //!   not started ── MPI_Init ──► running ── MPI_Finalize ──► finished
+//!   no session ── MPI_Session_init ──► sessions ── the last MPI_Session_finalize ──► no session
 //! ```
-//! 1. While MPI runs, [`STATE`] has the address of the one [`Library`]; else it is null.
+//! 1. While one of the two runs, [`STATE`] has the address of the one [`Library`]; else it is null. A
+//!    process joins its job once. So the library is made by whichever comes first; the last to end takes
+//!    it away if the world has come and gone, and otherwise the end of the process does, since sessions
+//!    and the world may come again until then.
 //! 2. The library's thread level is `MPI_THREAD_SERIALIZED` at most: the program sees to it that one
 //!    thread at a time is in a function that uses the state. So it needs no lock, as cells do not.
 //! 3. What may be called at any time and from any thread does not touch the state: information,
 //!    error handlers, and error codes have tables of their own, each behind a lock.
 //! 4. A borrow of a cell ends before anything of the program is called: it may call MPI again.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::ffi::c_int;
 use std::io::Write as _;
 use std::rc::Rc;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 
 use bowline::Launched;
@@ -47,7 +52,7 @@ pub(crate) struct Library {
     types: RefCell<HashMap<usize, Rc<Common>>>,
     pub(crate) attributes: Attributes,
     pub(crate) launched: Launched,
-    pub(crate) provided: c_int,
+    pub(crate) provided: Cell<c_int>,
     pub(crate) main_thread: ThreadId,
     pid: u32,
 }
@@ -143,19 +148,61 @@ pub(crate) fn abort(code: c_int) -> ! {
     exit(code)
 }
 
-/// Starts MPI.
-pub(crate) fn start(provided: c_int) -> Result<(), Fault> {
-    if was_started() {
-        let text = "MPI was started before; it can be started once in a process";
+/// What decides when the library comes and goes. The lock is held while it does.
+#[derive(Debug)]
+struct Life {
+    sessions: usize,
+    /// Whether the library was made, be it there or not.
+    made: bool,
+    /// Whether the end of the process is attended to.
+    attended: bool,
+}
+
+static LIFE: Mutex<Life> = Mutex::new(Life { sessions: 0, made: false, attended: false });
+
+fn life() -> MutexGuard<'static, Life> {
+    LIFE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Makes the library unless it is there.
+fn open(life: &mut Life, provided: c_int) -> Result<&'static Library, Fault> {
+    if let Some(library) = running() {
+        return Ok(library);
+    }
+    if life.made {
+        let text = "the process has left its job, and cannot join it again";
         return Err(fault(MPI_ERR_OTHER, text));
     }
     let refused = |why: &dyn std::fmt::Display| fault(MPI_ERR_OTHER, why.to_string());
     let config = bowline::config_from_env().map_err(|why| refused(&why))?;
     let (world, launched) = bowline::init_in_job(&config).map_err(|why| refused(&why))?;
     let library = Box::new(Library::new(&world, launched, provided));
-    drop(world);
+    life.made = true;
     // Release: publishes the library to the Acquire of `running`.
     STATE.store(Box::into_raw(library), Ordering::Release);
+    running().ok_or_else(|| fault(MPI_ERR_INTERN, "the library is gone"))
+}
+
+/// Takes the library away, and with it this rank from its job.
+fn close(_life: &mut Life) {
+    // AcqRel: takes what `open` published, once; pairs with the Acquire of `running`.
+    let state = STATE.swap(std::ptr::null_mut(), Ordering::AcqRel);
+    if !state.is_null() {
+        // SAFETY: `open` made it by `Box::into_raw`, and the swap gave it to this call alone. No
+        // reference is used any more: the callers have ended with theirs, and no other thread is in a
+        // function of MPI that has one.
+        drop(unsafe { Box::from_raw(state) });
+    }
+}
+
+/// Starts MPI.
+pub(crate) fn start(provided: c_int) -> Result<(), Fault> {
+    let mut life = life();
+    if was_started() {
+        let text = "MPI was started before; it can be started once in a process";
+        return Err(fault(MPI_ERR_OTHER, text));
+    }
+    open(&mut life, provided)?.provided.set(provided);
     // Release: pairs with the Acquire of `was_started`.
     STAGE.store(STARTED, Ordering::Release);
     Ok(())
@@ -172,14 +219,45 @@ pub(crate) fn finish(library: &'static Library) -> Result<(), Fault> {
     library.world.delete_attributes(library)?;
     // A rank that left early would be missing to those that still send to it.
     let met = library.world.comm.barrier();
-    // AcqRel: takes what `start` published, once; pairs with the Acquire of `running`.
-    let state = STATE.swap(std::ptr::null_mut(), Ordering::AcqRel);
+    let mut life = life();
     // Release: pairs with the Acquire of `is_finished`.
     STAGE.store(FINISHED, Ordering::Release);
-    // SAFETY: `start` made it by `Box::into_raw`, and the swap gave it to this call alone. `library` is
-    // not used any more, nor is another reference, since no other thread is in MPI.
-    drop(unsafe { Box::from_raw(state) });
+    if life.sessions == 0 {
+        close(&mut life);
+    }
     Ok(met?)
+}
+
+/// A session begins.
+pub(crate) fn begin_session(provided: c_int) -> Result<(), Fault> {
+    let mut life = life();
+    open(&mut life, provided)?;
+    life.sessions += 1;
+    if !std::mem::replace(&mut life.attended, true) {
+        // SAFETY: the function is there as long as the process, since the library is never unloaded.
+        unsafe { libc::atexit(leave_at_exit) };
+    }
+    Ok(())
+}
+
+/// A session ends.
+pub(crate) fn end_session() {
+    let mut life = life();
+    life.sessions -= 1;
+    if life.sessions == 0 && is_finished() {
+        close(&mut life);
+    }
+}
+
+/// The process ends. It has left in order unless the world or a session is there still.
+extern "C" fn leave_at_exit() {
+    let mut life = life();
+    let forked = running().is_some_and(Library::is_forked);
+    // Acquire: pairs with the Release of `start` and `finish`.
+    let in_world = STAGE.load(Ordering::Acquire) == STARTED;
+    if life.sessions == 0 && !in_world && !forked {
+        close(&mut life);
+    }
 }
 
 impl Library {
@@ -195,7 +273,7 @@ impl Library {
             types: RefCell::default(),
             attributes: Attributes::new(&launched, world.size()),
             launched,
-            provided,
+            provided: Cell::new(provided),
             main_thread: std::thread::current().id(),
             pid: std::process::id(),
         }

@@ -42,6 +42,7 @@ cases! {
     damaged_arguments_are_errors,
     names_of_before_the_abi_are_there_on_demand,
     a_rank_that_does_not_finalise_has_failed,
+    sessions_come_and_go,
     a_forked_child_may_end_as_it_likes,
     nothing_unwinds_through_the_library,
 }
@@ -202,4 +203,16 @@ fn nothing_unwinds_through_the_library() {
     // A signal.
     assert_eq!(ended.code, None, "{ended:#?}");
     assert!(ended.stderr.contains("bowline: MPI_Comm_dup: something unwinds"), "{ended:#?}");
+}
+
+fn sessions_come_and_go() {
+    for how in ["alone", "around", "beside"] {
+        passes(&job(2, "sessions.c", &[how]));
+        passes(&alone("sessions.c", &[how]));
+    }
+    let ended = job(2, "sessions.c", &["forgotten"]);
+    assert!(ended.stderr.contains("ended without finalising"), "{ended:#?}");
+    let ended = alone("sessions.c", &["fatal"]);
+    assert!(ended.stderr.contains("MPI_Session_get_nth_pset: MPI_ERR_ARG"), "{ended:#?}");
+    assert_eq!(ended.code, Some(13), "{ended:#?}");
 }

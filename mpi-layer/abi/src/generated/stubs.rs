@@ -378,19 +378,10 @@ stub! { fn MPI_Sendrecv_replace(a0: *const c_void, a1: c_int, a2: Datatype, a3: 
 stub! { fn MPI_Sendrecv_replace_c(a0: *const c_void, a1: Count, a2: Datatype, a3: c_int, a4: c_int, a5: c_int, a6: c_int, a7: Comm, a8: *const c_void) on a7 }
 stub! { any fn MPI_Session_attach_buffer(a0: Session, a1: *const c_void, a2: c_int) on a0 }
 stub! { any fn MPI_Session_attach_buffer_c(a0: Session, a1: *const c_void, a2: Count) on a0 }
-stub! { any fn MPI_Session_call_errhandler(a0: Session, a1: c_int) on a0 }
 stub! { any fn MPI_Session_detach_buffer(a0: Session, a1: *const c_void, a2: *const c_void) on a0 }
 stub! { any fn MPI_Session_detach_buffer_c(a0: Session, a1: *const c_void, a2: *const c_void) on a0 }
-stub! { any fn MPI_Session_finalize(a0: *const c_void) }
 stub! { any fn MPI_Session_flush_buffer(a0: Session) on a0 }
-stub! { any fn MPI_Session_get_errhandler(a0: Session, a1: *const c_void) on a0 }
-stub! { any fn MPI_Session_get_info(a0: Session, a1: *const c_void) on a0 }
-stub! { any fn MPI_Session_get_nth_pset(a0: Session, a1: Info, a2: c_int, a3: *const c_void, a4: *const c_void) on a0 }
-stub! { any fn MPI_Session_get_num_psets(a0: Session, a1: Info, a2: *const c_void) on a0 }
-stub! { any fn MPI_Session_get_pset_info(a0: Session, a1: *const c_void, a2: *const c_void) on a0 }
 stub! { any fn MPI_Session_iflush_buffer(a0: Session, a1: *const c_void) on a0 }
-stub! { any fn MPI_Session_init(a0: Info, a1: Errhandler, a2: *const c_void) }
-stub! { any fn MPI_Session_set_errhandler(a0: Session, a1: Errhandler) on a0 }
 stub! { fn MPI_Ssend(a0: *const c_void, a1: c_int, a2: Datatype, a3: c_int, a4: c_int, a5: Comm) on a5 }
 stub! { fn MPI_Ssend_c(a0: *const c_void, a1: Count, a2: Datatype, a3: c_int, a4: c_int, a5: Comm) on a5 }
 stub! { fn MPI_Ssend_init(a0: *const c_void, a1: c_int, a2: Datatype, a3: c_int, a4: c_int, a5: Comm, a6: *const c_void) on a5 }

@@ -21,6 +21,7 @@ impl<T: Copy> Out<T> {
     }
 
     /// The address itself.
+    #[allow(dead_code, reason = "for chapters to come")]
     pub(crate) const fn address(self) -> *mut T {
         self.0
     }
@@ -53,6 +54,7 @@ impl<T: Copy> Out<T> {
 
     /// The element `index` of an array.
     #[inline]
+    #[allow(dead_code, reason = "for chapters to come")]
     pub(crate) const fn at(self, index: usize) -> Self {
         // The address is used only where the array has the element.
         Self(if self.0.is_null() { self.0 } else { self.0.wrapping_add(index) })
@@ -75,6 +77,7 @@ impl<T: Copy> In<T> {
     }
 
     /// The address itself.
+    #[allow(dead_code, reason = "for chapters to come")]
     pub(crate) const fn address(self) -> *const T {
         self.0
     }

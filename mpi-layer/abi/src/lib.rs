@@ -28,8 +28,6 @@
 //! Up to `MPI_THREAD_SERIALIZED`: the program lets one thread at a time into MPI. Functions that the
 //! standard allows at any time may be called by any thread at any time.
 
-#![allow(dead_code, reason = "what chapters need is here before all of them are")]
-
 mod abi;
 mod arg;
 mod attribute;

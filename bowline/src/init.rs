@@ -57,9 +57,18 @@ pub fn init() -> Result<World, InitError> {
 /// # Errors
 /// As for [`init`].
 pub fn init_with(config: &Config) -> Result<World, InitError> {
+    init_in_job(config).map(|(world, _)| world)
+}
+
+/// [`init_with`] for callers that ask the launcher for more than a world.
+///
+/// # Errors
+/// As for [`init`].
+pub fn init_in_job(config: &Config) -> Result<(World, Launched), InitError> {
     let Entered { worker, rank, size, node_id, shared, boot } = enter(config)?;
     let directory = Box::new(Published(boot.clone()));
-    Ok(World::from_parts(WorldParts {
+    let launched = Launched(boot.clone());
+    let world = World::from_parts(WorldParts {
         worker,
         rank,
         size,
@@ -67,7 +76,39 @@ pub fn init_with(config: &Config) -> Result<World, InitError> {
         node_id,
         oversubscribed: shared,
         finalizer: Some(Box::new(move || leave(&boot))),
-    })?)
+    })?;
+    Ok((world, launched))
+}
+
+/// What a rank may ask its launcher while it runs.
+#[derive(Clone, Debug)]
+pub struct Launched(Booted);
+
+impl Launched {
+    /// The number of this rank's program among those that were started together, where the launcher
+    /// says it. (MPI: `MPI_APPNUM`)
+    pub fn app_number(&self) -> Option<i32> {
+        self.boot().kvs.app_number()
+    }
+
+    /// How many ranks the launcher could run for the job, where it says so. (MPI:
+    /// `MPI_UNIVERSE_SIZE`)
+    pub fn universe_size(&self) -> Option<i32> {
+        self.boot().kvs.universe_size()
+    }
+
+    /// Asks for the end of the whole job, with an exit code and a reason; the caller ends itself.
+    /// (MPI: `MPI_Abort`)
+    ///
+    /// # Errors
+    /// When the launcher has gone.
+    pub fn abort(&self, code: i32, message: &str) -> Result<(), PmiError> {
+        self.boot().kvs.abort(code, message)
+    }
+
+    fn boot(&self) -> std::sync::MutexGuard<'_, Bootstrap> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// What the launcher knows and keeps for a rank.

@@ -44,7 +44,7 @@ pub use bowline_base as base;
 pub use bowline_mpi as mpi;
 pub use bowline_ucp as ucp;
 pub use bowline_uct as uct;
-pub use init::{InitError, init, init_with};
+pub use init::{InitError, Launched, init, init_in_job, init_with};
 pub use member::{Member, MemberError, join, join_with};
 pub use stack::config_from_env;
 pub use threads::{ThreadsError, threads, threads_with};

@@ -52,9 +52,22 @@ pub(crate) fn send(
     bytes: &[u8],
     mode: SendMode,
 ) -> Result<(), OpError> {
-    // SAFETY: `bytes` is borrowed until this function ends, which it does not, nor unwind, before
-    // the operation is complete: `Done` says so, and `Pending` is waited for.
+    // SAFETY: `bytes` is borrowed until `send_buffer` ends, which it does not before the operation is
+    // complete.
     let buffer = unsafe { SendBuf::borrowed(bytes.as_ptr(), bytes.len()) };
+    send_buffer(worker, ep, envelope, buffer, mode)
+}
+
+/// Sends what a handle stands for. It neither returns nor unwinds before the operation is complete:
+/// `Done` says so, and `Pending` is waited for.
+#[inline]
+pub(crate) fn send_buffer(
+    worker: &Worker,
+    ep: Ep,
+    envelope: Envelope,
+    buffer: SendBuf,
+    mode: SendMode,
+) -> Result<(), OpError> {
     without_unwinding(|| match worker.send(ep, envelope, buffer, mode) {
         Ok(Sent::Done) => Ok(()),
         Ok(Sent::Pending(id)) => wait_outcome(worker, id),
@@ -74,9 +87,20 @@ pub(crate) fn receive(
     spec: MatchSpec,
     bytes: &mut [u8],
 ) -> Result<MessageInfo, OpError> {
-    // SAFETY: `bytes` is borrowed exclusively until this function ends, which it does not, nor
-    // unwind, before the operation is complete; an error of `recv` means that nothing was posted.
+    // SAFETY: `bytes` is borrowed exclusively until `receive_buffer` ends, which it does not before
+    // the operation is complete.
     let buffer = unsafe { RecvBuf::borrowed(bytes.as_mut_ptr(), bytes.len()) };
+    receive_buffer(worker, spec, buffer)
+}
+
+/// Receives into what a handle stands for. It neither returns nor unwinds before the operation is
+/// complete; an error of the worker's means that nothing was posted.
+#[inline]
+pub(crate) fn receive_buffer(
+    worker: &Worker,
+    spec: MatchSpec,
+    buffer: RecvBuf,
+) -> Result<MessageInfo, OpError> {
     without_unwinding(|| worker.recv_blocking(spec, buffer))
 }
 

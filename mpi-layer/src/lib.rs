@@ -65,6 +65,7 @@ mod owned;
 mod p2p;
 mod probe;
 mod process;
+pub mod raw;
 mod request;
 mod scope;
 mod status;

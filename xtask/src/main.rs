@@ -3,6 +3,7 @@
 //! It is no part of what is shipped. Every task runs the ordinary tools (cargo, valgrind) and
 //! says what it ran; none installs anything.
 
+mod abi;
 mod bench;
 mod guest;
 mod ladder;
@@ -41,6 +42,8 @@ enum Task {
     Guest(guest::Options),
     /// Run jobs on several hosts, which are network namespaces
     Netns(netns::Options),
+    /// Write what the C library has from its tables
+    Abi(abi::Options),
     /// Take figures
     #[command(subcommand)]
     Bench(Box<bench::Task>),
@@ -73,6 +76,7 @@ fn run(arguments: Arguments) -> Result<()> {
         }
         Task::Guest(options) => guest::run(&workspace, &options),
         Task::Netns(options) => netns::run(&workspace, &options),
+        Task::Abi(options) => abi::run(&workspace, &options),
         Task::Bench(task) => bench::run(&workspace, *task),
     }
 }

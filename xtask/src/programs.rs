@@ -54,7 +54,7 @@ impl Program {
     pub(crate) fn selection(&self) -> String {
         let Self { package, target, kind, .. } = self;
         let features = match package.as_str() {
-            "bowline-cli" | "bowline-tests" => " --features ofi,verbs",
+            "bowline-cli" | "bowline-tests" | "bowline-mpi-abi" => " --features ofi,verbs",
             "bowline-mpi" => " --features bowline/ofi,bowline/verbs",
             _ => "",
         };

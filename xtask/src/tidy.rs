@@ -90,6 +90,9 @@ fn check(workspace: &Workspace) -> Result<Vec<Finding>> {
     layers::check(&workspace.metadata, &workspace.root, &mut findings);
     links::check(&files, &mut findings);
     weight::check(&workspace.root, &mut findings)?;
+    for path in crate::abi::stale_paths(&workspace.root)? {
+        findings.push(Finding::error(&path, 0, "not up to date: run `cargo xtask abi`"));
+    }
     for file in &files {
         size::check(file, &mut findings);
         words::check(file, &mut findings);

@@ -8,13 +8,15 @@
 //!                            └─ elected: progress, unlocked between two rounds, asleep without the lock
 //!                            └─ else: parked, until called
 //! ```
-//! Rules. (1) Nobody sleeps with the lock. (2) `asleep` is set under the lock in which the sleeper has
+//! Rules. (1) Nobody sleeps with the lock, but for a moment where a transport that lacks what it sleeps on
+//! answers [`Driven::begin_nap`]; the lock is offered to others behind it. (2) `asleep` is set under the lock in which the sleeper has
 //! found nothing and has armed what it sleeps on, so that whatever another thread changes comes before
 //! the look or finds the mark. (3) Whoever has changed anything under the lock clears the mark and wakes
 //! the sleeper once the lock is free: with a post, since what a post leaves undone is moved on by progress;
 //! with progress, since that may have taken the very event that the sleeper would be woken by, and completed
 //! what it waits for. (4) A wake-up that comes before the sleep ends the sleep at once: that is what
-//! [`Driven::begin_nap`] promises.
+//! [`Driven::begin_nap`] promises. (5) Rule 3 holds for calls that unwind as well: they may have changed
+//! anything.
 
 use std::sync::PoisonError;
 
@@ -132,6 +134,10 @@ impl<D: Driven, W: Fn()> Held<'_, D, W> {
 
 impl<D: Driven, W: Fn()> Drop for Held<'_, D, W> {
     fn drop(&mut self) {
+        // Rule 5.
+        if std::thread::panicking() && self.state.is_some() {
+            self.changed(true);
+        }
         self.state = None;
         if self.wakes {
             (self.shared.wake)();
@@ -236,6 +242,16 @@ impl<D: Driven, W: Fn()> Shared<D, W> {
         }
     }
 
+    /// Lets those have the lock that want it.
+    fn offer(&self) {
+        let mut courtesy = COURTESY;
+        // Relaxed: a hint.
+        while courtesy > 0 && self.wanted.load(Ordering::Relaxed) > 0 {
+            yield_now();
+            courtesy -= 1;
+        }
+    }
+
     /// Progress for all, until `done`.
     fn drive<B: Bed<D::Nap>>(&self, done: &mut dyn FnMut(&mut D) -> bool, mut bed: B) {
         let leaving = Leaving(self);
@@ -251,7 +267,11 @@ impl<D: Driven, W: Fn()> Shared<D, W> {
             }
             round = if events > 0 { 0 } else { round.saturating_add(1) };
             if bed.is_tired(round) {
-                let Some(nap) = held.state().driven.begin_nap() else { continue };
+                let Some(nap) = held.state().driven.begin_nap() else {
+                    drop(held);
+                    self.offer();
+                    continue;
+                };
                 held.state().asleep = true;
                 drop(held);
                 bed.sleep(nap, round);
@@ -262,12 +282,7 @@ impl<D: Driven, W: Fn()> Shared<D, W> {
             }
             drop(held);
             bed.rest(round);
-            // Relaxed: a hint.
-            let mut courtesy = COURTESY;
-            while courtesy > 0 && self.wanted.load(Ordering::Relaxed) > 0 {
-                yield_now();
-                courtesy -= 1;
-            }
+            self.offer();
         }
     }
 }

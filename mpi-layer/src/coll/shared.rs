@@ -302,8 +302,9 @@ impl Shared {
             found = self.look(comm);
             !matches!(found, Ok(false))
         });
-        if withdraw()? {
-            // No message comes.
+        let withdrawn = withdraw();
+        if found.is_err() || !matches!(withdrawn, Ok(false)) {
+            // No message comes, or none that is of use.
             worker.cancel(id);
         } else {
             // Whoever took the announcement back is about to send, unless that was a stray write.
@@ -319,6 +320,7 @@ impl Shared {
         {
             return Err(MpiError::from(error).into());
         }
+        withdrawn?;
         found.map(drop)
     }
 

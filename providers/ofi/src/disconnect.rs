@@ -72,9 +72,14 @@ impl Which {
     pub(crate) fn cut(&self, cut: &mut Vec<Ends>) -> io::Result<()> {
         for number in descriptors()? {
             // SAFETY: the number was that of an open descriptor a moment ago. If it has been closed
-            // since, the call fails or duplicates whatever has the number now, which is looked at
-            // below as anything else is.
+            // since, the calls fail or concern whatever has the number now, which is looked at
+            // again below.
             let fd = unsafe { BorrowedFd::borrow_raw(number) };
+            // Only a connection of the peer's is duplicated: a duplicate of a file would, when it is
+            // closed, end all locks that the program has on that file (fcntl(2)).
+            if !ends(fd).is_some_and(|ends| self.matches(ends)) {
+                continue;
+            }
             let own = match rustix::io::fcntl_dupfd_cloexec(fd, 0) {
                 Ok(own) => own,
                 Err(rustix::io::Errno::BADF) => continue,

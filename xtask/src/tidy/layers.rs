@@ -71,6 +71,8 @@ const LAW: &[Layer] = &[
         ],
         &["bowline-mpi-derive", "bowline-bench"],
     ),
+    // The C library: it starts a rank as any program does, and calls the core of the MPI layer.
+    layer("bowline-mpi-abi", &["bowline", "bowline-mpi", BASE], &["bowline-launch", UCT]),
     // The command opens transports one by one to describe them.
     layer(
         "bowline-cli",

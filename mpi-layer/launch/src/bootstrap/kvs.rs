@@ -33,6 +33,17 @@ pub trait Kvs: Send + std::fmt::Debug {
     /// When the manager has gone.
     fn abort(&mut self, code: i32, message: &str) -> Result<(), PmiError>;
 
+    /// The number of this rank's program among those that were started together; `None` where the
+    /// manager does not say.
+    fn app_number(&mut self) -> Option<i32> {
+        None
+    }
+
+    /// How many ranks the manager could run for the job; `None` where it does not say.
+    fn universe_size(&mut self) -> Option<i32> {
+        None
+    }
+
     /// Tells the manager that this rank ends in order.
     /// [`Bootstrap::finalize`](super::Bootstrap::finalize) calls it.
     ///
@@ -54,8 +65,31 @@ impl Kvs for Client {
     fn abort(&mut self, code: i32, message: &str) -> Result<(), PmiError> {
         Self::abort(self, code, message)
     }
+    fn app_number(&mut self) -> Option<i32> {
+        self.number_of("the program's number", Self::app_number)
+    }
+    fn universe_size(&mut self) -> Option<i32> {
+        self.number_of("the size of the universe", Self::universe_size).filter(|&size| size > 0)
+    }
     fn finalize(&mut self) -> Result<(), PmiError> {
         Self::finalize(self)
+    }
+}
+
+impl Client {
+    /// What the manager says, if it says something.
+    fn number_of(
+        &mut self,
+        what: &str,
+        ask: impl FnOnce(&mut Self) -> Result<i32, PmiError>,
+    ) -> Option<i32> {
+        match ask(self) {
+            Ok(number) => Some(number),
+            Err(error) => {
+                tracing::debug!(%error, "the process manager does not tell {what}");
+                None
+            }
+        }
     }
 }
 

@@ -240,6 +240,26 @@ impl Client {
         self.ask("barrier_in", "cmd=barrier_in", "barrier_out", "", |_| Some(()))
     }
 
+    /// The number of this rank's program among those that were started together.
+    ///
+    /// # Errors
+    /// When the manager does not say, or is gone.
+    pub fn app_number(&mut self) -> Result<i32, PmiError> {
+        self.ask("get_appnum", "cmd=get_appnum", "appnum", "", |fields| {
+            fields.number("appnum")?.ok()
+        })
+    }
+
+    /// How many ranks the manager could run for the job, its own included.
+    ///
+    /// # Errors
+    /// When the manager does not say, or is gone.
+    pub fn universe_size(&mut self) -> Result<i32, PmiError> {
+        self.ask("get_universe_size", "cmd=get_universe_size", "universe_size", "", |fields| {
+            fields.number("size")?.ok()
+        })
+    }
+
     /// Tells the manager that this rank ends in order.
     ///
     /// # Errors

@@ -1,0 +1,173 @@
+//! The way from a C program into a chapter, as macros.
+//!
+//! ```ignore
+//! mpi! {
+//!     /// What a reader should know.
+//!     fn MPI_Comm_size(comm: Comm, size: Out<c_int>) on comm |mpi| {
+//!         size.set(mpi.comm(comm)?.comm.size())
+//!     }
+//!     any fn MPI_Initialized(flag: Out<c_int>) {
+//!         flag.set(library::was_started().into())
+//!     }
+//! }
+//! ```
+//! `any` is for functions that may be called at any time; all others end the job with a sentence where
+//! MPI does not run, and get the library's state under the name between the bars. `on` names the
+//! argument whose error handler takes errors; without it that is `MPI_COMM_SELF`'s. A body ends with
+//! `Result<(), Fault>`; one with `-> T` (`any` only) ends with the value.
+//!
+//! Each function has two symbols: `PMPI_X` has the body and `MPI_X` jumps to it, so that a tool may
+//! define `MPI_X` itself. Nothing in the library calls either. A panic does not leave the library: it
+//! ends the process with a sentence.
+
+use std::ffi::c_int;
+
+use crate::fault::{Object, fault, raise};
+use crate::generated::constants::{
+    MPI_ERR_UNSUPPORTED_OPERATION, MPI_T_ERR_CANNOT_INIT, MPI_T_ERR_NOT_INITIALIZED,
+};
+
+/// Ends the process when it is dropped, which happens when a panic goes through a function of MPI.
+pub(crate) struct Border(pub(crate) &'static str);
+
+impl Drop for Border {
+    #[cold]
+    fn drop(&mut self) {
+        // A panic has said what happened; else it is an exception out of a function of the program's.
+        eprintln!("bowline: {}: something unwinds through the library; the process ends", self.0);
+        std::process::abort();
+    }
+}
+
+/// Defines functions of MPI.
+macro_rules! mpi {
+    () => {};
+    ($(#[$meta:meta])* any fn $name:ident($($arg:ident: $type:ty),* $(,)?) -> $returns:ty
+        $body:block $($rest:tt)*) => {
+        $crate::entry::symbols! { $name($($arg: $type),*) -> $returns {
+            let border = $crate::entry::Border(stringify!($name));
+            let run = || -> $returns { $body };
+            let value = run();
+            std::mem::forget(border);
+            value
+        } }
+        $crate::entry::mpi! { $($rest)* }
+    };
+    ($(#[$meta:meta])* any fn $name:ident($($arg:ident: $type:ty),* $(,)?) $(on $object:ident)?
+        $body:block $($rest:tt)*) => {
+        $crate::entry::symbols! { $name($($arg: $type),*) -> std::ffi::c_int {
+            let border = $crate::entry::Border(stringify!($name));
+            let run = || -> Result<(), $crate::fault::Fault> { $body };
+            let outcome = run();
+            std::mem::forget(border);
+            match outcome {
+                Ok(()) => $crate::generated::constants::MPI_SUCCESS,
+                Err(fault) => {
+                    let object = $crate::entry::object!($($object)?);
+                    $crate::fault::raise(fault, object, stringify!($name))
+                }
+            }
+        } }
+        $crate::entry::mpi! { $($rest)* }
+    };
+    ($(#[$meta:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?) $(on $object:ident)?
+        |$mpi:ident| $body:block $($rest:tt)*) => {
+        $crate::entry::symbols! { $name($($arg: $type),*) -> std::ffi::c_int {
+            let border = $crate::entry::Border(stringify!($name));
+            let $mpi = $crate::library::enter(stringify!($name));
+            let run = || -> Result<(), $crate::fault::Fault> { $body };
+            let outcome = run();
+            std::mem::forget(border);
+            match outcome {
+                Ok(()) => $crate::generated::constants::MPI_SUCCESS,
+                Err(fault) => {
+                    let object = $crate::entry::object!($($object)?);
+                    $crate::fault::raise(fault, object, stringify!($name))
+                }
+            }
+        } }
+        $crate::entry::mpi! { $($rest)* }
+    };
+}
+
+/// The object whose handler takes a function's errors.
+macro_rules! object {
+    () => {
+        $crate::fault::Object::Own
+    };
+    ($object:ident) => {
+        $crate::fault::Object::from($object)
+    };
+}
+
+/// The two symbols of a function.
+macro_rules! symbols {
+    ($name:ident($($arg:ident: $type:ty),*) -> $returns:ty $body:block) => {
+        const _: () = {
+            /// The function.
+            ///
+            /// # Safety
+            /// The caller is a C program, which keeps the rules of the standard for the arguments.
+            // SAFETY: no other function has this name: `cargo xtask abi` refuses a second one.
+            #[unsafe(export_name = concat!("P", stringify!($name)))]
+            #[inline(never)]
+            unsafe extern "C-unwind" fn entry($($arg: $type),*) -> $returns $body
+
+            /// Its other name.
+            ///
+            /// # Safety
+            /// As for the function.
+            // SAFETY: as above.
+            #[unsafe(export_name = stringify!($name))]
+            unsafe extern "C-unwind" fn jump($($arg: $type),*) -> $returns {
+                // SAFETY: the caller keeps the rules for the same arguments.
+                unsafe { entry($($arg),*) }
+            }
+        };
+    };
+}
+
+/// Defines a function that the library does not have.
+macro_rules! stub {
+    (any fn $name:ident($($arg:ident: $type:ty),*) $(on $object:ident)?) => {
+        $crate::entry::symbols! { $name($($arg: $type),*) -> std::ffi::c_int {
+            $(let _ = $arg;)*
+            $crate::entry::unsupported($crate::entry::object!($($object)?), stringify!($name))
+        } }
+    };
+    (fn $name:ident($($arg:ident: $type:ty),*) $(on $object:ident)?) => {
+        $crate::entry::symbols! { $name($($arg: $type),*) -> std::ffi::c_int {
+            $(let _ = $arg;)*
+            $crate::library::enter(stringify!($name));
+            $crate::entry::unsupported($crate::entry::object!($($object)?), stringify!($name))
+        } }
+    };
+}
+
+/// Defines a function of the tools interface that the library does not have.
+macro_rules! tool_stub {
+    (fn $name:ident($($arg:ident: $type:ty),*)) => {
+        $crate::entry::symbols! { $name($($arg: $type),*) -> std::ffi::c_int {
+            $(let _ = $arg;)*
+            $crate::entry::no_tools(stringify!($name))
+        } }
+    };
+}
+
+pub(crate) use {mpi, object, stub, symbols, tool_stub};
+
+/// What a function does that the library does not have.
+#[cold]
+#[inline(never)]
+pub(crate) fn unsupported(object: Object, name: &'static str) -> c_int {
+    let text = "this version of Bowline does not have the function";
+    raise(fault(MPI_ERR_UNSUPPORTED_OPERATION, text), object, name)
+}
+
+/// What a function of the tools interface returns: the interface cannot be started, so that nothing of
+/// it works.
+#[cold]
+#[inline(never)]
+pub(crate) fn no_tools(name: &'static str) -> c_int {
+    if name == "MPI_T_init_thread" { MPI_T_ERR_CANNOT_INIT } else { MPI_T_ERR_NOT_INITIALIZED }
+}

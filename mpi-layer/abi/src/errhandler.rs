@@ -1,0 +1,293 @@
+//! Chapter: error handlers.
+//!
+//! They are behind a lock, since those of sessions may be made at any time and in any thread. A handler
+//! lives as long as a handle or an object has it. No lock is held while one is called.
+
+use std::ffi::c_int;
+use std::sync::{Mutex, PoisonError};
+
+use crate::arg::Out;
+use crate::entry::mpi;
+use crate::fault::{Fault, Object, fault};
+use crate::generated::constants::*;
+use crate::handle::{Comm, Errhandler, File, Session, Win};
+use crate::library;
+use crate::table::Table;
+
+/// A handler of a program. The arguments behind the two are the library's to choose; it gives none.
+pub(crate) type Function<T> = unsafe extern "C-unwind" fn(*mut T, *mut c_int, ...);
+
+/// A handler of a program, by the kind of object that it is for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum User {
+    Comm(Function<Comm>),
+    Win(Function<Win>),
+    File(Function<File>),
+    Session(Function<Session>),
+}
+
+#[derive(Debug)]
+struct Entry {
+    user: User,
+    /// Handles and objects that have it.
+    references: usize,
+}
+
+static HANDLERS: Mutex<Table<Entry>> = Mutex::new(Table::new(Errhandler::KIND));
+
+fn handlers() -> std::sync::MutexGuard<'static, Table<Entry>> {
+    HANDLERS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What is done with an error.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Action {
+    /// The function returns its code.
+    Return,
+    /// The job ends. `MPI_ERRORS_ABORT` would be content with the processes of a communicator;
+    /// launchers end jobs only.
+    End,
+    /// A function of the program is called.
+    Call(Call),
+}
+
+/// A call of a program's handler.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Call {
+    Comm(Function<Comm>, Comm),
+    Win(Function<Win>, Win),
+    File(Function<File>, File),
+    Session(Function<Session>, Session),
+}
+
+impl Call {
+    /// Calls it. The caller holds nothing that must be given back.
+    pub(crate) fn run(self, mut code: c_int) {
+        // SAFETY: the program gave these as handlers of this kind of object; the two addresses are of
+        // locals, which outlive the call.
+        unsafe {
+            match self {
+                Self::Comm(function, mut handle) => function(&mut handle, &mut code),
+                Self::Win(function, mut handle) => function(&mut handle, &mut code),
+                Self::File(function, mut handle) => function(&mut handle, &mut code),
+                Self::Session(function, mut handle) => function(&mut handle, &mut code),
+            }
+        }
+    }
+}
+
+/// What is done with an error of an object; `None` when there is no such object.
+pub(crate) fn action_of(object: Object) -> Option<Action> {
+    let library = library::running();
+    let (errhandler, object) = match object {
+        Object::Own => (library?.own.common.errhandler(), Object::Comm(MPI_COMM_SELF)),
+        Object::Comm(comm) => (library?.comm(comm).ok()?.common.errhandler(), object),
+        // A file that is none has the handler for files that are not open.
+        Object::File(_) => (default_of_files(), object),
+        Object::Session(session) => (crate::session::errhandler_of(session)?, object),
+        Object::Handler(errhandler) => (errhandler, Object::Session(MPI_SESSION_NULL)),
+        // Windows come with their chapter.
+        Object::Win(_) => return None,
+    };
+    Some(action(errhandler, object))
+}
+
+/// What a handler does with an error of this object.
+fn action(errhandler: Errhandler, object: Object) -> Action {
+    match errhandler {
+        MPI_ERRORS_RETURN => return Action::Return,
+        MPI_ERRORS_ABORT | MPI_ERRORS_ARE_FATAL => return Action::End,
+        _ => {}
+    }
+    let user = handlers().get(errhandler.0).map(|entry| entry.user);
+    match (user, object) {
+        (Some(User::Comm(function)), Object::Comm(comm)) => {
+            Action::Call(Call::Comm(function, comm))
+        }
+        (Some(User::Win(function)), Object::Win(win)) => Action::Call(Call::Win(function, win)),
+        (Some(User::File(function)), Object::File(file)) => {
+            Action::Call(Call::File(function, file))
+        }
+        (Some(User::Session(function)), Object::Session(session)) => {
+            Action::Call(Call::Session(function, session))
+        }
+        _ => Action::End,
+    }
+}
+
+/// What is done with an error where MPI does not run.
+pub(crate) fn initial_action() -> Action {
+    Action::End
+}
+
+/// The handler that files get when they are opened, as a handle's value.
+static OF_FILES: Mutex<Errhandler> = Mutex::new(MPI_ERRORS_RETURN);
+
+pub(crate) fn default_of_files() -> Errhandler {
+    *OF_FILES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// An object has a handler from now on.
+pub(crate) fn hold(errhandler: Errhandler) {
+    if let Some(entry) = handlers().get_mut(errhandler.0) {
+        entry.references += 1;
+    }
+}
+
+/// A handle or an object does not have a handler any more.
+pub(crate) fn release(errhandler: Errhandler) {
+    let mut handlers = handlers();
+    let Some(entry) = handlers.get_mut(errhandler.0) else { return };
+    entry.references -= 1;
+    if entry.references == 0 {
+        handlers.remove(errhandler.0);
+    }
+}
+
+/// Which objects a handler is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Comm,
+    Win,
+    File,
+    Session,
+}
+
+impl User {
+    fn kind(self) -> Kind {
+        match self {
+            Self::Comm(_) => Kind::Comm,
+            Self::Win(_) => Kind::Win,
+            Self::File(_) => Kind::File,
+            Self::Session(_) => Kind::Session,
+        }
+    }
+}
+
+/// Fails unless the handler may be set on an object of this kind.
+pub(crate) fn check(errhandler: Errhandler, kind: Kind) -> Result<(), Fault> {
+    if matches!(errhandler, MPI_ERRORS_ARE_FATAL | MPI_ERRORS_ABORT | MPI_ERRORS_RETURN) {
+        return Ok(());
+    }
+    match handlers().get(errhandler.0).map(|entry| entry.user.kind()) {
+        Some(own) if own == kind => Ok(()),
+        Some(own) => {
+            let text = format!("the error handler is for objects of kind {own:?}, not {kind:?}");
+            Err(fault(MPI_ERR_ERRHANDLER, text))
+        }
+        None => Err(not_a_handler(errhandler)),
+    }
+}
+
+/// Makes a handler of a program's function.
+fn create<T>(
+    function: Option<Function<T>>,
+    user: impl FnOnce(Function<T>) -> User,
+    errhandler: Out<Errhandler>,
+) -> Result<(), Fault> {
+    let missing = || fault(MPI_ERR_ARG, "there is no function to call");
+    let user = user(function.ok_or_else(missing)?);
+    if errhandler.is_null() {
+        return Err(fault(MPI_ERR_ARG, "there is no address for the error handler"));
+    }
+    let made = handlers().insert(Entry { user, references: 1 });
+    let full = || fault(MPI_ERR_OTHER, "there are too many error handlers");
+    errhandler.set(Errhandler(made.ok_or_else(full)?))
+}
+
+/// The handle whose number in C is this one.
+pub(crate) fn from_int(low: usize) -> Errhandler {
+    Errhandler(handlers().complete(low))
+}
+
+#[cold]
+fn not_a_handler(errhandler: Errhandler) -> Fault {
+    let text = match errhandler {
+        MPI_ERRHANDLER_NULL => "the error handler is MPI_ERRHANDLER_NULL".into(),
+        Errhandler(value) => format!("{value:#x} is no error handler, or one that was freed"),
+    };
+    fault(MPI_ERR_ERRHANDLER, text)
+}
+
+mpi! {
+    fn MPI_Comm_create_errhandler(comm_errhandler_fn: Option<Function<Comm>>,
+                                  errhandler: Out<Errhandler>) |_mpi| {
+        create(comm_errhandler_fn, User::Comm, errhandler)
+    }
+
+    fn MPI_Win_create_errhandler(win_errhandler_fn: Option<Function<Win>>,
+                                 errhandler: Out<Errhandler>) |_mpi| {
+        create(win_errhandler_fn, User::Win, errhandler)
+    }
+
+    fn MPI_File_create_errhandler(file_errhandler_fn: Option<Function<File>>,
+                                  errhandler: Out<Errhandler>) |_mpi| {
+        create(file_errhandler_fn, User::File, errhandler)
+    }
+
+    any fn MPI_Session_create_errhandler(session_errhandler_fn: Option<Function<Session>>,
+                                         errhandler: Out<Errhandler>) {
+        create(session_errhandler_fn, User::Session, errhandler)
+    }
+
+    fn MPI_Comm_set_errhandler(comm: Comm, errhandler: Errhandler) on comm |mpi| {
+        let object = mpi.comm(comm)?;
+        check(errhandler, Kind::Comm)?;
+        object.common.set_errhandler(errhandler);
+        Ok(())
+    }
+
+    fn MPI_Comm_get_errhandler(comm: Comm, errhandler: Out<Errhandler>) on comm |mpi| {
+        give(mpi.comm(comm)?.common.errhandler(), errhandler)
+    }
+
+    fn MPI_Comm_call_errhandler(comm: Comm, errorcode: c_int) on comm |mpi| {
+        mpi.comm(comm)?;
+        Err(fault(errorcode, "the program has called the error handler").asked_for())
+    }
+
+    fn MPI_File_set_errhandler(file: File, errhandler: Errhandler) on file |_mpi| {
+        check_file(file)?;
+        check(errhandler, Kind::File)?;
+        hold(errhandler);
+        let mut of_files = OF_FILES.lock().unwrap_or_else(PoisonError::into_inner);
+        release(std::mem::replace(&mut of_files, errhandler));
+        Ok(())
+    }
+
+    fn MPI_File_get_errhandler(file: File, errhandler: Out<Errhandler>) on file |_mpi| {
+        check_file(file)?;
+        give(default_of_files(), errhandler)
+    }
+
+    fn MPI_File_call_errhandler(fh: File, errorcode: c_int) on fh |_mpi| {
+        check_file(fh)?;
+        Err(fault(errorcode, "the program has called the error handler").asked_for())
+    }
+
+    any fn MPI_Errhandler_free(errhandler: Out<Errhandler>) {
+        let freed = errhandler.get()?;
+        let predefined =
+            matches!(freed, MPI_ERRORS_ARE_FATAL | MPI_ERRORS_ABORT | MPI_ERRORS_RETURN);
+        if !predefined && handlers().get(freed.0).is_none() {
+            return Err(not_a_handler(freed));
+        }
+        release(freed);
+        errhandler.set(MPI_ERRHANDLER_NULL)
+    }
+}
+
+/// Gives the program a handle of an object's handler, which it frees.
+pub(crate) fn give(errhandler: Errhandler, out: Out<Errhandler>) -> Result<(), Fault> {
+    out.set(errhandler)?;
+    hold(errhandler);
+    Ok(())
+}
+
+/// No file can be open yet: the null handle stands for all that are opened later.
+fn check_file(file: File) -> Result<(), Fault> {
+    if file == MPI_FILE_NULL {
+        return Ok(());
+    }
+    Err(fault(MPI_ERR_FILE, format!("{:#x} is no file", file.0)))
+}

@@ -1,0 +1,218 @@
+//! The tests: a program below `c` each, and what it must do.
+
+use std::collections::BTreeSet;
+use std::process::Command;
+
+use crate::job::{Ended, alone, compiled, job, job_with, library};
+
+/// A test.
+pub(crate) struct Case {
+    pub(crate) name: &'static str,
+    pub(crate) run: fn(),
+}
+
+macro_rules! cases {
+    ($($name:ident),* $(,)?) => {
+        /// All tests.
+        pub(crate) fn all() -> Vec<Case> {
+            vec![$(Case { name: stringify!($name), run: $name }),*]
+        }
+    };
+}
+
+cases! {
+    every_function_is_there_under_both_names,
+    the_library_has_the_name_of_the_abi,
+    constants_and_types_are_those_of_the_abi,
+    messages_pass_between_ranks,
+    the_start_and_the_end,
+    calls_at_the_wrong_time_end_the_process,
+    errors_go_to_their_handlers,
+    errors_end_the_job_unless_something_else_is_said,
+    a_program_can_have_error_codes_of_its_own,
+    an_error_handler_may_leap_away,
+    information_is_kept,
+    attributes_are_copied_and_deleted,
+    attributes_of_self_go_first_at_the_end,
+    names_and_handles_as_numbers,
+    statuses_are_read_and_written,
+    an_aborted_job_has_its_code,
+    a_tool_sees_calls_once,
+    the_log_is_asked_for_by_a_variable,
+    damaged_arguments_are_errors,
+    names_of_before_the_abi_are_there_on_demand,
+    a_rank_that_does_not_finalise_has_failed,
+    sessions_come_and_go,
+    a_forked_child_may_end_as_it_likes,
+    nothing_unwinds_through_the_library,
+}
+
+/// A job that says `ok` once and nothing else, and ends well.
+fn passes(ended: &Ended) {
+    assert!(ended.code == Some(0) && ended.stdout == "ok\n", "{ended:#?}");
+}
+
+fn every_function_is_there_under_both_names() {
+    let output = Command::new("nm").arg("-D").arg("--defined-only").arg(library()).output();
+    let output = output.expect("nm, which comes with the compiler");
+    let text = String::from_utf8(output.stdout).expect("names");
+    let found: BTreeSet<&str> = text.lines().filter_map(|line| line.rsplit(' ').next()).collect();
+    let table = include_str!("../facts/functions.tsv");
+    let mut wanted = BTreeSet::new();
+    for line in table.lines().skip(1) {
+        let name = line.split('\t').next().expect("a first field");
+        wanted.extend([name.to_owned(), format!("P{name}")]);
+    }
+    assert_eq!(wanted.len(), 2 * 664);
+    let missing: Vec<_> = wanted.iter().filter(|name| !found.contains(name.as_str())).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+    let more: Vec<_> = found.iter().filter(|name| !wanted.contains(**name)).collect();
+    assert!(more.is_empty(), "names that are no functions of MPI: {more:?}");
+}
+
+fn the_library_has_the_name_of_the_abi() {
+    let output = Command::new("readelf").arg("-d").arg(library()).output();
+    let output = output.expect("readelf, which comes with the compiler");
+    let text = String::from_utf8(output.stdout).expect("text");
+    assert!(text.contains("soname: [libmpi_abi.so.1]"), "{text}");
+    assert!(text.contains("NODELETE"), "{text}");
+}
+
+fn constants_and_types_are_those_of_the_abi() {
+    passes(&alone("abi.c", &[]));
+}
+
+fn messages_pass_between_ranks() {
+    passes(&job(4, "messages.c", &[]));
+}
+
+fn the_start_and_the_end() {
+    passes(&job(3, "environment.c", &[]));
+    passes(&alone("environment.c", &[]));
+}
+
+fn calls_at_the_wrong_time_end_the_process() {
+    for (when, expected) in [
+        ("before", "bowline: MPI_Comm_rank was called before MPI_Init"),
+        ("after", "bowline: MPI_Barrier was called after MPI_Finalize"),
+        ("twice", "MPI_Init: MPI_ERR_OTHER: MPI was started before"),
+        ("again", "MPI_Init: MPI_ERR_OTHER: MPI was started before"),
+    ] {
+        let ended = alone("wrong_time.c", &[when]);
+        assert!(ended.code.is_some_and(|code| code != 0), "{when}: {ended:#?}");
+        assert!(ended.stderr.contains(expected), "{when}: {ended:#?}");
+        assert_eq!(ended.stdout, "written before\n", "{when}: {ended:#?}");
+    }
+    passes(&alone("wrong_time.c", &["allowed"]));
+}
+
+fn errors_go_to_their_handlers() {
+    passes(&job(2, "handlers.c", &[]));
+}
+
+fn errors_end_the_job_unless_something_else_is_said() {
+    for how in ["default", "fatal", "abort"] {
+        let ended = job(2, "fatal.c", &[how]);
+        // The class is the job's code: MPI_ERR_RANK.
+        assert_eq!(ended.code, Some(6), "{how}: {ended:#?}");
+        let sentence = "bowline: rank 1: MPI_Send: MPI_ERR_RANK: rank 77 is not in";
+        assert!(ended.stderr.contains(sentence), "{how}: {ended:#?}");
+    }
+    // MPI_ERR_COMM, by the handler of MPI_COMM_SELF.
+    let ended = job(2, "fatal.c", &["null"]);
+    assert_eq!(ended.code, Some(5), "{ended:#?}");
+}
+
+fn a_program_can_have_error_codes_of_its_own() {
+    passes(&job(1, "codes.c", &[]));
+}
+
+fn an_error_handler_may_leap_away() {
+    passes(&alone("leap.c", &[]));
+}
+
+fn information_is_kept() {
+    passes(&job(2, "info.c", &["first", "second"]));
+}
+
+fn attributes_are_copied_and_deleted() {
+    passes(&job(2, "attributes.c", &[]));
+}
+
+fn attributes_of_self_go_first_at_the_end() {
+    let ended = alone("last_words.c", &[]);
+    assert_eq!(ended.code, Some(0), "{ended:#?}");
+    assert_eq!(ended.stdout, "third 1 0\nsecond 1 0\nfirst 1 0\nend 1 1\n", "{ended:#?}");
+}
+
+fn names_and_handles_as_numbers() {
+    passes(&job(2, "names.c", &[]));
+}
+
+fn statuses_are_read_and_written() {
+    passes(&job(2, "status.c", &[]));
+}
+
+fn an_aborted_job_has_its_code() {
+    for (code, expected) in [("7", 7), ("256", 1), ("0", 1), ("-1", 255)] {
+        let ended = job(3, "abort.c", &[code]);
+        assert_eq!(ended.code, Some(expected), "{code}: {ended:#?}");
+        assert!(ended.stdout.contains("written without an end"), "{code}: {ended:#?}");
+        assert!(!ended.stdout.contains("at exit"), "{code}: {ended:#?}");
+        assert_eq!(alone("abort.c", &[code]).code, Some(expected), "{code}");
+    }
+}
+
+fn a_tool_sees_calls_once() {
+    passes(&job(2, "tool.c", &[]));
+}
+
+fn the_log_is_asked_for_by_a_variable() {
+    let quiet = job_with(1, "codes.c", &[], &[("BOWLINE_LOG", "warn")]);
+    assert_eq!(quiet.stderr, "", "{quiet:#?}");
+    let loud = job_with(1, "codes.c", &[], &[("BOWLINE_LOG", "mpi_abi=debug")]);
+    assert!(loud.stderr.contains("MPI_ERR_ARG"), "{loud:#?}");
+    passes(&loud);
+}
+
+fn damaged_arguments_are_errors() {
+    passes(&job(2, "damage.c", &[]));
+}
+
+fn names_of_before_the_abi_are_there_on_demand() {
+    let program = compiled("fint.c", &["-DBOWLINE_MPI_FINT"]);
+    let output = Command::new(program).output().expect("it runs");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "ok\n", "{output:?}");
+    assert!(output.status.success(), "{output:?}");
+}
+
+fn a_rank_that_does_not_finalise_has_failed() {
+    let ended = job(2, "unfinished.c", &["exit"]);
+    assert!(ended.code.is_some_and(|code| code != 0), "{ended:#?}");
+    assert!(ended.stderr.contains("ended without finalising"), "{ended:#?}");
+}
+
+fn a_forked_child_may_end_as_it_likes() {
+    for how in ["child-exits", "child-finalises"] {
+        passes(&job(2, "unfinished.c", &[how]));
+    }
+}
+
+fn nothing_unwinds_through_the_library() {
+    let ended = alone("unwind.c", &[]);
+    // A signal.
+    assert_eq!(ended.code, None, "{ended:#?}");
+    assert!(ended.stderr.contains("bowline: MPI_Comm_dup: something unwinds"), "{ended:#?}");
+}
+
+fn sessions_come_and_go() {
+    for how in ["alone", "around", "beside"] {
+        passes(&job(2, "sessions.c", &[how]));
+        passes(&alone("sessions.c", &[how]));
+    }
+    let ended = job(2, "sessions.c", &["forgotten"]);
+    assert!(ended.stderr.contains("ended without finalising"), "{ended:#?}");
+    let ended = alone("sessions.c", &["fatal"]);
+    assert!(ended.stderr.contains("MPI_Session_get_nth_pset: MPI_ERR_ARG"), "{ended:#?}");
+    assert_eq!(ended.code, Some(13), "{ended:#?}");
+}

@@ -1,0 +1,153 @@
+//! C programs made and run.
+
+use std::io::{Read, Seek};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use bowline_launch::run::{RunOptions, run};
+
+/// The word that makes this program a launcher.
+pub(crate) const LAUNCH: &str = "launch-a-job";
+
+/// Far beyond what any of the programs takes: it tells a hang from a slow machine.
+const WATCHDOG: Duration = Duration::from_secs(120);
+
+/// Runs a job: so many ranks of a program with arguments.
+pub(crate) fn launch(words: &[String]) -> ExitCode {
+    let [ranks, program, arguments @ ..] = words else { return ExitCode::from(99) };
+    let mut options = RunOptions::new(ranks.parse().expect("a number of ranks"), program);
+    let config = bowline::config_from_env().expect("settings without errors");
+    options.area_bytes = bowline::stack::area_bytes(&config);
+    options.args = arguments.iter().map(Into::into).collect();
+    match run(&options) {
+        Ok(report) => ExitCode::from(report.code as u8),
+        Err(error) => {
+            eprintln!("bowline: {error}");
+            ExitCode::from(98)
+        }
+    }
+}
+
+/// How a program ended and what it said.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+/// The directory of the crate.
+fn own() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Where programs go, with the library under the names that compiler and loader look for.
+fn workshop() -> &'static Path {
+    static WORKSHOP: OnceLock<tempfile::TempDir> = OnceLock::new();
+    let workshop = WORKSHOP.get_or_init(|| {
+        let directory = tempfile::tempdir().expect("a directory");
+        for name in ["libmpi_abi.so", "libmpi_abi.so.1"] {
+            let link = directory.path().join(name);
+            std::os::unix::fs::symlink(library(), link).expect("a link");
+        }
+        directory
+    });
+    workshop.path()
+}
+
+/// The library, which cargo has put beside this program.
+pub(crate) fn library() -> PathBuf {
+    let program = std::env::current_exe().expect("an own file");
+    let library = program.with_file_name("libmpi_abi.so");
+    assert!(library.exists(), "{} is not there", library.display());
+    library
+}
+
+/// Compiles a file below `c`; more words may follow.
+pub(crate) fn compiled(file: &str, words: &[&str]) -> PathBuf {
+    let program = workshop().join(file.trim_end_matches(".c"));
+    let output = Command::new("cc")
+        .args(["-std=c11", "-D_GNU_SOURCE", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread"])
+        .args(words)
+        .arg("-I")
+        .arg(own().join("include"))
+        .arg(own().join("tests/c").join(file))
+        .arg("-o")
+        .arg(&program)
+        .arg("-L")
+        .arg(workshop())
+        .args(["-lmpi_abi", "-lm"])
+        .arg(format!("-Wl,-rpath,{}", workshop().display()))
+        .output()
+        .expect("a C compiler, cc");
+    assert!(output.status.success(), "{file}:\n{}", String::from_utf8_lossy(&output.stderr));
+    program
+}
+
+/// Runs a file below `c` as a job.
+pub(crate) fn job(ranks: u32, file: &str, arguments: &[&str]) -> Ended {
+    job_with(ranks, file, arguments, &[])
+}
+
+/// [`job`] with variables in the environment.
+pub(crate) fn job_with(
+    ranks: u32,
+    file: &str,
+    arguments: &[&str],
+    variables: &[(&str, &str)],
+) -> Ended {
+    let program = compiled(file, &[]);
+    let mut command = Command::new(std::env::current_exe().expect("an own file"));
+    command.arg(LAUNCH).arg(ranks.to_string()).arg(program).args(arguments);
+    command.envs(variables.iter().copied());
+    ended(command)
+}
+
+/// Runs a program that nobody launches.
+pub(crate) fn alone(file: &str, arguments: &[&str]) -> Ended {
+    let mut command = Command::new(compiled(file, &[]));
+    command.args(arguments);
+    ended(command)
+}
+
+fn ended(mut command: Command) -> Ended {
+    // Files, so that nobody waits for the end of a pipe.
+    let file = || tempfile::tempfile().expect("a file");
+    let (mut stdout, mut stderr) = (file(), file());
+    let copy = |file: &std::fs::File| Stdio::from(file.try_clone().expect("a descriptor"));
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("PMI") {
+            command.env_remove(name);
+        }
+    }
+    let mut child = command
+        .env_remove("BOWLINE_JOB_FD")
+        .stdin(Stdio::null())
+        .stdout(copy(&stdout))
+        .stderr(copy(&stderr))
+        .spawn()
+        .expect("it can be started");
+    let began = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().expect("it is a child") {
+            break Some(status);
+        }
+        if began.elapsed() > WATCHDOG {
+            child.kill().expect("it is a child");
+            child.wait().expect("it is a child");
+            break None;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    };
+    let text = |file: &mut std::fs::File| {
+        let mut bytes = Vec::new();
+        file.rewind().expect("a file");
+        file.read_to_end(&mut bytes).expect("a file");
+        String::from_utf8_lossy(&bytes).into_owned()
+    };
+    let (stdout, stderr) = (text(&mut stdout), text(&mut stderr));
+    let status = status.unwrap_or_else(|| panic!("hangs; it has said:\n{stdout}\n{stderr}"));
+    Ended { code: status.code(), stdout, stderr }
+}

@@ -154,7 +154,8 @@ impl MemoryDomain for ScriptLane {
     }
 }
 
-impl Iface for ScriptLane {
+// SAFETY: nothing here touches slices after the call that posts.
+unsafe impl Iface for ScriptLane {
     fn attr(&self) -> &IfaceAttr {
         &self.attr
     }

@@ -77,7 +77,14 @@ pub enum Armed {
 }
 
 /// A transport's interface. See the module's text for the rules.
-pub trait Iface: MemoryDomain + Send {
+///
+/// # Safety
+/// Whoever posts gives memory by [`LocalSlice`], and takes it back at the word of the implementation. So (1) a
+/// completion, or an answer that says that an operation is done, comes only when nothing here, nor any
+/// device or peer that the operation was handed to, will read or write the slices of it any more; (2) the
+/// same holds for memory when its lending or exposure has ended; (3) and for all of it once the
+/// implementation has been dropped.
+pub unsafe trait Iface: MemoryDomain + Send {
     /// Capabilities and limits; constant during the interface's life.
     fn attr(&self) -> &IfaceAttr;
 

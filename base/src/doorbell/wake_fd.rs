@@ -43,17 +43,25 @@ impl WakeSource {
     /// From now on it watches `set` and nothing else.
     ///
     /// # Errors
-    /// When the system refuses; it then watches a part of the set.
+    /// When the system refuses; it then watches nothing.
     pub fn watch(&mut self, set: &Arc<WakeSet>) -> io::Result<()> {
         if self.watched.as_ref().is_some_and(|watched| Arc::ptr_eq(watched, set)) {
             return Ok(());
         }
         for old in self.watched.take().iter().flat_map(|set| set.descriptors()) {
-            epoll::delete(&*self.fd.0, old)?;
+            // One that was closed is watched no more, which is what is wanted.
+            let _ = epoll::delete(&*self.fd.0, old);
         }
-        for new in set.descriptors() {
+        for (added, new) in set.descriptors().iter().enumerate() {
             let data = epoll::EventData::new_u64(0);
-            epoll::add(&*self.fd.0, new, data, epoll::EventFlags::IN)?;
+            let Err(error) = epoll::add(&*self.fd.0, new, data, epoll::EventFlags::IN) else {
+                continue;
+            };
+            // All or none, so that the next call begins anew.
+            for old in &set.descriptors()[..added] {
+                let _ = epoll::delete(&*self.fd.0, old);
+            }
+            return Err(error.into());
         }
         self.watched = Some(Arc::clone(set));
         Ok(())

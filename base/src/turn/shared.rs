@@ -296,6 +296,56 @@ impl<D: Driven, W: Fn()> Drop for Leaving<'_, D, W> {
     }
 }
 
+#[cfg(all(test, not(bowline_loom)))]
+mod tests {
+    use std::cell::Cell;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::rc::Rc;
+
+    use super::*;
+
+    /// Takes an event, and panics in the handler of it.
+    struct Panics;
+
+    impl Driven for Panics {
+        type Key = ();
+        type Nap = ();
+
+        fn progress(&mut self) -> u32 {
+            panic!("a handler");
+        }
+        fn is_there(&mut self, (): &(), _: bool) -> bool {
+            false
+        }
+        fn begin_nap(&mut self) -> Option<()> {
+            Some(())
+        }
+        fn end_nap(&mut self) {}
+    }
+
+    type Shared = super::Shared<Panics, Box<dyn Fn()>>;
+
+    fn a_panic_wakes_the_sleeper(call: impl FnOnce(&Shared)) {
+        let woken = Rc::new(Cell::new(0));
+        let count = Rc::clone(&woken);
+        let shared = Shared::new(Panics, Box::new(move || count.set(count.get() + 1)));
+        shared.lock().state().asleep = true;
+        catch_unwind(AssertUnwindSafe(|| call(&shared))).unwrap_err();
+        assert_eq!(woken.get(), 1, "rule 5");
+        assert!(!shared.lock().state().asleep);
+    }
+
+    #[test]
+    fn a_handler_that_panics_wakes_the_sleeper() {
+        a_panic_wakes_the_sleeper(|shared| _ = shared.progress());
+    }
+
+    #[test]
+    fn a_call_that_panics_wakes_the_sleeper() {
+        a_panic_wakes_the_sleeper(|shared| shared.with(|_| panic!("a call")));
+    }
+}
+
 #[cfg(all(test, bowline_loom))]
 mod loom_tests {
     //! Threads wait for messages that a network brings, and what one of them sleeps on tells only of what

@@ -90,7 +90,11 @@ impl MemoryDomain for ShmIface {
 // by anything that happens to endpoints or peers.
 unsafe impl Immediate for ShmIface {}
 
-impl Iface for ShmIface {
+// SAFETY: bytes are copied in the call that posts. A thread rank that copies from or to lent memory holds
+// its entry meanwhile, and the end of the lending waits for that (`lent.rs`). A process that copies by
+// cross memory attach does so by the kernel's permission, which no interface can revoke: SECURITY.md
+// says what peers of one user can do to each other.
+unsafe impl Iface for ShmIface {
     fn attr(&self) -> &IfaceAttr {
         &self.attr
     }

@@ -298,7 +298,9 @@ impl MemoryDomain for Carrier {
     }
 }
 
-impl Iface for Carrier {
+// SAFETY: operations are those of the interface inside; a read that the thread carries out is reported when
+// the thread is through with it, and the thread ends with the carrier.
+unsafe impl Iface for Carrier {
     fn attr(&self) -> &IfaceAttr {
         &self.attr
     }

@@ -81,7 +81,9 @@ impl MemoryDomain for TcpIface {
     }
 }
 
-impl Iface for TcpIface {
+// SAFETY: slices are touched by the calls of this interface alone, while their operation is in the queue of a
+// connection; it leaves the queue before its completion is reported, and all queues go with the interface.
+unsafe impl Iface for TcpIface {
     fn attr(&self) -> &IfaceAttr {
         &self.attr
     }

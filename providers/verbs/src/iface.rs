@@ -96,7 +96,8 @@ impl MemoryDomain for VerbsIface {
     }
 }
 
-impl Iface for VerbsIface {
+// SAFETY: all operations are those of the interface inside, which keeps the rules.
+unsafe impl Iface for VerbsIface {
     by_mode! {
         fn attr(&self) -> &IfaceAttr;
         fn address(&self) -> Vec<u8>;

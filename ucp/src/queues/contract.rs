@@ -50,7 +50,9 @@ impl QueueLane {
     }
 }
 
-impl Iface for QueueLane {
+#[allow(unsafe_code)]
+// SAFETY: operations on memory are those of the transport below and their completions its own.
+unsafe impl Iface for QueueLane {
     fn attr(&self) -> &IfaceAttr {
         &self.attr
     }

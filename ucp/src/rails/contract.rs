@@ -203,7 +203,10 @@ impl MemoryDomain for Rails {
     }
 }
 
-impl Iface for Rails {
+#[allow(unsafe_code)]
+// SAFETY: a slice goes to the networks below in parts, and its completion is reported when all parts have
+// theirs; the networks are dropped with this.
+unsafe impl Iface for Rails {
     fn attr(&self) -> &IfaceAttr {
         &self.attr
     }

@@ -207,7 +207,8 @@ impl<I: Iface> MemoryDomain for WithoutMessages<I> {
     }
 }
 
-impl<I: Iface> Iface for WithoutMessages<I> {
+// SAFETY: all operations are those of the interface inside.
+unsafe impl<I: Iface> Iface for WithoutMessages<I> {
     fn attr(&self) -> &IfaceAttr {
         &self.attr
     }

@@ -125,7 +125,8 @@ impl MemoryDomain for Face {
     }
 }
 
-impl Iface for Face {
+// SAFETY: all operations are those of the two interfaces, which keep the rules.
+unsafe impl Iface for Face {
     fn attr(&self) -> &IfaceAttr {
         &self.attr
     }

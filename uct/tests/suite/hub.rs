@@ -379,7 +379,8 @@ impl<const FAULT: Fault> MemoryDomain for HubIface<FAULT> {
     }
 }
 
-impl<const FAULT: Fault> Iface for HubIface<FAULT> {
+// SAFETY: slices are copied in the call that posts, or in that which delivers them and reports it.
+unsafe impl<const FAULT: Fault> Iface for HubIface<FAULT> {
     fn attr(&self) -> &IfaceAttr {
         &self.attr
     }

@@ -66,7 +66,8 @@ impl MemoryDomain for SelfIface {
     }
 }
 
-impl Iface for SelfIface {
+// SAFETY: both sides of an operation are here, and it is copied in the call that posts it.
+unsafe impl Iface for SelfIface {
     fn attr(&self) -> &IfaceAttr {
         &self.attr
     }

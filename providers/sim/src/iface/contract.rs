@@ -143,7 +143,9 @@ impl MemoryDomain for SimIface {
     }
 }
 
-impl Iface for SimIface {
+// SAFETY: the network touches slices in its events only, which name the operation; an operation that has been
+// reported, or whose interface is gone, is found no more by them.
+unsafe impl Iface for SimIface {
     fn attr(&self) -> &IfaceAttr {
         &self.attr
     }

@@ -56,7 +56,9 @@ impl MemoryDomain for UdIface {
     }
 }
 
-impl Iface for UdIface {
+// SAFETY: completions are those of the device, or come behind the reset of its queue pair, which ends what
+// the device does; queue pairs are destroyed before the memory is given back.
+unsafe impl Iface for UdIface {
     fn attr(&self) -> &IfaceAttr {
         &self.attr
     }

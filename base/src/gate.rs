@@ -248,7 +248,17 @@ impl<T> Visitor<T> {
     }
 }
 
-/// A visitor inside. It may be sent to another thread, and shared where the value may be.
+/// A visitor inside. It may be sent to another thread, and shared where the value may be; with a cell
+/// it may not:
+///
+/// ```compile_fail,E0277
+/// let owner = bowline_base::gate::Owner::new(std::cell::Cell::new(0));
+/// let visitor = owner.visitor();
+/// let inside = visitor.enter();
+/// std::thread::scope(|scope| {
+///     scope.spawn(|| inside.set(1));
+/// });
+/// ```
 #[derive(Debug)]
 pub struct Visit<'a, T> {
     gate: &'a Gate<T>,

@@ -49,6 +49,17 @@ impl Script<'_> {
     }
 }
 
+/// A packed key of a peer's memory. What opens it is used and released.
+pub(crate) fn ucp_rkey(bytes: &[u8]) {
+    let play = Play::new();
+    for &ep in &play.endpoints {
+        let Ok(key) = play.worker.rkey_unpack(ep, bytes) else { continue };
+        let _ = play.worker.put(key, 0, SendBuf::owned(vec![1; 8]));
+        play.worker.progress();
+        play.worker.rkey_release(key);
+    }
+}
+
 struct Play {
     worker: Worker,
     wire: Arc<Mutex<Wire>>,

@@ -154,6 +154,7 @@ impl MemoryDomain for ScriptLane {
     }
 }
 
+#[allow(unsafe_code)]
 // SAFETY: nothing here touches slices after the call that posts.
 unsafe impl Iface for ScriptLane {
     fn attr(&self) -> &IfaceAttr {

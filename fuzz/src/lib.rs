@@ -30,6 +30,7 @@ pub const TARGETS: &[Target] = &[
     ("introduction", addresses::introduction),
     ("addr_reader", addresses::addr_reader),
     ("ucp_arrivals", arrivals::ucp_arrivals),
+    ("ucp_rkey", arrivals::ucp_rkey),
     ("pmi_server", launch::pmi_server),
     ("pmi_client", launch::pmi_client),
     ("agent_messages", launch::agent_messages),

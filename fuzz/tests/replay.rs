@@ -78,5 +78,6 @@ replays! {
     verbs_control
     verbs_messages
     ucp_arrivals
+    ucp_rkey
     worker_address
 }

@@ -268,6 +268,8 @@ impl<D: Driven, W: Fn()> Shared<D, W> {
             round = if events > 0 { 0 } else { round.saturating_add(1) };
             if bed.is_tired(round) {
                 let Some(nap) = held.state().driven.begin_nap() else {
+                    // The look may have taken what it found, so that progress does not find it again.
+                    held.changed(true);
                     drop(held);
                     self.offer();
                     continue;

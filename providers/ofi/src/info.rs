@@ -105,6 +105,8 @@ pub(crate) struct Traits {
     pub(crate) virtual_addresses: bool,
     pub(crate) register_local: bool,
     pub(crate) bind_memory: bool,
+    /// Bits of a key of memory that the user of libfabric may choose.
+    pub(crate) key_bits: u32,
     pub(crate) atomics: bool,
     /// Matches by tags of 64 bits.
     pub(crate) tagged: bool,
@@ -328,6 +330,7 @@ impl Offers {
                 virtual_addresses: mode & sys::FI_MR_VIRT_ADDR != 0,
                 register_local: mode & sys::FI_MR_LOCAL != 0,
                 bind_memory: mode & sys::FI_MR_ENDPOINT != 0,
+                key_bits: (domain.mr_key_size as u32).saturating_mul(8).clamp(1, 64),
                 atomics: info.caps & sys::FI_ATOMIC != 0,
                 // The highest bit of the format is set where all bits of a tag are the user's;
                 // `net` keeps one for itself, and loses messages that have it in their tags.

@@ -119,13 +119,21 @@ pub(crate) struct Net {
     ep: *mut sys::fid_ep,
     enabled: bool,
     wait_fd: Option<i32>,
-    next_key: u64,
     pub(crate) traits: Traits,
 }
 
 // SAFETY: the objects belong to this value alone and are used through it by one thread at a time,
 // which is what FI_THREAD_DOMAIN asks for; libfabric binds none of them to the thread that opened it.
 unsafe impl Send for Net {}
+
+/// A key of so many bits, by the system's random numbers; an error is one of the system's.
+fn random_key(bits: u32) -> Result<u64, i32> {
+    let mut bytes = [0; 8];
+    let error = |error: rustix::io::Errno| error.raw_os_error();
+    // Eight bytes come whole (getrandom(2)).
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).map_err(error)?;
+    Ok(u64::from_ne_bytes(bytes) >> (64 - bits))
+}
 
 fn check(act: &'static str, error: i32) -> Result<(), OpenError> {
     if error == 0 { Ok(()) } else { Err(failure(act, error)) }
@@ -142,7 +150,6 @@ impl Net {
             ep: ptr::null_mut(),
             enabled: false,
             wait_fd: None,
-            next_key: 1,
             traits: offer.traits(),
         };
         let info = offer.as_ptr();
@@ -303,13 +310,19 @@ impl Net {
         attr.mr_iov = &raw const iov;
         attr.iov_count = 1;
         attr.access = access;
-        attr.requested_key = self.next_key;
-        self.next_key += 1;
         let mut mr = ptr::null_mut();
         // SAFETY: the domain is open, the attributes are whole, the memory is the caller's
         // promise; a memory object is bound and enabled before anybody uses it.
         unsafe {
-            let error = sys::fi_mr_regattr(self.domain, &raw const attr, 0, &raw mut mr);
+            // Not to be guessed: libfabric's sockets take operations on memory from anybody who reaches
+            // them and knows a key. Providers with keys of their own do not look at it.
+            attr.requested_key = random_key(self.traits.key_bits)?;
+            let mut error = sys::fi_mr_regattr(self.domain, &raw const attr, 0, &raw mut mr);
+            if error.wrapping_abs() == sys::FI_ENOKEY as i32 {
+                // Two keys alike, by chance; where keys are short, that happens.
+                attr.requested_key = random_key(self.traits.key_bits)?;
+                error = sys::fi_mr_regattr(self.domain, &raw const attr, 0, &raw mut mr);
+            }
             if error != 0 {
                 return Err(error.wrapping_abs());
             }

@@ -40,8 +40,9 @@ pub(crate) struct Options {
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let built = build(workspace, options)?;
     lay_out(&workspace.root, &built, &options.prefix)?;
-    println!("install: Bowline is in {}", options.prefix.display());
-    println!("install: export PATH={}/bin:$PATH", options.prefix.display());
+    let prefix = options.prefix.canonicalize().context("cannot find what was installed")?;
+    println!("install: Bowline is in {}", prefix.display());
+    println!("install: export PATH={}/bin:$PATH", prefix.display());
     Ok(())
 }
 

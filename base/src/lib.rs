@@ -2,7 +2,7 @@
 //!
 //! What is here: the seam between `std` and `loom` atomics ([`sync`]), views of memory that
 //! another process may write ([`view`]) and copies to and from it ([`copy`]), handles of user buffers ([`buffer`]), also of those in pieces
-//! or behind callbacks ([`scatter`]), the queue
+//! or behind callbacks ([`scatter`]), how elements lie that are not in one piece ([`layout`]), the queue
 //! algorithms over plain memory ([`words`], [`scmp`], [`ring`]), pieces that two sides claim from both
 //! ends ([`cursor`]), a barrier with a small reduction ([`barrier`]), a value with a side door ([`gate`]), the memory of a job ([`region`],
 //! [`job`]), doorbells ([`doorbell`]), turns of threads
@@ -22,6 +22,7 @@ pub mod doorbell;
 pub mod error;
 pub mod gate;
 pub mod job;
+pub mod layout;
 pub mod prompt;
 pub mod region;
 pub mod ring;

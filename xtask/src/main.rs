@@ -6,6 +6,7 @@
 mod abi;
 mod bench;
 mod guest;
+mod install;
 mod ladder;
 mod needs;
 mod netns;
@@ -42,6 +43,8 @@ enum Task {
     Guest(guest::Options),
     /// Run jobs on several hosts, which are network namespaces
     Netns(netns::Options),
+    /// Build launcher, C library and compiler wrappers and install them
+    Install(install::Options),
     /// Write what the C library has from its tables
     Abi(abi::Options),
     /// Take figures
@@ -76,6 +79,7 @@ fn run(arguments: Arguments) -> Result<()> {
         }
         Task::Guest(options) => guest::run(&workspace, &options),
         Task::Netns(options) => netns::run(&workspace, &options),
+        Task::Install(options) => install::run(&workspace, &options),
         Task::Abi(options) => abi::run(&workspace, &options),
         Task::Bench(task) => bench::run(&workspace, *task),
     }

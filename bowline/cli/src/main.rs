@@ -1,11 +1,13 @@
 //! The `bowline` command: starts jobs, describes the machine, measures, and runs the demonstration
 //! programs. This file is the command line and the frame of every command (errors to the standard
-//! error stream, an exit code, logging).
+//! error stream, an exit code, logging). Called as `mpiexec` or `mpirun` it is
+//! a launcher with the options of those.
 
 mod calibrate;
 mod demo;
 mod explain;
 mod info;
+mod mpiexec;
 mod numbers;
 mod output;
 mod perf;
@@ -59,6 +61,9 @@ enum Command {
 /// Reads the command line and does what it says.
 fn main() -> ExitCode {
     bowline::stack::restore_signals();
+    if let Some((name, words)) = mpiexec::called() {
+        return report(start_log().and_then(|()| mpiexec::main(&name, words)), &name);
+    }
     let cli = Cli::parse();
     let done = start_log().and_then(|()| match cli.command {
         Command::Run(args) => run::main(&args),
@@ -69,9 +74,14 @@ fn main() -> ExitCode {
         Command::Perf(args) => perf::main(args, cli.as_rank),
         Command::Demo(args) => demo::main(&args, cli.as_rank),
     });
+    report(done, "bowline")
+}
+
+/// The exit code, after an error was told.
+fn report(done: anyhow::Result<ExitCode>, name: &str) -> ExitCode {
     done.unwrap_or_else(|error| {
         // In one piece: other ranks may write to the same place.
-        let text = format!("bowline: {error:#}\n");
+        let text = format!("{name}: {error:#}\n");
         let _ = std::io::stderr().write_all(text.as_bytes());
         ExitCode::FAILURE
     })

@@ -125,13 +125,18 @@ pub(crate) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(limit) = args.host_timeout {
         options.host_timeout = limit;
     }
-    Ok(match run(&options) {
+    Ok(launch("bowline", &options))
+}
+
+/// Runs a job for the command `name`, and tells why it could not start.
+pub(crate) fn launch(name: &str, options: &RunOptions) -> ExitCode {
+    match run(options) {
         Ok(report) => exit_code(report.code),
         Err(error) => {
-            eprintln!("bowline: {error}");
+            eprintln!("{name}: {error}");
             exit_code(error.code())
         }
-    })
+    }
 }
 
 fn read_hosts(path: &Path) -> anyhow::Result<Vec<Host>> {

@@ -3,7 +3,7 @@
 //! ```text
 //!   launcher                          agent (`bowline agent`, by ssh or another command)
 //!      │ ◄──────────── Hello ────────── │
-//!      │ ── Spec, Program, Arg, ... ──► │
+//!      │ ── Spec, Part, Program, ... ─► │
 //!      │ ── Go, when all have greeted ► │  reserves the node's memory, starts the ranks
 //!      │ ◄─── Started, for each rank ── │
 //!      │ ◄── Output, Put, AllIn, Ended  │  Running: what happens is told, orders are carried out
@@ -47,7 +47,7 @@ use crate::run::processors::{self, Machine};
 use crate::run::signals::Signals;
 use crate::run::spawn::{self, Input, Share};
 use crate::run::supervise::patience;
-use crate::run::{LaunchError, RankEnd, RunOptions};
+use crate::run::{LaunchError, Part, RankEnd, RunOptions};
 use channel::{Broken, Channel};
 use flow::{Inflow, Outflow};
 use wire::{FromAgent, Spec, ToAgent};
@@ -204,21 +204,35 @@ fn hear_spec(
     if !consistent {
         return Err(Broken::Unexpected("ranks that the job does not have").into());
     }
-    let mut options = RunOptions::new(spec.size, "");
+    let mut options = RunOptions::new(0, "");
     options.area_bytes = usize::try_from(spec.area_bytes).unwrap_or(usize::MAX);
+    let mut for_all = Vec::new();
+    let mut parts: Vec<Part> = Vec::new();
     loop {
-        match hear(channel, signals)? {
-            ToAgent::Directory(path) => options.directory = Some(OsString::from_vec(path).into()),
-            ToAgent::Program(path) => options.program = OsString::from_vec(path),
-            ToAgent::Arg(arg) => options.args.push(OsString::from_vec(arg)),
-            ToAgent::Env { name, value } => {
-                options.env.push((OsString::from_vec(name), OsString::from_vec(value)));
+        match (hear(channel, signals)?, parts.last_mut()) {
+            (ToAgent::Part { ranks }, _) => {
+                let mut part = Part::new(ranks, "");
+                part.env.clone_from(&for_all);
+                parts.push(part);
             }
-            ToAgent::Alive => {}
-            ToAgent::Go { cpus } => {
+            (ToAgent::Directory(path), Some(part)) => {
+                part.directory = Some(OsString::from_vec(path).into());
+            }
+            (ToAgent::Program(path), Some(part)) => part.program = OsString::from_vec(path),
+            (ToAgent::Arg(arg), Some(part)) => part.args.push(OsString::from_vec(arg)),
+            (ToAgent::Env { name, value }, part) => {
+                let env = part.map_or(&mut for_all, |part| &mut part.env);
+                env.push((OsString::from_vec(name), OsString::from_vec(value)));
+            }
+            (ToAgent::Alive, _) => {}
+            (ToAgent::Go { cpus }, Some(_)) => {
                 let fits = cpus.is_empty() || cpus.len() == spec.local as usize;
                 if !fits || cpus.iter().any(|cpu| *cpu as usize >= processors::SET_MAX * 8) {
                     return Err(Broken::Unexpected("processors that there are not").into());
+                }
+                options.take_parts(parts);
+                if options.size().ok() != Some(spec.size) {
+                    return Err(Broken::Unexpected("programs for another number of ranks").into());
                 }
                 return Ok((spec, options, cpus));
             }
@@ -252,6 +266,7 @@ fn start(
     };
     let started = spawn::start_all(options, share, cpus, &job, signals, guardian)?;
     let mut server = Server::of_node(spec.local, spec.size, &mapping, kvsname(spec.job_id));
+    server.programs(options.numbers(spec.first..spec.first + spec.local));
     server.preset(secret::KEY, &spec.secret.0);
     let node = Node::new(share, job, server, started.ranks, started.guardian)?;
     let flows =
@@ -347,6 +362,7 @@ impl Agent {
             | ToAgent::Program(_)
             | ToAgent::Arg(_)
             | ToAgent::Env { .. }
+            | ToAgent::Part { .. }
             | ToAgent::Go { .. } => return Err(Broken::Unexpected("another job")),
         }
         Ok(())

@@ -35,6 +35,7 @@ pub(crate) mod guardian;
 mod hosts;
 pub(crate) mod node;
 pub(crate) mod output;
+mod parts;
 mod place;
 mod policy;
 pub(crate) mod processors;
@@ -45,6 +46,7 @@ mod stdin;
 pub(crate) mod supervise;
 
 pub use end::{Failure, RankEnd};
+pub use parts::Part;
 pub use place::{Host, HostError};
 
 use std::ffi::OsString;
@@ -82,16 +84,18 @@ pub enum Bind {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RunOptions {
-    /// Number of ranks.
+    /// Number of ranks of `program`.
     pub ranks: u32,
     /// The program: a path, or a name that is looked for in `PATH`.
     pub program: OsString,
     /// Its arguments.
     pub args: Vec<OsString>,
-    /// Environment variables to add for every rank.
+    /// Environment variables to add for these ranks.
     pub env: Vec<(OsString, OsString)>,
     /// The directory to start in. Default: the launcher's.
     pub directory: Option<PathBuf>,
+    /// Further programs of the same job, each with ranks of its own, which follow in this order.
+    pub more: Vec<Part>,
     /// Bytes of each rank's area in the job's memory; what the transport asks for. Default 0.
     pub area_bytes: usize,
     /// Whether each line of output begins with its rank. The ranks then write into pipes, and
@@ -132,6 +136,7 @@ impl RunOptions {
             args: Vec::new(),
             env: Vec::new(),
             directory: None,
+            more: Vec::new(),
             area_bytes: 0,
             label: false,
             on_failure: OnFailure::Abort,
@@ -171,8 +176,11 @@ impl ExitReport {
 #[non_exhaustive]
 pub enum LaunchError {
     /// No ranks asked for.
-    #[error("cannot start a job without ranks; ask for at least one")]
+    #[error("cannot start a program without ranks; ask for at least one")]
     NoRanks,
+    /// More than can be counted.
+    #[error("cannot start a job of more than 4294967295 ranks")]
+    TooManyRanks,
     /// The hosts.
     #[error(transparent)]
     Hosts(#[from] HostError),
@@ -244,32 +252,31 @@ impl LaunchError {
 /// When the memory cannot be reserved, the program cannot be started, or the system refuses a
 /// resource that the launcher needs.
 pub fn run(options: &RunOptions) -> Result<ExitReport, LaunchError> {
-    if options.ranks == 0 {
-        return Err(LaunchError::NoRanks);
-    }
+    let size = options.size()?;
     let secret = secret::draw().map_err(system("draw a random secret"))?;
     let job_id = spawn::random_id()?;
     if !options.hosts.is_empty() {
-        return hosts::run(options, job_id, &secret);
+        return hosts::run(options, size, job_id, &secret);
     }
     let job = JobMemory::create_memfd(&JobSpec {
         job_id,
-        ranks: options.ranks,
+        ranks: size,
         first_rank: 0,
         area_bytes: options.area_bytes,
     })?;
     let signals = signals::Signals::block()?;
-    let guardian = guardian::Guardian::start(options.ranks, job.node_id())?;
+    let guardian = guardian::Guardian::start(size, job.node_id())?;
     let share = spawn::Share {
         first: 0,
-        local: options.ranks,
-        size: options.ranks,
+        local: size,
+        size,
         piped: options.label,
         input: spawn::Input::Own,
     };
-    let cpus = processors::of_this_machine(options.bind, options.ranks)?;
+    let cpus = processors::of_this_machine(options.bind, size)?;
     let started = spawn::start_all(options, share, &cpus, &job, &signals, guardian)?;
-    let mut server = Server::new(options.ranks, kvsname(job_id));
+    let mut server = Server::new(size, kvsname(job_id));
+    server.programs(options.numbers(0..size));
     server.preset(secret::KEY, &secret);
     let node = node::Node::new(share, job, server, started.ranks, started.guardian)?;
     let output = match options.label {

@@ -4,6 +4,7 @@ mod common;
 mod demo;
 mod hosts;
 mod info;
+mod mpiexec;
 mod perf;
 mod protocols;
 mod receive_queues;

@@ -26,7 +26,7 @@ pub use frame::{Frame, WireError, next_frame};
 /// The first field of the first message.
 pub const GREETING: &[u8; 8] = b"BWLAGENT";
 /// The version of the messages.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// Most bytes of a frame behind its length. The longest is a program's argument or an environment
 /// variable, of which Linux takes 128 KiB.
 pub const FRAME_MAX: usize = 256 << 10;
@@ -71,6 +71,12 @@ pub struct Spec {
 pub enum ToAgent {
     /// What to do; the first message.
     Spec(Spec),
+    /// A program with so many ranks, which are counted on from those of the programs before. What
+    /// follows is of it; variables in front of the first are for all.
+    Part {
+        /// Ranks of the whole job that run it.
+        ranks: u32,
+    },
     /// The directory to start in.
     Directory(Vec<u8>),
     /// The program.
@@ -264,6 +270,9 @@ impl ToAgent {
             Self::Taken(bytes) => frame(15, out, |out| out.extend_from_slice(&bytes.to_le_bytes())),
             Self::Alive => frame(16, out, |_| ()),
             Self::Bye => frame(17, out, |_| ()),
+            Self::Part { ranks } => {
+                frame(18, out, |out| out.extend_from_slice(&ranks.to_le_bytes()));
+            }
         }
     }
 
@@ -292,6 +301,7 @@ impl ToAgent {
             15 => fields.word().map(Self::Taken),
             16 => Some(Self::Alive),
             17 => Some(Self::Bye),
+            18 => fields.word().map(|ranks| Self::Part { ranks }),
             unknown => return Err(WireError::Kind(unknown)),
         };
         message.filter(|_| fields.is_over()).ok_or(WireError::Body(kind))

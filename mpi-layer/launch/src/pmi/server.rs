@@ -85,6 +85,8 @@ struct RankState {
     stage: Stage,
     presence: Presence,
     in_barrier: bool,
+    /// The number of its program among those of the job.
+    program: u32,
     /// Within a spawn request: programs named in all, and the number of this one.
     spawn: Option<(u32, u32)>,
 }
@@ -150,6 +152,7 @@ impl Server {
             stage: Stage::New,
             presence: Presence::Running,
             in_barrier: false,
+            program: 0,
             spawn: None,
         };
         let mut server = Self {
@@ -170,6 +173,13 @@ impl Server {
         let value = super::client::first_piece(bytes, bytes);
         debug_assert!(key.len() <= KEY_MAX && value.len() <= VALUE_MAX);
         self.store.insert(key.into(), value.into_bytes());
+    }
+
+    /// Says which program each rank runs, in the order of ranks. Without this all run one.
+    pub fn programs(&mut self, numbers: impl IntoIterator<Item = u32>) {
+        for (rank, number) in self.ranks.iter_mut().zip(numbers) {
+            rank.program = number;
+        }
     }
 
     /// Takes one line of a rank, without its newline. A rank that does not exist is ignored.
@@ -222,7 +232,10 @@ impl Server {
                 "cmd=maxes rc=0 kvsname_max={NAME_MAX} keylen_max={KEY_MAX} vallen_max={VALUE_MAX}\n"
             )
             .into_bytes(),
-            Command::GetAppnum => b"cmd=appnum rc=0 appnum=0\n".to_vec(),
+            Command::GetAppnum => {
+                let program = self.ranks[rank as usize].program;
+                format!("cmd=appnum rc=0 appnum={program}\n").into_bytes()
+            }
             Command::GetMyKvsname => {
                 format!("cmd=my_kvsname rc=0 kvsname={}\n", self.kvsname).into_bytes()
             }

@@ -53,14 +53,15 @@ const GOODBYE: Duration = Duration::from_secs(5);
 /// Runs a job on the hosts of `options`.
 pub(super) fn run(
     options: &RunOptions,
+    size: u32,
     job_id: u64,
     secret: &[u8; 32],
 ) -> Result<ExitReport, LaunchError> {
-    let placed = place(&options.hosts, options.ranks)?;
+    let placed = place(&options.hosts, size)?;
     let used: Vec<u32> = placed.iter().copied().filter(|ranks| *ranks > 0).collect();
     let mapping = NodeMapping::in_blocks(&used).to_string();
     let signals = Signals::block()?;
-    let mut policy = Policy::new(options, Instant::now());
+    let mut policy = Policy::new(options, size, Instant::now());
     let mut remotes: Vec<Remote> = Vec::new();
     let mut first = 0;
     for (host, ranks) in options.hosts.iter().zip(placed).filter(|(_, ranks)| *ranks > 0) {
@@ -69,7 +70,7 @@ pub(super) fn run(
         policy.runs_on(range.clone(), &host.name);
         match Remote::start(options, &host.name, range, &signals) {
             Ok(mut remote) => {
-                remote.describe(options, job_id, secret, &mapping);
+                remote.describe(options, size, job_id, secret, &mapping);
                 remotes.push(remote);
             }
             Err(error) => {

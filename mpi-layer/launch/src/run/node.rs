@@ -202,6 +202,11 @@ impl Node {
         self.ranks.iter().all(|rank| rank.end.is_some())
     }
 
+    /// Ranks of the whole job.
+    pub(crate) fn size(&self) -> u32 {
+        self.share.size
+    }
+
     /// The processes, by local rank.
     pub(crate) fn pids(&self) -> impl Iterator<Item = u32> + '_ {
         self.ranks.iter().map(|rank| rank.pid.as_raw_pid().unsigned_abs())

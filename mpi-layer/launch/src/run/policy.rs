@@ -67,8 +67,8 @@ pub(super) struct Policy {
 }
 
 impl Policy {
-    pub(super) fn new(options: &RunOptions, now: Instant) -> Self {
-        let size = options.ranks as usize;
+    pub(super) fn new(options: &RunOptions, size: u32, now: Instant) -> Self {
+        let size = size as usize;
         Self {
             on_failure: options.on_failure,
             tell: options.tell,
@@ -283,7 +283,7 @@ mod tests {
         let mut options = RunOptions::new(4, "x");
         options.on_failure = on_failure;
         options.timeout = Some(Duration::from_secs(10));
-        let mut policy = Policy::new(&options, Instant::now());
+        let mut policy = Policy::new(&options, 4, Instant::now());
         policy.runs_on(0..2, "a");
         policy.runs_on(2..4, "b");
         policy.runs_as(2, 77);

@@ -84,10 +84,10 @@ pub(crate) fn start_all(
     signals: &Signals,
     mut guardian: Guardian,
 ) -> Result<StartedRanks, LaunchError> {
-    if let Some(directory) = &options.directory {
+    for directory in options.parts().filter_map(|part| part.directory) {
         // Asked here, since a program that is not there gives the same error later.
         let is_dir = std::fs::metadata(directory).map(|found| found.is_dir());
-        let failed = |source| LaunchError::Directory { directory: directory.clone(), source };
+        let failed = |source| LaunchError::Directory { directory: directory.into(), source };
         if !is_dir.map_err(failed)? {
             return Err(failed(io::Error::from_raw_os_error(libc::ENOTDIR)));
         }
@@ -147,8 +147,8 @@ struct Starter<'a> {
 
 impl Starter<'_> {
     fn start(&mut self, local: u32) -> Result<Started, LaunchError> {
-        let options = self.options;
         let rank = self.share.first + local;
+        let (_, part) = self.options.part_of(rank).expect("every rank of the job has a program");
         let (ours, theirs) = rustix::net::socketpair(
             AddressFamily::UNIX,
             SocketType::STREAM,
@@ -159,12 +159,13 @@ impl Starter<'_> {
         rustix::io::ioctl_fionbio(&ours, true).map_err(system("make a socket not block"))?;
         let job_fd = self.job.region().fd().expect("the job's memory is a memfd");
 
-        let mut command = Command::new(&options.program);
-        command.args(&options.args);
-        if let Some(directory) = &options.directory {
+        let mut command = Command::new(part.program);
+        command.args(part.args);
+        if let Some(directory) = part.directory {
             command.current_dir(directory);
         }
         self.set_environment(&mut command, local, theirs.as_fd(), job_fd);
+        command.envs(part.env.iter().map(|(name, value)| (name, value)));
         let terminal = || rustix::termios::isatty(rustix::stdio::stdin());
         let input = match self.share.input {
             _ if rank != 0 => Input::Nothing,
@@ -189,7 +190,7 @@ impl Starter<'_> {
         // SAFETY: the closure runs between fork and exec and makes system calls only.
         unsafe { command.pre_exec(move || setup.apply()) };
         let mut child = command.spawn().map_err(|source| LaunchError::Program {
-            program: options.program.clone(),
+            program: part.program.to_owned(),
             rank,
             source,
         })?;
@@ -233,8 +234,7 @@ impl Starter<'_> {
             .env(env::JOB_ID, format!("{:016x}", self.job.id()))
             .env(env::NODE_ID, format!("{:016x}", self.job.node_id()))
             .env(env::LOCAL_RANK, local.to_string())
-            .env(env::LOCAL_SIZE, &locals)
-            .envs(self.options.env.iter().map(|(name, value)| (name, value)));
+            .env(env::LOCAL_SIZE, &locals);
     }
 
     fn cpu_set(&self, local: u32) -> Option<CpuSet> {

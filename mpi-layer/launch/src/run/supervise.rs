@@ -33,7 +33,7 @@ impl Supervisor {
         output: Option<Output>,
         terminal: Option<TerminalInput>,
     ) -> Self {
-        let mut policy = Policy::new(options, Instant::now());
+        let mut policy = Policy::new(options, node.size(), Instant::now());
         for (rank, pid) in (0..).zip(node.pids()) {
             policy.runs_as(rank, pid);
         }

@@ -33,6 +33,7 @@ fn to_agent() -> Vec<ToAgent> {
         ToAgent::Taken(77),
         ToAgent::Alive,
         ToAgent::Bye,
+        ToAgent::Part { ranks: 3 },
     ]
 }
 

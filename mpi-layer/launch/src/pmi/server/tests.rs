@@ -33,6 +33,8 @@ fn questions_of_the_start_are_answered() {
     let maxes = answer(&mut server, 1, "cmd=get_maxes");
     assert_eq!(maxes, "cmd=maxes rc=0 kvsname_max=256 keylen_max=64 vallen_max=1024\n");
     assert_eq!(answer(&mut server, 1, "cmd=get_appnum"), "cmd=appnum rc=0 appnum=0\n");
+    server.programs([0, 0, 1]);
+    assert_eq!(answer(&mut server, 2, "cmd=get_appnum"), "cmd=appnum rc=0 appnum=1\n");
     assert_eq!(answer(&mut server, 1, "cmd=get_universe_size"), "cmd=universe_size rc=0 size=3\n");
     assert_eq!(answer(&mut server, 1, "cmd=get_my_kvsname"), "cmd=my_kvsname rc=0 kvsname=kvs_7\n");
     let mapping = answer(&mut server, 2, "cmd=get kvsname=kvs_7 key=PMI_process_mapping");

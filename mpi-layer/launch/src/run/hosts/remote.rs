@@ -159,6 +159,7 @@ impl Remote {
     pub(super) fn describe(
         &mut self,
         options: &RunOptions,
+        size: u32,
         job_id: u64,
         secret: &[u8; 32],
         mapping: &str,
@@ -168,30 +169,39 @@ impl Remote {
             secret: Secret(*secret),
             first: self.ranks.start,
             local: self.ranks.end - self.ranks.start,
-            size: options.ranks,
+            size,
             area_bytes: options.area_bytes as u64,
             silence_ms: self.silence.as_millis().try_into().unwrap_or(u64::MAX),
             input: self.ranks.start == 0,
             mapping: mapping.into(),
         };
         self.tell(&ToAgent::Spec(spec));
-        let directory = options.directory.clone().or_else(|| std::env::current_dir().ok());
-        if let Some(directory) = directory {
-            self.tell(&ToAgent::Directory(directory.into_os_string().as_bytes().to_vec()));
+        for (name, value) in std::env::vars_os().filter(|(name, _)| passes(name)) {
+            self.tell_variable(&name, &value);
         }
-        self.tell(&ToAgent::Program(options.program.as_bytes().to_vec()));
-        for arg in &options.args {
-            self.tell(&ToAgent::Arg(arg.as_bytes().to_vec()));
-        }
-        let given = options.env.iter().cloned();
-        for (name, value) in std::env::vars_os().filter(|(name, _)| passes(name)).chain(given) {
-            let (name, value) = (name.as_bytes().to_vec(), value.as_bytes().to_vec());
-            if name.len() + value.len() + 8 > FRAME_MAX {
-                tracing::warn!("a variable of the environment is too long to be passed on");
-                continue;
+        let here = std::env::current_dir().ok();
+        for part in options.parts() {
+            self.tell(&ToAgent::Part { ranks: part.ranks });
+            if let Some(directory) = part.directory.or(here.as_deref()) {
+                self.tell(&ToAgent::Directory(directory.as_os_str().as_bytes().to_vec()));
             }
-            self.tell(&ToAgent::Env { name, value });
+            self.tell(&ToAgent::Program(part.program.as_bytes().to_vec()));
+            for arg in part.args {
+                self.tell(&ToAgent::Arg(arg.as_bytes().to_vec()));
+            }
+            for (name, value) in part.env {
+                self.tell_variable(name, value);
+            }
         }
+    }
+
+    fn tell_variable(&mut self, name: &OsStr, value: &OsStr) {
+        let (name, value) = (name.as_bytes().to_vec(), value.as_bytes().to_vec());
+        if name.len() + value.len() + 8 > FRAME_MAX {
+            tracing::warn!("a variable of the environment is too long to be passed on");
+            return;
+        }
+        self.tell(&ToAgent::Env { name, value });
     }
 
     /// What it has said of its machine, and its number of ranks.

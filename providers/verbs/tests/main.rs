@@ -8,3 +8,5 @@ mod ends;
 mod one_sided;
 mod own;
 mod processes;
+mod secrets;
+mod starved;

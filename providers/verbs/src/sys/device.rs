@@ -4,6 +4,7 @@
 //! whatever the order in which fields are dropped.
 
 use std::ffi::{CStr, c_int};
+use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
@@ -13,9 +14,23 @@ use bowline_base::view::View;
 use super::ffi;
 use super::load::{library, loaded};
 
+/// More descriptors than the library has open at once while it looks for devices and loads what drives
+/// them: a socket, directories, files in them.
+const SEARCH_DESCRIPTORS: usize = 8;
+
+/// Fails where descriptors are so short that the library would not find the devices. It would take them for
+/// absent, and what drives them for missing as long as the process lives.
+fn search_possible() -> io::Result<()> {
+    (0..SEARCH_DESCRIPTORS)
+        .map(|_| File::open("/dev/null"))
+        .collect::<io::Result<Vec<_>>>()
+        .map(drop)
+}
+
 /// Names of the devices of this machine.
 pub(crate) fn device_names() -> Result<Vec<String>, io::Error> {
     let functions = library().map_err(io::Error::other)?;
+    search_possible()?;
     let mut count = 0;
     // SAFETY: `count` is writable; the list is freed below and not used after.
     let list = unsafe { (functions.get_device_list)(&raw mut count) };

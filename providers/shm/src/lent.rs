@@ -91,9 +91,12 @@ impl Lent {
         all.iter().find(|(known, _)| *known == instance).and_then(|(_, table)| table.upgrade())
     }
 
-    /// Rule 1. The caller keeps the memory readable, and `writable` if it says so, until
-    /// [`remove`](Self::remove) has returned.
-    pub(crate) fn enter(&self, start: u64, len: usize, writable: bool) -> Entered {
+    /// Rule 1.
+    ///
+    /// # Safety
+    /// The `len` bytes at `start` stay mapped, and reached by views and copies only, until
+    /// [`remove`](Self::remove) has returned; if `writable`, they may be written that long.
+    pub(crate) unsafe fn enter(&self, start: u64, len: usize, writable: bool) -> Entered {
         let mut pieces = self.lock();
         let number = pieces.next;
         pieces.next += 1;

@@ -144,7 +144,8 @@ impl Memories {
     /// Registers memory of the user.
     pub(crate) fn register(&mut self, area: &Area, memory: RecvBuf) -> Result<MemHandle, MemError> {
         let word = self.open_word(area)?;
-        let entered = self.enter(memory.address(), memory.len(), true);
+        // SAFETY: the buffer is kept beside what is entered, and given back after that is removed.
+        let entered = unsafe { self.enter(memory.address(), memory.len(), true) };
         Ok(MemHandle(self.held.insert(Memory::Registered { memory, word, entered })))
     }
 
@@ -158,13 +159,15 @@ impl Memories {
         keyed: bool,
     ) -> Result<MemHandle, MemError> {
         let word = if keyed { Some(self.open_word(area)?) } else { None };
-        let entered = self.enter(bytes.as_ptr().addr() as u64, bytes.len(), false);
+        // SAFETY: who made the slice has the bytes stay until the handle is released, which removes it.
+        let entered = unsafe { self.enter(bytes.as_ptr().addr() as u64, bytes.len(), false) };
         Ok(MemHandle(self.held.insert(Memory::Lent { bytes, word, entered })))
     }
 
     /// Lends memory of the user to reads and writes of thread ranks.
     pub(crate) fn lend(&mut self, bytes: LocalSlice) -> Result<MemHandle, MemError> {
-        let entered = self.enter(bytes.as_ptr().addr() as u64, bytes.len(), true);
+        // SAFETY: as in `expose`; and they may be written by the promise to the slice.
+        let entered = unsafe { self.enter(bytes.as_ptr().addr() as u64, bytes.len(), true) };
         if entered.is_none() {
             return Err(MemError::Unsupported("lend memory to the writes of peers"));
         }
@@ -172,8 +175,12 @@ impl Memories {
     }
 
     /// Lets thread ranks copy memory of the user, until it is taken back.
-    fn enter(&self, start: u64, len: usize, writable: bool) -> Option<Entered> {
-        self.table.as_ref().map(|table| table.enter(start, len, writable))
+    ///
+    /// # Safety
+    /// As for [`Lent::enter`].
+    unsafe fn enter(&self, start: u64, len: usize, writable: bool) -> Option<Entered> {
+        // SAFETY: as the caller promises.
+        self.table.as_ref().map(|table| unsafe { table.enter(start, len, writable) })
     }
 
     /// Ends that, and waits for the copies under way.

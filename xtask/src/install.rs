@@ -46,8 +46,15 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Has cargo make launcher and library, with the same transports; the directory they are in.
-fn build(workspace: &Workspace, options: &Options) -> Result<PathBuf> {
+/// What cargo has made.
+#[derive(Debug)]
+struct Built {
+    launcher: PathBuf,
+    library: PathBuf,
+}
+
+/// Has cargo make launcher and library, with the same transports.
+fn build(workspace: &Workspace, options: &Options) -> Result<Built> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command.args(["build", "-p", "bowline-cli", "-p", "bowline-mpi-abi"]);
@@ -62,11 +69,12 @@ fn build(workspace: &Workspace, options: &Options) -> Result<PathBuf> {
     let status = command.current_dir(&workspace.root).status().context("cannot start cargo")?;
     ensure!(status.success(), "cargo could not build what is to be installed");
     let profile = if options.debug { "debug" } else { "release" };
-    Ok(workspace.metadata.target_directory.as_std_path().join(profile))
+    let directory = workspace.metadata.target_directory.as_std_path().join(profile);
+    Ok(Built { launcher: directory.join("bowline"), library: directory.join("libmpi_abi.so") })
 }
 
-/// Puts everything in place. `built` has the launcher and the library.
-fn lay_out(root: &Path, built: &Path, prefix: &Path) -> Result<()> {
+/// Puts everything in place.
+fn lay_out(root: &Path, built: &Built, prefix: &Path) -> Result<()> {
     let filled = |text: &str| text.replace("@VERSION@", env!("CARGO_PKG_VERSION"));
     let (bin, lib) = (prefix.join("bin"), prefix.join("lib"));
     let (include, doc) = (prefix.join("include"), prefix.join("share/doc/bowline"));
@@ -74,7 +82,7 @@ fn lay_out(root: &Path, built: &Path, prefix: &Path) -> Result<()> {
         std::fs::create_dir_all(directory)
             .with_context(|| format!("cannot make {}", directory.display()))?;
     }
-    copy(&built.join("bowline"), &bin.join("bowline"), 0o755)?;
+    copy(&built.launcher, &bin.join("bowline"), 0o755)?;
     for name in ["mpiexec", "mpirun"] {
         link("bowline", &bin.join(name))?;
     }
@@ -82,7 +90,7 @@ fn lay_out(root: &Path, built: &Path, prefix: &Path) -> Result<()> {
     for name in ["mpicxx", "mpic++", "mpiCC"] {
         link("mpicc", &bin.join(name))?;
     }
-    copy(&built.join("libmpi_abi.so"), &lib.join("libmpi_abi.so.1"), 0o755)?;
+    copy(&built.library, &lib.join("libmpi_abi.so.1"), 0o755)?;
     link("libmpi_abi.so.1", &lib.join("libmpi_abi.so"))?;
     copy(&root.join("mpi-layer/abi/include/mpi.h"), &include.join("mpi.h"), 0o644)?;
     let package = filled(include_str!("install/bowline-mpi.pc"));

@@ -15,17 +15,15 @@ impl Drop for Installed {
     }
 }
 
-/// What cargo has built, if it has built all of it.
-fn built() -> Option<PathBuf> {
-    let program = std::env::current_exe().unwrap();
-    let directory = program.parent()?.parent()?;
-    let all = ["bowline", "libmpi_abi.so"].iter().all(|name| directory.join(name).exists());
+/// What cargo has built, if it has built all of it: the library stands beside this program.
+fn built() -> Option<Built> {
+    let library = std::env::current_exe().unwrap().with_file_name("libmpi_abi.so");
+    let launcher = library.parent()?.parent()?.join("bowline");
+    let all = library.exists() && launcher.exists();
     if !all {
-        skipped(
-            "bowline and libmpi_abi.so are not built (cargo build -p bowline-cli -p bowline-mpi-abi)",
-        );
+        skipped("bowline and libmpi_abi.so are not built (cargo test --workspace --no-run)");
     }
-    all.then(|| directory.to_owned())
+    all.then_some(Built { launcher, library })
 }
 
 /// Says that a test is not run, where the ladder finds it.

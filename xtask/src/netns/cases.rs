@@ -282,7 +282,9 @@ fn death_is_known(stage: &Stage<'_>, variables: &[(&str, &str)]) -> Result<()> {
     let killed = Command::new("sh").args(["-c", &format!("kill -KILL {pid}")]).status()?;
     ensure!(killed.success(), "cannot kill {pid}");
     let (code, said) = job.end()?;
-    ensure!(code == Some(137), "ended with {code:?}:\n{said}");
+    // The first failure that the launcher hears of decides. Hosts report at their own pace: on a busy machine
+    // a rank that has ended because of the death is reported before the death.
+    ensure!(matches!(code, Some(137 | 1)), "ended with {code:?}:\n{said}");
     for rank in 0..victim {
         let error = format!("rank {rank} got an error");
         ensure!(said.contains(&error), "rank {rank} got none:\n{said}");

@@ -46,11 +46,31 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     Ok(())
 }
 
+/// Builds with the development profile and installs into a directory of ours.
+pub(crate) fn install(workspace: &Workspace, prefix: &Path) -> Result<()> {
+    let options = Options { prefix: prefix.to_owned(), debug: true, features: Vec::new() };
+    lay_out(&workspace.root, &build(workspace, &options)?, prefix)
+}
+
+/// Installs what the tests were built with.
+pub(crate) fn install_tested(workspace: &Workspace, prefix: &Path) -> Result<()> {
+    let directory = workspace.metadata.target_directory.as_std_path().join("debug");
+    lay_out(&workspace.root, &Built::tested(&directory), prefix)
+}
+
 /// What cargo has made.
 #[derive(Debug)]
 struct Built {
     launcher: PathBuf,
     library: PathBuf,
+}
+
+impl Built {
+    /// What a build of all tests leaves in the profile's directory: a library that only tests want stands
+    /// beside their programs.
+    fn tested(directory: &Path) -> Self {
+        Self { launcher: directory.join("bowline"), library: directory.join("deps/libmpi_abi.so") }
+    }
 }
 
 /// Has cargo make launcher and library, with the same transports.

@@ -26,6 +26,7 @@ use anyhow::{Context as _, Result, bail};
 use crate::needs;
 use crate::netns;
 use crate::programs::{self, Program};
+use crate::published;
 use crate::tidy;
 use crate::workspace::Workspace;
 use command::{Run, Show, say};
@@ -97,6 +98,7 @@ const TEST: Ladder = Ladder {
             step("mpi-over-tcp", mpi_over_tcp),
             slow("mpi-over-ofi", mpi_over_ofi),
             slow("netns", netns),
+            slow("published", published),
         ],
         // One virtual machine, which computes on one processor for most of its time.
         &[slow("guest", guest)],
@@ -203,7 +205,7 @@ fn failures(climb: &Climb<'_>, step: &str, error: anyhow::Error) -> Vec<Failure>
         Err(error) => {
             let said = format!("{error:#}").lines().map(str::to_owned).collect();
             let command = match step {
-                "tidy" | "netns" | "guest" => format!("cargo xtask {step}"),
+                "tidy" | "netns" | "guest" | "published" => format!("cargo xtask {step}"),
                 _ => "cargo xtask test".to_owned(),
             };
             vec![Failure { name: step.to_owned(), said, command, log: log(climb, step) }]
@@ -351,6 +353,14 @@ fn doc_tests(climb: &Climb<'_>) -> Result<Outcome> {
     let arguments = ["test", "--doc", "--workspace", "--features", programs::ALL_FEATURES];
     let output = Run::cargo(climb.workspace, "doc-tests", &arguments).show(Show::Closing).run()?;
     Ok(Outcome::Passed(output.counted()?))
+}
+
+/// Programs that others have published, over the C library.
+fn published(climb: &Climb<'_>) -> Result<Outcome> {
+    Ok(match published::step(climb.workspace)? {
+        published::Outcome::Passed(numbers) => Outcome::Passed(numbers),
+        published::Outcome::Skipped(why) => Outcome::Skipped(why),
+    })
 }
 
 /// Jobs on several hosts.

@@ -11,6 +11,7 @@ mod ladder;
 mod needs;
 mod netns;
 mod programs;
+mod published;
 mod tidy;
 mod workspace;
 
@@ -43,6 +44,8 @@ enum Task {
     Guest(guest::Options),
     /// Run jobs on several hosts, which are network namespaces
     Netns(netns::Options),
+    /// Build and test programs that others have published against the C library
+    Published(published::Options),
     /// Build launcher, C library and compiler wrappers and install them
     Install(install::Options),
     /// Write what the C library has from its tables
@@ -79,6 +82,7 @@ fn run(arguments: Arguments) -> Result<()> {
         }
         Task::Guest(options) => guest::run(&workspace, &options),
         Task::Netns(options) => netns::run(&workspace, &options),
+        Task::Published(options) => published::run(&workspace, &options),
         Task::Install(options) => install::run(&workspace, &options),
         Task::Abi(options) => abi::run(&workspace, &options),
         Task::Bench(task) => bench::run(&workspace, *task),

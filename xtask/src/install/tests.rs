@@ -15,15 +15,15 @@ impl Drop for Installed {
     }
 }
 
-/// What cargo has built, if it has built all of it: the library stands beside this program.
+/// What cargo has built, if it has built all of it.
 fn built() -> Option<Built> {
-    let library = std::env::current_exe().unwrap().with_file_name("libmpi_abi.so");
-    let launcher = library.parent()?.parent()?.join("bowline");
-    let all = library.exists() && launcher.exists();
+    let program = std::env::current_exe().unwrap();
+    let built = Built::tested(program.parent()?.parent()?);
+    let all = built.library.exists() && built.launcher.exists();
     if !all {
         skipped("bowline and libmpi_abi.so are not built (cargo test --workspace --no-run)");
     }
-    all.then_some(Built { launcher, library })
+    all.then_some(built)
 }
 
 /// Says that a test is not run, where the ladder finds it.

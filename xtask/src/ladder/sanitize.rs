@@ -43,8 +43,12 @@ const GROUPS: &[Group] = &[
         full: false,
         tests: &["-p", "bowline-base", "-p", "bowline-self", "-p", "bowline-shm", "--lib"],
     },
+    Group { name: "asan-uct", full: true, tests: &["-p", "bowline-uct", "--lib", "--tests"] },
     Group { name: "asan-sim", full: true, tests: &["-p", "bowline-sim", "--lib", "--tests"] },
-    Group { name: "asan-ucp", full: true, tests: &["-p", "bowline-ucp", "--lib"] },
+    Group { name: "asan-shm", full: true, tests: &["-p", "bowline-shm", "--tests"] },
+    Group { name: "asan-tcp", full: true, tests: &["-p", "bowline-tcp", "--lib", "--tests"] },
+    Group { name: "asan-ucp", full: true, tests: &["-p", "bowline-ucp", "--lib", "--tests"] },
+    Group { name: "asan-mpi", full: true, tests: &["-p", "bowline-mpi", "--lib", "--tests"] },
 ];
 
 /// The step.

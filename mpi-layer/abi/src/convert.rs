@@ -50,7 +50,8 @@ mpi! {
     }
 
     any fn MPI_Group_fromint(group: c_int) -> Group {
-        Group(low(group))
+        let low = low(group);
+        library::running().map_or(Group(low), |library| library.groups.complete(low))
     }
 
     any fn MPI_Info_toint(info: Info) -> c_int {

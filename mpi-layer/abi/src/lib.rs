@@ -41,6 +41,7 @@ mod errhandler;
 mod errors;
 mod fault;
 mod generated;
+mod group;
 mod handle;
 mod info;
 mod library;

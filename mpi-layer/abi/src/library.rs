@@ -29,6 +29,7 @@ use bowline_mpi::{Communicator, World};
 use crate::attribute::Attributes;
 use crate::fault::{Fault, fault};
 use crate::generated::constants::*;
+use crate::group::Groups;
 use crate::handle::{Comm, Datatype};
 use crate::object::Common;
 use crate::table::Table;
@@ -48,6 +49,7 @@ pub(crate) struct Library {
     pub(crate) own: Rc<CommObject>,
     /// All other communicators.
     comms: RefCell<Table<Rc<CommObject>>>,
+    pub(crate) groups: Groups,
     /// What hangs on datatypes, made when it is first asked for, by handle.
     types: RefCell<HashMap<usize, Rc<Common>>>,
     pub(crate) attributes: Attributes,
@@ -270,6 +272,7 @@ impl Library {
             world: object(world.communicator(), MPI_COMM_WORLD, "MPI_COMM_WORLD"),
             own: object(world.own(), MPI_COMM_SELF, "MPI_COMM_SELF"),
             comms: RefCell::new(Table::new(Comm::KIND)),
+            groups: Groups::new(),
             types: RefCell::default(),
             attributes: Attributes::new(&launched, world.size()),
             launched,

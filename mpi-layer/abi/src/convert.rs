@@ -99,7 +99,8 @@ mpi! {
     }
 
     any fn MPI_Type_fromint(datatype: c_int) -> Datatype {
-        Datatype(low(datatype))
+        let low = low(datatype);
+        library::running().map_or(Datatype(low), |library| library.types.complete(low))
     }
 
     any fn MPI_Win_toint(win: Win) -> c_int {

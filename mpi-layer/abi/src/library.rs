@@ -15,7 +15,6 @@
 //! 4. A borrow of a cell ends before anything of the program is called: it may call MPI again.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
 use std::ffi::c_int;
 use std::io::Write as _;
 use std::rc::Rc;
@@ -30,9 +29,10 @@ use crate::attribute::Attributes;
 use crate::fault::{Fault, fault};
 use crate::generated::constants::*;
 use crate::group::Groups;
-use crate::handle::{Comm, Datatype};
+use crate::handle::Comm;
 use crate::object::Common;
 use crate::table::Table;
+use crate::types::Types;
 
 /// A communicator and what MPI hangs on it.
 #[derive(Debug)]
@@ -50,8 +50,7 @@ pub(crate) struct Library {
     /// All other communicators.
     comms: RefCell<Table<Rc<CommObject>>>,
     pub(crate) groups: Groups,
-    /// What hangs on datatypes, made when it is first asked for, by handle.
-    types: RefCell<HashMap<usize, Rc<Common>>>,
+    pub(crate) types: Types,
     pub(crate) attributes: Attributes,
     pub(crate) launched: Launched,
     pub(crate) provided: Cell<c_int>,
@@ -273,7 +272,7 @@ impl Library {
             own: object(world.own(), MPI_COMM_SELF, "MPI_COMM_SELF"),
             comms: RefCell::new(Table::new(Comm::KIND)),
             groups: Groups::new(),
-            types: RefCell::default(),
+            types: Types::new(),
             attributes: Attributes::new(&launched, world.size()),
             launched,
             provided: Cell::new(provided),
@@ -325,21 +324,6 @@ impl Library {
     pub(crate) fn remove_comm(&self, handle: Comm) -> Result<Rc<CommObject>, Fault> {
         let removed = self.comms.borrow_mut().remove(handle.0);
         removed.ok_or_else(|| not_a_comm(handle))
-    }
-
-    /// What hangs on a datatype.
-    pub(crate) fn type_common(&self, datatype: Datatype) -> Result<Rc<Common>, Fault> {
-        let name = crate::basic::name_of(datatype)?;
-        let mut types = self.types.borrow_mut();
-        let made = || Rc::new(Common::new(MPI_ERRHANDLER_NULL, name.as_bytes()));
-        Ok(Rc::clone(types.entry(datatype.0).or_insert_with(made)))
-    }
-
-    /// Takes away what hangs on a datatype that is freed, after its attributes were deleted.
-    #[allow(dead_code, reason = "for chapters to come")]
-    pub(crate) fn forget_type(&self, datatype: Datatype) {
-        let forgotten = self.types.borrow_mut().remove(&datatype.0);
-        drop(forgotten);
     }
 
     /// The handle whose number in C is this one.

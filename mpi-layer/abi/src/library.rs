@@ -29,7 +29,7 @@ use crate::attribute::Attributes;
 use crate::fault::{Fault, fault};
 use crate::generated::constants::*;
 use crate::group::Groups;
-use crate::handle::Comm;
+use crate::handle::{Comm, Errhandler};
 use crate::object::Common;
 use crate::table::Table;
 use crate::types::Types;
@@ -303,13 +303,13 @@ impl Library {
         self.comms.borrow().get(handle.0).cloned().ok_or_else(|| not_a_comm(handle))
     }
 
-    /// Gives a new communicator its handle. It has the error handler of its parent, and no attributes.
+    /// Gives a new communicator its handle. It has an error handler, and no attributes.
     pub(crate) fn add_comm(
         &self,
         comm: Communicator,
-        parent: &CommObject,
+        errhandler: Errhandler,
     ) -> Result<Rc<CommObject>, Fault> {
-        let common = Common::new(parent.common.errhandler(), b"");
+        let common = Common::new(errhandler, b"");
         let mut object = None;
         let made = self.comms.borrow_mut().insert_with(|value| {
             let new = Rc::new(CommObject { comm, handle: Comm(value), common });

@@ -46,6 +46,7 @@ cases! {
     a_forked_child_may_end_as_it_likes,
     nothing_unwinds_through_the_library,
     groups_are_sets_in_an_order,
+    communicators_are_made_of_others,
 }
 
 /// A job that says `ok` once and nothing else, and ends well.
@@ -220,4 +221,8 @@ fn sessions_come_and_go() {
 
 fn groups_are_sets_in_an_order() {
     passes(&job(4, "groups.c", &[]));
+}
+
+fn communicators_are_made_of_others() {
+    passes(&job(4, "communicators.c", &[]));
 }

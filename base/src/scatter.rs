@@ -4,6 +4,7 @@
 //! ```text
 //!   handle ── length word with SCATTERED ──► Outgoing / Incoming (on the heap)
 //!                                             ├── Pieces: where each lies, where it ends in the message
+//!                                             ├── Laid: an address, a layout and a count
 //!                                             └── a callback: Pack / Unpack
 //! ```
 //! Rules. (1) Bytes of a message are asked of a [`Pack`], and given to an [`Unpack`], in order and each
@@ -15,7 +16,10 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use std::sync::Arc;
+
 use crate::copy::copy_from_shared;
+use crate::layout::{self, Layout, Overflow};
 use crate::view::{View, copy_small};
 
 /// Bytes that pass between callbacks and a transport's memory, which peers may write and is therefore
@@ -130,6 +134,50 @@ impl Drop for Pieces {
     }
 }
 
+/// Elements of a layout, an extent apart.
+pub(crate) struct Laid {
+    base: *mut u8,
+    layout: Arc<Layout>,
+    count: usize,
+    len: usize,
+}
+
+impl Laid {
+    /// # Safety
+    /// As for the constructors of handles that call it.
+    pub(crate) unsafe fn new(
+        base: *mut u8,
+        layout: Arc<Layout>,
+        count: usize,
+    ) -> Result<Self, Overflow> {
+        let (len, _, _) = layout.message(count)?;
+        Ok(Self { base, layout, count, len })
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    fn shape(&self) -> Shape {
+        Shape::Pieces(self.layout.pieces(self.count))
+    }
+
+    /// The memory from `offset` of the message to the end of its piece, `None` behind the last.
+    pub(crate) fn run(&self, offset: usize) -> Option<(*mut u8, usize)> {
+        let (at, len) = self.layout.run(self.count, offset)?;
+        Some((self.base.wrapping_offset(at as isize), len))
+    }
+
+    /// Copies `len` bytes from `offset` on to `out`.
+    ///
+    /// # Safety
+    /// `out` must be writable for so many bytes, apart from the message; it may change meanwhile.
+    unsafe fn pack(&self, offset: usize, out: *mut u8, len: usize) {
+        // SAFETY: the message was promised to the handle's constructor; the caller promises the rest.
+        unsafe { layout::pack(&self.layout, self.base, self.count, offset, out, len) };
+    }
+}
+
 /// Ends the process when it is dropped by a panic: rule 3.
 struct NoUnwind;
 
@@ -146,6 +194,7 @@ impl Drop for NoUnwind {
 /// A message to send.
 pub(crate) enum Outgoing {
     Pieces(Pieces),
+    Laid(Laid),
     Packed(Box<dyn Pack>),
 }
 
@@ -153,6 +202,7 @@ impl Outgoing {
     pub(crate) fn shape(&self) -> Shape {
         match self {
             Self::Pieces(pieces) => Shape::Pieces(pieces.count()),
+            Self::Laid(laid) => laid.shape(),
             Self::Packed(_) => Shape::Callbacks,
         }
     }
@@ -167,6 +217,16 @@ impl Outgoing {
                     let n = run.min(len);
                     // SAFETY: `n` bytes of a piece, which the handle's constructor promised to be
                     // readable and unwritten while the handle is there.
+                    take(unsafe { std::slice::from_raw_parts(start, n) });
+                    (offset, len) = (offset + n, len - n);
+                }
+            }
+            Self::Laid(laid) => {
+                while len > 0
+                    && let Some((start, run)) = laid.run(offset)
+                {
+                    let n = run.min(len);
+                    // SAFETY: as for a piece.
                     take(unsafe { std::slice::from_raw_parts(start, n) });
                     (offset, len) = (offset + n, len - n);
                 }
@@ -187,6 +247,10 @@ impl Outgoing {
 
     /// Copies `len` bytes from `offset` on to memory that may change meanwhile. There is room.
     pub(crate) fn copy_to(&mut self, offset: usize, len: usize, out: View<'_>) {
+        if let Self::Laid(laid) = self {
+            // SAFETY: the view has room for `len` bytes, and is no memory of the message.
+            return unsafe { laid.pack(offset, out.as_ptr(), len) };
+        }
         let mut at = 0;
         self.each(offset, len, |part| {
             if let Some(room) = out.slice(at, part.len()) {
@@ -198,6 +262,10 @@ impl Outgoing {
 
     /// The same into a slice of as many bytes.
     pub(crate) fn copy_into(&mut self, offset: usize, out: &mut [u8]) {
+        if let Self::Laid(laid) = self {
+            // SAFETY: the slice is nobody else's.
+            return unsafe { laid.pack(offset, out.as_mut_ptr(), out.len()) };
+        }
         let mut at = 0;
         self.each(offset, out.len(), |part| {
             out[at..at + part.len()].copy_from_slice(part);
@@ -208,7 +276,7 @@ impl Outgoing {
     pub(crate) fn into_pieces(self) -> Option<Vec<Vec<u8>>> {
         match self {
             Self::Pieces(mut pieces) => pieces.take(),
-            Self::Packed(_) => None,
+            Self::Laid(_) | Self::Packed(_) => None,
         }
     }
 }
@@ -216,6 +284,7 @@ impl Outgoing {
 /// A message to receive.
 pub(crate) enum Incoming {
     Pieces(Pieces),
+    Laid(Laid),
     Unpacked(Unpacking),
 }
 
@@ -250,6 +319,7 @@ impl Incoming {
     pub(crate) fn shape(&self) -> Shape {
         match self {
             Self::Pieces(pieces) => Shape::Pieces(pieces.count()),
+            Self::Laid(laid) => laid.shape(),
             Self::Unpacked(_) => Shape::Callbacks,
         }
     }
@@ -278,6 +348,11 @@ impl Incoming {
                     done += n;
                 }
             }
+            Self::Laid(Laid { base, layout, count, .. }) => {
+                // SAFETY: the message's bytes belong to the handle alone by the promise to its
+                // constructor; the caller promises the other side.
+                done = unsafe { layout::unpack(layout, *base, *count, offset, from, len) };
+            }
             Self::Unpacked(unpacking) => {
                 let mut scratch = [0; SCRATCH];
                 while done < len {
@@ -298,7 +373,7 @@ impl Incoming {
     pub(crate) fn into_pieces(self) -> Option<Vec<Vec<u8>>> {
         match self {
             Self::Pieces(mut pieces) => pieces.take(),
-            Self::Unpacked(_) => None,
+            Self::Laid(_) | Self::Unpacked(_) => None,
         }
     }
 }

@@ -1,20 +1,21 @@
 //! Communicators: a group, this rank's place in it, and two contexts of their own.
 //!
-//! How communicators are made is here; what is sent through them is in [`p2p`](crate::p2p) and
+//! What a communicator is, is here, and below it how they are made; what is sent through them is in [`p2p`](crate::p2p) and
 //! [`coll`](crate::coll).
 
+pub(crate) mod agree;
 pub(crate) mod context;
+mod create;
 
 use std::cell::{Cell, OnceCell};
 use std::fmt;
 use std::rc::Rc;
-use std::sync::Arc;
 
 use bowline_ucp::{Ep, MatchSpec, SpaceOptions};
 
-use self::context::{Agreed, ContextIds, Merge};
+use self::context::Agreed;
 use crate::coll::shared::Shared;
-use crate::consts::{PROC_NULL, UNDEFINED};
+use crate::consts::PROC_NULL;
 use crate::error::MpiError;
 use crate::group::{Comparison, Group};
 use crate::process::Process;
@@ -71,7 +72,7 @@ impl CommInner {
             tracing::error!(context = agreed.context, "cannot open a communicator: {why}");
             MpiError::TooManyCommunicators
         };
-        let members = Arc::new(group.clone());
+        let members = group.members();
         let ranks = group.size();
         let options = |collective| SpaceOptions {
             members: Some(members.clone()),
@@ -184,92 +185,6 @@ impl Communicator {
             Comparison::Identical => Comparison::Congruent,
             different => different,
         }
-    }
-
-    /// A communicator of the same ranks with contexts of its own. Collective. (`MPI_Comm_dup`)
-    ///
-    /// # Errors
-    /// [`MpiError::TooManyCommunicators`], or a member's failure.
-    pub fn dup(&self) -> Result<Self, MpiError> {
-        let agreed = self.agree()?;
-        CommInner::open(&self.inner.process, self.inner.group.clone(), agreed)
-    }
-
-    /// Splits the communicator: ranks that give the same colour end in one communicator, ordered
-    /// by key and, among equal keys, by rank. With colour [`UNDEFINED`] the result is `None`.
-    /// Collective. (`MPI_Comm_split`)
-    ///
-    /// # Errors
-    /// [`MpiError::InvalidColor`], [`MpiError::TooManyCommunicators`], or a member's failure.
-    pub fn split(&self, color: i32, key: i32) -> Result<Option<Self>, MpiError> {
-        if color < 0 && color != UNDEFINED {
-            return Err(MpiError::InvalidColor { color });
-        }
-        let mut all = vec![[0i32; 2]; self.inner.size as usize];
-        self.allgather(&[[color, key]], &mut all)?;
-        let chosen = all.iter().zip(0u32..).filter(|([other, _], _)| *other == color);
-        let chosen = chosen.map(|(&[_, key], rank)| (key, rank)).collect();
-        self.open_part((color != UNDEFINED).then_some(chosen))
-    }
-
-    /// Splits into communicators of ranks that share memory, ordered by key. Collective.
-    /// (`MPI_Comm_split_type` with `MPI_COMM_TYPE_SHARED`)
-    ///
-    /// # Errors
-    /// As for [`split`](Self::split).
-    pub fn split_shared(&self, key: i32) -> Result<Self, MpiError> {
-        let node = self.inner.process.node_id;
-        let mut all = vec![[0u64; 2]; self.inner.size as usize];
-        self.allgather(&[[node, u64::from(key as u32)]], &mut all)?;
-        let chosen = all.iter().zip(0u32..).filter(|([other, _], _)| *other == node);
-        let chosen = chosen.map(|(&[_, key], rank)| (key as u32 as i32, rank)).collect();
-        let part = self.open_part(Some(chosen))?;
-        Ok(part.expect("every rank shares memory with itself"))
-    }
-
-    /// The communicator of `group`, whose members must be members of this one; `None` at ranks
-    /// outside. Collective over this communicator, and all ranks give the same group.
-    /// (`MPI_Comm_create`)
-    ///
-    /// # Errors
-    /// [`MpiError::InvalidGroup`] when the group reaches beyond the communicator,
-    /// [`MpiError::TooManyCommunicators`], or a member's failure.
-    pub fn create(&self, group: &Group) -> Result<Option<Self>, MpiError> {
-        let parent = &self.inner.group;
-        if let Some(stranger) = group.world_ranks().find(|&rank| parent.position(rank).is_none()) {
-            return Err(MpiError::InvalidGroup { rank: stranger as i32, size: self.inner.size });
-        }
-        let agreed = self.agree()?;
-        let process = &self.inner.process;
-        let member = group.position(process.world_rank).is_some();
-        member.then(|| CommInner::open(process, group.clone(), agreed)).transpose()
-    }
-
-    /// Opens the part of (key, rank) that this rank is in, if any. Collective.
-    fn open_part(&self, members: Option<Vec<(i32, u32)>>) -> Result<Option<Self>, MpiError> {
-        let agreed = self.agree()?;
-        let Some(mut members) = members else { return Ok(None) };
-        members.sort_unstable();
-        let world = |(_, rank)| {
-            self.inner.group.world_rank(rank).expect("ranks below the size are in the group")
-        };
-        let group = Group::from_world_ranks(members.into_iter().map(world).collect());
-        CommInner::open(&self.inner.process, group, agreed).map(Some)
-    }
-
-    /// Agrees with the other members on a context for a new communicator.
-    fn agree(&self) -> Result<Agreed, MpiError> {
-        let contexts = &self.inner.process.contexts;
-        for window in 0..ContextIds::WINDOWS {
-            let offer = contexts.borrow().offer(window, self.inner.oversubscribed);
-            let mut merged = [offer];
-            self.allreduce(&[offer], &mut merged, Merge)?;
-            // All members see the same offer, so all leave the loop in the same round.
-            if let Some(agreed) = contexts.borrow_mut().agree(window, &merged[0]) {
-                return Ok(agreed);
-            }
-        }
-        Err(MpiError::TooManyCommunicators)
     }
 
     /// Ranks of this communicator that are known to have failed. (The proposal "User Level

@@ -92,22 +92,12 @@ impl Group {
 
     /// The position of a world rank, or `None` when it is not a member.
     pub fn position(&self, world_rank: u32) -> Option<u32> {
-        match &*self.0 {
-            Repr::Strided { first, stride, size } => {
-                let distance = i64::from(world_rank) - first;
-                // A stride of 0 cannot be, since no rank is named twice; groups of less than two
-                // have stride 1.
-                if distance % stride != 0 {
-                    return None;
-                }
-                let position = distance / stride;
-                (0..i64::from(*size)).contains(&position).then_some(position as u32)
-            }
-            Repr::Listed { sorted, .. } => {
-                let at = sorted.binary_search_by_key(&world_rank, |&(rank, _)| rank).ok()?;
-                Some(sorted[at].1)
-            }
-        }
+        self.0.rank_of(world_rank)
+    }
+
+    /// The group as the protocol layer asks for it, with no memory of its own.
+    pub(crate) fn members(&self) -> Arc<dyn Members> {
+        Arc::<Repr>::clone(&self.0)
     }
 
     /// All world ranks in the order of the group.
@@ -214,17 +204,20 @@ impl Group {
     fn expand(&self, ranges: &[(i32, i32, i32)]) -> Result<Vec<i32>, MpiError> {
         let mut ranks = Vec::new();
         for &(first, last, stride) in ranges {
-            // The ends are checked before the range is walked, so that its length is bounded.
-            self.checked(first)?;
-            self.checked(last)?;
             if stride == 0 {
                 return Err(self.invalid(first));
             }
-            let mut rank = i64::from(first);
-            while if stride > 0 { rank <= i64::from(last) } else { rank >= i64::from(last) } {
-                ranks.push(rank as i32);
-                rank += i64::from(stride);
+            let (start, step) = (i64::from(first), i64::from(stride));
+            let steps = ((i64::from(last) - start) * step.signum()).div_euclid(step.abs());
+            if steps < 0 {
+                continue;
             }
+            // The two ranks at the ends are checked before the range is walked, so that its length is
+            // bounded. The last one that is named need not be the last one that is met.
+            self.checked(first)?;
+            let end = i32::try_from(start + steps * step).map_err(|_| self.invalid(last))?;
+            self.checked(end)?;
+            ranks.extend((0..=steps).map(|at| (start + at * step) as i32));
         }
         Ok(ranks)
     }
@@ -260,9 +253,24 @@ impl PartialEq for Group {
 
 impl Eq for Group {}
 
-impl Members for Group {
+impl Members for Repr {
     fn rank_of(&self, world_rank: u32) -> Option<u32> {
-        self.position(world_rank)
+        match self {
+            Repr::Strided { first, stride, size } => {
+                let distance = i64::from(world_rank) - first;
+                // A stride of 0 cannot be, since no rank is named twice; groups of less than two
+                // have stride 1.
+                if distance % stride != 0 {
+                    return None;
+                }
+                let position = distance / stride;
+                (0..i64::from(*size)).contains(&position).then_some(position as u32)
+            }
+            Repr::Listed { sorted, .. } => {
+                let at = sorted.binary_search_by_key(&world_rank, |&(rank, _)| rank).ok()?;
+                Some(sorted[at].1)
+            }
+        }
     }
 }
 
@@ -320,6 +328,12 @@ mod tests {
         assert_eq!(ranks(&group.include_ranges(&[(8, 2, -3), (1, 1, 5)]).unwrap()), [8, 5, 2, 1]);
         assert_eq!(ranks(&group.exclude_ranges(&[(0, 9, 2)]).unwrap()), [1, 3, 5, 7, 9]);
         assert_eq!(ranks(&group.include_ranges(&[(5, 3, 1)]).unwrap()), [0; 0]);
+        // What a range does not meet need not be in the group.
+        assert_eq!(ranks(&group.include_ranges(&[(4, 12, 5)]).unwrap()), [4, 9]);
+        assert_eq!(ranks(&group.include_ranges(&[(2, -1, -2)]).unwrap()), [2, 0]);
+        assert_eq!(ranks(&group.include_ranges(&[(4, 3, -1)]).unwrap()), [4, 3]);
+        let wide = [(i32::MAX, i32::MIN, -1), (i32::MIN, i32::MAX, 1), (0, i32::MAX, 1)];
+        assert!(wide.iter().all(|&range| group.include_ranges(&[range]).is_err()));
         for bad in [(0, 10, 1), (-1, 3, 1), (0, 3, 0)] {
             assert!(group.include_ranges(&[bad]).is_err(), "{bad:?}");
         }

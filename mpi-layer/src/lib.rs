@@ -70,6 +70,7 @@ mod request;
 mod scope;
 mod status;
 mod tags;
+pub mod types;
 mod world;
 
 pub use bowline_mpi_derive::Datatype;

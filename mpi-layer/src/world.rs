@@ -5,8 +5,9 @@ use std::fmt;
 use std::ops::Deref;
 use std::rc::Rc;
 
-use bowline_ucp::Worker;
+use bowline_ucp::{SpaceOptions, Worker};
 
+use crate::comm::agree::PROCESS_SPACE;
 use crate::comm::{CommInner, Communicator, context};
 use crate::error::MpiError;
 use crate::group::Group;
@@ -82,6 +83,10 @@ impl World {
         let process = Rc::new(Process::new(parts));
         let world = Group::strided(0, 1, size);
         let own = Group::strided(i64::from(rank), 1, 1);
+        let options = SpaceOptions { members: Some(world.members()), ..SpaceOptions::default() };
+        if process.worker.open_space(PROCESS_SPACE, options).is_err() {
+            return Err(MpiError::TooManyCommunicators);
+        }
         let open = |group, context, oversubscribed| {
             let agreed = context::Agreed { context, generation: 0, oversubscribed };
             CommInner::open(&process, group, agreed)

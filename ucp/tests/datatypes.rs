@@ -133,6 +133,8 @@ fn exchange(transport: Transport, way: &[(&str, &str)], messages: &[Message]) {
             assert_eq!(sender.take(id).expect("complete").outcome, Ok(()));
         }
     }
+    drop(world);
+    layout::free();
 }
 
 proptest! {
@@ -151,7 +153,13 @@ proptest! {
 /// Every pair of layouts by every protocol over every transport, each once.
 #[test]
 fn every_pair_of_layouts() {
-    let layouts = [Layout::Whole, Layout::Pieces(vec![3000; 30]), Layout::Callbacks];
+    let layouts = [
+        Layout::Whole,
+        Layout::Pieces(vec![3000; 30]),
+        Layout::Callbacks,
+        Layout::Laid { block: 8, stride: 16 },
+        Layout::Laid { block: 5000, stride: -6000 },
+    ];
     for transport in TRANSPORTS {
         for way in WAYS {
             let mut messages = Vec::new();

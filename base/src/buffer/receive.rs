@@ -1,13 +1,15 @@
 //! What a receive writes: how its handle is made, and how the engine writes to it.
 
 use std::mem::ManuallyDrop;
+use std::sync::Arc;
 
 use super::{
     OWNED, RecvBuf, SCATTERED, Shape, Unpack, checked, described, give_away, no_address, take_back,
     take_scattered,
 };
 use crate::copy::copy_from_shared;
-use crate::scatter::{Incoming, Pieces, Unpacking};
+use crate::layout::{Layout, Overflow};
+use crate::scatter::{Incoming, Laid, Pieces, Unpacking};
 use crate::view::{View, copy_small};
 
 impl RecvBuf {
@@ -50,6 +52,28 @@ impl RecvBuf {
         let pieces = unsafe { Pieces::new(pieces.iter().copied(), false) };
         let len = described(pieces.len());
         Self { start: Box::into_raw(Box::new(Incoming::Pieces(pieces))).cast(), len }
+    }
+
+    /// A handle of room for `count` elements at `base` that lie as `layout` says. What lies between is not
+    /// written.
+    ///
+    /// # Errors
+    /// When the message's bytes or places cannot be counted.
+    ///
+    /// # Safety
+    /// For each piece as for [`borrowed`](Self::borrowed); and no two may overlap.
+    pub unsafe fn laid_out(
+        base: *mut u8,
+        layout: Arc<Layout>,
+        count: usize,
+    ) -> Result<Self, Overflow> {
+        // SAFETY: promised by the caller.
+        let laid = unsafe { Laid::new(base, layout, count) }?;
+        let len = described(laid.len());
+        if laid.len() == 0 {
+            return Ok(Self::empty());
+        }
+        Ok(Self { start: Box::into_raw(Box::new(Incoming::Laid(laid))).cast(), len })
     }
 
     /// A handle of a message that `unpacker` takes as it arrives.
@@ -145,6 +169,7 @@ impl RecvBuf {
                 (self.start.wrapping_add(offset), len)
             }
             Some(Incoming::Pieces(pieces)) => pieces.run(offset)?,
+            Some(Incoming::Laid(laid)) => laid.run(offset)?,
             Some(Incoming::Unpacked(_)) => return None,
         };
         Some((start, len.min(max)))
@@ -210,7 +235,7 @@ impl RecvBuf {
     pub fn into_unpacker(self) -> Option<Box<dyn Unpack>> {
         match self.into_incoming()? {
             Incoming::Unpacked(unpacking) => Some(unpacking.by),
-            Incoming::Pieces(_) => None,
+            Incoming::Pieces(_) | Incoming::Laid(_) => None,
         }
     }
 }

@@ -1,11 +1,13 @@
 //! What a send reads: how its handle is made, and how the engine reads from it.
 
 use std::mem::ManuallyDrop;
+use std::sync::Arc;
 
 use super::{
     OWNED, Pack, SCATTERED, SendBuf, Shape, checked, described, give_away, no_address, take_back,
 };
-use crate::scatter::{Outgoing, Pieces};
+use crate::layout::{Layout, Overflow};
+use crate::scatter::{Laid, Outgoing, Pieces};
 use crate::view::View;
 
 impl SendBuf {
@@ -48,6 +50,23 @@ impl SendBuf {
         Self::describe(Outgoing::Pieces(unsafe { Pieces::new(list, false) }))
     }
 
+    /// A handle of `count` elements at `base` that lie as `layout` says. What lies between is not read.
+    ///
+    /// # Errors
+    /// When the message's bytes or places cannot be counted.
+    ///
+    /// # Safety
+    /// For each piece as for [`borrowed`](Self::borrowed).
+    pub unsafe fn laid_out(
+        base: *const u8,
+        layout: Arc<Layout>,
+        count: usize,
+    ) -> Result<Self, Overflow> {
+        // SAFETY: promised by the caller; nothing writes to what is laid out in an `Outgoing`.
+        let laid = unsafe { Laid::new(base.cast_mut(), layout, count) }?;
+        Ok(if laid.len() == 0 { Self::empty() } else { Self::describe(Outgoing::Laid(laid)) })
+    }
+
     /// A handle of a message that `packer` packs when it is wanted.
     pub fn packed_by(packer: Box<dyn Pack>) -> Self {
         let len = described(packer.packed_size());
@@ -57,6 +76,7 @@ impl SendBuf {
     fn describe(message: Outgoing) -> Self {
         let len = match &message {
             Outgoing::Pieces(pieces) => described(pieces.len()),
+            Outgoing::Laid(laid) => described(laid.len()),
             Outgoing::Packed(packer) => described(packer.packed_size()),
         };
         Self { start: Box::into_raw(Box::new(message)).cast(), len }
@@ -130,6 +150,10 @@ impl SendBuf {
             }
             Some(Outgoing::Pieces(pieces)) => {
                 let (start, len) = pieces.run(offset)?;
+                (start.cast_const(), len)
+            }
+            Some(Outgoing::Laid(laid)) => {
+                let (start, len) = laid.run(offset)?;
                 (start.cast_const(), len)
             }
             Some(Outgoing::Packed(_)) => return None,

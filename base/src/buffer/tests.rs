@@ -147,3 +147,55 @@ fn a_callback_may_refuse_or_panic() {
     assert_eq!(room.write_at(0, &[1; 20]), 10);
     assert_eq!((room.write_at(3, &[1; 2]), room.failed()), (0, true));
 }
+
+#[test]
+fn a_message_that_is_laid_out_is_its_elements_one_after_the_other() {
+    use crate::layout::Layout;
+    use std::sync::Arc;
+
+    // Two bytes, a gap of one, a byte; four bytes further on the next element.
+    let (two, one) = (Layout::bytes(2).unwrap(), Layout::bytes(1).unwrap());
+    let element = Layout::listed([(0, 1, &two), (3, 1, &one)]).unwrap().with_extent(4);
+    let element = Arc::new(element);
+    let mut memory: Vec<u8> = (0..40).collect();
+    // SAFETY: the memory outlives the handle, and is not written meanwhile.
+    let mut sent = unsafe { SendBuf::laid_out(memory.as_ptr(), Arc::clone(&element), 10) }.unwrap();
+    // The last byte of an element touches the first of the next, but the pieces are counted by element.
+    assert_eq!((sent.len(), sent.shape()), (30, Shape::Pieces(20)));
+    assert!(sent.short(i32::MAX).is_none() && sent.contiguous().is_none());
+    let expected: Vec<u8> = (0..40).filter(|byte| byte % 4 != 2).collect();
+    for offset in [29, 0, 7, 4, 30, 31] {
+        let mut out = [0xaa; 12];
+        let n = sent.pack_into(offset, &mut out[..10]);
+        assert_eq!(n, 30_usize.saturating_sub(offset).min(10));
+        assert_eq!(out[..n], expected[offset.min(30)..][..n]);
+        assert!(out[n..].iter().all(|&byte| byte == 0xaa));
+        // SAFETY: the array is used through the view only, while it is there.
+        let view = unsafe { View::from_raw(out.as_mut_ptr(), 10) };
+        assert_eq!(sent.pack(offset, view), n);
+        assert_eq!(out[..n], expected[offset.min(30)..][..n]);
+    }
+    assert_eq!(sent.run(2, 100).map(|(_, len)| len), Some(1));
+    assert!(sent.run(30, 1).is_none());
+    assert!(sent.into_pieces().is_none());
+    let start = memory.as_mut_ptr();
+    // SAFETY: the memory outlives the handle, and is nobody else's meanwhile.
+    let mut room = unsafe { RecvBuf::laid_out(start, Arc::clone(&element), 10) }.unwrap();
+    assert_eq!((room.len(), room.shape(), room.failed()), (30, Shape::Pieces(20), false));
+    assert_eq!(room.write_at(25, &[0xbb; 9]), 5);
+    assert_eq!(room.write_at(4, &[0xcc; 3]), 3);
+    assert_eq!(room.write_at(30, &[0xdd; 3]), 0);
+    assert_eq!(room.run(29, 5).map(|(_, len)| len), Some(1));
+    drop(room);
+    for (at, &byte) in memory.iter().enumerate() {
+        let expected = match at {
+            33 | 35 | 36 | 37 | 39 => 0xbb,
+            5 | 7 | 8 => 0xcc,
+            at => at as u8,
+        };
+        assert_eq!(byte, expected, "at {at}");
+    }
+    // SAFETY: there are no bytes.
+    let none = unsafe { SendBuf::laid_out(std::ptr::null(), element, 0) }.unwrap();
+    assert_eq!((none.len(), none.shape()), (0, Shape::Whole));
+}

@@ -1,14 +1,22 @@
-//! Chapter: communicators.
+//! Chapter: communicators, of one group each.
+//!
+//! A new communicator has the error handler of the one that it was made of. Of hints it has those that
+//! it is made with, never its parent's.
 
 use std::ffi::c_int;
 
+use bowline_mpi::Communicator;
+
 use crate::arg::{Out, Text, TextOut};
 use crate::entry::mpi;
+use crate::errhandler::{self, Kind};
 use crate::fault::{Fault, fault};
 use crate::generated::constants::*;
-use crate::handle::{Comm, Info};
+use crate::group::{library_of_session, relation};
+use crate::handle::{Comm, Errhandler, Group, Info};
 use crate::info::{self, Pairs};
 use crate::library::{CommObject, Library};
+use crate::session::{self, Set};
 
 mpi! {
     fn MPI_Comm_rank(comm: Comm, rank: Out<c_int>) on comm |mpi| {
@@ -36,24 +44,100 @@ mpi! {
         parent.set(MPI_COMM_NULL)
     }
 
+    fn MPI_Comm_remote_size(comm: Comm, size: Out<c_int>) on comm |mpi| {
+        let _ = (mpi.comm(comm)?, size);
+        Err(no_other_group())
+    }
+
+    fn MPI_Comm_remote_group(comm: Comm, group: Out<Group>) on comm |mpi| {
+        let _ = (mpi.comm(comm)?, group);
+        Err(no_other_group())
+    }
+
+    fn MPI_Comm_compare(comm1: Comm, comm2: Comm, result: Out<c_int>) on comm1 |mpi| {
+        let (one, other) = (mpi.comm(comm1)?, mpi.comm(comm2)?);
+        result.set(relation(one.comm.compare(&other.comm)))
+    }
+
     fn MPI_Comm_dup(comm: Comm, newcomm: Out<Comm>) on comm |mpi| {
-        duplicate(mpi, &*mpi.comm(comm)?, newcomm, None)
+        duplicate(mpi, &*mpi.comm(comm)?, newcomm, Pairs::default())
     }
 
     fn MPI_Comm_dup_with_info(comm: Comm, info: Info, newcomm: Out<Comm>) on comm |mpi| {
         let comm = mpi.comm(comm)?;
-        duplicate(mpi, &comm, newcomm, Some(info::pairs_or_none(info)?))
+        duplicate(mpi, &comm, newcomm, info::pairs_or_none(info)?)
+    }
+
+    fn MPI_Comm_split(comm: Comm, color: c_int, key: c_int, newcomm: Out<Comm>) on comm |mpi| {
+        let object = mpi.comm(comm)?;
+        check_room(newcomm)?;
+        let made = object.comm.split(color, key)?;
+        give(mpi, made, &object, newcomm)
+    }
+
+    fn MPI_Comm_split_type(comm: Comm, split_type: c_int, key: c_int, info: Info,
+                           newcomm: Out<Comm>) on comm |mpi| {
+        let object = mpi.comm(comm)?;
+        let pairs = info::pairs_or_none(info)?;
+        check_room(newcomm)?;
+        let color = color_of(&object.comm, split_type, &pairs)?;
+        let mut made = object.comm.split_wide(color, key)?;
+        if split_type == MPI_COMM_TYPE_HW_UNGUIDED {
+            // What is not less than the whole is none of its parts.
+            made = made.filter(|part| part.size() < object.comm.size());
+            if made.is_some() && info != MPI_INFO_NULL {
+                info::add(info, RESOURCE, NODE)?;
+            }
+        }
+        give(mpi, made, &object, newcomm)
+    }
+
+    fn MPI_Comm_create(comm: Comm, group: Group, newcomm: Out<Comm>) on comm |mpi| {
+        let object = mpi.comm(comm)?;
+        let group = mpi.groups.get(group)?;
+        check_room(newcomm)?;
+        give(mpi, object.comm.create(&group)?, &object, newcomm)
+    }
+
+    fn MPI_Comm_create_group(comm: Comm, group: Group, tag: c_int, newcomm: Out<Comm>)
+        on comm |mpi| {
+        let object = mpi.comm(comm)?;
+        let group = mpi.groups.get(group)?;
+        check_room(newcomm)?;
+        give(mpi, object.comm.create_group(&group, tag)?, &object, newcomm)
+    }
+
+    any fn MPI_Comm_create_from_group(group: Group, stringtag: Text, info: Info,
+                                      errhandler: Errhandler, newcomm: Out<Comm>) on errhandler {
+        errhandler::check(errhandler, Kind::Comm)?;
+        let mpi = library_of_session()?;
+        let group = mpi.groups.get(group)?;
+        let tag = stringtag.bytes()?;
+        if tag.len() >= MPI_MAX_STRINGTAG_LEN as usize {
+            let text = format!("the text has {} bytes, more than {}", tag.len(), MPI_MAX_STRINGTAG_LEN - 1);
+            return Err(fault(MPI_ERR_ARG, text));
+        }
+        let hints = info::pairs_or_none(info)?.understood();
+        check_room(newcomm)?;
+        if group.size() == 0 {
+            return newcomm.set(MPI_COMM_NULL);
+        }
+        let made = mpi.own.comm.create_from_group(&group, &tag)?;
+        let new = mpi.add_comm(made, errhandler)?;
+        *new.common.info.borrow_mut() = hints;
+        newcomm.set(new.handle)
     }
 
     fn MPI_Comm_free(comm: Out<Comm>) on comm |mpi| {
         let handle = comm.get()?;
-        let object = mpi.comm(handle)?;
-        if handle == MPI_COMM_WORLD || handle == MPI_COMM_SELF {
-            return Err(fault(MPI_ERR_COMM, "a predefined communicator cannot be freed"));
-        }
-        // The program's functions still have the handle.
-        object.delete_attributes(mpi)?;
-        mpi.remove_comm(handle)?;
+        remove(mpi, handle, |_| Ok(()))?;
+        comm.set(MPI_COMM_NULL)
+    }
+
+    fn MPI_Comm_disconnect(comm: Out<Comm>) on comm |mpi| {
+        let handle = comm.get()?;
+        // What its members have sent each other is there when they all have come so far.
+        remove(mpi, handle, |object| Ok(object.comm.barrier()?))?;
         comm.set(MPI_COMM_NULL)
     }
 
@@ -74,9 +158,8 @@ mpi! {
 
     fn MPI_Comm_set_info(comm: Comm, info: Info) on comm |mpi| {
         let object = mpi.comm(comm)?;
-        // No hint changes what the library does, so that it keeps none.
-        info::pairs(info)?;
-        *object.common.info.borrow_mut() = Pairs::default();
+        let hints = info::pairs(info)?.understood();
+        object.common.info.borrow_mut().merge(&hints);
         Ok(())
     }
 
@@ -87,19 +170,91 @@ mpi! {
     }
 }
 
+/// The hint that names a kind of hardware, and the one kind that is known: what shares memory.
+const RESOURCE: &[u8] = b"mpi_hw_resource_type";
+const NODE: &[u8] = b"mpi_shared_memory";
+
+/// The hint that names a set of processes.
+const SET: &[u8] = b"mpi_pset_name";
+
+/// In which part of a communicator this rank is, if in any.
+fn color_of(comm: &Communicator, split_type: c_int, info: &Pairs) -> Result<Option<u64>, Fault> {
+    let of_resource = || info.get(RESOURCE).filter(|kind| *kind == NODE).map(|_| comm.node());
+    match split_type {
+        MPI_UNDEFINED => Ok(None),
+        MPI_COMM_TYPE_SHARED | MPI_COMM_TYPE_HW_UNGUIDED => Ok(Some(comm.node())),
+        MPI_COMM_TYPE_HW_GUIDED => Ok(of_resource()),
+        MPI_COMM_TYPE_RESOURCE_GUIDED => match info.get(SET) {
+            Some(_) if info.get(RESOURCE).is_some() => Err(fault(
+                MPI_ERR_INFO,
+                "the information names both a resource and a set of processes",
+            )),
+            // A set that is none leads to no communicator, as a resource does.
+            Some(name) => Ok(session::set_of(name).ok().map(|set| match set {
+                Set::World => 0,
+                // A rank of its own is told by its number, beyond all others.
+                Set::Own => 1 + comm.rank() as u64,
+            })),
+            None => Ok(of_resource()),
+        },
+        _ => Err(fault(MPI_ERR_ARG, format!("{split_type} is no type of a split"))),
+    }
+}
+
+#[cold]
+fn no_other_group() -> Fault {
+    fault(
+        MPI_ERR_COMM,
+        "the communicator has one group; only an intercommunicator has a remote one",
+    )
+}
+
+fn check_room(newcomm: Out<Comm>) -> Result<(), Fault> {
+    if newcomm.is_null() {
+        return Err(fault(MPI_ERR_ARG, "newcomm is a null pointer"));
+    }
+    Ok(())
+}
+
+/// Gives the program a communicator made of another one, or none.
+fn give(
+    mpi: &Library,
+    made: Option<Communicator>,
+    parent: &CommObject,
+    newcomm: Out<Comm>,
+) -> Result<(), Fault> {
+    let Some(made) = made else { return newcomm.set(MPI_COMM_NULL) };
+    newcomm.set(mpi.add_comm(made, parent.common.errhandler())?.handle)
+}
+
+/// Takes a communicator away, after its attributes and after what is to be done with it. The object
+/// lives until the last operation on it ends.
+fn remove(
+    mpi: &Library,
+    handle: Comm,
+    last: impl FnOnce(&CommObject) -> Result<(), Fault>,
+) -> Result<(), Fault> {
+    let object = mpi.comm(handle)?;
+    if handle == MPI_COMM_WORLD || handle == MPI_COMM_SELF {
+        return Err(fault(MPI_ERR_COMM, "a predefined communicator cannot be freed"));
+    }
+    // The program's functions still have the handle.
+    object.delete_attributes(mpi)?;
+    last(&object)?;
+    mpi.remove_comm(handle)?;
+    Ok(())
+}
+
 /// A communicator of the same ranks, with the attributes that want to be copied.
 fn duplicate(
     mpi: &Library,
     object: &CommObject,
     newcomm: Out<Comm>,
-    info: Option<Pairs>,
+    hints: Pairs,
 ) -> Result<(), Fault> {
-    if newcomm.is_null() {
-        return Err(fault(MPI_ERR_ARG, "there is no address for the communicator"));
-    }
-    // As with `MPI_Comm_set_info`.
-    drop(info);
-    let new = mpi.add_comm(object.comm.dup()?, object)?;
+    check_room(newcomm)?;
+    let new = mpi.add_comm(object.comm.dup()?, object.common.errhandler())?;
+    *new.common.info.borrow_mut() = hints.understood();
     if let Err(fault) = object.bearer().copy_all(&mpi.attributes, &new.bearer()) {
         mpi.remove_comm(new.handle)?;
         return Err(fault);

@@ -50,7 +50,8 @@ mpi! {
     }
 
     any fn MPI_Group_fromint(group: c_int) -> Group {
-        Group(low(group))
+        let low = low(group);
+        library::running().map_or(Group(low), |library| library.groups.complete(low))
     }
 
     any fn MPI_Info_toint(info: Info) -> c_int {
@@ -98,7 +99,8 @@ mpi! {
     }
 
     any fn MPI_Type_fromint(datatype: c_int) -> Datatype {
-        Datatype(low(datatype))
+        let low = low(datatype);
+        library::running().map_or(Datatype(low), |library| library.types.complete(low))
     }
 
     any fn MPI_Win_toint(win: Win) -> c_int {

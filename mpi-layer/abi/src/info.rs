@@ -30,6 +30,21 @@ impl Pairs {
         }
     }
 
+    /// Sets all of these.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        other.0.iter().for_each(|(key, value)| self.set(key, value));
+    }
+
+    /// Those of them that are hints of the standard for communicators, with a value that they may have.
+    /// A program gets them back from the object that it gave them to; all others are passed over.
+    pub(crate) fn understood(mut self) -> Self {
+        self.0.retain(|(key, value)| {
+            ASSERTIONS.iter().any(|known| known.as_bytes() == key)
+                && [b"true".as_slice(), b"false"].contains(&value.as_slice())
+        });
+        self
+    }
+
     /// Whether the key was there.
     fn remove(&mut self, key: &[u8]) -> bool {
         let before = self.0.len();
@@ -37,6 +52,15 @@ impl Pairs {
         self.0.len() < before
     }
 }
+
+/// What a program may promise of its messages. The library relies on none of it, so that a promise that
+/// is not kept does no harm.
+const ASSERTIONS: [&str; 4] = [
+    "mpi_assert_no_any_tag",
+    "mpi_assert_no_any_source",
+    "mpi_assert_exact_length",
+    "mpi_assert_allow_overtaking",
+];
 
 static INFOS: Mutex<Table<Pairs>> = Mutex::new(Table::new(Info::KIND));
 
@@ -78,6 +102,11 @@ fn change<R>(info: Info, act: impl FnOnce(&mut Pairs) -> R) -> Result<R, Fault> 
         return Err(fault(MPI_ERR_INFO, "MPI_INFO_ENV cannot be changed"));
     }
     infos().get_mut(info.0).map(act).ok_or_else(|| not_info(info))
+}
+
+/// Adds a value to information that a function was given.
+pub(crate) fn add(info: Info, key: &[u8], value: &[u8]) -> Result<(), Fault> {
+    change(info, |pairs| pairs.set(key, value))
 }
 
 #[cold]

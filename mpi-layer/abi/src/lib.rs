@@ -13,7 +13,7 @@
 //! | subject | module |
 //! |---|---|
 //! | handles as C has them, and the types of MPI's numbers | `handle` |
-//! | objects behind handles | `table`; `library` has those of communicators |
+//! | objects behind handles | `table`; `library` has those of communicators, `types` those of datatypes |
 //! | addresses from the program | `arg`: `In`, `Out`, `Text`, `TextOut` |
 //! | errors | `fault`: `fault(class, sentence)`, `Fault::on(object)`, `?` of the core's errors |
 //! | constants of the ABI | `generated::constants` |
@@ -41,6 +41,7 @@ mod errhandler;
 mod errors;
 mod fault;
 mod generated;
+mod group;
 mod handle;
 mod info;
 mod library;
@@ -50,3 +51,4 @@ mod p2p;
 mod session;
 mod status;
 mod table;
+mod types;

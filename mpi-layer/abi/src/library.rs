@@ -15,7 +15,6 @@
 //! 4. A borrow of a cell ends before anything of the program is called: it may call MPI again.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
 use std::ffi::c_int;
 use std::io::Write as _;
 use std::rc::Rc;
@@ -29,9 +28,11 @@ use bowline_mpi::{Communicator, World};
 use crate::attribute::Attributes;
 use crate::fault::{Fault, fault};
 use crate::generated::constants::*;
-use crate::handle::{Comm, Datatype};
+use crate::group::Groups;
+use crate::handle::{Comm, Errhandler};
 use crate::object::Common;
 use crate::table::Table;
+use crate::types::Types;
 
 /// A communicator and what MPI hangs on it.
 #[derive(Debug)]
@@ -48,8 +49,8 @@ pub(crate) struct Library {
     pub(crate) own: Rc<CommObject>,
     /// All other communicators.
     comms: RefCell<Table<Rc<CommObject>>>,
-    /// What hangs on datatypes, made when it is first asked for, by handle.
-    types: RefCell<HashMap<usize, Rc<Common>>>,
+    pub(crate) groups: Groups,
+    pub(crate) types: Types,
     pub(crate) attributes: Attributes,
     pub(crate) launched: Launched,
     pub(crate) provided: Cell<c_int>,
@@ -270,7 +271,8 @@ impl Library {
             world: object(world.communicator(), MPI_COMM_WORLD, "MPI_COMM_WORLD"),
             own: object(world.own(), MPI_COMM_SELF, "MPI_COMM_SELF"),
             comms: RefCell::new(Table::new(Comm::KIND)),
-            types: RefCell::default(),
+            groups: Groups::new(),
+            types: Types::new(),
             attributes: Attributes::new(&launched, world.size()),
             launched,
             provided: Cell::new(provided),
@@ -301,13 +303,13 @@ impl Library {
         self.comms.borrow().get(handle.0).cloned().ok_or_else(|| not_a_comm(handle))
     }
 
-    /// Gives a new communicator its handle. It has the error handler of its parent, and no attributes.
+    /// Gives a new communicator its handle. It has an error handler, and no attributes.
     pub(crate) fn add_comm(
         &self,
         comm: Communicator,
-        parent: &CommObject,
+        errhandler: Errhandler,
     ) -> Result<Rc<CommObject>, Fault> {
-        let common = Common::new(parent.common.errhandler(), b"");
+        let common = Common::new(errhandler, b"");
         let mut object = None;
         let made = self.comms.borrow_mut().insert_with(|value| {
             let new = Rc::new(CommObject { comm, handle: Comm(value), common });
@@ -322,21 +324,6 @@ impl Library {
     pub(crate) fn remove_comm(&self, handle: Comm) -> Result<Rc<CommObject>, Fault> {
         let removed = self.comms.borrow_mut().remove(handle.0);
         removed.ok_or_else(|| not_a_comm(handle))
-    }
-
-    /// What hangs on a datatype.
-    pub(crate) fn type_common(&self, datatype: Datatype) -> Result<Rc<Common>, Fault> {
-        let name = crate::basic::name_of(datatype)?;
-        let mut types = self.types.borrow_mut();
-        let made = || Rc::new(Common::new(MPI_ERRHANDLER_NULL, name.as_bytes()));
-        Ok(Rc::clone(types.entry(datatype.0).or_insert_with(made)))
-    }
-
-    /// Takes away what hangs on a datatype that is freed, after its attributes were deleted.
-    #[allow(dead_code, reason = "for chapters to come")]
-    pub(crate) fn forget_type(&self, datatype: Datatype) {
-        let forgotten = self.types.borrow_mut().remove(&datatype.0);
-        drop(forgotten);
     }
 
     /// The handle whose number in C is this one.

@@ -1,7 +1,7 @@
 //! Chapter: sessions.
 //!
 //! They may begin and end at any time and in any thread, so their table is behind a lock. A session has
-//! the two sets of processes that the standard names; groups of them belong to the chapter of groups.
+//! the two sets of processes that the standard names; their groups are in the chapter of groups.
 
 use std::ffi::c_int;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -32,6 +32,30 @@ fn sessions() -> MutexGuard<'static, Table<Object>> {
 
 /// The names of the sets of processes.
 const SETS: [&str; 2] = ["mpi://WORLD", "mpi://SELF"];
+
+/// A set of processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Set {
+    World,
+    Own,
+}
+
+/// The set of a name.
+pub(crate) fn set_of(name: &[u8]) -> Result<Set, Fault> {
+    match SETS.iter().position(|set| set.as_bytes() == name) {
+        Some(0) => Ok(Set::World),
+        Some(_) => Ok(Set::Own),
+        None => {
+            let text = format!("there is no set {:?}", String::from_utf8_lossy(name));
+            Err(fault(MPI_ERR_ARG, text))
+        }
+    }
+}
+
+/// Fails unless there is such a session.
+pub(crate) fn check(session: Session) -> Result<(), Fault> {
+    object(session).map(drop)
+}
 
 fn object(session: Session) -> Result<Object, Fault> {
     sessions().get(session.0).copied().ok_or_else(|| not_a_session(session))
@@ -121,13 +145,9 @@ mpi! {
         let name = pset_name.bytes()?;
         // A session keeps the library.
         let world = library::running().map_or(1, |library| library.world.comm.size());
-        let size = match SETS.iter().position(|set| set.as_bytes() == name) {
-            Some(0) => world,
-            Some(_) => 1,
-            None => {
-                let text = format!("there is no set {:?}", String::from_utf8_lossy(&name));
-                return Err(fault(MPI_ERR_ARG, text));
-            }
+        let size = match set_of(&name)? {
+            Set::World => world,
+            Set::Own => 1,
         };
         let mut pairs = Pairs::default();
         pairs.set(b"mpi_size", size.to_string().as_bytes());

@@ -2,12 +2,14 @@
 
 use std::ffi::c_int;
 
+use bowline_mpi::types::Type;
+
 use crate::arg::{In, Out};
-use crate::basic::size_of_basic;
 use crate::entry::mpi;
 use crate::fault::{Fault, fault};
-use crate::generated::constants::{MPI_ERR_COUNT, MPI_ERR_TYPE, MPI_UNDEFINED};
+use crate::generated::constants::{MPI_ERR_COUNT, MPI_UNDEFINED};
 use crate::handle::{Count, Datatype};
+use crate::types;
 
 /// `MPI_Status`: three fields of the standard, and the library's: bytes of the message in the first two,
 /// then whether it was cancelled.
@@ -89,16 +91,21 @@ fn large(count: Option<Count>) -> Count {
 }
 
 /// Elements of a datatype in a message.
-fn count(status: In<Status>, datatype: Datatype) -> Result<Option<Count>, Fault> {
-    let status = status.get()?;
-    Ok(whole(status.bytes(), element_size(datatype)?))
+fn count(status: In<Status>, datatype: &Type) -> Result<Option<Count>, Fault> {
+    Ok(whole(status.get()?.bytes(), datatype.size()))
 }
 
-/// Makes a status say that so many elements came.
+/// Basic elements in a message of a datatype.
+fn elements(status: In<Status>, datatype: &Type) -> Result<Option<Count>, Fault> {
+    let (count, rest) = datatype.elements().in_bytes(status.get()?.bytes());
+    Ok(if rest == 0 { Count::try_from(count).ok() } else { None })
+}
+
+/// Makes a status say that so many basic elements came.
 fn set_elements(status: StatusOut, datatype: Datatype, count: Count) -> Result<(), Fault> {
     let mut changed = status.get()?;
-    let size = element_size(datatype)?;
-    let bytes = u64::try_from(count).ok().and_then(|count| count.checked_mul(size as u64));
+    let datatype = types::at_any_time(datatype)?;
+    let bytes = u64::try_from(count).ok().and_then(|count| datatype.elements().bytes_of(count));
     let bytes = bytes.ok_or_else(|| fault(MPI_ERR_COUNT, format!("the count is {count}")))?;
     changed.set_bytes(bytes);
     status.set(changed)
@@ -111,31 +118,25 @@ fn change(status: StatusOut, act: impl FnOnce(&mut Status)) -> Result<(), Fault>
     status.set(changed)
 }
 
-fn element_size(datatype: Datatype) -> Result<usize, Fault> {
-    let unknown =
-        || fault(MPI_ERR_TYPE, format!("{:#x} is no datatype that is known here", datatype.0));
-    size_of_basic(datatype).ok_or_else(unknown)
-}
-
 mpi! {
-    fn MPI_Get_count(status: In<Status>, datatype: Datatype, count: Out<c_int>) |_mpi| {
-        count.set(small(self::count(status, datatype)?))
+    fn MPI_Get_count(status: In<Status>, datatype: Datatype, count: Out<c_int>) |mpi| {
+        count.set(small(self::count(status, &mpi.datatype(datatype)?)?))
     }
 
-    fn MPI_Get_count_c(status: In<Status>, datatype: Datatype, count: Out<Count>) |_mpi| {
-        count.set(large(self::count(status, datatype)?))
+    fn MPI_Get_count_c(status: In<Status>, datatype: Datatype, count: Out<Count>) |mpi| {
+        count.set(large(self::count(status, &mpi.datatype(datatype)?)?))
     }
 
-    fn MPI_Get_elements(status: In<Status>, datatype: Datatype, count: Out<c_int>) |_mpi| {
-        count.set(small(self::count(status, datatype)?))
+    fn MPI_Get_elements(status: In<Status>, datatype: Datatype, count: Out<c_int>) |mpi| {
+        count.set(small(elements(status, &mpi.datatype(datatype)?)?))
     }
 
-    fn MPI_Get_elements_c(status: In<Status>, datatype: Datatype, count: Out<Count>) |_mpi| {
-        count.set(large(self::count(status, datatype)?))
+    fn MPI_Get_elements_c(status: In<Status>, datatype: Datatype, count: Out<Count>) |mpi| {
+        count.set(large(elements(status, &mpi.datatype(datatype)?)?))
     }
 
-    fn MPI_Get_elements_x(status: In<Status>, datatype: Datatype, count: Out<Count>) |_mpi| {
-        count.set(large(self::count(status, datatype)?))
+    fn MPI_Get_elements_x(status: In<Status>, datatype: Datatype, count: Out<Count>) |mpi| {
+        count.set(large(elements(status, &mpi.datatype(datatype)?)?))
     }
 
     any fn MPI_Status_set_elements(status: StatusOut, datatype: Datatype, count: c_int) {

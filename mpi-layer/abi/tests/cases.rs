@@ -45,6 +45,8 @@ cases! {
     sessions_come_and_go,
     a_forked_child_may_end_as_it_likes,
     nothing_unwinds_through_the_library,
+    groups_are_sets_in_an_order,
+    communicators_are_made_of_others,
 }
 
 /// A job that says `ok` once and nothing else, and ends well.
@@ -215,4 +217,12 @@ fn sessions_come_and_go() {
     let ended = alone("sessions.c", &["fatal"]);
     assert!(ended.stderr.contains("MPI_Session_get_nth_pset: MPI_ERR_ARG"), "{ended:#?}");
     assert_eq!(ended.code, Some(13), "{ended:#?}");
+}
+
+fn groups_are_sets_in_an_order() {
+    passes(&job(4, "groups.c", &[]));
+}
+
+fn communicators_are_made_of_others() {
+    passes(&job(4, "communicators.c", &[]));
 }

@@ -1,30 +1,52 @@
 //! Context ids: small numbers that keep the messages of communicators apart.
 //!
 //! Each communicator has one id at all its members, and its two spaces are `2 id` and `2 id + 1`.
-//! Ids are agreed by a reduction over the parent: every member says which it has free, the least
-//! id free at all of them is taken. So ids stay dense, which lets the protocol layer index by
-//! them, and disjoint communicators share them. A freed id is used again at once; what keeps old
-//! messages out is the generation (see [`tags`](crate::tags)).
+//! A freed id is used again at once; what keeps old messages out is the generation (see
+//! [`tags`](crate::tags)).
+//!
+//! # Agreement
+//! Every member offers what it has free, and the offers are merged, which does not depend on their
+//! order. Two rounds are enough, however many ids are taken:
+//! 1. Each offers the first window of ids in which it has a free one. If all offer the same window,
+//!    as members do that have made the same communicators, the least id that all have free is it.
+//! 2. Else each offers the greatest window of the first round; the least id that all have free is it.
+//!    Where there is none, it is the id above all that any of them has taken.
+//!
+//! So ids stay dense, which lets the protocol layer index by them, and disjoint communicators share
+//! them.
 
+use std::cell::RefCell;
+
+use crate::error::MpiError;
 use crate::op::Operation;
 
-/// The id of the world. Space 0 belongs to the protocol layer's own tag matching, so ids start
-/// at 1.
+/// The id of the world. The space 0 belongs to the protocol layer's own tag matching and the space 1
+/// to the process (see [`agree`](super::agree)), so ids start at 1.
 pub(crate) const WORLD: u32 = 1;
 /// The id of a rank alone.
 pub(crate) const OWN: u32 = 2;
-/// One more than the last id; two spaces each keep below 65536.
-const END: u32 = 1 << 15;
+/// One more than the last id; the numbers of spaces have 32 bits.
+const END: u32 = 1 << 31;
 
-/// Ids in one round of agreement: 64 bytes, which is hardly more than an empty message.
+/// Ids in one window: 64 bytes, so that an offer is hardly more than an empty message.
 const WINDOW: u32 = 512;
 const WORDS: usize = (WINDOW / 64) as usize;
 
-/// A member's offer and, after the reduction, the offer of all: free ids of a window, the greatest
-/// generation so far, and whether anybody is oversubscribed.
-pub(crate) type Offer = [u64; WORDS + 2];
-const GENERATION: usize = WORDS;
-const OVERSUBSCRIBED: usize = WORDS + 1;
+/// A member's offer, or several merged: the free ids of a window, then the numbers below.
+pub(crate) type Offer = [u64; WORDS + 4];
+/// Which window it is.
+const NUMBER: usize = WORDS;
+/// The marks below.
+const MARKS: usize = WORDS + 1;
+/// One more than the greatest id taken.
+const ABOVE: usize = WORDS + 2;
+/// The greatest generation so far.
+const GENERATION: usize = WORDS + 3;
+
+/// A member's processors have more ranks than it can run at once.
+const OVERSUBSCRIBED: u64 = 1;
+/// Members have offered different windows: the ids are those of only some of them.
+const MIXED: u64 = 2;
 
 /// What the members of a new communicator have agreed on.
 #[derive(Clone, Copy, Debug)]
@@ -34,9 +56,27 @@ pub(crate) struct Agreed {
     pub(crate) oversubscribed: bool,
 }
 
-/// Merges offers.
+/// Merges offers. To merge one twice changes nothing.
 #[derive(Debug)]
 pub(crate) struct Merge;
+
+impl Merge {
+    pub(crate) fn merge(left: &Offer, right: &mut Offer) {
+        right[MARKS] |= left[MARKS];
+        right[ABOVE] = right[ABOVE].max(left[ABOVE]);
+        right[GENERATION] = right[GENERATION].max(left[GENERATION]);
+        if left[NUMBER] == right[NUMBER] {
+            for word in 0..WORDS {
+                right[word] &= left[word];
+            }
+            return;
+        }
+        right[MARKS] |= MIXED;
+        if left[NUMBER] > right[NUMBER] {
+            right[..=NUMBER].copy_from_slice(&left[..=NUMBER]);
+        }
+    }
+}
 
 impl Operation<Offer> for Merge {
     fn is_commutative(&self) -> bool {
@@ -45,95 +85,253 @@ impl Operation<Offer> for Merge {
 
     fn combine(&self, left: &[Offer], right: &mut [Offer]) {
         for (left, right) in left.iter().zip(right) {
-            for word in 0..WORDS {
-                right[word] &= left[word];
-            }
-            right[GENERATION] = right[GENERATION].max(left[GENERATION]);
-            right[OVERSUBSCRIBED] |= left[OVERSUBSCRIBED];
+            Self::merge(left, right);
         }
     }
 }
 
+/// Words in a piece of the table of ids.
+const PIECE: usize = 512;
+
 /// The ids that this rank has in use.
 #[derive(Debug)]
 pub(crate) struct ContextIds {
-    /// One bit for each id, set while taken; grows with the greatest id taken.
-    taken: Vec<u64>,
+    /// One bit for each id, set while taken. Pieces that no id was ever taken of are not there.
+    taken: Vec<Option<Box<[u64; PIECE]>>>,
+    /// The first word with a free id.
+    first: usize,
+    /// One more than the greatest id taken.
+    above: u32,
     generation: u32,
 }
 
 impl ContextIds {
-    /// How many windows there are to try.
-    pub(crate) const WINDOWS: u32 = END / WINDOW;
-
     pub(crate) fn new() -> Self {
-        let mut ids = Self { taken: Vec::new(), generation: 0 };
+        let mut ids = Self { taken: Vec::new(), first: 0, above: 0, generation: 0 };
         // 0 is never handed out.
         ids.take(0);
         ids
     }
 
-    /// What this rank has free in a window.
-    pub(crate) fn offer(&self, window: u32, oversubscribed: bool) -> Offer {
-        let mut offer = [0; WORDS + 2];
-        let first = window as usize * WORDS;
-        for (word, free) in offer[..WORDS].iter_mut().enumerate() {
-            *free = !self.taken.get(first + word).copied().unwrap_or(0);
+    /// Agrees on an id by two rounds at most. `merged` gives an offer merged with those of all
+    /// others, the same at all members. Takes nothing yet.
+    pub(crate) fn agree(
+        ids: &RefCell<Self>,
+        oversubscribed: bool,
+        mut merged: impl FnMut(Offer) -> Result<Offer, MpiError>,
+    ) -> Result<Agreed, MpiError> {
+        let first = ids.borrow().first / WORDS;
+        let offer = ids.borrow().offer(first, oversubscribed);
+        let mut all = merged(offer)?;
+        if all[MARKS] & MIXED != 0 || least(&all).is_none() {
+            // A number from others leads no further than to an error.
+            let window = usize::try_from(all[NUMBER]).unwrap_or(usize::MAX);
+            if window >= (END / WINDOW) as usize {
+                return Err(MpiError::TooManyCommunicators);
+            }
+            let offer = ids.borrow().offer(window, oversubscribed);
+            all = merged(offer)?;
         }
+        ids.borrow_mut().settle(&all).ok_or(MpiError::TooManyCommunicators)
+    }
+
+    /// What this rank has free in a window.
+    fn offer(&self, window: usize, oversubscribed: bool) -> Offer {
+        let mut offer = [0; WORDS + 4];
+        for (at, free) in offer[..WORDS].iter_mut().enumerate() {
+            *free = !self.word(window * WORDS + at);
+        }
+        offer[NUMBER] = window as u64;
+        offer[MARKS] = if oversubscribed { OVERSUBSCRIBED } else { 0 };
+        offer[ABOVE] = u64::from(self.above);
         offer[GENERATION] = u64::from(self.generation);
-        offer[OVERSUBSCRIBED] = u64::from(oversubscribed);
         offer
     }
 
-    /// What follows from the merged offers; `None` when no id of the window is free everywhere.
-    /// Notes the new generation, takes nothing yet.
-    pub(crate) fn agree(&mut self, window: u32, merged: &Offer) -> Option<Agreed> {
-        let (word, bits) = merged[..WORDS].iter().enumerate().find(|(_, bits)| **bits != 0)?;
-        let context = window * WINDOW + word as u32 * 64 + bits.trailing_zeros();
-        self.generation = (merged[GENERATION] as u32).wrapping_add(1);
-        let oversubscribed = merged[OVERSUBSCRIBED] != 0;
+    /// What follows from the offers of the last round; `None` when no id is left. Notes the new
+    /// generation.
+    fn settle(&mut self, all: &Offer) -> Option<Agreed> {
+        let context = least(all).or_else(|| u32::try_from(all[ABOVE]).ok())?;
+        if context >= END {
+            return None;
+        }
+        self.generation = (all[GENERATION] as u32).wrapping_add(1);
+        let oversubscribed = all[MARKS] & OVERSUBSCRIBED != 0;
         Some(Agreed { context, generation: self.generation, oversubscribed })
     }
 
+    /// The word `at` of the bits.
+    fn word(&self, at: usize) -> u64 {
+        let piece = self.taken.get(at / PIECE).and_then(Option::as_deref);
+        piece.map_or(0, |piece| piece[at % PIECE])
+    }
+
     pub(crate) fn take(&mut self, context: u32) {
-        let word = context as usize / 64;
-        if word >= self.taken.len() {
-            self.taken.resize(word + 1, 0);
+        let at = context as usize / 64;
+        if at / PIECE >= self.taken.len() {
+            self.taken.resize_with(at / PIECE + 1, || None);
         }
-        self.taken[word] |= 1 << (context % 64);
+        let piece = self.taken[at / PIECE].get_or_insert_with(|| Box::new([0; PIECE]));
+        piece[at % PIECE] |= 1 << (context % 64);
+        self.above = self.above.max(context + 1);
+        while self.word(self.first) == u64::MAX {
+            self.first += 1;
+        }
     }
 
     pub(crate) fn free(&mut self, context: u32) {
-        self.taken[context as usize / 64] &= !(1 << (context % 64));
+        let at = context as usize / 64;
+        if let Some(Some(piece)) = self.taken.get_mut(at / PIECE) {
+            piece[at % PIECE] &= !(1 << (context % 64));
+        }
+        self.first = self.first.min(at);
+        // What is walked over here was walked over by ids that were taken.
+        while self.above > 0 {
+            let last = self.above - 1;
+            let below = self.word(last as usize / 64) & (u64::MAX >> (63 - last % 64));
+            if below != 0 {
+                self.above = (last / 64 * 64) + 64 - below.leading_zeros();
+                break;
+            }
+            self.above = last / 64 * 64;
+        }
     }
+}
+
+/// The least id that is free by an offer.
+fn least(offer: &Offer) -> Option<u32> {
+    let (at, bits) = offer[..WORDS].iter().enumerate().find(|(_, bits)| **bits != 0)?;
+    let first = u32::try_from(offer[NUMBER]).ok()?.checked_mul(WINDOW)?;
+    first.checked_add(at as u32 * 64 + bits.trailing_zeros())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// What members agree on, and in how many rounds: each round merges all offers of that round.
+    fn agree(members: &[RefCell<ContextIds>]) -> (Agreed, usize) {
+        // The offers of a round are those of all members that got the same merged offers before.
+        let mut history: Vec<Offer> = Vec::new();
+        loop {
+            let mut offers = Vec::new();
+            let mut outcome = None;
+            for member in members {
+                let before = ContextIds { generation: member.borrow().generation, ..copy(member) };
+                let before = RefCell::new(before);
+                let mut round = 0;
+                let agreed = ContextIds::agree(&before, true, |offer| {
+                    round += 1;
+                    match history.get(round - 1) {
+                        Some(merged) => Ok(*merged),
+                        None => {
+                            offers.push(offer);
+                            Err(MpiError::Cancelled)
+                        }
+                    }
+                });
+                if let Ok(agreed) = agreed {
+                    member.borrow_mut().generation = before.borrow().generation;
+                    if let Some((first, _)) = outcome.replace((agreed, round)) {
+                        let first: Agreed = first;
+                        assert_eq!(
+                            (first.context, first.generation),
+                            (agreed.context, agreed.generation)
+                        );
+                    }
+                }
+            }
+            if let Some(outcome) = outcome {
+                assert!(offers.is_empty(), "some are done and others are not");
+                return outcome;
+            }
+            let mut merged = offers[0];
+            for offer in &offers {
+                Merge.combine(&[*offer], std::slice::from_mut(&mut merged));
+            }
+            history.push(merged);
+        }
+    }
+
+    fn copy(ids: &RefCell<ContextIds>) -> ContextIds {
+        let ids = ids.borrow();
+        ContextIds { taken: ids.taken.clone(), ..*ids }
+    }
+
+    fn with(taken: impl IntoIterator<Item = u32>) -> RefCell<ContextIds> {
+        let mut ids = ContextIds::new();
+        taken.into_iter().for_each(|id| ids.take(id));
+        RefCell::new(ids)
+    }
+
     #[test]
     fn the_least_id_free_at_all_members_is_taken_and_generations_grow() {
-        let mut a = ContextIds::new();
-        let mut b = ContextIds::new();
-        for id in 1..700 {
-            a.take(id);
+        let members = [with(1..700), with([700])];
+        members[0].borrow_mut().free(5);
+        members[1].borrow_mut().take(5);
+        members[1].borrow_mut().generation = 9;
+        let (agreed, rounds) = agree(&members);
+        assert_eq!((agreed.generation, agreed.oversubscribed), (10, true));
+        assert_eq!((agreed.context, rounds), (701, 2));
+        assert_eq!(agree(&members).0.generation, 11);
+    }
+
+    #[test]
+    fn members_with_the_same_ids_agree_in_one_round_however_many() {
+        for count in [1, 511, 512, 70_000, 1_000_000] {
+            let members = [with(1..count), with(1..count), with(1..count)];
+            let (agreed, rounds) = agree(&members);
+            assert_eq!((agreed.context, rounds), (count.max(1), 1), "{count}");
         }
-        b.take(700);
-        a.free(5);
-        b.take(5);
-        b.generation = 9;
-        let mut agree = |window| {
-            let mut merged = [b.offer(window, true)];
-            Merge.combine(&[a.offer(window, false)], &mut merged);
-            (a.agree(window, &merged[0]), b.agree(window, &merged[0]))
-        };
-        assert!(agree(0).0.is_none());
-        let (at_a, at_b) = agree(1);
-        let (at_a, at_b) = (at_a.unwrap(), at_b.unwrap());
-        assert_eq!((at_a.context, at_a.generation, at_a.oversubscribed), (701, 10, true));
-        assert_eq!((at_b.context, at_b.generation), (701, 10));
-        assert_eq!(agree(1).0.unwrap().generation, 11);
-        assert_eq!(ContextIds::WINDOWS * WINDOW * 2, 65536);
+    }
+
+    #[test]
+    fn two_rounds_are_enough_where_no_window_has_an_id_for_all() {
+        // Even ids here and odd ones there, up to different ends.
+        let members = [with((0..2000).step_by(2)), with((1..3000).step_by(2))];
+        let (agreed, rounds) = agree(&members);
+        assert_eq!(rounds, 2);
+        assert_eq!(agreed.context, 3000);
+        for member in &members {
+            assert_eq!(member.borrow().word(3000 / 64) >> (3000 % 64) & 1, 0);
+        }
+    }
+
+    #[test]
+    fn ids_at_the_end_cost_little_memory_and_none_is_beyond() {
+        let far = with([END - 1]);
+        let pieces = far.borrow().taken.iter().flatten().count();
+        assert_eq!(pieces, 2);
+        let mut ids = far.borrow_mut();
+        assert_eq!(ids.above, END);
+        let mut offer = ids.offer(0, false);
+        offer[..WORDS].fill(0);
+        assert!(ids.settle(&offer).is_none(), "nothing is above the last id");
+        ids.free(END - 1);
+        assert_eq!(ids.above, 1);
+        // What others say is bounded.
+        offer[NUMBER] = u64::MAX;
+        offer[0] = 1;
+        assert!(least(&offer).is_none());
+    }
+
+    #[test]
+    fn what_is_taken_and_freed_in_any_order_is_counted_right() {
+        let mut ids = ContextIds::new();
+        let mut taken = std::collections::BTreeSet::from([0_u32]);
+        let mut state = 1_u64;
+        for _ in 0..5000 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let id = 1 + (state >> 40) as u32 % 1500;
+            if taken.remove(&id) {
+                ids.free(id);
+            } else {
+                taken.insert(id);
+                ids.take(id);
+            }
+            assert_eq!(ids.above, taken.last().map_or(0, |last| last + 1));
+            let free = (0..).find(|id| !taken.contains(id)).unwrap_or(0);
+            assert_eq!(ids.first, free as usize / 64);
+        }
     }
 }

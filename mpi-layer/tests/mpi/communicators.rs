@@ -72,6 +72,67 @@ fn a_communicator_is_made_of_a_group() {
 }
 
 #[test]
+fn a_group_makes_a_communicator_among_itself() {
+    ranks(5, |world| {
+        // Groups that overlap, in an order that only the tag keeps apart, while rank 3 calls nothing.
+        let one = world.group().include(&[4, 0, 2, 1]).unwrap();
+        let other = world.group().include(&[2, 4]).unwrap();
+        let first = |tag| (world.rank() != 3).then(|| world.create_group(&one, tag).unwrap());
+        let a = first(1).flatten();
+        let b = world.create_group(&other, 1).unwrap();
+        let c = first(7).flatten();
+        assert_eq!(b.is_some(), world.rank() % 4 == 0 && world.rank() > 0 || world.rank() == 2);
+        for made in [&a, &c].into_iter().flatten() {
+            let mut all = [0; 4];
+            made.allgather(&[world.rank()], &mut all).unwrap();
+            assert_eq!(all, [4, 0, 2, 1]);
+        }
+        assert_eq!(a.is_some(), world.rank() != 3);
+        assert!(matches!(world.create_group(&one, -1), Err(MpiError::InvalidTag { tag: -1 })));
+        if let Some(pair) = b {
+            let mut all = [0; 2];
+            pair.allgather(&[world.rank()], &mut all).unwrap();
+            assert_eq!(all, [2, 4]);
+            assert!(pair.create_group(&one, 0).is_err());
+        }
+    });
+}
+
+#[test]
+fn a_group_of_the_world_needs_no_communicator_in_common() {
+    ranks(3, |world| {
+        let pair = world.group().include(&[2, 0]).unwrap();
+        if world.rank() == 1 {
+            let error = world.own().create_from_group(&pair, b"x").unwrap_err();
+            assert_eq!(error, MpiError::InvalidGroup { rank: 1, size: 2 });
+            return;
+        }
+        for text in [b"a", b"b"] {
+            let made = world.own().create_from_group(&pair, text).unwrap();
+            let mut all = [0; 2];
+            made.allgather(&[world.rank()], &mut all).unwrap();
+            assert_eq!(all, [2, 0]);
+        }
+    });
+}
+
+#[test]
+fn members_with_different_ids_in_use_agree() {
+    ranks(3, |world| {
+        // Each rank has as many communicators of its own as its number says, so that windows differ.
+        let own: Vec<_> = (0..700 * world.rank()).map(|_| world.own().dup().unwrap()).collect();
+        let all = world.dup().unwrap();
+        let text = format!("{all:?}");
+        assert!(text.contains("context: 1403"), "{text}");
+        drop(own);
+        let next = all.dup().unwrap();
+        let text = format!("{next:?}");
+        assert!(text.contains("context: 3,") || text.contains("context: 3 "), "{text}");
+        next.barrier().unwrap();
+    });
+}
+
+#[test]
 fn contexts_are_used_again_and_old_messages_stay_out() {
     ranks(2, |world| {
         let other = 1 - world.rank();

@@ -1,8 +1,11 @@
 //! Layouts of messages, and what is to be found in them.
 
 use std::any::Any;
+use std::cell::RefCell;
+use std::sync::Arc;
 
 use bowline_base::buffer::{Pack, RecvBuf, Refused, SendBuf, Unpack};
+use bowline_base::layout;
 use bowline_ucp::Handle;
 use proptest::prelude::*;
 
@@ -12,6 +15,35 @@ pub(crate) enum Layout {
     Whole,
     Pieces(Vec<usize>),
     Callbacks,
+    /// Blocks of so many bytes, so far from one to the next, backwards if that is negative.
+    Laid {
+        block: usize,
+        stride: i64,
+    },
+}
+
+thread_local! {
+    /// Memory of messages that are laid out, which their handles do not own.
+    static MEMORY: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Frees the memory of messages that are laid out. They are all complete.
+pub(crate) fn free() {
+    MEMORY.take();
+}
+
+/// A message of `len` bytes in blocks: its layout and its address, in memory that lives until [`free`].
+fn laid(len: usize, block: usize, stride: i64) -> (Arc<layout::Layout>, *mut u8) {
+    let (count, rest) = (len / block, len % block);
+    let blocks = layout::Layout::bytes(block).and_then(|one| one.repeated(count, stride)).unwrap();
+    let rest = layout::Layout::bytes(rest).unwrap();
+    let parts = [(0, 1, &blocks), (count as i64 * stride, 1, &rest)];
+    let all = layout::Layout::listed(parts).unwrap();
+    let (low, high) = all.true_bounds();
+    let mut memory = vec![UNTOUCHED; (high - low) as usize];
+    let base = memory.as_mut_ptr().wrapping_offset(-low as isize);
+    MEMORY.with_borrow_mut(|all| all.push(memory));
+    (Arc::new(all), base)
 }
 
 /// What nobody has written.
@@ -24,6 +56,12 @@ pub(crate) fn layouts() -> impl Strategy<Value = Layout> {
         1 => Just(Layout::Whole),
         3 => proptest::collection::vec(piece, 0..40).prop_map(Layout::Pieces),
         2 => Just(Layout::Callbacks),
+        2 => (1..40_usize, 0..30_i64).prop_map(|(block, gap)| {
+            Layout::Laid { block, stride: block as i64 + gap }
+        }),
+        1 => (1..9000_usize, 0..30_i64).prop_map(|(block, gap)| {
+            Layout::Laid { block, stride: -(block as i64 + gap) }
+        }),
     ]
 }
 
@@ -81,10 +119,24 @@ impl Layout {
             Self::Whole => SendBuf::owned(data.to_vec()),
             Self::Pieces(lengths) => SendBuf::pieces(cut(data, lengths)),
             Self::Callbacks => SendBuf::packed_by(Box::new(Packer(data.to_vec(), 0))),
+            &Self::Laid { block, stride } => {
+                let (layout, base) = laid(data.len(), block, stride);
+                // SAFETY: the memory is there until `free`, and has all that the layout reaches.
+                unsafe {
+                    let n = layout::unpack(&layout, base, 1, 0, data.as_ptr(), data.len());
+                    assert_eq!(n, data.len());
+                    SendBuf::laid_out(base, layout, 1).unwrap()
+                }
+            }
         }
     }
 
     pub(crate) fn to_receive(&self, room: usize) -> RecvBuf {
+        if let &Self::Laid { block, stride } = self {
+            let (layout, base) = laid(room, block, stride);
+            // SAFETY: the memory is there until `free`, and has all that the layout reaches.
+            return unsafe { RecvBuf::laid_out(base, layout, 1) }.unwrap();
+        }
         let room = vec![UNTOUCHED; room];
         match self {
             Self::Whole => RecvBuf::owned(room),
@@ -92,6 +144,7 @@ impl Layout {
             Self::Callbacks => {
                 RecvBuf::unpacked_by(Box::new(Unpacker { room, next: 0, picky: false }))
             }
+            Self::Laid { .. } => unreachable!("it was made above"),
         }
     }
 }
@@ -99,7 +152,7 @@ impl Layout {
 /// All bytes of a room, as one; pieces must still be as long as they were.
 #[track_caller]
 pub(crate) fn content(layout: &Layout, handle: Option<Handle>) -> Vec<u8> {
-    let Some(Handle::Receive(buffer)) = handle else {
+    let Some(Handle::Receive(mut buffer)) = handle else {
         panic!("a receive's handle, not {handle:?}");
     };
     match layout {
@@ -114,6 +167,30 @@ pub(crate) fn content(layout: &Layout, handle: Option<Handle>) -> Vec<u8> {
         Layout::Callbacks => {
             let unpacker: Box<dyn Any> = buffer.into_unpacker().expect("there was one");
             unpacker.downcast::<Unpacker>().expect("of this type").room
+        }
+        &Layout::Laid { block, stride } => {
+            let mut all = Vec::new();
+            let mut begin = None;
+            while let Some((start, len)) = buffer.run(all.len(), usize::MAX) {
+                // SAFETY: a piece of memory that is there until `free`; the receive is over.
+                all.extend_from_slice(unsafe { std::slice::from_raw_parts(start, len) });
+                begin.get_or_insert(start);
+            }
+            // The gap behind the first block, which may be one before it.
+            let gap = stride.unsigned_abs() as usize - block;
+            if all.len() >= 2 * block
+                && let Some(begin) = begin
+            {
+                let gap_at = begin.wrapping_offset(if stride < 0 {
+                    -(gap as isize)
+                } else {
+                    block as isize
+                });
+                // SAFETY: there are two blocks at least, so that the gap lies inside of the memory.
+                let gap = unsafe { std::slice::from_raw_parts(gap_at, gap) };
+                assert!(gap.iter().all(|&byte| byte == UNTOUCHED), "the gap was written to");
+            }
+            all
         }
     }
 }

@@ -60,26 +60,16 @@ stub! { fn MPI_Close_port(a0: *const c_void) }
 stub! { fn MPI_Comm_accept(a0: *const c_void, a1: Info, a2: c_int, a3: Comm, a4: *const c_void) on a3 }
 stub! { fn MPI_Comm_attach_buffer(a0: Comm, a1: *const c_void, a2: c_int) on a0 }
 stub! { fn MPI_Comm_attach_buffer_c(a0: Comm, a1: *const c_void, a2: Count) on a0 }
-stub! { fn MPI_Comm_compare(a0: Comm, a1: Comm, a2: *const c_void) on a0 }
 stub! { fn MPI_Comm_connect(a0: *const c_void, a1: Info, a2: c_int, a3: Comm, a4: *const c_void) on a3 }
-stub! { fn MPI_Comm_create(a0: Comm, a1: Group, a2: *const c_void) on a0 }
-stub! { any fn MPI_Comm_create_from_group(a0: Group, a1: *const c_void, a2: Info, a3: Errhandler, a4: *const c_void) }
-stub! { fn MPI_Comm_create_group(a0: Comm, a1: Group, a2: c_int, a3: *const c_void) on a0 }
 stub! { fn MPI_Comm_detach_buffer(a0: Comm, a1: *const c_void, a2: *const c_void) on a0 }
 stub! { fn MPI_Comm_detach_buffer_c(a0: Comm, a1: *const c_void, a2: *const c_void) on a0 }
-stub! { fn MPI_Comm_disconnect(a0: *const c_void) }
 stub! { fn MPI_Comm_flush_buffer(a0: Comm) on a0 }
-stub! { fn MPI_Comm_group(a0: Comm, a1: *const c_void) on a0 }
 stub! { fn MPI_Comm_idup(a0: Comm, a1: *const c_void, a2: *const c_void) on a0 }
 stub! { fn MPI_Comm_idup_with_info(a0: Comm, a1: Info, a2: *const c_void, a3: *const c_void) on a0 }
 stub! { fn MPI_Comm_iflush_buffer(a0: Comm, a1: *const c_void) on a0 }
 stub! { fn MPI_Comm_join(a0: c_int, a1: *const c_void) }
-stub! { fn MPI_Comm_remote_group(a0: Comm, a1: *const c_void) on a0 }
-stub! { fn MPI_Comm_remote_size(a0: Comm, a1: *const c_void) on a0 }
 stub! { fn MPI_Comm_spawn(a0: *const c_void, a1: *const c_void, a2: c_int, a3: Info, a4: c_int, a5: Comm, a6: *const c_void, a7: *const c_void) on a5 }
 stub! { fn MPI_Comm_spawn_multiple(a0: c_int, a1: *const c_void, a2: *const c_void, a3: *const c_void, a4: *const c_void, a5: c_int, a6: Comm, a7: *const c_void, a8: *const c_void) on a6 }
-stub! { fn MPI_Comm_split(a0: Comm, a1: c_int, a2: c_int, a3: *const c_void) on a0 }
-stub! { fn MPI_Comm_split_type(a0: Comm, a1: c_int, a2: c_int, a3: Info, a4: *const c_void) on a0 }
 stub! { fn MPI_Compare_and_swap(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: Datatype, a4: c_int, a5: Aint, a6: Win) on a6 }
 stub! { fn MPI_Dims_create(a0: c_int, a1: c_int, a2: *const c_void) }
 stub! { fn MPI_Dist_graph_create(a0: Comm, a1: c_int, a2: *const c_void, a3: *const c_void, a4: *const c_void, a5: *const c_void, a6: Info, a7: c_int, a8: *const c_void) on a0 }
@@ -195,19 +185,6 @@ stub! { fn MPI_Graph_neighbors_count(a0: Comm, a1: c_int, a2: *const c_void) on 
 stub! { fn MPI_Graphdims_get(a0: Comm, a1: *const c_void, a2: *const c_void) on a0 }
 stub! { fn MPI_Grequest_complete(a0: Request) }
 stub! { fn MPI_Grequest_start(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: *const c_void, a4: *const c_void) }
-stub! { fn MPI_Group_compare(a0: Group, a1: Group, a2: *const c_void) }
-stub! { fn MPI_Group_difference(a0: Group, a1: Group, a2: *const c_void) }
-stub! { fn MPI_Group_excl(a0: Group, a1: c_int, a2: *const c_void, a3: *const c_void) }
-stub! { fn MPI_Group_free(a0: *const c_void) }
-stub! { any fn MPI_Group_from_session_pset(a0: Session, a1: *const c_void, a2: *const c_void) on a0 }
-stub! { fn MPI_Group_incl(a0: Group, a1: c_int, a2: *const c_void, a3: *const c_void) }
-stub! { fn MPI_Group_intersection(a0: Group, a1: Group, a2: *const c_void) }
-stub! { fn MPI_Group_range_excl(a0: Group, a1: c_int, a2: *const c_void, a3: *const c_void) }
-stub! { fn MPI_Group_range_incl(a0: Group, a1: c_int, a2: *const c_void, a3: *const c_void) }
-stub! { fn MPI_Group_rank(a0: Group, a1: *const c_void) }
-stub! { fn MPI_Group_size(a0: Group, a1: *const c_void) }
-stub! { fn MPI_Group_translate_ranks(a0: Group, a1: c_int, a2: *const c_void, a3: Group, a4: *const c_void) }
-stub! { fn MPI_Group_union(a0: Group, a1: Group, a2: *const c_void) }
 stub! { fn MPI_Iallgather(a0: *const c_void, a1: c_int, a2: Datatype, a3: *const c_void, a4: c_int, a5: Datatype, a6: Comm, a7: *const c_void) on a6 }
 stub! { fn MPI_Iallgather_c(a0: *const c_void, a1: Count, a2: Datatype, a3: *const c_void, a4: Count, a5: Datatype, a6: Comm, a7: *const c_void) on a6 }
 stub! { fn MPI_Iallgatherv(a0: *const c_void, a1: c_int, a2: Datatype, a3: *const c_void, a4: *const c_void, a5: *const c_void, a6: Datatype, a7: Comm, a8: *const c_void) on a7 }

@@ -109,15 +109,30 @@ int main(int argc, char **argv)
     FAILS(MPI_ERR_INFO, MPI_Info_free(&none));
     OK(MPI_Info_free(&info));
 
-    /* Hints of communicators: none is used. */
+    /* Hints of communicators: those that are understood are kept, and go to no duplicate. */
+    MPI_Comm comm;
     OK(MPI_Info_create(&info));
     OK(MPI_Info_set(info, "mpi_assert_no_any_tag", "true"));
+    OK(MPI_Info_set(info, "mpi_assert_exact_length", "perhaps"));
+    OK(MPI_Info_set(info, "nobody_knows", "true"));
     OK(MPI_Comm_set_info(MPI_COMM_WORLD, info));
+    OK(MPI_Comm_dup_with_info(MPI_COMM_SELF, info, &comm));
     OK(MPI_Info_free(&info));
-    OK(MPI_Comm_get_info(MPI_COMM_WORLD, &info));
+    MPI_Comm both[] = {MPI_COMM_WORLD, comm};
+    for (int i = 0; i < 2; i++) {
+        OK(MPI_Comm_get_info(both[i], &info));
+        OK(MPI_Info_get_nkeys(info, &count));
+        CHECK(count == 1);
+        expect(info, "mpi_assert_no_any_tag", "true");
+        OK(MPI_Info_free(&info));
+    }
+    OK(MPI_Comm_free(&comm));
+    OK(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+    OK(MPI_Comm_get_info(comm, &info));
     OK(MPI_Info_get_nkeys(info, &count));
     CHECK(count == 0);
     OK(MPI_Info_free(&info));
+    OK(MPI_Comm_free(&comm));
     done(rank);
     OK(MPI_Finalize());
     return 0;

@@ -48,6 +48,21 @@ static int use(void)
     }
     CHECK(size > 0);
 
+    /* A communicator of its own. */
+    MPI_Group group;
+    MPI_Comm comm;
+    int rank = -1, received = -1;
+    OK(MPI_Group_from_session_pset(session, "mpi://WORLD", &group));
+    OK(MPI_Comm_create_from_group(group, "sessions.c", MPI_INFO_NULL, MPI_ERRORS_RETURN, &comm));
+    OK(MPI_Group_free(&group));
+    OK(MPI_Comm_size(comm, &received));
+    CHECK(received == size);
+    OK(MPI_Comm_rank(comm, &rank));
+    OK(MPI_Send(&rank, 1, MPI_INT, (rank + 1) % size, 0, comm));
+    OK(MPI_Recv(&received, 1, MPI_INT, MPI_ANY_SOURCE, 0, comm, MPI_STATUS_IGNORE));
+    CHECK(received == (rank + size - 1) % size);
+    OK(MPI_Comm_free(&comm));
+
     /* Its errors are its handler's. */
     errors = 0;
     FAILS(MPI_ERR_ARG, MPI_Session_get_nth_pset(session, MPI_INFO_NULL, 2, &flag, name));

@@ -1,0 +1,214 @@
+//! Chapter: groups.
+//!
+//! A handle stands for a group of the core, which is cheap to keep twice. The group of nobody has the
+//! handle of the ABI only: whatever results in nobody results in it.
+
+use std::cell::RefCell;
+use std::ffi::c_int;
+
+use bowline_mpi::{Comparison, Group as Ranks, MpiError};
+
+use crate::arg::{In, Out, Text};
+use crate::entry::mpi;
+use crate::fault::{Fault, fault};
+use crate::generated::constants::*;
+use crate::handle::{Comm, Group, Session};
+use crate::library::{self, Library};
+use crate::session;
+use crate::table::Table;
+
+/// The groups that the program has handles of.
+#[derive(Debug)]
+pub(crate) struct Groups(RefCell<Table<Ranks>>);
+
+impl Groups {
+    pub(crate) const fn new() -> Self {
+        Self(RefCell::new(Table::new(Group::KIND)))
+    }
+
+    /// The group of a handle.
+    pub(crate) fn get(&self, handle: Group) -> Result<Ranks, Fault> {
+        if handle == MPI_GROUP_EMPTY {
+            return Ok(Ranks::empty());
+        }
+        self.0.borrow().get(handle.0).cloned().ok_or_else(|| not_a_group(handle))
+    }
+
+    /// Gives the program a handle of a group.
+    fn give(&self, ranks: Ranks, newgroup: Out<Group>) -> Result<(), Fault> {
+        if newgroup.is_null() {
+            return Err(fault(MPI_ERR_ARG, "there is no address for the group"));
+        }
+        if ranks.size() == 0 {
+            return newgroup.set(MPI_GROUP_EMPTY);
+        }
+        let made = self.0.borrow_mut().insert(ranks);
+        let full = || fault(MPI_ERR_OTHER, "there are too many groups");
+        newgroup.set(Group(made.ok_or_else(full)?))
+    }
+
+    /// Takes the handle of a group away. That of the group of nobody may be one that the program got
+    /// from a function, so that it is taken, too.
+    fn free(&self, handle: Group) -> Result<(), Fault> {
+        if handle == MPI_GROUP_EMPTY {
+            return Ok(());
+        }
+        let removed = self.0.borrow_mut().remove(handle.0);
+        removed.map(drop).ok_or_else(|| not_a_group(handle))
+    }
+
+    /// The handle whose number in C is this one.
+    pub(crate) fn complete(&self, low: usize) -> Group {
+        Group(self.0.borrow().complete(low))
+    }
+}
+
+#[cold]
+fn not_a_group(handle: Group) -> Fault {
+    let text = match handle {
+        MPI_GROUP_NULL => "the group is MPI_GROUP_NULL".into(),
+        Group(value) => format!("{value:#x} is no group, or one that was freed"),
+    };
+    fault(MPI_ERR_GROUP, text)
+}
+
+/// The elements of a list of the program.
+fn list<T: Copy>(what: &str, n: c_int, list: In<T>) -> Result<Vec<T>, Fault> {
+    let count = usize::try_from(n)
+        .map_err(|_| fault(MPI_ERR_ARG, format!("the number of {what} is {n}")))?;
+    if count > 0 && list.is_null() {
+        return Err(fault(MPI_ERR_ARG, format!("there is no address of the {what}")));
+    }
+    list.array(count)
+}
+
+/// Ranges of the program: first, last and stride each.
+fn ranges(n: c_int, ranges: In<[c_int; 3]>) -> Result<Vec<(i32, i32, i32)>, Fault> {
+    let ranges = list("ranges", n, ranges)?;
+    if let Some([first, last, _]) = ranges.iter().find(|[_, _, stride]| *stride == 0) {
+        let text = format!("the range from {first} to {last} has stride 0");
+        return Err(fault(MPI_ERR_ARG, text));
+    }
+    Ok(ranges.into_iter().map(|[first, last, stride]| (first, last, stride)).collect())
+}
+
+/// The error of a rank in a list, whose class is that of ranks.
+#[cold]
+fn wrong_rank(error: MpiError) -> Fault {
+    fault(MPI_ERR_RANK, error.to_string())
+}
+
+/// How two things relate, as a number of the ABI.
+pub(crate) fn relation(comparison: Comparison) -> c_int {
+    match comparison {
+        Comparison::Identical => MPI_IDENT,
+        Comparison::Congruent => MPI_CONGRUENT,
+        Comparison::Similar => MPI_SIMILAR,
+        Comparison::Unequal => MPI_UNEQUAL,
+    }
+}
+
+/// A rank, or what stands for none.
+fn rank_or_undefined(rank: Option<u32>) -> c_int {
+    rank.map_or(MPI_UNDEFINED, |rank| rank as c_int)
+}
+
+/// The library as a function has it that needs a session only: the session keeps it.
+pub(crate) fn library_of_session() -> Result<&'static Library, Fault> {
+    library::running().ok_or_else(|| fault(MPI_ERR_SESSION, "there is no session any more"))
+}
+
+mpi! {
+    fn MPI_Comm_group(comm: Comm, group: Out<Group>) on comm |mpi| {
+        let object = mpi.comm(comm)?;
+        mpi.groups.give(object.comm.group(), group)
+    }
+
+    any fn MPI_Group_from_session_pset(session: Session, pset_name: Text, newgroup: Out<Group>)
+        on session {
+        session::check(session)?;
+        let mpi = library_of_session()?;
+        let members = match session::set_of(&pset_name.bytes()?)? {
+            session::Set::World => &mpi.world,
+            session::Set::Own => &mpi.own,
+        };
+        mpi.groups.give(members.comm.group(), newgroup)
+    }
+
+    fn MPI_Group_size(group: Group, size: Out<c_int>) |mpi| {
+        size.set(mpi.groups.get(group)?.size() as c_int)
+    }
+
+    fn MPI_Group_rank(group: Group, rank: Out<c_int>) |mpi| {
+        let group = mpi.groups.get(group)?;
+        rank.set(rank_or_undefined(group.position(mpi.world.comm.rank() as u32)))
+    }
+
+    fn MPI_Group_translate_ranks(group1: Group, n: c_int, ranks1: In<c_int>, group2: Group,
+                                 ranks2: Out<c_int>) |mpi| {
+        let (from, to) = (mpi.groups.get(group1)?, mpi.groups.get(group2)?);
+        let ranks = list("ranks", n, ranks1)?;
+        for (index, rank) in ranks.into_iter().enumerate() {
+            let translated = match rank {
+                MPI_PROC_NULL => MPI_PROC_NULL,
+                _ => {
+                    let world = u32::try_from(rank).ok().and_then(|rank| from.world_rank(rank));
+                    let world = world.ok_or_else(|| {
+                        let size = from.size();
+                        fault(MPI_ERR_RANK, format!("rank {rank} is not in group1 of {size}"))
+                    })?;
+                    rank_or_undefined(to.position(world))
+                }
+            };
+            ranks2.at(index).set(translated)?;
+        }
+        Ok(())
+    }
+
+    fn MPI_Group_compare(group1: Group, group2: Group, result: Out<c_int>) |mpi| {
+        let (one, other) = (mpi.groups.get(group1)?, mpi.groups.get(group2)?);
+        result.set(relation(one.compare(&other)))
+    }
+
+    fn MPI_Group_union(group1: Group, group2: Group, newgroup: Out<Group>) |mpi| {
+        let (one, other) = (mpi.groups.get(group1)?, mpi.groups.get(group2)?);
+        mpi.groups.give(one.union(&other), newgroup)
+    }
+
+    fn MPI_Group_intersection(group1: Group, group2: Group, newgroup: Out<Group>) |mpi| {
+        let (one, other) = (mpi.groups.get(group1)?, mpi.groups.get(group2)?);
+        mpi.groups.give(one.intersection(&other), newgroup)
+    }
+
+    fn MPI_Group_difference(group1: Group, group2: Group, newgroup: Out<Group>) |mpi| {
+        let (one, other) = (mpi.groups.get(group1)?, mpi.groups.get(group2)?);
+        mpi.groups.give(one.difference(&other), newgroup)
+    }
+
+    fn MPI_Group_incl(group: Group, n: c_int, ranks: In<c_int>, newgroup: Out<Group>) |mpi| {
+        let (group, ranks) = (mpi.groups.get(group)?, list("ranks", n, ranks)?);
+        mpi.groups.give(group.include(&ranks).map_err(wrong_rank)?, newgroup)
+    }
+
+    fn MPI_Group_excl(group: Group, n: c_int, ranks: In<c_int>, newgroup: Out<Group>) |mpi| {
+        let (group, ranks) = (mpi.groups.get(group)?, list("ranks", n, ranks)?);
+        mpi.groups.give(group.exclude(&ranks).map_err(wrong_rank)?, newgroup)
+    }
+
+    fn MPI_Group_range_incl(group: Group, n: c_int, ranges: In<[c_int; 3]>, newgroup: Out<Group>)
+        |mpi| {
+        let (group, ranges) = (mpi.groups.get(group)?, self::ranges(n, ranges)?);
+        mpi.groups.give(group.include_ranges(&ranges).map_err(wrong_rank)?, newgroup)
+    }
+
+    fn MPI_Group_range_excl(group: Group, n: c_int, ranges: In<[c_int; 3]>, newgroup: Out<Group>)
+        |mpi| {
+        let (group, ranges) = (mpi.groups.get(group)?, self::ranges(n, ranges)?);
+        mpi.groups.give(group.exclude_ranges(&ranges).map_err(wrong_rank)?, newgroup)
+    }
+
+    fn MPI_Group_free(group: Out<Group>) |mpi| {
+        mpi.groups.free(group.get()?)?;
+        group.set(MPI_GROUP_NULL)
+    }
+}

@@ -1,0 +1,135 @@
+//! How processes agree on what a new communicator is known by.
+//!
+//! Members of a communicator do it by a reduction over it. Processes that make one among themselves,
+//! while others of their communicator do something else or where there is none, do it by messages of
+//! the *process space*: it has the ranks of the world, and is no communicator's. What keeps two such
+//! agreements apart is a key, which says what is made by whom.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use bowline_base::buffer::{RecvBuf, SendBuf};
+use bowline_ucp::{Envelope, MatchSpec, OpError, RequestId, SendMode, Sent};
+
+use super::Communicator;
+use super::context::{Agreed, ContextIds, Merge, Offer};
+use crate::error::MpiError;
+use crate::group::Group;
+use crate::handles;
+use crate::process::Process;
+
+/// The space of messages between processes, whatever communicators they are in.
+pub(crate) const PROCESS_SPACE: u32 = 1;
+
+impl Communicator {
+    /// Agrees with the other members on a context for a new communicator.
+    pub(super) fn agree(&self) -> Result<Agreed, MpiError> {
+        let oversubscribed = self.inner.oversubscribed;
+        ContextIds::agree(&self.inner.process.contexts, oversubscribed, |offer| {
+            let mut merged = [offer];
+            self.allreduce(&[offer], &mut merged, Merge)?;
+            Ok(merged[0])
+        })
+    }
+}
+
+/// Agrees with the members of a group, this process among them, on a context. They all give the same
+/// words for what they make.
+pub(super) fn agree_among(
+    process: &Process,
+    group: &Group,
+    what: &impl Hash,
+    oversubscribed: bool,
+) -> Result<Agreed, MpiError> {
+    let mut hasher = DefaultHasher::new();
+    what.hash(&mut hasher);
+    group.size().hash(&mut hasher);
+    group.world_ranks().for_each(|rank| rank.hash(&mut hasher));
+    let tag = hasher.finish();
+    let own = group.position(process.world_rank).expect("the caller is in the group");
+    ContextIds::agree(&process.contexts, oversubscribed, |offer| {
+        spread(process, group, own, tag, offer)
+    })
+}
+
+/// Merges the offers of all members: in round `k` each gives what it knows to the member `2^k` after
+/// it. Since to merge twice changes nothing, any number of members will do.
+fn spread(
+    process: &Process,
+    group: &Group,
+    own: u32,
+    tag: u64,
+    offer: Offer,
+) -> Result<Offer, MpiError> {
+    let (size, mut known) = (u64::from(group.size()), offer);
+    let mut distance = 1;
+    while distance < size {
+        let own = u64::from(own);
+        let at = |position: u64| {
+            let rank = group.world_rank((position % size) as u32);
+            rank.expect("the position is below the size")
+        };
+        let (to, from) = (at(own + distance), at(own + size - distance));
+        let got = swap(process, group, (to, from), tag, &known)?;
+        Merge::merge(&got, &mut known);
+        distance *= 2;
+    }
+    Ok(known)
+}
+
+/// Sends to one process and receives from another one.
+fn swap(
+    process: &Process,
+    group: &Group,
+    (to, from): (u32, u32),
+    tag: u64,
+    known: &Offer,
+) -> Result<Offer, MpiError> {
+    let worker = &process.worker;
+    let ep = process.endpoint(to)?;
+    let envelope = Envelope { space: PROCESS_SPACE, source: process.world_rank, tag };
+    let spec = MatchSpec { space: PROCESS_SPACE, source: Some(from), tag, tag_mask: u64::MAX };
+    let mut bytes = [0_u8; size_of::<Offer>()];
+    let out: Vec<u8> = known.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let complete = |id| worker.is_complete(id);
+    // A member that has died gives up, and so does whoever would wait for what it does not send then.
+    let dead = || worker.failures().into_iter().find_map(|rank| group.position(rank));
+    let end = |id: RequestId| {
+        worker.wait_until(|| complete(id) || dead().is_some());
+        if !complete(id) {
+            worker.cancel(id);
+        }
+        handles::complete(worker, id)
+    };
+    let (received, sent) = handles::without_unwinding(|| {
+        // SAFETY: `bytes` outlives the operation: no way out of this block leads past its end, and
+        // nothing unwinds out of it.
+        let into = unsafe { RecvBuf::borrowed(bytes.as_mut_ptr(), bytes.len()) };
+        // SAFETY: the same holds for `out`, which nobody writes.
+        let from = unsafe { SendBuf::borrowed(out.as_ptr(), out.len()) };
+        let received = worker.recv(spec, into);
+        let sent = match worker.send(ep, envelope, from, SendMode::Standard) {
+            Ok(Sent::Done) => Ok(()),
+            Ok(Sent::Pending(id)) => end(id).outcome,
+            Err(error) => Err(error),
+        };
+        let received = received.and_then(|id| {
+            let status = end(id);
+            status.outcome.map(|()| status.length)
+        });
+        (received, sent)
+    });
+    let failed = |error: OpError| match (error, dead()) {
+        (OpError::Cancelled, Some(rank)) => MpiError::MemberFailed { rank },
+        (error, _) => error.into(),
+    };
+    sent.map_err(failed)?;
+    let length = received.map_err(failed)?;
+    if length != bytes.len() as u64 {
+        return Err(MpiError::CountMismatch { expected: bytes.len() as u64, got: length });
+    }
+    let mut got = *known;
+    for (word, bytes) in got.iter_mut().zip(bytes.chunks_exact(8)) {
+        *word = bytes.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte));
+    }
+    Ok(got)
+}

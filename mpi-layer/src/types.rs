@@ -1,0 +1,176 @@
+//! Datatypes that are known at run time: what a message's elements are, and where their bytes lie.
+//!
+//! ```text
+//!   Type ── Layout     where the bytes lie (base): what messages need
+//!     │     Elements   which basic elements they are: what reductions, counts and conversions need
+//!     │     bounds     from one element of a message to the next
+//!     └──── Origin     the call that made it, as the program wants it back
+//! ```
+//! A type never changes, but for the mark that it is committed. A clone is another reference to it, so
+//! that a type lives as long as a message, an operation or another type uses it.
+//!
+//! Unstable, as all that skins use; see [`raw`](crate::raw).
+
+mod basic;
+mod bounds;
+mod elements;
+mod predefined;
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use bowline_base::layout::Layout;
+
+pub use basic::{Basic, Class, Pair};
+use bounds::Bounds;
+pub use elements::Elements;
+pub use predefined::{VALUES, dense_size};
+
+/// A datatype. (MPI: Datatypes.)
+#[derive(Clone, Debug)]
+pub struct Type(Rc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    layout: Arc<Layout>,
+    elements: Elements,
+    bounds: Bounds,
+    committed: Cell<bool>,
+    /// Its value in the ABI.
+    predefined: Option<u16>,
+    pair: Option<Pair>,
+}
+
+impl Type {
+    /// Bytes of one element in a message.
+    #[inline]
+    pub fn size(&self) -> usize {
+        self.0.layout.size()
+    }
+
+    /// The lower bound.
+    #[inline]
+    pub fn lb(&self) -> i64 {
+        self.0.bounds.lb
+    }
+
+    /// From one element to the next in memory.
+    #[inline]
+    pub fn extent(&self) -> i64 {
+        self.0.layout.extent()
+    }
+
+    /// Where the first byte lies.
+    pub fn true_lb(&self) -> i64 {
+        self.0.layout.true_bounds().0
+    }
+
+    /// From the first byte to the end of the last.
+    pub fn true_extent(&self) -> i64 {
+        let (low, high) = self.0.layout.true_bounds();
+        // Checked when the type was made.
+        high - low
+    }
+
+    /// Where the bytes lie.
+    #[inline]
+    pub fn layout(&self) -> &Arc<Layout> {
+        &self.0.layout
+    }
+
+    /// The place and the bytes of a message of `count` elements, if it lies in one piece; for counts
+    /// that [`Layout::message`] can count.
+    #[inline]
+    pub fn one_block(&self, count: usize) -> Option<(i64, usize)> {
+        self.0.layout.one_block(count)
+    }
+
+    /// Whether the elements of any message lie side by side from its address on, so that a message is
+    /// `count * size` bytes there.
+    #[inline]
+    pub fn is_dense(&self) -> bool {
+        self.0.layout.one_block(2) == Some((0, 2 * self.size()))
+    }
+
+    /// The basic elements.
+    pub fn elements(&self) -> &Elements {
+        &self.0.elements
+    }
+
+    /// The basic element, if there is only one kind of them. For a pair see [`pair`](Self::pair).
+    pub fn basic(&self) -> Option<Basic> {
+        self.0.elements.only()
+    }
+
+    /// A predefined pair of a value and an index.
+    pub fn pair(&self) -> Option<Pair> {
+        self.0.pair
+    }
+
+    /// Whether it may be used for messages.
+    #[inline]
+    pub fn is_committed(&self) -> bool {
+        self.0.committed.get()
+    }
+
+    /// Allows its use for messages. There is no work left to do: a layout is made small while it is put
+    /// together.
+    pub fn commit(&self) {
+        self.0.committed.set(true);
+    }
+
+    /// The value in the ABI, for a predefined type.
+    #[inline]
+    pub fn abi(&self) -> Option<u16> {
+        self.0.predefined
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pairs_have_their_gaps() {
+        // FLOAT_INT, DOUBLE_INT, LONG_INT, 2INT, SHORT_INT, LONG_DOUBLE_INT
+        let expected = [
+            (0x228, 8, 8, 4),
+            (0x229, 12, 16, 8),
+            (0x22a, 12, 16, 8),
+            (0x22b, 8, 8, 4),
+            (0x22c, 6, 8, 4),
+            (0x22d, 20, 32, 16),
+        ];
+        for (value, size, extent, offset) in expected {
+            let pair = Type::predefined(value).unwrap();
+            assert_eq!((pair.size(), pair.extent()), (size, extent), "{value:#x}");
+            assert_eq!(pair.pair().unwrap().offset, offset, "{value:#x}");
+            assert_eq!(pair.is_dense(), size as i64 == extent, "{value:#x}");
+            assert_eq!(pair.elements().count(), 2, "{value:#x}");
+            assert_eq!(pair.lb(), 0);
+        }
+    }
+
+    #[test]
+    fn the_bits_of_a_value_are_its_size() {
+        for &value in VALUES {
+            let of_its_own = Type::predefined(value).unwrap();
+            if (0x240..0x300).contains(&value) {
+                assert_eq!(of_its_own.size(), 1 << (value >> 3 & 7), "{value:#x}");
+            }
+            let dense = dense_size(value.into());
+            assert_eq!(dense > 0, of_its_own.is_dense(), "{value:#x}");
+            if dense > 0 {
+                assert_eq!(dense, of_its_own.size(), "{value:#x}");
+                assert!(of_its_own.basic().is_some() || of_its_own.pair().is_some());
+            }
+            assert!(of_its_own.is_committed());
+            assert_eq!(of_its_own.abi(), Some(value));
+        }
+        for none in [0, 0x200, 0x206, 0x242, 0x2ff, 0x1000, usize::MAX] {
+            assert_eq!(dense_size(none), 0, "{none:#x}");
+        }
+        assert!(Type::predefined(0x200).is_none());
+    }
+}

@@ -5,30 +5,35 @@
 //!   target/published/  prefix   launcher, library, header and wrappers, as `install` lays them out
 //!                      python   an environment with numpy and mpi4py, built against the prefix
 //!                      source   mpi4py's source, which has its tests
+//!                      rsmpi    the crate `mpi` with its examples
 //!                      results  how each test ended, by module, number of ranks and rank
 //! ```
 //!
-//! What is not expected to pass stands in `tests/published/mpi4py.txt` ([`list`]). Where the packages cannot
+//! What is not expected to pass stands in `tests/published/mpi4py.txt` and `rsmpi.txt` ([`list`]). Where the packages cannot
 //! be had, the step is left out with that reason; what fails after they are there is a failure.
 
 mod list;
 mod mpi4py;
+mod rsmpi;
 
-use std::path::PathBuf;
-use std::process::Command;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::install;
 use crate::workspace::Workspace;
+use list::{Ended, List, Results};
 
 /// What to run.
 #[derive(clap::Args, Debug, Default)]
 pub(crate) struct Options {
-    /// Only the modules whose names have this in them; the list is not held against the rest
+    /// Only the modules of mpi4py's tests and the examples of rsmpi whose names have this in them
     #[arg(long, default_value = "")]
     only: String,
-    /// Numbers of ranks
+    /// Numbers of ranks for mpi4py
     #[arg(short = 'n', value_name = "LIST", value_delimiter = ',', default_values_t = RANKS)]
     ranks: Vec<u32>,
     /// Write the list anew from what fails because a function is not there
@@ -37,6 +42,9 @@ pub(crate) struct Options {
 }
 
 const RANKS: [u32; 3] = [1, 2, 4];
+
+/// Far beyond what any job takes: it tells a hang from a slow machine.
+const WATCHDOG: Duration = Duration::from_secs(300);
 
 /// How it went.
 pub(crate) enum Outcome {
@@ -68,9 +76,13 @@ impl Places {
         self.made.join("python/bin/python")
     }
 
-    /// Where the file is that names what does not pass.
-    fn list(&self) -> PathBuf {
-        self.root.join("tests/published/mpi4py.txt")
+    fn results(&self) -> PathBuf {
+        self.made.join("results")
+    }
+
+    /// Where the file is that names what does not pass of a suite.
+    fn list(&self, suite: &str) -> PathBuf {
+        self.root.join("tests/published").join(format!("{suite}.txt"))
     }
 }
 
@@ -93,7 +105,119 @@ pub(crate) fn step(workspace: &Workspace) -> Result<Outcome> {
 }
 
 fn programs(places: &Places, options: &Options) -> Result<Outcome> {
-    mpi4py::run(places, options)
+    let results = places.results();
+    let _ = std::fs::remove_dir_all(&results);
+    std::fs::create_dir_all(&results).with_context(|| format!("cannot make {results:?}"))?;
+    let complete = options.only.is_empty();
+    let (mut passed, mut skipped, mut wrong) = (Vec::new(), Vec::new(), Vec::new());
+    let mut judge = |suite: &str, title: &str, all: Result<Results>, complete: bool| {
+        let said = all.and_then(|all| held(places, suite, title, &all, complete, options.update));
+        match said {
+            Ok(said) => passed.push(said),
+            Err(error) => wrong.push(format!("{title}: {error:#}")),
+        }
+    };
+    match mpi4py::prepare(places)? {
+        Ok(()) => {
+            let all = mpi4py::run(places, &options.only, &options.ranks);
+            judge("mpi4py", &mpi4py::title(), all, complete && options.ranks == RANKS);
+        }
+        Err(why) => skipped.push(format!("{} cannot be had: {why:#}", mpi4py::title())),
+    }
+    match rsmpi::prepare(places)? {
+        Ok(()) => {
+            judge("rsmpi", &rsmpi::title(), rsmpi::run(places, &options.only), complete);
+        }
+        Err(why) => skipped.push(format!("{} cannot be had: {why:#}", rsmpi::title())),
+    }
+    ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
+    Ok(match passed.is_empty() {
+        true => Outcome::Skipped(skipped.join("; ")),
+        false => Outcome::Passed([passed, skipped].concat().join("; ")),
+    })
+}
+
+/// Holds a suite's list against its results, or writes the list; what to say of it.
+fn held(
+    places: &Places,
+    suite: &str,
+    title: &str,
+    all: &Results,
+    complete: bool,
+    update: bool,
+) -> Result<String> {
+    let number = |wanted: Ended| all.values().filter(|ended| **ended == wanted).count();
+    let (passed, skipped) = (number(Ended::Passed), number(Ended::Skipped));
+    let numbers = format!("{title}: {} run, {passed} passed, {skipped} skipped", all.len());
+    let path = places.list(suite);
+    if update {
+        let list = List::of(all)?;
+        list.write(&path, title)?;
+        return Ok(format!("{numbers}; the list has {} lines", list.len()));
+    }
+    let list = List::read(&path)?;
+    list.compare(all, complete)?;
+    Ok(format!("{numbers}, {}", list.by_reason(all)))
+}
+
+/// A program under our launcher.
+struct Job {
+    launcher: Child,
+    /// What it prints.
+    log: PathBuf,
+}
+
+impl Job {
+    fn start(
+        places: &Places,
+        ranks: u32,
+        program: &Path,
+        words: &[&Path],
+        name: &str,
+    ) -> Result<Self> {
+        let log = places.results().join(format!("{name}.{ranks}.log"));
+        let said = File::create(&log).with_context(|| format!("cannot write {log:?}"))?;
+        let launcher = Command::new(places.prefix().join("bin/mpiexec"))
+            .args(["-n", &ranks.to_string()])
+            .arg(program)
+            .args(words)
+            .env("PYTHONDONTWRITEBYTECODE", "1")
+            .stdin(Stdio::null())
+            .stdout(said.try_clone().context("cannot share the log")?)
+            .stderr(said)
+            .spawn()
+            .context("cannot start mpiexec")?;
+        Ok(Self { launcher, log })
+    }
+
+    /// Waits for its end: the exit code, none where it was ended because it took too long, and what was
+    /// printed.
+    fn end(mut self) -> Result<(Option<i32>, String)> {
+        let begin = Instant::now();
+        let code = loop {
+            if let Some(status) = self.launcher.try_wait().context("cannot wait for mpiexec")? {
+                break Some(status.code().unwrap_or(-1));
+            }
+            if begin.elapsed() > WATCHDOG {
+                // The launcher's guardian ends the ranks.
+                let ended = self.launcher.kill().and_then(|()| self.launcher.wait());
+                ended.context("cannot end mpiexec")?;
+                break None;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        let said =
+            std::fs::read(&self.log).with_context(|| format!("cannot read {:?}", self.log))?;
+        Ok((code, String::from_utf8_lossy(&said).into_owned()))
+    }
+}
+
+/// Writes a text beside the place and moves it there.
+fn replace(path: &Path, text: &str) -> Result<()> {
+    let new = path.with_extension("new");
+    std::fs::write(&new, text)
+        .and_then(|()| std::fs::rename(&new, path))
+        .with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// Runs a command to its end; the error has the last line that it printed.

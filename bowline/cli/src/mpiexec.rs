@@ -93,7 +93,7 @@ fn options(job: Job, config: &Config) -> Result<RunOptions> {
         let mut part = Part::new(ranks.unwrap_or(1), words.next().context("a program is missing")?);
         part.args = words.collect();
         // The later of two wins, and that of one program over that of all.
-        part.env = job.env.iter().cloned().chain(env).collect();
+        part.env = library_path().into_iter().chain(job.env.iter().cloned()).chain(env).collect();
         part.directory = directory.or_else(|| job.directory.clone());
         parts.push(part);
     }
@@ -115,6 +115,22 @@ fn options(job: Job, config: &Config) -> Result<RunOptions> {
     }
     options.agent_program = job.agent_program;
     Ok(options)
+}
+
+/// Has programs find the C library that is installed with this command, behind what `LD_LIBRARY_PATH` names
+/// already: those that were linked without a run path, or against another library of the same ABI.
+fn library_path() -> Option<(OsString, OsString)> {
+    const NAME: &str = "LD_LIBRARY_PATH";
+    // The links of the other names are followed.
+    let command = std::env::current_exe().ok()?.canonicalize().ok()?;
+    let own = command.parent()?.parent()?.join("lib");
+    if !own.join("libmpi_abi.so.1").exists() {
+        return None;
+    }
+    // An empty list is a list with the working directory.
+    let before = std::env::var_os(NAME).filter(|paths| !paths.is_empty());
+    let paths = before.iter().flat_map(std::env::split_paths).chain([own]);
+    Some((NAME.into(), std::env::join_paths(paths).ok()?))
 }
 
 /// Where the ranks go; empty where that is this machine.

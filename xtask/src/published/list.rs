@@ -1,5 +1,4 @@
-//! The list of mpi4py's tests that do not pass, each with its reason, and how it is held against what
-//! happened.
+//! A list of tests that do not pass, each with its reason, and how it is held against what happened.
 //!
 //! ```text
 //!   # a comment
@@ -16,7 +15,19 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-use super::mpi4py::{Ended, Results, replace};
+use super::replace;
+
+/// How a test ended, the worst of its ranks.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Ended {
+    Passed,
+    Skipped,
+    /// With the reason.
+    Failed(String),
+}
+
+/// How tests ended, by the number of ranks and the test's name.
+pub(super) type Results = BTreeMap<(u32, String), Ended>;
 
 /// What the library says where it does not have a function.
 pub(super) const UNSUPPORTED: &str = "MPI_ERR_UNSUPPORTED_OPERATION";
@@ -154,9 +165,9 @@ impl List {
         self.lines.len()
     }
 
-    pub(super) fn write(&self, path: &Path) -> Result<()> {
-        let mut text = String::from(
-            "# Tests of mpi4py that do not pass, and why. `cargo xtask published` holds this list against what\n\
+    pub(super) fn write(&self, path: &Path, title: &str) -> Result<()> {
+        let mut text = format!(
+            "# Tests of {title} that do not pass, and why. `cargo xtask published` holds this list against what\n\
              # happens, in both directions; `cargo xtask published --update` writes it.\n",
         );
         for (ranks, tests) in &self.run {
@@ -173,16 +184,11 @@ impl List {
         self.lines.iter().find(|(line, _)| covers(line, test)).map(|(_, reason)| reason.as_str())
     }
 
-    /// Holds the list against what happened to the tests that were chosen; `complete` if these are all.
+    /// Holds the list against what happened to some tests; `complete` if these are all.
     ///
     /// # Errors
     /// With a line for each difference.
-    pub(super) fn compare(
-        &self,
-        all: &Results,
-        chosen: impl Fn(&str) -> bool,
-        complete: bool,
-    ) -> Result<()> {
+    pub(super) fn compare(&self, all: &Results, complete: bool) -> Result<()> {
         let mut said = Vec::new();
         for ((ranks, test), ended) in all {
             if let Ended::Failed(why) = ended
@@ -192,7 +198,7 @@ impl List {
             }
         }
         if complete {
-            for test in passing(all).filter(|test| self.reason(test).is_some() && chosen(test)) {
+            for test in passing(all).filter(|test| self.reason(test).is_some()) {
                 said.push(format!("{test} is listed and does not fail"));
             }
             for line in self.lines.keys() {
@@ -333,24 +339,24 @@ mod tests {
         let list = List::of(&all).unwrap();
         let lines: Vec<_> = list.lines.iter().map(|(line, reason)| (&**line, &**reason)).collect();
         assert_eq!(lines, [("m.A.x", NONBLOCKING), ("m.A.y", ONE_SIDED), ("n.*", FILES)]);
-        list.compare(&all, |_| true, true).unwrap();
+        list.compare(&all, true).unwrap();
 
         let mut more = all.clone();
         more.insert((4, "m.B.x".to_owned()), failed("AssertionError: 1 != 2"));
-        let said = list.compare(&more, |_| true, true).unwrap_err().to_string();
+        let said = list.compare(&more, true).unwrap_err().to_string();
         assert!(said.contains("m.B.x fails on 4 ranks and is not listed: Assert"), "{said}");
         assert!(List::of(&more).unwrap_err().to_string().contains("m.B.x on 4"));
 
         let mut less = all.clone();
         less.insert((1, "n.C.x".to_owned()), Ended::Passed);
-        let said = list.compare(&less, |_| true, true).unwrap_err().to_string();
+        let said = list.compare(&less, true).unwrap_err().to_string();
         assert!(said.contains("n.C.x is listed and does not fail"), "{said}");
 
         less.retain(|(_, test), _| !test.starts_with("n."));
-        let said = list.compare(&less, |_| true, true).unwrap_err().to_string();
+        let said = list.compare(&less, true).unwrap_err().to_string();
         assert!(said.contains("n.* is listed and there is no such test"), "{said}");
         assert!(said.contains("tests are run where"), "{said}");
-        list.compare(&less, |_| true, false).unwrap();
+        list.compare(&less, false).unwrap();
     }
 
     #[test]
@@ -361,7 +367,7 @@ mod tests {
         let directory = std::env::temp_dir().join(format!("bowline-list-{}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();
         let file = directory.join("list.txt");
-        list.write(&file).unwrap();
+        list.write(&file, "a program").unwrap();
         assert_eq!(List::read(&file).unwrap(), list);
         std::fs::remove_dir_all(&directory).unwrap();
         for wrong in ["m.A.y", "m.A.y  because", "run 1", "run x = 3"] {

@@ -3,35 +3,18 @@
 //! Each module of tests is a job of its own, so that one that ends badly takes no other with it. A module
 //! that does not end is ended, and the test that was open then has failed.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
-use std::io::Write as _;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::time::Instant;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, bail};
 use serde::Deserialize;
 
-use super::list::{JOB_ENDED, List, UNSUPPORTED};
-use super::{Options, Outcome, Places, succeed};
+use super::list::{Ended, JOB_ENDED, Results, UNSUPPORTED};
+use super::{Job, Places, succeed};
 
 const VERSION: &str = "4.1.2";
-
-/// Far beyond what any module takes: it tells a hang from a slow machine.
-const WATCHDOG: Duration = Duration::from_secs(300);
-
-/// How a test ended, the worst of its ranks.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Ended {
-    Passed,
-    Skipped,
-    /// With the reason.
-    Failed(String),
-}
-
-/// How the tests ended, by the number of ranks and the test's name.
-pub(super) type Results = BTreeMap<(u32, String), Ended>;
 
 /// A line that `record.py` writes.
 #[derive(Debug, Deserialize)]
@@ -49,23 +32,20 @@ enum How {
     Failed,
 }
 
-/// Builds mpi4py where that has not been done, runs its tests and holds the list against them.
-pub(super) fn run(places: &Places, options: &Options) -> Result<Outcome> {
-    if let Err(why) = prepare(places)? {
-        return Ok(Outcome::Skipped(format!("mpi4py {VERSION} cannot be had: {why:#}")));
-    }
+pub(super) fn title() -> String {
+    format!("mpi4py {VERSION}")
+}
+
+/// Runs the modules of tests whose names have `only` in them.
+pub(super) fn run(places: &Places, only: &str, ranks: &[u32]) -> Result<Results> {
     let tests = places.made.join("source").join(format!("mpi4py-{VERSION}/test"));
-    let results = places.made.join("results");
-    let _ = std::fs::remove_dir_all(&results);
-    std::fs::create_dir_all(&results).with_context(|| format!("cannot make {results:?}"))?;
     let modules = modules(&tests)?;
-    let chosen: Vec<&String> = modules.iter().filter(|name| name.contains(&options.only)).collect();
-    ensure!(!chosen.is_empty(), "no module of mpi4py's tests has {:?} in its name", options.only);
+    let chosen: Vec<&String> = modules.iter().filter(|name| name.contains(only)).collect();
     let mut all = Results::new();
     for (number, module) in chosen.iter().enumerate() {
-        for &ranks in &options.ranks {
+        for &ranks in ranks {
             let begin = Instant::now();
-            let these = run_module(places, &tests, &results, module, ranks)?;
+            let these = run_module(places, &tests, module, ranks)?;
             let failed = these.values().filter(|ended| matches!(ended, Ended::Failed(_))).count();
             println!(
                 "published: {:>2}/{} {module} on {ranks}: {} tests, {failed} failed, {:.1} s",
@@ -77,24 +57,11 @@ pub(super) fn run(places: &Places, options: &Options) -> Result<Outcome> {
             all.extend(these);
         }
     }
-    let tried = all.len();
-    let passed = all.values().filter(|ended| **ended == Ended::Passed).count();
-    let skipped = all.values().filter(|ended| **ended == Ended::Skipped).count();
-    let numbers =
-        format!("mpi4py {VERSION}: {tried} tests run, {passed} passed, {skipped} skipped");
-    if options.update {
-        let list = List::of(&all)?;
-        list.write(&places.list())?;
-        return Ok(Outcome::Passed(format!("{numbers}; the list has {} lines", list.len())));
-    }
-    let list = List::read(&places.list())?;
-    let chosen = |test: &str| test.contains(&options.only);
-    list.compare(&all, chosen, options.only.is_empty() && options.ranks == super::RANKS)?;
-    Ok(Outcome::Passed(format!("{numbers}, {}", list.by_reason(&all))))
+    Ok(all)
 }
 
-/// The environment and the source. The inner error: they cannot be had here.
-fn prepare(places: &Places) -> Result<Result<()>> {
+/// Makes the environment and gets the source. The inner error: they cannot be had here.
+pub(super) fn prepare(places: &Places) -> Result<Result<()>> {
     let source = places.made.join("source");
     let built = places.made.join("built");
     // What it was built from: another header or wrapper wants another build.
@@ -158,39 +125,12 @@ fn modules(tests: &Path) -> Result<BTreeSet<String>> {
     Ok(found)
 }
 
-fn run_module(
-    places: &Places,
-    tests: &Path,
-    results: &Path,
-    module: &str,
-    ranks: u32,
-) -> Result<Results> {
-    let output = results.join(format!("{module}.{ranks}"));
-    let log = results.join(format!("{module}.{ranks}.log"));
-    let said = File::create(&log).with_context(|| format!("cannot write {log:?}"))?;
-    let mut job = Command::new(places.prefix().join("bin/mpiexec"))
-        .args(["-n", &ranks.to_string()])
-        .arg(places.python())
-        .arg(places.root.join("tests/published/record.py"))
-        .args([tests, Path::new(module), &output])
-        .env("PYTHONDONTWRITEBYTECODE", "1")
-        .stdin(Stdio::null())
-        .stdout(said.try_clone().context("cannot share the log")?)
-        .stderr(said)
-        .spawn()
-        .context("cannot start mpiexec")?;
-    let begin = Instant::now();
-    let status = loop {
-        if let Some(status) = job.try_wait().context("cannot wait for mpiexec")? {
-            break Some(status);
-        }
-        if begin.elapsed() > WATCHDOG {
-            // Its guardian ends the ranks.
-            job.kill().and_then(|()| job.wait()).context("cannot end mpiexec")?;
-            break None;
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    };
+fn run_module(places: &Places, tests: &Path, module: &str, ranks: u32) -> Result<Results> {
+    let output = places.results().join(format!("{module}.{ranks}"));
+    let script = places.root.join("tests/published/record.py");
+    let words = [&*script, tests, Path::new(module), &*output];
+    let job = Job::start(places, ranks, &places.python(), &words, module)?;
+    let (status, said) = job.end()?;
     let mut all = Results::new();
     let mut open = BTreeSet::new();
     for rank in 0..ranks {
@@ -200,17 +140,13 @@ fn run_module(
         let why = "it was under way when the job ended".to_owned();
         all.insert((ranks, test), Ended::Failed(why));
     }
-    match status {
-        Some(status) if status.success() => {}
-        Some(status) => {
-            let why = format!("the job ended with {status}; see {}", log.display());
-            all.insert((ranks, format!("{module}{JOB_ENDED}")), Ended::Failed(why));
-        }
-        None => {
-            let why = format!("the job did not end within {WATCHDOG:?}");
-            all.insert((ranks, format!("{module}{JOB_ENDED}")), Ended::Failed(why));
-        }
-    }
+    let why = match status {
+        Some(0) => return Ok(all),
+        Some(code) => format!("the job ended with {code}"),
+        None => "the job did not end".to_owned(),
+    };
+    let last = said.lines().last().unwrap_or_default();
+    all.insert((ranks, format!("{module}{JOB_ENDED}")), Ended::Failed(format!("{why}: {last}")));
     Ok(all)
 }
 
@@ -246,13 +182,4 @@ fn read(output: &Path, rank: u32, ranks: u32, all: &mut Results) -> Result<BTree
         }
     }
     Ok(open)
-}
-
-/// Writes a text beside the place and moves it there.
-pub(super) fn replace(path: &Path, text: &str) -> Result<()> {
-    let new = path.with_extension("new");
-    File::create(&new)
-        .and_then(|mut file| file.write_all(text.as_bytes()))
-        .and_then(|()| std::fs::rename(&new, path))
-        .with_context(|| format!("cannot write {}", path.display()))
 }

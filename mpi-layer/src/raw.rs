@@ -10,7 +10,10 @@ use crate::error::MpiError;
 use crate::handles;
 use crate::status::Status;
 
+mod memory;
+
 pub use bowline_ucp::SendMode;
+pub use memory::Memory;
 
 impl Communicator {
     /// Sends what a handle stands for; returns when it may be written again.

@@ -15,6 +15,7 @@
 //! | handles as C has them, and the types of MPI's numbers | `handle` |
 //! | objects behind handles | `table`; `library` has those of communicators, `types` those of datatypes |
 //! | addresses from the program | `arg`: `In`, `Out`, `Text`, `TextOut` |
+//! | buffers of messages | `buffer`: `outgoing`, `incoming`, `memory` |
 //! | errors | `fault`: `fault(class, sentence)`, `Fault::on(object)`, `?` of the core's errors |
 //! | constants of the ABI | `generated::constants` |
 //! | error handler, attributes, information and name of an object | `object::Common` |
@@ -31,7 +32,7 @@
 mod abi;
 mod arg;
 mod attribute;
-mod basic;
+mod buffer;
 mod collective;
 mod communicator;
 mod convert;

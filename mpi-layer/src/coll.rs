@@ -23,12 +23,14 @@ pub(crate) mod choice;
 pub(crate) mod engine;
 pub(crate) mod gather;
 pub(crate) mod plan;
+pub(crate) mod raw;
 pub(crate) mod reduce;
 pub(crate) mod reduce_scatter;
 pub(crate) mod reductions;
 pub(crate) mod scan;
 pub(crate) mod scatter;
 pub(crate) mod shared;
+pub(crate) mod spans;
 
 #[cfg(test)]
 mod simulator;

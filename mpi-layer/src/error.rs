@@ -50,6 +50,9 @@ pub enum MpiError {
         /// Elements that it was given.
         got: usize,
     },
+    /// Elements whose bytes, or whose bounds in memory, are beyond what can be counted.
+    #[error("so many elements have more bytes than can be counted")]
+    Uncountable,
     /// A count and displacement that reach beyond their buffer, or whose sum overflows.
     #[error("{what}: block {index} ({count} at {displacement}) leaves a buffer of {len} elements")]
     BlockOutOfRange {
@@ -174,7 +177,9 @@ impl MpiError {
             Self::InvalidRank { .. } => ErrorClass::Rank,
             Self::InvalidRoot { .. } => ErrorClass::Root,
             Self::InvalidTag { .. } => ErrorClass::Tag,
-            Self::InvalidLength { .. } | Self::CountMismatch { .. } => ErrorClass::Count,
+            Self::InvalidLength { .. } | Self::CountMismatch { .. } | Self::Uncountable => {
+                ErrorClass::Count
+            }
             Self::InvalidColor { .. }
             | Self::BlockOutOfRange { .. }
             | Self::BlocksOverlap { .. } => ErrorClass::Arg,

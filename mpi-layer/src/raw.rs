@@ -15,6 +15,11 @@ mod memory;
 pub use bowline_ucp::SendMode;
 pub use memory::Memory;
 
+pub use crate::coll::engine::Operands;
+pub use crate::coll::raw::{Data, reduce_local};
+pub use crate::coll::spans::Reduction;
+pub use crate::op::untyped::{Kernel, LaidOut, Predefined, UserFunction};
+
 impl Communicator {
     /// Sends what a handle stands for; returns when it may be written again.
     ///

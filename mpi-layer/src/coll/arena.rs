@@ -18,6 +18,7 @@ use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_base::sync::LINE;
 use bowline_ucp::{Envelope, Ep, MatchSpec, OpError, RequestId, SendMode, Sent, Worker};
 
+use super::engine::{Combine, Operands};
 use super::plan::{Space, Span};
 use crate::error::MpiError;
 use crate::handles;
@@ -36,6 +37,78 @@ pub(crate) struct Flight {
 struct Region {
     start: *mut u8,
     len: usize,
+}
+
+impl Region {
+    /// Where a span starts, which must lie inside.
+    #[inline]
+    fn start_of(self, span: Span) -> *mut u8 {
+        let inside = span.at <= self.len && span.len <= self.len - span.at;
+        assert!(inside, "{span:?} leaves its space of {} bytes", self.len);
+        self.start.wrapping_add(span.at)
+    }
+}
+
+/// The buffers that a collective is called with, for as long as it takes.
+#[derive(Debug)]
+pub(crate) struct Buffers<'a> {
+    input: Region,
+    output: Region,
+    memory: PhantomData<(&'a [u8], &'a mut [u8])>,
+}
+
+impl<'a> Buffers<'a> {
+    /// Slices.
+    #[inline]
+    pub(crate) fn of(input: &'a [u8], output: &'a mut [u8]) -> Self {
+        // Spaces are reached through one kind of pointer; the input's is never written to.
+        let input = Region { start: input.as_ptr().cast_mut(), len: input.len() };
+        let output = Region { start: output.as_mut_ptr(), len: output.len() };
+        Self { input, output, memory: PhantomData }
+    }
+
+    /// Memory at two addresses. Those of nothing may be any.
+    ///
+    /// # Safety
+    /// During `'a`, the bytes of the input can be read and nobody writes them, those of the output can be
+    /// read and written and nobody else uses them, and the two do not overlap.
+    #[inline]
+    pub(crate) unsafe fn at(input: (*const u8, usize), output: (*mut u8, usize)) -> Self {
+        let region = |start: *mut u8, len| {
+            // Handles of buffers want an address even where there is nothing.
+            let start = if len == 0 { std::ptr::dangling_mut() } else { start };
+            Region { start, len }
+        };
+        let input = region(input.0.cast_mut(), input.1);
+        Self { input, output: region(output.0, output.1), memory: PhantomData }
+    }
+
+    /// Where a span of the buffers starts.
+    fn start(&self, span: Span) -> *mut u8 {
+        let region = match span.space {
+            Space::Input => self.input,
+            Space::Output => self.output,
+            Space::Scratch => unreachable!("scratch is no buffer of a caller"),
+        };
+        region.start_of(span)
+    }
+
+    /// Copies a span out.
+    #[inline]
+    pub(crate) fn read(&self, span: Span, out: &mut [u8]) {
+        assert_eq!(span.len, out.len(), "copies keep the length");
+        // SAFETY: the span lies inside its buffer, which can be read; `out` is the caller's alone.
+        unsafe { out.as_mut_ptr().copy_from_nonoverlapping(self.start(span), span.len) };
+    }
+
+    /// Copies to a span of the output.
+    #[inline]
+    pub(crate) fn write(&mut self, span: Span, from: &[u8]) {
+        assert_eq!(span.len, from.len(), "copies keep the length");
+        assert!(span.space == Space::Output, "the input is never written");
+        // SAFETY: as in `read`; the output can be written and is nobody else's.
+        unsafe { self.start(span).copy_from_nonoverlapping(from.as_ptr(), span.len) };
+    }
 }
 
 /// From the lowest to the highest byte that some operations of a stage use in one space; empty
@@ -74,17 +147,12 @@ pub(crate) struct Arena<'a> {
     written: [Hull; 3],
     /// What the sends of this stage read, by space.
     read: [Hull; 3],
-    buffers: PhantomData<(&'a [u8], &'a mut [u8])>,
+    memory: PhantomData<(&'a [u8], &'a mut [u8])>,
 }
 
 impl<'a> Arena<'a> {
     /// An arena over the user's buffers and `scratch` bytes of the library's.
-    pub(crate) fn new(
-        process: &'a Process,
-        input: &'a [u8],
-        output: &'a mut [u8],
-        scratch: usize,
-    ) -> Self {
+    pub(crate) fn new(process: &'a Process, buffers: Buffers<'a>, scratch: usize) -> Self {
         let mut workspace = process.take_workspace();
         let lines = scratch.div_ceil(LINE);
         if workspace.scratch.len() < lines {
@@ -93,15 +161,14 @@ impl<'a> Arena<'a> {
         let start = workspace.scratch.as_mut_ptr().cast();
         Self {
             process,
-            // Spaces are reached through one kind of pointer; the input's is never written to.
-            input: Region { start: input.as_ptr().cast_mut(), len: input.len() },
-            output: Region { start: output.as_mut_ptr(), len: output.len() },
+            input: buffers.input,
+            output: buffers.output,
             scratch: Region { start, len: scratch },
             workspace,
             first: None,
             written: [Hull::EMPTY; 3],
             read: [Hull::EMPTY; 3],
-            buffers: PhantomData,
+            memory: PhantomData,
         }
     }
 
@@ -145,7 +212,7 @@ impl<'a> Arena<'a> {
 
     /// Posts a receive whose span is entered in `written`.
     fn post(&mut self, spec: MatchSpec, span: Span) -> Result<(), OpError> {
-        let start = self.region(span).start.wrapping_add(span.at);
+        let start = self.start(span);
         // SAFETY: the bytes lie in a buffer borrowed for `'a` or in the workspace, and are not the
         // input (rule 1 and `writable`, in `recv`). Until the operation is complete nothing reads
         // or writes them, since `written` holds the span (rule 2), and the arena stays (rule 4).
@@ -162,7 +229,7 @@ impl<'a> Arena<'a> {
     pub(crate) fn wait(&mut self) -> Result<(), MpiError> {
         let mut result = Ok(());
         if let Some((spec, span)) = self.first.take() {
-            let start = self.region(span).start.wrapping_add(span.at);
+            let start = self.start(span);
             // SAFETY: as in `post`; the receive is complete when `recv_blocking` returns.
             let buffer = unsafe { RecvBuf::borrowed(start, span.len) };
             let worker = self.worker();
@@ -224,53 +291,50 @@ impl<'a> Arena<'a> {
 
     /// Lets `combine` do `right = left OP right`.
     #[inline]
-    pub(crate) fn reduce(&mut self, left: Span, right: Span, combine: &dyn Fn(&[u8], &mut [u8])) {
+    pub(crate) fn reduce(&mut self, left: Span, right: Span, combine: Combine<'_>) {
         assert_eq!(left.len, right.len, "operands have one length");
         if left.len == 0 {
             return;
         }
         assert!(!left.overlaps(right), "operands do not overlap: {left:?}, {right:?}");
         let (operand, target) = (self.readable(left), self.writable(right));
-        // SAFETY: `left.len` readable bytes inside a space (rule 1), which nothing writes during
-        // the call: no operation under way (rule 2), and `combine` has only the two slices.
-        let operand = unsafe { std::slice::from_raw_parts(operand, left.len) };
-        // SAFETY: as above, not overlapping the other, as asserted, and read by nothing under way.
-        let target = unsafe { std::slice::from_raw_parts_mut(target, right.len) };
-        combine(operand, target);
+        // SAFETY: both are `left.len` bytes inside their spaces (rule 1) and do not overlap, as asserted.
+        // Nothing under way writes the one or touches the other (rule 2), and nothing starts during the
+        // call.
+        combine(unsafe { Operands::new(operand, target, left.len) });
     }
 
     /// Where a span starts that may be read now.
     #[inline]
     fn readable(&self, span: Span) -> *const u8 {
-        let region = self.region(span);
+        let start = self.start(span);
         if self.written[span.space as usize].may_hold(span) {
             self.refuse_overlap(span, true);
         }
-        region.start.wrapping_add(span.at)
+        start
     }
 
     /// Where a span starts that may be written now.
     #[inline]
     fn writable(&self, span: Span) -> *mut u8 {
-        let region = self.region(span);
+        let start = self.start(span);
         assert!(span.space != Space::Input, "the input is never written");
         let space = span.space as usize;
         if self.written[space].may_hold(span) || self.read[space].may_hold(span) {
             self.refuse_overlap(span, false);
         }
-        region.start.wrapping_add(span.at)
+        start
     }
 
+    /// Where a span starts, which must lie inside of its space.
     #[inline]
-    fn region(&self, span: Span) -> Region {
+    fn start(&self, span: Span) -> *mut u8 {
         let region = match span.space {
             Space::Input => self.input,
             Space::Output => self.output,
             Space::Scratch => self.scratch,
         };
-        let inside = span.at <= region.len && span.len <= region.len - span.at;
-        assert!(inside, "{span:?} leaves its space of {} bytes", region.len);
-        region
+        region.start_of(span)
     }
 
     #[cold]

@@ -1,13 +1,13 @@
 //! The collective calls that move data. (MPI: Collective Communication.)
 //!
-//! They check arguments, choose an algorithm and run it. All ranks of the communicator make the
+//! They check arguments and call what works on bytes, [`spans`](super::spans). All ranks of the communicator make the
 //! same calls in the same order, with the same root and matching lengths. A collective fails at
 //! every rank when a member of the communicator dies.
 
+use super::arena::Buffers;
 use super::blocks::{Blocks, Even, Placed};
 use super::choice::Shape;
 use super::plan::{Space, Span};
-use super::{allgather, alltoall, barrier, bcast, gather, scatter};
 use crate::comm::Communicator;
 use crate::datatype::{Datatype, bytes_of, bytes_of_mut};
 use crate::error::MpiError;
@@ -118,15 +118,7 @@ impl Communicator {
     /// A member's failure.
     #[inline]
     pub fn barrier(&self) -> Result<(), MpiError> {
-        if let Some(shared) = self.shared()? {
-            return shared.run(&self.inner, &[], &mut [], None);
-        }
-        self.barrier_by_messages()
-    }
-
-    fn barrier_by_messages(&self) -> Result<(), MpiError> {
-        let how = self.shape().barrier();
-        barrier::run(&mut self.engine(&[], &mut [], 0, None), self.place(), how)
+        self.barrier_spans()
     }
 
     /// Brings the items of `root` to all ranks. (`MPI_Bcast`)
@@ -137,9 +129,7 @@ impl Communicator {
     pub fn bcast<T: Datatype>(&self, items: &mut [T], root: i32) -> Result<(), MpiError> {
         let root = self.root(root)?;
         let data = Span::output(size_of_val(items));
-        let how = self.shape().bcast(data.len);
-        let mut engine = self.engine(&[], bytes_of_mut(items), 0, None);
-        bcast::run(&mut engine, self.place(), how, root, data)
+        self.bcast_spans(Buffers::of(&[], bytes_of_mut(items)), data, root)
     }
 
     /// Collects blocks of one length at `root`: the block of rank r is at r times the length of
@@ -160,11 +150,7 @@ impl Communicator {
             blocks_length("the output of gather", self.inner.size, input.len(), output.len())?;
         }
         let own = Span::input(size_of_val(input));
-        let how = self.shape().tree(own.len);
-        let blocks = Even { space: Space::Output, len: own.len };
-        let scratch = gather::scratch(how, self.inner.size, own.len);
-        let mut engine = self.engine(bytes_of(input), bytes_of_mut(output), scratch, None);
-        gather::even(&mut engine, self.place(), how, root, own, blocks)
+        self.gather_spans(Buffers::of(bytes_of(input), bytes_of_mut(output)), own, root)
     }
 
     /// Collects blocks of different lengths at `root`, which says where they go; elsewhere
@@ -197,8 +183,8 @@ impl Communicator {
         } else {
             Placed { space: Space::Output, width: 0, counts: &[], displacements: &[] }
         };
-        let mut engine = self.engine(bytes_of(input), bytes_of_mut(output), 0, None);
-        gather::linear(&mut engine, self.place(), root, own, &blocks)
+        let buffers = Buffers::of(bytes_of(input), bytes_of_mut(output));
+        self.gatherv_spans(buffers, own, &blocks, root)
     }
 
     /// Deals out blocks of one length from `root`: rank r gets what is at r times the length of
@@ -217,11 +203,7 @@ impl Communicator {
             blocks_length("the input of scatter", self.inner.size, output.len(), input.len())?;
         }
         let own = Span::output(size_of_val(output));
-        let how = self.shape().tree(own.len);
-        let blocks = Even { space: Space::Input, len: own.len };
-        let scratch = scatter::scratch(how, self.inner.size, own.len);
-        let mut engine = self.engine(bytes_of(input), bytes_of_mut(output), scratch, None);
-        scatter::even(&mut engine, self.place(), how, root, blocks, own)
+        self.scatter_spans(Buffers::of(bytes_of(input), bytes_of_mut(output)), own, root)
     }
 
     /// Deals out blocks of different lengths from `root`, which says where they are; elsewhere
@@ -247,8 +229,8 @@ impl Communicator {
         } else {
             Placed { space: Space::Input, width: 0, counts: &[], displacements: &[] }
         };
-        let mut engine = self.engine(bytes_of(input), bytes_of_mut(output), 0, None);
-        scatter::linear(&mut engine, self.place(), root, &blocks, own)
+        let buffers = Buffers::of(bytes_of(input), bytes_of_mut(output));
+        self.scatterv_spans(buffers, &blocks, own, root)
     }
 
     /// Collects blocks of one length at all ranks. (`MPI_Allgather`)
@@ -259,7 +241,7 @@ impl Communicator {
     pub fn allgather<T: Datatype>(&self, input: &[T], output: &mut [T]) -> Result<(), MpiError> {
         blocks_length("the output of allgather", self.inner.size, input.len(), output.len())?;
         let own = Span::input(size_of_val(input));
-        self.allgather_spans(bytes_of(input), own, bytes_of_mut(output))
+        self.allgather_spans(Buffers::of(bytes_of(input), bytes_of_mut(output)), own)
     }
 
     /// The same when each rank has put its block in its place of `items` already.
@@ -272,15 +254,8 @@ impl Communicator {
         let count = items.len() / self.inner.size as usize;
         blocks_length("the buffer of allgather", self.inner.size, count, items.len())?;
         let blocks = Even { space: Space::Output, len: count * size_of::<T>() };
-        self.allgather_spans(&[], blocks.span(self.inner.rank), bytes_of_mut(items))
-    }
-
-    fn allgather_spans(&self, input: &[u8], own: Span, output: &mut [u8]) -> Result<(), MpiError> {
-        let how = self.shape().allgather(own.len);
-        let scratch = allgather::scratch(how, output.len());
-        let mut engine = self.engine(input, output, scratch, None);
-        let blocks = Even { space: Space::Output, len: own.len };
-        allgather::even(&mut engine, self.place(), how, own, blocks)
+        let own = blocks.span(self.inner.rank);
+        self.allgather_spans(Buffers::of(&[], bytes_of_mut(items)), own)
     }
 
     /// Collects blocks of different lengths at all ranks; `partition` has the same counts
@@ -303,10 +278,8 @@ impl Communicator {
         let own = Span::input(size_of_val(input));
         // No overflow: blocks do not overlap and lie in one buffer.
         let total = partition.counts.iter().sum::<usize>() * size_of::<T>();
-        let how = self.shape().allgatherv(total);
-        let scratch = allgather::scratch(how, total);
-        let mut engine = self.engine(bytes_of(input), bytes_of_mut(output), scratch, None);
-        allgather::any(&mut engine, self.place(), how, own, &blocks)
+        let buffers = Buffers::of(bytes_of(input), bytes_of_mut(output));
+        self.allgatherv_spans(buffers, own, &blocks, total)
     }
 
     /// Sends the r-th block of `input` to rank r, and receives the r-th block of `output` from
@@ -320,11 +293,7 @@ impl Communicator {
         blocks_length("the input of alltoall", self.inner.size, count, input.len())?;
         length("the output of alltoall", input.len(), output.len())?;
         let len = count * size_of::<T>();
-        let how = self.shape().alltoall(len);
-        let scratch = alltoall::scratch(how, self.inner.size, len);
-        let mut engine = self.engine(bytes_of(input), bytes_of_mut(output), scratch, None);
-        let (from, into) = (Even { space: Space::Input, len }, Even { space: Space::Output, len });
-        alltoall::even(&mut engine, self.place(), how, from, into)
+        self.alltoall_spans(Buffers::of(bytes_of(input), bytes_of_mut(output)), len)
     }
 
     /// Sends a block of `input` to each rank and receives a block of `output` from each; the
@@ -347,8 +316,6 @@ impl Communicator {
         let what = "the receive partition of alltoallv";
         let into = receive.check::<T>(what, size, output.len(), Space::Output)?;
         length("the own block of alltoallv", send.counts[rank], receive.counts[rank])?;
-        let partners = self.shape().alltoallv();
-        let mut engine = self.engine(bytes_of(input), bytes_of_mut(output), 0, None);
-        alltoall::staged(&mut engine, self.place(), partners, &from, &into)
+        self.alltoallv_spans(Buffers::of(bytes_of(input), bytes_of_mut(output)), &from, &into)
     }
 }

@@ -2,16 +2,79 @@
 //!
 //! It turns ranks into endpoints and phases into tags; memory is the business of the arena.
 
+use std::marker::PhantomData;
+
 use bowline_ucp::{Envelope, MatchSpec, OpError};
 
-use super::arena::Arena;
-use super::plan::{Place, Plan, Span};
+use super::arena::{Arena, Buffers};
+use super::plan::{Plan, Span};
 use crate::comm::{CommInner, Communicator};
 use crate::error::MpiError;
 use crate::tags;
 
+/// Two vectors in memory that are to become one: `right = left OP right`.
+#[derive(Debug)]
+pub struct Operands<'a> {
+    left: *const u8,
+    right: *mut u8,
+    len: usize,
+    memory: PhantomData<&'a mut [u8]>,
+}
+
+impl<'a> Operands<'a> {
+    /// The operands at two addresses.
+    ///
+    /// # Safety
+    /// During `'a`, `len` bytes at `left` can be read and nobody writes them; `len` bytes at `right` can
+    /// be read and written and nobody else uses them. They do not overlap.
+    #[inline]
+    pub unsafe fn new(left: *const u8, right: *mut u8, len: usize) -> Self {
+        Self { left, right, len, memory: PhantomData }
+    }
+
+    /// The operands in two slices, which have one length.
+    #[inline]
+    pub(crate) fn of(left: &'a [u8], right: &'a mut [u8]) -> Self {
+        let len = left.len().min(right.len());
+        Self { left: left.as_ptr(), right: right.as_mut_ptr(), len, memory: PhantomData }
+    }
+
+    /// Where the contributions of lower ranks are.
+    #[inline]
+    pub fn left(&self) -> *const u8 {
+        self.left
+    }
+
+    /// Where those of higher ranks are, and where the result goes.
+    #[inline]
+    pub fn right(&self) -> *mut u8 {
+        self.right
+    }
+
+    /// Bytes of each: those of whole elements.
+    #[inline]
+    #[expect(clippy::len_without_is_empty, reason = "nobody combines nothing")]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The operands as slices.
+    ///
+    /// # Safety
+    /// All bytes are initialised.
+    #[inline]
+    pub(crate) unsafe fn slices(self) -> (&'a [u8], &'a mut [u8]) {
+        // SAFETY: the maker has promised that the memory is there for `'a`, that the left operand is only
+        // read and the right one is nobody else's; the caller says that it is initialised.
+        unsafe {
+            let left = std::slice::from_raw_parts(self.left, self.len);
+            (left, std::slice::from_raw_parts_mut(self.right, self.len))
+        }
+    }
+}
+
 /// A reduction on bytes.
-pub(crate) type Combine<'a> = &'a dyn Fn(&[u8], &mut [u8]);
+pub(crate) type Combine<'a> = &'a dyn Fn(Operands<'_>);
 
 pub(crate) struct Engine<'a> {
     comm: &'a CommInner,
@@ -27,21 +90,14 @@ impl Communicator {
     #[inline]
     pub(crate) fn engine<'a>(
         &'a self,
-        input: &'a [u8],
-        output: &'a mut [u8],
+        buffers: Buffers<'a>,
         scratch: usize,
         combine: Option<Combine<'a>>,
     ) -> Engine<'a> {
         let comm = &*self.inner;
         let base = tags::collective(comm.generation, comm.next_sequence());
-        let arena = Arena::new(&comm.process, input, output, scratch);
+        let arena = Arena::new(&comm.process, buffers, scratch);
         Engine { comm, arena, combine, base, tag: base }
-    }
-
-    /// This rank and the number of ranks.
-    #[inline]
-    pub(crate) fn place(&self) -> Place {
-        Place { rank: self.inner.rank, size: self.inner.size }
     }
 }
 

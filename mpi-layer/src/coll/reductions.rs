@@ -4,21 +4,37 @@
 //! Contributions are combined in rank order, whatever the algorithm, for every operation that is
 //! not declared commutative; results are the same on all ranks and in every run.
 
+use super::arena::Buffers;
 use super::blocks::{Blocks, Even, Packed};
 use super::calls::{blocks_length, length};
-use super::plan::{Space, Span, Vectors};
-use super::{allreduce, reduce, reduce_scatter, scan, shared};
+use super::engine::Operands;
+use super::plan::{Space, Span};
+use super::spans::Reduction;
 use crate::comm::Communicator;
 use crate::datatype::{Datatype, bytes_of, bytes_of_mut, items_of, items_of_mut};
 use crate::error::MpiError;
 use crate::op::Operation;
 
-/// The operation on bytes.
+/// The operation on bytes, for collectives whose buffers are slices of `T`.
 #[inline]
-fn combine<'a, T: Datatype>(op: &'a impl Operation<T>) -> impl Fn(&[u8], &mut [u8]) + 'a {
+fn combine<'a, T: Datatype>(op: &'a impl Operation<T>) -> impl Fn(Operands<'_>) + 'a {
     // Scratch is aligned to cache lines and blocks in it to elements.
     const { assert!(align_of::<T>() <= 64, "datatypes are aligned to a cache line at most") };
-    move |left, right| op.combine(items_of(left), items_of_mut(right))
+    move |operands| {
+        // SAFETY: operands are parts of the buffers, which are slices, or of scratch, which is
+        // initialised memory too.
+        let (left, right) = unsafe { operands.slices() };
+        op.combine(items_of(left), items_of_mut(right));
+    }
+}
+
+/// What algorithms need of an operation on `T`.
+#[inline]
+fn reduction<'a, T: Datatype>(
+    op: &impl Operation<T>,
+    combine: &'a impl Fn(Operands<'_>),
+) -> Reduction<'a> {
+    Reduction::new(size_of::<T>(), op.is_commutative(), combine)
 }
 
 impl Communicator {
@@ -39,15 +55,10 @@ impl Communicator {
         if self.inner.rank == root {
             length("the output of reduce", input.len(), output.len())?;
         }
-        let (len, width) = (size_of_val(input), size_of::<T>());
-        let how = self.shape().reduce(len, width, op.is_commutative());
-        let scratch = reduce::scratch(how, self.inner.size, len);
-        let vectors =
-            Vectors { input: Span::input(len), output: Span::output(len), width, scratch: 0 };
+        let own = Span::input(size_of_val(input));
         let combine = combine(&op);
-        let mut engine =
-            self.engine(bytes_of(input), bytes_of_mut(output), scratch, Some(&combine));
-        reduce::run(&mut engine, self.place(), how, root, vectors)
+        let buffers = Buffers::of(bytes_of(input), bytes_of_mut(output));
+        self.reduce_spans(buffers, own, reduction(&op, &combine), root)
     }
 
     /// Combines the inputs of all ranks, element by element; all get the result.
@@ -65,7 +76,9 @@ impl Communicator {
     ) -> Result<(), MpiError> {
         length("the output of allreduce", input.len(), output.len())?;
         let own = Span::input(size_of_val(input));
-        self.allreduce_spans(bytes_of(input), own, output, &op)
+        let combine = combine(&op);
+        let buffers = Buffers::of(bytes_of(input), bytes_of_mut(output));
+        self.allreduce_spans(buffers, own, reduction(&op, &combine))
     }
 
     /// The same with the contribution in `items`, which the result replaces. (`MPI_Allreduce` with
@@ -80,50 +93,21 @@ impl Communicator {
         op: impl Operation<T>,
     ) -> Result<(), MpiError> {
         let own = Span::output(size_of_val(items));
-        self.allreduce_spans(&[], own, items, &op)
+        let combine = combine(&op);
+        let buffers = Buffers::of(&[], bytes_of_mut(items));
+        self.allreduce_spans(buffers, own, reduction(&op, &combine))
     }
 
-    #[inline]
-    fn allreduce_spans<T: Datatype>(
+    /// The same by messages, whatever the ranks share.
+    pub(super) fn allreduce_in_place_by_messages<T: Datatype>(
         &self,
-        input: &[u8],
-        own: Span,
-        output: &mut [T],
+        items: &mut [T],
         op: &impl Operation<T>,
     ) -> Result<(), MpiError> {
-        if own.len <= shared::MAX_BYTES
-            && let Some(shared) = self.shared()?
-        {
-            let combine = combine(op);
-            // In place, the contribution is where the result goes.
-            let mut own_copy = [0; shared::MAX_BYTES];
-            let contribution: &[u8] = if input.is_empty() {
-                let bytes = bytes_of(output);
-                own_copy[..bytes.len()].copy_from_slice(bytes);
-                &own_copy[..bytes.len()]
-            } else {
-                input
-            };
-            return shared.run(&self.inner, contribution, bytes_of_mut(output), Some(&combine));
-        }
-        self.allreduce_by_messages(input, own, output, op)
-    }
-
-    #[inline]
-    pub(super) fn allreduce_by_messages<T: Datatype>(
-        &self,
-        input: &[u8],
-        own: Span,
-        output: &mut [T],
-        op: &impl Operation<T>,
-    ) -> Result<(), MpiError> {
-        let width = size_of::<T>();
-        let how = self.shape().allreduce(own.len, width);
-        let scratch = allreduce::scratch(how, self.inner.size, own.len);
-        let vectors = Vectors { input: own, output: Span::output(own.len), width, scratch: 0 };
+        let own = Span::output(size_of_val(items));
         let combine = combine(op);
-        let mut engine = self.engine(input, bytes_of_mut(output), scratch, Some(&combine));
-        allreduce::run(&mut engine, self.place(), how, vectors)
+        let buffers = Buffers::of(&[], bytes_of_mut(items));
+        self.allreduce_by_messages(buffers, own, reduction(op, &combine))
     }
 
     /// Combines the inputs of all ranks, element by element; rank r gets the r-th block of the
@@ -180,14 +164,9 @@ impl Communicator {
         blocks: &impl Blocks,
         op: &impl Operation<T>,
     ) -> Result<(), MpiError> {
-        let own = Span::output(size_of_val(output));
-        let total = size_of_val(input);
-        let how = self.shape().reduce_scatter(total, op.is_commutative());
-        let scratch = reduce_scatter::scratch(how, self.inner.size, total, own.len);
         let combine = combine(op);
-        let mut engine =
-            self.engine(bytes_of(input), bytes_of_mut(output), scratch, Some(&combine));
-        reduce_scatter::run(&mut engine, self.place(), how, blocks, own)
+        let buffers = Buffers::of(bytes_of(input), bytes_of_mut(output));
+        self.reduce_scatter_spans(buffers, blocks, size_of_val(input), reduction(op, &combine))
     }
 
     /// Combines, element by element, the inputs of all ranks up to this one. (`MPI_Scan`)
@@ -226,12 +205,8 @@ impl Communicator {
     ) -> Result<(), MpiError> {
         length("the output of a scan", input.len(), output.len())?;
         let len = size_of_val(input);
-        let how = self.shape().scan();
-        let scratch = scan::scratch(how, len);
         let combine = combine(op);
-        let mut engine =
-            self.engine(bytes_of(input), bytes_of_mut(output), scratch, Some(&combine));
-        let (input, output) = (Span::input(len), Span::output(len));
-        scan::run(&mut engine, self.place(), how, exclusive, input, output)
+        let buffers = Buffers::of(bytes_of(input), bytes_of_mut(output));
+        self.scan_spans(buffers, exclusive, len, reduction(op, &combine))
     }
 }

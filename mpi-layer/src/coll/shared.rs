@@ -35,12 +35,9 @@ use bowline_base::view::View;
 use bowline_base::words::ViewWords;
 use bowline_ucp::{Envelope, Memory, RemoteKey, SendMode, Sent, Worker};
 
-use super::engine::Combine;
-use super::plan::Span;
+use super::engine::{Combine, Operands};
 use crate::comm::{CommInner, Communicator};
-use crate::datatype::Datatype;
 use crate::error::MpiError;
-use crate::op::Operation;
 use crate::tags;
 
 const WORD: usize = 8;
@@ -239,7 +236,7 @@ impl Shared {
                 output.copy_from_slice(lefts.next().expect("a communicator has a rank"));
             }
             for left in lefts {
-                combine(left, output);
+                combine(Operands::of(left, output));
             }
             behind = first;
         }
@@ -400,7 +397,7 @@ impl Communicator {
         // One node: the greatest id is the smallest as well.
         let node = inner.process.node_id;
         let mut ids = [node, !node];
-        self.everybody(&mut ids, &crate::Max)?;
+        self.allreduce_in_place_by_messages(&mut ids, &crate::Max)?;
         if ids[0] != !ids[1] {
             return Ok(None);
         }
@@ -416,7 +413,7 @@ impl Communicator {
             None => offer::open(worker, inner.endpoint(0)?, &offer, inner.size),
         };
         let mut able = [i32::from(home.is_some())];
-        self.everybody(&mut able, &crate::Min)?;
+        self.allreduce_in_place_by_messages(&mut able, &crate::Min)?;
         let shared = home.map(|home| Shared::new(home, inner.rank, inner.size));
         if able == [1] {
             return Ok(shared);
@@ -441,16 +438,6 @@ impl Communicator {
             Some(())
         });
         matches!(done, Ok(Some(())))
-    }
-
-    /// A reduction by messages, in place.
-    fn everybody<T: Datatype>(
-        &self,
-        items: &mut [T],
-        op: &impl Operation<T>,
-    ) -> Result<(), MpiError> {
-        let own = Span::output(size_of_val(items));
-        self.allreduce_by_messages(&[], own, items, op)
     }
 }
 

@@ -75,7 +75,8 @@ mpi! {
     }
 
     any fn MPI_Op_fromint(op: c_int) -> Op {
-        Op(low(op))
+        let low = low(op);
+        library::running().map_or(Op(low), |library| library.op_from_int(low))
     }
 
     any fn MPI_Request_toint(request: Request) -> c_int {

@@ -19,6 +19,7 @@
 //! | errors | `fault`: `fault(class, sentence)`, `Fault::on(object)`, `?` of the core's errors |
 //! | constants of the ABI | `generated::constants` |
 //! | error handler, attributes, information and name of an object | `object::Common` |
+//! | buffers of collectives: address, count and datatype | `elements` |
 //! | the state while MPI runs | `library::Library`, under the name between the bars of `mpi!` |
 //!
 //! # Errors
@@ -36,6 +37,7 @@ mod buffer;
 mod collective;
 mod communicator;
 mod convert;
+mod elements;
 mod entry;
 mod environment;
 mod errhandler;
@@ -48,6 +50,7 @@ mod info;
 mod library;
 mod names;
 mod object;
+mod op;
 mod p2p;
 mod session;
 mod status;

@@ -29,8 +29,9 @@ use crate::attribute::Attributes;
 use crate::fault::{Fault, fault};
 use crate::generated::constants::*;
 use crate::group::Groups;
-use crate::handle::{Comm, Errhandler};
+use crate::handle::{Comm, Errhandler, Op};
 use crate::object::Common;
+use crate::op::UserOp;
 use crate::table::Table;
 use crate::types::Types;
 
@@ -51,6 +52,8 @@ pub(crate) struct Library {
     comms: RefCell<Table<Rc<CommObject>>>,
     pub(crate) groups: Groups,
     pub(crate) types: Types,
+    /// The program's operations.
+    pub(crate) ops: RefCell<Table<Rc<UserOp>>>,
     pub(crate) attributes: Attributes,
     pub(crate) launched: Launched,
     pub(crate) provided: Cell<c_int>,
@@ -273,6 +276,7 @@ impl Library {
             comms: RefCell::new(Table::new(Comm::KIND)),
             groups: Groups::new(),
             types: Types::new(),
+            ops: RefCell::new(Table::new(Op::KIND)),
             attributes: Attributes::new(&launched, world.size()),
             launched,
             provided: Cell::new(provided),

@@ -1,0 +1,71 @@
+//! Allgathers.
+
+use std::ffi::{c_int, c_void};
+
+use super::apart;
+use crate::arg::In;
+use crate::elements::Number;
+use crate::entry::mpi;
+use crate::fault::Fault;
+use crate::handle::{Aint, Comm, Count, Datatype};
+use crate::library::Library;
+
+mpi! {
+    fn MPI_Allgather(sendbuf: *const c_void, sendcount: c_int, sendtype: Datatype,
+                     recvbuf: *mut c_void, recvcount: c_int, recvtype: Datatype, comm: Comm)
+        on comm |mpi| {
+        let sent = (sendbuf, sendcount.into(), sendtype);
+        allgather(mpi, sent, (recvbuf, recvcount.into(), recvtype), comm)
+    }
+
+    fn MPI_Allgather_c(sendbuf: *const c_void, sendcount: Count, sendtype: Datatype,
+                       recvbuf: *mut c_void, recvcount: Count, recvtype: Datatype, comm: Comm)
+        on comm |mpi| {
+        allgather(mpi, (sendbuf, sendcount, sendtype), (recvbuf, recvcount, recvtype), comm)
+    }
+
+    fn MPI_Allgatherv(sendbuf: *const c_void, sendcount: c_int, sendtype: Datatype,
+                      recvbuf: *mut c_void, recvcounts: In<c_int>, displs: In<c_int>,
+                      recvtype: Datatype, comm: Comm) on comm |mpi| {
+        let sent = (sendbuf, sendcount.into(), sendtype);
+        allgatherv(mpi, sent, recvbuf, (recvcounts, displs), recvtype, comm)
+    }
+
+    fn MPI_Allgatherv_c(sendbuf: *const c_void, sendcount: Count, sendtype: Datatype,
+                        recvbuf: *mut c_void, recvcounts: In<Count>, displs: In<Aint>,
+                        recvtype: Datatype, comm: Comm) on comm |mpi| {
+        let sent = (sendbuf, sendcount, sendtype);
+        allgatherv(mpi, sent, recvbuf, (recvcounts, displs), recvtype, comm)
+    }
+}
+
+fn allgather(
+    mpi: &Library,
+    (sendbuf, sendcount, sendtype): (*const c_void, i64, Datatype),
+    (recvbuf, recvcount, recvtype): (*mut c_void, i64, Datatype),
+    comm: Comm,
+) -> Result<(), Fault> {
+    let comm = mpi.comm(comm)?;
+    let sent = mpi.buffer_or_in_place(sendbuf, sendcount, sendtype, true)?;
+    let received = mpi.buffer(recvbuf, recvcount, recvtype)?;
+    apart(sent.as_ref(), Some(&received))?;
+    let own = sent.as_ref().map(|sent| sent.data());
+    // SAFETY: the program answers for the memory.
+    Ok(unsafe { comm.comm.allgather_data(own, received.data()) }?)
+}
+
+fn allgatherv<C: Number, D: Number>(
+    mpi: &Library,
+    (sendbuf, sendcount, sendtype): (*const c_void, i64, Datatype),
+    recvbuf: *mut c_void,
+    places: (In<C>, In<D>),
+    recvtype: Datatype,
+    comm: Comm,
+) -> Result<(), Fault> {
+    let comm = mpi.comm(comm)?;
+    let sent = mpi.buffer_or_in_place(sendbuf, sendcount, sendtype, true)?;
+    let received = mpi.blocks(&comm, recvbuf, places, recvtype)?;
+    let own = sent.as_ref().map(|sent| sent.data());
+    // SAFETY: the program answers for the memory.
+    Ok(unsafe { comm.comm.allgatherv_data(own, &received.data()) }?)
+}

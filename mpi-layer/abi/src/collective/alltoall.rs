@@ -1,0 +1,103 @@
+//! Exchanges between all ranks.
+
+use std::ffi::{c_int, c_void};
+
+use super::apart;
+use crate::arg::In;
+use crate::elements::{Blocks, Number, is_in_place};
+use crate::entry::mpi;
+use crate::fault::Fault;
+use crate::handle::{Aint, Comm, Count, Datatype};
+use crate::library::{CommObject, Library};
+
+mpi! {
+    fn MPI_Alltoall(sendbuf: *const c_void, sendcount: c_int, sendtype: Datatype,
+                    recvbuf: *mut c_void, recvcount: c_int, recvtype: Datatype, comm: Comm)
+        on comm |mpi| {
+        let sent = (sendbuf, sendcount.into(), sendtype);
+        alltoall(mpi, sent, (recvbuf, recvcount.into(), recvtype), comm)
+    }
+
+    fn MPI_Alltoall_c(sendbuf: *const c_void, sendcount: Count, sendtype: Datatype,
+                      recvbuf: *mut c_void, recvcount: Count, recvtype: Datatype, comm: Comm)
+        on comm |mpi| {
+        alltoall(mpi, (sendbuf, sendcount, sendtype), (recvbuf, recvcount, recvtype), comm)
+    }
+
+    fn MPI_Alltoallv(sendbuf: *const c_void, sendcounts: In<c_int>, sdispls: In<c_int>,
+                     sendtype: Datatype, recvbuf: *mut c_void, recvcounts: In<c_int>,
+                     rdispls: In<c_int>, recvtype: Datatype, comm: Comm) on comm |mpi| {
+        let sent = (sendbuf, (sendcounts, sdispls), sendtype);
+        alltoallv(mpi, sent, (recvbuf, (recvcounts, rdispls), recvtype), comm)
+    }
+
+    fn MPI_Alltoallv_c(sendbuf: *const c_void, sendcounts: In<Count>, sdispls: In<Aint>,
+                       sendtype: Datatype, recvbuf: *mut c_void, recvcounts: In<Count>,
+                       rdispls: In<Aint>, recvtype: Datatype, comm: Comm) on comm |mpi| {
+        let sent = (sendbuf, (sendcounts, sdispls), sendtype);
+        alltoallv(mpi, sent, (recvbuf, (recvcounts, rdispls), recvtype), comm)
+    }
+
+    fn MPI_Alltoallw(sendbuf: *const c_void, sendcounts: In<c_int>, sdispls: In<c_int>,
+                     sendtypes: In<Datatype>, recvbuf: *mut c_void, recvcounts: In<c_int>,
+                     rdispls: In<c_int>, recvtypes: In<Datatype>, comm: Comm) on comm |mpi| {
+        let sent = (sendbuf, (sendcounts, sdispls), sendtypes);
+        alltoallw(mpi, sent, (recvbuf, (recvcounts, rdispls), recvtypes), comm)
+    }
+
+    fn MPI_Alltoallw_c(sendbuf: *const c_void, sendcounts: In<Count>, sdispls: In<Aint>,
+                       sendtypes: In<Datatype>, recvbuf: *mut c_void, recvcounts: In<Count>,
+                       rdispls: In<Aint>, recvtypes: In<Datatype>, comm: Comm) on comm |mpi| {
+        let sent = (sendbuf, (sendcounts, sdispls), sendtypes);
+        alltoallw(mpi, sent, (recvbuf, (recvcounts, rdispls), recvtypes), comm)
+    }
+}
+
+fn alltoall(
+    mpi: &Library,
+    (sendbuf, sendcount, sendtype): (*const c_void, i64, Datatype),
+    (recvbuf, recvcount, recvtype): (*mut c_void, i64, Datatype),
+    comm: Comm,
+) -> Result<(), Fault> {
+    let comm = mpi.comm(comm)?;
+    let sent = mpi.buffer_or_in_place(sendbuf, sendcount, sendtype, true)?;
+    let received = mpi.buffer(recvbuf, recvcount, recvtype)?;
+    apart(sent.as_ref(), Some(&received))?;
+    let own = sent.as_ref().map(|sent| sent.data());
+    // SAFETY: the program answers for the memory.
+    Ok(unsafe { comm.comm.alltoall_data(own, received.data()) }?)
+}
+
+fn alltoallv<C: Number, D: Number>(
+    mpi: &Library,
+    (sendbuf, sent, sendtype): (*const c_void, (In<C>, In<D>), Datatype),
+    (recvbuf, received, recvtype): (*mut c_void, (In<C>, In<D>), Datatype),
+    comm: Comm,
+) -> Result<(), Fault> {
+    let comm = mpi.comm(comm)?;
+    let sent = match is_in_place(sendbuf) {
+        true => None,
+        false => Some(mpi.blocks(&comm, sendbuf, sent, sendtype)?),
+    };
+    exchange(&comm, sent.as_ref(), &mpi.blocks(&comm, recvbuf, received, recvtype)?)
+}
+
+fn alltoallw<C: Number, D: Number>(
+    mpi: &Library,
+    (sendbuf, sent, sendtypes): (*const c_void, (In<C>, In<D>), In<Datatype>),
+    (recvbuf, received, recvtypes): (*mut c_void, (In<C>, In<D>), In<Datatype>),
+    comm: Comm,
+) -> Result<(), Fault> {
+    let comm = mpi.comm(comm)?;
+    let sent = match is_in_place(sendbuf) {
+        true => None,
+        false => Some(mpi.typed_blocks(&comm, sendbuf, sent, sendtypes)?),
+    };
+    exchange(&comm, sent.as_ref(), &mpi.typed_blocks(&comm, recvbuf, received, recvtypes)?)
+}
+
+fn exchange(comm: &CommObject, sent: Option<&Blocks>, received: &Blocks) -> Result<(), Fault> {
+    let own = sent.map(Blocks::data);
+    // SAFETY: the program answers for the memory.
+    Ok(unsafe { comm.comm.alltoallv_data(own.as_deref(), &received.data()) }?)
+}

@@ -1,0 +1,214 @@
+//! Reductions.
+
+use std::ffi::{c_int, c_void};
+
+use super::{apart, is_root};
+use crate::arg::In;
+use crate::elements::{Buffer, Number, counted, is_in_place};
+use crate::entry::mpi;
+use crate::fault::Fault;
+use crate::handle::{Comm, Count, Datatype, Op};
+use crate::library::Library;
+
+mpi! {
+    fn MPI_Reduce(sendbuf: *const c_void, recvbuf: *mut c_void, count: c_int, datatype: Datatype,
+                  op: Op, root: c_int, comm: Comm) on comm |mpi| {
+        reduce(mpi, sendbuf, recvbuf, (count.into(), datatype), op, root, comm)
+    }
+
+    fn MPI_Reduce_c(sendbuf: *const c_void, recvbuf: *mut c_void, count: Count, datatype: Datatype,
+                    op: Op, root: c_int, comm: Comm) on comm |mpi| {
+        reduce(mpi, sendbuf, recvbuf, (count, datatype), op, root, comm)
+    }
+
+    fn MPI_Allreduce(sendbuf: *const c_void, recvbuf: *mut c_void, count: c_int,
+                     datatype: Datatype, op: Op, comm: Comm) on comm |mpi| {
+        allreduce(mpi, sendbuf, recvbuf, (count.into(), datatype), op, comm)
+    }
+
+    fn MPI_Allreduce_c(sendbuf: *const c_void, recvbuf: *mut c_void, count: Count,
+                       datatype: Datatype, op: Op, comm: Comm) on comm |mpi| {
+        allreduce(mpi, sendbuf, recvbuf, (count, datatype), op, comm)
+    }
+
+    fn MPI_Reduce_scatter(sendbuf: *const c_void, recvbuf: *mut c_void, recvcounts: In<c_int>,
+                          datatype: Datatype, op: Op, comm: Comm) on comm |mpi| {
+        reduce_scatter(mpi, sendbuf, recvbuf, recvcounts, datatype, op, comm)
+    }
+
+    fn MPI_Reduce_scatter_c(sendbuf: *const c_void, recvbuf: *mut c_void, recvcounts: In<Count>,
+                            datatype: Datatype, op: Op, comm: Comm) on comm |mpi| {
+        reduce_scatter(mpi, sendbuf, recvbuf, recvcounts, datatype, op, comm)
+    }
+
+    fn MPI_Reduce_scatter_block(sendbuf: *const c_void, recvbuf: *mut c_void, recvcount: c_int,
+                                datatype: Datatype, op: Op, comm: Comm) on comm |mpi| {
+        reduce_scatter_block(mpi, sendbuf, recvbuf, (recvcount.into(), datatype), op, comm)
+    }
+
+    fn MPI_Reduce_scatter_block_c(sendbuf: *const c_void, recvbuf: *mut c_void, recvcount: Count,
+                                  datatype: Datatype, op: Op, comm: Comm) on comm |mpi| {
+        reduce_scatter_block(mpi, sendbuf, recvbuf, (recvcount, datatype), op, comm)
+    }
+
+    fn MPI_Scan(sendbuf: *const c_void, recvbuf: *mut c_void, count: c_int, datatype: Datatype,
+                op: Op, comm: Comm) on comm |mpi| {
+        scan(mpi, sendbuf, recvbuf, (count.into(), datatype), op, comm)
+    }
+
+    fn MPI_Scan_c(sendbuf: *const c_void, recvbuf: *mut c_void, count: Count, datatype: Datatype,
+                  op: Op, comm: Comm) on comm |mpi| {
+        scan(mpi, sendbuf, recvbuf, (count, datatype), op, comm)
+    }
+
+    fn MPI_Exscan(sendbuf: *const c_void, recvbuf: *mut c_void, count: c_int, datatype: Datatype,
+                  op: Op, comm: Comm) on comm |mpi| {
+        exscan(mpi, sendbuf, recvbuf, (count.into(), datatype), op, comm)
+    }
+
+    fn MPI_Exscan_c(sendbuf: *const c_void, recvbuf: *mut c_void, count: Count, datatype: Datatype,
+                    op: Op, comm: Comm) on comm |mpi| {
+        exscan(mpi, sendbuf, recvbuf, (count, datatype), op, comm)
+    }
+}
+
+fn reduce(
+    mpi: &Library,
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    (count, datatype): (i64, Datatype),
+    op: Op,
+    root: c_int,
+    comm: Comm,
+) -> Result<(), Fault> {
+    let comm = mpi.comm(comm)?;
+    let here = is_root(&comm, root)?;
+    let sent = mpi.buffer_or_in_place(sendbuf, count, datatype, here)?;
+    let received = if here { Some(mpi.buffer(recvbuf, count, datatype)?) } else { None };
+    apart(sent.as_ref(), received.as_ref())?;
+    // In place is for the root, so that there is one of them.
+    let Some(known) = received.as_ref().or(sent.as_ref()) else { return Ok(()) };
+    let into = if here { known.data() } else { known.nothing() };
+    let own = sent.as_ref().map(Buffer::data);
+    mpi.with_reduction(op, datatype, known, |op| {
+        // SAFETY: the program answers for the memory.
+        Ok(unsafe { comm.comm.reduce_data(own, into, op, root) }?)
+    })
+}
+
+#[inline]
+fn allreduce(
+    mpi: &Library,
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    (count, datatype): (i64, Datatype),
+    op: Op,
+    comm: Comm,
+) -> Result<(), Fault> {
+    let comm = mpi.comm(comm)?;
+    let (sent, received) = both(mpi, sendbuf, recvbuf, (count, datatype))?;
+    let own = sent.as_ref().map(Buffer::data);
+    mpi.with_reduction(op, datatype, &received, |op| {
+        // SAFETY: the program answers for the memory.
+        Ok(unsafe { comm.comm.allreduce_data(own, received.data(), op) }?)
+    })
+}
+
+/// The two buffers of a reduction in which all ranks have both.
+#[inline]
+fn both(
+    mpi: &Library,
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    (count, datatype): (i64, Datatype),
+) -> Result<(Option<Buffer>, Buffer), Fault> {
+    let sent = mpi.buffer_or_in_place(sendbuf, count, datatype, true)?;
+    let received = mpi.buffer(recvbuf, count, datatype)?;
+    apart(sent.as_ref(), Some(&received))?;
+    Ok((sent, received))
+}
+
+fn reduce_scatter<C: Number>(
+    mpi: &Library,
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    recvcounts: In<C>,
+    datatype: Datatype,
+    op: Op,
+    comm: Comm,
+) -> Result<(), Fault> {
+    let comm = mpi.comm(comm)?;
+    let ranks = comm.comm.size() as usize;
+    let count = |rank: usize| counted(recvcounts.at(rank).get()?.wide());
+    let counts: Vec<usize> = (0..ranks).map(count).collect::<Result<_, _>>()?;
+    let sum = counts.iter().fold(0_i64, |sum, &count| sum.saturating_add(count as i64));
+    let sent = mpi.buffer_or_in_place(sendbuf, sum, datatype, true)?;
+    // In place, the elements of all ranks stand in the receive buffer.
+    let own = if sent.is_some() { counts[comm.comm.rank() as usize] as i64 } else { sum };
+    let received = mpi.buffer(recvbuf, own, datatype)?;
+    apart(sent.as_ref(), Some(&received))?;
+    let from = sent.as_ref().map(Buffer::start);
+    mpi.with_reduction(op, datatype, &received, |op| {
+        // SAFETY: the program answers for the memory.
+        Ok(unsafe { comm.comm.reduce_scatter_data(from, received.data(), &counts, op) }?)
+    })
+}
+
+fn reduce_scatter_block(
+    mpi: &Library,
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    (count, datatype): (i64, Datatype),
+    op: Op,
+    comm: Comm,
+) -> Result<(), Fault> {
+    let comm = mpi.comm(comm)?;
+    let (sent, received) = both(mpi, sendbuf, recvbuf, (count, datatype))?;
+    let from = sent.as_ref().map(Buffer::start);
+    mpi.with_reduction(op, datatype, &received, |op| {
+        // SAFETY: the program answers for the memory.
+        Ok(unsafe { comm.comm.reduce_scatter_block_data(from, received.data(), op) }?)
+    })
+}
+
+fn scan(
+    mpi: &Library,
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    (count, datatype): (i64, Datatype),
+    op: Op,
+    comm: Comm,
+) -> Result<(), Fault> {
+    let comm = mpi.comm(comm)?;
+    let (sent, received) = both(mpi, sendbuf, recvbuf, (count, datatype))?;
+    let own = sent.as_ref().map(Buffer::data);
+    mpi.with_reduction(op, datatype, &received, |op| {
+        // SAFETY: the program answers for the memory.
+        Ok(unsafe { comm.comm.scan_data(false, own, received.data(), op) }?)
+    })
+}
+
+fn exscan(
+    mpi: &Library,
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    (count, datatype): (i64, Datatype),
+    op: Op,
+    comm: Comm,
+) -> Result<(), Fault> {
+    let comm = mpi.comm(comm)?;
+    // Nothing is received at rank 0, which must not be looked for either.
+    if comm.comm.rank() == 0 && !is_in_place(sendbuf) {
+        let sent = mpi.buffer(sendbuf, count, datatype)?;
+        return mpi.with_reduction(op, datatype, &sent, |op| {
+            // SAFETY: the program answers for the memory.
+            Ok(unsafe { comm.comm.scan_data(true, Some(sent.data()), sent.nothing(), op) }?)
+        });
+    }
+    let (sent, received) = both(mpi, sendbuf, recvbuf, (count, datatype))?;
+    let own = sent.as_ref().map(Buffer::data);
+    mpi.with_reduction(op, datatype, &received, |op| {
+        // SAFETY: the program answers for the memory.
+        Ok(unsafe { comm.comm.scan_data(true, own, received.data(), op) }?)
+    })
+}

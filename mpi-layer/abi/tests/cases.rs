@@ -47,6 +47,9 @@ cases! {
     nothing_unwinds_through_the_library,
     groups_are_sets_in_an_order,
     communicators_are_made_of_others,
+    collectives_bring_what_they_must,
+    reductions_give_what_loops_give,
+    operations_know_their_types,
 }
 
 /// A job that says `ok` once and nothing else, and ends well.
@@ -225,4 +228,19 @@ fn groups_are_sets_in_an_order() {
 
 fn communicators_are_made_of_others() {
     passes(&job(4, "communicators.c", &[]));
+}
+
+/// Ranks of the jobs in which collectives are tested: powers of two, others, and one alone.
+const SIZES: [u32; 6] = [1, 2, 3, 4, 5, 8];
+
+fn collectives_bring_what_they_must() {
+    SIZES.iter().for_each(|&ranks| passes(&job(ranks, "collectives.c", &[])));
+}
+
+fn reductions_give_what_loops_give() {
+    SIZES.iter().for_each(|&ranks| passes(&job(ranks, "reductions.c", &[])));
+}
+
+fn operations_know_their_types() {
+    [1, 3].iter().for_each(|&ranks| passes(&job(ranks, "operations.c", &[])));
 }

@@ -48,7 +48,8 @@ impl<'a> LaidOut<'a> {
         if count == 0 {
             return;
         }
-        if self.layout.one_block(count) == Some((0, operands.len())) {
+        // Asked for two, since a single element may be one piece and have a gap behind it.
+        if self.layout.one_block(2) == Some((0, 2 * size)) {
             return (self.function)(operands.left(), operands.right(), count);
         }
         // Taken out: nothing is borrowed while the program's code runs.
@@ -82,7 +83,10 @@ impl<'a> LaidOut<'a> {
 fn place(lines: &mut Lines, layout: &Layout, count: usize) -> *mut u8 {
     let line = size_of::<Line<[u8; 64]>>();
     let (_, low, high) = layout.message(count).expect("a part of what was counted already");
-    // The first byte lies `low` behind the place, which is to stand on a line.
+    // A function that copies whole elements writes their gaps as well, also those at the ends.
+    let gap = layout.extent().unsigned_abs() as i64;
+    let (low, high) = (low.min(0) - gap, high.max(0) + gap);
+    // The memory begins `low` behind the place, which is to stand on a line.
     let ahead = low.rem_euclid(line as i64) as usize;
     let wanted = (ahead + (high - low) as usize).div_ceil(line);
     if lines.len() < wanted {
@@ -130,6 +134,20 @@ mod tests {
         assert_eq!(right, bytes(&many.iter().map(|n| n * 11).collect::<Vec<_>>()));
         assert_eq!(calls.borrow().iter().sum::<usize>(), 5_000);
         assert!(calls.borrow().len() > 1);
+    }
+
+    #[test]
+    fn the_gap_behind_a_single_element_is_there() {
+        // 12 bytes in one piece, in 16.
+        let layout = Layout::bytes(12).unwrap().with_extent(16);
+        let function = |left: *const u8, right: *mut u8, count: usize| {
+            assert_eq!((count, left.addr() % 16, right.addr() % 16), (1, 0, 0));
+            // SAFETY: an element takes 16 bytes in memory.
+            unsafe { right.cast::<[u64; 2]>().write(left.cast::<[u64; 2]>().read()) };
+        };
+        let (left, mut right) = ([7; 12], [1; 13]);
+        LaidOut::new(&layout, &function).combine(&Operands::of(&left, &mut right[..12]));
+        assert_eq!((&right[..12], right[12]), (&left[..], 1));
     }
 
     #[test]

@@ -8,33 +8,19 @@ use crate::handle::*;
 
 stub! { fn MPI_Accumulate(a0: *const c_void, a1: c_int, a2: Datatype, a3: c_int, a4: Aint, a5: c_int, a6: Datatype, a7: Op, a8: Win) on a8 }
 stub! { fn MPI_Accumulate_c(a0: *const c_void, a1: Count, a2: Datatype, a3: c_int, a4: Aint, a5: Count, a6: Datatype, a7: Op, a8: Win) on a8 }
-stub! { fn MPI_Allgather(a0: *const c_void, a1: c_int, a2: Datatype, a3: *const c_void, a4: c_int, a5: Datatype, a6: Comm) on a6 }
-stub! { fn MPI_Allgather_c(a0: *const c_void, a1: Count, a2: Datatype, a3: *const c_void, a4: Count, a5: Datatype, a6: Comm) on a6 }
 stub! { fn MPI_Allgather_init(a0: *const c_void, a1: c_int, a2: Datatype, a3: *const c_void, a4: c_int, a5: Datatype, a6: Comm, a7: Info, a8: *const c_void) on a6 }
 stub! { fn MPI_Allgather_init_c(a0: *const c_void, a1: Count, a2: Datatype, a3: *const c_void, a4: Count, a5: Datatype, a6: Comm, a7: Info, a8: *const c_void) on a6 }
-stub! { fn MPI_Allgatherv(a0: *const c_void, a1: c_int, a2: Datatype, a3: *const c_void, a4: *const c_void, a5: *const c_void, a6: Datatype, a7: Comm) on a7 }
-stub! { fn MPI_Allgatherv_c(a0: *const c_void, a1: Count, a2: Datatype, a3: *const c_void, a4: *const c_void, a5: *const c_void, a6: Datatype, a7: Comm) on a7 }
 stub! { fn MPI_Allgatherv_init(a0: *const c_void, a1: c_int, a2: Datatype, a3: *const c_void, a4: *const c_void, a5: *const c_void, a6: Datatype, a7: Comm, a8: Info, a9: *const c_void) on a7 }
 stub! { fn MPI_Allgatherv_init_c(a0: *const c_void, a1: Count, a2: Datatype, a3: *const c_void, a4: *const c_void, a5: *const c_void, a6: Datatype, a7: Comm, a8: Info, a9: *const c_void) on a7 }
-stub! { fn MPI_Allreduce(a0: *const c_void, a1: *const c_void, a2: c_int, a3: Datatype, a4: Op, a5: Comm) on a5 }
-stub! { fn MPI_Allreduce_c(a0: *const c_void, a1: *const c_void, a2: Count, a3: Datatype, a4: Op, a5: Comm) on a5 }
 stub! { fn MPI_Allreduce_init(a0: *const c_void, a1: *const c_void, a2: c_int, a3: Datatype, a4: Op, a5: Comm, a6: Info, a7: *const c_void) on a5 }
 stub! { fn MPI_Allreduce_init_c(a0: *const c_void, a1: *const c_void, a2: Count, a3: Datatype, a4: Op, a5: Comm, a6: Info, a7: *const c_void) on a5 }
-stub! { fn MPI_Alltoall(a0: *const c_void, a1: c_int, a2: Datatype, a3: *const c_void, a4: c_int, a5: Datatype, a6: Comm) on a6 }
-stub! { fn MPI_Alltoall_c(a0: *const c_void, a1: Count, a2: Datatype, a3: *const c_void, a4: Count, a5: Datatype, a6: Comm) on a6 }
 stub! { fn MPI_Alltoall_init(a0: *const c_void, a1: c_int, a2: Datatype, a3: *const c_void, a4: c_int, a5: Datatype, a6: Comm, a7: Info, a8: *const c_void) on a6 }
 stub! { fn MPI_Alltoall_init_c(a0: *const c_void, a1: Count, a2: Datatype, a3: *const c_void, a4: Count, a5: Datatype, a6: Comm, a7: Info, a8: *const c_void) on a6 }
-stub! { fn MPI_Alltoallv(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: Datatype, a4: *const c_void, a5: *const c_void, a6: *const c_void, a7: Datatype, a8: Comm) on a8 }
-stub! { fn MPI_Alltoallv_c(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: Datatype, a4: *const c_void, a5: *const c_void, a6: *const c_void, a7: Datatype, a8: Comm) on a8 }
 stub! { fn MPI_Alltoallv_init(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: Datatype, a4: *const c_void, a5: *const c_void, a6: *const c_void, a7: Datatype, a8: Comm, a9: Info, a10: *const c_void) on a8 }
 stub! { fn MPI_Alltoallv_init_c(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: Datatype, a4: *const c_void, a5: *const c_void, a6: *const c_void, a7: Datatype, a8: Comm, a9: Info, a10: *const c_void) on a8 }
-stub! { fn MPI_Alltoallw(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: *const c_void, a4: *const c_void, a5: *const c_void, a6: *const c_void, a7: *const c_void, a8: Comm) on a8 }
-stub! { fn MPI_Alltoallw_c(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: *const c_void, a4: *const c_void, a5: *const c_void, a6: *const c_void, a7: *const c_void, a8: Comm) on a8 }
 stub! { fn MPI_Alltoallw_init(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: *const c_void, a4: *const c_void, a5: *const c_void, a6: *const c_void, a7: *const c_void, a8: Comm, a9: Info, a10: *const c_void) on a8 }
 stub! { fn MPI_Alltoallw_init_c(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: *const c_void, a4: *const c_void, a5: *const c_void, a6: *const c_void, a7: *const c_void, a8: Comm, a9: Info, a10: *const c_void) on a8 }
 stub! { fn MPI_Barrier_init(a0: Comm, a1: Info, a2: *const c_void) on a0 }
-stub! { fn MPI_Bcast(a0: *const c_void, a1: c_int, a2: Datatype, a3: c_int, a4: Comm) on a4 }
-stub! { fn MPI_Bcast_c(a0: *const c_void, a1: Count, a2: Datatype, a3: c_int, a4: Comm) on a4 }
 stub! { fn MPI_Bcast_init(a0: *const c_void, a1: c_int, a2: Datatype, a3: c_int, a4: Comm, a5: Info, a6: *const c_void) on a4 }
 stub! { fn MPI_Bcast_init_c(a0: *const c_void, a1: Count, a2: Datatype, a3: c_int, a4: Comm, a5: Info, a6: *const c_void) on a4 }
 stub! { fn MPI_Bsend(a0: *const c_void, a1: c_int, a2: Datatype, a3: c_int, a4: c_int, a5: Comm) on a5 }
@@ -76,8 +62,6 @@ stub! { fn MPI_Dist_graph_create(a0: Comm, a1: c_int, a2: *const c_void, a3: *co
 stub! { fn MPI_Dist_graph_create_adjacent(a0: Comm, a1: c_int, a2: *const c_void, a3: *const c_void, a4: c_int, a5: *const c_void, a6: *const c_void, a7: Info, a8: c_int, a9: *const c_void) on a0 }
 stub! { fn MPI_Dist_graph_neighbors(a0: Comm, a1: c_int, a2: *const c_void, a3: *const c_void, a4: c_int, a5: *const c_void, a6: *const c_void) on a0 }
 stub! { fn MPI_Dist_graph_neighbors_count(a0: Comm, a1: *const c_void, a2: *const c_void, a3: *const c_void) on a0 }
-stub! { fn MPI_Exscan(a0: *const c_void, a1: *const c_void, a2: c_int, a3: Datatype, a4: Op, a5: Comm) on a5 }
-stub! { fn MPI_Exscan_c(a0: *const c_void, a1: *const c_void, a2: Count, a3: Datatype, a4: Op, a5: Comm) on a5 }
 stub! { fn MPI_Exscan_init(a0: *const c_void, a1: *const c_void, a2: c_int, a3: Datatype, a4: Op, a5: Comm, a6: Info, a7: *const c_void) on a5 }
 stub! { fn MPI_Exscan_init_c(a0: *const c_void, a1: *const c_void, a2: Count, a3: Datatype, a4: Op, a5: Comm, a6: Info, a7: *const c_void) on a5 }
 stub! { fn MPI_Fetch_and_op(a0: *const c_void, a1: *const c_void, a2: Datatype, a3: c_int, a4: Aint, a5: Op, a6: Win) on a6 }
@@ -165,12 +149,8 @@ stub! { fn MPI_File_write_ordered_begin_c(a0: File, a1: *const c_void, a2: Count
 stub! { fn MPI_File_write_ordered_end(a0: File, a1: *const c_void, a2: *const c_void) on a0 }
 stub! { fn MPI_File_write_shared(a0: File, a1: *const c_void, a2: c_int, a3: Datatype, a4: *const c_void) on a0 }
 stub! { fn MPI_File_write_shared_c(a0: File, a1: *const c_void, a2: Count, a3: Datatype, a4: *const c_void) on a0 }
-stub! { fn MPI_Gather(a0: *const c_void, a1: c_int, a2: Datatype, a3: *const c_void, a4: c_int, a5: Datatype, a6: c_int, a7: Comm) on a7 }
-stub! { fn MPI_Gather_c(a0: *const c_void, a1: Count, a2: Datatype, a3: *const c_void, a4: Count, a5: Datatype, a6: c_int, a7: Comm) on a7 }
 stub! { fn MPI_Gather_init(a0: *const c_void, a1: c_int, a2: Datatype, a3: *const c_void, a4: c_int, a5: Datatype, a6: c_int, a7: Comm, a8: Info, a9: *const c_void) on a7 }
 stub! { fn MPI_Gather_init_c(a0: *const c_void, a1: Count, a2: Datatype, a3: *const c_void, a4: Count, a5: Datatype, a6: c_int, a7: Comm, a8: Info, a9: *const c_void) on a7 }
-stub! { fn MPI_Gatherv(a0: *const c_void, a1: c_int, a2: Datatype, a3: *const c_void, a4: *const c_void, a5: *const c_void, a6: Datatype, a7: c_int, a8: Comm) on a8 }
-stub! { fn MPI_Gatherv_c(a0: *const c_void, a1: Count, a2: Datatype, a3: *const c_void, a4: *const c_void, a5: *const c_void, a6: Datatype, a7: c_int, a8: Comm) on a8 }
 stub! { fn MPI_Gatherv_init(a0: *const c_void, a1: c_int, a2: Datatype, a3: *const c_void, a4: *const c_void, a5: *const c_void, a6: Datatype, a7: c_int, a8: Comm, a9: Info, a10: *const c_void) on a8 }
 stub! { fn MPI_Gatherv_init_c(a0: *const c_void, a1: Count, a2: Datatype, a3: *const c_void, a4: *const c_void, a5: *const c_void, a6: Datatype, a7: c_int, a8: Comm, a9: Info, a10: *const c_void) on a8 }
 stub! { fn MPI_Get(a0: *const c_void, a1: c_int, a2: Datatype, a3: c_int, a4: Aint, a5: c_int, a6: Datatype, a7: Win) on a7 }
@@ -273,10 +253,6 @@ stub! { fn MPI_Neighbor_alltoallw(a0: *const c_void, a1: *const c_void, a2: *con
 stub! { fn MPI_Neighbor_alltoallw_c(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: *const c_void, a4: *const c_void, a5: *const c_void, a6: *const c_void, a7: *const c_void, a8: Comm) on a8 }
 stub! { fn MPI_Neighbor_alltoallw_init(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: *const c_void, a4: *const c_void, a5: *const c_void, a6: *const c_void, a7: *const c_void, a8: Comm, a9: Info, a10: *const c_void) on a8 }
 stub! { fn MPI_Neighbor_alltoallw_init_c(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: *const c_void, a4: *const c_void, a5: *const c_void, a6: *const c_void, a7: *const c_void, a8: Comm, a9: Info, a10: *const c_void) on a8 }
-stub! { fn MPI_Op_commutative(a0: Op, a1: *const c_void) }
-stub! { fn MPI_Op_create(a0: *const c_void, a1: c_int, a2: *const c_void) }
-stub! { fn MPI_Op_create_c(a0: *const c_void, a1: c_int, a2: *const c_void) }
-stub! { fn MPI_Op_free(a0: *const c_void) }
 stub! { fn MPI_Open_port(a0: Info, a1: *const c_void) }
 stub! { fn MPI_Pack(a0: *const c_void, a1: c_int, a2: Datatype, a3: *const c_void, a4: c_int, a5: *const c_void, a6: Comm) on a6 }
 stub! { fn MPI_Pack_c(a0: *const c_void, a1: Count, a2: Datatype, a3: *const c_void, a4: Count, a5: *const c_void, a6: Comm) on a6 }
@@ -303,16 +279,8 @@ stub! { fn MPI_Raccumulate_c(a0: *const c_void, a1: Count, a2: Datatype, a3: c_i
 stub! { fn MPI_Recv_c(a0: *const c_void, a1: Count, a2: Datatype, a3: c_int, a4: c_int, a5: Comm, a6: *const c_void) on a5 }
 stub! { fn MPI_Recv_init(a0: *const c_void, a1: c_int, a2: Datatype, a3: c_int, a4: c_int, a5: Comm, a6: *const c_void) on a5 }
 stub! { fn MPI_Recv_init_c(a0: *const c_void, a1: Count, a2: Datatype, a3: c_int, a4: c_int, a5: Comm, a6: *const c_void) on a5 }
-stub! { fn MPI_Reduce(a0: *const c_void, a1: *const c_void, a2: c_int, a3: Datatype, a4: Op, a5: c_int, a6: Comm) on a6 }
-stub! { fn MPI_Reduce_c(a0: *const c_void, a1: *const c_void, a2: Count, a3: Datatype, a4: Op, a5: c_int, a6: Comm) on a6 }
 stub! { fn MPI_Reduce_init(a0: *const c_void, a1: *const c_void, a2: c_int, a3: Datatype, a4: Op, a5: c_int, a6: Comm, a7: Info, a8: *const c_void) on a6 }
 stub! { fn MPI_Reduce_init_c(a0: *const c_void, a1: *const c_void, a2: Count, a3: Datatype, a4: Op, a5: c_int, a6: Comm, a7: Info, a8: *const c_void) on a6 }
-stub! { fn MPI_Reduce_local(a0: *const c_void, a1: *const c_void, a2: c_int, a3: Datatype, a4: Op) }
-stub! { fn MPI_Reduce_local_c(a0: *const c_void, a1: *const c_void, a2: Count, a3: Datatype, a4: Op) }
-stub! { fn MPI_Reduce_scatter(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: Datatype, a4: Op, a5: Comm) on a5 }
-stub! { fn MPI_Reduce_scatter_c(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: Datatype, a4: Op, a5: Comm) on a5 }
-stub! { fn MPI_Reduce_scatter_block(a0: *const c_void, a1: *const c_void, a2: c_int, a3: Datatype, a4: Op, a5: Comm) on a5 }
-stub! { fn MPI_Reduce_scatter_block_c(a0: *const c_void, a1: *const c_void, a2: Count, a3: Datatype, a4: Op, a5: Comm) on a5 }
 stub! { fn MPI_Reduce_scatter_block_init(a0: *const c_void, a1: *const c_void, a2: c_int, a3: Datatype, a4: Op, a5: Comm, a6: Info, a7: *const c_void) on a5 }
 stub! { fn MPI_Reduce_scatter_block_init_c(a0: *const c_void, a1: *const c_void, a2: Count, a3: Datatype, a4: Op, a5: Comm, a6: Info, a7: *const c_void) on a5 }
 stub! { fn MPI_Reduce_scatter_init(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: Datatype, a4: Op, a5: Comm, a6: Info, a7: *const c_void) on a5 }
@@ -334,16 +302,10 @@ stub! { fn MPI_Rsend(a0: *const c_void, a1: c_int, a2: Datatype, a3: c_int, a4: 
 stub! { fn MPI_Rsend_c(a0: *const c_void, a1: Count, a2: Datatype, a3: c_int, a4: c_int, a5: Comm) on a5 }
 stub! { fn MPI_Rsend_init(a0: *const c_void, a1: c_int, a2: Datatype, a3: c_int, a4: c_int, a5: Comm, a6: *const c_void) on a5 }
 stub! { fn MPI_Rsend_init_c(a0: *const c_void, a1: Count, a2: Datatype, a3: c_int, a4: c_int, a5: Comm, a6: *const c_void) on a5 }
-stub! { fn MPI_Scan(a0: *const c_void, a1: *const c_void, a2: c_int, a3: Datatype, a4: Op, a5: Comm) on a5 }
-stub! { fn MPI_Scan_c(a0: *const c_void, a1: *const c_void, a2: Count, a3: Datatype, a4: Op, a5: Comm) on a5 }
 stub! { fn MPI_Scan_init(a0: *const c_void, a1: *const c_void, a2: c_int, a3: Datatype, a4: Op, a5: Comm, a6: Info, a7: *const c_void) on a5 }
 stub! { fn MPI_Scan_init_c(a0: *const c_void, a1: *const c_void, a2: Count, a3: Datatype, a4: Op, a5: Comm, a6: Info, a7: *const c_void) on a5 }
-stub! { fn MPI_Scatter(a0: *const c_void, a1: c_int, a2: Datatype, a3: *const c_void, a4: c_int, a5: Datatype, a6: c_int, a7: Comm) on a7 }
-stub! { fn MPI_Scatter_c(a0: *const c_void, a1: Count, a2: Datatype, a3: *const c_void, a4: Count, a5: Datatype, a6: c_int, a7: Comm) on a7 }
 stub! { fn MPI_Scatter_init(a0: *const c_void, a1: c_int, a2: Datatype, a3: *const c_void, a4: c_int, a5: Datatype, a6: c_int, a7: Comm, a8: Info, a9: *const c_void) on a7 }
 stub! { fn MPI_Scatter_init_c(a0: *const c_void, a1: Count, a2: Datatype, a3: *const c_void, a4: Count, a5: Datatype, a6: c_int, a7: Comm, a8: Info, a9: *const c_void) on a7 }
-stub! { fn MPI_Scatterv(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: Datatype, a4: *const c_void, a5: c_int, a6: Datatype, a7: c_int, a8: Comm) on a8 }
-stub! { fn MPI_Scatterv_c(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: Datatype, a4: *const c_void, a5: Count, a6: Datatype, a7: c_int, a8: Comm) on a8 }
 stub! { fn MPI_Scatterv_init(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: Datatype, a4: *const c_void, a5: c_int, a6: Datatype, a7: c_int, a8: Comm, a9: Info, a10: *const c_void) on a8 }
 stub! { fn MPI_Scatterv_init_c(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: Datatype, a4: *const c_void, a5: Count, a6: Datatype, a7: c_int, a8: Comm, a9: Info, a10: *const c_void) on a8 }
 stub! { fn MPI_Send_c(a0: *const c_void, a1: Count, a2: Datatype, a3: c_int, a4: c_int, a5: Comm) on a5 }

@@ -164,6 +164,7 @@ pub(crate) fn enter(config: &Config) -> Result<Entered, InitError> {
         shared = agree(&mut boot, shared)?;
     }
     waiting.share_processors(shared);
+    worker.share_processors(shared);
     let node_id = boot.job.node_id();
     let boot = std::sync::Arc::new(Mutex::new(boot));
     Ok(Entered { worker, rank, size, node_id, shared, boot })

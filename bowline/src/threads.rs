@@ -165,6 +165,7 @@ fn join(
     waiter.policy().share_processors(shared);
     let worker = stack::worker(&place, config, waiter)
         .map_err(|source| ThreadsError::Stack { rank, source })?;
+    worker.share_processors(shared);
     if !addresses.publish(rank, worker.address()) {
         return Err(ThreadsError::Abandoned { rank });
     }

@@ -109,6 +109,14 @@ impl Worker {
         Ok(reports.collect())
     }
 
+    /// Says whether the ranks of this machine share processors; if nobody does, they do not. Where they do,
+    /// no message goes in pieces to a receiver that can read it at once: pieces beyond what its memory has room
+    /// for would want its processor again and again.
+    pub fn share_processors(&self, oversubscribed: bool) {
+        let mut inner = self.inner.borrow_mut();
+        inner.lanes.iter_mut().for_each(|lane| lane.share_processors(oversubscribed));
+    }
+
     /// The lanes' costs, and the protocols by size that are the cheapest for them.
     pub fn choices(&self) -> Vec<LaneChoices> {
         let inner = self.inner.borrow();

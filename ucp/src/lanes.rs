@@ -16,7 +16,7 @@ use crate::coop::Cursors;
 use crate::cost::LaneCosts;
 use crate::engine::LaneSink;
 use crate::error::ConnectError;
-use crate::proto::{Choices, Manual, Protocol, Range};
+use crate::proto::{Choices, Conditions, Protocol, Range};
 use crate::worker::Inner;
 
 /// Most events that one lane reports in one progress call.
@@ -90,8 +90,8 @@ impl Rest {
 }
 
 impl Lane {
-    pub(crate) fn new(iface: Box<dyn Iface>, costs: LaneCosts, manual: Manual) -> Self {
-        let choices = Choices::new(iface.attr(), costs, manual);
+    pub(crate) fn new(iface: Box<dyn Iface>, costs: LaneCosts, conditions: Conditions) -> Self {
+        let choices = Choices::new(iface.attr(), costs, conditions);
         let caps = iface.attr().caps;
         let loopback = caps.contains(Caps::LOOPBACK);
         let dear = caps.contains(Caps::INTER_NODE);
@@ -107,6 +107,13 @@ impl Lane {
         let (far, rest) = (dear, Rest::default());
         let dear = dear && !caps.contains(Caps::RESTS);
         Self { iface, loopback, polled, choices, at_once, cursors, far, dear, rest }
+    }
+
+    /// Chooses protocols for ranks that share processors, or do not.
+    pub(crate) fn share_processors(&mut self, oversubscribed: bool) {
+        let Choices { costs, conditions, .. } = self.choices;
+        let conditions = Conditions { oversubscribed, ..conditions };
+        self.choices = Choices::new(self.iface.attr(), costs, conditions);
     }
 
     /// Whether the lane reaches the peer; else why not.

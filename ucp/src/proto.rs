@@ -138,9 +138,9 @@ impl Protocol {
 
     /// What it would cost at this site; `None` when it cannot be used for `op` there.
     fn offer(self, op: Op, site: &Site<'_>) -> Option<Offer> {
-        let Site { caps, limits, costs, manual } = site;
-        let eager_end = manual.rndv_threshold.unwrap_or(u64::MAX);
-        let rndv_start = match manual.rndv_threshold {
+        let Site { caps, limits, costs, conditions } = site;
+        let eager_end = conditions.rndv_threshold.unwrap_or(u64::MAX);
+        let rndv_start = match conditions.rndv_threshold {
             _ if op == Op::Fetch => 0,
             Some(end) => end.saturating_add(1),
             None => (limits.am.max_bcopy as u64).min(BUFFERED) + 1,
@@ -171,7 +171,7 @@ impl Protocol {
             .plus(Line::slope(costs.put.per_byte.value, &costs.put.figures()));
         let copy = Line::slope(costs.copy.value, &[("copy", costs.copy)]);
         // A threshold of the user's leaves nothing but that flavour beyond it.
-        let copied_end = match manual.zcopy {
+        let copied_end = match conditions.zcopy {
             Some(from) if lends => eager_end.min(from - 1),
             _ => eager_end,
         };
@@ -183,7 +183,8 @@ impl Protocol {
                 (message.plus(STAGING).plus(byte(2.0)), 0, copied_end.min(max_bcopy))
             }
             Self::EagerZcopy if eager && lends => {
-                let start = manual.zcopy.unwrap_or(BUFFERED + 1).max(limits.am.min_zcopy as u64);
+                let start =
+                    conditions.zcopy.unwrap_or(BUFFERED + 1).max(limits.am.min_zcopy as u64);
                 // One message of the transport: what a receiver of pieces would hold anyway.
                 let end = eager_end.min(max_bcopy).min(limits.am.max_zcopy as u64);
                 (message.plus(LENDING).plus(byte(1.0)), start, end)
@@ -191,14 +192,20 @@ impl Protocol {
             Self::EagerMulti if eager && max_bcopy > 0 => {
                 // More of them would fill what a receiver sets apart for messages that it does
                 // not expect yet. Pieces of a stream stop where their credit does.
-                let most = if op == Op::StreamSend { u64::MAX } else { MOST_PIECES * max_bcopy };
-                let end = manual.rndv_threshold.unwrap_or(most);
+                let most = match op {
+                    Op::StreamSend => u64::MAX,
+                    // Behind the pieces that the receiver's memory has room for, its processor is needed
+                    // for every other one. A message that it reads at once costs it one turn.
+                    _ if conditions.oversubscribed && reads && mapped => max_bcopy,
+                    _ => MOST_PIECES * max_bcopy,
+                };
+                let end = conditions.rndv_threshold.unwrap_or(most);
                 (message.plus(STAGING).plus(pieces(max_bcopy)), max_bcopy + 1, end)
             }
             Self::RndvGet if reads => (envelope.plus(get), rndv_start, u64::MAX),
             Self::RndvShared if reads && can_share(*caps) => {
                 let halves = Line { per_byte: get.per_byte * SHARE, ..get };
-                let start = manual.cooperate.unwrap_or(SMALLEST_SHARED);
+                let start = conditions.cooperate.unwrap_or(SMALLEST_SHARED);
                 let line = envelope.plus(message).plus(halves).plus(TURNS);
                 (line, rndv_start.max(start), u64::MAX)
             }
@@ -273,15 +280,18 @@ const STAGING: Line = Line { fixed: 40.0, per_byte: 0.0, origin: Origin::Assumed
 /// report of its end.
 const LENDING: Line = Line { fixed: 300.0, per_byte: 0.0, origin: Origin::Assumed };
 
-/// Thresholds that a user has set.
+/// What a choice depends on beside capabilities and costs: thresholds that the user has set, and how many
+/// ranks there are for the processors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Manual {
+pub struct Conditions {
     /// Longest message that goes eagerly.
     pub rndv_threshold: Option<u64>,
     /// Shortest message that both sides copy.
     pub cooperate: Option<u64>,
     /// Shortest eager message that is sent from where it lies; not 0.
     pub zcopy: Option<u64>,
+    /// Whether the ranks of this machine share processors.
+    pub oversubscribed: bool,
 }
 
 /// What a choice depends on.
@@ -290,7 +300,7 @@ struct Site<'a> {
     caps: Caps,
     limits: Limits,
     costs: &'a LaneCosts,
-    manual: Manual,
+    conditions: Conditions,
 }
 
 /// A cost over the size of a message: nanoseconds.
@@ -379,8 +389,8 @@ pub struct Table {
 
 impl Table {
     /// The cheapest protocol for each size. Sizes that no protocol can carry are in no range.
-    pub fn new(op: Op, attr: &IfaceAttr, costs: &LaneCosts, manual: Manual) -> Self {
-        let site = Site { caps: attr.caps, limits: attr.limits, costs, manual };
+    pub fn new(op: Op, attr: &IfaceAttr, costs: &LaneCosts, conditions: Conditions) -> Self {
+        let site = Site { caps: attr.caps, limits: attr.limits, costs, conditions };
         let offers: Vec<Offer> =
             Protocol::ALL.iter().filter_map(|protocol| protocol.offer(op, &site)).collect();
         Self { ranges: envelope(&offers) }
@@ -450,6 +460,7 @@ fn envelope(offers: &[Offer]) -> Vec<Range> {
 #[derive(Clone, Debug)]
 pub(crate) struct Choices {
     pub(crate) costs: LaneCosts,
+    pub(crate) conditions: Conditions,
     pub(crate) tag_send: Table,
     pub(crate) am_send: Table,
     pub(crate) stream_send: Table,
@@ -464,8 +475,8 @@ pub(crate) struct Choices {
 }
 
 impl Choices {
-    pub(crate) fn new(attr: &IfaceAttr, costs: LaneCosts, manual: Manual) -> Self {
-        let table = |op| Table::new(op, attr, &costs, manual);
+    pub(crate) fn new(attr: &IfaceAttr, costs: LaneCosts, conditions: Conditions) -> Self {
+        let table = |op| Table::new(op, attr, &costs, conditions);
         let (fetch, put) = (table(Op::Fetch), table(Op::Put));
         let short = put.ranges().iter().rfind(|range| range.protocol == Protocol::PutShort);
         let put_short_to = short.map(|range| usize::try_from(range.to).unwrap_or(usize::MAX));
@@ -480,6 +491,7 @@ impl Choices {
             shared_from: fetch.first(Protocol::RndvShared).unwrap_or(u64::MAX),
             fetch,
             costs,
+            conditions,
         }
     }
 

@@ -6,7 +6,7 @@ use bowline_base::config::{Config, Setting};
 
 use crate::keepalive::{Keepalive, KeepaliveOptions};
 use crate::matching::EngineKind;
-use crate::proto::Manual;
+use crate::proto::Conditions;
 
 bowline_base::choice! {
     /// Which lanes carry their messages by receive queues.
@@ -147,12 +147,14 @@ impl Options {
     }
 }
 
-/// The thresholds that the user has set.
-pub(crate) fn manual(config: &Config) -> Manual {
+/// The conditions of choices: the thresholds that the user has set.
+pub(crate) fn conditions(config: &Config) -> Conditions {
     let bytes = |size: Option<usize>| size.map(|size| size as u64);
-    Manual {
+    Conditions {
         rndv_threshold: bytes(config.get(RNDV_THRESHOLD)),
         cooperate: bytes(config.get(COOPERATE)),
         zcopy: bytes(config.get(ZCOPY_THRESHOLD)),
+        // Until somebody says otherwise.
+        oversubscribed: false,
     }
 }

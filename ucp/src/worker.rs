@@ -138,7 +138,7 @@ impl Worker {
         if parts.lanes.len() > 255 {
             return Err(WorkerError::TooManyLanes);
         }
-        let manual = settings::manual(&parts.config);
+        let conditions = settings::conditions(&parts.config);
         let mut lanes = Vec::new();
         let mut addresses = Vec::new();
         for iface in parts.lanes {
@@ -147,7 +147,7 @@ impl Worker {
             addresses
                 .push(LaneAddress { provider: attr.provider.to_owned(), address: iface.address() });
             let costs = costs.of(attr);
-            lanes.push(Lane::new(iface, costs, manual));
+            lanes.push(Lane::new(iface, costs, conditions));
         }
         let own = WorkerAddress {
             job: parts.job,

@@ -59,7 +59,7 @@ fn text(table: &Table) -> Vec<String> {
 #[test]
 fn the_table_of_round_figures() {
     let costs = figures(&ROUND, Origin::Calibrated);
-    let table = Table::new(Op::TagSend, &lane("test"), &costs, Manual::default());
+    let table = Table::new(Op::TagSend, &lane("test"), &costs, Conditions::default());
     // Eager 240 + 0.3 n and read 1200.5 + 0.1 n meet at 4802.5.
     let expected = [
         "eager/short 0..=40",
@@ -80,14 +80,14 @@ fn what_lies_with_its_sender_saves_a_copy() {
     let mut costs = figures(&ROUND, Origin::Calibrated);
     costs.get.required.value = 100_000.0;
     let attr = lending(lane("test"));
-    let table = Table::new(Op::TagSend, &attr, &costs, Manual::default());
+    let table = Table::new(Op::TagSend, &attr, &costs, Conditions::default());
     // Packed 240 + 0.3 n, lent 500 + 0.2 n: they meet at 2600, yet short messages are buffered.
     assert_eq!(text(&table)[1..3], ["eager/bcopy 41..=4096", "eager/zcopy 4097..=8192"]);
     costs.copy = Figure::assumed(0.05);
     // 240 + 0.2 n and 500 + 0.15 n.
-    let table = Table::new(Op::TagSend, &attr, &costs, Manual::default());
+    let table = Table::new(Op::TagSend, &attr, &costs, Conditions::default());
     assert_eq!(text(&table)[1..3], ["eager/bcopy 41..=5200", "eager/zcopy 5201..=8192"]);
-    let set = |zcopy| Manual { zcopy: Some(zcopy), ..Manual::default() };
+    let set = |zcopy| Conditions { zcopy: Some(zcopy), ..Conditions::default() };
     let table = Table::new(Op::AmSend, &attr, &costs, set(20));
     assert_eq!(text(&table)[..2], ["eager/short 0..=19", "eager/zcopy 20..=8192"]);
     let table = Table::new(Op::TagSend, &attr, &costs, set(1 << 50));
@@ -95,7 +95,7 @@ fn what_lies_with_its_sender_saves_a_copy() {
     assert_eq!(table.first(Protocol::EagerZcopy), None);
     // A threshold of the user's takes nothing away where the transport cannot.
     let plain = lane("test");
-    let without = Table::new(Op::TagSend, &plain, &costs, Manual::default());
+    let without = Table::new(Op::TagSend, &plain, &costs, Conditions::default());
     assert_eq!(Table::new(Op::TagSend, &plain, &costs, set(20)), without);
 }
 
@@ -105,7 +105,7 @@ fn one_sided_operations_are_priced() {
     let mut attr = lending(lane("test"));
     attr.caps |= Caps::PUT_SHORT;
     attr.limits.put.max_short = 8192;
-    let of = |op, attr: &IfaceAttr| text(&Table::new(op, attr, &costs, Manual::default()));
+    let of = |op, attr: &IfaceAttr| text(&Table::new(op, attr, &costs, Conditions::default()));
     // Mapped memory: 40 + 0.1 n, which nothing beats as far as it goes.
     let all = "18446744073709551615";
     assert_eq!(of(Op::Put, &attr), ["put/short 0..=8192", &format!("put/zcopy 8193..={all}")]);
@@ -114,19 +114,20 @@ fn one_sided_operations_are_priced() {
     // A network's: 1040 + 0.2 n and 1300 + 0.1 n meet at 2600.
     attr.caps.remove(Caps::RKEY_PTR);
     assert_eq!(of(Op::Put, &attr), ["put/short 0..=2600", &format!("put/zcopy 2601..={all}")]);
-    let choices = Choices::new(&attr, costs, Manual::default());
+    let choices = Choices::new(&attr, costs, Conditions::default());
     assert_eq!(choices.put_short_to, Some(2600));
     attr.caps.remove(Caps::PUT_SHORT | Caps::GET_ZCOPY | Caps::ATOMIC_CPU);
-    assert_eq!(Choices::new(&attr, costs, Manual::default()).put_short_to, None);
+    assert_eq!(Choices::new(&attr, costs, Conditions::default()).put_short_to, None);
     assert!(of(Op::Get, &attr).is_empty() && of(Op::Atomic, &attr).is_empty());
     // A stream is copied: its sends are not lent.
     assert!(
-        Table::new(Op::StreamSend, &attr, &costs, Manual::default())
+        Table::new(Op::StreamSend, &attr, &costs, Conditions::default())
             .first(Protocol::EagerZcopy)
             .is_none()
     );
     for op in Op::ALL {
-        let table = Table::new(op, &attr, &costs, Manual { zcopy: Some(1), ..Manual::default() });
+        let table =
+            Table::new(op, &attr, &costs, Conditions { zcopy: Some(1), ..Conditions::default() });
         let theirs =
             |name: &str| table.ranges().iter().all(|r| r.protocol.name().starts_with(name));
         match op {
@@ -142,7 +143,7 @@ fn one_sided_operations_are_priced() {
 fn slow_reads_move_the_threshold() {
     let mut costs = figures(&ROUND, Origin::Calibrated);
     costs.get.required.value = 100_000.0;
-    let table = Table::new(Op::TagSend, &lane("test"), &costs, Manual::default());
+    let table = Table::new(Op::TagSend, &lane("test"), &costs, Conditions::default());
     // Pieces of a message go until the receiver's room for unexpected ones would be used up, though
     // they would be cheaper for longer.
     assert_eq!(text(&table)[2], "eager/multi 8193..=131072");
@@ -152,16 +153,41 @@ fn slow_reads_move_the_threshold() {
 #[test]
 fn thresholds_of_the_user_stand() {
     let costs = figures(&ROUND, Origin::Probed);
-    let manual =
-        Manual { rndv_threshold: Some(100), cooperate: Some(1 << 50), ..Manual::default() };
-    let table = Table::new(Op::TagSend, &lane("test"), &costs, manual);
+    let conditions =
+        Conditions { rndv_threshold: Some(100), cooperate: Some(1 << 50), ..Conditions::default() };
+    let table = Table::new(Op::TagSend, &lane("test"), &costs, conditions);
     assert_eq!(text(&table)[..2], ["eager/short 0..=40", "eager/bcopy 41..=100"]);
     assert_eq!(table.pick(101), Some(Protocol::RndvGet));
     assert_eq!(table.first(Protocol::RndvShared), Some(1 << 50));
-    let manual = Manual { rndv_threshold: Some(1 << 30), ..Manual::default() };
-    let table = Table::new(Op::TagSend, &lane("test"), &costs, manual);
+    let conditions = Conditions { rndv_threshold: Some(1 << 30), ..Conditions::default() };
+    let table = Table::new(Op::TagSend, &lane("test"), &costs, conditions);
     assert_eq!(table.pick(1 << 30), Some(Protocol::EagerMulti));
     assert_eq!(table.pick((1 << 30) + 1), Some(Protocol::RndvShared));
+}
+
+#[test]
+fn where_ranks_share_processors_nothing_goes_in_pieces_that_can_be_read() {
+    let mut costs = figures(&ROUND, Origin::Probed);
+    costs.get.required.value = 100_000.0;
+    let conditions = Conditions { oversubscribed: true, ..Conditions::default() };
+    let mut attr = lane("test");
+    attr.caps.insert(Caps::RKEY_PTR);
+    let of = |op, attr: &IfaceAttr, conditions| Table::new(op, attr, &costs, conditions);
+    for op in [Op::TagSend, Op::AmSend] {
+        assert_eq!(of(op, &attr, Conditions::default()).pick(20_000), Some(Protocol::EagerMulti));
+        let shared = of(op, &attr, conditions);
+        assert_eq!(shared.pick(8192), Some(Protocol::EagerBcopy));
+        assert_eq!(shared.pick(8193), Some(Protocol::RndvGet));
+    }
+    assert_eq!(of(Op::StreamSend, &attr, conditions).pick(20_000), Some(Protocol::EagerMulti));
+    let set = Conditions { rndv_threshold: Some(1 << 20), ..conditions };
+    assert_eq!(of(Op::TagSend, &attr, set).pick(1 << 20), Some(Protocol::EagerMulti));
+    // A receiver on another host, or one that cannot read, is sent pieces as ever.
+    for missing in [Caps::RKEY_PTR, Caps::GET_ZCOPY] {
+        let mut attr = attr.clone();
+        attr.caps.remove(missing);
+        assert_eq!(of(Op::TagSend, &attr, conditions).pick(20_000), Some(Protocol::EagerMulti));
+    }
 }
 
 #[test]
@@ -169,11 +195,11 @@ fn what_a_lane_cannot_do_is_not_in_its_table() {
     let mut attr = lane("test");
     attr.caps.remove(Caps::GET_ZCOPY);
     let costs = figures(&ROUND, Origin::Calibrated);
-    let table = Table::new(Op::TagSend, &attr, &costs, Manual::default());
+    let table = Table::new(Op::TagSend, &attr, &costs, Conditions::default());
     assert_eq!(table.pick(1 << 20), Some(Protocol::RndvCopy));
     assert_eq!(table.pick(131_072), Some(Protocol::EagerMulti));
     attr.limits.am = OpLimits::default();
-    let table = Table::new(Op::TagSend, &attr, &costs, Manual::default());
+    let table = Table::new(Op::TagSend, &attr, &costs, Conditions::default());
     assert!(table.ranges().is_empty());
     assert_eq!(table.pick(0), None);
 }
@@ -182,7 +208,7 @@ fn what_a_lane_cannot_do_is_not_in_its_table() {
 fn the_least_sure_figure_names_the_prediction() {
     let mut costs = figures(&ROUND, Origin::Calibrated);
     costs.copy = Figure::assumed(0.1);
-    let table = Table::new(Op::TagSend, &lane("test"), &costs, Manual::default());
+    let table = Table::new(Op::TagSend, &lane("test"), &costs, Conditions::default());
     let origins: Vec<Origin> = table.ranges().iter().map(|range| range.origin).collect();
     use Origin::{Assumed, Calibrated};
     assert_eq!(origins, [Assumed, Assumed, Calibrated, Calibrated]);
@@ -213,9 +239,9 @@ proptest! {
         if lends {
             attr = lending(attr);
         }
-        let manual = Manual { rndv_threshold: threshold, cooperate: None, zcopy };
-        let table = Table::new(Op::TagSend, &attr, &costs, manual);
-        let site = Site { caps: attr.caps, limits: attr.limits, costs: &costs, manual };
+        let conditions = Conditions { rndv_threshold: threshold, zcopy, ..Conditions::default() };
+        let table = Table::new(Op::TagSend, &attr, &costs, conditions);
+        let site = Site { caps: attr.caps, limits: attr.limits, costs: &costs, conditions };
         let offers: Vec<Offer> =
             Protocol::ALL.iter().filter_map(|p| p.offer(Op::TagSend, &site)).collect();
         for size in sizes {

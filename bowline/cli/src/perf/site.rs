@@ -92,7 +92,9 @@ impl Site {
     pub(crate) fn worker(&self) -> Result<Worker> {
         let waiter = SystemWaiter::new(&self.config);
         waiter.policy().share_processors(self.place.shared);
-        Ok(stack::worker(&self.place, &self.config, waiter)?)
+        let worker = stack::worker(&self.place, &self.config, waiter)?;
+        worker.share_processors(self.place.shared);
+        Ok(worker)
     }
 
     /// Publishes `mine`; all ranks have published when it returns. Collective.

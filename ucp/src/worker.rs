@@ -106,6 +106,8 @@ pub struct Worker {
     pub(crate) handlers: RefCell<Handlers>,
     pub(crate) waiter: RefCell<Box<dyn Waiter>>,
     pub(crate) sleeps: Cell<u64>,
+    /// Looks since the last one that found something; see [`Worker::look`].
+    vain: Cell<u32>,
     /// Under the lock of a worker that threads share.
     pub(crate) shared: Cell<bool>,
     /// Who is told of the end of an endpoint.
@@ -187,6 +189,7 @@ impl Worker {
             handlers: RefCell::default(),
             waiter: RefCell::new(parts.waiter),
             sleeps: Cell::new(0),
+            vain: Cell::new(0),
             shared: Cell::new(false),
             watchers: RefCell::default(),
         })
@@ -286,6 +289,23 @@ impl Worker {
         };
         if deliver {
             self.deliver();
+        }
+        events
+    }
+
+    /// [`progress`](Self::progress) for a caller that comes again and again instead of waiting: after as
+    /// many vain looks as a wait spins, each gives the processor to another thread.
+    pub fn look(&self) -> u32 {
+        let events = self.progress();
+        if events > 0 {
+            self.vain.set(0);
+            return events;
+        }
+        let vain = self.vain.get().saturating_add(1);
+        self.vain.set(vain);
+        let mut waiter = self.waiter.borrow_mut();
+        if vain > waiter.stages().spins {
+            waiter.yield_now();
         }
         events
     }

@@ -252,6 +252,37 @@ impl Worker {
         Ok(())
     }
 
+    /// Messages that wait for spaces which are not open.
+    pub fn early_messages(&self) -> usize {
+        self.inner.borrow().engine.spaces.early_messages()
+    }
+
+    /// Drops those of them for whose space and tag `stale` says that nobody will receive them. Their
+    /// senders are told as in [`close_space`](Self::close_space).
+    pub fn drop_early(&self, mut stale: impl FnMut(u32, u64) -> bool) {
+        let inner = &mut *self.inner.borrow_mut();
+        let engine = &mut inner.engine;
+        let (mut waiting, mut dropped) = (Vec::new(), Vec::new());
+        for (id, space) in engine.spaces.early_mut() {
+            waiting.clear();
+            space.engine.unexpected_values(&mut waiting);
+            for value in &waiting {
+                let Some(message) = engine.unexpected.get(Key::from_wire(*value)) else { continue };
+                let (source, tag) = (message.source, message.tag);
+                if stale(id, tag) {
+                    let mut this = |other| other == *value;
+                    space.engine.remove_unexpected(source, tag, &mut this);
+                    dropped.push(*value);
+                }
+            }
+        }
+        engine.spaces.drop_unopened();
+        for value in dropped {
+            engine.drop_message(Key::from_wire(value), wire::refusal(None));
+        }
+        inner.act();
+    }
+
     /// The matching engine of a space.
     pub fn engine_of(&self, space: u32) -> Option<EngineKind> {
         let inner = &mut *self.inner.borrow_mut();

@@ -47,6 +47,7 @@ cases! {
     nothing_unwinds_through_the_library,
     groups_are_sets_in_an_order,
     communicators_are_made_of_others,
+    many_communicators_take_little_memory,
     collectives_bring_what_they_must,
     reductions_give_what_loops_give,
     operations_know_their_types,
@@ -228,6 +229,14 @@ fn groups_are_sets_in_an_order() {
 
 fn communicators_are_made_of_others() {
     passes(&job(4, "communicators.c", &[]));
+}
+
+fn many_communicators_take_little_memory() {
+    let ended = job(2, "many.c", &["20000", "2000", "print"]);
+    assert_eq!(ended.code, Some(0), "{ended:#?}");
+    let (figures, end) = ended.stdout.split_once('\n').expect("two lines");
+    println!("{figures}");
+    assert_eq!(end, "ok\n", "{ended:#?}");
 }
 
 /// Ranks of the jobs in which collectives are tested: powers of two, others, and one alone.

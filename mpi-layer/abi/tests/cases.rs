@@ -51,6 +51,8 @@ cases! {
     collectives_bring_what_they_must,
     reductions_give_what_loops_give,
     operations_know_their_types,
+    datatypes_have_their_bounds_and_origins,
+    packed_messages_are_unpacked,
 }
 
 /// A job that says `ok` once and nothing else, and ends well.
@@ -252,4 +254,12 @@ fn reductions_give_what_loops_give() {
 
 fn operations_know_their_types() {
     [1, 3].iter().for_each(|&ranks| passes(&job(ranks, "operations.c", &[])));
+}
+
+fn datatypes_have_their_bounds_and_origins() {
+    passes(&job(1, "datatypes.c", &[]));
+}
+
+fn packed_messages_are_unpacked() {
+    passes(&job(1, "pack.c", &[]));
 }

@@ -214,14 +214,6 @@ stub! { fn MPI_Neighbor_alltoallw_c(a0: *const c_void, a1: *const c_void, a2: *c
 stub! { fn MPI_Neighbor_alltoallw_init(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: *const c_void, a4: *const c_void, a5: *const c_void, a6: *const c_void, a7: *const c_void, a8: Comm, a9: Info, a10: *const c_void) on a8 }
 stub! { fn MPI_Neighbor_alltoallw_init_c(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: *const c_void, a4: *const c_void, a5: *const c_void, a6: *const c_void, a7: *const c_void, a8: Comm, a9: Info, a10: *const c_void) on a8 }
 stub! { fn MPI_Open_port(a0: Info, a1: *const c_void) }
-stub! { fn MPI_Pack(a0: *const c_void, a1: c_int, a2: Datatype, a3: *const c_void, a4: c_int, a5: *const c_void, a6: Comm) on a6 }
-stub! { fn MPI_Pack_c(a0: *const c_void, a1: Count, a2: Datatype, a3: *const c_void, a4: Count, a5: *const c_void, a6: Comm) on a6 }
-stub! { fn MPI_Pack_external(a0: *const c_void, a1: *const c_void, a2: c_int, a3: Datatype, a4: *const c_void, a5: Aint, a6: *const c_void) }
-stub! { fn MPI_Pack_external_c(a0: *const c_void, a1: *const c_void, a2: Count, a3: Datatype, a4: *const c_void, a5: Count, a6: *const c_void) }
-stub! { fn MPI_Pack_external_size(a0: *const c_void, a1: c_int, a2: Datatype, a3: *const c_void) }
-stub! { fn MPI_Pack_external_size_c(a0: *const c_void, a1: Count, a2: Datatype, a3: *const c_void) }
-stub! { fn MPI_Pack_size(a0: c_int, a1: Datatype, a2: Comm, a3: *const c_void) on a2 }
-stub! { fn MPI_Pack_size_c(a0: Count, a1: Datatype, a2: Comm, a3: *const c_void) on a2 }
 stub! { fn MPI_Parrived(a0: Request, a1: c_int, a2: *const c_void) }
 stub! { fn MPI_Pready(a0: c_int, a1: Request) }
 stub! { fn MPI_Pready_list(a0: c_int, a1: *const c_void, a2: Request) }
@@ -255,53 +247,6 @@ stub! { fn MPI_Scatter_init(a0: *const c_void, a1: c_int, a2: Datatype, a3: *con
 stub! { fn MPI_Scatter_init_c(a0: *const c_void, a1: Count, a2: Datatype, a3: *const c_void, a4: Count, a5: Datatype, a6: c_int, a7: Comm, a8: Info, a9: *const c_void) on a7 }
 stub! { fn MPI_Scatterv_init(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: Datatype, a4: *const c_void, a5: c_int, a6: Datatype, a7: c_int, a8: Comm, a9: Info, a10: *const c_void) on a8 }
 stub! { fn MPI_Scatterv_init_c(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: Datatype, a4: *const c_void, a5: Count, a6: Datatype, a7: c_int, a8: Comm, a9: Info, a10: *const c_void) on a8 }
-stub! { fn MPI_Type_commit(a0: *const c_void) }
-stub! { fn MPI_Type_contiguous(a0: c_int, a1: Datatype, a2: *const c_void) }
-stub! { fn MPI_Type_contiguous_c(a0: Count, a1: Datatype, a2: *const c_void) }
-stub! { fn MPI_Type_create_darray(a0: c_int, a1: c_int, a2: c_int, a3: *const c_void, a4: *const c_void, a5: *const c_void, a6: *const c_void, a7: c_int, a8: Datatype, a9: *const c_void) }
-stub! { fn MPI_Type_create_darray_c(a0: c_int, a1: c_int, a2: c_int, a3: *const c_void, a4: *const c_void, a5: *const c_void, a6: *const c_void, a7: c_int, a8: Datatype, a9: *const c_void) }
-stub! { fn MPI_Type_create_f90_complex(a0: c_int, a1: c_int, a2: *const c_void) }
-stub! { fn MPI_Type_create_f90_integer(a0: c_int, a1: *const c_void) }
-stub! { fn MPI_Type_create_f90_real(a0: c_int, a1: c_int, a2: *const c_void) }
-stub! { fn MPI_Type_create_hindexed(a0: c_int, a1: *const c_void, a2: *const c_void, a3: Datatype, a4: *const c_void) }
-stub! { fn MPI_Type_create_hindexed_c(a0: Count, a1: *const c_void, a2: *const c_void, a3: Datatype, a4: *const c_void) }
-stub! { fn MPI_Type_create_hindexed_block(a0: c_int, a1: c_int, a2: *const c_void, a3: Datatype, a4: *const c_void) }
-stub! { fn MPI_Type_create_hindexed_block_c(a0: Count, a1: Count, a2: *const c_void, a3: Datatype, a4: *const c_void) }
-stub! { fn MPI_Type_create_hvector(a0: c_int, a1: c_int, a2: Aint, a3: Datatype, a4: *const c_void) }
-stub! { fn MPI_Type_create_hvector_c(a0: Count, a1: Count, a2: Count, a3: Datatype, a4: *const c_void) }
-stub! { fn MPI_Type_create_indexed_block(a0: c_int, a1: c_int, a2: *const c_void, a3: Datatype, a4: *const c_void) }
-stub! { fn MPI_Type_create_indexed_block_c(a0: Count, a1: Count, a2: *const c_void, a3: Datatype, a4: *const c_void) }
-stub! { fn MPI_Type_create_resized(a0: Datatype, a1: Aint, a2: Aint, a3: *const c_void) }
-stub! { fn MPI_Type_create_resized_c(a0: Datatype, a1: Count, a2: Count, a3: *const c_void) }
-stub! { fn MPI_Type_create_struct(a0: c_int, a1: *const c_void, a2: *const c_void, a3: *const c_void, a4: *const c_void) }
-stub! { fn MPI_Type_create_struct_c(a0: Count, a1: *const c_void, a2: *const c_void, a3: *const c_void, a4: *const c_void) }
-stub! { fn MPI_Type_create_subarray(a0: c_int, a1: *const c_void, a2: *const c_void, a3: *const c_void, a4: c_int, a5: Datatype, a6: *const c_void) }
-stub! { fn MPI_Type_create_subarray_c(a0: c_int, a1: *const c_void, a2: *const c_void, a3: *const c_void, a4: c_int, a5: Datatype, a6: *const c_void) }
-stub! { fn MPI_Type_dup(a0: Datatype, a1: *const c_void) }
-stub! { fn MPI_Type_free(a0: *const c_void) }
-stub! { fn MPI_Type_get_contents(a0: Datatype, a1: c_int, a2: c_int, a3: c_int, a4: *const c_void, a5: *const c_void, a6: *const c_void) }
-stub! { fn MPI_Type_get_contents_c(a0: Datatype, a1: Count, a2: Count, a3: Count, a4: Count, a5: *const c_void, a6: *const c_void, a7: *const c_void, a8: *const c_void) }
-stub! { fn MPI_Type_get_envelope(a0: Datatype, a1: *const c_void, a2: *const c_void, a3: *const c_void, a4: *const c_void) }
-stub! { fn MPI_Type_get_envelope_c(a0: Datatype, a1: *const c_void, a2: *const c_void, a3: *const c_void, a4: *const c_void, a5: *const c_void) }
-stub! { fn MPI_Type_get_extent(a0: Datatype, a1: *const c_void, a2: *const c_void) }
-stub! { fn MPI_Type_get_extent_c(a0: Datatype, a1: *const c_void, a2: *const c_void) }
-stub! { fn MPI_Type_get_extent_x(a0: Datatype, a1: *const c_void, a2: *const c_void) }
-stub! { fn MPI_Type_get_true_extent(a0: Datatype, a1: *const c_void, a2: *const c_void) }
-stub! { fn MPI_Type_get_true_extent_c(a0: Datatype, a1: *const c_void, a2: *const c_void) }
-stub! { fn MPI_Type_get_true_extent_x(a0: Datatype, a1: *const c_void, a2: *const c_void) }
-stub! { fn MPI_Type_get_value_index(a0: Datatype, a1: Datatype, a2: *const c_void) }
-stub! { fn MPI_Type_indexed(a0: c_int, a1: *const c_void, a2: *const c_void, a3: Datatype, a4: *const c_void) }
-stub! { fn MPI_Type_indexed_c(a0: Count, a1: *const c_void, a2: *const c_void, a3: Datatype, a4: *const c_void) }
-stub! { fn MPI_Type_match_size(a0: c_int, a1: c_int, a2: *const c_void) }
-stub! { fn MPI_Type_size(a0: Datatype, a1: *const c_void) }
-stub! { fn MPI_Type_size_c(a0: Datatype, a1: *const c_void) }
-stub! { fn MPI_Type_size_x(a0: Datatype, a1: *const c_void) }
-stub! { fn MPI_Type_vector(a0: c_int, a1: c_int, a2: c_int, a3: Datatype, a4: *const c_void) }
-stub! { fn MPI_Type_vector_c(a0: Count, a1: Count, a2: Count, a3: Datatype, a4: *const c_void) }
-stub! { fn MPI_Unpack(a0: *const c_void, a1: c_int, a2: *const c_void, a3: *const c_void, a4: c_int, a5: Datatype, a6: Comm) on a6 }
-stub! { fn MPI_Unpack_c(a0: *const c_void, a1: Count, a2: *const c_void, a3: *const c_void, a4: Count, a5: Datatype, a6: Comm) on a6 }
-stub! { fn MPI_Unpack_external(a0: *const c_void, a1: *const c_void, a2: Aint, a3: *const c_void, a4: *const c_void, a5: c_int, a6: Datatype) }
-stub! { fn MPI_Unpack_external_c(a0: *const c_void, a1: *const c_void, a2: Count, a3: *const c_void, a4: *const c_void, a5: Count, a6: Datatype) }
 stub! { fn MPI_Unpublish_name(a0: *const c_void, a1: Info, a2: *const c_void) }
 stub! { fn MPI_Win_allocate(a0: Aint, a1: c_int, a2: Info, a3: Comm, a4: *const c_void, a5: *const c_void) on a3 }
 stub! { fn MPI_Win_allocate_c(a0: Aint, a1: Aint, a2: Info, a3: Comm, a4: *const c_void, a5: *const c_void) on a3 }

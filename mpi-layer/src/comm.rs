@@ -42,9 +42,12 @@ pub(crate) struct CommInner {
     context: u32,
     /// Collectives begun so far; the same at all members.
     sequence: Cell<u32>,
+    /// Whether the space of collectives is open, which it is from the first one on: most of many
+    /// communicators have none. What others have sent of the first one by then waits for that.
+    collecting: Cell<bool>,
     /// The shared memory of its small collectives; empty before the first of them, `None` inside
     /// where there is none.
-    pub(crate) shared: OnceCell<Option<Shared>>,
+    pub(crate) shared: OnceCell<Option<Box<Shared>>>,
 }
 
 /// The space of point-to-point messages of a context.
@@ -72,20 +75,9 @@ impl CommInner {
             tracing::error!(context = agreed.context, "cannot open a communicator: {why}");
             MpiError::TooManyCommunicators
         };
-        let members = group.members();
-        let ranks = group.size();
-        let options = |collective| SpaceOptions {
-            members: Some(members.clone()),
-            collective,
-            ranks,
-            engine: None,
-        };
         let context = agreed.context;
-        worker.open_space(messages(context), options(false)).map_err(|why| refused(&why))?;
-        if let Err(why) = worker.open_space(collectives(context), options(true)) {
-            worker.close_space(messages(context));
-            return Err(refused(&why));
-        }
+        let options = Self::options(&group, false);
+        worker.open_space(messages(context), options).map_err(|why| refused(&why))?;
         process.contexts.borrow_mut().take(context);
         let inner = Self {
             process: process.clone(),
@@ -96,9 +88,26 @@ impl CommInner {
             oversubscribed: agreed.oversubscribed,
             context,
             sequence: Cell::new(0),
+            collecting: Cell::new(false),
             shared: OnceCell::new(),
         };
+        process.drop_stale();
         Ok(Communicator { inner: Rc::new(inner) })
+    }
+
+    /// How its spaces are opened.
+    fn options(group: &Group, collective: bool) -> SpaceOptions {
+        let members = Some(group.members());
+        SpaceOptions { members, collective, ranks: group.size(), engine: None }
+    }
+
+    /// Opens the space of collectives.
+    #[cold]
+    fn begin_collecting(&self) {
+        let options = Self::options(&self.group, true);
+        let opened = self.process.worker.open_space(self.collective_space(), options);
+        opened.expect("the space belongs to this communicator's context, which has opened it once");
+        self.collecting.set(true);
     }
 
     /// The space of point-to-point messages.
@@ -116,6 +125,9 @@ impl CommInner {
     /// The number of the collective that begins now.
     #[inline]
     pub(crate) fn next_sequence(&self) -> u32 {
+        if !self.collecting.get() {
+            self.begin_collecting();
+        }
         let sequence = self.sequence.get();
         self.sequence.set(sequence.wrapping_add(1));
         sequence
@@ -155,6 +167,7 @@ impl Drop for CommInner {
         self.process.worker.close_space(self.space());
         self.process.worker.close_space(self.collective_space());
         self.process.contexts.borrow_mut().free(self.context);
+        self.process.drop_stale();
     }
 }
 

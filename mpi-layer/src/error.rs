@@ -116,6 +116,14 @@ pub enum MpiError {
         /// Its rank in the communicator.
         rank: u32,
     },
+    /// A buffered send found too little room in the buffer that was attached for it.
+    #[error("a buffered send needs {needed} bytes of its buffer, which has {free} to give")]
+    NoBufferSpace {
+        /// Bytes that the message takes.
+        needed: u64,
+        /// Bytes that are free.
+        free: u64,
+    },
     /// The operation was cancelled before it was matched.
     #[error("the operation was cancelled before it was matched")]
     Cancelled,
@@ -147,6 +155,8 @@ bowline_base::debug_by_display!(MpiError);
 #[non_exhaustive]
 #[repr(i32)]
 pub enum ErrorClass {
+    /// `MPI_ERR_BUFFER`
+    Buffer = 1,
     /// `MPI_ERR_COUNT`
     Count = 2,
     /// `MPI_ERR_TAG`
@@ -186,6 +196,7 @@ impl MpiError {
             Self::InvalidGroup { .. } => ErrorClass::Group,
             Self::ForeignCommunicator => ErrorClass::Comm,
             Self::Truncated { .. } => ErrorClass::Truncate,
+            Self::NoBufferSpace { .. } => ErrorClass::Buffer,
             Self::PeerFailed(_) | Self::MemberFailed { .. } => ErrorClass::ProcFailed,
             Self::Cancelled
             | Self::Unreachable { .. }

@@ -112,6 +112,16 @@ pub(crate) fn receive_claimed(
 ) -> Result<MessageInfo, OpError> {
     // SAFETY: as in `receive`.
     let buffer = unsafe { RecvBuf::borrowed(bytes.as_mut_ptr(), bytes.len()) };
+    receive_claimed_buffer(worker, message, buffer)
+}
+
+/// Receives a claimed message into what a handle stands for. It neither returns nor unwinds before the
+/// message is there.
+pub(crate) fn receive_claimed_buffer(
+    worker: &Worker,
+    message: Message,
+    buffer: RecvBuf,
+) -> Result<MessageInfo, OpError> {
     without_unwinding(|| {
         let status = worker.wait(worker.recv_claimed(message, buffer)?);
         let Status { source, tag, length, outcome } = status;
@@ -119,22 +129,19 @@ pub(crate) fn receive_claimed(
     })
 }
 
-/// Sends and receives at once; returns when both are complete.
+/// Sends and receives at once; neither returns nor unwinds before both are complete.
 #[inline]
 pub(crate) fn exchange(
     worker: &Worker,
-    (ep, envelope, out): (Ep, Envelope, &[u8]),
-    (spec, into): (MatchSpec, &mut [u8]),
+    (ep, envelope, out): (Ep, Envelope, SendBuf),
+    (spec, into): (MatchSpec, RecvBuf),
 ) -> Result<MessageInfo, OpError> {
-    // SAFETY: `out` is borrowed until this function ends, which it does not, nor unwind, before
-    // the send is complete.
-    let buffer = unsafe { SendBuf::borrowed(out.as_ptr(), out.len()) };
-    without_unwinding(|| match worker.send(ep, envelope, buffer, SendMode::Standard)? {
+    without_unwinding(|| match worker.send(ep, envelope, out, SendMode::Standard)? {
         // Nothing arrives between the two calls, so that the receive might as well come second;
         // alone, it takes the short way.
-        Sent::Done => receive(worker, spec, into),
+        Sent::Done => receive_buffer(worker, spec, into),
         Sent::Pending(send) => {
-            let received = receive(worker, spec, into);
+            let received = receive_buffer(worker, spec, into);
             let sent = worker.wait(send).outcome;
             sent.and(received)
         }

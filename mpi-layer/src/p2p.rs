@@ -4,6 +4,7 @@
 //! of the protocol layer; everything rare is in cold functions. Nonblocking calls are in
 //! [`scope`](crate::scope) and [`owned`](crate::owned), probes in [`probe`](crate::probe).
 
+use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_ucp::{Envelope, Ep, MatchSpec, SendMode};
 
 use crate::comm::{CommInner, Communicator};
@@ -85,7 +86,7 @@ impl Communicator {
     ) -> Result<Status, MpiError> {
         let send = self.destination(dest, send_tag)?;
         let receive = self.wanted(source, recv_tag)?;
-        self.exchange(send, bytes_of(out), receive, bytes_of_mut(into))
+        self.exchange_bytes(send, bytes_of(out), receive, bytes_of_mut(into))
     }
 
     /// Sends `items` to `dest` and replaces them by a message of `source`.
@@ -104,16 +105,36 @@ impl Communicator {
         let send = self.destination(dest, send_tag)?;
         let receive = self.wanted(source, recv_tag)?;
         let out = items.to_vec();
-        self.exchange(send, bytes_of(&out), receive, bytes_of_mut(items))
+        self.exchange_bytes(send, bytes_of(&out), receive, bytes_of_mut(items))
     }
 
     #[inline]
-    fn exchange(
+    fn exchange_bytes(
         &self,
         send: Option<(Ep, Envelope)>,
         out: &[u8],
         receive: Option<MatchSpec>,
         into: &mut [u8],
+    ) -> Result<Status, MpiError> {
+        // SAFETY: both are borrowed until this function ends, which it does not, nor unwind, before
+        // both operations are complete.
+        let (out, into) = unsafe {
+            (
+                SendBuf::borrowed(out.as_ptr(), out.len()),
+                RecvBuf::borrowed(into.as_mut_ptr(), into.len()),
+            )
+        };
+        self.exchange(send, out, receive, into)
+    }
+
+    /// Sends and receives at once; neither returns nor unwinds before both are complete.
+    #[inline]
+    pub(crate) fn exchange(
+        &self,
+        send: Option<(Ep, Envelope)>,
+        out: SendBuf,
+        receive: Option<MatchSpec>,
+        into: RecvBuf,
     ) -> Result<Status, MpiError> {
         let worker = &self.inner.process.worker;
         match (send, receive) {
@@ -123,10 +144,12 @@ impl Communicator {
                 (spec, into),
             )?)),
             (Some((ep, envelope)), None) => {
-                handles::send(worker, ep, envelope, out, SendMode::Standard)?;
+                handles::send_buffer(worker, ep, envelope, out, SendMode::Standard)?;
                 Ok(Status::NULL)
             }
-            (None, Some(spec)) => Ok(Status::of_message(&handles::receive(worker, spec, into)?)),
+            (None, Some(spec)) => {
+                Ok(Status::of_message(&handles::receive_buffer(worker, spec, into)?))
+            }
             (None, None) => Ok(Status::NULL),
         }
     }

@@ -15,10 +15,10 @@ use crate::status::Status;
 #[derive(Debug)]
 #[must_use = "a claimed message waits to be received; dropping it throws the message away"]
 pub struct ClaimedMessage {
-    comm: Communicator,
+    pub(crate) comm: Communicator,
     status: Status,
     // `None` for a message from nobody, and when it has been received.
-    message: Option<bowline_ucp::Message>,
+    pub(crate) message: Option<bowline_ucp::Message>,
 }
 
 impl Communicator {
@@ -32,7 +32,7 @@ impl Communicator {
     /// Those of [`recv`](Self::recv), except truncation.
     pub fn probe(&self, source: i32, tag: i32) -> Result<Status, MpiError> {
         let Some(spec) = self.wanted(source, tag)? else { return Ok(Status::NULL) };
-        self.look(&spec, || {
+        self.until_found(&spec, || {
             self.inner.process.worker.probe(&spec).map(|info| Status::of_message(&info))
         })
     }
@@ -46,7 +46,7 @@ impl Communicator {
     pub fn iprobe(&self, source: i32, tag: i32) -> Result<Option<Status>, MpiError> {
         let Some(spec) = self.wanted(source, tag)? else { return Ok(Some(Status::NULL)) };
         let worker = &self.inner.process.worker;
-        worker.progress();
+        worker.look();
         let found = worker.probe(&spec).map(|info| Status::of_message(&info));
         self.or_death(&spec, found)
     }
@@ -58,7 +58,7 @@ impl Communicator {
     /// As for [`probe`](Self::probe).
     pub fn mprobe(&self, source: i32, tag: i32) -> Result<ClaimedMessage, MpiError> {
         let Some(spec) = self.wanted(source, tag)? else { return Ok(self.claimed_null()) };
-        self.look(&spec, || self.claim(&spec))
+        self.until_found(&spec, || self.claim(&spec))
     }
 
     /// Claims a message that a receive with these arguments would get now, if there is one.
@@ -68,7 +68,7 @@ impl Communicator {
     /// As for [`iprobe`](Self::iprobe).
     pub fn improbe(&self, source: i32, tag: i32) -> Result<Option<ClaimedMessage>, MpiError> {
         let Some(spec) = self.wanted(source, tag)? else { return Ok(Some(self.claimed_null())) };
-        self.inner.process.worker.progress();
+        self.inner.process.worker.look();
         self.or_death(&spec, self.claim(&spec))
     }
 
@@ -91,7 +91,7 @@ impl Communicator {
     }
 
     /// Waits until `found` finds something, or cannot any more since the sender is dead.
-    fn look<R>(
+    fn until_found<R>(
         &self,
         spec: &MatchSpec,
         mut found: impl FnMut() -> Option<R>,

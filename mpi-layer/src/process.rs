@@ -12,6 +12,7 @@ use bowline_ucp::{Ep, RequestId, Worker};
 
 use crate::comm::context::ContextIds;
 use crate::error::MpiError;
+use crate::tags;
 use crate::world::{Directory, DirectoryError, WorldParts};
 
 /// Memory that collectives use again and again.
@@ -32,6 +33,9 @@ struct Adopted {
 /// Workspaces kept for reuse; more are made when collectives nest deeper, and freed after.
 const WORKSPACES_MAX: usize = 4;
 
+/// Messages of spaces that are not open that may stay without a look.
+const EARLY_KEPT: usize = 32;
+
 /// A workspace with more scratch than this is not kept, so that one large reduction does not hold
 /// its memory for ever.
 const SCRATCH_KEPT_MAX: usize = 4 << 20;
@@ -50,6 +54,8 @@ pub(crate) struct Process {
     pub(crate) scope_room: Cell<Slab<RequestId>>,
     /// Where the next search among several requests starts, so that none is always first.
     pub(crate) rotor: Cell<usize>,
+    /// Messages of spaces that are not open, more than which are looked at.
+    early_kept: Cell<usize>,
     /// The process that is this rank; a forked child is another.
     pid: u32,
     // Dropped last, after the worker: fields are dropped in order of declaration.
@@ -79,6 +85,7 @@ impl Process {
             adopted: RefCell::default(),
             scope_room: Cell::default(),
             rotor: Cell::new(0),
+            early_kept: Cell::new(EARLY_KEPT),
             pid: std::process::id(),
             _finalizer: Finalizer(parts.finalizer),
         }
@@ -126,6 +133,20 @@ impl Process {
         if kept.len() < WORKSPACES_MAX && size_of_val(&*workspace.scratch) <= SCRATCH_KEPT_MAX {
             kept.push(workspace);
         }
+    }
+
+    /// Drops messages of communicators that are closed here, when there may be many. A communicator
+    /// that this rank has yet to open is newer than all that it has agreed on.
+    pub(crate) fn drop_stale(&self) {
+        if self.worker.early_messages() <= self.early_kept.get() {
+            return;
+        }
+        let contexts = self.contexts.borrow();
+        self.worker.drop_early(|space, tag| {
+            !contexts.is_taken(space / 2) && !contexts.is_to_come(tags::generation(tag))
+        });
+        // What is looked at now is paid by as much that has come since the last look.
+        self.early_kept.set(2 * self.worker.early_messages() + EARLY_KEPT);
     }
 
     /// Lets an operation end by itself and keeps its buffer until then.

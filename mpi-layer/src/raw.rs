@@ -10,10 +10,18 @@ use crate::error::MpiError;
 use crate::handles;
 use crate::status::Status;
 
+mod buffered;
 mod memory;
+mod request;
 
-pub use bowline_ucp::SendMode;
+use bowline_ucp::Sent;
+
+pub use bowline_ucp::{SendMode, Status as MessageEnd};
+pub use buffered::Pool;
 pub use memory::Memory;
+pub use request::{Completion, General, Mode, Request, StartError, Started, Uncancellable, Waited};
+
+use crate::probe::ClaimedMessage;
 
 pub use crate::coll::engine::Operands;
 pub use crate::coll::raw::{Data, reduce_local};
@@ -47,5 +55,108 @@ impl Communicator {
         let Some(spec) = self.wanted(source, tag)? else { return Ok(Status::NULL) };
         let message = handles::receive_buffer(&self.inner.process.worker, spec, buffer)?;
         Ok(Status::of_message(&message))
+    }
+
+    /// Sends and receives at once.
+    ///
+    /// # Errors
+    /// As for [`sendrecv`](Self::sendrecv).
+    pub fn exchange_buffers(
+        &self,
+        (out, dest, send_tag): (SendBuf, i32, i32),
+        (into, source, recv_tag): (RecvBuf, i32, i32),
+    ) -> Result<Status, MpiError> {
+        let send = self.destination(dest, send_tag)?;
+        let receive = self.wanted(source, recv_tag)?;
+        self.exchange(send, out, receive, into)
+    }
+
+    /// Starts to send. The memory that the handle stands for stays until the request has ended.
+    ///
+    /// # Errors
+    /// As for [`send`](Self::send).
+    #[inline]
+    pub fn start_send(
+        &self,
+        buffer: SendBuf,
+        dest: i32,
+        tag: i32,
+        mode: SendMode,
+    ) -> Result<Started, MpiError> {
+        let Some((ep, envelope)) = self.destination(dest, tag)? else {
+            return Ok(Started::Done(Completion::EMPTY));
+        };
+        Ok(match self.inner.process.worker.send(ep, envelope, buffer, mode)? {
+            Sent::Done => Started::Done(Completion::EMPTY),
+            Sent::Pending(id) => self.message(id, false),
+        })
+    }
+
+    /// Starts to receive. The memory that the handle stands for stays until the request has ended.
+    ///
+    /// # Errors
+    /// As for [`recv`](Self::recv), except truncation.
+    #[inline]
+    pub fn start_recv(&self, buffer: RecvBuf, source: i32, tag: i32) -> Result<Started, MpiError> {
+        let Some(spec) = self.wanted(source, tag)? else {
+            return Ok(Started::Done(Completion::NULL));
+        };
+        Ok(self.message(self.inner.process.worker.recv(spec, buffer)?, true))
+    }
+
+    /// Starts to send and to receive, as one request.
+    ///
+    /// # Errors
+    /// As for [`sendrecv`](Self::sendrecv), except truncation.
+    pub fn start_exchange(
+        &self,
+        (out, dest, send_tag): (SendBuf, i32, i32),
+        (into, source, recv_tag): (RecvBuf, i32, i32),
+    ) -> Result<Started, MpiError> {
+        self.wanted(source, recv_tag)?;
+        let send = self.start_send(out, dest, send_tag, SendMode::Standard)?;
+        Ok(self.joint(send, self.start_recv(into, source, recv_tag)))
+    }
+
+    /// Waits until `done`, which is asked after everything that happens.
+    pub fn wait_until(&self, done: impl FnMut() -> bool) {
+        self.inner.process.worker.wait_until(done);
+    }
+
+    /// Moves operations on for a caller that comes again and again; after some vain looks each gives the
+    /// processor to another thread.
+    pub fn look(&self) {
+        self.inner.process.worker.look();
+    }
+}
+
+impl ClaimedMessage {
+    /// Receives the message into what a handle stands for.
+    ///
+    /// # Errors
+    /// As for [`recv`](Self::recv).
+    pub fn recv_buffer(mut self, buffer: RecvBuf) -> Result<Status, MpiError> {
+        let Some(message) = self.message.take() else { return Ok(Status::NULL) };
+        let worker = &self.comm.inner.process.worker;
+        let info = handles::receive_claimed_buffer(worker, message, buffer)?;
+        Ok(Status::of_message(&info))
+    }
+
+    /// Starts to receive the message. The memory that the handle stands for stays until the request has
+    /// ended.
+    ///
+    /// # Errors
+    /// When the message's sender has failed.
+    pub fn start_recv(mut self, buffer: RecvBuf) -> Result<Started, MpiError> {
+        let Some(message) = self.message.take() else {
+            return Ok(Started::Done(Completion::NULL));
+        };
+        let id = self.comm.inner.process.worker.recv_claimed(message, buffer)?;
+        Ok(self.comm.message(id, true))
+    }
+
+    /// Whether it is the message of nobody.
+    pub const fn is_null(&self) -> bool {
+        self.message.is_none()
     }
 }

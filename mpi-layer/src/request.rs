@@ -72,7 +72,7 @@ pub trait Request: Core {
     /// # Errors
     /// The operation's.
     fn test(&mut self) -> Result<Option<Status>, MpiError> {
-        self.process().worker.progress();
+        self.process().worker.look();
         report(self).transpose()
     }
 
@@ -144,7 +144,7 @@ pub fn wait_any<R: Request>(requests: &mut [R]) -> Option<(usize, Outcome)> {
 /// Tells one of the active requests that is complete, if there is one. Makes progress.
 /// (`MPI_Testany`)
 pub fn test_any<R: Request>(requests: &mut [R]) -> Option<(usize, Outcome)> {
-    requests.first()?.process().worker.progress();
+    requests.first()?.process().worker.look();
     test_first(requests)
 }
 
@@ -160,7 +160,7 @@ pub fn wait_some<R: Request>(requests: &mut [R]) -> Vec<(usize, Outcome)> {
 /// Tells all active requests that are complete. Makes progress. (`MPI_Testsome`)
 pub fn test_some<R: Request>(requests: &mut [R]) -> Vec<(usize, Outcome)> {
     if let Some(first) = requests.first() {
-        first.process().worker.progress();
+        first.process().worker.look();
     }
     report_all(requests)
 }
@@ -189,7 +189,7 @@ pub fn wait_all<R: Request>(requests: &mut [R]) -> Result<Vec<Status>, MpiError>
 /// As for [`wait_all`].
 pub fn test_all<R: Request>(requests: &mut [R]) -> Result<Option<Vec<Status>>, MpiError> {
     if let Some(first) = requests.first() {
-        first.process().worker.progress();
+        first.process().worker.look();
     }
     if requests.iter().any(|request| request.is_active() && !can_report(request)) {
         return Ok(None);

@@ -45,6 +45,11 @@ pub(crate) fn user(tag: u64) -> i32 {
     (tag & USER) as i32
 }
 
+/// The generation of a tag.
+pub(crate) fn generation(tag: u64) -> u32 {
+    (tag >> 32) as u32
+}
+
 /// The tag of a collective's messages in phase 0; the phase is added.
 #[inline]
 pub(crate) fn collective(generation: u32, sequence: u32) -> u64 {

@@ -11,9 +11,13 @@
 //!
 //! Unstable, as all that skins use; see [`raw`](crate::raw).
 
+mod arrays;
 mod basic;
 mod bounds;
+mod build;
 mod elements;
+mod external;
+mod origin;
 mod predefined;
 
 use std::cell::Cell;
@@ -22,9 +26,13 @@ use std::sync::Arc;
 
 use bowline_base::layout::Layout;
 
+pub use arrays::{Dealt, Distribution, Order, Part};
 pub use basic::{Basic, Class, Pair};
 use bounds::Bounds;
+pub use build::{Block, TypeError};
 pub use elements::Elements;
+pub use external::Unrepresentable;
+pub use origin::{Combiner, Origin};
 pub use predefined::{VALUES, dense_size};
 
 /// A datatype. (MPI: Datatypes.)
@@ -40,6 +48,10 @@ struct Inner {
     /// Its value in the ABI.
     predefined: Option<u16>,
     pair: Option<Pair>,
+    /// `None` for predefined types.
+    origin: Option<Origin>,
+    /// Whether it is one that programs cannot free.
+    kept: bool,
 }
 
 impl Type {
@@ -71,6 +83,29 @@ impl Type {
         let (low, high) = self.0.layout.true_bounds();
         // Checked when the type was made.
         high - low
+    }
+
+    /// The alignment of its basic elements that is greatest.
+    pub fn align(&self) -> usize {
+        usize::from(self.0.bounds.align).max(1)
+    }
+
+    /// The call that made it; `None` for a type that has a name.
+    pub fn origin(&self) -> Option<&Origin> {
+        self.0.origin.as_ref()
+    }
+
+    /// Whether it is predefined, with a name or without, so that programs cannot free it.
+    pub fn is_kept(&self) -> bool {
+        self.0.kept
+    }
+
+    /// Ends this reference, and hands out the types that it was made of if it was the last.
+    fn into_types(self) -> Vec<Self> {
+        match Rc::try_unwrap(self.0) {
+            Ok(Inner { origin: Some(mut origin), .. }) => std::mem::take(&mut origin.types),
+            _ => Vec::new(),
+        }
     }
 
     /// Where the bytes lie.

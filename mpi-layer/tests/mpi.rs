@@ -8,6 +8,7 @@ mod deaths;
 mod messages;
 mod ordering;
 mod probes;
+mod raw;
 mod reductions;
 mod requests;
 mod start;

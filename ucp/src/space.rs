@@ -1,7 +1,8 @@
 //! Matching spaces: one engine per communicator context, found by number.
 //!
-//! Numbers below [`DENSE`] are an index; others are looked up. A message for a space that is not
-//! open yet waits in it: the space exists from its first message on and is merely not open.
+//! Numbers below [`DENSE`] are an index, and greater ones an index in a table of two levels, whose
+//! pieces come and go with the spaces in them. A message for a space that is not open yet waits in it:
+//! the space exists from its first message on, apart from the others.
 
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -54,18 +55,19 @@ impl Lost {
     }
 }
 
-/// One space.
+/// One space. It begins with a line of the cache, in which is what short queues need.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub(crate) struct Space {
     pub(crate) engine: Engine,
     pub(crate) options: SpaceOptions,
-    pub(crate) open: bool,
     /// Members that have failed.
     pub(crate) dead: Vec<Lost>,
-    /// Receives are posted with care: members are dead, or receives are announced.
-    pub(crate) careful: bool,
     /// How many of `dead` the user has acknowledged: receives from any source work again.
     pub(crate) acknowledged: usize,
+    pub(crate) open: bool,
+    /// Receives are posted with care: members are dead, or receives are announced.
+    pub(crate) careful: bool,
 }
 
 impl Space {
@@ -106,84 +108,187 @@ impl Space {
     }
 }
 
+/// Spaces in a piece of the table.
+const PIECE: usize = 1 << 10;
+
+/// Pieces of the table at most. Spaces beyond it, of which nobody has had so many, are looked up.
+const PIECES: usize = 1 << 16;
+
+/// A piece of the table.
+#[derive(Debug)]
+struct Piece {
+    open: usize,
+    spaces: [Option<Box<Space>>; PIECE],
+}
+
 /// All spaces of a worker.
 #[derive(Debug, Default)]
 pub(crate) struct Spaces {
+    /// Open ones with numbers below [`DENSE`].
     dense: Vec<Option<Box<Space>>>,
-    sparse: HashMap<u32, Box<Space>>,
+    /// Open ones with greater numbers.
+    pieces: Vec<Option<Box<Piece>>>,
+    /// Open ones beyond the table.
+    beyond: HashMap<u32, Box<Space>>,
     /// Spaces that exist because of a message and that nobody has opened.
-    unopened: usize,
+    early: HashMap<u32, Box<Space>>,
+}
+
+/// The piece of a number, if the table has it, and the place in it.
+const fn place(id: u32) -> Option<(usize, usize)> {
+    let at = id as usize;
+    if at / PIECE < PIECES { Some((at / PIECE, at % PIECE)) } else { None }
 }
 
 impl Spaces {
     #[inline]
     pub(crate) fn get_mut(&mut self, id: u32) -> Option<&mut Space> {
-        let Self { dense, sparse, .. } = self;
+        let Self { dense, pieces, beyond, early } = self;
         match dense.get_mut(id as usize) {
-            Some(space) => space.as_deref_mut(),
-            None if id < DENSE => None,
-            None => sparse.get_mut(&id).map(|space| &mut **space),
+            Some(Some(space)) => Some(space),
+            _ => elsewhere(pieces, beyond, early, id),
         }
     }
 
     /// The space, which is made when it does not exist.
     pub(crate) fn make(&mut self, id: u32) -> &mut Space {
-        let unopened = &mut self.unopened;
-        let closed = || {
-            *unopened += 1;
-            Box::new(Space::closed())
-        };
-        if id >= DENSE {
-            return self.sparse.entry(id).or_insert_with(closed);
+        if !self.is_open(id) {
+            return self.early.entry(id).or_insert_with(|| Box::new(Space::closed()));
         }
-        let index = id as usize;
-        if index >= self.dense.len() {
-            self.dense.resize_with(index + 1, || None);
-        }
-        self.dense[index].get_or_insert_with(closed)
+        self.get_mut(id).expect("an open space is there")
+    }
+
+    fn is_open(&mut self, id: u32) -> bool {
+        self.get_mut(id).is_some_and(|space| space.open)
     }
 
     /// The space, open from now on; `None` when it is open already.
     pub(crate) fn open(&mut self, id: u32) -> Option<&mut Space> {
-        if self.make(id).open {
+        if self.is_open(id) {
             return None;
         }
-        self.unopened -= 1;
-        let space = self.get_mut(id)?;
+        let mut space = self.early.remove(&id).unwrap_or_else(|| Box::new(Space::closed()));
         space.open = true;
-        Some(space)
+        if id < DENSE {
+            let index = id as usize;
+            if index >= self.dense.len() {
+                self.dense.resize_with(index + 1, || None);
+            }
+            return Some(self.dense[index].insert(space));
+        }
+        let Some((piece, at)) = place(id) else {
+            return Some(self.beyond.entry(id).or_insert(space));
+        };
+        if piece >= self.pieces.len() {
+            self.pieces.resize_with(piece + 1, || None);
+        }
+        let empty = || Box::new(Piece { open: 0, spaces: [const { None }; PIECE] });
+        let piece = self.pieces[piece].get_or_insert_with(empty);
+        piece.open += 1;
+        Some(piece.spaces[at].insert(space))
     }
 
     pub(crate) fn remove(&mut self, id: u32) -> Option<Box<Space>> {
-        let removed = if id >= DENSE {
-            self.sparse.remove(&id)
+        let opened = if id < DENSE {
+            self.dense.get_mut(id as usize).and_then(Option::take)
+        } else if let Some((at, index)) = place(id) {
+            self.take_of_piece(at, index)
         } else {
-            self.dense.get_mut(id as usize)?.take()
+            self.beyond.remove(&id)
         };
-        self.unopened -= usize::from(removed.as_ref().is_some_and(|space| !space.open));
-        removed
+        opened.or_else(|| self.early.remove(&id))
+    }
+
+    fn take_of_piece(&mut self, at: usize, index: usize) -> Option<Box<Space>> {
+        let place = self.pieces.get_mut(at)?;
+        let piece = place.as_deref_mut()?;
+        let space = piece.spaces[index].take()?;
+        piece.open -= 1;
+        if piece.open == 0 {
+            *place = None;
+        }
+        Some(space)
     }
 
     /// Spaces that nobody has opened.
     pub(crate) fn unopened(&self) -> usize {
-        self.unopened
+        self.early.len()
+    }
+
+    /// Their messages.
+    pub(crate) fn early_messages(&self) -> usize {
+        self.early.values().map(|space| space.engine.unexpected_len()).sum()
+    }
+
+    /// Spaces that nobody has opened, and their numbers.
+    pub(crate) fn early_mut(&mut self) -> impl Iterator<Item = (u32, &mut Space)> {
+        self.early.iter_mut().map(|(&id, space)| (id, &mut **space))
     }
 
     /// Drops those of them in which nothing waits any more.
     pub(crate) fn drop_unopened(&mut self) {
-        let goes = |space: &Space| !space.open && space.engine.unexpected_len() == 0;
-        for place in &mut self.dense {
-            if place.as_deref().is_some_and(goes) {
-                *place = None;
-            }
-        }
-        self.sparse.retain(|_, space| !goes(space));
-        let left = self.dense.iter().flatten().chain(self.sparse.values());
-        self.unopened = left.filter(|space| !space.open).count();
+        self.early.retain(|_, space| space.engine.unexpected_len() > 0);
     }
 
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Space> {
-        let dense = self.dense.iter_mut().flatten();
-        dense.chain(self.sparse.values_mut()).map(|space| &mut **space)
+        let pieces = self.pieces.iter_mut().flatten().flat_map(|piece| &mut piece.spaces);
+        let table = self.dense.iter_mut().chain(pieces).flatten();
+        let others = self.beyond.values_mut().chain(self.early.values_mut());
+        table.chain(others).map(|space| &mut **space)
+    }
+}
+
+/// A space that is not among the first ones.
+#[cold]
+fn elsewhere<'a>(
+    pieces: &'a mut [Option<Box<Piece>>],
+    beyond: &'a mut HashMap<u32, Box<Space>>,
+    early: &'a mut HashMap<u32, Box<Space>>,
+    id: u32,
+) -> Option<&'a mut Space> {
+    let opened = match place(id) {
+        Some((at, index)) => {
+            pieces.get_mut(at).and_then(Option::as_mut).and_then(|p| p.spaces[index].as_mut())
+        }
+        None => beyond.get_mut(&id),
+    };
+    opened.or_else(|| early.get_mut(&id)).map(|space| &mut **space)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spaces_are_found_wherever_their_numbers_are() {
+        let numbers = [0, 3, DENSE - 1, DENSE, DENSE + 5, 1 << 20, u32::MAX - 1, u32::MAX];
+        let mut spaces = Spaces::default();
+        for id in numbers {
+            assert!(spaces.get_mut(id).is_none());
+            // A message comes first for every second one.
+            if id % 2 == 1 {
+                spaces.make(id).engine.add_unexpected(1, 2, u64::from(id));
+            }
+        }
+        assert_eq!((spaces.unopened(), spaces.early_messages()), (4, 4));
+        for id in numbers {
+            let early = usize::from(id % 2 == 1);
+            assert_eq!(spaces.open(id).expect("it is not open").engine.unexpected_len(), early);
+            assert!(spaces.open(id).is_none());
+            assert!(spaces.get_mut(id).is_some_and(|space| space.open));
+            assert!(spaces.make(id).open);
+        }
+        assert_eq!((spaces.unopened(), spaces.iter_mut().count()), (0, numbers.len()));
+        for id in numbers {
+            assert!(spaces.remove(id).is_some());
+            assert!(spaces.remove(id).is_none());
+        }
+        assert!(spaces.pieces.iter().all(Option::is_none), "empty pieces are given back");
+        assert_eq!(spaces.iter_mut().count(), 0);
+    }
+
+    #[test]
+    fn a_space_is_three_lines() {
+        assert_eq!(size_of::<Space>(), 3 * 64);
     }
 }

@@ -187,7 +187,7 @@ impl Engine {
             *bytes.entry(peer).or_default() += entries;
         }
         let mut first = Vec::new();
-        for space in self.spaces.iter_mut().filter(|space| !space.open) {
+        for (_, space) in self.spaces.early_mut() {
             first.clear();
             space.engine.unexpected_values(&mut first);
             let first = first.first().and_then(|value| self.unexpected.get(Key::from_wire(*value)));

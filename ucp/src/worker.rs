@@ -106,6 +106,8 @@ pub struct Worker {
     pub(crate) handlers: RefCell<Handlers>,
     pub(crate) waiter: RefCell<Box<dyn Waiter>>,
     pub(crate) sleeps: Cell<u64>,
+    /// Looks since the last one that found something; see [`Worker::look`].
+    vain: Cell<u32>,
     /// Under the lock of a worker that threads share.
     pub(crate) shared: Cell<bool>,
     /// Who is told of the end of an endpoint.
@@ -187,6 +189,7 @@ impl Worker {
             handlers: RefCell::default(),
             waiter: RefCell::new(parts.waiter),
             sleeps: Cell::new(0),
+            vain: Cell::new(0),
             shared: Cell::new(false),
             watchers: RefCell::default(),
         })
@@ -249,6 +252,37 @@ impl Worker {
         Ok(())
     }
 
+    /// Messages that wait for spaces which are not open.
+    pub fn early_messages(&self) -> usize {
+        self.inner.borrow().engine.spaces.early_messages()
+    }
+
+    /// Drops those of them for whose space and tag `stale` says that nobody will receive them. Their
+    /// senders are told as in [`close_space`](Self::close_space).
+    pub fn drop_early(&self, mut stale: impl FnMut(u32, u64) -> bool) {
+        let inner = &mut *self.inner.borrow_mut();
+        let engine = &mut inner.engine;
+        let (mut waiting, mut dropped) = (Vec::new(), Vec::new());
+        for (id, space) in engine.spaces.early_mut() {
+            waiting.clear();
+            space.engine.unexpected_values(&mut waiting);
+            for value in &waiting {
+                let Some(message) = engine.unexpected.get(Key::from_wire(*value)) else { continue };
+                let (source, tag) = (message.source, message.tag);
+                if stale(id, tag) {
+                    let mut this = |other| other == *value;
+                    space.engine.remove_unexpected(source, tag, &mut this);
+                    dropped.push(*value);
+                }
+            }
+        }
+        engine.spaces.drop_unopened();
+        for value in dropped {
+            engine.drop_message(Key::from_wire(value), wire::refusal(None));
+        }
+        inner.act();
+    }
+
     /// The matching engine of a space.
     pub fn engine_of(&self, space: u32) -> Option<EngineKind> {
         let inner = &mut *self.inner.borrow_mut();
@@ -286,6 +320,23 @@ impl Worker {
         };
         if deliver {
             self.deliver();
+        }
+        events
+    }
+
+    /// [`progress`](Self::progress) for a caller that comes again and again instead of waiting: after as
+    /// many vain looks as a wait spins, each gives the processor to another thread.
+    pub fn look(&self) -> u32 {
+        let events = self.progress();
+        if events > 0 {
+            self.vain.set(0);
+            return events;
+        }
+        let vain = self.vain.get().saturating_add(1);
+        self.vain.set(vain);
+        let mut waiter = self.waiter.borrow_mut();
+        if vain > waiter.stages().spins {
+            waiter.yield_now();
         }
         events
     }

@@ -229,6 +229,56 @@ fn messages_for_a_space_not_yet_open_wait() {
 }
 
 #[test]
+fn messages_that_nobody_will_receive_can_be_dropped() {
+    let (worker, ep) = worker(&config(&[]));
+    worker.open_space(5, SpaceOptions::default()).expect("new");
+    let send = |space, tag, len, mode| {
+        let envelope = Envelope { space, source: 6, tag };
+        worker.send(ep, envelope, SendBuf::owned(vec![1; len]), mode).expect("sent")
+    };
+    // Small and large ones, and such whose sender waits for the receiver.
+    let mut waiting = Vec::new();
+    for (space, tag) in [(9, 1), (9, 2), (1 << 20, 1), (5, 1)] {
+        for (len, mode) in
+            [(5, SendMode::Standard), (8, SendMode::Synchronous), (4 << 20, SendMode::Standard)]
+        {
+            waiting.push(((space, tag), send(space, tag, len, mode)));
+        }
+    }
+    for _ in 0..20 {
+        worker.progress();
+    }
+    assert_eq!(worker.early_messages(), 9);
+    worker.drop_early(|space, tag| {
+        assert_ne!(space, 5, "an open space is not asked about");
+        (space, tag) != (9, 2)
+    });
+    assert_eq!(worker.early_messages(), 3, "what may be received stays");
+    worker.open_space(9, SpaceOptions::default()).expect("new");
+    assert_eq!(worker.early_messages(), 0);
+    for (space, tag, len) in
+        [(9, 2, 5), (9, 2, 8), (9, 2, 4 << 20), (5, 1, 5), (5, 1, 8), (5, 1, 4 << 20)]
+    {
+        let spec = MatchSpec { space, source: Some(6), tag, tag_mask: u64::MAX };
+        let id = worker.recv(spec, RecvBuf::owned(vec![0; len])).expect("posted");
+        let status = worker.wait(id);
+        assert_eq!((status.outcome, status.length), (Ok(()), len as u64));
+    }
+    let spec = MatchSpec { space: 9, source: None, tag: 0, tag_mask: 0 };
+    assert!(worker.probe(&spec).is_none(), "the other message of the space is gone");
+    // Who waited for a receiver is told.
+    for ((space, tag), sent) in waiting {
+        let Sent::Pending(id) = sent else { continue };
+        let outcome = worker.wait(id).outcome;
+        assert_eq!(
+            outcome.is_ok(),
+            (space, tag) == (9, 2) || space == 5,
+            "{space} {tag}: {outcome:?}"
+        );
+    }
+}
+
+#[test]
 fn order_is_kept_across_protocols() {
     let (worker, ep) = worker(&config(&[]));
     let lens: Vec<usize> = (0..200).map(|i| SIZES[i * 7 % 14] + i % 3).collect();

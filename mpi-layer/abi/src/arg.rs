@@ -16,6 +16,9 @@ use crate::generated::constants::MPI_ERR_ARG;
 pub(crate) struct Out<T>(*mut T);
 
 impl<T: Copy> Out<T> {
+    /// No place.
+    pub(crate) const NULL: Self = Self(std::ptr::null_mut());
+
     pub(crate) const fn is_null(self) -> bool {
         self.0.is_null()
     }

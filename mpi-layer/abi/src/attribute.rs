@@ -185,8 +185,8 @@ pub(crate) struct Bearer<'a> {
 
 impl Bearer<'_> {
     fn find(&self, keyval: c_int) -> Option<usize> {
-        let attributes = self.common.attributes.borrow();
-        attributes.iter().find(|own| own.keyval == keyval).map(|own| own.value)
+        let found = |own: &&Attribute| own.keyval == keyval;
+        self.common.attributes(|all| all.iter().find(found).map(|own| own.value))
     }
 
     fn set(&self, all: &Attributes, keyval: c_int, value: usize) -> Result<(), Fault> {
@@ -198,7 +198,7 @@ impl Bearer<'_> {
             self.delete(all, keyval)?;
         }
         all.hold(keyval);
-        self.common.attributes.borrow_mut().push(Attribute { keyval, value });
+        self.common.change_attributes(|own| own.push(Attribute { keyval, value }));
         Ok(())
     }
 
@@ -218,12 +218,11 @@ impl Bearer<'_> {
             let code = unsafe { delete(self.handle, keyval, value, extra) };
             succeeded(code, "delete")?;
         }
-        let removed = {
-            let mut attributes = self.common.attributes.borrow_mut();
+        let removed = self.common.change_attributes(|attributes| {
             let before = attributes.len();
             attributes.retain(|own| own.keyval != keyval);
             attributes.len() < before
-        };
+        });
         // The program's function may have deleted it itself.
         if removed {
             all.release(keyval);
@@ -234,7 +233,7 @@ impl Bearer<'_> {
     /// Deletes all values, the last one first.
     pub(crate) fn delete_all(&self, all: &Attributes) -> Result<(), Fault> {
         loop {
-            let last = self.common.attributes.borrow().last().map(|own| own.keyval);
+            let last = self.common.attributes(|own| own.last().map(|own| own.keyval));
             let Some(keyval) = last else { return Ok(()) };
             self.delete(all, keyval)?;
         }
@@ -243,7 +242,7 @@ impl Bearer<'_> {
     /// Copies to a new object what the keys' functions want copied. Where one fails, the new object
     /// has no attributes, and the caller drops it.
     pub(crate) fn copy_all(&self, all: &Attributes, new: &Bearer<'_>) -> Result<(), Fault> {
-        let attributes = self.common.attributes.borrow().clone();
+        let attributes = self.common.attributes(<[Attribute]>::to_vec);
         for Attribute { keyval, value } in attributes {
             let known = all.keyval(self.kind, keyval)?;
             let copied = match known.copy {
@@ -260,7 +259,7 @@ impl Bearer<'_> {
                 },
             };
             all.hold(keyval);
-            new.common.attributes.borrow_mut().push(Attribute { keyval, value: copied });
+            new.common.change_attributes(|own| own.push(Attribute { keyval, value: copied }));
         }
         Ok(())
     }

@@ -124,7 +124,7 @@ mpi! {
         }
         let made = mpi.own.comm.create_from_group(&group, &tag)?;
         let new = mpi.add_comm(made, errhandler)?;
-        *new.common.info.borrow_mut() = hints;
+        new.common.add_info(&hints);
         newcomm.set(new.handle)
     }
 
@@ -159,14 +159,13 @@ mpi! {
     fn MPI_Comm_set_info(comm: Comm, info: Info) on comm |mpi| {
         let object = mpi.comm(comm)?;
         let hints = info::pairs(info)?.understood();
-        object.common.info.borrow_mut().merge(&hints);
+        object.common.add_info(&hints);
         Ok(())
     }
 
     fn MPI_Comm_get_info(comm: Comm, info_used: Out<Info>) on comm |mpi| {
         let object = mpi.comm(comm)?;
-        let used = object.common.info.borrow().clone();
-        info::give(used, info_used)
+        info::give(object.common.info(), info_used)
     }
 }
 
@@ -254,7 +253,7 @@ fn duplicate(
 ) -> Result<(), Fault> {
     check_room(newcomm)?;
     let new = mpi.add_comm(object.comm.dup()?, object.common.errhandler())?;
-    *new.common.info.borrow_mut() = hints.understood();
+    new.common.add_info(&hints.understood());
     if let Err(fault) = object.bearer().copy_all(&mpi.attributes, &new.bearer()) {
         mpi.remove_comm(new.handle)?;
         return Err(fault);

@@ -67,7 +67,8 @@ mpi! {
     }
 
     any fn MPI_Message_fromint(message: c_int) -> Message {
-        Message(low(message))
+        let low = low(message);
+        library::running().map_or(Message(low), |library| library.messages.complete(low))
     }
 
     any fn MPI_Op_toint(op: Op) -> c_int {
@@ -84,7 +85,8 @@ mpi! {
     }
 
     any fn MPI_Request_fromint(request: c_int) -> Request {
-        Request(low(request))
+        let low = low(request);
+        library::running().map_or(Request(low), |library| library.requests.complete(low))
     }
 
     any fn MPI_Session_toint(session: Session) -> c_int {

@@ -14,7 +14,7 @@ use bowline_mpi::MpiError;
 use crate::arg::Out;
 use crate::errhandler::{Action, action_of, initial_action};
 use crate::errors;
-use crate::generated::constants::{MPI_ERR_OTHER, MPI_SUCCESS};
+use crate::generated::constants::{MPI_ERR_IN_STATUS, MPI_ERR_OTHER, MPI_SUCCESS};
 use crate::handle::{Comm, Errhandler, File, Session, Win};
 use crate::library;
 
@@ -82,6 +82,12 @@ impl Fault {
     #[allow(dead_code, reason = "for chapters to come")]
     pub(crate) fn on(mut self, object: impl Into<Object>) -> Self {
         self.0.object = Some(object.into());
+        self
+    }
+
+    /// The same, for a function that tells the errors of several operations in their statuses.
+    pub(crate) fn in_status(mut self) -> Self {
+        self.0.code = MPI_ERR_IN_STATUS;
         self
     }
 

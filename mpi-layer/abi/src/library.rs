@@ -26,12 +26,15 @@ use bowline_base::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 use bowline_mpi::{Communicator, World};
 
 use crate::attribute::Attributes;
+use crate::buffered::{Buffers, Owner};
 use crate::fault::{Fault, fault};
 use crate::generated::constants::*;
 use crate::group::Groups;
 use crate::handle::{Comm, Errhandler, Op};
 use crate::object::Common;
 use crate::op::UserOp;
+use crate::probe::Messages;
+use crate::request::Requests;
 use crate::table::Table;
 use crate::types::Types;
 
@@ -54,6 +57,9 @@ pub(crate) struct Library {
     pub(crate) types: Types,
     /// The program's operations.
     pub(crate) ops: RefCell<Table<Rc<UserOp>>>,
+    pub(crate) requests: Requests,
+    pub(crate) messages: Messages,
+    pub(crate) buffers: Buffers,
     pub(crate) attributes: Attributes,
     pub(crate) launched: Launched,
     pub(crate) provided: Cell<c_int>,
@@ -82,6 +88,12 @@ pub(crate) fn was_started() -> bool {
 pub(crate) fn is_finished() -> bool {
     // Acquire: pairs with the Release of `finish`.
     STAGE.load(Ordering::Acquire) == FINISHED
+}
+
+/// Whether the world is there: MPI was started and has not ended.
+fn has_world() -> bool {
+    // Acquire: pairs with the Release of `start` and `finish`.
+    STAGE.load(Ordering::Acquire) == STARTED
 }
 
 /// The library, if MPI runs.
@@ -221,6 +233,9 @@ pub(crate) fn finish(library: &'static Library) -> Result<(), Fault> {
     }
     library.own.delete_attributes(library)?;
     library.world.delete_attributes(library)?;
+    // What sessions have under way goes on.
+    let alone = life().sessions == 0;
+    library.settle(alone);
     // A rank that left early would be missing to those that still send to it.
     let met = library.world.comm.barrier();
     let mut life = life();
@@ -248,7 +263,13 @@ pub(crate) fn begin_session(provided: c_int) -> Result<(), Fault> {
 pub(crate) fn end_session() {
     let mut life = life();
     life.sessions -= 1;
-    if life.sessions == 0 && is_finished() {
+    if life.sessions > 0 {
+        return;
+    }
+    if let Some(library) = running().filter(|library| !library.is_forked() && !has_world()) {
+        library.settle(true);
+    }
+    if is_finished() {
         close(&mut life);
     }
 }
@@ -277,6 +298,9 @@ impl Library {
             groups: Groups::new(),
             types: Types::new(),
             ops: RefCell::new(Table::new(Op::KIND)),
+            requests: Requests::new(),
+            messages: Messages::new(),
+            buffers: Buffers::default(),
             attributes: Attributes::new(&launched, world.size()),
             launched,
             provided: Cell::new(provided),
@@ -327,6 +351,7 @@ impl Library {
     /// Takes the handle of a communicator away; the object lives until its last use ends.
     pub(crate) fn remove_comm(&self, handle: Comm) -> Result<Rc<CommObject>, Fault> {
         let removed = self.comms.borrow_mut().remove(handle.0);
+        self.buffers.forget(Owner::Comm(handle));
         removed.ok_or_else(|| not_a_comm(handle))
     }
 
@@ -338,6 +363,7 @@ impl Library {
 
 impl Drop for Library {
     fn drop(&mut self) {
+        self.messages.drain();
         // Communicators that the program never freed would keep this rank in its job.
         let leaked = self.comms.get_mut().drain();
         drop(leaked);

@@ -2,13 +2,15 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::ffi::{c_int, c_void};
 use std::rc::Rc;
 
-use bowline_mpi::types::{Type, VALUES};
+use bowline_mpi::types::{Combiner, Type, VALUES};
 
+use crate::arg::Out;
 use crate::fault::{Fault, fault};
 use crate::generated::constants::*;
-use crate::handle::{Datatype, PREDEFINED};
+use crate::handle::{Count, Datatype, PREDEFINED};
 use crate::library::{self, Library};
 use crate::object::Common;
 use crate::table::Table;
@@ -21,6 +23,8 @@ pub(crate) struct Types {
     user: RefCell<Table<Type>>,
     /// Attributes and names, made when they are first asked for, by handle.
     common: RefCell<HashMap<usize, Rc<Common>>>,
+    /// Types of Fortran by the wish that they fulfil.
+    f90: RefCell<Vec<(Combiner, Vec<c_int>, Datatype)>>,
 }
 
 impl Types {
@@ -30,7 +34,23 @@ impl Types {
             predefined[usize::from(value) - MPI_DATATYPE_NULL.0] = Type::predefined(value);
         }
         let user = RefCell::new(Table::new(Datatype::KIND));
-        Self { predefined, user, common: RefCell::default() }
+        Self { predefined, user, common: RefCell::default(), f90: RefCell::default() }
+    }
+
+    /// What hangs on a datatype, if anybody has asked for it.
+    pub(crate) fn known_common(&self, datatype: Datatype) -> Option<Rc<Common>> {
+        self.common.borrow().get(&datatype.0).cloned()
+    }
+
+    /// The type of Fortran that was made for a wish.
+    pub(crate) fn f90(&self, combiner: Combiner, wish: &[c_int]) -> Option<Datatype> {
+        let known = self.f90.borrow();
+        known.iter().find(|known| known.0 == combiner && known.1 == wish).map(|known| known.2)
+    }
+
+    /// Keeps the type of Fortran that was made for a wish.
+    pub(crate) fn keep_f90(&self, combiner: Combiner, wish: &[c_int], datatype: Datatype) {
+        self.f90.borrow_mut().push((combiner, wish.to_vec(), datatype));
     }
 
     /// The handle whose number in C is this one.
@@ -56,7 +76,6 @@ impl Library {
     }
 
     /// The datatype of a handle, for messages.
-    #[allow(dead_code, reason = "for chapters to come")]
     #[inline]
     pub(crate) fn committed(&self, datatype: Datatype) -> Result<Type, Fault> {
         let found = self.datatype(datatype)?;
@@ -66,8 +85,17 @@ impl Library {
         Ok(found)
     }
 
-    /// Gives a new datatype its handle.
-    #[allow(dead_code, reason = "for chapters to come")]
+    /// Gives the program a handle of a new datatype.
+    pub(crate) fn give_type(&self, new: Type, newtype: Out<Datatype>) -> Result<Datatype, Fault> {
+        if newtype.is_null() {
+            return Err(fault(MPI_ERR_ARG, "there is no address for the datatype"));
+        }
+        let handle = self.add_type(new)?;
+        newtype.set(handle)?;
+        Ok(handle)
+    }
+
+    /// Gives a datatype a handle.
     pub(crate) fn add_type(&self, new: Type) -> Result<Datatype, Fault> {
         let made = self.types.user.borrow_mut().insert(new);
         made.map(Datatype).ok_or_else(|| fault(MPI_ERR_OTHER, "there are too many datatypes"))
@@ -90,13 +118,33 @@ impl Library {
 
     /// Takes the handle of a datatype away, after its attributes were deleted; the type lives until its
     /// last use ends.
-    #[allow(dead_code, reason = "for chapters to come")]
     pub(crate) fn remove_type(&self, datatype: Datatype) -> Result<(), Fault> {
         let removed = self.types.user.borrow_mut().remove(datatype.0);
         let common = self.types.common.borrow_mut().remove(&datatype.0);
         drop(common);
         removed.map(drop).ok_or_else(|| not_a_type(datatype))
     }
+}
+
+/// The elements of a message at an address of the program, and its bytes. They can be counted, and lie at
+/// addresses that memory may have.
+pub(crate) fn message(
+    buf: *const c_void,
+    count: Count,
+    of: &Type,
+) -> Result<(usize, usize), Fault> {
+    let number = usize::try_from(count);
+    let number = number.map_err(|_| fault(MPI_ERR_COUNT, format!("the count is {count}")))?;
+    let Ok((len, low, _)) = of.layout().message(number) else {
+        let text = format!("{count} elements of the datatype are more than memory can hold");
+        return Err(fault(MPI_ERR_COUNT, text));
+    };
+    // Below are no addresses of memory, but constants of the ABI.
+    let lowest = (buf.addr() as i64).wrapping_add(low);
+    if len > 0 && (0..PREDEFINED as i64).contains(&lowest) {
+        return Err(fault(MPI_ERR_BUFFER, "the buffer has no address, and the count is not 0"));
+    }
+    Ok((number, len))
 }
 
 /// The datatype of a handle, for functions that may be called before MPI runs.

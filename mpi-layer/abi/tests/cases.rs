@@ -47,9 +47,12 @@ cases! {
     nothing_unwinds_through_the_library,
     groups_are_sets_in_an_order,
     communicators_are_made_of_others,
+    many_communicators_take_little_memory,
     collectives_bring_what_they_must,
     reductions_give_what_loops_give,
     operations_know_their_types,
+    datatypes_have_their_bounds_and_origins,
+    packed_messages_are_unpacked,
 }
 
 /// A job that says `ok` once and nothing else, and ends well.
@@ -230,6 +233,14 @@ fn communicators_are_made_of_others() {
     passes(&job(4, "communicators.c", &[]));
 }
 
+fn many_communicators_take_little_memory() {
+    let ended = job(2, "many.c", &["20000", "2000", "print"]);
+    assert_eq!(ended.code, Some(0), "{ended:#?}");
+    let (figures, end) = ended.stdout.split_once('\n').expect("two lines");
+    println!("{figures}");
+    assert_eq!(end, "ok\n", "{ended:#?}");
+}
+
 /// Ranks of the jobs in which collectives are tested: powers of two, others, and one alone.
 const SIZES: [u32; 6] = [1, 2, 3, 4, 5, 8];
 
@@ -243,4 +254,12 @@ fn reductions_give_what_loops_give() {
 
 fn operations_know_their_types() {
     [1, 3].iter().for_each(|&ranks| passes(&job(ranks, "operations.c", &[])));
+}
+
+fn datatypes_have_their_bounds_and_origins() {
+    passes(&job(1, "datatypes.c", &[]));
+}
+
+fn packed_messages_are_unpacked() {
+    passes(&job(1, "pack.c", &[]));
 }

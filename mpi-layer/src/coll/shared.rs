@@ -379,15 +379,15 @@ impl Communicator {
             return Ok(None);
         }
         match self.inner.shared.get() {
-            Some(shared) => Ok(shared.as_ref()),
+            Some(shared) => Ok(shared.as_deref()),
             None => self.make_shared(),
         }
     }
 
     #[cold]
     fn make_shared(&self) -> Result<Option<&Shared>, MpiError> {
-        let made = self.agree_on_shared()?;
-        Ok(self.inner.shared.get_or_init(|| made).as_ref())
+        let made = self.agree_on_shared()?.map(Box::new);
+        Ok(self.inner.shared.get_or_init(|| made).as_deref())
     }
 
     /// Rank 0 makes the memory and tells its key; it is used if every rank could open it.

@@ -160,6 +160,17 @@ impl ContextIds {
         Some(Agreed { context, generation: self.generation, oversubscribed })
     }
 
+    /// Whether an id is in use.
+    pub(crate) fn is_taken(&self, context: u32) -> bool {
+        self.word(context as usize / 64) >> (context % 64) & 1 == 1
+    }
+
+    /// Whether communicators that this rank may still open can have a generation.
+    pub(crate) fn is_to_come(&self, generation: u32) -> bool {
+        // They are compared as they go round.
+        (generation.wrapping_sub(self.generation) as i32) > 0
+    }
+
     /// The word `at` of the bits.
     fn word(&self, at: usize) -> u64 {
         let piece = self.taken.get(at / PIECE).and_then(Option::as_deref);
@@ -295,6 +306,19 @@ mod tests {
         for member in &members {
             assert_eq!(member.borrow().word(3000 / 64) >> (3000 % 64) & 1, 0);
         }
+    }
+
+    #[test]
+    fn only_newer_generations_are_to_come() {
+        let mut ids = ContextIds::new();
+        ids.generation = u32::MAX;
+        for (generation, expected) in
+            [(u32::MAX, false), (7, true), (0, true), (u32::MAX - 3, false)]
+        {
+            assert_eq!(ids.is_to_come(generation), expected, "{generation}");
+        }
+        ids.take(70);
+        assert!(ids.is_taken(0) && ids.is_taken(70) && !ids.is_taken(69) && !ids.is_taken(END - 1));
     }
 
     #[test]

@@ -41,11 +41,22 @@ pub struct Basic {
     pub class: Class,
     /// Its bytes.
     pub size: u8,
+    /// Its bytes in the representation "external32". (MPI: I/O, "External Data Representation".)
+    pub external: u8,
 }
 
 impl Basic {
     pub(super) const fn new(class: Class, size: u8) -> Self {
-        Self { class, size }
+        let external = match class {
+            Class::WideChar => 2,
+            _ => size,
+        };
+        Self { class, size, external }
+    }
+
+    /// `long`, of C: 4 bytes where it is external.
+    pub(super) const fn long(class: Class) -> Self {
+        Self { class, size: 8, external: 4 }
     }
 
     /// What its address is a multiple of.

@@ -7,24 +7,48 @@ use bowline_base::layout::{Layout, Overflow};
 pub(super) struct Bounds {
     pub(super) lb: i64,
     pub(super) ub: i64,
-    /// Whether the lower bound was given, so that bytes no longer decide it; the same for the upper one.
-    pub(super) lb_given: bool,
-    pub(super) ub_given: bool,
+    /// Whether they were given, so that bytes no longer decide them.
+    pub(super) given: bool,
     /// The greatest alignment of the basic elements.
     pub(super) align: u8,
+}
+
+impl Bounds {
+    /// Bounds that were given.
+    pub(super) fn given(lb: i64, extent: i64, align: u8) -> Result<Self, Overflow> {
+        let ub = lb.checked_add(extent).ok_or(Overflow)?;
+        Ok(Self { lb, ub, given: true, align })
+    }
+
+    pub(super) const fn extent(&self) -> i64 {
+        // Checked where the bounds were made.
+        self.ub - self.lb
+    }
 }
 
 /// Bounds of a type that is being put together of others.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Gathered {
-    lb: Option<i64>,
-    ub: Option<i64>,
+    /// Of those that were given.
+    given: Option<(i64, i64)>,
     align: u8,
 }
 
 impl Gathered {
     pub(super) const fn new(align: u8) -> Self {
-        Self { lb: None, ub: None, align }
+        Self { given: None, align }
+    }
+
+    /// Adds elements, the lowest of which is `low` away and the highest `high`.
+    pub(super) fn add(&mut self, of: &Bounds, low: i64, high: i64) -> Result<(), Overflow> {
+        self.align = self.align.max(of.align);
+        if of.given {
+            let lb = of.lb.checked_add(low).ok_or(Overflow)?;
+            let ub = of.ub.checked_add(high).ok_or(Overflow)?;
+            let (before, behind) = self.given.unwrap_or((lb, ub));
+            self.given = Some((before.min(lb), behind.max(ub)));
+        }
+        Ok(())
     }
 
     /// Bounds of the elements that were added, whose bytes have this layout.
@@ -32,25 +56,23 @@ impl Gathered {
     /// Bounds that were given count alone, if there are any; else the bytes do, and the end is moved up to
     /// where the next element is aligned.
     pub(super) fn bounds(self, layout: &Layout) -> Result<Bounds, Overflow> {
-        let (low, high) = layout.true_bounds();
-        let lb = self.lb.unwrap_or(low);
-        let ub = match self.ub {
-            Some(ub) => ub,
-            None => {
-                let extent = high.checked_sub(lb).ok_or(Overflow)?;
-                let align = i64::from(self.align.max(1));
-                let short = extent.rem_euclid(align);
-                let more = if short == 0 { 0 } else { align - short };
-                high.checked_add(more).ok_or(Overflow)?
-            }
-        };
-        ub.checked_sub(lb).ok_or(Overflow)?;
-        Ok(Bounds {
-            lb,
-            ub,
-            lb_given: self.lb.is_some(),
-            ub_given: self.ub.is_some(),
-            align: self.align,
-        })
+        let align = self.align;
+        if let Some((lb, ub)) = self.given {
+            ub.checked_sub(lb).ok_or(Overflow)?;
+            return Ok(Bounds { lb, ub, given: true, align });
+        }
+        let (lb, end) = layout.true_bounds();
+        let extent = end.checked_sub(lb).ok_or(Overflow)?;
+        let aligned = rounded(extent, align)?;
+        let ub = lb.checked_add(aligned).ok_or(Overflow)?;
+        Ok(Bounds { lb, ub, given: false, align })
+    }
+}
+
+/// A length that is moved up to a multiple.
+fn rounded(len: i64, align: u8) -> Result<i64, Overflow> {
+    match len.rem_euclid(i64::from(align.max(1))) {
+        0 => Ok(len),
+        over => len.checked_add(i64::from(align) - over).ok_or(Overflow),
     }
 }

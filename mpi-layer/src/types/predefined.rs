@@ -22,13 +22,21 @@ const fn one(class: Class, size: u8) -> Kind {
     Kind::Basic(Basic::new(class, size))
 }
 
-const fn pair(value: (Class, u8), index: (Class, u8)) -> Kind {
-    Kind::Pair(Pair::new(Basic::new(value.0, value.1), Basic::new(index.0, index.1)))
+const fn long(class: Class) -> Kind {
+    Kind::Basic(Basic::long(class))
+}
+
+const fn pair(value: Basic, index: Basic) -> Kind {
+    Kind::Pair(Pair::new(value, index))
+}
+
+const fn basic(class: Class, size: u8) -> Basic {
+    Basic::new(class, size)
 }
 
 use Class::*;
 
-const INT: (Class, u8) = (Signed, 4);
+const INT: Basic = basic(Signed, 4);
 
 /// All of them, in the order of their values. `INTEGER`, `REAL` and `LOGICAL` of Fortran have 4 bytes, as
 /// compilers have them unless they are told otherwise.
@@ -41,11 +49,11 @@ const TABLE: &[(u16, Kind)] = &[
     // SHORT, INT, LONG, LONG_LONG, and without a sign
     (0x208, one(Signed, 2)),
     (0x209, one(Signed, 4)),
-    (0x20a, one(Signed, 8)),
+    (0x20a, long(Signed)),
     (0x20b, one(Signed, 8)),
     (0x20c, one(Unsigned, 2)),
     (0x20d, one(Unsigned, 4)),
-    (0x20e, one(Unsigned, 8)),
+    (0x20e, long(Unsigned)),
     (0x20f, one(Unsigned, 8)),
     // FLOAT, DOUBLE, and the complex ones of C and C++
     (0x210, one(Float, 4)),
@@ -67,16 +75,16 @@ const TABLE: &[(u16, Kind)] = &[
     (0x224, one(LongDoubleComplex, 32)),
     (0x225, one(LongDoubleComplex, 32)),
     // FLOAT_INT, DOUBLE_INT, LONG_INT, 2INT, SHORT_INT, LONG_DOUBLE_INT
-    (0x228, pair((Float, 4), INT)),
-    (0x229, pair((Float, 8), INT)),
-    (0x22a, pair((Signed, 8), INT)),
+    (0x228, pair(basic(Float, 4), INT)),
+    (0x229, pair(basic(Float, 8), INT)),
+    (0x22a, pair(Basic::long(Signed), INT)),
     (0x22b, pair(INT, INT)),
-    (0x22c, pair((Signed, 2), INT)),
-    (0x22d, pair((LongDouble, 16), INT)),
+    (0x22c, pair(basic(Signed, 2), INT)),
+    (0x22d, pair(basic(LongDouble, 16), INT)),
     // 2REAL, 2DOUBLE_PRECISION, 2INTEGER
-    (0x230, pair((Float, 4), (Float, 4))),
-    (0x231, pair((Float, 8), (Float, 8))),
-    (0x232, pair((FortranInteger, 4), (FortranInteger, 4))),
+    (0x230, pair(basic(Float, 4), basic(Float, 4))),
+    (0x231, pair(basic(Float, 8), basic(Float, 8))),
+    (0x232, pair(basic(FortranInteger, 4), basic(FortranInteger, 4))),
     // C_BOOL, CXX_BOOL, WCHAR
     (0x238, one(Bool, 1)),
     (0x239, one(Bool, 1)),
@@ -165,7 +173,7 @@ impl Type {
                 let parts = [(0, 1, &first), (offset as i64, 1, &second)];
                 let elements = [Elements::same(value, 1), Elements::same(index, 1)];
                 let layout = Layout::listed(parts).ok()?;
-                (layout, Elements::list(elements), value.align().max(index.align()))
+                (layout, Elements::list(elements).ok()?, value.align().max(index.align()))
             }
         };
         let bounds = Gathered::new(align).bounds(&layout).ok()?;
@@ -175,7 +183,8 @@ impl Type {
             Kind::Basic(_) => None,
         };
         let committed = Cell::new(true);
-        let predefined = Some(value);
-        Some(Self(Rc::new(Inner { layout, elements, bounds, committed, predefined, pair })))
+        let (predefined, origin, kept) = (Some(value), None, true);
+        let inner = Inner { layout, elements, bounds, committed, predefined, pair, origin, kept };
+        Some(Self(Rc::new(inner)))
     }
 }

@@ -4,8 +4,8 @@ use bowline_base::config::Choice as _;
 
 use super::any::AnyIndexed;
 use super::{
-    ArrayIndex, CubeIndex, Grown, Growth, HashIndex, Indexed, ItemId, MatchEngine, Shape,
-    TreeIndex, Want,
+    ArrayIndex, CubeIndex, Grown, Growth, HashIndex, Index as _, Indexed, ItemId, MatchEngine,
+    Shape, TreeIndex, Want,
 };
 
 bowline_base::choice! {
@@ -64,6 +64,7 @@ impl EngineKind {
 
 /// The engine of a space.
 #[derive(Debug)]
+#[repr(C)]
 pub struct Engine {
     grown: Grown<AnyIndexed>,
     kind: EngineKind,
@@ -82,16 +83,26 @@ impl Engine {
     }
 
     fn growing(kind: EngineKind, ranks: u32, growth: Growth) -> Self {
-        let index = match kind {
+        let (make, looks): (fn(u32) -> AnyIndexed, u32) = match kind {
             EngineKind::List => return Self { grown: Grown::list(), kind },
             EngineKind::Auto | EngineKind::Hashed => {
-                AnyIndexed::Hashed(Indexed::new(HashIndex::new()))
+                (|_| AnyIndexed::Hashed(Indexed::new(HashIndex::new())), HashIndex::LOOKS)
             }
-            EngineKind::Array => AnyIndexed::Array(Indexed::new(ArrayIndex::new(ranks))),
-            EngineKind::FourD => AnyIndexed::FourD(Indexed::new(CubeIndex::new(ranks))),
-            EngineKind::Nd => AnyIndexed::Nd(Indexed::new(TreeIndex::new(ranks))),
+            EngineKind::Array => {
+                (|n| AnyIndexed::Array(Indexed::new(ArrayIndex::new(n))), ArrayIndex::LOOKS)
+            }
+            EngineKind::FourD => {
+                (|n| AnyIndexed::FourD(Indexed::new(CubeIndex::new(n))), CubeIndex::LOOKS)
+            }
+            EngineKind::Nd => {
+                (|n| AnyIndexed::Nd(Indexed::new(TreeIndex::new(n))), TreeIndex::LOOKS)
+            }
         };
-        Self { grown: Grown::new(index, growth), kind }
+        let grown = match growth {
+            Growth::Always => Grown::new(make(ranks), growth),
+            _ => Grown::growing(make, ranks, looks, growth),
+        };
+        Self { grown, kind }
     }
 
     /// Its kind.

@@ -69,9 +69,9 @@ pub enum Growth {
     Always,
 }
 
-/// See the module's text. It begins with a line of the cache, in which is what short queues need.
+/// See the module's text. What short queues need is in its first 64 bytes.
 #[derive(Debug)]
-#[repr(C, align(64))]
+#[repr(C)]
 pub struct Grown<B: Grows, C: Count = Off> {
     /// The index, while it is one.
     index: Option<Box<B>>,
@@ -90,7 +90,28 @@ pub struct Grown<B: Grows, C: Count = Off> {
     trusted: u32,
     growths: u64,
     /// The index, while it is a list.
-    spare: Option<Box<B>>,
+    spare: Spare<B>,
+}
+
+/// An index that is not in use.
+#[derive(Debug)]
+enum Spare<B> {
+    /// It is in use, or there is none.
+    None,
+    /// It is made for so many ranks when it is first needed, which for most lists is never.
+    Unmade(fn(u32) -> B, u32),
+    Kept(Box<B>),
+}
+
+impl<B> Spare<B> {
+    /// Takes it, made by now.
+    fn take(&mut self) -> Option<Box<B>> {
+        match std::mem::replace(self, Self::None) {
+            Self::None => None,
+            Self::Unmade(make, ranks) => Some(Box::new(make(ranks))),
+            Self::Kept(index) => Some(index),
+        }
+    }
 }
 
 impl<B: Grows, C: Count> Grown<B, C> {
@@ -98,17 +119,23 @@ impl<B: Grows, C: Count> Grown<B, C> {
     pub fn new(index: B, growth: Growth) -> Self {
         let (patience, index) = (index.looks(), Box::new(index));
         match growth {
-            Growth::Always => Self::with(Some(index), None, patience, growth),
-            _ => Self::with(None, Some(index), patience, growth),
+            Growth::Always => Self::with(Some(index), Spare::None, patience, growth),
+            _ => Self::with(None, Spare::Kept(index), patience, growth),
         }
+    }
+
+    /// The same with an index that `make` makes for `ranks` ranks when it is needed, and that looks at
+    /// `looks` entries in the time of a match. Not for [`Growth::Always`], which needs it at once.
+    pub fn growing(make: fn(u32) -> B, ranks: u32, looks: u32, growth: Growth) -> Self {
+        Self::with(None, Spare::Unmade(make, ranks), looks, growth)
     }
 
     /// A list that stays one.
     pub fn list() -> Self {
-        Self::with(None, None, u32::MAX, Growth::Weighed)
+        Self::with(None, Spare::None, u32::MAX, Growth::Weighed)
     }
 
-    fn with(index: Option<Box<B>>, spare: Option<Box<B>>, patience: u32, growth: Growth) -> Self {
+    fn with(index: Option<Box<B>>, spare: Spare<B>, patience: u32, growth: Growth) -> Self {
         Self {
             index,
             list: ListEngine::new(),
@@ -124,9 +151,12 @@ impl<B: Grows, C: Count> Grown<B, C> {
         }
     }
 
-    /// The index, whether it is in use or not.
+    /// The index, whether it is in use or not, if it was made.
     pub fn indexed(&self) -> Option<&B> {
-        self.index.as_deref().or(self.spare.as_deref())
+        match &self.spare {
+            Spare::Kept(index) => Some(index),
+            _ => self.index.as_deref(),
+        }
     }
 
     /// How many times it has grown.
@@ -147,7 +177,7 @@ impl<B: Grows, C: Count> Grown<B, C> {
         // Searches for what an index has to keep in one list as well stay as long as they are.
         let helped = self.list.posted_that(index.helps());
         if 2 * helped + self.list.unexpected_len() <= self.list.posted_len() {
-            self.spare = Some(index);
+            self.spare = Spare::Kept(index);
             return;
         }
         index.take_over(self.list.surrender());
@@ -192,9 +222,9 @@ impl<B: Grows, C: Count> Grown<B, C> {
         } else {
             self.trusted = 0;
         }
-        self.spare = self.index.take();
-        if let Some(spare) = &mut self.spare {
-            self.list.adopt(spare.give_up());
+        if let Some(mut index) = self.index.take() {
+            self.list.adopt(index.give_up());
+            self.spare = Spare::Kept(index);
         }
         (self.long, self.placed) = (0, 0);
     }

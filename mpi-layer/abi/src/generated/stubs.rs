@@ -23,17 +23,6 @@ stub! { fn MPI_Alltoallw_init_c(a0: *const c_void, a1: *const c_void, a2: *const
 stub! { fn MPI_Barrier_init(a0: Comm, a1: Info, a2: *const c_void) on a0 }
 stub! { fn MPI_Bcast_init(a0: *const c_void, a1: c_int, a2: Datatype, a3: c_int, a4: Comm, a5: Info, a6: *const c_void) on a4 }
 stub! { fn MPI_Bcast_init_c(a0: *const c_void, a1: Count, a2: Datatype, a3: c_int, a4: Comm, a5: Info, a6: *const c_void) on a4 }
-stub! { fn MPI_Bsend(a0: *const c_void, a1: c_int, a2: Datatype, a3: c_int, a4: c_int, a5: Comm) on a5 }
-stub! { fn MPI_Bsend_c(a0: *const c_void, a1: Count, a2: Datatype, a3: c_int, a4: c_int, a5: Comm) on a5 }
-stub! { fn MPI_Bsend_init(a0: *const c_void, a1: c_int, a2: Datatype, a3: c_int, a4: c_int, a5: Comm, a6: *const c_void) on a5 }
-stub! { fn MPI_Bsend_init_c(a0: *const c_void, a1: Count, a2: Datatype, a3: c_int, a4: c_int, a5: Comm, a6: *const c_void) on a5 }
-stub! { fn MPI_Buffer_attach(a0: *const c_void, a1: c_int) }
-stub! { fn MPI_Buffer_attach_c(a0: *const c_void, a1: Count) }
-stub! { fn MPI_Buffer_detach(a0: *const c_void, a1: *const c_void) }
-stub! { fn MPI_Buffer_detach_c(a0: *const c_void, a1: *const c_void) }
-stub! { fn MPI_Buffer_flush() }
-stub! { fn MPI_Buffer_iflush(a0: *const c_void) }
-stub! { fn MPI_Cancel(a0: *const c_void) }
 stub! { fn MPI_Cart_coords(a0: Comm, a1: c_int, a2: c_int, a3: *const c_void) on a0 }
 stub! { fn MPI_Cart_create(a0: Comm, a1: c_int, a2: *const c_void, a3: *const c_void, a4: c_int, a5: *const c_void) on a0 }
 stub! { fn MPI_Cart_get(a0: Comm, a1: c_int, a2: *const c_void, a3: *const c_void, a4: *const c_void) on a0 }
@@ -44,15 +33,9 @@ stub! { fn MPI_Cart_sub(a0: Comm, a1: *const c_void, a2: *const c_void) on a0 }
 stub! { fn MPI_Cartdim_get(a0: Comm, a1: *const c_void) on a0 }
 stub! { fn MPI_Close_port(a0: *const c_void) }
 stub! { fn MPI_Comm_accept(a0: *const c_void, a1: Info, a2: c_int, a3: Comm, a4: *const c_void) on a3 }
-stub! { fn MPI_Comm_attach_buffer(a0: Comm, a1: *const c_void, a2: c_int) on a0 }
-stub! { fn MPI_Comm_attach_buffer_c(a0: Comm, a1: *const c_void, a2: Count) on a0 }
 stub! { fn MPI_Comm_connect(a0: *const c_void, a1: Info, a2: c_int, a3: Comm, a4: *const c_void) on a3 }
-stub! { fn MPI_Comm_detach_buffer(a0: Comm, a1: *const c_void, a2: *const c_void) on a0 }
-stub! { fn MPI_Comm_detach_buffer_c(a0: Comm, a1: *const c_void, a2: *const c_void) on a0 }
-stub! { fn MPI_Comm_flush_buffer(a0: Comm) on a0 }
 stub! { fn MPI_Comm_idup(a0: Comm, a1: *const c_void, a2: *const c_void) on a0 }
 stub! { fn MPI_Comm_idup_with_info(a0: Comm, a1: Info, a2: *const c_void, a3: *const c_void) on a0 }
-stub! { fn MPI_Comm_iflush_buffer(a0: Comm, a1: *const c_void) on a0 }
 stub! { fn MPI_Comm_join(a0: c_int, a1: *const c_void) }
 stub! { fn MPI_Comm_spawn(a0: *const c_void, a1: *const c_void, a2: c_int, a3: Info, a4: c_int, a5: Comm, a6: *const c_void, a7: *const c_void) on a5 }
 stub! { fn MPI_Comm_spawn_multiple(a0: c_int, a1: *const c_void, a2: *const c_void, a3: *const c_void, a4: *const c_void, a5: c_int, a6: Comm, a7: *const c_void, a8: *const c_void) on a6 }
@@ -163,8 +146,6 @@ stub! { fn MPI_Graph_map(a0: Comm, a1: c_int, a2: *const c_void, a3: *const c_vo
 stub! { fn MPI_Graph_neighbors(a0: Comm, a1: c_int, a2: c_int, a3: *const c_void) on a0 }
 stub! { fn MPI_Graph_neighbors_count(a0: Comm, a1: c_int, a2: *const c_void) on a0 }
 stub! { fn MPI_Graphdims_get(a0: Comm, a1: *const c_void, a2: *const c_void) on a0 }
-stub! { fn MPI_Grequest_complete(a0: Request) }
-stub! { fn MPI_Grequest_start(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: *const c_void, a4: *const c_void) }
 stub! { fn MPI_Iallgather(a0: *const c_void, a1: c_int, a2: Datatype, a3: *const c_void, a4: c_int, a5: Datatype, a6: Comm, a7: *const c_void) on a6 }
 stub! { fn MPI_Iallgather_c(a0: *const c_void, a1: Count, a2: Datatype, a3: *const c_void, a4: Count, a5: Datatype, a6: Comm, a7: *const c_void) on a6 }
 stub! { fn MPI_Iallgatherv(a0: *const c_void, a1: c_int, a2: Datatype, a3: *const c_void, a4: *const c_void, a5: *const c_void, a6: Datatype, a7: Comm, a8: *const c_void) on a7 }
@@ -180,17 +161,12 @@ stub! { fn MPI_Ialltoallw_c(a0: *const c_void, a1: *const c_void, a2: *const c_v
 stub! { fn MPI_Ibarrier(a0: Comm, a1: *const c_void) on a0 }
 stub! { fn MPI_Ibcast(a0: *const c_void, a1: c_int, a2: Datatype, a3: c_int, a4: Comm, a5: *const c_void) on a4 }
 stub! { fn MPI_Ibcast_c(a0: *const c_void, a1: Count, a2: Datatype, a3: c_int, a4: Comm, a5: *const c_void) on a4 }
-stub! { fn MPI_Ibsend(a0: *const c_void, a1: c_int, a2: Datatype, a3: c_int, a4: c_int, a5: Comm, a6: *const c_void) on a5 }
-stub! { fn MPI_Ibsend_c(a0: *const c_void, a1: Count, a2: Datatype, a3: c_int, a4: c_int, a5: Comm, a6: *const c_void) on a5 }
 stub! { fn MPI_Iexscan(a0: *const c_void, a1: *const c_void, a2: c_int, a3: Datatype, a4: Op, a5: Comm, a6: *const c_void) on a5 }
 stub! { fn MPI_Iexscan_c(a0: *const c_void, a1: *const c_void, a2: Count, a3: Datatype, a4: Op, a5: Comm, a6: *const c_void) on a5 }
 stub! { fn MPI_Igather(a0: *const c_void, a1: c_int, a2: Datatype, a3: *const c_void, a4: c_int, a5: Datatype, a6: c_int, a7: Comm, a8: *const c_void) on a7 }
 stub! { fn MPI_Igather_c(a0: *const c_void, a1: Count, a2: Datatype, a3: *const c_void, a4: Count, a5: Datatype, a6: c_int, a7: Comm, a8: *const c_void) on a7 }
 stub! { fn MPI_Igatherv(a0: *const c_void, a1: c_int, a2: Datatype, a3: *const c_void, a4: *const c_void, a5: *const c_void, a6: Datatype, a7: c_int, a8: Comm, a9: *const c_void) on a8 }
 stub! { fn MPI_Igatherv_c(a0: *const c_void, a1: Count, a2: Datatype, a3: *const c_void, a4: *const c_void, a5: *const c_void, a6: Datatype, a7: c_int, a8: Comm, a9: *const c_void) on a8 }
-stub! { fn MPI_Improbe(a0: c_int, a1: c_int, a2: Comm, a3: *const c_void, a4: *const c_void, a5: *const c_void) on a2 }
-stub! { fn MPI_Imrecv(a0: *const c_void, a1: c_int, a2: Datatype, a3: *const c_void, a4: *const c_void) }
-stub! { fn MPI_Imrecv_c(a0: *const c_void, a1: Count, a2: Datatype, a3: *const c_void, a4: *const c_void) }
 stub! { fn MPI_Ineighbor_allgather(a0: *const c_void, a1: c_int, a2: Datatype, a3: *const c_void, a4: c_int, a5: Datatype, a6: Comm, a7: *const c_void) on a6 }
 stub! { fn MPI_Ineighbor_allgather_c(a0: *const c_void, a1: Count, a2: Datatype, a3: *const c_void, a4: Count, a5: Datatype, a6: Comm, a7: *const c_void) on a6 }
 stub! { fn MPI_Ineighbor_allgatherv(a0: *const c_void, a1: c_int, a2: Datatype, a3: *const c_void, a4: *const c_void, a5: *const c_void, a6: Datatype, a7: Comm, a8: *const c_void) on a7 }
@@ -204,35 +180,19 @@ stub! { fn MPI_Ineighbor_alltoallw_c(a0: *const c_void, a1: *const c_void, a2: *
 stub! { fn MPI_Intercomm_create(a0: Comm, a1: c_int, a2: Comm, a3: c_int, a4: c_int, a5: *const c_void) on a0 }
 stub! { any fn MPI_Intercomm_create_from_groups(a0: Group, a1: c_int, a2: Group, a3: c_int, a4: *const c_void, a5: Info, a6: Errhandler, a7: *const c_void) }
 stub! { fn MPI_Intercomm_merge(a0: Comm, a1: c_int, a2: *const c_void) on a0 }
-stub! { fn MPI_Iprobe(a0: c_int, a1: c_int, a2: Comm, a3: *const c_void, a4: *const c_void) on a2 }
-stub! { fn MPI_Irecv(a0: *const c_void, a1: c_int, a2: Datatype, a3: c_int, a4: c_int, a5: Comm, a6: *const c_void) on a5 }
-stub! { fn MPI_Irecv_c(a0: *const c_void, a1: Count, a2: Datatype, a3: c_int, a4: c_int, a5: Comm, a6: *const c_void) on a5 }
 stub! { fn MPI_Ireduce(a0: *const c_void, a1: *const c_void, a2: c_int, a3: Datatype, a4: Op, a5: c_int, a6: Comm, a7: *const c_void) on a6 }
 stub! { fn MPI_Ireduce_c(a0: *const c_void, a1: *const c_void, a2: Count, a3: Datatype, a4: Op, a5: c_int, a6: Comm, a7: *const c_void) on a6 }
 stub! { fn MPI_Ireduce_scatter(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: Datatype, a4: Op, a5: Comm, a6: *const c_void) on a5 }
 stub! { fn MPI_Ireduce_scatter_c(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: Datatype, a4: Op, a5: Comm, a6: *const c_void) on a5 }
 stub! { fn MPI_Ireduce_scatter_block(a0: *const c_void, a1: *const c_void, a2: c_int, a3: Datatype, a4: Op, a5: Comm, a6: *const c_void) on a5 }
 stub! { fn MPI_Ireduce_scatter_block_c(a0: *const c_void, a1: *const c_void, a2: Count, a3: Datatype, a4: Op, a5: Comm, a6: *const c_void) on a5 }
-stub! { fn MPI_Irsend(a0: *const c_void, a1: c_int, a2: Datatype, a3: c_int, a4: c_int, a5: Comm, a6: *const c_void) on a5 }
-stub! { fn MPI_Irsend_c(a0: *const c_void, a1: Count, a2: Datatype, a3: c_int, a4: c_int, a5: Comm, a6: *const c_void) on a5 }
 stub! { fn MPI_Iscan(a0: *const c_void, a1: *const c_void, a2: c_int, a3: Datatype, a4: Op, a5: Comm, a6: *const c_void) on a5 }
 stub! { fn MPI_Iscan_c(a0: *const c_void, a1: *const c_void, a2: Count, a3: Datatype, a4: Op, a5: Comm, a6: *const c_void) on a5 }
 stub! { fn MPI_Iscatter(a0: *const c_void, a1: c_int, a2: Datatype, a3: *const c_void, a4: c_int, a5: Datatype, a6: c_int, a7: Comm, a8: *const c_void) on a7 }
 stub! { fn MPI_Iscatter_c(a0: *const c_void, a1: Count, a2: Datatype, a3: *const c_void, a4: Count, a5: Datatype, a6: c_int, a7: Comm, a8: *const c_void) on a7 }
 stub! { fn MPI_Iscatterv(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: Datatype, a4: *const c_void, a5: c_int, a6: Datatype, a7: c_int, a8: Comm, a9: *const c_void) on a8 }
 stub! { fn MPI_Iscatterv_c(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: Datatype, a4: *const c_void, a5: Count, a6: Datatype, a7: c_int, a8: Comm, a9: *const c_void) on a8 }
-stub! { fn MPI_Isend(a0: *const c_void, a1: c_int, a2: Datatype, a3: c_int, a4: c_int, a5: Comm, a6: *const c_void) on a5 }
-stub! { fn MPI_Isend_c(a0: *const c_void, a1: Count, a2: Datatype, a3: c_int, a4: c_int, a5: Comm, a6: *const c_void) on a5 }
-stub! { fn MPI_Isendrecv(a0: *const c_void, a1: c_int, a2: Datatype, a3: c_int, a4: c_int, a5: *const c_void, a6: c_int, a7: Datatype, a8: c_int, a9: c_int, a10: Comm, a11: *const c_void) on a10 }
-stub! { fn MPI_Isendrecv_c(a0: *const c_void, a1: Count, a2: Datatype, a3: c_int, a4: c_int, a5: *const c_void, a6: Count, a7: Datatype, a8: c_int, a9: c_int, a10: Comm, a11: *const c_void) on a10 }
-stub! { fn MPI_Isendrecv_replace(a0: *const c_void, a1: c_int, a2: Datatype, a3: c_int, a4: c_int, a5: c_int, a6: c_int, a7: Comm, a8: *const c_void) on a7 }
-stub! { fn MPI_Isendrecv_replace_c(a0: *const c_void, a1: Count, a2: Datatype, a3: c_int, a4: c_int, a5: c_int, a6: c_int, a7: Comm, a8: *const c_void) on a7 }
-stub! { fn MPI_Issend(a0: *const c_void, a1: c_int, a2: Datatype, a3: c_int, a4: c_int, a5: Comm, a6: *const c_void) on a5 }
-stub! { fn MPI_Issend_c(a0: *const c_void, a1: Count, a2: Datatype, a3: c_int, a4: c_int, a5: Comm, a6: *const c_void) on a5 }
 stub! { fn MPI_Lookup_name(a0: *const c_void, a1: Info, a2: *const c_void) }
-stub! { fn MPI_Mprobe(a0: c_int, a1: c_int, a2: Comm, a3: *const c_void, a4: *const c_void) on a2 }
-stub! { fn MPI_Mrecv(a0: *const c_void, a1: c_int, a2: Datatype, a3: *const c_void, a4: *const c_void) }
-stub! { fn MPI_Mrecv_c(a0: *const c_void, a1: Count, a2: Datatype, a3: *const c_void, a4: *const c_void) }
 stub! { fn MPI_Neighbor_allgather(a0: *const c_void, a1: c_int, a2: Datatype, a3: *const c_void, a4: c_int, a5: Datatype, a6: Comm) on a6 }
 stub! { fn MPI_Neighbor_allgather_c(a0: *const c_void, a1: Count, a2: Datatype, a3: *const c_void, a4: Count, a5: Datatype, a6: Comm) on a6 }
 stub! { fn MPI_Neighbor_allgather_init(a0: *const c_void, a1: c_int, a2: Datatype, a3: *const c_void, a4: c_int, a5: Datatype, a6: Comm, a7: Info, a8: *const c_void) on a6 }
@@ -254,21 +214,12 @@ stub! { fn MPI_Neighbor_alltoallw_c(a0: *const c_void, a1: *const c_void, a2: *c
 stub! { fn MPI_Neighbor_alltoallw_init(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: *const c_void, a4: *const c_void, a5: *const c_void, a6: *const c_void, a7: *const c_void, a8: Comm, a9: Info, a10: *const c_void) on a8 }
 stub! { fn MPI_Neighbor_alltoallw_init_c(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: *const c_void, a4: *const c_void, a5: *const c_void, a6: *const c_void, a7: *const c_void, a8: Comm, a9: Info, a10: *const c_void) on a8 }
 stub! { fn MPI_Open_port(a0: Info, a1: *const c_void) }
-stub! { fn MPI_Pack(a0: *const c_void, a1: c_int, a2: Datatype, a3: *const c_void, a4: c_int, a5: *const c_void, a6: Comm) on a6 }
-stub! { fn MPI_Pack_c(a0: *const c_void, a1: Count, a2: Datatype, a3: *const c_void, a4: Count, a5: *const c_void, a6: Comm) on a6 }
-stub! { fn MPI_Pack_external(a0: *const c_void, a1: *const c_void, a2: c_int, a3: Datatype, a4: *const c_void, a5: Aint, a6: *const c_void) }
-stub! { fn MPI_Pack_external_c(a0: *const c_void, a1: *const c_void, a2: Count, a3: Datatype, a4: *const c_void, a5: Count, a6: *const c_void) }
-stub! { fn MPI_Pack_external_size(a0: *const c_void, a1: c_int, a2: Datatype, a3: *const c_void) }
-stub! { fn MPI_Pack_external_size_c(a0: *const c_void, a1: Count, a2: Datatype, a3: *const c_void) }
-stub! { fn MPI_Pack_size(a0: c_int, a1: Datatype, a2: Comm, a3: *const c_void) on a2 }
-stub! { fn MPI_Pack_size_c(a0: Count, a1: Datatype, a2: Comm, a3: *const c_void) on a2 }
 stub! { fn MPI_Parrived(a0: Request, a1: c_int, a2: *const c_void) }
 stub! { fn MPI_Pready(a0: c_int, a1: Request) }
 stub! { fn MPI_Pready_list(a0: c_int, a1: *const c_void, a2: Request) }
 stub! { fn MPI_Pready_range(a0: c_int, a1: c_int, a2: Request) }
 stub! { fn MPI_Precv_init(a0: *const c_void, a1: c_int, a2: c_int, a3: Datatype, a4: c_int, a5: c_int, a6: Comm, a7: Info, a8: *const c_void) on a6 }
 stub! { fn MPI_Precv_init_c(a0: *const c_void, a1: c_int, a2: Count, a3: Datatype, a4: c_int, a5: c_int, a6: Comm, a7: Info, a8: *const c_void) on a6 }
-stub! { fn MPI_Probe(a0: c_int, a1: c_int, a2: Comm, a3: *const c_void) on a2 }
 stub! { fn MPI_Psend_init(a0: *const c_void, a1: c_int, a2: c_int, a3: Datatype, a4: c_int, a5: c_int, a6: Comm, a7: Info, a8: *const c_void) on a6 }
 stub! { fn MPI_Psend_init_c(a0: *const c_void, a1: c_int, a2: Count, a3: Datatype, a4: c_int, a5: c_int, a6: Comm, a7: Info, a8: *const c_void) on a6 }
 stub! { fn MPI_Publish_name(a0: *const c_void, a1: Info, a2: *const c_void) }
@@ -276,9 +227,6 @@ stub! { fn MPI_Put(a0: *const c_void, a1: c_int, a2: Datatype, a3: c_int, a4: Ai
 stub! { fn MPI_Put_c(a0: *const c_void, a1: Count, a2: Datatype, a3: c_int, a4: Aint, a5: Count, a6: Datatype, a7: Win) on a7 }
 stub! { fn MPI_Raccumulate(a0: *const c_void, a1: c_int, a2: Datatype, a3: c_int, a4: Aint, a5: c_int, a6: Datatype, a7: Op, a8: Win, a9: *const c_void) on a8 }
 stub! { fn MPI_Raccumulate_c(a0: *const c_void, a1: Count, a2: Datatype, a3: c_int, a4: Aint, a5: Count, a6: Datatype, a7: Op, a8: Win, a9: *const c_void) on a8 }
-stub! { fn MPI_Recv_c(a0: *const c_void, a1: Count, a2: Datatype, a3: c_int, a4: c_int, a5: Comm, a6: *const c_void) on a5 }
-stub! { fn MPI_Recv_init(a0: *const c_void, a1: c_int, a2: Datatype, a3: c_int, a4: c_int, a5: Comm, a6: *const c_void) on a5 }
-stub! { fn MPI_Recv_init_c(a0: *const c_void, a1: Count, a2: Datatype, a3: c_int, a4: c_int, a5: Comm, a6: *const c_void) on a5 }
 stub! { fn MPI_Reduce_init(a0: *const c_void, a1: *const c_void, a2: c_int, a3: Datatype, a4: Op, a5: c_int, a6: Comm, a7: Info, a8: *const c_void) on a6 }
 stub! { fn MPI_Reduce_init_c(a0: *const c_void, a1: *const c_void, a2: Count, a3: Datatype, a4: Op, a5: c_int, a6: Comm, a7: Info, a8: *const c_void) on a6 }
 stub! { fn MPI_Reduce_scatter_block_init(a0: *const c_void, a1: *const c_void, a2: c_int, a3: Datatype, a4: Op, a5: Comm, a6: Info, a7: *const c_void) on a5 }
@@ -287,102 +235,19 @@ stub! { fn MPI_Reduce_scatter_init(a0: *const c_void, a1: *const c_void, a2: *co
 stub! { fn MPI_Reduce_scatter_init_c(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: Datatype, a4: Op, a5: Comm, a6: Info, a7: *const c_void) on a5 }
 stub! { fn MPI_Register_datarep(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: *const c_void, a4: *const c_void) on MPI_FILE_NULL }
 stub! { fn MPI_Register_datarep_c(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: *const c_void, a4: *const c_void) on MPI_FILE_NULL }
-stub! { fn MPI_Request_free(a0: *const c_void) }
-stub! { fn MPI_Request_get_status(a0: Request, a1: *const c_void, a2: *const c_void) }
-stub! { fn MPI_Request_get_status_all(a0: c_int, a1: *const c_void, a2: *const c_void, a3: *const c_void) }
-stub! { fn MPI_Request_get_status_any(a0: c_int, a1: *const c_void, a2: *const c_void, a3: *const c_void, a4: *const c_void) }
-stub! { fn MPI_Request_get_status_some(a0: c_int, a1: *const c_void, a2: *const c_void, a3: *const c_void, a4: *const c_void) }
 stub! { fn MPI_Rget(a0: *const c_void, a1: c_int, a2: Datatype, a3: c_int, a4: Aint, a5: c_int, a6: Datatype, a7: Win, a8: *const c_void) on a7 }
 stub! { fn MPI_Rget_c(a0: *const c_void, a1: Count, a2: Datatype, a3: c_int, a4: Aint, a5: Count, a6: Datatype, a7: Win, a8: *const c_void) on a7 }
 stub! { fn MPI_Rget_accumulate(a0: *const c_void, a1: c_int, a2: Datatype, a3: *const c_void, a4: c_int, a5: Datatype, a6: c_int, a7: Aint, a8: c_int, a9: Datatype, a10: Op, a11: Win, a12: *const c_void) on a11 }
 stub! { fn MPI_Rget_accumulate_c(a0: *const c_void, a1: Count, a2: Datatype, a3: *const c_void, a4: Count, a5: Datatype, a6: c_int, a7: Aint, a8: Count, a9: Datatype, a10: Op, a11: Win, a12: *const c_void) on a11 }
 stub! { fn MPI_Rput(a0: *const c_void, a1: c_int, a2: Datatype, a3: c_int, a4: Aint, a5: c_int, a6: Datatype, a7: Win, a8: *const c_void) on a7 }
 stub! { fn MPI_Rput_c(a0: *const c_void, a1: Count, a2: Datatype, a3: c_int, a4: Aint, a5: Count, a6: Datatype, a7: Win, a8: *const c_void) on a7 }
-stub! { fn MPI_Rsend(a0: *const c_void, a1: c_int, a2: Datatype, a3: c_int, a4: c_int, a5: Comm) on a5 }
-stub! { fn MPI_Rsend_c(a0: *const c_void, a1: Count, a2: Datatype, a3: c_int, a4: c_int, a5: Comm) on a5 }
-stub! { fn MPI_Rsend_init(a0: *const c_void, a1: c_int, a2: Datatype, a3: c_int, a4: c_int, a5: Comm, a6: *const c_void) on a5 }
-stub! { fn MPI_Rsend_init_c(a0: *const c_void, a1: Count, a2: Datatype, a3: c_int, a4: c_int, a5: Comm, a6: *const c_void) on a5 }
 stub! { fn MPI_Scan_init(a0: *const c_void, a1: *const c_void, a2: c_int, a3: Datatype, a4: Op, a5: Comm, a6: Info, a7: *const c_void) on a5 }
 stub! { fn MPI_Scan_init_c(a0: *const c_void, a1: *const c_void, a2: Count, a3: Datatype, a4: Op, a5: Comm, a6: Info, a7: *const c_void) on a5 }
 stub! { fn MPI_Scatter_init(a0: *const c_void, a1: c_int, a2: Datatype, a3: *const c_void, a4: c_int, a5: Datatype, a6: c_int, a7: Comm, a8: Info, a9: *const c_void) on a7 }
 stub! { fn MPI_Scatter_init_c(a0: *const c_void, a1: Count, a2: Datatype, a3: *const c_void, a4: Count, a5: Datatype, a6: c_int, a7: Comm, a8: Info, a9: *const c_void) on a7 }
 stub! { fn MPI_Scatterv_init(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: Datatype, a4: *const c_void, a5: c_int, a6: Datatype, a7: c_int, a8: Comm, a9: Info, a10: *const c_void) on a8 }
 stub! { fn MPI_Scatterv_init_c(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: Datatype, a4: *const c_void, a5: Count, a6: Datatype, a7: c_int, a8: Comm, a9: Info, a10: *const c_void) on a8 }
-stub! { fn MPI_Send_c(a0: *const c_void, a1: Count, a2: Datatype, a3: c_int, a4: c_int, a5: Comm) on a5 }
-stub! { fn MPI_Send_init(a0: *const c_void, a1: c_int, a2: Datatype, a3: c_int, a4: c_int, a5: Comm, a6: *const c_void) on a5 }
-stub! { fn MPI_Send_init_c(a0: *const c_void, a1: Count, a2: Datatype, a3: c_int, a4: c_int, a5: Comm, a6: *const c_void) on a5 }
-stub! { fn MPI_Sendrecv(a0: *const c_void, a1: c_int, a2: Datatype, a3: c_int, a4: c_int, a5: *const c_void, a6: c_int, a7: Datatype, a8: c_int, a9: c_int, a10: Comm, a11: *const c_void) on a10 }
-stub! { fn MPI_Sendrecv_c(a0: *const c_void, a1: Count, a2: Datatype, a3: c_int, a4: c_int, a5: *const c_void, a6: Count, a7: Datatype, a8: c_int, a9: c_int, a10: Comm, a11: *const c_void) on a10 }
-stub! { fn MPI_Sendrecv_replace(a0: *const c_void, a1: c_int, a2: Datatype, a3: c_int, a4: c_int, a5: c_int, a6: c_int, a7: Comm, a8: *const c_void) on a7 }
-stub! { fn MPI_Sendrecv_replace_c(a0: *const c_void, a1: Count, a2: Datatype, a3: c_int, a4: c_int, a5: c_int, a6: c_int, a7: Comm, a8: *const c_void) on a7 }
-stub! { any fn MPI_Session_attach_buffer(a0: Session, a1: *const c_void, a2: c_int) on a0 }
-stub! { any fn MPI_Session_attach_buffer_c(a0: Session, a1: *const c_void, a2: Count) on a0 }
-stub! { any fn MPI_Session_detach_buffer(a0: Session, a1: *const c_void, a2: *const c_void) on a0 }
-stub! { any fn MPI_Session_detach_buffer_c(a0: Session, a1: *const c_void, a2: *const c_void) on a0 }
-stub! { any fn MPI_Session_flush_buffer(a0: Session) on a0 }
-stub! { any fn MPI_Session_iflush_buffer(a0: Session, a1: *const c_void) on a0 }
-stub! { fn MPI_Ssend(a0: *const c_void, a1: c_int, a2: Datatype, a3: c_int, a4: c_int, a5: Comm) on a5 }
-stub! { fn MPI_Ssend_c(a0: *const c_void, a1: Count, a2: Datatype, a3: c_int, a4: c_int, a5: Comm) on a5 }
-stub! { fn MPI_Ssend_init(a0: *const c_void, a1: c_int, a2: Datatype, a3: c_int, a4: c_int, a5: Comm, a6: *const c_void) on a5 }
-stub! { fn MPI_Ssend_init_c(a0: *const c_void, a1: Count, a2: Datatype, a3: c_int, a4: c_int, a5: Comm, a6: *const c_void) on a5 }
-stub! { fn MPI_Start(a0: *const c_void) }
-stub! { fn MPI_Startall(a0: c_int, a1: *const c_void) }
-stub! { fn MPI_Test(a0: *const c_void, a1: *const c_void, a2: *const c_void) }
-stub! { fn MPI_Testall(a0: c_int, a1: *const c_void, a2: *const c_void, a3: *const c_void) }
-stub! { fn MPI_Testany(a0: c_int, a1: *const c_void, a2: *const c_void, a3: *const c_void, a4: *const c_void) }
-stub! { fn MPI_Testsome(a0: c_int, a1: *const c_void, a2: *const c_void, a3: *const c_void, a4: *const c_void) }
-stub! { fn MPI_Type_commit(a0: *const c_void) }
-stub! { fn MPI_Type_contiguous(a0: c_int, a1: Datatype, a2: *const c_void) }
-stub! { fn MPI_Type_contiguous_c(a0: Count, a1: Datatype, a2: *const c_void) }
-stub! { fn MPI_Type_create_darray(a0: c_int, a1: c_int, a2: c_int, a3: *const c_void, a4: *const c_void, a5: *const c_void, a6: *const c_void, a7: c_int, a8: Datatype, a9: *const c_void) }
-stub! { fn MPI_Type_create_darray_c(a0: c_int, a1: c_int, a2: c_int, a3: *const c_void, a4: *const c_void, a5: *const c_void, a6: *const c_void, a7: c_int, a8: Datatype, a9: *const c_void) }
-stub! { fn MPI_Type_create_f90_complex(a0: c_int, a1: c_int, a2: *const c_void) }
-stub! { fn MPI_Type_create_f90_integer(a0: c_int, a1: *const c_void) }
-stub! { fn MPI_Type_create_f90_real(a0: c_int, a1: c_int, a2: *const c_void) }
-stub! { fn MPI_Type_create_hindexed(a0: c_int, a1: *const c_void, a2: *const c_void, a3: Datatype, a4: *const c_void) }
-stub! { fn MPI_Type_create_hindexed_c(a0: Count, a1: *const c_void, a2: *const c_void, a3: Datatype, a4: *const c_void) }
-stub! { fn MPI_Type_create_hindexed_block(a0: c_int, a1: c_int, a2: *const c_void, a3: Datatype, a4: *const c_void) }
-stub! { fn MPI_Type_create_hindexed_block_c(a0: Count, a1: Count, a2: *const c_void, a3: Datatype, a4: *const c_void) }
-stub! { fn MPI_Type_create_hvector(a0: c_int, a1: c_int, a2: Aint, a3: Datatype, a4: *const c_void) }
-stub! { fn MPI_Type_create_hvector_c(a0: Count, a1: Count, a2: Count, a3: Datatype, a4: *const c_void) }
-stub! { fn MPI_Type_create_indexed_block(a0: c_int, a1: c_int, a2: *const c_void, a3: Datatype, a4: *const c_void) }
-stub! { fn MPI_Type_create_indexed_block_c(a0: Count, a1: Count, a2: *const c_void, a3: Datatype, a4: *const c_void) }
-stub! { fn MPI_Type_create_resized(a0: Datatype, a1: Aint, a2: Aint, a3: *const c_void) }
-stub! { fn MPI_Type_create_resized_c(a0: Datatype, a1: Count, a2: Count, a3: *const c_void) }
-stub! { fn MPI_Type_create_struct(a0: c_int, a1: *const c_void, a2: *const c_void, a3: *const c_void, a4: *const c_void) }
-stub! { fn MPI_Type_create_struct_c(a0: Count, a1: *const c_void, a2: *const c_void, a3: *const c_void, a4: *const c_void) }
-stub! { fn MPI_Type_create_subarray(a0: c_int, a1: *const c_void, a2: *const c_void, a3: *const c_void, a4: c_int, a5: Datatype, a6: *const c_void) }
-stub! { fn MPI_Type_create_subarray_c(a0: c_int, a1: *const c_void, a2: *const c_void, a3: *const c_void, a4: c_int, a5: Datatype, a6: *const c_void) }
-stub! { fn MPI_Type_dup(a0: Datatype, a1: *const c_void) }
-stub! { fn MPI_Type_free(a0: *const c_void) }
-stub! { fn MPI_Type_get_contents(a0: Datatype, a1: c_int, a2: c_int, a3: c_int, a4: *const c_void, a5: *const c_void, a6: *const c_void) }
-stub! { fn MPI_Type_get_contents_c(a0: Datatype, a1: Count, a2: Count, a3: Count, a4: Count, a5: *const c_void, a6: *const c_void, a7: *const c_void, a8: *const c_void) }
-stub! { fn MPI_Type_get_envelope(a0: Datatype, a1: *const c_void, a2: *const c_void, a3: *const c_void, a4: *const c_void) }
-stub! { fn MPI_Type_get_envelope_c(a0: Datatype, a1: *const c_void, a2: *const c_void, a3: *const c_void, a4: *const c_void, a5: *const c_void) }
-stub! { fn MPI_Type_get_extent(a0: Datatype, a1: *const c_void, a2: *const c_void) }
-stub! { fn MPI_Type_get_extent_c(a0: Datatype, a1: *const c_void, a2: *const c_void) }
-stub! { fn MPI_Type_get_extent_x(a0: Datatype, a1: *const c_void, a2: *const c_void) }
-stub! { fn MPI_Type_get_true_extent(a0: Datatype, a1: *const c_void, a2: *const c_void) }
-stub! { fn MPI_Type_get_true_extent_c(a0: Datatype, a1: *const c_void, a2: *const c_void) }
-stub! { fn MPI_Type_get_true_extent_x(a0: Datatype, a1: *const c_void, a2: *const c_void) }
-stub! { fn MPI_Type_get_value_index(a0: Datatype, a1: Datatype, a2: *const c_void) }
-stub! { fn MPI_Type_indexed(a0: c_int, a1: *const c_void, a2: *const c_void, a3: Datatype, a4: *const c_void) }
-stub! { fn MPI_Type_indexed_c(a0: Count, a1: *const c_void, a2: *const c_void, a3: Datatype, a4: *const c_void) }
-stub! { fn MPI_Type_match_size(a0: c_int, a1: c_int, a2: *const c_void) }
-stub! { fn MPI_Type_size(a0: Datatype, a1: *const c_void) }
-stub! { fn MPI_Type_size_c(a0: Datatype, a1: *const c_void) }
-stub! { fn MPI_Type_size_x(a0: Datatype, a1: *const c_void) }
-stub! { fn MPI_Type_vector(a0: c_int, a1: c_int, a2: c_int, a3: Datatype, a4: *const c_void) }
-stub! { fn MPI_Type_vector_c(a0: Count, a1: Count, a2: Count, a3: Datatype, a4: *const c_void) }
-stub! { fn MPI_Unpack(a0: *const c_void, a1: c_int, a2: *const c_void, a3: *const c_void, a4: c_int, a5: Datatype, a6: Comm) on a6 }
-stub! { fn MPI_Unpack_c(a0: *const c_void, a1: Count, a2: *const c_void, a3: *const c_void, a4: Count, a5: Datatype, a6: Comm) on a6 }
-stub! { fn MPI_Unpack_external(a0: *const c_void, a1: *const c_void, a2: Aint, a3: *const c_void, a4: *const c_void, a5: c_int, a6: Datatype) }
-stub! { fn MPI_Unpack_external_c(a0: *const c_void, a1: *const c_void, a2: Count, a3: *const c_void, a4: *const c_void, a5: Count, a6: Datatype) }
 stub! { fn MPI_Unpublish_name(a0: *const c_void, a1: Info, a2: *const c_void) }
-stub! { fn MPI_Wait(a0: *const c_void, a1: *const c_void) }
-stub! { fn MPI_Waitall(a0: c_int, a1: *const c_void, a2: *const c_void) }
-stub! { fn MPI_Waitany(a0: c_int, a1: *const c_void, a2: *const c_void, a3: *const c_void) }
-stub! { fn MPI_Waitsome(a0: c_int, a1: *const c_void, a2: *const c_void, a3: *const c_void, a4: *const c_void) }
 stub! { fn MPI_Win_allocate(a0: Aint, a1: c_int, a2: Info, a3: Comm, a4: *const c_void, a5: *const c_void) on a3 }
 stub! { fn MPI_Win_allocate_c(a0: Aint, a1: Aint, a2: Info, a3: Comm, a4: *const c_void, a5: *const c_void) on a3 }
 stub! { fn MPI_Win_allocate_shared(a0: Aint, a1: c_int, a2: Info, a3: Comm, a4: *const c_void, a5: *const c_void) on a3 }

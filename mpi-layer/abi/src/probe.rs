@@ -1,0 +1,199 @@
+//! Chapter: probes, and messages that a probe has claimed.
+
+use std::cell::RefCell;
+use std::ffi::{c_int, c_void};
+use std::rc::Rc;
+
+use bowline_mpi::ClaimedMessage;
+
+use crate::arg::Out;
+use crate::buffer::incoming;
+use crate::entry::mpi;
+use crate::fault::{Fault, fault};
+use crate::generated::constants::*;
+use crate::handle::{Comm, Count, Datatype, Message, Request};
+use crate::library::{CommObject, Library};
+use crate::p2p::check_room;
+use crate::status::StatusOut;
+use crate::table::Table;
+
+/// A message that is claimed.
+#[derive(Debug)]
+struct Claimed {
+    comm: Rc<CommObject>,
+    message: ClaimedMessage,
+}
+
+/// All of them.
+#[derive(Debug)]
+pub(crate) struct Messages(RefCell<Table<Claimed>>);
+
+impl Messages {
+    pub(crate) const fn new() -> Self {
+        Self(RefCell::new(Table::new(Message::KIND)))
+    }
+
+    /// The handle whose number in C is this one.
+    pub(crate) fn complete(&self, low: usize) -> Message {
+        Message(self.0.borrow().complete(low))
+    }
+
+    /// Takes all out.
+    pub(crate) fn drain(&self) {
+        let left = self.0.borrow_mut().drain();
+        drop(left);
+    }
+
+    /// Stores the handle and the status of a message that was claimed.
+    fn give(
+        &self,
+        comm: Rc<CommObject>,
+        message: ClaimedMessage,
+        handle: Out<Message>,
+        status: StatusOut,
+    ) -> Result<(), Fault> {
+        status.put((*message.status()).into());
+        if message.is_null() {
+            return handle.set(MPI_MESSAGE_NO_PROC);
+        }
+        let made = self.0.borrow_mut().insert(Claimed { comm, message });
+        let full = || fault(MPI_ERR_OTHER, "there are too many messages");
+        handle.set(Message(made.ok_or_else(full)?))
+    }
+
+    /// The communicator of a message; none for that of nobody.
+    fn comm_of(&self, handle: Message) -> Result<Option<Comm>, Fault> {
+        if handle == MPI_MESSAGE_NO_PROC {
+            return Ok(None);
+        }
+        let claimed = self.0.borrow();
+        let found = claimed.get(handle.0).map(|claimed| claimed.comm.handle);
+        found.map(Some).ok_or_else(|| no_message(handle))
+    }
+
+    fn take(&self, handle: Message) -> Result<Claimed, Fault> {
+        self.0.borrow_mut().remove(handle.0).ok_or_else(|| no_message(handle))
+    }
+}
+
+#[cold]
+fn no_message(handle: Message) -> Fault {
+    let text = match handle {
+        MPI_MESSAGE_NULL => "the message is MPI_MESSAGE_NULL".into(),
+        Message(value) => format!("{value:#x} is no message, or one that was received"),
+    };
+    fault(MPI_ERR_REQUEST, text)
+}
+
+/// Fails where a result has no place to go. Asked before a message is claimed.
+fn places<const N: usize>(missing: [bool; N]) -> Result<(), Fault> {
+    if missing.contains(&true) {
+        return Err(fault(MPI_ERR_ARG, "a result has no address to go to"));
+    }
+    Ok(())
+}
+
+/// The error for the handler of a message's communicator.
+fn on<E: Into<Fault>>(comm: Comm) -> impl FnOnce(E) -> Fault {
+    move |error| error.into().on(comm)
+}
+
+impl Library {
+    fn receive_claimed(
+        &self,
+        (buf, count, datatype): (*mut c_void, i64, Datatype),
+        message: Out<Message>,
+        status: StatusOut,
+    ) -> Result<(), Fault> {
+        let handle = message.get()?;
+        let Some(comm) = self.messages.comm_of(handle)? else {
+            status.put(bowline_mpi::raw::Completion::NULL.into());
+            return message.set(MPI_MESSAGE_NULL);
+        };
+        let buffer = incoming(self, buf, count, datatype).map_err(on(comm))?;
+        let claimed = self.messages.take(handle)?;
+        message.set(MPI_MESSAGE_NULL)?;
+        let received = claimed.message.recv_buffer(buffer).map_err(on(comm))?;
+        status.put(received.into());
+        Ok(())
+    }
+
+    fn start_receive_claimed(
+        &self,
+        (buf, count, datatype): (*mut c_void, i64, Datatype),
+        message: Out<Message>,
+        request: Out<Request>,
+    ) -> Result<(), Fault> {
+        let handle = message.get()?;
+        check_room(request)?;
+        let Some(comm) = self.messages.comm_of(handle)? else {
+            message.set(MPI_MESSAGE_NULL)?;
+            let nobody = bowline_mpi::raw::Started::Done(bowline_mpi::raw::Completion::NULL);
+            return self.requests.give(nobody, Rc::clone(&self.own), request);
+        };
+        let buffer = incoming(self, buf, count, datatype).map_err(on(comm))?;
+        let claimed = self.messages.take(handle)?;
+        message.set(MPI_MESSAGE_NULL)?;
+        let started = claimed.message.start_recv(buffer).map_err(on(comm))?;
+        self.requests.give(started, claimed.comm, request)
+    }
+}
+
+mpi! {
+    fn MPI_Probe(source: c_int, tag: c_int, comm: Comm, status: StatusOut) on comm |mpi| {
+        let found = mpi.comm(comm)?.comm.probe(source, tag)?;
+        status.put(found.into());
+        Ok(())
+    }
+
+    fn MPI_Iprobe(source: c_int, tag: c_int, comm: Comm, flag: Out<c_int>, status: StatusOut)
+        on comm |mpi| {
+        let comm = mpi.comm(comm)?;
+        places([flag.is_null()])?;
+        let found = comm.comm.iprobe(source, tag)?;
+        if let Some(found) = found {
+            status.put(found.into());
+        }
+        flag.set(found.is_some().into())
+    }
+
+    fn MPI_Mprobe(source: c_int, tag: c_int, comm: Comm, message: Out<Message>,
+                  status: StatusOut) on comm |mpi| {
+        let comm = mpi.comm(comm)?;
+        places([message.is_null()])?;
+        let claimed = comm.comm.mprobe(source, tag)?;
+        mpi.messages.give(comm, claimed, message, status)
+    }
+
+    fn MPI_Improbe(source: c_int, tag: c_int, comm: Comm, flag: Out<c_int>, message: Out<Message>,
+                   status: StatusOut) on comm |mpi| {
+        let comm = mpi.comm(comm)?;
+        places([flag.is_null(), message.is_null()])?;
+        let claimed = comm.comm.improbe(source, tag)?;
+        flag.set(claimed.is_some().into())?;
+        match claimed {
+            Some(claimed) => mpi.messages.give(comm, claimed, message, status),
+            None => Ok(()),
+        }
+    }
+
+    fn MPI_Mrecv(buf: *mut c_void, count: c_int, datatype: Datatype, message: Out<Message>,
+                 status: StatusOut) |mpi| {
+        mpi.receive_claimed((buf, count.into(), datatype), message, status)
+    }
+
+    fn MPI_Mrecv_c(buf: *mut c_void, count: Count, datatype: Datatype, message: Out<Message>,
+                   status: StatusOut) |mpi| {
+        mpi.receive_claimed((buf, count, datatype), message, status)
+    }
+
+    fn MPI_Imrecv(buf: *mut c_void, count: c_int, datatype: Datatype, message: Out<Message>,
+                  request: Out<Request>) |mpi| {
+        mpi.start_receive_claimed((buf, count.into(), datatype), message, request)
+    }
+
+    fn MPI_Imrecv_c(buf: *mut c_void, count: Count, datatype: Datatype, message: Out<Message>,
+                    request: Out<Request>) |mpi| {
+        mpi.start_receive_claimed((buf, count, datatype), message, request)
+    }
+}

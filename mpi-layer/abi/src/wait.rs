@@ -1,0 +1,420 @@
+//! Chapter: completion of requests.
+//!
+//! One request's error is what the function returns. Of several, the statuses have the errors, and the
+//! function returns `MPI_ERR_IN_STATUS`; only then the error fields of statuses are written.
+
+use std::ffi::c_int;
+
+use crate::arg::{In, Out};
+use crate::entry::mpi;
+use crate::fault::{Fault, fault};
+use crate::generated::constants::*;
+use crate::handle::Request;
+use crate::library::Library;
+use crate::request::{Seen, Told, empty_status, length};
+use crate::status::StatusOut;
+
+/// The statuses of several requests, while they are told.
+struct Statuses {
+    array: StatusOut,
+    count: usize,
+    /// The error of each from the first that failed on, and of those before.
+    codes: Vec<c_int>,
+    first: Option<Fault>,
+}
+
+impl Statuses {
+    const fn new(array: StatusOut) -> Self {
+        Self { array, count: 0, codes: Vec::new(), first: None }
+    }
+
+    /// The next one.
+    fn put(&mut self, told: Told) {
+        self.array.at(self.count).put(told.status);
+        self.code(told.fault);
+    }
+
+    /// The next one has neither ended nor failed.
+    fn pending(&mut self) {
+        self.codes.push(MPI_ERR_PENDING);
+        self.count += 1;
+    }
+
+    fn code(&mut self, fault: Option<Fault>) {
+        if fault.is_some() && self.first.is_none() {
+            self.codes.resize(self.count, MPI_SUCCESS);
+        }
+        let code = fault.as_ref().map_or(MPI_SUCCESS, Fault::code);
+        self.first = self.first.take().or(fault);
+        if self.first.is_some() {
+            self.codes.push(code);
+        }
+        self.count += 1;
+    }
+
+    fn end(self) -> Result<(), Fault> {
+        let Some(first) = self.first else { return Ok(()) };
+        for (index, code) in self.codes.into_iter().enumerate() {
+            let place = self.array.at(index);
+            if let Ok(mut status) = place.get() {
+                status.error = code;
+                place.set_if_wanted(status);
+            }
+        }
+        Err(first.in_status())
+    }
+}
+
+/// What a search among several requests finds.
+enum Search {
+    /// None is active.
+    Nothing,
+    /// None of the active ones is complete.
+    Busy,
+    /// One that is complete.
+    Found(usize, Request),
+}
+
+impl Library {
+    /// Fails where one of the handles is none.
+    fn check_requests(&self, count: c_int, requests: In<Request>) -> Result<usize, Fault> {
+        let count = length(count)?;
+        for index in 0..count {
+            self.requests.see(requests.at(index).get()?)?;
+        }
+        Ok(count)
+    }
+
+    /// Looks for a complete request, and does not begin with the same one each time.
+    fn search(&self, count: usize, requests: In<Request>) -> Result<Search, Fault> {
+        let rotor = &self.requests.rotor;
+        let start = if count == 0 { 0 } else { rotor.get() % count };
+        let mut found = Search::Nothing;
+        for index in (start..count).chain(0..start) {
+            let handle = requests.at(index).get()?;
+            match self.requests.see(handle)? {
+                Seen::Idle => {}
+                Seen::Busy(_) => found = Search::Busy,
+                Seen::Done => {
+                    rotor.set(index + 1);
+                    return Ok(Search::Found(index, handle));
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// [`search`](Self::search), and another time after moving everything on.
+    fn search_moving(&self, count: usize, requests: In<Request>) -> Result<Search, Fault> {
+        match self.search(count, requests)? {
+            Search::Busy => {
+                self.world.comm.look();
+                self.search(count, requests)
+            }
+            other => Ok(other),
+        }
+    }
+
+    /// Whether no request is under way.
+    fn all_done(&self, count: usize, requests: In<Request>) -> Result<bool, Fault> {
+        for index in 0..count {
+            if let Seen::Busy(_) = self.requests.see(requests.at(index).get()?)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// [`all_done`](Self::all_done), and another time after moving everything on.
+    fn all_done_moving(&self, count: usize, requests: In<Request>) -> Result<bool, Fault> {
+        if self.all_done(count, requests)? {
+            return Ok(true);
+        }
+        self.world.comm.look();
+        self.all_done(count, requests)
+    }
+
+    /// Tells of all requests, which are complete or inactive, or waits for them.
+    fn tell_all(
+        &self,
+        count: usize,
+        requests: Out<Request>,
+        statuses: StatusOut,
+    ) -> Result<(), Fault> {
+        let mut told = Statuses::new(statuses);
+        // What waits for a process that is gone may wait for ever, so that nothing is waited for then.
+        let mut lost = false;
+        for index in 0..count {
+            let place = requests.at(index);
+            let handle = place.get()?;
+            let active = if lost {
+                match self.requests.see(handle)? {
+                    Seen::Idle => false,
+                    Seen::Done => true,
+                    Seen::Busy(_) => {
+                        told.pending();
+                        continue;
+                    }
+                }
+            } else {
+                self.wait_for(handle)?
+            };
+            if !active {
+                told.put(Told { status: empty_status(), fault: None });
+                continue;
+            }
+            let one = self.requests.tell(handle, place)?;
+            lost |= one.fault.as_ref().is_some_and(|fault| fault.code() == MPI_ERR_PROC_ABORTED);
+            told.put(one);
+        }
+        told.end()
+    }
+
+    /// Tells of all complete requests; the others stay as they are.
+    fn tell_some(
+        &self,
+        count: usize,
+        requests: Out<Request>,
+        outcount: Out<c_int>,
+        indices: Out<c_int>,
+        statuses: StatusOut,
+    ) -> Result<(), Fault> {
+        let mut told = Statuses::new(statuses);
+        for index in 0..count {
+            let place = requests.at(index);
+            let handle = place.get()?;
+            if let Seen::Done = self.requests.see(handle)? {
+                indices.at(told.count).set(index as c_int)?;
+                told.put(self.requests.tell(handle, place)?);
+            }
+        }
+        outcount.set(told.count as c_int)?;
+        told.end()
+    }
+
+    /// Stores which request was complete, and how it ended.
+    fn tell_one(
+        &self,
+        (index, handle): (usize, Request),
+        requests: Out<Request>,
+        indx: Out<c_int>,
+        status: StatusOut,
+    ) -> Result<(), Fault> {
+        indx.set(index as c_int)?;
+        let told = self.requests.tell(handle, requests.at(index))?;
+        status.put(told.status);
+        told.outcome()
+    }
+}
+
+/// Fails where a result has no place to go.
+fn places<const N: usize>(missing: [bool; N]) -> Result<(), Fault> {
+    if missing.contains(&true) {
+        return Err(fault(MPI_ERR_ARG, "a result has no address to go to"));
+    }
+    Ok(())
+}
+
+mpi! {
+    fn MPI_Wait(request: Out<Request>, status: StatusOut) |mpi| {
+        let handle = request.get()?;
+        if !mpi.wait_for(handle)? {
+            status.put(empty_status());
+            return Ok(());
+        }
+        let told = mpi.requests.tell(handle, request)?;
+        status.put(told.status);
+        told.outcome()
+    }
+
+    fn MPI_Test(request: Out<Request>, flag: Out<c_int>, status: StatusOut) |mpi| {
+        let handle = request.get()?;
+        places([flag.is_null()])?;
+        match mpi.look_for(handle)? {
+            Seen::Busy(_) => flag.set(0),
+            Seen::Idle => {
+                status.put(empty_status());
+                flag.set(1)
+            }
+            Seen::Done => {
+                flag.set(1)?;
+                let told = mpi.requests.tell(handle, request)?;
+                status.put(told.status);
+                told.outcome()
+            }
+        }
+    }
+
+    fn MPI_Waitall(count: c_int, array_of_requests: Out<Request>,
+                   array_of_statuses: StatusOut) |mpi| {
+        let count = mpi.check_requests(count, array_of_requests.input())?;
+        mpi.tell_all(count, array_of_requests, array_of_statuses)
+    }
+
+    fn MPI_Testall(count: c_int, array_of_requests: Out<Request>, flag: Out<c_int>,
+                   array_of_statuses: StatusOut) |mpi| {
+        let count = mpi.check_requests(count, array_of_requests.input())?;
+        places([flag.is_null()])?;
+        if !mpi.all_done_moving(count, array_of_requests.input())? {
+            return flag.set(0);
+        }
+        flag.set(1)?;
+        mpi.tell_all(count, array_of_requests, array_of_statuses)
+    }
+
+    fn MPI_Waitany(count: c_int, array_of_requests: Out<Request>, indx: Out<c_int>,
+                   status: StatusOut) |mpi| {
+        let requests = array_of_requests.input();
+        let count = mpi.check_requests(count, requests)?;
+        places([indx.is_null()])?;
+        let mut found = Ok(Search::Busy);
+        mpi.world.comm.wait_until(|| {
+            found = mpi.search(count, requests);
+            !matches!(found, Ok(Search::Busy))
+        });
+        match found? {
+            Search::Found(index, handle) => {
+                mpi.tell_one((index, handle), array_of_requests, indx, status)
+            }
+            Search::Nothing | Search::Busy => {
+                status.put(empty_status());
+                indx.set(MPI_UNDEFINED)
+            }
+        }
+    }
+
+    fn MPI_Testany(count: c_int, array_of_requests: Out<Request>, indx: Out<c_int>,
+                   flag: Out<c_int>, status: StatusOut) |mpi| {
+        let count = mpi.check_requests(count, array_of_requests.input())?;
+        places([indx.is_null(), flag.is_null()])?;
+        match mpi.search_moving(count, array_of_requests.input())? {
+            Search::Found(index, handle) => {
+                flag.set(1)?;
+                mpi.tell_one((index, handle), array_of_requests, indx, status)
+            }
+            Search::Nothing => {
+                status.put(empty_status());
+                flag.set(1)?;
+                indx.set(MPI_UNDEFINED)
+            }
+            Search::Busy => {
+                flag.set(0)?;
+                indx.set(MPI_UNDEFINED)
+            }
+        }
+    }
+
+    fn MPI_Waitsome(incount: c_int, array_of_requests: Out<Request>, outcount: Out<c_int>,
+                    array_of_indices: Out<c_int>, array_of_statuses: StatusOut) |mpi| {
+        let requests = array_of_requests.input();
+        let count = mpi.check_requests(incount, requests)?;
+        places([outcount.is_null(), count > 0 && array_of_indices.is_null()])?;
+        let mut found = Ok(Search::Busy);
+        mpi.world.comm.wait_until(|| {
+            found = mpi.search(count, requests);
+            !matches!(found, Ok(Search::Busy))
+        });
+        match found? {
+            Search::Nothing => outcount.set(MPI_UNDEFINED),
+            _ => mpi.tell_some(count, array_of_requests, outcount, array_of_indices,
+                               array_of_statuses),
+        }
+    }
+
+    fn MPI_Testsome(incount: c_int, array_of_requests: Out<Request>, outcount: Out<c_int>,
+                    array_of_indices: Out<c_int>, array_of_statuses: StatusOut) |mpi| {
+        let count = mpi.check_requests(incount, array_of_requests.input())?;
+        places([outcount.is_null(), count > 0 && array_of_indices.is_null()])?;
+        match mpi.search_moving(count, array_of_requests.input())? {
+            Search::Nothing => outcount.set(MPI_UNDEFINED),
+            _ => mpi.tell_some(count, array_of_requests, outcount, array_of_indices,
+                               array_of_statuses),
+        }
+    }
+
+    fn MPI_Request_get_status(request: Request, flag: Out<c_int>, status: StatusOut) |mpi| {
+        places([flag.is_null()])?;
+        match mpi.look_for(request)? {
+            Seen::Busy(_) => flag.set(0),
+            Seen::Idle => {
+                status.put(empty_status());
+                flag.set(1)
+            }
+            Seen::Done => {
+                flag.set(1)?;
+                status.put(mpi.requests.peek(request)?.status);
+                Ok(())
+            }
+        }
+    }
+
+    fn MPI_Request_get_status_all(count: c_int, array_of_requests: In<Request>, flag: Out<c_int>,
+                                  array_of_statuses: StatusOut) |mpi| {
+        let count = mpi.check_requests(count, array_of_requests)?;
+        places([flag.is_null()])?;
+        if !mpi.all_done_moving(count, array_of_requests)? {
+            return flag.set(0);
+        }
+        flag.set(1)?;
+        for index in 0..count {
+            let handle = array_of_requests.at(index).get()?;
+            array_of_statuses.at(index).put(match mpi.requests.see(handle)? {
+                Seen::Done => mpi.requests.peek(handle)?.status,
+                _ => empty_status(),
+            });
+        }
+        Ok(())
+    }
+
+    fn MPI_Request_get_status_any(count: c_int, array_of_requests: In<Request>, indx: Out<c_int>,
+                                  flag: Out<c_int>, status: StatusOut) |mpi| {
+        let count = mpi.check_requests(count, array_of_requests)?;
+        places([indx.is_null(), flag.is_null()])?;
+        match mpi.search_moving(count, array_of_requests)? {
+            Search::Found(index, handle) => {
+                flag.set(1)?;
+                status.put(mpi.requests.peek(handle)?.status);
+                indx.set(index as c_int)
+            }
+            Search::Nothing => {
+                status.put(empty_status());
+                flag.set(1)?;
+                indx.set(MPI_UNDEFINED)
+            }
+            Search::Busy => {
+                flag.set(0)?;
+                indx.set(MPI_UNDEFINED)
+            }
+        }
+    }
+
+    fn MPI_Request_get_status_some(incount: c_int, array_of_requests: In<Request>,
+                                   outcount: Out<c_int>, array_of_indices: Out<c_int>,
+                                   array_of_statuses: StatusOut) |mpi| {
+        let count = mpi.check_requests(incount, array_of_requests)?;
+        places([outcount.is_null(), count > 0 && array_of_indices.is_null()])?;
+        if let Search::Nothing = mpi.search_moving(count, array_of_requests)? {
+            return outcount.set(MPI_UNDEFINED);
+        }
+        let mut found = 0;
+        for index in 0..count {
+            let handle = array_of_requests.at(index).get()?;
+            if let Seen::Done = mpi.requests.see(handle)? {
+                array_of_indices.at(found).set(index as c_int)?;
+                array_of_statuses.at(found).put(mpi.requests.peek(handle)?.status);
+                found += 1;
+            }
+        }
+        outcount.set(found as c_int)
+    }
+
+    fn MPI_Request_free(request: Out<Request>) |mpi| {
+        let handle = request.get()?;
+        mpi.requests.free(handle)?;
+        request.set(MPI_REQUEST_NULL)
+    }
+
+    fn MPI_Cancel(request: Out<Request>) |mpi| {
+        mpi.requests.cancel(request.get()?)
+    }
+}

@@ -5,8 +5,10 @@
 //!   run 2 = 1234                     so many tests are run on two ranks
 //!   test_win.*                       one-sided
 //!   test_comm.TestCommWorld.testX    intercommunicators
+//!   leave test_comm_inter            intercommunicators
 //! ```
-//! A line with `*` stands for all tests of a class or a module. Both directions count: a test that fails on
+//! A module that is left is not run: where a function is not there, some of its ranks would wait for others
+//! that have given up. A line with `*` stands for all tests of a class or a module. Both directions count: a test that fails on
 //! any number of ranks must be listed, and one that is listed must fail on some number of ranks, so that a line
 //! goes as soon as it is not needed any more.
 
@@ -68,6 +70,8 @@ pub(super) struct List {
     run: BTreeMap<u32, usize>,
     /// Names or patterns, and the reason of each.
     lines: BTreeMap<String, String>,
+    /// Modules that are not run, and the reason of each.
+    left: BTreeMap<String, String>,
 }
 
 /// What is no test: the work for a whole class or module, and the end of a module's job.
@@ -115,10 +119,14 @@ impl List {
                 list.run.insert(ranks.trim().parse().with_context(wrong)?, tests);
                 continue;
             }
+            let (lines, line) = match line.strip_prefix("leave ") {
+                Some(rest) => (&mut list.left, rest.trim_start()),
+                None => (&mut list.lines, line),
+            };
             let (name, reason) = line.split_once(char::is_whitespace).with_context(wrong)?;
             let reason = reason.trim();
             ensure!(REASONS.contains(&reason), "{reason:?} is no reason that counts: {line:?}");
-            list.lines.insert(name.to_owned(), reason.to_owned());
+            lines.insert(name.to_owned(), reason.to_owned());
         }
         Ok(list)
     }
@@ -158,7 +166,17 @@ impl List {
             let line = patterns.iter().find(fits).cloned().unwrap_or_else(|| (*test).to_owned());
             lines.insert(line, (*reason).to_owned());
         }
-        Ok(Self { run: count(all), lines })
+        Ok(Self { run: count(all), lines, left: BTreeMap::new() })
+    }
+
+    /// Whether a module is not run.
+    pub(super) fn leaves(&self, module: &str) -> bool {
+        self.left.contains_key(module)
+    }
+
+    /// With the modules that another list leaves.
+    pub(super) fn leaving(self, before: Self) -> Self {
+        Self { left: before.left, ..self }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -172,6 +190,9 @@ impl List {
         );
         for (ranks, tests) in &self.run {
             text += &format!("run {ranks} = {tests}\n");
+        }
+        for (module, reason) in &self.left {
+            text += &format!("leave {module}  {reason}\n");
         }
         let width = self.lines.keys().map(String::len).max().unwrap_or(0);
         for (name, reason) in &self.lines {
@@ -226,9 +247,11 @@ impl List {
             }
         }
         let listed: usize = numbers.values().sum();
+        let left: Vec<String> =
+            self.left.iter().map(|(module, reason)| format!("; {module} left: {reason}")).collect();
         let parts: Vec<String> =
             numbers.iter().map(|(reason, number)| format!("{reason} {number}")).collect();
-        format!("{listed} listed ({})", parts.join(", "))
+        format!("{listed} listed ({}){}", parts.join(", "), left.concat())
     }
 }
 

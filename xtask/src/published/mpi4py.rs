@@ -11,7 +11,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, bail};
 use serde::Deserialize;
 
-use super::list::{Ended, JOB_ENDED, Results, UNSUPPORTED};
+use super::list::{Ended, JOB_ENDED, List, Results, UNSUPPORTED};
 use super::{Job, Places, succeed};
 
 const VERSION: &str = "4.1.2";
@@ -37,10 +37,11 @@ pub(super) fn title() -> String {
 }
 
 /// Runs the modules of tests whose names have `only` in them.
-pub(super) fn run(places: &Places, only: &str, ranks: &[u32]) -> Result<Results> {
+pub(super) fn run(places: &Places, list: &List, only: &str, ranks: &[u32]) -> Result<Results> {
     let tests = places.made.join("source").join(format!("mpi4py-{VERSION}/test"));
     let modules = modules(&tests)?;
-    let chosen: Vec<&String> = modules.iter().filter(|name| name.contains(only)).collect();
+    let chosen: Vec<&String> =
+        modules.iter().filter(|name| name.contains(only) && !list.leaves(name)).collect();
     let mut all = Results::new();
     for (number, module) in chosen.iter().enumerate() {
         for &ranks in ranks {

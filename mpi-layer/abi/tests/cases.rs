@@ -53,6 +53,7 @@ cases! {
     operations_know_their_types,
     datatypes_have_their_bounds_and_origins,
     packed_messages_are_unpacked,
+    layouts_of_any_kind_travel,
 }
 
 /// A job that says `ok` once and nothing else, and ends well.
@@ -262,4 +263,8 @@ fn datatypes_have_their_bounds_and_origins() {
 
 fn packed_messages_are_unpacked() {
     passes(&job(1, "pack.c", &[]));
+}
+
+fn layouts_of_any_kind_travel() {
+    passes(&job(2, "layouts.c", &[]));
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::process::Command;
 
-use crate::job::{Ended, alone, compiled, job, job_with, library};
+use crate::job::{Ended, alone, compiled, job, job_with, library, started};
 
 /// A test.
 pub(crate) struct Case {
@@ -40,6 +40,7 @@ cases! {
     a_tool_sees_calls_once,
     the_log_is_asked_for_by_a_variable,
     damaged_arguments_are_errors,
+    every_wrong_argument_of_every_function_is_told,
     names_of_before_the_abi_are_there_on_demand,
     a_rank_that_does_not_finalise_has_failed,
     sessions_come_and_go,
@@ -186,6 +187,19 @@ fn the_log_is_asked_for_by_a_variable() {
 
 fn damaged_arguments_are_errors() {
     passes(&job(2, "damage.c", &[]));
+}
+
+fn every_wrong_argument_of_every_function_is_told() {
+    let (calls, count) = crate::every::calls();
+    let directory = tempfile::tempdir().expect("a directory");
+    std::fs::write(directory.path().join("calls.h"), calls).expect("a file");
+    let include = format!("-I{}", directory.path().display());
+    let program = compiled("every.c", &[&include]);
+    let ended = started(&program);
+    assert_eq!(ended.code, Some(0), "{ended:#?}");
+    assert_eq!(ended.stdout, format!("{count} calls\n"), "{ended:#?}");
+    assert!(count > 2000, "there are but {count}");
+    println!("{count} calls with a wrong argument");
 }
 
 fn names_of_before_the_abi_are_there_on_demand() {

@@ -112,6 +112,11 @@ pub(crate) fn alone(file: &str, arguments: &[&str]) -> Ended {
     ended(command)
 }
 
+/// Runs a program that was made before, as nobody's job.
+pub(crate) fn started(program: &Path) -> Ended {
+    ended(Command::new(program))
+}
+
 fn ended(mut command: Command) -> Ended {
     // Files, so that nobody waits for the end of a pipe.
     let file = || tempfile::tempfile().expect("a file");

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::process::Command;
 
-use crate::job::{Ended, alone, compiled, job, job_with, library, started};
+use crate::job::{Ended, LOST, alone, checked_job, compiled, job, job_with, library, started};
 
 /// A test.
 pub(crate) struct Case {
@@ -49,6 +49,7 @@ cases! {
     groups_are_sets_in_an_order,
     communicators_are_made_of_others,
     many_communicators_take_little_memory,
+    no_memory_is_lost,
     collectives_bring_what_they_must,
     reductions_give_what_loops_give,
     operations_know_their_types,
@@ -254,6 +255,34 @@ fn many_communicators_take_little_memory() {
     let (figures, end) = ended.stdout.split_once('\n').expect("two lines");
     println!("{figures}");
     assert_eq!(end, "ok\n", "{ended:#?}");
+}
+
+fn no_memory_is_lost() {
+    let Some(ended) = checked_job(2, "leak.c") else {
+        println!("valgrind is not installed: nobody looks whether memory is lost");
+        return;
+    };
+    assert_eq!(ended.code, Some(LOST), "the tool has to find what is lost: {ended:#?}");
+    assert!(ended.stderr.contains("100 bytes in 1 blocks are definitely lost"), "{ended:#?}");
+    let programs = [
+        (4, "messages.c"),
+        (4, "groups.c"),
+        (4, "communicators.c"),
+        (2, "attributes.c"),
+        (2, "names.c"),
+        (2, "collectives.c"),
+        (2, "reductions.c"),
+        (2, "operations.c"),
+        (2, "datatypes.c"),
+        (2, "layouts.c"),
+        (2, "pack.c"),
+        (2, "status.c"),
+    ];
+    for (ranks, file) in programs {
+        let ended = checked_job(ranks, file).expect("it was there");
+        // It may say that it does not know a call of the system, which harms nothing.
+        assert!(ended.code == Some(0) && ended.stdout == "ok\n", "{file}: {ended:#?}");
+    }
 }
 
 /// Ranks of the jobs in which collectives are tested: powers of two, others, and one alone.

@@ -50,6 +50,7 @@ cases! {
     communicators_are_made_of_others,
     many_communicators_take_little_memory,
     no_memory_is_lost,
+    checks_can_be_left_out,
     collectives_bring_what_they_must,
     reductions_give_what_loops_give,
     operations_know_their_types,
@@ -255,6 +256,11 @@ fn many_communicators_take_little_memory() {
     let (figures, end) = ended.stdout.split_once('\n').expect("two lines");
     println!("{figures}");
     assert_eq!(end, "ok\n", "{ended:#?}");
+}
+
+fn checks_can_be_left_out() {
+    passes(&job(1, "checks.c", &["checked"]));
+    passes(&job_with(1, "checks.c", &["unchecked"], &[("BOWLINE_MPI_CHECKS", "0")]));
 }
 
 fn no_memory_is_lost() {

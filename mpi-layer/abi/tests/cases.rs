@@ -25,6 +25,13 @@ cases! {
     the_library_has_the_name_of_the_abi,
     constants_and_types_are_those_of_the_abi,
     messages_pass_between_ranks,
+    messages_of_every_mode_and_buffer,
+    requests_complete_alone_and_together,
+    persistent_requests_start_again,
+    messages_are_looked_at_and_claimed,
+    buffered_sends_have_room,
+    generalised_requests_end_when_told,
+    a_loop_of_tests_gives_its_processor_away,
     the_start_and_the_end,
     calls_at_the_wrong_time_end_the_process,
     errors_go_to_their_handlers,
@@ -96,6 +103,36 @@ fn constants_and_types_are_those_of_the_abi() {
 
 fn messages_pass_between_ranks() {
     passes(&job(4, "messages.c", &[]));
+}
+
+fn messages_of_every_mode_and_buffer() {
+    [1, 2, 3].into_iter().for_each(|ranks| passes(&job(ranks, "modes.c", &[])));
+}
+
+fn requests_complete_alone_and_together() {
+    [1, 2, 4].into_iter().for_each(|ranks| passes(&job(ranks, "requests.c", &[])));
+}
+
+fn persistent_requests_start_again() {
+    [1, 2, 3].into_iter().for_each(|ranks| passes(&job(ranks, "persistent.c", &[])));
+}
+
+fn messages_are_looked_at_and_claimed() {
+    [1, 2, 4].into_iter().for_each(|ranks| passes(&job(ranks, "probes.c", &[])));
+}
+
+fn buffered_sends_have_room() {
+    [2, 3].into_iter().for_each(|ranks| passes(&job(ranks, "buffered.c", &[])));
+}
+
+fn generalised_requests_end_when_told() {
+    [1, 2].into_iter().for_each(|ranks| passes(&job(ranks, "general.c", &[])));
+}
+
+fn a_loop_of_tests_gives_its_processor_away() {
+    // Whether or not this machine has a processor for each rank.
+    let few = [("BOWLINE_WAIT_SPINS", "4"), ("BOWLINE_WAIT_SPINS_SHARED", "4")];
+    passes(&job_with(2, "yields.c", &[], &few));
 }
 
 fn the_start_and_the_end() {
@@ -272,6 +309,11 @@ fn no_memory_is_lost() {
     assert!(ended.stderr.contains("100 bytes in 1 blocks are definitely lost"), "{ended:#?}");
     let programs = [
         (4, "messages.c"),
+        (2, "requests.c"),
+        (2, "persistent.c"),
+        (2, "probes.c"),
+        (2, "buffered.c"),
+        (1, "general.c"),
         (4, "groups.c"),
         (4, "communicators.c"),
         (2, "attributes.c"),

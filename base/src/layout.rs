@@ -4,7 +4,8 @@
 //! ```text
 //!   Layout ── node ──► Block  one piece
 //!     │                Repeat the same node again and again, a stride apart
-//!     └ extent         List   nodes at places that follow no rule, and where each ends in the message
+//!     │                Pieces pieces at places that follow no rule, and where each ends in the message
+//!     └ extent         List   the same of nodes
 //! ```
 //! A message is a number of elements, an extent apart. Nothing here grows with that number: a message is
 //! an address, a layout and a count. Its bytes are found by their offset in the message, in any order, at
@@ -69,8 +70,18 @@ enum Kind {
     Block,
     /// At least two of a node.
     Repeat { count: usize, stride: i64, of: Placed },
-    /// At least two parts.
+    /// At least two pieces, each apart from the next.
+    Pieces(Box<[Piece]>),
+    /// At least two parts, not all of them pieces.
     List(Box<[Part]>),
+}
+
+/// A piece of a list of pieces.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    at: i64,
+    /// The offset in the message behind its last byte.
+    end: usize,
 }
 
 #[derive(Debug)]

@@ -27,6 +27,7 @@
 //! Nothing is left behind when a rank ends, however it ends: memory is anonymous, and peers learn
 //! of a death from the launcher.
 
+pub mod checks;
 pub mod costs;
 mod init;
 pub mod introduce;

@@ -56,6 +56,7 @@ pub const SETTINGS: &[&[Descriptor]] = &[
     crate::progress::SETTINGS,
     crate::log::SETTINGS,
     crate::report::SETTINGS,
+    crate::checks::SETTINGS,
 ];
 
 /// The settings as the environment has them, checked as far as that is possible before transports

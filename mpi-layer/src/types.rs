@@ -19,6 +19,8 @@ mod elements;
 mod external;
 mod origin;
 mod predefined;
+#[cfg(test)]
+mod tests;
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -159,53 +161,5 @@ impl Type {
     #[inline]
     pub fn abi(&self) -> Option<u16> {
         self.0.predefined
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pairs_have_their_gaps() {
-        // FLOAT_INT, DOUBLE_INT, LONG_INT, 2INT, SHORT_INT, LONG_DOUBLE_INT
-        let expected = [
-            (0x228, 8, 8, 4),
-            (0x229, 12, 16, 8),
-            (0x22a, 12, 16, 8),
-            (0x22b, 8, 8, 4),
-            (0x22c, 6, 8, 4),
-            (0x22d, 20, 32, 16),
-        ];
-        for (value, size, extent, offset) in expected {
-            let pair = Type::predefined(value).unwrap();
-            assert_eq!((pair.size(), pair.extent()), (size, extent), "{value:#x}");
-            assert_eq!(pair.pair().unwrap().offset, offset, "{value:#x}");
-            assert_eq!(pair.is_dense(), size as i64 == extent, "{value:#x}");
-            assert_eq!(pair.elements().count(), 2, "{value:#x}");
-            assert_eq!(pair.lb(), 0);
-        }
-    }
-
-    #[test]
-    fn the_bits_of_a_value_are_its_size() {
-        for &value in VALUES {
-            let of_its_own = Type::predefined(value).unwrap();
-            if (0x240..0x300).contains(&value) {
-                assert_eq!(of_its_own.size(), 1 << (value >> 3 & 7), "{value:#x}");
-            }
-            let dense = dense_size(value.into());
-            assert_eq!(dense > 0, of_its_own.is_dense(), "{value:#x}");
-            if dense > 0 {
-                assert_eq!(dense, of_its_own.size(), "{value:#x}");
-                assert!(of_its_own.basic().is_some() || of_its_own.pair().is_some());
-            }
-            assert!(of_its_own.is_committed());
-            assert_eq!(of_its_own.abi(), Some(value));
-        }
-        for none in [0, 0x200, 0x206, 0x242, 0x2ff, 0x1000, usize::MAX] {
-            assert_eq!(dense_size(none), 0, "{none:#x}");
-        }
-        assert!(Type::predefined(0x200).is_none());
     }
 }

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::{Kind, Layout, Node, Overflow, Part, Placed};
+use super::{Kind, Layout, Node, Overflow, Part, Piece, Placed};
 
 /// Levels beyond which a layout is flattened, if it has no more than [`FLAT`] pieces.
 const DEEP: u32 = 64;
@@ -112,7 +112,9 @@ fn list(parts: Vec<Placed>) -> Result<Option<Placed>, Overflow> {
     }
     let (mut end, mut runs, mut depth) = (0_usize, 0_usize, 0);
     let (mut low, mut high) = (i64::MAX, i64::MIN);
-    let mut list = Vec::with_capacity(joined.len());
+    let pieces = joined.iter().all(|part| part.block().is_some());
+    let mut list = Vec::with_capacity(if pieces { 0 } else { joined.len() });
+    let mut flat = Vec::with_capacity(if pieces { joined.len() } else { 0 });
     for placed in joined {
         let node = &placed.node;
         end = counted(end.checked_add(node.size))?;
@@ -120,9 +122,13 @@ fn list(parts: Vec<Placed>) -> Result<Option<Placed>, Overflow> {
         // Every part was placed by `shifted`, which checks both sums.
         (low, high) = (low.min(placed.at + node.low), high.max(placed.at + node.high));
         depth = depth.max(node.depth);
-        list.push(Part { placed, end });
+        if pieces {
+            flat.push(Piece { at: placed.at, end });
+        } else {
+            list.push(Part { placed, end });
+        }
     }
-    let kind = Kind::List(list.into_boxed_slice());
+    let kind = if pieces { Kind::Pieces(flat.into()) } else { Kind::List(list.into()) };
     let node = Node { kind, size: end, runs, low, high, depth: depth + 1 };
     flattened(Placed { at: 0, node: Arc::new(node) }).map(Some)
 }
@@ -173,12 +179,21 @@ impl Layout {
     pub fn listed<'a>(
         parts: impl IntoIterator<Item = (i64, usize, &'a Layout)>,
     ) -> Result<Self, Overflow> {
-        let mut placed = Vec::new();
+        let mut placed: Vec<Placed> = Vec::new();
+        // What the part before was made of, and became: most lists have many that are alike.
+        let mut before: Option<(*const Self, usize, Placed)> = None;
         for (at, count, of) in parts {
             if let Some(node) = &of.node
                 && count > 0
             {
-                placed.push(repeat(count, of.extent, node.clone())?.shifted(at)?);
+                let repeated = match before {
+                    Some((layout, number, ref same)) if layout == of && number == count => {
+                        same.clone()
+                    }
+                    _ => repeat(count, of.extent, node.clone())?,
+                };
+                placed.push(repeated.shifted(at)?);
+                before = Some((of, count, repeated));
             }
         }
         Self { node: list(placed)?, extent: 0 }.spanned()

@@ -3,7 +3,7 @@
 //! Small blocks an even stride apart are what most layouts are made of. They are copied in loops that know
 //! their length (1, 2, 4, 8 or 16 bytes), as integers that need not be aligned.
 
-use super::{Kind, Layout, Node, Part};
+use super::{Kind, Layout, Node, Part, Piece};
 use crate::copy::{copy_from_shared, copy_to_shared};
 
 /// Bytes side by side that are still to be copied.
@@ -101,12 +101,17 @@ unsafe fn nodes<const PACK: bool>(
     count: usize,
     stride: i64,
 ) {
-    let mut done = skip / node.size;
-    skip %= node.size;
+    let mut done = 0;
+    if skip != 0 {
+        // A division for each node would cost more than copying a small one.
+        (done, skip) = (skip / node.size, skip % node.size);
+    }
+    let is_block = matches!(node.kind, Kind::Block);
     while done < count && line.left > 0 {
         let place = laid.wrapping_offset((done as i64).wrapping_mul(stride) as isize);
-        let whole = if skip == 0 { (line.left / node.size).min(count - done) } else { 0 };
-        if whole > 0 && matches!(node.kind, Kind::Block) {
+        let whole =
+            if is_block && skip == 0 { (line.left / node.size).min(count - done) } else { 0 };
+        if whole > 0 {
             // SAFETY: so many nodes are there, and as many bytes are left.
             unsafe { blocks::<PACK>(place, line, node.size, whole, stride) };
             done += whole;
@@ -116,6 +121,25 @@ unsafe fn nodes<const PACK: bool>(
         unsafe { one::<PACK>(node, place, line, skip) };
         skip = 0;
         done += 1;
+    }
+}
+
+/// Copies pieces of a list from the byte at `skip` on, as far as the line goes.
+///
+/// # Safety
+/// As for [`nodes`], of the list.
+unsafe fn pieces<const PACK: bool>(list: &[Piece], laid: *mut u8, line: &mut Line, skip: usize) {
+    let (first, begin) = if skip == 0 { (0, 0) } else { Piece::of(list, skip) };
+    let (mut inside, mut begin) = (skip - begin, begin);
+    for &Piece { at, end } in &list[first..] {
+        let len = (end - begin - inside).min(line.left);
+        let place = laid.wrapping_offset(at as isize).wrapping_add(inside);
+        // SAFETY: a part of a piece of the list, and no more than is left.
+        unsafe { block::<PACK>(place, line, len) };
+        if line.left == 0 {
+            return;
+        }
+        (inside, begin) = (0, end);
     }
 }
 
@@ -134,6 +158,10 @@ unsafe fn one<const PACK: bool>(node: &Node, laid: *mut u8, line: &mut Line, ski
             let laid = laid.wrapping_offset(of.at as isize);
             // SAFETY: the nodes are what this one is made of.
             unsafe { nodes::<PACK>(&of.node, laid, line, skip, *count, *stride) };
+        }
+        Kind::Pieces(list) => {
+            // SAFETY: the pieces are what this node is made of.
+            unsafe { pieces::<PACK>(list, laid, line, skip) };
         }
         Kind::List(list) => {
             let (first, begin) = Part::of(list, skip);

@@ -2,7 +2,16 @@
 
 use std::ops::Range;
 
-use super::{Kind, Layout, Node, Part};
+use super::{Kind, Layout, Node, Part, Piece};
+
+impl Piece {
+    /// As [`Part::of`].
+    #[inline]
+    pub(super) fn of(list: &[Self], offset: usize) -> (usize, usize) {
+        let at = list.partition_point(|piece| piece.end <= offset);
+        (at, if at == 0 { 0 } else { list[at - 1].end })
+    }
+}
 
 impl Part {
     /// The part of a list that has the byte at `offset`, and where it begins in the message. The offset
@@ -26,6 +35,10 @@ impl Node {
                     place += (offset / of.node.size) as i64 * stride + of.at;
                     offset %= of.node.size;
                     node = &of.node;
+                }
+                Kind::Pieces(list) => {
+                    let (at, begin) = Piece::of(list, offset);
+                    return (place + list[at].at + (offset - begin) as i64, list[at].end - offset);
                 }
                 Kind::List(list) => {
                     let (at, begin) = Part::of(list, offset);

@@ -85,7 +85,7 @@ pub(crate) fn action_of(object: Object) -> Option<Action> {
         // A file that is none has the handler for files that are not open.
         Object::File(_) => (default_of_files(), object),
         Object::Session(session) => (crate::session::errhandler_of(session)?, object),
-        Object::Handler(errhandler) => (errhandler, Object::Session(MPI_SESSION_NULL)),
+        Object::Handler(errhandler) => return action_without_object(errhandler),
         // Windows come with their chapter.
         Object::Win(_) => return None,
     };
@@ -113,6 +113,25 @@ fn action(errhandler: Errhandler, object: Object) -> Action {
         }
         _ => Action::End,
     }
+}
+
+/// What a handler does with an error of the object that it was meant for, which is not there yet: a
+/// program's function gets the null handle. `None` when it is no handler.
+fn action_without_object(errhandler: Errhandler) -> Option<Action> {
+    if is_predefined(errhandler) {
+        return Some(action(errhandler, Object::Own));
+    }
+    let user = handlers().get(errhandler.0).map(|entry| entry.user)?;
+    Some(Action::Call(match user {
+        User::Comm(function) => Call::Comm(function, MPI_COMM_NULL),
+        User::Win(function) => Call::Win(function, MPI_WIN_NULL),
+        User::File(function) => Call::File(function, MPI_FILE_NULL),
+        User::Session(function) => Call::Session(function, MPI_SESSION_NULL),
+    }))
+}
+
+fn is_predefined(errhandler: Errhandler) -> bool {
+    matches!(errhandler, MPI_ERRORS_RETURN | MPI_ERRORS_ABORT | MPI_ERRORS_ARE_FATAL)
 }
 
 /// What is done with an error where MPI does not run.
@@ -166,7 +185,7 @@ impl User {
 
 /// Fails unless the handler may be set on an object of this kind.
 pub(crate) fn check(errhandler: Errhandler, kind: Kind) -> Result<(), Fault> {
-    if matches!(errhandler, MPI_ERRORS_ARE_FATAL | MPI_ERRORS_ABORT | MPI_ERRORS_RETURN) {
+    if is_predefined(errhandler) {
         return Ok(());
     }
     match handlers().get(errhandler.0).map(|entry| entry.user.kind()) {
@@ -267,9 +286,7 @@ mpi! {
 
     any fn MPI_Errhandler_free(errhandler: Out<Errhandler>) {
         let freed = errhandler.get()?;
-        let predefined =
-            matches!(freed, MPI_ERRORS_ARE_FATAL | MPI_ERRORS_ABORT | MPI_ERRORS_RETURN);
-        if !predefined && handlers().get(freed.0).is_none() {
+        if !is_predefined(freed) && handlers().get(freed.0).is_none() {
             return Err(not_a_handler(freed));
         }
         release(freed);

@@ -64,6 +64,8 @@ pub(crate) struct Library {
     pub(crate) launched: Launched,
     pub(crate) provided: Cell<c_int>,
     pub(crate) main_thread: ThreadId,
+    /// Whether arguments are looked at where that takes time.
+    pub(crate) checks: bool,
     pid: u32,
 }
 
@@ -192,7 +194,8 @@ fn open(life: &mut Life, provided: c_int) -> Result<&'static Library, Fault> {
     let refused = |why: &dyn std::fmt::Display| fault(MPI_ERR_OTHER, why.to_string());
     let config = bowline::config_from_env().map_err(|why| refused(&why))?;
     let (world, launched) = bowline::init_in_job(&config).map_err(|why| refused(&why))?;
-    let library = Box::new(Library::new(&world, launched, provided));
+    let checks = bowline::checks::wanted(&config);
+    let library = Box::new(Library::new(&world, launched, provided, checks));
     life.made = true;
     // Release: publishes the library to the Acquire of `running`.
     STATE.store(Box::into_raw(library), Ordering::Release);
@@ -286,7 +289,7 @@ extern "C" fn leave_at_exit() {
 }
 
 impl Library {
-    fn new(world: &World, launched: Launched, provided: c_int) -> Self {
+    fn new(world: &World, launched: Launched, provided: c_int, checks: bool) -> Self {
         let object = |comm: &Communicator, handle: Comm, name: &str| {
             let common = Common::new(MPI_ERRORS_ARE_FATAL, name.as_bytes());
             Rc::new(CommObject { comm: comm.clone(), handle, common })
@@ -305,6 +308,7 @@ impl Library {
             launched,
             provided: Cell::new(provided),
             main_thread: std::thread::current().id(),
+            checks,
             pid: std::process::id(),
         }
     }

@@ -7,7 +7,7 @@
 //! handles that are always there and complete. So a program may have several requests with the same
 //! handle, which all have the same to tell.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::ffi::c_int;
 use std::rc::Rc;
 
@@ -45,8 +45,6 @@ pub(crate) struct Requests {
     table: RefCell<Table<Entry>>,
     /// Those that the program has freed before they ended.
     detached: RefCell<Vec<Entry>>,
-    /// Where the next search among several begins, so that none is always first.
-    pub(crate) rotor: Cell<usize>,
 }
 
 /// Where a request stands.
@@ -74,11 +72,6 @@ impl Told {
     }
 }
 
-/// The status of a request that is none or inactive.
-pub(crate) fn empty_status() -> Status {
-    Completion::EMPTY.into()
-}
-
 impl From<Completion> for Status {
     fn from(completion: Completion) -> Self {
         let mut status = Self::new(completion.source, completion.tag, completion.bytes);
@@ -89,7 +82,7 @@ impl From<Completion> for Status {
 
 impl Requests {
     pub(crate) fn new() -> Self {
-        Self { table: RefCell::new(new_table()), detached: RefCell::default(), rotor: Cell::new(0) }
+        Self { table: RefCell::new(new_table()), detached: RefCell::default() }
     }
 
     /// The handle whose number in C is this one.

@@ -51,6 +51,11 @@ impl From<bowline_mpi::Status> for Status {
 pub(crate) type StatusOut = crate::arg::Out<Status>;
 
 impl StatusOut {
+    /// Stores the status of a request that is none or inactive, which says that nothing went wrong.
+    pub(crate) fn put_empty(self) {
+        self.set_if_wanted(bowline_mpi::raw::Completion::EMPTY.into());
+    }
+
     /// Stores a status but for its error field, which belongs to calls that complete several requests.
     pub(crate) fn put(self, mut status: Status) {
         if let Ok(old) = self.get() {

@@ -11,7 +11,7 @@ use crate::fault::{Fault, fault};
 use crate::generated::constants::*;
 use crate::handle::Request;
 use crate::library::Library;
-use crate::request::{Seen, Told, empty_status, length};
+use crate::request::{Seen, Told, length};
 use crate::status::StatusOut;
 
 /// The statuses of several requests, while they are told.
@@ -32,6 +32,12 @@ impl Statuses {
     fn put(&mut self, told: Told) {
         self.array.at(self.count).put(told.status);
         self.code(told.fault);
+    }
+
+    /// The next one is none, or inactive.
+    fn idle(&mut self) {
+        self.array.at(self.count).put_empty();
+        self.code(None);
     }
 
     /// The next one has neither ended nor failed.
@@ -79,26 +85,24 @@ impl Library {
     /// Fails where one of the handles is none.
     fn check_requests(&self, count: c_int, requests: In<Request>) -> Result<usize, Fault> {
         let count = length(count)?;
-        for index in 0..count {
+        // Without checks, one that is none is found where it is waited for.
+        let looked_at = if self.checks { count } else { 0 };
+        for index in 0..looked_at {
             self.requests.see(requests.at(index).get()?)?;
         }
         Ok(count)
     }
 
-    /// Looks for a complete request, and does not begin with the same one each time.
+    /// Looks for the first complete request. Which one is told is the library's choice; programs have come
+    /// to expect the first, and `MPI_Waitsome` is for those that want all served alike.
     fn search(&self, count: usize, requests: In<Request>) -> Result<Search, Fault> {
-        let rotor = &self.requests.rotor;
-        let start = if count == 0 { 0 } else { rotor.get() % count };
         let mut found = Search::Nothing;
-        for index in (start..count).chain(0..start) {
+        for index in 0..count {
             let handle = requests.at(index).get()?;
             match self.requests.see(handle)? {
                 Seen::Idle => {}
                 Seen::Busy(_) => found = Search::Busy,
-                Seen::Done => {
-                    rotor.set(index + 1);
-                    return Ok(Search::Found(index, handle));
-                }
+                Seen::Done => return Ok(Search::Found(index, handle)),
             }
         }
         Ok(found)
@@ -160,7 +164,7 @@ impl Library {
                 self.wait_for(handle)?
             };
             if !active {
-                told.put(Told { status: empty_status(), fault: None });
+                told.idle();
                 continue;
             }
             let one = self.requests.tell(handle, place)?;
@@ -207,6 +211,9 @@ impl Library {
     }
 }
 
+/// The question whether a message can be taken back, the answer, and what each leaves to do.
+const LOOKS_AFTER_CANCEL: u32 = 4;
+
 /// Fails where a result has no place to go.
 fn places<const N: usize>(missing: [bool; N]) -> Result<(), Fault> {
     if missing.contains(&true) {
@@ -219,7 +226,7 @@ mpi! {
     fn MPI_Wait(request: Out<Request>, status: StatusOut) |mpi| {
         let handle = request.get()?;
         if !mpi.wait_for(handle)? {
-            status.put(empty_status());
+            status.put_empty();
             return Ok(());
         }
         let told = mpi.requests.tell(handle, request)?;
@@ -233,7 +240,7 @@ mpi! {
         match mpi.look_for(handle)? {
             Seen::Busy(_) => flag.set(0),
             Seen::Idle => {
-                status.put(empty_status());
+                status.put_empty();
                 flag.set(1)
             }
             Seen::Done => {
@@ -277,7 +284,7 @@ mpi! {
                 mpi.tell_one((index, handle), array_of_requests, indx, status)
             }
             Search::Nothing | Search::Busy => {
-                status.put(empty_status());
+                status.put_empty();
                 indx.set(MPI_UNDEFINED)
             }
         }
@@ -293,7 +300,7 @@ mpi! {
                 mpi.tell_one((index, handle), array_of_requests, indx, status)
             }
             Search::Nothing => {
-                status.put(empty_status());
+                status.put_empty();
                 flag.set(1)?;
                 indx.set(MPI_UNDEFINED)
             }
@@ -337,7 +344,7 @@ mpi! {
         match mpi.look_for(request)? {
             Seen::Busy(_) => flag.set(0),
             Seen::Idle => {
-                status.put(empty_status());
+                status.put_empty();
                 flag.set(1)
             }
             Seen::Done => {
@@ -358,10 +365,11 @@ mpi! {
         flag.set(1)?;
         for index in 0..count {
             let handle = array_of_requests.at(index).get()?;
-            array_of_statuses.at(index).put(match mpi.requests.see(handle)? {
-                Seen::Done => mpi.requests.peek(handle)?.status,
-                _ => empty_status(),
-            });
+            let place = array_of_statuses.at(index);
+            match mpi.requests.see(handle)? {
+                Seen::Done => place.put(mpi.requests.peek(handle)?.status),
+                _ => place.put_empty(),
+            }
         }
         Ok(())
     }
@@ -377,7 +385,7 @@ mpi! {
                 indx.set(index as c_int)
             }
             Search::Nothing => {
-                status.put(empty_status());
+                status.put_empty();
                 flag.set(1)?;
                 indx.set(MPI_UNDEFINED)
             }
@@ -415,6 +423,15 @@ mpi! {
     }
 
     fn MPI_Cancel(request: Out<Request>) |mpi| {
-        mpi.requests.cancel(request.get()?)
+        let handle = request.get()?;
+        mpi.requests.cancel(handle)?;
+        // A message to this rank itself is decided about here and now, without another one's help.
+        for _ in 0..LOOKS_AFTER_CANCEL {
+            if !matches!(mpi.requests.see(handle)?, Seen::Busy(_)) {
+                break;
+            }
+            mpi.world.comm.look();
+        }
+        Ok(())
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::process::Command;
 
-use crate::job::{Ended, alone, compiled, job, job_with, library};
+use crate::job::{Ended, LOST, alone, checked_job, compiled, job, job_with, library, started};
 
 /// A test.
 pub(crate) struct Case {
@@ -25,6 +25,13 @@ cases! {
     the_library_has_the_name_of_the_abi,
     constants_and_types_are_those_of_the_abi,
     messages_pass_between_ranks,
+    messages_of_every_mode_and_buffer,
+    requests_complete_alone_and_together,
+    persistent_requests_start_again,
+    messages_are_looked_at_and_claimed,
+    buffered_sends_have_room,
+    generalised_requests_end_when_told,
+    a_loop_of_tests_gives_its_processor_away,
     the_start_and_the_end,
     calls_at_the_wrong_time_end_the_process,
     errors_go_to_their_handlers,
@@ -40,6 +47,7 @@ cases! {
     a_tool_sees_calls_once,
     the_log_is_asked_for_by_a_variable,
     damaged_arguments_are_errors,
+    every_wrong_argument_of_every_function_is_told,
     names_of_before_the_abi_are_there_on_demand,
     a_rank_that_does_not_finalise_has_failed,
     sessions_come_and_go,
@@ -48,11 +56,14 @@ cases! {
     groups_are_sets_in_an_order,
     communicators_are_made_of_others,
     many_communicators_take_little_memory,
+    no_memory_is_lost,
+    checks_can_be_left_out,
     collectives_bring_what_they_must,
     reductions_give_what_loops_give,
     operations_know_their_types,
     datatypes_have_their_bounds_and_origins,
     packed_messages_are_unpacked,
+    layouts_of_any_kind_travel,
 }
 
 /// A job that says `ok` once and nothing else, and ends well.
@@ -92,6 +103,36 @@ fn constants_and_types_are_those_of_the_abi() {
 
 fn messages_pass_between_ranks() {
     passes(&job(4, "messages.c", &[]));
+}
+
+fn messages_of_every_mode_and_buffer() {
+    [1, 2, 3].into_iter().for_each(|ranks| passes(&job(ranks, "modes.c", &[])));
+}
+
+fn requests_complete_alone_and_together() {
+    [1, 2, 4].into_iter().for_each(|ranks| passes(&job(ranks, "requests.c", &[])));
+}
+
+fn persistent_requests_start_again() {
+    [1, 2, 3].into_iter().for_each(|ranks| passes(&job(ranks, "persistent.c", &[])));
+}
+
+fn messages_are_looked_at_and_claimed() {
+    [1, 2, 4].into_iter().for_each(|ranks| passes(&job(ranks, "probes.c", &[])));
+}
+
+fn buffered_sends_have_room() {
+    [2, 3].into_iter().for_each(|ranks| passes(&job(ranks, "buffered.c", &[])));
+}
+
+fn generalised_requests_end_when_told() {
+    [1, 2].into_iter().for_each(|ranks| passes(&job(ranks, "general.c", &[])));
+}
+
+fn a_loop_of_tests_gives_its_processor_away() {
+    // Whether or not this machine has a processor for each rank.
+    let few = [("BOWLINE_WAIT_SPINS", "4"), ("BOWLINE_WAIT_SPINS_SHARED", "4")];
+    passes(&job_with(2, "yields.c", &[], &few));
 }
 
 fn the_start_and_the_end() {
@@ -187,6 +228,19 @@ fn damaged_arguments_are_errors() {
     passes(&job(2, "damage.c", &[]));
 }
 
+fn every_wrong_argument_of_every_function_is_told() {
+    let (calls, count) = crate::every::calls();
+    let directory = tempfile::tempdir().expect("a directory");
+    std::fs::write(directory.path().join("calls.h"), calls).expect("a file");
+    let include = format!("-I{}", directory.path().display());
+    let program = compiled("every.c", &[&include]);
+    let ended = started(&program);
+    assert_eq!(ended.code, Some(0), "{ended:#?}");
+    assert_eq!(ended.stdout, format!("{count} calls\n"), "{ended:#?}");
+    assert!(count > 2000, "there are but {count}");
+    println!("{count} calls with a wrong argument");
+}
+
 fn names_of_before_the_abi_are_there_on_demand() {
     let program = compiled("fint.c", &["-DBOWLINE_MPI_FINT"]);
     let output = Command::new(program).output().expect("it runs");
@@ -241,6 +295,44 @@ fn many_communicators_take_little_memory() {
     assert_eq!(end, "ok\n", "{ended:#?}");
 }
 
+fn checks_can_be_left_out() {
+    passes(&job(1, "checks.c", &["checked"]));
+    passes(&job_with(1, "checks.c", &["unchecked"], &[("BOWLINE_MPI_CHECKS", "0")]));
+}
+
+fn no_memory_is_lost() {
+    let Some(ended) = checked_job(2, "leak.c") else {
+        println!("valgrind is not installed: nobody looks whether memory is lost");
+        return;
+    };
+    assert_eq!(ended.code, Some(LOST), "the tool has to find what is lost: {ended:#?}");
+    assert!(ended.stderr.contains("100 bytes in 1 blocks are definitely lost"), "{ended:#?}");
+    let programs = [
+        (4, "messages.c"),
+        (2, "requests.c"),
+        (2, "persistent.c"),
+        (2, "probes.c"),
+        (2, "buffered.c"),
+        (1, "general.c"),
+        (4, "groups.c"),
+        (4, "communicators.c"),
+        (2, "attributes.c"),
+        (2, "names.c"),
+        (2, "collectives.c"),
+        (2, "reductions.c"),
+        (2, "operations.c"),
+        (2, "datatypes.c"),
+        (2, "layouts.c"),
+        (2, "pack.c"),
+        (2, "status.c"),
+    ];
+    for (ranks, file) in programs {
+        let ended = checked_job(ranks, file).expect("it was there");
+        // It may say that it does not know a call of the system, which harms nothing.
+        assert!(ended.code == Some(0) && ended.stdout == "ok\n", "{file}: {ended:#?}");
+    }
+}
+
 /// Ranks of the jobs in which collectives are tested: powers of two, others, and one alone.
 const SIZES: [u32; 6] = [1, 2, 3, 4, 5, 8];
 
@@ -262,4 +354,8 @@ fn datatypes_have_their_bounds_and_origins() {
 
 fn packed_messages_are_unpacked() {
     passes(&job(1, "pack.c", &[]));
+}
+
+fn layouts_of_any_kind_travel() {
+    passes(&job(2, "layouts.c", &[]));
 }

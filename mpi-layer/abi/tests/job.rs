@@ -105,11 +105,30 @@ pub(crate) fn job_with(
     ended(command)
 }
 
+/// The code with which [`checked_job`] ends where memory is lost or wrongly used.
+pub(crate) const LOST: i32 = 77;
+
+/// [`job`] with each rank under valgrind; `None` where that is not installed.
+pub(crate) fn checked_job(ranks: u32, file: &str) -> Option<Ended> {
+    Command::new("valgrind").arg("--version").stdout(Stdio::null()).status().ok()?;
+    let program = compiled(file, &["-g"]);
+    let mut command = Command::new(std::env::current_exe().expect("an own file"));
+    command.args([LAUNCH, &ranks.to_string(), "valgrind", "-q", "--leak-check=full"]);
+    command.args(["--show-leak-kinds=definite", "--errors-for-leak-kinds=definite"]);
+    command.arg(format!("--error-exitcode={LOST}")).arg(program);
+    Some(ended(command))
+}
+
 /// Runs a program that nobody launches.
 pub(crate) fn alone(file: &str, arguments: &[&str]) -> Ended {
     let mut command = Command::new(compiled(file, &[]));
     command.args(arguments);
     ended(command)
+}
+
+/// Runs a program that was made before, as nobody's job.
+pub(crate) fn started(program: &Path) -> Ended {
+    ended(Command::new(program))
 }
 
 fn ended(mut command: Command) -> Ended {

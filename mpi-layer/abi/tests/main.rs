@@ -6,6 +6,7 @@
 //! `--list`.
 
 mod cases;
+mod every;
 mod job;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -6,6 +6,7 @@
 pub(crate) mod agree;
 pub(crate) mod context;
 mod create;
+pub(crate) mod later;
 
 use std::cell::{Cell, OnceCell};
 use std::fmt;
@@ -42,6 +43,8 @@ pub(crate) struct CommInner {
     context: u32,
     /// Collectives begun so far; the same at all members.
     sequence: Cell<u32>,
+    /// Duplicates begun in the background so far; the same at all members.
+    duplicates: Cell<u32>,
     /// Whether the space of collectives is open, which it is from the first one on: most of many
     /// communicators have none. What others have sent of the first one by then waits for that.
     collecting: Cell<bool>,
@@ -88,6 +91,7 @@ impl CommInner {
             oversubscribed: agreed.oversubscribed,
             context,
             sequence: Cell::new(0),
+            duplicates: Cell::new(0),
             collecting: Cell::new(false),
             shared: OnceCell::new(),
         };
@@ -108,6 +112,11 @@ impl CommInner {
         let opened = self.process.worker.open_space(self.collective_space(), options);
         opened.expect("the space belongs to this communicator's context, which has opened it once");
         self.collecting.set(true);
+    }
+
+    /// The id of its context.
+    const fn context(&self) -> u32 {
+        self.context
     }
 
     /// The space of point-to-point messages.

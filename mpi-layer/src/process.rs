@@ -96,6 +96,11 @@ impl Process {
         std::process::id() != self.pid
     }
 
+    /// Ranks in the world.
+    pub(crate) const fn size(&self) -> u32 {
+        self.endpoints.len() as u32
+    }
+
     /// The endpoint of a rank of the world.
     #[inline]
     pub(crate) fn endpoint(&self, world_rank: u32) -> Result<Ep, MpiError> {

@@ -5,6 +5,11 @@
 
 use super::{Kind, Layout, Node, Part, Piece};
 use crate::copy::{copy_from_shared, copy_to_shared};
+use crate::view::copy_small;
+
+/// Bytes of a block from which on it is copied as a message of its own. Shorter ones begin and end within
+/// lines that other blocks share, which are slow to go past the caches.
+const LONG: usize = 8192;
 
 /// Bytes side by side that are still to be copied.
 struct Line {
@@ -18,10 +23,12 @@ struct Line {
 unsafe fn block<const PACK: bool>(laid: *mut u8, line: &mut Line, len: usize) {
     // SAFETY: promised by the caller.
     unsafe {
-        if PACK {
+        if !PACK {
+            copy_from_shared(line.start, laid, len);
+        } else if len >= LONG {
             copy_to_shared(laid, line.start, len);
         } else {
-            copy_from_shared(line.start, laid, len);
+            copy_small(laid, line.start, len);
         }
     }
     line.start = line.start.wrapping_add(len);

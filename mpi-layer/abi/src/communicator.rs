@@ -4,18 +4,21 @@
 //! it is made with, never its parent's.
 
 use std::ffi::c_int;
+use std::rc::Rc;
 
 use bowline_mpi::Communicator;
 
 use crate::arg::{Out, Text, TextOut};
+use crate::attribute::{self, Bearer};
 use crate::entry::mpi;
 use crate::errhandler::{self, Kind};
 use crate::fault::{Fault, fault};
 use crate::generated::constants::*;
 use crate::group::{library_of_session, relation};
-use crate::handle::{Comm, Errhandler, Group, Info};
+use crate::handle::{Comm, Errhandler, Group, Info, Request};
 use crate::info::{self, Pairs};
-use crate::library::{CommObject, Library};
+use crate::library::{self, CommObject, Library};
+use crate::object::Common;
 use crate::session::{self, Set};
 
 mpi! {
@@ -44,6 +47,12 @@ mpi! {
         parent.set(MPI_COMM_NULL)
     }
 
+    fn MPI_Intercomm_merge(intercomm: Comm, high: c_int, newintracomm: Out<Comm>)
+        on intercomm |mpi| {
+        let _ = (mpi.comm(intercomm)?, high, newintracomm);
+        Err(no_other_group())
+    }
+
     fn MPI_Comm_remote_size(comm: Comm, size: Out<c_int>) on comm |mpi| {
         let _ = (mpi.comm(comm)?, size);
         Err(no_other_group())
@@ -66,6 +75,17 @@ mpi! {
     fn MPI_Comm_dup_with_info(comm: Comm, info: Info, newcomm: Out<Comm>) on comm |mpi| {
         let comm = mpi.comm(comm)?;
         duplicate(mpi, &comm, newcomm, info::pairs_or_none(info)?)
+    }
+
+    fn MPI_Comm_idup(comm: Comm, newcomm: Out<Comm>, request: Out<Request>) on comm |mpi| {
+        duplicate_later(mpi, mpi.comm(comm)?, (newcomm, request), &Pairs::default())
+    }
+
+    fn MPI_Comm_idup_with_info(comm: Comm, info: Info, newcomm: Out<Comm>, request: Out<Request>)
+        on comm |mpi| {
+        let comm = mpi.comm(comm)?;
+        let hints = info::pairs_or_none(info)?.understood();
+        duplicate_later(mpi, comm, (newcomm, request), &hints)
     }
 
     fn MPI_Comm_split(comm: Comm, color: c_int, key: c_int, newcomm: Out<Comm>) on comm |mpi| {
@@ -259,4 +279,46 @@ fn duplicate(
         return Err(fault);
     }
     newcomm.set(new.handle)
+}
+
+/// The same in the background. The program has the handle from now on; it finds nothing before the
+/// request is complete.
+fn duplicate_later(
+    mpi: &Library,
+    object: Rc<CommObject>,
+    (newcomm, request): (Out<Comm>, Out<Request>),
+    hints: &Pairs,
+) -> Result<(), Fault> {
+    check_room(newcomm)?;
+    if request.is_null() {
+        return Err(fault(MPI_ERR_ARG, "request is a null pointer"));
+    }
+    let common = Common::new(object.common.errhandler(), b"");
+    common.add_info(hints);
+    let reserved = Reserved(mpi.reserve_comm()?);
+    let handle = reserved.0;
+    let bearer = Bearer { kind: attribute::Kind::Comm, handle: handle.0, common: &common };
+    object.bearer().copy_all(&mpi.attributes, &bearer)?;
+    let made = move |comm| {
+        // All of it belongs to what waits here, its end included.
+        let reserved: Reserved = reserved;
+        // It is made while a function of MPI looks at requests.
+        if let Some(library) = library::running() {
+            library.fill_comm(CommObject { comm, handle: reserved.0, common });
+        }
+    };
+    let begun = object.comm.start_dup(made)?;
+    newcomm.set(handle)?;
+    mpi.requests.add(begun, Some(object), request)
+}
+
+/// The handle of a communicator that is to come. When it is dropped before, it is given up.
+struct Reserved(Comm);
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        if let Some(library) = library::running() {
+            library.give_up_comm(self.0);
+        }
+    }
 }

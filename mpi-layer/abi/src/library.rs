@@ -352,6 +352,23 @@ impl Library {
         made.and(object).ok_or_else(full)
     }
 
+    /// The handle of a communicator that is yet to come.
+    pub(crate) fn reserve_comm(&self) -> Result<Comm, Fault> {
+        let reserved = self.comms.borrow_mut().reserve();
+        reserved.map(Comm).ok_or_else(|| fault(MPI_ERR_OTHER, "there are too many communicators"))
+    }
+
+    /// The communicator of a reserved handle does not come, unless it has.
+    pub(crate) fn give_up_comm(&self, handle: Comm) {
+        self.comms.borrow_mut().give_up(handle.0);
+    }
+
+    /// The communicator of a reserved handle has come.
+    pub(crate) fn fill_comm(&self, object: CommObject) {
+        let handle = object.handle;
+        self.comms.borrow_mut().fill(handle.0, Rc::new(object));
+    }
+
     /// Takes the handle of a communicator away; the object lives until its last use ends.
     pub(crate) fn remove_comm(&self, handle: Comm) -> Result<Rc<CommObject>, Fault> {
         let removed = self.comms.borrow_mut().remove(handle.0);

@@ -31,6 +31,13 @@ impl<T> Table<T> {
 
     /// [`insert`](Self::insert) of an object that knows its handle.
     pub(crate) fn insert_with(&mut self, object: impl FnOnce(usize) -> T) -> Option<usize> {
+        let value = self.reserve()?;
+        self.fill(value, object(value));
+        Some(value)
+    }
+
+    /// A handle of something that is not there yet: until it is, the handle finds nothing.
+    pub(crate) fn reserve(&mut self) -> Option<usize> {
         let index = match self.free.pop() {
             Some(index) => index as usize,
             None if self.places.len() > INDEX_MAX => return None,
@@ -42,9 +49,30 @@ impl<T> Table<T> {
         let place = &mut self.places[index];
         place.generation =
             if place.generation == GENERATION_MAX { 1 } else { place.generation + 1 };
-        let value = encode(self.kind, index, place.generation);
-        place.object = Some(object(value));
-        Some(value)
+        Some(encode(self.kind, index, place.generation))
+    }
+
+    /// Gives a handle back that was reserved and not filled.
+    pub(crate) fn give_up(&mut self, value: usize) {
+        if let Some((index, generation)) = decode(self.kind, value)
+            && let Some(place) = self.places.get_mut(index)
+            && place.generation == generation
+            && place.object.is_none()
+        {
+            // A second time is told by the generation.
+            place.generation = if generation == GENERATION_MAX { 1 } else { generation + 1 };
+            self.free.push(index as u32);
+        }
+    }
+
+    /// Puts an object where a handle was reserved for it.
+    pub(crate) fn fill(&mut self, value: usize, object: T) {
+        if let Some((index, generation)) = decode(self.kind, value)
+            && let Some(place) = self.places.get_mut(index)
+            && place.generation == generation
+        {
+            place.object = Some(object);
+        }
     }
 
     /// The object of a handle.
@@ -113,6 +141,26 @@ mod tests {
         assert_eq!(table.get(second), Some(&"b"));
         assert_eq!(table.drain(), ["c", "b"]);
         assert_eq!(table.get(second), None);
+    }
+
+    #[test]
+    fn a_reserved_handle_finds_nothing_until_its_object_is_there() {
+        let mut table = Table::new(3);
+        let later = table.reserve().unwrap();
+        let now = table.insert("now").unwrap();
+        assert_ne!(later, now);
+        assert_eq!(table.get(later), None);
+        assert_eq!(table.remove(later), None);
+        table.fill(later, "later");
+        assert_eq!(table.remove(later), Some("later"));
+        // A handle that is over takes nothing, and what is given up is given up once.
+        let given_up = table.reserve().unwrap();
+        table.give_up(given_up);
+        table.give_up(given_up);
+        assert_eq!(table.free.len(), 1);
+        let next = table.reserve().unwrap();
+        table.fill(later, "too late");
+        assert_eq!((table.get(later), table.get(next)), (None, None));
     }
 
     #[test]

@@ -58,6 +58,7 @@ cases! {
     many_communicators_take_little_memory,
     no_memory_is_lost,
     checks_can_be_left_out,
+    duplicates_are_made_in_the_background,
     collectives_bring_what_they_must,
     reductions_give_what_loops_give,
     operations_know_their_types,
@@ -295,6 +296,10 @@ fn many_communicators_take_little_memory() {
     assert_eq!(end, "ok\n", "{ended:#?}");
 }
 
+fn duplicates_are_made_in_the_background() {
+    passes(&job(3, "idup.c", &[]));
+}
+
 fn checks_can_be_left_out() {
     passes(&job(1, "checks.c", &["checked"]));
     passes(&job_with(1, "checks.c", &["unchecked"], &[("BOWLINE_MPI_CHECKS", "0")]));
@@ -316,6 +321,7 @@ fn no_memory_is_lost() {
         (1, "general.c"),
         (4, "groups.c"),
         (4, "communicators.c"),
+        (3, "idup.c"),
         (2, "attributes.c"),
         (2, "names.c"),
         (2, "collectives.c"),

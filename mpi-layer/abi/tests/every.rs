@@ -46,6 +46,7 @@ const PASSED_OVER: &[(&str, &str)] = &[
     // There is no such thing whatever the other argument is.
     ("MPI_Comm_remote_group", "group"),
     ("MPI_Comm_remote_size", "size"),
+    ("MPI_Intercomm_merge", "newintracomm"),
     // The first rank gets nothing.
     ("MPI_Exscan", "recvbuf"),
     ("MPI_Exscan_c", "recvbuf"),

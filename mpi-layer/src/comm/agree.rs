@@ -40,15 +40,20 @@ pub(super) fn agree_among(
     what: &impl Hash,
     oversubscribed: bool,
 ) -> Result<Agreed, MpiError> {
-    let mut hasher = DefaultHasher::new();
-    what.hash(&mut hasher);
-    group.size().hash(&mut hasher);
-    group.world_ranks().for_each(|rank| rank.hash(&mut hasher));
-    let tag = hasher.finish();
+    let tag = key(group, what);
     let own = group.position(process.world_rank).expect("the caller is in the group");
     ContextIds::agree(&process.contexts, oversubscribed, |offer| {
         spread(process, group, own, tag, offer)
     })
+}
+
+/// The tag of what a group makes.
+pub(super) fn key(group: &Group, what: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    what.hash(&mut hasher);
+    group.size().hash(&mut hasher);
+    group.world_ranks().for_each(|rank| rank.hash(&mut hasher));
+    hasher.finish()
 }
 
 /// Merges the offers of all members: in round `k` each gives what it knows to the member `2^k` after

@@ -16,6 +16,7 @@
 //! them.
 
 use std::cell::RefCell;
+use std::collections::HashSet;
 
 use crate::error::MpiError;
 use crate::op::Operation;
@@ -25,8 +26,12 @@ use crate::op::Operation;
 pub(crate) const WORLD: u32 = 1;
 /// The id of a rank alone.
 pub(crate) const OWN: u32 = 2;
-/// One more than the last id; the numbers of spaces have 32 bits.
-const END: u32 = 1 << 31;
+/// One more than the last id that is agreed on.
+const END: u32 = NAMED;
+/// The first of the ids that one rank gives (see [`later`](super::later)), each from a range of its own.
+const NAMED: u32 = 1 << 30;
+/// How many there are of them; the numbers of spaces have 32 bits.
+const NAMES: u32 = 1 << 30;
 
 /// Ids in one window: 64 bytes, so that an offer is hardly more than an empty message.
 const WINDOW: u32 = 512;
@@ -103,11 +108,25 @@ pub(crate) struct ContextIds {
     /// One more than the greatest id taken.
     above: u32,
     generation: u32,
+    /// Those in use that a rank has given.
+    named: HashSet<u32>,
+    /// How many this rank has given.
+    given: u32,
+    /// The generations that this rank has offered for what is made in the background.
+    begun: Vec<u32>,
 }
 
 impl ContextIds {
     pub(crate) fn new() -> Self {
-        let mut ids = Self { taken: Vec::new(), first: 0, above: 0, generation: 0 };
+        let mut ids = Self {
+            taken: Vec::new(),
+            first: 0,
+            above: 0,
+            generation: 0,
+            named: HashSet::new(),
+            given: 0,
+            begun: Vec::new(),
+        };
         // 0 is never handed out.
         ids.take(0);
         ids
@@ -155,20 +174,64 @@ impl ContextIds {
         if context >= END {
             return None;
         }
-        self.generation = (all[GENERATION] as u32).wrapping_add(1);
+        let generation = self.next_after(all[GENERATION] as u32);
         let oversubscribed = all[MARKS] & OVERSUBSCRIBED != 0;
-        Some(Agreed { context, generation: self.generation, oversubscribed })
+        Some(Agreed { context, generation, oversubscribed })
+    }
+
+    /// The generation that follows the greatest one of the members, which this rank has now or had before.
+    pub(crate) fn next_after(&mut self, greatest: u32) -> u32 {
+        let next = greatest.wrapping_add(1);
+        if (next.wrapping_sub(self.generation) as i32) > 0 {
+            self.generation = next;
+        }
+        next
+    }
+
+    /// Something is made in the background: what this rank offers as its greatest generation.
+    pub(crate) fn begin(&mut self) -> u32 {
+        self.begun.push(self.generation);
+        self.generation
+    }
+
+    /// What was begun with this offer has ended.
+    pub(crate) fn end(&mut self, offered: u32) {
+        if let Some(at) = self.begun.iter().position(|&begun| begun == offered) {
+            self.begun.swap_remove(at);
+        }
+    }
+
+    /// An id that only this rank gives and that is not in use here; none is left where there is none.
+    pub(crate) fn name(&mut self, rank: u32, ranks: u32) -> Option<u32> {
+        let own = NAMES / ranks.max(1);
+        for _ in 0..=self.named.len() {
+            let id = NAMED + rank * own + self.given.checked_rem(own)?;
+            self.given = self.given.wrapping_add(1);
+            if !self.named.contains(&id) {
+                return Some(id);
+            }
+        }
+        None
+    }
+
+    /// Whether a rank may have given an id.
+    pub(crate) fn may_be_named(&self, id: u32) -> bool {
+        (NAMED..NAMED + NAMES).contains(&id) && !self.named.contains(&id)
     }
 
     /// Whether an id is in use.
     pub(crate) fn is_taken(&self, context: u32) -> bool {
+        if context >= NAMED {
+            return self.named.contains(&context);
+        }
         self.word(context as usize / 64) >> (context % 64) & 1 == 1
     }
 
     /// Whether communicators that this rank may still open can have a generation.
     pub(crate) fn is_to_come(&self, generation: u32) -> bool {
-        // They are compared as they go round.
-        (generation.wrapping_sub(self.generation) as i32) > 0
+        // They are compared as they go round. What is made in the background is newer than the offer.
+        let newer = |than: u32| (generation.wrapping_sub(than) as i32) > 0;
+        newer(self.generation) || self.begun.iter().any(|&offered| newer(offered))
     }
 
     /// The word `at` of the bits.
@@ -178,6 +241,10 @@ impl ContextIds {
     }
 
     pub(crate) fn take(&mut self, context: u32) {
+        if context >= NAMED {
+            self.named.insert(context);
+            return;
+        }
         let at = context as usize / 64;
         if at / PIECE >= self.taken.len() {
             self.taken.resize_with(at / PIECE + 1, || None);
@@ -191,6 +258,10 @@ impl ContextIds {
     }
 
     pub(crate) fn free(&mut self, context: u32) {
+        if context >= NAMED {
+            self.named.remove(&context);
+            return;
+        }
         let at = context as usize / 64;
         if let Some(Some(piece)) = self.taken.get_mut(at / PIECE) {
             piece[at % PIECE] &= !(1 << (context % 64));
@@ -266,7 +337,8 @@ mod tests {
 
     fn copy(ids: &RefCell<ContextIds>) -> ContextIds {
         let ids = ids.borrow();
-        ContextIds { taken: ids.taken.clone(), ..*ids }
+        let (taken, first, above) = (ids.taken.clone(), ids.first, ids.above);
+        ContextIds { taken, first, above, generation: ids.generation, ..ContextIds::new() }
     }
 
     fn with(taken: impl IntoIterator<Item = u32>) -> RefCell<ContextIds> {
@@ -319,6 +391,41 @@ mod tests {
         }
         ids.take(70);
         assert!(ids.is_taken(0) && ids.is_taken(70) && !ids.is_taken(69) && !ids.is_taken(END - 1));
+    }
+
+    #[test]
+    fn each_rank_gives_ids_of_its_own() {
+        let mut ids = ContextIds::new();
+        let ranks = 1000;
+        let own = |rank| NAMED + rank * (NAMES / ranks)..NAMED + (rank + 1) * (NAMES / ranks);
+        let first = ids.name(999, ranks).unwrap();
+        ids.take(first);
+        assert!(own(999).contains(&first) && ids.is_taken(first) && !ids.may_be_named(first));
+        assert_eq!(ids.above, 1, "ids that are agreed on stay dense");
+        // It goes round past what is in use.
+        ids.given = 0;
+        assert_eq!(ids.name(999, ranks), Some(first + 1));
+        ids.free(first);
+        assert!(ids.may_be_named(first) && !ids.may_be_named(NAMED - 1));
+        assert!(!ids.may_be_named(u32::MAX));
+        // With as many ranks as ids each has one.
+        let mut last = ContextIds::new();
+        let id = last.name(NAMES - 1, NAMES).unwrap();
+        assert_eq!(id, NAMED + NAMES - 1);
+        last.take(id);
+        assert_eq!(last.name(NAMES - 1, NAMES), None);
+    }
+
+    #[test]
+    fn what_is_made_in_the_background_is_to_come() {
+        let mut ids = ContextIds::new();
+        let offered = ids.begin();
+        assert_eq!(ids.next_after(99), 100);
+        assert!(ids.is_to_come(offered + 1), "its generation may be less than what came since");
+        ids.end(offered);
+        assert!(!ids.is_to_come(offered + 1) && ids.is_to_come(101));
+        assert_eq!(ids.next_after(7), 8);
+        assert_eq!(ids.generation, 100, "it does not go back");
     }
 
     #[test]

@@ -21,6 +21,7 @@ use bowline_ucp::{OpError, RequestId, SendMode};
 use super::buffered::Pool;
 use super::memory::Memory;
 use crate::comm::Communicator;
+use crate::comm::later::Duplication;
 use crate::consts::{ANY_SOURCE, ANY_TAG, PROC_NULL};
 use crate::error::MpiError;
 use crate::status::Status;
@@ -107,7 +108,18 @@ enum Work {
     General(Arc<General>),
     /// It can be started again and again.
     Persistent(Box<Persistent>),
+    /// A communicator is made.
+    Creation(Box<Creation>),
 }
+
+/// A communicator that is made in the background, and what is done with it then.
+struct Creation {
+    work: Duplication,
+    made: Option<Made>,
+}
+
+/// Takes in a new communicator.
+type Made = Box<dyn FnOnce(Communicator)>;
 
 struct Message {
     /// Keeps its context open.
@@ -198,6 +210,14 @@ impl Work {
             // It stays what it is, since its end is told elsewhere.
             Self::General(general) => return general.is_complete().then_some(Completion::EMPTY),
             Self::Persistent(persistent) => return persistent.current.as_mut()?.look(),
+            Self::Creation(creation) => match (creation.work.look()?, creation.made.take()) {
+                (Ok(comm), Some(made)) => {
+                    made(comm);
+                    Completion::EMPTY
+                }
+                (Ok(_), None) => Completion::EMPTY,
+                (Err(error), _) => Completion::failed(error),
+            },
         };
         *self = Self::Done(completion);
         Some(completion)
@@ -213,7 +233,9 @@ impl Work {
             Self::Persistent(persistent) => {
                 persistent.current.as_mut().ok_or(Uncancellable)?.cancel()
             }
-            Self::Joint(_) | Self::Flush { .. } | Self::General(_) => Err(Uncancellable),
+            Self::Joint(_) | Self::Flush { .. } | Self::General(_) | Self::Creation(_) => {
+                Err(Uncancellable)
+            }
         }
     }
 
@@ -222,7 +244,7 @@ impl Work {
             Self::Message(message) => message.receive,
             Self::Joint(joint) => joint.receive.receives(),
             Self::Persistent(persistent) => persistent.current.as_ref().is_some_and(Self::receives),
-            Self::Done(_) | Self::Flush { .. } | Self::General(_) => false,
+            Self::Done(_) | Self::Flush { .. } | Self::General(_) | Self::Creation(_) => false,
         }
     }
 
@@ -438,6 +460,16 @@ impl Communicator {
         (Request(Work::General(Arc::clone(&general))), general)
     }
 
+    /// Begins to make a duplicate, which `made` takes in when it is there: inside of
+    /// [`Request::look`], and not at all when it fails. (`MPI_Comm_idup`)
+    ///
+    /// # Errors
+    /// [`MpiError::TooManyCommunicators`], or a member's failure.
+    pub fn start_dup(&self, made: impl FnOnce(Self) + 'static) -> Result<Request, MpiError> {
+        let creation = Creation { work: self.begin_dup()?, made: Some(Box::new(made)) };
+        Ok(Request(Work::Creation(Box::new(creation))))
+    }
+
     /// A request for a message that was started.
     #[inline]
     pub(super) fn message(&self, id: RequestId, receive: bool) -> Started {
@@ -478,6 +510,7 @@ impl fmt::Debug for Work {
             }
             Self::Flush { until, .. } => out.debug_struct("Flush").field("until", until).finish(),
             Self::General(general) => out.debug_tuple("General").field(general).finish(),
+            Self::Creation(creation) => out.debug_tuple("Creation").field(&creation.work).finish(),
             Self::Persistent(persistent) => out
                 .debug_struct("Persistent")
                 .field("operation", &persistent.operation)

@@ -34,8 +34,6 @@ stub! { fn MPI_Cartdim_get(a0: Comm, a1: *const c_void) on a0 }
 stub! { fn MPI_Close_port(a0: *const c_void) }
 stub! { fn MPI_Comm_accept(a0: *const c_void, a1: Info, a2: c_int, a3: Comm, a4: *const c_void) on a3 }
 stub! { fn MPI_Comm_connect(a0: *const c_void, a1: Info, a2: c_int, a3: Comm, a4: *const c_void) on a3 }
-stub! { fn MPI_Comm_idup(a0: Comm, a1: *const c_void, a2: *const c_void) on a0 }
-stub! { fn MPI_Comm_idup_with_info(a0: Comm, a1: Info, a2: *const c_void, a3: *const c_void) on a0 }
 stub! { fn MPI_Comm_join(a0: c_int, a1: *const c_void) }
 stub! { fn MPI_Comm_spawn(a0: *const c_void, a1: *const c_void, a2: c_int, a3: Info, a4: c_int, a5: Comm, a6: *const c_void, a7: *const c_void) on a5 }
 stub! { fn MPI_Comm_spawn_multiple(a0: c_int, a1: *const c_void, a2: *const c_void, a3: *const c_void, a4: *const c_void, a5: c_int, a6: Comm, a7: *const c_void, a8: *const c_void) on a6 }
@@ -179,7 +177,6 @@ stub! { fn MPI_Ineighbor_alltoallw(a0: *const c_void, a1: *const c_void, a2: *co
 stub! { fn MPI_Ineighbor_alltoallw_c(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: *const c_void, a4: *const c_void, a5: *const c_void, a6: *const c_void, a7: *const c_void, a8: Comm, a9: *const c_void) on a8 }
 stub! { fn MPI_Intercomm_create(a0: Comm, a1: c_int, a2: Comm, a3: c_int, a4: c_int, a5: *const c_void) on a0 }
 stub! { any fn MPI_Intercomm_create_from_groups(a0: Group, a1: c_int, a2: Group, a3: c_int, a4: *const c_void, a5: Info, a6: Errhandler, a7: *const c_void) }
-stub! { fn MPI_Intercomm_merge(a0: Comm, a1: c_int, a2: *const c_void) on a0 }
 stub! { fn MPI_Ireduce(a0: *const c_void, a1: *const c_void, a2: c_int, a3: Datatype, a4: Op, a5: c_int, a6: Comm, a7: *const c_void) on a6 }
 stub! { fn MPI_Ireduce_c(a0: *const c_void, a1: *const c_void, a2: Count, a3: Datatype, a4: Op, a5: c_int, a6: Comm, a7: *const c_void) on a6 }
 stub! { fn MPI_Ireduce_scatter(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: Datatype, a4: Op, a5: Comm, a6: *const c_void) on a5 }

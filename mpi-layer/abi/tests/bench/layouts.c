@@ -42,7 +42,7 @@ static void measure(const char *name, MPI_Datatype type, int count)
         MPI_Send(memory, count, type, 0, 2, MPI_COMM_WORLD);
     }
     double bytes = (double)size * count, best = 1e9;
-    int turns = bytes > 500000 ? 60 : 600;
+    int turns = bytes > 500000 ? 60 : bytes > 1000 ? 600 : 6000;
     for (int round = 0; round < 9; round++) {
         MPI_Barrier(MPI_COMM_WORLD);
         double start = MPI_Wtime();
@@ -88,6 +88,20 @@ int main(int argc, char **argv)
             MPI_Type_vector(n / 16, 16, 32, MPI_DOUBLE, &type);
             measure("vector 16 of 32 doubles", type, 1);
         }
+    }
+    if (all || strstr(argv[1], "small")) {
+        MPI_Type_contiguous(8, MPI_DOUBLE, &type);
+        measure("8 doubles side by side", type, 1);
+        MPI_Type_vector(8, 1, 2, MPI_DOUBLE, &type);
+        measure("8 doubles, 1 of 2", type, 1);
+    }
+    if (all || strstr(argv[1], "coarse")) {
+        MPI_Type_vector(16, 8192, 16384, MPI_DOUBLE, &type);
+        measure("vector 8192 of 16384 doubles", type, 1);
+        MPI_Type_vector(256, 512, 1024, MPI_DOUBLE, &type);
+        measure("vector 512 of 1024 doubles", type, 1);
+        MPI_Type_vector(768, 171, 300, MPI_DOUBLE, &type);
+        measure("vector 171 of 300 doubles", type, 1);
     }
     if (all || strstr(argv[1], "indexed")) {
         enum { N = 100000 };

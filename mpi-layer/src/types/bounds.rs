@@ -31,12 +31,14 @@ impl Bounds {
 pub(super) struct Gathered {
     /// Of those that were given.
     given: Option<(i64, i64)>,
+    /// The end of the last element whose bounds were not given, with what aligns its neighbour.
+    end: Option<i64>,
     align: u8,
 }
 
 impl Gathered {
     pub(super) const fn new(align: u8) -> Self {
-        Self { given: None, align }
+        Self { given: None, end: None, align }
     }
 
     /// Adds elements, the lowest of which is `low` away and the highest `high`.
@@ -47,6 +49,9 @@ impl Gathered {
             let ub = of.ub.checked_add(high).ok_or(Overflow)?;
             let (before, behind) = self.given.unwrap_or((lb, ub));
             self.given = Some((before.min(lb), behind.max(ub)));
+        } else if of.ub != of.lb {
+            let ub = of.ub.checked_add(high).ok_or(Overflow)?;
+            self.end = Some(self.end.map_or(ub, |end| end.max(ub)));
         }
         Ok(())
     }
@@ -54,7 +59,9 @@ impl Gathered {
     /// Bounds of the elements that were added, whose bytes have this layout.
     ///
     /// Bounds that were given count alone, if there are any; else the bytes do, and the end is moved up to
-    /// where the next element is aligned.
+    /// where the next element is aligned. An element that was aligned in this way keeps its end, so that elements
+    /// at odd places lie in their neighbours as wholes: as in Open MPI, where the standard's sum over all basic
+    /// elements would let the last one lose it.
     pub(super) fn bounds(self, layout: &Layout) -> Result<Bounds, Overflow> {
         let align = self.align;
         if let Some((lb, ub)) = self.given {
@@ -62,6 +69,7 @@ impl Gathered {
             return Ok(Bounds { lb, ub, given: true, align });
         }
         let (lb, end) = layout.true_bounds();
+        let end = self.end.map_or(end, |last| last.max(end));
         let extent = end.checked_sub(lb).ok_or(Overflow)?;
         let aligned = rounded(extent, align)?;
         let ub = lb.checked_add(aligned).ok_or(Overflow)?;

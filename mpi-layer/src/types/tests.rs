@@ -12,6 +12,8 @@ struct Naive {
     map: Vec<(Basic, i64)>,
     /// Lower and upper bounds that were given.
     given: Option<(i64, i64)>,
+    /// The end of the last element that was added as a whole.
+    end: Option<i64>,
 }
 
 impl Naive {
@@ -36,7 +38,8 @@ impl Naive {
             return ub - lb;
         }
         let align = self.map.iter().map(|(basic, _)| i64::from(basic.align())).max().unwrap_or(1);
-        let mut extent = self.true_ub() - self.true_lb();
+        let end = self.end.map_or(self.true_ub(), |end| end.max(self.true_ub()));
+        let mut extent = end - self.true_lb();
         while extent % align != 0 {
             extent += 1;
         }
@@ -50,6 +53,9 @@ impl Naive {
             let (lb, ub) = (lb + by, ub + by);
             let before = self.given.unwrap_or((lb, ub));
             self.given = Some((before.0.min(lb), before.1.max(ub)));
+        } else if !other.map.is_empty() {
+            let end = other.lb() + other.extent() + by;
+            self.end = Some(self.end.map_or(end, |before| before.max(end)));
         }
     }
 

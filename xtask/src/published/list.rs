@@ -272,8 +272,7 @@ fn reason_of(why: &str) -> Option<&'static str> {
     if !why.contains(UNSUPPORTED) {
         return None;
     }
-    let start = why.find("MPI_ERR_UNSUPPORTED_OPERATION").map_or(0, |at| at + UNSUPPORTED.len());
-    let name = why[start..].split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    let name = why.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
     name.filter_map(|word| word.strip_prefix("MPI_")).find_map(chapter_of)
 }
 

@@ -20,6 +20,9 @@ const RANKS: [u32; 3] = [2, 3, 4];
 /// What its C part and its bindings are compiled with: the names of Fortran's handles are no part of the ABI.
 const DEFINES: &str = "-DBOWLINE_MPI_FINT";
 
+/// All that are not needed to build the crate.
+const FEATURES: &str = "--features=derive,complex";
+
 /// What cargo says of packages.
 #[derive(Deserialize)]
 struct Metadata {
@@ -50,7 +53,7 @@ pub(super) fn prepare(places: &Places) -> Result<Result<()>> {
         let closed = manifest.and_then(|mut file| file.write_all(b"\n[workspace]\n"));
         closed.context("cannot complete rsmpi's Cargo.toml")?;
     }
-    let built = succeed(cargo(places, &own).args(["build", "--examples", "--tests"]));
+    let built = succeed(cargo(places, &own).args(["build", "--examples", "--tests", FEATURES]));
     built.context("cannot build rsmpi with our mpicc")?;
     Ok(Ok(()))
 }
@@ -122,7 +125,7 @@ pub(super) fn run(places: &Places, only: &str) -> Result<Results> {
     }
     if "test.".contains(only) || only.starts_with("test.") {
         let tested = cargo(places, &places.made.join("rsmpi"))
-            .args(["test", "--quiet", "--tests"])
+            .args(["test", "--quiet", "--tests", FEATURES])
             .env("LD_LIBRARY_PATH", places.prefix().join("lib"))
             .output()
             .context("cannot start cargo")?;

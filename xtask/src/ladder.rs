@@ -275,8 +275,14 @@ fn clippy(climb: &Climb<'_>) -> Result<Outcome> {
     Ok(Outcome::Passed(String::new()))
 }
 
-/// A library that libfabric loads writes a file for each killed process otherwise.
-const QUIET_LIBRARIES: &[(&str, &str)] = &[("HFI_NO_BACKTRACE", "1"), ("IPATH_NO_BACKTRACE", "1")];
+/// What all tests have in their environment.
+const USUAL: &[(&str, &str)] = &[
+    // A library that libfabric loads writes a file for each killed process otherwise.
+    ("HFI_NO_BACKTRACE", "1"),
+    ("IPATH_NO_BACKTRACE", "1"),
+    // After which a test hangs: tests run beside compilers and a virtual machine.
+    ("BOWLINE_TEST_SECONDS", "600"),
+];
 
 /// By this they know how long the random programs of `chaos` run, in seconds.
 const CHAOS: &str = "BOWLINE_CHAOS_SECONDS";
@@ -288,7 +294,7 @@ impl Climb<'_> {
     }
 
     fn environment(&self, more: &[(&'static str, &str)]) -> Vec<(&'static str, String)> {
-        let all = QUIET_LIBRARIES.iter().chain(more);
+        let all = USUAL.iter().chain(more);
         all.map(|&(name, value)| (name, value.to_owned())).collect()
     }
 }

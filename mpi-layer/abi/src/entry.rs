@@ -138,8 +138,15 @@ macro_rules! stub {
     (fn $name:ident($($arg:ident: $type:ty),*) $(on $object:ident)?) => {
         $crate::entry::symbols! { $name($($arg: $type),*) -> std::ffi::c_int {
             $(let _ = $arg;)*
-            $crate::library::enter(stringify!($name));
-            $crate::entry::unsupported($crate::entry::object!($($object)?), stringify!($name))
+            let mpi = $crate::library::enter(stringify!($name));
+            let object = $crate::entry::object!($($object)?);
+            // A wrong communicator is one whatever the function would do with it.
+            if let $crate::fault::Object::Comm(comm) = object
+                && let Err(fault) = mpi.comm(comm)
+            {
+                return $crate::fault::raise(fault, object, stringify!($name));
+            }
+            $crate::entry::unsupported(object, stringify!($name))
         } }
     };
 }

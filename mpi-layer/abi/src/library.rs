@@ -30,7 +30,7 @@ use crate::buffered::{Buffers, Owner};
 use crate::fault::{Fault, fault};
 use crate::generated::constants::*;
 use crate::group::Groups;
-use crate::handle::{Comm, Errhandler, Op};
+use crate::handle::{Comm, Errhandler, Op, Session};
 use crate::object::Common;
 use crate::op::UserOp;
 use crate::probe::Messages;
@@ -44,6 +44,8 @@ pub(crate) struct CommObject {
     pub(crate) comm: Communicator,
     pub(crate) handle: Comm,
     pub(crate) common: Common,
+    /// The session that it is of; none where it comes from the world.
+    pub(crate) session: Cell<Option<Session>>,
 }
 
 /// What MPI has while it runs.
@@ -292,7 +294,7 @@ impl Library {
     fn new(world: &World, launched: Launched, provided: c_int, checks: bool) -> Self {
         let object = |comm: &Communicator, handle: Comm, name: &str| {
             let common = Common::new(MPI_ERRORS_ARE_FATAL, name.as_bytes());
-            Rc::new(CommObject { comm: comm.clone(), handle, common })
+            Rc::new(CommObject { comm: comm.clone(), handle, common, session: Cell::new(None) })
         };
         Self {
             world: object(world.communicator(), MPI_COMM_WORLD, "MPI_COMM_WORLD"),
@@ -344,7 +346,8 @@ impl Library {
         let common = Common::new(errhandler, b"");
         let mut object = None;
         let made = self.comms.borrow_mut().insert_with(|value| {
-            let new = Rc::new(CommObject { comm, handle: Comm(value), common });
+            let new =
+                Rc::new(CommObject { comm, handle: Comm(value), common, session: Cell::new(None) });
             object = Some(Rc::clone(&new));
             new
         });

@@ -165,15 +165,14 @@ mpi! {
     }
 
     fn MPI_Comm_set_name(comm: Comm, comm_name: Text) on comm |mpi| {
-        let object = mpi.comm(comm)?;
-        object.common.set_name(comm_name.bytes()?);
-        Ok(())
+        let name = mpi.of_comm(comm, |_| comm_name.bytes())??;
+        mpi.of_comm(comm, |common| common.set_name(name))
     }
 
     fn MPI_Comm_get_name(comm: Comm, comm_name: TextOut, resultlen: Out<c_int>) on comm |mpi| {
         let name = match comm {
             MPI_COMM_NULL => b"MPI_COMM_NULL".to_vec(),
-            _ => mpi.comm(comm)?.common.name(),
+            _ => mpi.of_comm(comm, Common::name)?,
         };
         let len = comm_name.set(&name, MPI_MAX_OBJECT_NAME as usize)?;
         resultlen.set(len as c_int)
@@ -301,17 +300,18 @@ fn duplicate_later(
     }
     let common = Common::new(object.common.errhandler(), b"");
     common.add_info(hints);
-    let reserved = Reserved(mpi.reserve_comm()?);
-    let handle = reserved.0;
+    let (handle, common) = mpi.reserve_comm(common)?;
+    let reserved = Reserved(handle);
     let bearer = Bearer { kind: attribute::Kind::Comm, handle: handle.0, common: &common };
     object.bearer().copy_all(&mpi.attributes, &bearer)?;
+    drop(common);
     let session = Cell::new(object.session.get());
     let made = move |comm| {
         // All of it belongs to what waits here, its end included.
         let reserved: Reserved = reserved;
         // It is made while a function of MPI looks at requests.
         if let Some(library) = library::running() {
-            library.fill_comm(CommObject { comm, handle: reserved.0, common, session });
+            library.fill_comm(comm, reserved.0, session);
         }
     };
     let begun = object.comm.start_dup(made)?;

@@ -4,6 +4,7 @@
 //! and on its neighbours, so they are printed and never fail a run.
 
 pub(crate) mod instructions;
+mod instructions_c;
 mod memory;
 mod modes;
 mod neighbours;

@@ -23,8 +23,23 @@ pub(crate) fn outgoing(
     count: i64,
     datatype: Datatype,
 ) -> Result<SendBuf, Fault> {
+    match dense(mpi, buf, count, datatype) {
+        Some(0) => Ok(SendBuf::empty()),
+        // SAFETY: the standard makes the program answer for the memory until the operation is complete.
+        Some(len) => Ok(unsafe { SendBuf::borrowed(buf.cast(), len) }),
+        None => other_outgoing(mpi, buf, count, datatype),
+    }
+}
+
+#[inline(never)]
+fn other_outgoing(
+    mpi: &Library,
+    buf: *const c_void,
+    count: i64,
+    datatype: Datatype,
+) -> Result<SendBuf, Fault> {
     let memory = memory(mpi, buf.cast_mut(), count, datatype)?;
-    // SAFETY: the standard makes the program answer for the memory until the operation is complete.
+    // SAFETY: as in `outgoing`.
     Ok(unsafe { memory.outgoing() })
 }
 
@@ -36,29 +51,57 @@ pub(crate) fn incoming(
     count: i64,
     datatype: Datatype,
 ) -> Result<RecvBuf, Fault> {
+    match dense(mpi, buf, count, datatype) {
+        Some(0) => Ok(RecvBuf::empty()),
+        // SAFETY: as in `outgoing`.
+        Some(len) => Ok(unsafe { RecvBuf::borrowed(buf.cast(), len) }),
+        None => other_incoming(mpi, buf, count, datatype),
+    }
+}
+
+#[inline(never)]
+fn other_incoming(
+    mpi: &Library,
+    buf: *mut c_void,
+    count: i64,
+    datatype: Datatype,
+) -> Result<RecvBuf, Fault> {
     let memory = memory(mpi, buf, count, datatype)?;
     // SAFETY: as in `outgoing`.
     Ok(unsafe { memory.incoming() })
 }
 
+/// Counts up to this one are short work: no message of any element overflows.
+const COUNT_SHORT: u64 = 1 << 48;
+
+/// Bytes of a message whose elements lie side by side, where nothing is wrong with it.
+#[inline(always)]
+fn dense(mpi: &Library, buf: *const c_void, count: i64, datatype: Datatype) -> Option<usize> {
+    let size = dense_size(datatype.0);
+    // A negative count is a large one.
+    if size == 0 || count as u64 >= COUNT_SHORT {
+        return None;
+    }
+    let len = count as usize * size;
+    (buf.addr() >= PREDEFINED || len == 0 || !mpi.checks).then_some(len)
+}
+
 /// A buffer, checked.
-#[inline]
 pub(crate) fn memory(
     mpi: &Library,
     buf: *mut c_void,
     count: i64,
     datatype: Datatype,
 ) -> Result<Memory, Fault> {
+    if let Some(len) = dense(mpi, buf, count, datatype) {
+        return Memory::plain(buf.cast(), len, 1).ok_or_else(|| wrong_count(count));
+    }
     let elements = usize::try_from(count).map_err(|_| wrong_count(count))?;
-    let size = dense_size(datatype.0);
-    if size == 0 {
-        return of_type(mpi, buf, elements, datatype);
+    match dense_size(datatype.0) {
+        0 => of_type(mpi, buf, elements, datatype),
+        _ if count as u64 >= COUNT_SHORT => Err(wrong_count(count)),
+        _ => Err(nowhere()),
     }
-    let memory = Memory::plain(buf.cast(), elements, size).ok_or_else(|| wrong_count(count))?;
-    if mpi.checks && elements > 0 && buf.addr() < PREDEFINED {
-        return Err(nowhere());
-    }
-    Ok(memory)
 }
 
 #[inline(never)]

@@ -1,7 +1,7 @@
 //! Chapter: buffered sends, and the buffers that a program attaches for them.
 //!
 //! A message takes its room in the buffer of its communicator if that has one, else in that of the
-//! process. How much room it takes is what the standard says; where the copy lies is the library's affair,
+//! communicator's session, else in that of the process. How much room it takes is what the standard says; where the copy lies is the library's affair,
 //! so that a buffer that was detached is the program's at once.
 
 use std::cell::RefCell;
@@ -19,7 +19,7 @@ use crate::fault::{Fault, fault};
 use crate::generated::constants::*;
 use crate::group::library_of_session;
 use crate::handle::{Comm, Count, Datatype, Request, Session};
-use crate::library::Library;
+use crate::library::{CommObject, Library};
 use crate::p2p::check_room;
 use crate::session;
 
@@ -49,10 +49,12 @@ pub(crate) struct Buffers {
 
 impl Buffers {
     /// Where a communicator's messages go.
-    pub(crate) fn pool_of(&self, comm: Option<Comm>) -> Result<Rc<Pool>, Fault> {
+    pub(crate) fn pool_of(&self, comm: Option<&CommObject>) -> Result<Rc<Pool>, Fault> {
         let attached = self.attached.borrow();
-        let own = comm.and_then(|comm| attached.get(&Owner::Comm(comm)));
-        let found = own.or_else(|| attached.get(&Owner::Process));
+        let own = comm.map(|comm| Owner::Comm(comm.handle));
+        let session = comm.and_then(|comm| comm.session.get()).map(Owner::Session);
+        let mut owners = [own, session, Some(Owner::Process)].into_iter().flatten();
+        let found = owners.find_map(|owner| attached.get(&owner));
         let none = || fault(MPI_ERR_BUFFER, "no buffer is attached for buffered sends");
         found.map(|attached| Rc::clone(&attached.pool)).ok_or_else(none)
     }
@@ -143,7 +145,7 @@ impl Library {
             // No room is needed, nor a buffer.
             return Ok(object.comm.send_buffer(SendBuf::empty(), dest, tag, SendMode::Standard)?);
         }
-        let pool = self.buffers.pool_of(Some(comm))?;
+        let pool = self.buffers.pool_of(Some(&object))?;
         // SAFETY: the standard makes the program answer for the memory while the call lasts.
         Ok(unsafe { pool.send(&object.comm, &memory, dest, tag) }?)
     }

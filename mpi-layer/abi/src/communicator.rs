@@ -3,6 +3,7 @@
 //! A new communicator has the error handler of the one that it was made of. Of hints it has those that
 //! it is made with, never its parent's.
 
+use std::cell::Cell;
 use std::ffi::c_int;
 use std::rc::Rc;
 
@@ -131,6 +132,7 @@ mpi! {
                                       errhandler: Errhandler, newcomm: Out<Comm>) on errhandler {
         errhandler::check(errhandler, Kind::Comm)?;
         let mpi = library_of_session()?;
+        let session = mpi.groups.session_of(&[group]);
         let group = mpi.groups.get(group)?;
         let tag = stringtag.bytes()?;
         if tag.len() >= MPI_MAX_STRINGTAG_LEN as usize {
@@ -144,6 +146,7 @@ mpi! {
         }
         let made = mpi.own.comm.create_from_group(&group, &tag)?;
         let new = mpi.add_comm(made, errhandler)?;
+        new.session.set(session);
         new.common.add_info(&hints);
         newcomm.set(new.handle)
     }
@@ -162,15 +165,14 @@ mpi! {
     }
 
     fn MPI_Comm_set_name(comm: Comm, comm_name: Text) on comm |mpi| {
-        let object = mpi.comm(comm)?;
-        object.common.set_name(comm_name.bytes()?);
-        Ok(())
+        let name = mpi.of_comm(comm, |_| comm_name.bytes())??;
+        mpi.of_comm(comm, |common| common.set_name(name))
     }
 
     fn MPI_Comm_get_name(comm: Comm, comm_name: TextOut, resultlen: Out<c_int>) on comm |mpi| {
         let name = match comm {
             MPI_COMM_NULL => b"MPI_COMM_NULL".to_vec(),
-            _ => mpi.comm(comm)?.common.name(),
+            _ => mpi.of_comm(comm, Common::name)?,
         };
         let len = comm_name.set(&name, MPI_MAX_OBJECT_NAME as usize)?;
         resultlen.set(len as c_int)
@@ -243,7 +245,9 @@ fn give(
     newcomm: Out<Comm>,
 ) -> Result<(), Fault> {
     let Some(made) = made else { return newcomm.set(MPI_COMM_NULL) };
-    newcomm.set(mpi.add_comm(made, parent.common.errhandler())?.handle)
+    let new = mpi.add_comm(made, parent.common.errhandler())?;
+    new.session.set(parent.session.get());
+    newcomm.set(new.handle)
 }
 
 /// Takes a communicator away, after its attributes and after what is to be done with it. The object
@@ -273,6 +277,7 @@ fn duplicate(
 ) -> Result<(), Fault> {
     check_room(newcomm)?;
     let new = mpi.add_comm(object.comm.dup()?, object.common.errhandler())?;
+    new.session.set(object.session.get());
     new.common.add_info(&hints.understood());
     if let Err(fault) = object.bearer().copy_all(&mpi.attributes, &new.bearer()) {
         mpi.remove_comm(new.handle)?;
@@ -295,16 +300,18 @@ fn duplicate_later(
     }
     let common = Common::new(object.common.errhandler(), b"");
     common.add_info(hints);
-    let reserved = Reserved(mpi.reserve_comm()?);
-    let handle = reserved.0;
+    let (handle, common) = mpi.reserve_comm(common)?;
+    let reserved = Reserved(handle);
     let bearer = Bearer { kind: attribute::Kind::Comm, handle: handle.0, common: &common };
     object.bearer().copy_all(&mpi.attributes, &bearer)?;
+    drop(common);
+    let session = Cell::new(object.session.get());
     let made = move |comm| {
         // All of it belongs to what waits here, its end included.
         let reserved: Reserved = reserved;
         // It is made while a function of MPI looks at requests.
         if let Some(library) = library::running() {
-            library.fill_comm(CommObject { comm, handle: reserved.0, common });
+            library.fill_comm(comm, reserved.0, session);
         }
     };
     let begun = object.comm.start_dup(made)?;

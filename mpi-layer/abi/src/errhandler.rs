@@ -12,6 +12,7 @@ use crate::fault::{Fault, Object, fault};
 use crate::generated::constants::*;
 use crate::handle::{Comm, Errhandler, File, Session, Win};
 use crate::library;
+use crate::object::Common;
 use crate::table::Table;
 
 /// A handler of a program. The arguments behind the two are the library's to choose; it gives none.
@@ -250,14 +251,13 @@ mpi! {
     }
 
     fn MPI_Comm_set_errhandler(comm: Comm, errhandler: Errhandler) on comm |mpi| {
-        let object = mpi.comm(comm)?;
+        mpi.of_comm(comm, |_| ())?;
         check(errhandler, Kind::Comm)?;
-        object.common.set_errhandler(errhandler);
-        Ok(())
+        mpi.of_comm(comm, |common| common.set_errhandler(errhandler))
     }
 
     fn MPI_Comm_get_errhandler(comm: Comm, errhandler: Out<Errhandler>) on comm |mpi| {
-        give(mpi.comm(comm)?.common.errhandler(), errhandler)
+        give(mpi.of_comm(comm, Common::errhandler)?, errhandler)
     }
 
     fn MPI_Comm_call_errhandler(comm: Comm, errorcode: c_int) on comm |mpi| {

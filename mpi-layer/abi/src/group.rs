@@ -19,7 +19,14 @@ use crate::table::Table;
 
 /// The groups that the program has handles of.
 #[derive(Debug)]
-pub(crate) struct Groups(RefCell<Table<Ranks>>);
+pub(crate) struct Groups(RefCell<Table<Object>>);
+
+/// A group, and the session that it is of.
+#[derive(Debug)]
+struct Object {
+    ranks: Ranks,
+    session: Option<Session>,
+}
 
 impl Groups {
     pub(crate) const fn new() -> Self {
@@ -31,18 +38,31 @@ impl Groups {
         if handle == MPI_GROUP_EMPTY {
             return Ok(Ranks::empty());
         }
-        self.0.borrow().get(handle.0).cloned().ok_or_else(|| not_a_group(handle))
+        let objects = self.0.borrow();
+        let found = objects.get(handle.0).map(|object| object.ranks.clone());
+        found.ok_or_else(|| not_a_group(handle))
+    }
+
+    /// The session of one of these groups.
+    pub(crate) fn session_of(&self, handles: &[Group]) -> Option<Session> {
+        let objects = self.0.borrow();
+        handles.iter().find_map(|handle| objects.get(handle.0)?.session)
     }
 
     /// Gives the program a handle of a group.
-    fn give(&self, ranks: Ranks, newgroup: Out<Group>) -> Result<(), Fault> {
+    fn give(
+        &self,
+        ranks: Ranks,
+        session: Option<Session>,
+        newgroup: Out<Group>,
+    ) -> Result<(), Fault> {
         if newgroup.is_null() {
             return Err(fault(MPI_ERR_ARG, "there is no address for the group"));
         }
         if ranks.size() == 0 {
             return newgroup.set(MPI_GROUP_EMPTY);
         }
-        let made = self.0.borrow_mut().insert(ranks);
+        let made = self.0.borrow_mut().insert(Object { ranks, session });
         let full = || fault(MPI_ERR_OTHER, "there are too many groups");
         newgroup.set(Group(made.ok_or_else(full)?))
     }
@@ -121,7 +141,7 @@ pub(crate) fn library_of_session() -> Result<&'static Library, Fault> {
 mpi! {
     fn MPI_Comm_group(comm: Comm, group: Out<Group>) on comm |mpi| {
         let object = mpi.comm(comm)?;
-        mpi.groups.give(object.comm.group(), group)
+        mpi.groups.give(object.comm.group(), object.session.get(), group)
     }
 
     any fn MPI_Group_from_session_pset(session: Session, pset_name: Text, newgroup: Out<Group>)
@@ -132,7 +152,7 @@ mpi! {
             session::Set::World => &mpi.world,
             session::Set::Own => &mpi.own,
         };
-        mpi.groups.give(members.comm.group(), newgroup)
+        mpi.groups.give(members.comm.group(), Some(session), newgroup)
     }
 
     fn MPI_Group_size(group: Group, size: Out<c_int>) |mpi| {
@@ -172,39 +192,46 @@ mpi! {
 
     fn MPI_Group_union(group1: Group, group2: Group, newgroup: Out<Group>) |mpi| {
         let (one, other) = (mpi.groups.get(group1)?, mpi.groups.get(group2)?);
-        mpi.groups.give(one.union(&other), newgroup)
+        let session = mpi.groups.session_of(&[group1, group2]);
+        mpi.groups.give(one.union(&other), session, newgroup)
     }
 
     fn MPI_Group_intersection(group1: Group, group2: Group, newgroup: Out<Group>) |mpi| {
         let (one, other) = (mpi.groups.get(group1)?, mpi.groups.get(group2)?);
-        mpi.groups.give(one.intersection(&other), newgroup)
+        let session = mpi.groups.session_of(&[group1, group2]);
+        mpi.groups.give(one.intersection(&other), session, newgroup)
     }
 
     fn MPI_Group_difference(group1: Group, group2: Group, newgroup: Out<Group>) |mpi| {
         let (one, other) = (mpi.groups.get(group1)?, mpi.groups.get(group2)?);
-        mpi.groups.give(one.difference(&other), newgroup)
+        let session = mpi.groups.session_of(&[group1, group2]);
+        mpi.groups.give(one.difference(&other), session, newgroup)
     }
 
     fn MPI_Group_incl(group: Group, n: c_int, ranks: In<c_int>, newgroup: Out<Group>) |mpi| {
+        let session = mpi.groups.session_of(&[group]);
         let (group, ranks) = (mpi.groups.get(group)?, list("ranks", n, ranks)?);
-        mpi.groups.give(group.include(&ranks).map_err(wrong_rank)?, newgroup)
+        mpi.groups.give(group.include(&ranks).map_err(wrong_rank)?, session, newgroup)
     }
 
     fn MPI_Group_excl(group: Group, n: c_int, ranks: In<c_int>, newgroup: Out<Group>) |mpi| {
+        let session = mpi.groups.session_of(&[group]);
         let (group, ranks) = (mpi.groups.get(group)?, list("ranks", n, ranks)?);
-        mpi.groups.give(group.exclude(&ranks).map_err(wrong_rank)?, newgroup)
+        mpi.groups.give(group.exclude(&ranks).map_err(wrong_rank)?, session, newgroup)
     }
 
     fn MPI_Group_range_incl(group: Group, n: c_int, ranges: In<[c_int; 3]>, newgroup: Out<Group>)
         |mpi| {
+        let session = mpi.groups.session_of(&[group]);
         let (group, ranges) = (mpi.groups.get(group)?, self::ranges(n, ranges)?);
-        mpi.groups.give(group.include_ranges(&ranges).map_err(wrong_rank)?, newgroup)
+        mpi.groups.give(group.include_ranges(&ranges).map_err(wrong_rank)?, session, newgroup)
     }
 
     fn MPI_Group_range_excl(group: Group, n: c_int, ranges: In<[c_int; 3]>, newgroup: Out<Group>)
         |mpi| {
+        let session = mpi.groups.session_of(&[group]);
         let (group, ranges) = (mpi.groups.get(group)?, self::ranges(n, ranges)?);
-        mpi.groups.give(group.exclude_ranges(&ranges).map_err(wrong_rank)?, newgroup)
+        mpi.groups.give(group.exclude_ranges(&ranges).map_err(wrong_rank)?, session, newgroup)
     }
 
     fn MPI_Group_free(group: Out<Group>) |mpi| {

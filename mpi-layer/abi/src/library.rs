@@ -15,6 +15,7 @@
 //! 4. A borrow of a cell ends before anything of the program is called: it may call MPI again.
 
 use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 use std::ffi::c_int;
 use std::io::Write as _;
 use std::rc::Rc;
@@ -30,7 +31,7 @@ use crate::buffered::{Buffers, Owner};
 use crate::fault::{Fault, fault};
 use crate::generated::constants::*;
 use crate::group::Groups;
-use crate::handle::{Comm, Errhandler, Op};
+use crate::handle::{Comm, Errhandler, Op, Session};
 use crate::object::Common;
 use crate::op::UserOp;
 use crate::probe::Messages;
@@ -44,6 +45,8 @@ pub(crate) struct CommObject {
     pub(crate) comm: Communicator,
     pub(crate) handle: Comm,
     pub(crate) common: Common,
+    /// The session that it is of; none where it comes from the world.
+    pub(crate) session: Cell<Option<Session>>,
 }
 
 /// What MPI has while it runs.
@@ -53,6 +56,8 @@ pub(crate) struct Library {
     pub(crate) own: Rc<CommObject>,
     /// All other communicators.
     comms: RefCell<Table<Rc<CommObject>>>,
+    /// What hangs on those that are yet to come, by their handles.
+    to_come: RefCell<HashMap<usize, Rc<Common>>>,
     pub(crate) groups: Groups,
     pub(crate) types: Types,
     /// The program's operations.
@@ -292,12 +297,13 @@ impl Library {
     fn new(world: &World, launched: Launched, provided: c_int, checks: bool) -> Self {
         let object = |comm: &Communicator, handle: Comm, name: &str| {
             let common = Common::new(MPI_ERRORS_ARE_FATAL, name.as_bytes());
-            Rc::new(CommObject { comm: comm.clone(), handle, common })
+            Rc::new(CommObject { comm: comm.clone(), handle, common, session: Cell::new(None) })
         };
         Self {
             world: object(world.communicator(), MPI_COMM_WORLD, "MPI_COMM_WORLD"),
             own: object(world.own(), MPI_COMM_SELF, "MPI_COMM_SELF"),
             comms: RefCell::new(Table::new(Comm::KIND)),
+            to_come: RefCell::default(),
             groups: Groups::new(),
             types: Types::new(),
             ops: RefCell::new(Table::new(Op::KIND)),
@@ -344,7 +350,8 @@ impl Library {
         let common = Common::new(errhandler, b"");
         let mut object = None;
         let made = self.comms.borrow_mut().insert_with(|value| {
-            let new = Rc::new(CommObject { comm, handle: Comm(value), common });
+            let new =
+                Rc::new(CommObject { comm, handle: Comm(value), common, session: Cell::new(None) });
             object = Some(Rc::clone(&new));
             new
         });
@@ -352,21 +359,50 @@ impl Library {
         made.and(object).ok_or_else(full)
     }
 
-    /// The handle of a communicator that is yet to come.
-    pub(crate) fn reserve_comm(&self) -> Result<Comm, Fault> {
+    /// The handle of a communicator that is yet to come, and what hangs on it by then.
+    pub(crate) fn reserve_comm(&self, common: Common) -> Result<(Comm, Rc<Common>), Fault> {
         let reserved = self.comms.borrow_mut().reserve();
-        reserved.map(Comm).ok_or_else(|| fault(MPI_ERR_OTHER, "there are too many communicators"))
+        let full = || fault(MPI_ERR_OTHER, "there are too many communicators");
+        let (handle, common) = (reserved.ok_or_else(full)?, Rc::new(common));
+        self.to_come.borrow_mut().insert(handle, Rc::clone(&common));
+        Ok((Comm(handle), common))
     }
 
     /// The communicator of a reserved handle does not come, unless it has.
     pub(crate) fn give_up_comm(&self, handle: Comm) {
-        self.comms.borrow_mut().give_up(handle.0);
+        if self.to_come.borrow_mut().remove(&handle.0).is_some() {
+            self.comms.borrow_mut().give_up(handle.0);
+        }
     }
 
     /// The communicator of a reserved handle has come.
-    pub(crate) fn fill_comm(&self, object: CommObject) {
-        let handle = object.handle;
-        self.comms.borrow_mut().fill(handle.0, Rc::new(object));
+    pub(crate) fn fill_comm(
+        &self,
+        comm: Communicator,
+        handle: Comm,
+        session: Cell<Option<Session>>,
+    ) {
+        let Some(common) = self.to_come.borrow_mut().remove(&handle.0) else { return };
+        // Functions that look at what hangs on it have ended with that.
+        if let Some(common) = Rc::into_inner(common) {
+            self.comms
+                .borrow_mut()
+                .fill(handle.0, Rc::new(CommObject { comm, handle, common, session }));
+        }
+    }
+
+    /// Does something with what hangs on a communicator, which may be one that is yet to come: programs
+    /// give it a handler as soon as they have its handle.
+    pub(crate) fn of_comm<R>(
+        &self,
+        handle: Comm,
+        act: impl FnOnce(&Common) -> R,
+    ) -> Result<R, Fault> {
+        let to_come = self.to_come.borrow().get(&handle.0).cloned();
+        match to_come {
+            Some(common) => Ok(act(&common)),
+            None => Ok(act(&self.comm(handle)?.common)),
+        }
     }
 
     /// Takes the handle of a communicator away; the object lives until its last use ends.

@@ -12,7 +12,7 @@ use crate::arg::Out;
 use crate::buffer::{incoming, memory, outgoing};
 use crate::entry::mpi;
 use crate::fault::{Fault, fault};
-use crate::generated::constants::MPI_ERR_ARG;
+use crate::generated::constants::{MPI_COMM_WORLD, MPI_ERR_ARG};
 use crate::handle::{Comm, Count, Datatype, Request};
 use crate::library::Library;
 use crate::status::StatusOut;
@@ -33,7 +33,7 @@ pub(crate) fn check_room(request: Out<Request>) -> Result<(), Fault> {
 }
 
 impl Library {
-    #[inline]
+    #[inline(always)]
     fn send(
         &self,
         (buf, count, datatype): From,
@@ -41,12 +41,20 @@ impl Library {
         comm: Comm,
         mode: SendMode,
     ) -> Result<(), Fault> {
-        let comm = self.comm(comm)?;
+        let other;
+        let comm = match comm {
+            // The short way counts no reference.
+            MPI_COMM_WORLD => &self.world,
+            _ => {
+                other = self.comm(comm)?;
+                &other
+            }
+        };
         let buffer = outgoing(self, buf, count, datatype)?;
         Ok(comm.comm.send_buffer(buffer, dest, tag, mode)?)
     }
 
-    #[inline]
+    #[inline(always)]
     fn receive(
         &self,
         (buf, count, datatype): To,
@@ -54,7 +62,15 @@ impl Library {
         comm: Comm,
         status: StatusOut,
     ) -> Result<(), Fault> {
-        let comm = self.comm(comm)?;
+        let other;
+        let comm = match comm {
+            // The short way counts no reference.
+            MPI_COMM_WORLD => &self.world,
+            _ => {
+                other = self.comm(comm)?;
+                &other
+            }
+        };
         let buffer = incoming(self, buf, count, datatype)?;
         let received = comm.comm.recv_buffer(buffer, source, tag)?;
         status.put(received.into());

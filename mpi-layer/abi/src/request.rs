@@ -210,7 +210,7 @@ impl Requests {
         use bowline_mpi::raw::StartError;
         let mut table = self.table.borrow_mut();
         let entry = table.get_mut(handle.0).ok_or_else(|| not_a_request(handle))?;
-        let comm = entry.comm.as_ref().map(|comm| comm.handle);
+        let comm = entry.comm.as_deref();
         let pool = || buffers.pool_of(comm);
         // SAFETY: the standard makes the program answer for the memory that it has made the request with,
         // until the operation is complete.
@@ -224,7 +224,7 @@ impl Requests {
             Err(StartError::NoPool(fault)) => fault,
         };
         Err(match comm {
-            Some(comm) => failed.on(comm),
+            Some(comm) => failed.on(comm.handle),
             None => failed,
         })
     }

@@ -7,6 +7,7 @@ use std::ffi::c_int;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::arg::{Out, Text, TextOut};
+use crate::buffered::Owner;
 use crate::entry::mpi;
 use crate::environment::{LEVEL_MAX, LEVELS, level_name};
 use crate::errhandler::{self, Kind};
@@ -105,6 +106,9 @@ mpi! {
         let ended = session.get()?;
         let object = sessions().remove(ended.0).ok_or_else(|| not_a_session(ended))?;
         errhandler::release(object.errhandler);
+        if let Some(mpi) = library::running() {
+            mpi.buffers.forget(Owner::Session(ended));
+        }
         library::end_session();
         session.set(MPI_SESSION_NULL)
     }

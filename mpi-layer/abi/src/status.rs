@@ -57,8 +57,11 @@ impl StatusOut {
     }
 
     /// Stores a status but for its error field, which belongs to calls that complete several requests.
+    #[inline]
     pub(crate) fn put(self, mut status: Status) {
-        if let Ok(old) = self.get() {
+        if !self.is_null()
+            && let Ok(old) = self.get()
+        {
             status.error = old.error;
             self.set_if_wanted(status);
         }

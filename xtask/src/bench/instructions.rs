@@ -1,7 +1,7 @@
 //! Instructions per operation, counted by callgrind: a figure that does not depend on the
 //! machine's load, so that it can be a gate.
 //!
-//! Each mode of the example `instructions` runs twice, with N and with 2N operations, and counts
+//! Each mode of the example `instructions`, or of the C program beside this file, runs twice, with N and with 2N operations, and counts
 //! only inside `measured_MODE` (`--toggle-collect`). The difference divided by N is what one
 //! operation takes once everything is warm: start, first contact and the lazy binding of symbols
 //! are in both runs and fall out. Cache misses and stalls are not in it; a smaller count is not
@@ -14,6 +14,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
+use super::instructions_c::Job;
 use super::modes::{MODES, Mode};
 use super::output;
 use crate::needs;
@@ -73,18 +74,25 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         let known: Vec<&str> = MODES.iter().map(|mode| mode.name).collect();
         bail!("no operation {unknown:?}; there are {}", known.join(", "));
     }
-    super::build_release(workspace, &["-p", "bowline", "--example", "instructions"])?;
+    let wanted =
+        |mode: &&Mode| options.only.is_empty() || options.only.iter().any(|n| n == mode.name);
+    if MODES.iter().filter(wanted).any(|mode| !mode.of_c) {
+        super::build_release(workspace, &["-p", "bowline", "--example", "instructions"])?;
+    }
+    let of_c = MODES.iter().filter(wanted).any(|mode| mode.of_c);
+    let job = if of_c { Some(Job::build(workspace)?) } else { None };
     let baseline = Baseline::read(&workspace.root.join(BASELINE))?;
     let calls = if options.quick { CALLS_QUICK } else { CALLS };
     let target = workspace.metadata.target_directory.as_std_path();
-    let wanted =
-        |mode: &&Mode| options.only.is_empty() || options.only.iter().any(|n| n == mode.name);
     let mut rows = Vec::new();
     println!("{:<14} {:>12} {:>8} {:>10}", "operation", "instructions", "goal", "committed");
     for mode in MODES.iter().filter(wanted) {
         let row = Row {
             operation: mode.name.to_owned(),
-            instructions: per_operation(target, mode, calls)?,
+            instructions: per_operation(mode, calls, |calls| match &job {
+                Some(job) if mode.of_c => job.collected(mode.name, calls),
+                _ => collected(target, mode, calls),
+            })?,
             goal: mode.goal,
             before: baseline.0.get(mode.name).copied(),
         };
@@ -119,9 +127,9 @@ fn growth(row: &Row) -> Option<String> {
         .then(|| format!("{}: {} instead of {before}", row.operation, row.instructions))
 }
 
-fn per_operation(target: &Path, mode: &Mode, calls: u64) -> Result<u64> {
-    let one = collected(target, mode, calls)?;
-    let two = collected(target, mode, 2 * calls)?;
+fn per_operation(mode: &Mode, calls: u64, collected: impl Fn(u64) -> Result<u64>) -> Result<u64> {
+    let one = collected(calls)?;
+    let two = collected(2 * calls)?;
     difference(one, two, calls)
         .with_context(|| format!("`measured_{}` was not seen to run {calls} times", mode.name))
 }
@@ -151,8 +159,7 @@ pub(super) fn callgrind(
     let mut file = std::ffi::OsString::from("--callgrind-out-file=");
     file.push(&out);
     let output = Command::new("valgrind")
-        .args(["--tool=callgrind", "--dump-instr=no", "--collect-jumps=no"])
-        .arg(format!("--toggle-collect=*measured_{name}*"))
+        .args(callgrind_options(name))
         .arg(file)
         .arg(program)
         .args(arguments)
@@ -162,9 +169,20 @@ pub(super) fn callgrind(
     if !output.status.success() {
         bail!("{} failed in mode {name}: {}\n{said}", program.display(), output.status);
     }
-    let text = std::fs::read_to_string(&out)
+    total_of(&out).with_context(|| said.into_owned())
+}
+
+/// What callgrind is told, to count inside `measured_NAME`.
+pub(super) fn callgrind_options(name: &str) -> [String; 4] {
+    let toggle = format!("--toggle-collect=*measured_{name}*");
+    ["--tool=callgrind".into(), "--dump-instr=no".into(), "--collect-jumps=no".into(), toggle]
+}
+
+/// The total of a file that callgrind has left.
+pub(super) fn total_of(out: &Path) -> Result<u64> {
+    let text = std::fs::read_to_string(out)
         .with_context(|| format!("callgrind left no {}", out.display()))?;
-    total(&text).with_context(|| format!("no total in {}:\n{said}", out.display()))
+    total(&text).with_context(|| format!("no total in {}", out.display()))
 }
 
 /// The total of a callgrind file: its line `totals:` (or `summary:` where that is missing).

@@ -10,14 +10,20 @@ pub(super) struct Mode {
     pub(super) what: &'static str,
     /// Instructions that the design allows for it, where it says so; shown, not enforced.
     pub(super) goal: Option<u64>,
+    /// Whether it is of the C program, and not of the example.
+    pub(super) of_c: bool,
 }
 
 const fn mode(name: &'static str, what: &'static str, goal: u64) -> Mode {
-    Mode { name, what, goal: Some(goal) }
+    Mode { name, what, goal: Some(goal), of_c: false }
 }
 
 const fn counted(name: &'static str, what: &'static str) -> Mode {
-    Mode { name, what, goal: None }
+    Mode { name, what, goal: None, of_c: false }
+}
+
+const fn of_c(name: &'static str, what: &'static str, goal: u64) -> Mode {
+    Mode { name, what, goal: Some(goal), of_c: true }
 }
 
 /// All of them; payloads have 8 bytes.
@@ -38,4 +44,6 @@ pub(super) const MODES: &[Mode] = &[
     counted("fadd", "ucp: fetch-and-add on mapped memory"),
     mode("mpi_send", "MPI: blocking standard send", 180),
     mode("mpi_recv", "MPI: blocking receive, message present", 180),
+    of_c("c_send", "C library: MPI_Send", 220),
+    of_c("c_recv", "C library: MPI_Recv, message present", 480),
 ];

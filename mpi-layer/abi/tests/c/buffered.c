@@ -86,6 +86,32 @@ int main(int argc, char **argv)
     OK(MPI_Recv(in, 9, MPI_CHAR, last, 5, comm, MPI_STATUS_IGNORE));
     OK(MPI_Buffer_detach(&address, &bytes));
 
+    /* A session's buffer is for the communicators that come from it. */
+    MPI_Session session;
+    MPI_Group group, part;
+    MPI_Comm of_session, copy;
+    OK(MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_RETURN, &session));
+    OK(MPI_Group_from_session_pset(session, "mpi://WORLD", &group));
+    OK(MPI_Group_incl(group, size, (int[]){0, 1, 2, 3}, &part));
+    OK(MPI_Comm_create_from_group(part, "buffers", MPI_INFO_NULL, MPI_ERRORS_RETURN, &of_session));
+    OK(MPI_Comm_dup(of_session, &copy));
+    OK(MPI_Session_attach_buffer(session, other, MPI_BSEND_OVERHEAD + 4));
+    OK(MPI_Bsend(out, 4, MPI_CHAR, next, 8, copy));
+    OK(MPI_Recv(in, 4, MPI_CHAR, last, 8, copy, MPI_STATUS_IGNORE));
+    FAILS(MPI_ERR_BUFFER, MPI_Bsend(out, 5, MPI_CHAR, next, 8, copy));
+    FAILS(MPI_ERR_BUFFER, MPI_Bsend(out, 4, MPI_CHAR, next, 8, world));
+    OK(MPI_Session_flush_buffer(session));
+    OK(MPI_Session_iflush_buffer(session, &request));
+    OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+    OK(MPI_Session_detach_buffer_c(session, &address, &large));
+    CHECK(address == other && large == MPI_BSEND_OVERHEAD + 4);
+    FAILS(MPI_ERR_BUFFER, MPI_Bsend(out, 4, MPI_CHAR, next, 8, copy));
+    OK(MPI_Comm_free(&copy));
+    OK(MPI_Comm_free(&of_session));
+    OK(MPI_Group_free(&group));
+    OK(MPI_Group_free(&part));
+    OK(MPI_Session_finalize(&session));
+
     /* Freed and finalised with messages under way. */
     OK(MPI_Comm_attach_buffer(comm, MPI_BUFFER_AUTOMATIC, 0));
     memset(out, 'A' + rank, sizeof out);

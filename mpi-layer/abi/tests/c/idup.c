@@ -35,6 +35,9 @@ static void local(void)
         CHECK(!flag);
         FAILS(MPI_ERR_COMM, MPI_Comm_size(comm, &size));
         FAILS(MPI_ERR_REQUEST, MPI_Cancel(&request));
+        /* What hangs on it is there. */
+        OK(MPI_Comm_set_errhandler(comm, MPI_ERRORS_ABORT));
+        OK(MPI_Comm_set_name(comm, "to come"));
         OK(MPI_Send(&token, 1, MPI_INT, 1, 5, MPI_COMM_WORLD));
         /* Rank 1 is done while this rank waits for something else. */
         OK(MPI_Recv(&token, 1, MPI_INT, 1, 6, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
@@ -48,6 +51,13 @@ static void local(void)
         OK(MPI_Comm_idup(MPI_COMM_WORLD, &comm, &request));
     }
     OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+    if (rank == 0) {
+        MPI_Errhandler handler;
+        char name[MPI_MAX_OBJECT_NAME];
+        OK(MPI_Comm_get_errhandler(comm, &handler));
+        OK(MPI_Comm_get_name(comm, name, &size));
+        CHECK(handler == MPI_ERRORS_ABORT && strcmp(name, "to come") == 0);
+    }
     end(&comm);
 }
 

@@ -1,5 +1,6 @@
 /* Many communicators alive at once, and made and freed again and again: what memory they take.
  * many COUNT CYCLES [print] */
+#include <malloc.h>
 #include "check.h"
 
 /* Bytes of memory that this process has on its own. */
@@ -68,20 +69,20 @@ int main(int argc, char **argv)
         OK(MPI_Comm_free(&comms[i]));
     if (argc > 3 && rank == 0)
         printf("%d communicators: %ld bytes each, %ld after a message in each\n", count, each, used);
-    /* Their ids, handles and memory serve the next ones: what is left at the end of a round does not
-     * grow. How much of what is free the allocator keeps differs, so the least of four rounds counts. */
-    long least[2] = {0, 0};
-    for (int round = 0; round < 8; round++) {
+    /* Their ids, handles and memory serve the next ones. What the allocator has given away is counted,
+     * since how much of what is free it keeps to itself differs from round to round. */
+    long given = 0;
+    for (int round = 0; round < 6; round++) {
         for (int i = 0; i < count; i++)
             OK(MPI_Comm_dup(MPI_COMM_WORLD, &comms[i]));
         for (int i = 0; i < count; i++)
             OK(MPI_Comm_free(&comms[i]));
-        long left = memory(), *of = &least[round / 4];
-        if (*of == 0 || left < *of)
-            *of = left;
+        struct mallinfo2 now = mallinfo2();
+        grown = (long)(now.uordblks + now.hblkhd) - given;
+        if (round == 1)
+            given += grown;
     }
-    grown = least[1] - least[0];
-    if (grown > count * 32L + 256 * 1024) {
+    if (grown > count * 4L + 64 * 1024) {
         fprintf(stderr, "%d communicators again and again left %ld bytes\n", count, grown);
         exit(44);
     }

@@ -1,7 +1,7 @@
 //! Chapter: blocking collective operations.
 //!
 //! Arguments that the standard gives a meaning at the root only are not looked at elsewhere. An error of
-//! an argument is told before anything is sent.
+//! an argument is reported before anything is sent.
 
 mod allgather;
 mod alltoall;

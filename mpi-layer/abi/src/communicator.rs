@@ -213,7 +213,7 @@ fn color_of(comm: &Communicator, split_type: c_int, info: &Pairs) -> Result<Opti
             // A set that is none leads to no communicator, as a resource does.
             Some(name) => Ok(session::set_of(name).ok().map(|set| match set {
                 Set::World => 0,
-                // A rank of its own is told by its number, beyond all others.
+                // A rank of its own is reported by its number, beyond all others.
                 Set::Own => 1 + comm.rank() as u64,
             })),
             None => Ok(of_resource()),

@@ -85,7 +85,7 @@ impl Fault {
         self
     }
 
-    /// The same, for a function that tells the errors of several operations in their statuses.
+    /// The same, for a function that reports the errors of several operations in their statuses.
     pub(crate) fn in_status(mut self) -> Self {
         self.0.code = MPI_ERR_IN_STATUS;
         self

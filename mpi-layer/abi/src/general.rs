@@ -1,6 +1,6 @@
 //! Chapter: generalised requests, whose operations the program does itself.
 //!
-//! The end of one may be told by a thread that is in no other function of the library, while the rank
+//! The end of one may be reported by a thread that is in no other function of the library, while the rank
 //! sleeps in one. So what is needed for that is apart from the other requests, behind a lock.
 
 use std::collections::BTreeMap;
@@ -60,7 +60,7 @@ pub(crate) fn failed(first: c_int, second: c_int) -> Option<Fault> {
     (code != MPI_SUCCESS).then(|| fault(code, text))
 }
 
-/// A request whose end may be told.
+/// A request whose end may be reported.
 #[derive(Debug)]
 struct Known {
     general: Arc<General>,

@@ -1,4 +1,4 @@
-//! Requests behind handles: how they get them, how they end, and what is told of that.
+//! Requests behind handles: how they get them, how they end, and what is reported of that.
 //!
 //! The chapters around it start operations ([`p2p`](crate::p2p), [`persistent`](crate::persistent),
 //! [`probe`](crate::probe), [`general`](crate::general)) and wait for them ([`wait`](crate::wait)).
@@ -54,7 +54,7 @@ pub(crate) enum Seen {
     Idle,
     /// It is under way; the message that it waits for, if that is all.
     Busy(Option<Waited>),
-    /// It is complete, and that was not told yet.
+    /// It is complete, and that was not reported yet.
     Done,
 }
 

@@ -59,7 +59,7 @@ impl<T> Table<T> {
             && place.generation == generation
             && place.object.is_none()
         {
-            // A second time is told by the generation.
+            // A second time is reported by the generation.
             place.generation = if generation == GENERATION_MAX { 1 } else { generation + 1 };
             self.free.push(index as u32);
         }

@@ -14,7 +14,7 @@ use crate::library::Library;
 use crate::request::{Seen, Told, length};
 use crate::status::StatusOut;
 
-/// The statuses of several requests, while they are told.
+/// The statuses of several requests, while they are reported.
 struct Statuses {
     array: StatusOut,
     count: usize,
@@ -93,7 +93,7 @@ impl Library {
         Ok(count)
     }
 
-    /// Looks for the first complete request. Which one is told is the library's choice; programs have come
+    /// Looks for the first complete request. Which one is reported is the library's choice; programs have come
     /// to expect the first, and `MPI_Waitsome` is for those that want all served alike.
     fn search(&self, count: usize, requests: In<Request>) -> Result<Search, Fault> {
         let mut found = Search::Nothing;

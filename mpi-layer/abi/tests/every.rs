@@ -53,7 +53,7 @@ const PASSED_OVER: &[(&str, &str)] = &[
     // The null handle has a name.
     ("MPI_Comm_get_name", "comm"),
     ("MPI_Type_get_name", "datatype"),
-    // With room for nothing, only the length is told.
+    // With room for nothing, only the length is reported.
     ("MPI_Info_get_string", "value"),
     ("MPI_Session_get_nth_pset", "pset_name"),
     // A status takes any number.

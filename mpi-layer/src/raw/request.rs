@@ -6,9 +6,9 @@
 //! ```
 //! Rules. (1) A request owns what its work needs, its communicator first of all, until its end; the
 //! memory of messages is the caller's, who keeps it until then. (2) `look` does not move anything on: the
-//! caller's wait does, by [`Communicator::wait_until`] or [`Communicator::look`]. (3) What `look` has told
+//! caller's wait does, by [`Communicator::wait_until`] or [`Communicator::look`]. (3) What `look` has reported
 //! stays as it was until `finish`. (4) A request that is dropped before its end leaves its memory in use:
-//! who has no more interest in it keeps it until `look` tells of its end.
+//! who has no more interest in it keeps it until `look` reports its end.
 
 use std::fmt;
 use std::rc::Rc;
@@ -144,7 +144,7 @@ struct Persistent {
     comm: Communicator,
     memory: Memory,
     operation: Operation,
-    /// What was started and is not told yet.
+    /// What was started and is not reported yet.
     current: Option<Work>,
 }
 
@@ -207,7 +207,7 @@ impl Work {
                 }
                 Completion::EMPTY
             }
-            // It stays what it is, since its end is told elsewhere.
+            // It stays what it is, since its end is reported elsewhere.
             Self::General(general) => return general.is_complete().then_some(Completion::EMPTY),
             Self::Persistent(persistent) => return persistent.current.as_mut()?.look(),
             Self::Creation(creation) => match (creation.work.look()?, creation.made.take()) {
@@ -299,7 +299,7 @@ impl Request {
         Self(Work::Flush { pool: Rc::clone(pool), until: pool.last() })
     }
 
-    /// Whether there is an end to be told of.
+    /// Whether there is an end to be reported.
     #[inline]
     pub fn is_active(&self) -> bool {
         match &self.0 {
@@ -324,7 +324,7 @@ impl Request {
         self.0.receives()
     }
 
-    /// Its end was told. Whether it is gone; a persistent one is inactive now.
+    /// Its end was reported. Whether it is gone; a persistent one is inactive now.
     pub fn finish(&mut self) -> bool {
         match &mut self.0 {
             Work::Persistent(persistent) => {
@@ -453,7 +453,7 @@ impl Communicator {
         Request(Work::Persistent(Box::new(Persistent { comm, memory, operation, current: None })))
     }
 
-    /// An operation of the program's own, with the object by which it tells of its end.
+    /// An operation of the program's own, with the object by which it reports its end.
     pub fn general(&self) -> (Request, Arc<General>) {
         let signal = self.inner.process.worker.signal();
         let general = Arc::new(General { done: AtomicBool::new(false), signal });

@@ -98,7 +98,6 @@ const TEST: Ladder = Ladder {
             step("mpi-over-tcp", mpi_over_tcp),
             slow("mpi-over-ofi", mpi_over_ofi),
             slow("netns", netns),
-            slow("published", published),
         ],
         // One virtual machine, which computes on one processor for most of its time.
         &[slow("guest", guest)],
@@ -110,6 +109,7 @@ const TEST: Ladder = Ladder {
             slow("loom", loom),
             slow("sanitizers", |climb| sanitize::run(climb.workspace, climb.options.full)),
             slow("docs", docs),
+            slow("published", published),
         ],
     ],
 };

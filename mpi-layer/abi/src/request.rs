@@ -1,7 +1,7 @@
 //! Requests behind handles: how they get them, how they end, and what is reported of that.
 //!
 //! The chapters around it start operations ([`p2p`](crate::p2p), [`persistent`](crate::persistent),
-//! [`probe`](crate::probe), [`general`](crate::general)) and wait for them ([`wait`](crate::wait)).
+//! [`probe`](crate::probe), [`general`]) and wait for them ([`wait`](crate::wait)).
 //!
 //! An operation that is complete in the call that starts it has no place in the table: it gets one of two
 //! handles that are always there and complete. So a program may have several requests with the same

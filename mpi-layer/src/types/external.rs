@@ -146,7 +146,7 @@ impl Type {
     ///
     /// # Safety
     /// The message must be one that its layout can count, and readable as for
-    /// [`pack`](bowline_base::layout::pack); `out` must be writable for
+    /// [`pack`]; `out` must be writable for
     /// [`external_size`](Self::external_size) bytes, apart from it.
     pub unsafe fn pack_external(
         &self,
@@ -185,7 +185,7 @@ impl Type {
     ///
     /// # Safety
     /// The message must be one that its layout can count, and writable as for
-    /// [`unpack`](bowline_base::layout::unpack); `from` must be readable for
+    /// [`unpack`]; `from` must be readable for
     /// [`external_size`](Self::external_size) bytes, apart from it.
     pub unsafe fn unpack_external(&self, from: *const u8, base: *mut u8, count: usize) {
         let (mut offset, mut from) = (0, from);

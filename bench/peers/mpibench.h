@@ -13,7 +13,7 @@
 
 /* One figure that was asked for on the command line. */
 struct order {
-    const char *test;  /* lat, bw, rate, barrier or allreduce */
+    const char *test;  /* lat, bw, rate, barrier, allreduce, or a layout of layouts.c */
     size_t size;       /* payload of one message, bytes */
     int window;        /* messages in flight at once; 1 outside bw and rate */
     double budget_ns;  /* how long the timed part may take, ns */
@@ -33,6 +33,7 @@ int run_latency(const struct order *, struct samples *);
 int run_bandwidth(const struct order *, struct samples *);
 int run_barrier(const struct order *, struct samples *);
 int run_allreduce(const struct order *, struct samples *);
+int run_layout(const struct order *, struct samples *);
 
 /* Prints to stderr which rank failed at what, and returns -1. */
 int fail(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -47,9 +47,17 @@ pub enum Test {
     MpiRate,
     /// Bandwidth of `MPI_Isend` and `MPI_Irecv`, in the manner of osu_bw.
     MpiBw,
-    /// `MPI_Barrier` of more ranks than cores.
+    /// One-way latency of a message of every second double.
+    TypeVector,
+    /// The same of 16 doubles of 32.
+    TypeBlocks,
+    /// The same of a list of pieces, of two doubles each on average.
+    TypeIndexed,
+    /// The same of a struct with gaps.
+    TypeStruct,
+    /// `MPI_Barrier`, mostly of more ranks than cores.
     Barrier,
-    /// `MPI_Allreduce` of more ranks than cores.
+    /// `MPI_Allreduce`, mostly of more ranks than cores.
     Allreduce,
     /// From the start of the launcher to its end, with `MPI_Init` and `MPI_Finalize` between.
     Init,
@@ -87,6 +95,10 @@ impl Test {
             Self::MpiLat => "mpi_lat",
             Self::MpiRate => "mpi_rate",
             Self::MpiBw => "mpi_bw",
+            Self::TypeVector => "type_vector",
+            Self::TypeBlocks => "type_blocks",
+            Self::TypeIndexed => "type_indexed",
+            Self::TypeStruct => "type_struct",
             Self::Barrier => "barrier",
             Self::Allreduce => "allreduce",
             Self::Init => "init",
@@ -112,6 +124,11 @@ impl Test {
         Self::DEATHS.contains(&self)
     }
 
+    /// Whether messages are of a type that is not in one piece, which the C library alone has.
+    pub(crate) fn is_of_types(self) -> bool {
+        [Self::TypeVector, Self::TypeBlocks, Self::TypeIndexed, Self::TypeStruct].contains(&self)
+    }
+
     /// Whether the test fills windows of messages and tells bytes per time.
     pub(crate) fn is_bandwidth(self) -> bool {
         let all = [Self::TagBw, Self::MpiBw, Self::AmBw, Self::StreamBw, Self::PutBw, Self::GetBw];
@@ -125,7 +142,7 @@ impl Test {
             Self::TagRate | Self::MpiRate => Unit::MillionPerSecond,
             test if test.is_bandwidth() => Unit::MegabytesPerSecond,
             Self::Barrier | Self::Allreduce => Unit::Microseconds,
-            test if test.is_death() => Unit::Microseconds,
+            test if test.is_death() || test.is_of_types() => Unit::Microseconds,
             Self::Init => Unit::Milliseconds,
             _ => Unit::Nanoseconds,
         }

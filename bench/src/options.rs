@@ -1,6 +1,6 @@
 //! What a comparison can be asked for. Doubles as the command line of `cargo xtask bench peers`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use rustix::thread::CpuSet;
 
@@ -34,10 +34,10 @@ pub struct PeersOptions {
     #[arg(long, default_value = "target/release/bowline")]
     pub bowline: PathBuf,
 
-    /// A C library with the standard ABI of MPI, libmpi_abi.so.1: the benchmark program of the MPI peers runs on it
-    /// too, as one more source. Bowline has none of its own yet.
+    /// Where Bowline is installed for C programs (`cargo xtask install`): the benchmark program of the MPI peers
+    /// is compiled and started by its mpicc and mpiexec too, as one more source.
     #[arg(long)]
-    pub abi_library: Option<PathBuf>,
+    pub prefix: Option<PathBuf>,
 
     /// Where the peers are installed and the benchmark programs compiled. Default: bowline/peers
     /// in the user's cache directory.
@@ -62,7 +62,7 @@ impl Default for PeersOptions {
             peers: Vec::new(),
             cpus: vec![0, 1],
             bowline: PathBuf::from("target/release/bowline"),
-            abi_library: None,
+            prefix: None,
             cache: None,
             no_install: false,
             quiet: false,
@@ -108,15 +108,10 @@ impl PeersOptions {
         std::path::absolute(&self.bowline).unwrap_or_else(|_| self.bowline.clone())
     }
 
-    /// The directory that holds the C library with the standard ABI, if one was given.
-    pub(crate) fn abi_dir(&self) -> Option<PathBuf> {
-        let library = self.abi_library.as_deref()?;
-        let dir = if library.is_dir() {
-            library
-        } else {
-            library.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."))
-        };
-        Some(std::path::absolute(dir).unwrap_or_else(|_| dir.to_path_buf()))
+    /// Where Bowline is installed for C programs, as an absolute path.
+    pub(crate) fn prefix_path(&self) -> Option<PathBuf> {
+        let prefix = self.prefix.as_deref()?;
+        Some(std::path::absolute(prefix).unwrap_or_else(|_| prefix.to_path_buf()))
     }
 }
 

@@ -142,7 +142,17 @@ fn catalogue(quick: bool) -> Vec<Metric> {
         metrics.push(Metric::pair(rate, 8));
         metrics.extend([8 * KIB, 64 * KIB, MIB, 4 * MIB].map(|size| Metric::pair(bw, size)));
     }
-    let ranks: &[u32] = if quick { &[8, 32] } else { &[8, 16, 32] };
+    for (test, sizes) in [
+        (Test::TypeVector, &[64 * KIB, MIB][..]),
+        (Test::TypeBlocks, &[64 * KIB, MIB]),
+        // 100,000 pieces.
+        (Test::TypeIndexed, &[1_600_000]),
+        // 2048 and 32,768 structs of 29 bytes.
+        (Test::TypeStruct, &[58 * KIB, 928 * KIB]),
+    ] {
+        metrics.extend(sizes.iter().map(|&size| Metric::pair(test, size)));
+    }
+    let ranks: &[u32] = if quick { &[8, 32] } else { &[2, 4, 8, 16, 32] };
     metrics.extend(ranks.iter().map(|&ranks| Metric::group(Test::Barrier, 0, ranks)));
     metrics.extend(ranks.iter().map(|&ranks| Metric::group(Test::Allreduce, 8, ranks)));
     metrics.push(Metric::group(Test::Init, 0, 64));
@@ -222,18 +232,18 @@ mod tests {
         let count = names.len();
         names.sort();
         names.dedup();
-        assert_eq!((names.len(), count), (35, 35));
+        assert_eq!((names.len(), count), (46, 46));
     }
 
     #[test]
-    fn collectives_have_three_crowds_in_full_runs() {
+    fn collectives_have_five_crowds_in_full_runs() {
         let plan = Plan::new(&PeersOptions::default(), Comparison::Peers).unwrap();
         let ranks = |test| -> Vec<u32> {
             let of_test = plan.metrics.iter().filter(|metric| metric.test == test);
             of_test.map(|metric| metric.ranks).collect()
         };
-        assert_eq!(ranks(Test::Barrier), [8, 16, 32]);
-        assert_eq!(ranks(Test::Allreduce), [8, 16, 32]);
+        assert_eq!(ranks(Test::Barrier), [2, 4, 8, 16, 32]);
+        assert_eq!(ranks(Test::Allreduce), [2, 4, 8, 16, 32]);
     }
 
     #[test]

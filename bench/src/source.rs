@@ -64,8 +64,10 @@ pub(crate) fn all(
 ) -> Result<Vec<Box<dyn Source>>, BenchError> {
     let mut sources: Vec<Box<dyn Source>> =
         vec![Box::new(bowline::Bowline::new(options.bowline_path()))];
-    if let Some(dir) = options.abi_dir() {
-        sources.push(Box::new(mpi_peers::bowline_abi(options.bowline_path(), dir, what)));
+    if let Some(prefix) = options.prefix_path()
+        && what != Comparison::Grid
+    {
+        sources.push(Box::new(mpi_peers::bowline_abi(prefix, what)));
     }
     match what {
         Comparison::Peers => {
@@ -102,11 +104,13 @@ mod tests {
 
     #[test]
     fn filters_choose_sources_and_reject_unknown_ones() {
-        let ids_of = |what: Comparison, peers: &[&str]| {
+        let installed = |prefix: Option<&str>, what: Comparison, peers: &[&str]| {
             let peers = peers.iter().map(ToString::to_string).collect();
-            all(&PeersOptions { peers, ..Default::default() }, what)
+            let prefix = prefix.map(Into::into);
+            all(&PeersOptions { peers, prefix, ..Default::default() }, what)
                 .map(|sources| sources.iter().map(|source| source.id()).collect::<Vec<_>>())
         };
+        let ids_of = |what, peers: &[&str]| installed(None, what, peers);
         let ids = |peers: &[&str]| ids_of(Comparison::Peers, peers);
         assert_eq!(ids(&["ucx", "impi"]).unwrap(), ["ucx-debian", "ucx-wheel", "impi-wheel"]);
         assert!(matches!(ids(&["ucy"]), Err(BenchError::NoMatch { option: "peers", .. })));
@@ -116,5 +120,11 @@ mod tests {
         );
         assert!(ids_of(Comparison::Networks, &["raw"]).is_err());
         assert_eq!(ids_of(Comparison::Grid, &[]).unwrap(), ["bowline", "ucx-debian", "ucx-wheel"]);
+        // The C library takes part where MPI does.
+        for (what, ours) in
+            [(Comparison::Peers, 2), (Comparison::Networks, 2), (Comparison::Grid, 1)]
+        {
+            assert_eq!(installed(Some("/opt"), what, &["bowline"]).unwrap().len(), ours);
+        }
     }
 }

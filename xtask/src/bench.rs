@@ -82,9 +82,14 @@ fn compare(workspace: &Workspace, against: Against, comparison: Comparison) -> R
     let Against { mut options, json, plot } = against;
     let default = bowline_bench::PeersOptions::default();
     if options.bowline == default.bowline {
-        // Somebody else's command is measured as it is; ours is measured as the source is now.
+        // What is named is measured as it is; what is not, as the source is now.
         build_release(workspace, &["-p", "bowline-cli"])?;
         options.bowline = workspace.metadata.target_directory.join("release/bowline").into();
+    }
+    if options.prefix.is_none() {
+        let prefix = workspace.metadata.target_directory.as_std_path().join("xtask/installed");
+        crate::install::install_fast(workspace, &prefix)?;
+        options.prefix = Some(prefix);
     }
     let report = comparison(&options).context("cannot compare with the peers")?;
     println!("{}", report.table());

@@ -52,6 +52,12 @@ pub(crate) fn install(workspace: &Workspace, prefix: &Path) -> Result<()> {
     lay_out(&workspace.root, &build(workspace, &options)?, prefix)
 }
 
+/// Builds with the release profile and installs into a directory of ours.
+pub(crate) fn install_fast(workspace: &Workspace, prefix: &Path) -> Result<()> {
+    let options = Options { prefix: prefix.to_owned(), debug: false, features: Vec::new() };
+    lay_out(&workspace.root, &build(workspace, &options)?, prefix)
+}
+
 /// Installs what the tests were built with.
 pub(crate) fn install_tested(workspace: &Workspace, prefix: &Path) -> Result<()> {
     let directory = workspace.metadata.target_directory.as_std_path().join("debug");

@@ -158,8 +158,8 @@ impl Source for Bowline {
         Ok(output.stdout.lines().next().unwrap_or("bowline").to_owned())
     }
 
-    fn offers(&self, _: Metric) -> bool {
-        true
+    fn offers(&self, metric: Metric) -> bool {
+        !metric.test.is_of_types()
     }
 
     fn measure(&self, context: &Context, _: Stage, metrics: &[Metric]) -> Measured {

@@ -38,15 +38,8 @@ pub(super) enum Home {
         /// The wheel that has `mpicc_abi`.
         compiler: Package,
     },
-    /// Bowline's C library and launcher; compiled like `AbiWheel`.
-    Bowline {
-        /// The command with the subcommand `run`.
-        command: PathBuf,
-        /// The directory of `libmpi_abi.so.1`.
-        library: PathBuf,
-        /// The wheel that has `mpicc_abi`.
-        compiler: Package,
-    },
+    /// A directory that Bowline's C library, compiler wrapper and launcher are installed in.
+    Bowline(PathBuf),
 }
 
 /// One MPI library with one set of settings.
@@ -90,7 +83,7 @@ pub(super) enum Hosts {
     Hydra,
     /// Open MPI's, which runs on the first host.
     Prte,
-    /// `bowline run`, which need not be on any of them.
+    /// Bowline's, which need not be on any of them.
     Bowline,
 }
 
@@ -146,11 +139,12 @@ impl Mpi {
             }
             Home::AbiWheel { package, compiler } => {
                 let home = package.environment(context)?;
-                let mpicc = abi_compiler(*compiler, context)?;
+                let mpicc = compiler.environment(context)?.join("bin/mpicc_abi");
                 (mpicc, home.join("bin/mpiexec"), Some(home.join("lib")))
             }
-            Home::Bowline { command, library, compiler } => {
-                (abi_compiler(*compiler, context)?, command.clone(), Some(library.clone()))
+            Home::Bowline(prefix) => {
+                let bin = prefix.join("bin");
+                (bin.join("mpicc"), bin.join("mpiexec"), None)
             }
         };
         let program = mpibench(context, self.id, Path::new(&mpicc))?;
@@ -169,7 +163,6 @@ impl Mpi {
         let [first, second] = context.cpus;
         let ours = self.role() == Role::Ours;
         let mut launch = Launch::new(&ready.launcher, context.time_limit)
-            .args(ours.then_some("run"))
             .cpus(&context.cpus)
             .env("BENCH_CPUS", format!("{first},{second}"))
             .way_out("install the peer's launcher (Debian: mpich)");
@@ -199,7 +192,6 @@ impl Mpi {
         }
         let launch = launch
             .args(["-n".to_owned(), ranks.to_string()])
-            .args(ours.then_some("--"))
             .args([ready.program.to_string_lossy()])
             .args(words.iter().cloned());
         Ok(match veth {
@@ -302,7 +294,7 @@ impl Source for Mpi {
     }
 
     fn role(&self) -> Role {
-        if matches!(self.home, Home::Bowline { .. }) { Role::Ours } else { Role::Peer }
+        if matches!(self.home, Home::Bowline(_)) { Role::Ours } else { Role::Peer }
     }
 
     fn prepare(&mut self, context: &Context) -> Result<String, BenchError> {
@@ -311,7 +303,7 @@ impl Source for Mpi {
         self.launch(context, &ready, 2, self.first_wire(), &["init".to_owned()])?.run()?;
         self.ready = Some(ready);
         let version = match &self.home {
-            Home::System { .. } | Home::Bowline { .. } => String::new(),
+            Home::System { .. } | Home::Bowline(_) => String::new(),
             Home::Wheel(package) | Home::AbiWheel { package, .. } => {
                 format!("{} {}; ", package.name, package.version)
             }
@@ -342,10 +334,6 @@ impl Source for Mpi {
     }
 }
 
-fn abi_compiler(package: Package, context: &Context) -> Result<PathBuf, BenchError> {
-    Ok(package.environment(context)?.join("bin/mpicc_abi"))
-}
-
 /// The benchmark program's name of a test, if it has it.
 fn program_test(test: Test) -> Option<&'static str> {
     match test {
@@ -354,6 +342,10 @@ fn program_test(test: Test) -> Option<&'static str> {
         Test::MpiBw => Some("bw"),
         Test::Barrier => Some("barrier"),
         Test::Allreduce => Some("allreduce"),
+        Test::TypeVector => Some("vector"),
+        Test::TypeBlocks => Some("blocks"),
+        Test::TypeIndexed => Some("indexed"),
+        Test::TypeStruct => Some("struct"),
         _ => None,
     }
 }
@@ -372,6 +364,8 @@ mod tests {
     fn orders_name_window_and_time() {
         assert_eq!(order(Metric::pair(Test::MpiBw, 1 << 20), 40.0).unwrap(), "bw:1048576:16:40");
         assert_eq!(order(Metric::group(Test::Barrier, 0, 8), 2.5).unwrap(), "barrier:0:1:2.5");
+        let vector = Metric::pair(Test::TypeVector, 64 << 10);
+        assert_eq!(order(vector, 1.0).unwrap(), "vector:65536:1:1");
         assert_eq!(order(Metric::pair(Test::TagLat, 8), 1.0), None);
     }
 

@@ -140,15 +140,15 @@ pub(super) fn networks() -> Vec<Box<dyn Source>> {
     ]
 }
 
-/// Bowline's C library under the same program.
-pub(super) fn bowline_abi(command: PathBuf, library: PathBuf, what: Comparison) -> Mpi {
+/// Bowline's C library under the same program, as it is installed below a directory.
+pub(super) fn bowline_abi(prefix: PathBuf, what: Comparison) -> Mpi {
     let tcp = what == Comparison::Networks;
     Mpi {
         env: if tcp { &[("BOWLINE_TRANSPORTS", "self,tcp")] } else { &[] },
         network: tcp.then_some(Network { device: None, hosts: Hosts::Bowline }),
-        home: Home::Bowline { command, library, compiler: MPICH },
+        home: Home::Bowline(prefix),
         quick_init: true,
-        remark: "compiled against the standard ABI",
+        remark: "the C library, by its own mpicc and mpiexec",
         ..empty("bowline-abi")
     }
 }

@@ -123,8 +123,9 @@ impl Attributes {
     fn free(&self, kind: Kind, keyval: Out<c_int>) -> Result<(), Fault> {
         let number = keyval.get()?;
         let known = self.keyval(kind, number)?;
+        // A copy of the handle of a key that still has values: nothing is left to give back.
         if known.freed {
-            return Err(fault(MPI_ERR_KEYVAL, "the key was freed before"));
+            return keyval.set(MPI_KEYVAL_INVALID);
         }
         if let Some(keyval) = self.keyvals.borrow_mut().get_mut(&number) {
             keyval.freed = true;

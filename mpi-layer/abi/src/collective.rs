@@ -11,7 +11,7 @@ mod scatter;
 
 use std::ffi::{c_int, c_void};
 
-use crate::elements::Buffer;
+use crate::elements::{Blocks, Buffer};
 use crate::entry::mpi;
 use crate::fault::{Fault, fault};
 use crate::generated::constants::*;
@@ -58,10 +58,33 @@ fn is_root(comm: &CommObject, root: c_int) -> Result<bool, Fault> {
     Ok(comm.comm.rank() == root)
 }
 
-/// Refuses two buffers whose elements lie at one address.
+/// The ranks of a communicator.
+#[inline]
+fn ranks(comm: &CommObject) -> u32 {
+    comm.comm.size().unsigned_abs()
+}
+
+/// Refuses two buffers that share bytes. (MPI 4.1, section 6.2: buffers of one call are not aliased.)
+#[inline]
 fn apart(one: Option<&Buffer>, other: Option<&Buffer>) -> Result<(), Fault> {
+    apart_each(one.zip(Some(1)), other.zip(Some(1)))
+}
+
+/// The same for so many of each, one behind the other.
+#[inline]
+fn apart_each(one: Option<(&Buffer, u32)>, other: Option<(&Buffer, u32)>) -> Result<(), Fault> {
     match (one, other) {
-        (Some(one), Some(other)) => one.apart_from(other),
+        (Some((one, ones)), Some((other, others))) => {
+            Buffer::apart((one, ones as usize), (other, others as usize))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The same for a buffer and blocks.
+fn apart_from_blocks(one: Option<&Buffer>, other: Option<&Blocks>) -> Result<(), Fault> {
+    match (one, other) {
+        (Some(one), Some(other)) => other.apart_from(one),
         _ => Ok(()),
     }
 }

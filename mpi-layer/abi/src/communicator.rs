@@ -281,6 +281,7 @@ fn duplicate(
     new.common.add_info(&hints.understood());
     if let Err(fault) = object.bearer().copy_all(&mpi.attributes, &new.bearer()) {
         mpi.remove_comm(new.handle)?;
+        newcomm.set(MPI_COMM_NULL)?;
         return Err(fault);
     }
     newcomm.set(new.handle)

@@ -1,6 +1,7 @@
 //! Buffers of collectives, as a C program names them: an address, a number, a datatype.
 
 use std::ffi::{c_int, c_void};
+use std::ops::Range;
 
 use bowline_mpi::raw::Data;
 use bowline_mpi::types::Type;
@@ -66,16 +67,30 @@ impl Buffer {
         self.start
     }
 
-    /// Refuses two buffers whose elements lie at one address.
+    /// The bytes of `times` such buffers one behind the other, where they lie side by side. Elements of
+    /// other layouts may lie between those of another buffer, and copies are made of them.
     #[inline]
-    pub(crate) fn apart_from(&self, other: &Self) -> Result<(), Fault> {
-        let one = self.start == other.start && self.count > 0 && other.count > 0;
-        // Types of the program's may have their bytes anywhere.
-        if one && self.of.abi().is_some() && other.of.abi().is_some() {
-            return Err(aliased());
-        }
-        Ok(())
+    fn bytes(&self, times: usize) -> Option<Range<usize>> {
+        let (at, len) = self.of.layout().one_block(self.count.checked_mul(times)?)?;
+        let start = self.start.addr().wrapping_add_signed(at as isize);
+        Some(start..start.saturating_add(len))
     }
+
+    /// Refuses two buffers that share bytes; there are so many of each, one behind the other.
+    #[inline]
+    pub(crate) fn apart(
+        (one, ones): (&Self, usize),
+        (other, others): (&Self, usize),
+    ) -> Result<(), Fault> {
+        match (one.bytes(ones), other.bytes(others)) {
+            (Some(one), Some(other)) if overlap(&one, &other) => Err(aliased()),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn overlap(one: &Range<usize>, other: &Range<usize>) -> bool {
+    one.start < other.end && other.start < one.end
 }
 
 /// Buffers that have one element each for every rank, which need not lie in order.
@@ -86,6 +101,51 @@ impl Blocks {
     /// As the core takes them.
     pub(crate) fn data(&self) -> Vec<Data<'_>> {
         self.0.iter().map(Buffer::data).collect()
+    }
+
+    fn ranges(&self) -> impl Iterator<Item = Range<usize>> {
+        self.0.iter().filter_map(|buffer| buffer.bytes(1))
+    }
+
+    /// Refuses these blocks beside a buffer, if they share bytes.
+    pub(crate) fn apart_from(&self, other: &Buffer) -> Result<(), Fault> {
+        let shared =
+            other.bytes(1).is_some_and(|other| self.ranges().any(|own| overlap(&own, &other)));
+        if shared { Err(aliased()) } else { Ok(()) }
+    }
+
+    /// Refuses these blocks beside others, if they share bytes.
+    pub(crate) fn apart_from_all(&self, others: &Self) -> Result<(), Fault> {
+        let hull = |blocks: &Self| {
+            let join = |one: Range<usize>, other: Range<usize>| {
+                one.start.min(other.start)..one.end.max(other.end)
+            };
+            blocks.ranges().reduce(join)
+        };
+        // Mostly the two are arrays that lie apart as a whole.
+        match (hull(self), hull(others)) {
+            (Some(one), Some(other)) if overlap(&one, &other) => {}
+            _ => return Ok(()),
+        }
+        let sorted = |blocks: &Self| {
+            let mut ranges: Vec<_> = blocks.ranges().collect();
+            ranges.sort_by_key(|range| range.start);
+            ranges
+        };
+        let (own, others) = (sorted(self), sorted(others));
+        // Blocks of one side may overlap each other: what ends last of those that began is kept.
+        let (mut at, mut end) = (0, 0);
+        for range in &others {
+            while at < own.len() && own[at].start < range.end {
+                end = end.max(own[at].end);
+                at += 1;
+            }
+            // All of these begin before the end of this one.
+            if end > range.start {
+                return Err(aliased());
+            }
+        }
+        Ok(())
     }
 }
 

@@ -34,7 +34,10 @@ impl Drop for Border {
     #[cold]
     fn drop(&mut self) {
         // A panic has said what happened; else it is an exception out of a function of the program's.
-        eprintln!("bowline: {}: something unwinds through the library; the process ends", self.0);
+        let Self(name) = self;
+        crate::library::say(&format!(
+            "bowline: {name}: something unwinds through the library; the process ends"
+        ));
         std::process::abort();
     }
 }

@@ -81,7 +81,14 @@ impl Call {
 pub(crate) fn action_of(object: Object) -> Option<Action> {
     let library = library::running();
     let (errhandler, object) = match object {
-        Object::Own => (library?.own.common.errhandler(), Object::Comm(MPI_COMM_SELF)),
+        Object::Own => {
+            let library = library?;
+            // Programs from before MPI 4.0 expect it of MPI_COMM_WORLD.
+            match library.own_handler_chosen.get() {
+                true => (library.own.common.errhandler(), Object::Comm(MPI_COMM_SELF)),
+                false => (library.world.common.errhandler(), Object::Comm(MPI_COMM_WORLD)),
+            }
+        }
         Object::Comm(comm) => (library?.comm(comm).ok()?.common.errhandler(), object),
         // A file that is none has the handler for files that are not open.
         Object::File(_) => (default_of_files(), object),
@@ -253,7 +260,11 @@ mpi! {
     fn MPI_Comm_set_errhandler(comm: Comm, errhandler: Errhandler) on comm |mpi| {
         mpi.of_comm(comm, |_| ())?;
         check(errhandler, Kind::Comm)?;
-        mpi.of_comm(comm, |common| common.set_errhandler(errhandler))
+        mpi.of_comm(comm, |common| common.set_errhandler(errhandler))?;
+        if comm == MPI_COMM_SELF {
+            mpi.own_handler_chosen.set(true);
+        }
+        Ok(())
     }
 
     fn MPI_Comm_get_errhandler(comm: Comm, errhandler: Out<Errhandler>) on comm |mpi| {

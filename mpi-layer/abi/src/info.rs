@@ -256,9 +256,10 @@ fn environment(words: &[Vec<u8>]) -> Pairs {
     if let Ok(directory) = std::env::current_dir() {
         set("wdir", directory.as_os_str().as_encoded_bytes());
     }
-    if let Some(library) = library::running() {
-        set("maxprocs", library.world.comm.size().to_string().as_bytes());
-        set("thread_level", crate::environment::level_name(library.provided.get()).as_bytes());
+    // The same at any time: launchers say it in the environment.
+    let size = library::running().map(|library| library.world.comm.size().to_string());
+    if let Some(size) = size.or_else(|| std::env::var("PMI_SIZE").ok()) {
+        set("maxprocs", size.as_bytes());
     }
     pairs
 }

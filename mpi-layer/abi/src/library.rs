@@ -54,6 +54,8 @@ pub(crate) struct CommObject {
 pub(crate) struct Library {
     pub(crate) world: Rc<CommObject>,
     pub(crate) own: Rc<CommObject>,
+    /// Whether the program has chosen an error handler for `MPI_COMM_SELF`.
+    pub(crate) own_handler_chosen: Cell<bool>,
     /// All other communicators.
     comms: RefCell<Table<Rc<CommObject>>>,
     /// What hangs on those that are yet to come, by their handles.
@@ -127,7 +129,7 @@ pub(crate) fn enter(name: &'static str) -> &'static Library {
 #[cold]
 fn outside(name: &'static str) -> ! {
     let when = if is_finished() { "after MPI_Finalize" } else { "before MPI_Init" };
-    eprintln!("bowline: {name} was called {when}; the process ends");
+    say(&format!("bowline: {name} was called {when}; the process ends"));
     exit(1)
 }
 
@@ -136,6 +138,13 @@ pub(crate) fn exit(code: c_int) -> ! {
     flush();
     // SAFETY: it takes any code. No function that waits for the end of the process is called.
     unsafe { libc::_exit(code) }
+}
+
+/// Writes a line to stderr by one call, so that the lines of several ranks do not mix.
+pub(crate) fn say(text: &str) {
+    let line = format!("{text}\n");
+    // There is nobody to tell where it cannot be written.
+    let _ = std::io::stderr().lock().write_all(line.as_bytes());
 }
 
 /// Writes what the streams of C and of Rust keep back.
@@ -150,8 +159,8 @@ fn flush() {
 pub(crate) fn end(code: c_int, text: &str) -> ! {
     let rank = running().map(|library| library.world.comm.rank());
     match rank {
-        Some(rank) => eprintln!("bowline: rank {rank}: {text}; the job ends"),
-        None => eprintln!("bowline: {text}; the process ends"),
+        Some(rank) => say(&format!("bowline: rank {rank}: {text}; the job ends")),
+        None => say(&format!("bowline: {text}; the process ends")),
     }
     abort(code)
 }
@@ -302,6 +311,7 @@ impl Library {
         Self {
             world: object(world.communicator(), MPI_COMM_WORLD, "MPI_COMM_WORLD"),
             own: object(world.own(), MPI_COMM_SELF, "MPI_COMM_SELF"),
+            own_handler_chosen: Cell::new(false),
             comms: RefCell::new(Table::new(Comm::KIND)),
             to_come: RefCell::default(),
             groups: Groups::new(),

@@ -133,7 +133,7 @@ fn local(
 ) -> Result<(), Fault> {
     let left = mpi.buffer(inbuf, count, datatype)?;
     let right = mpi.buffer(inoutbuf, count, datatype)?;
-    left.apart_from(&right)?;
+    Buffer::apart((&left, 1), (&right, 1))?;
     mpi.with_reduction(op, datatype, &right, |op| {
         // SAFETY: the program answers for the memory.
         Ok(unsafe { reduce_local(left.data(), right.data(), op) }?)

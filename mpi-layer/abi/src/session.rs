@@ -41,9 +41,9 @@ pub(crate) enum Set {
     Own,
 }
 
-/// The set of a name.
+/// The set of a name, in which case does not matter (MPI 4.1, section 11.3.2).
 pub(crate) fn set_of(name: &[u8]) -> Result<Set, Fault> {
-    match SETS.iter().position(|set| set.as_bytes() == name) {
+    match SETS.iter().position(|set| set.as_bytes().eq_ignore_ascii_case(name)) {
         Some(0) => Ok(Set::World),
         Some(_) => Ok(Set::Own),
         None => {

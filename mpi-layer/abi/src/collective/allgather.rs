@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 
-use super::apart;
+use super::{apart_each, apart_from_blocks, ranks};
 use crate::arg::In;
 use crate::elements::Number;
 use crate::entry::mpi;
@@ -48,7 +48,7 @@ fn allgather(
     let comm = mpi.comm(comm)?;
     let sent = mpi.buffer_or_in_place(sendbuf, sendcount, sendtype, true)?;
     let received = mpi.buffer(recvbuf, recvcount, recvtype)?;
-    apart(sent.as_ref(), Some(&received))?;
+    apart_each(sent.as_ref().zip(Some(1)), Some((&received, ranks(&comm))))?;
     let own = sent.as_ref().map(|sent| sent.data());
     // SAFETY: the program answers for the memory.
     Ok(unsafe { comm.comm.allgather_data(own, received.data()) }?)
@@ -65,6 +65,7 @@ fn allgatherv<C: Number, D: Number>(
     let comm = mpi.comm(comm)?;
     let sent = mpi.buffer_or_in_place(sendbuf, sendcount, sendtype, true)?;
     let received = mpi.blocks(&comm, recvbuf, places, recvtype)?;
+    apart_from_blocks(sent.as_ref(), Some(&received))?;
     let own = sent.as_ref().map(|sent| sent.data());
     // SAFETY: the program answers for the memory.
     Ok(unsafe { comm.comm.allgatherv_data(own, &received.data()) }?)

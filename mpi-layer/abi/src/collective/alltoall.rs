@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 
-use super::apart;
+use super::{apart_each, ranks};
 use crate::arg::In;
 use crate::elements::{Blocks, Number, is_in_place};
 use crate::entry::mpi;
@@ -62,7 +62,7 @@ fn alltoall(
     let comm = mpi.comm(comm)?;
     let sent = mpi.buffer_or_in_place(sendbuf, sendcount, sendtype, true)?;
     let received = mpi.buffer(recvbuf, recvcount, recvtype)?;
-    apart(sent.as_ref(), Some(&received))?;
+    apart_each(sent.as_ref().zip(Some(ranks(&comm))), Some((&received, ranks(&comm))))?;
     let own = sent.as_ref().map(|sent| sent.data());
     // SAFETY: the program answers for the memory.
     Ok(unsafe { comm.comm.alltoall_data(own, received.data()) }?)
@@ -97,6 +97,9 @@ fn alltoallw<C: Number, D: Number>(
 }
 
 fn exchange(comm: &CommObject, sent: Option<&Blocks>, received: &Blocks) -> Result<(), Fault> {
+    if let Some(sent) = sent {
+        sent.apart_from_all(received)?;
+    }
     let own = sent.map(Blocks::data);
     // SAFETY: the program answers for the memory.
     Ok(unsafe { comm.comm.alltoallv_data(own.as_deref(), &received.data()) }?)

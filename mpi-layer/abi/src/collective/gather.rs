@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 
-use super::{apart, is_root};
+use super::{apart_each, apart_from_blocks, is_root, ranks};
 use crate::arg::In;
 use crate::elements::Number;
 use crate::entry::mpi;
@@ -50,7 +50,7 @@ fn gather(
     let here = is_root(&comm, root)?;
     let sent = mpi.buffer_or_in_place(sendbuf, sendcount, sendtype, here)?;
     let received = if here { Some(mpi.buffer(recvbuf, recvcount, recvtype)?) } else { None };
-    apart(sent.as_ref(), received.as_ref())?;
+    apart_each(sent.as_ref().zip(Some(1)), received.as_ref().zip(Some(ranks(&comm))))?;
     let own = sent.as_ref().map(|sent| sent.data());
     let Some(into) = received.as_ref().map(|received| received.data()).or_else(|| {
         // Elsewhere than at the root something is sent.
@@ -75,6 +75,7 @@ fn gatherv<C: Number, D: Number>(
     let here = is_root(&comm, root)?;
     let sent = mpi.buffer_or_in_place(sendbuf, sendcount, sendtype, here)?;
     let received = if here { Some(mpi.blocks(&comm, recvbuf, places, recvtype)?) } else { None };
+    apart_from_blocks(sent.as_ref(), received.as_ref())?;
     let into = received.as_ref().map_or_else(Vec::new, |received| received.data());
     let own = sent.as_ref().map(|sent| sent.data());
     // SAFETY: the program answers for the memory.

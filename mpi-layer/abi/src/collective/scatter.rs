@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 
-use super::{apart, is_root};
+use super::{apart_each, apart_from_blocks, is_root, ranks};
 use crate::arg::In;
 use crate::elements::Number;
 use crate::entry::mpi;
@@ -50,7 +50,7 @@ fn scatter(
     let here = is_root(&comm, root)?;
     let received = mpi.buffer_or_in_place(recvbuf, recvcount, recvtype, here)?;
     let sent = if here { Some(mpi.buffer(sendbuf, sendcount, sendtype)?) } else { None };
-    apart(sent.as_ref(), received.as_ref())?;
+    apart_each(received.as_ref().zip(Some(1)), sent.as_ref().zip(Some(ranks(&comm))))?;
     let own = received.as_ref().map(|received| received.data());
     let Some(from) = sent.as_ref().map(|sent| sent.data()).or_else(|| {
         // Elsewhere than at the root something is received.
@@ -75,6 +75,7 @@ fn scatterv<C: Number, D: Number>(
     let here = is_root(&comm, root)?;
     let received = mpi.buffer_or_in_place(recvbuf, recvcount, recvtype, here)?;
     let sent = if here { Some(mpi.blocks(&comm, sendbuf, places, sendtype)?) } else { None };
+    apart_from_blocks(received.as_ref(), sent.as_ref())?;
     let from = sent.as_ref().map_or_else(Vec::new, |sent| sent.data());
     let own = received.as_ref().map(|received| received.data());
     // SAFETY: the program answers for the memory.

@@ -48,15 +48,15 @@ pub(crate) const MPI_PACKED: Datatype = Datatype(0x207);
 pub(crate) const MPI_SHORT: Datatype = Datatype(0x208);
 pub(crate) const MPI_INT: Datatype = Datatype(0x209);
 pub(crate) const MPI_LONG: Datatype = Datatype(0x20a);
-pub(crate) const MPI_LONG_LONG: Datatype = Datatype(0x20b);
-pub(crate) const MPI_LONG_LONG_INT: Datatype = MPI_LONG_LONG;
+pub(crate) const MPI_LONG_LONG_INT: Datatype = Datatype(0x20b);
+pub(crate) const MPI_LONG_LONG: Datatype = MPI_LONG_LONG_INT;
 pub(crate) const MPI_UNSIGNED_SHORT: Datatype = Datatype(0x20c);
 pub(crate) const MPI_UNSIGNED: Datatype = Datatype(0x20d);
 pub(crate) const MPI_UNSIGNED_LONG: Datatype = Datatype(0x20e);
 pub(crate) const MPI_UNSIGNED_LONG_LONG: Datatype = Datatype(0x20f);
 pub(crate) const MPI_FLOAT: Datatype = Datatype(0x210);
-pub(crate) const MPI_C_FLOAT_COMPLEX: Datatype = Datatype(0x212);
-pub(crate) const MPI_C_COMPLEX: Datatype = MPI_C_FLOAT_COMPLEX;
+pub(crate) const MPI_C_COMPLEX: Datatype = Datatype(0x212);
+pub(crate) const MPI_C_FLOAT_COMPLEX: Datatype = MPI_C_COMPLEX;
 pub(crate) const MPI_CXX_FLOAT_COMPLEX: Datatype = Datatype(0x213);
 pub(crate) const MPI_DOUBLE: Datatype = Datatype(0x214);
 pub(crate) const MPI_C_DOUBLE_COMPLEX: Datatype = Datatype(0x216);
@@ -444,13 +444,13 @@ pub(crate) const DATATYPES: &[(Datatype, &str)] = &[
     (MPI_SHORT, "MPI_SHORT"),
     (MPI_INT, "MPI_INT"),
     (MPI_LONG, "MPI_LONG"),
-    (MPI_LONG_LONG, "MPI_LONG_LONG"),
+    (MPI_LONG_LONG_INT, "MPI_LONG_LONG_INT"),
     (MPI_UNSIGNED_SHORT, "MPI_UNSIGNED_SHORT"),
     (MPI_UNSIGNED, "MPI_UNSIGNED"),
     (MPI_UNSIGNED_LONG, "MPI_UNSIGNED_LONG"),
     (MPI_UNSIGNED_LONG_LONG, "MPI_UNSIGNED_LONG_LONG"),
     (MPI_FLOAT, "MPI_FLOAT"),
-    (MPI_C_FLOAT_COMPLEX, "MPI_C_FLOAT_COMPLEX"),
+    (MPI_C_COMPLEX, "MPI_C_COMPLEX"),
     (MPI_CXX_FLOAT_COMPLEX, "MPI_CXX_FLOAT_COMPLEX"),
     (MPI_DOUBLE, "MPI_DOUBLE"),
     (MPI_C_DOUBLE_COMPLEX, "MPI_C_DOUBLE_COMPLEX"),

@@ -37,6 +37,11 @@ int main(void)
     OK(MPI_Errhandler_free(&got));
     CHECK(got == MPI_ERRHANDLER_NULL);
 
+    /* Errors of no communicator go to that of MPI_COMM_WORLD until MPI_COMM_SELF has one of its own. */
+    OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+    FAILS(MPI_ERR_GROUP, MPI_Group_size(MPI_GROUP_NULL, &calls));
+    OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL));
+
     OK(MPI_Comm_create_errhandler(count, &handler));
     OK(MPI_Comm_create_errhandler(count_own, &own));
     OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, handler));
@@ -82,7 +87,7 @@ int main(void)
     CHECK(calls == 102);
 
     /* Functions that are not there go the same way. */
-    FAILS(MPI_ERR_UNSUPPORTED_OPERATION, MPI_Comm_connect("", MPI_INFO_NULL, 0, copy, &stale));
+    FAILS(MPI_ERR_UNSUPPORTED_OPERATION, MPI_Comm_connect("", MPI_INFO_NULL, 0, MPI_COMM_SELF, &stale));
     CHECK(calls == 202);
     FAILS(MPI_ERR_UNSUPPORTED_OPERATION, MPI_Comm_join(0, &copy));
     CHECK(calls == 302);

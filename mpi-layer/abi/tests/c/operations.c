@@ -144,10 +144,18 @@ static void arguments(int rank, int size)
     counts[size - 1] = 1, kinds[0] = bad;
     FAILS(MPI_ERR_TYPE, MPI_Alltoallw(a, counts, displs, kinds, b, counts, displs, kinds, w));
     if (size > 1) {
-        /* What is received must not overlap. */
-        displs[1] = 0;
-        FAILS(MPI_ERR_ARG, MPI_Allgatherv(a, 1, MPI_INT, b, counts, displs, MPI_INT, w));
+        /* What is received should not overlap; where it does, the higher rank's comes last. */
+        int mine = rank + 10;
+        displs[1] = 0, b[0] = 0;
+        OK(MPI_Allgatherv(&mine, 1, MPI_INT, b, counts, displs, MPI_INT, w));
+        CHECK(b[0] == 11);
         displs[1] = 1;
+        /* Buffers of a call do not share bytes. */
+        FAILS(MPI_ERR_BUFFER, MPI_Allgather(&a[rank], 1, MPI_INT, a, 1, MPI_INT, w));
+        FAILS(MPI_ERR_BUFFER, MPI_Alltoall(&a[1], 1, MPI_INT, a, 1, MPI_INT, w));
+        FAILS(MPI_ERR_BUFFER,
+              MPI_Alltoallv(a, counts, displs, MPI_INT, &a[1], counts, displs, MPI_INT, w));
+        FAILS(MPI_ERR_BUFFER, MPI_Allgatherv(&a[rank], 1, MPI_INT, a, counts, displs, MPI_INT, w));
     }
     /* More bytes than there can be. */
     FAILS(MPI_ERR_COUNT, MPI_Bcast_c(a, (MPI_Count) 1 << 62, MPI_DOUBLE, 0, w));

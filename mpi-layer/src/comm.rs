@@ -155,6 +155,12 @@ impl CommInner {
         self.process.endpoint(world)
     }
 
+    /// The same, if there was use for it before.
+    #[inline(always)]
+    pub(crate) fn known_endpoint(&self, rank: u32) -> Option<Ep> {
+        self.process.known_endpoint(self.group.world_rank(rank)?)
+    }
+
     /// The same of a rank that may have left. An error is the caller's to report.
     pub(crate) fn try_endpoint(&self, rank: u32) -> Result<Ep, DirectoryError> {
         let world = self.group.world_rank(rank).expect("the rank was checked against the size");

@@ -177,30 +177,38 @@ impl Communicator {
     /// What a receive accepts; `None` when nobody sends.
     #[inline]
     pub(crate) fn wanted(&self, source: i32, tag: i32) -> Result<Option<MatchSpec>, MpiError> {
-        let inner = &*self.inner;
-        let Some(wanted) = tags::receive(inner.generation, tag) else {
-            return Err(MpiError::InvalidTag { tag });
-        };
-        let rank = source as u32;
-        let from = if rank < inner.size {
-            Some(rank)
-        } else if source == ANY_SOURCE {
-            None
-        } else {
+        let accepted = self.inner.accepted(source, tag);
+        if accepted.is_none() {
+            if tags::receive(0, tag).is_none() {
+                return Err(MpiError::InvalidTag { tag });
+            }
             self.null_partner(source)?;
-            return Ok(None);
-        };
-        let spec = MatchSpec {
-            space: inner.space(),
-            source: from,
-            tag: wanted.tag,
-            tag_mask: wanted.mask,
-        };
-        Ok(Some(spec))
+        }
+        Ok(accepted)
     }
 }
 
 impl CommInner {
+    /// What a receive accepts; `None` when nobody sends or an argument is wrong.
+    #[inline(always)]
+    pub(crate) fn accepted(&self, source: i32, tag: i32) -> Option<MatchSpec> {
+        let wanted = tags::receive(self.generation, tag)?;
+        let rank = source as u32;
+        let from = if rank < self.size {
+            Some(rank)
+        } else if source == ANY_SOURCE {
+            None
+        } else {
+            return None;
+        };
+        Some(MatchSpec {
+            space: self.space(),
+            source: from,
+            tag: wanted.tag,
+            tag_mask: wanted.mask,
+        })
+    }
+
     /// The envelope of a message of this rank; `tag` is not negative.
     #[inline]
     pub(crate) fn envelope(&self, tag: i32) -> Envelope {

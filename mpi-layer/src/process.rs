@@ -110,6 +110,12 @@ impl Process {
         }
     }
 
+    /// The endpoint of a rank of the world, if there was use for it before.
+    #[inline(always)]
+    pub(crate) fn known_endpoint(&self, world_rank: u32) -> Option<Ep> {
+        self.endpoints.get(world_rank as usize)?.get()
+    }
+
     #[cold]
     fn connect(&self, world_rank: u32) -> Result<Ep, MpiError> {
         self.try_connect(world_rank).map_err(|why| {

@@ -14,12 +14,12 @@ mod buffered;
 mod memory;
 mod request;
 
-use bowline_ucp::Sent;
+use bowline_ucp::{OpError, Sent};
 
 pub use bowline_ucp::{SendMode, Status as MessageEnd};
 pub use buffered::Pool;
 pub use memory::Memory;
-pub use request::{Completion, General, Mode, Request, StartError, Started, Uncancellable, Waited};
+pub use request::{Completion, General, Mode, Posted, Request, StartError, Started, Uncancellable};
 
 use crate::probe::ClaimedMessage;
 
@@ -46,6 +46,20 @@ impl Communicator {
         handles::send_buffer(worker, ep, envelope, buffer, mode).map_err(MpiError::from)
     }
 
+    /// The short path of [`send_buffer`](Self::send_buffer) and [`post_send`](Self::post_send) alone, for who
+    /// keeps the rest of them elsewhere. Whether the message is on its way; else nothing has happened, and an
+    /// argument may be wrong.
+    #[inline(always)]
+    pub fn send_at_once(&self, buffer: &SendBuf, dest: i32, tag: i32) -> bool {
+        let inner = &*self.inner;
+        // A negative rank is a large unsigned one.
+        if tag < 0 || dest as u32 >= inner.size {
+            return false;
+        }
+        let Some(ep) = inner.known_endpoint(dest as u32) else { return false };
+        inner.process.worker.send_at_once(ep, &inner.envelope(tag), buffer)
+    }
+
     /// Receives into what a handle stands for.
     ///
     /// # Errors
@@ -55,6 +69,26 @@ impl Communicator {
         let Some(spec) = self.wanted(source, tag)? else { return Ok(Status::NULL) };
         let message = handles::receive_buffer(&self.inner.process.worker, spec, buffer)?;
         Ok(Status::of_message(&message))
+    }
+
+    /// [`recv_buffer`](Self::recv_buffer) as a part of its caller. None where there is nobody to receive from, or
+    /// an argument is wrong: nothing has happened then.
+    ///
+    /// # Errors
+    /// As for [`recv`](Self::recv).
+    #[inline(always)]
+    pub fn recv_in_place(
+        &self,
+        buffer: RecvBuf,
+        source: i32,
+        tag: i32,
+    ) -> Option<Result<Status, Box<MpiError>>> {
+        let inner = &*self.inner;
+        let spec = inner.accepted(source, tag)?;
+        Some(match inner.process.worker.recv_blocking(spec, buffer) {
+            Ok(message) => Ok(Status::of_message(&message)),
+            Err(error) => Err(failed(error)),
+        })
     }
 
     /// Sends and receives at once.
@@ -71,11 +105,67 @@ impl Communicator {
         self.exchange(send, out, receive, into)
     }
 
-    /// Starts to send. The memory that the handle stands for stays until the request has ended.
+    /// Starts to send. The memory that the handle stands for stays until the message has ended, and the
+    /// communicator as well; none means that it has.
     ///
     /// # Errors
     /// As for [`send`](Self::send).
     #[inline]
+    pub fn post_send(
+        &self,
+        buffer: SendBuf,
+        dest: i32,
+        tag: i32,
+        mode: SendMode,
+    ) -> Result<Option<Posted>, MpiError> {
+        let Some((ep, envelope)) = self.destination(dest, tag)? else { return Ok(None) };
+        Ok(match self.inner.process.worker.send(ep, envelope, buffer, mode)? {
+            Sent::Done => None,
+            Sent::Pending(id) => Some(Posted::new(id, false)),
+        })
+    }
+
+    /// Starts to receive. The memory that the handle stands for stays until the message has ended, and the
+    /// communicator as well; none means that nobody sends.
+    ///
+    /// # Errors
+    /// As for [`recv`](Self::recv), except truncation.
+    #[inline]
+    pub fn post_recv(
+        &self,
+        buffer: RecvBuf,
+        source: i32,
+        tag: i32,
+    ) -> Result<Option<Posted>, MpiError> {
+        let Some(spec) = self.wanted(source, tag)? else { return Ok(None) };
+        let id = self.inner.process.worker.recv(spec, buffer)?;
+        Ok(Some(Posted::new(id, true)))
+    }
+
+    /// [`post_recv`](Self::post_recv) as a part of its caller. None where there is nobody to receive from, or an
+    /// argument is wrong: nothing has happened then.
+    ///
+    /// # Errors
+    /// As for [`recv`](Self::recv), except truncation.
+    #[inline(always)]
+    pub fn post_recv_in_place(
+        &self,
+        buffer: RecvBuf,
+        source: i32,
+        tag: i32,
+    ) -> Option<Result<Posted, Box<MpiError>>> {
+        let inner = &*self.inner;
+        let spec = inner.accepted(source, tag)?;
+        Some(match inner.process.worker.recv_in_place(spec, buffer) {
+            Ok(id) => Ok(Posted::new(id, true)),
+            Err(error) => Err(failed(error)),
+        })
+    }
+
+    /// [`post_send`](Self::post_send) as a request, which keeps the communicator.
+    ///
+    /// # Errors
+    /// As for [`send`](Self::send).
     pub fn start_send(
         &self,
         buffer: SendBuf,
@@ -83,25 +173,17 @@ impl Communicator {
         tag: i32,
         mode: SendMode,
     ) -> Result<Started, MpiError> {
-        let Some((ep, envelope)) = self.destination(dest, tag)? else {
-            return Ok(Started::Done(Completion::EMPTY));
-        };
-        Ok(match self.inner.process.worker.send(ep, envelope, buffer, mode)? {
-            Sent::Done => Started::Done(Completion::EMPTY),
-            Sent::Pending(id) => self.message(id, false),
-        })
+        let posted = self.post_send(buffer, dest, tag, mode)?;
+        Ok(self.started(posted, Completion::EMPTY))
     }
 
-    /// Starts to receive. The memory that the handle stands for stays until the request has ended.
+    /// [`post_recv`](Self::post_recv) as a request, which keeps the communicator.
     ///
     /// # Errors
     /// As for [`recv`](Self::recv), except truncation.
-    #[inline]
     pub fn start_recv(&self, buffer: RecvBuf, source: i32, tag: i32) -> Result<Started, MpiError> {
-        let Some(spec) = self.wanted(source, tag)? else {
-            return Ok(Started::Done(Completion::NULL));
-        };
-        Ok(self.message(self.inner.process.worker.recv(spec, buffer)?, true))
+        let posted = self.post_recv(buffer, source, tag)?;
+        Ok(self.started(posted, Completion::NULL))
     }
 
     /// Starts to send and to receive, as one request.
@@ -130,6 +212,13 @@ impl Communicator {
     }
 }
 
+/// An error as one word, so that the way without one is short.
+#[cold]
+#[inline(never)]
+fn failed(error: OpError) -> Box<MpiError> {
+    Box::new(error.into())
+}
+
 impl ClaimedMessage {
     /// Receives the message into what a handle stands for.
     ///
@@ -152,7 +241,7 @@ impl ClaimedMessage {
             return Ok(Started::Done(Completion::NULL));
         };
         let id = self.comm.inner.process.worker.recv_claimed(message, buffer)?;
-        Ok(self.comm.message(id, true))
+        Ok(self.comm.started(Some(Posted::new(id, true)), Completion::NULL))
     }
 
     /// Whether it is the message of nobody.

@@ -18,7 +18,7 @@ impl Status {
     pub(crate) const NULL: Self = Self { bytes: 0, source: PROC_NULL, tag: ANY_TAG };
 
     /// The status of a completed send. (MPI: the *empty* status.)
-    pub(crate) const EMPTY: Self = Self { bytes: 0, source: ANY_SOURCE, tag: ANY_TAG };
+    pub const EMPTY: Self = Self { bytes: 0, source: ANY_SOURCE, tag: ANY_TAG };
 
     #[inline]
     pub(crate) fn new(source: u32, tag: u64, bytes: u64) -> Self {

@@ -9,7 +9,7 @@ use crate::matching::{Envelope, MatchSpec};
 use crate::peer::Ep;
 use crate::request::{self, RequestId, SendKind, Status};
 use crate::wire;
-use crate::worker::Worker;
+use crate::worker::{Inner, Worker};
 
 /// When a send is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +46,26 @@ pub struct MessageInfo {
 #[must_use]
 pub struct Message(Key);
 
+impl Inner {
+    /// Sends a message that goes in one call of the transport, if nothing is in the way.
+    #[inline(always)]
+    fn send_at_once(&mut self, ep: Ep, envelope: &Envelope, buffer: &SendBuf) -> bool {
+        if let Some(peer) = self.engine.peers.get_mut(ep.index() as usize)
+            && let Some(bytes) = buffer.short(peer.short_limit)
+            && peer.name == ep
+        {
+            let header = wire::tagged(envelope, peer.tx_sequence);
+            let lane = &mut self.lanes[peer.lane as usize].iface;
+            if lane.am_short(peer.ep, wire::EAGER, &header, bytes).is_ok() {
+                peer.number();
+                self.engine.counters.sent_short += 1;
+                return true;
+            }
+        }
+        false
+    }
+}
+
 impl Worker {
     /// Sends `buffer`. `Sent::Done`: the message is on its way and the buffer free.
     ///
@@ -61,32 +81,39 @@ impl Worker {
     ) -> Result<Sent, OpError> {
         let inner = &mut *self.inner.borrow_mut();
         let standard = mode == SendMode::Standard;
-        if let Some(peer) = inner.engine.peers.get_mut(ep.index() as usize)
-            && let Some(bytes) = buffer.short(peer.short_limit)
-            && peer.name == ep
-            && standard
-        {
-            let header = wire::tagged(&envelope, peer.tx_sequence);
-            let lane = &mut inner.lanes[peer.lane as usize].iface;
-            if lane.am_short(peer.ep, wire::EAGER, &header, bytes).is_ok() {
-                peer.number();
-                inner.engine.counters.sent_short += 1;
-                return Ok(Sent::Done);
-            }
+        if standard && inner.send_at_once(ep, &envelope, &buffer) {
+            return Ok(Sent::Done);
         }
         inner.send_slow(ep, SendKind::Tagged(envelope), &[], buffer, !standard)
+    }
+
+    /// The short path of [`send`](Self::send) alone, for who keeps the rest of its work elsewhere. Whether the
+    /// message is on its way; else nothing has happened.
+    #[inline(always)]
+    pub fn send_at_once(&self, ep: Ep, envelope: &Envelope, buffer: &SendBuf) -> bool {
+        self.inner.borrow_mut().send_at_once(ep, envelope, buffer)
     }
 
     /// Posts a receive.
     ///
     /// # Errors
     /// When the space is not open, or a dead process keeps the receive from ever completing.
-    #[inline]
     pub fn recv(&self, spec: MatchSpec, buffer: RecvBuf) -> Result<RequestId, OpError> {
+        self.recv_in_place(spec, buffer)
+    }
+
+    /// [`recv`](Self::recv) as a part of its caller: what a call hands over in memory, and takes out of it in
+    /// other pieces than it was stored in, costs as much as the receive itself.
+    ///
+    /// # Errors
+    /// As for [`recv`](Self::recv).
+    #[inline(always)]
+    pub fn recv_in_place(&self, spec: MatchSpec, buffer: RecvBuf) -> Result<RequestId, OpError> {
         let mut guard = self.inner.borrow_mut();
         let inner = &mut *guard;
         let engine = &mut inner.engine;
-        let (want, length) = (spec.want(), buffer.len_or_mark());
+        let want = spec.want();
+        let length = buffer.len_or_mark();
         let Some(space) = engine.spaces.get_mut(spec.space).filter(|space| space.open) else {
             return Err(OpError::BadSpace(spec.space));
         };

@@ -86,6 +86,18 @@ fn dense(mpi: &Library, buf: *const c_void, count: i64, datatype: Datatype) -> O
     (buf.addr() >= PREDEFINED || len == 0 || !mpi.checks).then_some(len)
 }
 
+/// Bytes of a message at an address that memory may have, whose elements lie side by side; none where that
+/// needs a second look.
+#[inline(always)]
+pub(crate) fn plain(buf: *const c_void, count: i64, datatype: Datatype) -> Option<usize> {
+    let size = dense_size(datatype.0);
+    // A negative count is a large one.
+    if size == 0 || count as u64 >= COUNT_SHORT || buf.addr() < PREDEFINED {
+        return None;
+    }
+    Some(count as usize * size)
+}
+
 /// A buffer, checked.
 pub(crate) fn memory(
     mpi: &Library,

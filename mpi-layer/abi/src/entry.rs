@@ -14,32 +14,72 @@
 //! `any` is for functions that may be called at any time; all others end the job with a sentence where
 //! MPI does not run, and get the library's state under the name between the bars. `on` names the
 //! argument whose error handler takes errors; without it that is `MPI_COMM_SELF`'s. A body ends with
-//! `Result<(), Fault>`; one with `-> T` (`any` only) ends with the value.
+//! `Result<(), Fault>`; one with `-> T` (`any` only) ends with the value. A block after `short` says whether it
+//! has done all there is to do; if not, it has done nothing, and the body does it.
 //!
 //! Each function has two symbols: `PMPI_X` has the body and `MPI_X` jumps to it, so that a tool may
 //! define `MPI_X` itself. Nothing in the library calls either. A panic does not leave the library: it
 //! ends the process with a sentence.
 
 use std::ffi::c_int;
+use std::marker::PhantomData;
 
 use crate::fault::{Object, fault, raise};
 use crate::generated::constants::{
     MPI_ERR_UNSUPPORTED_OPERATION, MPI_T_ERR_CANNOT_INIT, MPI_T_ERR_NOT_INITIALIZED,
 };
 
-/// Ends the process when it is dropped, which happens when a panic goes through a function of MPI.
-pub(crate) struct Border(pub(crate) &'static str);
+/// A function that has a name.
+pub(crate) trait Named {
+    const NAME: &'static str;
+}
 
-impl Drop for Border {
-    #[cold]
+/// Ends the process when it is dropped, which happens when a panic goes through a function of MPI. It has
+/// no contents: the way without a panic has nothing to do for it.
+pub(crate) struct Border<N: Named>(pub(crate) PhantomData<N>);
+
+impl<N: Named> Drop for Border<N> {
+    #[inline]
     fn drop(&mut self) {
-        // A panic has said what happened; else it is an exception out of a function of the program's.
-        let Self(name) = self;
-        crate::library::say(&format!(
-            "bowline: {name}: something unwinds through the library; the process ends"
-        ));
-        std::process::abort();
+        unwinds(N::NAME);
     }
+}
+
+#[cold]
+#[inline(never)]
+fn unwinds(name: &str) -> ! {
+    // A panic has said what happened; else it is an exception out of a function of the program's.
+    crate::library::say(&format!(
+        "bowline: {name}: something unwinds through the library; the process ends"
+    ));
+    std::process::abort();
+}
+
+/// Runs a function, out of which no panic comes.
+macro_rules! inside {
+    ($name:ident, $act:expr) => {{
+        struct Here;
+        impl $crate::entry::Named for Here {
+            const NAME: &'static str = stringify!($name);
+        }
+        let border = $crate::entry::Border::<Here>(std::marker::PhantomData);
+        let value = $act;
+        std::mem::forget(border);
+        value
+    }};
+}
+
+/// What a function returns: success, or what the handler of an object says.
+macro_rules! outcome {
+    ($name:ident, $outcome:expr, $($object:ident)?) => {
+        match $outcome {
+            Ok(()) => $crate::generated::constants::MPI_SUCCESS,
+            Err(fault) => {
+                let object = $crate::entry::object!($($object)?);
+                $crate::fault::raise(fault, object, stringify!($name))
+            }
+        }
+    };
 }
 
 /// Defines functions of MPI.
@@ -48,46 +88,47 @@ macro_rules! mpi {
     ($(#[$meta:meta])* any fn $name:ident($($arg:ident: $type:ty),* $(,)?) -> $returns:ty
         $body:block $($rest:tt)*) => {
         $crate::entry::symbols! { $name($($arg: $type),*) -> $returns {
-            let border = $crate::entry::Border(stringify!($name));
             let run = || -> $returns { $body };
-            let value = run();
-            std::mem::forget(border);
-            value
+            $crate::entry::inside!($name, run())
         } }
         $crate::entry::mpi! { $($rest)* }
     };
     ($(#[$meta:meta])* any fn $name:ident($($arg:ident: $type:ty),* $(,)?) $(on $object:ident)?
         $body:block $($rest:tt)*) => {
         $crate::entry::symbols! { $name($($arg: $type),*) -> std::ffi::c_int {
-            let border = $crate::entry::Border(stringify!($name));
             let run = || -> Result<(), $crate::fault::Fault> { $body };
-            let outcome = run();
-            std::mem::forget(border);
-            match outcome {
-                Ok(()) => $crate::generated::constants::MPI_SUCCESS,
-                Err(fault) => {
-                    let object = $crate::entry::object!($($object)?);
-                    $crate::fault::raise(fault, object, stringify!($name))
-                }
-            }
+            let outcome = $crate::entry::inside!($name, run());
+            $crate::entry::outcome!($name, outcome, $($object)?)
         } }
         $crate::entry::mpi! { $($rest)* }
     };
     ($(#[$meta:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?) $(on $object:ident)?
         |$mpi:ident| $body:block $($rest:tt)*) => {
         $crate::entry::symbols! { $name($($arg: $type),*) -> std::ffi::c_int {
-            let border = $crate::entry::Border(stringify!($name));
             let $mpi = $crate::library::enter(stringify!($name));
             let run = || -> Result<(), $crate::fault::Fault> { $body };
-            let outcome = run();
-            std::mem::forget(border);
-            match outcome {
-                Ok(()) => $crate::generated::constants::MPI_SUCCESS,
-                Err(fault) => {
-                    let object = $crate::entry::object!($($object)?);
-                    $crate::fault::raise(fault, object, stringify!($name))
-                }
+            let outcome = $crate::entry::inside!($name, run());
+            $crate::entry::outcome!($name, outcome, $($object)?)
+        } }
+        $crate::entry::mpi! { $($rest)* }
+    };
+    ($(#[$meta:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?) $(on $object:ident)?
+        |$mpi:ident| short $short:block $body:block $($rest:tt)*) => {
+        $crate::entry::symbols! { $name($($arg: $type),*) -> std::ffi::c_int {
+            let $mpi = $crate::library::enter(stringify!($name));
+            let short = || -> bool { $short };
+            if $crate::entry::inside!($name, short()) {
+                return $crate::generated::constants::MPI_SUCCESS;
             }
+            // Apart, so that the short way keeps nothing for it.
+            #[inline(never)]
+            fn other($($arg: $type),*) -> std::ffi::c_int {
+                let $mpi = $crate::library::enter(stringify!($name));
+                let run = || -> Result<(), $crate::fault::Fault> { $body };
+                let outcome = $crate::entry::inside!($name, run());
+                $crate::entry::outcome!($name, outcome, $($object)?)
+            }
+            other($($arg),*)
         } }
         $crate::entry::mpi! { $($rest)* }
     };
@@ -164,7 +205,7 @@ macro_rules! tool_stub {
     };
 }
 
-pub(crate) use {mpi, object, stub, symbols, tool_stub};
+pub(crate) use {inside, mpi, object, outcome, stub, symbols, tool_stub};
 
 /// What a function does that the library does not have.
 #[cold]

@@ -118,6 +118,14 @@ impl From<MpiError> for Fault {
     }
 }
 
+impl From<Box<MpiError>> for Fault {
+    #[cold]
+    #[inline(never)]
+    fn from(error: Box<MpiError>) -> Self {
+        Self::from(*error)
+    }
+}
+
 /// Gives an error to its handler; what it returns is what the function returns.
 #[cold]
 #[inline(never)]

@@ -351,6 +351,20 @@ impl Library {
         self.comms.borrow().get(handle.0).cloned().ok_or_else(|| not_a_comm(handle))
     }
 
+    /// Does something that neither waits nor calls anything of the program's with the communicator of a
+    /// handle; none where it is no handle of one.
+    #[inline]
+    pub(crate) fn with_comm<R>(
+        &self,
+        handle: Comm,
+        act: impl FnOnce(&Communicator) -> R,
+    ) -> Option<R> {
+        if handle == MPI_COMM_SELF {
+            return Some(act(&self.own.comm));
+        }
+        Some(act(&self.comms.borrow().get(handle.0)?.comm))
+    }
+
     /// Gives a new communicator its handle. It has an error handler, and no attributes.
     pub(crate) fn add_comm(
         &self,

@@ -5,16 +5,17 @@
 use std::ffi::{c_int, c_void};
 use std::rc::Rc;
 
-use bowline_base::buffer::SendBuf;
+use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_mpi::raw::SendMode;
 
 use crate::arg::Out;
-use crate::buffer::{incoming, memory, outgoing};
+use crate::buffer::{incoming, memory, outgoing, plain};
 use crate::entry::mpi;
 use crate::fault::{Fault, fault};
 use crate::generated::constants::{MPI_COMM_WORLD, MPI_ERR_ARG};
 use crate::handle::{Comm, Count, Datatype, Request};
 use crate::library::Library;
+use crate::request::{DONE, NOBODY};
 use crate::status::StatusOut;
 
 /// A buffer to send from, with its count and datatype.
@@ -33,7 +34,30 @@ pub(crate) fn check_room(request: Out<Request>) -> Result<(), Fault> {
 }
 
 impl Library {
+    /// Sends a short message of elements side by side, where nothing is in the way. Whether it is on its way;
+    /// else nothing has happened, and an argument may be wrong.
     #[inline(always)]
+    fn send_at_once(
+        &self,
+        (buf, count, datatype): From,
+        (dest, tag): (c_int, c_int),
+        comm: Comm,
+    ) -> bool {
+        let Some(len) = plain(buf, count, datatype) else { return false };
+        // SAFETY: the standard makes the program answer for the memory until the operation is complete,
+        // which it is before the handle ends.
+        let buffer = unsafe { SendBuf::borrowed(buf.cast(), len) };
+        match comm {
+            MPI_COMM_WORLD => self.world.comm.send_at_once(&buffer, dest, tag),
+            _ => self.send_at_once_in(comm, &buffer, (dest, tag)),
+        }
+    }
+
+    #[inline(never)]
+    fn send_at_once_in(&self, comm: Comm, buffer: &SendBuf, (dest, tag): (c_int, c_int)) -> bool {
+        self.with_comm(comm, |comm| comm.send_at_once(buffer, dest, tag)).unwrap_or(false)
+    }
+
     fn send(
         &self,
         (buf, count, datatype): From,
@@ -41,19 +65,12 @@ impl Library {
         comm: Comm,
         mode: SendMode,
     ) -> Result<(), Fault> {
-        let other;
-        let comm = match comm {
-            // The short way counts no reference.
-            MPI_COMM_WORLD => &self.world,
-            _ => {
-                other = self.comm(comm)?;
-                &other
-            }
-        };
+        let comm = self.comm(comm)?;
         let buffer = outgoing(self, buf, count, datatype)?;
         Ok(comm.comm.send_buffer(buffer, dest, tag, mode)?)
     }
 
+    /// Receives a message. No panic may leave the caller before the memory is free, which its border sees to.
     #[inline(always)]
     fn receive(
         &self,
@@ -62,22 +79,39 @@ impl Library {
         comm: Comm,
         status: StatusOut,
     ) -> Result<(), Fault> {
-        let other;
-        let comm = match comm {
-            // The short way counts no reference.
-            MPI_COMM_WORLD => &self.world,
-            _ => {
-                other = self.comm(comm)?;
-                &other
+        if comm == MPI_COMM_WORLD
+            && let Some(len) = plain(buf, count, datatype)
+        {
+            // SAFETY: as in `send_at_once`.
+            let buffer = unsafe { RecvBuf::borrowed(buf.cast(), len) };
+            if let Some(received) = self.world.comm.recv_in_place(buffer, source, tag) {
+                status.put_received(received?);
+                return Ok(());
             }
-        };
+        }
+        self.receive_other(buf, count, datatype, source, tag, comm, status)
+    }
+
+    /// The same with all that may be wrong. Its arguments are single ones: those of the short way stay in
+    /// registers then.
+    #[expect(clippy::too_many_arguments, reason = "those of MPI_Recv")]
+    #[inline(never)]
+    fn receive_other(
+        &self,
+        buf: *mut c_void,
+        count: i64,
+        datatype: Datatype,
+        source: c_int,
+        tag: c_int,
+        comm: Comm,
+        status: StatusOut,
+    ) -> Result<(), Fault> {
+        let comm = self.comm(comm)?;
         let buffer = incoming(self, buf, count, datatype)?;
-        let received = comm.comm.recv_buffer(buffer, source, tag)?;
-        status.put(received.into());
+        status.put_received(comm.comm.recv_buffer(buffer, source, tag)?);
         Ok(())
     }
 
-    #[inline]
     fn start_send(
         &self,
         (buf, count, datatype): From,
@@ -89,11 +123,13 @@ impl Library {
         let comm = self.comm(comm)?;
         let buffer = outgoing(self, buf, count, datatype)?;
         check_room(request)?;
-        let started = comm.comm.start_send(buffer, dest, tag, mode)?;
-        self.requests.give(started, comm, request)
+        match comm.comm.post_send(buffer, dest, tag, mode)? {
+            Some(posted) => self.requests.give_message(posted, &comm, request),
+            None => request.set(DONE),
+        }
     }
 
-    #[inline]
+    #[inline(always)]
     fn start_receive(
         &self,
         (buf, count, datatype): To,
@@ -101,11 +137,38 @@ impl Library {
         comm: Comm,
         request: Out<Request>,
     ) -> Result<(), Fault> {
+        if comm == MPI_COMM_WORLD
+            && !request.is_null()
+            && let Some(len) = plain(buf, count, datatype)
+        {
+            // SAFETY: as in `send_at_once`.
+            let buffer = unsafe { RecvBuf::borrowed(buf.cast(), len) };
+            if let Some(posted) = self.world.comm.post_recv_in_place(buffer, source, tag) {
+                return self.requests.give_message(posted?, &self.world, request);
+            }
+        }
+        self.start_receive_other(buf, count, datatype, source, tag, comm, request)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "those of MPI_Irecv, as in `receive_other`")]
+    #[inline(never)]
+    fn start_receive_other(
+        &self,
+        buf: *mut c_void,
+        count: i64,
+        datatype: Datatype,
+        source: c_int,
+        tag: c_int,
+        comm: Comm,
+        request: Out<Request>,
+    ) -> Result<(), Fault> {
         let comm = self.comm(comm)?;
         let buffer = incoming(self, buf, count, datatype)?;
         check_room(request)?;
-        let started = comm.comm.start_recv(buffer, source, tag)?;
-        self.requests.give(started, comm, request)
+        match comm.comm.post_recv(buffer, source, tag)? {
+            Some(posted) => self.requests.give_message(posted, &comm, request),
+            None => request.set(NOBODY),
+        }
     }
 
     fn exchange(
@@ -176,12 +239,16 @@ impl Library {
 
 mpi! {
     fn MPI_Send(buf: *const c_void, count: c_int, datatype: Datatype, dest: c_int, tag: c_int,
-                comm: Comm) on comm |mpi| {
+                comm: Comm) on comm |mpi| short {
+        mpi.send_at_once((buf, count.into(), datatype), (dest, tag), comm)
+    } {
         mpi.send((buf, count.into(), datatype), (dest, tag), comm, SendMode::Standard)
     }
 
     fn MPI_Send_c(buf: *const c_void, count: Count, datatype: Datatype, dest: c_int, tag: c_int,
-                  comm: Comm) on comm |mpi| {
+                  comm: Comm) on comm |mpi| short {
+        mpi.send_at_once((buf, count, datatype), (dest, tag), comm)
+    } {
         mpi.send((buf, count, datatype), (dest, tag), comm, SendMode::Standard)
     }
 
@@ -196,12 +263,16 @@ mpi! {
     }
 
     fn MPI_Rsend(buf: *const c_void, count: c_int, datatype: Datatype, dest: c_int, tag: c_int,
-                 comm: Comm) on comm |mpi| {
+                 comm: Comm) on comm |mpi| short {
+        mpi.send_at_once((buf, count.into(), datatype), (dest, tag), comm)
+    } {
         mpi.send((buf, count.into(), datatype), (dest, tag), comm, SendMode::Standard)
     }
 
     fn MPI_Rsend_c(buf: *const c_void, count: Count, datatype: Datatype, dest: c_int,
-                   tag: c_int, comm: Comm) on comm |mpi| {
+                   tag: c_int, comm: Comm) on comm |mpi| short {
+        mpi.send_at_once((buf, count, datatype), (dest, tag), comm)
+    } {
         mpi.send((buf, count, datatype), (dest, tag), comm, SendMode::Standard)
     }
 
@@ -216,7 +287,11 @@ mpi! {
     }
 
     fn MPI_Isend(buf: *const c_void, count: c_int, datatype: Datatype, dest: c_int, tag: c_int,
-                 comm: Comm, request: Out<Request>) on comm |mpi| {
+                 comm: Comm, request: Out<Request>) on comm |mpi| short {
+        !request.is_null()
+            && mpi.send_at_once((buf, count.into(), datatype), (dest, tag), comm)
+            && request.set(DONE).is_ok()
+    } {
         mpi.start_send(
             (buf, count.into(), datatype),
             (dest, tag),
@@ -227,7 +302,11 @@ mpi! {
     }
 
     fn MPI_Isend_c(buf: *const c_void, count: Count, datatype: Datatype, dest: c_int,
-                   tag: c_int, comm: Comm, request: Out<Request>) on comm |mpi| {
+                   tag: c_int, comm: Comm, request: Out<Request>) on comm |mpi| short {
+        !request.is_null()
+            && mpi.send_at_once((buf, count, datatype), (dest, tag), comm)
+            && request.set(DONE).is_ok()
+    } {
         mpi.start_send((buf, count, datatype), (dest, tag), comm, SendMode::Standard, request)
     }
 
@@ -248,7 +327,11 @@ mpi! {
     }
 
     fn MPI_Irsend(buf: *const c_void, count: c_int, datatype: Datatype, dest: c_int, tag: c_int,
-                  comm: Comm, request: Out<Request>) on comm |mpi| {
+                  comm: Comm, request: Out<Request>) on comm |mpi| short {
+        !request.is_null()
+            && mpi.send_at_once((buf, count.into(), datatype), (dest, tag), comm)
+            && request.set(DONE).is_ok()
+    } {
         mpi.start_send(
             (buf, count.into(), datatype),
             (dest, tag),
@@ -259,7 +342,11 @@ mpi! {
     }
 
     fn MPI_Irsend_c(buf: *const c_void, count: Count, datatype: Datatype, dest: c_int,
-                    tag: c_int, comm: Comm, request: Out<Request>) on comm |mpi| {
+                    tag: c_int, comm: Comm, request: Out<Request>) on comm |mpi| short {
+        !request.is_null()
+            && mpi.send_at_once((buf, count, datatype), (dest, tag), comm)
+            && request.set(DONE).is_ok()
+    } {
         mpi.start_send((buf, count, datatype), (dest, tag), comm, SendMode::Standard, request)
     }
 

@@ -6,14 +6,18 @@
 //! An operation that is complete in the call that starts it has no place in the table: it gets one of two
 //! handles that are always there and complete. So a program may have several requests with the same
 //! handle, which all have the same to tell.
+//!
+//! A message under way is no more than its number at the communicator, which is all that starting it and
+//! waiting for it need. It becomes a [`Raw`] request when something else is asked of it.
 
 use std::cell::RefCell;
 use std::ffi::c_int;
 use std::rc::Rc;
 
-use bowline_mpi::raw::{Completion, Request as Raw, Started, Waited};
+use bowline_mpi::Status as Received;
+use bowline_mpi::raw::{Completion, Posted, Request as Raw, Started};
 
-use crate::arg::Out;
+use crate::arg::{In, Out};
 use crate::buffered::Buffers;
 use crate::fault::{Fault, fault};
 use crate::general::{self, Callbacks};
@@ -24,19 +28,51 @@ use crate::status::Status;
 use crate::table::Table;
 
 /// The request of every operation that has ended in its call.
-const DONE: Request = Request(encode(Request::KIND, 0, 1));
+pub(crate) const DONE: Request = Request(encode(Request::KIND, 0, 1));
 
 /// The same for operations with nobody.
-const NOBODY: Request = Request(encode(Request::KIND, 1, 1));
+pub(crate) const NOBODY: Request = Request(encode(Request::KIND, 1, 1));
 
 /// What is behind a handle.
 #[derive(Debug)]
-struct Entry {
+enum Entry {
+    Message(Message),
+    Other(Box<Other>),
+}
+
+/// A message under way. Its error handler is that of the communicator.
+#[derive(Debug)]
+struct Message {
+    comm: Rc<CommObject>,
+    posted: Posted,
+}
+
+/// A request of any kind.
+#[derive(Debug)]
+struct Other {
     request: Raw,
     /// Its error handler takes the operation's errors.
     comm: Option<Rc<CommObject>>,
     /// Of a generalised request.
     callbacks: Option<Callbacks>,
+}
+
+impl Entry {
+    fn done(completion: Completion) -> Self {
+        Self::Other(Box::new(Other { request: Raw::done(completion), comm: None, callbacks: None }))
+    }
+
+    /// The same as a request of any kind, which it is from now on.
+    fn other(&mut self) -> &mut Other {
+        if let Self::Message(Message { comm, posted }) = self {
+            let (request, comm) = (comm.comm.request(*posted), Some(Rc::clone(comm)));
+            *self = Self::Other(Box::new(Other { request, comm, callbacks: None }));
+        }
+        match self {
+            Self::Other(other) => other,
+            Self::Message(_) => unreachable!("made another in the lines above"),
+        }
+    }
 }
 
 /// All requests of the library.
@@ -53,7 +89,7 @@ pub(crate) enum Seen {
     /// It is none, or inactive.
     Idle,
     /// It is under way; the message that it waits for, if that is all.
-    Busy(Option<Waited>),
+    Busy(Option<Posted>),
     /// It is complete, and that was not reported yet.
     Done,
 }
@@ -66,6 +102,11 @@ pub(crate) struct Told {
 }
 
 impl Told {
+    /// Whether it has failed because a process is gone.
+    pub(crate) fn is_of_lost(&self) -> bool {
+        self.fault.as_ref().is_some_and(|fault| fault.code() == MPI_ERR_PROC_ABORTED)
+    }
+
     /// The error as what the function ends with.
     pub(crate) fn outcome(self) -> Result<(), Fault> {
         self.fault.map_or(Ok(()), Err)
@@ -106,6 +147,19 @@ impl Requests {
         }
     }
 
+    /// Gives the program the handle of a message that was posted.
+    #[inline(always)]
+    pub(crate) fn give_message(
+        &self,
+        posted: Posted,
+        comm: &Rc<CommObject>,
+        request: Out<Request>,
+    ) -> Result<(), Fault> {
+        let entry = |_| Entry::Message(Message { comm: Rc::clone(comm), posted });
+        let made = self.table.borrow_mut().insert_with(entry);
+        request.set(Request(made.ok_or_else(too_many)?))
+    }
+
     /// Gives the program the handle of a request.
     pub(crate) fn add(
         &self,
@@ -113,7 +167,7 @@ impl Requests {
         comm: Option<Rc<CommObject>>,
         request: Out<Request>,
     ) -> Result<(), Fault> {
-        self.insert(Entry { request: raw, comm, callbacks: None }, request).map(drop)
+        self.insert(Other { request: raw, comm, callbacks: None }, request).map(drop)
     }
 
     /// The same for a generalised request.
@@ -124,15 +178,26 @@ impl Requests {
         request: Out<Request>,
     ) -> Result<Request, Fault> {
         let callbacks = Some(callbacks);
-        self.insert(Entry { request: raw, comm: None, callbacks }, request)
+        self.insert(Other { request: raw, comm: None, callbacks }, request)
     }
 
-    fn insert(&self, entry: Entry, request: Out<Request>) -> Result<Request, Fault> {
-        let made = self.table.borrow_mut().insert(entry);
-        let handle =
-            Request(made.ok_or_else(|| fault(MPI_ERR_OTHER, "there are too many requests"))?);
+    fn insert(&self, other: Other, request: Out<Request>) -> Result<Request, Fault> {
+        let made = self.table.borrow_mut().insert(Entry::Other(Box::new(other)));
+        let handle = Request(made.ok_or_else(too_many)?);
         request.set(handle)?;
         Ok(handle)
+    }
+
+    /// Fails where one of several handles is none.
+    pub(crate) fn check(&self, count: usize, requests: In<Request>) -> Result<(), Fault> {
+        let table = self.table.borrow();
+        for index in 0..count {
+            let handle = requests.at(index).get()?;
+            if handle != MPI_REQUEST_NULL && table.get(handle.0).is_none() {
+                return Err(not_a_request(handle));
+            }
+        }
+        Ok(())
     }
 
     /// Where a request stands. Moves nothing on.
@@ -142,20 +207,39 @@ impl Requests {
             return Ok(Seen::Idle);
         }
         let mut table = self.table.borrow_mut();
-        let entry = table.get_mut(handle.0).ok_or_else(|| not_a_request(handle))?;
-        if !entry.request.is_active() {
+        let other = match table.get_mut(handle.0).ok_or_else(|| not_a_request(handle))? {
+            Entry::Message(Message { comm, posted }) => {
+                let ended = comm.comm.has_ended(*posted);
+                return Ok(if ended { Seen::Done } else { Seen::Busy(Some(*posted)) });
+            }
+            Entry::Other(other) => other,
+        };
+        if !other.request.is_active() {
             return Ok(Seen::Idle);
         }
-        Ok(match entry.request.look() {
+        Ok(match other.request.look() {
             Some(_) => Seen::Done,
-            None => Seen::Busy(entry.request.waits_for()),
+            None => Seen::Busy(other.request.waits_for()),
         })
+    }
+
+    /// Takes a message out of the table, if that is what the handle stands for.
+    #[inline(always)]
+    fn take_message(&self, handle: Request) -> Option<Message> {
+        self.table.borrow_mut().remove_part(
+            handle.0,
+            |entry| matches!(entry, Entry::Message(_)),
+            |entry| match entry {
+                Entry::Message(message) => message,
+                Entry::Other(_) => unreachable!("asked for in the line above"),
+            },
+        )
     }
 
     /// Takes in how the message that a request waits for has ended.
     pub(crate) fn arrived(&self, handle: Request, status: &bowline_mpi::raw::MessageEnd) {
         if let Some(entry) = self.table.borrow_mut().get_mut(handle.0) {
-            entry.request.arrived(status);
+            entry.other().request.arrived(status);
         }
     }
 
@@ -164,7 +248,7 @@ impl Requests {
     pub(crate) fn tell(&self, handle: Request, place: Out<Request>) -> Result<Told, Fault> {
         let (completion, comm, callbacks) = {
             let mut table = self.table.borrow_mut();
-            let entry = table.get_mut(handle.0).ok_or_else(|| not_a_request(handle))?;
+            let entry = table.get_mut(handle.0).ok_or_else(|| not_a_request(handle))?.other();
             let completion = entry.request.look().unwrap_or(Completion::EMPTY);
             if handle == DONE || handle == NOBODY {
                 place.set(MPI_REQUEST_NULL)?;
@@ -173,8 +257,8 @@ impl Requests {
             if entry.request.finish() {
                 place.set(MPI_REQUEST_NULL)?;
                 match table.remove(handle.0) {
-                    Some(Entry { comm, callbacks, .. }) => (completion, comm, callbacks),
-                    None => return Err(not_a_request(handle)),
+                    Some(Entry::Other(other)) => (completion, other.comm, other.callbacks),
+                    _ => return Err(not_a_request(handle)),
                 }
             } else {
                 (completion, entry.comm.clone(), None)
@@ -194,7 +278,7 @@ impl Requests {
     pub(crate) fn peek(&self, handle: Request) -> Result<Told, Fault> {
         let (completion, callbacks) = {
             let mut table = self.table.borrow_mut();
-            let entry = table.get_mut(handle.0).ok_or_else(|| not_a_request(handle))?;
+            let entry = table.get_mut(handle.0).ok_or_else(|| not_a_request(handle))?.other();
             (entry.request.look().unwrap_or(Completion::EMPTY), entry.callbacks)
         };
         let mut told = told(completion, None);
@@ -209,7 +293,7 @@ impl Requests {
     pub(crate) fn start(&self, handle: Request, buffers: &Buffers) -> Result<(), Fault> {
         use bowline_mpi::raw::StartError;
         let mut table = self.table.borrow_mut();
-        let entry = table.get_mut(handle.0).ok_or_else(|| not_a_request(handle))?;
+        let entry = table.get_mut(handle.0).ok_or_else(|| not_a_request(handle))?.other();
         let comm = entry.comm.as_deref();
         let pool = || buffers.pool_of(comm);
         // SAFETY: the standard makes the program answer for the memory that it has made the request with,
@@ -233,7 +317,7 @@ impl Requests {
     pub(crate) fn cancel(&self, handle: Request) -> Result<(), Fault> {
         let (callbacks, complete) = {
             let mut table = self.table.borrow_mut();
-            let entry = table.get_mut(handle.0).ok_or_else(|| not_a_request(handle))?;
+            let entry = table.get_mut(handle.0).ok_or_else(|| not_a_request(handle))?.other();
             match entry.callbacks {
                 Some(callbacks) => (callbacks, entry.request.look().is_some()),
                 None => {
@@ -252,7 +336,8 @@ impl Requests {
             return Ok(());
         }
         let removed = self.table.borrow_mut().remove(handle.0);
-        let mut entry = removed.ok_or_else(|| not_a_request(handle))?;
+        let mut removed = removed.ok_or_else(|| not_a_request(handle))?;
+        let entry = removed.other();
         let ended = !entry.request.is_active() || entry.request.look().is_some();
         match entry.callbacks {
             Some(callbacks) if ended => {
@@ -268,9 +353,9 @@ impl Requests {
                 let mut detached = self.detached.borrow_mut();
                 // Looking at all of them whenever their number has doubled costs a constant for each.
                 if detached.len() == detached.capacity() {
-                    detached.retain_mut(|old| old.request.look().is_none());
+                    detached.retain_mut(|old| old.other().request.look().is_none());
                 }
-                detached.push(entry);
+                detached.push(removed);
                 Ok(())
             }
         }
@@ -283,18 +368,18 @@ impl Requests {
             let mut left = self.table.replace(new_table()).drain();
             // A send that the program has forgotten may never be matched. A receive that cannot be taken
             // back ends, since its message has come.
-            left.retain(|entry| entry.request.receives());
+            left.retain_mut(|entry| entry.other().request.receives());
             self.detached.borrow_mut().append(&mut left);
         }
         for entry in self.detached.borrow_mut().iter_mut() {
-            entry.request.withdraw();
+            entry.other().request.withdraw();
         }
     }
 
     /// Whether all that was freed under way has ended. Moves nothing on.
     pub(crate) fn is_quiet(&self) -> bool {
         let mut detached = self.detached.borrow_mut();
-        detached.retain_mut(|entry| entry.request.look().is_none());
+        detached.retain_mut(|entry| entry.other().request.look().is_none());
         detached.is_empty()
     }
 }
@@ -303,8 +388,7 @@ impl Requests {
 fn new_table() -> Table<Entry> {
     let mut table = Table::new(Request::KIND);
     for (expected, completion) in [(DONE, Completion::EMPTY), (NOBODY, Completion::NULL)] {
-        let request = Raw::done(completion);
-        let made = table.insert(Entry { request, comm: None, callbacks: None });
+        let made = table.insert(Entry::done(completion));
         debug_assert_eq!(made, Some(expected.0), "the first places of a new table");
     }
     table
@@ -323,6 +407,26 @@ fn told(completion: Completion, comm: Option<&CommObject>) -> Told {
 }
 
 impl Library {
+    /// Waits for a request that is a message, tells of its end and takes the handle at `place` away. None: the
+    /// request is of another kind, and nothing has happened.
+    #[inline(always)]
+    pub(crate) fn end_message(
+        &self,
+        handle: Request,
+        place: Out<Request>,
+    ) -> Result<Option<Result<Received, Box<Told>>>, Fault> {
+        if handle == DONE {
+            place.set(MPI_REQUEST_NULL)?;
+            return Ok(Some(Ok(Received::EMPTY)));
+        }
+        let Some(Message { comm, posted }) = self.requests.take_message(handle) else {
+            return Ok(None);
+        };
+        place.set(MPI_REQUEST_NULL)?;
+        let ended = comm.comm.wait_posted(posted);
+        Ok(Some(ended.map_err(|completion| Box::new(told(*completion, Some(&comm))))))
+    }
+
     /// Waits until a request is complete. Says whether there was anything to wait for.
     #[inline]
     pub(crate) fn wait_for(&self, handle: Request) -> Result<bool, Fault> {
@@ -359,6 +463,11 @@ impl Library {
         self.requests.withdraw(all);
         self.world.comm.wait_until(|| self.requests.is_quiet() && self.buffers.are_empty());
     }
+}
+
+#[cold]
+fn too_many() -> Fault {
+    fault(MPI_ERR_OTHER, "there are too many requests")
 }
 
 #[cold]

@@ -66,6 +66,14 @@ impl StatusOut {
             self.set_if_wanted(status);
         }
     }
+
+    /// The same of a success.
+    #[inline(always)]
+    pub(crate) fn put_received(self, status: bowline_mpi::Status) {
+        if !self.is_null() {
+            self.put(status.into());
+        }
+    }
 }
 
 /// Sets the mark of an operation that was cancelled.

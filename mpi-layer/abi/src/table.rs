@@ -29,27 +29,39 @@ impl<T> Table<T> {
         self.insert_with(|_| object)
     }
 
-    /// [`insert`](Self::insert) of an object that knows its handle.
+    /// [`insert`](Self::insert) of an object that knows its handle. It is made where it stays: the parts of
+    /// one that was made elsewhere would be read back before they are written.
+    #[inline(always)]
     pub(crate) fn insert_with(&mut self, object: impl FnOnce(usize) -> T) -> Option<usize> {
         let value = self.reserve()?;
-        self.fill(value, object(value));
+        if let Some(Place { object: free @ None, .. }) = self.places.get_mut(value & INDEX_MAX) {
+            *free = Some(object(value));
+        }
         Some(value)
     }
 
     /// A handle of something that is not there yet: until it is, the handle finds nothing.
+    #[inline]
     pub(crate) fn reserve(&mut self) -> Option<usize> {
         let index = match self.free.pop() {
             Some(index) => index as usize,
-            None if self.places.len() > INDEX_MAX => return None,
-            None => {
-                self.places.push(Place { generation: 0, object: None });
-                self.places.len() - 1
-            }
+            None => self.grow()?,
         };
         let place = &mut self.places[index];
         place.generation =
             if place.generation == GENERATION_MAX { 1 } else { place.generation + 1 };
         Some(encode(self.kind, index, place.generation))
+    }
+
+    /// A place more.
+    #[cold]
+    #[inline(never)]
+    fn grow(&mut self) -> Option<usize> {
+        if self.places.len() > INDEX_MAX {
+            return None;
+        }
+        self.places.push(Place { generation: 0, object: None });
+        Some(self.places.len() - 1)
     }
 
     /// Gives a handle back that was reserved and not filled.
@@ -92,12 +104,26 @@ impl<T> Table<T> {
 
     /// Takes an object out.
     pub(crate) fn remove(&mut self, value: usize) -> Option<T> {
+        self.remove_part(value, |_| true, |object| object)
+    }
+
+    /// Takes an object out if it is as it should be, and the parts that are wanted out of that.
+    #[inline(always)]
+    pub(crate) fn remove_part<R>(
+        &mut self,
+        value: usize,
+        fits: impl FnOnce(&T) -> bool,
+        part: impl FnOnce(T) -> R,
+    ) -> Option<R> {
         let (index, generation) = decode(self.kind, value)?;
         let place = self.places.get_mut(index).filter(|place| place.generation == generation)?;
-        let object = place.object.take()?;
+        if !place.object.as_ref().is_some_and(fits) {
+            return None;
+        }
+        let part = part(place.object.take()?);
         // Below `INDEX_MAX`, which fits.
         self.free.push(index as u32);
-        Some(object)
+        Some(part)
     }
 
     /// The handle whose low half is this number; the number itself when there is none.

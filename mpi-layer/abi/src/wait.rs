@@ -5,6 +5,8 @@
 
 use std::ffi::c_int;
 
+use bowline_mpi::Status as Received;
+
 use crate::arg::{In, Out};
 use crate::entry::mpi;
 use crate::fault::{Fault, fault};
@@ -32,6 +34,16 @@ impl Statuses {
     fn put(&mut self, told: Told) {
         self.array.at(self.count).put(told.status);
         self.code(told.fault);
+    }
+
+    /// The next one is a message that was received, or sent.
+    #[inline]
+    fn received(&mut self, status: Received) {
+        self.array.at(self.count).put_received(status);
+        if self.first.is_some() {
+            self.codes.push(MPI_SUCCESS);
+        }
+        self.count += 1;
     }
 
     /// The next one is none, or inactive.
@@ -86,9 +98,8 @@ impl Library {
     fn check_requests(&self, count: c_int, requests: In<Request>) -> Result<usize, Fault> {
         let count = length(count)?;
         // Without checks, one that is none is found where it is waited for.
-        let looked_at = if self.checks { count } else { 0 };
-        for index in 0..looked_at {
-            self.requests.see(requests.at(index).get()?)?;
+        if self.checks {
+            self.requests.check(count, requests)?;
         }
         Ok(count)
     }
@@ -151,6 +162,16 @@ impl Library {
         for index in 0..count {
             let place = requests.at(index);
             let handle = place.get()?;
+            if !lost && let Some(ended) = self.end_message(handle, place)? {
+                match ended {
+                    Ok(status) => told.received(status),
+                    Err(one) => {
+                        lost = one.is_of_lost();
+                        told.put(*one);
+                    }
+                }
+                continue;
+            }
             let active = if lost {
                 match self.requests.see(handle)? {
                     Seen::Idle => false,
@@ -168,7 +189,7 @@ impl Library {
                 continue;
             }
             let one = self.requests.tell(handle, place)?;
-            lost |= one.fault.as_ref().is_some_and(|fault| fault.code() == MPI_ERR_PROC_ABORTED);
+            lost |= one.is_of_lost();
             told.put(one);
         }
         told.end()
@@ -225,6 +246,17 @@ fn places<const N: usize>(missing: [bool; N]) -> Result<(), Fault> {
 mpi! {
     fn MPI_Wait(request: Out<Request>, status: StatusOut) |mpi| {
         let handle = request.get()?;
+        if let Some(ended) = mpi.end_message(handle, request)? {
+            let told = match ended {
+                Ok(received) => {
+                    status.put_received(received);
+                    return Ok(());
+                }
+                Err(told) => told,
+            };
+            status.put(told.status);
+            return told.outcome();
+        }
         if !mpi.wait_for(handle)? {
             status.put_empty();
             return Ok(());

@@ -54,6 +54,22 @@ impl Completion {
         Self { error: Some(error), ..Self::EMPTY }
     }
 
+    /// The status of a success; all else as a completion, in one word so that the way of a success is short.
+    #[inline(always)]
+    fn status(status: &bowline_ucp::Status, receive: bool) -> Result<Status, Box<Self>> {
+        match status.outcome {
+            Ok(()) if receive => Ok(Status::new(status.source, status.tag, status.length)),
+            Ok(()) => Ok(Status::EMPTY),
+            Err(_) => Err(Self::of_failure(status, receive)),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn of_failure(status: &bowline_ucp::Status, receive: bool) -> Box<Self> {
+        Box::new(Self::of(status, receive))
+    }
+
     fn of(status: &bowline_ucp::Status, receive: bool) -> Self {
         let envelope = Self {
             source: status.source as i32,
@@ -164,9 +180,20 @@ pub enum Mode {
     Buffered,
 }
 
-/// A message that a wait is for.
+/// A message under way: a request that keeps nothing. Who has it keeps its communicator and its memory, and
+/// asks the communicator for its end.
 #[derive(Clone, Copy, Debug)]
-pub struct Waited(RequestId);
+pub struct Posted {
+    id: RequestId,
+    receive: bool,
+}
+
+impl Posted {
+    #[inline]
+    pub(crate) const fn new(id: RequestId, receive: bool) -> Self {
+        Self { id, receive }
+    }
+}
 
 impl General {
     /// The operation has ended. Wakes the rank where it sleeps.
@@ -337,7 +364,7 @@ impl Request {
 
     /// The message that it waits for, if it is for one only.
     #[inline]
-    pub const fn waits_for(&self) -> Option<Waited> {
+    pub const fn waits_for(&self) -> Option<Posted> {
         let work = match &self.0 {
             Work::Persistent(persistent) => match &persistent.current {
                 Some(work) => work,
@@ -346,7 +373,7 @@ impl Request {
             work => work,
         };
         match work {
-            Work::Message(message) => Some(Waited(message.id)),
+            Work::Message(message) => Some(Posted::new(message.id, message.receive)),
             _ => None,
         }
     }
@@ -470,10 +497,18 @@ impl Communicator {
         Ok(Request(Work::Creation(Box::new(creation))))
     }
 
-    /// A request for a message that was started.
+    /// A request for a message that was posted; without one it has ended as `ended` says.
     #[inline]
-    pub(super) fn message(&self, id: RequestId, receive: bool) -> Started {
-        Started::Active(Request(Work::message(self, id, receive)))
+    pub(super) fn started(&self, posted: Option<Posted>, ended: Completion) -> Started {
+        match posted {
+            Some(posted) => Started::Active(self.request(posted)),
+            None => Started::Done(ended),
+        }
+    }
+
+    /// A request for a message that was posted.
+    pub fn request(&self, Posted { id, receive }: Posted) -> Request {
+        Request(Work::message(self, id, receive))
     }
 
     /// A request for a send and a receive that were started together.
@@ -489,8 +524,23 @@ impl Communicator {
 
     /// Waits for the message of a request; see [`Request::arrived`].
     #[inline]
-    pub fn wait_message(&self, waited: Waited) -> bowline_ucp::Status {
-        self.inner.process.worker.wait(waited.0)
+    pub fn wait_message(&self, posted: Posted) -> bowline_ucp::Status {
+        self.inner.process.worker.wait(posted.id)
+    }
+
+    /// Waits for the end of a message, which is forgotten.
+    ///
+    /// # Errors
+    /// What is not a success is told as a completion.
+    #[inline(always)]
+    pub fn wait_posted(&self, posted: Posted) -> Result<Status, Box<Completion>> {
+        Completion::status(&self.inner.process.worker.wait(posted.id), posted.receive)
+    }
+
+    /// Whether a message has ended. Moves nothing on.
+    #[inline]
+    pub fn has_ended(&self, posted: Posted) -> bool {
+        self.inner.process.worker.is_complete(posted.id)
     }
 }
 

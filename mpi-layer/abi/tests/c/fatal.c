@@ -12,6 +12,7 @@ int main(int argc, char **argv)
         OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ABORT));
     if (strcmp(how, "null") == 0) {
         OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+        OK(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_ARE_FATAL));
         if (rank == 1)
             MPI_Barrier(MPI_COMM_NULL);
     } else if (rank == 1) {

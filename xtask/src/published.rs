@@ -6,6 +6,7 @@
 //!                      python   an environment with numpy and mpi4py, built against the prefix
 //!                      source   mpi4py's source, which has its tests
 //!                      rsmpi    the crate `mpi` with its examples
+//!                      mpich    an environment with MPICH's wheel, for exchanging programs ([`programs`])
 //!                      results  how each test ended, by module, number of ranks and rank
 //! ```
 //!
@@ -14,6 +15,7 @@
 
 mod list;
 mod mpi4py;
+mod programs;
 mod rsmpi;
 
 use std::fs::File;
@@ -30,7 +32,8 @@ use list::{Ended, List, Results};
 /// What to run.
 #[derive(clap::Args, Debug, Default)]
 pub(crate) struct Options {
-    /// Only the modules of mpi4py's tests and the examples of rsmpi whose names have this in them
+    /// Only what has this in its name: modules of mpi4py's tests, `numpy.cg` and others, `exchange`,
+    /// `example.X` of rsmpi
     #[arg(long, default_value = "")]
     only: String,
     /// Numbers of ranks for mpi4py
@@ -110,6 +113,7 @@ fn programs(places: &Places, options: &Options) -> Result<Outcome> {
     std::fs::create_dir_all(&results).with_context(|| format!("cannot make {results:?}"))?;
     let complete = options.only.is_empty();
     let (mut passed, mut skipped, mut wrong) = (Vec::new(), Vec::new(), Vec::new());
+    let mut ours = Vec::new();
     let mut judge = |suite: &str, title: &str, all: Result<Results>, complete: bool| {
         let said = all.and_then(|all| held(places, suite, title, &all, complete, options.update));
         match said {
@@ -122,6 +126,7 @@ fn programs(places: &Places, options: &Options) -> Result<Outcome> {
             let list = List::read(&places.list("mpi4py"))?;
             let all = mpi4py::run(places, &list, &options.only, &options.ranks);
             judge("mpi4py", &mpi4py::title(), all, complete && options.ranks == RANKS);
+            ours.push(("numpy programs", programs::numpy(places, &options.only, &options.ranks)));
         }
         Err(why) => skipped.push(format!("{} cannot be had: {why:#}", mpi4py::title())),
     }
@@ -130,6 +135,18 @@ fn programs(places: &Places, options: &Options) -> Result<Outcome> {
             judge("rsmpi", &rsmpi::title(), rsmpi::run(places, &options.only), complete);
         }
         Err(why) => skipped.push(format!("{} cannot be had: {why:#}", rsmpi::title())),
+    }
+    if "exchange".contains(&*options.only) {
+        match programs::prepare(places)? {
+            Ok(()) => ours.push(("exchange with mpich", programs::exchange(places))),
+            Err(why) => skipped.push(format!("the wheel mpich cannot be had: {why:#}")),
+        }
+    }
+    for (title, jobs) in ours {
+        match jobs {
+            Ok(jobs) => passed.push(format!("{title}: {jobs} jobs")),
+            Err(error) => wrong.push(format!("{title}: {error:#}")),
+        }
     }
     ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
     Ok(match passed.is_empty() {
@@ -176,12 +193,16 @@ impl Job {
         words: &[&Path],
         name: &str,
     ) -> Result<Self> {
-        let log = places.results().join(format!("{name}.{ranks}.log"));
+        let mut command = Command::new(places.prefix().join("bin/mpiexec"));
+        command.args(["-n", &ranks.to_string()]).arg(program).args(words);
+        Self::launch(places, &mut command, &format!("{name}.{ranks}"))
+    }
+
+    /// The same by a launcher with all that it needs.
+    fn launch(places: &Places, command: &mut Command, name: &str) -> Result<Self> {
+        let log = places.results().join(format!("{name}.log"));
         let said = File::create(&log).with_context(|| format!("cannot write {log:?}"))?;
-        let launcher = Command::new(places.prefix().join("bin/mpiexec"))
-            .args(["-n", &ranks.to_string()])
-            .arg(program)
-            .args(words)
+        let launcher = command
             .env("PYTHONDONTWRITEBYTECODE", "1")
             .stdin(Stdio::null())
             .stdout(said.try_clone().context("cannot share the log")?)

@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::process::Command;
 
-use crate::job::{Ended, LOST, alone, checked_job, compiled, job, job_with, library, started};
+use crate::job::{
+    Ended, LOST, alone, checked_job, compiled, cxx_job, job, job_with, library, started,
+};
 
 /// A test.
 pub(crate) struct Case {
@@ -32,6 +34,7 @@ cases! {
     buffered_sends_have_room,
     generalised_requests_end_when_told,
     a_loop_of_tests_gives_its_processor_away,
+    a_program_of_cxx_finds_its_types,
     the_start_and_the_end,
     calls_at_the_wrong_time_end_the_process,
     errors_go_to_their_handlers,
@@ -303,6 +306,18 @@ fn duplicates_are_made_in_the_background() {
 fn checks_can_be_left_out() {
     passes(&job(1, "checks.c", &["checked"]));
     passes(&job_with(1, "checks.c", &["unchecked"], &[("BOWLINE_MPI_CHECKS", "0")]));
+}
+
+fn a_program_of_cxx_finds_its_types() {
+    if !crate::job::has_cxx() {
+        println!("skipped: there is no compiler of C++, c++");
+        return;
+    }
+    for ranks in [1, 3] {
+        let ended = cxx_job(ranks, "templates.cpp");
+        assert_eq!(ended.code, Some(0), "{ended:#?}");
+        assert_eq!(ended.stdout, "ok\n".repeat(ranks as usize), "{ended:#?}");
+    }
 }
 
 fn no_memory_is_lost() {

@@ -67,13 +67,28 @@ pub(crate) fn library() -> PathBuf {
 
 /// Compiles a file below `c`; more words may follow.
 pub(crate) fn compiled(file: &str, words: &[&str]) -> PathBuf {
-    let program = workshop().join(file.trim_end_matches(".c"));
-    let output = Command::new("cc")
-        .args(["-std=c11", "-D_GNU_SOURCE", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread"])
+    made("cc", &["-std=c11", "-D_GNU_SOURCE"], &own().join("tests/c").join(file), words)
+}
+
+/// Whether there is a compiler of C++.
+pub(crate) fn has_cxx() -> bool {
+    Command::new("c++").arg("--version").stdout(Stdio::null()).status().is_ok()
+}
+
+/// Runs a file below `cxx` as a job.
+pub(crate) fn cxx_job(ranks: u32, file: &str) -> Ended {
+    launched(ranks, &made("c++", &["-std=c++17"], &own().join("tests/cxx").join(file), &[]))
+}
+
+fn made(compiler: &str, language: &[&str], source: &Path, words: &[&str]) -> PathBuf {
+    let program = workshop().join(source.file_stem().expect("a file's name"));
+    let output = Command::new(compiler)
+        .args(language)
+        .args(["-O1", "-Wall", "-Wextra", "-Werror", "-pthread"])
         .args(words)
         .arg("-I")
         .arg(own().join("include"))
-        .arg(own().join("tests/c").join(file))
+        .arg(source)
         .arg("-o")
         .arg(&program)
         .arg("-L")
@@ -81,8 +96,9 @@ pub(crate) fn compiled(file: &str, words: &[&str]) -> PathBuf {
         .args(["-lmpi_abi", "-lm"])
         .arg(format!("-Wl,-rpath,{}", workshop().display()))
         .output()
-        .expect("a C compiler, cc");
-    assert!(output.status.success(), "{file}:\n{}", String::from_utf8_lossy(&output.stderr));
+        .unwrap_or_else(|error| panic!("{compiler} cannot be started: {error}"));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}:\n{said}", source.display());
     program
 }
 
@@ -98,11 +114,19 @@ pub(crate) fn job_with(
     arguments: &[&str],
     variables: &[(&str, &str)],
 ) -> Ended {
-    let program = compiled(file, &[]);
-    let mut command = Command::new(std::env::current_exe().expect("an own file"));
-    command.arg(LAUNCH).arg(ranks.to_string()).arg(program).args(arguments);
-    command.envs(variables.iter().copied());
+    let mut command = launcher(ranks, &compiled(file, &[]));
+    command.args(arguments).envs(variables.iter().copied());
     ended(command)
+}
+
+fn launched(ranks: u32, program: &Path) -> Ended {
+    ended(launcher(ranks, program))
+}
+
+fn launcher(ranks: u32, program: &Path) -> Command {
+    let mut command = Command::new(std::env::current_exe().expect("an own file"));
+    command.arg(LAUNCH).arg(ranks.to_string()).arg(program);
+    command
 }
 
 /// The code with which [`checked_job`] ends where memory is lost or wrongly used.

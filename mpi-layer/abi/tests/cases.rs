@@ -34,6 +34,7 @@ cases! {
     buffered_sends_have_room,
     generalised_requests_end_when_told,
     a_loop_of_tests_gives_its_processor_away,
+    rules_that_no_chapter_has,
     a_program_of_cxx_finds_its_types,
     the_start_and_the_end,
     calls_at_the_wrong_time_end_the_process,
@@ -308,6 +309,12 @@ fn checks_can_be_left_out() {
     passes(&job_with(1, "checks.c", &["unchecked"], &[("BOWLINE_MPI_CHECKS", "0")]));
 }
 
+fn rules_that_no_chapter_has() {
+    for ranks in [1, 2, 4] {
+        passes(&job(ranks, "rules.c", &[]));
+    }
+}
+
 fn a_program_of_cxx_finds_its_types() {
     if !crate::job::has_cxx() {
         println!("skipped: there is no compiler of C++, c++");
@@ -329,6 +336,7 @@ fn no_memory_is_lost() {
     assert!(ended.stderr.contains("100 bytes in 1 blocks are definitely lost"), "{ended:#?}");
     let programs = [
         (4, "messages.c"),
+        (2, "rules.c"),
         (2, "requests.c"),
         (2, "persistent.c"),
         (2, "probes.c"),

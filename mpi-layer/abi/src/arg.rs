@@ -113,6 +113,10 @@ impl<T: Copy> In<T> {
 pub(crate) struct Text(*const c_char);
 
 impl Text {
+    pub(crate) fn addr(self) -> usize {
+        self.0.addr()
+    }
+
     /// A text that begins at an address that the program has stored.
     pub(crate) const fn of(start: In<c_char>) -> Self {
         Self(start.0)
@@ -135,6 +139,10 @@ impl Text {
 pub(crate) struct TextOut(*mut c_char);
 
 impl TextOut {
+    pub(crate) fn addr(self) -> usize {
+        self.0.addr()
+    }
+
     /// Stores as much of a text as fits into `room` bytes with a zero byte behind it, and gives the
     /// length without that.
     pub(crate) fn set(self, text: &[u8], room: usize) -> Result<usize, Fault> {

@@ -71,12 +71,16 @@ macro_rules! inside {
 
 /// What a function returns: success, or what the handler of an object says.
 macro_rules! outcome {
-    ($name:ident, $outcome:expr, $($object:ident)?) => {
+    ($name:ident($($arg:ident),*), $outcome:expr, $($object:ident)?) => {
         match $outcome {
             Ok(()) => $crate::generated::constants::MPI_SUCCESS,
             Err(fault) => {
                 let object = $crate::entry::object!($($object)?);
-                $crate::fault::raise(fault, object, stringify!($name))
+                // Copies, so that the arguments themselves can stay in registers.
+                let arguments = move |_text: &mut String| {
+                    $($crate::shown::argument(_text, stringify!($arg), &$arg);)*
+                };
+                $crate::fault::raise(fault, object, stringify!($name), &arguments)
             }
         }
     };
@@ -98,7 +102,7 @@ macro_rules! mpi {
         $crate::entry::symbols! { $name($($arg: $type),*) -> std::ffi::c_int {
             let run = || -> Result<(), $crate::fault::Fault> { $body };
             let outcome = $crate::entry::inside!($name, run());
-            $crate::entry::outcome!($name, outcome, $($object)?)
+            $crate::entry::outcome!($name($($arg),*), outcome, $($object)?)
         } }
         $crate::entry::mpi! { $($rest)* }
     };
@@ -108,7 +112,7 @@ macro_rules! mpi {
             let $mpi = $crate::library::enter(stringify!($name));
             let run = || -> Result<(), $crate::fault::Fault> { $body };
             let outcome = $crate::entry::inside!($name, run());
-            $crate::entry::outcome!($name, outcome, $($object)?)
+            $crate::entry::outcome!($name($($arg),*), outcome, $($object)?)
         } }
         $crate::entry::mpi! { $($rest)* }
     };
@@ -126,7 +130,7 @@ macro_rules! mpi {
                 let $mpi = $crate::library::enter(stringify!($name));
                 let run = || -> Result<(), $crate::fault::Fault> { $body };
                 let outcome = $crate::entry::inside!($name, run());
-                $crate::entry::outcome!($name, outcome, $($object)?)
+                $crate::entry::outcome!($name($($arg),*), outcome, $($object)?)
             }
             other($($arg),*)
         } }
@@ -188,7 +192,7 @@ macro_rules! stub {
             if let $crate::fault::Object::Comm(comm) = object
                 && let Err(fault) = mpi.comm(comm)
             {
-                return $crate::fault::raise(fault, object, stringify!($name));
+                return $crate::fault::raise(fault, object, stringify!($name), &|_| {});
             }
             $crate::entry::unsupported(object, stringify!($name))
         } }
@@ -212,7 +216,7 @@ pub(crate) use {inside, mpi, object, outcome, stub, symbols, tool_stub};
 #[inline(never)]
 pub(crate) fn unsupported(object: Object, name: &'static str) -> c_int {
     let text = "this version of Bowline does not have the function";
-    raise(fault(MPI_ERR_UNSUPPORTED_OPERATION, text), object, name)
+    raise(fault(MPI_ERR_UNSUPPORTED_OPERATION, text), object, name, &|_| {})
 }
 
 /// What a function of the tools interface returns: the interface cannot be started, so that nothing of

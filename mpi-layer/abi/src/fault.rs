@@ -97,6 +97,18 @@ impl Fault {
         self
     }
 
+    /// All that there is to say of the error of a call.
+    fn sentence(&self, name: &str, arguments: &dyn Fn(&mut String)) -> String {
+        let mut shown = String::new();
+        arguments(&mut shown);
+        let inner = &self.0;
+        let text = format!("{name}: {}: {}", errors::code_name(inner.code), inner.text);
+        match shown.is_empty() {
+            true => text,
+            false => format!("{text}, in {name}({shown})"),
+        }
+    }
+
     /// The error's code.
     #[allow(dead_code, reason = "for chapters to come")]
     pub(crate) fn code(&self) -> c_int {
@@ -126,14 +138,20 @@ impl From<Box<MpiError>> for Fault {
     }
 }
 
-/// Gives an error to its handler; what it returns is what the function returns.
+/// Gives an error to its handler; what it returns is what the function returns. `arguments` writes those
+/// of the call.
 #[cold]
 #[inline(never)]
-pub(crate) fn raise(fault: Fault, object: Object, name: &'static str) -> c_int {
+pub(crate) fn raise(
+    fault: Fault,
+    object: Object,
+    name: &'static str,
+    arguments: &dyn Fn(&mut String),
+) -> c_int {
     let object = fault.0.object.unwrap_or(object);
     let code = fault.0.code;
     if !fault.0.asked {
-        tracing::debug!("{name}: {}: {}", errors::code_name(code), fault.0.text);
+        tracing::debug!("{}", fault.sentence(name, arguments));
         errors::remember(code, name, &fault.0.text);
     }
     let action = action_of(object).unwrap_or_else(own_action);
@@ -146,7 +164,7 @@ pub(crate) fn raise(fault: Fault, object: Object, name: &'static str) -> c_int {
             result
         }
         Action::End => {
-            let text = format!("{name}: {}: {}", errors::code_name(code), fault.0.text);
+            let text = fault.sentence(name, arguments);
             library::end(errors::class_of(code).unwrap_or(MPI_ERR_OTHER), &text)
         }
     }

@@ -62,6 +62,7 @@ mod persistent;
 mod probe;
 mod request;
 mod session;
+mod shown;
 mod status;
 mod table;
 mod types;

@@ -171,6 +171,9 @@ fn errors_end_the_job_unless_something_else_is_said() {
         assert_eq!(ended.code, Some(6), "{how}: {ended:#?}");
         let sentence = "bowline: rank 1: MPI_Send: MPI_ERR_RANK: rank 77 is not in";
         assert!(ended.stderr.contains(sentence), "{how}: {ended:#?}");
+        let arguments =
+            "count=1, datatype=MPI_INT, dest=77, tag=0, comm=MPI_COMM_WORLD); the job ends\n";
+        assert!(ended.stderr.contains(arguments), "{how}: {ended:#?}");
     }
     // MPI_ERR_COMM, by the handler of MPI_COMM_SELF.
     let ended = job(2, "fatal.c", &["null"]);

@@ -22,6 +22,8 @@ mod copy;
 #[cfg(test)]
 mod tests;
 mod walk;
+#[cfg(all(target_arch = "x86_64", not(any(miri, bowline_sanitize))))]
+mod wide;
 
 use std::sync::Arc;
 

@@ -14,12 +14,13 @@
 //! `Unpack` is caught here; its receive fails once the message has come.
 
 use std::any::Any;
+use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use std::sync::Arc;
 
-use crate::copy::copy_from_shared;
+use crate::copy::{copy_from_shared, copy_to_shared, overwrites_lines};
 use crate::layout::{self, Layout, Overflow};
+use crate::sync::Line;
 use crate::view::{View, copy_small};
 
 /// Bytes that pass between callbacks and a transport's memory, which peers may write and is therefore
@@ -176,7 +177,38 @@ impl Laid {
         // SAFETY: the message was promised to the handle's constructor; the caller promises the rest.
         unsafe { layout::pack(&self.layout, self.base, self.count, offset, out, len) };
     }
+
+    /// The same to memory of a transport, which another processor reads and has read: stores of small pieces
+    /// ask for each of its lines and wait for it, a long copy does not.
+    ///
+    /// # Safety
+    /// As for [`pack`](Self::pack).
+    unsafe fn pack_to_shared(&self, offset: usize, out: *mut u8, len: usize) {
+        let piece = self.len / self.layout.pieces(self.count).max(1);
+        // Long pieces are copied as messages are.
+        if piece >= COARSE || !overwrites_lines(len) {
+            // SAFETY: promised by the caller.
+            return unsafe { self.pack(offset, out, len) };
+        }
+        let mut fragment = MaybeUninit::<Line<[u8; FRAGMENT]>>::uninit();
+        let start = fragment.as_mut_ptr().cast::<u8>();
+        for at in (0..len).step_by(FRAGMENT) {
+            let n = FRAGMENT.min(len - at);
+            // SAFETY: promised by the caller; there is room for `n` bytes in between, which are written
+            // before they are read.
+            unsafe {
+                self.pack(offset + at, start, n);
+                copy_to_shared(start, out.wrapping_add(at), n);
+            }
+        }
+    }
 }
+
+/// Bytes that are put together before they are copied to a transport's memory.
+const FRAGMENT: usize = 8192;
+
+/// Average bytes of a piece that are not worth it.
+const COARSE: usize = 1024;
 
 /// Ends the process when it is dropped by a panic: rule 3.
 struct NoUnwind;
@@ -249,7 +281,7 @@ impl Outgoing {
     pub(crate) fn copy_to(&mut self, offset: usize, len: usize, out: View<'_>) {
         if let Self::Laid(laid) = self {
             // SAFETY: the view has room for `len` bytes, and is no memory of the message.
-            return unsafe { laid.pack(offset, out.as_ptr(), len) };
+            return unsafe { laid.pack_to_shared(offset, out.as_ptr(), len) };
         }
         let mut at = 0;
         self.each(offset, len, |part| {

@@ -1,8 +1,10 @@
 //! Copies between a message's bytes side by side and where its layout has them.
 //!
 //! Small blocks an even stride apart are what most layouts are made of. They are copied in loops that know
-//! their length (1, 2, 4, 8 or 16 bytes), as integers that need not be aligned.
+//! their length (1, 2, 4, 8 or 16 bytes), as integers that need not be aligned, or many at once: see [`wide`].
 
+#[cfg(all(target_arch = "x86_64", not(any(miri, bowline_sanitize))))]
+use super::wide;
 use super::{Kind, Layout, Node, Part, Piece};
 use crate::copy::{copy_from_shared, copy_to_shared};
 use crate::view::copy_small;
@@ -47,11 +49,12 @@ unsafe fn strided<T: Copy, const PACK: bool>(
     stride: i64,
 ) {
     let size = size_of::<T>();
+    let stride = stride as isize;
     let mut laid = laid;
     let mut flat = line.start;
-    for _ in 0..count {
-        // SAFETY: promised by the caller; unaligned access asks for nothing more. `T` is an integer or an
-        // array of bytes, which has no bytes between.
+    let copy = |laid: *mut u8, flat: *mut u8| {
+        // SAFETY: promised by the caller; unaligned access asks for nothing more. `T` is an integer, which
+        // has no bytes between.
         unsafe {
             if PACK {
                 flat.cast::<T>().write_unaligned(laid.cast::<T>().read_unaligned());
@@ -59,11 +62,69 @@ unsafe fn strided<T: Copy, const PACK: bool>(
                 laid.cast::<T>().write_unaligned(flat.cast::<T>().read_unaligned());
             }
         }
-        laid = laid.wrapping_offset(stride as isize);
+    };
+    // Four in a turn: a processor may store two of them at once, but counts one turn at a time.
+    for _ in 0..count / 4 {
+        for nth in 0..4 {
+            copy(laid.wrapping_offset(stride * nth), flat.wrapping_add(size * nth as usize));
+        }
+        laid = laid.wrapping_offset(4 * stride);
+        flat = flat.wrapping_add(4 * size);
+    }
+    for _ in 0..count % 4 {
+        copy(laid, flat);
+        laid = laid.wrapping_offset(stride);
         flat = flat.wrapping_add(size);
     }
     line.start = flat;
     line.left -= size * count;
+}
+
+/// Copies as many of the blocks as wide instructions are there and good for. Returns how many.
+///
+/// # Safety
+/// As for [`blocks`].
+#[cfg(all(target_arch = "x86_64", not(any(miri, bowline_sanitize))))]
+#[inline]
+unsafe fn wide<const PACK: bool>(
+    laid: *mut u8,
+    line: &mut Line,
+    len: usize,
+    count: usize,
+    stride: i64,
+) -> usize {
+    let (stride, flat) = (stride as isize, (line.start, len as isize));
+    let done = match len {
+        // SAFETY: promised by the caller.
+        4 | 8 | 16 | 32 if stride == 2 * flat.1 => unsafe {
+            wide::halves::<PACK>(laid, line.start, len, count)
+        },
+        LONG.. => 0,
+        _ => {
+            let laid = (laid, stride);
+            // SAFETY: promised by the caller.
+            let all = unsafe {
+                if PACK {
+                    wide::blocks((laid.0.cast_const(), stride), flat, len, count)
+                } else {
+                    wide::blocks((flat.0.cast_const(), flat.1), laid, len, count)
+                }
+            };
+            if all { count } else { 0 }
+        }
+    };
+    line.start = line.start.wrapping_add(done * len);
+    line.left -= done * len;
+    done
+}
+
+/// No wide instructions are there, or none that tools would see.
+///
+/// # Safety
+/// Nothing is asked.
+#[cfg(not(all(target_arch = "x86_64", not(any(miri, bowline_sanitize)))))]
+unsafe fn wide<const PACK: bool>(_: *mut u8, _: &mut Line, _: usize, _: usize, _: i64) -> usize {
+    0
 }
 
 /// Copies `count` whole blocks of `len` bytes.
@@ -79,6 +140,9 @@ unsafe fn blocks<const PACK: bool>(
 ) {
     // SAFETY: promised by the caller.
     unsafe {
+        let done = wide::<PACK>(laid, line, len, count, stride);
+        let laid = laid.wrapping_offset((done as isize).wrapping_mul(stride as isize));
+        let count = count - done;
         match len {
             1 => strided::<u8, PACK>(laid, line, count, stride),
             2 => strided::<u16, PACK>(laid, line, count, stride),
@@ -113,14 +177,19 @@ unsafe fn nodes<const PACK: bool>(
         // A division for each node would cost more than copying a small one.
         (done, skip) = (skip / node.size, skip % node.size);
     }
-    let is_block = matches!(node.kind, Kind::Block);
+    let is_flat = matches!(node.kind, Kind::Block | Kind::Pieces(_));
     while done < count && line.left > 0 {
         let place = laid.wrapping_offset((done as i64).wrapping_mul(stride) as isize);
         let whole =
-            if is_block && skip == 0 { (line.left / node.size).min(count - done) } else { 0 };
+            if is_flat && skip == 0 { (line.left / node.size).min(count - done) } else { 0 };
         if whole > 0 {
             // SAFETY: so many nodes are there, and as many bytes are left.
-            unsafe { blocks::<PACK>(place, line, node.size, whole, stride) };
+            unsafe {
+                match &node.kind {
+                    Kind::Pieces(list) => lists::<PACK>(list, place, line, whole, stride),
+                    _ => blocks::<PACK>(place, line, node.size, whole, stride),
+                }
+            }
             done += whole;
             continue;
         }
@@ -147,6 +216,30 @@ unsafe fn pieces<const PACK: bool>(list: &[Piece], laid: *mut u8, line: &mut Lin
             return;
         }
         (inside, begin) = (0, end);
+    }
+}
+
+/// Copies all pieces of a list, `count` times.
+///
+/// # Safety
+/// As for [`nodes`], of all of them.
+unsafe fn lists<const PACK: bool>(
+    list: &[Piece],
+    laid: *mut u8,
+    line: &mut Line,
+    count: usize,
+    stride: i64,
+) {
+    let mut laid = laid;
+    for _ in 0..count {
+        let mut begin = 0;
+        for &Piece { at, end } in list {
+            let place = laid.wrapping_offset(at as isize);
+            // SAFETY: promised by the caller.
+            unsafe { block::<PACK>(place, line, end - begin) };
+            begin = end;
+        }
+        laid = laid.wrapping_offset(stride as isize);
     }
 }
 

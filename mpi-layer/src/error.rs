@@ -3,7 +3,7 @@
 //! One enum for the whole layer; the mapping to error classes is here and nowhere else. Texts are
 //! made where they are shown, the data path carries small values.
 
-use bowline_ucp::{OpError, PeerFailure};
+use bowline_ucp::{OpError, PeerFailure, ReceiveError};
 use thiserror::Error;
 
 /// Why a call failed. (MPI: MPI Environmental Management, "Error Codes and Classes".)
@@ -204,6 +204,14 @@ impl MpiError {
             | Self::MemoryOverwritten
             | Self::Protocol(_) => ErrorClass::Other,
         }
+    }
+}
+
+impl From<ReceiveError> for MpiError {
+    #[cold]
+    #[inline(never)]
+    fn from(error: ReceiveError) -> Self {
+        error.error().into()
     }
 }
 

@@ -11,8 +11,8 @@ use std::mem::ManuallyDrop;
 
 use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_ucp::{
-    Envelope, Ep, MatchSpec, Message, MessageInfo, OpError, RequestId, SendMode, Sent, Status,
-    Worker,
+    Envelope, Ep, MatchSpec, Message, MessageInfo, OpError, ReceiveError, RequestId, SendMode,
+    Sent, Status, Worker,
 };
 
 use crate::datatype::{Datatype, bytes_of_mut};
@@ -86,7 +86,7 @@ pub(crate) fn receive(
     worker: &Worker,
     spec: MatchSpec,
     bytes: &mut [u8],
-) -> Result<MessageInfo, OpError> {
+) -> Result<MessageInfo, ReceiveError> {
     // SAFETY: `bytes` is borrowed exclusively until `receive_buffer` ends, which it does not before
     // the operation is complete.
     let buffer = unsafe { RecvBuf::borrowed(bytes.as_mut_ptr(), bytes.len()) };
@@ -100,7 +100,7 @@ pub(crate) fn receive_buffer(
     worker: &Worker,
     spec: MatchSpec,
     buffer: RecvBuf,
-) -> Result<MessageInfo, OpError> {
+) -> Result<MessageInfo, ReceiveError> {
     without_unwinding(|| worker.recv_blocking(spec, buffer))
 }
 
@@ -109,7 +109,7 @@ pub(crate) fn receive_claimed(
     worker: &Worker,
     message: Message,
     bytes: &mut [u8],
-) -> Result<MessageInfo, OpError> {
+) -> Result<MessageInfo, ReceiveError> {
     // SAFETY: as in `receive`.
     let buffer = unsafe { RecvBuf::borrowed(bytes.as_mut_ptr(), bytes.len()) };
     receive_claimed_buffer(worker, message, buffer)
@@ -121,12 +121,8 @@ pub(crate) fn receive_claimed_buffer(
     worker: &Worker,
     message: Message,
     buffer: RecvBuf,
-) -> Result<MessageInfo, OpError> {
-    without_unwinding(|| {
-        let status = worker.wait(worker.recv_claimed(message, buffer)?);
-        let Status { source, tag, length, outcome } = status;
-        outcome.map(|()| MessageInfo { source, tag, length })
-    })
+) -> Result<MessageInfo, ReceiveError> {
+    without_unwinding(|| worker.wait(worker.recv_claimed(message, buffer)?).message())
 }
 
 /// Sends and receives at once; neither returns nor unwinds before both are complete.
@@ -135,7 +131,7 @@ pub(crate) fn exchange(
     worker: &Worker,
     (ep, envelope, out): (Ep, Envelope, SendBuf),
     (spec, into): (MatchSpec, RecvBuf),
-) -> Result<MessageInfo, OpError> {
+) -> Result<MessageInfo, ReceiveError> {
     without_unwinding(|| match worker.send(ep, envelope, out, SendMode::Standard)? {
         // Nothing arrives between the two calls, so that the receive might as well come second;
         // alone, it takes the short way.
@@ -143,7 +139,7 @@ pub(crate) fn exchange(
         Sent::Pending(send) => {
             let received = receive_buffer(worker, spec, into);
             let sent = worker.wait(send).outcome;
-            sent.and(received)
+            sent.map_err(ReceiveError::from).and(received)
         }
     })
 }

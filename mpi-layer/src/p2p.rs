@@ -5,7 +5,7 @@
 //! [`scope`](crate::scope) and [`owned`](crate::owned), probes in [`probe`](crate::probe).
 
 use bowline_base::buffer::{RecvBuf, SendBuf};
-use bowline_ucp::{Envelope, Ep, MatchSpec, SendMode};
+use bowline_ucp::{Envelope, Ep, MatchSpec, ReceiveError, SendMode};
 
 use crate::comm::{CommInner, Communicator};
 use crate::consts::{ANY_SOURCE, PROC_NULL};
@@ -124,7 +124,7 @@ impl Communicator {
                 RecvBuf::borrowed(into.as_mut_ptr(), into.len()),
             )
         };
-        self.exchange(send, out, receive, into)
+        Ok(self.exchange(send, out, receive, into)?)
     }
 
     /// Sends and receives at once; neither returns nor unwinds before both are complete.
@@ -135,7 +135,7 @@ impl Communicator {
         out: SendBuf,
         receive: Option<MatchSpec>,
         into: RecvBuf,
-    ) -> Result<Status, MpiError> {
+    ) -> Result<Status, ReceiveError> {
         let worker = &self.inner.process.worker;
         match (send, receive) {
             (Some((ep, envelope)), Some(spec)) => Ok(Status::of_message(&handles::exchange(

@@ -65,7 +65,12 @@ impl Communicator {
     /// # Errors
     /// As for [`recv`](Self::recv).
     #[inline]
-    pub fn recv_buffer(&self, buffer: RecvBuf, source: i32, tag: i32) -> Result<Status, MpiError> {
+    pub fn recv_buffer(
+        &self,
+        buffer: RecvBuf,
+        source: i32,
+        tag: i32,
+    ) -> Result<Status, Box<Completion>> {
         let Some(spec) = self.wanted(source, tag)? else { return Ok(Status::NULL) };
         let message = handles::receive_buffer(&self.inner.process.worker, spec, buffer)?;
         Ok(Status::of_message(&message))
@@ -82,12 +87,12 @@ impl Communicator {
         buffer: RecvBuf,
         source: i32,
         tag: i32,
-    ) -> Option<Result<Status, Box<MpiError>>> {
+    ) -> Option<Result<Status, Box<Completion>>> {
         let inner = &*self.inner;
         let spec = inner.accepted(source, tag)?;
         Some(match inner.process.worker.recv_blocking(spec, buffer) {
             Ok(message) => Ok(Status::of_message(&message)),
-            Err(error) => Err(failed(error)),
+            Err(error) => Err(error.into()),
         })
     }
 
@@ -99,10 +104,10 @@ impl Communicator {
         &self,
         (out, dest, send_tag): (SendBuf, i32, i32),
         (into, source, recv_tag): (RecvBuf, i32, i32),
-    ) -> Result<Status, MpiError> {
+    ) -> Result<Status, Box<Completion>> {
         let send = self.destination(dest, send_tag)?;
         let receive = self.wanted(source, recv_tag)?;
-        self.exchange(send, out, receive, into)
+        Ok(self.exchange(send, out, receive, into)?)
     }
 
     /// Starts to send. The memory that the handle stands for stays until the message has ended, and the
@@ -224,7 +229,7 @@ impl ClaimedMessage {
     ///
     /// # Errors
     /// As for [`recv`](Self::recv).
-    pub fn recv_buffer(mut self, buffer: RecvBuf) -> Result<Status, MpiError> {
+    pub fn recv_buffer(mut self, buffer: RecvBuf) -> Result<Status, Box<Completion>> {
         let Some(message) = self.message.take() else { return Ok(Status::NULL) };
         let worker = &self.comm.inner.process.worker;
         let info = handles::receive_claimed_buffer(worker, message, buffer)?;

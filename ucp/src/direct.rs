@@ -21,7 +21,7 @@ use bowline_base::slab::Key;
 use bowline_base::view::View;
 
 use crate::engine::Engine;
-use crate::error::OpError;
+use crate::error::{OpError, ReceiveError};
 use crate::matching::{Envelope, MatchEngine as _, MatchSpec, Want};
 use crate::request::{self, Body, RequestId, Status};
 use crate::tagged::MessageInfo;
@@ -58,15 +58,23 @@ struct Taken {
 
 impl Taken {
     #[inline(always)]
-    fn result(&self, buffer: &RecvBuf) -> Result<MessageInfo, OpError> {
+    fn result(&self, buffer: &RecvBuf) -> Result<MessageInfo, ReceiveError> {
         let Self { length, source, tag, copied } = *self;
         if copied as u64 != length {
-            if buffer.failed() {
-                return Err(OpError::NotUnpacked);
-            }
-            return Err(OpError::Truncated { message: length, room: copied as u64 });
+            return Err(self.cut(buffer));
         }
         Ok(MessageInfo { source, tag, length })
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn cut(&self, buffer: &RecvBuf) -> ReceiveError {
+        let Self { length, source, tag, copied } = *self;
+        let error = match buffer.failed() {
+            true => OpError::NotUnpacked,
+            false => OpError::Truncated { message: length, room: copied as u64 },
+        };
+        Status { source, tag, length, outcome: Err(error) }.into()
     }
 }
 
@@ -143,11 +151,15 @@ impl Worker {
     /// When the space is not open, or a dead process keeps the receive from ever completing; when
     /// the message is longer than the buffer, which then holds what fits; the peer's failure.
     #[inline(always)]
-    pub fn recv_blocking(&self, spec: MatchSpec, buffer: RecvBuf) -> Result<MessageInfo, OpError> {
+    pub fn recv_blocking(
+        &self,
+        spec: MatchSpec,
+        buffer: RecvBuf,
+    ) -> Result<MessageInfo, ReceiveError> {
         let mut inner = self.inner.borrow_mut();
         let engine = &mut inner.engine;
         let Some(space) = engine.spaces.get_mut(spec.space).filter(|space| space.open) else {
-            return Err(OpError::BadSpace(spec.space));
+            return Err(OpError::BadSpace(spec.space).into());
         };
         let usual =
             !space.engine.is_empty() || space.careful || engine.direct.stage != Stage::Empty;
@@ -163,18 +175,20 @@ impl Worker {
     }
 
     #[inline(never)]
-    fn recv_and_wait(&self, spec: MatchSpec, buffer: RecvBuf) -> Result<MessageInfo, OpError> {
+    fn recv_and_wait(&self, spec: MatchSpec, buffer: RecvBuf) -> Result<MessageInfo, ReceiveError> {
         let id = self.recv(spec, buffer)?;
         self.wait_for_message(id)
     }
 
-    fn wait_for_message(&self, id: RequestId) -> Result<MessageInfo, OpError> {
-        let Status { source, tag, length, outcome } = self.wait(id);
-        outcome.map(|()| MessageInfo { source, tag, length })
+    fn wait_for_message(&self, id: RequestId) -> Result<MessageInfo, ReceiveError> {
+        self.wait(id).message()
     }
 
     #[inline(always)]
-    fn wait_direct<'a>(&'a self, mut inner: Entered<'a, Inner>) -> Result<MessageInfo, OpError> {
+    fn wait_direct<'a>(
+        &'a self,
+        mut inner: Entered<'a, Inner>,
+    ) -> Result<MessageInfo, ReceiveError> {
         let mut waiting = Waiting::new(self);
         loop {
             // One borrow for all looks that find nothing.

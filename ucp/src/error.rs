@@ -3,6 +3,8 @@
 use bowline_uct::PeerFailure;
 use thiserror::Error;
 
+use crate::request::Status;
+
 /// Why an operation did not do what was asked. Small and `Copy`: it is kept in every status.
 #[derive(Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
@@ -93,6 +95,46 @@ impl From<PeerFailure> for OpError {
             PeerFailure::Overrun => Self::TooManyUnexpected,
             how => Self::PeerFailed(how),
         }
+    }
+}
+
+/// Why a blocking receive failed, with what is known of the message: of one that was cut, all. One word,
+/// so that the way of a success is short.
+#[derive(Clone, PartialEq, Eq, Error)]
+#[error("{}", self.error())]
+pub struct ReceiveError(Box<Status>);
+
+bowline_base::debug_by_display!(ReceiveError);
+
+impl ReceiveError {
+    /// The error.
+    pub fn error(&self) -> OpError {
+        // None of these is made of a success.
+        self.0.outcome.err().unwrap_or(OpError::BadRequest)
+    }
+
+    /// The status of the receive.
+    pub fn status(&self) -> &Status {
+        &self.0
+    }
+}
+
+impl From<Status> for ReceiveError {
+    fn from(status: Status) -> Self {
+        Self(Box::new(status))
+    }
+}
+
+impl From<OpError> for ReceiveError {
+    #[cold]
+    fn from(error: OpError) -> Self {
+        Status::failed(error).into()
+    }
+}
+
+impl From<ReceiveError> for OpError {
+    fn from(error: ReceiveError) -> Self {
+        error.error()
     }
 }
 

@@ -88,7 +88,7 @@ pub use close::CloseMode;
 pub use completion::{Completion, CompletionHandler, Handle};
 pub use endpoint::{EpInfo, EpOptions, EpState, ErrorHandler, ErrorMode};
 pub use engine::Counters;
-pub use error::{ConnectError, OpError, SpaceError, WorkerError};
+pub use error::{ConnectError, OpError, ReceiveError, SpaceError, WorkerError};
 pub use explain::{EndReport, LaneChoices, LaneReport, Used};
 pub use flush::Fence;
 pub use in_place::{AmInPlace, AmInPlaceHandler};

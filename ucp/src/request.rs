@@ -21,7 +21,7 @@ use bowline_base::slab::{Key, Recycler};
 use bowline_uct::{EpId, MemHandle, RkeyId, Token};
 
 use crate::coop::{Help, Share};
-use crate::error::OpError;
+use crate::error::{OpError, ReceiveError};
 use crate::matching::{Envelope, ItemId};
 use crate::one_sided::Task;
 use crate::peer::{NOBODY, PeerIndex};
@@ -29,6 +29,7 @@ use crate::put::{Landing, Put};
 use crate::rndv::RndvKind;
 use crate::rtr::Announced;
 use crate::stream::StreamReceive;
+use crate::tagged::MessageInfo;
 use crate::wire::Rts;
 
 /// Names a request of a worker. Stale names find nothing.
@@ -51,6 +52,17 @@ pub struct Status {
 impl Status {
     /// A success without message.
     pub(crate) const NONE: Self = Self { source: 0, tag: 0, length: 0, outcome: Ok(()) };
+
+    /// What a receive has brought.
+    ///
+    /// # Errors
+    /// Its own, with all that is known of the message.
+    pub fn message(self) -> Result<MessageInfo, ReceiveError> {
+        match self.outcome {
+            Ok(()) => Ok(MessageInfo { source: self.source, tag: self.tag, length: self.length }),
+            Err(_) => Err(self.into()),
+        }
+    }
 
     /// A failure.
     pub(crate) const fn failed(error: OpError) -> Self {

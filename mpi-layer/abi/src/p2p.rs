@@ -85,7 +85,7 @@ impl Library {
             // SAFETY: as in `send_at_once`.
             let buffer = unsafe { RecvBuf::borrowed(buf.cast(), len) };
             if let Some(received) = self.world.comm.recv_in_place(buffer, source, tag) {
-                status.put_received(received?);
+                status.put_received(received.map_err(|cut| status.failed(&cut))?);
                 return Ok(());
             }
         }
@@ -108,7 +108,8 @@ impl Library {
     ) -> Result<(), Fault> {
         let comm = self.comm(comm)?;
         let buffer = incoming(self, buf, count, datatype)?;
-        status.put_received(comm.comm.recv_buffer(buffer, source, tag)?);
+        let received = comm.comm.recv_buffer(buffer, source, tag);
+        status.put_received(received.map_err(|cut| status.failed(&cut))?);
         Ok(())
     }
 
@@ -181,8 +182,8 @@ impl Library {
         let comm = self.comm(comm)?;
         let out = outgoing(self, sendbuf, sendcount, sendtype)?;
         let into = incoming(self, recvbuf, recvcount, recvtype)?;
-        let received = comm.comm.exchange_buffers((out, dest, sendtag), (into, source, recvtag))?;
-        status.put(received.into());
+        let received = comm.comm.exchange_buffers((out, dest, sendtag), (into, source, recvtag));
+        status.put(received.map_err(|cut| status.failed(&cut))?.into());
         Ok(())
     }
 
@@ -214,8 +215,8 @@ impl Library {
         // SAFETY: the standard makes the program answer for the memory until the operation is complete;
         // the message is packed before anything is received.
         let (out, into) = unsafe { (SendBuf::owned(memory.packed()), memory.incoming()) };
-        let received = comm.comm.exchange_buffers((out, dest, sendtag), (into, source, recvtag))?;
-        status.put(received.into());
+        let received = comm.comm.exchange_buffers((out, dest, sendtag), (into, source, recvtag));
+        status.put(received.map_err(|cut| status.failed(&cut))?.into());
         Ok(())
     }
 

@@ -113,8 +113,8 @@ impl Library {
         let buffer = incoming(self, buf, count, datatype).map_err(on(comm))?;
         let claimed = self.messages.take(handle)?;
         message.set(MPI_MESSAGE_NULL)?;
-        let received = claimed.message.recv_buffer(buffer).map_err(on(comm))?;
-        status.put(received.into());
+        let received = claimed.message.recv_buffer(buffer);
+        status.put(received.map_err(|cut| on(comm)(status.failed(&cut)))?.into());
         Ok(())
     }
 

@@ -2,6 +2,8 @@
 
 use std::ffi::c_int;
 
+use bowline_mpi::MpiError;
+use bowline_mpi::raw::Completion;
 use bowline_mpi::types::Type;
 
 use crate::arg::{In, Out};
@@ -53,7 +55,7 @@ pub(crate) type StatusOut = crate::arg::Out<Status>;
 impl StatusOut {
     /// Stores the status of a request that is none or inactive, which says that nothing went wrong.
     pub(crate) fn put_empty(self) {
-        self.set_if_wanted(bowline_mpi::raw::Completion::EMPTY.into());
+        self.set_if_wanted(Completion::EMPTY.into());
     }
 
     /// Stores a status but for its error field, which belongs to calls that complete several requests.
@@ -73,6 +75,18 @@ impl StatusOut {
         if !self.is_null() {
             self.put(status.into());
         }
+    }
+
+    /// The error of a receive that failed. What is known of a message that was cut is stored: its sender,
+    /// its tag and the bytes that were received.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn failed(self, completion: &Completion) -> Fault {
+        let error = completion.error.unwrap_or(MpiError::Cancelled);
+        if matches!(error, MpiError::Truncated { .. }) {
+            self.put((*completion).into());
+        }
+        error.into()
     }
 }
 

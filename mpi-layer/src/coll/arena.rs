@@ -236,7 +236,7 @@ impl<'a> Arena<'a> {
             let message = handles::without_unwinding(|| worker.recv_blocking(spec, buffer));
             result = match message {
                 Ok(message) => outcome(message.length, Ok(()), Some(span)),
-                Err(error) => outcome(0, Err(error), Some(span)),
+                Err(error) => outcome(0, Err(error.error()), Some(span)),
             };
         }
         if !self.workspace.flights.is_empty() {

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use bowline_base::doorbell::Signal;
 use bowline_base::sync::atomic::{AtomicBool, Ordering};
-use bowline_ucp::{OpError, RequestId, SendMode};
+use bowline_ucp::{OpError, ReceiveError, RequestId, SendMode};
 
 use super::buffered::Pool;
 use super::memory::Memory;
@@ -86,6 +86,22 @@ impl Completion {
             }
             Err(error) => Self::failed(error.into()),
         }
+    }
+}
+
+impl From<ReceiveError> for Box<Completion> {
+    #[cold]
+    #[inline(never)]
+    fn from(error: ReceiveError) -> Self {
+        Box::new(Completion::of(error.status(), true))
+    }
+}
+
+impl From<MpiError> for Box<Completion> {
+    #[cold]
+    #[inline(never)]
+    fn from(error: MpiError) -> Self {
+        Box::new(Completion::failed(error))
     }
 }
 

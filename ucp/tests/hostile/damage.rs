@@ -43,7 +43,10 @@ fn what_waits_for_a_damaged_peer_ends_and_nothing_of_it_is_served() {
     assert_eq!(victim.take(before).expect("it was here").outcome, Ok(()));
     let late = victim.recv(wants(Some(1), 99), RecvBuf::owned(vec![0; 8]));
     assert_eq!(late.err(), Some(lost));
-    assert_eq!(victim.recv_blocking(wants(Some(1), 99), RecvBuf::owned(vec![0; 8])), Err(lost));
+    assert_eq!(
+        victim.recv_blocking(wants(Some(1), 99), RecvBuf::owned(vec![0; 8])),
+        Err(lost.into())
+    );
     victim.open_space(1, space()).expect("space 1 is new");
     let spec = MatchSpec { space: 1, ..wants(Some(1), 99) };
     assert_eq!(victim.recv(spec, RecvBuf::owned(vec![0; 8])).err(), Some(lost));

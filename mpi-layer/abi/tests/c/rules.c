@@ -201,6 +201,73 @@ static void order(void)
     OK(MPI_Type_free(&gaps));
 }
 
+/* The status of a receive. Of the error field, only calls that complete several requests write it. */
+static MPI_Status untouched(void)
+{
+    MPI_Status status;
+    memset(&status, 0x11, sizeof status);
+    return status;
+}
+
+static int is_cut(const MPI_Status *status, int tag)
+{
+    int count = -1;
+    OK(MPI_Get_count(status, MPI_INT, &count));
+    return count == 4 && status->MPI_SOURCE == last && status->MPI_TAG == tag;
+}
+
+/* A message that is too long is received as far as there is room, and the status is its own. (MPI 4.1, 3.2.4) */
+static void cut_messages(void)
+{
+    static const int lengths[] = {5, 3000, 200000};
+    for (int l = 0; l < 3; l++) {
+        int n = lengths[l], *out = malloc(n * sizeof *out), in[5], *whole = malloc(n * sizeof *whole);
+        MPI_Request sends[8], requests[2];
+        MPI_Status status, all[2];
+        MPI_Message message;
+        for (int i = 0; i < n; i++)
+            out[i] = i;
+        for (int tag = 0; tag < 8; tag++)
+            OK(MPI_Isend(out, n, MPI_INT, next, tag, world, &sends[tag]));
+        in[4] = -1;
+        status = untouched();
+        FAILS(MPI_ERR_TRUNCATE, MPI_Recv(in, 4, MPI_INT, last, MPI_ANY_TAG, world, &status));
+        CHECK(is_cut(&status, 0) && status.MPI_ERROR == 0x11111111);
+        status = untouched();
+        FAILS(MPI_ERR_TRUNCATE, MPI_Recv(in, 4, MPI_INT, MPI_ANY_SOURCE, 1, world, &status));
+        CHECK(is_cut(&status, 1));
+        status = untouched();
+        FAILS(MPI_ERR_TRUNCATE, MPI_Sendrecv(NULL, 0, MPI_INT, MPI_PROC_NULL, 0, in, 4, MPI_INT, last, 2, world,
+                                             &status));
+        CHECK(is_cut(&status, 2));
+        OK(MPI_Mprobe(last, 3, world, &message, MPI_STATUS_IGNORE));
+        status = untouched();
+        FAILS(MPI_ERR_TRUNCATE, MPI_Mrecv(in, 4, MPI_INT, &message, &status));
+        CHECK(is_cut(&status, 3) && message == MPI_MESSAGE_NULL && status.MPI_ERROR == 0x11111111);
+        OK(MPI_Irecv(in, 4, MPI_INT, last, 4, world, &requests[0]));
+        status = untouched();
+        FAILS(MPI_ERR_TRUNCATE, MPI_Wait(&requests[0], &status));
+        CHECK(is_cut(&status, 4) && requests[0] == MPI_REQUEST_NULL && status.MPI_ERROR == 0x11111111);
+        OK(MPI_Irecv(in, 4, MPI_INT, last, 5, world, &requests[0]));
+        int flag = 0, code = MPI_SUCCESS, class = 0;
+        status = untouched();
+        while (!flag)
+            code = MPI_Test(&requests[0], &flag, &status);
+        OK(MPI_Error_class(code, &class));
+        CHECK(class == MPI_ERR_TRUNCATE && is_cut(&status, 5));
+        OK(MPI_Irecv(in, 4, MPI_INT, last, 6, world, &requests[0]));
+        OK(MPI_Irecv(whole, n, MPI_INT, last, 7, world, &requests[1]));
+        all[0] = all[1] = untouched();
+        FAILS(MPI_ERR_IN_STATUS, MPI_Waitall(2, requests, all));
+        OK(MPI_Error_class(all[0].MPI_ERROR, &class));
+        CHECK(class == MPI_ERR_TRUNCATE && is_cut(&all[0], 6) && all[1].MPI_ERROR == MPI_SUCCESS);
+        CHECK(requests[0] == MPI_REQUEST_NULL && requests[1] == MPI_REQUEST_NULL && whole[n - 1] == n - 1);
+        CHECK(in[0] == 0 && in[3] == 3 && in[4] == -1);
+        OK(MPI_Waitall(8, sends, MPI_STATUSES_IGNORE));
+        free(out), free(whole);
+    }
+}
+
 /* Groups of nobody are all equal, and a communicator of one is none. (MPI 4.1, 7.3.2 and 7.4.2) */
 static void nobody(void)
 {
@@ -260,6 +327,7 @@ int main(int argc, char **argv)
     communicators_end_later();
     oneself();
     order();
+    cut_messages();
     nobody();
     the_last_message();
     OK(MPI_Finalize());

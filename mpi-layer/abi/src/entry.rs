@@ -15,7 +15,7 @@
 //! MPI does not run, and get the library's state under the name between the bars. `on` names the
 //! argument whose error handler takes errors; without it that is `MPI_COMM_SELF`'s. A body ends with
 //! `Result<(), Fault>`; one with `-> T` (`any` only) ends with the value. A block after `short` says whether it
-//! has done all there is to do; if not, it has done nothing, and the body does it.
+//! has done all there is to do, or fails; if not, it has done nothing, and the body does it.
 //!
 //! Each function has two symbols: `PMPI_X` has the body and `MPI_X` jumps to it, so that a tool may
 //! define `MPI_X` itself. Nothing in the library calls either. A panic does not leave the library: it
@@ -120,19 +120,25 @@ macro_rules! mpi {
         |$mpi:ident| short $short:block $body:block $($rest:tt)*) => {
         $crate::entry::symbols! { $name($($arg: $type),*) -> std::ffi::c_int {
             let $mpi = $crate::library::enter(stringify!($name));
-            let short = || -> bool { $short };
-            if $crate::entry::inside!($name, short()) {
-                return $crate::generated::constants::MPI_SUCCESS;
-            }
+            let short = || -> Result<bool, $crate::fault::Fault> { $short };
+            let failed = match $crate::entry::inside!($name, short()) {
+                Ok(true) => return $crate::generated::constants::MPI_SUCCESS,
+                Ok(false) => None,
+                Err(fault) => Some(fault),
+            };
             // Apart, so that the short way keeps nothing for it.
+            #[allow(clippy::too_many_arguments, reason = "those of the function, and one")]
             #[inline(never)]
-            fn other($($arg: $type),*) -> std::ffi::c_int {
+            fn other(failed: Option<$crate::fault::Fault>, $($arg: $type),*) -> std::ffi::c_int {
                 let $mpi = $crate::library::enter(stringify!($name));
                 let run = || -> Result<(), $crate::fault::Fault> { $body };
-                let outcome = $crate::entry::inside!($name, run());
+                let outcome = match failed {
+                    Some(fault) => Err(fault),
+                    None => $crate::entry::inside!($name, run()),
+                };
                 $crate::entry::outcome!($name($($arg),*), outcome, $($object)?)
             }
-            other($($arg),*)
+            other(failed, $($arg),*)
         } }
         $crate::entry::mpi! { $($rest)* }
     };

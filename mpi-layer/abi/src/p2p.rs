@@ -70,39 +70,33 @@ impl Library {
         Ok(comm.comm.send_buffer(buffer, dest, tag, mode)?)
     }
 
-    /// Receives a message. No panic may leave the caller before the memory is free, which its border sees to.
+    /// Receives a message of elements side by side in the world. Whether it has; else nothing has happened,
+    /// and an argument may be wrong. No panic may leave the caller before the memory is free, which its border
+    /// sees to.
     #[inline(always)]
-    fn receive(
+    fn receive_plain(
         &self,
         (buf, count, datatype): To,
         (source, tag): (c_int, c_int),
         comm: Comm,
         status: StatusOut,
-    ) -> Result<(), Fault> {
-        if comm == MPI_COMM_WORLD
-            && let Some(len) = plain(buf, count, datatype)
-        {
-            // SAFETY: as in `send_at_once`.
-            let buffer = unsafe { RecvBuf::borrowed(buf.cast(), len) };
-            if let Some(received) = self.world.comm.recv_in_place(buffer, source, tag) {
-                status.put_received(received.map_err(|cut| status.failed(&cut))?);
-                return Ok(());
-            }
-        }
-        self.receive_other(buf, count, datatype, source, tag, comm, status)
+    ) -> Result<bool, Fault> {
+        let Some(len) = plain(buf, count, datatype).filter(|_| comm == MPI_COMM_WORLD) else {
+            return Ok(false);
+        };
+        // SAFETY: as in `send_at_once`.
+        let buffer = unsafe { RecvBuf::borrowed(buf.cast(), len) };
+        let Some(received) = self.world.comm.recv_in_place(buffer, source, tag) else {
+            return Ok(false);
+        };
+        status.put_received(received.map_err(|cut| status.failed(&cut))?);
+        Ok(true)
     }
 
-    /// The same with all that may be wrong. Its arguments are single ones: those of the short way stay in
-    /// registers then.
-    #[expect(clippy::too_many_arguments, reason = "those of MPI_Recv")]
-    #[inline(never)]
-    fn receive_other(
+    fn receive(
         &self,
-        buf: *mut c_void,
-        count: i64,
-        datatype: Datatype,
-        source: c_int,
-        tag: c_int,
+        (buf, count, datatype): To,
+        (source, tag): (c_int, c_int),
         comm: Comm,
         status: StatusOut,
     ) -> Result<(), Fault> {
@@ -241,14 +235,14 @@ impl Library {
 mpi! {
     fn MPI_Send(buf: *const c_void, count: c_int, datatype: Datatype, dest: c_int, tag: c_int,
                 comm: Comm) on comm |mpi| short {
-        mpi.send_at_once((buf, count.into(), datatype), (dest, tag), comm)
+        Ok(mpi.send_at_once((buf, count.into(), datatype), (dest, tag), comm))
     } {
         mpi.send((buf, count.into(), datatype), (dest, tag), comm, SendMode::Standard)
     }
 
     fn MPI_Send_c(buf: *const c_void, count: Count, datatype: Datatype, dest: c_int, tag: c_int,
                   comm: Comm) on comm |mpi| short {
-        mpi.send_at_once((buf, count, datatype), (dest, tag), comm)
+        Ok(mpi.send_at_once((buf, count, datatype), (dest, tag), comm))
     } {
         mpi.send((buf, count, datatype), (dest, tag), comm, SendMode::Standard)
     }
@@ -265,33 +259,39 @@ mpi! {
 
     fn MPI_Rsend(buf: *const c_void, count: c_int, datatype: Datatype, dest: c_int, tag: c_int,
                  comm: Comm) on comm |mpi| short {
-        mpi.send_at_once((buf, count.into(), datatype), (dest, tag), comm)
+        Ok(mpi.send_at_once((buf, count.into(), datatype), (dest, tag), comm))
     } {
         mpi.send((buf, count.into(), datatype), (dest, tag), comm, SendMode::Standard)
     }
 
     fn MPI_Rsend_c(buf: *const c_void, count: Count, datatype: Datatype, dest: c_int,
                    tag: c_int, comm: Comm) on comm |mpi| short {
-        mpi.send_at_once((buf, count, datatype), (dest, tag), comm)
+        Ok(mpi.send_at_once((buf, count, datatype), (dest, tag), comm))
     } {
         mpi.send((buf, count, datatype), (dest, tag), comm, SendMode::Standard)
     }
 
     fn MPI_Recv(buf: *mut c_void, count: c_int, datatype: Datatype, source: c_int, tag: c_int,
-                comm: Comm, status: StatusOut) on comm |mpi| {
+                comm: Comm, status: StatusOut) on comm |mpi| short {
+        mpi.receive_plain((buf, count.into(), datatype), (source, tag), comm, status)
+    } {
         mpi.receive((buf, count.into(), datatype), (source, tag), comm, status)
     }
 
     fn MPI_Recv_c(buf: *mut c_void, count: Count, datatype: Datatype, source: c_int, tag: c_int,
-                  comm: Comm, status: StatusOut) on comm |mpi| {
+                  comm: Comm, status: StatusOut) on comm |mpi| short {
+        mpi.receive_plain((buf, count, datatype), (source, tag), comm, status)
+    } {
         mpi.receive((buf, count, datatype), (source, tag), comm, status)
     }
 
     fn MPI_Isend(buf: *const c_void, count: c_int, datatype: Datatype, dest: c_int, tag: c_int,
                  comm: Comm, request: Out<Request>) on comm |mpi| short {
-        !request.is_null()
-            && mpi.send_at_once((buf, count.into(), datatype), (dest, tag), comm)
-            && request.set(DONE).is_ok()
+        if request.is_null() || !mpi.send_at_once((buf, count.into(), datatype), (dest, tag), comm) {
+            return Ok(false);
+        }
+        request.set(DONE)?;
+        Ok(true)
     } {
         mpi.start_send(
             (buf, count.into(), datatype),
@@ -304,9 +304,11 @@ mpi! {
 
     fn MPI_Isend_c(buf: *const c_void, count: Count, datatype: Datatype, dest: c_int,
                    tag: c_int, comm: Comm, request: Out<Request>) on comm |mpi| short {
-        !request.is_null()
-            && mpi.send_at_once((buf, count, datatype), (dest, tag), comm)
-            && request.set(DONE).is_ok()
+        if request.is_null() || !mpi.send_at_once((buf, count, datatype), (dest, tag), comm) {
+            return Ok(false);
+        }
+        request.set(DONE)?;
+        Ok(true)
     } {
         mpi.start_send((buf, count, datatype), (dest, tag), comm, SendMode::Standard, request)
     }
@@ -329,9 +331,11 @@ mpi! {
 
     fn MPI_Irsend(buf: *const c_void, count: c_int, datatype: Datatype, dest: c_int, tag: c_int,
                   comm: Comm, request: Out<Request>) on comm |mpi| short {
-        !request.is_null()
-            && mpi.send_at_once((buf, count.into(), datatype), (dest, tag), comm)
-            && request.set(DONE).is_ok()
+        if request.is_null() || !mpi.send_at_once((buf, count.into(), datatype), (dest, tag), comm) {
+            return Ok(false);
+        }
+        request.set(DONE)?;
+        Ok(true)
     } {
         mpi.start_send(
             (buf, count.into(), datatype),
@@ -344,9 +348,11 @@ mpi! {
 
     fn MPI_Irsend_c(buf: *const c_void, count: Count, datatype: Datatype, dest: c_int,
                     tag: c_int, comm: Comm, request: Out<Request>) on comm |mpi| short {
-        !request.is_null()
-            && mpi.send_at_once((buf, count, datatype), (dest, tag), comm)
-            && request.set(DONE).is_ok()
+        if request.is_null() || !mpi.send_at_once((buf, count, datatype), (dest, tag), comm) {
+            return Ok(false);
+        }
+        request.set(DONE)?;
+        Ok(true)
     } {
         mpi.start_send((buf, count, datatype), (dest, tag), comm, SendMode::Standard, request)
     }

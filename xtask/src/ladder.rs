@@ -284,13 +284,25 @@ const USUAL: &[(&str, &str)] = &[
     ("BOWLINE_TEST_SECONDS", "600"),
 ];
 
+/// What `--quick` leaves out of the tests: products of forms, queues over libfabric, programs under valgrind,
+/// and the program below.
+const QUICK_SKIPS: &[&str] = &["product::", "ofi::", "no_memory_is_lost"];
+
+/// The conformance suite over libfabric.
+const OVER_LIBFABRIC: &str = "bowline-ofi main";
+
 /// By this they know how long the random programs of `chaos` run, in seconds.
 const CHAOS: &str = "BOWLINE_CHAOS_SECONDS";
 
 impl Climb<'_> {
     /// All products of forms are run with `--full`, otherwise one form of each kind.
     fn arguments(&self) -> Vec<String> {
-        if self.options.full { vec![] } else { vec!["--skip=product::".to_owned()] }
+        let left: &[&str] = match self.options {
+            Options { full: true, .. } => &[],
+            Options { quick: true, .. } => QUICK_SKIPS,
+            _ => &["product::"],
+        };
+        left.iter().map(|word| format!("--skip={word}")).collect()
     }
 
     fn environment(&self, more: &[(&'static str, &str)]) -> Vec<(&'static str, String)> {
@@ -314,7 +326,10 @@ fn tests(climb: &Climb<'_>) -> Result<Outcome> {
             _ => climb.environment(&[]),
         },
     };
-    let jobs = programs.iter().filter(runner::is_test).map(job).collect();
+    let wanted = |program: &&Program| {
+        runner::is_test(program) && !(climb.options.quick && program.name() == OVER_LIBFABRIC)
+    };
+    let jobs = programs.iter().filter(wanted).map(job).collect();
     runner::run(climb.workspace, "tests", jobs)
 }
 

@@ -23,15 +23,17 @@ fn main() -> ExitCode {
     while let Some(word) = rest.next() {
         match word.as_str() {
             "--exact" => exact = true,
-            "--skip" => skipped.extend(rest.next()),
+            "--skip" => skipped.extend(rest.next().map(String::as_str)),
             "--test-threads" => drop(rest.next()),
-            other if other.starts_with('-') => {}
-            _ => words.push(word),
+            other => match (other.strip_prefix("--skip="), other.starts_with('-')) {
+                (Some(word), _) => skipped.push(word),
+                (None, true) => {}
+                (None, false) => words.push(other),
+            },
         }
     }
     let wanted = |name: &str| {
-        let matches =
-            |word: &&String| if exact { name == *word } else { name.contains(word.as_str()) };
+        let matches = |word: &&str| if exact { name == *word } else { name.contains(*word) };
         (words.is_empty() || words.iter().any(matches)) && !skipped.iter().any(matches)
     };
     let (cases, others): (Vec<_>, Vec<_>) =

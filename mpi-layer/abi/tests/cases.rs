@@ -63,6 +63,7 @@ cases! {
     no_memory_is_lost,
     checks_can_be_left_out,
     duplicates_are_made_in_the_background,
+    a_blocked_rank_moves_its_other_work_on,
     collectives_bring_what_they_must,
     reductions_give_what_loops_give,
     operations_know_their_types,
@@ -305,6 +306,10 @@ fn many_communicators_take_little_memory() {
 
 fn duplicates_are_made_in_the_background() {
     passes(&job(3, "idup.c", &[]));
+}
+
+fn a_blocked_rank_moves_its_other_work_on() {
+    passes(&job(4, "advance.c", &[]));
 }
 
 fn checks_can_be_left_out() {

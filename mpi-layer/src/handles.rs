@@ -168,37 +168,26 @@ impl<T: Datatype> OwnedItems<T> {
         unsafe { Vec::from_raw_parts(this.start, this.len, this.capacity) }
     }
 
-    /// Posts a send of the items. The caller keeps `self` until the operation is complete.
+    /// A handle for sending the items.
     ///
     /// # Safety
-    /// `self` must not be dropped or turned into a vector before the operation has reported its
+    /// `self` must not be dropped or turned into a vector before an operation with the handle has reported its
     /// completion. Forgetting it is allowed.
-    pub(crate) unsafe fn post_send(
-        &mut self,
-        worker: &Worker,
-        ep: Ep,
-        envelope: Envelope,
-    ) -> Result<Sent, OpError> {
+    pub(crate) unsafe fn outgoing(&mut self) -> SendBuf {
         let bytes = self.bytes_mut();
         // SAFETY: the memory stays as long as `self` is not dropped, by the promise of the
         // caller, and nothing but `into_vec` and `drop` gives access to it.
-        let buffer = unsafe { SendBuf::borrowed(bytes.as_ptr(), bytes.len()) };
-        without_unwinding(|| worker.send(ep, envelope, buffer, SendMode::Standard))
+        unsafe { SendBuf::borrowed(bytes.as_ptr(), bytes.len()) }
     }
 
-    /// Posts a receive into the items. The caller keeps `self` until the operation is complete.
+    /// A handle for receiving into the items.
     ///
     /// # Safety
-    /// As for [`post_send`](Self::post_send).
-    pub(crate) unsafe fn post_recv(
-        &mut self,
-        worker: &Worker,
-        spec: MatchSpec,
-    ) -> Result<RequestId, OpError> {
+    /// As for [`outgoing`](Self::outgoing).
+    pub(crate) unsafe fn incoming(&mut self) -> RecvBuf {
         let bytes = self.bytes_mut();
-        // SAFETY: as in `post_send`.
-        let buffer = unsafe { RecvBuf::borrowed(bytes.as_mut_ptr(), bytes.len()) };
-        without_unwinding(|| worker.recv(spec, buffer))
+        // SAFETY: as in `outgoing`.
+        unsafe { RecvBuf::borrowed(bytes.as_mut_ptr(), bytes.len()) }
     }
 
     fn bytes_mut(&mut self) -> &mut [u8] {

@@ -9,12 +9,12 @@
 use std::mem::ManuallyDrop;
 use std::rc::Rc;
 
-use bowline_ucp::Sent;
+use bowline_ucp::SendMode;
 
 use crate::comm::Communicator;
 use crate::datatype::Datatype;
 use crate::error::MpiError;
-use crate::handles::OwnedItems;
+use crate::handles::{OwnedItems, without_unwinding};
 use crate::process::Process;
 use crate::request::sealed::Core;
 use crate::request::{Request, State};
@@ -50,17 +50,12 @@ impl Communicator {
         dest: i32,
         tag: i32,
     ) -> Result<OwnedSend<T>, MpiError> {
-        let destination = self.destination(dest, tag)?;
         let mut request = OwnedSend(Owned::new(self, items));
-        if let Some((ep, envelope)) = destination {
-            let worker = &self.inner.process.worker;
-            // SAFETY: the request gives its items away or drops them only when the operation is
-            // complete, and leaves them to the process otherwise; see `take` and `release`.
-            match unsafe { request.0.items.post_send(worker, ep, envelope) }? {
-                Sent::Done => {}
-                Sent::Pending(id) => request.0.state = State::Active(id),
-            }
-        }
+        // SAFETY: the request gives its items away or drops them only when the operation is
+        // complete, and leaves them to the process otherwise; see `take` and `release`.
+        let buffer = unsafe { request.0.items.outgoing() };
+        let posted = without_unwinding(|| self.post_send(buffer, dest, tag, SendMode::Standard))?;
+        request.0.state = State::of(posted, Status::EMPTY);
         Ok(request)
     }
 
@@ -74,15 +69,11 @@ impl Communicator {
         source: i32,
         tag: i32,
     ) -> Result<OwnedRecv<T>, MpiError> {
-        let spec = self.wanted(source, tag)?;
         let mut request = OwnedRecv(Owned::new(self, items));
-        request.0.state = State::Ready(Ok(Status::NULL));
-        if let Some(spec) = spec {
-            let worker = &self.inner.process.worker;
-            // SAFETY: as in `isend_owned`.
-            let id = unsafe { request.0.items.post_recv(worker, spec) }?;
-            request.0.state = State::Active(id);
-        }
+        // SAFETY: as in `isend_owned`.
+        let buffer = unsafe { request.0.items.incoming() };
+        let posted = without_unwinding(|| self.post_recv(buffer, source, tag))?;
+        request.0.state = State::of(posted, Status::NULL);
         Ok(request)
     }
 }
@@ -107,8 +98,8 @@ impl<T: Datatype> Owned<T> {
         // SAFETY: called by `drop` of the two requests only, once, after which `items` is not
         // used again.
         let items = unsafe { ManuallyDrop::take(&mut self.items) };
-        if let State::Active(id) = self.state {
-            self.process().adopt(id, Box::new(items));
+        if let State::Active(posted) = self.state {
+            self.process().adopt(posted.id(), Box::new(items));
         }
     }
 
@@ -135,8 +126,8 @@ impl<T: Datatype> OwnedSend<T> {
     /// A receiver that has found the message by a probe, and not claimed it by
     /// [`mprobe`](crate::Communicator::mprobe), may wait for it in vain then.
     pub fn cancel(&mut self) {
-        if let State::Active(id) = self.0.state {
-            self.0.process().worker.cancel(id);
+        if let State::Active(posted) = self.0.state {
+            self.0.process().worker.cancel(posted.id());
         }
     }
 }
@@ -156,8 +147,8 @@ impl<T: Datatype> OwnedRecv<T> {
     /// Cancels the receive if no message has matched it yet; [`wait`](Self::wait) tells which.
     /// (`MPI_Cancel`)
     pub fn cancel(&mut self) {
-        if let State::Active(id) = self.0.state {
-            self.0.process().worker.cancel(id);
+        if let State::Active(posted) = self.0.state {
+            self.0.process().worker.cancel(posted.id());
         }
     }
 
@@ -187,7 +178,7 @@ impl<T: Datatype> Drop for OwnedRecv<T> {
 }
 
 macro_rules! requests {
-    ($($type:ident is_receive $receive:literal;)*) => {$(
+    ($($type:ident),*) => {$(
         #[expect(private_interfaces, reason = "sealed: nobody outside can name or call it")]
         impl<T: Datatype> Core for $type<T> {
             fn process(&self) -> &Process {
@@ -199,9 +190,6 @@ macro_rules! requests {
             fn state_now(&self) -> State {
                 self.0.state
             }
-            fn is_receive(&self) -> bool {
-                $receive
-            }
             fn released(&mut self) {}
         }
 
@@ -209,7 +197,4 @@ macro_rules! requests {
     )*};
 }
 
-requests! {
-    OwnedSend is_receive false;
-    OwnedRecv is_receive true;
-}
+requests!(OwnedSend, OwnedRecv);

@@ -217,13 +217,4 @@ impl CommInner {
     }
 }
 
-/// The status or the error of a completed receive.
-#[inline]
-pub(crate) fn received(status: &bowline_ucp::Status) -> Result<Status, MpiError> {
-    match status.outcome {
-        Ok(()) => Ok(Status::new(status.source, status.tag, status.length)),
-        Err(error) => Err(error.into()),
-    }
-}
-
 const _: () = assert!(PROC_NULL < 0 && ANY_SOURCE < 0, "special ranks are no ranks");

@@ -9,11 +9,9 @@
 //! that complete in their call start as `Ready`. After that it is inactive: the functions over
 //! several requests pass over it, and [`Request::outcome`] repeats the outcome.
 
-use bowline_ucp::RequestId;
-
 use crate::error::MpiError;
-use crate::p2p::received;
 use crate::process::Process;
+use crate::raw::Posted;
 use crate::status::Status;
 
 /// How an operation ended.
@@ -22,9 +20,20 @@ pub type Outcome = Result<Status, MpiError>;
 /// Where a request stands.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum State {
-    Active(RequestId),
+    Active(Posted),
     Ready(Outcome),
     Reported(Outcome),
+}
+
+impl State {
+    /// Of an operation that was posted; without one it has ended so.
+    #[inline]
+    pub(crate) const fn of(posted: Option<Posted>, ended: Status) -> Self {
+        match posted {
+            Some(posted) => Self::Active(posted),
+            None => Self::Ready(Ok(ended)),
+        }
+    }
 }
 
 pub(crate) mod sealed {
@@ -41,8 +50,6 @@ pub(crate) mod sealed {
         #[doc(hidden)]
         #[expect(private_interfaces, reason = "sealed: nobody outside can name or call it")]
         fn state_now(&self) -> State;
-        #[doc(hidden)]
-        fn is_receive(&self) -> bool;
         /// The operation has completed and its number is gone.
         #[doc(hidden)]
         fn released(&mut self);
@@ -83,9 +90,9 @@ pub trait Request: Core {
     /// The operation's.
     fn complete(&mut self) -> Outcome {
         match self.state_now() {
-            State::Active(id) => {
-                let status = self.process().worker.wait(id);
-                settle(self, &status)
+            State::Active(posted) => {
+                let status = self.process().worker.wait(posted.id());
+                settle(self, posted, &status)
             }
             State::Ready(outcome) => {
                 *self.state() = State::Reported(outcome);
@@ -97,13 +104,13 @@ pub trait Request: Core {
 }
 
 /// Notes the outcome of a completed operation and tells it.
-fn settle<R: Core + ?Sized>(request: &mut R, status: &bowline_ucp::Status) -> Outcome {
+fn settle<R: Core + ?Sized>(
+    request: &mut R,
+    posted: Posted,
+    status: &bowline_ucp::Status,
+) -> Outcome {
     request.released();
-    let outcome = if request.is_receive() {
-        received(status)
-    } else {
-        status.outcome.map(|()| Status::EMPTY).map_err(MpiError::from)
-    };
+    let outcome = posted.outcome(status);
     *request.state() = State::Reported(outcome);
     outcome
 }
@@ -111,7 +118,7 @@ fn settle<R: Core + ?Sized>(request: &mut R, status: &bowline_ucp::Status) -> Ou
 /// Whether the outcome could be told without waiting.
 fn can_report<R: Core + ?Sized>(request: &R) -> bool {
     match request.state_now() {
-        State::Active(id) => request.process().worker.is_complete(id),
+        State::Active(posted) => request.process().worker.is_complete(posted.id()),
         State::Ready(_) => true,
         State::Reported(_) => false,
     }
@@ -120,9 +127,9 @@ fn can_report<R: Core + ?Sized>(request: &R) -> bool {
 /// Tells the outcome if it is there; an inactive request repeats it.
 fn report<R: Core + ?Sized>(request: &mut R) -> Option<Outcome> {
     match request.state_now() {
-        State::Active(id) => {
-            let status = request.process().worker.take(id)?;
-            Some(settle(request, &status))
+        State::Active(posted) => {
+            let status = request.process().worker.take(posted.id())?;
+            Some(settle(request, posted, &status))
         }
         State::Ready(outcome) => {
             *request.state() = State::Reported(outcome);

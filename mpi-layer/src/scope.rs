@@ -26,7 +26,7 @@ use std::rc::Rc;
 
 use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_base::slab::{Key, Slab};
-use bowline_ucp::{RequestId, SendMode, Sent};
+use bowline_ucp::{RequestId, SendMode};
 
 use crate::comm::Communicator;
 use crate::datatype::{Datatype, bytes_of, bytes_of_mut};
@@ -177,18 +177,12 @@ impl<'scope> Scope<'scope, '_> {
         // one, taken from `items`, would not be valid beside the first.
         let bytes = bytes_of_mut(items);
         let (start, len) = (bytes.as_mut_ptr(), bytes.len());
-        let state = match comm.wanted(source, tag)? {
-            None => State::Ready(Ok(Status::NULL)),
-            Some(spec) => {
-                // SAFETY: `items` is borrowed exclusively for `'scope`, and `keep` below enters
-                // the operation into the tracker, which waits for it before `'scope` ends (the
-                // module's points 1 and 2). Nothing unwinds between the two.
-                let buffer = unsafe { RecvBuf::borrowed(start, len) };
-                let worker = &self.tracker.process.worker;
-                State::Active(handles::without_unwinding(|| worker.recv(spec, buffer))?)
-            }
-        };
-        let scoped = self.keep(state, true);
+        // SAFETY: `items` is borrowed exclusively for `'scope`, and `keep` below enters the operation
+        // into the tracker, which waits for it before `'scope` ends (the module's points 1 and 2).
+        // Nothing unwinds between the two.
+        let buffer = unsafe { RecvBuf::borrowed(start, len) };
+        let posted = handles::without_unwinding(|| comm.post_recv(buffer, source, tag))?;
+        let scoped = self.keep(State::of(posted, Status::NULL));
         Ok(RecvRequest { scoped, start: start.cast(), count, items: PhantomData })
     }
 
@@ -201,30 +195,21 @@ impl<'scope> Scope<'scope, '_> {
         mode: SendMode,
     ) -> Result<SendRequest<'scope>, MpiError> {
         self.check(comm)?;
-        let state = match comm.destination(dest, tag)? {
-            None => State::Ready(Ok(Status::EMPTY)),
-            Some((ep, envelope)) => {
-                // SAFETY: `bytes` is borrowed for `'scope`, and `keep` below enters the operation
-                // into the tracker, which waits for it before `'scope` ends (the module's points
-                // 1 and 2). Nothing unwinds between the two.
-                let buffer = unsafe { SendBuf::borrowed(bytes.as_ptr(), bytes.len()) };
-                let worker = &self.tracker.process.worker;
-                match handles::without_unwinding(|| worker.send(ep, envelope, buffer, mode))? {
-                    Sent::Done => State::Ready(Ok(Status::EMPTY)),
-                    Sent::Pending(id) => State::Active(id),
-                }
-            }
-        };
-        Ok(SendRequest { scoped: self.keep(state, false) })
+        // SAFETY: `bytes` is borrowed for `'scope`, and `keep` below enters the operation into the
+        // tracker, which waits for it before `'scope` ends (the module's points 1 and 2). Nothing
+        // unwinds between the two.
+        let buffer = unsafe { SendBuf::borrowed(bytes.as_ptr(), bytes.len()) };
+        let posted = handles::without_unwinding(|| comm.post_send(buffer, dest, tag, mode))?;
+        Ok(SendRequest { scoped: self.keep(State::of(posted, Status::EMPTY)) })
     }
 
     #[inline]
-    fn keep(&'scope self, state: State, receive: bool) -> Scoped<'scope> {
+    fn keep(&'scope self, state: State) -> Scoped<'scope> {
         let key = match state {
-            State::Active(id) => self.tracker.open.borrow_mut().insert(id),
+            State::Active(posted) => self.tracker.open.borrow_mut().insert(posted.id()),
             _ => Key::NONE,
         };
-        Scoped { tracker: self.tracker, key, state, receive }
+        Scoped { tracker: self.tracker, key, state }
     }
 
     #[inline]
@@ -242,7 +227,6 @@ struct Scoped<'scope> {
     tracker: &'scope Tracker,
     key: Key,
     state: State,
-    receive: bool,
 }
 
 /// A send in a scope. Dropped, it goes on, and the scope waits for it.
@@ -338,8 +322,8 @@ impl AnyRequest<'_> {
 
 impl Scoped<'_> {
     fn cancel(&self) {
-        if let State::Active(id) = self.state {
-            self.tracker.process.worker.cancel(id);
+        if let State::Active(posted) = self.state {
+            self.tracker.process.worker.cancel(posted.id());
         }
     }
 }
@@ -368,9 +352,6 @@ macro_rules! requests {
             }
             fn state_now(&self) -> State {
                 self.scoped.state
-            }
-            fn is_receive(&self) -> bool {
-                self.scoped.receive
             }
             fn released(&mut self) {
                 self.scoped.tracker.open.borrow_mut().remove(self.scoped.key);

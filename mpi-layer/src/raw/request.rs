@@ -58,8 +58,7 @@ impl Completion {
     #[inline(always)]
     fn status(status: &bowline_ucp::Status, receive: bool) -> Result<Status, Box<Self>> {
         match status.outcome {
-            Ok(()) if receive => Ok(Status::new(status.source, status.tag, status.length)),
-            Ok(()) => Ok(Status::EMPTY),
+            Ok(()) => Ok(success(status, receive)),
             Err(_) => Err(Self::of_failure(status, receive)),
         }
     }
@@ -209,6 +208,26 @@ impl Posted {
     pub(crate) const fn new(id: RequestId, receive: bool) -> Self {
         Self { id, receive }
     }
+
+    #[inline]
+    pub(crate) const fn id(self) -> RequestId {
+        self.id
+    }
+
+    /// What the end of it comes to.
+    #[inline]
+    pub(crate) fn outcome(self, status: &bowline_ucp::Status) -> Result<Status, MpiError> {
+        match status.outcome {
+            Ok(()) => Ok(success(status, self.receive)),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// The status of an operation that has ended well.
+#[inline(always)]
+fn success(status: &bowline_ucp::Status, receive: bool) -> Status {
+    if receive { Status::new(status.source, status.tag, status.length) } else { Status::EMPTY }
 }
 
 impl General {

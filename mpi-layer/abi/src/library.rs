@@ -33,7 +33,7 @@ use crate::generated::constants::*;
 use crate::group::Groups;
 use crate::handle::{Comm, Errhandler, Op, Session};
 use crate::object::Common;
-use crate::op::UserOp;
+use crate::op::{Reduced, UserOp};
 use crate::probe::Messages;
 use crate::request::Requests;
 use crate::table::Table;
@@ -64,6 +64,7 @@ pub(crate) struct Library {
     pub(crate) types: Types,
     /// The program's operations.
     pub(crate) ops: RefCell<Table<Rc<UserOp>>>,
+    pub(crate) reduced: Cell<Option<Reduced>>,
     pub(crate) requests: Requests,
     pub(crate) messages: Messages,
     pub(crate) buffers: Buffers,
@@ -317,6 +318,7 @@ impl Library {
             groups: Groups::new(),
             types: Types::new(),
             ops: RefCell::new(Table::new(Op::KIND)),
+            reduced: Cell::new(None),
             requests: Requests::new(),
             messages: Messages::new(),
             buffers: Buffers::default(),

@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_void};
 use std::rc::Rc;
 
-use bowline_mpi::raw::{LaidOut, Operands, Predefined, Reduction, reduce_local};
+use bowline_mpi::raw::{Kernel, LaidOut, Operands, Predefined, Reduction, reduce_local};
 
 use crate::arg::Out;
 use crate::elements::Buffer;
@@ -170,27 +170,36 @@ impl Library {
         Op(self.ops.borrow().complete(low))
     }
 
+    /// The predefined operation that was used last, if it is this one on this type: programs reduce the same
+    /// again and again.
+    #[inline(always)]
+    pub(crate) fn reduced_before(&self, op: Op, datatype: Datatype) -> Option<Reduced> {
+        self.reduced.get().filter(|last| last.op == op && last.datatype == datatype)
+    }
+
     /// Lets `run` reduce elements of the type of `buffer`, whose handle is `datatype`.
     #[inline]
     pub(crate) fn with_reduction(
         &self,
-        op: Op,
+        handle: Op,
         datatype: Datatype,
         buffer: &Buffer,
         run: impl FnOnce(Reduction<'_>) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
         let of = &buffer.of;
-        match self.op(op)? {
+        match self.op(handle)? {
             Operation::Predefined(op) => {
                 let kernel = op.kernel(of).filter(|_| op.reduces());
                 let kernel = kernel.ok_or_else(|| not_for_the_type(op, datatype))?;
                 let size = of.size();
+                let commutative = op.is_commutative();
+                self.reduced.set(Some(Reduced { op: handle, datatype, kernel, size, commutative }));
                 let combine = |operands: Operands<'_>| {
                     let count = operands.len() / size;
                     // SAFETY: the operands are what a kernel asks for, in whole elements.
                     unsafe { kernel(operands.left(), operands.right(), count) };
                 };
-                run(Reduction::new(size, op.is_commutative(), &combine))
+                run(Reduction::new(size, commutative, &combine))
             }
             Operation::User(op) => {
                 let of = (datatype, buffer.of.extent());
@@ -203,6 +212,17 @@ impl Library {
             }
         }
     }
+}
+
+/// A predefined operation on a type that knows it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reduced {
+    op: Op,
+    datatype: Datatype,
+    pub(crate) kernel: Kernel,
+    /// Bytes of an element.
+    pub(crate) size: usize,
+    pub(crate) commutative: bool,
 }
 
 #[cold]

@@ -2,13 +2,18 @@
 
 use std::ffi::{c_int, c_void};
 
+use bowline_mpi::raw::{Operands, Reduction};
+
 use super::{apart, is_root};
 use crate::arg::In;
+use crate::buffer::plain;
 use crate::elements::{Buffer, Number, counted, is_in_place};
 use crate::entry::mpi;
 use crate::fault::Fault;
-use crate::handle::{Comm, Count, Datatype, Op};
+use crate::generated::constants::MPI_COMM_WORLD;
+use crate::handle::{Comm, Count, Datatype, Op, PREDEFINED};
 use crate::library::Library;
+use crate::op::Reduced;
 
 mpi! {
     fn MPI_Reduce(sendbuf: *const c_void, recvbuf: *mut c_void, count: c_int, datatype: Datatype,
@@ -96,8 +101,37 @@ fn reduce(
     })
 }
 
-#[inline]
+#[inline(always)]
 fn allreduce(
+    mpi: &Library,
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    (count, datatype): (i64, Datatype),
+    op: Op,
+    comm: Comm,
+) -> Result<(), Fault> {
+    if comm == MPI_COMM_WORLD
+        && let Some(Reduced { kernel, size, commutative, .. }) = mpi.reduced_before(op, datatype)
+        && let Some(len) = plain(sendbuf, count, datatype)
+        && recvbuf.addr() >= PREDEFINED
+        && recvbuf.addr().abs_diff(sendbuf.addr()) >= len
+    {
+        let combine = |operands: Operands<'_>| {
+            // SAFETY: the operands are what a kernel asks for, in whole elements.
+            unsafe { kernel(operands.left(), operands.right(), operands.len() / size) };
+        };
+        let op = Reduction::new(size, commutative, &combine);
+        // SAFETY: the program answers for the memory, which does not overlap.
+        return Ok(unsafe {
+            mpi.world.comm.allreduce_side_by_side(sendbuf.cast(), recvbuf.cast(), len, op)
+        }?);
+    }
+    any_allreduce(mpi, sendbuf, recvbuf, (count, datatype), op, comm)
+}
+
+/// The same of all kinds, with all that may be wrong.
+#[inline(never)]
+fn any_allreduce(
     mpi: &Library,
     sendbuf: *const c_void,
     recvbuf: *mut c_void,

@@ -84,6 +84,25 @@ impl Communicator {
         Ok(())
     }
 
+    /// [`allreduce_data`](Self::allreduce_data) of `len` bytes of elements that lie side by side on both sides.
+    ///
+    /// # Safety
+    /// As the module says.
+    ///
+    /// # Errors
+    /// As for [`allgather_data`](Self::allgather_data).
+    #[inline]
+    pub unsafe fn allreduce_side_by_side(
+        &self,
+        send: *const u8,
+        received: *mut u8,
+        len: usize,
+        op: Reduction<'_>,
+    ) -> Result<(), MpiError> {
+        // SAFETY: promised by the caller.
+        self.allreduce_spans(unsafe { buffers((send, len), (received, len)) }, Span::input(len), op)
+    }
+
     /// Combines the elements of all ranks; rank r gets `counts[r]` of the results, after those of the
     /// ranks below. `send` are the elements of all; in place, they stand in `received` and the result
     /// goes to its first ones. (`MPI_Reduce_scatter`)

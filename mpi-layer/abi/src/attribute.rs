@@ -106,8 +106,10 @@ impl Attributes {
         extra_state: *mut c_void,
     ) -> Result<(), Fault> {
         let number = self.next.get();
+        let next = number.checked_add(1);
+        let next = next.ok_or_else(|| fault(MPI_ERR_OTHER, "there are too many keys"))?;
         keyval.set(number)?;
-        self.next.set(number + 1);
+        self.next.set(next);
         let new = Keyval {
             kind,
             copy: copy.expose_provenance(),
@@ -195,10 +197,14 @@ impl Bearer<'_> {
         if known.freed {
             return Err(fault(MPI_ERR_KEYVAL, "the key was freed"));
         }
-        if self.find(keyval).is_some() {
-            self.delete(all, keyval)?;
-        }
+        // First, since the program's function may free the key.
         all.hold(keyval);
+        if self.find(keyval).is_some()
+            && let Err(fault) = self.delete(all, keyval)
+        {
+            all.release(keyval);
+            return Err(fault);
+        }
         self.common.change_attributes(|own| own.push(Attribute { keyval, value }));
         Ok(())
     }
@@ -245,7 +251,8 @@ impl Bearer<'_> {
     pub(crate) fn copy_all(&self, all: &Attributes, new: &Bearer<'_>) -> Result<(), Fault> {
         let attributes = self.common.attributes(<[Attribute]>::to_vec);
         for Attribute { keyval, value } in attributes {
-            let known = all.keyval(self.kind, keyval)?;
+            // A function of the program's may have deleted it here, and the key with it.
+            let Ok(known) = all.keyval(self.kind, keyval) else { continue };
             let copied = match known.copy {
                 NULL_FN => continue,
                 DUP_FN => value,

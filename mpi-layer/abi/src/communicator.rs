@@ -305,7 +305,6 @@ fn duplicate_later(
     let reserved = Reserved(handle);
     let bearer = Bearer { kind: attribute::Kind::Comm, handle: handle.0, common: &common };
     object.bearer().copy_all(&mpi.attributes, &bearer)?;
-    drop(common);
     let session = Cell::new(object.session.get());
     let made = move |comm| {
         // All of it belongs to what waits here, its end included.
@@ -315,7 +314,16 @@ fn duplicate_later(
             library.fill_comm(comm, reserved.0, session);
         }
     };
-    let begun = object.comm.start_dup(made)?;
+    let begun = match object.comm.start_dup(made) {
+        Ok(begun) => begun,
+        Err(error) => {
+            // The error is told; the copies go anyway.
+            let _ = bearer.delete_all(&mpi.attributes);
+            return Err(error.into());
+        }
+    };
+    // It is the handle's alone when the communicator comes, which is not before a look at the request.
+    drop(common);
     newcomm.set(handle)?;
     mpi.requests.add(begun, Some(object), request)
 }

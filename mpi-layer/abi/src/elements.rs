@@ -9,7 +9,7 @@ use bowline_mpi::types::Type;
 use crate::arg::In;
 use crate::fault::{Fault, fault};
 use crate::generated::constants::*;
-use crate::handle::Datatype;
+use crate::handle::{Datatype, PREDEFINED};
 use crate::library::{CommObject, Library};
 
 /// Numbers of C in arrays of counts and displacements.
@@ -71,7 +71,10 @@ impl Buffer {
     /// other layouts may lie between those of another buffer, and copies are made of them.
     #[inline]
     fn bytes(&self, times: usize) -> Option<Range<usize>> {
-        let (at, len) = self.of.layout().one_block(self.count.checked_mul(times)?)?;
+        let count = self.count.checked_mul(times)?;
+        // What cannot be counted is refused by the core.
+        self.of.size().checked_mul(count)?;
+        let (at, len) = self.of.layout().one_block(count)?;
         let start = self.start.addr().wrapping_add_signed(at as isize);
         Some(start..start.saturating_add(len))
     }
@@ -190,9 +193,9 @@ impl Library {
         let of = self.committed(datatype)?;
         let block = |rank: usize| {
             let count = counted(counts.at(rank).get()?.wide())?;
-            check_address(buf, count, &of)?;
-            let at = displacements.at(rank).get()?.wide().wrapping_mul(of.extent());
-            Ok(Buffer { start: displaced(buf, at), count, of: of.clone() })
+            let at = displacements.at(rank).get()?.wide().checked_mul(of.extent());
+            let at = at.ok_or_else(|| fault(MPI_ERR_ARG, "a displacement leaves all memory"))?;
+            Ok(Buffer { start: displaced(buf, at, count, &of)?, count, of: of.clone() })
         };
         (0..comm.comm.size() as usize).map(block).collect::<Result<_, _>>().map(Blocks)
     }
@@ -208,17 +211,22 @@ impl Library {
         let block = |rank: usize| {
             let count = counted(counts.at(rank).get()?.wide())?;
             let of = self.committed(datatypes.at(rank).get()?)?;
-            check_address(buf, count, &of)?;
             let at = displacements.at(rank).get()?.wide();
-            Ok(Buffer { start: displaced(buf, at), count, of })
+            Ok(Buffer { start: displaced(buf, at, count, &of)?, count, of })
         };
         (0..comm.comm.size() as usize).map(block).collect::<Result<_, _>>().map(Blocks)
     }
 }
 
-/// The address at a displacement.
-fn displaced(buf: *const c_void, at: i64) -> *mut u8 {
-    buf.cast_mut().cast::<u8>().wrapping_offset(at as isize)
+/// The address of so many elements at a displacement, which may be the whole address behind `MPI_BOTTOM`.
+fn displaced(buf: *const c_void, at: i64, count: usize, of: &Type) -> Result<*mut u8, Fault> {
+    let start = buf.cast_mut().cast::<u8>().wrapping_offset(at as isize);
+    if buf.addr() != MPI_BOTTOM || start.addr() < PREDEFINED {
+        check_address(buf, count, of)?;
+        return Ok(start);
+    }
+    // The program has told the address by `MPI_Get_address`.
+    Ok(std::ptr::with_exposed_provenance_mut(start.addr()))
 }
 
 /// A number of elements.

@@ -125,7 +125,7 @@ fn action(errhandler: Errhandler, object: Object) -> Action {
 
 /// What a handler does with an error of the object that it was meant for, which is not there yet: a
 /// program's function gets the null handle. `None` when it is no handler.
-fn action_without_object(errhandler: Errhandler) -> Option<Action> {
+pub(crate) fn action_without_object(errhandler: Errhandler) -> Option<Action> {
     if is_predefined(errhandler) {
         return Some(action(errhandler, Object::Own));
     }

@@ -12,7 +12,7 @@ use std::fmt;
 use bowline_mpi::MpiError;
 
 use crate::arg::Out;
-use crate::errhandler::{Action, action_of, initial_action};
+use crate::errhandler::{Action, action_of, action_without_object, initial_action};
 use crate::errors;
 use crate::generated::constants::{MPI_ERR_IN_STATUS, MPI_ERR_OTHER, MPI_SUCCESS};
 use crate::handle::{Comm, Errhandler, File, Session, Win};
@@ -66,6 +66,8 @@ struct Inner {
     code: c_int,
     text: Cow<'static, str>,
     object: Option<Object>,
+    /// What is done with it, where that was decided when it was made.
+    action: Option<Action>,
     /// Whether the program asked for the call of the handler, which is then no failure.
     asked: bool,
 }
@@ -74,7 +76,7 @@ struct Inner {
 #[cold]
 #[inline(never)]
 pub(crate) fn fault(code: c_int, text: impl Into<Cow<'static, str>>) -> Fault {
-    Fault(Box::new(Inner { code, text: text.into(), object: None, asked: false }))
+    Fault(Box::new(Inner { code, text: text.into(), object: None, action: None, asked: false }))
 }
 
 impl Fault {
@@ -82,6 +84,13 @@ impl Fault {
     #[allow(dead_code, reason = "for chapters to come")]
     pub(crate) fn on(mut self, object: impl Into<Object>) -> Self {
         self.0.object = Some(object.into());
+        self
+    }
+
+    /// The same, for the handler of an object that nobody can name when it is called: a function of the
+    /// program's gets the null handle.
+    pub(crate) fn by(mut self, errhandler: Errhandler) -> Self {
+        self.0.action = action_without_object(errhandler);
         self
     }
 
@@ -154,7 +163,7 @@ pub(crate) fn raise(
         tracing::debug!("{}", fault.sentence(name, arguments));
         errors::remember(code, name, &fault.0.text);
     }
-    let action = action_of(object).unwrap_or_else(own_action);
+    let action = fault.0.action.or_else(|| action_of(object)).unwrap_or_else(own_action);
     let result = if fault.0.asked { MPI_SUCCESS } else { code };
     match action {
         Action::Return => result,

@@ -49,6 +49,18 @@ pub(crate) struct CommObject {
     pub(crate) session: Cell<Option<Session>>,
 }
 
+impl CommObject {
+    /// An error of an operation on it, for its handler. The program may have freed the handle of the
+    /// communicator meanwhile.
+    #[cold]
+    pub(crate) fn blamed(&self, fault: Fault) -> Fault {
+        match running().is_some_and(|library| library.comm(self.handle).is_ok()) {
+            true => fault.on(self.handle),
+            false => fault.by(self.common.errhandler()),
+        }
+    }
+}
+
 /// What MPI has while it runs.
 #[derive(Debug)]
 pub(crate) struct Library {
@@ -256,13 +268,15 @@ pub(crate) fn finish(library: &'static Library) -> Result<(), Fault> {
     library.settle(alone);
     // A rank that left early would be missing to those that still send to it.
     let met = library.world.comm.barrier();
+    // Its handler is that of now: communicators are gone when it is called.
+    let met = met.map_err(|error| Fault::from(error).by(library.own_handler()));
     let mut life = life();
     // Release: pairs with the Acquire of `is_finished`.
     STAGE.store(FINISHED, Ordering::Release);
     if life.sessions == 0 {
         close(&mut life);
     }
-    Ok(met?)
+    met
 }
 
 /// A session begins.
@@ -329,6 +343,12 @@ impl Library {
             checks,
             pid: std::process::id(),
         }
+    }
+
+    /// The error handler of what has no object.
+    fn own_handler(&self) -> Errhandler {
+        let object = if self.own_handler_chosen.get() { &self.own } else { &self.world };
+        object.common.errhandler()
     }
 
     /// Whether this is a child of the process that started MPI.

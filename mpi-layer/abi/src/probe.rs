@@ -62,12 +62,12 @@ impl Messages {
     }
 
     /// The communicator of a message; none for that of nobody.
-    fn comm_of(&self, handle: Message) -> Result<Option<Comm>, Fault> {
+    fn comm_of(&self, handle: Message) -> Result<Option<Rc<CommObject>>, Fault> {
         if handle == MPI_MESSAGE_NO_PROC {
             return Ok(None);
         }
         let claimed = self.0.borrow();
-        let found = claimed.get(handle.0).map(|claimed| claimed.comm.handle);
+        let found = claimed.get(handle.0).map(|claimed| Rc::clone(&claimed.comm));
         found.map(Some).ok_or_else(|| no_message(handle))
     }
 
@@ -94,8 +94,8 @@ fn places<const N: usize>(missing: [bool; N]) -> Result<(), Fault> {
 }
 
 /// The error for the handler of a message's communicator.
-fn on<E: Into<Fault>>(comm: Comm) -> impl FnOnce(E) -> Fault {
-    move |error| error.into().on(comm)
+fn on<E: Into<Fault>>(comm: &CommObject) -> impl FnOnce(E) -> Fault {
+    move |error| comm.blamed(error.into())
 }
 
 impl Library {
@@ -110,11 +110,11 @@ impl Library {
             status.put(bowline_mpi::raw::Completion::NULL.into());
             return message.set(MPI_MESSAGE_NULL);
         };
-        let buffer = incoming(self, buf, count, datatype).map_err(on(comm))?;
+        let buffer = incoming(self, buf, count, datatype).map_err(on(&comm))?;
         let claimed = self.messages.take(handle)?;
         message.set(MPI_MESSAGE_NULL)?;
         let received = claimed.message.recv_buffer(buffer);
-        status.put(received.map_err(|cut| on(comm)(status.failed(&cut)))?.into());
+        status.put(received.map_err(|cut| on(&comm)(status.failed(&cut)))?.into());
         Ok(())
     }
 
@@ -131,10 +131,10 @@ impl Library {
             let nobody = bowline_mpi::raw::Started::Done(bowline_mpi::raw::Completion::NULL);
             return self.requests.give(nobody, Rc::clone(&self.own), request);
         };
-        let buffer = incoming(self, buf, count, datatype).map_err(on(comm))?;
+        let buffer = incoming(self, buf, count, datatype).map_err(on(&comm))?;
         let claimed = self.messages.take(handle)?;
         message.set(MPI_MESSAGE_NULL)?;
-        let started = claimed.message.start_recv(buffer).map_err(on(comm))?;
+        let started = claimed.message.start_recv(buffer).map_err(on(&comm))?;
         self.requests.give(started, claimed.comm, request)
     }
 }

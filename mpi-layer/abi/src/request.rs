@@ -308,7 +308,7 @@ impl Requests {
             Err(StartError::NoPool(fault)) => fault,
         };
         Err(match comm {
-            Some(comm) => failed.on(comm.handle),
+            Some(comm) => comm.blamed(failed),
             None => failed,
         })
     }
@@ -399,7 +399,7 @@ fn told(completion: Completion, comm: Option<&CommObject>) -> Told {
     let fault = completion.error.map(|error| {
         let fault = Fault::from(error);
         match comm {
-            Some(comm) => fault.on(comm.handle),
+            Some(comm) => comm.blamed(fault),
             None => fault,
         }
     });

@@ -5,6 +5,7 @@ use std::process::Command;
 
 use crate::job::{
     Ended, LOST, alone, checked_job, compiled, cxx_job, job, job_with, library, started,
+    surviving_job,
 };
 
 /// A test.
@@ -54,6 +55,7 @@ cases! {
     every_wrong_argument_of_every_function_is_told,
     names_of_before_the_abi_are_there_on_demand,
     a_rank_that_does_not_finalise_has_failed,
+    an_error_of_the_end_goes_to_the_handler,
     sessions_come_and_go,
     a_forked_child_may_end_as_it_likes,
     nothing_unwinds_through_the_library,
@@ -261,6 +263,14 @@ fn a_rank_that_does_not_finalise_has_failed() {
     let ended = job(2, "unfinished.c", &["exit"]);
     assert!(ended.code.is_some_and(|code| code != 0), "{ended:#?}");
     assert!(ended.stderr.contains("ended without finalising"), "{ended:#?}");
+}
+
+fn an_error_of_the_end_goes_to_the_handler() {
+    for how in ["returns", "calls"] {
+        let ended = surviving_job(2, "bereaved.c", &[how]);
+        assert_eq!(ended.stdout, "ok\n", "{how}: {ended:#?}");
+        assert!(!ended.stderr.contains("the process ends"), "{how}: {ended:#?}");
+    }
 }
 
 fn a_forked_child_may_end_as_it_likes() {

@@ -6,20 +6,24 @@ use std::process::{Command, ExitCode, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use bowline_launch::run::{RunOptions, run};
+use bowline_launch::run::{OnFailure, RunOptions, run};
 
 /// The word that makes this program a launcher.
 pub(crate) const LAUNCH: &str = "launch-a-job";
+
+/// The same for a job that goes on when a rank has failed.
+pub(crate) const LAUNCH_ON: &str = "launch-a-job-that-goes-on";
 
 /// Far beyond what any of the programs takes: it tells a hang from a slow machine.
 const WATCHDOG: Duration = Duration::from_secs(120);
 
 /// Runs a job: so many ranks of a program with arguments.
-pub(crate) fn launch(words: &[String]) -> ExitCode {
+pub(crate) fn launch(words: &[String], on_failure: OnFailure) -> ExitCode {
     let [ranks, program, arguments @ ..] = words else { return ExitCode::from(99) };
     let mut options = RunOptions::new(ranks.parse().expect("a number of ranks"), program);
     let config = bowline::config_from_env().expect("settings without errors");
     options.area_bytes = bowline::stack::area_bytes(&config);
+    options.on_failure = on_failure;
     options.args = arguments.iter().map(Into::into).collect();
     match run(&options) {
         Ok(report) => ExitCode::from(report.code as u8),
@@ -121,6 +125,13 @@ pub(crate) fn job_with(
 
 fn launched(ranks: u32, program: &Path) -> Ended {
     ended(launcher(ranks, program))
+}
+
+/// [`job`] that goes on when a rank has failed.
+pub(crate) fn surviving_job(ranks: u32, file: &str, arguments: &[&str]) -> Ended {
+    let mut command = Command::new(std::env::current_exe().expect("an own file"));
+    command.args([LAUNCH_ON, &ranks.to_string()]).arg(compiled(file, &[])).args(arguments);
+    ended(command)
 }
 
 fn launcher(ranks: u32, program: &Path) -> Command {

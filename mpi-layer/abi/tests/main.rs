@@ -13,10 +13,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::time::Instant;
 
+use bowline_launch::run::OnFailure;
+
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if let Some((job::LAUNCH, words)) = arguments.split_first().map(|(w, ws)| (w.as_str(), ws)) {
-        return job::launch(words);
+    match arguments.split_first().map(|(w, ws)| (w.as_str(), ws)) {
+        Some((job::LAUNCH, words)) => return job::launch(words, OnFailure::Abort),
+        Some((job::LAUNCH_ON, words)) => return job::launch(words, OnFailure::Continue),
+        _ => {}
     }
     let (mut words, mut skipped, mut exact) = (Vec::new(), Vec::new(), false);
     let mut rest = arguments.iter();

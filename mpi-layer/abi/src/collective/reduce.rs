@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 
 use bowline_mpi::raw::{Operands, Reduction};
 
-use super::{apart, is_root};
+use super::{apart, apart_each, is_root, ranks};
 use crate::arg::In;
 use crate::buffer::plain;
 use crate::elements::{Buffer, Number, counted, is_in_place};
@@ -172,9 +172,8 @@ fn reduce_scatter<C: Number>(
     comm: Comm,
 ) -> Result<(), Fault> {
     let comm = mpi.comm(comm)?;
-    let ranks = comm.comm.size() as usize;
     let count = |rank: usize| counted(recvcounts.at(rank).get()?.wide());
-    let counts: Vec<usize> = (0..ranks).map(count).collect::<Result<_, _>>()?;
+    let counts: Vec<usize> = (0..ranks(&comm) as usize).map(count).collect::<Result<_, _>>()?;
     let sum = counts.iter().fold(0_i64, |sum, &count| sum.saturating_add(count as i64));
     let sent = mpi.buffer_or_in_place(sendbuf, sum, datatype, true)?;
     // In place, the elements of all ranks stand in the receive buffer.
@@ -197,7 +196,10 @@ fn reduce_scatter_block(
     comm: Comm,
 ) -> Result<(), Fault> {
     let comm = mpi.comm(comm)?;
-    let (sent, received) = both(mpi, sendbuf, recvbuf, (count, datatype))?;
+    let sent = mpi.buffer_or_in_place(sendbuf, count, datatype, true)?;
+    let received = mpi.buffer(recvbuf, count, datatype)?;
+    // What is sent are the elements of all ranks.
+    apart_each(sent.as_ref().zip(Some(ranks(&comm))), Some((&received, 1)))?;
     let from = sent.as_ref().map(Buffer::start);
     mpi.with_reduction(op, datatype, &received, |op| {
         // SAFETY: the program answers for the memory.

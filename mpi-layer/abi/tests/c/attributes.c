@@ -48,6 +48,17 @@ static int delete_fails(MPI_Comm comm, int keyval, void *value, void *extra)
     return kept ? MPI_ERR_INTERN : MPI_SUCCESS;
 }
 
+/* The delete function frees its own key, whose handle is here. */
+static int own_key;
+
+static int delete_frees(MPI_Comm comm, int keyval, void *value, void *extra)
+{
+    (void)comm, (void)keyval, (void)value, (void)extra;
+    if (own_key != MPI_KEYVAL_INVALID)
+        OK(MPI_Comm_free_keyval(&own_key));
+    return MPI_SUCCESS;
+}
+
 static int type_delete(MPI_Datatype type, int keyval, void *value, void *extra)
 {
     (void)keyval, (void)extra;
@@ -143,6 +154,17 @@ int main(void)
     int flag;
     FAILS(MPI_ERR_KEYVAL, MPI_Comm_get_attr(MPI_COMM_WORLD, old, &value, &flag));
     FAILS(MPI_ERR_KEYVAL, MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_KEYVAL_INVALID, &value, &flag));
+
+    /* A key that goes while its value is replaced: the new value has it still. */
+    int gone;
+    OK(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, delete_frees, &own_key, NULL));
+    gone = own_key;
+    OK(MPI_Comm_dup(MPI_COMM_SELF, &other));
+    OK(MPI_Comm_set_attr(other, gone, values));
+    OK(MPI_Comm_set_attr(other, gone, values + 1));
+    CHECK(own_key == MPI_KEYVAL_INVALID && get(other, gone) == values + 1);
+    OK(MPI_Comm_free(&other));
+    FAILS(MPI_ERR_KEYVAL, MPI_Comm_get_attr(MPI_COMM_SELF, gone, &value, &flag));
 
     /* Names from MPI-1. */
     int ancient;

@@ -21,6 +21,12 @@ static void count_own(MPI_Comm *comm, int *code, ...)
     last_comm = *comm;
 }
 
+static void of_nothing(MPI_Comm *comm, int *code, ...)
+{
+    CHECK(*comm == MPI_COMM_NULL && *code == MPI_ERR_TRUNCATE);
+    calls += 1000000;
+}
+
 static void of_file(MPI_File *file, int *code, ...)
 {
     CHECK(*file == MPI_FILE_NULL && *code != MPI_SUCCESS);
@@ -31,7 +37,7 @@ int main(void)
 {
     OK(MPI_Init(NULL, NULL));
     int rank = rank_of(MPI_COMM_WORLD);
-    MPI_Errhandler handler, own, got, mine;
+    MPI_Errhandler handler, own, got, mine, of_none;
     OK(MPI_Comm_get_errhandler(MPI_COMM_WORLD, &got));
     CHECK(got == MPI_ERRORS_ARE_FATAL);
     OK(MPI_Errhandler_free(&got));
@@ -44,6 +50,7 @@ int main(void)
 
     OK(MPI_Comm_create_errhandler(count, &handler));
     OK(MPI_Comm_create_errhandler(count_own, &own));
+    OK(MPI_Comm_create_errhandler(of_nothing, &of_none));
     OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, handler));
     OK(MPI_Comm_set_errhandler(MPI_COMM_SELF, own));
     OK(MPI_Comm_get_errhandler(MPI_COMM_WORLD, &got));
@@ -85,6 +92,30 @@ int main(void)
     CHECK(copy == MPI_COMM_NULL);
     FAILS(MPI_ERR_COMM, MPI_Barrier(stale));
     CHECK(calls == 102);
+
+    /* An operation on a communicator has its handler also when that was freed meanwhile, whose handle is
+     * the null handle then. */
+    for (int way = 0; way < 2; way++) {
+        MPI_Request receive;
+        MPI_Message message;
+        MPI_Comm freed;
+        int words[2] = {1, 2}, word = 0;
+        OK(MPI_Comm_dup(MPI_COMM_SELF, &freed));
+        OK(MPI_Comm_set_errhandler(freed, way ? MPI_ERRORS_RETURN : of_none));
+        OK(MPI_Irecv(&word, 1, MPI_INT, 0, 0, freed, &receive));
+        OK(MPI_Send(words, 2, MPI_INT, 0, 0, freed));
+        OK(MPI_Sendrecv(words, 2, MPI_INT, 0, 1, NULL, 0, MPI_INT, MPI_PROC_NULL, 1, freed,
+                        MPI_STATUS_IGNORE));
+        OK(MPI_Mprobe(0, 1, freed, &message, MPI_STATUS_IGNORE));
+        OK(MPI_Comm_free(&freed));
+        calls = 0;
+        FAILS(MPI_ERR_TRUNCATE, MPI_Wait(&receive, MPI_STATUS_IGNORE));
+        CHECK(receive == MPI_REQUEST_NULL && word == 1);
+        FAILS(MPI_ERR_TRUNCATE, MPI_Mrecv(&word, 1, MPI_INT, &message, MPI_STATUS_IGNORE));
+        CHECK(calls == (way ? 0 : 2000000));
+    }
+    OK(MPI_Errhandler_free(&of_none));
+    calls = 202 - 100;
 
     /* Functions that are not there go the same way. */
     FAILS(MPI_ERR_UNSUPPORTED_OPERATION, MPI_Comm_connect("", MPI_INFO_NULL, 0, MPI_COMM_SELF, &stale));

@@ -1,6 +1,8 @@
 /* Which operation knows which datatype, and what collectives say of arguments that are wrong. */
 #include "check.h"
 
+#include <stdint.h>
+
 /* The groups of types in the standard's table. */
 enum { INTEGER = 1, FORTRAN = 2, REAL = 4, LOGICAL = 8, COMPLEX = 16, BYTES = 32, ADDRESS = 64, PAIR = 128 };
 
@@ -153,12 +155,26 @@ static void arguments(int rank, int size)
         /* Buffers of a call do not share bytes. */
         FAILS(MPI_ERR_BUFFER, MPI_Allgather(&a[rank], 1, MPI_INT, a, 1, MPI_INT, w));
         FAILS(MPI_ERR_BUFFER, MPI_Alltoall(&a[1], 1, MPI_INT, a, 1, MPI_INT, w));
+        FAILS(MPI_ERR_BUFFER, MPI_Reduce_scatter_block(a, &a[1], 1, MPI_INT, MPI_SUM, w));
         FAILS(MPI_ERR_BUFFER,
               MPI_Alltoallv(a, counts, displs, MPI_INT, &a[1], counts, displs, MPI_INT, w));
         FAILS(MPI_ERR_BUFFER, MPI_Allgatherv(&a[rank], 1, MPI_INT, a, counts, displs, MPI_INT, w));
     }
     /* More bytes than there can be. */
-    FAILS(MPI_ERR_COUNT, MPI_Bcast_c(a, (MPI_Count) 1 << 62, MPI_DOUBLE, 0, w));
+    MPI_Count most = (MPI_Count) 1 << 62, each[16];
+    for (int r = 0; r < 16; r++)
+        each[r] = most;
+    FAILS(MPI_ERR_COUNT, MPI_Bcast_c(a, most, MPI_DOUBLE, 0, w));
+    FAILS(MPI_ERR_COUNT, MPI_Allreduce_c(a, b, most, MPI_DOUBLE, MPI_SUM, w));
+    FAILS(MPI_ERR_COUNT, MPI_Allgather_c(a, most, MPI_DOUBLE, b, most, MPI_DOUBLE, w));
+    FAILS(MPI_ERR_COUNT, MPI_Reduce_scatter_c(a, b, each, MPI_DOUBLE, MPI_SUM, w));
+    FAILS(MPI_ERR_COUNT, MPI_Reduce_local_c(a, b, most, MPI_DOUBLE, MPI_SUM));
+    /* Nor a place so far away, nor one close behind no address. */
+    MPI_Aint far[16] = {0}, near[16] = {0};
+    for (int r = 0; r < 16; r++)
+        each[r] = 1, far[r] = PTRDIFF_MAX / 2, near[r] = 8 * r;
+    FAILS(MPI_ERR_ARG, MPI_Allgatherv_c(a, 1, MPI_INT, b, each, far, MPI_INT, w));
+    FAILS(MPI_ERR_BUFFER, MPI_Allgatherv_c(a, 1, MPI_INT, NULL, each, near, MPI_INT, w));
     /* Nothing at nowhere is nothing wrong. */
     OK(MPI_Bcast(NULL, 0, MPI_INT, 0, w));
     OK(MPI_Allreduce(NULL, NULL, 0, MPI_INT, MPI_SUM, w));

@@ -12,7 +12,7 @@ pub(super) fn text(facts: &Facts, chapters: &Chapters) -> String {
         "# Functions of the C library\n\n\
          `cargo xtask abi` writes this page from the library's source. {done} of {all} functions of the \
          standard ABI are implemented; every other one is there too, so that programs load, and raises \
-         `MPI_ERR_UNSUPPORTED_OPERATION`. The chapter is a file below `mpi-layer/abi/src`.\n\n\
+         `MPI_ERR_UNSUPPORTED_OPERATION`, or, of the tools interface, returns an error of that. The chapter is a file below `mpi-layer/abi/src`.\n\n\
          | function | chapter |\n|---|---|\n"
     );
     for function in &facts.functions {

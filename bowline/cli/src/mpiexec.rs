@@ -135,7 +135,7 @@ fn library_path() -> Option<(OsString, OsString)> {
 
 /// Where the ranks go; empty where that is this machine.
 fn hosts(job: &Job) -> Result<Vec<Host>> {
-    let ranks: u32 = job.programs.iter().map(|program| program.ranks.unwrap_or(1)).sum();
+    let ranks: u64 = job.programs.iter().map(|program| u64::from(program.ranks.unwrap_or(1))).sum();
     let named: Vec<&Program> = job.programs.iter().filter(|p| p.hosts.is_some()).collect();
     let mut hosts: Vec<Host> = match named[..] {
         [] => return Ok(Vec::new()),
@@ -158,9 +158,10 @@ fn hosts(job: &Job) -> Result<Vec<Host>> {
     {
         return Ok(Vec::new());
     }
-    let slots: u32 = hosts.iter().map(|host| host.slots.unwrap_or(1)).sum();
+    let slots: u64 = hosts.iter().map(|host| u64::from(host.slots.unwrap_or(1))).sum();
     if job.oversubscribe && slots < ranks && hosts.iter().any(|host| host.slots.is_some()) {
-        let times = ranks.div_ceil(slots);
+        // The launcher refuses more ranks than it can count.
+        let times = u32::try_from(ranks.div_ceil(slots)).unwrap_or(u32::MAX);
         for host in &mut hosts {
             host.slots = Some(host.slots.unwrap_or(1).saturating_mul(times));
         }
@@ -180,7 +181,7 @@ fn in_turn(programs: &[&Program]) -> Result<Vec<Host>> {
             left -= here;
             match all.last_mut() {
                 Some(last) if last.name == host.name => {
-                    last.slots = Some(last.slots.unwrap_or(0) + here);
+                    last.slots = Some(last.slots.unwrap_or(0).saturating_add(here));
                 }
                 _ if here == 0 => {}
                 _ => {

@@ -94,6 +94,8 @@ fn hosts_of_all_programs_and_of_each() {
     assert_eq!(places("-n 3 --host a,a,b x"), "a:2,b");
     assert_eq!(places("-n 4 -ppn 2 -hosts a,b x"), "a:2,b:2");
     assert_eq!(places("-n 5 --oversubscribe --host a:1,b:1 x"), "a:3,b:3");
+    let most = "a:4294967295,b:1";
+    assert_eq!(places(&format!("-n 5 --oversubscribe --host {most} x")), most);
     assert_eq!(places("-n 2 -host a x : -n 1 -host b y"), "a:2,b:1");
     assert_eq!(places("-n 2 -host a x : -n 3 -host a,b y"), "a:4,b:1");
     assert_eq!(places("-n 2 -host localhost x"), "");

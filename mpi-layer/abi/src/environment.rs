@@ -49,7 +49,7 @@ mpi! {
     }
 
     fn MPI_Is_thread_main(flag: Out<c_int>) |mpi| {
-        flag.set((std::thread::current().id() == mpi.main_thread).into())
+        flag.set((std::thread::current().id() == mpi.main_thread.get()).into())
     }
 
     fn MPI_Finalize() |mpi| {

@@ -80,6 +80,11 @@ pub(crate) fn forget(handle: Request) {
     known().remove(&handle.0);
 }
 
+/// All requests are gone, with MPI.
+pub(crate) fn forget_all() {
+    known().clear();
+}
+
 /// The program has freed the request before its end.
 pub(crate) fn free_at_end(handle: Request, callbacks: Callbacks) {
     if let Some(known) = known().get_mut(&handle.0) {

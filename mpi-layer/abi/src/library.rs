@@ -83,7 +83,8 @@ pub(crate) struct Library {
     pub(crate) attributes: Attributes,
     pub(crate) launched: Launched,
     pub(crate) provided: Cell<c_int>,
-    pub(crate) main_thread: ThreadId,
+    /// The thread that has started MPI; the one of the first session as long as none has.
+    pub(crate) main_thread: Cell<ThreadId>,
     /// Whether arguments are looked at where that takes time.
     pub(crate) checks: bool,
     pid: u32,
@@ -248,7 +249,9 @@ pub(crate) fn start(provided: c_int) -> Result<(), Fault> {
         let text = "MPI was started before; it can be started once in a process";
         return Err(fault(MPI_ERR_OTHER, text));
     }
-    open(&mut life, provided)?.provided.set(provided);
+    let library = open(&mut life, provided)?;
+    library.provided.set(provided);
+    library.main_thread.set(std::thread::current().id());
     // Release: pairs with the Acquire of `was_started`.
     STAGE.store(STARTED, Ordering::Release);
     Ok(())
@@ -339,7 +342,7 @@ impl Library {
             attributes: Attributes::new(&launched, world.size()),
             launched,
             provided: Cell::new(provided),
-            main_thread: std::thread::current().id(),
+            main_thread: Cell::new(std::thread::current().id()),
             checks,
             pid: std::process::id(),
         }
@@ -460,7 +463,12 @@ impl Library {
 
     /// The handle whose number in C is this one.
     pub(crate) fn comm_from_int(&self, low: usize) -> Comm {
-        Comm(self.comms.borrow().complete(low))
+        // The table knows no handle of what is yet to come.
+        let to_come = self.to_come.borrow();
+        match to_come.keys().find(|&&value| value & 0xffff_ffff == low) {
+            Some(&value) => Comm(value),
+            None => Comm(self.comms.borrow().complete(low)),
+        }
     }
 }
 

@@ -370,6 +370,7 @@ impl Requests {
             // back ends, since its message has come.
             left.retain_mut(|entry| entry.other().request.receives());
             self.detached.borrow_mut().append(&mut left);
+            general::forget_all();
         }
         for entry in self.detached.borrow_mut().iter_mut() {
             entry.other().request.withdraw();

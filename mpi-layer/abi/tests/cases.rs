@@ -287,7 +287,7 @@ fn nothing_unwinds_through_the_library() {
 }
 
 fn sessions_come_and_go() {
-    for how in ["alone", "around", "beside"] {
+    for how in ["alone", "around", "beside", "elsewhere"] {
         passes(&job(2, "sessions.c", &[how]));
         passes(&alone("sessions.c", &[how]));
     }

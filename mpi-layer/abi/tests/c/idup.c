@@ -38,6 +38,7 @@ static void local(void)
         /* What hangs on it is there. */
         OK(MPI_Comm_set_errhandler(comm, MPI_ERRORS_ABORT));
         OK(MPI_Comm_set_name(comm, "to come"));
+        CHECK(MPI_Comm_fromint(MPI_Comm_toint(comm)) == comm);
         OK(MPI_Send(&token, 1, MPI_INT, 1, 5, MPI_COMM_WORLD));
         /* Rank 1 is done while this rank waits for something else. */
         OK(MPI_Recv(&token, 1, MPI_INT, 1, 6, MPI_COMM_WORLD, MPI_STATUS_IGNORE));

@@ -1,6 +1,8 @@
 /* Sessions: without a world, around one, and beside one. */
 #include "check.h"
 
+#include <pthread.h>
+
 static int errors;
 
 static void count(MPI_Session *session, int *code, ...)
@@ -84,6 +86,15 @@ static int use(void)
     return size;
 }
 
+static void *begin(void *session)
+{
+    int flag = 0;
+    OK(MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_RETURN, session));
+    OK(MPI_Is_thread_main(&flag));
+    CHECK(flag);
+    return NULL;
+}
+
 int main(int argc, char **argv)
 {
     const char *how = argc > 1 ? argv[1] : "";
@@ -98,7 +109,7 @@ int main(int argc, char **argv)
         MPI_Session_get_nth_pset(session, MPI_INFO_NULL, 99, &length, NULL);
         CHECK(!"it came back");
     }
-    if (strcmp(how, "beside") != 0) {
+    if (strcmp(how, "beside") != 0 && strcmp(how, "elsewhere") != 0) {
         for (int i = 0; i < 3; i++)
             size = use();
         OK(MPI_Initialized(&flag));
@@ -112,7 +123,15 @@ int main(int argc, char **argv)
     }
     if (strcmp(how, "around") == 0)
         OK(MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_RETURN, &session));
+    pthread_t thread;
+    if (strcmp(how, "elsewhere") == 0) {
+        CHECK(pthread_create(&thread, NULL, begin, &session) == 0);
+        CHECK(pthread_join(thread, NULL) == 0);
+    }
     OK(MPI_Init(NULL, NULL));
+    /* The thread that has called it, whoever began a session before. */
+    OK(MPI_Is_thread_main(&flag));
+    CHECK(flag);
     size = use();
     OK(MPI_Comm_size(MPI_COMM_WORLD, &world));
     CHECK(size == world);
@@ -121,7 +140,7 @@ int main(int argc, char **argv)
     OK(MPI_Finalize());
     OK(MPI_Finalized(&flag));
     CHECK(flag);
-    if (strcmp(how, "around") == 0) {
+    if (strcmp(how, "around") == 0 || strcmp(how, "elsewhere") == 0) {
         CHECK(use() == world);
         OK(MPI_Session_finalize(&session));
     }

@@ -64,7 +64,8 @@ fn ranks(comm: &CommObject) -> u32 {
     comm.comm.size().unsigned_abs()
 }
 
-/// Refuses two buffers that share bytes. (MPI 4.1, section 6.2: buffers of one call are not aliased.)
+/// Refuses two buffers that share bytes. (MPI 4.1, section 2.3: what a call writes is aliased by none of its
+/// other arguments.)
 #[inline]
 fn apart(one: Option<&Buffer>, other: Option<&Buffer>) -> Result<(), Fault> {
     apart_each(one.zip(Some(1)), other.zip(Some(1)))

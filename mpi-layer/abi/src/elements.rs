@@ -14,23 +14,32 @@ use crate::library::{CommObject, Library};
 
 /// Numbers of C in arrays of counts and displacements.
 pub(crate) trait Number: Copy {
+    /// Whether it can be a whole address, as a displacement behind `MPI_BOTTOM`.
+    const IS_ADDRESS: bool;
+
     /// The same, with 64 bits.
     fn wide(self) -> i64;
 }
 
 impl Number for c_int {
+    const IS_ADDRESS: bool = false;
+
     fn wide(self) -> i64 {
         self.into()
     }
 }
 
 impl Number for i64 {
+    const IS_ADDRESS: bool = true;
+
     fn wide(self) -> i64 {
         self
     }
 }
 
 impl Number for isize {
+    const IS_ADDRESS: bool = true;
+
     fn wide(self) -> i64 {
         self as i64
     }
@@ -195,7 +204,7 @@ impl Library {
             let count = counted(counts.at(rank).get()?.wide())?;
             let at = displacements.at(rank).get()?.wide().checked_mul(of.extent());
             let at = at.ok_or_else(|| fault(MPI_ERR_ARG, "a displacement leaves all memory"))?;
-            Ok(Buffer { start: displaced(buf, at, count, &of)?, count, of: of.clone() })
+            Ok(Buffer { start: displaced::<D>(buf, at, count, &of)?, count, of: of.clone() })
         };
         (0..comm.comm.size() as usize).map(block).collect::<Result<_, _>>().map(Blocks)
     }
@@ -212,16 +221,21 @@ impl Library {
             let count = counted(counts.at(rank).get()?.wide())?;
             let of = self.committed(datatypes.at(rank).get()?)?;
             let at = displacements.at(rank).get()?.wide();
-            Ok(Buffer { start: displaced(buf, at, count, &of)?, count, of })
+            Ok(Buffer { start: displaced::<D>(buf, at, count, &of)?, count, of })
         };
         (0..comm.comm.size() as usize).map(block).collect::<Result<_, _>>().map(Blocks)
     }
 }
 
 /// The address of so many elements at a displacement, which may be the whole address behind `MPI_BOTTOM`.
-fn displaced(buf: *const c_void, at: i64, count: usize, of: &Type) -> Result<*mut u8, Fault> {
+fn displaced<D: Number>(
+    buf: *const c_void,
+    at: i64,
+    count: usize,
+    of: &Type,
+) -> Result<*mut u8, Fault> {
     let start = buf.cast_mut().cast::<u8>().wrapping_offset(at as isize);
-    if buf.addr() != MPI_BOTTOM || start.addr() < PREDEFINED {
+    if !D::IS_ADDRESS || buf.addr() != MPI_BOTTOM || start.addr() < PREDEFINED {
         check_address(buf, count, of)?;
         return Ok(start);
     }

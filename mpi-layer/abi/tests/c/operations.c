@@ -175,6 +175,10 @@ static void arguments(int rank, int size)
         each[r] = 1, far[r] = PTRDIFF_MAX / 2, near[r] = 8 * r;
     FAILS(MPI_ERR_ARG, MPI_Allgatherv_c(a, 1, MPI_INT, b, each, far, MPI_INT, w));
     FAILS(MPI_ERR_BUFFER, MPI_Allgatherv_c(a, 1, MPI_INT, NULL, each, near, MPI_INT, w));
+    /* An int is no address. */
+    for (int r = 0; r < 16; r++)
+        displs[r] = 1 << 20;
+    FAILS(MPI_ERR_BUFFER, MPI_Allgatherv(a, 1, MPI_INT, NULL, counts, displs, MPI_INT, w));
     /* Nothing at nowhere is nothing wrong. */
     OK(MPI_Bcast(NULL, 0, MPI_INT, 0, w));
     OK(MPI_Allreduce(NULL, NULL, 0, MPI_INT, MPI_SUM, w));

@@ -43,6 +43,8 @@ pub(crate) struct CommInner {
     context: u32,
     /// Collectives begun so far; the same at all members.
     sequence: Cell<u32>,
+    /// Persistent collectives made so far; the same at all members.
+    persistent: Cell<u32>,
     /// Duplicates begun in the background so far; the same at all members.
     duplicates: Cell<u32>,
     /// Whether the space of collectives is open, which it is from the first one on: most of many
@@ -91,6 +93,7 @@ impl CommInner {
             oversubscribed: agreed.oversubscribed,
             context,
             sequence: Cell::new(0),
+            persistent: Cell::new(0),
             duplicates: Cell::new(0),
             collecting: Cell::new(false),
             shared: OnceCell::new(),
@@ -140,6 +143,19 @@ impl CommInner {
         let sequence = self.sequence.get();
         self.sequence.set(sequence.wrapping_add(1));
         sequence
+    }
+
+    /// The tag of the collective that is made now, to be started once or, if `again`, as often as one likes.
+    pub(crate) fn next_tag(&self, again: bool) -> u64 {
+        if !again {
+            return tags::collective(self.generation, self.next_sequence());
+        }
+        if !self.collecting.get() {
+            self.begin_collecting();
+        }
+        let number = self.persistent.get();
+        self.persistent.set(number.wrapping_add(1));
+        tags::persistent(self.generation, number)
     }
 
     /// What the messages of a collective look like that has no phases.
@@ -231,7 +247,9 @@ impl Communicator {
 
     /// Moves pending operations forward without waiting. Returns how many events were handled.
     pub fn progress(&self) -> u32 {
-        self.inner.process.worker.progress()
+        let events = self.inner.process.worker.progress();
+        self.inner.process.advance();
+        events
     }
 
     /// The checked rank of a root.

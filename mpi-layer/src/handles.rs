@@ -12,10 +12,11 @@ use std::mem::ManuallyDrop;
 use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_ucp::{
     Envelope, Ep, MatchSpec, Message, MessageInfo, OpError, ReceiveError, RequestId, SendMode,
-    Sent, Status, Worker,
+    Sent, Status,
 };
 
 use crate::datatype::{Datatype, bytes_of_mut};
+use crate::process::Process;
 
 /// Ends the process when it is dropped: a panic must not free a buffer that an operation uses.
 struct NoUnwind;
@@ -39,14 +40,14 @@ pub(crate) fn without_unwinding<R>(act: impl FnOnce() -> R) -> R {
 
 /// Waits for an operation, come what may.
 #[inline]
-pub(crate) fn complete(worker: &Worker, id: RequestId) -> Status {
-    without_unwinding(|| worker.wait(id))
+pub(crate) fn complete(process: &Process, id: RequestId) -> Status {
+    without_unwinding(|| process.wait(id))
 }
 
 /// Sends `bytes` and returns when they may be written again.
 #[inline]
 pub(crate) fn send(
-    worker: &Worker,
+    process: &Process,
     ep: Ep,
     envelope: Envelope,
     bytes: &[u8],
@@ -55,90 +56,90 @@ pub(crate) fn send(
     // SAFETY: `bytes` is borrowed until `send_buffer` ends, which it does not before the operation is
     // complete.
     let buffer = unsafe { SendBuf::borrowed(bytes.as_ptr(), bytes.len()) };
-    send_buffer(worker, ep, envelope, buffer, mode)
+    send_buffer(process, ep, envelope, buffer, mode)
 }
 
 /// Sends what a handle stands for. It neither returns nor unwinds before the operation is complete:
 /// `Done` says so, and `Pending` is waited for.
 #[inline]
 pub(crate) fn send_buffer(
-    worker: &Worker,
+    process: &Process,
     ep: Ep,
     envelope: Envelope,
     buffer: SendBuf,
     mode: SendMode,
 ) -> Result<(), OpError> {
-    without_unwinding(|| match worker.send(ep, envelope, buffer, mode) {
+    without_unwinding(|| match process.worker.send(ep, envelope, buffer, mode) {
         Ok(Sent::Done) => Ok(()),
-        Ok(Sent::Pending(id)) => wait_outcome(worker, id),
+        Ok(Sent::Pending(id)) => wait_outcome(process, id),
         Err(error) => Err(error),
     })
 }
 
 #[cold]
-fn wait_outcome(worker: &Worker, id: RequestId) -> Result<(), OpError> {
-    complete(worker, id).outcome
+fn wait_outcome(process: &Process, id: RequestId) -> Result<(), OpError> {
+    complete(process, id).outcome
 }
 
 /// Receives into `bytes` and returns when the message is there.
 #[inline]
 pub(crate) fn receive(
-    worker: &Worker,
+    process: &Process,
     spec: MatchSpec,
     bytes: &mut [u8],
 ) -> Result<MessageInfo, ReceiveError> {
     // SAFETY: `bytes` is borrowed exclusively until `receive_buffer` ends, which it does not before
     // the operation is complete.
     let buffer = unsafe { RecvBuf::borrowed(bytes.as_mut_ptr(), bytes.len()) };
-    receive_buffer(worker, spec, buffer)
+    receive_buffer(process, spec, buffer)
 }
 
 /// Receives into what a handle stands for. It neither returns nor unwinds before the operation is
 /// complete; an error of the worker's means that nothing was posted.
 #[inline]
 pub(crate) fn receive_buffer(
-    worker: &Worker,
+    process: &Process,
     spec: MatchSpec,
     buffer: RecvBuf,
 ) -> Result<MessageInfo, ReceiveError> {
-    without_unwinding(|| worker.recv_blocking(spec, buffer))
+    without_unwinding(|| process.recv_blocking(spec, buffer))
 }
 
 /// Receives a claimed message into `bytes`.
 pub(crate) fn receive_claimed(
-    worker: &Worker,
+    process: &Process,
     message: Message,
     bytes: &mut [u8],
 ) -> Result<MessageInfo, ReceiveError> {
     // SAFETY: as in `receive`.
     let buffer = unsafe { RecvBuf::borrowed(bytes.as_mut_ptr(), bytes.len()) };
-    receive_claimed_buffer(worker, message, buffer)
+    receive_claimed_buffer(process, message, buffer)
 }
 
 /// Receives a claimed message into what a handle stands for. It neither returns nor unwinds before the
 /// message is there.
 pub(crate) fn receive_claimed_buffer(
-    worker: &Worker,
+    process: &Process,
     message: Message,
     buffer: RecvBuf,
 ) -> Result<MessageInfo, ReceiveError> {
-    without_unwinding(|| worker.wait(worker.recv_claimed(message, buffer)?).message())
+    without_unwinding(|| process.wait(process.worker.recv_claimed(message, buffer)?).message())
 }
 
 /// Sends and receives at once; neither returns nor unwinds before both are complete.
 #[inline]
 pub(crate) fn exchange(
-    worker: &Worker,
+    process: &Process,
     (ep, envelope, out): (Ep, Envelope, SendBuf),
     (spec, into): (MatchSpec, RecvBuf),
 ) -> Result<MessageInfo, ReceiveError> {
-    without_unwinding(|| match worker.send(ep, envelope, out, SendMode::Standard)? {
+    without_unwinding(|| match process.worker.send(ep, envelope, out, SendMode::Standard)? {
         // Nothing arrives between the two calls, so that the receive might as well come second;
         // alone, it takes the short way.
-        Sent::Done => receive_buffer(worker, spec, into),
+        Sent::Done => receive_buffer(process, spec, into),
         Sent::Pending(send) => {
-            let received = receive_buffer(worker, spec, into);
-            let sent = worker.wait(send).outcome;
+            let received = receive_buffer(process, spec, into);
+            let sent = process.wait(send).outcome;
             sent.map_err(ReceiveError::from).and(received)
         }
     })

@@ -40,8 +40,7 @@ impl Communicator {
     /// Not inlined into the program: what it calls is.
     fn send_mode(&self, bytes: &[u8], dest: i32, tag: i32, mode: SendMode) -> Result<(), MpiError> {
         let Some((ep, envelope)) = self.destination(dest, tag)? else { return Ok(()) };
-        let worker = &self.inner.process.worker;
-        handles::send(worker, ep, envelope, bytes, mode).map_err(MpiError::from)
+        handles::send(&self.inner.process, ep, envelope, bytes, mode).map_err(MpiError::from)
     }
 
     /// Receives a message of rank `source`, or of [`ANY_SOURCE`], with `tag`, or
@@ -65,7 +64,7 @@ impl Communicator {
     /// Not inlined into the program: what it calls is.
     fn recv_bytes(&self, bytes: &mut [u8], source: i32, tag: i32) -> Result<Status, MpiError> {
         let Some(spec) = self.wanted(source, tag)? else { return Ok(Status::NULL) };
-        let message = handles::receive(&self.inner.process.worker, spec, bytes)?;
+        let message = handles::receive(&self.inner.process, spec, bytes)?;
         Ok(Status::of_message(&message))
     }
 
@@ -136,19 +135,19 @@ impl Communicator {
         receive: Option<MatchSpec>,
         into: RecvBuf,
     ) -> Result<Status, ReceiveError> {
-        let worker = &self.inner.process.worker;
+        let process = &*self.inner.process;
         match (send, receive) {
             (Some((ep, envelope)), Some(spec)) => Ok(Status::of_message(&handles::exchange(
-                worker,
+                process,
                 (ep, envelope, out),
                 (spec, into),
             )?)),
             (Some((ep, envelope)), None) => {
-                handles::send_buffer(worker, ep, envelope, out, SendMode::Standard)?;
+                handles::send_buffer(process, ep, envelope, out, SendMode::Standard)?;
                 Ok(Status::NULL)
             }
             (None, Some(spec)) => {
-                Ok(Status::of_message(&handles::receive_buffer(worker, spec, into)?))
+                Ok(Status::of_message(&handles::receive_buffer(process, spec, into)?))
             }
             (None, None) => Ok(Status::NULL),
         }

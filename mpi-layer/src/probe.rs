@@ -45,9 +45,8 @@ impl Communicator {
     /// message of it left.
     pub fn iprobe(&self, source: i32, tag: i32) -> Result<Option<Status>, MpiError> {
         let Some(spec) = self.wanted(source, tag)? else { return Ok(Some(Status::NULL)) };
-        let worker = &self.inner.process.worker;
-        worker.look();
-        let found = worker.probe(&spec).map(|info| Status::of_message(&info));
+        self.inner.process.look();
+        let found = self.inner.process.worker.probe(&spec).map(|info| Status::of_message(&info));
         self.or_death(&spec, found)
     }
 
@@ -68,7 +67,7 @@ impl Communicator {
     /// As for [`iprobe`](Self::iprobe).
     pub fn improbe(&self, source: i32, tag: i32) -> Result<Option<ClaimedMessage>, MpiError> {
         let Some(spec) = self.wanted(source, tag)? else { return Ok(Some(self.claimed_null())) };
-        self.inner.process.worker.look();
+        self.inner.process.look();
         self.or_death(&spec, self.claim(&spec))
     }
 
@@ -98,7 +97,7 @@ impl Communicator {
     ) -> Result<R, MpiError> {
         let worker = &self.inner.process.worker;
         let mut result = None;
-        worker.wait_until(|| {
+        self.inner.process.wait_until(|| {
             // What has arrived from a sender that died since is still found.
             result = found().map(Ok).or_else(|| worker.check(spec).err().map(Err));
             result.is_some()
@@ -119,8 +118,8 @@ impl ClaimedMessage {
     /// [`MpiError::Truncated`] when the message is longer than `items`, the sender's failure.
     pub fn recv<T: Datatype>(mut self, items: &mut [T]) -> Result<Status, MpiError> {
         let Some(message) = self.message.take() else { return Ok(Status::NULL) };
-        let worker = &self.comm.inner.process.worker;
-        let info = handles::receive_claimed(worker, message, bytes_of_mut(items))?;
+        let info =
+            handles::receive_claimed(&self.comm.inner.process, message, bytes_of_mut(items))?;
         Ok(Status::of_message(&info))
     }
 }

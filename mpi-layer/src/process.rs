@@ -5,11 +5,14 @@ use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::mem::ManuallyDrop;
+use std::rc::Weak;
 
+use bowline_base::buffer::RecvBuf;
 use bowline_base::slab::Slab;
 use bowline_base::sync::Line;
-use bowline_ucp::{Ep, RequestId, Worker};
+use bowline_ucp::{Ep, MatchSpec, MessageInfo, ReceiveError, RequestId, Status, Worker};
 
+use crate::coll::run::Run;
 use crate::comm::context::ContextIds;
 use crate::error::MpiError;
 use crate::tags;
@@ -54,6 +57,10 @@ pub(crate) struct Process {
     pub(crate) scope_room: Cell<Slab<RequestId>>,
     /// Where the next search among several requests starts, so that none is always first.
     pub(crate) rotor: Cell<usize>,
+    /// Collectives that are under way in the background.
+    runs: RefCell<Vec<Weak<Run>>>,
+    /// Their number, while nobody moves them on; else 0.
+    idle_runs: Cell<usize>,
     /// Messages of spaces that are not open, more than which are looked at.
     early_kept: Cell<usize>,
     /// The process that is this rank; a forked child is another.
@@ -85,6 +92,8 @@ impl Process {
             adopted: RefCell::default(),
             scope_room: Cell::default(),
             rotor: Cell::new(0),
+            runs: RefCell::default(),
+            idle_runs: Cell::new(0),
             early_kept: Cell::new(EARLY_KEPT),
             pid: std::process::id(),
             _finalizer: Finalizer(parts.finalizer),
@@ -158,6 +167,86 @@ impl Process {
         });
         // What is looked at now is paid by as much that has come since the last look.
         self.early_kept.set(2 * self.worker.early_messages() + EARLY_KEPT);
+    }
+
+    /// Has a collective moved on whenever this rank waits or looks for something.
+    pub(crate) fn add_run(&self, run: Weak<Run>) {
+        let mut runs = self.runs.borrow_mut();
+        runs.push(run);
+        self.idle_runs.set(runs.len());
+    }
+
+    /// Moves all collectives in the background as far as they come. What a run posts may complete at once, so
+    /// a run is left only where it waits for something that the worker's progress will count.
+    #[inline]
+    pub(crate) fn advance(&self) {
+        if self.idle_runs.get() > 0 {
+            self.advance_runs();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn advance_runs(&self) {
+        // Operations of the program's run inside of runs, and may come back here.
+        self.idle_runs.set(0);
+        let mut next = 0;
+        loop {
+            let run = self.runs.borrow().get(next).cloned();
+            let Some(run) = run else { break };
+            // Not borrowed while it moves: an operation of the program's may start another.
+            if run.upgrade().is_some_and(|run| run.advance()) {
+                next += 1;
+            } else {
+                self.runs.borrow_mut().remove(next);
+            }
+        }
+        self.idle_runs.set(self.runs.borrow().len());
+    }
+
+    /// Whether collectives are under way in the background.
+    #[inline]
+    fn has_runs(&self) -> bool {
+        self.idle_runs.get() > 0
+    }
+
+    /// Waits for an operation, which is forgotten. All waits of the layer are here and in the next three: the
+    /// rank's collectives in the background go on meanwhile.
+    #[inline]
+    pub(crate) fn wait(&self, id: RequestId) -> Status {
+        if self.has_runs() {
+            self.wait_until(|| self.worker.is_complete(id));
+        }
+        self.worker.wait(id)
+    }
+
+    /// Receives a message and waits for it.
+    #[inline]
+    pub(crate) fn recv_blocking(
+        &self,
+        spec: MatchSpec,
+        buffer: RecvBuf,
+    ) -> Result<MessageInfo, ReceiveError> {
+        if self.has_runs() {
+            let id = self.worker.recv(spec, buffer)?;
+            return self.wait(id).message();
+        }
+        self.worker.recv_blocking(spec, buffer)
+    }
+
+    /// Waits until `done`, which is asked after everything that happens.
+    pub(crate) fn wait_until(&self, mut done: impl FnMut() -> bool) {
+        self.worker.wait_until(|| {
+            self.advance();
+            done()
+        });
+    }
+
+    /// Moves operations on for a caller that comes again and again; after some vain looks each gives the
+    /// processor to another thread.
+    pub(crate) fn look(&self) {
+        self.worker.look();
+        self.advance();
     }
 
     /// Lets an operation end by itself and keeps its buffer until then.

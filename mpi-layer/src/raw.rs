@@ -24,8 +24,8 @@ pub use request::{Completion, General, Mode, Posted, Request, StartError, Starte
 use crate::probe::ClaimedMessage;
 
 pub use crate::coll::engine::Operands;
-pub use crate::coll::raw::{Data, reduce_local};
-pub use crate::coll::spans::Reduction;
+pub use crate::coll::raw::{Again, Call, Data, Later, Now, ReduceOp, reduce_local};
+pub use crate::coll::run::Run;
 pub use crate::op::untyped::{Kernel, LaidOut, Predefined, UserFunction};
 
 impl Communicator {
@@ -42,8 +42,8 @@ impl Communicator {
         mode: SendMode,
     ) -> Result<(), MpiError> {
         let Some((ep, envelope)) = self.destination(dest, tag)? else { return Ok(()) };
-        let worker = &self.inner.process.worker;
-        handles::send_buffer(worker, ep, envelope, buffer, mode).map_err(MpiError::from)
+        handles::send_buffer(&self.inner.process, ep, envelope, buffer, mode)
+            .map_err(MpiError::from)
     }
 
     /// The short path of [`send_buffer`](Self::send_buffer) and [`post_send`](Self::post_send) alone, for who
@@ -72,7 +72,7 @@ impl Communicator {
         tag: i32,
     ) -> Result<Status, Box<Completion>> {
         let Some(spec) = self.wanted(source, tag)? else { return Ok(Status::NULL) };
-        let message = handles::receive_buffer(&self.inner.process.worker, spec, buffer)?;
+        let message = handles::receive_buffer(&self.inner.process, spec, buffer)?;
         Ok(Status::of_message(&message))
     }
 
@@ -90,7 +90,7 @@ impl Communicator {
     ) -> Option<Result<Status, Box<Completion>>> {
         let inner = &*self.inner;
         let spec = inner.accepted(source, tag)?;
-        Some(match inner.process.worker.recv_blocking(spec, buffer) {
+        Some(match inner.process.recv_blocking(spec, buffer) {
             Ok(message) => Ok(Status::of_message(&message)),
             Err(error) => Err(error.into()),
         })
@@ -207,13 +207,13 @@ impl Communicator {
 
     /// Waits until `done`, which is asked after everything that happens.
     pub fn wait_until(&self, done: impl FnMut() -> bool) {
-        self.inner.process.worker.wait_until(done);
+        self.inner.process.wait_until(done);
     }
 
     /// Moves operations on for a caller that comes again and again; after some vain looks each gives the
     /// processor to another thread.
     pub fn look(&self) {
-        self.inner.process.worker.look();
+        self.inner.process.look();
     }
 }
 
@@ -231,8 +231,7 @@ impl ClaimedMessage {
     /// As for [`recv`](Self::recv).
     pub fn recv_buffer(mut self, buffer: RecvBuf) -> Result<Status, Box<Completion>> {
         let Some(message) = self.message.take() else { return Ok(Status::NULL) };
-        let worker = &self.comm.inner.process.worker;
-        let info = handles::receive_claimed_buffer(worker, message, buffer)?;
+        let info = handles::receive_claimed_buffer(&self.comm.inner.process, message, buffer)?;
         Ok(Status::of_message(&info))
     }
 

@@ -79,7 +79,7 @@ pub trait Request: Core {
     /// # Errors
     /// The operation's.
     fn test(&mut self) -> Result<Option<Status>, MpiError> {
-        self.process().worker.look();
+        self.process().look();
         report(self).transpose()
     }
 
@@ -91,7 +91,7 @@ pub trait Request: Core {
     fn complete(&mut self) -> Outcome {
         match self.state_now() {
             State::Active(posted) => {
-                let status = self.process().worker.wait(posted.id());
+                let status = self.process().wait(posted.id());
                 settle(self, posted, &status)
             }
             State::Ready(outcome) => {
@@ -151,7 +151,7 @@ pub fn wait_any<R: Request>(requests: &mut [R]) -> Option<(usize, Outcome)> {
 /// Tells one of the active requests that is complete, if there is one. Makes progress.
 /// (`MPI_Testany`)
 pub fn test_any<R: Request>(requests: &mut [R]) -> Option<(usize, Outcome)> {
-    requests.first()?.process().worker.look();
+    requests.first()?.process().look();
     test_first(requests)
 }
 
@@ -167,7 +167,7 @@ pub fn wait_some<R: Request>(requests: &mut [R]) -> Vec<(usize, Outcome)> {
 /// Tells all active requests that are complete. Makes progress. (`MPI_Testsome`)
 pub fn test_some<R: Request>(requests: &mut [R]) -> Vec<(usize, Outcome)> {
     if let Some(first) = requests.first() {
-        first.process().worker.look();
+        first.process().look();
     }
     report_all(requests)
 }
@@ -196,7 +196,7 @@ pub fn wait_all<R: Request>(requests: &mut [R]) -> Result<Vec<Status>, MpiError>
 /// As for [`wait_all`].
 pub fn test_all<R: Request>(requests: &mut [R]) -> Result<Option<Vec<Status>>, MpiError> {
     if let Some(first) = requests.first() {
-        first.process().worker.look();
+        first.process().look();
     }
     if requests.iter().any(|request| request.is_active() && !can_report(request)) {
         return Ok(None);
@@ -207,7 +207,7 @@ pub fn test_all<R: Request>(requests: &mut [R]) -> Result<Option<Vec<Status>>, M
 /// Waits until `enough`; `None` when no request is active.
 fn wait_until<R: Request>(requests: &[R], enough: impl Fn(&[R]) -> bool) -> Option<()> {
     let active = requests.iter().find(|request| request.is_active())?;
-    active.process().worker.wait_until(|| enough(requests));
+    active.process().wait_until(|| enough(requests));
     Some(())
 }
 

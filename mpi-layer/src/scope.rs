@@ -59,7 +59,7 @@ impl Tracker {
         // wait, in which callbacks of the user may run.
         while let Some((next, id)) = { self.open.borrow_mut().remove_from(place) } {
             place = next;
-            let status = handles::complete(worker, id);
+            let status = handles::complete(&self.process, id);
             first = first.or(status.outcome.err());
         }
         first.map(MpiError::from)

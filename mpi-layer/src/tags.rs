@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! point-to-point   generation (32) | 0 (1) | user tag (31)
-//! collective       generation (32) | sequence (24) | phase (8)
+//! collective       generation (32) | 0 (1) | sequence (23) | phase (8)
+//! persistent       generation (32) | 1 (1) | number (23)   | phase (8)
 //! ```
 //! The generation is agreed when a communicator is made and differs from that of every earlier
 //! communicator of any member. Context ids are used again, so a message that was never received
@@ -10,12 +11,17 @@
 //! there, since its generation is another one.
 //!
 //! The sequence numbers the collectives of a communicator, so that what a failed one left behind
-//! does not match the next. Within one collective, messages between two ranks are told apart by
+//! does not match the next. Persistent ones have numbers of their own, in the order in which they were made:
+//! members may start several in different orders, and each of them again and again. Within one collective, messages between two ranks are told apart by
 //! phase and, within a phase, by their order.
 
 use crate::consts::ANY_TAG;
 
 const USER: u64 = 0x7fff_ffff;
+
+/// The bits of a collective's number, and the mark of a persistent one.
+const NUMBER: u32 = 0x7f_ffff;
+const PERSISTENT: u32 = 0x80_0000;
 
 /// A tag and the mask under which it is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +59,12 @@ pub(crate) fn generation(tag: u64) -> u32 {
 /// The tag of a collective's messages in phase 0; the phase is added.
 #[inline]
 pub(crate) fn collective(generation: u32, sequence: u32) -> u64 {
-    u64::from(generation) << 32 | u64::from(sequence & 0xff_ffff) << 8
+    u64::from(generation) << 32 | u64::from(sequence & NUMBER) << 8
+}
+
+/// The same for the persistent collective with this number.
+pub(crate) fn persistent(generation: u32, number: u32) -> u64 {
+    u64::from(generation) << 32 | u64::from(number & NUMBER | PERSISTENT) << 8
 }
 
 #[cfg(test)]

@@ -1,41 +1,110 @@
-//! Chapter: blocking collective operations.
+//! Chapter: collective operations, blocking, nonblocking and persistent.
 //!
 //! Arguments that the standard gives a meaning at the root only are not looked at elsewhere. An error of
 //! an argument is reported before anything is sent.
 
+mod again;
 mod allgather;
 mod alltoall;
 mod gather;
+mod later;
 mod reduce;
 mod scatter;
 
 use std::ffi::{c_int, c_void};
+use std::rc::Rc;
 
+use bowline_mpi::raw::{self, Call, Run};
+
+use crate::arg::Out;
 use crate::elements::{Blocks, Buffer};
 use crate::entry::mpi;
 use crate::fault::{Fault, fault};
 use crate::generated::constants::*;
-use crate::handle::{Comm, Count, Datatype};
+use crate::handle::{Comm, Count, Datatype, Request};
 use crate::library::{CommObject, Library};
+
+/// When a collective is done, and what becomes of it.
+trait When: Copy {
+    type Call: Call<Output = Self::Made>;
+    type Made;
+    const CALL: Self::Call;
+
+    /// Ends the function.
+    fn end(self, mpi: &Library, comm: Rc<CommObject>, made: Self::Made) -> Result<(), Fault>;
+}
+
+/// In the call.
+#[derive(Clone, Copy)]
+struct Now;
+
+impl When for Now {
+    type Call = raw::Now;
+    type Made = ();
+    const CALL: raw::Now = raw::Now;
+
+    #[inline]
+    fn end(self, _: &Library, _: Rc<CommObject>, (): ()) -> Result<(), Fault> {
+        Ok(())
+    }
+}
+
+/// It is started, and ends with a request.
+#[derive(Clone, Copy)]
+struct Started(Out<Request>);
+
+impl When for Started {
+    type Call = raw::Later;
+    type Made = Rc<Run>;
+    const CALL: raw::Later = raw::Later;
+
+    fn end(self, mpi: &Library, comm: Rc<CommObject>, made: Rc<Run>) -> Result<(), Fault> {
+        // SAFETY: the program answers for the memory until the request has ended.
+        let request = unsafe { raw::Request::collective(made) };
+        mpi.requests.add(request, Some(comm), self.0)
+    }
+}
+
+/// It is started by a request, again and again.
+#[derive(Clone, Copy)]
+struct Prepared(Out<Request>);
+
+impl When for Prepared {
+    type Call = raw::Again;
+    type Made = Rc<Run>;
+    const CALL: raw::Again = raw::Again;
+
+    fn end(self, mpi: &Library, comm: Rc<CommObject>, made: Rc<Run>) -> Result<(), Fault> {
+        mpi.requests.add(raw::Request::persistent_collective(made), Some(comm), self.0)
+    }
+}
 
 mpi! {
     fn MPI_Barrier(comm: Comm) on comm |mpi| {
-        Ok(mpi.comm(comm)?.comm.barrier()?)
+        barrier(mpi, Now, comm)
     }
 
     fn MPI_Bcast(buffer: *mut c_void, count: c_int, datatype: Datatype, root: c_int, comm: Comm)
         on comm |mpi| {
-        bcast(mpi, buffer, count.into(), datatype, root, comm)
+        bcast(mpi, Now, buffer, count.into(), datatype, root, comm)
     }
 
     fn MPI_Bcast_c(buffer: *mut c_void, count: Count, datatype: Datatype, root: c_int, comm: Comm)
         on comm |mpi| {
-        bcast(mpi, buffer, count, datatype, root, comm)
+        bcast(mpi, Now, buffer, count, datatype, root, comm)
     }
 }
 
-fn bcast(
+#[inline]
+fn barrier<W: When>(mpi: &Library, when: W, comm: Comm) -> Result<(), Fault> {
+    let comm = mpi.comm(comm)?;
+    let made = comm.comm.barrier_data(W::CALL)?;
+    when.end(mpi, comm, made)
+}
+
+fn bcast<W: When>(
     mpi: &Library,
+    when: W,
     buffer: *mut c_void,
     count: i64,
     datatype: Datatype,
@@ -45,8 +114,9 @@ fn bcast(
     let comm = mpi.comm(comm)?;
     is_root(&comm, root)?;
     let buffer = mpi.buffer(buffer, count, datatype)?;
-    // SAFETY: the program answers for the memory.
-    Ok(unsafe { comm.comm.bcast_data(buffer.data(), root) }?)
+    // SAFETY: the program answers for the memory, until a request has ended.
+    let made = unsafe { comm.comm.bcast_data(W::CALL, buffer.data(), root) }?;
+    when.end(mpi, comm, made)
 }
 
 /// Whether this rank is the root, which is a rank.

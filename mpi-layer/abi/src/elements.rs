@@ -2,6 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 use std::ops::Range;
+use std::sync::Arc;
 
 use bowline_mpi::raw::Data;
 use bowline_mpi::types::Type;
@@ -62,12 +63,12 @@ pub(crate) struct Buffer {
 impl Buffer {
     /// As the core takes them.
     #[inline]
-    pub(crate) fn data(&self) -> Data<'_> {
-        Data { start: self.start, count: self.count, layout: self.of.layout() }
+    pub(crate) fn data(&self) -> Data {
+        Data { start: self.start, count: self.count, layout: Arc::clone(self.of.layout()) }
     }
 
     /// None of them.
-    pub(crate) fn nothing(&self) -> Data<'_> {
+    pub(crate) fn nothing(&self) -> Data {
         Data { count: 0, ..self.data() }
     }
 
@@ -111,7 +112,7 @@ pub(crate) struct Blocks(Vec<Buffer>);
 
 impl Blocks {
     /// As the core takes them.
-    pub(crate) fn data(&self) -> Vec<Data<'_>> {
+    pub(crate) fn data(&self) -> Vec<Data> {
         self.0.iter().map(Buffer::data).collect()
     }
 

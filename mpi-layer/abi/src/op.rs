@@ -2,8 +2,9 @@
 
 use std::ffi::{c_int, c_void};
 use std::rc::Rc;
+use std::sync::Arc;
 
-use bowline_mpi::raw::{Kernel, LaidOut, Operands, Predefined, Reduction, reduce_local};
+use bowline_mpi::raw::{Kernel, LaidOut, Operands, Predefined, ReduceOp, reduce_local};
 
 use crate::arg::Out;
 use crate::elements::Buffer;
@@ -134,10 +135,9 @@ fn local(
     let left = mpi.buffer(inbuf, count, datatype)?;
     let right = mpi.buffer(inoutbuf, count, datatype)?;
     Buffer::apart((&left, 1), (&right, 1))?;
-    mpi.with_reduction(op, datatype, &right, |op| {
-        // SAFETY: the program answers for the memory.
-        Ok(unsafe { reduce_local(left.data(), right.data(), op) }?)
-    })
+    let op = mpi.reduction(op, datatype, &right)?;
+    // SAFETY: the program answers for the memory.
+    Ok(unsafe { reduce_local(left.data(), right.data(), &op) }?)
 }
 
 impl Library {
@@ -177,15 +177,14 @@ impl Library {
         self.reduced.get().filter(|last| last.op == op && last.datatype == datatype)
     }
 
-    /// Lets `run` reduce elements of the type of `buffer`, whose handle is `datatype`.
+    /// The operation of a handle on elements of the type of `buffer`, whose handle is `datatype`.
     #[inline]
-    pub(crate) fn with_reduction(
+    pub(crate) fn reduction(
         &self,
         handle: Op,
         datatype: Datatype,
         buffer: &Buffer,
-        run: impl FnOnce(Reduction<'_>) -> Result<(), Fault>,
-    ) -> Result<(), Fault> {
+    ) -> Result<ReduceOp, Fault> {
         let of = &buffer.of;
         match self.op(handle)? {
             Operation::Predefined(op) => {
@@ -194,21 +193,18 @@ impl Library {
                 let size = of.size();
                 let commutative = op.is_commutative();
                 self.reduced.set(Some(Reduced { op: handle, datatype, kernel, size, commutative }));
-                let combine = |operands: Operands<'_>| {
-                    let count = operands.len() / size;
-                    // SAFETY: the operands are what a kernel asks for, in whole elements.
-                    unsafe { kernel(operands.left(), operands.right(), count) };
-                };
-                run(Reduction::new(size, commutative, &combine))
+                // SAFETY: the kernel is one for elements of this type.
+                Ok(unsafe { ReduceOp::of_kernel(kernel, size, commutative) })
             }
             Operation::User(op) => {
-                let of = (datatype, buffer.of.extent());
-                let function = |left: *const u8, right: *mut u8, count: usize| {
-                    op.call(left, right, count, of);
+                let commutative = op.commutative;
+                let elements = (datatype, of.extent());
+                let function = move |left: *const u8, right: *mut u8, count: usize| {
+                    op.call(left, right, count, elements);
                 };
-                let laid_out = LaidOut::new(buffer.of.layout(), &function);
-                let combine = |operands: Operands<'_>| laid_out.combine(&operands);
-                run(Reduction::new(buffer.of.size(), op.commutative, &combine))
+                let laid_out = LaidOut::new(Arc::clone(of.layout()), Box::new(function));
+                let combine = move |operands: &Operands<'_>| laid_out.combine(operands);
+                Ok(ReduceOp::new(of.size(), commutative, Rc::new(combine)))
             }
         }
     }

@@ -330,10 +330,21 @@ impl Requests {
         general::failed(callbacks.cancel(complete), MPI_SUCCESS).map_or(Ok(()), Err)
     }
 
+    fn is_active_collective(&self, handle: Request) -> bool {
+        match self.table.borrow().get(handle.0) {
+            Some(Entry::Other(other)) => other.request.is_active_collective(),
+            _ => false,
+        }
+    }
+
     /// Takes the handle of a request away. What is under way goes on.
     pub(crate) fn free(&self, handle: Request) -> Result<(), Fault> {
         if handle == DONE || handle == NOBODY {
             return Ok(());
+        }
+        if self.is_active_collective(handle) {
+            let text = "a collective operation under way cannot be freed: all ranks depend on it";
+            return Err(fault(MPI_ERR_REQUEST, text));
         }
         let removed = self.table.borrow_mut().remove(handle.0);
         let mut removed = removed.ok_or_else(|| not_a_request(handle))?;

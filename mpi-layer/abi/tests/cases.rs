@@ -67,6 +67,7 @@ cases! {
     duplicates_are_made_in_the_background,
     a_blocked_rank_moves_its_other_work_on,
     collectives_bring_what_they_must,
+    collectives_in_the_background_bring_what_they_must,
     reductions_give_what_loops_give,
     operations_know_their_types,
     datatypes_have_their_bounds_and_origins,
@@ -366,6 +367,7 @@ fn no_memory_is_lost() {
         (2, "attributes.c"),
         (2, "names.c"),
         (2, "collectives.c"),
+        (2, "later.c"),
         (2, "reductions.c"),
         (2, "operations.c"),
         (2, "datatypes.c"),
@@ -385,6 +387,10 @@ const SIZES: [u32; 6] = [1, 2, 3, 4, 5, 8];
 
 fn collectives_bring_what_they_must() {
     SIZES.iter().for_each(|&ranks| passes(&job(ranks, "collectives.c", &[])));
+}
+
+fn collectives_in_the_background_bring_what_they_must() {
+    SIZES.iter().for_each(|&ranks| passes(&job(ranks, "later.c", &[])));
 }
 
 fn reductions_give_what_loops_give() {

@@ -9,10 +9,13 @@
 //! 3. The first receive of a stage is not posted at once, since nothing can arrive before the
 //!    stage's end: when it stays the only one, it is waited for where it is posted, which is the
 //!    short way to receive.
+//!    (A caller that must not wait posts it at once, by [`post_recv`](Arena::post_recv), and ends the stage by
+//!    [`poll`](Arena::poll).)
 //! 4. Dropping the arena, also by a panic in a user's operation, waits for what is under way. The
 //!    buffers are borrowed for longer than that.
 
 use std::marker::PhantomData;
+use std::ops::Deref;
 
 use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_base::sync::LINE;
@@ -51,7 +54,7 @@ impl Region {
 
 /// The buffers that a collective is called with, for as long as it takes.
 #[derive(Debug)]
-pub(crate) struct Buffers<'a> {
+pub struct Buffers<'a> {
     input: Region,
     output: Region,
     memory: PhantomData<(&'a [u8], &'a mut [u8])>,
@@ -135,12 +138,15 @@ impl Hull {
 }
 
 #[derive(Debug)]
-pub(crate) struct Arena<'a> {
-    process: &'a Process,
+pub(crate) struct Arena<'a, P: Deref<Target = Process> = &'a Process> {
+    process: P,
     input: Region,
     output: Region,
     scratch: Region,
     workspace: Workspace,
+    /// Operations of this stage that [`poll`](Self::poll) has seen ended, and the first error of them.
+    ended: usize,
+    failed: Option<MpiError>,
     /// The stage's first receive while it is the only one (rule 3).
     first: Option<(MatchSpec, Span)>,
     /// What the receives of this stage write, by space.
@@ -150,9 +156,9 @@ pub(crate) struct Arena<'a> {
     memory: PhantomData<(&'a [u8], &'a mut [u8])>,
 }
 
-impl<'a> Arena<'a> {
+impl<'a, P: Deref<Target = Process>> Arena<'a, P> {
     /// An arena over the user's buffers and `scratch` bytes of the library's.
-    pub(crate) fn new(process: &'a Process, buffers: Buffers<'a>, scratch: usize) -> Self {
+    pub(crate) fn new(process: P, buffers: Buffers<'a>, scratch: usize) -> Self {
         let mut workspace = process.take_workspace();
         let lines = scratch.div_ceil(LINE);
         if workspace.scratch.len() < lines {
@@ -165,6 +171,8 @@ impl<'a> Arena<'a> {
             output: buffers.output,
             scratch: Region { start, len: scratch },
             workspace,
+            ended: 0,
+            failed: None,
             first: None,
             written: [Hull::EMPTY; 3],
             read: [Hull::EMPTY; 3],
@@ -173,7 +181,7 @@ impl<'a> Arena<'a> {
     }
 
     #[inline]
-    fn worker(&self) -> &'a Worker {
+    fn worker(&self) -> &Worker {
         &self.process.worker
     }
 
@@ -210,6 +218,40 @@ impl<'a> Arena<'a> {
         self.post(spec, span)
     }
 
+    /// Starts a receive into a span, and posts it.
+    pub(crate) fn post_recv(&mut self, spec: MatchSpec, span: Span) -> Result<(), OpError> {
+        self.writable(span);
+        self.written[span.space as usize].add(span);
+        self.post(spec, span)
+    }
+
+    /// Whether all operations under way have ended, and how. After the first failure what has not matched is
+    /// cancelled. Moves nothing on.
+    pub(crate) fn poll(&mut self) -> Option<Result<(), MpiError>> {
+        while let Some(&Flight { id, span, receive }) = self.workspace.flights.get(self.ended) {
+            let status = self.process.worker.take(id)?;
+            self.ended += 1;
+            let ended = outcome(status.length, status.outcome, receive.then_some(span));
+            if let Err(error) = ended {
+                self.abandon(error);
+            }
+        }
+        self.ended = 0;
+        self.workspace.flights.clear();
+        self.written = [Hull::EMPTY; 3];
+        self.read = [Hull::EMPTY; 3];
+        Some(self.failed.take().map_or(Ok(()), Err))
+    }
+
+    /// Cancels what is under way because of an error, which [`poll`](Self::poll) gives in the end.
+    #[cold]
+    pub(crate) fn abandon(&mut self, error: MpiError) {
+        if self.failed.is_none() {
+            self.failed = Some(error);
+            self.cancel(self.ended);
+        }
+    }
+
     /// Posts a receive whose span is entered in `written`.
     fn post(&mut self, spec: MatchSpec, span: Span) -> Result<(), OpError> {
         let start = self.start(span);
@@ -232,8 +274,7 @@ impl<'a> Arena<'a> {
             let start = self.start(span);
             // SAFETY: as in `post`; the receive is complete when `recv_blocking` returns.
             let buffer = unsafe { RecvBuf::borrowed(start, span.len) };
-            let worker = self.worker();
-            let message = handles::without_unwinding(|| worker.recv_blocking(spec, buffer));
+            let message = handles::receive_buffer(&self.process, spec, buffer);
             result = match message {
                 Ok(message) => outcome(message.length, Ok(()), Some(span)),
                 Err(error) => outcome(0, Err(error.error()), Some(span)),
@@ -256,7 +297,7 @@ impl<'a> Arena<'a> {
         while next < self.workspace.flights.len() {
             let Flight { id, span, receive } = self.workspace.flights[next];
             next += 1;
-            let status = handles::complete(&self.process.worker, id);
+            let status = handles::complete(&self.process, id);
             let ended = outcome(status.length, status.outcome, receive.then_some(span));
             if result.is_ok() && ended.is_err() {
                 result = ended;
@@ -367,9 +408,10 @@ fn mismatch(span: Span, got: u64) -> Result<(), MpiError> {
     Err(MpiError::CountMismatch { expected: span.len as u64, got })
 }
 
-impl Drop for Arena<'_> {
+impl<P: Deref<Target = Process>> Drop for Arena<'_, P> {
     #[inline]
     fn drop(&mut self) {
+        self.workspace.flights.drain(..self.ended);
         if !self.workspace.flights.is_empty() {
             // A collective that ends in the middle: an error, or a panic in a user's operation.
             self.cancel(0);

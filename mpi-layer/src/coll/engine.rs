@@ -96,7 +96,7 @@ impl Communicator {
     ) -> Engine<'a> {
         let comm = &*self.inner;
         let base = tags::collective(comm.generation, comm.next_sequence());
-        let arena = Arena::new(&comm.process, buffers, scratch);
+        let arena = Arena::new(&*comm.process, buffers, scratch);
         Engine { comm, arena, combine, base, tag: base }
     }
 }
@@ -104,13 +104,13 @@ impl Communicator {
 /// Looks for a death that a partner knows of already.
 const LOOKS: u32 = 1000;
 
-impl Engine<'_> {
-    /// Why a partner refused what it was sent: it knows of a member's death, which this rank is
-    /// about to learn.
+impl CommInner {
+    /// Why a partner refused what it was sent in a collective with this tag: it knows of a member's death,
+    /// which this rank is about to learn.
     #[cold]
-    fn refusal(&self) -> MpiError {
-        let spec = self.spec(None);
-        let worker = &self.comm.process.worker;
+    pub(super) fn refusal(&self, tag: u64) -> MpiError {
+        let spec = self.stage_spec(None, tag);
+        let worker = &self.process.worker;
         for _ in 0..LOOKS {
             if let Err(death) = worker.check(&spec) {
                 return death.into();
@@ -121,10 +121,16 @@ impl Engine<'_> {
         MpiError::Protocol(OpError::BadRemote)
     }
 
+    /// What a message of a collective from a rank looks like.
     #[inline]
-    fn spec(&self, source: Option<u32>) -> MatchSpec {
-        let space = self.comm.collective_space();
-        MatchSpec { space, source, tag: self.tag, tag_mask: u64::MAX }
+    pub(super) fn stage_spec(&self, source: Option<u32>, tag: u64) -> MatchSpec {
+        MatchSpec { space: self.collective_space(), source, tag, tag_mask: u64::MAX }
+    }
+
+    /// What this rank sends in a collective looks like so.
+    #[inline]
+    pub(super) fn stage_envelope(&self, tag: u64) -> Envelope {
+        Envelope { space: self.collective_space(), source: self.rank, tag }
     }
 }
 
@@ -135,21 +141,19 @@ impl Plan for Engine<'_> {
     fn send(&mut self, to: u32, from: Span) -> Result<(), MpiError> {
         let comm = self.comm;
         let ep = comm.endpoint(to)?;
-        let envelope =
-            Envelope { space: comm.collective_space(), source: comm.rank, tag: self.tag };
-        Ok(self.arena.send(ep, envelope, from)?)
+        Ok(self.arena.send(ep, comm.stage_envelope(self.tag), from)?)
     }
 
     #[inline]
     fn recv(&mut self, from: u32, into: Span) -> Result<(), MpiError> {
-        let spec = self.spec(Some(from));
+        let spec = self.comm.stage_spec(Some(from), self.tag);
         Ok(self.arena.recv(spec, into)?)
     }
 
     #[inline]
     fn wait(&mut self) -> Result<(), MpiError> {
         match self.arena.wait() {
-            Err(MpiError::Protocol(OpError::BadRemote)) => Err(self.refusal()),
+            Err(MpiError::Protocol(OpError::BadRemote)) => Err(self.comm.refusal(self.tag)),
             outcome => outcome,
         }
     }

@@ -121,6 +121,34 @@ pub(crate) trait Plan {
     fn phase(&mut self, phase: u8);
 }
 
+impl<P: Plan> Plan for &mut P {
+    type Error = P::Error;
+
+    fn send(&mut self, to: u32, from: Span) -> Result<(), P::Error> {
+        (**self).send(to, from)
+    }
+
+    fn recv(&mut self, from: u32, into: Span) -> Result<(), P::Error> {
+        (**self).recv(from, into)
+    }
+
+    fn wait(&mut self) -> Result<(), P::Error> {
+        (**self).wait()
+    }
+
+    fn copy(&mut self, from: Span, into: Span) {
+        (**self).copy(from, into);
+    }
+
+    fn reduce(&mut self, left: Span, right: Span) {
+        (**self).reduce(left, right);
+    }
+
+    fn phase(&mut self, phase: u8) {
+        (**self).phase(phase);
+    }
+}
+
 /// What all algorithms need to know of the communicator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {

@@ -4,35 +4,27 @@
 //! what is sent can be read for the call and nobody writes it; what is received into can be read and
 //! written for the call and nobody else uses it; the two do not overlap. Memory of no elements may be at
 //! any address. `None` for a buffer stands for `MPI_IN_PLACE`.
+//!
+//! The first argument says when it is done ([`call`]). Where that is later, the promise is for as long as the
+//! [run](super::run) is active, and for every time that it is.
 
+mod call;
 mod edges;
+mod op;
 mod reduce;
 
+use self::call::sealed::Open;
+pub use self::call::{Again, Call, Later, Now};
 pub use self::edges::Data;
-use self::edges::{Cut, Source, Target};
+pub(crate) use self::edges::Side;
+use self::edges::{Cut, Source, Target, Unused};
+pub use self::op::ReduceOp;
 pub use self::reduce::reduce_local;
-use super::arena::Buffers;
 use super::blocks::{Blocks, Even};
 use super::plan::{Space, Span};
+use super::spans::Follow;
 use crate::comm::Communicator;
 use crate::error::MpiError;
-
-/// The buffers of a collective.
-///
-/// # Safety
-/// Both are memory as the module says, for `'a`.
-#[inline]
-unsafe fn buffers<'a>(input: (*const u8, usize), output: (*mut u8, usize)) -> Buffers<'a> {
-    // SAFETY: promised by the caller.
-    unsafe { Buffers::at(input, output) }
-}
-
-const NO_INPUT: (*const u8, usize) = (std::ptr::null(), 0);
-
-/// An input that lies in the memory of blocks.
-fn constant((start, len): (*mut u8, usize)) -> (*const u8, usize) {
-    (start, len)
-}
 
 /// The place of a rank's block among blocks of one length.
 fn block(space: Space, rank: u32, len: usize) -> Span {
@@ -45,6 +37,17 @@ impl Communicator {
         self.inner.rank == root
     }
 
+    /// Waits until all ranks have called it. (`MPI_Barrier`)
+    ///
+    /// # Errors
+    /// A member's failure.
+    pub fn barrier_data<C: Call>(&self, call: C) -> Result<C::Output, MpiError> {
+        let mut open = call.open(Source::NOTHING, Target::NOTHING);
+        // SAFETY: there is no memory.
+        unsafe { open.on() }.barrier(self)?;
+        Ok(open.close(self, None))
+    }
+
     /// Brings the elements of `root` to all ranks. (`MPI_Bcast`)
     ///
     /// # Safety
@@ -53,20 +56,24 @@ impl Communicator {
     /// # Errors
     /// [`MpiError::InvalidRoot`]; [`MpiError::CountMismatch`] when ranks give different lengths; a
     /// member's failure.
-    pub unsafe fn bcast_data(&self, data: Data<'_>, root: i32) -> Result<(), MpiError> {
+    pub unsafe fn bcast_data<C: Call>(
+        &self,
+        call: C,
+        data: Data,
+        root: i32,
+    ) -> Result<C::Output, MpiError> {
         let root = self.root(root)?;
         // SAFETY: promised by the caller.
         let mut target = unsafe { Target::of(data)? };
         let span = Span::output(target.len());
         if self.is_here(root) {
-            target.load(span);
+            target.reads(span);
+            target.only_read();
         }
+        let mut open = call.open(Source::NOTHING, target);
         // SAFETY: promised by the caller.
-        self.bcast_spans(unsafe { buffers(NO_INPUT, target.output()) }, span, root)?;
-        if !self.is_here(root) {
-            target.store();
-        }
-        Ok(())
+        self.bcast_spans(unsafe { open.on() }, span, root)?;
+        Ok(open.close(self, None))
     }
 
     /// Collects blocks at `root`; `block` is the first of those that are received there, and counts
@@ -77,13 +84,15 @@ impl Communicator {
     ///
     /// # Errors
     /// As for [`bcast_data`](Self::bcast_data).
-    pub unsafe fn gather_data(
+    pub unsafe fn gather_data<C: Call>(
         &self,
-        send: Option<Data<'_>>,
-        received: Data<'_>,
+        call: C,
+        send: Option<Data>,
+        received: Data,
         root: i32,
-    ) -> Result<(), MpiError> {
+    ) -> Result<C::Output, MpiError> {
         let root = self.root(root)?;
+        let in_place = send.is_none();
         // SAFETY: promised by the caller.
         let source = unsafe { send.map_or(Ok(Source::NOTHING), |data| Source::of(data))? };
         let mut target = match self.is_here(root) {
@@ -91,20 +100,20 @@ impl Communicator {
             true => unsafe { Target::of(received.times(self.inner.size)?)? },
             false => Target::NOTHING,
         };
-        let own = match send {
-            Some(_) => Span::input(source.len()),
-            None => block(Space::Output, root, target.len() / self.inner.size as usize),
+        let own = match in_place {
+            false => Span::input(source.len()),
+            true => block(Space::Output, root, target.len() / self.inner.size as usize),
         };
-        if send.is_none() {
-            target.load(own);
+        if in_place {
+            target.reads(own);
         }
         if self.is_here(root) {
             same(target.len() / self.inner.size as usize, own.len)?;
         }
+        let mut open = call.open(source, target);
         // SAFETY: as above.
-        self.gather_spans(unsafe { buffers(source.input(), target.output()) }, own, root)?;
-        target.store();
-        Ok(())
+        self.gather_spans(unsafe { open.on() }, own, root)?;
+        Ok(open.close(self, None))
     }
 
     /// Collects blocks at `root`, which has one entry of `received` for each rank; elsewhere it is
@@ -115,35 +124,37 @@ impl Communicator {
     ///
     /// # Errors
     /// [`MpiError::BlocksOverlap`]; else as for [`bcast_data`](Self::bcast_data).
-    pub unsafe fn gatherv_data(
+    pub unsafe fn gatherv_data<C: Call>(
         &self,
-        send: Option<Data<'_>>,
-        received: &[Data<'_>],
+        call: C,
+        send: Option<Data>,
+        received: Vec<Data>,
         root: i32,
-    ) -> Result<(), MpiError> {
+    ) -> Result<C::Output, MpiError> {
         let root = self.root(root)?;
+        let in_place = send.is_none();
         // SAFETY: promised by the caller.
         let source = unsafe { send.map_or(Ok(Source::NOTHING), |data| Source::of(data))? };
-        let target = match self.is_here(root) {
+        let mut target = match self.is_here(root) {
             // SAFETY: as above.
             true => unsafe { Cut::target(received)? },
             false => Cut::nothing(Space::Output),
         };
-        let own = match send {
-            Some(_) => Span::input(source.len()),
-            None => {
-                target.load(root as usize);
+        let own = match in_place {
+            false => Span::input(source.len()),
+            true => {
+                target.reads(root);
                 target.span(root)
             }
         };
         if self.is_here(root) {
             same(target.len(root), own.len)?;
         }
+        let blocks = target.places();
+        let mut open = call.open(source, target);
         // SAFETY: as above.
-        let buffers = unsafe { buffers(source.input(), target.memory()) };
-        self.gatherv_spans(buffers, own, &target, root)?;
-        target.store();
-        Ok(())
+        self.gatherv_spans(unsafe { open.on() }, own, &blocks, root)?;
+        Ok(open.close(self, None))
     }
 
     /// Deals out blocks from `root`; `sent` is the first of them, and counts nowhere else. In place is
@@ -154,40 +165,42 @@ impl Communicator {
     ///
     /// # Errors
     /// As for [`bcast_data`](Self::bcast_data).
-    pub unsafe fn scatter_data(
+    pub unsafe fn scatter_data<C: Call>(
         &self,
-        sent: Data<'_>,
-        receive: Option<Data<'_>>,
+        call: C,
+        sent: Data,
+        receive: Option<Data>,
         root: i32,
-    ) -> Result<(), MpiError> {
+    ) -> Result<C::Output, MpiError> {
         let root = self.root(root)?;
         let source = match self.is_here(root) {
             // SAFETY: promised by the caller.
             true => unsafe { Source::of(sent.times(self.inner.size)?)? },
             false => Source::NOTHING,
         };
-        // SAFETY: as above.
-        let target = unsafe { receive.map_or(Ok(Target::NOTHING), |data| Target::of(data))? };
         let len = source.len() / self.inner.size as usize;
-        let Some(_) = receive else {
+        let Some(receive) = receive else {
             // Some forms write the own block, which has no other place then.
-            let mut unused = vec![0; if self.scatter_writes_own(len) { len } else { 0 }];
-            let own = match unused.is_empty() {
-                true => block(Space::Input, root, len),
-                false => Span::output(len),
+            let unused = Unused::new(if self.scatter_writes_own(len) { len } else { 0 });
+            let own = match unused.memory().1 {
+                0 => block(Space::Input, root, len),
+                len => Span::output(len),
             };
-            let output = (unused.as_mut_ptr(), unused.len());
-            // SAFETY: as above; the output is new memory.
-            return self.scatter_spans(unsafe { buffers(source.input(), output) }, own, root);
+            let mut open = call.open(source, unused);
+            // SAFETY: as above.
+            self.scatter_spans(unsafe { open.on() }, own, root)?;
+            return Ok(open.close(self, None));
         };
+        // SAFETY: as above.
+        let target = unsafe { Target::of(receive)? };
         let own = Span::output(target.len());
         if self.is_here(root) {
             same(len, own.len)?;
         }
+        let mut open = call.open(source, target);
         // SAFETY: as above.
-        self.scatter_spans(unsafe { buffers(source.input(), target.output()) }, own, root)?;
-        target.store();
-        Ok(())
+        self.scatter_spans(unsafe { open.on() }, own, root)?;
+        Ok(open.close(self, None))
     }
 
     /// Deals out blocks from `root`, which has one entry of `sent` for each rank; elsewhere it is empty.
@@ -198,32 +211,34 @@ impl Communicator {
     ///
     /// # Errors
     /// As for [`bcast_data`](Self::bcast_data).
-    pub unsafe fn scatterv_data(
+    pub unsafe fn scatterv_data<C: Call>(
         &self,
-        sent: &[Data<'_>],
-        receive: Option<Data<'_>>,
+        call: C,
+        sent: Vec<Data>,
+        receive: Option<Data>,
         root: i32,
-    ) -> Result<(), MpiError> {
+    ) -> Result<C::Output, MpiError> {
         let root = self.root(root)?;
         let source = match self.is_here(root) {
             // SAFETY: promised by the caller.
             true => unsafe { Cut::source(sent)? },
             false => Cut::nothing(Space::Input),
         };
+        let in_place = receive.is_none();
         // SAFETY: as above.
         let target = unsafe { receive.map_or(Ok(Target::NOTHING), |data| Target::of(data))? };
-        let own = match receive {
-            Some(_) => Span::output(target.len()),
-            None => source.span(root),
+        let own = match in_place {
+            false => Span::output(target.len()),
+            true => source.span(root),
         };
         if self.is_here(root) {
             same(source.len(root), own.len)?;
         }
+        let blocks = source.places();
+        let mut open = call.open(source, target);
         // SAFETY: as above.
-        let buffers = unsafe { buffers(constant(source.memory()), target.output()) };
-        self.scatterv_spans(buffers, &source, own, root)?;
-        target.store();
-        Ok(())
+        self.scatterv_spans(unsafe { open.on() }, &blocks, own, root)?;
+        Ok(open.close(self, None))
     }
 
     /// Collects blocks at all ranks; `received` is the first of them. (`MPI_Allgather`)
@@ -233,28 +248,30 @@ impl Communicator {
     ///
     /// # Errors
     /// [`MpiError::CountMismatch`] when ranks give different lengths; a member's failure.
-    pub unsafe fn allgather_data(
+    pub unsafe fn allgather_data<C: Call>(
         &self,
-        send: Option<Data<'_>>,
-        received: Data<'_>,
-    ) -> Result<(), MpiError> {
+        call: C,
+        send: Option<Data>,
+        received: Data,
+    ) -> Result<C::Output, MpiError> {
+        let in_place = send.is_none();
         // SAFETY: promised by the caller.
         let source = unsafe { send.map_or(Ok(Source::NOTHING), |data| Source::of(data))? };
         // SAFETY: as above.
         let mut target = unsafe { Target::of(received.times(self.inner.size)?)? };
         let len = target.len() / self.inner.size as usize;
-        let own = match send {
-            Some(_) => Span::input(source.len()),
-            None => block(Space::Output, self.inner.rank, len),
+        let own = match in_place {
+            false => Span::input(source.len()),
+            true => block(Space::Output, self.inner.rank, len),
         };
-        if send.is_none() {
-            target.load(own);
+        if in_place {
+            target.reads(own);
         }
         same(len, own.len)?;
+        let mut open = call.open(source, target);
         // SAFETY: as above.
-        self.allgather_spans(unsafe { buffers(source.input(), target.output()) }, own)?;
-        target.store();
-        Ok(())
+        self.allgather_spans(unsafe { open.on() }, own)?;
+        Ok(open.close(self, None))
     }
 
     /// Collects blocks at all ranks; `received` has one for each. (`MPI_Allgatherv`)
@@ -264,29 +281,31 @@ impl Communicator {
     ///
     /// # Errors
     /// [`MpiError::BlocksOverlap`]; else as for [`allgather_data`](Self::allgather_data).
-    pub unsafe fn allgatherv_data(
+    pub unsafe fn allgatherv_data<C: Call>(
         &self,
-        send: Option<Data<'_>>,
-        received: &[Data<'_>],
-    ) -> Result<(), MpiError> {
+        call: C,
+        send: Option<Data>,
+        received: Vec<Data>,
+    ) -> Result<C::Output, MpiError> {
         let rank = self.inner.rank;
+        let in_place = send.is_none();
         // SAFETY: promised by the caller.
         let source = unsafe { send.map_or(Ok(Source::NOTHING), |data| Source::of(data))? };
         // SAFETY: as above.
-        let target = unsafe { Cut::target(received)? };
-        let own = match send {
-            Some(_) => Span::input(source.len()),
-            None => {
-                target.load(rank as usize);
+        let mut target = unsafe { Cut::target(received)? };
+        let own = match in_place {
+            false => Span::input(source.len()),
+            true => {
+                target.reads(rank);
                 target.span(rank)
             }
         };
         same(target.len(rank), own.len)?;
+        let (blocks, total) = (target.places(), target.total());
+        let mut open = call.open(source, target);
         // SAFETY: as above.
-        let buffers = unsafe { buffers(source.input(), target.memory()) };
-        self.allgatherv_spans(buffers, own, &target, target.total())?;
-        target.store();
-        Ok(())
+        self.allgatherv_spans(unsafe { open.on() }, own, &blocks, total)?;
+        Ok(open.close(self, None))
     }
 
     /// Exchanges blocks between all ranks; `send` and `received` are the first ones. (`MPI_Alltoall`)
@@ -296,28 +315,29 @@ impl Communicator {
     ///
     /// # Errors
     /// As for [`allgather_data`](Self::allgather_data).
-    pub unsafe fn alltoall_data(
+    pub unsafe fn alltoall_data<C: Call>(
         &self,
-        send: Option<Data<'_>>,
-        received: Data<'_>,
-    ) -> Result<(), MpiError> {
+        call: C,
+        send: Option<Data>,
+        received: Data,
+    ) -> Result<C::Output, MpiError> {
         let size = self.inner.size;
         let received = received.times(size)?;
         // SAFETY: promised by the caller. In place, what is sent is what stands in the output.
         let source = unsafe {
             match send {
                 Some(data) => Source::of(data.times(size)?)?,
-                None => Source::copy(received)?,
+                None => Source::copy(received.clone())?,
             }
         };
         // SAFETY: as above.
         let target = unsafe { Target::of(received)? };
         same(target.len(), source.len())?;
         let len = source.len() / size as usize;
+        let mut open = call.open(source, target);
         // SAFETY: as above.
-        self.alltoall_spans(unsafe { buffers(source.input(), target.output()) }, len)?;
-        target.store();
-        Ok(())
+        self.alltoall_spans(unsafe { open.on() }, len)?;
+        Ok(open.close(self, None))
     }
 
     /// Exchanges blocks between all ranks; `send` and `received` have one for each. (`MPI_Alltoallv`,
@@ -328,27 +348,28 @@ impl Communicator {
     ///
     /// # Errors
     /// As for [`allgatherv_data`](Self::allgatherv_data).
-    pub unsafe fn alltoallv_data(
+    pub unsafe fn alltoallv_data<C: Call>(
         &self,
-        send: Option<&[Data<'_>]>,
-        received: &[Data<'_>],
-    ) -> Result<(), MpiError> {
+        call: C,
+        send: Option<Vec<Data>>,
+        received: Vec<Data>,
+    ) -> Result<C::Output, MpiError> {
         let rank = self.inner.rank;
         // SAFETY: promised by the caller. In place, what is sent is what stands in the output.
         let source = unsafe {
             match send {
                 Some(blocks) => Cut::source(blocks)?,
-                None => Cut::copy(received)?,
+                None => Cut::copy(received.clone())?,
             }
         };
         // SAFETY: as above.
         let target = unsafe { Cut::target(received)? };
         same(target.len(rank), source.len(rank))?;
+        let (from, into) = (source.places(), target.places());
+        let mut open = call.open(source, target);
         // SAFETY: as above.
-        let buffers = unsafe { buffers(constant(source.memory()), target.memory()) };
-        self.alltoallv_spans(buffers, &source, &target)?;
-        target.store();
-        Ok(())
+        self.alltoallv_spans(unsafe { open.on() }, &from, &into)?;
+        Ok(open.close(self, None))
     }
 }
 

@@ -248,6 +248,7 @@ impl Shared {
         let (mut looks, mut found) = (0_u32, Ok(false));
         let ended = || {
             looks = looks.wrapping_add(1);
+            comm.process.advance();
             if !looks.is_multiple_of(LOOK_EVERY) {
                 return self.has_ended(comm);
             }
@@ -288,6 +289,7 @@ impl Shared {
         };
         let (mut looked, mut found) = (Instant::now(), Ok(false));
         worker.wait_until_within(LOOK_PERIOD, || {
+            comm.process.advance();
             if worker.is_complete(id) || self.has_ended(comm) {
                 return true;
             }
@@ -312,7 +314,7 @@ impl Shared {
         }
         if !worker.is_complete(id) {
             worker.detach(id);
-        } else if let Err(error) = worker.wait(id).outcome
+        } else if let Err(error) = comm.process.wait(id).outcome
             && error != bowline_ucp::OpError::Cancelled
         {
             return Err(MpiError::from(error).into());

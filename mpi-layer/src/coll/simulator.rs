@@ -7,7 +7,11 @@
 use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;
 
-use super::plan::{Place, Plan, Space, Span};
+use super::plan::{Place, Space, Span};
+use super::record::Step;
+
+/// A plan that is written down.
+pub(super) type Recorder = super::record::Recorder<Infallible>;
 
 /// A byte: its element, and the ranks whose contributions it combines, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,54 +35,6 @@ pub(super) struct Memory {
     pub(super) input: Vec<Byte>,
     pub(super) output: Vec<Byte>,
     pub(super) scratch: usize,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Step {
-    Send { to: u32, from: Span, phase: u8 },
-    Recv { from: u32, into: Span, phase: u8 },
-    Wait,
-    Copy { from: Span, into: Span },
-    Reduce { left: Span, right: Span },
-}
-
-/// A plan that is written down.
-#[derive(Debug, Default)]
-pub(super) struct Recorder {
-    steps: Vec<Step>,
-    phase: u8,
-}
-
-impl Plan for Recorder {
-    type Error = Infallible;
-
-    fn send(&mut self, to: u32, from: Span) -> Result<(), Infallible> {
-        self.steps.push(Step::Send { to, from, phase: self.phase });
-        Ok(())
-    }
-
-    fn recv(&mut self, from: u32, into: Span) -> Result<(), Infallible> {
-        self.steps.push(Step::Recv { from, into, phase: self.phase });
-        Ok(())
-    }
-
-    fn wait(&mut self) -> Result<(), Infallible> {
-        self.steps.push(Step::Wait);
-        Ok(())
-    }
-
-    fn copy(&mut self, from: Span, into: Span) {
-        self.steps.push(Step::Copy { from, into });
-    }
-
-    fn reduce(&mut self, left: Span, right: Span) {
-        self.steps.push(Step::Reduce { left, right });
-    }
-
-    fn phase(&mut self, phase: u8) {
-        assert!(phase >= self.phase, "phases go forward, or a message could match an earlier one");
-        self.phase = phase;
-    }
 }
 
 #[derive(Debug)]

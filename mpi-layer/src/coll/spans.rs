@@ -9,8 +9,9 @@ use bowline_base::sync::Line;
 use super::arena::Buffers;
 use super::blocks::{Blocks, Even};
 use super::choice::Tree;
-use super::engine::Combine;
-use super::plan::{Place, Space, Span, Vectors};
+use super::engine::{Combine, Engine};
+use super::plan::{Place, Plan, Space, Span, Vectors};
+use super::record::Recorder;
 use super::{
     allgather, allreduce, alltoall, barrier, bcast, gather, reduce, reduce_scatter, scan, scatter,
     shared,
@@ -20,27 +21,93 @@ use crate::error::MpiError;
 
 /// An operation as algorithms need it.
 #[derive(Clone, Copy)]
-pub struct Reduction<'a> {
+pub(crate) struct Reduction<'a> {
     /// Bytes of an element; vectors are cut between elements only.
     pub(crate) width: usize,
     pub(crate) commutative: bool,
     pub(crate) combine: Combine<'a>,
 }
 
-impl std::fmt::Debug for Reduction<'_> {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("Reduction")
-            .field("width", &self.width)
-            .field("commutative", &self.commutative)
-            .finish_non_exhaustive()
-    }
-}
-
 impl<'a> Reduction<'a> {
     /// The operation `combine` on elements of `width` bytes.
     #[inline]
-    pub fn new(width: usize, commutative: bool, combine: Combine<'a>) -> Self {
+    pub(crate) fn new(width: usize, commutative: bool, combine: Combine<'a>) -> Self {
         Self { width, commutative, combine }
+    }
+}
+
+/// Who follows the plan of a collective: this rank, on its buffers and at once, or a recorder.
+pub(crate) trait Follow<'a> {
+    type Plan: Plan<Error = MpiError>;
+
+    /// Begins a plan that needs some bytes of scratch, and an operation if it reduces.
+    fn begin(
+        self,
+        comm: &'a Communicator,
+        scratch: usize,
+        combine: Option<Combine<'a>>,
+    ) -> Self::Plan;
+
+    /// Does an allreduce, by whatever is best for it.
+    fn allreduce(self, comm: &'a Communicator, own: Span, op: Reduction<'a>) -> Result<(), MpiError>
+    where
+        Self: Sized,
+    {
+        comm.allreduce_by_messages(self, own, op)
+    }
+
+    /// Does a barrier, by whatever is best for it.
+    fn barrier(self, comm: &'a Communicator) -> Result<(), MpiError>
+    where
+        Self: Sized,
+    {
+        comm.barrier_by_messages(self)
+    }
+}
+
+impl<'a> Follow<'a> for Buffers<'a> {
+    type Plan = Engine<'a>;
+
+    #[inline]
+    fn begin(
+        self,
+        comm: &'a Communicator,
+        scratch: usize,
+        combine: Option<Combine<'a>>,
+    ) -> Engine<'a> {
+        comm.engine(self, scratch, combine)
+    }
+
+    #[inline]
+    fn allreduce(
+        self,
+        comm: &'a Communicator,
+        own: Span,
+        op: Reduction<'a>,
+    ) -> Result<(), MpiError> {
+        comm.allreduce_spans(self, own, op)
+    }
+
+    #[inline]
+    fn barrier(self, comm: &'a Communicator) -> Result<(), MpiError> {
+        comm.barrier_spans()
+    }
+}
+
+/// The steps of a collective, and what they need.
+#[derive(Debug, Default)]
+pub struct Recorded {
+    pub(crate) recorder: Recorder<MpiError>,
+    /// Bytes of scratch.
+    pub(crate) scratch: usize,
+}
+
+impl<'a> Follow<'a> for &'a mut Recorded {
+    type Plan = &'a mut Recorder<MpiError>;
+
+    fn begin(self, _: &'a Communicator, scratch: usize, _: Option<Combine<'a>>) -> Self::Plan {
+        self.scratch = scratch;
+        &mut self.recorder
     }
 }
 
@@ -51,43 +118,46 @@ impl Communicator {
         if let Some(shared) = self.shared()? {
             return shared.run(&self.inner, &[], &mut [], None);
         }
-        let how = self.shape().barrier();
-        let mut engine = self.engine(Buffers::of(&[], &mut []), 0, None);
-        barrier::run(&mut engine, self.place(), how)
+        self.barrier_by_messages(Buffers::of(&[], &mut []))
     }
 
-    pub(crate) fn bcast_spans(
-        &self,
-        buffers: Buffers<'_>,
+    pub(super) fn barrier_by_messages<'a>(&'a self, on: impl Follow<'a>) -> Result<(), MpiError> {
+        let how = self.shape().barrier();
+        barrier::run(&mut on.begin(self, 0, None), self.place(), how)
+    }
+
+    pub(crate) fn bcast_spans<'a>(
+        &'a self,
+        on: impl Follow<'a>,
         data: Span,
         root: u32,
     ) -> Result<(), MpiError> {
         let how = self.shape().bcast(data.len);
-        bcast::run(&mut self.engine(buffers, 0, None), self.place(), how, root, data)
+        bcast::run(&mut on.begin(self, 0, None), self.place(), how, root, data)
     }
 
     /// Blocks of the length of `own` to the output at the root.
-    pub(crate) fn gather_spans(
-        &self,
-        buffers: Buffers<'_>,
+    pub(crate) fn gather_spans<'a>(
+        &'a self,
+        on: impl Follow<'a>,
         own: Span,
         root: u32,
     ) -> Result<(), MpiError> {
         let how = self.shape().tree(own.len);
         let blocks = Even { space: Space::Output, len: own.len };
         let scratch = gather::scratch(how, self.inner.size, own.len);
-        let mut engine = self.engine(buffers, scratch, None);
+        let mut engine = on.begin(self, scratch, None);
         gather::even(&mut engine, self.place(), how, root, own, blocks)
     }
 
-    pub(crate) fn gatherv_spans(
-        &self,
-        buffers: Buffers<'_>,
+    pub(crate) fn gatherv_spans<'a>(
+        &'a self,
+        on: impl Follow<'a>,
         own: Span,
         blocks: &impl Blocks,
         root: u32,
     ) -> Result<(), MpiError> {
-        gather::linear(&mut self.engine(buffers, 0, None), self.place(), root, own, blocks)
+        gather::linear(&mut on.begin(self, 0, None), self.place(), root, own, blocks)
     }
 
     /// Whether the root writes its own block when blocks have this length: it may not be in place then.
@@ -96,83 +166,91 @@ impl Communicator {
     }
 
     /// Blocks of the length of `own` from the input at the root.
-    pub(crate) fn scatter_spans(
-        &self,
-        buffers: Buffers<'_>,
+    pub(crate) fn scatter_spans<'a>(
+        &'a self,
+        on: impl Follow<'a>,
         own: Span,
         root: u32,
     ) -> Result<(), MpiError> {
         let how = self.shape().tree(own.len);
         let blocks = Even { space: Space::Input, len: own.len };
         let scratch = scatter::scratch(how, self.inner.size, own.len);
-        let mut engine = self.engine(buffers, scratch, None);
+        let mut engine = on.begin(self, scratch, None);
         scatter::even(&mut engine, self.place(), how, root, blocks, own)
     }
 
-    pub(crate) fn scatterv_spans(
-        &self,
-        buffers: Buffers<'_>,
+    pub(crate) fn scatterv_spans<'a>(
+        &'a self,
+        on: impl Follow<'a>,
         blocks: &impl Blocks,
         own: Span,
         root: u32,
     ) -> Result<(), MpiError> {
-        scatter::linear(&mut self.engine(buffers, 0, None), self.place(), root, blocks, own)
+        scatter::linear(&mut on.begin(self, 0, None), self.place(), root, blocks, own)
     }
 
     /// Blocks of the length of `own`, which may be the own block of the output.
-    pub(crate) fn allgather_spans(&self, buffers: Buffers<'_>, own: Span) -> Result<(), MpiError> {
+    pub(crate) fn allgather_spans<'a>(
+        &'a self,
+        on: impl Follow<'a>,
+        own: Span,
+    ) -> Result<(), MpiError> {
         let how = self.shape().allgather(own.len);
         let scratch = allgather::scratch(how, own.len * self.inner.size as usize);
-        let mut engine = self.engine(buffers, scratch, None);
+        let mut engine = on.begin(self, scratch, None);
         let blocks = Even { space: Space::Output, len: own.len };
         allgather::even(&mut engine, self.place(), how, own, blocks)
     }
 
     /// Blocks of `total` bytes together.
-    pub(crate) fn allgatherv_spans(
-        &self,
-        buffers: Buffers<'_>,
+    pub(crate) fn allgatherv_spans<'a>(
+        &'a self,
+        on: impl Follow<'a>,
         own: Span,
         blocks: &impl Blocks,
         total: usize,
     ) -> Result<(), MpiError> {
         let how = self.shape().allgatherv(total);
-        let mut engine = self.engine(buffers, allgather::scratch(how, total), None);
+        let mut engine = on.begin(self, allgather::scratch(how, total), None);
         allgather::any(&mut engine, self.place(), how, own, blocks)
     }
 
     /// Blocks of `len` bytes.
-    pub(crate) fn alltoall_spans(&self, buffers: Buffers<'_>, len: usize) -> Result<(), MpiError> {
+    pub(crate) fn alltoall_spans<'a>(
+        &'a self,
+        on: impl Follow<'a>,
+        len: usize,
+    ) -> Result<(), MpiError> {
         let how = self.shape().alltoall(len);
         let scratch = alltoall::scratch(how, self.inner.size, len);
-        let mut engine = self.engine(buffers, scratch, None);
+        let mut engine = on.begin(self, scratch, None);
         let (from, into) = (Even { space: Space::Input, len }, Even { space: Space::Output, len });
         alltoall::even(&mut engine, self.place(), how, from, into)
     }
 
-    pub(crate) fn alltoallv_spans(
-        &self,
-        buffers: Buffers<'_>,
+    pub(crate) fn alltoallv_spans<'a>(
+        &'a self,
+        on: impl Follow<'a>,
         from: &impl Blocks,
         into: &impl Blocks,
     ) -> Result<(), MpiError> {
         let partners = self.shape().alltoallv();
-        alltoall::staged(&mut self.engine(buffers, 0, None), self.place(), partners, from, into)
+        alltoall::staged(&mut on.begin(self, 0, None), self.place(), partners, from, into)
     }
 
     /// The result goes to the first bytes of the output at the root; `own` may be them.
-    pub(crate) fn reduce_spans(
-        &self,
-        buffers: Buffers<'_>,
+    pub(crate) fn reduce_spans<'a>(
+        &'a self,
+        on: impl Follow<'a>,
         own: Span,
-        op: Reduction<'_>,
+        op: Reduction<'a>,
         root: u32,
     ) -> Result<(), MpiError> {
         let Reduction { width, commutative, combine } = op;
         let how = self.shape().reduce(own.len, width, commutative);
         let scratch = reduce::scratch(how, self.inner.size, own.len);
         let vectors = Vectors { input: own, output: Span::output(own.len), width, scratch: 0 };
-        let mut engine = self.engine(buffers, scratch, Some(combine));
+        let mut engine = on.begin(self, scratch, Some(combine));
         reduce::run(&mut engine, self.place(), how, root, vectors)
     }
 
@@ -199,45 +277,45 @@ impl Communicator {
         self.allreduce_by_messages(buffers, own, op)
     }
 
-    pub(super) fn allreduce_by_messages(
-        &self,
-        buffers: Buffers<'_>,
+    pub(super) fn allreduce_by_messages<'a>(
+        &'a self,
+        on: impl Follow<'a>,
         own: Span,
-        op: Reduction<'_>,
+        op: Reduction<'a>,
     ) -> Result<(), MpiError> {
         let Reduction { width, combine, .. } = op;
         let how = self.shape().allreduce(own.len, width);
         let scratch = allreduce::scratch(how, self.inner.size, own.len);
         let vectors = Vectors { input: own, output: Span::output(own.len), width, scratch: 0 };
-        let mut engine = self.engine(buffers, scratch, Some(combine));
+        let mut engine = on.begin(self, scratch, Some(combine));
         allreduce::run(&mut engine, self.place(), how, vectors)
     }
 
     /// Blocks of the input, without gaps; that of this rank goes to the first bytes of the output.
-    pub(crate) fn reduce_scatter_spans(
-        &self,
-        buffers: Buffers<'_>,
+    pub(crate) fn reduce_scatter_spans<'a>(
+        &'a self,
+        on: impl Follow<'a>,
         blocks: &impl Blocks,
         total: usize,
-        op: Reduction<'_>,
+        op: Reduction<'a>,
     ) -> Result<(), MpiError> {
         let own = Span::output(blocks.len(self.inner.rank));
         let how = self.shape().reduce_scatter(total, op.commutative);
         let scratch = reduce_scatter::scratch(how, self.inner.size, total, own.len);
-        let mut engine = self.engine(buffers, scratch, Some(op.combine));
+        let mut engine = on.begin(self, scratch, Some(op.combine));
         reduce_scatter::run(&mut engine, self.place(), how, blocks, own)
     }
 
     /// A prefix reduction of `len` bytes.
-    pub(crate) fn scan_spans(
-        &self,
-        buffers: Buffers<'_>,
+    pub(crate) fn scan_spans<'a>(
+        &'a self,
+        on: impl Follow<'a>,
         exclusive: bool,
         len: usize,
-        op: Reduction<'_>,
+        op: Reduction<'a>,
     ) -> Result<(), MpiError> {
         let how = self.shape().scan();
-        let mut engine = self.engine(buffers, scan::scratch(how, len), Some(op.combine));
+        let mut engine = on.begin(self, scan::scratch(how, len), Some(op.combine));
         let (input, output) = (Span::input(len), Span::output(len));
         scan::run(&mut engine, self.place(), how, exclusive, input, output)
     }

@@ -99,11 +99,11 @@ fn swap(
     // A member that has died gives up, and so does whoever would wait for what it does not send then.
     let dead = || worker.failures().into_iter().find_map(|rank| group.position(rank));
     let end = |id: RequestId| {
-        worker.wait_until(|| complete(id) || dead().is_some());
+        process.wait_until(|| complete(id) || dead().is_some());
         if !complete(id) {
             worker.cancel(id);
         }
-        handles::complete(worker, id)
+        handles::complete(process, id)
     };
     let (received, sent) = handles::without_unwinding(|| {
         // SAFETY: `bytes` outlives the operation: no way out of this block leads past its end, and

@@ -6,6 +6,7 @@
 //! packed after it, some elements at a time.
 
 use std::cell::RefCell;
+use std::sync::Arc;
 
 use bowline_base::layout::{Layout, pack, unpack};
 use bowline_base::sync::Line;
@@ -16,14 +17,14 @@ use crate::coll::engine::Operands;
 const ROOM: usize = 64 << 10;
 
 /// A function of the program's: `right[i] = left[i] OP right[i]` for a number of elements.
-pub type UserFunction<'a> = &'a dyn Fn(*const u8, *mut u8, usize);
+pub type UserFunction<'a> = Box<dyn Fn(*const u8, *mut u8, usize) + 'a>;
 
 /// Memory with the alignment of any type.
 type Lines = Vec<Line<[u8; 64]>>;
 
 /// An operation of the program's on elements of a layout.
 pub struct LaidOut<'a> {
-    layout: &'a Layout,
+    layout: Arc<Layout>,
     function: UserFunction<'a>,
     /// The two operands, laid out.
     room: RefCell<(Lines, Lines)>,
@@ -37,7 +38,7 @@ impl std::fmt::Debug for LaidOut<'_> {
 
 impl<'a> LaidOut<'a> {
     /// The operation `function` on elements of `layout`.
-    pub fn new(layout: &'a Layout, function: UserFunction<'a>) -> Self {
+    pub fn new(layout: Arc<Layout>, function: UserFunction<'a>) -> Self {
         Self { layout, function, room: RefCell::default() }
     }
 
@@ -62,17 +63,17 @@ impl<'a> LaidOut<'a> {
             let at = done * size;
             let (from, into) =
                 (operands.left().wrapping_add(at), operands.right().wrapping_add(at));
-            let a = place(&mut left, self.layout, now);
-            let b = place(&mut right, self.layout, now);
+            let a = place(&mut left, &self.layout, now);
+            let b = place(&mut right, &self.layout, now);
             // SAFETY: the operands hold `now` elements from `at` on; `place` has made room for as many,
             // laid out. The two are apart, and nobody else has the room.
             unsafe {
-                unpack(self.layout, a, now, 0, from, now * size);
-                unpack(self.layout, b, now, 0, into, now * size);
+                unpack(&self.layout, a, now, 0, from, now * size);
+                unpack(&self.layout, b, now, 0, into, now * size);
             }
             (self.function)(a, b, now);
             // SAFETY: as above.
-            unsafe { pack(self.layout, b, now, 0, into, now * size) };
+            unsafe { pack(&self.layout, b, now, 0, into, now * size) };
             done += now;
         }
         self.room.replace((left, right));
@@ -120,7 +121,7 @@ mod tests {
                 }
             }
         };
-        let op = LaidOut::new(&layout, &function);
+        let op = LaidOut::new(Arc::new(layout), Box::new(function));
         let bytes =
             |numbers: &[i32]| numbers.iter().flat_map(|n| n.to_ne_bytes()).collect::<Vec<_>>();
         let (left, mut right) = (bytes(&[1, 2, 3, 4]), bytes(&[5, 6, 7, 8]));
@@ -146,7 +147,7 @@ mod tests {
             unsafe { right.cast::<[u64; 2]>().write(left.cast::<[u64; 2]>().read()) };
         };
         let (left, mut right) = ([7; 12], [1; 13]);
-        LaidOut::new(&layout, &function).combine(&Operands::of(&left, &mut right[..12]));
+        LaidOut::new(Arc::new(layout), Box::new(function)).combine(&Operands::of(&left, &mut right[..12]));
         assert_eq!((&right[..12], right[12]), (&left[..], 1));
     }
 
@@ -158,7 +159,7 @@ mod tests {
             |left: *const u8, right: *mut u8, count: usize| seen.set(Some((left, right, count)));
         let (left, mut right) = ([0; 6], [0; 6]);
         let (a, b) = (left.as_ptr(), right.as_mut_ptr());
-        LaidOut::new(&layout, &function).combine(&Operands::of(&left, &mut right));
+        LaidOut::new(Arc::new(layout), Box::new(function)).combine(&Operands::of(&left, &mut right));
         assert_eq!(seen.get(), Some((a, b, 3)));
     }
 }

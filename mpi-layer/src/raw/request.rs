@@ -20,6 +20,7 @@ use bowline_ucp::{OpError, ReceiveError, RequestId, SendMode};
 
 use super::buffered::Pool;
 use super::memory::Memory;
+use crate::coll::run::Run;
 use crate::comm::Communicator;
 use crate::comm::later::Duplication;
 use crate::consts::{ANY_SOURCE, ANY_TAG, PROC_NULL};
@@ -141,6 +142,11 @@ enum Work {
     Persistent(Box<Persistent>),
     /// A communicator is made.
     Creation(Box<Creation>),
+    /// A collective, which may be one that can be started again and again.
+    Collective {
+        run: Rc<Run>,
+        again: bool,
+    },
 }
 
 /// A communicator that is made in the background, and what is done with it then.
@@ -269,7 +275,13 @@ impl Work {
                 }
                 Completion::EMPTY
             }
-            // It stays what it is, since its end is reported elsewhere.
+            // The next two stay what they are, since their end is reported elsewhere.
+            Self::Collective { run, .. } => {
+                return run.outcome().map(|outcome| match outcome {
+                    Ok(()) => Completion::EMPTY,
+                    Err(error) => Completion::failed(error),
+                });
+            }
             Self::General(general) => return general.is_complete().then_some(Completion::EMPTY),
             Self::Persistent(persistent) => return persistent.current.as_mut()?.look(),
             Self::Creation(creation) => match (creation.work.look()?, creation.made.take()) {
@@ -295,9 +307,11 @@ impl Work {
             Self::Persistent(persistent) => {
                 persistent.current.as_mut().ok_or(Uncancellable)?.cancel()
             }
-            Self::Joint(_) | Self::Flush { .. } | Self::General(_) | Self::Creation(_) => {
-                Err(Uncancellable)
-            }
+            Self::Joint(_)
+            | Self::Flush { .. }
+            | Self::General(_)
+            | Self::Creation(_)
+            | Self::Collective { .. } => Err(Uncancellable),
         }
     }
 
@@ -306,7 +320,11 @@ impl Work {
             Self::Message(message) => message.receive,
             Self::Joint(joint) => joint.receive.receives(),
             Self::Persistent(persistent) => persistent.current.as_ref().is_some_and(Self::receives),
-            Self::Done(_) | Self::Flush { .. } | Self::General(_) | Self::Creation(_) => false,
+            Self::Done(_)
+            | Self::Flush { .. }
+            | Self::General(_)
+            | Self::Creation(_)
+            | Self::Collective { .. } => false,
         }
     }
 
@@ -366,13 +384,14 @@ impl Request {
     pub fn is_active(&self) -> bool {
         match &self.0 {
             Work::Persistent(persistent) => persistent.current.is_some(),
+            Work::Collective { run, .. } => run.is_active(),
             _ => true,
         }
     }
 
     /// Whether it can be started again and again.
     pub const fn is_persistent(&self) -> bool {
-        matches!(self.0, Work::Persistent(_))
+        matches!(self.0, Work::Persistent(_) | Work::Collective { again: true, .. })
     }
 
     /// How it ended, if it has.
@@ -391,6 +410,10 @@ impl Request {
         match &mut self.0 {
             Work::Persistent(persistent) => {
                 persistent.current = None;
+                false
+            }
+            Work::Collective { run, again: true } => {
+                run.finish();
                 false
             }
             _ => true,
@@ -440,20 +463,47 @@ impl Request {
         self.0.withdraw();
     }
 
+    /// A collective, which is started now.
+    ///
+    /// # Safety
+    /// The memory that the run was made with is what was promised for it until the request has ended.
+    pub unsafe fn collective(run: Rc<Run>) -> Self {
+        // SAFETY: promised by the caller.
+        let started = unsafe { run.start() };
+        debug_assert!(started, "a run is started once");
+        Self(Work::Collective { run, again: false })
+    }
+
+    /// A collective that can be started again and again.
+    pub const fn persistent_collective(run: Rc<Run>) -> Self {
+        Self(Work::Collective { run, again: true })
+    }
+
+    /// Whether it is a collective under way, which a program cannot give up.
+    pub fn is_active_collective(&self) -> bool {
+        matches!(&self.0, Work::Collective { run, .. } if run.is_active())
+    }
+
     /// Starts a persistent request. `pool` is asked where it is a buffered send.
     ///
     /// # Errors
     /// See [`StartError`].
     ///
     /// # Safety
-    /// As for [`start_send`](Communicator::start_send) or [`start_recv`](Communicator::start_recv), for
-    /// the memory that the request was made with.
+    /// As for [`start_send`](Communicator::start_send) or [`start_recv`](Communicator::start_recv), or for a
+    /// collective's [`Later`](super::Later), for the memory that the request was made with.
     pub unsafe fn start<E>(
         &mut self,
         pool: impl FnOnce() -> Result<Rc<Pool>, E>,
     ) -> Result<(), StartError<E>> {
-        let Work::Persistent(persistent) = &mut self.0 else {
-            return Err(StartError::Unstartable);
+        let persistent = match &mut self.0 {
+            Work::Persistent(persistent) => persistent,
+            Work::Collective { run, again: true } => {
+                // SAFETY: promised by the caller.
+                let started = unsafe { run.start() };
+                return if started { Ok(()) } else { Err(StartError::Unstartable) };
+            }
+            _ => return Err(StartError::Unstartable),
         };
         let Persistent { comm, memory, operation, current: current @ None } = &mut **persistent
         else {
@@ -560,7 +610,7 @@ impl Communicator {
     /// Waits for the message of a request; see [`Request::arrived`].
     #[inline]
     pub fn wait_message(&self, posted: Posted) -> bowline_ucp::Status {
-        self.inner.process.worker.wait(posted.id)
+        self.inner.process.wait(posted.id)
     }
 
     /// Waits for the end of a message, which is forgotten.
@@ -569,7 +619,7 @@ impl Communicator {
     /// What is not a success is told as a completion.
     #[inline(always)]
     pub fn wait_posted(&self, posted: Posted) -> Result<Status, Box<Completion>> {
-        Completion::status(&self.inner.process.worker.wait(posted.id), posted.receive)
+        Completion::status(&self.inner.process.wait(posted.id), posted.receive)
     }
 
     /// Whether a message has ended. Moves nothing on.
@@ -596,6 +646,7 @@ impl fmt::Debug for Work {
             Self::Flush { until, .. } => out.debug_struct("Flush").field("until", until).finish(),
             Self::General(general) => out.debug_tuple("General").field(general).finish(),
             Self::Creation(creation) => out.debug_tuple("Creation").field(&creation.work).finish(),
+            Self::Collective { run, .. } => out.debug_tuple("Collective").field(run).finish(),
             Self::Persistent(persistent) => out
                 .debug_struct("Persistent")
                 .field("operation", &persistent.operation)

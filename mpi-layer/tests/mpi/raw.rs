@@ -3,9 +3,14 @@
 //!
 //! Every buffer is compared whole, so that a byte between elements that was touched is a failure too.
 
+use std::rc::Rc;
+use std::sync::Arc;
+
 use bowline_base::layout::{Layout, pack, unpack};
 use bowline_mpi::World;
-use bowline_mpi::raw::{Data, LaidOut, Operands, Reduction, reduce_local};
+use bowline_mpi::raw::{
+    Again, Data, LaidOut, Later, Now, Operands, ReduceOp, Request, StartError, reduce_local,
+};
 use proptest::prelude::*;
 
 use super::start::both_ways;
@@ -25,16 +30,16 @@ impl Dice {
         (self.0 >> 33) as usize % end
     }
 
-    fn layout(&mut self) -> Layout {
+    fn layout(&mut self) -> Arc<Layout> {
         let half = Layout::bytes(BYTES / 2).unwrap();
         let whole = Layout::bytes(BYTES).unwrap();
-        match self.below(6) {
+        Arc::new(match self.below(6) {
             0 | 1 => whole,
             2 => Layout::listed([(0, 1, &half), (8, 1, &half)]).unwrap().with_extent(16),
             3 => Layout::listed([(-4, 1, &half), (12, 1, &half)]).unwrap().with_extent(24),
             4 => Layout::listed([(8, 1, &half), (0, 1, &half)]).unwrap().with_extent(12),
             _ => whole.with_extent(-24),
-        }
+        })
     }
 
     fn length(&mut self) -> usize {
@@ -52,17 +57,17 @@ struct Image {
     wanted: Vec<u8>,
     /// Where the first element is placed.
     base: usize,
-    layout: Layout,
+    layout: Arc<Layout>,
 }
 
 const MARGIN: usize = 64;
 
 impl Image {
-    fn new(layout: &Layout, count: usize) -> Self {
+    fn new(layout: &Arc<Layout>, count: usize) -> Self {
         let (_, low, high) = layout.message(count).unwrap();
         let base = MARGIN + low.min(0).unsigned_abs() as usize;
         let now = vec![0xa5; base + high.max(0) as usize + MARGIN];
-        Self { wanted: now.clone(), now, base, layout: layout.clone() }
+        Self { wanted: now.clone(), now, base, layout: Arc::clone(layout) }
     }
 
     fn place(memory: &mut [u8], base: usize, layout: &Layout, first: usize) -> *mut u8 {
@@ -88,18 +93,19 @@ impl Image {
         Self::put(&mut self.wanted, self.base, &self.layout, first, values);
     }
 
-    fn data(&mut self, first: usize, count: usize) -> Data<'_> {
+    fn data(&mut self, first: usize, count: usize) -> Data {
         let start = Self::place(&mut self.now, self.base, &self.layout, first);
-        Data { start, count, layout: &self.layout }
+        Data { start, count, layout: Arc::clone(&self.layout) }
     }
 
     /// One block for each of some places.
-    fn blocks<'a>(&'a mut self, places: &[(usize, usize)]) -> Vec<Data<'a>> {
+    fn blocks(&mut self, places: &[(usize, usize)]) -> Vec<Data> {
         let start = Self::place(&mut self.now, self.base, &self.layout, 0);
         let extent = self.layout.extent();
         let block = |&(first, count): &(usize, usize)| {
             let at = first as i64 * extent;
-            Data { start: start.wrapping_offset(at as isize), count, layout: &self.layout }
+            let layout = Arc::clone(&self.layout);
+            Data { start: start.wrapping_offset(at as isize), count, layout }
         };
         places.iter().map(block).collect()
     }
@@ -108,6 +114,44 @@ impl Image {
     fn check(&self, what: &str) {
         assert!(self.now == self.wanted, "{what} with {:?}", self.layout);
     }
+}
+
+/// Does a collective in one of the three ways, which all ranks draw alike.
+macro_rules! each_way {
+    ($world:expr, $dice:expr, $collective:ident($($arg:expr),*)) => {
+        match $dice.below(3) {
+            // SAFETY: the memory is that of images, which live through all of it.
+            0 => unsafe { $world.$collective(Now, $($arg),*) }.unwrap(),
+            1 => {
+                // SAFETY: as above.
+                let run = unsafe { $world.$collective(Later, $($arg),*) }.unwrap();
+                // SAFETY: as above.
+                ended($world, &mut unsafe { Request::collective(run) });
+            }
+            _ => {
+                // SAFETY: as above.
+                let run = unsafe { $world.$collective(Again, $($arg),*) }.unwrap();
+                let mut request = Request::persistent_collective(run);
+                assert!(!request.is_active());
+                let pool = || unreachable!("nothing is buffered");
+                // SAFETY: as above.
+                let started: Result<(), StartError<()>> = unsafe { request.start(pool) };
+                started.unwrap();
+                ended($world, &mut request);
+                request.finish();
+                assert!(!request.is_active());
+            }
+        }
+    };
+}
+
+fn ended(world: &World, request: &mut Request) {
+    let mut end = None;
+    world.wait_until(|| {
+        end = request.look();
+        end.is_some()
+    });
+    assert_eq!(end.unwrap().error, None);
 }
 
 /// What rank `from` has for rank `to`.
@@ -178,8 +222,7 @@ fn to_and_from_a_root(world: &World, dice: &mut Dice) {
         image.set(0, &values(root, 1, len));
     }
     image.want(0, &values(root, 1, len));
-    // SAFETY: the memory is that of images, which live through the call.
-    unsafe { world.bcast_data(image.data(0, len), at) }.unwrap();
+    each_way!(world, dice, bcast_data(image.data(0, len), at));
     image.check("bcast");
 
     let (mut own, mut all) = (Image::new(&out, len), Image::new(&into, size * len));
@@ -191,8 +234,7 @@ fn to_and_from_a_root(world: &World, dice: &mut Dice) {
         }
     }
     let sent = (!(here && in_place)).then(|| own.data(0, len));
-    // SAFETY: the memory is that of images, which live through the call.
-    unsafe { world.gather_data(sent, all.data(0, len), at) }.unwrap();
+    each_way!(world, dice, gather_data(sent, all.data(0, len), at));
     all.check("gather");
 
     let (mut own, mut all) = (Image::new(&into, len), Image::new(&out, size * len));
@@ -203,8 +245,7 @@ fn to_and_from_a_root(world: &World, dice: &mut Dice) {
         own.want(0, &values(3, me, len));
     }
     let received = (!(here && in_place)).then(|| own.data(0, len));
-    // SAFETY: the memory is that of images, which live through the call.
-    unsafe { world.scatter_data(all.data(0, len), received, at) }.unwrap();
+    each_way!(world, dice, scatter_data(all.data(0, len), received, at));
     own.check("scatter");
     all.check("the source of scatter");
 
@@ -219,8 +260,7 @@ fn to_and_from_a_root(world: &World, dice: &mut Dice) {
         }
     }
     let sent = (!(here && in_place)).then(|| own.data(0, lengths[me]));
-    // SAFETY: the memory is that of images, which live through the call.
-    unsafe { world.gatherv_data(sent, &all.blocks(&places), at) }.unwrap();
+    each_way!(world, dice, gatherv_data(sent, all.blocks(&places), at));
     all.check("gatherv");
 
     let (mut own, mut all) = (Image::new(&into, lengths[me]), Image::new(&out, total));
@@ -231,8 +271,7 @@ fn to_and_from_a_root(world: &World, dice: &mut Dice) {
         own.want(0, &values(5, me, lengths[me]));
     }
     let received = (!(here && in_place)).then(|| own.data(0, lengths[me]));
-    // SAFETY: the memory is that of images, which live through the call.
-    unsafe { world.scatterv_data(&all.blocks(&places), received, at) }.unwrap();
+    each_way!(world, dice, scatterv_data(all.blocks(&places), received, at));
     own.check("scatterv");
     all.check("the source of scatterv");
 }
@@ -249,8 +288,7 @@ fn between_all(world: &World, dice: &mut Dice) {
     }
     (0..size).for_each(|r| all.want(r * len, &values(r, 6, len)));
     let sent = (!in_place).then(|| own.data(0, len));
-    // SAFETY: the memory is that of images, which live through the call.
-    unsafe { world.allgather_data(sent, all.data(0, len)) }.unwrap();
+    each_way!(world, dice, allgather_data(sent, all.data(0, len)));
     all.check("allgather");
 
     let lengths: Vec<usize> = (0..size).map(|_| dice.length()).collect();
@@ -262,8 +300,7 @@ fn between_all(world: &World, dice: &mut Dice) {
     }
     (0..size).for_each(|r| all.want(places[r].0, &values(r, 7, lengths[r])));
     let sent = (!in_place).then(|| own.data(0, lengths[me]));
-    // SAFETY: the memory is that of images, which live through the call.
-    unsafe { world.allgatherv_data(sent, &all.blocks(&places)) }.unwrap();
+    each_way!(world, dice, allgatherv_data(sent, all.blocks(&places)));
     all.check("allgatherv");
 
     let (mut own, mut all) = (Image::new(&out, size * len), Image::new(&into, size * len));
@@ -273,8 +310,7 @@ fn between_all(world: &World, dice: &mut Dice) {
     }
     (0..size).for_each(|r| all.want(r * len, &values(r, me, len)));
     let sent = (!in_place).then(|| own.data(0, len));
-    // SAFETY: the memory is that of images, which live through the call.
-    unsafe { world.alltoall_data(sent, all.data(0, len)) }.unwrap();
+    each_way!(world, dice, alltoall_data(sent, all.data(0, len)));
     all.check("alltoall");
 
     // Lengths by (from, to); in place, those of both directions are the same.
@@ -295,9 +331,8 @@ fn between_all(world: &World, dice: &mut Dice) {
         all.want(coming[r].0, &values(r, me, coming[r].1));
     }
     let sent = own.blocks(&going);
-    let sent = (!in_place).then_some(&*sent);
-    // SAFETY: the memory is that of images, which live through the call.
-    unsafe { world.alltoallv_data(sent, &all.blocks(&coming)) }.unwrap();
+    let sent = (!in_place).then_some(sent);
+    each_way!(world, dice, alltoallv_data(sent, all.blocks(&coming)));
     all.check("alltoallv");
 }
 
@@ -305,15 +340,16 @@ fn combined(world: &World, dice: &mut Dice) {
     let (me, size) = (world.rank() as usize, world.size() as usize);
     let (root, len, in_place) = (dice.below(size), dice.length(), dice.chance());
     let layout = dice.layout();
-    let function = |left: *const u8, right: *mut u8, count: usize| {
-        compose_laid_out(&layout, left, right, count)
+    let seen = Arc::clone(&layout);
+    let function = move |left: *const u8, right: *mut u8, count: usize| {
+        compose_laid_out(&seen, left, right, count)
     };
-    let op = LaidOut::new(&layout, &function);
-    let combine = |operands: Operands<'_>| op.combine(&operands);
-    let op = Reduction::new(BYTES, false, &combine);
+    let op = LaidOut::new(Arc::clone(&layout), Box::new(function));
+    let combine = move |operands: &Operands<'_>| op.combine(operands);
+    let op = ReduceOp::new(BYTES, false, Rc::new(combine));
 
     /// The two buffers: a contribution, in one or the other, and what must come.
-    fn both(layout: &Layout, room: usize, own: &[u64], in_place: bool) -> (Image, Image) {
+    fn both(layout: &Arc<Layout>, room: usize, own: &[u64], in_place: bool) -> (Image, Image) {
         let (mut send, mut receive) = (Image::new(layout, own.len()), Image::new(layout, room));
         send.set(0, own);
         if in_place {
@@ -328,15 +364,13 @@ fn combined(world: &World, dice: &mut Dice) {
         receive.want(0, &composed(0..size, len));
     }
     let sent = (!(here && in_place)).then(|| send.data(0, len));
-    // SAFETY: the memory is that of images, which live through the call.
-    unsafe { world.reduce_data(sent, receive.data(0, len), op, root as i32) }.unwrap();
+    each_way!(world, dice, reduce_data(sent, receive.data(0, len), op.clone(), root as i32));
     receive.check("reduce");
 
     let (mut send, mut receive) = both(&layout, len, &maps(me, len), in_place);
     receive.want(0, &composed(0..size, len));
     let sent = (!in_place).then(|| send.data(0, len));
-    // SAFETY: the memory is that of images, which live through the call.
-    unsafe { world.allreduce_data(sent, receive.data(0, len), op) }.unwrap();
+    each_way!(world, dice, allreduce_data(sent, receive.data(0, len), op.clone()));
     receive.check("allreduce");
 
     for exclusive in [false, true] {
@@ -345,8 +379,7 @@ fn combined(world: &World, dice: &mut Dice) {
             receive.want(0, &composed(0..if exclusive { me } else { me + 1 }, len));
         }
         let sent = (!in_place).then(|| send.data(0, len));
-        // SAFETY: the memory is that of images, which live through the call.
-        unsafe { world.scan_data(exclusive, sent, receive.data(0, len), op) }.unwrap();
+        each_way!(world, dice, scan_data(exclusive, sent, receive.data(0, len), op.clone()));
         receive.check("scan");
         send.check("the source of scan");
     }
@@ -357,16 +390,14 @@ fn combined(world: &World, dice: &mut Dice) {
     let (mut send, mut receive) = both(&layout, room, &maps(me, total), in_place);
     receive.want(0, &composed(0..size, total)[first..first + lengths[me]]);
     let sent = (!in_place).then(|| send.data(0, 0).start);
-    // SAFETY: the memory is that of images, which live through the call.
-    unsafe { world.reduce_scatter_data(sent, receive.data(0, 0), &lengths, op) }.unwrap();
+    each_way!(world, dice, reduce_scatter_data(sent, receive.data(0, 0), &lengths, op.clone()));
     receive.check("reduce_scatter");
 
     let room = if in_place { size * len } else { len };
     let (mut send, mut receive) = both(&layout, room, &maps(me, size * len), in_place);
     receive.want(0, &composed(0..size, size * len)[me * len..(me + 1) * len]);
     let sent = (!in_place).then(|| send.data(0, 0).start);
-    // SAFETY: the memory is that of images, which live through the call.
-    unsafe { world.reduce_scatter_block_data(sent, receive.data(0, len), op) }.unwrap();
+    each_way!(world, dice, reduce_scatter_block_data(sent, receive.data(0, len), op.clone()));
     receive.check("reduce_scatter_block");
 
     let (mut left, mut right) = (Image::new(&layout, len), Image::new(&layout, len));
@@ -374,7 +405,7 @@ fn combined(world: &World, dice: &mut Dice) {
     right.set(0, &maps(me + 1, len));
     right.want(0, &composed(me..me + 2, len));
     // SAFETY: the memory is that of images, which live through the call.
-    unsafe { reduce_local(left.data(0, len), right.data(0, len), op) }.unwrap();
+    unsafe { reduce_local(left.data(0, len), right.data(0, len), &op) }.unwrap();
     right.check("reduce_local");
 }
 

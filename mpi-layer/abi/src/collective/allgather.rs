@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 
-use super::{apart_each, apart_from_blocks, ranks};
+use super::{Now, When, apart_each, apart_from_blocks, ranks};
 use crate::arg::In;
 use crate::elements::Number;
 use crate::entry::mpi;
@@ -15,32 +15,33 @@ mpi! {
                      recvbuf: *mut c_void, recvcount: c_int, recvtype: Datatype, comm: Comm)
         on comm |mpi| {
         let sent = (sendbuf, sendcount.into(), sendtype);
-        allgather(mpi, sent, (recvbuf, recvcount.into(), recvtype), comm)
+        allgather(mpi, Now, sent, (recvbuf, recvcount.into(), recvtype), comm)
     }
 
     fn MPI_Allgather_c(sendbuf: *const c_void, sendcount: Count, sendtype: Datatype,
                        recvbuf: *mut c_void, recvcount: Count, recvtype: Datatype, comm: Comm)
         on comm |mpi| {
-        allgather(mpi, (sendbuf, sendcount, sendtype), (recvbuf, recvcount, recvtype), comm)
+        allgather(mpi, Now, (sendbuf, sendcount, sendtype), (recvbuf, recvcount, recvtype), comm)
     }
 
     fn MPI_Allgatherv(sendbuf: *const c_void, sendcount: c_int, sendtype: Datatype,
                       recvbuf: *mut c_void, recvcounts: In<c_int>, displs: In<c_int>,
                       recvtype: Datatype, comm: Comm) on comm |mpi| {
         let sent = (sendbuf, sendcount.into(), sendtype);
-        allgatherv(mpi, sent, recvbuf, (recvcounts, displs), recvtype, comm)
+        allgatherv(mpi, Now, sent, recvbuf, (recvcounts, displs), recvtype, comm)
     }
 
     fn MPI_Allgatherv_c(sendbuf: *const c_void, sendcount: Count, sendtype: Datatype,
                         recvbuf: *mut c_void, recvcounts: In<Count>, displs: In<Aint>,
                         recvtype: Datatype, comm: Comm) on comm |mpi| {
         let sent = (sendbuf, sendcount, sendtype);
-        allgatherv(mpi, sent, recvbuf, (recvcounts, displs), recvtype, comm)
+        allgatherv(mpi, Now, sent, recvbuf, (recvcounts, displs), recvtype, comm)
     }
 }
 
-fn allgather(
+pub(super) fn allgather<W: When>(
     mpi: &Library,
+    when: W,
     (sendbuf, sendcount, sendtype): (*const c_void, i64, Datatype),
     (recvbuf, recvcount, recvtype): (*mut c_void, i64, Datatype),
     comm: Comm,
@@ -50,12 +51,14 @@ fn allgather(
     let received = mpi.buffer(recvbuf, recvcount, recvtype)?;
     apart_each(sent.as_ref().zip(Some(1)), Some((&received, ranks(&comm))))?;
     let own = sent.as_ref().map(|sent| sent.data());
-    // SAFETY: the program answers for the memory.
-    Ok(unsafe { comm.comm.allgather_data(own, received.data()) }?)
+    // SAFETY: the program answers for the memory, until a request has ended.
+    let made = unsafe { comm.comm.allgather_data(W::CALL, own, received.data()) }?;
+    when.end(mpi, comm, made)
 }
 
-fn allgatherv<C: Number, D: Number>(
+pub(super) fn allgatherv<W: When, C: Number, D: Number>(
     mpi: &Library,
+    when: W,
     (sendbuf, sendcount, sendtype): (*const c_void, i64, Datatype),
     recvbuf: *mut c_void,
     places: (In<C>, In<D>),
@@ -67,6 +70,7 @@ fn allgatherv<C: Number, D: Number>(
     let received = mpi.blocks(&comm, recvbuf, places, recvtype)?;
     apart_from_blocks(sent.as_ref(), Some(&received))?;
     let own = sent.as_ref().map(|sent| sent.data());
-    // SAFETY: the program answers for the memory.
-    Ok(unsafe { comm.comm.allgatherv_data(own, &received.data()) }?)
+    // SAFETY: the program answers for the memory, until a request has ended.
+    let made = unsafe { comm.comm.allgatherv_data(W::CALL, own, received.data()) }?;
+    when.end(mpi, comm, made)
 }

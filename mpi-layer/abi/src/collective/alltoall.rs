@@ -1,8 +1,9 @@
 //! Exchanges between all ranks.
 
 use std::ffi::{c_int, c_void};
+use std::rc::Rc;
 
-use super::{apart_each, ranks};
+use super::{Now, When, apart_each, ranks};
 use crate::arg::In;
 use crate::elements::{Blocks, Number, is_in_place};
 use crate::entry::mpi;
@@ -15,46 +16,47 @@ mpi! {
                     recvbuf: *mut c_void, recvcount: c_int, recvtype: Datatype, comm: Comm)
         on comm |mpi| {
         let sent = (sendbuf, sendcount.into(), sendtype);
-        alltoall(mpi, sent, (recvbuf, recvcount.into(), recvtype), comm)
+        alltoall(mpi, Now, sent, (recvbuf, recvcount.into(), recvtype), comm)
     }
 
     fn MPI_Alltoall_c(sendbuf: *const c_void, sendcount: Count, sendtype: Datatype,
                       recvbuf: *mut c_void, recvcount: Count, recvtype: Datatype, comm: Comm)
         on comm |mpi| {
-        alltoall(mpi, (sendbuf, sendcount, sendtype), (recvbuf, recvcount, recvtype), comm)
+        alltoall(mpi, Now, (sendbuf, sendcount, sendtype), (recvbuf, recvcount, recvtype), comm)
     }
 
     fn MPI_Alltoallv(sendbuf: *const c_void, sendcounts: In<c_int>, sdispls: In<c_int>,
                      sendtype: Datatype, recvbuf: *mut c_void, recvcounts: In<c_int>,
                      rdispls: In<c_int>, recvtype: Datatype, comm: Comm) on comm |mpi| {
         let sent = (sendbuf, (sendcounts, sdispls), sendtype);
-        alltoallv(mpi, sent, (recvbuf, (recvcounts, rdispls), recvtype), comm)
+        alltoallv(mpi, Now, sent, (recvbuf, (recvcounts, rdispls), recvtype), comm)
     }
 
     fn MPI_Alltoallv_c(sendbuf: *const c_void, sendcounts: In<Count>, sdispls: In<Aint>,
                        sendtype: Datatype, recvbuf: *mut c_void, recvcounts: In<Count>,
                        rdispls: In<Aint>, recvtype: Datatype, comm: Comm) on comm |mpi| {
         let sent = (sendbuf, (sendcounts, sdispls), sendtype);
-        alltoallv(mpi, sent, (recvbuf, (recvcounts, rdispls), recvtype), comm)
+        alltoallv(mpi, Now, sent, (recvbuf, (recvcounts, rdispls), recvtype), comm)
     }
 
     fn MPI_Alltoallw(sendbuf: *const c_void, sendcounts: In<c_int>, sdispls: In<c_int>,
                      sendtypes: In<Datatype>, recvbuf: *mut c_void, recvcounts: In<c_int>,
                      rdispls: In<c_int>, recvtypes: In<Datatype>, comm: Comm) on comm |mpi| {
         let sent = (sendbuf, (sendcounts, sdispls), sendtypes);
-        alltoallw(mpi, sent, (recvbuf, (recvcounts, rdispls), recvtypes), comm)
+        alltoallw(mpi, Now, sent, (recvbuf, (recvcounts, rdispls), recvtypes), comm)
     }
 
     fn MPI_Alltoallw_c(sendbuf: *const c_void, sendcounts: In<Count>, sdispls: In<Aint>,
                        sendtypes: In<Datatype>, recvbuf: *mut c_void, recvcounts: In<Count>,
                        rdispls: In<Aint>, recvtypes: In<Datatype>, comm: Comm) on comm |mpi| {
         let sent = (sendbuf, (sendcounts, sdispls), sendtypes);
-        alltoallw(mpi, sent, (recvbuf, (recvcounts, rdispls), recvtypes), comm)
+        alltoallw(mpi, Now, sent, (recvbuf, (recvcounts, rdispls), recvtypes), comm)
     }
 }
 
-fn alltoall(
+pub(super) fn alltoall<W: When>(
     mpi: &Library,
+    when: W,
     (sendbuf, sendcount, sendtype): (*const c_void, i64, Datatype),
     (recvbuf, recvcount, recvtype): (*mut c_void, i64, Datatype),
     comm: Comm,
@@ -64,12 +66,14 @@ fn alltoall(
     let received = mpi.buffer(recvbuf, recvcount, recvtype)?;
     apart_each(sent.as_ref().zip(Some(ranks(&comm))), Some((&received, ranks(&comm))))?;
     let own = sent.as_ref().map(|sent| sent.data());
-    // SAFETY: the program answers for the memory.
-    Ok(unsafe { comm.comm.alltoall_data(own, received.data()) }?)
+    // SAFETY: the program answers for the memory, until a request has ended.
+    let made = unsafe { comm.comm.alltoall_data(W::CALL, own, received.data()) }?;
+    when.end(mpi, comm, made)
 }
 
-fn alltoallv<C: Number, D: Number>(
+pub(super) fn alltoallv<W: When, C: Number, D: Number>(
     mpi: &Library,
+    when: W,
     (sendbuf, sent, sendtype): (*const c_void, (In<C>, In<D>), Datatype),
     (recvbuf, received, recvtype): (*mut c_void, (In<C>, In<D>), Datatype),
     comm: Comm,
@@ -79,11 +83,13 @@ fn alltoallv<C: Number, D: Number>(
         true => None,
         false => Some(mpi.blocks(&comm, sendbuf, sent, sendtype)?),
     };
-    exchange(&comm, sent.as_ref(), &mpi.blocks(&comm, recvbuf, received, recvtype)?)
+    let received = mpi.blocks(&comm, recvbuf, received, recvtype)?;
+    exchange(mpi, when, comm, sent.as_ref(), &received)
 }
 
-fn alltoallw<C: Number, D: Number>(
+pub(super) fn alltoallw<W: When, C: Number, D: Number>(
     mpi: &Library,
+    when: W,
     (sendbuf, sent, sendtypes): (*const c_void, (In<C>, In<D>), In<Datatype>),
     (recvbuf, received, recvtypes): (*mut c_void, (In<C>, In<D>), In<Datatype>),
     comm: Comm,
@@ -93,14 +99,22 @@ fn alltoallw<C: Number, D: Number>(
         true => None,
         false => Some(mpi.typed_blocks(&comm, sendbuf, sent, sendtypes)?),
     };
-    exchange(&comm, sent.as_ref(), &mpi.typed_blocks(&comm, recvbuf, received, recvtypes)?)
+    let received = mpi.typed_blocks(&comm, recvbuf, received, recvtypes)?;
+    exchange(mpi, when, comm, sent.as_ref(), &received)
 }
 
-fn exchange(comm: &CommObject, sent: Option<&Blocks>, received: &Blocks) -> Result<(), Fault> {
+fn exchange<W: When>(
+    mpi: &Library,
+    when: W,
+    comm: Rc<CommObject>,
+    sent: Option<&Blocks>,
+    received: &Blocks,
+) -> Result<(), Fault> {
     if let Some(sent) = sent {
         sent.apart_from_all(received)?;
     }
     let own = sent.map(Blocks::data);
-    // SAFETY: the program answers for the memory.
-    Ok(unsafe { comm.comm.alltoallv_data(own.as_deref(), &received.data()) }?)
+    // SAFETY: the program answers for the memory, until a request has ended.
+    let made = unsafe { comm.comm.alltoallv_data(W::CALL, own, received.data()) }?;
+    when.end(mpi, comm, made)
 }

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 
-use super::{apart_each, apart_from_blocks, is_root, ranks};
+use super::{Now, When, apart_each, apart_from_blocks, is_root, ranks};
 use crate::arg::In;
 use crate::elements::Number;
 use crate::entry::mpi;
@@ -15,32 +15,33 @@ mpi! {
                   recvbuf: *mut c_void, recvcount: c_int, recvtype: Datatype,
                   root: c_int, comm: Comm) on comm |mpi| {
         let sent = (sendbuf, sendcount.into(), sendtype);
-        gather(mpi, sent, (recvbuf, recvcount.into(), recvtype), root, comm)
+        gather(mpi, Now, sent, (recvbuf, recvcount.into(), recvtype), root, comm)
     }
 
     fn MPI_Gather_c(sendbuf: *const c_void, sendcount: Count, sendtype: Datatype,
                     recvbuf: *mut c_void, recvcount: Count, recvtype: Datatype,
                     root: c_int, comm: Comm) on comm |mpi| {
-        gather(mpi, (sendbuf, sendcount, sendtype), (recvbuf, recvcount, recvtype), root, comm)
+        gather(mpi, Now, (sendbuf, sendcount, sendtype), (recvbuf, recvcount, recvtype), root, comm)
     }
 
     fn MPI_Gatherv(sendbuf: *const c_void, sendcount: c_int, sendtype: Datatype,
                    recvbuf: *mut c_void, recvcounts: In<c_int>, displs: In<c_int>,
                    recvtype: Datatype, root: c_int, comm: Comm) on comm |mpi| {
         let sent = (sendbuf, sendcount.into(), sendtype);
-        gatherv(mpi, sent, recvbuf, (recvcounts, displs), recvtype, root, comm)
+        gatherv(mpi, Now, sent, (recvbuf, (recvcounts, displs), recvtype), root, comm)
     }
 
     fn MPI_Gatherv_c(sendbuf: *const c_void, sendcount: Count, sendtype: Datatype,
                      recvbuf: *mut c_void, recvcounts: In<Count>, displs: In<Aint>,
                      recvtype: Datatype, root: c_int, comm: Comm) on comm |mpi| {
         let sent = (sendbuf, sendcount, sendtype);
-        gatherv(mpi, sent, recvbuf, (recvcounts, displs), recvtype, root, comm)
+        gatherv(mpi, Now, sent, (recvbuf, (recvcounts, displs), recvtype), root, comm)
     }
 }
 
-fn gather(
+pub(super) fn gather<W: When>(
     mpi: &Library,
+    when: W,
     (sendbuf, sendcount, sendtype): (*const c_void, i64, Datatype),
     (recvbuf, recvcount, recvtype): (*mut c_void, i64, Datatype),
     root: c_int,
@@ -58,16 +59,16 @@ fn gather(
     }) else {
         return Ok(());
     };
-    // SAFETY: the program answers for the memory.
-    Ok(unsafe { comm.comm.gather_data(own, into, root) }?)
+    // SAFETY: the program answers for the memory, until a request has ended.
+    let made = unsafe { comm.comm.gather_data(W::CALL, own, into, root) }?;
+    when.end(mpi, comm, made)
 }
 
-fn gatherv<C: Number, D: Number>(
+pub(super) fn gatherv<W: When, C: Number, D: Number>(
     mpi: &Library,
+    when: W,
     (sendbuf, sendcount, sendtype): (*const c_void, i64, Datatype),
-    recvbuf: *mut c_void,
-    places: (In<C>, In<D>),
-    recvtype: Datatype,
+    (recvbuf, places, recvtype): (*mut c_void, (In<C>, In<D>), Datatype),
     root: c_int,
     comm: Comm,
 ) -> Result<(), Fault> {
@@ -78,6 +79,7 @@ fn gatherv<C: Number, D: Number>(
     apart_from_blocks(sent.as_ref(), received.as_ref())?;
     let into = received.as_ref().map_or_else(Vec::new, |received| received.data());
     let own = sent.as_ref().map(|sent| sent.data());
-    // SAFETY: the program answers for the memory.
-    Ok(unsafe { comm.comm.gatherv_data(own, &into, root) }?)
+    // SAFETY: the program answers for the memory, until a request has ended.
+    let made = unsafe { comm.comm.gatherv_data(W::CALL, own, into, root) }?;
+    when.end(mpi, comm, made)
 }

@@ -2,9 +2,9 @@
 
 use std::ffi::{c_int, c_void};
 
-use bowline_mpi::raw::{Operands, Reduction};
+use bowline_mpi::raw::ReduceOp;
 
-use super::{apart, apart_each, is_root, ranks};
+use super::{Now, When, apart, apart_each, is_root, ranks};
 use crate::arg::In;
 use crate::buffer::plain;
 use crate::elements::{Buffer, Number, counted, is_in_place};
@@ -18,12 +18,12 @@ use crate::op::Reduced;
 mpi! {
     fn MPI_Reduce(sendbuf: *const c_void, recvbuf: *mut c_void, count: c_int, datatype: Datatype,
                   op: Op, root: c_int, comm: Comm) on comm |mpi| {
-        reduce(mpi, sendbuf, recvbuf, (count.into(), datatype), op, root, comm)
+        reduce(mpi, Now, sendbuf, recvbuf, (count.into(), datatype), (op, root), comm)
     }
 
     fn MPI_Reduce_c(sendbuf: *const c_void, recvbuf: *mut c_void, count: Count, datatype: Datatype,
                     op: Op, root: c_int, comm: Comm) on comm |mpi| {
-        reduce(mpi, sendbuf, recvbuf, (count, datatype), op, root, comm)
+        reduce(mpi, Now, sendbuf, recvbuf, (count, datatype), (op, root), comm)
     }
 
     fn MPI_Allreduce(sendbuf: *const c_void, recvbuf: *mut c_void, count: c_int,
@@ -38,52 +38,52 @@ mpi! {
 
     fn MPI_Reduce_scatter(sendbuf: *const c_void, recvbuf: *mut c_void, recvcounts: In<c_int>,
                           datatype: Datatype, op: Op, comm: Comm) on comm |mpi| {
-        reduce_scatter(mpi, sendbuf, recvbuf, recvcounts, datatype, op, comm)
+        reduce_scatter(mpi, Now, sendbuf, recvbuf, (recvcounts, datatype), op, comm)
     }
 
     fn MPI_Reduce_scatter_c(sendbuf: *const c_void, recvbuf: *mut c_void, recvcounts: In<Count>,
                             datatype: Datatype, op: Op, comm: Comm) on comm |mpi| {
-        reduce_scatter(mpi, sendbuf, recvbuf, recvcounts, datatype, op, comm)
+        reduce_scatter(mpi, Now, sendbuf, recvbuf, (recvcounts, datatype), op, comm)
     }
 
     fn MPI_Reduce_scatter_block(sendbuf: *const c_void, recvbuf: *mut c_void, recvcount: c_int,
                                 datatype: Datatype, op: Op, comm: Comm) on comm |mpi| {
-        reduce_scatter_block(mpi, sendbuf, recvbuf, (recvcount.into(), datatype), op, comm)
+        reduce_scatter_block(mpi, Now, sendbuf, recvbuf, (recvcount.into(), datatype), op, comm)
     }
 
     fn MPI_Reduce_scatter_block_c(sendbuf: *const c_void, recvbuf: *mut c_void, recvcount: Count,
                                   datatype: Datatype, op: Op, comm: Comm) on comm |mpi| {
-        reduce_scatter_block(mpi, sendbuf, recvbuf, (recvcount, datatype), op, comm)
+        reduce_scatter_block(mpi, Now, sendbuf, recvbuf, (recvcount, datatype), op, comm)
     }
 
     fn MPI_Scan(sendbuf: *const c_void, recvbuf: *mut c_void, count: c_int, datatype: Datatype,
                 op: Op, comm: Comm) on comm |mpi| {
-        scan(mpi, sendbuf, recvbuf, (count.into(), datatype), op, comm)
+        scan(mpi, Now, sendbuf, recvbuf, (count.into(), datatype), op, comm)
     }
 
     fn MPI_Scan_c(sendbuf: *const c_void, recvbuf: *mut c_void, count: Count, datatype: Datatype,
                   op: Op, comm: Comm) on comm |mpi| {
-        scan(mpi, sendbuf, recvbuf, (count, datatype), op, comm)
+        scan(mpi, Now, sendbuf, recvbuf, (count, datatype), op, comm)
     }
 
     fn MPI_Exscan(sendbuf: *const c_void, recvbuf: *mut c_void, count: c_int, datatype: Datatype,
                   op: Op, comm: Comm) on comm |mpi| {
-        exscan(mpi, sendbuf, recvbuf, (count.into(), datatype), op, comm)
+        exscan(mpi, Now, sendbuf, recvbuf, (count.into(), datatype), op, comm)
     }
 
     fn MPI_Exscan_c(sendbuf: *const c_void, recvbuf: *mut c_void, count: Count, datatype: Datatype,
                     op: Op, comm: Comm) on comm |mpi| {
-        exscan(mpi, sendbuf, recvbuf, (count, datatype), op, comm)
+        exscan(mpi, Now, sendbuf, recvbuf, (count, datatype), op, comm)
     }
 }
 
-fn reduce(
+pub(super) fn reduce<W: When>(
     mpi: &Library,
+    when: W,
     sendbuf: *const c_void,
     recvbuf: *mut c_void,
     (count, datatype): (i64, Datatype),
-    op: Op,
-    root: c_int,
+    (op, root): (Op, c_int),
     comm: Comm,
 ) -> Result<(), Fault> {
     let comm = mpi.comm(comm)?;
@@ -95,10 +95,10 @@ fn reduce(
     let Some(known) = received.as_ref().or(sent.as_ref()) else { return Ok(()) };
     let into = if here { known.data() } else { known.nothing() };
     let own = sent.as_ref().map(Buffer::data);
-    mpi.with_reduction(op, datatype, known, |op| {
-        // SAFETY: the program answers for the memory.
-        Ok(unsafe { comm.comm.reduce_data(own, into, op, root) }?)
-    })
+    let op = mpi.reduction(op, datatype, known)?;
+    // SAFETY: the program answers for the memory, until a request has ended.
+    let made = unsafe { comm.comm.reduce_data(W::CALL, own, into, op, root) }?;
+    when.end(mpi, comm, made)
 }
 
 #[inline(always)]
@@ -116,23 +116,21 @@ fn allreduce(
         && recvbuf.addr() >= PREDEFINED
         && recvbuf.addr().abs_diff(sendbuf.addr()) >= len
     {
-        let combine = |operands: Operands<'_>| {
-            // SAFETY: the operands are what a kernel asks for, in whole elements.
-            unsafe { kernel(operands.left(), operands.right(), operands.len() / size) };
-        };
-        let op = Reduction::new(size, commutative, &combine);
+        // SAFETY: the kernel is one for elements of this size.
+        let op = unsafe { ReduceOp::of_kernel(kernel, size, commutative) };
         // SAFETY: the program answers for the memory, which does not overlap.
         return Ok(unsafe {
-            mpi.world.comm.allreduce_side_by_side(sendbuf.cast(), recvbuf.cast(), len, op)
+            mpi.world.comm.allreduce_side_by_side(sendbuf.cast(), recvbuf.cast(), len, &op)
         }?);
     }
-    any_allreduce(mpi, sendbuf, recvbuf, (count, datatype), op, comm)
+    any_allreduce(mpi, Now, sendbuf, recvbuf, (count, datatype), op, comm)
 }
 
 /// The same of all kinds, with all that may be wrong.
 #[inline(never)]
-fn any_allreduce(
+pub(super) fn any_allreduce<W: When>(
     mpi: &Library,
+    when: W,
     sendbuf: *const c_void,
     recvbuf: *mut c_void,
     (count, datatype): (i64, Datatype),
@@ -142,10 +140,10 @@ fn any_allreduce(
     let comm = mpi.comm(comm)?;
     let (sent, received) = both(mpi, sendbuf, recvbuf, (count, datatype))?;
     let own = sent.as_ref().map(Buffer::data);
-    mpi.with_reduction(op, datatype, &received, |op| {
-        // SAFETY: the program answers for the memory.
-        Ok(unsafe { comm.comm.allreduce_data(own, received.data(), op) }?)
-    })
+    let op = mpi.reduction(op, datatype, &received)?;
+    // SAFETY: the program answers for the memory, until a request has ended.
+    let made = unsafe { comm.comm.allreduce_data(W::CALL, own, received.data(), op) }?;
+    when.end(mpi, comm, made)
 }
 
 /// The two buffers of a reduction in which all ranks have both.
@@ -162,12 +160,12 @@ fn both(
     Ok((sent, received))
 }
 
-fn reduce_scatter<C: Number>(
+pub(super) fn reduce_scatter<W: When, C: Number>(
     mpi: &Library,
+    when: W,
     sendbuf: *const c_void,
     recvbuf: *mut c_void,
-    recvcounts: In<C>,
-    datatype: Datatype,
+    (recvcounts, datatype): (In<C>, Datatype),
     op: Op,
     comm: Comm,
 ) -> Result<(), Fault> {
@@ -181,14 +179,16 @@ fn reduce_scatter<C: Number>(
     let received = mpi.buffer(recvbuf, own, datatype)?;
     apart(sent.as_ref(), Some(&received))?;
     let from = sent.as_ref().map(Buffer::start);
-    mpi.with_reduction(op, datatype, &received, |op| {
-        // SAFETY: the program answers for the memory.
-        Ok(unsafe { comm.comm.reduce_scatter_data(from, received.data(), &counts, op) }?)
-    })
+    let op = mpi.reduction(op, datatype, &received)?;
+    // SAFETY: the program answers for the memory, until a request has ended.
+    let made =
+        unsafe { comm.comm.reduce_scatter_data(W::CALL, from, received.data(), &counts, op) }?;
+    when.end(mpi, comm, made)
 }
 
-fn reduce_scatter_block(
+pub(super) fn reduce_scatter_block<W: When>(
     mpi: &Library,
+    when: W,
     sendbuf: *const c_void,
     recvbuf: *mut c_void,
     (count, datatype): (i64, Datatype),
@@ -201,14 +201,15 @@ fn reduce_scatter_block(
     // What is sent are the elements of all ranks.
     apart_each(sent.as_ref().zip(Some(ranks(&comm))), Some((&received, 1)))?;
     let from = sent.as_ref().map(Buffer::start);
-    mpi.with_reduction(op, datatype, &received, |op| {
-        // SAFETY: the program answers for the memory.
-        Ok(unsafe { comm.comm.reduce_scatter_block_data(from, received.data(), op) }?)
-    })
+    let op = mpi.reduction(op, datatype, &received)?;
+    // SAFETY: the program answers for the memory, until a request has ended.
+    let made = unsafe { comm.comm.reduce_scatter_block_data(W::CALL, from, received.data(), op) }?;
+    when.end(mpi, comm, made)
 }
 
-fn scan(
+pub(super) fn scan<W: When>(
     mpi: &Library,
+    when: W,
     sendbuf: *const c_void,
     recvbuf: *mut c_void,
     (count, datatype): (i64, Datatype),
@@ -218,14 +219,15 @@ fn scan(
     let comm = mpi.comm(comm)?;
     let (sent, received) = both(mpi, sendbuf, recvbuf, (count, datatype))?;
     let own = sent.as_ref().map(Buffer::data);
-    mpi.with_reduction(op, datatype, &received, |op| {
-        // SAFETY: the program answers for the memory.
-        Ok(unsafe { comm.comm.scan_data(false, own, received.data(), op) }?)
-    })
+    let op = mpi.reduction(op, datatype, &received)?;
+    // SAFETY: the program answers for the memory, until a request has ended.
+    let made = unsafe { comm.comm.scan_data(W::CALL, false, own, received.data(), op) }?;
+    when.end(mpi, comm, made)
 }
 
-fn exscan(
+pub(super) fn exscan<W: When>(
     mpi: &Library,
+    when: W,
     sendbuf: *const c_void,
     recvbuf: *mut c_void,
     (count, datatype): (i64, Datatype),
@@ -236,15 +238,16 @@ fn exscan(
     // Nothing is received at rank 0, which must not be looked for either.
     if comm.comm.rank() == 0 && !is_in_place(sendbuf) {
         let sent = mpi.buffer(sendbuf, count, datatype)?;
-        return mpi.with_reduction(op, datatype, &sent, |op| {
-            // SAFETY: the program answers for the memory.
-            Ok(unsafe { comm.comm.scan_data(true, Some(sent.data()), sent.nothing(), op) }?)
-        });
+        let op = mpi.reduction(op, datatype, &sent)?;
+        let (own, into) = (Some(sent.data()), sent.nothing());
+        // SAFETY: the program answers for the memory, until a request has ended.
+        let made = unsafe { comm.comm.scan_data(W::CALL, true, own, into, op) }?;
+        return when.end(mpi, comm, made);
     }
     let (sent, received) = both(mpi, sendbuf, recvbuf, (count, datatype))?;
     let own = sent.as_ref().map(Buffer::data);
-    mpi.with_reduction(op, datatype, &received, |op| {
-        // SAFETY: the program answers for the memory.
-        Ok(unsafe { comm.comm.scan_data(true, own, received.data(), op) }?)
-    })
+    let op = mpi.reduction(op, datatype, &received)?;
+    // SAFETY: the program answers for the memory, until a request has ended.
+    let made = unsafe { comm.comm.scan_data(W::CALL, true, own, received.data(), op) }?;
+    when.end(mpi, comm, made)
 }

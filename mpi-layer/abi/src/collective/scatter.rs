@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 
-use super::{apart_each, apart_from_blocks, is_root, ranks};
+use super::{Now, When, apart_each, apart_from_blocks, is_root, ranks};
 use crate::arg::In;
 use crate::elements::Number;
 use crate::entry::mpi;
@@ -15,32 +15,33 @@ mpi! {
                    recvbuf: *mut c_void, recvcount: c_int, recvtype: Datatype,
                    root: c_int, comm: Comm) on comm |mpi| {
         let sent = (sendbuf, sendcount.into(), sendtype);
-        scatter(mpi, sent, (recvbuf, recvcount.into(), recvtype), root, comm)
+        scatter(mpi, Now, sent, (recvbuf, recvcount.into(), recvtype), root, comm)
     }
 
     fn MPI_Scatter_c(sendbuf: *const c_void, sendcount: Count, sendtype: Datatype,
                      recvbuf: *mut c_void, recvcount: Count, recvtype: Datatype,
                      root: c_int, comm: Comm) on comm |mpi| {
-        scatter(mpi, (sendbuf, sendcount, sendtype), (recvbuf, recvcount, recvtype), root, comm)
+        scatter(mpi, Now, (sendbuf, sendcount, sendtype), (recvbuf, recvcount, recvtype), root, comm)
     }
 
     fn MPI_Scatterv(sendbuf: *const c_void, sendcounts: In<c_int>, displs: In<c_int>,
                     sendtype: Datatype, recvbuf: *mut c_void, recvcount: c_int,
                     recvtype: Datatype, root: c_int, comm: Comm) on comm |mpi| {
         let received = (recvbuf, recvcount.into(), recvtype);
-        scatterv(mpi, sendbuf, (sendcounts, displs), sendtype, received, root, comm)
+        scatterv(mpi, Now, (sendbuf, (sendcounts, displs), sendtype), received, root, comm)
     }
 
     fn MPI_Scatterv_c(sendbuf: *const c_void, sendcounts: In<Count>, displs: In<Aint>,
                       sendtype: Datatype, recvbuf: *mut c_void, recvcount: Count,
                       recvtype: Datatype, root: c_int, comm: Comm) on comm |mpi| {
         let received = (recvbuf, recvcount, recvtype);
-        scatterv(mpi, sendbuf, (sendcounts, displs), sendtype, received, root, comm)
+        scatterv(mpi, Now, (sendbuf, (sendcounts, displs), sendtype), received, root, comm)
     }
 }
 
-fn scatter(
+pub(super) fn scatter<W: When>(
     mpi: &Library,
+    when: W,
     (sendbuf, sendcount, sendtype): (*const c_void, i64, Datatype),
     (recvbuf, recvcount, recvtype): (*mut c_void, i64, Datatype),
     root: c_int,
@@ -58,15 +59,15 @@ fn scatter(
     }) else {
         return Ok(());
     };
-    // SAFETY: the program answers for the memory.
-    Ok(unsafe { comm.comm.scatter_data(from, own, root) }?)
+    // SAFETY: the program answers for the memory, until a request has ended.
+    let made = unsafe { comm.comm.scatter_data(W::CALL, from, own, root) }?;
+    when.end(mpi, comm, made)
 }
 
-fn scatterv<C: Number, D: Number>(
+pub(super) fn scatterv<W: When, C: Number, D: Number>(
     mpi: &Library,
-    sendbuf: *const c_void,
-    places: (In<C>, In<D>),
-    sendtype: Datatype,
+    when: W,
+    (sendbuf, places, sendtype): (*const c_void, (In<C>, In<D>), Datatype),
     (recvbuf, recvcount, recvtype): (*mut c_void, i64, Datatype),
     root: c_int,
     comm: Comm,
@@ -78,6 +79,7 @@ fn scatterv<C: Number, D: Number>(
     apart_from_blocks(received.as_ref(), sent.as_ref())?;
     let from = sent.as_ref().map_or_else(Vec::new, |sent| sent.data());
     let own = received.as_ref().map(|received| received.data());
-    // SAFETY: the program answers for the memory.
-    Ok(unsafe { comm.comm.scatterv_data(&from, own, root) }?)
+    // SAFETY: the program answers for the memory, until a request has ended.
+    let made = unsafe { comm.comm.scatterv_data(W::CALL, from, own, root) }?;
+    when.end(mpi, comm, made)
 }

@@ -8,21 +8,6 @@ use crate::handle::*;
 
 stub! { fn MPI_Accumulate(a0: *const c_void, a1: c_int, a2: Datatype, a3: c_int, a4: Aint, a5: c_int, a6: Datatype, a7: Op, a8: Win) on a8 }
 stub! { fn MPI_Accumulate_c(a0: *const c_void, a1: Count, a2: Datatype, a3: c_int, a4: Aint, a5: Count, a6: Datatype, a7: Op, a8: Win) on a8 }
-stub! { fn MPI_Allgather_init(a0: *const c_void, a1: c_int, a2: Datatype, a3: *const c_void, a4: c_int, a5: Datatype, a6: Comm, a7: Info, a8: *const c_void) on a6 }
-stub! { fn MPI_Allgather_init_c(a0: *const c_void, a1: Count, a2: Datatype, a3: *const c_void, a4: Count, a5: Datatype, a6: Comm, a7: Info, a8: *const c_void) on a6 }
-stub! { fn MPI_Allgatherv_init(a0: *const c_void, a1: c_int, a2: Datatype, a3: *const c_void, a4: *const c_void, a5: *const c_void, a6: Datatype, a7: Comm, a8: Info, a9: *const c_void) on a7 }
-stub! { fn MPI_Allgatherv_init_c(a0: *const c_void, a1: Count, a2: Datatype, a3: *const c_void, a4: *const c_void, a5: *const c_void, a6: Datatype, a7: Comm, a8: Info, a9: *const c_void) on a7 }
-stub! { fn MPI_Allreduce_init(a0: *const c_void, a1: *const c_void, a2: c_int, a3: Datatype, a4: Op, a5: Comm, a6: Info, a7: *const c_void) on a5 }
-stub! { fn MPI_Allreduce_init_c(a0: *const c_void, a1: *const c_void, a2: Count, a3: Datatype, a4: Op, a5: Comm, a6: Info, a7: *const c_void) on a5 }
-stub! { fn MPI_Alltoall_init(a0: *const c_void, a1: c_int, a2: Datatype, a3: *const c_void, a4: c_int, a5: Datatype, a6: Comm, a7: Info, a8: *const c_void) on a6 }
-stub! { fn MPI_Alltoall_init_c(a0: *const c_void, a1: Count, a2: Datatype, a3: *const c_void, a4: Count, a5: Datatype, a6: Comm, a7: Info, a8: *const c_void) on a6 }
-stub! { fn MPI_Alltoallv_init(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: Datatype, a4: *const c_void, a5: *const c_void, a6: *const c_void, a7: Datatype, a8: Comm, a9: Info, a10: *const c_void) on a8 }
-stub! { fn MPI_Alltoallv_init_c(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: Datatype, a4: *const c_void, a5: *const c_void, a6: *const c_void, a7: Datatype, a8: Comm, a9: Info, a10: *const c_void) on a8 }
-stub! { fn MPI_Alltoallw_init(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: *const c_void, a4: *const c_void, a5: *const c_void, a6: *const c_void, a7: *const c_void, a8: Comm, a9: Info, a10: *const c_void) on a8 }
-stub! { fn MPI_Alltoallw_init_c(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: *const c_void, a4: *const c_void, a5: *const c_void, a6: *const c_void, a7: *const c_void, a8: Comm, a9: Info, a10: *const c_void) on a8 }
-stub! { fn MPI_Barrier_init(a0: Comm, a1: Info, a2: *const c_void) on a0 }
-stub! { fn MPI_Bcast_init(a0: *const c_void, a1: c_int, a2: Datatype, a3: c_int, a4: Comm, a5: Info, a6: *const c_void) on a4 }
-stub! { fn MPI_Bcast_init_c(a0: *const c_void, a1: Count, a2: Datatype, a3: c_int, a4: Comm, a5: Info, a6: *const c_void) on a4 }
 stub! { fn MPI_Cart_coords(a0: Comm, a1: c_int, a2: c_int, a3: *const c_void) on a0 }
 stub! { fn MPI_Cart_create(a0: Comm, a1: c_int, a2: *const c_void, a3: *const c_void, a4: c_int, a5: *const c_void) on a0 }
 stub! { fn MPI_Cart_get(a0: Comm, a1: c_int, a2: *const c_void, a3: *const c_void, a4: *const c_void) on a0 }
@@ -43,8 +28,6 @@ stub! { fn MPI_Dist_graph_create(a0: Comm, a1: c_int, a2: *const c_void, a3: *co
 stub! { fn MPI_Dist_graph_create_adjacent(a0: Comm, a1: c_int, a2: *const c_void, a3: *const c_void, a4: c_int, a5: *const c_void, a6: *const c_void, a7: Info, a8: c_int, a9: *const c_void) on a0 }
 stub! { fn MPI_Dist_graph_neighbors(a0: Comm, a1: c_int, a2: *const c_void, a3: *const c_void, a4: c_int, a5: *const c_void, a6: *const c_void) on a0 }
 stub! { fn MPI_Dist_graph_neighbors_count(a0: Comm, a1: *const c_void, a2: *const c_void, a3: *const c_void) on a0 }
-stub! { fn MPI_Exscan_init(a0: *const c_void, a1: *const c_void, a2: c_int, a3: Datatype, a4: Op, a5: Comm, a6: Info, a7: *const c_void) on a5 }
-stub! { fn MPI_Exscan_init_c(a0: *const c_void, a1: *const c_void, a2: Count, a3: Datatype, a4: Op, a5: Comm, a6: Info, a7: *const c_void) on a5 }
 stub! { fn MPI_Fetch_and_op(a0: *const c_void, a1: *const c_void, a2: Datatype, a3: c_int, a4: Aint, a5: Op, a6: Win) on a6 }
 stub! { fn MPI_File_close(a0: *const c_void) }
 stub! { fn MPI_File_delete(a0: *const c_void, a1: Info) on MPI_FILE_NULL }
@@ -130,10 +113,6 @@ stub! { fn MPI_File_write_ordered_begin_c(a0: File, a1: *const c_void, a2: Count
 stub! { fn MPI_File_write_ordered_end(a0: File, a1: *const c_void, a2: *const c_void) on a0 }
 stub! { fn MPI_File_write_shared(a0: File, a1: *const c_void, a2: c_int, a3: Datatype, a4: *const c_void) on a0 }
 stub! { fn MPI_File_write_shared_c(a0: File, a1: *const c_void, a2: Count, a3: Datatype, a4: *const c_void) on a0 }
-stub! { fn MPI_Gather_init(a0: *const c_void, a1: c_int, a2: Datatype, a3: *const c_void, a4: c_int, a5: Datatype, a6: c_int, a7: Comm, a8: Info, a9: *const c_void) on a7 }
-stub! { fn MPI_Gather_init_c(a0: *const c_void, a1: Count, a2: Datatype, a3: *const c_void, a4: Count, a5: Datatype, a6: c_int, a7: Comm, a8: Info, a9: *const c_void) on a7 }
-stub! { fn MPI_Gatherv_init(a0: *const c_void, a1: c_int, a2: Datatype, a3: *const c_void, a4: *const c_void, a5: *const c_void, a6: Datatype, a7: c_int, a8: Comm, a9: Info, a10: *const c_void) on a8 }
-stub! { fn MPI_Gatherv_init_c(a0: *const c_void, a1: Count, a2: Datatype, a3: *const c_void, a4: *const c_void, a5: *const c_void, a6: Datatype, a7: c_int, a8: Comm, a9: Info, a10: *const c_void) on a8 }
 stub! { fn MPI_Get(a0: *const c_void, a1: c_int, a2: Datatype, a3: c_int, a4: Aint, a5: c_int, a6: Datatype, a7: Win) on a7 }
 stub! { fn MPI_Get_c(a0: *const c_void, a1: Count, a2: Datatype, a3: c_int, a4: Aint, a5: Count, a6: Datatype, a7: Win) on a7 }
 stub! { fn MPI_Get_accumulate(a0: *const c_void, a1: c_int, a2: Datatype, a3: *const c_void, a4: c_int, a5: Datatype, a6: c_int, a7: Aint, a8: c_int, a9: Datatype, a10: Op, a11: Win) on a11 }
@@ -144,27 +123,6 @@ stub! { fn MPI_Graph_map(a0: Comm, a1: c_int, a2: *const c_void, a3: *const c_vo
 stub! { fn MPI_Graph_neighbors(a0: Comm, a1: c_int, a2: c_int, a3: *const c_void) on a0 }
 stub! { fn MPI_Graph_neighbors_count(a0: Comm, a1: c_int, a2: *const c_void) on a0 }
 stub! { fn MPI_Graphdims_get(a0: Comm, a1: *const c_void, a2: *const c_void) on a0 }
-stub! { fn MPI_Iallgather(a0: *const c_void, a1: c_int, a2: Datatype, a3: *const c_void, a4: c_int, a5: Datatype, a6: Comm, a7: *const c_void) on a6 }
-stub! { fn MPI_Iallgather_c(a0: *const c_void, a1: Count, a2: Datatype, a3: *const c_void, a4: Count, a5: Datatype, a6: Comm, a7: *const c_void) on a6 }
-stub! { fn MPI_Iallgatherv(a0: *const c_void, a1: c_int, a2: Datatype, a3: *const c_void, a4: *const c_void, a5: *const c_void, a6: Datatype, a7: Comm, a8: *const c_void) on a7 }
-stub! { fn MPI_Iallgatherv_c(a0: *const c_void, a1: Count, a2: Datatype, a3: *const c_void, a4: *const c_void, a5: *const c_void, a6: Datatype, a7: Comm, a8: *const c_void) on a7 }
-stub! { fn MPI_Iallreduce(a0: *const c_void, a1: *const c_void, a2: c_int, a3: Datatype, a4: Op, a5: Comm, a6: *const c_void) on a5 }
-stub! { fn MPI_Iallreduce_c(a0: *const c_void, a1: *const c_void, a2: Count, a3: Datatype, a4: Op, a5: Comm, a6: *const c_void) on a5 }
-stub! { fn MPI_Ialltoall(a0: *const c_void, a1: c_int, a2: Datatype, a3: *const c_void, a4: c_int, a5: Datatype, a6: Comm, a7: *const c_void) on a6 }
-stub! { fn MPI_Ialltoall_c(a0: *const c_void, a1: Count, a2: Datatype, a3: *const c_void, a4: Count, a5: Datatype, a6: Comm, a7: *const c_void) on a6 }
-stub! { fn MPI_Ialltoallv(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: Datatype, a4: *const c_void, a5: *const c_void, a6: *const c_void, a7: Datatype, a8: Comm, a9: *const c_void) on a8 }
-stub! { fn MPI_Ialltoallv_c(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: Datatype, a4: *const c_void, a5: *const c_void, a6: *const c_void, a7: Datatype, a8: Comm, a9: *const c_void) on a8 }
-stub! { fn MPI_Ialltoallw(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: *const c_void, a4: *const c_void, a5: *const c_void, a6: *const c_void, a7: *const c_void, a8: Comm, a9: *const c_void) on a8 }
-stub! { fn MPI_Ialltoallw_c(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: *const c_void, a4: *const c_void, a5: *const c_void, a6: *const c_void, a7: *const c_void, a8: Comm, a9: *const c_void) on a8 }
-stub! { fn MPI_Ibarrier(a0: Comm, a1: *const c_void) on a0 }
-stub! { fn MPI_Ibcast(a0: *const c_void, a1: c_int, a2: Datatype, a3: c_int, a4: Comm, a5: *const c_void) on a4 }
-stub! { fn MPI_Ibcast_c(a0: *const c_void, a1: Count, a2: Datatype, a3: c_int, a4: Comm, a5: *const c_void) on a4 }
-stub! { fn MPI_Iexscan(a0: *const c_void, a1: *const c_void, a2: c_int, a3: Datatype, a4: Op, a5: Comm, a6: *const c_void) on a5 }
-stub! { fn MPI_Iexscan_c(a0: *const c_void, a1: *const c_void, a2: Count, a3: Datatype, a4: Op, a5: Comm, a6: *const c_void) on a5 }
-stub! { fn MPI_Igather(a0: *const c_void, a1: c_int, a2: Datatype, a3: *const c_void, a4: c_int, a5: Datatype, a6: c_int, a7: Comm, a8: *const c_void) on a7 }
-stub! { fn MPI_Igather_c(a0: *const c_void, a1: Count, a2: Datatype, a3: *const c_void, a4: Count, a5: Datatype, a6: c_int, a7: Comm, a8: *const c_void) on a7 }
-stub! { fn MPI_Igatherv(a0: *const c_void, a1: c_int, a2: Datatype, a3: *const c_void, a4: *const c_void, a5: *const c_void, a6: Datatype, a7: c_int, a8: Comm, a9: *const c_void) on a8 }
-stub! { fn MPI_Igatherv_c(a0: *const c_void, a1: Count, a2: Datatype, a3: *const c_void, a4: *const c_void, a5: *const c_void, a6: Datatype, a7: c_int, a8: Comm, a9: *const c_void) on a8 }
 stub! { fn MPI_Ineighbor_allgather(a0: *const c_void, a1: c_int, a2: Datatype, a3: *const c_void, a4: c_int, a5: Datatype, a6: Comm, a7: *const c_void) on a6 }
 stub! { fn MPI_Ineighbor_allgather_c(a0: *const c_void, a1: Count, a2: Datatype, a3: *const c_void, a4: Count, a5: Datatype, a6: Comm, a7: *const c_void) on a6 }
 stub! { fn MPI_Ineighbor_allgatherv(a0: *const c_void, a1: c_int, a2: Datatype, a3: *const c_void, a4: *const c_void, a5: *const c_void, a6: Datatype, a7: Comm, a8: *const c_void) on a7 }
@@ -177,18 +135,6 @@ stub! { fn MPI_Ineighbor_alltoallw(a0: *const c_void, a1: *const c_void, a2: *co
 stub! { fn MPI_Ineighbor_alltoallw_c(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: *const c_void, a4: *const c_void, a5: *const c_void, a6: *const c_void, a7: *const c_void, a8: Comm, a9: *const c_void) on a8 }
 stub! { fn MPI_Intercomm_create(a0: Comm, a1: c_int, a2: Comm, a3: c_int, a4: c_int, a5: *const c_void) on a0 }
 stub! { any fn MPI_Intercomm_create_from_groups(a0: Group, a1: c_int, a2: Group, a3: c_int, a4: *const c_void, a5: Info, a6: Errhandler, a7: *const c_void) }
-stub! { fn MPI_Ireduce(a0: *const c_void, a1: *const c_void, a2: c_int, a3: Datatype, a4: Op, a5: c_int, a6: Comm, a7: *const c_void) on a6 }
-stub! { fn MPI_Ireduce_c(a0: *const c_void, a1: *const c_void, a2: Count, a3: Datatype, a4: Op, a5: c_int, a6: Comm, a7: *const c_void) on a6 }
-stub! { fn MPI_Ireduce_scatter(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: Datatype, a4: Op, a5: Comm, a6: *const c_void) on a5 }
-stub! { fn MPI_Ireduce_scatter_c(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: Datatype, a4: Op, a5: Comm, a6: *const c_void) on a5 }
-stub! { fn MPI_Ireduce_scatter_block(a0: *const c_void, a1: *const c_void, a2: c_int, a3: Datatype, a4: Op, a5: Comm, a6: *const c_void) on a5 }
-stub! { fn MPI_Ireduce_scatter_block_c(a0: *const c_void, a1: *const c_void, a2: Count, a3: Datatype, a4: Op, a5: Comm, a6: *const c_void) on a5 }
-stub! { fn MPI_Iscan(a0: *const c_void, a1: *const c_void, a2: c_int, a3: Datatype, a4: Op, a5: Comm, a6: *const c_void) on a5 }
-stub! { fn MPI_Iscan_c(a0: *const c_void, a1: *const c_void, a2: Count, a3: Datatype, a4: Op, a5: Comm, a6: *const c_void) on a5 }
-stub! { fn MPI_Iscatter(a0: *const c_void, a1: c_int, a2: Datatype, a3: *const c_void, a4: c_int, a5: Datatype, a6: c_int, a7: Comm, a8: *const c_void) on a7 }
-stub! { fn MPI_Iscatter_c(a0: *const c_void, a1: Count, a2: Datatype, a3: *const c_void, a4: Count, a5: Datatype, a6: c_int, a7: Comm, a8: *const c_void) on a7 }
-stub! { fn MPI_Iscatterv(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: Datatype, a4: *const c_void, a5: c_int, a6: Datatype, a7: c_int, a8: Comm, a9: *const c_void) on a8 }
-stub! { fn MPI_Iscatterv_c(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: Datatype, a4: *const c_void, a5: Count, a6: Datatype, a7: c_int, a8: Comm, a9: *const c_void) on a8 }
 stub! { fn MPI_Lookup_name(a0: *const c_void, a1: Info, a2: *const c_void) }
 stub! { fn MPI_Neighbor_allgather(a0: *const c_void, a1: c_int, a2: Datatype, a3: *const c_void, a4: c_int, a5: Datatype, a6: Comm) on a6 }
 stub! { fn MPI_Neighbor_allgather_c(a0: *const c_void, a1: Count, a2: Datatype, a3: *const c_void, a4: Count, a5: Datatype, a6: Comm) on a6 }
@@ -224,12 +170,6 @@ stub! { fn MPI_Put(a0: *const c_void, a1: c_int, a2: Datatype, a3: c_int, a4: Ai
 stub! { fn MPI_Put_c(a0: *const c_void, a1: Count, a2: Datatype, a3: c_int, a4: Aint, a5: Count, a6: Datatype, a7: Win) on a7 }
 stub! { fn MPI_Raccumulate(a0: *const c_void, a1: c_int, a2: Datatype, a3: c_int, a4: Aint, a5: c_int, a6: Datatype, a7: Op, a8: Win, a9: *const c_void) on a8 }
 stub! { fn MPI_Raccumulate_c(a0: *const c_void, a1: Count, a2: Datatype, a3: c_int, a4: Aint, a5: Count, a6: Datatype, a7: Op, a8: Win, a9: *const c_void) on a8 }
-stub! { fn MPI_Reduce_init(a0: *const c_void, a1: *const c_void, a2: c_int, a3: Datatype, a4: Op, a5: c_int, a6: Comm, a7: Info, a8: *const c_void) on a6 }
-stub! { fn MPI_Reduce_init_c(a0: *const c_void, a1: *const c_void, a2: Count, a3: Datatype, a4: Op, a5: c_int, a6: Comm, a7: Info, a8: *const c_void) on a6 }
-stub! { fn MPI_Reduce_scatter_block_init(a0: *const c_void, a1: *const c_void, a2: c_int, a3: Datatype, a4: Op, a5: Comm, a6: Info, a7: *const c_void) on a5 }
-stub! { fn MPI_Reduce_scatter_block_init_c(a0: *const c_void, a1: *const c_void, a2: Count, a3: Datatype, a4: Op, a5: Comm, a6: Info, a7: *const c_void) on a5 }
-stub! { fn MPI_Reduce_scatter_init(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: Datatype, a4: Op, a5: Comm, a6: Info, a7: *const c_void) on a5 }
-stub! { fn MPI_Reduce_scatter_init_c(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: Datatype, a4: Op, a5: Comm, a6: Info, a7: *const c_void) on a5 }
 stub! { fn MPI_Register_datarep(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: *const c_void, a4: *const c_void) on MPI_FILE_NULL }
 stub! { fn MPI_Register_datarep_c(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: *const c_void, a4: *const c_void) on MPI_FILE_NULL }
 stub! { fn MPI_Rget(a0: *const c_void, a1: c_int, a2: Datatype, a3: c_int, a4: Aint, a5: c_int, a6: Datatype, a7: Win, a8: *const c_void) on a7 }
@@ -238,12 +178,6 @@ stub! { fn MPI_Rget_accumulate(a0: *const c_void, a1: c_int, a2: Datatype, a3: *
 stub! { fn MPI_Rget_accumulate_c(a0: *const c_void, a1: Count, a2: Datatype, a3: *const c_void, a4: Count, a5: Datatype, a6: c_int, a7: Aint, a8: Count, a9: Datatype, a10: Op, a11: Win, a12: *const c_void) on a11 }
 stub! { fn MPI_Rput(a0: *const c_void, a1: c_int, a2: Datatype, a3: c_int, a4: Aint, a5: c_int, a6: Datatype, a7: Win, a8: *const c_void) on a7 }
 stub! { fn MPI_Rput_c(a0: *const c_void, a1: Count, a2: Datatype, a3: c_int, a4: Aint, a5: Count, a6: Datatype, a7: Win, a8: *const c_void) on a7 }
-stub! { fn MPI_Scan_init(a0: *const c_void, a1: *const c_void, a2: c_int, a3: Datatype, a4: Op, a5: Comm, a6: Info, a7: *const c_void) on a5 }
-stub! { fn MPI_Scan_init_c(a0: *const c_void, a1: *const c_void, a2: Count, a3: Datatype, a4: Op, a5: Comm, a6: Info, a7: *const c_void) on a5 }
-stub! { fn MPI_Scatter_init(a0: *const c_void, a1: c_int, a2: Datatype, a3: *const c_void, a4: c_int, a5: Datatype, a6: c_int, a7: Comm, a8: Info, a9: *const c_void) on a7 }
-stub! { fn MPI_Scatter_init_c(a0: *const c_void, a1: Count, a2: Datatype, a3: *const c_void, a4: Count, a5: Datatype, a6: c_int, a7: Comm, a8: Info, a9: *const c_void) on a7 }
-stub! { fn MPI_Scatterv_init(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: Datatype, a4: *const c_void, a5: c_int, a6: Datatype, a7: c_int, a8: Comm, a9: Info, a10: *const c_void) on a8 }
-stub! { fn MPI_Scatterv_init_c(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: Datatype, a4: *const c_void, a5: Count, a6: Datatype, a7: c_int, a8: Comm, a9: Info, a10: *const c_void) on a8 }
 stub! { fn MPI_Unpublish_name(a0: *const c_void, a1: Info, a2: *const c_void) }
 stub! { fn MPI_Win_allocate(a0: Aint, a1: c_int, a2: Info, a3: Comm, a4: *const c_void, a5: *const c_void) on a3 }
 stub! { fn MPI_Win_allocate_c(a0: Aint, a1: Aint, a2: Info, a3: Comm, a4: *const c_void, a5: *const c_void) on a3 }

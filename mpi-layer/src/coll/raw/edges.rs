@@ -2,7 +2,11 @@
 //! copies of it elsewhere.
 //!
 //! Algorithms work on bytes side by side. What lies otherwise is packed before they start and unpacked
-//! when they have ended well; the bytes between the elements are neither read nor written.
+//! when they have ended well; the bytes between the elements are neither read nor written. Both can be
+//! done again and again, for operations that are started so.
+
+use std::rc::Rc;
+use std::sync::Arc;
 
 use bowline_base::layout::{Layout, pack, unpack};
 
@@ -11,18 +15,18 @@ use crate::coll::plan::{Space, Span};
 use crate::error::MpiError;
 
 /// Elements in memory: an address, how many there are, and how each lies.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 #[expect(clippy::exhaustive_structs, reason = "the three arguments of the standard, always")]
-pub struct Data<'a> {
+pub struct Data {
     /// Where the first element is placed, which need not be where its first byte lies.
     pub start: *mut u8,
     /// Elements.
     pub count: usize,
     /// How each of them lies.
-    pub layout: &'a Layout,
+    pub layout: Arc<Layout>,
 }
 
-impl<'a> Data<'a> {
+impl Data {
     /// The elements from number `first` on, as far as that can be counted.
     #[inline]
     pub(super) fn from(self, first: usize, count: usize) -> Self {
@@ -51,84 +55,35 @@ impl<'a> Data<'a> {
     }
 }
 
+/// One side of a collective: memory that an algorithm works on, and what of the program's it stands for.
+pub trait Side {
+    /// Takes in what stands in the program's memory. Called before the algorithm starts, each time.
+    fn load(&mut self);
+
+    /// Brings what the algorithm has made to the program's memory. Called after it has ended well.
+    fn store(&mut self);
+
+    /// Address and length of the memory, which stay the same.
+    fn memory(&self) -> (*mut u8, usize);
+}
+
 /// Elements that are read.
 #[derive(Debug)]
 pub(super) struct Source {
-    start: *const u8,
+    start: *mut u8,
     len: usize,
-    /// Where they are, if not in the program's memory.
-    _packed: Vec<u8>,
+    /// Where they are, if not in the program's memory, and where that is.
+    packed: Option<(Vec<u8>, Data)>,
 }
 
 impl Source {
     /// Nothing.
-    pub(super) const NOTHING: Self = Self { start: std::ptr::null(), len: 0, _packed: Vec::new() };
+    pub(super) const NOTHING: Self = Self { start: std::ptr::null_mut(), len: 0, packed: None };
 
     /// # Safety
     /// The bytes of the elements can be read as long as the source is there, and nobody writes them.
     #[inline]
-    pub(super) unsafe fn of(data: Data<'_>) -> Result<Self, MpiError> {
-        let len = data.bytes()?;
-        if len == 0 {
-            return Ok(Self::NOTHING);
-        }
-        if let Some(start) = data.piece() {
-            return Ok(Self { start, len, _packed: Vec::new() });
-        }
-        // SAFETY: promised by the caller.
-        Ok(unsafe { Self::packed(data, len) })
-    }
-
-    /// A copy.
-    ///
-    /// # Safety
-    /// As for [`of`](Self::of), for the call.
-    pub(super) unsafe fn copy(data: Data<'_>) -> Result<Self, MpiError> {
-        let len = data.bytes()?;
-        // SAFETY: promised by the caller.
-        Ok(unsafe { Self::packed(data, len) })
-    }
-
-    /// # Safety
-    /// As for [`copy`](Self::copy); the elements have `len` bytes.
-    #[inline(never)]
-    unsafe fn packed(data: Data<'_>, len: usize) -> Self {
-        let mut packed = vec![0; len];
-        // SAFETY: the elements can be read, by the promise of the caller, and the copy is new memory.
-        unsafe { pack(data.layout, data.start, data.count, 0, packed.as_mut_ptr(), len) };
-        Self { start: packed.as_ptr(), len, _packed: packed }
-    }
-
-    /// Address and length, for an input.
-    #[inline]
-    pub(super) fn input(&self) -> (*const u8, usize) {
-        (self.start, self.len)
-    }
-
-    /// Bytes.
-    #[inline]
-    pub(super) fn len(&self) -> usize {
-        self.len
-    }
-}
-
-/// Elements that are written.
-#[derive(Debug)]
-pub(super) struct Target<'a> {
-    start: *mut u8,
-    len: usize,
-    /// Where they come to be, if not in the program's memory, and where that is.
-    packed: Option<(Vec<u8>, Data<'a>)>,
-}
-
-impl<'a> Target<'a> {
-    /// Nothing.
-    pub(super) const NOTHING: Self = Self { start: std::ptr::null_mut(), len: 0, packed: None };
-
-    /// # Safety
-    /// The bytes of the elements are nobody else's as long as the target is there.
-    #[inline]
-    pub(super) unsafe fn of(data: Data<'a>) -> Result<Self, MpiError> {
+    pub(super) unsafe fn of(data: Data) -> Result<Self, MpiError> {
         let len = data.bytes()?;
         if len == 0 {
             return Ok(Self::NOTHING);
@@ -136,25 +91,22 @@ impl<'a> Target<'a> {
         if let Some(start) = data.piece() {
             return Ok(Self { start, len, packed: None });
         }
+        Ok(Self::packed(data, len))
+    }
+
+    /// A copy.
+    ///
+    /// # Safety
+    /// As for [`of`](Self::of), whenever the source is loaded.
+    pub(super) unsafe fn copy(data: Data) -> Result<Self, MpiError> {
+        let len = data.bytes()?;
+        Ok(Self::packed(data, len))
+    }
+
+    #[inline(never)]
+    fn packed(data: Data, len: usize) -> Self {
         let mut packed = vec![0; len];
-        Ok(Self { start: packed.as_mut_ptr(), len, packed: Some((packed, data)) })
-    }
-
-    /// Takes what stands at a part of the elements, which is to be used or to stay.
-    pub(super) fn load(&mut self, part: Span) {
-        let start = self.start.wrapping_add(part.at);
-        if let Some((packed, data)) = &self.packed {
-            assert!(part.at + part.len <= packed.len(), "{part:?} leaves its buffer");
-            // SAFETY: the maker has promised that the elements are ours; the copy holds the part, as
-            // asserted.
-            unsafe { pack(data.layout, data.start, data.count, part.at, start, part.len) };
-        }
-    }
-
-    /// Address and length, for an output.
-    #[inline]
-    pub(super) fn output(&self) -> (*mut u8, usize) {
-        (self.start, self.len)
+        Self { start: packed.as_mut_ptr(), len, packed: Some((packed, data)) }
     }
 
     /// Bytes.
@@ -162,41 +114,144 @@ impl<'a> Target<'a> {
     pub(super) fn len(&self) -> usize {
         self.len
     }
+}
 
-    /// Brings a part of the elements to the program's memory, if it is not there.
-    pub(super) fn store_part(self, part: Span) {
-        if let Some((packed, data)) = self.packed {
-            let from = &packed[part.at..part.at + part.len];
-            // SAFETY: the maker has promised that the elements are ours.
-            unsafe {
-                unpack(data.layout, data.start, data.count, part.at, from.as_ptr(), part.len);
-            }
+impl Side for Source {
+    #[inline]
+    fn load(&mut self) {
+        if let Some((_, data)) = &self.packed {
+            // SAFETY: the maker has promised that the elements can be read; the copy has their length.
+            unsafe { pack(&data.layout, data.start, data.count, 0, self.start, self.len) };
         }
     }
 
-    /// Brings all elements to the program's memory, if they are not there.
     #[inline]
-    pub(super) fn store(self) {
-        if self.packed.is_some() {
-            let all = Span::output(self.len);
-            self.store_part(all);
+    fn store(&mut self) {}
+
+    #[inline]
+    fn memory(&self) -> (*mut u8, usize) {
+        (self.start, self.len)
+    }
+}
+
+/// Elements that are written.
+#[derive(Debug)]
+pub(super) struct Target {
+    start: *mut u8,
+    len: usize,
+    /// Where they come to be, if not in the program's memory, and where that is.
+    packed: Option<(Vec<u8>, Data)>,
+    /// What is read first, being used or staying.
+    loaded: Span,
+    /// Whether anything is written.
+    written: bool,
+}
+
+impl Target {
+    /// Nothing.
+    pub(super) const NOTHING: Self = Self {
+        start: std::ptr::null_mut(),
+        len: 0,
+        packed: None,
+        loaded: Span::EMPTY,
+        written: false,
+    };
+
+    /// # Safety
+    /// The bytes of the elements are nobody else's as long as the target is there.
+    #[inline]
+    pub(super) unsafe fn of(data: Data) -> Result<Self, MpiError> {
+        let len = data.bytes()?;
+        if len == 0 {
+            return Ok(Self::NOTHING);
         }
+        let empty = Self { len, written: true, ..Self::NOTHING };
+        if let Some(start) = data.piece() {
+            return Ok(Self { start, ..empty });
+        }
+        let mut packed = vec![0; len];
+        Ok(Self { start: packed.as_mut_ptr(), packed: Some((packed, data)), ..empty })
+    }
+
+    /// Has a part of the elements read first.
+    pub(super) fn reads(&mut self, part: Span) {
+        assert!(part.at + part.len <= self.len, "{part:?} leaves its buffer");
+        self.loaded = part;
+    }
+
+    /// Has nothing written.
+    pub(super) fn only_read(&mut self) {
+        self.written = false;
+    }
+
+    /// Bytes.
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+}
+
+impl Side for Target {
+    #[inline]
+    fn load(&mut self) {
+        if let Some((_, data)) = &self.packed
+            && self.loaded.len > 0
+        {
+            let Span { at, len, .. } = self.loaded;
+            let out = self.start.wrapping_add(at);
+            // SAFETY: the maker has promised that the elements are ours; the copy holds the part, as `reads`
+            // has asserted.
+            unsafe { pack(&data.layout, data.start, data.count, at, out, len) };
+        }
+    }
+
+    #[inline]
+    fn store(&mut self) {
+        if let Some((_, data)) = &self.packed
+            && self.written
+        {
+            // SAFETY: the maker has promised that the elements are ours; the copy has their length.
+            unsafe { unpack(&data.layout, data.start, data.count, 0, self.start, self.len) };
+        }
+    }
+
+    #[inline]
+    fn memory(&self) -> (*mut u8, usize) {
+        (self.start, self.len)
     }
 }
 
 /// Blocks of a buffer, one for each rank.
 #[derive(Debug)]
-pub(super) struct Cut<'a> {
+pub(super) struct Cut {
     space: Space,
     start: *mut u8,
     len: usize,
     /// Where each block lies, and its bytes.
-    places: Vec<(usize, usize)>,
+    places: Rc<[(usize, usize)]>,
     /// The blocks side by side, if they do not lie in one piece each, and what they are.
-    packed: Option<(Vec<u8>, &'a [Data<'a>])>,
+    packed: Option<(Vec<u8>, Vec<Data>)>,
+    /// The blocks that are read first: all, or one.
+    loaded: Loaded,
 }
 
-impl Blocks for Cut<'_> {
+/// Where blocks lie in their memory.
+#[derive(Clone, Debug)]
+pub(super) struct Places {
+    space: Space,
+    /// Where each block lies, and its bytes.
+    of: Rc<[(usize, usize)]>,
+}
+
+impl Blocks for Places {
+    #[inline]
+    fn span(&self, rank: u32) -> Span {
+        let (at, len) = self.of[rank as usize];
+        Span::new(self.space, at, len)
+    }
+}
+
+impl Blocks for Cut {
     #[inline]
     fn span(&self, rank: u32) -> Span {
         let (at, len) = self.places[rank as usize];
@@ -204,35 +259,55 @@ impl Blocks for Cut<'_> {
     }
 }
 
-impl<'a> Cut<'a> {
+/// Memory that nobody looks at.
+#[derive(Debug)]
+pub(super) struct Unused(Vec<u8>);
+
+impl Unused {
+    pub(super) fn new(len: usize) -> Self {
+        Self(vec![0; len])
+    }
+}
+
+impl Side for Unused {
+    fn load(&mut self) {}
+
+    fn store(&mut self) {}
+
+    fn memory(&self) -> (*mut u8, usize) {
+        (self.0.as_ptr().cast_mut(), self.0.len())
+    }
+}
+
+impl Cut {
     /// No blocks, where nobody asks for them.
-    pub(super) const fn nothing(space: Space) -> Self {
-        Self { space, start: std::ptr::null_mut(), len: 0, places: Vec::new(), packed: None }
+    pub(super) fn nothing(space: Space) -> Self {
+        Self {
+            space,
+            start: std::ptr::null_mut(),
+            len: 0,
+            places: Rc::new([]),
+            packed: None,
+            loaded: Loaded::None,
+        }
     }
 
     /// Blocks that are read.
     ///
     /// # Safety
     /// The bytes of the elements can be read as long as the blocks are there, and nobody writes them.
-    pub(super) unsafe fn source(blocks: &'a [Data<'a>]) -> Result<Self, MpiError> {
-        let cut = Self::new(Space::Input, blocks)?;
-        for rank in 0..blocks.len() {
-            cut.load(rank);
-        }
-        Ok(cut)
+    pub(super) unsafe fn source(blocks: Vec<Data>) -> Result<Self, MpiError> {
+        Ok(Self { loaded: Loaded::All, ..Self::new(Space::Input, blocks)? })
     }
 
     /// Copies of blocks.
     ///
     /// # Safety
-    /// The bytes of the elements can be read during the call, and nobody writes them.
-    pub(super) unsafe fn copy(blocks: &'a [Data<'a>]) -> Result<Self, MpiError> {
-        let places = Self::side_by_side(blocks)?;
+    /// The bytes of the elements can be read whenever the blocks are loaded, and nobody writes them.
+    pub(super) unsafe fn copy(blocks: Vec<Data>) -> Result<Self, MpiError> {
+        let places = Self::side_by_side(&blocks)?;
         let cut = Self::with_copies(Space::Input, places, blocks);
-        for rank in 0..blocks.len() {
-            cut.load(rank);
-        }
-        Ok(cut)
+        Ok(Self { loaded: Loaded::All, ..cut })
     }
 
     /// Blocks that are written. Where some share bytes, all are received apart and written one after
@@ -240,26 +315,36 @@ impl<'a> Cut<'a> {
     ///
     /// # Safety
     /// The bytes of the elements are nobody else's as long as the blocks are there.
-    pub(super) unsafe fn target(blocks: &'a [Data<'a>]) -> Result<Self, MpiError> {
-        let cut = Self::new(Space::Output, blocks)?;
-        if cut.packed.is_none() && !cut.is_disjoint() {
-            return Ok(Self::with_copies(Space::Output, Self::side_by_side(blocks)?, blocks));
+    pub(super) unsafe fn target(blocks: Vec<Data>) -> Result<Self, MpiError> {
+        let places = Self::side_by_side(&blocks)?;
+        match Self::in_place(Space::Output, &blocks, &places)? {
+            Some(cut) if cut.is_disjoint() => Ok(cut),
+            _ => Ok(Self::with_copies(Space::Output, places, blocks)),
         }
-        Ok(cut)
     }
 
-    fn new(space: Space, blocks: &'a [Data<'a>]) -> Result<Self, MpiError> {
-        let places = Self::side_by_side(blocks)?;
+    fn new(space: Space, blocks: Vec<Data>) -> Result<Self, MpiError> {
+        let places = Self::side_by_side(&blocks)?;
+        let found = Self::in_place(space, &blocks, &places)?;
+        Ok(found.unwrap_or_else(|| Self::with_copies(space, places, blocks)))
+    }
+
+    /// The blocks in the program's memory, if each lies in one piece.
+    fn in_place(
+        space: Space,
+        blocks: &[Data],
+        places: &[(usize, usize)],
+    ) -> Result<Option<Self>, MpiError> {
         // From the lowest address to the end of the highest block.
         let (mut low, mut high) = (usize::MAX, 0);
         let mut pieces = Vec::with_capacity(blocks.len());
-        for (data, &(_, len)) in blocks.iter().zip(&places) {
+        for (data, &(_, len)) in blocks.iter().zip(places) {
             if len == 0 {
                 pieces.push((0, 0));
                 continue;
             }
             let Some(start) = data.piece() else {
-                return Ok(Self::with_copies(space, places, blocks));
+                return Ok(None);
             };
             let start = start.expose_provenance();
             low = low.min(start);
@@ -267,20 +352,20 @@ impl<'a> Cut<'a> {
             pieces.push((start, len));
         }
         if high == 0 {
-            return Ok(Self { places: pieces, ..Self::nothing(space) });
+            return Ok(Some(Self { places: pieces.into(), ..Self::nothing(space) }));
         }
         for (start, len) in &mut pieces {
             *start = if *len == 0 { 0 } else { *start - low };
         }
         // Blocks may lie in several objects of the program, whose addresses it has given away.
         let start = std::ptr::with_exposed_provenance_mut(low);
-        Ok(Self { space, start, len: high - low, places: pieces, packed: None })
+        Ok(Some(Self { start, len: high - low, places: pieces.into(), ..Self::nothing(space) }))
     }
 
     /// Where the blocks lie in one piece of memory.
-    fn side_by_side(blocks: &[Data<'_>]) -> Result<Vec<(usize, usize)>, MpiError> {
+    fn side_by_side(blocks: &[Data]) -> Result<Vec<(usize, usize)>, MpiError> {
         let mut at = 0_usize;
-        let place = |data: &Data<'_>| {
+        let place = |data: &Data| {
             let len = data.bytes()?;
             let place = (at, len);
             at = at.checked_add(len).ok_or(MpiError::Uncountable)?;
@@ -289,10 +374,12 @@ impl<'a> Cut<'a> {
         blocks.iter().map(place).collect()
     }
 
-    fn with_copies(space: Space, places: Vec<(usize, usize)>, blocks: &'a [Data<'a>]) -> Self {
+    fn with_copies(space: Space, places: Vec<(usize, usize)>, blocks: Vec<Data>) -> Self {
         let len = places.last().map_or(0, |(at, len)| at + len);
         let mut packed = vec![0; len];
-        Self { space, start: packed.as_mut_ptr(), len, places, packed: Some((packed, blocks)) }
+        let start = packed.as_mut_ptr();
+        let packed = Some((packed, blocks));
+        Self { start, len, places: places.into(), packed, ..Self::nothing(space) }
     }
 
     fn is_disjoint(&self) -> bool {
@@ -304,20 +391,14 @@ impl<'a> Cut<'a> {
         order.windows(2).all(|pair| end(pair[0]) <= self.places[pair[1]].0)
     }
 
-    /// Takes what stands in a block, which is to be used or to stay.
-    pub(super) fn load(&self, rank: usize) {
-        if let Some((_, blocks)) = &self.packed {
-            let ((at, len), data) = (self.places[rank], blocks[rank]);
-            let out = self.start.wrapping_add(at);
-            // SAFETY: the maker has promised that the elements can be read; the copy has a place of
-            // their length for them, and nobody uses it yet.
-            unsafe { pack(data.layout, data.start, data.count, 0, out, len) };
-        }
+    /// Where the blocks lie.
+    pub(super) fn places(&self) -> Places {
+        Places { space: self.space, of: Rc::clone(&self.places) }
     }
 
-    /// Address and length of the memory.
-    pub(super) fn memory(&self) -> (*mut u8, usize) {
-        (self.start, self.len)
+    /// Has a block read first, which is used.
+    pub(super) fn reads(&mut self, rank: u32) {
+        self.loaded = Loaded::One(rank);
     }
 
     /// Bytes of all blocks.
@@ -325,13 +406,44 @@ impl<'a> Cut<'a> {
         self.places.iter().map(|&(_, len)| len).sum()
     }
 
-    /// Brings the blocks to the program's memory, if they are not there.
-    pub(super) fn store(self) {
-        let Some((packed, blocks)) = self.packed else { return };
-        for (data, (at, len)) in blocks.iter().zip(self.places) {
-            let from = &packed[at..at + len];
-            // SAFETY: the maker has promised that the elements are ours.
-            unsafe { unpack(data.layout, data.start, data.count, 0, from.as_ptr(), len) };
+    fn load_block(&self, rank: usize) {
+        if let Some((_, blocks)) = &self.packed {
+            let ((at, len), data) = (self.places[rank], &blocks[rank]);
+            let out = self.start.wrapping_add(at);
+            // SAFETY: the maker has promised that the elements can be read; the copy has a place of
+            // their length for them, and nobody uses it while it is loaded.
+            unsafe { pack(&data.layout, data.start, data.count, 0, out, len) };
         }
+    }
+}
+
+/// What is read of blocks before an algorithm starts.
+#[derive(Clone, Copy, Debug)]
+enum Loaded {
+    None,
+    One(u32),
+    All,
+}
+
+impl Side for Cut {
+    fn load(&mut self) {
+        match self.loaded {
+            Loaded::None => {}
+            Loaded::One(rank) => self.load_block(rank as usize),
+            Loaded::All => (0..self.places.len()).for_each(|rank| self.load_block(rank)),
+        }
+    }
+
+    fn store(&mut self) {
+        let (Space::Output, Some((_, blocks))) = (self.space, &self.packed) else { return };
+        for (data, &(at, len)) in blocks.iter().zip(&*self.places) {
+            let from = self.start.wrapping_add(at);
+            // SAFETY: the maker has promised that the elements are ours; the copy has a place of their length.
+            unsafe { unpack(&data.layout, data.start, data.count, 0, from, len) };
+        }
+    }
+
+    fn memory(&self) -> (*mut u8, usize) {
+        (self.start, self.len)
     }
 }

@@ -1,12 +1,14 @@
 //! The reductions among the collectives on elements of a layout. What callers promise stands with the
 //! others.
 
-use super::edges::{Data, Source, Target};
-use super::{buffers, same};
+use super::call::sealed::Open;
+use super::edges::{Data, Side, Source, Target};
+use super::{Call, ReduceOp, same};
+use crate::coll::arena::Buffers;
 use crate::coll::blocks::{Blocks, Even, Packed};
 use crate::coll::engine::Operands;
 use crate::coll::plan::{Space, Span};
-use crate::coll::spans::Reduction;
+use crate::coll::spans::Follow;
 use crate::comm::Communicator;
 use crate::error::MpiError;
 
@@ -19,14 +21,16 @@ impl Communicator {
     ///
     /// # Errors
     /// As for [`bcast_data`](Self::bcast_data).
-    pub unsafe fn reduce_data(
+    pub unsafe fn reduce_data<C: Call>(
         &self,
-        send: Option<Data<'_>>,
-        received: Data<'_>,
-        op: Reduction<'_>,
+        call: C,
+        send: Option<Data>,
+        received: Data,
+        op: ReduceOp,
         root: i32,
-    ) -> Result<(), MpiError> {
+    ) -> Result<C::Output, MpiError> {
         let root = self.root(root)?;
+        let in_place = send.is_none();
         // SAFETY: promised by the caller.
         let source = unsafe { send.map_or(Ok(Source::NOTHING), |data| Source::of(data))? };
         let mut target = match self.is_here(root) {
@@ -34,29 +38,12 @@ impl Communicator {
             true => unsafe { Target::of(received)? },
             false => Target::NOTHING,
         };
-        let own = self.contribution(send, &source, &mut target);
+        let own = contribution(in_place, &source, &mut target);
+        let mut open = call.open(source, target);
+        let combine = |operands: Operands<'_>| op.call(&operands);
         // SAFETY: as above.
-        self.reduce_spans(unsafe { buffers(source.input(), target.output()) }, own, op, root)?;
-        target.store();
-        Ok(())
-    }
-
-    /// Where the contribution to a reduction is.
-    #[inline]
-    fn contribution(
-        &self,
-        send: Option<Data<'_>>,
-        source: &Source,
-        target: &mut Target<'_>,
-    ) -> Span {
-        match send {
-            Some(_) => Span::input(source.len()),
-            None => {
-                let own = Span::output(target.len());
-                target.load(own);
-                own
-            }
-        }
+        self.reduce_spans(unsafe { open.on() }, own, op.reduction(&combine), root)?;
+        Ok(open.close(self, Some(op)))
     }
 
     /// Combines the elements of all ranks; all get the result. (`MPI_Allreduce`)
@@ -67,21 +54,24 @@ impl Communicator {
     /// # Errors
     /// As for [`allgather_data`](Self::allgather_data).
     #[inline]
-    pub unsafe fn allreduce_data(
+    pub unsafe fn allreduce_data<C: Call>(
         &self,
-        send: Option<Data<'_>>,
-        received: Data<'_>,
-        op: Reduction<'_>,
-    ) -> Result<(), MpiError> {
+        call: C,
+        send: Option<Data>,
+        received: Data,
+        op: ReduceOp,
+    ) -> Result<C::Output, MpiError> {
+        let in_place = send.is_none();
         // SAFETY: promised by the caller.
         let source = unsafe { send.map_or(Ok(Source::NOTHING), |data| Source::of(data))? };
         // SAFETY: as above.
         let mut target = unsafe { Target::of(received)? };
-        let own = self.contribution(send, &source, &mut target);
+        let own = contribution(in_place, &source, &mut target);
+        let mut open = call.open(source, target);
+        let combine = |operands: Operands<'_>| op.call(&operands);
         // SAFETY: as above.
-        self.allreduce_spans(unsafe { buffers(source.input(), target.output()) }, own, op)?;
-        target.store();
-        Ok(())
+        unsafe { open.on() }.allreduce(self, own, op.reduction(&combine))?;
+        Ok(open.close(self, Some(op)))
     }
 
     /// [`allreduce_data`](Self::allreduce_data) of `len` bytes of elements that lie side by side on both sides.
@@ -97,10 +87,12 @@ impl Communicator {
         send: *const u8,
         received: *mut u8,
         len: usize,
-        op: Reduction<'_>,
+        op: &ReduceOp,
     ) -> Result<(), MpiError> {
+        let combine = |operands: Operands<'_>| op.call(&operands);
         // SAFETY: promised by the caller.
-        self.allreduce_spans(unsafe { buffers((send, len), (received, len)) }, Span::input(len), op)
+        let buffers = unsafe { Buffers::at((send, len), (received, len)) };
+        self.allreduce_spans(buffers, Span::input(len), op.reduction(&combine))
     }
 
     /// Combines the elements of all ranks; rank r gets `counts[r]` of the results, after those of the
@@ -112,26 +104,27 @@ impl Communicator {
     ///
     /// # Errors
     /// As for [`allgather_data`](Self::allgather_data).
-    pub unsafe fn reduce_scatter_data(
+    pub unsafe fn reduce_scatter_data<C: Call>(
         &self,
+        call: C,
         send: Option<*mut u8>,
-        received: Data<'_>,
+        received: Data,
         counts: &[usize],
-        op: Reduction<'_>,
-    ) -> Result<(), MpiError> {
+        op: ReduceOp,
+    ) -> Result<C::Output, MpiError> {
         let mut offsets = Vec::with_capacity(counts.len() + 1);
         let mut sum = 0_usize;
         offsets.push(0);
         for &count in counts {
             sum = sum.checked_add(count).ok_or(MpiError::Uncountable)?;
             // That the last and greatest can be counted is checked with the source.
-            offsets.push(sum.saturating_mul(op.width));
+            offsets.push(sum.saturating_mul(op.width()));
         }
         let all = Data { count: sum, ..received };
         let own = counts[self.inner.rank as usize];
         let blocks = Packed { space: Space::Input, offsets: &offsets };
         // SAFETY: promised by the caller.
-        unsafe { self.reduce_scatter_blocks_data(send, all, own, &blocks, op) }
+        unsafe { self.reduce_scatter_blocks_data(call, send, all, own, &blocks, op) }
     }
 
     /// The same with `received.count` elements for each rank. (`MPI_Reduce_scatter_block`)
@@ -141,44 +134,47 @@ impl Communicator {
     ///
     /// # Errors
     /// As for [`allgather_data`](Self::allgather_data).
-    pub unsafe fn reduce_scatter_block_data(
+    pub unsafe fn reduce_scatter_block_data<C: Call>(
         &self,
+        call: C,
         send: Option<*mut u8>,
-        received: Data<'_>,
-        op: Reduction<'_>,
-    ) -> Result<(), MpiError> {
+        received: Data,
+        op: ReduceOp,
+    ) -> Result<C::Output, MpiError> {
         let blocks = Even { space: Space::Input, len: received.bytes()? };
-        let all = received.times(self.inner.size)?;
+        let (count, all) = (received.count, received.times(self.inner.size)?);
         // SAFETY: promised by the caller.
-        unsafe { self.reduce_scatter_blocks_data(send, all, received.count, &blocks, op) }
+        unsafe { self.reduce_scatter_blocks_data(call, send, all, count, &blocks, op) }
     }
 
     /// `all` are the elements of all ranks, at the receive buffer's address.
     ///
     /// # Safety
     /// As the module says.
-    unsafe fn reduce_scatter_blocks_data(
+    unsafe fn reduce_scatter_blocks_data<C: Call>(
         &self,
+        call: C,
         send: Option<*mut u8>,
-        all: Data<'_>,
+        all: Data,
         own: usize,
         blocks: &impl Blocks,
-        op: Reduction<'_>,
-    ) -> Result<(), MpiError> {
+        op: ReduceOp,
+    ) -> Result<C::Output, MpiError> {
         // SAFETY: promised by the caller. In place, what is combined stands where the result goes.
         let source = unsafe {
             match send {
-                Some(start) => Source::of(Data { start, ..all })?,
-                None => Source::copy(all)?,
+                Some(start) => Source::of(Data { start, ..all.clone() })?,
+                None => Source::copy(all.clone())?,
             }
         };
         // SAFETY: as above.
         let target = unsafe { Target::of(all.from(0, own))? };
+        let total = source.len();
+        let mut open = call.open(source, target);
+        let combine = |operands: Operands<'_>| op.call(&operands);
         // SAFETY: as above.
-        let buffers = unsafe { buffers(source.input(), target.output()) };
-        self.reduce_scatter_spans(buffers, blocks, source.len(), op)?;
-        target.store();
-        Ok(())
+        self.reduce_scatter_spans(unsafe { open.on() }, blocks, total, op.reduction(&combine))?;
+        Ok(open.close(self, Some(op)))
     }
 
     /// Combines the elements of all ranks up to this one, or, if `exclusive`, below it; rank 0's
@@ -189,30 +185,43 @@ impl Communicator {
     ///
     /// # Errors
     /// As for [`allgather_data`](Self::allgather_data).
-    pub unsafe fn scan_data(
+    pub unsafe fn scan_data<C: Call>(
         &self,
+        call: C,
         exclusive: bool,
-        send: Option<Data<'_>>,
-        received: Data<'_>,
-        op: Reduction<'_>,
-    ) -> Result<(), MpiError> {
+        send: Option<Data>,
+        received: Data,
+        op: ReduceOp,
+    ) -> Result<C::Output, MpiError> {
         // SAFETY: promised by the caller. In place, the contribution is overwritten while it is still
         // needed.
         let source = unsafe {
             match send {
                 Some(data) => Source::of(data)?,
-                None => Source::copy(received)?,
+                None => Source::copy(received.clone())?,
             }
         };
         let ignored = exclusive && self.inner.rank == 0;
         // SAFETY: as above.
         let target = unsafe { if ignored { Target::NOTHING } else { Target::of(received)? } };
+        let len = source.len();
+        let mut open = call.open(source, target);
+        let combine = |operands: Operands<'_>| op.call(&operands);
         // SAFETY: as above.
-        let buffers = unsafe { buffers(source.input(), target.output()) };
-        self.scan_spans(buffers, exclusive, source.len(), op)?;
-        target.store();
-        Ok(())
+        self.scan_spans(unsafe { open.on() }, exclusive, len, op.reduction(&combine))?;
+        Ok(open.close(self, Some(op)))
     }
+}
+
+/// Where the contribution to a reduction is.
+#[inline]
+fn contribution(in_place: bool, source: &Source, target: &mut Target) -> Span {
+    if !in_place {
+        return Span::input(source.len());
+    }
+    let own = Span::output(target.len());
+    target.reads(own);
+    own
 }
 
 /// Combines two vectors of one process: `right = left OP right`. (`MPI_Reduce_local`)
@@ -222,20 +231,18 @@ impl Communicator {
 ///
 /// # Errors
 /// When the vectors cannot be counted.
-pub unsafe fn reduce_local(
-    left: Data<'_>,
-    right: Data<'_>,
-    op: Reduction<'_>,
-) -> Result<(), MpiError> {
+pub unsafe fn reduce_local(left: Data, right: Data, op: &ReduceOp) -> Result<(), MpiError> {
     // SAFETY: promised by the caller.
-    let source = unsafe { Source::of(left)? };
+    let mut source = unsafe { Source::of(left)? };
     // SAFETY: as above.
     let mut target = unsafe { Target::of(right)? };
-    target.load(Span::output(target.len()));
+    target.reads(Span::output(target.len()));
+    source.load();
+    target.load();
     same(target.len(), source.len())?;
     if source.len() > 0 {
         // SAFETY: both have as many bytes, which are ours for the call.
-        (op.combine)(unsafe { Operands::new(source.input().0, target.output().0, source.len()) });
+        op.call(&unsafe { Operands::new(source.memory().0, target.memory().0, source.len()) });
     }
     target.store();
     Ok(())

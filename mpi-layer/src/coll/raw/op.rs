@@ -1,0 +1,73 @@
+//! Operations of reductions on elements whose type is known at run time only, for as long as they are needed.
+
+use std::fmt;
+use std::rc::Rc;
+
+use crate::coll::engine::Operands;
+use crate::coll::spans::Reduction;
+use crate::op::untyped::Kernel;
+
+/// An operation, and the elements that it combines.
+#[derive(Clone)]
+pub struct ReduceOp {
+    /// Bytes of an element; vectors are cut between elements only.
+    width: usize,
+    commutative: bool,
+    combine: Combination,
+}
+
+#[derive(Clone)]
+enum Combination {
+    Kernel(Kernel),
+    Function(Rc<dyn Fn(&Operands<'_>)>),
+}
+
+impl ReduceOp {
+    /// The operation of a kernel on its elements, of `width` bytes each.
+    ///
+    /// # Safety
+    /// The kernel is one for elements of `width` bytes, which is not 0.
+    #[inline]
+    pub unsafe fn of_kernel(kernel: Kernel, width: usize, commutative: bool) -> Self {
+        Self { width, commutative, combine: Combination::Kernel(kernel) }
+    }
+
+    /// An operation on elements of `width` bytes.
+    pub fn new(width: usize, commutative: bool, combine: Rc<dyn Fn(&Operands<'_>)>) -> Self {
+        Self { width, commutative, combine: Combination::Function(combine) }
+    }
+
+    /// `right = left OP right`.
+    #[inline]
+    pub(crate) fn call(&self, operands: &Operands<'_>) {
+        match &self.combine {
+            // SAFETY: the operands are there for reading and writing, in whole elements; the kernel is one for
+            // them, by the promise of the maker.
+            Combination::Kernel(kernel) => unsafe {
+                kernel(operands.left(), operands.right(), operands.len() / self.width);
+            },
+            Combination::Function(combine) => combine(operands),
+        }
+    }
+
+    /// As algorithms need it.
+    #[inline]
+    pub(super) fn reduction<'a>(&self, combine: &'a impl Fn(Operands<'_>)) -> Reduction<'a> {
+        Reduction::new(self.width, self.commutative, combine)
+    }
+
+    /// Bytes of an element.
+    #[inline]
+    pub(super) fn width(&self) -> usize {
+        self.width
+    }
+}
+
+impl fmt::Debug for ReduceOp {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("ReduceOp")
+            .field("width", &self.width)
+            .field("commutative", &self.commutative)
+            .finish_non_exhaustive()
+    }
+}

@@ -43,7 +43,8 @@ pub(crate) struct CommInner {
     context: u32,
     /// Collectives begun so far; the same at all members.
     sequence: Cell<u32>,
-    /// Persistent collectives made so far; the same at all members.
+    /// Nonblocking collectives begun, and persistent ones made so far; the same at all members.
+    nonblocking: Cell<u32>,
     persistent: Cell<u32>,
     /// Duplicates begun in the background so far; the same at all members.
     duplicates: Cell<u32>,
@@ -93,6 +94,7 @@ impl CommInner {
             oversubscribed: agreed.oversubscribed,
             context,
             sequence: Cell::new(0),
+            nonblocking: Cell::new(0),
             persistent: Cell::new(0),
             duplicates: Cell::new(0),
             collecting: Cell::new(false),
@@ -145,17 +147,19 @@ impl CommInner {
         sequence
     }
 
-    /// The tag of the collective that is made now, to be started once or, if `again`, as often as one likes.
+    /// The tag of the collective that is made now, to be done in the background once or, if `again`, as often as
+    /// one likes.
     pub(crate) fn next_tag(&self, again: bool) -> u64 {
-        if !again {
-            return tags::collective(self.generation, self.next_sequence());
-        }
         if !self.collecting.get() {
             self.begin_collecting();
         }
-        let number = self.persistent.get();
-        self.persistent.set(number.wrapping_add(1));
-        tags::persistent(self.generation, number)
+        let (kind, counter) = match again {
+            false => (tags::Kind::Nonblocking, &self.nonblocking),
+            true => (tags::Kind::Persistent, &self.persistent),
+        };
+        let number = counter.get();
+        counter.set(number.wrapping_add(1));
+        tags::collective_of(kind, self.generation, number)
     }
 
     /// What the messages of a collective look like that has no phases.

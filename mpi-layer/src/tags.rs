@@ -2,8 +2,7 @@
 //!
 //! ```text
 //! point-to-point   generation (32) | 0 (1) | user tag (31)
-//! collective       generation (32) | 0 (1) | sequence (23) | phase (8)
-//! persistent       generation (32) | 1 (1) | number (23)   | phase (8)
+//! collective       generation (32) | kind (2) | sequence (22) | phase (8)
 //! ```
 //! The generation is agreed when a communicator is made and differs from that of every earlier
 //! communicator of any member. Context ids are used again, so a message that was never received
@@ -11,7 +10,9 @@
 //! there, since its generation is another one.
 //!
 //! The sequence numbers the collectives of a communicator, so that what a failed one left behind
-//! does not match the next. Persistent ones have numbers of their own, in the order in which they were made:
+//! does not match the next. Blocking, nonblocking and persistent ones are numbered apart, since none ever
+//! matches one of another kind: programs come to expect that a member may call a blocking one before, and
+//! another member after, a nonblocking one. Persistent ones are numbered in the order in which they are made:
 //! members may start several in different orders, and each of them again and again. Within one collective, messages between two ranks are told apart by
 //! phase and, within a phase, by their order.
 
@@ -19,9 +20,16 @@ use crate::consts::ANY_TAG;
 
 const USER: u64 = 0x7fff_ffff;
 
-/// The bits of a collective's number, and the mark of a persistent one.
-const NUMBER: u32 = 0x7f_ffff;
-const PERSISTENT: u32 = 0x80_0000;
+/// The bits of a collective's number.
+const NUMBER: u32 = 0x3f_ffff;
+
+/// How a collective is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Blocking = 0,
+    Nonblocking = 1,
+    Persistent = 2,
+}
 
 /// A tag and the mask under which it is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,17 +67,34 @@ pub(crate) fn generation(tag: u64) -> u32 {
 /// The tag of a collective's messages in phase 0; the phase is added.
 #[inline]
 pub(crate) fn collective(generation: u32, sequence: u32) -> u64 {
-    u64::from(generation) << 32 | u64::from(sequence & NUMBER) << 8
+    collective_of(Kind::Blocking, generation, sequence)
 }
 
-/// The same for the persistent collective with this number.
-pub(crate) fn persistent(generation: u32, number: u32) -> u64 {
-    u64::from(generation) << 32 | u64::from(number & NUMBER | PERSISTENT) << 8
+/// The same of any kind.
+#[inline]
+pub(crate) fn collective_of(kind: Kind, generation: u32, sequence: u32) -> u64 {
+    let number = (kind as u32) << 22 | sequence & NUMBER;
+    u64::from(generation) << 32 | u64::from(number) << 8
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn collectives_of_different_kinds_do_not_match() {
+        let tag = |kind, sequence| collective_of(kind, 7, sequence);
+        let kinds = [Kind::Blocking, Kind::Nonblocking, Kind::Persistent];
+        for (a, b) in [(0, 1), (0, 2), (1, 2)] {
+            assert_ne!(tag(kinds[a], 5), tag(kinds[b], 5));
+            assert_ne!(tag(kinds[a], NUMBER), tag(kinds[b], 0));
+        }
+        for kind in kinds {
+            assert_eq!(tag(kind, NUMBER + 1), tag(kind, 0), "they go round within their kind");
+            assert_eq!(generation(tag(kind, u32::MAX)), 7);
+        }
+        assert_eq!(collective(7, 5), tag(Kind::Blocking, 5));
+    }
 
     #[test]
     fn any_tag_matches_every_tag_of_its_generation_only() {

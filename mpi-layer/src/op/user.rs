@@ -147,7 +147,8 @@ mod tests {
             unsafe { right.cast::<[u64; 2]>().write(left.cast::<[u64; 2]>().read()) };
         };
         let (left, mut right) = ([7; 12], [1; 13]);
-        LaidOut::new(Arc::new(layout), Box::new(function)).combine(&Operands::of(&left, &mut right[..12]));
+        LaidOut::new(Arc::new(layout), Box::new(function))
+            .combine(&Operands::of(&left, &mut right[..12]));
         assert_eq!((&right[..12], right[12]), (&left[..], 1));
     }
 
@@ -159,7 +160,8 @@ mod tests {
             |left: *const u8, right: *mut u8, count: usize| seen.set(Some((left, right, count)));
         let (left, mut right) = ([0; 6], [0; 6]);
         let (a, b) = (left.as_ptr(), right.as_mut_ptr());
-        LaidOut::new(Arc::new(layout), Box::new(function)).combine(&Operands::of(&left, &mut right));
+        LaidOut::new(Arc::new(layout), Box::new(function))
+            .combine(&Operands::of(&left, &mut right));
         assert_eq!(seen.get(), Some((a, b, 3)));
     }
 }

@@ -2,9 +2,9 @@
 //!
 //! An algorithm is a function that tells a [`Plan`](plan::Plan), for one rank, what to send,
 //! receive, copy and reduce, stage by stage. It knows ranks, block sizes and nothing else, so the
-//! same function drives the [`engine`], which does it, and the simulator of the tests, which
-//! proves for every size that each contribution arrives exactly once, in rank order, without
-//! deadlock. Which algorithm it is, is decided in [`choice`] alone. The calls that users make are
+//! same function drives the [`engine`], which does it, a [`run`] in the background, which does it bit
+//! by bit, and the simulator of the tests, which proves for every size that each contribution arrives
+//! exactly once, in rank order, without deadlock. Which algorithm it is, is decided in [`choice`] alone. The calls that users make are
 //! in [`calls`] and [`reductions`].
 //!
 //! Reductions always combine contributions in rank order. So results are the same for operations

@@ -68,6 +68,7 @@ cases! {
     a_blocked_rank_moves_its_other_work_on,
     collectives_bring_what_they_must,
     collectives_in_the_background_bring_what_they_must,
+    collectives_in_the_background_end_with_a_death,
     reductions_give_what_loops_give,
     operations_know_their_types,
     datatypes_have_their_bounds_and_origins,
@@ -391,6 +392,13 @@ fn collectives_bring_what_they_must() {
 
 fn collectives_in_the_background_bring_what_they_must() {
     SIZES.iter().for_each(|&ranks| passes(&job(ranks, "later.c", &[])));
+}
+
+fn collectives_in_the_background_end_with_a_death() {
+    for ranks in [2, 4] {
+        let ended = surviving_job(ranks, "deserted.c", &[]);
+        assert_eq!(ended.stdout, "ok\n", "{ended:#?}");
+    }
 }
 
 fn reductions_give_what_loops_give() {

@@ -50,6 +50,10 @@ const PASSED_OVER: &[(&str, &str)] = &[
     // The first rank gets nothing.
     ("MPI_Exscan", "recvbuf"),
     ("MPI_Exscan_c", "recvbuf"),
+    ("MPI_Iexscan", "recvbuf"),
+    ("MPI_Iexscan_c", "recvbuf"),
+    ("MPI_Exscan_init", "recvbuf"),
+    ("MPI_Exscan_init_c", "recvbuf"),
     // The null handle has a name.
     ("MPI_Comm_get_name", "comm"),
     ("MPI_Type_get_name", "datatype"),

@@ -69,6 +69,7 @@ cases! {
     collectives_bring_what_they_must,
     collectives_in_the_background_bring_what_they_must,
     collectives_in_the_background_end_with_a_death,
+    what_is_pending_beside_a_failure_stays,
     reductions_give_what_loops_give,
     operations_know_their_types,
     datatypes_have_their_bounds_and_origins,
@@ -399,6 +400,11 @@ fn collectives_in_the_background_end_with_a_death() {
         let ended = surviving_job(ranks, "deserted.c", &[]);
         assert_eq!(ended.stdout, "ok\n", "{ended:#?}");
     }
+}
+
+fn what_is_pending_beside_a_failure_stays() {
+    let ended = surviving_job(3, "pending.c", &[]);
+    assert_eq!(ended.stdout, "ok\n", "{ended:#?}");
 }
 
 fn reductions_give_what_loops_give() {

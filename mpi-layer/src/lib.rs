@@ -35,6 +35,7 @@
 //! | what may travel | [`Datatype`] and its derive, [`Located`] |
 //! | blocking messages | [`Communicator::send`], [`recv`](Communicator::recv), [`sendrecv`](Communicator::sendrecv) |
 //! | nonblocking messages | [`Communicator::scope`]; owning ones: [`Communicator::isend_owned`], [`Communicator::irecv_owned`] |
+//! | nonblocking collectives | [`Scope::ibarrier`], [`Scope::iallreduce`] and others; [`CollectiveRequest`] |
 //! | several requests | [`wait_any`], [`wait_some`], [`wait_all`], [`test_any`], [`test_some`], [`test_all`] |
 //! | probes | [`Communicator::probe`], [`iprobe`](Communicator::iprobe), [`improbe`](Communicator::improbe) |
 //! | collectives | methods of [`Communicator`]; operations in [`op`] |
@@ -92,6 +93,6 @@ pub use op::{
 pub use owned::{OwnedRecv, OwnedSend};
 pub use probe::ClaimedMessage;
 pub use request::{Outcome, Request, test_all, test_any, test_some, wait_all, wait_any, wait_some};
-pub use scope::{AnyRequest, Received, RecvRequest, Scope, SendRequest};
+pub use scope::{AnyRequest, CollectiveRequest, Received, RecvRequest, Scope, SendRequest};
 pub use status::Status;
 pub use world::{Directory, DirectoryError, World, WorldParts};

@@ -18,7 +18,10 @@
 //!    that has seen its completion. A request holds no reference to them before.
 //!
 //! What ends a scope: when the closure succeeds, its operations are waited for; when it fails or
-//! panics, unmatched operations are cancelled first, since what they wait for may never come.
+//! panics, unmatched operations are cancelled first, since what they wait for may never come. Collectives are
+//! in [`collective`]; the tracker has them as well, and drops those that it gives up.
+
+mod collective;
 
 use std::cell::RefCell;
 use std::marker::PhantomData;
@@ -28,6 +31,7 @@ use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_base::slab::{Key, Slab};
 use bowline_ucp::{RequestId, SendMode};
 
+use crate::coll::run::Run;
 use crate::comm::Communicator;
 use crate::datatype::{Datatype, bytes_of, bytes_of_mut};
 use crate::error::MpiError;
@@ -37,18 +41,23 @@ use crate::request::sealed::Core;
 use crate::request::{Request, State};
 use crate::status::Status;
 
+pub use self::collective::CollectiveRequest;
+
 /// The operations of one scope that are under way.
 #[derive(Debug)]
 struct Tracker {
     process: Rc<Process>,
     open: RefCell<Slab<RequestId>>,
+    /// Collectives, under way or ended.
+    runs: RefCell<Vec<Rc<Run>>>,
 }
 
 impl Tracker {
     /// Waits for all operations. The first failure of one that nobody waited for, if any.
     fn finish(&self, cancel: bool) -> Option<MpiError> {
+        let collective = self.finish_runs(cancel);
         if self.open.borrow().is_empty() {
-            return None;
+            return collective;
         }
         let worker = &self.process.worker;
         if cancel {
@@ -62,7 +71,25 @@ impl Tracker {
             let status = handles::complete(&self.process, id);
             first = first.or(status.outcome.err());
         }
-        first.map(MpiError::from)
+        first.map(MpiError::from).or(collective)
+    }
+
+    /// Waits for all collectives, or gives them up. The first failure.
+    fn finish_runs(&self, give_up: bool) -> Option<MpiError> {
+        let runs = self.runs.take();
+        if give_up {
+            // The last references: a run that is dropped takes back what is under way (rule 4 of runs). Requests
+            // that the closure has leaked keep one, and such a run is waited for.
+            let leaked = runs.into_iter().filter_map(|run| Rc::try_unwrap(run).err());
+            leaked.for_each(|run| self.end(&run));
+            return None;
+        }
+        runs.iter().for_each(|run| self.end(run));
+        runs.iter().find_map(|run| run.outcome()?.err())
+    }
+
+    fn end(&self, run: &Run) {
+        handles::without_unwinding(|| self.process.wait_until(|| !run.is_under_way()));
     }
 }
 
@@ -115,7 +142,7 @@ impl Communicator {
     {
         let process = self.inner.process.clone();
         let open = RefCell::new(process.scope_room.take());
-        let tracker = Tracker { process, open };
+        let tracker = Tracker { process, open, runs: RefCell::default() };
         let scope = Scope { tracker: &tracker, scope: PhantomData, env: PhantomData };
         let result = body(&scope);
         let failure = tracker.finish(result.is_err());

@@ -185,6 +185,11 @@ impl Run {
         !matches!(self.state.try_borrow().as_deref(), Ok(State::Idle))
     }
 
+    /// Whether it uses its memory.
+    pub(crate) fn is_under_way(&self) -> bool {
+        matches!(self.state.try_borrow().as_deref(), Ok(State::Active { .. }) | Err(_))
+    }
+
     /// The outcome, if it has ended.
     pub(crate) fn outcome(&self) -> Option<Result<(), MpiError>> {
         match self.state.try_borrow().as_deref() {

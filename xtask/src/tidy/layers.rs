@@ -51,6 +51,8 @@ const LAW: &[Layer] = &[
         &["bowline-self", "bowline-shm", "bowline-tcp", "bowline-ofi", "bowline-sim"],
     ),
     layer("bowline-mpi-derive", &[], &[]),
+    // Models name nothing that communicates.
+    layer("bowline-model", &[], &[]),
     // Its tests need real transports, and the words of the conformance suite for what they leave out.
     layer("bowline-mpi", &[UCP, BASE, "bowline-mpi-derive"], &["bowline", UCT]),
     layer("bowline-launch", &[BASE], &[]),

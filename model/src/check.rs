@@ -1,0 +1,187 @@
+//! The proof that a schedule is an allreduce: all ranks are followed at once, and a value is the ordered list of
+//! the contributions that it was combined of.
+//!
+//! Contributions that follow each other are one interval, so that a value of a schedule that keeps the order of
+//! ranks is as short as can be, whatever the number of ranks.
+
+use std::fmt;
+use std::ops::Range;
+use std::rc::Rc;
+
+use crate::schedule::Schedule;
+use crate::stages::{Operand, Stage};
+
+/// What a value was combined of, from left to right.
+pub type Contributions = Rc<[Range<u32>]>;
+
+/// What was proven of a schedule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Proof {
+    /// Messages of all ranks.
+    pub messages: u64,
+    /// The order in which every rank has combined all contributions.
+    pub order: Contributions,
+}
+
+/// What is wrong with a schedule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Flaw {
+    /// A rank waits for a message that is not sent, or is sent one that it does not wait for.
+    Unmatched {
+        /// The stage.
+        stage: usize,
+        /// The sender.
+        from: u32,
+        /// The receiver.
+        to: u32,
+    },
+    /// A rank's result has contributions more than once, or not at all.
+    Incomplete {
+        /// The rank.
+        rank: u32,
+        /// What it has.
+        has: Contributions,
+    },
+    /// Ranks have combined in different orders, so that results may differ.
+    Disagreement {
+        /// A rank that differs from rank 0.
+        rank: u32,
+    },
+}
+
+impl fmt::Display for Flaw {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unmatched { stage, from, to } => {
+                write!(out, "in stage {stage}, ranks {from} and {to} disagree on a message")
+            }
+            Self::Incomplete { rank, has } => {
+                write!(out, "rank {rank} has the contributions {has:?}, not each one once")
+            }
+            Self::Disagreement { rank } => {
+                write!(out, "rank {rank} has combined in another order than rank 0")
+            }
+        }
+    }
+}
+
+impl std::error::Error for Flaw {}
+
+/// Follows all ranks through a schedule.
+///
+/// # Errors
+/// The first [`Flaw`].
+pub fn check(schedule: &Schedule) -> Result<Proof, Flaw> {
+    follow((0..schedule.ranks()).map(|rank| schedule.stages(rank)).collect())
+}
+
+/// Follows ranks, whose stages these are.
+///
+/// # Errors
+/// The first [`Flaw`].
+pub fn follow(ranks: Vec<Vec<Stage>>) -> Result<Proof, Flaw> {
+    let size = ranks.len() as u32;
+    let mut values: Vec<Contributions> = (0..size).map(own).collect();
+    let mut messages = 0;
+    for stage in 0..ranks.first().map_or(0, Vec::len) {
+        messages += matched(&ranks, stage)?;
+        let new = |(rank, stages): (usize, &Vec<Stage>)| match &*stages[stage].combines {
+            [] => Rc::clone(&values[rank]),
+            operands => combined(operands, rank, &values),
+        };
+        values = ranks.iter().enumerate().map(new).collect();
+    }
+    let Some(order) = values.first().cloned() else {
+        return Ok(Proof { messages, order: [].into() });
+    };
+    for (rank, value) in values.iter().enumerate() {
+        let mut sorted = value.to_vec();
+        sorted.sort_by_key(|range| range.start);
+        let each_once = sorted.windows(2).all(|pair| pair[0].end == pair[1].start);
+        let whole = sorted.first().map(|range| range.start) == Some(0)
+            && sorted.last().map(|range| range.end) == Some(size);
+        if !each_once || !whole {
+            return Err(Flaw::Incomplete { rank: rank as u32, has: Rc::clone(value) });
+        }
+    }
+    match values.iter().position(|value| *value != order) {
+        Some(rank) => Err(Flaw::Disagreement { rank: rank as u32 }),
+        None => Ok(Proof { messages, order }),
+    }
+}
+
+/// What a rank contributes itself.
+fn own(rank: u32) -> Contributions {
+    std::iter::once(rank..rank + 1).collect()
+}
+
+fn combined(operands: &[Operand], own: usize, values: &[Contributions]) -> Contributions {
+    let mut all: Vec<Range<u32>> = Vec::new();
+    for operand in operands {
+        let value = match operand {
+            Operand::Own => &values[own],
+            Operand::Of(rank) => &values[*rank as usize],
+        };
+        for range in value.iter() {
+            match all.last_mut() {
+                Some(last) if last.end == range.start => last.end = range.end,
+                _ => all.push(range.clone()),
+            }
+        }
+    }
+    all.into()
+}
+
+/// The number of a stage's messages, each of which is sent and received.
+fn matched(ranks: &[Vec<Stage>], stage: usize) -> Result<u64, Flaw> {
+    let pairs = |receives: bool| {
+        let mut pairs: Vec<(u32, u32)> = Vec::new();
+        for (rank, stages) in ranks.iter().enumerate() {
+            let (rank, stage) = (rank as u32, &stages[stage]);
+            if receives {
+                pairs.extend(stage.receives().map(|from| (from, rank)));
+            } else {
+                pairs.extend(stage.sends.iter().map(|&to| (rank, to)));
+            }
+        }
+        pairs.sort_unstable();
+        pairs
+    };
+    let (sent, received) = (pairs(false), pairs(true));
+    if sent == received {
+        return Ok(sent.len() as u64);
+    }
+    let differs = sent.iter().zip(&received).find(|(one, other)| one != other);
+    let longer = if sent.len() > received.len() { &sent } else { &received };
+    let &(from, to) = match differs {
+        Some((one, other)) => one.min(other),
+        None => &longer[sent.len().min(received.len())],
+    };
+    Err(Flaw::Unmatched { stage, from, to })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stages(text: &str, ranks: u32) -> Vec<Vec<Stage>> {
+        let schedule = Schedule::parse(ranks, text).unwrap();
+        (0..ranks).map(|rank| schedule.stages(rank)).collect()
+    }
+
+    #[test]
+    fn a_flaw_is_found() {
+        assert_eq!(follow(stages("a2,a2", 4)).unwrap().messages, 8);
+        let mut silent = stages("a2,a2", 4);
+        silent[2][1].sends.clear();
+        assert_eq!(follow(silent), Err(Flaw::Unmatched { stage: 1, from: 2, to: 0 }));
+        let mut twice = stages("a2,a2", 4);
+        twice.iter_mut().for_each(|stages| stages[1] = stages[0].clone());
+        assert!(matches!(follow(twice), Err(Flaw::Incomplete { rank: 0, .. })));
+        let mut turned = stages("a2,a2", 4);
+        turned[3][1].combines.reverse();
+        assert_eq!(follow(turned), Err(Flaw::Disagreement { rank: 3 }));
+    }
+}

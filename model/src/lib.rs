@@ -1,0 +1,20 @@
+//! Models of collective communication: what each rank does, whether that is right, and what it costs.
+//!
+//! | what | where |
+//! |---|---|
+//! | the cost of short messages that overlap | [`cost`] |
+//! | schedules of allreduce in the notation of recursive multiplying | [`schedule`] |
+//! | what one rank does in a schedule | [`stages`] |
+//! | the proof that a schedule is an allreduce | [`check`] |
+//! | which schedule to take | [`choice`] |
+//!
+//! Nothing here communicates, and nothing knows of transports. Source of all of it: M. Ruefenacht, "Towards Larger
+//! Scale Collective Operations in the Message Passing Interface", thesis, Edinburgh 2020, cited as *thesis*.
+
+#![forbid(unsafe_code)]
+
+pub mod check;
+pub mod choice;
+pub mod cost;
+pub mod schedule;
+pub mod stages;

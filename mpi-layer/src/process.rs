@@ -10,7 +10,9 @@ use std::rc::Weak;
 use bowline_base::buffer::RecvBuf;
 use bowline_base::slab::Slab;
 use bowline_base::sync::Line;
-use bowline_ucp::{Ep, MatchSpec, MessageInfo, ReceiveError, RequestId, Status, Worker};
+use bowline_ucp::{
+    ConnectError, Ep, MatchSpec, MessageInfo, ReceiveError, RequestId, Status, Worker,
+};
 
 use crate::coll::run::Run;
 use crate::comm::context::ContextIds;
@@ -128,6 +130,9 @@ impl Process {
     #[cold]
     fn connect(&self, world_rank: u32) -> Result<Ep, MpiError> {
         self.try_connect(world_rank).map_err(|why| {
+            if let Some(ConnectError::PeerFailed { how, .. }) = why.downcast_ref() {
+                return MpiError::PeerFailed(*how);
+            }
             tracing::error!(world_rank, "cannot connect: {why}");
             MpiError::Unreachable { world_rank }
         })

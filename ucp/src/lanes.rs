@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_base::doorbell::WakeSet;
-use bowline_uct::{Caps, EpId, Iface};
+use bowline_uct::{Caps, EpId, Iface, OpenError};
 
 use crate::address::WorkerAddress;
 use crate::coop::Cursors;
@@ -138,8 +138,12 @@ impl Inner {
         for index in 0..self.lanes.len() {
             let lane = &mut self.lanes[index];
             let name = lane.iface.attr().provider;
-            let made = match lane.reaches(peer) {
-                Ok(address) => lane.iface.connect(address).map_err(|error| error.to_string()),
+            let made = match lane.reaches(peer).map(|address| lane.iface.connect(address)) {
+                Ok(Ok(ep)) => Ok(ep),
+                Ok(Err(OpenError::PeerFailed(how))) => {
+                    return Err(ConnectError::PeerFailed { rank: peer.rank, how });
+                }
+                Ok(Err(error)) => Err(error.to_string()),
                 Err(reason) => Err(reason),
             };
             match made {

@@ -83,6 +83,9 @@ pub enum OpenError {
     /// The peer cannot be reached this way.
     #[error("cannot connect: {0}")]
     Unreachable(#[from] Unreachable),
+    /// The peer is known to have failed, so that no other transport reaches it either.
+    #[error("cannot connect: {0}")]
+    PeerFailed(PeerFailure),
     /// The address is damaged or from another version.
     #[error("cannot connect: the address is damaged ({0})")]
     BadAddress(String),

@@ -13,7 +13,7 @@ use bowline_base::region::RegionError;
 use bowline_base::ring::promote::Sending;
 use bowline_base::scmp::seq;
 use bowline_base::sync::atomic::{Ordering, fence};
-use bowline_uct::{EpId, OpenError, Source, Unreachable};
+use bowline_uct::{EpId, OpenError, PeerFailure, Source, Unreachable};
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 
@@ -80,8 +80,8 @@ impl ShmIface {
             ))
             .into());
         }
-        if let Some(how) = self.peer_state(&job, address.local) {
-            return Err(Unreachable::because(how).into());
+        if job.is_dead(address.local) {
+            return Err(OpenError::PeerFailed(PeerFailure::Died));
         }
         // Everything that can fail comes before the seat is taken, so that none is lost.
         let bell = Doorbell::of_job(&job, address.local)
@@ -209,11 +209,6 @@ impl ShmIface {
         }
         self.nodes.push(Foreign { job: job.clone() });
         Ok(job)
-    }
-
-    /// Why a rank cannot be spoken to, if it has gone already.
-    fn peer_state(&self, job: &JobMemory, local: u32) -> Option<String> {
-        job.is_dead(local).then(|| format!("local rank {local} has died"))
     }
 
     /// What the kernel allows with the peer's memory.

@@ -5,7 +5,9 @@ use bowline_base::buffer::RecvBuf;
 use bowline_base::ring::promote::Sending;
 use bowline_base::scmp::slots_for;
 use bowline_base::sync::atomic::{AtomicU64, Ordering};
-use bowline_uct::{Armed, Iface, LocalSlice, MemoryDomain, PeerFailure, Posted, RemoteSlice};
+use bowline_uct::{
+    Armed, Iface, LocalSlice, MemoryDomain, OpenError, PeerFailure, Posted, RemoteSlice,
+};
 
 use super::*;
 use crate::endpoint::Cma;
@@ -331,6 +333,19 @@ fn nothing_is_copied_by_the_pid_of_a_rank_that_is_marked_dead() {
     job.mark_dead(1);
     assert_eq!(root.put_short(ep, &9u64.to_ne_bytes(), at), Err(PostError::PeerFailed));
     assert_eq!(there.load(Ordering::SeqCst), 8);
+    std::mem::forget(other);
+}
+
+#[test]
+fn who_is_dead_is_no_address_that_another_transport_might_reach() {
+    let options = ShmOptions::default();
+    let job = job(2, &options);
+    let mut root = ShmIface::open(job.clone(), 0, options.clone()).unwrap();
+    let other = ShmIface::open(job.clone(), 1, options).unwrap();
+    let address = other.address();
+    job.mark_dead(1);
+    let error = root.connect(&address).unwrap_err();
+    assert!(matches!(error, OpenError::PeerFailed(PeerFailure::Died)), "{error}");
     std::mem::forget(other);
 }
 

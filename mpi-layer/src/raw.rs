@@ -19,7 +19,10 @@ use bowline_ucp::{OpError, Sent};
 pub use bowline_ucp::{SendMode, Status as MessageEnd};
 pub use buffered::Pool;
 pub use memory::Memory;
-pub use request::{Completion, General, Mode, Posted, Request, StartError, Started, Uncancellable};
+pub use request::{
+    Completion, General, Mode, Posted, Request, Search, Standing, StartError, Started,
+    Uncancellable, search,
+};
 
 use crate::probe::ClaimedMessage;
 

@@ -9,9 +9,11 @@
 //! that complete in their call start as `Ready`. After that it is inactive: the functions over
 //! several requests pass over it, and [`Request::outcome`] repeats the outcome.
 
+use std::convert::Infallible;
+
 use crate::error::MpiError;
 use crate::process::Process;
-use crate::raw::Posted;
+use crate::raw::{Posted, Search, Standing, search};
 use crate::status::Status;
 
 /// How an operation ended.
@@ -115,13 +117,25 @@ fn settle<R: Core + ?Sized>(
     outcome
 }
 
-/// Whether the outcome could be told without waiting.
-fn can_report<R: Core + ?Sized>(request: &R) -> bool {
+/// Where a request stands. Moves nothing on.
+fn standing<R: Core + ?Sized>(request: &R) -> Standing {
     match request.state_now() {
-        State::Active(posted) => request.process().worker.is_complete(posted.id()),
-        State::Ready(_) => true,
-        State::Reported(_) => false,
+        State::Active(posted) if request.process().worker.is_complete(posted.id()) => {
+            Standing::Done
+        }
+        State::Active(_) => Standing::Busy,
+        State::Ready(_) => Standing::Done,
+        State::Reported(_) => Standing::Idle,
     }
+}
+
+/// The first complete request after the one that was told last.
+fn find<R: Request>(requests: &[R]) -> Search {
+    let count = requests.len();
+    let start = requests.first().map_or(0, |first| first.process().rotor.get()) % count.max(1);
+    let order = (start..count).chain(0..start);
+    search(order, |index| Ok::<_, Infallible>(standing(&requests[index])))
+        .unwrap_or_else(|e| match e {})
 }
 
 /// Tells the outcome if it is there; an inactive request repeats it.
@@ -144,24 +158,22 @@ fn report<R: Core + ?Sized>(request: &mut R) -> Option<Outcome> {
 ///
 /// All requests must belong to the same rank's world.
 pub fn wait_any<R: Request>(requests: &mut [R]) -> Option<(usize, Outcome)> {
-    wait_until(requests, |requests| requests.iter().any(can_report))?;
-    test_first(requests)
+    wait_for_one(requests);
+    tell_first(requests)
 }
 
 /// Tells one of the active requests that is complete, if there is one. Makes progress.
 /// (`MPI_Testany`)
 pub fn test_any<R: Request>(requests: &mut [R]) -> Option<(usize, Outcome)> {
     requests.first()?.process().look();
-    test_first(requests)
+    tell_first(requests)
 }
 
 /// Waits until at least one of the active requests is complete; tells all that are. Empty when
 /// none is active. (`MPI_Waitsome`)
 pub fn wait_some<R: Request>(requests: &mut [R]) -> Vec<(usize, Outcome)> {
-    match wait_until(requests, |requests| requests.iter().any(can_report)) {
-        Some(()) => report_all(requests),
-        None => Vec::new(),
-    }
+    wait_for_one(requests);
+    report_all(requests)
 }
 
 /// Tells all active requests that are complete. Makes progress. (`MPI_Testsome`)
@@ -198,30 +210,28 @@ pub fn test_all<R: Request>(requests: &mut [R]) -> Result<Option<Vec<Status>>, M
     if let Some(first) = requests.first() {
         first.process().look();
     }
-    if requests.iter().any(|request| request.is_active() && !can_report(request)) {
+    if requests.iter().any(|request| standing(request) == Standing::Busy) {
         return Ok(None);
     }
     wait_all(requests).map(Some)
 }
 
-/// Waits until `enough`; `None` when no request is active.
-fn wait_until<R: Request>(requests: &[R], enough: impl Fn(&[R]) -> bool) -> Option<()> {
-    let active = requests.iter().find(|request| request.is_active())?;
-    active.process().wait_until(|| enough(requests));
-    Some(())
+/// Waits until one of the active requests is complete, if any is active.
+fn wait_for_one<R: Request>(requests: &[R]) {
+    if let Some(first) = requests.first() {
+        first.process().wait_until(|| find(requests) != Search::Busy);
+    }
 }
 
 /// Tells the first complete request after the one told last.
-fn test_first<R: Request>(requests: &mut [R]) -> Option<(usize, Outcome)> {
-    let start = requests.first()?.process().rotor.get();
-    let count = requests.len();
-    let index = (0..count).map(|i| (start % count + i) % count);
-    let index = index.into_iter().find(|&i| can_report(&requests[i]))?;
+fn tell_first<R: Request>(requests: &mut [R]) -> Option<(usize, Outcome)> {
+    let Search::Found(index) = find(requests) else { return None };
     requests[index].process().rotor.set(index + 1);
     report(&mut requests[index]).map(|outcome| (index, outcome))
 }
 
 fn report_all<R: Request>(requests: &mut [R]) -> Vec<(usize, Outcome)> {
-    let ready = requests.iter_mut().enumerate().filter(|(_, request)| can_report(*request));
+    let ready = requests.iter_mut().enumerate();
+    let ready = ready.filter(|(_, request)| standing(*request) == Standing::Done);
     ready.filter_map(|(index, request)| Some((index, report(request)?))).collect()
 }

@@ -15,7 +15,7 @@ use std::ffi::c_int;
 use std::rc::Rc;
 
 use bowline_mpi::Status as Received;
-use bowline_mpi::raw::{Completion, Posted, Request as Raw, Started};
+use bowline_mpi::raw::{Completion, Posted, Request as Raw, Standing, Started};
 
 use crate::arg::{In, Out};
 use crate::buffered::Buffers;
@@ -92,6 +92,17 @@ pub(crate) enum Seen {
     Busy(Option<Posted>),
     /// It is complete, and that was not reported yet.
     Done,
+}
+
+impl Seen {
+    /// Where it stands among others.
+    pub(crate) const fn standing(self) -> Standing {
+        match self {
+            Self::Idle => Standing::Idle,
+            Self::Busy(_) => Standing::Busy,
+            Self::Done => Standing::Done,
+        }
+    }
 }
 
 /// How an operation ended.

@@ -6,6 +6,7 @@
 use std::ffi::c_int;
 
 use bowline_mpi::Status as Received;
+use bowline_mpi::raw::{Search, search};
 
 use crate::arg::{In, Out};
 use crate::entry::mpi;
@@ -83,16 +84,6 @@ impl Statuses {
     }
 }
 
-/// What a search among several requests finds.
-enum Search {
-    /// None is active.
-    Nothing,
-    /// None of the active ones is complete.
-    Busy,
-    /// One that is complete.
-    Found(usize, Request),
-}
-
 impl Library {
     /// Fails where one of the handles is none.
     fn check_requests(&self, count: c_int, requests: In<Request>) -> Result<usize, Fault> {
@@ -107,16 +98,7 @@ impl Library {
     /// Looks for the first complete request. Which one is reported is the library's choice; programs have come
     /// to expect the first, and `MPI_Waitsome` is for those that want all served alike.
     fn search(&self, count: usize, requests: In<Request>) -> Result<Search, Fault> {
-        let mut found = Search::Nothing;
-        for index in 0..count {
-            let handle = requests.at(index).get()?;
-            match self.requests.see(handle)? {
-                Seen::Idle => {}
-                Seen::Busy(_) => found = Search::Busy,
-                Seen::Done => return Ok(Search::Found(index, handle)),
-            }
-        }
-        Ok(found)
+        search(0..count, |index| Ok(self.requests.see(requests.at(index).get()?)?.standing()))
     }
 
     /// [`search`](Self::search), and another time after moving everything on.
@@ -220,13 +202,14 @@ impl Library {
     /// Stores which request was complete, and how it ended.
     fn tell_one(
         &self,
-        (index, handle): (usize, Request),
+        index: usize,
         requests: Out<Request>,
         indx: Out<c_int>,
         status: StatusOut,
     ) -> Result<(), Fault> {
         indx.set(index as c_int)?;
-        let told = self.requests.tell(handle, requests.at(index))?;
+        let place = requests.at(index);
+        let told = self.requests.tell(place.get()?, place)?;
         status.put(told.status);
         told.outcome()
     }
@@ -312,9 +295,7 @@ mpi! {
             !matches!(found, Ok(Search::Busy))
         });
         match found? {
-            Search::Found(index, handle) => {
-                mpi.tell_one((index, handle), array_of_requests, indx, status)
-            }
+            Search::Found(index) => mpi.tell_one(index, array_of_requests, indx, status),
             Search::Nothing | Search::Busy => {
                 status.put_empty();
                 indx.set(MPI_UNDEFINED)
@@ -327,9 +308,9 @@ mpi! {
         let count = mpi.check_requests(count, array_of_requests.input())?;
         places([indx.is_null(), flag.is_null()])?;
         match mpi.search_moving(count, array_of_requests.input())? {
-            Search::Found(index, handle) => {
+            Search::Found(index) => {
                 flag.set(1)?;
-                mpi.tell_one((index, handle), array_of_requests, indx, status)
+                mpi.tell_one(index, array_of_requests, indx, status)
             }
             Search::Nothing => {
                 status.put_empty();
@@ -411,8 +392,9 @@ mpi! {
         let count = mpi.check_requests(count, array_of_requests)?;
         places([indx.is_null(), flag.is_null()])?;
         match mpi.search_moving(count, array_of_requests)? {
-            Search::Found(index, handle) => {
+            Search::Found(index) => {
                 flag.set(1)?;
+                let handle = array_of_requests.at(index).get()?;
                 status.put(mpi.requests.peek(handle)?.status);
                 indx.set(index as c_int)
             }

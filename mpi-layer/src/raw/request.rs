@@ -353,6 +353,51 @@ impl From<Started> for Work {
     }
 }
 
+/// Where one of several requests stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "the standard's three: inactive, active, complete")]
+pub enum Standing {
+    /// There is nothing to be reported of it.
+    Idle,
+    /// It is under way.
+    Busy,
+    /// It is complete, and that was not reported yet.
+    Done,
+}
+
+/// What a search among several requests finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "what the standard's calls tell apart")]
+pub enum Search {
+    /// None is active.
+    Nothing,
+    /// None of the active ones is complete.
+    Busy,
+    /// The one with this number is complete.
+    Found(usize),
+}
+
+/// Looks for the first complete request in some order. Both skins search so: for one, for some, or for all that
+/// are not under way.
+///
+/// # Errors
+/// Those of `standing`, at the first that has one.
+#[inline]
+pub fn search<E>(
+    order: impl IntoIterator<Item = usize>,
+    mut standing: impl FnMut(usize) -> Result<Standing, E>,
+) -> Result<Search, E> {
+    let mut found = Search::Nothing;
+    for index in order {
+        match standing(index)? {
+            Standing::Idle => {}
+            Standing::Busy => found = Search::Busy,
+            Standing::Done => return Ok(Search::Found(index)),
+        }
+    }
+    Ok(found)
+}
+
 /// The request has nothing that can be cancelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Uncancellable;

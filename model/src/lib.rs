@@ -7,6 +7,7 @@
 //! | what one rank does in a schedule | [`stages`] |
 //! | the proof that a schedule is an allreduce | [`check`] |
 //! | which schedule to take | [`choice`] |
+//! | a simulator of programs of such tasks | [`fennel`] |
 //!
 //! Nothing here communicates, and nothing knows of transports. Source of all of it: M. Ruefenacht, "Towards Larger
 //! Scale Collective Operations in the Message Passing Interface", thesis, Edinburgh 2020, cited as *thesis*.
@@ -16,5 +17,6 @@
 pub mod check;
 pub mod choice;
 pub mod cost;
+pub mod fennel;
 pub mod schedule;
 pub mod stages;

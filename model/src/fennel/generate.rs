@@ -1,0 +1,69 @@
+//! Programs of known algorithms.
+
+use super::program::{Act, Program, TaskId};
+use crate::schedule::Schedule;
+
+/// Two processes send each other `bytes`, `rounds` times there and back.
+pub fn ping_pong(rounds: u32, bytes: usize) -> Program {
+    let mut program = Program::new(2);
+    let mut last = program.add(0, Act::Start, &[]);
+    program.add(1, Act::Start, &[]);
+    for _ in 0..rounds {
+        for process in [0, 1] {
+            let put = program.add(process, Act::Put { to: 1 - process, bytes }, &[last]);
+            last = program.add(1 - process, Act::Proxy, &[put]);
+        }
+    }
+    program
+}
+
+/// Process 0 sends `bytes` to each of `width` others.
+pub fn multicast(width: u32, bytes: usize) -> Program {
+    let mut program = Program::new(width + 1);
+    let mut last = program.add(0, Act::Start, &[]);
+    for to in 1..=width {
+        last = program.add(0, Act::Put { to, bytes }, &[last]);
+        program.add(to, Act::Proxy, &[last]);
+    }
+    program
+}
+
+/// An allreduce of `bytes` by a schedule. In each stage a process sends what it has, and computes once when all
+/// that it receives is there.
+pub fn allreduce(schedule: &Schedule, bytes: usize) -> Program {
+    allreduce_after(schedule, bytes, |_| 0.0)
+}
+
+/// The same when each process begins `delay` nanoseconds late.
+pub fn allreduce_after(schedule: &Schedule, bytes: usize, delay: impl Fn(u32) -> f64) -> Program {
+    let ranks = schedule.ranks();
+    let mut program = Program::new(ranks);
+    let stages: Vec<_> = (0..ranks).map(|rank| schedule.stages(rank)).collect();
+    // What each process did last, and what it must have done before it sends its value.
+    let mut last: Vec<TaskId> = (0..ranks)
+        .map(|rank| {
+            let start = program.add(rank, Act::Start, &[]);
+            match delay(rank) {
+                late if late > 0.0 => program.add(rank, Act::Sleep(late), &[start]),
+                _ => start,
+            }
+        })
+        .collect();
+    for stage in 0..schedule.tokens().len() {
+        let mut arrivals: Vec<Vec<TaskId>> = vec![Vec::new(); ranks as usize];
+        for (rank, stages) in stages.iter().enumerate() {
+            for &to in &stages[stage].sends {
+                let put = program.add(rank as u32, Act::Put { to, bytes }, &[last[rank]]);
+                arrivals[to as usize].push(put);
+                last[rank] = put;
+            }
+        }
+        for (rank, mut before) in arrivals.into_iter().enumerate() {
+            if !before.is_empty() {
+                before.push(last[rank]);
+                last[rank] = program.add(rank as u32, Act::Compute(bytes), &before);
+            }
+        }
+    }
+    program
+}

@@ -1,0 +1,184 @@
+//! Models of networks and of computing: parts that a machine is put together of.
+
+use crate::cost::Pipelining;
+
+/// When the two ends of a transfer are done with it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[expect(clippy::exhaustive_structs, reason = "a transfer has two ends")]
+pub struct Transfer {
+    /// When the process that has begun it may go on.
+    pub local: f64,
+    /// When the bytes are where they go.
+    pub arrived: f64,
+}
+
+/// What messages take.
+pub trait Network {
+    /// A put of `bytes` from one process to another that begins at `start`.
+    fn put(&mut self, from: u32, to: u32, bytes: usize, start: f64) -> Transfer;
+
+    /// A get of `bytes` by a process from another one that begins at `start`.
+    fn get(&mut self, by: u32, from: u32, bytes: usize, start: f64) -> Transfer;
+}
+
+/// What computing takes.
+pub trait Compute {
+    /// Nanoseconds for work on so many bytes on a process.
+    fn take(&mut self, process: u32, bytes: usize) -> f64;
+}
+
+/// The pipelining model with a cost of each byte: a message keeps its sender busy for
+/// `required + bytes * byte` and is there `pipelining` later.
+#[derive(Clone, Copy, Debug)]
+#[expect(clippy::exhaustive_structs, reason = "the parameters of the published model")]
+pub struct Pipelined {
+    /// The two parameters, in nanoseconds.
+    pub cost: Pipelining,
+    /// Nanoseconds for a byte, beta.
+    pub byte: f64,
+    /// Whether the sender waits until the message is there.
+    pub blocking: bool,
+}
+
+impl Pipelined {
+    /// What the thesis computed with in chapter 5: 500 ns, 100 ns, and 0.4 ns for a byte.
+    pub const CHAPTER_5: Self = Self {
+        cost: Pipelining { pipelining: 500.0, required: 100.0 },
+        byte: 0.4,
+        blocking: false,
+    };
+
+    fn transfer(self, bytes: usize, start: f64) -> Transfer {
+        let busy = start + self.cost.required + bytes as f64 * self.byte;
+        let arrived = busy + self.cost.pipelining;
+        Transfer { local: if self.blocking { arrived } else { busy }, arrived }
+    }
+}
+
+impl Network for Pipelined {
+    fn put(&mut self, _: u32, _: u32, bytes: usize, start: f64) -> Transfer {
+        self.transfer(bytes, start)
+    }
+
+    fn get(&mut self, _: u32, _: u32, bytes: usize, start: f64) -> Transfer {
+        // The bytes are of use where they were asked for, which is when they are there.
+        self.transfer(bytes, start)
+    }
+}
+
+/// LogP with a gap for each byte (LogGP): overhead `o`, latency `L`, and at least `g` between messages of a
+/// process. (Culler and others 1993; Alexandrov and others 1995.)
+#[derive(Clone, Debug)]
+pub struct LogGp {
+    latency: f64,
+    overhead: f64,
+    gap: f64,
+    byte: f64,
+    /// When each process may inject its next message.
+    free: Vec<f64>,
+}
+
+impl LogGp {
+    /// A network of so many processes with these parameters, in nanoseconds; `byte` is G.
+    pub fn new(processes: u32, latency: f64, overhead: f64, gap: f64, byte: f64) -> Self {
+        Self { latency, overhead, gap, byte, free: vec![0.0; processes as usize] }
+    }
+
+    fn inject(&mut self, by: u32, bytes: usize, start: f64, way: f64) -> Transfer {
+        let free = &mut self.free[by as usize];
+        let begin = start.max(*free);
+        let local = begin + self.overhead;
+        let last = local + bytes.saturating_sub(1) as f64 * self.byte;
+        *free = (begin + self.gap).max(last);
+        // The receiver's overhead is a part of the arrival: a put needs no task there.
+        Transfer { local, arrived: last + way + self.overhead }
+    }
+}
+
+impl Network for LogGp {
+    fn put(&mut self, from: u32, _: u32, bytes: usize, start: f64) -> Transfer {
+        let latency = self.latency;
+        self.inject(from, bytes, start, latency)
+    }
+
+    fn get(&mut self, by: u32, _: u32, bytes: usize, start: f64) -> Transfer {
+        // The request goes there and the bytes come back.
+        let both = 2.0 * self.latency;
+        self.inject(by, bytes, start, both)
+    }
+}
+
+/// Every computation takes as long.
+#[derive(Clone, Copy, Debug)]
+#[expect(clippy::exhaustive_structs, reason = "a single number")]
+pub struct Fixed(pub f64);
+
+impl Compute for Fixed {
+    fn take(&mut self, _: u32, _: usize) -> f64 {
+        self.0
+    }
+}
+
+/// Computing takes a time for each byte, gamma.
+#[derive(Clone, Copy, Debug)]
+#[expect(clippy::exhaustive_structs, reason = "a single number")]
+pub struct PerByte(pub f64);
+
+impl Compute for PerByte {
+    fn take(&mut self, _: u32, bytes: usize) -> f64 {
+        self.0 * bytes as f64
+    }
+}
+
+/// A model with noise: every time is stretched by a random factor of at least 1, whose excess is distributed
+/// exponentially. The same seed gives the same run.
+#[derive(Clone, Debug)]
+pub struct Noisy<M> {
+    model: M,
+    mean: f64,
+    state: u64,
+}
+
+impl<M> Noisy<M> {
+    /// `model`, whose times grow by the part `mean` in the mean.
+    pub const fn new(model: M, mean: f64, seed: u64) -> Self {
+        Self { model, mean, state: seed }
+    }
+
+    /// The next factor.
+    fn factor(&mut self) -> f64 {
+        // SplitMix64 (Steele, Lea and Flood 2014): one word of state, and good enough for noise.
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^= z >> 31;
+        // In (0, 1], so that the logarithm is finite.
+        let uniform = ((z >> 11) + 1) as f64 / (1_u64 << 53) as f64;
+        1.0 - self.mean * uniform.ln()
+    }
+
+    fn stretch(&mut self, transfer: Transfer, start: f64) -> Transfer {
+        let factor = self.factor();
+        let late = |time: f64| start + (time - start) * factor;
+        Transfer { local: late(transfer.local), arrived: late(transfer.arrived) }
+    }
+}
+
+impl<N: Network> Network for Noisy<N> {
+    fn put(&mut self, from: u32, to: u32, bytes: usize, start: f64) -> Transfer {
+        let transfer = self.model.put(from, to, bytes, start);
+        self.stretch(transfer, start)
+    }
+
+    fn get(&mut self, by: u32, from: u32, bytes: usize, start: f64) -> Transfer {
+        let transfer = self.model.get(by, from, bytes, start);
+        self.stretch(transfer, start)
+    }
+}
+
+impl<C: Compute> Compute for Noisy<C> {
+    fn take(&mut self, process: u32, bytes: usize) -> f64 {
+        self.model.take(process, bytes) * self.factor()
+    }
+}

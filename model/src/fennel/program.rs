@@ -1,0 +1,156 @@
+//! Programs: what processes do, as a graph of tasks.
+
+/// A task's number in its program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TaskId(pub(crate) u32);
+
+impl TaskId {
+    pub(crate) const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// What a task does.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Act {
+    /// A process begins here. Takes no time, and waits for nothing.
+    Start,
+    /// Joins what came before for what comes after. Takes no time.
+    Proxy,
+    /// The process does nothing for so many nanoseconds.
+    Sleep(f64),
+    /// The process computes on so many bytes.
+    Compute(usize),
+    /// Bytes go to a process. What of that process comes after begins when they are there.
+    Put {
+        /// The process.
+        to: u32,
+        /// Bytes.
+        bytes: usize,
+    },
+    /// Bytes are fetched from a process. What comes after begins when they are here.
+    Get {
+        /// The process.
+        from: u32,
+        /// Bytes.
+        bytes: usize,
+    },
+}
+
+/// A task.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Task {
+    /// The process that does it.
+    pub process: u32,
+    /// What it does.
+    pub act: Act,
+    /// It begins after so many of the tasks before it; 0 stands for all of them.
+    pub any: u32,
+    /// It does not occupy its process: others may run beside it.
+    pub concurrent: bool,
+}
+
+/// What processes do.
+#[derive(Clone, Debug, Default)]
+pub struct Program {
+    pub(crate) processes: u32,
+    pub(crate) tasks: Vec<Task>,
+    /// Which task comes before which.
+    edges: Vec<(TaskId, TaskId)>,
+}
+
+/// The edges of a program, by the task that comes before.
+#[derive(Debug)]
+pub(crate) struct After {
+    first: Vec<u32>,
+    tasks: Vec<TaskId>,
+}
+
+impl After {
+    pub(crate) fn of(&self, task: TaskId) -> &[TaskId] {
+        let (from, to) = (self.first[task.index()], self.first[task.index() + 1]);
+        &self.tasks[from as usize..to as usize]
+    }
+}
+
+impl Program {
+    /// A program of so many processes, in which nothing happens yet.
+    pub fn new(processes: u32) -> Self {
+        Self { processes, ..Self::default() }
+    }
+
+    /// Its processes.
+    pub const fn processes(&self) -> u32 {
+        self.processes
+    }
+
+    /// Its tasks, in the order of their numbers.
+    pub fn tasks(&self) -> &[Task] {
+        &self.tasks
+    }
+
+    /// Adds a task of a process, which begins after all of `after`.
+    ///
+    /// # Panics
+    /// When there is no such process, or one that it puts to or gets from, or more than 2^32 tasks.
+    pub fn add(&mut self, process: u32, act: Act, after: &[TaskId]) -> TaskId {
+        self.push(Task { process, act, any: 0, concurrent: false }, after)
+    }
+
+    /// The same for a task that begins after `any` of `after`, the ones that end first.
+    ///
+    /// # Panics
+    /// As [`add`](Self::add).
+    pub fn add_any(&mut self, process: u32, act: Act, any: u32, after: &[TaskId]) -> TaskId {
+        self.push(Task { process, act, any, concurrent: false }, after)
+    }
+
+    /// The same for a task beside which its process does others.
+    ///
+    /// # Panics
+    /// As [`add`](Self::add).
+    pub fn add_concurrent(&mut self, process: u32, act: Act, after: &[TaskId]) -> TaskId {
+        self.push(Task { process, act, any: 0, concurrent: true }, after)
+    }
+
+    /// Has a task begin after another one as well, which may be newer.
+    pub fn order(&mut self, before: TaskId, after: TaskId) {
+        self.edges.push((before, after));
+    }
+
+    fn push(&mut self, task: Task, after: &[TaskId]) -> TaskId {
+        let other = match task.act {
+            Act::Put { to, .. } => to,
+            Act::Get { from, .. } => from,
+            _ => task.process,
+        };
+        let inside = task.process < self.processes && other < self.processes;
+        assert!(inside, "{task:?} in a program of {} processes", self.processes);
+        let id = TaskId(u32::try_from(self.tasks.len()).expect("programs have at most 2^32 tasks"));
+        self.tasks.push(task);
+        self.edges.extend(after.iter().map(|&before| (before, id)));
+        id
+    }
+
+    /// How many tasks come before each, and which come after.
+    pub(crate) fn wired(&self) -> (Vec<u32>, After) {
+        let mut before = vec![0; self.tasks.len()];
+        let mut first = vec![0; self.tasks.len() + 1];
+        for (from, to) in &self.edges {
+            before[to.index()] += 1;
+            first[from.index() + 1] += 1;
+        }
+        for index in 1..first.len() {
+            first[index] += first[index - 1];
+        }
+        let (mut next, mut tasks) = (first.clone(), vec![TaskId(0); self.edges.len()]);
+        for &(from, to) in &self.edges {
+            let place = &mut next[from.index()];
+            tasks[*place as usize] = to;
+            *place += 1;
+        }
+        (before, After { first, tasks })
+    }
+}

@@ -210,33 +210,50 @@ impl Process {
     }
 
     /// Whether collectives are under way in the background.
-    #[inline]
+    #[inline(always)]
     fn has_runs(&self) -> bool {
         self.idle_runs.get() > 0
     }
 
     /// Waits for an operation, which is forgotten. All waits of the layer are here and in the next three: the
     /// rank's collectives in the background go on meanwhile.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn wait(&self, id: RequestId) -> Status {
         if self.has_runs() {
-            self.wait_until(|| self.worker.is_complete(id));
+            self.complete_beside_runs(id);
         }
         self.worker.wait(id)
     }
 
+    /// Apart, so that the short ways keep nothing for it; so the next.
+    #[cold]
+    #[inline(never)]
+    fn complete_beside_runs(&self, id: RequestId) {
+        self.wait_until(|| self.worker.is_complete(id));
+    }
+
     /// Receives a message and waits for it.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn recv_blocking(
         &self,
         spec: MatchSpec,
         buffer: RecvBuf,
     ) -> Result<MessageInfo, ReceiveError> {
         if self.has_runs() {
-            let id = self.worker.recv(spec, buffer)?;
-            return self.wait(id).message();
+            return self.recv_beside_runs(spec, buffer);
         }
         self.worker.recv_blocking(spec, buffer)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn recv_beside_runs(
+        &self,
+        spec: MatchSpec,
+        buffer: RecvBuf,
+    ) -> Result<MessageInfo, ReceiveError> {
+        let id = self.worker.recv(spec, buffer)?;
+        self.wait(id).message()
     }
 
     /// Waits until `done`, which is asked after everything that happens.

@@ -12,7 +12,7 @@
 //! other call. (3) A step that fails cancels what is under way, and the run ends when all of that has ended. What
 //! a rank's failure means to others is the business of the communicator's space, as for blocking collectives.
 //! (4) A run that is dropped while it is active cancels what is under way and waits for that, since the memory is
-//! in use so long.
+//! in use so long. Why it is so: `docs/decisions/0022-collectives-in-the-background.md`.
 
 use std::cell::RefCell;
 use std::fmt;

@@ -7,6 +7,7 @@
 //! | what one rank does in a schedule | [`stages`] |
 //! | the proof that a schedule is an allreduce | [`check`] |
 //! | which schedule to take | [`choice`] |
+//! | the steps of all collectives | [`coll`] |
 //! | a simulator of programs of such tasks | [`fennel`] |
 //!
 //! Nothing here communicates, and nothing knows of transports. Source of all of it: M. Ruefenacht, "Towards Larger
@@ -16,6 +17,7 @@
 
 pub mod check;
 pub mod choice;
+pub mod coll;
 pub mod cost;
 pub mod fennel;
 pub mod schedule;

@@ -53,6 +53,11 @@ pub enum MpiError {
     /// Elements whose bytes, or whose bounds in memory, are beyond what can be counted.
     #[error("so many elements have more bytes than can be counted")]
     Uncountable,
+    /// A nonblocking or persistent collective whose buffers reach beyond a terabyte.
+    #[error(
+        "a collective in the background works on at most 1 TiB of a buffer; use the blocking call"
+    )]
+    BeyondReach,
     /// A count and displacement that reach beyond their buffer, or whose sum overflows.
     #[error("{what}: block {index} ({count} at {displacement}) leaves a buffer of {len} elements")]
     BlockOutOfRange {
@@ -187,9 +192,10 @@ impl MpiError {
             Self::InvalidRank { .. } => ErrorClass::Rank,
             Self::InvalidRoot { .. } => ErrorClass::Root,
             Self::InvalidTag { .. } => ErrorClass::Tag,
-            Self::InvalidLength { .. } | Self::CountMismatch { .. } | Self::Uncountable => {
-                ErrorClass::Count
-            }
+            Self::InvalidLength { .. }
+            | Self::CountMismatch { .. }
+            | Self::Uncountable
+            | Self::BeyondReach => ErrorClass::Count,
             Self::InvalidColor { .. }
             | Self::BlockOutOfRange { .. }
             | Self::BlocksOverlap { .. } => ErrorClass::Arg,

@@ -22,10 +22,10 @@ use bowline_base::sync::LINE;
 use bowline_ucp::{Envelope, Ep, MatchSpec, OpError, RequestId, SendMode, Sent, Worker};
 
 use super::engine::{Combine, Operands};
-use super::plan::{Space, Span};
 use crate::error::MpiError;
 use crate::handles;
 use crate::process::{Process, Workspace};
+use bowline_model::coll::plan::{Space, Span};
 
 /// An operation under way.
 #[derive(Debug)]

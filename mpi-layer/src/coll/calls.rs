@@ -5,12 +5,12 @@
 //! every rank when a member of the communicator dies.
 
 use super::arena::Buffers;
-use super::blocks::{Blocks, Even, Placed};
-use super::choice::Shape;
-use super::plan::{Space, Span};
 use crate::comm::Communicator;
 use crate::datatype::{Datatype, bytes_of, bytes_of_mut};
 use crate::error::MpiError;
+use bowline_model::coll::blocks::{Blocks, Even, Placed};
+use bowline_model::coll::choice::Shape;
+use bowline_model::coll::plan::{Space, Span};
 
 /// Where the block of each rank lies in a buffer, in elements. Blocks of a receive buffer do not
 /// overlap.

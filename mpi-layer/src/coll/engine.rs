@@ -7,10 +7,10 @@ use std::marker::PhantomData;
 use bowline_ucp::{Envelope, MatchSpec, OpError};
 
 use super::arena::{Arena, Buffers};
-use super::plan::{Plan, Span};
 use crate::comm::{CommInner, Communicator};
 use crate::error::MpiError;
 use crate::tags;
+use bowline_model::coll::plan::{Plan, Span};
 
 /// Two vectors in memory that are to become one: `right = left OP right`.
 #[derive(Debug)]

@@ -20,11 +20,11 @@ pub(crate) use self::edges::Side;
 use self::edges::{Cut, Source, Target, Unused};
 pub use self::op::ReduceOp;
 pub use self::reduce::reduce_local;
-use super::blocks::{Blocks, Even};
-use super::plan::{Space, Span};
 use super::spans::Follow;
 use crate::comm::Communicator;
 use crate::error::MpiError;
+use bowline_model::coll::blocks::{Blocks, Even};
+use bowline_model::coll::plan::{Space, Span};
 
 /// The place of a rank's block among blocks of one length.
 fn block(space: Space, rank: u32, len: usize) -> Span {
@@ -45,7 +45,7 @@ impl Communicator {
         let mut open = call.open(Source::NOTHING, Target::NOTHING);
         // SAFETY: there is no memory.
         unsafe { open.on() }.barrier(self)?;
-        Ok(open.close(self, None))
+        open.close(self, None)
     }
 
     /// Brings the elements of `root` to all ranks. (`MPI_Bcast`)
@@ -73,7 +73,7 @@ impl Communicator {
         let mut open = call.open(Source::NOTHING, target);
         // SAFETY: promised by the caller.
         self.bcast_spans(unsafe { open.on() }, span, root)?;
-        Ok(open.close(self, None))
+        open.close(self, None)
     }
 
     /// Collects blocks at `root`; `block` is the first of those that are received there, and counts
@@ -113,7 +113,7 @@ impl Communicator {
         let mut open = call.open(source, target);
         // SAFETY: as above.
         self.gather_spans(unsafe { open.on() }, own, root)?;
-        Ok(open.close(self, None))
+        open.close(self, None)
     }
 
     /// Collects blocks at `root`, which has one entry of `received` for each rank; elsewhere it is
@@ -154,7 +154,7 @@ impl Communicator {
         let mut open = call.open(source, target);
         // SAFETY: as above.
         self.gatherv_spans(unsafe { open.on() }, own, &blocks, root)?;
-        Ok(open.close(self, None))
+        open.close(self, None)
     }
 
     /// Deals out blocks from `root`; `sent` is the first of them, and counts nowhere else. In place is
@@ -189,7 +189,7 @@ impl Communicator {
             let mut open = call.open(source, unused);
             // SAFETY: as above.
             self.scatter_spans(unsafe { open.on() }, own, root)?;
-            return Ok(open.close(self, None));
+            return open.close(self, None);
         };
         // SAFETY: as above.
         let target = unsafe { Target::of(receive)? };
@@ -200,7 +200,7 @@ impl Communicator {
         let mut open = call.open(source, target);
         // SAFETY: as above.
         self.scatter_spans(unsafe { open.on() }, own, root)?;
-        Ok(open.close(self, None))
+        open.close(self, None)
     }
 
     /// Deals out blocks from `root`, which has one entry of `sent` for each rank; elsewhere it is empty.
@@ -238,7 +238,7 @@ impl Communicator {
         let mut open = call.open(source, target);
         // SAFETY: as above.
         self.scatterv_spans(unsafe { open.on() }, &blocks, own, root)?;
-        Ok(open.close(self, None))
+        open.close(self, None)
     }
 
     /// Collects blocks at all ranks; `received` is the first of them. (`MPI_Allgather`)
@@ -271,7 +271,7 @@ impl Communicator {
         let mut open = call.open(source, target);
         // SAFETY: as above.
         self.allgather_spans(unsafe { open.on() }, own)?;
-        Ok(open.close(self, None))
+        open.close(self, None)
     }
 
     /// Collects blocks at all ranks; `received` has one for each. (`MPI_Allgatherv`)
@@ -305,7 +305,7 @@ impl Communicator {
         let mut open = call.open(source, target);
         // SAFETY: as above.
         self.allgatherv_spans(unsafe { open.on() }, own, &blocks, total)?;
-        Ok(open.close(self, None))
+        open.close(self, None)
     }
 
     /// Exchanges blocks between all ranks; `send` and `received` are the first ones. (`MPI_Alltoall`)
@@ -337,7 +337,7 @@ impl Communicator {
         let mut open = call.open(source, target);
         // SAFETY: as above.
         self.alltoall_spans(unsafe { open.on() }, len)?;
-        Ok(open.close(self, None))
+        open.close(self, None)
     }
 
     /// Exchanges blocks between all ranks; `send` and `received` have one for each. (`MPI_Alltoallv`,
@@ -369,7 +369,7 @@ impl Communicator {
         let mut open = call.open(source, target);
         // SAFETY: as above.
         self.alltoallv_spans(unsafe { open.on() }, &from, &into)?;
-        Ok(open.close(self, None))
+        open.close(self, None)
     }
 }
 

@@ -5,15 +5,15 @@
 //! not declared commutative; results are the same on all ranks and in every run.
 
 use super::arena::Buffers;
-use super::blocks::{Blocks, Even, Packed};
 use super::calls::{blocks_length, length};
 use super::engine::Operands;
-use super::plan::{Space, Span};
 use super::spans::Reduction;
 use crate::comm::Communicator;
 use crate::datatype::{Datatype, bytes_of, bytes_of_mut, items_of, items_of_mut};
 use crate::error::MpiError;
 use crate::op::Operation;
+use bowline_model::coll::blocks::{Blocks, Even, Packed};
+use bowline_model::coll::plan::{Space, Span};
 
 /// The operation on bytes, for collectives whose buffers are slices of `T`.
 #[inline]

@@ -22,19 +22,19 @@ use bowline_ucp::OpError;
 
 use super::arena::{Arena, Buffers};
 use super::engine::Operands;
-use super::plan::Span;
 use super::raw::{ReduceOp, Side};
-use super::record::Step;
 use super::spans::Recorded;
 use crate::comm::Communicator;
 use crate::error::MpiError;
 use crate::handles;
 use crate::process::Process;
+use bowline_model::coll::plan::Span;
+use bowline_model::coll::record::{Step, Steps};
 
 /// A collective in the background, which may be one that is started again and again.
 pub struct Run {
     comm: Communicator,
-    steps: Box<[Step]>,
+    steps: Steps,
     /// Bytes of scratch.
     scratch: usize,
     /// The tag of phase 0.
@@ -62,22 +62,27 @@ enum State {
 
 impl Run {
     /// A run that was recorded: of the next collective of the communicator, or of a persistent one.
+    ///
+    /// # Errors
+    /// [`MpiError::BeyondReach`].
     pub(super) fn new(
         comm: &Communicator,
         recorded: Recorded,
         sides: Sides,
         op: Option<ReduceOp>,
         again: bool,
-    ) -> Rc<Self> {
-        Rc::new(Self {
+    ) -> Result<Rc<Self>, MpiError> {
+        // The number is taken in any case, since other ranks may have succeeded.
+        let tag = comm.inner.next_tag(again);
+        Ok(Rc::new(Self {
             comm: comm.clone(),
-            steps: recorded.recorder.steps.into(),
+            steps: recorded.recorder.finish().ok_or(MpiError::BeyondReach)?,
             scratch: recorded.scratch,
-            tag: comm.inner.next_tag(again),
+            tag,
             op,
             state: RefCell::new(State::Idle),
             sides: RefCell::new(sides),
-        })
+        }))
     }
 
     /// Starts it. Whether it was idle; else nothing has happened.
@@ -131,7 +136,7 @@ impl Run {
         next: &mut usize,
         tag: &mut u64,
     ) -> Option<Result<(), MpiError>> {
-        while let Some(&step) = self.steps.get(*next) {
+        while let Some(step) = self.steps.get(*next) {
             let begun = match step {
                 Step::Wait => match arena.poll()? {
                     Ok(()) => Ok(()),

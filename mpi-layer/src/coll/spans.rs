@@ -7,17 +7,17 @@
 use bowline_base::sync::Line;
 
 use super::arena::Buffers;
-use super::blocks::{Blocks, Even};
-use super::choice::Tree;
 use super::engine::{Combine, Engine};
-use super::plan::{Place, Plan, Space, Span, Vectors};
-use super::record::Recorder;
-use super::{
-    allgather, allreduce, alltoall, barrier, bcast, gather, reduce, reduce_scatter, scan, scatter,
-    shared,
-};
+use super::shared;
 use crate::comm::Communicator;
 use crate::error::MpiError;
+use bowline_model::coll::blocks::{Blocks, Even};
+use bowline_model::coll::forms::Tree;
+use bowline_model::coll::plan::{Place, Plan, Space, Span, Vectors};
+use bowline_model::coll::record::Recorder;
+use bowline_model::coll::{
+    allgather, allreduce, alltoall, barrier, bcast, gather, reduce, reduce_scatter, scan, scatter,
+};
 
 /// An operation as algorithms need it.
 #[derive(Clone, Copy)]

@@ -14,7 +14,6 @@ use bowline_base::layout::Layout;
 use super::Scope;
 use crate::coll::calls::{Partition, blocks_length, length};
 use crate::coll::engine::Operands;
-use crate::coll::plan::Space;
 use crate::coll::raw::{Data, Later, ReduceOp};
 use crate::coll::run::Run;
 use crate::comm::Communicator;
@@ -22,6 +21,7 @@ use crate::datatype::{Datatype, items_of, items_of_mut};
 use crate::error::MpiError;
 use crate::op::Operation;
 use crate::process::Process;
+use bowline_model::coll::plan::Space;
 
 /// A collective in a scope. Dropped, it goes on, and the scope waits for it.
 #[derive(Debug)]

@@ -54,7 +54,7 @@ const LAW: &[Layer] = &[
     // Models name nothing that communicates.
     layer("bowline-model", &[], &[]),
     // Its tests need real transports, and the words of the conformance suite for what they leave out.
-    layer("bowline-mpi", &[UCP, BASE, "bowline-mpi-derive"], &["bowline", UCT]),
+    layer("bowline-mpi", &[UCP, BASE, "bowline-model", "bowline-mpi-derive"], &["bowline", UCT]),
     layer("bowline-launch", &[BASE], &[]),
     layer(
         "bowline",

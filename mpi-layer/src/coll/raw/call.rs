@@ -10,6 +10,7 @@ use crate::coll::arena::Buffers;
 use crate::coll::run::Run;
 use crate::coll::spans::{Follow, Recorded};
 use crate::comm::Communicator;
+use crate::error::MpiError;
 
 /// When a collective is done. Implemented by [`Now`], [`Later`] and [`Again`].
 pub trait Call: Copy + sealed::Opens {}
@@ -32,7 +33,7 @@ pub struct Later;
 pub struct Again;
 
 pub(crate) mod sealed {
-    use super::{Communicator, Follow, ReduceOp, Side};
+    use super::{Communicator, Follow, MpiError, ReduceOp, Side};
 
     /// How a call is opened on its two sides.
     pub trait Opens {
@@ -64,7 +65,11 @@ pub(crate) mod sealed {
         unsafe fn on(&mut self) -> Self::On<'_>;
 
         /// The plan was followed. `op` is that of the plan.
-        fn close(self, comm: &Communicator, op: Option<ReduceOp>) -> Self::Output;
+        ///
+        /// # Errors
+        /// [`MpiError::BeyondReach`], where it was to be recorded.
+        fn close(self, comm: &Communicator, op: Option<ReduceOp>)
+        -> Result<Self::Output, MpiError>;
     }
 }
 
@@ -102,8 +107,9 @@ impl<S: Side + 'static, T: Side + 'static> Open for Doing<S, T> {
     }
 
     #[inline]
-    fn close(mut self, _: &Communicator, _: Option<ReduceOp>) {
+    fn close(mut self, _: &Communicator, _: Option<ReduceOp>) -> Result<(), MpiError> {
         self.1.store();
+        Ok(())
     }
 }
 
@@ -124,7 +130,7 @@ impl<S: Side + 'static, T: Side + 'static> Open for Recording<S, T> {
         &mut self.recorded
     }
 
-    fn close(self, comm: &Communicator, op: Option<ReduceOp>) -> Rc<Run> {
+    fn close(self, comm: &Communicator, op: Option<ReduceOp>) -> Result<Rc<Run>, MpiError> {
         let Self { source, target, recorded, again } = self;
         Run::new(comm, recorded, (Box::new(source), Box::new(target)), op, again)
     }

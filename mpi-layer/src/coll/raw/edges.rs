@@ -10,9 +10,9 @@ use std::sync::Arc;
 
 use bowline_base::layout::{Layout, pack, unpack};
 
-use crate::coll::blocks::Blocks;
-use crate::coll::plan::{Space, Span};
 use crate::error::MpiError;
+use bowline_model::coll::blocks::Blocks;
+use bowline_model::coll::plan::{Space, Span};
 
 /// Elements in memory: an address, how many there are, and how each lies.
 #[derive(Clone, Debug)]

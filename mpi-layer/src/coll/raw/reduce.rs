@@ -5,12 +5,12 @@ use super::call::sealed::Open;
 use super::edges::{Data, Side, Source, Target};
 use super::{Call, ReduceOp, same};
 use crate::coll::arena::Buffers;
-use crate::coll::blocks::{Blocks, Even, Packed};
 use crate::coll::engine::Operands;
-use crate::coll::plan::{Space, Span};
 use crate::coll::spans::Follow;
 use crate::comm::Communicator;
 use crate::error::MpiError;
+use bowline_model::coll::blocks::{Blocks, Even, Packed};
+use bowline_model::coll::plan::{Space, Span};
 
 impl Communicator {
     /// Combines the elements of all ranks; the result goes to `received` at `root`, which counts nowhere
@@ -43,7 +43,7 @@ impl Communicator {
         let combine = |operands: Operands<'_>| op.call(&operands);
         // SAFETY: as above.
         self.reduce_spans(unsafe { open.on() }, own, op.reduction(&combine), root)?;
-        Ok(open.close(self, Some(op)))
+        open.close(self, Some(op))
     }
 
     /// Combines the elements of all ranks; all get the result. (`MPI_Allreduce`)
@@ -71,7 +71,7 @@ impl Communicator {
         let combine = |operands: Operands<'_>| op.call(&operands);
         // SAFETY: as above.
         unsafe { open.on() }.allreduce(self, own, op.reduction(&combine))?;
-        Ok(open.close(self, Some(op)))
+        open.close(self, Some(op))
     }
 
     /// [`allreduce_data`](Self::allreduce_data) of `len` bytes of elements that lie side by side on both sides.
@@ -174,7 +174,7 @@ impl Communicator {
         let combine = |operands: Operands<'_>| op.call(&operands);
         // SAFETY: as above.
         self.reduce_scatter_spans(unsafe { open.on() }, blocks, total, op.reduction(&combine))?;
-        Ok(open.close(self, Some(op)))
+        open.close(self, Some(op))
     }
 
     /// Combines the elements of all ranks up to this one, or, if `exclusive`, below it; rank 0's
@@ -209,7 +209,7 @@ impl Communicator {
         let combine = |operands: Operands<'_>| op.call(&operands);
         // SAFETY: as above.
         self.scan_spans(unsafe { open.on() }, exclusive, len, op.reduction(&combine))?;
-        Ok(open.close(self, Some(op)))
+        open.close(self, Some(op))
     }
 }
 

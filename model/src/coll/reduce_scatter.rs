@@ -2,12 +2,13 @@
 
 use super::accumulate::{Accumulator, Side};
 use super::blocks::Blocks;
-use super::choice::{Reduce, ReduceScatter};
+use super::forms::{Reduce, ReduceScatter};
 use super::plan::{Place, Plan, Span, Vectors};
 use super::{reduce, scatter};
 
 /// Bytes of scratch that `run` needs for vectors of `total` bytes, `own` of which are this rank's.
-pub(crate) const fn scratch(how: ReduceScatter, size: u32, total: usize, own: usize) -> usize {
+#[inline]
+pub const fn scratch(how: ReduceScatter, size: u32, total: usize, own: usize) -> usize {
     match how {
         ReduceScatter::ViaRoot => total + reduce::scratch(Reduce::Ordered, size, total),
         ReduceScatter::Halving => 2 * total,
@@ -18,7 +19,7 @@ pub(crate) const fn scratch(how: ReduceScatter, size: u32, total: usize, own: us
 
 /// Reduces the inputs, which `blocks` cuts without gaps, and brings each rank's block of the
 /// result to its output.
-pub(crate) fn run<P: Plan>(
+pub fn run<P: Plan>(
     plan: &mut P,
     place: Place,
     how: ReduceScatter,

@@ -3,12 +3,13 @@
 //! All forms work on the blocks in the output; the caller's own block may come from elsewhere.
 
 use super::blocks::{Blocks, Even};
-use super::choice::{Allgather, Bcast};
+use super::forms::{Allgather, Bcast};
 use super::plan::{Place, Plan, Span};
 use super::{bcast, gather};
 
 /// Bytes of scratch that `run` needs; `total` is the length of all blocks.
-pub(crate) const fn scratch(how: Allgather, total: usize) -> usize {
+#[inline]
+pub const fn scratch(how: Allgather, total: usize) -> usize {
     match how {
         Allgather::Bruck => total,
         _ => 0,
@@ -16,7 +17,7 @@ pub(crate) const fn scratch(how: Allgather, total: usize) -> usize {
 }
 
 /// Blocks of one length. `own` may be the own block of the output.
-pub(crate) fn even<P: Plan>(
+pub fn even<P: Plan>(
     plan: &mut P,
     place: Place,
     how: Allgather,
@@ -36,7 +37,7 @@ pub(crate) fn even<P: Plan>(
 }
 
 /// Blocks of any lengths at any places; for the algorithms that can.
-pub(crate) fn any<P: Plan>(
+pub fn any<P: Plan>(
     plan: &mut P,
     place: Place,
     how: Allgather,

@@ -1,12 +1,13 @@
 //! Reductions whose result all ranks get.
 
 use super::accumulate::{Accumulator, Side};
-use super::choice::{Allreduce, Bcast, Reduce};
+use super::forms::{Allreduce, Bcast, Reduce};
 use super::plan::{Place, Plan, Span, Vectors};
 use super::{bcast, reduce};
 
 /// Bytes of scratch that `run` needs for vectors of `len` bytes.
-pub(crate) const fn scratch(how: Allreduce, size: u32, len: usize) -> usize {
+#[inline]
+pub const fn scratch(how: Allreduce, size: u32, len: usize) -> usize {
     match how {
         Allreduce::Doubling | Allreduce::Halving => len,
         Allreduce::Flat => reduce::scratch(Reduce::Flat, size, len),
@@ -15,7 +16,7 @@ pub(crate) const fn scratch(how: Allreduce, size: u32, len: usize) -> usize {
 }
 
 /// Brings the reduction of all inputs to everybody's output.
-pub(crate) fn run<P: Plan>(
+pub fn run<P: Plan>(
     plan: &mut P,
     place: Place,
     how: Allreduce,
@@ -119,7 +120,7 @@ fn doubling<P: Plan>(plan: &mut P, place: Place, vectors: Vectors) -> Result<(),
 /// Recursive halving of a vector over folded ranks: in round k, ranks that differ in bit k split
 /// the window that both have and keep a half each.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Halving {
+pub struct Halving {
     fold: Fold,
     place: Place,
     width: usize,
@@ -128,7 +129,8 @@ pub(crate) struct Halving {
 
 impl Halving {
     /// For vectors of `len` bytes that are cut between elements of `width` bytes.
-    pub(crate) const fn new(place: Place, len: usize, width: usize) -> Self {
+    #[inline]
+    pub const fn new(place: Place, len: usize, width: usize) -> Self {
         let count = match len.checked_div(width) {
             Some(count) => count,
             None => 0,
@@ -137,17 +139,19 @@ impl Halving {
     }
 
     /// How many windows there are in the end.
-    pub(crate) const fn parts(self) -> u32 {
+    #[inline]
+    pub const fn parts(self) -> u32 {
         self.fold.parts
     }
 
     /// The rank that has a window in the end.
-    pub(crate) const fn owner(self, part: u32) -> u32 {
+    #[inline]
+    pub const fn owner(self, part: u32) -> u32 {
         self.fold.rank(part)
     }
 
     /// Offset and length in bytes of the window that a participant has in the end.
-    pub(crate) fn window(self, part: u32) -> (usize, usize) {
+    pub fn window(self, part: u32) -> (usize, usize) {
         self.bytes(self.after(part, self.fold.parts.trailing_zeros()))
     }
 
@@ -170,7 +174,7 @@ impl Halving {
     }
 
     /// Reduces; the window of the result that this rank has then, `None` when it takes no part.
-    pub(crate) fn reduce<P: Plan>(
+    pub fn reduce<P: Plan>(
         self,
         plan: &mut P,
         sum: &mut Accumulator,

@@ -12,102 +12,26 @@
 //! microsecond for a message and 10 GB/s for a copy, and are set where two forms break even for
 //! about 16 ranks.
 
+use super::forms::{
+    Allgather, Allreduce, Alltoall, Barrier, Bcast, Reduce, ReduceScatter, Scan, Tree,
+};
+
 /// What choices depend on beside lengths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Shape {
+pub struct Shape {
     /// Ranks in the communicator.
-    pub(crate) ranks: u32,
+    pub ranks: u32,
     /// Whether ranks share processors; agreed when the communicator was made.
-    pub(crate) oversubscribed: bool,
+    pub oversubscribed: bool,
 }
 
 impl Shape {
     /// Whether barriers and small reductions go through one piece of shared memory, if the ranks
     /// share a node: messages need more turns on a processor. Two ranks exchange one message.
-    pub(crate) const fn shares_memory(self) -> bool {
+    #[inline]
+    pub const fn shares_memory(self) -> bool {
         self.oversubscribed && self.ranks > 2
     }
-}
-
-/// See [`barrier`](super::barrier).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Barrier {
-    Dissemination,
-    Flat,
-}
-
-/// See [`bcast`](super::bcast).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Bcast {
-    Flat,
-    Binomial,
-    ScatterAllgather,
-    Chain,
-}
-
-/// See [`reduce`](super::reduce).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reduce {
-    Flat,
-    /// For commutative operations, or root 0.
-    Binomial,
-    Ordered,
-    Halving,
-}
-
-/// See [`allreduce`](super::allreduce).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Allreduce {
-    Doubling,
-    Halving,
-    Flat,
-    ReduceBcast,
-}
-
-/// See [`gather`](super::gather) and [`scatter`](super::scatter).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Tree {
-    Linear,
-    Binomial,
-}
-
-/// See [`allgather`](super::allgather).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Allgather {
-    /// For powers of two and even blocks.
-    Doubling,
-    Bruck,
-    Ring,
-    Direct,
-    /// For even blocks.
-    GatherBcast,
-}
-
-/// See [`alltoall`](super::alltoall).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Alltoall {
-    /// For even blocks.
-    Bruck,
-    /// With so many partners at a time.
-    Staged(u32),
-}
-
-/// See [`reduce_scatter`](super::reduce_scatter).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ReduceScatter {
-    ViaRoot,
-    /// For powers of two and commutative operations.
-    Halving,
-    /// For commutative operations.
-    Pairwise,
-    Direct,
-}
-
-/// See [`scan`](super::scan).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Scan {
-    Doubling,
-    Chain,
 }
 
 const KB: usize = 1 << 10;
@@ -120,12 +44,15 @@ const FLAT_RANKS_MAX: u32 = 64;
 const CUT_MIN: usize = 32 * KB;
 
 impl Shape {
-    pub(crate) const fn barrier(self) -> Barrier {
+    /// For a barrier.
+    #[inline]
+    pub const fn barrier(self) -> Barrier {
         if self.oversubscribed && self.ranks > 2 { Barrier::Flat } else { Barrier::Dissemination }
     }
 
-    /// For `bytes` bytes.
-    pub(crate) const fn bcast(self, bytes: usize) -> Bcast {
+    /// For a broadcast of `bytes` bytes.
+    #[inline]
+    pub const fn bcast(self, bytes: usize) -> Bcast {
         if self.ranks <= 4 || self.oversubscribed && self.ranks <= FLAT_RANKS_MAX {
             Bcast::Flat
         } else if self.oversubscribed || bytes <= 2 * CUT_MIN {
@@ -138,7 +65,8 @@ impl Shape {
     }
 
     /// For vectors of `bytes` bytes in elements of `width`.
-    pub(crate) const fn reduce(self, bytes: usize, width: usize, commutative: bool) -> Reduce {
+    #[inline]
+    pub const fn reduce(self, bytes: usize, width: usize, commutative: bool) -> Reduce {
         let cuttable = width > 0 && bytes / width >= self.ranks as usize;
         if self.oversubscribed && self.ranks <= FLAT_RANKS_MAX && bytes <= FLAT_REDUCTION_MAX {
             Reduce::Flat
@@ -152,7 +80,8 @@ impl Shape {
     }
 
     /// For vectors of `bytes` bytes in elements of `width`.
-    pub(crate) const fn allreduce(self, bytes: usize, width: usize) -> Allreduce {
+    #[inline]
+    pub const fn allreduce(self, bytes: usize, width: usize) -> Allreduce {
         let cuttable = width > 0 && bytes / width >= self.ranks as usize;
         if self.oversubscribed && self.ranks > 2 && self.ranks <= FLAT_RANKS_MAX {
             if bytes <= FLAT_REDUCTION_MAX { Allreduce::Flat } else { Allreduce::ReduceBcast }
@@ -164,7 +93,8 @@ impl Shape {
     }
 
     /// For gathers and scatters of blocks of `block` bytes.
-    pub(crate) const fn tree(self, block: usize) -> Tree {
+    #[inline]
+    pub const fn tree(self, block: usize) -> Tree {
         if self.oversubscribed || self.ranks <= 8 || block > 2 * KB {
             Tree::Linear
         } else {
@@ -173,7 +103,8 @@ impl Shape {
     }
 
     /// For blocks of one length.
-    pub(crate) const fn allgather(self, block: usize) -> Allgather {
+    #[inline]
+    pub const fn allgather(self, block: usize) -> Allgather {
         let total = block.saturating_mul(self.ranks as usize);
         match self.allgatherv(total) {
             Allgather::Direct if total <= CUT_MIN => Allgather::GatherBcast,
@@ -183,7 +114,8 @@ impl Shape {
     }
 
     /// For blocks of `total` bytes together.
-    pub(crate) const fn allgatherv(self, total: usize) -> Allgather {
+    #[inline]
+    pub const fn allgatherv(self, total: usize) -> Allgather {
         if self.ranks <= 2 {
             // One exchange, in place.
             Allgather::Ring
@@ -197,7 +129,8 @@ impl Shape {
     }
 
     /// For blocks of one length.
-    pub(crate) const fn alltoall(self, block: usize) -> Alltoall {
+    #[inline]
+    pub const fn alltoall(self, block: usize) -> Alltoall {
         if self.oversubscribed && self.ranks <= FLAT_RANKS_MAX {
             Alltoall::Staged(FLAT_RANKS_MAX)
         } else if self.ranks >= 8 && block <= 256 {
@@ -210,12 +143,14 @@ impl Shape {
     }
 
     /// For blocks of which a rank knows its own only: partners at a time.
-    pub(crate) const fn alltoallv(self) -> u32 {
+    #[inline]
+    pub const fn alltoallv(self) -> u32 {
         if self.oversubscribed || self.ranks <= FLAT_RANKS_MAX { FLAT_RANKS_MAX } else { 1 }
     }
 
     /// For vectors of `total` bytes.
-    pub(crate) const fn reduce_scatter(self, total: usize, commutative: bool) -> ReduceScatter {
+    #[inline]
+    pub const fn reduce_scatter(self, total: usize, commutative: bool) -> ReduceScatter {
         if self.ranks <= 2 {
             ReduceScatter::Direct
         } else if self.oversubscribed {
@@ -231,7 +166,9 @@ impl Shape {
         }
     }
 
-    pub(crate) const fn scan(self) -> Scan {
+    /// For a prefix reduction.
+    #[inline]
+    pub const fn scan(self) -> Scan {
         if self.oversubscribed || self.ranks <= 2 { Scan::Chain } else { Scan::Doubling }
     }
 }

@@ -3,7 +3,7 @@
 use super::plan::{Space, Span};
 
 /// The block of each rank in a buffer.
-pub(crate) trait Blocks {
+pub trait Blocks {
     /// Where the block of `rank` is.
     fn span(&self, rank: u32) -> Span;
 
@@ -16,10 +16,11 @@ pub(crate) trait Blocks {
 
 /// Blocks of one length, one after the other.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Even {
-    pub(crate) space: Space,
+pub struct Even {
+    /// Where they are.
+    pub space: Space,
     /// Bytes of a block.
-    pub(crate) len: usize,
+    pub len: usize,
 }
 
 impl Blocks for Even {
@@ -31,11 +32,15 @@ impl Blocks for Even {
 
 /// Blocks that the user placed, in elements of `width` bytes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Placed<'a> {
-    pub(crate) space: Space,
-    pub(crate) width: usize,
-    pub(crate) counts: &'a [usize],
-    pub(crate) displacements: &'a [usize],
+pub struct Placed<'a> {
+    /// Where they are.
+    pub space: Space,
+    /// Bytes of an element.
+    pub width: usize,
+    /// Elements in the block of each rank.
+    pub counts: &'a [usize],
+    /// Where the block of each rank starts.
+    pub displacements: &'a [usize],
 }
 
 impl Blocks for Placed<'_> {
@@ -51,10 +56,11 @@ impl Blocks for Placed<'_> {
 
 /// Blocks of different lengths without gaps; `offsets` has one entry more than there are blocks.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Packed<'a> {
-    pub(crate) space: Space,
+pub struct Packed<'a> {
+    /// Where they are.
+    pub space: Space,
     /// Bytes in front of each block, and of all.
-    pub(crate) offsets: &'a [usize],
+    pub offsets: &'a [usize],
 }
 
 impl Blocks for Packed<'_> {

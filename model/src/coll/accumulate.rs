@@ -9,7 +9,7 @@ use super::plan::{Plan, Space, Span};
 
 /// Which side of the value the partner's contribution belongs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Side {
+pub enum Side {
     /// It comes from lower ranks.
     Left,
     /// It comes from higher ranks.
@@ -19,25 +19,28 @@ pub(crate) enum Side {
 /// The value and its two places. All three spans have one length; windows of it are named by
 /// offset and length.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Accumulator {
+pub struct Accumulator {
     value: Span,
     places: [Span; 2],
 }
 
 impl Accumulator {
     /// A value that stands at `value`, with two places to go to; `value` may be the first one.
-    pub(crate) fn new(value: Span, first: Span, second: Span) -> Self {
+    #[inline]
+    pub fn new(value: Span, first: Span, second: Span) -> Self {
         debug_assert!(value.len == first.len && first.len == second.len);
         Self { value, places: [first, second] }
     }
 
     /// Where the value stands.
-    pub(crate) const fn value(&self) -> Span {
+    #[inline]
+    pub const fn value(&self) -> Span {
         self.value
     }
 
     /// Where the next contribution can be received.
-    pub(crate) fn free(&self, side: Side) -> Span {
+    #[inline]
+    pub fn free(&self, side: Side) -> Span {
         let [first, second] = self.places;
         match self.value {
             value if value == first => second,
@@ -50,7 +53,8 @@ impl Accumulator {
     }
 
     /// Merges the window that has arrived at `free(side)`.
-    pub(crate) fn merge<P: Plan>(&mut self, plan: &mut P, side: Side, at: usize, len: usize) {
+    #[inline]
+    pub fn merge<P: Plan>(&mut self, plan: &mut P, side: Side, at: usize, len: usize) {
         let arrived = self.free(side);
         match side {
             Side::Right => {
@@ -68,12 +72,8 @@ impl Accumulator {
     }
 
     /// Receives a whole contribution from a rank and merges it.
-    pub(crate) fn absorb<P: Plan>(
-        &mut self,
-        plan: &mut P,
-        from: u32,
-        side: Side,
-    ) -> Result<(), P::Error> {
+    #[inline]
+    pub fn absorb<P: Plan>(&mut self, plan: &mut P, from: u32, side: Side) -> Result<(), P::Error> {
         plan.recv(from, self.free(side))?;
         plan.wait()?;
         self.merge(plan, side, 0, self.value.len);
@@ -82,7 +82,8 @@ impl Accumulator {
 
     /// Swaps with a partner: gives it one window and merges its contribution to another, which
     /// may be the same.
-    pub(crate) fn exchange<P: Plan>(
+    #[inline]
+    pub fn exchange<P: Plan>(
         &mut self,
         plan: &mut P,
         peer: u32,
@@ -102,7 +103,8 @@ impl Accumulator {
     }
 
     /// Brings a window of the value to `place`, where it may be already.
-    pub(crate) fn settle<P: Plan>(&self, plan: &mut P, place: Span, at: usize, len: usize) {
+    #[inline]
+    pub fn settle<P: Plan>(&self, plan: &mut P, place: Span, at: usize, len: usize) {
         plan.copy(self.value.part(at, len), place.part(at, len));
     }
 }

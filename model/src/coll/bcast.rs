@@ -1,6 +1,6 @@
 //! Broadcasts of one span, which the root has and the others receive.
 
-use super::choice::Bcast;
+use super::forms::Bcast;
 use super::plan::{Place, Plan, Span};
 
 /// Bytes of a piece that travels along a chain: large enough that the cost of a message is small
@@ -8,7 +8,7 @@ use super::plan::{Place, Plan, Span};
 const CHAIN_PIECE: usize = 128 << 10;
 
 /// Brings `data` from `root` to all.
-pub(crate) fn run<P: Plan>(
+pub fn run<P: Plan>(
     plan: &mut P,
     place: Place,
     how: Bcast,
@@ -50,13 +50,14 @@ fn binomial<P: Plan>(plan: &mut P, place: Place, root: u32, data: Span) -> Resul
 }
 
 /// Distance to the parent in a binomial tree over relative ranks; for the root, beyond the last.
-pub(crate) const fn reach(relative: u32, size: u32) -> u32 {
+#[inline]
+pub const fn reach(relative: u32, size: u32) -> u32 {
     if relative == 0 { size.next_power_of_two() } else { 1 << relative.trailing_zeros() }
 }
 
 /// The children in a binomial tree, the farthest first. The child at distance d leads the ranks
 /// up to d beyond it.
-pub(crate) fn children(relative: u32, reach: u32, size: u32) -> impl Iterator<Item = u32> {
+pub fn children(relative: u32, reach: u32, size: u32) -> impl Iterator<Item = u32> {
     std::iter::successors(Some(reach / 2), |distance| Some(distance / 2))
         .take_while(|&distance| distance > 0)
         .map(move |distance| relative + distance)

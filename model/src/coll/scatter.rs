@@ -2,11 +2,11 @@
 
 use super::bcast::{children, reach};
 use super::blocks::{Blocks, Even};
-use super::choice::Tree;
+use super::forms::Tree;
 use super::plan::{Place, Plan, Span};
 
 /// The root sends each block to its rank.
-pub(crate) fn linear<P: Plan>(
+pub fn linear<P: Plan>(
     plan: &mut P,
     place: Place,
     root: u32,
@@ -25,7 +25,8 @@ pub(crate) fn linear<P: Plan>(
 }
 
 /// Bytes of scratch that `even` needs.
-pub(crate) const fn scratch(how: Tree, size: u32, block: usize) -> usize {
+#[inline]
+pub const fn scratch(how: Tree, size: u32, block: usize) -> usize {
     match how {
         Tree::Linear => 0,
         Tree::Binomial => size as usize * block,
@@ -33,7 +34,7 @@ pub(crate) const fn scratch(how: Tree, size: u32, block: usize) -> usize {
 }
 
 /// Blocks of the length of `own`, from `input`, which counts at the root only.
-pub(crate) fn even<P: Plan>(
+pub fn even<P: Plan>(
     plan: &mut P,
     place: Place,
     how: Tree,

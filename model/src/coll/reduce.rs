@@ -3,11 +3,12 @@
 use super::accumulate::{Accumulator, Side};
 use super::allreduce::Halving;
 use super::bcast::{children, reach};
-use super::choice::Reduce;
+use super::forms::Reduce;
 use super::plan::{Place, Plan, Vectors};
 
 /// Bytes of scratch that `run` needs for vectors of `len` bytes.
-pub(crate) const fn scratch(how: Reduce, size: u32, len: usize) -> usize {
+#[inline]
+pub const fn scratch(how: Reduce, size: u32, len: usize) -> usize {
     match how {
         Reduce::Flat => size as usize * len,
         Reduce::Binomial | Reduce::Ordered | Reduce::Halving => 2 * len,
@@ -15,7 +16,7 @@ pub(crate) const fn scratch(how: Reduce, size: u32, len: usize) -> usize {
 }
 
 /// Brings the reduction of all inputs to the output at `root`, which elsewhere is not touched.
-pub(crate) fn run<P: Plan>(
+pub fn run<P: Plan>(
     plan: &mut P,
     place: Place,
     how: Reduce,

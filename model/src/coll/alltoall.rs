@@ -1,11 +1,12 @@
 //! All-to-all exchanges: each rank has a block for each.
 
 use super::blocks::{Blocks, Even};
-use super::choice::Alltoall;
+use super::forms::Alltoall;
 use super::plan::{Place, Plan, Span};
 
 /// Bytes of scratch that `even` needs for blocks of `block` bytes.
-pub(crate) const fn scratch(how: Alltoall, size: u32, block: usize) -> usize {
+#[inline]
+pub const fn scratch(how: Alltoall, size: u32, block: usize) -> usize {
     match how {
         Alltoall::Bruck => size as usize * block + 2 * packed_max(size) * block,
         Alltoall::Staged(_) => 0,
@@ -18,7 +19,7 @@ const fn packed_max(size: u32) -> usize {
 }
 
 /// Blocks of one length.
-pub(crate) fn even<P: Plan>(
+pub fn even<P: Plan>(
     plan: &mut P,
     place: Place,
     how: Alltoall,
@@ -34,7 +35,7 @@ pub(crate) fn even<P: Plan>(
 /// Blocks of any lengths at any places: each rank exchanges with `partners` others at a time, so that
 /// the data under way is bounded. Ranks that have processors of their own finish soonest with one
 /// partner; ranks that share them have to run once for each stage, so few stages are better.
-pub(crate) fn staged<P: Plan>(
+pub fn staged<P: Plan>(
     plan: &mut P,
     place: Place,
     partners: u32,

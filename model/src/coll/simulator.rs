@@ -94,7 +94,13 @@ pub(super) fn simulate(
             let Ok(()) = algorithm(&mut recorder, Place { rank, size });
             let Memory { input, output, scratch } = memory(rank);
             let spaces = [input, output, vec![None; scratch]];
-            Rank { steps: recorder.steps, next: 0, spaces, flights: Vec::new(), sent: 0 }
+            Rank {
+                steps: recorder.finish().unwrap().iter().collect(),
+                next: 0,
+                spaces,
+                flights: Vec::new(),
+                sent: 0,
+            }
         })
         .collect();
 

@@ -9,7 +9,7 @@
 
 /// The memories of a rank that a plan works on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Space {
+pub enum Space {
     /// The user's send buffer; never written.
     Input,
     /// The user's receive buffer.
@@ -20,51 +20,53 @@ pub(crate) enum Space {
 
 /// Some bytes of a space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Span {
-    pub(crate) space: Space,
+pub struct Span {
+    /// The space.
+    pub space: Space,
     /// The first byte.
-    pub(crate) at: usize,
+    pub at: usize,
     /// Bytes.
-    pub(crate) len: usize,
+    pub len: usize,
 }
 
 impl Span {
     /// Nothing at all.
-    pub(crate) const EMPTY: Self = Self::new(Space::Scratch, 0, 0);
+    pub const EMPTY: Self = Self::new(Space::Scratch, 0, 0);
 
+    /// `len` bytes from byte `at` on.
     #[inline]
-    pub(crate) const fn new(space: Space, at: usize, len: usize) -> Self {
+    pub const fn new(space: Space, at: usize, len: usize) -> Self {
         Self { space, at, len }
     }
 
     /// The first `len` bytes of the input.
     #[inline]
-    pub(crate) const fn input(len: usize) -> Self {
+    pub const fn input(len: usize) -> Self {
         Self::new(Space::Input, 0, len)
     }
 
     /// The first `len` bytes of the output.
     #[inline]
-    pub(crate) const fn output(len: usize) -> Self {
+    pub const fn output(len: usize) -> Self {
         Self::new(Space::Output, 0, len)
     }
 
     /// `len` bytes of scratch.
     #[inline]
-    pub(crate) const fn scratch(at: usize, len: usize) -> Self {
+    pub const fn scratch(at: usize, len: usize) -> Self {
         Self::new(Space::Scratch, at, len)
     }
 
     /// `len` bytes that start `at` bytes into this span.
     #[inline]
-    pub(crate) fn part(self, at: usize, len: usize) -> Self {
+    pub fn part(self, at: usize, len: usize) -> Self {
         debug_assert!(at + len <= self.len, "{len} at {at} leave {self:?}");
         Self::new(self.space, self.at + at, len)
     }
 
     /// Whether the two share a byte.
     #[inline]
-    pub(crate) const fn overlaps(self, other: Self) -> bool {
+    pub const fn overlaps(self, other: Self) -> bool {
         self.space as u8 == other.space as u8
             && self.at < other.at + other.len
             && other.at < self.at + self.len
@@ -73,33 +75,35 @@ impl Span {
 
 /// The vectors of a reduction on one rank.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Vectors {
+pub struct Vectors {
     /// This rank's contribution.
-    pub(crate) input: Span,
+    pub input: Span,
     /// Where the result goes; as long as the input, and may be the same span.
-    pub(crate) output: Span,
+    pub output: Span,
     /// Bytes of an element; vectors are cut between elements only.
-    pub(crate) width: usize,
+    pub width: usize,
     /// Where the algorithm's scratch starts.
-    pub(crate) scratch: usize,
+    pub scratch: usize,
 }
 
 impl Vectors {
     /// Bytes of a vector.
     #[inline]
-    pub(crate) const fn len(&self) -> usize {
+    #[expect(clippy::len_without_is_empty, reason = "it is three vectors, and no collection")]
+    pub const fn len(&self) -> usize {
         self.input.len
     }
 
     /// The scratch vector with this number.
     #[inline]
-    pub(crate) const fn place(&self, index: usize) -> Span {
+    pub const fn place(&self, index: usize) -> Span {
         Span::scratch(self.scratch + index * self.input.len, self.input.len)
     }
 }
 
 /// What an algorithm talks to.
-pub(crate) trait Plan {
+pub trait Plan {
+    /// Why it cannot go on.
     type Error;
 
     /// Starts a send to a rank.
@@ -151,36 +155,36 @@ impl<P: Plan> Plan for &mut P {
 
 /// What all algorithms need to know of the communicator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub struct Place {
     /// This rank.
-    pub(crate) rank: u32,
+    pub rank: u32,
     /// Ranks, at least 1.
-    pub(crate) size: u32,
+    pub size: u32,
 }
 
 impl Place {
     /// The rank `distance` steps to the right, around the end.
     #[inline]
-    pub(crate) const fn right(self, distance: u32) -> u32 {
+    pub const fn right(self, distance: u32) -> u32 {
         let sum = self.rank as u64 + distance as u64;
         (sum % self.size as u64) as u32
     }
 
     /// The rank `distance` steps to the left, around the end; `distance` is at most the size.
     #[inline]
-    pub(crate) const fn left(self, distance: u32) -> u32 {
+    pub const fn left(self, distance: u32) -> u32 {
         self.right(self.size - distance)
     }
 
     /// This rank's number when counting starts at `root`.
     #[inline]
-    pub(crate) const fn relative(self, root: u32) -> u32 {
+    pub const fn relative(self, root: u32) -> u32 {
         Self { rank: self.rank, size: self.size }.left(root)
     }
 
     /// The rank that is `relative` when counting starts at `root`.
     #[inline]
-    pub(crate) const fn absolute(self, relative: u32, root: u32) -> u32 {
+    pub const fn absolute(self, relative: u32, root: u32) -> u32 {
         Self { rank: relative, size: self.size }.right(root)
     }
 }

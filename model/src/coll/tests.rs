@@ -4,7 +4,7 @@
 use std::convert::Infallible;
 
 use super::blocks::{Blocks, Even, Packed, Placed};
-use super::choice::{
+use super::forms::{
     Allgather, Allreduce, Alltoall, Barrier, Bcast, Reduce, ReduceScatter, Scan, Tree,
 };
 use super::plan::{Place, Space, Span, Vectors};

@@ -1,10 +1,11 @@
 //! Prefix reductions, including the own contribution or not.
 
-use super::choice::Scan;
+use super::forms::Scan;
 use super::plan::{Place, Plan, Span};
 
 /// Bytes of scratch that `run` needs for vectors of `len` bytes.
-pub(crate) const fn scratch(how: Scan, len: usize) -> usize {
+#[inline]
+pub const fn scratch(how: Scan, len: usize) -> usize {
     match how {
         Scan::Doubling => 2 * len,
         Scan::Chain => len,
@@ -13,7 +14,7 @@ pub(crate) const fn scratch(how: Scan, len: usize) -> usize {
 
 /// Brings the reduction of the inputs of all ranks up to this one to `output`; when `exclusive`,
 /// of those below it, and rank 0's output is left alone.
-pub(crate) fn run<P: Plan>(
+pub fn run<P: Plan>(
     plan: &mut P,
     place: Place,
     how: Scan,

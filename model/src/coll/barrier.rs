@@ -1,10 +1,10 @@
 //! Barriers.
 
-use super::choice::Barrier;
+use super::forms::Barrier;
 use super::plan::{Place, Plan, Span};
 
 /// No rank leaves before all have entered.
-pub(crate) fn run<P: Plan>(plan: &mut P, place: Place, how: Barrier) -> Result<(), P::Error> {
+pub fn run<P: Plan>(plan: &mut P, place: Place, how: Barrier) -> Result<(), P::Error> {
     match how {
         Barrier::Dissemination => dissemination(plan, place),
         Barrier::Flat => flat(plan, place),

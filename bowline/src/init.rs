@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use bowline_base::config::{Config, ConfigError};
 use bowline_launch::bootstrap::{BootError, Bootstrap, Need, StartedBy, bootstrap};
 use bowline_launch::pmi::PmiError;
-use bowline_mpi::{Directory, DirectoryError, MpiError, World, WorldParts};
+use bowline_mpi::{CollOptions, Directory, DirectoryError, MpiError, World, WorldParts};
 use bowline_ucp::Worker;
 use rustix::process::Pid;
 use thiserror::Error;
@@ -75,6 +75,7 @@ pub fn init_in_job(config: &Config) -> Result<(World, Launched), InitError> {
         directory,
         node_id,
         oversubscribed: shared,
+        collectives: CollOptions::from_config(config).map_err(StackError::from)?,
         finalizer: Some(Box::new(move || leave(&boot))),
     })?;
     Ok((world, launched))

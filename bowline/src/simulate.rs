@@ -42,7 +42,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use bowline_base::config::Config;
-use bowline_mpi::{Directory, DirectoryError, MpiError, World, WorldParts};
+use bowline_mpi::{CollOptions, Directory, DirectoryError, MpiError, World, WorldParts};
 use bowline_self::{SelfConfig, SelfIface};
 use bowline_sim::{Ended, SimCounters, SimIface};
 use bowline_ucp::{FailureSource, Waiter, Worker, WorkerError, WorkerParts};
@@ -120,6 +120,9 @@ pub enum SimulateError {
         /// Why.
         source: MpiError,
     },
+    /// An algorithm of collectives does not exist.
+    #[error(transparent)]
+    Collectives(#[from] bowline_mpi::CollOptionsError),
     /// The system has no room for a thread.
     #[error("cannot start the thread of rank {rank}: {source}")]
     Thread {
@@ -307,6 +310,7 @@ impl Start<'_> {
             directory: Box::new(Addresses(self.addresses)),
             node_id: u64::from(rank) + 1,
             oversubscribed: self.job.oversubscribed,
+            collectives: CollOptions::from_config(&self.job.config)?,
             finalizer: None,
         })
         .map_err(|source| SimulateError::World { rank, source })

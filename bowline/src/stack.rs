@@ -57,6 +57,7 @@ pub const SETTINGS: &[&[Descriptor]] = &[
     crate::log::SETTINGS,
     crate::report::SETTINGS,
     crate::checks::SETTINGS,
+    bowline_mpi::COLL_SETTINGS,
 ];
 
 /// The settings as the environment has them, checked as far as that is possible before transports
@@ -115,6 +116,7 @@ fn check_names(config: &Config, built: impl Fn(&str) -> bool) -> Result<(), Stac
     if let Some(name) = names(true, config).into_iter().find(|name| !known(name)) {
         return Err(StackError::NoSuchTransport(name));
     }
+    bowline_mpi::CollOptions::from_config(config)?;
     let rails = rail_names(config);
     let is_rail = |name: &str| match name.split_once(':') {
         Some((transport, _)) => transport == "tcp",
@@ -180,6 +182,9 @@ pub enum StackError {
     /// The setting names shared memory more than once.
     #[error("BOWLINE_RAILS names shm twice; a node has one shared memory")]
     ShmTwice,
+    /// An algorithm of collectives does not exist.
+    #[error(transparent)]
+    Collectives(#[from] bowline_mpi::CollOptionsError),
     /// The protocol engine.
     #[error(transparent)]
     Worker(#[from] WorkerError),

@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use bowline_base::config::{Config, ConfigError};
 use bowline_base::job::{JobError, JobMemory, JobSpec};
-use bowline_mpi::{Directory, DirectoryError, MpiError, World, WorldParts};
+use bowline_mpi::{CollOptions, Directory, DirectoryError, MpiError, World, WorldParts};
 use thiserror::Error;
 
 use crate::stack::{self, Place, StackError};
@@ -177,6 +177,8 @@ fn join(
         directory: Box::new(Shared(Arc::clone(addresses))),
         node_id: job.node_id(),
         oversubscribed: shared,
+        collectives: CollOptions::from_config(config)
+            .map_err(|source| ThreadsError::Stack { rank, source: source.into() })?,
         finalizer: Some(Box::new(move || job.finalize(rank))),
     })
     .map_err(|source| ThreadsError::World { rank, source })

@@ -25,12 +25,14 @@ pub mod blocks;
 pub mod choice;
 pub mod forms;
 pub mod gather;
+pub mod multiply;
 pub mod plan;
 pub mod record;
 pub mod reduce;
 pub mod reduce_scatter;
 pub mod scan;
 pub mod scatter;
+pub mod wanted;
 
 #[cfg(test)]
 mod simulator;

@@ -15,6 +15,7 @@ use std::rc::Rc;
 use bowline_ucp::{Ep, MatchSpec, SpaceOptions};
 
 use self::context::Agreed;
+use crate::coll::options::Multiplying;
 use crate::coll::shared::Shared;
 use crate::consts::PROC_NULL;
 use crate::error::MpiError;
@@ -54,6 +55,8 @@ pub(crate) struct CommInner {
     /// The shared memory of its small collectives; empty before the first of them, `None` inside
     /// where there is none.
     pub(crate) shared: OnceCell<Option<Box<Shared>>>,
+    /// What it does in allreduces by recursive multiplying; `None` inside where they are done otherwise.
+    pub(crate) multiplying: OnceCell<Option<Box<Multiplying>>>,
 }
 
 /// The space of point-to-point messages of a context.
@@ -99,6 +102,7 @@ impl CommInner {
             duplicates: Cell::new(0),
             collecting: Cell::new(false),
             shared: OnceCell::new(),
+            multiplying: OnceCell::new(),
         };
         process.drop_stale();
         Ok(Communicator { inner: Rc::new(inner) })

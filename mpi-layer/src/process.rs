@@ -14,6 +14,7 @@ use bowline_ucp::{
     ConnectError, Ep, MatchSpec, MessageInfo, ReceiveError, RequestId, Status, Worker,
 };
 
+use crate::coll::options::CollOptions;
 use crate::coll::run::Run;
 use crate::comm::context::ContextIds;
 use crate::error::MpiError;
@@ -49,6 +50,8 @@ pub(crate) struct Process {
     pub(crate) worker: Worker,
     pub(crate) world_rank: u32,
     pub(crate) node_id: u64,
+    /// What is asked of collectives.
+    pub(crate) collectives: CollOptions,
     directory: Box<dyn Directory>,
     /// By world rank; filled at the first use of a rank.
     endpoints: Box<[Cell<Option<Ep>>]>,
@@ -88,6 +91,7 @@ impl Process {
             world_rank: parts.rank,
             node_id: parts.node_id,
             directory: parts.directory,
+            collectives: parts.collectives,
             endpoints: (0..parts.size).map(|_| Cell::new(None)).collect(),
             contexts: RefCell::new(ContextIds::new()),
             workspaces: RefCell::default(),

@@ -7,6 +7,7 @@ use std::rc::Rc;
 
 use bowline_ucp::{SpaceOptions, Worker};
 
+use crate::coll::options::CollOptions;
 use crate::comm::agree::PROCESS_SPACE;
 use crate::comm::{CommInner, Communicator, context};
 use crate::error::MpiError;
@@ -41,6 +42,8 @@ pub struct WorldParts {
     /// Whether ranks share processors. Must be the same at all ranks of the world, since they
     /// choose their collective algorithms by it.
     pub oversubscribed: bool,
+    /// What is asked of collectives. Must be alike at all ranks of the world.
+    pub collectives: CollOptions,
     /// Run after everything of this rank is gone, the worker included.
     pub finalizer: Option<Box<dyn FnOnce()>>,
 }

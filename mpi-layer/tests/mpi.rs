@@ -7,6 +7,7 @@ mod communicators;
 mod damage;
 mod deaths;
 mod messages;
+mod multiplying;
 mod ordering;
 mod probes;
 mod raw;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow};
-use bowline::mpi::{Directory, DirectoryError, World, WorldParts};
+use bowline::mpi::{CollOptions, Directory, DirectoryError, World, WorldParts};
 use bowline::progress;
 use bowline::stack::{SETTINGS, area_bytes};
 use bowline::wait::SystemWaiter;
@@ -162,6 +162,7 @@ fn join(
         directory,
         node_id,
         oversubscribed: shared,
+        collectives: CollOptions::from_config(config)?,
         finalizer: None,
     };
     World::from_parts(parts).context("cannot make the world")

@@ -10,8 +10,11 @@ use super::forms::{
 use super::plan::{Place, Space, Span, Vectors};
 use super::simulator::{Byte, Memory, Recorder, Symbol, simulate};
 use super::{
-    allgather, allreduce, alltoall, barrier, bcast, gather, reduce, reduce_scatter, scan, scatter,
+    allgather, allreduce, alltoall, barrier, bcast, gather, multiply, reduce, reduce_scatter, scan,
+    scatter,
 };
+use crate::choice::{Order, choose};
+use crate::schedule::Schedule;
 
 const SIZES: std::ops::RangeInclusive<u32> = 1..=33;
 
@@ -185,6 +188,62 @@ fn allreductions_give_every_rank_the_whole_in_order() {
             for (len, width) in [(0, 4), (1, 1), (12, 3), (40, 1), (99, 33)] {
                 run_allreduce(size, how, len, width, false);
                 run_allreduce(size, how, len, width, true);
+            }
+        }
+    }
+}
+
+/// All kinds of schedules of so many ranks: factored, collapsed, merged, the heuristic's.
+fn schedules(size: u32) -> Vec<Schedule> {
+    let mut all = vec![Schedule::doubling(size)];
+    for ratio in [0.4, 2.316, 2.911, 5.0] {
+        all.push(choose(size, ratio, Order::ByCost));
+        all.push(choose(size, ratio, Order::Greatest));
+    }
+    if size >= 2 {
+        all.push(Schedule::of_factors(&[size]).unwrap());
+    }
+    for base in 2..=size {
+        for blocks in 1..=size / base {
+            let (threshold, rest) = (blocks * base, size - blocks * (base - 1));
+            let middle = if rest > 1 { format!("a{rest},") } else { String::new() };
+            let text = format!("c{threshold}m{base},{middle}e{threshold}m{base}");
+            all.push(Schedule::parse(size, &text).unwrap());
+        }
+    }
+    for (first, last) in [(2, 2), (2, 3), (3, 2), (4, 3)] {
+        if size > first * last {
+            all.push(Schedule::merged(&[first, last], size - first * last).unwrap());
+        }
+    }
+    all.retain(|schedule| schedule.ranks() == size);
+    all
+}
+
+#[test]
+fn recursive_multiplying_gives_every_rank_the_whole_and_the_same() {
+    for size in 1..=24 {
+        for schedule in schedules(size) {
+            for (len, in_place) in [(0, false), (3, false), (3, true)] {
+                let stages: Vec<_> = (0..size).map(|rank| schedule.stages(rank)).collect();
+                let outcome = simulate(
+                    size,
+                    |rank| Memory {
+                        input: if in_place { Vec::new() } else { vector(rank, len) },
+                        output: if in_place { vector(rank, len) } else { nothing(len) },
+                        scratch: multiply::places(&stages[rank as usize]) * len,
+                    },
+                    |plan, place| {
+                        let output = Span::output(len);
+                        let input = if in_place { output } else { Span::input(len) };
+                        let vectors = Vectors { input, output, width: 1, scratch: 0 };
+                        multiply::run(plan, &stages[place.rank as usize], vectors)
+                    },
+                );
+                for output in &outcome.outputs {
+                    check(output, 0, 0..size, schedule.keeps_order());
+                    assert_eq!(*output, outcome.outputs[0], "{schedule} gives different bits");
+                }
             }
         }
     }

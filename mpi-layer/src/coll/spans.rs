@@ -8,15 +8,17 @@ use bowline_base::sync::Line;
 
 use super::arena::Buffers;
 use super::engine::{Combine, Engine};
+use super::options::Multiplying;
 use super::shared;
-use crate::comm::Communicator;
+use crate::comm::{CommInner, Communicator};
 use crate::error::MpiError;
 use bowline_model::coll::blocks::{Blocks, Even};
 use bowline_model::coll::forms::Tree;
 use bowline_model::coll::plan::{Place, Plan, Space, Span, Vectors};
 use bowline_model::coll::record::Recorder;
 use bowline_model::coll::{
-    allgather, allreduce, alltoall, barrier, bcast, gather, reduce, reduce_scatter, scan, scatter,
+    allgather, allreduce, alltoall, barrier, bcast, gather, multiply, reduce, reduce_scatter, scan,
+    scatter,
 };
 
 /// An operation as algorithms need it.
@@ -263,6 +265,7 @@ impl Communicator {
         op: Reduction<'_>,
     ) -> Result<(), MpiError> {
         if own.len <= shared::MAX_BYTES
+            && self.inner.process.collectives.allreduce.is_auto()
             && let Some(shared) = self.shared()?
         {
             // Copies, which are aligned and nobody else's.
@@ -284,11 +287,29 @@ impl Communicator {
         op: Reduction<'a>,
     ) -> Result<(), MpiError> {
         let Reduction { width, combine, .. } = op;
-        let how = self.shape().allreduce(own.len, width);
+        let wanted = &self.inner.process.collectives.allreduce;
+        if !wanted.is_auto()
+            && let Some(multiplying) = self.multiplying(op.commutative)
+        {
+            let places = multiply::places(&multiplying.stages);
+            let vectors = Vectors { input: own, output: Span::output(own.len), width, scratch: 0 };
+            let mut engine = on.begin(self, places * own.len, Some(combine));
+            return multiply::run(&mut engine, &multiplying.stages, vectors);
+        }
+        let how = wanted.form().unwrap_or_else(|| self.shape().allreduce(own.len, width));
         let scratch = allreduce::scratch(how, self.inner.size, own.len);
         let vectors = Vectors { input: own, output: Span::output(own.len), width, scratch: 0 };
         let mut engine = on.begin(self, scratch, Some(combine));
         allreduce::run(&mut engine, self.place(), how, vectors)
+    }
+
+    /// What this rank does in an allreduce by recursive multiplying, if one is wanted that an operation allows.
+    #[cold]
+    fn multiplying(&self, commutative: bool) -> Option<&Multiplying> {
+        let CommInner { process, size, rank, multiplying, .. } = &*self.inner;
+        let made = || Multiplying::wanted(&process.collectives, *size, *rank).map(Box::new);
+        let known = multiplying.get_or_init(made).as_deref()?;
+        (commutative || known.ordered).then_some(known)
     }
 
     /// Blocks of the input, without gaps; that of this rank goes to the first bytes of the output.

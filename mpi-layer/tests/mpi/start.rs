@@ -8,25 +8,42 @@ use std::time::Duration;
 use bowline::stack::{self, Place};
 use bowline::wait::SystemWaiter;
 use bowline_base::job::{JobMemory, JobSpec};
-use bowline_mpi::{Directory, DirectoryError, MpiError, World, WorldParts};
+use bowline_mpi::{CollOptions, Directory, DirectoryError, MpiError, World, WorldParts};
 
 /// No test comes near it; a deadlock ends the run with a message instead of a hang.
 const WATCHDOG: Duration = Duration::from_secs(180);
 
 /// Runs `body` as `size` ranks and returns the results in order of rank.
 pub(crate) fn ranks<R: Send>(size: usize, body: impl Fn(&World) -> R + Sync) -> Vec<R> {
-    ranks_sharing(size, size > 2, body)
+    ranks_sharing(size, size > 2, &[], body)
+}
+
+/// [`ranks`] that have processors of their own, with some settings beside those of the environment.
+pub(crate) fn ranks_with<R: Send>(
+    size: usize,
+    settings: &[(&str, &str)],
+    body: impl Fn(&World) -> R + Sync,
+) -> Vec<R> {
+    ranks_sharing(size, false, settings, body)
 }
 
 /// [`ranks`] with and without shared processors.
 pub(crate) fn both_ways(size: usize, body: impl Fn(&World) + Sync) {
     for shared in [false, true] {
-        ranks_sharing(size, shared, &body);
+        ranks_sharing(size, shared, &[], &body);
     }
 }
 
-fn ranks_sharing<R: Send>(size: usize, shared: bool, body: impl Fn(&World) -> R + Sync) -> Vec<R> {
-    let config = stack::config_from_env().expect("the environment has no bad settings");
+fn ranks_sharing<R: Send>(
+    size: usize,
+    shared: bool,
+    settings: &[(&str, &str)],
+    body: impl Fn(&World) -> R + Sync,
+) -> Vec<R> {
+    let mut config = stack::config_from_env().expect("the environment has no bad settings");
+    for (name, value) in settings {
+        config.set_text(name, value).expect("a setting of a test");
+    }
     let spec = JobSpec {
         job_id: 1,
         ranks: size as u32,
@@ -59,6 +76,7 @@ fn ranks_sharing<R: Send>(size: usize, shared: bool, body: impl Fn(&World) -> R 
                     directory: Box::new(Table(addresses)),
                     node_id,
                     oversubscribed: shared,
+                    collectives: CollOptions::from_config(config).expect("settings of collectives"),
                     finalizer: Some(Box::new(finalizer)),
                 })
                 .expect("a world");

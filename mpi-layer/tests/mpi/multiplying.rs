@@ -1,0 +1,112 @@
+//! Allreduces by the algorithms that a user asks for: forms, and schedules of recursive multiplying.
+
+use bowline_mpi::{CollOptions, Sum, World, ordered};
+
+use super::start::ranks_with;
+
+/// Maps x -> ax + b, as a and b: their composition is associative and not commutative.
+fn compose(left: [u32; 2], right: [u32; 2]) -> [u32; 2] {
+    let [[a, b], [c, d]] = [left, right];
+    [a.wrapping_mul(c), c.wrapping_mul(b).wrapping_add(d)]
+}
+
+fn map(rank: i32, index: usize) -> [u32; 2] {
+    [2 * rank as u32 + 3, index as u32 + 7 * rank as u32]
+}
+
+/// Sums and compositions, blocking, in place and in the background.
+fn reduce_everything(world: &World) {
+    let (rank, size) = (world.rank(), world.size());
+    for len in [0, 1, 5, 3000] {
+        let input: Vec<u64> = (0..len as u64).map(|index| index + rank as u64).collect();
+        let wanted: Vec<u64> = (0..len as u64)
+            .map(|index| index * size as u64 + (size * (size - 1) / 2) as u64)
+            .collect();
+        let mut output = vec![0; len];
+        world.allreduce(&input, &mut output, Sum).unwrap();
+        assert_eq!(output, wanted);
+        let mut items = input.clone();
+        world.allreduce_in_place(&mut items, Sum).unwrap();
+        assert_eq!(items, wanted);
+        let mut later = vec![0; len];
+        world
+            .scope(|scope| {
+                let request = scope.iallreduce(world, &input, &mut later, Sum)?;
+                world.barrier()?;
+                request.wait()
+            })
+            .unwrap();
+        assert_eq!(later, wanted);
+
+        let maps: Vec<[u32; 2]> = (0..len).map(|index| map(rank, index)).collect();
+        let mut composed = vec![[0; 2]; len];
+        let op = ordered(compose);
+        world.allreduce(&maps, &mut composed, op).unwrap();
+        for (index, result) in composed.into_iter().enumerate() {
+            let all = (1..size).fold(map(0, index), |all, rank| compose(all, map(rank, index)));
+            assert_eq!(result, all, "{size} ranks, map {index}");
+        }
+    }
+}
+
+fn asked(algorithm: &str) -> [(&str, &str); 1] {
+    [("BOWLINE_ALLREDUCE", algorithm)]
+}
+
+#[test]
+fn every_form_and_ratio_gives_the_results() {
+    let all = [
+        "doubling",
+        "halving",
+        "flat",
+        "reduce-bcast",
+        "multiplying",
+        "multiplying:0",
+        "multiplying:9",
+    ];
+    for algorithm in all {
+        for size in 1..=9 {
+            ranks_with(size, &asked(algorithm), reduce_everything);
+        }
+    }
+}
+
+#[test]
+fn schedules_are_for_communicators_of_their_size() {
+    let all =
+        [(4, "a4"), (6, "a3,a2"), (7, "m1g2a3,n1g3a2"), (7, "m3g2a2,n3g2a2"), (7, "c6m2,a4,e6m2")];
+    for (size, schedule) in all {
+        ranks_with(size, &asked(schedule), reduce_everything);
+        // Others do without.
+        ranks_with(size - 1, &asked(schedule), reduce_everything);
+    }
+}
+
+/// Sums of four numbers whose order of additions shows in the result.
+#[test]
+fn the_algorithm_that_is_asked_for_is_the_one_that_runs() {
+    let sum = |algorithm: &str| {
+        let of = |world: &World| {
+            let number = [1.0, 1e16, -1e16, 1.0][world.rank() as usize];
+            let mut sum = [0.0_f64];
+            world.allreduce(&[number], &mut sum, Sum).unwrap();
+            sum[0].to_bits()
+        };
+        let sums = ranks_with(4, &asked(algorithm), of);
+        assert!(sums.iter().all(|sum| *sum == sums[0]), "all ranks have the same bits");
+        f64::from_bits(sums[0])
+    };
+    // Pairs first; or from the right.
+    assert_eq!((sum("doubling"), sum("a2,a2")), (0.0, 0.0));
+    assert_eq!((sum("a4"), sum("multiplying:9")), (1.0, 1.0));
+}
+
+#[test]
+fn an_algorithm_that_does_not_exist_is_refused() {
+    let mut config = bowline::stack::config_from_env().unwrap();
+    config.set_text("BOWLINE_ALLREDUCE", "fastest").unwrap();
+    let error = CollOptions::from_config(&config).unwrap_err().to_string();
+    assert!(error.starts_with("BOWLINE_ALLREDUCE: \"fastest\""), "{error}");
+    let error = bowline::stack::check(&config).unwrap_err().to_string();
+    assert!(error.contains("a4,a2"), "{error}");
+}

@@ -3,13 +3,18 @@
 //! A [`Program`](program::Program) is a graph of tasks of processes. A [`Machine`](machine::Machine) runs it with a
 //! model of the network and a model of computing, and tells [instruments](instrument) of every task. It is made to
 //! compare algorithms under models, skew and overlap included, and not to foretell what a machine does: there is no
-//! congestion and no matching unless a model brings it.
+//! congestion unless a model brings it.
+//!
+//! A collective needs no graph: [`direct`] runs the very steps that the engine carries out, from a [`source`] of them.
 //!
 //! Times are in nanoseconds, lengths in bytes.
 
+pub mod direct;
 pub mod draw;
 pub mod generate;
 pub mod instrument;
 pub mod machine;
 pub mod network;
 pub mod program;
+pub mod random;
+pub mod source;

@@ -167,3 +167,36 @@ fn a_picture_has_a_bar_for_each_task_and_a_line_for_each_message() {
     assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
     assert!(busy.busy().iter().all(|&time| near(time, 2.0 * 113.2)));
 }
+
+#[test]
+fn messages_are_matched_in_order_by_pair_and_tag() {
+    let mut program = Program::new(2);
+    let send = |to, tag| Act::Send { to, bytes: 0, tag };
+    let first = program.add(0, send(1, 7), &[]);
+    let other = program.add(0, send(1, 8), &[first]);
+    let second = program.add(0, send(1, 7), &[other]);
+    // The sender goes on while its messages travel, and takes the answer.
+    let answer = program.add(0, Act::Recv { from: 1, tag: 7 }, &[second]);
+    let eighth = program.add(1, Act::Recv { from: 0, tag: 8 }, &[]);
+    let seventh = program.add(1, Act::Recv { from: 0, tag: 7 }, &[eighth]);
+    let last = program.add(1, Act::Recv { from: 0, tag: 7 }, &[seventh]);
+    program.add(1, send(0, 7), &[last]);
+    let mut recorder = Recorder::default();
+    let end = CHAPTER_5.clone().run(&program, &mut [&mut recorder]).unwrap();
+    let start = |id| recorder.tasks.iter().find(|ran| ran.id == Some(id)).unwrap().start;
+    assert!(near(start(eighth), 700.0) && near(start(seventh), 700.0) && near(start(last), 800.0));
+    assert!(near(start(answer), 1400.0) && near(end, 1400.0), "{end}");
+}
+
+#[test]
+fn messages_that_lack_an_end_are_errors() {
+    let mut program = Program::new(2);
+    let send = program.add(0, Act::Send { to: 1, bytes: 8, tag: 0 }, &[]);
+    let run = |program: &Program| CHAPTER_5.clone().run(program, &mut []);
+    assert_eq!(run(&program), Err(RunError::NotReceived { from: 0, to: 1 }));
+    let recv = program.add(1, Act::Recv { from: 0, tag: 0 }, &[]);
+    program.order(recv, send);
+    assert_eq!(run(&program), Err(RunError::Stuck { left: 2 }), "each waits for the other");
+    program.add(1, Act::Recv { from: 0, tag: 0 }, &[]);
+    assert_eq!(run(&program), Err(RunError::NotSent { from: 0, to: 1 }));
+}

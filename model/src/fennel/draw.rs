@@ -32,10 +32,11 @@ pub fn timeline(processes: u32, tasks: &[Ran]) -> String {
     }
     for ran in tasks {
         let colour = match ran.task.act {
-            Act::Start | Act::Proxy => continue,
+            Act::Start | Act::Proxy | Act::Recv { .. } => continue,
             Act::Sleep(_) => "#ccc",
             Act::Compute(_) => "#d62728",
-            Act::Put { .. } | Act::Get { .. } => "#1f77b4",
+            Act::Copy(_) => "#ff7f0e",
+            Act::Put { .. } | Act::Send { .. } | Act::Get { .. } => "#1f77b4",
         };
         let (from, to, row) = (x(ran.start), x(ran.local), y(ran.task.process));
         line(format_args!(
@@ -44,7 +45,7 @@ pub fn timeline(processes: u32, tasks: &[Ran]) -> String {
             (to - from).max(0.5)
         ));
         let other = match ran.task.act {
-            Act::Put { to, .. } => to,
+            Act::Put { to, .. } | Act::Send { to, .. } => to,
             Act::Get { from, .. } => from,
             _ => continue,
         };

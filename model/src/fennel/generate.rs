@@ -1,6 +1,8 @@
 //! Programs of known algorithms.
 
 use super::program::{Act, Program, TaskId};
+use super::source::Source;
+use crate::coll::record::Step;
 use crate::schedule::Schedule;
 
 /// Two processes send each other `bytes`, `rounds` times there and back.
@@ -64,6 +66,34 @@ pub fn allreduce_after(schedule: &Schedule, bytes: usize, delay: impl Fn(u32) ->
                 last[rank] = program.add(rank as u32, Act::Compute(bytes), &before);
             }
         }
+    }
+    program
+}
+
+/// The steps of ranks as a graph: what [`run_steps`](super::machine::Machine::run_steps) runs without one.
+pub fn steps(source: &(impl Source + ?Sized)) -> Program {
+    let mut program = Program::new(source.ranks());
+    for rank in 0..source.ranks() {
+        let mut last = program.add(rank, Act::Start, &[]);
+        let mut started = Vec::new();
+        source.steps(rank, 0, &mut |step| {
+            let mut then = |act| last = program.add(rank, act, &[last]);
+            match step {
+                Step::Send { to, from, phase } => {
+                    then(Act::Send { to, bytes: from.len, tag: phase.into() });
+                }
+                Step::Recv { from, phase, .. } => {
+                    started.push(Act::Recv { from, tag: phase.into() })
+                }
+                Step::Wait => started.drain(..).for_each(then),
+                Step::Copy { from, into } if from != into && from.len > 0 => {
+                    then(Act::Copy(from.len));
+                }
+                Step::Reduce { left, .. } if left.len > 0 => then(Act::Compute(left.len)),
+                Step::Copy { .. } | Step::Reduce { .. } => {}
+            }
+            true
+        });
     }
     program
 }

@@ -6,8 +6,8 @@ use super::program::{Act, Task, TaskId};
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Ran {
-    /// Its number.
-    pub id: TaskId,
+    /// Its number, if it is one of a program.
+    pub id: Option<TaskId>,
     /// The task.
     pub task: Task,
     /// When it began.
@@ -16,6 +16,18 @@ pub struct Ran {
     pub local: f64,
     /// When its bytes were where they go; as `local` where nothing travels.
     pub arrived: f64,
+}
+
+impl Ran {
+    /// The bytes that it brought to another place, if it did that.
+    pub fn travelled(&self) -> Option<usize> {
+        match self.task.act {
+            Act::Put { bytes, .. } | Act::Send { bytes, .. } | Act::Get { bytes, .. } => {
+                Some(bytes)
+            }
+            _ => None,
+        }
+    }
 }
 
 /// Is told of tasks.
@@ -91,7 +103,7 @@ impl Bandwidth {
 
 impl Instrument for Bandwidth {
     fn ran(&mut self, ran: &Ran) {
-        if let Act::Put { bytes, .. } | Act::Get { bytes, .. } = ran.task.act {
+        if let Some(bytes) = ran.travelled() {
             self.messages += 1;
             self.bytes += bytes as u64;
             self.end = self.end.max(ran.arrived);

@@ -27,17 +27,68 @@ pub struct Machine<N, C> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RunError {
-    /// Tasks wait for each other, or for more than there are; so many were never run.
+    /// Tasks, or ranks, wait for each other, or for more than there are; so many never came to their end.
     Stuck {
-        /// Tasks that were not run.
+        /// Tasks that were not run, or ranks that are not done.
         left: usize,
+    },
+    /// A message is sent that its receiver does not wait for.
+    NotReceived {
+        /// Its sender.
+        from: u32,
+        /// Its receiver.
+        to: u32,
+    },
+    /// A process waits for a message that is not sent.
+    NotSent {
+        /// Who should send it.
+        from: u32,
+        /// The process.
+        to: u32,
+    },
+    /// A process names a peer that is no other process.
+    NoSuchPeer {
+        /// The process.
+        process: u32,
+        /// Whom it names.
+        peer: u32,
+    },
+    /// A message is not as long as its receiver expects.
+    Lengths {
+        /// Its sender.
+        from: u32,
+        /// Its receiver.
+        to: u32,
+        /// Its bytes.
+        sent: usize,
+        /// Those that are expected.
+        wanted: usize,
     },
 }
 
 impl std::fmt::Display for RunError {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self::Stuck { left } = self;
-        write!(out, "{left} tasks were never run: they wait for each other, or for too many others")
+        match self {
+            Self::Stuck { left } => {
+                write!(
+                    out,
+                    "{left} never came to their end: they wait for each other, or for too many others"
+                )
+            }
+            Self::NotReceived { from, to } => {
+                write!(out, "process {to} does not wait for a message that process {from} sends it")
+            }
+            Self::NotSent { from, to } => {
+                write!(out, "process {to} waits for a message that process {from} does not send it")
+            }
+            Self::NoSuchPeer { process, peer } => {
+                write!(out, "process {process} names {peer}, which is no other process")
+            }
+            Self::Lengths { from, to, sent, wanted } => write!(
+                out,
+                "process {to} expects {wanted} bytes of process {from}, which sends it {sent}"
+            ),
+        }
     }
 }
 
@@ -80,6 +131,16 @@ impl PartialOrd for Event {
     }
 }
 
+/// Whether a task takes messages such as another one sends: to its process, and not merely before it there.
+fn takes(send: &Task, recv: &Task) -> bool {
+    match (send.act, recv.act) {
+        (Act::Send { to, tag, .. }, Act::Recv { from, tag: wanted }) => {
+            (to, from, tag) == (recv.process, send.process, wanted)
+        }
+        _ => false,
+    }
+}
+
 impl<N: Network, C: Compute> Machine<N, C> {
     /// Runs a program from time 0 and tells the instruments of every task. When the last task ended.
     ///
@@ -90,7 +151,7 @@ impl<N: Network, C: Compute> Machine<N, C> {
         program: &Program,
         instruments: &mut [&mut dyn Instrument],
     ) -> Result<f64, RunError> {
-        let (before, after) = program.wired();
+        let (before, after) = program.wired()?;
         let mut missing: Vec<u32> = before
             .iter()
             .zip(program.tasks())
@@ -127,13 +188,14 @@ impl<N: Network, C: Compute> Machine<N, C> {
             }
             left -= 1;
             end = end.max(local);
-            let ran = Ran { id, task, start, local, arrived };
+            let ran = Ran { id: Some(id), task, start, local, arrived };
             instruments.iter_mut().for_each(|instrument| instrument.ran(&ran));
             for &next in after.of(id) {
                 let then = &program.tasks()[next.index()];
                 let elsewhere = then.process != task.process;
                 let fetched = matches!(task.act, Act::Get { .. });
-                let at = if elsewhere || fetched { arrived } else { local };
+                let taken = takes(&task, then);
+                let at = if elsewhere || fetched || taken { arrived } else { local };
                 if then.any > 0 {
                     // Which ends come first is known when their times have come.
                     events.push(at, next, false);
@@ -154,10 +216,13 @@ impl<N: Network, C: Compute> Machine<N, C> {
     fn carry_out(&mut self, task: &Task, start: f64) -> Transfer {
         let at = |time| Transfer { local: time, arrived: time };
         match task.act {
-            Act::Start | Act::Proxy => at(start),
+            Act::Start | Act::Proxy | Act::Recv { .. } => at(start),
             Act::Sleep(time) => at(start + time),
             Act::Compute(bytes) => at(start + self.compute.take(task.process, bytes)),
-            Act::Put { to, bytes } => self.network.put(task.process, to, bytes, start),
+            Act::Copy(bytes) => at(start + self.compute.copy(task.process, bytes)),
+            Act::Put { to, bytes } | Act::Send { to, bytes, .. } => {
+                self.network.put(task.process, to, bytes, start)
+            }
             Act::Get { from, bytes } => self.network.get(task.process, from, bytes, start),
         }
     }

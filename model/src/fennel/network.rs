@@ -1,5 +1,6 @@
 //! Models of networks and of computing: parts that a machine is put together of.
 
+use super::random::Streams;
 use crate::cost::Pipelining;
 
 /// When the two ends of a transfer are done with it.
@@ -12,7 +13,8 @@ pub struct Transfer {
     pub arrived: f64,
 }
 
-/// What messages take.
+/// What messages take. A model may remember something of the process that begins a transfer, and of no other: the
+/// transfers of one process are asked for in their order, but those of two in any.
 pub trait Network {
     /// A put of `bytes` from one process to another that begins at `start`.
     fn put(&mut self, from: u32, to: u32, bytes: usize, start: f64) -> Transfer;
@@ -25,6 +27,12 @@ pub trait Network {
 pub trait Compute {
     /// Nanoseconds for work on so many bytes on a process.
     fn take(&mut self, process: u32, bytes: usize) -> f64;
+
+    /// Nanoseconds for a copy of so many bytes on a process. Models that do not say so take copies for free.
+    fn copy(&mut self, process: u32, bytes: usize) -> f64 {
+        let _ = (process, bytes);
+        0.0
+    }
 }
 
 /// The pipelining model with a cost of each byte: a message keeps its sender busy for
@@ -136,30 +144,22 @@ impl Compute for PerByte {
 pub struct Noisy<M> {
     model: M,
     mean: f64,
-    state: u64,
+    streams: Streams,
 }
 
 impl<M> Noisy<M> {
     /// `model`, whose times grow by the part `mean` in the mean.
     pub const fn new(model: M, mean: f64, seed: u64) -> Self {
-        Self { model, mean, state: seed }
+        Self { model, mean, streams: Streams::new(seed) }
     }
 
-    /// The next factor.
-    fn factor(&mut self) -> f64 {
-        // SplitMix64 (Steele, Lea and Flood 2014): one word of state, and good enough for noise.
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^= z >> 31;
-        // In (0, 1], so that the logarithm is finite.
-        let uniform = ((z >> 11) + 1) as f64 / (1_u64 << 53) as f64;
-        1.0 - self.mean * uniform.ln()
+    /// The next factor of a process.
+    fn factor(&mut self, process: u32) -> f64 {
+        1.0 - self.mean * self.streams.unit(process).ln()
     }
 
-    fn stretch(&mut self, transfer: Transfer, start: f64) -> Transfer {
-        let factor = self.factor();
+    fn stretch(&mut self, process: u32, transfer: Transfer, start: f64) -> Transfer {
+        let factor = self.factor(process);
         let late = |time: f64| start + (time - start) * factor;
         Transfer { local: late(transfer.local), arrived: late(transfer.arrived) }
     }
@@ -168,17 +168,21 @@ impl<M> Noisy<M> {
 impl<N: Network> Network for Noisy<N> {
     fn put(&mut self, from: u32, to: u32, bytes: usize, start: f64) -> Transfer {
         let transfer = self.model.put(from, to, bytes, start);
-        self.stretch(transfer, start)
+        self.stretch(from, transfer, start)
     }
 
     fn get(&mut self, by: u32, from: u32, bytes: usize, start: f64) -> Transfer {
         let transfer = self.model.get(by, from, bytes, start);
-        self.stretch(transfer, start)
+        self.stretch(by, transfer, start)
     }
 }
 
 impl<C: Compute> Compute for Noisy<C> {
     fn take(&mut self, process: u32, bytes: usize) -> f64 {
-        self.model.take(process, bytes) * self.factor()
+        self.model.take(process, bytes) * self.factor(process)
+    }
+
+    fn copy(&mut self, process: u32, bytes: usize) -> f64 {
+        self.model.copy(process, bytes) * self.factor(process)
     }
 }

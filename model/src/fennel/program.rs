@@ -1,5 +1,9 @@
 //! Programs: what processes do, as a graph of tasks.
 
+use std::collections::HashMap;
+
+use super::machine::RunError;
+
 /// A task's number in its program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TaskId(pub(crate) u32);
@@ -22,12 +26,31 @@ pub enum Act {
     Sleep(f64),
     /// The process computes on so many bytes.
     Compute(usize),
+    /// The process copies so many bytes.
+    Copy(usize),
     /// Bytes go to a process. What of that process comes after begins when they are there.
     Put {
         /// The process.
         to: u32,
         /// Bytes.
         bytes: usize,
+    },
+    /// A message goes to a process, which takes it by a `Recv` with the same tag. The sender does not wait for that.
+    Send {
+        /// The process.
+        to: u32,
+        /// Bytes.
+        bytes: usize,
+        /// Which messages of the two it is matched among.
+        tag: u32,
+    },
+    /// A message of a process is taken. Takes no time once the message is there: of two processes and one tag, the
+    /// first `Recv` takes the message of the first `Send`, in the order in which a program has them.
+    Recv {
+        /// The process.
+        from: u32,
+        /// Which messages of the two it is matched among.
+        tag: u32,
     },
     /// Bytes are fetched from a process. What comes after begins when they are here.
     Get {
@@ -122,8 +145,8 @@ impl Program {
 
     fn push(&mut self, task: Task, after: &[TaskId]) -> TaskId {
         let other = match task.act {
-            Act::Put { to, .. } => to,
-            Act::Get { from, .. } => from,
+            Act::Put { to, .. } | Act::Send { to, .. } => to,
+            Act::Get { from, .. } | Act::Recv { from, .. } => from,
             _ => task.process,
         };
         let inside = task.process < self.processes && other < self.processes;
@@ -134,23 +157,49 @@ impl Program {
         id
     }
 
+    /// Which `Send` comes before which `Recv`.
+    fn matched(&self) -> Result<Vec<(TaskId, TaskId)>, RunError> {
+        // The sends of a sender, receiver and tag, and how many of them are taken.
+        let mut sent: HashMap<(u32, u32, u32), (Vec<TaskId>, usize)> = HashMap::new();
+        for (index, task) in self.tasks.iter().enumerate() {
+            if let Act::Send { to, tag, .. } = task.act {
+                sent.entry((task.process, to, tag)).or_default().0.push(TaskId(index as u32));
+            }
+        }
+        let mut pairs = Vec::new();
+        for (index, task) in self.tasks.iter().enumerate() {
+            let Act::Recv { from, tag } = task.act else { continue };
+            let missing = RunError::NotSent { from, to: task.process };
+            let (sends, taken) = sent.get_mut(&(from, task.process, tag)).ok_or(missing.clone())?;
+            pairs.push((*sends.get(*taken).ok_or(missing)?, TaskId(index as u32)));
+            *taken += 1;
+        }
+        let left = sent.iter().filter(|(_, (sends, taken))| *taken < sends.len());
+        match left.map(|(key, _)| key).min() {
+            Some(&(from, to, _)) => Err(RunError::NotReceived { from, to }),
+            None => Ok(pairs),
+        }
+    }
+
     /// How many tasks come before each, and which come after.
-    pub(crate) fn wired(&self) -> (Vec<u32>, After) {
+    pub(crate) fn wired(&self) -> Result<(Vec<u32>, After), RunError> {
+        let matched = self.matched()?;
+        let edges = || self.edges.iter().chain(&matched);
         let mut before = vec![0; self.tasks.len()];
         let mut first = vec![0; self.tasks.len() + 1];
-        for (from, to) in &self.edges {
+        for (from, to) in edges() {
             before[to.index()] += 1;
             first[from.index() + 1] += 1;
         }
         for index in 1..first.len() {
             first[index] += first[index - 1];
         }
-        let (mut next, mut tasks) = (first.clone(), vec![TaskId(0); self.edges.len()]);
-        for &(from, to) in &self.edges {
+        let (mut next, mut tasks) = (first.clone(), vec![TaskId(0); edges().count()]);
+        for &(from, to) in edges() {
             let place = &mut next[from.index()];
             tasks[*place as usize] = to;
             *place += 1;
         }
-        (before, After { first, tasks })
+        Ok((before, After { first, tasks }))
     }
 }

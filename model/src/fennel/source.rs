@@ -1,0 +1,147 @@
+//! Where the steps of ranks come from: they were written down, or an algorithm states them again whenever a rank goes
+//! on.
+
+use crate::coll::plan::{Place, Plan, Span};
+use crate::coll::record::{Recorder, Step, Steps};
+
+/// The steps of all ranks.
+pub trait Source {
+    /// How many ranks there are.
+    fn ranks(&self) -> u32;
+
+    /// Hands the steps of a rank from number `first` on to `take`, until that says no.
+    fn steps(&self, rank: u32, first: usize, take: &mut dyn FnMut(Step) -> bool);
+}
+
+/// Steps that were written down, for each rank.
+impl Source for [Steps] {
+    fn ranks(&self) -> u32 {
+        self.len() as u32
+    }
+
+    fn steps(&self, rank: u32, first: usize, take: &mut dyn FnMut(Step) -> bool) {
+        let steps = &self[rank as usize];
+        let mut next = first;
+        while let Some(step) = steps.get(next) {
+            if !take(step) {
+                return;
+            }
+            next += 1;
+        }
+    }
+}
+
+/// Writes the steps of all ranks down. `None` where a span reaches beyond a terabyte.
+pub fn write_down(source: &(impl Source + ?Sized)) -> Option<Vec<Steps>> {
+    let ranks = 0..source.ranks();
+    ranks
+        .map(|rank| {
+            let mut recorder = Recorder::<Stopped>::default();
+            source.steps(rank, 0, &mut |step| {
+                let done = match step {
+                    Step::Send { to, from, phase } => {
+                        recorder.phase(phase);
+                        recorder.send(to, from)
+                    }
+                    Step::Recv { from, into, phase } => {
+                        recorder.phase(phase);
+                        recorder.recv(from, into)
+                    }
+                    Step::Wait => recorder.wait(),
+                    Step::Copy { from, into } => {
+                        recorder.copy(from, into);
+                        Ok(())
+                    }
+                    Step::Reduce { left, right } => {
+                        recorder.reduce(left, right);
+                        Ok(())
+                    }
+                };
+                done.is_ok()
+            });
+            recorder.finish()
+        })
+        .collect()
+}
+
+/// Steps that an algorithm states. Nothing is kept of them: whenever a rank goes on, the algorithm runs from its
+/// beginning, and what has been done is passed over. That is the better bargain while a rank waits some dozens of
+/// times; a ring of many ranks is better written down.
+#[derive(Clone, Copy, Debug)]
+pub struct Stated<F> {
+    ranks: u32,
+    algorithm: F,
+}
+
+impl<F: Fn(&mut Walk<'_>, Place) -> Result<(), Stopped>> Stated<F> {
+    /// The steps that `algorithm` states for each of so many ranks.
+    pub const fn new(ranks: u32, algorithm: F) -> Self {
+        Self { ranks, algorithm }
+    }
+}
+
+impl<F: Fn(&mut Walk<'_>, Place) -> Result<(), Stopped>> Source for Stated<F> {
+    fn ranks(&self) -> u32 {
+        self.ranks
+    }
+
+    fn steps(&self, rank: u32, first: usize, take: &mut dyn FnMut(Step) -> bool) {
+        let mut walk = Walk { before: first, take, phase: 0, stopped: false };
+        // An algorithm that was stopped has said all that is wanted of it now.
+        let _ = (self.algorithm)(&mut walk, Place { rank, size: self.ranks });
+    }
+}
+
+/// The taker wants no more steps now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stopped;
+
+/// A plan that passes over the steps that were taken before, and hands the others on.
+#[expect(missing_debug_implementations, reason = "its taker is a function")]
+pub struct Walk<'a> {
+    before: usize,
+    take: &'a mut dyn FnMut(Step) -> bool,
+    phase: u8,
+    stopped: bool,
+}
+
+impl Walk<'_> {
+    fn step(&mut self, step: Step) -> Result<(), Stopped> {
+        if self.before > 0 {
+            self.before -= 1;
+            return Ok(());
+        }
+        self.stopped = self.stopped || !(self.take)(step);
+        if self.stopped { Err(Stopped) } else { Ok(()) }
+    }
+}
+
+impl Plan for Walk<'_> {
+    type Error = Stopped;
+
+    fn send(&mut self, to: u32, from: Span) -> Result<(), Stopped> {
+        self.step(Step::Send { to, from, phase: self.phase })
+    }
+
+    fn recv(&mut self, from: u32, into: Span) -> Result<(), Stopped> {
+        self.step(Step::Recv { from, into, phase: self.phase })
+    }
+
+    fn wait(&mut self) -> Result<(), Stopped> {
+        self.step(Step::Wait)
+    }
+
+    fn copy(&mut self, from: Span, into: Span) {
+        // Whoever stopped at a copy is not asked again: the next send, receive or wait ends the algorithm.
+        let _ = self.step(Step::Copy { from, into });
+    }
+
+    fn reduce(&mut self, left: Span, right: Span) {
+        let _ = self.step(Step::Reduce { left, right });
+    }
+
+    fn phase(&mut self, phase: u8) {
+        self.phase = phase;
+    }
+}

@@ -9,6 +9,7 @@
 //! | which schedule to take | [`choice`] |
 //! | the steps of all collectives | [`coll`] |
 //! | a simulator of programs of such tasks | [`fennel`] |
+//! | the parameters of that cost from times that were measured | [`fit`] |
 //!
 //! Nothing here communicates, and nothing knows of transports. Source of all of it: M. Ruefenacht, "Towards Larger
 //! Scale Collective Operations in the Message Passing Interface", thesis, Edinburgh 2020, cited as *thesis*.
@@ -20,5 +21,6 @@ pub mod choice;
 pub mod coll;
 pub mod cost;
 pub mod fennel;
+pub mod fit;
 pub mod schedule;
 pub mod stages;

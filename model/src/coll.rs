@@ -2,8 +2,8 @@
 //!
 //! An algorithm is a function that states to a [`Plan`](plan::Plan), for one rank, what to send, receive, copy and
 //! reduce, stage by stage. It knows ranks, block sizes and nothing else. So the same function drives an engine that
-//! communicates, a [recorder](record) whose steps are carried out bit by bit, and a simulator, which
-//! proves for every number of ranks that each contribution arrives exactly once, in rank order, without deadlock.
+//! communicates, a [recorder](record) whose steps are carried out bit by bit, and a [proof](prove), which
+//! shows for a number of ranks that each contribution arrives exactly once, in rank order, without deadlock.
 //! Which algorithm it is, is decided in [`choice`] alone.
 //!
 //! Reductions combine contributions in rank order wherever an operation is not declared commutative. Results are the
@@ -27,14 +27,14 @@ pub mod forms;
 pub mod gather;
 pub mod multiply;
 pub mod plan;
+pub mod prove;
 pub mod record;
 pub mod reduce;
 pub mod reduce_scatter;
 pub mod scan;
 pub mod scatter;
+pub mod verify;
 pub mod wanted;
 
-#[cfg(test)]
-mod simulator;
 #[cfg(test)]
 mod tests;

@@ -190,7 +190,7 @@ fn every_schedule_of_up_to_40_ranks_is_an_allreduce() {
 #[test]
 fn what_the_heuristic_gives_is_an_allreduce() {
     for ratio in [0.2, 1.2, 2.316, RATIO, 5.0, 40.0] {
-        for ranks in (1..=64).chain([97, 127, 255, 509, 512]) {
+        for ranks in 1..=512 {
             for order in [Order::ByCost, Order::Greatest] {
                 let schedule = choose(ranks, ratio, order);
                 check(&schedule).unwrap_or_else(|flaw| panic!("{schedule}: {flaw}"));

@@ -4,7 +4,7 @@
 
 use super::blocks::{Blocks, Even};
 use super::forms::{Allgather, Bcast};
-use super::plan::{Place, Plan, Span};
+use super::plan::{Copies, Place, Plan, Span};
 use super::{bcast, gather};
 
 /// Bytes of scratch that `run` needs; `total` is the length of all blocks.
@@ -99,12 +99,13 @@ fn bruck<P: Plan>(
         held += count;
         held_bytes += coming;
     }
-    let mut at = 0;
+    let (mut at, mut copies) = (0, Copies::default());
     for distance in 0..size {
         let target = blocks.span(place.right(distance));
-        plan.copy(Span::scratch(at, target.len), target);
+        copies.add(plan, Span::scratch(at, target.len), target);
         at += target.len;
     }
+    copies.finish(plan);
     Ok(())
 }
 

@@ -2,7 +2,7 @@
 
 use super::blocks::{Blocks, Even};
 use super::forms::Alltoall;
-use super::plan::{Place, Plan, Span};
+use super::plan::{Copies, Place, Plan, Span};
 
 /// Bytes of scratch that `even` needs for blocks of `block` bytes.
 #[inline]
@@ -67,35 +67,44 @@ pub fn staged<P: Plan>(
 /// log(size) messages of half the data each. (Bruck and others 1997.)
 fn bruck<P: Plan>(plan: &mut P, place: Place, input: Even, output: Even) -> Result<(), P::Error> {
     let (size, block) = (place.size, input.len);
-    // Turning: the block for the rank `i` to the right at place `i`.
-    let turned = |index: u32| Span::scratch(index as usize * block, block);
+    // Rotated: the block for the rank `i` to the right is at place `i`.
+    let rotated = |index: u32| Span::scratch(index as usize * block, block);
+    let mut copies = Copies::default();
     for distance in 0..size {
-        plan.copy(input.span(place.right(distance)), turned(distance));
+        copies.add(plan, input.span(place.right(distance)), rotated(distance));
     }
-    let room = packed_max(size) * block;
+    copies.finish(plan);
+    let most = packed_max(size) * block;
     let going_at = size as usize * block;
-    let coming_at = going_at + room;
+    let coming_at = going_at + most;
 
     let mut bit = 1;
     while bit < size {
         let moving = || (0..size).filter(|index| index & bit != 0);
         let bytes = moving().count() * block;
-        let packed =
-            |at: usize| moving().enumerate().map(move |(n, index)| (index, at + n * block));
-        for (index, at) in packed(going_at) {
-            plan.copy(turned(index), Span::scratch(at, block));
+        let packed = |at: usize| {
+            moving()
+                .enumerate()
+                .map(move |(n, index)| (index, Span::scratch(at + n * block, block)))
+        };
+        let mut copies = Copies::default();
+        for (index, place) in packed(going_at) {
+            copies.add(plan, rotated(index), place);
         }
+        copies.finish(plan);
         plan.recv(place.left(bit), Span::scratch(coming_at, bytes))?;
         plan.send(place.right(bit), Span::scratch(going_at, bytes))?;
         plan.wait()?;
-        for (index, at) in packed(coming_at) {
-            plan.copy(Span::scratch(at, block), turned(index));
+        let mut copies = Copies::default();
+        for (index, place) in packed(coming_at) {
+            copies.add(plan, place, rotated(index));
         }
+        copies.finish(plan);
         bit *= 2;
     }
     // What has come the distance `i` came from the rank `i` to the left.
     for distance in 0..size {
-        plan.copy(turned(distance), output.span(place.left(distance)));
+        plan.copy(rotated(distance), output.span(place.left(distance)));
     }
     Ok(())
 }

@@ -125,6 +125,38 @@ pub trait Plan {
     fn phase(&mut self, phase: u8);
 }
 
+/// Copies one after the other, of which those that adjoin on both sides are done as one.
+#[derive(Debug, Default)]
+pub struct Copies {
+    pending: Option<(Span, Span)>,
+}
+
+impl Copies {
+    /// Copies a span, now or with the next ones.
+    #[inline]
+    pub fn add<P: Plan>(&mut self, plan: &mut P, from: Span, into: Span) {
+        let adjoin = |one: Span, next: Span| one.space == next.space && one.at + one.len == next.at;
+        match &mut self.pending {
+            Some((before, target)) if adjoin(*before, from) && adjoin(*target, into) => {
+                before.len += from.len;
+                target.len += into.len;
+            }
+            _ => {
+                let full = self.pending.replace((from, into));
+                Self { pending: full }.finish(plan);
+            }
+        }
+    }
+
+    /// Copies what is left.
+    #[inline]
+    pub fn finish<P: Plan>(self, plan: &mut P) {
+        if let Some((from, into)) = self.pending {
+            plan.copy(from, into);
+        }
+    }
+}
+
 impl<P: Plan> Plan for &mut P {
     type Error = P::Error;
 

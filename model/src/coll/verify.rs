@@ -1,0 +1,371 @@
+//! The proof of plans: all ranks are followed at once, with bytes that know what they are.
+//!
+//! A byte is an element of a vector and the ranks whose contributions it holds, in order. Bytes are kept as
+//! [intervals](Memory), so that a vector of a thousand ranks' contributions is as short as that of one. Sends are
+//! rendezvous: they end when they are matched, so that a plan that relies on buffering is a deadlock here. The rules
+//! of [`plan`](super::plan) are checked at each step.
+
+mod contributions;
+mod memory;
+mod stage;
+
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, VecDeque};
+use std::convert::Infallible;
+use std::fmt;
+
+pub use contributions::{Combined, Contributions};
+pub use memory::{Memory, Piece};
+use stage::Stage;
+
+use super::plan::{Place, Space, Span};
+use super::record::{Recorder, Step, Steps};
+
+/// What is wrong with a plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Flaw {
+    /// A number of a rank's plan is too great to be written down.
+    TooGreat(u32),
+    /// A rank uses a span that is not in its space.
+    Outside(u32, Span),
+    /// A rank writes its input.
+    InputWritten(u32, Span),
+    /// A rank uses a span that it receives into, or writes one that it sends, before the stage has ended.
+    InUse(u32, Span),
+    /// A rank copies or reduces between spans that overlap.
+    Overlap(u32, Span, Span),
+    /// A rank reads bytes that were never written.
+    Unwritten(u32, Span),
+    /// A rank reduces bytes that are different elements, or none of a vector.
+    Mixed(u32, Span, Span),
+    /// A rank names one that does not exist, or itself.
+    NoPeer(u32, u32),
+    /// What one rank sends is not as long as what the other one receives.
+    Lengths {
+        /// The sender.
+        from: u32,
+        /// The receiver.
+        to: u32,
+        /// Bytes sent.
+        sent: usize,
+        /// Bytes that are received.
+        received: usize,
+    },
+    /// So many ranks wait for ever.
+    Deadlock {
+        /// How many.
+        ranks: u32,
+        /// The first of them.
+        first: u32,
+    },
+    /// A rank's plan ends before its operations do.
+    NotAwaited(u32),
+    /// A rank's output does not hold what it has to.
+    Wrong {
+        /// The rank.
+        rank: u32,
+        /// The first byte of those that are wrong.
+        at: usize,
+    },
+}
+
+impl fmt::Display for Flaw {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooGreat(rank) => write!(out, "rank {rank} uses spans beyond a terabyte"),
+            Self::Outside(rank, span) => write!(out, "rank {rank}: {span:?} is not in its space"),
+            Self::InputWritten(rank, span) => write!(out, "rank {rank} writes its input, {span:?}"),
+            Self::InUse(rank, span) => {
+                write!(out, "rank {rank} uses {span:?} in a stage that sends or receives it")
+            }
+            Self::Overlap(rank, one, other) => {
+                write!(out, "rank {rank} combines {one:?} and {other:?}, which overlap")
+            }
+            Self::Unwritten(rank, span) => {
+                write!(out, "rank {rank} reads {span:?}, some of which was never written")
+            }
+            Self::Mixed(rank, one, other) => {
+                write!(out, "rank {rank} reduces different elements, {one:?} and {other:?}")
+            }
+            Self::NoPeer(rank, peer) => write!(out, "rank {rank} has no peer {peer}"),
+            Self::Lengths { from, to, sent, received } => {
+                write!(out, "rank {from} sends {sent} bytes, of which rank {to} expects {received}")
+            }
+            Self::Deadlock { ranks, first } => {
+                write!(out, "{ranks} ranks wait for ever, rank {first} among them")
+            }
+            Self::NotAwaited(rank) => write!(out, "rank {rank} ends before its operations do"),
+            Self::Wrong { rank, at } => write!(out, "rank {rank} has a wrong result at byte {at}"),
+        }
+    }
+}
+
+impl std::error::Error for Flaw {}
+
+/// The memories of a rank at the start.
+#[derive(Clone, Debug, Default)]
+#[expect(clippy::exhaustive_structs, reason = "the three spaces of a plan")]
+pub struct Spaces {
+    /// What it contributes.
+    pub input: Memory,
+    /// Its result.
+    pub output: Memory,
+    /// Bytes of scratch.
+    pub scratch: usize,
+}
+
+/// How a collective ended.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Outcome {
+    /// The output of each rank.
+    pub outputs: Vec<Memory>,
+    /// Messages sent by each rank.
+    pub sent: Vec<u64>,
+    /// What the outputs were combined of.
+    pub contributions: Contributions,
+}
+
+/// The steps of each of `size` ranks.
+///
+/// # Errors
+/// [`Flaw::TooGreat`].
+pub fn record(
+    size: u32,
+    algorithm: impl Fn(&mut Recorder<Infallible>, Place) -> Result<(), Infallible>,
+) -> Result<Vec<Steps>, Flaw> {
+    let one = |rank| {
+        let mut recorder = Recorder::default();
+        let Ok(()) = algorithm(&mut recorder, Place { rank, size });
+        recorder.finish().ok_or(Flaw::TooGreat(rank))
+    };
+    (0..size).map(one).collect()
+}
+
+/// Follows ranks with these steps. `spaces` makes the memories of each, with contributions that it takes from its
+/// second argument.
+///
+/// # Errors
+/// The first [`Flaw`] that is met.
+pub fn follow(
+    steps: Vec<Steps>,
+    spaces: impl Fn(u32, &mut Contributions) -> Spaces,
+) -> Result<Outcome, Flaw> {
+    let mut contributions = Contributions::default();
+    let ranks: Vec<_> = (0..)
+        .zip(steps)
+        .map(|(rank, steps)| {
+            let Spaces { input, output, scratch } = spaces(rank, &mut contributions);
+            let spaces = [input, output, Memory::new(scratch)];
+            Rank { steps, next: 0, spaces, stage: Stage::default(), sent: 0 }
+        })
+        .collect();
+    let unmatched = ranks.iter().map(|_| BTreeMap::new()).collect();
+    let mut job = Job { ranks, contributions, unmatched, able: Vec::new() };
+    // Rank 0 goes first.
+    job.able.extend((0..job.size()).rev());
+    while let Some(rank) = job.able.pop() {
+        job.advance(rank)?;
+    }
+    job.finish()
+}
+
+#[derive(Debug)]
+struct Rank {
+    steps: Steps,
+    next: usize,
+    spaces: [Memory; 3],
+    stage: Stage,
+    sent: u64,
+}
+
+impl Rank {
+    fn memory(&mut self, space: Space) -> &mut Memory {
+        &mut self.spaces[space as usize]
+    }
+
+    /// Whether this rank, whose number is `me`, may use a span.
+    fn check(&self, me: u32, span: Span, write: bool) -> Result<(), Flaw> {
+        if span
+            .at
+            .checked_add(span.len)
+            .is_none_or(|end| end > self.spaces[span.space as usize].len())
+        {
+            return Err(Flaw::Outside(me, span));
+        }
+        if write && span.space == Space::Input && span.len > 0 {
+            return Err(Flaw::InputWritten(me, span));
+        }
+        if self.stage.forbids(span, write) {
+            return Err(Flaw::InUse(me, span));
+        }
+        Ok(())
+    }
+
+    fn read(&self, me: u32, span: Span) -> Result<Vec<Piece>, Flaw> {
+        self.spaces[span.space as usize].read(span.at, span.len).ok_or(Flaw::Unwritten(me, span))
+    }
+}
+
+/// Operations of one sender, receiver and phase that wait for the other side. They match in order.
+#[derive(Debug)]
+struct Unmatched {
+    sends: bool,
+    first: Span,
+    others: VecDeque<Span>,
+}
+
+#[derive(Debug)]
+struct Job {
+    ranks: Vec<Rank>,
+    contributions: Contributions,
+    /// For each receiver, by sender and phase.
+    unmatched: Vec<BTreeMap<(u32, u8), Unmatched>>,
+    /// Ranks that have something to do.
+    able: Vec<u32>,
+}
+
+impl Job {
+    fn size(&self) -> u32 {
+        self.ranks.len() as u32
+    }
+
+    /// Carries out the steps of a rank until it has to wait.
+    fn advance(&mut self, me: u32) -> Result<(), Flaw> {
+        loop {
+            let rank = &mut self.ranks[me as usize];
+            let Some(step) = rank.steps.get(rank.next) else { return Ok(()) };
+            match step {
+                Step::Wait if !rank.stage.is_matched() => return Ok(()),
+                Step::Wait => rank.stage.end(),
+                Step::Copy { from, into } => self.copy(me, from, into)?,
+                Step::Reduce { left, right } => self.reduce(me, left, right)?,
+                Step::Send { to, from, phase } => {
+                    self.check_peer(me, to)?;
+                    let rank = &mut self.ranks[me as usize];
+                    rank.check(me, from, false)?;
+                    rank.stage.send(from);
+                    rank.sent += 1;
+                    self.start((me, to, phase), from, true)?;
+                }
+                Step::Recv { from, into, phase } => {
+                    self.check_peer(me, from)?;
+                    let rank = &mut self.ranks[me as usize];
+                    rank.check(me, into, true)?;
+                    rank.stage.receive(into);
+                    self.start((from, me, phase), into, false)?;
+                }
+            }
+            self.ranks[me as usize].next += 1;
+        }
+    }
+
+    fn check_peer(&self, me: u32, peer: u32) -> Result<(), Flaw> {
+        if peer < self.size() && peer != me { Ok(()) } else { Err(Flaw::NoPeer(me, peer)) }
+    }
+
+    fn copy(&mut self, me: u32, from: Span, into: Span) -> Result<(), Flaw> {
+        if from == into {
+            return Ok(());
+        }
+        let rank = &mut self.ranks[me as usize];
+        if from.overlaps(into) {
+            return Err(Flaw::Overlap(me, from, into));
+        }
+        rank.check(me, from, false)?;
+        rank.check(me, into, true)?;
+        let pieces = rank.read(me, from)?;
+        rank.memory(into.space).write(into.at, &pieces);
+        Ok(())
+    }
+
+    fn reduce(&mut self, me: u32, left: Span, right: Span) -> Result<(), Flaw> {
+        let rank = &mut self.ranks[me as usize];
+        if left.overlaps(right) {
+            return Err(Flaw::Overlap(me, left, right));
+        }
+        rank.check(me, left, false)?;
+        rank.check(me, right, true)?;
+        let (mut lefts, mut rights) = (rank.read(me, left)?, rank.read(me, right)?);
+        lefts.reverse();
+        rights.reverse();
+        let mut made = Vec::new();
+        while let (Some(&one), Some(&other)) = (lefts.last(), rights.last()) {
+            let len = one.len.min(other.len);
+            let joined = self.contributions.join(one.combined, other.combined);
+            let Some(combined) = joined.filter(|_| one.element == other.element) else {
+                return Err(Flaw::Mixed(me, left, right));
+            };
+            made.push(Piece { len, element: one.element, combined });
+            memory::split_front(&mut lefts, len);
+            memory::split_front(&mut rights, len);
+        }
+        rank.memory(right.space).write(right.at, &made);
+        Ok(())
+    }
+
+    /// An operation begins: it is matched, or waits for the other side.
+    fn start(
+        &mut self,
+        (from, to, phase): (u32, u32, u8),
+        span: Span,
+        send: bool,
+    ) -> Result<(), Flaw> {
+        match self.unmatched[to as usize].entry((from, phase)) {
+            Entry::Vacant(entry) => {
+                entry.insert(Unmatched { sends: send, first: span, others: VecDeque::new() });
+                Ok(())
+            }
+            Entry::Occupied(mut entry) if entry.get().sends == send => {
+                entry.get_mut().others.push_back(span);
+                Ok(())
+            }
+            Entry::Occupied(mut entry) => {
+                let other = entry.get().first;
+                match entry.get_mut().others.pop_front() {
+                    Some(next) => entry.get_mut().first = next,
+                    None => drop(entry.remove()),
+                }
+                let (sent, into) = if send { (span, other) } else { (other, span) };
+                self.deliver(from, to, sent, into)
+            }
+        }
+    }
+
+    /// Moves a message and ends both operations.
+    fn deliver(&mut self, from: u32, to: u32, sent: Span, into: Span) -> Result<(), Flaw> {
+        if sent.len != into.len {
+            return Err(Flaw::Lengths { from, to, sent: sent.len, received: into.len });
+        }
+        let pieces = self.ranks[from as usize].read(from, sent)?;
+        self.ranks[to as usize].memory(into.space).write(into.at, &pieces);
+        for rank in [from, to] {
+            let state = &mut self.ranks[rank as usize];
+            state.stage.matched();
+            // The rank whose step this is stands at no wait, and goes on by itself.
+            if state.stage.is_matched() && state.steps.get(state.next) == Some(Step::Wait) {
+                self.able.push(rank);
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Result<Outcome, Flaw> {
+        let stuck = |rank: &Rank| rank.next < rank.steps.len();
+        let ranks = self.ranks.iter().filter(|rank| stuck(rank)).count() as u32;
+        if let Some(first) = self.ranks.iter().position(stuck) {
+            return Err(Flaw::Deadlock { ranks, first: first as u32 });
+        }
+        // A message that nobody takes is an operation of its sender that is not waited for.
+        if let Some(rank) = self.ranks.iter().position(|rank| !rank.stage.is_empty()) {
+            return Err(Flaw::NotAwaited(rank as u32));
+        }
+        let sent = self.ranks.iter().map(|rank| rank.sent).collect();
+        let outputs = self.ranks.into_iter().map(|rank| {
+            let [_, output, _] = rank.spaces;
+            output
+        });
+        Ok(Outcome { outputs: outputs.collect(), sent, contributions: self.contributions })
+    }
+}

@@ -32,7 +32,7 @@ impl std::fmt::Display for CostError {
         let Self::Unphysical { pipelining, required } = self;
         write!(
             out,
-            "alpha_p = {pipelining} and alpha_r = {required} describe no network: the model does not \
+            "alpha_p = {pipelining:.4} and alpha_r = {required:.4} describe no network: the model does not \
              fit messages of this size"
         )
     }

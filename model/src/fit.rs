@@ -23,6 +23,11 @@ use line::Line;
 
 /// What was measured.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[cfg_attr(
+    feature = "json",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(deny_unknown_fields)
+)]
 #[expect(clippy::exhaustive_structs, reason = "whoever measures makes them")]
 pub struct Samples {
     /// Multicasts, one entry for each pair of size and width.
@@ -33,6 +38,11 @@ pub struct Samples {
 
 /// All multicasts of one size and width.
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(
+    feature = "json",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(deny_unknown_fields)
+)]
 #[expect(clippy::exhaustive_structs, reason = "whoever measures makes them")]
 pub struct Multicast {
     /// Bytes of a message.
@@ -47,6 +57,11 @@ pub struct Multicast {
 
 /// All messages of one size that went to and fro between two processes.
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(
+    feature = "json",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(deny_unknown_fields)
+)]
 #[expect(clippy::exhaustive_structs, reason = "whoever measures makes them")]
 pub struct PingPong {
     /// Bytes of a message.
@@ -130,7 +145,7 @@ impl std::fmt::Display for FitError {
             }
             Self::Unphysical { model, parameter, value } => write!(
                 out,
-                "{parameter} = {value} of {model} describes no network: the model does not fit these times"
+                "{parameter} = {value:.4} of {model} describes no network: the model does not fit these times"
             ),
         }
     }

@@ -7,6 +7,7 @@ mod calibrate;
 mod demo;
 mod explain;
 mod info;
+mod model;
 mod mpiexec;
 mod numbers;
 mod output;
@@ -32,6 +33,7 @@ Examples:
   bowline info                                what this machine offers
   bowline explain                             which transport and protocol is used, and why
   bowline calibrate                           measure what that choice depends on
+  bowline model fit --transport tcp           fit the pipelining model to multicasts
   bowline perf mpi_lat --size 8,4k            measure
   bowline demo sort words.txt -n 4 -o out.txt sort a file with four ranks
 
@@ -54,6 +56,7 @@ enum Command {
     Info(info::Args),
     Explain(explain::Args),
     Calibrate(calibrate::Args),
+    Model(model::Args),
     Perf(perf::Args),
     Demo(demo::Args),
 }
@@ -71,6 +74,7 @@ fn main() -> ExitCode {
         Command::Info(args) => info::main(&args),
         Command::Explain(args) => explain::main(&args, cli.as_rank),
         Command::Calibrate(args) => calibrate::main(&args),
+        Command::Model(args) => model::main(&args, cli.as_rank),
         Command::Perf(args) => perf::main(args, cli.as_rank),
         Command::Demo(args) => demo::main(&args, cli.as_rank),
     });

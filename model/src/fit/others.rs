@@ -96,6 +96,9 @@ impl Hockney {
     }
 }
 
+/// Its name in errors.
+const LOGGP: &str = "LogGP";
+
 /// Latency, overhead, gap, and a gap for each byte.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[expect(clippy::exhaustive_structs, reason = "the parameters of the published model")]
@@ -113,37 +116,52 @@ pub struct LogGp {
 impl LogGp {
     /// The model of multicasts. The gaps are what one more message adds and how that grows with the size. The overhead
     /// is what one more message adds to the time of handing over, at the least size; where that was not measured
-    /// it is the gap. The latency is half of what is left of the pipelining latency at the least size, whose message
-    /// goes there and whose acknowledgement comes back: `alpha_p = 2 L + 2 o - g`. With ping-pongs it is
-    /// `T - 2 o - (n - 1) G` of the shortest.
+    /// it is the gap. The latency follows from the pipelining latency at the least size, whose message goes there and
+    /// whose acknowledgement comes back: `alpha_p = 2 L + 2 o - g`.
     ///
     /// # Errors
     /// When there are too few sizes, or a parameter comes out negative.
-    pub fn of(samples: &Samples, fits: &[SizeFit], statistic: Statistic) -> Result<Self, FitError> {
-        const NAME: &str = "LogGP";
+    pub fn of_multicasts(
+        samples: &Samples,
+        fits: &[SizeFit],
+        statistic: Statistic,
+    ) -> Result<Self, FitError> {
         let slopes: Vec<_> =
             fits.iter().map(|fit| (fit.size as f64 - 1.0, fit.line.slope)).collect();
-        let growth = line(&slopes, NAME)?;
+        let growth = line(&slopes, LOGGP)?;
         let least = fits.iter().min_by_key(|fit| fit.size);
-        let few = || FitError::TooFew { what: NAME.into(), needed: 2, found: 0 };
+        let few = || FitError::TooFew { what: LOGGP.into(), needed: 2, found: 0 };
         let least = least.ok_or_else(few)?;
-        let per_byte = physical(NAME, "G", growth.slope)?;
-        let of_bytes = |size: u64| size.saturating_sub(1) as f64 * per_byte;
+        let per_byte = physical(LOGGP, "G", growth.slope)?;
         // The line through all sizes may miss the short messages, whose gap it is.
-        let gap = physical(NAME, "g", (least.line.slope - of_bytes(least.size)).max(0.0))?;
+        let bytes = least.size.saturating_sub(1) as f64 * per_byte;
+        let gap = physical(LOGGP, "g", (least.line.slope - bytes).max(0.0))?;
         let issued = points(samples, least.size, statistic, |m| &m.issued);
         let issued: Vec<_> = issued.iter().map(|&(b, time)| (f64::from(b), time)).collect();
-        let overhead = match line(&issued, NAME) {
-            Ok(line) => physical(NAME, "o", line.slope)?.min(gap),
+        let overhead = match line(&issued, LOGGP) {
+            Ok(line) => physical(LOGGP, "o", line.slope)?.min(gap),
             Err(_) => gap,
         };
+        let latency = (least.line.intercept + gap - 2.0 * overhead) / 2.0;
+        Ok(Self { latency: physical(LOGGP, "L", latency)?, overhead, gap, per_byte })
+    }
+
+    /// The same with the latency of ping-pongs: `T - 2 o - (n - 1) G` of the shortest message.
+    ///
+    /// # Errors
+    /// As for multicasts, and when there are no ping-pongs.
+    pub fn of_ping_pongs(
+        samples: &Samples,
+        fits: &[SizeFit],
+        statistic: Statistic,
+    ) -> Result<Self, FitError> {
+        let others = Self::of_multicasts(samples, fits, statistic);
         let shortest = samples.ping_pongs.iter().min_by_key(|p| p.size);
         let one_way = shortest.and_then(|p| Some((p.size, statistic.of(&p.one_way)?)));
-        let latency = match one_way {
-            Some((size, time)) => time - 2.0 * overhead - of_bytes(size),
-            None => (least.line.intercept + gap - 2.0 * overhead) / 2.0,
-        };
-        Ok(Self { latency: physical(NAME, "L", latency)?, overhead, gap, per_byte })
+        let few = || FitError::TooFew { what: "ping-pongs".into(), needed: 1, found: 0 };
+        let (size, time) = one_way.ok_or_else(few)?;
+        let model = Self { latency: 0.0, ..others? };
+        Ok(Self { latency: physical(LOGGP, "L", time - model.message(size))?, ..model })
     }
 
     /// The time of a multicast whose messages are acknowledged.
@@ -193,7 +211,11 @@ impl LogfP {
         };
         let best = inner.iter().filter_map(bent).min_by(|a, b| a.1.total_cmp(&b.1));
         let few = || FitError::TooFew { what: NAME.into(), needed: 5, found: fit.points.len() };
-        let (model, _) = best.filter(|_| fit.points.len() >= 5).ok_or_else(few)?;
+        let (mut model, _) = best.filter(|_| fit.points.len() >= 5).ok_or_else(few)?;
+        // What is left of a line without a bend are the last bits of its numbers.
+        if model.gap.abs() < 1e-9 * model.overhead {
+            model.gap = 0.0;
+        }
         physical(NAME, "2 L + o", model.start)?;
         physical(NAME, "o", model.overhead)?;
         physical(NAME, "g", model.gap)?;
@@ -223,10 +245,11 @@ pub struct Dip {
     pub rise: f64,
 }
 
-/// The dip of a curve that does not fall to its end; `None` of one that does.
+/// The dip of a curve that rises before its end; `None` of one that does not, by more than a billionth.
 pub fn dip(per_process: &[(u32, f64)]) -> Option<Dip> {
     let least = per_process.iter().min_by(|a, b| a.1.total_cmp(&b.1))?;
     let behind = per_process.iter().filter(|point| point.0 > least.0);
     let highest = behind.map(|point| point.1).max_by(f64::total_cmp)?;
-    Some(Dip { width: least.0, rise: highest / least.1 - 1.0 })
+    let rise = highest / least.1 - 1.0;
+    (rise > 1e-9).then_some(Dip { width: least.0, rise })
 }

@@ -118,6 +118,9 @@ pub struct NetworkOptions {
     pub puts_ordered: bool,
     /// Whether a put is visible before a later atomic of the same endpoint.
     pub put_before_atomic: bool,
+    /// Whether targets acknowledge what is put, so that a flush waits for that and sends nothing; else it
+    /// is a message to each target and takes the interface a gap.
+    pub acknowledged: bool,
     /// Whether there are one-sided operations at all.
     pub one_sided: bool,
     /// Whether a peer's whole memory may be read with the key of one byte `[1]`, as the kernel
@@ -166,6 +169,7 @@ impl Default for NetworkOptions {
             unreachable_ns: 10_000_000_000,
             puts_ordered: true,
             put_before_atomic: true,
+            acknowledged: false,
             one_sided: true,
             whole_process: true,
             exposes: false,

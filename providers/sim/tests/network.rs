@@ -141,6 +141,45 @@ fn time_follows_the_pipelining_model() {
     }
 }
 
+/// Puts to some interfaces and one flush: when all of it is known to have happened.
+fn flushed(targets: u64, acknowledged: bool) -> u64 {
+    let options = NetworkOptions {
+        latency_ns: 250,
+        gap_ns: 100,
+        byte_ps: 0,
+        acknowledged,
+        ..Default::default()
+    };
+    let network = Network::new(options);
+    let mut root = network.open();
+    let mut others: Vec<SimIface> = (0..targets).map(|_| network.open()).collect();
+    let mut windows = Vec::new();
+    for other in &mut others {
+        let memory = other.mem_alloc(8).expect("eight bytes");
+        let address = other.mem_view(memory).expect("just made").as_ptr().addr() as u64;
+        let ep = root.connect(&other.address()).expect("everybody reaches everybody");
+        let key = other.rkey_pack(memory).expect("just made");
+        let rkey = root.rkey_unpack(ep, &key).expect("its own key");
+        windows.push((ep, RemoteSlice { address, rkey }));
+    }
+    for &(ep, to) in &windows {
+        root.put_short(ep, &[7; 8], to).expect("there is room");
+    }
+    assert_eq!(root.flush_all(Token(1)), Ok(Posted::InFlight));
+    while take(&mut root).completed != [(Token(1), Ok(0))] {
+        assert!(network.advance(), "the flush ends");
+    }
+    network.now()
+}
+
+#[test]
+fn a_flush_takes_gaps_unless_puts_are_acknowledged() {
+    for targets in [1, 2, 12] {
+        assert_eq!(flushed(targets, true), 500 + targets * 100);
+        assert_eq!(flushed(targets, false), 500 + targets * 200);
+    }
+}
+
 #[test]
 fn a_lent_message_is_read_when_it_departs_and_answered_a_round_trip_later() {
     let (network, mut a, mut b, ep) = pair(NetworkOptions::default());

@@ -75,11 +75,12 @@ const LAW: &[Layer] = &[
     ),
     // The C library: it starts a rank as any program does, and calls the core of the MPI layer.
     layer("bowline-mpi-abi", &["bowline", "bowline-mpi", BASE], &["bowline-launch", UCT]),
-    // The command opens transports one by one to describe them.
+    // The command opens transports one by one to describe them, and fits models to what it measures.
     layer(
         "bowline-cli",
         &[
             "bowline",
+            "bowline-model",
             BASE,
             "bowline-self",
             "bowline-shm",

@@ -4,6 +4,7 @@ mod common;
 mod demo;
 mod hosts;
 mod info;
+mod model;
 mod mpiexec;
 mod perf;
 mod protocols;

@@ -63,7 +63,13 @@ impl Net {
         if kind.one_sided() {
             self.nodes[from as usize].outstanding += 1;
         }
-        let departs = self.departure(from, len);
+        let departs = match kind {
+            Kind::Flush { .. } if self.options.acknowledged => {
+                // The acknowledgement of the last operation in front of it.
+                self.nodes[from as usize].nic_free.max(self.now)
+            }
+            _ => self.departure(from, len),
+        };
         let borrows = kind.borrows() && !matches!(kind, Kind::Get { .. });
         let op =
             Op { from, to, seq: 0, token, departs, lost: false, copy: false, result: Ok(0), kind };

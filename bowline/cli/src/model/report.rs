@@ -1,0 +1,286 @@
+//! What a fit is told by: one structure, shown as JSON and as a table.
+
+use std::fmt::Write as _;
+
+use anyhow::Result;
+use bowline_model::fit::line::Line;
+use bowline_model::fit::others::{Dip, Hockney, LogGp, LogfP, Quality, dip, quality};
+use bowline_model::fit::sizes::BySize;
+use bowline_model::fit::{FitError, Samples, SizeFit, Statistic, fit};
+use serde_json::{Value, json};
+
+use super::record::{Circumstances, Recorded};
+
+/// The fits of samples, by shortest times and by medians.
+#[derive(Debug)]
+pub(super) struct Report {
+    circumstances: Circumstances,
+    pub(super) fits: Vec<Fitted>,
+}
+
+/// The fits by one statistic.
+#[derive(Debug)]
+pub(super) struct Fitted {
+    statistic: Statistic,
+    pub(super) sizes: Vec<SizeFit>,
+    /// `None` where the model holds at no size.
+    pub(super) by_size: Option<BySize>,
+    models: Vec<Model>,
+    /// LogfP at the least size.
+    pub(super) logfp: Result<LogfP, FitError>,
+    /// The dip of the measured curve of times per process at the least size.
+    dip: Option<Dip>,
+}
+
+/// Parameters by name.
+type Parameters = Vec<(&'static str, f64)>;
+
+/// A model with its parameters, and how well it meets the times.
+#[derive(Debug)]
+struct Model {
+    name: &'static str,
+    fitted: Result<(Parameters, Quality), FitError>,
+}
+
+impl Report {
+    /// Fits.
+    ///
+    /// # Errors
+    /// When there are too few widths.
+    pub(super) fn new(recorded: &Recorded) -> Result<Self> {
+        let samples = recorded.without_clock();
+        let of = |statistic| Fitted::new(&samples, statistic);
+        let fits = vec![of(Statistic::Minimum)?, of(Statistic::Median)?];
+        Ok(Self { circumstances: recorded.circumstances.clone(), fits })
+    }
+
+    /// The fits by shortest times.
+    pub(super) fn shortest(&self) -> &Fitted {
+        &self.fits[0]
+    }
+
+    /// For programs. Numbers that are infinite are null.
+    pub(super) fn json(&self) -> Value {
+        let of = &self.circumstances;
+        json!({
+            "site": of.site, "transport": of.transport, "network": of.network, "ranks": of.ranks,
+            "shared": of.shared, "threads": of.threads, "blocking": of.blocking, "clock_ns": of.clock_ns,
+            "fits": self.fits.iter().map(Fitted::json).collect::<Vec<_>>(),
+        })
+    }
+
+    /// For people.
+    pub(super) fn table(&self) -> String {
+        let Circumstances { site, transport, network, ranks, shared, threads, blocking, clock_ns } =
+            &self.circumstances;
+        let how = if *threads { "threads" } else { "processes" };
+        let puts = if *blocking { "blocking puts" } else { "puts with one flush" };
+        let network = network.as_ref().map_or(String::new(), |n| format!(" ({n})"));
+        let mut out = format!("{site}\n{transport}{network}: {ranks} {how}, {puts}, ns\n");
+        let _ = writeln!(out, "{clock_ns:.0} of each time were the clock's and are subtracted");
+        if *shared {
+            out += "ranks share processors: what receivers do is part of the times\n";
+        }
+        for fitted in &self.fits {
+            fitted.table(&mut out);
+        }
+        out
+    }
+}
+
+impl Fitted {
+    fn new(samples: &Samples, statistic: Statistic) -> Result<Self> {
+        let sizes = fit(samples, statistic)?;
+        let by_size = BySize::of(&sizes);
+        let good: Vec<SizeFit> = sizes.iter().filter(|fit| fit.cost.is_ok()).cloned().collect();
+        let mut models = Vec::new();
+        if let Some(by_size) = &by_size {
+            let own = |n, b| by_size.at(n).map_or(f64::NAN, |cost| cost.multicast(b));
+            models
+                .push(Model { name: "pipelining", fitted: Ok((Vec::new(), quality(&good, own))) });
+            let hockney = Hockney::of_multicasts(&good);
+            models.push(Model::hockney("Hockney", hockney, &good));
+            let one_way = Hockney::of_ping_pongs(samples, statistic);
+            models.push(Model::hockney("Hockney of ping-pongs", one_way, &good));
+            let loggp = LogGp::of_multicasts(samples, &good, statistic);
+            models.push(Model::loggp("LogGP", loggp, &good));
+            let one_way = LogGp::of_ping_pongs(samples, &good, statistic);
+            models.push(Model::loggp("LogGP of ping-pongs", one_way, &good));
+        }
+        let least = &sizes[0];
+        let (logfp, dip) = (LogfP::of(least), dip(&least.per_process()));
+        Ok(Self { statistic, by_size, models, logfp, dip, sizes })
+    }
+
+    fn json(&self) -> Value {
+        let size = |fit: &SizeFit| {
+            let widths = fit.widths();
+            json!({
+                "size": fit.size,
+                "alpha_p_ns": fit.line.intercept, "alpha_r_ns": fit.line.slope,
+                "r_squared": fit.line.r_squared,
+                "rejected": fit.cost.err().map(|error| error.to_string()),
+                "ratio": widths.map(|w| w.ratio), "best_width": widths.map(|w| w.best),
+                "break_even_width": widths.map(|w| w.break_even), "factor_cap": widths.map(|w| w.cap),
+                "points": fit.points.iter().zip(fit.residuals()).map(|((width, time), (_, residual))| json!({
+                    "width": width, "ns": time, "residual_ns": residual,
+                    "per_process_ns": time / f64::from(*width),
+                })).collect::<Vec<_>>(),
+            })
+        };
+        let line = |line: Option<Line>| {
+            line.map(|l| json!({"at_0_ns": l.intercept, "per_byte_ns": l.slope, "r_squared": l.r_squared}))
+        };
+        json!({
+            "statistic": self.statistic.name(),
+            "sizes": self.sizes.iter().map(size).collect::<Vec<_>>(),
+            "alpha_p_by_size": line(self.by_size.as_ref().and_then(|f| f.pipelining)),
+            "alpha_r_by_size": line(self.by_size.as_ref().and_then(|f| f.required)),
+            "models": self.models.iter().map(Model::json).collect::<Vec<_>>(),
+            "per_process": {
+                "size": self.sizes[0].size,
+                "least_at": self.dip.map(|dip| dip.width), "rise": self.dip.map(|dip| dip.rise),
+                "logfp": self.logfp.as_ref().ok().map(|m| json!({
+                    "start_ns": m.start, "overhead_ns": m.overhead, "gap_ns": m.gap, "free": m.free,
+                    "minimum_at": m.minimum(),
+                })),
+                "logfp_rejected": self.logfp.as_ref().err().map(ToString::to_string),
+            },
+        })
+    }
+
+    fn table(&self, out: &mut String) {
+        let name = match self.statistic {
+            Statistic::Minimum => "shortest times",
+            Statistic::Median => "medians",
+        };
+        let _ = writeln!(out, "\n{name}");
+        let _ = writeln!(
+            out,
+            "{:>8} {:>11} {:>11} {:>7} {:>7} {:>8} {:>5} {:>8} {:>9}",
+            "bytes", "alpha_p", "alpha_r", "ratio", "b_opt", "b_upper", "cap", "R^2", "residual"
+        );
+        for fit in &self.sizes {
+            let worst = fit.residuals().map(|(_, residual)| residual.abs()).fold(0.0, f64::max);
+            let line = fit.line;
+            let _ = write!(out, "{:>8} {:>11.1} {:>11.1} ", fit.size, line.intercept, line.slope);
+            let _ = match fit.widths() {
+                Some(w) => write!(
+                    out,
+                    "{:>7.3} {:>7.2} {:>8.2} {:>5}",
+                    w.ratio, w.best, w.break_even, w.cap
+                ),
+                None => write!(out, "{:>30}", "rejected"),
+            };
+            let _ = writeln!(out, " {:>8.5} {worst:>9.1}", line.r_squared);
+        }
+        for (size, error) in self.by_size.iter().flat_map(|functions| &functions.rejected) {
+            let _ = writeln!(out, "{size} bytes: {error}");
+        }
+        let Some(functions) = &self.by_size else {
+            let _ = writeln!(out, "the model holds at no size");
+            return;
+        };
+        for (name, line) in [("alpha_p", functions.pipelining), ("alpha_r", functions.required)] {
+            if let Some(line) = line {
+                let _ = writeln!(
+                    out,
+                    "{name}(n) = {:.1} {:+.4} n, R^2 {:.4}; interpolated between sizes",
+                    line.intercept, line.slope, line.r_squared
+                );
+            }
+        }
+        let _ =
+            writeln!(out, "{:<22} {:>8} {:>7} {:>7}  parameters", "model", "R^2", "error", "worst");
+        for model in &self.models {
+            model.table(out);
+        }
+        let _ = writeln!(out, "time per process at {} bytes: {}", self.sizes[0].size, self.curve());
+    }
+
+    /// What the curve of times per process does, beside what LogfP says of it.
+    fn curve(&self) -> String {
+        let last = self.sizes[0].points.last().map_or(0, |point| point.0);
+        let seen = match self.dip {
+            None => format!("rises nowhere up to {last} processes"),
+            Some(Dip { width, rise, .. }) => {
+                format!(
+                    "is least at {width} of {last} processes, {:.1} % below what follows",
+                    rise * 100.0
+                )
+            }
+        };
+        let theirs = match &self.logfp {
+            Ok(m) => match m.minimum() {
+                Some(width) => format!("LogfP, fitted, has its minimum at {width}"),
+                None => format!("LogfP, fitted (f = {}, g = {:.1}), has no minimum", m.free, m.gap),
+            },
+            Err(error) => format!("no LogfP: {error}"),
+        };
+        format!("{seen}; {theirs}")
+    }
+}
+
+impl Model {
+    fn hockney(name: &'static str, fitted: Result<Hockney, FitError>, good: &[SizeFit]) -> Self {
+        let told = |m: Hockney| {
+            let all = vec![("alpha", m.latency), ("beta", m.per_byte)];
+            (all, quality(good, |n, b| m.multicast(n, b)))
+        };
+        Self { name, fitted: fitted.map(told) }
+    }
+
+    fn loggp(name: &'static str, fitted: Result<LogGp, FitError>, good: &[SizeFit]) -> Self {
+        let told = |m: LogGp| {
+            let all = vec![("L", m.latency), ("o", m.overhead), ("g", m.gap), ("G", m.per_byte)];
+            (all, quality(good, |n, b| m.multicast(n, b)))
+        };
+        Self { name, fitted: fitted.map(told) }
+    }
+
+    fn json(&self) -> Value {
+        match &self.fitted {
+            Ok((parameters, quality)) => json!({
+                "model": self.name,
+                "parameters_ns": parameters.iter().copied().collect::<std::collections::BTreeMap<_, _>>(),
+                "r_squared": quality.r_squared, "error": quality.error, "worst_error": quality.worst,
+            }),
+            Err(error) => json!({"model": self.name, "rejected": error.to_string()}),
+        }
+    }
+
+    fn table(&self, out: &mut String) {
+        let _ = match &self.fitted {
+            Ok((parameters, Quality { r_squared, error, worst, .. })) => {
+                let shown: Vec<String> =
+                    parameters.iter().map(|(name, value)| format!("{name} {value:.4}")).collect();
+                let shown = if shown.is_empty() { "as above".to_owned() } else { shown.join(", ") };
+                let [error, worst] = [error, worst].map(|part| format!("{:.1} %", part * 100.0));
+                writeln!(out, "{:<22} {r_squared:>8.4} {error:>7} {worst:>7}  {shown}", self.name)
+            }
+            Err(error) => writeln!(out, "{:<22} {error}", self.name),
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::record::tests::example;
+    use super::*;
+
+    #[test]
+    fn a_report_has_the_fits_and_what_follows() {
+        let report = Report::new(&example()).unwrap();
+        let json = report.json();
+        let size = &json["fits"][0]["sizes"][0];
+        assert!((size["alpha_p_ns"].as_f64().unwrap() - 880.0).abs() < 1e-6, "{size}");
+        assert_eq!(size["factor_cap"], 9);
+        assert_eq!(size["points"].as_array().unwrap().len(), 8);
+        assert_eq!(json["fits"][1]["statistic"], "median");
+        assert!(json["fits"][0]["per_process"]["least_at"].is_null(), "it falls to the end");
+        let text = report.table();
+        assert!(text.contains("131072 bytes: alpha_p = -1") && text.contains("rejected"), "{text}");
+        assert!(text.contains("rises nowhere up to 8 processes"), "{text}");
+        assert!(text.contains("Hockney of ping-pongs  Hockney's model: 0 different"), "{text}");
+    }
+}

@@ -213,13 +213,18 @@ impl Book {
 
 /// Where the figures are kept; `None` where the user wants none or there is no place.
 pub fn file(config: &Config) -> Option<PathBuf> {
-    match config.get(CALIBRATION).trim() {
+    place(&config.get(CALIBRATION), FILE)
+}
+
+/// The file that a setting names: `auto`, one of this name in the user's cache directory, `off`, none, or its path.
+pub(crate) fn place(setting: &str, name: &str) -> Option<PathBuf> {
+    match setting.trim() {
         "off" => None,
         "" | "auto" => {
             let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
             let cache = cache.filter(|path| path.is_absolute());
             let home = std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache"));
-            Some(cache.or(home)?.join(FILE))
+            Some(cache.or(home)?.join(name))
         }
         path => Some(PathBuf::from(path)),
     }

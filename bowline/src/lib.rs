@@ -33,6 +33,7 @@ mod init;
 pub mod introduce;
 pub mod log;
 mod member;
+pub mod model_file;
 pub mod progress;
 mod report;
 #[cfg(feature = "simulate")]

@@ -52,6 +52,7 @@ pub const SETTINGS: &[&[Descriptor]] = &[
     CHOICE,
     bowline_ucp::SETTINGS,
     crate::costs::SETTINGS,
+    crate::model_file::SETTINGS,
     crate::wait::SETTINGS,
     crate::progress::SETTINGS,
     crate::log::SETTINGS,

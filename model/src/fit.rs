@@ -17,6 +17,8 @@
 pub mod line;
 pub mod others;
 pub mod sizes;
+#[cfg(feature = "json")]
+pub mod table;
 
 use crate::cost::{CostError, Pipelining, best_width, break_even_width, factor_cap};
 use line::Line;

@@ -217,7 +217,7 @@ fn check(ranks: u32, tokens: &[Token]) -> Result<(), ScheduleError> {
             Token::Merge(merged) | Token::InverseMerge(merged) => {
                 let Merged { remainder, groups, factor } = merged;
                 let core = u64::from(groups) * u64::from(factor);
-                if remainder == 0 || factor < 2 || core + u64::from(remainder) != ranks.into() {
+                if remainder == 0 || factor < 2 || core + u64::from(remainder) != u64::from(ranks) {
                     return Err(ScheduleError::Number(token));
                 }
                 let first = matches!(token, Token::Merge(_));

@@ -7,13 +7,16 @@
 //! | the file of raw samples | [`record`] |
 //! | what is printed | [`report`] |
 //! | what is drawn | [`plot`] |
+//! | the table of fits that is kept | [`keep`] |
 //!
 //! The fits themselves are those of the crate `bowline-model`, which knows of no transport.
 
+mod keep;
 mod measure;
 mod plot;
 mod record;
 mod report;
+mod show;
 mod simulated;
 
 use std::path::{Path, PathBuf};
@@ -21,6 +24,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
 use bowline_base::config::Config;
+use bowline_model::fit::table::Entry;
 use clap::{Subcommand, ValueEnum};
 
 use super::perf::site::{self, Site};
@@ -39,6 +43,17 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 enum What {
     Fit(Box<Fit>),
+    Show(Show),
+    /// Forget what is kept of this machine.
+    Forget,
+}
+
+/// Show the parameters that are kept of this machine, and which are assumed.
+#[derive(Debug, clap::Args)]
+struct Show {
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
 }
 
 /// Measure multicasts and fit T(b) = alpha_p + b alpha_r to their times, for each size.
@@ -55,6 +70,7 @@ Examples:
   bowline model fit --blocking                    a flush behind each put: no overlap, and no model
   bowline model fit --transport sim --network 880,380
                                                   a network whose parameters are known, in virtual time
+  bowline model fit --keep                        and keep the parameters by shortest times
   bowline model fit --output out                  raw samples, result and pictures into a directory
   bowline model fit --from out/samples.json       fit the same samples again")]
 struct Fit {
@@ -86,6 +102,9 @@ struct Fit {
     /// Print JSON.
     #[arg(long)]
     json: bool,
+    /// Keep the parameters in the file that BOWLINE_MODEL names, for the choice of algorithms.
+    #[arg(long, conflicts_with_all = ["blocking", "network", "from"])]
+    keep: bool,
     /// Write raw samples, the result and pictures (SVG and PNG) into this directory.
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
@@ -131,7 +150,23 @@ const LONGEST: usize = 64 << 20;
 pub(crate) fn main(args: &Args, as_rank: bool) -> Result<ExitCode> {
     match &args.what {
         What::Fit(fit) => fit.run(as_rank),
+        What::Show(show) => {
+            let path = place()?;
+            show::print(&keep::read(&path)?, &path, show.json)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        What::Forget => {
+            keep::forget(&place()?, &bowline::costs::site())?;
+            Ok(ExitCode::SUCCESS)
+        }
     }
+}
+
+/// The file in which fits are kept.
+fn place() -> Result<PathBuf> {
+    let config = bowline::config_from_env()?;
+    bowline::model_file::file(&config)
+        .context("BOWLINE_MODEL is off, or there is no home; name a file or unset it")
 }
 
 impl Fit {
@@ -145,6 +180,9 @@ impl Fit {
         if let Some(directory) = &self.output {
             // Before time is spent on samples that have no place.
             make(directory)?;
+        }
+        if self.keep && !as_rank {
+            keep::writable(&place()?)?;
         }
         if self.transport == Transport::Sim {
             let network = self.network.unwrap_or_default();
@@ -186,6 +224,7 @@ impl Fit {
             ensure!(size <= LONGEST, "--size {size}: multicasts have up to {LONGEST} bytes");
         }
         let sim = self.transport == Transport::Sim;
+        ensure!(!(sim && self.keep), "no job runs on --transport sim; leave out --keep");
         ensure!(sim || self.network.is_none(), "--network describes --transport sim");
         ensure!(
             !(sim && self.threads),
@@ -238,7 +277,31 @@ impl Fit {
             write(&directory.join("fit.json"), &serde_json::to_vec_pretty(&report.json())?)?;
             plot::draw(directory, recorded, &report)?;
         }
+        if self.keep {
+            keep::learn(&place()?, self.entry(&report)?)?;
+        }
         if self.json { output::print_json(&report.json()) } else { output::print(&report.table()) }
+    }
+}
+
+impl Fit {
+    /// What is kept: the parameters by shortest times.
+    fn entry(&self, report: &report::Report) -> Result<Entry> {
+        let entry = Entry {
+            site: bowline::costs::site(),
+            transport: self.transport.name().to_owned(),
+            ranks: self.ranks,
+            threads: self.threads,
+            shared: self.shared(),
+            sizes: Vec::new(),
+            rejected: Vec::new(),
+        };
+        let entry = entry.fitted(&report.shortest().sizes);
+        ensure!(
+            !entry.sizes.is_empty(),
+            "the model holds at none of these sizes, so nothing was kept; other programs may run on this machine"
+        );
+        Ok(entry)
     }
 }
 
@@ -264,8 +327,10 @@ mod tests {
 
     fn fit(line: &str) -> Fit {
         let words = ["model", "fit"].into_iter().chain(line.split_whitespace());
-        let What::Fit(fit) = Line::parse_from(words).args.what;
-        *fit
+        match Line::parse_from(words).args.what {
+            What::Fit(fit) => *fit,
+            other => panic!("`{line}` is {other:?}"),
+        }
     }
 
     #[test]
@@ -277,7 +342,13 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_together_is_refused() {
-        for wrong in ["--size 0", "--size 1g", "--network 2,1", "--transport sim --threads"] {
+        for wrong in [
+            "--size 0",
+            "--size 1g",
+            "--network 2,1",
+            "--transport sim --threads",
+            "--transport sim --keep",
+        ] {
             assert!(fit(wrong).check().is_err(), "{wrong}");
         }
         fit("--transport sim --network 880,380").check().unwrap();

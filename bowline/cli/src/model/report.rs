@@ -215,7 +215,7 @@ impl Fitted {
                 Some(width) => format!("LogfP, fitted, has its minimum at {width}"),
                 None => format!("LogfP, fitted (f = {}, g = {:.1}), has no minimum", m.free, m.gap),
             },
-            Err(error) => format!("no LogfP: {error}"),
+            Err(error) => error.to_string(),
         };
         format!("{seen}; {theirs}")
     }

@@ -1,7 +1,7 @@
 //! `bowline model`: measurements of few repetitions on every transport, whose fits are there; on the simulated network
 //! they are the network's own parameters.
 
-use crate::common::bowline;
+use crate::common::{bowline, command, finish};
 use serde_json::Value;
 
 fn fit(line: &str) -> Value {
@@ -72,4 +72,37 @@ fn what_cannot_be_done_is_said_before_anything_starts() {
     assert!(refused("--output /proc/nowhere").contains("/proc/nowhere"));
     let err = bowline(["model", "fit", "--transport", "sim", "--network", "881,380"]).failure(2);
     assert!(err.contains("halved"), "{err}");
+}
+
+#[test]
+fn fits_are_kept_where_the_setting_says() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("kept/model.json");
+    let run = |line: &str| {
+        let mut command = command(["model"].into_iter().chain(line.split_whitespace()));
+        command.env("BOWLINE_MODEL", &file);
+        finish(command)
+    };
+    let show = || serde_json::from_str::<Value>(&run("show --json").success()).unwrap();
+    assert_eq!(show()["entries"][0]["sizes"][0]["origin"], "assumed");
+    // Over shared memory the model holds at some size, if the machine is not too busy for any; else nothing is kept.
+    let ended = run("fit --threads --size 8..1k -n 5 --keep --reps 50");
+    if ended.code != Some(0) {
+        assert!(ended.err.contains("nothing was kept"), "{ended:?}");
+        return assert_eq!(show()["entries"][0]["sizes"][0]["origin"], "assumed");
+    }
+    let entry = &show()["entries"][0];
+    assert_eq!((&entry["transport"], &entry["ranks"]), (&"shm".into(), &5.into()), "{entry}");
+    assert_eq!(entry["sizes"][0]["origin"], "measured", "{entry}");
+    assert!(run("show").success().contains("measured"));
+    run("forget").success();
+    assert!(run("show").success().contains("assumed"));
+    // Not what no job can use.
+    for line in ["fit --keep --blocking", "fit --keep --transport sim"] {
+        assert!(run(line).code != Some(0), "{line}");
+    }
+    std::fs::write(&file, "Chapter 1").unwrap();
+    let err = run("fit --keep --size 8").failure(1);
+    assert!(err.contains("is left as it is"), "{err}");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "Chapter 1");
 }

@@ -27,6 +27,7 @@ pub mod forms;
 pub mod gather;
 pub mod multiply;
 pub mod plan;
+pub mod price;
 pub mod prove;
 pub mod record;
 pub mod reduce;

@@ -5,7 +5,7 @@ use super::plan::{Place, Plan, Span};
 
 /// Bytes of a piece that travels along a chain: large enough that the cost of a message is small
 /// beside copying it, small enough that pieces stay in the second-level cache between two ranks.
-const CHAIN_PIECE: usize = 128 << 10;
+pub const CHAIN_PIECE: usize = 128 << 10;
 
 /// Brings `data` from `root` to all.
 pub fn run<P: Plan>(

@@ -1,0 +1,262 @@
+//! Prices against the simulator, which runs the steps that the prices are of.
+
+use std::convert::Infallible;
+
+use super::*;
+use crate::coll::blocks::{Even, Packed};
+use crate::coll::plan::{Place, Space, Span, Vectors};
+use crate::coll::record::Recorder;
+use crate::coll::verify::record;
+use crate::coll::{
+    allgather, allreduce, alltoall, barrier, bcast, multiply, reduce, reduce_scatter,
+};
+use crate::cost::Pipelining;
+use crate::fennel::machine::Machine;
+use crate::fennel::network::{Compute, Pipelined};
+
+/// What the simulator knows: receivers are never busy there.
+const COSTS: Costs = Costs {
+    pipelining: 500.0,
+    required: 100.0,
+    receive: 0.0,
+    byte: 0.4,
+    copy: 0.1,
+    reduce: 0.2,
+    switch: 0.0,
+};
+
+#[derive(Clone, Copy, Debug)]
+struct Bytes;
+
+impl Compute for Bytes {
+    fn take(&mut self, _: u32, bytes: usize) -> f64 {
+        COSTS.reduce * bytes as f64
+    }
+
+    fn copy(&mut self, _: u32, bytes: usize) -> f64 {
+        COSTS.copy * bytes as f64
+    }
+}
+
+fn alone(ranks: u32) -> Crew {
+    Crew { ranks, share: 1.0 }
+}
+
+/// What the simulator finds for an algorithm.
+fn simulated(
+    ranks: u32,
+    algorithm: impl Fn(&mut Recorder<Infallible>, Place) -> Result<(), Infallible>,
+) -> (f64, u64) {
+    let steps = record(ranks, algorithm).unwrap();
+    let cost = Pipelining { pipelining: COSTS.pipelining, required: COSTS.required };
+    let network = Pipelined { cost, byte: COSTS.byte, blocking: false };
+    let outcome = Machine { network, compute: Bytes }.run_steps(&steps[..], &mut []).unwrap();
+    (outcome.end(), outcome.messages)
+}
+
+/// Prices that are not what the simulator finds.
+#[derive(Default)]
+struct Wrong(Vec<String>);
+
+impl Wrong {
+    /// Compares a price with the simulator: the messages of all ranks, and the time within a part of it.
+    fn check(
+        &mut self,
+        what: &dyn std::fmt::Debug,
+        (ranks, bytes): (u32, usize),
+        load: Load,
+        within: f64,
+        algorithm: impl Fn(&mut Recorder<Infallible>, Place) -> Result<(), Infallible>,
+    ) {
+        let (time, messages) = simulated(ranks, algorithm);
+        let price = load.time(alone(ranks), &COSTS);
+        let as_many = (load.messages - messages as f64).abs() < 0.5;
+        if (price - time).abs() > within * time + 1.0 || !as_many {
+            self.0.push(format!(
+                "{what:?} of {bytes} bytes on {ranks} ranks: priced {price:.0} with {:.0} messages, \
+                 simulated {time:.0} with {messages}",
+                load.messages
+            ));
+        }
+    }
+
+    #[track_caller]
+    fn is_empty(&self) {
+        assert!(self.0.is_empty(), "{}", self.0.join("\n"));
+    }
+}
+
+/// How far a price may be off. Of three ranks, one is two messages ahead of the others.
+fn within(ranks: u32) -> f64 {
+    if ranks == 3 { 0.4 } else { 0.15 }
+}
+
+const RANKS: [u32; 9] = [2, 3, 4, 7, 8, 12, 16, 31, 64];
+
+fn cases() -> impl Iterator<Item = (u32, usize)> {
+    RANKS.into_iter().flat_map(|ranks| [8, 1024, 64 << 10].map(|bytes| (ranks, bytes)))
+}
+
+fn vectors(bytes: usize) -> Vectors {
+    Vectors { input: Span::input(bytes), output: Span::output(bytes), width: 1, scratch: 0 }
+}
+
+#[test]
+fn barriers_and_broadcasts_cost_what_they_take() {
+    let mut wrong = Wrong::default();
+    for (ranks, bytes) in cases() {
+        for how in [Barrier::Dissemination, Barrier::Flat] {
+            wrong.check(&how, (ranks, 0), barrier(ranks, how), 0.01, |plan, place| {
+                barrier::run(plan, place, how)
+            });
+        }
+        for how in [Bcast::Flat, Bcast::Binomial, Bcast::Chain, Bcast::ScatterAllgather] {
+            if how == Bcast::ScatterAllgather && bytes < 2 * ranks as usize {
+                continue;
+            }
+            wrong.check(
+                &how,
+                (ranks, bytes),
+                bcast(ranks, how, bytes),
+                within(ranks),
+                |plan, place| bcast::run(plan, place, how, 0, Span::output(bytes)),
+            );
+        }
+    }
+    wrong.is_empty();
+}
+
+#[test]
+fn reductions_cost_what_they_take() {
+    let mut wrong = Wrong::default();
+    for (ranks, bytes) in cases().filter(|&(ranks, bytes)| bytes >= ranks as usize) {
+        for how in [Reduce::Flat, Reduce::Binomial, Reduce::Halving] {
+            wrong.check(
+                &how,
+                (ranks, bytes),
+                reduce(ranks, how, bytes),
+                within(ranks),
+                |plan, place| reduce::run(plan, place, how, 0, vectors(bytes)),
+            );
+        }
+        for how in
+            [Allreduce::Doubling, Allreduce::Halving, Allreduce::Flat, Allreduce::ReduceBcast]
+        {
+            wrong.check(
+                &how,
+                (ranks, bytes),
+                allreduce(ranks, how, bytes),
+                within(ranks),
+                |plan, place| allreduce::run(plan, place, how, vectors(bytes)),
+            );
+        }
+    }
+    wrong.is_empty();
+}
+
+#[test]
+fn schedules_cost_what_they_take() {
+    let mut wrong = Wrong::default();
+    for (ranks, bytes) in cases() {
+        for text in ["", "m1g2a3,n1g3a2", "m3g2a2,n3g2a2", "c6m2,a2,a2,e6m2"] {
+            let schedule = match text {
+                "" => choose(ranks, 5.0, Order::ByCost),
+                text if ranks == 7 => Schedule::parse(7, text).unwrap(),
+                _ => continue,
+            };
+            let stages: Vec<_> = (0..ranks).map(|rank| schedule.stages(rank)).collect();
+            let load = multiplying(&schedule, bytes);
+            wrong.check(&schedule, (ranks, bytes), load, within(ranks), |plan, place| {
+                multiply::run(plan, &stages[place.rank as usize], vectors(bytes))
+            });
+        }
+    }
+    wrong.is_empty();
+}
+
+#[test]
+fn gathers_and_exchanges_cost_what_they_take() {
+    let mut wrong = Wrong::default();
+    for (ranks, bytes) in cases() {
+        let (input, output) =
+            (Even { space: Space::Input, len: bytes }, Even { space: Space::Output, len: bytes });
+        let doubling = ranks.is_power_of_two().then_some(Allgather::Doubling);
+        let all = [Allgather::Bruck, Allgather::Ring, Allgather::Direct, Allgather::GatherBcast];
+        for how in all.into_iter().chain(doubling) {
+            wrong.check(
+                &how,
+                (ranks, bytes),
+                allgather(ranks, how, bytes),
+                within(ranks),
+                |plan, place| allgather::even(plan, place, how, Span::input(bytes), output),
+            );
+        }
+        for how in [Alltoall::Bruck, Alltoall::Staged(1), Alltoall::Staged(64)] {
+            wrong.check(
+                &how,
+                (ranks, bytes),
+                alltoall(ranks, how, bytes),
+                within(ranks),
+                |plan, place| alltoall::even(plan, place, how, input, output),
+            );
+        }
+        let offsets: Vec<_> = (0..=ranks as usize).map(|rank| rank * bytes).collect();
+        let blocks = Packed { space: Space::Input, offsets: &offsets };
+        let halving = ranks.is_power_of_two().then_some(ReduceScatter::Halving);
+        let all = [ReduceScatter::ViaRoot, ReduceScatter::Pairwise, ReduceScatter::Direct];
+        for how in all.into_iter().chain(halving) {
+            let total = bytes * ranks as usize;
+            let load = reduce_scatter(ranks, how, total);
+            wrong.check(&how, (ranks, bytes), load, within(ranks), |plan, place| {
+                reduce_scatter::run(plan, place, how, &blocks, Span::output(bytes))
+            });
+        }
+    }
+    wrong.is_empty();
+}
+
+#[test]
+fn what_is_cheapest_follows_the_costs() {
+    let ranks = 16;
+    let near = Costs { pipelining: 0.0, ..COSTS };
+    let far = Costs { pipelining: 100_000.0, ..COSTS };
+    let first = |costs| alone(ranks).allreduces(costs, 8, true).swap_remove(0).form;
+    // Without latency the fewest messages of a rank win, with much of it the fewest stages.
+    assert_eq!(multiplied(&first(&far)), Some(1));
+    assert!(multiplied(&first(&near)).is_none_or(|stages| stages >= 4));
+    let long = alone(ranks).allreduces(&COSTS, 1 << 20, true).swap_remove(0).form;
+    assert_eq!(long, AllreduceForm::Form(Allreduce::Halving));
+}
+
+/// The stages of a schedule, if it is one.
+fn multiplied(form: &AllreduceForm) -> Option<usize> {
+    match form {
+        AllreduceForm::Multiplying(schedule) => Some(schedule.tokens().len()),
+        AllreduceForm::Form(_) => None,
+    }
+}
+
+#[test]
+fn where_ranks_share_processors_few_messages_win_unless_they_come_from_afar() {
+    let crew = Crew { ranks: 16, share: 8.0 };
+    let first = |costs| crew.allreduces(costs, 8, true).swap_remove(0).form;
+    assert_eq!(first(&Costs::SHARED_MEMORY), AllreduceForm::Form(Allreduce::Flat));
+    let far = Costs { pipelining: 1_000_000.0, ..Costs::TCP };
+    assert_eq!(multiplied(&first(&far)), Some(1));
+}
+
+#[test]
+fn operations_that_keep_order_get_what_keeps_it() {
+    for ranks in 2..64 {
+        for share in [1.0, 8.0] {
+            let crew = Crew { ranks, share };
+            for priced in crew.allreduces(&Costs::TCP, 8, false) {
+                if let AllreduceForm::Multiplying(schedule) = priced.form {
+                    assert!(schedule.keeps_order(), "{schedule}");
+                }
+            }
+            let ordered = crew.reduces(&Costs::TCP, 8, false);
+            assert!(ordered.iter().all(|priced| priced.form != Reduce::Binomial));
+        }
+    }
+}

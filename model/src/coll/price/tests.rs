@@ -7,9 +7,7 @@ use crate::coll::blocks::{Even, Packed};
 use crate::coll::plan::{Place, Space, Span, Vectors};
 use crate::coll::record::Recorder;
 use crate::coll::verify::record;
-use crate::coll::{
-    allgather, allreduce, alltoall, barrier, bcast, multiply, reduce, reduce_scatter,
-};
+use crate::coll::{self, multiply};
 use crate::cost::Pipelining;
 use crate::fennel::machine::Machine;
 use crate::fennel::network::{Compute, Pipelined};
@@ -107,7 +105,7 @@ fn barriers_and_broadcasts_cost_what_they_take() {
     for (ranks, bytes) in cases() {
         for how in [Barrier::Dissemination, Barrier::Flat] {
             wrong.check(&how, (ranks, 0), barrier(ranks, how), 0.01, |plan, place| {
-                barrier::run(plan, place, how)
+                coll::barrier::run(plan, place, how)
             });
         }
         for how in [Bcast::Flat, Bcast::Binomial, Bcast::Chain, Bcast::ScatterAllgather] {
@@ -119,7 +117,7 @@ fn barriers_and_broadcasts_cost_what_they_take() {
                 (ranks, bytes),
                 bcast(ranks, how, bytes),
                 within(ranks),
-                |plan, place| bcast::run(plan, place, how, 0, Span::output(bytes)),
+                |plan, place| coll::bcast::run(plan, place, how, 0, Span::output(bytes)),
             );
         }
     }
@@ -136,7 +134,7 @@ fn reductions_cost_what_they_take() {
                 (ranks, bytes),
                 reduce(ranks, how, bytes),
                 within(ranks),
-                |plan, place| reduce::run(plan, place, how, 0, vectors(bytes)),
+                |plan, place| coll::reduce::run(plan, place, how, 0, vectors(bytes)),
             );
         }
         for how in
@@ -147,7 +145,7 @@ fn reductions_cost_what_they_take() {
                 (ranks, bytes),
                 allreduce(ranks, how, bytes),
                 within(ranks),
-                |plan, place| allreduce::run(plan, place, how, vectors(bytes)),
+                |plan, place| coll::allreduce::run(plan, place, how, vectors(bytes)),
             );
         }
     }
@@ -188,7 +186,7 @@ fn gathers_and_exchanges_cost_what_they_take() {
                 (ranks, bytes),
                 allgather(ranks, how, bytes),
                 within(ranks),
-                |plan, place| allgather::even(plan, place, how, Span::input(bytes), output),
+                |plan, place| coll::allgather::even(plan, place, how, Span::input(bytes), output),
             );
         }
         for how in [Alltoall::Bruck, Alltoall::Staged(1), Alltoall::Staged(64)] {
@@ -197,7 +195,7 @@ fn gathers_and_exchanges_cost_what_they_take() {
                 (ranks, bytes),
                 alltoall(ranks, how, bytes),
                 within(ranks),
-                |plan, place| alltoall::even(plan, place, how, input, output),
+                |plan, place| coll::alltoall::even(plan, place, how, input, output),
             );
         }
         let offsets: Vec<_> = (0..=ranks as usize).map(|rank| rank * bytes).collect();
@@ -208,7 +206,7 @@ fn gathers_and_exchanges_cost_what_they_take() {
             let total = bytes * ranks as usize;
             let load = reduce_scatter(ranks, how, total);
             wrong.check(&how, (ranks, bytes), load, within(ranks), |plan, place| {
-                reduce_scatter::run(plan, place, how, &blocks, Span::output(bytes))
+                coll::reduce_scatter::run(plan, place, how, &blocks, Span::output(bytes))
             });
         }
     }

@@ -1,0 +1,255 @@
+//! The loads of the algorithms, in closed forms.
+
+use super::Load;
+use crate::coll::bcast::CHAIN_PIECE;
+use crate::coll::forms::{Allgather, Allreduce, Alltoall, Barrier, Bcast, Reduce, ReduceScatter};
+use crate::schedule::{Schedule, Token};
+
+fn log2(ranks: f64) -> f64 {
+    ranks.log2().ceil()
+}
+
+/// What a barrier does.
+pub fn barrier(ranks: u32, how: Barrier) -> Load {
+    let n = f64::from(ranks);
+    match how {
+        _ if ranks < 2 => Load::default(),
+        Barrier::Dissemination => Load::exchange(n, 1.0, 0.0).times(log2(n)),
+        Barrier::Flat => Load::fan_in(n - 1.0, 0.0).then(Load::fan_out(n - 1.0, 0.0)),
+    }
+}
+
+/// What a broadcast of `bytes` does.
+pub fn bcast(ranks: u32, how: Bcast, bytes: usize) -> Load {
+    let (n, bytes) = (f64::from(ranks), bytes as f64);
+    match how {
+        _ if ranks < 2 => Load::default(),
+        Bcast::Flat => Load::fan_out(n - 1.0, bytes),
+        Bcast::Binomial => {
+            let way = Load::fan_out(1.0, bytes).times(log2(n));
+            let hops = f64::from(ranks.ilog2());
+            Load { hops, messages: n - 1.0, all_bytes: (n - 1.0) * bytes, ..way }
+        }
+        Bcast::ScatterAllgather => {
+            // Parts set out around the ring while others are still scattered.
+            let scatter = Load {
+                hops: 0.0,
+                bytes: bytes * (n - 1.0) / n,
+                messages: n - 1.0,
+                all_bytes: bytes * log2(n) / 2.0,
+                ..Load::fan_out(1.0, 0.0).times(log2(n))
+            };
+            // The root gets nothing, and nobody sends to it.
+            let ring = Load::exchange(n - 1.0, 1.0, bytes / n).times(n - 1.0);
+            scatter.then(ring)
+        }
+        Bcast::Chain => {
+            let pieces = (bytes / CHAIN_PIECE as f64).ceil().max(1.0);
+            let piece = Load::fan_out(1.0, bytes / pieces);
+            let way = piece.times(n - 1.0);
+            // What follows the first piece is behind it by what a rank is busy with a piece.
+            let behind = Load { hops: 0.0, switches: 1.0, ..piece }.times(pieces - 1.0);
+            let all = Load { messages: (n - 1.0) * pieces, all_bytes: (n - 1.0) * bytes, ..way };
+            Load { messages: 0.0, all_bytes: 0.0, ..behind }.then(all)
+        }
+    }
+}
+
+/// What a reduction of vectors of `bytes` does.
+pub fn reduce(ranks: u32, how: Reduce, bytes: usize) -> Load {
+    let (n, bytes) = (f64::from(ranks), bytes as f64);
+    match how {
+        _ if ranks < 2 => Load::default().copying(bytes),
+        Reduce::Flat => Load::fan_in(n - 1.0, bytes).reducing((n - 1.0) * bytes).copying(bytes),
+        Reduce::Binomial | Reduce::Ordered => {
+            let (rounds, hops) = (log2(n), f64::from(ranks.ilog2()));
+            Load {
+                receives: rounds,
+                reduced: rounds * bytes,
+                messages: n - 1.0,
+                all_bytes: (n - 1.0) * bytes,
+                all_reduced: (n - 1.0) * bytes,
+                ..Load::fan_in(1.0, bytes).times(hops)
+            }
+        }
+        Reduce::Halving => {
+            let parts = f64::from(1_u32 << ranks.ilog2());
+            // A root that gave its vector away has no part itself.
+            let others = if ranks.is_power_of_two() { parts - 1.0 } else { parts };
+            let gather = Load::fan_in(others, bytes / parts).copying(bytes / parts);
+            halving(ranks, bytes).then(gather)
+        }
+    }
+}
+
+/// Ranks beyond the last power of two give their vectors to neighbours.
+fn fold(ranks: u32, bytes: f64) -> Load {
+    let rest = f64::from(ranks - (1 << ranks.ilog2()));
+    if rest == 0.0 {
+        return Load::default();
+    }
+    let one = Load::fan_in(1.0, bytes).reducing(bytes).copying(bytes);
+    Load { messages: rest, all_bytes: rest * bytes, all_reduced: rest * bytes, ..one }
+}
+
+/// They get results back.
+fn unfold(ranks: u32, bytes: f64) -> Load {
+    Load { reduced: 0.0, all_reduced: 0.0, copied: 0.0, ..fold(ranks, bytes) }
+}
+
+/// The halves, quarters and so on of a vector are exchanged and reduced.
+fn halving(ranks: u32, bytes: f64) -> Load {
+    let parts = f64::from(1_u32 << ranks.ilog2());
+    let part = bytes * (parts - 1.0) / parts;
+    let rounds = Load::exchange(parts, 1.0, 0.0).times(log2(parts));
+    let sent = Load { bytes: part, all_bytes: part * parts, ..rounds };
+    fold(ranks, bytes).then(sent.all_reducing(parts, part))
+}
+
+/// What an allreduce of vectors of `bytes` does.
+pub fn allreduce(ranks: u32, how: Allreduce, bytes: usize) -> Load {
+    let (n, len) = (f64::from(ranks), bytes as f64);
+    let parts = f64::from(1_u32 << ranks.ilog2());
+    match how {
+        _ if ranks < 2 => Load::default().copying(len),
+        Allreduce::Doubling => {
+            let stage = Load::exchange(parts, 1.0, len).all_reducing(parts, len);
+            fold(ranks, len).then(stage.times(log2(parts))).then(unfold(ranks, len))
+        }
+        Allreduce::Halving => {
+            let part = len * (parts - 1.0) / parts;
+            let rounds = Load::exchange(parts, 1.0, 0.0).times(log2(parts));
+            let back = Load { bytes: part, all_bytes: part * parts, ..rounds };
+            halving(ranks, len).copying(len / parts).then(back).then(unfold(ranks, len))
+        }
+        Allreduce::Flat => reduce(ranks, Reduce::Flat, bytes).then(Load::fan_out(n - 1.0, len)),
+        Allreduce::ReduceBcast => {
+            reduce(ranks, Reduce::Ordered, bytes).then(Load::fan_out(n - 1.0, len))
+        }
+    }
+}
+
+/// What an allreduce by a schedule does.
+pub fn multiplying(schedule: &Schedule, bytes: usize) -> Load {
+    let len = bytes as f64;
+    let mut load = Load::default().copying(len);
+    // Ranks that take part in exchanges.
+    let mut active = f64::from(schedule.ranks());
+    for token in schedule.tokens() {
+        let stage = match *token {
+            Token::Exchange { factor } => {
+                let width = f64::from(factor - 1);
+                Load::exchange(active, width, len).all_reducing(active, width * len)
+            }
+            Token::Collapse { threshold, base } => {
+                let (width, blocks) = (f64::from(base - 1), f64::from(threshold / base));
+                active -= blocks * width;
+                let one = Load::fan_in(width, len).reducing(width * len);
+                Load { messages: blocks * width, all_bytes: blocks * width * len, ..one }
+            }
+            Token::Expand { threshold, base } => {
+                let (width, blocks) = (f64::from(base - 1), f64::from(threshold / base));
+                let one = Load::fan_out(width, len);
+                Load { messages: blocks * width, all_bytes: blocks * width * len, ..one }
+            }
+            Token::Merge(merged) => {
+                let (rest, factor) = (f64::from(merged.remainder), f64::from(merged.factor));
+                active -= rest;
+                let more = f64::from(merged.remainder.div_ceil(merged.groups));
+                let all = rest * factor + active * (factor - 1.0);
+                let taken = factor - 1.0 + more;
+                Load {
+                    sends: factor,
+                    receives: taken,
+                    bytes: factor * len,
+                    messages: all,
+                    all_bytes: all * len,
+                    ..Load::exchange(active, 1.0, len)
+                }
+                .all_reducing(active, taken * len)
+            }
+            Token::InverseMerge(merged) => {
+                let (rest, factor) = (f64::from(merged.remainder), f64::from(merged.factor));
+                let more = f64::from(merged.remainder.div_ceil(merged.groups));
+                let all = rest * factor + active * (factor - 1.0);
+                let width = factor - 1.0 + more;
+                Load {
+                    sends: width,
+                    receives: factor,
+                    bytes: width * len,
+                    messages: all,
+                    all_bytes: all * len,
+                    ..Load::exchange(active, 1.0, len)
+                }
+                .all_reducing(active + rest, (factor - 1.0) * len)
+            }
+        };
+        load = load.then(stage);
+    }
+    load
+}
+
+/// What an allgather of blocks of `block` bytes does.
+pub fn allgather(ranks: u32, how: Allgather, block: usize) -> Load {
+    let (n, len) = (f64::from(ranks), block as f64);
+    match how {
+        _ if ranks < 2 => Load::default().copying(len),
+        Allgather::Doubling | Allgather::Bruck => {
+            let rounds = Load::exchange(n, 1.0, 0.0).times(log2(n));
+            let sent = (n - 1.0) * len;
+            let copied = if how == Allgather::Bruck { n + 1.0 } else { 1.0 };
+            Load { bytes: sent, all_bytes: n * sent, ..rounds }.copying(copied * len)
+        }
+        Allgather::Ring => Load::exchange(n, 1.0, len).times(n - 1.0).copying(len),
+        Allgather::Direct => Load::exchange(n, n - 1.0, len).copying(len),
+        Allgather::GatherBcast => {
+            Load::fan_in(n - 1.0, len).then(Load::fan_out(n - 1.0, n * len)).copying(len)
+        }
+    }
+}
+
+/// What an all-to-all of blocks of `block` bytes does.
+pub fn alltoall(ranks: u32, how: Alltoall, block: usize) -> Load {
+    let (n, len) = (f64::from(ranks), block as f64);
+    match how {
+        _ if ranks < 2 => Load::default().copying(len),
+        Alltoall::Bruck => {
+            let rounds = log2(n);
+            // About half of the blocks travel in each round, and are copied twice.
+            let moved: f64 = (0..rounds as u32)
+                .map(|k| f64::from((0..ranks).filter(|i| i >> k & 1 == 1).count() as u32) * len)
+                .sum();
+            let stages = Load::exchange(n, 1.0, 0.0).times(rounds);
+            Load { bytes: moved, all_bytes: n * moved, ..stages }
+                .copying(2.0 * moved + 2.0 * n * len)
+        }
+        Alltoall::Staged(partners) => {
+            let stages = (n - 1.0) / f64::from(partners.max(1)).min(n - 1.0);
+            let width = (n - 1.0) / stages;
+            Load::exchange(n, width, len)
+                .times(stages.ceil())
+                .times(stages / stages.ceil())
+                .copying(len)
+        }
+    }
+}
+
+/// What a reduction whose result, `total` bytes, is cut among all does.
+pub fn reduce_scatter(ranks: u32, how: ReduceScatter, total: usize) -> Load {
+    let (n, len) = (f64::from(ranks), total as f64);
+    let block = len / n;
+    match how {
+        _ if ranks < 2 => Load::default().copying(len),
+        ReduceScatter::ViaRoot => {
+            reduce(ranks, Reduce::Ordered, total).then(Load::fan_out(n - 1.0, block)).copying(block)
+        }
+        ReduceScatter::Halving => halving(ranks, len).copying(block),
+        ReduceScatter::Pairwise => {
+            let stage = Load::exchange(n, 1.0, block).all_reducing(n, block);
+            stage.times(n - 1.0).copying(block)
+        }
+        ReduceScatter::Direct => Load::exchange(n, n - 1.0, block)
+            .all_reducing(n, (n - 1.0) * block)
+            .copying(2.0 * block),
+    }
+}

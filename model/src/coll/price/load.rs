@@ -1,0 +1,135 @@
+//! What an algorithm does, counted, and what that takes.
+
+use super::{Costs, Crew};
+
+/// What an algorithm does, on its longest way and in all.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Load {
+    /// Messages that follow each other: each waits for the one before.
+    pub hops: f64,
+    /// Messages whose sending keeps the ranks on the longest way busy.
+    pub sends: f64,
+    /// Messages whose arrival does.
+    pub receives: f64,
+    /// Bytes of the messages that are sent on it.
+    pub bytes: f64,
+    /// Bytes that are reduced on it.
+    pub reduced: f64,
+    /// Bytes that are copied on it.
+    pub copied: f64,
+    /// Messages of all ranks.
+    pub messages: f64,
+    /// Their bytes.
+    pub all_bytes: f64,
+    /// Bytes that all ranks reduce.
+    pub all_reduced: f64,
+    /// How often ranks have to run one after the other.
+    pub switches: f64,
+}
+
+impl Load {
+    /// One after the other.
+    pub(super) fn then(self, next: Self) -> Self {
+        Self {
+            hops: self.hops + next.hops,
+            sends: self.sends + next.sends,
+            receives: self.receives + next.receives,
+            bytes: self.bytes + next.bytes,
+            reduced: self.reduced + next.reduced,
+            copied: self.copied + next.copied,
+            messages: self.messages + next.messages,
+            all_bytes: self.all_bytes + next.all_bytes,
+            all_reduced: self.all_reduced + next.all_reduced,
+            switches: self.switches + next.switches,
+        }
+    }
+
+    /// So many times.
+    pub(super) fn times(self, n: f64) -> Self {
+        Self {
+            hops: self.hops * n,
+            sends: self.sends * n,
+            receives: self.receives * n,
+            bytes: self.bytes * n,
+            reduced: self.reduced * n,
+            copied: self.copied * n,
+            messages: self.messages * n,
+            all_bytes: self.all_bytes * n,
+            all_reduced: self.all_reduced * n,
+            switches: self.switches * n,
+        }
+    }
+
+    /// A stage in which each of `ranks` sends `width` messages of `bytes` and gets as many.
+    pub(super) fn exchange(ranks: f64, width: f64, bytes: f64) -> Self {
+        Self {
+            hops: 1.0,
+            sends: width,
+            receives: width,
+            bytes: width * bytes,
+            messages: ranks * width,
+            all_bytes: ranks * width * bytes,
+            switches: 1.0,
+            ..Self::default()
+        }
+    }
+
+    /// A rank sends `bytes` to each of `width` others.
+    pub(super) fn fan_out(width: f64, bytes: f64) -> Self {
+        Self {
+            hops: 1.0,
+            sends: width,
+            receives: 1.0,
+            bytes: width * bytes,
+            messages: width,
+            all_bytes: width * bytes,
+            switches: 1.0,
+            ..Self::default()
+        }
+    }
+
+    /// A rank gets `bytes` from each of `width` others.
+    pub(super) fn fan_in(width: f64, bytes: f64) -> Self {
+        Self { sends: 1.0, receives: width, bytes, ..Self::fan_out(width, bytes) }
+    }
+
+    /// One rank reduces so many bytes.
+    pub(super) const fn reducing(mut self, bytes: f64) -> Self {
+        self.reduced += bytes;
+        self.all_reduced += bytes;
+        self
+    }
+
+    /// Each of `ranks` reduces so many.
+    pub(super) const fn all_reducing(mut self, ranks: f64, bytes: f64) -> Self {
+        self.reduced += bytes;
+        self.all_reduced += ranks * bytes;
+        self
+    }
+
+    /// Each rank copies so many.
+    pub(super) const fn copying(mut self, bytes: f64) -> Self {
+        self.copied += bytes;
+        self
+    }
+
+    /// Nanoseconds.
+    pub fn time(&self, crew: Crew, costs: &Costs) -> f64 {
+        let way = self.hops * costs.pipelining;
+        let busy = self.sends * costs.required
+            + self.receives * costs.receive
+            + self.bytes * costs.byte
+            + self.reduced * costs.reduce
+            + self.copied * costs.copy;
+        if crew.share <= 1.0 {
+            return way + busy;
+        }
+        let all = self.messages * (costs.required + costs.receive)
+            + self.all_bytes * costs.byte
+            + self.all_reduced * costs.reduce
+            + self.copied * f64::from(crew.ranks) * costs.copy;
+        let processors = f64::from(crew.ranks) / crew.share;
+        way + busy.max(all / processors) + self.switches * crew.share * costs.switch
+    }
+}

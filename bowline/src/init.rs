@@ -65,7 +65,12 @@ pub fn init_with(config: &Config) -> Result<World, InitError> {
 /// # Errors
 /// As for [`init`].
 pub fn init_in_job(config: &Config) -> Result<(World, Launched), InitError> {
-    let Entered { worker, rank, size, node_id, shared, boot } = enter(config)?;
+    let Entered { worker, rank, size, node_id, shared, share, boot } = enter(config)?;
+    let mut collectives = CollOptions::from_config(config).map_err(StackError::from)?;
+    // Rank 0 has published its costs before all ranks met.
+    let costs = boot.lock().unwrap_or_else(PoisonError::into_inner).kvs.get(COSTS)?;
+    let costs = String::from_utf8_lossy(&costs);
+    collectives.agree_on_costs(&costs, share).map_err(StackError::from)?;
     let directory = Box::new(Published(boot.clone()));
     let launched = Launched(boot.clone());
     let world = World::from_parts(WorldParts {
@@ -75,7 +80,7 @@ pub fn init_in_job(config: &Config) -> Result<(World, Launched), InitError> {
         directory,
         node_id,
         oversubscribed: shared,
-        collectives: CollOptions::from_config(config).map_err(StackError::from)?,
+        collectives,
         finalizer: Some(Box::new(move || leave(&boot))),
     })?;
     Ok((world, launched))
@@ -123,6 +128,8 @@ pub(crate) struct Entered {
     pub(crate) node_id: u64,
     /// Whether ranks share processors.
     pub(crate) shared: bool,
+    /// Ranks for each processor, on the node of rank 0.
+    pub(crate) share: f64,
     pub(crate) boot: Booted,
 }
 
@@ -158,17 +165,23 @@ pub(crate) fn enter(config: &Config) -> Result<Entered, InitError> {
     };
     let worker = stack::worker(&place, config, waiter)?;
     boot.kvs.put(&key(rank), &worker.address())?;
+    if rank == 0 {
+        let collectives = CollOptions::from_config(config).map_err(StackError::from)?;
+        boot.kvs.put(COSTS, collectives.costs_of_job().as_bytes())?;
+    }
     boot.kvs.barrier()?;
     // Every rank of the node has stated its processors by now.
-    let mut shared = boot.local_size > boot.job.processors();
+    let processors = boot.job.processors();
+    let mut shared = boot.local_size > processors;
+    let mut share = f64::from(boot.local_size) / f64::from(processors.max(1));
     if spread {
-        shared = agree(&mut boot, shared)?;
+        (shared, share) = agree(&mut boot, shared, share)?;
     }
     waiting.share_processors(shared);
     worker.share_processors(shared);
     let node_id = boot.job.node_id();
     let boot = std::sync::Arc::new(Mutex::new(boot));
-    Ok(Entered { worker, rank, size, node_id, shared, boot })
+    Ok(Entered { worker, rank, size, node_id, shared, share, boot })
 }
 
 /// Leaves the job, after everything of this rank is gone, the worker included. A rank that panics
@@ -183,14 +196,22 @@ pub(crate) fn leave(boot: &Booted) {
     }
 }
 
-/// Ranks of several nodes agree on what rank 0 found, since they choose algorithms by it.
-fn agree(boot: &mut Bootstrap, shared: bool) -> Result<bool, PmiError> {
+/// Ranks of several nodes agree on what rank 0 found, since they choose algorithms by it: whether ranks share
+/// processors, and how many share one.
+fn agree(boot: &mut Bootstrap, shared: bool, share: f64) -> Result<(bool, f64), PmiError> {
+    const NAME: &str = "bowline-shared";
     if boot.rank == 0 {
-        boot.kvs.put("bowline-shared", &[u8::from(shared)])?;
+        let share = share.to_le_bytes();
+        boot.kvs.put(NAME, &[&[u8::from(shared)], &share[..]].concat())?;
     }
     boot.kvs.barrier()?;
-    Ok(boot.kvs.get("bowline-shared")?.first() == Some(&1))
+    let found = boot.kvs.get(NAME)?;
+    let share = found.get(1..9).and_then(|bytes| bytes.try_into().ok()).map(f64::from_le_bytes);
+    Ok((found.first() == Some(&1), share.filter(|share| share.is_finite()).unwrap_or(1.0)))
 }
+
+/// What rank 0 publishes its costs of messages as.
+const COSTS: &str = "bowline-coll-costs";
 
 /// How long a rank waits for those of its node to have started, before it opens transports that
 /// depend on how many processors they have together; and how often it looks.

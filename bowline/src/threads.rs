@@ -170,6 +170,9 @@ fn join(
         return Err(ThreadsError::Abandoned { rank });
     }
     let job = job.clone();
+    let mut collectives = CollOptions::from_config(config)
+        .map_err(|source| ThreadsError::Stack { rank, source: source.into() })?;
+    collectives.share_processors(f64::from(ranks) / processors() as f64);
     World::from_parts(WorldParts {
         worker,
         rank,
@@ -177,8 +180,7 @@ fn join(
         directory: Box::new(Shared(Arc::clone(addresses))),
         node_id: job.node_id(),
         oversubscribed: shared,
-        collectives: CollOptions::from_config(config)
-            .map_err(|source| ThreadsError::Stack { rank, source: source.into() })?,
+        collectives,
         finalizer: Some(Box::new(move || job.finalize(rank))),
     })
     .map_err(|source| ThreadsError::World { rank, source })

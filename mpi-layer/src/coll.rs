@@ -8,6 +8,7 @@ pub(crate) mod arena;
 pub(crate) mod calls;
 pub(crate) mod engine;
 pub(crate) mod options;
+pub(crate) mod priced;
 pub(crate) mod raw;
 pub(crate) mod reductions;
 pub(crate) mod run;

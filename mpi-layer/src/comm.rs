@@ -16,6 +16,7 @@ use bowline_ucp::{Ep, MatchSpec, SpaceOptions};
 
 use self::context::Agreed;
 use crate::coll::options::Multiplying;
+use crate::coll::priced::Chosen;
 use crate::coll::shared::Shared;
 use crate::consts::PROC_NULL;
 use crate::error::MpiError;
@@ -57,6 +58,8 @@ pub(crate) struct CommInner {
     pub(crate) shared: OnceCell<Option<Box<Shared>>>,
     /// What it does in allreduces by recursive multiplying; `None` inside where they are done otherwise.
     pub(crate) multiplying: OnceCell<Option<Box<Multiplying>>>,
+    /// What is chosen by the job's costs; made at the first collective, and never where it has none.
+    pub(crate) chosen: OnceCell<Box<Chosen>>,
 }
 
 /// The space of point-to-point messages of a context.
@@ -103,6 +106,7 @@ impl CommInner {
             collecting: Cell::new(false),
             shared: OnceCell::new(),
             multiplying: OnceCell::new(),
+            chosen: OnceCell::new(),
         };
         process.drop_stale();
         Ok(Communicator { inner: Rc::new(inner) })

@@ -9,6 +9,7 @@ use bowline_base::sync::Line;
 use super::arena::Buffers;
 use super::engine::{Combine, Engine};
 use super::options::Multiplying;
+use super::priced::AllreduceWay;
 use super::shared;
 use crate::comm::{CommInner, Communicator};
 use crate::error::MpiError;
@@ -124,7 +125,7 @@ impl Communicator {
     }
 
     pub(super) fn barrier_by_messages<'a>(&'a self, on: impl Follow<'a>) -> Result<(), MpiError> {
-        let how = self.shape().barrier();
+        let how = self.barrier_form();
         barrier::run(&mut on.begin(self, 0, None), self.place(), how)
     }
 
@@ -134,7 +135,7 @@ impl Communicator {
         data: Span,
         root: u32,
     ) -> Result<(), MpiError> {
-        let how = self.shape().bcast(data.len);
+        let how = self.bcast_form(data.len);
         bcast::run(&mut on.begin(self, 0, None), self.place(), how, root, data)
     }
 
@@ -197,7 +198,7 @@ impl Communicator {
         on: impl Follow<'a>,
         own: Span,
     ) -> Result<(), MpiError> {
-        let how = self.shape().allgather(own.len);
+        let how = self.allgather_form(own.len);
         let scratch = allgather::scratch(how, own.len * self.inner.size as usize);
         let mut engine = on.begin(self, scratch, None);
         let blocks = Even { space: Space::Output, len: own.len };
@@ -223,7 +224,7 @@ impl Communicator {
         on: impl Follow<'a>,
         len: usize,
     ) -> Result<(), MpiError> {
-        let how = self.shape().alltoall(len);
+        let how = self.alltoall_form(len);
         let scratch = alltoall::scratch(how, self.inner.size, len);
         let mut engine = on.begin(self, scratch, None);
         let (from, into) = (Even { space: Space::Input, len }, Even { space: Space::Output, len });
@@ -249,7 +250,7 @@ impl Communicator {
         root: u32,
     ) -> Result<(), MpiError> {
         let Reduction { width, commutative, combine } = op;
-        let how = self.shape().reduce(own.len, width, commutative);
+        let how = self.reduce_form(own.len, width, commutative);
         let scratch = reduce::scratch(how, self.inner.size, own.len);
         let vectors = Vectors { input: own, output: Span::output(own.len), width, scratch: 0 };
         let mut engine = on.begin(self, scratch, Some(combine));
@@ -286,19 +287,25 @@ impl Communicator {
         own: Span,
         op: Reduction<'a>,
     ) -> Result<(), MpiError> {
-        let Reduction { width, combine, .. } = op;
+        let Reduction { width, combine, commutative } = op;
         let wanted = &self.inner.process.collectives.allreduce;
-        if !wanted.is_auto()
-            && let Some(multiplying) = self.multiplying(op.commutative)
-        {
-            let places = multiply::places(&multiplying.stages);
-            let vectors = Vectors { input: own, output: Span::output(own.len), width, scratch: 0 };
-            let mut engine = on.begin(self, places * own.len, Some(combine));
-            return multiply::run(&mut engine, &multiplying.stages, vectors);
+        let (mut stages, mut form) = (None, wanted.form());
+        if !wanted.is_auto() {
+            stages = self.multiplying(commutative).map(|multiplying| &multiplying.stages);
+        } else if let Some(way) = self.allreduce_way(own.len, commutative) {
+            match way {
+                AllreduceWay::Form(chosen) => form = Some(*chosen),
+                AllreduceWay::Multiplying(chosen) => stages = Some(chosen),
+            }
         }
-        let how = wanted.form().unwrap_or_else(|| self.shape().allreduce(own.len, width));
-        let scratch = allreduce::scratch(how, self.inner.size, own.len);
         let vectors = Vectors { input: own, output: Span::output(own.len), width, scratch: 0 };
+        if let Some(stages) = stages {
+            let scratch = multiply::places(stages) * own.len;
+            let mut engine = on.begin(self, scratch, Some(combine));
+            return multiply::run(&mut engine, stages, vectors);
+        }
+        let how = form.unwrap_or_else(|| self.shape().allreduce(own.len, width));
+        let scratch = allreduce::scratch(how, self.inner.size, own.len);
         let mut engine = on.begin(self, scratch, Some(combine));
         allreduce::run(&mut engine, self.place(), how, vectors)
     }
@@ -321,7 +328,7 @@ impl Communicator {
         op: Reduction<'a>,
     ) -> Result<(), MpiError> {
         let own = Span::output(blocks.len(self.inner.rank));
-        let how = self.shape().reduce_scatter(total, op.commutative);
+        let how = self.reduce_scatter_form(total, op.commutative);
         let scratch = reduce_scatter::scratch(how, self.inner.size, total, own.len);
         let mut engine = on.begin(self, scratch, Some(op.combine));
         reduce_scatter::run(&mut engine, self.place(), how, blocks, own)

@@ -1,8 +1,8 @@
-//! Allreduces by the algorithms that a user asks for: forms, and schedules of recursive multiplying.
+//! Collectives by the algorithms that a user asks for, by name or by what messages cost.
 
-use bowline_mpi::{CollOptions, Sum, World, ordered};
+use bowline_mpi::{CollOptions, Max, Sum, World, ordered};
 
-use super::start::ranks_with;
+use super::start::{both_ways_with, ranks_with};
 
 /// Maps x -> ax + b, as a and b: their composition is associative and not commutative.
 fn compose(left: [u32; 2], right: [u32; 2]) -> [u32; 2] {
@@ -109,4 +109,87 @@ fn an_algorithm_that_does_not_exist_is_refused() {
     assert!(error.starts_with("BOWLINE_ALLREDUCE: \"fastest\""), "{error}");
     let error = bowline::stack::check(&config).unwrap_err().to_string();
     assert!(error.contains("a4,a2"), "{error}");
+}
+
+/// All collectives that have algorithms to choose from, with short and long vectors.
+fn all_collectives(world: &World) {
+    reduce_everything(world);
+    let (rank, size) = (world.rank() as usize, world.size() as usize);
+    for len in [1, 40, 5000] {
+        for root in [0, size - 1] {
+            let number = |index: usize| (root * 100_000 + index) as u64;
+            let mut data: Vec<u64> =
+                (0..len).map(|i| if rank == root { number(i) } else { 0 }).collect();
+            world.bcast(&mut data, root as i32).unwrap();
+            assert!(data.iter().enumerate().all(|(index, &item)| item == number(index)));
+
+            let input: Vec<u64> = (0..len).map(|index| (index * (rank + 1)) as u64).collect();
+            let mut greatest = vec![0; len];
+            world.reduce(&input, &mut greatest, Max, root as i32).unwrap();
+            assert!(
+                rank != root
+                    || greatest.iter().enumerate().all(|(i, &item)| item == (i * size) as u64)
+            );
+        }
+        let block = |from: usize, to: usize| vec![(from * 1000 + to) as u64; len];
+        let mut gathered = vec![0; len * size];
+        world.allgather(&block(rank, 0), &mut gathered).unwrap();
+        assert_eq!(gathered, (0..size).flat_map(|from| block(from, 0)).collect::<Vec<_>>());
+
+        let input: Vec<_> = (0..size).flat_map(|to| block(rank, to)).collect();
+        let mut output = vec![0; len * size];
+        world.alltoall(&input, &mut output).unwrap();
+        assert_eq!(output, (0..size).flat_map(|from| block(from, rank)).collect::<Vec<_>>());
+
+        let mut own = vec![0; len];
+        world.reduce_scatter_block(&input, &mut own, Sum).unwrap();
+        let sum: u64 = (0..size).map(|from| (from * 1000 + rank) as u64).sum();
+        assert_eq!(own, vec![sum; len]);
+    }
+    world.barrier().unwrap();
+}
+
+/// Costs at which each algorithm is the cheapest for some length or number of ranks.
+const COSTS: [&str; 6] = [
+    "shm",
+    "tcp",
+    "tcp,pipelining=1000000",
+    "tcp,pipelining=0,required=1,receive=1",
+    "shm,pipelining=1000000,required=0,receive=0,byte=0",
+    "shm,byte=100,copy=0,reduce=0",
+];
+
+#[test]
+fn every_choice_by_costs_gives_the_results() {
+    for costs in COSTS {
+        for size in [1, 2, 3, 4, 7, 8] {
+            ranks_with(size, &[("BOWLINE_COLL_COSTS", costs)], all_collectives);
+        }
+    }
+    both_ways_with(5, &[("BOWLINE_COLL_COSTS", "tcp")], all_collectives);
+}
+
+/// As `the_algorithm_that_is_asked_for_is_the_one_that_runs`.
+#[test]
+fn what_messages_cost_decides_the_algorithm() {
+    let sum = |costs: &str| {
+        let of = |world: &World| {
+            let number = [1.0, 1e16, -1e16, 1.0][world.rank() as usize];
+            let mut sum = [0.0_f64];
+            world.allreduce(&[number], &mut sum, Sum).unwrap();
+            sum[0]
+        };
+        ranks_with(4, &[("BOWLINE_COLL_COSTS", costs)], of)[0]
+    };
+    // Without latency in pairs, and with much of it all at once.
+    assert_eq!(sum("tcp,pipelining=0"), 0.0);
+    assert_eq!(sum("tcp,pipelining=1000000"), 1.0);
+}
+
+#[test]
+fn costs_that_do_not_exist_are_refused() {
+    let mut config = bowline::stack::config_from_env().unwrap();
+    config.set_text("BOWLINE_COLL_COSTS", "tcp,speed=3").unwrap();
+    let error = bowline::stack::check(&config).unwrap_err().to_string();
+    assert!(error.contains("BOWLINE_COLL_COSTS") && error.contains("pipelining"), "{error}");
 }

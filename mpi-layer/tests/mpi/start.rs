@@ -29,8 +29,13 @@ pub(crate) fn ranks_with<R: Send>(
 
 /// [`ranks`] with and without shared processors.
 pub(crate) fn both_ways(size: usize, body: impl Fn(&World) + Sync) {
+    both_ways_with(size, &[], body);
+}
+
+/// The same with some settings.
+pub(crate) fn both_ways_with(size: usize, settings: &[(&str, &str)], body: impl Fn(&World) + Sync) {
     for shared in [false, true] {
-        ranks_sharing(size, shared, &[], &body);
+        ranks_sharing(size, shared, settings, &body);
     }
 }
 

@@ -9,6 +9,13 @@ pub struct Limits<F> {
 /// Longest vector that is looked at; longer ones go as it does.
 const LONGEST: usize = 1 << 36;
 
+impl<F> Limits<F> {
+    /// The same limits for what `made` makes of each choice.
+    pub fn map<G>(self, mut made: impl FnMut(&F) -> G) -> Limits<G> {
+        Limits { upto: self.upto.iter().map(|(upto, form)| (*upto, made(form))).collect() }
+    }
+}
+
 impl<F: PartialEq> Limits<F> {
     /// What `choose` takes for each length. It is asked for powers of two, and between two of them that differ until
     /// the limit is found: what holds between two that are alike is not found.

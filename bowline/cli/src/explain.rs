@@ -4,6 +4,7 @@
 //! Each rank puts its worker together as every program does and asks it; nothing is sent but
 //! addresses, through the launcher, unless `--send` asks for it.
 
+mod collective;
 mod protocols;
 
 use std::fmt::Write;
@@ -13,6 +14,7 @@ use anyhow::{Context as _, ensure};
 use bowline::ucp::matching::EngineKind;
 use bowline::ucp::proto::Op;
 use bowline::ucp::{LaneReport, SpaceOptions, Worker};
+use collective::Collective;
 use protocols::{Carried, Protocols};
 use serde::Serialize;
 
@@ -31,12 +33,27 @@ Examples:
   bowline explain --op tag_send --send 8,64k,1m       send, and tell what carried each message
   bowline run -n 4 --hosts a,b bowline explain        ranks on two hosts
   BOWLINE_TRANSPORTS=self,tcp bowline explain         without shared memory
-  BOWLINE_MATCHING=nd bowline explain -n 1000         another matching engine")]
+  BOWLINE_MATCHING=nd bowline explain -n 1000         another matching engine
+  bowline explain --collective allreduce --ranks 48 --size 8,64k
+                                                      its algorithms, and what each is expected to take
+  BOWLINE_COLL_COSTS=tcp,pipelining=100000 bowline explain --collective bcast --ranks 1000
+                                                      on a network with 100 microseconds of latency")]
 pub(crate) struct Args {
     /// Number of ranks; under a launcher that says.
     #[arg(short = 'n', long, value_name = "N", default_value_t = 2,
-          value_parser = clap::value_parser!(u32).range(1..=4096))]
+          value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
     ranks: u32,
+    /// Tell of a collective instead: its algorithms, with what each is expected to take.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["peer", "op", "send"])]
+    collective: Option<Collective>,
+    /// Bytes of a collective's vectors, or of a block where each rank has one.
+    // The path keeps clap from taking the list for an option that is given several times.
+    #[arg(long, value_name = "SIZES", value_parser = numbers::sizes, requires = "collective",
+          default_value = "8,1k,64k,1m")]
+    size: std::vec::Vec<usize>,
+    /// How many ranks share a processor.
+    #[arg(long, value_name = "RANKS", requires = "collective", default_value_t = 1.0)]
+    share: f64,
     /// The rank that is asked.
     #[arg(long, value_name = "R", default_value_t = 0)]
     rank: u32,
@@ -56,6 +73,9 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
 }
+
+/// Ranks that are started at most.
+const MOST_RANKS: u32 = 4096;
 
 fn operation(name: &str) -> Result<Op, String> {
     let known = Op::ALL.map(Op::name).join(", ");
@@ -131,6 +151,20 @@ impl From<LaneReport> for Lane {
 /// When the ranks cannot start, or there is no such rank.
 pub(crate) fn main(args: &Args, as_rank: bool) -> anyhow::Result<ExitCode> {
     let config = bowline::config_from_env()?;
+    if let Some(name) = args.collective {
+        ensure!(
+            args.share.is_finite() && args.share >= 1.0,
+            "--share {}: at least 1 rank has a processor",
+            args.share
+        );
+        let report = collective::report(&config, name, args.ranks, args.share, &args.size)?;
+        match args.json {
+            true => output::print_json(&report)?,
+            false => output::print(&report.text()?)?,
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    ensure!(args.ranks <= MOST_RANKS, "-n {}: at most {MOST_RANKS} ranks are started", args.ranks);
     if !as_rank && !bowline_launch::bootstrap::is_started() {
         for (option, rank) in [("--rank", Some(args.rank)), ("--peer", args.peer)] {
             let rank = rank.unwrap_or(0);

@@ -1,5 +1,6 @@
 //! The `bowline` command as processes: its arguments, its output, its exit codes.
 
+mod collectives;
 mod common;
 mod demo;
 mod hosts;

@@ -11,10 +11,13 @@
 
 pub mod direct;
 pub mod draw;
+pub mod eliminate;
 pub mod generate;
 pub mod instrument;
+pub mod latency;
 pub mod machine;
 pub mod network;
 pub mod program;
 pub mod random;
 pub mod source;
+pub mod topology;

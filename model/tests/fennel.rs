@@ -1,11 +1,14 @@
 //! The simulator against what can be computed by hand, and against the published runs.
 
 use bowline_model::fennel::draw::timeline;
-use bowline_model::fennel::generate::{allreduce, allreduce_after, multicast, ping_pong};
+use bowline_model::fennel::eliminate::{Elimination, eliminate};
+use bowline_model::fennel::generate::{allreduce, allreduce_after, multicast, ping_pong, stages};
 use bowline_model::fennel::instrument::{Bandwidth, Recorder, Skew, Utilisation};
+use bowline_model::fennel::latency::{Delayed, Distribution, Latency, Random};
 use bowline_model::fennel::machine::{Machine, RunError};
-use bowline_model::fennel::network::{Fixed, LogGp, Noisy, PerByte, Pipelined};
+use bowline_model::fennel::network::{Blocking, Fixed, Hockney, LogGp, Noisy, PerByte, Pipelined};
 use bowline_model::fennel::program::{Act, Program};
+use bowline_model::fennel::topology::{Placement, Topology, Wired};
 use bowline_model::schedule::Schedule;
 
 type Published = Machine<Pipelined, Fixed>;
@@ -33,10 +36,7 @@ fn a_multicast_takes_what_the_equation_says() {
         assert!(near(last, Pipelined::CHAPTER_5.cost.multicast(width)), "{width}: {last}");
         assert!(near(skew.ends()[0], f64::from(width) * 100.0), "the sender goes on before");
     }
-    let mut blocking = Machine {
-        network: Pipelined { blocking: true, ..Pipelined::CHAPTER_5 },
-        compute: Fixed(0.0),
-    };
+    let mut blocking = Machine { network: Blocking(Pipelined::CHAPTER_5), compute: Fixed(0.0) };
     assert!(near(blocking.run(&multicast(7, 0), &mut []).unwrap(), 7.0 * 600.0));
 }
 
@@ -199,4 +199,101 @@ fn messages_that_lack_an_end_are_errors() {
     assert_eq!(run(&program), Err(RunError::Stuck { left: 2 }), "each waits for the other");
     program.add(1, Act::Recv { from: 0, tag: 0 }, &[]);
     assert_eq!(run(&program), Err(RunError::NotSent { from: 0, to: 1 }));
+}
+
+/// Section 5.4: the eliminations of 6 and 7 ranks.
+#[test]
+fn eliminations_take_what_is_published() {
+    let run = |ranks, how| {
+        let mut skew = Skew::new(ranks);
+        let program = stages(&eliminate(ranks, how), 8, |_| 0.0);
+        let time = CHAPTER_5.clone().run(&program, &mut [&mut skew]).unwrap();
+        (time, skew.spread())
+    };
+    // 7 ranks: about as long as the collapse and expansion, whose four stages it has too.
+    let (time, _) = run(7, Elimination::First);
+    assert!(near(time, 2452.8), "{time}");
+    // 6 ranks: the elimination overlaps the exchange, so there are three stages and not four. Rank 1 has the third's
+    // value one message later: 206.4 + 500, and the result is given back by rank 0, which has not waited for that.
+    let (time, _) = run(6, Elimination::First);
+    assert!(near(time, 3.0 * 613.2), "{time}");
+    // Collapsed, 6 ranks have four stages, but those that were not collapsed are ahead of the others by one, so that
+    // their values are there when they are wanted: the third stage takes its sender's time only.
+    let split = Schedule::parse(6, "c4m2,a2,a2,e4m2").unwrap();
+    let time = CHAPTER_5.clone().run(&allreduce(&split, 8), &mut []).unwrap();
+    assert!(near(time, 3.0 * 613.2 + 113.2), "{time}");
+    // Overlapping eliminations of 7 ranks, two of them on the longest way, each a message of 103.2 later.
+    let (time, _) = run(7, Elimination::Overlapping);
+    assert!(time > 3.0 * 613.2 && time <= 3.0 * 613.2 + 2.0 * 103.2 + 0.05, "{time}");
+}
+
+#[test]
+fn hockney_overlaps_nothing() {
+    let mut machine = Machine { network: Hockney::new(1000.0, 0.5), compute: Fixed(0.0) };
+    assert!(near(machine.run(&multicast(4, 100), &mut []).unwrap(), 4.0 * 1050.0));
+    // LogP takes no time for bytes: the second begins a gap later.
+    let mut machine = Machine { network: LogGp::logp(3, 1000.0, 50.0, 200.0), compute: Fixed(0.0) };
+    let mut skew = Skew::new(3);
+    machine.run(&multicast(2, 1 << 20), &mut [&mut skew]).unwrap();
+    assert!(near(skew.ends()[2], 200.0 + 50.0 + 1000.0 + 50.0), "{:?}", skew.ends());
+}
+
+#[test]
+fn latencies_are_distributed_as_they_are_said_to_be() {
+    let samples = Distribution::Samples([100.0, 300.0].into());
+    let normal = Distribution::Normal { mean: 100.0, deviation: 20.0 };
+    // What is drawn, its mean, its deviation, and the range that it is in.
+    let infinite = f64::INFINITY;
+    for (distribution, mean, deviation, low, high) in [
+        (Distribution::Constant(70.0), 70.0, 0.0, 70.0, 70.0),
+        (Distribution::Uniform(100.0, 400.0), 250.0, 300.0 / 12_f64.sqrt(), 100.0, 400.0),
+        (Distribution::Exponential(200.0), 200.0, 200.0, 0.0, infinite),
+        (normal, 100.0, 20.0, 0.0, infinite),
+        // The half of a normal distribution: mean s sqrt(2/pi), variance s^2 (1 - 2/pi).
+        (Distribution::Normal { mean: 0.0, deviation: 100.0 }, 79.79, 60.28, 0.0, infinite),
+        (samples, 200.0, 100.0, 100.0, 300.0),
+    ] {
+        let mut latency = Random::new(distribution.clone().checked().unwrap(), 3);
+        let drawn: Vec<f64> =
+            (0..40_000).map(|i| latency.flight(i % 7, 0, 500.0) - 500.0).collect();
+        let count = drawn.len() as f64;
+        let average = drawn.iter().sum::<f64>() / count;
+        let variance = drawn.iter().map(|time| (time - average).powi(2)).sum::<f64>() / count;
+        // Four standard errors of each.
+        assert!((average - mean).abs() <= 0.02 * deviation + 0.01, "{distribution:?}: {average}");
+        assert!((variance.sqrt() - deviation).abs() <= 0.06 * deviation + 0.01, "{distribution:?}");
+        assert!(drawn.iter().all(|time| (low - 1e-9..=high + 1e-9).contains(time)));
+    }
+    for wrong in [
+        Distribution::Constant(-1.0),
+        Distribution::Uniform(2.0, 1.0),
+        Distribution::Exponential(f64::NAN),
+        Distribution::Normal { mean: -1.0, deviation: 1.0 },
+        Distribution::Samples([].into()),
+    ] {
+        assert!(wrong.clone().checked().is_err(), "{wrong:?}");
+    }
+}
+
+#[test]
+fn ranks_far_apart_wait_longer() {
+    let torus: Topology = "torus:8".parse().unwrap();
+    let wired = |each| {
+        let placement = Placement::Block(each);
+        let latency = Wired::new(8, Some(torus.clone()), placement, 50.0, 90.0).unwrap();
+        let network = Delayed { network: Pipelined::CHAPTER_5, latency };
+        let program = allreduce(&Schedule::doubling(8), 8);
+        Machine { network, compute: Fixed(10.0) }.run(&program, &mut []).unwrap()
+    };
+    // Exchanges over 1, 2 and 4 hops.
+    assert!(near(wired(1), 3.0 * 613.2 + 7.0 * 50.0), "{}", wired(1));
+    // Two ranks on a node: one exchange inside of it, the others over 1 and 2 hops.
+    assert!(near(wired(2), 3.0 * 613.2 - 410.0 + 3.0 * 50.0), "{}", wired(2));
+    let mut program = Program::new(2);
+    let get = program.add(0, Act::Get { from: 1, bytes: 0 }, &[]);
+    program.add(0, Act::Compute(0), &[get]);
+    let latency = Random::new(Distribution::Constant(30.0), 0);
+    let network = Delayed { network: Pipelined::CHAPTER_5, latency };
+    let time = Machine { network, compute: Fixed(10.0) }.run(&program, &mut []).unwrap();
+    assert!(near(time, 610.0 + 2.0 * 30.0), "there and back: {time}");
 }

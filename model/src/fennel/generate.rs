@@ -4,6 +4,7 @@ use super::program::{Act, Program, TaskId};
 use super::source::Source;
 use crate::coll::record::Step;
 use crate::schedule::Schedule;
+use crate::stages::Stage;
 
 /// Two processes send each other `bytes`, `rounds` times there and back.
 pub fn ping_pong(rounds: u32, bytes: usize) -> Program {
@@ -38,9 +39,14 @@ pub fn allreduce(schedule: &Schedule, bytes: usize) -> Program {
 
 /// The same when each process begins `delay` nanoseconds late.
 pub fn allreduce_after(schedule: &Schedule, bytes: usize, delay: impl Fn(u32) -> f64) -> Program {
-    let ranks = schedule.ranks();
+    let ranks = 0..schedule.ranks();
+    stages(&ranks.map(|rank| schedule.stages(rank)).collect::<Vec<_>>(), bytes, delay)
+}
+
+/// The stages of ranks, whose values have `bytes`, when each begins `delay` nanoseconds late.
+pub fn stages(stages: &[Vec<Stage>], bytes: usize, delay: impl Fn(u32) -> f64) -> Program {
+    let ranks = stages.len() as u32;
     let mut program = Program::new(ranks);
-    let stages: Vec<_> = (0..ranks).map(|rank| schedule.stages(rank)).collect();
     // What each process did last, and what it must have done before it sends its value.
     let mut last: Vec<TaskId> = (0..ranks)
         .map(|rank| {
@@ -51,8 +57,8 @@ pub fn allreduce_after(schedule: &Schedule, bytes: usize, delay: impl Fn(u32) ->
             }
         })
         .collect();
-    for stage in 0..schedule.tokens().len() {
-        let mut arrivals: Vec<Vec<TaskId>> = vec![Vec::new(); ranks as usize];
+    for stage in 0..stages.first().map_or(0, Vec::len) {
+        let mut arrivals: Vec<Vec<TaskId>> = vec![Vec::new(); stages.len()];
         for (rank, stages) in stages.iter().enumerate() {
             for &to in &stages[stage].sends {
                 let put = program.add(rank as u32, Act::Put { to, bytes }, &[last[rank]]);

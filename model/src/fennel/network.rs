@@ -44,22 +44,16 @@ pub struct Pipelined {
     pub cost: Pipelining,
     /// Nanoseconds for a byte, beta.
     pub byte: f64,
-    /// Whether the sender waits until the message is there.
-    pub blocking: bool,
 }
 
 impl Pipelined {
     /// What the thesis computed with in chapter 5: 500 ns, 100 ns, and 0.4 ns for a byte.
-    pub const CHAPTER_5: Self = Self {
-        cost: Pipelining { pipelining: 500.0, required: 100.0 },
-        byte: 0.4,
-        blocking: false,
-    };
+    pub const CHAPTER_5: Self =
+        Self { cost: Pipelining { pipelining: 500.0, required: 100.0 }, byte: 0.4 };
 
     fn transfer(self, bytes: usize, start: f64) -> Transfer {
-        let busy = start + self.cost.required + bytes as f64 * self.byte;
-        let arrived = busy + self.cost.pipelining;
-        Transfer { local: if self.blocking { arrived } else { busy }, arrived }
+        let local = start + self.cost.required + bytes as f64 * self.byte;
+        Transfer { local, arrived: local + self.cost.pipelining }
     }
 }
 
@@ -71,6 +65,44 @@ impl Network for Pipelined {
     fn get(&mut self, _: u32, _: u32, bytes: usize, start: f64) -> Transfer {
         // The bytes are of use where they were asked for, which is when they are there.
         self.transfer(bytes, start)
+    }
+}
+
+/// A network whose processes wait until a message that they send is there: nothing of it overlaps.
+#[derive(Clone, Copy, Debug)]
+#[expect(clippy::exhaustive_structs, reason = "another network, and no more")]
+pub struct Blocking<N>(pub N);
+
+impl<N: Network> Network for Blocking<N> {
+    fn put(&mut self, from: u32, to: u32, bytes: usize, start: f64) -> Transfer {
+        let Transfer { arrived, .. } = self.0.put(from, to, bytes, start);
+        Transfer { local: arrived, arrived }
+    }
+
+    fn get(&mut self, by: u32, from: u32, bytes: usize, start: f64) -> Transfer {
+        let Transfer { arrived, .. } = self.0.get(by, from, bytes, start);
+        Transfer { local: arrived, arrived }
+    }
+}
+
+/// The model of latency and bandwidth, alpha + n beta: a process and its interface are one, and nothing overlaps.
+/// (Hockney 1994.)
+pub type Hockney = Blocking<Pipelined>;
+
+impl Hockney {
+    /// A message takes `latency` and `byte` for each of its bytes, in nanoseconds.
+    pub const fn new(latency: f64, byte: f64) -> Self {
+        Self(Pipelined { cost: Pipelining { pipelining: latency, required: 0.0 }, byte })
+    }
+}
+
+impl<N: Network + ?Sized> Network for Box<N> {
+    fn put(&mut self, from: u32, to: u32, bytes: usize, start: f64) -> Transfer {
+        (**self).put(from, to, bytes, start)
+    }
+
+    fn get(&mut self, by: u32, from: u32, bytes: usize, start: f64) -> Transfer {
+        (**self).get(by, from, bytes, start)
     }
 }
 
@@ -90,6 +122,11 @@ impl LogGp {
     /// A network of so many processes with these parameters, in nanoseconds; `byte` is G.
     pub fn new(processes: u32, latency: f64, overhead: f64, gap: f64, byte: f64) -> Self {
         Self { latency, overhead, gap, byte, free: vec![0.0; processes as usize] }
+    }
+
+    /// LogP: the length of messages does not count.
+    pub fn logp(processes: u32, latency: f64, overhead: f64, gap: f64) -> Self {
+        Self::new(processes, latency, overhead, gap, 0.0)
     }
 
     fn inject(&mut self, by: u32, bytes: usize, start: f64, way: f64) -> Transfer {
@@ -135,6 +172,38 @@ pub struct PerByte(pub f64);
 impl Compute for PerByte {
     fn take(&mut self, _: u32, bytes: usize) -> f64 {
         self.0 * bytes as f64
+    }
+}
+
+/// Computing takes a time each, a time for each byte, and one for each byte of a copy.
+#[derive(Clone, Copy, Debug, Default)]
+#[expect(clippy::exhaustive_structs, reason = "the three numbers of the model")]
+pub struct Linear {
+    /// Nanoseconds for each computation.
+    pub each: f64,
+    /// Nanoseconds for each of its bytes, gamma.
+    pub byte: f64,
+    /// Nanoseconds for each byte that is copied.
+    pub copied: f64,
+}
+
+impl Compute for Linear {
+    fn take(&mut self, _: u32, bytes: usize) -> f64 {
+        self.each + self.byte * bytes as f64
+    }
+
+    fn copy(&mut self, _: u32, bytes: usize) -> f64 {
+        self.copied * bytes as f64
+    }
+}
+
+impl<C: Compute + ?Sized> Compute for Box<C> {
+    fn take(&mut self, process: u32, bytes: usize) -> f64 {
+        (**self).take(process, bytes)
+    }
+
+    fn copy(&mut self, process: u32, bytes: usize) -> f64 {
+        (**self).copy(process, bytes)
     }
 }
 

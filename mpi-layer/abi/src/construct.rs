@@ -342,7 +342,7 @@ fn order_of(order: c_int) -> Result<Order, Fault> {
 }
 
 fn distribution(how: Count, argument: Count) -> Result<Distribution, Fault> {
-    let is_default = argument == MPI_DISTRIBUTE_DFLT_DARG.into();
+    let is_default = argument == i64::from(MPI_DISTRIBUTE_DFLT_DARG);
     let block = || natural("an argument of a distribution", argument);
     match c_int::try_from(how) {
         Ok(MPI_DISTRIBUTE_NONE) => Ok(Distribution::None),

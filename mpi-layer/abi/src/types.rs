@@ -177,7 +177,7 @@ mod tests {
             let known = types.predefined[datatype.0 - MPI_DATATYPE_NULL.0].is_some();
             assert_eq!(known, datatype != MPI_DATATYPE_NULL, "{name}");
         }
-        let named = |value| DATATYPES.iter().any(|&(known, _)| known.0 == value);
+        let named = |value: usize| DATATYPES.iter().any(|&(known, _)| known.0 == value);
         assert!(VALUES.iter().all(|&value| named(value.into())));
     }
 }

@@ -47,7 +47,7 @@ fn simulated(
 ) -> (f64, u64) {
     let steps = record(ranks, algorithm).unwrap();
     let cost = Pipelining { pipelining: COSTS.pipelining, required: COSTS.required };
-    let network = Pipelined { cost, byte: COSTS.byte, blocking: false };
+    let network = Pipelined { cost, byte: COSTS.byte };
     let outcome = Machine { network, compute: Bytes }.run_steps(&steps[..], &mut []).unwrap();
     (outcome.end(), outcome.messages)
 }

@@ -86,8 +86,8 @@ struct Fit {
     #[arg(short = 'n', long, value_name = "N", default_value_t = 13,
           value_parser = clap::value_parser!(u32).range(3..=1025))]
     ranks: u32,
-    /// Multicasts of each size and width to time; a quarter of them above 8 KB [default: 1000 over shared memory, 200
-    /// over networks, 10 in virtual time].
+    /// Multicasts of each size and width to time; a quarter of them above 8 KB [default: 1000, in virtual
+    /// time 10].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     reps: Option<u32>,
     /// Flush behind each put instead of once at the end.
@@ -235,9 +235,8 @@ impl Fit {
 
     fn plan(&self) -> Plan {
         let usual = match self.transport {
-            Transport::Shm => 1000,
             Transport::Sim => 10,
-            _ => 200,
+            _ => 1000,
         };
         let mut sizes = self.size.clone();
         sizes.sort_unstable();
@@ -336,8 +335,9 @@ mod tests {
     #[test]
     fn plans_have_each_size_once_in_order() {
         let plan = fit("--size 64,8,64 -n 5 --transport tcp").plan();
-        assert_eq!((plan.sizes, plan.ranks, plan.reps), (vec![8, 64], 5, 200));
+        assert_eq!((plan.sizes, plan.ranks, plan.reps), (vec![8, 64], 5, 1000));
         assert_eq!(fit("--reps 7").plan().reps, 7);
+        assert_eq!(fit("--transport sim").plan().reps, 10);
     }
 
     #[test]

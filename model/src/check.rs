@@ -6,13 +6,13 @@
 
 use std::fmt;
 use std::ops::Range;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use crate::schedule::Schedule;
 use crate::stages::{Operand, Stage};
 
 /// What a value was combined of, from left to right.
-pub type Contributions = Rc<[Range<u32>]>;
+pub type Contributions = Arc<[Range<u32>]>;
 
 /// What was proven of a schedule.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,7 +88,7 @@ pub fn follow(ranks: Vec<Vec<Stage>>) -> Result<Proof, Flaw> {
     for stage in 0..ranks.first().map_or(0, Vec::len) {
         messages += matched(&ranks, stage)?;
         let new = |(rank, stages): (usize, &Vec<Stage>)| match &*stages[stage].combines {
-            [] => Rc::clone(&values[rank]),
+            [] => Arc::clone(&values[rank]),
             operands => combined(operands, rank, &values),
         };
         values = ranks.iter().enumerate().map(new).collect();
@@ -103,7 +103,7 @@ pub fn follow(ranks: Vec<Vec<Stage>>) -> Result<Proof, Flaw> {
         let whole = sorted.first().map(|range| range.start) == Some(0)
             && sorted.last().map(|range| range.end) == Some(size);
         if !each_once || !whole {
-            return Err(Flaw::Incomplete { rank: rank as u32, has: Rc::clone(value) });
+            return Err(Flaw::Incomplete { rank: rank as u32, has: Arc::clone(value) });
         }
     }
     match values.iter().position(|value| *value != order) {

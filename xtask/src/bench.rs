@@ -3,6 +3,7 @@
 //! Only the instruction counts are judged against committed figures; times depend on the machine
 //! and on its neighbours, so they are printed and never fail a run.
 
+mod collectives;
 pub(crate) mod instructions;
 mod instructions_c;
 mod memory;
@@ -41,6 +42,8 @@ pub(crate) enum Task {
     ReceiveMemory(memory::Options),
     /// Matching queues and receive queues beside the figures published about them
     Queues(queues::Options),
+    /// Recursive multiplying beside the figures published about it: modelled, simulated, and with real ranks
+    Collectives(collectives::Options),
     /// Who moves messages on while a rank computes, beside the figures published about it
     Progress(progress::Options),
 }
@@ -69,6 +72,7 @@ pub(crate) fn run(workspace: &Workspace, task: Task) -> Result<()> {
         Task::Neighbours(options) => neighbours::run(workspace, &options),
         Task::ReceiveMemory(options) => memory::run(workspace, &options),
         Task::Queues(options) => queues::run(workspace, &options),
+        Task::Collectives(options) => collectives::run(workspace, &options),
         Task::Progress(options) => progress::run(workspace, &options),
     }
 }

@@ -108,7 +108,7 @@ const LAW: &[Layer] = &[
         &[],
     ),
     // Tasks of the workspace; nothing that is shipped depends on them.
-    layer("xtask", &["bowline-bench"], &[]),
+    layer("xtask", &["bowline-bench", "bowline-model"], &[]),
 ];
 
 /// Checks every edge between two crates of the workspace.

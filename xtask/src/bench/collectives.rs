@@ -1,0 +1,270 @@
+//! Recursive multiplying beside the figures published about it: what the model says, what the simulator finds, and what
+//! real ranks take. (M. Ruefenacht, "Towards Larger Scale Collective Operations in the Message Passing Interface",
+//! thesis, Edinburgh 2020, chapters 4 and 5.)
+//!
+//! Counts and efficiencies are computed and have to agree to the digit; times of real ranks are those of this machine,
+//! where ranks share processors, and only their quotients mean something.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use bowline_model::choice::{Order, Reading, Search, choose, time};
+use bowline_model::coll::prove;
+use bowline_model::cost::{Pipelining, best_width, factor_cap};
+use bowline_model::fennel::generate::allreduce;
+use bowline_model::fennel::instrument::Skew;
+use bowline_model::fennel::machine::Machine;
+use bowline_model::fennel::network::{Fixed, Pipelined};
+use bowline_model::schedule::Schedule;
+use serde::{Deserialize, Serialize};
+
+use super::output;
+use crate::workspace::Workspace;
+
+/// What to take.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Options {
+    /// Real ranks too, over these transports, such as shm,tcp
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    transports: Vec<String>,
+    /// Numbers of real ranks: of 4, 6, 8, 12, 16, 24, 32, for which measurements were published
+    #[arg(long, value_name = "NUMBERS", value_delimiter = ',', default_value = "4,6,8,12,16")]
+    ranks: Vec<u32>,
+    /// How often each algorithm of real ranks is run, one after the other in turn
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    rounds: usize,
+    /// Where to write the figures as JSON
+    #[arg(long)]
+    json: Option<PathBuf>,
+}
+
+/// A figure beside the one that was published.
+#[derive(Debug, Serialize)]
+struct Row {
+    experiment: &'static str,
+    what: String,
+    published: Option<f64>,
+    ours: f64,
+    unit: &'static str,
+}
+
+/// The ratio that chapter 5 computes with.
+const RATIO: f64 = 2.911;
+
+/// What was measured on a Cray XC30: ranks, schedule, and how much less time than recursive doubling it took, by the
+/// shortest times and by medians. (Table 5.3.)
+const MEASURED: [(u32, &str, f64, f64); 11] = [
+    (4, "a4", 21.1, 19.7),
+    (6, "a6", 40.0, 34.1),
+    (8, "a2,a4", 18.9, 23.0),
+    (12, "a3,a4", 37.0, 24.4),
+    (16, "a4,a4", 27.3, 27.6),
+    (24, "a4,a6", 30.8, 14.2),
+    (32, "a8,a4", 30.8, 18.4),
+    (48, "a8,a6", 33.2, 17.1),
+    (64, "a8,a8", 31.9, 15.9),
+    (96, "a8,a3,a4", 18.1, 7.96),
+    (128, "a8,a4,a4", 28.9, 12.5),
+];
+
+/// Computes, measures and shows.
+pub(super) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+    let mut rows = Vec::new();
+    widths(&mut rows);
+    efficiencies(&mut rows);
+    merging(&mut rows)?;
+    messages(&mut rows)?;
+    gains(&mut rows)?;
+    great_machines(&mut rows);
+    if !options.transports.is_empty() {
+        super::build_release(workspace, &["-p", "bowline-cli"])?;
+        let release = workspace.metadata.target_directory.as_std_path().join("release");
+        for transport in &options.transports {
+            real(&release.join("bowline"), transport, options, &mut rows)?;
+        }
+    }
+    println!("{:<4} {:<58} {:>10} {:>10}", "", "", "published", "here");
+    for Row { experiment, what, published, ours, unit } in &rows {
+        let published = published.map_or_else(String::new, |value| format!("{value:.1}"));
+        println!("{experiment:<4} {what:<58} {published:>10} {ours:>10.1} {unit}");
+    }
+    match &options.json {
+        Some(path) => output::write_json(path, &rows),
+        None => Ok(()),
+    }
+}
+
+/// E4: the best width of a multicast, and the greatest factor that is worth its messages.
+fn widths(rows: &mut Vec<Row>) {
+    let mut row = |what: String, published, ours| {
+        rows.push(Row { experiment: "E4", what, published: Some(published), ours, unit: "" });
+    };
+    for (ratio, width, cap) in [(RATIO, 3.258, 12.0), (2.316, 2.83, 9.0)] {
+        row(format!("best width at ratio {ratio}"), width, best_width(ratio));
+        row(format!("greatest factor at ratio {ratio}"), cap, f64::from(factor_cap(ratio)));
+    }
+}
+
+/// E5: the mean of the least time of all schedules, in that of the one that is chosen, for 2 to 1024 ranks.
+fn efficiencies(rows: &mut Vec<Row>) {
+    let cost = Pipelining { pipelining: RATIO, required: 1.0 };
+    let mut search = Search::new(cost, Reading::Published);
+    let mut mean = |of: &dyn Fn(u32) -> Schedule| {
+        let all = 2..=1024;
+        let count = all.clone().count() as f64;
+        let part = |ranks| search.least(ranks) / time(&of(ranks), cost, Reading::Published);
+        all.map(part).sum::<f64>() * 100.0 / count
+    };
+    let found = [
+        ("recursive doubling", 72.1, mean(&Schedule::doubling)),
+        ("heuristic, greatest factors first", 92.4, mean(&|n| choose(n, RATIO, Order::Greatest))),
+        ("heuristic, cheapest factors first", 97.1, mean(&|n| choose(n, RATIO, Order::ByCost))),
+    ];
+    for (what, published, ours) in found {
+        let what = format!("efficiency to 1024 ranks: {what}");
+        rows.push(Row { experiment: "E5", what, published: Some(published), ours, unit: "%" });
+    }
+}
+
+/// What the simulator finds with the parameters of chapter 5, and by how much ranks end apart.
+fn simulated(ranks: u32, text: &str) -> Result<(f64, f64)> {
+    let schedule = Schedule::parse(ranks, text).context("a published schedule")?;
+    let mut machine = Machine { network: Pipelined::CHAPTER_5, compute: Fixed(10.0) };
+    let mut skew = Skew::new(ranks);
+    let time = machine.run(&allreduce(&schedule, 8), &mut [&mut skew])?;
+    Ok((time, skew.spread()))
+}
+
+/// E12: seven ranks, merged and collapsed.
+fn merging(rows: &mut Vec<Row>) -> Result<()> {
+    let (split, apart) = simulated(7, "c6m2,a2,a2,e6m2")?;
+    let mut row = |what: &str, published, ours, unit| {
+        rows.push(Row {
+            experiment: "E12",
+            what: what.to_owned(),
+            published: Some(published),
+            ours,
+            unit,
+        });
+    };
+    row("7 ranks, collapsed: ends apart", 700.0, apart, "ns");
+    for (text, published) in [("m1g2a3,n1g3a2", 100.0), ("m3g2a2,n3g2a2", 200.0)] {
+        let (time, apart) = simulated(7, text)?;
+        row(&format!("7 ranks, {text}: less time"), 41.8, 100.0 * (1.0 - time / split), "%");
+        row(&format!("7 ranks, {text}: ends apart, at most"), published, apart, "ns");
+    }
+    let (mut better, mut counted) = (0, 0);
+    for ranks in (5..=64_u32).filter(|ranks| !ranks.is_power_of_two()) {
+        let merged = choose(ranks, 5.0, Order::ByCost);
+        let (one, _) = simulated(ranks, &merged.to_string())?;
+        let (other, _) = simulated(ranks, &Schedule::doubling(ranks).to_string())?;
+        counted += 1;
+        better += u32::from(one < other);
+    }
+    let what = format!("of {counted} numbers of ranks to 64, the heuristic beats collapsing at");
+    rows.push(Row { experiment: "E12", what, published: None, ours: f64::from(better), unit: "" });
+    Ok(())
+}
+
+/// E13: messages of 64 ranks.
+fn messages(rows: &mut Vec<Row>) -> Result<()> {
+    for (text, published) in [("a4,a4,a4", 576.0), ("a2,a2,a2,a2,a2,a2", 384.0)] {
+        let proof = prove::multiplying(&Schedule::parse(64, text)?, 8, false)?;
+        let what = format!("64 ranks, {text}: messages");
+        let ours = proof.messages() as f64;
+        rows.push(Row { experiment: "E13", what, published: Some(published), ours, unit: "" });
+    }
+    Ok(())
+}
+
+/// E6 by the simulator with the parameters that were fitted on that machine: what the model leaves of the gains that
+/// were measured.
+fn gains(rows: &mut Vec<Row>) -> Result<()> {
+    let Pipelining { pipelining, required } = Pipelining::ARCHER;
+    let cost = Pipelining { pipelining: pipelining * 1e3, required: required * 1e3 };
+    let time = |schedule: &Schedule| {
+        let mut machine = Machine { network: Pipelined { cost, byte: 0.0 }, compute: Fixed(0.0) };
+        machine.run(&allreduce(schedule, 8), &mut [])
+    };
+    for (ranks, text, published, _) in MEASURED {
+        let doubling = time(&Schedule::doubling(ranks))?;
+        for (name, schedule) in [
+            (text.to_owned(), Schedule::parse(ranks, text)?),
+            ("the heuristic's".to_owned(), choose(ranks, cost.ratio(), Order::ByCost)),
+        ] {
+            let ours = 100.0 * (1.0 - time(&schedule)? / doubling);
+            let what = format!("{ranks} ranks, {name}: less time than doubling, simulated");
+            rows.push(Row { experiment: "E6", what, published: Some(published), ours, unit: "%" });
+        }
+    }
+    Ok(())
+}
+
+/// What a fixed choice of recursive doubling costs on great machines, under the costs of chapter 5's simulations.
+fn great_machines(rows: &mut Vec<Row>) {
+    let cost = Pipelined::CHAPTER_5.cost;
+    for bits in [10, 14, 17, 20] {
+        let ranks = 1 << bits;
+        let doubling = time(&Schedule::doubling(ranks), cost, Reading::Groups);
+        let chosen = time(&choose(ranks, cost.ratio(), Order::ByCost), cost, Reading::Groups);
+        let what = format!("2^{bits} ranks, 8 bytes: less time than recursive doubling, modelled");
+        let ours = 100.0 * (1.0 - chosen / doubling);
+        rows.push(Row { experiment: "E17", what, published: None, ours, unit: "%" });
+    }
+}
+
+/// What `bowline perf` prints.
+#[derive(Deserialize)]
+struct Figure {
+    median_ns: f64,
+}
+
+/// E6 and E17 with real ranks: 8 bytes, in turn by recursive doubling, by the published schedule and as a job chooses.
+fn real(command: &Path, transport: &str, options: &Options, rows: &mut Vec<Row>) -> Result<()> {
+    for &ranks in &options.ranks {
+        let known = MEASURED.iter().find(|(known, ..)| *known == ranks);
+        let &(_, schedule, _, published) =
+            known.with_context(|| format!("--ranks {ranks}: nothing was published for it"))?;
+        let algorithms = ["doubling", schedule, "auto"];
+        let mut medians = [const { Vec::new() }; 3];
+        for _ in 0..options.rounds {
+            for (index, algorithm) in algorithms.iter().enumerate() {
+                let figure = perf(command, transport, ranks, algorithm)?;
+                medians[index].push(figure.median_ns);
+            }
+        }
+        let median = medians.map(|mut all| {
+            all.sort_by(f64::total_cmp);
+            all[all.len() / 2]
+        });
+        println!(
+            "{transport}, {ranks} ranks: doubling {:.1} us, {schedule} {:.1} us, chosen {:.1} us",
+            median[0] / 1e3,
+            median[1] / 1e3,
+            median[2] / 1e3
+        );
+        for (index, name) in [(1, schedule), (2, "chosen")] {
+            let what =
+                format!("{transport}, {ranks} ranks, {name}: less time than doubling, median");
+            let ours = 100.0 * (1.0 - median[index] / median[0]);
+            rows.push(Row { experiment: "E6", what, published: Some(published), ours, unit: "%" });
+        }
+    }
+    Ok(())
+}
+
+fn perf(command: &Path, transport: &str, ranks: u32, algorithm: &str) -> Result<Figure> {
+    let ranks = ranks.to_string();
+    let arguments =
+        ["perf", "allreduce", "--size", "8", "--transport", transport, "--ranks", &ranks];
+    let output = Command::new(command)
+        .args(arguments)
+        .arg("--json")
+        .env("BOWLINE_ALLREDUCE", algorithm)
+        .output()
+        .with_context(|| format!("cannot run {}", command.display()))?;
+    let told = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "bowline perf allreduce by {algorithm}: {told}");
+    serde_json::from_slice(&output.stdout).context("what `bowline perf` printed")
+}

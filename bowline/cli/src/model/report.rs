@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use anyhow::Result;
+use bowline_model::cost::Pipelining;
 use bowline_model::fit::line::Line;
 use bowline_model::fit::others::{Dip, Hockney, LogGp, LogfP, Quality, dip, quality};
 use bowline_model::fit::sizes::BySize;
@@ -65,6 +66,7 @@ impl Report {
         json!({
             "site": of.site, "transport": of.transport, "network": of.network, "ranks": of.ranks,
             "shared": of.shared, "threads": of.threads, "blocking": of.blocking, "clock_ns": of.clock_ns,
+            "collectives": self.costs_of_collectives(),
             "fits": self.fits.iter().map(Fitted::json).collect::<Vec<_>>(),
         })
     }
@@ -84,7 +86,27 @@ impl Report {
         for fitted in &self.fits {
             fitted.table(&mut out);
         }
+        if let Some(setting) = self.costs_of_collectives() {
+            let _ = writeln!(
+                out,
+                "jobs choose the algorithms of collectives by this fit with {setting}\n(what it does not name is \
+                 assumed); `bowline explain --collective` shows how"
+            );
+        }
         out
+    }
+
+    /// The setting with which jobs choose the algorithms of collectives by this fit: the parameters of the shortest
+    /// messages, and what a byte adds. None where the model does not hold, or where puts were blocking.
+    fn costs_of_collectives(&self) -> Option<String> {
+        let by_size = self.shortest().by_size.as_ref().filter(|_| !self.circumstances.blocking)?;
+        let (_, Pipelining { pipelining, required }) = by_size.points().first()?;
+        let byte = by_size.required.as_ref().map_or(0.0, |line| line.slope.max(0.0));
+        let base = if self.circumstances.transport == "shm" { "shm" } else { "tcp" };
+        let name = bowline::mpi::COLL_COSTS.name();
+        Some(format!(
+            "{name}={base},pipelining={pipelining:.1},required={required:.1},byte={byte:.4}"
+        ))
     }
 }
 

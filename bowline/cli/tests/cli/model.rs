@@ -57,6 +57,13 @@ fn the_simulated_network_is_found_again_and_so_from_its_file() {
         }
         assert!(fitted["per_process"]["least_at"].is_null(), "the curve falls: {fitted}");
     }
+    // What it says for collectives is a setting that is understood.
+    let setting = report["collectives"].as_str().unwrap();
+    let (name, costs) = setting.split_once('=').unwrap();
+    assert!(costs.starts_with("tcp,pipelining=880.0,required=380.0,"), "{setting}");
+    let mut explain = command(["explain", "--collective", "allreduce", "-n", "48", "--size", "8"]);
+    let told = finish(explain.env(name, costs)).success();
+    assert!(told.contains(costs) && told.contains("+ "), "{told}");
     let again = fit(&format!("--from {out}/samples.json"));
     assert_eq!(again, report, "the same samples give the same fit");
     let kept: Value =

@@ -6,5 +6,6 @@ mod common;
 mod far_memory;
 mod flow_control;
 mod leaving;
+mod multiplying;
 mod simulate;
 mod simulate_crowd;

@@ -100,7 +100,7 @@ const LAW: &[Layer] = &[
     // Programs that use the layers as anybody would; their tests start jobs.
     layer("bowline-examples", &["bowline", BASE], &["bowline-launch"]),
     // Tests across layers; the program that they start is a bare launcher and a bare rank.
-    layer("bowline-tests", &["bowline-launch", BASE], &["bowline", UCT]),
+    layer("bowline-tests", &["bowline-launch", BASE], &["bowline", "bowline-model", UCT]),
     // Measures the modes of progress over transports.
     layer(
         "bowline-bench-progress",

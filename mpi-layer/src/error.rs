@@ -58,6 +58,9 @@ pub enum MpiError {
         "a collective in the background works on at most 1 TiB of a buffer; use the blocking call"
     )]
     BeyondReach,
+    /// A persistent collective was to be started, or its buffers used, while it is under way.
+    #[error("the persistent collective is under way; wait for its end first")]
+    CollectiveActive,
     /// A count and displacement that reach beyond their buffer, or whose sum overflows.
     #[error("{what}: block {index} ({count} at {displacement}) leaves a buffer of {len} elements")]
     BlockOutOfRange {
@@ -170,6 +173,8 @@ pub enum ErrorClass {
     Comm = 5,
     /// `MPI_ERR_RANK`
     Rank = 6,
+    /// `MPI_ERR_REQUEST`
+    Request = 7,
     /// `MPI_ERR_ROOT`
     Root = 8,
     /// `MPI_ERR_GROUP`
@@ -191,6 +196,7 @@ impl MpiError {
         match self {
             Self::InvalidRank { .. } => ErrorClass::Rank,
             Self::InvalidRoot { .. } => ErrorClass::Root,
+            Self::CollectiveActive => ErrorClass::Request,
             Self::InvalidTag { .. } => ErrorClass::Tag,
             Self::InvalidLength { .. }
             | Self::CountMismatch { .. }

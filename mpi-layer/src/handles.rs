@@ -169,6 +169,31 @@ impl<T: Datatype> OwnedItems<T> {
         unsafe { Vec::from_raw_parts(this.start, this.len, this.capacity) }
     }
 
+    /// Address and number of the items. The address is good as long as `self` is neither dropped nor turned into
+    /// a vector, whatever slices of the items are made meanwhile.
+    pub(crate) fn memory(&self) -> (*mut T, usize) {
+        (self.start, self.len)
+    }
+
+    /// The items.
+    ///
+    /// # Safety
+    /// No operation writes them as long as the slice is there.
+    pub(crate) unsafe fn items(&self) -> &[T] {
+        // SAFETY: `start` and `len` are those of a vector that nobody else owns; nobody writes, by the promise of
+        // the caller.
+        unsafe { std::slice::from_raw_parts(self.start, self.len) }
+    }
+
+    /// The items, to be written.
+    ///
+    /// # Safety
+    /// No operation uses them as long as the slice is there.
+    pub(crate) unsafe fn items_mut(&mut self) -> &mut [T] {
+        // SAFETY: as for `items`; nobody else uses them, by the promise of the caller.
+        unsafe { std::slice::from_raw_parts_mut(self.start, self.len) }
+    }
+
     /// A handle for sending the items.
     ///
     /// # Safety

@@ -36,6 +36,7 @@
 //! | blocking messages | [`Communicator::send`], [`recv`](Communicator::recv), [`sendrecv`](Communicator::sendrecv) |
 //! | nonblocking messages | [`Communicator::scope`]; owning ones: [`Communicator::isend_owned`], [`Communicator::irecv_owned`] |
 //! | nonblocking collectives | [`Scope::ibarrier`], [`Scope::iallreduce`] and others; [`CollectiveRequest`] |
+//! | persistent collectives | [`Communicator::allreduce_init`] and others; [`PersistentCollective`] |
 //! | several requests | [`wait_any`], [`wait_some`], [`wait_all`], [`test_any`], [`test_some`], [`test_all`] |
 //! | probes | [`Communicator::probe`], [`iprobe`](Communicator::iprobe), [`improbe`](Communicator::improbe) |
 //! | collectives | methods of [`Communicator`]; operations in [`op`] |
@@ -64,6 +65,7 @@ mod handles;
 pub mod op;
 mod owned;
 mod p2p;
+mod persistent;
 mod probe;
 mod process;
 pub mod raw;
@@ -92,6 +94,7 @@ pub use op::{
     Prod, Sum, UserOperation, commutative, ordered,
 };
 pub use owned::{OwnedRecv, OwnedSend};
+pub use persistent::PersistentCollective;
 pub use probe::ClaimedMessage;
 pub use request::{Outcome, Request, test_all, test_any, test_some, wait_all, wait_any, wait_some};
 pub use scope::{AnyRequest, CollectiveRequest, Received, RecvRequest, Scope, SendRequest};

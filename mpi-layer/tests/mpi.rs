@@ -9,6 +9,7 @@ mod deaths;
 mod messages;
 mod multiplying;
 mod ordering;
+mod persistent;
 mod probes;
 mod raw;
 mod reductions;

@@ -195,6 +195,11 @@ impl Run {
         matches!(self.state.try_borrow().as_deref(), Ok(State::Active { .. }) | Err(_))
     }
 
+    /// Whether it is carrying out a step just now, further out on the stack.
+    pub(crate) fn is_moving(&self) -> bool {
+        self.state.try_borrow().is_err()
+    }
+
     /// The outcome, if it has ended.
     pub(crate) fn outcome(&self) -> Option<Result<(), MpiError>> {
         match self.state.try_borrow().as_deref() {

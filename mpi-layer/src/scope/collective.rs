@@ -7,17 +7,14 @@
 //! of other calls: one that panics ends the process.
 
 use std::rc::Rc;
-use std::sync::Arc;
-
-use bowline_base::layout::Layout;
 
 use super::Scope;
 use crate::coll::calls::{Partition, blocks_length, length};
-use crate::coll::engine::Operands;
-use crate::coll::raw::{Data, Later, ReduceOp};
+use crate::coll::items::{combine, cut, first, read, written};
+use crate::coll::raw::Later;
 use crate::coll::run::Run;
 use crate::comm::Communicator;
-use crate::datatype::{Datatype, items_of, items_of_mut};
+use crate::datatype::Datatype;
 use crate::error::MpiError;
 use crate::op::Operation;
 use crate::process::Process;
@@ -62,50 +59,6 @@ impl CollectiveRequest<'_> {
         self.process.look();
         self.tell().map_or(Ok(false), |outcome| outcome.map(|()| true))
     }
-}
-
-/// The elements of a slice that is read.
-fn read<T: Datatype>(items: &[T]) -> Data {
-    data(items.as_ptr().cast_mut(), items.len())
-}
-
-/// The elements of a slice that is written.
-fn written<T: Datatype>(items: &mut [T]) -> Data {
-    data(items.as_mut_ptr(), items.len())
-}
-
-fn data<T: Datatype>(start: *mut T, count: usize) -> Data {
-    let layout = Layout::bytes(size_of::<T>()).expect("a type of the language has a layout");
-    Data { start: start.cast(), count, layout: Arc::new(layout) }
-}
-
-/// The first of as many blocks as there are ranks.
-fn first(all: Data, ranks: u32) -> Data {
-    Data { count: all.count / ranks as usize, ..all }
-}
-
-/// One block for each rank.
-fn cut<T: Datatype>(all: &Data, parts: Partition<'_>) -> Vec<Data> {
-    let part = |(&count, &at): (&usize, &usize)| {
-        // An empty block may stand anywhere, beyond the buffer too.
-        let at = if count == 0 { 0 } else { at };
-        Data { start: all.start.cast::<T>().wrapping_add(at).cast(), count, ..all.clone() }
-    };
-    parts.counts.iter().zip(parts.displacements).map(part).collect()
-}
-
-/// The operation as a run has it.
-fn combine<T: Datatype>(op: impl Operation<T> + 'static) -> ReduceOp {
-    let commutative = op.is_commutative();
-    let combine = move |operands: &Operands<'_>| {
-        let (left, right, len) = (operands.left(), operands.right(), operands.len());
-        // SAFETY: the operands are there for the call, the left one to be read, the right one to be written,
-        // and do not overlap, by the promise of their maker. They are parts of slices of `T`, or of scratch,
-        // which is initialised memory with lines' alignment.
-        let (left, right) = unsafe { Operands::new(left, right, len).slices() };
-        op.combine(items_of(left), items_of_mut(right));
-    };
-    ReduceOp::new(size_of::<T>(), commutative, Rc::new(combine))
 }
 
 impl<'scope> Scope<'scope, '_> {

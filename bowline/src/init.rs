@@ -67,10 +67,9 @@ pub fn init_with(config: &Config) -> Result<World, InitError> {
 pub fn init_in_job(config: &Config) -> Result<(World, Launched), InitError> {
     let Entered { worker, rank, size, node_id, shared, share, boot } = enter(config)?;
     let mut collectives = CollOptions::from_config(config).map_err(StackError::from)?;
-    // Rank 0 has published its costs before all ranks met.
-    let costs = boot.lock().unwrap_or_else(PoisonError::into_inner).kvs.get(COSTS)?;
-    let costs = String::from_utf8_lossy(&costs);
-    collectives.agree_on_costs(&costs, share).map_err(StackError::from)?;
+    // Rank 0 has published what it has before all ranks met.
+    let of_job = boot.lock().unwrap_or_else(PoisonError::into_inner).kvs.get(COLLECTIVES)?;
+    collectives.agree(&String::from_utf8_lossy(&of_job), share).map_err(StackError::from)?;
     let directory = Box::new(Published(boot.clone()));
     let launched = Launched(boot.clone());
     let world = World::from_parts(WorldParts {
@@ -167,7 +166,7 @@ pub(crate) fn enter(config: &Config) -> Result<Entered, InitError> {
     boot.kvs.put(&key(rank), &worker.address())?;
     if rank == 0 {
         let collectives = CollOptions::from_config(config).map_err(StackError::from)?;
-        boot.kvs.put(COSTS, collectives.costs_of_job().as_bytes())?;
+        boot.kvs.put(COLLECTIVES, collectives.of_job().as_bytes())?;
     }
     boot.kvs.barrier()?;
     // Every rank of the node has stated its processors by now.
@@ -210,8 +209,8 @@ fn agree(boot: &mut Bootstrap, shared: bool, share: f64) -> Result<(bool, f64), 
     Ok((found.first() == Some(&1), share.filter(|share| share.is_finite()).unwrap_or(1.0)))
 }
 
-/// What rank 0 publishes its costs of messages as.
-const COSTS: &str = "bowline-coll-costs";
+/// What rank 0 publishes its costs of messages as, and the algorithms that it is asked for.
+const COLLECTIVES: &str = "bowline-collectives";
 
 /// How long a rank waits for those of its node to have started, before it opens transports that
 /// depend on how many processors they have together; and how often it looks.

@@ -15,7 +15,6 @@ use std::rc::Rc;
 use bowline_ucp::{Ep, MatchSpec, SpaceOptions};
 
 use self::context::Agreed;
-use crate::coll::options::Multiplying;
 use crate::coll::priced::Chosen;
 use crate::coll::shared::Shared;
 use crate::consts::PROC_NULL;
@@ -56,9 +55,7 @@ pub(crate) struct CommInner {
     /// The shared memory of its small collectives; empty before the first of them, `None` inside
     /// where there is none.
     pub(crate) shared: OnceCell<Option<Box<Shared>>>,
-    /// What it does in allreduces by recursive multiplying; `None` inside where they are done otherwise.
-    pub(crate) multiplying: OnceCell<Option<Box<Multiplying>>>,
-    /// What is chosen by the job's costs; made at the first collective, and never where it has none.
+    /// Its algorithms; chosen from its first collective on.
     pub(crate) chosen: OnceCell<Box<Chosen>>,
 }
 
@@ -105,7 +102,6 @@ impl CommInner {
             duplicates: Cell::new(0),
             collecting: Cell::new(false),
             shared: OnceCell::new(),
-            multiplying: OnceCell::new(),
             chosen: OnceCell::new(),
         };
         process.drop_stale();

@@ -1,4 +1,78 @@
-//! The forms of each collective: one for each algorithm that carries it out.
+//! The forms of each collective: one for each algorithm that carries it out, and the names that users know them by.
+
+/// Algorithms of one collective, with names.
+pub trait Form: Copy + PartialEq + 'static {
+    /// The collective.
+    const COLLECTIVE: &'static str;
+    /// Every algorithm that has a name.
+    const NAMED: &'static [(&'static str, Self)];
+
+    /// The algorithm with a name.
+    fn of_name(name: &str) -> Option<Self> {
+        Self::NAMED.iter().find(|(known, _)| *known == name).map(|(_, form)| *form)
+    }
+
+    /// The name of an algorithm, if it has one.
+    fn name(self) -> Option<&'static str> {
+        Self::NAMED.iter().find(|(_, form)| *form == self).map(|(name, _)| *name)
+    }
+}
+
+/// Gives the algorithms of a collective their names.
+macro_rules! named {
+    ($form:ident, $collective:literal: $($name:literal = $value:expr),+ $(,)?) => {
+        impl Form for $form {
+            const COLLECTIVE: &'static str = $collective;
+            const NAMED: &'static [(&'static str, Self)] = &[$(($name, $value)),+];
+        }
+    };
+}
+
+named!(Barrier, "barrier": "dissemination" = Self::Dissemination, "flat" = Self::Flat);
+named!(
+    Bcast, "bcast":
+    "flat" = Self::Flat,
+    "binomial" = Self::Binomial,
+    "scatter-allgather" = Self::ScatterAllgather,
+    "chain" = Self::Chain,
+);
+named!(
+    Reduce, "reduce":
+    "flat" = Self::Flat,
+    "binomial" = Self::Binomial,
+    "ordered" = Self::Ordered,
+    "halving" = Self::Halving,
+);
+named!(
+    Allreduce, "allreduce":
+    "doubling" = Self::Doubling,
+    "halving" = Self::Halving,
+    "flat" = Self::Flat,
+    "reduce-bcast" = Self::ReduceBcast,
+);
+named!(Tree, "gather and scatter": "linear" = Self::Linear, "binomial" = Self::Binomial);
+named!(
+    Allgather, "allgather":
+    "doubling" = Self::Doubling,
+    "bruck" = Self::Bruck,
+    "ring" = Self::Ring,
+    "direct" = Self::Direct,
+    "gather-bcast" = Self::GatherBcast,
+);
+named!(
+    Alltoall, "alltoall":
+    "bruck" = Self::Bruck,
+    "direct" = Self::Staged(64),
+    "pairwise" = Self::Staged(1),
+);
+named!(
+    ReduceScatter, "reduce_scatter":
+    "via-root" = Self::ViaRoot,
+    "halving" = Self::Halving,
+    "pairwise" = Self::Pairwise,
+    "direct" = Self::Direct,
+);
+named!(Scan, "scan": "doubling" = Self::Doubling, "chain" = Self::Chain);
 
 /// See [`barrier`](super::barrier).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

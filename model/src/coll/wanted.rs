@@ -1,14 +1,136 @@
-//! The algorithm of allreduces that a user asks for, in place of the one that the table chooses.
+//! The algorithms of collectives that a user asks for, in place of those that are chosen.
+//!
+//! Nothing here knows whether a call allows the algorithm: where it does not, what is chosen is taken.
 
 use std::fmt;
 use std::str::FromStr;
 
-use super::forms::Allreduce;
+use super::forms::{
+    Allgather, Allreduce, Alltoall, Barrier, Bcast, Form, Reduce, ReduceScatter, Scan, Tree,
+};
 use crate::choice::{Order, choose};
 use crate::cost::Pipelining;
 use crate::schedule::{Schedule, Token};
 
-/// What a user asks for.
+/// What a user asks for, of each collective. Where it is `None`, an algorithm is chosen.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Wanted {
+    /// Of barriers.
+    pub barrier: Option<Barrier>,
+    /// Of broadcasts.
+    pub bcast: Option<Bcast>,
+    /// Of reductions.
+    pub reduce: Option<Reduce>,
+    /// Of allreduces.
+    pub allreduce: WantedAllreduce,
+    /// Of gathers of blocks of one length.
+    pub gather: Option<Tree>,
+    /// Of scatters of blocks of one length.
+    pub scatter: Option<Tree>,
+    /// Of allgathers.
+    pub allgather: Option<Allgather>,
+    /// Of all-to-alls.
+    pub alltoall: Option<Alltoall>,
+    /// Of reductions that are scattered.
+    pub reduce_scatter: Option<ReduceScatter>,
+    /// Of prefix reductions.
+    pub scan: Option<Scan>,
+}
+
+/// The form that a word names, or `None` for `auto`.
+fn form<F: Form>(word: &str) -> Result<Option<F>, WantedError> {
+    if word == "auto" {
+        return Ok(None);
+    }
+    let names: Vec<_> = F::NAMED.iter().map(|(name, _)| *name).collect();
+    let wrong = || WantedError {
+        word: word.to_owned(),
+        collective: F::COLLECTIVE,
+        known: format!("auto, {}", names.join(", ")),
+    };
+    F::of_name(word).map(Some).ok_or_else(wrong)
+}
+
+/// The word for a form.
+fn word<F: Form>(form: Option<F>) -> String {
+    form.map_or("auto", |form| form.name().unwrap_or("?")).to_owned()
+}
+
+impl Wanted {
+    /// The collectives, in order.
+    pub const COLLECTIVES: [&str; 10] = [
+        "barrier",
+        "bcast",
+        "reduce",
+        "allreduce",
+        "gather",
+        "scatter",
+        "allgather",
+        "alltoall",
+        "reduce_scatter",
+        "scan",
+    ];
+
+    /// Asks for an algorithm of one of the [collectives](Self::COLLECTIVES), by its name or with `auto`.
+    ///
+    /// # Errors
+    /// When it has none of that name.
+    pub fn set(&mut self, collective: &str, word: &str) -> Result<(), WantedError> {
+        match collective {
+            "barrier" => self.barrier = form(word)?,
+            "bcast" => self.bcast = form(word)?,
+            "reduce" => self.reduce = form(word)?,
+            "allreduce" => self.allreduce = word.parse()?,
+            "gather" => self.gather = form(word)?,
+            "scatter" => self.scatter = form(word)?,
+            "allgather" => self.allgather = form(word)?,
+            "alltoall" => self.alltoall = form(word)?,
+            "reduce_scatter" => self.reduce_scatter = form(word)?,
+            "scan" => self.scan = form(word)?,
+            _ => {
+                return Err(WantedError {
+                    word: collective.to_owned(),
+                    collective: "any collective",
+                    known: Self::COLLECTIVES.join(", "),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// What is asked for of each collective, by its name.
+    pub fn words(&self) -> [(&'static str, String); 10] {
+        let words = [
+            word(self.barrier),
+            word(self.bcast),
+            word(self.reduce),
+            self.allreduce.to_string(),
+            word(self.gather),
+            word(self.scatter),
+            word(self.allgather),
+            word(self.alltoall),
+            word(self.reduce_scatter),
+            word(self.scan),
+        ];
+        let mut names = Self::COLLECTIVES.into_iter();
+        words.map(|word| (names.next().unwrap_or_default(), word))
+    }
+}
+
+/// As the setting has it: `bcast=flat`, one after the other, of those that are asked for.
+impl fmt::Display for Wanted {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut first = true;
+        for (collective, word) in self.words().into_iter().filter(|(_, word)| word != "auto") {
+            let space = if first { "" } else { " " };
+            write!(out, "{space}{collective}={word}")?;
+            first = false;
+        }
+        if first { write!(out, "auto") } else { Ok(()) }
+    }
+}
+
+/// What a user asks for of allreduces.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum WantedAllreduce {
     /// What the table chooses.
@@ -28,16 +150,16 @@ pub enum WantedAllreduce {
 
 /// Words that ask for nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WantedError(String);
+pub struct WantedError {
+    word: String,
+    collective: &'static str,
+    known: String,
+}
 
 impl fmt::Display for WantedError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            out,
-            "{:?} is no algorithm of allreduce: auto, doubling, halving, flat, reduce-bcast, multiplying, \
-             multiplying:RATIO and schedules such as a4,a2 are",
-            self.0
-        )
+        let Self { word, collective, known } = self;
+        write!(out, "{word:?} is no algorithm of {collective}: there are {known}")
     }
 }
 
@@ -47,13 +169,20 @@ impl FromStr for WantedAllreduce {
     type Err = WantedError;
 
     fn from_str(text: &str) -> Result<Self, WantedError> {
-        let wrong = || WantedError(text.to_owned());
+        let wrong = || {
+            WantedError {
+            word: text.to_owned(),
+            collective: Allreduce::COLLECTIVE,
+            known: "auto, doubling, halving, flat, reduce-bcast, multiplying, multiplying:RATIO and schedules \
+                    such as a4,a2"
+                .to_owned(),
+        }
+        };
+        if let Some(form) = Allreduce::of_name(text) {
+            return Ok(Self::Form(form));
+        }
         Ok(match text {
             "auto" => Self::Auto,
-            "doubling" => Self::Form(Allreduce::Doubling),
-            "halving" => Self::Form(Allreduce::Halving),
-            "flat" => Self::Form(Allreduce::Flat),
-            "reduce-bcast" => Self::Form(Allreduce::ReduceBcast),
             "multiplying" => Self::Multiplying { ratio: Pipelining::ARCHER.ratio() },
             _ => match text.strip_prefix("multiplying:") {
                 Some(ratio) => {
@@ -69,6 +198,21 @@ impl FromStr for WantedAllreduce {
                 }
             },
         })
+    }
+}
+
+/// As [`FromStr`] reads it.
+impl fmt::Display for WantedAllreduce {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => write!(out, "auto"),
+            Self::Form(form) => write!(out, "{}", form.name().unwrap_or("?")),
+            Self::Multiplying { ratio } => write!(out, "multiplying:{ratio}"),
+            Self::Schedule(tokens) => {
+                let words: Vec<_> = tokens.iter().map(ToString::to_string).collect();
+                write!(out, "{}", words.join(","))
+            }
+        }
     }
 }
 
@@ -102,6 +246,41 @@ impl WantedAllreduce {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_collective_has_words_and_reads_them() {
+        let mut wanted = Wanted::default();
+        assert_eq!(wanted.to_string(), "auto");
+        let words = [
+            ("barrier", "flat"),
+            ("bcast", "chain"),
+            ("reduce", "ordered"),
+            ("allreduce", "m1g2a3,n1g3a2"),
+            ("gather", "linear"),
+            ("scatter", "binomial"),
+            ("allgather", "gather-bcast"),
+            ("alltoall", "pairwise"),
+            ("reduce_scatter", "via-root"),
+            ("scan", "doubling"),
+        ];
+        for (collective, word) in words {
+            let error = wanted.set(collective, "fast").unwrap_err().to_string();
+            assert!(error.contains(word) || collective == "allreduce", "{error}");
+            wanted.set(collective, word).unwrap();
+        }
+        assert_eq!(wanted.words().map(|(name, word)| (name, word)), {
+            words.map(|(name, word)| (name, word.to_owned()))
+        });
+        assert!(wanted.to_string().starts_with("barrier=flat bcast=chain "));
+        let mut again = Wanted::default();
+        for (collective, word) in wanted.words() {
+            again.set(collective, &word).unwrap();
+        }
+        assert_eq!(again, wanted);
+        wanted.set("bcast", "auto").unwrap();
+        assert_eq!(wanted.bcast, None);
+        assert!(wanted.set("sort", "auto").unwrap_err().to_string().contains("alltoall"));
+    }
 
     #[test]
     fn words_name_algorithms() {

@@ -2,19 +2,61 @@
 
 use bowline_base::config::{Config, Setting};
 use bowline_model::coll::price::{Costs, CostsError};
-use bowline_model::coll::wanted::{WantedAllreduce, WantedError};
-use bowline_model::stages::Stage;
+use bowline_model::coll::wanted::{Wanted, WantedError};
 
 bowline_base::settings! {
     /// Settings of collectives.
     pub const SETTINGS = [
-        /// The algorithm of allreduces: auto, what Bowline chooses; doubling, halving, flat or reduce-bcast;
+        /// The algorithm of barriers: auto, what Bowline chooses; dissemination or flat. A communicator's
+        /// info key bowline_barrier goes before it. Alike on all ranks.
+        pub BARRIER: String = Setting::<String>::text("BOWLINE_BARRIER", "auto")
+            .cost("nothing")
+            .change("to compare algorithms on a network, or where one of them was measured to be the quickest");
+        /// The algorithm of broadcasts: auto, flat, binomial, scatter-allgather or chain. Alike on all ranks.
+        pub BCAST: String = Setting::<String>::text("BOWLINE_BCAST", "auto")
+            .cost("nothing")
+            .change("as for BOWLINE_BARRIER");
+        /// The algorithm of reductions to one rank: auto, flat, binomial, ordered or halving. Operations that
+        /// are not commutative are reduced as auto says where it is binomial. Alike on all ranks.
+        pub REDUCE: String = Setting::<String>::text("BOWLINE_REDUCE", "auto")
+            .cost("nothing")
+            .change("as for BOWLINE_BARRIER");
+        /// The algorithm of allreduces: auto; doubling, halving, flat or reduce-bcast;
         /// multiplying, or multiplying:RATIO for a network whose latency is RATIO times what a message costs
         /// its sender; or a schedule of recursive multiplying, such as a4,a2 for 8 ranks, which communicators
         /// of other sizes do without. Alike on all ranks.
         pub ALLREDUCE: String = Setting::<String>::text("BOWLINE_ALLREDUCE", "auto")
             .cost("nothing")
-            .change("to compare algorithms on a network, or where one of them was measured to be the quickest");
+            .change("as for BOWLINE_BARRIER");
+        /// The algorithm of gathers of blocks of one length: auto, linear or binomial. Alike on all ranks.
+        pub GATHER: String = Setting::<String>::text("BOWLINE_GATHER", "auto")
+            .cost("nothing")
+            .change("as for BOWLINE_BARRIER");
+        /// The algorithm of scatters of blocks of one length: auto, linear or binomial. Alike on all ranks.
+        pub SCATTER: String = Setting::<String>::text("BOWLINE_SCATTER", "auto")
+            .cost("nothing")
+            .change("as for BOWLINE_BARRIER");
+        /// The algorithm of allgathers: auto, doubling, bruck, ring, direct or gather-bcast. As auto says go
+        /// blocks of different lengths where it is doubling or gather-bcast, and numbers of ranks that are no
+        /// power of two where it is doubling. Alike on all ranks.
+        pub ALLGATHER: String = Setting::<String>::text("BOWLINE_ALLGATHER", "auto")
+            .cost("nothing")
+            .change("as for BOWLINE_BARRIER");
+        /// The algorithm of all-to-alls: auto, bruck, direct (with 64 partners at a time) or pairwise (with one).
+        /// Blocks of different lengths go as auto says where it is bruck. Alike on all ranks.
+        pub ALLTOALL: String = Setting::<String>::text("BOWLINE_ALLTOALL", "auto")
+            .cost("nothing")
+            .change("as for BOWLINE_BARRIER");
+        /// The algorithm of reductions that are scattered: auto, via-root, halving, pairwise or direct.
+        /// Operations that are not commutative go as auto says where it is halving or pairwise, and numbers of
+        /// ranks that are no power of two where it is halving. Alike on all ranks.
+        pub REDUCE_SCATTER: String = Setting::<String>::text("BOWLINE_REDUCE_SCATTER", "auto")
+            .cost("nothing")
+            .change("as for BOWLINE_BARRIER");
+        /// The algorithm of prefix reductions: auto, doubling or chain. Alike on all ranks.
+        pub SCAN: String = Setting::<String>::text("BOWLINE_SCAN", "auto")
+            .cost("nothing")
+            .change("as for BOWLINE_BARRIER");
         /// What messages cost, by which the algorithms of collectives are chosen: auto, a table of limits
         /// that suits one machine; shm or tcp, with changes behind it in nanoseconds, such as
         /// tcp,pipelining=100000 for a network whose messages take 100 microseconds. Rank 0's is every rank's.
@@ -24,12 +66,19 @@ bowline_base::settings! {
     ];
 }
 
+/// The settings that name algorithms, in the order of [`Wanted::COLLECTIVES`].
+const ALGORITHMS: [Setting<String>; 10] =
+    [BARRIER, BCAST, REDUCE, ALLREDUCE, GATHER, SCATTER, ALLGATHER, ALLTOALL, REDUCE_SCATTER, SCAN];
+
+/// What is between the costs of a job and its algorithms.
+const BETWEEN: &str = "; ";
+
 /// What a user asks of collectives. Must be alike at all ranks of a world.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct CollOptions {
-    /// How allreduces are done.
-    pub(crate) allreduce: WantedAllreduce,
+    /// The algorithms that are asked for.
+    pub(crate) wanted: Wanted,
     /// What messages cost, where that is known.
     pub(crate) costs: Option<Box<JobCosts>>,
 }
@@ -54,9 +103,13 @@ pub struct CollOptionsError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 enum Meaningless {
     #[error(transparent)]
-    Allreduce(#[from] WantedError),
+    Algorithm(#[from] WantedError),
     #[error(transparent)]
     Costs(#[from] CostsError),
+    #[error(
+        "this rank is asked for {own} and rank 0 for {rank_0}; BOWLINE_BCAST and the like must be alike on all ranks"
+    )]
+    Differ { own: String, rank_0: String },
 }
 
 impl CollOptions {
@@ -66,8 +119,11 @@ impl CollOptions {
     /// When an algorithm is named that does not exist.
     pub fn from_config(config: &Config) -> Result<Self, CollOptionsError> {
         let refused = |setting, source| CollOptionsError { setting, source };
-        let wanted: Result<WantedAllreduce, _> = config.get(ALLREDUCE).parse();
-        let allreduce = wanted.map_err(|error| refused(ALLREDUCE.name(), error.into()))?;
+        let mut wanted = Wanted::default();
+        for (collective, setting) in Wanted::COLLECTIVES.into_iter().zip(ALGORITHMS) {
+            let asked = wanted.set(collective, &config.get(setting));
+            asked.map_err(|error| refused(setting.name(), error.into()))?;
+        }
         let costs = match config.get(COLL_COSTS).as_str() {
             "auto" => None,
             text => {
@@ -76,20 +132,29 @@ impl CollOptions {
                 Some(Box::new(JobCosts { costs, share: 1.0 }))
             }
         };
-        Ok(Self { allreduce, costs })
+        Ok(Self { wanted, costs })
     }
 
-    /// What rank 0 has of the costs, for the others to [take](Self::agree_on_costs).
-    pub fn costs_of_job(&self) -> String {
-        self.costs.as_ref().map_or_else(|| "auto".to_owned(), |job| job.costs.to_string())
+    /// What rank 0 has, for the others to [agree](Self::agree) with: its costs, and the algorithms that it is asked for.
+    pub fn of_job(&self) -> String {
+        let costs = self.costs.as_ref().map(|job| job.costs.to_string());
+        format!("{}{BETWEEN}{}", costs.as_deref().unwrap_or("auto"), self.wanted)
     }
 
-    /// Takes the costs of rank 0, and how many ranks share each processor, as rank 0 found it.
+    /// Takes the costs of rank 0, and how many ranks share each processor, as rank 0 found it. The algorithms that the
+    /// two are asked for must be the same.
     ///
     /// # Errors
-    /// When the text is no cost.
-    pub fn agree_on_costs(&mut self, of_rank_0: &str, share: f64) -> Result<(), CollOptionsError> {
-        self.costs = match of_rank_0 {
+    /// When they are not, or the text says nothing of costs.
+    pub fn agree(&mut self, of_rank_0: &str, share: f64) -> Result<(), CollOptionsError> {
+        let (costs, algorithms) = of_rank_0.split_once(BETWEEN).unwrap_or((of_rank_0, "auto"));
+        let own = self.wanted.to_string();
+        if own != algorithms {
+            let rank_0 = algorithms.to_owned();
+            let source = Meaningless::Differ { own, rank_0 };
+            return Err(CollOptionsError { setting: "algorithms of collectives", source });
+        }
+        self.costs = match costs {
             "auto" => None,
             text => {
                 let costs = text.parse::<Costs>();
@@ -109,21 +174,5 @@ impl CollOptions {
         if let Some(job) = &mut self.costs {
             job.share = share.max(1.0);
         }
-    }
-}
-
-/// What this rank does in an allreduce by recursive multiplying.
-#[derive(Debug)]
-pub(crate) struct Multiplying {
-    pub(crate) stages: Vec<Stage>,
-    /// Contributions are combined in the order of ranks.
-    pub(crate) ordered: bool,
-}
-
-impl Multiplying {
-    /// That of a rank in a communicator, if it is wanted.
-    pub(crate) fn wanted(options: &CollOptions, ranks: u32, rank: u32) -> Option<Self> {
-        let schedule = options.allreduce.schedule(ranks)?;
-        Some(Self { stages: schedule.stages(rank), ordered: schedule.keeps_order() })
     }
 }

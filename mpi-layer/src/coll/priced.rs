@@ -1,14 +1,18 @@
-//! The algorithms of a communicator whose job has costs of messages: the cheapest for each length.
+//! The algorithms of a communicator: for each length the one that is asked for, or else the cheapest, or that of the
+//! table of limits where the job has no costs.
 //!
-//! Without costs the [table](bowline_model::coll::choice) of limits decides. All ranks have the same costs (see
-//! [`CollOptions::costs`](super::options::CollOptions)), so all find the same algorithms.
+//! A collective's choices are made for all lengths when it is called first; a call looks its length up. All ranks have
+//! the same costs and ask for the same (see [`CollOptions`](super::options::CollOptions)), so all find the same
+//! algorithms.
+
+use std::cell::OnceCell;
 
 use bowline_model::coll::choice::Shape;
 use bowline_model::coll::forms::{
-    Allgather, Allreduce, Alltoall, Barrier, Bcast, Reduce, ReduceScatter,
+    Allgather, Allreduce, Alltoall, Barrier, Bcast, Reduce, ReduceScatter, Scan, Tree,
 };
 use bowline_model::coll::price::{AllreduceForm, Costs, Crew, Limits, Priced};
-use bowline_model::schedule::Schedule;
+use bowline_model::coll::wanted::Wanted;
 use bowline_model::stages::Stage;
 
 use crate::comm::Communicator;
@@ -21,19 +25,37 @@ pub(crate) enum AllreduceWay {
     Multiplying(Vec<Stage>),
 }
 
-/// The choices for one communicator.
+/// The choices for allreduces: the schedules and forms, and their numbers by length.
+#[derive(Debug)]
+struct Allreduces {
+    ways: Vec<AllreduceWay>,
+    by_length: [Limits<usize>; 2],
+}
+
+/// What choices depend on beside lengths, at all ranks the same.
+#[derive(Debug)]
+struct Basis {
+    shape: Shape,
+    /// What the job has of costs, and the ranks as prices know them.
+    costs: Option<(Costs, Crew)>,
+    wanted: Wanted,
+}
+
+/// The choices for one communicator, as they are needed.
 #[derive(Debug)]
 pub(crate) struct Chosen {
+    basis: Basis,
     barrier: Barrier,
-    bcast: Limits<Bcast>,
+    bcast: OnceCell<Limits<Bcast>>,
     /// For operations that are not commutative, and for those that are.
-    reduce: [Limits<Reduce>; 2],
-    /// The schedules and forms that `allreduce` numbers.
-    ways: Vec<AllreduceWay>,
-    allreduce: [Limits<usize>; 2],
-    allgather: Limits<Allgather>,
-    alltoall: Limits<Alltoall>,
-    reduce_scatter: [Limits<ReduceScatter>; 2],
+    reduce: OnceCell<[Limits<Reduce>; 2]>,
+    allreduce: OnceCell<Allreduces>,
+    gather: OnceCell<Limits<Tree>>,
+    scatter: OnceCell<Limits<Tree>>,
+    allgather: OnceCell<Limits<Allgather>>,
+    allgatherv: OnceCell<Limits<Allgather>>,
+    alltoall: OnceCell<Limits<Alltoall>>,
+    reduce_scatter: OnceCell<[Limits<ReduceScatter>; 2]>,
 }
 
 /// The cheapest one.
@@ -46,98 +68,219 @@ fn by_order<F: PartialEq>(choose: impl Fn(usize, bool) -> F) -> [Limits<F>; 2] {
     [false, true].map(|commutative| Limits::of(|bytes| choose(bytes, commutative)))
 }
 
-impl Chosen {
-    /// For a rank of a communicator.
-    fn new(costs: &Costs, crew: Crew, rank: u32) -> Self {
-        let schedules =
-            by_order(|bytes, commutative| first(crew.allreduces(costs, bytes, commutative)));
+/// A type that does not keep a vector from being cut.
+const WIDTH: usize = 1;
+
+impl Basis {
+    fn barrier(&self) -> Barrier {
+        self.wanted.barrier.unwrap_or_else(|| match &self.costs {
+            None => self.shape.barrier(),
+            Some((costs, crew)) => first(crew.barriers(costs)),
+        })
+    }
+
+    fn bcast(&self, bytes: usize) -> Bcast {
+        self.wanted.bcast.unwrap_or_else(|| match &self.costs {
+            None => self.shape.bcast(bytes),
+            Some((costs, crew)) => first(crew.bcasts(costs, bytes)),
+        })
+    }
+
+    fn reduce(&self, bytes: usize, commutative: bool) -> Reduce {
+        let allowed = |how: &Reduce| commutative || *how != Reduce::Binomial;
+        self.wanted.reduce.filter(allowed).unwrap_or_else(|| match &self.costs {
+            None => self.shape.reduce(bytes, WIDTH, commutative),
+            Some((costs, crew)) => first(crew.reduces(costs, bytes, commutative)),
+        })
+    }
+
+    fn allreduce(&self, bytes: usize, commutative: bool) -> AllreduceForm {
+        if let Some(form) = self.wanted.allreduce.form() {
+            return AllreduceForm::Form(form);
+        }
+        let wanted = self.wanted.allreduce.schedule(self.shape.ranks);
+        if let Some(schedule) = wanted.filter(|wanted| commutative || wanted.keeps_order()) {
+            return AllreduceForm::Multiplying(schedule);
+        }
+        match &self.costs {
+            None => AllreduceForm::Form(self.shape.allreduce(bytes, WIDTH)),
+            Some((costs, crew)) => first(crew.allreduces(costs, bytes, commutative)),
+        }
+    }
+
+    fn allreduces(&self, rank: u32) -> Allreduces {
         let mut forms: Vec<AllreduceForm> = Vec::new();
-        let number = |form: &AllreduceForm, forms: &mut Vec<AllreduceForm>| {
-            forms.iter().position(|known| known == form).unwrap_or_else(|| {
-                forms.push(form.clone());
-                forms.len() - 1
+        let by_length = by_order(|bytes, commutative| self.allreduce(bytes, commutative));
+        let by_length = by_length.map(|limits| {
+            limits.map(|form| {
+                forms.iter().position(|known| known == form).unwrap_or_else(|| {
+                    forms.push(form.clone());
+                    forms.len() - 1
+                })
             })
-        };
-        let allreduce = schedules.map(|limits| limits.map(|form| number(form, &mut forms)));
+        });
         let way = |form| match form {
             AllreduceForm::Form(form) => AllreduceWay::Form(form),
             AllreduceForm::Multiplying(schedule) => {
-                AllreduceWay::Multiplying(Schedule::stages(&schedule, rank))
+                AllreduceWay::Multiplying(schedule.stages(rank))
             }
         };
+        Allreduces { ways: forms.into_iter().map(way).collect(), by_length }
+    }
+
+    fn allgather(&self, block: usize) -> Allgather {
+        let allowed =
+            |how: &Allgather| *how != Allgather::Doubling || self.shape.ranks.is_power_of_two();
+        self.wanted.allgather.filter(allowed).unwrap_or_else(|| match &self.costs {
+            None => self.shape.allgather(block),
+            Some((costs, crew)) => first(crew.allgathers(costs, block)),
+        })
+    }
+
+    fn allgatherv(&self, total: usize) -> Allgather {
+        let allowed =
+            |how: &Allgather| !matches!(how, Allgather::Doubling | Allgather::GatherBcast);
+        self.wanted.allgather.filter(allowed).unwrap_or_else(|| self.shape.allgatherv(total))
+    }
+
+    fn alltoall(&self, block: usize) -> Alltoall {
+        self.wanted.alltoall.unwrap_or_else(|| match &self.costs {
+            None => self.shape.alltoall(block),
+            Some((costs, crew)) => first(crew.alltoalls(costs, block)),
+        })
+    }
+
+    fn reduce_scatter(&self, total: usize, commutative: bool) -> ReduceScatter {
+        let allowed = |how: &ReduceScatter| match how {
+            ReduceScatter::Halving => commutative && self.shape.ranks.is_power_of_two(),
+            ReduceScatter::Pairwise => commutative,
+            ReduceScatter::ViaRoot | ReduceScatter::Direct => true,
+        };
+        self.wanted.reduce_scatter.filter(allowed).unwrap_or_else(|| match &self.costs {
+            None => self.shape.reduce_scatter(total, commutative),
+            Some((costs, crew)) => first(crew.reduce_scatters(costs, total, commutative)),
+        })
+    }
+}
+
+impl Chosen {
+    fn new(basis: Basis) -> Self {
         Self {
-            barrier: first(crew.barriers(costs)),
-            bcast: Limits::of(|bytes| first(crew.bcasts(costs, bytes))),
-            reduce: by_order(|bytes, commutative| first(crew.reduces(costs, bytes, commutative))),
-            ways: forms.into_iter().map(way).collect(),
-            allreduce,
-            allgather: Limits::of(|block| first(crew.allgathers(costs, block))),
-            alltoall: Limits::of(|block| first(crew.alltoalls(costs, block))),
-            reduce_scatter: by_order(|total, commutative| {
-                first(crew.reduce_scatters(costs, total, commutative))
-            }),
+            barrier: basis.barrier(),
+            basis,
+            bcast: OnceCell::new(),
+            reduce: OnceCell::new(),
+            allreduce: OnceCell::new(),
+            gather: OnceCell::new(),
+            scatter: OnceCell::new(),
+            allgather: OnceCell::new(),
+            allgatherv: OnceCell::new(),
+            alltoall: OnceCell::new(),
+            reduce_scatter: OnceCell::new(),
         }
     }
 }
 
 impl Communicator {
-    /// What is chosen by costs, if the job has any.
+    /// What is chosen here.
     #[inline]
-    fn chosen(&self) -> Option<&Chosen> {
-        let costs = self.inner.process.collectives.costs.as_ref()?;
-        Some(self.inner.chosen.get_or_init(|| {
-            let Shape { ranks, oversubscribed } = self.shape();
-            let share = if oversubscribed { costs.share.min(f64::from(ranks)) } else { 1.0 };
-            Box::new(Chosen::new(&costs.costs, Crew { ranks, share }, self.inner.rank))
-        }))
+    fn chosen(&self) -> &Chosen {
+        self.inner.chosen.get_or_init(|| {
+            let options = &self.inner.process.collectives;
+            let shape = self.shape();
+            let costs = options.costs.as_ref().map(|job| {
+                let ranks = shape.ranks;
+                let share =
+                    if shape.oversubscribed { job.share.min(f64::from(ranks)) } else { 1.0 };
+                (job.costs, Crew { ranks, share })
+            });
+            Box::new(Chosen::new(Basis { shape, costs, wanted: options.wanted.clone() }))
+        })
+    }
+
+    /// The algorithms that are asked for, which go before shared memory too.
+    #[inline]
+    pub(super) fn asked(&self) -> &Wanted {
+        &self.chosen().basis.wanted
     }
 
     #[inline]
     pub(super) fn barrier_form(&self) -> Barrier {
-        self.chosen().map_or_else(|| self.shape().barrier(), |chosen| chosen.barrier)
+        self.chosen().barrier
     }
 
     #[inline]
     pub(super) fn bcast_form(&self, bytes: usize) -> Bcast {
-        self.chosen().map_or_else(|| self.shape().bcast(bytes), |chosen| *chosen.bcast.find(bytes))
+        let Chosen { basis, bcast, .. } = self.chosen();
+        *bcast.get_or_init(|| Limits::of(|bytes| basis.bcast(bytes))).find(bytes)
     }
 
     #[inline]
-    pub(super) fn reduce_form(&self, bytes: usize, width: usize, commutative: bool) -> Reduce {
-        match self.chosen() {
-            None => self.shape().reduce(bytes, width, commutative),
-            Some(chosen) => *chosen.reduce[usize::from(commutative)].find(bytes),
-        }
+    pub(super) fn reduce_form(&self, bytes: usize, commutative: bool) -> Reduce {
+        let Chosen { basis, reduce, .. } = self.chosen();
+        let all = reduce.get_or_init(|| by_order(|bytes, order| basis.reduce(bytes, order)));
+        *all[usize::from(commutative)].find(bytes)
     }
 
-    /// The way of an allreduce where the job has costs.
     #[inline]
-    pub(super) fn allreduce_way(&self, bytes: usize, commutative: bool) -> Option<&AllreduceWay> {
-        let chosen = self.chosen()?;
-        Some(&chosen.ways[*chosen.allreduce[usize::from(commutative)].find(bytes)])
+    pub(super) fn allreduce_way(&self, bytes: usize, commutative: bool) -> &AllreduceWay {
+        let Chosen { basis, allreduce, .. } = self.chosen();
+        let all = allreduce.get_or_init(|| basis.allreduces(self.inner.rank));
+        &all.ways[*all.by_length[usize::from(commutative)].find(bytes)]
+    }
+
+    #[inline]
+    pub(super) fn gather_form(&self, block: usize) -> Tree {
+        let Chosen { basis: Basis { shape, wanted, .. }, gather, .. } = self.chosen();
+        let tree = |block| wanted.gather.unwrap_or_else(|| shape.tree(block));
+        *gather.get_or_init(|| Limits::of(tree)).find(block)
+    }
+
+    #[inline]
+    pub(super) fn scatter_form(&self, block: usize) -> Tree {
+        let Chosen { basis: Basis { shape, wanted, .. }, scatter, .. } = self.chosen();
+        let tree = |block| wanted.scatter.unwrap_or_else(|| shape.tree(block));
+        *scatter.get_or_init(|| Limits::of(tree)).find(block)
     }
 
     #[inline]
     pub(super) fn allgather_form(&self, block: usize) -> Allgather {
-        match self.chosen() {
-            None => self.shape().allgather(block),
-            Some(chosen) => *chosen.allgather.find(block),
-        }
+        let Chosen { basis, allgather, .. } = self.chosen();
+        *allgather.get_or_init(|| Limits::of(|block| basis.allgather(block))).find(block)
+    }
+
+    /// For blocks of different lengths, `total` bytes together.
+    #[inline]
+    pub(super) fn allgatherv_form(&self, total: usize) -> Allgather {
+        let Chosen { basis, allgatherv, .. } = self.chosen();
+        *allgatherv.get_or_init(|| Limits::of(|total| basis.allgatherv(total))).find(total)
     }
 
     #[inline]
     pub(super) fn alltoall_form(&self, block: usize) -> Alltoall {
-        match self.chosen() {
-            None => self.shape().alltoall(block),
-            Some(chosen) => *chosen.alltoall.find(block),
+        let Chosen { basis, alltoall, .. } = self.chosen();
+        *alltoall.get_or_init(|| Limits::of(|block| basis.alltoall(block))).find(block)
+    }
+
+    /// Partners at a time, for blocks of which a rank knows its own only.
+    #[inline]
+    pub(super) fn alltoallv_partners(&self) -> u32 {
+        match self.asked().alltoall {
+            Some(Alltoall::Staged(partners)) => partners,
+            _ => self.shape().alltoallv(),
         }
     }
 
     #[inline]
     pub(super) fn reduce_scatter_form(&self, total: usize, commutative: bool) -> ReduceScatter {
-        match self.chosen() {
-            None => self.shape().reduce_scatter(total, commutative),
-            Some(chosen) => *chosen.reduce_scatter[usize::from(commutative)].find(total),
-        }
+        let Chosen { basis, reduce_scatter, .. } = self.chosen();
+        let all = reduce_scatter
+            .get_or_init(|| by_order(|total, order| basis.reduce_scatter(total, order)));
+        *all[usize::from(commutative)].find(total)
+    }
+
+    #[inline]
+    pub(super) fn scan_form(&self) -> Scan {
+        self.asked().scan.unwrap_or_else(|| self.shape().scan())
     }
 }

@@ -8,10 +8,9 @@ use bowline_base::sync::Line;
 
 use super::arena::Buffers;
 use super::engine::{Combine, Engine};
-use super::options::Multiplying;
 use super::priced::AllreduceWay;
 use super::shared;
-use crate::comm::{CommInner, Communicator};
+use crate::comm::Communicator;
 use crate::error::MpiError;
 use bowline_model::coll::blocks::{Blocks, Even};
 use bowline_model::coll::forms::Tree;
@@ -118,7 +117,9 @@ impl Communicator {
     /// Returns when all ranks have called it.
     #[inline]
     pub(crate) fn barrier_spans(&self) -> Result<(), MpiError> {
-        if let Some(shared) = self.shared()? {
+        if self.asked().barrier.is_none()
+            && let Some(shared) = self.shared()?
+        {
             return shared.run(&self.inner, &[], &mut [], None);
         }
         self.barrier_by_messages(Buffers::of(&[], &mut []))
@@ -146,7 +147,7 @@ impl Communicator {
         own: Span,
         root: u32,
     ) -> Result<(), MpiError> {
-        let how = self.shape().tree(own.len);
+        let how = self.gather_form(own.len);
         let blocks = Even { space: Space::Output, len: own.len };
         let scratch = gather::scratch(how, self.inner.size, own.len);
         let mut engine = on.begin(self, scratch, None);
@@ -165,7 +166,7 @@ impl Communicator {
 
     /// Whether the root writes its own block when blocks have this length: it may not be in place then.
     pub(crate) fn scatter_writes_own(&self, block: usize) -> bool {
-        self.shape().tree(block) == Tree::Binomial
+        self.scatter_form(block) == Tree::Binomial
     }
 
     /// Blocks of the length of `own` from the input at the root.
@@ -175,7 +176,7 @@ impl Communicator {
         own: Span,
         root: u32,
     ) -> Result<(), MpiError> {
-        let how = self.shape().tree(own.len);
+        let how = self.scatter_form(own.len);
         let blocks = Even { space: Space::Input, len: own.len };
         let scratch = scatter::scratch(how, self.inner.size, own.len);
         let mut engine = on.begin(self, scratch, None);
@@ -213,7 +214,7 @@ impl Communicator {
         blocks: &impl Blocks,
         total: usize,
     ) -> Result<(), MpiError> {
-        let how = self.shape().allgatherv(total);
+        let how = self.allgatherv_form(total);
         let mut engine = on.begin(self, allgather::scratch(how, total), None);
         allgather::any(&mut engine, self.place(), how, own, blocks)
     }
@@ -237,7 +238,7 @@ impl Communicator {
         from: &impl Blocks,
         into: &impl Blocks,
     ) -> Result<(), MpiError> {
-        let partners = self.shape().alltoallv();
+        let partners = self.alltoallv_partners();
         alltoall::staged(&mut on.begin(self, 0, None), self.place(), partners, from, into)
     }
 
@@ -250,7 +251,7 @@ impl Communicator {
         root: u32,
     ) -> Result<(), MpiError> {
         let Reduction { width, commutative, combine } = op;
-        let how = self.reduce_form(own.len, width, commutative);
+        let how = self.reduce_form(own.len, commutative);
         let scratch = reduce::scratch(how, self.inner.size, own.len);
         let vectors = Vectors { input: own, output: Span::output(own.len), width, scratch: 0 };
         let mut engine = on.begin(self, scratch, Some(combine));
@@ -266,7 +267,7 @@ impl Communicator {
         op: Reduction<'_>,
     ) -> Result<(), MpiError> {
         if own.len <= shared::MAX_BYTES
-            && self.inner.process.collectives.allreduce.is_auto()
+            && self.asked().allreduce.is_auto()
             && let Some(shared) = self.shared()?
         {
             // Copies, which are aligned and nobody else's.
@@ -288,35 +289,19 @@ impl Communicator {
         op: Reduction<'a>,
     ) -> Result<(), MpiError> {
         let Reduction { width, combine, commutative } = op;
-        let wanted = &self.inner.process.collectives.allreduce;
-        let (mut stages, mut form) = (None, wanted.form());
-        if !wanted.is_auto() {
-            stages = self.multiplying(commutative).map(|multiplying| &multiplying.stages);
-        } else if let Some(way) = self.allreduce_way(own.len, commutative) {
-            match way {
-                AllreduceWay::Form(chosen) => form = Some(*chosen),
-                AllreduceWay::Multiplying(chosen) => stages = Some(chosen),
+        let vectors = Vectors { input: own, output: Span::output(own.len), width, scratch: 0 };
+        match self.allreduce_way(own.len, commutative) {
+            AllreduceWay::Form(how) => {
+                let scratch = allreduce::scratch(*how, self.inner.size, own.len);
+                let mut engine = on.begin(self, scratch, Some(combine));
+                allreduce::run(&mut engine, self.place(), *how, vectors)
+            }
+            AllreduceWay::Multiplying(stages) => {
+                let scratch = multiply::places(stages) * own.len;
+                let mut engine = on.begin(self, scratch, Some(combine));
+                multiply::run(&mut engine, stages, vectors)
             }
         }
-        let vectors = Vectors { input: own, output: Span::output(own.len), width, scratch: 0 };
-        if let Some(stages) = stages {
-            let scratch = multiply::places(stages) * own.len;
-            let mut engine = on.begin(self, scratch, Some(combine));
-            return multiply::run(&mut engine, stages, vectors);
-        }
-        let how = form.unwrap_or_else(|| self.shape().allreduce(own.len, width));
-        let scratch = allreduce::scratch(how, self.inner.size, own.len);
-        let mut engine = on.begin(self, scratch, Some(combine));
-        allreduce::run(&mut engine, self.place(), how, vectors)
-    }
-
-    /// What this rank does in an allreduce by recursive multiplying, if one is wanted that an operation allows.
-    #[cold]
-    fn multiplying(&self, commutative: bool) -> Option<&Multiplying> {
-        let CommInner { process, size, rank, multiplying, .. } = &*self.inner;
-        let made = || Multiplying::wanted(&process.collectives, *size, *rank).map(Box::new);
-        let known = multiplying.get_or_init(made).as_deref()?;
-        (commutative || known.ordered).then_some(known)
     }
 
     /// Blocks of the input, without gaps; that of this rank goes to the first bytes of the output.
@@ -342,7 +327,7 @@ impl Communicator {
         len: usize,
         op: Reduction<'a>,
     ) -> Result<(), MpiError> {
-        let how = self.shape().scan();
+        let how = self.scan_form();
         let mut engine = on.begin(self, scan::scratch(how, len), Some(op.combine));
         let (input, output) = (Span::input(len), Span::output(len));
         scan::run(&mut engine, self.place(), how, exclusive, input, output)

@@ -1,6 +1,6 @@
 //! Collectives by the algorithms that a user asks for, by name or by what messages cost.
 
-use bowline_mpi::{CollOptions, Max, Sum, World, ordered};
+use bowline_mpi::{CollOptions, Max, Partition, Sum, World, ordered};
 
 use super::start::{both_ways_with, ranks_with};
 
@@ -147,6 +147,84 @@ fn all_collectives(world: &World) {
         assert_eq!(own, vec![sum; len]);
     }
     world.barrier().unwrap();
+}
+
+/// All names of algorithms, of the collectives that [`all_collectives`] does and of the others.
+#[test]
+fn every_algorithm_that_is_asked_for_gives_the_results() {
+    let all: [(&str, &[&str]); 9] = [
+        ("BOWLINE_BARRIER", &["dissemination", "flat"]),
+        ("BOWLINE_BCAST", &["flat", "binomial", "scatter-allgather", "chain"]),
+        ("BOWLINE_REDUCE", &["flat", "binomial", "ordered", "halving"]),
+        ("BOWLINE_GATHER", &["linear", "binomial"]),
+        ("BOWLINE_SCATTER", &["linear", "binomial"]),
+        ("BOWLINE_ALLGATHER", &["doubling", "bruck", "ring", "direct", "gather-bcast"]),
+        ("BOWLINE_ALLTOALL", &["bruck", "direct", "pairwise"]),
+        ("BOWLINE_REDUCE_SCATTER", &["via-root", "halving", "pairwise", "direct"]),
+        ("BOWLINE_SCAN", &["doubling", "chain"]),
+    ];
+    for (setting, names) in all {
+        for name in names {
+            for size in [3, 8] {
+                both_ways_with(size, &[(setting, name)], |world| {
+                    all_collectives(world);
+                    ordered_collectives(world);
+                });
+            }
+        }
+    }
+}
+
+/// Gathers, scatters and scans, blocks of different lengths, and an operation that is not commutative.
+fn ordered_collectives(world: &World) {
+    let (rank, size) = (world.rank() as usize, world.size() as usize);
+    let root = size as i32 - 1;
+    let at_root = |items: Vec<u32>| if world.rank() == root { items } else { Vec::new() };
+    let all: Vec<u32> = (0..size as u32).flat_map(|rank| [rank, rank * rank]).collect();
+    let mut gathered = at_root(vec![0; 2 * size]);
+    world.gather(&all[2 * rank..2 * rank + 2], &mut gathered, root).unwrap();
+    assert_eq!(gathered, at_root(all.clone()));
+    let mut own = [0; 2];
+    world.scatter(&gathered, &mut own, root).unwrap();
+    assert_eq!(own, all[2 * rank..2 * rank + 2]);
+
+    let counts: Vec<usize> = (0..size).map(|rank| rank % 3).collect();
+    let starts: Vec<usize> = (0..size).map(|rank| counts[..rank].iter().sum()).collect();
+    let block = vec![rank as u32; counts[rank]];
+    let mut blocks = vec![0; counts.iter().sum()];
+    let partition = Partition { counts: &counts, displacements: &starts };
+    world.allgatherv(&block, &mut blocks, partition).unwrap();
+    let wanted = (0..size as u32).flat_map(|rank| vec![rank; counts[rank as usize]]);
+    assert_eq!(blocks, wanted.collect::<Vec<_>>());
+
+    let op = ordered(compose);
+    let composed =
+        |upto: usize| (1..upto).fold(map(0, 5), |all, rank| compose(all, map(rank as i32, 5)));
+    let mut prefix = [[0; 2]];
+    world.scan(&[map(rank as i32, 5)], &mut prefix, op).unwrap();
+    assert_eq!(prefix[0], composed(rank + 1));
+    let mut reduced = [[0; 2]];
+    world.reduce(&[map(rank as i32, 5)], &mut reduced, op, root).unwrap();
+    assert!(world.rank() != root || reduced[0] == composed(size));
+    let mut block = [[0; 2]];
+    world.reduce_scatter_block(&vec![map(rank as i32, 5); size], &mut block, op).unwrap();
+    assert_eq!(block[0], composed(size));
+}
+
+#[test]
+fn ranks_that_are_asked_for_different_algorithms_do_not_start() {
+    let options = |algorithm: &str| {
+        let mut config = bowline::stack::config_from_env().unwrap();
+        config.set_text("BOWLINE_BCAST", algorithm).unwrap();
+        config.set_text("BOWLINE_COLL_COSTS", "tcp,byte=2").unwrap();
+        CollOptions::from_config(&config).unwrap()
+    };
+    let of_rank_0 = options("flat").of_job();
+    options("flat").agree(&of_rank_0, 1.0).unwrap();
+    for other in ["chain", "auto"] {
+        let error = options(other).agree(&of_rank_0, 1.0).unwrap_err().to_string();
+        assert!(error.contains("bcast=flat") && error.contains("BOWLINE_BCAST"), "{error}");
+    }
 }
 
 /// Costs at which each algorithm is the cheapest for some length or number of ranks.

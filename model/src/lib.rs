@@ -9,6 +9,7 @@
 //! | which schedule to take | [`choice`] |
 //! | the steps of all collectives | [`coll`] |
 //! | a simulator of programs of such tasks | [`fennel`] |
+//! | what other libraries choose by fixed tables | [`fixed`] |
 //! | the parameters of that cost from times that were measured | [`fit`] |
 //!
 //! Nothing here communicates, and nothing knows of transports. Source of all of it: M. Ruefenacht, "Towards Larger
@@ -22,5 +23,6 @@ pub mod coll;
 pub mod cost;
 pub mod fennel;
 pub mod fit;
+pub mod fixed;
 pub mod schedule;
 pub mod stages;

@@ -38,7 +38,7 @@ impl Proof {
 }
 
 /// What bytes of a result have to be combined of.
-enum Of {
+pub(crate) enum Of {
     /// Nothing: they were moved.
     Data,
     /// Each rank once, in ascending order.
@@ -48,7 +48,7 @@ enum Of {
 }
 
 impl Of {
-    const fn new(ranks: Range<u32>, ordered: bool) -> Self {
+    pub(crate) const fn new(ranks: Range<u32>, ordered: bool) -> Self {
         if ordered { Self::InOrder(ranks) } else { Self::Once(ranks) }
     }
 
@@ -62,7 +62,7 @@ impl Of {
 }
 
 /// Whether `span` of a rank's output holds the elements from `element` on.
-fn expect(
+pub(crate) fn expect(
     outcome: &Outcome,
     rank: u32,
     (at, len): (usize, usize),
@@ -90,17 +90,17 @@ fn expect_agreement(outcome: &Outcome) -> Result<(), Flaw> {
     }
 }
 
-fn proof(outcome: Outcome) -> Proof {
+pub(crate) fn proof(outcome: Outcome) -> Proof {
     Proof { sent: outcome.sent }
 }
 
 /// What a rank contributes to a reduction of vectors.
-fn contribution(rank: u32, len: usize, contributions: &mut Contributions) -> Memory {
+pub(crate) fn contribution(rank: u32, len: usize, contributions: &mut Contributions) -> Memory {
     Memory::of(&[Piece { len, element: 0, combined: contributions.of(rank) }])
 }
 
 /// Bytes that are only moved.
-const fn data(element: u64, len: usize) -> Piece {
+pub(crate) const fn data(element: u64, len: usize) -> Piece {
     Piece { len, element, combined: Combined::DATA }
 }
 
@@ -119,7 +119,11 @@ fn placed(len: usize, size: u32, blocks: &impl Blocks, element: impl Fn(u32) -> 
 /// # Errors
 /// The first [`Flaw`].
 pub fn barrier(size: u32, how: Barrier) -> Result<Proof, Flaw> {
-    let all = record(size, |plan, place| barrier::run(plan, place, how))?;
+    any_barrier(record(size, |plan, place| barrier::run(plan, place, how))?)
+}
+
+pub(crate) fn any_barrier(all: Vec<Steps>) -> Result<Proof, Flaw> {
+    let size = all.len() as u32;
     for absent in [0, size / 2, size - 1] {
         let mut others = all.clone();
         others[absent as usize] = Steps::default();
@@ -200,7 +204,7 @@ pub fn multiplying(schedule: &Schedule, len: usize, in_place: bool) -> Result<Pr
     })
 }
 
-fn any_allreduce(
+pub(crate) fn any_allreduce(
     size: u32,
     (len, width): (usize, usize),
     in_place: bool,
@@ -262,7 +266,7 @@ fn elements(size: u32, blocks: &impl Blocks) -> Vec<u64> {
     (0..size).scan(0, next).collect()
 }
 
-fn any_gather(
+pub(crate) fn any_gather(
     steps: Vec<Steps>,
     root: u32,
     total: usize,
@@ -359,7 +363,8 @@ pub fn allgather(size: u32, how: Allgather, len: usize, in_place: bool) -> Resul
     let plan = |plan: &mut Recorder<_>, place: Place| {
         allgather::even(plan, place, how, own(place.rank), blocks)
     };
-    any_allgather(record(size, plan)?, how, len * size as usize, &blocks, in_place)
+    let total = len * size as usize;
+    any_allgather(record(size, plan)?, total, allgather::scratch(how, total), &blocks, in_place)
 }
 
 /// Allgathers of blocks that the user placed in `total` bytes.
@@ -372,13 +377,13 @@ pub fn allgatherv(blocks: &Placed<'_>, how: Allgather, total: usize) -> Result<P
     let plan = |plan: &mut Recorder<_>, place: Place| {
         allgather::any(plan, place, how, own(place.rank), blocks)
     };
-    any_allgather(record(size, plan)?, how, total, blocks, false)
+    any_allgather(record(size, plan)?, total, allgather::scratch(how, total), blocks, false)
 }
 
-fn any_allgather(
+pub(crate) fn any_allgather(
     steps: Vec<Steps>,
-    how: Allgather,
     total: usize,
+    scratch: usize,
     blocks: &impl Blocks,
     in_place: bool,
 ) -> Result<Proof, Flaw> {
@@ -392,7 +397,7 @@ fn any_allgather(
         } else {
             input = Memory::of(&own);
         }
-        Spaces { input, output, scratch: allgather::scratch(how, total) }
+        Spaces { input, output, scratch }
     })?;
     expect_blocks(&outcome, 0, blocks, &elements)?;
     expect_agreement(&outcome)?;

@@ -1,0 +1,155 @@
+//! What MPICH 5.0.1 chooses by default.
+//!
+//! On nodes with several ranks, barriers, broadcasts and reductions are composed of an algorithm inside of nodes and one
+//! across their first ranks; all else is chosen as if each rank had a node of its own. Operations are predefined ones.
+
+use super::Call;
+use super::forms::{
+    Allgather, Allreduce, Alltoall, Barrier, Bcast, Gather, Reduce, ReduceScatter, Scatter,
+};
+
+const K: usize = 1 << 10;
+
+/// Exchanges of an all-to-all that are under way at once.
+const THROTTLE: u32 = 32;
+
+/// For vectors, on ranks that have nodes of their own or are the first of them.
+pub fn allreduce(call: Call) -> Allreduce {
+    if call.bytes > 8 && call.cuttable() { Allreduce::Halving } else { Allreduce::Doubling }
+}
+
+/// For one span.
+pub fn bcast(call: Call) -> Bcast {
+    match call.bytes {
+        _ if call.ranks < 8 => Bcast::Binomial,
+        ..=12_288 => Bcast::Binomial,
+        ..=524_288 if call.ranks.is_power_of_two() => Bcast::ScatterDoubling,
+        _ => Bcast::ScatterRing,
+    }
+}
+
+/// For vectors.
+pub fn reduce(call: Call) -> Reduce {
+    if call.bytes > 2 * K && call.cuttable() && call.commutative {
+        Reduce::Halving
+    } else if call.commutative {
+        Reduce::Binomial
+    } else {
+        Reduce::OrderedBinomial
+    }
+}
+
+/// For blocks.
+pub fn allgather(call: Call) -> Allgather {
+    let doubles = call.ranks.is_power_of_two();
+    match call.total() {
+        ..524_288 if doubles => Allgather::Doubling,
+        ..81_920 => Allgather::Bruck,
+        _ => Allgather::Ring,
+    }
+}
+
+/// For blocks, not in place.
+pub fn alltoall(call: Call) -> Alltoall {
+    match call.bytes {
+        ..=256 if call.ranks > 8 => Alltoall::Bruck,
+        ..=32_768 => Alltoall::Staged(THROTTLE),
+        _ => Alltoall::Staged(1),
+    }
+}
+
+/// For vectors that are cut, into blocks of one length if `even`.
+pub fn reduce_scatter(call: Call, even: bool) -> ReduceScatter {
+    match call.bytes {
+        ..524_288 if call.commutative => ReduceScatter::Halving,
+        _ if call.commutative => ReduceScatter::Pairwise,
+        _ if even && call.ranks.is_power_of_two() => ReduceScatter::Ordered,
+        _ => ReduceScatter::Doubling,
+    }
+}
+
+/// For a barrier.
+pub const fn barrier() -> Barrier {
+    Barrier::Dissemination
+}
+
+/// For blocks.
+pub const fn gather() -> Gather {
+    Gather::Binomial
+}
+
+/// For blocks.
+pub const fn scatter() -> Scatter {
+    Scatter::Binomial
+}
+
+/// What a call is composed of, where ranks are on nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Composition {
+    /// One algorithm on all ranks.
+    Flat,
+    /// One algorithm on the ranks of a node, through memory that they share.
+    Inside,
+    /// Inside of nodes to their first ranks, across these, and inside again where all get the result. Data of a root
+    /// that is not the first of its node takes a message of its own.
+    Levels,
+    /// The same, but the root's node does its part around the root and spares that message.
+    AroundRoot,
+}
+
+/// Whether some rank shares a node with another one.
+const fn shared(call: Call, nodes: u32) -> bool {
+    nodes != call.ranks
+}
+
+/// For allreduces of ranks on so many nodes.
+pub const fn composed_allreduce(call: Call, nodes: u32) -> Composition {
+    match nodes {
+        1 => Composition::Inside,
+        _ if shared(call, nodes) && call.commutative => Composition::Levels,
+        _ => Composition::Flat,
+    }
+}
+
+/// For broadcasts.
+pub const fn composed_bcast(call: Call, nodes: u32) -> Composition {
+    if !shared(call, nodes) {
+        return Composition::Flat;
+    }
+    match call.bytes {
+        _ if call.ranks < 8 => Composition::Levels,
+        ..12_288 => Composition::Levels,
+        ..524_288 if call.ranks.is_power_of_two() => Composition::AroundRoot,
+        _ => Composition::Flat,
+    }
+}
+
+/// For reductions.
+pub const fn composed_reduce(call: Call, nodes: u32) -> Composition {
+    if !shared(call, nodes) || !call.commutative {
+        Composition::Flat
+    } else if call.bytes <= 2 * K {
+        Composition::AroundRoot
+    } else {
+        Composition::Levels
+    }
+}
+
+/// For barriers.
+pub const fn composed_barrier(call: Call, nodes: u32) -> Composition {
+    if shared(call, nodes) { Composition::Levels } else { Composition::Flat }
+}
+
+/// Bytes of a piece in which a reduction goes through memory that ranks of a node share.
+pub const REDUCE_PIECE: usize = 8 * K;
+
+/// The same of a broadcast: a cell less two lines of a cache.
+pub const BCAST_PIECE: usize = 8 * K - 128;
+
+/// How many ranks of a node the flag of one reaches.
+pub const BCAST_WIDTH: u32 = 64;
+
+/// Of how many ranks of a node one reduces the pieces of so many bytes.
+pub const fn reduce_width(piece: usize) -> u32 {
+    if piece <= 2 * K { 4 } else { 2 }
+}

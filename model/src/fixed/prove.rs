@@ -1,0 +1,126 @@
+//! The proof that each algorithm does what its collective has to, for a number of ranks: that of
+//! [`coll`](crate::coll::prove), of these algorithms.
+
+use super::forms::{Allgather, Allreduce, Barrier, Bcast, Gather, Reduce, ReduceScatter};
+use super::{allgather, allreduce, barrier, bcast, gather, reduce, reduce_scatter};
+use crate::coll::blocks::{Blocks, Even, Packed};
+use crate::coll::plan::{Space, Span, Vectors};
+use crate::coll::prove::{
+    Of, Proof, any_allgather, any_allreduce, any_barrier, any_gather, contribution, data, expect,
+    proof,
+};
+use crate::coll::verify::{Flaw, Memory, Spaces, follow, record};
+
+/// Barriers.
+///
+/// # Errors
+/// The first [`Flaw`].
+pub fn barrier(size: u32, how: Barrier) -> Result<Proof, Flaw> {
+    any_barrier(record(size, |plan, place| barrier::run(plan, place, how))?)
+}
+
+/// Broadcasts of `len` bytes.
+///
+/// # Errors
+/// The first [`Flaw`].
+pub fn bcast(size: u32, how: Bcast, root: u32, len: usize) -> Result<Proof, Flaw> {
+    let steps = record(size, |plan, place| bcast::run(plan, place, how, root, Span::output(len)))?;
+    let outcome = follow(steps, |rank, _| Spaces {
+        output: if rank == root { Memory::of(&[data(0, len)]) } else { Memory::new(len) },
+        ..Spaces::default()
+    })?;
+    (0..size).try_for_each(|rank| expect(&outcome, rank, (0, len), 0, &Of::Data))?;
+    Ok(proof(outcome))
+}
+
+/// Reductions of vectors of `len` bytes in elements of `width`, in the order of ranks if `ordered`.
+///
+/// # Errors
+/// The first [`Flaw`].
+pub fn reduce(
+    size: u32,
+    how: Reduce,
+    root: u32,
+    (len, width): (usize, usize),
+    ordered: bool,
+) -> Result<Proof, Flaw> {
+    let steps = record(size, |plan, place| {
+        let vectors =
+            Vectors { input: Span::input(len), output: Span::output(len), width, scratch: 0 };
+        reduce::run(plan, place, how, root, vectors)
+    })?;
+    let outcome = follow(steps, |rank, contributions| Spaces {
+        input: contribution(rank, len, contributions),
+        output: Memory::new(if rank == root { len } else { 0 }),
+        scratch: reduce::scratch(how, size, len),
+    })?;
+    expect(&outcome, root, (0, len), 0, &Of::new(0..size, ordered))?;
+    Ok(proof(outcome))
+}
+
+/// Allreduces of vectors of `len` bytes in elements of `width`, in the order of ranks if `ordered`.
+///
+/// # Errors
+/// The first [`Flaw`].
+pub fn allreduce(
+    size: u32,
+    how: Allreduce,
+    (len, width): (usize, usize),
+    in_place: bool,
+    ordered: bool,
+) -> Result<Proof, Flaw> {
+    let scratch = |_| allreduce::scratch(how, size, len);
+    any_allreduce(size, (len, width), in_place, ordered, scratch, |plan, place, vectors| {
+        allreduce::run(plan, place, how, vectors)
+    })
+}
+
+/// Allgathers of blocks of `len` bytes.
+///
+/// # Errors
+/// The first [`Flaw`].
+pub fn allgather(size: u32, how: Allgather, len: usize, in_place: bool) -> Result<Proof, Flaw> {
+    let blocks = Even { space: Space::Output, len };
+    let total = len * size as usize;
+    let steps = record(size, |plan, place| {
+        let own = if in_place { blocks.span(place.rank) } else { Span::input(len) };
+        allgather::run(plan, place, how, own, blocks)
+    })?;
+    any_allgather(steps, total, allgather::scratch(how, total), &blocks, in_place)
+}
+
+/// Gathers of blocks of `len` bytes.
+///
+/// # Errors
+/// The first [`Flaw`].
+pub fn gather(size: u32, how: Gather, root: u32, len: usize) -> Result<Proof, Flaw> {
+    let blocks = Even { space: Space::Output, len };
+    let steps =
+        record(size, |plan, place| gather::run(plan, place, how, root, Span::input(len), blocks))?;
+    any_gather(steps, root, len * size as usize, &blocks, gather::scratch(how, size, len))
+}
+
+/// Reductions of vectors that are cut at these offsets, of which there is one more than ranks. In the order of ranks
+/// if `ordered`.
+///
+/// # Errors
+/// The first [`Flaw`].
+pub fn reduce_scatter(offsets: &[usize], how: ReduceScatter, ordered: bool) -> Result<Proof, Flaw> {
+    let size = offsets.len() as u32 - 1;
+    let total = offsets[size as usize];
+    let blocks = Packed { space: Space::Input, offsets };
+    let steps = record(size, |plan, place| {
+        reduce_scatter::run(plan, place, how, &blocks, Span::output(blocks.len(place.rank)))
+    })?;
+    let outcome = follow(steps, |rank, contributions| Spaces {
+        input: contribution(rank, total, contributions),
+        output: Memory::new(blocks.len(rank)),
+        scratch: reduce_scatter::scratch(how, size, total, blocks.len(rank)),
+    })?;
+    let of = Of::new(0..size, ordered);
+    for rank in 0..size {
+        let span = blocks.span(rank);
+        expect(&outcome, rank, (0, span.len), span.at as u64, &of)?;
+    }
+    Ok(proof(outcome))
+}

@@ -1,0 +1,281 @@
+//! The check values of both tables, and the proofs of the algorithms: at every number of ranks to 64, and at some to
+//! 512.
+
+use super::forms::{
+    Allgather, Allreduce, Alltoall, Barrier, Bcast, Gather, Reduce, ReduceScatter, Tree,
+};
+use super::mpich::{self, Composition};
+use super::{Call, open_mpi, prove};
+
+const K: usize = 1 << 10;
+const M: usize = 1 << 20;
+
+fn doubles(ranks: u32, bytes: usize) -> Call {
+    Call::doubles(ranks, bytes)
+}
+
+#[test]
+fn mpich_chooses_what_it_is_known_to() {
+    let call = doubles(64, M);
+    assert_eq!(mpich::composed_allreduce(call, 4), Composition::Levels);
+    assert_eq!(mpich::allreduce(call.on(4)), Allreduce::Halving);
+    assert_eq!(mpich::reduce_width(mpich::REDUCE_PIECE), 2);
+    assert_eq!(M.div_ceil(mpich::REDUCE_PIECE), 128);
+    assert_eq!(M.div_ceil(mpich::BCAST_PIECE), 131);
+    let call = doubles(64, 16);
+    assert_eq!(mpich::composed_allreduce(call, 4), Composition::Levels);
+    assert_eq!(mpich::allreduce(call.on(4)), Allreduce::Doubling);
+    let call = doubles(6, M);
+    assert_eq!(mpich::composed_allreduce(call, 6), Composition::Flat);
+    assert_eq!(mpich::allreduce(call), Allreduce::Halving);
+    let call = doubles(64, 64 * K);
+    assert_eq!(mpich::composed_bcast(call, 4), Composition::AroundRoot);
+    assert_eq!(mpich::bcast(call.on(4)), Bcast::Binomial);
+    let call = doubles(60, 64 * K);
+    assert_eq!(mpich::composed_bcast(call, 4), Composition::Flat);
+    assert_eq!(mpich::bcast(call), Bcast::ScatterRing);
+    let call = doubles(60, 12_288);
+    assert_eq!(mpich::composed_bcast(call, 4), Composition::Flat);
+    assert_eq!(mpich::bcast(call), Bcast::Binomial);
+    assert_eq!(mpich::alltoall(doubles(8, 100)), Alltoall::Staged(32));
+    assert_eq!(mpich::alltoall(doubles(9, 100)), Alltoall::Bruck);
+    assert_eq!(mpich::allgather(doubles(60, K)), Allgather::Bruck);
+    assert_eq!(mpich::allgather(doubles(60, 2 * K)), Allgather::Ring);
+    let scattered = |block: usize| mpich::reduce_scatter(doubles(64, 64 * block), true);
+    assert_eq!(scattered(4 * K), ReduceScatter::Halving);
+    assert_eq!(scattered(16 * K), ReduceScatter::Pairwise);
+    // Reductions in the order of ranks.
+    let ordered = Call { commutative: false, ..doubles(64, M) };
+    assert_eq!(mpich::composed_allreduce(ordered, 4), Composition::Flat);
+    assert_eq!(mpich::reduce(ordered), Reduce::OrderedBinomial);
+    assert_eq!(mpich::reduce_scatter(ordered, true), ReduceScatter::Ordered);
+    assert_eq!(mpich::reduce_scatter(ordered.on(60), true), ReduceScatter::Doubling);
+}
+
+#[test]
+fn open_mpi_chooses_what_it_is_known_to() {
+    assert_eq!(open_mpi::allreduce(doubles(48, 128)), Allreduce::Linear);
+    let call = doubles(64, M);
+    assert!(open_mpi::han(call, 4) && !open_mpi::han(call, 1) && !open_mpi::han(call, 64));
+    assert!(!open_mpi::han(doubles(62, M), 4), "there are not as many ranks on each node");
+    let segment = call.of(open_mpi::SEGMENT);
+    assert_eq!(M.div_ceil(open_mpi::SEGMENT), 16);
+    assert_eq!(open_mpi::reduce(segment.on(16)), Reduce::Binomial);
+    assert_eq!(open_mpi::han_reduce(segment.on(4)), Reduce::SharedHalving);
+    assert_eq!(open_mpi::han_bcast(4), Bcast::Linear);
+    assert_eq!(open_mpi::bcast(segment.on(16)), Bcast::Tree(Tree::Highest));
+    assert_eq!(open_mpi::bcast(segment.on(4)), Bcast::Linear);
+    assert_eq!(open_mpi::bcast(doubles(12, M)), Bcast::Linear);
+    assert_eq!(open_mpi::bcast(doubles(16, M)), Bcast::ScatterDoubling);
+    assert_eq!(open_mpi::bcast(doubles(64, M)), Bcast::Tree(Tree::Nomial(4)));
+    assert_eq!(open_mpi::gather(doubles(16, K)), Gather::Binomial);
+    assert_eq!(open_mpi::allgather(doubles(4, 16 * K)), Allgather::Doubling);
+    assert_eq!(open_mpi::bcast(doubles(16, 64 * K)), Bcast::Tree(Tree::Highest));
+    assert_eq!(open_mpi::alltoall(doubles(64, K)), Alltoall::Staged(64));
+    let call = doubles(64, 64 * 16 * K);
+    assert_eq!(open_mpi::reduce_scatter_block(call), ReduceScatter::Butterfly);
+    assert_eq!(open_mpi::barrier(16), Barrier::Doubling);
+    assert_eq!(open_mpi::barrier(4), Barrier::Linear);
+}
+
+#[test]
+fn open_mpi_falls_back_where_there_are_too_few_elements() {
+    // 64 Ki ranks and 32 KiB: as its users found.
+    assert_eq!(open_mpi::allreduce(doubles(1 << 16, 32 * K)), Allreduce::Linear);
+    assert_eq!(open_mpi::allreduce(doubles(1 << 20, 8 * M)), Allreduce::SharedHalving);
+    assert_eq!(open_mpi::bcast(doubles(1 << 20, M)), Bcast::Linear);
+    assert_eq!(open_mpi::allreduce(doubles(4096, 4 * K)), Allreduce::Doubling);
+    assert_eq!(open_mpi::allreduce(doubles(16, 32)), Allreduce::Doubling);
+    assert_eq!(
+        open_mpi::allreduce(doubles(1 << 20, 8)),
+        Allreduce::ReduceBcast(Reduce::Binomial, Bcast::Tree(Tree::Nomial(4)))
+    );
+}
+
+/// Numbers of ranks at which algorithms are proven.
+fn sizes() -> impl Iterator<Item = u32> {
+    (1..=64).chain([65, 96, 100, 127, 128, 129, 255, 256, 333, 511, 512])
+}
+
+/// The same for algorithms that take as many rounds as there are ranks.
+fn sizes_for_pairs() -> impl Iterator<Item = u32> {
+    (1..=64).chain([65, 96, 127, 128])
+}
+
+fn roots(size: u32) -> Vec<u32> {
+    let mut all = vec![0, size / 2, size - 1];
+    if size <= 12 {
+        all.extend(0..size);
+    }
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+#[test]
+fn trees_have_one_parent_for_each_child() {
+    let trees = [
+        Tree::Chain,
+        Tree::Binary,
+        Tree::Highest,
+        Tree::Nomial(2),
+        Tree::Nomial(4),
+        Tree::Nomial(5),
+        Tree::Heap(2),
+        Tree::Heap(64),
+    ];
+    for (tree, size) in trees.into_iter().flat_map(|tree| sizes().map(move |size| (tree, size))) {
+        let mut parents = vec![None; size as usize];
+        for rank in 0..size {
+            for child in tree.children(rank, size) {
+                assert_eq!(parents[child as usize].replace(rank), None, "{tree:?} {size} {child}");
+            }
+        }
+        for rank in 0..size {
+            assert_eq!(parents[rank as usize], tree.parent(rank, size), "{tree:?} {size} {rank}");
+        }
+    }
+    assert_eq!(Tree::Binary.children(1, 9), [3, 5]);
+    assert_eq!(Tree::Nomial(4).children(0, 64), [16, 32, 48, 4, 8, 12, 1, 2, 3]);
+    assert_eq!(Tree::Highest.children(1, 16), [3, 5, 9]);
+}
+
+#[test]
+fn broadcasts_are_proven() {
+    let all = [
+        Bcast::Linear,
+        Bcast::Binomial,
+        Bcast::Tree(Tree::Chain),
+        Bcast::Tree(Tree::Binary),
+        Bcast::Tree(Tree::Highest),
+        Bcast::Tree(Tree::Nomial(4)),
+        Bcast::Tree(Tree::Heap(64)),
+        Bcast::SplitBinary,
+        Bcast::ScatterDoubling,
+        Bcast::ScatterRing,
+    ];
+    for (how, size) in all.into_iter().flat_map(|how| sizes().map(move |size| (how, size))) {
+        if how == Bcast::ScatterRing && size > 128 {
+            continue;
+        }
+        for root in roots(size) {
+            for len in [1, 40, 1000] {
+                let proof = prove::bcast(size, how, root, len);
+                assert!(proof.is_ok(), "{how:?} on {size} from {root}, {len}: {proof:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn reductions_are_proven() {
+    let all = [
+        (Reduce::Linear, true),
+        (Reduce::Binomial, false),
+        (Reduce::OrderedBinomial, true),
+        (Reduce::Tree(Tree::Chain), false),
+        (Reduce::Tree(Tree::Binary), false),
+        (Reduce::Tree(Tree::Heap(4)), false),
+        (Reduce::InOrder, true),
+        (Reduce::Halving, false),
+        (Reduce::SharedHalving, false),
+    ];
+    for ((how, ordered), size) in all.into_iter().flat_map(|how| sizes().map(move |n| (how, n))) {
+        for root in roots(size) {
+            for len in [8, 1000] {
+                let proof = prove::reduce(size, how, root, (len, 8), ordered);
+                assert!(proof.is_ok(), "{how:?} on {size} to {root}, {len}: {proof:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn allreduces_are_proven() {
+    let all = [
+        (Allreduce::Doubling, true),
+        (Allreduce::Halving, true),
+        (Allreduce::SharedHalving, false),
+        (Allreduce::Linear, true),
+        (Allreduce::ReduceBcast(Reduce::Binomial, Bcast::Tree(Tree::Nomial(4))), true),
+        (Allreduce::ReduceBcast(Reduce::InOrder, Bcast::Tree(Tree::Nomial(4))), true),
+        (Allreduce::ReduceBcast(Reduce::Tree(Tree::Binary), Bcast::SplitBinary), false),
+    ];
+    for ((how, ordered), size) in all.into_iter().flat_map(|how| sizes().map(move |n| (how, n))) {
+        for (len, in_place) in [(8, false), (1000, false), (1000, true)] {
+            let proof = prove::allreduce(size, how, (len, 8), in_place, ordered);
+            assert!(proof.is_ok(), "{how:?} on {size}, {len} {in_place}: {proof:?}");
+        }
+    }
+    for size in sizes_for_pairs() {
+        for (len, in_place) in [(8, false), (1032, false), (1032, true)] {
+            let proof = prove::allreduce(size, Allreduce::Ring, (len, 8), in_place, false);
+            assert!(proof.is_ok(), "ring of {size}, {len} {in_place}: {proof:?}");
+        }
+    }
+}
+
+#[test]
+fn allgathers_and_gathers_are_proven() {
+    for size in sizes_for_pairs() {
+        let doubling = size.is_power_of_two().then_some(Allgather::Doubling);
+        let neighbours = size.is_multiple_of(2).then_some(Allgather::Neighbours);
+        let all = [Allgather::Bruck, Allgather::Ring].into_iter().chain(doubling).chain(neighbours);
+        for how in all {
+            for in_place in [false, true] {
+                let proof = prove::allgather(size, how, 10, in_place);
+                assert!(proof.is_ok(), "{how:?} on {size}: {proof:?}");
+            }
+        }
+        for how in [Gather::Linear, Gather::Asked, Gather::Binomial] {
+            for root in roots(size) {
+                let proof = prove::gather(size, how, root, 10);
+                assert!(proof.is_ok(), "{how:?} on {size} to {root}: {proof:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn barriers_are_proven() {
+    for size in sizes() {
+        for how in [Barrier::Linear, Barrier::Doubling, Barrier::Dissemination, Barrier::Tree] {
+            let proof = prove::barrier(size, how);
+            assert!(proof.is_ok(), "{how:?} of {size}: {proof:?}");
+        }
+    }
+}
+
+#[test]
+fn reductions_that_are_scattered_are_proven() {
+    let offsets = |lengths: &mut dyn Iterator<Item = usize>| -> Vec<usize> {
+        let sums = lengths.scan(0, |sum, len| {
+            *sum += len;
+            Some(*sum)
+        });
+        std::iter::once(0).chain(sums).collect()
+    };
+    for size in sizes_for_pairs() {
+        let even = offsets(&mut (0..size).map(|_| 16));
+        let uneven = offsets(&mut (0..size).map(|rank| rank as usize * 7 % 5 * 8));
+        let all = [
+            (ReduceScatter::ViaRoot(Reduce::InOrder), true),
+            (ReduceScatter::ViaRoot(Reduce::Binomial), true),
+            (ReduceScatter::Halving, false),
+            (ReduceScatter::Pairwise, false),
+            (ReduceScatter::Ring, false),
+            (ReduceScatter::Butterfly, false),
+            (ReduceScatter::Doubling, true),
+        ];
+        for (how, ordered) in all {
+            for offsets in [&even, &uneven] {
+                let proof = prove::reduce_scatter(offsets, how, ordered);
+                assert!(proof.is_ok(), "{how:?} on {size}: {proof:?}");
+            }
+        }
+        if size.is_power_of_two() {
+            let proof = prove::reduce_scatter(&even, ReduceScatter::Ordered, true);
+            assert!(proof.is_ok(), "ordered on {size}: {proof:?}");
+        }
+    }
+}

@@ -240,16 +240,18 @@ thread_local! {
 }
 
 /// Ends the calling rank as a crash would: what it waits for, and all that it calls from here on,
-/// fails, and the others learn of its death. Does nothing in a thread that is no simulated rank.
+/// fails, and the others learn of its death. Gives whether it was alive; does nothing in a thread that is no
+/// simulated rank.
 ///
 /// A program that gives up calls it before it leaves a scope with sends under way: those wait for
 /// their receivers, who may have given up as well.
-pub fn die() {
+pub fn die() -> bool {
     SELF.with_borrow(|place| {
-        if let Some((network, rank)) = place {
-            network.kill(*rank);
-        }
-    });
+        let Some((network, rank)) = place else { return false };
+        let alive = network.is_alive(*rank);
+        network.kill(*rank);
+        alive
+    })
 }
 
 /// `count` workers on `network`, whose next interfaces must be theirs, each reachable by the

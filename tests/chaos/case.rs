@@ -4,7 +4,7 @@ use std::fmt;
 
 use bowline::simulate::{Death, Faults, Job, Moment, Partition, Random};
 
-use crate::plan::{Plan, What};
+use crate::plan::{Plan, Step, What};
 
 /// What goes wrong beyond what links hide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,9 +26,29 @@ pub(crate) struct Case {
     pub(crate) plan: Plan,
     /// Whether senders of batches change a byte, to try the oracle.
     pub(crate) corrupt: bool,
+    /// Whether one member of each nonblocking and persistent collective does so.
+    pub(crate) corrupt_collectives: bool,
     /// A message that is never sent, to try the search for deadlocks.
     forgotten: Option<usize>,
 }
+
+/// Algorithms of allreduces. Communicators whose size a schedule does not suit do without it.
+const ALLREDUCES: &[&str] = &[
+    "auto",
+    "auto",
+    "auto",
+    "doubling",
+    "halving",
+    "flat",
+    "reduce-bcast",
+    "multiplying",
+    "multiplying:9",
+    "a4",
+    "a3,a2",
+    "a4,a2",
+    "m1g2a3,n1g3a2",
+    "c6m2,a4,e6m2",
+];
 
 fn one_of<T: Copy>(random: &mut Random, values: &[T]) -> T {
     values[random.below(values.len() as u64) as usize]
@@ -56,7 +76,15 @@ impl Case {
             Trouble::Parted => parted(&mut job, &mut random),
         }
         let plan = Plan::random(&mut random.fork(), ranks as usize, job.network.max_bcopy);
-        Self { seed, trouble, job, plan, corrupt: false, forgotten: None }
+        Self {
+            seed,
+            trouble,
+            job,
+            plan,
+            corrupt: false,
+            corrupt_collectives: false,
+            forgotten: None,
+        }
     }
 
     pub(crate) fn is_calm(&self) -> bool {
@@ -66,8 +94,8 @@ impl Case {
     /// Leaves out the sending of one message.
     pub(crate) fn forget_a_receiver(&mut self) {
         let from_to = |what: &What| matches!(what, What::Message { .. });
-        let found = self.plan.steps.iter().position(|step| from_to(&step.what));
-        self.forgotten = found;
+        let found = self.plan.steps.iter().find(|step| from_to(&step.what));
+        self.forgotten = found.map(|step| step.number);
         if found.is_none() {
             let family = self.plan.families[0].clone();
             assert!(family[0].len() > 1, "cases have two ranks at least");
@@ -78,8 +106,9 @@ impl Case {
                 give: crate::plan::Give::Blocking,
                 take: crate::plan::Take::Exact,
             };
-            self.plan.steps.insert(0, crate::plan::Step { family: 0, group: 0, what });
-            self.forgotten = Some(0);
+            let number = 1000;
+            self.plan.steps.insert(0, Step { number, family: 0, group: 0, what });
+            self.forgotten = Some(number);
         }
     }
 
@@ -129,6 +158,8 @@ fn settings(job: &mut Job, random: &mut Random) {
         ("BOWLINE_UNEXPECTED_BUDGET", &["0", "100k", "64m"]),
         ("BOWLINE_SELF_SLOTS", &["2", "256"]),
         ("BOWLINE_SELF_BUFFERS", &["2", "64"]),
+        ("BOWLINE_ALLREDUCE", ALLREDUCES),
+        ("BOWLINE_COLL_COSTS", &["auto", "auto", "tcp", "shm", "tcp,pipelining=100000"]),
     ] {
         job.config.set_text(name, one_of(random, values)).expect("the values are good");
     }
@@ -166,7 +197,8 @@ impl fmt::Display for Case {
             writeln!(f, "family {number}: {family:?}")?;
         }
         for (number, step) in self.plan.steps.iter().enumerate() {
-            writeln!(f, "step {number} ({}.{}): {:?}", step.family, step.group, step.what)?;
+            let Step { family, group, what, .. } = step;
+            writeln!(f, "step {number} ({family}.{group}): {what:?}")?;
         }
         Ok(())
     }

@@ -1,135 +1,226 @@
-//! Collectives with their results computed by hand.
+//! Collectives of words: what each rank gives to one, and what it must get, computed by hand. How
+//! they are called is in `calls`.
 
-use bowline::mpi::{Communicator, MpiError, commutative, ordered};
+use crate::content::{mix, words};
 
-use crate::content::words;
-use crate::plan::Which;
-
-/// `x -> a x + b` over wrapping words: composition is associative and does not commute.
-type Affine = [u64; 2];
-
-fn compose(first: Affine, second: Affine) -> Affine {
-    let (a, b) = (first[0].wrapping_mul(second[0]), first[1].wrapping_mul(second[0]));
-    [a, b.wrapping_add(second[1])]
+/// A collective operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Which {
+    Barrier,
+    Bcast,
+    Gather,
+    Gatherv,
+    Scatter,
+    Scatterv,
+    Allgather,
+    Allgatherv,
+    Alltoall,
+    Alltoallv,
+    Reduce,
+    Allreduce,
+    ReduceScatterBlock,
+    ReduceScatter,
+    Scan,
+    Exscan,
 }
 
-fn affine(words: &[u64]) -> Vec<Affine> {
-    // Odd factors, so that nothing becomes zero.
-    words.iter().map(|&word| [word | 1, word.rotate_left(20)]).collect()
+pub(crate) const COLLECTIVES: [Which; 16] = [
+    Which::Barrier,
+    Which::Bcast,
+    Which::Gather,
+    Which::Gatherv,
+    Which::Scatter,
+    Which::Scatterv,
+    Which::Allgather,
+    Which::Allgatherv,
+    Which::Alltoall,
+    Which::Alltoallv,
+    Which::Reduce,
+    Which::Allreduce,
+    Which::ReduceScatterBlock,
+    Which::ReduceScatter,
+    Which::Scan,
+    Which::Exscan,
+];
+
+/// How words are combined. Sums of the library may not overflow; these may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Combine {
+    /// A closure that commutes.
+    Add,
+    /// An operation of the library.
+    Xor,
+    /// A closure that does not commute.
+    Compose,
 }
 
-fn sum(seed: u64, ranks: std::ops::Range<usize>, len: usize) -> Vec<u64> {
-    let mut sum = vec![0_u64; len];
-    for rank in ranks {
-        for (to, word) in sum.iter_mut().zip(words(seed, rank, len)) {
-            *to = to.wrapping_add(word);
+pub(crate) const COMBINES: [Combine; 3] = [Combine::Add, Combine::Xor, Combine::Compose];
+
+/// The maps x -> ax + b over wrapping words of half the length, both in one word: composition is
+/// associative and does not commute.
+pub(crate) fn compose(left: u64, right: u64) -> u64 {
+    let ((a, b), (c, d)) = ((left >> 32, left as u32), (right >> 32, right as u32));
+    let product = (a as u32).wrapping_mul(c as u32);
+    u64::from(product) << 32 | u64::from((c as u32).wrapping_mul(b).wrapping_add(d))
+}
+
+impl Combine {
+    fn of(self, left: u64, right: u64) -> u64 {
+        match self {
+            Self::Add => left.wrapping_add(right),
+            Self::Xor => left ^ right,
+            Self::Compose => compose(left, right),
         }
     }
-    sum
+
+    /// The contributions of some ranks, from the lowest to the highest.
+    fn all(self, seed: u64, ranks: std::ops::Range<usize>, len: usize) -> Vec<u64> {
+        let each = ranks.map(|rank| contribution(seed, rank, len));
+        let both = |left: Vec<u64>, right: Vec<u64>| {
+            left.iter().zip(&right).map(|(&left, &right)| self.of(left, right)).collect()
+        };
+        each.reduce(both).expect("there is a rank")
+    }
 }
 
-fn composed(seed: u64, ranks: usize, len: usize) -> Vec<Affine> {
-    let mut all = affine(&words(seed, 0, len));
-    for rank in 1..ranks {
-        for (to, next) in all.iter_mut().zip(affine(&words(seed, rank, len))) {
-            *to = compose(*to, next);
+/// A rank's words. Factors of maps are odd, so that nothing becomes zero.
+fn contribution(seed: u64, rank: usize, len: usize) -> Vec<u64> {
+    words(seed, rank, len).into_iter().map(|word| word | 1 << 32).collect()
+}
+
+/// What is in places that nothing is sent to.
+const UNTOUCHED: u64 = 0x5555_aaaa_5555_aaaa;
+
+/// A collective of a communicator.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Collective {
+    pub(crate) which: Which,
+    pub(crate) combine: Combine,
+    pub(crate) root: usize,
+    /// Words of a rank, or of a block; where blocks differ, of the longest.
+    pub(crate) len: usize,
+}
+
+/// Blocks of different lengths, with a word between neighbours.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Blocks {
+    pub(crate) counts: Vec<usize>,
+    pub(crate) places: Vec<usize>,
+}
+
+impl Blocks {
+    fn new(counts: Vec<usize>) -> Self {
+        let places =
+            counts.iter().scan(0, |at, &count| Some(std::mem::replace(at, *at + count + 1)));
+        Self { places: places.collect(), counts }
+    }
+
+    fn extent(&self) -> usize {
+        self.counts.iter().map(|count| count + 1).sum()
+    }
+
+    fn block(&self, rank: usize) -> std::ops::Range<usize> {
+        self.places[rank]..self.places[rank] + self.counts[rank]
+    }
+}
+
+/// What a rank gives to a collective, and what it must have in the end.
+#[derive(Clone, Debug)]
+pub(crate) struct Content {
+    pub(crate) input: Vec<u64>,
+    pub(crate) output: Vec<u64>,
+    expected: Vec<u64>,
+}
+
+impl Content {
+    /// Changes a word that is given to others, if there is one, to try the oracle.
+    pub(crate) fn corrupt(&mut self) {
+        if let Some(word) = self.input.first_mut() {
+            *word ^= 1 << 32;
         }
     }
-    all
 }
 
-/// This rank's part of a collective of `len` words for each rank.
-pub(crate) fn run(
-    comm: &Communicator,
-    which: Which,
-    root: usize,
-    len: usize,
-    seed: u64,
-) -> Result<(), MpiError> {
-    let (me, n) = (comm.rank() as usize, comm.size() as usize);
-    let (at_root, root_rank) = (me == root, root as i32);
-    let mine = words(seed, me, len);
-    let everybody = || (0..n).flat_map(|rank| words(seed, rank, len)).collect::<Vec<u64>>();
-    let same = |what: &str, got: &[u64], expected: &[u64]| {
-        assert!(got == expected, "oracle: {what} of {len} words gives another result");
-    };
-    match which {
-        Which::Barrier => comm.barrier()?,
-        Which::Bcast => {
-            let mut items = if at_root { mine } else { vec![0; len] };
-            comm.bcast(&mut items, root_rank)?;
-            same("bcast", &items, &words(seed, root, len));
-        }
-        Which::Reduce => {
-            let mut got = vec![0; if at_root { len } else { 0 }];
-            comm.reduce(&mine, &mut got, wrapping(), root_rank)?;
-            if at_root {
-                same("reduce", &got, &sum(seed, 0..n, len));
-            }
-        }
-        Which::ReduceOrdered => {
-            let mut got = vec![[0; 2]; if at_root { len } else { 0 }];
-            comm.reduce(&affine(&mine), &mut got, ordered(compose), root_rank)?;
-            assert!(!at_root || got == composed(seed, n, len), "oracle: an ordered reduce");
-        }
-        Which::Allreduce => {
-            let mut got = vec![0; len];
-            comm.allreduce(&mine, &mut got, wrapping())?;
-            same("allreduce", &got, &sum(seed, 0..n, len));
-        }
-        Which::AllreduceOrdered => {
-            let mut got = vec![[0; 2]; len];
-            comm.allreduce(&affine(&mine), &mut got, ordered(compose))?;
-            assert!(got == composed(seed, n, len), "oracle: an ordered allreduce of {len}");
-        }
-        Which::Gather => {
-            let mut got = vec![0; if at_root { len * n } else { 0 }];
-            comm.gather(&mine, &mut got, root_rank)?;
-            if at_root {
-                same("gather", &got, &everybody());
-            }
-        }
-        Which::Scatter => {
-            let all = if at_root { everybody() } else { Vec::new() };
-            let mut got = vec![0; len];
-            comm.scatter(&all, &mut got, root_rank)?;
-            same("scatter", &got, &mine);
-        }
-        Which::Allgather => {
-            let mut got = vec![0; len * n];
-            comm.allgather(&mine, &mut got)?;
-            same("allgather", &got, &everybody());
-        }
-        Which::Alltoall => {
-            let out = words(seed, me, len * n);
-            let mut got = vec![0; len * n];
-            comm.alltoall(&out, &mut got)?;
-            let block = |from| words(seed, from, len * n)[me * len..][..len].to_vec();
-            same("alltoall", &got, &(0..n).flat_map(block).collect::<Vec<u64>>());
-        }
-        Which::Scan => {
-            let mut got = vec![0; len];
-            comm.scan(&mine, &mut got, wrapping())?;
-            same("scan", &got, &sum(seed, 0..me + 1, len));
-        }
-        Which::Exscan => {
-            let mut got = vec![0; len];
-            comm.exscan(&mine, &mut got, wrapping())?;
-            if me > 0 {
-                same("exscan", &got, &sum(seed, 0..me, len));
-            }
-        }
-        Which::ReduceScatter => {
-            let out = words(seed, me, len * n);
-            let mut got = vec![0; len];
-            comm.reduce_scatter_block(&out, &mut got, wrapping())?;
-            same("reduce_scatter", &got, &sum(seed, 0..n, len * n)[me * len..][..len]);
-        }
+impl Collective {
+    /// Words of a block of ranks of which nobody needs all to be alike.
+    fn uneven(&self, number: usize) -> usize {
+        self.len * ((5 * number + self.root) % 4) / 3
     }
-    Ok(())
-}
 
-/// Sums that may overflow; those of the library may not.
-fn wrapping() -> impl bowline::mpi::Operation<u64> {
-    commutative(u64::wrapping_add)
+    /// The blocks of all ranks, for those that have one partition.
+    pub(crate) fn blocks(&self, n: usize) -> Blocks {
+        Blocks::new((0..n).map(|rank| self.uneven(rank)).collect())
+    }
+
+    /// What a rank sends to each, and what it receives from each.
+    pub(crate) fn exchanged(&self, me: usize, n: usize) -> (Blocks, Blocks) {
+        let between = |from: usize, to: usize| self.uneven(3 * from + to);
+        let to = (0..n).map(|rank| between(me, rank)).collect();
+        let from = (0..n).map(|rank| between(rank, me)).collect();
+        (Blocks::new(to), Blocks::new(from))
+    }
+
+    /// What rank `me` of `n` has, before and after.
+    pub(crate) fn content(&self, seed: u64, me: usize, n: usize) -> Content {
+        let Self { which, combine, root, len } = *self;
+        let here = me == root;
+        let blocks = self.blocks(n);
+        let mine = |len| contribution(seed, me, len);
+        let everybody =
+            || (0..n).flat_map(|rank| contribution(seed, rank, len)).collect::<Vec<_>>();
+        // Of rank `from`, what is in its block for `to`.
+        let untouched = |len| vec![UNTOUCHED; len];
+        let placed = |blocks: &Blocks, of: &dyn Fn(usize) -> Vec<u64>| {
+            let mut all = untouched(blocks.extent());
+            (0..n).for_each(|rank| all[blocks.block(rank)].copy_from_slice(&of(rank)));
+            all
+        };
+        let part = |rank: usize| contribution(seed, rank, blocks.counts[rank]);
+        let between =
+            |from: usize, to: usize, len: usize| contribution(mix(&[seed, to as u64]), from, len);
+        let none = Vec::new;
+        let (input, expected) = match which {
+            Which::Barrier => (none(), none()),
+            Which::Bcast => (none(), contribution(seed, root, len)),
+            Which::Gather => (mine(len), if here { everybody() } else { none() }),
+            Which::Scatter => (if here { everybody() } else { none() }, mine(len)),
+            Which::Gatherv => (part(me), if here { placed(&blocks, &part) } else { none() }),
+            Which::Scatterv => (if here { placed(&blocks, &part) } else { none() }, part(me)),
+            Which::Allgather => (mine(len), everybody()),
+            Which::Allgatherv => (part(me), placed(&blocks, &part)),
+            Which::Alltoall => (
+                (0..n).flat_map(|to| between(me, to, len)).collect(),
+                (0..n).flat_map(|from| between(from, me, len)).collect(),
+            ),
+            Which::Alltoallv => {
+                let (to, from) = self.exchanged(me, n);
+                let out = placed(&to, &|rank| between(me, rank, to.counts[rank]));
+                (out, placed(&from, &|rank| between(rank, me, from.counts[rank])))
+            }
+            Which::Reduce => (mine(len), if here { combine.all(seed, 0..n, len) } else { none() }),
+            Which::Allreduce => (mine(len), combine.all(seed, 0..n, len)),
+            Which::ReduceScatterBlock => {
+                (mine(len * n), combine.all(seed, 0..n, len * n)[me * len..][..len].to_vec())
+            }
+            Which::ReduceScatter => {
+                let at: usize = blocks.counts[..me].iter().sum();
+                let sum = blocks.counts.iter().sum();
+                let all = combine.all(seed, 0..n, sum);
+                (mine(sum), all[at..at + blocks.counts[me]].to_vec())
+            }
+            Which::Scan => (mine(len), combine.all(seed, 0..me + 1, len)),
+            Which::Exscan if me == 0 => (mine(len), untouched(len)),
+            Which::Exscan => (mine(len), combine.all(seed, 0..me, len)),
+        };
+        let output = match which {
+            Which::Bcast if here => expected.clone(),
+            _ => untouched(expected.len()),
+        };
+        Content { input, output, expected }
+    }
+
+    /// That the output is what it must be.
+    pub(crate) fn check(&self, content: &Content, got: &[u64], way: &str) {
+        assert!(got == content.expected, "oracle: {way} {self:?} gives another result");
+    }
 }

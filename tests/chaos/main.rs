@@ -13,7 +13,9 @@
 //! BOWLINE_CHAOS_SEED=123 cargo test -p bowline-tests --test chaos -- --ignored replay --nocapture
 //! ```
 
+mod background;
 mod batch;
+mod calls;
 mod case;
 mod collective;
 mod content;
@@ -152,6 +154,17 @@ fn a_violation_is_found_and_told_with_its_command() {
     let text = found.expect("a wrong byte is noticed");
     assert!(text.contains("BOWLINE_CHAOS_SEED="), "{text}");
     assert!(text.contains("oracle"), "{text}");
+}
+
+#[test]
+fn a_wrong_word_in_a_collective_under_way_is_found() {
+    for way in ["a nonblocking", "a persistent"] {
+        let found = (0..200).map(Case::of).filter(Case::is_calm).find_map(|mut case| {
+            case.corrupt_collectives = true;
+            run(&case, 0).outcome.err().filter(|why| why.contains(way))
+        });
+        assert!(found.is_some_and(|why| why.contains("oracle")), "{way}");
+    }
 }
 
 #[test]

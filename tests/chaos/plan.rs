@@ -7,7 +7,9 @@
 
 use bowline::simulate::Random;
 
+use crate::background::Begun;
 use crate::batch::{Batch, Mode, stable};
+use crate::collective::{COLLECTIVES, COMBINES, Collective, Combine, Which};
 
 /// Tags of a step.
 pub(crate) const TAGS: i32 = 8;
@@ -43,94 +45,57 @@ pub(crate) enum Give {
     Scoped,
 }
 
-/// A collective operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Which {
-    Barrier,
-    Bcast,
-    Reduce,
-    ReduceOrdered,
-    Allreduce,
-    AllreduceOrdered,
-    Gather,
-    Scatter,
-    Allgather,
-    Alltoall,
-    Scan,
-    Exscan,
-    ReduceScatter,
-}
-
-const COLLECTIVES: [Which; 13] = [
-    Which::Barrier,
-    Which::Bcast,
-    Which::Reduce,
-    Which::ReduceOrdered,
-    Which::Allreduce,
-    Which::AllreduceOrdered,
-    Which::Gather,
-    Which::Scatter,
-    Which::Allgather,
-    Which::Alltoall,
-    Which::Scan,
-    Which::Exscan,
-    Which::ReduceScatter,
-];
-
 /// What happens in a step, in ranks of its communicator.
 #[derive(Clone, Debug)]
 pub(crate) enum What {
     /// Many nonblocking messages at once.
     Batch(Batch),
     /// One message.
-    Message {
-        from: usize,
-        to: usize,
-        len: usize,
-        give: Give,
-        take: Take,
-    },
+    Message { from: usize, to: usize, len: usize, give: Give, take: Take },
     /// Everybody sends to one distance and receives from the other.
-    Shift {
-        by: usize,
-        len: usize,
-        replace: bool,
-    },
-    Collective {
-        which: Which,
-        root: usize,
-        len: usize,
-    },
+    Shift { by: usize, len: usize, replace: bool },
+    /// A blocking collective.
+    Collective(Collective),
+    /// Nonblocking collectives of any communicators, under way while the steps are gone through.
+    Around { begun: Vec<Begun>, inner: Vec<Step> },
+    /// Makes a persistent collective.
+    Make { slot: usize, collective: Collective },
+    /// Starts persistent collectives of any communicators.
+    Start { slots: Vec<usize> },
+    /// Ends them.
+    Finish { slots: Vec<usize> },
+    /// Drops one, which may be under way.
+    Discard { slot: usize },
     /// A receive that nobody sends to, cancelled.
-    Cancel {
-        rank: usize,
-        any: bool,
-    },
+    Cancel { rank: usize, any: bool },
     /// A rank that is busy with something else.
-    Busy {
-        rank: usize,
-        looks: u32,
-    },
+    Busy { rank: usize, looks: u32 },
     /// Makes family `into` of the same ranks.
-    Dup {
-        into: usize,
-    },
+    Dup { into: usize },
     /// Makes family `into`; colours and keys by rank, a negative colour for none.
-    Split {
-        into: usize,
-        colors: Vec<i32>,
-        keys: Vec<i32>,
-    },
+    Split { into: usize, colors: Vec<i32>, keys: Vec<i32> },
     /// Everybody lets go of the communicator.
     Free,
 }
 
-/// A step of one communicator.
+/// A step of one communicator, or of all ranks.
 #[derive(Clone, Debug)]
 pub(crate) struct Step {
+    /// No other step has it.
+    pub(crate) number: usize,
     pub(crate) family: usize,
     pub(crate) group: usize,
     pub(crate) what: What,
+}
+
+impl What {
+    /// Whether all ranks take part, each in what it is a member of.
+    pub(crate) const fn is_everybodys(&self) -> bool {
+        matches!(
+            self,
+            Self::Around { .. } | Self::Start { .. } | Self::Finish { .. } | Self::Discard { .. }
+        )
+    }
 }
 
 /// A program.
@@ -138,6 +103,27 @@ pub(crate) struct Step {
 pub(crate) struct Plan {
     pub(crate) families: Vec<Family>,
     pub(crate) steps: Vec<Step>,
+    /// Persistent collectives.
+    pub(crate) slots: usize,
+}
+
+/// Where a persistent collective stands at the members of its communicator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stand {
+    Inactive,
+    Active,
+    Gone,
+}
+
+/// A program that is being made up.
+struct Maker<'a> {
+    random: &'a mut Random,
+    bcopy: usize,
+    families: Vec<Family>,
+    freed: Vec<bool>,
+    /// Persistent collectives.
+    slots: Vec<Stand>,
+    steps: usize,
 }
 
 /// A length near where something changes its ways: short, inline and packed messages, credit,
@@ -153,73 +139,157 @@ fn length(random: &mut Random, bcopy: usize) -> usize {
 
 impl Plan {
     pub(crate) fn random(random: &mut Random, ranks: usize, bcopy: usize) -> Self {
-        let mut plan = Self { families: vec![vec![(0..ranks).collect()]], steps: Vec::new() };
-        let mut freed = vec![false];
-        let count = 6 + random.below(30);
-        for _ in 0..count {
-            let open: Vec<usize> = (0..freed.len()).filter(|&f| !freed[f]).collect();
-            let family = open[random.below(open.len() as u64) as usize];
-            let group = random.below(plan.families[family].len() as u64) as usize;
-            let size = plan.families[family][group].len();
-            let what = plan.what(random, family, group, size, bcopy, open.len());
-            match what {
-                What::Dup { .. } | What::Split { .. } => freed.push(false),
-                What::Free => freed[family] = true,
-                _ => {}
-            }
-            plan.steps.push(Step { family, group, what });
-        }
+        let mut maker = Maker {
+            random,
+            bcopy,
+            families: vec![vec![(0..ranks).collect()]],
+            freed: vec![false],
+            slots: Vec::new(),
+            steps: 0,
+        };
+        let count = 6 + maker.below(30);
+        let mut steps = Vec::new();
+        (0..count).for_each(|_| steps.push(maker.step(2)));
+        let left = maker.standing(Stand::Active);
+        steps.push(maker.numbered(0, 0, What::Finish { slots: left }));
         // Everybody depends on everybody in the end.
-        let what = What::Collective { which: Which::Barrier, root: 0, len: 0 };
-        plan.steps.push(Step { family: 0, group: 0, what });
-        plan
+        let barrier = Collective { which: Which::Barrier, combine: Combine::Add, root: 0, len: 0 };
+        steps.push(maker.numbered(0, 0, What::Collective(barrier)));
+        Self { families: maker.families, steps, slots: maker.slots.len() }
+    }
+}
+
+impl Maker<'_> {
+    fn below(&mut self, n: usize) -> usize {
+        self.random.below(n as u64) as usize
     }
 
-    fn what(
-        &mut self,
-        random: &mut Random,
-        family: usize,
-        group: usize,
-        size: usize,
-        bcopy: usize,
-        open: usize,
-    ) -> What {
-        let below = |random: &mut Random, n: usize| random.below(n as u64) as usize;
-        let rank = below(random, size);
-        match random.below(100) {
-            0..35 => What::Batch(batch(random, size, bcopy)),
+    fn numbered(&mut self, family: usize, group: usize, what: What) -> Step {
+        self.steps += 1;
+        Step { number: self.steps - 1, family, group, what }
+    }
+
+    fn open(&self) -> Vec<usize> {
+        (0..self.freed.len()).filter(|&family| !self.freed[family]).collect()
+    }
+
+    /// A communicator.
+    fn some(&mut self) -> (usize, usize) {
+        let open = self.open();
+        let family = open[self.below(open.len())];
+        let group = self.below(self.families[family].len());
+        (family, group)
+    }
+
+    /// A step, around which others may stand to some depth.
+    fn step(&mut self, depth: usize) -> Step {
+        let (family, group) = self.some();
+        let size = self.families[family][group].len();
+        let what = self.what(family, group, size, depth);
+        self.numbered(family, group, what)
+    }
+
+    fn what(&mut self, family: usize, group: usize, size: usize, depth: usize) -> What {
+        let (rank, open) = (self.below(size), self.open().len());
+        match self.below(130) {
+            0..35 => What::Batch(batch(self.random, size, self.bcopy)),
             35..55 if size > 1 => {
-                let to = (rank + 1 + below(random, size - 1)) % size;
-                let len = length(random, bcopy);
-                What::Message { from: rank, to, len, give: give(random), take: take(random) }
+                let to = (rank + 1 + self.below(size - 1)) % size;
+                let len = length(self.random, self.bcopy);
+                let (give, take) = (give(self.random), take(self.random));
+                What::Message { from: rank, to, len, give, take }
             }
             35..62 => {
-                let (by, len) = (below(random, size), length(random, bcopy));
-                What::Shift { by, len, replace: random.below(2) == 0 }
+                let (by, len) = (self.below(size), length(self.random, self.bcopy));
+                What::Shift { by, len, replace: self.below(2) == 0 }
             }
-            62..85 => {
-                let which = COLLECTIVES[below(random, COLLECTIVES.len())];
-                // In words; large enough for every algorithm to be chosen at times.
-                let most = [2, 20, 300, 3000, 20_000][below(random, 5)];
-                What::Collective { which, root: rank, len: below(random, most) / size }
-            }
-            85..88 => What::Cancel { rank, any: random.below(2) == 0 },
-            88..92 => What::Busy { rank, looks: random.below(50) as u32 },
+            62..85 => What::Collective(self.collective(size)),
+            85..88 => What::Cancel { rank, any: self.below(2) == 0 },
+            88..92 => What::Busy { rank, looks: self.below(50) as u32 },
             // A call on one group of a family makes a family of its own.
             92..95 if open < 5 => {
                 let ranks = self.families[family][group].clone();
-                self.families.push(vec![ranks]);
+                self.add(vec![ranks]);
                 What::Dup { into: self.families.len() - 1 }
             }
-            95..98 if open < 5 => self.split(random, family, group, size),
-            98..100 if family != 0 && self.families[family].len() == 1 => What::Free,
+            95..98 if open < 5 => self.split(family, group, size),
+            98..100 if family != 0 && self.families[family].len() == 1 => {
+                self.freed[family] = true;
+                What::Free
+            }
+            100..115 if depth > 0 => self.around(depth),
+            100..130 => self.persistent(size),
             _ => What::Busy { rank, looks: 3 },
         }
     }
 
-    fn split(&mut self, random: &mut Random, family: usize, group: usize, size: usize) -> What {
-        let colors: Vec<i32> = (0..size).map(|_| random.below(4) as i32 - 1).collect();
-        let keys: Vec<i32> = (0..size).map(|_| random.below(5) as i32 - 2).collect();
+    fn add(&mut self, family: Family) {
+        self.families.push(family);
+        self.freed.push(false);
+    }
+
+    fn collective(&mut self, size: usize) -> Collective {
+        // In words; large enough for every algorithm to be chosen at times.
+        let most = [2, 20, 300, 3000, 20_000][self.below(5)];
+        Collective {
+            which: COLLECTIVES[self.below(COLLECTIVES.len())],
+            combine: COMBINES[self.below(COMBINES.len())],
+            root: self.below(size),
+            len: self.below(most) / size,
+        }
+    }
+
+    fn around(&mut self, depth: usize) -> What {
+        let mut begun = Vec::new();
+        for _ in 0..1 + self.below(5) {
+            let (family, group) = self.some();
+            let collective = self.collective(self.families[family][group].len());
+            begun.push(Begun { family, group, collective });
+        }
+        let inner = (0..self.below(6)).map(|_| self.step(depth - 1)).collect();
+        What::Around { begun, inner }
+    }
+
+    fn standing(&self, stand: Stand) -> Vec<usize> {
+        (0..self.slots.len()).filter(|&slot| self.slots[slot] == stand).collect()
+    }
+
+    /// Something about persistent collectives.
+    fn persistent(&mut self, size: usize) -> What {
+        let (inactive, active) = (self.standing(Stand::Inactive), self.standing(Stand::Active));
+        let some = |maker: &mut Self, of: &[usize], stand: Stand| -> Vec<usize> {
+            let mut slots: Vec<usize> =
+                of.iter().copied().filter(|_| maker.below(4) != 0).collect();
+            if slots.is_empty() {
+                slots.push(of[0]);
+            }
+            slots.iter().for_each(|&slot| maker.slots[slot] = stand);
+            slots
+        };
+        match self.below(12) {
+            0..4 if !active.is_empty() => {
+                What::Finish { slots: some(self, &active, Stand::Inactive) }
+            }
+            4..9 if !inactive.is_empty() => {
+                What::Start { slots: some(self, &inactive, Stand::Active) }
+            }
+            9 if !active.is_empty() || !inactive.is_empty() => {
+                let there = [active, inactive].concat();
+                let slot = there[self.below(there.len())];
+                self.slots[slot] = Stand::Gone;
+                What::Discard { slot }
+            }
+            _ => {
+                let collective = self.collective(size);
+                self.slots.push(Stand::Inactive);
+                What::Make { slot: self.slots.len() - 1, collective }
+            }
+        }
+    }
+
+    fn split(&mut self, family: usize, group: usize, size: usize) -> What {
+        let colors: Vec<i32> = (0..size).map(|_| self.below(4) as i32 - 1).collect();
+        let keys: Vec<i32> = (0..size).map(|_| self.below(5) as i32 - 2).collect();
         let mut made = Family::new();
         for color in 0..3 {
             let mut members: Vec<usize> = (0..size).filter(|&r| colors[r] == color).collect();
@@ -232,7 +302,7 @@ impl Plan {
         if made.is_empty() {
             return What::Busy { rank: 0, looks: 1 };
         }
-        self.families.push(made);
+        self.add(made);
         What::Split { into: self.families.len() - 1, colors, keys }
     }
 }

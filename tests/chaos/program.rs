@@ -7,22 +7,23 @@ use bowline::mpi::{
 };
 use bowline::simulate;
 
+use crate::background::{self, Slot};
 use crate::case::Case;
-use crate::collective;
 use crate::content::{bytes, mix};
 use crate::plan::{Give, Step, TAGS, Take, What};
 
 thread_local! {
-    /// The first error that this rank got.
+    /// The error that this rank died of. A rank that was killed has none: what it gets then means nothing.
     static FIRST: Cell<Option<MpiError>> = const { Cell::new(None) };
 }
 
 /// Notes an error and ends the rank, as a program does that cannot go on: before it leaves any
 /// scope, where its sends would wait for ranks that may have given up too.
 pub(crate) fn give_up<R>(result: Result<R, MpiError>) -> Result<R, MpiError> {
-    if let Err(error) = result {
-        FIRST.set(FIRST.get().or(Some(error)));
-        simulate::die();
+    if let Err(error) = result
+        && simulate::die()
+    {
+        FIRST.set(Some(error));
     }
     result
 }
@@ -32,37 +33,74 @@ pub(crate) fn first_error() -> Option<MpiError> {
     FIRST.take()
 }
 
-/// Runs all steps. `reached` is told the number of each that is done.
+/// A rank on its way.
+pub(crate) struct Rank<'a> {
+    pub(crate) case: &'a Case,
+    pub(crate) world: &'a World,
+    /// In the world.
+    pub(crate) me: usize,
+    pub(crate) slots: Vec<Option<Slot>>,
+    comms: Vec<Option<Communicator>>,
+}
+
+/// Runs all steps. `reached` is told how many of the outermost ones are done.
 pub(crate) fn run(case: &Case, world: &World, reached: &dyn Fn(usize)) -> Result<(), MpiError> {
     let mut comms: Vec<Option<Communicator>> = vec![Some(world.communicator().clone())];
     comms.resize_with(case.plan.families.len(), || None);
-    let me = world.rank() as usize;
-    for (number, step) in case.plan.steps.iter().enumerate() {
-        if case.plan.families[step.family][step.group].contains(&me) {
-            give_up(step.run(case, number, &mut comms))?;
-        }
-        reached(number + 1);
+    let mut slots = Vec::new();
+    slots.resize_with(case.plan.slots, || None);
+    let mut rank = Rank { case, world, me: world.rank() as usize, slots, comms };
+    for (done, step) in case.plan.steps.iter().enumerate() {
+        rank.step(step)?;
+        reached(done + 1);
     }
     Ok(())
 }
 
-impl Step {
-    fn run(
-        &self,
-        case: &Case,
-        number: usize,
-        comms: &mut [Option<Communicator>],
-    ) -> Result<(), MpiError> {
-        let comm = comms[self.family].clone().expect("steps use communicators that are open");
-        let group = &case.plan.families[self.family][self.group];
+impl Rank<'_> {
+    /// A communicator of this rank.
+    pub(crate) fn communicator(&self, family: usize) -> Communicator {
+        self.comms[family].clone().expect("steps use communicators that are open")
+    }
+
+    /// This rank's part of a step; an error is the end of this rank.
+    pub(crate) fn step(&mut self, step: &Step) -> Result<(), MpiError> {
+        let member = || self.case.plan.families[step.family][step.group].contains(&self.me);
+        if step.what.is_everybodys() {
+            give_up(self.among_all(step))
+        } else if member() {
+            give_up(self.among_members(step))
+        } else {
+            Ok(())
+        }
+    }
+
+    fn among_all(&mut self, step: &Step) -> Result<(), MpiError> {
+        let seed = mix(&[self.case.seed, step.number as u64]);
+        match &step.what {
+            What::Around { begun, inner } => background::around(self, begun, inner, seed),
+            What::Start { slots } => background::start(self, slots, seed),
+            What::Finish { slots } => background::finish(self, slots, seed),
+            What::Discard { slot } => {
+                self.slots[*slot] = None;
+                Ok(())
+            }
+            what => unreachable!("{what:?} is a step of some members"),
+        }
+    }
+
+    fn among_members(&mut self, step: &Step) -> Result<(), MpiError> {
+        let case = self.case;
+        let comm = self.communicator(step.family);
+        let group = &case.plan.families[step.family][step.group];
         assert_eq!(comm.size() as usize, group.len(), "oracle: the size of a communicator");
         let (me, n) = (comm.rank() as usize, group.len());
-        let seed = mix(&[case.seed, number as u64]);
-        let tag = number as i32 * TAGS;
-        match &self.what {
+        let seed = mix(&[case.seed, step.number as u64]);
+        let tag = step.number as i32 * TAGS;
+        match &step.what {
             What::Batch(batch) => batch.run(&comm, seed, tag, case)?,
             What::Message { from, to, len, give, take } => {
-                if me == *from && !case.is_forgotten(number) {
+                if me == *from && !case.is_forgotten(step.number) {
                     send(&comm, *give, bytes(seed, *len), *to as i32, tag)?;
                 } else if me == *to {
                     receive(&comm, *take, &bytes(seed, *len), *from as i32, tag)?;
@@ -71,8 +109,14 @@ impl Step {
             What::Shift { by, len, replace } => {
                 shift(&comm, (me + by) % n, (me + n - by) % n, *len, *replace, seed, tag)?;
             }
-            What::Collective { which, root, len } => {
-                collective::run(&comm, *which, *root, *len, seed)?;
+            What::Collective(collective) => {
+                let content = collective.content(seed, me, n);
+                let mut output = content.output.clone();
+                collective.block(&comm, &content.input, &mut output)?;
+                collective.check(&content, &output, "a blocking");
+            }
+            What::Make { slot, collective } => {
+                self.slots[*slot] = Some(background::make(collective, &comm)?);
             }
             What::Cancel { rank, any } if me == *rank => cancel(&comm, *any, tag)?,
             What::Busy { rank, looks } if me == *rank => {
@@ -85,7 +129,7 @@ impl Step {
             What::Dup { into } => {
                 let made = comm.dup()?;
                 assert_eq!((made.rank(), made.size()), (comm.rank(), comm.size()), "oracle: dup");
-                comms[*into] = Some(made);
+                self.comms[*into] = Some(made);
             }
             What::Split { into, colors, keys } => {
                 let color = if colors[me] < 0 { UNDEFINED } else { colors[me] };
@@ -95,9 +139,10 @@ impl Step {
                     .iter()
                     .find_map(|ranks| ranks.iter().position(|&world| world == group[me]));
                 assert_eq!(place, expected, "oracle: the rank after a split");
-                comms[*into] = made;
+                self.comms[*into] = made;
             }
-            What::Free => comms[self.family] = None,
+            What::Free => self.comms[step.family] = None,
+            what => unreachable!("{what:?} is a step of all ranks"),
         }
         Ok(())
     }

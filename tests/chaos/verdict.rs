@@ -9,7 +9,7 @@
 use std::fmt::Write as _;
 use std::sync::Mutex;
 
-use bowline::mpi::MpiError;
+use bowline::mpi::{ErrorClass, MpiError};
 use bowline::simulate::{self, End};
 
 use crate::case::{Case, Trouble};
@@ -44,9 +44,9 @@ pub(crate) fn run(case: &Case, log: usize) -> Verdict {
             change(&mut progress.lock().expect("nobody panics with it")[me]);
         };
         let reached = |steps| note(&|progress| progress.steps = steps);
-        if let Err(last) = program::run(case, &world, &reached) {
-            let error = program::first_error().unwrap_or(last);
-            note(&|progress| progress.error = Some(error));
+        if program::run(case, &world, &reached).is_err() {
+            let error = program::first_error();
+            note(&|progress| progress.error = error);
         }
     });
     let report = report.expect("ranks can start");
@@ -86,13 +86,8 @@ fn judge(
             if case.trouble == Trouble::None {
                 return Err(format!("rank {rank} got an error where nothing fails: {error}"));
             }
-            let told = matches!(
-                error,
-                MpiError::PeerFailed(_)
-                    | MpiError::MemberFailed { .. }
-                    | MpiError::Unreachable { .. }
-            );
-            if !told {
+            // The same class at every member, whatever the member was in.
+            if error.class() != ErrorClass::ProcFailed {
                 return Err(format!("rank {rank} got an error of another kind: {error}"));
             }
         }

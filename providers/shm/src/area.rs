@@ -9,7 +9,7 @@ use bowline_base::sync::LINE;
 use bowline_base::sync::atomic::{AtomicU64, Ordering};
 use bowline_base::view::View;
 use bowline_base::words::DirectWords;
-use bowline_uct::OpenError;
+use bowline_uct::{OpenError, PeerFailure};
 
 use crate::layout::{
     Attention, GuestEntry, Header, Layout, MAGIC, Parameters, Senders, Shared, VERSION, state,
@@ -89,11 +89,7 @@ impl Area {
                      after opening"
                 )));
             }
-            state::CLOSED => {
-                return Err(OpenError::Limit(format!(
-                    "local rank {local} has closed its interface"
-                )));
-            }
+            state::CLOSED => return Err(OpenError::PeerFailed(PeerFailure::Closed)),
             _ => return Err(damaged(local, "its state cannot be")),
         }
         // Relaxed: published by the state.

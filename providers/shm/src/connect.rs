@@ -138,7 +138,7 @@ impl ShmIface {
             // SeqCst: pairs with the fence in the drop of the peer's interface, rule 1 of `Senders`.
             fence(Ordering::SeqCst);
             if endpoint.is_closed() {
-                return Err(Unreachable::because("the peer has closed its interface").into());
+                return Err(OpenError::PeerFailed(PeerFailure::Closed));
             }
             if endpoint.area.refused().has(source) {
                 return Err(Unreachable::because(

@@ -147,6 +147,9 @@ impl SimIface {
 
     fn open_endpoint(&mut self, address: &[u8]) -> Result<EpId, OpenError> {
         let peer = self.peer_at(address)?;
+        if let Some(how) = self.network.lock().known_end(self.node, peer) {
+            return Err(OpenError::PeerFailed(how));
+        }
         if let Some(&known) = self.by_peer.get(&peer) {
             return Ok(EpId(known));
         }

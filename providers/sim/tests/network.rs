@@ -7,8 +7,8 @@ use bowline_sim::{
 };
 use bowline_uct::conformance::harness::Recorder;
 use bowline_uct::{
-    AmId, AtomicOp, AtomicWidth, Caps, EpId, Iface as _, MemoryDomain as _, PeerFailure, PostError,
-    Posted, RemoteSlice, Token,
+    AmId, AtomicOp, AtomicWidth, Caps, EpId, Iface as _, MemoryDomain as _, OpenError, PeerFailure,
+    PostError, Posted, RemoteSlice, Token,
 };
 
 const ID: AmId = AmId::new(3);
@@ -248,13 +248,14 @@ fn a_partition_that_lasts_makes_both_sides_give_up() {
     let cut = Partition { from_ns: 0, until_ns: u64::MAX, side: vec![0] };
     let options =
         NetworkOptions { partitions: vec![cut], unreachable_ns: 700, ..NetworkOptions::default() };
-    let (network, mut a, b, ep) = pair(options);
+    let (network, mut a, mut b, ep) = pair(options);
     a.am_short(ep, ID, &[0; 3], &[]).expect("there is room");
     network.run_until_quiet();
     assert_eq!(take(&mut a).failed.len(), 1);
     assert_eq!(a.am_short(ep, ID, &[0; 3], &[]), Err(PostError::PeerFailed));
     assert_eq!((network.failures(0), network.failures(1)), (vec![1], vec![0]));
-    assert!(b.reachable(&a.address()).is_err());
+    let refused = b.connect(&a.address());
+    assert!(matches!(refused, Err(OpenError::PeerFailed(PeerFailure::Unreachable))), "{refused:?}");
 }
 
 /// A partition that lasts for longer than the sides wait for each other, and then heals: reads and writes

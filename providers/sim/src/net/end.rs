@@ -59,19 +59,20 @@ impl Net {
         }
     }
 
-    /// Why `from` cannot connect to `to`.
+    /// Why `from` cannot connect to `to`, whatever has happened to `to`.
     pub(crate) fn unreachable(&self, from: u32, to: u32) -> Option<&'static str> {
-        let Some(node) = self.nodes.get(to as usize) else {
+        if self.nodes.get(to as usize).is_none() {
             return Some("the address names an interface that this network does not have");
-        };
-        if !self.is_alive(from) {
-            return Some("this interface has ended");
         }
-        if self.links.get(&(from, to)).is_some_and(|link| link.failed.is_some()) {
-            return Some("the peer has failed");
-        }
-        // A death is not known before it is told.
-        (node.state == State::Ended(Ended::Closed)).then_some("the peer has closed its interface")
+        (!self.is_alive(from)).then_some("this interface has ended")
+    }
+
+    /// How `to`, which is of this network, has ended as far as `from` knows. A death is not known
+    /// before it is told.
+    pub(crate) fn known_end(&self, from: u32, to: u32) -> Option<PeerFailure> {
+        let failed = self.links.get(&(from, to)).and_then(|link| link.failed);
+        let closed = self.nodes[to as usize].state == State::Ended(Ended::Closed);
+        failed.or_else(|| closed.then_some(PeerFailure::Closed))
     }
 
     /// Schedules the news of a death.

@@ -7,11 +7,16 @@
 //!
 //! A collective needs no graph: [`direct`] runs the very steps that the engine carries out, from a [`source`] of them.
 //!
+//! Programs are also read from JSON (feature `json`, module `file`).
+//!
 //! Times are in nanoseconds, lengths in bytes.
 
 pub mod direct;
 pub mod draw;
 pub mod eliminate;
+#[cfg(feature = "json")]
+pub mod file;
+pub mod fitted;
 pub mod generate;
 pub mod instrument;
 pub mod latency;

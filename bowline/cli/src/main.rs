@@ -6,6 +6,8 @@
 mod calibrate;
 mod demo;
 mod explain;
+mod fennel;
+mod font;
 mod info;
 mod model;
 mod mpiexec;
@@ -34,6 +36,7 @@ Examples:
   bowline explain                             which transport and protocol is used, and why
   bowline calibrate                           measure what that choice depends on
   bowline model fit --transport tcp           fit the pipelining model to multicasts
+  bowline fennel allreduce -n 1024 --size 8   simulate a collective, and draw it
   bowline perf mpi_lat --size 8,4k            measure
   bowline demo sort words.txt -n 4 -o out.txt sort a file with four ranks
 
@@ -57,6 +60,7 @@ enum Command {
     Explain(explain::Args),
     Calibrate(calibrate::Args),
     Model(model::Args),
+    Fennel(Box<fennel::Args>),
     Perf(perf::Args),
     Demo(demo::Args),
 }
@@ -75,6 +79,7 @@ fn main() -> ExitCode {
         Command::Explain(args) => explain::main(&args, cli.as_rank),
         Command::Calibrate(args) => calibrate::main(&args),
         Command::Model(args) => model::main(&args, cli.as_rank),
+        Command::Fennel(args) => fennel::main(&args),
         Command::Perf(args) => perf::main(args, cli.as_rank),
         Command::Demo(args) => demo::main(&args, cli.as_rank),
     });

@@ -16,7 +16,7 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 
 use super::instrument::{Instrument, Ran};
-use super::machine::{Machine, RunError};
+use super::machine::{Machine, RunError, tell_late};
 use super::network::{Compute, Network, Transfer};
 use super::program::{Act, Task};
 use super::random::mix;
@@ -161,7 +161,23 @@ impl<N: Network, C: Compute> Machine<N, C> {
         source: &(impl Source + ?Sized),
         instruments: &mut [&mut dyn Instrument],
     ) -> Result<Outcome, RunError> {
-        let ranks = (0..source.ranks()).map(|_| Rank::default()).collect();
+        self.run_steps_late(source, &[], instruments)
+    }
+
+    /// The same where each rank comes so many nanoseconds late, in the order of the ranks; those without a number
+    /// come in time.
+    ///
+    /// # Errors
+    /// [`RunError`].
+    pub fn run_steps_late(
+        &mut self,
+        source: &(impl Source + ?Sized),
+        late: &[f64],
+        instruments: &mut [&mut dyn Instrument],
+    ) -> Result<Outcome, RunError> {
+        let mut ranks: Vec<Rank> = (0..source.ranks()).map(|_| Rank::default()).collect();
+        ranks.iter_mut().zip(late).for_each(|(rank, &late)| rank.clock = late);
+        tell_late(&late[..late.len().min(ranks.len())], instruments);
         let mut run = Run {
             machine: self,
             instruments,
@@ -236,7 +252,7 @@ impl<N: Network, C: Compute> Run<'_, '_, N, C> {
         self.ranks[me as usize] = Rank { clock, next, wanted };
     }
 
-    /// Takes what is there of the messages that a rank wants; the clock stands when the last of them was there.
+    /// Takes what is there of the messages that a rank wants; the clock stands when the last of them was taken.
     fn take(&mut self, me: u32, wanted: &mut Vec<Wanted>, clock: &mut f64) {
         while let Some(&Wanted { from, phase, len }) = wanted.last() {
             let Some(message) = self.mail.take(key(from, me, phase)) else { return };
@@ -248,10 +264,11 @@ impl<N: Network, C: Compute> Run<'_, '_, N, C> {
         }
     }
 
-    /// Tells of a message that was taken at a time, which it returns.
-    fn arrive(&mut self, me: u32, from: u32, phase: u8, time: f64) -> f64 {
-        self.tell(me, Act::Recv { from, tag: phase.into() }, time, time, time);
-        time
+    /// Takes a message that is there at `start`; when it is taken.
+    fn arrive(&mut self, me: u32, from: u32, phase: u8, start: f64) -> f64 {
+        let end = start + self.machine.network.receive(me);
+        self.tell(me, Act::Recv { from, tag: phase.into() }, start, end, end);
+        end
     }
 
     fn differ(&mut self, from: u32, to: u32, sent: usize, wanted: usize) {

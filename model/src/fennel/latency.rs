@@ -37,6 +37,10 @@ impl<N: Network, L: Latency> Network for Delayed<N, L> {
         let there = self.latency.flight(by, from, half);
         Transfer { local, arrived: local + there + self.latency.flight(by, from, half) }
     }
+
+    fn receive(&mut self, process: u32) -> f64 {
+        self.network.receive(process)
+    }
 }
 
 /// How times are distributed, in nanoseconds.
@@ -68,12 +72,50 @@ pub struct NoDistribution;
 impl std::fmt::Display for NoDistribution {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.write_str(
-            "times are finite and at least 0, ranges go upwards, and samples are at least one",
+            "this distributes no times: constant:70, uniform:100,400, exponential:200, normal:100,20 (mean and \
+             deviation) and samples:90,110,400 do, with times that are finite and at least 0, and ranges upwards",
         )
     }
 }
 
 impl std::error::Error for NoDistribution {}
+
+/// `constant:70`, `uniform:100,400`, `exponential:200`, `normal:100,20` (mean and deviation) and
+/// `samples:90,110,400`, in nanoseconds.
+impl std::str::FromStr for Distribution {
+    type Err = NoDistribution;
+
+    fn from_str(text: &str) -> Result<Self, NoDistribution> {
+        let (kind, numbers) = text.split_once(':').ok_or(NoDistribution)?;
+        let numbers = numbers.split(',').map(|number| number.trim().parse());
+        let numbers: Vec<f64> = numbers.collect::<Result<_, _>>().map_err(|_| NoDistribution)?;
+        let distribution = match (kind, &numbers[..]) {
+            ("constant", &[value]) => Self::Constant(value),
+            ("uniform", &[low, high]) => Self::Uniform(low, high),
+            ("exponential", &[mean]) => Self::Exponential(mean),
+            ("normal", &[mean, deviation]) => Self::Normal { mean, deviation },
+            ("samples", _) => Self::Samples(numbers.into()),
+            _ => return Err(NoDistribution),
+        };
+        distribution.checked()
+    }
+}
+
+/// As [`FromStr`](std::str::FromStr) reads it.
+impl std::fmt::Display for Distribution {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Constant(value) => write!(out, "constant:{value}"),
+            Self::Uniform(low, high) => write!(out, "uniform:{low},{high}"),
+            Self::Exponential(mean) => write!(out, "exponential:{mean}"),
+            Self::Normal { mean, deviation } => write!(out, "normal:{mean},{deviation}"),
+            Self::Samples(samples) => {
+                let all: Vec<String> = samples.iter().map(ToString::to_string).collect();
+                write!(out, "samples:{}", all.join(","))
+            }
+        }
+    }
+}
 
 /// How often a normal number is drawn again because it is below 0. Half of them are not, or more.
 const DRAWS: u32 = 64;

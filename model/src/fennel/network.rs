@@ -21,6 +21,13 @@ pub trait Network {
 
     /// A get of `bytes` by a process from another one that begins at `start`.
     fn get(&mut self, by: u32, from: u32, bytes: usize, start: f64) -> Transfer;
+
+    /// Nanoseconds that taking a message which is there keeps its receiver busy. Models that do not say so take
+    /// messages for free.
+    fn receive(&mut self, process: u32) -> f64 {
+        let _ = process;
+        0.0
+    }
 }
 
 /// What computing takes.
@@ -83,6 +90,10 @@ impl<N: Network> Network for Blocking<N> {
         let Transfer { arrived, .. } = self.0.get(by, from, bytes, start);
         Transfer { local: arrived, arrived }
     }
+
+    fn receive(&mut self, process: u32) -> f64 {
+        self.0.receive(process)
+    }
 }
 
 /// The model of latency and bandwidth, alpha + n beta: a process and its interface are one, and nothing overlaps.
@@ -103,6 +114,34 @@ impl<N: Network + ?Sized> Network for Box<N> {
 
     fn get(&mut self, by: u32, from: u32, bytes: usize, start: f64) -> Transfer {
         (**self).get(by, from, bytes, start)
+    }
+
+    fn receive(&mut self, process: u32) -> f64 {
+        (**self).receive(process)
+    }
+}
+
+/// A network whose receivers are busy with each message too.
+#[derive(Clone, Copy, Debug)]
+#[expect(clippy::exhaustive_structs, reason = "a network and a number")]
+pub struct Received<N> {
+    /// The network beneath.
+    pub network: N,
+    /// Nanoseconds for each message.
+    pub each: f64,
+}
+
+impl<N: Network> Network for Received<N> {
+    fn put(&mut self, from: u32, to: u32, bytes: usize, start: f64) -> Transfer {
+        self.network.put(from, to, bytes, start)
+    }
+
+    fn get(&mut self, by: u32, from: u32, bytes: usize, start: f64) -> Transfer {
+        self.network.get(by, from, bytes, start)
+    }
+
+    fn receive(&mut self, process: u32) -> f64 {
+        self.network.receive(process) + self.each
     }
 }
 
@@ -243,6 +282,14 @@ impl<N: Network> Network for Noisy<N> {
     fn get(&mut self, by: u32, from: u32, bytes: usize, start: f64) -> Transfer {
         let transfer = self.model.get(by, from, bytes, start);
         self.stretch(by, transfer, start)
+    }
+
+    fn receive(&mut self, process: u32) -> f64 {
+        match self.model.receive(process) {
+            // What takes no time draws nothing.
+            0.0 => 0.0,
+            time => time * self.factor(process),
+        }
     }
 }
 

@@ -44,7 +44,7 @@ pub enum Act {
         /// Which messages of the two it is matched among.
         tag: u32,
     },
-    /// A message of a process is taken. Takes no time once the message is there: of two processes and one tag, the
+    /// A message of a process is taken, which takes what the network says once it is there. Of two processes and one tag, the
     /// first `Recv` takes the message of the first `Send`, in the order in which a program has them.
     Recv {
         /// The process.
@@ -59,6 +59,17 @@ pub enum Act {
         /// Bytes.
         bytes: usize,
     },
+}
+
+impl Act {
+    /// The process beside its own that it has to do with.
+    pub(crate) const fn peer(self) -> Option<u32> {
+        match self {
+            Self::Put { to, .. } | Self::Send { to, .. } => Some(to),
+            Self::Get { from, .. } | Self::Recv { from, .. } => Some(from),
+            _ => None,
+        }
+    }
 }
 
 /// A task.
@@ -143,12 +154,14 @@ impl Program {
         self.edges.push((before, after));
     }
 
-    fn push(&mut self, task: Task, after: &[TaskId]) -> TaskId {
-        let other = match task.act {
-            Act::Put { to, .. } | Act::Send { to, .. } => to,
-            Act::Get { from, .. } | Act::Recv { from, .. } => from,
-            _ => task.process,
-        };
+    /// Which task comes before which.
+    #[cfg(feature = "json")]
+    pub(super) fn edges(&self) -> &[(TaskId, TaskId)] {
+        &self.edges
+    }
+
+    pub(super) fn push(&mut self, task: Task, after: &[TaskId]) -> TaskId {
+        let other = task.act.peer().unwrap_or(task.process);
         let inside = task.process < self.processes && other < self.processes;
         assert!(inside, "{task:?} in a program of {} processes", self.processes);
         let id = TaskId(u32::try_from(self.tasks.len()).expect("programs have at most 2^32 tasks"));

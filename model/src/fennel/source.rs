@@ -3,6 +3,7 @@
 
 use crate::coll::plan::{Place, Plan, Span};
 use crate::coll::record::{Recorder, Step, Steps};
+use crate::stages::Stage;
 
 /// The steps of all ranks.
 pub trait Source {
@@ -27,6 +28,48 @@ impl Source for [Steps] {
                 return;
             }
             next += 1;
+        }
+    }
+}
+
+/// Stages of ranks as the published simulator runs them: a rank sends its value, waits, and computes once for all that
+/// it has received. (The engine reduces value by value; its steps are those of [`multiply`](crate::coll::multiply).)
+#[derive(Clone, Copy, Debug)]
+pub struct Published<F> {
+    ranks: u32,
+    bytes: usize,
+    stages: F,
+}
+
+impl<F: Fn(u32) -> Vec<Stage>> Published<F> {
+    /// The stages of so many ranks, whose values have `bytes`.
+    pub const fn new(ranks: u32, bytes: usize, stages: F) -> Self {
+        Self { ranks, bytes, stages }
+    }
+}
+
+impl<F: Fn(u32) -> Vec<Stage>> Source for Published<F> {
+    fn ranks(&self) -> u32 {
+        self.ranks
+    }
+
+    fn steps(&self, rank: u32, first: usize, take: &mut dyn FnMut(Step) -> bool) {
+        let value = Span::input(self.bytes);
+        let stages = (self.stages)(rank);
+        let steps = stages.iter().flat_map(|stage| {
+            // A stage in which nothing is received is no reason to compute.
+            let received = stage.receives().next().is_some();
+            let recv = stage.receives().map(move |from| Step::Recv { from, into: value, phase: 0 });
+            let sends = stage.sends.iter();
+            let send = sends.map(move |&to| Step::Send { to, from: value, phase: 0 });
+            let wait = received.then_some(Step::Wait);
+            let compute = received.then_some(Step::Reduce { left: value, right: value });
+            send.chain(recv).chain(wait).chain(compute)
+        });
+        for step in steps.skip(first) {
+            if !take(step) {
+                return;
+            }
         }
     }
 }

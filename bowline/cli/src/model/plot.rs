@@ -1,8 +1,6 @@
 //! Pictures of a fit, each as SVG and as PNG: for every size times with the line, residuals, and times per process; and
 //! the parameters over the size.
 
-mod font;
-
 use std::error::Error;
 use std::ops::Range;
 use std::path::Path;
@@ -12,6 +10,7 @@ use bowline_model::fit::{Multicast, SizeFit, Statistic};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
+use super::super::font;
 use super::record::Recorded;
 use super::report::{Fitted, Report};
 

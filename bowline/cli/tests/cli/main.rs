@@ -3,6 +3,7 @@
 mod collectives;
 mod common;
 mod demo;
+mod fennel;
 mod hosts;
 mod info;
 mod model;

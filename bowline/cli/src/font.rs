@@ -21,7 +21,7 @@ const PLACES: &[&str] = &[
 ///
 /// # Errors
 /// When there is no such font; it says what to install.
-pub(super) fn register() -> Result<()> {
+pub(crate) fn register() -> Result<()> {
     static DONE: OnceLock<Result<(), String>> = OnceLock::new();
     DONE.get_or_init(find).clone().map_err(|error| anyhow!(error))
 }

@@ -1,0 +1,189 @@
+//! `bowline fennel`: published values, every program, what is drawn and written, and what is refused.
+
+use std::fs;
+
+use crate::common::{bowline, command, finish};
+use serde_json::Value;
+
+fn run(line: &str) -> Value {
+    let args = ["fennel"].into_iter().chain(line.split_whitespace()).chain(["--json"]);
+    serde_json::from_str(&bowline(args).success()).unwrap()
+}
+
+fn time(line: &str) -> f64 {
+    run(line)["time_ns"]["max"].as_f64().unwrap()
+}
+
+fn refused(line: &str, code: i32) -> String {
+    bowline(["fennel"].into_iter().chain(line.split_whitespace())).failure(code)
+}
+
+fn near(one: f64, other: f64) -> bool {
+    (one - other).abs() < 0.05
+}
+
+#[test]
+fn published_runs_come_out() {
+    for (line, wanted) in [
+        ("ping-pong --rounds 10", 20.0 * 603.2),
+        ("multicast -n 8 --size 0", 500.0 + 7.0 * 100.0),
+        ("allreduce -n 8 --schedule a2,a2,a2", 1839.6),
+        ("allreduce -n 8 --schedule a8", 1232.4),
+        ("allreduce -n 7 --schedule c6m2,a2,a2,e6m2", 2452.8),
+        ("allreduce --schedule m1g2a3,n1g3a2 --ranks 7 --size 8", 1432.8),
+        ("allreduce -n 7 --schedule m3g2a2,n3g2a2", 1432.8),
+        ("elimination -n 7", 2452.8),
+        // The engine reduces seven values one after the other.
+        ("allreduce -n 8 --schedule a8 --steps", 1232.4 + 6.0 * 10.0),
+        ("allreduce -n 8 --algorithm doubling", 1839.6),
+        ("multicast -n 5 --size 100 --network hockney:1000,0.5", 4.0 * 1050.0),
+        ("multicast -n 3 --network logp:1000,50,200", 200.0 + 50.0 + 1000.0 + 50.0),
+        ("multicast -n 3 --size 1 --network archer", 880.0 + 2.0 * 380.0),
+        ("multicast -n 3 --size 0 --blocking", 2.0 * 600.0),
+        ("ping-pong --size 0 --topology torus:4 --hop 70", 2.0 * 670.0),
+        ("ping-pong --size 0 --per-node 2 --inside 90", 2.0 * 190.0),
+        ("ping-pong --size 0 --latency constant:30", 2.0 * 630.0),
+        // Receivers are busy too.
+        (
+            "allreduce -n 2 --algorithm doubling --size 8 \
+             --network tcp,pipelining=1000,required=100,receive=70,byte=0,copy=0,reduce=1",
+            1100.0 + 70.0 + 8.0,
+        ),
+    ] {
+        let found = time(line);
+        assert!(near(found, wanted), "{line}: {found}, and not {wanted}");
+    }
+}
+
+#[test]
+fn every_program_runs_with_every_number_of_ranks() {
+    for program in [
+        "barrier",
+        "bcast",
+        "reduce",
+        "allreduce",
+        "allgather",
+        "alltoall",
+        "reduce-scatter",
+        "elimination",
+    ] {
+        for ranks in [1, 2, 7, 100] {
+            let report = run(&format!("{program} -n {ranks}"));
+            assert_eq!(report["ranks"], ranks, "{report}");
+            assert_eq!(report["messages"] == 0, ranks == 1, "{report}");
+        }
+    }
+    let told = refused("bcast --algorithm gossip", 1);
+    assert!(told.contains("binomial") && told.contains("scatter-allgather"), "{told}");
+    for algorithm in ["flat", "binomial", "scatter-allgather", "chain"] {
+        run(&format!("bcast -n 100 --size 1m --root 7 --algorithm {algorithm}"));
+    }
+    for algorithm in ["doubling", "halving", "flat", "reduce-bcast", "multiplying", "multiplying:3"]
+    {
+        run(&format!("allreduce -n 12 --size 100 --algorithm {algorithm}"));
+    }
+    // So many waits that its steps are written down.
+    let ring = run("allgather -n 300 --algorithm ring");
+    assert_eq!(ring["messages"], 300 * 299);
+}
+
+#[test]
+fn chance_comes_from_the_seed() {
+    let line =
+        "allreduce -n 16 --noise 0.2 --latency uniform:0,300 --skew exponential:500 --runs 30";
+    let report = run(line);
+    assert_eq!(report, run(line));
+    assert_ne!(report, run(&format!("{line} --seed 2")));
+    let figure = |name: &str, part: &str| report[name][part].as_f64().unwrap();
+    assert!(figure("time_ns", "min") < figure("time_ns", "median"));
+    assert!(figure("time_ns", "median") < figure("time_ns", "max"));
+    assert!(figure("after_last_ns", "max") < figure("time_ns", "max"));
+    assert!(figure("utilisation", "max") < 1.0 && figure("spread_ns", "min") > 0.0);
+    let text = bowline(["fennel"].into_iter().chain(line.split_whitespace())).success();
+    for word in ["30 runs from seed 1", "exponential:500", "spread of ends", "busy ranks", "99 %"] {
+        assert!(text.contains(word), "{word}: {text}");
+    }
+}
+
+#[test]
+fn programs_of_files_run_and_what_was_run_is_drawn_and_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let place = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let (program, svg, tasks) = (place("program.json"), place("t.svg"), place("tasks"));
+    let text = r#"{"format": "bowline program", "version": 1, "processes": 2, "tasks": [
+        {"process": 0, "do": "start"},
+        {"process": 0, "do": "put", "to": 1, "bytes": 0, "after": [0]},
+        {"process": 1, "do": "sleep", "ns": 9000, "concurrent": true},
+        {"process": 1, "do": "compute", "bytes": 8, "after": [1, 2], "any": 1}]}"#;
+    fs::write(&program, text).unwrap();
+    let report = run(&format!("graph {program} --timeline {svg} --tasks {tasks}"));
+    assert!(near(report["time_ns"]["max"].as_f64().unwrap(), 9000.0), "{report}");
+    assert!(near(report["ends_ns"]["min"].as_f64().unwrap(), 100.0), "{report}");
+    assert_eq!(fs::read_to_string(&svg).unwrap().matches("<rect").count(), 3);
+    let lines = fs::read_to_string(&tasks).unwrap();
+    let computed: Value = lines
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .find(|task: &Value| task["do"] == "compute")
+        .unwrap();
+    assert_eq!(computed["start_ns"], 600.0, "any of the two");
+    fs::write(&program, text.replace("\"to\": 1", "\"to\": 2")).unwrap();
+    assert!(refused(&format!("graph {program}"), 1).contains("no process 2"));
+    fs::write(&program, text.replace("\"after\": [0]", "\"after\": [1]")).unwrap();
+    assert!(refused(&format!("graph {program}"), 1).contains("never came to their end"));
+}
+
+#[test]
+fn kept_fits_are_networks() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("model.json");
+    let with = |line: &str| {
+        let mut command = command(["fennel"].into_iter().chain(line.split_whitespace()));
+        command.env("BOWLINE_MODEL", &file);
+        finish(command)
+    };
+    let none = with("multicast -n 4 --network fit:shm").failure(1);
+    assert!(none.contains("bowline model fit --transport shm --keep"), "{none}");
+    let mut fit = command("model fit --threads --size 8..1k -n 5 --keep --reps 50".split(' '));
+    fit.env("BOWLINE_MODEL", &file);
+    let ended = finish(fit);
+    if ended.code == Some(0) {
+        with("multicast -n 4 --network fit:shm").success();
+        let other = with("multicast -n 4 --network fit:tcp").failure(1);
+        assert!(other.contains("no fit of tcp"), "{other}");
+    } else {
+        // A machine that is too busy for any fit.
+        assert!(ended.err.contains("nothing was kept"), "{ended:?}");
+    }
+}
+
+#[test]
+fn wrong_arguments_are_refused_with_the_reason() {
+    for (line, code, wanted) in [
+        ("allreduce --network fast", 2, "chapter5"),
+        ("allreduce --network pipelined:1", 2, "pipelined:500,100,0.4"),
+        ("allreduce --network pipelined:1,-2", 2, "-2"),
+        ("allreduce --topology ring:3", 2, "dragonfly:4,8,9"),
+        ("allreduce -n 9 --topology torus:8", 1, "9 nodes"),
+        ("allreduce --latency gauss:1", 2, "normal:100,20"),
+        ("allreduce --noise=-1", 2, "no time"),
+        ("allreduce --runs 5", 1, "--noise"),
+        ("allreduce -n 7 --schedule a2,a2", 1, "7 exchange"),
+        ("allreduce --schedule a8 --algorithm flat", 2, "cannot be used"),
+        ("allreduce --algorithm gossip", 1, "reduce-bcast"),
+        ("allreduce -n 7 --schedule m3g2a2,n3g2a2 --ordered", 1, "order of ranks"),
+        ("allreduce --root 1", 1, "no root"),
+        ("bcast --root 8", 1, "0 to 7"),
+        ("bcast --ordered", 1, "no operation"),
+        ("alltoall -n 100000 --algorithm staged:1", 1, "more than can be kept"),
+        ("allreduce --size 512k --network archer -n 4 --algorithm doubling", 1, "does not hold"),
+        ("allreduce --blocking --latency constant:1", 1, "--blocking"),
+        ("allreduce --timeline x.gif", 1, ".png"),
+        ("allreduce -n 5000 --timeline x.svg", 1, "1024"),
+        ("graph no/such/file", 1, "no/such/file"),
+        ("dance", 2, "subcommand"),
+    ] {
+        let error = refused(line, code);
+        assert!(error.contains(wanted), "{line}: {error}");
+    }
+}

@@ -144,6 +144,21 @@ pub enum MpiError {
     /// All context ids are taken at one member or another.
     #[error("no free communicator id is left; drop communicators that are not used")]
     TooManyCommunicators,
+    /// Members of a communicator would choose the algorithms of its collectives differently, and wait for each other
+    /// in them.
+    #[error(
+        "members of the communicator choose algorithms of collectives by different settings or info keys, which \
+         must be alike: BOWLINE_BCAST and the like, BOWLINE_COLL_COSTS, bowline_bcast and the like"
+    )]
+    ChoicesDiffer,
+    /// A collective has no algorithm of the name that was given.
+    #[error(
+        "{collective} has no algorithm of the name that was given; settings such as BOWLINE_BCAST list them"
+    )]
+    UnknownAlgorithm {
+        /// The collective.
+        collective: &'static str,
+    },
     /// The memory in which ranks of one machine meet for barriers and small reductions holds what no
     /// correct rank writes. These calls are errors at every member of the communicator from now on.
     #[error(
@@ -202,7 +217,8 @@ impl MpiError {
             | Self::CountMismatch { .. }
             | Self::Uncountable
             | Self::BeyondReach => ErrorClass::Count,
-            Self::InvalidColor { .. }
+            Self::UnknownAlgorithm { .. }
+            | Self::InvalidColor { .. }
             | Self::BlockOutOfRange { .. }
             | Self::BlocksOverlap { .. } => ErrorClass::Arg,
             Self::InvalidGroup { .. } => ErrorClass::Group,
@@ -214,6 +230,7 @@ impl MpiError {
             | Self::Unreachable { .. }
             | Self::TooManyCommunicators
             | Self::MemoryOverwritten
+            | Self::ChoicesDiffer
             | Self::Protocol(_) => ErrorClass::Other,
         }
     }

@@ -79,6 +79,7 @@ mod world;
 pub use bowline_mpi_derive::Datatype;
 pub use coll::calls::Partition;
 pub use coll::options::{COLL_COSTS, CollOptions, CollOptionsError, SETTINGS as COLL_SETTINGS};
+pub use coll::priced::is_algorithm;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub use coll::shared::fuzz;

@@ -1,6 +1,7 @@
 //! The MPI layer on real transports, with threads as ranks: every call, small sizes, all roots,
 //! and what happens when arguments or partners are wrong. Nothing here measures time.
 
+mod asked;
 mod background;
 mod collectives;
 mod communicators;

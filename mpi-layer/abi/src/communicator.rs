@@ -79,14 +79,14 @@ mpi! {
     }
 
     fn MPI_Comm_idup(comm: Comm, newcomm: Out<Comm>, request: Out<Request>) on comm |mpi| {
-        duplicate_later(mpi, mpi.comm(comm)?, (newcomm, request), &Pairs::default())
+        duplicate_later(mpi, mpi.comm(comm)?, (newcomm, request), Pairs::default())
     }
 
     fn MPI_Comm_idup_with_info(comm: Comm, info: Info, newcomm: Out<Comm>, request: Out<Request>)
         on comm |mpi| {
         let comm = mpi.comm(comm)?;
-        let hints = info::pairs_or_none(info)?.understood();
-        duplicate_later(mpi, comm, (newcomm, request), &hints)
+        let hints = info::pairs_or_none(info)?;
+        duplicate_later(mpi, comm, (newcomm, request), hints)
     }
 
     fn MPI_Comm_split(comm: Comm, color: c_int, key: c_int, newcomm: Out<Comm>) on comm |mpi| {
@@ -139,15 +139,16 @@ mpi! {
             let text = format!("the text has {} bytes, more than {}", tag.len(), MPI_MAX_STRINGTAG_LEN - 1);
             return Err(fault(MPI_ERR_ARG, text));
         }
-        let hints = info::pairs_or_none(info)?.understood();
+        let hints = info::pairs_or_none(info)?;
         check_room(newcomm)?;
         if group.size() == 0 {
             return newcomm.set(MPI_COMM_NULL);
         }
         let made = mpi.own.comm.create_from_group(&group, &tag)?;
+        made.set_algorithms(&hints.algorithms())?;
         let new = mpi.add_comm(made, errhandler)?;
         new.session.set(session);
-        new.common.add_info(&hints);
+        new.common.add_info(&hints.understood());
         newcomm.set(new.handle)
     }
 
@@ -180,8 +181,9 @@ mpi! {
 
     fn MPI_Comm_set_info(comm: Comm, info: Info) on comm |mpi| {
         let object = mpi.comm(comm)?;
-        let hints = info::pairs(info)?.understood();
-        object.common.add_info(&hints);
+        let hints = info::pairs(info)?;
+        object.comm.set_algorithms(&hints.algorithms())?;
+        object.common.add_info(&hints.understood());
         Ok(())
     }
 
@@ -276,7 +278,10 @@ fn duplicate(
     hints: Pairs,
 ) -> Result<(), Fault> {
     check_room(newcomm)?;
-    let new = mpi.add_comm(object.comm.dup()?, object.common.errhandler())?;
+    let new = mpi.add_comm(
+        object.comm.dup_with_algorithms(&hints.algorithms())?,
+        object.common.errhandler(),
+    )?;
     new.session.set(object.session.get());
     new.common.add_info(&hints.understood());
     if let Err(fault) = object.bearer().copy_all(&mpi.attributes, &new.bearer()) {
@@ -293,14 +298,14 @@ fn duplicate_later(
     mpi: &Library,
     object: Rc<CommObject>,
     (newcomm, request): (Out<Comm>, Out<Request>),
-    hints: &Pairs,
+    hints: Pairs,
 ) -> Result<(), Fault> {
     check_room(newcomm)?;
     if request.is_null() {
         return Err(fault(MPI_ERR_ARG, "request is a null pointer"));
     }
     let common = Common::new(object.common.errhandler(), b"");
-    common.add_info(hints);
+    common.add_info(&hints.clone().understood());
     let (handle, common) = mpi.reserve_comm(common)?;
     let reserved = Reserved(handle);
     let bearer = Bearer { kind: attribute::Kind::Comm, handle: handle.0, common: &common };
@@ -314,7 +319,7 @@ fn duplicate_later(
             library.fill_comm(comm, reserved.0, session);
         }
     };
-    let begun = match object.comm.start_dup(made) {
+    let begun = match object.comm.start_dup(&hints.algorithms(), made) {
         Ok(begun) => begun,
         Err(error) => {
             // The error is told; the copies go anyway.

@@ -35,12 +35,20 @@ impl Pairs {
         other.0.iter().for_each(|(key, value)| self.set(key, value));
     }
 
-    /// Those of them that are hints of the standard for communicators, with a value that they may have.
+    /// Those that ask for algorithms of collectives, whether these exist or not: a collective and a name.
+    pub(crate) fn algorithms(&self) -> Vec<(&str, &str)> {
+        self.0.iter().filter_map(|(key, value)| algorithm(key, value)).collect()
+    }
+
+    /// Those of them that are hints for communicators, of the standard or of this library, with a value that they may
+    /// have.
     /// A program gets them back from the object that it gave them to; all others are passed over.
     pub(crate) fn understood(mut self) -> Self {
         self.0.retain(|(key, value)| {
-            ASSERTIONS.iter().any(|known| known.as_bytes() == key)
-                && [b"true".as_slice(), b"false"].contains(&value.as_slice())
+            let asserted = ASSERTIONS.iter().any(|known| known.as_bytes() == key);
+            asserted && [b"true".as_slice(), b"false"].contains(&value.as_slice())
+                || algorithm(key, value)
+                    .is_some_and(|(of, name)| bowline_mpi::is_algorithm(of, name))
         });
         self
     }
@@ -51,6 +59,16 @@ impl Pairs {
         self.0.retain(|(own, _)| own != key);
         self.0.len() < before
     }
+}
+
+/// What keys begin with that ask for the algorithm of a collective, whose name follows.
+const ALGORITHM: &[u8] = b"bowline_";
+
+/// What a key asks for if it asks for an algorithm, whether there is such a one or not: the collective and the name.
+fn algorithm<'a>(key: &'a [u8], value: &'a [u8]) -> Option<(&'a str, &'a str)> {
+    let collective = std::str::from_utf8(key.strip_prefix(ALGORITHM)?).ok()?;
+    let name = std::str::from_utf8(value).unwrap_or("no text");
+    bowline_mpi::is_algorithm(collective, "auto").then_some((collective, name))
 }
 
 /// What a program may promise of its messages. The library relies on none of it, so that a promise that

@@ -1,5 +1,7 @@
 //! What a user may ask of collectives.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 use bowline_base::config::{Config, Setting};
 use bowline_model::coll::price::{Costs, CostsError};
 use bowline_model::coll::wanted::{Wanted, WantedError};
@@ -133,6 +135,22 @@ impl CollOptions {
             }
         };
         Ok(Self { wanted, costs })
+    }
+
+    /// A number that two ranks have in common only if they choose by the same.
+    pub(crate) fn hash(&self) -> u64 {
+        self.hash_with(&self.wanted)
+    }
+
+    /// The same where a communicator asks for other algorithms. Never 0.
+    pub(crate) fn hash_with(&self, wanted: &Wanted) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        if let Some(job) = &self.costs {
+            job.costs.to_string().hash(&mut hasher);
+            job.share.to_bits().hash(&mut hasher);
+        }
+        wanted.to_string().hash(&mut hasher);
+        hasher.finish() | 1
     }
 
     /// What rank 0 has, for the others to [agree](Self::agree) with: its costs, and the algorithms that it is asked for.

@@ -16,6 +16,7 @@ use bowline_model::coll::wanted::Wanted;
 use bowline_model::stages::Stage;
 
 use crate::comm::Communicator;
+use crate::error::MpiError;
 
 /// How a rank does an allreduce.
 #[derive(Debug)]
@@ -56,6 +57,8 @@ pub(crate) struct Chosen {
     allgatherv: OnceCell<Limits<Allgather>>,
     alltoall: OnceCell<Limits<Alltoall>>,
     reduce_scatter: OnceCell<[Limits<ReduceScatter>; 2]>,
+    /// What has taken the place of these. They stay, since a collective that has begun goes by them.
+    next: OnceCell<Box<Self>>,
 }
 
 /// The cheapest one.
@@ -163,6 +166,25 @@ impl Basis {
     }
 }
 
+/// What is asked for when this is asked for as well.
+fn with(wanted: &Wanted, asked: &[(&str, &str)]) -> Result<Wanted, MpiError> {
+    let mut wanted = wanted.clone();
+    for (collective, name) in asked {
+        wanted.set(collective, name).map_err(|error| {
+            tracing::error!("{error}");
+            let known = Wanted::COLLECTIVES.into_iter().find(|known| known == collective);
+            MpiError::UnknownAlgorithm { collective: known.unwrap_or("what is no collective") }
+        })?;
+    }
+    Ok(wanted)
+}
+
+/// Whether a collective has an algorithm of this name, or it is `auto`: what a communicator may be
+/// [asked](Communicator::set_algorithms) for.
+pub fn is_algorithm(collective: &str, name: &str) -> bool {
+    Wanted::default().set(collective, name).is_ok()
+}
+
 impl Chosen {
     fn new(basis: Basis) -> Self {
         Self {
@@ -177,6 +199,7 @@ impl Chosen {
             allgatherv: OnceCell::new(),
             alltoall: OnceCell::new(),
             reduce_scatter: OnceCell::new(),
+            next: OnceCell::new(),
         }
     }
 }
@@ -185,17 +208,74 @@ impl Communicator {
     /// What is chosen here.
     #[inline]
     fn chosen(&self) -> &Chosen {
-        self.inner.chosen.get_or_init(|| {
-            let options = &self.inner.process.collectives;
-            let shape = self.shape();
-            let costs = options.costs.as_ref().map(|job| {
-                let ranks = shape.ranks;
-                let share =
-                    if shape.oversubscribed { job.share.min(f64::from(ranks)) } else { 1.0 };
-                (job.costs, Crew { ranks, share })
-            });
-            Box::new(Chosen::new(Basis { shape, costs, wanted: options.wanted.clone() }))
-        })
+        let first = || self.choosing(self.inner.process.collectives.wanted.clone());
+        let mut chosen: &Chosen = self.inner.chosen.get_or_init(first);
+        while let Some(next) = chosen.next.get() {
+            chosen = next;
+        }
+        chosen
+    }
+
+    /// What is chosen where some algorithms are asked for.
+    #[cold]
+    fn choosing(&self, wanted: Wanted) -> Box<Chosen> {
+        let shape = self.shape();
+        let costs = self.inner.process.collectives.costs.as_ref().map(|job| {
+            let ranks = shape.ranks;
+            let share = if shape.oversubscribed { job.share.min(f64::from(ranks)) } else { 1.0 };
+            (job.costs, Crew { ranks, share })
+        });
+        Box::new(Chosen::new(Basis { shape, costs, wanted }))
+    }
+
+    /// Asks for algorithms of the collectives of this communicator, in place of those that settings ask for: pairs of
+    /// a collective (`barrier`, `bcast`, `reduce`, `allreduce`, `gather`, `scatter`, `allgather`, `alltoall`,
+    /// `reduce_scatter` or `scan`) and a name, as the settings have it, or `auto`. Collective: all members ask for the
+    /// same. What has begun already goes on as it was. (`MPI_Comm_set_info` with keys such as `bowline_bcast`)
+    ///
+    /// # Errors
+    /// [`MpiError::UnknownAlgorithm`]; [`MpiError::ChoicesDiffer`], at every member, when one asks for something else;
+    /// a member's failure. Nothing has changed then.
+    pub fn set_algorithms(&self, asked: &[(&str, &str)]) -> Result<(), MpiError> {
+        let wanted = with(self.asked(), asked);
+        let agreed = self.agree_on_choice(self.hash_of(&wanted));
+        // Who named what does not exist learns that.
+        let wanted = wanted?;
+        agreed?;
+        if wanted != *self.asked() {
+            self.take_algorithms(Some(wanted));
+        }
+        Ok(())
+    }
+
+    /// The algorithms that are asked for of each collective: `auto` where none is. Local.
+    pub fn algorithms(&self) -> [(&'static str, String); 10] {
+        self.asked().words()
+    }
+
+    /// What a duplicate asks for, if not what the job does, and the hash of what it chooses by.
+    pub(crate) fn asked_with(
+        &self,
+        asked: &[(&str, &str)],
+    ) -> (Result<Option<Wanted>, MpiError>, u64) {
+        let of_job = &self.inner.process.collectives.wanted;
+        let wanted = with(of_job, asked);
+        let choice = self.hash_of(&wanted);
+        (wanted.map(|wanted| Some(wanted).filter(|wanted| wanted != of_job)), choice)
+    }
+
+    /// Of what cannot be asked for it is none that anything has.
+    fn hash_of(&self, wanted: &Result<Wanted, MpiError>) -> u64 {
+        wanted.as_ref().map_or(0, |wanted| self.inner.process.collectives.hash_with(wanted))
+    }
+
+    /// Chooses by these from now on.
+    pub(crate) fn take_algorithms(&self, wanted: Option<Wanted>) {
+        let Some(wanted) = wanted else { return };
+        if let Err(chosen) = self.inner.chosen.set(self.choosing(wanted)) {
+            let set = self.chosen().next.set(chosen);
+            debug_assert!(set.is_ok(), "nothing has taken the place of the last one");
+        }
     }
 
     /// The algorithms that are asked for, which go before shared memory too.

@@ -98,16 +98,18 @@ impl Communicator {
         self.allreduce_spans(buffers, own, reduction(&op, &combine))
     }
 
-    /// The same by messages, whatever the ranks share.
-    pub(super) fn allreduce_in_place_by_messages<T: Datatype>(
+    /// An allreduce by which members agree on something; nothing that they could have different decides how it is done.
+    /// Small ones go through memory that they share if `in_memory`.
+    pub(crate) fn agree_in_place<T: Datatype>(
         &self,
         items: &mut [T],
         op: &impl Operation<T>,
+        in_memory: bool,
     ) -> Result<(), MpiError> {
         let own = Span::output(size_of_val(items));
         let combine = combine(op);
         let buffers = Buffers::of(&[], bytes_of_mut(items));
-        self.allreduce_by_messages(buffers, own, reduction(op, &combine))
+        self.allreduce_to_agree(buffers, own, reduction(op, &combine), in_memory)
     }
 
     /// Combines the inputs of all ranks, element by element; rank r gets the r-th block of the

@@ -399,7 +399,7 @@ impl Communicator {
         // One node: the greatest id is the smallest as well.
         let node = inner.process.node_id;
         let mut ids = [node, !node];
-        self.allreduce_in_place_by_messages(&mut ids, &crate::Max)?;
+        self.agree_in_place(&mut ids, &crate::Max, false)?;
         if ids[0] != !ids[1] {
             return Ok(None);
         }
@@ -408,14 +408,15 @@ impl Communicator {
         if inner.rank == 0 {
             own = offer::make(worker, inner.size, &mut offer);
         }
-        self.bcast(&mut offer, 0)?;
+        // The others have only zeros.
+        self.agree_in_place(&mut offer, &crate::Max, false)?;
         let home = match own {
             Some(memory) => Some(Home::Own(memory)),
             None if inner.rank == 0 => None,
             None => offer::open(worker, inner.endpoint(0)?, &offer, inner.size),
         };
         let mut able = [i32::from(home.is_some())];
-        self.allreduce_in_place_by_messages(&mut able, &crate::Min)?;
+        self.agree_in_place(&mut able, &crate::Min, false)?;
         let shared = home.map(|home| Shared::new(home, inner.rank, inner.size));
         if able == [1] {
             return Ok(shared);

@@ -9,11 +9,11 @@ use bowline_base::sync::Line;
 use super::arena::Buffers;
 use super::engine::{Combine, Engine};
 use super::priced::AllreduceWay;
-use super::shared;
+use super::shared::{self, Shared};
 use crate::comm::Communicator;
 use crate::error::MpiError;
 use bowline_model::coll::blocks::{Blocks, Even};
-use bowline_model::coll::forms::Tree;
+use bowline_model::coll::forms::{Allreduce, Tree};
 use bowline_model::coll::plan::{Place, Plan, Space, Span, Vectors};
 use bowline_model::coll::record::Recorder;
 use bowline_model::coll::{
@@ -262,7 +262,7 @@ impl Communicator {
     #[inline]
     pub(crate) fn allreduce_spans(
         &self,
-        mut buffers: Buffers<'_>,
+        buffers: Buffers<'_>,
         own: Span,
         op: Reduction<'_>,
     ) -> Result<(), MpiError> {
@@ -270,16 +270,50 @@ impl Communicator {
             && self.asked().allreduce.is_auto()
             && let Some(shared) = self.shared()?
         {
-            // Copies, which are aligned and nobody else's.
-            let (mut input, mut output) =
-                (Line([0; shared::MAX_BYTES]), Line([0; shared::MAX_BYTES]));
-            let (input, output) = (&mut input[..own.len], &mut output[..own.len]);
-            buffers.read(own, input);
-            shared.run(&self.inner, input, output, Some(op.combine))?;
-            buffers.write(Span::output(own.len), output);
-            return Ok(());
+            return self.allreduce_in_memory(shared, buffers, own, op);
         }
         self.allreduce_by_messages(buffers, own, op)
+    }
+
+    /// By the memory that the ranks share, which has room for it.
+    #[inline]
+    fn allreduce_in_memory(
+        &self,
+        shared: &Shared,
+        mut buffers: Buffers<'_>,
+        own: Span,
+        op: Reduction<'_>,
+    ) -> Result<(), MpiError> {
+        // Copies, which are aligned and nobody else's.
+        let (mut input, mut output) = (Line([0; shared::MAX_BYTES]), Line([0; shared::MAX_BYTES]));
+        let (input, output) = (&mut input[..own.len], &mut output[..own.len]);
+        buffers.read(own, input);
+        shared.run(&self.inner, input, output, Some(op.combine))?;
+        buffers.write(Span::output(own.len), output);
+        Ok(())
+    }
+
+    /// An allreduce that nothing but the ranks and their processors decides on: members agree by it, perhaps on what
+    /// their algorithms are.
+    pub(super) fn allreduce_to_agree(
+        &self,
+        buffers: Buffers<'_>,
+        own: Span,
+        op: Reduction<'_>,
+        in_memory: bool,
+    ) -> Result<(), MpiError> {
+        if in_memory
+            && own.len <= shared::MAX_BYTES
+            && let Some(shared) = self.shared()?
+        {
+            return self.allreduce_in_memory(shared, buffers, own, op);
+        }
+        let Reduction { width, combine, .. } = op;
+        let vectors = Vectors { input: own, output: Span::output(own.len), width, scratch: 0 };
+        let how = if self.inner.oversubscribed { Allreduce::Flat } else { Allreduce::Doubling };
+        let scratch = allreduce::scratch(how, self.inner.size, own.len);
+        let mut engine = self.engine(buffers, scratch, Some(combine));
+        allreduce::run(&mut engine, self.place(), how, vectors)
     }
 
     pub(super) fn allreduce_by_messages<'a>(

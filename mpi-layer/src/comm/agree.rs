@@ -21,14 +21,23 @@ use crate::process::Process;
 pub(crate) const PROCESS_SPACE: u32 = 1;
 
 impl Communicator {
-    /// Agrees with the other members on a context for a new communicator.
-    pub(super) fn agree(&self) -> Result<Agreed, MpiError> {
-        let oversubscribed = self.inner.oversubscribed;
-        ContextIds::agree(&self.inner.process.contexts, oversubscribed, |offer| {
+    /// Agrees with the other members on a context for a new communicator, whose algorithms are chosen by what has
+    /// this hash.
+    pub(super) fn agree(&self, choice: u64) -> Result<Agreed, MpiError> {
+        let of_members = (self.inner.oversubscribed, choice);
+        ContextIds::agree(&self.inner.process.contexts, of_members, |offer| {
             let mut merged = [offer];
-            self.allreduce(&[offer], &mut merged, Merge)?;
+            self.agree_in_place(&mut merged, &Merge, true)?;
             Ok(merged[0])
         })
+    }
+
+    /// Finds whether all members choose algorithms by what has this hash.
+    pub(crate) fn agree_on_choice(&self, choice: u64) -> Result<(), MpiError> {
+        // Where all have one, the greatest is the least as well.
+        let mut hashes = [choice, !choice];
+        self.agree_in_place(&mut hashes, &crate::Max, true)?;
+        if hashes[0] == !hashes[1] { Ok(()) } else { Err(MpiError::ChoicesDiffer) }
     }
 }
 
@@ -42,7 +51,8 @@ pub(super) fn agree_among(
 ) -> Result<Agreed, MpiError> {
     let tag = key(group, what);
     let own = group.position(process.world_rank).expect("the caller is in the group");
-    ContextIds::agree(&process.contexts, oversubscribed, |offer| {
+    let of_members = (oversubscribed, process.collectives.hash());
+    ContextIds::agree(&process.contexts, of_members, |offer| {
         spread(process, group, own, tag, offer)
     })
 }

@@ -38,7 +38,7 @@ const WINDOW: u32 = 512;
 const WORDS: usize = (WINDOW / 64) as usize;
 
 /// A member's offer, or several merged: the free ids of a window, then the numbers below.
-pub(crate) type Offer = [u64; WORDS + 4];
+pub(crate) type Offer = [u64; WORDS + 5];
 /// Which window it is.
 const NUMBER: usize = WORDS;
 /// The marks below.
@@ -47,11 +47,15 @@ const MARKS: usize = WORDS + 1;
 const ABOVE: usize = WORDS + 2;
 /// The greatest generation so far.
 const GENERATION: usize = WORDS + 3;
+/// What the algorithms of collectives are chosen by, as a hash.
+const CHOICE: usize = WORDS + 4;
 
 /// A member's processors have more ranks than it can run at once.
 const OVERSUBSCRIBED: u64 = 1;
 /// Members have offered different windows: the ids are those of only some of them.
 const MIXED: u64 = 2;
+/// Members would choose algorithms by different things.
+const DIFFERENT: u64 = 4;
 
 /// What the members of a new communicator have agreed on.
 #[derive(Clone, Copy, Debug)]
@@ -70,6 +74,9 @@ impl Merge {
         right[MARKS] |= left[MARKS];
         right[ABOVE] = right[ABOVE].max(left[ABOVE]);
         right[GENERATION] = right[GENERATION].max(left[GENERATION]);
+        if left[CHOICE] != right[CHOICE] {
+            right[MARKS] |= DIFFERENT;
+        }
         if left[NUMBER] == right[NUMBER] {
             for word in 0..WORDS {
                 right[word] &= left[word];
@@ -133,30 +140,37 @@ impl ContextIds {
     }
 
     /// Agrees on an id by two rounds at most. `merged` gives an offer merged with those of all
-    /// others, the same at all members. Takes nothing yet.
+    /// others, the same at all members. Takes nothing yet. `choice` is the hash of what algorithms of
+    /// collectives are chosen by; where it differs, the outcome is an error at every member.
     pub(crate) fn agree(
         ids: &RefCell<Self>,
-        oversubscribed: bool,
+        (oversubscribed, choice): (bool, u64),
         mut merged: impl FnMut(Offer) -> Result<Offer, MpiError>,
     ) -> Result<Agreed, MpiError> {
         let first = ids.borrow().first / WORDS;
-        let offer = ids.borrow().offer(first, oversubscribed);
-        let mut all = merged(offer)?;
+        let offer = |window| {
+            let mut offer = ids.borrow().offer(window, oversubscribed);
+            offer[CHOICE] = choice;
+            offer
+        };
+        let mut all = merged(offer(first))?;
+        if all[MARKS] & DIFFERENT != 0 {
+            return Err(MpiError::ChoicesDiffer);
+        }
         if all[MARKS] & MIXED != 0 || least(&all).is_none() {
             // A number from others leads no further than to an error.
             let window = usize::try_from(all[NUMBER]).unwrap_or(usize::MAX);
             if window >= (END / WINDOW) as usize {
                 return Err(MpiError::TooManyCommunicators);
             }
-            let offer = ids.borrow().offer(window, oversubscribed);
-            all = merged(offer)?;
+            all = merged(offer(window))?;
         }
         ids.borrow_mut().settle(&all).ok_or(MpiError::TooManyCommunicators)
     }
 
     /// What this rank has free in a window.
     fn offer(&self, window: usize, oversubscribed: bool) -> Offer {
-        let mut offer = [0; WORDS + 4];
+        let mut offer = [0; WORDS + 5];
         for (at, free) in offer[..WORDS].iter_mut().enumerate() {
             *free = !self.word(window * WORDS + at);
         }
@@ -302,7 +316,7 @@ mod tests {
                 let before = ContextIds { generation: member.borrow().generation, ..copy(member) };
                 let before = RefCell::new(before);
                 let mut round = 0;
-                let agreed = ContextIds::agree(&before, true, |offer| {
+                let agreed = ContextIds::agree(&before, (true, 7), |offer| {
                     round += 1;
                     match history.get(round - 1) {
                         Some(merged) => Ok(*merged),
@@ -357,6 +371,30 @@ mod tests {
         assert_eq!((agreed.generation, agreed.oversubscribed), (10, true));
         assert_eq!((agreed.context, rounds), (701, 2));
         assert_eq!(agree(&members).0.generation, 11);
+    }
+
+    #[test]
+    fn a_member_that_chooses_by_something_else_is_found_however_offers_are_merged() {
+        let offer = |choice| {
+            let mut offer = ContextIds::new().offer(0, false);
+            offer[CHOICE] = choice;
+            offer
+        };
+        for choices in [[5, 5, 6], [5, 6, 5], [6, 5, 5]] {
+            let offers = choices.map(offer);
+            let mut merged = offers[0];
+            // Each more than once, as rounds of swaps do.
+            for other in offers.iter().chain(&offers) {
+                Merge::merge(other, &mut merged);
+            }
+            let ids = RefCell::new(ContextIds::new());
+            let agreed = ContextIds::agree(&ids, (false, 5), |_| Ok(merged));
+            assert_eq!(agreed.map(|agreed| agreed.context), Err(MpiError::ChoicesDiffer));
+        }
+        let mut alike = offer(5);
+        Merge::merge(&offer(5), &mut alike);
+        let ids = RefCell::new(ContextIds::new());
+        assert!(ContextIds::agree(&ids, (false, 5), |_| Ok(alike)).is_ok());
     }
 
     #[test]

@@ -14,8 +14,21 @@ impl Communicator {
     /// # Errors
     /// [`MpiError::TooManyCommunicators`], or a member's failure.
     pub fn dup(&self) -> Result<Self, MpiError> {
-        let agreed = self.agree()?;
-        CommInner::open(&self.inner.process, self.inner.group.clone(), agreed)
+        self.dup_with_algorithms(&[])
+    }
+
+    /// [`dup`](Self::dup) that asks for algorithms of its collectives, as
+    /// [`set_algorithms`](Self::set_algorithms) does. (`MPI_Comm_dup_with_info`)
+    ///
+    /// # Errors
+    /// As for [`dup`](Self::dup) and [`set_algorithms`](Self::set_algorithms).
+    pub fn dup_with_algorithms(&self, asked: &[(&str, &str)]) -> Result<Self, MpiError> {
+        let (wanted, choice) = self.asked_with(asked);
+        let agreed = self.agree(choice);
+        let wanted = wanted?;
+        let made = CommInner::open(&self.inner.process, self.inner.group.clone(), agreed?)?;
+        made.take_algorithms(wanted);
+        Ok(made)
     }
 
     /// Splits the communicator: ranks that give the same colour end in one communicator, ordered
@@ -55,7 +68,7 @@ impl Communicator {
         let own = [u64::from(color.is_some()), color.unwrap_or(0), u64::from(key as u32)];
         let mut all = vec![[0; 3]; self.inner.size as usize];
         self.allgather(&[own], &mut all)?;
-        let agreed = self.agree()?;
+        let agreed = self.agree(self.inner.process.collectives.hash())?;
         if color.is_none() {
             return Ok(None);
         }
@@ -80,7 +93,7 @@ impl Communicator {
     /// [`MpiError::TooManyCommunicators`], or a member's failure.
     pub fn create(&self, group: &Group) -> Result<Option<Self>, MpiError> {
         self.contains(group)?;
-        let agreed = self.agree()?;
+        let agreed = self.agree(self.inner.process.collectives.hash())?;
         let process = &self.inner.process;
         let member = group.position(process.world_rank).is_some();
         member.then(|| CommInner::open(process, group.clone(), agreed)).transpose()

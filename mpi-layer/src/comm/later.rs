@@ -20,11 +20,15 @@ use super::{CommInner, Communicator};
 use crate::error::MpiError;
 use crate::group::Group;
 use crate::process::Process;
+use bowline_model::coll::wanted::Wanted;
 
-/// What members tell each other: marks, the generation, and the id that the first one gives.
-type Word = [u64; 3];
+/// What members tell each other: marks, the generation, the id that the first one gives, and the hash of what
+/// algorithms are chosen by.
+type Word = [u64; 4];
 const BYTES: usize = size_of::<Word>();
 const OVERSUBSCRIBED: u64 = 1;
+/// A member chooses algorithms by something else than this one.
+const DIFFERENT: u64 = 2;
 
 /// A duplicate that is under way.
 #[derive(Debug)]
@@ -37,12 +41,14 @@ pub(crate) struct Duplication {
     merged: Word,
     /// What this rank has offered.
     generation: u32,
+    /// The algorithms that it asks for.
+    wanted: Result<Option<Wanted>, MpiError>,
     over: bool,
 }
 
 impl Communicator {
-    /// Begins to make a duplicate. Collective, and does not wait.
-    pub(crate) fn begin_dup(&self) -> Result<Duplication, MpiError> {
+    /// Begins to make a duplicate that asks for algorithms. Collective, and does not wait.
+    pub(crate) fn begin_dup(&self, asked: &[(&str, &str)]) -> Result<Duplication, MpiError> {
         let inner = &*self.inner;
         let process = &inner.process;
         let number = inner.duplicates.get();
@@ -57,6 +63,7 @@ impl Communicator {
             Some(Some(id)) => id,
             None => 0,
         };
+        let (wanted, choice) = self.asked_with(asked);
         let generation = process.contexts.borrow_mut().begin();
         let marks = if inner.oversubscribed { OVERSUBSCRIBED } else { 0 };
         let duplication = Duplication {
@@ -64,8 +71,9 @@ impl Communicator {
             group: inner.group.clone(),
             tag,
             missing: inner.size - 1,
-            merged: [marks, u64::from(generation), u64::from(id)],
+            merged: [marks, u64::from(generation), u64::from(id), choice],
             generation,
+            wanted,
             over: false,
         };
         duplication.tell()?;
@@ -136,7 +144,10 @@ impl Duplication {
                 let bytes = words.next().unwrap_or_default();
                 bytes.iter().rev().fold(0_u64, |word, &byte| word << 8 | u64::from(byte))
             };
-            let [marks, generation, id] = [next(), next(), next()];
+            let [marks, generation, id, choice] = [next(), next(), next(), next()];
+            if choice != self.merged[3] {
+                self.merged[0] |= DIFFERENT;
+            }
             self.merged[0] |= marks;
             self.merged[1] = self.merged[1].max(generation);
             self.merged[2] = self.merged[2].max(id);
@@ -146,7 +157,11 @@ impl Duplication {
     }
 
     fn open(&self) -> Result<Communicator, MpiError> {
-        let [marks, generation, id] = self.merged;
+        let [marks, generation, id, _] = self.merged;
+        let wanted = self.wanted.clone()?;
+        if marks & DIFFERENT != 0 {
+            return Err(MpiError::ChoicesDiffer);
+        }
         let context = u32::try_from(id).ok();
         let mut contexts = self.process.contexts.borrow_mut();
         let context = context.filter(|&id| contexts.may_be_named(id));
@@ -155,7 +170,9 @@ impl Duplication {
         drop(contexts);
         let oversubscribed = marks & OVERSUBSCRIBED != 0;
         let agreed = Agreed { context, generation, oversubscribed };
-        CommInner::open(&self.process, self.group.clone(), agreed)
+        let made = CommInner::open(&self.process, self.group.clone(), agreed)?;
+        made.take_algorithms(wanted);
+        Ok(made)
     }
 }
 

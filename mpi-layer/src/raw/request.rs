@@ -617,13 +617,17 @@ impl Communicator {
         (Request(Work::General(Arc::clone(&general))), general)
     }
 
-    /// Begins to make a duplicate, which `made` takes in when it is there: inside of
+    /// Begins to make a duplicate that asks for [algorithms](Self::set_algorithms), which `made` takes in when it is there: inside of
     /// [`Request::look`], and not at all when it fails. (`MPI_Comm_idup`)
     ///
     /// # Errors
     /// [`MpiError::TooManyCommunicators`], or a member's failure.
-    pub fn start_dup(&self, made: impl FnOnce(Self) + 'static) -> Result<Request, MpiError> {
-        let creation = Creation { work: self.begin_dup()?, made: Some(Box::new(made)) };
+    pub fn start_dup(
+        &self,
+        asked: &[(&str, &str)],
+        made: impl FnOnce(Self) + 'static,
+    ) -> Result<Request, MpiError> {
+        let creation = Creation { work: self.begin_dup(asked)?, made: Some(Box::new(made)) };
         Ok(Request(Work::Creation(Box::new(creation))))
     }
 

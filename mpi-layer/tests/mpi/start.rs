@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bowline::stack::{self, Place};
 use bowline::wait::SystemWaiter;
+use bowline_base::config::Config;
 use bowline_base::job::{JobMemory, JobSpec};
 use bowline_mpi::{CollOptions, Directory, DirectoryError, MpiError, World, WorldParts};
 
@@ -45,15 +46,45 @@ fn ranks_sharing<R: Send>(
     settings: &[(&str, &str)],
     body: impl Fn(&World) -> R + Sync,
 ) -> Vec<R> {
+    let config = config(settings);
+    let collectives = |_| CollOptions::from_config(&config).expect("settings of collectives");
+    ranks_asking(size, shared, &config, collectives, body)
+}
+
+fn config(settings: &[(&str, &str)]) -> Config {
     let mut config = stack::config_from_env().expect("the environment has no bad settings");
     for (name, value) in settings {
         config.set_text(name, value).expect("a setting of a test");
     }
+    config
+}
+
+/// Ranks of which each has a setting of collectives of its own, where none must have.
+pub(crate) fn ranks_that_differ<R: Send>(
+    shared: bool,
+    setting: &str,
+    values: &[&str],
+    body: impl Fn(&World) -> R + Sync,
+) -> Vec<R> {
+    let of_rank = |rank: u32| {
+        let config = config(&[(setting, values[rank as usize])]);
+        CollOptions::from_config(&config).expect("settings of collectives")
+    };
+    ranks_asking(values.len(), shared, &config(&[]), of_rank, body)
+}
+
+fn ranks_asking<R: Send>(
+    size: usize,
+    shared: bool,
+    config: &Config,
+    collectives: impl Fn(u32) -> CollOptions + Sync,
+    body: impl Fn(&World) -> R + Sync,
+) -> Vec<R> {
     let spec = JobSpec {
         job_id: 1,
         ranks: size as u32,
         first_rank: 0,
-        area_bytes: stack::area_bytes(&config),
+        area_bytes: stack::area_bytes(config),
     };
     let job = JobMemory::create_private(&spec).expect("memory for the ranks");
     let addresses = Arc::new(Mutex::new(vec![Vec::new(); size]));
@@ -62,7 +93,7 @@ fn ranks_sharing<R: Send>(
     let results = std::thread::scope(|scope| {
         let start = |rank: u32| {
             let (job, addresses) = (job.clone(), Arc::clone(&addresses));
-            let (config, published, body) = (&config, &published, &body);
+            let (published, collectives, body) = (&published, &collectives, &body);
             move || {
                 job.attach(rank).expect("each rank attaches once");
                 let _obituary = Obituary { job: job.clone(), rank };
@@ -81,7 +112,7 @@ fn ranks_sharing<R: Send>(
                     directory: Box::new(Table(addresses)),
                     node_id,
                     oversubscribed: shared,
-                    collectives: CollOptions::from_config(config).expect("settings of collectives"),
+                    collectives: collectives(rank),
                     finalizer: Some(Box::new(finalizer)),
                 })
                 .expect("a world");

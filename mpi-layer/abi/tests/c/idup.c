@@ -159,6 +159,48 @@ static void belongings(void)
     FAILS(MPI_ERR_ARG, MPI_Comm_idup(MPI_COMM_WORLD, &comm, NULL));
 }
 
+/* Algorithms of collectives that information asks for: alike at all, or an error at all. */
+static void algorithms(void)
+{
+    MPI_Comm comm;
+    MPI_Request request;
+    MPI_Info alike, different, wrong, got;
+    char value[20];
+    int flag = 0, len = sizeof value, count = -1;
+    OK(MPI_Info_create(&alike));
+    OK(MPI_Info_set(alike, "bowline_allreduce", "a3"));
+    OK(MPI_Info_set(alike, "bowline_nothing", "a3"));
+    OK(MPI_Info_create(&different));
+    OK(MPI_Info_set(different, "bowline_bcast", rank == 1 ? "chain" : "flat"));
+    OK(MPI_Info_create(&wrong));
+    OK(MPI_Info_set(wrong, "bowline_bcast", "fastest"));
+
+    OK(MPI_Comm_dup_with_info(MPI_COMM_WORLD, alike, &comm));
+    OK(MPI_Comm_get_info(comm, &got));
+    OK(MPI_Info_get_nkeys(got, &count));
+    OK(MPI_Info_get_string(got, "bowline_allreduce", &len, value, &flag));
+    CHECK(count == 1 && flag && strcmp(value, "a3") == 0);
+    OK(MPI_Info_free(&got));
+    int one = 1, all = 0;
+    OK(MPI_Allreduce(&one, &all, 1, MPI_INT, MPI_SUM, comm));
+    CHECK(all == 3);
+    FAILS(MPI_ERR_OTHER, MPI_Comm_set_info(comm, different));
+    FAILS(MPI_ERR_OTHER, MPI_Comm_set_info(comm, rank == 2 ? MPI_INFO_ENV : different));
+    FAILS(MPI_ERR_ARG, MPI_Comm_set_info(comm, wrong));
+    end(&comm);
+    FAILS(MPI_ERR_OTHER, MPI_Comm_dup_with_info(MPI_COMM_WORLD, different, &comm));
+    OK(MPI_Comm_idup_with_info(MPI_COMM_WORLD, different, &comm, &request));
+    FAILS(MPI_ERR_OTHER, MPI_Wait(&request, MPI_STATUS_IGNORE));
+    OK(MPI_Comm_idup_with_info(MPI_COMM_WORLD, wrong, &comm, &request));
+    FAILS(MPI_ERR_ARG, MPI_Wait(&request, MPI_STATUS_IGNORE));
+    OK(MPI_Comm_idup_with_info(MPI_COMM_WORLD, alike, &comm, &request));
+    OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+    end(&comm);
+    OK(MPI_Info_free(&alike));
+    OK(MPI_Info_free(&different));
+    OK(MPI_Info_free(&wrong));
+}
+
 /* Of one process, and again and again. */
 static void alone(void)
 {
@@ -186,6 +228,7 @@ int main(void)
     local();
     several();
     belongings();
+    algorithms();
     alone();
     /* Operations outlive the handle of their communicator. */
     MPI_Comm comm;

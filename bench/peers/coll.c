@@ -1,16 +1,20 @@
 /*
- * Figures of all ranks: barrier and allreduce. A sample is the mean of 8 operations as rank 0 sees
- * them: with more ranks than cores single operations differ too much to have a meaning. Operations
- * that take longer than a millisecond are sampled one by one.
+ * Figures of all ranks. A sample is the mean of a batch of operations, one right after the other, as
+ * rank 0 sees them: with more ranks than cores single operations differ too much to have a meaning.
+ * A window above 0 is the batch. With window 0 it is 8, and 1 for operations that take longer than a
+ * millisecond. Roots take turns, as in the Intel MPI Benchmarks: with one root, which waits for
+ * nobody, the others would only show how far it is ahead.
  *
  * Checking: no rank may leave a barrier before the last one entered it (all ranks read one
- * machine's clock); every sum of every allreduce is compared with the formula.
+ * machine's clock); the first and the last 8 bytes of every block of every result are compared with
+ * the formula.
  */
 #include "mpibench.h"
 
 #include <stdlib.h>
+#include <string.h>
 
-enum { BATCH_MAX = 8, ELEMENTS_MAX = 1 << 20 };
+enum { BATCH_MAX = 8, SIZE_MAX_BYTES = 1 << 20 };
 
 /* Two barriers, entered late by a different rank each time. */
 static int verify_barrier(void)
@@ -39,21 +43,109 @@ static int barriers(const struct order *order, int count, uint64_t first)
     return 0;
 }
 
-static int64_t in_values[ELEMENTS_MAX / 8];
-static int64_t out_values[ELEMENTS_MAX / 8];
+/* Memory for `world_size` blocks each; only as many are used as the operation has. */
+static int64_t *in_values;
+static int64_t *out_values;
+static int elements; /* of one block */
 
-/* Rank r contributes sequence + r at the first and last place: the sum is known. */
-static int allreduces(const struct order *order, int count, uint64_t first)
+static void mark(int64_t *block, int64_t value)
 {
-    int elements = (int)(order->size / sizeof *in_values);
-    int64_t ranks = world_size;
+    block[0] = block[elements - 1] = value;
+}
+
+static int is_marked(const int64_t *block, int64_t value)
+{
+    return block[0] == value && block[elements - 1] == value;
+}
+
+/* What rank `from` contributes to operation `sequence` for rank `to`. */
+static int64_t contribution(int64_t sequence, int from, int to)
+{
+    return (sequence << 24) + (from << 12) + to;
+}
+
+/* The sum of what all ranks contribute for rank 0. */
+static int64_t sum_of_all(int64_t sequence)
+{
+    int64_t sum = 0;
+    for (int from = 0; from < world_size; from++)
+        sum += contribution(sequence, from, 0);
+    return sum;
+}
+
+static int allreduce(int64_t sequence)
+{
+    mark(in_values, contribution(sequence, world_rank, 0));
+    MPI_Allreduce(in_values, out_values, elements, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
+    return is_marked(out_values, sum_of_all(sequence));
+}
+
+static int bcast(int64_t sequence)
+{
+    int root = (int)(sequence % world_size);
+    mark(in_values, world_rank == root ? contribution(sequence, root, 0) : -1);
+    MPI_Bcast(in_values, elements, MPI_INT64_T, root, MPI_COMM_WORLD);
+    return is_marked(in_values, contribution(sequence, root, 0));
+}
+
+static int reduce(int64_t sequence)
+{
+    int root = (int)(sequence % world_size);
+    mark(in_values, contribution(sequence, world_rank, 0));
+    MPI_Reduce(in_values, out_values, elements, MPI_INT64_T, MPI_SUM, root, MPI_COMM_WORLD);
+    return world_rank != root || is_marked(out_values, sum_of_all(sequence));
+}
+
+static int allgather(int64_t sequence)
+{
+    int right = 1;
+    mark(in_values, contribution(sequence, world_rank, 0));
+    MPI_Allgather(in_values, elements, MPI_INT64_T, out_values, elements, MPI_INT64_T,
+                  MPI_COMM_WORLD);
+    for (int from = 0; from < world_size; from++)
+        right &= is_marked(out_values + (size_t)from * elements, contribution(sequence, from, 0));
+    return right;
+}
+
+static int alltoall(int64_t sequence)
+{
+    int right = 1;
+    for (int to = 0; to < world_size; to++)
+        mark(in_values + (size_t)to * elements, contribution(sequence, world_rank, to));
+    MPI_Alltoall(in_values, elements, MPI_INT64_T, out_values, elements, MPI_INT64_T,
+                 MPI_COMM_WORLD);
+    for (int from = 0; from < world_size; from++)
+        right &= is_marked(out_values + (size_t)from * elements,
+                           contribution(sequence, from, world_rank));
+    return right;
+}
+
+/* The size is that of a rank's part of the result. */
+static int reduce_scatter(int64_t sequence)
+{
+    for (int to = 0; to < world_size; to++)
+        mark(in_values + (size_t)to * elements, contribution(sequence, world_rank, 0));
+    MPI_Reduce_scatter_block(in_values, out_values, elements, MPI_INT64_T, MPI_SUM,
+                             MPI_COMM_WORLD);
+    return is_marked(out_values, sum_of_all(sequence));
+}
+
+static const struct collective {
+    const char *test;
+    int (*run)(int64_t sequence); /* one operation; 0 if its result is wrong */
+} collectives[] = {
+    {"allreduce", allreduce}, {"bcast", bcast},       {"reduce", reduce},
+    {"allgather", allgather}, {"alltoall", alltoall}, {"reducescatter", reduce_scatter},
+};
+
+static int operations(const struct order *order, int count, uint64_t first)
+{
+    const struct collective *collective = collectives;
+    while (strcmp(collective->test, order->test) != 0)
+        collective++;
     for (int i = 0; i < count; i++) {
-        int64_t sequence = (int64_t)first + i;
-        int64_t expected = sequence * ranks + ranks * (ranks - 1) / 2;
-        in_values[0] = in_values[elements - 1] = sequence + world_rank;
-        MPI_Allreduce(in_values, out_values, elements, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
-        if (out_values[0] != expected || out_values[elements - 1] != expected)
-            return fail("allreduce %lld gave a wrong sum", (long long)sequence);
+        if (!collective->run((int64_t)first + i))
+            return fail("%s %lld gave a wrong result", order->test, (long long)first + i);
     }
     return 0;
 }
@@ -62,7 +154,7 @@ static int run_batches(const struct order *order, struct samples *samples,
                        int (*operation)(const struct order *, int, uint64_t))
 {
     uint64_t sequence = 1;
-    int batch = 1;
+    int batch = order->window > 0 ? order->window : 1;
     double batch_ns = 0.0;
     for (int round = 0; round < 2; round++) {
         int batches = round == 0 ? 2 : agree_on_batches(order->budget_ns / 5.0, batch_ns, 1);
@@ -71,7 +163,7 @@ static int run_batches(const struct order *order, struct samples *samples,
             return -1;
         sequence += (uint64_t)(batches * batch);
         batch_ns = (now_ns() - start) / batches;
-        if (round == 0) {
+        if (round == 0 && order->window == 0) {
             int wanted = batch_ns < 1e6 ? BATCH_MAX : 1;
             MPI_Bcast(&wanted, 1, MPI_INT, 0, MPI_COMM_WORLD);
             batch_ns *= wanted;
@@ -98,9 +190,25 @@ int run_barrier(const struct order *order, struct samples *samples)
     return run_batches(order, samples, barriers);
 }
 
-int run_allreduce(const struct order *order, struct samples *samples)
+int run_collective(const struct order *order, struct samples *samples)
 {
-    if (order->size < sizeof *in_values || order->size > ELEMENTS_MAX)
-        return fail("allreduce of %zu bytes is outside 8..%d", order->size, ELEMENTS_MAX);
-    return run_batches(order, samples, allreduces);
+    size_t bytes = order->size * (size_t)world_size;
+    if (order->size < sizeof *in_values || order->size > SIZE_MAX_BYTES || order->size % 8 != 0)
+        return fail("%s of %zu bytes is no multiple of 8 in 8..%d", order->test, order->size,
+                    SIZE_MAX_BYTES);
+    elements = (int)(order->size / sizeof *in_values);
+    in_values = malloc(bytes);
+    out_values = malloc(bytes);
+    int status = -1;
+    if (in_values == NULL || out_values == NULL) {
+        fail("no memory for %zu bytes", bytes);
+    } else {
+        /* Every page is there before the first sample. */
+        memset(in_values, 1, bytes);
+        memset(out_values, 1, bytes);
+        status = run_batches(order, samples, operations);
+    }
+    free(in_values);
+    free(out_values);
+    return status;
 }

@@ -4,8 +4,8 @@
  *   mpibench init                          MPI_Init and MPI_Finalize, nothing else
  *   mpibench TEST:SIZE:WINDOW:MILLIS ...   one JSON line per figure, printed by rank 0
  *
- * TEST is lat, bw, rate or a layout of layouts.c (ranks 0 and 1), barrier or allreduce (all ranks);
- * SIZE is in bytes; MILLIS bounds the timed part of the figure. Rank r pins itself to the CPU that stands at place
+ * TEST is lat, bw, rate or a layout of layouts.c (ranks 0 and 1), barrier or a collective of coll.c (all
+ * ranks); SIZE is in bytes; MILLIS bounds the timed part of the figure. Rank r pins itself to the CPU that stands at place
  * r modulo n in the list of n CPUs of the environment variable BENCH_CPUS ("0,1"), before
  * MPI_Init, so that every peer is placed alike and helper threads inherit the placement.
  * Payloads are checked: a wrong byte ends the program with status 1.
@@ -88,7 +88,7 @@ static int parse_order(const char *text, struct order *order)
     if (used == 64)
         return fail("more than 64 figures in one run");
     if (sscanf(text, "%15[a-z]:%zu:%d:%lf", names[used], &size, &order->window, &millis) != 4 ||
-        order->window < 1 || millis <= 0.0)
+        order->window < 0 || millis <= 0.0)
         return fail("'%s' is not TEST:SIZE:WINDOW:MILLIS", text);
     order->test = names[used++];
     order->size = size;
@@ -134,9 +134,13 @@ static int run_order(const struct order *order)
         runner run;
         int ranks_min;
     } table[] = {
-        {"lat", run_latency, 2},     {"bw", run_bandwidth, 2},        {"rate", run_bandwidth, 2},
-        {"barrier", run_barrier, 1}, {"allreduce", run_allreduce, 1}, {"vector", run_layout, 2},
-        {"blocks", run_layout, 2},   {"indexed", run_layout, 2},      {"struct", run_layout, 2},
+        {"lat", run_latency, 2},          {"bw", run_bandwidth, 2},
+        {"rate", run_bandwidth, 2},       {"barrier", run_barrier, 1},
+        {"allreduce", run_collective, 1}, {"bcast", run_collective, 1},
+        {"reduce", run_collective, 1},    {"allgather", run_collective, 1},
+        {"alltoall", run_collective, 1},  {"reducescatter", run_collective, 1},
+        {"vector", run_layout, 2},        {"blocks", run_layout, 2},
+        {"indexed", run_layout, 2},       {"struct", run_layout, 2},
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         if (strcmp(order->test, table[i].test) != 0)

@@ -13,9 +13,9 @@
 
 /* One figure that was asked for on the command line. */
 struct order {
-    const char *test;  /* lat, bw, rate, barrier, allreduce, or a layout of layouts.c */
+    const char *test;  /* lat, bw, rate, barrier, a collective of coll.c, or a layout of layouts.c */
     size_t size;       /* payload of one message, bytes */
-    int window;        /* messages in flight at once; 1 outside bw and rate */
+    int window;        /* messages in flight at once; of collectives: operations of a sample */
     double budget_ns;  /* how long the timed part may take, ns */
 };
 
@@ -32,7 +32,7 @@ typedef int (*runner)(const struct order *, struct samples *);
 int run_latency(const struct order *, struct samples *);
 int run_bandwidth(const struct order *, struct samples *);
 int run_barrier(const struct order *, struct samples *);
-int run_allreduce(const struct order *, struct samples *);
+int run_collective(const struct order *, struct samples *);
 int run_layout(const struct order *, struct samples *);
 
 /* Prints to stderr which rank failed at what, and returns -1. */

@@ -216,6 +216,8 @@ int run_bandwidth(const struct order *order, struct samples *samples)
     int window = order->window;
     uint64_t sequence = 1;
     double window_ns = 0.0;
+    if (window < 1)
+        return fail("%s needs a window of at least one message", order->test);
     int status = 0;
     if (window > WINDOW_MAX)
         return fail("window %d is above %d", window, WINDOW_MAX);

@@ -27,7 +27,9 @@
 
 mod build;
 mod command;
+mod delayed;
 mod error;
+mod hosts;
 mod load;
 mod metric;
 mod options;
@@ -41,11 +43,12 @@ mod traffic;
 mod venv;
 mod veth;
 
+pub use delayed::{DelayedNetwork, Forwarded, HOSTS_MAX, Ping, RelayOptions};
 pub use error::BenchError;
 pub use load::RoundLoad;
 pub use metric::{Metric, Sample, Test, Unit, Wire};
 pub use options::PeersOptions;
 pub use plot::font::register as register_font;
 pub use report::{Machine, Missing, PeersReport, Row, SourceNote};
-pub use run::{run, run_grid, run_networks};
+pub use run::{run, run_collectives, run_grid, run_networks};
 pub use source::Role;

@@ -59,6 +59,14 @@ pub enum Test {
     Barrier,
     /// `MPI_Allreduce`, mostly of more ranks than cores.
     Allreduce,
+    /// `MPI_Bcast`, from one root after the other.
+    Bcast,
+    /// `MPI_Reduce`, to one root after the other.
+    Reduce,
+    /// `MPI_Allgather`; the size is that of one rank's block.
+    Allgather,
+    /// `MPI_Alltoall`; the size is that of one block.
+    Alltoall,
     /// From the start of the launcher to its end, with `MPI_Init` and `MPI_Finalize` between.
     Init,
     /// From the death of a rank to the error of the last one that receives from it.
@@ -101,6 +109,10 @@ impl Test {
             Self::TypeStruct => "type_struct",
             Self::Barrier => "barrier",
             Self::Allreduce => "allreduce",
+            Self::Bcast => "bcast",
+            Self::Reduce => "reduce",
+            Self::Allgather => "allgather",
+            Self::Alltoall => "alltoall",
             Self::Init => "init",
             Self::DeathRecv => "death_recv",
             Self::DeathBarrier => "death_barrier",
@@ -124,6 +136,21 @@ impl Test {
         Self::DEATHS.contains(&self)
     }
 
+    /// Operations of all ranks.
+    pub(crate) const COLLECTIVES: [Self; 6] = [
+        Self::Allreduce,
+        Self::Bcast,
+        Self::Barrier,
+        Self::Allgather,
+        Self::Alltoall,
+        Self::Reduce,
+    ];
+
+    /// Whether all ranks take part in each operation.
+    pub(crate) fn is_collective(self) -> bool {
+        Self::COLLECTIVES.contains(&self)
+    }
+
     /// Whether messages are of a type that is not in one piece, which the C library alone has.
     pub(crate) fn is_of_types(self) -> bool {
         [Self::TypeVector, Self::TypeBlocks, Self::TypeIndexed, Self::TypeStruct].contains(&self)
@@ -141,7 +168,7 @@ impl Test {
         match self {
             Self::TagRate | Self::MpiRate => Unit::MillionPerSecond,
             test if test.is_bandwidth() => Unit::MegabytesPerSecond,
-            Self::Barrier | Self::Allreduce => Unit::Microseconds,
+            test if test.is_collective() => Unit::Microseconds,
             test if test.is_death() || test.is_of_types() => Unit::Microseconds,
             Self::Init => Unit::Milliseconds,
             _ => Unit::Nanoseconds,
@@ -197,6 +224,8 @@ pub enum Wire {
     Loopback,
     /// TCP over a veth pair between two network namespaces.
     Veth,
+    /// TCP over a network whose packets take 100 microseconds, each rank in a namespace of its own.
+    Delayed,
 }
 
 impl Wire {
@@ -205,7 +234,7 @@ impl Wire {
         match self {
             Self::Memory => None,
             Self::Loopback => Some("lo"),
-            Self::Veth => Some(crate::veth::DEVICE),
+            Self::Veth | Self::Delayed => Some(crate::hosts::DEVICE),
         }
     }
 
@@ -215,6 +244,7 @@ impl Wire {
         match self {
             Self::Memory => 300.0 + 0.08 * size as f64,
             Self::Loopback | Self::Veth => 8000.0 + 0.3 * size as f64,
+            Self::Delayed => 130_000.0 + 0.3 * size as f64,
         }
     }
 }
@@ -255,9 +285,13 @@ impl Metric {
         (budget.as_nanos() as f64 / iteration_ns).clamp(100.0, 5e6) as u64
     }
 
-    /// Messages in flight at once: 64, fewer where 64 of them would only measure main memory.
+    /// Messages in flight at once: 64, fewer where 64 of them would only measure main memory. Of
+    /// collectives, the operations of a sample; 0 leaves that to the program.
     #[must_use]
     pub fn window(self) -> u32 {
+        if self.test.is_collective() {
+            return 0;
+        }
         if !self.test.is_bandwidth() && !matches!(self.test, Test::TagRate | Test::MpiRate) {
             return 1;
         }
@@ -280,19 +314,26 @@ impl Metric {
         }
     }
 
-    /// Whether a filter means this metric: its name or the beginning of it.
+    /// Whether a filter means this metric: its name, the beginning of it, or two dots and the end of it.
     pub(crate) fn matches(self, filters: &[String]) -> bool {
         let name = self.to_string();
-        filters.is_empty() || filters.iter().any(|filter| name.starts_with(filter.as_str()))
+        let means = |filter: &String| match filter.strip_prefix("..") {
+            Some(end) => name.ends_with(end),
+            None => name.starts_with(filter.as_str()),
+        };
+        filters.is_empty() || filters.iter().any(means)
     }
 }
 
-/// The name: the test, and what sets it apart, `mpi_bw-64k`, `barrier-16`, `tag_lat-8-veth`.
+/// The name: the test, and what sets it apart, `mpi_bw-64k`, `barrier-16`, `tag_lat-8-veth`,
+/// `bcast-64k-16`. An allreduce of 8 bytes is called by its ranks alone.
 impl fmt::Display for Metric {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.test {
-            Test::Barrier | Test::Allreduce | Test::Init => {
-                write!(f, "{}-{}", self.test.name(), self.ranks)
+            Test::Barrier | Test::Init => write!(f, "{}-{}", self.test.name(), self.ranks),
+            Test::Allreduce if self.size == 8 => write!(f, "allreduce-{}", self.ranks),
+            test if test.is_collective() => {
+                write!(f, "{}-{}-{}", test.name(), short_size(self.size), self.ranks)
             }
             test if test.is_death() => write!(f, "{}-{}", test.name(), self.ranks),
             test => write!(f, "{}-{}", test.name(), short_size(self.size)),
@@ -301,6 +342,7 @@ impl fmt::Display for Metric {
             Wire::Memory => Ok(()),
             Wire::Loopback => f.write_str("-lo"),
             Wire::Veth => f.write_str("-veth"),
+            Wire::Delayed => f.write_str("-delayed"),
         }
     }
 }
@@ -361,6 +403,9 @@ mod tests {
         assert_eq!(Metric::pair(Test::TagBw, 65_536).to_string(), "tag_bw-64k");
         assert_eq!(Metric::pair(Test::TagBw, 4 << 20).to_string(), "tag_bw-4m");
         assert_eq!(Metric::group(Test::Allreduce, 8, 32).to_string(), "allreduce-32");
+        assert_eq!(Metric::group(Test::Bcast, 8, 4).to_string(), "bcast-8-4");
+        let far = Metric::group(Test::Allreduce, 64 << 10, 16).over(Wire::Delayed);
+        assert_eq!(far.to_string(), "allreduce-64k-16-delayed");
         let lat = Metric::pair(Test::MpiLat, 8);
         assert_eq!(lat.over(Wire::Loopback).to_string(), "mpi_lat-8-lo");
         assert_eq!(lat.over(Wire::Veth).to_string(), "mpi_lat-8-veth");
@@ -391,5 +436,7 @@ mod tests {
         assert!(metric.matches(&[]));
         assert!(metric.matches(&["bar".to_owned()]));
         assert!(!metric.matches(&["barrier-16".to_owned()]));
+        assert!(metric.matches(&["..-8".to_owned()]));
+        assert!(!metric.matches(&["..-8-delayed".to_owned()]));
     }
 }

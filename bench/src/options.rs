@@ -18,7 +18,8 @@ pub struct PeersOptions {
     #[arg(long)]
     pub rounds: Option<usize>,
 
-    /// Only metrics whose name begins so, for example mpi_lat, barrier-8, tag, death. Comma-separated.
+    /// Only metrics whose name begins so, for example mpi_lat, barrier-8, tag, death; or, behind two dots, ends
+    /// so, for example ..-16-delayed. Comma-separated.
     #[arg(long, value_delimiter = ',')]
     pub only: Vec<String>,
 

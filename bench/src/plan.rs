@@ -15,6 +15,8 @@ pub(crate) enum Comparison {
     Networks,
     /// The operations of ucp, each at every size, on one machine.
     Grid,
+    /// Collectives, over shared memory and over TCP with delay.
+    Collectives,
 }
 
 /// Metrics that one start of one source can measure together.
@@ -29,14 +31,14 @@ pub(crate) enum Stage {
     Init(u32),
     /// The death of one of this many ranks.
     Death(u32),
-    /// Collectives of this many ranks; last, because they can take the quick run's time.
-    Group(u32),
+    /// Collectives of this many ranks over one wire; last, because they can take the quick run's time.
+    Group(u32, Wire),
 }
 
 impl Stage {
     fn of(metric: Metric) -> Self {
         match metric.test {
-            Test::Barrier | Test::Allreduce => Self::Group(metric.ranks),
+            test if test.is_collective() => Self::Group(metric.ranks, metric.wire),
             Test::Init => Self::Init(metric.ranks),
             test if test.is_death() => Self::Death(metric.ranks),
             _ => Self::Pair(metric.wire),
@@ -81,6 +83,7 @@ impl Plan {
             Comparison::Peers => (catalogue(options.quick), [30, 200]),
             Comparison::Networks => (networks(), [60, 400]),
             Comparison::Grid => (grid(), [20, 150]),
+            Comparison::Collectives => (collectives(), [10, 60]),
         };
         for filter in &options.only {
             if !all.iter().any(|metric| metric.matches(std::slice::from_ref(filter))) {
@@ -99,13 +102,14 @@ impl Plan {
                 reason: "at least one is needed".to_owned(),
             });
         }
+        let of_groups = what == Comparison::Collectives;
         Ok(Self {
             metrics,
             rounds,
-            group_rounds: if options.quick { 1 } else { rounds },
+            group_rounds: if options.quick && !of_groups { 1 } else { rounds },
             budget: Duration::from_millis(if options.quick { quick_budget } else { budget }),
-            time_limit: Duration::from_secs(if options.quick { 8 } else { 60 }),
-            deadline: options.quick.then_some(Duration::from_secs(42)),
+            time_limit: Duration::from_secs(if options.quick && !of_groups { 8 } else { 60 }),
+            deadline: (options.quick && !of_groups).then_some(Duration::from_secs(42)),
             apart: what == Comparison::Grid,
             quick: options.quick,
         })
@@ -175,6 +179,21 @@ fn networks() -> Vec<Metric> {
     metrics
 }
 
+fn collectives() -> Vec<Metric> {
+    let mut metrics = Vec::new();
+    for wire in [Wire::Memory, Wire::Delayed] {
+        for ranks in [2, 4, 8, 16] {
+            for test in Test::COLLECTIVES {
+                let sizes: &[u64] =
+                    if test == Test::Barrier { &[0] } else { &[8, 1 << 10, 64 << 10, 1 << 20] };
+                let metric = |&size| Metric::group(test, size, ranks).over(wire);
+                metrics.extend(sizes.iter().map(metric));
+            }
+        }
+    }
+    metrics
+}
+
 fn grid() -> Vec<Metric> {
     let mut metrics = Vec::new();
     for (lat, bw) in [
@@ -218,8 +237,8 @@ mod tests {
                 Stage::Init(64),
                 Stage::Death(2),
                 Stage::Death(8),
-                Stage::Group(8),
-                Stage::Group(32)
+                Stage::Group(8, Wire::Memory),
+                Stage::Group(32, Wire::Memory)
             ]
         );
         assert_eq!(plan.stages(1), [Stage::Pair(Wire::Memory)]);
@@ -254,6 +273,16 @@ mod tests {
         names.dedup();
         assert_eq!((names.len(), plan.metrics.len()), (72, 72));
         assert_eq!(plan.stages(0).len(), 72);
+    }
+
+    #[test]
+    fn collectives_are_each_of_them_at_each_size_and_number_of_ranks_on_both_networks() {
+        let plan = Plan::new(&PeersOptions::default(), Comparison::Collectives).unwrap();
+        let mut names: Vec<String> = plan.metrics.iter().map(Metric::to_string).collect();
+        names.sort();
+        names.dedup();
+        assert_eq!((names.len(), plan.metrics.len()), (168, 168));
+        assert_eq!(plan.stages(0).len(), 8);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::Serialize;
 
 use crate::BenchError;
+use crate::delayed::{Forwarded, Ping};
 use crate::error::file;
 use crate::load::RoundLoad;
 use crate::metric::{Metric, Sample, Unit, median};
@@ -31,6 +32,10 @@ pub struct PeersReport {
     pub missing: Vec<Missing>,
     /// The background load of every round.
     pub rounds: Vec<RoundLoad>,
+    /// What small datagrams took there and back over the network with delay, before the first round.
+    pub delay: Option<Ping>,
+    /// What the relay of that network had done after the last round.
+    pub forwarded: Option<Forwarded>,
 }
 
 /// The machine of a comparison.
@@ -140,6 +145,8 @@ pub(crate) struct Collector {
     sources: Vec<SourceNote>,
     missing: Vec<Missing>,
     rounds: Vec<RoundLoad>,
+    delay: Option<Ping>,
+    forwarded: Option<Forwarded>,
     cells: BTreeMap<(Metric, &'static str), Cell>,
 }
 
@@ -152,6 +159,8 @@ impl Collector {
             sources: Vec::new(),
             missing: Vec::new(),
             rounds: Vec::new(),
+            delay: None,
+            forwarded: None,
             cells: BTreeMap::new(),
         }
     }
@@ -195,6 +204,14 @@ impl Collector {
         self.rounds.push(load);
     }
 
+    pub(crate) fn delay(&mut self, ping: Ping) {
+        self.delay = Some(ping);
+    }
+
+    pub(crate) fn forwarded(&mut self, forwarded: Forwarded) {
+        self.forwarded = Some(forwarded);
+    }
+
     pub(crate) fn finish(mut self) -> PeersReport {
         let mut rows = Vec::new();
         let mut missing = Vec::new();
@@ -224,6 +241,8 @@ impl Collector {
             rows,
             missing: self.missing,
             rounds: self.rounds,
+            delay: self.delay,
+            forwarded: self.forwarded,
         }
     }
 }

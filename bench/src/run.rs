@@ -9,12 +9,14 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::delayed::{DelayedNetwork, RelayOptions};
+use crate::hosts::{self, Hosts};
 use crate::load::{RoundLoad, Snapshot, listen, load_average};
 use crate::metric::{Metric, Wire};
 use crate::plan::{Comparison, Plan, Stage};
 use crate::report::{Collector, PeersReport};
 use crate::source::{self, Source, two_lines_ns};
-use crate::veth::{self, Veth};
+use crate::veth;
 use crate::{BenchError, PeersOptions};
 
 /// Starts of one source in one stage that may fail before it is not tried any more.
@@ -36,15 +38,22 @@ pub(crate) struct Context {
     /// Whether this is the quick run.
     pub(crate) quick: bool,
     /// The hosts of the runs over a veth pair, or why there are none.
-    veth: Arc<Result<Veth, BenchError>>,
+    veth: Arc<Result<Hosts, BenchError>>,
+    /// The hosts of the runs over a network with delay, or why there are none.
+    delayed: Arc<Result<DelayedNetwork, BenchError>>,
     /// Where notes to the user go.
     pub(crate) progress: Progress,
 }
 
 impl Context {
-    /// The hosts of the runs over a veth pair.
-    pub(crate) fn veth(&self) -> Result<&Veth, BenchError> {
-        (*self.veth).as_ref().map_err(|error| BenchError::SharedStart(error.to_string()))
+    /// The hosts of the runs over a wire that joins hosts.
+    pub(crate) fn hosts(&self, wire: Wire) -> Result<Option<&Hosts>, BenchError> {
+        let hosts = match wire {
+            Wire::Memory | Wire::Loopback => return Ok(None),
+            Wire::Veth => self.veth.as_ref().as_ref(),
+            Wire::Delayed => self.delayed.as_ref().as_ref().map(DelayedNetwork::hosts),
+        };
+        hosts.map(Some).map_err(|error| BenchError::SharedStart(error.to_string()))
     }
 }
 
@@ -92,19 +101,31 @@ pub fn run_grid(options: &PeersOptions) -> Result<PeersReport, BenchError> {
     compare(options, Comparison::Grid)
 }
 
+/// Runs collectives of 2 to 16 ranks beside the MPI peers: over shared memory, and with root over TCP between hosts
+/// that it makes, with delay. Fails only if nothing can be measured.
+pub fn run_collectives(options: &PeersOptions) -> Result<PeersReport, BenchError> {
+    compare(options, Comparison::Collectives)
+}
+
 fn compare(options: &PeersOptions, what: Comparison) -> Result<PeersReport, BenchError> {
     let plan = Plan::new(options, what)?;
     let cpus = options.checked_cpus()?;
-    let veth = if plan.metrics.iter().any(|metric| metric.wire == Wire::Veth) {
-        Veth::make(cpus)
+    let needs = |wire| plan.metrics.iter().any(|metric| metric.wire == wire);
+    let idle = || hosts::missing("no figure of this comparison needs them".to_owned());
+    let veth = if needs(Wire::Veth) { veth::make(cpus) } else { Err(idle()) };
+    let delayed = if needs(Wire::Delayed) {
+        let over = plan.metrics.iter().filter(|metric| metric.wire == Wire::Delayed);
+        let ranks = over.map(|metric| metric.ranks).max().unwrap_or(0);
+        DelayedNetwork::make(ranks as usize, &cpus, &RelayOptions::default())
     } else {
-        Err(veth::missing("no figure of this comparison needs it".to_owned()))
+        Err(idle())
     };
     let context = Context {
         cache: options.cache_dir()?,
         install: !options.no_install,
         cpus,
         veth: Arc::new(veth),
+        delayed: Arc::new(delayed),
         budget: plan.budget,
         time_limit: plan.time_limit,
         quick: plan.quick,
@@ -114,9 +135,15 @@ fn compare(options: &PeersOptions, what: Comparison) -> Result<PeersReport, Benc
     // A source without any wanted metric takes no part, and is not missing either.
     sources.retain(|source| plan.metrics.iter().any(|&metric| source.offers(metric)));
     let mut collector = Collector::new(&plan, context.cpus);
+    if let Ok(network) = context.delayed.as_ref() {
+        collector.delay(network.ping(2000)?);
+    }
     let sources = prepare(sources, &context, &mut collector);
     measure(&sources, &plan, &context, &mut collector);
     context.progress.bar.finish_and_clear();
+    if let Ok(network) = context.delayed.as_ref() {
+        collector.forwarded(network.forwarded());
+    }
     Ok(collector.finish())
 }
 
@@ -130,6 +157,7 @@ fn prepare(
     let patient = Context {
         cache: context.cache.clone(),
         veth: Arc::clone(&context.veth),
+        delayed: Arc::clone(&context.delayed),
         time_limit: Duration::from_secs(30),
         progress: Progress { bar: context.progress.bar.clone(), quiet: context.progress.quiet },
         ..*context

@@ -64,10 +64,13 @@ pub(crate) fn all(
 ) -> Result<Vec<Box<dyn Source>>, BenchError> {
     let mut sources: Vec<Box<dyn Source>> =
         vec![Box::new(bowline::Bowline::new(options.bowline_path()))];
-    if let Some(prefix) = options.prefix_path()
-        && what != Comparison::Grid
-    {
-        sources.push(Box::new(mpi_peers::bowline_abi(prefix, what)));
+    if let Some(prefix) = options.prefix_path() {
+        if matches!(what, Comparison::Peers | Comparison::Collectives) {
+            sources.push(Box::new(mpi_peers::bowline_abi(prefix.clone())));
+        }
+        if matches!(what, Comparison::Networks | Comparison::Collectives) {
+            sources.push(Box::new(mpi_peers::bowline_abi_tcp(prefix)));
+        }
     }
     match what {
         Comparison::Peers => {
@@ -80,6 +83,10 @@ pub(crate) fn all(
             sources.extend(mpi_peers::networks());
         }
         Comparison::Grid => sources.extend(ucx::all(what)),
+        Comparison::Collectives => {
+            sources.extend(mpi_peers::all());
+            sources.extend(mpi_peers::networks());
+        }
     }
     let known: Vec<&str> = sources.iter().map(|source| source.id()).collect();
     for filter in &options.peers {
@@ -116,14 +123,17 @@ mod tests {
         assert!(matches!(ids(&["ucy"]), Err(BenchError::NoMatch { option: "peers", .. })));
         assert_eq!(
             ids_of(Comparison::Networks, &["bow", "mpich"]).unwrap(),
-            ["bowline", "mpich-debian", "mpich-wheel-ofi", "mpich-wheel-ucx"]
+            ["bowline", "mpich-debian-tcp", "mpich-wheel-ofi", "mpich-wheel-ucx"]
         );
         assert!(ids_of(Comparison::Networks, &["raw"]).is_err());
         assert_eq!(ids_of(Comparison::Grid, &[]).unwrap(), ["bowline", "ucx-debian", "ucx-wheel"]);
         // The C library takes part where MPI does.
-        for (what, ours) in
-            [(Comparison::Peers, 2), (Comparison::Networks, 2), (Comparison::Grid, 1)]
-        {
+        for (what, ours) in [
+            (Comparison::Peers, 2),
+            (Comparison::Networks, 2),
+            (Comparison::Grid, 1),
+            (Comparison::Collectives, 3),
+        ] {
             assert_eq!(installed(Some("/opt"), what, &["bowline"]).unwrap().len(), ours);
         }
     }

@@ -108,6 +108,18 @@ fn write_rounds(text: &mut String, report: &PeersReport) -> std::fmt::Result {
             if high > 1.5 * low { "; it changed: trust only what the rounds agree on" } else { "" }
         )?;
     }
+    if let (Some(ping), Some(forwarded)) = (report.delay, report.forwarded) {
+        writeln!(
+            text,
+            "network with delay: a datagram there and back {} us at least, {} us in the median; the relay \
+             (real-time: {}) forwarded {} packets and dropped {}",
+            number(ping.min_ns / 1e3),
+            number(ping.median_ns / 1e3),
+            forwarded.real_time,
+            forwarded.packets,
+            forwarded.dropped
+        )?;
+    }
     for round in &report.rounds {
         let noisy = round.before_percent.max(round.during_percent) > NOISY_PERCENT;
         writeln!(

@@ -3,13 +3,13 @@
 //! A library that is told to use TCP may ignore it and stay in shared memory, which gives fine
 //! figures for the wrong thing. So every run over a network must have moved at least what its
 //! figures say it moved. Other users of the loopback device count too: the proof is good on an
-//! otherwise quiet device, and always good for the veth pair, which nobody else knows.
+//! otherwise quiet device, and always good between hosts of ours, which nobody else knows.
 
 use std::fs;
 use std::path::PathBuf;
 
 use crate::BenchError;
-use crate::metric::{Metric, Wire};
+use crate::metric::{Metric, Test, Wire};
 use crate::run::Context;
 
 /// The counters of one device at the start of a run.
@@ -34,10 +34,13 @@ impl Meter {
         let directory = match wire {
             Wire::Memory => return Ok(None),
             Wire::Loopback => PathBuf::from("/sys/class/net/lo/statistics"),
-            Wire::Veth => context.veth()?.statistics(0),
+            Wire::Veth | Wire::Delayed => match context.hosts(wire)? {
+                Some(hosts) => hosts.statistics(0),
+                None => return Ok(None),
+            },
         };
         let mut meter =
-            Self { directory, both_directions: wire == Wire::Veth, start: Counters::default() };
+            Self { directory, both_directions: wire != Wire::Loopback, start: Counters::default() };
         meter.start = meter.counters();
         Ok(Some(meter))
     }
@@ -67,13 +70,22 @@ impl Meter {
     }
 }
 
-/// What the messages of `figures` need. Many messages of a window fit into one packet; those of a
-/// ping-pong do not.
+/// What the messages of `figures` need of the first rank. Many messages of a window fit into one packet;
+/// those of a ping-pong do not, nor do those of two collectives that keep all ranks together.
 fn needed(figures: impl IntoIterator<Item = (Metric, u64)>) -> Counters {
     figures.into_iter().fold(Counters::default(), |sum, (metric, messages)| Counters {
-        packets: sum.packets + if metric.window() == 1 { messages } else { 0 },
+        packets: sum.packets + if apart(metric) { messages } else { 0 },
         bytes: sum.bytes + messages * metric.size,
     })
+}
+
+/// Whether no two messages of a metric fit into one packet.
+fn apart(metric: Metric) -> bool {
+    match metric.test {
+        Test::Bcast | Test::Reduce => false,
+        test if test.is_collective() => true,
+        _ => metric.window() == 1,
+    }
 }
 
 fn judge(program: &str, moved: Counters, needed: Counters) -> Result<(), BenchError> {
@@ -92,7 +104,6 @@ fn judge(program: &str, moved: Counters, needed: Counters) -> Result<(), BenchEr
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metric::Test;
 
     #[test]
     fn a_run_that_stayed_in_memory_is_found_out() {

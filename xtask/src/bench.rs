@@ -31,6 +31,9 @@ pub(crate) enum Task {
     Networks(Against),
     /// Every operation of ucp at every size, beside UCX over shared memory
     Grid(Against),
+    /// Collectives of 2 to 16 ranks beside MPICH, Open MPI and Intel MPI: over shared memory, and with root over
+    /// TCP between network namespaces whose packets take 100 microseconds
+    CollectivesPeers(Against),
     /// Instructions for each operation of the short path, by callgrind
     Instructions(instructions::Options),
     /// Calls, requests and doorbells of the verbs transport beside perftest, in a guest that has
@@ -67,6 +70,9 @@ pub(crate) fn run(workspace: &Workspace, task: Task) -> Result<()> {
         Task::Peers(against) => compare(workspace, against, bowline_bench::run),
         Task::Networks(against) => compare(workspace, against, bowline_bench::run_networks),
         Task::Grid(against) => compare(workspace, against, bowline_bench::run_grid),
+        Task::CollectivesPeers(against) => {
+            compare(workspace, against, bowline_bench::run_collectives)
+        }
         Task::Instructions(options) => instructions::run(workspace, &options),
         Task::Verbs(options) => crate::guest::measure::run(workspace, &options),
         Task::Neighbours(options) => neighbours::run(workspace, &options),

@@ -9,8 +9,9 @@
 //! The task runs itself once more in network, mount and process namespaces of its own
 //! (`unshare`): what it makes there ends with it, whatever becomes of it, and it needs root only
 //! where the kernel does not let users make namespaces. Hosts share kernel and file system, so
-//! what is tested is the network between them and nothing else. Delay and loss are not made
-//! here; `cargo xtask guest` has a kernel that can.
+//! what is tested is the network between them and nothing else. One case has hosts of its own, with the
+//! relay of `bowline-bench` between them, which delays packets; loss is made in `cargo xtask guest`, whose
+//! kernel can.
 
 mod cases;
 mod door;

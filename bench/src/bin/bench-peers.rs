@@ -22,6 +22,10 @@ struct Arguments {
     #[arg(long, conflicts_with = "networks")]
     grid: bool,
 
+    /// Collectives of all sizes, over shared memory and over TCP with delay.
+    #[arg(long, conflicts_with_all = ["networks", "grid"])]
+    collectives: bool,
+
     /// Where to write the report as JSON.
     #[arg(long)]
     json: Option<PathBuf>,
@@ -44,6 +48,8 @@ fn main() -> ExitCode {
 fn compare(arguments: &Arguments) -> Result<(), BenchError> {
     let report = if arguments.grid {
         bowline_bench::run_grid(&arguments.options)?
+    } else if arguments.collectives {
+        bowline_bench::run_collectives(&arguments.options)?
     } else if arguments.networks {
         bowline_bench::run_networks(&arguments.options)?
     } else {

@@ -11,7 +11,6 @@ use crate::metric::{Metric, Sample, Test, Wire};
 use crate::plan::Stage;
 use crate::run::Context;
 use crate::traffic::Meter;
-use crate::veth::HOSTS;
 
 /// Bowline's command.
 #[derive(Debug)]
@@ -82,11 +81,11 @@ impl Bowline {
         // The command counts windows.
         let iterations = metric.iterations(context.budget).div_ceil(window);
         let mut launch = self.launch(context);
-        if wire == Wire::Veth {
-            let agent = format!("{} {{host}}", context.veth()?.script().display());
+        if let Some(hosts) = context.hosts(wire)? {
+            let agent = format!("{} {{host}}", hosts.script().display());
             launch = launch
                 .args(["run", "-n", "2", "--hosts"])
-                .args([HOSTS.join(","), "--agent-command".to_owned(), agent, "--".to_owned()])
+                .args([hosts.names.join(","), "--agent-command".to_owned(), agent, "--".to_owned()])
                 .args([self.program.to_string_lossy()])
                 .args(["--as-rank"]);
         }
@@ -159,7 +158,8 @@ impl Source for Bowline {
     }
 
     fn offers(&self, metric: Metric) -> bool {
-        !metric.test.is_of_types()
+        let of_the_command = !matches!(metric.test, Test::Reduce | Test::Allgather);
+        of_the_command && !metric.test.is_of_types() && metric.wire != Wire::Delayed
     }
 
     fn measure(&self, context: &Context, _: Stage, metrics: &[Metric]) -> Measured {

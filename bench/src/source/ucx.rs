@@ -13,12 +13,11 @@ use std::time::{Duration, Instant};
 use super::{Measured, Role, Source};
 use crate::BenchError;
 use crate::command::{Launch, Running, shorten};
-use crate::metric::{Metric, Sample, Test, Wire};
+use crate::metric::{Metric, Sample, Test};
 use crate::plan::{Comparison, Stage};
 use crate::run::Context;
 use crate::traffic::Meter;
 use crate::venv::{Package, site_packages};
-use crate::veth::ADDRESSES;
 
 /// One build of UCX.
 #[derive(Debug)]
@@ -43,7 +42,7 @@ impl Ucx {
     /// The transports it may use.
     fn transports(&self) -> &'static str {
         match self.what {
-            Comparison::Peers | Comparison::Grid => "self,sm",
+            Comparison::Peers | Comparison::Grid | Comparison::Collectives => "self,sm",
             Comparison::Networks => "self,tcp",
         }
     }
@@ -71,14 +70,14 @@ impl Ucx {
             if let Some(device) = metric.wire.device() {
                 launch = launch.env("UCX_NET_DEVICES", device);
             }
-            match metric.wire {
-                Wire::Veth => Ok(context.veth()?.on(side, launch)),
-                Wire::Memory | Wire::Loopback => Ok(launch),
-            }
+            Ok(match context.hosts(metric.wire)? {
+                Some(hosts) => hosts.on(side, launch),
+                None => launch,
+            })
         };
-        let (address, tables) = match metric.wire {
-            Wire::Veth => (ADDRESSES[0], context.veth()?.tcp_tables(0)),
-            _ => ("127.0.0.1", ["/proc/net/tcp", "/proc/net/tcp6"].map(str::to_owned)),
+        let (address, tables) = match context.hosts(metric.wire)? {
+            Some(hosts) => (hosts.addresses[0].as_str(), hosts.tcp_tables(0)),
+            None => ("127.0.0.1", ["/proc/net/tcp", "/proc/net/tcp6"].map(str::to_owned)),
         };
         let meter = Meter::start(context, metric.wire)?;
         let mut server = launch(0, Vec::new())?.start()?;

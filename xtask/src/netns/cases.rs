@@ -8,6 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use bowline_bench::{DelayedNetwork, RelayOptions};
 
 use super::Programs;
 use super::net::Net;
@@ -37,6 +38,7 @@ const CASES: &[Case] = &[
     ("mpi_unplugged_ranks_get_errors", mpi_unplugged_ranks_get_errors),
     ("mpi_healed_network_writes_nothing_late", mpi_healed_network_writes_nothing_late),
     ("mpi_unplugged_job_ends", mpi_unplugged_job_ends),
+    ("mpi_transfers_with_delay", mpi_transfers_with_delay),
     ("rails_transfers", rails_transfers),
     ("rails_transfers_with_memory", rails_transfers_with_memory),
     ("rails_survive_a_pulled_plug", rails_survive_a_pulled_plug),
@@ -93,11 +95,26 @@ impl Stage<'_> {
         program: &Path,
         args: &[&str],
     ) -> Result<Job> {
+        self.start_on(&self.net.hosts, self.ranks(), variables, agents, words, program, args)
+    }
+
+    /// The same on other hosts.
+    #[expect(clippy::too_many_arguments, reason = "each is a part of one command line")]
+    fn start_on(
+        &self,
+        hosts: &[String],
+        ranks: u32,
+        variables: &[(&str, &str)],
+        agents: &str,
+        words: &[&str],
+        program: &Path,
+        args: &[&str],
+    ) -> Result<Job> {
         let path = self.programs.directory.join("netns.out");
         let said = File::create(&path).context("cannot make a file for output")?;
         let child = Command::new(self.programs.bowline())
-            .args(["run", "--hosts", &self.net.hosts.join(","), "--agent-command", agents])
-            .args(["-n", &self.ranks().to_string()])
+            .args(["run", "--hosts", &hosts.join(","), "--agent-command", agents])
+            .args(["-n", &ranks.to_string()])
             .args(words)
             .arg("--")
             .arg(program)
@@ -257,6 +274,33 @@ fn transfers(stage: &Stage<'_>, variables: &[(&str, &str)]) -> Result<()> {
     let said = stage.run_with(variables, &stage.net.direct(), &program, &["20"])?;
     let done = said.matches("has done 20 rounds").count();
     ensure!(done == stage.ranks() as usize, "not all ranks are done:\n{said}");
+    Ok(())
+}
+
+/// Three hosts of their own, whose packets take half a millisecond and a little more, now and then: all
+/// messages arrive, and nothing of them on a way that is shorter.
+fn mpi_transfers_with_delay(stage: &Stage<'_>) -> Result<()> {
+    let options = RelayOptions {
+        delay: Duration::from_micros(500),
+        jitter: Duration::from_micros(100),
+        ..RelayOptions::default()
+    };
+    let network = DelayedNetwork::make(3, &[0], &options)?;
+    let ping = network.ping(10)?;
+    ensure!(ping.min_ns >= 1e6, "a datagram took less than the delay there and back: {ping:?}");
+    let before = network.forwarded();
+    let agents = format!("{} {{host}}", network.script().display());
+    let program = stage.programs.example("until_error");
+    let variables = [("BOWLINE_TRANSPORTS", "self,tcp")];
+    let words = ["--bind", "none"];
+    let job = stage.start_on(network.names(), 3, &variables, &agents, &words, &program, &["10"])?;
+    let (code, said) = job.end()?;
+    ensure!(code == Some(0), "ended with {code:?}:\n{said}");
+    let done = said.matches("has done 10 rounds").count();
+    ensure!(done == 3, "not all ranks are done:\n{said}");
+    let after = network.forwarded();
+    ensure!(after.packets > before.packets, "nothing crossed the network: {after:?}");
+    ensure!(after.dropped == 0, "the relay has dropped packets: {after:?}");
     Ok(())
 }
 

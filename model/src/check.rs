@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::schedule::Schedule;
-use crate::stages::{Operand, Stage};
+use crate::stages::{Operand, Part, Stage};
 
 /// What a value was combined of, from left to right.
 pub type Contributions = Arc<[Range<u32>]>;
@@ -20,8 +20,15 @@ pub type Contributions = Arc<[Range<u32>]>;
 pub struct Proof {
     /// Messages of all ranks.
     pub messages: u64,
-    /// The order in which every rank has combined all contributions.
-    pub order: Contributions,
+    /// Of each part of the vector, the order in which every rank has combined all contributions.
+    pub orders: Vec<Contributions>,
+}
+
+impl Proof {
+    /// Whether contributions are combined in the order of ranks.
+    pub fn in_order(&self) -> bool {
+        self.orders.iter().all(|order| order.len() == 1)
+    }
 }
 
 /// What is wrong with a schedule.
@@ -36,6 +43,13 @@ pub enum Flaw {
         from: u32,
         /// The receiver.
         to: u32,
+    },
+    /// A rank has given away, or never had, a part that it has to send or combine.
+    Missing {
+        /// The stage.
+        stage: usize,
+        /// The rank.
+        rank: u32,
     },
     /// A rank's result has contributions more than once, or not at all.
     Incomplete {
@@ -56,6 +70,12 @@ impl fmt::Display for Flaw {
         match self {
             Self::Unmatched { stage, from, to } => {
                 write!(out, "in stage {stage}, ranks {from} and {to} disagree on a message")
+            }
+            Self::Missing { stage, rank } => {
+                write!(
+                    out,
+                    "in stage {stage}, rank {rank} has no value of what it sends or combines"
+                )
             }
             Self::Incomplete { rank, has } => {
                 write!(out, "rank {rank} has the contributions {has:?}, not each one once")
@@ -83,33 +103,95 @@ pub fn check(schedule: &Schedule) -> Result<Proof, Flaw> {
 /// The first [`Flaw`].
 pub fn follow(ranks: Vec<Vec<Stage>>) -> Result<Proof, Flaw> {
     let size = ranks.len() as u32;
-    let mut values: Vec<Contributions> = (0..size).map(own).collect();
+    let cells = cells(&ranks);
+    // Of each rank, what it has of each part of the vector.
+    let mut values: Vec<Vec<Option<Contributions>>> =
+        (0..size).map(|rank| vec![Some(own(rank)); cells as usize]).collect();
     let mut messages = 0;
     for stage in 0..ranks.first().map_or(0, Vec::len) {
         messages += matched(&ranks, stage)?;
-        let new = |(rank, stages): (usize, &Vec<Stage>)| match &*stages[stage].combines {
-            [] => Arc::clone(&values[rank]),
-            operands => combined(operands, rank, &values),
-        };
-        values = ranks.iter().enumerate().map(new).collect();
-    }
-    let Some(order) = values.first().cloned() else {
-        return Ok(Proof { messages, order: [].into() });
-    };
-    for (rank, value) in values.iter().enumerate() {
-        let mut sorted = value.to_vec();
-        sorted.sort_by_key(|range| range.start);
-        let each_once = sorted.windows(2).all(|pair| pair[0].end == pair[1].start);
-        let whole = sorted.first().map(|range| range.start) == Some(0)
-            && sorted.last().map(|range| range.end) == Some(size);
-        if !each_once || !whole {
-            return Err(Flaw::Incomplete { rank: rank as u32, has: Arc::clone(value) });
+        let mut new = Vec::new();
+        for (rank, stages) in ranks.iter().enumerate() {
+            news(&stages[stage], rank, cells, &values, &mut new)
+                .ok_or(Flaw::Missing { stage, rank: rank as u32 })?;
+        }
+        for (rank, stages) in ranks.iter().enumerate() {
+            let Stage { combines, takes, keeps, .. } = &stages[stage];
+            if !combines.is_empty() || !takes.is_empty() {
+                let keeps = keeps.cells(cells);
+                values[rank][..keeps.start].fill(None);
+                values[rank][keeps.end..].fill(None);
+            }
+        }
+        for (rank, cell, value) in new {
+            values[rank][cell] = Some(value);
         }
     }
-    match values.iter().position(|value| *value != order) {
-        Some(rank) => Err(Flaw::Disagreement { rank: rank as u32 }),
-        None => Ok(Proof { messages, order }),
+    for (rank, value) in values.iter().enumerate() {
+        for value in value {
+            complete(value.as_ref(), size)
+                .map_err(|has| Flaw::Incomplete { rank: rank as u32, has })?;
+        }
     }
+    match values.iter().position(|value| *value != values[0]) {
+        Some(rank) => Err(Flaw::Disagreement { rank: rank as u32 }),
+        None => {
+            let orders = values.into_iter().next().unwrap_or_default();
+            Ok(Proof { messages, orders: orders.into_iter().flatten().collect() })
+        }
+    }
+}
+
+/// Parts of the vector that are never cut.
+fn cells(ranks: &[Vec<Stage>]) -> u32 {
+    let (mut cells, mut last) = (1, 1);
+    for stage in ranks.iter().flatten() {
+        let parts = [stage.part, stage.keeps].into_iter();
+        for part in parts.chain(stage.sends.iter().chain(&stage.takes).map(|piece| piece.part)) {
+            if part.of != last {
+                last = part.of;
+                cells = cells / divisor(cells, last) * last;
+            }
+        }
+    }
+    cells
+}
+
+/// The greatest common one.
+const fn divisor(one: u32, other: u32) -> u32 {
+    if other == 0 { one } else { divisor(other, one % other) }
+}
+
+/// The new values of a rank in a stage: for which part. Nothing when somebody does not have what it gives.
+fn news(
+    stage: &Stage,
+    rank: usize,
+    cells: u32,
+    values: &[Vec<Option<Contributions>>],
+    new: &mut Vec<(usize, usize, Contributions)>,
+) -> Option<()> {
+    if !stage.combines.is_empty() {
+        for cell in stage.part.cells(cells) {
+            new.push((rank, cell, combined(&stage.combines, rank, cell, values)?));
+        }
+    }
+    for piece in &stage.takes {
+        for cell in piece.part.cells(cells) {
+            new.push((rank, cell, values[piece.rank as usize][cell].clone()?));
+        }
+    }
+    Some(())
+}
+
+/// Whether each contribution is there once; what is there, if not.
+fn complete(value: Option<&Contributions>, size: u32) -> Result<(), Contributions> {
+    let Some(value) = value else { return Err([].into()) };
+    let mut sorted = value.to_vec();
+    sorted.sort_by_key(|range| range.start);
+    let each_once = sorted.windows(2).all(|pair| pair[0].end == pair[1].start);
+    let whole = sorted.first().map(|range| range.start) == Some(0)
+        && sorted.last().map(|range| range.end) == Some(size);
+    if each_once && whole { Ok(()) } else { Err(Arc::clone(value)) }
 }
 
 /// What a rank contributes itself.
@@ -117,33 +199,38 @@ fn own(rank: u32) -> Contributions {
     std::iter::once(rank..rank + 1).collect()
 }
 
-fn combined(operands: &[Operand], own: usize, values: &[Contributions]) -> Contributions {
+fn combined(
+    operands: &[Operand],
+    own: usize,
+    cell: usize,
+    values: &[Vec<Option<Contributions>>],
+) -> Option<Contributions> {
     let mut all: Vec<Range<u32>> = Vec::new();
     for operand in operands {
-        let value = match operand {
-            Operand::Own => &values[own],
-            Operand::Of(rank) => &values[*rank as usize],
+        let rank = match operand {
+            Operand::Own => own,
+            Operand::Of(rank) => *rank as usize,
         };
-        for range in value.iter() {
+        for range in values[rank][cell].as_ref()?.iter() {
             match all.last_mut() {
                 Some(last) if last.end == range.start => last.end = range.end,
                 _ => all.push(range.clone()),
             }
         }
     }
-    all.into()
+    Some(all.into())
 }
 
 /// The number of a stage's messages, each of which is sent and received.
 fn matched(ranks: &[Vec<Stage>], stage: usize) -> Result<u64, Flaw> {
     let pairs = |receives: bool| {
-        let mut pairs: Vec<(u32, u32)> = Vec::new();
+        let mut pairs: Vec<(u32, u32, Part)> = Vec::new();
         for (rank, stages) in ranks.iter().enumerate() {
             let (rank, stage) = (rank as u32, &stages[stage]);
             if receives {
-                pairs.extend(stage.receives().map(|from| (from, rank)));
+                pairs.extend(stage.receives().map(|from| (from.rank, rank, from.part)));
             } else {
-                pairs.extend(stage.sends.iter().map(|&to| (rank, to)));
+                pairs.extend(stage.sends.iter().map(|to| (rank, to.rank, to.part)));
             }
         }
         pairs.sort_unstable();
@@ -155,7 +242,7 @@ fn matched(ranks: &[Vec<Stage>], stage: usize) -> Result<u64, Flaw> {
     }
     let differs = sent.iter().zip(&received).find(|(one, other)| one != other);
     let longer = if sent.len() > received.len() { &sent } else { &received };
-    let &(from, to) = match differs {
+    let &(from, to, _) = match differs {
         Some((one, other)) => one.min(other),
         None => &longer[sent.len().min(received.len())],
     };

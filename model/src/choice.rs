@@ -16,7 +16,7 @@ pub enum Reading {
     Published,
 }
 
-/// What a schedule takes, all ranks beginning at once.
+/// What a schedule takes for vectors so short that their length does not matter, all ranks beginning at once.
 pub fn time(schedule: &Schedule, cost: Pipelining, reading: Reading) -> f64 {
     schedule.tokens().iter().map(|&token| stage_time(token, cost, reading)).sum()
 }
@@ -26,7 +26,10 @@ fn stage_time(token: Token, cost: Pipelining, reading: Reading) -> f64 {
         Token::Exchange { factor } => cost.multicast(factor - 1),
         Token::Collapse { .. } => cost.message(),
         Token::Expand { base, .. } => cost.multicast(base - 1),
-        Token::Merge(merged) => cost.multicast(merged.factor),
+        Token::Merge(merged) | Token::OrderedMerge(merged) => cost.multicast(merged.factor),
+        Token::Split(cut) | Token::Gather(cut) => {
+            f64::from(cut.rounds()) * cost.multicast((cut.factor - 1) / cut.rounds())
+        }
         Token::InverseMerge(merged) => {
             let shared_by = match reading {
                 Reading::Groups => merged.groups,
@@ -84,6 +87,43 @@ pub fn choose(ranks: u32, ratio: f64, order: Order) -> Schedule {
         _ => Schedule::merged(&factors, merged).ok(),
     });
     made.unwrap_or_else(|| Schedule::doubling(ranks))
+}
+
+/// Most ranks in a group whose parts go around a ring, or from each rank to each other: a rank keeps a stage for each
+/// round of a ring.
+const MOST_PARTS: u32 = 512;
+
+/// The schedules among which a choice by length is made, each once: what the heuristic finds in both orders, one stage
+/// for all, and the same factors as cuts; recursive doubling and halving; a ring. With those only that keep the order
+/// of ranks unless operations are commutative.
+pub fn candidates(ranks: u32, ratio: f64, commutative: bool) -> Vec<Schedule> {
+    let mut all: Vec<Schedule> = Vec::new();
+    let mut add = |schedule: Schedule| {
+        if (commutative || schedule.keeps_order()) && !all.contains(&schedule) {
+            all.push(schedule);
+        }
+    };
+    if ranks < 2 {
+        return Schedule::of_factors(&[]).into_iter().collect();
+    }
+    for order in [Order::ByCost, Order::Greatest] {
+        add(choose(ranks, ratio, order));
+        if let Some((factors, merged)) = heuristic(ranks, ratio, order) {
+            if !commutative {
+                Schedule::merged_in_order(&factors, merged).into_iter().for_each(&mut add);
+            }
+            Schedule::split_in_pairs(&factors, merged).into_iter().for_each(&mut add);
+        }
+    }
+    Schedule::of_factors(&[ranks]).into_iter().for_each(&mut add);
+    add(Schedule::doubling(ranks));
+    add(Schedule::halving(ranks));
+    if ranks <= MOST_PARTS {
+        for ring in [false, true] {
+            Schedule::split(&[ranks], ring).into_iter().for_each(&mut add);
+        }
+    }
+    all
 }
 
 /// The least time of all schedules of the notation: factored, collapsed and merged. It keeps what it has found

@@ -13,16 +13,16 @@ mod costs;
 mod counts;
 mod limits;
 mod load;
+mod multiply;
 
 pub use costs::{Costs, CostsError};
-pub use counts::{
-    allgather, allreduce, alltoall, barrier, bcast, multiplying, reduce, reduce_scatter,
-};
+pub use counts::{allgather, allreduce, alltoall, barrier, bcast, reduce, reduce_scatter};
 pub use limits::Limits;
 pub use load::Load;
+pub use multiply::multiplying;
 
 use super::forms::{Allgather, Allreduce, Alltoall, Barrier, Bcast, Reduce, ReduceScatter};
-use crate::choice::{Order, choose};
+use crate::choice::candidates;
 use crate::schedule::Schedule;
 
 /// The ranks of a communicator and what they run on.
@@ -87,8 +87,8 @@ impl Crew {
         sorted(self, costs, all.map(|how| (how, reduce(self.ranks, how, bytes))))
     }
 
-    /// All algorithms of allreduces of vectors of `bytes`: the forms, and of recursive multiplying the schedules that
-    /// the published heuristic finds for these costs.
+    /// All algorithms of allreduces of vectors of `bytes`: the forms, and the [`candidates`] of recursive multiplying
+    /// for these costs.
     pub fn allreduces(
         self,
         costs: &Costs,
@@ -99,19 +99,7 @@ impl Crew {
             [Allreduce::Doubling, Allreduce::Halving, Allreduce::Flat, Allreduce::ReduceBcast];
         let mut all: Vec<_> =
             forms.map(|how| (AllreduceForm::Form(how), allreduce(self.ranks, how, bytes))).into();
-        let mut schedules = Vec::new();
-        for order in [Order::ByCost, Order::Greatest] {
-            let found = choose(self.ranks, costs.ratio(bytes), order);
-            if !schedules.contains(&found) && (commutative || found.keeps_order()) {
-                schedules.push(found);
-            }
-        }
-        // One stage has the least latency that there is.
-        if let Ok(once) = Schedule::of_factors(&[self.ranks])
-            && !schedules.contains(&once)
-        {
-            schedules.push(once);
-        }
+        let schedules = candidates(self.ranks, costs.ratio(bytes), commutative);
         all.extend(schedules.into_iter().map(|schedule| {
             let load = multiplying(&schedule, bytes);
             (AllreduceForm::Multiplying(schedule), load)

@@ -191,15 +191,20 @@ pub fn allreduce(
     })
 }
 
-/// Allreduces by a schedule of recursive multiplying.
+/// Allreduces of vectors of `len` bytes in elements of `width`, by a schedule of recursive multiplying.
 ///
 /// # Errors
 /// The first [`Flaw`].
-pub fn multiplying(schedule: &Schedule, len: usize, in_place: bool) -> Result<Proof, Flaw> {
-    let stages: Vec<_> = (0..schedule.ranks()).map(|rank| schedule.stages(rank)).collect();
-    let scratch = |rank: u32| multiply::places(&stages[rank as usize]) * len;
+pub fn multiplying(
+    schedule: &Schedule,
+    (len, width): (usize, usize),
+    in_place: bool,
+) -> Result<Proof, Flaw> {
+    let ranks = schedule.ranks();
+    let stages: Vec<_> = (0..ranks).map(|rank| schedule.stages(rank)).collect();
+    let scratch = |rank: u32| multiply::scratch(&stages[rank as usize], len, width);
     let ordered = schedule.keeps_order();
-    any_allreduce(schedule.ranks(), (len, 1), in_place, ordered, scratch, |plan, place, vectors| {
+    any_allreduce(ranks, (len, width), in_place, ordered, scratch, |plan, place, vectors| {
         multiply::run(plan, &stages[place.rank as usize], vectors)
     })
 }

@@ -164,18 +164,18 @@ fn heuristic_schedules(size: u32) -> Vec<Schedule> {
 fn recursive_multiplying_gives_every_rank_the_whole_and_the_same_bits() {
     for size in 1..=24 {
         for schedule in schedules(size) {
-            for (len, in_place) in [(0, false), (3, false), (3, true)] {
-                proven!(multiplying(&schedule, len, in_place));
+            for (vector, in_place) in [((0, 1), false), ((3, 1), false), ((6, 3), true)] {
+                proven!(multiplying(&schedule, vector, in_place));
             }
         }
     }
     // The stages of all that the heuristic can give are proven elsewhere; what is done in a stage is always the same.
     for size in 25..=512 {
-        proven!(multiplying(&choose(size, 2.316, Order::ByCost), 8, false));
-        proven!(multiplying(&Schedule::doubling(size), 8, true));
+        proven!(multiplying(&choose(size, 2.316, Order::ByCost), (8, 8), false));
+        proven!(multiplying(&Schedule::doubling(size), (8, 8), true));
     }
     for size in SAMPLES {
-        proven!(multiplying(&choose(size, 2.316, Order::ByCost), 8, false));
+        proven!(multiplying(&choose(size, 2.316, Order::ByCost), (8, 8), false));
     }
 }
 

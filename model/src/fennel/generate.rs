@@ -32,7 +32,7 @@ pub fn multicast(width: u32, bytes: usize) -> Program {
 }
 
 /// An allreduce of `bytes` by a schedule. In each stage a process sends what it has, and computes once when all
-/// that it receives is there.
+/// that it combines is there. An element is a byte.
 pub fn allreduce(schedule: &Schedule, bytes: usize) -> Program {
     allreduce_after(schedule, bytes, |_| 0.0)
 }
@@ -60,7 +60,8 @@ pub fn stages(stages: &[Vec<Stage>], bytes: usize, delay: impl Fn(u32) -> f64) -
     for stage in 0..stages.first().map_or(0, Vec::len) {
         let mut arrivals: Vec<Vec<TaskId>> = vec![Vec::new(); stages.len()];
         for (rank, stages) in stages.iter().enumerate() {
-            for &to in &stages[stage].sends {
+            for piece in &stages[stage].sends {
+                let (to, bytes) = (piece.rank, piece.part.elements(bytes).len());
                 let put = program.add(rank as u32, Act::Put { to, bytes }, &[last[rank]]);
                 arrivals[to as usize].push(put);
                 last[rank] = put;
@@ -69,7 +70,10 @@ pub fn stages(stages: &[Vec<Stage>], bytes: usize, delay: impl Fn(u32) -> f64) -
         for (rank, mut before) in arrivals.into_iter().enumerate() {
             if !before.is_empty() {
                 before.push(last[rank]);
-                last[rank] = program.add(rank as u32, Act::Compute(bytes), &before);
+                let combines = !stages[rank][stage].combines.is_empty();
+                let part = stages[rank][stage].part.elements(bytes).len();
+                let act = if combines { Act::Compute(part) } else { Act::Proxy };
+                last[rank] = program.add(rank as u32, act, &before);
             }
         }
     }

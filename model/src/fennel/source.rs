@@ -3,7 +3,7 @@
 
 use crate::coll::plan::{Place, Plan, Span};
 use crate::coll::record::{Recorder, Step, Steps};
-use crate::stages::Stage;
+use crate::stages::{Part, Stage};
 
 /// The steps of all ranks.
 pub trait Source {
@@ -57,13 +57,26 @@ impl<F: Fn(u32) -> Vec<Stage>> Source for Published<F> {
         let value = Span::input(self.bytes);
         let stages = (self.stages)(rank);
         let steps = stages.iter().flat_map(|stage| {
+            let part = move |part: Part| {
+                let bytes = part.elements(value.len);
+                value.part(bytes.start, bytes.len())
+            };
             // A stage in which nothing is received is no reason to compute.
             let received = stage.receives().next().is_some();
-            let recv = stage.receives().map(move |from| Step::Recv { from, into: value, phase: 0 });
-            let sends = stage.sends.iter();
-            let send = sends.map(move |&to| Step::Send { to, from: value, phase: 0 });
+            let combines = stage.receives().count() > stage.takes.len();
+            let recv = stage.receives().map(move |from| Step::Recv {
+                from: from.rank,
+                into: part(from.part),
+                phase: 0,
+            });
+            let send = stage.sends.iter().map(move |to| Step::Send {
+                to: to.rank,
+                from: part(to.part),
+                phase: 0,
+            });
             let wait = received.then_some(Step::Wait);
-            let compute = received.then_some(Step::Reduce { left: value, right: value });
+            let reduced = part(stage.part);
+            let compute = combines.then_some(Step::Reduce { left: reduced, right: reduced });
             send.chain(recv).chain(wait).chain(compute)
         });
         for step in steps.skip(first) {

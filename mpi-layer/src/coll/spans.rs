@@ -331,7 +331,7 @@ impl Communicator {
                 allreduce::run(&mut engine, self.place(), *how, vectors)
             }
             AllreduceWay::Multiplying(stages) => {
-                let scratch = multiply::places(stages) * own.len;
+                let scratch = multiply::scratch(stages, own.len, width);
                 let mut engine = on.begin(self, scratch, Some(combine));
                 multiply::run(&mut engine, stages, vectors)
             }

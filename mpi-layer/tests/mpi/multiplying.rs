@@ -73,8 +73,19 @@ fn every_form_and_ratio_gives_the_results() {
 
 #[test]
 fn schedules_are_for_communicators_of_their_size() {
-    let all =
-        [(4, "a4"), (6, "a3,a2"), (7, "m1g2a3,n1g3a2"), (7, "m3g2a2,n3g2a2"), (7, "c6m2,a4,e6m2")];
+    let all = [
+        (4, "a4"),
+        (6, "a3,a2"),
+        (7, "m1g2a3,n1g3a2"),
+        (7, "m3g2a2,n3g2a2"),
+        (7, "o3g2a2,n3g2a2"),
+        (7, "c6m2,a4,e6m2"),
+        (6, "s6r,g6r"),
+        (8, "s2,s2,s2,g2,g2,g2"),
+        (8, "c8m2,s4,g4r,e8m2"),
+        (9, "s3,a3,g3"),
+        (10, "a2,c4m2,a3,e4m2"),
+    ];
     for (size, schedule) in all {
         ranks_with(size, &asked(schedule), reduce_everything);
         // Others do without.

@@ -170,7 +170,7 @@ fn merging(rows: &mut Vec<Row>) -> Result<()> {
 /// E13: messages of 64 ranks.
 fn messages(rows: &mut Vec<Row>) -> Result<()> {
     for (text, published) in [("a4,a4,a4", 576.0), ("a2,a2,a2,a2,a2,a2", 384.0)] {
-        let proof = prove::multiplying(&Schedule::parse(64, text)?, 8, false)?;
+        let proof = prove::multiplying(&Schedule::parse(64, text)?, (8, 8), false)?;
         let what = format!("64 ranks, {text}: messages");
         let ours = proof.messages() as f64;
         rows.push(Row { experiment: "E13", what, published: Some(published), ours, unit: "" });

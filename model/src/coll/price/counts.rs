@@ -3,7 +3,6 @@
 use super::Load;
 use crate::coll::bcast::CHAIN_PIECE;
 use crate::coll::forms::{Allgather, Allreduce, Alltoall, Barrier, Bcast, Reduce, ReduceScatter};
-use crate::schedule::{Schedule, Token};
 
 fn log2(ranks: f64) -> f64 {
     ranks.log2().ceil()
@@ -127,66 +126,6 @@ pub fn allreduce(ranks: u32, how: Allreduce, bytes: usize) -> Load {
             reduce(ranks, Reduce::Ordered, bytes).then(Load::fan_out(n - 1.0, len))
         }
     }
-}
-
-/// What an allreduce by a schedule does.
-pub fn multiplying(schedule: &Schedule, bytes: usize) -> Load {
-    let len = bytes as f64;
-    let mut load = Load::default().copying(len);
-    // Ranks that take part in exchanges.
-    let mut active = f64::from(schedule.ranks());
-    for token in schedule.tokens() {
-        let stage = match *token {
-            Token::Exchange { factor } => {
-                let width = f64::from(factor - 1);
-                Load::exchange(active, width, len).all_reducing(active, width * len)
-            }
-            Token::Collapse { threshold, base } => {
-                let (width, blocks) = (f64::from(base - 1), f64::from(threshold / base));
-                active -= blocks * width;
-                let one = Load::fan_in(width, len).reducing(width * len);
-                Load { messages: blocks * width, all_bytes: blocks * width * len, ..one }
-            }
-            Token::Expand { threshold, base } => {
-                let (width, blocks) = (f64::from(base - 1), f64::from(threshold / base));
-                let one = Load::fan_out(width, len);
-                Load { messages: blocks * width, all_bytes: blocks * width * len, ..one }
-            }
-            Token::Merge(merged) => {
-                let (rest, factor) = (f64::from(merged.remainder), f64::from(merged.factor));
-                active -= rest;
-                let more = f64::from(merged.remainder.div_ceil(merged.groups));
-                let all = rest * factor + active * (factor - 1.0);
-                let taken = factor - 1.0 + more;
-                Load {
-                    sends: factor,
-                    receives: taken,
-                    bytes: factor * len,
-                    messages: all,
-                    all_bytes: all * len,
-                    ..Load::exchange(active, 1.0, len)
-                }
-                .all_reducing(active, taken * len)
-            }
-            Token::InverseMerge(merged) => {
-                let (rest, factor) = (f64::from(merged.remainder), f64::from(merged.factor));
-                let more = f64::from(merged.remainder.div_ceil(merged.groups));
-                let all = rest * factor + active * (factor - 1.0);
-                let width = factor - 1.0 + more;
-                Load {
-                    sends: width,
-                    receives: factor,
-                    bytes: width * len,
-                    messages: all,
-                    all_bytes: all * len,
-                    ..Load::exchange(active, 1.0, len)
-                }
-                .all_reducing(active + rest, (factor - 1.0) * len)
-            }
-        };
-        load = load.then(stage);
-    }
-    load
 }
 
 /// What an allgather of blocks of `block` bytes does.

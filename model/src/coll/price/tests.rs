@@ -152,19 +152,37 @@ fn reductions_cost_what_they_take() {
     wrong.is_empty();
 }
 
+const SCHEDULES: [(u32, &str); 9] = [
+    (7, "m1g2a3,n1g3a2"),
+    (7, "m3g2a2,n3g2a2"),
+    (7, "o3g2a2,n3g2a2"),
+    (7, "c6m2,a2,a2,e6m2"),
+    (12, "s3,a2,g3r,a2"),
+    (12, "a2,c4m2,a4,e4m2"),
+    (12, "a2,m2g2a2,n2g2a2"),
+    (16, "s4,a4,g4"),
+    (16, "c16m2,c8m2,s4,g4,e8m2,e16m2"),
+];
+
 #[test]
 fn schedules_cost_what_they_take() {
     let mut wrong = Wrong::default();
     for (ranks, bytes) in cases() {
-        for text in ["", "m1g2a3,n1g3a2", "m3g2a2,n3g2a2", "c6m2,a2,a2,e6m2"] {
-            let schedule = match text {
-                "" => choose(ranks, 5.0, Order::ByCost),
-                text if ranks == 7 => Schedule::parse(7, text).unwrap(),
-                _ => continue,
-            };
+        let mut all = candidates(ranks, 5.0, true);
+        all.extend(candidates(ranks, 5.0, false));
+        for (of, text) in SCHEDULES {
+            all.extend((ranks == of).then(|| Schedule::parse(of, text).unwrap()));
+        }
+        for schedule in all {
+            if schedule.splits() && bytes < ranks as usize {
+                continue;
+            }
             let stages: Vec<_> = (0..ranks).map(|rank| schedule.stages(rank)).collect();
             let load = multiplying(&schedule, bytes);
-            wrong.check(&schedule, (ranks, bytes), load, within(ranks), |plan, place| {
+            // A collapsed block may meet ranks that are ahead of it, which the price does not know.
+            let ahead = if schedule.to_string().starts_with('c') { 0.2 } else { 0.0 };
+            let within = within(ranks).max(ahead);
+            wrong.check(&schedule, (ranks, bytes), load, within, |plan, place| {
                 multiply::run(plan, &stages[place.rank as usize], vectors(bytes))
             });
         }
@@ -223,7 +241,11 @@ fn what_is_cheapest_follows_the_costs() {
     assert_eq!(multiplied(&first(&far)), Some(1));
     assert!(multiplied(&first(&near)).is_none_or(|stages| stages >= 4));
     let long = alone(ranks).allreduces(&COSTS, 1 << 20, true).swap_remove(0).form;
-    assert_eq!(long, AllreduceForm::Form(Allreduce::Halving));
+    let cut = match &long {
+        AllreduceForm::Form(form) => *form == Allreduce::Halving,
+        AllreduceForm::Multiplying(schedule) => schedule.splits(),
+    };
+    assert!(cut, "{long:?}");
 }
 
 /// The stages of a schedule, if it is one.

@@ -1,0 +1,194 @@
+//! Schedules of the whole notation: merges in the order of ranks, cuts, and all of them inside each other. Each one is
+//! proven stage by stage, and some of them by the steps that an engine carries out.
+
+use std::collections::HashMap;
+
+use bowline_model::check::check;
+use bowline_model::choice::candidates;
+use bowline_model::coll::prove;
+use bowline_model::schedule::{Cut, Merged, Schedule, Token};
+
+/// Lists of stages for a number of ranks, with what opens and closes up to so many levels deep.
+#[derive(Default)]
+struct Grammar {
+    known: HashMap<(u32, u32, bool), Vec<Vec<Token>>>,
+}
+
+impl Grammar {
+    /// All of a number of ranks; with collapses and merges if `folds`.
+    fn all(&mut self, ranks: u32, levels: u32, folds: bool) -> Vec<Vec<Token>> {
+        if ranks == 1 {
+            return vec![Vec::new()];
+        }
+        if let Some(known) = self.known.get(&(ranks, levels, folds)) {
+            return known.clone();
+        }
+        let mut all = Vec::new();
+        for first in (2..=ranks).filter(|first| ranks.is_multiple_of(*first)) {
+            let rest = self.all(ranks / first, levels, folds);
+            for section in self.section(first, levels, folds) {
+                all.extend(rest.iter().map(|rest| [&*section, rest].concat()));
+            }
+        }
+        self.known.insert((ranks, levels, folds), all.clone());
+        all
+    }
+
+    /// All allreduces of so many ranks that count as one factor.
+    fn section(&mut self, ranks: u32, levels: u32, folds: bool) -> Vec<Vec<Token>> {
+        let mut all = vec![vec![Token::Exchange { factor: ranks }]];
+        if levels == 0 {
+            return all;
+        }
+        let mut around = |before: Token, inner: &[Vec<Token>], after: Token| {
+            all.extend(inner.iter().map(|inner| [&[before], &**inner, &[after]].concat()));
+        };
+        for factor in (2..=ranks).filter(|factor| ranks.is_multiple_of(*factor)) {
+            let inner = self.all(ranks / factor, levels - 1, folds);
+            for ring in [false, true] {
+                let cut = Cut { factor, ring };
+                around(Token::Split(cut), &inner, Token::Gather(cut));
+            }
+        }
+        for base in 2..=if folds { ranks } else { 1 } {
+            for threshold in (base..=ranks).step_by(base as usize) {
+                let left = ranks - threshold / base * (base - 1);
+                let inner = self.all(left, levels - 1, folds);
+                let ends = (Token::Collapse { threshold, base }, Token::Expand { threshold, base });
+                around(ends.0, &inner, ends.1);
+            }
+        }
+        for core in 4..if folds { ranks } else { 0 } {
+            let remainder = ranks - core;
+            let merged = |factor| Merged { remainder, groups: core / factor, factor };
+            for first in (2..=core / 2).filter(|first| core.is_multiple_of(*first)) {
+                for last in (2..=core / first).filter(|last| (core / first).is_multiple_of(*last)) {
+                    let inner = self.all(core / first / last, levels - 1, folds);
+                    for before in [Token::Merge, Token::OrderedMerge] {
+                        around(before(merged(first)), &inner, Token::InverseMerge(merged(last)));
+                    }
+                }
+            }
+        }
+        all
+    }
+
+    fn schedules(&mut self, ranks: u32, levels: u32, folds: bool) -> Vec<Schedule> {
+        let all = self.all(ranks, levels, folds).into_iter();
+        all.map(|tokens| Schedule::new(ranks, tokens).unwrap()).collect()
+    }
+}
+
+/// Proves a schedule stage by stage.
+fn prove(schedule: &Schedule) {
+    let proof = check(schedule).unwrap_or_else(|flaw| panic!("{schedule}: {flaw}"));
+    assert!(proof.in_order() || !schedule.keeps_order(), "{schedule}: {:?}", proof.orders);
+}
+
+/// Proves the steps of a schedule, on vectors of fewer and of more elements than ranks.
+fn prove_steps(schedule: &Schedule) {
+    let long = 3 * (2 * schedule.ranks() as usize + 1);
+    for (vector, in_place) in
+        [((0, 3), false), ((6, 3), true), ((long, 3), false), ((long, 3), true)]
+    {
+        prove::multiplying(schedule, vector, in_place)
+            .unwrap_or_else(|flaw| panic!("{schedule} {vector:?} {in_place}: {flaw}"));
+    }
+}
+
+#[test]
+fn every_schedule_with_cuts_of_up_to_40_ranks_is_an_allreduce() {
+    let mut grammar = Grammar::default();
+    let mut proven = 0;
+    for ranks in 1..=40 {
+        for schedule in grammar.schedules(ranks, 3, false) {
+            prove(&schedule);
+            proven += 1;
+        }
+    }
+    assert_eq!(proven, 23_132);
+}
+
+#[test]
+fn every_schedule_of_up_to_20_ranks_with_one_level_is_an_allreduce() {
+    let mut grammar = Grammar::default();
+    let all = (1..=20).flat_map(|ranks| grammar.schedules(ranks, 1, true));
+    all.for_each(|schedule| prove(&schedule));
+}
+
+#[test]
+fn every_schedule_of_up_to_9_ranks_with_three_levels_is_an_allreduce() {
+    let mut grammar = Grammar::default();
+    let all = (1..=9).flat_map(|ranks| grammar.schedules(ranks, 3, true));
+    all.for_each(|schedule| prove(&schedule));
+}
+
+#[test]
+#[ignore = "takes some minutes of a processor in a release build: cargo test --release -p bowline-model -- --ignored"]
+fn every_schedule_of_up_to_40_ranks_with_one_level_or_16_with_three_is_an_allreduce() {
+    let mut grammar = Grammar::default();
+    let mut proven = 0;
+    for (levels, most) in [(1, 40), (3, 16)] {
+        for ranks in 1..=most {
+            for schedule in grammar.schedules(ranks, levels, true) {
+                prove(&schedule);
+                proven += 1;
+            }
+        }
+    }
+    assert_eq!(proven, 62_401 + 123_945);
+}
+
+#[test]
+fn the_steps_of_every_schedule_of_a_few_ranks_are_an_allreduce() {
+    let mut grammar = Grammar::default();
+    for (levels, ranks) in [(1, 1..=12), (3, 1..=6)] {
+        for ranks in ranks {
+            grammar.schedules(ranks, levels, true).iter().for_each(prove_steps);
+        }
+    }
+    for ranks in [16, 24] {
+        grammar.schedules(ranks, 2, false).iter().for_each(prove_steps);
+    }
+}
+
+#[test]
+fn merges_in_order_keep_the_order_of_all_that_the_heuristic_gives() {
+    for ratio in [1.2, 2.316, 5.0, 40.0] {
+        for ranks in 1..=512 {
+            for schedule in candidates(ranks, ratio, false) {
+                assert!(schedule.keeps_order(), "{schedule}");
+            }
+        }
+    }
+}
+
+/// Proves the candidates of every number of ranks by the steps that they are.
+fn prove_candidates(ranks: impl Iterator<Item = u32>) {
+    for ranks in ranks {
+        let mut all = Vec::new();
+        for (ratio, commutative) in [(1.2, true), (2.316, false), (5.0, true), (40.0, false)] {
+            for schedule in candidates(ranks, ratio, commutative) {
+                if !all.contains(&schedule) {
+                    all.push(schedule);
+                }
+            }
+        }
+        for schedule in all {
+            let vector = if schedule.splits() { 3 * (ranks as usize + 5) } else { 3 };
+            prove::multiplying(&schedule, (vector, 3), ranks % 2 == 0)
+                .unwrap_or_else(|flaw| panic!("{schedule}: {flaw}"));
+        }
+    }
+}
+
+#[test]
+fn all_candidates_are_allreduces() {
+    prove_candidates((1..=64).chain([100, 127, 128]));
+}
+
+#[test]
+#[ignore = "takes some minutes of a processor in a release build: cargo test --release -p bowline-model -- --ignored"]
+fn all_candidates_of_up_to_512_ranks_are_allreduces() {
+    prove_candidates(1..=512);
+}

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use bowline::mpi::World;
+use bowline::mpi::{CollectiveRequest, Max, Sum, World};
 use bowline::progress::{in_turn, turns_taken};
 use bowline_base::config::Config;
 use common::within_two_minutes;
@@ -250,6 +250,80 @@ fn long_messages_move_while_the_receiver_computes() {
             moves_while_the_receiver_computes(settings, bytes);
         }
     }
+}
+
+/// Each rank starts the collective and makes no call before all others have waited for its end, of which none can
+/// come before this rank has taken later stages: the next to wait is a rank that computes until then.
+fn collectives_move_while_ranks_compute(n: usize, settings: &[(&str, &str)], count: usize) {
+    static ENDED: AtomicU32 = AtomicU32::new(0);
+    ENDED.store(0, Ordering::SeqCst);
+    ranks(n, settings, move |world| {
+        let (me, size) = (world.rank() as u32, world.size() as u32);
+        for round in 0..8 {
+            let input: Vec<u64> = (0..count as u64).map(|i| i + u64::from(me)).collect();
+            let (mut sum, mut max) = (vec![0; count], vec![0; count]);
+            let blocks = vec![u64::from(me); count * size as usize];
+            let mut dealt = vec![0; count * size as usize];
+            let ended = world.scope(|s| {
+                let requests = [
+                    s.iallreduce(&world, &input, &mut sum, Sum)?,
+                    s.ialltoall(&world, &blocks, &mut dealt)?,
+                    s.ireduce(&world, &input, &mut max, Max, 0)?,
+                    s.ibarrier(&world)?,
+                ];
+                if me == round % size {
+                    let begin = Instant::now();
+                    while ENDED.load(Ordering::SeqCst) < (round + 1) * (size - 1) {
+                        std::hint::spin_loop();
+                        let hangs = begin.elapsed() > Duration::from_secs(60);
+                        assert!(!hangs, "round {round}: nothing moves while rank {me} computes");
+                    }
+                }
+                requests.into_iter().try_for_each(CollectiveRequest::wait)?;
+                if me != round % size {
+                    ENDED.fetch_add(1, Ordering::SeqCst);
+                }
+                Ok(())
+            });
+            ended.expect("all ranks live");
+            let all = u64::from(size);
+            let term = all * (all - 1) / 2;
+            assert!(sum.iter().enumerate().all(|(i, sum)| *sum == i as u64 * all + term));
+            assert!(dealt.iter().enumerate().all(|(i, from)| *from == (i / count) as u64));
+            assert!(me > 0 || max.iter().enumerate().all(|(i, max)| *max == i as u64 + all - 1));
+        }
+    });
+}
+
+#[test]
+fn collectives_move_beside_a_helper_while_their_ranks_compute() {
+    let thread = ("BOWLINE_PROGRESS", "thread");
+    for transports in ["self,shm", "self,tcp"] {
+        for (n, count) in [(2, 1), (2, 100_000), (3, 2000), (5, 40)] {
+            let settings = [thread, ("BOWLINE_TRANSPORTS", transports)];
+            collectives_move_while_ranks_compute(n, &settings, count);
+        }
+    }
+}
+
+/// An operation of the program's is called by the rank's own thread alone, and the rank that sleeps for the result
+/// is woken for it.
+#[test]
+fn operations_of_programs_stay_in_their_thread_beside_a_helper() {
+    ranks(3, &[("BOWLINE_PROGRESS", "thread")], |world| {
+        let own = std::thread::current().id();
+        for round in 0..200_u64 {
+            let op = bowline::mpi::commutative(move |left: u64, right: u64| {
+                assert_eq!(std::thread::current().id(), own);
+                left + right
+            });
+            let (input, mut output) = (vec![round + world.rank() as u64; 500], vec![0; 500]);
+            world
+                .scope(|s| s.iallreduce(&world, &input, &mut output, op)?.wait())
+                .expect("all ranks live");
+            assert!(output.iter().all(|value| *value == round * 3 + 3));
+        }
+    });
 }
 
 /// The scenarios that need nobody get nobody: blocking receives, messages that are there already, and

@@ -4,7 +4,7 @@
 //! another process may write ([`view`]) and copies to and from it ([`copy`]), handles of user buffers ([`buffer`]), also of those in pieces
 //! or behind callbacks ([`scatter`]), how elements lie that are not in one piece ([`layout`]), the queue
 //! algorithms over plain memory ([`words`], [`scmp`], [`ring`]), pieces that two sides claim from both
-//! ends ([`cursor`]), a barrier with a small reduction ([`barrier`]), a value with a side door ([`gate`]), the memory of a job ([`region`],
+//! ends ([`cursor`]), a barrier with a small reduction ([`barrier`]), a value with a side door ([`gate`]), one with repeated work ([`repeat`]), the memory of a job ([`region`],
 //! [`job`]), doorbells ([`doorbell`]), turns of threads
 //! that wait for one worker ([`turn`]), threads that run soon ([`prompt`]), generation-checked slabs ([`slab`]), counters
 //! ([`mod@counters`]) and configuration ([`config`]).
@@ -25,6 +25,7 @@ pub mod job;
 pub mod layout;
 pub mod prompt;
 pub mod region;
+pub mod repeat;
 pub mod ring;
 pub mod scatter;
 pub mod scmp;

@@ -6,7 +6,7 @@
 //! |---|---|---|
 //! | `none` | the rank's own calls | nothing |
 //! | `pef` | a *parasite execution flow*: a timer interrupts the rank's thread, which looks for the message of a long nonblocking receive (`progress/pef.rs`) | some microseconds for each look; system calls of the program that sleep may return EINTR |
-//! | `thread` | a thread that sleeps until a message comes (`progress/helper.rs`) | a wake-up for each message, and a lock |
+//! | `thread` | a thread that sleeps until a message comes (`progress/helper.rs`), and that carries out steps of collectives in the background as well | a wake-up for each message, and a lock |
 
 mod helper;
 mod pef;
@@ -33,10 +33,10 @@ bowline_base::choice! {
 bowline_base::settings! {
     /// Settings of progress.
     pub const SETTINGS = [
-        /// Who moves long messages on while a rank computes: none, only its own calls; pef, a timer that interrupts it while nonblocking receives wait for long messages; thread, a thread beside it.
+        /// Who moves long messages on while a rank computes: none, only its own calls; pef, a timer that interrupts it while nonblocking receives wait for long messages; thread, a thread beside it, which moves collectives in the background as well.
         pub PROGRESS: Progress = Setting::<Progress>::choice("BOWLINE_PROGRESS", "none")
             .cost("pef: some microseconds of the rank's time for each look, and sleep, poll and the like of the program return EINTR; thread: a lock in every call, and a wake-up for each message, which takes a processor")
-            .change("pef where ranks compute between a nonblocking receive and its wait; thread to compare");
+            .change("pef where ranks compute between a nonblocking receive and its wait; thread where collectives run in the background of computations");
         /// With BOWLINE_PROGRESS=pef, the time from posting a receive to the first look.
         pub PEF_PHASE: Duration = Setting::<Duration>::time("BOWLINE_PEF_PHASE", Duration::from_micros(2), Duration::from_nanos(100), Duration::from_secs(1))
             .cost("looks that come before the message, where it is too short")

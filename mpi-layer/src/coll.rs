@@ -8,6 +8,7 @@ pub(crate) mod arena;
 pub(crate) mod calls;
 pub(crate) mod engine;
 pub(crate) mod items;
+pub(crate) mod memory;
 pub(crate) mod options;
 pub(crate) mod priced;
 pub(crate) mod raw;

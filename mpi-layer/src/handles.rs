@@ -4,7 +4,7 @@
 //! A handle of borrowed memory promises that the memory stays until the operation is complete.
 //! Here the promise is kept in two ways: a blocking call does not return (nor unwind) before the
 //! completion, and an owned buffer is freed only after it. The two other files with handles are
-//! [`scope`](crate::scope), whose exit waits, and [`coll::arena`](crate::coll::arena).
+//! [`scope`](crate::scope), whose exit waits, and [`coll::memory`](crate::coll::memory).
 
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;

@@ -15,7 +15,7 @@ mod user;
 
 use std::marker::PhantomData;
 
-use self::kernels::{Pairwise, each, locate};
+use self::kernels::{Kernel, Pairwise, each, locate};
 pub use self::numbers::{Arithmetic, Bits, Ordered};
 use crate::datatype::{Datatype, Located};
 
@@ -37,6 +37,33 @@ pub trait Operation<T: Datatype> {
 
     /// `right[i] = left[i] OP right[i]` for every `i`; both have the same length.
     fn combine(&self, left: &[T], right: &mut [T]);
+
+    /// The same as one of the library's own loops, if it is one: that can be left to another thread.
+    #[doc(hidden)]
+    fn own_loop(&self) -> Option<OwnLoop<T>> {
+        None
+    }
+}
+
+/// A loop of the library's that combines vectors of `T`.
+#[doc(hidden)]
+pub struct OwnLoop<T> {
+    pub(crate) kernel: Kernel,
+    of: PhantomData<fn(T)>,
+}
+
+impl<T> OwnLoop<T> {
+    /// # Safety
+    /// The kernel is one for elements of `T`.
+    const unsafe fn new(kernel: Kernel) -> Self {
+        Self { kernel, of: PhantomData }
+    }
+}
+
+impl<T> std::fmt::Debug for OwnLoop<T> {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("OwnLoop").finish_non_exhaustive()
+    }
 }
 
 impl<T: Datatype, O: Operation<T> + ?Sized> Operation<T> for &O {
@@ -46,6 +73,10 @@ impl<T: Datatype, O: Operation<T> + ?Sized> Operation<T> for &O {
 
     fn combine(&self, left: &[T], right: &mut [T]) {
         (**self).combine(left, right);
+    }
+
+    fn own_loop(&self) -> Option<OwnLoop<T>> {
+        (**self).own_loop()
     }
 }
 
@@ -74,6 +105,11 @@ macro_rules! predefined {
                 // SAFETY: both slices have so many values; they are borrowed for the call, the right
                 // one exclusively, so that they do not overlap.
                 unsafe { each::<T, Self>(left.as_ptr().cast(), right.as_mut_ptr().cast(), count) };
+            }
+
+            fn own_loop(&self) -> Option<OwnLoop<T>> {
+                // SAFETY: it is made for `T`.
+                Some(unsafe { OwnLoop::new(each::<T, Self>) })
             }
         }
     )*};
@@ -123,6 +159,11 @@ macro_rules! locating {
                 // SAFETY: as for the other operations; a `Located` that is a datatype has no padding,
                 // so that it is its value and its location side by side.
                 unsafe { locate::<V, L, $greatest>(left, right, count) };
+            }
+
+            fn own_loop(&self) -> Option<OwnLoop<Located<V, L>>> {
+                // SAFETY: it is made for a value and a location side by side, which such a `Located` is.
+                Some(unsafe { OwnLoop::new(locate::<V, L, $greatest>) })
             }
         }
     )*};

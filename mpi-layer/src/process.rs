@@ -2,10 +2,11 @@
 //! use, and the buffers that outlived their owners. It makes no decision about messages.
 
 use std::any::Any;
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::fmt;
 use std::mem::ManuallyDrop;
-use std::rc::Weak;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
 
 use bowline_base::buffer::RecvBuf;
 use bowline_base::slab::Slab;
@@ -15,7 +16,7 @@ use bowline_ucp::{
 };
 
 use crate::coll::options::CollOptions;
-use crate::coll::run::Run;
+use crate::coll::run::{Helped, Run};
 use crate::comm::context::ContextIds;
 use crate::error::MpiError;
 use crate::tags;
@@ -26,7 +27,7 @@ use crate::world::{Directory, DirectoryError, WorldParts};
 pub(crate) struct Workspace {
     /// Lines, so that scratch is aligned for every datatype.
     pub(crate) scratch: Vec<Line<[u8; 64]>>,
-    pub(crate) flights: Vec<crate::coll::arena::Flight>,
+    pub(crate) flights: Vec<crate::coll::memory::Flight>,
 }
 
 /// A buffer whose owner dropped it while its operation was under way.
@@ -66,6 +67,8 @@ pub(crate) struct Process {
     runs: RefCell<Vec<Weak<Run>>>,
     /// Their number, while nobody moves them on; else 0.
     idle_runs: Cell<usize>,
+    /// Those that a helper moves on beside this rank, where it has one; known from the first run on.
+    helped: OnceCell<Option<Arc<Helped>>>,
     /// Messages of spaces that are not open, more than which are looked at.
     early_kept: Cell<usize>,
     /// The process that is this rank; a forked child is another.
@@ -100,6 +103,7 @@ impl Process {
             rotor: Cell::new(0),
             runs: RefCell::default(),
             idle_runs: Cell::new(0),
+            helped: OnceCell::new(),
             early_kept: Cell::new(EARLY_KEPT),
             pid: std::process::id(),
             _finalizer: Finalizer(parts.finalizer),
@@ -179,10 +183,21 @@ impl Process {
     }
 
     /// Has a collective moved on whenever this rank waits or looks for something.
-    pub(crate) fn add_run(&self, run: Weak<Run>) {
+    pub(crate) fn add_run(&self, run: &Rc<Run>) {
+        if let Some(helped) = self.helped() {
+            run.help(helped);
+        }
         let mut runs = self.runs.borrow_mut();
-        runs.push(run);
+        runs.push(Rc::downgrade(run));
         self.idle_runs.set(runs.len());
+    }
+
+    fn helped(&self) -> Option<&Helped> {
+        let made = || {
+            let helped = Arc::new(Helped::default());
+            self.worker.move_beside(helped.clone()).then_some(helped)
+        };
+        self.helped.get_or_init(made).as_deref()
     }
 
     /// Moves all collectives in the background as far as they come. What a run posts may complete at once, so

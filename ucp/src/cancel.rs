@@ -33,7 +33,13 @@ impl Worker {
     /// whose receiver has not begun to receive its data: it completes with [`OpError::Cancelled`].
     /// Everything else completes as it would have.
     pub fn cancel(&self, id: RequestId) {
-        let inner = &mut *self.inner.borrow_mut();
+        self.inner.borrow_mut().cancel(id);
+    }
+}
+
+impl Inner {
+    pub(crate) fn cancel(&mut self, id: RequestId) {
+        let inner = self;
         let Some(request) = inner.engine.requests.get_mut(id.0).filter(|request| !request.done)
         else {
             return;
@@ -72,9 +78,7 @@ impl Worker {
             Body::OneSided(_) | Body::Free => {}
         }
     }
-}
 
-impl Inner {
     /// Asks the receiver of a message that has left wholly for it.
     pub(crate) fn ask_back(&mut self, key: Key) {
         let Some(Body::Send(send)) = self.engine.requests.get(key).map(|request| &request.body)

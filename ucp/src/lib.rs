@@ -29,6 +29,7 @@
 mod action;
 mod address;
 mod am;
+mod beside;
 mod book;
 mod cancel;
 mod close;
@@ -82,6 +83,7 @@ mod worker;
 
 pub use address::{AddressError, LaneAddress, WorkerAddress};
 pub use am::{AmHandler, AmKept, AmMessage};
+pub use beside::Beside;
 pub use book::{AddressBook, AddressTable};
 pub use bowline_uct::PeerFailure;
 pub use close::CloseMode;

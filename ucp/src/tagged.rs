@@ -47,6 +47,51 @@ pub struct MessageInfo {
 pub struct Message(Key);
 
 impl Inner {
+    #[inline(always)]
+    pub(crate) fn send(
+        &mut self,
+        ep: Ep,
+        envelope: Envelope,
+        buffer: SendBuf,
+        mode: SendMode,
+    ) -> Result<Sent, OpError> {
+        let standard = mode == SendMode::Standard;
+        if standard && self.send_at_once(ep, &envelope, &buffer) {
+            return Ok(Sent::Done);
+        }
+        self.send_slow(ep, SendKind::Tagged(envelope), &[], buffer, !standard)
+    }
+
+    /// Posts a receive. Also whether its message was there.
+    #[inline(always)]
+    pub(crate) fn recv(
+        &mut self,
+        spec: MatchSpec,
+        buffer: RecvBuf,
+    ) -> Result<(Key, bool), OpError> {
+        let engine = &mut self.engine;
+        let want = spec.want();
+        let Some(space) = engine.spaces.get_mut(spec.space).filter(|space| space.open) else {
+            return Err(OpError::BadSpace(spec.space));
+        };
+        let waiting = space.engine.take_unexpected(&want);
+        if waiting.is_none() && space.careful {
+            return Ok((self.recv_carefully(spec, buffer)?.0, false));
+        }
+        let (key, item) = request::begin_receive(&mut engine.requests, buffer, spec.space);
+        match waiting {
+            None => {
+                *item = space.engine.post(want, key.to_wire());
+                Ok((key, false))
+            }
+            Some(message) => {
+                engine.hand_over(key, Key::from_wire(message));
+                self.act();
+                Ok((key, true))
+            }
+        }
+    }
+
     /// Sends a message that goes in one call of the transport, if nothing is in the way.
     #[inline(always)]
     fn send_at_once(&mut self, ep: Ep, envelope: &Envelope, buffer: &SendBuf) -> bool {
@@ -79,12 +124,7 @@ impl Worker {
         buffer: SendBuf,
         mode: SendMode,
     ) -> Result<Sent, OpError> {
-        let inner = &mut *self.inner.borrow_mut();
-        let standard = mode == SendMode::Standard;
-        if standard && inner.send_at_once(ep, &envelope, &buffer) {
-            return Ok(Sent::Done);
-        }
-        inner.send_slow(ep, SendKind::Tagged(envelope), &[], buffer, !standard)
+        self.inner.borrow_mut().send(ep, envelope, buffer, mode)
     }
 
     /// The short path of [`send`](Self::send) alone, for who keeps the rest of its work elsewhere. Whether the
@@ -109,42 +149,16 @@ impl Worker {
     /// As for [`recv`](Self::recv).
     #[inline(always)]
     pub fn recv_in_place(&self, spec: MatchSpec, buffer: RecvBuf) -> Result<RequestId, OpError> {
-        let mut guard = self.inner.borrow_mut();
-        let inner = &mut *guard;
-        let engine = &mut inner.engine;
-        let want = spec.want();
+        let mut inner = self.inner.borrow_mut();
         let length = buffer.len_or_mark();
-        let Some(space) = engine.spaces.get_mut(spec.space).filter(|space| space.open) else {
-            return Err(OpError::BadSpace(spec.space));
-        };
-        let waiting = space.engine.take_unexpected(&want);
-        if waiting.is_none() && space.careful {
-            let id = inner.recv_carefully(spec, buffer)?;
-            if length >= inner.engine.attendance.from {
-                inner.engine.note_callbacks(id.0);
-                drop(guard);
-                self.watch(id.0, false);
+        let (key, known) = inner.recv(spec, buffer)?;
+        let engine = &mut inner.engine;
+        if length >= engine.attendance.from {
+            if !known {
+                engine.note_callbacks(key);
             }
-            return Ok(id);
-        }
-        let (key, item) = request::begin_receive(&mut engine.requests, buffer, spec.space);
-        match waiting {
-            None => {
-                *item = space.engine.post(want, key.to_wire());
-                if length >= engine.attendance.from {
-                    engine.note_callbacks(key);
-                    drop(guard);
-                    self.watch(key, false);
-                }
-            }
-            Some(message) => {
-                engine.hand_over(key, Key::from_wire(message));
-                inner.act();
-                if length >= inner.engine.attendance.from {
-                    drop(guard);
-                    self.watch(key, true);
-                }
-            }
+            drop(inner);
+            self.watch(key, known);
         }
         Ok(RequestId(key))
     }

@@ -35,10 +35,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_base::doorbell::{Doorbell, Sleep, WakeSet};
-use bowline_base::gate::Visitor;
+use bowline_base::gate::{Visit, Visitor};
 use bowline_base::slab::Key;
 use bowline_uct::Caps;
 
+use crate::beside::Beside;
 use crate::coop::Help;
 use crate::proto::Protocol;
 use crate::request::{Body, Fetch};
@@ -176,7 +177,6 @@ impl Drop for Pause<'_> {
 }
 
 /// What is kept ready for turns, and which receives they are for.
-#[derive(Debug)]
 pub(crate) struct Attendance {
     /// The shortest receive that is watched; none by default.
     pub(crate) from: usize,
@@ -193,6 +193,8 @@ pub(crate) struct Attendance {
     /// A receive whose message goes to a callback was posted.
     pub(crate) callbacks: bool,
     news: Option<Doorbell>,
+    /// What the helper moves on beside the lanes.
+    pub(crate) beside: Option<Arc<dyn Beside>>,
 }
 
 impl Attendance {
@@ -206,6 +208,7 @@ impl Attendance {
         asleep: false,
         callbacks: false,
         news: None,
+        beside: None,
     };
 
     /// A box for a message that is read, one that is kept ready if there is one.
@@ -217,6 +220,12 @@ impl Attendance {
             }
             None => Box::new(fetch),
         }
+    }
+
+    /// Whether a helper attends the worker.
+    #[inline]
+    pub(crate) fn has_helper(&self) -> bool {
+        self.news.is_some()
     }
 
     /// Takes a box back. It goes where there is room for it, which a turn has looked for before.
@@ -279,14 +288,27 @@ impl SideDoor {
         }
     }
 
-    /// A whole round of progress, by a helper thread. Returns how many events there were.
+    /// A whole round of progress, by a helper thread, and what it moves on [beside](crate::beside). Returns how many
+    /// events there were.
     pub fn serve(&self) -> u32 {
-        let inner = &mut *self.0.enter();
-        let events = inner.progress();
-        if events > 0 {
-            inner.has_news();
+        let (events, beside) = {
+            let inner = &mut *self.enter();
+            let events = inner.progress();
+            if events > 0 {
+                inner.has_news();
+            }
+            (events, inner.engine.attendance.beside.clone())
+        };
+        let moved = beside.is_some_and(|work| work.advance(self));
+        if moved {
+            self.enter().has_news();
         }
-        events
+        events + u32::from(moved)
+    }
+
+    /// Enters by it.
+    pub(crate) fn enter(&self) -> Visit<'_, Inner> {
+        self.0.enter()
     }
 
     /// Has `wait` called to sleep on the lanes, by a helper thread, unless something is there: with

@@ -1,7 +1,7 @@
 //! Mode `thread`: a thread that sleeps on the lanes of a rank and makes progress when it is woken.
 //!
-//! It is the brute-force way, to compare with: each message that comes while the rank computes wakes
-//! it, needed or not. Rank and helper enter the worker by turns; a rank that sleeps in a call waits
+//! It is the brute-force way: each message that comes while the rank computes wakes it, needed or not. It is the
+//! only one that also carries out steps of collectives in the background. Rank and helper enter the worker by turns; a rank that sleeps in a call waits
 //! for the helper's news.
 
 use std::sync::Arc;

@@ -96,7 +96,7 @@ impl Communicator {
     ) -> Engine<'a> {
         let comm = &*self.inner;
         let base = tags::collective(comm.generation, comm.next_sequence());
-        let arena = Arena::new(&*comm.process, buffers, scratch);
+        let arena = Arena::new(&comm.process, buffers, scratch);
         Engine { comm, arena, combine, base, tag: base }
     }
 }

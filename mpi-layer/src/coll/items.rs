@@ -48,6 +48,10 @@ pub(crate) fn cut<T: Datatype>(all: &Data, parts: Partition<'_>) -> Vec<Data> {
 /// The operation as a run has it.
 pub(crate) fn combine<T: Datatype>(op: impl Operation<T> + 'static) -> ReduceOp {
     let commutative = op.is_commutative();
+    if let Some(own) = op.own_loop() {
+        // SAFETY: it is made for elements of `T`.
+        return unsafe { ReduceOp::of_kernel(own.kernel, size_of::<T>(), commutative) };
+    }
     let combine = move |operands: &Operands<'_>| {
         let (left, right, len) = (operands.left(), operands.right(), operands.len());
         // SAFETY: the operands are there for the call, the left one to be read, the right one to be written,

@@ -18,6 +18,7 @@ pub use self::call::{Again, Call, Later, Now};
 pub use self::edges::Data;
 pub(crate) use self::edges::Side;
 use self::edges::{Cut, Source, Target, Unused};
+pub(super) use self::op::Predefined;
 pub use self::op::ReduceOp;
 pub use self::reduce::reduce_local;
 use super::spans::Follow;

@@ -12,51 +12,54 @@
 //! other call. (3) A step that fails cancels what is under way, and the run ends when all of that has ended. What
 //! a rank's failure means to others is the business of the communicator's space, as for blocking collectives.
 //! (4) A run that is dropped while it is active cancels what is under way and waits for that, since the memory is
-//! in use so long. Why it is so: `docs/decisions/0022-collectives-in-the-background.md`.
+//! in use so long. (5) Where the rank has a helper thread, that carries out steps as well ([`helped`]): those that
+//! need no code of the program's. The end of a run, with what is unpacked then, is the rank's.
+//! Why it is so: `docs/decisions/0022-collectives-in-the-background.md`, and for (5)
+//! `docs/decisions/0025-collectives-beside-the-rank.md`.
 
-use std::cell::RefCell;
+mod core;
+mod helped;
+
+use bowline_base::sync::atomic::AtomicBool;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::Rc;
+use std::sync::Arc;
 
+use bowline_base::repeat::Repeat;
 use bowline_ucp::OpError;
 
-use super::arena::{Arena, Buffers};
-use super::engine::Operands;
+use self::core::{Core, Ended, Names, Shared};
+use super::arena::Buffers;
+use super::memory::Spaces;
 use super::raw::{ReduceOp, Side};
 use super::spans::Recorded;
 use crate::comm::Communicator;
 use crate::error::MpiError;
 use crate::handles;
-use crate::process::Process;
-use bowline_model::coll::plan::Span;
-use bowline_model::coll::record::{Step, Steps};
+
+pub(crate) use self::helped::Helped;
 
 /// A collective in the background, which may be one that is started again and again.
 pub struct Run {
     comm: Communicator,
-    steps: Steps,
+    shared: Arc<Shared>,
     /// Bytes of scratch.
     scratch: usize,
-    /// The tag of phase 0.
-    tag: u64,
     op: Option<ReduceOp>,
-    state: RefCell<State>,
+    state: Cell<State>,
+    /// The rank's thread carries out a step, further out on the stack.
+    moving: Cell<bool>,
     sides: RefCell<Sides>,
 }
 
 /// What is read, and what is written.
 type Sides = (Box<dyn Side>, Box<dyn Side>);
 
-#[expect(clippy::large_enum_variant, reason = "a run has one, and is mostly active")]
+#[derive(Clone, Copy)]
 enum State {
     Idle,
-    Active {
-        arena: Arena<'static, Rc<Process>>,
-        /// The step that is next.
-        next: usize,
-        /// The tag of the stage.
-        tag: u64,
-    },
+    Active,
     Ended(Result<(), MpiError>),
 }
 
@@ -74,13 +77,16 @@ impl Run {
     ) -> Result<Rc<Self>, MpiError> {
         // The number is taken in any case, since other ranks may have succeeded.
         let tag = comm.inner.next_tag(again);
+        let steps = recorded.recorder.finish().ok_or(MpiError::BeyondReach)?;
+        let names = Names { space: comm.inner.collective_space(), rank: comm.inner.rank, tag };
+        let core = Core::new(steps, names, op.as_ref().and_then(ReduceOp::predefined));
         Ok(Rc::new(Self {
             comm: comm.clone(),
-            steps: recorded.recorder.finish().ok_or(MpiError::BeyondReach)?,
+            shared: Arc::new(Shared { core: Repeat::new(core), listed: AtomicBool::new(false) }),
             scratch: recorded.scratch,
-            tag,
             op,
-            state: RefCell::new(State::Idle),
+            state: Cell::new(State::Idle),
+            moving: Cell::new(false),
             sides: RefCell::new(sides),
         }))
     }
@@ -90,7 +96,7 @@ impl Run {
     /// # Safety
     /// The memory that it was made with is what the maker promised, until the run has ended or is dropped.
     pub(crate) unsafe fn start(self: &Rc<Self>) -> bool {
-        if !matches!(*self.state.borrow(), State::Idle) {
+        if !matches!(self.state.get(), State::Idle) {
             return false;
         }
         let (input, output) = {
@@ -99,131 +105,137 @@ impl Run {
             target.load();
             (source.memory(), target.memory())
         };
-        // SAFETY: promised by the caller for the program's memory. Copies are the sides', which stay where they
-        // are and are not used while the arena is there. Both outlive the arena: it ends with `advance`, or
-        // before the sides when the run is dropped (rule 4 of the arena, order of the fields).
-        let buffers = unsafe { Buffers::at((input.0.cast_const(), input.1), output) };
         let process = &self.comm.inner.process;
-        let arena = Arena::new(Rc::clone(process), buffers, self.scratch);
-        *self.state.borrow_mut() = State::Active { arena, next: 0, tag: self.tag };
+        let mut workspace = process.take_workspace();
+        // SAFETY: promised by the caller for the program's memory. Copies are the sides', which stay where they
+        // are and are not used before the run has ended. Both are there so long: see `drop`.
+        let buffers = unsafe { Buffers::at((input.0.cast_const(), input.1), output) };
+        // SAFETY: as above; the workspace goes with the spaces.
+        let spaces = unsafe { Spaces::new(buffers.regions(), &mut workspace, self.scratch) };
+        let mut begun = Some((spaces, workspace));
+        self.alone(|core| {
+            if let Some((spaces, workspace)) = begun.take() {
+                core.find_peers(|rank| self.comm.inner.endpoint(rank));
+                // SAFETY: as above.
+                unsafe { core.start(spaces, workspace) };
+            }
+        });
+        self.state.set(State::Active);
         if self.advance() {
-            process.add_run(Rc::downgrade(self));
+            process.add_run(self);
         }
         true
     }
 
+    /// Works on the core, after whoever does now. What `act` does may be repeated.
+    fn alone(&self, mut act: impl FnMut(&mut Core)) {
+        // A helper does a few steps at most.
+        while !self.shared.core.work(&mut act) {
+            bowline_base::sync::yield_now();
+        }
+    }
+
+    /// Has it moved on by the rank's helper, too.
+    pub(crate) fn help(&self, helped: &Helped) {
+        helped.add(&self.shared);
+    }
+
     /// Carries out steps as far as they come. Whether it is still under way.
     pub(crate) fn advance(&self) -> bool {
-        // Where it is borrowed, it moves on further out: an operation of the program's has come back here.
-        let Ok(mut state) = self.state.try_borrow_mut() else { return true };
-        let State::Active { arena, next, tag } = &mut *state else { return false };
-        let Some(outcome) = self.carry_out(arena, next, tag) else { return true };
-        let outcome = match outcome {
-            Err(MpiError::Protocol(OpError::BadRemote)) => Err(self.comm.inner.refusal(*tag)),
-            outcome => outcome,
-        };
-        *state = State::Ended(outcome);
-        if outcome.is_ok() {
-            self.sides.borrow_mut().1.store();
+        if !matches!(self.state.get(), State::Active) {
+            return false;
         }
+        if self.moving.replace(true) {
+            // An operation of the program's has come back here.
+            return true;
+        }
+        let worker = &self.comm.inner.process.worker;
+        let mut ended = None;
+        self.shared.core.work(|core| {
+            core.advance(worker, self.op.as_ref());
+            ended = ended.take().or_else(|| core.take_ended());
+        });
+        self.moving.set(false);
+        let Some(ended) = ended else { return true };
+        self.end(ended);
         false
     }
 
-    /// The outcome, if the run has ended.
-    fn carry_out(
-        &self,
-        arena: &mut Arena<'static, Rc<Process>>,
-        next: &mut usize,
-        tag: &mut u64,
-    ) -> Option<Result<(), MpiError>> {
-        while let Some(step) = self.steps.get(*next) {
-            let begun = match step {
-                Step::Wait => match arena.poll()? {
-                    Ok(()) => Ok(()),
-                    failed => return Some(failed),
-                },
-                Step::Send { to, from, phase } => {
-                    *tag = self.tag + u64::from(phase);
-                    self.send(arena, to, from, *tag)
-                }
-                Step::Recv { from, into, phase } => {
-                    *tag = self.tag + u64::from(phase);
-                    let spec = self.comm.inner.stage_spec(Some(from), *tag);
-                    arena.post_recv(spec, into).map_err(MpiError::from)
-                }
-                Step::Copy { from, into } => {
-                    arena.copy(from, into);
-                    Ok(())
-                }
-                Step::Reduce { left, right } => {
-                    let op = self.op.as_ref().expect("plans with reductions have an operation");
-                    let combine = |operands: Operands<'_>| op.call(&operands);
-                    // The memory is in use by who has called.
-                    handles::without_unwinding(|| arena.reduce(left, right, &combine));
-                    Ok(())
-                }
-            };
-            match begun {
-                Ok(()) => *next += 1,
-                Err(error) => {
-                    arena.abandon(error);
-                    *next = self.steps.len();
-                }
-            }
+    /// It has ended.
+    fn end(&self, ended: Ended) {
+        let Ended { outcome, tag, workspace } = ended;
+        self.comm.inner.process.give_workspace(workspace);
+        let outcome = match outcome {
+            Err(MpiError::Protocol(OpError::BadRemote)) => Err(self.comm.inner.refusal(tag)),
+            outcome => outcome,
+        };
+        if outcome.is_ok() {
+            self.sides.borrow_mut().1.store();
         }
-        arena.poll()
-    }
-
-    fn send(
-        &self,
-        arena: &mut Arena<'static, Rc<Process>>,
-        to: u32,
-        from: Span,
-        tag: u64,
-    ) -> Result<(), MpiError> {
-        let comm = &*self.comm.inner;
-        Ok(arena.send(comm.endpoint(to)?, comm.stage_envelope(tag), from)?)
+        self.state.set(State::Ended(outcome));
     }
 
     /// Whether it is under way, or has an outcome to be reported.
     pub(crate) fn is_active(&self) -> bool {
-        !matches!(self.state.try_borrow().as_deref(), Ok(State::Idle))
+        !matches!(self.state.get(), State::Idle)
     }
 
     /// Whether it uses its memory.
     pub(crate) fn is_under_way(&self) -> bool {
-        matches!(self.state.try_borrow().as_deref(), Ok(State::Active { .. }) | Err(_))
+        matches!(self.state.get(), State::Active)
     }
 
-    /// Whether it is carrying out a step just now, further out on the stack.
+    /// Whether its rank is carrying out a step just now, further out on the stack.
     pub(crate) fn is_moving(&self) -> bool {
-        self.state.try_borrow().is_err()
+        self.moving.get()
     }
 
     /// The outcome, if it has ended.
     pub(crate) fn outcome(&self) -> Option<Result<(), MpiError>> {
-        match self.state.try_borrow().as_deref() {
-            Ok(State::Ended(outcome)) => Some(*outcome),
+        match self.state.get() {
+            State::Ended(outcome) => Some(outcome),
             _ => None,
         }
     }
 
     /// The outcome was reported: it can be started again.
     pub(crate) fn finish(&self) {
-        *self.state.borrow_mut() = State::Idle;
+        self.state.set(State::Idle);
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        let process = &self.comm.inner.process;
+        if !self.is_under_way() || process.is_forked() {
+            // What is under way in a parent is the parent's.
+            return;
+        }
+        // Rule 4.
+        let worker = &process.worker;
+        self.alone(|core| core.give_up(worker));
+        let mut ended = false;
+        let all_ended = || {
+            self.shared.core.work(|core| {
+                core.advance(worker, None);
+                ended = !core.is_active();
+            });
+            ended
+        };
+        handles::without_unwinding(|| process.wait_until(all_ended));
+        tracing::debug!("a collective was given up");
     }
 }
 
 impl fmt::Debug for Run {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let state = match self.state.try_borrow().as_deref() {
-            Ok(State::Idle) => "idle",
-            Ok(State::Active { .. }) | Err(_) => "active",
-            Ok(State::Ended(_)) => "ended",
+        let state = match self.state.get() {
+            State::Idle => "idle",
+            State::Active => "active",
+            State::Ended(_) => "ended",
         };
         out.debug_struct("Run")
             .field("comm", &self.comm)
-            .field("steps", &self.steps.len())
             .field("state", &state)
             .finish_non_exhaustive()
     }

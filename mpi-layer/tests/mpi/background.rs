@@ -4,7 +4,7 @@
 use bowline_mpi::{CollectiveRequest, MpiError, Operation, Partition, Sum, World};
 use proptest::prelude::*;
 
-use super::start::both_ways;
+use super::start::{both_ways, both_ways_with};
 
 /// Random numbers that all ranks draw alike.
 struct Dice(u64);
@@ -172,6 +172,14 @@ proptest! {
     #[test]
     fn collectives_in_scopes_give_what_blocking_ones_do(size in 1_usize..=8, seed in any::<u64>()) {
         both_ways(size, |world| {
+            let mut dice = Dice(seed);
+            (0..4).for_each(|_| program(world, &mut dice));
+        });
+    }
+
+    #[test]
+    fn they_do_beside_a_helper(size in 1_usize..=6, seed in any::<u64>()) {
+        both_ways_with(size, &[("BOWLINE_PROGRESS", "thread")], |world| {
             let mut dice = Dice(seed);
             (0..4).for_each(|_| program(world, &mut dice));
         });

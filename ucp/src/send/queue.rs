@@ -110,6 +110,7 @@ impl Inner {
         peer.short_limit = -1;
         peer.pending.push_front(first);
         self.lanes[peer.lane as usize].iface.want_writable(peer.ep);
+        self.call_helper();
     }
 
     /// What a refusal by the lane means.

@@ -80,6 +80,11 @@ impl Inner {
     /// Carries out what the engine noted. What an action asks for anew waits for the next call,
     /// so that other traffic is looked at in between.
     pub(crate) fn act(&mut self) {
+        self.carry_out();
+        self.call_helper();
+    }
+
+    fn carry_out(&mut self) {
         for _ in 0..self.engine.actions.len() {
             let Some(action) = self.engine.actions.pop() else {
                 return;

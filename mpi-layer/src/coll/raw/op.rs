@@ -16,6 +16,24 @@ pub struct ReduceOp {
     combine: Combination,
 }
 
+/// An operation on elements of so many bytes that needs no code of the program's.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::coll) struct Predefined {
+    kernel: Kernel,
+    width: usize,
+}
+
+impl Predefined {
+    /// `right = left OP right`.
+    #[inline]
+    pub(in crate::coll) fn call(self, operands: &Operands<'_>) {
+        let count = operands.len() / self.width;
+        // SAFETY: the operands are there for reading and writing, in whole elements; the kernel is one for
+        // elements of this width, by the promise of the maker of the operation (`ReduceOp::of_kernel`).
+        unsafe { (self.kernel)(operands.left(), operands.right(), count) };
+    }
+}
+
 #[derive(Clone)]
 enum Combination {
     Kernel(Kernel),
@@ -41,12 +59,18 @@ impl ReduceOp {
     #[inline]
     pub(crate) fn call(&self, operands: &Operands<'_>) {
         match &self.combine {
-            // SAFETY: the operands are there for reading and writing, in whole elements; the kernel is one for
-            // them, by the promise of the maker.
-            Combination::Kernel(kernel) => unsafe {
-                kernel(operands.left(), operands.right(), operands.len() / self.width);
-            },
+            Combination::Kernel(kernel) => {
+                Predefined { kernel: *kernel, width: self.width }.call(operands);
+            }
             Combination::Function(combine) => combine(operands),
+        }
+    }
+
+    /// What needs no code of the program's, if it is such a one.
+    pub(in crate::coll) fn predefined(&self) -> Option<Predefined> {
+        match self.combine {
+            Combination::Kernel(kernel) => Some(Predefined { kernel, width: self.width }),
+            Combination::Function(_) => None,
         }
     }
 

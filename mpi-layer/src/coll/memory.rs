@@ -1,0 +1,376 @@
+//! The memory that the steps of a rank work on, and the operations under way on it.
+//!
+//! It turns spans into buffer handles, copies and operands. It is safe to use whatever an
+//! algorithm asks for:
+//! 1. Every span is checked against its space.
+//! 2. Every operation under way is noted with its span until it is complete. Nothing may overlap
+//!    a span that is being received into, and a span that is being sent may only be read; an
+//!    algorithm that breaks this is stopped by a panic, before anything is touched.
+//!
+//! Who waits for operations, and that the memory stays until they have ended, is the business of the users: the
+//! [arena](super::arena) of a blocking collective, and a [run](super::run).
+
+use bowline_base::buffer::{RecvBuf, SendBuf};
+use bowline_base::sync::LINE;
+use bowline_ucp::{
+    Envelope, Ep, MatchSpec, OpError, RequestId, SendMode, Sent, SideDoor, Status, Worker,
+};
+
+use super::engine::Operands;
+use crate::error::MpiError;
+use crate::handles;
+use crate::process::Workspace;
+use bowline_model::coll::plan::{Space, Span};
+
+/// Where operations are posted and taken: a worker, by its own thread or by a helper.
+pub(super) trait Port {
+    fn send(&self, ep: Ep, envelope: Envelope, buffer: SendBuf) -> Result<Sent, OpError>;
+    fn recv(&self, spec: MatchSpec, buffer: RecvBuf) -> Result<RequestId, OpError>;
+    fn take(&self, id: RequestId) -> Option<Status>;
+    fn cancel(&self, id: RequestId);
+}
+
+macro_rules! ports {
+    ($($type:ty),*) => {$(
+        impl Port for $type {
+            #[inline]
+            fn send(&self, ep: Ep, envelope: Envelope, buffer: SendBuf) -> Result<Sent, OpError> {
+                self.send(ep, envelope, buffer, SendMode::Standard)
+            }
+
+            #[inline]
+            fn recv(&self, spec: MatchSpec, buffer: RecvBuf) -> Result<RequestId, OpError> {
+                self.recv(spec, buffer)
+            }
+
+            #[inline]
+            fn take(&self, id: RequestId) -> Option<Status> {
+                self.take(id)
+            }
+
+            #[inline]
+            fn cancel(&self, id: RequestId) {
+                self.cancel(id);
+            }
+        }
+    )*};
+}
+
+ports!(Worker, SideDoor);
+
+/// An operation under way.
+#[derive(Debug)]
+pub(crate) struct Flight {
+    pub(super) id: RequestId,
+    pub(super) span: Span,
+    pub(super) receive: bool,
+}
+
+/// Start and length of a space.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Region {
+    pub(super) start: *mut u8,
+    pub(super) len: usize,
+}
+
+impl Region {
+    /// Where a span starts, which must lie inside.
+    #[inline]
+    pub(super) fn start_of(self, span: Span) -> *mut u8 {
+        let inside = span.at <= self.len && span.len <= self.len - span.at;
+        assert!(inside, "{span:?} leaves its space of {} bytes", self.len);
+        self.start.wrapping_add(span.at)
+    }
+}
+
+/// The three spaces of a rank.
+#[derive(Debug)]
+pub(super) struct Spaces {
+    input: Region,
+    output: Region,
+    scratch: Region,
+}
+
+// SAFETY: it is three addresses. The maker has promised the memory for as long as they are used, whatever thread
+// uses them: bytes belong to no thread.
+unsafe impl Send for Spaces {}
+
+impl Spaces {
+    /// The spaces of a collective, of which the scratch comes from a workspace.
+    ///
+    /// # Safety
+    /// Until all operations over the spaces have ended, and nobody uses the spaces any more: the bytes of the input
+    /// can be read and nobody writes them; those of the output can be read and written and nobody else uses them;
+    /// the workspace stays, and its scratch is used for nothing else. No two of the three overlap.
+    pub(super) unsafe fn new(
+        (input, output): (Region, Region),
+        workspace: &mut Workspace,
+        scratch: usize,
+    ) -> Self {
+        let lines = scratch.div_ceil(LINE);
+        if workspace.scratch.len() < lines {
+            workspace.scratch.resize_with(lines, || bowline_base::sync::Line([0; LINE]));
+        }
+        let start = workspace.scratch.as_mut_ptr().cast();
+        Self { input, output, scratch: Region { start, len: scratch } }
+    }
+
+    /// Where a span starts, which must lie inside of its space.
+    #[inline]
+    pub(super) fn start(&self, span: Span) -> *mut u8 {
+        let region = match span.space {
+            Space::Input => self.input,
+            Space::Output => self.output,
+            Space::Scratch => self.scratch,
+        };
+        region.start_of(span)
+    }
+}
+
+/// From the lowest to the highest byte that some operations of a stage use in one space; empty
+/// when `from >= to`.
+#[derive(Clone, Copy, Debug)]
+struct Hull {
+    from: usize,
+    to: usize,
+}
+
+impl Hull {
+    const EMPTY: Self = Self { from: usize::MAX, to: 0 };
+
+    #[inline]
+    fn add(&mut self, span: Span) {
+        self.from = self.from.min(span.at);
+        self.to = self.to.max(span.at + span.len);
+    }
+
+    #[inline]
+    const fn may_hold(&self, span: Span) -> bool {
+        span.at < self.to && self.from < span.at + span.len
+    }
+}
+
+/// The operations of a stage that are under way.
+#[derive(Debug)]
+pub(super) struct Stage {
+    pub(super) flights: Vec<Flight>,
+    /// What the next receive goes to, which is not posted yet.
+    claimed: Option<Span>,
+    /// Operations that [`poll`](Self::poll) has seen ended, and the first error of them.
+    ended: usize,
+    failed: Option<MpiError>,
+    /// What the receives of this stage write, by space.
+    written: [Hull; 3],
+    /// What the sends of this stage read, by space.
+    read: [Hull; 3],
+}
+
+impl Stage {
+    /// Nothing is under way. `flights` is an empty list, whose room is used.
+    #[inline]
+    pub(super) fn new(flights: Vec<Flight>) -> Self {
+        Self {
+            flights,
+            claimed: None,
+            ended: 0,
+            failed: None,
+            written: [Hull::EMPTY; 3],
+            read: [Hull::EMPTY; 3],
+        }
+    }
+
+    /// Starts a send of a span.
+    #[inline]
+    pub(super) fn send(
+        &mut self,
+        port: &impl Port,
+        spaces: &Spaces,
+        ep: Ep,
+        envelope: Envelope,
+        span: Span,
+    ) -> Result<(), OpError> {
+        let start = self.readable(spaces, span);
+        // SAFETY: the bytes lie in a space (rule 1), which stays until the operation is complete, as the maker of
+        // the spaces has promised. Until then nothing writes them (rule 2: `read` holds the span from here or
+        // it is complete already).
+        let buffer = unsafe { SendBuf::borrowed(start, span.len) };
+        let sent = handles::without_unwinding(|| port.send(ep, envelope, buffer))?;
+        if let Sent::Pending(id) = sent {
+            self.read[span.space as usize].add(span);
+            self.flights.push(Flight { id, span, receive: false });
+        }
+        Ok(())
+    }
+
+    /// Keeps a span for a receive, to be posted before the next one is begun.
+    #[inline]
+    pub(super) fn claim(&mut self, spaces: &Spaces, span: Span) {
+        self.writable(spaces, span);
+        self.written[span.space as usize].add(span);
+        self.claimed = Some(span);
+    }
+
+    /// The span that was claimed, to be received into where the caller says.
+    #[inline]
+    pub(super) fn take_claimed(&mut self) -> Option<Span> {
+        self.claimed.take()
+    }
+
+    /// Starts a receive into a span, and posts it.
+    pub(super) fn recv(
+        &mut self,
+        port: &impl Port,
+        spaces: &Spaces,
+        spec: MatchSpec,
+        span: Span,
+    ) -> Result<(), OpError> {
+        self.claim(spaces, span);
+        self.post(port, spaces, spec)
+    }
+
+    /// Posts a receive into the span that was claimed, if one was.
+    pub(super) fn post(
+        &mut self,
+        port: &impl Port,
+        spaces: &Spaces,
+        spec: MatchSpec,
+    ) -> Result<(), OpError> {
+        let Some(span) = self.claimed.take() else { return Ok(()) };
+        let start = spaces.start(span);
+        // SAFETY: the bytes lie in a space that stays, as in `send`, and are not the input (rule 1 and `writable`, in
+        // `claim`). Until the operation is complete nothing reads or writes them, since `written` holds the span
+        // (rule 2).
+        let buffer = unsafe { RecvBuf::borrowed(start, span.len) };
+        let id = handles::without_unwinding(|| port.recv(spec, buffer))?;
+        self.flights.push(Flight { id, span, receive: true });
+        Ok(())
+    }
+
+    /// Whether all operations under way have ended, and how. After the first failure what has not matched is
+    /// cancelled. Moves nothing on.
+    pub(super) fn poll(&mut self, port: &impl Port) -> Option<Result<(), MpiError>> {
+        while let Some(&Flight { id, span, receive }) = self.flights.get(self.ended) {
+            let status = port.take(id)?;
+            self.ended += 1;
+            let ended = outcome(status.length, status.outcome, receive.then_some(span));
+            if let Err(error) = ended {
+                self.abandon(port, error);
+            }
+        }
+        self.end();
+        Some(self.failed.take().map_or(Ok(()), Err))
+    }
+
+    /// All operations have ended.
+    #[inline]
+    pub(super) fn end(&mut self) {
+        self.ended = 0;
+        self.flights.clear();
+        self.claimed = None;
+        self.written = [Hull::EMPTY; 3];
+        self.read = [Hull::EMPTY; 3];
+    }
+
+    /// Cancels what is under way because of an error, which [`poll`](Self::poll) gives in the end.
+    #[cold]
+    pub(super) fn abandon(&mut self, port: &impl Port, error: MpiError) {
+        if self.failed.is_none() {
+            self.failed = Some(error);
+            self.cancel(port, self.ended);
+        }
+    }
+
+    /// Cancels the operations from number `from` on.
+    #[cold]
+    pub(super) fn cancel(&self, port: &impl Port, from: usize) {
+        for flight in &self.flights[from..] {
+            port.cancel(flight.id);
+        }
+    }
+
+    /// Copies one span to another; they do not overlap, or are the same.
+    #[inline]
+    pub(super) fn copy(&mut self, spaces: &Spaces, from: Span, into: Span) {
+        assert_eq!(from.len, into.len, "copies keep the length");
+        if from == into || from.len == 0 {
+            return;
+        }
+        assert!(!from.overlaps(into), "copies do not overlap: {from:?}, {into:?}");
+        let (source, target) = (self.readable(spaces, from), self.writable(spaces, into));
+        // SAFETY: both are `len` bytes inside their spaces (rule 1) and do not overlap, as
+        // asserted; different spaces are different memories. Nothing under way touches the target
+        // or writes the source (rule 2).
+        unsafe { std::ptr::copy_nonoverlapping(source, target, from.len) };
+    }
+
+    /// Lets `combine` do `right = left OP right`.
+    #[inline]
+    pub(super) fn reduce(
+        &mut self,
+        spaces: &Spaces,
+        left: Span,
+        right: Span,
+        combine: impl FnOnce(Operands<'_>),
+    ) {
+        assert_eq!(left.len, right.len, "operands have one length");
+        if left.len == 0 {
+            return;
+        }
+        assert!(!left.overlaps(right), "operands do not overlap: {left:?}, {right:?}");
+        let (operand, target) = (self.readable(spaces, left), self.writable(spaces, right));
+        // SAFETY: both are `left.len` bytes inside their spaces (rule 1) and do not overlap, as asserted.
+        // Nothing under way writes the one or touches the other (rule 2), and nothing starts during the
+        // call.
+        combine(unsafe { Operands::new(operand, target, left.len) });
+    }
+
+    /// Where a span starts that may be read now.
+    #[inline]
+    fn readable(&self, spaces: &Spaces, span: Span) -> *const u8 {
+        let start = spaces.start(span);
+        if self.written[span.space as usize].may_hold(span) {
+            self.refuse_overlap(span, true);
+        }
+        start
+    }
+
+    /// Where a span starts that may be written now.
+    #[inline]
+    fn writable(&self, spaces: &Spaces, span: Span) -> *mut u8 {
+        let start = spaces.start(span);
+        assert!(span.space != Space::Input, "the input is never written");
+        let space = span.space as usize;
+        if self.written[space].may_hold(span) || self.read[space].may_hold(span) {
+            self.refuse_overlap(span, false);
+        }
+        start
+    }
+
+    #[cold]
+    fn refuse_overlap(&self, span: Span, only_receives: bool) {
+        let flights = self.flights.iter().filter(|old| old.receive || !only_receives);
+        let mut used = flights.map(|old| old.span).chain(self.claimed);
+        let hit = used.find(|old| old.overlaps(span));
+        assert!(hit.is_none(), "{span:?} is in use by {hit:?}");
+    }
+}
+
+/// How an operation ended; a message must fill the span of its receive.
+#[inline]
+pub(super) fn outcome(
+    length: u64,
+    outcome: Result<(), OpError>,
+    received: Option<Span>,
+) -> Result<(), MpiError> {
+    match (outcome, received) {
+        (Ok(()), Some(span)) if length != span.len as u64 => mismatch(span, length),
+        (Ok(()), _) => Ok(()),
+        (Err(OpError::Truncated { message, .. }), Some(span)) => mismatch(span, message),
+        (Err(error), _) => Err(error.into()),
+    }
+}
+
+#[cold]
+fn mismatch(span: Span, got: u64) -> Result<(), MpiError> {
+    Err(MpiError::CountMismatch { expected: span.len as u64, got })
+}

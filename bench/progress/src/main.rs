@@ -5,6 +5,7 @@
 //! program, bound to a processor each; times never fail a run.
 
 mod applications;
+mod collectives;
 mod memory;
 mod overhead;
 mod overlap;
@@ -28,7 +29,7 @@ struct Arguments {
     /// Fewer rounds and sizes: under a minute in all
     #[arg(long)]
     quick: bool,
-    /// Only these tables: overhead, overlap, waiting, applications, memory
+    /// Only these tables: overhead, overlap, waiting, collectives, applications, memory
     #[arg(long, value_delimiter = ',', value_name = "NAME,...")]
     only: Vec<String>,
     /// Where to write the tables as JSON
@@ -45,10 +46,11 @@ struct Arguments {
 /// A table's name and the function that makes it.
 type Named = (&'static str, fn(bool) -> Result<Vec<Table>>);
 
-const TABLES: [Named; 5] = [
+const TABLES: [Named; 6] = [
     ("overhead", overhead::tables),
     ("overlap", overlap::tables),
     ("waiting", overlap::waiting),
+    ("collectives", collectives::tables),
     ("applications", applications::tables),
     ("memory", memory::tables),
 ];

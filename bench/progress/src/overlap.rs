@@ -200,7 +200,7 @@ fn judge(
             let what = format!("pef within 5 % of computation and copy ({who})");
             table.goal(what, format!("{more:+.2} %"), more < 5.0);
         }
-        (Lane::Shm, _) => {
+        (Lane::Shm | Lane::Tcp, _) => {
             let computed = with[0][side][0];
             let hidden = 1.0 - (most - computed) / (with[0][side][sizes - 1] - computed);
             let what = format!("pef hides the sender's wait ({who})");

@@ -1,4 +1,4 @@
-//! Two ranks, threads of this program, each on a processor of its own, over one of two lanes and in
+//! Two ranks, threads of this program, each on a processor of its own, over one of three lanes and in
 //! one of the modes; and what a rank computes.
 
 use std::collections::HashMap;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, anyhow};
 use bowline::mpi::{CollOptions, Directory, DirectoryError, World, WorldParts};
 use bowline::progress;
-use bowline::stack::{SETTINGS, area_bytes};
+use bowline::stack::{self, Place, SETTINGS, area_bytes};
 use bowline::wait::SystemWaiter;
 use bowline_base::config::Config;
 use bowline_base::job::{JobMemory, JobSpec};
@@ -25,15 +25,19 @@ pub(crate) enum Lane {
     Carrier,
     /// The processors of the ranks copy.
     Shm,
+    /// Sockets of this machine.
+    Tcp,
 }
 
 impl Lane {
+    /// Those of the thesis' experiments.
     pub(crate) const ALL: [Self; 2] = [Self::Carrier, Self::Shm];
 
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Carrier => "carrier",
             Self::Shm => "shm",
+            Self::Tcp => "tcp",
         }
     }
 }
@@ -97,6 +101,9 @@ pub(crate) fn run<R: Send>(
         settings[0].1 = MODES[0];
         settings.push(("BOWLINE_COOPERATE", "1GiB"));
     }
+    if lane == Lane::Tcp {
+        settings.push(("BOWLINE_TRANSPORTS", "self,tcp"));
+    }
     let config = Config::from_pairs(settings, SETTINGS)?;
     let job_id = u64::from(std::process::id());
     let area_bytes = area_bytes(&config);
@@ -132,26 +139,36 @@ fn join(
 ) -> Result<World> {
     let shared = size as usize > bowline::wait::processors();
     job.attach(rank)?;
-    let shm = Box::new(ShmIface::open(job.clone(), rank, ShmOptions::from_config(config))?);
-    let lane: Box<dyn Iface> = match lane {
-        Lane::Shm => shm,
-        Lane::Carrier => Box::new(Carrier::open(shm, CARD)?),
-    };
-    // Behind the card, which may be anywhere, and before a helper, which stays with its rank.
-    bind(rank as usize);
     let waiter = SystemWaiter::new(config);
     waiter.policy().share_processors(shared);
-    let worker = Worker::new(WorkerParts {
-        job: job.id(),
-        rank,
-        incarnation: 0,
-        uid: job.node_id() ^ u64::from(rank + 1),
-        lanes: vec![lane],
-        waiter: Box::new(waiter),
-        failures: None,
-        config: config.clone(),
-    })?;
-    progress::attend(&worker, config)?;
+    let worker = match lane {
+        Lane::Tcp => {
+            bind(rank as usize);
+            let place = Place { shared, ..Place::of_thread(job, rank) };
+            stack::worker(&place, config, waiter)?
+        }
+        Lane::Shm | Lane::Carrier => {
+            let shm = Box::new(ShmIface::open(job.clone(), rank, ShmOptions::from_config(config))?);
+            let lane: Box<dyn Iface> = match lane {
+                Lane::Carrier => Box::new(Carrier::open(shm, CARD)?),
+                _ => shm,
+            };
+            // Behind the card, which may be anywhere, and before a helper, which stays with its rank.
+            bind(rank as usize);
+            let worker = Worker::new(WorkerParts {
+                job: job.id(),
+                rank,
+                incarnation: 0,
+                uid: job.node_id() ^ u64::from(rank + 1),
+                lanes: vec![lane],
+                waiter: Box::new(waiter),
+                failures: None,
+                config: config.clone(),
+            })?;
+            progress::attend(&worker, config)?;
+            worker
+        }
+    };
     addresses.publish(rank, worker.address());
     let directory = Box::new(Book(Arc::clone(addresses)));
     let node_id = job.node_id();

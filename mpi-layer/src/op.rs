@@ -8,6 +8,7 @@
 mod extended;
 mod kernels;
 mod numbers;
+mod soft;
 mod table;
 #[cfg(test)]
 mod tests;

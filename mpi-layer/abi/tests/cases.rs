@@ -72,6 +72,7 @@ cases! {
     what_is_pending_beside_a_failure_stays,
     reductions_give_what_loops_give,
     operations_know_their_types,
+    every_operation_on_every_type_by_every_reduction,
     datatypes_have_their_bounds_and_origins,
     packed_messages_are_unpacked,
     layouts_of_any_kind_travel,
@@ -413,6 +414,10 @@ fn reductions_give_what_loops_give() {
 
 fn operations_know_their_types() {
     [1, 3].iter().for_each(|&ranks| passes(&job(ranks, "operations.c", &[])));
+}
+
+fn every_operation_on_every_type_by_every_reduction() {
+    [1, 3].iter().for_each(|&ranks| passes(&job(ranks, "predefined.c", &[])));
 }
 
 fn datatypes_have_their_bounds_and_origins() {

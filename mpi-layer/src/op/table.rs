@@ -6,6 +6,7 @@
 use super::extended::Extended;
 use super::kernels::{Kernel, each, locate, nothing, replace};
 use super::numbers::Parts;
+use super::soft::{Half, Quad};
 use super::{BitAnd, BitOr, BitXor, LogicalAnd, LogicalOr, LogicalXor, Max, Min, Prod, Sum};
 use crate::types::{Basic, Class, Pair, Type};
 
@@ -66,8 +67,12 @@ macro_rules! arithmetic {
             Unsigned, 2 => each::<u16, $op>,
             Unsigned, 4 => each::<u32, $op>,
             Unsigned, 8 => each::<u64, $op>,
+            Float, 2 => each::<Half, $op>,
             Float, 4 => each::<f32, $op>,
             Float, 8 => each::<f64, $op>,
+            Float, 16 => each::<Quad, $op>,
+            Complex, 4 => each::<Parts<Half>, $op>,
+            Complex, 32 => each::<Parts<Quad>, $op>,
             Complex, 8 => each::<Parts<f32>, $op>,
             Complex, 16 => each::<Parts<f64>, $op>,
         }
@@ -87,8 +92,10 @@ macro_rules! ordered {
             Unsigned, 2 => each::<u16, $op>,
             Unsigned, 4 => each::<u32, $op>,
             Unsigned, 8 => each::<u64, $op>,
+            Float, 2 => each::<Half, $op>,
             Float, 4 => each::<f32, $op>,
             Float, 8 => each::<f64, $op>,
+            Float, 16 => each::<Quad, $op>,
         }
     };
 }

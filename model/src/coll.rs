@@ -25,6 +25,7 @@ pub mod blocks;
 pub mod choice;
 pub mod forms;
 pub mod gather;
+pub mod levels;
 pub mod multiply;
 pub mod plan;
 pub mod price;

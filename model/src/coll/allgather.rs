@@ -5,7 +5,7 @@
 use super::blocks::{Blocks, Even};
 use super::forms::{Allgather, Bcast};
 use super::plan::{Copies, Place, Plan, Span};
-use super::{bcast, gather};
+use super::{bcast, gather, levels};
 
 /// Bytes of scratch that `run` needs; `total` is the length of all blocks.
 #[inline]
@@ -32,6 +32,7 @@ pub fn even<P: Plan>(
             let all = Span::new(output.space, 0, place.size as usize * output.len);
             bcast::run(plan, place, Bcast::Flat, 0, all)
         }
+        Allgather::Multiplying(stages) => levels::allgather(plan, place, stages, own, output),
         _ => any(plan, place, how, own, &output),
     }
 }
@@ -48,7 +49,7 @@ pub fn any<P: Plan>(
         Allgather::Bruck => bruck(plan, place, own, blocks),
         Allgather::Ring => ring(plan, place, own, blocks),
         Allgather::Direct => direct(plan, place, own, blocks),
-        Allgather::Doubling | Allgather::GatherBcast => {
+        Allgather::Doubling | Allgather::GatherBcast | Allgather::Multiplying(_) => {
             unreachable!("{how:?} is chosen for even blocks only")
         }
     }

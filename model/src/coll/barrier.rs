@@ -1,6 +1,7 @@
 //! Barriers.
 
 use super::forms::Barrier;
+use super::levels;
 use super::plan::{Place, Plan, Span};
 
 /// No rank leaves before all have entered.
@@ -8,6 +9,7 @@ pub fn run<P: Plan>(plan: &mut P, place: Place, how: Barrier) -> Result<(), P::E
     match how {
         Barrier::Dissemination => dissemination(plan, place),
         Barrier::Flat => flat(plan, place),
+        Barrier::Multiplying(stages) => levels::barrier(plan, place, stages),
     }
 }
 

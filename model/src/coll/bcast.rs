@@ -1,6 +1,7 @@
 //! Broadcasts of one span, which the root has and the others receive.
 
 use super::forms::Bcast;
+use super::levels;
 use super::plan::{Place, Plan, Span};
 
 /// Bytes of a piece that travels along a chain: large enough that the cost of a message is small
@@ -20,6 +21,7 @@ pub fn run<P: Plan>(
         Bcast::Binomial => binomial(plan, place, root, data),
         Bcast::ScatterAllgather => scatter_allgather(plan, place, root, data),
         Bcast::Chain => chain(plan, place, root, data),
+        Bcast::Multiplying(stages) => levels::bcast(plan, place, stages, root, data),
     }
 }
 

@@ -28,13 +28,25 @@ macro_rules! named {
     };
 }
 
-named!(Barrier, "barrier": "dissemination" = Self::Dissemination, "flat" = Self::Flat);
+named!(
+    Barrier, "barrier":
+    "dissemination" = Self::Dissemination,
+    "flat" = Self::Flat,
+    "multiplying:1" = Self::Multiplying(1),
+    "multiplying:2" = Self::Multiplying(2),
+    "multiplying:3" = Self::Multiplying(3),
+    "multiplying:4" = Self::Multiplying(4),
+);
 named!(
     Bcast, "bcast":
     "flat" = Self::Flat,
     "binomial" = Self::Binomial,
     "scatter-allgather" = Self::ScatterAllgather,
     "chain" = Self::Chain,
+    "multiplying:1" = Self::Multiplying(1),
+    "multiplying:2" = Self::Multiplying(2),
+    "multiplying:3" = Self::Multiplying(3),
+    "multiplying:4" = Self::Multiplying(4),
 );
 named!(
     Reduce, "reduce":
@@ -58,6 +70,10 @@ named!(
     "ring" = Self::Ring,
     "direct" = Self::Direct,
     "gather-bcast" = Self::GatherBcast,
+    "multiplying:1" = Self::Multiplying(1),
+    "multiplying:2" = Self::Multiplying(2),
+    "multiplying:3" = Self::Multiplying(3),
+    "multiplying:4" = Self::Multiplying(4),
 );
 named!(
     Alltoall, "alltoall":
@@ -71,6 +87,10 @@ named!(
     "halving" = Self::Halving,
     "pairwise" = Self::Pairwise,
     "direct" = Self::Direct,
+    "multiplying:1" = Self::Multiplying(1),
+    "multiplying:2" = Self::Multiplying(2),
+    "multiplying:3" = Self::Multiplying(3),
+    "multiplying:4" = Self::Multiplying(4),
 );
 named!(Scan, "scan": "doubling" = Self::Doubling, "chain" = Self::Chain);
 
@@ -81,6 +101,8 @@ pub enum Barrier {
     Dissemination,
     /// All report to rank 0, which releases all.
     Flat,
+    /// By multiplying, in so many [stages](super::levels).
+    Multiplying(u32),
 }
 
 /// See [`bcast`](super::bcast).
@@ -94,6 +116,8 @@ pub enum Bcast {
     ScatterAllgather,
     /// From rank to rank, in pieces.
     Chain,
+    /// By multiplying, in so many [stages](super::levels).
+    Multiplying(u32),
 }
 
 /// See [`reduce`](super::reduce).
@@ -144,6 +168,8 @@ pub enum Allgather {
     Direct,
     /// A gather and a broadcast. For even blocks.
     GatherBcast,
+    /// By multiplying, in so many [stages](super::levels). For even blocks.
+    Multiplying(u32),
 }
 
 /// See [`alltoall`](super::alltoall).
@@ -166,6 +192,8 @@ pub enum ReduceScatter {
     Pairwise,
     /// Everybody sends to everybody.
     Direct,
+    /// By multiplying, in so many [stages](super::levels). For commutative operations.
+    Multiplying(u32),
 }
 
 /// See [`scan`](super::scan).

@@ -11,6 +11,7 @@
 
 mod costs;
 mod counts;
+mod levels;
 mod limits;
 mod load;
 mod multiply;
@@ -68,15 +69,22 @@ fn sorted<F>(
 }
 
 impl Crew {
+    /// How many stages a collective by multiplying can have: more than one, for which there are other forms.
+    fn stages(self) -> impl Iterator<Item = u32> {
+        2..=self.ranks.next_power_of_two().ilog2()
+    }
+
     /// All algorithms of barriers.
     pub fn barriers(self, costs: &Costs) -> Vec<Priced<Barrier>> {
         let all = [Barrier::Dissemination, Barrier::Flat];
+        let all = all.into_iter().chain(self.stages().map(Barrier::Multiplying));
         sorted(self, costs, all.map(|how| (how, barrier(self.ranks, how))))
     }
 
     /// All algorithms of broadcasts of `bytes`.
     pub fn bcasts(self, costs: &Costs, bytes: usize) -> Vec<Priced<Bcast>> {
         let all = [Bcast::Flat, Bcast::Binomial, Bcast::ScatterAllgather, Bcast::Chain];
+        let all = all.into_iter().chain(self.stages().map(Bcast::Multiplying));
         sorted(self, costs, all.map(|how| (how, bcast(self.ranks, how, bytes))))
     }
 
@@ -112,6 +120,7 @@ impl Crew {
         let doubling = self.ranks.is_power_of_two().then_some(Allgather::Doubling);
         let all = [Allgather::Bruck, Allgather::Ring, Allgather::Direct, Allgather::GatherBcast];
         let all = doubling.into_iter().chain(all);
+        let all = all.chain(self.stages().map(Allgather::Multiplying));
         sorted(self, costs, all.map(|how| (how, allgather(self.ranks, how, block))))
     }
 
@@ -131,6 +140,7 @@ impl Crew {
         let mut all = vec![ReduceScatter::Direct, ReduceScatter::ViaRoot];
         if commutative {
             all.push(ReduceScatter::Pairwise);
+            all.extend(self.stages().map(ReduceScatter::Multiplying));
             if self.ranks.is_power_of_two() {
                 all.push(ReduceScatter::Halving);
             }

@@ -491,7 +491,7 @@ pub fn reduce_scatter(offsets: &[usize], how: ReduceScatter, ordered: bool) -> R
     let outcome = follow(steps, |rank, contributions| Spaces {
         input: contribution(rank, total, contributions),
         output: Memory::new(blocks.len(rank)),
-        scratch: reduce_scatter::scratch(how, size, total, blocks.len(rank)),
+        scratch: reduce_scatter::scratch(how, Place { rank, size }, &blocks),
     })?;
     let of = Of::new(0..size, ordered);
     for rank in 0..size {

@@ -4,16 +4,18 @@ use super::accumulate::{Accumulator, Side};
 use super::blocks::Blocks;
 use super::forms::{Reduce, ReduceScatter};
 use super::plan::{Place, Plan, Span, Vectors};
-use super::{reduce, scatter};
+use super::{levels, reduce, scatter};
 
-/// Bytes of scratch that `run` needs for vectors of `total` bytes, `own` of which are this rank's.
+/// Bytes of scratch that `run` needs for an input that `blocks` cuts without gaps.
 #[inline]
-pub const fn scratch(how: ReduceScatter, size: u32, total: usize, own: usize) -> usize {
+pub fn scratch(how: ReduceScatter, place: Place, blocks: &impl Blocks) -> usize {
+    let (total, own) = (whole(place, blocks).len, blocks.len(place.rank));
     match how {
-        ReduceScatter::ViaRoot => total + reduce::scratch(Reduce::Ordered, size, total),
+        ReduceScatter::ViaRoot => total + reduce::scratch(Reduce::Ordered, place.size, total),
         ReduceScatter::Halving => 2 * total,
         ReduceScatter::Pairwise => own,
-        ReduceScatter::Direct => size as usize * own,
+        ReduceScatter::Direct => place.size as usize * own,
+        ReduceScatter::Multiplying(stages) => levels::scratch(place, stages, blocks),
     }
 }
 
@@ -31,6 +33,9 @@ pub fn run<P: Plan>(
         ReduceScatter::Halving => halving(plan, place, blocks, output),
         ReduceScatter::Pairwise => pairwise(plan, place, blocks, output),
         ReduceScatter::Direct => direct(plan, place, blocks, output),
+        ReduceScatter::Multiplying(stages) => {
+            levels::reduce_scatter(plan, place, stages, blocks, output)
+        }
     }
 }
 

@@ -55,7 +55,9 @@ macro_rules! proven {
 #[test]
 fn barriers_hold_everybody_until_the_last_has_come() {
     for size in SMALL.chain(wide()) {
-        for how in [Barrier::Dissemination, Barrier::Flat] {
+        let all = [Barrier::Dissemination, Barrier::Flat].into_iter();
+        let multiplying = stages(size).filter(|_| !WIDE.contains(&size));
+        for how in all.chain(multiplying.map(Barrier::Multiplying)) {
             proven!(barrier(size, how));
         }
     }
@@ -72,15 +74,19 @@ fn small_cases_have_the_fewest_messages() {
 fn broadcasts_bring_the_root_s_bytes_to_all() {
     let all = [Bcast::Flat, Bcast::Binomial, Bcast::ScatterAllgather, Bcast::Chain];
     for size in SMALL {
-        for (root, how) in roots(size).into_iter().flat_map(|root| all.map(|how| (root, how))) {
-            for len in [0, 1, 7, 64] {
-                proven!(bcast(size, how, root, len));
+        for root in roots(size) {
+            for how in all.into_iter().chain(stages(size).map(Bcast::Multiplying)) {
+                for len in [0, 1, 7, 64] {
+                    proven!(bcast(size, how, root, len));
+                }
             }
         }
     }
     for size in wide() {
         for root in roots(size) {
-            for how in [Bcast::Flat, Bcast::Binomial, Bcast::Chain] {
+            let all = [Bcast::Flat, Bcast::Binomial, Bcast::Chain].into_iter();
+            let multiplying = stages(size).filter(|_| !WIDE.contains(&size));
+            for how in all.chain(multiplying.map(Bcast::Multiplying)) {
                 proven!(bcast(size, how, root, 1000));
             }
         }
@@ -233,7 +239,8 @@ fn allgathers_bring_all_blocks_to_all() {
         [Allgather::Bruck, Allgather::GatherBcast].into_iter().chain(doubling)
     };
     for size in SMALL {
-        for how in even(size).chain([Allgather::Ring, Allgather::Direct]) {
+        let some = even(size).chain([Allgather::Ring, Allgather::Direct]);
+        for how in some.chain(stages(size).map(Allgather::Multiplying)) {
             for (len, in_place) in [(0, false), (3, false), (3, true)] {
                 proven!(allgather(size, how, len, in_place));
             }
@@ -280,7 +287,8 @@ fn reduce_scatters_give_each_rank_its_block_of_the_whole() {
     for size in SMALL {
         for offsets in [offsets(size, |_| 2), offsets(size, uneven)] {
             let all = [ReduceScatter::ViaRoot, ReduceScatter::Pairwise, ReduceScatter::Direct];
-            for how in all.into_iter().chain(halving(size)) {
+            let all = all.into_iter().chain(halving(size));
+            for how in all.chain(stages(size).map(ReduceScatter::Multiplying)) {
                 proven!(reduce_scatter(&offsets, how, ordered(how)));
             }
         }
@@ -288,6 +296,40 @@ fn reduce_scatters_give_each_rank_its_block_of_the_whole() {
     for size in wide() {
         let offsets = offsets(size, |_| 2);
         proven!(reduce_scatter(&offsets, ReduceScatter::ViaRoot, true));
+    }
+}
+
+/// How many stages collectives by multiplying can have; of many ranks, some of them.
+fn stages(size: u32) -> impl Iterator<Item = u32> {
+    let most = size.next_power_of_two().ilog2();
+    let some = move |stages: &u32| match size {
+        0..=33 => true,
+        34..=512 => [2, 3, most].contains(stages),
+        _ => *stages == most / 2,
+    };
+    (1..=most).filter(some)
+}
+
+#[test]
+fn multiplying_is_right_for_any_number() {
+    (34..=100).chain([127, 128, 129, 243, 255, 256, 257, 343, 400, 511, 512]).for_each(multiply_at);
+}
+
+#[test]
+#[ignore = "takes some minutes of a processor in a release build: cargo test --release -p bowline-model -- --ignored"]
+fn multiplying_is_right_for_every_number() {
+    WIDE.for_each(multiply_at);
+}
+
+fn multiply_at(size: u32) {
+    let offsets: Vec<_> = (0..=size as usize).map(|rank| 2 * rank).collect();
+    for stages in stages(size) {
+        proven!(barrier(size, Barrier::Multiplying(stages)));
+        for root in [0, size / 2, size - 1] {
+            proven!(bcast(size, Bcast::Multiplying(stages), root, 3));
+        }
+        proven!(allgather(size, Allgather::Multiplying(stages), 3, size % 2 == 0));
+        proven!(reduce_scatter(&offsets, ReduceScatter::Multiplying(stages), false));
     }
 }
 

@@ -14,9 +14,7 @@ use crate::coll::{self, forms};
 pub const fn scratch(how: ReduceScatter, size: u32, total: usize, own: usize) -> usize {
     match how {
         ReduceScatter::ViaRoot(how) => total + reduce::scratch(how, size, total),
-        ReduceScatter::Pairwise => {
-            coll::reduce_scatter::scratch(forms::ReduceScatter::Pairwise, size, total, own)
-        }
+        ReduceScatter::Pairwise => own,
         ReduceScatter::Halving
         | ReduceScatter::Ring
         | ReduceScatter::Butterfly

@@ -142,7 +142,7 @@ impl Basis {
 
     fn allgatherv(&self, total: usize) -> Allgather {
         let allowed =
-            |how: &Allgather| !matches!(how, Allgather::Doubling | Allgather::GatherBcast);
+            |how: &Allgather| matches!(how, Allgather::Bruck | Allgather::Ring | Allgather::Direct);
         self.wanted.allgather.filter(allowed).unwrap_or_else(|| self.shape.allgatherv(total))
     }
 
@@ -156,7 +156,7 @@ impl Basis {
     fn reduce_scatter(&self, total: usize, commutative: bool) -> ReduceScatter {
         let allowed = |how: &ReduceScatter| match how {
             ReduceScatter::Halving => commutative && self.shape.ranks.is_power_of_two(),
-            ReduceScatter::Pairwise => commutative,
+            ReduceScatter::Pairwise | ReduceScatter::Multiplying(_) => commutative,
             ReduceScatter::ViaRoot | ReduceScatter::Direct => true,
         };
         self.wanted.reduce_scatter.filter(allowed).unwrap_or_else(|| match &self.costs {

@@ -348,7 +348,7 @@ impl Communicator {
     ) -> Result<(), MpiError> {
         let own = Span::output(blocks.len(self.inner.rank));
         let how = self.reduce_scatter_form(total, op.commutative);
-        let scratch = reduce_scatter::scratch(how, self.inner.size, total, own.len);
+        let scratch = reduce_scatter::scratch(how, self.place(), blocks);
         let mut engine = on.begin(self, scratch, Some(op.combine));
         reduce_scatter::run(&mut engine, self.place(), how, blocks, own)
     }

@@ -1,6 +1,6 @@
 //! The loads of the algorithms, in closed forms.
 
-use super::Load;
+use super::{Load, levels};
 use crate::coll::bcast::CHAIN_PIECE;
 use crate::coll::forms::{Allgather, Allreduce, Alltoall, Barrier, Bcast, Reduce, ReduceScatter};
 
@@ -14,6 +14,7 @@ pub fn barrier(ranks: u32, how: Barrier) -> Load {
     match how {
         _ if ranks < 2 => Load::default(),
         Barrier::Dissemination => Load::exchange(n, 1.0, 0.0).times(log2(n)),
+        Barrier::Multiplying(stages) => levels::barrier(ranks, stages),
         Barrier::Flat => Load::fan_in(n - 1.0, 0.0).then(Load::fan_out(n - 1.0, 0.0)),
     }
 }
@@ -42,6 +43,7 @@ pub fn bcast(ranks: u32, how: Bcast, bytes: usize) -> Load {
             let ring = Load::exchange(n - 1.0, 1.0, bytes / n).times(n - 1.0);
             scatter.then(ring)
         }
+        Bcast::Multiplying(stages) => levels::bcast(ranks, stages, bytes),
         Bcast::Chain => {
             let pieces = (bytes / CHAIN_PIECE as f64).ceil().max(1.0);
             let piece = Load::fan_out(1.0, bytes / pieces);
@@ -141,6 +143,7 @@ pub fn allgather(ranks: u32, how: Allgather, block: usize) -> Load {
         }
         Allgather::Ring => Load::exchange(n, 1.0, len).times(n - 1.0).copying(len),
         Allgather::Direct => Load::exchange(n, n - 1.0, len).copying(len),
+        Allgather::Multiplying(stages) => levels::allgather(ranks, stages, len),
         Allgather::GatherBcast => {
             Load::fan_in(n - 1.0, len).then(Load::fan_out(n - 1.0, n * len)).copying(len)
         }
@@ -183,6 +186,7 @@ pub fn reduce_scatter(ranks: u32, how: ReduceScatter, total: usize) -> Load {
             reduce(ranks, Reduce::Ordered, total).then(Load::fan_out(n - 1.0, block)).copying(block)
         }
         ReduceScatter::Halving => halving(ranks, len).copying(block),
+        ReduceScatter::Multiplying(stages) => levels::reduce_scatter(ranks, stages, len),
         ReduceScatter::Pairwise => {
             let stage = Load::exchange(n, 1.0, block).all_reducing(n, block);
             stage.times(n - 1.0).copying(block)

@@ -89,6 +89,11 @@ fn within(ranks: u32) -> f64 {
     if ranks == 3 { 0.4 } else { 0.15 }
 }
 
+/// Stages of collectives by multiplying.
+fn stages(ranks: u32) -> impl Iterator<Item = u32> {
+    1..=ranks.next_power_of_two().ilog2()
+}
+
 const RANKS: [u32; 9] = [2, 3, 4, 7, 8, 12, 16, 31, 64];
 
 fn cases() -> impl Iterator<Item = (u32, usize)> {
@@ -103,12 +108,16 @@ fn vectors(bytes: usize) -> Vectors {
 fn barriers_and_broadcasts_cost_what_they_take() {
     let mut wrong = Wrong::default();
     for (ranks, bytes) in cases() {
-        for how in [Barrier::Dissemination, Barrier::Flat] {
+        for how in [Barrier::Dissemination, Barrier::Flat]
+            .into_iter()
+            .chain(stages(ranks).map(Barrier::Multiplying))
+        {
             wrong.check(&how, (ranks, 0), barrier(ranks, how), 0.01, |plan, place| {
                 coll::barrier::run(plan, place, how)
             });
         }
-        for how in [Bcast::Flat, Bcast::Binomial, Bcast::Chain, Bcast::ScatterAllgather] {
+        let all = [Bcast::Flat, Bcast::Binomial, Bcast::Chain, Bcast::ScatterAllgather];
+        for how in all.into_iter().chain(stages(ranks).map(Bcast::Multiplying)) {
             if how == Bcast::ScatterAllgather && bytes < 2 * ranks as usize {
                 continue;
             }
@@ -198,7 +207,8 @@ fn gathers_and_exchanges_cost_what_they_take() {
             (Even { space: Space::Input, len: bytes }, Even { space: Space::Output, len: bytes });
         let doubling = ranks.is_power_of_two().then_some(Allgather::Doubling);
         let all = [Allgather::Bruck, Allgather::Ring, Allgather::Direct, Allgather::GatherBcast];
-        for how in all.into_iter().chain(doubling) {
+        for how in all.into_iter().chain(doubling).chain(stages(ranks).map(Allgather::Multiplying))
+        {
             wrong.check(
                 &how,
                 (ranks, bytes),
@@ -220,7 +230,9 @@ fn gathers_and_exchanges_cost_what_they_take() {
         let blocks = Packed { space: Space::Input, offsets: &offsets };
         let halving = ranks.is_power_of_two().then_some(ReduceScatter::Halving);
         let all = [ReduceScatter::ViaRoot, ReduceScatter::Pairwise, ReduceScatter::Direct];
-        for how in all.into_iter().chain(halving) {
+        for how in
+            all.into_iter().chain(halving).chain(stages(ranks).map(ReduceScatter::Multiplying))
+        {
             let total = bytes * ranks as usize;
             let load = reduce_scatter(ranks, how, total);
             wrong.check(&how, (ranks, bytes), load, within(ranks), |plan, place| {

@@ -5,6 +5,10 @@
  * millisecond. Roots take turns, as in the Intel MPI Benchmarks: with one root, which waits for
  * nobody, the others would only show how far it is ahead.
  *
+ * With "last" behind its name a collective is measured one operation at a time, with a barrier between:
+ * from the last rank's call (of a broadcast the root's) to the last rank's return, by the one clock of
+ * the machine; the spread is the time between the first and the last return.
+ *
  * Checking: no rank may leave a barrier before the last one entered it (all ranks read one
  * machine's clock); the first and the last 8 bytes of every block of every result are compared with
  * the formula.
@@ -138,11 +142,21 @@ static const struct collective {
     {"allgather", allgather}, {"alltoall", alltoall}, {"reducescatter", reduce_scatter},
 };
 
+/* The collective of a test; tests come from the table of mpibench.c, so that there is one. */
+static const struct collective *collective_of(const char *test)
+{
+    size_t length = strlen(test);
+    const struct collective *collective = collectives;
+    if (length > 4 && strcmp(test + length - 4, "last") == 0)
+        length -= 4;
+    while (strncmp(collective->test, test, length) != 0 || collective->test[length] != '\0')
+        collective++;
+    return collective;
+}
+
 static int operations(const struct order *order, int count, uint64_t first)
 {
-    const struct collective *collective = collectives;
-    while (strcmp(collective->test, order->test) != 0)
-        collective++;
+    const struct collective *collective = collective_of(order->test);
     for (int i = 0; i < count; i++) {
         if (!collective->run((int64_t)first + i))
             return fail("%s %lld gave a wrong result", order->test, (long long)first + i);
@@ -190,6 +204,68 @@ int run_barrier(const struct order *order, struct samples *samples)
     return run_batches(order, samples, barriers);
 }
 
+/* Operations one at a time; how long each took goes into `took`, and the spread into `spread`. */
+static int apart(const struct order *order, int count, uint64_t first, double *took, double *spread)
+{
+    const struct collective *collective = collective_of(order->test);
+    int rooted = collective->run == bcast;
+    double *mine = calloc((size_t)count * 3, sizeof *mine);
+    double *worst = calloc((size_t)count * 3, sizeof *worst);
+    int status = mine != NULL && worst != NULL ? 0 : fail("no memory for %d times", count);
+    for (int i = 0; status == 0 && i < count; i++) {
+        int64_t sequence = (int64_t)first + i;
+        MPI_Barrier(MPI_COMM_WORLD);
+        double called = now_ns();
+        int right = collective->run(sequence);
+        double returned = now_ns();
+        mine[3 * i] = rooted && world_rank != sequence % world_size ? 0.0 : called;
+        mine[3 * i + 1] = returned;
+        mine[3 * i + 2] = -returned;
+        if (!right)
+            status = fail("%s %lld gave a wrong result", order->test, (long long)sequence);
+    }
+    if (status == 0) {
+        MPI_Reduce(mine, worst, 3 * count, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
+        for (int i = 0; i < count; i++) {
+            took[i] = worst[3 * i + 1] - worst[3 * i];
+            spread[i] = worst[3 * i + 1] + worst[3 * i + 2];
+        }
+    }
+    free(mine);
+    free(worst);
+    return status;
+}
+
+static int ascending(const void *left, const void *right)
+{
+    double a = *(const double *)left;
+    double b = *(const double *)right;
+    return (a > b) - (a < b);
+}
+
+static int run_apart(const struct order *order, struct samples *samples)
+{
+    enum { TRIALS = 3, COUNT_MAX = 20000 };
+    double trial[TRIALS];
+    double start = now_ns();
+    if (apart(order, TRIALS, 1, trial, trial) != 0)
+        return -1;
+    int count = agree_on_batches(order->budget_ns, (now_ns() - start) / TRIALS, SAMPLES_MIN);
+    if (count > COUNT_MAX)
+        count = COUNT_MAX;
+    double *spread = malloc((size_t)count * sizeof *spread);
+    int status = spread != NULL ? reserve_samples(samples, count, 1) : fail("no memory");
+    if (status == 0)
+        status = apart(order, count, TRIALS + 1, samples->ns, spread);
+    if (status == 0) {
+        samples->count = (size_t)count;
+        qsort(spread, (size_t)count, sizeof *spread, ascending);
+        samples->spread_ns = spread[count / 2];
+    }
+    free(spread);
+    return status;
+}
+
 int run_collective(const struct order *order, struct samples *samples)
 {
     size_t bytes = order->size * (size_t)world_size;
@@ -206,7 +282,8 @@ int run_collective(const struct order *order, struct samples *samples)
         /* Every page is there before the first sample. */
         memset(in_values, 1, bytes);
         memset(out_values, 1, bytes);
-        status = run_batches(order, samples, operations);
+        int last = strcmp(collective_of(order->test)->test, order->test) != 0;
+        status = last ? run_apart(order, samples) : run_batches(order, samples, operations);
     }
     free(in_values);
     free(out_values);

@@ -81,13 +81,13 @@ static int pin(void)
 
 static int parse_order(const char *text, struct order *order)
 {
-    static char names[64][16];
+    static char names[64][24];
     static int used;
     size_t size;
     double millis;
     if (used == 64)
         return fail("more than 64 figures in one run");
-    if (sscanf(text, "%15[a-z]:%zu:%d:%lf", names[used], &size, &order->window, &millis) != 4 ||
+    if (sscanf(text, "%23[a-z]:%zu:%d:%lf", names[used], &size, &order->window, &millis) != 4 ||
         order->window < 0 || millis <= 0.0)
         return fail("'%s' is not TEST:SIZE:WINDOW:MILLIS", text);
     order->test = names[used++];
@@ -119,11 +119,11 @@ static void print_figure(const struct order *order, struct samples *samples)
     double median = percentile(samples, 0.5);
     printf("{\"test\":\"%s\",\"size\":%zu,\"ranks\":%d,\"window\":%d,\"iterations\":%zu,"
            "\"batch\":%d,\"median_ns\":%.3f,\"mean_ns\":%.3f,\"p99_ns\":%.3f,\"min_ns\":%.3f,"
-           "\"mbytes_per_s\":%.3f,\"messages_per_s\":%.1f}\n",
+           "\"spread_ns\":%.3f,\"mbytes_per_s\":%.3f,\"messages_per_s\":%.1f}\n",
            order->test, order->size, world_size, order->window,
            samples->count * (size_t)samples->batch, samples->batch, median,
            sum / (double)samples->count, percentile(samples, 0.99), samples->ns[0],
-           (double)order->size * 1e3 / median, 1e9 / median);
+           samples->spread_ns, (double)order->size * 1e3 / median, 1e9 / median);
     fflush(stdout);
 }
 
@@ -139,6 +139,8 @@ static int run_order(const struct order *order)
         {"allreduce", run_collective, 1}, {"bcast", run_collective, 1},
         {"reduce", run_collective, 1},    {"allgather", run_collective, 1},
         {"alltoall", run_collective, 1},  {"reducescatter", run_collective, 1},
+        {"allreducelast", run_collective, 1}, {"bcastlast", run_collective, 1},
+        {"allgatherlast", run_collective, 1}, {"reducescatterlast", run_collective, 1},
         {"vector", run_layout, 2},        {"blocks", run_layout, 2},
         {"indexed", run_layout, 2},       {"struct", run_layout, 2},
     };

@@ -24,6 +24,7 @@ struct samples {
     double *ns;   /* one sample: the mean time of one operation in one batch, ns */
     size_t count; /* samples taken */
     int batch;    /* operations per sample */
+    double spread_ns; /* median time between the first and the last return; 0 where nobody measured it */
 };
 
 /* Runs one figure. Returns 0, or -1 after printing what went wrong to stderr. */

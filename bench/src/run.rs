@@ -46,6 +46,35 @@ pub(crate) struct Context {
 }
 
 impl Context {
+    /// What jobs need: no plan, and a network with delay if they run over one.
+    pub(crate) fn of_jobs(
+        options: &PeersOptions,
+        network: Option<(u32, &RelayOptions)>,
+    ) -> Result<Self, BenchError> {
+        let cpus = options.checked_cpus()?;
+        let idle = || hosts::missing("no job needs them".to_owned());
+        let delayed = match network {
+            Some((hosts, relay)) => Ok(DelayedNetwork::make(hosts as usize, &cpus, relay)?),
+            None => Err(idle()),
+        };
+        Ok(Self {
+            cache: options.cache_dir()?,
+            install: !options.no_install,
+            cpus,
+            veth: Arc::new(Err(idle())),
+            delayed: Arc::new(delayed),
+            budget: Duration::ZERO,
+            time_limit: Duration::from_secs(60),
+            quick: options.quick,
+            progress: Progress::new(options.quiet),
+        })
+    }
+
+    /// The network with delay, if there is one.
+    pub(crate) fn delayed(&self) -> Option<&DelayedNetwork> {
+        (*self.delayed).as_ref().ok()
+    }
+
     /// The hosts of the runs over a wire that joins hosts.
     pub(crate) fn hosts(&self, wire: Wire) -> Result<Option<&Hosts>, BenchError> {
         let hosts = match wire {
@@ -135,13 +164,13 @@ fn compare(options: &PeersOptions, what: Comparison) -> Result<PeersReport, Benc
     // A source without any wanted metric takes no part, and is not missing either.
     sources.retain(|source| plan.metrics.iter().any(|&metric| source.offers(metric)));
     let mut collector = Collector::new(&plan, context.cpus);
-    if let Ok(network) = context.delayed.as_ref() {
+    if let Some(network) = context.delayed() {
         collector.delay(network.ping(2000)?);
     }
     let sources = prepare(sources, &context, &mut collector);
     measure(&sources, &plan, &context, &mut collector);
     context.progress.bar.finish_and_clear();
-    if let Ok(network) = context.delayed.as_ref() {
+    if let Some(network) = context.delayed() {
         collector.forwarded(network.forwarded());
     }
     Ok(collector.finish())

@@ -9,8 +9,8 @@ use crate::plan::{Comparison, Stage};
 use crate::run::Context;
 
 mod bowline;
-mod mpi;
-mod mpi_peers;
+pub(crate) mod mpi;
+pub(crate) mod mpi_peers;
 mod ucx;
 mod yardstick;
 
@@ -57,6 +57,10 @@ fn all_failed(metrics: &[Metric], error: &BenchError) -> Measured {
     metrics.iter().map(|&metric| (metric, Err(BenchError::SharedStart(reason.clone())))).collect()
 }
 
+fn boxed(libraries: Vec<mpi::Mpi>) -> impl Iterator<Item = Box<dyn Source>> {
+    libraries.into_iter().map(|library| Box::new(library) as Box<dyn Source>)
+}
+
 /// All sources, in the order of the table, narrowed by the options' filter.
 pub(crate) fn all(
     options: &PeersOptions,
@@ -76,16 +80,16 @@ pub(crate) fn all(
         Comparison::Peers => {
             sources.extend(yardstick::all());
             sources.extend(ucx::all(what));
-            sources.extend(mpi_peers::all());
+            sources.extend(boxed(mpi_peers::all()));
         }
         Comparison::Networks => {
             sources.extend(ucx::all(what));
-            sources.extend(mpi_peers::networks());
+            sources.extend(boxed(mpi_peers::networks()));
         }
         Comparison::Grid => sources.extend(ucx::all(what)),
         Comparison::Collectives => {
-            sources.extend(mpi_peers::all());
-            sources.extend(mpi_peers::networks());
+            sources.extend(boxed(mpi_peers::all()));
+            sources.extend(boxed(mpi_peers::networks()));
         }
     }
     let known: Vec<&str> = sources.iter().map(|source| source.id()).collect();

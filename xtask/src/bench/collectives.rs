@@ -5,10 +5,13 @@
 //! Counts and efficiencies are computed and have to agree to the digit; times of real ranks are those of this machine,
 //! where ranks share processors, and only their quotients mean something.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+mod choices;
+mod pictures;
+mod ranks;
 
-use anyhow::{Context, Result, ensure};
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
 use bowline_model::choice::{Order, Reading, Search, choose, time};
 use bowline_model::coll::prove;
 use bowline_model::cost::{Pipelining, best_width, factor_cap};
@@ -17,7 +20,7 @@ use bowline_model::fennel::instrument::Skew;
 use bowline_model::fennel::machine::Machine;
 use bowline_model::fennel::network::{Fixed, Pipelined};
 use bowline_model::schedule::Schedule;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::output;
 use crate::workspace::Workspace;
@@ -25,15 +28,11 @@ use crate::workspace::Workspace;
 /// What to take.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Options {
-    /// Real ranks too, over these transports, such as shm,tcp
-    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
-    transports: Vec<String>,
-    /// Numbers of real ranks: of 4, 6, 8, 12, 16, 24, 32, for which measurements were published
-    #[arg(long, value_name = "NUMBERS", value_delimiter = ',', default_value = "4,6,8,12,16")]
-    ranks: Vec<u32>,
-    /// How often each algorithm of real ranks is run, one after the other in turn
-    #[arg(long, value_name = "N", default_value_t = 5)]
-    rounds: usize,
+    #[command(flatten)]
+    real: ranks::RealOptions,
+    /// Where Bowline is installed that real ranks run; by default it is built and installed below target
+    #[arg(long, value_name = "DIRECTORY")]
+    prefix: Option<PathBuf>,
     /// Where to write the figures as JSON
     #[arg(long)]
     json: Option<PathBuf>,
@@ -68,8 +67,30 @@ const MEASURED: [(u32, &str, f64, f64); 11] = [
     (128, "a8,a4,a4", 28.9, 12.5),
 ];
 
-/// Computes, measures and shows.
+/// What was published about a number of ranks: a schedule, and its gains by minima and by medians, percent.
+fn published(ranks: u32) -> Option<(&'static str, f64, f64)> {
+    let of = MEASURED.iter().find(|(known, ..)| *known == ranks);
+    of.map(|&(_, schedule, min, median)| (schedule, min, median))
+}
+
+/// Measures with real ranks, if that is asked for; computes and simulates otherwise.
 pub(super) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+    if ranks::wanted(&options.real)? {
+        let prefix = match &options.prefix {
+            Some(prefix) => prefix.clone(),
+            None => {
+                let target = workspace.metadata.target_directory.as_std_path();
+                let prefix = target.join("xtask/installed");
+                crate::install::install_fast(workspace, &prefix)?;
+                prefix
+            }
+        };
+        let findings = ranks::run(&prefix, &options.real)?;
+        return match &options.json {
+            Some(path) => output::write_json(path, &findings),
+            None => Ok(()),
+        };
+    }
     let mut rows = Vec::new();
     widths(&mut rows);
     efficiencies(&mut rows);
@@ -77,13 +98,6 @@ pub(super) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     messages(&mut rows)?;
     gains(&mut rows)?;
     great_machines(&mut rows);
-    if !options.transports.is_empty() {
-        super::build_release(workspace, &["-p", "bowline-cli"])?;
-        let release = workspace.metadata.target_directory.as_std_path().join("release");
-        for transport in &options.transports {
-            real(&release.join("bowline"), transport, options, &mut rows)?;
-        }
-    }
     println!("{:<4} {:<58} {:>10} {:>10}", "", "", "published", "here");
     for Row { experiment, what, published, ours, unit } in &rows {
         let published = published.map_or_else(String::new, |value| format!("{value:.1}"));
@@ -212,59 +226,4 @@ fn great_machines(rows: &mut Vec<Row>) {
         let ours = 100.0 * (1.0 - chosen / doubling);
         rows.push(Row { experiment: "E17", what, published: None, ours, unit: "%" });
     }
-}
-
-/// What `bowline perf` prints.
-#[derive(Deserialize)]
-struct Figure {
-    median_ns: f64,
-}
-
-/// E6 and E17 with real ranks: 8 bytes, in turn by recursive doubling, by the published schedule and as a job chooses.
-fn real(command: &Path, transport: &str, options: &Options, rows: &mut Vec<Row>) -> Result<()> {
-    for &ranks in &options.ranks {
-        let known = MEASURED.iter().find(|(known, ..)| *known == ranks);
-        let &(_, schedule, _, published) =
-            known.with_context(|| format!("--ranks {ranks}: nothing was published for it"))?;
-        let algorithms = ["doubling", schedule, "auto"];
-        let mut medians = [const { Vec::new() }; 3];
-        for _ in 0..options.rounds {
-            for (index, algorithm) in algorithms.iter().enumerate() {
-                let figure = perf(command, transport, ranks, algorithm)?;
-                medians[index].push(figure.median_ns);
-            }
-        }
-        let median = medians.map(|mut all| {
-            all.sort_by(f64::total_cmp);
-            all[all.len() / 2]
-        });
-        println!(
-            "{transport}, {ranks} ranks: doubling {:.1} us, {schedule} {:.1} us, chosen {:.1} us",
-            median[0] / 1e3,
-            median[1] / 1e3,
-            median[2] / 1e3
-        );
-        for (index, name) in [(1, schedule), (2, "chosen")] {
-            let what =
-                format!("{transport}, {ranks} ranks, {name}: less time than doubling, median");
-            let ours = 100.0 * (1.0 - median[index] / median[0]);
-            rows.push(Row { experiment: "E6", what, published: Some(published), ours, unit: "%" });
-        }
-    }
-    Ok(())
-}
-
-fn perf(command: &Path, transport: &str, ranks: u32, algorithm: &str) -> Result<Figure> {
-    let ranks = ranks.to_string();
-    let arguments =
-        ["perf", "allreduce", "--size", "8", "--transport", transport, "--ranks", &ranks];
-    let output = Command::new(command)
-        .args(arguments)
-        .arg("--json")
-        .env("BOWLINE_ALLREDUCE", algorithm)
-        .output()
-        .with_context(|| format!("cannot run {}", command.display()))?;
-    let told = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "bowline perf allreduce by {algorithm}: {told}");
-    serde_json::from_slice(&output.stdout).context("what `bowline perf` printed")
 }

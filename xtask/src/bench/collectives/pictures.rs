@@ -1,0 +1,72 @@
+//! Curves of the experiments with real ranks, over a logarithmic axis.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, anyhow};
+use plotters::prelude::*;
+
+/// A contestant's points.
+#[derive(Clone, Debug)]
+pub(super) struct Curve {
+    pub(super) name: String,
+    pub(super) points: Vec<(f64, f64)>,
+}
+
+const COLORS: [RGBColor; 8] = [
+    RGBColor(214, 96, 43),
+    RGBColor(96, 142, 190),
+    RGBColor(60, 150, 80),
+    RGBColor(150, 80, 160),
+    RGBColor(120, 120, 120),
+    RGBColor(200, 160, 30),
+    RGBColor(40, 60, 120),
+    RGBColor(180, 60, 90),
+];
+
+/// Draws curves into a PNG; curves without points draw nothing.
+pub(super) fn draw(path: &Path, title: &str, axis: &str, curves: &[Curve]) -> Result<()> {
+    if let Some(directory) = path.parent() {
+        std::fs::create_dir_all(directory).context("cannot make the directory of pictures")?;
+    }
+    bowline_bench::register_font().map_err(|why| anyhow!("no font: {why}"))?;
+    paint(path, title, axis, curves).map_err(|why| anyhow!("{}: {why}", path.display()))?;
+    println!("drawn: {}", path.display());
+    Ok(())
+}
+
+fn paint(
+    path: &Path,
+    title: &str,
+    axis: &str,
+    curves: &[Curve],
+) -> std::result::Result<(), Box<dyn std::error::Error>> {
+    let all = || curves.iter().flat_map(|curve| curve.points.iter().copied());
+    let least = |values: &mut dyn Iterator<Item = f64>| values.fold(f64::INFINITY, f64::min);
+    let greatest = |values: &mut dyn Iterator<Item = f64>| values.fold(0.0, f64::max);
+    let x = least(&mut all().map(|point| point.0)) / 1.1
+        ..greatest(&mut all().map(|point| point.0)) * 1.1;
+    let top = greatest(&mut all().map(|point| point.1)) * 1.1;
+    if !x.start.is_finite() || top <= 0.0 {
+        return Ok(());
+    }
+    let area = BitMapBackend::new(path, (960, 600)).into_drawing_area();
+    area.fill(&WHITE)?;
+    let mut chart = ChartBuilder::on(&area)
+        .caption(title, ("sans-serif", 22))
+        .margin(12)
+        .x_label_area_size(44)
+        .y_label_area_size(70)
+        .build_cartesian_2d(x.log_scale(), 0.0..top)?;
+    chart.configure_mesh().x_desc(axis).y_desc("us").draw()?;
+    for (curve, &color) in curves.iter().zip(COLORS.iter().cycle()) {
+        let points = || curve.points.iter().copied();
+        chart
+            .draw_series(LineSeries::new(points(), &color))?
+            .label(curve.name.as_str())
+            .legend(move |(x, y)| PathElement::new([(x, y), (x + 16, y)], color));
+        chart.draw_series(points().map(|point| Circle::new(point, 3, color.filled())))?;
+    }
+    chart.configure_series_labels().border_style(BLACK).background_style(WHITE).draw()?;
+    area.present()?;
+    Ok(())
+}

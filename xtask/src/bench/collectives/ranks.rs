@@ -1,0 +1,556 @@
+//! The experiments with real ranks: over shared memory, and over TCP between network namespaces whose packets
+//! take 100 microseconds.
+//!
+//! The published ones had a node for each rank, puts into a bare network interface and no MPI above; here ranks
+//! share the machine's processors and call `MPI_Allreduce` of the C library. What contestants take is compared
+//! within one run, in turns.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use bowline_bench::{Contestant, Figures, Jobs, Order, PeersOptions, RelayOptions, Rounds, wheels};
+use bowline_model::choice::{Reading, time};
+use bowline_model::cost::Pipelining;
+use bowline_model::schedule::Schedule;
+use serde::Serialize;
+
+use super::choices;
+use super::pictures::{self, Curve};
+use super::published;
+
+/// What to take of real ranks.
+#[derive(clap::Args, Debug)]
+pub(crate) struct RealOptions {
+    /// Real ranks too: e6, e7, e8, e9, e10, e11, e17, choice
+    #[arg(long, value_enum, value_name = "EXPERIMENTS", value_delimiter = ',')]
+    real: Vec<Experiment>,
+    /// Over shared memory, over TCP with delay, or both
+    #[arg(long, value_enum, value_name = "NAMES", value_delimiter = ',', default_values_t = [Network::Shm, Network::Tcp])]
+    networks: Vec<Network>,
+    /// Numbers of ranks; by default those of each experiment
+    #[arg(long, value_name = "NUMBERS", value_delimiter = ',')]
+    ranks: Vec<u32>,
+    /// How often each contestant runs, one after the other in turn
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    rounds: usize,
+    /// How long each figure is measured within a run, milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 60)]
+    millis: u64,
+    /// How long a packet takes over TCP, microseconds
+    #[arg(long, value_name = "US", default_value_t = 100)]
+    delay: u64,
+    /// What a message costs its sender over TCP, microseconds, for what the model says in e10
+    #[arg(long, value_name = "US", default_value_t = 8.0)]
+    required: f64,
+    /// Where to draw pictures
+    #[arg(long, value_name = "DIRECTORY")]
+    plots: Option<PathBuf>,
+    /// Where the peers are installed and the benchmark program is compiled
+    #[arg(long, value_name = "DIRECTORY")]
+    cache: Option<PathBuf>,
+}
+
+/// An experiment with real ranks.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Experiment {
+    /// The published schedules beside recursive doubling, blocks of 10
+    E6,
+    /// The same on a quiet machine and with loops of others on its processors
+    E7,
+    /// Message sizes to 4 KB
+    E8,
+    /// Blocks of 1 to 10 operations
+    E9,
+    /// All factored schedules of a number of ranks, measured and modelled
+    E10,
+    /// Beside the peers' MPI_Allreduce
+    E11,
+    /// Merged schedules, and receive queues in place of a transport's messages
+    E17,
+    /// What is chosen beside every algorithm that could have been
+    Choice,
+}
+
+/// What joins the ranks.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Network {
+    /// Shared memory
+    Shm,
+    /// TCP with delay
+    Tcp,
+}
+
+impl Network {
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Shm => "shm",
+            Self::Tcp => "tcp",
+        }
+    }
+}
+
+/// A figure of an experiment.
+#[derive(Debug, Serialize)]
+pub(crate) struct Row {
+    experiment: &'static str,
+    network: &'static str,
+    ranks: u32,
+    what: String,
+    size: u64,
+    /// Operations of a sample.
+    block: u32,
+    /// Shortest sample of all rounds, ns.
+    min_ns: f64,
+    /// Median over the rounds of the medians within each, ns.
+    median_ns: f64,
+    /// The same within each round, ns.
+    rounds_ns: Vec<f64>,
+    /// How much less than recursive doubling took, by minima and by medians, percent.
+    gains: Option<[f64; 2]>,
+    /// The same as it was published.
+    published: Option<[f64; 2]>,
+}
+
+/// What all experiments write to.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Findings {
+    rows: Vec<Row>,
+    cells: Vec<choices::Cell>,
+    /// Rank correlations of what was measured with what the model says.
+    correlations: Vec<String>,
+}
+
+/// A network with its jobs.
+pub(super) struct Site<'a> {
+    pub(super) options: &'a RealOptions,
+    pub(super) network: Network,
+    pub(super) jobs: Jobs,
+}
+
+impl Site<'_> {
+    pub(super) fn ranks(&self, usual: &[u32]) -> Vec<u32> {
+        if self.options.ranks.is_empty() { usual.to_vec() } else { self.options.ranks.clone() }
+    }
+
+    pub(super) fn in_turns(
+        &mut self,
+        ranks: u32,
+        contestants: &[Contestant],
+        orders: &[Order],
+    ) -> Result<Figures> {
+        let budget = Duration::from_millis(self.options.millis);
+        let rounds = self.options.rounds;
+        let figures = self.jobs.in_turns(ranks, contestants, orders, budget, rounds);
+        figures.with_context(|| format!("{ranks} ranks over {}", self.network.name()))
+    }
+
+    fn picture(&self, name: &str, title: &str, axis: &str, curves: &[Curve]) -> Result<()> {
+        match &self.options.plots {
+            Some(directory) => {
+                let name = format!("{name}-{}.png", self.network.name());
+                pictures::draw(&directory.join(name), title, axis, curves)
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// Runs the experiments that are asked for, with the library that is installed below `prefix`.
+pub(super) fn run(prefix: &Path, options: &RealOptions) -> Result<Findings> {
+    let mut findings = Findings::default();
+    let peers = PeersOptions {
+        prefix: Some(prefix.to_owned()),
+        cache: options.cache.clone(),
+        ..PeersOptions::default()
+    };
+    for &network in &options.networks {
+        let relay =
+            RelayOptions { delay: Duration::from_micros(options.delay), ..RelayOptions::default() };
+        let hosts = options.ranks.iter().copied().max().unwrap_or(32).max(2);
+        let delayed = (network == Network::Tcp).then_some((hosts, &relay));
+        let jobs = Jobs::new(&peers, delayed).context("cannot make what joins the ranks")?;
+        if let Some(ping) = jobs.ping()? {
+            println!(
+                "network with delay: a datagram there and back {:.0} us at least, {:.0} us in the median",
+                ping.min_ns / 1e3,
+                ping.median_ns / 1e3
+            );
+        }
+        let mut site = Site { options, network, jobs };
+        for &experiment in &options.real {
+            take(experiment, &mut site, &mut findings)?;
+        }
+        if let Some(forwarded) = site.jobs.forwarded() {
+            println!("relay: {forwarded:?}");
+        }
+    }
+    Ok(findings)
+}
+
+fn take(experiment: Experiment, site: &mut Site<'_>, findings: &mut Findings) -> Result<()> {
+    match experiment {
+        Experiment::E6 => gains(site, findings, "E6", &[4, 6, 8, 12, 16, 24, 32], &[]),
+        Experiment::E7 => loaded(site, findings),
+        Experiment::E8 => sizes(site, findings),
+        Experiment::E9 => blocks(site, findings),
+        Experiment::E10 => correlation(site, findings),
+        Experiment::E11 => {
+            let peers = wheels(site.network == Network::Tcp);
+            let peers: Vec<_> = peers.into_iter().map(Contestant::peer).collect();
+            gains(site, findings, "E11", &[4, 8, 16], &peers)
+        }
+        Experiment::E17 => queues_and_merging(site, findings),
+        Experiment::Choice => {
+            let cells = choices::measure(site)?;
+            choices::show(&cells);
+            findings.cells.extend(cells);
+            Ok(())
+        }
+    }
+}
+
+/// Bowline with an algorithm of allreduces.
+fn by(algorithm: &str) -> Contestant {
+    Contestant::bowline(algorithm, &[("BOWLINE_ALLREDUCE", algorithm)])
+}
+
+/// An allreduce of so many bytes, in blocks.
+fn allreduce(size: u64, block: u32) -> Order {
+    Order { test: "allreduce".to_owned(), size, block }
+}
+
+/// Notes what contestants took; the first one is recursive doubling.
+fn note(
+    site: &Site<'_>,
+    findings: &mut Findings,
+    experiment: &'static str,
+    ranks: u32,
+    contestants: &[Contestant],
+    figures: &Figures,
+    published: Option<(usize, [f64; 2])>,
+) -> Result<()> {
+    for ((place, order), rounds) in figures {
+        let base = figures.get(&(0, order.clone())).context("a figure of recursive doubling")?;
+        let figure = |of: &Rounds| of.min_ns().zip(of.median_ns()).context("a round");
+        let ((min_ns, median_ns), (base_min, base_median)) = (figure(rounds)?, figure(base)?);
+        let less = |ours: f64, base: f64| 100.0 * (1.0 - ours / base);
+        let row = Row {
+            experiment,
+            network: site.network.name(),
+            ranks,
+            what: contestants[*place].name.clone(),
+            size: order.size,
+            block: order.block,
+            min_ns,
+            median_ns,
+            rounds_ns: rounds.medians_ns.clone(),
+            gains: (*place > 0).then(|| [less(min_ns, base_min), less(median_ns, base_median)]),
+            published: published.filter(|(of, _)| of == place).map(|(_, gains)| gains),
+        };
+        show(&row);
+        findings.rows.push(row);
+    }
+    Ok(())
+}
+
+fn show(row: &Row) {
+    let pair = |gains: Option<[f64; 2]>| {
+        gains.map_or_else(String::new, |[min, median]| format!("{min:6.1} {median:6.1} %"))
+    };
+    println!(
+        "{:<4} {:<4} {:>3} ranks {:<22} {:>5} B block {:>2}: {:>9.1} us min {:>9.1} us median; less than doubling \
+         {:<16} published {}",
+        row.experiment,
+        row.network,
+        row.ranks,
+        row.what,
+        row.size,
+        row.block,
+        row.min_ns / 1e3,
+        row.median_ns / 1e3,
+        pair(row.gains),
+        pair(row.published)
+    );
+}
+
+/// E6, and with peers E11: 8 bytes in blocks of 10, by recursive doubling, by the published schedule and as is chosen.
+fn gains(
+    site: &mut Site<'_>,
+    findings: &mut Findings,
+    experiment: &'static str,
+    usual: &[u32],
+    peers: &[Contestant],
+) -> Result<()> {
+    let mut curves: [Curve; 3] = ["recursive doubling", "published schedule", "chosen"]
+        .map(|name| Curve { name: name.to_owned(), points: Vec::new() });
+    let mut skews = curves.clone();
+    for ranks in site.ranks(usual) {
+        let (schedule, min, median) = published(ranks)
+            .with_context(|| format!("--ranks {ranks}: nothing was published for it"))?;
+        let mut contestants = vec![by("doubling"), by(schedule), by("auto")];
+        contestants.extend(peers.iter().cloned());
+        let last = Order { test: "allreducelast".to_owned(), size: 8, block: 1 };
+        let mut figures = site.in_turns(ranks, &contestants, &[allreduce(8, 10), last.clone()])?;
+        for (place, (curve, skew)) in curves.iter_mut().zip(&mut skews).enumerate() {
+            let x = f64::from(ranks);
+            if let Some(ns) = figures.get(&(place, allreduce(8, 10))).and_then(Rounds::median_ns) {
+                curve.points.push((x, ns / 1e3));
+            }
+            if let Some(ns) = figures.get(&(place, last.clone())).and_then(Rounds::spread_ns) {
+                println!(
+                    "     {ranks} ranks, {}: the last rank returns {:.1} us after the first, in the median",
+                    contestants[place].name,
+                    ns / 1e3
+                );
+                skew.points.push((x, ns / 1e3));
+            }
+        }
+        figures.retain(|(_, order), _| *order != last);
+        let told = Some((1, [min, median]));
+        note(site, findings, experiment, ranks, &contestants, &figures, told)?;
+    }
+    let name = experiment.to_lowercase();
+    site.picture(&name, "Allreduce of 8 bytes, median, us", "ranks", &curves)?;
+    let title = "Allreduce of 8 bytes, the last return after the first, us";
+    site.picture(&format!("{name}-skew"), title, "ranks", &skews)
+}
+
+/// Loops that keep the processors busy until they are dropped.
+struct Load(Vec<Child>);
+
+impl Load {
+    fn start(count: usize) -> Result<Self> {
+        let mut load = Self(Vec::new());
+        for _ in 0..count {
+            let mut command = Command::new("sh");
+            command.args(["-c", "while :; do :; done"]).stdin(Stdio::null());
+            load.0.push(command.spawn().context("cannot start a loop")?);
+        }
+        Ok(load)
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// E7: what other programs on the processors do to both.
+fn loaded(site: &mut Site<'_>, findings: &mut Findings) -> Result<()> {
+    for ranks in site.ranks(&[8]) {
+        let (schedule, min, median) = published(ranks)
+            .with_context(|| format!("--ranks {ranks}: nothing was published for it"))?;
+        let contestants = [by("doubling"), by(schedule)];
+        for (loops, experiment) in [(0, "E7"), (2, "E7b")] {
+            println!("{experiment}: {loops} loops of others on the processors");
+            let _load = Load::start(loops)?;
+            let figures = site.in_turns(ranks, &contestants, &[allreduce(8, 10)])?;
+            let told = Some((1, [min, median]));
+            note(site, findings, experiment, ranks, &contestants, &figures, told)?;
+        }
+    }
+    Ok(())
+}
+
+/// E8: 8 bytes to 4 KB by every factored schedule.
+fn sizes(site: &mut Site<'_>, findings: &mut Findings) -> Result<()> {
+    for ranks in site.ranks(&[8]) {
+        let mut contestants = vec![by("doubling")];
+        contestants.extend(factored(ranks).iter().map(|schedule| by(schedule)));
+        let orders: Vec<Order> = (3..=12).map(|bits| allreduce(1 << bits, 10)).collect();
+        let figures = site.in_turns(ranks, &contestants, &orders)?;
+        note(site, findings, "E8", ranks, &contestants, &figures, None)?;
+        let curve = |(place, contestant): (usize, &Contestant)| Curve {
+            name: contestant.name.clone(),
+            points: points(&figures, place, |order| order.size as f64),
+        };
+        let curves: Vec<Curve> = contestants.iter().enumerate().map(curve).collect();
+        let title = format!("Allreduce of {ranks} ranks, median, us");
+        site.picture(&format!("e8-{ranks}"), &title, "bytes", &curves)?;
+    }
+    Ok(())
+}
+
+/// The medians of a contestant, us, over what an order has.
+fn points(figures: &Figures, place: usize, x: impl Fn(&Order) -> f64) -> Vec<(f64, f64)> {
+    let mut points: Vec<(f64, f64)> = figures
+        .iter()
+        .filter(|((of, _), _)| *of == place)
+        .filter_map(|((_, order), rounds)| Some((x(order), rounds.median_ns()? / 1e3)))
+        .collect();
+    points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    points
+}
+
+/// E9: blocks of 1 to 10 operations.
+fn blocks(site: &mut Site<'_>, findings: &mut Findings) -> Result<()> {
+    for ranks in site.ranks(&[16]) {
+        let (schedule, ..) = published(ranks)
+            .with_context(|| format!("--ranks {ranks}: nothing was published for it"))?;
+        let contestants = [by("doubling"), by(schedule)];
+        let orders: Vec<Order> = (1..=10).map(|block| allreduce(8, block)).collect();
+        let figures = site.in_turns(ranks, &contestants, &orders)?;
+        note(site, findings, "E9", ranks, &contestants, &figures, None)?;
+        let curve = |(place, contestant): (usize, &Contestant)| Curve {
+            name: contestant.name.clone(),
+            points: points(&figures, place, |order| f64::from(order.block)),
+        };
+        let curves: Vec<Curve> = contestants.iter().enumerate().map(curve).collect();
+        let title = format!("Allreduce of 8 bytes, {ranks} ranks, median, us");
+        site.picture("e9", &title, "operations of a block", &curves)?;
+    }
+    Ok(())
+}
+
+/// E10: every factored schedule, measured and modelled.
+fn correlation(site: &mut Site<'_>, findings: &mut Findings) -> Result<()> {
+    // What a message takes: over the network half of what goes there and back; over shared memory what is
+    // assumed of it. Only the ratio decides on the order.
+    let cost = match site.jobs.ping()? {
+        Some(ping) => {
+            Pipelining { pipelining: ping.min_ns / 2.0, required: site.options.required * 1e3 }
+        }
+        None => Pipelining { pipelining: 880.0, required: 380.0 },
+    };
+    for ranks in site.ranks(&[12, 16]) {
+        let schedules = factored(ranks);
+        let contestants: Vec<Contestant> = schedules.iter().map(|text| by(text)).collect();
+        let order = allreduce(8, 10);
+        let figures = site.in_turns(ranks, &contestants, std::slice::from_ref(&order))?;
+        let mut modelled = Vec::new();
+        let mut measured = [Vec::new(), Vec::new()];
+        for (place, text) in schedules.iter().enumerate() {
+            let rounds = figures.get(&(place, order.clone())).context("a figure")?;
+            let schedule = Schedule::parse(ranks, text).context("a factored schedule")?;
+            modelled.push(time(&schedule, cost, Reading::Groups));
+            measured[0].push(rounds.min_ns().context("a round")?);
+            measured[1].push(rounds.median_ns().context("a round")?);
+            println!(
+                "E10  {:<4} {ranks:>3} ranks {text:<22} modelled {:>8.1} us, measured {:>8.1} us min {:>8.1} us median",
+                site.network.name(),
+                modelled[place] / 1e3,
+                measured[0][place] / 1e3,
+                measured[1][place] / 1e3
+            );
+        }
+        let [min, median] = measured.map(|times| rank_correlation(&modelled, &times));
+        let line = format!(
+            "E10: {}, {ranks} ranks, {} schedules: rank correlation of model (alpha_p {:.0} ns, alpha_r {:.0} ns) \
+             and measurement {min:.2} by minima, {median:.2} by medians",
+            site.network.name(),
+            schedules.len(),
+            cost.pipelining,
+            cost.required
+        );
+        println!("{line}");
+        findings.correlations.push(line);
+    }
+    Ok(())
+}
+
+/// Every way to write a number as a product of factors above 1, in every order.
+fn factored(ranks: u32) -> Vec<String> {
+    fn extend(left: u32, stages: &mut Vec<String>, all: &mut Vec<String>) {
+        if left == 1 {
+            all.push(stages.join(","));
+            return;
+        }
+        for factor in (2..=left).filter(|factor| left.is_multiple_of(*factor)) {
+            stages.push(format!("a{factor}"));
+            extend(left / factor, stages, all);
+            stages.pop();
+        }
+    }
+    let mut all = Vec::new();
+    extend(ranks, &mut Vec::new(), &mut all);
+    all
+}
+
+/// Spearman's: the correlation of the places that values have among their like.
+fn rank_correlation(one: &[f64], other: &[f64]) -> f64 {
+    let places = |values: &[f64]| -> Vec<f64> {
+        let place = |value: &f64| {
+            let below = values.iter().filter(|other| *other < value).count() as f64;
+            let alike = values.iter().filter(|other| *other == value).count() as f64;
+            below + (alike - 1.0) / 2.0
+        };
+        values.iter().map(place).collect()
+    };
+    let (one, other) = (places(one), places(other));
+    let mean = (one.len() as f64 - 1.0) / 2.0;
+    let sum = |a: &[f64], b: &[f64]| -> f64 {
+        a.iter().zip(b).map(|(a, b)| (a - mean) * (b - mean)).sum()
+    };
+    sum(&one, &other) / (sum(&one, &one) * sum(&other, &other)).sqrt()
+}
+
+/// E17: merged schedules beside collapsed ones, and the published schedule through receive queues.
+fn queues_and_merging(site: &mut Site<'_>, findings: &mut Findings) -> Result<()> {
+    for (ranks, schedules) in [
+        (7, &["m1g2a3,n1g3a2", "m3g2a2,n3g2a2", "c6m2,a2,a2,e6m2"][..]),
+        (11, &["m2g3a3,n2g3a3", "a11"]),
+        (13, &["m1g3a4,n1g4a3", "a13"]),
+    ] {
+        if !site.options.ranks.is_empty() && !site.options.ranks.contains(&ranks) {
+            continue;
+        }
+        let mut contestants = vec![by("doubling")];
+        for schedule in schedules {
+            Schedule::parse(ranks, schedule)
+                .with_context(|| format!("{schedule} of {ranks} ranks"))?;
+            contestants.push(by(schedule));
+        }
+        let figures = site.in_turns(ranks, &contestants, &[allreduce(8, 10)])?;
+        note(site, findings, "E17", ranks, &contestants, &figures, None)?;
+    }
+    if site.network != Network::Shm {
+        println!("E17: receive queues are made of puts and atomics, which TCP has none of");
+        return Ok(());
+    }
+    for ranks in site.ranks(&[8, 16]) {
+        let Some((schedule, ..)) = published(ranks) else { continue };
+        let mut contestants = vec![by("doubling"), by(schedule)];
+        for queue in ["scmp", "scmp-rings", "ring", "locked"] {
+            let variables = [("BOWLINE_ALLREDUCE", schedule), ("BOWLINE_RECV_QUEUE", queue)];
+            contestants.push(Contestant::bowline(format!("{schedule} by {queue}"), &variables));
+        }
+        let figures = site.in_turns(ranks, &contestants, &[allreduce(8, 10)])?;
+        note(site, findings, "E17", ranks, &contestants, &figures, None)?;
+    }
+    Ok(())
+}
+
+/// What was asked for, checked before anything is built.
+pub(super) fn wanted(options: &RealOptions) -> Result<bool> {
+    ensure!(options.rounds > 0 && options.millis > 0, "--rounds and --millis are at least 1");
+    Ok(!options.real.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_all_their_factored_schedules() {
+        assert_eq!(factored(7), ["a7"]);
+        assert_eq!(factored(8), ["a2,a2,a2", "a2,a4", "a4,a2", "a8"]);
+        assert_eq!(factored(12).len(), 8);
+        for text in factored(12) {
+            assert!(Schedule::parse(12, &text).is_ok(), "{text}");
+        }
+    }
+
+    #[test]
+    fn rank_correlations_see_order_and_nothing_else() {
+        let close = |a: f64, b: f64| (a - b).abs() < 1e-12;
+        assert!(close(rank_correlation(&[1.0, 2.0, 9.0], &[10.0, 11.0, 12.0]), 1.0));
+        assert!(close(rank_correlation(&[1.0, 2.0, 3.0], &[3.0, 2.0, 1.0]), -1.0));
+        assert!(close(rank_correlation(&[1.0, 2.0, 3.0, 4.0], &[1.0, 3.0, 2.0, 4.0]), 0.8));
+    }
+}

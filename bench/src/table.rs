@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use crate::metric::Wire;
 use crate::report::{PeersReport, Row};
 use crate::source::Role;
 
@@ -14,6 +15,7 @@ pub(crate) fn render(report: &PeersReport) -> String {
     let mut text = String::new();
     // Writing into a String cannot fail, so that the results are dropped here and below.
     let _ = write_rows(&mut text, &report.rows);
+    let _ = write_quotients(&mut text, &report.rows);
     let _ = write_missing(&mut text, report);
     let _ = write_sources(&mut text, report);
     let _ = write_rounds(&mut text, report);
@@ -52,6 +54,46 @@ fn write_rows(text: &mut String, rows: &[Row]) -> std::fmt::Result {
         "\n* the best peer. ours is: how many times faster Bowline is; below 1 it is slower. p99: of \
          the time\n  per operation, converted; - where the program does not tell it."
     )
+}
+
+/// In a comparison of collectives: the best peer's time in that of our C library, for each metric, and the
+/// geometric mean of each wire.
+fn write_quotients(text: &mut String, rows: &[Row]) -> std::fmt::Result {
+    if !rows.iter().all(|row| row.metric.test.is_collective()) {
+        return Ok(());
+    }
+    for delayed in [false, true] {
+        let here = |row: &&Row| (row.metric.wire == Wire::Delayed) == delayed;
+        let ours = |row: &&Row| row.role == Role::Ours && row.source.starts_with("bowline-abi");
+        let quotients: Vec<(&Row, f64)> = rows
+            .iter()
+            .filter(here)
+            .filter(ours)
+            .filter_map(|ours| {
+                let peers =
+                    rows.iter().filter(|row| row.name == ours.name && row.role == Role::Peer);
+                let best = peers.map(|row| row.median).min_by(f64::total_cmp)?;
+                Some((ours, best / ours.median))
+            })
+            .collect();
+        if quotients.is_empty() {
+            continue;
+        }
+        let logs: f64 = quotients.iter().map(|(_, quotient)| quotient.ln()).sum();
+        let ahead = quotients.iter().filter(|(_, quotient)| *quotient > 1.0).count();
+        writeln!(
+            text,
+            "\n{}: the best peer's time in that of our C library: {} x in the geometric mean, ahead in {ahead} of {} \
+             metrics; behind in:",
+            if delayed { "TCP with delay" } else { "shared memory" },
+            number((logs / quotients.len() as f64).exp()),
+            quotients.len()
+        )?;
+        for (row, quotient) in quotients.iter().filter(|(_, quotient)| *quotient <= 1.0) {
+            writeln!(text, "  {:<24} {} x", row.name, number(*quotient))?;
+        }
+    }
+    Ok(())
 }
 
 /// Whether `row` is the best of the peers in its metric.

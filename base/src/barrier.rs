@@ -82,7 +82,14 @@ const fn inputs_line(ranks: u32) -> usize {
 /// The memory holds what no correct member has written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("{0} was overwritten")]
-pub struct Damaged(&'static str);
+pub struct Damaged(pub(crate) &'static str);
+
+impl Damaged {
+    /// What another member has said of its call, which cannot be.
+    pub const fn call() -> Self {
+        Self("the call of another member, if it is the same collective,")
+    }
+}
 
 /// A member's part in a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,12 +139,8 @@ impl Member {
         if memory.line(RESULT).load(0, Ordering::Acquire) != self.seen {
             return Err(Damaged("the result"));
         }
-        let mut offset = self.rank as usize * stride(input.len());
-        for piece in Pieces::of(input.len(), offset) {
-            let line = memory.line(inputs_line(self.ranks) + offset / LINE);
-            line.put(offset % LINE / WORD, &input[piece.clone()]);
-            offset += piece.len();
-        }
+        let place = self.rank as usize * stride(input.len());
+        memory.put_across(inputs_line(self.ranks) * LINE + place, input);
         let round = self.round();
         self.own = word(round, ENTERED, input.len(), check(round, Some(self.rank), input));
         // Rule 1: Release publishes the contribution to the last member's Acquire of this state.
@@ -192,12 +195,8 @@ impl Member {
         len: usize,
         rows: &mut [u8],
     ) -> Result<(), Damaged> {
-        let mut offset = first as usize * stride(len);
-        for piece in Pieces::of(rows.len(), offset) {
-            let line = memory.line(inputs_line(self.ranks) + offset / LINE);
-            line.get(offset % LINE / WORD, &mut rows[piece.clone()]);
-            offset += piece.len();
-        }
+        let place = first as usize * stride(len);
+        memory.get_across(inputs_line(self.ranks) * LINE + place, rows);
         for (rank, row) in (first..).zip(rows.chunks_exact(stride(len))) {
             let (line, at) = state_at(rank);
             // Relaxed: `lengths` has acquired the state; its check has not changed since.
@@ -414,30 +413,6 @@ fn check(round: u64, rank: Option<u32>, bytes: &[u8]) -> u32 {
         u64::from_le_bytes(word)
     });
     words.fold(seed, mix) as u32
-}
-
-/// `len` bytes that begin at `offset` of some lines, cut where lines end.
-struct Pieces {
-    from: usize,
-    len: usize,
-    offset: usize,
-}
-
-impl Pieces {
-    const fn of(len: usize, offset: usize) -> Self {
-        Self { from: 0, len, offset }
-    }
-}
-
-impl Iterator for Pieces {
-    type Item = std::ops::Range<usize>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let n = (self.len - self.from).min(LINE - self.offset % LINE);
-        let piece = self.from..self.from + n;
-        (self.from, self.offset) = (piece.end, self.offset + n);
-        (n > 0).then_some(piece)
-    }
 }
 
 #[cfg(test)]

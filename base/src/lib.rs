@@ -30,6 +30,7 @@ pub mod ring;
 pub mod scatter;
 pub mod scmp;
 pub mod slab;
+pub mod staging;
 pub mod sync;
 pub mod turn;
 pub mod view;

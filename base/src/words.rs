@@ -65,6 +65,40 @@ pub trait Words: Clone + Debug {
     /// Nothing to do where memory is coherent and the atomics carry the order; a remote home
     /// waits for its puts or posts a fence.
     fn order(&self);
+
+    /// Copies bytes into body words across lines, from byte `offset` of the memory on, which starts a word.
+    /// Bytes of a last, partly covered word may become zero.
+    ///
+    /// # Panics
+    /// When they are not all inside.
+    fn put_across(&self, offset: usize, bytes: &[u8]) {
+        for (at, piece) in pieces(offset, bytes.len()) {
+            self.line(at / LINE).put(at % LINE / 8, &bytes[piece]);
+        }
+    }
+
+    /// Copies bytes out of body words across lines, from byte `offset` of the memory on, which starts a word.
+    ///
+    /// # Panics
+    /// When they are not all inside.
+    fn get_across(&self, offset: usize, out: &mut [u8]) {
+        for (at, piece) in pieces(offset, out.len()) {
+            self.line(at / LINE).get(at % LINE / 8, &mut out[piece]);
+        }
+    }
+}
+
+/// `len` bytes that begin at `offset` of some lines, cut where lines end: where each piece begins, and
+/// which bytes it is.
+fn pieces(offset: usize, len: usize) -> impl Iterator<Item = (usize, std::ops::Range<usize>)> {
+    let mut from = 0;
+    std::iter::from_fn(move || {
+        let at = offset + from;
+        let end = len.min(from + LINE - at % LINE);
+        let piece = from..end;
+        from = end;
+        (!piece.is_empty()).then_some((at, piece))
+    })
 }
 
 /// The eight words of a line. Word numbers are below [`LINE_WORDS`].

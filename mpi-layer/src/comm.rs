@@ -17,6 +17,7 @@ use bowline_ucp::{Ep, MatchSpec, SpaceOptions};
 use self::context::Agreed;
 use crate::coll::priced::Chosen;
 use crate::coll::shared::Shared;
+use crate::coll::shared::staged::Staging;
 use crate::consts::PROC_NULL;
 use crate::error::MpiError;
 use crate::group::{Comparison, Group};
@@ -55,6 +56,8 @@ pub(crate) struct CommInner {
     /// The shared memory of its small collectives; empty before the first of them, `None` inside
     /// where there is none.
     pub(crate) shared: OnceCell<Option<Box<Shared>>>,
+    /// The staging memory of its other collectives, likewise.
+    pub(crate) staging: OnceCell<Option<Box<Staging>>>,
     /// Its algorithms; chosen from its first collective on.
     pub(crate) chosen: OnceCell<Box<Chosen>>,
 }
@@ -102,6 +105,7 @@ impl CommInner {
             duplicates: Cell::new(0),
             collecting: Cell::new(false),
             shared: OnceCell::new(),
+            staging: OnceCell::new(),
             chosen: OnceCell::new(),
         };
         process.drop_stale();
@@ -202,6 +206,9 @@ impl Drop for CommInner {
         }
         if let Some(Some(shared)) = self.shared.get() {
             shared.release(&self.process.worker);
+        }
+        if let Some(Some(staging)) = self.staging.get() {
+            staging.release(&self.process.worker);
         }
         self.process.worker.close_space(self.space());
         self.process.worker.close_space(self.collective_space());

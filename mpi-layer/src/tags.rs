@@ -29,6 +29,8 @@ pub(crate) enum Kind {
     Blocking = 0,
     Nonblocking = 1,
     Persistent = 2,
+    /// The empty messages that wake those who sleep in a blocking one, whichever it is.
+    Wake = 3,
 }
 
 /// A tag and the mask under which it is compared.
@@ -84,8 +86,8 @@ mod tests {
     #[test]
     fn collectives_of_different_kinds_do_not_match() {
         let tag = |kind, sequence| collective_of(kind, 7, sequence);
-        let kinds = [Kind::Blocking, Kind::Nonblocking, Kind::Persistent];
-        for (a, b) in [(0, 1), (0, 2), (1, 2)] {
+        let kinds = [Kind::Blocking, Kind::Nonblocking, Kind::Persistent, Kind::Wake];
+        for (a, b) in [(0, 1), (0, 2), (1, 2), (0, 3), (1, 3), (2, 3)] {
             assert_ne!(tag(kinds[a], 5), tag(kinds[b], 5));
             assert_ne!(tag(kinds[a], NUMBER), tag(kinds[b], 0));
         }

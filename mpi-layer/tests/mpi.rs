@@ -15,4 +15,5 @@ mod probes;
 mod raw;
 mod reductions;
 mod requests;
+mod staged;
 mod start;

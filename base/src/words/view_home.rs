@@ -63,6 +63,16 @@ impl Words for ViewWords<'_> {
 
     #[inline]
     fn order(&self) {}
+
+    #[inline]
+    fn put_across(&self, offset: usize, bytes: &[u8]) {
+        self.0.slice(offset, bytes.len()).expect("within the memory").copy_in(bytes);
+    }
+
+    #[inline]
+    fn get_across(&self, offset: usize, out: &mut [u8]) {
+        self.0.slice(offset, out.len()).expect("within the memory").copy_out(out);
+    }
 }
 
 impl<'v> ViewLine<'v> {

@@ -32,6 +32,13 @@ impl Shape {
     pub const fn shares_memory(self) -> bool {
         self.oversubscribed && self.ranks > 2
     }
+
+    /// Whether the other collectives go through slots of shared memory, if the ranks share a node: a rank then needs few
+    /// turns on a processor, whatever the lengths. Of more ranks each would have too little of a slot.
+    #[inline]
+    pub const fn stages(self) -> bool {
+        self.oversubscribed && self.ranks > 2 && self.ranks <= FLAT_RANKS_MAX
+    }
 }
 
 const KB: usize = 1 << 10;

@@ -69,6 +69,35 @@ impl<'a> Buffers<'a> {
         region.start_of(span)
     }
 
+    /// The bytes of a span, to be read.
+    #[inline]
+    pub(crate) fn bytes(&self, span: Span) -> &[u8] {
+        // SAFETY: the span lies inside its buffer, which can be read for `'a`, and which nobody writes while `self` is
+        // borrowed. Its bytes are initialised: they are of slices, or of memory that came from outside of Rust.
+        unsafe { std::slice::from_raw_parts(self.start(span), span.len) }
+    }
+
+    /// The bytes of a span of the output, to be written.
+    #[inline]
+    pub(crate) fn bytes_mut(&mut self, span: Span) -> &mut [u8] {
+        assert!(span.space == Space::Output, "the input is never written");
+        // SAFETY: as in `bytes`; the output can be written and is nobody else's while `self` is borrowed.
+        unsafe { std::slice::from_raw_parts_mut(self.start(span), span.len) }
+    }
+
+    /// Copies a span to one of the output, with which it does not overlap or which it is.
+    #[inline]
+    pub(crate) fn copy(&mut self, from: Span, into: Span) {
+        assert_eq!(from.len, into.len, "copies keep the length");
+        if from == into {
+            return;
+        }
+        assert!(!from.overlaps(into), "copies do not overlap: {from:?}, {into:?}");
+        assert!(into.space == Space::Output, "the input is never written");
+        // SAFETY: both spans lie inside their buffers, do not overlap, and the output can be written.
+        unsafe { self.start(into).copy_from_nonoverlapping(self.start(from), from.len) };
+    }
+
     /// Copies a span out.
     #[inline]
     pub(crate) fn read(&self, span: Span, out: &mut [u8]) {

@@ -23,13 +23,15 @@
 //! communicator go on by messages.
 
 mod offer;
+pub(crate) mod staged;
+pub(crate) mod transfers;
+mod wait;
 
 use std::cell::Cell;
-use std::time::{Duration, Instant};
 
 use bowline_base::barrier::{Damaged, Member, Part, Verdict};
 pub(crate) use bowline_base::barrier::{MAX_BYTES, bytes};
-use bowline_base::buffer::{RecvBuf, SendBuf};
+use bowline_base::buffer::SendBuf;
 use bowline_base::sync::atomic::Ordering;
 use bowline_base::view::View;
 use bowline_base::words::ViewWords;
@@ -44,12 +46,6 @@ const WORD: usize = 8;
 
 /// Bytes of contributions that the last rank copies out at once.
 const BATCH: usize = 512;
-
-/// Longest time between two looks of a sleeper at everything.
-const LOOK_PERIOD: Duration = Duration::from_millis(500);
-
-/// Looks at the result's word between two looks at everything, of a rank that yields.
-const LOOK_EVERY: u32 = 1 << 14;
 
 /// How this rank reaches the memory.
 #[derive(Clone, Copy, Debug)]
@@ -73,6 +69,11 @@ pub(crate) struct Shared {
 enum Broken {
     /// The memory is damaged, which the others have to know.
     Memory(Damaged),
+    /// Another rank's call has this length; whatever it is, all go on behind so many steps, if all know.
+    Unequal {
+        other: usize,
+        steps: Option<usize>,
+    },
     Other(MpiError),
 }
 
@@ -92,18 +93,38 @@ impl Home {
     fn with<R>(
         self,
         worker: &Worker,
-        ranks: u32,
+        len: usize,
         act: impl FnOnce(View<'_>) -> R,
     ) -> Result<R, MpiError> {
         let done = match self {
             Self::Own(memory) => worker.mem_view(memory, act),
-            Self::Peer(key, address) => worker.remote_view(key, address, bytes(ranks), act),
+            Self::Peer(key, address) => worker.remote_view(key, address, len, act),
         };
         done.map_err(|error| {
             // The key stays open as long as the communicator does.
             tracing::error!(%error, "the shared memory of a communicator is gone");
             MpiError::Protocol(bowline_ucp::OpError::BadRemote)
         })
+    }
+
+    /// Changes the word at `offset`; whether there is one. For tests.
+    fn overwrite(self, worker: &Worker, offset: usize, change: impl FnOnce(u64) -> u64) -> bool {
+        let done = self.with(worker, offset + WORD, |view| {
+            let word = view.word(offset)?;
+            // Relaxed: a stray write keeps no order.
+            let before = word.load(Ordering::Relaxed);
+            word.store(change(before), Ordering::Relaxed);
+            Some(())
+        });
+        matches!(done, Ok(Some(())))
+    }
+
+    /// Gives the memory, or the key, back.
+    fn release(self, worker: &Worker) {
+        match self {
+            Self::Own(memory) => drop(worker.mem_release(memory)),
+            Self::Peer(key, _) => worker.rkey_release(key),
+        }
     }
 }
 
@@ -119,7 +140,7 @@ impl Shared {
         comm: &CommInner,
         act: impl FnOnce(&mut Member, &ViewWords<'_>) -> R,
     ) -> Result<R, MpiError> {
-        self.home.with(&comm.process.worker, comm.size, |view| {
+        self.home.with(&comm.process.worker, bytes(comm.size), |view| {
             let memory = ViewWords::new(view).expect("memory that starts on a line was opened");
             let mut member = self.member.get();
             let done = act(&mut member, &memory);
@@ -130,10 +151,7 @@ impl Shared {
 
     /// Gives the memory, or the key, back.
     pub(crate) fn release(&self, worker: &Worker) {
-        match self.home {
-            Home::Own(memory) => drop(worker.mem_release(memory)),
-            Home::Peer(key, _) => worker.rkey_release(key),
-        }
+        self.home.release(worker);
     }
 
     /// Contributes `input`, waits for everybody, and takes the result into `output`, which is as
@@ -156,6 +174,7 @@ impl Shared {
         match self.attempt(comm, sequence, input, output, combine) {
             Ok(()) => Ok(()),
             Err(Broken::Other(error)) => Err(error),
+            Err(Broken::Unequal { other, .. }) => Err(unequal(output.len(), other)),
             Err(Broken::Memory(damaged)) => Err(self.give_up(comm, sequence, damaged)),
         }
     }
@@ -207,7 +226,7 @@ impl Shared {
             };
             if some_sleep { sleepers(comm, member, memory) } else { Vec::new() }
         })?;
-        wake(comm, sequence, sleepers);
+        wake(comm, tags::collective(comm.generation, sequence), sleepers);
         match agree {
             true => Ok(()),
             false => Err(unequal_of(output.len(), least, most).into()),
@@ -245,82 +264,7 @@ impl Shared {
 
     /// Waits for the end of the round.
     fn wait(&self, comm: &CommInner, sequence: u32) -> Result<(), Broken> {
-        let (mut looks, mut found) = (0_u32, Ok(false));
-        let ended = || {
-            looks = looks.wrapping_add(1);
-            comm.process.advance();
-            if !looks.is_multiple_of(LOOK_EVERY) {
-                return self.has_ended(comm);
-            }
-            // Rule 2.
-            found = self.look(comm);
-            !matches!(found, Ok(false))
-        };
-        comm.process.worker.yield_until(ended);
-        found?;
-        // A message that nobody had to send may wake a sleeper for nothing.
-        while !self.has_ended(comm) {
-            self.sleep(comm, sequence)?;
-        }
-        Ok(())
-    }
-
-    fn has_ended(&self, comm: &CommInner) -> bool {
-        self.step(comm, |member, memory| member.has_ended(memory)).unwrap_or(true)
-    }
-
-    fn look(&self, comm: &CommInner) -> Result<bool, Broken> {
-        Ok(self.step(comm, |member, memory| member.look(memory))??)
-    }
-
-    /// Sleeps until something happens.
-    #[cold]
-    fn sleep(&self, comm: &CommInner, sequence: u32) -> Result<(), Broken> {
-        let worker = &comm.process.worker;
-        // Rule 1.
-        self.step(comm, |member, memory| member.announce_sleep(memory))?;
-        let withdraw = || self.step(comm, |member, memory| member.withdraw_sleep(memory));
-        let id = match worker.recv(comm.collective_spec(sequence), RecvBuf::empty()) {
-            Ok(id) => id,
-            Err(error) => {
-                withdraw()?;
-                return Err(MpiError::from(error).into());
-            }
-        };
-        let (mut looked, mut found) = (Instant::now(), Ok(false));
-        worker.wait_until_within(LOOK_PERIOD, || {
-            comm.process.advance();
-            if worker.is_complete(id) || self.has_ended(comm) {
-                return true;
-            }
-            if looked.elapsed() < LOOK_PERIOD {
-                return false;
-            }
-            // Rule 2.
-            looked = Instant::now();
-            found = self.look(comm);
-            !matches!(found, Ok(false))
-        });
-        let withdrawn = withdraw();
-        if found.is_err() || !matches!(withdrawn, Ok(false)) {
-            // No message comes, or none that is of use.
-            worker.cancel(id);
-        } else {
-            // Whoever took the announcement back is about to send, unless that was a stray write.
-            let asked = Instant::now();
-            worker.wait_until_within(LOOK_PERIOD, || {
-                worker.is_complete(id) || asked.elapsed() >= LOOK_PERIOD
-            });
-        }
-        if !worker.is_complete(id) {
-            worker.detach(id);
-        } else if let Err(error) = comm.process.wait(id).outcome
-            && error != bowline_ucp::OpError::Cancelled
-        {
-            return Err(MpiError::from(error).into());
-        }
-        withdrawn?;
-        found.map(drop)
+        wait::wait(comm, tags::collective(comm.generation, sequence), &Round { shared: self, comm })
     }
 
     /// Rule 3.
@@ -333,8 +277,33 @@ impl Shared {
             sleepers(comm, member, memory)
         });
         // Who cannot be woken by a message finds it at its next look.
-        wake(comm, sequence, sleepers.unwrap_or_default());
+        let tag = tags::collective(comm.generation, sequence);
+        wake(comm, tag, sleepers.unwrap_or_default());
         MpiError::MemoryOverwritten
+    }
+}
+
+/// The round that is under way.
+struct Round<'a> {
+    shared: &'a Shared,
+    comm: &'a CommInner,
+}
+
+impl wait::Awaited for Round<'_> {
+    fn is_over(&self) -> bool {
+        self.shared.step(self.comm, |member, memory| member.has_ended(memory)).unwrap_or(true)
+    }
+
+    fn look(&self) -> Result<bool, Broken> {
+        Ok(self.shared.step(self.comm, |member, memory| member.look(memory))??)
+    }
+
+    fn announce(&self) -> Result<(), MpiError> {
+        self.shared.step(self.comm, |member, memory| member.announce_sleep(memory))
+    }
+
+    fn withdraw(&self) -> Result<bool, MpiError> {
+        self.shared.step(self.comm, |member, memory| member.withdraw_sleep(memory))
     }
 }
 
@@ -345,12 +314,10 @@ fn sleepers(comm: &CommInner, member: &Member, memory: &ViewWords<'_>) -> Vec<u3
 
 /// Rule 1: sends the message that ends a sleep. Where it cannot be sent, nothing is lost (rule 2): a
 /// sleeper that was not woken for long has looked by itself, and may have left the job since.
-fn wake(comm: &CommInner, sequence: u32, sleepers: Vec<u32>) {
+fn wake(comm: &CommInner, tag: u64, sleepers: Vec<u32>) {
     let worker = &comm.process.worker;
     for rank in sleepers {
-        let space = comm.collective_space();
-        let tag = tags::collective(comm.generation, sequence);
-        let envelope = Envelope { space, source: comm.rank, tag };
+        let envelope = Envelope { space: comm.collective_space(), source: comm.rank, tag };
         let sent = comm
             .try_endpoint(rank)
             .and_then(|ep| Ok(worker.send(ep, envelope, SendBuf::empty(), SendMode::Standard)?));
@@ -392,8 +359,13 @@ impl Communicator {
         Ok(self.inner.shared.get_or_init(|| made).as_deref())
     }
 
-    /// Rank 0 makes the memory and tells its key; it is used if every rank could open it.
     fn agree_on_shared(&self) -> Result<Option<Shared>, MpiError> {
+        let home = self.agree_on_memory(bytes(self.inner.size))?;
+        Ok(home.map(|home| Shared::new(home, self.inner.rank, self.inner.size)))
+    }
+
+    /// Rank 0 makes memory of `len` bytes and tells its key; it is used if every rank could open it.
+    fn agree_on_memory(&self, len: usize) -> Result<Option<Home>, MpiError> {
         let inner = &*self.inner;
         let worker = &inner.process.worker;
         // One node: the greatest id is the smallest as well.
@@ -406,23 +378,22 @@ impl Communicator {
         let mut offer = [0u8; offer::BYTES];
         let mut own = None;
         if inner.rank == 0 {
-            own = offer::make(worker, inner.size, &mut offer);
+            own = offer::make(worker, len, &mut offer);
         }
         // The others have only zeros.
         self.agree_in_place(&mut offer, &crate::Max, false)?;
         let home = match own {
             Some(memory) => Some(Home::Own(memory)),
             None if inner.rank == 0 => None,
-            None => offer::open(worker, inner.endpoint(0)?, &offer, inner.size),
+            None => offer::open(worker, inner.endpoint(0)?, &offer, len),
         };
         let mut able = [i32::from(home.is_some())];
         self.agree_in_place(&mut able, &crate::Min, false)?;
-        let shared = home.map(|home| Shared::new(home, inner.rank, inner.size));
         if able == [1] {
-            return Ok(shared);
+            return Ok(home);
         }
-        if let Some(shared) = shared {
-            shared.release(worker);
+        if let Some(home) = home {
+            home.release(worker);
         }
         Ok(None)
     }
@@ -433,14 +404,7 @@ impl Communicator {
     pub fn overwrite_shared(&self, offset: usize, change: impl FnOnce(u64) -> u64) -> bool {
         let Some(Some(shared)) = self.inner.shared.get() else { return false };
         let worker = &self.inner.process.worker;
-        let done = shared.home.with(worker, self.inner.size, |view| {
-            let word = view.word(offset)?;
-            // Relaxed: a stray write keeps no order.
-            let before = word.load(Ordering::Relaxed);
-            word.store(change(before), Ordering::Relaxed);
-            Some(())
-        });
-        matches!(done, Ok(Some(())))
+        shared.home.overwrite(worker, offset, change)
     }
 }
 
@@ -449,7 +413,7 @@ impl Communicator {
 pub mod fuzz {
     use bowline_ucp::{Ep, Memory, Worker};
 
-    use super::{Shared, offer};
+    use super::{bytes, offer};
 
     /// Bytes of an offer.
     pub const OFFER: usize = offer::BYTES;
@@ -457,12 +421,12 @@ pub mod fuzz {
     /// What rank 0 offers to `ranks` ranks, and its memory.
     pub fn make(worker: &Worker, ranks: u32) -> Option<(Memory, [u8; OFFER])> {
         let mut made = [0; OFFER];
-        offer::make(worker, ranks, &mut made).map(|memory| (memory, made))
+        offer::make(worker, bytes(ranks), &mut made).map(|memory| (memory, made))
     }
 
     /// Takes an offer of `root`, and gives back what it opens; whether it opens anything.
     pub fn take(worker: &Worker, root: Ep, offer: &[u8; OFFER], ranks: u32) -> bool {
-        let home = offer::open(worker, root, offer, ranks);
-        home.map(|home| Shared::new(home, 1, ranks).release(worker)).is_some()
+        let home = offer::open(worker, root, offer, bytes(ranks));
+        home.map(|home| home.release(worker)).is_some()
     }
 }

@@ -9,7 +9,7 @@ use bowline_base::sync::Line;
 use super::arena::Buffers;
 use super::engine::{Combine, Engine};
 use super::priced::AllreduceWay;
-use super::shared::{self, Shared};
+use super::shared::{self, Shared, transfers};
 use crate::comm::Communicator;
 use crate::error::MpiError;
 use bowline_model::coll::blocks::{Blocks, Even};
@@ -50,6 +50,11 @@ pub(crate) trait Follow<'a> {
         combine: Option<Combine<'a>>,
     ) -> Self::Plan;
 
+    /// The buffers, where the plan is followed at once and may be left for something better.
+    fn buffers(&mut self) -> Option<&mut Buffers<'a>> {
+        None
+    }
+
     /// Does an allreduce, by whatever is best for it.
     fn allreduce(self, comm: &'a Communicator, own: Span, op: Reduction<'a>) -> Result<(), MpiError>
     where
@@ -78,6 +83,11 @@ impl<'a> Follow<'a> for Buffers<'a> {
         combine: Option<Combine<'a>>,
     ) -> Engine<'a> {
         comm.engine(self, scratch, combine)
+    }
+
+    #[inline]
+    fn buffers(&mut self) -> Option<&mut Buffers<'a>> {
+        Some(self)
     }
 
     #[inline]
@@ -132,10 +142,16 @@ impl Communicator {
 
     pub(crate) fn bcast_spans<'a>(
         &'a self,
-        on: impl Follow<'a>,
+        mut on: impl Follow<'a>,
         data: Span,
         root: u32,
     ) -> Result<(), MpiError> {
+        if self.asked().bcast.is_none()
+            && let Some(buffers) = on.buffers()
+            && let Some(staging) = self.staging()?
+        {
+            return staging.bcast(&self.inner, buffers, data, root);
+        }
         let how = self.bcast_form(data.len);
         bcast::run(&mut on.begin(self, 0, None), self.place(), how, root, data)
     }
@@ -143,12 +159,18 @@ impl Communicator {
     /// Blocks of the length of `own` to the output at the root.
     pub(crate) fn gather_spans<'a>(
         &'a self,
-        on: impl Follow<'a>,
+        mut on: impl Follow<'a>,
         own: Span,
         root: u32,
     ) -> Result<(), MpiError> {
-        let how = self.gather_form(own.len);
         let blocks = Even { space: Space::Output, len: own.len };
+        if self.asked().gather.is_none()
+            && let Some(buffers) = on.buffers()
+            && let Some(staging) = self.staging()?
+        {
+            return staging.gather(&self.inner, buffers, own, &blocks, Some(root));
+        }
+        let how = self.gather_form(own.len);
         let scratch = gather::scratch(how, self.inner.size, own.len);
         let mut engine = on.begin(self, scratch, None);
         gather::even(&mut engine, self.place(), how, root, own, blocks)
@@ -196,13 +218,19 @@ impl Communicator {
     /// Blocks of the length of `own`, which may be the own block of the output.
     pub(crate) fn allgather_spans<'a>(
         &'a self,
-        on: impl Follow<'a>,
+        mut on: impl Follow<'a>,
         own: Span,
     ) -> Result<(), MpiError> {
+        let blocks = Even { space: Space::Output, len: own.len };
+        if self.asked().allgather.is_none()
+            && let Some(buffers) = on.buffers()
+            && let Some(staging) = self.staging()?
+        {
+            return staging.gather(&self.inner, buffers, own, &blocks, None);
+        }
         let how = self.allgather_form(own.len);
         let scratch = allgather::scratch(how, own.len * self.inner.size as usize);
         let mut engine = on.begin(self, scratch, None);
-        let blocks = Even { space: Space::Output, len: own.len };
         allgather::even(&mut engine, self.place(), how, own, blocks)
     }
 
@@ -222,13 +250,19 @@ impl Communicator {
     /// Blocks of `len` bytes.
     pub(crate) fn alltoall_spans<'a>(
         &'a self,
-        on: impl Follow<'a>,
+        mut on: impl Follow<'a>,
         len: usize,
     ) -> Result<(), MpiError> {
+        let (from, into) = (Even { space: Space::Input, len }, Even { space: Space::Output, len });
+        if self.asked().alltoall.is_none()
+            && let Some(buffers) = on.buffers()
+            && let Some(staging) = self.staging()?
+        {
+            return staging.alltoall(&self.inner, buffers, len, &from, &into);
+        }
         let how = self.alltoall_form(len);
         let scratch = alltoall::scratch(how, self.inner.size, len);
         let mut engine = on.begin(self, scratch, None);
-        let (from, into) = (Even { space: Space::Input, len }, Even { space: Space::Output, len });
         alltoall::even(&mut engine, self.place(), how, from, into)
     }
 
@@ -245,11 +279,18 @@ impl Communicator {
     /// The result goes to the first bytes of the output at the root; `own` may be them.
     pub(crate) fn reduce_spans<'a>(
         &'a self,
-        on: impl Follow<'a>,
+        mut on: impl Follow<'a>,
         own: Span,
         op: Reduction<'a>,
         root: u32,
     ) -> Result<(), MpiError> {
+        if self.asked().reduce.is_none()
+            && transfers::fits(self.inner.size, op.width)
+            && let Some(buffers) = on.buffers()
+            && let Some(staging) = self.staging()?
+        {
+            return staging.reduce(&self.inner, buffers, own, op, Some(root));
+        }
         let Reduction { width, commutative, combine } = op;
         let how = self.reduce_form(own.len, commutative);
         let scratch = reduce::scratch(how, self.inner.size, own.len);
@@ -262,7 +303,7 @@ impl Communicator {
     #[inline]
     pub(crate) fn allreduce_spans(
         &self,
-        buffers: Buffers<'_>,
+        mut buffers: Buffers<'_>,
         own: Span,
         op: Reduction<'_>,
     ) -> Result<(), MpiError> {
@@ -271,6 +312,12 @@ impl Communicator {
             && let Some(shared) = self.shared()?
         {
             return self.allreduce_in_memory(shared, buffers, own, op);
+        }
+        if self.asked().allreduce.is_auto()
+            && transfers::fits(self.inner.size, op.width)
+            && let Some(staging) = self.staging()?
+        {
+            return staging.reduce(&self.inner, &mut buffers, own, op, None);
         }
         self.allreduce_by_messages(buffers, own, op)
     }
@@ -341,11 +388,18 @@ impl Communicator {
     /// Blocks of the input, without gaps; that of this rank goes to the first bytes of the output.
     pub(crate) fn reduce_scatter_spans<'a>(
         &'a self,
-        on: impl Follow<'a>,
+        mut on: impl Follow<'a>,
         blocks: &impl Blocks,
         total: usize,
         op: Reduction<'a>,
     ) -> Result<(), MpiError> {
+        if self.asked().reduce_scatter.is_none()
+            && transfers::fits(self.inner.size, op.width)
+            && let Some(buffers) = on.buffers()
+            && let Some(staging) = self.staging()?
+        {
+            return staging.reduce_scatter(&self.inner, buffers, blocks, total, op);
+        }
         let own = Span::output(blocks.len(self.inner.rank));
         let how = self.reduce_scatter_form(total, op.commutative);
         let scratch = reduce_scatter::scratch(how, self.place(), blocks);

@@ -4,7 +4,7 @@
 use bowline_base::words::ViewWords;
 use bowline_ucp::{Ep, Memory, RmaError, Worker};
 
-use super::{Home, bytes};
+use super::Home;
 
 /// Bytes of an offer; an empty one is zero.
 pub(crate) const BYTES: usize = 256;
@@ -13,11 +13,11 @@ const ADDRESS: usize = 0;
 const LENGTH: usize = 8;
 const KEY: usize = 16;
 
-/// Makes the memory and writes what opens it to `offer`; on failure, which is logged, the offer
+/// Makes memory of `len` bytes and writes what opens it to `offer`; on failure, which is logged, the offer
 /// stays empty and everybody goes on by messages.
-pub(super) fn make(worker: &Worker, ranks: u32, offer: &mut [u8; BYTES]) -> Option<Memory> {
+pub(super) fn make(worker: &Worker, len: usize, offer: &mut [u8; BYTES]) -> Option<Memory> {
     let attempt = || {
-        let memory = worker.mem_alloc(bytes(ranks))?;
+        let memory = worker.mem_alloc(len)?;
         let key = worker.rkey_pack(memory)?;
         let address = worker.mem_view(memory, |view| view.as_ptr() as u64)?;
         Ok::<_, RmaError>((memory, key, address))
@@ -52,12 +52,11 @@ pub(crate) fn parse(offer: &[u8; BYTES]) -> Option<(u64, &[u8])> {
 }
 
 /// Opens the memory that `offer` tells of.
-pub(crate) fn open(worker: &Worker, root: Ep, offer: &[u8; BYTES], ranks: u32) -> Option<Home> {
+pub(crate) fn open(worker: &Worker, root: Ep, offer: &[u8; BYTES], len: usize) -> Option<Home> {
     let (address, key) = parse(offer)?;
     let key = worker.rkey_unpack(root, key).ok()?;
     // It must be mapped here, since words in it are polled, and lines must be lines here as well.
-    let usable =
-        worker.remote_view(key, address, bytes(ranks), |view| ViewWords::new(view).is_some());
+    let usable = worker.remote_view(key, address, len, |view| ViewWords::new(view).is_some());
     match usable {
         Ok(true) => Some(Home::Peer(key, address)),
         Ok(false) | Err(_) => {

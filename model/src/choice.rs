@@ -1,7 +1,11 @@
 //! Which schedule to take: what one costs, the published heuristic, and an exhaustive search. (Thesis, sections
 //! 5.4 to 5.6.)
 
+mod skew;
+
 use std::collections::HashMap;
+
+pub use skew::{choose_under_skew, time_under_skew};
 
 use crate::cost::{Pipelining, factor_cap};
 use crate::schedule::{Schedule, Token};
@@ -62,10 +66,15 @@ pub fn heuristic(ranks: u32, ratio: f64, order: Order) -> Option<(Vec<u32>, u32)
         }
         Order::Greatest => factors.reverse(),
     }
+    greedy(ranks, &factors)
+}
+
+/// Takes out factors in this order, each as often as it divides; ranks that leave a rest are merged.
+fn greedy(ranks: u32, factors: &[u32]) -> Option<(Vec<u32>, u32)> {
     for merged in 0..ranks {
         let count = ranks - merged;
         let (mut product, mut taken) = (1, Vec::new());
-        for &factor in &factors {
+        for &factor in factors {
             while count.is_multiple_of(product * factor) {
                 taken.push(factor);
                 product *= factor;
@@ -81,7 +90,11 @@ pub fn heuristic(ranks: u32, ratio: f64, order: Order) -> Option<(Vec<u32>, u32)
 
 /// The heuristic's schedule; recursive doubling where it has none.
 pub fn choose(ranks: u32, ratio: f64, order: Order) -> Schedule {
-    let found = heuristic(ranks, ratio, order);
+    schedule_of(ranks, heuristic(ranks, ratio, order))
+}
+
+/// The schedule of factors and merged ranks; recursive doubling where there are none.
+fn schedule_of(ranks: u32, found: Option<(Vec<u32>, u32)>) -> Schedule {
     let made = found.and_then(|(factors, merged)| match merged {
         0 => Schedule::of_factors(&factors).ok(),
         _ => Schedule::merged(&factors, merged).ok(),

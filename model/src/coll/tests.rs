@@ -328,7 +328,7 @@ fn multiply_at(size: u32) {
         for root in [0, size / 2, size - 1] {
             proven!(bcast(size, Bcast::Multiplying(stages), root, 3));
         }
-        proven!(allgather(size, Allgather::Multiplying(stages), 3, size % 2 == 0));
+        proven!(allgather(size, Allgather::Multiplying(stages), 3, size.is_multiple_of(2)));
         proven!(reduce_scatter(&offsets, ReduceScatter::Multiplying(stages), false));
     }
 }

@@ -22,6 +22,7 @@ pub mod alltoall;
 pub mod barrier;
 pub mod bcast;
 pub mod blocks;
+pub mod chain;
 pub mod choice;
 pub mod forms;
 pub mod gather;

@@ -54,6 +54,7 @@ named!(
     "binomial" = Self::Binomial,
     "ordered" = Self::Ordered,
     "halving" = Self::Halving,
+    "chain" = Self::Chain,
 );
 named!(
     Allreduce, "allreduce":
@@ -131,6 +132,8 @@ pub enum Reduce {
     Ordered,
     /// Recursive halving, and a gather.
     Halving,
+    /// From rank to rank, in pieces. For commutative operations, or root 0.
+    Chain,
 }
 
 /// See [`allreduce`](super::allreduce).

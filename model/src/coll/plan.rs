@@ -6,6 +6,20 @@
 //!    written before `wait`.
 //! 2. Messages between two ranks match in the order in which both name them.
 //! 3. Every span lies inside its space.
+//!
+//! **Tracks.** A plan may state several sequences of stages that have no order among each other, so that one sends
+//! while another waits. Each step belongs to the track that was named last; a plan begins in track 0. `join` ends the
+//! stages of all tracks and goes on in track 0: what is stated before it comes before all that is stated behind.
+//!
+//! ```text
+//!   track 1   recv ─ wait ─ reduce ─ send ─ wait ─┐
+//!   track 2   recv ─ wait ─ reduce ─ send ─ wait ─┴─ join ─ track 0 ...
+//! ```
+//! 4. `wait` ends the stage of its own track. An interpreter may carry out tracks in any order that keeps each track's,
+//!    and the order in which they were stated is one of them: all ranks come to the end also if all go by that.
+//! 5. Between two joins no track uses bytes that another one writes.
+//! 6. Between two joins messages from one rank to another in one phase belong to one track on either side. A track
+//!    names its phase anew whenever it goes on; its phases go forward.
 
 /// The memories of a rank that a plan works on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -123,7 +137,16 @@ pub trait Plan {
 
     /// Messages from here on do not match those of other phases.
     fn phase(&mut self, phase: u8);
+
+    /// The steps from here on belong to a track below [`TRACKS`].
+    fn track(&mut self, track: u8) -> Result<(), Self::Error>;
+
+    /// Ends the stages of all tracks, and goes on in track 0.
+    fn join(&mut self) -> Result<(), Self::Error>;
 }
+
+/// Tracks that a plan may have.
+pub const TRACKS: u8 = 8;
 
 /// Copies one after the other, of which those that adjoin on both sides are done as one.
 #[derive(Debug, Default)]
@@ -182,6 +205,14 @@ impl<P: Plan> Plan for &mut P {
 
     fn phase(&mut self, phase: u8) {
         (**self).phase(phase);
+    }
+
+    fn track(&mut self, track: u8) -> Result<(), P::Error> {
+        (**self).track(track)
+    }
+
+    fn join(&mut self) -> Result<(), P::Error> {
+        (**self).join()
     }
 }
 

@@ -17,8 +17,8 @@ use super::verify::{
     Combined, Contributions, Flaw, Memory, Outcome, Piece, Spaces, follow, record,
 };
 use super::{
-    allgather, allreduce, alltoall, barrier, bcast, gather, multiply, reduce, reduce_scatter, scan,
-    scatter,
+    allgather, allreduce, alltoall, barrier, bcast, chain, gather, multiply, reduce,
+    reduce_scatter, scan, scatter,
 };
 use crate::schedule::Schedule;
 
@@ -170,6 +170,31 @@ pub fn reduce(
         input: contribution(rank, len, contributions),
         output: Memory::new(if rank == root { len } else { 0 }),
         scratch: reduce::scratch(how, size, len),
+    })?;
+    expect(&outcome, root, (0, len), 0, &Of::new(0..size, ordered))?;
+    Ok(proof(outcome))
+}
+
+/// Reductions along a [`chain`] in segments of so many bytes. In the order of ranks if `ordered`.
+///
+/// # Errors
+/// The first [`Flaw`].
+pub fn chained_reduce(
+    size: u32,
+    root: u32,
+    (len, width): (usize, usize),
+    segment: usize,
+    ordered: bool,
+) -> Result<Proof, Flaw> {
+    let steps = record(size, |plan, place| {
+        let vectors =
+            Vectors { input: Span::input(len), output: Span::output(len), width, scratch: 0 };
+        chain::reduce(plan, place, root, vectors, segment)
+    })?;
+    let outcome = follow(steps, |rank, contributions| Spaces {
+        input: contribution(rank, len, contributions),
+        output: Memory::new(if rank == root { len } else { 0 }),
+        scratch: 2 * len,
     })?;
     expect(&outcome, root, (0, len), 0, &Of::new(0..size, ordered))?;
     Ok(proof(outcome))

@@ -5,7 +5,7 @@
 
 use std::marker::PhantomData;
 
-use super::plan::{Plan, Space, Span};
+use super::plan::{Plan, Space, Span, TRACKS};
 
 /// A step of a rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +44,10 @@ pub enum Step {
         /// The right operand, and the result.
         right: Span,
     },
+    /// The steps from here on belong to this track.
+    Track(u8),
+    /// The stages of all tracks end; track 0 goes on.
+    Join,
 }
 
 /// A [`Step`] as it is stored.
@@ -52,6 +56,7 @@ pub enum Step {
 ///   bits from 0   3     2      2      1     40                40        40
 ///   message       kind  space  -      -     at                length    peer (32), phase (8)
 ///   local         kind  space  space  -     at of the first   length    at of the second
+///   track         kind  -      -      -     track             -         -
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Stored([u64; 2]);
@@ -67,6 +72,8 @@ const RECV: u8 = 1;
 const WAIT: u8 = 2;
 const COPY: u8 = 3;
 const REDUCE: u8 = 4;
+const TRACK: u8 = 5;
+const JOIN: u8 = 6;
 
 impl Stored {
     /// `None` where a number is too great.
@@ -77,6 +84,8 @@ impl Stored {
             Step::Wait => Some(Self([u64::from(WAIT), 0])),
             Step::Copy { from, into } => Self::local(COPY, from, into),
             Step::Reduce { left, right } => Self::local(REDUCE, left, right),
+            Step::Track(track) => Some(Self([u64::from(TRACK) | u64::from(track) << 8, 0])),
+            Step::Join => Some(Self([u64::from(JOIN), 0])),
         }
     }
 
@@ -115,37 +124,54 @@ impl Stored {
             RECV => Step::Recv { from: peer, into: first, phase },
             WAIT => Step::Wait,
             COPY => Step::Copy { from: first, into: second },
+            TRACK => Step::Track(first.at as u8),
+            JOIN => Step::Join,
             _ => Step::Reduce { left: first, right: second },
         }
     }
 }
 
 /// The steps of a rank.
-#[derive(Clone, Default, PartialEq, Eq)]
-pub struct Steps(Vec<Stored>);
+#[derive(Clone, PartialEq, Eq)]
+pub struct Steps {
+    all: Vec<Stored>,
+    tracks: u8,
+}
+
+impl Default for Steps {
+    fn default() -> Self {
+        Self { all: Vec::new(), tracks: 1 }
+    }
+}
 
 impl Steps {
     /// How many there are.
     #[inline]
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.all.len()
+    }
+
+    /// One more than the highest track.
+    #[inline]
+    pub fn tracks(&self) -> u8 {
+        self.tracks
     }
 
     /// Whether there are none.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.all.is_empty()
     }
 
     /// The step with this number, if there are so many.
     #[inline]
     pub fn get(&self, index: usize) -> Option<Step> {
-        self.0.get(index).map(|step| step.step())
+        self.all.get(index).map(|step| step.step())
     }
 
     /// All of them, in order.
     pub fn iter(&self) -> impl Iterator<Item = Step> + '_ {
-        self.0.iter().map(|step| step.step())
+        self.all.iter().map(|step| step.step())
     }
 }
 
@@ -161,13 +187,23 @@ pub struct Recorder<E> {
     steps: Steps,
     /// A step has not been written down, because a number in it is too great.
     too_great: bool,
+    track: u8,
     phase: u8,
+    /// The last phase of each track.
+    phases: [u8; TRACKS as usize],
     error: PhantomData<E>,
 }
 
 impl<E> Default for Recorder<E> {
     fn default() -> Self {
-        Self { steps: Steps::default(), too_great: false, phase: 0, error: PhantomData }
+        Self {
+            steps: Steps::default(),
+            too_great: false,
+            track: 0,
+            phase: 0,
+            phases: [0; TRACKS as usize],
+            error: PhantomData,
+        }
     }
 }
 
@@ -179,7 +215,7 @@ impl<E> Recorder<E> {
 
     fn push(&mut self, step: Step) {
         match Stored::of(step) {
-            Some(step) => self.steps.0.push(step),
+            Some(step) => self.steps.all.push(step),
             None => self.too_great = true,
         }
     }
@@ -212,8 +248,24 @@ impl<E> Plan for Recorder<E> {
     }
 
     fn phase(&mut self, phase: u8) {
-        assert!(phase >= self.phase, "phases go forward, or a message could match an earlier one");
+        let last = &mut self.phases[self.track as usize];
+        assert!(phase >= *last, "phases go forward, or a message could match an earlier one");
+        *last = phase;
         self.phase = phase;
+    }
+
+    fn track(&mut self, track: u8) -> Result<(), E> {
+        assert!(track < TRACKS, "there is no track {track}");
+        self.track = track;
+        self.steps.tracks = self.steps.tracks.max(track + 1);
+        self.push(Step::Track(track));
+        Ok(())
+    }
+
+    fn join(&mut self) -> Result<(), E> {
+        self.track = 0;
+        self.push(Step::Join);
+        Ok(())
     }
 }
 
@@ -230,7 +282,7 @@ mod tests {
 
     fn step() -> impl Strategy<Value = Step> {
         let len = prop_oneof![0..100_usize, 0..1_usize << 40];
-        (0..5, any::<u32>(), any::<u8>(), span(), span(), len).prop_map(
+        (0..7, any::<u32>(), any::<u8>(), span(), span(), len).prop_map(
             |(kind, peer, phase, first, second, len)| {
                 let (first, second) =
                     (Span::new(first.0, first.1, len), Span::new(second.0, second.1, len));
@@ -239,6 +291,8 @@ mod tests {
                     1 => Step::Recv { from: peer, into: first, phase },
                     2 => Step::Wait,
                     3 => Step::Copy { from: first, into: second },
+                    4 => Step::Track(phase),
+                    5 => Step::Join,
                     _ => Step::Reduce { left: first, right: second },
                 }
             },

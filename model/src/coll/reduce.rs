@@ -2,7 +2,8 @@
 
 use super::accumulate::{Accumulator, Side};
 use super::allreduce::Halving;
-use super::bcast::{children, reach};
+use super::bcast::{CHAIN_PIECE, children, reach};
+use super::chain;
 use super::forms::Reduce;
 use super::plan::{Place, Plan, Vectors};
 
@@ -11,7 +12,7 @@ use super::plan::{Place, Plan, Vectors};
 pub const fn scratch(how: Reduce, size: u32, len: usize) -> usize {
     match how {
         Reduce::Flat => size as usize * len,
-        Reduce::Binomial | Reduce::Ordered | Reduce::Halving => 2 * len,
+        Reduce::Binomial | Reduce::Ordered | Reduce::Halving | Reduce::Chain => 2 * len,
     }
 }
 
@@ -28,6 +29,7 @@ pub fn run<P: Plan>(
         Reduce::Binomial => binomial(plan, place, root, vectors),
         Reduce::Ordered => ordered(plan, place, root, vectors),
         Reduce::Halving => halving(plan, place, root, vectors),
+        Reduce::Chain => chain::reduce(plan, place, root, vectors, CHAIN_PIECE),
     }
 }
 

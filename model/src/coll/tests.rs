@@ -10,7 +10,7 @@ use super::forms::{
 use super::plan::{Place, Plan, Space, Span};
 use super::prove::{self, Proof};
 use super::record::Recorder;
-use super::verify::{Flaw, Memory, Piece, Spaces, follow, record};
+use super::verify::{Combined, Contributions, Flaw, Memory, Piece, Spaces, follow, record};
 use crate::choice::{Order, choose};
 use crate::schedule::Schedule;
 
@@ -100,8 +100,8 @@ fn long_chains_go_in_pieces() {
 
 #[test]
 fn reductions_combine_every_rank_once_and_in_order() {
-    let ordered = |how, root| how != Reduce::Binomial || root == 0;
-    let all = [Reduce::Flat, Reduce::Binomial, Reduce::Ordered, Reduce::Halving];
+    let ordered = |how, root| !matches!(how, Reduce::Binomial | Reduce::Chain) || root == 0;
+    let all = [Reduce::Flat, Reduce::Binomial, Reduce::Ordered, Reduce::Halving, Reduce::Chain];
     for size in SMALL {
         for (root, how) in roots(size).into_iter().flat_map(|root| all.map(|how| (root, how))) {
             for vector in [(0, 1), (1, 1), (12, 3), (40, 1)] {
@@ -114,6 +114,89 @@ fn reductions_combine_every_rank_once_and_in_order() {
             proven!(reduce(size, how, root, (6 * size as usize + 3, 3), ordered(how, root)));
         }
     }
+}
+
+#[test]
+fn reductions_along_chains_by_two_tracks_give_the_root_the_whole() {
+    for size in SMALL {
+        for root in roots(size) {
+            for (vector, segment) in
+                [((0, 1), 4), ((1, 1), 1), ((12, 3), 4), ((40, 1), 7), ((99, 33), 1)]
+            {
+                proven!(chained_reduce(size, root, vector, segment, root == 0));
+            }
+        }
+    }
+    for size in WIDE {
+        for root in roots(size) {
+            proven!(chained_reduce(size, root, (60, 3), 9, root == 0));
+        }
+    }
+}
+
+/// What is wrong with two ranks' plans of two tracks each.
+fn flaw_of(plan: impl Fn(&mut Recorder<Infallible>, u32) -> Result<(), Infallible>) -> Flaw {
+    let steps = record(2, |recorder, place| plan(recorder, place.rank)).unwrap();
+    let memory = || Memory::of(&[Piece { len: 16, element: 0, combined: Combined::DATA }]);
+    let spaces =
+        |_, _: &mut Contributions| Spaces { input: memory(), output: memory(), scratch: 0 };
+    follow(steps, spaces).expect_err("there is a flaw")
+}
+
+#[test]
+fn tracks_that_meet_before_they_are_joined_are_refused() {
+    let (front, back) = (Span::output(8), Span::new(Space::Output, 8, 8));
+    let two = |first: Span, second: Span, phase: u8, joined: bool| {
+        move |plan: &mut Recorder<Infallible>, rank: u32| {
+            for (track, phase, span) in [(1, 0, first), (2, phase, second)] {
+                plan.track(track)?;
+                plan.phase(phase);
+                if rank == 0 {
+                    plan.send(1, Span::input(8))?;
+                } else {
+                    plan.recv(0, span)?;
+                }
+                plan.wait()?;
+                if joined {
+                    plan.join()?;
+                }
+            }
+            plan.join()
+        }
+    };
+    let last = front.part(4, 4);
+    assert_eq!(flaw_of(two(front, last, 1, false)), Flaw::Shared(1, last));
+    assert_eq!(flaw_of(two(front, front, 1, false)), Flaw::Shared(1, front));
+    assert_eq!(flaw_of(two(front, back, 0, false)), Flaw::SharedPhase(1, 0));
+    // With a join between them, one comes after the other.
+    let steps = record(2, |plan, place| two(front, front, 0, true)(plan, place.rank)).unwrap();
+    let memory = || Memory::of(&[Piece { len: 16, element: 0, combined: Combined::DATA }]);
+    let spaces =
+        |_, _: &mut Contributions| Spaces { input: memory(), output: memory(), scratch: 0 };
+    assert!(follow(steps, spaces).is_ok());
+}
+
+/// Tracks that only come to an end in another order than the one in which they were stated are no way for a rank that
+/// is in a blocking call.
+#[test]
+fn tracks_have_to_end_in_the_order_in_which_they_are_stated() {
+    let flaw = flaw_of(|plan, rank| {
+        for track in [1, 2] {
+            plan.track(track)?;
+            // Each rank begins with another message.
+            let phase = if rank == 0 { track } else { 3 - track };
+            plan.phase(phase);
+            let span = Span::new(Space::Output, 8 * usize::from(phase - 1), 8);
+            if (rank == 0) == (phase == 1) {
+                plan.send(1 - rank, Span::input(8))?;
+            } else {
+                plan.recv(1 - rank, span)?;
+            }
+            plan.wait()?;
+        }
+        plan.join()
+    });
+    assert_eq!(flaw, Flaw::Deadlock { ranks: 2, first: 0 });
 }
 
 #[test]

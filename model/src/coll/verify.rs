@@ -4,10 +4,13 @@
 //! [intervals](Memory), so that a vector of a thousand ranks' contributions is as short as that of one. Sends are
 //! rendezvous: they end when they are matched, so that a plan that relies on buffering is a deadlock here. The rules
 //! of [`plan`](super::plan) are checked at each step.
+//!
+//! Plans with tracks are followed twice: in the order in which they are stated, and each track as far as it comes.
 
 mod contributions;
 mod memory;
 mod stage;
+mod tracks;
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
@@ -17,6 +20,7 @@ use std::fmt;
 pub use contributions::{Combined, Contributions};
 pub use memory::{Memory, Piece};
 use stage::Stage;
+use tracks::{Cursor, Touched};
 
 use super::plan::{Place, Space, Span};
 use super::record::{Recorder, Step, Steps};
@@ -59,6 +63,10 @@ pub enum Flaw {
         /// The first of them.
         first: u32,
     },
+    /// A rank uses bytes in one track that another one writes.
+    Shared(u32, Span),
+    /// A rank names one, in one phase, in two tracks.
+    SharedPhase(u32, u8),
     /// A rank's plan ends before its operations do.
     NotAwaited(u32),
     /// A rank's output does not hold what it has to.
@@ -94,6 +102,12 @@ impl fmt::Display for Flaw {
             }
             Self::Deadlock { ranks, first } => {
                 write!(out, "{ranks} ranks wait for ever, rank {first} among them")
+            }
+            Self::Shared(rank, span) => {
+                write!(out, "rank {rank} uses {span:?} in two tracks, one of which writes it")
+            }
+            Self::SharedPhase(rank, phase) => {
+                write!(out, "rank {rank} names a rank in two tracks of phase {phase}")
             }
             Self::NotAwaited(rank) => write!(out, "rank {rank} ends before its operations do"),
             Self::Wrong { rank, at } => write!(out, "rank {rank} has a wrong result at byte {at}"),
@@ -152,13 +166,28 @@ pub fn follow(
     steps: Vec<Steps>,
     spaces: impl Fn(u32, &mut Contributions) -> Spaces,
 ) -> Result<Outcome, Flaw> {
+    if steps.iter().any(|steps| steps.tracks() > 1) {
+        follow_by(steps.clone(), &spaces, true)?;
+    }
+    follow_by(steps, &spaces, false)
+}
+
+/// The same, in the order in which steps are stated or by tracks.
+fn follow_by(
+    steps: Vec<Steps>,
+    spaces: &impl Fn(u32, &mut Contributions) -> Spaces,
+    as_stated: bool,
+) -> Result<Outcome, Flaw> {
     let mut contributions = Contributions::default();
     let ranks: Vec<_> = (0..)
         .zip(steps)
         .map(|(rank, steps)| {
             let Spaces { input, output, scratch } = spaces(rank, &mut contributions);
             let spaces = [input, output, Memory::new(scratch)];
-            Rank { steps, next: 0, spaces, stage: Stage::default(), sent: 0 }
+            let tracks = steps.tracks();
+            let stages = (0..tracks).map(|_| Stage::default()).collect();
+            let cursors = Cursor::of(tracks, as_stated);
+            Rank { steps, cursors, spaces, stages, touched: Touched::default(), sent: 0 }
         })
         .collect();
     let unmatched = ranks.iter().map(|_| BTreeMap::new()).collect();
@@ -174,9 +203,13 @@ pub fn follow(
 #[derive(Debug)]
 struct Rank {
     steps: Steps,
-    next: usize,
+    /// One for each track, or one for all.
+    cursors: Vec<Cursor>,
     spaces: [Memory; 3],
-    stage: Stage,
+    /// Of each track.
+    stages: Vec<Stage>,
+    /// What tracks have used since the last join.
+    touched: Touched,
     sent: u64,
 }
 
@@ -185,8 +218,8 @@ impl Rank {
         &mut self.spaces[space as usize]
     }
 
-    /// Whether this rank, whose number is `me`, may use a span.
-    fn check(&self, me: u32, span: Span, write: bool) -> Result<(), Flaw> {
+    /// Whether this rank, whose number is `me`, may use a span in a track.
+    fn check(&mut self, me: u32, track: u8, span: Span, write: bool) -> Result<(), Flaw> {
         if span
             .at
             .checked_add(span.len)
@@ -197,8 +230,32 @@ impl Rank {
         if write && span.space == Space::Input && span.len > 0 {
             return Err(Flaw::InputWritten(me, span));
         }
-        if self.stage.forbids(span, write) {
+        if self.stages[usize::from(track)].forbids(span, write) {
             return Err(Flaw::InUse(me, span));
+        }
+        if self.stages.len() > 1 && !self.touched.use_span(track, span, write) {
+            return Err(Flaw::Shared(me, span));
+        }
+        Ok(())
+    }
+
+    /// Whether a cursor stands at a step that ends stages, and may go on.
+    fn may_end(&self, cursor: &Cursor) -> bool {
+        match self.steps.get(cursor.next) {
+            Some(Step::Wait) => self.stages[usize::from(cursor.track)].is_matched(),
+            // All others have come to the same join.
+            Some(Step::Join) => {
+                let same = |other: &Cursor| other.next == cursor.next;
+                self.stages.iter().all(Stage::is_matched) && self.cursors.iter().all(same)
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether a track may name a rank in a phase, to send or to receive.
+    fn check_phase(&mut self, me: u32, track: u8, named: (u32, u8, bool)) -> Result<(), Flaw> {
+        if self.stages.len() > 1 && !self.touched.use_phase(track, named) {
+            return Err(Flaw::SharedPhase(me, named.1));
         }
         Ok(())
     }
@@ -212,9 +269,12 @@ impl Rank {
 #[derive(Debug)]
 struct Unmatched {
     sends: bool,
-    first: Span,
-    others: VecDeque<Span>,
+    first: End,
+    others: VecDeque<End>,
 }
+
+/// One side of a message: its bytes and its track.
+type End = (Span, u8);
 
 #[derive(Debug)]
 struct Job {
@@ -231,41 +291,68 @@ impl Job {
         self.ranks.len() as u32
     }
 
-    /// Carries out the steps of a rank until it has to wait.
+    /// Carries out the steps of a rank until all of its tracks have to wait.
     fn advance(&mut self, me: u32) -> Result<(), Flaw> {
         loop {
-            let rank = &mut self.ranks[me as usize];
-            let Some(step) = rank.steps.get(rank.next) else { return Ok(()) };
-            match step {
-                Step::Wait if !rank.stage.is_matched() => return Ok(()),
-                Step::Wait => rank.stage.end(),
-                Step::Copy { from, into } => self.copy(me, from, into)?,
-                Step::Reduce { left, right } => self.reduce(me, left, right)?,
-                Step::Send { to, from, phase } => {
-                    self.check_peer(me, to)?;
-                    let rank = &mut self.ranks[me as usize];
-                    rank.check(me, from, false)?;
-                    rank.stage.send(from);
-                    rank.sent += 1;
-                    self.start((me, to, phase), from, true)?;
-                }
-                Step::Recv { from, into, phase } => {
-                    self.check_peer(me, from)?;
-                    let rank = &mut self.ranks[me as usize];
-                    rank.check(me, into, true)?;
-                    rank.stage.receive(into);
-                    self.start((from, me, phase), into, false)?;
+            let mut moved = false;
+            for index in 0..self.ranks[me as usize].cursors.len() {
+                while self.take_step(me, index)? {
+                    moved = true;
                 }
             }
-            self.ranks[me as usize].next += 1;
+            // Where there is one, it has come as far as it can.
+            if !moved || self.ranks[me as usize].cursors.len() == 1 {
+                return Ok(());
+            }
         }
+    }
+
+    /// Carries out the next step of a cursor. Whether it could.
+    fn take_step(&mut self, me: u32, index: usize) -> Result<bool, Flaw> {
+        let rank = &mut self.ranks[me as usize];
+        let Some(step) = rank.cursors[index].find(&rank.steps) else { return Ok(false) };
+        let cursor = rank.cursors[index];
+        let track = cursor.track;
+        match step {
+            Step::Wait if rank.may_end(&cursor) => rank.stages[usize::from(track)].end(),
+            Step::Join if rank.may_end(&cursor) => {
+                rank.stages.iter_mut().for_each(Stage::end);
+                rank.touched = Touched::default();
+                rank.cursors.iter_mut().for_each(Cursor::pass_join);
+                return Ok(true);
+            }
+            Step::Wait | Step::Join => return Ok(false),
+            // It is the cursor's.
+            Step::Track(_) => {}
+            Step::Copy { from, into } => self.copy((me, track), from, into)?,
+            Step::Reduce { left, right } => self.reduce((me, track), left, right)?,
+            Step::Send { to, from, phase } => {
+                self.check_peer(me, to)?;
+                let rank = &mut self.ranks[me as usize];
+                rank.check(me, track, from, false)?;
+                rank.check_phase(me, track, (to, phase, true))?;
+                rank.stages[usize::from(track)].send(from);
+                rank.sent += 1;
+                self.start((me, to, phase), (from, track), true)?;
+            }
+            Step::Recv { from, into, phase } => {
+                self.check_peer(me, from)?;
+                let rank = &mut self.ranks[me as usize];
+                rank.check(me, track, into, true)?;
+                rank.check_phase(me, track, (from, phase, false))?;
+                rank.stages[usize::from(track)].receive(into);
+                self.start((from, me, phase), (into, track), false)?;
+            }
+        }
+        self.ranks[me as usize].cursors[index].next += 1;
+        Ok(true)
     }
 
     fn check_peer(&self, me: u32, peer: u32) -> Result<(), Flaw> {
         if peer < self.size() && peer != me { Ok(()) } else { Err(Flaw::NoPeer(me, peer)) }
     }
 
-    fn copy(&mut self, me: u32, from: Span, into: Span) -> Result<(), Flaw> {
+    fn copy(&mut self, (me, track): (u32, u8), from: Span, into: Span) -> Result<(), Flaw> {
         if from == into {
             return Ok(());
         }
@@ -273,20 +360,20 @@ impl Job {
         if from.overlaps(into) {
             return Err(Flaw::Overlap(me, from, into));
         }
-        rank.check(me, from, false)?;
-        rank.check(me, into, true)?;
+        rank.check(me, track, from, false)?;
+        rank.check(me, track, into, true)?;
         let pieces = rank.read(me, from)?;
         rank.memory(into.space).write(into.at, &pieces);
         Ok(())
     }
 
-    fn reduce(&mut self, me: u32, left: Span, right: Span) -> Result<(), Flaw> {
+    fn reduce(&mut self, (me, track): (u32, u8), left: Span, right: Span) -> Result<(), Flaw> {
         let rank = &mut self.ranks[me as usize];
         if left.overlaps(right) {
             return Err(Flaw::Overlap(me, left, right));
         }
-        rank.check(me, left, false)?;
-        rank.check(me, right, true)?;
+        rank.check(me, track, left, false)?;
+        rank.check(me, track, right, true)?;
         let (mut lefts, mut rights) = (rank.read(me, left)?, rank.read(me, right)?);
         lefts.reverse();
         rights.reverse();
@@ -309,16 +396,16 @@ impl Job {
     fn start(
         &mut self,
         (from, to, phase): (u32, u32, u8),
-        span: Span,
+        end: End,
         send: bool,
     ) -> Result<(), Flaw> {
         match self.unmatched[to as usize].entry((from, phase)) {
             Entry::Vacant(entry) => {
-                entry.insert(Unmatched { sends: send, first: span, others: VecDeque::new() });
+                entry.insert(Unmatched { sends: send, first: end, others: VecDeque::new() });
                 Ok(())
             }
             Entry::Occupied(mut entry) if entry.get().sends == send => {
-                entry.get_mut().others.push_back(span);
+                entry.get_mut().others.push_back(end);
                 Ok(())
             }
             Entry::Occupied(mut entry) => {
@@ -327,24 +414,30 @@ impl Job {
                     Some(next) => entry.get_mut().first = next,
                     None => drop(entry.remove()),
                 }
-                let (sent, into) = if send { (span, other) } else { (other, span) };
+                let (sent, into) = if send { (end, other) } else { (other, end) };
                 self.deliver(from, to, sent, into)
             }
         }
     }
 
     /// Moves a message and ends both operations.
-    fn deliver(&mut self, from: u32, to: u32, sent: Span, into: Span) -> Result<(), Flaw> {
+    fn deliver(
+        &mut self,
+        from: u32,
+        to: u32,
+        (sent, sender): End,
+        (into, receiver): End,
+    ) -> Result<(), Flaw> {
         if sent.len != into.len {
             return Err(Flaw::Lengths { from, to, sent: sent.len, received: into.len });
         }
         let pieces = self.ranks[from as usize].read(from, sent)?;
         self.ranks[to as usize].memory(into.space).write(into.at, &pieces);
-        for rank in [from, to] {
+        for (rank, track) in [(from, sender), (to, receiver)] {
             let state = &mut self.ranks[rank as usize];
-            state.stage.matched();
-            // The rank whose step this is stands at no wait, and goes on by itself.
-            if state.stage.is_matched() && state.steps.get(state.next) == Some(Step::Wait) {
+            state.stages[usize::from(track)].matched();
+            // A rank that takes a step just now stands at none that ends a stage with this one.
+            if state.cursors.iter().any(|cursor| state.may_end(cursor)) {
                 self.able.push(rank);
             }
         }
@@ -352,13 +445,15 @@ impl Job {
     }
 
     fn finish(self) -> Result<Outcome, Flaw> {
-        let stuck = |rank: &Rank| rank.next < rank.steps.len();
+        let stuck = |rank: &Rank| rank.cursors.iter().any(|cursor| cursor.next < rank.steps.len());
         let ranks = self.ranks.iter().filter(|rank| stuck(rank)).count() as u32;
         if let Some(first) = self.ranks.iter().position(stuck) {
             return Err(Flaw::Deadlock { ranks, first: first as u32 });
         }
         // A message that nobody takes is an operation of its sender that is not waited for.
-        if let Some(rank) = self.ranks.iter().position(|rank| !rank.stage.is_empty()) {
+        if let Some(rank) =
+            self.ranks.iter().position(|rank| !rank.stages.iter().all(Stage::is_empty))
+        {
             return Err(Flaw::NotAwaited(rank as u32));
         }
         let sent = self.ranks.iter().map(|rank| rank.sent).collect();

@@ -9,8 +9,10 @@
 //!
 //! Rules, which those of [`plan`](crate::coll::plan) imply:
 //! 1. Messages from one rank to another in one phase are taken in the order in which they are sent.
-//! 2. A rank looks for messages in `Wait` only, in the order in which it has named their senders.
-//! 3. A send keeps its rank busy and is complete then; who lends its memory meanwhile does not matter to time.
+//! 2. A rank looks for messages in `Wait` and `Join` only, in the order in which it has named their senders.
+//! 3. Tracks of a rank go in the order in which they were stated, as a rank does that is in a blocking call: a wait of
+//!    one takes what that track has named, and a join what any has.
+//! 4. A send keeps its rank busy and is complete then; who lends its memory meanwhile does not matter to time.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -60,6 +62,7 @@ struct Message {
 struct Wanted {
     from: u32,
     phase: u8,
+    track: u8,
     len: usize,
 }
 
@@ -70,6 +73,10 @@ struct Rank {
     next: usize,
     /// What its wait still lacks, the first one last; empty unless it is blocked.
     wanted: Vec<Wanted>,
+    /// What other tracks have named, in order.
+    later: Vec<Wanted>,
+    /// The track that it goes on in.
+    track: u8,
 }
 
 /// Sender, receiver and phase.
@@ -213,7 +220,8 @@ impl<N: Network, C: Compute> Run<'_, '_, N, C> {
     /// Runs a rank until it is blocked or done.
     fn advance(&mut self, me: u32, source: &(impl Source + ?Sized)) {
         let mut wanted = std::mem::take(&mut self.ranks[me as usize].wanted);
-        let Rank { mut clock, mut next, .. } = self.ranks[me as usize];
+        let mut later = std::mem::take(&mut self.ranks[me as usize].later);
+        let Rank { mut clock, mut next, mut track, .. } = self.ranks[me as usize];
         source.steps(me, next, &mut |step| {
             next += 1;
             match step {
@@ -222,7 +230,7 @@ impl<N: Network, C: Compute> Run<'_, '_, N, C> {
                         self.error = Some(RunError::NoSuchPeer { process: me, peer: from });
                         return false;
                     }
-                    wanted.push(Wanted { from, phase, len: into.len });
+                    later.push(Wanted { from, phase, track, len: into.len });
                 }
                 Step::Send { to, from, phase } => {
                     if to == me || to as usize >= self.ranks.len() {
@@ -231,7 +239,13 @@ impl<N: Network, C: Compute> Run<'_, '_, N, C> {
                     }
                     clock = self.send(me, to, from.len, phase, clock);
                 }
-                Step::Wait => {
+                Step::Track(other) => track = other,
+                Step::Wait | Step::Join => {
+                    let all = step == Step::Join;
+                    wanted.extend(later.extract_if(.., |one| all || one.track == track));
+                    if all {
+                        track = 0;
+                    }
                     wanted.reverse();
                     self.take(me, &mut wanted, &mut clock);
                     return wanted.is_empty() && self.error.is_none();
@@ -249,12 +263,12 @@ impl<N: Network, C: Compute> Run<'_, '_, N, C> {
             }
             true
         });
-        self.ranks[me as usize] = Rank { clock, next, wanted };
+        self.ranks[me as usize] = Rank { clock, next, wanted, later, track };
     }
 
     /// Takes what is there of the messages that a rank wants; the clock stands when the last of them was taken.
     fn take(&mut self, me: u32, wanted: &mut Vec<Wanted>, clock: &mut f64) {
-        while let Some(&Wanted { from, phase, len }) = wanted.last() {
+        while let Some(&Wanted { from, phase, len, .. }) = wanted.last() {
             let Some(message) = self.mail.take(key(from, me, phase)) else { return };
             if message.len != len {
                 self.differ(from, me, message.len, len);

@@ -2,6 +2,7 @@
 
 use super::program::{Act, Program, TaskId};
 use super::source::Source;
+use crate::coll::plan::TRACKS;
 use crate::coll::record::Step;
 use crate::schedule::Schedule;
 use crate::stages::Stage;
@@ -84,10 +85,29 @@ pub fn stages(stages: &[Vec<Stage>], bytes: usize, delay: impl Fn(u32) -> f64) -
 pub fn steps(source: &(impl Source + ?Sized)) -> Program {
     let mut program = Program::new(source.ranks());
     for rank in 0..source.ranks() {
-        let mut last = program.add(rank, Act::Start, &[]);
-        let mut started = Vec::new();
+        let start = program.add(rank, Act::Start, &[]);
+        // The last task of each track, and what its wait will take.
+        let mut tracks = [(); TRACKS as usize].map(|()| (start, Vec::new()));
+        let mut track = 0_u8;
         source.steps(rank, 0, &mut |step| {
-            let mut then = |act| last = program.add(rank, act, &[last]);
+            match step {
+                Step::Track(other) => track = other,
+                Step::Join => {
+                    for (last, started) in &mut tracks {
+                        started.drain(..).for_each(|act| *last = program.add(rank, act, &[*last]));
+                    }
+                    let mut lasts = tracks.each_ref().map(|(last, _)| *last).to_vec();
+                    lasts.sort_unstable();
+                    lasts.dedup();
+                    // Something of no length that comes after all of them.
+                    let joined = program.add(rank, Act::Compute(0), &lasts);
+                    tracks.iter_mut().for_each(|(last, _)| *last = joined);
+                    track = 0;
+                }
+                _ => {}
+            }
+            let (last, started) = &mut tracks[usize::from(track)];
+            let mut then = |act| *last = program.add(rank, act, &[*last]);
             match step {
                 Step::Send { to, from, phase } => {
                     then(Act::Send { to, bytes: from.len, tag: phase.into() });
@@ -100,7 +120,7 @@ pub fn steps(source: &(impl Source + ?Sized)) -> Program {
                     then(Act::Copy(from.len));
                 }
                 Step::Reduce { left, .. } if left.len > 0 => then(Act::Compute(left.len)),
-                Step::Copy { .. } | Step::Reduce { .. } => {}
+                Step::Copy { .. } | Step::Reduce { .. } | Step::Track(_) | Step::Join => {}
             }
             true
         });

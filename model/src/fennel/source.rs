@@ -112,6 +112,8 @@ pub fn write_down(source: &(impl Source + ?Sized)) -> Option<Vec<Steps>> {
                         recorder.reduce(left, right);
                         Ok(())
                     }
+                    Step::Track(track) => recorder.track(track),
+                    Step::Join => recorder.join(),
                 };
                 done.is_ok()
             });
@@ -199,5 +201,13 @@ impl Plan for Walk<'_> {
 
     fn phase(&mut self, phase: u8) {
         self.phase = phase;
+    }
+
+    fn track(&mut self, track: u8) -> Result<(), Stopped> {
+        self.step(Step::Track(track))
+    }
+
+    fn join(&mut self) -> Result<(), Stopped> {
+        self.step(Step::Join)
     }
 }

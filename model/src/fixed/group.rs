@@ -55,4 +55,12 @@ impl<P: Plan> Plan for Group<'_, P> {
     fn phase(&mut self, phase: u8) {
         self.plan.phase(self.phase + phase);
     }
+
+    fn track(&mut self, track: u8) -> Result<(), P::Error> {
+        self.plan.track(track)
+    }
+
+    fn join(&mut self) -> Result<(), P::Error> {
+        self.plan.join()
+    }
 }

@@ -4,7 +4,8 @@
 //! 1. The first receive of a stage is not posted at once, since nothing can arrive before the
 //!    stage's end: when it stays the only one, it is waited for where it is posted, which is the
 //!    short way to receive.
-//! 2. Dropping the arena, also by a panic in a user's operation, waits for what is under way. The
+//! 2. Tracks go in the order in which the plan states them, and a wait of one is for its operations only.
+//! 3. Dropping the arena, also by a panic in a user's operation, waits for what is under way. The
 //!    buffers are borrowed for longer than that.
 
 use std::marker::PhantomData;
@@ -134,7 +135,7 @@ impl<'a> Arena<'a> {
         let mut workspace = process.take_workspace();
         let stage = Stage::new(std::mem::take(&mut workspace.flights));
         // SAFETY: the buffers are as promised for `'a`, and the workspace is the arena's. Both outlive what is under
-        // way (rule 2).
+        // way (rule 3).
         let spaces = unsafe { Spaces::new(buffers.regions(), &mut workspace, scratch) };
         Self { process, spaces, stage, workspace, first: None, memory: PhantomData }
     }
@@ -178,21 +179,50 @@ impl<'a> Arena<'a> {
             };
         }
         if !self.stage.flights.is_empty() {
-            result = self.land(result);
+            result = self.land(result, Some(self.stage.track));
         }
+        if self.stage.flights.is_empty() {
+            self.stage.end();
+        }
+        result
+    }
+
+    /// What is begun from here on belongs to a track.
+    pub(crate) fn track(&mut self, track: u8) -> Result<(), OpError> {
+        // It is waited for when its track is, and others may be before.
+        if let Some(spec) = self.first.take() {
+            self.stage.post(&self.process.worker, &self.spaces, spec)?;
+        }
+        self.stage.track = track;
+        Ok(())
+    }
+
+    /// Waits for the operations of all tracks; the first one goes on.
+    pub(crate) fn join(&mut self) -> Result<(), MpiError> {
+        self.track(0)?;
+        let result = self.land(Ok(()), None);
         self.stage.end();
         result
     }
 
-    /// Waits for all flights. The first error, `result` being the first of all.
-    fn land(&mut self, mut result: Result<(), MpiError>) -> Result<(), MpiError> {
+    /// Waits for the flights of a track, or of all. The first error, `result` being the first of all; after one those of
+    /// other tracks are left to `drop`.
+    fn land(
+        &mut self,
+        mut result: Result<(), MpiError>,
+        track: Option<u8>,
+    ) -> Result<(), MpiError> {
         let worker = &self.process.worker;
         if result.is_err() {
             self.stage.cancel(worker, 0);
         }
-        let mut next = 0;
-        while let Some(&Flight { id, span, receive }) = self.stage.flights.get(next) {
+        let (mut next, mut left) = (0, 0);
+        while let Some(&Flight { id, span, receive, track: of }) = self.stage.flights.get(next) {
             next += 1;
+            if track.is_some_and(|track| track != of) {
+                left += 1;
+                continue;
+            }
             let status = handles::complete(self.process, id);
             let ended = outcome(status.length, status.outcome, receive.then_some(span));
             if result.is_ok() && ended.is_err() {
@@ -200,7 +230,11 @@ impl<'a> Arena<'a> {
                 self.stage.cancel(worker, next);
             }
         }
-        self.stage.flights.clear();
+        if left == 0 {
+            self.stage.flights.clear();
+        } else {
+            self.stage.flights.retain(|flight| Some(flight.track) != track);
+        }
         result
     }
 
@@ -223,7 +257,7 @@ impl Drop for Arena<'_> {
         if !self.stage.flights.is_empty() {
             // A collective that ends in the middle: an error, or a panic in a user's operation.
             self.stage.cancel(&self.process.worker, 0);
-            if let Err(error) = self.land(Ok(())) {
+            if let Err(error) = self.land(Ok(()), None) {
                 tracing::debug!("a collective was given up: {error}");
             }
         }

@@ -173,4 +173,15 @@ impl Plan for Engine<'_> {
     fn phase(&mut self, phase: u8) {
         self.tag = self.base + u64::from(phase);
     }
+
+    fn track(&mut self, track: u8) -> Result<(), MpiError> {
+        Ok(self.arena.track(track)?)
+    }
+
+    fn join(&mut self) -> Result<(), MpiError> {
+        match self.arena.join() {
+            Err(MpiError::Protocol(OpError::BadRemote)) => Err(self.comm.refusal(self.tag)),
+            outcome => outcome,
+        }
+    }
 }

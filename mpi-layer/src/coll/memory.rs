@@ -64,6 +64,8 @@ pub(crate) struct Flight {
     pub(super) id: RequestId,
     pub(super) span: Span,
     pub(super) receive: bool,
+    /// The track that waits for it.
+    pub(super) track: u8,
 }
 
 /// Start and length of a space.
@@ -154,6 +156,8 @@ impl Hull {
 #[derive(Debug)]
 pub(super) struct Stage {
     pub(super) flights: Vec<Flight>,
+    /// The track of those that are begun now.
+    pub(super) track: u8,
     /// What the next receive goes to, which is not posted yet.
     claimed: Option<Span>,
     /// Operations that [`poll`](Self::poll) has seen ended, and the first error of them.
@@ -171,6 +175,7 @@ impl Stage {
     pub(super) fn new(flights: Vec<Flight>) -> Self {
         Self {
             flights,
+            track: 0,
             claimed: None,
             ended: 0,
             failed: None,
@@ -197,7 +202,7 @@ impl Stage {
         let sent = handles::without_unwinding(|| port.send(ep, envelope, buffer))?;
         if let Sent::Pending(id) = sent {
             self.read[span.space as usize].add(span);
-            self.flights.push(Flight { id, span, receive: false });
+            self.flights.push(Flight { id, span, receive: false, track: self.track });
         }
         Ok(())
     }
@@ -242,14 +247,14 @@ impl Stage {
         // (rule 2).
         let buffer = unsafe { RecvBuf::borrowed(start, span.len) };
         let id = handles::without_unwinding(|| port.recv(spec, buffer))?;
-        self.flights.push(Flight { id, span, receive: true });
+        self.flights.push(Flight { id, span, receive: true, track: self.track });
         Ok(())
     }
 
     /// Whether all operations under way have ended, and how. After the first failure what has not matched is
     /// cancelled. Moves nothing on.
     pub(super) fn poll(&mut self, port: &impl Port) -> Option<Result<(), MpiError>> {
-        while let Some(&Flight { id, span, receive }) = self.flights.get(self.ended) {
+        while let Some(&Flight { id, span, receive, .. }) = self.flights.get(self.ended) {
             let status = port.take(id)?;
             self.ended += 1;
             let ended = outcome(status.length, status.outcome, receive.then_some(span));
@@ -322,6 +327,14 @@ impl Stage {
         // Nothing under way writes the one or touches the other (rule 2), and nothing starts during the
         // call.
         combine(unsafe { Operands::new(operand, target, left.len) });
+    }
+
+    /// Stops a plan that uses a span which another track, whose stage this is, receives or sends.
+    pub(super) fn refuse(&self, span: Span, write: bool) {
+        let space = span.space as usize;
+        if self.written[space].may_hold(span) || write && self.read[space].may_hold(span) {
+            self.refuse_overlap(span, !write);
+        }
     }
 
     /// Where a span starts that may be read now.

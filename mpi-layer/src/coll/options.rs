@@ -18,8 +18,8 @@ bowline_base::settings! {
         pub BCAST: String = Setting::<String>::text("BOWLINE_BCAST", "auto")
             .cost("nothing")
             .change("as for BOWLINE_BARRIER");
-        /// The algorithm of reductions to one rank: auto, flat, binomial, ordered or halving. Operations that
-        /// are not commutative are reduced as auto says where it is binomial. Alike on all ranks.
+        /// The algorithm of reductions to one rank: auto, flat, binomial, ordered, halving or chain. Operations that
+        /// are not commutative are reduced as auto says where it is binomial or chain. Alike on all ranks.
         pub REDUCE: String = Setting::<String>::text("BOWLINE_REDUCE", "auto")
             .cost("nothing")
             .change("as for BOWLINE_BARRIER");

@@ -90,7 +90,8 @@ impl Basis {
     }
 
     fn reduce(&self, bytes: usize, commutative: bool) -> Reduce {
-        let allowed = |how: &Reduce| commutative || *how != Reduce::Binomial;
+        let allowed =
+            |how: &Reduce| commutative || !matches!(how, Reduce::Binomial | Reduce::Chain);
         self.wanted.reduce.filter(allowed).unwrap_or_else(|| match &self.costs {
             None => self.shape.reduce(bytes, WIDTH, commutative),
             Some((costs, crew)) => first(crew.reduces(costs, bytes, commutative)),

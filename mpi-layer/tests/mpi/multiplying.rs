@@ -1,6 +1,6 @@
 //! Collectives by the algorithms that a user asks for, by name or by what messages cost.
 
-use bowline_mpi::{CollOptions, Max, Partition, Sum, World, ordered};
+use bowline_mpi::{CollOptions, Max, Partition, Sum, World, commutative, ordered};
 
 use super::start::{both_ways_with, ranks_with};
 
@@ -166,7 +166,7 @@ fn every_algorithm_that_is_asked_for_gives_the_results() {
     let all: [(&str, &[&str]); 9] = [
         ("BOWLINE_BARRIER", &["dissemination", "flat"]),
         ("BOWLINE_BCAST", &["flat", "binomial", "scatter-allgather", "chain"]),
-        ("BOWLINE_REDUCE", &["flat", "binomial", "ordered", "halving"]),
+        ("BOWLINE_REDUCE", &["flat", "binomial", "ordered", "halving", "chain"]),
         ("BOWLINE_GATHER", &["linear", "binomial"]),
         ("BOWLINE_SCATTER", &["linear", "binomial"]),
         ("BOWLINE_ALLGATHER", &["doubling", "bruck", "ring", "direct", "gather-bcast"]),
@@ -182,6 +182,41 @@ fn every_algorithm_that_is_asked_for_gives_the_results() {
                     ordered_collectives(world);
                 });
             }
+        }
+    }
+}
+
+/// Reductions of several pieces, by two tracks: in the call, in the background and beside a helper.
+#[test]
+fn long_reductions_go_along_a_chain_in_pieces() {
+    const LEN: usize = 90_000;
+    for progress in ["none", "thread"] {
+        for size in [1, 2, 5] {
+            let settings = [("BOWLINE_REDUCE", "chain"), ("BOWLINE_PROGRESS", progress)];
+            both_ways_with(size, &settings, |world| {
+                let me = world.rank() as u64;
+                let input: Vec<u64> = (0..LEN as u64).map(|at| at * at + me).collect();
+                let all = size as u64;
+                let wanted: Vec<u64> =
+                    (0..LEN as u64).map(|at| at * at * all + all * (all - 1) / 2).collect();
+                for root in 0..size as i32 {
+                    let (mut now, mut later, mut other) =
+                        (vec![0; LEN], vec![0; LEN], vec![0; LEN]);
+                    world.reduce(&input, &mut now, Sum, root).unwrap();
+                    let own = commutative(|left: u64, right: u64| left + right);
+                    world
+                        .scope(|scope| {
+                            let one = scope.ireduce(world, &input, &mut later, Sum, root)?;
+                            let two = scope.ireduce(world, &input, &mut other, own, root)?;
+                            two.wait()?;
+                            one.wait()
+                        })
+                        .unwrap();
+                    if world.rank() == root {
+                        assert!(now == wanted && later == wanted && other == wanted);
+                    }
+                }
+            });
         }
     }
 }

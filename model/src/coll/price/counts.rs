@@ -73,6 +73,19 @@ pub fn reduce(ranks: u32, how: Reduce, bytes: usize) -> Load {
                 ..Load::fan_in(1.0, bytes).times(hops)
             }
         }
+        Reduce::Chain => {
+            let pieces = (bytes / CHAIN_PIECE as f64).ceil().max(1.0);
+            let piece = Load::fan_in(1.0, bytes / pieces).reducing(bytes / pieces);
+            // What follows the first piece is behind it by what a rank is busy with a piece.
+            let behind = Load { hops: 0.0, ..piece }.times(pieces - 1.0);
+            let all = Load {
+                messages: (n - 1.0) * pieces,
+                all_bytes: (n - 1.0) * bytes,
+                all_reduced: (n - 1.0) * bytes,
+                ..piece.times(n - 1.0)
+            };
+            Load { messages: 0.0, all_bytes: 0.0, all_reduced: 0.0, ..behind }.then(all)
+        }
         Reduce::Halving => {
             let parts = f64::from(1_u32 << ranks.ilog2());
             // A root that gave its vector away has no part itself.

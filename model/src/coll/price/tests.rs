@@ -137,7 +137,7 @@ fn barriers_and_broadcasts_cost_what_they_take() {
 fn reductions_cost_what_they_take() {
     let mut wrong = Wrong::default();
     for (ranks, bytes) in cases().filter(|&(ranks, bytes)| bytes >= ranks as usize) {
-        for how in [Reduce::Flat, Reduce::Binomial, Reduce::Halving] {
+        for how in [Reduce::Flat, Reduce::Binomial, Reduce::Halving, Reduce::Chain] {
             wrong.check(
                 &how,
                 (ranks, bytes),

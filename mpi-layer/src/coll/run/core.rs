@@ -38,12 +38,35 @@ pub(super) struct Names {
 #[derive(Debug)]
 struct Active {
     spaces: Spaces,
-    stage: Stage,
+    tracks: Vec<Track>,
     workspace: Workspace,
+    /// The tag of the step that communicated last.
+    tag: u64,
+    /// The first failure.
+    failed: Option<MpiError>,
+}
+
+/// A track of the plan, which goes through all steps and carries out its own.
+#[derive(Debug)]
+struct Track {
+    /// Its number.
+    number: u8,
+    stage: Stage,
     /// The step that is next.
     next: usize,
-    /// The tag of the stage.
-    tag: u64,
+    /// The track that the next step belongs to.
+    of: u8,
+}
+
+/// What became of a track.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Came {
+    /// A step was carried out, or a stage has ended.
+    On,
+    /// It waits for its operations, or for an operation of the program's.
+    Nowhere,
+    /// Its operations have ended, and it stands at a join or at the end.
+    ToJoin,
 }
 
 /// How a run ended.
@@ -95,9 +118,14 @@ impl Core {
     /// # Safety
     /// What [`Spaces::new`] wants holds until the run has ended.
     pub(super) unsafe fn start(&mut self, spaces: Spaces, mut workspace: Workspace) {
-        let stage = Stage::new(std::mem::take(&mut workspace.flights));
+        let tracks = (0..self.steps.tracks()).map(|number| {
+            // The first one has the room of the workspace.
+            let flights = std::mem::take(&mut workspace.flights);
+            Track { number, stage: Stage::new(flights), next: 0, of: 0 }
+        });
+        let tracks = tracks.collect();
         let tag = self.names.tag;
-        self.active = Some(Active { spaces, stage, workspace, next: 0, tag });
+        self.active = Some(Active { spaces, tracks, workspace, tag, failed: None });
     }
 
     /// Whether it is under way.
@@ -113,80 +141,162 @@ impl Core {
     /// Takes back what is under way, and takes no further step. The end is still to be waited for.
     pub(super) fn give_up(&mut self, port: &impl Port) {
         if let Some(active) = &mut self.active {
-            active.stage.abandon(port, MpiError::Protocol(OpError::Cancelled));
-            active.next = self.steps.len();
+            active.fail(port, MpiError::Protocol(OpError::Cancelled), self.steps.len());
         }
     }
 
     /// Carries out steps as far as they come; without `op`, which is what the rank's thread has, not those that need
     /// code of the program's. Whether there was one, or the end.
     pub(super) fn advance(&mut self, port: &impl Port, op: Option<&ReduceOp>) -> bool {
-        let Some(active) = &mut self.active else { return false };
-        let before = active.next;
-        let outcome = loop {
-            let Some(step) = self.steps.get(active.next) else {
-                match active.stage.poll(port) {
-                    None => return active.next > before,
-                    Some(outcome) => break outcome,
-                }
+        let mut moved = false;
+        loop {
+            let Self { active: Some(active), steps, names, peers, predefined, .. } = self else {
+                return moved;
             };
-            if step == Step::Wait {
-                match active.stage.poll(port) {
-                    None => return active.next > before,
-                    Some(Ok(())) => active.next += 1,
-                    Some(failed) => break failed,
-                }
-                continue;
-            }
-            let taken = match (step, self.predefined) {
-                (Step::Reduce { left, right }, predefined) => {
-                    let Active { stage, spaces, .. } = active;
-                    match (predefined, op) {
-                        (Some(predefined), _) => {
-                            stage
-                                .reduce(spaces, left, right, |operands| predefined.call(&operands));
-                        }
-                        // The memory is in use by who has called.
-                        (None, Some(op)) => handles::without_unwinding(|| {
-                            stage.reduce(spaces, left, right, |operands| op.call(&operands));
-                        }),
-                        (None, None) => return active.next > before,
+            let (mut again, mut joined) = (false, true);
+            for index in 0..active.tracks.len() {
+                let came = loop {
+                    let (steps, peers) = (&*steps, peers.as_slice());
+                    let with = With { steps, names: *names, peers, op, predefined: *predefined };
+                    match active.go_on(port, index, &with) {
+                        Came::On => again = true,
+                        came => break came,
                     }
-                    Ok(())
-                }
-                (step, _) => active.take_step(port, step, self.names, &self.peers),
-            };
-            match taken {
-                Ok(()) => active.next += 1,
-                Err(error) => {
-                    active.stage.abandon(port, error);
-                    active.next = self.steps.len();
-                }
+                };
+                joined &= came == Came::ToJoin;
             }
-        };
-        if let Some(Active { stage, mut workspace, tag, .. }) = self.active.take() {
-            workspace.flights = stage.flights;
-            self.ended = Some(Ended { outcome, tag, workspace });
+            moved |= again;
+            if joined {
+                moved = true;
+                if active.pass_join(steps) {
+                    continue;
+                }
+                self.end();
+                return true;
+            }
+            // One track may be all there is, and has come as far as it can.
+            if !again || active.tracks.len() == 1 {
+                return moved;
+            }
         }
-        true
+    }
+
+    fn end(&mut self) {
+        if let Some(Active { tracks, mut workspace, tag, failed, .. }) = self.active.take() {
+            if let Some(first) = tracks.into_iter().next() {
+                workspace.flights = first.stage.flights;
+            }
+            self.ended = Some(Ended { outcome: failed.map_or(Ok(()), Err), tag, workspace });
+        }
     }
 }
 
+/// What a step is carried out with beside the memory.
+struct With<'a> {
+    steps: &'a Steps,
+    names: Names,
+    peers: &'a [(u32, Result<Ep, MpiError>)],
+    op: Option<&'a ReduceOp>,
+    predefined: Option<Predefined>,
+}
+
 impl Active {
-    /// Carries out a step that neither waits nor reduces.
+    /// Gives up: all tracks go to the end.
+    #[cold]
+    fn fail(&mut self, port: &impl Port, error: MpiError, end: usize) {
+        let is_first = self.failed.is_none();
+        self.failed = self.failed.or(Some(error));
+        for track in &mut self.tracks {
+            // Its stage tells of that once more when it has ended.
+            if is_first {
+                track.stage.abandon(port, error);
+            }
+            track.next = end;
+        }
+    }
+
+    /// All tracks stand at a join, or at the end. Whether they go on behind it.
+    fn pass_join(&mut self, steps: &Steps) -> bool {
+        let ended = self.tracks.iter().any(|track| track.next >= steps.len());
+        self.tracks.iter_mut().for_each(|track| (track.next, track.of) = (track.next + 1, 0));
+        !ended
+    }
+
+    /// Carries out the next step of a track.
+    fn go_on(&mut self, port: &impl Port, index: usize, with: &With<'_>) -> Came {
+        let track = &mut self.tracks[index];
+        // Those of other tracks are passed over.
+        let step = loop {
+            match with.steps.get(track.next) {
+                Some(Step::Track(number)) => track.of = number,
+                Some(step) if step != Step::Join && track.of != track.number => {}
+                step => break step,
+            }
+            track.next += 1;
+        };
+        let step = match step {
+            Some(step) if !matches!(step, Step::Wait | Step::Join) => step,
+            ends => {
+                return match track.stage.poll(port) {
+                    None => Came::Nowhere,
+                    Some(Err(error)) => {
+                        self.fail(port, error, with.steps.len());
+                        Came::On
+                    }
+                    Some(Ok(())) if ends == Some(Step::Wait) => {
+                        track.next += 1;
+                        Came::On
+                    }
+                    Some(Ok(())) => Came::ToJoin,
+                };
+            }
+        };
+        let combines = matches!(step, Step::Reduce { .. });
+        if combines && with.op.is_none() && with.predefined.is_none() {
+            return Came::Nowhere;
+        }
+        if self.tracks.len() > 1 {
+            self.refuse_shared(index, step);
+        }
+        match self.take_step(port, index, step, with) {
+            Ok(()) => self.tracks[index].next += 1,
+            Err(error) => self.fail(port, error, with.steps.len()),
+        }
+        Came::On
+    }
+
+    /// Stops a plan of which one track uses what another one receives or sends.
+    fn refuse_shared(&self, index: usize, step: Step) {
+        let (read, written) = match step {
+            Step::Send { from, .. } => (Some(from), None),
+            Step::Recv { into, .. } => (None, Some(into)),
+            Step::Copy { from, into } => (Some(from), Some(into)),
+            Step::Reduce { left, right } => (Some(left), Some(right)),
+            Step::Wait | Step::Track(_) | Step::Join => (None, None),
+        };
+        for (other, track) in self.tracks.iter().enumerate() {
+            if other != index {
+                read.iter().for_each(|span| track.stage.refuse(*span, false));
+                written.iter().for_each(|span| track.stage.refuse(*span, true));
+            }
+        }
+    }
+
+    /// Carries out a step that ends no stage.
     fn take_step(
         &mut self,
         port: &impl Port,
+        index: usize,
         step: Step,
-        names: Names,
-        peers: &[(u32, Result<Ep, MpiError>)],
+        with: &With<'_>,
     ) -> Result<(), MpiError> {
-        let Self { spaces, stage, tag, .. } = self;
+        let Self { spaces, tracks, tag, .. } = self;
+        let (stage, names) = (&mut tracks[index].stage, with.names);
         match step {
             Step::Send { to, from, phase } => {
                 *tag = names.tag + u64::from(phase);
-                let known = peers.binary_search_by_key(&to, |(rank, _)| *rank);
-                let ep = peers[known.expect("all receivers were looked up")].1?;
+                let known = with.peers.binary_search_by_key(&to, |(rank, _)| *rank);
+                let ep = with.peers[known.expect("all receivers were looked up")].1?;
                 let envelope = Envelope { space: names.space, source: names.rank, tag: *tag };
                 Ok(stage.send(port, spaces, ep, envelope, from)?)
             }
@@ -200,7 +310,20 @@ impl Active {
                 stage.copy(spaces, from, into);
                 Ok(())
             }
-            Step::Wait | Step::Reduce { .. } => unreachable!("it is taken elsewhere"),
+            Step::Reduce { left, right } => {
+                match (with.predefined, with.op) {
+                    (Some(own), _) => {
+                        stage.reduce(spaces, left, right, |operands| own.call(&operands))
+                    }
+                    // The memory is in use by who has called.
+                    (None, Some(op)) => handles::without_unwinding(|| {
+                        stage.reduce(spaces, left, right, |operands| op.call(&operands));
+                    }),
+                    (None, None) => unreachable!("it was asked before"),
+                }
+                Ok(())
+            }
+            Step::Wait | Step::Track(_) | Step::Join => unreachable!("it is no step of a stage"),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! A rank is killed at each stage of what others wait for: every call of a survivor that waits
 //! for it returns an error, nobody hangs, and the job's end is reported.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bowline::mpi::{ANY_SOURCE, MpiError, Sum, World};
 use bowline_launch::run::{OnFailure, RunOptions, run};
@@ -28,6 +28,8 @@ const CASES: &[Kill] = &[
     Kill { name: "killed_before_a_barrier", ranks: 5, victim: 2, program: killed_before_a_barrier },
     Kill { name: "killed_between_reductions", ranks: 7, victim: 4, program: killed_in_reductions },
     Kill { name: "killed_in_a_large_reduction", ranks: 3, victim: 1, program: killed_in_large },
+    Kill { name: "killed_in_the_background", ranks: 4, victim: 2, program: killed_in_background },
+    Kill { name: "killed_beside_a_helper", ranks: 4, victim: 2, program: killed_in_background },
     Kill { name: "asleep_when_it_happens", ranks: 2, victim: 1, program: asleep },
     Kill { name: "a_child_communicator_works", ranks: 4, victim: 3, program: child_works },
 ];
@@ -212,6 +214,32 @@ fn killed_in_large(world: &World) {
     }
 }
 
+/// While a reduction of several stages is under way, which helpers move on if there are any.
+fn killed_in_background(world: &World) {
+    let mine = vec![1.0f64; 100_000];
+    let mut sum = vec![0.0f64; 100_000];
+    for i in 0.. {
+        let ended = world.scope(|scope| {
+            let large = scope.iallreduce(world, &mine, &mut sum, Sum)?;
+            let small = scope.ibarrier(world)?;
+            if world.rank() == 2 && i == 5 {
+                die();
+            }
+            let start = Instant::now();
+            while start.elapsed() < Duration::from_millis(2) {
+                std::hint::spin_loop();
+            }
+            // Whichever fails, the other one must end as well.
+            let (large, small) = (large.wait(), small.wait());
+            large.and(small)
+        });
+        if let Err(error) = ended {
+            return dead::<()>(Err(error));
+        }
+        assert!(sum.iter().all(|&x| x == 4.0));
+    }
+}
+
 fn asleep(world: &World) {
     if world.rank() == 1 {
         // The other one has stopped yielding by then.
@@ -263,6 +291,9 @@ fn launch(case: &Kill) -> Result<(), String> {
     options.args = vec![program_name(case).into()];
     options.area_bytes = bowline::stack::area_bytes(&config);
     options.on_failure = OnFailure::Continue;
+    if case.name == "killed_beside_a_helper" {
+        options.env.push(("BOWLINE_PROGRESS".into(), "thread".into()));
+    }
     options.timeout = Some(Duration::from_secs(60));
     let report = run(&options).map_err(|error| error.to_string())?;
     for (rank, end) in (0..).zip(&report.ends) {

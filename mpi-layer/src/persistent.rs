@@ -9,7 +9,7 @@
 //! orders. (2) The buffers are the program's while it is inactive, and nobody's while it is active: asking for them is
 //! an error then. (3) One that is dropped while it is active is waited for, since other members count on this rank; in
 //! a panic what is under way is given up instead, and other members may fail then. (4) A forgotten one leaks its
-//! buffers and nothing else.
+//! buffers and nothing else. (5) One that has failed fails at each later start with the same error.
 //!
 //! Operations are code that runs inside of other calls: one that panics ends the process.
 

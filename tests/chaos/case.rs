@@ -159,6 +159,15 @@ fn settings(job: &mut Job, random: &mut Random) {
         ("BOWLINE_SELF_SLOTS", &["2", "256"]),
         ("BOWLINE_SELF_BUFFERS", &["2", "64"]),
         ("BOWLINE_ALLREDUCE", ALLREDUCES),
+        ("BOWLINE_BARRIER", &["auto", "dissemination", "flat"]),
+        ("BOWLINE_BCAST", &["auto", "flat", "binomial", "scatter-allgather", "chain"]),
+        ("BOWLINE_REDUCE", &["auto", "flat", "binomial", "ordered", "halving"]),
+        ("BOWLINE_GATHER", &["auto", "linear", "binomial"]),
+        ("BOWLINE_SCATTER", &["auto", "linear", "binomial"]),
+        ("BOWLINE_ALLGATHER", &["auto", "doubling", "bruck", "ring", "direct", "gather-bcast"]),
+        ("BOWLINE_ALLTOALL", &["auto", "bruck", "direct", "pairwise"]),
+        ("BOWLINE_REDUCE_SCATTER", &["auto", "via-root", "halving", "pairwise", "direct"]),
+        ("BOWLINE_SCAN", &["auto", "doubling", "chain"]),
         ("BOWLINE_COLL_COSTS", &["auto", "auto", "tcp", "shm", "tcp,pipelining=100000"]),
     ] {
         job.config.set_text(name, one_of(random, values)).expect("the values are good");

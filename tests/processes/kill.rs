@@ -34,7 +34,7 @@ const CASES: &[Kill] = &[
     Kill { name: "a_child_communicator_works", ranks: 4, victim: 3, program: child_works },
 ];
 
-fn die() -> ! {
+pub(crate) fn die() -> ! {
     let own = rustix::process::getpid();
     rustix::process::kill_process(own, rustix::process::Signal::KILL)
         .expect("one may kill oneself");

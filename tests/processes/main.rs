@@ -7,6 +7,7 @@
 
 #[path = "../layers/alone.rs"]
 mod alone;
+mod background;
 #[path = "../layers/common.rs"]
 mod common;
 mod conditions;
@@ -72,7 +73,10 @@ fn main() -> ExitCode {
     let mut args = std::env::args().skip(1).peekable();
     if std::env::var_os("BOWLINE_JOB_FD").is_some() {
         let name = args.next().expect("the launcher says which program a rank runs");
-        let known = kill::rank(&name) || rails::rank(&name) || conditions::rank(&name);
+        let known = kill::rank(&name)
+            || background::rank(&name)
+            || rails::rank(&name)
+            || conditions::rank(&name);
         assert!(known, "there is no rank program {name}");
         return ExitCode::SUCCESS;
     }
@@ -80,8 +84,14 @@ fn main() -> ExitCode {
         return code;
     }
     let wanted = Wanted::parse(args);
-    let all =
-        [kill::cases(), rails::cases(), meeting::cases(), streams::cases(), conditions::cases()];
+    let all = [
+        kill::cases(),
+        background::cases(),
+        rails::cases(),
+        meeting::cases(),
+        streams::cases(),
+        conditions::cases(),
+    ];
     let (cases, others): (Vec<Case>, Vec<Case>) =
         all.into_iter().flatten().partition(|case| wanted.has(&case.name));
     if wanted.list {

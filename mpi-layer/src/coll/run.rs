@@ -13,7 +13,9 @@
 //! a rank's failure means to others is the business of the communicator's space, as for blocking collectives.
 //! (4) A run that is dropped while it is active cancels what is under way and waits for that, since the memory is
 //! in use so long. (5) Where the rank has a helper thread, that carries out steps as well ([`helped`]): those that
-//! need no code of the program's. The end of a run, with what is unpacked then, is the rank's.
+//! need no code of the program's. The end of a run, with what is unpacked then, is the rank's. (6) One that has
+//! failed fails at each later start with the same error, and sends nothing: messages of the start that failed may
+//! still come, and none tells of which start it is.
 //! Why it is so: `docs/decisions/0022-collectives-in-the-background.md`, and for (5)
 //! `docs/decisions/0025-collectives-beside-the-rank.md`.
 
@@ -48,6 +50,8 @@ pub struct Run {
     scratch: usize,
     op: Option<ReduceOp>,
     state: Cell<State>,
+    /// How it has failed (rule 6).
+    failed: Cell<Option<MpiError>>,
     /// The rank's thread carries out a step, further out on the stack.
     moving: Cell<bool>,
     sides: RefCell<Sides>,
@@ -86,6 +90,7 @@ impl Run {
             scratch: recorded.scratch,
             op,
             state: Cell::new(State::Idle),
+            failed: Cell::new(None),
             moving: Cell::new(false),
             sides: RefCell::new(sides),
         }))
@@ -98,6 +103,10 @@ impl Run {
     pub(crate) unsafe fn start(self: &Rc<Self>) -> bool {
         if !matches!(self.state.get(), State::Idle) {
             return false;
+        }
+        if let Some(error) = self.failed.get() {
+            self.state.set(State::Ended(Err(error)));
+            return true;
         }
         let (input, output) = {
             let (source, target) = &mut *self.sides.borrow_mut();
@@ -169,8 +178,9 @@ impl Run {
             Err(MpiError::Protocol(OpError::BadRemote)) => Err(self.comm.inner.refusal(tag)),
             outcome => outcome,
         };
-        if outcome.is_ok() {
-            self.sides.borrow_mut().1.store();
+        match outcome {
+            Ok(()) => self.sides.borrow_mut().1.store(),
+            Err(error) => self.failed.set(Some(error)),
         }
         self.state.set(State::Ended(outcome));
     }

@@ -22,6 +22,7 @@ pub mod instrument;
 pub mod latency;
 pub mod machine;
 pub mod network;
+pub mod nodes;
 pub mod program;
 pub mod random;
 pub mod source;

@@ -27,6 +27,7 @@ pub mod open_mpi;
 pub mod prove;
 pub mod reduce;
 pub mod reduce_scatter;
+pub mod simulate;
 pub mod tree;
 
 /// A call, as both libraries look at it.

@@ -8,6 +8,7 @@
 mod choices;
 mod pictures;
 mod ranks;
+mod tables;
 
 use std::path::PathBuf;
 
@@ -36,6 +37,8 @@ pub(crate) struct Options {
     /// Where to write the figures as JSON
     #[arg(long)]
     json: Option<PathBuf>,
+    #[command(flatten)]
+    tables: tables::TableOptions,
 }
 
 /// A figure beside the one that was published.
@@ -75,6 +78,9 @@ fn published(ranks: u32) -> Option<(&'static str, f64, f64)> {
 
 /// Measures with real ranks, if that is asked for; computes and simulates otherwise.
 pub(super) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+    if options.tables.wanted() {
+        return tables::run(&options.tables, options.json.as_deref());
+    }
     if ranks::wanted(&options.real)? {
         let prefix = match &options.prefix {
             Some(prefix) => prefix.clone(),

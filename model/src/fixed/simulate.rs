@@ -1,0 +1,335 @@
+//! What algorithms take in the simulator, the fixed ones and those that this project would choose.
+//!
+//! Algorithms of as many rounds as there are ranks are computed instead where that would be too many messages: by closed
+//! forms, which tests hold to the simulator at small numbers of ranks.
+
+use super::forms::{Allgather, Allreduce, Alltoall, Barrier, Bcast, Reduce, ReduceScatter};
+use super::{Call, allgather, allreduce, barrier, bcast, reduce, reduce_scatter};
+use crate::coll::blocks::Even;
+use crate::coll::forms;
+use crate::coll::plan::{Place, Space, Span, Vectors};
+use crate::coll::price::{self, AllreduceForm, Costs, Crew, Load};
+use crate::coll::{self, multiply};
+use crate::cost::Pipelining;
+use crate::fennel::direct::Outcome;
+use crate::fennel::machine::{Machine, RunError};
+use crate::fennel::network::{Linear, Pipelined};
+use crate::fennel::nodes::Nodes;
+use crate::fennel::source::{Stated, Stopped, Walk};
+
+/// Messages beyond which algorithms of a round for each rank are computed.
+const MESSAGES_MAX: u64 = 1 << 22;
+
+/// What an algorithm takes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Time {
+    /// Nanoseconds.
+    pub nanoseconds: f64,
+    /// Whether they come from the simulator, and not from a closed form.
+    pub simulated: bool,
+}
+
+/// A simulated network.
+#[derive(Clone, Copy, Debug)]
+pub struct Simulator {
+    costs: Costs,
+    network: Nodes,
+}
+
+const fn pipelined(costs: Costs) -> Pipelined {
+    let Costs { pipelining, required, byte, .. } = costs;
+    Pipelined { cost: Pipelining { pipelining, required }, byte }
+}
+
+type Ran = Result<Time, RunError>;
+
+impl Simulator {
+    /// Of ranks with a node each, between which messages cost so much.
+    pub const fn new(costs: Costs) -> Self {
+        let network = pipelined(costs);
+        let network = Nodes { each: 1, inside: network, across: network, receive: costs.receive };
+        Self { costs, network }
+    }
+
+    /// The same with so many ranks on each node, and other costs inside. What receiving takes there is charged to the
+    /// sender, for it is not what receiving from another node takes.
+    pub const fn with_nodes(self, each: u32, inside: Costs) -> Self {
+        let inside = pipelined(Costs { required: inside.required + inside.receive, ..inside });
+        Self { network: Nodes { each, inside, ..self.network }, ..self }
+    }
+
+    /// What is charged across nodes.
+    pub const fn costs(&self) -> &Costs {
+        &self.costs
+    }
+
+    /// Runs what an algorithm states.
+    ///
+    /// # Errors
+    /// [`RunError`].
+    pub fn run(
+        &self,
+        ranks: u32,
+        algorithm: impl Fn(&mut Walk<'_>, Place) -> Result<(), Stopped>,
+    ) -> Result<Outcome, RunError> {
+        let compute = Linear { each: 0.0, byte: self.costs.reduce, copied: self.costs.copy };
+        let mut machine = Machine { network: self.network, compute };
+        machine.run_steps(&Stated::new(ranks, algorithm), &mut [])
+    }
+
+    fn time(
+        &self,
+        ranks: u32,
+        algorithm: impl Fn(&mut Walk<'_>, Place) -> Result<(), Stopped>,
+    ) -> Ran {
+        let outcome = self.run(ranks, algorithm)?;
+        Ok(Time { nanoseconds: outcome.end(), simulated: true })
+    }
+
+    fn computed(&self, ranks: u32, load: Load) -> Ran {
+        let nanoseconds = load.time(Crew { ranks, share: 1.0 }, &self.costs);
+        Ok(Time { nanoseconds, simulated: false })
+    }
+
+    /// A barrier.
+    ///
+    /// # Errors
+    /// [`RunError`], as of all that follow.
+    pub fn barrier(&self, ranks: u32, how: Barrier) -> Ran {
+        self.time(ranks, |plan, place| barrier::run(plan, place, how))
+    }
+
+    /// A broadcast.
+    pub fn bcast(&self, call: Call, how: Bcast) -> Ran {
+        if how == Bcast::ScatterRing && each_to_each(call.ranks) {
+            let how = forms::Bcast::ScatterAllgather;
+            return self.computed(call.ranks, price::bcast(call.ranks, how, call.bytes));
+        }
+        let data = Span::output(call.bytes);
+        self.time(call.ranks, |plan, place| bcast::run(plan, place, how, 0, data))
+    }
+
+    /// A reduction.
+    pub fn reduce(&self, call: Call, how: Reduce) -> Ran {
+        self.time(call.ranks, |plan, place| reduce::run(plan, place, how, 0, vectors(call)))
+    }
+
+    /// An allreduce.
+    pub fn allreduce(&self, call: Call, how: Allreduce) -> Ran {
+        if how == Allreduce::Ring && each_to_each(call.ranks) {
+            return self.computed(call.ranks, ring(call));
+        }
+        self.time(call.ranks, |plan, place| allreduce::run(plan, place, how, vectors(call)))
+    }
+
+    /// An allgather.
+    pub fn allgather(&self, call: Call, how: Allgather) -> Ran {
+        let ours = match how {
+            Allgather::Doubling => forms::Allgather::Doubling,
+            Allgather::Bruck => forms::Allgather::Bruck,
+            Allgather::Ring => forms::Allgather::Ring,
+            Allgather::Neighbours if each_to_each(call.ranks) => {
+                return self.computed(call.ranks, neighbours(call));
+            }
+            Allgather::Neighbours => {
+                let output = Even { space: Space::Output, len: call.bytes };
+                let own = Span::input(call.bytes);
+                return self
+                    .time(call.ranks, |plan, place| allgather::run(plan, place, how, own, output));
+            }
+        };
+        self.our_allgather(call, ours)
+    }
+
+    /// An all-to-all.
+    pub fn alltoall(&self, call: Call, how: Alltoall) -> Ran {
+        let ours = match how {
+            Alltoall::Bruck => forms::Alltoall::Bruck,
+            Alltoall::Staged(partners) => forms::Alltoall::Staged(partners),
+        };
+        self.our_alltoall(call, ours)
+    }
+
+    /// A reduction of which each rank gets as much. What does not divide is left away.
+    pub fn reduce_scatter(&self, call: Call, how: ReduceScatter) -> Ran {
+        let long = each_to_each(call.ranks);
+        match how {
+            ReduceScatter::Pairwise if long => {
+                let how = forms::ReduceScatter::Pairwise;
+                self.computed(call.ranks, price::reduce_scatter(call.ranks, how, call.bytes))
+            }
+            ReduceScatter::Ring if long => self.computed(call.ranks, scattering_ring(call)),
+            _ => {
+                let (blocks, own) = scattered(call);
+                self.time(call.ranks, |plan, place| {
+                    reduce_scatter::run(plan, place, how, &blocks, own)
+                })
+            }
+        }
+    }
+
+    /// A barrier of this project's.
+    pub fn our_barrier(&self, ranks: u32, how: forms::Barrier) -> Ran {
+        self.time(ranks, |plan, place| coll::barrier::run(plan, place, how))
+    }
+
+    /// A broadcast of this project's.
+    pub fn our_bcast(&self, call: Call, how: forms::Bcast) -> Ran {
+        if how == forms::Bcast::ScatterAllgather && each_to_each(call.ranks) {
+            return self.computed(call.ranks, price::bcast(call.ranks, how, call.bytes));
+        }
+        let data = Span::output(call.bytes);
+        self.time(call.ranks, |plan, place| coll::bcast::run(plan, place, how, 0, data))
+    }
+
+    /// A reduction of this project's.
+    pub fn our_reduce(&self, call: Call, how: forms::Reduce) -> Ran {
+        self.time(call.ranks, |plan, place| coll::reduce::run(plan, place, how, 0, vectors(call)))
+    }
+
+    /// An allreduce of this project's.
+    pub fn our_allreduce(&self, call: Call, how: &AllreduceForm) -> Ran {
+        self.time(call.ranks, |plan, place| match how {
+            AllreduceForm::Form(how) => coll::allreduce::run(plan, place, *how, vectors(call)),
+            AllreduceForm::Multiplying(schedule) => {
+                multiply::run(plan, &schedule.stages(place.rank), vectors(call))
+            }
+        })
+    }
+
+    /// An allgather of this project's.
+    pub fn our_allgather(&self, call: Call, how: forms::Allgather) -> Ran {
+        if how != forms::Allgather::Doubling && each_to_each(call.ranks) {
+            return self.computed(call.ranks, price::allgather(call.ranks, how, call.bytes));
+        }
+        let output = Even { space: Space::Output, len: call.bytes };
+        let own = Span::input(call.bytes);
+        self.time(call.ranks, |plan, place| coll::allgather::even(plan, place, how, own, output))
+    }
+
+    /// An all-to-all of this project's.
+    pub fn our_alltoall(&self, call: Call, how: forms::Alltoall) -> Ran {
+        if each_to_each(call.ranks) {
+            return self.computed(call.ranks, price::alltoall(call.ranks, how, call.bytes));
+        }
+        let [input, output] =
+            [Space::Input, Space::Output].map(|space| Even { space, len: call.bytes });
+        self.time(call.ranks, |plan, place| coll::alltoall::even(plan, place, how, input, output))
+    }
+
+    /// A reduction of this project's of which each rank gets as much.
+    pub fn our_reduce_scatter(&self, call: Call, how: forms::ReduceScatter) -> Ran {
+        use forms::ReduceScatter::{Direct, Pairwise};
+        if matches!(how, Direct | Pairwise) && each_to_each(call.ranks) {
+            return self.computed(call.ranks, price::reduce_scatter(call.ranks, how, call.bytes));
+        }
+        let (blocks, own) = scattered(call);
+        self.time(call.ranks, |plan, place| {
+            coll::reduce_scatter::run(plan, place, how, &blocks, own)
+        })
+    }
+}
+
+/// Whether a message from each rank to each, or each round of a ring, is too much to be simulated.
+fn each_to_each(ranks: u32) -> bool {
+    u64::from(ranks) * u64::from(ranks) > MESSAGES_MAX
+}
+
+const fn vectors(call: Call) -> Vectors {
+    let (input, output) = (Span::input(call.bytes), Span::output(call.bytes));
+    Vectors { input, output, width: call.width, scratch: 0 }
+}
+
+const fn scattered(call: Call) -> (Even, Span) {
+    let len = call.bytes / call.ranks as usize;
+    (Even { space: Space::Input, len }, Span::output(len))
+}
+
+/// So many rounds, in each of which a rank sends and receives, with so many bytes in all.
+fn rounds(count: f64, bytes: f64) -> Load {
+    Load { hops: count, sends: count, receives: count, bytes, ..Load::default() }
+}
+
+fn ring(call: Call) -> Load {
+    let (others, len) = (f64::from(call.ranks - 1), call.bytes as f64);
+    let around = len * others / f64::from(call.ranks);
+    Load { reduced: around, copied: len, ..rounds(2.0 * others, 2.0 * around) }
+}
+
+fn scattering_ring(call: Call) -> Load {
+    let (others, len) = (f64::from(call.ranks - 1), call.bytes as f64);
+    let (around, block) = (len * others / f64::from(call.ranks), len / f64::from(call.ranks));
+    Load { reduced: around, copied: len + block, ..rounds(others, around) }
+}
+
+fn neighbours(call: Call) -> Load {
+    let len = call.bytes as f64;
+    let bytes = f64::from(call.ranks - 1) * len;
+    Load { copied: len, ..rounds(f64::from(call.ranks / 2), bytes) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COSTS: Costs = Costs {
+        pipelining: 500.0,
+        required: 100.0,
+        receive: 80.0,
+        byte: 0.4,
+        copy: 0.1,
+        reduce: 0.15,
+        switch: 0.0,
+    };
+
+    /// A closed form is what the simulator says, within 2 %.
+    fn agree(what: &str, call: Call, load: Load, simulated: Ran) {
+        let simulator = Simulator::new(COSTS);
+        let computed = simulator.computed(call.ranks, load).unwrap().nanoseconds;
+        let Time { nanoseconds, simulated } = simulated.unwrap();
+        assert!(simulated);
+        assert!(
+            (computed - nanoseconds).abs() <= 0.02 * nanoseconds,
+            "{what} of {call:?}: {computed} and {nanoseconds}"
+        );
+    }
+
+    #[test]
+    fn closed_forms_are_what_the_simulator_says() {
+        let simulator = Simulator::new(COSTS);
+        for ranks in [2, 4, 8, 16, 64, 256] {
+            for bytes in [8, 1024, 64 << 10] {
+                let block = Call::doubles(ranks, bytes);
+                let call = block.of(bytes * ranks as usize);
+                let run = simulator.allreduce(call, Allreduce::Ring);
+                agree("ring", call, ring(call), run);
+                let run = simulator.reduce_scatter(call, ReduceScatter::Ring);
+                agree("scattering ring", call, scattering_ring(call), run);
+                let run = simulator.allgather(block, Allgather::Neighbours);
+                agree("neighbours", block, neighbours(block), run);
+            }
+        }
+    }
+
+    #[test]
+    fn rings_of_many_ranks_are_computed() {
+        let simulator = Simulator::new(COSTS);
+        let call = Call::doubles(1 << 20, 8 << 20);
+        let ring = simulator.allreduce(call, Allreduce::Ring).unwrap();
+        assert!(!ring.simulated && ring.nanoseconds > 2.0 * 680.0 * f64::from((1 << 20) - 1));
+        assert!(simulator.barrier(1 << 12, Barrier::Tree).unwrap().simulated);
+    }
+
+    /// Ranks of a node are near: what is composed of trees is quicker.
+    #[test]
+    fn nodes_make_near_messages_cheaper() {
+        let flat = Simulator::new(Costs { receive: 0.0, ..COSTS });
+        let nodes = flat.with_nodes(16, Costs::SHARED_MEMORY);
+        let call = Call::doubles(256, 8);
+        let time = |simulator: Simulator| {
+            simulator.allreduce(call, Allreduce::Doubling).unwrap().nanoseconds
+        };
+        // Four of eight rounds stay inside.
+        assert!(time(nodes) < 0.8 * time(flat));
+    }
+}

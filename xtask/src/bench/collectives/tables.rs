@@ -1,0 +1,348 @@
+//! What the fixed choices of MPICH and Open MPI cost on great machines, beside what this project would choose: in the
+//! simulator, under one model of the network.
+//!
+//! Only numbers of ranks, lengths and that model enter. What a library does beside messages does not.
+
+use std::fmt::Debug;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use anyhow::{Context, Result, anyhow, bail};
+use bowline_model::coll::price::{AllreduceForm, Costs, Crew, Priced};
+use bowline_model::fennel::machine::RunError;
+use bowline_model::fixed::simulate::{Simulator, Time};
+use bowline_model::fixed::{Call, mpich, open_mpi};
+use plotters::prelude::*;
+use serde::Serialize;
+
+use super::super::output;
+
+/// What to simulate.
+#[derive(clap::Args, Debug)]
+pub(crate) struct TableOptions {
+    /// Instead of the rest: what the fixed choices of MPICH and Open MPI cost in the simulator
+    #[arg(long)]
+    tables: bool,
+    /// Networks to simulate: of chapter-5, archer, tcp, tcp-far
+    #[arg(
+        long,
+        value_name = "NAMES",
+        value_delimiter = ',',
+        default_value = "chapter-5",
+        requires = "tables"
+    )]
+    networks: Vec<String>,
+    /// Numbers of ranks, as powers of two
+    #[arg(
+        long,
+        value_name = "NUMBERS",
+        value_delimiter = ',',
+        default_value = "10,12,14,16,18,20",
+        requires = "tables"
+    )]
+    bits: Vec<u32>,
+    /// Only these collectives
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', requires = "tables")]
+    only: Vec<String>,
+    /// Where to draw the ratios by the number of ranks, a PNG
+    #[arg(long, requires = "tables")]
+    plot: Option<PathBuf>,
+}
+
+impl TableOptions {
+    pub(super) const fn wanted(&self) -> bool {
+        self.tables
+    }
+
+    fn takes(&self, collective: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|name| name == collective)
+    }
+}
+
+/// Lengths that are simulated.
+const LENGTHS: [usize; 4] = [8, 1 << 10, 64 << 10, 1 << 20];
+/// Longest blocks of collectives whose result is all of them.
+const BLOCK_MAX: usize = 1 << 10;
+
+/// A time of one choice.
+#[derive(Debug, Serialize)]
+struct Choice {
+    algorithm: String,
+    microseconds: f64,
+    /// Whether it comes from the simulator, and not from a closed form.
+    simulated: bool,
+    /// What finding it took here.
+    seconds: f64,
+}
+
+/// One call, with the choice of each.
+#[derive(Debug, Serialize)]
+struct Row {
+    network: String,
+    collective: &'static str,
+    ranks: u32,
+    bytes: usize,
+    mpich: Choice,
+    open_mpi: Choice,
+    ours: Choice,
+    /// Ours, in the better one of the others.
+    ratio: f64,
+}
+
+/// The costs of a network.
+fn network(name: &str) -> Result<Costs> {
+    let plain = Costs { receive: 0.0, ..Costs::TCP };
+    Ok(match name {
+        "chapter-5" => Costs { pipelining: 500.0, required: 100.0, byte: 0.4, ..plain },
+        // Its two parameters were fitted to short messages; what a byte takes is that of chapter 5.
+        "archer" => Costs { pipelining: 880.0, required: 380.0, byte: 0.4, ..plain },
+        "tcp" => Costs::TCP,
+        "tcp-far" => Costs { pipelining: 100_000.0, ..Costs::TCP },
+        _ => bail!("{name:?} is no network: chapter-5, archer, tcp and tcp-far are"),
+    })
+}
+
+fn choice(how: impl Debug, run: impl FnOnce() -> Result<Time, RunError>) -> Result<Choice> {
+    chosen(format!("{how:?}"), run)
+}
+
+fn chosen(algorithm: String, run: impl FnOnce() -> Result<Time, RunError>) -> Result<Choice> {
+    let begun = Instant::now();
+    let time = run().map_err(|error| anyhow!("{algorithm}: {error}"))?;
+    let seconds = begun.elapsed().as_secs_f64();
+    let Time { nanoseconds, simulated, .. } = time;
+    Ok(Choice { algorithm, microseconds: nanoseconds / 1e3, simulated, seconds })
+}
+
+/// A form by its name, a schedule in its notation.
+fn named(how: &AllreduceForm) -> String {
+    match how {
+        AllreduceForm::Form(how) => format!("{how:?}"),
+        AllreduceForm::Multiplying(schedule) => schedule.to_string(),
+    }
+}
+
+fn first<F>(mut sorted: Vec<Priced<F>>) -> F {
+    sorted.swap_remove(0).form
+}
+
+/// The choices of the two libraries and ours.
+type Three = (Choice, Choice, Choice);
+
+struct Case {
+    collective: &'static str,
+    of: fn(&Simulator, Call) -> Result<Three>,
+    /// Whether it is simulated at these numbers.
+    fits: fn(Call) -> bool,
+}
+
+const CASES: [Case; 7] = [
+    Case { collective: "allreduce", of: allreduce, fits: |_| true },
+    Case { collective: "bcast", of: bcast, fits: |_| true },
+    Case { collective: "reduce", of: reduce, fits: |_| true },
+    Case { collective: "allgather", of: allgather, fits: |call| call.bytes <= BLOCK_MAX },
+    Case { collective: "alltoall", of: alltoall, fits: |call| call.bytes <= BLOCK_MAX },
+    Case {
+        collective: "reduce_scatter_block",
+        of: reduce_scatter,
+        fits: |call| call.bytes / call.width >= call.ranks as usize,
+    },
+    Case { collective: "barrier", of: barrier, fits: |call| call.bytes == LENGTHS[0] },
+];
+
+const fn crew(call: Call) -> Crew {
+    Crew { ranks: call.ranks, share: 1.0 }
+}
+
+fn allreduce(on: &Simulator, call: Call) -> Result<Three> {
+    let (one, other) = (mpich::allreduce(call), open_mpi::allreduce(call));
+    let ours = first(crew(call).allreduces(on.costs(), call.bytes, true));
+    Ok((
+        choice(one, || on.allreduce(call, one))?,
+        choice(other, || on.allreduce(call, other))?,
+        chosen(named(&ours), || on.our_allreduce(call, &ours))?,
+    ))
+}
+
+fn bcast(on: &Simulator, call: Call) -> Result<Three> {
+    let (one, other) = (mpich::bcast(call), open_mpi::bcast(call));
+    let ours = first(crew(call).bcasts(on.costs(), call.bytes));
+    Ok((
+        choice(one, || on.bcast(call, one))?,
+        choice(other, || on.bcast(call, other))?,
+        choice(ours, || on.our_bcast(call, ours))?,
+    ))
+}
+
+fn reduce(on: &Simulator, call: Call) -> Result<Three> {
+    let (one, other) = (mpich::reduce(call), open_mpi::reduce(call));
+    let ours = first(crew(call).reduces(on.costs(), call.bytes, true));
+    Ok((
+        choice(one, || on.reduce(call, one))?,
+        choice(other, || on.reduce(call, other))?,
+        choice(ours, || on.our_reduce(call, ours))?,
+    ))
+}
+
+fn allgather(on: &Simulator, call: Call) -> Result<Three> {
+    let (one, other) = (mpich::allgather(call), open_mpi::allgather(call));
+    let ours = first(crew(call).allgathers(on.costs(), call.bytes));
+    Ok((
+        choice(one, || on.allgather(call, one))?,
+        choice(other, || on.allgather(call, other))?,
+        choice(ours, || on.our_allgather(call, ours))?,
+    ))
+}
+
+fn alltoall(on: &Simulator, call: Call) -> Result<Three> {
+    let (one, other) = (mpich::alltoall(call), open_mpi::alltoall(call));
+    let ours = first(crew(call).alltoalls(on.costs(), call.bytes));
+    Ok((
+        choice(one, || on.alltoall(call, one))?,
+        choice(other, || on.alltoall(call, other))?,
+        choice(ours, || on.our_alltoall(call, ours))?,
+    ))
+}
+
+fn reduce_scatter(on: &Simulator, call: Call) -> Result<Three> {
+    let (one, other) = (mpich::reduce_scatter(call, true), open_mpi::reduce_scatter_block(call));
+    let ours = first(crew(call).reduce_scatters(on.costs(), call.bytes, true));
+    Ok((
+        choice(one, || on.reduce_scatter(call, one))?,
+        choice(other, || on.reduce_scatter(call, other))?,
+        choice(ours, || on.our_reduce_scatter(call, ours))?,
+    ))
+}
+
+fn barrier(on: &Simulator, call: Call) -> Result<Three> {
+    let (one, other) = (mpich::barrier(), open_mpi::barrier(call.ranks));
+    let ours = first(crew(call).barriers(on.costs()));
+    Ok((
+        choice(one, || on.barrier(call.ranks, one))?,
+        choice(other, || on.barrier(call.ranks, other))?,
+        choice(ours, || on.our_barrier(call.ranks, ours))?,
+    ))
+}
+
+/// The most memory that this process has used, in megabytes.
+fn peak() -> Result<f64> {
+    let status = std::fs::read_to_string("/proc/self/status").context("/proc/self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kilobytes = line.and_then(|line| line.trim().trim_end_matches("kB").trim().parse().ok());
+    let kilobytes: f64 = kilobytes.context("no VmHWM in /proc/self/status")?;
+    Ok(kilobytes / 1024.0)
+}
+
+/// Simulates and shows.
+pub(super) fn run(options: &TableOptions, json: Option<&Path>) -> Result<()> {
+    let mut rows = Vec::new();
+    println!(
+        "microseconds of MPICH's choice, of Open MPI's and of ours (* computed, not simulated), ours in the better one of \
+         the others (seconds that ours took to simulate, peak memory)"
+    );
+    for name in &options.networks {
+        let simulator = Simulator::new(network(name)?);
+        for &bits in &options.bits {
+            let ranks = 1_u32.checked_shl(bits).filter(|ranks| (2..=1 << 24).contains(ranks));
+            let ranks = ranks.with_context(|| format!("--bits {bits}: 1 to 24 are"))?;
+            for case in CASES.iter().filter(|case| options.takes(case.collective)) {
+                for call in LENGTHS.map(|bytes| Call::doubles(ranks, bytes)) {
+                    if (case.fits)(call) {
+                        rows.push(one(name, case, &simulator, call)?);
+                    }
+                }
+            }
+        }
+    }
+    if let Some(path) = &options.plot {
+        draw(&rows, path).map_err(|error| anyhow!("{}: {error}", path.display()))?;
+    }
+    match json {
+        Some(path) => output::write_json(path, &rows),
+        None => Ok(()),
+    }
+}
+
+fn one(name: &str, case: &Case, simulator: &Simulator, call: Call) -> Result<Row> {
+    let (mpich, open_mpi, ours) = (case.of)(simulator, call)?;
+    let row = Row {
+        network: name.to_owned(),
+        collective: case.collective,
+        ranks: call.ranks,
+        bytes: call.bytes,
+        ratio: ours.microseconds / mpich.microseconds.min(open_mpi.microseconds),
+        mpich,
+        open_mpi,
+        ours,
+    };
+    let show = |choice: &Choice| {
+        let mark = if choice.simulated { ' ' } else { '*' };
+        format!("{:>12.1}{mark} {:<34}", choice.microseconds, choice.algorithm)
+    };
+    println!(
+        "{name:<10} {:<20} 2^{:<2} {:>7} {}{}{} {:>6.3}   ({:.1} s, {:.0} MB)",
+        row.collective,
+        row.ranks.ilog2(),
+        row.bytes,
+        show(&row.mpich),
+        show(&row.open_mpi),
+        show(&row.ours),
+        row.ratio,
+        row.ours.seconds,
+        peak()?
+    );
+    Ok(row)
+}
+
+const WIDTH: u32 = 480;
+const HEIGHT: u32 = 360;
+
+/// A panel for each network and collective: ours in the better one of the others, a line for each length.
+fn draw(rows: &[Row], path: &Path) -> Result<(), Box<dyn std::error::Error>> {
+    bowline_bench::register_font()?;
+    let mut panels: Vec<((&str, &str), Vec<&Row>)> = Vec::new();
+    for row in rows {
+        let of = (row.network.as_str(), row.collective);
+        match panels.iter_mut().find(|(known, _)| *known == of) {
+            Some((_, panel)) => panel.push(row),
+            None => panels.push((of, vec![row])),
+        }
+    }
+    let columns = panels.len().clamp(1, 4);
+    let lines = panels.len().div_ceil(columns).max(1);
+    let size = (WIDTH * columns as u32, HEIGHT * lines as u32);
+    let root = BitMapBackend::new(path, size).into_drawing_area();
+    root.fill(&WHITE)?;
+    for (area, ((network, collective), rows)) in
+        root.split_evenly((lines, columns)).iter().zip(&panels)
+    {
+        let font = |size: u32| ("sans-serif", size).into_font();
+        let bits = |row: &Row| f64::from(row.ranks.ilog2());
+        let last = rows.iter().map(|row| bits(row)).fold(11.0, f64::max);
+        let mut chart = ChartBuilder::on(area)
+            .margin(12)
+            .caption(format!("{collective}, {network}"), font(18))
+            .x_label_area_size(35)
+            .y_label_area_size(50)
+            .build_cartesian_2d(10.0..last, 0.0..1.25)?;
+        chart
+            .configure_mesh()
+            .x_desc("ranks, as a power of two")
+            .y_desc("ours / better of theirs")
+            .label_style(font(12))
+            .draw()?;
+        for (length, color) in LENGTHS.into_iter().zip([BLUE, RED, GREEN, MAGENTA]) {
+            let of = rows.iter().filter(|row| row.bytes == length);
+            let points: Vec<_> = of.map(|row| (bits(row), row.ratio.min(1.25))).collect();
+            if !points.is_empty() {
+                chart
+                    .draw_series(LineSeries::new(points, color.stroke_width(2)))?
+                    .label(format!("{length} bytes"))
+                    .legend(move |(x, y)| PathElement::new([(x, y), (x + 15, y)], color));
+            }
+        }
+        chart.configure_series_labels().label_font(font(12)).border_style(BLACK).draw()?;
+    }
+    root.present()?;
+    Ok(())
+}

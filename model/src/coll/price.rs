@@ -23,8 +23,8 @@ pub use load::Load;
 pub use multiply::multiplying;
 
 use super::forms::{Allgather, Allreduce, Alltoall, Barrier, Bcast, Reduce, ReduceScatter};
-use crate::choice::candidates;
-use crate::schedule::Schedule;
+use crate::choice::{Order, candidates, choose};
+use crate::schedule::{Cut, Schedule, Token};
 
 /// The ranks of a communicator and what they run on.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -68,6 +68,9 @@ fn sorted<F>(
     all
 }
 
+/// From so many ranks on, allreduces have candidates of two kinds of stages.
+const MANY: u32 = 64;
+
 impl Crew {
     /// How many stages a collective by multiplying can have: more than one, for which there are other forms.
     fn stages(self) -> impl Iterator<Item = u32> {
@@ -107,12 +110,36 @@ impl Crew {
             [Allreduce::Doubling, Allreduce::Halving, Allreduce::Flat, Allreduce::ReduceBcast];
         let mut all: Vec<_> =
             forms.map(|how| (AllreduceForm::Form(how), allreduce(self.ranks, how, bytes))).into();
-        let schedules = candidates(self.ranks, costs.ratio(bytes), commutative);
+        let mut schedules = candidates(self.ranks, costs.ratio(bytes), commutative);
+        let nested = self.nested(costs, bytes).into_iter();
+        schedules.extend(nested.filter(|schedule| commutative || schedule.keeps_order()));
         all.extend(schedules.into_iter().map(|schedule| {
             let load = multiplying(&schedule, bytes);
             (AllreduceForm::Multiplying(schedule), load)
         }));
         sorted(self, costs, all)
+    }
+
+    /// Cuts of the vector around the schedule that the heuristic finds for the length of their parts: for vectors that
+    /// are too short to be cut among all. Of few ranks, that saves too little for communicators to be made slower by it.
+    fn nested(self, costs: &Costs, bytes: usize) -> Vec<Schedule> {
+        let mut all = Vec::new();
+        if self.ranks < MANY {
+            return all;
+        }
+        for factor in [2, 4, 8] {
+            let (mut inner, mut part, mut cuts) = (self.ranks, bytes, Vec::new());
+            while inner.is_multiple_of(factor) && inner > factor && part > 0 {
+                (inner, part) = (inner / factor, part / factor as usize);
+                cuts.push(Cut { factor, ring: false });
+                let within = choose(inner, costs.ratio(part), Order::ByCost);
+                let tokens = cuts.iter().copied().map(Token::Split);
+                let tokens = tokens.chain(within.tokens().iter().copied());
+                let tokens = tokens.chain(cuts.iter().copied().map(Token::Gather));
+                all.extend(Schedule::new(self.ranks, tokens.collect()));
+            }
+        }
+        all
     }
 
     /// All algorithms of allgathers of blocks of `block` bytes.

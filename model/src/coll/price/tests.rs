@@ -292,3 +292,25 @@ fn operations_that_keep_order_get_what_keeps_it() {
         }
     }
 }
+
+/// Vectors that are too short to be cut among all ranks are cut among some, and the parts reduced by wide stages.
+#[test]
+fn many_ranks_cut_short_vectors_a_little() {
+    let ranks = 1 << 10;
+    let found = alone(ranks).allreduces(&COSTS, 1024, true);
+    let AllreduceForm::Multiplying(best) = &found[0].form else { panic!("{:?}", found[0]) };
+    let exchanges = best.tokens().iter().any(|token| matches!(token, Token::Exchange { .. }));
+    assert!(best.splits() && exchanges, "{best}");
+    let doubling = Load::time(&allreduce(ranks, Allreduce::Doubling, 1024), alone(ranks), &COSTS);
+    assert!(found[0].time < 0.8 * doubling);
+    let mut wrong = Wrong::default();
+    for priced in found.iter().filter(|priced| priced.time < doubling) {
+        if let AllreduceForm::Multiplying(schedule) = &priced.form {
+            let load = multiplying(schedule, 1024);
+            wrong.check(schedule, (ranks, 1024), load, 0.15, |plan, place| {
+                multiply::run(plan, &schedule.stages(place.rank), vectors(1024))
+            });
+        }
+    }
+    wrong.is_empty();
+}

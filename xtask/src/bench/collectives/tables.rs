@@ -31,7 +31,7 @@ pub(crate) struct TableOptions {
         default_value = "chapter-5",
         requires = "tables"
     )]
-    networks: Vec<String>,
+    modelled: Vec<String>,
     /// Numbers of ranks, as powers of two
     #[arg(
         long,
@@ -240,7 +240,7 @@ pub(super) fn run(options: &TableOptions, json: Option<&Path>) -> Result<()> {
         "microseconds of MPICH's choice, of Open MPI's and of ours (* computed, not simulated), ours in the better one of \
          the others (seconds that ours took to simulate, peak memory)"
     );
-    for name in &options.networks {
+    for name in &options.modelled {
         let simulator = Simulator::new(network(name)?);
         for &bits in &options.bits {
             let ranks = 1_u32.checked_shl(bits).filter(|ranks| (2..=1 << 24).contains(ranks));

@@ -93,6 +93,15 @@ pub fn choose(ranks: u32, ratio: f64, order: Order) -> Schedule {
     schedule_of(ranks, heuristic(ranks, ratio, order))
 }
 
+/// The same in the order of ranks, for operations that are not commutative.
+pub fn choose_in_order(ranks: u32, ratio: f64) -> Schedule {
+    let found = heuristic(ranks, ratio, Order::ByCost);
+    let merged = found.as_ref().filter(|(_, merged)| *merged > 1);
+    let in_order =
+        merged.and_then(|(factors, merged)| Schedule::merged_in_order(factors, *merged).ok());
+    in_order.unwrap_or_else(|| schedule_of(ranks, found))
+}
+
 /// The schedule of factors and merged ranks; recursive doubling where there are none.
 fn schedule_of(ranks: u32, found: Option<(Vec<u32>, u32)>) -> Schedule {
     let made = found.and_then(|(factors, merged)| match merged {

@@ -8,7 +8,7 @@ use std::str::FromStr;
 use super::forms::{
     Allgather, Allreduce, Alltoall, Barrier, Bcast, Form, Reduce, ReduceScatter, Scan, Tree,
 };
-use crate::choice::{Order, choose};
+use crate::choice::{Order, choose, choose_in_order};
 use crate::cost::Pipelining;
 use crate::schedule::{Schedule, Token};
 
@@ -223,14 +223,16 @@ impl WantedAllreduce {
         matches!(self, Self::Auto)
     }
 
-    /// The schedule for so many ranks, if one is wanted and there is one. Operations that are not commutative need
-    /// one that [keeps the order of ranks](Schedule::keeps_order).
-    pub fn schedule(&self, ranks: u32) -> Option<Schedule> {
-        match self {
-            Self::Auto | Self::Form(_) => None,
-            Self::Multiplying { ratio } => Some(choose(ranks, *ratio, Order::ByCost)),
-            Self::Schedule(tokens) => Schedule::new(ranks, tokens.clone()).ok(),
-        }
+    /// The schedule for so many ranks, if one is wanted and there is one. For operations that are not commutative it
+    /// [keeps the order of ranks](Schedule::keeps_order): one that does not is none for them.
+    pub fn schedule(&self, ranks: u32, commutative: bool) -> Option<Schedule> {
+        let schedule = match self {
+            Self::Auto | Self::Form(_) => return None,
+            Self::Multiplying { ratio } if commutative => choose(ranks, *ratio, Order::ByCost),
+            Self::Multiplying { ratio } => choose_in_order(ranks, *ratio),
+            Self::Schedule(tokens) => Schedule::new(ranks, tokens.clone()).ok()?,
+        };
+        (commutative || schedule.keeps_order()).then_some(schedule)
     }
 
     /// The form, if one is wanted.
@@ -287,10 +289,17 @@ mod tests {
         let wanted = |text: &str| text.parse::<WantedAllreduce>();
         assert_eq!(wanted("auto"), Ok(WantedAllreduce::Auto));
         assert_eq!(wanted("halving").unwrap().form(), Some(Allreduce::Halving));
-        assert_eq!(wanted("multiplying:2.911").unwrap().schedule(10).unwrap().to_string(), "a5,a2");
+        assert_eq!(
+            wanted("multiplying:2.911").unwrap().schedule(10, true).unwrap().to_string(),
+            "a5,a2"
+        );
+        let doubling = wanted("multiplying:0").unwrap();
+        let of = |commutative| doubling.schedule(7, commutative).unwrap().to_string();
+        assert_eq!((of(true), of(false)), ("m3g2a2,n3g2a2".into(), "o3g2a2,n3g2a2".into()));
+        assert_eq!(wanted("s4r,g4r").unwrap().schedule(4, false), None);
         let fixed = wanted("m1g2a3, n1g3a2").unwrap();
-        assert_eq!(fixed.schedule(7).unwrap().to_string(), "m1g2a3,n1g3a2");
-        assert_eq!((fixed.schedule(8), fixed.form()), (None, None));
+        assert_eq!(fixed.schedule(7, false).unwrap().to_string(), "m1g2a3,n1g3a2");
+        assert_eq!((fixed.schedule(8, true), fixed.form()), (None, None));
         for wrong in
             ["", "fast", "a", "multiplying:-1", "multiplying:inf", "multiplying:x", "a4,,a2"]
         {

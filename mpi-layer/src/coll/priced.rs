@@ -102,8 +102,8 @@ impl Basis {
         if let Some(form) = self.wanted.allreduce.form() {
             return AllreduceForm::Form(form);
         }
-        let wanted = self.wanted.allreduce.schedule(self.shape.ranks);
-        if let Some(schedule) = wanted.filter(|wanted| commutative || wanted.keeps_order()) {
+        let wanted = &self.wanted.allreduce;
+        if let Some(schedule) = wanted.schedule(self.shape.ranks, commutative) {
             return AllreduceForm::Multiplying(schedule);
         }
         match &self.costs {

@@ -22,10 +22,12 @@
 
 mod control;
 mod error;
+mod long_run;
 mod process;
 
 pub use control::{ControlBlock, Identity, RankIdentity, RankState, Waiting};
 pub use error::JobError;
+pub use long_run::LongRun;
 pub use process::{pid_namespace, start_time_of};
 
 use std::io;
@@ -42,7 +44,7 @@ use crate::view::View;
 const MAGIC: u64 = u64::from_le_bytes(*b"BOWLJOB\x9d");
 
 /// Changes with every change of the layout.
-const VERSION: u32 = 5;
+const VERSION: u32 = 6;
 
 /// Words of the set of processors: 1024 of them, as many as the C library's own sets have.
 const PROCESSOR_WORDS: usize = 16;

@@ -142,7 +142,7 @@ pub(crate) fn enter(config: &Config) -> Result<Entered, InitError> {
         stack::warn_of_unknown(config);
     }
     boot.job.add_processors(own_processors());
-    let mut waiter = SystemWaiter::new(config);
+    let mut waiter = SystemWaiter::new(config).beside(boot.job.clone(), boot.local_rank);
     let waiting = waiter.policy();
     if let Some(mut watch) = boot.death_watch.take() {
         waiter = waiter.watching(

@@ -161,7 +161,7 @@ fn join(
     job.attach(rank)?;
     let shared = ranks as usize > processors();
     let place = Place { shared, ..Place::of_thread(job, rank) };
-    let waiter = SystemWaiter::new(config);
+    let waiter = SystemWaiter::new(config).beside(job.clone(), rank);
     waiter.policy().share_processors(shared);
     let worker = stack::worker(&place, config, waiter)
         .map_err(|source| ThreadsError::Stack { rank, source })?;

@@ -10,20 +10,24 @@
 //! and its processor share beside spinning ones.
 //!
 //! Where programs of others compute on the processor, a yield lasts a time slice of theirs. The waiter
-//! notices that and has its rank sleep instead, for a time (module `contention`).
+//! notices that and has its rank sleep instead, for a time (module `contention`). Ranks of its own job that
+//! copied a long message meanwhile are no such programs (module `siblings`).
 
 mod contention;
+mod siblings;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bowline_base::config::{Config, Setting};
 use bowline_base::doorbell::WakeSet;
+use bowline_base::job::JobMemory;
 use bowline_base::sync::atomic::{AtomicBool, Ordering};
 use bowline_ucp::{Clock, Idle, Stages, Waiter};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use self::contention::Contention;
+use self::siblings::Siblings;
 
 bowline_base::settings! {
     /// Settings of waiting.
@@ -63,6 +67,7 @@ pub struct SystemWaiter {
     spins_shared: u32,
     yields: u32,
     contention: Contention,
+    siblings: Option<Siblings>,
     watch: Option<(Watch, Duration)>,
     report: Report,
 }
@@ -137,6 +142,7 @@ impl SystemWaiter {
             spins_shared: config.get(SPINS_SHARED),
             yields: config.get(YIELDS),
             contention: Contention::default(),
+            siblings: None,
             watch: None,
             report: Report::new(config.get(REPORT)),
         }
@@ -145,6 +151,13 @@ impl SystemWaiter {
     /// By which the waiter learns whether processors are shared.
     pub fn policy(&self) -> Policy {
         self.policy.clone()
+    }
+
+    /// Waits beside the other ranks of a job on this node: `local` is the own index among them.
+    #[must_use]
+    pub fn beside(mut self, job: JobMemory, local: u32) -> Self {
+        self.siblings = Some(Siblings::new(job, local));
+        self
     }
 
     /// Has `watch` called before each sleep, and wakes at least every `period` for it.
@@ -171,8 +184,18 @@ impl Waiter for SystemWaiter {
 
     fn yield_now(&mut self) {
         let begin = Instant::now();
+        if let Some(siblings) = &mut self.siblings {
+            siblings.ran_until(begin);
+        }
         std::thread::yield_now();
-        self.contention.yielded(begin, Instant::now());
+        let end = Instant::now();
+        let siblings = &mut self.siblings;
+        self.contention.yielded(begin, end, || {
+            siblings.as_ref().is_some_and(|siblings| siblings.took(begin, end))
+        });
+        if let Some(siblings) = siblings {
+            siblings.runs_since(end);
+        }
     }
 
     fn sleep(&mut self, idle: Idle<'_>) {
@@ -191,6 +214,9 @@ impl Waiter for SystemWaiter {
             let _ = doorbell.wait(limit);
         } else {
             std::thread::sleep(asked.unwrap_or(Duration::from_millis(1)));
+        }
+        if let Some(siblings) = &mut self.siblings {
+            siblings.runs_since(Instant::now());
         }
     }
 }

@@ -47,6 +47,9 @@ pub struct ControlBlock {
     pub space_wanted: Line<AtomicU32>,
     /// Local index + 1 of the rank whose queue this one found full; 0 for none.
     pub waiting_on: Line<AtomicU32>,
+    /// The last time that it computed for long before it gave its processor away: see
+    /// [`LongRun`](super::LongRun).
+    pub long_run: Line<AtomicU64>,
 }
 
 /// Who a rank is. The module's text has the rules.

@@ -11,7 +11,8 @@
 //! ```
 //! Rules. (1) Two long yields are close when they took a [`SHARE`] of the time from the begin of the first
 //! to the end of the second, or more. One that comes alone costs less than sleeping would: it was given
-//! to a program that computes now and then, or to another rank. (2) The first sleeping period is
+//! to a program that computes now and then, or to another rank. A yield that went to ranks of the own job does not
+//! count at all: they run because of what this rank waits for. (2) The first sleeping period is
 //! [`TIMES`] as long as the second yield, so that what is lost to yields stays a small part. (3) A period
 //! that begins soon after another one (in less time than that one had) is twice as long: where the other
 //! program stays, two slices are lost per period. (4) A period later than that begins anew. (5) No period
@@ -65,10 +66,15 @@ impl Contention {
         over
     }
 
-    /// A yield lasted from `begin` to `end`.
+    /// A yield lasted from `begin` to `end`. Whether it went to ranks of the own job is asked where it was long.
     #[inline]
-    pub(super) fn yielded(&mut self, begin: Instant, end: Instant) {
-        if end.saturating_duration_since(begin) >= LONG {
+    pub(super) fn yielded(
+        &mut self,
+        begin: Instant,
+        end: Instant,
+        to_own_job: impl FnOnce() -> bool,
+    ) {
+        if end.saturating_duration_since(begin) >= LONG && !to_own_job() {
             self.long(begin, end);
         }
     }

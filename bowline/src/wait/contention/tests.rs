@@ -23,7 +23,7 @@ impl Rank {
     fn yields(&mut self, lasting: Duration) {
         let begin = self.now;
         self.now += lasting;
-        self.contention.yielded(begin, self.now);
+        self.contention.yielded(begin, self.now, || false);
     }
 
     /// Two long yields with a short one between them.
@@ -130,4 +130,22 @@ fn little_time_is_lost_to_a_program_that_stays() {
     }
     let (all, slices) = (rank.now - begin, lost.as_millis() / SLICE.as_millis());
     assert!(slices < 60, "{slices} slices were lost in {all:?}");
+}
+
+#[test]
+fn yields_to_ranks_of_the_own_job_do_not_count() {
+    let mut rank = Rank::new();
+    for _ in 0..100 {
+        let begin = rank.now;
+        rank.now += SLICE;
+        rank.contention.yielded(begin, rank.now, || true);
+        assert!(rank.may_yield());
+    }
+    rank.yields(SLICE);
+    let begin = rank.now;
+    rank.now += SLICE;
+    rank.contention.yielded(begin, rank.now, || true);
+    assert!(rank.may_yield(), "the second one did not go to somebody else");
+    rank.yields(SLICE);
+    assert!(!rank.may_yield());
 }

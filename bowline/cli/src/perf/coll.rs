@@ -23,6 +23,8 @@ pub(crate) fn measure(world: &World, plan: &Plan) -> Result<Figure> {
         Test::Allreduce => allreduce(world, plan)?,
         Test::Bcast => bcast(world, plan)?,
         Test::Alltoall => alltoall(world, plan)?,
+        Test::Allgather => allgather(world, plan)?,
+        Test::Reduce => reduce(world, plan)?,
         _ => barrier(world, plan)?,
     };
     Ok(Figure::new(plan, &samples))
@@ -80,6 +82,44 @@ fn bcast(world: &World, plan: &Plan) -> Result<Samples> {
         }
         world.bcast(data.bytes_mut(), root)?;
         ensure!(payload::is_stamped(data.bytes(), sequence), "a broadcast is wrong");
+        Ok(())
+    })
+}
+
+/// The root changes with each operation, as in [`bcast`].
+fn reduce(world: &World, plan: &Plan) -> Result<Samples> {
+    let (rank, ranks) = (i64::from(world.rank()), i64::from(world.size()));
+    let count = plan.size / 8;
+    let (mut mine, mut sums) = (vec![0i64; count], vec![0i64; count]);
+    let mut sequence = 0;
+    drive::operations(plan, 1, || {
+        sequence += 1;
+        let root = (sequence % ranks) as i32;
+        mine[0] = sequence + rank;
+        mine[count - 1] = sequence + rank;
+        world.reduce(&mine, &mut sums, Sum, root)?;
+        let expected = sequence * ranks + ranks * (ranks - 1) / 2;
+        let right = sums[0] == expected && sums[count - 1] == expected;
+        ensure!(right || world.rank() != root, "a reduction is wrong");
+        Ok(())
+    })
+}
+
+/// Blocks carry the operation's number and the rank that they come from.
+fn allgather(world: &World, plan: &Plan) -> Result<Samples> {
+    let (rank, ranks) = (world.rank() as u64, world.size() as usize);
+    let size = plan.size;
+    let mut out = Buffer::new(size);
+    let mut into = Buffer::new(size * ranks);
+    let mark = |sequence: u64, from: u64| (sequence << 16) ^ from;
+    let mut sequence = 0;
+    drive::operations(plan, 1, || {
+        sequence += 1;
+        payload::stamp(out.bytes_mut(), mark(sequence, rank));
+        world.allgather(out.bytes(), into.bytes_mut())?;
+        let mut blocks = into.bytes().chunks_exact(size.max(1)).zip(0..);
+        let whole = blocks.all(|(block, from)| payload::is_stamped(block, mark(sequence, from)));
+        ensure!(whole, "an allgather is wrong");
         Ok(())
     })
 }

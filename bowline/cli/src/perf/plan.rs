@@ -90,7 +90,7 @@ impl Plan {
     /// Bytes that one operation moves, for a rate.
     pub(crate) fn moved(&self) -> u64 {
         let blocks = match self.test {
-            Test::Alltoall => u64::from(self.ranks.saturating_sub(1)).max(1),
+            Test::Alltoall | Test::Allgather => u64::from(self.ranks.saturating_sub(1)).max(1),
             _ => 1,
         };
         blocks * self.size as u64

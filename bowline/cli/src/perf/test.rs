@@ -51,6 +51,10 @@ pub(crate) enum Test {
     Allreduce,
     /// MPI broadcast from one rank after the other.
     Bcast,
+    /// MPI reduction of 64-bit integers to one rank after the other.
+    Reduce,
+    /// MPI allgather; the size is that of one rank's block.
+    Allgather,
     /// MPI alltoall; the size is that of one block.
     Alltoall,
     /// From the start of a job to its end, with init and finalize between.
@@ -122,6 +126,7 @@ impl Test {
             Self::StreamBw => Kind::Windows,
             Self::TagBw | Self::TagRate | Self::MpiBw | Self::MpiRate => Kind::Windows,
             Self::Barrier | Self::Allreduce | Self::Bcast | Self::Alltoall => Kind::Collective,
+            Self::Reduce | Self::Allgather => Kind::Collective,
             Self::Init => Kind::Jobs,
             Self::DeathRecv | Self::DeathBarrier | Self::DeathAllreduce => Kind::Deaths,
             Self::DeathBulk | Self::DeathAsleep => Kind::Deaths,
@@ -134,6 +139,7 @@ impl Test {
         match self {
             Self::MpiLat | Self::MpiBw | Self::MpiRate => Layer::Mpi,
             Self::Barrier | Self::Allreduce | Self::Bcast | Self::Alltoall => Layer::Mpi,
+            Self::Reduce | Self::Allgather => Layer::Mpi,
             _ => match self.kind() {
                 Kind::Jobs | Kind::Deaths => Layer::Launcher,
                 _ => Layer::Below,
@@ -174,7 +180,7 @@ impl Test {
                 Some("works on one word: 8 is the only size")
             }
             _ if self.carries_nothing() && size != 0 => Some("has no payload: 0 is the only size"),
-            Self::Allreduce if size == 0 || !size.is_multiple_of(8) => {
+            Self::Allreduce | Self::Reduce if size == 0 || !size.is_multiple_of(8) => {
                 Some("adds 64-bit integers: sizes are multiples of 8")
             }
             Self::PutLat if size < 8 => Some("polls a word: sizes begin with 8"),

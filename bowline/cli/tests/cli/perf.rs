@@ -125,7 +125,7 @@ fn collectives() {
                 0,
                 ranks,
             );
-            for test in ["allreduce", "bcast", "alltoall"] {
+            for test in ["allreduce", "bcast", "reduce", "allgather", "alltoall"] {
                 let line = format!("{test} --ranks {ranks} --size 8,80000 --iterations 20 {how}");
                 let figures = perf(&line);
                 check(&figures[0], test, 8, ranks);

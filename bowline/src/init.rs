@@ -82,6 +82,7 @@ pub fn init_in_job(config: &Config) -> Result<(World, Launched), InitError> {
         collectives,
         finalizer: Some(Box::new(move || leave(&boot))),
     })?;
+    crate::record::attend(&world, config)?;
     Ok((world, launched))
 }
 

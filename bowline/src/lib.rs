@@ -35,6 +35,7 @@ pub mod log;
 mod member;
 pub mod model_file;
 pub mod progress;
+mod record;
 mod report;
 #[cfg(feature = "simulate")]
 pub mod simulate;

@@ -57,6 +57,7 @@ pub const SETTINGS: &[&[Descriptor]] = &[
     crate::progress::SETTINGS,
     crate::log::SETTINGS,
     crate::report::SETTINGS,
+    crate::record::SETTINGS,
     crate::checks::SETTINGS,
     bowline_mpi::COLL_SETTINGS,
 ];
@@ -134,6 +135,7 @@ fn check_names(config: &Config, built: impl Fn(&str) -> bool) -> Result<(), Stac
 
 fn check_paths(config: &Config) -> Result<(), StackError> {
     crate::report::check(config)?;
+    crate::record::check(config)?;
     Ok(crate::costs::check(config)?)
 }
 
@@ -192,6 +194,16 @@ pub enum StackError {
     /// Progress beside the rank.
     #[error(transparent)]
     Progress(#[from] crate::progress::ProgressError),
+    /// Where a record is to go.
+    #[error(
+        "BOWLINE_RECORD: cannot write {path}: {source}; it takes the name of a file, to which each rank adds its number"
+    )]
+    Record {
+        /// The file.
+        path: String,
+        /// Why it cannot be written.
+        source: std::io::Error,
+    },
     /// Where reports are to go.
     #[error(
         "BOWLINE_REPORT names {path}, which cannot be appended to: {source}; it takes stderr or a file"

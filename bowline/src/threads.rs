@@ -173,7 +173,7 @@ fn join(
     let mut collectives = CollOptions::from_config(config)
         .map_err(|source| ThreadsError::Stack { rank, source: source.into() })?;
     collectives.share_processors(f64::from(ranks) / processors() as f64);
-    World::from_parts(WorldParts {
+    let world = World::from_parts(WorldParts {
         worker,
         rank,
         size: ranks,
@@ -183,7 +183,9 @@ fn join(
         collectives,
         finalizer: Some(Box::new(move || job.finalize(rank))),
     })
-    .map_err(|source| ThreadsError::World { rank, source })
+    .map_err(|source| ThreadsError::World { rank, source })?;
+    crate::record::attend(&world, config).map_err(|source| ThreadsError::Stack { rank, source })?;
+    Ok(world)
 }
 
 /// Addresses of the ranks, complete once every rank has published.

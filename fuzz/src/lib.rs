@@ -14,6 +14,7 @@ mod arrivals;
 mod lane;
 mod launch;
 mod ofi;
+mod programs;
 mod queues;
 mod settings;
 mod shared;
@@ -43,6 +44,8 @@ pub const TARGETS: &[Target] = &[
     ("rails", queues::rails),
     ("shared_offer", shared::offer),
     ("config", settings::config),
+    ("records", programs::records),
+    ("programs", programs::programs),
     ("ofi_message", ofi::message),
     ("ofi_address", ofi::address),
     ("ofi_rkey", ofi::rkey),

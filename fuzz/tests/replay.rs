@@ -65,7 +65,9 @@ replays! {
     published_values
     queue_address
     queue_introduction
+    programs
     rails
+    records
     ring_consumer
     scmp_consumer
     shared_offer

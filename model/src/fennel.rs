@@ -19,6 +19,8 @@ pub mod file;
 pub mod fitted;
 pub mod generate;
 pub mod instrument;
+#[cfg(feature = "json")]
+pub mod job;
 pub mod latency;
 pub mod machine;
 pub mod network;

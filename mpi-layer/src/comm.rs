@@ -109,6 +109,9 @@ impl CommInner {
             chosen: OnceCell::new(),
         };
         process.drop_stale();
+        if let Some(record) = process.record() {
+            record.opened(&inner);
+        }
         Ok(Communicator { inner: Rc::new(inner) })
     }
 
@@ -128,7 +131,7 @@ impl CommInner {
     }
 
     /// The id of its context.
-    const fn context(&self) -> u32 {
+    pub(crate) const fn context(&self) -> u32 {
         self.context
     }
 

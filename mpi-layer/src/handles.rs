@@ -15,6 +15,7 @@ use bowline_ucp::{
     Sent, Status,
 };
 
+use crate::comm::CommInner;
 use crate::datatype::{Datatype, bytes_of_mut};
 use crate::process::Process;
 
@@ -69,7 +70,7 @@ pub(crate) fn send_buffer(
     buffer: SendBuf,
     mode: SendMode,
 ) -> Result<(), OpError> {
-    without_unwinding(|| match process.worker.send(ep, envelope, buffer, mode) {
+    without_unwinding(|| match process.send(ep, envelope, buffer, mode) {
         Ok(Sent::Done) => Ok(()),
         Ok(Sent::Pending(id)) => wait_outcome(process, id),
         Err(error) => Err(error),
@@ -107,23 +108,27 @@ pub(crate) fn receive_buffer(
 
 /// Receives a claimed message into `bytes`.
 pub(crate) fn receive_claimed(
-    process: &Process,
+    comm: &CommInner,
     message: Message,
     bytes: &mut [u8],
 ) -> Result<MessageInfo, ReceiveError> {
     // SAFETY: as in `receive`.
     let buffer = unsafe { RecvBuf::borrowed(bytes.as_mut_ptr(), bytes.len()) };
-    receive_claimed_buffer(process, message, buffer)
+    receive_claimed_buffer(comm, message, buffer)
 }
 
 /// Receives a claimed message into what a handle stands for. It neither returns nor unwinds before the
 /// message is there.
 pub(crate) fn receive_claimed_buffer(
-    process: &Process,
+    comm: &CommInner,
     message: Message,
     buffer: RecvBuf,
 ) -> Result<MessageInfo, ReceiveError> {
-    without_unwinding(|| process.wait(process.worker.recv_claimed(message, buffer)?).message())
+    without_unwinding(|| {
+        let id = comm.process.worker.recv_claimed(message, buffer)?;
+        comm.claimed(id);
+        comm.process.wait(id).message()
+    })
 }
 
 /// Sends and receives at once; neither returns nor unwinds before both are complete.
@@ -133,7 +138,7 @@ pub(crate) fn exchange(
     (ep, envelope, out): (Ep, Envelope, SendBuf),
     (spec, into): (MatchSpec, RecvBuf),
 ) -> Result<MessageInfo, ReceiveError> {
-    without_unwinding(|| match process.worker.send(ep, envelope, out, SendMode::Standard)? {
+    without_unwinding(|| match process.send(ep, envelope, out, SendMode::Standard)? {
         // Nothing arrives between the two calls, so that the receive might as well come second;
         // alone, it takes the short way.
         Sent::Done => receive_buffer(process, spec, into),

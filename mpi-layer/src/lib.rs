@@ -69,6 +69,7 @@ mod persistent;
 mod probe;
 mod process;
 pub mod raw;
+mod record;
 mod request;
 mod scope;
 mod status;

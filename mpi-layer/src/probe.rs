@@ -118,8 +118,7 @@ impl ClaimedMessage {
     /// [`MpiError::Truncated`] when the message is longer than `items`, the sender's failure.
     pub fn recv<T: Datatype>(mut self, items: &mut [T]) -> Result<Status, MpiError> {
         let Some(message) = self.message.take() else { return Ok(Status::NULL) };
-        let info =
-            handles::receive_claimed(&self.comm.inner.process, message, bytes_of_mut(items))?;
+        let info = handles::receive_claimed(&self.comm.inner, message, bytes_of_mut(items))?;
         Ok(Status::of_message(&info))
     }
 }

@@ -8,17 +8,19 @@ use std::mem::ManuallyDrop;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
-use bowline_base::buffer::RecvBuf;
+use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_base::slab::Slab;
 use bowline_base::sync::Line;
 use bowline_ucp::{
-    ConnectError, Ep, MatchSpec, MessageInfo, ReceiveError, RequestId, Status, Worker,
+    ConnectError, Envelope, Ep, MatchSpec, MessageInfo, OpError, ReceiveError, RequestId, SendMode,
+    Sent, Status, Worker,
 };
 
 use crate::coll::options::CollOptions;
 use crate::coll::run::{Helped, Run};
 use crate::comm::context::ContextIds;
 use crate::error::MpiError;
+use crate::record::Record;
 use crate::tags;
 use crate::world::{Directory, DirectoryError, WorldParts};
 
@@ -71,6 +73,8 @@ pub(crate) struct Process {
     helped: OnceCell<Option<Arc<Helped>>>,
     /// Messages of spaces that are not open, more than which are looked at.
     early_kept: Cell<usize>,
+    /// What this rank communicates is written down here, if it is.
+    record: OnceCell<Record>,
     /// The process that is this rank; a forked child is another.
     pid: u32,
     // Dropped last, after the worker: fields are dropped in order of declaration.
@@ -105,6 +109,7 @@ impl Process {
             idle_runs: Cell::new(0),
             helped: OnceCell::new(),
             early_kept: Cell::new(EARLY_KEPT),
+            record: OnceCell::new(),
             pid: std::process::id(),
             _finalizer: Finalizer(parts.finalizer),
         }
@@ -152,9 +157,78 @@ impl Process {
     }
 
     fn try_connect(&self, world_rank: u32) -> Result<Ep, DirectoryError> {
+        if let Some(known) = self.record().and_then(|record| record.endpoint(world_rank)) {
+            return Ok(known);
+        }
         let ep = self.worker.connect(&self.directory.address(world_rank)?)?;
-        self.endpoints[world_rank as usize].set(Some(ep));
+        match self.record() {
+            // Not known to the short way of a send, which nothing is told of.
+            Some(record) => record.connected(world_rank, ep),
+            None => self.endpoints[world_rank as usize].set(Some(ep)),
+        }
         Ok(ep)
+    }
+
+    /// Writes down what this rank communicates from now on. Once, before anything is sent.
+    pub(crate) fn begin_record(&self, record: Record) {
+        let begun = self.record.set(record);
+        debug_assert!(begun.is_ok(), "a rank has one record");
+    }
+
+    /// The record of this rank, if it is recorded.
+    #[inline(always)]
+    pub(crate) fn record(&self) -> Option<&Record> {
+        self.record.get()
+    }
+
+    /// Sends a message of the program's.
+    #[inline(always)]
+    pub(crate) fn send(
+        &self,
+        ep: Ep,
+        envelope: Envelope,
+        buffer: SendBuf,
+        mode: SendMode,
+    ) -> Result<Sent, OpError> {
+        if self.record().is_some() {
+            return self.send_recorded(ep, envelope, buffer, mode);
+        }
+        self.worker.send(ep, envelope, buffer, mode)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn send_recorded(
+        &self,
+        ep: Ep,
+        envelope: Envelope,
+        buffer: SendBuf,
+        mode: SendMode,
+    ) -> Result<Sent, OpError> {
+        let bytes = buffer.len();
+        let record = self.record();
+        record.inspect(|record| record.enter());
+        let sent = self.worker.send(ep, envelope, buffer, mode)?;
+        record.inspect(|record| record.sent(ep, &envelope, bytes));
+        Ok(sent)
+    }
+
+    /// A receive of the program's was posted.
+    #[inline(always)]
+    pub(crate) fn posted(&self, id: RequestId, spec: &MatchSpec) {
+        if let Some(record) = self.record() {
+            record.posted(id, spec);
+        }
+    }
+
+    /// How an operation of the program's has ended, if it has; then it is forgotten. Moves nothing on.
+    #[inline]
+    pub(crate) fn take(&self, id: RequestId) -> Option<Status> {
+        let status = self.worker.take(id)?;
+        if let Some(record) = self.record() {
+            record.ended(id, &status);
+        }
+        Some(status)
     }
 
     pub(crate) fn take_workspace(&self) -> Workspace {
@@ -241,7 +315,23 @@ impl Process {
         if self.has_runs() {
             self.complete_beside_runs(id);
         }
+        if self.record().is_some() {
+            return self.wait_recorded(id);
+        }
         self.worker.wait(id)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn wait_recorded(&self, id: RequestId) -> Status {
+        let record = self.record();
+        record.inspect(|record| record.enter());
+        let status = self.worker.wait(id);
+        record.inspect(|record| {
+            record.ended(id, &status);
+            record.leave();
+        });
+        status
     }
 
     /// Apart, so that the short ways keep nothing for it; so the next.
@@ -261,7 +351,24 @@ impl Process {
         if self.has_runs() {
             return self.recv_beside_runs(spec, buffer);
         }
+        if self.record().is_some() {
+            return self.recv_recorded(spec, buffer);
+        }
         self.worker.recv_blocking(spec, buffer)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn recv_recorded(&self, spec: MatchSpec, buffer: RecvBuf) -> Result<MessageInfo, ReceiveError> {
+        let record = self.record();
+        record.inspect(|record| record.enter());
+        let message = self.worker.recv_blocking(spec, buffer)?;
+        let MessageInfo { source, tag, length } = message;
+        record.inspect(|record| {
+            record.received(&spec, source, tag, length);
+            record.leave();
+        });
+        Ok(message)
     }
 
     #[cold]
@@ -272,20 +379,24 @@ impl Process {
         buffer: RecvBuf,
     ) -> Result<MessageInfo, ReceiveError> {
         let id = self.worker.recv(spec, buffer)?;
+        self.posted(id, &spec);
         self.wait(id).message()
     }
 
     /// Waits until `done`, which is asked after everything that happens.
     pub(crate) fn wait_until(&self, mut done: impl FnMut() -> bool) {
+        self.record().inspect(|record| record.enter());
         self.worker.wait_until(|| {
             self.advance();
             done()
         });
+        self.record().inspect(|record| record.leave());
     }
 
     /// Moves operations on for a caller that comes again and again; after some vain looks each gives the
     /// processor to another thread.
     pub(crate) fn look(&self) {
+        self.record().inspect(|record| record.enter());
         self.worker.look();
         self.advance();
     }
@@ -314,6 +425,9 @@ impl Drop for Process {
         if !std::thread::panicking() {
             // Peers wait for what was sent to them, and for answers to what was received here.
             self.worker.drain();
+        }
+        if let Some(record) = self.record() {
+            record.finish();
         }
     }
 }

@@ -127,7 +127,7 @@ impl Communicator {
         mode: SendMode,
     ) -> Result<Option<Posted>, MpiError> {
         let Some((ep, envelope)) = self.destination(dest, tag)? else { return Ok(None) };
-        Ok(match self.inner.process.worker.send(ep, envelope, buffer, mode)? {
+        Ok(match self.inner.process.send(ep, envelope, buffer, mode)? {
             Sent::Done => None,
             Sent::Pending(id) => Some(Posted::new(id, false)),
         })
@@ -147,6 +147,7 @@ impl Communicator {
     ) -> Result<Option<Posted>, MpiError> {
         let Some(spec) = self.wanted(source, tag)? else { return Ok(None) };
         let id = self.inner.process.worker.recv(spec, buffer)?;
+        self.inner.process.posted(id, &spec);
         Ok(Some(Posted::new(id, true)))
     }
 
@@ -165,7 +166,10 @@ impl Communicator {
         let inner = &*self.inner;
         let spec = inner.accepted(source, tag)?;
         Some(match inner.process.worker.recv_in_place(spec, buffer) {
-            Ok(id) => Ok(Posted::new(id, true)),
+            Ok(id) => {
+                inner.process.posted(id, &spec);
+                Ok(Posted::new(id, true))
+            }
             Err(error) => Err(failed(error)),
         })
     }
@@ -234,7 +238,7 @@ impl ClaimedMessage {
     /// As for [`recv`](Self::recv).
     pub fn recv_buffer(mut self, buffer: RecvBuf) -> Result<Status, Box<Completion>> {
         let Some(message) = self.message.take() else { return Ok(Status::NULL) };
-        let info = handles::receive_claimed_buffer(&self.comm.inner.process, message, buffer)?;
+        let info = handles::receive_claimed_buffer(&self.comm.inner, message, buffer)?;
         Ok(Status::of_message(&info))
     }
 
@@ -248,6 +252,7 @@ impl ClaimedMessage {
             return Ok(Started::Done(Completion::NULL));
         };
         let id = self.comm.inner.process.worker.recv_claimed(message, buffer)?;
+        self.comm.inner.claimed(id);
         Ok(self.comm.started(Some(Posted::new(id, true)), Completion::NULL))
     }
 

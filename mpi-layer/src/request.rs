@@ -142,7 +142,7 @@ fn find<R: Request>(requests: &[R]) -> Search {
 fn report<R: Core + ?Sized>(request: &mut R) -> Option<Outcome> {
     match request.state_now() {
         State::Active(posted) => {
-            let status = request.process().worker.take(posted.id())?;
+            let status = request.process().take(posted.id())?;
             Some(settle(request, posted, &status))
         }
         State::Ready(outcome) => {

@@ -13,6 +13,7 @@ use crate::comm::{CommInner, Communicator, context};
 use crate::error::MpiError;
 use crate::group::Group;
 use crate::process::Process;
+use crate::record::Record;
 
 /// Why an address could not be told.
 pub type DirectoryError = Box<dyn std::error::Error + Send + Sync>;
@@ -98,6 +99,18 @@ impl World {
             world: open(world, context::WORLD, oversubscribed)?,
             own: open(own, context::OWN, false)?,
         })
+    }
+
+    /// Writes down from now on what this rank communicates, as lines of JSON. Once, before anything is sent. Buffered,
+    /// and whole when the world has ended; what goes wrong is logged and ends the record.
+    ///
+    /// Every operation takes a little longer then, and the short way of sends is not taken.
+    pub fn record(&self, out: Box<dyn std::io::Write>) {
+        let process = &self.world.inner.process;
+        let record = Record::new(out, self.world.inner.rank, self.world.inner.size);
+        record.opened(&self.world.inner);
+        record.opened(&self.own.inner);
+        process.begin_record(record);
     }
 
     /// The communicator of all ranks.

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | the machine, from words | [`network`] |
 //! | what is run on it | [`programs`] |
+//! | jobs that were recorded | [`replay`] |
 //! | runs, statistics, and how they are shown | [`measure`] |
 //! | pictures and lists of what was run | [`timeline`] |
 //!
@@ -12,6 +13,7 @@
 mod measure;
 mod network;
 mod programs;
+mod replay;
 mod timeline;
 
 use std::path::PathBuf;
@@ -42,6 +44,8 @@ Examples:
   bowline fennel allreduce -n 8 --timeline out.svg --timeline out.png
   bowline fennel elimination -n 7 --overlapping  an allreduce by elimination
   bowline fennel graph program.json --json       a program of one's own
+  BOWLINE_RECORD=out/job bowline run -n 4 ./simulation
+  bowline fennel replay out/job.* --network tcp  a job of one's own
 The format of program files is in docs/models.md.")]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -103,6 +107,14 @@ enum What {
         /// Eliminate wherever a stage has an odd number of groups, and not all in the first stage.
         #[arg(long)]
         overlapping: bool,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// A job that was recorded with BOWLINE_RECORD, on this network. Its collectives go by what is cheapest there.
+    Replay {
+        /// The files of all ranks.
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
         #[command(flatten)]
         common: Common,
     },
@@ -180,6 +192,12 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
             let job = programs::elimination(of.ranks, *size, *overlapping)?;
             common.run(format!("allreduce by elimination {how}, {size} bytes"), job)
         }
+        What::Replay { files, common } => {
+            let (recorded, record) = replay::read(files)?;
+            let plan = common.network.plan(recorded.size())?;
+            let job = replay::job(&recorded, |bytes| common.network.costs(&plan, bytes))?;
+            common.run_beside("recorded job".to_owned(), job, Some(record))
+        }
         What::Graph { file, common } => {
             let name = file.display();
             let text = std::fs::read(file).with_context(|| format!("cannot read {name}"))?;
@@ -199,6 +217,16 @@ impl Common {
     }
 
     fn run(&self, program: String, job: Job) -> Result<ExitCode> {
+        self.run_beside(program, job, None)
+    }
+
+    /// The same beside what was recorded of it.
+    fn run_beside(
+        &self,
+        program: String,
+        job: Job,
+        recorded: Option<replay::Record>,
+    ) -> Result<ExitCode> {
         let ranks = job.ranks();
         for path in &self.timeline {
             timeline::format(path)?;
@@ -208,7 +236,8 @@ impl Common {
         let mut recorder = Recorder::default();
         let wanted = !self.timeline.is_empty() || self.tasks.is_some();
         let kept = wanted.then_some(&mut recorder);
-        let report = measure::measure(program, &job, &plan, &self.measure, kept)?;
+        let mut report = measure::measure(program, &job, &plan, &self.measure, kept)?;
+        report.recorded = recorded;
         for path in &self.timeline {
             timeline::draw(path, ranks, &recorder.tasks)?;
         }

@@ -86,44 +86,61 @@ pub fn steps(source: &(impl Source + ?Sized)) -> Program {
     let mut program = Program::new(source.ranks());
     for rank in 0..source.ranks() {
         let start = program.add(rank, Act::Start, &[]);
-        // The last task of each track, and what its wait will take.
-        let mut tracks = [(); TRACKS as usize].map(|()| (start, Vec::new()));
-        let mut track = 0_u8;
-        source.steps(rank, 0, &mut |step| {
-            match step {
-                Step::Track(other) => track = other,
-                Step::Join => {
-                    for (last, started) in &mut tracks {
-                        started.drain(..).for_each(|act| *last = program.add(rank, act, &[*last]));
-                    }
-                    let mut lasts = tracks.each_ref().map(|(last, _)| *last).to_vec();
-                    lasts.sort_unstable();
-                    lasts.dedup();
-                    // Something of no length that comes after all of them.
-                    let joined = program.add(rank, Act::Compute(0), &lasts);
-                    tracks.iter_mut().for_each(|(last, _)| *last = joined);
-                    track = 0;
-                }
-                _ => {}
-            }
-            let (last, started) = &mut tracks[usize::from(track)];
-            let mut then = |act| *last = program.add(rank, act, &[*last]);
-            match step {
-                Step::Send { to, from, phase } => {
-                    then(Act::Send { to, bytes: from.len, tag: phase.into() });
-                }
-                Step::Recv { from, phase, .. } => {
-                    started.push(Act::Recv { from, tag: phase.into() })
-                }
-                Step::Wait => started.drain(..).for_each(then),
-                Step::Copy { from, into } if from != into && from.len > 0 => {
-                    then(Act::Copy(from.len));
-                }
-                Step::Reduce { left, .. } if left.len > 0 => then(Act::Compute(left.len)),
-                Step::Copy { .. } | Step::Reduce { .. } | Step::Track(_) | Step::Join => {}
-            }
-            true
+        rank_steps(&mut program, (rank, start), source, rank, &mut |peer, phase| {
+            (peer, phase.into())
         });
     }
     program
+}
+
+/// Adds the steps of a rank behind a task of a process; the last task. `name` says which process a rank is, and which tag
+/// a phase has.
+pub(super) fn rank_steps(
+    program: &mut Program,
+    (process, start): (u32, TaskId),
+    source: &(impl Source + ?Sized),
+    rank: u32,
+    name: &mut dyn FnMut(u32, u8) -> (u32, u32),
+) -> TaskId {
+    // The last task of each track, and what its wait will take.
+    let mut tracks = [(); TRACKS as usize].map(|()| (start, Vec::new()));
+    let mut track = 0_u8;
+    source.steps(rank, 0, &mut |step| {
+        match step {
+            Step::Track(other) => track = other,
+            Step::Join => {
+                for (last, started) in &mut tracks {
+                    started.drain(..).for_each(|act| *last = program.add(process, act, &[*last]));
+                }
+                let mut lasts = tracks.each_ref().map(|(last, _)| *last).to_vec();
+                lasts.sort_unstable();
+                lasts.dedup();
+                // Something of no length that comes after all of them.
+                let joined = program.add(process, Act::Compute(0), &lasts);
+                tracks.iter_mut().for_each(|(last, _)| *last = joined);
+                track = 0;
+            }
+            _ => {}
+        }
+        let (last, started) = &mut tracks[usize::from(track)];
+        let mut then = |act| *last = program.add(process, act, &[*last]);
+        match step {
+            Step::Send { to, from, phase } => {
+                let (to, tag) = name(to, phase);
+                then(Act::Send { to, bytes: from.len, tag });
+            }
+            Step::Recv { from, phase, .. } => {
+                let (from, tag) = name(from, phase);
+                started.push(Act::Recv { from, tag });
+            }
+            Step::Wait => started.drain(..).for_each(then),
+            Step::Copy { from, into } if from != into && from.len > 0 => {
+                then(Act::Copy(from.len));
+            }
+            Step::Reduce { left, .. } if left.len > 0 => then(Act::Compute(left.len)),
+            Step::Copy { .. } | Step::Reduce { .. } | Step::Track(_) | Step::Join => {}
+        }
+        true
+    });
+    tracks[0].0
 }

@@ -44,6 +44,7 @@ cases! {
     a_program_can_have_error_codes_of_its_own,
     an_error_handler_may_leap_away,
     information_is_kept,
+    a_recorded_job_has_every_message_once,
     attributes_are_copied_and_deleted,
     attributes_of_self_go_first_at_the_end,
     names_and_handles_as_numbers,
@@ -193,6 +194,24 @@ fn a_program_can_have_error_codes_of_its_own() {
 
 fn an_error_handler_may_leap_away() {
     passes(&alone("leap.c", &[]));
+}
+
+fn a_recorded_job_has_every_message_once() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let name = directory.path().join("job").to_str().expect("a name").to_owned();
+    passes(&job_with(3, "recorded.c", &[], &[("BOWLINE_RECORD", &name)]));
+    for rank in 0..3 {
+        let text = std::fs::read_to_string(format!("{name}.{rank}")).expect("a record");
+        let count = |what: &str| text.lines().filter(|line| line.contains(what)).count();
+        assert_eq!(count(&format!("\"send\":{},", (rank + 1) % 3)), 10, "{text}");
+        assert_eq!(count(&format!("\"recv\":{},\"comm\":0,", (rank + 2) % 3)), 10, "{text}");
+        assert_eq!((count("\"send\":"), count("\"recv\":")), (10, 10), "{text}");
+        // The split gathers, and the end has a barrier.
+        assert_eq!((count("\"coll\":"), count("\"later\":true")), (4 + 2, 1), "{text}");
+        assert_eq!(count("\"coll\":\"bcast\""), 1, "{text}");
+        assert_eq!(count("\"generation\":"), 3, "world, self and the half: {text}");
+        assert!(text.lines().last().is_some_and(|line| line.starts_with("{\"end\":")), "{text}");
+    }
 }
 
 fn information_is_kept() {

@@ -21,6 +21,11 @@ use bowline_model::coll::{
     scatter,
 };
 
+/// How a collective is recorded that goes through the memory which ranks share.
+const SHARED: &str = "Shared";
+/// The same of one by recursive multiplying.
+const MULTIPLYING: &str = "Multiplying";
+
 /// An operation as algorithms need it.
 #[derive(Clone, Copy)]
 pub(crate) struct Reduction<'a> {
@@ -41,6 +46,11 @@ impl<'a> Reduction<'a> {
 /// Who follows the plan of a collective: this rank, on its buffers and at once, or a recorder.
 pub(crate) trait Follow<'a> {
     type Plan: Plan<Error = MpiError>;
+
+    /// Whether the plan is written down to be followed later.
+    fn later(&self) -> bool {
+        false
+    }
 
     /// Begins a plan that needs some bytes of scratch, and an operation if it reduces.
     fn begin(
@@ -117,6 +127,10 @@ pub struct Recorded {
 impl<'a> Follow<'a> for &'a mut Recorded {
     type Plan = &'a mut Recorder<MpiError>;
 
+    fn later(&self) -> bool {
+        true
+    }
+
     fn begin(self, _: &'a Communicator, scratch: usize, _: Option<Combine<'a>>) -> Self::Plan {
         self.scratch = scratch;
         &mut self.recorder
@@ -130,6 +144,7 @@ impl Communicator {
         if self.asked().barrier.is_none()
             && let Some(shared) = self.shared()?
         {
+            let _told = self.inner.told("barrier", &SHARED, (0, 0), false);
             return shared.run(&self.inner, &[], &mut [], None);
         }
         self.barrier_by_messages(Buffers::of(&[], &mut []))
@@ -137,6 +152,7 @@ impl Communicator {
 
     pub(super) fn barrier_by_messages<'a>(&'a self, on: impl Follow<'a>) -> Result<(), MpiError> {
         let how = self.barrier_form();
+        let _told = self.inner.told("barrier", &how, (0, 0), on.later());
         barrier::run(&mut on.begin(self, 0, None), self.place(), how)
     }
 
@@ -150,9 +166,11 @@ impl Communicator {
             && let Some(buffers) = on.buffers()
             && let Some(staging) = self.staging()?
         {
+            let _told = self.inner.told("bcast", &SHARED, (data.len, root), false);
             return staging.bcast(&self.inner, buffers, data, root);
         }
         let how = self.bcast_form(data.len);
+        let _told = self.inner.told("bcast", &how, (data.len, root), on.later());
         bcast::run(&mut on.begin(self, 0, None), self.place(), how, root, data)
     }
 
@@ -168,9 +186,11 @@ impl Communicator {
             && let Some(buffers) = on.buffers()
             && let Some(staging) = self.staging()?
         {
+            let _told = self.inner.told("gather", &SHARED, (own.len, root), false);
             return staging.gather(&self.inner, buffers, own, &blocks, Some(root));
         }
         let how = self.gather_form(own.len);
+        let _told = self.inner.told("gather", &how, (own.len, root), on.later());
         let scratch = gather::scratch(how, self.inner.size, own.len);
         let mut engine = on.begin(self, scratch, None);
         gather::even(&mut engine, self.place(), how, root, own, blocks)
@@ -183,6 +203,7 @@ impl Communicator {
         blocks: &impl Blocks,
         root: u32,
     ) -> Result<(), MpiError> {
+        let _told = self.inner.told("gatherv", &Tree::Linear, (own.len, root), on.later());
         gather::linear(&mut on.begin(self, 0, None), self.place(), root, own, blocks)
     }
 
@@ -200,6 +221,7 @@ impl Communicator {
     ) -> Result<(), MpiError> {
         let how = self.scatter_form(own.len);
         let blocks = Even { space: Space::Input, len: own.len };
+        let _told = self.inner.told("scatter", &how, (own.len, root), on.later());
         let scratch = scatter::scratch(how, self.inner.size, own.len);
         let mut engine = on.begin(self, scratch, None);
         scatter::even(&mut engine, self.place(), how, root, blocks, own)
@@ -212,6 +234,7 @@ impl Communicator {
         own: Span,
         root: u32,
     ) -> Result<(), MpiError> {
+        let _told = self.inner.told("scatterv", &Tree::Linear, (own.len, root), on.later());
         scatter::linear(&mut on.begin(self, 0, None), self.place(), root, blocks, own)
     }
 
@@ -226,9 +249,11 @@ impl Communicator {
             && let Some(buffers) = on.buffers()
             && let Some(staging) = self.staging()?
         {
+            let _told = self.inner.told("allgather", &SHARED, (own.len, 0), false);
             return staging.gather(&self.inner, buffers, own, &blocks, None);
         }
         let how = self.allgather_form(own.len);
+        let _told = self.inner.told("allgather", &how, (own.len, 0), on.later());
         let scratch = allgather::scratch(how, own.len * self.inner.size as usize);
         let mut engine = on.begin(self, scratch, None);
         allgather::even(&mut engine, self.place(), how, own, blocks)
@@ -243,6 +268,7 @@ impl Communicator {
         total: usize,
     ) -> Result<(), MpiError> {
         let how = self.allgatherv_form(total);
+        let _told = self.inner.told("allgatherv", &how, (own.len, 0), on.later());
         let mut engine = on.begin(self, allgather::scratch(how, total), None);
         allgather::any(&mut engine, self.place(), how, own, blocks)
     }
@@ -258,9 +284,11 @@ impl Communicator {
             && let Some(buffers) = on.buffers()
             && let Some(staging) = self.staging()?
         {
+            let _told = self.inner.told("alltoall", &SHARED, (len, 0), false);
             return staging.alltoall(&self.inner, buffers, len, &from, &into);
         }
         let how = self.alltoall_form(len);
+        let _told = self.inner.told("alltoall", &how, (len, 0), on.later());
         let scratch = alltoall::scratch(how, self.inner.size, len);
         let mut engine = on.begin(self, scratch, None);
         alltoall::even(&mut engine, self.place(), how, from, into)
@@ -273,6 +301,9 @@ impl Communicator {
         into: &impl Blocks,
     ) -> Result<(), MpiError> {
         let partners = self.alltoallv_partners();
+        let sent = || (0..self.inner.size).map(|rank| from.len(rank)).sum();
+        let bytes = self.inner.process.record().map_or(0, |_| sent());
+        let _told = self.inner.told("alltoallv", &partners, (bytes, 0), on.later());
         alltoall::staged(&mut on.begin(self, 0, None), self.place(), partners, from, into)
     }
 
@@ -289,10 +320,12 @@ impl Communicator {
             && let Some(buffers) = on.buffers()
             && let Some(staging) = self.staging()?
         {
+            let _told = self.inner.told("reduce", &SHARED, (own.len, root), false);
             return staging.reduce(&self.inner, buffers, own, op, Some(root));
         }
         let Reduction { width, commutative, combine } = op;
         let how = self.reduce_form(own.len, commutative);
+        let _told = self.inner.told("reduce", &how, (own.len, root), on.later());
         let scratch = reduce::scratch(how, self.inner.size, own.len);
         let vectors = Vectors { input: own, output: Span::output(own.len), width, scratch: 0 };
         let mut engine = on.begin(self, scratch, Some(combine));
@@ -311,12 +344,14 @@ impl Communicator {
             && self.asked().allreduce.is_auto()
             && let Some(shared) = self.shared()?
         {
+            let _told = self.inner.told("allreduce", &SHARED, (own.len, 0), false);
             return self.allreduce_in_memory(shared, buffers, own, op);
         }
         if self.asked().allreduce.is_auto()
             && transfers::fits(self.inner.size, op.width)
             && let Some(staging) = self.staging()?
         {
+            let _told = self.inner.told("allreduce", &SHARED, (own.len, 0), false);
             return staging.reduce(&self.inner, &mut buffers, own, op, None);
         }
         self.allreduce_by_messages(buffers, own, op)
@@ -373,11 +408,13 @@ impl Communicator {
         let vectors = Vectors { input: own, output: Span::output(own.len), width, scratch: 0 };
         match self.allreduce_way(own.len, commutative) {
             AllreduceWay::Form(how) => {
+                let _told = self.inner.told("allreduce", how, (own.len, 0), on.later());
                 let scratch = allreduce::scratch(*how, self.inner.size, own.len);
                 let mut engine = on.begin(self, scratch, Some(combine));
                 allreduce::run(&mut engine, self.place(), *how, vectors)
             }
             AllreduceWay::Multiplying(stages) => {
+                let _told = self.inner.told("allreduce", &MULTIPLYING, (own.len, 0), on.later());
                 let scratch = multiply::scratch(stages, own.len, width);
                 let mut engine = on.begin(self, scratch, Some(combine));
                 multiply::run(&mut engine, stages, vectors)
@@ -398,11 +435,13 @@ impl Communicator {
             && let Some(buffers) = on.buffers()
             && let Some(staging) = self.staging()?
         {
+            let _told = self.inner.told("reduce_scatter", &SHARED, (total, 0), false);
             return staging.reduce_scatter(&self.inner, buffers, blocks, total, op);
         }
         let own = Span::output(blocks.len(self.inner.rank));
         let how = self.reduce_scatter_form(total, op.commutative);
         let scratch = reduce_scatter::scratch(how, self.place(), blocks);
+        let _told = self.inner.told("reduce_scatter", &how, (total, 0), on.later());
         let mut engine = on.begin(self, scratch, Some(op.combine));
         reduce_scatter::run(&mut engine, self.place(), how, blocks, own)
     }
@@ -416,6 +455,8 @@ impl Communicator {
         op: Reduction<'a>,
     ) -> Result<(), MpiError> {
         let how = self.scan_form();
+        let what = if exclusive { "exscan" } else { "scan" };
+        let _told = self.inner.told(what, &how, (len, 0), on.later());
         let mut engine = on.begin(self, scan::scratch(how, len), Some(op.combine));
         let (input, output) = (Span::input(len), Span::output(len));
         scan::run(&mut engine, self.place(), how, exclusive, input, output)

@@ -74,7 +74,7 @@ impl Pool {
         }
         // SAFETY: promised by the caller.
         let copy = SendBuf::owned(unsafe { memory.packed() });
-        match comm.inner.process.worker.send(ep, envelope, copy, SendMode::Standard)? {
+        match comm.inner.process.send(ep, envelope, copy, SendMode::Standard)? {
             Sent::Done => {}
             Sent::Pending(id) => {
                 let number = self.last.get() + 1;

@@ -260,7 +260,7 @@ impl Work {
         let completion = match self {
             Self::Done(completion) => return Some(*completion),
             Self::Message(Message { comm, id, receive }) => {
-                let status = comm.inner.process.worker.take(*id)?;
+                let status = comm.inner.process.take(*id)?;
                 Completion::of(&status, *receive)
             }
             Self::Joint(joint) => {

@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use super::network::{AnyMachine, Plan};
 use super::programs::Job;
+use super::replay::Record;
 
 /// How often, and from which chance.
 #[derive(Clone, Debug, clap::Args)]
@@ -99,6 +100,8 @@ pub(super) struct Report {
     bytes: u64,
     /// Gigabytes in a second, of all messages of a run, in the mean.
     bandwidth: f64,
+    /// What was recorded of the program, if it is a job that was.
+    pub(super) recorded: Option<Record>,
 }
 
 /// A run.
@@ -166,6 +169,7 @@ pub(super) fn measure(
         utilisation: mean(|run| run.utilisation),
         messages,
         bytes,
+        recorded: None,
         bandwidth: runs.iter().map(|run| run.travelled.mean()).sum::<f64>() / runs.len() as f64,
     })
 }
@@ -278,6 +282,9 @@ impl Report {
         Spread { min, median, mean, p90, p99, max }.row(&mut out, "busy ranks, %")?;
         let Self { messages, bytes, bandwidth, .. } = self;
         writeln!(out, "{messages} messages of {bytes} bytes in all, {bandwidth:.4} GB/s")?;
+        if let Some(recorded) = &self.recorded {
+            out.push_str(&recorded.text(self.time_ns.median));
+        }
         Ok(out)
     }
 }

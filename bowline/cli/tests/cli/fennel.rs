@@ -168,7 +168,7 @@ fn wrong_arguments_are_refused_with_the_reason() {
         ("allreduce --latency gauss:1", 2, "normal:100,20"),
         ("allreduce --noise=-1", 2, "no time"),
         ("allreduce --runs 5", 1, "--noise"),
-        ("allreduce -n 7 --schedule a2,a2", 1, "7 exchange"),
+        ("allreduce -n 7 --schedule a2,a2", 1, "for 7"),
         ("allreduce --schedule a8 --algorithm flat", 2, "cannot be used"),
         ("allreduce --algorithm gossip", 1, "reduce-bcast"),
         ("allreduce -n 7 --schedule m3g2a2,n3g2a2 --ordered", 1, "order of ranks"),

@@ -11,5 +11,6 @@ mod mpiexec;
 mod perf;
 mod protocols;
 mod receive_queues;
+mod replay;
 mod run;
 mod settings;

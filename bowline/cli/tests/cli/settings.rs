@@ -24,6 +24,7 @@ fn run_names_a_bad_setting_once_and_starts_nobody() {
         ("BOWLINE_RAILS", "tcp,smoke"),
         ("BOWLINE_RAILS", "shm,shm"),
         ("BOWLINE_REPORT", "/proc/nobody/report"),
+        ("BOWLINE_RECORD", "/proc/nobody/record"),
         ("BOWLINE_CALIBRATION", "/proc/nobody/costs"),
         ("BOWLINE_LOG", "loud"),
     ] {

@@ -1,0 +1,125 @@
+//! Jobs that were recorded, run again on a modelled network.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use bowline_model::coll::blocks::Even;
+use bowline_model::coll::forms::{Scan, Tree};
+use bowline_model::coll::plan::{Place, Space, Span};
+use bowline_model::coll::price::Costs;
+use bowline_model::coll::{gather, scan, scatter};
+use bowline_model::fennel::job::{Collective as Call, Counts, Job as Recorded, RankRecord};
+use bowline_model::fennel::source::{Source, Stated, Walk};
+use serde::Serialize;
+
+use super::programs::{Collective, Job, Kind, Ranks};
+
+/// What was recorded, to stand beside what is simulated.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct Record {
+    /// From the beginning to the end of the last call.
+    time_ns: f64,
+    /// Messages of the program's, and their bytes: those of collectives are not among them.
+    messages: u64,
+    bytes: u64,
+    /// Calls of collectives, of all ranks, and those that only started one.
+    collectives: u64,
+    started: u64,
+    /// Between calls, of all ranks.
+    computing_ns: f64,
+}
+
+/// Reads the records of a job.
+///
+/// # Errors
+/// When a file cannot be read, is no record, or they are not those of one job.
+pub(super) fn read(files: &[PathBuf]) -> Result<(Recorded, Record)> {
+    let one = |path: &PathBuf| {
+        let name = || path.display().to_string();
+        let text =
+            std::fs::read_to_string(path).with_context(|| format!("cannot read {}", name()))?;
+        RankRecord::parse(&text).with_context(name)
+    };
+    let job = Recorded::new(files.iter().map(one).collect::<Result<_>>()?)?;
+    let Counts { messages, bytes, collectives, later, computing, .. } = job.counts();
+    let time_ns = job.time();
+    let record =
+        Record { time_ns, messages, bytes, collectives, started: later, computing_ns: computing };
+    Ok((job, record))
+}
+
+/// The job as a program, whose collectives go by the cheapest algorithm under these costs.
+///
+/// # Errors
+/// When its members disagree on a collective, or it is one that is not simulated.
+pub(super) fn job(recorded: &Recorded, costs: impl Fn(usize) -> Costs) -> Result<Job> {
+    let mut steps = |call: &Call| {
+        steps(call, &costs(call.bytes)).map_err(|error| format!("{}: {error:#}", call.name))
+    };
+    Ok(Job::Graph(recorded.program(&mut steps)?))
+}
+
+fn steps(call: &Call, costs: &Costs) -> Result<Box<dyn Source>> {
+    let &Call { ranks, bytes, root, .. } = call;
+    let even = move |space| Even { space, len: bytes };
+    let kind = match call.name.as_str() {
+        "barrier" => Kind::Barrier,
+        "bcast" => Kind::Bcast,
+        "reduce" => Kind::Reduce,
+        "allreduce" => Kind::Allreduce,
+        "allgather" | "allgatherv" => Kind::Allgather,
+        "alltoall" | "alltoallv" => Kind::Alltoall,
+        "reduce_scatter" => Kind::ReduceScatter,
+        "gather" | "gatherv" => {
+            let run = move |plan: &mut Walk<'_>, place: Place| {
+                let (own, all) = (Span::input(bytes), even(Space::Output));
+                gather::even(plan, place, Tree::Binomial, root, own, all)
+            };
+            return Ok(Box::new(Stated::new(ranks, run)));
+        }
+        "scatter" | "scatterv" => {
+            let run = move |plan: &mut Walk<'_>, place: Place| {
+                let (all, own) = (even(Space::Input), Span::output(bytes));
+                scatter::even(plan, place, Tree::Binomial, root, all, own)
+            };
+            return Ok(Box::new(Stated::new(ranks, run)));
+        }
+        name @ ("scan" | "exscan") => {
+            let exclusive = name == "exscan";
+            let run = move |plan: &mut Walk<'_>, place: Place| {
+                let (input, output) = (Span::input(bytes), Span::output(bytes));
+                scan::run(plan, place, Scan::Doubling, exclusive, input, output)
+            };
+            return Ok(Box::new(Stated::new(ranks, run)));
+        }
+        _ => anyhow::bail!("this collective is not simulated"),
+    };
+    let share = |bytes: usize| bytes.div_ceil(ranks as usize);
+    let size = match call.name.as_str() {
+        // What a rank gives to all others together.
+        "alltoallv" | "reduce_scatter" => share(bytes),
+        _ => bytes,
+    };
+    let (algorithm, of) = ("auto".to_owned(), Ranks { ranks });
+    let collective = Collective { of, size, algorithm, root, ordered: false };
+    match collective.job(kind, costs)?.0 {
+        Job::Steps(source) => Ok(source),
+        Job::Graph(_) => anyhow::bail!("collectives are steps"),
+    }
+}
+
+impl Record {
+    /// For people, beside the simulated time.
+    pub(super) fn text(&self, simulated: f64) -> String {
+        let Self { time_ns, messages, bytes, collectives, started, computing_ns } = self;
+        let part = if *time_ns > 0.0 { simulated / time_ns } else { 0.0 };
+        let started = match started {
+            0 => String::new(),
+            n => format!(" ({n} only started, and simulated as if they had ended there)"),
+        };
+        format!(
+            "recorded: {time_ns:.1} ns, of which simulated {part:.3}; {messages} messages of {bytes} bytes, \
+             {collectives} calls of collectives{started}, {computing_ns:.1} ns of computing\n"
+        )
+    }
+}

@@ -1,0 +1,57 @@
+//! What people write and ranks have recorded: programs of the simulator, and records of jobs.
+
+use bowline_model::fennel::file;
+use bowline_model::fennel::job::{Job, RankRecord};
+use bowline_model::fennel::machine::Machine;
+use bowline_model::fennel::network::{Fixed, Pipelined};
+use bowline_model::fennel::program::Program;
+use bowline_model::fennel::source::{Source, Stated, Stopped, Walk};
+
+fn run(program: &Program) {
+    let mut machine = Machine { network: Pipelined::CHAPTER_5, compute: Fixed(10.0) };
+    match machine.run(program, &mut []) {
+        Ok(time) => assert!(time >= 0.0, "{time}"),
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+}
+
+/// A program file. What is read can be written, and is read the same again.
+pub(crate) fn programs(bytes: &[u8]) {
+    match file::read(bytes) {
+        Ok(program) => {
+            let written = file::write(&program).expect("what was read can be written");
+            let again = file::read(written.as_bytes()).expect("what was written can be read");
+            assert_eq!(again.tasks(), program.tasks());
+            run(&program);
+        }
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+}
+
+/// Records of ranks, one behind the other: each begins with its first line.
+pub(crate) fn records(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let mut parts: Vec<String> = Vec::new();
+    for line in text.lines() {
+        match parts.last_mut() {
+            Some(last) if !line.starts_with("{\"format\"") => {
+                last.push_str(line);
+                last.push('\n');
+            }
+            _ => parts.push(format!("{line}\n")),
+        }
+    }
+    let ranks: Result<Vec<_>, _> = parts.iter().map(|part| RankRecord::parse(part)).collect();
+    let job = ranks.and_then(Job::new).and_then(|job| {
+        assert!(job.time() >= 0.0 && job.counts().computing >= 0.0);
+        // Collectives in which nobody does anything.
+        job.program(&mut |call| {
+            let nothing = |_: &mut Walk<'_>, _| Ok::<(), Stopped>(());
+            Ok(Box::new(Stated::new(call.ranks, nothing)) as Box<dyn Source>)
+        })
+    });
+    match job {
+        Ok(program) => run(&program),
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+}

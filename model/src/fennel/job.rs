@@ -1,0 +1,534 @@
+//! Records of jobs: what the ranks of a real job communicated, read from the files that they wrote, as a program.
+//!
+//! A file is that of one rank: lines of JSON. `BOWLINE_RECORD` has them written.
+//!
+//! ```json
+//! {"format":"bowline record","version":1,"rank":0,"size":2}
+//! {"comm":0,"generation":0,"members":[0,1]}
+//! {"at":1200,"till":1300,"send":1,"comm":0,"tag":7,"bytes":8}
+//! {"at":5000,"till":9000,"recv":1,"comm":0,"tag":7,"bytes":8}
+//! {"at":9100,"till":9900,"coll":"allreduce","how":"Doubling","comm":0,"bytes":8,"root":0,"later":false}
+//! {"at":9950,"till":9960,"wait":true}
+//! {"end":10000}
+//! ```
+//! A communicator has a number in its file, and a generation, which with its members tells it from all others. `send` is
+//! a rank of the world, `recv` one of the communicator. `at` and `till` are nanoseconds: when the rank came for it, and
+//! when it went on. What lies between a `till` and the next `at` is computing. A receive stands where the program has
+//! learned of its end. A collective is a call; `later` says that it only started one.
+//!
+//! What is read is not trusted: it is refused with the reason, and nothing is made of a number before it was looked at.
+
+use std::collections::HashMap;
+
+use serde::Deserialize;
+
+use super::generate::rank_steps;
+use super::program::{Act, Program, TaskId};
+use super::source::Source;
+
+/// What is written first, by which such files are known.
+pub const FORMAT: &str = "bowline record";
+
+/// The version that is read.
+pub const VERSION: u32 = 1;
+
+/// The most ranks of a job whose records are read.
+pub const RANKS: u32 = 1 << 20;
+
+/// The longest message, a terabyte.
+const BYTES: u64 = 1 << 40;
+
+/// Why records are no job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum JobError {
+    /// It is no record.
+    Foreign,
+    /// It is a record of another version.
+    Version {
+        /// Which.
+        found: u32,
+    },
+    /// A line cannot be.
+    Line {
+        /// Which, from 1.
+        line: usize,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The records do not belong together.
+    Ranks {
+        /// What is wrong.
+        why: String,
+    },
+    /// A collective cannot be simulated.
+    Collective {
+        /// Which, and why.
+        why: String,
+    },
+}
+
+impl std::fmt::Display for JobError {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Foreign => write!(out, "this is no record: its `format` is not `{FORMAT}`"),
+            Self::Version { found } => {
+                write!(out, "this record has version {found}, and version {VERSION} is known")
+            }
+            Self::Line { line, why } => write!(out, "line {line} of the record: {why}"),
+            Self::Ranks { why } => write!(out, "these records are not those of one job: {why}"),
+            Self::Collective { why } => out.write_str(why),
+        }
+    }
+}
+
+impl std::error::Error for JobError {}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Head {
+    format: String,
+    version: u32,
+    rank: u32,
+    size: u32,
+}
+
+/// A line behind the first.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Line {
+    Comm {
+        comm: u32,
+        generation: u32,
+        members: Vec<u32>,
+    },
+    Send {
+        at: u64,
+        till: u64,
+        send: u32,
+        comm: u32,
+        tag: u32,
+        bytes: u64,
+    },
+    Recv {
+        at: u64,
+        till: u64,
+        recv: u32,
+        comm: u32,
+        tag: u32,
+        bytes: u64,
+    },
+    Coll {
+        at: u64,
+        till: u64,
+        coll: String,
+        how: String,
+        comm: u32,
+        bytes: u64,
+        root: u32,
+        later: bool,
+    },
+    Wait {
+        at: u64,
+        till: u64,
+        wait: bool,
+    },
+    End {
+        end: u64,
+    },
+}
+
+/// What a rank did, and when.
+#[derive(Debug)]
+struct Event {
+    at: u64,
+    till: u64,
+    what: What,
+}
+
+#[derive(Debug)]
+enum What {
+    Send { to: u32, comm: u32, tag: u32, bytes: u64 },
+    Recv { from: u32, comm: u32, tag: u32 },
+    Collective { comm: u32, call: Collective },
+    Wait,
+}
+
+/// A call of a collective.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Collective {
+    /// Its name: `bcast`, `allreduce`, ...
+    pub name: String,
+    /// The algorithm that carried it out.
+    pub how: String,
+    /// Members of its communicator.
+    pub ranks: u32,
+    /// Bytes of a vector, or of a block where each rank has one; what a rank gave, where blocks differ, is the mean of
+    /// all members.
+    pub bytes: usize,
+    /// Its root, where it has one.
+    pub root: u32,
+    /// It was only started, to end later.
+    pub later: bool,
+}
+
+/// The record of a rank.
+#[derive(Debug)]
+pub struct RankRecord {
+    rank: u32,
+    size: u32,
+    /// Generation and members of its communicators.
+    comms: Vec<(u32, Vec<u32>)>,
+    events: Vec<Event>,
+    /// When it left, ns.
+    end: u64,
+}
+
+/// A job.
+#[derive(Debug)]
+pub struct Job {
+    /// In the order of ranks.
+    ranks: Vec<RankRecord>,
+}
+
+/// What a job's records come to.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Counts {
+    /// Messages of the program's.
+    pub messages: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Calls of collectives, of all ranks.
+    pub collectives: u64,
+    /// Those of them that were only started.
+    pub later: u64,
+    /// Nanoseconds between calls, of all ranks.
+    pub computing: f64,
+}
+
+impl RankRecord {
+    /// Reads the record of a rank. A record that breaks off, since its rank was killed, ends with its last line.
+    ///
+    /// # Errors
+    /// [`JobError`].
+    pub fn parse(text: &str) -> Result<Self, JobError> {
+        let mut lines = text.lines().enumerate().map(|(index, line)| (index + 1, line));
+        let head = lines.next().and_then(|(_, line)| serde_json::from_str::<Head>(line).ok());
+        let Head { format, version, rank, size } = head.ok_or(JobError::Foreign)?;
+        if format != FORMAT {
+            return Err(JobError::Foreign);
+        }
+        if version != VERSION {
+            return Err(JobError::Version { found: version });
+        }
+        if size > RANKS || rank >= size {
+            let why = format!("rank {rank} of {size}, where up to {RANKS} ranks are possible");
+            return Err(JobError::Line { line: 1, why });
+        }
+        let mut record = Self { rank, size, comms: Vec::new(), events: Vec::new(), end: 0 };
+        for (line, text) in lines.filter(|(_, text)| !text.trim().is_empty()) {
+            let wrong = |why: String| JobError::Line { line, why };
+            let parsed: Line = serde_json::from_str(text)
+                .map_err(|_| wrong(format!("{:.60} is nothing that a rank does", text.trim())))?;
+            record.take(parsed).map_err(wrong)?;
+        }
+        Ok(record)
+    }
+
+    fn take(&mut self, line: Line) -> Result<(), String> {
+        let (at, till, what) = match line {
+            Line::Comm { comm, generation, members } => {
+                return self.comm(comm, generation, members);
+            }
+            Line::End { end } => {
+                let last = self.end;
+                self.end = end.max(last);
+                return if end < last {
+                    Err(format!("it ends at {end}, before {last}"))
+                } else {
+                    Ok(())
+                };
+            }
+            Line::Send { at, till, send: to, comm, tag, bytes } => {
+                if self.members(comm)?.iter().all(|member| *member != to) {
+                    return Err(format!("rank {to} is not in communicator {comm}"));
+                }
+                length(bytes)?;
+                (at, till, What::Send { to, comm, tag, bytes })
+            }
+            Line::Recv { at, till, recv, comm, tag, bytes } => {
+                let from = self.members(comm)?.get(recv as usize).copied();
+                let from = from.ok_or_else(|| format!("communicator {comm} has no rank {recv}"))?;
+                length(bytes)?;
+                (at, till, What::Recv { from, comm, tag })
+            }
+            Line::Coll { at, till, coll: name, how, comm, bytes, root, later } => {
+                let ranks = self.members(comm)?.len() as u32;
+                if root >= ranks {
+                    return Err(format!("communicator {comm} has no root {root}"));
+                }
+                let bytes = length(bytes)?;
+                let call = Collective { name, how, ranks, bytes, root, later };
+                (at, till, What::Collective { comm, call })
+            }
+            Line::Wait { wait: false, .. } => return Err("a wait that is none".to_owned()),
+            Line::Wait { at, till, .. } => (at, till, What::Wait),
+        };
+        if at > till || at < self.end {
+            return Err(format!("from {at} till {till}, after what lasted till {}", self.end));
+        }
+        self.end = till;
+        self.events.push(Event { at, till, what });
+        Ok(())
+    }
+
+    fn comm(&mut self, comm: u32, generation: u32, members: Vec<u32>) -> Result<(), String> {
+        if comm as usize != self.comms.len() {
+            return Err(format!("communicator {comm} comes after {} others", self.comms.len()));
+        }
+        let mut sorted = members.clone();
+        sorted.sort_unstable();
+        sorted.dedup();
+        if sorted.len() != members.len() || sorted.last().is_some_and(|last| *last >= self.size) {
+            return Err("members are different ranks of the job".to_owned());
+        }
+        if sorted.binary_search(&self.rank).is_err() {
+            return Err(format!("rank {} is not among the members", self.rank));
+        }
+        self.comms.push((generation, members));
+        Ok(())
+    }
+
+    fn members(&self, comm: u32) -> Result<&[u32], String> {
+        let found = self.comms.get(comm as usize).map(|(_, members)| &members[..]);
+        found.ok_or_else(|| format!("there is no communicator {comm}"))
+    }
+}
+
+fn length(bytes: u64) -> Result<usize, String> {
+    let fits = usize::try_from(bytes).ok().filter(|_| bytes <= BYTES);
+    fits.ok_or_else(|| format!("{bytes} bytes are more than a terabyte"))
+}
+
+/// Gives the steps of a collective.
+pub type Steps<'a> = dyn FnMut(&Collective) -> Result<Box<dyn Source>, String> + 'a;
+
+/// A communicator of the job, and which of its collectives.
+type Place = (u32, u64);
+
+impl Job {
+    /// The job of these records, in any order: one of each rank.
+    ///
+    /// # Errors
+    /// [`JobError::Ranks`].
+    pub fn new(mut ranks: Vec<RankRecord>) -> Result<Self, JobError> {
+        let wrong = |why: String| JobError::Ranks { why };
+        ranks.sort_by_key(|record| record.rank);
+        let size = ranks.first().map_or(0, |first| first.size);
+        if let Some(other) = ranks.iter().find(|record| record.size != size) {
+            return Err(wrong(format!("one has {size} ranks, another one {}", other.size)));
+        }
+        let misplaced = ranks.iter().zip(0..).find(|(record, rank)| record.rank != *rank);
+        let missing = misplaced.map(|(record, rank)| match record.rank < rank {
+            true => format!("rank {} is there twice", record.rank),
+            false => format!("the one of rank {rank} is missing"),
+        });
+        if let Some(why) = missing {
+            return Err(wrong(why));
+        }
+        if ranks.is_empty() || ranks.len() != size as usize {
+            return Err(wrong(format!("there are {} of {size} ranks", ranks.len())));
+        }
+        Ok(Self { ranks })
+    }
+
+    /// Ranks.
+    pub fn size(&self) -> u32 {
+        self.ranks.len() as u32
+    }
+
+    /// How long it took, in nanoseconds: the longest time of a rank until its last call was over.
+    pub fn time(&self) -> f64 {
+        let last = |record: &RankRecord| record.events.last().map_or(0, |event| event.till);
+        self.ranks.iter().map(last).max().unwrap_or(0) as f64
+    }
+
+    /// What it consisted of.
+    pub fn counts(&self) -> Counts {
+        let mut counts = Counts::default();
+        for record in &self.ranks {
+            let mut before = 0;
+            for event in &record.events {
+                counts.computing += (event.at - before) as f64;
+                before = event.till;
+                match &event.what {
+                    What::Send { bytes, .. } => {
+                        counts.messages += 1;
+                        counts.bytes = counts.bytes.saturating_add(*bytes);
+                    }
+                    What::Collective { call, .. } => {
+                        counts.collectives += 1;
+                        counts.later += u64::from(call.later);
+                    }
+                    What::Recv { .. } | What::Wait => {}
+                }
+            }
+        }
+        counts
+    }
+
+    /// The bytes of each collective, in the mean of its members.
+    fn means(&self, names: &Names) -> HashMap<Place, usize> {
+        let mut sums: HashMap<Place, (u128, u128)> = HashMap::new();
+        for record in &self.ranks {
+            let mut calls: HashMap<u32, u64> = HashMap::new();
+            for event in &record.events {
+                let What::Collective { comm, call } = &event.what else { continue };
+                let number = calls.entry(*comm).or_default();
+                let (sum, count) = sums.entry((names.comm(record, *comm), *number)).or_default();
+                *number += 1;
+                *sum += call.bytes as u128;
+                *count += 1;
+            }
+        }
+        sums.into_iter()
+            .map(|(place, (sum, count))| (place, sum.div_ceil(count) as usize))
+            .collect()
+    }
+
+    /// The job as a program, which computes as long as the job did between its calls. What a collective does is asked
+    /// of `steps`, once for each collective.
+    ///
+    /// # Errors
+    /// When members disagree on a collective, or `steps` has none for it.
+    pub fn program(&self, steps: &mut Steps<'_>) -> Result<Program, JobError> {
+        let mut program = Program::new(self.size());
+        let mut names = Names::default();
+        let means = self.means(&names);
+        let mut collectives: HashMap<Place, (Collective, Box<dyn Source>)> = HashMap::new();
+        for record in &self.ranks {
+            let mut rank = Rank {
+                number: record.rank,
+                last: program.add(record.rank, Act::Start, &[]),
+                program: &mut program,
+            };
+            // The collectives of each communicator so far.
+            let mut calls: HashMap<u32, u64> = HashMap::new();
+            let mut before = 0;
+            for event in &record.events {
+                if event.at > before {
+                    rank.then(Act::Sleep((event.at - before) as f64));
+                }
+                before = event.till;
+                match &event.what {
+                    What::Send { to, comm, tag, bytes } => {
+                        let tag = names.tag(names.comm(record, *comm), Use::Message(*tag));
+                        rank.then(Act::Send { to: *to, bytes: *bytes as usize, tag });
+                    }
+                    What::Recv { from, comm, tag } => {
+                        let tag = names.tag(names.comm(record, *comm), Use::Message(*tag));
+                        rank.then(Act::Recv { from: *from, tag });
+                    }
+                    What::Wait => {}
+                    What::Collective { comm, call } => {
+                        let number = calls.entry(*comm).or_default();
+                        let place = (names.comm(record, *comm), *number);
+                        *number += 1;
+                        let (first, source) = match collectives.entry(place) {
+                            std::collections::hash_map::Entry::Occupied(entry) => entry.into_mut(),
+                            std::collections::hash_map::Entry::Vacant(entry) => {
+                                let bytes = means.get(&place).copied().unwrap_or(call.bytes);
+                                let call = Collective { bytes, ..call.clone() };
+                                let source = steps(&call);
+                                let source = source.map_err(|why| JobError::Collective { why })?;
+                                entry.insert((call, source))
+                            }
+                        };
+                        agree(first, call)?;
+                        let members = &record.comms[*comm as usize].1;
+                        rank.collective(&**source, members, place, &mut names);
+                    }
+                }
+            }
+        }
+        Ok(program)
+    }
+}
+
+/// Members of a communicator call the same collective.
+fn agree(first: &Collective, call: &Collective) -> Result<(), JobError> {
+    let same = first.name == call.name && first.root == call.root;
+    if same {
+        return Ok(());
+    }
+    let why = format!(
+        "members of one communicator call {} with root {} and {} with root {} at the same time",
+        first.name, first.root, call.name, call.root
+    );
+    Err(JobError::Collective { why })
+}
+
+/// What a tag of the program is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Use {
+    /// A message with this tag.
+    Message(u32),
+    /// The phase of this collective.
+    Collective(u64, u8),
+}
+
+/// Numbers of communicators, and tags of the program.
+#[derive(Debug, Default)]
+struct Names {
+    comms: std::cell::RefCell<HashMap<(u32, Vec<u32>), u32>>,
+    tags: HashMap<(u32, Use), u32>,
+}
+
+impl Names {
+    /// The number of a communicator in the job.
+    fn comm(&self, record: &RankRecord, comm: u32) -> u32 {
+        let mut comms = self.comms.borrow_mut();
+        let known = &record.comms[comm as usize];
+        if let Some(&number) = comms.get(known) {
+            return number;
+        }
+        let number = comms.len() as u32;
+        comms.insert(known.clone(), number);
+        number
+    }
+
+    fn tag(&mut self, comm: u32, what: Use) -> u32 {
+        let next = self.tags.len() as u32;
+        *self.tags.entry((comm, what)).or_insert(next)
+    }
+}
+
+/// A rank whose tasks are added to a program.
+struct Rank<'a> {
+    number: u32,
+    last: TaskId,
+    program: &'a mut Program,
+}
+
+impl Rank<'_> {
+    fn then(&mut self, act: Act) {
+        self.last = self.program.add(self.number, act, &[self.last]);
+    }
+
+    fn collective(
+        &mut self,
+        source: &dyn Source,
+        members: &[u32],
+        place: Place,
+        names: &mut Names,
+    ) {
+        let (comm, number) = place;
+        let Some(own) = members.iter().position(|member| *member == self.number) else { return };
+        let behind = (self.number, self.last);
+        self.last = rank_steps(self.program, behind, source, own as u32, &mut |peer, phase| {
+            (members[peer as usize], names.tag(comm, Use::Collective(number, phase)))
+        });
+    }
+}

@@ -1,0 +1,138 @@
+//! Records of jobs: what they come to as a program, and what is refused.
+
+use bowline_model::coll::forms::Barrier;
+use bowline_model::coll::{barrier, plan::Place};
+use bowline_model::fennel::instrument::Bandwidth;
+use bowline_model::fennel::job::{Collective, Job, JobError, RankRecord};
+use bowline_model::fennel::machine::Machine;
+use bowline_model::fennel::network::{Fixed, Pipelined};
+use bowline_model::fennel::source::{Source, Stated, Walk};
+
+fn head(rank: u32, size: u32) -> String {
+    format!("{{\"format\":\"bowline record\",\"version\":1,\"rank\":{rank},\"size\":{size}}}\n")
+}
+
+const WORLD: &str = "{\"comm\":0,\"generation\":0,\"members\":[0,1]}\n";
+
+fn rank(number: u32, lines: &str) -> RankRecord {
+    RankRecord::parse(&format!("{}{WORLD}{lines}", head(number, 2))).unwrap()
+}
+
+fn barriers(call: &Collective) -> Result<Box<dyn Source>, String> {
+    if call.name != "barrier" {
+        return Err(format!("{} is not simulated", call.name));
+    }
+    let run = |plan: &mut Walk<'_>, place: Place| barrier::run(plan, place, Barrier::Dissemination);
+    Ok(Box::new(Stated::new(call.ranks, run)))
+}
+
+#[test]
+fn a_job_takes_what_its_messages_and_its_computing_take() {
+    // Rank 0 computes 1000, sends, and waits in a barrier; rank 1 receives and computes 300.
+    let zero = rank(
+        0,
+        "{\"at\":1000,\"till\":1100,\"send\":1,\"comm\":0,\"tag\":7,\"bytes\":0}
+         {\"at\":1100,\"till\":9000,\"coll\":\"barrier\",\"how\":\"Shared\",\"comm\":0,\"bytes\":0,\"root\":0,\"later\":false}
+         {\"end\":9100}",
+    );
+    let one = rank(
+        1,
+        "{\"at\":0,\"till\":5000,\"recv\":0,\"comm\":0,\"tag\":7,\"bytes\":0}
+         {\"at\":5300,\"till\":8000,\"coll\":\"barrier\",\"how\":\"Shared\",\"comm\":0,\"bytes\":0,\"root\":0,\"later\":false}
+         {\"at\":8000,\"till\":8500,\"wait\":true}",
+    );
+    let job = Job::new(vec![one, zero]).unwrap();
+    let counts = job.counts();
+    assert_eq!((counts.messages, counts.bytes, counts.collectives), (1, 0, 2));
+    assert_eq!((counts.computing, job.time(), job.size()), (1300.0, 9000.0, 2));
+    let program = job.program(&mut barriers).unwrap();
+    let mut machine = Machine { network: Pipelined::CHAPTER_5, compute: Fixed(10.0) };
+    let mut bandwidth = Bandwidth::default();
+    let end = machine.run(&program, &mut [&mut bandwidth]).unwrap();
+    // The message is there at 1600, the barrier of rank 1 begins at 1900 and its message takes 600.
+    assert_eq!((end, bandwidth.messages), (2500.0, 3));
+}
+
+#[test]
+fn communicators_with_one_number_are_told_apart() {
+    let mut records = Vec::new();
+    for own in 0..4_u32 {
+        // Pairs of neighbours, whose communicators have number 1 everywhere and one generation.
+        let (first, other) = (own / 2 * 2, own ^ 1);
+        let send = format!(
+            "{{\"at\":0,\"till\":0,\"send\":{other},\"comm\":1,\"tag\":0,\"bytes\":{own}}}\n"
+        );
+        let recv = format!(
+            "{{\"at\":0,\"till\":0,\"recv\":{},\"comm\":1,\"tag\":0,\"bytes\":{other}}}\n",
+            other - first
+        );
+        let comms = format!(
+            "{{\"comm\":0,\"generation\":0,\"members\":[0,1,2,3]}}\n\
+             {{\"comm\":1,\"generation\":5,\"members\":[{first},{}]}}\n",
+            first + 1
+        );
+        records.push(RankRecord::parse(&format!("{}{comms}{send}{recv}", head(own, 4))).unwrap());
+    }
+    let program = Job::new(records).unwrap().program(&mut barriers).unwrap();
+    let mut machine = Machine { network: Pipelined::CHAPTER_5, compute: Fixed(10.0) };
+    assert!(machine.run(&program, &mut []).is_ok());
+}
+
+#[test]
+fn what_is_no_record_says_why() {
+    let error = |text: &str| RankRecord::parse(text).unwrap_err();
+    assert_eq!(error(""), JobError::Foreign);
+    assert_eq!(error("Chapter 1"), JobError::Foreign);
+    assert_eq!(error(&head(0, 2).replace("bowline record", "x")), JobError::Foreign);
+    let newer = head(0, 2).replace("\"version\":1", "\"version\":9");
+    assert_eq!(error(&newer), JobError::Version { found: 9 });
+    assert!(error(&head(2, 2)).to_string().contains("rank 2 of 2"));
+    assert!(error(&head(0, u32::MAX)).to_string().contains("1048576"));
+    for (line, wanted) in [
+        ("{\"dance\":1}", "nothing that a rank does"),
+        ("{\"at\":0,\"till\":0,\"send\":2,\"comm\":0,\"tag\":7,\"bytes\":0}", "rank 2 is not in"),
+        ("{\"at\":0,\"till\":0,\"send\":1,\"comm\":1,\"tag\":7,\"bytes\":0}", "no communicator 1"),
+        ("{\"at\":0,\"till\":0,\"recv\":2,\"comm\":0,\"tag\":7,\"bytes\":0}", "no rank 2"),
+        ("{\"at\":5,\"till\":4,\"wait\":true}", "from 5 till 4"),
+        (
+            "{\"at\":5,\"till\":9,\"wait\":true}\n{\"at\":8,\"till\":9,\"wait\":true}",
+            "lasted till 9",
+        ),
+        (
+            "{\"at\":0,\"till\":0,\"send\":1,\"comm\":0,\"tag\":7,\"bytes\":9999999999999}",
+            "terabyte",
+        ),
+        ("{\"comm\":7,\"generation\":0,\"members\":[0]}", "communicator 7"),
+        ("{\"comm\":1,\"generation\":0,\"members\":[1]}", "rank 0 is not among"),
+        ("{\"comm\":1,\"generation\":0,\"members\":[0,0]}", "different ranks"),
+        ("{\"comm\":1,\"generation\":0,\"members\":[0,9]}", "different ranks"),
+        ("{\"at\":0,\"till\":9,\"wait\":true}\n{\"end\":5}", "ends at 5"),
+        (
+            "{\"at\":0,\"till\":0,\"coll\":\"bcast\",\"how\":\"\",\"comm\":0,\"bytes\":1,\"root\":2,\"later\":false}",
+            "no root 2",
+        ),
+    ] {
+        let told = error(&format!("{}{WORLD}{line}", head(0, 2))).to_string();
+        assert!(told.contains(wanted), "{line}: {told}");
+    }
+}
+
+#[test]
+fn records_that_do_not_belong_together_are_refused() {
+    let job = |records| Job::new(records).unwrap_err().to_string();
+    assert!(job(vec![]).contains("0 of 0"));
+    assert!(job(vec![rank(1, "")]).contains("rank 0 is missing"));
+    assert!(job(vec![rank(0, "")]).contains("1 of 2"));
+    assert!(job(vec![rank(0, ""), rank(0, "")]).contains("twice"));
+    let three = RankRecord::parse(&head(1, 3)).unwrap();
+    assert!(job(vec![rank(0, ""), three]).contains("another one 3"));
+    let call = |name: &str| {
+        let line = "{\"at\":0,\"till\":0,\"coll\":\"NAME\",\"how\":\"\",\"comm\":0,\"bytes\":0,\"root\":0,\"later\":false}";
+        line.replace("NAME", name)
+    };
+    let job = Job::new(vec![rank(0, &call("barrier")), rank(1, &call("bcast"))]).unwrap();
+    let error = job.program(&mut barriers).unwrap_err().to_string();
+    assert!(error.contains("call barrier") && error.contains("bcast"), "{error}");
+    let job = Job::new(vec![rank(0, &call("dance")), rank(1, &call("dance"))]).unwrap();
+    assert!(job.program(&mut barriers).unwrap_err().to_string().contains("not simulated"));
+}

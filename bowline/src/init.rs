@@ -65,11 +65,14 @@ pub fn init_with(config: &Config) -> Result<World, InitError> {
 /// # Errors
 /// As for [`init`].
 pub fn init_in_job(config: &Config) -> Result<(World, Launched), InitError> {
-    let Entered { worker, rank, size, node_id, shared, share, boot } = enter(config)?;
+    let Entered { worker, rank, size, node_id, shared, share, nodes, boot } = enter(config)?;
     let mut collectives = CollOptions::from_config(config).map_err(StackError::from)?;
     // Rank 0 has published what it has before all ranks met.
     let of_job = boot.lock().unwrap_or_else(PoisonError::into_inner).kvs.get(COLLECTIVES)?;
     collectives.agree(&String::from_utf8_lossy(&of_job), share).map_err(StackError::from)?;
+    if let Some(nodes) = nodes {
+        collectives.set_nodes(nodes);
+    }
     let directory = Box::new(Published(boot.clone()));
     let launched = Launched(boot.clone());
     let world = World::from_parts(WorldParts {
@@ -130,6 +133,8 @@ pub(crate) struct Entered {
     pub(crate) shared: bool,
     /// Ranks for each processor, on the node of rank 0.
     pub(crate) share: f64,
+    /// The node of each rank, where there are several and it is known.
+    pub(crate) nodes: Option<Vec<u32>>,
     pub(crate) boot: Booted,
 }
 
@@ -165,8 +170,15 @@ pub(crate) fn enter(config: &Config) -> Result<Entered, InitError> {
     };
     let worker = stack::worker(&place, config, waiter)?;
     boot.kvs.put(&key(rank), &worker.address())?;
+    if spread && boot.locals.iter().min().is_none_or(|first| *first == rank) {
+        let locals: Vec<u8> = boot.locals.iter().flat_map(|rank| rank.to_le_bytes()).collect();
+        boot.kvs.put(&node_key(rank), &locals)?;
+    }
     if rank == 0 {
-        let collectives = CollOptions::from_config(config).map_err(StackError::from)?;
+        let mut collectives = CollOptions::from_config(config).map_err(StackError::from)?;
+        if let Some(assumed) = stack::assumed_costs(spread, config) {
+            collectives.assume(assumed).map_err(StackError::from)?;
+        }
         boot.kvs.put(COLLECTIVES, collectives.of_job().as_bytes())?;
     }
     boot.kvs.barrier()?;
@@ -174,14 +186,16 @@ pub(crate) fn enter(config: &Config) -> Result<Entered, InitError> {
     let processors = boot.job.processors();
     let mut shared = boot.local_size > processors;
     let mut share = f64::from(boot.local_size) / f64::from(processors.max(1));
+    let mut nodes = None;
     if spread {
         (shared, share) = agree(&mut boot, shared, share)?;
+        nodes = nodes_of(&boot.kvs.get(NODES)?, size);
     }
     waiting.share_processors(shared);
     worker.share_processors(shared);
     let node_id = boot.job.node_id();
     let boot = std::sync::Arc::new(Mutex::new(boot));
-    Ok(Entered { worker, rank, size, node_id, shared, share, boot })
+    Ok(Entered { worker, rank, size, node_id, shared, share, nodes, boot })
 }
 
 /// Leaves the job, after everything of this rank is gone, the worker included. A rank that panics
@@ -203,11 +217,63 @@ fn agree(boot: &mut Bootstrap, shared: bool, share: f64) -> Result<(bool, f64), 
     if boot.rank == 0 {
         let share = share.to_le_bytes();
         boot.kvs.put(NAME, &[&[u8::from(shared)], &share[..]].concat())?;
+        let nodes = runs_of(&all_nodes(boot)?);
+        boot.kvs.put(NODES, if nodes.len() <= NODES_MAX { &nodes } else { &[0] })?;
     }
     boot.kvs.barrier()?;
     let found = boot.kvs.get(NAME)?;
     let share = found.get(1..9).and_then(|bytes| bytes.try_into().ok()).map(f64::from_le_bytes);
     Ok((found.first() == Some(&1), share.filter(|share| share.is_finite()).unwrap_or(1.0)))
+}
+
+/// What rank 0 publishes of which rank is on which node.
+const NODES: &str = "bowline-nodes";
+
+/// Bytes that it may take. Where ranks are strewn over so many nodes that it does not, algorithms do not go by nodes.
+const NODES_MAX: usize = 64 << 10;
+
+/// What the first rank of a node publishes the ranks of it as.
+fn node_key(first: u32) -> String {
+    format!("bowline-node-{first}")
+}
+
+/// A word of four bytes after the other.
+fn words(bytes: &[u8]) -> impl Iterator<Item = u32> + '_ {
+    let word = |bytes: &[u8]| bytes.iter().rev().fold(0, |word, &byte| word << 8 | u32::from(byte));
+    bytes.chunks_exact(4).map(word)
+}
+
+/// The node of each rank, as the first rank of each node has published it. For rank 0.
+fn all_nodes(boot: &mut Bootstrap) -> Result<Vec<u32>, PmiError> {
+    let mut nodes = vec![u32::MAX; boot.size as usize];
+    while let Some(first) = nodes.iter().position(|node| *node == u32::MAX) {
+        let locals = boot.kvs.get(&node_key(first as u32))?;
+        nodes[first] = first as u32;
+        for rank in words(&locals) {
+            if let Some(node) = nodes.get_mut(rank as usize) {
+                *node = first as u32;
+            }
+        }
+    }
+    Ok(nodes)
+}
+
+/// Nodes of ranks that follow each other, each with how many there are.
+fn runs_of(nodes: &[u32]) -> Vec<u8> {
+    let runs = nodes.chunk_by(|one, next| one == next);
+    let run = |run: &[u32]| [run[0].to_le_bytes(), (run.len() as u32).to_le_bytes()].concat();
+    runs.flat_map(run).collect()
+}
+
+/// The nodes of `size` ranks by such runs; `None` where they are of another number.
+fn nodes_of(runs: &[u8], size: u32) -> Option<Vec<u32>> {
+    let words: Vec<u32> = words(runs).collect();
+    let (mut nodes, size) = (Vec::new(), size as usize);
+    for run in words.chunks_exact(2) {
+        let left = size - nodes.len();
+        nodes.resize(nodes.len() + left.min(run[1] as usize), run[0]);
+    }
+    (nodes.len() == size).then_some(nodes)
 }
 
 /// What rank 0 publishes its costs of messages as, and the algorithms that it is asked for.
@@ -273,5 +339,22 @@ impl Directory for Published {
     fn address(&self, world_rank: u32) -> Result<Vec<u8>, DirectoryError> {
         let mut boot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(boot.kvs.get(&key(world_rank))?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_come_out_of_runs_as_they_went_in() {
+        for nodes in [vec![0, 0, 0, 3, 3, 5], vec![0, 1, 0, 1], vec![0], (0..1000).collect()] {
+            assert_eq!(nodes_of(&runs_of(&nodes), nodes.len() as u32), Some(nodes));
+        }
+        for damaged in [&[][..], &[0], &runs_of(&[0, 0])] {
+            assert_eq!(nodes_of(damaged, 3), None);
+        }
+        // Too many are cut.
+        assert_eq!(nodes_of(&runs_of(&[7; 9]), 3), Some(vec![7; 3]));
     }
 }

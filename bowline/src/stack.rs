@@ -283,6 +283,18 @@ fn names(spread: bool, config: &Config) -> Vec<String> {
     names.split(',').map(|name| name.trim().to_owned()).collect()
 }
 
+/// What is assumed of the costs of messages, where nothing is said of them: of jobs whose ranks have tcp between them.
+/// Where all have shared memory, limits that were measured decide, and of other transports nothing is known.
+pub fn assumed_costs(spread: bool, config: &Config) -> Option<&'static str> {
+    let all = names(spread, config);
+    let has = |name: &str| all.iter().any(|known| known == name);
+    match (has("shm"), has("tcp"), has("ofi") || has("verbs")) {
+        (true, true, false) if spread => Some("shm/tcp"),
+        (false, true, false) => Some("tcp"),
+        _ => None,
+    }
+}
+
 /// Whether a transport will be opened that wants to know whether ranks share processors.
 pub(crate) fn asks_for_processors(spread: bool, config: &Config) -> bool {
     let of_rails = rail_names(config);

@@ -7,6 +7,7 @@ mod collectives;
 mod communicators;
 mod damage;
 mod deaths;
+mod layers;
 mod messages;
 mod multiplying;
 mod ordering;

@@ -37,6 +37,7 @@ Examples:
   bowline explain --collective allreduce --ranks 48 --size 8,64k
                                                       its algorithms, and what each is expected to take
   BOWLINE_COLL_COSTS=tcp,pipelining=100000 bowline explain --collective bcast --ranks 1000
+  bowline explain --collective allreduce --ranks 64 --nodes 8
                                                       on a network with 100 microseconds of latency")]
 pub(crate) struct Args {
     /// Number of ranks; under a launcher that says.
@@ -54,6 +55,10 @@ pub(crate) struct Args {
     /// How many ranks share a processor.
     #[arg(long, value_name = "RANKS", requires = "collective", default_value_t = 1.0)]
     share: f64,
+    /// On how many nodes the ranks are, in blocks.
+    #[arg(long, value_name = "NODES", requires = "collective", default_value_t = 1,
+          value_parser = clap::value_parser!(u32).range(1..))]
+    nodes: u32,
     /// The rank that is asked.
     #[arg(long, value_name = "R", default_value_t = 0)]
     rank: u32,
@@ -157,7 +162,8 @@ pub(crate) fn main(args: &Args, as_rank: bool) -> anyhow::Result<ExitCode> {
             "--share {}: at least 1 rank has a processor",
             args.share
         );
-        let report = collective::report(&config, name, args.ranks, args.share, &args.size)?;
+        let report =
+            collective::report(&config, name, (args.ranks, args.nodes), args.share, &args.size)?;
         match args.json {
             true => output::print_json(&report)?,
             false => output::print(&report.text()?)?,

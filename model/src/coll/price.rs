@@ -15,12 +15,14 @@ mod levels;
 mod limits;
 mod load;
 mod multiply;
+mod prices;
 
-pub use costs::{Costs, CostsError};
+pub use costs::{Costs, CostsError, OfSize, OfSizes};
 pub use counts::{allgather, allreduce, alltoall, barrier, bcast, reduce, reduce_scatter};
 pub use limits::Limits;
 pub use load::Load;
 pub use multiply::multiplying;
+pub use prices::{JobCosts, Layers, Prices, Way};
 
 use super::forms::{Allgather, Allreduce, Alltoall, Barrier, Bcast, Reduce, ReduceScatter};
 use crate::choice::{Order, candidates, choose};

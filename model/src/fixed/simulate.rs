@@ -280,6 +280,7 @@ mod tests {
         copy: 0.1,
         reduce: 0.15,
         switch: 0.0,
+        by_size: crate::coll::price::OfSizes::NONE,
     };
 
     /// A closed form is what the simulator says, within 2 %.

@@ -1,9 +1,11 @@
 //! What a user may ask of collectives.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 
 use bowline_base::config::{Config, Setting};
-use bowline_model::coll::price::{Costs, CostsError};
+use bowline_model::coll::nodes::Nodes;
+use bowline_model::coll::price::{CostsError, JobCosts};
 use bowline_model::coll::wanted::{Wanted, WantedError};
 
 bowline_base::settings! {
@@ -59,9 +61,11 @@ bowline_base::settings! {
         pub SCAN: String = Setting::<String>::text("BOWLINE_SCAN", "auto")
             .cost("nothing")
             .change("as for BOWLINE_BARRIER");
-        /// What messages cost, by which the algorithms of collectives are chosen: auto, a table of limits
-        /// that suits one machine; shm or tcp, with changes behind it in nanoseconds, such as
-        /// tcp,pipelining=100000 for a network whose messages take 100 microseconds. Rank 0's is every rank's.
+        /// What messages cost, by which the algorithms of collectives are chosen: auto, a table of limits within
+        /// one node and assumed costs for jobs on several; shm or tcp, with changes behind it in nanoseconds,
+        /// such as tcp,pipelining=100000 for a network whose messages take 100 microseconds, or at1024=20000/3500
+        /// for messages of one size as bowline model fit finds them; or two of these, shm/tcp, of messages
+        /// within nodes and between them. Rank 0's is every rank's.
         pub COLL_COSTS: String = Setting::<String>::text("BOWLINE_COLL_COSTS", "auto")
             .cost("nothing; the first collective of a communicator makes its table, in about a millisecond")
             .change("for networks that are slow beside their processors");
@@ -82,13 +86,17 @@ pub struct CollOptions {
     /// The algorithms that are asked for.
     pub(crate) wanted: Wanted,
     /// What messages cost, where that is known.
-    pub(crate) costs: Option<Box<JobCosts>>,
+    pub(crate) costs: Option<Box<Pricing>>,
+    /// The node of each rank of the world, where there are several.
+    nodes: Option<Arc<[u32]>>,
+    /// Their hash.
+    nodes_hash: u64,
 }
 
 /// What messages cost in a job, and how its ranks share processors.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct JobCosts {
-    pub(crate) costs: Costs,
+pub(crate) struct Pricing {
+    pub(crate) costs: JobCosts,
     /// Ranks for each processor of a node, where they share processors.
     pub(crate) share: f64,
 }
@@ -129,12 +137,17 @@ impl CollOptions {
         let costs = match config.get(COLL_COSTS).as_str() {
             "auto" => None,
             text => {
-                let costs = text.parse::<Costs>();
+                let costs = text.parse::<JobCosts>();
                 let costs = costs.map_err(|error| refused(COLL_COSTS.name(), error.into()))?;
-                Some(Box::new(JobCosts { costs, share: 1.0 }))
+                Some(Box::new(Pricing { costs, share: 1.0 }))
             }
         };
-        Ok(Self { wanted, costs })
+        Ok(Self { wanted, costs, nodes: None, nodes_hash: 0 })
+    }
+
+    /// The algorithm that is asked for of each collective, by its name: `auto` where none is.
+    pub fn algorithms(&self) -> [(&'static str, String); 10] {
+        self.wanted.words()
     }
 
     /// A number that two ranks have in common only if they choose by the same.
@@ -150,6 +163,7 @@ impl CollOptions {
             job.share.to_bits().hash(&mut hasher);
         }
         wanted.to_string().hash(&mut hasher);
+        self.nodes_hash.hash(&mut hasher);
         hasher.finish() | 1
     }
 
@@ -175,16 +189,49 @@ impl CollOptions {
         self.costs = match costs {
             "auto" => None,
             text => {
-                let costs = text.parse::<Costs>();
+                let costs = text.parse::<JobCosts>();
                 let costs = costs.map_err(|error| CollOptionsError {
                     setting: COLL_COSTS.name(),
                     source: error.into(),
                 })?;
-                Some(Box::new(JobCosts { costs, share: 1.0 }))
+                Some(Box::new(Pricing { costs, share: 1.0 }))
             }
         };
         self.share_processors(share);
         Ok(())
+    }
+
+    /// Where nothing is said of costs, these are assumed, as [`COLL_COSTS`] has them. For rank 0, whose are every
+    /// rank's.
+    ///
+    /// # Errors
+    /// When they are none.
+    pub fn assume(&mut self, costs: &str) -> Result<(), CollOptionsError> {
+        if self.costs.is_none() {
+            let costs = costs.parse::<JobCosts>().map_err(|error| CollOptionsError {
+                setting: COLL_COSTS.name(),
+                source: error.into(),
+            })?;
+            self.costs = Some(Box::new(Pricing { costs, share: 1.0 }));
+        }
+        Ok(())
+    }
+
+    /// The node of each rank of the world, by any numbers; all ranks say the same.
+    pub fn set_nodes(&mut self, nodes: impl Into<Arc<[u32]>>) {
+        let nodes = nodes.into();
+        let mut hasher = DefaultHasher::new();
+        nodes.hash(&mut hasher);
+        self.nodes_hash = hasher.finish();
+        self.nodes = Some(nodes);
+    }
+
+    /// The nodes of some ranks of the world, where there are several.
+    pub(crate) fn nodes(&self, world_ranks: impl Iterator<Item = u32>) -> Option<Nodes> {
+        let nodes = self.nodes.as_deref()?;
+        // A rank that nobody said anything of is on none of them.
+        let node = |rank: u32| nodes.get(rank as usize).copied().unwrap_or(u32::MAX);
+        Some(Nodes::new(world_ranks.map(node))).filter(|nodes| nodes.count() > 1)
     }
 
     /// So many ranks share each processor. Must be alike at all ranks.

@@ -11,7 +11,9 @@ use bowline_model::coll::choice::Shape;
 use bowline_model::coll::forms::{
     Allgather, Allreduce, Alltoall, Barrier, Bcast, Reduce, ReduceScatter, Scan, Tree,
 };
-use bowline_model::coll::price::{AllreduceForm, Costs, Crew, Limits, Priced};
+use bowline_model::coll::layers::Layered;
+use bowline_model::coll::nodes::Nodes;
+use bowline_model::coll::price::{AllreduceForm, Crew, Layers, Limits, Priced, Prices, Way};
 use bowline_model::coll::wanted::Wanted;
 use bowline_model::stages::Stage;
 
@@ -24,6 +26,10 @@ pub(crate) enum AllreduceWay {
     Form(Allreduce),
     /// By recursive multiplying, with these stages of the rank.
     Multiplying(Vec<Stage>),
+    /// In layers, with a form among the nodes.
+    Layered(Layered<Allreduce>),
+    /// In layers, with recursive multiplying among the nodes; the stages are those of the rank's node.
+    LayeredMultiplying(Layered<Vec<Stage>>),
 }
 
 /// The choices for allreduces: the schedules and forms, and their numbers by length.
@@ -37,23 +43,25 @@ struct Allreduces {
 #[derive(Debug)]
 struct Basis {
     shape: Shape,
-    /// What the job has of costs, and the ranks as prices know them.
-    costs: Option<(Costs, Crew)>,
+    /// What prices are made of, if the job has costs.
+    prices: Option<Prices>,
     wanted: Wanted,
+    /// The nodes of the ranks, where there are several.
+    nodes: Option<Nodes>,
 }
 
 /// The choices for one communicator, as they are needed.
 #[derive(Debug)]
 pub(crate) struct Chosen {
     basis: Basis,
-    barrier: Barrier,
-    bcast: OnceCell<Limits<Bcast>>,
+    barrier: Way<Barrier>,
+    bcast: OnceCell<Limits<Way<Bcast>>>,
     /// For operations that are not commutative, and for those that are.
-    reduce: OnceCell<[Limits<Reduce>; 2]>,
+    reduce: OnceCell<[Limits<Way<Reduce>>; 2]>,
     allreduce: OnceCell<Allreduces>,
     gather: OnceCell<Limits<Tree>>,
     scatter: OnceCell<Limits<Tree>>,
-    allgather: OnceCell<Limits<Allgather>>,
+    allgather: OnceCell<Limits<Way<Allgather>>>,
     allgatherv: OnceCell<Limits<Allgather>>,
     alltoall: OnceCell<Limits<Alltoall>>,
     reduce_scatter: OnceCell<[Limits<ReduceScatter>; 2]>,
@@ -74,46 +82,57 @@ fn by_order<F: PartialEq>(choose: impl Fn(usize, bool) -> F) -> [Limits<F>; 2] {
 /// A type that does not keep a vector from being cut.
 const WIDTH: usize = 1;
 
+/// What is asked for, or the cheapest, or what the table says.
+fn choose<F>(
+    asked: Option<F>,
+    prices: Option<Vec<Priced<Way<F>>>>,
+    table: impl FnOnce() -> F,
+) -> Way<F> {
+    match (asked, prices) {
+        (Some(form), _) => Way::Form(form),
+        (None, Some(prices)) => first(prices),
+        (None, None) => Way::Form(table()),
+    }
+}
+
 impl Basis {
-    fn barrier(&self) -> Barrier {
-        self.wanted.barrier.unwrap_or_else(|| match &self.costs {
-            None => self.shape.barrier(),
-            Some((costs, crew)) => first(crew.barriers(costs)),
-        })
+    /// The prices, where nothing is asked for.
+    fn unless<F>(&self, asked: Option<F>) -> (Option<F>, Option<&Prices>) {
+        let prices = if asked.is_none() { self.prices.as_ref() } else { None };
+        (asked, prices)
     }
 
-    fn bcast(&self, bytes: usize) -> Bcast {
-        self.wanted.bcast.unwrap_or_else(|| match &self.costs {
-            None => self.shape.bcast(bytes),
-            Some((costs, crew)) => first(crew.bcasts(costs, bytes)),
-        })
+    fn barrier(&self) -> Way<Barrier> {
+        let (asked, prices) = self.unless(self.wanted.barrier);
+        choose(asked, prices.map(Prices::barriers), || self.shape.barrier())
     }
 
-    fn reduce(&self, bytes: usize, commutative: bool) -> Reduce {
+    fn bcast(&self, bytes: usize) -> Way<Bcast> {
+        let (asked, prices) = self.unless(self.wanted.bcast);
+        choose(asked, prices.map(|prices| prices.bcasts(bytes)), || self.shape.bcast(bytes))
+    }
+
+    fn reduce(&self, bytes: usize, commutative: bool) -> Way<Reduce> {
         let allowed =
             |how: &Reduce| commutative || !matches!(how, Reduce::Binomial | Reduce::Chain);
-        self.wanted.reduce.filter(allowed).unwrap_or_else(|| match &self.costs {
-            None => self.shape.reduce(bytes, WIDTH, commutative),
-            Some((costs, crew)) => first(crew.reduces(costs, bytes, commutative)),
-        })
+        let (asked, prices) = self.unless(self.wanted.reduce.filter(allowed));
+        let prices = prices.map(|prices| prices.reduces(bytes, commutative));
+        choose(asked, prices, || self.shape.reduce(bytes, WIDTH, commutative))
     }
 
-    fn allreduce(&self, bytes: usize, commutative: bool) -> AllreduceForm {
-        if let Some(form) = self.wanted.allreduce.form() {
-            return AllreduceForm::Form(form);
-        }
-        let wanted = &self.wanted.allreduce;
-        if let Some(schedule) = wanted.schedule(self.shape.ranks, commutative) {
-            return AllreduceForm::Multiplying(schedule);
-        }
-        match &self.costs {
-            None => AllreduceForm::Form(self.shape.allreduce(bytes, WIDTH)),
-            Some((costs, crew)) => first(crew.allreduces(costs, bytes, commutative)),
-        }
+    fn allreduce(&self, bytes: usize, commutative: bool) -> Way<AllreduceForm> {
+        let schedule = || {
+            let schedule = self.wanted.allreduce.schedule(self.shape.ranks, commutative)?;
+            Some(AllreduceForm::Multiplying(schedule))
+        };
+        let form = self.wanted.allreduce.form().map(AllreduceForm::Form);
+        let (asked, prices) = self.unless(form.or_else(schedule));
+        let prices = prices.map(|prices| prices.allreduces(bytes, commutative));
+        choose(asked, prices, || AllreduceForm::Form(self.shape.allreduce(bytes, WIDTH)))
     }
 
     fn allreduces(&self, rank: u32) -> Allreduces {
-        let mut forms: Vec<AllreduceForm> = Vec::new();
+        let mut forms: Vec<Way<AllreduceForm>> = Vec::new();
         let by_length = by_order(|bytes, commutative| self.allreduce(bytes, commutative));
         let by_length = by_length.map(|limits| {
             limits.map(|form| {
@@ -123,22 +142,29 @@ impl Basis {
                 })
             })
         });
+        let node = self.nodes.as_ref().map_or(0, |nodes| nodes.node(rank));
         let way = |form| match form {
-            AllreduceForm::Form(form) => AllreduceWay::Form(form),
-            AllreduceForm::Multiplying(schedule) => {
+            Way::Form(AllreduceForm::Form(form)) => AllreduceWay::Form(form),
+            Way::Form(AllreduceForm::Multiplying(schedule)) => {
                 AllreduceWay::Multiplying(schedule.stages(rank))
             }
+            Way::Layered(Layered { within, among }) => match among {
+                AllreduceForm::Form(among) => AllreduceWay::Layered(Layered { within, among }),
+                AllreduceForm::Multiplying(schedule) => {
+                    let among = schedule.stages(node);
+                    AllreduceWay::LayeredMultiplying(Layered { within, among })
+                }
+            },
         };
         Allreduces { ways: forms.into_iter().map(way).collect(), by_length }
     }
 
-    fn allgather(&self, block: usize) -> Allgather {
+    fn allgather(&self, block: usize) -> Way<Allgather> {
         let allowed =
             |how: &Allgather| *how != Allgather::Doubling || self.shape.ranks.is_power_of_two();
-        self.wanted.allgather.filter(allowed).unwrap_or_else(|| match &self.costs {
-            None => self.shape.allgather(block),
-            Some((costs, crew)) => first(crew.allgathers(costs, block)),
-        })
+        let (asked, prices) = self.unless(self.wanted.allgather.filter(allowed));
+        let prices = prices.map(|prices| prices.allgathers(block));
+        choose(asked, prices, || self.shape.allgather(block))
     }
 
     fn allgatherv(&self, total: usize) -> Allgather {
@@ -148,9 +174,9 @@ impl Basis {
     }
 
     fn alltoall(&self, block: usize) -> Alltoall {
-        self.wanted.alltoall.unwrap_or_else(|| match &self.costs {
+        self.wanted.alltoall.unwrap_or_else(|| match &self.prices {
             None => self.shape.alltoall(block),
-            Some((costs, crew)) => first(crew.alltoalls(costs, block)),
+            Some(prices) => first(prices.alltoalls(block)),
         })
     }
 
@@ -160,9 +186,9 @@ impl Basis {
             ReduceScatter::Pairwise | ReduceScatter::Multiplying(_) => commutative,
             ReduceScatter::ViaRoot | ReduceScatter::Direct => true,
         };
-        self.wanted.reduce_scatter.filter(allowed).unwrap_or_else(|| match &self.costs {
+        self.wanted.reduce_scatter.filter(allowed).unwrap_or_else(|| match &self.prices {
             None => self.shape.reduce_scatter(total, commutative),
-            Some((costs, crew)) => first(crew.reduce_scatters(costs, total, commutative)),
+            Some(prices) => first(prices.reduce_scatters(total, commutative)),
         })
     }
 }
@@ -221,12 +247,16 @@ impl Communicator {
     #[cold]
     fn choosing(&self, wanted: Wanted) -> Box<Chosen> {
         let shape = self.shape();
-        let costs = self.inner.process.collectives.costs.as_ref().map(|job| {
+        let options = &self.inner.process.collectives;
+        let nodes =
+            options.costs.as_ref().and_then(|_| options.nodes(self.inner.group.world_ranks()));
+        let prices = options.costs.as_ref().map(|job| {
             let ranks = shape.ranks;
             let share = if shape.oversubscribed { job.share.min(f64::from(ranks)) } else { 1.0 };
-            (job.costs, Crew { ranks, share })
+            let layers = nodes.as_ref().map(Layers::from);
+            Prices { crew: Crew { ranks, share }, costs: job.costs, layers }
         });
-        Box::new(Chosen::new(Basis { shape, costs, wanted }))
+        Box::new(Chosen::new(Basis { shape, prices, wanted, nodes }))
     }
 
     /// Asks for algorithms of the collectives of this communicator, in place of those that settings ask for: pairs of
@@ -285,22 +315,29 @@ impl Communicator {
         &self.chosen().basis.wanted
     }
 
+    /// The nodes of the ranks, by which ways are in layers.
     #[inline]
-    pub(super) fn barrier_form(&self) -> Barrier {
-        self.chosen().barrier
+    pub(super) fn nodes(&self) -> &Nodes {
+        let nodes = self.chosen().basis.nodes.as_ref();
+        nodes.expect("ways in layers have prices only where there are nodes")
     }
 
     #[inline]
-    pub(super) fn bcast_form(&self, bytes: usize) -> Bcast {
+    pub(super) fn barrier_way(&self) -> &Way<Barrier> {
+        &self.chosen().barrier
+    }
+
+    #[inline]
+    pub(super) fn bcast_way(&self, bytes: usize) -> &Way<Bcast> {
         let Chosen { basis, bcast, .. } = self.chosen();
-        *bcast.get_or_init(|| Limits::of(|bytes| basis.bcast(bytes))).find(bytes)
+        bcast.get_or_init(|| Limits::of(|bytes| basis.bcast(bytes))).find(bytes)
     }
 
     #[inline]
-    pub(super) fn reduce_form(&self, bytes: usize, commutative: bool) -> Reduce {
+    pub(super) fn reduce_way(&self, bytes: usize, commutative: bool) -> &Way<Reduce> {
         let Chosen { basis, reduce, .. } = self.chosen();
         let all = reduce.get_or_init(|| by_order(|bytes, order| basis.reduce(bytes, order)));
-        *all[usize::from(commutative)].find(bytes)
+        all[usize::from(commutative)].find(bytes)
     }
 
     #[inline]
@@ -325,9 +362,9 @@ impl Communicator {
     }
 
     #[inline]
-    pub(super) fn allgather_form(&self, block: usize) -> Allgather {
+    pub(super) fn allgather_way(&self, block: usize) -> &Way<Allgather> {
         let Chosen { basis, allgather, .. } = self.chosen();
-        *allgather.get_or_init(|| Limits::of(|block| basis.allgather(block))).find(block)
+        allgather.get_or_init(|| Limits::of(|block| basis.allgather(block))).find(block)
     }
 
     /// For blocks of different lengths, `total` bytes together.

@@ -14,11 +14,13 @@ use crate::comm::Communicator;
 use crate::error::MpiError;
 use bowline_model::coll::blocks::{Blocks, Even};
 use bowline_model::coll::forms::{Allreduce, Tree};
+use bowline_model::coll::layers::{AmongNodes, Layered};
 use bowline_model::coll::plan::{Place, Plan, Space, Span, Vectors};
+use bowline_model::coll::price::Way;
 use bowline_model::coll::record::Recorder;
 use bowline_model::coll::{
-    allgather, allreduce, alltoall, barrier, bcast, gather, multiply, reduce, reduce_scatter, scan,
-    scatter,
+    allgather, allreduce, alltoall, barrier, bcast, gather, layers, multiply, reduce,
+    reduce_scatter, scan, scatter,
 };
 
 /// How a collective is recorded that goes through the memory which ranks share.
@@ -151,9 +153,15 @@ impl Communicator {
     }
 
     pub(super) fn barrier_by_messages<'a>(&'a self, on: impl Follow<'a>) -> Result<(), MpiError> {
-        let how = self.barrier_form();
-        let _told = self.inner.told("barrier", &how, (0, 0), on.later());
-        barrier::run(&mut on.begin(self, 0, None), self.place(), how)
+        let way = self.barrier_way();
+        let _told = self.inner.told("barrier", way.algorithm(), (0, 0), on.later());
+        let mut engine = on.begin(self, 0, None);
+        match way {
+            Way::Form(how) => barrier::run(&mut engine, self.place(), *how),
+            Way::Layered(how) => {
+                layers::barrier(&mut engine, self.place(), self.nodes(), how.among)
+            }
+        }
     }
 
     pub(crate) fn bcast_spans<'a>(
@@ -169,9 +177,15 @@ impl Communicator {
             let _told = self.inner.told("bcast", &SHARED, (data.len, root), false);
             return staging.bcast(&self.inner, buffers, data, root);
         }
-        let how = self.bcast_form(data.len);
-        let _told = self.inner.told("bcast", &how, (data.len, root), on.later());
-        bcast::run(&mut on.begin(self, 0, None), self.place(), how, root, data)
+        let way = self.bcast_way(data.len);
+        let _told = self.inner.told("bcast", way.algorithm(), (data.len, root), on.later());
+        let mut engine = on.begin(self, 0, None);
+        match way {
+            Way::Form(how) => bcast::run(&mut engine, self.place(), *how, root, data),
+            Way::Layered(how) => {
+                layers::bcast(&mut engine, self.place(), self.nodes(), *how, root, data)
+            }
+        }
     }
 
     /// Blocks of the length of `own` to the output at the root.
@@ -244,6 +258,7 @@ impl Communicator {
         mut on: impl Follow<'a>,
         own: Span,
     ) -> Result<(), MpiError> {
+        let total = own.len * self.inner.size as usize;
         let blocks = Even { space: Space::Output, len: own.len };
         if self.asked().allgather.is_none()
             && let Some(buffers) = on.buffers()
@@ -252,11 +267,18 @@ impl Communicator {
             let _told = self.inner.told("allgather", &SHARED, (own.len, 0), false);
             return staging.gather(&self.inner, buffers, own, &blocks, None);
         }
-        let how = self.allgather_form(own.len);
-        let _told = self.inner.told("allgather", &how, (own.len, 0), on.later());
-        let scratch = allgather::scratch(how, own.len * self.inner.size as usize);
-        let mut engine = on.begin(self, scratch, None);
-        allgather::even(&mut engine, self.place(), how, own, blocks)
+        let way = self.allgather_way(own.len);
+        let _told = self.inner.told("allgather", way.algorithm(), (own.len, 0), on.later());
+        match way {
+            Way::Form(how) => {
+                let mut engine = on.begin(self, allgather::scratch(*how, total), None);
+                allgather::even(&mut engine, self.place(), *how, own, blocks)
+            }
+            Way::Layered(how) => {
+                let mut engine = on.begin(self, layers::allgather_scratch(*how, total), None);
+                layers::allgather(&mut engine, self.place(), self.nodes(), *how, own, blocks)
+            }
+        }
     }
 
     /// Blocks of `total` bytes together.
@@ -324,12 +346,21 @@ impl Communicator {
             return staging.reduce(&self.inner, buffers, own, op, Some(root));
         }
         let Reduction { width, commutative, combine } = op;
-        let how = self.reduce_form(own.len, commutative);
-        let _told = self.inner.told("reduce", &how, (own.len, root), on.later());
-        let scratch = reduce::scratch(how, self.inner.size, own.len);
+        let way = self.reduce_way(own.len, commutative);
+        let _told = self.inner.told("reduce", way.algorithm(), (own.len, root), on.later());
         let vectors = Vectors { input: own, output: Span::output(own.len), width, scratch: 0 };
-        let mut engine = on.begin(self, scratch, Some(combine));
-        reduce::run(&mut engine, self.place(), how, root, vectors)
+        match way {
+            Way::Form(how) => {
+                let scratch = reduce::scratch(*how, self.inner.size, own.len);
+                let mut engine = on.begin(self, scratch, Some(combine));
+                reduce::run(&mut engine, self.place(), *how, root, vectors)
+            }
+            Way::Layered(how) => {
+                let scratch = layers::reduce_scratch(self.nodes(), *how, own.len);
+                let mut engine = on.begin(self, scratch, Some(combine));
+                layers::reduce(&mut engine, self.place(), self.nodes(), *how, root, vectors)
+            }
+        }
     }
 
     /// The result goes to the first bytes of the output; `own` may be them.
@@ -398,20 +429,32 @@ impl Communicator {
         allreduce::run(&mut engine, self.place(), how, vectors)
     }
 
-    pub(super) fn allreduce_by_messages<'a>(
+    pub(super) fn allreduce_by_messages<'a, F: Follow<'a>>(
         &'a self,
-        on: impl Follow<'a>,
+        on: F,
         own: Span,
         op: Reduction<'a>,
     ) -> Result<(), MpiError> {
         let Reduction { width, combine, commutative } = op;
         let vectors = Vectors { input: own, output: Span::output(own.len), width, scratch: 0 };
+        let in_layers = |on: F, how| {
+            let _told = self.inner.told("allreduce", &how, (own.len, 0), on.later());
+            let scratch = layers::allreduce_scratch(self.nodes(), how, (own.len, width));
+            let mut engine = on.begin(self, scratch, Some(combine));
+            layers::allreduce(&mut engine, self.place(), self.nodes(), how, vectors)
+        };
         match self.allreduce_way(own.len, commutative) {
             AllreduceWay::Form(how) => {
                 let _told = self.inner.told("allreduce", how, (own.len, 0), on.later());
                 let scratch = allreduce::scratch(*how, self.inner.size, own.len);
                 let mut engine = on.begin(self, scratch, Some(combine));
                 allreduce::run(&mut engine, self.place(), *how, vectors)
+            }
+            AllreduceWay::Layered(Layered { within, among }) => {
+                in_layers(on, Layered { within: *within, among: AmongNodes::Form(*among) })
+            }
+            AllreduceWay::LayeredMultiplying(Layered { within, among }) => {
+                in_layers(on, Layered { within: *within, among: AmongNodes::Multiplying(among) })
             }
             AllreduceWay::Multiplying(stages) => {
                 let _told = self.inner.told("allreduce", &MULTIPLYING, (own.len, 0), on.later());

@@ -123,7 +123,7 @@ fn an_algorithm_that_does_not_exist_is_refused() {
 }
 
 /// All collectives that have algorithms to choose from, with short and long vectors.
-fn all_collectives(world: &World) {
+pub(crate) fn all_collectives(world: &World) {
     reduce_everything(world);
     let (rank, size) = (world.rank() as usize, world.size() as usize);
     for len in [1, 40, 5000] {
@@ -222,7 +222,7 @@ fn long_reductions_go_along_a_chain_in_pieces() {
 }
 
 /// Gathers, scatters and scans, blocks of different lengths, and an operation that is not commutative.
-fn ordered_collectives(world: &World) {
+pub(crate) fn ordered_collectives(world: &World) {
     let (rank, size) = (world.rank() as usize, world.size() as usize);
     let root = size as i32 - 1;
     let at_root = |items: Vec<u32>| if world.rank() == root { items } else { Vec::new() };

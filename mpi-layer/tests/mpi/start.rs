@@ -73,6 +73,22 @@ pub(crate) fn ranks_that_differ<R: Send>(
     ranks_asking(values.len(), shared, &config(&[]), of_rank, body)
 }
 
+/// Ranks that take themselves to be on these nodes, with some settings.
+pub(crate) fn ranks_on_nodes<R: Send>(
+    shared: bool,
+    nodes: &[u32],
+    settings: &[(&str, &str)],
+    body: impl Fn(&World) -> R + Sync,
+) -> Vec<R> {
+    let config = config(settings);
+    let collectives = |_| {
+        let mut all = CollOptions::from_config(&config).expect("settings of collectives");
+        all.set_nodes(nodes);
+        all
+    };
+    ranks_asking(nodes.len(), shared, &config, collectives, body)
+}
+
 fn ranks_asking<R: Send>(
     size: usize,
     shared: bool,

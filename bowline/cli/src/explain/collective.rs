@@ -6,7 +6,9 @@ use std::fmt::Write;
 use anyhow::{Context, Result};
 use bowline_base::config::{Config, show_bytes};
 use bowline_model::coll::choice::Shape;
-use bowline_model::coll::price::{AllreduceForm, Costs, Crew, Priced};
+use bowline_model::coll::forms::{Form, Tree};
+use bowline_model::coll::layers::Layered;
+use bowline_model::coll::price::{AllreduceForm, Crew, JobCosts, Layers, Priced, Prices, Way};
 use clap::ValueEnum;
 use serde::Serialize;
 
@@ -29,10 +31,13 @@ pub(super) struct Report {
     ranks: u32,
     /// Ranks for each processor.
     share: f64,
+    nodes: u32,
     /// What messages cost, as `BOWLINE_COLL_COSTS` has it.
     costs: String,
-    /// Whether the costs are only assumed, and a job chooses by the table of limits instead.
-    assumed: bool,
+    /// Where the costs are from: given, or assumed.
+    source: &'static str,
+    /// By what a job chooses: a setting that names the algorithm, costs, or the table of limits.
+    chosen_by: &'static str,
     sizes: Vec<OfSize>,
 }
 
@@ -53,93 +58,136 @@ struct Algorithm {
     taken: bool,
 }
 
-/// Names of algorithms with their prices.
-fn named<F: std::fmt::Debug + PartialEq>(
-    all: Vec<Priced<F>>,
-    by_table: Option<&F>,
-) -> Vec<Algorithm> {
-    let name = |form: &F| format!("{form:?}");
-    of_names(all, by_table.map(name), name)
+/// What an algorithm is called in settings, or else here.
+fn name<F: Form + std::fmt::Debug>(form: F) -> String {
+    form.name().map_or_else(|| format!("{form:?}"), ToOwned::to_owned)
 }
 
-/// The one that a table names is taken, or else the first.
-fn of_names<F>(
-    all: Vec<Priced<F>>,
-    by_table: Option<String>,
-    name: impl Fn(&F) -> String,
-) -> Vec<Algorithm> {
-    let algorithm = |(index, Priced { form, time }): (usize, Priced<F>)| {
-        let name = name(&form);
-        let taken = by_table.as_ref().map_or(index == 0, |table| *table == name);
-        Algorithm { name, time_ns: time, taken }
-    };
-    all.into_iter().enumerate().map(algorithm).collect()
-}
-
-fn allreduce_name(form: &AllreduceForm) -> String {
+fn allreduce_name(form: AllreduceForm) -> String {
     match form {
-        AllreduceForm::Form(form) => format!("{form:?}"),
-        AllreduceForm::Multiplying(schedule) => format!("Multiplying {schedule}"),
+        AllreduceForm::Form(form) => name(form),
+        AllreduceForm::Multiplying(schedule) => format!("multiplying {schedule}"),
     }
 }
 
-/// What is known of a collective of `ranks`, `share` on each processor, with these settings.
+/// The name of a way of doing it.
+fn of_way<F>(way: Way<F>, name: impl Fn(F) -> String) -> String {
+    match way {
+        Way::Form(form) => name(form),
+        Way::Layered(Layered { within, among }) => {
+            let within = match within {
+                Tree::Linear => "linear",
+                Tree::Binomial => "binomial",
+            };
+            format!("{} among nodes, {within} within", name(among))
+        }
+    }
+}
+
+/// Ways with their names.
+fn ways<F>(all: Vec<Priced<Way<F>>>, name: impl Fn(F) -> String) -> Vec<Priced<String>> {
+    let named = |Priced { form, time }| Priced { form: of_way(form, &name), time };
+    all.into_iter().map(named).collect()
+}
+
+fn forms<F: Form + std::fmt::Debug>(all: Vec<Priced<F>>) -> Vec<Priced<String>> {
+    all.into_iter().map(|Priced { form, time }| Priced { form: name(form), time }).collect()
+}
+
+/// The algorithms of one size, and what the table of limits says.
+fn algorithms(
+    prices: &Prices,
+    shape: Shape,
+    collective: Collective,
+    bytes: usize,
+) -> (Vec<Priced<String>>, String) {
+    // Of numbers of eight bytes.
+    let width = 8;
+    match collective {
+        Collective::Barrier => (ways(prices.barriers(), name), name(shape.barrier())),
+        Collective::Bcast => (ways(prices.bcasts(bytes), name), name(shape.bcast(bytes))),
+        Collective::Reduce => {
+            (ways(prices.reduces(bytes, true), name), name(shape.reduce(bytes, width, true)))
+        }
+        Collective::Allreduce => {
+            let table = name(shape.allreduce(bytes, width));
+            (ways(prices.allreduces(bytes, true), allreduce_name), table)
+        }
+        Collective::Allgather => {
+            (ways(prices.allgathers(bytes), name), name(shape.allgather(bytes)))
+        }
+        Collective::Alltoall => (forms(prices.alltoalls(bytes)), name(shape.alltoall(bytes))),
+        Collective::ReduceScatter => {
+            let total = bytes.saturating_mul(shape.ranks as usize);
+            let table = name(shape.reduce_scatter(total, true));
+            (forms(prices.reduce_scatters(total, true)), table)
+        }
+    }
+}
+
+/// What is known of a collective of ranks on some nodes, `share` on each processor, with these settings.
 ///
 /// # Errors
 /// When the setting is no cost.
 pub(super) fn report(
     config: &Config,
     collective: Collective,
-    ranks: u32,
+    (ranks, nodes): (u32, u32),
     share: f64,
     sizes: &[usize],
 ) -> Result<Report> {
     let setting = bowline::mpi::COLL_COSTS;
     let text: String = config.get(setting);
-    let assumed = text == "auto";
-    let costs: Costs =
-        if assumed { Costs::SHARED_MEMORY } else { text.parse().context(setting.name())? };
-    let crew = Crew { ranks, share };
+    // As a job of so many nodes would assume them.
+    let assumed = bowline::stack::assumed_costs(nodes > 1, config);
+    let (costs, source): (JobCosts, _) = match text.as_str() {
+        "auto" => (assumed.unwrap_or("shm").parse().context("assumed costs")?, "assumed"),
+        text => (text.parse().context(setting.name())?, "given"),
+    };
+    let value = collective.to_possible_value().context("every collective has a name")?;
+    let name = value.get_name().to_owned();
+    let key = name.replace('-', "_");
+    let options = bowline::mpi::CollOptions::from_config(config)?;
+    let asked = options.algorithms().into_iter().find(|(collective, _)| *collective == key);
+    let asked = asked.map_or_else(|| "auto".to_owned(), |(_, algorithm)| algorithm);
+    let by_costs = text != "auto" || assumed.is_some();
+    let chosen_by = match (asked == "auto", by_costs) {
+        (false, _) => "setting",
+        (true, true) => "costs",
+        (true, false) => "table",
+    };
+    let layers = (nodes > 1).then(|| Layers {
+        nodes: nodes.min(ranks),
+        most: ranks.div_ceil(nodes),
+        consecutive: true,
+    });
+    let prices = Prices { crew: Crew { ranks, share }, costs, layers };
     let shape = Shape { ranks, oversubscribed: share > 1.0 };
-    // What the table says counts where the job has no costs.
-    let width = 8;
-    let algorithms = |bytes: usize| match collective {
-        Collective::Barrier => {
-            named(crew.barriers(&costs), assumed.then(|| shape.barrier()).as_ref())
-        }
-        Collective::Bcast => {
-            named(crew.bcasts(&costs, bytes), assumed.then(|| shape.bcast(bytes)).as_ref())
-        }
-        Collective::Reduce => {
-            let table = assumed.then(|| shape.reduce(bytes, width, true));
-            named(crew.reduces(&costs, bytes, true), table.as_ref())
-        }
-        Collective::Allreduce => {
-            let table = assumed.then(|| format!("{:?}", shape.allreduce(bytes, width)));
-            of_names(crew.allreduces(&costs, bytes, true), table, allreduce_name)
-        }
-        Collective::Allgather => {
-            named(crew.allgathers(&costs, bytes), assumed.then(|| shape.allgather(bytes)).as_ref())
-        }
-        Collective::Alltoall => {
-            named(crew.alltoalls(&costs, bytes), assumed.then(|| shape.alltoall(bytes)).as_ref())
-        }
-        Collective::ReduceScatter => {
-            let total = bytes.saturating_mul(ranks as usize);
-            let table = assumed.then(|| shape.reduce_scatter(total, true));
-            named(crew.reduce_scatters(&costs, total, true), table.as_ref())
-        }
+    let of_size = |&bytes: &usize| {
+        let (all, table) = algorithms(&prices, shape, collective, bytes);
+        // One that the call does not allow, or a schedule, is not among them by its name.
+        let named = all.iter().any(|one| one.form == asked);
+        let taken = |index: usize, form: &str| match (named, by_costs) {
+            (true, _) => form == asked,
+            (false, true) => index == 0,
+            (false, false) => form == table,
+        };
+        let algorithm = |(index, Priced { form, time }): (usize, Priced<String>)| {
+            let taken = taken(index, &form);
+            Algorithm { name: form, time_ns: time, taken }
+        };
+        OfSize { bytes, algorithms: all.into_iter().enumerate().map(algorithm).collect() }
     };
     let sizes = if collective == Collective::Barrier { &[0][..] } else { sizes };
-    let sizes = sizes.iter().map(|&bytes| OfSize { bytes, algorithms: algorithms(bytes) });
-    let name = collective.to_possible_value().context("every collective has a name")?;
     Ok(Report {
-        collective: name.get_name().to_owned(),
+        collective: name,
         ranks,
         share,
-        costs: if assumed { "shm".to_owned() } else { text },
-        assumed,
-        sizes: sizes.collect(),
+        nodes,
+        costs: prices.costs.to_string(),
+        source,
+        chosen_by,
+        sizes: sizes.iter().map(of_size).collect(),
     })
 }
 
@@ -147,15 +195,24 @@ impl Report {
     /// A table for each size.
     pub(super) fn text(&self) -> Result<String, std::fmt::Error> {
         let mut out = String::new();
-        let Self { collective, ranks, share, costs, assumed, sizes } = self;
-        writeln!(out, "{collective} of {ranks} ranks, {share} on a processor")?;
-        match assumed {
-            true => writeln!(
-                out,
-                "times are assumed ({costs}); a job without BOWLINE_COLL_COSTS chooses by a table of limits"
-            )?,
-            false => writeln!(out, "times by BOWLINE_COLL_COSTS={costs}, which jobs choose by")?,
-        }
+        let Self { collective, ranks, share, nodes, costs, source, chosen_by, sizes } = self;
+        write!(out, "{collective} of {ranks} ranks, {share} on a processor")?;
+        writeln!(
+            out,
+            "{}",
+            if *nodes > 1 { format!(", on {nodes} nodes") } else { String::new() }
+        )?;
+        writeln!(out, "times by costs that are {source}: {costs}")?;
+        writeln!(
+            out,
+            "{}",
+            match *chosen_by {
+                "setting" => "a setting names the algorithm",
+                "costs" => "jobs choose by these costs",
+                _ =>
+                    "jobs on one node choose by a table of limits, unless BOWLINE_COLL_COSTS says what messages cost",
+            }
+        )?;
         for OfSize { bytes, algorithms } in sizes {
             writeln!(out, "{}", show_bytes(*bytes as u64))?;
             for Algorithm { name, time_ns, taken } in algorithms {

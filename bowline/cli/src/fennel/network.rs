@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use anyhow::{Context, Result, ensure};
-use bowline_model::coll::price::Costs;
+use bowline_model::coll::price::{Costs, OfSizes};
 use bowline_model::cost::Pipelining;
 use bowline_model::fennel::fitted::{Beyond, Fitted};
 use bowline_model::fennel::latency::{Delayed, Distribution, Random};
@@ -83,7 +83,7 @@ enum Kind {
     Archer,
     /// Those that were kept of a transport.
     Kept(String),
-    Costs(Costs),
+    Costs(Box<Costs>),
 }
 
 impl FromStr for Words {
@@ -100,7 +100,9 @@ impl FromStr for Words {
             let kind = match text {
                 "chapter5" => Kind::Pipelined(Pipelined::CHAPTER_5),
                 "archer" => Kind::Archer,
-                _ => Kind::Costs(text.parse().map_err(|error| format!("{}; {error}", wrong()))?),
+                _ => Kind::Costs(Box::new(
+                    text.parse().map_err(|error| format!("{}; {error}", wrong()))?,
+                )),
             };
             return Ok(Self { text: text.to_owned(), kind });
         };
@@ -180,7 +182,7 @@ impl MachineOptions {
             Kind::Archer => (Base::BySize(archer()?), usual),
             Kind::Kept(transport) => (Base::BySize(kept(transport)?), usual),
             Kind::Costs(costs) => {
-                let Costs { pipelining, required, receive, byte, copy, reduce, .. } = *costs;
+                let Costs { pipelining, required, receive, byte, copy, reduce, .. } = **costs;
                 let network = Pipelined { cost: Pipelining { pipelining, required }, byte };
                 let compute = Linear { each: 0.0, byte: reduce, copied: copy };
                 (Base::Costs(Received { network, each: receive }), compute)
@@ -212,6 +214,7 @@ impl MachineOptions {
             copy,
             reduce,
             switch: 0.0,
+            by_size: OfSizes::NONE,
         };
         match &plan.base {
             Base::Pipelined(Pipelined { cost, byte }) => {

@@ -96,17 +96,21 @@ impl Report {
         out
     }
 
-    /// The setting with which jobs choose the algorithms of collectives by this fit: the parameters of the shortest
-    /// messages, and what a byte adds. None where the model does not hold, or where puts were blocking.
+    /// The setting with which jobs choose the algorithms of collectives by this fit: the parameters by size, and what a byte
+    /// adds beyond. None where the model does not hold, or where puts were blocking.
     fn costs_of_collectives(&self) -> Option<String> {
         let by_size = self.shortest().by_size.as_ref().filter(|_| !self.circumstances.blocking)?;
         let (_, Pipelining { pipelining, required }) = by_size.points().first()?;
         let byte = by_size.required.as_ref().map_or(0.0, |line| line.slope.max(0.0));
         let base = if self.circumstances.transport == "shm" { "shm" } else { "tcp" };
         let name = bowline::mpi::COLL_COSTS.name();
-        Some(format!(
+        let mut setting = format!(
             "{name}={base},pipelining={pipelining:.1},required={required:.1},byte={byte:.4}"
-        ))
+        );
+        for (size, Pipelining { pipelining, required }) in by_size.points() {
+            let _ = write!(setting, ",at{size}={pipelining:.1}/{required:.1}");
+        }
+        Some(setting)
     }
 }
 

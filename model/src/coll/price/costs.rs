@@ -21,6 +21,57 @@ pub struct Costs {
     pub reduce: f64,
     /// What it takes to give a processor to another rank.
     pub switch: f64,
+    /// Where they were measured by size, the first two as they were found, in ascending order of sizes. A message's
+    /// bytes are in them, and the byte counts only for those beyond the last size.
+    pub by_size: OfSizes,
+}
+
+/// What messages of one size cost, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[expect(clippy::exhaustive_structs, reason = "a row of a table")]
+pub struct OfSize {
+    /// Bytes of a message.
+    pub bytes: f64,
+    /// alpha_p.
+    pub pipelining: f64,
+    /// alpha_r, bytes included.
+    pub required: f64,
+}
+
+/// What messages cost by size, for few sizes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct OfSizes {
+    rows: [OfSize; Self::MOST],
+    len: usize,
+}
+
+impl OfSizes {
+    /// Sizes that there can be.
+    const MOST: usize = 16;
+    /// None.
+    pub const NONE: Self = {
+        let none = OfSize { bytes: 0.0, pipelining: 0.0, required: 0.0 };
+        Self { rows: [none; Self::MOST], len: 0 }
+    };
+
+    /// Takes in a size that is greater than those before, while there is room.
+    #[must_use]
+    fn push(&mut self, row: OfSize) -> bool {
+        let fits = self.len < Self::MOST && self.last().is_none_or(|last| last.bytes < row.bytes);
+        if fits {
+            self.rows[self.len] = row;
+            self.len += 1;
+        }
+        fits
+    }
+}
+
+impl std::ops::Deref for OfSizes {
+    type Target = [OfSize];
+
+    fn deref(&self) -> &[OfSize] {
+        &self.rows[..self.len]
+    }
 }
 
 /// Words that are no costs.
@@ -51,6 +102,7 @@ impl Costs {
         copy: 0.1,
         reduce: 0.15,
         switch: 2000.0,
+        by_size: OfSizes::NONE,
     };
 
     /// Of tcp between hosts: assumed.
@@ -62,6 +114,7 @@ impl Costs {
         copy: 0.1,
         reduce: 0.15,
         switch: 2000.0,
+        by_size: OfSizes::NONE,
     };
 
     /// The names of the parameters, in order.
@@ -69,24 +122,38 @@ impl Costs {
         ["pipelining", "required", "receive", "byte", "copy", "reduce", "switch"];
 
     const fn fields(&mut self) -> [&mut f64; 7] {
-        let Self { pipelining, required, receive, byte, copy, reduce, switch } = self;
+        let Self { pipelining, required, receive, byte, copy, reduce, switch, by_size: _ } = self;
         [pipelining, required, receive, byte, copy, reduce, switch]
     }
 
-    /// How long a message of `bytes` keeps its sender busy.
-    pub(super) fn send(&self, bytes: f64) -> f64 {
-        self.required + bytes * self.byte
+    /// How long a message of `bytes` is under way beside what keeps its sender busy, and how long that is.
+    pub(super) fn message(&self, bytes: f64) -> (f64, f64) {
+        let after = self.by_size.partition_point(|row| row.bytes < bytes);
+        match (after.checked_sub(1).map(|before| self.by_size[before]), self.by_size.get(after)) {
+            (None, None) => (self.pipelining, self.required + bytes * self.byte),
+            (None, Some(first)) => (first.pipelining, first.required),
+            (Some(last), None) => {
+                (last.pipelining, last.required + (bytes - last.bytes) * self.byte)
+            }
+            (Some(one), Some(next)) => {
+                let part = (bytes - one.bytes) / (next.bytes - one.bytes);
+                let between = |one: f64, next: f64| one + part * (next - one);
+                (between(one.pipelining, next.pipelining), between(one.required, next.required))
+            }
+        }
     }
 
     /// The ratio that schedules of recursive multiplying are made for, with messages of `bytes`: the latency of one, in
     /// what one more in a stage adds.
     pub fn ratio(&self, bytes: usize) -> f64 {
         let bytes = bytes as f64;
-        self.pipelining / (self.send(bytes) + self.receive + bytes * self.reduce)
+        let (way, send) = self.message(bytes);
+        way / (send + self.receive + bytes * self.reduce)
     }
 }
 
-/// `shm` or `tcp`, and what differs from it: `tcp,pipelining=100000`.
+/// `shm` or `tcp`, and what differs from it: `tcp,pipelining=100000`. What was measured by size is written as
+/// `at1024=20000/3500`, the bytes of a message, alpha_p and alpha_r.
 impl FromStr for Costs {
     type Err = CostsError;
 
@@ -100,12 +167,21 @@ impl FromStr for Costs {
         };
         for word in words {
             let (name, value) = word.split_once('=').ok_or_else(wrong)?;
-            let at = Self::NAMES.iter().position(|known| *known == name).ok_or_else(wrong)?;
-            let value: f64 = value.parse().map_err(|_| wrong())?;
-            if !(value.is_finite() && value >= 0.0) {
-                return Err(wrong());
+            let number = |text: &str| match text.parse::<f64>() {
+                Ok(number) if number.is_finite() && number >= 0.0 => Ok(number),
+                _ => Err(wrong()),
+            };
+            if let Some(bytes) = name.strip_prefix("at") {
+                let (pipelining, required) = value.split_once('/').ok_or_else(wrong)?;
+                let (pipelining, required) = (number(pipelining)?, number(required)?);
+                let row = OfSize { bytes: number(bytes)?, pipelining, required };
+                if !costs.by_size.push(row) {
+                    return Err(wrong());
+                }
+                continue;
             }
-            *costs.fields()[at] = value;
+            let at = Self::NAMES.iter().position(|known| *known == name).ok_or_else(wrong)?;
+            *costs.fields()[at] = number(value)?;
         }
         Ok(costs)
     }
@@ -119,6 +195,9 @@ impl fmt::Display for Costs {
         for (name, value) in Self::NAMES.into_iter().zip(costs.fields()) {
             write!(out, ",{name}={value}")?;
         }
+        for OfSize { bytes, pipelining, required } in self.by_size.iter() {
+            write!(out, ",at{bytes}={pipelining}/{required}")?;
+        }
         Ok(())
     }
 }
@@ -126,6 +205,28 @@ impl fmt::Display for Costs {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn costs_by_size_are_between_those_that_were_measured() {
+        let costs: Costs = "tcp,byte=2,at8=100/10,at1000=300/110".parse().unwrap();
+        assert_eq!(costs.to_string().parse(), Ok(costs));
+        assert_eq!((costs.message(0.0), costs.message(8.0)), ((100.0, 10.0), (100.0, 10.0)));
+        assert_eq!(costs.message(504.0), (200.0, 60.0));
+        assert_eq!(
+            (costs.message(1000.0), costs.message(1500.0)),
+            ((300.0, 110.0), (300.0, 1110.0))
+        );
+        assert_eq!(Costs::TCP.message(10_000.0), (20_000.0, 6000.0));
+        for wrong in [
+            "tcp,at8=1",
+            "tcp,at8=1/2,at8=1/2",
+            "tcp,at9=1/2,at8=1/2",
+            "tcp,atx=1/2",
+            "tcp,at8=-1/2",
+        ] {
+            wrong.parse::<Costs>().unwrap_err();
+        }
+    }
 
     #[test]
     fn words_are_costs() {

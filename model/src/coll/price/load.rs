@@ -116,17 +116,19 @@ impl Load {
 
     /// Nanoseconds.
     pub fn time(&self, crew: Crew, costs: &Costs) -> f64 {
-        let way = self.hops * costs.pipelining;
-        let busy = self.sends * costs.required
+        // Costs by size are those of the mean message.
+        let (way, send) =
+            costs.message(if self.sends > 0.0 { self.bytes / self.sends } else { 0.0 });
+        let way = self.hops * way;
+        let busy = self.sends * send
             + self.receives * costs.receive
-            + self.bytes * costs.byte
             + self.reduced * costs.reduce
             + self.copied * costs.copy;
         if crew.share <= 1.0 {
             return way + busy;
         }
-        let all = self.messages * (costs.required + costs.receive)
-            + self.all_bytes * costs.byte
+        let mean = if self.messages > 0.0 { self.all_bytes / self.messages } else { 0.0 };
+        let all = self.messages * (costs.message(mean).1 + costs.receive)
             + self.all_reduced * costs.reduce
             + self.copied * f64::from(crew.ranks) * costs.copy;
         let processors = f64::from(crew.ranks) / crew.share;

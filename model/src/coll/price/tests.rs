@@ -21,6 +21,7 @@ const COSTS: Costs = Costs {
     copy: 0.1,
     reduce: 0.2,
     switch: 0.0,
+    by_size: OfSizes::NONE,
 };
 
 #[derive(Clone, Copy, Debug)]
@@ -271,7 +272,7 @@ fn multiplied(form: &AllreduceForm) -> Option<usize> {
 #[test]
 fn where_ranks_share_processors_few_messages_win_unless_they_come_from_afar() {
     let crew = Crew { ranks: 16, share: 8.0 };
-    let first = |costs| crew.allreduces(costs, 8, true).swap_remove(0).form;
+    let first = |costs: &Costs| crew.allreduces(costs, 8, true).swap_remove(0).form;
     assert_eq!(first(&Costs::SHARED_MEMORY), AllreduceForm::Form(Allreduce::Flat));
     let far = Costs { pipelining: 1_000_000.0, ..Costs::TCP };
     assert_eq!(multiplied(&first(&far)), Some(1));

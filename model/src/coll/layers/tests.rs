@@ -1,0 +1,123 @@
+//! Every algorithm in layers is proven on nodes of many shapes.
+
+use super::super::forms::{Allgather, Allreduce, Barrier, Bcast, Reduce, Tree};
+use super::super::nodes::Nodes;
+use super::super::prove::{Proof, layers as prove};
+use super::super::verify::Flaw;
+use super::Layered;
+use crate::choice::{Order, choose};
+
+/// The nodes of all ranks, for up to 40 of them: of one size, of one size but for the last, of many sizes, in turn, and
+/// in no order.
+fn shapes() -> Vec<Vec<u32>> {
+    let mut shapes = vec![vec![0], vec![0; 5], (0..5).collect(), vec![9, 9, 2, 2, 2, 7]];
+    for (size, each) in [(4, 2), (6, 3), (8, 4), (9, 2), (12, 4), (16, 4), (23, 5), (40, 8)] {
+        shapes.push((0..size).map(|rank| rank / each).collect());
+        shapes.push((0..size).map(|rank| rank % (size / each)).collect());
+        shapes.push((0..size).map(|rank| (rank * rank + 3 * rank) % 7 % each).collect());
+        shapes.push((0..size).map(|rank: u32| (rank + 1).ilog2()).collect());
+    }
+    shapes
+}
+
+const WITHIN: [Tree; 2] = [Tree::Linear, Tree::Binomial];
+
+#[track_caller]
+fn holds(proof: Result<Proof, Flaw>, shape: &[u32], what: &dyn std::fmt::Debug) -> Proof {
+    proof.unwrap_or_else(|flaw| panic!("{what:?} on {shape:?}: {flaw}"))
+}
+
+fn roots(size: u32) -> [u32; 4] {
+    [0, size / 3, size / 2, size - 1]
+}
+
+#[test]
+fn barriers() {
+    for shape in shapes() {
+        let (nodes, size) = (Nodes::new(shape.iter().copied()), shape.len() as u32);
+        for how in [Barrier::Dissemination, Barrier::Flat] {
+            holds(prove::barrier(&nodes, size, how), &shape, &how);
+        }
+    }
+}
+
+#[test]
+fn broadcasts_cross_nodes_once_for_each() {
+    for shape in shapes() {
+        let (nodes, size) = (Nodes::new(shape.iter().copied()), shape.len() as u32);
+        let all = [Bcast::Flat, Bcast::Binomial, Bcast::ScatterAllgather, Bcast::Chain];
+        for (among, within) in
+            all.into_iter().flat_map(|among| WITHIN.map(|within| (among, within)))
+        {
+            for (root, len) in roots(size).into_iter().flat_map(|root| [(root, 0), (root, 100)]) {
+                let how = Layered { within, among };
+                let proof = holds(prove::bcast(&nodes, size, how, root, len), &shape, &(how, root));
+                if among == Bcast::Flat {
+                    assert_eq!(proof.messages(), u64::from(size - 1));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn reductions() {
+    for shape in shapes() {
+        let (nodes, size) = (Nodes::new(shape.iter().copied()), shape.len() as u32);
+        let all = [Reduce::Flat, Reduce::Binomial, Reduce::Ordered, Reduce::Halving];
+        for (among, within) in
+            all.into_iter().flat_map(|among| WITHIN.map(|within| (among, within)))
+        {
+            let how = Layered { within, among };
+            for root in roots(size) {
+                for vector in [(0, 1), (12, 3), (200, 1)] {
+                    let proof = prove::reduce(&nodes, size, how, root, vector);
+                    holds(proof, &shape, &(how, root, vector));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn allreductions() {
+    for shape in shapes() {
+        let (nodes, size) = (Nodes::new(shape.iter().copied()), shape.len() as u32);
+        let all =
+            [Allreduce::Doubling, Allreduce::Halving, Allreduce::Flat, Allreduce::ReduceBcast];
+        for (among, within) in
+            all.into_iter().flat_map(|among| WITHIN.map(|within| (among, within)))
+        {
+            let how = Layered { within, among };
+            for (vector, in_place) in [((0, 1), false), ((12, 3), true), ((200, 1), false)] {
+                let proof = prove::allreduce(&nodes, size, how, vector, in_place);
+                holds(proof, &shape, &(how, vector, in_place));
+            }
+        }
+        for (ratio, within) in [(0.0, Tree::Linear), (3.0, Tree::Binomial), (50.0, Tree::Linear)] {
+            let schedule = choose(nodes.count(), ratio, Order::ByCost);
+            let proof = prove::multiplying(&nodes, size, (within, &schedule), 40);
+            holds(proof, &shape, &(within, &schedule));
+        }
+    }
+}
+
+#[test]
+fn allgathers_of_consecutive_nodes() {
+    for shape in shapes() {
+        let (nodes, size) = (Nodes::new(shape.iter().copied()), shape.len() as u32);
+        if !nodes.are_consecutive() {
+            continue;
+        }
+        let all = [Allgather::Bruck, Allgather::Ring, Allgather::Direct];
+        for (among, within) in
+            all.into_iter().flat_map(|among| WITHIN.map(|within| (among, within)))
+        {
+            let how = Layered { within, among };
+            for (len, in_place) in [(0, false), (9, false), (9, true)] {
+                let proof = prove::allgather(&nodes, size, how, len, in_place);
+                holds(proof, &shape, &(how, len, in_place));
+            }
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! All algorithms that a communicator can take with their prices, those in layers among them.
+//!
+//! Ranks of one node have other costs among them than those of different nodes. An algorithm on all ranks is priced as
+//! if each of its messages left its node, unless all ranks are on one. An algorithm in layers is priced by layers.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::{AllreduceForm, Costs, CostsError, Crew, Priced, allgather, barrier, bcast, reduce};
+use crate::coll::forms::{Allgather, Alltoall, Barrier, Bcast, Reduce, ReduceScatter, Tree};
+use crate::coll::layers::{Layered, bcast_within, reduce_within};
+use crate::coll::nodes::Nodes;
+
+/// What messages cost in a job: within nodes and between them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[expect(clippy::exhaustive_structs, reason = "two parts")]
+pub struct JobCosts {
+    /// Between ranks of one node.
+    pub near: Costs,
+    /// Between ranks of different nodes.
+    pub far: Costs,
+}
+
+impl JobCosts {
+    /// Assumed: shared memory within nodes and tcp between them.
+    pub const ASSUMED: Self = Self { near: Costs::SHARED_MEMORY, far: Costs::TCP };
+}
+
+/// Costs of all messages, or those within nodes and those between them: `shm/tcp,pipelining=100000`.
+impl FromStr for JobCosts {
+    type Err = CostsError;
+
+    fn from_str(text: &str) -> Result<Self, CostsError> {
+        // Costs by size have such a stroke too, behind a number.
+        let far = ["/shm", "/tcp"].into_iter().find_map(|word| text.find(word));
+        match far {
+            Some(at) => Ok(Self { near: text[..at].parse()?, far: text[at + 1..].parse()? }),
+            None => {
+                let costs: Costs = text.parse()?;
+                Ok(Self { near: costs, far: costs })
+            }
+        }
+    }
+}
+
+impl fmt::Display for JobCosts {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.near == self.far {
+            true => write!(out, "{}", self.far),
+            false => write!(out, "{}/{}", self.near, self.far),
+        }
+    }
+}
+
+/// An algorithm on all ranks, or in layers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "the two kinds")]
+pub enum Way<F> {
+    /// On all ranks.
+    Form(F),
+    /// Within nodes, among nodes, within nodes.
+    Layered(Layered<F>),
+}
+
+impl<F: fmt::Debug> Way<F> {
+    /// The algorithm, to be shown.
+    pub fn algorithm(&self) -> &dyn fmt::Debug {
+        match self {
+            Self::Form(form) => form,
+            Self::Layered(layered) => layered,
+        }
+    }
+}
+
+/// Nodes, as prices know them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "three numbers")]
+pub struct Layers {
+    /// How many there are.
+    pub nodes: u32,
+    /// Ranks of the one that has the most.
+    pub most: u32,
+    /// Whether ranks of a node follow each other.
+    pub consecutive: bool,
+}
+
+impl From<&Nodes> for Layers {
+    fn from(nodes: &Nodes) -> Self {
+        Self { nodes: nodes.count(), most: nodes.most(), consecutive: nodes.are_consecutive() }
+    }
+}
+
+/// What prices are made of, for one communicator.
+#[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::exhaustive_structs, reason = "three parts")]
+pub struct Prices {
+    /// Its ranks.
+    pub crew: Crew,
+    /// What messages cost.
+    pub costs: JobCosts,
+    /// Its nodes, where there are several; without them all ranks are on one.
+    pub layers: Option<Layers>,
+}
+
+const TREES: [Tree; 2] = [Tree::Linear, Tree::Binomial];
+
+impl Prices {
+    /// What messages cost that go anywhere.
+    pub fn anywhere(&self) -> &Costs {
+        if self.layers.is_some() { &self.costs.far } else { &self.costs.near }
+    }
+
+    /// The nodes, where some have several ranks.
+    fn parts(&self) -> Option<Layers> {
+        self.layers.filter(|layers| layers.nodes > 1 && layers.most > 1)
+    }
+
+    /// The price of what `time` says of a layer within nodes, by the better kind of tree.
+    fn within(&self, most: u32, time: impl Fn(Tree, Crew) -> f64) -> Priced<Tree> {
+        let crew = Crew { ranks: most, share: self.crew.share };
+        let of = |form| Priced { form, time: time(form, crew) };
+        let [linear, binomial] = TREES.map(of);
+        if linear.time <= binomial.time { linear } else { binomial }
+    }
+
+    /// All ways, the cheapest first.
+    fn all<F>(
+        forms: Vec<Priced<F>>,
+        layered: Option<(Priced<Tree>, Vec<Priced<F>>)>,
+    ) -> Vec<Priced<Way<F>>> {
+        let form = |Priced { form, time }| Priced { form: Way::Form(form), time };
+        let mut all: Vec<_> = forms.into_iter().map(form).collect();
+        if let Some((within, among)) = layered {
+            all.extend(among.into_iter().map(|Priced { form, time }| Priced {
+                form: Way::Layered(Layered { within: within.form, among: form }),
+                time: within.time + time,
+            }));
+        }
+        all.sort_by(|one, other| one.time.total_cmp(&other.time));
+        all
+    }
+
+    /// One rank of each node.
+    fn leaders(layers: Layers) -> Crew {
+        Crew { ranks: layers.nodes, share: 1.0 }
+    }
+
+    /// All ways of barriers.
+    pub fn barriers(&self) -> Vec<Priced<Way<Barrier>>> {
+        let layered = self.parts().map(|layers| {
+            let within = self.within(layers.most, |_, crew| {
+                barrier(crew.ranks, Barrier::Flat).time(crew, &self.costs.near)
+            });
+            (within, Self::leaders(layers).barriers(&self.costs.far))
+        });
+        Self::all(self.crew.barriers(self.anywhere()), layered)
+    }
+
+    /// All ways of broadcasts of `bytes`.
+    pub fn bcasts(&self, bytes: usize) -> Vec<Priced<Way<Bcast>>> {
+        let layered = self.parts().map(|layers| {
+            let within = self.within(layers.most, |tree, crew| {
+                bcast(crew.ranks, bcast_within(tree), bytes).time(crew, &self.costs.near)
+            });
+            (within, Self::leaders(layers).bcasts(&self.costs.far, bytes))
+        });
+        Self::all(self.crew.bcasts(self.anywhere(), bytes), layered)
+    }
+
+    /// All ways of reductions of vectors of `bytes`.
+    pub fn reduces(&self, bytes: usize, commutative: bool) -> Vec<Priced<Way<Reduce>>> {
+        let parts = self.parts().filter(|layers| commutative || layers.consecutive);
+        let layered = parts.map(|layers| {
+            let within = self.within(layers.most, |tree, crew| {
+                reduce(crew.ranks, reduce_within(tree), bytes).time(crew, &self.costs.near)
+            });
+            (within, Self::leaders(layers).reduces(&self.costs.far, bytes, commutative))
+        });
+        Self::all(self.crew.reduces(self.anywhere(), bytes, commutative), layered)
+    }
+
+    /// All ways of allreduces of vectors of `bytes`.
+    pub fn allreduces(&self, bytes: usize, commutative: bool) -> Vec<Priced<Way<AllreduceForm>>> {
+        let parts = self.parts().filter(|layers| commutative || layers.consecutive);
+        let layered = parts.map(|layers| {
+            let within = self.within(layers.most, |tree, crew| {
+                let reduce = reduce(crew.ranks, reduce_within(tree), bytes);
+                let bcast = bcast(crew.ranks, bcast_within(tree), bytes);
+                reduce.then(bcast).time(crew, &self.costs.near)
+            });
+            (within, Self::leaders(layers).allreduces(&self.costs.far, bytes, commutative))
+        });
+        Self::all(self.crew.allreduces(self.anywhere(), bytes, commutative), layered)
+    }
+
+    /// All ways of allgathers of blocks of `block` bytes.
+    pub fn allgathers(&self, block: usize) -> Vec<Priced<Way<Allgather>>> {
+        let layered = self.parts().filter(|layers| layers.consecutive).map(|layers| {
+            let total = block.saturating_mul(self.crew.ranks as usize);
+            let within = self.within(layers.most, |tree, crew| {
+                let costs = &self.costs.near;
+                let gather = allgather(crew.ranks, Allgather::GatherBcast, block).time(crew, costs)
+                    - bcast(crew.ranks, Bcast::Flat, block * crew.ranks as usize).time(crew, costs);
+                gather.max(0.0) + bcast(crew.ranks, bcast_within(tree), total).time(crew, costs)
+            });
+            let among =
+                Self::leaders(layers).allgathers(&self.costs.far, block * layers.most as usize);
+            // Nodes may have blocks of different lengths together.
+            let any = [Allgather::Bruck, Allgather::Ring, Allgather::Direct];
+            (within, among.into_iter().filter(|way| any.contains(&way.form)).collect())
+        });
+        Self::all(self.crew.allgathers(self.anywhere(), block), layered)
+    }
+
+    /// All algorithms of all-to-alls of blocks of `block` bytes.
+    pub fn alltoalls(&self, block: usize) -> Vec<Priced<Alltoall>> {
+        self.crew.alltoalls(self.anywhere(), block)
+    }
+
+    /// All algorithms of reductions whose result, `total` bytes, is cut among all.
+    pub fn reduce_scatters(&self, total: usize, commutative: bool) -> Vec<Priced<ReduceScatter>> {
+        self.crew.reduce_scatters(self.anywhere(), total, commutative)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn prices(layers: Option<Layers>) -> Prices {
+        let crew = Crew { ranks: 64, share: 1.0 };
+        Prices { crew, costs: JobCosts::ASSUMED, layers }
+    }
+
+    #[test]
+    fn costs_are_those_of_all_messages_or_of_two_kinds() {
+        let two: JobCosts = "shm,at8=1/2/tcp,at8=3/4,at16=5/6".parse().unwrap();
+        assert_eq!((two.near.by_size.len(), two.far.by_size.len()), (1, 2));
+        assert_eq!(two.to_string().parse(), Ok(two));
+        let one: JobCosts = "tcp,at8=3/4".parse().unwrap();
+        assert_eq!(one.near, one.far);
+        assert_eq!(one.to_string().parse(), Ok(one));
+        assert_eq!("shm/tcp".parse(), Ok(JobCosts::ASSUMED));
+        "shm/".parse::<JobCosts>().unwrap_err();
+        "shm/tcp,x=1".parse::<JobCosts>().unwrap_err();
+    }
+
+    #[test]
+    fn layers_win_where_messages_between_nodes_are_dear() {
+        let on = |nodes, most| Some(Layers { nodes, most, consecutive: true });
+        for bytes in [8, 1024] {
+            let layered = prices(on(8, 8));
+            assert!(matches!(layered.bcasts(bytes)[0].form, Way::Layered(_)));
+            assert!(matches!(layered.allreduces(bytes, false)[0].form, Way::Layered(_)));
+            assert!(matches!(layered.reduces(bytes, true)[0].form, Way::Layered(_)));
+            assert!(matches!(layered.allgathers(bytes)[0].form, Way::Layered(_)));
+        }
+        assert!(matches!(prices(on(8, 8)).barriers()[0].form, Way::Layered(_)));
+        // On one node, or with a rank on each, there are none.
+        for layers in [None, on(64, 1)] {
+            let all = prices(layers).allreduces(8, true);
+            assert!(all.iter().all(|way| matches!(way.form, Way::Form(_))));
+        }
+    }
+
+    #[test]
+    fn nodes_whose_ranks_do_not_follow_each_other_keep_no_order() {
+        let scattered = prices(Some(Layers { nodes: 8, most: 8, consecutive: false }));
+        let layered = |all: &[Priced<Way<AllreduceForm>>]| {
+            all.iter().any(|way| matches!(way.form, Way::Layered(_)))
+        };
+        assert!(layered(&scattered.allreduces(8, true)));
+        assert!(!layered(&scattered.allreduces(8, false)));
+        assert!(scattered.allgathers(8).iter().all(|way| matches!(way.form, Way::Form(_))));
+    }
+}

@@ -1,0 +1,130 @@
+//! Proofs of algorithms in layers.
+
+use super::*;
+use crate::coll::layers::{self, AmongNodes, Layered};
+use crate::coll::nodes::Nodes;
+
+/// Barriers of `size` ranks.
+///
+/// # Errors
+/// The first [`Flaw`].
+pub fn barrier(nodes: &Nodes, size: u32, how: Barrier) -> Result<Proof, Flaw> {
+    let all = record(size, |plan, place| layers::barrier(plan, place, nodes, how))?;
+    for absent in (0..size).filter(|_| size > 1) {
+        let mut others = all.clone();
+        others[absent as usize] = Steps::default();
+        match follow(others, |_, _| Spaces::default()) {
+            Err(Flaw::Deadlock { ranks, .. }) if ranks == size - 1 => {}
+            _ => return Err(Flaw::Wrong { rank: absent, at: 0 }),
+        }
+    }
+    follow(all, |_, _| Spaces::default()).map(proof)
+}
+
+/// Broadcasts of `len` bytes to `size` ranks.
+///
+/// # Errors
+/// The first [`Flaw`].
+pub fn bcast(
+    nodes: &Nodes,
+    size: u32,
+    how: Layered<Bcast>,
+    root: u32,
+    len: usize,
+) -> Result<Proof, Flaw> {
+    let algorithm = |plan: &mut Recorder<_>, place| {
+        layers::bcast(plan, place, nodes, how, root, Span::output(len))
+    };
+    let outcome = follow(record(size, algorithm)?, |rank, _| Spaces {
+        output: if rank == root { Memory::of(&[data(0, len)]) } else { Memory::new(len) },
+        ..Spaces::default()
+    })?;
+    (0..size).try_for_each(|rank| expect(&outcome, rank, (0, len), 0, &Of::Data))?;
+    Ok(proof(outcome))
+}
+
+/// Reductions of vectors of `len` bytes, in the order of ranks where nodes allow it.
+///
+/// # Errors
+/// The first [`Flaw`].
+pub fn reduce(
+    nodes: &Nodes,
+    size: u32,
+    how: Layered<Reduce>,
+    root: u32,
+    (len, width): (usize, usize),
+) -> Result<Proof, Flaw> {
+    let vectors = Vectors { input: Span::input(len), output: Span::output(len), width, scratch: 0 };
+    let algorithm =
+        |plan: &mut Recorder<_>, place| layers::reduce(plan, place, nodes, how, root, vectors);
+    let outcome = follow(record(size, algorithm)?, |rank, contributions| Spaces {
+        input: contribution(rank, len, contributions),
+        output: Memory::new(if rank == root { len } else { 0 }),
+        scratch: layers::reduce_scratch(nodes, how, len),
+    })?;
+    let ordered = nodes.are_consecutive() && how.among != Reduce::Binomial;
+    expect(&outcome, root, (0, len), 0, &Of::new(0..size, ordered))?;
+    Ok(proof(outcome))
+}
+
+/// Allreduces of vectors of `len` bytes, in the order of ranks where nodes allow it.
+///
+/// # Errors
+/// The first [`Flaw`].
+pub fn allreduce(
+    nodes: &Nodes,
+    size: u32,
+    how: Layered<Allreduce>,
+    vector: (usize, usize),
+    in_place: bool,
+) -> Result<Proof, Flaw> {
+    let how = Layered { within: how.within, among: AmongNodes::Form(how.among) };
+    let scratch = |_| layers::allreduce_scratch(nodes, how, vector);
+    let ordered = nodes.are_consecutive();
+    any_allreduce(size, vector, in_place, ordered, scratch, |plan, place, vectors| {
+        layers::allreduce(plan, place, nodes, how, vectors)
+    })
+}
+
+/// The same with recursive multiplying among the nodes.
+///
+/// # Errors
+/// The first [`Flaw`].
+pub fn multiplying(
+    nodes: &Nodes,
+    size: u32,
+    (within, schedule): (Tree, &Schedule),
+    len: usize,
+) -> Result<Proof, Flaw> {
+    let stages: Vec<_> = (0..nodes.count()).map(|node| schedule.stages(node)).collect();
+    let how = |rank| {
+        let among = AmongNodes::Multiplying(&stages[nodes.node(rank) as usize]);
+        Layered { within, among }
+    };
+    let ordered = nodes.are_consecutive() && schedule.keeps_order();
+    let scratch = |rank| layers::allreduce_scratch(nodes, how(rank), (len, 1));
+    any_allreduce(size, (len, 1), false, ordered, scratch, |plan, place, vectors| {
+        layers::allreduce(plan, place, nodes, how(place.rank), vectors)
+    })
+}
+
+/// Allgathers of blocks of `len` bytes each.
+///
+/// # Errors
+/// The first [`Flaw`].
+pub fn allgather(
+    nodes: &Nodes,
+    size: u32,
+    how: Layered<Allgather>,
+    len: usize,
+    in_place: bool,
+) -> Result<Proof, Flaw> {
+    let blocks = Even { space: Space::Output, len };
+    let own = |rank| if in_place { blocks.span(rank) } else { Span::input(len) };
+    let plan = |plan: &mut Recorder<_>, place: Place| {
+        layers::allgather(plan, place, nodes, how, own(place.rank), blocks)
+    };
+    let total = len * size as usize;
+    let scratch = layers::allgather_scratch(how, total);
+    any_allgather(record(size, plan)?, total, scratch, &blocks, in_place)
+}

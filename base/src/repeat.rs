@@ -7,7 +7,7 @@
 //!     └──────────────────────────┘ end of the work
 //! ```
 //! It is for work that does whatever can be done at its time, such as to carry out the next steps of something.
-//! 1. Nobody waits: who finds the value busy leaves a mark and goes.
+//! 1. No call blocks: one that finds the word BUSY sets it to ASKED and returns.
 //! 2. No call is lost: whatever happened before a call that went is seen by a whole work that begins later.
 //! 3. The one inside repeats its own work for the one that went. Where the works of two threads differ, what only
 //!    the other one would have done is left: who needs it must call again.

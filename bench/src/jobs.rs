@@ -1,8 +1,8 @@
 //! Jobs of the benchmark program under chosen settings, one after the other: what experiments are made of.
 //!
 //! Whoever makes the experiment says which contestants there are, each a library with variables of the
-//! environment, and which figures are wanted; [`Jobs::in_turns`] lets them take turns, so that a change of the
-//! machine's mood meets all of them alike. Results are checked by the program itself.
+//! environment, and which figures are wanted; [`Jobs::in_turns`] lets them take turns, so that drift of the machine's
+//! speed (frequency, background load) affects all of them alike. Results are checked by the program itself.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

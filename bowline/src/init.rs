@@ -229,7 +229,8 @@ fn agree(boot: &mut Bootstrap, shared: bool, share: f64) -> Result<(bool, f64), 
 /// What rank 0 publishes of which rank is on which node.
 const NODES: &str = "bowline-nodes";
 
-/// Bytes that it may take. Where ranks are strewn over so many nodes that it does not, algorithms do not go by nodes.
+/// The most bytes of the run-length encoded table of nodes. A longer one is not published, and no algorithm in layers
+/// is used.
 const NODES_MAX: usize = 64 << 10;
 
 /// What the first rank of a node publishes the ranks of it as.
@@ -237,7 +238,7 @@ fn node_key(first: u32) -> String {
     format!("bowline-node-{first}")
 }
 
-/// A word of four bytes after the other.
+/// Decodes 32-bit little-endian integers.
 fn words(bytes: &[u8]) -> impl Iterator<Item = u32> + '_ {
     let word = |bytes: &[u8]| bytes.iter().rev().fold(0, |word, &byte| word << 8 | u32::from(byte));
     bytes.chunks_exact(4).map(word)

@@ -162,7 +162,7 @@ impl Process {
         }
         let ep = self.worker.connect(&self.directory.address(world_rank)?)?;
         match self.record() {
-            // Not known to the short way of a send, which nothing is told of.
+            // Kept out of `endpoints`, so that sends of a recorded rank miss the short path, which writes no record.
             Some(record) => record.connected(world_rank, ep),
             None => self.endpoints[world_rank as usize].set(Some(ep)),
         }

@@ -40,7 +40,8 @@ struct Inner {
     nested: u32,
 }
 
-/// A collective of which one is written down, and what it was.
+/// Guard of one call of a collective. Its line is written when this is dropped, but for calls inside of another
+/// collective.
 pub(crate) struct Told<'a> {
     comm: &'a CommInner,
     what: &'static str,

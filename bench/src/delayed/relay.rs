@@ -131,7 +131,7 @@ struct Waiting {
     /// Which came first, of those that are due at once.
     number: u64,
     to: usize,
-    /// The packet, and what of the buffer is none of it.
+    /// The packet is the first `bytes` of it; the rest of the buffer is unused.
     buffer: Buffer,
     bytes: usize,
 }

@@ -37,8 +37,9 @@ Examples:
   bowline explain --collective allreduce --ranks 48 --size 8,64k
                                                       its algorithms, and what each is expected to take
   BOWLINE_COLL_COSTS=tcp,pipelining=100000 bowline explain --collective bcast --ranks 1000
+                                                      on a network with 100 microseconds of latency
   bowline explain --collective allreduce --ranks 64 --nodes 8
-                                                      on a network with 100 microseconds of latency")]
+                                                      with algorithms in layers, within nodes and between them")]
 pub(crate) struct Args {
     /// Number of ranks; under a launcher that says.
     #[arg(short = 'n', long, value_name = "N", default_value_t = 2,

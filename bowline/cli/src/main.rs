@@ -36,7 +36,7 @@ Examples:
   bowline explain                             which transport and protocol is used, and why
   bowline calibrate                           measure what that choice depends on
   bowline model fit --transport tcp           fit the pipelining model to multicasts
-  bowline fennel allreduce -n 1024 --size 8   simulate a collective, and draw it
+  bowline fennel allreduce -n 1024 --size 8   simulate a collective on a modelled network
   bowline perf mpi_lat --size 8,4k            measure
   bowline demo sort words.txt -n 4 -o out.txt sort a file with four ranks
 

@@ -99,8 +99,8 @@ impl Level {
         all.map(|index| (index, self.chunk(index))).filter(|(_, chunk)| chunk.len > 0)
     }
 
-    /// The rank of another chunk that this one has to do with: it gives its chunk's blocks to this rank, or takes its
-    /// own chunk's part of this rank's vector.
+    /// The partner of this rank in another chunk. In an allgather this rank receives that chunk's blocks from it; in a
+    /// reduce_scatter it sends it that chunk's part of its vector.
     fn partner(&self, (_, other): (u32, Chunk)) -> u32 {
         let place = if self.place < other.len { self.place } else { self.own % other.len };
         other.first + place

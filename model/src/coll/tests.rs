@@ -1,5 +1,7 @@
-//! Every algorithm is proven: at every number of ranks up to 33 in all its variants, at every one up to 512 in one,
-//! and at some beyond.
+//! Every algorithm is proven: at every number of ranks up to 33 in all its
+//! variants, at every one up to 512 in one, and at some beyond. Those with a message for each pair of ranks, and
+//! those by
+//! multiplying, are so at all numbers only in tests that are ignored by default.
 
 use std::convert::Infallible;
 

@@ -209,7 +209,10 @@ pub struct Counts {
 }
 
 impl RankRecord {
-    /// Reads the record of a rank. A record that breaks off, since its rank was killed, ends with its last line.
+    /// Reads the record of a rank. The last line may be missing. A record that breaks off within a line is refused,
+    /// and so
+    /// is an empty one. Ranks write in blocks of 64 KB, and the rest when they leave, so a killed rank leaves such
+    /// records.
     ///
     /// # Errors
     /// [`JobError`].

@@ -11,12 +11,14 @@ use bowline_model::coll::wanted::{Wanted, WantedError};
 bowline_base::settings! {
     /// Settings of collectives.
     pub const SETTINGS = [
-        /// The algorithm of barriers: auto, what Bowline chooses; dissemination or flat. A communicator's
+        /// The algorithm of barriers: auto, what Bowline chooses; dissemination, flat, or multiplying:1 to
+        /// multiplying:4 (by so many stages). A communicator's
         /// info key bowline_barrier goes before it. Alike on all ranks.
         pub BARRIER: String = Setting::<String>::text("BOWLINE_BARRIER", "auto")
             .cost("nothing")
             .change("to compare algorithms on a network, or where one of them was measured to be the quickest");
-        /// The algorithm of broadcasts: auto, flat, binomial, scatter-allgather or chain. Alike on all ranks.
+        /// The algorithm of broadcasts: auto, flat, binomial, scatter-allgather, chain, or multiplying:1 to
+        /// multiplying:4 (by so many stages). Alike on all ranks.
         pub BCAST: String = Setting::<String>::text("BOWLINE_BCAST", "auto")
             .cost("nothing")
             .change("as for BOWLINE_BARRIER");
@@ -27,7 +29,8 @@ bowline_base::settings! {
             .change("as for BOWLINE_BARRIER");
         /// The algorithm of allreduces: auto; doubling, halving, flat or reduce-bcast;
         /// multiplying, or multiplying:RATIO for a network whose latency is RATIO times what a message costs
-        /// its sender; or a schedule of recursive multiplying, such as a4,a2 for 8 ranks, which communicators
+        /// its sender; or a schedule of recursive multiplying, such as a4,a2 or s4,a2,g4 for 8 ranks, which
+        /// communicators
         /// of other sizes do without. Alike on all ranks.
         pub ALLREDUCE: String = Setting::<String>::text("BOWLINE_ALLREDUCE", "auto")
             .cost("nothing")
@@ -40,8 +43,9 @@ bowline_base::settings! {
         pub SCATTER: String = Setting::<String>::text("BOWLINE_SCATTER", "auto")
             .cost("nothing")
             .change("as for BOWLINE_BARRIER");
-        /// The algorithm of allgathers: auto, doubling, bruck, ring, direct or gather-bcast. As auto says go
-        /// blocks of different lengths where it is doubling or gather-bcast, and numbers of ranks that are no
+        /// The algorithm of allgathers: auto, doubling, bruck, ring, direct, gather-bcast, or multiplying:1 to
+        /// multiplying:4. As auto says go blocks of different lengths where it is doubling, gather-bcast or
+        /// multiplying, and numbers of ranks that are no
         /// power of two where it is doubling. Alike on all ranks.
         pub ALLGATHER: String = Setting::<String>::text("BOWLINE_ALLGATHER", "auto")
             .cost("nothing")
@@ -51,8 +55,10 @@ bowline_base::settings! {
         pub ALLTOALL: String = Setting::<String>::text("BOWLINE_ALLTOALL", "auto")
             .cost("nothing")
             .change("as for BOWLINE_BARRIER");
-        /// The algorithm of reductions that are scattered: auto, via-root, halving, pairwise or direct.
-        /// Operations that are not commutative go as auto says where it is halving or pairwise, and numbers of
+        /// The algorithm of reductions that are scattered: auto, via-root, halving, pairwise, direct, or
+        /// multiplying:1 to multiplying:4.
+        /// Operations that are not commutative go as auto says where it is halving, pairwise or multiplying, and
+        /// numbers of
         /// ranks that are no power of two where it is halving. Alike on all ranks.
         pub REDUCE_SCATTER: String = Setting::<String>::text("BOWLINE_REDUCE_SCATTER", "auto")
             .cost("nothing")
@@ -61,8 +67,9 @@ bowline_base::settings! {
         pub SCAN: String = Setting::<String>::text("BOWLINE_SCAN", "auto")
             .cost("nothing")
             .change("as for BOWLINE_BARRIER");
-        /// What messages cost, by which the algorithms of collectives are chosen: auto, a table of limits within
-        /// one node and assumed costs for jobs on several; shm or tcp, with changes behind it in nanoseconds,
+        /// What messages cost, by which the algorithms of collectives are chosen: auto, assumed costs for jobs of
+        /// processes whose nodes are joined by tcp and for those with tcp alone, else a table of limits; shm or tcp,
+        /// with changes behind it in nanoseconds,
         /// such as tcp,pipelining=100000 for a network whose messages take 100 microseconds, or at1024=20000/3500
         /// for messages of one size as bowline model fit finds them; or two of these, shm/tcp, of messages
         /// within nodes and between them. Rank 0's is every rank's.

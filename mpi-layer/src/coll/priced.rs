@@ -295,7 +295,8 @@ impl Communicator {
         (wanted.map(|wanted| Some(wanted).filter(|wanted| wanted != of_job)), choice)
     }
 
-    /// Of what cannot be asked for it is none that anything has.
+    /// It is 0, which no valid choice hashes to, if the algorithm is unknown: all members then see that the choices
+    /// differ.
     fn hash_of(&self, wanted: &Result<Wanted, MpiError>) -> u64 {
         wanted.as_ref().map_or(0, |wanted| self.inner.process.collectives.hash_with(wanted))
     }

@@ -406,8 +406,8 @@ impl Communicator {
         Ok(())
     }
 
-    /// An allreduce that nothing but the ranks and their processors decides on: members agree by it, perhaps on what
-    /// their algorithms are.
+    /// An allreduce whose algorithm depends on neither costs, settings nor info keys, so that members can compare
+    /// those with it.
     pub(super) fn allreduce_to_agree(
         &self,
         buffers: Buffers<'_>,

@@ -1,5 +1,5 @@
-//! The experiments with real ranks: over shared memory, and over TCP between network namespaces whose packets
-//! take 100 microseconds.
+//! The experiments with real ranks: over shared memory, and over TCP between network namespaces whose packets take
+//! 100 microseconds, or `--delay`.
 //!
 //! The published ones had a node for each rank, puts into a bare network interface and no MPI above; here ranks
 //! share the machine's processors and call `MPI_Allreduce` of the C library. What contestants take is compared
@@ -23,7 +23,7 @@ use super::published;
 /// What to take of real ranks.
 #[derive(clap::Args, Debug)]
 pub(crate) struct RealOptions {
-    /// Real ranks too: e6, e7, e8, e9, e10, e11, e17, choice
+    /// Instead of the rest: experiments with real ranks: e6, e7, e8, e9, e10, e11, e17, choice
     #[arg(long, value_enum, value_name = "EXPERIMENTS", value_delimiter = ',')]
     real: Vec<Experiment>,
     /// Over shared memory, over TCP with delay, or both

@@ -291,9 +291,11 @@ impl Member {
         };
         let word = ASLEEP | kind << KIND_SHIFT | u64::from(rank) << RANK_SHIFT | step & STEP_MASK;
         let (line, at) = self.sleep_at(self.rank);
-        // Relaxed, both: ordered by the fence.
-        memory.line(line).store(at, word, Ordering::Relaxed);
+        // It is counted before the word is there to be taken: the taker subtracts, and must not take another sleeper's
+        // part of the count. Relaxed: a count that publishes nothing.
         memory.line(0).add(SLEEPERS, 1, Ordering::Relaxed);
+        // Release orders the count before it, for the replacement in `take_sleep`.
+        memory.line(line).store(at, word, Ordering::Release);
         // Rule 5: pairs with the fence of `publish`.
         fence(Ordering::SeqCst);
     }

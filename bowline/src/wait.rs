@@ -199,6 +199,9 @@ impl Waiter for SystemWaiter {
     }
 
     fn sleep(&mut self, idle: Idle<'_>) {
+        if let Some(siblings) = &self.siblings {
+            siblings.ran_until(Instant::now());
+        }
         let mut asked = idle.deadline;
         if let Some(left) = self.report.begin(idle.first, Instant::now(), &idle.waits) {
             asked = Some(asked.map_or(left, |deadline| deadline.min(left)));

@@ -109,8 +109,9 @@ macro_rules! predefined {
             }
 
             fn own_loop(&self) -> Option<OwnLoop<T>> {
+                // What the program says of a type of its own is its code.
                 // SAFETY: it is made for `T`.
-                Some(unsafe { OwnLoop::new(each::<T, Self>) })
+                <T as $bound>::OF_LIBRARY.then(|| unsafe { OwnLoop::new(each::<T, Self>) })
             }
         }
     )*};

@@ -8,8 +8,6 @@
 use std::time::{Duration, Instant};
 
 use bowline_base::job::{JobMemory, LongRun};
-use rustix::thread::sched_getcpu;
-use rustix::time::{ClockId, clock_gettime};
 
 /// Shorter runs are not noted. Several ranks whose copies take so long make a long yield together.
 const NOTED: Duration = Duration::from_micros(50);
@@ -26,12 +24,20 @@ pub(super) struct Siblings {
     since: Option<Instant>,
 }
 
-/// A time of the past since the start of `CLOCK_MONOTONIC`, which all processes of a machine share.
+/// A time of the past since the start of `CLOCK_MONOTONIC`, which all processes of a machine share. By the C library:
+/// rustix looks for the kernel's function itself, which ends a program that runs under valgrind.
 fn monotonic(at: Instant) -> Duration {
-    let time = clock_gettime(ClockId::Monotonic);
-    let now =
-        Duration::new(time.tv_sec.try_into().unwrap_or(0), time.tv_nsec.try_into().unwrap_or(0));
-    now.saturating_sub(at.elapsed())
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the time can be written.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    let (seconds, nanos) = (time.tv_sec.try_into(), time.tv_nsec.try_into());
+    Duration::new(seconds.unwrap_or(0), nanos.unwrap_or(0)).saturating_sub(at.elapsed())
+}
+
+/// The processor of the calling thread. By the C library, as the time.
+fn processor() -> u32 {
+    // SAFETY: there is nothing to be passed.
+    unsafe { libc::sched_getcpu() as u32 }
 }
 
 impl Siblings {
@@ -58,8 +64,8 @@ impl Siblings {
 
     #[cold]
     fn note(&self, length: Duration, end: Instant) {
-        let processor = sched_getcpu() as u32;
-        self.job.note_long_run(self.local, LongRun { processor, end: monotonic(end), length });
+        let run = LongRun { processor: processor(), end: monotonic(end), length };
+        self.job.note_long_run(self.local, run);
     }
 
     /// Whether a yield from `begin` to `end` went to other ranks of the job.
@@ -67,12 +73,8 @@ impl Siblings {
     pub(super) fn took(&self, begin: Instant, end: Instant) -> bool {
         let yielded = end.saturating_duration_since(begin);
         let until = monotonic(end);
-        let taken = self.job.long_runs(
-            self.local,
-            sched_getcpu() as u32,
-            until.saturating_sub(yielded),
-            until,
-        );
+        let taken =
+            self.job.long_runs(self.local, processor(), until.saturating_sub(yielded), until);
         taken.saturating_mul(SHARE) >= yielded
     }
 }

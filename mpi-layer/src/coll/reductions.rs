@@ -136,7 +136,8 @@ impl Communicator {
     /// # Errors
     /// [`MpiError::InvalidLength`] when there is not a count for each rank, the counts do not add
     /// up to the input, or the own one is not the length of the output;
-    /// [`MpiError::CountMismatch`] when ranks give different counts; a member's failure.
+    /// [`MpiError::CountMismatch`] when ranks give different counts, or, where they share processors,
+    /// [`MpiError::MemoryOverwritten`]; a member's failure.
     pub fn reduce_scatter<T: Datatype>(
         &self,
         input: &[T],

@@ -43,6 +43,8 @@ macro_rules! compute {
 }
 
 impl Arithmetic for Extended {
+    const OF_LIBRARY: bool = true;
+
     #[inline]
     fn sum(self, right: Self) -> Self {
         compute!("faddp", self, right)
@@ -110,6 +112,8 @@ impl Extended {
 }
 
 impl Ordered for Extended {
+    const OF_LIBRARY: bool = true;
+
     #[inline]
     fn least(self, right: Self) -> Self {
         if self < right || right.is_nan() { self } else { right }

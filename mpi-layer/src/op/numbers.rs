@@ -7,6 +7,9 @@ use crate::datatype::Datatype;
 
 /// Types that can be added and multiplied.
 pub trait Arithmetic: Datatype {
+    /// Of the library's own types: their operations may run in any thread, and do not unwind.
+    #[doc(hidden)]
+    const OF_LIBRARY: bool = false;
     /// The sum; integers wrap around.
     fn sum(self, right: Self) -> Self;
     /// The product; integers wrap around.
@@ -15,6 +18,9 @@ pub trait Arithmetic: Datatype {
 
 /// Types with a least and a greatest value. A floating point NaN loses against every number.
 pub trait Ordered: Datatype {
+    /// Of the library's own types: their operations may run in any thread, and do not unwind.
+    #[doc(hidden)]
+    const OF_LIBRARY: bool = false;
     /// The smaller one.
     fn least(self, right: Self) -> Self;
     /// The greater one.
@@ -28,6 +34,9 @@ pub trait Bits:
     + std::ops::BitOr<Output = Self>
     + std::ops::BitXor<Output = Self>
 {
+    /// Of the library's own types: their operations may run in any thread, and do not unwind.
+    #[doc(hidden)]
+    const OF_LIBRARY: bool = false;
     /// Whether any bit is set, as in C.
     fn truth(self) -> bool;
     /// 1 or 0.
@@ -37,6 +46,8 @@ pub trait Bits:
 macro_rules! integers {
     ($($type:ty)*) => {$(
         impl Arithmetic for $type {
+            const OF_LIBRARY: bool = true;
+
             #[inline]
             fn sum(self, right: Self) -> Self {
                 self.wrapping_add(right)
@@ -47,6 +58,8 @@ macro_rules! integers {
             }
         }
         impl Ordered for $type {
+            const OF_LIBRARY: bool = true;
+
             #[inline]
             fn least(self, right: Self) -> Self {
                 self.min(right)
@@ -57,6 +70,8 @@ macro_rules! integers {
             }
         }
         impl Bits for $type {
+            const OF_LIBRARY: bool = true;
+
             #[inline]
             fn truth(self) -> bool {
                 self != 0
@@ -74,6 +89,8 @@ integers!(u8 u16 u32 u64 u128 usize i8 i16 i32 i64 i128 isize);
 macro_rules! floats {
     ($($type:ty)*) => {$(
         impl Arithmetic for $type {
+            const OF_LIBRARY: bool = true;
+
             #[inline]
             fn sum(self, right: Self) -> Self {
                 self + right
@@ -84,6 +101,8 @@ macro_rules! floats {
             }
         }
         impl Ordered for $type {
+            const OF_LIBRARY: bool = true;
+
             #[inline]
             fn least(self, right: Self) -> Self {
                 self.min(right)
@@ -101,6 +120,8 @@ macro_rules! floats {
         }
         #[cfg(feature = "complex")]
         impl Arithmetic for Complex<$type> {
+            const OF_LIBRARY: bool = true;
+
             #[inline]
             fn sum(self, right: Self) -> Self {
                 Parts::from(self).sum(right.into()).into()
@@ -132,6 +153,8 @@ pub(crate) struct Parts<T> {
 unsafe impl<T: Real> Datatype for Parts<T> {}
 
 impl<T: Real> Arithmetic for Parts<T> {
+    const OF_LIBRARY: bool = true;
+
     #[inline]
     fn sum(self, right: Self) -> Self {
         let real = self.real.sum(right.real);

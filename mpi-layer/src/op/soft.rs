@@ -50,6 +50,8 @@ impl Half {
 }
 
 impl Arithmetic for Half {
+    const OF_LIBRARY: bool = true;
+
     #[inline]
     fn sum(self, right: Self) -> Self {
         Self::nearest(self.wide() + right.wide())
@@ -68,6 +70,8 @@ impl Real for Half {
 }
 
 impl Ordered for Half {
+    const OF_LIBRARY: bool = true;
+
     #[inline]
     fn least(self, right: Self) -> Self {
         Self::nearest(self.wide().min(right.wide()))
@@ -189,6 +193,8 @@ impl Quad {
 }
 
 impl Arithmetic for Quad {
+    const OF_LIBRARY: bool = true;
+
     fn sum(self, right: Self) -> Self {
         if let Some(nan) = self.nan_of(right) {
             return nan;
@@ -247,6 +253,8 @@ impl Real for Quad {
 }
 
 impl Ordered for Quad {
+    const OF_LIBRARY: bool = true;
+
     fn least(self, right: Self) -> Self {
         self.chosen(right, Ordering::Less)
     }

@@ -133,6 +133,46 @@ fn different_lengths_are_told_to_a_root() {
     }
 }
 
+/// Counts whose sum is the same cut the vectors in other steps at one rank.
+#[test]
+fn counts_that_differ_are_an_error_for_everybody() {
+    if !is_there() {
+        return;
+    }
+    for counts in [[5, 5, 1, 1, 0], [40_000, 0, 0, 0, 0]] {
+        let total: usize = counts.iter().sum();
+        ranks(RANKS, |world| {
+            let even = [total / 5, total / 5, total / 5, total / 5, total - total / 5 * 4];
+            let counts = if world.rank() == 1 { counts } else { even };
+            let mut own = vec![0; counts[world.rank() as usize]];
+            let outcome = world.reduce_scatter(&vec![1_u64; total], &mut own, &counts, Sum);
+            assert_eq!(outcome, Err(MpiError::MemoryOverwritten), "{counts:?}");
+        });
+    }
+}
+
+/// Ranks that have left a collective in the midst of its steps must not take its data for that of the next.
+#[test]
+fn an_operation_that_panics_ends_the_use_of_the_memory() {
+    if !is_there() {
+        return;
+    }
+    for len in [100, 100_000] {
+        ranks(RANKS, |world| {
+            let mine = vec![1_u64; len];
+            let mut out = vec![0; len];
+            let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                let op = ordered(|_: u64, _: u64| -> u64 { panic!("on purpose") });
+                world.allreduce(&mine, &mut out, op)
+            }));
+            // A rank that has nothing to combine, or waits for one that has panicked, learns of it.
+            assert!(matches!(outcome, Err(_) | Ok(Err(MpiError::MemoryOverwritten))));
+            let next = world.allreduce(&mine, &mut out, Sum);
+            assert_eq!(next, Err(MpiError::MemoryOverwritten), "{len}");
+        });
+    }
+}
+
 /// Words of the memory, as `bowline_base::staging` draws it: those of rank 1.
 const WRITTEN: usize = 64 + 8;
 const FINISHED: usize = 128 + 8;

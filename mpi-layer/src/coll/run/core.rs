@@ -311,16 +311,16 @@ impl Active {
                 Ok(())
             }
             Step::Reduce { left, right } => {
-                match (with.predefined, with.op) {
+                // The memory is in use by who has called.
+                handles::without_unwinding(|| match (with.predefined, with.op) {
                     (Some(own), _) => {
                         stage.reduce(spaces, left, right, |operands| own.call(&operands))
                     }
-                    // The memory is in use by who has called.
-                    (None, Some(op)) => handles::without_unwinding(|| {
-                        stage.reduce(spaces, left, right, |operands| op.call(&operands));
-                    }),
+                    (None, Some(op)) => {
+                        stage.reduce(spaces, left, right, |operands| op.call(&operands))
+                    }
                     (None, None) => unreachable!("it was asked before"),
-                }
+                });
                 Ok(())
             }
             Step::Wait | Step::Track(_) | Step::Join => unreachable!("it is no step of a stage"),

@@ -187,7 +187,10 @@ impl Staging {
         }
         let first = self.member.get().next();
         let mut passage = Passage { staging: self, comm, terms, steps_of, first, is_first: true };
-        let (outcome, steps) = match act(&mut passage) {
+        let unwinding = Unwinding { staging: self, comm };
+        let done = act(&mut passage);
+        std::mem::forget(unwinding);
+        let (outcome, steps) = match done {
             Ok(()) => (Ok(()), steps_of(terms.len)),
             Err(Broken::Unequal { other, steps: Some(steps) }) => {
                 (Err(unequal(terms.len, other)), steps)
@@ -233,6 +236,19 @@ impl Staging {
         let done = act(unsafe { std::slice::from_raw_parts_mut(start, scratch.len() * LINE) });
         self.scratch.replace(scratch);
         done
+    }
+}
+
+/// An operation of the program's may unwind in the midst of a collective. The steps of this rank are out of line with those
+/// of the others then, so the memory is of no further use.
+struct Unwinding<'a> {
+    staging: &'a Staging,
+    comm: &'a CommInner,
+}
+
+impl Drop for Unwinding<'_> {
+    fn drop(&mut self) {
+        self.staging.abandon(self.comm);
     }
 }
 

@@ -425,7 +425,12 @@ impl Staging {
         op: Reduction<'_>,
     ) -> Result<(), MpiError> {
         let (rank, ranks) = (comm.rank, comm.size);
-        let terms = Terms { kind: REDUCE_SCATTER, root: 0, len: total };
+        // The blocks decide how vectors are cut, so all ranks must have the same. There is no root to be stated.
+        let mix = |sum: u64, rank| {
+            (sum ^ blocks.len(rank) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
+        };
+        let lengths = (0..ranks).fold(1, mix);
+        let terms = Terms { kind: REDUCE_SCATTER, root: (lengths >> 48) as u32, len: total };
         let longest = (0..ranks).map(|rank| blocks.len(rank)).max().unwrap_or(0);
         let cut = Cut::new(ranks, longest, op.width).expect("the caller has asked whether it fits");
         let into = Span::output(blocks.len(rank));

@@ -13,13 +13,14 @@ fn again(job: &JobMemory) -> OwnedFd {
 
 #[test]
 fn the_shared_layout_is_as_written() {
-    assert_eq!(size_of::<ControlBlock>(), 6 * 64);
+    assert_eq!(size_of::<ControlBlock>(), 7 * 64);
     assert_eq!(align_of::<ControlBlock>(), 64);
     assert_eq!(std::mem::offset_of!(ControlBlock, doorbell), 64);
     assert_eq!(std::mem::offset_of!(ControlBlock, intent), 128);
     assert_eq!(std::mem::offset_of!(ControlBlock, waiting), 192);
     assert_eq!(std::mem::offset_of!(ControlBlock, space_wanted), 256);
     assert_eq!(std::mem::offset_of!(ControlBlock, waiting_on), 320);
+    assert_eq!(std::mem::offset_of!(ControlBlock, long_run), 384);
     assert_eq!(std::mem::offset_of!(Header, wake_token), 56);
     assert_eq!(std::mem::offset_of!(Header, death_generation), 64);
     assert_eq!(std::mem::offset_of!(Header, processors), 128);

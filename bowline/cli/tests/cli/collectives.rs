@@ -25,15 +25,15 @@ fn the_cheapest_algorithm_is_taken_where_costs_are_known() {
     let far = told(&["allreduce", "--ranks", "16", "--size", "8"], Some("tcp,pipelining=1000000"));
     let (all, taken) = algorithms(&far);
     assert_eq!(taken, all[0]);
-    assert_eq!(taken, "Multiplying a16");
-    assert_eq!(far["assumed"], false);
+    assert_eq!(taken, "multiplying a16");
+    assert_eq!((&far["source"], &far["chosen_by"]), (&"given".into(), &"costs".into()));
 }
 
 #[test]
 fn the_table_decides_where_they_are_not() {
     let told = told(&["allreduce", "-n", "16", "--size", "8,1m"], None);
-    assert_eq!(told["assumed"], true);
-    assert_eq!(algorithms(&told).1, "Doubling");
+    assert_eq!((&told["source"], &told["chosen_by"]), (&"assumed".into(), &"table".into()));
+    assert_eq!(algorithms(&told).1, "doubling");
     assert_eq!(told["sizes"].as_array().unwrap().len(), 2);
 }
 

@@ -6,7 +6,7 @@
 //! rank less than the group has; the last rank of a collapsed block receives of all others of it.
 //!
 //! Ranks that take part in a stage are numbered without gaps; collapses and merges number them anew, and each keeps how
-//! ([`numbering`]). `mask` is the product of the stages that are done: so many ranks that follow each other have been
+//! (`numbering`). `mask` is the product of the stages that are done: so many ranks that follow each other have been
 //! through the same groups, and a group is made of ranks that are `mask` apart.
 
 mod numbering;

@@ -288,7 +288,7 @@ impl SideDoor {
         }
     }
 
-    /// A whole round of progress, by a helper thread, and what it moves on [beside](crate::beside). Returns how many
+    /// A whole round of progress, by a helper thread, and what it moves on beside. Returns how many
     /// events there were.
     pub fn serve(&self) -> u32 {
         let (events, beside) = {

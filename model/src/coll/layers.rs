@@ -106,7 +106,7 @@ pub fn bcast<P: Plan>(
     bcast::run(&mut within, own, bcast_within(how.within), nodes.index(first), data)
 }
 
-/// Bytes of scratch that [`reduce`] needs for vectors of `len` bytes.
+/// Bytes of scratch that [`reduce()`] needs for vectors of `len` bytes.
 pub fn reduce_scratch(nodes: &Nodes, how: Layered<Reduce>, len: usize) -> usize {
     let within = reduce::scratch(reduce_within(how.within), nodes.most(), len);
     len + within.max(reduce::scratch(how.among, nodes.count(), len))
@@ -149,7 +149,7 @@ pub enum AmongNodes<'a> {
     Multiplying(&'a [Stage]),
 }
 
-/// Bytes of scratch that [`allreduce`] needs for vectors of `len` bytes in elements of `width`.
+/// Bytes of scratch that [`allreduce()`] needs for vectors of `len` bytes in elements of `width`.
 pub fn allreduce_scratch(
     nodes: &Nodes,
     how: Layered<AmongNodes<'_>>,
@@ -210,7 +210,7 @@ impl Blocks for OfNodes<'_> {
     }
 }
 
-/// Bytes of scratch that [`allgather`] needs; `total` is the length of all blocks.
+/// Bytes of scratch that [`allgather()`] needs; `total` is the length of all blocks.
 pub const fn allgather_scratch(how: Layered<Allgather>, total: usize) -> usize {
     allgather::scratch(how.among, total)
 }

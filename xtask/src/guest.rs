@@ -50,7 +50,7 @@ pub(crate) struct Options {
     #[arg(long)]
     command: Option<String>,
     /// Seconds after which the guest is ended
-    #[arg(long, default_value_t = 1500)]
+    #[arg(long, default_value_t = 2100)]
     limit: u64,
     /// Processors of the guest
     #[arg(long, default_value_t = 2)]

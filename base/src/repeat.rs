@@ -74,7 +74,7 @@ impl<T> Repeat<T> {
         let mut seen = self.word.load(Ordering::Relaxed);
         loop {
             let next = if seen == FREE { BUSY } else { ASKED };
-            // Acquire: pairs with the Release of whoever left; what it has done to the value is seen. Release: of
+            // Acquire: pairs with the Release of the thread that left; what it has done to the value is seen. Release: of
             // one that asks; pairs with the Acquire in `leave`, so that the repeated work sees what it has done
             // before. Each one that asks exchanges, also where the word is `ASKED`: a load could be older than
             // the owner's `swap`. Relaxed on failure: only another guess.

@@ -21,7 +21,7 @@
 //! after that (acquire). A member fences between storing what it has written and looking at the others,
 //! so that the last one, at least, finds all. (5) A member that wants to sleep stores what it waits for, counts
 //! itself as a sleeper, fences, and looks again before it sleeps. Who stores progress fences and then looks
-//! whether sleepers are counted. Whoever takes a sleeper's word back wakes it, or is the sleeper.
+//! whether sleepers are counted. The member that takes a sleeper's word back wakes it, or is the sleeper.
 //!
 //! A stray write must not make a member wait for ever, or be taken for progress:
 //!
@@ -131,7 +131,7 @@ pub struct Member {
     finished: u64,
     /// All others have finished this step, and perhaps more.
     free: u64,
-    /// It has found damage, and wakes whoever sleeps.
+    /// It has found damage, and wakes all that sleep.
     failed: bool,
 }
 
@@ -252,7 +252,7 @@ impl Member {
         Ok(slot.replace(COMBINED, before, encode(CLAIMED, self.slot(step), step)))
     }
 
-    /// Whether a step can be claimed that this member has written. Whoever comes last claims it; later it can
+    /// Whether a step can be claimed that this member has written. The last one claims it; later it can
     /// be claimed only if that claim was overwritten.
     ///
     /// # Errors

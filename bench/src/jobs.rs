@@ -1,6 +1,6 @@
 //! Jobs of the benchmark program under chosen settings, one after the other: what experiments are made of.
 //!
-//! Whoever makes the experiment says which contestants there are, each a library with variables of the
+//! The caller says which contestants there are, each a library with variables of the
 //! environment, and which figures are wanted; [`Jobs::in_turns`] lets them take turns, so that drift of the machine's
 //! speed (frequency, background load) affects all of them alike. Results are checked by the program itself.
 

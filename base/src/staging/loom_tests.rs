@@ -157,7 +157,7 @@ fn loom_staging_has_one_member_combine() {
     combine(3, 2, claims);
 }
 
-/// The model must be able to fail: whoever finds that all have written combines.
+/// The model must be able to fail: each member that finds that all have written combines.
 #[test]
 #[should_panic(expected = "Causality violation")]
 fn loom_staging_steps_must_be_claimed() {

@@ -1,4 +1,4 @@
-//! TUN devices: a host sends and receives IP packets, and whoever holds the descriptor reads and
+//! TUN devices: a host sends and receives IP packets, and the process that holds the descriptor reads and
 //! writes them.
 
 use std::io;

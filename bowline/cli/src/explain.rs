@@ -89,7 +89,7 @@ fn operation(name: &str) -> Result<Op, String> {
     found.ok_or_else(|| format!("there is no operation `{name}`; there are {known}"))
 }
 
-/// All that is told.
+/// Everything that is reported.
 #[derive(Debug, Serialize)]
 struct Report {
     matching: Matching,

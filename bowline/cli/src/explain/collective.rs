@@ -24,7 +24,7 @@ pub(super) enum Collective {
     ReduceScatter,
 }
 
-/// All that is told.
+/// Everything that is reported.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     collective: String,

@@ -76,7 +76,7 @@ impl Spread {
     }
 }
 
-/// All that is told.
+/// Everything that is reported.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     program: String,

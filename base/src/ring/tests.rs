@@ -188,7 +188,8 @@ proptest! {
             // Relaxed: one thread.
             line.store(usize::from(how & 7), shaped, Ordering::Relaxed);
             let seen = consumer.receive(|a| {
-                assert!(a.len <= shape.max_data());
+                // A slot itself may hold more than this small ring's data area takes in one piece.
+                assert!(a.len <= shape.max_data().max(MAX_INLINE));
                 assert_eq!(a.copy_to(&mut [0; 256]), a.len);
             });
             if seen.is_err() {

@@ -32,20 +32,47 @@ pub fn multicast(width: u32, bytes: usize) -> Program {
     program
 }
 
+/// How often a process computes in a stage in which it combines values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "the two readings of the published programs")]
+pub enum Computes {
+    /// Once, when all values are there: what the published figure of a program shows.
+    Once,
+    /// Once for each value that arrives, in the order in which they arrive.
+    EachValue,
+}
+
 /// An allreduce of `bytes` by a schedule. In each stage a process sends what it has, and computes once when all
 /// that it combines is there. An element is a byte.
 pub fn allreduce(schedule: &Schedule, bytes: usize) -> Program {
     allreduce_after(schedule, bytes, |_| 0.0)
 }
 
+/// The same where a process computes as `computes` says.
+pub fn allreduce_with(schedule: &Schedule, bytes: usize, computes: Computes) -> Program {
+    stages_with(&of_all(schedule), bytes, |_| 0.0, computes)
+}
+
 /// The same when each process begins `delay` nanoseconds late.
 pub fn allreduce_after(schedule: &Schedule, bytes: usize, delay: impl Fn(u32) -> f64) -> Program {
-    let ranks = 0..schedule.ranks();
-    stages(&ranks.map(|rank| schedule.stages(rank)).collect::<Vec<_>>(), bytes, delay)
+    stages(&of_all(schedule), bytes, delay)
+}
+
+fn of_all(schedule: &Schedule) -> Vec<Vec<Stage>> {
+    (0..schedule.ranks()).map(|rank| schedule.stages(rank)).collect()
 }
 
 /// The stages of ranks, whose values have `bytes`, when each begins `delay` nanoseconds late.
 pub fn stages(stages: &[Vec<Stage>], bytes: usize, delay: impl Fn(u32) -> f64) -> Program {
+    stages_with(stages, bytes, delay, Computes::Once)
+}
+
+fn stages_with(
+    stages: &[Vec<Stage>],
+    bytes: usize,
+    delay: impl Fn(u32) -> f64,
+    computes: Computes,
+) -> Program {
     let ranks = stages.len() as u32;
     let mut program = Program::new(ranks);
     // What each process did last, and what it must have done before it sends its value.
@@ -69,13 +96,21 @@ pub fn stages(stages: &[Vec<Stage>], bytes: usize, delay: impl Fn(u32) -> f64) -
             }
         }
         for (rank, mut before) in arrivals.into_iter().enumerate() {
-            if !before.is_empty() {
-                before.push(last[rank]);
-                let combines = !stages[rank][stage].combines.is_empty();
-                let part = stages[rank][stage].part.elements(bytes).len();
-                let act = if combines { Act::Compute(part) } else { Act::Proxy };
-                last[rank] = program.add(rank as u32, act, &before);
+            if before.is_empty() {
+                continue;
             }
+            let combines = !stages[rank][stage].combines.is_empty();
+            let part = stages[rank][stage].part.elements(bytes).len();
+            let (process, sent) = (rank as u32, last[rank]);
+            if combines && computes == Computes::EachValue {
+                for arrival in &mut before {
+                    *arrival = program.add(process, Act::Compute(part), &[*arrival, sent]);
+                }
+            }
+            before.push(sent);
+            let once = combines && computes == Computes::Once;
+            let act = if once { Act::Compute(part) } else { Act::Proxy };
+            last[rank] = program.add(process, act, &before);
         }
     }
     program

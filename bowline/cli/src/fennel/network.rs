@@ -23,10 +23,10 @@ pub(super) type AnyMachine = Machine<Box<dyn Network>, Box<dyn Compute>>;
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Machine")]
 pub(super) struct MachineOptions {
-    /// The network: chapter5 (500 ns, 100 ns, 0.4 ns for a byte, as published simulations have it), archer (the published
+    /// The network: chapter-5 (500 ns, 100 ns, 0.4 ns for a byte, as published simulations have it), archer (the published
     /// fits by size), pipelined:P,R[,BYTE], hockney:ALPHA,BETA, logp:L,o,g, loggp:L,o,g,G, fit:TRANSPORT (what `bowline
     /// model fit --keep` has kept) or costs as in BOWLINE_COLL_COSTS, such as tcp,pipelining=100000. All in ns.
-    #[arg(long, value_name = "NETWORK", default_value = "chapter5")]
+    #[arg(long, value_name = "NETWORK", default_value = "chapter-5")]
     network: Words,
     /// Processes wait until a message that they send is there: nothing overlaps.
     #[arg(long)]
@@ -92,13 +92,13 @@ impl FromStr for Words {
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || {
             format!(
-                "`{text}` is no network: chapter5, archer, pipelined:500,100,0.4, hockney:1000,0.5, logp:1000,50,200, \
+                "`{text}` is no network: chapter-5, archer, pipelined:500,100,0.4, hockney:1000,0.5, logp:1000,50,200, \
                  loggp:1000,50,200,0.3, fit:tcp and costs such as tcp,pipelining=100000 are"
             )
         };
         let Some((name, numbers)) = text.split_once(':') else {
             let kind = match text {
-                "chapter5" => Kind::Pipelined(Pipelined::CHAPTER_5),
+                "chapter-5" => Kind::Pipelined(Pipelined::CHAPTER_5),
                 "archer" => Kind::Archer,
                 _ => Kind::Costs(Box::new(
                     text.parse().map_err(|error| format!("{}; {error}", wrong()))?,

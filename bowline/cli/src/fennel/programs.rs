@@ -13,6 +13,7 @@ use bowline_model::coll::{
     allgather, allreduce, alltoall, barrier, bcast, multiply, reduce, reduce_scatter,
 };
 use bowline_model::fennel::eliminate::{Elimination, eliminate};
+use bowline_model::fennel::generate::{Computes, allreduce_with};
 use bowline_model::fennel::program::Program;
 use bowline_model::fennel::source::{Published, Source, Stated, Stopped, Walk, write_down};
 use bowline_model::schedule::Schedule;
@@ -79,6 +80,9 @@ pub(super) struct Allreduces {
     /// Run the schedule by the engine's own steps, which reduce value by value.
     #[arg(long, requires = "schedule")]
     pub(super) steps: bool,
+    /// Ranks compute once for each value that arrives, in the order of arrival, and not once in a stage.
+    #[arg(long, requires = "schedule", conflicts_with = "steps")]
+    pub(super) each_value: bool,
 }
 
 /// An algorithm's name on the command line, from that in the code: `ScatterAllgather` is `scatter-allgather`, and
@@ -281,6 +285,9 @@ impl Collective {
     }
 }
 
+/// Ranks of an allreduce of which a graph of tasks is made, at most.
+const MOST_AS_GRAPH: u32 = 1 << 16;
+
 impl Allreduces {
     /// The allreduce as a job, and what it goes by.
     ///
@@ -297,6 +304,14 @@ impl Allreduces {
         let name = schedule.to_string();
         if self.steps {
             return Ok((by_steps(schedule, bytes)?, name));
+        }
+        if self.each_value {
+            ensure!(
+                ranks <= MOST_AS_GRAPH,
+                "--each-value: a graph of tasks is made for it, for up to {MOST_AS_GRAPH} ranks"
+            );
+            let program = allreduce_with(&schedule, bytes, Computes::EachValue);
+            return Ok((Job::Graph(program), name));
         }
         let published = Published::new(ranks, bytes, move |rank| schedule.stages(rank));
         Ok((Job::Steps(kept(published)?), name))

@@ -32,6 +32,9 @@ fn published_runs_come_out() {
         ("allreduce -n 7 --schedule c6m2,a2,a2,e6m2", 2452.8),
         ("allreduce --schedule m1g2a3,n1g3a2 --ranks 7 --size 8", 1432.8),
         ("allreduce -n 7 --schedule m3g2a2,n3g2a2", 1432.8),
+        ("allreduce -n 7 --schedule m1g2a3,n1g3a2 --each-value", 1442.8),
+        ("allreduce -n 7 --schedule m3g2a2,n3g2a2 --each-value", 1452.8),
+        ("allreduce -n 7 --schedule m1g2a3,n1g3a2 --network pipelined:500,100", 1420.0),
         ("elimination -n 7", 2452.8),
         // The engine reduces seven values one after the other.
         ("allreduce -n 8 --schedule a8 --steps", 1232.4 + 6.0 * 10.0),
@@ -160,7 +163,7 @@ fn kept_fits_are_networks() {
 #[test]
 fn wrong_arguments_are_refused_with_the_reason() {
     for (line, code, wanted) in [
-        ("allreduce --network fast", 2, "chapter5"),
+        ("allreduce --network fast", 2, "chapter-5"),
         ("allreduce --network pipelined:1", 2, "pipelined:500,100,0.4"),
         ("allreduce --network pipelined:1,-2", 2, "-2"),
         ("allreduce --topology ring:3", 2, "dragonfly:4,8,9"),

@@ -24,7 +24,8 @@
 //!    registered process, 6 us when it sleeps instead of 20 ns per message.
 //! 5. Where a *sender* cannot register for membarrier, [`light_fence`] is a real fence in it.
 //!    Where an *owner* cannot call membarrier, it sets the bit `FENCED` beside the state: senders
-//!    that find it make a real fence and load the word again.
+//!    that find it make a real fence and load the word again. So does an owner whom hardly anybody
+//!    rings: a private doorbell, or a rank that is alone on its node.
 //! 6. A sender may die between taking the state back and waking. Whoever marks it dead wakes
 //!    every worker of the node without looking at the word.
 //! 7. A sender that has taken `FD` and is refused the datagram by the system (it has no descriptor or
@@ -62,7 +63,7 @@ use crate::sync::atomic::{AtomicU32, Ordering, fence};
 const AWAKE: u32 = 0;
 const FUTEX: u32 = 1;
 const FD: u32 = 2;
-/// Beside the state: the owner has no membarrier. Only ever set.
+/// Beside the state: the owner makes no membarrier. Only ever set.
 const FENCED: u32 = 4;
 
 /// The shared words of a doorbell. Zero is awake.

@@ -406,7 +406,7 @@ impl JobMemory {
         })?;
         let instance = random_nonzero()
             .map_err(|e| JobError::System { act: "draw a random instance number", source: e })?;
-        doorbell::prepare(&control.doorbell);
+        doorbell::prepare(&control.doorbell, ranks == 1);
         control
             .claim(pid, start_time, pid_namespace(), instance)
             .map_err(|pid| JobError::Occupied { local, pid })?;

@@ -9,6 +9,9 @@
 //! from its first empty looks on: a computing neighbour loses about 2 % beside yielding waiters,
 //! and its processor share beside spinning ones.
 //!
+//! A rank that only networks bring messages yields a few times only: each look costs system calls, and a
+//! message that is not there yet is further away than a wake-up takes.
+//!
 //! Where programs of others compute on the processor, a yield lasts a time slice of theirs. The waiter
 //! notices that and has its rank sleep instead, for a time (module `contention`). Ranks of its own job that
 //! copied a long message meanwhile are no such programs (module `siblings`).
@@ -45,6 +48,11 @@ bowline_base::settings! {
         pub YIELDS: u32 = Setting::<u32>::integer("BOWLINE_WAIT_YIELDS", 400, 0, 1_000_000_000)
             .cost("power, a little of the neighbours' time, and now and then a time slice of the rank's own where other programs compute on its processor")
             .change("lower it where ranks wait long and often, as in a pool of workers");
+        /// The same for a rank that only networks bring messages: a look at sockets costs system calls, and what
+        /// others do on its processor brings no message nearer.
+        pub YIELDS_NETWORK: u32 = Setting::<u32>::integer("BOWLINE_WAIT_YIELDS_NETWORK", 4, 0, 1_000_000_000)
+            .cost("processor time, about two microseconds for each, which ranks and programs beside do not have")
+            .change("raise it where ranks share no processor and a message takes less time than a wake-up");
         /// After which a rank for which nothing happens logs what it waits for, once for each wait.
         pub REPORT: Duration = Setting::<Duration>::time("BOWLINE_WAIT_REPORT", Duration::from_secs(10), Duration::ZERO, Duration::from_secs(1 << 22))
             .cost("a wake-up of a rank that sleeps so long")
@@ -66,6 +74,7 @@ pub struct SystemWaiter {
     spins: u32,
     spins_shared: u32,
     yields: u32,
+    yields_network: u32,
     contention: Contention,
     siblings: Option<Siblings>,
     watch: Option<(Watch, Duration)>,
@@ -114,16 +123,29 @@ impl Report {
     }
 }
 
-/// Tells a waiter whether its rank shares its processor, which is known only when all ranks have
-/// started.
+/// Tells a waiter what is known only when all ranks have started.
 #[derive(Clone, Debug)]
-pub struct Policy(Arc<AtomicBool>);
+pub struct Policy(Arc<Facts>);
+
+#[derive(Debug)]
+struct Facts {
+    /// Whether the rank shares its processor with others.
+    shared: AtomicBool,
+    /// Whether only networks bring it messages.
+    networks: AtomicBool,
+}
 
 impl Policy {
     /// Whether the ranks of this machine share processors.
     pub fn share_processors(&self, shared: bool) {
         // Relaxed: a hint, which publishes nothing.
-        self.0.store(shared, Ordering::Relaxed);
+        self.0.shared.store(shared, Ordering::Relaxed);
+    }
+
+    /// Whether only networks bring the rank messages: no other rank of its job is reached by memory.
+    pub fn networks_alone(&self, alone: bool) {
+        // Relaxed: a hint, which publishes nothing.
+        self.0.networks.store(alone, Ordering::Relaxed);
     }
 }
 
@@ -137,10 +159,14 @@ impl SystemWaiter {
     /// A waiter with the values of [`SETTINGS`].
     pub fn new(config: &Config) -> Self {
         Self {
-            policy: Policy(Arc::new(AtomicBool::new(true))),
+            policy: Policy(Arc::new(Facts {
+                shared: AtomicBool::new(true),
+                networks: AtomicBool::new(false),
+            })),
             spins: config.get(SPINS),
             spins_shared: config.get(SPINS_SHARED),
             yields: config.get(YIELDS),
+            yields_network: config.get(YIELDS_NETWORK),
             contention: Contention::default(),
             siblings: None,
             watch: None,
@@ -170,10 +196,15 @@ impl SystemWaiter {
 
 impl Waiter for SystemWaiter {
     fn stages(&self) -> Stages {
-        // Relaxed: as the store.
-        let shared = self.policy.0.load(Ordering::Relaxed);
+        // Relaxed: as the stores.
+        let shared = self.policy.0.shared.load(Ordering::Relaxed);
+        let networks = self.policy.0.networks.load(Ordering::Relaxed);
         let spins = if shared { self.spins_shared } else { self.spins };
-        let yields = if self.contention.may_yield(Instant::now) { self.yields } else { 0 };
+        let yields = match self.contention.may_yield(Instant::now) {
+            true if networks => self.yields_network.min(self.yields),
+            true => self.yields,
+            false => 0,
+        };
         Stages { spins, yields }
     }
 
@@ -281,6 +312,25 @@ mod tests {
         }
         fn enter(&self, _: &tracing::span::Id) {}
         fn exit(&self, _: &tracing::span::Id) {}
+    }
+
+    #[test]
+    fn waits_for_networks_alone_yield_less() {
+        let waiter = |pairs: &[(&'static str, &'static str)]| {
+            let config = Config::from_pairs(pairs.to_vec(), &[SETTINGS]).unwrap();
+            SystemWaiter::new(&config)
+        };
+        let usual = waiter(&[]);
+        let before = usual.stages().yields;
+        usual.policy().networks_alone(true);
+        assert!(usual.stages().yields < before);
+        let asked = waiter(&[("BOWLINE_WAIT_YIELDS_NETWORK", "9"), ("BOWLINE_WAIT_YIELDS", "12")]);
+        assert_eq!(asked.stages().yields, 12);
+        asked.policy().networks_alone(true);
+        assert_eq!(asked.stages().yields, 9);
+        let never = waiter(&[("BOWLINE_WAIT_YIELDS", "0")]);
+        never.policy().networks_alone(true);
+        assert_eq!(never.stages().yields, 0);
     }
 
     #[test]

@@ -183,14 +183,17 @@ impl Inner {
         }
     }
 
-    /// What to sleep on beside the doorbell: nothing, where one lane is polled, which rings it;
+    /// What to sleep on beside the doorbell: nothing, where one lane is polled, whose peers ring it;
     /// else the event descriptor of each.
     pub(crate) fn descriptors(&mut self) -> Arc<WakeSet> {
         if let Some(known) = &self.descriptors {
             return Arc::clone(known);
         }
         let polled = |lane: &&mut Lane| lane.polled && !lane.loopback;
-        let rings = |lane: &mut Lane| lane.iface.doorbell().is_some();
+        let rings = |lane: &mut Lane| {
+            let by_thread = lane.iface.attr().caps.contains(Caps::RUNG_BY_THREAD);
+            !by_thread && lane.iface.doorbell().is_some()
+        };
         let count = self.lanes.iter_mut().filter(polled).count();
         let alone = !self.wakeup.wants_descriptors()
             && !self.has_introducer()

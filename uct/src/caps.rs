@@ -79,6 +79,9 @@ bitflags! {
         const LENT_ONLY = 1 << 28;
         /// `turn` works.
         const TURN = 1 << 30;
+        /// A thread of the transport's rings the doorbell for what arrives: who waits for this transport
+        /// alone sleeps on its event descriptor at less cost.
+        const RUNG_BY_THREAD = 1 << 32;
     }
 }
 

@@ -77,7 +77,10 @@ impl Doorbell {
     /// process can ring it.
     pub fn private() -> Self {
         fence::light_fence_needed();
+        // Its ringers are few: they make the fence, and its sleeper interrupts no processor (rule 5).
+        // Relaxed: nobody else has the word yet.
         let home = Arc::new(Line(DoorbellWords::default()));
+        home.word.store(FENCED, Ordering::Relaxed);
         let words = NonNull::from(&**home);
         let inner = Inner { home: Home::Private { _words: home }, event: OnceLock::new() };
         Self { words, inner: Arc::new(inner) }
@@ -199,9 +202,10 @@ impl Doorbell {
     }
 }
 
-/// Before a rank attaches: registers the process, and tells senders where it has no membarrier.
-pub(crate) fn prepare(words: &DoorbellWords) {
-    if fence::light_fence_needed() {
+/// Before a rank attaches: registers the process, and has senders fence where it has no membarrier, or
+/// is `alone` on its node, so that hardly anybody rings.
+pub(crate) fn prepare(words: &DoorbellWords, alone: bool) {
+    if fence::light_fence_needed() || alone {
         // Relaxed: published by the state that the rank stores when it attaches.
         words.word.fetch_or(FENCED, Ordering::Relaxed);
     }

@@ -231,6 +231,7 @@ fn attr(options: &TcpOptions, device: String, receive_bytes: usize) -> IfaceAttr
             | Caps::EP_CHECK
             | Caps::WAKEUP
             | Caps::EVENT_FD
+            | Caps::RUNG_BY_THREAD
             | Caps::CONNECT_TO_IFACE
             | Caps::INTER_NODE
             | Caps::RMA_REGISTERED

@@ -4,20 +4,24 @@
 //! Rules:
 //! 1. A packet leaves no sooner than `delay` after it was read.
 //! 2. Packets from one device to another leave in the order in which they were read, whatever the jitter.
-//! 3. Nothing is polled while nothing waits: the thread sleeps until a packet comes or the next one is due.
+//! 3. Nothing is polled while nothing waits: the thread sleeps until a packet comes or the next one is due. After
+//!    packets it sleeps for a [`PAUSES`]th of the delay without being woken by further ones, which it then takes
+//!    together: it shares the hosts' processors, and a wake-up costs more of them than a packet. So a packet of a burst
+//!    takes that much longer at most.
 //! 4. At most [`PACKETS_MAX`] packets wait; further ones are dropped and counted, as routers do.
 //! 5. What is no IPv4 packet to one of the hosts goes nowhere, and is not counted.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::thread::JoinHandle;
+use std::thread::{JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
 use bowline_base::sync::atomic::{AtomicU64, Ordering};
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::event::epoll::{self, Event, EventData, EventFlags};
+use rustix::event::{EventfdFlags, Timespec, eventfd};
 use rustix::io::Errno;
 use serde::Serialize;
 
@@ -25,6 +29,8 @@ use serde::Serialize;
 const PACKETS_MAX: usize = 8192;
 /// Packets that are read from one device before the others and the queue are looked at.
 const BATCH: usize = 16;
+/// Such a part of the delay lies between two looks at a burst, as its inverse.
+const PAUSES: u32 = 5;
 /// No IPv4 packet is longer.
 const PACKET_BYTES_MAX: usize = 65_536;
 
@@ -166,6 +172,8 @@ impl Ord for Waiting {
 struct Work {
     devices: Vec<OwnedFd>,
     delay: Duration,
+    /// From one look at a burst to the next.
+    pause: Duration,
     jitter_ns: u64,
     random: u64,
     queue: BinaryHeap<Reverse<Waiting>>,
@@ -183,6 +191,7 @@ impl Work {
         Self {
             devices,
             delay: options.delay,
+            pause: options.delay / PAUSES,
             jitter_ns: u64::try_from(options.jitter.as_nanos()).unwrap_or(u64::MAX),
             random: options.seed,
             queue: BinaryHeap::new(),
@@ -194,43 +203,52 @@ impl Work {
     }
 
     fn run(&mut self, stop: &OwnedFd) {
-        let mut ready = Vec::new();
+        let Ok(events) = self.watch_all(stop) else { return };
+        let nothing = Event { flags: EventFlags::empty(), data: EventData::new_u64(0) };
+        let mut found = [nothing; 64];
+        // Whether the last look found packets: more are likely to come soon (rule 3).
+        let mut burst = false;
         loop {
             let now = Instant::now();
             while self.queue.peek().is_some_and(|Reverse(next)| next.due <= now) {
                 let Some(Reverse(waiting)) = self.queue.pop() else { break };
                 self.release(waiting);
             }
-            let timeout = self.queue.peek().map(|Reverse(next)| {
-                let left = next.due.saturating_duration_since(Instant::now());
-                Timespec {
-                    tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
-                    tv_nsec: i64::from(left.subsec_nanos()),
-                }
-            });
-            ready.clear();
-            {
-                let mut polled: Vec<PollFd<'_>> = std::iter::once(stop.as_fd())
-                    .chain(self.devices.iter().map(OwnedFd::as_fd))
-                    .map(|descriptor| PollFd::from_borrowed_fd(descriptor, PollFlags::IN))
-                    .collect();
-                match poll(&mut polled, timeout.as_ref()) {
-                    Ok(_) | Err(Errno::INTR) => {}
-                    // Nothing else can happen to descriptors that are open; the network is silent then.
-                    Err(_) => return,
-                }
-                if polled[0].revents().contains(PollFlags::IN) {
-                    return;
-                }
-                let readable =
-                    |(_, device): &(usize, &PollFd<'_>)| device.revents().contains(PollFlags::IN);
-                let found = polled[1..].iter().enumerate().filter(readable);
-                ready.extend(found.map(|(from, _)| from));
+            let due = self.queue.peek().map(|Reverse(next)| next.due);
+            let left = due.map(|due| due.saturating_duration_since(Instant::now()));
+            let mut timeout = left;
+            if burst {
+                sleep(left.map_or(self.pause, |left| left.min(self.pause)));
+                timeout = Some(Duration::ZERO);
             }
-            for &from in &ready {
-                self.take(from);
+            let timeout = timeout.map(|left| Timespec {
+                tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+                tv_nsec: i64::from(left.subsec_nanos()),
+            });
+            let count = match epoll::wait(&events, &mut found[..], timeout.as_ref()) {
+                Ok(count) => count,
+                Err(Errno::INTR) => 0,
+                // Nothing else can happen to descriptors that are open; the network is silent then.
+                Err(_) => return,
+            };
+            burst = count > 0;
+            for event in &found[..count] {
+                match usize::try_from(event.data.u64()) {
+                    Ok(from) if from < self.devices.len() => self.take(from),
+                    _ => return,
+                }
             }
         }
+    }
+
+    /// What tells of packets, by the numbers of devices, and of the end, by a number behind them.
+    fn watch_all(&self, stop: &OwnedFd) -> io::Result<OwnedFd> {
+        let events = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        for (number, descriptor) in self.devices.iter().chain([stop]).enumerate() {
+            let data = EventData::new_u64(number as u64);
+            epoll::add(&events, descriptor, data, EventFlags::IN)?;
+        }
+        Ok(events)
     }
 
     /// Reads what device `from` has.

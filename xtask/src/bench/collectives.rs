@@ -6,6 +6,7 @@
 //! where ranks share processors, and only their quotients mean something.
 
 mod choices;
+mod correlation;
 mod pictures;
 mod ranks;
 mod tables;

@@ -46,6 +46,7 @@ fn paint(
     let x = least(&mut all().map(|point| point.0)) / 1.1
         ..greatest(&mut all().map(|point| point.0)) * 1.1;
     let top = greatest(&mut all().map(|point| point.1)) * 1.1;
+    let bottom = least(&mut all().map(|point| point.1)).min(0.0) * 1.1;
     if !x.start.is_finite() || top <= 0.0 {
         return Ok(());
     }
@@ -56,8 +57,8 @@ fn paint(
         .margin(12)
         .x_label_area_size(44)
         .y_label_area_size(70)
-        .build_cartesian_2d(x.log_scale(), 0.0..top)?;
-    chart.configure_mesh().x_desc(axis).y_desc("us").draw()?;
+        .build_cartesian_2d(x.log_scale(), bottom..top)?;
+    chart.configure_mesh().x_desc(axis).draw()?;
     for (curve, &color) in curves.iter().zip(COLORS.iter().cycle()) {
         let points = || curve.points.iter().copied();
         chart

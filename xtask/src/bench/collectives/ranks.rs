@@ -11,14 +11,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use bowline_bench::{Contestant, Figures, Jobs, Order, PeersOptions, RelayOptions, Rounds, wheels};
-use bowline_model::choice::{Reading, time};
-use bowline_model::cost::Pipelining;
 use bowline_model::schedule::Schedule;
 use serde::Serialize;
 
-use super::choices;
 use super::pictures::{self, Curve};
-use super::published;
+use super::{choices, correlation, published};
 
 /// What to take of real ranks.
 #[derive(clap::Args, Debug)]
@@ -43,7 +40,7 @@ pub(crate) struct RealOptions {
     delay: u64,
     /// What a message costs its sender over TCP, microseconds, for what the model says in e10
     #[arg(long, value_name = "US", default_value_t = 8.0)]
-    required: f64,
+    pub(super) required: f64,
     /// Where to draw pictures
     #[arg(long, value_name = "DIRECTORY")]
     plots: Option<PathBuf>,
@@ -146,7 +143,13 @@ impl Site<'_> {
         figures.with_context(|| format!("{ranks} ranks over {}", self.network.name()))
     }
 
-    fn picture(&self, name: &str, title: &str, axis: &str, curves: &[Curve]) -> Result<()> {
+    pub(super) fn picture(
+        &self,
+        name: &str,
+        title: &str,
+        axis: &str,
+        curves: &[Curve],
+    ) -> Result<()> {
         match &self.options.plots {
             Some(directory) => {
                 let name = format!("{name}-{}.png", self.network.name());
@@ -195,7 +198,7 @@ fn take(experiment: Experiment, site: &mut Site<'_>, findings: &mut Findings) ->
         Experiment::E7 => loaded(site, findings),
         Experiment::E8 => sizes(site, findings),
         Experiment::E9 => blocks(site, findings),
-        Experiment::E10 => correlation(site, findings),
+        Experiment::E10 => correlation::measure(site, &mut findings.correlations),
         Experiment::E11 => {
             let peers = wheels(site.network == Network::Tcp);
             let peers: Vec<_> = peers.into_iter().map(Contestant::peer).collect();
@@ -212,12 +215,12 @@ fn take(experiment: Experiment, site: &mut Site<'_>, findings: &mut Findings) ->
 }
 
 /// Bowline with an algorithm of allreduces.
-fn by(algorithm: &str) -> Contestant {
+pub(super) fn by(algorithm: &str) -> Contestant {
     Contestant::bowline(algorithm, &[("BOWLINE_ALLREDUCE", algorithm)])
 }
 
 /// An allreduce of so many bytes, in blocks.
-fn allreduce(size: u64, block: u32) -> Order {
+pub(super) fn allreduce(size: u64, block: u32) -> Order {
     Order { test: "allreduce".to_owned(), size, block }
 }
 
@@ -286,6 +289,9 @@ fn gains(
     let mut curves: [Curve; 3] = ["recursive doubling", "published schedule", "chosen"]
         .map(|name| Curve { name: name.to_owned(), points: Vec::new() });
     let mut skews = curves.clone();
+    let mut beside =
+        ["here, by minima", "here, by medians", "published, minima", "published, medians"]
+            .map(|name| Curve { name: name.to_owned(), points: Vec::new() });
     for ranks in site.ranks(usual) {
         let (schedule, min, median) = published(ranks)
             .with_context(|| format!("--ranks {ranks}: nothing was published for it"))?;
@@ -310,8 +316,20 @@ fn gains(
         figures.retain(|(_, order), _| *order != last);
         let told = Some((1, [min, median]));
         note(site, findings, experiment, ranks, &contestants, &figures, told)?;
+        let ours = findings
+            .rows
+            .iter()
+            .rev()
+            .take(contestants.len())
+            .find_map(|row| row.published.and(row.gains));
+        let all = ours.into_iter().flatten().chain([min, median]);
+        for (curve, gain) in beside.iter_mut().zip(all) {
+            curve.points.push((f64::from(ranks), gain));
+        }
     }
     let name = experiment.to_lowercase();
+    let title = "Less time than recursive doubling, published schedules, percent";
+    site.picture(&format!("{name}-gains"), title, "ranks", &beside)?;
     site.picture(&name, "Allreduce of 8 bytes, median, us", "ranks", &curves)?;
     let title = "Allreduce of 8 bytes, the last return after the first, us";
     site.picture(&format!("{name}-skew"), title, "ranks", &skews)
@@ -353,10 +371,23 @@ fn loaded(site: &mut Site<'_>, findings: &mut Findings) -> Result<()> {
             let figures = site.in_turns(ranks, &contestants, &[allreduce(8, 10)])?;
             let told = Some((1, [min, median]));
             note(site, findings, experiment, ranks, &contestants, &figures, told)?;
+            for (place, contestant) in contestants.iter().enumerate() {
+                let Some(rounds) = figures.get(&(place, allreduce(8, 10))) else { continue };
+                let (min, median) = (rounds.min_ns(), rounds.median_ns());
+                println!(
+                    "{experiment:<4} {ranks} ranks, {}: median in the minimum {:.2}; published: on a quiet machine lower \
+                     minima and a smaller spread",
+                    contestant.name,
+                    median.unwrap_or_default() / min.unwrap_or(f64::NAN)
+                );
+            }
         }
     }
     Ok(())
 }
+
+/// A time is beyond the knee of latency that is so many times that of 8 bytes.
+const KNEE: f64 = 1.25;
 
 /// E8: 8 bytes to 4 KB by every factored schedule.
 fn sizes(site: &mut Site<'_>, findings: &mut Findings) -> Result<()> {
@@ -370,6 +401,17 @@ fn sizes(site: &mut Site<'_>, findings: &mut Findings) -> Result<()> {
             name: contestant.name.clone(),
             points: points(&figures, place, |order| order.size as f64),
         };
+        for (place, contestant) in contestants.iter().enumerate() {
+            let times = points(&figures, place, |order| order.size as f64);
+            let least = times.first().map_or(0.0, |first| first.1);
+            let knee = times.iter().find(|(_, us)| *us > KNEE * least);
+            let knee = knee.map_or_else(|| "beyond 4096".to_owned(), |(size, _)| size.to_string());
+            println!(
+                "E8   {ranks} ranks, {}: a median above {KNEE} of that of 8 bytes first at {knee} bytes; published: \
+                 192 to 256 bytes at 8 ranks, multiplying ahead to 4 KB",
+                contestant.name
+            );
+        }
         let curves: Vec<Curve> = contestants.iter().enumerate().map(curve).collect();
         let title = format!("Allreduce of {ranks} ranks, median, us");
         site.picture(&format!("e8-{ranks}"), &title, "bytes", &curves)?;
@@ -402,60 +444,28 @@ fn blocks(site: &mut Site<'_>, findings: &mut Findings) -> Result<()> {
             points: points(&figures, place, |order| f64::from(order.block)),
         };
         let curves: Vec<Curve> = contestants.iter().enumerate().map(curve).collect();
+        for (place, contestant) in contestants.iter().enumerate() {
+            let times = |block| figures.get(&(place, allreduce(8, block)));
+            let (Some(one), Some(ten)) = (times(1), times(10)) else { continue };
+            let grown = |of: fn(&Rounds) -> Option<f64>| {
+                (of(ten).unwrap_or_default() - of(one).unwrap_or_default()) / 1e3
+            };
+            println!(
+                "E9   {ranks} ranks, {}: from blocks of 1 to blocks of 10 the minimum grows by {:.1} us (published: 0), the \
+                 median by {:.1} us (published: about 10, at 64 ranks)",
+                contestant.name,
+                grown(Rounds::min_ns),
+                grown(Rounds::median_ns)
+            );
+        }
         let title = format!("Allreduce of 8 bytes, {ranks} ranks, median, us");
         site.picture("e9", &title, "operations of a block", &curves)?;
     }
     Ok(())
 }
 
-/// E10: every factored schedule, measured and modelled.
-fn correlation(site: &mut Site<'_>, findings: &mut Findings) -> Result<()> {
-    // What a message takes: over the network half of what goes there and back; over shared memory what is
-    // assumed of it. Only the ratio decides on the order.
-    let cost = match site.jobs.ping()? {
-        Some(ping) => {
-            Pipelining { pipelining: ping.min_ns / 2.0, required: site.options.required * 1e3 }
-        }
-        None => Pipelining { pipelining: 880.0, required: 380.0 },
-    };
-    for ranks in site.ranks(&[12, 16]) {
-        let schedules = factored(ranks);
-        let contestants: Vec<Contestant> = schedules.iter().map(|text| by(text)).collect();
-        let order = allreduce(8, 10);
-        let figures = site.in_turns(ranks, &contestants, std::slice::from_ref(&order))?;
-        let mut modelled = Vec::new();
-        let mut measured = [Vec::new(), Vec::new()];
-        for (place, text) in schedules.iter().enumerate() {
-            let rounds = figures.get(&(place, order.clone())).context("a figure")?;
-            let schedule = Schedule::parse(ranks, text).context("a factored schedule")?;
-            modelled.push(time(&schedule, cost, Reading::Groups));
-            measured[0].push(rounds.min_ns().context("a round")?);
-            measured[1].push(rounds.median_ns().context("a round")?);
-            println!(
-                "E10  {:<4} {ranks:>3} ranks {text:<22} modelled {:>8.1} us, measured {:>8.1} us min {:>8.1} us median",
-                site.network.name(),
-                modelled[place] / 1e3,
-                measured[0][place] / 1e3,
-                measured[1][place] / 1e3
-            );
-        }
-        let [min, median] = measured.map(|times| rank_correlation(&modelled, &times));
-        let line = format!(
-            "E10: {}, {ranks} ranks, {} schedules: rank correlation of model (alpha_p {:.0} ns, alpha_r {:.0} ns) \
-             and measurement {min:.2} by minima, {median:.2} by medians",
-            site.network.name(),
-            schedules.len(),
-            cost.pipelining,
-            cost.required
-        );
-        println!("{line}");
-        findings.correlations.push(line);
-    }
-    Ok(())
-}
-
 /// Every way to write a number as a product of factors above 1, in every order.
-fn factored(ranks: u32) -> Vec<String> {
+pub(super) fn factored(ranks: u32) -> Vec<String> {
     fn extend(left: u32, stages: &mut Vec<String>, all: &mut Vec<String>) {
         if left == 1 {
             all.push(stages.join(","));
@@ -470,24 +480,6 @@ fn factored(ranks: u32) -> Vec<String> {
     let mut all = Vec::new();
     extend(ranks, &mut Vec::new(), &mut all);
     all
-}
-
-/// Spearman's: the correlation of the places that values have among their like.
-fn rank_correlation(one: &[f64], other: &[f64]) -> f64 {
-    let places = |values: &[f64]| -> Vec<f64> {
-        let place = |value: &f64| {
-            let below = values.iter().filter(|other| *other < value).count() as f64;
-            let alike = values.iter().filter(|other| *other == value).count() as f64;
-            below + (alike - 1.0) / 2.0
-        };
-        values.iter().map(place).collect()
-    };
-    let (one, other) = (places(one), places(other));
-    let mean = (one.len() as f64 - 1.0) / 2.0;
-    let sum = |a: &[f64], b: &[f64]| -> f64 {
-        a.iter().zip(b).map(|(a, b)| (a - mean) * (b - mean)).sum()
-    };
-    sum(&one, &other) / (sum(&one, &one) * sum(&other, &other)).sqrt()
 }
 
 /// E17: merged schedules beside collapsed ones, and the published schedule through receive queues.
@@ -544,13 +536,5 @@ mod tests {
         for text in factored(12) {
             assert!(Schedule::parse(12, &text).is_ok(), "{text}");
         }
-    }
-
-    #[test]
-    fn rank_correlations_see_order_and_nothing_else() {
-        let close = |a: f64, b: f64| (a - b).abs() < 1e-12;
-        assert!(close(rank_correlation(&[1.0, 2.0, 9.0], &[10.0, 11.0, 12.0]), 1.0));
-        assert!(close(rank_correlation(&[1.0, 2.0, 3.0], &[3.0, 2.0, 1.0]), -1.0));
-        assert!(close(rank_correlation(&[1.0, 2.0, 3.0, 4.0], &[1.0, 3.0, 2.0, 4.0]), 0.8));
     }
 }

@@ -9,6 +9,7 @@ pub(crate) mod calls;
 pub(crate) mod engine;
 pub(crate) mod items;
 pub(crate) mod memory;
+pub(crate) mod mixed;
 pub(crate) mod options;
 pub(crate) mod priced;
 pub(crate) mod raw;

@@ -144,6 +144,9 @@ pub enum MpiError {
     /// All context ids are taken at one member or another.
     #[error("no free communicator id is left; drop communicators that are not used")]
     TooManyCommunicators,
+    /// A member has failed in a part of the call of which the others know nothing.
+    #[error("a member of the communicator has given up in this call; its own error says why")]
+    MemberGaveUp,
     /// Members of a communicator would choose the algorithms of its collectives differently, and wait for each other
     /// in them.
     #[error(
@@ -229,6 +232,7 @@ impl MpiError {
             Self::Cancelled
             | Self::Unreachable { .. }
             | Self::TooManyCommunicators
+            | Self::MemberGaveUp
             | Self::MemoryOverwritten
             | Self::ChoicesDiffer
             | Self::Protocol(_) => ErrorClass::Other,

@@ -36,7 +36,7 @@
 //! | blocking messages | [`Communicator::send`], [`recv`](Communicator::recv), [`sendrecv`](Communicator::sendrecv) |
 //! | nonblocking messages | [`Communicator::scope`]; owning ones: [`Communicator::isend_owned`], [`Communicator::irecv_owned`] |
 //! | nonblocking collectives | [`Scope::ibarrier`], [`Scope::iallreduce`] and others; [`CollectiveRequest`] |
-//! | persistent collectives | [`Communicator::allreduce_init`] and others; [`PersistentCollective`] |
+//! | persistent collectives | [`Communicator::allreduce_init`] and others; [`PersistentCollective`], [`PersistentExchange`] |
 //! | several requests | [`wait_any`], [`wait_some`], [`wait_all`], [`test_any`], [`test_some`], [`test_all`] |
 //! | probes | [`Communicator::probe`], [`iprobe`](Communicator::iprobe), [`improbe`](Communicator::improbe) |
 //! | collectives | methods of [`Communicator`]; operations in [`op`] |
@@ -79,6 +79,7 @@ mod world;
 
 pub use bowline_mpi_derive::Datatype;
 pub use coll::calls::Partition;
+pub use coll::mixed::{Block, BlockMut, OwnedBlock};
 pub use coll::options::{COLL_COSTS, CollOptions, CollOptionsError, SETTINGS as COLL_SETTINGS};
 pub use coll::priced::is_algorithm;
 #[cfg(any(test, fuzzing))]
@@ -96,7 +97,7 @@ pub use op::{
     Prod, Sum, UserOperation, commutative, ordered,
 };
 pub use owned::{OwnedRecv, OwnedSend};
-pub use persistent::PersistentCollective;
+pub use persistent::{PersistentCollective, PersistentExchange};
 pub use probe::ClaimedMessage;
 pub use request::{Outcome, Request, test_all, test_any, test_some, wait_all, wait_any, wait_some};
 pub use scope::{AnyRequest, CollectiveRequest, Received, RecvRequest, Scope, SendRequest};

@@ -258,15 +258,13 @@ impl Process {
 
     /// Has a collective moved on whenever this rank waits or looks for something.
     pub(crate) fn add_run(&self, run: &Rc<Run>) {
-        if let Some(helped) = self.helped() {
-            run.help(helped);
-        }
         let mut runs = self.runs.borrow_mut();
         runs.push(Rc::downgrade(run));
         self.idle_runs.set(runs.len());
     }
 
-    fn helped(&self) -> Option<&Helped> {
+    /// The collectives that the rank's helper moves on, where there is one.
+    pub(crate) fn helped(&self) -> Option<&Helped> {
         let made = || {
             let helped = Arc::new(Helped::default());
             self.worker.move_beside(helped.clone()).then_some(helped)

@@ -11,6 +11,7 @@
 
 use std::convert::Infallible;
 
+use crate::coll::run::Run;
 use crate::error::MpiError;
 use crate::process::Process;
 use crate::raw::{Posted, Search, Standing, search};
@@ -22,7 +23,10 @@ pub type Outcome = Result<Status, MpiError>;
 /// Where a request stands.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum State {
+    /// A message that is under way.
     Active(Posted),
+    /// A collective that is under way.
+    Running,
     Ready(Outcome),
     Reported(Outcome),
 }
@@ -34,6 +38,15 @@ impl State {
         match posted {
             Some(posted) => Self::Active(posted),
             None => Self::Ready(Ok(ended)),
+        }
+    }
+
+    /// Of a run, or of one that is inactive, and has been told so.
+    pub(crate) fn of_run(run: &Run, told: Self) -> Self {
+        match run.outcome() {
+            Some(outcome) => Self::Ready(outcome.map(|()| Status::EMPTY)),
+            None if run.is_under_way() => Self::Running,
+            None => told,
         }
     }
 }
@@ -52,7 +65,7 @@ pub(crate) mod sealed {
         #[doc(hidden)]
         #[expect(private_interfaces, reason = "sealed: nobody outside can name or call it")]
         fn state_now(&self) -> State;
-        /// The operation has completed and its number is gone.
+        /// Its outcome is known: a message's number is gone, a collective may start anew.
         #[doc(hidden)]
         fn released(&mut self);
     }
@@ -60,7 +73,24 @@ pub(crate) mod sealed {
 
 use sealed::Core;
 
-/// A nonblocking operation under way. Implemented by the requests of this crate only.
+/// A nonblocking operation under way, a message or a collective. Implemented by the requests of this crate only.
+///
+/// Requests of different types stand in one list by reference:
+/// ```no_run
+/// # use bowline_mpi::{Communicator, MpiError, Request, Sum, wait_any};
+/// # fn mix(world: &Communicator) -> Result<(), MpiError> {
+/// let (mut into, input, mut sum) = ([0_u8; 4], [1.0_f64], [0.0]);
+/// world.scope(|s| {
+///     let mut message = s.irecv(world, &mut into, 1, 0)?;
+///     let mut total = s.iallreduce(world, &input, &mut sum, Sum)?;
+///     let mut both: [&mut dyn Request; 2] = [&mut message, &mut total];
+///     while let Some((which, outcome)) = wait_any(&mut both) {
+///         println!("{which}: {:?}", outcome?);
+///     }
+///     Ok(())
+/// })
+/// # }
+/// ```
 pub trait Request: Core {
     /// Whether the outcome is still to be told.
     fn is_active(&self) -> bool {
@@ -96,25 +126,55 @@ pub trait Request: Core {
                 let status = self.process().wait(posted.id());
                 settle(self, posted, &status)
             }
-            State::Ready(outcome) => {
-                *self.state() = State::Reported(outcome);
-                outcome
+            State::Running => {
+                self.process().wait_until(|| !matches!(self.state_now(), State::Running));
+                self.complete()
             }
+            State::Ready(outcome) => end(self, outcome),
             State::Reported(outcome) => outcome,
         }
     }
 }
 
+macro_rules! by_reference {
+    ($($type:ty),*) => {$(
+        #[expect(private_interfaces, reason = "sealed: nobody outside can name or call it")]
+        impl<R: Core + ?Sized> Core for $type {
+            fn process(&self) -> &Process {
+                (**self).process()
+            }
+            fn state(&mut self) -> &mut State {
+                (**self).state()
+            }
+            fn state_now(&self) -> State {
+                (**self).state_now()
+            }
+            fn released(&mut self) {
+                (**self).released();
+            }
+        }
+
+        impl<R: Request + ?Sized> Request for $type {}
+    )*};
+}
+
+// So that different requests can stand in one list, as `&mut dyn Request`.
+by_reference!(&mut R, Box<R>);
+
 /// Notes the outcome of a completed operation and tells it.
+fn end<R: Core + ?Sized>(request: &mut R, outcome: Outcome) -> Outcome {
+    request.released();
+    *request.state() = State::Reported(outcome);
+    outcome
+}
+
+/// The same of a message.
 fn settle<R: Core + ?Sized>(
     request: &mut R,
     posted: Posted,
     status: &bowline_ucp::Status,
 ) -> Outcome {
-    request.released();
-    let outcome = posted.outcome(status);
-    *request.state() = State::Reported(outcome);
-    outcome
+    end(request, posted.outcome(status))
 }
 
 /// Where a request stands. Moves nothing on.
@@ -123,7 +183,7 @@ fn standing<R: Core + ?Sized>(request: &R) -> Standing {
         State::Active(posted) if request.process().worker.is_complete(posted.id()) => {
             Standing::Done
         }
-        State::Active(_) => Standing::Busy,
+        State::Active(_) | State::Running => Standing::Busy,
         State::Ready(_) => Standing::Done,
         State::Reported(_) => Standing::Idle,
     }
@@ -145,10 +205,8 @@ fn report<R: Core + ?Sized>(request: &mut R) -> Option<Outcome> {
             let status = request.process().take(posted.id())?;
             Some(settle(request, posted, &status))
         }
-        State::Ready(outcome) => {
-            *request.state() = State::Reported(outcome);
-            Some(outcome)
-        }
+        State::Running => None,
+        State::Ready(outcome) => Some(end(request, outcome)),
         State::Reported(outcome) => Some(outcome),
     }
 }

@@ -273,12 +273,16 @@ pub struct RecvRequest<'scope, T: Datatype> {
     items: PhantomData<&'scope mut [T]>,
 }
 
-/// A send or a receive of a scope, so that both can stand in one list. Made by `into` from
-/// either; the elements of a receive are then free after the scope.
+/// A send, a receive or a collective of a scope, so that all can stand in one list. Made by `into` from
+/// each; the elements of a receive are then free after the scope.
 #[derive(Debug)]
 #[must_use = "the scope waits for it; wait for it here to learn how it ended"]
-pub struct AnyRequest<'scope> {
-    scoped: Scoped<'scope>,
+pub struct AnyRequest<'scope>(Kind<'scope>);
+
+#[derive(Debug)]
+enum Kind<'scope> {
+    Message(Scoped<'scope>),
+    Collective(CollectiveRequest<'scope>),
 }
 
 /// A message that has arrived in a scope.
@@ -340,10 +344,26 @@ impl AnyRequest<'_> {
         self.complete()
     }
 
-    /// Cancels the operation if it has not been matched yet; [`wait`](Self::wait) tells which.
-    /// A send whose data has left the buffer already is complete. (`MPI_Cancel`)
+    /// Cancels a message if it has not been matched yet; [`wait`](Self::wait) tells which.
+    /// A send whose data has left the buffer already is complete. Collectives go on. (`MPI_Cancel`)
     pub fn cancel(&mut self) {
-        self.scoped.cancel();
+        if let Kind::Message(scoped) = &self.0 {
+            scoped.cancel();
+        }
+    }
+
+    fn core(&self) -> &dyn Core {
+        match &self.0 {
+            Kind::Message(scoped) => scoped,
+            Kind::Collective(collective) => collective,
+        }
+    }
+
+    fn core_mut(&mut self) -> &mut dyn Core {
+        match &mut self.0 {
+            Kind::Message(scoped) => scoped,
+            Kind::Collective(collective) => collective,
+        }
     }
 }
 
@@ -355,15 +375,56 @@ impl Scoped<'_> {
     }
 }
 
+impl SendRequest<'_> {
+    fn core(&self) -> &dyn Core {
+        &self.scoped
+    }
+
+    fn core_mut(&mut self) -> &mut dyn Core {
+        &mut self.scoped
+    }
+}
+
+impl<T: Datatype> RecvRequest<'_, T> {
+    fn core(&self) -> &dyn Core {
+        &self.scoped
+    }
+
+    fn core_mut(&mut self) -> &mut dyn Core {
+        &mut self.scoped
+    }
+}
+
 impl<'scope> From<SendRequest<'scope>> for AnyRequest<'scope> {
     fn from(request: SendRequest<'scope>) -> Self {
-        Self { scoped: request.scoped }
+        Self(Kind::Message(request.scoped))
     }
 }
 
 impl<'scope, T: Datatype> From<RecvRequest<'scope, T>> for AnyRequest<'scope> {
     fn from(request: RecvRequest<'scope, T>) -> Self {
-        Self { scoped: request.scoped }
+        Self(Kind::Message(request.scoped))
+    }
+}
+
+impl<'scope> From<CollectiveRequest<'scope>> for AnyRequest<'scope> {
+    fn from(request: CollectiveRequest<'scope>) -> Self {
+        Self(Kind::Collective(request))
+    }
+}
+
+impl Core for Scoped<'_> {
+    fn process(&self) -> &Process {
+        &self.tracker.process
+    }
+    fn state(&mut self) -> &mut State {
+        &mut self.state
+    }
+    fn state_now(&self) -> State {
+        self.state
+    }
+    fn released(&mut self) {
+        self.tracker.open.borrow_mut().remove(self.key);
     }
 }
 
@@ -372,16 +433,16 @@ macro_rules! requests {
         #[expect(private_interfaces, reason = "sealed: nobody outside can name or call it")]
         impl<$($generics)*> Core for $type {
             fn process(&self) -> &Process {
-                &self.scoped.tracker.process
+                self.core().process()
             }
             fn state(&mut self) -> &mut State {
-                &mut self.scoped.state
+                self.core_mut().state()
             }
             fn state_now(&self) -> State {
-                self.scoped.state
+                self.core().state_now()
             }
             fn released(&mut self) {
-                self.scoped.tracker.open.borrow_mut().remove(self.scoped.key);
+                self.core_mut().released();
             }
         }
 

@@ -9,6 +9,7 @@ mod damage;
 mod deaths;
 mod layers;
 mod messages;
+mod mixed;
 mod multiplying;
 mod ordering;
 mod persistent;

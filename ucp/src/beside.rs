@@ -81,10 +81,12 @@ impl SideDoor {
 
 impl Inner {
     /// Wakes a helper that sleeps: something is left to do, or has ended, of which no lane tells it (rule 3).
+    /// One that is about to sleep finds the mark: marks and the arming of its doorbell are made by whoever is inside.
     #[inline]
-    pub(crate) fn call_helper(&self) {
+    pub(crate) fn call_helper(&mut self) {
         if self.engine.attendance.has_helper() {
             // Also where nothing is left: an action may have completed what a piece of work waits for.
+            self.engine.attendance.called = true;
             self.ring_helper();
         }
     }

@@ -193,6 +193,8 @@ pub(crate) struct Attendance {
     /// A receive whose message goes to a callback was posted.
     pub(crate) callbacks: bool,
     news: Option<Doorbell>,
+    /// The helper was called since its last look: what it is to look at rings no doorbell that is not armed yet.
+    pub(crate) called: bool,
     /// What the helper moves on beside the lanes.
     pub(crate) beside: Option<Arc<dyn Beside>>,
 }
@@ -208,6 +210,7 @@ impl Attendance {
         asleep: false,
         callbacks: false,
         news: None,
+        called: false,
         beside: None,
     };
 
@@ -294,6 +297,8 @@ impl SideDoor {
         let (events, beside) = {
             let inner = &mut *self.enter();
             let events = inner.progress();
+            // What was left before is looked at now. What this look itself leaves waits for an arrival, which rings.
+            inner.engine.attendance.called = false;
             if events > 0 {
                 inner.has_news();
             }
@@ -316,6 +321,10 @@ impl SideDoor {
     pub fn sleep(&self, wait: impl FnOnce(Option<&Doorbell>, &WakeSet, Option<Duration>)) {
         let nap = {
             let inner = &mut *self.0.enter();
+            if inner.engine.attendance.called {
+                return;
+            }
+            // From here on a call rings: the doorbell is armed before anybody else can enter.
             let nap = inner.begin_nap();
             if nap.is_none() {
                 // A death may have ended requests.
@@ -386,20 +395,18 @@ impl Worker {
     /// Sleeps until the helper has news, where there is one. Whether there is one.
     #[cold]
     pub(crate) fn sleep_beside_helper(&self, first: bool) -> bool {
-        let (news, bell, deadline) = {
+        let (news, deadline) = {
             let inner = &mut *self.inner.borrow_mut();
             let Some(news) = inner.engine.attendance.news.clone() else { return false };
             if inner.was_turned() {
                 return true;
             }
             news.arm(Sleep::Futex);
-            (news, inner.doorbell(), inner.wakeup.look)
-        };
-        if let Some(bell) = bell {
             // The helper may sleep without knowing what is waited for now, room in a lane for
             // instance.
-            bell.ring();
-        }
+            inner.call_helper();
+            (news, inner.wakeup.look)
+        };
         let nap = Nap { doorbell: Some(news), descriptors: Arc::default(), deadline };
         self.sleeps.set(self.sleeps.get() + 1);
         self.waiter.borrow_mut().sleep(nap.idle(Waits::of(self), first));

@@ -2,6 +2,7 @@
 //! linked once; a file below is a module of it.
 
 mod active;
+mod beside;
 mod churn;
 mod clients;
 mod closing;

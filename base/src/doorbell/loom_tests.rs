@@ -133,6 +133,62 @@ fn loom_doorbell_needs_its_fences() {
     });
 }
 
+/// What is behind the gate between a helper and its rank.
+struct Inside {
+    left: u32,
+    called: bool,
+}
+
+/// A helper looks and arms in two visits of a gate. What the owner leaves between them rings a doorbell that is not
+/// armed yet; so the owner leaves a mark, too, which the helper looks for before it arms.
+fn what_is_left_before_a_nap_is_looked_at(marks: bool) {
+    loom::model(move || {
+        let owner = crate::gate::Owner::new(Inside { left: 0, called: false });
+        let (door, word) = (owner.visitor(), Arc::new(AtomicU32::new(AWAKE)));
+        let bell = Arc::clone(&word);
+        let helper = thread::spawn(move || {
+            let mut taken = 0;
+            // Called once, it looks twice at most.
+            for _ in 0..2 {
+                {
+                    let mut inside = door.enter();
+                    taken += std::mem::take(&mut inside.left);
+                    inside.called = false;
+                }
+                let inside = door.enter();
+                if inside.called {
+                    continue;
+                }
+                let membarrier = || {
+                    heavy_fence();
+                    true
+                };
+                arm_word(&bell, Sleep::Futex, membarrier, || ());
+                break;
+            }
+            taken
+        });
+        {
+            let mut inside = owner.borrow_mut();
+            (inside.left, inside.called) = (1, marks);
+            ring_word(&word, |_| true);
+        }
+        let taken = helper.join().unwrap();
+        assert!(taken == 1 || rung(&word), "asleep with work left");
+    });
+}
+
+#[test]
+fn loom_doorbell_no_call_is_lost_before_a_nap() {
+    what_is_left_before_a_nap_is_looked_at(true);
+}
+
+#[test]
+#[should_panic(expected = "asleep with work left")]
+fn loom_doorbell_a_helper_needs_the_mark() {
+    what_is_left_before_a_nap_is_looked_at(false);
+}
+
 /// An owner with a socket.
 #[derive(Default)]
 struct Descriptor {

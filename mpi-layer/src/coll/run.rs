@@ -130,6 +130,10 @@ impl Run {
             }
         });
         self.state.set(State::Active);
+        if let Some(helped) = process.helped() {
+            // Before the first step: what comes behind it is the helper's to see, which nobody wakes for that.
+            helped.add(&self.shared);
+        }
         if self.advance() {
             process.add_run(self);
         }
@@ -142,11 +146,6 @@ impl Run {
         while !self.shared.core.work(&mut act) {
             bowline_base::sync::yield_now();
         }
-    }
-
-    /// Has it moved on by the rank's helper, too.
-    pub(crate) fn help(&self, helped: &Helped) {
-        helped.add(&self.shared);
     }
 
     /// Carries out steps as far as they come. Whether it is still under way.

@@ -11,7 +11,7 @@ use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_ucp::{Envelope, MatchSpec, OpError, RequestId, SendMode, Sent};
 
 use super::Communicator;
-use super::context::{Agreed, ContextIds, Merge, Offer};
+use super::context::{Agreed, ContextIds, Member, Merge, Offer};
 use crate::error::MpiError;
 use crate::group::Group;
 use crate::handles;
@@ -24,8 +24,14 @@ impl Communicator {
     /// Agrees with the other members on a context for a new communicator, whose algorithms are chosen by what has
     /// this hash.
     pub(super) fn agree(&self, choice: u64) -> Result<Agreed, MpiError> {
-        let of_members = (self.inner.oversubscribed, choice);
-        ContextIds::agree(&self.inner.process.contexts, of_members, |offer| {
+        self.agree_after(choice, false)
+    }
+
+    /// [`agree`](Self::agree) after a part of the call that may have failed here. All others wait for this member,
+    /// so it takes part in either case; where one gives up, that is an error at every member.
+    pub(super) fn agree_after(&self, choice: u64, gives_up: bool) -> Result<Agreed, MpiError> {
+        let own = Member { oversubscribed: self.inner.oversubscribed, choice, gives_up };
+        ContextIds::agree(&self.inner.process.contexts, own, |offer| {
             let mut merged = [offer];
             self.agree_in_place(&mut merged, &Merge, true)?;
             Ok(merged[0])
@@ -51,10 +57,9 @@ pub(super) fn agree_among(
 ) -> Result<Agreed, MpiError> {
     let tag = key(group, what);
     let own = group.position(process.world_rank).expect("the caller is in the group");
-    let of_members = (oversubscribed, process.collectives.hash());
-    ContextIds::agree(&process.contexts, of_members, |offer| {
-        spread(process, group, own, tag, offer)
-    })
+    let choice = process.collectives.hash();
+    let member = Member { oversubscribed, choice, gives_up: false };
+    ContextIds::agree(&process.contexts, member, |offer| spread(process, group, own, tag, offer))
 }
 
 /// The tag of what a group makes.

@@ -56,6 +56,8 @@ const OVERSUBSCRIBED: u64 = 1;
 const MIXED: u64 = 2;
 /// Members would choose algorithms by different things.
 const DIFFERENT: u64 = 4;
+/// A member has given up before, and takes part only so that the others learn of it.
+const GIVEN_UP: u64 = 8;
 
 /// What the members of a new communicator have agreed on.
 #[derive(Clone, Copy, Debug)]
@@ -63,6 +65,17 @@ pub(crate) struct Agreed {
     pub(crate) context: u32,
     pub(crate) generation: u32,
     pub(crate) oversubscribed: bool,
+}
+
+/// What a member says of itself.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Member {
+    /// Its processors have more ranks than it can run at once.
+    pub(crate) oversubscribed: bool,
+    /// The hash of what algorithms of collectives are chosen by.
+    pub(crate) choice: u64,
+    /// It has failed before: nothing is made.
+    pub(crate) gives_up: bool,
 }
 
 /// Merges offers. To merge one twice changes nothing.
@@ -140,20 +153,24 @@ impl ContextIds {
     }
 
     /// Agrees on an id by two rounds at most. `merged` gives an offer merged with those of all
-    /// others, the same at all members. Takes nothing yet. `choice` is the hash of what algorithms of
-    /// collectives are chosen by; where it differs, the outcome is an error at every member.
+    /// others, the same at all members. Takes nothing yet. Where choices differ, or a member gives up, the outcome is
+    /// an error at every member.
     pub(crate) fn agree(
         ids: &RefCell<Self>,
-        (oversubscribed, choice): (bool, u64),
+        own: Member,
         mut merged: impl FnMut(Offer) -> Result<Offer, MpiError>,
     ) -> Result<Agreed, MpiError> {
         let first = ids.borrow().first / WORDS;
         let offer = |window| {
-            let mut offer = ids.borrow().offer(window, oversubscribed);
-            offer[CHOICE] = choice;
+            let mut offer = ids.borrow().offer(window, own.oversubscribed);
+            offer[CHOICE] = own.choice;
+            offer[MARKS] |= if own.gives_up { GIVEN_UP } else { 0 };
             offer
         };
         let mut all = merged(offer(first))?;
+        if all[MARKS] & GIVEN_UP != 0 {
+            return Err(MpiError::MemberGaveUp);
+        }
         if all[MARKS] & DIFFERENT != 0 {
             return Err(MpiError::ChoicesDiffer);
         }
@@ -305,6 +322,8 @@ fn least(offer: &Offer) -> Option<u32> {
 mod tests {
     use super::*;
 
+    const MEMBER: Member = Member { oversubscribed: true, choice: 5, gives_up: false };
+
     /// What members agree on, and in how many rounds: each round merges all offers of that round.
     fn agree(members: &[RefCell<ContextIds>]) -> (Agreed, usize) {
         // The offers of a round are those of all members that got the same merged offers before.
@@ -316,7 +335,7 @@ mod tests {
                 let before = ContextIds { generation: member.borrow().generation, ..copy(member) };
                 let before = RefCell::new(before);
                 let mut round = 0;
-                let agreed = ContextIds::agree(&before, (true, 7), |offer| {
+                let agreed = ContextIds::agree(&before, MEMBER, |offer| {
                     round += 1;
                     match history.get(round - 1) {
                         Some(merged) => Ok(*merged),
@@ -388,13 +407,18 @@ mod tests {
                 Merge::merge(other, &mut merged);
             }
             let ids = RefCell::new(ContextIds::new());
-            let agreed = ContextIds::agree(&ids, (false, 5), |_| Ok(merged));
+            let agreed = ContextIds::agree(&ids, MEMBER, |_| Ok(merged));
             assert_eq!(agreed.map(|agreed| agreed.context), Err(MpiError::ChoicesDiffer));
         }
         let mut alike = offer(5);
         Merge::merge(&offer(5), &mut alike);
         let ids = RefCell::new(ContextIds::new());
-        assert!(ContextIds::agree(&ids, (false, 5), |_| Ok(alike)).is_ok());
+        assert!(ContextIds::agree(&ids, MEMBER, |_| Ok(alike)).is_ok());
+        let mut given_up = offer(5);
+        given_up[MARKS] |= GIVEN_UP;
+        Merge::merge(&given_up, &mut alike);
+        let agreed = ContextIds::agree(&ids, MEMBER, |_| Ok(alike));
+        assert_eq!(agreed.map(|agreed| agreed.context), Err(MpiError::MemberGaveUp));
     }
 
     #[test]

@@ -36,12 +36,13 @@ impl Communicator {
     /// Collective. (`MPI_Comm_split`)
     ///
     /// # Errors
-    /// [`MpiError::InvalidColor`], [`MpiError::TooManyCommunicators`], or a member's failure.
+    /// [`MpiError::InvalidColor`], and [`MpiError::MemberGaveUp`] at the other ranks then;
+    /// [`MpiError::TooManyCommunicators`], or a member's failure.
     pub fn split(&self, color: i32, key: i32) -> Result<Option<Self>, MpiError> {
-        if color < 0 && color != UNDEFINED {
-            return Err(MpiError::InvalidColor { color });
-        }
-        self.split_wide(u64::try_from(color).ok(), key)
+        let is_one = color >= 0 || color == UNDEFINED;
+        let color =
+            is_one.then(|| u64::try_from(color).ok()).ok_or(MpiError::InvalidColor { color });
+        self.split_by(color, key)
     }
 
     /// Splits into communicators of ranks that share memory, ordered by key. Collective.
@@ -65,13 +66,26 @@ impl Communicator {
     /// # Errors
     /// As for [`split`](Self::split).
     pub fn split_wide(&self, color: Option<u64>, key: i32) -> Result<Option<Self>, MpiError> {
-        let own = [u64::from(color.is_some()), color.unwrap_or(0), u64::from(key as u32)];
+        self.split_by(Ok(color), key)
+    }
+
+    /// The same. A rank without a valid colour takes part, and so does one whose gathering of colours fails: the others
+    /// wait for it in the agreement, and fail there as well.
+    fn split_by(
+        &self,
+        color: Result<Option<u64>, MpiError>,
+        key: i32,
+    ) -> Result<Option<Self>, MpiError> {
+        let asked = color.as_ref().ok().copied().flatten();
+        let own = [u64::from(asked.is_some()), asked.unwrap_or(0), u64::from(key as u32)];
         let mut all = vec![[0; 3]; self.inner.size as usize];
-        self.allgather(&[own], &mut all)?;
-        let agreed = self.agree(self.inner.process.collectives.hash())?;
-        if color.is_none() {
-            return Ok(None);
+        let gathered = self.allgather(&[own], &mut all).and(color);
+        let choice = self.inner.process.collectives.hash();
+        let agreed = self.agree_after(choice, gathered.is_err());
+        if gathered?.is_none() {
+            return agreed.map(|_| None);
         }
+        let agreed = agreed?;
         let chosen =
             all.iter().zip(0..).filter(|([some, color, _], _)| [*some, *color] == own[..2]);
         let mut members: Vec<(i32, u32)> =

@@ -1,10 +1,9 @@
 //! The calls that make persistent collectives. They check arguments as the blocking calls do, record the steps, and
 //! send nothing.
 
-use std::mem::ManuallyDrop;
 use std::rc::Rc;
 
-use super::PersistentCollective;
+use super::{Held, PersistentCollective};
 use crate::coll::calls::{Partition, blocks_length, length};
 use crate::coll::items::{combine, cut, data, first};
 use crate::coll::raw::{Again, Data};
@@ -31,9 +30,7 @@ impl Communicator {
             data(start, count)
         };
         let run = record(self, (elements(&buffers.0), elements(&buffers.1)))?;
-        let process = Rc::clone(&self.inner.process);
-        let (run, buffers) = (ManuallyDrop::new(run), ManuallyDrop::new(buffers));
-        Ok(PersistentCollective { run, buffers, process })
+        Ok(PersistentCollective(Held::new(run, buffers, Rc::clone(&self.inner.process))))
     }
 
     /// Makes a barrier. (`MPI_Barrier_init`)

@@ -11,6 +11,7 @@ use std::rc::Rc;
 use super::Scope;
 use crate::coll::calls::{Partition, blocks_length, length};
 use crate::coll::items::{combine, cut, first, read, written};
+use crate::coll::mixed::{Block, BlockMut, received, sent};
 use crate::coll::raw::Later;
 use crate::coll::run::Run;
 use crate::comm::Communicator;
@@ -18,16 +19,18 @@ use crate::datatype::Datatype;
 use crate::error::MpiError;
 use crate::op::Operation;
 use crate::process::Process;
+use crate::request::sealed::Core;
+use crate::request::{Request, State};
 use bowline_model::coll::plan::Space;
 
-/// A collective in a scope. Dropped, it goes on, and the scope waits for it.
+/// A collective in a scope. Dropped, it goes on, and the scope waits for it. As a [`Request`] its status is empty.
 #[derive(Debug)]
 #[must_use = "the scope waits for it; wait for it here to learn how it ended"]
 pub struct CollectiveRequest<'scope> {
     process: &'scope Process,
     run: Rc<Run>,
     /// How it ended, once that has been told: the scope does not tell it again.
-    told: Option<Result<(), MpiError>>,
+    told: State,
 }
 
 impl CollectiveRequest<'_> {
@@ -37,18 +40,7 @@ impl CollectiveRequest<'_> {
     /// Those of the blocking call of the same name: [`MpiError::CountMismatch`] when ranks give different lengths;
     /// a member's failure.
     pub fn wait(mut self) -> Result<(), MpiError> {
-        self.process.wait_until(|| !self.run.is_under_way());
-        self.tell().expect("it has ended")
-    }
-
-    fn tell(&mut self) -> Option<Result<(), MpiError>> {
-        if self.told.is_none() {
-            self.told = self.run.outcome();
-            if self.told.is_some() {
-                self.run.finish();
-            }
-        }
-        self.told
+        self.complete().map(drop)
     }
 
     /// Whether it has ended. Makes progress. (`MPI_Test`)
@@ -56,10 +48,27 @@ impl CollectiveRequest<'_> {
     /// # Errors
     /// As for [`wait`](Self::wait), when it has ended so.
     pub fn test(&mut self) -> Result<bool, MpiError> {
-        self.process.look();
-        self.tell().map_or(Ok(false), |outcome| outcome.map(|()| true))
+        Request::test(self).map(|ended| ended.is_some())
     }
 }
+
+#[expect(private_interfaces, reason = "sealed: nobody outside can name or call it")]
+impl Core for CollectiveRequest<'_> {
+    fn process(&self) -> &Process {
+        self.process
+    }
+    fn state(&mut self) -> &mut State {
+        &mut self.told
+    }
+    fn state_now(&self) -> State {
+        State::of_run(&self.run, self.told)
+    }
+    fn released(&mut self) {
+        self.run.finish();
+    }
+}
+
+impl Request for CollectiveRequest<'_> {}
 
 impl<'scope> Scope<'scope, '_> {
     /// Starts a recorded collective, whose buffers are borrowed for the scope.
@@ -73,7 +82,7 @@ impl<'scope> Scope<'scope, '_> {
         // unwinds before it has ended or is dropped (the module's points 1 and 2).
         let started = unsafe { run.start() };
         debug_assert!(started, "a run is started once");
-        Ok(CollectiveRequest { process: &self.tracker.process, run, told: None })
+        Ok(CollectiveRequest { process: &self.tracker.process, run, told: State::Running })
     }
 
     /// Starts a barrier. (`MPI_Ibarrier`)
@@ -264,6 +273,23 @@ impl<'scope> Scope<'scope, '_> {
         receive.check::<T>(what, size, output.len(), Space::Output)?;
         let (from, into) = (cut::<T>(&read(input), send), cut::<T>(&written(output), receive));
         // SAFETY: both are borrowed for `'scope`; see `begin`.
+        self.begin(unsafe { comm.alltoallv_data(Later, Some(from), into) })
+    }
+
+    /// Starts an exchange of blocks of which each has its own length and type. (`MPI_Ialltoallw`)
+    ///
+    /// # Errors
+    /// As for [`Communicator::alltoallw`], and [`MpiError::ForeignCommunicator`].
+    pub fn ialltoallw(
+        &'scope self,
+        comm: &'scope Communicator,
+        send: impl IntoIterator<Item = Block<'scope>>,
+        receive: impl IntoIterator<Item = BlockMut<'scope>>,
+    ) -> Result<CollectiveRequest<'scope>, MpiError> {
+        self.check(comm)?;
+        let size = comm.inner.size;
+        let (from, into) = (sent(send, size)?, received(receive, size)?);
+        // SAFETY: all are borrowed for `'scope`; see `begin`.
         self.begin(unsafe { comm.alltoallv_data(Later, Some(from), into) })
     }
 

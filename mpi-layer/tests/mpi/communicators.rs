@@ -39,6 +39,12 @@ fn a_split_orders_by_key_and_then_by_rank() {
             let halves = world.split(if rank % 2 == 0 { 4 } else { UNDEFINED }, 0).unwrap();
             assert_eq!(halves.is_some(), rank % 2 == 0);
             assert_eq!(world.split(-5, 0).unwrap_err(), MpiError::InvalidColor { color: -5 });
+            // One that gives no colour fails at all of them, and leaves the communicator as it was.
+            let invalid = MpiError::InvalidColor { color: -2 };
+            let (color, expected) =
+                if rank == 0 { (-2, invalid) } else { (rank % 2, MpiError::MemberGaveUp) };
+            assert_eq!(world.split(color, 0).unwrap_err(), expected);
+            assert_eq!(world.split(0, 0).unwrap().unwrap().size(), size);
         });
     }
 }

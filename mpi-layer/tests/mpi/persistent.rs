@@ -236,3 +236,43 @@ fn wrong_lengths_are_refused_where_it_is_made() {
         assert_eq!(sum.output().unwrap(), [2]);
     });
 }
+
+/// A rank makes its own long before any other one does, while those wait for a message of it.
+#[test]
+fn to_make_one_waits_for_nobody() {
+    ranks(4, |world| {
+        let last = world.size() - 1;
+        if world.rank() > 0 {
+            world.recv(&mut [0_u8], world.rank() - 1, 3).unwrap();
+        }
+        let items = || vec![1_u64; 4000];
+        let mut all = [
+            world.allreduce_init(items(), items(), Sum).unwrap(),
+            world.bcast_init(items(), last).unwrap(),
+            world.alltoall_init(items(), items()).unwrap(),
+            world.scan_init(items(), items(), Sum).unwrap(),
+        ];
+        if world.rank() < last {
+            world.send(&[1_u8], world.rank() + 1, 3).unwrap();
+        }
+        all.iter_mut().for_each(|one| one.start().unwrap());
+        all.iter_mut().rev().for_each(|one| one.wait().unwrap());
+    });
+}
+
+#[test]
+fn one_outlives_its_communicator_and_its_world() {
+    let sums = ranks(3, |world| {
+        let part = world.dup().unwrap();
+        let mut sum = part.allreduce_init(vec![world.rank()], vec![0], Sum).unwrap();
+        drop(part);
+        // Its context stays taken as long as it is there.
+        let other = world.dup().unwrap();
+        other.barrier().unwrap();
+        sum.start().unwrap();
+        drop(other);
+        sum.wait().unwrap();
+        sum.into_buffers().unwrap().1[0]
+    });
+    assert_eq!(sums, [3, 3, 3]);
+}

@@ -7,11 +7,11 @@ use super::{bcast, reduce};
 
 /// Bytes of scratch that `run` needs for vectors of `len` bytes.
 #[inline]
-pub const fn scratch(how: Allreduce, size: u32, len: usize) -> usize {
+pub fn scratch(how: Allreduce, size: u32, len: usize) -> usize {
     match how {
         Allreduce::Doubling | Allreduce::Halving => len,
-        Allreduce::Flat => reduce::scratch(Reduce::Flat, size, len),
-        Allreduce::ReduceBcast => reduce::scratch(Reduce::Ordered, size, len),
+        Allreduce::Flat => reduce::scratch(Reduce::Flat, size, (len, 1)),
+        Allreduce::ReduceBcast => reduce::scratch(Reduce::Ordered, size, (len, 1)),
     }
 }
 

@@ -1,8 +1,9 @@
 //! Broadcasts of one span, which the root has and the others receive.
 
 use super::forms::Bcast;
-use super::levels;
+use super::levels::split;
 use super::plan::{Place, Plan, Span};
+use super::two_trees;
 
 /// Bytes of a piece that travels along a chain: large enough that the cost of a message is small
 /// beside copying it, small enough that pieces stay in the second-level cache between two ranks.
@@ -21,7 +22,11 @@ pub fn run<P: Plan>(
         Bcast::Binomial => binomial(plan, place, root, data),
         Bcast::ScatterAllgather => scatter_allgather(plan, place, root, data),
         Bcast::Chain => chain(plan, place, root, data),
-        Bcast::Multiplying(stages) => levels::bcast(plan, place, stages, root, data),
+        Bcast::TwoTrees(kilobytes) => {
+            two_trees::bcast(plan, place, root, data, (kilobytes as usize) << 10)
+        }
+        Bcast::Multiplying(stages) => split::bcast(plan, place, (stages, 0), root, data),
+        Bcast::Split(stages, split) => split::bcast(plan, place, (stages, split), root, data),
     }
 }
 

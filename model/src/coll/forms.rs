@@ -43,10 +43,17 @@ named!(
     "binomial" = Self::Binomial,
     "scatter-allgather" = Self::ScatterAllgather,
     "chain" = Self::Chain,
+    "two-trees:4" = Self::TwoTrees(4),
+    "two-trees:16" = Self::TwoTrees(16),
+    "two-trees:64" = Self::TwoTrees(64),
     "multiplying:1" = Self::Multiplying(1),
     "multiplying:2" = Self::Multiplying(2),
     "multiplying:3" = Self::Multiplying(3),
     "multiplying:4" = Self::Multiplying(4),
+    "split:1" = Self::Split(1, 1),
+    "split:2" = Self::Split(2, 2),
+    "split:3" = Self::Split(3, 3),
+    "split:4" = Self::Split(4, 4),
 );
 named!(
     Reduce, "reduce":
@@ -55,6 +62,17 @@ named!(
     "ordered" = Self::Ordered,
     "halving" = Self::Halving,
     "chain" = Self::Chain,
+    "two-trees:4" = Self::TwoTrees(4),
+    "two-trees:16" = Self::TwoTrees(16),
+    "two-trees:64" = Self::TwoTrees(64),
+    "multiplying:1" = Self::Multiplying(1),
+    "multiplying:2" = Self::Multiplying(2),
+    "multiplying:3" = Self::Multiplying(3),
+    "multiplying:4" = Self::Multiplying(4),
+    "split:1" = Self::Split(1, 1),
+    "split:2" = Self::Split(2, 2),
+    "split:3" = Self::Split(3, 3),
+    "split:4" = Self::Split(4, 4),
 );
 named!(
     Allreduce, "allreduce":
@@ -117,8 +135,13 @@ pub enum Bcast {
     ScatterAllgather,
     /// From rank to rank, in pieces.
     Chain,
+    /// Down [two trees](super::two_trees), in pieces of so many kilobytes.
+    TwoTrees(u32),
     /// By multiplying, in so many [stages](super::levels).
     Multiplying(u32),
+    /// By multiplying, in so many stages each way. The data is split in so many of them, and its parts are gathered by
+    /// all.
+    Split(u32, u32),
 }
 
 /// See [`reduce`](super::reduce).
@@ -134,6 +157,20 @@ pub enum Reduce {
     Halving,
     /// From rank to rank, in pieces. For commutative operations, or root 0.
     Chain,
+    /// Up [two trees](super::two_trees), in pieces of so many kilobytes. For commutative operations.
+    TwoTrees(u32),
+    /// Up a tree, by multiplying, in so many [stages](super::levels). For commutative operations, or root 0.
+    Multiplying(u32),
+    /// By multiplying, in so many stages each way. The vector is split in so many of them, and its parts are gathered.
+    /// For commutative operations.
+    Split(u32, u32),
+}
+
+impl Reduce {
+    /// Whether it combines in the order of ranks, for every root.
+    pub const fn keeps_order(self) -> bool {
+        matches!(self, Self::Flat | Self::Ordered | Self::Halving)
+    }
 }
 
 /// See [`allreduce`](super::allreduce).

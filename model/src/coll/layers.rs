@@ -106,10 +106,10 @@ pub fn bcast<P: Plan>(
     bcast::run(&mut within, own, bcast_within(how.within), nodes.index(first), data)
 }
 
-/// Bytes of scratch that [`reduce()`] needs for vectors of `len` bytes.
-pub fn reduce_scratch(nodes: &Nodes, how: Layered<Reduce>, len: usize) -> usize {
-    let within = reduce::scratch(reduce_within(how.within), nodes.most(), len);
-    len + within.max(reduce::scratch(how.among, nodes.count(), len))
+/// Bytes of scratch that [`reduce()`] needs for vectors of `len` bytes in elements of `width`.
+pub fn reduce_scratch(nodes: &Nodes, how: Layered<Reduce>, (len, width): (usize, usize)) -> usize {
+    let within = reduce::scratch(reduce_within(how.within), nodes.most(), (len, width));
+    len + within.max(reduce::scratch(how.among, nodes.count(), (len, width)))
 }
 
 /// Brings the reduction of all inputs to the output at `root`, which elsewhere is not touched.
@@ -155,7 +155,7 @@ pub fn allreduce_scratch(
     how: Layered<AmongNodes<'_>>,
     (len, width): (usize, usize),
 ) -> usize {
-    let within = reduce::scratch(reduce_within(how.within), nodes.most(), len);
+    let within = reduce::scratch(reduce_within(how.within), nodes.most(), (len, width));
     within.max(match how.among {
         AmongNodes::Form(form) => allreduce::scratch(form, nodes.count(), len),
         AmongNodes::Multiplying(stages) => multiply::scratch(stages, len, width),

@@ -13,6 +13,8 @@
 use super::blocks::{Blocks, Even};
 use super::plan::{Place, Plan, Span};
 
+pub(super) mod split;
+
 /// Most stages that there can be.
 const STAGES_MAX: usize = 32;
 
@@ -148,31 +150,6 @@ pub(super) fn barrier<P: Plan>(plan: &mut P, place: Place, stages: u32) -> Resul
     Ok(())
 }
 
-/// Down a tree in which a rank that has the data sends it to one rank of each chunk of its own.
-pub(super) fn bcast<P: Plan>(
-    plan: &mut P,
-    place: Place,
-    stages: u32,
-    root: u32,
-    data: Span,
-) -> Result<(), P::Error> {
-    let relative = Place { rank: place.relative(root), size: place.size };
-    let mut has = relative.rank == 0;
-    for level in levels(relative, Factors::of(place.size, stages)) {
-        let source = level.whole.first;
-        if relative.rank == source {
-            for (_, chunk) in level.others() {
-                plan.send(place.absolute(chunk.first, root), data)?;
-            }
-        } else if !has && level.place == 0 {
-            plan.recv(place.absolute(source, root), data)?;
-            plan.wait()?;
-            has = true;
-        }
-    }
-    plan.wait()
-}
-
 /// Blocks of one length: chunks of the lowest level first. `own` may be the own block of the output.
 pub(super) fn allgather<P: Plan>(
     plan: &mut P,
@@ -182,22 +159,42 @@ pub(super) fn allgather<P: Plan>(
     output: Even,
 ) -> Result<(), P::Error> {
     plan.copy(own, output.span(place.rank));
-    let blocks = |chunk: Chunk| {
-        let (at, len) = (chunk.first as usize, chunk.len as usize);
-        Span::new(output.space, at * output.len, len * output.len)
-    };
-    for level in levels(place, Factors::of(place.size, stages)).rev() {
-        for other in level.others() {
-            plan.recv(level.partner(other), blocks(other.1))?;
+    let factors = Factors::of(place.size, stages);
+    collect(plan, place, (factors, factors.stages), &output, false)
+}
+
+/// Of the first so many levels, the last one first: each rank gets the blocks of the other chunks from its partners.
+/// The first rank of each whole chunk may have them already.
+fn collect<P: Plan>(
+    plan: &mut P,
+    place: Place,
+    (factors, count): (Factors, usize),
+    blocks: &impl Blocks,
+    first_has_all: bool,
+) -> Result<(), P::Error> {
+    for level in levels(place, factors).rev().skip(factors.stages - count) {
+        let gets = |rank: u32| !(first_has_all && rank == level.whole.first);
+        for other in level.others().filter(|_| gets(place.rank)) {
+            recv(plan, level.partner(other), window(blocks, other.1))?;
         }
         for other in level.others() {
-            for rank in level.partners(other) {
-                plan.send(rank, blocks(level.chunk(level.own)))?;
+            for rank in level.partners(other).filter(|&rank| gets(rank)) {
+                send(plan, rank, window(blocks, level.chunk(level.own)))?;
             }
         }
         plan.wait()?;
     }
     Ok(())
+}
+
+/// Sends, if there is anything.
+fn send<P: Plan>(plan: &mut P, to: u32, from: Span) -> Result<(), P::Error> {
+    if from.len > 0 { plan.send(to, from) } else { Ok(()) }
+}
+
+/// Receives, if there is anything.
+fn recv<P: Plan>(plan: &mut P, from: u32, into: Span) -> Result<(), P::Error> {
+    if into.len > 0 { plan.recv(from, into) } else { Ok(()) }
 }
 
 /// The bytes of the blocks of a chunk.
@@ -236,45 +233,73 @@ pub(super) fn reduce_scatter<P: Plan>(
     output: Span,
 ) -> Result<(), P::Error> {
     let factors = Factors::of(place.size, stages);
-    // What a stage has reduced is sent in the next one, whose arrivals lie elsewhere.
-    let areas = [0, arrivals(place, factors, blocks)[0]];
-    let mut area = 0;
-    let mut whole = Chunk { first: 0, len: place.size };
-    let mut value = window(blocks, whole);
-    for level in levels(place, factors) {
-        let (from, own) = (window(blocks, whole).at, level.chunk(level.own));
-        // The part of the value that belongs to a chunk.
-        let part = |chunk: Chunk| {
-            let window = window(blocks, chunk);
-            value.part(window.at - from, window.len)
-        };
-        let kept = part(own);
-        let place_of = |index: usize| Span::scratch(areas[area] + index * kept.len, kept.len);
-        let mut values = 0;
-        for other in level.others() {
-            for rank in level.partners(other).filter(|_| kept.len > 0) {
-                plan.recv(rank, place_of(values))?;
-                values += 1;
-            }
-        }
-        for other in level.others() {
-            let given = part(other.1);
-            if given.len > 0 {
-                plan.send(level.partner(other), given)?;
-            }
-        }
-        plan.wait()?;
-        value = kept;
-        if values > 0 {
-            value = place_of(values - 1);
-            for index in (0..values - 1).rev() {
-                plan.reduce(place_of(index), value);
-            }
-            plan.reduce(kept, value);
-            area = 1 - area;
-        }
-        whole = own;
-    }
-    plan.copy(value, output);
+    let mut sum = Sum {
+        value: window(blocks, Chunk { first: 0, len: place.size }),
+        areas: [0, arrivals(place, factors, blocks)[0]],
+        next: 0,
+    };
+    sum.distribute(plan, place, (factors, factors.stages), blocks)?;
+    plan.copy(sum.value, output);
     Ok(())
+}
+
+/// A value that stage after stage is merged with what arrives.
+struct Sum {
+    value: Span,
+    /// Where messages arrive in scratch. What a stage has reduced is sent in the next one, whose arrivals lie elsewhere.
+    areas: [usize; 2],
+    /// The area of the next stage.
+    next: usize,
+}
+
+impl Sum {
+    /// Where an arrival of the next stage lies, of many that are as long as `kept`.
+    const fn arrival(&self, index: usize, kept: Span) -> Span {
+        Span::scratch(self.areas[self.next] + index * kept.len, kept.len)
+    }
+
+    /// Merges so many arrivals with what is kept of the value.
+    fn merge<P: Plan>(&mut self, plan: &mut P, kept: Span, arrivals: usize) {
+        self.value = kept;
+        if arrivals > 0 {
+            self.value = self.arrival(arrivals - 1, kept);
+            for index in (0..arrivals - 1).rev() {
+                plan.reduce(self.arrival(index, kept), self.value);
+            }
+            plan.reduce(kept, self.value);
+            self.next = 1 - self.next;
+        }
+    }
+
+    /// Of the first so many levels: each rank keeps the part of its own chunk and gives the others away.
+    fn distribute<P: Plan>(
+        &mut self,
+        plan: &mut P,
+        place: Place,
+        (factors, count): (Factors, usize),
+        blocks: &impl Blocks,
+    ) -> Result<(), P::Error> {
+        for level in levels(place, factors).take(count) {
+            let from = window(blocks, level.whole).at;
+            // The part of the value that belongs to a chunk.
+            let part = |chunk: Chunk| {
+                let window = window(blocks, chunk);
+                self.value.part(window.at - from, window.len)
+            };
+            let kept = part(level.chunk(level.own));
+            let mut arrivals = 0;
+            for other in level.others() {
+                for rank in level.partners(other).filter(|_| kept.len > 0) {
+                    plan.recv(rank, self.arrival(arrivals, kept))?;
+                    arrivals += 1;
+                }
+            }
+            for other in level.others() {
+                send(plan, level.partner(other), part(other.1))?;
+            }
+            plan.wait()?;
+            self.merge(plan, kept, arrivals);
+        }
+        Ok(())
+    }
 }

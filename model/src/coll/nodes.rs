@@ -68,14 +68,20 @@ impl Nodes {
 pub struct Among<'a, P, R> {
     plan: &'a mut P,
     rank: R,
-    phase: u8,
+    phase: Option<u8>,
 }
 
 impl<'a, P: Plan, R: Fn(u32) -> u32> Among<'a, P, R> {
     /// Of the ranks that `rank` names, from `phase` on.
     pub fn new(plan: &'a mut P, phase: u8, rank: R) -> Self {
         plan.phase(phase);
-        Self { plan, rank, phase }
+        Self { plan, rank, phase: Some(phase) }
+    }
+
+    /// The same all in the phase of that plan: for algorithms that name their messages in one order at both ends, also
+    /// one algorithm after the other.
+    pub fn in_its_phase(plan: &'a mut P, rank: R) -> Self {
+        Self { plan, rank, phase: None }
     }
 }
 
@@ -103,7 +109,9 @@ impl<P: Plan, R: Fn(u32) -> u32> Plan for Among<'_, P, R> {
     }
 
     fn phase(&mut self, phase: u8) {
-        self.plan.phase(self.phase + phase);
+        if let Some(first) = self.phase {
+            self.plan.phase(first + phase);
+        }
     }
 
     fn track(&mut self, track: u8) -> Result<(), P::Error> {

@@ -79,6 +79,17 @@ impl Crew {
         2..=self.ranks.next_power_of_two().ilog2()
     }
 
+    /// The stages each way of what splits a vector, and how many of them split it.
+    fn splits(self) -> impl Iterator<Item = (u32, u32)> {
+        (1..=self.ranks.next_power_of_two().ilog2())
+            .flat_map(|stages| (1..=stages).map(move |split| (stages, split)))
+    }
+
+    /// The kilobytes of the pieces that may go along two trees.
+    fn pieces(self) -> impl Iterator<Item = u32> {
+        [4, 16, 64].into_iter().filter(move |_| self.ranks > 2)
+    }
+
     /// All algorithms of barriers.
     pub fn barriers(self, costs: &Costs) -> Vec<Priced<Barrier>> {
         let all = [Barrier::Dissemination, Barrier::Flat];
@@ -90,13 +101,21 @@ impl Crew {
     pub fn bcasts(self, costs: &Costs, bytes: usize) -> Vec<Priced<Bcast>> {
         let all = [Bcast::Flat, Bcast::Binomial, Bcast::ScatterAllgather, Bcast::Chain];
         let all = all.into_iter().chain(self.stages().map(Bcast::Multiplying));
+        let all = all.chain(self.splits().map(|(stages, split)| Bcast::Split(stages, split)));
+        let all = all.chain(self.pieces().map(Bcast::TwoTrees));
         sorted(self, costs, all.map(|how| (how, bcast(self.ranks, how, bytes))))
     }
 
     /// All algorithms of reductions of vectors of `bytes`.
     pub fn reduces(self, costs: &Costs, bytes: usize, commutative: bool) -> Vec<Priced<Reduce>> {
         let tree = if commutative { Reduce::Binomial } else { Reduce::Ordered };
-        let all = [Reduce::Flat, tree, Reduce::Halving];
+        let mut all = vec![Reduce::Flat, tree, Reduce::Halving];
+        if commutative {
+            all.extend(self.stages().map(Reduce::Multiplying));
+            all.extend(self.splits().map(|(stages, split)| Reduce::Split(stages, split)));
+            all.extend(self.pieces().map(Reduce::TwoTrees));
+        }
+        let all = all.into_iter();
         sorted(self, costs, all.map(|how| (how, reduce(self.ranks, how, bytes))))
     }
 

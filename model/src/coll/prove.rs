@@ -20,7 +20,7 @@ use super::verify::{
 };
 use super::{
     allgather, allreduce, alltoall, barrier, bcast, chain, gather, multiply, reduce,
-    reduce_scatter, scan, scatter,
+    reduce_scatter, scan, scatter, two_trees,
 };
 use crate::schedule::Schedule;
 
@@ -143,8 +143,16 @@ pub(crate) fn any_barrier(all: Vec<Steps>) -> Result<Proof, Flaw> {
 /// # Errors
 /// The first [`Flaw`].
 pub fn bcast(size: u32, how: Bcast, root: u32, len: usize) -> Result<Proof, Flaw> {
-    let steps = record(size, |plan, place| bcast::run(plan, place, how, root, Span::output(len)))?;
-    let outcome = follow(steps, |rank, _| Spaces {
+    any_bcast(size, root, len, |plan, place| bcast::run(plan, place, how, root, Span::output(len)))
+}
+
+pub(crate) fn any_bcast(
+    size: u32,
+    root: u32,
+    len: usize,
+    algorithm: impl Fn(&mut Recorder<Infallible>, Place) -> Result<(), Infallible>,
+) -> Result<Proof, Flaw> {
+    let outcome = follow(record(size, algorithm)?, |rank, _| Spaces {
         output: if rank == root { Memory::of(&[data(0, len)]) } else { Memory::new(len) },
         ..Spaces::default()
     })?;
@@ -160,21 +168,58 @@ pub fn reduce(
     size: u32,
     how: Reduce,
     root: u32,
-    (len, width): (usize, usize),
+    vector: (usize, usize),
     ordered: bool,
 ) -> Result<Proof, Flaw> {
-    let steps = record(size, |plan, place| {
-        let vectors =
-            Vectors { input: Span::input(len), output: Span::output(len), width, scratch: 0 };
+    let scratch = reduce::scratch(how, size, vector);
+    any_reduce(size, root, vector, (scratch, ordered), |plan, place, vectors| {
         reduce::run(plan, place, how, root, vectors)
-    })?;
+    })
+}
+
+/// Reductions with so many bytes of scratch, in the order of ranks if `ordered`.
+pub(crate) fn any_reduce(
+    size: u32,
+    root: u32,
+    (len, width): (usize, usize),
+    (scratch, ordered): (usize, bool),
+    algorithm: impl Fn(&mut Recorder<Infallible>, Place, Vectors) -> Result<(), Infallible>,
+) -> Result<Proof, Flaw> {
+    let vectors = Vectors { input: Span::input(len), output: Span::output(len), width, scratch: 0 };
+    let steps = record(size, |plan, place| algorithm(plan, place, vectors))?;
     let outcome = follow(steps, |rank, contributions| Spaces {
         input: contribution(rank, len, contributions),
         output: Memory::new(if rank == root { len } else { 0 }),
-        scratch: reduce::scratch(how, size, len),
+        scratch,
     })?;
     expect(&outcome, root, (0, len), 0, &Of::new(0..size, ordered))?;
     Ok(proof(outcome))
+}
+
+/// Broadcasts of `len` bytes along [two trees](two_trees) in pieces of so many.
+///
+/// # Errors
+/// The first [`Flaw`].
+pub fn two_trees_bcast(size: u32, root: u32, len: usize, piece: usize) -> Result<Proof, Flaw> {
+    any_bcast(size, root, len, |plan, place| {
+        two_trees::bcast(plan, place, root, Span::output(len), piece)
+    })
+}
+
+/// Reductions along two trees in pieces of so many bytes.
+///
+/// # Errors
+/// The first [`Flaw`].
+pub fn two_trees_reduce(
+    size: u32,
+    root: u32,
+    vector: (usize, usize),
+    piece: usize,
+) -> Result<Proof, Flaw> {
+    let scratch = two_trees::scratch(vector, piece);
+    any_reduce(size, root, vector, (scratch, false), |plan, place, vectors| {
+        two_trees::reduce(plan, place, root, vectors, piece)
+    })
 }
 
 /// Reductions along a [`chain`] in segments of so many bytes. In the order of ranks if `ordered`.
@@ -184,22 +229,13 @@ pub fn reduce(
 pub fn chained_reduce(
     size: u32,
     root: u32,
-    (len, width): (usize, usize),
+    vector: (usize, usize),
     segment: usize,
     ordered: bool,
 ) -> Result<Proof, Flaw> {
-    let steps = record(size, |plan, place| {
-        let vectors =
-            Vectors { input: Span::input(len), output: Span::output(len), width, scratch: 0 };
+    any_reduce(size, root, vector, (2 * vector.0, ordered), |plan, place, vectors| {
         chain::reduce(plan, place, root, vectors, segment)
-    })?;
-    let outcome = follow(steps, |rank, contributions| Spaces {
-        input: contribution(rank, len, contributions),
-        output: Memory::new(if rank == root { len } else { 0 }),
-        scratch: 2 * len,
-    })?;
-    expect(&outcome, root, (0, len), 0, &Of::new(0..size, ordered))?;
-    Ok(proof(outcome))
+    })
 }
 
 /// Allreduces of vectors of `len` bytes in elements of `width`.

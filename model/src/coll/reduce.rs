@@ -3,16 +3,20 @@
 use super::accumulate::{Accumulator, Side};
 use super::allreduce::Halving;
 use super::bcast::{CHAIN_PIECE, children, reach};
-use super::chain;
 use super::forms::Reduce;
+use super::levels::split;
 use super::plan::{Place, Plan, Vectors};
+use super::{chain, two_trees};
 
-/// Bytes of scratch that `run` needs for vectors of `len` bytes.
+/// Bytes of scratch that `run` needs for vectors of `len` bytes in elements of `width`.
 #[inline]
-pub const fn scratch(how: Reduce, size: u32, len: usize) -> usize {
+pub fn scratch(how: Reduce, size: u32, (len, width): (usize, usize)) -> usize {
     match how {
         Reduce::Flat => size as usize * len,
         Reduce::Binomial | Reduce::Ordered | Reduce::Halving | Reduce::Chain => 2 * len,
+        Reduce::TwoTrees(kilobytes) => two_trees::scratch((len, width), (kilobytes as usize) << 10),
+        Reduce::Multiplying(stages) => split::scratch(size, (stages, 0), (len, width)),
+        Reduce::Split(stages, split) => split::scratch(size, (stages, split), (len, width)),
     }
 }
 
@@ -30,6 +34,11 @@ pub fn run<P: Plan>(
         Reduce::Ordered => ordered(plan, place, root, vectors),
         Reduce::Halving => halving(plan, place, root, vectors),
         Reduce::Chain => chain::reduce(plan, place, root, vectors, CHAIN_PIECE),
+        Reduce::TwoTrees(kilobytes) => {
+            two_trees::reduce(plan, place, root, vectors, (kilobytes as usize) << 10)
+        }
+        Reduce::Multiplying(stages) => split::reduce(plan, place, (stages, 0), root, vectors),
+        Reduce::Split(stages, split) => split::reduce(plan, place, (stages, split), root, vectors),
     }
 }
 

@@ -11,7 +11,7 @@ use super::{levels, reduce, scatter};
 pub fn scratch(how: ReduceScatter, place: Place, blocks: &impl Blocks) -> usize {
     let (total, own) = (whole(place, blocks).len, blocks.len(place.rank));
     match how {
-        ReduceScatter::ViaRoot => total + reduce::scratch(Reduce::Ordered, place.size, total),
+        ReduceScatter::ViaRoot => total + reduce::scratch(Reduce::Ordered, place.size, (total, 1)),
         ReduceScatter::Halving => 2 * total,
         ReduceScatter::Pairwise => own,
         ReduceScatter::Direct => place.size as usize * own,

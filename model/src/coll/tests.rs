@@ -77,7 +77,10 @@ fn broadcasts_bring_the_root_s_bytes_to_all() {
     let all = [Bcast::Flat, Bcast::Binomial, Bcast::ScatterAllgather, Bcast::Chain];
     for size in SMALL {
         for root in roots(size) {
-            for how in all.into_iter().chain(stages(size).map(Bcast::Multiplying)) {
+            let splitting =
+                splits(size).into_iter().map(|(stages, split)| Bcast::Split(stages, split));
+            let all = all.into_iter().chain(splitting).chain([Bcast::TwoTrees(4)]);
+            for how in all.chain(stages(size).map(Bcast::Multiplying)) {
                 for len in [0, 1, 7, 64] {
                     proven!(bcast(size, how, root, len));
                 }
@@ -95,6 +98,54 @@ fn broadcasts_bring_the_root_s_bytes_to_all() {
     }
 }
 
+/// The stages of algorithms that split vectors, and how many of them do: all, or of more ranks one after the other.
+fn splits(size: u32) -> Vec<(u32, u32)> {
+    let most = size.next_power_of_two().ilog2();
+    match size {
+        0..=33 => (1..=most).flat_map(|all| (1..=all).map(move |split| (all, split))).collect(),
+        34..=512 => {
+            let some = [(most, most), (2, 1), (most / 2, most / 2), (3, 2), (most, 2)];
+            vec![some[size as usize % some.len()]]
+        }
+        _ => vec![(most / 2, 3)],
+    }
+}
+
+#[test]
+fn vectors_that_are_split_come_together_again() {
+    for size in wide() {
+        // Some ranks get nothing.
+        let len = 248;
+        for root in roots(size) {
+            for (stages, split) in splits(size) {
+                proven!(bcast(size, Bcast::Split(stages, split), root, len));
+                proven!(reduce(size, Reduce::Split(stages, split), root, (len, 8), false));
+            }
+            for stages in stages(size).skip(size as usize % 3).take(1) {
+                proven!(reduce(size, Reduce::Multiplying(stages), root, (16, 8), root == 0));
+            }
+        }
+    }
+}
+
+#[test]
+fn two_trees_carry_a_half_each() {
+    for size in SMALL {
+        for (root, piece) in roots(size).into_iter().flat_map(|root| [(root, 1), (root, 20)]) {
+            for (len, width) in [(0, 1), (1, 1), (12, 3), (40, 1), (99, 33)] {
+                proven!(two_trees_bcast(size, root, len, piece));
+                proven!(two_trees_reduce(size, root, (len, width), piece));
+            }
+        }
+    }
+    for size in wide() {
+        for root in roots(size) {
+            proven!(two_trees_bcast(size, root, 50, 9));
+            proven!(two_trees_reduce(size, root, (60, 3), 9));
+        }
+    }
+}
+
 #[test]
 fn long_chains_go_in_pieces() {
     assert_eq!(proven!(bcast(3, Bcast::Chain, 1, 300 << 10)).sent, [0, 3, 3]);
@@ -102,10 +153,20 @@ fn long_chains_go_in_pieces() {
 
 #[test]
 fn reductions_combine_every_rank_once_and_in_order() {
-    let ordered = |how, root| !matches!(how, Reduce::Binomial | Reduce::Chain) || root == 0;
+    let ordered = |how: Reduce, root| {
+        let from_the_root =
+            matches!(how, Reduce::Binomial | Reduce::Chain | Reduce::Multiplying(_));
+        how.keeps_order() || root == 0 && from_the_root
+    };
     let all = [Reduce::Flat, Reduce::Binomial, Reduce::Ordered, Reduce::Halving, Reduce::Chain];
     for size in SMALL {
-        for (root, how) in roots(size).into_iter().flat_map(|root| all.map(|how| (root, how))) {
+        let splitting =
+            splits(size).into_iter().map(|(stages, split)| Reduce::Split(stages, split));
+        let some: Vec<_> =
+            all.into_iter().chain(splitting).chain(stages(size).map(Reduce::Multiplying)).collect();
+        for (root, how) in
+            roots(size).into_iter().flat_map(|root| some.iter().map(move |how| (root, *how)))
+        {
             for vector in [(0, 1), (1, 1), (12, 3), (40, 1)] {
                 proven!(reduce(size, how, root, vector, ordered(how, root)));
             }

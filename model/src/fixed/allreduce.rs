@@ -2,13 +2,13 @@
 
 use super::fold::{Fold, Pair, Work};
 use super::forms::{Allreduce, Bcast, Reduce};
-use super::group::Group;
 use super::{bcast, reduce};
+use crate::coll::nodes::Among;
 use crate::coll::plan::{Place, Plan, Span, Vectors};
 use crate::coll::{self, forms};
 
 /// Bytes of scratch that `run` needs for vectors of `len` bytes.
-pub const fn scratch(how: Allreduce, size: u32, len: usize) -> usize {
+pub fn scratch(how: Allreduce, size: u32, len: usize) -> usize {
     match how {
         Allreduce::Doubling | Allreduce::Halving | Allreduce::SharedHalving | Allreduce::Ring => {
             len
@@ -47,7 +47,7 @@ fn via_root<P: Plan>(
     vectors: Vectors,
 ) -> Result<(), P::Error> {
     reduce::run(plan, place, up, 0, vectors)?;
-    bcast::run(&mut Group::later(plan, 2), place, down, 0, vectors.output)
+    bcast::run(&mut Among::new(plan, 2, |rank| rank), place, down, 0, vectors.output)
 }
 
 fn shared_halving<P: Plan>(plan: &mut P, place: Place, vectors: Vectors) -> Result<(), P::Error> {

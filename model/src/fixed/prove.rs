@@ -4,10 +4,10 @@
 use super::forms::{Allgather, Allreduce, Barrier, Bcast, Gather, Reduce, ReduceScatter};
 use super::{allgather, allreduce, barrier, bcast, gather, reduce, reduce_scatter};
 use crate::coll::blocks::{Blocks, Even, Packed};
-use crate::coll::plan::{Space, Span, Vectors};
+use crate::coll::plan::{Space, Span};
 use crate::coll::prove::{
-    Of, Proof, any_allgather, any_allreduce, any_barrier, any_gather, contribution, data, expect,
-    proof,
+    Of, Proof, any_allgather, any_allreduce, any_barrier, any_bcast, any_gather, any_reduce,
+    contribution, expect, proof,
 };
 use crate::coll::verify::{Flaw, Memory, Spaces, follow, record};
 
@@ -24,13 +24,7 @@ pub fn barrier(size: u32, how: Barrier) -> Result<Proof, Flaw> {
 /// # Errors
 /// The first [`Flaw`].
 pub fn bcast(size: u32, how: Bcast, root: u32, len: usize) -> Result<Proof, Flaw> {
-    let steps = record(size, |plan, place| bcast::run(plan, place, how, root, Span::output(len)))?;
-    let outcome = follow(steps, |rank, _| Spaces {
-        output: if rank == root { Memory::of(&[data(0, len)]) } else { Memory::new(len) },
-        ..Spaces::default()
-    })?;
-    (0..size).try_for_each(|rank| expect(&outcome, rank, (0, len), 0, &Of::Data))?;
-    Ok(proof(outcome))
+    any_bcast(size, root, len, |plan, place| bcast::run(plan, place, how, root, Span::output(len)))
 }
 
 /// Reductions of vectors of `len` bytes in elements of `width`, in the order of ranks if `ordered`.
@@ -41,21 +35,13 @@ pub fn reduce(
     size: u32,
     how: Reduce,
     root: u32,
-    (len, width): (usize, usize),
+    vector: (usize, usize),
     ordered: bool,
 ) -> Result<Proof, Flaw> {
-    let steps = record(size, |plan, place| {
-        let vectors =
-            Vectors { input: Span::input(len), output: Span::output(len), width, scratch: 0 };
+    let scratch = reduce::scratch(how, size, vector.0);
+    any_reduce(size, root, vector, (scratch, ordered), |plan, place, vectors| {
         reduce::run(plan, place, how, root, vectors)
-    })?;
-    let outcome = follow(steps, |rank, contributions| Spaces {
-        input: contribution(rank, len, contributions),
-        output: Memory::new(if rank == root { len } else { 0 }),
-        scratch: reduce::scratch(how, size, len),
-    })?;
-    expect(&outcome, root, (0, len), 0, &Of::new(0..size, ordered))?;
-    Ok(proof(outcome))
+    })
 }
 
 /// Allreduces of vectors of `len` bytes in elements of `width`, in the order of ranks if `ordered`.

@@ -7,10 +7,10 @@ use crate::coll::plan::{Place, Plan, Vectors};
 use crate::coll::{self, forms};
 
 /// Bytes of scratch that `run` needs for vectors of `len` bytes.
-pub const fn scratch(how: Reduce, size: u32, len: usize) -> usize {
+pub fn scratch(how: Reduce, size: u32, len: usize) -> usize {
     match how {
-        Reduce::Binomial => coll::reduce::scratch(forms::Reduce::Binomial, size, len),
-        Reduce::OrderedBinomial => coll::reduce::scratch(forms::Reduce::Ordered, size, len),
+        Reduce::Binomial => coll::reduce::scratch(forms::Reduce::Binomial, size, (len, 1)),
+        Reduce::OrderedBinomial => coll::reduce::scratch(forms::Reduce::Ordered, size, (len, 1)),
         Reduce::Linear | Reduce::Tree(_) | Reduce::Halving | Reduce::SharedHalving => 2 * len,
         Reduce::InOrder => 3 * len,
     }

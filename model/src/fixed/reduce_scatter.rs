@@ -11,7 +11,7 @@ use crate::coll::plan::{Place, Plan, Span, Vectors};
 use crate::coll::{self, forms};
 
 /// Bytes of scratch that `run` needs for vectors of `total` bytes, `own` of which are this rank's.
-pub const fn scratch(how: ReduceScatter, size: u32, total: usize, own: usize) -> usize {
+pub fn scratch(how: ReduceScatter, size: u32, total: usize, own: usize) -> usize {
     match how {
         ReduceScatter::ViaRoot(how) => total + reduce::scratch(how, size, total),
         ReduceScatter::Pairwise => own,

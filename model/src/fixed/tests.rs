@@ -1,11 +1,18 @@
 //! The check values of both tables, and the proofs of the algorithms: at every number of ranks to 64, and at some to
 //! 512.
 
+use std::convert::Infallible;
+
+use super::composed::{self, Composed, OnNodes};
 use super::forms::{
     Allgather, Allreduce, Alltoall, Barrier, Bcast, Gather, Reduce, ReduceScatter, Tree,
 };
 use super::mpich::{self, Composition};
 use super::{Call, open_mpi, prove};
+use crate::coll::plan::Place;
+use crate::coll::prove::{any_allreduce, any_barrier, any_bcast, any_reduce};
+use crate::coll::record::Recorder;
+use crate::coll::verify::record;
 
 const K: usize = 1 << 10;
 const M: usize = 1 << 20;
@@ -276,6 +283,41 @@ fn reductions_that_are_scattered_are_proven() {
         if size.is_power_of_two() {
             let proof = prove::reduce_scatter(&even, ReduceScatter::Ordered, true);
             assert!(proof.is_ok(), "ordered on {size}: {proof:?}");
+        }
+    }
+}
+
+/// Of some numbers of ranks on a node and of nodes.
+#[test]
+fn what_is_composed_of_layers_is_proven() {
+    for (each, nodes) in [(2, 2), (3, 4), (5, 7), (8, 6), (70, 3)] {
+        let on = OnNodes { each };
+        let size = each * nodes;
+        for bytes in [8, 1000, 6 * K, 40 * K, 200 * K] {
+            let call = doubles(size, bytes);
+            for is_han in [false, true] {
+                let scratch = |_| 8 * bytes;
+                let run = |plan: &mut Recorder<Infallible>, place: Place, what| {
+                    let of = (what, call);
+                    if is_han {
+                        composed::han(plan, place, on, of)
+                    } else {
+                        composed::mpich(plan, place, on, of)
+                    }
+                };
+                let vector = (bytes, 8);
+                any_allreduce(size, vector, false, false, scratch, |plan, place, _| {
+                    run(plan, place, Composed::Allreduce)
+                })
+                .unwrap();
+                any_bcast(size, 0, bytes, |plan, place| run(plan, place, Composed::Bcast)).unwrap();
+                any_reduce(size, 0, vector, (8 * bytes, false), |plan, place, _| {
+                    run(plan, place, Composed::Reduce)
+                })
+                .unwrap();
+                let plans = record(size, |plan, place| run(plan, place, Composed::Barrier));
+                any_barrier(plans.unwrap()).unwrap();
+            }
         }
     }
 }

@@ -17,13 +17,15 @@ bowline_base::settings! {
         pub BARRIER: String = Setting::<String>::text("BOWLINE_BARRIER", "auto")
             .cost("nothing")
             .change("to compare algorithms on a network, or where one of them was measured to be the quickest");
-        /// The algorithm of broadcasts: auto, flat, binomial, scatter-allgather, chain, or multiplying:1 to
-        /// multiplying:4 (by so many stages). Alike on all ranks.
+        /// The algorithm of broadcasts: auto, flat, binomial, scatter-allgather, chain, two-trees:4, two-trees:16
+        /// or two-trees:64 (in pieces of so many kilobytes), multiplying:1 to multiplying:4 (by so many stages), or
+        /// split:1 to split:4 (the same, each of which splits the data). Alike on all ranks.
         pub BCAST: String = Setting::<String>::text("BOWLINE_BCAST", "auto")
             .cost("nothing")
             .change("as for BOWLINE_BARRIER");
-        /// The algorithm of reductions to one rank: auto, flat, binomial, ordered, halving or chain. Operations that
-        /// are not commutative are reduced as auto says where it is binomial or chain. Alike on all ranks.
+        /// The algorithm of reductions to one rank: auto, flat, binomial, ordered, halving, chain, or two-trees,
+        /// multiplying and split with numbers as for broadcasts. Operations that are not commutative are reduced
+        /// as auto says unless it is flat, ordered or halving. Alike on all ranks.
         pub REDUCE: String = Setting::<String>::text("BOWLINE_REDUCE", "auto")
             .cost("nothing")
             .change("as for BOWLINE_BARRIER");

@@ -113,8 +113,7 @@ impl Basis {
     }
 
     fn reduce(&self, bytes: usize, commutative: bool) -> Way<Reduce> {
-        let allowed =
-            |how: &Reduce| commutative || !matches!(how, Reduce::Binomial | Reduce::Chain);
+        let allowed = |how: &Reduce| commutative || how.keeps_order();
         let (asked, prices) = self.unless(self.wanted.reduce.filter(allowed));
         let prices = prices.map(|prices| prices.reduces(bytes, commutative));
         choose(asked, prices, || self.shape.reduce(bytes, WIDTH, commutative))

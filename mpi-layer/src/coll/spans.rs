@@ -351,12 +351,12 @@ impl Communicator {
         let vectors = Vectors { input: own, output: Span::output(own.len), width, scratch: 0 };
         match way {
             Way::Form(how) => {
-                let scratch = reduce::scratch(*how, self.inner.size, own.len);
+                let scratch = reduce::scratch(*how, self.inner.size, (own.len, width));
                 let mut engine = on.begin(self, scratch, Some(combine));
                 reduce::run(&mut engine, self.place(), *how, root, vectors)
             }
             Way::Layered(how) => {
-                let scratch = layers::reduce_scratch(self.nodes(), *how, own.len);
+                let scratch = layers::reduce_scratch(self.nodes(), *how, (own.len, width));
                 let mut engine = on.begin(self, scratch, Some(combine));
                 layers::reduce(&mut engine, self.place(), self.nodes(), *how, root, vectors)
             }

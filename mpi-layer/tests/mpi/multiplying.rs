@@ -165,8 +165,31 @@ pub(crate) fn all_collectives(world: &World) {
 fn every_algorithm_that_is_asked_for_gives_the_results() {
     let all: [(&str, &[&str]); 9] = [
         ("BOWLINE_BARRIER", &["dissemination", "flat"]),
-        ("BOWLINE_BCAST", &["flat", "binomial", "scatter-allgather", "chain"]),
-        ("BOWLINE_REDUCE", &["flat", "binomial", "ordered", "halving", "chain"]),
+        (
+            "BOWLINE_BCAST",
+            &[
+                "flat",
+                "binomial",
+                "scatter-allgather",
+                "chain",
+                "two-trees:4",
+                "multiplying:2",
+                "split:2",
+            ],
+        ),
+        (
+            "BOWLINE_REDUCE",
+            &[
+                "flat",
+                "binomial",
+                "ordered",
+                "halving",
+                "chain",
+                "two-trees:4",
+                "multiplying:2",
+                "split:2",
+            ],
+        ),
         ("BOWLINE_GATHER", &["linear", "binomial"]),
         ("BOWLINE_SCATTER", &["linear", "binomial"]),
         ("BOWLINE_ALLGATHER", &["doubling", "bruck", "ring", "direct", "gather-bcast"]),

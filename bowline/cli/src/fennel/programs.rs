@@ -92,7 +92,8 @@ fn name(form: &impl Debug) -> String {
     for letter in format!("{form:?}").chars() {
         match letter {
             '(' => name.push(':'),
-            ')' => {}
+            ')' | ' ' => {}
+            ',' => name.push(':'),
             _ if letter.is_uppercase() => {
                 name.push_str(if name.is_empty() { "" } else { "-" });
                 name.extend(letter.to_lowercase());
@@ -344,5 +345,6 @@ mod tests {
         assert_eq!(name(&Bcast::ScatterAllgather), "scatter-allgather");
         assert_eq!(name(&Alltoall::Staged(64)), "staged:64");
         assert_eq!(name(&Bcast::Flat), "flat");
+        assert_eq!(name(&Bcast::Split(3, 2)), "split:3:2");
     }
 }

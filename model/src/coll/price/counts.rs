@@ -43,7 +43,14 @@ pub fn bcast(ranks: u32, how: Bcast, bytes: usize) -> Load {
             let ring = Load::exchange(n - 1.0, 1.0, bytes / n).times(n - 1.0);
             scatter.then(ring)
         }
-        Bcast::Multiplying(stages) => levels::bcast(ranks, stages, bytes),
+        Bcast::Multiplying(stages) => levels::bcast(ranks, (stages, 0), bytes),
+        Bcast::Split(stages, split) => levels::bcast(ranks, (stages, split), bytes),
+        Bcast::TwoTrees(kilobytes) => {
+            let trees = Trees::of(ranks, bytes, kilobytes);
+            // Each rank sends to two children in one tree, and gets pieces in both.
+            let piece = Load::fan_out(2.0, trees.piece);
+            trees.load(n, bytes, piece, Load { hops: 0.0, receives: 2.0, ..piece })
+        }
         Bcast::Chain => {
             let pieces = (bytes / CHAIN_PIECE as f64).ceil().max(1.0);
             let piece = Load::fan_out(1.0, bytes / pieces);
@@ -73,6 +80,16 @@ pub fn reduce(ranks: u32, how: Reduce, bytes: usize) -> Load {
                 ..Load::fan_in(1.0, bytes).times(hops)
             }
         }
+        Reduce::Multiplying(stages) => levels::reduce(ranks, (stages, 0), bytes),
+        Reduce::Split(stages, split) => levels::reduce(ranks, (stages, split), bytes),
+        Reduce::TwoTrees(kilobytes) => {
+            let trees = Trees::of(ranks, bytes, kilobytes);
+            let piece = Load::fan_in(2.0, trees.piece).reducing(2.0 * trees.piece);
+            // A rank that two others send to in one tree sends in both.
+            let behind = Load { hops: 0.0, sends: 2.0, bytes: 2.0 * trees.piece, ..piece };
+            let all_reduced = (n - 1.0) * bytes;
+            Load { all_reduced, ..trees.load(n, bytes, piece, behind) }
+        }
         Reduce::Chain => {
             let pieces = (bytes / CHAIN_PIECE as f64).ceil().max(1.0);
             let piece = Load::fan_in(1.0, bytes / pieces).reducing(bytes / pieces);
@@ -93,6 +110,31 @@ pub fn reduce(ranks: u32, how: Reduce, bytes: usize) -> Load {
             let gather = Load::fan_in(others, bytes / parts).copying(bytes / parts);
             halving(ranks, bytes).then(gather)
         }
+    }
+}
+
+/// Two trees that carry a half of a vector each.
+struct Trees {
+    /// Ranks from the root to the last one.
+    depth: f64,
+    /// Pieces of a half.
+    pieces: f64,
+    /// Bytes of a piece.
+    piece: f64,
+}
+
+impl Trees {
+    fn of(ranks: u32, bytes: f64, kilobytes: u32) -> Self {
+        let half = bytes / 2.0;
+        let pieces = (half / f64::from(kilobytes) / 1024.0).ceil().max(1.0);
+        Self { depth: f64::from((ranks - 1).ilog2() + 1), pieces, piece: half / pieces }
+    }
+
+    /// What a first piece does at each rank of its way, and what each that follows keeps a rank busy.
+    fn load(&self, n: f64, bytes: f64, first: Load, behind: Load) -> Load {
+        let way = first.times(self.depth).then(behind.times(self.pieces - 1.0));
+        let messages = 2.0 * self.pieces * (n - 1.0);
+        Load { messages, all_bytes: (n - 1.0) * bytes, ..way }
     }
 }
 

@@ -35,16 +35,18 @@ fn levels(ranks: u32, stages: u32) -> impl Iterator<Item = Level> {
         .filter(|level| level.others > 0.0)
 }
 
-/// Messages of all ranks, each of which gets one of each other chunk of its own.
-fn messages(ranks: u32, stages: u32) -> f64 {
+/// Messages of all ranks in the first so many stages, in each of which a rank gets one of each other chunk of its own.
+/// The first rank of a whole chunk may need none.
+fn messages(ranks: u32, (stages, split): (u32, u32), first_needs: bool) -> f64 {
     // Chunks of a level have one of two lengths that follow each other.
     let (mut short, mut count) = (ranks, [1_u64, 0]);
     let mut messages = 0;
-    for factor in Factors::of(ranks, stages).iter() {
+    for factor in Factors::of(ranks, stages).iter().take(split as usize) {
         let next = short / factor;
         let mut cut = [0, 0];
         for (len, chunks) in [(short, count[0]), (short + 1, count[1])] {
-            messages += chunks * u64::from(len) * u64::from(factor.min(len).saturating_sub(1));
+            let getting = u64::from(len) - u64::from(!first_needs && len > 0);
+            messages += chunks * getting * u64::from(factor.min(len).saturating_sub(1));
             let all = next * factor;
             // So many chunks are one longer than the shortest.
             let longer = u64::from(len - all);
@@ -69,41 +71,95 @@ pub(super) fn barrier(ranks: u32, stages: u32) -> Load {
     load
 }
 
-pub(super) fn bcast(ranks: u32, stages: u32, bytes: f64) -> Load {
-    let all = f64::from(ranks - 1);
-    let way = levels(ranks, stages).map(|level| Load::fan_out(level.others, bytes));
-    let way = way.fold(Load::default(), Load::then);
-    Load { messages: all, all_bytes: all * bytes, ..way }
+/// A stage in which ranks swap their chunks' parts, of `block` bytes for each rank.
+fn gathering(level: &Level, block: f64) -> Load {
+    let width = level.others + level.beside;
+    Load {
+        receives: level.others,
+        bytes: (level.ranks - level.own) * block + level.beside * (level.own - 1.0) * block,
+        ..Load::exchange(1.0, width, 0.0)
+    }
+}
+
+/// The same of reductions: ranks give parts away and reduce their own.
+fn distributing(level: &Level, block: f64) -> Load {
+    let width = level.others + level.beside;
+    Load {
+        sends: level.others,
+        bytes: (level.ranks - level.own) * block,
+        reduced: width * level.own * block,
+        ..Load::exchange(1.0, width, 0.0)
+    }
+}
+
+/// The levels with the bytes that each rank of a chunk has to do with, where the first ones split a vector.
+fn parts(
+    ranks: u32,
+    (stages, split): (u32, u32),
+    bytes: f64,
+) -> impl Iterator<Item = (Level, f64)> {
+    let block = bytes / f64::from(ranks);
+    levels(ranks, stages).enumerate().scan(bytes, move |part, (number, level)| {
+        if number < split as usize {
+            *part = level.own * block;
+        }
+        Some((level, *part))
+    })
+}
+
+/// The levels that split, with `stage` of each.
+fn splitting(ranks: u32, (stages, split): (u32, u32), stage: impl Fn(&Level) -> Load) -> Load {
+    let all = levels(ranks, stages).take(split as usize);
+    all.map(|level| stage(&level)).fold(Load::default(), Load::then)
+}
+
+pub(super) fn bcast(ranks: u32, how: (u32, u32), bytes: f64) -> Load {
+    let n = f64::from(ranks);
+    let down = parts(ranks, how, bytes).map(|(level, part)| Load::fan_out(level.others, part));
+    let down = down.fold(Load::default(), Load::then);
+    let back = splitting(ranks, how, |level| {
+        let stage = gathering(level, bytes / n);
+        // Of two single ranks, the first one has the other's part: its own follows that down the tree.
+        let hops = if level.ranks == 2.0 { 0.0 } else { stage.hops };
+        Load { hops, ..stage }
+    });
+    let swapped = if how.1 > 0 { (n - 1.0) * bytes } else { 0.0 };
+    Load {
+        messages: n - 1.0 + messages(ranks, how, false),
+        all_bytes: (n - 1.0) * bytes + swapped,
+        ..down.then(back)
+    }
+}
+
+pub(super) fn reduce(ranks: u32, how: (u32, u32), bytes: f64) -> Load {
+    let n = f64::from(ranks);
+    let given = splitting(ranks, how, |level| distributing(level, bytes / n));
+    let trees = parts(ranks, how, bytes).enumerate().map(|(number, (level, part))| {
+        let arrive = Load::fan_in(level.others, part);
+        if number < how.1 as usize { arrive } else { arrive.reducing(level.others * part) }
+    });
+    let up = trees.fold(Load::default(), Load::then);
+    let swapped = if how.1 > 0 { (n - 1.0) * bytes } else { 0.0 };
+    Load {
+        messages: n - 1.0 + messages(ranks, how, true),
+        all_bytes: (n - 1.0) * bytes + swapped,
+        all_reduced: (n - 1.0) * bytes,
+        ..given.then(up)
+    }
 }
 
 pub(super) fn allgather(ranks: u32, stages: u32, block: f64) -> Load {
     let n = f64::from(ranks);
-    let stage = |level: Level| {
-        let width = level.others + level.beside;
-        Load {
-            receives: level.others,
-            bytes: (level.ranks - level.own) * block + level.beside * (level.own - 1.0) * block,
-            ..Load::exchange(1.0, width, 0.0)
-        }
-    };
-    let way = levels(ranks, stages).map(stage).fold(Load::default(), Load::then);
-    let all = Load { messages: messages(ranks, stages), all_bytes: n * (n - 1.0) * block, ..way };
-    all.copying(block)
+    let all = (stages, u32::MAX);
+    let way = splitting(ranks, all, |level| gathering(level, block));
+    let (messages, all_bytes) = (messages(ranks, all, true), n * (n - 1.0) * block);
+    Load { messages, all_bytes, ..way }.copying(block)
 }
 
 pub(super) fn reduce_scatter(ranks: u32, stages: u32, total: f64) -> Load {
     let n = f64::from(ranks);
-    let block = total / n;
-    let stage = |level: Level| {
-        let width = level.others + level.beside;
-        Load {
-            sends: level.others,
-            bytes: (level.ranks - level.own) * block,
-            reduced: width * level.own * block,
-            ..Load::exchange(1.0, width, 0.0)
-        }
-    };
-    let way = levels(ranks, stages).map(stage).fold(Load::default(), Load::then);
-    let (messages, all) = (messages(ranks, stages), (n - 1.0) * total);
-    Load { messages, all_bytes: all, all_reduced: all, ..way }.copying(block)
+    let all = (stages, u32::MAX);
+    let way = splitting(ranks, all, |level| distributing(level, total / n));
+    let (messages, sent) = (messages(ranks, all, true), (n - 1.0) * total);
+    Load { messages, all_bytes: sent, all_reduced: sent, ..way }.copying(total / n)
 }

@@ -90,9 +90,19 @@ fn within(ranks: u32) -> f64 {
     if ranks == 3 { 0.4 } else { 0.15 }
 }
 
+/// The same of vectors that are cut into pieces, some of which overlap others where chunks or trees are uneven.
+fn within_pieces(ranks: u32) -> f64 {
+    if ranks == 3 { 0.6 } else { 0.3 }
+}
+
 /// Stages of collectives by multiplying.
 fn stages(ranks: u32) -> impl Iterator<Item = u32> {
     1..=ranks.next_power_of_two().ilog2()
+}
+
+/// Those of algorithms that split vectors, and how many of them do.
+fn splits(ranks: u32) -> impl Iterator<Item = (u32, u32)> {
+    stages(ranks).flat_map(|stages| (1..=stages).map(move |split| (stages, split)))
 }
 
 const RANKS: [u32; 9] = [2, 3, 4, 7, 8, 12, 16, 31, 64];
@@ -118,15 +128,23 @@ fn barriers_and_broadcasts_cost_what_they_take() {
             });
         }
         let all = [Bcast::Flat, Bcast::Binomial, Bcast::Chain, Bcast::ScatterAllgather];
-        for how in all.into_iter().chain(stages(ranks).map(Bcast::Multiplying)) {
-            if how == Bcast::ScatterAllgather && bytes < 2 * ranks as usize {
+        let splits = splits(ranks).map(|(stages, split)| Bcast::Split(stages, split));
+        let trees = alone(ranks).pieces().map(Bcast::TwoTrees);
+        let all = all.into_iter().chain(splits).chain(trees);
+        for how in all.chain(stages(ranks).map(Bcast::Multiplying)) {
+            let parts = matches!(how, Bcast::ScatterAllgather | Bcast::Split(..));
+            if parts && bytes < 2 * ranks as usize {
                 continue;
             }
             wrong.check(
                 &how,
                 (ranks, bytes),
                 bcast(ranks, how, bytes),
-                within(ranks),
+                if matches!(how, Bcast::Split(..) | Bcast::TwoTrees(_)) {
+                    within_pieces(ranks)
+                } else {
+                    within(ranks)
+                },
                 |plan, place| coll::bcast::run(plan, place, how, 0, Span::output(bytes)),
             );
         }
@@ -138,12 +156,20 @@ fn barriers_and_broadcasts_cost_what_they_take() {
 fn reductions_cost_what_they_take() {
     let mut wrong = Wrong::default();
     for (ranks, bytes) in cases().filter(|&(ranks, bytes)| bytes >= ranks as usize) {
-        for how in [Reduce::Flat, Reduce::Binomial, Reduce::Halving, Reduce::Chain] {
+        let all = [Reduce::Flat, Reduce::Binomial, Reduce::Halving, Reduce::Chain];
+        let splits = splits(ranks).map(|(stages, split)| Reduce::Split(stages, split));
+        let trees = alone(ranks).pieces().map(Reduce::TwoTrees);
+        let all = all.into_iter().chain(splits).chain(trees);
+        for how in all.chain(stages(ranks).map(Reduce::Multiplying)) {
             wrong.check(
                 &how,
                 (ranks, bytes),
                 reduce(ranks, how, bytes),
-                within(ranks),
+                if matches!(how, Reduce::Split(..) | Reduce::TwoTrees(_)) {
+                    within_pieces(ranks)
+                } else {
+                    within(ranks)
+                },
                 |plan, place| coll::reduce::run(plan, place, how, 0, vectors(bytes)),
             );
         }

@@ -60,9 +60,9 @@ pub fn reduce(
     let outcome = follow(record(size, algorithm)?, |rank, contributions| Spaces {
         input: contribution(rank, len, contributions),
         output: Memory::new(if rank == root { len } else { 0 }),
-        scratch: layers::reduce_scratch(nodes, how, len),
+        scratch: layers::reduce_scratch(nodes, how, (len, width)),
     })?;
-    let ordered = nodes.are_consecutive() && how.among != Reduce::Binomial;
+    let ordered = nodes.are_consecutive() && how.among.keeps_order();
     expect(&outcome, root, (0, len), 0, &Of::new(0..size, ordered))?;
     Ok(proof(outcome))
 }

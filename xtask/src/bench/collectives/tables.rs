@@ -7,9 +7,13 @@ use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use anyhow::{Context, Result, anyhow, bail};
-use bowline_model::coll::price::{AllreduceForm, Costs, Crew, Priced};
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use bowline_model::coll::layers::Layered;
+use bowline_model::coll::price::{
+    AllreduceForm, Costs, Crew, JobCosts, Layers, Priced, Prices, Way,
+};
 use bowline_model::fennel::machine::RunError;
+use bowline_model::fixed::composed::Composed;
 use bowline_model::fixed::simulate::{Simulator, Time};
 use bowline_model::fixed::{Call, mpich, open_mpi};
 use plotters::prelude::*;
@@ -41,6 +45,10 @@ pub(crate) struct TableOptions {
         requires = "tables"
     )]
     bits: Vec<u32>,
+    /// Ranks on each node, a power of two: where there are several, what is composed of layers, inside of nodes by
+    /// the assumed costs of shared memory
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, requires = "tables")]
+    each: u32,
     /// Only these collectives
     #[arg(long, value_name = "NAMES", value_delimiter = ',', requires = "tables")]
     only: Vec<String>,
@@ -81,6 +89,8 @@ struct Row {
     network: String,
     collective: &'static str,
     ranks: u32,
+    /// Ranks on each node.
+    each: u32,
     bytes: usize,
     mpich: Choice,
     open_mpi: Choice,
@@ -148,6 +158,14 @@ const CASES: [Case; 7] = [
         fits: |call| call.bytes / call.width >= call.ranks as usize,
     },
     Case { collective: "barrier", of: barrier, fits: |call| call.bytes == LENGTHS[0] },
+];
+
+/// What is composed of layers where nodes have several ranks.
+const ON_NODES: [Case; 4] = [
+    Case { collective: "allreduce", of: allreduce_on_nodes, fits: |_| true },
+    Case { collective: "bcast", of: bcast_on_nodes, fits: |_| true },
+    Case { collective: "reduce", of: reduce_on_nodes, fits: |_| true },
+    Case { collective: "barrier", of: barrier_on_nodes, fits: |call| call.bytes == LENGTHS[0] },
 ];
 
 const fn crew(call: Call) -> Crew {
@@ -224,6 +242,82 @@ fn barrier(on: &Simulator, call: Call) -> Result<Three> {
     ))
 }
 
+/// What the two libraries compose.
+fn both_composed(on: &Simulator, what: Composed, call: Call) -> Result<(Choice, Choice)> {
+    Ok((
+        chosen("MPICH's composition".to_owned(), || on.mpich(what, call))?,
+        chosen("HAN".to_owned(), || on.han(what, call))?,
+    ))
+}
+
+/// What choices on these nodes are made of.
+fn prices(on: &Simulator, call: Call) -> Prices {
+    let each = on.each();
+    let layers = Layers { nodes: call.ranks / each, most: each, consecutive: true };
+    let costs = JobCosts { near: Costs::SHARED_MEMORY, far: *on.costs() };
+    Prices { crew: crew(call), costs, layers: Some(layers) }
+}
+
+/// What this project would choose there: one algorithm on all ranks, or layers.
+fn ours_on_nodes<F>(
+    mut ways: Vec<Priced<Way<F>>>,
+    name: impl Fn(&F) -> String,
+    flat: impl Fn(&F) -> Result<Time, RunError>,
+    layered: impl Fn(&Layered<F>) -> Result<Time, RunError>,
+) -> Result<Choice> {
+    match ways.swap_remove(0).form {
+        Way::Form(form) => chosen(name(&form), || flat(&form)),
+        Way::Layered(how) => {
+            let algorithm = format!("{:?} inside, {}", how.within, name(&how.among));
+            chosen(algorithm, || layered(&how))
+        }
+    }
+}
+
+fn allreduce_on_nodes(on: &Simulator, call: Call) -> Result<Three> {
+    let (one, other) = both_composed(on, Composed::Allreduce, call)?;
+    let ours = ours_on_nodes(
+        prices(on, call).allreduces(call.bytes, true),
+        named,
+        |form| on.our_allreduce(call, form),
+        |how| on.our_layered_allreduce(call, how),
+    )?;
+    Ok((one, other, ours))
+}
+
+fn bcast_on_nodes(on: &Simulator, call: Call) -> Result<Three> {
+    let (one, other) = both_composed(on, Composed::Bcast, call)?;
+    let ours = ours_on_nodes(
+        prices(on, call).bcasts(call.bytes),
+        |form| format!("{form:?}"),
+        |form| on.our_bcast(call, *form),
+        |how| on.our_layered_bcast(call, *how),
+    )?;
+    Ok((one, other, ours))
+}
+
+fn reduce_on_nodes(on: &Simulator, call: Call) -> Result<Three> {
+    let (one, other) = both_composed(on, Composed::Reduce, call)?;
+    let ours = ours_on_nodes(
+        prices(on, call).reduces(call.bytes, true),
+        |form| format!("{form:?}"),
+        |form| on.our_reduce(call, *form),
+        |how| on.our_layered_reduce(call, *how),
+    )?;
+    Ok((one, other, ours))
+}
+
+fn barrier_on_nodes(on: &Simulator, call: Call) -> Result<Three> {
+    let (one, other) = both_composed(on, Composed::Barrier, call)?;
+    let ours = ours_on_nodes(
+        prices(on, call).barriers(),
+        |form| format!("{form:?}"),
+        |form| on.our_barrier(call.ranks, *form),
+        |how| on.our_layered_barrier(call.ranks, how.among),
+    )?;
+    Ok((one, other, ours))
+}
+
 /// The most memory that this process has used, in megabytes.
 fn peak() -> Result<f64> {
     let status = std::fs::read_to_string("/proc/self/status").context("/proc/self/status")?;
@@ -241,14 +335,23 @@ pub(super) fn run(options: &TableOptions, json: Option<&Path>) -> Result<()> {
          the others (seconds that ours took to simulate, peak memory)"
     );
     for name in &options.modelled {
-        let simulator = Simulator::new(network(name)?);
+        let mut simulator = Simulator::new(network(name)?);
+        let cases: &[Case] = if options.each > 1 { &ON_NODES } else { &CASES };
+        if options.each > 1 {
+            simulator = simulator.with_nodes(options.each, Costs::SHARED_MEMORY);
+        }
         for &bits in &options.bits {
             let ranks = 1_u32.checked_shl(bits).filter(|ranks| (2..=1 << 24).contains(ranks));
             let ranks = ranks.with_context(|| format!("--bits {bits}: 1 to 24 are"))?;
-            for case in CASES.iter().filter(|case| options.takes(case.collective)) {
+            ensure!(
+                options.each.is_power_of_two() && options.each < ranks,
+                "--each {}: powers of two below the number of ranks are",
+                options.each
+            );
+            for case in cases.iter().filter(|case| options.takes(case.collective)) {
                 for call in LENGTHS.map(|bytes| Call::doubles(ranks, bytes)) {
                     if (case.fits)(call) {
-                        rows.push(one(name, case, &simulator, call)?);
+                        rows.push(one((name, options.each), case, &simulator, call)?);
                     }
                 }
             }
@@ -263,12 +366,13 @@ pub(super) fn run(options: &TableOptions, json: Option<&Path>) -> Result<()> {
     }
 }
 
-fn one(name: &str, case: &Case, simulator: &Simulator, call: Call) -> Result<Row> {
+fn one((name, each): (&str, u32), case: &Case, simulator: &Simulator, call: Call) -> Result<Row> {
     let (mpich, open_mpi, ours) = (case.of)(simulator, call)?;
     let row = Row {
         network: name.to_owned(),
         collective: case.collective,
         ranks: call.ranks,
+        each,
         bytes: call.bytes,
         ratio: ours.microseconds / mpich.microseconds.min(open_mpi.microseconds),
         mpich,
@@ -318,13 +422,14 @@ fn draw(rows: &[Row], path: &Path) -> Result<(), Box<dyn std::error::Error>> {
     {
         let font = |size: u32| ("sans-serif", size).into_font();
         let bits = |row: &Row| f64::from(row.ranks.ilog2());
-        let last = rows.iter().map(|row| bits(row)).fold(11.0, f64::max);
+        let first = rows.iter().map(|row| bits(row)).fold(f64::INFINITY, f64::min);
+        let last = rows.iter().map(|row| bits(row)).fold(first + 1.0, f64::max);
         let mut chart = ChartBuilder::on(area)
             .margin(12)
             .caption(format!("{collective}, {network}"), font(18))
             .x_label_area_size(35)
             .y_label_area_size(50)
-            .build_cartesian_2d(10.0..last, 0.0..1.25)?;
+            .build_cartesian_2d(first..last, 0.0..1.25)?;
         chart
             .configure_mesh()
             .x_desc("ranks, as a power of two")

@@ -23,6 +23,7 @@ use crate::error::MpiError;
 use crate::group::{Comparison, Group};
 use crate::process::Process;
 use crate::tags;
+use crate::topo::Placed;
 use crate::world::DirectoryError;
 
 /// A group of ranks that exchange messages which no other communicator sees. (MPI: Groups,
@@ -60,6 +61,8 @@ pub(crate) struct CommInner {
     pub(crate) staging: OnceCell<Option<Box<Staging>>>,
     /// Its algorithms; chosen from its first collective on.
     pub(crate) chosen: OnceCell<Box<Chosen>>,
+    /// Its topology, if it was made with one.
+    pub(crate) placed: OnceCell<Rc<Placed>>,
 }
 
 /// The space of point-to-point messages of a context.
@@ -107,6 +110,7 @@ impl CommInner {
             shared: OnceCell::new(),
             staging: OnceCell::new(),
             chosen: OnceCell::new(),
+            placed: OnceCell::new(),
         };
         process.drop_stale();
         if let Some(record) = process.record() {

@@ -93,6 +93,34 @@ pub enum MpiError {
         /// Ranks in the parent group.
         size: u32,
     },
+    /// A topology was asked of a communicator that has none of its kind.
+    #[error("the communicator has no {needed} topology")]
+    NoTopology {
+        /// The kind, or `process` where any will do.
+        needed: &'static str,
+    },
+    /// Dimensions that no grid of so many ranks has.
+    #[error("the dimensions of a grid are wrong: {why}")]
+    InvalidDims {
+        /// What is wrong.
+        why: &'static str,
+    },
+    /// A coordinate outside of a grid that is no ring in this dimension.
+    #[error("coordinate {coordinate} of dimension {index} is not in a grid of {dim} ranks there")]
+    InvalidCoordinate {
+        /// Which dimension.
+        index: usize,
+        /// The coordinate that was given.
+        coordinate: i32,
+        /// Ranks in the dimension.
+        dim: i32,
+    },
+    /// Edges that make no graph.
+    #[error("the graph is wrong: {why}")]
+    InvalidGraph {
+        /// What is wrong.
+        why: &'static str,
+    },
     /// Parts that do not belong to the same rank of the same world.
     #[error("the communicator belongs to another rank than the scope")]
     ForeignCommunicator,
@@ -197,6 +225,10 @@ pub enum ErrorClass {
     Root = 8,
     /// `MPI_ERR_GROUP`
     Group = 9,
+    /// `MPI_ERR_TOPOLOGY`
+    Topology = 11,
+    /// `MPI_ERR_DIMS`
+    Dims = 12,
     /// `MPI_ERR_ARG`
     Arg = 13,
     /// `MPI_ERR_TRUNCATE`
@@ -222,9 +254,13 @@ impl MpiError {
             | Self::BeyondReach => ErrorClass::Count,
             Self::UnknownAlgorithm { .. }
             | Self::InvalidColor { .. }
+            | Self::InvalidCoordinate { .. }
+            | Self::InvalidGraph { .. }
             | Self::BlockOutOfRange { .. }
             | Self::BlocksOverlap { .. } => ErrorClass::Arg,
             Self::InvalidGroup { .. } => ErrorClass::Group,
+            Self::NoTopology { .. } => ErrorClass::Topology,
+            Self::InvalidDims { .. } => ErrorClass::Dims,
             Self::ForeignCommunicator => ErrorClass::Comm,
             Self::Truncated { .. } => ErrorClass::Truncate,
             Self::NoBufferSpace { .. } => ErrorClass::Buffer,

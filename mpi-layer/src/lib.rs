@@ -40,6 +40,8 @@
 //! | several requests | [`wait_any`], [`wait_some`], [`wait_all`], [`test_any`], [`test_some`], [`test_all`] |
 //! | probes | [`Communicator::probe`], [`iprobe`](Communicator::iprobe), [`improbe`](Communicator::improbe) |
 //! | collectives | methods of [`Communicator`]; operations in [`op`] |
+//! | process topologies | [`Communicator::cart_create`] and others; [`Topology`], [`dims_create`] |
+//! | between neighbours | [`Communicator::neighbor_alltoall`] and others, [`Scope::ineighbor_alltoall`] and others |
 //!
 //! # Errors
 //! Every call that can fail returns [`MpiError`]; nothing aborts the job. An argument that is
@@ -74,6 +76,7 @@ mod request;
 mod scope;
 mod status;
 mod tags;
+mod topo;
 pub mod types;
 mod world;
 
@@ -102,4 +105,5 @@ pub use probe::ClaimedMessage;
 pub use request::{Outcome, Request, test_all, test_any, test_some, wait_all, wait_any, wait_some};
 pub use scope::{AnyRequest, CollectiveRequest, Received, RecvRequest, Scope, SendRequest};
 pub use status::Status;
+pub use topo::{Cart, DistGraph, Graph, Topology, dims_create};
 pub use world::{Directory, DirectoryError, World, WorldParts};

@@ -15,6 +15,7 @@
 
 mod exchange;
 mod make;
+mod neighbor;
 
 use std::mem::ManuallyDrop;
 use std::rc::Rc;

@@ -22,6 +22,7 @@
 //! in [`collective`]; the tracker has them as well, and drops those that it gives up.
 
 mod collective;
+mod neighbor;
 
 use std::cell::RefCell;
 use std::marker::PhantomData;

@@ -11,6 +11,7 @@ mod layers;
 mod messages;
 mod mixed;
 mod multiplying;
+mod neighbors;
 mod ordering;
 mod persistent;
 mod probes;

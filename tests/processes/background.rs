@@ -14,7 +14,7 @@ use crate::Case;
 
 const RANKS: u32 = 4;
 const VICTIM: usize = 2;
-const KINDS: usize = 16;
+const KINDS: usize = 18;
 
 /// Words of a block: short, packed, and long enough for many steps and for offers of memory.
 const LENGTHS: [usize; 3] = [1, 700, 60_000];
@@ -43,7 +43,7 @@ impl One {
         let (reads, writes) = match kind {
             0 => (0, 0),
             1 | 9 | 10 | 13 | 14 => (len, len),
-            2 | 4 | 6 | 7 => (len, n * len),
+            2 | 4 | 6 | 7 | 16 => (len, n * len),
             3 | 5 | 11 | 12 => (n * len, len),
             _ => (n * len, n * len),
         };
@@ -52,7 +52,7 @@ impl One {
 
     /// Whether no rank can end it without something from every other one.
     fn needs_all(&self) -> bool {
-        matches!(self.kind, 0 | 6..=8 | 10..=12 | 15)
+        matches!(self.kind, 0 | 6..=8 | 10..=12 | 15..)
     }
 
     fn begin<'scope>(
@@ -78,7 +78,9 @@ impl One {
             12 => scope.ireduce_scatter(comm, input, output, &self.counts, Sum),
             13 => scope.iscan(comm, input, output, Sum),
             14 => scope.iexscan(comm, input, output, Sum),
-            _ => scope.ialltoallv(comm, input, parts, output, parts),
+            15 => scope.ialltoallv(comm, input, parts, output, parts),
+            16 => scope.ineighbor_allgather(comm, input, output),
+            _ => scope.ineighbor_alltoall(comm, input, output),
         }
     }
 
@@ -102,7 +104,9 @@ impl One {
             12 => comm.reduce_scatter_init(input, output, &counts, Sum),
             13 => comm.scan_init(input, output, Sum),
             14 => comm.exscan_init(input, output, Sum),
-            _ => comm.alltoallv_init(input, parts, output, parts),
+            15 => comm.alltoallv_init(input, parts, output, parts),
+            16 => comm.neighbor_allgather_init(input, output),
+            _ => comm.neighbor_alltoall_init(input, output),
         }
     }
 }
@@ -130,6 +134,13 @@ fn die_after(world: &World, looks: u64) -> ! {
     crate::kill::die()
 }
 
+/// All ranks, each of which is a neighbour of all.
+fn neighbours(world: &World) -> Communicator {
+    let all: Vec<i32> = (0..RANKS as i32).collect();
+    let made = world.dist_graph_create_adjacent((&all, None), (&all, None), false);
+    made.expect("all live")
+}
+
 /// The victim lives until all have come here, and have ended what it took part in.
 fn victim_waits(world: &World) {
     if world.rank() as usize != VICTIM {
@@ -145,7 +156,7 @@ fn nonblocking(world: &World, seed: u64) {
     let (me, mut state) = (world.rank() as usize, seed);
     let mut all = shuffled(&mut state);
     let (started, looks) = (next(&mut state) as usize % (KINDS + 1), next(&mut state) % 200);
-    let comm = world.communicator().clone();
+    let comm = neighbours(world);
     let alive = world.split(i32::from(me == VICTIM), 0).expect("all live").expect("a colour");
     victim_waits(world);
     // What is between survivors, on the communicator that fails.
@@ -194,8 +205,9 @@ fn persistent(world: &World, seed: u64) {
     let alive = world.split(i32::from(me == VICTIM), 0).expect("all live").expect("a colour");
     let kinds: Vec<(usize, usize, bool)> =
         all.iter().map(|one| (one.kind, one.len, one.needs_all())).collect();
+    let comm = neighbours(world);
     let mut made: Vec<_> =
-        all.into_iter().map(|one| one.make(world).expect("nothing is sent")).collect();
+        all.into_iter().map(|one| one.make(&comm).expect("nothing is sent")).collect();
     for one in &mut made {
         one.start().expect("it is inactive");
     }

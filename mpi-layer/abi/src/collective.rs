@@ -8,6 +8,7 @@ mod allgather;
 mod alltoall;
 mod gather;
 mod later;
+mod neighbor;
 mod reduce;
 mod scatter;
 

@@ -37,14 +37,8 @@ mpi! {
         flag.set(0)
     }
 
-    fn MPI_Topo_test(comm: Comm, status: Out<c_int>) on comm |mpi| {
-        mpi.comm(comm)?;
-        // Nor anything that gives one a topology.
-        status.set(MPI_UNDEFINED)
-    }
-
     fn MPI_Comm_get_parent(parent: Out<Comm>) |_mpi| {
-        // Nor a process that was started by another one.
+        // No process is started by another one.
         parent.set(MPI_COMM_NULL)
     }
 
@@ -232,7 +226,7 @@ fn no_other_group() -> Fault {
     )
 }
 
-fn check_room(newcomm: Out<Comm>) -> Result<(), Fault> {
+pub(crate) fn check_room(newcomm: Out<Comm>) -> Result<(), Fault> {
     if newcomm.is_null() {
         return Err(fault(MPI_ERR_ARG, "newcomm is a null pointer"));
     }
@@ -240,7 +234,7 @@ fn check_room(newcomm: Out<Comm>) -> Result<(), Fault> {
 }
 
 /// Gives the program a communicator made of another one, or none.
-fn give(
+pub(crate) fn give(
     mpi: &Library,
     made: Option<Communicator>,
     parent: &CommObject,

@@ -11,7 +11,7 @@ use crate::arg::In;
 use crate::fault::{Fault, fault};
 use crate::generated::constants::*;
 use crate::handle::{Datatype, PREDEFINED};
-use crate::library::{CommObject, Library};
+use crate::library::Library;
 
 /// Numbers of C in arrays of counts and displacements.
 pub(crate) trait Number: Copy {
@@ -106,7 +106,7 @@ fn overlap(one: &Range<usize>, other: &Range<usize>) -> bool {
     one.start < other.end && other.start < one.end
 }
 
-/// Buffers that have one element each for every rank, which need not lie in order.
+/// Buffers of one partner of a collective each, which need not lie in order.
 #[derive(Debug)]
 pub(crate) struct Blocks(Vec<Buffer>);
 
@@ -192,39 +192,39 @@ impl Library {
         self.buffer(buf, count, datatype).map(Some)
     }
 
-    /// Blocks of one type, each at a displacement in extents of it.
+    /// So many blocks of one type, each at a displacement in extents of it.
     pub(crate) fn blocks<C: Number, D: Number>(
         &self,
-        comm: &CommObject,
+        blocks: usize,
         buf: *const c_void,
         (counts, displacements): (In<C>, In<D>),
         datatype: Datatype,
     ) -> Result<Blocks, Fault> {
         let of = self.committed(datatype)?;
-        let block = |rank: usize| {
-            let count = counted(counts.at(rank).get()?.wide())?;
-            let at = displacements.at(rank).get()?.wide().checked_mul(of.extent());
+        let block = |index: usize| {
+            let count = counted(counts.at(index).get()?.wide())?;
+            let at = displacements.at(index).get()?.wide().checked_mul(of.extent());
             let at = at.ok_or_else(|| fault(MPI_ERR_ARG, "a displacement leaves all memory"))?;
             Ok(Buffer { start: displaced::<D>(buf, at, count, &of)?, count, of: of.clone() })
         };
-        (0..comm.comm.size() as usize).map(block).collect::<Result<_, _>>().map(Blocks)
+        (0..blocks).map(block).collect::<Result<_, _>>().map(Blocks)
     }
 
-    /// Blocks of a type each, each at a displacement in bytes.
+    /// So many blocks of a type each, each at a displacement in bytes.
     pub(crate) fn typed_blocks<C: Number, D: Number>(
         &self,
-        comm: &CommObject,
+        blocks: usize,
         buf: *const c_void,
         (counts, displacements): (In<C>, In<D>),
         datatypes: In<Datatype>,
     ) -> Result<Blocks, Fault> {
-        let block = |rank: usize| {
-            let count = counted(counts.at(rank).get()?.wide())?;
-            let of = self.committed(datatypes.at(rank).get()?)?;
-            let at = displacements.at(rank).get()?.wide();
+        let block = |index: usize| {
+            let count = counted(counts.at(index).get()?.wide())?;
+            let of = self.committed(datatypes.at(index).get()?)?;
+            let at = displacements.at(index).get()?.wide();
             Ok(Buffer { start: displaced::<D>(buf, at, count, &of)?, count, of })
         };
-        (0..comm.comm.size() as usize).map(block).collect::<Result<_, _>>().map(Blocks)
+        (0..blocks).map(block).collect::<Result<_, _>>().map(Blocks)
     }
 }
 

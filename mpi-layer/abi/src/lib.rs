@@ -65,5 +65,6 @@ mod session;
 mod shown;
 mod status;
 mod table;
+mod topology;
 mod types;
 mod wait;

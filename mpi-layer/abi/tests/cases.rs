@@ -66,6 +66,8 @@ cases! {
     no_memory_is_lost,
     checks_can_be_left_out,
     duplicates_are_made_in_the_background,
+    topologies_say_who_is_beside_whom,
+    neighbours_exchange_what_they_must,
     a_blocked_rank_moves_its_other_work_on,
     collectives_bring_what_they_must,
     collectives_in_the_background_bring_what_they_must,
@@ -409,6 +411,14 @@ const SIZES: [u32; 6] = [1, 2, 3, 4, 5, 8];
 
 fn collectives_bring_what_they_must() {
     SIZES.iter().for_each(|&ranks| passes(&job(ranks, "collectives.c", &[])));
+}
+
+fn topologies_say_who_is_beside_whom() {
+    [1, 2, 6].into_iter().for_each(|ranks| passes(&job(ranks, "topologies.c", &[])));
+}
+
+fn neighbours_exchange_what_they_must() {
+    [1, 2, 3, 5].into_iter().for_each(|ranks| passes(&job(ranks, "neighbors.c", &[])));
 }
 
 fn collectives_in_the_background_bring_what_they_must() {

@@ -121,11 +121,26 @@ const HANDLES: &[(&str, &str, &str, &str, &str)] = &[
     ("MPI_Message", "MPI_MESSAGE_NULL", "MPI_MESSAGE_NULL", "message_place", "MPI_ERR_REQUEST"),
 ];
 
+/// A communicator of the kind that a function wants.
+fn communicator(function: &str) -> &'static str {
+    let begins = |all: &[&str]| all.iter().any(|begin| function.starts_with(begin));
+    let makes = function.ends_with("_create")
+        || function.ends_with("_adjacent")
+        || function.ends_with("_map");
+    match makes {
+        true => "MPI_COMM_WORLD",
+        false if begins(&["MPI_Cart", "MPI_Neighbor_", "MPI_Ineighbor_"]) => "a_grid",
+        false if begins(&["MPI_Graph"]) => "a_graph",
+        false if begins(&["MPI_Dist_graph"]) => "a_dist_graph",
+        false => "MPI_COMM_WORLD",
+    }
+}
+
 /// An argument that is as it should be.
 fn good(function: &str, at: usize, parameter: &Parameter<'_>) -> String {
     let Parameter { kind, name } = parameter;
     match (kind.as_str(), *name) {
-        ("MPI_Comm", _) => "MPI_COMM_WORLD".into(),
+        ("MPI_Comm", _) => communicator(function).into(),
         ("MPI_Datatype", _) => "MPI_INT".into(),
         ("MPI_Group", _) => "a_group".into(),
         ("MPI_Op", _) => "MPI_SUM".into(),
@@ -138,9 +153,11 @@ fn good(function: &str, at: usize, parameter: &Parameter<'_>) -> String {
         ("int", "comm_keyval" | "keyval") => "a_keyval".into(),
         ("int", "type_keyval") => "a_type_keyval".into(),
         ("int", "dest" | "source" | "root" | "tag" | "sendtag" | "recvtag" | "rank") => "0".into(),
+        ("int", "direction") => "0".into(),
         ("int" | "MPI_Count" | "MPI_Aint", "outsize" | "insize") => "64".into(),
         ("int" | "MPI_Count" | "MPI_Aint", _) => "1".into(),
         ("int[]", "ranks" | "ranks1" | "displs" | "sdispls" | "rdispls") => "zeros".into(),
+        ("int[]", "edges" | "neighbors" | "sources" | "destinations") => "zeros".into(),
         ("int[][3]", _) => "one_range".into(),
         ("int[]", _) => "ones".into(),
         ("MPI_Count[]" | "MPI_Aint[]", _) => "wide_ones".into(),

@@ -10,6 +10,7 @@
 
 mod call;
 mod edges;
+mod neighbor;
 mod op;
 mod reduce;
 

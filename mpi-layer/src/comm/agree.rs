@@ -23,7 +23,7 @@ pub(crate) const PROCESS_SPACE: u32 = 1;
 impl Communicator {
     /// Agrees with the other members on a context for a new communicator, whose algorithms are chosen by what has
     /// this hash.
-    pub(super) fn agree(&self, choice: u64) -> Result<Agreed, MpiError> {
+    pub(crate) fn agree(&self, choice: u64) -> Result<Agreed, MpiError> {
         self.agree_after(choice, false)
     }
 

@@ -9,7 +9,8 @@ use crate::error::MpiError;
 use crate::group::Group;
 
 impl Communicator {
-    /// A communicator of the same ranks with contexts of its own. Collective. (`MPI_Comm_dup`)
+    /// A communicator of the same ranks with contexts of its own, and with the topology if there is one. Collective.
+    /// (`MPI_Comm_dup`)
     ///
     /// # Errors
     /// [`MpiError::TooManyCommunicators`], or a member's failure.
@@ -28,6 +29,7 @@ impl Communicator {
         let wanted = wanted?;
         let made = CommInner::open(&self.inner.process, self.inner.group.clone(), agreed?)?;
         made.take_algorithms(wanted);
+        made.inherit_topology(self.inherited_topology().as_ref());
         Ok(made)
     }
 

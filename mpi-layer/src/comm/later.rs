@@ -20,6 +20,7 @@ use super::{CommInner, Communicator};
 use crate::error::MpiError;
 use crate::group::Group;
 use crate::process::Process;
+use crate::topo::Placed;
 use bowline_model::coll::wanted::Wanted;
 
 /// What members tell each other: marks, the generation, the id that the first one gives, and the hash of what
@@ -43,6 +44,7 @@ pub(crate) struct Duplication {
     generation: u32,
     /// The algorithms that it asks for.
     wanted: Result<Option<Wanted>, MpiError>,
+    topology: Option<Rc<Placed>>,
     over: bool,
 }
 
@@ -74,6 +76,7 @@ impl Communicator {
             merged: [marks, u64::from(generation), u64::from(id), choice],
             generation,
             wanted,
+            topology: self.inherited_topology(),
             over: false,
         };
         duplication.tell()?;
@@ -172,6 +175,7 @@ impl Duplication {
         let agreed = Agreed { context, generation, oversubscribed };
         let made = CommInner::open(&self.process, self.group.clone(), agreed)?;
         made.take_algorithms(wanted);
+        made.inherit_topology(self.topology.as_ref());
         Ok(made)
     }
 }

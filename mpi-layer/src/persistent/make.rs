@@ -18,7 +18,7 @@ use bowline_model::coll::plan::Space;
 impl Communicator {
     /// Makes a collective on two buffers, which `record` is given as elements. Whatever it does with them is sound
     /// for as long as the memory stays, which is longer than the run uses it.
-    fn make_persistent<T: Datatype>(
+    pub(super) fn make_persistent<T: Datatype>(
         &self,
         input: Vec<T>,
         output: Vec<T>,

@@ -72,7 +72,7 @@ impl Request for CollectiveRequest<'_> {}
 
 impl<'scope> Scope<'scope, '_> {
     /// Starts a recorded collective, whose buffers are borrowed for the scope.
-    fn begin(
+    pub(super) fn begin(
         &'scope self,
         run: Result<Rc<Run>, MpiError>,
     ) -> Result<CollectiveRequest<'scope>, MpiError> {

@@ -14,7 +14,7 @@ use crate::p2p::check_room;
 
 impl Library {
     /// A request that goes to an address, which is there. Its info is looked at and has no keys that we know.
-    fn prepared(&self, info: Info, request: Out<Request>) -> Result<Prepared, Fault> {
+    pub(super) fn prepared(&self, info: Info, request: Out<Request>) -> Result<Prepared, Fault> {
         info::pairs_or_none(info)?;
         check_room(request)?;
         Ok(Prepared(request))

@@ -67,7 +67,7 @@ pub(super) fn allgatherv<W: When, C: Number, D: Number>(
 ) -> Result<(), Fault> {
     let comm = mpi.comm(comm)?;
     let sent = mpi.buffer_or_in_place(sendbuf, sendcount, sendtype, true)?;
-    let received = mpi.blocks(&comm, recvbuf, places, recvtype)?;
+    let received = mpi.blocks(ranks(&comm) as usize, recvbuf, places, recvtype)?;
     apart_from_blocks(sent.as_ref(), Some(&received))?;
     let own = sent.as_ref().map(|sent| sent.data());
     // SAFETY: the program answers for the memory, until a request has ended.

@@ -81,9 +81,9 @@ pub(super) fn alltoallv<W: When, C: Number, D: Number>(
     let comm = mpi.comm(comm)?;
     let sent = match is_in_place(sendbuf) {
         true => None,
-        false => Some(mpi.blocks(&comm, sendbuf, sent, sendtype)?),
+        false => Some(mpi.blocks(ranks(&comm) as usize, sendbuf, sent, sendtype)?),
     };
-    let received = mpi.blocks(&comm, recvbuf, received, recvtype)?;
+    let received = mpi.blocks(ranks(&comm) as usize, recvbuf, received, recvtype)?;
     exchange(mpi, when, comm, sent.as_ref(), &received)
 }
 
@@ -97,9 +97,9 @@ pub(super) fn alltoallw<W: When, C: Number, D: Number>(
     let comm = mpi.comm(comm)?;
     let sent = match is_in_place(sendbuf) {
         true => None,
-        false => Some(mpi.typed_blocks(&comm, sendbuf, sent, sendtypes)?),
+        false => Some(mpi.typed_blocks(ranks(&comm) as usize, sendbuf, sent, sendtypes)?),
     };
-    let received = mpi.typed_blocks(&comm, recvbuf, received, recvtypes)?;
+    let received = mpi.typed_blocks(ranks(&comm) as usize, recvbuf, received, recvtypes)?;
     exchange(mpi, when, comm, sent.as_ref(), &received)
 }
 

@@ -75,7 +75,11 @@ pub(super) fn gatherv<W: When, C: Number, D: Number>(
     let comm = mpi.comm(comm)?;
     let here = is_root(&comm, root)?;
     let sent = mpi.buffer_or_in_place(sendbuf, sendcount, sendtype, here)?;
-    let received = if here { Some(mpi.blocks(&comm, recvbuf, places, recvtype)?) } else { None };
+    let received = if here {
+        Some(mpi.blocks(ranks(&comm) as usize, recvbuf, places, recvtype)?)
+    } else {
+        None
+    };
     apart_from_blocks(sent.as_ref(), received.as_ref())?;
     let into = received.as_ref().map_or_else(Vec::new, |received| received.data());
     let own = sent.as_ref().map(|sent| sent.data());

@@ -12,7 +12,7 @@ use crate::p2p::check_room;
 
 impl Started {
     /// A start whose request goes to an address, which is there.
-    fn at(request: Out<Request>) -> Result<Self, Fault> {
+    pub(super) fn at(request: Out<Request>) -> Result<Self, Fault> {
         check_room(request)?;
         Ok(Self(request))
     }

@@ -75,7 +75,11 @@ pub(super) fn scatterv<W: When, C: Number, D: Number>(
     let comm = mpi.comm(comm)?;
     let here = is_root(&comm, root)?;
     let received = mpi.buffer_or_in_place(recvbuf, recvcount, recvtype, here)?;
-    let sent = if here { Some(mpi.blocks(&comm, sendbuf, places, sendtype)?) } else { None };
+    let sent = if here {
+        Some(mpi.blocks(ranks(&comm) as usize, sendbuf, places, sendtype)?)
+    } else {
+        None
+    };
     apart_from_blocks(received.as_ref(), sent.as_ref())?;
     let from = sent.as_ref().map_or_else(Vec::new, |sent| sent.data());
     let own = received.as_ref().map(|received| received.data());

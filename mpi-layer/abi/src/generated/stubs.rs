@@ -8,14 +8,6 @@ use crate::handle::*;
 
 stub! { fn MPI_Accumulate(a0: *const c_void, a1: c_int, a2: Datatype, a3: c_int, a4: Aint, a5: c_int, a6: Datatype, a7: Op, a8: Win) on a8 }
 stub! { fn MPI_Accumulate_c(a0: *const c_void, a1: Count, a2: Datatype, a3: c_int, a4: Aint, a5: Count, a6: Datatype, a7: Op, a8: Win) on a8 }
-stub! { fn MPI_Cart_coords(a0: Comm, a1: c_int, a2: c_int, a3: *const c_void) on a0 }
-stub! { fn MPI_Cart_create(a0: Comm, a1: c_int, a2: *const c_void, a3: *const c_void, a4: c_int, a5: *const c_void) on a0 }
-stub! { fn MPI_Cart_get(a0: Comm, a1: c_int, a2: *const c_void, a3: *const c_void, a4: *const c_void) on a0 }
-stub! { fn MPI_Cart_map(a0: Comm, a1: c_int, a2: *const c_void, a3: *const c_void, a4: *const c_void) on a0 }
-stub! { fn MPI_Cart_rank(a0: Comm, a1: *const c_void, a2: *const c_void) on a0 }
-stub! { fn MPI_Cart_shift(a0: Comm, a1: c_int, a2: c_int, a3: *const c_void, a4: *const c_void) on a0 }
-stub! { fn MPI_Cart_sub(a0: Comm, a1: *const c_void, a2: *const c_void) on a0 }
-stub! { fn MPI_Cartdim_get(a0: Comm, a1: *const c_void) on a0 }
 stub! { fn MPI_Close_port(a0: *const c_void) }
 stub! { fn MPI_Comm_accept(a0: *const c_void, a1: Info, a2: c_int, a3: Comm, a4: *const c_void) on a3 }
 stub! { fn MPI_Comm_connect(a0: *const c_void, a1: Info, a2: c_int, a3: Comm, a4: *const c_void) on a3 }
@@ -23,11 +15,6 @@ stub! { fn MPI_Comm_join(a0: c_int, a1: *const c_void) }
 stub! { fn MPI_Comm_spawn(a0: *const c_void, a1: *const c_void, a2: c_int, a3: Info, a4: c_int, a5: Comm, a6: *const c_void, a7: *const c_void) on a5 }
 stub! { fn MPI_Comm_spawn_multiple(a0: c_int, a1: *const c_void, a2: *const c_void, a3: *const c_void, a4: *const c_void, a5: c_int, a6: Comm, a7: *const c_void, a8: *const c_void) on a6 }
 stub! { fn MPI_Compare_and_swap(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: Datatype, a4: c_int, a5: Aint, a6: Win) on a6 }
-stub! { fn MPI_Dims_create(a0: c_int, a1: c_int, a2: *const c_void) }
-stub! { fn MPI_Dist_graph_create(a0: Comm, a1: c_int, a2: *const c_void, a3: *const c_void, a4: *const c_void, a5: *const c_void, a6: Info, a7: c_int, a8: *const c_void) on a0 }
-stub! { fn MPI_Dist_graph_create_adjacent(a0: Comm, a1: c_int, a2: *const c_void, a3: *const c_void, a4: c_int, a5: *const c_void, a6: *const c_void, a7: Info, a8: c_int, a9: *const c_void) on a0 }
-stub! { fn MPI_Dist_graph_neighbors(a0: Comm, a1: c_int, a2: *const c_void, a3: *const c_void, a4: c_int, a5: *const c_void, a6: *const c_void) on a0 }
-stub! { fn MPI_Dist_graph_neighbors_count(a0: Comm, a1: *const c_void, a2: *const c_void, a3: *const c_void) on a0 }
 stub! { fn MPI_Fetch_and_op(a0: *const c_void, a1: *const c_void, a2: Datatype, a3: c_int, a4: Aint, a5: Op, a6: Win) on a6 }
 stub! { fn MPI_File_close(a0: *const c_void) }
 stub! { fn MPI_File_delete(a0: *const c_void, a1: Info) on MPI_FILE_NULL }
@@ -117,45 +104,9 @@ stub! { fn MPI_Get(a0: *const c_void, a1: c_int, a2: Datatype, a3: c_int, a4: Ai
 stub! { fn MPI_Get_c(a0: *const c_void, a1: Count, a2: Datatype, a3: c_int, a4: Aint, a5: Count, a6: Datatype, a7: Win) on a7 }
 stub! { fn MPI_Get_accumulate(a0: *const c_void, a1: c_int, a2: Datatype, a3: *const c_void, a4: c_int, a5: Datatype, a6: c_int, a7: Aint, a8: c_int, a9: Datatype, a10: Op, a11: Win) on a11 }
 stub! { fn MPI_Get_accumulate_c(a0: *const c_void, a1: Count, a2: Datatype, a3: *const c_void, a4: Count, a5: Datatype, a6: c_int, a7: Aint, a8: Count, a9: Datatype, a10: Op, a11: Win) on a11 }
-stub! { fn MPI_Graph_create(a0: Comm, a1: c_int, a2: *const c_void, a3: *const c_void, a4: c_int, a5: *const c_void) on a0 }
-stub! { fn MPI_Graph_get(a0: Comm, a1: c_int, a2: c_int, a3: *const c_void, a4: *const c_void) on a0 }
-stub! { fn MPI_Graph_map(a0: Comm, a1: c_int, a2: *const c_void, a3: *const c_void, a4: *const c_void) on a0 }
-stub! { fn MPI_Graph_neighbors(a0: Comm, a1: c_int, a2: c_int, a3: *const c_void) on a0 }
-stub! { fn MPI_Graph_neighbors_count(a0: Comm, a1: c_int, a2: *const c_void) on a0 }
-stub! { fn MPI_Graphdims_get(a0: Comm, a1: *const c_void, a2: *const c_void) on a0 }
-stub! { fn MPI_Ineighbor_allgather(a0: *const c_void, a1: c_int, a2: Datatype, a3: *const c_void, a4: c_int, a5: Datatype, a6: Comm, a7: *const c_void) on a6 }
-stub! { fn MPI_Ineighbor_allgather_c(a0: *const c_void, a1: Count, a2: Datatype, a3: *const c_void, a4: Count, a5: Datatype, a6: Comm, a7: *const c_void) on a6 }
-stub! { fn MPI_Ineighbor_allgatherv(a0: *const c_void, a1: c_int, a2: Datatype, a3: *const c_void, a4: *const c_void, a5: *const c_void, a6: Datatype, a7: Comm, a8: *const c_void) on a7 }
-stub! { fn MPI_Ineighbor_allgatherv_c(a0: *const c_void, a1: Count, a2: Datatype, a3: *const c_void, a4: *const c_void, a5: *const c_void, a6: Datatype, a7: Comm, a8: *const c_void) on a7 }
-stub! { fn MPI_Ineighbor_alltoall(a0: *const c_void, a1: c_int, a2: Datatype, a3: *const c_void, a4: c_int, a5: Datatype, a6: Comm, a7: *const c_void) on a6 }
-stub! { fn MPI_Ineighbor_alltoall_c(a0: *const c_void, a1: Count, a2: Datatype, a3: *const c_void, a4: Count, a5: Datatype, a6: Comm, a7: *const c_void) on a6 }
-stub! { fn MPI_Ineighbor_alltoallv(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: Datatype, a4: *const c_void, a5: *const c_void, a6: *const c_void, a7: Datatype, a8: Comm, a9: *const c_void) on a8 }
-stub! { fn MPI_Ineighbor_alltoallv_c(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: Datatype, a4: *const c_void, a5: *const c_void, a6: *const c_void, a7: Datatype, a8: Comm, a9: *const c_void) on a8 }
-stub! { fn MPI_Ineighbor_alltoallw(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: *const c_void, a4: *const c_void, a5: *const c_void, a6: *const c_void, a7: *const c_void, a8: Comm, a9: *const c_void) on a8 }
-stub! { fn MPI_Ineighbor_alltoallw_c(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: *const c_void, a4: *const c_void, a5: *const c_void, a6: *const c_void, a7: *const c_void, a8: Comm, a9: *const c_void) on a8 }
 stub! { fn MPI_Intercomm_create(a0: Comm, a1: c_int, a2: Comm, a3: c_int, a4: c_int, a5: *const c_void) on a0 }
 stub! { any fn MPI_Intercomm_create_from_groups(a0: Group, a1: c_int, a2: Group, a3: c_int, a4: *const c_void, a5: Info, a6: Errhandler, a7: *const c_void) }
 stub! { fn MPI_Lookup_name(a0: *const c_void, a1: Info, a2: *const c_void) }
-stub! { fn MPI_Neighbor_allgather(a0: *const c_void, a1: c_int, a2: Datatype, a3: *const c_void, a4: c_int, a5: Datatype, a6: Comm) on a6 }
-stub! { fn MPI_Neighbor_allgather_c(a0: *const c_void, a1: Count, a2: Datatype, a3: *const c_void, a4: Count, a5: Datatype, a6: Comm) on a6 }
-stub! { fn MPI_Neighbor_allgather_init(a0: *const c_void, a1: c_int, a2: Datatype, a3: *const c_void, a4: c_int, a5: Datatype, a6: Comm, a7: Info, a8: *const c_void) on a6 }
-stub! { fn MPI_Neighbor_allgather_init_c(a0: *const c_void, a1: Count, a2: Datatype, a3: *const c_void, a4: Count, a5: Datatype, a6: Comm, a7: Info, a8: *const c_void) on a6 }
-stub! { fn MPI_Neighbor_allgatherv(a0: *const c_void, a1: c_int, a2: Datatype, a3: *const c_void, a4: *const c_void, a5: *const c_void, a6: Datatype, a7: Comm) on a7 }
-stub! { fn MPI_Neighbor_allgatherv_c(a0: *const c_void, a1: Count, a2: Datatype, a3: *const c_void, a4: *const c_void, a5: *const c_void, a6: Datatype, a7: Comm) on a7 }
-stub! { fn MPI_Neighbor_allgatherv_init(a0: *const c_void, a1: c_int, a2: Datatype, a3: *const c_void, a4: *const c_void, a5: *const c_void, a6: Datatype, a7: Comm, a8: Info, a9: *const c_void) on a7 }
-stub! { fn MPI_Neighbor_allgatherv_init_c(a0: *const c_void, a1: Count, a2: Datatype, a3: *const c_void, a4: *const c_void, a5: *const c_void, a6: Datatype, a7: Comm, a8: Info, a9: *const c_void) on a7 }
-stub! { fn MPI_Neighbor_alltoall(a0: *const c_void, a1: c_int, a2: Datatype, a3: *const c_void, a4: c_int, a5: Datatype, a6: Comm) on a6 }
-stub! { fn MPI_Neighbor_alltoall_c(a0: *const c_void, a1: Count, a2: Datatype, a3: *const c_void, a4: Count, a5: Datatype, a6: Comm) on a6 }
-stub! { fn MPI_Neighbor_alltoall_init(a0: *const c_void, a1: c_int, a2: Datatype, a3: *const c_void, a4: c_int, a5: Datatype, a6: Comm, a7: Info, a8: *const c_void) on a6 }
-stub! { fn MPI_Neighbor_alltoall_init_c(a0: *const c_void, a1: Count, a2: Datatype, a3: *const c_void, a4: Count, a5: Datatype, a6: Comm, a7: Info, a8: *const c_void) on a6 }
-stub! { fn MPI_Neighbor_alltoallv(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: Datatype, a4: *const c_void, a5: *const c_void, a6: *const c_void, a7: Datatype, a8: Comm) on a8 }
-stub! { fn MPI_Neighbor_alltoallv_c(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: Datatype, a4: *const c_void, a5: *const c_void, a6: *const c_void, a7: Datatype, a8: Comm) on a8 }
-stub! { fn MPI_Neighbor_alltoallv_init(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: Datatype, a4: *const c_void, a5: *const c_void, a6: *const c_void, a7: Datatype, a8: Comm, a9: Info, a10: *const c_void) on a8 }
-stub! { fn MPI_Neighbor_alltoallv_init_c(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: Datatype, a4: *const c_void, a5: *const c_void, a6: *const c_void, a7: Datatype, a8: Comm, a9: Info, a10: *const c_void) on a8 }
-stub! { fn MPI_Neighbor_alltoallw(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: *const c_void, a4: *const c_void, a5: *const c_void, a6: *const c_void, a7: *const c_void, a8: Comm) on a8 }
-stub! { fn MPI_Neighbor_alltoallw_c(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: *const c_void, a4: *const c_void, a5: *const c_void, a6: *const c_void, a7: *const c_void, a8: Comm) on a8 }
-stub! { fn MPI_Neighbor_alltoallw_init(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: *const c_void, a4: *const c_void, a5: *const c_void, a6: *const c_void, a7: *const c_void, a8: Comm, a9: Info, a10: *const c_void) on a8 }
-stub! { fn MPI_Neighbor_alltoallw_init_c(a0: *const c_void, a1: *const c_void, a2: *const c_void, a3: *const c_void, a4: *const c_void, a5: *const c_void, a6: *const c_void, a7: *const c_void, a8: Comm, a9: Info, a10: *const c_void) on a8 }
 stub! { fn MPI_Open_port(a0: Info, a1: *const c_void) }
 stub! { fn MPI_Parrived(a0: Request, a1: c_int, a2: *const c_void) }
 stub! { fn MPI_Pready(a0: c_int, a1: Request) }

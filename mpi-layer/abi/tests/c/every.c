@@ -12,10 +12,14 @@ enum { OF_WORLD, OF_SELF, OF_SESSION, NOBODYS };
 static int called[3], failures, calls;
 static const char *now = "nothing";
 
+/* Made of the world's communicator, whose part they take for functions that want a topology. */
+static MPI_Comm a_grid, a_graph, a_dist_graph;
+
 static void of_comm(MPI_Comm *comm, int *code, ...)
 {
+    int world = *comm == MPI_COMM_WORLD || *comm == a_grid || *comm == a_graph || *comm == a_dist_graph;
     (void)code;
-    called[*comm == MPI_COMM_WORLD ? OF_WORLD : OF_SELF]++;
+    called[world ? OF_WORLD : OF_SELF]++;
 }
 
 static void of_session(MPI_Session *session, int *code, ...)
@@ -171,6 +175,10 @@ int main(void)
     OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, a_handler));
     OK(MPI_Comm_set_errhandler(MPI_COMM_SELF, a_handler));
     OK(MPI_Comm_set_errhandler(a_comm, a_handler));
+    OK(MPI_Cart_create(MPI_COMM_WORLD, 1, ones, ones, 0, &a_grid));
+    OK(MPI_Graph_create(MPI_COMM_WORLD, 1, ones, zeros, 0, &a_graph));
+    OK(MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 1, zeros, ones, 1, zeros, ones, MPI_INFO_NULL, 0,
+                                      &a_dist_graph));
     OK(MPI_Send(&(int){6}, 1, MPI_INT, 0, 78, a_comm));
     OK(MPI_Mprobe(0, 78, a_comm, &a_message, MPI_STATUS_IGNORE));
 
@@ -193,6 +201,9 @@ int main(void)
     CHECK(got == sizeof buffered);
     OK(MPI_Request_free(&a_request));
     OK(MPI_Comm_free(&a_comm));
+    OK(MPI_Comm_free(&a_grid));
+    OK(MPI_Comm_free(&a_graph));
+    OK(MPI_Comm_free(&a_dist_graph));
     OK(MPI_Group_free(&a_group));
     OK(MPI_Info_free(&an_info));
     OK(MPI_Errhandler_free(&a_handler));

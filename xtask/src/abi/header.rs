@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::facts::{Constant, Facts, HANDLES};
+use super::facts::{Constant, Facts, HANDLES, Parameter};
 
 const START: &str = "\
 /* mpi.h: the C interface of MPI 5.0 with the types and values of its standard ABI.
@@ -90,8 +90,7 @@ pub(super) fn text(facts: &Facts) -> String {
     for prefix in ["MPI_", "PMPI_"] {
         let _ = write!(text, "\n/* Functions, {prefix}. */\n");
         for function in &facts.functions {
-            let parameters: Vec<&str> =
-                function.parameters.iter().map(|parameter| parameter.text.as_str()).collect();
+            let parameters: Vec<String> = function.parameters.iter().map(declared).collect();
             let parameters =
                 if parameters.is_empty() { "void".to_owned() } else { parameters.join(", ") };
             let name = function.name.trim_start_matches("MPI_");
@@ -101,6 +100,15 @@ pub(super) fn text(facts: &Facts) -> String {
     fortran(&mut text);
     text.push_str(END);
     text
+}
+
+/// A parameter in a prototype. Weights are pointers, which is the same type: compilers take an array for memory that is
+/// there, and warn of programs that give `MPI_UNWEIGHTED`.
+fn declared(parameter: &Parameter) -> String {
+    match parameter.kind.strip_suffix("[]") {
+        Some(of) if parameter.name.ends_with("weights") => format!("{of} *{}", parameter.name),
+        _ => parameter.text.clone(),
+    }
 }
 
 fn enumeration(facts: &Facts, name: &str, text: &mut String) {

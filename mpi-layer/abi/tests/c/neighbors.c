@@ -8,7 +8,7 @@ static int rank, size;
 
 /* A topology: from whom blocks come, and which of the blocks of that rank; nobody is MPI_PROC_NULL. */
 static MPI_Comm comm;
-static int ins, outs, from[MOST], of[MOST];
+static int ins, from[MOST], of[MOST];
 
 /* Elements of a block with two ints, of which the second is a gap. */
 static MPI_Datatype spaced;
@@ -134,11 +134,11 @@ int main(void)
             /* What goes down arrives from above, also where both are one rank. */
             of[2 * i] = 2 * i + 1, of[2 * i + 1] = 2 * i;
         }
-        ins = outs = 4;
+        ins = 4;
         exchange();
     }
     OK(MPI_Cart_create(MPI_COMM_WORLD, 0, NULL, NULL, 0, &comm));
-    ins = outs = 0;
+    ins = 0;
     if (comm != MPI_COMM_NULL)
         exchange();
 
@@ -151,7 +151,7 @@ int main(void)
         edges[indx[i - 1]] = 0, indx[i] = indx[i - 1] + 1;
     OK(MPI_Graph_create(MPI_COMM_WORLD, n, indx, edges, 0, &comm));
     if (comm != MPI_COMM_NULL) {
-        ins = outs = rank == 0 ? n : 1;
+        ins = rank == 0 ? n : 1;
         for (int i = 0; i < ins; i++)
             from[i] = rank == 0 ? i : 0, of[i] = rank == 0 ? 0 : rank;
         exchange();
@@ -166,7 +166,7 @@ int main(void)
     }
     OK(MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 4, before, MPI_UNWEIGHTED, 4, next, MPI_UNWEIGHTED,
                                       MPI_INFO_NULL, 0, &comm));
-    ins = outs = 4;
+    ins = 4;
     exchange();
     OK(MPI_Type_free(&spaced));
     OK(MPI_Finalize());

@@ -68,7 +68,7 @@ impl Search {
             }
             let smaller = divisors.clone();
             let mut power = 1;
-            while rest % candidate == 0 {
+            while rest.is_multiple_of(candidate) {
                 rest /= candidate;
                 power *= candidate;
                 divisors.extend(smaller.iter().map(|divisor| divisor * power));

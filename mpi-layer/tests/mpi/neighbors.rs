@@ -241,8 +241,8 @@ fn check_graph(world: &World, edges: &[Edge], weighted: bool) {
 
     // A block has the length of its edge's weight; the number of an edge among those of its source is the block's.
     let number = |edge: &Edge| {
-        let of_source = edges.iter().filter(|other| other.1 == edge.1);
-        of_source.into_iter().position(|other| std::ptr::eq(other, edge)).unwrap()
+        let mut of_source = edges.iter().filter(|other| other.1 == edge.1);
+        of_source.position(|other| std::ptr::eq(other, edge)).unwrap()
     };
     let lengths =
         |edges: &[&Edge]| -> Vec<usize> { edges.iter().map(|edge| edge.3 as usize).collect() };

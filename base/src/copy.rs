@@ -77,6 +77,22 @@ pub unsafe fn copy_from_shared(from: *const u8, to: *mut u8, n: usize) {
     unsafe { copy_small(from, to, n) }
 }
 
+/// Copies `n` bytes that another processor has written to memory of which so much is written that nobody will find it
+/// in a cache: past the caches, which then keep what is read again.
+///
+/// # Safety
+/// As for [`copy_small`].
+#[inline]
+pub unsafe fn copy_from_shared_past(from: *const u8, to: *mut u8, n: usize) {
+    #[cfg(all(target_arch = "x86_64", not(any(miri, bowline_sanitize))))]
+    if n >= LONG {
+        // SAFETY: as promised by the caller.
+        return unsafe { assembly::copy_past(from, to, n) };
+    }
+    // SAFETY: as promised by the caller.
+    unsafe { copy_from_shared(from, to, n) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -102,7 +118,7 @@ mod tests {
     fn copies_of_every_length_are_exact() {
         let short: Vec<usize> = (0..=140).collect();
         let long = [511, 512, 575, 1600, LONG - 1, LONG, LONG + 200, 8192, 8192 + 77];
-        for copy in [copy_to_shared as Copy, copy_from_shared, copy_small] {
+        for copy in [copy_to_shared as Copy, copy_from_shared, copy_from_shared_past, copy_small] {
             check(copy, &short);
             check(copy, &long);
         }

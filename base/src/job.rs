@@ -25,7 +25,7 @@ mod error;
 mod long_run;
 mod process;
 
-pub use control::{ControlBlock, Identity, RankIdentity, RankState, Waiting};
+pub use control::{ControlBlock, Identity, Processor, RankIdentity, RankState, Waiting};
 pub use error::JobError;
 pub use long_run::LongRun;
 pub use process::{pid_namespace, start_time_of};

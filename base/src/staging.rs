@@ -20,8 +20,10 @@
 //! the result beside it, and stores that the step is combined (release); the others read the result
 //! after that (acquire). A member fences between storing what it has written and looking at the others,
 //! so that the last one, at least, finds all. (5) A member that wants to sleep stores what it waits for, counts
-//! itself as a sleeper, fences, and looks again before it sleeps. Who stores progress fences and then looks
-//! whether sleepers are counted. The member that takes a sleeper's word back wakes it, or is the sleeper.
+//! itself as a sleeper, makes the [heavy fence](crate::doorbell::heavy_fence), and looks again before it sleeps. Who stores
+//! progress makes the light one and then looks whether sleepers are counted. The member that takes a sleeper's word back
+//! wakes it, or is the sleeper. A sleeper whose system has no heavy fence may be overlooked, and finds at its next look
+//! what has happened.
 //!
 //! A stray write must not make a member wait for ever, or be taken for progress:
 //!
@@ -34,6 +36,7 @@
 //! It does not wait, wake or know of deaths: that is the caller's part, as it is for [`barrier`](crate::barrier).
 
 use crate::barrier::Damaged;
+use crate::doorbell::{heavy_fence, light_fence};
 use crate::sync::LINE;
 use crate::sync::atomic::{Ordering, fence};
 use crate::words::{LINE_WORDS, LineWords, Words};
@@ -60,7 +63,7 @@ pub const MAX_RANKS: u32 = 1 << (KIND_SHIFT - RANK_SHIFT);
 
 /// How the memory is divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_structs, reason = "three numbers")]
+#[expect(clippy::exhaustive_structs, reason = "numbers that all members agree on")]
 pub struct Geometry {
     /// Members, at most [`MAX_RANKS`].
     pub ranks: u32,
@@ -68,6 +71,9 @@ pub struct Geometry {
     pub slots: u32,
     /// Bytes of data in a slot, whole lines.
     pub slot_bytes: usize,
+    /// Whether each word of a member has a line of its own: for members with a processor each, which would take a common
+    /// one from each other. Else a member that has found one word has those of all.
+    pub apart: bool,
 }
 
 impl Geometry {
@@ -76,12 +82,22 @@ impl Geometry {
         self.slot_line(0) * LINE + self.slots as usize * self.slot_lines() * LINE
     }
 
+    /// Shared words in a line of a table.
+    const fn in_line(self) -> usize {
+        if self.apart { 1 } else { IN_LINE }
+    }
+
     const fn table_lines(self) -> usize {
-        (self.ranks as usize).div_ceil(IN_LINE)
+        (self.ranks as usize).div_ceil(self.in_line())
+    }
+
+    /// Descriptors in a line.
+    const fn described(self) -> usize {
+        if self.apart { 1 } else { LINE_WORDS }
     }
 
     const fn descriptor_lines(self) -> usize {
-        (self.ranks as usize).div_ceil(LINE_WORDS)
+        (self.ranks as usize).div_ceil(self.described())
     }
 
     const fn slot_lines(self) -> usize {
@@ -202,6 +218,14 @@ impl Member {
         memory.get_across(self.geometry.data(step, at, out.len()), out);
     }
 
+    /// The same past the caches, for what nobody will read soon.
+    ///
+    /// # Panics
+    /// When the data leaves the slot.
+    pub fn get_past<W: Words>(&self, memory: &W, step: u64, at: usize, out: &mut [u8]) {
+        memory.get_across_past(self.geometry.data(step, at, out.len()), out);
+    }
+
     /// This member has written its data of a step, and of all before. Whether to look who sleeps
     /// ([`wakes`](Self::wakes)).
     #[must_use]
@@ -246,6 +270,8 @@ impl Member {
     /// # Errors
     /// When a word is damaged.
     pub fn claims<W: Words>(&self, memory: &W, step: u64) -> Result<bool, Damaged> {
+        // Rule 4: between the store of `write` and the loads below; pairs with the same fence of other members.
+        fence(Ordering::SeqCst);
         let Some(before) = self.unclaimed(memory, step)? else { return Ok(false) };
         // Rule 4: of several members that have found all the others one succeeds.
         let slot = memory.line(self.geometry.slot_line(step));
@@ -296,8 +322,8 @@ impl Member {
         memory.line(0).add(SLEEPERS, 1, Ordering::Relaxed);
         // Release orders the count before it, for the replacement in `take_sleep`.
         memory.line(line).store(at, word, Ordering::Release);
-        // Rule 5: pairs with the fence of `publish`.
-        fence(Ordering::SeqCst);
+        // Rule 5: pairs with the light fences of `publish` and `fail`.
+        heavy_fence();
     }
 
     /// Takes the announcement back. `false` when another member has, which then wakes this one.
@@ -339,7 +365,7 @@ impl Member {
             memory.line(line).store(at, POISON, Ordering::Release);
         }
         // Rule 5, as in `publish`.
-        fence(Ordering::SeqCst);
+        light_fence();
     }
 
     fn publish<W: Words>(&self, memory: &W, what: Progress) -> bool {
@@ -351,8 +377,8 @@ impl Member {
         };
         // Release: the callers say what it pairs with.
         memory.line(line).store(at, word, Ordering::Release);
-        // Rules 4 and 5: pairs with the same fence of other members and that of `announce_sleep`.
-        fence(Ordering::SeqCst);
+        // Rule 5: pairs with the heavy fence of `announce_sleep`.
+        light_fence();
         // Relaxed: the fence orders it.
         memory.line(0).load(SLEEPERS, Ordering::Relaxed) != 0
     }
@@ -422,13 +448,14 @@ impl Member {
     }
 
     const fn table_at(&self, table: usize, rank: u32) -> (usize, usize) {
-        let first = TABLES + table * self.geometry.table_lines();
-        (first + rank as usize / IN_LINE, rank as usize % IN_LINE)
+        let (first, in_line) =
+            (TABLES + table * self.geometry.table_lines(), self.geometry.in_line());
+        (first + rank as usize / in_line, rank as usize % in_line)
     }
 
     const fn descriptor_at(&self, step: u64, rank: u32) -> (usize, usize) {
-        let first = self.geometry.slot_line(step) + 1;
-        (first + rank as usize / LINE_WORDS, rank as usize % LINE_WORDS)
+        let (first, in_line) = (self.geometry.slot_line(step) + 1, self.geometry.described());
+        (first + rank as usize / in_line, rank as usize % in_line)
     }
 }
 

@@ -23,7 +23,7 @@
 
 use std::marker::PhantomData;
 
-use crate::copy::{copy_from_shared, copy_to_shared};
+use crate::copy::{copy_from_shared, copy_from_shared_past, copy_to_shared};
 
 /// A bounded piece of memory that may change under us. Copyable; lives as long as its mapping.
 #[derive(Clone, Copy, Debug)]
@@ -95,6 +95,15 @@ impl<'a> View<'a> {
         // SAFETY: `n` bytes are inside the view and inside `out`; `out` is exclusive and, by the
         // promise to `from_raw`, does not overlap the view.
         unsafe { copy_from_shared(self.start, out.as_mut_ptr(), n) };
+        n
+    }
+
+    /// The same past the caches, for what nobody will read soon.
+    #[inline]
+    pub fn copy_out_past(self, out: &mut [u8]) -> usize {
+        let n = self.len.min(out.len());
+        // SAFETY: as in `copy_out`.
+        unsafe { copy_from_shared_past(self.start, out.as_mut_ptr(), n) };
         n
     }
 

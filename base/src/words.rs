@@ -86,6 +86,14 @@ pub trait Words: Clone + Debug {
             self.line(at / LINE).get(at % LINE / 8, &mut out[piece]);
         }
     }
+
+    /// The same past the caches, where that can be, for what nobody will read soon.
+    ///
+    /// # Panics
+    /// When they are not all inside.
+    fn get_across_past(&self, offset: usize, out: &mut [u8]) {
+        self.get_across(offset, out);
+    }
 }
 
 /// `len` bytes that begin at `offset` of some lines, cut where lines end: where each piece begins, and

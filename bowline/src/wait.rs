@@ -65,6 +65,9 @@ bowline_base::settings! {
 /// second costs nothing.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
+/// Looks at shared memory before the first yield of a rank that shares its processor.
+const LOOKS_SHARED: u32 = 2;
+
 /// Something to be looked at while asleep, for instance processes that nobody else watches.
 pub type Watch = Box<dyn FnMut() + Send>;
 
@@ -211,6 +214,15 @@ impl Waiter for SystemWaiter {
     fn clock(&self) -> Option<Clock> {
         let start = Instant::now();
         Some(Box::new(move || start.elapsed()))
+    }
+
+    fn looks(&self) -> u32 {
+        // Relaxed: as the store.
+        if self.policy.0.shared.load(Ordering::Relaxed) { LOOKS_SHARED } else { self.spins }
+    }
+
+    fn runs(&self, rank: u32) -> bool {
+        self.siblings.as_ref().is_some_and(|siblings| siblings.runs(rank))
     }
 
     fn yield_now(&mut self) {

@@ -53,6 +53,14 @@ pub trait Waiter: Send {
     fn clock(&self) -> Option<Clock> {
         None
     }
+    /// Looks for what others store in shared memory, before the first yield.
+    fn looks(&self) -> u32 {
+        2
+    }
+    /// Whether the rank with this number in the job's world has another processor of this node now, as far as is known.
+    fn runs(&self, _rank: u32) -> bool {
+        false
+    }
     /// Gives the processor to another thread.
     fn yield_now(&mut self);
     /// Sleeps until the doorbell rings or the deadline passes.

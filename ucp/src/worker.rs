@@ -43,8 +43,9 @@ pub(crate) use waiting::Waiting;
 /// Looks of [`Worker::yield_until`] between two progress calls.
 const PROGRESS_EVERY: u32 = 16;
 
-/// Looks of [`Worker::yield_until`] before its first yield.
-const SPINS_BESIDE: u32 = 2;
+/// Looks for what a rank does that has a processor, before a yield: some 2 us, which is what the yield
+/// would cost.
+const LOOKS_BESIDE: u32 = 64;
 
 /// What a worker is made of.
 pub struct WorkerParts {
@@ -400,11 +401,13 @@ impl Worker {
     }
 
     /// Waits for something that no message tells of, without sleeping: asks `done` before each
-    /// yield of the processor, and progresses now and then. `false` when it is time to sleep.
+    /// yield of the processor, and progresses now and then. `false` when it is time to sleep. What is waited for is
+    /// the part of a rank of the job, if `of` names one: while that rank has a processor, a yield
+    /// would come too early.
     #[inline]
-    pub fn yield_until(&self, mut done: impl FnMut() -> bool) -> bool {
+    pub fn yield_until(&self, of: Option<u32>, mut done: impl FnMut() -> bool) -> bool {
         let mut stages = self.waiter.borrow().stages();
-        let mut round = 0;
+        let (mut round, before) = (0, self.waiter.borrow().looks().min(stages.spins));
         while round < stages.yields.saturating_add(stages.spins) {
             if done() {
                 return true;
@@ -412,7 +415,16 @@ impl Worker {
             if round % PROGRESS_EVERY == PROGRESS_EVERY - 1 {
                 self.progress();
             }
-            if round >= stages.spins.min(SPINS_BESIDE) {
+            if round >= before {
+                let runs = || of.is_some_and(|rank| self.waiter.borrow().runs(rank));
+                let mut looks = 0;
+                while looks < LOOKS_BESIDE && runs() {
+                    std::hint::spin_loop();
+                    if done() {
+                        return true;
+                    }
+                    looks += 1;
+                }
                 let mut waiter = self.waiter.borrow_mut();
                 waiter.yield_now();
                 stages = waiter.stages();

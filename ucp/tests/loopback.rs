@@ -453,9 +453,44 @@ fn a_wait_sleeps_when_its_yields_stop_to_pay() {
 
     // Waiting for what no message tells of: the same, but the caller is to do the sleeping.
     *counts.0.lock().unwrap() = (0, 0);
-    assert!(!worker.yield_until(|| false));
+    assert!(!worker.yield_until(None, || false));
     assert_eq!(*counts.0.lock().unwrap(), (3, 0));
     // From now on it does not yield at all.
-    assert!(!worker.yield_until(|| false));
+    assert!(!worker.yield_until(None, || false));
     assert_eq!(*counts.0.lock().unwrap(), (3, 0));
+}
+
+/// Rank 1 has a processor, rank 2 has none. Counts yields.
+#[derive(Clone, Default)]
+struct Beside(Arc<Mutex<u32>>);
+
+impl Waiter for Beside {
+    fn stages(&self) -> Stages {
+        Stages { spins: 8, yields: 1000 }
+    }
+    fn runs(&self, rank: u32) -> bool {
+        rank == 1
+    }
+    fn yield_now(&mut self) {
+        *self.0.lock().unwrap() += 1;
+    }
+    fn sleep(&mut self, _: Idle<'_>) {}
+}
+
+#[test]
+fn a_wait_for_a_rank_that_has_a_processor_looks_on_before_it_yields() {
+    let yields = Beside::default();
+    let (worker, _) = worker_that_waits(&config(&[]), Box::new(yields.clone()));
+    let looks_for = |rank, wanted| {
+        let mut looks = 0;
+        *yields.0.lock().unwrap() = 0;
+        assert!(worker.yield_until(rank, || {
+            looks += 1;
+            looks == wanted
+        }));
+        *yields.0.lock().unwrap()
+    };
+    assert_eq!(looks_for(Some(1), 20), 0);
+    assert!(looks_for(Some(1), 200) > 0, "it does not look on for ever");
+    assert!(looks_for(Some(2), 20) > 10 && looks_for(None, 20) > 10);
 }

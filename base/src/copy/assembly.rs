@@ -131,7 +131,7 @@ unsafe fn copy_through(from: *const u8, to: *mut u8, n: usize) {
 ///
 /// # Safety
 /// As for [`copy_small`].
-unsafe fn copy_past(from: *const u8, to: *mut u8, n: usize) {
+pub(super) unsafe fn copy_past(from: *const u8, to: *mut u8, n: usize) {
     let mut at = to.align_offset(LINE).min(n);
     // SAFETY: `at` bytes lie inside both ranges.
     unsafe { copy_small(from, to, at) };

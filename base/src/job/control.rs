@@ -47,9 +47,19 @@ pub struct ControlBlock {
     pub space_wanted: Line<AtomicU32>,
     /// Local index + 1 of the rank whose queue this one found full; 0 for none.
     pub waiting_on: Line<AtomicU32>,
+    /// What the rank does with its processor.
+    pub processor: Line<Processor>,
+}
+
+/// What a rank does with its processor, for the others that share it or wait for this rank. Hints.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub struct Processor {
     /// The last time that it computed for long before it gave its processor away: see
     /// [`LongRun`](super::LongRun).
-    pub long_run: Line<AtomicU64>,
+    pub long_run: AtomicU64,
+    /// 1 from the end of a yield or a sleep of the rank to the next one, else 0.
+    pub runs: AtomicU32,
 }
 
 /// Who a rank is. The module's text has the rules.

@@ -4,6 +4,9 @@
 //! message, or to a program of somebody else. Each rank notes its own long runs, so that the others of its processor
 //! can look. It is a hint: any process of the node can write the word, and nothing depends on it but when to sleep.
 //!
+//! Beside that word one says whether the rank has a processor now. Who waits for a rank that has one looks on for a
+//! moment; who waits for another one yields at once.
+//!
 //! ```text
 //!   bits from 0    38                                             16                 10
 //!                  end, microseconds of CLOCK_MONOTONIC           length / 4 us      processor
@@ -66,11 +69,29 @@ impl LongRun {
 }
 
 impl JobMemory {
+    /// Notes that the rank with this local index has a processor again, or gives it away.
+    #[inline]
+    pub fn note_runs(&self, local: u32, runs: bool) {
+        if let Some(control) = self.control(local) {
+            // Relaxed: a hint, which publishes nothing.
+            control.processor.runs.store(u32::from(runs), Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the rank with this local index has not given its processor away since it last got it. A rank that was
+    /// preempted still says so.
+    #[inline]
+    pub fn runs(&self, local: u32) -> bool {
+        // Relaxed: as the store.
+        self.control(local)
+            .is_some_and(|control| control.processor.runs.load(Ordering::Relaxed) == 1)
+    }
+
     /// Notes a run of the rank with this local index.
     pub fn note_long_run(&self, local: u32, run: LongRun) {
         if let Some(control) = self.control(local) {
             // Relaxed: one word, which publishes nothing else.
-            control.long_run.store(run.pack(), Ordering::Relaxed);
+            control.processor.long_run.store(run.pack(), Ordering::Relaxed);
         }
     }
 
@@ -87,7 +108,12 @@ impl JobMemory {
         let others = (0..self.ranks()).filter(|&rank| rank != local);
         let taken = others.filter_map(|rank| self.control(rank)).map(|control| {
             // Relaxed: as the store.
-            LongRun::share(control.long_run.load(Ordering::Relaxed), processor, begin, end)
+            LongRun::share(
+                control.processor.long_run.load(Ordering::Relaxed),
+                processor,
+                begin,
+                end,
+            )
         });
         Duration::from_micros(taken.sum())
     }
@@ -127,6 +153,16 @@ mod tests {
         assert_eq!(taken(3), us(400), "one that ended after, which has wrapped around");
         job.note_long_run(9, run(3, 11_600, 1200));
         assert_eq!(taken(3), us(400), "a rank that does not exist");
+    }
+
+    #[test]
+    fn a_rank_runs_until_it_gives_its_processor_away() {
+        let job = job(2);
+        assert!(!job.runs(1), "it has said nothing yet");
+        job.note_runs(1, true);
+        assert!(job.runs(1) && !job.runs(0));
+        job.note_runs(1, false);
+        assert!(!job.runs(1) && !job.runs(2), "nor does a rank that does not exist");
     }
 
     #[test]

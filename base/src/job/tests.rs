@@ -20,7 +20,7 @@ fn the_shared_layout_is_as_written() {
     assert_eq!(std::mem::offset_of!(ControlBlock, waiting), 192);
     assert_eq!(std::mem::offset_of!(ControlBlock, space_wanted), 256);
     assert_eq!(std::mem::offset_of!(ControlBlock, waiting_on), 320);
-    assert_eq!(std::mem::offset_of!(ControlBlock, long_run), 384);
+    assert_eq!(std::mem::offset_of!(ControlBlock, processor), 384);
     assert_eq!(std::mem::offset_of!(Header, wake_token), 56);
     assert_eq!(std::mem::offset_of!(Header, death_generation), 64);
     assert_eq!(std::mem::offset_of!(Header, processors), 128);

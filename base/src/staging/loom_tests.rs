@@ -16,7 +16,7 @@ fn check(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
 
 /// One line of data in a slot: a word for each member, and one for a result.
 const fn geometry(ranks: u32, slots: u32) -> Geometry {
-    Geometry { ranks, slots, slot_bytes: LINE }
+    Geometry { ranks, slots, slot_bytes: LINE, apart: false }
 }
 
 const RESULT: usize = 7 * 8;
@@ -116,6 +116,54 @@ fn loom_staging_lets_a_writer_run_ahead() {
             }
         });
     });
+}
+
+/// One member after the other adds its number to what is in the slot, where it lies, and all read the sum; two steps
+/// with one slot. `waits` is what a member does before it adds.
+fn add_in_place(ranks: u32, waits: fn(&Member, &LoomWords, u64)) {
+    let run = move |rank, memory: &LoomWords| {
+        let mut member = Member::new(rank, geometry(ranks, 1));
+        for step in 1..=2 {
+            let before = if rank == 0 {
+                until_free(&mut member, memory, step);
+                0
+            } else {
+                waits(&member, memory, step);
+                get(&member, memory, step, 0)
+            };
+            let sum = before + number(step, rank);
+            member.put(memory, step, 0, &sum.to_le_bytes());
+            let _ = member.write(memory, step);
+            wait(&member, memory, Written(ranks - 1, step)).unwrap();
+            let sum = (0..ranks).map(|rank| number(step, rank)).sum();
+            assert_eq!(get(&member, memory, step, 0), sum, "a wrong result");
+            let _ = member.finish(memory, step);
+        }
+    };
+    check(2, move || {
+        let memory = LoomWords::new(geometry(ranks, 1).bytes());
+        let start = |rank| {
+            let memory = memory.clone();
+            thread::spawn(move || run(rank, &memory))
+        };
+        let others: Vec<_> = (1..ranks).map(start).collect();
+        run(0, &memory);
+        others.into_iter().for_each(|other| other.join().unwrap());
+    });
+}
+
+#[test]
+fn loom_staging_adds_in_place() {
+    add_in_place(2, |member, memory, step| {
+        wait(member, memory, Written(member.rank - 1, step)).unwrap();
+    });
+}
+
+/// The model must be able to fail: a member that does not wait for the one before it.
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn loom_staging_adds_only_to_what_was_written() {
+    add_in_place(2, |_, _, _| {});
 }
 
 /// All members write, one combines, all read; `claims` is how a member decides that it is the one.

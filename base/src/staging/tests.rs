@@ -7,7 +7,7 @@ use crate::words::HeapWords;
 const SLOT: usize = 4 * LINE;
 
 const fn geometry(ranks: u32, slots: u32) -> Geometry {
-    Geometry { ranks, slots, slot_bytes: SLOT }
+    Geometry { ranks, slots, slot_bytes: SLOT, apart: ranks.is_multiple_of(2) }
 }
 
 /// A step in which `writer` writes, or everybody, and everybody reads; or one that is combined.

@@ -73,6 +73,11 @@ impl Words for ViewWords<'_> {
     fn get_across(&self, offset: usize, out: &mut [u8]) {
         self.0.slice(offset, out.len()).expect("within the memory").copy_out(out);
     }
+
+    #[inline]
+    fn get_across_past(&self, offset: usize, out: &mut [u8]) {
+        self.0.slice(offset, out.len()).expect("within the memory").copy_out_past(out);
+    }
 }
 
 impl<'v> ViewLine<'v> {

@@ -4,10 +4,13 @@
 //! would lose by sleeping for a time afterwards. So each rank notes the long runs between its own yields and sleeps in
 //! the job's memory, and a long yield is looked up there. A rank that computes for longer than a time slice is preempted
 //! before it could note anything: it counts as a program of somebody else, beside which a rank should sleep.
+//!
+//! Each rank also notes when it gives its processor away and when it has one again.
 
 use std::time::{Duration, Instant};
 
 use bowline_base::job::{JobMemory, LongRun};
+use bowline_base::sync::atomic::Ordering;
 
 /// Shorter runs are not noted. Several ranks whose copies take so long make a long yield together.
 const NOTED: Duration = Duration::from_micros(50);
@@ -21,6 +24,8 @@ pub(super) struct Siblings {
     job: JobMemory,
     /// The own index on the node.
     local: u32,
+    /// The world rank of the first one.
+    first: u32,
     since: Option<Instant>,
 }
 
@@ -41,19 +46,31 @@ fn processor() -> u32 {
 }
 
 impl Siblings {
-    pub(super) const fn new(job: JobMemory, local: u32) -> Self {
-        Self { job, local, since: None }
+    pub(super) fn new(job: JobMemory, local: u32) -> Self {
+        // Relaxed: it is there since the memory was made.
+        let first =
+            job.control(0).map_or(0, |control| control.identity.world_rank.load(Ordering::Relaxed));
+        Self { job, local, first, since: None }
+    }
+
+    /// Whether the rank of the job with this number in its world has a processor now. It is on another one, since this
+    /// rank has its own.
+    #[inline]
+    pub(super) fn runs(&self, world: u32) -> bool {
+        self.job.runs(world.wrapping_sub(self.first))
     }
 
     /// The rank has the processor since `begin`.
     #[inline]
-    pub(super) const fn runs_since(&mut self, begin: Instant) {
+    pub(super) fn runs_since(&mut self, begin: Instant) {
+        self.job.note_runs(self.local, true);
         self.since = Some(begin);
     }
 
     /// The rank is about to give the processor away, at `end`.
     #[inline]
     pub(super) fn ran_until(&self, end: Instant) {
+        self.job.note_runs(self.local, false);
         if let Some(since) = self.since {
             let length = end.saturating_duration_since(since);
             if length >= NOTED {

@@ -172,7 +172,7 @@ impl Communicator {
     ) -> Result<(), MpiError> {
         if self.asked().bcast.is_none()
             && let Some(buffers) = on.buffers()
-            && let Some(staging) = self.staging()?
+            && let Some(staging) = self.staging(data.len)?
         {
             let _told = self.inner.told("bcast", &SHARED, (data.len, root), false);
             return staging.bcast(&self.inner, buffers, data, root);
@@ -198,7 +198,7 @@ impl Communicator {
         let blocks = Even { space: Space::Output, len: own.len };
         if self.asked().gather.is_none()
             && let Some(buffers) = on.buffers()
-            && let Some(staging) = self.staging()?
+            && let Some(staging) = self.staging(own.len)?
         {
             let _told = self.inner.told("gather", &SHARED, (own.len, root), false);
             return staging.gather(&self.inner, buffers, own, &blocks, Some(root));
@@ -262,7 +262,7 @@ impl Communicator {
         let blocks = Even { space: Space::Output, len: own.len };
         if self.asked().allgather.is_none()
             && let Some(buffers) = on.buffers()
-            && let Some(staging) = self.staging()?
+            && let Some(staging) = self.staging(own.len)?
         {
             let _told = self.inner.told("allgather", &SHARED, (own.len, 0), false);
             return staging.gather(&self.inner, buffers, own, &blocks, None);
@@ -304,7 +304,7 @@ impl Communicator {
         let (from, into) = (Even { space: Space::Input, len }, Even { space: Space::Output, len });
         if self.asked().alltoall.is_none()
             && let Some(buffers) = on.buffers()
-            && let Some(staging) = self.staging()?
+            && let Some(staging) = self.staging(len)?
         {
             let _told = self.inner.told("alltoall", &SHARED, (len, 0), false);
             return staging.alltoall(&self.inner, buffers, len, &from, &into);
@@ -340,7 +340,7 @@ impl Communicator {
         if self.asked().reduce.is_none()
             && transfers::fits(self.inner.size, op.width)
             && let Some(buffers) = on.buffers()
-            && let Some(staging) = self.staging()?
+            && let Some(staging) = self.staging(own.len)?
         {
             let _told = self.inner.told("reduce", &SHARED, (own.len, root), false);
             return staging.reduce(&self.inner, buffers, own, op, Some(root));
@@ -380,7 +380,7 @@ impl Communicator {
         }
         if self.asked().allreduce.is_auto()
             && transfers::fits(self.inner.size, op.width)
-            && let Some(staging) = self.staging()?
+            && let Some(staging) = self.staging(own.len)?
         {
             let _told = self.inner.told("allreduce", &SHARED, (own.len, 0), false);
             return staging.reduce(&self.inner, &mut buffers, own, op, None);
@@ -476,7 +476,7 @@ impl Communicator {
         if self.asked().reduce_scatter.is_none()
             && transfers::fits(self.inner.size, op.width)
             && let Some(buffers) = on.buffers()
-            && let Some(staging) = self.staging()?
+            && let Some(staging) = self.staging(total)?
         {
             let _told = self.inner.told("reduce_scatter", &SHARED, (total, 0), false);
             return staging.reduce_scatter(&self.inner, buffers, blocks, total, op);

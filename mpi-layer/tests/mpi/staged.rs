@@ -45,7 +45,7 @@ fn slots_are_used_again_and_again() {
     for size in [3, 4, 5, 7] {
         let sum = (1..=size as u64).sum::<u64>();
         let joined = (1..=size as u64).fold(0, join);
-        for len in [5000, 30_000, 120_000] {
+        for len in [5000, 30_000, 400_000] {
             ranks(size, |world| {
                 let mine = vec![1 + world.rank() as u64; len];
                 let mut out = vec![0; len];
@@ -53,6 +53,16 @@ fn slots_are_used_again_and_again() {
                 assert!(out.iter().all(|&found| found == sum), "{size} {len}");
                 world.allreduce(&mine, &mut out, ordered(join)).unwrap();
                 assert!(out.iter().all(|&found| found == joined), "{size} {len}");
+                for root in 0..size as i32 {
+                    out.fill(0);
+                    world.reduce(&mine, &mut out, Sum, root).unwrap();
+                    let found = if world.rank() == root { sum } else { 0 };
+                    assert!(out.iter().all(|&out| out == found), "{size} {len} {root}");
+                }
+                out.fill(0);
+                world.reduce(&mine, &mut out, ordered(join), 1).unwrap();
+                let found = if world.rank() == 1 { joined } else { 0 };
+                assert!(out.iter().all(|&out| out == found), "{size} {len}");
             });
         }
     }

@@ -9,6 +9,8 @@
 //! are as [`shared`](super) has them, but a sleeper's message has one tag in all collectives, since it may be
 //! sent by a rank that is further.
 
+pub(super) mod chain;
+
 use std::cell::{Cell, RefCell};
 
 use bowline_base::staging::{Geometry, Member, Progress};
@@ -108,6 +110,37 @@ pub(super) struct Passage<'a> {
     is_first: bool,
 }
 
+/// The slot of a step.
+pub(super) struct Slot<'a, 'v> {
+    member: &'a Member,
+    memory: &'a ViewWords<'v>,
+    step: u64,
+}
+
+impl Slot<'_, '_> {
+    /// Puts bytes.
+    pub(super) fn put(&self, at: usize, bytes: &[u8]) {
+        self.member.put(self.memory, self.step, at, bytes);
+    }
+
+    /// Takes bytes that `from` writes, past the caches if nobody will read them soon; whether they are there.
+    pub(super) fn take(
+        &self,
+        from: u32,
+        at: usize,
+        out: &mut [u8],
+        past: bool,
+    ) -> Result<bool, Damaged> {
+        let is_there = self.member.is_there(self.memory, Progress::Written(from, self.step))?;
+        match is_there {
+            true if past => self.member.get_past(self.memory, self.step, at, out),
+            true => self.member.get(self.memory, self.step, at, out),
+            false => {}
+        }
+        Ok(is_there)
+    }
+}
+
 /// Something that is waited for.
 struct Until<'a> {
     staging: &'a Staging,
@@ -116,6 +149,13 @@ struct Until<'a> {
 }
 
 impl wait::Awaited for Until<'_> {
+    fn of(&self) -> Option<u32> {
+        match self.what {
+            Progress::Written(rank, _) | Progress::Finished(rank, _) => Some(rank),
+            Progress::Combined(_) => None,
+        }
+    }
+
     fn is_over(&self) -> bool {
         let is_there =
             self.staging.act(self.comm, |member, memory| member.is_there(memory, self.what));
@@ -306,6 +346,28 @@ impl<'a> Passage<'a> {
         Ok(self.staging.act(self.comm, |member, memory| member.put(memory, step, at, bytes))?)
     }
 
+    /// Puts several pieces into this step's slot.
+    pub(super) fn fill(&self, step: usize, act: impl FnOnce(&Slot<'_, '_>)) -> Result<(), Broken> {
+        let step = self.first + step as u64;
+        Ok(self.staging.act(self.comm, |member, memory| act(&Slot { member, memory, step }))?)
+    }
+
+    /// Takes several pieces out of this step's slot: `act` is called until it says that nothing is missing, else who has
+    /// yet to write.
+    pub(super) fn drain(
+        &self,
+        step: usize,
+        mut act: impl FnMut(&Slot<'_, '_>) -> Result<Option<u32>, Damaged>,
+    ) -> Result<(), Broken> {
+        let step = self.first + step as u64;
+        let mut all =
+            |member: &mut Member, memory: &ViewWords<'_>| act(&Slot { member, memory, step });
+        while let Some(from) = self.staging.act(self.comm, &mut all)?? {
+            self.wait(Progress::Written(from, step))?;
+        }
+        Ok(())
+    }
+
     /// Takes bytes out of this step's slot, when `from` has written them.
     pub(super) fn take(
         &self,
@@ -358,25 +420,34 @@ impl<'a> Passage<'a> {
     fn compare(&self, sources: Sources) -> Result<(), Broken> {
         let (only, step) =
             (if let Sources::One(rank) = sources { Some(rank) } else { None }, self.first);
-        let ranks = 0..self.comm.size;
+        let wanted = self.terms.descriptor();
         let (mut other, mut most, mut least) = (None, 0, usize::MAX);
-        for rank in
-            ranks.filter(|&rank| only.is_none_or(|only| only == rank) && rank != self.comm.rank)
-        {
+        let mut ranks = (0..self.comm.size)
+            .filter(|&rank| only.is_none_or(|only| only == rank) && rank != self.comm.rank)
+            .peekable();
+        // As many at once as have written.
+        let mut look = |member: &mut Member, memory: &ViewWords<'_>| {
+            while let Some(&rank) = ranks.peek() {
+                if !member.is_there(memory, Progress::Written(rank, step))? {
+                    return Ok::<_, Damaged>(Some(rank));
+                }
+                let descriptor = member.descriptor(memory, step, rank);
+                if descriptor != wanted {
+                    let len = (descriptor & LEN_MASK) as usize;
+                    if (Terms { len, ..self.terms }).descriptor() != descriptor {
+                        // Another collective, or no collective at all.
+                        return Err(Damaged::call());
+                    }
+                    let steps = (self.steps_of)(len);
+                    (most, least) = (most.max(steps), least.min(steps));
+                    other = Some(len);
+                }
+                ranks.next();
+            }
+            Ok(None)
+        };
+        while let Some(rank) = self.staging.act(self.comm, &mut look)?? {
             self.wait(Progress::Written(rank, step))?;
-            let look =
-                |member: &mut Member, memory: &ViewWords<'_>| member.descriptor(memory, step, rank);
-            let descriptor = self.staging.act(self.comm, look)?;
-            let len = (descriptor & LEN_MASK) as usize;
-            if (Terms { len, ..self.terms }).descriptor() != descriptor {
-                // Another collective, or no collective at all.
-                return Err(Damaged::call().into());
-            }
-            let steps = (self.steps_of)(len);
-            (most, least) = (most.max(steps), least.min(steps));
-            if len != self.terms.len {
-                other = Some(len);
-            }
         }
         let Some(other) = other else { return Ok(()) };
         let own = (self.steps_of)(self.terms.len);
@@ -483,11 +554,11 @@ impl<'a> Passage<'a> {
 }
 
 impl Communicator {
-    /// The staging memory of this communicator, where its ranks share memory and processors. Made at the first call,
-    /// which is collective.
+    /// The staging memory of this communicator, where a collective of so many bytes uses it. Made at the first call, which is
+    /// collective.
     #[inline]
-    pub(crate) fn staging(&self) -> Result<Option<&Staging>, MpiError> {
-        if !self.shape().stages() {
+    pub(crate) fn staging(&self, len: usize) -> Result<Option<&Staging>, MpiError> {
+        if !self.shape().stages(len) {
             return Ok(None);
         }
         match self.inner.staging.get() {
@@ -498,7 +569,8 @@ impl Communicator {
 
     #[cold]
     fn make_staging(&self) -> Result<Option<&Staging>, MpiError> {
-        let geometry = Geometry { ranks: self.inner.size, slots: SLOTS, slot_bytes: SLOT_BYTES };
+        let (ranks, apart) = (self.inner.size, !self.inner.oversubscribed);
+        let geometry = Geometry { ranks, slots: SLOTS, slot_bytes: SLOT_BYTES, apart };
         let home = self.agree_on_memory(geometry.bytes())?;
         let made = home.map(|home| Box::new(Staging::new(home, self.inner.rank, geometry)));
         Ok(self.inner.staging.get_or_init(|| made).as_deref())

@@ -5,6 +5,7 @@
 //! equal parts of them. Operations combine copies, never what lies in memory that others write.
 
 use super::Broken;
+use super::staged::chain;
 use super::staged::{Passage, Sources, Staging, Terms, Transfer, share, slot_bytes};
 use crate::coll::arena::Buffers;
 use crate::coll::engine::Operands;
@@ -16,6 +17,12 @@ use bowline_model::coll::plan::Span;
 
 /// Vectors up to this length are combined by one rank, all together.
 const ALONE_MAX: usize = 128 << 10;
+
+/// Results of a rank from this length on do not stay in its cache: it writes them past the caches.
+const PAST_MIN: usize = 4 << 20;
+
+/// Vectors from this length on go through a chain of all ranks.
+const CHAIN_MIN: usize = 128 << 10;
 
 const BCAST: u8 = 1;
 const ALLGATHER: u8 = 2;
@@ -117,14 +124,20 @@ impl<B: Blocks> Transfer for Gather<'_, '_, B> {
 
     fn read(&mut self, at: &Passage<'_>, step: usize) -> Result<(), Broken> {
         let stride = stride(piece(self.longest, step, share(self.ranks)).1);
-        for distance in 1..self.ranks {
-            let from = (self.rank + distance) % self.ranks;
-            let block = self.blocks.span(from);
-            let (first, len) = piece(block.len, step, share(self.ranks));
-            let out = self.buffers.bytes_mut(block.part(first, len));
-            at.take(step, from, from as usize * stride, out)?;
-        }
-        Ok(())
+        let (mut distance, past) = (1, self.longest * self.ranks as usize >= PAST_MIN);
+        at.drain(step, |slot| {
+            while distance < self.ranks {
+                let from = (self.rank + distance) % self.ranks;
+                let block = self.blocks.span(from);
+                let (first, len) = piece(block.len, step, share(self.ranks));
+                let out = self.buffers.bytes_mut(block.part(first, len));
+                if !slot.take(from, from as usize * stride, out, past)? {
+                    return Ok(Some(from));
+                }
+                distance += 1;
+            }
+            Ok(None)
+        })
     }
 }
 
@@ -220,59 +233,71 @@ impl<F: Blocks, B: Blocks> Transfer for Exchange<'_, '_, '_, F, B> {
 
     fn write(&mut self, at: &Passage<'_>, step: usize) -> Result<(), Broken> {
         let (index, row, places) = self.cut.of(step);
-        for (distance, place) in places {
-            let block = self.from.span((self.rank + distance) % self.cut.ranks);
-            let (from, len) = piece(block.len, index, self.cut.piece);
-            let bytes = self.buffers.bytes(block.part(from, len));
-            at.put(step, self.rank as usize * row + place, bytes)?;
-        }
-        Ok(())
+        at.fill(step, |slot| {
+            for (distance, place) in places {
+                let block = self.from.span((self.rank + distance) % self.cut.ranks);
+                let (from, len) = piece(block.len, index, self.cut.piece);
+                let bytes = self.buffers.bytes(block.part(from, len));
+                slot.put(self.rank as usize * row + place, bytes);
+            }
+        })
     }
 
     fn read(&mut self, at: &Passage<'_>, step: usize) -> Result<(), Broken> {
         let (index, row, places) = self.cut.of(step);
-        for (distance, place) in places {
-            let source = (self.rank + self.cut.ranks - distance) % self.cut.ranks;
-            let place = source as usize * row + place;
-            match &mut self.sink {
-                Sink::Places(blocks) => {
-                    let block = blocks.span(source);
-                    let (from, len) = piece(block.len, index, self.cut.piece);
-                    let out = self.buffers.bytes_mut(block.part(from, len));
-                    at.take(step, source, place, out)?;
+        let (rank, ranks) = (self.rank, self.cut.ranks);
+        let mut places = places.map(|(distance, place)| {
+            let source = (rank + ranks - distance) % ranks;
+            (source, source as usize * row + place)
+        });
+        let accumulate = match &mut self.sink {
+            Sink::Places(blocks) => {
+                let past = self.cut.longest * ranks as usize >= PAST_MIN;
+                let mut places = places.peekable();
+                return at.drain(step, |slot| {
+                    while let Some(&(source, place)) = places.peek() {
+                        let block = blocks.span(source);
+                        let (from, len) = piece(block.len, index, self.cut.piece);
+                        let out = self.buffers.bytes_mut(block.part(from, len));
+                        if !slot.take(source, place, out, past)? {
+                            return Ok(Some(source));
+                        }
+                        places.next();
+                    }
+                    Ok(None)
+                });
+            }
+            Sink::Combined(accumulate) => accumulate,
+        };
+        places.try_for_each(|(source, place)| {
+            let (from, len) = piece(accumulate.len(), index, self.cut.piece);
+            let (left, rest) = accumulate.scratch.split_at_mut(self.cut.piece.next_multiple_of(64));
+            let left = &mut left[..len];
+            at.take(step, source, place, left)?;
+            if len == 0 {
+                return Ok(());
+            }
+            let higher = &mut rest[..len];
+            let right = match &mut accumulate.into {
+                Into::Buffers(span) => self.buffers.bytes_mut(span.part(from, len)),
+                Into::Memory(memory) => &mut memory[from..from + len],
+            };
+            let combine = accumulate.op.combine;
+            if accumulate.op.commutative || source < rank {
+                combine(Operands::of(left, right));
+            } else {
+                // From the highest rank downwards, and then all behind what this rank has.
+                match source == ranks - 1 {
+                    true => higher.copy_from_slice(left),
+                    false => combine(Operands::of(left, higher)),
                 }
-                Sink::Combined(accumulate) => {
-                    let (from, len) = piece(accumulate.len(), index, self.cut.piece);
-                    let (left, rest) =
-                        accumulate.scratch.split_at_mut(self.cut.piece.next_multiple_of(64));
-                    let left = &mut left[..len];
-                    at.take(step, source, place, left)?;
-                    if len == 0 {
-                        continue;
-                    }
-                    let higher = &mut rest[..len];
-                    let right = match &mut accumulate.into {
-                        Into::Buffers(span) => self.buffers.bytes_mut(span.part(from, len)),
-                        Into::Memory(memory) => &mut memory[from..from + len],
-                    };
-                    let combine = accumulate.op.combine;
-                    if accumulate.op.commutative || source < self.rank {
-                        combine(Operands::of(left, right));
-                    } else {
-                        // From the highest rank downwards, and then all behind what this rank has.
-                        match source == self.cut.ranks - 1 {
-                            true => higher.copy_from_slice(left),
-                            false => combine(Operands::of(left, higher)),
-                        }
-                        if source == self.rank + 1 {
-                            combine(Operands::of(right, higher));
-                            right.copy_from_slice(higher);
-                        }
-                    }
+                if source == rank + 1 {
+                    combine(Operands::of(right, higher));
+                    right.copy_from_slice(higher);
                 }
             }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 }
 
@@ -314,11 +339,19 @@ enum Way {
     Alone,
     /// Each rank combines a slice.
     Slices,
+    /// One rank after the other combines its vector with what those before it have.
+    Chain(chain::Cut),
 }
 
-fn way(ranks: u32, len: usize) -> Way {
+fn way(ranks: u32, len: usize, width: usize) -> Way {
     let room = (ranks as usize + 1) * stride(len);
-    if room <= slot_bytes() && len * ranks as usize <= ALONE_MAX { Way::Alone } else { Way::Slices }
+    if room <= slot_bytes() && len * ranks as usize <= ALONE_MAX {
+        return Way::Alone;
+    }
+    match chain::Cut::new(len, width) {
+        Some(cut) if len >= CHAIN_MIN => Way::Chain(cut),
+        _ => Way::Slices,
+    }
 }
 
 /// Bytes that an exchange of slices wants of scratch.
@@ -404,13 +437,15 @@ impl Staging {
             let slices = Slices { vector: Span::scratch(0, len), width, ranks };
             Cut::new(ranks, slices.longest(), width).expect("the caller has asked whether it fits")
         };
-        let steps_of = |len: usize| match way(ranks, len) {
+        let steps_of = |len: usize| match way(ranks, len, width) {
             Way::Alone => 1,
+            Way::Chain(cut) => cut.steps(),
             Way::Slices => cut(len).steps() + steps(cut(len).longest, share(ranks)),
         };
-        self.collective(comm, terms, &steps_of, |passage| match (way(ranks, own.len), to) {
+        self.collective(comm, terms, &steps_of, |passage| match (way(ranks, own.len, width), to) {
             (Way::Alone, None) => allreduce_alone(passage, buffers, own, op),
             (Way::Alone, Some(root)) => reduce_alone(passage, buffers, own, op, root),
+            (Way::Chain(cut), _) => chain::reduce(passage, buffers, own, op, to, cut),
             (Way::Slices, _) => in_slices(passage, buffers, own, op, to, cut(own.len)),
         })
     }

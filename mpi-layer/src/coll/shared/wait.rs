@@ -18,6 +18,11 @@ const LOOK_EVERY: u32 = 1 << 14;
 
 /// What a rank waits for.
 pub(super) trait Awaited {
+    /// The member of the communicator whose part it is, if it is one's.
+    fn of(&self) -> Option<u32> {
+        None
+    }
+
     /// Whether the waiting is over: a quick look, after which the caller finds out how it ended.
     fn is_over(&self) -> bool;
 
@@ -44,7 +49,8 @@ pub(super) fn wait(comm: &CommInner, tag: u64, what: &impl Awaited) -> Result<()
         found = what.look();
         !matches!(found, Ok(false))
     };
-    comm.process.worker.yield_until(ended);
+    let of = what.of().and_then(|rank| comm.group.world_rank(rank));
+    comm.process.worker.yield_until(of, ended);
     let mut is_over = found?;
     // A message that nobody had to send may wake a sleeper for nothing.
     while !is_over && !what.is_over() {

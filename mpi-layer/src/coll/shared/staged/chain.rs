@@ -1,0 +1,240 @@
+//! Long reductions through staging memory: one vector goes through the slots, to which one rank after the other
+//! combines its own.
+//!
+//! The first rank of the chain puts its vector into the slots. Each other one takes what the rank before it has left there, combines
+//! its own with it, and puts that back; the last one has the result. So a byte is combined once for each rank, in caches,
+//! and copied once more by who wants the result: half of what an exchange of slices copies. The chain goes from the
+//! highest rank to the lowest, as the order of operands asks for; where the order is of no importance, it ends at
+//! the root.
+//!
+//! Rules. (1) In a first step without data all ranks state their terms, and compare them before any of them combines. (2) Only
+//! the first rank waits until a slot is free, of all others; what the others overwrite only the rank before them has
+//! written. (3) A rank waits for the one before it only while it has a slot left that it has not read. Else it waits for a
+//! result, of a step which the first rank has written: so every wait ends.
+
+use bowline_base::staging::{Member, Progress};
+use bowline_base::words::ViewWords;
+use bowline_model::coll::plan::Span;
+
+use super::{Passage, SLOT_BYTES, SLOTS, Sources, TELL_EVERY};
+use crate::coll::arena::Buffers;
+use crate::coll::engine::Operands;
+use crate::coll::shared::Broken;
+use crate::coll::spans::Reduction;
+
+/// Bytes that are combined at once: what a rank takes, its own and the result stay in the first-level cache.
+const BLOCK: usize = 2944;
+
+/// Least and most bytes of a step. Ranks with different processors combine different steps at the same time.
+const PIECE: std::ops::RangeInclusive<usize> = (16 << 10)..=SLOT_BYTES;
+
+/// How a vector is cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) struct Cut {
+    len: usize,
+    block: usize,
+    piece: usize,
+}
+
+impl Cut {
+    /// `None` when elements of `width` bytes are too long.
+    pub(in super::super) fn new(len: usize, width: usize) -> Option<Self> {
+        // Every block begins at a word of its slot.
+        let unit = if width.is_multiple_of(8) { width } else { width * 8 };
+        if unit == 0 || unit > *PIECE.start() {
+            return None;
+        }
+        let block = (BLOCK / unit).max(1) * unit;
+        let wanted = (len / 4).clamp(*PIECE.start(), *PIECE.end());
+        Some(Self { len, block, piece: (wanted / block).max(1) * block })
+    }
+
+    /// Steps: one without data, and one for each piece.
+    pub(in super::super) const fn steps(self) -> usize {
+        1 + self.pieces()
+    }
+
+    const fn pieces(self) -> usize {
+        self.len.div_ceil(self.piece)
+    }
+
+    /// Where a piece begins, and its length.
+    fn piece(self, index: usize) -> (usize, usize) {
+        let from = index * self.piece;
+        (from, self.piece.min(self.len - from))
+    }
+}
+
+/// One rank's part.
+struct Chain<'a, 'b, 'c> {
+    buffers: &'a mut Buffers<'b>,
+    own: Span,
+    op: Reduction<'c>,
+    cut: Cut,
+    /// The rank before this one; none for the first.
+    before: Option<u32>,
+    last: u32,
+    /// The last rank's result is read by others.
+    is_read: bool,
+    /// This rank reads it.
+    reads: bool,
+    /// It is the last, and wants the result.
+    keeps: bool,
+}
+
+/// Combines the vectors of all ranks; the result goes to the start of the output, of all or of a root.
+pub(in super::super) fn reduce(
+    passage: &mut Passage<'_>,
+    buffers: &mut Buffers<'_>,
+    own: Span,
+    op: Reduction<'_>,
+    to: Option<u32>,
+    cut: Cut,
+) -> Result<(), Broken> {
+    let (rank, ranks) = (passage.comm.rank, passage.comm.size);
+    let last = to.filter(|_| op.commutative).unwrap_or(0);
+    let first = (last + ranks - 1) % ranks;
+    let wants = to.is_none_or(|root| root == rank);
+    let mut chain = Chain {
+        buffers,
+        own,
+        op,
+        cut,
+        before: (rank != first).then_some((rank + 1) % ranks),
+        last,
+        is_read: to != Some(last),
+        reads: wants && rank != last,
+        keeps: wants && rank == last,
+    };
+    passage.agree(if to.is_none() { Sources::AllAlike } else { Sources::All })?;
+    let staging = passage.staging;
+    staging.with_scratch(cut.block, |scratch| chain.run(passage, scratch))
+}
+
+impl Passage<'_> {
+    /// A step without data, in which all ranks state their terms.
+    fn agree(&mut self, sources: Sources) -> Result<(), Broken> {
+        self.wait_for_slot(self.first)?;
+        self.written(self.first, true)?;
+        self.compare(sources)?;
+        // Said at once: the first rank waits for it when it comes round to this slot, and this rank perhaps for the first.
+        self.finish(1, &mut 0)?;
+        self.first += 1;
+        self.is_first = false;
+        Ok(())
+    }
+
+    fn is_there(&self, what: Progress) -> Result<bool, Broken> {
+        let look = |member: &mut Member, memory: &ViewWords<'_>| member.is_there(memory, what);
+        Ok(self.staging.act(self.comm, look)??)
+    }
+}
+
+impl Chain<'_, '_, '_> {
+    fn run(&mut self, passage: &mut Passage<'_>, scratch: &mut [u8]) -> Result<(), Broken> {
+        let pieces = self.cut.pieces();
+        let (mut written, mut read, mut told) = (0, 0, 0);
+        while written < pieces || (self.reads && read < pieces) {
+            let mut missing = None;
+            if written < pieces && !(self.reads && written - read >= SLOTS as usize) {
+                missing = self.missing(passage, passage.first + written as u64)?;
+                if missing.is_none() {
+                    self.combine(passage, written, scratch)?;
+                    passage.written(passage.first + written as u64, self.reads)?;
+                    written += 1;
+                    continue;
+                }
+            }
+            if self.reads && read < written {
+                let result = Progress::Written(self.last, passage.first + read as u64);
+                if passage.is_there(result)? {
+                    let (from, len) = self.cut.piece(read);
+                    let out = self.buffers.bytes_mut(Span::output(self.own.len).part(from, len));
+                    passage.take(read, self.last, 0, out)?;
+                    read += 1;
+                    if read - told >= TELL_EVERY {
+                        passage.finish(read, &mut told)?;
+                    }
+                    continue;
+                }
+                // Rule 3.
+                missing = missing.or(Some(result));
+            }
+            if self.reads {
+                passage.finish(read, &mut told)?;
+            }
+            passage.wait(missing.expect("what is neither written nor read is waited for"))?;
+        }
+        if self.reads {
+            passage.finish(read, &mut told)?;
+        }
+        passage.first += pieces as u64;
+        Ok(())
+    }
+
+    /// What has to happen before this rank combines a step.
+    fn missing(&self, passage: &Passage<'_>, step: u64) -> Result<Option<Progress>, Broken> {
+        // Rule 2.
+        let Some(before) = self.before else {
+            let holds_up =
+                |member: &mut Member, memory: &ViewWords<'_>| member.holds_up(memory, step);
+            return Ok(passage.staging.act(passage.comm, holds_up)??);
+        };
+        let what = Progress::Written(before, step);
+        Ok((!passage.is_there(what)?).then_some(what))
+    }
+
+    /// This rank's part of a step.
+    fn combine(
+        &mut self,
+        passage: &Passage<'_>,
+        index: usize,
+        scratch: &mut [u8],
+    ) -> Result<(), Broken> {
+        let (from, len) = self.cut.piece(index);
+        let Some(before) = self.before else {
+            return passage.put(index, 0, self.buffers.bytes(self.own.part(from, len)));
+        };
+        for at in (0..len).step_by(self.cut.block) {
+            let taken = &mut scratch[..self.cut.block.min(len - at)];
+            let part = self.own.part(from + at, taken.len());
+            passage.take(index, before, at, taken)?;
+            (self.op.combine)(Operands::of(self.buffers.bytes(part), taken));
+            if self.is_read || !self.is_last(passage) {
+                passage.put(index, at, taken)?;
+            }
+            if self.keeps {
+                let result = Span::output(self.own.len).part(from + at, taken.len());
+                self.buffers.write(result, taken);
+            }
+        }
+        Ok(())
+    }
+
+    const fn is_last(&self, passage: &Passage<'_>) -> bool {
+        passage.comm.rank == self.last
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn vectors_are_cut_between_elements_and_words() {
+        for width in [1, 2, 3, 4, 8, 12, 16, 24, 2000, 2048] {
+            for elements in [1, 100, 5_000, 200_000] {
+                let len = width * elements;
+                let cut = Cut::new(len, width).unwrap();
+                assert_eq!((cut.block % width, cut.block % 8, cut.piece % cut.block), (0, 0, 0));
+                assert!(cut.piece <= SLOT_BYTES);
+                let pieces: Vec<_> = (0..cut.pieces()).map(|index| cut.piece(index)).collect();
+                let ends = pieces.iter().map(|(from, len)| from + len);
+                let begins = pieces.iter().skip(1).map(|piece| piece.0).chain([len]);
+                assert!(ends.eq(begins), "pieces follow each other");
+            }
+        }
+        assert_eq!(Cut::new(1 << 20, 0), None);
+        assert_eq!(Cut::new(1 << 20, SLOT_BYTES), None, "too long an element");
+    }
+}

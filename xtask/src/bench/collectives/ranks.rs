@@ -43,7 +43,7 @@ pub(crate) struct RealOptions {
     pub(super) required: f64,
     /// Where to draw pictures
     #[arg(long, value_name = "DIRECTORY")]
-    plots: Option<PathBuf>,
+    pub(super) plots: Option<PathBuf>,
     /// Where the peers are installed and the benchmark program is compiled
     #[arg(long, value_name = "DIRECTORY")]
     cache: Option<PathBuf>,

@@ -57,8 +57,9 @@ fn paint(
         .margin(12)
         .x_label_area_size(44)
         .y_label_area_size(70)
-        .build_cartesian_2d(x.log_scale(), bottom..top)?;
-    chart.configure_mesh().x_desc(axis).draw()?;
+        .build_cartesian_2d(x.log_scale().base(2.0), bottom..top)?;
+    let label = |x: &f64| format!("{}", (x * 10.0).round() / 10.0);
+    chart.configure_mesh().x_desc(axis).x_label_formatter(&label).draw()?;
     for (curve, &color) in curves.iter().zip(COLORS.iter().cycle()) {
         let points = || curve.points.iter().copied();
         chart

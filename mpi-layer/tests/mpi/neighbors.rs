@@ -115,7 +115,7 @@ fn parts_duplicates_and_others_of_a_grid() {
             &[1, 0, 3, 2].map(|index| {
                 let (below, above) = copy.cart_shift(index / 2, 1).unwrap();
                 let rank = if [1, 3].contains(&index) { below } else { above };
-                (rank != PROC_NULL).then_some((rank, index as usize))
+                (rank != PROC_NULL).then_some((rank, index))
             }),
             4,
         );

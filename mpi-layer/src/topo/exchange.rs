@@ -54,6 +54,12 @@ impl Communicator {
         fn spans(all: &[(u32, Span)], own: u32) -> impl Iterator<Item = Span> + '_ {
             all.iter().filter(move |(rank, _)| *rank == own).map(|&(_, span)| span)
         }
+        if spans(&sends, own).count() != spans(&receives, own).count() {
+            // Nobody else declares these, so that this rank would wait for itself.
+            let why =
+                "a rank sends to itself and receives from itself by different numbers of edges";
+            return Err(MpiError::InvalidGraph { why });
+        }
         let mut copies = spans(&sends, own).zip(spans(&receives, own));
         if let Some((from, into)) = copies.find(|(from, into)| from.len != into.len) {
             return Err(MpiError::CountMismatch {
@@ -82,7 +88,8 @@ impl Communicator {
     /// dimension, and the block of nobody beyond a border is left as it is.
     ///
     /// # Errors
-    /// [`MpiError::NoTopology`]; [`MpiError::InvalidLength`] when the output has not room for exactly all blocks;
+    /// [`MpiError::NoTopology`]; [`MpiError::InvalidGraph`] when the edges of this rank to itself differ in number from
+    /// those from itself; [`MpiError::InvalidLength`] when the output has not room for exactly all blocks;
     /// [`MpiError::CountMismatch`] when neighbours give different lengths; a member's failure.
     pub fn neighbor_allgather<T: Datatype>(
         &self,

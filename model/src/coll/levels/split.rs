@@ -91,7 +91,8 @@ fn arriving(size: u32, (stages, split): (u32, u32), (len, width): (usize, usize)
         most = most.max(others * part.min(len));
         ranks = own;
     }
-    most
+    // Elements behind it stand as they do in front of it.
+    most.next_multiple_of(width.max(1))
 }
 
 /// Bytes of scratch that [`reduce`] needs for vectors of `len` bytes in elements of `width`.

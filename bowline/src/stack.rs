@@ -295,6 +295,11 @@ pub fn assumed_costs(spread: bool, config: &Config) -> Option<&'static str> {
     }
 }
 
+/// Whether ranks of one node have memory that they share.
+pub fn shares_memory(config: &Config) -> bool {
+    names(false, config).iter().any(|name| name == "shm")
+}
+
 /// Whether a transport will be opened that wants to know whether ranks share processors.
 pub(crate) fn asks_for_processors(spread: bool, config: &Config) -> bool {
     let of_rails = rail_names(config);

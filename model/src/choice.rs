@@ -5,6 +5,7 @@ mod skew;
 
 use std::collections::HashMap;
 
+pub(crate) use skew::last_of;
 pub use skew::{choose_under_skew, time_under_skew};
 
 use crate::cost::{Pipelining, factor_cap};

@@ -12,7 +12,7 @@ use crate::cost::{Pipelining, factor_cap};
 use crate::schedule::{Cut, Schedule, Token};
 
 /// What the last of so many ranks is late by, when the mean is 1.
-fn last_of(ranks: u32) -> f64 {
+pub(crate) fn last_of(ranks: u32) -> f64 {
     // The sum grows as the logarithm, and 0.5772 is the limit of their difference.
     match ranks {
         0..=256 => (1..=ranks).map(|rank| 1.0 / f64::from(rank)).sum(),

@@ -26,7 +26,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Whether barriers and small reductions go through one piece of shared memory, if the ranks
+    /// Whether collectives go through shared memory where no costs are known, if the ranks
     /// share a node: messages need more turns on a processor. Two ranks exchange one message.
     #[inline]
     pub const fn shares_memory(self) -> bool {

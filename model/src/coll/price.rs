@@ -16,16 +16,18 @@ mod limits;
 mod load;
 mod multiply;
 mod prices;
+mod staged;
 
 pub use costs::{Costs, CostsError, OfSize, OfSizes};
-pub use counts::{allgather, allreduce, alltoall, barrier, bcast, reduce, reduce_scatter};
+pub use counts::{allgather, allreduce, alltoall, barrier, bcast, gather, reduce, reduce_scatter};
 pub use limits::Limits;
 pub use load::Load;
 pub use multiply::multiplying;
 pub use prices::{JobCosts, Layers, Prices, Way};
+pub use staged::{LINE_BYTES, Staged};
 
-use super::forms::{Allgather, Allreduce, Alltoall, Barrier, Bcast, Reduce, ReduceScatter};
-use crate::choice::{Order, candidates, choose};
+use super::forms::{Allgather, Allreduce, Alltoall, Barrier, Bcast, Reduce, ReduceScatter, Tree};
+use crate::choice::{Order, candidates, choose, choose_under_skew};
 use crate::schedule::{Cut, Schedule, Token};
 
 /// The ranks of a communicator and what they run on.
@@ -111,6 +113,7 @@ impl Crew {
         let tree = if commutative { Reduce::Binomial } else { Reduce::Ordered };
         let mut all = vec![Reduce::Flat, tree, Reduce::Halving];
         if commutative {
+            all.push(Reduce::Chain);
             all.extend(self.stages().map(Reduce::Multiplying));
             all.extend(self.splits().map(|(stages, split)| Reduce::Split(stages, split)));
             all.extend(self.pieces().map(Reduce::TwoTrees));
@@ -134,6 +137,12 @@ impl Crew {
         let mut schedules = candidates(self.ranks, costs.ratio(bytes), commutative);
         let nested = self.nested(costs, bytes).into_iter();
         schedules.extend(nested.filter(|schedule| commutative || schedule.keeps_order()));
+        if costs.skew > 0.0 {
+            let (ratio, skew) = (costs.ratio(bytes), costs.skew_ratio(bytes));
+            let late = choose_under_skew(self.ranks, ratio, skew);
+            let allowed = commutative || late.keeps_order();
+            schedules.extend(Some(late).filter(|late| allowed && !schedules.contains(late)));
+        }
         all.extend(schedules.into_iter().map(|schedule| {
             let load = multiplying(&schedule, bytes);
             (AllreduceForm::Multiplying(schedule), load)
@@ -161,6 +170,12 @@ impl Crew {
             }
         }
         all
+    }
+
+    /// All algorithms of gathers of blocks of `block` bytes.
+    pub fn gathers(self, costs: &Costs, block: usize) -> Vec<Priced<Tree>> {
+        let all = [Tree::Linear, Tree::Binomial];
+        sorted(self, costs, all.map(|how| (how, gather(self.ranks, how, block))))
     }
 
     /// All algorithms of allgathers of blocks of `block` bytes.

@@ -12,48 +12,101 @@ use crate::choice::{Order, choose, choose_in_order};
 use crate::cost::Pipelining;
 use crate::schedule::{Schedule, Token};
 
-/// What a user asks for, of each collective. Where it is `None`, an algorithm is chosen.
+/// What a user asks for of a collective that shared memory can carry out too.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "the three kinds")]
+pub enum Asked<F> {
+    /// Nothing: an algorithm is chosen.
+    #[default]
+    Auto,
+    /// One by messages.
+    Form(F),
+    /// Memory that the ranks share. A call that cannot go through it goes by the messages that are chosen.
+    Staged,
+}
+
+impl<F> Asked<F> {
+    /// The same with what `made` makes of an algorithm.
+    pub fn map<G>(self, made: impl FnOnce(F) -> G) -> Asked<G> {
+        match self {
+            Self::Auto => Asked::Auto,
+            Self::Form(form) => Asked::Form(made(form)),
+            Self::Staged => Asked::Staged,
+        }
+    }
+
+    /// The algorithm by messages, if one is asked for.
+    #[inline]
+    pub fn form(self) -> Option<F> {
+        match self {
+            Self::Form(form) => Some(form),
+            Self::Auto | Self::Staged => None,
+        }
+    }
+}
+
+/// The word for memory that the ranks share.
+pub const STAGED: &str = "staged";
+
+/// What a user asks for, of each collective. Where it is `None` or `Auto`, an algorithm is chosen.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Wanted {
     /// Of barriers.
-    pub barrier: Option<Barrier>,
+    pub barrier: Asked<Barrier>,
     /// Of broadcasts.
-    pub bcast: Option<Bcast>,
+    pub bcast: Asked<Bcast>,
     /// Of reductions.
-    pub reduce: Option<Reduce>,
+    pub reduce: Asked<Reduce>,
     /// Of allreduces.
     pub allreduce: WantedAllreduce,
     /// Of gathers of blocks of one length.
-    pub gather: Option<Tree>,
+    pub gather: Asked<Tree>,
     /// Of scatters of blocks of one length.
     pub scatter: Option<Tree>,
     /// Of allgathers.
-    pub allgather: Option<Allgather>,
+    pub allgather: Asked<Allgather>,
     /// Of all-to-alls.
-    pub alltoall: Option<Alltoall>,
+    pub alltoall: Asked<Alltoall>,
     /// Of reductions that are scattered.
-    pub reduce_scatter: Option<ReduceScatter>,
+    pub reduce_scatter: Asked<ReduceScatter>,
     /// Of prefix reductions.
     pub scan: Option<Scan>,
 }
 
+/// A word that names no form, with those that there are.
+fn wrong<F: Form>(word: &str, others: &[&str]) -> WantedError {
+    let names = F::NAMED.iter().map(|(name, _)| *name);
+    let known: Vec<_> = others.iter().copied().chain(names).collect();
+    WantedError { word: word.to_owned(), collective: F::COLLECTIVE, known: known.join(", ") }
+}
+
 /// The form that a word names, or `None` for `auto`.
 fn form<F: Form>(word: &str) -> Result<Option<F>, WantedError> {
-    if word == "auto" {
-        return Ok(None);
+    match word {
+        "auto" => Ok(None),
+        _ => F::of_name(word).map(Some).ok_or_else(|| wrong::<F>(word, &["auto"])),
     }
-    let names: Vec<_> = F::NAMED.iter().map(|(name, _)| *name).collect();
-    let wrong = || WantedError {
-        word: word.to_owned(),
-        collective: F::COLLECTIVE,
-        known: format!("auto, {}", names.join(", ")),
-    };
-    F::of_name(word).map(Some).ok_or_else(wrong)
+}
+
+/// The same where shared memory has a word too.
+fn asked<F: Form>(word: &str) -> Result<Asked<F>, WantedError> {
+    match word {
+        "auto" => Ok(Asked::Auto),
+        STAGED => Ok(Asked::Staged),
+        _ => F::of_name(word).map(Asked::Form).ok_or_else(|| wrong::<F>(word, &["auto", STAGED])),
+    }
 }
 
 /// The word for a form.
 fn word<F: Form>(form: Option<F>) -> String {
     form.map_or("auto", |form| form.name().unwrap_or("?")).to_owned()
+}
+
+fn asked_word<F: Form>(asked: Asked<F>) -> String {
+    match asked {
+        Asked::Staged => STAGED.to_owned(),
+        Asked::Auto | Asked::Form(_) => word(asked.form()),
+    }
 }
 
 impl Wanted {
@@ -77,15 +130,15 @@ impl Wanted {
     /// When it has none of that name.
     pub fn set(&mut self, collective: &str, word: &str) -> Result<(), WantedError> {
         match collective {
-            "barrier" => self.barrier = form(word)?,
-            "bcast" => self.bcast = form(word)?,
-            "reduce" => self.reduce = form(word)?,
+            "barrier" => self.barrier = asked(word)?,
+            "bcast" => self.bcast = asked(word)?,
+            "reduce" => self.reduce = asked(word)?,
             "allreduce" => self.allreduce = word.parse()?,
-            "gather" => self.gather = form(word)?,
+            "gather" => self.gather = asked(word)?,
             "scatter" => self.scatter = form(word)?,
-            "allgather" => self.allgather = form(word)?,
-            "alltoall" => self.alltoall = form(word)?,
-            "reduce_scatter" => self.reduce_scatter = form(word)?,
+            "allgather" => self.allgather = asked(word)?,
+            "alltoall" => self.alltoall = asked(word)?,
+            "reduce_scatter" => self.reduce_scatter = asked(word)?,
             "scan" => self.scan = form(word)?,
             _ => {
                 return Err(WantedError {
@@ -101,15 +154,15 @@ impl Wanted {
     /// What is asked for of each collective, by its name.
     pub fn words(&self) -> [(&'static str, String); 10] {
         let words = [
-            word(self.barrier),
-            word(self.bcast),
-            word(self.reduce),
+            asked_word(self.barrier),
+            asked_word(self.bcast),
+            asked_word(self.reduce),
             self.allreduce.to_string(),
-            word(self.gather),
+            asked_word(self.gather),
             word(self.scatter),
-            word(self.allgather),
-            word(self.alltoall),
-            word(self.reduce_scatter),
+            asked_word(self.allgather),
+            asked_word(self.alltoall),
+            asked_word(self.reduce_scatter),
             word(self.scan),
         ];
         let mut names = Self::COLLECTIVES.into_iter();
@@ -136,6 +189,8 @@ pub enum WantedAllreduce {
     /// What the table chooses.
     #[default]
     Auto,
+    /// Memory that the ranks share, as [`Asked::Staged`].
+    Staged,
     /// One of the forms.
     Form(Allreduce),
     /// Recursive multiplying, by the schedule that the published heuristic finds for this ratio of the model's
@@ -173,7 +228,7 @@ impl FromStr for WantedAllreduce {
             WantedError {
             word: text.to_owned(),
             collective: Allreduce::COLLECTIVE,
-            known: "auto, doubling, halving, flat, reduce-bcast, multiplying, multiplying:RATIO and schedules \
+            known: "auto, staged, doubling, halving, flat, reduce-bcast, multiplying, multiplying:RATIO and schedules \
                     such as a4,a2"
                 .to_owned(),
         }
@@ -183,6 +238,7 @@ impl FromStr for WantedAllreduce {
         }
         Ok(match text {
             "auto" => Self::Auto,
+            STAGED => Self::Staged,
             "multiplying" => Self::Multiplying { ratio: Pipelining::ARCHER.ratio() },
             _ => match text.strip_prefix("multiplying:") {
                 Some(ratio) => {
@@ -206,6 +262,7 @@ impl fmt::Display for WantedAllreduce {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Auto => write!(out, "auto"),
+            Self::Staged => write!(out, "{STAGED}"),
             Self::Form(form) => write!(out, "{}", form.name().unwrap_or("?")),
             Self::Multiplying { ratio } => write!(out, "multiplying:{ratio}"),
             Self::Schedule(tokens) => {
@@ -217,17 +274,11 @@ impl fmt::Display for WantedAllreduce {
 }
 
 impl WantedAllreduce {
-    /// Whether nothing is asked for.
-    #[inline]
-    pub fn is_auto(&self) -> bool {
-        matches!(self, Self::Auto)
-    }
-
     /// The schedule for so many ranks, if one is wanted and there is one. For operations that are not commutative it
     /// [keeps the order of ranks](Schedule::keeps_order): one that does not is none for them.
     pub fn schedule(&self, ranks: u32, commutative: bool) -> Option<Schedule> {
         let schedule = match self {
-            Self::Auto | Self::Form(_) => return None,
+            Self::Auto | Self::Staged | Self::Form(_) => return None,
             Self::Multiplying { ratio } if commutative => choose(ranks, *ratio, Order::ByCost),
             Self::Multiplying { ratio } => choose_in_order(ranks, *ratio),
             Self::Schedule(tokens) => Schedule::new(ranks, tokens.clone()).ok()?,
@@ -280,7 +331,14 @@ mod tests {
         }
         assert_eq!(again, wanted);
         wanted.set("bcast", "auto").unwrap();
-        assert_eq!(wanted.bcast, None);
+        assert_eq!(wanted.bcast, Asked::Auto);
+        for collective in Wanted::COLLECTIVES {
+            // Scatters and prefix reductions go by messages only.
+            let apart = ["scatter", "scan"].contains(&collective);
+            assert_eq!(wanted.set(collective, STAGED).is_err(), apart, "{collective}");
+        }
+        assert_eq!((wanted.bcast, &wanted.allreduce), (Asked::Staged, &WantedAllreduce::Staged));
+        assert!(wanted.to_string().contains("gather=staged scatter=binomial allgather=staged"));
         assert!(wanted.set("sort", "auto").unwrap_err().to_string().contains("alltoall"));
     }
 

@@ -390,6 +390,9 @@ mod tests {
         copy: 0.1,
         reduce: 0.15,
         switch: 0.0,
+        mark: 0.0,
+        slot: 0.0,
+        skew: 0.0,
         by_size: crate::coll::price::OfSizes::NONE,
     };
 

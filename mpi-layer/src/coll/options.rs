@@ -11,25 +11,26 @@ use bowline_model::coll::wanted::{Wanted, WantedError};
 bowline_base::settings! {
     /// Settings of collectives.
     pub const SETTINGS = [
-        /// The algorithm of barriers: auto, what Bowline chooses; dissemination, flat, or multiplying:1 to
-        /// multiplying:4 (by so many stages). A communicator's
+        /// The algorithm of barriers: auto, what Bowline chooses; staged, through memory that the ranks of one node
+        /// share, in calls that return at the end (others, and ranks without such memory, go by the messages that auto
+        /// chooses); dissemination, flat, or multiplying:1 to multiplying:4 (by so many stages). A communicator's
         /// info key bowline_barrier goes before it. Alike on all ranks.
         pub BARRIER: String = Setting::<String>::text("BOWLINE_BARRIER", "auto")
             .cost("nothing")
             .change("to compare algorithms on a network, or where one of them was measured to be the quickest");
-        /// The algorithm of broadcasts: auto, flat, binomial, scatter-allgather, chain, two-trees:4, two-trees:16
+        /// The algorithm of broadcasts: auto, staged (to 64 ranks), flat, binomial, scatter-allgather, chain, two-trees:4, two-trees:16
         /// or two-trees:64 (in pieces of so many kilobytes), multiplying:1 to multiplying:4 (by so many stages), or
         /// split:1 to split:4 (the same, each of which splits the data). Alike on all ranks.
         pub BCAST: String = Setting::<String>::text("BOWLINE_BCAST", "auto")
             .cost("nothing")
             .change("as for BOWLINE_BARRIER");
-        /// The algorithm of reductions to one rank: auto, flat, binomial, ordered, halving, chain, or two-trees,
+        /// The algorithm of reductions to one rank: auto, staged (to 64 ranks), flat, binomial, ordered, halving, chain, or two-trees,
         /// multiplying and split with numbers as for broadcasts. Operations that are not commutative are reduced
         /// as auto says unless it is flat, ordered or halving. Alike on all ranks.
         pub REDUCE: String = Setting::<String>::text("BOWLINE_REDUCE", "auto")
             .cost("nothing")
             .change("as for BOWLINE_BARRIER");
-        /// The algorithm of allreduces: auto; doubling, halving, flat or reduce-bcast;
+        /// The algorithm of allreduces: auto; staged (to 64 ranks beyond 56 bytes); doubling, halving, flat or reduce-bcast;
         /// multiplying, or multiplying:RATIO for a network whose latency is RATIO times what a message costs
         /// its sender; or a schedule of recursive multiplying, such as a4,a2 or s4,a2,g4 for 8 ranks, which
         /// communicators
@@ -37,7 +38,7 @@ bowline_base::settings! {
         pub ALLREDUCE: String = Setting::<String>::text("BOWLINE_ALLREDUCE", "auto")
             .cost("nothing")
             .change("as for BOWLINE_BARRIER");
-        /// The algorithm of gathers of blocks of one length: auto, linear or binomial. Alike on all ranks.
+        /// The algorithm of gathers of blocks of one length: auto, staged (to 64 ranks), linear or binomial. Alike on all ranks.
         pub GATHER: String = Setting::<String>::text("BOWLINE_GATHER", "auto")
             .cost("nothing")
             .change("as for BOWLINE_BARRIER");
@@ -45,19 +46,20 @@ bowline_base::settings! {
         pub SCATTER: String = Setting::<String>::text("BOWLINE_SCATTER", "auto")
             .cost("nothing")
             .change("as for BOWLINE_BARRIER");
-        /// The algorithm of allgathers: auto, doubling, bruck, ring, direct, gather-bcast, or multiplying:1 to
-        /// multiplying:4. As auto says go blocks of different lengths where it is doubling, gather-bcast or
+        /// The algorithm of allgathers: auto, staged (to 64 ranks), doubling, bruck, ring, direct, gather-bcast, or
+        /// multiplying:1 to multiplying:4. As auto says go blocks of different lengths where it is doubling, gather-bcast or
         /// multiplying, and numbers of ranks that are no
         /// power of two where it is doubling. Alike on all ranks.
         pub ALLGATHER: String = Setting::<String>::text("BOWLINE_ALLGATHER", "auto")
             .cost("nothing")
             .change("as for BOWLINE_BARRIER");
-        /// The algorithm of all-to-alls: auto, bruck, direct (with 64 partners at a time) or pairwise (with one).
+        /// The algorithm of all-to-alls: auto, staged (to 64 ranks), bruck, direct (with 64 partners at a time) or
+        /// pairwise (with one).
         /// Blocks of different lengths go as auto says where it is bruck. Alike on all ranks.
         pub ALLTOALL: String = Setting::<String>::text("BOWLINE_ALLTOALL", "auto")
             .cost("nothing")
             .change("as for BOWLINE_BARRIER");
-        /// The algorithm of reductions that are scattered: auto, via-root, halving, pairwise, direct, or
+        /// The algorithm of reductions that are scattered: auto, staged (to 64 ranks), via-root, halving, pairwise, direct, or
         /// multiplying:1 to multiplying:4.
         /// Operations that are not commutative go as auto says where it is halving, pairwise or multiplying, and
         /// numbers of

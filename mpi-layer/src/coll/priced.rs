@@ -1,5 +1,5 @@
 //! The algorithms of a communicator: for each length the one that is asked for, or else the cheapest, or that of the
-//! table of limits where the job has no costs.
+//! table of limits where the job has no costs. Memory that the ranks share is one of them, for blocking calls.
 //!
 //! A collective's choices are made for all lengths when it is called first; a call looks its length up. All ranks have
 //! the same costs and ask for the same (see [`CollOptions`](super::options::CollOptions)), so all find the same
@@ -13,8 +13,10 @@ use bowline_model::coll::forms::{
 };
 use bowline_model::coll::layers::Layered;
 use bowline_model::coll::nodes::Nodes;
-use bowline_model::coll::price::{AllreduceForm, Crew, Layers, Limits, Priced, Prices, Way};
-use bowline_model::coll::wanted::Wanted;
+use bowline_model::coll::price::{
+    AllreduceForm, Crew, Layers, Limits, Priced, Prices, Staged, Way,
+};
+use bowline_model::coll::wanted::{Asked, Wanted, WantedAllreduce};
 use bowline_model::stages::Stage;
 
 use crate::comm::Communicator;
@@ -32,11 +34,20 @@ pub(crate) enum AllreduceWay {
     LayeredMultiplying(Layered<Vec<Stage>>),
 }
 
+/// What a collective goes by.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Choice<W> {
+    /// How it goes by messages.
+    pub(crate) messages: W,
+    /// Whether a blocking call goes through memory that the ranks share instead, if they have some.
+    pub(crate) staged: bool,
+}
+
 /// The choices for allreduces: the schedules and forms, and their numbers by length.
 #[derive(Debug)]
 struct Allreduces {
     ways: Vec<AllreduceWay>,
-    by_length: [Limits<usize>; 2],
+    by_length: [Limits<Choice<usize>>; 2],
 }
 
 /// What choices depend on beside lengths, at all ranks the same.
@@ -54,24 +65,24 @@ struct Basis {
 #[derive(Debug)]
 pub(crate) struct Chosen {
     basis: Basis,
-    barrier: Way<Barrier>,
-    bcast: OnceCell<Limits<Way<Bcast>>>,
+    barrier: Choice<Way<Barrier>>,
+    bcast: OnceCell<Limits<Choice<Way<Bcast>>>>,
     /// For operations that are not commutative, and for those that are.
-    reduce: OnceCell<[Limits<Way<Reduce>>; 2]>,
+    reduce: OnceCell<[Limits<Choice<Way<Reduce>>>; 2]>,
     allreduce: OnceCell<Allreduces>,
-    gather: OnceCell<Limits<Tree>>,
+    gather: OnceCell<Limits<Choice<Tree>>>,
     scatter: OnceCell<Limits<Tree>>,
-    allgather: OnceCell<Limits<Way<Allgather>>>,
+    allgather: OnceCell<Limits<Choice<Way<Allgather>>>>,
     allgatherv: OnceCell<Limits<Allgather>>,
-    alltoall: OnceCell<Limits<Alltoall>>,
-    reduce_scatter: OnceCell<[Limits<ReduceScatter>; 2]>,
+    alltoall: OnceCell<Limits<Choice<Alltoall>>>,
+    reduce_scatter: OnceCell<[Limits<Choice<ReduceScatter>>; 2]>,
     /// What has taken the place of these. They stay, since a collective that has begun goes by them.
     next: OnceCell<Box<Self>>,
 }
 
 /// The cheapest one.
-fn first<F>(all: Vec<Priced<F>>) -> F {
-    all.into_iter().next().expect("every collective has an algorithm").form
+fn first<F>(all: Vec<Priced<F>>) -> Priced<F> {
+    all.into_iter().next().expect("every collective has an algorithm")
 }
 
 /// A choice for operations that are not commutative, and one for those that are.
@@ -82,63 +93,87 @@ fn by_order<F: PartialEq>(choose: impl Fn(usize, bool) -> F) -> [Limits<F>; 2] {
 /// A type that does not keep a vector from being cut.
 const WIDTH: usize = 1;
 
-/// What is asked for, or the cheapest, or what the table says.
-fn choose<F>(
-    asked: Option<F>,
-    prices: Option<Vec<Priced<Way<F>>>>,
-    table: impl FnOnce() -> F,
-) -> Way<F> {
-    match (asked, prices) {
-        (Some(form), _) => Way::Form(form),
-        (None, Some(prices)) => first(prices),
-        (None, None) => Way::Form(table()),
+/// The form that is asked for, if a call allows it.
+fn if_allowed<F: Copy>(asked: Asked<F>, allowed: impl Fn(&F) -> bool) -> Asked<F> {
+    match asked {
+        Asked::Form(form) if !allowed(&form) => Asked::Auto,
+        asked => asked,
     }
 }
 
 impl Basis {
-    /// The prices, where nothing is asked for.
-    fn unless<F>(&self, asked: Option<F>) -> (Option<F>, Option<&Prices>) {
-        let prices = if asked.is_none() { self.prices.as_ref() } else { None };
-        (asked, prices)
-    }
-
-    fn barrier(&self) -> Way<Barrier> {
-        let (asked, prices) = self.unless(self.wanted.barrier);
-        choose(asked, prices.map(Prices::barriers), || self.shape.barrier())
-    }
-
-    fn bcast(&self, bytes: usize) -> Way<Bcast> {
-        let (asked, prices) = self.unless(self.wanted.bcast);
-        choose(asked, prices.map(|prices| prices.bcasts(bytes)), || self.shape.bcast(bytes))
-    }
-
-    fn reduce(&self, bytes: usize, commutative: bool) -> Way<Reduce> {
-        let allowed = |how: &Reduce| commutative || how.keeps_order();
-        let (asked, prices) = self.unless(self.wanted.reduce.filter(allowed));
-        let prices = prices.map(|prices| prices.reduces(bytes, commutative));
-        choose(asked, prices, || self.shape.reduce(bytes, WIDTH, commutative))
-    }
-
-    fn allreduce(&self, bytes: usize, commutative: bool) -> Way<AllreduceForm> {
-        let schedule = || {
-            let schedule = self.wanted.allreduce.schedule(self.shape.ranks, commutative)?;
-            Some(AllreduceForm::Multiplying(schedule))
+    /// What is asked for, or the cheapest, or what the table says; `what` of `bytes` is what shared memory would do.
+    fn choose<W>(
+        &self,
+        asked: Asked<W>,
+        (what, bytes): (Staged, usize),
+        priced: impl FnOnce(&Prices) -> Vec<Priced<W>>,
+        table: impl FnOnce() -> W,
+    ) -> Choice<W> {
+        let is_asked = matches!(asked, Asked::Staged)
+            && self.nodes.is_none()
+            && what.allows(self.shape.ranks, bytes);
+        if let Asked::Form(messages) = asked {
+            return Choice { messages, staged: false };
+        }
+        let Some(prices) = &self.prices else {
+            let shared = self.shape.shares_memory() && what.allows(self.shape.ranks, bytes);
+            return Choice { messages: table(), staged: is_asked || shared };
         };
-        let form = self.wanted.allreduce.form().map(AllreduceForm::Form);
-        let (asked, prices) = self.unless(form.or_else(schedule));
-        let prices = prices.map(|prices| prices.allreduces(bytes, commutative));
-        choose(asked, prices, || AllreduceForm::Form(self.shape.allreduce(bytes, WIDTH)))
+        let Priced { form: messages, time } = first(priced(prices));
+        let cheaper = || prices.staged(what, bytes).is_some_and(|staged| staged < time);
+        Choice { messages, staged: is_asked || cheaper() }
+    }
+
+    fn barrier(&self) -> Choice<Way<Barrier>> {
+        let asked = self.wanted.barrier.map(Way::Form);
+        let table = || Way::Form(self.shape.barrier());
+        self.choose(asked, (Staged::Barrier, 0), Prices::barriers, table)
+    }
+
+    fn bcast(&self, bytes: usize) -> Choice<Way<Bcast>> {
+        let asked = self.wanted.bcast.map(Way::Form);
+        let table = || Way::Form(self.shape.bcast(bytes));
+        self.choose(asked, (Staged::Bcast, bytes), |prices| prices.bcasts(bytes), table)
+    }
+
+    fn reduce(&self, bytes: usize, commutative: bool) -> Choice<Way<Reduce>> {
+        let allowed = |how: &Reduce| commutative || how.keeps_order();
+        let asked = if_allowed(self.wanted.reduce, allowed).map(Way::Form);
+        let table = || Way::Form(self.shape.reduce(bytes, WIDTH, commutative));
+        let priced = |prices: &Prices| prices.reduces(bytes, commutative);
+        self.choose(asked, (Staged::Reduce, bytes), priced, table)
+    }
+
+    fn allreduce(&self, bytes: usize, commutative: bool) -> Choice<Way<AllreduceForm>> {
+        let wanted = &self.wanted.allreduce;
+        let asked = match wanted {
+            WantedAllreduce::Auto => Asked::Auto,
+            WantedAllreduce::Staged => Asked::Staged,
+            WantedAllreduce::Form(form) => Asked::Form(AllreduceForm::Form(*form)),
+            WantedAllreduce::Multiplying { .. } | WantedAllreduce::Schedule(_) => {
+                let schedule = wanted.schedule(self.shape.ranks, commutative);
+                schedule.map_or(Asked::Auto, |schedule| {
+                    Asked::Form(AllreduceForm::Multiplying(schedule))
+                })
+            }
+        };
+        let table = || Way::Form(AllreduceForm::Form(self.shape.allreduce(bytes, WIDTH)));
+        let priced = |prices: &Prices| prices.allreduces(bytes, commutative);
+        self.choose(asked.map(Way::Form), (Staged::Allreduce, bytes), priced, table)
     }
 
     fn allreduces(&self, rank: u32) -> Allreduces {
         let mut forms: Vec<Way<AllreduceForm>> = Vec::new();
         let by_length = by_order(|bytes, commutative| self.allreduce(bytes, commutative));
         let by_length = by_length.map(|limits| {
-            limits.map(|form| {
-                forms.iter().position(|known| known == form).unwrap_or_else(|| {
-                    forms.push(form.clone());
+            limits.map(|Choice { messages, staged }| {
+                let known = forms.iter().position(|known| known == messages);
+                let messages = known.unwrap_or_else(|| {
+                    forms.push(messages.clone());
                     forms.len() - 1
-                })
+                });
+                Choice { messages, staged: *staged }
             })
         });
         let node = self.nodes.as_ref().map_or(0, |nodes| nodes.node(rank));
@@ -158,37 +193,43 @@ impl Basis {
         Allreduces { ways: forms.into_iter().map(way).collect(), by_length }
     }
 
-    fn allgather(&self, block: usize) -> Way<Allgather> {
+    fn gather(&self, block: usize) -> Choice<Tree> {
+        let table = || self.shape.tree(block);
+        let staged = (Staged::Gather, block);
+        self.choose(self.wanted.gather, staged, |prices| prices.gathers(block), table)
+    }
+
+    fn allgather(&self, block: usize) -> Choice<Way<Allgather>> {
         let allowed =
             |how: &Allgather| *how != Allgather::Doubling || self.shape.ranks.is_power_of_two();
-        let (asked, prices) = self.unless(self.wanted.allgather.filter(allowed));
-        let prices = prices.map(|prices| prices.allgathers(block));
-        choose(asked, prices, || self.shape.allgather(block))
+        let asked = if_allowed(self.wanted.allgather, allowed).map(Way::Form);
+        let table = || Way::Form(self.shape.allgather(block));
+        self.choose(asked, (Staged::Allgather, block), |prices| prices.allgathers(block), table)
     }
 
     fn allgatherv(&self, total: usize) -> Allgather {
         let allowed =
             |how: &Allgather| matches!(how, Allgather::Bruck | Allgather::Ring | Allgather::Direct);
-        self.wanted.allgather.filter(allowed).unwrap_or_else(|| self.shape.allgatherv(total))
+        let asked = if_allowed(self.wanted.allgather, allowed).form();
+        asked.unwrap_or_else(|| self.shape.allgatherv(total))
     }
 
-    fn alltoall(&self, block: usize) -> Alltoall {
-        self.wanted.alltoall.unwrap_or_else(|| match &self.prices {
-            None => self.shape.alltoall(block),
-            Some(prices) => first(prices.alltoalls(block)),
-        })
+    fn alltoall(&self, block: usize) -> Choice<Alltoall> {
+        let table = || self.shape.alltoall(block);
+        let staged = (Staged::Alltoall, block);
+        self.choose(self.wanted.alltoall, staged, |prices| prices.alltoalls(block), table)
     }
 
-    fn reduce_scatter(&self, total: usize, commutative: bool) -> ReduceScatter {
+    fn reduce_scatter(&self, total: usize, commutative: bool) -> Choice<ReduceScatter> {
         let allowed = |how: &ReduceScatter| match how {
             ReduceScatter::Halving => commutative && self.shape.ranks.is_power_of_two(),
             ReduceScatter::Pairwise | ReduceScatter::Multiplying(_) => commutative,
             ReduceScatter::ViaRoot | ReduceScatter::Direct => true,
         };
-        self.wanted.reduce_scatter.filter(allowed).unwrap_or_else(|| match &self.prices {
-            None => self.shape.reduce_scatter(total, commutative),
-            Some(prices) => first(prices.reduce_scatters(total, commutative)),
-        })
+        let asked = if_allowed(self.wanted.reduce_scatter, allowed);
+        let table = || self.shape.reduce_scatter(total, commutative);
+        let priced = |prices: &Prices| prices.reduce_scatters(total, commutative);
+        self.choose(asked, (Staged::ReduceScatter, total), priced, table)
     }
 }
 
@@ -309,7 +350,7 @@ impl Communicator {
         }
     }
 
-    /// The algorithms that are asked for, which go before shared memory too.
+    /// The algorithms that are asked for.
     #[inline]
     pub(super) fn asked(&self) -> &Wanted {
         &self.chosen().basis.wanted
@@ -323,35 +364,39 @@ impl Communicator {
     }
 
     #[inline]
-    pub(super) fn barrier_way(&self) -> &Way<Barrier> {
+    pub(super) fn barrier_choice(&self) -> &Choice<Way<Barrier>> {
         &self.chosen().barrier
     }
 
     #[inline]
-    pub(super) fn bcast_way(&self, bytes: usize) -> &Way<Bcast> {
+    pub(super) fn bcast_choice(&self, bytes: usize) -> &Choice<Way<Bcast>> {
         let Chosen { basis, bcast, .. } = self.chosen();
         bcast.get_or_init(|| Limits::of(|bytes| basis.bcast(bytes))).find(bytes)
     }
 
     #[inline]
-    pub(super) fn reduce_way(&self, bytes: usize, commutative: bool) -> &Way<Reduce> {
+    pub(super) fn reduce_choice(&self, bytes: usize, commutative: bool) -> &Choice<Way<Reduce>> {
         let Chosen { basis, reduce, .. } = self.chosen();
         let all = reduce.get_or_init(|| by_order(|bytes, order| basis.reduce(bytes, order)));
         all[usize::from(commutative)].find(bytes)
     }
 
     #[inline]
-    pub(super) fn allreduce_way(&self, bytes: usize, commutative: bool) -> &AllreduceWay {
+    pub(super) fn allreduce_choice(
+        &self,
+        bytes: usize,
+        commutative: bool,
+    ) -> Choice<&AllreduceWay> {
         let Chosen { basis, allreduce, .. } = self.chosen();
         let all = allreduce.get_or_init(|| basis.allreduces(self.inner.rank));
-        &all.ways[*all.by_length[usize::from(commutative)].find(bytes)]
+        let Choice { messages, staged } = *all.by_length[usize::from(commutative)].find(bytes);
+        Choice { messages: &all.ways[messages], staged }
     }
 
     #[inline]
-    pub(super) fn gather_form(&self, block: usize) -> Tree {
-        let Chosen { basis: Basis { shape, wanted, .. }, gather, .. } = self.chosen();
-        let tree = |block| wanted.gather.unwrap_or_else(|| shape.tree(block));
-        *gather.get_or_init(|| Limits::of(tree)).find(block)
+    pub(super) fn gather_choice(&self, block: usize) -> Choice<Tree> {
+        let Chosen { basis, gather, .. } = self.chosen();
+        *gather.get_or_init(|| Limits::of(|block| basis.gather(block))).find(block)
     }
 
     #[inline]
@@ -362,7 +407,7 @@ impl Communicator {
     }
 
     #[inline]
-    pub(super) fn allgather_way(&self, block: usize) -> &Way<Allgather> {
+    pub(super) fn allgather_choice(&self, block: usize) -> &Choice<Way<Allgather>> {
         let Chosen { basis, allgather, .. } = self.chosen();
         allgather.get_or_init(|| Limits::of(|block| basis.allgather(block))).find(block)
     }
@@ -375,7 +420,7 @@ impl Communicator {
     }
 
     #[inline]
-    pub(super) fn alltoall_form(&self, block: usize) -> Alltoall {
+    pub(super) fn alltoall_choice(&self, block: usize) -> Choice<Alltoall> {
         let Chosen { basis, alltoall, .. } = self.chosen();
         *alltoall.get_or_init(|| Limits::of(|block| basis.alltoall(block))).find(block)
     }
@@ -384,13 +429,17 @@ impl Communicator {
     #[inline]
     pub(super) fn alltoallv_partners(&self) -> u32 {
         match self.asked().alltoall {
-            Some(Alltoall::Staged(partners)) => partners,
+            Asked::Form(Alltoall::Staged(partners)) => partners,
             _ => self.shape().alltoallv(),
         }
     }
 
     #[inline]
-    pub(super) fn reduce_scatter_form(&self, total: usize, commutative: bool) -> ReduceScatter {
+    pub(super) fn reduce_scatter_choice(
+        &self,
+        total: usize,
+        commutative: bool,
+    ) -> Choice<ReduceScatter> {
         let Chosen { basis, reduce_scatter, .. } = self.chosen();
         let all = reduce_scatter
             .get_or_init(|| by_order(|total, order| basis.reduce_scatter(total, order)));

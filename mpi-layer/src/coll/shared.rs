@@ -44,6 +44,9 @@ use crate::tags;
 
 const WORD: usize = 8;
 
+// Prices know how long vectors in lines are.
+const _: () = assert!(MAX_BYTES == bowline_model::coll::price::LINE_BYTES);
+
 /// Bytes of contributions that the last rank copies out at once.
 const BATCH: usize = 512;
 
@@ -340,13 +343,10 @@ fn unequal_of(own: usize, least: u8, most: u8) -> MpiError {
 }
 
 impl Communicator {
-    /// The shared memory of this communicator, where its ranks share memory and processors. Made
-    /// at the first call, which is collective.
+    /// The shared memory of this communicator, if its ranks share some. Made at the first call that chooses it, which
+    /// is collective.
     #[inline]
     pub(crate) fn shared(&self) -> Result<Option<&Shared>, MpiError> {
-        if !self.shape().shares_memory() {
-            return Ok(None);
-        }
         match self.inner.shared.get() {
             Some(shared) => Ok(shared.as_deref()),
             None => self.make_shared(),

@@ -8,7 +8,7 @@ use bowline_base::sync::Line;
 
 use super::arena::Buffers;
 use super::engine::{Combine, Engine};
-use super::priced::AllreduceWay;
+use super::priced::{AllreduceWay, Choice};
 use super::shared::{self, Shared, transfers};
 use crate::comm::Communicator;
 use crate::error::MpiError;
@@ -143,7 +143,7 @@ impl Communicator {
     /// Returns when all ranks have called it.
     #[inline]
     pub(crate) fn barrier_spans(&self) -> Result<(), MpiError> {
-        if self.asked().barrier.is_none()
+        if self.barrier_choice().staged
             && let Some(shared) = self.shared()?
         {
             let _told = self.inner.told("barrier", &SHARED, (0, 0), false);
@@ -153,7 +153,7 @@ impl Communicator {
     }
 
     pub(super) fn barrier_by_messages<'a>(&'a self, on: impl Follow<'a>) -> Result<(), MpiError> {
-        let way = self.barrier_way();
+        let way = &self.barrier_choice().messages;
         let _told = self.inner.told("barrier", way.algorithm(), (0, 0), on.later());
         let mut engine = on.begin(self, 0, None);
         match way {
@@ -170,14 +170,14 @@ impl Communicator {
         data: Span,
         root: u32,
     ) -> Result<(), MpiError> {
-        if self.asked().bcast.is_none()
+        let Choice { messages: way, staged } = self.bcast_choice(data.len);
+        if *staged
             && let Some(buffers) = on.buffers()
-            && let Some(staging) = self.staging(data.len)?
+            && let Some(staging) = self.staging()?
         {
             let _told = self.inner.told("bcast", &SHARED, (data.len, root), false);
             return staging.bcast(&self.inner, buffers, data, root);
         }
-        let way = self.bcast_way(data.len);
         let _told = self.inner.told("bcast", way.algorithm(), (data.len, root), on.later());
         let mut engine = on.begin(self, 0, None);
         match way {
@@ -196,14 +196,14 @@ impl Communicator {
         root: u32,
     ) -> Result<(), MpiError> {
         let blocks = Even { space: Space::Output, len: own.len };
-        if self.asked().gather.is_none()
+        let Choice { messages: how, staged } = self.gather_choice(own.len);
+        if staged
             && let Some(buffers) = on.buffers()
-            && let Some(staging) = self.staging(own.len)?
+            && let Some(staging) = self.staging()?
         {
             let _told = self.inner.told("gather", &SHARED, (own.len, root), false);
             return staging.gather(&self.inner, buffers, own, &blocks, Some(root));
         }
-        let how = self.gather_form(own.len);
         let _told = self.inner.told("gather", &how, (own.len, root), on.later());
         let scratch = gather::scratch(how, self.inner.size, own.len);
         let mut engine = on.begin(self, scratch, None);
@@ -260,14 +260,14 @@ impl Communicator {
     ) -> Result<(), MpiError> {
         let total = own.len * self.inner.size as usize;
         let blocks = Even { space: Space::Output, len: own.len };
-        if self.asked().allgather.is_none()
+        let Choice { messages: way, staged } = self.allgather_choice(own.len);
+        if *staged
             && let Some(buffers) = on.buffers()
-            && let Some(staging) = self.staging(own.len)?
+            && let Some(staging) = self.staging()?
         {
             let _told = self.inner.told("allgather", &SHARED, (own.len, 0), false);
             return staging.gather(&self.inner, buffers, own, &blocks, None);
         }
-        let way = self.allgather_way(own.len);
         let _told = self.inner.told("allgather", way.algorithm(), (own.len, 0), on.later());
         match way {
             Way::Form(how) => {
@@ -302,14 +302,14 @@ impl Communicator {
         len: usize,
     ) -> Result<(), MpiError> {
         let (from, into) = (Even { space: Space::Input, len }, Even { space: Space::Output, len });
-        if self.asked().alltoall.is_none()
+        let Choice { messages: how, staged } = self.alltoall_choice(len);
+        if staged
             && let Some(buffers) = on.buffers()
-            && let Some(staging) = self.staging(len)?
+            && let Some(staging) = self.staging()?
         {
             let _told = self.inner.told("alltoall", &SHARED, (len, 0), false);
             return staging.alltoall(&self.inner, buffers, len, &from, &into);
         }
-        let how = self.alltoall_form(len);
         let _told = self.inner.told("alltoall", &how, (len, 0), on.later());
         let scratch = alltoall::scratch(how, self.inner.size, len);
         let mut engine = on.begin(self, scratch, None);
@@ -337,16 +337,16 @@ impl Communicator {
         op: Reduction<'a>,
         root: u32,
     ) -> Result<(), MpiError> {
-        if self.asked().reduce.is_none()
+        let Choice { messages: way, staged } = self.reduce_choice(own.len, op.commutative);
+        if *staged
             && transfers::fits(self.inner.size, op.width)
             && let Some(buffers) = on.buffers()
-            && let Some(staging) = self.staging(own.len)?
+            && let Some(staging) = self.staging()?
         {
             let _told = self.inner.told("reduce", &SHARED, (own.len, root), false);
             return staging.reduce(&self.inner, buffers, own, op, Some(root));
         }
-        let Reduction { width, commutative, combine } = op;
-        let way = self.reduce_way(own.len, commutative);
+        let Reduction { width, combine, .. } = op;
         let _told = self.inner.told("reduce", way.algorithm(), (own.len, root), on.later());
         let vectors = Vectors { input: own, output: Span::output(own.len), width, scratch: 0 };
         match way {
@@ -371,21 +371,21 @@ impl Communicator {
         own: Span,
         op: Reduction<'_>,
     ) -> Result<(), MpiError> {
-        if own.len <= shared::MAX_BYTES
-            && self.asked().allreduce.is_auto()
-            && let Some(shared) = self.shared()?
-        {
-            let _told = self.inner.told("allreduce", &SHARED, (own.len, 0), false);
-            return self.allreduce_in_memory(shared, buffers, own, op);
+        let Choice { messages: way, staged } = self.allreduce_choice(own.len, op.commutative);
+        if staged {
+            if own.len <= shared::MAX_BYTES {
+                if let Some(shared) = self.shared()? {
+                    let _told = self.inner.told("allreduce", &SHARED, (own.len, 0), false);
+                    return self.allreduce_in_memory(shared, buffers, own, op);
+                }
+            } else if transfers::fits(self.inner.size, op.width)
+                && let Some(staging) = self.staging()?
+            {
+                let _told = self.inner.told("allreduce", &SHARED, (own.len, 0), false);
+                return staging.reduce(&self.inner, &mut buffers, own, op, None);
+            }
         }
-        if self.asked().allreduce.is_auto()
-            && transfers::fits(self.inner.size, op.width)
-            && let Some(staging) = self.staging(own.len)?
-        {
-            let _told = self.inner.told("allreduce", &SHARED, (own.len, 0), false);
-            return staging.reduce(&self.inner, &mut buffers, own, op, None);
-        }
-        self.allreduce_by_messages(buffers, own, op)
+        self.allreduce_along(way, buffers, own, op)
     }
 
     /// By the memory that the ranks share, which has room for it.
@@ -416,6 +416,7 @@ impl Communicator {
         in_memory: bool,
     ) -> Result<(), MpiError> {
         if in_memory
+            && self.shape().shares_memory()
             && own.len <= shared::MAX_BYTES
             && let Some(shared) = self.shared()?
         {
@@ -435,7 +436,18 @@ impl Communicator {
         own: Span,
         op: Reduction<'a>,
     ) -> Result<(), MpiError> {
-        let Reduction { width, combine, commutative } = op;
+        let way = self.allreduce_choice(own.len, op.commutative).messages;
+        self.allreduce_along(way, on, own, op)
+    }
+
+    fn allreduce_along<'a, F: Follow<'a>>(
+        &'a self,
+        way: &AllreduceWay,
+        on: F,
+        own: Span,
+        op: Reduction<'a>,
+    ) -> Result<(), MpiError> {
+        let Reduction { width, combine, .. } = op;
         let vectors = Vectors { input: own, output: Span::output(own.len), width, scratch: 0 };
         let in_layers = |on: F, how| {
             let _told = self.inner.told("allreduce", &how, (own.len, 0), on.later());
@@ -443,7 +455,7 @@ impl Communicator {
             let mut engine = on.begin(self, scratch, Some(combine));
             layers::allreduce(&mut engine, self.place(), self.nodes(), how, vectors)
         };
-        match self.allreduce_way(own.len, commutative) {
+        match way {
             AllreduceWay::Form(how) => {
                 let _told = self.inner.told("allreduce", how, (own.len, 0), on.later());
                 let scratch = allreduce::scratch(*how, self.inner.size, own.len);
@@ -473,16 +485,16 @@ impl Communicator {
         total: usize,
         op: Reduction<'a>,
     ) -> Result<(), MpiError> {
-        if self.asked().reduce_scatter.is_none()
+        let Choice { messages: how, staged } = self.reduce_scatter_choice(total, op.commutative);
+        if staged
             && transfers::fits(self.inner.size, op.width)
             && let Some(buffers) = on.buffers()
-            && let Some(staging) = self.staging(total)?
+            && let Some(staging) = self.staging()?
         {
             let _told = self.inner.told("reduce_scatter", &SHARED, (total, 0), false);
             return staging.reduce_scatter(&self.inner, buffers, blocks, total, op);
         }
         let own = Span::output(blocks.len(self.inner.rank));
-        let how = self.reduce_scatter_form(total, op.commutative);
         let scratch = reduce_scatter::scratch(how, self.place(), blocks);
         let _told = self.inner.told("reduce_scatter", &how, (total, 0), on.later());
         let mut engine = on.begin(self, scratch, Some(op.combine));

@@ -56,6 +56,7 @@ fn asked(algorithm: &str) -> [(&str, &str); 1] {
 #[test]
 fn every_form_and_ratio_gives_the_results() {
     let all = [
+        "staged",
         "doubling",
         "halving",
         "flat",
@@ -107,9 +108,9 @@ fn the_algorithm_that_is_asked_for_is_the_one_that_runs() {
         assert!(sums.iter().all(|sum| *sum == sums[0]), "all ranks have the same bits");
         f64::from_bits(sums[0])
     };
-    // Pairs first; or from the right.
+    // Pairs first; or from the right, as shared memory does too.
     assert_eq!((sum("doubling"), sum("a2,a2")), (0.0, 0.0));
-    assert_eq!((sum("a4"), sum("multiplying:9")), (1.0, 1.0));
+    assert_eq!((sum("a4"), sum("multiplying:9"), sum("staged")), (1.0, 1.0, 1.0));
 }
 
 #[test]
@@ -164,10 +165,11 @@ pub(crate) fn all_collectives(world: &World) {
 #[test]
 fn every_algorithm_that_is_asked_for_gives_the_results() {
     let all: [(&str, &[&str]); 9] = [
-        ("BOWLINE_BARRIER", &["dissemination", "flat"]),
+        ("BOWLINE_BARRIER", &["staged", "dissemination", "flat"]),
         (
             "BOWLINE_BCAST",
             &[
+                "staged",
                 "flat",
                 "binomial",
                 "scatter-allgather",
@@ -180,6 +182,7 @@ fn every_algorithm_that_is_asked_for_gives_the_results() {
         (
             "BOWLINE_REDUCE",
             &[
+                "staged",
                 "flat",
                 "binomial",
                 "ordered",
@@ -190,11 +193,11 @@ fn every_algorithm_that_is_asked_for_gives_the_results() {
                 "split:2",
             ],
         ),
-        ("BOWLINE_GATHER", &["linear", "binomial"]),
+        ("BOWLINE_GATHER", &["staged", "linear", "binomial"]),
         ("BOWLINE_SCATTER", &["linear", "binomial"]),
-        ("BOWLINE_ALLGATHER", &["doubling", "bruck", "ring", "direct", "gather-bcast"]),
-        ("BOWLINE_ALLTOALL", &["bruck", "direct", "pairwise"]),
-        ("BOWLINE_REDUCE_SCATTER", &["via-root", "halving", "pairwise", "direct"]),
+        ("BOWLINE_ALLGATHER", &["staged", "doubling", "bruck", "ring", "direct", "gather-bcast"]),
+        ("BOWLINE_ALLTOALL", &["staged", "bruck", "direct", "pairwise"]),
+        ("BOWLINE_REDUCE_SCATTER", &["staged", "via-root", "halving", "pairwise", "direct"]),
         ("BOWLINE_SCAN", &["doubling", "chain"]),
     ];
     for (setting, names) in all {

@@ -8,7 +8,10 @@ use bowline_base::config::{Config, show_bytes};
 use bowline_model::coll::choice::Shape;
 use bowline_model::coll::forms::{Form, Tree};
 use bowline_model::coll::layers::Layered;
-use bowline_model::coll::price::{AllreduceForm, Crew, JobCosts, Layers, Priced, Prices, Way};
+use bowline_model::coll::price::{
+    AllreduceForm, Crew, JobCosts, Layers, Priced, Prices, Staged, Way,
+};
+use bowline_model::coll::wanted::STAGED;
 use clap::ValueEnum;
 use serde::Serialize;
 
@@ -19,6 +22,7 @@ pub(super) enum Collective {
     Bcast,
     Reduce,
     Allreduce,
+    Gather,
     Allgather,
     Alltoall,
     ReduceScatter,
@@ -94,16 +98,28 @@ fn forms<F: Form + std::fmt::Debug>(all: Vec<Priced<F>>) -> Vec<Priced<String>> 
     all.into_iter().map(|Priced { form, time }| Priced { form: name(form), time }).collect()
 }
 
-/// The algorithms of one size, and what the table of limits says.
+/// The algorithms of one size, that of shared memory among them if the ranks share some, and what the table of limits
+/// says of messages.
 fn algorithms(
     prices: &Prices,
-    shape: Shape,
+    (shape, memory): (Shape, bool),
     collective: Collective,
     bytes: usize,
 ) -> (Vec<Priced<String>>, String) {
     // Of numbers of eight bytes.
     let width = 8;
-    match collective {
+    let total = bytes.saturating_mul(shape.ranks as usize);
+    let (what, length) = match collective {
+        Collective::Barrier => (Staged::Barrier, 0),
+        Collective::Bcast => (Staged::Bcast, bytes),
+        Collective::Reduce => (Staged::Reduce, bytes),
+        Collective::Allreduce => (Staged::Allreduce, bytes),
+        Collective::Gather => (Staged::Gather, bytes),
+        Collective::Allgather => (Staged::Allgather, bytes),
+        Collective::Alltoall => (Staged::Alltoall, bytes),
+        Collective::ReduceScatter => (Staged::ReduceScatter, total),
+    };
+    let (mut all, table) = match collective {
         Collective::Barrier => (ways(prices.barriers(), name), name(shape.barrier())),
         Collective::Bcast => (ways(prices.bcasts(bytes), name), name(shape.bcast(bytes))),
         Collective::Reduce => {
@@ -117,12 +133,19 @@ fn algorithms(
             (ways(prices.allgathers(bytes), name), name(shape.allgather(bytes)))
         }
         Collective::Alltoall => (forms(prices.alltoalls(bytes)), name(shape.alltoall(bytes))),
+        Collective::Gather => (forms(prices.gathers(bytes)), name(shape.tree(bytes))),
         Collective::ReduceScatter => {
-            let total = bytes.saturating_mul(shape.ranks as usize);
             let table = name(shape.reduce_scatter(total, true));
             (forms(prices.reduce_scatters(total, true)), table)
         }
+    };
+    let staged = memory.then(|| prices.staged(what, length)).flatten();
+    if let Some(time) = staged {
+        // Of equals messages come first, as a job takes them.
+        let place = all.partition_point(|one| one.time <= time);
+        all.insert(place, Priced { form: STAGED.to_owned(), time });
     }
+    (all, table)
 }
 
 /// What is known of a collective of ranks on some nodes, `share` on each processor, with these settings.
@@ -162,14 +185,17 @@ pub(super) fn report(
         consecutive: true,
     });
     let prices = Prices { crew: Crew { ranks, share }, costs, layers };
+    let memory = nodes == 1 && bowline::stack::shares_memory(config);
     let shape = Shape { ranks, oversubscribed: share > 1.0 };
     let of_size = |&bytes: &usize| {
-        let (all, table) = algorithms(&prices, shape, collective, bytes);
+        let (all, table) = algorithms(&prices, (shape, memory), collective, bytes);
         // One that the call does not allow, or a schedule, is not among them by its name.
         let named = all.iter().any(|one| one.form == asked);
+        let table_shares = shape.shares_memory() && all.iter().any(|one| one.form == STAGED);
         let taken = |index: usize, form: &str| match (named, by_costs) {
             (true, _) => form == asked,
             (false, true) => index == 0,
+            (false, false) if table_shares => form == STAGED,
             (false, false) => form == table,
         };
         let algorithm = |(index, Priced { form, time }): (usize, Priced<String>)| {
@@ -220,7 +246,10 @@ impl Report {
                 writeln!(out, "  {mark} {:>12.2} us  {name}", time_ns / 1e3)?;
             }
         }
-        writeln!(out, "+ is what a job takes where its transports share no memory for it")?;
+        writeln!(
+            out,
+            "+ is what a job takes; calls that return before the end never go by staged"
+        )?;
         Ok(out)
     }
 }

@@ -214,6 +214,9 @@ impl MachineOptions {
             copy,
             reduce,
             switch: 0.0,
+            mark: 0.0,
+            slot: 0.0,
+            skew: 0.0,
             by_size: OfSizes::NONE,
         };
         match &plan.base {

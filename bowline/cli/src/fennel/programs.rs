@@ -258,6 +258,7 @@ impl Collective {
                     .context("there is an algorithm for all numbers of ranks")?
                     .form
             }
+            WantedAllreduce::Staged => bail!("--algorithm staged: it has no messages to simulate"),
             WantedAllreduce::Form(form) => AllreduceForm::Form(form),
             WantedAllreduce::Multiplying { ratio } => {
                 let own = self.algorithm == "multiplying";

@@ -21,6 +21,12 @@ pub struct Costs {
     pub reduce: f64,
     /// What it takes to give a processor to another rank.
     pub switch: f64,
+    /// What a mark in memory that ranks share takes, where it is written or waited for; 0 where they share none.
+    pub mark: f64,
+    /// What a byte takes on its way into such memory or out of it.
+    pub slot: f64,
+    /// How late a rank is for a stage in the mean, beside what it does for the collective.
+    pub skew: f64,
     /// Where they were measured by size, the first two as they were found, in ascending order of sizes. A message's
     /// bytes are in them, and the byte counts only for those beyond the last size.
     pub by_size: OfSizes,
@@ -102,6 +108,9 @@ impl Costs {
         copy: 0.1,
         reduce: 0.15,
         switch: 2000.0,
+        mark: 60.0,
+        slot: 0.05,
+        skew: 0.0,
         by_size: OfSizes::NONE,
     };
 
@@ -114,16 +123,30 @@ impl Costs {
         copy: 0.1,
         reduce: 0.15,
         switch: 2000.0,
+        mark: 0.0,
+        slot: 0.0,
+        skew: 0.0,
         by_size: OfSizes::NONE,
     };
 
     /// The names of the parameters, in order.
-    pub const NAMES: [&str; 7] =
-        ["pipelining", "required", "receive", "byte", "copy", "reduce", "switch"];
+    pub const NAMES: [&str; 10] = [
+        "pipelining",
+        "required",
+        "receive",
+        "byte",
+        "copy",
+        "reduce",
+        "switch",
+        "mark",
+        "slot",
+        "skew",
+    ];
 
-    const fn fields(&mut self) -> [&mut f64; 7] {
-        let Self { pipelining, required, receive, byte, copy, reduce, switch, by_size: _ } = self;
-        [pipelining, required, receive, byte, copy, reduce, switch]
+    const fn fields(&mut self) -> [&mut f64; 10] {
+        let Self { pipelining, required, receive, byte, copy, reduce, switch, .. } = self;
+        let Self { mark, slot, skew, .. } = self;
+        [pipelining, required, receive, byte, copy, reduce, switch, mark, slot, skew]
     }
 
     /// How long a message of `bytes` is under way beside what keeps its sender busy, and how long that is.
@@ -146,9 +169,18 @@ impl Costs {
     /// The ratio that schedules of recursive multiplying are made for, with messages of `bytes`: the latency of one, in
     /// what one more in a stage adds.
     pub fn ratio(&self, bytes: usize) -> f64 {
+        self.message(bytes as f64).0 / self.one_more(bytes)
+    }
+
+    /// How late ranks are for a stage, in the same unit.
+    pub fn skew_ratio(&self, bytes: usize) -> f64 {
+        self.skew / self.one_more(bytes)
+    }
+
+    /// What one message more in a stage adds.
+    fn one_more(&self, bytes: usize) -> f64 {
         let bytes = bytes as f64;
-        let (way, send) = self.message(bytes);
-        way / (send + self.receive + bytes * self.reduce)
+        self.message(bytes).1 + self.receive + bytes * self.reduce
     }
 }
 

@@ -2,7 +2,9 @@
 
 use super::{Load, levels};
 use crate::coll::bcast::CHAIN_PIECE;
-use crate::coll::forms::{Allgather, Allreduce, Alltoall, Barrier, Bcast, Reduce, ReduceScatter};
+use crate::coll::forms::{
+    Allgather, Allreduce, Alltoall, Barrier, Bcast, Reduce, ReduceScatter, Tree,
+};
 
 fn log2(ranks: f64) -> f64 {
     ranks.log2().ceil()
@@ -59,6 +61,24 @@ pub fn bcast(ranks: u32, how: Bcast, bytes: usize) -> Load {
             let behind = Load { hops: 0.0, switches: 1.0, ..piece }.times(pieces - 1.0);
             let all = Load { messages: (n - 1.0) * pieces, all_bytes: (n - 1.0) * bytes, ..way };
             Load { messages: 0.0, all_bytes: 0.0, ..behind }.then(all)
+        }
+    }
+}
+
+/// What a gather of blocks of `block` bytes does.
+pub fn gather(ranks: u32, how: Tree, block: usize) -> Load {
+    let (n, len) = (f64::from(ranks), block as f64);
+    match how {
+        _ if ranks < 2 => Load::default().copying(len),
+        Tree::Linear => Load::fan_in(n - 1.0, len).copying(len),
+        Tree::Binomial => {
+            // The root gets a half, a quarter and so on; each block travels about half of the rounds.
+            let rounds = log2(n);
+            let way =
+                Load { receives: rounds, ..Load::fan_in(1.0, 0.0).times(f64::from(ranks.ilog2())) };
+            let bytes = (n - 1.0) * len;
+            Load { bytes, messages: n - 1.0, all_bytes: n * len * rounds / 2.0, ..way }
+                .copying(n * len)
         }
     }
 }

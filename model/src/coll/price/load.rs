@@ -1,6 +1,7 @@
 //! What an algorithm does, counted, and what that takes.
 
 use super::{Costs, Crew};
+use crate::choice::last_of;
 
 /// What an algorithm does, on its longest way and in all.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -26,6 +27,16 @@ pub struct Load {
     pub all_reduced: f64,
     /// How often ranks have to run one after the other.
     pub switches: f64,
+    /// How late the last of those is that are waited for, stage by stage, where a rank is late by 1 in the mean.
+    pub lateness: f64,
+    /// Marks in memory that ranks share, which are written or waited for on the longest way.
+    pub marks: f64,
+    /// Bytes that are moved into such memory or out of it on that way.
+    pub moved: f64,
+    /// Marks of all ranks.
+    pub all_marks: f64,
+    /// Bytes that all ranks move.
+    pub all_moved: f64,
 }
 
 impl Load {
@@ -42,6 +53,11 @@ impl Load {
             all_bytes: self.all_bytes + next.all_bytes,
             all_reduced: self.all_reduced + next.all_reduced,
             switches: self.switches + next.switches,
+            lateness: self.lateness + next.lateness,
+            marks: self.marks + next.marks,
+            moved: self.moved + next.moved,
+            all_marks: self.all_marks + next.all_marks,
+            all_moved: self.all_moved + next.all_moved,
         }
     }
 
@@ -58,6 +74,11 @@ impl Load {
             all_bytes: self.all_bytes * n,
             all_reduced: self.all_reduced * n,
             switches: self.switches * n,
+            lateness: self.lateness * n,
+            marks: self.marks * n,
+            moved: self.moved * n,
+            all_marks: self.all_marks * n,
+            all_moved: self.all_moved * n,
         }
     }
 
@@ -71,6 +92,7 @@ impl Load {
             messages: ranks * width,
             all_bytes: ranks * width * bytes,
             switches: 1.0,
+            lateness: last_of(width as u32 + 1),
             ..Self::default()
         }
     }
@@ -85,13 +107,15 @@ impl Load {
             messages: width,
             all_bytes: width * bytes,
             switches: 1.0,
+            lateness: 1.0,
             ..Self::default()
         }
     }
 
     /// A rank gets `bytes` from each of `width` others.
     pub(super) fn fan_in(width: f64, bytes: f64) -> Self {
-        Self { sends: 1.0, receives: width, bytes, ..Self::fan_out(width, bytes) }
+        let lateness = last_of(width as u32 + 1);
+        Self { sends: 1.0, receives: width, bytes, lateness, ..Self::fan_out(width, bytes) }
     }
 
     /// One rank reduces so many bytes.
@@ -123,14 +147,19 @@ impl Load {
         let busy = self.sends * send
             + self.receives * costs.receive
             + self.reduced * costs.reduce
-            + self.copied * costs.copy;
+            + self.copied * costs.copy
+            + self.marks * costs.mark
+            + self.moved * costs.slot;
+        let way = way + self.lateness * costs.skew;
         if crew.share <= 1.0 {
             return way + busy;
         }
         let mean = if self.messages > 0.0 { self.all_bytes / self.messages } else { 0.0 };
         let all = self.messages * (costs.message(mean).1 + costs.receive)
             + self.all_reduced * costs.reduce
-            + self.copied * f64::from(crew.ranks) * costs.copy;
+            + self.copied * f64::from(crew.ranks) * costs.copy
+            + self.all_marks * costs.mark
+            + self.all_moved * costs.slot;
         let processors = f64::from(crew.ranks) / crew.share;
         way + busy.max(all / processors) + self.switches * crew.share * costs.switch
     }

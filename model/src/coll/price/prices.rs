@@ -6,7 +6,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::{AllreduceForm, Costs, CostsError, Crew, Priced, allgather, barrier, bcast, reduce};
+use super::{
+    AllreduceForm, Costs, CostsError, Crew, Priced, Staged, allgather, barrier, bcast, reduce,
+};
 use crate::coll::forms::{Allgather, Alltoall, Barrier, Bcast, Reduce, ReduceScatter, Tree};
 use crate::coll::layers::{Layered, bcast_within, reduce_within};
 use crate::coll::nodes::Nodes;
@@ -210,6 +212,18 @@ impl Prices {
             (within, among.into_iter().filter(|way| any.contains(&way.form)).collect())
         });
         Self::all(self.crew.allgathers(self.anywhere(), block), layered)
+    }
+
+    /// What shared memory takes for a collective, where ranks have some, are all on one node and it allows so many.
+    pub fn staged(&self, what: Staged, bytes: usize) -> Option<f64> {
+        let Self { crew, costs, layers } = self;
+        let can = costs.near.mark > 0.0 && layers.is_none() && what.allows(crew.ranks, bytes);
+        can.then(|| what.load(crew.ranks, bytes).time(*crew, &costs.near))
+    }
+
+    /// All algorithms of gathers of blocks of `block` bytes.
+    pub fn gathers(&self, block: usize) -> Vec<Priced<Tree>> {
+        self.crew.gathers(self.anywhere(), block)
     }
 
     /// All algorithms of all-to-alls of blocks of `block` bytes.

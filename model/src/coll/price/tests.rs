@@ -21,6 +21,9 @@ const COSTS: Costs = Costs {
     copy: 0.1,
     reduce: 0.2,
     switch: 0.0,
+    mark: 0.0,
+    slot: 0.0,
+    skew: 0.0,
     by_size: OfSizes::NONE,
 };
 

@@ -554,13 +554,10 @@ impl<'a> Passage<'a> {
 }
 
 impl Communicator {
-    /// The staging memory of this communicator, where a collective of so many bytes uses it. Made at the first call, which is
-    /// collective.
+    /// The staging memory of this communicator, if its ranks share some. Made at the first call that chooses it, which
+    /// is collective; of at most as many ranks as such a choice allows.
     #[inline]
-    pub(crate) fn staging(&self, len: usize) -> Result<Option<&Staging>, MpiError> {
-        if !self.shape().stages(len) {
-            return Ok(None);
-        }
+    pub(crate) fn staging(&self) -> Result<Option<&Staging>, MpiError> {
         match self.inner.staging.get() {
             Some(staging) => Ok(staging.as_deref()),
             None => self.make_staging(),

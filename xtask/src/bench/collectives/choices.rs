@@ -3,9 +3,10 @@
 use anyhow::{Context, Result};
 use bowline_bench::{Contestant, Order, Rounds};
 use bowline_model::coll::forms::{Allgather, Allreduce, Bcast, Form, ReduceScatter};
+use bowline_model::coll::wanted::STAGED;
 use serde::Serialize;
 
-use super::ranks::Site;
+use super::ranks::{Network, Site};
 
 /// A collective whose choice is looked at.
 struct Collective {
@@ -16,26 +17,29 @@ struct Collective {
     candidates: Vec<String>,
 }
 
-fn names<F: Form>() -> Vec<String> {
-    F::NAMED.iter().map(|(name, _)| (*name).to_owned()).collect()
+/// What can be asked for by name; the memory that ranks share only where they share some.
+fn names<F: Form>(network: Network) -> Vec<String> {
+    let staged = (network == Network::Shm).then_some(STAGED);
+    let names = F::NAMED.iter().map(|(name, _)| *name);
+    names.chain(staged).map(ToOwned::to_owned).collect()
 }
 
 /// All of them, with what can be asked for by name.
-fn collectives() -> [Collective; 4] {
-    let mut allreduce = names::<Allreduce>();
+fn collectives(network: Network) -> [Collective; 4] {
+    let mut allreduce = names::<Allreduce>(network);
     allreduce.push("multiplying".to_owned());
     allreduce.push("multiplying:12".to_owned());
     let collective =
         |name, test, setting, candidates| Collective { name, test, setting, candidates };
     [
         collective("allreduce", "allreducelast", "BOWLINE_ALLREDUCE", allreduce),
-        collective("bcast", "bcastlast", "BOWLINE_BCAST", names::<Bcast>()),
-        collective("allgather", "allgatherlast", "BOWLINE_ALLGATHER", names::<Allgather>()),
+        collective("bcast", "bcastlast", "BOWLINE_BCAST", names::<Bcast>(network)),
+        collective("allgather", "allgatherlast", "BOWLINE_ALLGATHER", names::<Allgather>(network)),
         collective(
             "reduce_scatter",
             "reducescatterlast",
             "BOWLINE_REDUCE_SCATTER",
-            names::<ReduceScatter>(),
+            names::<ReduceScatter>(network),
         ),
     ]
 }
@@ -68,7 +72,7 @@ impl Cell {
 
 /// Measures every cell of one network.
 pub(super) fn measure(site: &mut Site<'_>) -> Result<Vec<Cell>> {
-    let collectives = collectives();
+    let collectives = collectives(site.network);
     let longest = collectives.iter().map(|one| one.candidates.len()).max().unwrap_or(0);
     // A job asks for one algorithm of each collective; the first one for none.
     let job = |place: usize| {

@@ -1,0 +1,139 @@
+//! Collectives through memory that the ranks share, and their loads: what a rank puts into slots and takes out of them,
+//! and the marks by which ranks know of each other.
+//!
+//! Nothing here is a plan: the steps are those of mpi-layer, which no message carries. The loads have its limits too, as
+//! far as they show in times.
+
+use super::Load;
+
+/// What goes through shared memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(clippy::exhaustive_enums, reason = "the collectives that do")]
+pub enum Staged {
+    /// A barrier.
+    Barrier,
+    /// A broadcast of a vector.
+    Bcast,
+    /// A gather of blocks.
+    Gather,
+    /// An allgather of blocks.
+    Allgather,
+    /// An all-to-all of blocks.
+    Alltoall,
+    /// A reduction of vectors to one rank.
+    Reduce,
+    /// An allreduce of vectors.
+    Allreduce,
+    /// A reduction of vectors that is scattered.
+    ReduceScatter,
+}
+
+/// Allreduces of at most so many bytes have a line of memory for each rank.
+pub const LINE_BYTES: usize = 56;
+
+/// Bytes of a slot.
+const SLOT_BYTES: usize = 128 << 10;
+
+/// Vectors that have at most so many bytes together are combined by one rank.
+const ALONE_BYTES: usize = 128 << 10;
+
+/// Most ranks that share slots: of more each has too little of one.
+const RANKS_MAX: u32 = 64;
+
+impl Staged {
+    /// Whether so many ranks can share memory for it; `bytes` is the length of a vector or block.
+    pub const fn allows(self, ranks: u32, bytes: usize) -> bool {
+        let in_lines = match self {
+            Self::Barrier => true,
+            Self::Allreduce => bytes <= LINE_BYTES,
+            _ => false,
+        };
+        ranks >= 2 && (in_lines || ranks <= RANKS_MAX)
+    }
+
+    /// What it does, with vectors or blocks of `bytes`; a reduction that is scattered has vectors.
+    pub fn load(self, ranks: u32, bytes: usize) -> Load {
+        let (n, len) = (f64::from(ranks), bytes as f64);
+        let others = n - 1.0;
+        let block = len / n;
+        let alone = bytes.saturating_mul(ranks as usize) <= ALONE_BYTES;
+        // What the longest way and all ranks move in and out, what they reduce, and how often ranks wait for each other.
+        let (moved, all_moved, reduced, all_reduced, switches) = match self {
+            Self::Barrier => (0.0, 0.0, 0.0, 0.0, 2.0),
+            // Others take a slot out while the root fills the next one.
+            Self::Bcast => (len + len.min(SLOT_BYTES as f64), n * len, 0.0, 0.0, 1.0),
+            Self::Gather => (n * len, 2.0 * n * len, 0.0, 0.0, 1.0),
+            Self::Allgather => ((n + 1.0) * len, n * (n + 1.0) * len, 0.0, 0.0, 2.0),
+            Self::Alltoall => ((2.0 * n - 1.0) * len, n * (2.0 * n - 1.0) * len, 0.0, 0.0, 2.0),
+            Self::Reduce if alone => {
+                ((n + 1.0) * len, 2.0 * n * len, others * len, others * len, 1.0)
+            }
+            Self::Allreduce if alone => {
+                ((n + 3.0) * len, (3.0 * n + 1.0) * len, others * len, others * len, 2.0)
+            }
+            Self::Reduce => (3.0 * len, 4.0 * n * len, others * block, others * len, 2.0),
+            Self::Allreduce => (4.0 * len, 4.0 * n * len, others * block, others * len, 3.0),
+            Self::ReduceScatter => (2.0 * len, 2.0 * n * len, others * block, others * len, 2.0),
+        };
+        // Each rank leaves a mark, and finds those of the ranks that it waits for; long ones do so for each slot.
+        let steps = (all_moved / n / SLOT_BYTES as f64).ceil().max(1.0);
+        let (marks, all_marks) = match self {
+            Self::Bcast => (2.0, 2.0 * n),
+            Self::Gather | Self::Reduce if alone => (n, 2.0 * n),
+            Self::Barrier | Self::Allreduce if bytes <= LINE_BYTES => (n, 3.0 * n),
+            _ => (2.0 * n, n * (n + 1.0)),
+        };
+        Load {
+            marks: marks * steps,
+            all_marks: all_marks * steps,
+            moved,
+            all_moved,
+            reduced,
+            all_reduced,
+            switches,
+            ..Load::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::coll::price::{Costs, Crew};
+
+    const ALL: [Staged; 8] = [
+        Staged::Barrier,
+        Staged::Bcast,
+        Staged::Gather,
+        Staged::Allgather,
+        Staged::Alltoall,
+        Staged::Reduce,
+        Staged::Allreduce,
+        Staged::ReduceScatter,
+    ];
+
+    #[test]
+    fn more_bytes_and_more_ranks_never_take_less() {
+        for what in ALL {
+            for share in [1.0, 4.0] {
+                let time = |ranks, bytes| {
+                    what.load(ranks, bytes).time(Crew { ranks, share }, &Costs::SHARED_MEMORY)
+                };
+                for bytes in [0, 8, 64, 1000, 100_000, 10_000_000] {
+                    assert!(time(8, bytes) <= time(8, 2 * bytes), "{what:?} {bytes}");
+                    assert!(time(8, bytes) <= time(16, bytes), "{what:?} {bytes}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn lines_have_no_limit_of_ranks_and_slots_do() {
+        for what in ALL {
+            assert!(what.allows(RANKS_MAX, 1 << 20) && !what.allows(1, 8), "{what:?}");
+            let lines = matches!(what, Staged::Barrier | Staged::Allreduce);
+            assert_eq!(what.allows(RANKS_MAX + 1, 8), lines, "{what:?}");
+        }
+        assert!(!Staged::Allreduce.allows(RANKS_MAX + 1, LINE_BYTES + 1));
+    }
+}

@@ -177,8 +177,10 @@ pub(crate) fn enter(config: &Config) -> Result<Entered, InitError> {
     }
     if rank == 0 {
         let mut collectives = CollOptions::from_config(config).map_err(StackError::from)?;
-        if let Some(assumed) = stack::assumed_costs(spread, config) {
-            collectives.assume(assumed).map_err(StackError::from)?;
+        if let Some((costs, _)) =
+            crate::model_file::coll_costs(spread, config).map_err(StackError::from)?
+        {
+            collectives.assume(&costs).map_err(StackError::from)?;
         }
         boot.kvs.put(COLLECTIVES, collectives.of_job().as_bytes())?;
     }

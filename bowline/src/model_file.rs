@@ -1,43 +1,205 @@
-//! Where the fits of the pipelining model are kept, for whoever writes and reads them.
+//! What messages cost, by which the algorithms of collectives are chosen: as a setting says, as was fitted on this
+//! machine, or as is assumed.
 //!
 //! The figures of [`costs`](crate::costs) steer which protocol carries a message; these are for the choice of
-//! algorithms of collectives. What the file says is in the crate `bowline-model`, module `fit::table`.
+//! algorithms of collectives. `bowline model fit --keep` keeps its fits as JSON (crate `bowline-model`, module
+//! `fit::table`), and beside them what jobs read: a title, and a line for each site and transport with its costs. A file
+//! in the cache directory that cannot be used is left out with a warning; one that the user has named must be usable.
+//! Rank 0 reads it, and what it finds is every rank's.
 
-use std::path::PathBuf;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 
 use bowline_base::config::{Config, Setting};
+use bowline_model::coll::price::{Costs, JobCosts};
+use thiserror::Error;
+
+use crate::stack;
 
 bowline_base::settings! {
     /// Settings of the model.
     pub const SETTINGS = [
-        /// Where `bowline model fit --keep` keeps what it has fitted: auto, a file in the user's cache directory; off, nowhere; else a file.
+        /// Where `bowline model fit --keep` keeps what it has fitted, and jobs find it (see BOWLINE_COLL_COSTS): auto, a file in the user's cache directory; off, nowhere; else a file.
         pub MODEL: String = Setting::<String>::text("BOWLINE_MODEL", "auto")
-            .cost("none")
-            .change("a file where the home directory is not writable or shared between different machines");
+            .cost("rank 0 reads the file when it starts, if there is one")
+            .change("a file where the home directory is not writable or shared between different machines; off to have the same choices on every machine");
     ];
 }
 
 /// The file's name in the cache directory.
 const FILE: &str = "bowline/model.json";
 
+/// The first line of what jobs read.
+const TITLE: &str = "bowline costs of collectives, version 1";
+
+/// What jobs read, of sites with transports and their costs.
+pub fn text<'a>(costs: impl IntoIterator<Item = (&'a str, &'a str, Costs)>) -> String {
+    let mut text = format!("{TITLE}\n");
+    for (site, transport, costs) in costs {
+        text += &format!("{site}\t{transport}\t{costs}\n");
+    }
+    text
+}
+
+/// The costs of a transport at a site.
+fn find(text: &str, site: &str, transport: &str) -> Option<Costs> {
+    text.lines().skip(1).find_map(|line| {
+        let costs = line.strip_prefix(site)?.strip_prefix('\t')?.strip_prefix(transport)?;
+        costs.strip_prefix('\t')?.parse().ok()
+    })
+}
+
+/// Why a file of fits cannot be used.
+#[derive(Error)]
+#[non_exhaustive]
+pub enum FitsError {
+    /// It is something else.
+    #[error(
+        "{path} has no costs of collectives, for its first line is not `{TITLE}`; keep a fit again, or name another file with BOWLINE_MODEL, or off"
+    )]
+    Foreign {
+        /// The file.
+        path: String,
+    },
+    /// It cannot be read.
+    #[error("cannot read {path}: {source}; name another file with BOWLINE_MODEL, or off")]
+    Access {
+        /// The file.
+        path: String,
+        /// Why.
+        source: std::io::Error,
+    },
+}
+
+bowline_base::debug_by_display!(FitsError);
+
+/// Where costs are from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Source {
+    /// The setting says them.
+    Given,
+    /// They were fitted on this machine, of at least one of the transports.
+    Fitted,
+    /// Nobody has measured them.
+    Assumed,
+}
+
+impl Source {
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Given => "given",
+            Self::Fitted => "fitted",
+            Self::Assumed => "assumed",
+        }
+    }
+}
+
 /// Where the fits are kept; `None` where the user wants none or there is no place.
 pub fn file(config: &Config) -> Option<PathBuf> {
     crate::costs::place(&config.get(MODEL), FILE)
+}
+
+/// Where beside the fits that is which jobs read.
+pub fn costs_file(fits: &Path) -> PathBuf {
+    fits.with_extension("costs")
+}
+
+fn read(path: &Path) -> Result<Option<String>, FitsError> {
+    let name = || path.display().to_string();
+    match std::fs::read(path) {
+        Ok(text) if text.starts_with(TITLE.as_bytes()) => {
+            Ok(Some(String::from_utf8_lossy(&text).into_owned()))
+        }
+        Ok(_) => Err(FitsError::Foreign { path: name() }),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(FitsError::Access { path: name(), source }),
+    }
+}
+
+/// The costs that are kept, if there are any.
+fn kept(config: &Config) -> Result<Option<String>, FitsError> {
+    let Some(path) = file(config) else { return Ok(None) };
+    let is_named = !matches!(config.get(MODEL).trim(), "" | "auto");
+    match read(&costs_file(&path)) {
+        Err(error) if !is_named => {
+            tracing::warn!("{error}");
+            Ok(None)
+        }
+        read => read,
+    }
+}
+
+/// What messages cost in a job, if anything is known of it, as `BOWLINE_COLL_COSTS` has it, and where that is from.
+///
+/// # Errors
+/// When the user has named a file of fits that cannot be used.
+pub fn coll_costs(spread: bool, config: &Config) -> Result<Option<(String, Source)>, FitsError> {
+    let given: String = config.get(bowline_mpi::COLL_COSTS);
+    if given != "auto" {
+        return Ok(Some((given, Source::Given)));
+    }
+    let Some(carriers) = stack::carriers(spread, config) else { return Ok(None) };
+    let kept = kept(config)?;
+    Ok(Some(known(carriers, kept.as_deref(), &crate::costs::site())))
+}
+
+/// What is known of the transports within nodes and between them: fitted at this site, or else assumed.
+fn known(carriers: [&str; 2], kept: Option<&str>, site: &str) -> (String, Source) {
+    let mut source = Source::Assumed;
+    let [near, far] = carriers.map(|transport| {
+        let assumed = if transport == "shm" { Costs::SHARED_MEMORY } else { Costs::TCP };
+        let fitted = kept.and_then(|text| find(text, site, transport));
+        fitted.inspect(|_| source = Source::Fitted).unwrap_or(assumed)
+    });
+    (JobCosts { near, far }.to_string(), source)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn config(pairs: &[(&str, &str)]) -> Config {
+        Config::from_pairs(pairs.iter().copied(), stack::SETTINGS).unwrap()
+    }
+
     #[test]
     fn the_file_is_where_the_setting_says() {
-        let place = |text: &str| {
-            let config = Config::from_pairs([("BOWLINE_MODEL", text)], crate::stack::SETTINGS);
-            file(&config.unwrap())
-        };
+        let place = |text: &str| file(&config(&[("BOWLINE_MODEL", text)]));
         assert_eq!(place("off"), None);
         assert_eq!(place("some/file"), Some(PathBuf::from("some/file")));
         // Without a home there is no place.
         assert!(place("auto").is_none_or(|path| path.ends_with(FILE)));
+    }
+
+    #[test]
+    fn costs_are_given_or_fitted_or_assumed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("model.json");
+        let name = path.to_str().unwrap();
+        let known = |spread, more: &[(&str, &str)]| {
+            coll_costs(spread, &config(&[&[("BOWLINE_MODEL", name)], more].concat()))
+        };
+        let parsed = |text: &str| text.parse::<JobCosts>().unwrap();
+        // There is no file yet.
+        let (costs, source) = known(true, &[]).unwrap().unwrap();
+        assert_eq!((parsed(&costs), source), (JobCosts::ASSUMED, Source::Assumed));
+        let site = crate::costs::site();
+        let fitted: Costs = "tcp,byte=3,at8=900/100,at64=950/110".parse().unwrap();
+        let entries = [(&*site, "tcp", fitted), ("elsewhere", "shm", fitted)];
+        std::fs::write(costs_file(&path), text(entries)).unwrap();
+        let (costs, source) = known(true, &[]).unwrap().unwrap();
+        assert_eq!((parsed(&costs).near, source), (Costs::SHARED_MEMORY, Source::Fitted));
+        assert_eq!(parsed(&costs).far, fitted);
+        // Of shared memory nothing was fitted here.
+        let (costs, source) = known(false, &[]).unwrap().unwrap();
+        assert_eq!((parsed(&costs).near, source), (Costs::SHARED_MEMORY, Source::Assumed));
+        let given = known(true, &[("BOWLINE_COLL_COSTS", "tcp,byte=1")]).unwrap();
+        assert_eq!(given, Some(("tcp,byte=1".to_owned(), Source::Given)));
+        assert!(known(true, &[("BOWLINE_TRANSPORTS", "self,shm,tcp,ofi")]).unwrap().is_none());
+        std::fs::write(costs_file(&path), "Chapter 1").unwrap();
+        let error = known(true, &[]).unwrap_err().to_string();
+        assert!(error.contains("model.costs") && error.contains("BOWLINE_MODEL"), "{error}");
     }
 }

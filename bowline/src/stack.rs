@@ -217,6 +217,9 @@ pub enum StackError {
     /// What the transports cost is in a file that is something else.
     #[error(transparent)]
     Costs(#[from] crate::costs::FileError),
+    /// What was fitted is in a file that is something else.
+    #[error(transparent)]
+    Fits(#[from] crate::model_file::FitsError),
     /// No randomness to be had.
     #[error("cannot draw a random number for the worker's identity: {0}")]
     Random(std::io::Error),
@@ -283,14 +286,15 @@ fn names(spread: bool, config: &Config) -> Vec<String> {
     names.split(',').map(|name| name.trim().to_owned()).collect()
 }
 
-/// What is assumed of the costs of messages, where nothing is said of them: of jobs whose ranks have tcp between them.
-/// Where all have shared memory, limits that were measured decide, and of other transports nothing is known.
-pub fn assumed_costs(spread: bool, config: &Config) -> Option<&'static str> {
+/// The transports that carry messages within a node, and between nodes or else within it as well: those of which costs
+/// can be assumed. Of libfabric and verbs nothing is known.
+pub(crate) fn carriers(spread: bool, config: &Config) -> Option<[&'static str; 2]> {
     let all = names(spread, config);
     let has = |name: &str| all.iter().any(|known| known == name);
     match (has("shm"), has("tcp"), has("ofi") || has("verbs")) {
-        (true, true, false) if spread => Some("shm/tcp"),
-        (false, true, false) => Some("tcp"),
+        (true, true, false) if spread => Some(["shm", "tcp"]),
+        (true, _, false) if !spread => Some(["shm", "shm"]),
+        (false, true, false) => Some(["tcp", "tcp"]),
         _ => None,
     }
 }

@@ -95,6 +95,10 @@ pub fn threads_with<R: Send>(
         first_rank: 0,
         area_bytes: stack::area_bytes(config),
     };
+    let refused = |source: StackError| ThreadsError::Stack { rank: 0, source };
+    let costs =
+        crate::model_file::coll_costs(false, config).map_err(|error| refused(error.into()))?;
+    let costs = costs.as_ref().map(|(costs, _)| costs.as_str());
     let job = JobMemory::create_private(&spec)?;
     let addresses = Arc::new(Addresses::new(n));
     let rank_main = &rank_main;
@@ -102,7 +106,7 @@ pub fn threads_with<R: Send>(
         let (job, addresses) = (job.clone(), Arc::clone(&addresses));
         move || {
             let result = catch_unwind(AssertUnwindSafe(|| {
-                let world = join(&job, rank, ranks, config, &addresses);
+                let world = join(&job, (rank, ranks), (config, costs), &addresses);
                 if world.is_err() {
                     addresses.abandon();
                 }
@@ -153,9 +157,8 @@ pub fn threads_with<R: Send>(
 
 fn join(
     job: &JobMemory,
-    rank: u32,
-    ranks: u32,
-    config: &Config,
+    (rank, ranks): (u32, u32),
+    (config, costs): (&Config, Option<&str>),
     addresses: &Arc<Addresses>,
 ) -> Result<World, ThreadsError> {
     job.attach(rank)?;
@@ -172,6 +175,10 @@ fn join(
     let job = job.clone();
     let mut collectives = CollOptions::from_config(config)
         .map_err(|source| ThreadsError::Stack { rank, source: source.into() })?;
+    if let Some(costs) = costs {
+        let assumed = collectives.assume(costs);
+        assumed.map_err(|source| ThreadsError::Stack { rank, source: source.into() })?;
+    }
     collectives.share_processors(f64::from(ranks) / processors() as f64);
     let world = World::from_parts(WorldParts {
         worker,

@@ -43,9 +43,30 @@ struct Report {
     #[serde(skip_serializing_if = "Option::is_none")]
     transports: Option<Vec<transports::Transport>>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    collectives: Option<[Collectives; 2]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     settings: Option<Vec<Setting>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     unknown: Option<Vec<String>>,
+}
+
+/// What the algorithms of collectives are chosen by.
+#[derive(Debug, Serialize)]
+struct Collectives {
+    /// Whether the job is on one node or several.
+    nodes: &'static str,
+    /// Where costs are from: given, fitted or assumed; a table of limits decides without any.
+    source: &'static str,
+    costs: Option<String>,
+}
+
+impl Collectives {
+    fn of(spread: bool, config: &Config) -> anyhow::Result<Self> {
+        let known = bowline::model_file::coll_costs(spread, config)?;
+        let source = known.as_ref().map_or("unknown", |(_, source)| source.name());
+        let nodes = if spread { "several" } else { "one" };
+        Ok(Self { nodes, source, costs: known.map(|(costs, _)| costs) })
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -84,7 +105,7 @@ pub(crate) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         return probe::process(role);
     }
     let config = bowline::config_from_env()?;
-    let report = Report::new(args, &config);
+    let report = Report::new(args, &config)?;
     if args.json {
         super::output::print_json(&report)?;
     } else {
@@ -94,16 +115,19 @@ pub(crate) fn main(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 impl Report {
-    fn new(args: &Args, config: &Config) -> Self {
+    fn new(args: &Args, config: &Config) -> anyhow::Result<Self> {
         let all = !args.config && !args.transports;
         let unknown = || config.unknown().iter().map(ToString::to_string).collect();
-        Self {
+        let collectives =
+            || anyhow::Ok([Collectives::of(false, config)?, Collectives::of(true, config)?]);
+        Ok(Self {
             version: env!("CARGO_PKG_VERSION"),
             machine: all.then(machine::Machine::here),
             transports: (all || args.transports).then(|| transports::all(config)),
             settings: args.config.then(|| config.rows().map(Setting::from).collect()),
             unknown: args.config.then(unknown),
-        }
+            collectives: all.then(collectives).transpose()?,
+        })
     }
 
     /// The report for people; `limits` asks for everything about transports.
@@ -118,6 +142,10 @@ impl Report {
         }
         for transport in self.transports.iter().flatten() {
             write!(out, "\n{}", transport.text(limits)?)?;
+        }
+        for Collectives { nodes, source, costs } in self.collectives.iter().flatten() {
+            let costs = costs.as_deref().unwrap_or("a table of limits decides");
+            writeln!(out, "\ncollectives, nodes: {nodes:<8} costs are {source}: {costs}")?;
         }
         for setting in self.settings.iter().flatten() {
             writeln!(out, "\n{} = {}", setting.name, setting.value)?;

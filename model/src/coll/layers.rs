@@ -4,10 +4,13 @@
 //! nodes must be [consecutive](Nodes::are_consecutive), so that what a node has combined is of neighbouring ranks.
 
 use super::blocks::{Blocks, Even};
-use super::forms::{Allgather, Allreduce, Barrier, Bcast, Reduce, Tree};
+use super::forms::{Allgather, Allreduce, Barrier, Bcast, Reduce, ReduceScatter, Tree};
 use super::nodes::{Among, Nodes};
-use super::plan::{Place, Plan, Span, Vectors};
-use super::{allgather, allreduce, barrier, bcast, gather, multiply, reduce};
+use super::plan::{Place, Plan, Space, Span, Vectors};
+use super::{
+    allgather, allreduce, barrier, bcast, gather, multiply, reduce, reduce_scatter as scattered,
+    scatter,
+};
 use crate::stages::Stage;
 
 #[cfg(test)]
@@ -135,6 +138,10 @@ pub fn reduce<P: Plan>(
     if first != place.rank {
         return Ok(());
     }
+    if how.among == Reduce::Chain {
+        // Its tracks use the scratch that this one has used.
+        plan.join()?;
+    }
     let mut among = Among::new(plan, PHASES, |node| leader(nodes, node, root));
     let of_nodes = Vectors { input: of_node, scratch, ..vectors };
     reduce::run(&mut among, node, how.among, nodes.node(root), of_nodes)
@@ -241,4 +248,156 @@ pub fn allgather<P: Plan>(
     let all = Span::new(output.space, 0, place.size as usize * output.len);
     let mut within = Among::new(plan, 2 * PHASES, rank);
     bcast::run(&mut within, inner, bcast_within(how.within), 0, all)
+}
+
+/// Blocks of ranks, or of nodes whose ranks follow each other, as they lie in other memory.
+struct Moved<'a, B> {
+    blocks: &'a B,
+    /// Where they lie: this byte is where the byte `from` was.
+    space: Space,
+    at: usize,
+    from: usize,
+    nodes: &'a Nodes,
+    /// The ranks of one node, or the nodes.
+    members: Option<&'a [u32]>,
+}
+
+impl<B: Blocks> Blocks for Moved<'_, B> {
+    fn span(&self, index: u32) -> Span {
+        let (first, last) = match self.members {
+            Some(members) => (members[index as usize], members[index as usize]),
+            None => {
+                let members = self.nodes.members(index);
+                (members[0], members[members.len() - 1])
+            }
+        };
+        let (first, last) = (self.blocks.span(first), self.blocks.span(last));
+        let at = self.at + first.at - self.from;
+        Span::new(self.space, at, last.at + last.len - first.at)
+    }
+}
+
+/// A plan whose input lies in scratch, from a byte on.
+struct Within<'a, P> {
+    plan: &'a mut P,
+    input: usize,
+}
+
+impl<P> Within<'_, P> {
+    fn span(&self, span: Span) -> Span {
+        match span.space {
+            Space::Input => Span::scratch(self.input + span.at, span.len),
+            Space::Output | Space::Scratch => span,
+        }
+    }
+}
+
+impl<P: Plan> Plan for Within<'_, P> {
+    type Error = P::Error;
+
+    fn send(&mut self, to: u32, from: Span) -> Result<(), P::Error> {
+        self.plan.send(to, self.span(from))
+    }
+
+    fn recv(&mut self, from: u32, into: Span) -> Result<(), P::Error> {
+        self.plan.recv(from, self.span(into))
+    }
+
+    fn wait(&mut self) -> Result<(), P::Error> {
+        self.plan.wait()
+    }
+
+    fn copy(&mut self, from: Span, into: Span) {
+        self.plan.copy(self.span(from), self.span(into));
+    }
+
+    fn reduce(&mut self, left: Span, right: Span) {
+        self.plan.reduce(self.span(left), self.span(right));
+    }
+
+    fn phase(&mut self, phase: u8) {
+        self.plan.phase(phase);
+    }
+
+    fn track(&mut self, track: u8) -> Result<(), P::Error> {
+        self.plan.track(track)
+    }
+
+    fn join(&mut self) -> Result<(), P::Error> {
+        self.plan.join()
+    }
+}
+
+/// Where the parts of a scattered reduction are in scratch.
+struct Parts {
+    /// The sum of the node's vectors, behind the scratch of the algorithm among nodes.
+    sum: usize,
+    /// The node's part of the result.
+    node: usize,
+    /// The scratch of the algorithm within nodes.
+    within: usize,
+    /// All of it.
+    len: usize,
+}
+
+/// The blocks of nodes in an input that has all of them.
+fn blocks_of_nodes<'a, B: Blocks>(place: Place, nodes: &'a Nodes, blocks: &'a B) -> Moved<'a, B> {
+    let from = scattered::whole(place, blocks).at;
+    Moved { blocks, space: Space::Input, at: 0, from, nodes, members: None }
+}
+
+fn parts(nodes: &Nodes, how: Layered<ReduceScatter>, place: Place, blocks: &impl Blocks) -> Parts {
+    let whole = scattered::whole(place, blocks);
+    let node = Place { rank: nodes.node(place.rank), size: nodes.count() };
+    let of_nodes = blocks_of_nodes(place, nodes, blocks);
+    let sum = scattered::scratch(how.among, node, &of_nodes);
+    let behind = sum + whole.len;
+    let within = behind + of_nodes.len(node.rank);
+    let len = within + reduce::scratch(reduce_within(how.within), nodes.most(), (whole.len, 1));
+    Parts { sum, node: behind, within, len }
+}
+
+/// Bytes of scratch that [`reduce_scatter()`] needs for an input that `blocks` cuts without gaps.
+pub fn reduce_scatter_scratch(
+    nodes: &Nodes,
+    how: Layered<ReduceScatter>,
+    place: Place,
+    blocks: &impl Blocks,
+) -> usize {
+    parts(nodes, how, place, blocks).len
+}
+
+/// Reduces the inputs, which `blocks` cuts without gaps, and brings each rank's block of the result to its output,
+/// where nodes are consecutive.
+///
+/// # Errors
+/// Those of the plan.
+pub fn reduce_scatter<P: Plan>(
+    plan: &mut P,
+    place: Place,
+    nodes: &Nodes,
+    how: Layered<ReduceScatter>,
+    blocks: &impl Blocks,
+    output: Span,
+) -> Result<(), P::Error> {
+    let input = scattered::whole(place, blocks);
+    let parts = parts(nodes, how, place, blocks);
+    let (members, own) = inside(nodes, place.rank);
+    let rank = |index: u32| members[index as usize];
+    let sum = Span::scratch(parts.sum, input.len);
+    // Nothing is cut within nodes, so the width does not count.
+    let vectors = Vectors { input, output: sum, width: 1, scratch: parts.within };
+    reduce::run(&mut Among::new(plan, 0, rank), own, reduce_within(how.within), 0, vectors)?;
+    let node = Place { rank: nodes.node(place.rank), size: nodes.count() };
+    let of_nodes = blocks_of_nodes(place, nodes, blocks);
+    let result = Span::scratch(parts.node, of_nodes.len(node.rank));
+    if own.rank == 0 {
+        let mut sums = Within { plan: &mut *plan, input: parts.sum };
+        let mut among = Among::new(&mut sums, PHASES, |node| nodes.members(node)[0]);
+        scattered::run(&mut among, node, how.among, &of_nodes, result)?;
+    }
+    let from = blocks.span(members[0]).at;
+    let (space, at) = (Space::Scratch, parts.node);
+    let of_members = Moved { blocks, space, at, from, nodes, members: Some(members) };
+    scatter::linear(&mut Among::new(plan, 2 * PHASES, rank), own, 0, &of_members, output)
 }

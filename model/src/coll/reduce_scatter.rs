@@ -40,7 +40,7 @@ pub fn run<P: Plan>(
 }
 
 /// The whole input.
-fn whole(place: Place, blocks: &impl Blocks) -> Span {
+pub(super) fn whole(place: Place, blocks: &impl Blocks) -> Span {
     let (first, last) = (blocks.span(0), blocks.span(place.size - 1));
     Span::new(first.space, first.at, last.at + last.len - first.at)
 }

@@ -392,6 +392,7 @@ mod tests {
         switch: 0.0,
         mark: 0.0,
         slot: 0.0,
+        spill: 0.0,
         skew: 0.0,
         by_size: crate::coll::price::OfSizes::NONE,
     };

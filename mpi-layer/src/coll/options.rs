@@ -71,11 +71,12 @@ bowline_base::settings! {
         pub SCAN: String = Setting::<String>::text("BOWLINE_SCAN", "auto")
             .cost("nothing")
             .change("as for BOWLINE_BARRIER");
-        /// What messages cost, by which the algorithms of collectives are chosen: auto, assumed costs for jobs of
-        /// processes whose nodes are joined by tcp and for those with tcp alone, else a table of limits; shm or tcp,
-        /// with changes behind it in nanoseconds,
+        /// What messages cost, by which the algorithms of collectives are chosen: auto, what bowline model fit --keep
+        /// has kept of shm and tcp on this machine (BOWLINE_MODEL), or else assumed costs of them, and a table of limits
+        /// for other transports; shm or tcp, with changes behind it in nanoseconds,
         /// such as tcp,pipelining=100000 for a network whose messages take 100 microseconds, or at1024=20000/3500
-        /// for messages of one size as bowline model fit finds them; or two of these, shm/tcp, of messages
+        /// for messages of one size as bowline model fit finds them, or skew=5000 where ranks come late for each stage;
+        /// or two of these, shm/tcp, of messages
         /// within nodes and between them. Rank 0's is every rank's.
         pub COLL_COSTS: String = Setting::<String>::text("BOWLINE_COLL_COSTS", "auto")
             .cost("nothing; the first collective of a communicator makes its table, in about a millisecond")

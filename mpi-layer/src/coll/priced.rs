@@ -75,7 +75,7 @@ pub(crate) struct Chosen {
     allgather: OnceCell<Limits<Choice<Way<Allgather>>>>,
     allgatherv: OnceCell<Limits<Allgather>>,
     alltoall: OnceCell<Limits<Choice<Alltoall>>>,
-    reduce_scatter: OnceCell<[Limits<Choice<ReduceScatter>>; 2]>,
+    reduce_scatter: OnceCell<[Limits<Choice<Way<ReduceScatter>>>; 2]>,
     /// What has taken the place of these. They stay, since a collective that has begun goes by them.
     next: OnceCell<Box<Self>>,
 }
@@ -117,12 +117,13 @@ impl Basis {
             return Choice { messages, staged: false };
         }
         let Some(prices) = &self.prices else {
-            let shared = self.shape.shares_memory() && what.allows(self.shape.ranks, bytes);
+            let shares = self.shape.shares_memory() || self.shape.stages(bytes);
+            let shared = shares && what.allows(self.shape.ranks, bytes);
             return Choice { messages: table(), staged: is_asked || shared };
         };
         let Priced { form: messages, time } = first(priced(prices));
-        let cheaper = || prices.staged(what, bytes).is_some_and(|staged| staged < time);
-        Choice { messages, staged: is_asked || cheaper() }
+        let staged = is_asked || prices.chooses_staged(what, bytes, time);
+        Choice { messages, staged }
     }
 
     fn barrier(&self) -> Choice<Way<Barrier>> {
@@ -220,14 +221,14 @@ impl Basis {
         self.choose(self.wanted.alltoall, staged, |prices| prices.alltoalls(block), table)
     }
 
-    fn reduce_scatter(&self, total: usize, commutative: bool) -> Choice<ReduceScatter> {
+    fn reduce_scatter(&self, total: usize, commutative: bool) -> Choice<Way<ReduceScatter>> {
         let allowed = |how: &ReduceScatter| match how {
             ReduceScatter::Halving => commutative && self.shape.ranks.is_power_of_two(),
             ReduceScatter::Pairwise | ReduceScatter::Multiplying(_) => commutative,
             ReduceScatter::ViaRoot | ReduceScatter::Direct => true,
         };
-        let asked = if_allowed(self.wanted.reduce_scatter, allowed);
-        let table = || self.shape.reduce_scatter(total, commutative);
+        let asked = if_allowed(self.wanted.reduce_scatter, allowed).map(Way::Form);
+        let table = || Way::Form(self.shape.reduce_scatter(total, commutative));
         let priced = |prices: &Prices| prices.reduce_scatters(total, commutative);
         self.choose(asked, (Staged::ReduceScatter, total), priced, table)
     }
@@ -439,11 +440,11 @@ impl Communicator {
         &self,
         total: usize,
         commutative: bool,
-    ) -> Choice<ReduceScatter> {
+    ) -> &Choice<Way<ReduceScatter>> {
         let Chosen { basis, reduce_scatter, .. } = self.chosen();
         let all = reduce_scatter
             .get_or_init(|| by_order(|total, order| basis.reduce_scatter(total, order)));
-        *all[usize::from(commutative)].find(total)
+        all[usize::from(commutative)].find(total)
     }
 
     #[inline]

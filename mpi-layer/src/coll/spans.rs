@@ -485,8 +485,8 @@ impl Communicator {
         total: usize,
         op: Reduction<'a>,
     ) -> Result<(), MpiError> {
-        let Choice { messages: how, staged } = self.reduce_scatter_choice(total, op.commutative);
-        if staged
+        let Choice { messages: way, staged } = self.reduce_scatter_choice(total, op.commutative);
+        if *staged
             && transfers::fits(self.inner.size, op.width)
             && let Some(buffers) = on.buffers()
             && let Some(staging) = self.staging()?
@@ -495,10 +495,20 @@ impl Communicator {
             return staging.reduce_scatter(&self.inner, buffers, blocks, total, op);
         }
         let own = Span::output(blocks.len(self.inner.rank));
-        let scratch = reduce_scatter::scratch(how, self.place(), blocks);
-        let _told = self.inner.told("reduce_scatter", &how, (total, 0), on.later());
-        let mut engine = on.begin(self, scratch, Some(op.combine));
-        reduce_scatter::run(&mut engine, self.place(), how, blocks, own)
+        let _told = self.inner.told("reduce_scatter", way.algorithm(), (total, 0), on.later());
+        let place = self.place();
+        match way {
+            Way::Form(how) => {
+                let scratch = reduce_scatter::scratch(*how, place, blocks);
+                let mut engine = on.begin(self, scratch, Some(op.combine));
+                reduce_scatter::run(&mut engine, place, *how, blocks, own)
+            }
+            Way::Layered(how) => {
+                let scratch = layers::reduce_scatter_scratch(self.nodes(), *how, place, blocks);
+                let mut engine = on.begin(self, scratch, Some(op.combine));
+                layers::reduce_scatter(&mut engine, place, self.nodes(), *how, blocks, own)
+            }
+        }
     }
 
     /// A prefix reduction of `len` bytes.

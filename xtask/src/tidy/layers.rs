@@ -69,6 +69,7 @@ const LAW: &[Layer] = &[
             "bowline-verbs",
             "bowline-sim",
             "bowline-mpi",
+            "bowline-model",
             "bowline-launch",
         ],
         &["bowline-mpi-derive", "bowline-bench"],

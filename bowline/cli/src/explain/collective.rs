@@ -38,7 +38,7 @@ pub(super) struct Report {
     nodes: u32,
     /// What messages cost, as `BOWLINE_COLL_COSTS` has it.
     costs: String,
-    /// Where the costs are from: given, or assumed.
+    /// Where the costs are from: given, fitted or assumed.
     source: &'static str,
     /// By what a job chooses: a setting that names the algorithm, costs, or the table of limits.
     chosen_by: &'static str,
@@ -136,7 +136,7 @@ fn algorithms(
         Collective::Gather => (forms(prices.gathers(bytes)), name(shape.tree(bytes))),
         Collective::ReduceScatter => {
             let table = name(shape.reduce_scatter(total, true));
-            (forms(prices.reduce_scatters(total, true)), table)
+            (ways(prices.reduce_scatters(total, true), name), table)
         }
     };
     let staged = memory.then(|| prices.staged(what, length)).flatten();
@@ -159,13 +159,13 @@ pub(super) fn report(
     share: f64,
     sizes: &[usize],
 ) -> Result<Report> {
-    let setting = bowline::mpi::COLL_COSTS;
-    let text: String = config.get(setting);
-    // As a job of so many nodes would assume them.
-    let assumed = bowline::stack::assumed_costs(nodes > 1, config);
-    let (costs, source): (JobCosts, _) = match text.as_str() {
-        "auto" => (assumed.unwrap_or("shm").parse().context("assumed costs")?, "assumed"),
-        text => (text.parse().context(setting.name())?, "given"),
+    // As a job of so many nodes would find them.
+    let known = bowline::model_file::coll_costs(nodes > 1, config)?;
+    let (costs, source): (JobCosts, _) = match &known {
+        Some((text, source)) => {
+            (text.parse().context(bowline::mpi::COLL_COSTS.name())?, source.name())
+        }
+        None => (JobCosts::ASSUMED, "assumed"),
     };
     let value = collective.to_possible_value().context("every collective has a name")?;
     let name = value.get_name().to_owned();
@@ -173,7 +173,7 @@ pub(super) fn report(
     let options = bowline::mpi::CollOptions::from_config(config)?;
     let asked = options.algorithms().into_iter().find(|(collective, _)| *collective == key);
     let asked = asked.map_or_else(|| "auto".to_owned(), |(_, algorithm)| algorithm);
-    let by_costs = text != "auto" || assumed.is_some();
+    let by_costs = known.is_some();
     let chosen_by = match (asked == "auto", by_costs) {
         (false, _) => "setting",
         (true, true) => "costs",
@@ -191,10 +191,19 @@ pub(super) fn report(
         let (all, table) = algorithms(&prices, (shape, memory), collective, bytes);
         // One that the call does not allow, or a schedule, is not among them by its name.
         let named = all.iter().any(|one| one.form == asked);
-        let table_shares = shape.shares_memory() && all.iter().any(|one| one.form == STAGED);
+        let table_shares = (shape.shares_memory() || shape.stages(bytes))
+            && all.iter().any(|one| one.form == STAGED);
+        // As `Prices::chooses_staged` has it.
+        let staged = all.iter().position(|one| one.form == STAGED);
+        let others = all.iter().position(|one| one.form != STAGED);
+        let cheapest = match share > 1.0 {
+            true => Some(0),
+            false if shape.stages(bytes) => staged.or(others),
+            false => others,
+        };
         let taken = |index: usize, form: &str| match (named, by_costs) {
             (true, _) => form == asked,
-            (false, true) => index == 0,
+            (false, true) => Some(index) == cheapest,
             (false, false) if table_shares => form == STAGED,
             (false, false) => form == table,
         };
@@ -236,7 +245,7 @@ impl Report {
                 "setting" => "a setting names the algorithm",
                 "costs" => "jobs choose by these costs",
                 _ =>
-                    "jobs on one node choose by a table of limits, unless BOWLINE_COLL_COSTS says what messages cost",
+                    "jobs with these transports choose by a table of limits, unless BOWLINE_COLL_COSTS says what messages cost",
             }
         )?;
         for OfSize { bytes, algorithms } in sizes {

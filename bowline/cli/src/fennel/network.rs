@@ -216,6 +216,7 @@ impl MachineOptions {
             switch: 0.0,
             mark: 0.0,
             slot: 0.0,
+            spill: 0.0,
             skew: 0.0,
             by_size: OfSizes::NONE,
         };

@@ -5,6 +5,8 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use bowline::model_file::{costs_file, text};
+use bowline_model::coll::price::Costs;
 use bowline_model::fit::table::{Entry, Table};
 use rustix::fs::{FlockOperation, flock};
 
@@ -66,9 +68,21 @@ fn change(path: &Path, change: impl FnOnce(&mut Table)) -> Result<()> {
     change(&mut table);
     // Whole or not at all: readers take no lock.
     let fresh = path.with_extension(format!("{}.new", std::process::id()));
-    let text = table.text()?;
-    let written = fs::write(&fresh, text).and_then(|()| fs::rename(&fresh, path));
-    written.inspect_err(|_| drop(fs::remove_file(&fresh))).with_context(|| cannot(path))
+    for (path, text) in [(path, table.text()?), (&costs_file(path), costs(&table))] {
+        let written = fs::write(&fresh, text).and_then(|()| fs::rename(&fresh, path));
+        written.inspect_err(|_| drop(fs::remove_file(&fresh))).with_context(|| cannot(path))?;
+    }
+    Ok(())
+}
+
+/// What jobs read of it.
+fn costs(table: &Table) -> String {
+    let fitted = table.entries().iter().filter_map(|entry| {
+        let base = if entry.transport == "shm" { Costs::SHARED_MEMORY } else { Costs::TCP };
+        let costs = base.fitted(&entry.by_size()?, entry.shared);
+        Some((entry.site.as_str(), entry.transport.as_str(), costs))
+    });
+    text(fitted)
 }
 
 /// Has the file to itself.
@@ -103,7 +117,12 @@ mod tests {
         forget(&path, "here").unwrap();
         assert_eq!(read(&path).unwrap().entries()[0].site, "there");
         let left = fs::read_dir(path.parent().unwrap()).unwrap().count();
-        assert_eq!(left, 2, "the file and its lock");
+        assert_eq!(left, 3, "the file, what jobs read, and the lock");
+        let jobs = fs::read_to_string(costs_file(&path)).unwrap();
+        assert!(
+            jobs.lines().count() == 2 && jobs.contains("there\tshm\ttcp,pipelining=880,"),
+            "{jobs}"
+        );
     }
 
     #[test]

@@ -6,6 +6,8 @@ use serde_json::Value;
 fn told(arguments: &[&str], costs: Option<&str>) -> Value {
     let mut command = command([&["explain", "--json", "--collective"], arguments].concat());
     command.envs(costs.map(|costs| ("BOWLINE_COLL_COSTS", costs)));
+    // What this machine's user has fitted is not looked at.
+    command.env("BOWLINE_MODEL", "off");
     serde_json::from_str(&finish(command).success()).unwrap()
 }
 
@@ -30,17 +32,53 @@ fn the_cheapest_algorithm_is_taken_where_costs_are_known() {
 }
 
 #[test]
-fn the_table_decides_where_they_are_not() {
+fn costs_are_assumed_where_nobody_has_fitted_them() {
     let told = told(&["allreduce", "-n", "16", "--size", "8,1m"], None);
-    assert_eq!((&told["source"], &told["chosen_by"]), (&"assumed".into(), &"table".into()));
-    assert_eq!(algorithms(&told).1, "doubling");
+    assert_eq!((&told["source"], &told["chosen_by"]), (&"assumed".into(), &"costs".into()));
     assert_eq!(told["sizes"].as_array().unwrap().len(), 2);
 }
 
 #[test]
+fn the_table_decides_where_nothing_is_known() {
+    let mut command =
+        command(["explain", "--json", "--collective", "allreduce", "-n", "16", "--size", "8"]);
+    command.env("BOWLINE_TRANSPORTS", "self,ofi");
+    let told: Value = serde_json::from_str(&finish(command).success()).unwrap();
+    assert_eq!(told["chosen_by"], "table");
+    assert_eq!(algorithms(&told).1, "doubling");
+}
+
+/// Shared memory is an algorithm among the others on one node, and taken when a setting says so.
+#[test]
+fn memory_that_ranks_share_has_a_price() {
+    let of = |arguments: &[&str], asked: Option<&str>| {
+        let all = [&["explain", "--json", "--size", "64k", "--collective"], arguments].concat();
+        let mut command = command(all);
+        command.envs(asked.map(|asked| ("BOWLINE_ALLGATHER", asked)));
+        let told: Value = serde_json::from_str(&finish(command).success()).unwrap();
+        let (all, taken) = algorithms(&told);
+        (all.iter().any(|name| name == "staged"), taken)
+    };
+    let ranks = ["allgather", "-n", "8", "--share", "4"];
+    assert_eq!(of(&ranks, Some("staged")), (true, "staged".to_owned()));
+    assert_eq!(of(&ranks, Some("ring")), (true, "ring".to_owned()));
+    assert!(of(&ranks, None).0);
+    assert!(!of(&[&ranks[..], &["--nodes", "2"]].concat(), None).0);
+    assert!(!of(&["allgather", "-n", "65"], None).0);
+}
+
+#[test]
 fn every_collective_is_known_for_any_number_of_ranks() {
-    let all =
-        ["barrier", "bcast", "reduce", "allreduce", "allgather", "alltoall", "reduce-scatter"];
+    let all = [
+        "barrier",
+        "bcast",
+        "reduce",
+        "allreduce",
+        "gather",
+        "allgather",
+        "alltoall",
+        "reduce-scatter",
+    ];
     for collective in all {
         for ranks in ["1", "2", "7", "100000"] {
             for costs in [None, Some("shm")] {

@@ -1,6 +1,6 @@
 //! Every algorithm in layers is proven on nodes of many shapes.
 
-use super::super::forms::{Allgather, Allreduce, Barrier, Bcast, Reduce, Tree};
+use super::super::forms::{Allgather, Allreduce, Barrier, Bcast, Reduce, ReduceScatter, Tree};
 use super::super::nodes::Nodes;
 use super::super::prove::{Proof, layers as prove};
 use super::super::verify::Flaw;
@@ -64,7 +64,7 @@ fn broadcasts_cross_nodes_once_for_each() {
 fn reductions() {
     for shape in shapes() {
         let (nodes, size) = (Nodes::new(shape.iter().copied()), shape.len() as u32);
-        let all = [Reduce::Flat, Reduce::Binomial, Reduce::Ordered, Reduce::Halving];
+        let all = [Reduce::Flat, Reduce::Binomial, Reduce::Ordered, Reduce::Halving, Reduce::Chain];
         for (among, within) in
             all.into_iter().flat_map(|among| WITHIN.map(|within| (among, within)))
         {
@@ -117,6 +117,34 @@ fn allgathers_of_consecutive_nodes() {
             for (len, in_place) in [(0, false), (9, false), (9, true)] {
                 let proof = prove::allgather(&nodes, size, how, len, in_place);
                 holds(proof, &shape, &(how, len, in_place));
+            }
+        }
+    }
+}
+
+#[test]
+fn scattered_reductions_of_consecutive_nodes() {
+    for shape in shapes() {
+        let (nodes, size) = (Nodes::new(shape.iter().copied()), shape.len() as u32);
+        if !nodes.are_consecutive() {
+            continue;
+        }
+        let halving = nodes.count().is_power_of_two().then_some(ReduceScatter::Halving);
+        let all = [
+            ReduceScatter::ViaRoot,
+            ReduceScatter::Pairwise,
+            ReduceScatter::Direct,
+            ReduceScatter::Multiplying(2),
+        ];
+        let lengths: [&dyn Fn(u32) -> usize; 3] = [&|_| 3, &|rank| (rank % 3) as usize, &|_| 0];
+        for (among, within) in
+            all.into_iter().chain(halving).flat_map(|among| WITHIN.map(|within| (among, within)))
+        {
+            let how = Layered { within, among };
+            for length in lengths {
+                let mut offsets = vec![0];
+                (0..size).for_each(|rank| offsets.push(offsets[rank as usize] + length(rank)));
+                holds(prove::reduce_scatter(&nodes, how, &offsets), &shape, &how);
             }
         }
     }

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::fit::sizes::BySize;
+
 /// What a rank is charged, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[expect(clippy::exhaustive_structs, reason = "the parameters of a model")]
@@ -25,6 +27,8 @@ pub struct Costs {
     pub mark: f64,
     /// What a byte takes on its way into such memory or out of it.
     pub slot: f64,
+    /// What it takes in addition where a collective moves more than caches hold.
+    pub spill: f64,
     /// How late a rank is for a stage in the mean, beside what it does for the collective.
     pub skew: f64,
     /// Where they were measured by size, the first two as they were found, in ascending order of sizes. A message's
@@ -99,17 +103,18 @@ impl fmt::Display for CostsError {
 impl std::error::Error for CostsError {}
 
 impl Costs {
-    /// Of shared memory: assumed, as the [table](crate::coll::choice) of limits does.
+    /// Of shared memory: assumed, after what few ranks on two processors took.
     pub const SHARED_MEMORY: Self = Self {
         pipelining: 100.0,
         required: 100.0,
         receive: 150.0,
         byte: 0.1,
         copy: 0.1,
-        reduce: 0.15,
-        switch: 2000.0,
+        reduce: 0.2,
+        switch: 1600.0,
         mark: 60.0,
-        slot: 0.05,
+        slot: 0.03,
+        spill: 0.115,
         skew: 0.0,
         by_size: OfSizes::NONE,
     };
@@ -119,18 +124,19 @@ impl Costs {
         pipelining: 20_000.0,
         required: 3000.0,
         receive: 3000.0,
-        byte: 0.3,
+        byte: 1.2,
         copy: 0.1,
         reduce: 0.15,
-        switch: 2000.0,
+        switch: 5000.0,
         mark: 0.0,
         slot: 0.0,
+        spill: 0.0,
         skew: 0.0,
         by_size: OfSizes::NONE,
     };
 
     /// The names of the parameters, in order.
-    pub const NAMES: [&str; 10] = [
+    pub const NAMES: [&str; 11] = [
         "pipelining",
         "required",
         "receive",
@@ -140,13 +146,35 @@ impl Costs {
         "switch",
         "mark",
         "slot",
+        "spill",
         "skew",
     ];
 
-    const fn fields(&mut self) -> [&mut f64; 10] {
+    const fn fields(&mut self) -> [&mut f64; 11] {
         let Self { pipelining, required, receive, byte, copy, reduce, switch, .. } = self;
-        let Self { mark, slot, skew, .. } = self;
-        [pipelining, required, receive, byte, copy, reduce, switch, mark, slot, skew]
+        let Self { mark, slot, spill, skew, .. } = self;
+        [pipelining, required, receive, byte, copy, reduce, switch, mark, slot, spill, skew]
+    }
+
+    /// These with what was fitted of messages by size, as many sizes as there can be; what a fit does not say stays.
+    /// Where its ranks shared processors, what receivers do is in it.
+    #[must_use]
+    pub fn fitted(mut self, fit: &BySize, shared: bool) -> Self {
+        let Some((_, first)) = fit.points().first() else { return self };
+        (self.pipelining, self.required) = (first.pipelining, first.required);
+        self.byte = fit.required.as_ref().map_or(0.0, |line| line.slope.max(0.0));
+        if shared {
+            self.receive = 0.0;
+        }
+        self.by_size = OfSizes::NONE;
+        for &(size, cost) in fit.points() {
+            let row =
+                OfSize { bytes: size as f64, pipelining: cost.pipelining, required: cost.required };
+            if !self.by_size.push(row) {
+                break;
+            }
+        }
+        self
     }
 
     /// How long a message of `bytes` is under way beside what keeps its sender busy, and how long that is.
@@ -248,7 +276,7 @@ mod tests {
             (costs.message(1000.0), costs.message(1500.0)),
             ((300.0, 110.0), (300.0, 1110.0))
         );
-        assert_eq!(Costs::TCP.message(10_000.0), (20_000.0, 6000.0));
+        assert_eq!(Costs::TCP.message(10_000.0), (20_000.0, 15_000.0));
         for wrong in [
             "tcp,at8=1",
             "tcp,at8=1/2,at8=1/2",
@@ -258,6 +286,21 @@ mod tests {
         ] {
             wrong.parse::<Costs>().unwrap_err();
         }
+    }
+
+    #[test]
+    fn fits_take_the_place_of_what_is_assumed() {
+        let cost = |pipelining, required| crate::cost::Pipelining { pipelining, required };
+        let points = vec![(8, cost(900.0, 100.0)), (1008, cost(1000.0, 600.0))];
+        let fit = BySize::through(points).unwrap();
+        let costs = Costs::TCP.fitted(&fit, false);
+        assert_eq!((costs.message(8.0), costs.message(508.0)), ((900.0, 100.0), (950.0, 350.0)));
+        assert!((costs.byte - 0.5).abs() < 1e-9);
+        assert_eq!((costs.receive, costs.copy), (Costs::TCP.receive, Costs::TCP.copy));
+        assert_eq!(Costs { receive: Costs::TCP.receive, ..Costs::TCP.fitted(&fit, true) }, costs);
+        assert_eq!(costs.to_string().parse(), Ok(costs));
+        let many = (0..40).map(|size| (size, cost(1.0, 1.0))).collect();
+        assert_eq!(Costs::TCP.fitted(&BySize::through(many).unwrap(), true).by_size.len(), 16);
     }
 
     #[test]

@@ -37,6 +37,8 @@ pub struct Load {
     pub all_marks: f64,
     /// Bytes that all ranks move.
     pub all_moved: f64,
+    /// Those of them that no cache holds.
+    pub spilled: f64,
 }
 
 impl Load {
@@ -58,6 +60,7 @@ impl Load {
             moved: self.moved + next.moved,
             all_marks: self.all_marks + next.all_marks,
             all_moved: self.all_moved + next.all_moved,
+            spilled: self.spilled + next.spilled,
         }
     }
 
@@ -79,6 +82,7 @@ impl Load {
             moved: self.moved * n,
             all_marks: self.all_marks * n,
             all_moved: self.all_moved * n,
+            spilled: self.spilled * n,
         }
     }
 
@@ -149,7 +153,8 @@ impl Load {
             + self.reduced * costs.reduce
             + self.copied * costs.copy
             + self.marks * costs.mark
-            + self.moved * costs.slot;
+            + self.moved * costs.slot
+            + self.spilled / f64::from(crew.ranks) * costs.spill;
         let way = way + self.lateness * costs.skew;
         if crew.share <= 1.0 {
             return way + busy;
@@ -159,7 +164,8 @@ impl Load {
             + self.all_reduced * costs.reduce
             + self.copied * f64::from(crew.ranks) * costs.copy
             + self.all_marks * costs.mark
-            + self.all_moved * costs.slot;
+            + self.all_moved * costs.slot
+            + self.spilled * costs.spill;
         let processors = f64::from(crew.ranks) / crew.share;
         way + busy.max(all / processors) + self.switches * crew.share * costs.switch
     }

@@ -7,8 +7,9 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::{
-    AllreduceForm, Costs, CostsError, Crew, Priced, Staged, allgather, barrier, bcast, reduce,
+    AllreduceForm, Costs, CostsError, Crew, Load, Priced, Staged, allgather, barrier, bcast, reduce,
 };
+use crate::coll::choice::Shape;
 use crate::coll::forms::{Allgather, Alltoall, Barrier, Bcast, Reduce, ReduceScatter, Tree};
 use crate::coll::layers::{Layered, bcast_within, reduce_within};
 use crate::coll::nodes::Nodes;
@@ -221,6 +222,17 @@ impl Prices {
         can.then(|| what.load(crew.ranks, bytes).time(*crew, &costs.near))
     }
 
+    /// Whether shared memory is chosen for a collective that takes `messages` by messages: where ranks share processors
+    /// and it is cheaper. Of ranks with a processor each only two were measured, and the table's limit holds for them.
+    pub fn chooses_staged(&self, what: Staged, bytes: usize, messages: f64) -> bool {
+        let Some(time) = self.staged(what, bytes) else { return false };
+        let Crew { ranks, share } = self.crew;
+        match share > 1.0 {
+            true => time < messages,
+            false => Shape { ranks, oversubscribed: false }.stages(bytes),
+        }
+    }
+
     /// All algorithms of gathers of blocks of `block` bytes.
     pub fn gathers(&self, block: usize) -> Vec<Priced<Tree>> {
         self.crew.gathers(self.anywhere(), block)
@@ -232,8 +244,21 @@ impl Prices {
     }
 
     /// All algorithms of reductions whose result, `total` bytes, is cut among all.
-    pub fn reduce_scatters(&self, total: usize, commutative: bool) -> Vec<Priced<ReduceScatter>> {
-        self.crew.reduce_scatters(self.anywhere(), total, commutative)
+    pub fn reduce_scatters(
+        &self,
+        total: usize,
+        commutative: bool,
+    ) -> Vec<Priced<Way<ReduceScatter>>> {
+        let layered = self.parts().filter(|layers| layers.consecutive).map(|layers| {
+            let within = self.within(layers.most, |tree, crew| {
+                let block = total as f64 / f64::from(self.crew.ranks);
+                let reduce = reduce(crew.ranks, reduce_within(tree), total);
+                let scatter = Load::fan_out(f64::from(crew.ranks - 1), block);
+                reduce.then(scatter).time(crew, &self.costs.near)
+            });
+            (within, Self::leaders(layers).reduce_scatters(&self.costs.far, total, commutative))
+        });
+        Self::all(self.crew.reduce_scatters(self.anywhere(), total, commutative), layered)
     }
 }
 
@@ -268,6 +293,7 @@ mod tests {
             assert!(matches!(layered.allreduces(bytes, false)[0].form, Way::Layered(_)));
             assert!(matches!(layered.reduces(bytes, true)[0].form, Way::Layered(_)));
             assert!(matches!(layered.allgathers(bytes)[0].form, Way::Layered(_)));
+            assert!(matches!(layered.reduce_scatters(bytes, true)[0].form, Way::Layered(_)));
         }
         assert!(matches!(prices(on(8, 8)).barriers()[0].form, Way::Layered(_)));
         // On one node, or with a rank on each, there are none.

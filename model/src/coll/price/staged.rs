@@ -37,6 +37,12 @@ const SLOT_BYTES: usize = 128 << 10;
 /// Vectors that have at most so many bytes together are combined by one rank.
 const ALONE_BYTES: usize = 128 << 10;
 
+/// Bytes that the caches of a node are taken to hold.
+const CACHE_BYTES: f64 = (16 << 20) as f64;
+
+/// What a reduction takes of one by messages: who combines has just moved the operands.
+const IN_CACHE: f64 = 0.4;
+
 /// Most ranks that share slots: of more each has too little of one.
 const RANKS_MAX: u32 = 64;
 
@@ -59,21 +65,29 @@ impl Staged {
         let alone = bytes.saturating_mul(ranks as usize) <= ALONE_BYTES;
         // What the longest way and all ranks move in and out, what they reduce, and how often ranks wait for each other.
         let (moved, all_moved, reduced, all_reduced, switches) = match self {
-            Self::Barrier => (0.0, 0.0, 0.0, 0.0, 2.0),
+            Self::Barrier => (0.0, 0.0, 0.0, 0.0, 1.0),
             // Others take a slot out while the root fills the next one.
             Self::Bcast => (len + len.min(SLOT_BYTES as f64), n * len, 0.0, 0.0, 1.0),
             Self::Gather => (n * len, 2.0 * n * len, 0.0, 0.0, 1.0),
-            Self::Allgather => ((n + 1.0) * len, n * (n + 1.0) * len, 0.0, 0.0, 2.0),
-            Self::Alltoall => ((2.0 * n - 1.0) * len, n * (2.0 * n - 1.0) * len, 0.0, 0.0, 2.0),
+            Self::Allgather => ((n + 1.0) * len, n * (n + 1.0) * len, 0.0, 0.0, 1.0),
+            Self::Alltoall => ((2.0 * n - 1.0) * len, n * (2.0 * n - 1.0) * len, 0.0, 0.0, 1.0),
             Self::Reduce if alone => {
                 ((n + 1.0) * len, 2.0 * n * len, others * len, others * len, 1.0)
             }
             Self::Allreduce if alone => {
-                ((n + 3.0) * len, (3.0 * n + 1.0) * len, others * len, others * len, 2.0)
+                ((n + 3.0) * len, (3.0 * n + 1.0) * len, others * len, others * len, 1.0)
             }
             Self::Reduce => (3.0 * len, 4.0 * n * len, others * block, others * len, 2.0),
-            Self::Allreduce => (4.0 * len, 4.0 * n * len, others * block, others * len, 3.0),
-            Self::ReduceScatter => (2.0 * len, 2.0 * n * len, others * block, others * len, 2.0),
+            Self::Allreduce => (4.0 * len, 4.0 * n * len, others * block, others * len, 2.0),
+            Self::ReduceScatter => (2.0 * len, 2.0 * n * len, others * block, others * len, 1.0),
+        };
+        // What users' buffers have of it.
+        let touched = match self {
+            Self::Barrier => 0.0,
+            Self::Bcast | Self::Reduce | Self::ReduceScatter => n * len,
+            Self::Gather | Self::Allreduce => 2.0 * n * len,
+            Self::Allgather => n * (n + 1.0) * len,
+            Self::Alltoall => 2.0 * n * n * len,
         };
         // Each rank leaves a mark, and finds those of the ranks that it waits for; long ones do so for each slot.
         let steps = (all_moved / n / SLOT_BYTES as f64).ceil().max(1.0);
@@ -88,8 +102,9 @@ impl Staged {
             all_marks: all_marks * steps,
             moved,
             all_moved,
-            reduced,
-            all_reduced,
+            spilled: (touched - CACHE_BYTES).max(0.0),
+            reduced: reduced * IN_CACHE,
+            all_reduced: all_reduced * IN_CACHE,
             switches,
             ..Load::default()
         }

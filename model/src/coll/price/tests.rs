@@ -23,6 +23,7 @@ const COSTS: Costs = Costs {
     switch: 0.0,
     mark: 0.0,
     slot: 0.0,
+    spill: 0.0,
     skew: 0.0,
     by_size: OfSizes::NONE,
 };
@@ -343,4 +344,19 @@ fn many_ranks_cut_short_vectors_a_little() {
         }
     }
     wrong.is_empty();
+}
+
+/// Each stage waits for the last one of those that take part in it: few wide stages wait less than many narrow ones.
+#[test]
+fn ranks_that_come_late_get_few_stages() {
+    let first = |skew| {
+        let costs = Costs { skew, ..COSTS };
+        alone(16).allreduces(&costs, 8, true).swap_remove(0)
+    };
+    assert!(multiplied(&first(0.0).form).is_none_or(|stages| stages > 1));
+    let late = first(1e6);
+    assert_eq!(multiplied(&late.form), Some(1));
+    // The sixteenth of sixteen.
+    let last: f64 = (1..=16).map(|rank| 1.0 / f64::from(rank)).sum();
+    assert!((late.time / 1e6 - last).abs() < 0.01, "{}", late.time);
 }

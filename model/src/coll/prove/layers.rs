@@ -128,3 +128,35 @@ pub fn allgather(
     let scratch = layers::allgather_scratch(how, total);
     any_allgather(record(size, plan)?, total, scratch, &blocks, in_place)
 }
+
+/// Reductions whose result is scattered, with blocks that `offsets` has, in the order of ranks where the algorithm among
+/// nodes keeps it.
+///
+/// # Errors
+/// The first [`Flaw`].
+pub fn reduce_scatter(
+    nodes: &Nodes,
+    how: Layered<ReduceScatter>,
+    offsets: &[usize],
+) -> Result<Proof, Flaw> {
+    let (size, len) = (offsets.len() as u32 - 1, offsets[offsets.len() - 1]);
+    let blocks = Packed { space: Space::Input, offsets };
+    let algorithm = |plan: &mut Recorder<_>, place: Place| {
+        let own = Span::output(blocks.len(place.rank));
+        layers::reduce_scatter(plan, place, nodes, how, &blocks, own)
+    };
+    let scratch = (0..size)
+        .map(|rank| layers::reduce_scatter_scratch(nodes, how, Place { rank, size }, &blocks))
+        .collect::<Vec<_>>();
+    let outcome = follow(record(size, algorithm)?, |rank, contributions| Spaces {
+        input: contribution(rank, len, contributions),
+        output: Memory::new(blocks.len(rank)),
+        scratch: scratch[rank as usize],
+    })?;
+    let ordered = matches!(how.among, ReduceScatter::ViaRoot | ReduceScatter::Direct);
+    for rank in 0..size {
+        let block = blocks.span(rank);
+        expect(&outcome, rank, (0, block.len), block.at as u64, &Of::new(0..size, ordered))?;
+    }
+    Ok(proof(outcome))
+}

@@ -32,7 +32,7 @@ impl Communicator {
     /// (`MPI_Neighbor_allgather`)
     ///
     /// # Safety
-    /// As the module [`raw`](super) says.
+    /// As for [`bcast_data`](Self::bcast_data).
     ///
     /// # Errors
     /// [`MpiError::NoTopology`]; [`MpiError::CountMismatch`] when neighbours give different lengths; a member's
@@ -51,7 +51,7 @@ impl Communicator {
     /// The same; `received` has a block for each neighbour. (`MPI_Neighbor_allgatherv`)
     ///
     /// # Safety
-    /// As the module [`raw`](super) says.
+    /// As for [`bcast_data`](Self::bcast_data).
     ///
     /// # Errors
     /// As for [`neighbor_allgather_data`](Self::neighbor_allgather_data), and [`MpiError::InvalidLength`] when there is
@@ -76,7 +76,7 @@ impl Communicator {
     /// Exchanges blocks with all neighbours; `send` and `received` are the first ones. (`MPI_Neighbor_alltoall`)
     ///
     /// # Safety
-    /// As the module [`raw`](super) says.
+    /// As for [`bcast_data`](Self::bcast_data).
     ///
     /// # Errors
     /// As for [`neighbor_allgather_data`](Self::neighbor_allgather_data).
@@ -96,7 +96,7 @@ impl Communicator {
     /// `MPI_Neighbor_alltoallw`)
     ///
     /// # Safety
-    /// As the module [`raw`](super) says.
+    /// As for [`bcast_data`](Self::bcast_data).
     ///
     /// # Errors
     /// As for [`neighbor_allgatherv_data`](Self::neighbor_allgatherv_data).

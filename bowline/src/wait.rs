@@ -126,7 +126,7 @@ impl Report {
     }
 }
 
-/// Tells a waiter what is known only when all ranks have started.
+/// Gives a waiter the facts that are known only when all ranks have started.
 #[derive(Clone, Debug)]
 pub struct Policy(Arc<Facts>);
 

@@ -120,7 +120,7 @@ impl<T: Datatype> OwnedSend<T> {
 }
 
 impl<T: Datatype> OwnedSend<T> {
-    /// Cancels the send if no receive has matched it yet; [`wait`](Self::wait) tells which. A send
+    /// Cancels the send if no receive has matched it yet; [`wait`](Self::wait) returns which. A send
     /// whose data has left the buffer already is complete. (`MPI_Cancel`)
     ///
     /// A receiver that has found the message by a probe, and not claimed it by
@@ -144,7 +144,7 @@ impl<T: Datatype> OwnedRecv<T> {
         Ok((self.0.take(), status))
     }
 
-    /// Cancels the receive if no message has matched it yet; [`wait`](Self::wait) tells which.
+    /// Cancels the receive if no message has matched it yet; [`wait`](Self::wait) returns which.
     /// (`MPI_Cancel`)
     pub fn cancel(&mut self) {
         if let State::Active(posted) = self.0.state {

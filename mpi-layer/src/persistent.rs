@@ -151,7 +151,7 @@ held! {
 }
 
 /// A collective that is carried out as often as it is started, on buffers of its own. As a [`Request`] its status is
-/// empty, and it is inactive before its start and after its end was told.
+/// empty, and it is inactive before its start and after its completion has been returned.
 ///
 /// ```no_run
 /// use bowline::mpi::Sum;

@@ -41,7 +41,7 @@ impl State {
         }
     }
 
-    /// Of a run, or of one that is inactive, and has been told so.
+    /// The completion of a run, or of an inactive request, which has been returned to the caller.
     pub(crate) fn of_run(run: &Run, told: Self) -> Self {
         match run.outcome() {
             Some(outcome) => Self::Ready(outcome.map(|()| Status::EMPTY)),

@@ -304,7 +304,7 @@ impl SendRequest<'_> {
         self.complete().map(drop)
     }
 
-    /// Cancels the send if no receive has matched it yet; [`wait`](Self::wait) tells which. A send
+    /// Cancels the send if no receive has matched it yet; [`wait`](Self::wait) returns which. A send
     /// whose data has left the buffer already is complete. (`MPI_Cancel`)
     ///
     /// A receiver that has found the message by a probe, and not claimed it by
@@ -329,7 +329,7 @@ impl<'scope, T: Datatype> RecvRequest<'scope, T> {
         Ok(Received { items, status })
     }
 
-    /// Cancels the receive if no message has matched it yet; [`wait`](Self::wait) tells which.
+    /// Cancels the receive if no message has matched it yet; [`wait`](Self::wait) returns which.
     /// (`MPI_Cancel`)
     pub fn cancel(&mut self) {
         self.scoped.cancel();
@@ -345,7 +345,7 @@ impl AnyRequest<'_> {
         self.complete()
     }
 
-    /// Cancels a message if it has not been matched yet; [`wait`](Self::wait) tells which.
+    /// Cancels a message if it has not been matched yet; [`wait`](Self::wait) returns which.
     /// A send whose data has left the buffer already is complete. Collectives go on. (`MPI_Cancel`)
     pub fn cancel(&mut self) {
         if let Kind::Message(scoped) = &self.0 {

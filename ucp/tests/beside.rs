@@ -41,7 +41,7 @@ fn what_a_call_leaves_between_the_last_look_and_the_nap_is_looked_at() {
     }
     while door.serve() > 0 {}
     assert!(naps(), "the message waits for its receive");
-    // It is read from now on, of which no lane tells the helper.
+    // The word is read from now on. No lane wakes the helper for it.
     let receive = sides.recv(1, 1000);
     assert!(!naps(), "the receive has left something to do");
     while door.serve() > 0 {}

@@ -241,7 +241,7 @@ impl Work {
         }
     }
 
-    /// What tells of packets, by the numbers of devices, and of the end, by a number behind them.
+    /// The epoll instance. An event's number is that of a device with packets; one number more stands for the end.
     fn watch_all(&self, stop: &OwnedFd) -> io::Result<OwnedFd> {
         let events = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         for (number, descriptor) in self.devices.iter().chain([stop]).enumerate() {

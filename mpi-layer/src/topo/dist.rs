@@ -49,9 +49,9 @@ impl DistGraph {
     }
 }
 
-/// The edge leads from the rank that is told of it.
+/// The edge leads from the rank that receives this record.
 const FROM: i32 = 0;
-/// The edge leads to the rank that is told of it.
+/// The edge leads to the rank that receives this record.
 const TO: i32 = 1;
 
 /// Success when weights are as many as edges, and not negative.
@@ -122,7 +122,7 @@ impl Communicator {
         check_weights(edges, weights)?;
         let begin = sources.iter().zip(degrees);
         let begin = begin.flat_map(|(&rank, &degree)| std::iter::repeat_n(rank, degree as usize));
-        // What each rank is told: which end of an edge it is, the other end, the weight.
+        // The records that each rank receives: which end of an edge it is, the other end, the weight.
         let mut told: Vec<Vec<[i32; 3]>> = vec![Vec::new(); self.inner.size as usize];
         for (index, (from, &to)) in begin.zip(destinations).enumerate() {
             let weight = weights.map_or(1, |weights| weights[index]);

@@ -81,7 +81,7 @@ impl SideDoor {
 
 impl Inner {
     /// Wakes a helper that sleeps: something is left to do, or has ended, of which no lane tells it (rule 3).
-    /// A helper that is about to sleep finds the mark: marks are set, and its doorbell is armed, by the holder of the lock.
+    /// A helper that is about to sleep finds the mark: the holder of the lock sets marks and arms doorbells.
     #[inline]
     pub(crate) fn call_helper(&mut self) {
         if self.engine.attendance.has_helper() {

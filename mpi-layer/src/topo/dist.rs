@@ -123,21 +123,25 @@ impl Communicator {
         let begin = sources.iter().zip(degrees);
         let begin = begin.flat_map(|(&rank, &degree)| std::iter::repeat_n(rank, degree as usize));
         // The records that each rank receives: which end of an edge it is, the other end, the weight.
-        let mut told: Vec<Vec<[i32; 3]>> = vec![Vec::new(); self.inner.size as usize];
+        let mut records: Vec<Vec<[i32; 3]>> = vec![Vec::new(); self.inner.size as usize];
         for (index, (from, &to)) in begin.zip(destinations).enumerate() {
             let weight = weights.map_or(1, |weights| weights[index]);
-            told[self.neighbor(from)? as usize].push([FROM, to, weight]);
-            told[self.neighbor(to)? as usize].push([TO, from, weight]);
+            records[self.neighbor(from)? as usize].push([FROM, to, weight]);
+            records[self.neighbor(to)? as usize].push([TO, from, weight]);
         }
         sources.iter().try_for_each(|&rank| self.neighbor(rank).map(drop))?;
-        self.with_dist_graph(self.gather_edges(&told, weights.is_some())?)
+        self.with_dist_graph(self.gather_edges(&records, weights.is_some())?)
     }
 
     /// Brings edges to their ends. Ranks that declare none need not say whether edges have weights.
-    fn gather_edges(&self, told: &[Vec<[i32; 3]>], weighted: bool) -> Result<DistGraph, MpiError> {
-        let none = told.iter().all(Vec::is_empty);
+    fn gather_edges(
+        &self,
+        records: &[Vec<[i32; 3]>],
+        weighted: bool,
+    ) -> Result<DistGraph, MpiError> {
+        let none = records.iter().all(Vec::is_empty);
         let kind = if none { 0 } else { 1 + u64::from(weighted) };
-        let own: Vec<[u64; 2]> = told.iter().map(|edges| [edges.len() as u64, kind]).collect();
+        let own: Vec<[u64; 2]> = records.iter().map(|edges| [edges.len() as u64, kind]).collect();
         let mut counts = vec![[0; 2]; own.len()];
         self.alltoall(&own, &mut counts)?;
         let kinds = |kind| counts.iter().any(|&[_, other]| other == kind);
@@ -146,7 +150,7 @@ impl Communicator {
             return Err(MpiError::InvalidGraph { why });
         }
         let weighted = if kinds(1) || kinds(2) { kinds(2) } else { weighted };
-        let sent: Vec<usize> = told.iter().map(Vec::len).collect();
+        let sent: Vec<usize> = records.iter().map(Vec::len).collect();
         let received: Vec<usize> = counts.iter().map(|&[count, _]| count as usize).collect();
         let starts = |counts: &[usize]| -> Vec<usize> {
             let start = |at: &mut usize, count: &usize| Some(std::mem::replace(at, *at + count));
@@ -154,7 +158,7 @@ impl Communicator {
         };
         let mut edges = vec![[0; 3]; received.iter().sum()];
         self.alltoallv(
-            &told.concat(),
+            &records.concat(),
             Partition::new(&sent, &starts(&sent)),
             &mut edges,
             Partition::new(&received, &starts(&received)),

@@ -16,14 +16,15 @@ pub struct Cart {
 }
 
 impl Cart {
-    /// A grid with these dimensions, each of which is 1 or more; `periods` says which of them are rings.
+    /// A grid with these dimensions, none of which is negative; `periods` says which of them are rings. A dimension of 0
+    /// makes a grid without ranks.
     ///
     /// # Errors
     /// [`MpiError::InvalidLength`] when the two have different lengths; [`MpiError::InvalidDims`].
     pub fn new(dims: &[i32], periods: &[bool]) -> Result<Self, MpiError> {
         crate::coll::calls::length("the periods of a grid", dims.len(), periods.len())?;
-        if dims.iter().any(|&dim| dim < 1) {
-            return Err(MpiError::InvalidDims { why: "each must be 1 or more" });
+        if dims.iter().any(|&dim| dim < 0) {
+            return Err(MpiError::InvalidDims { why: "none may be negative" });
         }
         let product = dims.iter().try_fold(1_i32, |product, &dim| product.checked_mul(dim));
         if product.is_none() {
@@ -87,7 +88,9 @@ impl Cart {
     /// A coordinate where the grid has it, if it does.
     fn inside(&self, index: usize, coordinate: i64) -> Option<i32> {
         let dim = i64::from(self.dims[index]);
-        let inside = if self.periods[index] { coordinate.rem_euclid(dim) } else { coordinate };
+        // A ring of no ranks has no coordinate to go round to.
+        let ring = self.periods[index] && dim > 0;
+        let inside = if ring { coordinate.rem_euclid(dim) } else { coordinate };
         // Below a dimension, which fits.
         (0..dim).contains(&inside).then_some(inside as i32)
     }
@@ -233,11 +236,18 @@ mod tests {
     #[test]
     fn great_dimensions_are_counted_right_or_refused() {
         assert!(Cart::new(&[i32::MAX, 2], &[true; 2]).is_err());
-        assert!(Cart::new(&[0], &[true]).is_err());
         assert!(Cart::new(&[-1], &[true]).is_err());
         let cart = Cart::new(&[i32::MAX], &[true]).unwrap();
         assert_eq!(cart.rank(&[i32::MIN]).unwrap(), i32::MAX - 1);
         assert_eq!(cart.shift(0, 0, i32::MIN).unwrap(), (1, i32::MAX - 1));
+    }
+
+    #[test]
+    fn a_dimension_of_none_makes_a_grid_without_ranks() {
+        let cart = Cart::new(&[2, 0], &[false, true]).unwrap();
+        assert_eq!((cart.size(), cart.dims()), (0, [2, 0].as_slice()));
+        assert!(cart.coords(0).is_err());
+        assert!(cart.rank(&[0, 0]).is_err());
     }
 
     proptest! {

@@ -109,6 +109,12 @@ static void grid(void)
         OK(MPI_Comm_free(&comm));
     OK(MPI_Cart_map(MPI_COMM_WORLD, 1, (int[]){1}, periods, &got));
     CHECK(got == (rank == 0 ? 0 : MPI_UNDEFINED));
+    /* A grid without ranks has a place for nobody. */
+    OK(MPI_Cart_map(MPI_COMM_WORLD, 2, (int[]){2, 0}, periods, &got));
+    CHECK(got == MPI_UNDEFINED);
+    OK(MPI_Cart_create(MPI_COMM_WORLD, 2, (int[]){2, 0}, periods, 0, &comm));
+    CHECK(comm == MPI_COMM_NULL);
+    FAILS(MPI_ERR_DIMS, MPI_Cart_map(MPI_COMM_WORLD, 1, (int[]){-1}, periods, &got));
     FAILS(MPI_ERR_DIMS, MPI_Cart_create(MPI_COMM_WORLD, 1, (int[]){size + 1}, periods, 0, &comm));
     FAILS(MPI_ERR_DIMS, MPI_Cart_create(MPI_COMM_WORLD, -1, dims, periods, 0, &comm));
     FAILS(MPI_ERR_TOPOLOGY, MPI_Cart_rank(MPI_COMM_WORLD, coords, &got));

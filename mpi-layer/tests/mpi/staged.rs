@@ -161,6 +161,30 @@ fn counts_that_differ_are_an_error_for_everybody() {
     }
 }
 
+/// The other collective is found although the rank that is waited for first has called none.
+#[test]
+fn another_collective_is_found_while_a_rank_is_missing() {
+    if !is_there() {
+        return;
+    }
+    let together = Barrier::new(RANKS);
+    ranks(RANKS, |world| {
+        assert!((0..3).all(|root| bcast(world, 100_000, root)));
+        if world.rank() == 1 {
+            together.wait();
+        }
+        let (mine, mut out) = (vec![1_u64; 200 * RANKS], vec![0; 200 * RANKS]);
+        let outcome = match world.rank() {
+            3 => world.alltoall(&mine, &mut out),
+            _ => world.allgather(&mine[..200], &mut out),
+        };
+        if world.rank() != 1 {
+            together.wait();
+        }
+        assert_eq!(outcome, Err(MpiError::MemoryOverwritten));
+    });
+}
+
 /// Ranks that have left a collective in the midst of its steps must not take its data for that of the next.
 #[test]
 fn an_operation_that_panics_ends_the_use_of_the_memory() {

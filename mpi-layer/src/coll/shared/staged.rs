@@ -60,6 +60,12 @@ impl Terms {
             | u64::from(self.root & 0xffff) << 44
             | self.len as u64 & LEN_MASK
     }
+
+    /// Whether a descriptor is of the same collective, of whatever length.
+    fn agrees_with(self, descriptor: u64) -> bool {
+        let len = (descriptor & LEN_MASK) as usize;
+        (Self { len, ..self }).descriptor() == descriptor
+    }
 }
 
 const LEN_MASK: u64 = (1 << 44) - 1;
@@ -146,6 +152,23 @@ struct Until<'a> {
     staging: &'a Staging,
     comm: &'a CommInner,
     what: Progress,
+    /// The call and its first step, which all write and this rank has not finished, so that its slot is not used again.
+    begins: Option<(Terms, u64)>,
+}
+
+impl Until<'_> {
+    /// Another collective of a member that has written the first step is an error, whoever has yet to write it.
+    fn contradicted(&self, member: &Member, memory: &ViewWords<'_>) -> Result<(), Damaged> {
+        let Some((terms, first)) = self.begins else { return Ok(()) };
+        for rank in (0..self.comm.size).filter(|&rank| rank != self.comm.rank) {
+            if member.is_there(memory, Progress::Written(rank, first))?
+                && !terms.agrees_with(member.descriptor(memory, first, rank))
+            {
+                return Err(Damaged::call());
+            }
+        }
+        Ok(())
+    }
 }
 
 impl wait::Awaited for Until<'_> {
@@ -166,6 +189,7 @@ impl wait::Awaited for Until<'_> {
     fn look(&self) -> Result<bool, Broken> {
         let act = |member: &mut Member, memory: &ViewWords<'_>| {
             member.look(memory)?;
+            self.contradicted(member, memory)?;
             let is_there = member.is_there(memory, self.what)?;
             match self.what {
                 // The claim was overwritten.
@@ -327,15 +351,21 @@ impl<'a> Passage<'a> {
         Ok(())
     }
 
-    fn until(&self, what: Progress) -> Until<'_> {
-        Until { staging: self.staging, comm: self.comm, what }
+    fn until(&self, what: Progress, begins: bool) -> Until<'_> {
+        let begins = (begins && self.is_first).then_some((self.terms, self.first));
+        Until { staging: self.staging, comm: self.comm, what, begins }
     }
 
     fn wait(&self, what: Progress) -> Result<(), Broken> {
-        let until = self.until(what);
+        self.wait_for(&self.until(what, false))
+    }
+
+    fn wait_for(&self, until: &Until<'_>) -> Result<(), Broken> {
+        let is_there =
+            |member: &mut Member, memory: &ViewWords<'_>| member.is_there(memory, until.what);
         // It ends early at damage, which is found here.
-        while !self.staging.act(self.comm, |member, memory| member.is_there(memory, what))?? {
-            wait::wait(self.comm, wake_tag(self.comm), &until)?;
+        while !self.staging.act(self.comm, is_there)?? {
+            wait::wait(self.comm, wake_tag(self.comm), until)?;
         }
         Ok(())
     }
@@ -433,11 +463,11 @@ impl<'a> Passage<'a> {
                 }
                 let descriptor = member.descriptor(memory, step, rank);
                 if descriptor != wanted {
-                    let len = (descriptor & LEN_MASK) as usize;
-                    if (Terms { len, ..self.terms }).descriptor() != descriptor {
+                    if !self.terms.agrees_with(descriptor) {
                         // Another collective, or no collective at all.
                         return Err(Damaged::call());
                     }
+                    let len = (descriptor & LEN_MASK) as usize;
                     let steps = (self.steps_of)(len);
                     (most, least) = (most.max(steps), least.min(steps));
                     other = Some(len);
@@ -447,7 +477,7 @@ impl<'a> Passage<'a> {
             Ok(None)
         };
         while let Some(rank) = self.staging.act(self.comm, &mut look)?? {
-            self.wait(Progress::Written(rank, step))?;
+            self.wait_for(&self.until(Progress::Written(rank, step), only.is_none()))?;
         }
         let Some(other) = other else { return Ok(()) };
         let own = (self.steps_of)(self.terms.len);
@@ -545,7 +575,7 @@ impl<'a> Passage<'a> {
                     .act(self.comm, |member, memory| member.get(memory, step, result, out))?;
                 break;
             }
-            wait::wait(self.comm, wake_tag(self.comm), &self.until(what))?;
+            wait::wait(self.comm, wake_tag(self.comm), &self.until(what, true))?;
         }
         self.first += 1;
         self.is_first = false;

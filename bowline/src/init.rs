@@ -182,6 +182,7 @@ pub(crate) fn enter(config: &Config) -> Result<Entered, InitError> {
         {
             collectives.assume(&costs).map_err(StackError::from)?;
         }
+        collectives.set_table(crate::coll_table::read(config, size)?);
         boot.kvs.put(COLLECTIVES, collectives.of_job().as_bytes())?;
     }
     boot.kvs.barrier()?;

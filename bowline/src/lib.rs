@@ -28,6 +28,7 @@
 //! of a death from the launcher.
 
 pub mod checks;
+pub mod coll_table;
 pub mod costs;
 mod init;
 pub mod introduce;

@@ -53,6 +53,7 @@ pub const SETTINGS: &[&[Descriptor]] = &[
     bowline_ucp::SETTINGS,
     crate::costs::SETTINGS,
     crate::model_file::SETTINGS,
+    crate::coll_table::SETTINGS,
     crate::wait::SETTINGS,
     crate::progress::SETTINGS,
     crate::log::SETTINGS,
@@ -188,6 +189,14 @@ pub enum StackError {
     /// An algorithm of collectives does not exist.
     #[error(transparent)]
     Collectives(#[from] bowline_mpi::CollOptionsError),
+    /// The table of algorithms cannot be read.
+    #[error("BOWLINE_COLL_TABLE: {path}: {why}")]
+    Table {
+        /// The file.
+        path: String,
+        /// Why.
+        why: String,
+    },
     /// The protocol engine.
     #[error(transparent)]
     Worker(#[from] WorkerError),

@@ -98,7 +98,14 @@ pub fn threads_with<R: Send>(
     let refused = |source: StackError| ThreadsError::Stack { rank: 0, source };
     let costs =
         crate::model_file::coll_costs(false, config).map_err(|error| refused(error.into()))?;
-    let costs = costs.as_ref().map(|(costs, _)| costs.as_str());
+    let mut collectives =
+        CollOptions::from_config(config).map_err(|error| refused(error.into()))?;
+    if let Some((costs, _)) = costs {
+        collectives.assume(&costs).map_err(|error| refused(error.into()))?;
+    }
+    collectives.set_table(crate::coll_table::read(config, ranks).map_err(refused)?);
+    collectives.share_processors(f64::from(ranks) / processors() as f64);
+    let collectives = &collectives;
     let job = JobMemory::create_private(&spec)?;
     let addresses = Arc::new(Addresses::new(n));
     let rank_main = &rank_main;
@@ -106,7 +113,7 @@ pub fn threads_with<R: Send>(
         let (job, addresses) = (job.clone(), Arc::clone(&addresses));
         move || {
             let result = catch_unwind(AssertUnwindSafe(|| {
-                let world = join(&job, (rank, ranks), (config, costs), &addresses);
+                let world = join(&job, (rank, ranks), (config, collectives), &addresses);
                 if world.is_err() {
                     addresses.abandon();
                 }
@@ -158,7 +165,7 @@ pub fn threads_with<R: Send>(
 fn join(
     job: &JobMemory,
     (rank, ranks): (u32, u32),
-    (config, costs): (&Config, Option<&str>),
+    (config, collectives): (&Config, &CollOptions),
     addresses: &Arc<Addresses>,
 ) -> Result<World, ThreadsError> {
     job.attach(rank)?;
@@ -173,13 +180,6 @@ fn join(
         return Err(ThreadsError::Abandoned { rank });
     }
     let job = job.clone();
-    let mut collectives = CollOptions::from_config(config)
-        .map_err(|source| ThreadsError::Stack { rank, source: source.into() })?;
-    if let Some(costs) = costs {
-        let assumed = collectives.assume(costs);
-        assumed.map_err(|source| ThreadsError::Stack { rank, source: source.into() })?;
-    }
-    collectives.share_processors(f64::from(ranks) / processors() as f64);
     let world = World::from_parts(WorldParts {
         worker,
         rank,
@@ -187,7 +187,7 @@ fn join(
         directory: Box::new(Shared(Arc::clone(addresses))),
         node_id: job.node_id(),
         oversubscribed: shared,
-        collectives,
+        collectives: collectives.clone(),
         finalizer: Some(Box::new(move || job.finalize(rank))),
     })
     .map_err(|source| ThreadsError::World { rank, source })?;

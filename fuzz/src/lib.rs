@@ -46,6 +46,7 @@ pub const TARGETS: &[Target] = &[
     ("config", settings::config),
     ("records", programs::records),
     ("programs", programs::programs),
+    ("tables", programs::tables),
     ("ofi_message", ofi::message),
     ("ofi_address", ofi::address),
     ("ofi_rkey", ofi::rkey),

@@ -1,5 +1,6 @@
-//! What people write and ranks have recorded: programs of the simulator, and records of jobs.
+//! What people write and ranks have recorded: programs of the simulator, tables of algorithms, and records of jobs.
 
+use bowline_model::coll::tuned::Tuned;
 use bowline_model::fennel::file;
 use bowline_model::fennel::job::{Job, RankRecord};
 use bowline_model::fennel::machine::Machine;
@@ -23,6 +24,18 @@ pub(crate) fn programs(bytes: &[u8]) {
             let again = file::read(written.as_bytes()).expect("what was written can be read");
             assert_eq!(again.tasks(), program.tasks());
             run(&program);
+        }
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+}
+
+/// A table of algorithms. What is read is written and read the same again, and each cell is found.
+pub(crate) fn tables(bytes: &[u8]) {
+    match Tuned::parse(bytes) {
+        Ok(table) => {
+            let again = Tuned::parse(table.to_string().as_bytes());
+            assert_eq!(again.as_ref(), Ok(&table));
+            assert!(!table.of_job(8).of(4, 1).to_string().is_empty());
         }
         Err(error) => assert!(!error.to_string().is_empty()),
     }

@@ -74,6 +74,7 @@ replays! {
     shm_address
     shm_guest
     shm_rkey
+    tables
     tcp_frames
     tcp_handshake
     verbs_address

@@ -1,10 +1,12 @@
 //! Which schedule to take: what one costs, the published heuristic, and an exhaustive search. (Thesis, sections
 //! 5.4 to 5.6.)
 
+mod every;
 mod skew;
 
 use std::collections::HashMap;
 
+pub use every::every;
 pub(crate) use skew::last_of;
 pub use skew::{choose_under_skew, time_under_skew};
 
@@ -94,7 +96,12 @@ pub fn choose(ranks: u32, ratio: f64, order: Order) -> Schedule {
     schedule_of(ranks, heuristic(ranks, ratio, order))
 }
 
-/// The same in the order of ranks, for operations that are not commutative.
+/// The schedule of the same heuristic where factors are tried in this order; recursive doubling where there is none.
+pub fn choose_of(ranks: u32, factors: &[u32]) -> Schedule {
+    schedule_of(ranks, greedy(ranks, factors))
+}
+
+/// What [`choose`] takes in the order of ranks, for operations that are not commutative.
 pub fn choose_in_order(ranks: u32, ratio: f64) -> Schedule {
     let found = heuristic(ranks, ratio, Order::ByCost);
     let merged = found.as_ref().filter(|(_, merged)| *merged > 1);

@@ -38,6 +38,7 @@ pub mod reduce;
 pub mod reduce_scatter;
 pub mod scan;
 pub mod scatter;
+pub mod tuned;
 pub mod two_trees;
 pub mod verify;
 pub mod wanted;

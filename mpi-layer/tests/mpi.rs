@@ -20,3 +20,4 @@ mod reductions;
 mod requests;
 mod staged;
 mod start;
+mod tuned;

@@ -7,7 +7,7 @@ mod lines;
 mod pagerank;
 mod parts;
 mod picture;
-mod progress;
+pub(crate) mod progress;
 mod sample;
 mod sort;
 

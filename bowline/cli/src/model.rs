@@ -8,6 +8,7 @@
 //! | what is printed | [`report`] |
 //! | what is drawn | [`plot`] |
 //! | the table of fits that is kept | [`keep`] |
+//! | the search of the quickest algorithms, for jobs that come later | [`tune`] |
 //!
 //! The fits themselves are those of the crate `bowline-model`, which knows of no transport.
 
@@ -18,6 +19,7 @@ mod record;
 mod report;
 mod show;
 mod simulated;
+mod tune;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -44,6 +46,7 @@ pub(crate) struct Args {
 enum What {
     Fit(Box<Fit>),
     Show(Show),
+    Tune(Box<tune::Tune>),
     /// Forget what is kept of this machine.
     Forget,
 }
@@ -150,6 +153,7 @@ const LONGEST: usize = 64 << 20;
 pub(crate) fn main(args: &Args, as_rank: bool) -> Result<ExitCode> {
     match &args.what {
         What::Fit(fit) => fit.run(as_rank),
+        What::Tune(tune) => tune.run(as_rank),
         What::Show(show) => {
             let path = place()?;
             show::print(&keep::read(&path)?, &path, show.json)?;

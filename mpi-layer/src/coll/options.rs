@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bowline_base::config::{Config, Setting};
 use bowline_model::coll::nodes::Nodes;
 use bowline_model::coll::price::{CostsError, JobCosts};
+use bowline_model::coll::tuned::{Tuned, TunedError};
 use bowline_model::coll::wanted::{Wanted, WantedError};
 
 bowline_base::settings! {
@@ -99,6 +100,8 @@ pub struct CollOptions {
     pub(crate) wanted: Wanted,
     /// What messages cost, where that is known.
     pub(crate) costs: Option<Box<Pricing>>,
+    /// What was found to be the quickest before the job began.
+    pub(crate) tuned: Arc<Tuned>,
     /// The node of each rank of the world, where there are several.
     nodes: Option<Arc<[u32]>>,
     /// Their hash.
@@ -128,6 +131,8 @@ enum Meaningless {
     Algorithm(#[from] WantedError),
     #[error(transparent)]
     Costs(#[from] CostsError),
+    #[error(transparent)]
+    Tuned(#[from] TunedError),
     #[error(
         "this rank is asked for {own} and rank 0 for {rank_0}; BOWLINE_BCAST and the like must be alike on all ranks"
     )]
@@ -154,7 +159,7 @@ impl CollOptions {
                 Some(Box::new(Pricing { costs, share: 1.0 }))
             }
         };
-        Ok(Self { wanted, costs, nodes: None, nodes_hash: 0 })
+        Ok(Self { wanted, costs, tuned: Arc::default(), nodes: None, nodes_hash: 0 })
     }
 
     /// The algorithm that is asked for of each collective, by its name: `auto` where none is.
@@ -175,23 +180,40 @@ impl CollOptions {
             job.share.to_bits().hash(&mut hasher);
         }
         wanted.to_string().hash(&mut hasher);
+        if !self.tuned.is_empty() {
+            self.tuned.to_string().hash(&mut hasher);
+        }
         self.nodes_hash.hash(&mut hasher);
         hasher.finish() | 1
     }
 
-    /// What rank 0 has, for the others to [agree](Self::agree) with: its costs, and the algorithms that it is asked for.
+    /// What rank 0 has, for the others to [agree](Self::agree) with: its costs, the algorithms that it is asked for,
+    /// and its table.
     pub fn of_job(&self) -> String {
         let costs = self.costs.as_ref().map(|job| job.costs.to_string());
-        format!("{}{BETWEEN}{}", costs.as_deref().unwrap_or("auto"), self.wanted)
+        let costs = costs.as_deref().unwrap_or("auto");
+        format!("{costs}{BETWEEN}{}{BETWEEN}{}", self.wanted, self.tuned)
     }
 
-    /// Takes the costs of rank 0, and how many ranks share each processor, as rank 0 found it. The algorithms that the
-    /// two are asked for must be the same.
+    /// Algorithms that were found to be the quickest before the job: they go before those that costs choose. For rank 0,
+    /// whose table is every rank's.
+    pub fn set_table(&mut self, table: Tuned) {
+        self.tuned = Arc::new(table);
+    }
+
+    /// Takes the costs and the table of rank 0, and how many ranks share each processor, as rank 0 found it. The
+    /// algorithms that the two are asked for must be the same.
     ///
     /// # Errors
-    /// When they are not, or the text says nothing of costs.
+    /// When they are not, or the text says nothing of costs or has a table that is none.
     pub fn agree(&mut self, of_rank_0: &str, share: f64) -> Result<(), CollOptionsError> {
-        let (costs, algorithms) = of_rank_0.split_once(BETWEEN).unwrap_or((of_rank_0, "auto"));
+        let mut parts = of_rank_0.splitn(3, BETWEEN);
+        let (costs, algorithms) = (parts.next().unwrap_or("auto"), parts.next().unwrap_or("auto"));
+        let tuned = Tuned::parse(parts.next().unwrap_or_default().as_bytes());
+        self.tuned = Arc::new(tuned.map_err(|error| CollOptionsError {
+            setting: "the table of rank 0",
+            source: error.into(),
+        })?);
         let own = self.wanted.to_string();
         if own != algorithms {
             let rank_0 = algorithms.to_owned();

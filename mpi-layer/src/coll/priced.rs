@@ -1,5 +1,6 @@
 //! The algorithms of a communicator: for each length the one that is asked for, or else the cheapest, or that of the
-//! table of limits where the job has no costs. Memory that the ranks share is one of them, for blocking calls.
+//! table of limits where the job has no costs. A table that was tuned before the job goes before costs. Memory that the
+//! ranks share is one of the algorithms, for blocking calls.
 //!
 //! A collective's choices are made for all lengths when it is called first; a call looks its length up. All ranks have
 //! the same costs and ask for the same (see [`CollOptions`](super::options::CollOptions)), so all find the same
@@ -16,6 +17,7 @@ use bowline_model::coll::nodes::Nodes;
 use bowline_model::coll::price::{
     AllreduceForm, Crew, Layers, Limits, Priced, Prices, Staged, Way,
 };
+use bowline_model::coll::tuned::Tuned;
 use bowline_model::coll::wanted::{Asked, Wanted, WantedAllreduce};
 use bowline_model::stages::Stage;
 
@@ -57,6 +59,8 @@ struct Basis {
     /// What prices are made of, if the job has costs.
     prices: Option<Prices>,
     wanted: Wanted,
+    /// What a table says of communicators like this one.
+    tuned: Tuned,
     /// The nodes of the ranks, where there are several.
     nodes: Option<Nodes>,
 }
@@ -102,6 +106,22 @@ fn if_allowed<F: Copy>(asked: Asked<F>, allowed: impl Fn(&F) -> bool) -> Asked<F
 }
 
 impl Basis {
+    /// What a call of so many bytes is asked for, if that is allowed, or else what the table asks for.
+    fn asked<F: Copy>(
+        &self,
+        (collective, bytes): (&str, usize),
+        of: impl Fn(&Wanted) -> Asked<F>,
+        allowed: impl Fn(&F) -> bool,
+    ) -> Asked<F> {
+        match if_allowed(of(&self.wanted), &allowed) {
+            Asked::Auto => {
+                let tuned = self.tuned.find(collective, bytes).map_or(Asked::Auto, of);
+                if_allowed(tuned, allowed)
+            }
+            asked => asked,
+        }
+    }
+
     /// What is asked for, or the cheapest, or what the table says; `what` of `bytes` is what shared memory would do.
     fn choose<W>(
         &self,
@@ -127,37 +147,40 @@ impl Basis {
     }
 
     fn barrier(&self) -> Choice<Way<Barrier>> {
-        let asked = self.wanted.barrier.map(Way::Form);
+        let asked = self.asked(("barrier", 0), |all| all.barrier, |_| true).map(Way::Form);
         let table = || Way::Form(self.shape.barrier());
         self.choose(asked, (Staged::Barrier, 0), Prices::barriers, table)
     }
 
     fn bcast(&self, bytes: usize) -> Choice<Way<Bcast>> {
-        let asked = self.wanted.bcast.map(Way::Form);
+        let asked = self.asked(("bcast", bytes), |all| all.bcast, |_| true).map(Way::Form);
         let table = || Way::Form(self.shape.bcast(bytes));
         self.choose(asked, (Staged::Bcast, bytes), |prices| prices.bcasts(bytes), table)
     }
 
     fn reduce(&self, bytes: usize, commutative: bool) -> Choice<Way<Reduce>> {
         let allowed = |how: &Reduce| commutative || how.keeps_order();
-        let asked = if_allowed(self.wanted.reduce, allowed).map(Way::Form);
+        let asked = self.asked(("reduce", bytes), |all| all.reduce, allowed).map(Way::Form);
         let table = || Way::Form(self.shape.reduce(bytes, WIDTH, commutative));
         let priced = |prices: &Prices| prices.reduces(bytes, commutative);
         self.choose(asked, (Staged::Reduce, bytes), priced, table)
     }
 
     fn allreduce(&self, bytes: usize, commutative: bool) -> Choice<Way<AllreduceForm>> {
-        let wanted = &self.wanted.allreduce;
-        let asked = match wanted {
+        let of = |wanted: &Wanted| match &wanted.allreduce {
             WantedAllreduce::Auto => Asked::Auto,
             WantedAllreduce::Staged => Asked::Staged,
             WantedAllreduce::Form(form) => Asked::Form(AllreduceForm::Form(*form)),
             WantedAllreduce::Multiplying { .. } | WantedAllreduce::Schedule(_) => {
-                let schedule = wanted.schedule(self.shape.ranks, commutative);
+                let schedule = wanted.allreduce.schedule(self.shape.ranks, commutative);
                 schedule.map_or(Asked::Auto, |schedule| {
                     Asked::Form(AllreduceForm::Multiplying(schedule))
                 })
             }
+        };
+        let asked = match of(&self.wanted) {
+            Asked::Auto => self.tuned.find("allreduce", bytes).map_or(Asked::Auto, of),
+            asked => asked,
         };
         let table = || Way::Form(AllreduceForm::Form(self.shape.allreduce(bytes, WIDTH)));
         let priced = |prices: &Prices| prices.allreduces(bytes, commutative);
@@ -197,13 +220,20 @@ impl Basis {
     fn gather(&self, block: usize) -> Choice<Tree> {
         let table = || self.shape.tree(block);
         let staged = (Staged::Gather, block);
-        self.choose(self.wanted.gather, staged, |prices| prices.gathers(block), table)
+        let asked = self.asked(("gather", block), |all| all.gather, |_| true);
+        self.choose(asked, staged, |prices| prices.gathers(block), table)
+    }
+
+    fn scatter(&self, block: usize) -> Tree {
+        let tuned = || self.tuned.find("scatter", block)?.scatter;
+        let asked = self.wanted.scatter.or_else(tuned);
+        asked.unwrap_or_else(|| self.shape.tree(block))
     }
 
     fn allgather(&self, block: usize) -> Choice<Way<Allgather>> {
         let allowed =
             |how: &Allgather| *how != Allgather::Doubling || self.shape.ranks.is_power_of_two();
-        let asked = if_allowed(self.wanted.allgather, allowed).map(Way::Form);
+        let asked = self.asked(("allgather", block), |all| all.allgather, allowed).map(Way::Form);
         let table = || Way::Form(self.shape.allgather(block));
         self.choose(asked, (Staged::Allgather, block), |prices| prices.allgathers(block), table)
     }
@@ -218,7 +248,8 @@ impl Basis {
     fn alltoall(&self, block: usize) -> Choice<Alltoall> {
         let table = || self.shape.alltoall(block);
         let staged = (Staged::Alltoall, block);
-        self.choose(self.wanted.alltoall, staged, |prices| prices.alltoalls(block), table)
+        let asked = self.asked(("alltoall", block), |all| all.alltoall, |_| true);
+        self.choose(asked, staged, |prices| prices.alltoalls(block), table)
     }
 
     fn reduce_scatter(&self, total: usize, commutative: bool) -> Choice<Way<ReduceScatter>> {
@@ -227,7 +258,8 @@ impl Basis {
             ReduceScatter::Pairwise | ReduceScatter::Multiplying(_) => commutative,
             ReduceScatter::ViaRoot | ReduceScatter::Direct => true,
         };
-        let asked = if_allowed(self.wanted.reduce_scatter, allowed).map(Way::Form);
+        let asked = self.asked(("reduce_scatter", total), |all| all.reduce_scatter, allowed);
+        let asked = asked.map(Way::Form);
         let table = || Way::Form(self.shape.reduce_scatter(total, commutative));
         let priced = |prices: &Prices| prices.reduce_scatters(total, commutative);
         self.choose(asked, (Staged::ReduceScatter, total), priced, table)
@@ -289,15 +321,16 @@ impl Communicator {
     fn choosing(&self, wanted: Wanted) -> Box<Chosen> {
         let shape = self.shape();
         let options = &self.inner.process.collectives;
-        let nodes =
-            options.costs.as_ref().and_then(|_| options.nodes(self.inner.group.world_ranks()));
+        let nodes = options.nodes(self.inner.group.world_ranks());
+        let tuned = options.tuned.of(shape.ranks, nodes.as_ref().map_or(1, Nodes::count));
+        let nodes = nodes.filter(|_| options.costs.is_some());
         let prices = options.costs.as_ref().map(|job| {
             let ranks = shape.ranks;
             let share = if shape.oversubscribed { job.share.min(f64::from(ranks)) } else { 1.0 };
             let layers = nodes.as_ref().map(Layers::from);
             Prices { crew: Crew { ranks, share }, costs: job.costs, layers }
         });
-        Box::new(Chosen::new(Basis { shape, prices, wanted, nodes }))
+        Box::new(Chosen::new(Basis { shape, prices, wanted, tuned, nodes }))
     }
 
     /// Asks for algorithms of the collectives of this communicator, in place of those that settings ask for: pairs of
@@ -402,9 +435,8 @@ impl Communicator {
 
     #[inline]
     pub(super) fn scatter_form(&self, block: usize) -> Tree {
-        let Chosen { basis: Basis { shape, wanted, .. }, scatter, .. } = self.chosen();
-        let tree = |block| wanted.scatter.unwrap_or_else(|| shape.tree(block));
-        *scatter.get_or_init(|| Limits::of(tree)).find(block)
+        let Chosen { basis, scatter, .. } = self.chosen();
+        *scatter.get_or_init(|| Limits::of(|block| basis.scatter(block))).find(block)
     }
 
     #[inline]

@@ -9,6 +9,7 @@ use bowline::stack::{self, Place};
 use bowline::wait::SystemWaiter;
 use bowline_base::config::Config;
 use bowline_base::job::{JobMemory, JobSpec};
+use bowline_model::coll::tuned::Tuned;
 use bowline_mpi::{CollOptions, Directory, DirectoryError, MpiError, World, WorldParts};
 
 /// No test comes near it; a deadlock ends the run with a message instead of a hang.
@@ -71,6 +72,22 @@ pub(crate) fn ranks_that_differ<R: Send>(
         CollOptions::from_config(&config).expect("settings of collectives")
     };
     ranks_asking(values.len(), shared, &config(&[]), of_rank, body)
+}
+
+/// Ranks with a table of algorithms each.
+pub(crate) fn ranks_with_tables<R: Send>(
+    size: usize,
+    shared: bool,
+    table: impl Fn(u32) -> Tuned + Sync,
+    body: impl Fn(&World) -> R + Sync,
+) -> Vec<R> {
+    let config = config(&[]);
+    let of_rank = |rank: u32| {
+        let mut all = CollOptions::from_config(&config).expect("settings of collectives");
+        all.set_table(table(rank));
+        all
+    };
+    ranks_asking(size, shared, &config, of_rank, body)
 }
 
 /// Ranks that take themselves to be on these nodes, with some settings.

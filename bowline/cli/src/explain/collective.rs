@@ -9,9 +9,9 @@ use bowline_model::coll::choice::Shape;
 use bowline_model::coll::forms::{Form, Tree};
 use bowline_model::coll::layers::Layered;
 use bowline_model::coll::price::{
-    AllreduceForm, Crew, JobCosts, Layers, Priced, Prices, Staged, Way,
+    AllreduceForm, Crew, JobCosts, Layers, Priced, Prices, Staged, Way, multiplying,
 };
-use bowline_model::coll::wanted::STAGED;
+use bowline_model::coll::wanted::{STAGED, WantedAllreduce};
 use clap::ValueEnum;
 use serde::Serialize;
 
@@ -40,7 +40,8 @@ pub(super) struct Report {
     costs: String,
     /// Where the costs are from: given, fitted or assumed.
     source: &'static str,
-    /// By what a job chooses: a setting that names the algorithm, costs, or the table of limits.
+    /// By what a job chooses: a setting that names the algorithm, costs, or the table of limits. A table that was tuned
+    /// goes before the last two.
     chosen_by: &'static str,
     sizes: Vec<OfSize>,
 }
@@ -50,6 +51,9 @@ pub(super) struct Report {
 struct OfSize {
     /// Bytes of a vector, or of a block where each rank has one.
     bytes: usize,
+    /// The algorithm that the table of `BOWLINE_COLL_TABLE` names, where no setting names one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tuned: Option<String>,
     algorithms: Vec<Algorithm>,
 }
 
@@ -187,9 +191,30 @@ pub(super) fn report(
     let prices = Prices { crew: Crew { ranks, share }, costs, layers };
     let memory = nodes == 1 && bowline::stack::shares_memory(config);
     let shape = Shape { ranks, oversubscribed: share > 1.0 };
+    let table_of_job = bowline::coll_table::read(config, ranks)?.of(ranks, nodes.min(ranks));
     let of_size = |&bytes: &usize| {
-        let (all, table) = algorithms(&prices, (shape, memory), collective, bytes);
-        // One that the call does not allow, or a schedule, is not among them by its name.
+        let (mut all, table) = algorithms(&prices, (shape, memory), collective, bytes);
+        let length = match collective {
+            Collective::ReduceScatter => bytes.saturating_mul(ranks as usize),
+            Collective::Barrier => 0,
+            _ => bytes,
+        };
+        let cell = if asked == "auto" { table_of_job.cell(&key, length) } else { None };
+        let tuned = cell.map(|cell| cell.algorithm());
+        let mut asked = tuned.clone().unwrap_or_else(|| asked.clone());
+        if collective == Collective::Allreduce
+            && let Ok(wanted) = asked.parse::<WantedAllreduce>()
+            && let Some(schedule) = wanted.schedule(ranks, true)
+        {
+            // It need not be one of those that costs choose from.
+            asked = format!("multiplying {schedule}");
+            if all.iter().all(|one| one.form != asked) {
+                let time = multiplying(&schedule, bytes).time(prices.crew, prices.anywhere());
+                let place = all.partition_point(|one| one.time <= time);
+                all.insert(place, Priced { form: asked.clone(), time });
+            }
+        }
+        // One that the call does not allow is not among them.
         let named = all.iter().any(|one| one.form == asked);
         let table_shares = (shape.shares_memory() || shape.stages(bytes))
             && all.iter().any(|one| one.form == STAGED);
@@ -211,7 +236,8 @@ pub(super) fn report(
             let taken = taken(index, &form);
             Algorithm { name: form, time_ns: time, taken }
         };
-        OfSize { bytes, algorithms: all.into_iter().enumerate().map(algorithm).collect() }
+        let algorithms = all.into_iter().enumerate().map(algorithm).collect();
+        OfSize { bytes, tuned, algorithms }
     };
     let sizes = if collective == Collective::Barrier { &[0][..] } else { sizes };
     Ok(Report {
@@ -248,8 +274,12 @@ impl Report {
                     "jobs with these transports choose by a table of limits, unless BOWLINE_COLL_COSTS says what messages cost",
             }
         )?;
-        for OfSize { bytes, algorithms } in sizes {
-            writeln!(out, "{}", show_bytes(*bytes as u64))?;
+        for OfSize { bytes, tuned, algorithms } in sizes {
+            write!(out, "{}", show_bytes(*bytes as u64))?;
+            match tuned {
+                Some(word) => writeln!(out, ": the table of BOWLINE_COLL_TABLE names {word}")?,
+                None => writeln!(out)?,
+            }
             for Algorithm { name, time_ns, taken } in algorithms {
                 let mark = if *taken { '+' } else { '-' };
                 writeln!(out, "  {mark} {:>12.2} us  {name}", time_ns / 1e3)?;

@@ -114,3 +114,79 @@ fn fits_are_kept_where_the_setting_says() {
     assert!(err.contains("is left as it is"), "{err}");
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "Chapter 1");
 }
+
+#[test]
+fn tables_are_tuned_shown_and_taken_by_jobs() {
+    let directory = tempfile::tempdir().unwrap();
+    let table = directory.path().join("table");
+    let table = table.to_str().unwrap();
+    let tune = |line: &str| {
+        let args = ["model", "tune", "--output", table, "--json"];
+        let found = bowline(args.into_iter().chain(line.split_whitespace())).success();
+        serde_json::from_str::<Vec<Value>>(&found).unwrap()
+    };
+    // By costs and simulated, nothing is slower than what a job takes.
+    for how in ["", "--simulate"] {
+        let cells = tune(&format!("{how} --ranks 7 --size 8,1k --transport tcp"));
+        assert_eq!(cells.len(), 8, "{cells:?}");
+        for cell in cells {
+            let (best, auto) = (cell["time_ns"].as_f64(), cell["auto_ns"].as_f64());
+            assert!(best <= auto && cell["tried"][0]["algorithm"] == "auto", "{cell}");
+            let few = cell["candidates"].as_u64() <= Some(20);
+            assert!(cell["collective"] != "allreduce" || !few, "{cell}");
+        }
+    }
+    let cells =
+        tune("--measure --ranks 2,3 --size 8 --collective allreduce,bcast --best 3 --reps 3");
+    assert_eq!(cells.len(), 4);
+    for cell in cells {
+        let tried = cell["tried"].as_array().unwrap();
+        let measured = tried.iter().all(|one| one["found_ns"].as_f64() > Some(0.0));
+        assert!(tried.len() > 2 && measured, "{cell}");
+    }
+    // What was there before is still there.
+    let text = std::fs::read_to_string(table).unwrap();
+    assert_eq!(text.lines().count(), 1 + 12, "{text}");
+    let refused = bowline("model tune --simulate".split(' ')).failure(1);
+    assert!(refused.contains("--transport tcp"), "{refused}");
+
+    let (title, _) = text.split_once('\n').unwrap();
+    std::fs::write(table, format!("{title}\nallreduce 4 1 5-8 a2,a2 # by hand\n")).unwrap();
+    let with_table = |args: &[&str]| {
+        let mut command = command(args);
+        command.env("BOWLINE_COLL_TABLE", table);
+        command
+    };
+    let args = ["explain", "--collective", "allreduce", "--ranks", "4", "--size", "8,16"];
+    let told = finish(with_table(&args)).success();
+    assert!(told.contains("8: the table of BOWLINE_COLL_TABLE names a2,a2"), "{told}");
+    let json = [&args[..], &["--json"]].concat();
+    let told: Value = serde_json::from_str(&finish(with_table(&json)).success()).unwrap();
+    let taken = |size: usize| {
+        let all = told["sizes"][size]["algorithms"].as_array().unwrap();
+        let taken: Vec<_> = all.iter().filter(|one| one["taken"] == true).collect();
+        assert_eq!(taken.len(), 1, "{told}");
+        taken[0]["name"].as_str().unwrap() == "multiplying a2,a2"
+    };
+    assert!(taken(0) && !taken(1) && told["sizes"][0]["tuned"] == "a2,a2", "{told}");
+    assert!(told["sizes"][1]["tuned"].is_null(), "{told}");
+
+    let record = directory.path().join("job");
+    let mut job = with_table(&["perf", "allreduce", "--ranks", "4", "--iterations", "4"]);
+    job.env("BOWLINE_RECORD", &record);
+    finish(job).success();
+    let lines = std::fs::read_to_string(directory.path().join("job.3")).unwrap();
+    let of_8 = lines
+        .lines()
+        .filter(|line| line.contains("\"coll\":\"allreduce\"") && line.contains("\"bytes\":8,"));
+    let (multiplied, others): (Vec<_>, Vec<_>) =
+        of_8.partition(|line| line.contains("\"how\":\"Multiplying\""));
+    assert!(!multiplied.is_empty() && others.is_empty(), "{lines}");
+
+    std::fs::write(table, format!("{title}\nbcast 4 1 0-8 gossip\n")).unwrap();
+    for args in [&args[..], &["perf", "barrier", "--ranks", "2"]] {
+        let refused = finish(with_table(args));
+        let says = refused.err.contains("table: line 2: ") && refused.err.contains("gossip");
+        assert!(refused.code != Some(0) && says, "{refused:?}");
+    }
+}

@@ -1,0 +1,73 @@
+//! All schedules of one level: what an exhaustive search goes through.
+
+use crate::schedule::{Schedule, Token};
+
+/// Every list of factors of a number, in every order.
+fn factorings(number: u32) -> Vec<Vec<u32>> {
+    if number <= 1 {
+        return vec![Vec::new()];
+    }
+    let mut all = Vec::new();
+    for first in (2..=number).filter(|factor| number.is_multiple_of(*factor)) {
+        all.extend(factorings(number / first).into_iter().map(|rest| {
+            let mut factors = vec![first];
+            factors.extend(rest);
+            factors
+        }));
+    }
+    all
+}
+
+/// Every allreduce of exchanges, of merged ranks around exchanges, of collapsed ranks around exchanges, and of cuts of the
+/// vector, with factors in every order. `None` where there are more than `most`.
+pub fn every(ranks: u32, most: usize) -> Option<Vec<Schedule>> {
+    let mut all = Vec::new();
+    let mut add = |made: Option<Schedule>| {
+        all.extend(made);
+        (all.len() <= most).then_some(())
+    };
+    for factors in factorings(ranks) {
+        add(Schedule::of_factors(&factors).ok())?;
+        if ranks > 1 {
+            add(Schedule::split(&factors, false).ok())?;
+            add(Schedule::split(&factors, true).ok())?;
+        }
+    }
+    for core in 4..ranks {
+        for factors in factorings(core).into_iter().filter(|factors| factors.len() >= 2) {
+            add(Schedule::merged(&factors, ranks - core).ok())?;
+        }
+    }
+    for base in 2..=ranks {
+        for blocks in 1..=ranks / base {
+            let threshold = blocks * base;
+            for factors in factorings(ranks - threshold + blocks) {
+                let mut tokens = vec![Token::Collapse { threshold, base }];
+                tokens.extend(factors.into_iter().map(|factor| Token::Exchange { factor }));
+                tokens.push(Token::Expand { threshold, base });
+                add(Schedule::new(ranks, tokens).ok())?;
+            }
+        }
+    }
+    Some(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::choice::{Reading, Search, time};
+    use crate::cost::Pipelining;
+
+    #[test]
+    fn the_least_time_of_all_is_what_the_search_finds() {
+        for ranks in 2..=40 {
+            let mut search = Search::new(Pipelining::ARCHER, Reading::Groups);
+            let all = every(ranks, 1 << 20).unwrap();
+            let times = all.iter().map(|one| time(one, Pipelining::ARCHER, Reading::Groups));
+            let least = times.fold(f64::INFINITY, f64::min);
+            assert!((least - search.least(ranks)).abs() < 1e-9, "{ranks}");
+        }
+        assert_eq!(every(1, 10).unwrap().len(), 1);
+        assert_eq!(every(60, 100), None);
+    }
+}

@@ -1,0 +1,142 @@
+//! Tables of algorithms: every collective by algorithms that a table names, what goes before it, and ranks whose tables
+//! differ.
+
+use std::io::Write;
+use std::sync::{Arc, Mutex};
+
+use bowline_model::coll::tuned::{Cell, Tuned};
+use bowline_mpi::{MpiError, Sum, World};
+
+use super::multiplying::{all_collectives, ordered_collectives};
+use super::start::ranks_with_tables;
+
+fn table<'a>(cells: impl IntoIterator<Item = (&'a str, u32, (usize, usize), &'a str)>) -> Tuned {
+    let cell = |(collective, ranks, lengths, word)| {
+        Cell::new(collective, (ranks, 1), lengths, word, "").unwrap()
+    };
+    let mut table = Tuned::default();
+    table.learn(cells.into_iter().map(cell));
+    table
+}
+
+/// These algorithms for all lengths.
+fn for_all(ranks: u32, words: &[(&str, &str)]) -> Tuned {
+    table(words.iter().map(|&(collective, word)| (collective, ranks, (0, 1 << 36), word)))
+}
+
+const TABLES: [&[(&str, &str)]; 3] = [
+    &[
+        ("barrier", "flat"),
+        ("bcast", "chain"),
+        ("reduce", "chain"),
+        ("allreduce", "reduce-bcast"),
+        ("gather", "staged"),
+        ("scatter", "binomial"),
+        ("allgather", "ring"),
+        ("alltoall", "bruck"),
+        ("reduce_scatter", "via-root"),
+    ],
+    &[
+        ("barrier", "multiplying:2"),
+        ("bcast", "staged"),
+        ("reduce", "halving"),
+        ("allreduce", "multiplying"),
+        ("gather", "linear"),
+        ("scatter", "linear"),
+        ("allgather", "multiplying:2"),
+        ("alltoall", "pairwise"),
+        ("reduce_scatter", "multiplying:2"),
+    ],
+    // Not for all calls: not for operations that are not commutative, and not for all numbers of ranks.
+    &[("allgather", "doubling"), ("reduce_scatter", "halving"), ("reduce", "binomial")],
+];
+
+#[test]
+fn every_algorithm_of_a_table_gives_the_results() {
+    for words in TABLES {
+        for size in [3, 4] {
+            for shared in [false, true] {
+                let table = |_| for_all(size as u32, words);
+                ranks_with_tables(size, shared, table, |world| {
+                    all_collectives(world);
+                    ordered_collectives(world);
+                });
+            }
+        }
+    }
+}
+
+/// What a rank records.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn jobs_go_by_the_table_for_its_lengths_only_and_by_settings_before_it() {
+    let of_job = |_| {
+        let cell = |lengths, word| ("allreduce", 4, lengths, word);
+        table([cell((5, 8), "a4"), cell((9, 64), "reduce-bcast")])
+    };
+    let kept: [Lines; 4] = Default::default();
+    let all = &kept;
+    ranks_with_tables(4, false, of_job, |world: &World| {
+        world.record(Box::new(all[world.rank() as usize].clone()));
+        let allreduce = |len| {
+            let mut sum = vec![0_u64; len];
+            world.allreduce(&vec![1; len], &mut sum, Sum).unwrap();
+            assert!(sum.iter().all(|sum| *sum == 4));
+        };
+        allreduce(1);
+        allreduce(8);
+        allreduce(9);
+        world.set_algorithms(&[("allreduce", "halving")]).unwrap();
+        allreduce(1);
+        world.set_algorithms(&[("allreduce", "auto")]).unwrap();
+        allreduce(1);
+        // Of two ranks the table says nothing.
+        let pair = world.split(world.rank() / 2, 0).unwrap().unwrap();
+        pair.allreduce(&[1_u64], &mut [0], Sum).unwrap();
+    });
+    for lines in &kept {
+        let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+        let how = |line: &str| Some(line.split_once("\"how\":\"")?.1.split_once('"')?.0.to_owned());
+        let sums = text.lines().filter(|line| line.contains("\"coll\":\"allreduce\""));
+        let found: Vec<_> = sums.filter_map(how).collect();
+        let is = |index: usize, word: &str| found[index] == word;
+        assert!(is(0, "Multiplying") && is(1, "ReduceBcast") && !is(2, "ReduceBcast"), "{text}");
+        assert!(is(3, "Halving") && is(4, "Multiplying") && !is(5, "Multiplying"), "{text}");
+    }
+}
+
+#[test]
+fn tables_that_differ_are_an_error_at_every_rank_when_a_communicator_is_made() {
+    let of = |rank| for_all(3, &[("bcast", if rank == 1 { "flat" } else { "chain" })]);
+    ranks_with_tables(3, false, of, |world| {
+        assert_eq!(world.dup().unwrap_err(), MpiError::ChoicesDiffer);
+    });
+}
+
+#[test]
+fn a_table_goes_from_rank_0_to_the_others() {
+    let config = bowline::stack::config_from_env().unwrap();
+    let options = || bowline_mpi::CollOptions::from_config(&config).unwrap();
+    let (mut first, mut other) = (options(), options());
+    first.set_table(for_all(4, &[("allreduce", "a4"), ("bcast", "chain")]));
+    other.set_table(for_all(4, &[("allreduce", "a2,a2")]));
+    other.agree(&first.of_job(), 1.0).unwrap();
+    assert_eq!(other.of_job(), first.of_job());
+    for damaged in ["auto; auto", "auto; auto; ", &first.of_job().replace("chain", "gossip")] {
+        let error = options().agree(damaged, 1.0).unwrap_err().to_string();
+        assert!(error.contains("the table of rank 0"), "{error}");
+    }
+}

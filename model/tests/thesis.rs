@@ -1,7 +1,7 @@
 //! What the thesis has in its tables and figures, from this crate; and proofs of every schedule that it can make.
 
 use bowline_model::check::{check, follow};
-use bowline_model::choice::{Order, Reading, Search, choose, heuristic, time};
+use bowline_model::choice::{Order, Reading, Search, choose, choose_of, heuristic, time};
 use bowline_model::cost::Pipelining;
 use bowline_model::schedule::{Merged, Schedule, Token};
 
@@ -167,18 +167,33 @@ fn table_5_2_has_the_ranks_for_which_the_heuristic_is_not_the_best() {
     assert_eq!(found, table);
 }
 
+/// The mean efficiencies for 2 to 1024 ranks of recursive doubling, and of the heuristic with the greatest factors first
+/// and with the cheapest.
+///
+/// Published (text of figure 5.15): 72.1, 92.4 and 97.1. They come out with a ratio of 2.9. Table 5.2 needs 2.909 to 2.914,
+/// with which the means are 72.0, 92.4 and 97.2: neither another range (from 1 or 3, to 1023) nor other schedules where
+/// the heuristic has none change the last one by more than 0.01. Greatest first means factors to 9, the cap of the ratio
+/// that was fitted: with those to 12, the cap of this one, it is 90.0.
 #[test]
 fn the_heuristic_is_as_good_as_published() {
-    let mut search = Search::new(CHAPTER_5, Reading::Published);
-    let (mut doubling, mut sorted) = (0.0, 0.0);
+    let greatest_first: Vec<u32> = (2..=9).rev().collect();
+    let ratio = 2.9;
+    let cost = Pipelining { pipelining: ratio, required: 1.0 };
+    let mut search = Search::new(cost, Reading::Published);
+    let mut all = [0.0; 3];
     for ranks in 2..=1024 {
-        doubling += efficiency(&mut search, ranks, &Schedule::doubling(ranks));
-        sorted += efficiency(&mut search, ranks, &choose(ranks, RATIO, Order::ByCost));
+        let least = search.least(ranks);
+        let schedules = [
+            Schedule::doubling(ranks),
+            choose_of(ranks, &greatest_first),
+            choose(ranks, ratio, Order::ByCost),
+        ];
+        for (sum, schedule) in all.iter_mut().zip(&schedules) {
+            *sum += least / time(schedule, cost, Reading::Published);
+        }
     }
-    let (doubling, sorted) = (doubling / 1023.0, sorted / 1023.0);
-    // Published: 72.1 and 97.1, in figure 5.15's text.
-    assert!((doubling - 72.1).abs() < 0.3, "{doubling}");
-    assert!((sorted - 97.1).abs() < 0.3, "{sorted}");
+    let means = all.map(|sum: f64| (sum * 1000.0 / 1023.0).round() / 10.0);
+    assert_eq!(means, [72.1, 92.4, 97.1]);
 }
 
 /// Every list of factors of a number, in every order.

@@ -7,6 +7,7 @@
 //! | the file of raw samples | [`record`] |
 //! | what is printed | [`report`] |
 //! | what is drawn | [`plot`] |
+//! | what was published, beside it | [`published`] |
 //! | the table of fits that is kept | [`keep`] |
 //! | the search of the quickest algorithms, for jobs that come later | [`tune`] |
 //!
@@ -15,6 +16,7 @@
 mod keep;
 mod measure;
 mod plot;
+mod published;
 mod record;
 mod report;
 mod show;

@@ -14,7 +14,7 @@ mod tables;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use bowline_model::choice::{Order, Reading, Search, choose, time};
+use bowline_model::choice::{Order, Reading, Search, choose, choose_of, time};
 use bowline_model::coll::prove;
 use bowline_model::cost::{Pipelining, best_width, factor_cap};
 use bowline_model::fennel::generate::allreduce;
@@ -132,20 +132,22 @@ fn widths(rows: &mut Vec<Row>) {
     }
 }
 
-/// E5: the mean of the least time of all schedules, in that of the one that is chosen, for 2 to 1024 ranks.
+/// E5: the mean of the least time of all schedules, in that of the one that is chosen, for 2 to 1024 ranks. The published
+/// means are those of a ratio of 2.9; with 2.911, the one of the published table, they are 72.0, 92.4 and 97.2.
 fn efficiencies(rows: &mut Vec<Row>) {
-    let cost = Pipelining { pipelining: RATIO, required: 1.0 };
+    const ROUNDED: f64 = 2.9;
+    let cost = Pipelining { pipelining: ROUNDED, required: 1.0 };
     let mut search = Search::new(cost, Reading::Published);
     let mut mean = |of: &dyn Fn(u32) -> Schedule| {
-        let all = 2..=1024;
-        let count = all.clone().count() as f64;
         let part = |ranks| search.least(ranks) / time(&of(ranks), cost, Reading::Published);
-        all.map(part).sum::<f64>() * 100.0 / count
+        (2..=1024).map(part).sum::<f64>() * 100.0 / 1023.0
     };
     let found = [
         ("recursive doubling", 72.1, mean(&Schedule::doubling)),
-        ("heuristic, greatest factors first", 92.4, mean(&|n| choose(n, RATIO, Order::Greatest))),
-        ("heuristic, cheapest factors first", 97.1, mean(&|n| choose(n, RATIO, Order::ByCost))),
+        ("greatest factors to 12 first", 92.4, mean(&|n| choose(n, ROUNDED, Order::Greatest))),
+        // The cap of the ratio that was fitted.
+        ("greatest factors to 9 first", 92.4, mean(&|n| choose_of(n, &[9, 8, 7, 6, 5, 4, 3, 2]))),
+        ("heuristic, cheapest factors first", 97.1, mean(&|n| choose(n, ROUNDED, Order::ByCost))),
     ];
     for (what, published, ours) in found {
         let what = format!("efficiency to 1024 ranks: {what}");

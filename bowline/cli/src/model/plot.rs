@@ -101,7 +101,7 @@ macro_rules! chart {
             .caption($title, ("sans-serif", 17))
             .margin(10)
             .x_label_area_size(36)
-            .y_label_area_size(66)
+            .y_label_area_size(80)
             .build_cartesian_2d($xs, $ys)?;
         chart
             .configure_mesh()
@@ -182,7 +182,8 @@ fn residuals<B: DrawingBackend>(area: &DrawingArea<B, Shift>, fit: &SizeFit) -> 
 where
     B::ErrorType: 'static,
 {
-    let ys = range(fit.residuals().map(|point| point.1).chain([0.0]), false);
+    // At least a nanosecond: less is rounding.
+    let ys = range(fit.residuals().map(|point| point.1).chain([-1.0, 1.0]), false);
     let last = greatest(fit);
     let title = format!("residuals, R^2 = {:.5}", fit.line.r_squared);
     let mut chart = chart!(area, title, "processes", "ns", 0.0..last + 0.5, ys);

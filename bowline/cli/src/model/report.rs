@@ -10,6 +10,7 @@ use bowline_model::fit::sizes::BySize;
 use bowline_model::fit::{FitError, Samples, SizeFit, Statistic, fit};
 use serde_json::{Value, json};
 
+use super::published;
 use super::record::{Circumstances, Recorded};
 
 /// The fits of samples, by shortest times and by medians.
@@ -36,11 +37,17 @@ pub(super) struct Fitted {
 /// Parameters by name.
 type Parameters = Vec<(&'static str, f64)>;
 
-/// A model with its parameters, and how well it meets the times.
+/// A model with its parameters, how well it meets the times, and what it predicts of the widest multicast of each size
+/// at which the pipelining model holds.
 #[derive(Debug)]
 struct Model {
     name: &'static str,
-    fitted: Result<(Parameters, Quality), FitError>,
+    fitted: Result<(Parameters, Quality, Vec<f64>), FitError>,
+}
+
+/// The widest multicast of a size: how many receivers, and its time.
+fn widest(fit: &SizeFit) -> (u32, f64) {
+    fit.points.last().copied().unwrap_or((0, f64::NAN))
 }
 
 impl Report {
@@ -67,6 +74,7 @@ impl Report {
             "site": of.site, "transport": of.transport, "network": of.network, "ranks": of.ranks,
             "shared": of.shared, "threads": of.threads, "blocking": of.blocking, "clock_ns": of.clock_ns,
             "collectives": self.costs_of_collectives(),
+            "published": published::json(&self.shortest().sizes, of.blocking),
             "fits": self.fits.iter().map(Fitted::json).collect::<Vec<_>>(),
         })
     }
@@ -86,10 +94,11 @@ impl Report {
         for fitted in &self.fits {
             fitted.table(&mut out);
         }
+        published::table(&mut out, &self.shortest().sizes, *blocking);
         if let Some(setting) = self.costs_of_collectives() {
             let _ = writeln!(
                 out,
-                "jobs choose the algorithms of collectives by this fit with {setting}\n(what it does not name is \
+                "\njobs choose the algorithms of collectives by this fit with {setting}\n(what it does not name is \
                  assumed); `bowline explain --collective` shows how"
             );
         }
@@ -122,8 +131,13 @@ impl Fitted {
         let mut models = Vec::new();
         if let Some(by_size) = &by_size {
             let own = |n, b| by_size.at(n).map_or(f64::NAN, |cost| cost.multicast(b));
-            models
-                .push(Model { name: "pipelining", fitted: Ok((Vec::new(), quality(&good, own))) });
+            models.push(Model::new(
+                "pipelining",
+                Ok(()),
+                &good,
+                |()| Vec::new(),
+                |(), n, b| own(n, b),
+            ));
             let hockney = Hockney::of_multicasts(&good);
             models.push(Model::hockney("Hockney", hockney, &good));
             let one_way = Hockney::of_ping_pongs(samples, statistic);
@@ -221,7 +235,26 @@ impl Fitted {
         for model in &self.models {
             model.table(out);
         }
+        self.predictions(out);
         let _ = writeln!(out, "time per process at {} bytes: {}", self.sizes[0].size, self.curve());
+    }
+
+    /// The widest multicast of each size, measured and as models predict it.
+    fn predictions(&self, out: &mut String) {
+        let predicted = |model: &Model| Some((model.name, model.fitted.as_ref().ok()?.2.clone()));
+        let models: Vec<_> = self.models.iter().filter_map(predicted).collect();
+        let _ = write!(out, "{:>8} {:>5} {:>11}", "bytes", "to", "measured");
+        for (name, _) in &models {
+            let _ = write!(out, " {name:>22}");
+        }
+        for (index, fit) in self.sizes.iter().filter(|fit| fit.cost.is_ok()).enumerate() {
+            let (width, time) = widest(fit);
+            let _ = write!(out, "\n{:>8} {width:>5} {time:>11.1}", fit.size);
+            for (_, predicted) in &models {
+                let _ = write!(out, " {:>22.1}", predicted[index]);
+            }
+        }
+        out.push('\n');
     }
 
     /// What the curve of times per process does, beside what LogfP says of it.
@@ -248,26 +281,36 @@ impl Fitted {
 }
 
 impl Model {
-    fn hockney(name: &'static str, fitted: Result<Hockney, FitError>, good: &[SizeFit]) -> Self {
-        let told = |m: Hockney| {
-            let all = vec![("alpha", m.latency), ("beta", m.per_byte)];
-            (all, quality(good, |n, b| m.multicast(n, b)))
+    fn new<M: Copy>(
+        name: &'static str,
+        fitted: Result<M, FitError>,
+        good: &[SizeFit],
+        parameters: impl Fn(M) -> Parameters,
+        predict: impl Fn(M, u64, u32) -> f64,
+    ) -> Self {
+        let all = |model| {
+            let predicted =
+                good.iter().map(|fit| predict(model, fit.size, widest(fit).0)).collect();
+            (parameters(model), quality(good, |n, b| predict(model, n, b)), predicted)
         };
-        Self { name, fitted: fitted.map(told) }
+        Self { name, fitted: fitted.map(all) }
+    }
+
+    fn hockney(name: &'static str, fitted: Result<Hockney, FitError>, good: &[SizeFit]) -> Self {
+        let parameters = |m: Hockney| vec![("alpha", m.latency), ("beta", m.per_byte)];
+        Self::new(name, fitted, good, parameters, |m, n, b| m.multicast(n, b))
     }
 
     fn loggp(name: &'static str, fitted: Result<LogGp, FitError>, good: &[SizeFit]) -> Self {
-        let told = |m: LogGp| {
-            let all = vec![("L", m.latency), ("o", m.overhead), ("g", m.gap), ("G", m.per_byte)];
-            (all, quality(good, |n, b| m.multicast(n, b)))
-        };
-        Self { name, fitted: fitted.map(told) }
+        let parameters =
+            |m: LogGp| vec![("L", m.latency), ("o", m.overhead), ("g", m.gap), ("G", m.per_byte)];
+        Self::new(name, fitted, good, parameters, |m, n, b| m.multicast(n, b))
     }
 
     fn json(&self) -> Value {
         match &self.fitted {
-            Ok((parameters, quality)) => json!({
-                "model": self.name,
+            Ok((parameters, quality, predicted)) => json!({
+                "model": self.name, "widest_ns": predicted,
                 "parameters_ns": parameters.iter().copied().collect::<std::collections::BTreeMap<_, _>>(),
                 "r_squared": quality.r_squared, "error": quality.error, "worst_error": quality.worst,
             }),
@@ -277,7 +320,7 @@ impl Model {
 
     fn table(&self, out: &mut String) {
         let _ = match &self.fitted {
-            Ok((parameters, Quality { r_squared, error, worst, .. })) => {
+            Ok((parameters, Quality { r_squared, error, worst, .. }, _)) => {
                 let shown: Vec<String> =
                     parameters.iter().map(|(name, value)| format!("{name} {value:.4}")).collect();
                 let shown = if shown.is_empty() { "as above".to_owned() } else { shown.join(", ") };
@@ -304,7 +347,20 @@ mod tests {
         assert_eq!(size["points"].as_array().unwrap().len(), 8);
         assert_eq!(json["fits"][1]["statistic"], "median");
         assert!(json["fits"][0]["per_process"]["least_at"].is_null(), "it falls to the end");
+        let beside = &json["published"][0];
+        assert_eq!(beside["published"]["alpha_p_ns"], 880.0, "{beside}");
+        assert!(
+            (beside["here"]["ratio"].as_f64().unwrap() - 880.0 / 380.0).abs() < 1e-6,
+            "{beside}"
+        );
+        // 8 receivers, 880 + 8 * 380.
+        let models = json["fits"][0]["models"].as_array().unwrap();
+        let widest = models[0]["widest_ns"][0].as_f64().unwrap();
+        assert!((widest - 3920.0).abs() < 1e-6 && models[1]["model"] == "Hockney", "{models:?}");
         let text = report.table();
+        assert!(text.contains("published of a Cray XC30"), "{text}");
+        let row = text.lines().find(|line| line.starts_with("       8     8      3920.0"));
+        assert!(row.is_some_and(|row| row.contains(" 3920.0 ")), "{text}");
         assert!(text.contains("131072 bytes: alpha_p = -1") && text.contains("rejected"), "{text}");
         assert!(text.contains("rises nowhere up to 8 processes"), "{text}");
         assert!(text.contains("Hockney of ping-pongs  Hockney's model: 0 different"), "{text}");

@@ -85,9 +85,9 @@ const fn inputs_line(ranks: u32) -> usize {
 pub struct Damaged(pub(crate) &'static str);
 
 impl Damaged {
-    /// What another member has said of its call, which cannot be.
+    /// What another member has said of its call, which is another collective if the word is whole.
     pub const fn call() -> Self {
-        Self("the call of another member, if it is the same collective,")
+        Self("another member is in another collective, or its call")
     }
 }
 

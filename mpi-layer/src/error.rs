@@ -190,11 +190,13 @@ pub enum MpiError {
         /// The collective.
         collective: &'static str,
     },
-    /// The memory in which ranks of one machine meet for barriers and small reductions holds what no
-    /// correct rank writes. These calls are errors at every member of the communicator from now on.
+    /// The memory through which ranks of one machine carry out collectives holds what this call does not expect:
+    /// members called different collectives, or one has written where it must not. These calls are errors at every
+    /// member of the communicator from now on.
     #[error(
-        "the memory in which the ranks of the communicator meet was overwritten by one of them; \
-         make another communicator, or end the job"
+        "the memory in which the ranks of the communicator meet holds what does not belong to this call: \
+         another rank called another collective (or one with another root or other counts), or overwrote \
+         the memory; make another communicator, or end the job"
     )]
     MemoryOverwritten,
     /// The protocol layer refused or ended the operation for a reason of its own.

@@ -163,8 +163,12 @@ pub(crate) fn main(args: &Args, as_rank: bool) -> anyhow::Result<ExitCode> {
             "--share {}: at least 1 rank has a processor",
             args.share
         );
-        let report =
-            collective::report(&config, name, (args.ranks, args.nodes), args.share, &args.size)?;
+        let (ranks, nodes) = (args.ranks, args.nodes);
+        ensure!(
+            nodes <= ranks,
+            "--nodes {nodes}: there are {ranks} ranks, at least one on each node"
+        );
+        let report = collective::report(&config, name, (ranks, nodes), args.share, &args.size)?;
         match args.json {
             true => output::print_json(&report)?,
             false => output::print(&report.text()?)?,

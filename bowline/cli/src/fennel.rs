@@ -26,6 +26,7 @@ use bowline_model::fennel::instrument::Recorder;
 use clap::Subcommand;
 
 use super::{numbers, output};
+pub(crate) use programs::name as algorithm_name;
 use programs::{Allreduces, Collective, Job, Kind, Ranks};
 
 /// Simulate communication on a modelled network.

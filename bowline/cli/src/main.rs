@@ -17,6 +17,8 @@ mod perf;
 mod run;
 mod start;
 
+use std::error::Error;
+use std::fmt::{self, Display};
 use std::io::Write as _;
 use std::process::ExitCode;
 
@@ -89,11 +91,24 @@ fn main() -> ExitCode {
 /// The exit code, after an error was told.
 fn report(done: anyhow::Result<ExitCode>, name: &str) -> ExitCode {
     done.unwrap_or_else(|error| {
-        // In one piece: other ranks may write to the same place.
-        let text = format!("{name}: {error:#}\n");
-        let _ = std::io::stderr().write_all(text.as_bytes());
+        say(name, Chain(&*error));
         ExitCode::FAILURE
     })
+}
+
+/// Writes a line to the standard error stream, which may be closed.
+fn say(name: &str, what: impl Display) {
+    // In one piece: other ranks may write to the same place.
+    let _ = std::io::stderr().write_all(format!("{name}: {what}\n").as_bytes());
+}
+
+/// An error with its sources, each of which is shown once.
+struct Chain<'a>(&'a (dyn Error + 'static));
+
+impl Display for Chain<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        bowline_base::error::show(self.0, f)
+    }
 }
 
 /// Starts the log, for commands that read no other setting too.

@@ -54,7 +54,7 @@ pub(crate) fn main(name: &str, words: Vec<OsString>) -> Result<ExitCode> {
         Err(error) => return Ok(wrong(name, &error)),
     };
     for word in &job.words {
-        eprintln!("{name}: {word}");
+        crate::say(name, word);
     }
     let config = bowline::config_from_env()?;
     match options(*job, &config) {
@@ -67,7 +67,7 @@ pub(crate) fn main(name: &str, words: Vec<OsString>) -> Result<ExitCode> {
 }
 
 fn wrong(name: &str, error: &anyhow::Error) -> ExitCode {
-    eprintln!("{name}: {error:#}");
+    crate::say(name, crate::Chain(&**error));
     ExitCode::from(USAGE)
 }
 

@@ -133,7 +133,7 @@ pub(crate) fn launch(name: &str, options: &RunOptions) -> ExitCode {
     match run(options) {
         Ok(report) => exit_code(report.code),
         Err(error) => {
-            eprintln!("{name}: {error}");
+            crate::say(name, &error);
             exit_code(error.code())
         }
     }

@@ -50,7 +50,7 @@ pub use parts::Part;
 pub use place::{Host, HostError};
 
 use std::ffi::OsString;
-use std::io;
+use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -59,6 +59,11 @@ use bowline_base::job::{JobError, JobMemory, JobSpec};
 use crate::bootstrap::env::kvsname;
 use crate::bootstrap::secret;
 use crate::pmi::Server;
+
+/// Writes a sentence to the standard error stream, which may be closed.
+fn say(sentence: &str) {
+    let _ = io::stderr().write_all(format!("bowline: {sentence}\n").as_bytes());
+}
 
 /// What the failure of a rank means for the others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -66,9 +66,9 @@ struct Algorithm {
     taken: bool,
 }
 
-/// What an algorithm is called in settings, or else here.
+/// What an algorithm is called in settings, or else by `bowline fennel`.
 fn name<F: Form + std::fmt::Debug>(form: F) -> String {
-    form.name().map_or_else(|| format!("{form:?}"), ToOwned::to_owned)
+    form.name().map_or_else(|| crate::fennel::algorithm_name(&form), ToOwned::to_owned)
 }
 
 fn allreduce_name(form: AllreduceForm) -> String {

@@ -87,7 +87,7 @@ pub(super) struct Allreduces {
 
 /// An algorithm's name on the command line, from that in the code: `ScatterAllgather` is `scatter-allgather`, and
 /// `Staged(64)` is `staged:64`.
-fn name(form: &impl Debug) -> String {
+pub(crate) fn name(form: &impl Debug) -> String {
     let mut name = String::new();
     for letter in format!("{form:?}").chars() {
         match letter {

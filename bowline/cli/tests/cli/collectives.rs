@@ -1,6 +1,6 @@
 //! What `bowline explain` tells of collectives.
 
-use crate::common::{command, finish};
+use crate::common::{bowline, command, finish};
 use serde_json::Value;
 
 fn told(arguments: &[&str], costs: Option<&str>) -> Value {
@@ -29,6 +29,22 @@ fn the_cheapest_algorithm_is_taken_where_costs_are_known() {
     assert_eq!(taken, all[0]);
     assert_eq!(taken, "multiplying a16");
     assert_eq!((&far["source"], &far["chosen_by"]), (&"given".into(), &"costs".into()));
+}
+
+#[test]
+fn algorithms_without_a_word_in_settings_have_the_simulators_names() {
+    let (all, _) = algorithms(&told(&["bcast", "-n", "48", "--size", "8"], None));
+    assert!(all.iter().any(|name| name == "multiplying:5"), "{all:?}");
+    let plain = |name: &String| {
+        name.chars().all(|c| c.is_lowercase() || c.is_numeric() || "-:".contains(c))
+    };
+    assert!(all.iter().all(plain), "{all:?}");
+}
+
+#[test]
+fn more_nodes_than_ranks_are_refused() {
+    let err = bowline(["explain", "--collective", "bcast", "-n", "8", "--nodes", "9"]).failure(1);
+    assert!(err.contains("--nodes 9: there are 8 ranks"), "{err}");
 }
 
 #[test]

@@ -63,7 +63,7 @@ pub(crate) fn finish(mut command: Command) -> Ended {
 
 /// Runs it to its end, or kills it and shows what it wrote to these files.
 #[track_caller]
-fn wait(command: &mut Command, written: &mut [&mut File]) -> Option<i32> {
+pub(crate) fn wait(command: &mut Command, written: &mut [&mut File]) -> Option<i32> {
     let mut child = command.spawn().expect("the command can be started");
     let start = Instant::now();
     loop {

@@ -1,6 +1,8 @@
 //! `bowline run`, and the command line as a whole.
 
-use crate::common::{bowline, command, finish};
+use std::process::Stdio;
+
+use crate::common::{bowline, command, finish, wait};
 
 #[test]
 fn every_rank_runs_the_program() {
@@ -105,6 +107,29 @@ fn a_bad_setting_is_an_error_and_an_unknown_one_a_warning() {
     log.env("BOWLINE_LOG", "loud=very=much");
     let err = finish(log).failure(1);
     assert!(err.contains("BOWLINE_LOG") && err.contains("expected"), "{err}");
+}
+
+#[test]
+fn an_error_is_told_once_with_its_reason() {
+    for (setting, told) in [
+        ("BOWLINE_BCAST", "is no algorithm of bcast"),
+        ("BOWLINE_COLL_COSTS", "is no cost of messages"),
+    ] {
+        let mut bad = command(["explain", "--collective", "bcast"]);
+        bad.env(setting, "nonsense");
+        let err = finish(bad).failure(1);
+        assert!(err.contains(setting) && err.matches(told).count() == 1, "{err}");
+    }
+}
+
+/// As in `bowline run ... 2>&1 | head -1`.
+#[test]
+fn a_closed_error_stream_does_not_change_the_exit_code() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = command(["run", "-n", "1", "sh", "-c", "exit 7"]);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(writer);
+    assert_eq!(wait(&mut command, &mut []), Some(7));
 }
 
 #[test]

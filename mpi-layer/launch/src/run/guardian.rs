@@ -80,11 +80,11 @@ impl Guardian {
     /// to the launcher.
     pub(super) fn has_ended(&mut self) {
         if !std::mem::replace(&mut self.is_gone, true) {
-            eprintln!(
-                "bowline: the job's guardian (pid {}) was killed, for want of memory perhaps; the job \
+            super::say(&format!(
+                "the job's guardian (pid {}) was killed, for want of memory perhaps; the job \
                  goes on, but if its launcher is killed, too, what the ranks have started may stay",
                 self.pid.as_raw_pid()
-            );
+            ));
         }
     }
 }

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use super::end::{Failure, RankEnd, harmless};
 use super::node::Told;
-use super::{OnFailure, RunOptions};
+use super::{OnFailure, RunOptions, say};
 
 /// Exit code of a job that ran out of time, as `timeout` has it.
 const TIMED_OUT: i32 = 124;
@@ -254,7 +254,7 @@ impl Policy {
         failure.sentence = harmless(&failure.sentence);
         if self.failure.is_none() && self.phase == Phase::Running {
             if self.tell {
-                eprintln!("bowline: {}", failure.sentence);
+                say(&failure.sentence);
             }
             self.failure = Some(failure);
         }

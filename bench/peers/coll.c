@@ -47,6 +47,8 @@ static int barriers(const struct order *order, int count, uint64_t first)
     return 0;
 }
 
+/* Where operations take place. */
+static MPI_Comm comm;
 /* Memory for `world_size` blocks each; only as many are used as the operation has. */
 static int64_t *in_values;
 static int64_t *out_values;
@@ -80,7 +82,7 @@ static int64_t sum_of_all(int64_t sequence)
 static int allreduce(int64_t sequence)
 {
     mark(in_values, contribution(sequence, world_rank, 0));
-    MPI_Allreduce(in_values, out_values, elements, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
+    MPI_Allreduce(in_values, out_values, elements, MPI_INT64_T, MPI_SUM, comm);
     return is_marked(out_values, sum_of_all(sequence));
 }
 
@@ -88,7 +90,7 @@ static int bcast(int64_t sequence)
 {
     int root = (int)(sequence % world_size);
     mark(in_values, world_rank == root ? contribution(sequence, root, 0) : -1);
-    MPI_Bcast(in_values, elements, MPI_INT64_T, root, MPI_COMM_WORLD);
+    MPI_Bcast(in_values, elements, MPI_INT64_T, root, comm);
     return is_marked(in_values, contribution(sequence, root, 0));
 }
 
@@ -96,7 +98,7 @@ static int reduce(int64_t sequence)
 {
     int root = (int)(sequence % world_size);
     mark(in_values, contribution(sequence, world_rank, 0));
-    MPI_Reduce(in_values, out_values, elements, MPI_INT64_T, MPI_SUM, root, MPI_COMM_WORLD);
+    MPI_Reduce(in_values, out_values, elements, MPI_INT64_T, MPI_SUM, root, comm);
     return world_rank != root || is_marked(out_values, sum_of_all(sequence));
 }
 
@@ -105,7 +107,7 @@ static int allgather(int64_t sequence)
     int right = 1;
     mark(in_values, contribution(sequence, world_rank, 0));
     MPI_Allgather(in_values, elements, MPI_INT64_T, out_values, elements, MPI_INT64_T,
-                  MPI_COMM_WORLD);
+                  comm);
     for (int from = 0; from < world_size; from++)
         right &= is_marked(out_values + (size_t)from * elements, contribution(sequence, from, 0));
     return right;
@@ -117,7 +119,7 @@ static int alltoall(int64_t sequence)
     for (int to = 0; to < world_size; to++)
         mark(in_values + (size_t)to * elements, contribution(sequence, world_rank, to));
     MPI_Alltoall(in_values, elements, MPI_INT64_T, out_values, elements, MPI_INT64_T,
-                 MPI_COMM_WORLD);
+                 comm);
     for (int from = 0; from < world_size; from++)
         right &= is_marked(out_values + (size_t)from * elements,
                            contribution(sequence, from, world_rank));
@@ -130,16 +132,18 @@ static int reduce_scatter(int64_t sequence)
     for (int to = 0; to < world_size; to++)
         mark(in_values + (size_t)to * elements, contribution(sequence, world_rank, 0));
     MPI_Reduce_scatter_block(in_values, out_values, elements, MPI_INT64_T, MPI_SUM,
-                             MPI_COMM_WORLD);
+                             comm);
     return is_marked(out_values, sum_of_all(sequence));
 }
 
 static const struct collective {
     const char *test;
+    const char *key;              /* its name in info keys */
     int (*run)(int64_t sequence); /* one operation; 0 if its result is wrong */
 } collectives[] = {
-    {"allreduce", allreduce}, {"bcast", bcast},       {"reduce", reduce},
-    {"allgather", allgather}, {"alltoall", alltoall}, {"reducescatter", reduce_scatter},
+    {"allreduce", "allreduce", allreduce}, {"bcast", "bcast", bcast},
+    {"reduce", "reduce", reduce},          {"allgather", "allgather", allgather},
+    {"alltoall", "alltoall", alltoall},    {"reducescatter", "reduce_scatter", reduce_scatter},
 };
 
 /* The collective of a test; tests come from the table of mpibench.c, so that there is one. */
@@ -266,26 +270,59 @@ static int run_apart(const struct order *order, struct samples *samples)
     return status;
 }
 
-int run_collective(const struct order *order, struct samples *samples)
+const char *collective_key(const char *test)
+{
+    return strcmp(test, "barrier") == 0 ? NULL : collective_of(test)->key;
+}
+
+int collective_is_apart(const char *test)
+{
+    return strcmp(collective_of(test)->test, test) != 0;
+}
+
+int collective_is_rooted(const char *test)
+{
+    return collective_of(test)->run == bcast;
+}
+
+int collective_once(const char *test, MPI_Comm where, int64_t sequence)
+{
+    comm = where;
+    return collective_of(test)->run(sequence);
+}
+
+int collective_prepare(const struct order *order)
 {
     size_t bytes = order->size * (size_t)world_size;
     if (order->size < sizeof *in_values || order->size > SIZE_MAX_BYTES || order->size % 8 != 0)
         return fail("%s of %zu bytes is no multiple of 8 in 8..%d", order->test, order->size,
                     SIZE_MAX_BYTES);
+    comm = MPI_COMM_WORLD;
     elements = (int)(order->size / sizeof *in_values);
     in_values = malloc(bytes);
     out_values = malloc(bytes);
-    int status = -1;
-    if (in_values == NULL || out_values == NULL) {
-        fail("no memory for %zu bytes", bytes);
-    } else {
-        /* Every page is there before the first sample. */
-        memset(in_values, 1, bytes);
-        memset(out_values, 1, bytes);
-        int last = strcmp(collective_of(order->test)->test, order->test) != 0;
-        status = last ? run_apart(order, samples) : run_batches(order, samples, operations);
-    }
+    if (in_values == NULL || out_values == NULL)
+        return fail("no memory for %zu bytes", bytes);
+    /* Every page is there before the first sample. */
+    memset(in_values, 1, bytes);
+    memset(out_values, 1, bytes);
+    return 0;
+}
+
+void collective_release(void)
+{
     free(in_values);
     free(out_values);
+    in_values = out_values = NULL;
+}
+
+int run_collective(const struct order *order, struct samples *samples)
+{
+    int status = collective_prepare(order);
+    if (status == 0 && collective_is_apart(order->test))
+        status = run_apart(order, samples);
+    else if (status == 0)
+        status = run_batches(order, samples, operations);
+    collective_release();
     return status;
 }

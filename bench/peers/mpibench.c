@@ -3,6 +3,7 @@
  *
  *   mpibench init                          MPI_Init and MPI_Finalize, nothing else
  *   mpibench TEST:SIZE:WINDOW:MILLIS ...   one JSON line per figure, printed by rank 0
+ *   mpibench by:NAME;NAME... TEST:...      the same for each of these algorithms of a collective, in turns
  *
  * TEST is lat, bw, rate or a layout of layouts.c (ranks 0 and 1), barrier or a collective of coll.c (all
  * ranks); SIZE is in bytes; MILLIS bounds the timed part of the figure. Rank r pins itself to the CPU that stands at place
@@ -127,7 +128,7 @@ static void print_figure(const struct order *order, struct samples *samples)
     fflush(stdout);
 }
 
-static int run_order(const struct order *order)
+static int run_order(const struct order *order, const char *algorithms)
 {
     static const struct {
         const char *test;
@@ -149,6 +150,8 @@ static int run_order(const struct order *order)
             continue;
         if (world_size < table[i].ranks_min)
             return fail("%s needs %d ranks", order->test, table[i].ranks_min);
+        if (algorithms != NULL && table[i].run == run_collective)
+            return run_versus(order, algorithms);
         struct samples samples = {0};
         int status = table[i].run(order, &samples);
         if (status == 0 && world_rank == 0)
@@ -172,9 +175,14 @@ int main(int argc, char **argv)
         return MPI_Finalize() == MPI_SUCCESS ? 0 : 1;
     MPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
     MPI_Comm_size(MPI_COMM_WORLD, &world_size);
+    const char *algorithms = NULL;
     for (int i = 1; i < argc; i++) {
         struct order order;
-        if (parse_order(argv[i], &order) != 0 || run_order(&order) != 0)
+        if (strncmp(argv[i], "by:", 3) == 0) {
+            algorithms = argv[i] + 3;
+            continue;
+        }
+        if (parse_order(argv[i], &order) != 0 || run_order(&order, algorithms) != 0)
             MPI_Abort(MPI_COMM_WORLD, 1);
         MPI_Barrier(MPI_COMM_WORLD);
     }

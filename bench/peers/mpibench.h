@@ -36,6 +36,20 @@ int run_barrier(const struct order *, struct samples *);
 int run_collective(const struct order *, struct samples *);
 int run_layout(const struct order *, struct samples *);
 
+/* Runs a collective by several algorithms in turns, and prints a line for each. */
+int run_versus(const struct order *, const char *algorithms);
+
+/* The name of a test's collective in info keys; NULL if it has none. The test is one of the table in mpibench.c. */
+const char *collective_key(const char *test);
+/* Whether operations are measured one at a time; whether they have a root. */
+int collective_is_apart(const char *test);
+int collective_is_rooted(const char *test);
+/* Memory for the operations of an order, which is given back even where there was none. */
+int collective_prepare(const struct order *);
+void collective_release(void);
+/* One operation; 0 if its result is wrong. */
+int collective_once(const char *test, MPI_Comm where, int64_t sequence);
+
 /* Prints to stderr which rank failed at what, and returns -1. */
 int fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

@@ -11,12 +11,13 @@ use crate::command::Launch;
 use crate::error::file;
 use crate::run::Context;
 
-const SOURCES: [(&str, &str); 5] = [
+const SOURCES: [(&str, &str); 6] = [
     ("mpibench.h", include_str!("../peers/mpibench.h")),
     ("mpibench.c", include_str!("../peers/mpibench.c")),
     ("p2p.c", include_str!("../peers/p2p.c")),
     ("coll.c", include_str!("../peers/coll.c")),
     ("layouts.c", include_str!("../peers/layouts.c")),
+    ("versus.c", include_str!("../peers/versus.c")),
 ];
 
 /// Compiles the program with `mpicc` for the peer `id`; returns the executable.

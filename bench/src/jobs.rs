@@ -5,17 +5,22 @@
 //! speed (frequency, background load) affects all of them alike. Results are checked by the program itself.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
 use crate::BenchError;
+use crate::command::Launch;
 use crate::delayed::{Forwarded, Ping, RelayOptions};
 use crate::metric::{Wire, median};
 use crate::options::PeersOptions;
 use crate::run::Context;
 use crate::source::mpi::Mpi;
 use crate::source::mpi_peers;
+
+/// The name of the library under test.
+const OURS: &str = "bowline";
 
 /// A library that takes part, with settings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -33,7 +38,7 @@ impl Contestant {
     pub fn bowline(name: impl Into<String>, variables: &[(&str, &str)]) -> Self {
         let owned = |&(name, value): &(&str, &str)| (name.to_owned(), value.to_owned());
         let variables = variables.iter().map(owned).collect();
-        Self { name: name.into(), library: "bowline".to_owned(), variables }
+        Self { name: name.into(), library: OURS.to_owned(), variables }
     }
 
     /// A peer as the comparisons start it.
@@ -65,6 +70,28 @@ struct Line {
     min_ns: f64,
     #[serde(default)]
     spread_ns: f64,
+    /// Medians of the even and of the odd samples, where several algorithms took turns.
+    halves_ns: Option<[f64; 2]>,
+    /// Which one of them.
+    algorithm: Option<String>,
+}
+
+impl Line {
+    fn is_of(&self, order: &Order) -> bool {
+        self.test == order.test && self.size == order.size && self.window == order.block
+    }
+}
+
+/// How much is measured.
+#[derive(Debug, Clone)]
+#[expect(clippy::exhaustive_structs, reason = "what a caller chooses")]
+pub struct Amount {
+    /// How long each figure is measured within a job.
+    pub budget: Duration,
+    /// Rounds of jobs, at most.
+    pub rounds: usize,
+    /// No round begins that would end later than this after the first one began.
+    pub limit: Duration,
 }
 
 /// The figures of one order of one contestant, one for each round.
@@ -76,9 +103,26 @@ pub struct Rounds {
     pub minima_ns: Vec<f64>,
     /// Medians of the time between the first and the last return of an operation, ns; 0 where the figure has none.
     pub spreads_ns: Vec<f64>,
+    /// Medians of the even samples and of the odd ones, ns, where algorithms took turns within a job.
+    pub halves_ns: Vec<[f64; 2]>,
 }
 
 impl Rounds {
+    fn push(&mut self, line: &Line) {
+        self.medians_ns.push(line.median_ns);
+        self.minima_ns.push(line.min_ns);
+        self.spreads_ns.push(line.spread_ns);
+        self.halves_ns.extend(line.halves_ns);
+    }
+
+    /// The medians over the rounds of one half of the samples, the even ones (0) or the odd ones (1), ns. `None` where
+    /// no algorithms took turns.
+    pub fn half_ns(&self, half: usize) -> Option<f64> {
+        let of: Vec<f64> =
+            self.halves_ns.iter().filter_map(|both| both.get(half)).copied().collect();
+        median(&of)
+    }
+
     /// The median over the rounds of the medians within each, ns. `None` without a round.
     pub fn median_ns(&self) -> Option<f64> {
         median(&self.medians_ns)
@@ -104,6 +148,10 @@ pub struct Jobs {
     context: Context,
     wire: Wire,
     sources: BTreeMap<String, Mpi>,
+    /// Where Bowline is installed.
+    prefix: PathBuf,
+    /// Variables of the environment of all of Bowline's jobs.
+    variables: Vec<(String, String)>,
 }
 
 impl Jobs {
@@ -122,16 +170,60 @@ impl Jobs {
         let context = Context::of_jobs(options, network)?;
         let wire = if network.is_some() { Wire::Delayed } else { Wire::Memory };
         let ours = match wire {
-            Wire::Memory => mpi_peers::bowline_abi(prefix),
-            _ => mpi_peers::bowline_abi_tcp(prefix),
+            Wire::Memory => mpi_peers::bowline_abi(prefix.clone()),
+            _ => mpi_peers::bowline_abi_tcp(prefix.clone()),
         };
         let peers = match wire {
             Wire::Memory => mpi_peers::all(),
             _ => mpi_peers::networks(),
         };
         let named = peers.into_iter().map(|peer| (peer.id.to_owned(), peer));
-        let sources = named.chain([("bowline".to_owned(), ours)]).collect();
-        Ok(Self { context, wire, sources })
+        let sources = named.chain([(OURS.to_owned(), ours)]).collect();
+        Ok(Self { context, wire, sources, prefix, variables: Vec::new() })
+    }
+
+    /// Bowline's jobs have this variable in their environment from now on.
+    pub fn set(&mut self, name: &str, value: &str) {
+        self.variables.retain(|(known, _)| known != name);
+        self.variables.push((name.to_owned(), value.to_owned()));
+    }
+
+    /// What `bowline model fit` finds of `transport`, as JSON: over the network with delay if there is one, or else on
+    /// this machine. Pictures and samples go into `output`.
+    ///
+    /// # Errors
+    /// When it fails or takes longer than its time limit.
+    pub fn fit(
+        &mut self,
+        transport: &str,
+        ranks: u32,
+        repetitions: u32,
+        output: Option<&Path>,
+    ) -> Result<serde_json::Value, BenchError> {
+        let program = self.prefix.join("bin/bowline");
+        let mut words = vec!["model", "fit", "--json", "--transport", transport];
+        let (count, repetitions) = (ranks.to_string(), repetitions.to_string());
+        words.extend(["-n", &count, "--reps", &repetitions, "--size", "8,64,512,4k,32k,128k"]);
+        let output = output.map(|path| path.to_string_lossy().into_owned());
+        if let Some(output) = &output {
+            words.extend(["--output", output]);
+        }
+        self.context.progress.note(&format!("fit of {transport}, {ranks} ranks"));
+        let mut launch = Launch::new(&program, self.context.time_limit).cpus(&self.context.cpus);
+        if let Some(hosts) = self.context.hosts(self.wire)? {
+            let names = hosts.names[..hosts.names.len().min(ranks as usize)].join(",");
+            let agent = format!("{} {{host}}", hosts.script().display());
+            let program = program.display().to_string();
+            launch =
+                launch.args(["run", "-n", &count, "--hosts", &names, "--agent-command", &agent]);
+            launch = launch.args([program.as_str(), "--as-rank"]);
+        }
+        let text = launch.args(words).run()?.stdout;
+        serde_json::from_str(&text).map_err(|_| BenchError::NoFigure {
+            program: "bowline model fit".to_owned(),
+            metric: transport.to_owned(),
+            output: crate::command::shorten(text.trim(), 200),
+        })
     }
 
     /// What small datagrams take there and back over the network with delay, if there is one.
@@ -147,34 +239,101 @@ impl Jobs {
         self.context.delayed().map(|network| network.forwarded())
     }
 
-    /// Runs the orders, each for `budget`, of all contestants in turns, `rounds` times; every round begins with
-    /// another one.
+    /// Runs the orders of all contestants in turns, a job for each; every round begins with another one.
     ///
     /// # Errors
-    /// When a job fails, takes longer than its time limit or does not print what was ordered.
+    /// When a job of Bowline fails, takes longer than its time limit or does not print what was ordered. A peer
+    /// that does so has no figures from then on; so has Bowline with variables if `may_fail`.
     pub fn in_turns(
         &mut self,
         ranks: u32,
         contestants: &[Contestant],
         orders: &[Order],
-        budget: Duration,
-        rounds: usize,
+        amount: &Amount,
+        may_fail: bool,
     ) -> Result<Figures, BenchError> {
         let mut figures = Figures::new();
-        for round in 0..rounds {
+        let mut failed = vec![false; contestants.len()];
+        let begin = Instant::now();
+        for round in 0..amount.rounds {
+            if !self.has_time(amount, begin, round, ranks) {
+                break;
+            }
             for turn in 0..contestants.len() {
                 let place = (turn + round) % contestants.len();
                 let contestant = &contestants[place];
+                if failed[place] {
+                    continue;
+                }
                 self.context.progress.note(&format!(
-                    "round {} of {rounds}, {ranks} ranks: {}",
+                    "round {} of {}, {ranks} ranks: {}",
                     round + 1,
+                    amount.rounds,
                     contestant.name
                 ));
-                for (order, line) in self.run(ranks, contestant, orders, budget)? {
-                    let rounds = figures.entry((place, order)).or_default();
-                    rounds.medians_ns.push(line.median_ns);
-                    rounds.minima_ns.push(line.min_ns);
-                    rounds.spreads_ns.push(line.spread_ns);
+                match self.run(ranks, contestant, orders, amount.budget) {
+                    Ok(lines) => {
+                        for (order, line) in lines {
+                            figures.entry((place, order)).or_default().push(&line);
+                        }
+                    }
+                    Err(error) if contestant.library != OURS || may_fail => {
+                        let name = &contestant.name;
+                        println!("{ranks} ranks, {name}: left out from here on: {error}");
+                        failed[place] = true;
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(figures)
+    }
+
+    /// Whether another round ends in time, if it takes as long as those before. A first one is always taken.
+    fn has_time(&self, amount: &Amount, begin: Instant, taken: usize, ranks: u32) -> bool {
+        let spent = begin.elapsed();
+        let each = spent.checked_div(u32::try_from(taken).unwrap_or(u32::MAX)).unwrap_or_default();
+        let fits = taken == 0 || spent + each <= amount.limit;
+        if !fits {
+            let (rounds, limit) = (amount.rounds, amount.limit.as_secs());
+            println!("{ranks} ranks: {taken} of {rounds} rounds within {limit} s");
+        }
+        fits
+    }
+
+    /// Runs the orders of one collective by several algorithms of Bowline, which take turns within a job, operation by
+    /// operation, `amount.rounds` jobs in all. Places in the figures are those of the algorithms.
+    ///
+    /// # Errors
+    /// When a job fails, takes longer than its time limit or does not print what was ordered.
+    pub fn within_jobs(
+        &mut self,
+        ranks: u32,
+        algorithms: &[String],
+        orders: &[Order],
+        amount: &Amount,
+    ) -> Result<Figures, BenchError> {
+        let mut figures = Figures::new();
+        let begin = Instant::now();
+        let contestant = Contestant::bowline(algorithms.join(", "), &[]);
+        for round in 0..amount.rounds {
+            if !self.has_time(amount, begin, round, ranks) {
+                break;
+            }
+            self.context.progress.note(&format!(
+                "job {} of {}, {ranks} ranks: {}",
+                round + 1,
+                amount.rounds,
+                contestant.name
+            ));
+            let by = format!("by:{}", algorithms.join(";"));
+            let (lines, text) = self.lines(ranks, &contestant, &[by], orders, amount.budget)?;
+            for order in orders {
+                for (place, algorithm) in algorithms.iter().enumerate() {
+                    let is_its = |line: &&Line| line.algorithm.as_ref() == Some(algorithm);
+                    let line = lines.iter().filter(|line| line.is_of(order)).find(is_its);
+                    let line = line.ok_or_else(|| missing(algorithm, order, &text))?;
+                    figures.entry((place, order.clone())).or_default().push(line);
                 }
             }
         }
@@ -188,6 +347,24 @@ impl Jobs {
         orders: &[Order],
         budget: Duration,
     ) -> Result<Vec<(Order, Line)>, BenchError> {
+        let (lines, text) = self.lines(ranks, contestant, &[], orders, budget)?;
+        let of = |order: &Order| {
+            let found = lines.iter().find(|line| line.is_of(order)).cloned();
+            let missing = || missing(&contestant.name, order, &text);
+            found.map(|line| (order.clone(), line)).ok_or_else(missing)
+        };
+        orders.iter().map(of).collect()
+    }
+
+    /// What a job prints, in lines and whole; `first` are words before the orders.
+    fn lines(
+        &mut self,
+        ranks: u32,
+        contestant: &Contestant,
+        first: &[String],
+        orders: &[Order],
+        budget: Duration,
+    ) -> Result<(Vec<Line>, String), BenchError> {
         let known = self.sources.keys().cloned().collect::<Vec<_>>().join(", ");
         let source = self.sources.get_mut(&contestant.library).ok_or(BenchError::NoMatch {
             option: "peers",
@@ -196,26 +373,26 @@ impl Jobs {
         })?;
         let millis = budget.as_secs_f64() * 1e3;
         let word = |Order { test, size, block }: &Order| format!("{test}:{size}:{block}:{millis}");
-        let words: Vec<String> = orders.iter().map(word).collect();
-        let text = source.job(&self.context, ranks, self.wire, &contestant.variables, &words)?;
-        let lines: Vec<Line> = text
+        let words: Vec<String> = first.iter().cloned().chain(orders.iter().map(word)).collect();
+        let mut variables = contestant.variables.clone();
+        if contestant.library == OURS {
+            variables.extend(self.variables.iter().cloned());
+        }
+        let text = source.job(&self.context, ranks, self.wire, &variables, &words)?;
+        let lines = text
             .lines()
             .filter(|line| line.starts_with('{'))
             .filter_map(|line| serde_json::from_str(line).ok())
             .collect();
-        let of = |order: &Order| {
-            let is_it = |line: &&Line| {
-                line.test == order.test && line.size == order.size && line.window == order.block
-            };
-            let found = lines.iter().find(is_it).cloned();
-            let missing = || BenchError::NoFigure {
-                program: format!("mpibench of {}", contestant.name),
-                metric: format!("{} of {} bytes", order.test, order.size),
-                output: crate::command::shorten(text.trim(), 200),
-            };
-            found.map(|line| (order.clone(), line)).ok_or_else(missing)
-        };
-        orders.iter().map(of).collect()
+        Ok((lines, text))
+    }
+}
+
+fn missing(name: &str, order: &Order, text: &str) -> BenchError {
+    BenchError::NoFigure {
+        program: format!("mpibench of {name}"),
+        metric: format!("{} of {} bytes", order.test, order.size),
+        output: crate::command::shorten(text.trim(), 200),
     }
 }
 
@@ -236,7 +413,10 @@ mod tests {
             medians_ns: vec![5.0, 1.0, 3.0],
             minima_ns: vec![2.0, 0.5, 1.0],
             spreads_ns: vec![0.0; 3],
+            halves_ns: vec![[1.0, 4.0], [2.0, 5.0], [9.0, 3.0]],
         };
+        assert_eq!((rounds.half_ns(0), rounds.half_ns(1)), (Some(2.0), Some(4.0)));
+        assert_eq!(Rounds::default().half_ns(0), None);
         assert_eq!((rounds.median_ns(), rounds.min_ns()), (Some(3.0), Some(0.5)));
         assert_eq!(Rounds::default().median_ns(), None);
     }

@@ -46,7 +46,7 @@ mod veth;
 
 pub use delayed::{DelayedNetwork, Forwarded, HOSTS_MAX, Ping, RelayOptions};
 pub use error::BenchError;
-pub use jobs::{Contestant, Figures, Jobs, Order, Rounds, wheels};
+pub use jobs::{Amount, Contestant, Figures, Jobs, Order, Rounds, wheels};
 pub use load::RoundLoad;
 pub use metric::{Metric, Sample, Test, Unit, Wire};
 pub use options::PeersOptions;

@@ -174,6 +174,7 @@ pub(crate) fn enter(config: &Config) -> Result<Entered, InitError> {
     if spread && boot.locals.iter().min().is_none_or(|first| *first == rank) {
         let locals: Vec<u8> = boot.locals.iter().flat_map(|rank| rank.to_le_bytes()).collect();
         boot.kvs.put(&node_key(rank), &locals)?;
+        boot.kvs.put(&machine_key(rank), &machine())?;
     }
     if rank == 0 {
         let mut collectives = CollOptions::from_config(config).map_err(StackError::from)?;
@@ -192,7 +193,7 @@ pub(crate) fn enter(config: &Config) -> Result<Entered, InitError> {
     let mut share = f64::from(boot.local_size) / f64::from(processors.max(1));
     let mut nodes = None;
     if spread {
-        (shared, share) = agree(&mut boot, shared, share)?;
+        (shared, share) = agree(&mut boot, share)?;
         nodes = nodes_of(&boot.kvs.get(NODES)?, size);
     }
     waiting.share_processors(shared);
@@ -222,19 +223,65 @@ pub(crate) fn leave(boot: &Booted) {
 }
 
 /// Ranks of several nodes agree on what rank 0 found, since they choose algorithms by it: whether ranks share
-/// processors, and how many share one.
-fn agree(boot: &mut Bootstrap, shared: bool, share: f64) -> Result<(bool, f64), PmiError> {
+/// processors, and how many share one. `share` is what this node by itself has.
+fn agree(boot: &mut Bootstrap, share: f64) -> Result<(bool, f64), PmiError> {
     const NAME: &str = "bowline-shared";
     if boot.rank == 0 {
-        let share = share.to_le_bytes();
-        boot.kvs.put(NAME, &[&[u8::from(shared)], &share[..]].concat())?;
-        let nodes = runs_of(&all_nodes(boot)?);
+        let nodes = all_nodes(boot)?;
+        let share = share.max(share_of_machine(boot, &nodes)?);
+        boot.kvs.put(NAME, &share.to_le_bytes())?;
+        let nodes = runs_of(&nodes);
         boot.kvs.put(NODES, if nodes.len() <= NODES_MAX { &nodes } else { &[0] })?;
     }
     boot.kvs.barrier()?;
     let found = boot.kvs.get(NAME)?;
-    let share = found.get(1..9).and_then(|bytes| bytes.try_into().ok()).map(f64::from_le_bytes);
-    Ok((found.first() == Some(&1), share.filter(|share| share.is_finite()).unwrap_or(1.0)))
+    let share = found.get(..8).and_then(|bytes| bytes.try_into().ok()).map(f64::from_le_bytes);
+    let share = share.filter(|share| share.is_finite()).unwrap_or(1.0);
+    Ok((share > 1.0, share))
+}
+
+/// Ranks for each processor of this machine, where several nodes are containers of it; 0 where this node is alone on
+/// it, or the kernel does not say so.
+fn share_of_machine(boot: &mut Bootstrap, nodes: &[u32]) -> Result<f64, PmiError> {
+    let (own, online) = (machine(), online_processors());
+    if own.is_empty() || online == 0 {
+        return Ok(0.0);
+    }
+    let (mut ranks, mut together) = (0, 0);
+    for (first, node) in (0..).zip(nodes) {
+        if *node == first && boot.kvs.get(&machine_key(first))? == own {
+            together += 1;
+            ranks += nodes.iter().filter(|node| **node == first).count();
+        }
+    }
+    Ok(if together > 1 { ranks as f64 / online as f64 } else { 0.0 })
+}
+
+/// What the first rank of a node publishes its machine as.
+fn machine_key(first: u32) -> String {
+    format!("bowline-machine-{first}")
+}
+
+/// The same for all containers of one machine, and of no other machine; empty where the kernel does not say it.
+fn machine() -> Vec<u8> {
+    let id = std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    id.trim_ascii().to_vec()
+}
+
+/// Processors of the whole machine; 0 where the kernel does not say it.
+fn online_processors() -> usize {
+    let text = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
+    count_of_ranges(text.trim()).unwrap_or(0)
+}
+
+/// How many numbers a list such as `0-3,8` has.
+fn count_of_ranges(text: &str) -> Option<usize> {
+    let count = |range: &str| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
+        last.checked_sub(first)?.checked_add(1)
+    };
+    text.split(',').map(count).try_fold(0_usize, |sum, one| sum.checked_add(one?))
 }
 
 /// What rank 0 publishes of which rank is on which node.
@@ -368,5 +415,16 @@ mod tests {
         }
         // Too many are cut.
         assert_eq!(nodes_of(&runs_of(&[7; 9]), 3), Some(vec![7; 3]));
+    }
+
+    #[test]
+    fn lists_of_processors_are_counted() {
+        for (text, count) in [("0", 1), ("0-1", 2), ("0-3,8,10-11", 7)] {
+            assert_eq!(count_of_ranges(text), Some(count));
+        }
+        for wrong in ["", "x", "3-1", "0-", "0-18446744073709551615"] {
+            assert_eq!(count_of_ranges(wrong), None);
+        }
+        assert!(online_processors() >= 1);
     }
 }

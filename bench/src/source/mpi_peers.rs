@@ -166,9 +166,6 @@ pub(crate) fn bowline_abi(prefix: PathBuf) -> Mpi {
 pub(crate) fn bowline_abi_tcp(prefix: PathBuf) -> Mpi {
     Mpi {
         env: &[("BOWLINE_TRANSPORTS", "self,tcp")],
-        // What ranks of one machine find out by themselves, hosts of one machine do not: that they share
-        // processors.
-        crowded_env: &[("BOWLINE_WAIT_SPINS", "8")],
         network: Some(Network { device: None, launcher: Launcher::Bowline }),
         home: Home::Bowline(prefix),
         remark: "the C library, by its own mpicc and mpiexec",

@@ -7,6 +7,7 @@
 
 mod choices;
 mod correlation;
+mod fits;
 mod pictures;
 mod ranks;
 mod tables;

@@ -116,6 +116,10 @@ impl Report {
         let mut setting = format!(
             "{name}={base},pipelining={pipelining:.1},required={required:.1},byte={byte:.4}"
         );
+        if self.circumstances.shared {
+            // What receivers do is part of the times.
+            setting += ",receive=0";
+        }
         for (size, Pipelining { pipelining, required }) in by_size.points() {
             let _ = write!(setting, ",at{size}={pipelining:.1}/{required:.1}");
         }

@@ -1,7 +1,11 @@
 //! What is chosen beside every algorithm that could have been, measured with real ranks in turns.
+//!
+//! The algorithms of a collective take turns within jobs, operation by operation. The best of some dozen is picked by one
+//! half of the samples, and what it took is read from the other half, as what was chosen took is: the least of many
+//! figures is below the truth by what noise there is, and the half that did not pick does not know of that.
 
 use anyhow::{Context, Result};
-use bowline_bench::{Contestant, Order, Rounds};
+use bowline_bench::{Figures, Order, Rounds};
 use bowline_model::coll::forms::{Allgather, Allreduce, Bcast, Form, ReduceScatter};
 use bowline_model::coll::wanted::STAGED;
 use serde::Serialize;
@@ -13,7 +17,6 @@ struct Collective {
     name: &'static str,
     /// The benchmark program's name of one operation at a time, from the last call to the last return.
     test: &'static str,
-    setting: &'static str,
     candidates: Vec<String>,
 }
 
@@ -29,18 +32,12 @@ fn collectives(network: Network) -> [Collective; 4] {
     let mut allreduce = names::<Allreduce>(network);
     allreduce.push("multiplying".to_owned());
     allreduce.push("multiplying:12".to_owned());
-    let collective =
-        |name, test, setting, candidates| Collective { name, test, setting, candidates };
+    let collective = |name, test, candidates| Collective { name, test, candidates };
     [
-        collective("allreduce", "allreducelast", "BOWLINE_ALLREDUCE", allreduce),
-        collective("bcast", "bcastlast", "BOWLINE_BCAST", names::<Bcast>(network)),
-        collective("allgather", "allgatherlast", "BOWLINE_ALLGATHER", names::<Allgather>(network)),
-        collective(
-            "reduce_scatter",
-            "reducescatterlast",
-            "BOWLINE_REDUCE_SCATTER",
-            names::<ReduceScatter>(network),
-        ),
+        collective("allreduce", "allreducelast", allreduce),
+        collective("bcast", "bcastlast", names::<Bcast>(network)),
+        collective("allgather", "allgatherlast", names::<Allgather>(network)),
+        collective("reduce_scatter", "reducescatterlast", names::<ReduceScatter>(network)),
     ]
 }
 
@@ -54,95 +51,114 @@ pub(super) struct Cell {
     collective: &'static str,
     size: u64,
     ranks: u32,
-    /// What was chosen took so long, ns.
-    chosen_ns: f64,
-    /// The best of all: its name, and its time, ns.
+    /// What was chosen in the time of the best, each as the other half of the samples has it: the mean of both ways.
+    quotient: f64,
+    /// The quotient of two equals: the two halves of the samples of what was chosen, the greater in the lesser.
+    noise: f64,
+    /// The best by all samples.
     best: String,
-    best_ns: f64,
-    /// All algorithms with their times, ns.
+    /// All algorithms with their medians, ns; the first one is what was chosen.
     all: Vec<(String, f64)>,
 }
 
-impl Cell {
-    /// What was chosen in the time of the best.
-    fn quotient(&self) -> f64 {
-        self.chosen_ns / self.best_ns
+/// The quotient of what is in the first place and the best of all, for `of` that says what a place took by a half.
+fn quotient(places: usize, of: &dyn Fn(usize, usize) -> Option<f64>) -> Option<f64> {
+    let one_way = |pick: usize| {
+        let by = |place: &usize| of(*place, pick).unwrap_or(f64::INFINITY);
+        let best = (0..places).min_by(|one, other| by(one).total_cmp(&by(other)))?;
+        Some(of(0, 1 - pick)? / of(best, 1 - pick)?)
+    };
+    Some((one_way(0)? + one_way(1)?) / 2.0)
+}
+
+fn cell(
+    site: &Site<'_>,
+    one: &Collective,
+    order: &Order,
+    ranks: u32,
+    names: &[String],
+    figures: &Figures,
+) -> Result<Cell> {
+    let rounds = |place: usize| figures.get(&(place, order.clone()));
+    let half = |place: usize, half: usize| rounds(place)?.half_ns(half);
+    let halves = half(0, 0).zip(half(0, 1)).context("a figure of what was chosen")?;
+    let median = |place: usize| rounds(place).and_then(Rounds::median_ns).context("a figure");
+    let mut all = Vec::new();
+    for (place, name) in names.iter().enumerate() {
+        all.push((name.clone(), median(place)?));
     }
+    let best = all.iter().min_by(|one, other| one.1.total_cmp(&other.1)).context("an algorithm")?;
+    Ok(Cell {
+        network: site.network.name(),
+        collective: one.name,
+        size: order.size,
+        ranks,
+        quotient: quotient(names.len(), &half).context("figures of halves")?,
+        noise: (halves.0 / halves.1).max(halves.1 / halves.0),
+        best: best.0.clone(),
+        all,
+    })
 }
 
 /// Measures every cell of one network.
 pub(super) fn measure(site: &mut Site<'_>) -> Result<Vec<Cell>> {
-    let collectives = collectives(site.network);
-    let longest = collectives.iter().map(|one| one.candidates.len()).max().unwrap_or(0);
-    // A job asks for one algorithm of each collective; the first one for none.
-    let job = |place: usize| {
-        let asked = collectives.iter().filter_map(|one| {
-            let candidate = one.candidates.get(place.checked_sub(1)?)?;
-            Some((one.setting, candidate.as_str()))
-        });
-        let asked: Vec<(&str, &str)> = asked.collect();
-        Contestant::bowline(format!("algorithms {place}"), &asked)
-    };
-    let contestants: Vec<Contestant> = (0..=longest).map(job).collect();
-    let order = |test: &str, size| Order { test: test.to_owned(), size, block: 1 };
-    let orders: Vec<Order> =
-        collectives.iter().flat_map(|one| SIZES.map(|size| order(one.test, size))).collect();
     let mut cells = Vec::new();
     for ranks in site.ranks(&RANKS) {
-        let figures = site.in_turns(ranks, &contestants, &orders)?;
-        for one in &collectives {
-            for size in SIZES {
-                let time = |place: usize| {
-                    let rounds = figures.get(&(place, order(one.test, size)));
-                    rounds.and_then(Rounds::median_ns).context("a figure of an algorithm")
-                };
-                let chosen_ns = time(0)?;
-                let mut all = vec![("auto".to_owned(), chosen_ns)];
-                for (place, name) in (1..).zip(&one.candidates) {
-                    all.push((name.clone(), time(place)?));
-                }
-                let (best, best_ns) = all
-                    .iter()
-                    .min_by(|a, b| a.1.total_cmp(&b.1))
-                    .cloned()
-                    .context("an algorithm")?;
-                let network = site.network.name();
-                cells.push(Cell {
-                    network,
-                    collective: one.name,
-                    size,
-                    ranks,
-                    chosen_ns,
-                    best,
-                    best_ns,
-                    all,
-                });
+        for one in &collectives(site.network) {
+            let orders = SIZES.map(|size| Order { test: one.test.to_owned(), size, block: 1 });
+            let mut names = vec!["auto".to_owned()];
+            names.extend(one.candidates.iter().cloned());
+            let figures = site.within_jobs(ranks, &names, &orders)?;
+            for order in &orders {
+                let cell = cell(site, one, order, ranks, &names, &figures)?;
+                show_one(&cell);
+                cells.push(cell);
             }
         }
     }
     Ok(cells)
 }
 
-/// Prints cells, and how many are within 5 % of the best.
-pub(super) fn show(cells: &[Cell]) {
-    for cell in cells {
-        let all: Vec<String> =
-            cell.all.iter().map(|(name, ns)| format!("{name} {:.1}", ns / 1e3)).collect();
-        println!(
-            "choice {:<4} {:<14} {:>7} B {:>3} ranks: {:.3} of the best ({}); us: {}",
-            cell.network,
-            cell.collective,
-            cell.size,
-            cell.ranks,
-            cell.quotient(),
-            cell.best,
-            all.join(", ")
-        );
-    }
-    let near = cells.iter().filter(|cell| cell.quotient() <= 1.05).count();
+fn show_one(cell: &Cell) {
+    let all: Vec<String> =
+        cell.all.iter().map(|(name, ns)| format!("{name} {:.1}", ns / 1e3)).collect();
     println!(
-        "choice: {near} of {} cells are within 5 % of the best ({:.0} %)",
+        "choice {:<4} {:<14} {:>7} B {:>3} ranks: {:.3} of the best ({}; equals differ by {:.3}); us: {}",
+        cell.network,
+        cell.collective,
+        cell.size,
+        cell.ranks,
+        cell.quotient,
+        cell.best,
+        cell.noise,
+        all.join(", ")
+    );
+}
+
+/// Prints how many cells are within 5 % of the best.
+pub(super) fn show(cells: &[Cell]) {
+    let count = |of: &dyn Fn(&Cell) -> bool| cells.iter().filter(|cell| of(cell)).count();
+    let near = count(&|cell| cell.quotient <= 1.05);
+    let noisy = count(&|cell| cell.noise > 1.05);
+    println!(
+        "choice: {near} of {} cells are within 5 % of the best ({:.0} %); in {noisy} of them the two halves of one \
+         algorithm's samples differ by more than that",
         cells.len(),
         100.0 * near as f64 / cells.len().max(1) as f64
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_best_is_picked_by_one_half_and_compared_by_the_other() {
+        // The second place has good luck in one half only.
+        let samples = [[10.0, 10.0], [5.0, 12.0]];
+        let of = |place: usize, half: usize| Some(samples[place][half]);
+        assert_eq!(quotient(2, &of), Some((10.0 / 12.0 + 1.0) / 2.0));
+        assert_eq!(quotient(1, &of), Some(1.0));
+        assert_eq!(quotient(2, &|_, _| None), None);
+    }
 }

@@ -1,13 +1,12 @@
 //! E10: every factored schedule of a number of ranks, in the order of the model and in that of measurement.
 
 use anyhow::{Context, Result};
-use bowline_bench::Contestant;
 use bowline_model::choice::{Reading, time};
 use bowline_model::cost::Pipelining;
 use bowline_model::schedule::Schedule;
 
 use super::pictures::Curve;
-use super::ranks::{Site, allreduce, by, factored};
+use super::ranks::{Site, allreduce, factored};
 
 /// E10: every factored schedule, measured and modelled.
 pub(super) fn measure(site: &mut Site<'_>, correlations: &mut Vec<String>) -> Result<()> {
@@ -21,9 +20,8 @@ pub(super) fn measure(site: &mut Site<'_>, correlations: &mut Vec<String>) -> Re
     };
     for ranks in site.ranks(&[12, 16]) {
         let schedules = factored(ranks);
-        let contestants: Vec<Contestant> = schedules.iter().map(|text| by(text)).collect();
         let order = allreduce(8, 10);
-        let figures = site.in_turns(ranks, &contestants, std::slice::from_ref(&order))?;
+        let figures = site.within_jobs(ranks, &schedules, std::slice::from_ref(&order))?;
         let mut modelled = Vec::new();
         let mut measured = [Vec::new(), Vec::new()];
         for (place, text) in schedules.iter().enumerate() {

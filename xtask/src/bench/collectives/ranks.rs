@@ -10,17 +10,19 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use bowline_bench::{Contestant, Figures, Jobs, Order, PeersOptions, RelayOptions, Rounds, wheels};
+use bowline_bench::{
+    Amount, Contestant, Figures, Jobs, Order, PeersOptions, RelayOptions, Rounds, wheels,
+};
 use bowline_model::schedule::Schedule;
 use serde::Serialize;
 
 use super::pictures::{self, Curve};
-use super::{choices, correlation, published};
+use super::{choices, correlation, fits, published};
 
 /// What to take of real ranks.
 #[derive(clap::Args, Debug)]
 pub(crate) struct RealOptions {
-    /// Instead of the rest: experiments with real ranks: e6, e7, e8, e9, e10, e11, e17, choice
+    /// Instead of the rest: experiments with real ranks: fit, e6, e7, e8, e9, e10, e11, e17, choice
     #[arg(long, value_enum, value_name = "EXPERIMENTS", value_delimiter = ',')]
     real: Vec<Experiment>,
     /// Over shared memory, over TCP with delay, or both
@@ -29,12 +31,15 @@ pub(crate) struct RealOptions {
     /// Numbers of ranks; by default those of each experiment
     #[arg(long, value_name = "NUMBERS", value_delimiter = ',')]
     ranks: Vec<u32>,
-    /// How often each contestant runs, one after the other in turn
-    #[arg(long, value_name = "N", default_value_t = 5)]
+    /// How many jobs each figure is taken from, at most
+    #[arg(long, value_name = "N", default_value_t = 3)]
     rounds: usize,
-    /// How long each figure is measured within a run, milliseconds
-    #[arg(long, value_name = "MS", default_value_t = 60)]
+    /// How long each figure is measured within a job, milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 150)]
     millis: u64,
+    /// How long the jobs of one number of ranks may take, seconds: further rounds are left out, and that is printed
+    #[arg(long, value_name = "S", default_value_t = 60)]
+    seconds: u64,
     /// How long a packet takes over TCP, microseconds
     #[arg(long, value_name = "US", default_value_t = 100)]
     delay: u64,
@@ -52,6 +57,8 @@ pub(crate) struct RealOptions {
 /// An experiment with real ranks.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Experiment {
+    /// E1 to E3: the parameters of the model, by which algorithms are chosen in the experiments behind it
+    Fit,
     /// The published schedules beside recursive doubling, blocks of 10
     E6,
     /// The same on a quiet machine and with loops of others on its processors
@@ -115,6 +122,8 @@ pub(crate) struct Row {
 pub(crate) struct Findings {
     rows: Vec<Row>,
     cells: Vec<choices::Cell>,
+    /// As `bowline model fit` writes them.
+    fits: Vec<serde_json::Value>,
     /// Rank correlations of what was measured with what the model says.
     correlations: Vec<String>,
 }
@@ -131,15 +140,35 @@ impl Site<'_> {
         if self.options.ranks.is_empty() { usual.to_vec() } else { self.options.ranks.clone() }
     }
 
+    fn amount(&self) -> Amount {
+        Amount {
+            budget: Duration::from_millis(self.options.millis),
+            rounds: self.options.rounds,
+            limit: Duration::from_secs(self.options.seconds),
+        }
+    }
+
+    /// A job for each contestant, in turns. Whoever fails has no figures, but the first contestant must not.
     pub(super) fn in_turns(
         &mut self,
         ranks: u32,
         contestants: &[Contestant],
         orders: &[Order],
     ) -> Result<Figures> {
-        let budget = Duration::from_millis(self.options.millis);
-        let rounds = self.options.rounds;
-        let figures = self.jobs.in_turns(ranks, contestants, orders, budget, rounds);
+        let amount = self.amount();
+        let figures = self.jobs.in_turns(ranks, contestants, orders, &amount, true);
+        figures.with_context(|| format!("{ranks} ranks over {}", self.network.name()))
+    }
+
+    /// Jobs in which algorithms of one collective take turns.
+    pub(super) fn within_jobs(
+        &mut self,
+        ranks: u32,
+        algorithms: &[String],
+        orders: &[Order],
+    ) -> Result<Figures> {
+        let amount = self.amount();
+        let figures = self.jobs.within_jobs(ranks, algorithms, orders, &amount);
         figures.with_context(|| format!("{ranks} ranks over {}", self.network.name()))
     }
 
@@ -194,6 +223,7 @@ pub(super) fn run(prefix: &Path, options: &RealOptions) -> Result<Findings> {
 
 fn take(experiment: Experiment, site: &mut Site<'_>, findings: &mut Findings) -> Result<()> {
     match experiment {
+        Experiment::Fit => fits::measure(site, &mut findings.fits),
         Experiment::E6 => gains(site, findings, "E6", &[4, 6, 8, 12, 16, 24, 32], &[]),
         Experiment::E7 => loaded(site, findings),
         Experiment::E8 => sizes(site, findings),
@@ -215,8 +245,12 @@ fn take(experiment: Experiment, site: &mut Site<'_>, findings: &mut Findings) ->
 }
 
 /// Bowline with an algorithm of allreduces.
-pub(super) fn by(algorithm: &str) -> Contestant {
+fn by(algorithm: &str) -> Contestant {
     Contestant::bowline(algorithm, &[("BOWLINE_ALLREDUCE", algorithm)])
+}
+
+fn owned(names: &[&str]) -> Vec<String> {
+    names.iter().map(|&name| name.to_owned()).collect()
 }
 
 /// An allreduce of so many bytes, in blocks.
@@ -230,7 +264,7 @@ fn note(
     findings: &mut Findings,
     experiment: &'static str,
     ranks: u32,
-    contestants: &[Contestant],
+    names: &[String],
     figures: &Figures,
     published: Option<(usize, [f64; 2])>,
 ) -> Result<()> {
@@ -243,7 +277,7 @@ fn note(
             experiment,
             network: site.network.name(),
             ranks,
-            what: contestants[*place].name.clone(),
+            what: names[*place].clone(),
             size: order.size,
             block: order.block,
             min_ns,
@@ -295,10 +329,17 @@ fn gains(
     for ranks in site.ranks(usual) {
         let (schedule, min, median) = published(ranks)
             .with_context(|| format!("--ranks {ranks}: nothing was published for it"))?;
-        let mut contestants = vec![by("doubling"), by(schedule), by("auto")];
-        contestants.extend(peers.iter().cloned());
+        let mut names = owned(&["doubling", schedule, "auto"]);
         let last = Order { test: "allreducelast".to_owned(), size: 8, block: 1 };
-        let mut figures = site.in_turns(ranks, &contestants, &[allreduce(8, 10), last.clone()])?;
+        let orders = [allreduce(8, 10), last.clone()];
+        let mut figures = if peers.is_empty() {
+            site.within_jobs(ranks, &names, &orders)?
+        } else {
+            let own = names.iter().map(|name| by(name));
+            let contestants: Vec<_> = own.chain(peers.iter().cloned()).collect();
+            names.extend(peers.iter().map(|peer| peer.name.clone()));
+            site.in_turns(ranks, &contestants, &orders)?
+        };
         for (place, (curve, skew)) in curves.iter_mut().zip(&mut skews).enumerate() {
             let x = f64::from(ranks);
             if let Some(ns) = figures.get(&(place, allreduce(8, 10))).and_then(Rounds::median_ns) {
@@ -307,7 +348,7 @@ fn gains(
             if let Some(ns) = figures.get(&(place, last.clone())).and_then(Rounds::spread_ns) {
                 println!(
                     "     {ranks} ranks, {}: the last rank returns {:.1} us after the first, in the median",
-                    contestants[place].name,
+                    names[place],
                     ns / 1e3
                 );
                 skew.points.push((x, ns / 1e3));
@@ -315,12 +356,12 @@ fn gains(
         }
         figures.retain(|(_, order), _| *order != last);
         let told = Some((1, [min, median]));
-        note(site, findings, experiment, ranks, &contestants, &figures, told)?;
+        note(site, findings, experiment, ranks, &names, &figures, told)?;
         let ours = findings
             .rows
             .iter()
             .rev()
-            .take(contestants.len())
+            .take(names.len())
             .find_map(|row| row.published.and(row.gains));
         let all = ours.into_iter().flatten().chain([min, median]);
         for (curve, gain) in beside.iter_mut().zip(all) {
@@ -364,20 +405,19 @@ fn loaded(site: &mut Site<'_>, findings: &mut Findings) -> Result<()> {
     for ranks in site.ranks(&[8]) {
         let (schedule, min, median) = published(ranks)
             .with_context(|| format!("--ranks {ranks}: nothing was published for it"))?;
-        let contestants = [by("doubling"), by(schedule)];
+        let names = owned(&["doubling", schedule]);
         for (loops, experiment) in [(0, "E7"), (2, "E7b")] {
             println!("{experiment}: {loops} loops of others on the processors");
             let _load = Load::start(loops)?;
-            let figures = site.in_turns(ranks, &contestants, &[allreduce(8, 10)])?;
+            let figures = site.within_jobs(ranks, &names, &[allreduce(8, 10)])?;
             let told = Some((1, [min, median]));
-            note(site, findings, experiment, ranks, &contestants, &figures, told)?;
-            for (place, contestant) in contestants.iter().enumerate() {
+            note(site, findings, experiment, ranks, &names, &figures, told)?;
+            for (place, name) in names.iter().enumerate() {
                 let Some(rounds) = figures.get(&(place, allreduce(8, 10))) else { continue };
                 let (min, median) = (rounds.min_ns(), rounds.median_ns());
                 println!(
-                    "{experiment:<4} {ranks} ranks, {}: median in the minimum {:.2}; published: on a quiet machine lower \
+                    "{experiment:<4} {ranks} ranks, {name}: median in the minimum {:.2}; published: on a quiet machine lower \
                      minima and a smaller spread",
-                    contestant.name,
                     median.unwrap_or_default() / min.unwrap_or(f64::NAN)
                 );
             }
@@ -392,27 +432,26 @@ const KNEE: f64 = 1.25;
 /// E8: 8 bytes to 4 KB by every factored schedule.
 fn sizes(site: &mut Site<'_>, findings: &mut Findings) -> Result<()> {
     for ranks in site.ranks(&[8]) {
-        let mut contestants = vec![by("doubling")];
-        contestants.extend(factored(ranks).iter().map(|schedule| by(schedule)));
+        let mut names = owned(&["doubling"]);
+        names.extend(factored(ranks));
         let orders: Vec<Order> = (3..=12).map(|bits| allreduce(1 << bits, 10)).collect();
-        let figures = site.in_turns(ranks, &contestants, &orders)?;
-        note(site, findings, "E8", ranks, &contestants, &figures, None)?;
-        let curve = |(place, contestant): (usize, &Contestant)| Curve {
-            name: contestant.name.clone(),
+        let figures = site.within_jobs(ranks, &names, &orders)?;
+        note(site, findings, "E8", ranks, &names, &figures, None)?;
+        let curve = |(place, name): (usize, &String)| Curve {
+            name: name.clone(),
             points: points(&figures, place, |order| order.size as f64),
         };
-        for (place, contestant) in contestants.iter().enumerate() {
+        for (place, name) in names.iter().enumerate() {
             let times = points(&figures, place, |order| order.size as f64);
             let least = times.first().map_or(0.0, |first| first.1);
             let knee = times.iter().find(|(_, us)| *us > KNEE * least);
             let knee = knee.map_or_else(|| "beyond 4096".to_owned(), |(size, _)| size.to_string());
             println!(
-                "E8   {ranks} ranks, {}: a median above {KNEE} of that of 8 bytes first at {knee} bytes; published: \
-                 192 to 256 bytes at 8 ranks, multiplying ahead to 4 KB",
-                contestant.name
+                "E8   {ranks} ranks, {name}: a median above {KNEE} of that of 8 bytes first at {knee} bytes; published: \
+                 192 to 256 bytes at 8 ranks, multiplying ahead to 4 KB"
             );
         }
-        let curves: Vec<Curve> = contestants.iter().enumerate().map(curve).collect();
+        let curves: Vec<Curve> = names.iter().enumerate().map(curve).collect();
         let title = format!("Allreduce of {ranks} ranks, median, us");
         site.picture(&format!("e8-{ranks}"), &title, "bytes", &curves)?;
     }
@@ -435,25 +474,24 @@ fn blocks(site: &mut Site<'_>, findings: &mut Findings) -> Result<()> {
     for ranks in site.ranks(&[16]) {
         let (schedule, ..) = published(ranks)
             .with_context(|| format!("--ranks {ranks}: nothing was published for it"))?;
-        let contestants = [by("doubling"), by(schedule)];
+        let names = owned(&["doubling", schedule]);
         let orders: Vec<Order> = (1..=10).map(|block| allreduce(8, block)).collect();
-        let figures = site.in_turns(ranks, &contestants, &orders)?;
-        note(site, findings, "E9", ranks, &contestants, &figures, None)?;
-        let curve = |(place, contestant): (usize, &Contestant)| Curve {
-            name: contestant.name.clone(),
+        let figures = site.within_jobs(ranks, &names, &orders)?;
+        note(site, findings, "E9", ranks, &names, &figures, None)?;
+        let curve = |(place, name): (usize, &String)| Curve {
+            name: name.clone(),
             points: points(&figures, place, |order| f64::from(order.block)),
         };
-        let curves: Vec<Curve> = contestants.iter().enumerate().map(curve).collect();
-        for (place, contestant) in contestants.iter().enumerate() {
+        let curves: Vec<Curve> = names.iter().enumerate().map(curve).collect();
+        for (place, name) in names.iter().enumerate() {
             let times = |block| figures.get(&(place, allreduce(8, block)));
             let (Some(one), Some(ten)) = (times(1), times(10)) else { continue };
             let grown = |of: fn(&Rounds) -> Option<f64>| {
                 (of(ten).unwrap_or_default() - of(one).unwrap_or_default()) / 1e3
             };
             println!(
-                "E9   {ranks} ranks, {}: from blocks of 1 to blocks of 10 the minimum grows by {:.1} us (published: 0), the \
+                "E9   {ranks} ranks, {name}: from blocks of 1 to blocks of 10 the minimum grows by {:.1} us (published: 0), the \
                  median by {:.1} us (published: about 10, at 64 ranks)",
-                contestant.name,
                 grown(Rounds::min_ns),
                 grown(Rounds::median_ns)
             );
@@ -492,14 +530,14 @@ fn queues_and_merging(site: &mut Site<'_>, findings: &mut Findings) -> Result<()
         if !site.options.ranks.is_empty() && !site.options.ranks.contains(&ranks) {
             continue;
         }
-        let mut contestants = vec![by("doubling")];
+        let mut names = owned(&["doubling"]);
         for schedule in schedules {
             Schedule::parse(ranks, schedule)
                 .with_context(|| format!("{schedule} of {ranks} ranks"))?;
-            contestants.push(by(schedule));
+            names.push((*schedule).to_owned());
         }
-        let figures = site.in_turns(ranks, &contestants, &[allreduce(8, 10)])?;
-        note(site, findings, "E17", ranks, &contestants, &figures, None)?;
+        let figures = site.within_jobs(ranks, &names, &[allreduce(8, 10)])?;
+        note(site, findings, "E17", ranks, &names, &figures, None)?;
     }
     if site.network != Network::Shm {
         println!("E17: receive queues are made of puts and atomics, which TCP has none of");
@@ -513,7 +551,8 @@ fn queues_and_merging(site: &mut Site<'_>, findings: &mut Findings) -> Result<()
             contestants.push(Contestant::bowline(format!("{schedule} by {queue}"), &variables));
         }
         let figures = site.in_turns(ranks, &contestants, &[allreduce(8, 10)])?;
-        note(site, findings, "E17", ranks, &contestants, &figures, None)?;
+        let names: Vec<_> = contestants.into_iter().map(|contestant| contestant.name).collect();
+        note(site, findings, "E17", ranks, &names, &figures, None)?;
     }
     Ok(())
 }

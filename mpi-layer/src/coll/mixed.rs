@@ -1,5 +1,5 @@
 //! Exchanges of blocks of which each has an element type of its own. (MPI: Collective Communication, "All-to-All
-//! Scatter/Gather", `MPI_ALLTOALLW`.)
+//! Scatter/Gather", `MPI_ALLTOALLW`; and `MPI_NEIGHBOR_ALLTOALLW`.)
 //!
 //! A block is a slice, or a vector in a persistent exchange, whose type is known no more. Where it lies is its own
 //! business: blocks need not be parts of one buffer. What two ranks exchange has one length in bytes, as for all
@@ -17,14 +17,14 @@ use crate::datatype::Datatype;
 use crate::error::MpiError;
 use crate::handles::OwnedItems;
 
-/// Elements of any type that are sent to one rank: made of a slice by `into`.
+/// Elements of any type that are sent to one rank or neighbour: made of a slice by `into`.
 #[derive(Debug)]
 pub struct Block<'a> {
     data: Data,
     items: PhantomData<&'a [u8]>,
 }
 
-/// Elements of any type that are received from one rank: made of a slice by `into`.
+/// Elements of any type that are received from one rank or neighbour: made of a slice by `into`.
 #[derive(Debug)]
 pub struct BlockMut<'a> {
     data: Data,
@@ -89,23 +89,23 @@ impl fmt::Debug for OwnedBlock {
     }
 }
 
-/// The elements of blocks, of which each rank must have one.
+/// The elements of blocks, of which each partner must have one.
 pub(crate) fn sent<'a>(
     blocks: impl IntoIterator<Item = Block<'a>>,
-    ranks: u32,
+    partners: usize,
 ) -> Result<Vec<Data>, MpiError> {
     let blocks: Vec<Data> = blocks.into_iter().map(|block| block.data).collect();
-    length("the blocks to be sent", ranks as usize, blocks.len())?;
+    length("the blocks to be sent", partners, blocks.len())?;
     Ok(blocks)
 }
 
 /// The same of those that are received.
 pub(crate) fn received<'a>(
     blocks: impl IntoIterator<Item = BlockMut<'a>>,
-    ranks: u32,
+    partners: usize,
 ) -> Result<Vec<Data>, MpiError> {
     let blocks: Vec<Data> = blocks.into_iter().map(|block| block.data).collect();
-    length("the blocks to be received", ranks as usize, blocks.len())?;
+    length("the blocks to be received", partners, blocks.len())?;
     Ok(blocks)
 }
 
@@ -133,10 +133,27 @@ impl Communicator {
         send: impl IntoIterator<Item = Block<'a>>,
         receive: impl IntoIterator<Item = BlockMut<'a>>,
     ) -> Result<(), MpiError> {
-        let size = self.inner.size;
+        let size = self.inner.size as usize;
         let (from, into) = (sent(send, size)?, received(receive, size)?);
         // SAFETY: all blocks are borrowed for `'a`, which is longer than the call; those that are received exclusively,
         // so that no two overlap.
         unsafe { self.alltoallv_data(Now, Some(from), into) }
+    }
+
+    /// Exchanges blocks with the neighbours, of which each has its own length and type: the n-th neighbour gets the n-th
+    /// of `send`, and the n-th of `receive` comes from it. (`MPI_Neighbor_alltoallw`)
+    ///
+    /// # Errors
+    /// [`MpiError::InvalidLength`] unless there is one block for each neighbour; else as for
+    /// [`neighbor_alltoallv`](Self::neighbor_alltoallv).
+    pub fn neighbor_alltoallw<'a>(
+        &self,
+        send: impl IntoIterator<Item = Block<'a>>,
+        receive: impl IntoIterator<Item = BlockMut<'a>>,
+    ) -> Result<(), MpiError> {
+        let (indegree, outdegree) = self.neighbor_degrees()?;
+        let (from, into) = (sent(send, outdegree)?, received(receive, indegree)?);
+        // SAFETY: as in `alltoallw`.
+        unsafe { self.neighbor_alltoallv_data(Now, from, into) }
     }
 }

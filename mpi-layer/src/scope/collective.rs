@@ -287,7 +287,7 @@ impl<'scope> Scope<'scope, '_> {
         receive: impl IntoIterator<Item = BlockMut<'scope>>,
     ) -> Result<CollectiveRequest<'scope>, MpiError> {
         self.check(comm)?;
-        let size = comm.inner.size;
+        let size = comm.inner.size as usize;
         let (from, into) = (sent(send, size)?, received(receive, size)?);
         // SAFETY: all are borrowed for `'scope`; see `begin`.
         self.begin(unsafe { comm.alltoallv_data(Later, Some(from), into) })

@@ -3,6 +3,7 @@
 use super::{CollectiveRequest, Scope};
 use crate::coll::calls::{Partition, length};
 use crate::coll::items::{cut, read, written};
+use crate::coll::mixed::{Block, BlockMut, received, sent};
 use crate::coll::raw::{Data, Later};
 use crate::comm::Communicator;
 use crate::datatype::Datatype;
@@ -90,6 +91,24 @@ impl<'scope> Scope<'scope, '_> {
         receive.check::<T>(what, indegree as u32, output.len(), Space::Output)?;
         let (from, into) = (cut::<T>(&read(input), send), cut::<T>(&written(output), receive));
         // SAFETY: both are borrowed for `'scope`; see `begin`.
+        self.begin(unsafe { comm.neighbor_alltoallv_data(Later, from, into) })
+    }
+
+    /// Starts an exchange of blocks with all neighbours, of which each has its own length and type.
+    /// (`MPI_Ineighbor_alltoallw`)
+    ///
+    /// # Errors
+    /// As for [`Communicator::neighbor_alltoallw`], and [`MpiError::ForeignCommunicator`].
+    pub fn ineighbor_alltoallw(
+        &'scope self,
+        comm: &'scope Communicator,
+        send: impl IntoIterator<Item = Block<'scope>>,
+        receive: impl IntoIterator<Item = BlockMut<'scope>>,
+    ) -> Result<CollectiveRequest<'scope>, MpiError> {
+        self.check(comm)?;
+        let (indegree, outdegree) = comm.neighbor_degrees()?;
+        let (from, into) = (sent(send, outdegree)?, received(receive, indegree)?);
+        // SAFETY: all are borrowed for `'scope`; see `begin`.
         self.begin(unsafe { comm.neighbor_alltoallv_data(Later, from, into) })
     }
 }

@@ -60,8 +60,12 @@ impl Piece {
 
 #[test]
 fn blocks_of_different_types_are_exchanged_in_all_ways() {
-    for size in [1, 2, 5] {
+    for (size, neighbors) in [(1, false), (2, false), (2, true), (5, false), (5, true)] {
         both_ways(size, |world| {
+            // A graph in which all are neighbours of all, in order of rank.
+            let all: Vec<_> = (0..world.size()).collect();
+            let graph = world.dist_graph_create_adjacent((&all, None), (&all, None), false);
+            let graph = graph.unwrap();
             let me = world.rank() as usize;
             let out: Vec<_> = (0..size).map(|to| Piece::new(me, to, 0)).collect();
             let expected: Vec<_> = (0..size).map(|from| Piece::new(from, me, 0)).collect();
@@ -69,18 +73,29 @@ fn blocks_of_different_types_are_exchanged_in_all_ways() {
 
             let mut into = empty.clone();
             let blocks = into.iter_mut().map(Piece::written);
-            world.alltoallw(out.iter().map(Piece::read), blocks).unwrap();
+            let sent = out.iter().map(Piece::read);
+            match neighbors {
+                false => world.alltoallw(sent, blocks).unwrap(),
+                true => graph.neighbor_alltoallw(sent, blocks).unwrap(),
+            }
             assert_eq!(into, expected);
 
             let mut into = empty.clone();
             let scoped = world.scope(|s| {
                 let blocks = into.iter_mut().map(Piece::written);
-                s.ialltoallw(world, out.iter().map(Piece::read), blocks)?.wait()
+                let sent = out.iter().map(Piece::read);
+                match neighbors {
+                    false => s.ialltoallw(world, sent, blocks)?.wait(),
+                    true => s.ineighbor_alltoallw(&graph, sent, blocks)?.wait(),
+                }
             });
             assert_eq!((scoped, &into), (Ok(()), &expected));
 
             let own = |pieces: Vec<Piece>| pieces.into_iter().map(Piece::owned).collect();
-            let mut again = world.alltoallw_init(own(out), own(empty)).unwrap();
+            let mut again = match neighbors {
+                false => world.alltoallw_init(own(out), own(empty)).unwrap(),
+                true => graph.neighbor_alltoallw_init(own(out), own(empty)).unwrap(),
+            };
             for round in 0..3_u64 {
                 for to in 0..size {
                     if let Some(words) = again.input_mut::<u64>(to).unwrap() {
@@ -122,6 +137,9 @@ fn an_exchange_of_too_few_blocks_or_of_other_lengths_is_refused() {
         assert!(matches!(few, Err(MpiError::InvalidLength { expected: 2, got: 1, .. })), "{few:?}");
         let none = world.alltoallw_init(Vec::new(), Vec::new());
         assert!(matches!(none, Err(MpiError::InvalidLength { .. })), "{none:?}");
+        let ring = world.cart_create(&[2], &[true], false).unwrap().unwrap();
+        let few = ring.neighbor_alltoallw([out[..].into()], [(&mut into[..]).into()]);
+        assert!(matches!(few, Err(MpiError::InvalidLength { expected: 2, got: 1, .. })), "{few:?}");
         // The block from the other rank is longer than what is taken.
         let other = 1 - world.rank() as usize;
         let mut rooms = [[0_u16; 2], [0; 2]];

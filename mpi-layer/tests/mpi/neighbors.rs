@@ -160,7 +160,8 @@ fn what_is_no_topology_is_an_error() {
         assert!(matches!(none, Err(MpiError::NoTopology { .. })));
         let invalid = |error| matches!(error, MpiError::InvalidDims { .. });
         assert!(invalid(wrong(world.cart_create(&[3], &[true], false))));
-        assert!(invalid(wrong(world.cart_create(&[0], &[true], false))));
+        assert!(invalid(wrong(world.cart_create(&[-1], &[true], false))));
+        assert!(matches!(world.cart_create(&[0], &[true], false), Ok(None)), "it has no ranks");
         let error = wrong(world.cart_create(&[2], &[], false));
         assert!(matches!(error, MpiError::InvalidLength { .. }));
         let error = wrong(world.graph_create(&[0, 0, 0], &[], false));
@@ -174,10 +175,21 @@ fn what_is_no_topology_is_an_error() {
             let error = wrong(world.dist_graph_create_adjacent(ins, outs, false));
             assert!(matches!(error, MpiError::InvalidGraph { .. }));
         }
-        let loops = ((&[world.rank()][..], None), (&[][..], None));
-        let loops = world.dist_graph_create_adjacent(loops.0, loops.1, false).unwrap();
-        let error = wrong(loops.neighbor_allgather(&[1], &mut [0]));
-        assert!(matches!(error, MpiError::InvalidGraph { .. }));
+        // Edges of which one end knows nothing, or less, at one rank or both; the first pair is right.
+        let (own, other) = (world.rank(), 1 - world.rank());
+        for (right, ins, outs) in [
+            (true, vec![own, other, other], vec![other, own, other]),
+            (false, vec![own], vec![]),
+            (false, vec![other], vec![other, other]),
+            (false, vec![0], vec![0]),
+            (false, if own == 0 { vec![1] } else { vec![] }, vec![]),
+        ] {
+            let made = world.dist_graph_create_adjacent((&ins, None), (&outs, None), false);
+            assert_eq!(made.is_ok(), right, "{ins:?} {outs:?}");
+            if !right {
+                assert!(matches!(wrong(made), MpiError::InvalidGraph { .. }));
+            }
+        }
         let ring = world.cart_create(&[2], &[true], false).unwrap().unwrap();
         assert!(matches!(ring.cart_shift(1, 1), Err(MpiError::InvalidDims { .. })));
         let long = ring.neighbor_alltoall(&[1, 2, 3], &mut [0; 4]);

@@ -3,6 +3,10 @@
 use std::fmt;
 
 use bowline::simulate::{Death, Faults, Job, Moment, Partition, Random};
+use bowline_model::coll::forms::{
+    Allgather, Allreduce, Alltoall, Barrier, Bcast, Form, Reduce, ReduceScatter, Scan, Tree,
+};
+use bowline_model::coll::wanted::STAGED;
 
 use crate::plan::{Plan, Step, What};
 
@@ -32,23 +36,23 @@ pub(crate) struct Case {
     forgotten: Option<usize>,
 }
 
-/// Algorithms of allreduces. Communicators whose size a schedule does not suit do without it.
+/// What is asked for of allreduces beside the forms. Communicators whose size a schedule does not suit do without it.
 const ALLREDUCES: &[&str] = &[
-    "auto",
-    "auto",
-    "auto",
-    "doubling",
-    "halving",
-    "flat",
-    "reduce-bcast",
     "multiplying",
     "multiplying:9",
     "a4",
     "a3,a2",
     "a4,a2",
+    "s4,a2,g4",
     "m1g2a3,n1g3a2",
     "c6m2,a4,e6m2",
 ];
+
+/// Every algorithm that a setting names: `auto` twice, the forms, and some more.
+fn algorithms<F: Form>(others: &[&'static str]) -> Vec<&'static str> {
+    let forms = F::NAMED.iter().map(|(name, _)| *name);
+    ["auto", "auto"].into_iter().chain(forms).chain(others.iter().copied()).collect()
+}
 
 fn one_of<T: Copy>(random: &mut Random, values: &[T]) -> T {
     values[random.below(values.len() as u64) as usize]
@@ -158,19 +162,24 @@ fn settings(job: &mut Job, random: &mut Random) {
         ("BOWLINE_UNEXPECTED_BUDGET", &["0", "100k", "64m"]),
         ("BOWLINE_SELF_SLOTS", &["2", "256"]),
         ("BOWLINE_SELF_BUFFERS", &["2", "64"]),
-        ("BOWLINE_ALLREDUCE", ALLREDUCES),
-        ("BOWLINE_BARRIER", &["auto", "dissemination", "flat"]),
-        ("BOWLINE_BCAST", &["auto", "flat", "binomial", "scatter-allgather", "chain"]),
-        ("BOWLINE_REDUCE", &["auto", "flat", "binomial", "ordered", "halving"]),
-        ("BOWLINE_GATHER", &["auto", "linear", "binomial"]),
-        ("BOWLINE_SCATTER", &["auto", "linear", "binomial"]),
-        ("BOWLINE_ALLGATHER", &["auto", "doubling", "bruck", "ring", "direct", "gather-bcast"]),
-        ("BOWLINE_ALLTOALL", &["auto", "bruck", "direct", "pairwise"]),
-        ("BOWLINE_REDUCE_SCATTER", &["auto", "via-root", "halving", "pairwise", "direct"]),
-        ("BOWLINE_SCAN", &["auto", "doubling", "chain"]),
         ("BOWLINE_COLL_COSTS", &["auto", "auto", "tcp", "shm", "tcp,pipelining=100000"]),
     ] {
         job.config.set_text(name, one_of(random, values)).expect("the values are good");
+    }
+    // Ranks of the simulator share no memory, so that they go by messages where it is asked for.
+    for (name, values) in [
+        ("BOWLINE_BARRIER", algorithms::<Barrier>(&[STAGED])),
+        ("BOWLINE_BCAST", algorithms::<Bcast>(&[STAGED])),
+        ("BOWLINE_REDUCE", algorithms::<Reduce>(&[STAGED])),
+        ("BOWLINE_ALLREDUCE", algorithms::<Allreduce>(&[ALLREDUCES, &[STAGED]].concat())),
+        ("BOWLINE_GATHER", algorithms::<Tree>(&[STAGED])),
+        ("BOWLINE_SCATTER", algorithms::<Tree>(&[])),
+        ("BOWLINE_ALLGATHER", algorithms::<Allgather>(&[STAGED])),
+        ("BOWLINE_ALLTOALL", algorithms::<Alltoall>(&[STAGED])),
+        ("BOWLINE_REDUCE_SCATTER", algorithms::<ReduceScatter>(&[STAGED])),
+        ("BOWLINE_SCAN", algorithms::<Scan>(&[])),
+    ] {
+        job.config.set_text(name, one_of(random, &values)).expect("the values are good");
     }
 }
 

@@ -81,6 +81,15 @@ impl DelayedNetwork {
         self.relay.forwarded()
     }
 
+    /// Moves the calling thread to the network of host `side`, for the rest of its life: what it opens and starts from here
+    /// on is there.
+    ///
+    /// # Errors
+    /// When the kernel refuses it.
+    pub fn enter(&self, side: usize) -> Result<(), BenchError> {
+        self.hosts.enter(side)
+    }
+
     pub(crate) fn hosts(&self) -> &Hosts {
         &self.hosts
     }

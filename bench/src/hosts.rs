@@ -98,18 +98,23 @@ impl Hosts {
         side: usize,
         act: impl FnOnce() -> std::io::Result<T> + Send,
     ) -> Result<T, BenchError> {
-        let path = PathBuf::from(format!("/proc/{}/ns/net", self.id(side)));
-        let network = fs::File::open(&path).map_err(file("open", &path))?;
         // A thread that has gone there ends there.
-        let done = std::thread::scope(|scope| {
+        std::thread::scope(|scope| {
             let work = scope.spawn(|| {
-                let kind = Some(LinkNameSpaceType::Network);
-                rustix::thread::move_into_link_name_space(network.as_fd(), kind)?;
-                act()
+                self.enter(side)?;
+                act().map_err(file("work in the network of", &self.names[side]))
             });
             work.join().expect("the closure does not panic")
-        });
-        done.map_err(file("work in the network of", &path))
+        })
+    }
+
+    /// Moves the calling thread to the network of host `side`.
+    pub(crate) fn enter(&self, side: usize) -> Result<(), BenchError> {
+        let path = PathBuf::from(format!("/proc/{}/ns/net", self.id(side)));
+        let network = fs::File::open(&path).map_err(file("open", &path))?;
+        let kind = Some(LinkNameSpaceType::Network);
+        let moved = rustix::thread::move_into_link_name_space(network.as_fd(), kind);
+        moved.map_err(|error| file("enter", &path)(error.into()))
     }
 
     /// Gives the device of every host its address and sets it up; waits for its link, which comes a

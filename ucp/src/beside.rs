@@ -41,6 +41,11 @@ impl Worker {
         attendance.beside = Some(work);
         true
     }
+
+    /// Has the helper, if there is one, look at what it moves on beside: there is something to do.
+    pub fn call_helper(&self) {
+        self.inner.borrow_mut().call_helper();
+    }
 }
 
 impl SideDoor {

@@ -12,6 +12,7 @@ use bowline::stack::{self, Place, SETTINGS, area_bytes};
 use bowline::wait::SystemWaiter;
 use bowline_base::config::Config;
 use bowline_base::job::{JobMemory, JobSpec};
+use bowline_bench::DelayedNetwork;
 use bowline_shm::{ShmIface, ShmOptions};
 use bowline_sim::{Carrier, CarrierOptions};
 use bowline_ucp::{Worker, WorkerParts};
@@ -96,7 +97,19 @@ pub(crate) fn run<R: Send>(
     mode: &str,
     body: impl Fn(&World) -> Result<R> + Sync,
 ) -> Result<Vec<R>> {
+    run_with(ranks, (lane, None), mode, &[], body)
+}
+
+/// The same with some settings more, and each rank on a host of its own where there is a network of them.
+pub(crate) fn run_with<R: Send>(
+    ranks: u32,
+    (lane, network): (Lane, Option<&DelayedNetwork>),
+    mode: &str,
+    more: &[(&'static str, &str)],
+    body: impl Fn(&World) -> Result<R> + Sync,
+) -> Result<Vec<R>> {
     let mut settings = vec![("BOWLINE_PROGRESS", mode), ("BOWLINE_RNDV_THRESHOLD", THRESHOLD)];
+    settings.extend_from_slice(more);
     if mode == ALONE {
         settings[0].1 = MODES[0];
         settings.push(("BOWLINE_COOPERATE", "1GiB"));
@@ -114,6 +127,9 @@ pub(crate) fn run<R: Send>(
         let threads: Vec<_> = (0..ranks)
             .map(|rank| {
                 scope.spawn(move || {
+                    if let Some(network) = network {
+                        network.enter(rank as usize)?;
+                    }
                     let world = join(rank, ranks, lane, config, addresses, job)?;
                     world.barrier()?;
                     let result = body(&world)?;

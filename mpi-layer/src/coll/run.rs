@@ -57,6 +57,10 @@ pub struct Run {
     sides: RefCell<Sides>,
 }
 
+/// Bytes that a run reads and writes from which on its first steps are the helper's, too: to send or copy so much takes the
+/// rank longer than to wake the helper.
+const LEFT_TO_HELPER: usize = 64 << 10;
+
 /// What is read, and what is written.
 type Sides = (Box<dyn Side>, Box<dyn Side>);
 
@@ -133,6 +137,11 @@ impl Run {
         if let Some(helped) = process.helped() {
             // Before the first step: what comes behind it is the helper's to see, which nobody wakes for that.
             helped.add(&self.shared);
+            if input.1.saturating_add(output.1) >= LEFT_TO_HELPER {
+                process.add_run(self);
+                process.worker.call_helper();
+                return true;
+            }
         }
         if self.advance() {
             process.add_run(self);

@@ -392,14 +392,14 @@ impl Worker {
         }
     }
 
-    /// Sleeps until the helper has news, where there is one. Whether there is one.
+    /// Sleeps until the helper has news, where there is one: then whether it slept, as [`sleep`](Self::sleep) does.
     #[cold]
-    pub(crate) fn sleep_beside_helper(&self, first: bool) -> bool {
+    pub(crate) fn sleep_beside_helper(&self, first: bool) -> Option<bool> {
         let (news, deadline) = {
             let inner = &mut *self.inner.borrow_mut();
-            let Some(news) = inner.engine.attendance.news.clone() else { return false };
+            let news = inner.engine.attendance.news.clone()?;
             if inner.was_turned() {
-                return true;
+                return Some(false);
             }
             news.arm(Sleep::Futex);
             // The helper may sleep without knowing what is waited for now, room in a lane for
@@ -413,7 +413,7 @@ impl Worker {
         if let Some(news) = nap.doorbell {
             news.disarm();
         }
-        true
+        Some(true)
     }
 }
 

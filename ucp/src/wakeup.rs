@@ -264,21 +264,23 @@ impl Worker {
         Some(nap)
     }
 
-    /// Arms every lane and sleeps, unless something is there already. `first`: something has happened
-    /// since the last sleep.
+    /// Arms every lane and sleeps, unless something is there already, or was moved by others meanwhile: `false`.
+    /// `first`: something has happened since the last sleep.
     #[cold]
-    pub(crate) fn sleep(&self, first: bool) {
+    pub(crate) fn sleep(&self, first: bool) -> bool {
         if self.shared.get() {
             // A lock is held that others want: see `shared.rs`.
-            return self.waiter.borrow_mut().yield_now();
+            self.waiter.borrow_mut().yield_now();
+            return true;
         }
-        if self.sleep_beside_helper(first) {
-            return;
+        if let Some(slept) = self.sleep_beside_helper(first) {
+            return slept;
         }
-        let Some(nap) = self.begin_nap() else { return };
+        let Some(nap) = self.begin_nap() else { return false };
         self.sleeps.set(self.sleeps.get() + 1);
         self.waiter.borrow_mut().sleep(nap.idle(Waits::of(self), first));
         self.end_nap();
+        true
     }
 
     /// The worker is awake again.

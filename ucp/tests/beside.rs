@@ -1,11 +1,16 @@
 //! A helper beside a worker's thread, driven by hand: what it must not sleep over.
 
 use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
 
+use crate::loopback::{config, worker_that_waits};
 use crate::sides::Sides;
+use bowline_base::buffer::SendBuf;
 use bowline_base::doorbell::Doorbell;
 use bowline_sim::NetworkOptions;
-use bowline_ucp::{Attendant, Attendants, SendMode, SideDoor, Watched};
+use bowline_ucp::{
+    Attendant, Attendants, Envelope, Idle, SendMode, SideDoor, Stages, Waiter, Watched,
+};
 
 /// Does nothing: the test has the side door.
 struct ByHand;
@@ -48,4 +53,44 @@ fn what_a_call_leaves_between_the_last_look_and_the_nap_is_looked_at() {
     assert!(naps(), "it has looked since");
     sides.until(|| sides.workers[1].is_complete(receive));
     sides.end(0, Ok(sent));
+}
+
+/// Sleeps at once, and notes which sleeps are the first since something has happened.
+#[derive(Clone, Default)]
+struct Noting(Arc<Mutex<Vec<bool>>>);
+
+impl Waiter for Noting {
+    fn stages(&self) -> Stages {
+        Stages { spins: 0, yields: 0 }
+    }
+    fn yield_now(&mut self) {}
+    fn sleep(&mut self, idle: Idle<'_>) {
+        self.0.lock().unwrap().push(idle.first);
+    }
+}
+
+/// A waiter says what is waited for when nothing happens for long.
+#[test]
+fn what_a_helper_has_dealt_with_has_happened() {
+    let noted = Noting::default();
+    let (worker, ep) = worker_that_waits(&config(&[]), Box::new(noted.clone()));
+    let mut door = None;
+    let attended = worker.attend(Attendants::Helper(Doorbell::private()), |side| {
+        door = Some(side);
+        Ok::<_, Infallible>(Box::new(ByHand))
+    });
+    attended.expect("nothing is refused");
+    let door: SideDoor = door.expect("a worker makes its attendant");
+    let mut looks = 0;
+    worker.wait_until(|| {
+        looks += 1;
+        if looks == 4 {
+            let envelope = Envelope { space: 0, source: 0, tag: 7 };
+            let _ = worker.send(ep, envelope, SendBuf::owned(vec![1]), SendMode::Standard).unwrap();
+            assert!(door.serve() > 0, "the message has come");
+        }
+        looks == 8
+    });
+    let noted = noted.0.lock().unwrap();
+    assert_eq!(noted.iter().filter(|first| **first).count(), 2, "{noted:?}");
 }

@@ -22,7 +22,7 @@ impl Waiter for Spin {
     }
 }
 
-fn config(pairs: &[(&str, &str)]) -> Config {
+pub(crate) fn config(pairs: &[(&str, &str)]) -> Config {
     let tables = [bowline_ucp::SETTINGS, bowline_self::SETTINGS];
     Config::from_pairs(pairs.iter().copied(), &tables).expect("the settings are good")
 }
@@ -31,7 +31,7 @@ fn worker(config: &Config) -> (Worker, Ep) {
     worker_that_waits(config, Box::new(Spin))
 }
 
-fn worker_that_waits(config: &Config, waiter: Box<dyn Waiter>) -> (Worker, Ep) {
+pub(crate) fn worker_that_waits(config: &Config, waiter: Box<dyn Waiter>) -> (Worker, Ep) {
     let itself = SelfIface::open(SelfConfig::of(config)).expect("loopback opens");
     let worker = Worker::new(WorkerParts {
         job: 1,

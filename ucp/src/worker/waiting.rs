@@ -60,7 +60,10 @@ impl<'a> Waiting<'a> {
         } else {
             // The first one since something happened: the count begins anew with that.
             let before = stages.spins.saturating_add(stages.yields);
-            self.worker.sleep(self.round == before.saturating_add(1));
+            if !self.worker.sleep(self.round == before.saturating_add(1)) {
+                // Something has happened, which the next look need not find: a helper may have dealt with it.
+                self.round = before;
+            }
         }
     }
 }

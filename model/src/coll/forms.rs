@@ -110,6 +110,9 @@ named!(
     "multiplying:2" = Self::Multiplying(2),
     "multiplying:3" = Self::Multiplying(3),
     "multiplying:4" = Self::Multiplying(4),
+    "ordered:2" = Self::Ordered(2),
+    "ordered:3" = Self::Ordered(3),
+    "ordered:4" = Self::Ordered(4),
 );
 named!(Scan, "scan": "doubling" = Self::Doubling, "chain" = Self::Chain);
 
@@ -234,6 +237,8 @@ pub enum ReduceScatter {
     Direct,
     /// By multiplying, in so many [stages](super::levels). For commutative operations.
     Multiplying(u32),
+    /// The same in the [order of ranks](super::levels), in more than one stage. For numbers of ranks that the factors divide.
+    Ordered(u32),
 }
 
 /// See [`scan`](super::scan).

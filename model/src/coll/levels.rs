@@ -13,6 +13,7 @@
 use super::blocks::{Blocks, Even};
 use super::plan::{Place, Plan, Span};
 
+pub(super) mod ordered;
 pub(super) mod split;
 
 /// Most stages that there can be.

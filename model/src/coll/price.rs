@@ -27,6 +27,7 @@ pub use prices::{JobCosts, Layers, Prices, Way};
 pub use staged::{LINE_BYTES, Staged};
 
 use super::forms::{Allgather, Allreduce, Alltoall, Barrier, Bcast, Reduce, ReduceScatter, Tree};
+use super::reduce_scatter::allows;
 use crate::choice::{Order, candidates, choose, choose_under_skew};
 use crate::schedule::{Cut, Schedule, Token};
 
@@ -200,15 +201,12 @@ impl Crew {
         total: usize,
         commutative: bool,
     ) -> Vec<Priced<ReduceScatter>> {
-        let mut all = vec![ReduceScatter::Direct, ReduceScatter::ViaRoot];
-        if commutative {
-            all.push(ReduceScatter::Pairwise);
-            all.extend(self.stages().map(ReduceScatter::Multiplying));
-            if self.ranks.is_power_of_two() {
-                all.push(ReduceScatter::Halving);
-            }
-        }
-        let loads = all.into_iter().map(|how| (how, reduce_scatter(self.ranks, how, total)));
+        use ReduceScatter::{Direct, Halving, Multiplying, Ordered, Pairwise, ViaRoot};
+        let all = [Direct, ViaRoot, Pairwise, Halving].into_iter();
+        let all =
+            all.chain(self.stages().flat_map(|stages| [Multiplying(stages), Ordered(stages)]));
+        let all = all.filter(|&how| allows(how, self.ranks, commutative));
+        let loads = all.map(|how| (how, reduce_scatter(self.ranks, how, total)));
         sorted(self, costs, loads)
     }
 }

@@ -6,6 +6,16 @@ use super::forms::{Reduce, ReduceScatter};
 use super::plan::{Place, Plan, Span, Vectors};
 use super::{levels, reduce, scatter};
 
+/// Whether so many ranks may do it so, for operations that are commutative or not.
+pub fn allows(how: ReduceScatter, ranks: u32, commutative: bool) -> bool {
+    match how {
+        ReduceScatter::Halving => commutative && ranks.is_power_of_two(),
+        ReduceScatter::Pairwise | ReduceScatter::Multiplying(_) => commutative,
+        ReduceScatter::ViaRoot | ReduceScatter::Direct => true,
+        ReduceScatter::Ordered(stages) => levels::ordered::divides(ranks, stages),
+    }
+}
+
 /// Bytes of scratch that `run` needs for an input that `blocks` cuts without gaps.
 #[inline]
 pub fn scratch(how: ReduceScatter, place: Place, blocks: &impl Blocks) -> usize {
@@ -16,6 +26,7 @@ pub fn scratch(how: ReduceScatter, place: Place, blocks: &impl Blocks) -> usize 
         ReduceScatter::Pairwise => own,
         ReduceScatter::Direct => place.size as usize * own,
         ReduceScatter::Multiplying(stages) => levels::scratch(place, stages, blocks),
+        ReduceScatter::Ordered(stages) => levels::ordered::scratch(place, stages, blocks),
     }
 }
 
@@ -35,6 +46,9 @@ pub fn run<P: Plan>(
         ReduceScatter::Direct => direct(plan, place, blocks, output),
         ReduceScatter::Multiplying(stages) => {
             levels::reduce_scatter(plan, place, stages, blocks, output)
+        }
+        ReduceScatter::Ordered(stages) => {
+            levels::ordered::reduce_scatter(plan, place, stages, blocks, output)
         }
     }
 }

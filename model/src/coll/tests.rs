@@ -421,7 +421,7 @@ fn alltoalls_bring_each_block_to_its_rank() {
 
 #[test]
 fn reduce_scatters_give_each_rank_its_block_of_the_whole() {
-    let ordered = |how| matches!(how, ReduceScatter::ViaRoot | ReduceScatter::Direct);
+    use super::reduce_scatter::allows;
     let offsets = |size: u32, len: fn(u32) -> usize| {
         let sums = (0..size).scan(0, |sum, rank| {
             *sum += len(rank);
@@ -429,13 +429,18 @@ fn reduce_scatters_give_each_rank_its_block_of_the_whole() {
         });
         std::iter::once(0).chain(sums).collect::<Vec<_>>()
     };
-    let halving = |size: u32| size.is_power_of_two().then_some(ReduceScatter::Halving);
     for size in SMALL {
         for offsets in [offsets(size, |_| 2), offsets(size, uneven)] {
-            let all = [ReduceScatter::ViaRoot, ReduceScatter::Pairwise, ReduceScatter::Direct];
-            let all = all.into_iter().chain(halving(size));
-            for how in all.chain(stages(size).map(ReduceScatter::Multiplying)) {
-                proven!(reduce_scatter(&offsets, how, ordered(how)));
+            let all = [
+                ReduceScatter::ViaRoot,
+                ReduceScatter::Pairwise,
+                ReduceScatter::Direct,
+                ReduceScatter::Halving,
+            ];
+            let all = all.into_iter().chain(stages(size).map(ReduceScatter::Multiplying));
+            let all = all.chain(stages(size).map(ReduceScatter::Ordered));
+            for how in all.filter(|&how| allows(how, size, true)) {
+                proven!(reduce_scatter(&offsets, how, allows(how, size, false)));
             }
         }
     }
@@ -476,6 +481,10 @@ fn multiply_at(size: u32) {
         }
         proven!(allgather(size, Allgather::Multiplying(stages), 3, size.is_multiple_of(2)));
         proven!(reduce_scatter(&offsets, ReduceScatter::Multiplying(stages), false));
+        let ordered = ReduceScatter::Ordered(stages);
+        if super::reduce_scatter::allows(ordered, size, false) {
+            proven!(reduce_scatter(&offsets, ordered, true));
+        }
     }
 }
 

@@ -61,10 +61,10 @@ bowline_base::settings! {
             .cost("nothing")
             .change("as for BOWLINE_BARRIER");
         /// The algorithm of reductions that are scattered: auto, staged (to 64 ranks), via-root, halving, pairwise, direct, or
-        /// multiplying:1 to multiplying:4.
-        /// Operations that are not commutative go as auto says where it is halving, pairwise or multiplying, and
-        /// numbers of
-        /// ranks that are no power of two where it is halving. Alike on all ranks.
+        /// multiplying:1 to multiplying:4, or ordered:2 to ordered:4 (the same, keeping the order of ranks).
+        /// Operations that are not commutative go as auto says where it is halving, pairwise or multiplying, and so do
+        /// numbers of ranks that are no power of two where it is halving, or that have no such factors where it is
+        /// ordered. Alike on all ranks.
         pub REDUCE_SCATTER: String = Setting::<String>::text("BOWLINE_REDUCE_SCATTER", "auto")
             .cost("nothing")
             .change("as for BOWLINE_BARRIER");

@@ -17,6 +17,7 @@ use bowline_model::coll::nodes::Nodes;
 use bowline_model::coll::price::{
     AllreduceForm, Crew, Layers, Limits, Priced, Prices, Staged, Way,
 };
+use bowline_model::coll::reduce_scatter;
 use bowline_model::coll::tuned::Tuned;
 use bowline_model::coll::wanted::{Asked, Wanted, WantedAllreduce};
 use bowline_model::stages::Stage;
@@ -253,11 +254,8 @@ impl Basis {
     }
 
     fn reduce_scatter(&self, total: usize, commutative: bool) -> Choice<Way<ReduceScatter>> {
-        let allowed = |how: &ReduceScatter| match how {
-            ReduceScatter::Halving => commutative && self.shape.ranks.is_power_of_two(),
-            ReduceScatter::Pairwise | ReduceScatter::Multiplying(_) => commutative,
-            ReduceScatter::ViaRoot | ReduceScatter::Direct => true,
-        };
+        let allowed =
+            |how: &ReduceScatter| reduce_scatter::allows(*how, self.shape.ranks, commutative);
         let asked = self.asked(("reduce_scatter", total), |all| all.reduce_scatter, allowed);
         let asked = asked.map(Way::Form);
         let table = || Way::Form(self.shape.reduce_scatter(total, commutative));

@@ -199,7 +199,10 @@ fn every_algorithm_that_is_asked_for_gives_the_results() {
         ("BOWLINE_SCATTER", &["linear", "binomial"]),
         ("BOWLINE_ALLGATHER", &["staged", "doubling", "bruck", "ring", "direct", "gather-bcast"]),
         ("BOWLINE_ALLTOALL", &["staged", "bruck", "direct", "pairwise"]),
-        ("BOWLINE_REDUCE_SCATTER", &["staged", "via-root", "halving", "pairwise", "direct"]),
+        (
+            "BOWLINE_REDUCE_SCATTER",
+            &["staged", "via-root", "halving", "pairwise", "direct", "ordered:3"],
+        ),
         ("BOWLINE_SCAN", &["doubling", "chain"]),
     ];
     for (setting, names) in all {

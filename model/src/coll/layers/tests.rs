@@ -3,6 +3,7 @@
 use super::super::forms::{Allgather, Allreduce, Barrier, Bcast, Reduce, ReduceScatter, Tree};
 use super::super::nodes::Nodes;
 use super::super::prove::{Proof, layers as prove};
+use super::super::reduce_scatter::allows;
 use super::super::verify::Flaw;
 use super::Layered;
 use crate::choice::{Order, choose};
@@ -129,17 +130,17 @@ fn scattered_reductions_of_consecutive_nodes() {
         if !nodes.are_consecutive() {
             continue;
         }
-        let halving = nodes.count().is_power_of_two().then_some(ReduceScatter::Halving);
         let all = [
             ReduceScatter::ViaRoot,
             ReduceScatter::Pairwise,
             ReduceScatter::Direct,
+            ReduceScatter::Halving,
             ReduceScatter::Multiplying(2),
+            ReduceScatter::Ordered(2),
         ];
+        let all = all.into_iter().filter(|&how| allows(how, nodes.count(), true));
         let lengths: [&dyn Fn(u32) -> usize; 3] = [&|_| 3, &|rank| (rank % 3) as usize, &|_| 0];
-        for (among, within) in
-            all.into_iter().chain(halving).flat_map(|among| WITHIN.map(|within| (among, within)))
-        {
+        for (among, within) in all.flat_map(|among| WITHIN.map(|within| (among, within))) {
             let how = Layered { within, among };
             for length in lengths {
                 let mut offsets = vec![0];

@@ -262,6 +262,7 @@ pub fn reduce_scatter(ranks: u32, how: ReduceScatter, total: usize) -> Load {
         }
         ReduceScatter::Halving => halving(ranks, len).copying(block),
         ReduceScatter::Multiplying(stages) => levels::reduce_scatter(ranks, stages, len),
+        ReduceScatter::Ordered(stages) => levels::ordered(ranks, stages, len),
         ReduceScatter::Pairwise => {
             let stage = Load::exchange(n, 1.0, block).all_reducing(n, block);
             stage.times(n - 1.0).copying(block)

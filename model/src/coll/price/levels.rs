@@ -163,3 +163,10 @@ pub(super) fn reduce_scatter(ranks: u32, stages: u32, total: f64) -> Load {
     let (messages, sent) = (messages(ranks, all, true), (n - 1.0) * total);
     Load { messages, all_bytes: sent, all_reduced: sent, ..way }.copying(total / n)
 }
+
+/// Beside that, the input is put in another order, and the own operand of each stage beside the others.
+pub(super) fn ordered(ranks: u32, stages: u32, total: f64) -> Load {
+    let block = total / f64::from(ranks);
+    let kept = levels(ranks, stages).map(|level| level.own * block).sum::<f64>();
+    reduce_scatter(ranks, stages, total).copying(total + kept)
+}

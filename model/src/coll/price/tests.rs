@@ -259,11 +259,15 @@ fn gathers_and_exchanges_cost_what_they_take() {
         }
         let offsets: Vec<_> = (0..=ranks as usize).map(|rank| rank * bytes).collect();
         let blocks = Packed { space: Space::Input, offsets: &offsets };
-        let halving = ranks.is_power_of_two().then_some(ReduceScatter::Halving);
-        let all = [ReduceScatter::ViaRoot, ReduceScatter::Pairwise, ReduceScatter::Direct];
-        for how in
-            all.into_iter().chain(halving).chain(stages(ranks).map(ReduceScatter::Multiplying))
-        {
+        let all = [
+            ReduceScatter::ViaRoot,
+            ReduceScatter::Pairwise,
+            ReduceScatter::Direct,
+            ReduceScatter::Halving,
+        ];
+        let all = all.into_iter().chain(stages(ranks).map(ReduceScatter::Multiplying));
+        let all = all.chain(stages(ranks).map(ReduceScatter::Ordered));
+        for how in all.filter(|&how| coll::reduce_scatter::allows(how, ranks, true)) {
             let total = bytes * ranks as usize;
             let load = reduce_scatter(ranks, how, total);
             wrong.check(&how, (ranks, bytes), load, within(ranks), |plan, place| {

@@ -3,6 +3,7 @@
 use super::*;
 use crate::coll::layers::{self, AmongNodes, Layered};
 use crate::coll::nodes::Nodes;
+use crate::coll::reduce_scatter::allows;
 
 /// Barriers of `size` ranks.
 ///
@@ -153,7 +154,7 @@ pub fn reduce_scatter(
         output: Memory::new(blocks.len(rank)),
         scratch: scratch[rank as usize],
     })?;
-    let ordered = matches!(how.among, ReduceScatter::ViaRoot | ReduceScatter::Direct);
+    let ordered = allows(how.among, nodes.count(), false);
     for rank in 0..size {
         let block = blocks.span(rank);
         expect(&outcome, rank, (0, block.len), block.at as u64, &Of::new(0..size, ordered))?;

@@ -53,6 +53,26 @@ fn a_job_takes_what_its_messages_and_its_computing_take() {
     assert_eq!((end, bandwidth.messages), (2500.0, 3));
 }
 
+/// As exchanges between neighbours are recorded: each rank sends first, and is in the call till both messages are there.
+#[test]
+fn exchanges_between_neighbours_are_messages() {
+    let of = |other: u32, at: u32| {
+        let edge = |at: u32, word: &str| {
+            format!(
+                "{{\"at\":{at},\"till\":9000,\"{word}\":{other},\"comm\":0,\"tag\":4294967295,\"bytes\":0,\"of\":\"neighbor_alltoall\"}}"
+            )
+        };
+        format!("{}\n{}\n{{\"end\":9000}}", edge(at, "send"), edge(9000, "recv"))
+    };
+    let job = Job::new(vec![rank(0, &of(1, 1000)), rank(1, &of(0, 1300))]).unwrap();
+    let counts = job.counts();
+    assert_eq!((counts.messages, counts.computing), (2, 2300.0));
+    let mut machine = Machine { network: Pipelined::CHAPTER_5, compute: Fixed(10.0) };
+    // The message of rank 1 leaves at 1300 and takes 600.
+    let end = machine.run(&job.program(&mut barriers).unwrap(), &mut []).unwrap();
+    assert_eq!(end, 1900.0);
+}
+
 #[test]
 fn communicators_with_one_number_are_told_apart() {
     let mut records = Vec::new();

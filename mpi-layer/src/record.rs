@@ -45,11 +45,18 @@ struct Inner {
 pub(crate) struct Told<'a> {
     comm: &'a CommInner,
     what: &'static str,
-    how: String,
-    bytes: usize,
-    root: u32,
-    later: bool,
+    how: How,
 }
+
+enum How {
+    /// By an algorithm.
+    Collective { how: String, bytes: usize, root: u32, later: bool },
+    /// Messages to neighbours and from them: ranks and bytes.
+    Edges { sends: Vec<(u32, usize)>, receives: Vec<(u32, usize)> },
+}
+
+/// The tag of messages between neighbours; those of programs are less.
+const NEIGHBORS: u32 = u32::MAX;
 
 impl Record {
     /// A record that goes to `out`.
@@ -217,14 +224,29 @@ impl CommInner {
         let record = self.process.record()?;
         record.enter();
         record.0.borrow_mut().nested += 1;
-        let how = format!("{how:?}");
-        Some(Told { comm: self, what, how, bytes, root, later })
+        let how = How::Collective { how: format!("{how:?}"), bytes, root, later };
+        Some(Told { comm: self, what, how })
+    }
+
+    /// Begins an exchange between neighbours, which is written down as the messages that this rank sends and receives:
+    /// others do not know the edges.
+    pub(crate) fn told_edges(
+        &self,
+        what: &'static str,
+        sends: impl Iterator<Item = (u32, usize)>,
+        receives: impl Iterator<Item = (u32, usize)>,
+    ) -> Option<Told<'_>> {
+        let record = self.process.record()?;
+        record.enter();
+        record.0.borrow_mut().nested += 1;
+        let how = How::Edges { sends: sends.collect(), receives: receives.collect() };
+        Some(Told { comm: self, what, how })
     }
 }
 
 impl Drop for Told<'_> {
     fn drop(&mut self) {
-        let Self { comm, what, how, bytes, root, later } = self;
+        let Self { comm, what, how } = self;
         let Some(record) = comm.process.record() else { return };
         let mut inner = record.0.borrow_mut();
         inner.nested -= 1;
@@ -233,11 +255,32 @@ impl Drop for Told<'_> {
             return;
         }
         let Some(&number) = inner.comms.get(&(comm.context(), comm.generation)) else { return };
-        // Names of algorithms have letters, digits and brackets only, but a schedule is a list of structures.
-        let how: String =
-            how.chars().filter(|letter| !matches!(letter, '"' | '\\')).take(80).collect();
-        inner.event(format_args!(
-            "\"coll\":\"{what}\",\"how\":\"{how}\",\"comm\":{number},\"bytes\":{bytes},\"root\":{root},\"later\":{later}"
-        ));
+        match how {
+            How::Collective { how, bytes, root, later } => {
+                // Names of algorithms have letters, digits and brackets only, but a schedule is a list of structures.
+                let how: String =
+                    how.chars().filter(|letter| !matches!(letter, '"' | '\\')).take(80).collect();
+                inner.event(format_args!(
+                    "\"coll\":\"{what}\",\"how\":\"{how}\",\"comm\":{number},\"bytes\":{bytes},\"root\":{root},\"later\":{later}"
+                ));
+            }
+            How::Edges { sends, receives } => {
+                // The first line has the time of the call, which is communication and no computing.
+                for &(to, bytes) in &*sends {
+                    let to = comm.group.world_rank(to).unwrap_or(u32::MAX);
+                    inner.event(format_args!(
+                        "\"send\":{to},\"comm\":{number},\"tag\":{NEIGHBORS},\"bytes\":{bytes},\"of\":\"{what}\""
+                    ));
+                }
+                for &(from, bytes) in &*receives {
+                    inner.event(format_args!(
+                        "\"recv\":{from},\"comm\":{number},\"tag\":{NEIGHBORS},\"bytes\":{bytes},\"of\":\"{what}\""
+                    ));
+                }
+                if sends.is_empty() && receives.is_empty() {
+                    inner.event("\"wait\":true");
+                }
+            }
+        }
     }
 }

@@ -67,8 +67,11 @@ impl Communicator {
                 got: from.len as u64,
             });
         }
-        let bytes = sends.iter().map(|(_, span)| span.len).sum();
-        let _told = self.inner.told(what, &"Direct", (bytes, 0), on.later());
+        fn messages(all: &[(u32, Span)], own: u32) -> impl Iterator<Item = (u32, usize)> + '_ {
+            let others = all.iter().filter(move |(rank, _)| *rank != own);
+            others.map(|&(rank, span)| (rank, span.len))
+        }
+        let _told = self.inner.told_edges(what, messages(&sends, own), messages(&receives, own));
         let mut plan = on.begin(self, 0, None);
         for &(rank, span) in receives.iter().filter(|(rank, _)| *rank != own) {
             plan.recv(rank, span)?;

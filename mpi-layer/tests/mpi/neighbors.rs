@@ -7,7 +7,7 @@ use bowline_mpi::{
 };
 use proptest::prelude::*;
 
-use super::start::{both_ways, ranks};
+use super::start::{Lines, both_ways, ranks};
 
 /// What a rank sends: who it is, which block, and a number that grows in it.
 fn block(rank: i32, index: usize, len: usize) -> Vec<u64> {
@@ -100,6 +100,33 @@ fn neighbours_in_grids_of_any_shape() {
                 [0, 3, 2000].into_iter().for_each(|len| exchanges(&comm, &expected, len));
             }
         });
+    }
+}
+
+/// A rank of a line of three, whose first has nobody before it.
+#[test]
+fn exchanges_are_recorded_as_messages() {
+    let all: [Lines; 3] = Default::default();
+    ranks(3, |world| {
+        world.record(Box::new(all[world.rank() as usize].clone()));
+        let line = world.cart_create(&[3], &[false], false).unwrap().unwrap();
+        line.neighbor_alltoall(&[1_u64, 2], &mut [0; 2]).unwrap();
+    });
+    for (rank, neighbours) in [(0, vec![1]), (1, vec![0, 2]), (2, vec![1])] {
+        let text = all[rank as usize].text();
+        let of = |word: &str| {
+            let lines = text.lines().filter(|line| line.contains("\"of\":\"neighbor_alltoall\""));
+            let number = |line: &str| {
+                let rest = line.split_once(&format!("\"{word}\":"))?.1;
+                let (peer, rest) = rest.split_once(',')?;
+                assert!(rest.contains("\"tag\":4294967295,\"bytes\":8,"), "{line}");
+                peer.parse::<i32>().ok()
+            };
+            let mut peers: Vec<i32> = lines.filter_map(number).collect();
+            peers.sort_unstable();
+            peers
+        };
+        assert_eq!((of("send"), of("recv")), (neighbours.clone(), neighbours), "{text}");
     }
 }
 

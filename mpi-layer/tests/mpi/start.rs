@@ -15,6 +15,27 @@ use bowline_mpi::{CollOptions, Directory, DirectoryError, MpiError, World, World
 /// No test comes near it; a deadlock ends the run with a message instead of a hang.
 const WATCHDOG: Duration = Duration::from_secs(180);
 
+/// What a rank records.
+#[derive(Clone, Default)]
+pub(crate) struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl Lines {
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+}
+
+impl std::io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
 /// Runs `body` as `size` ranks and returns the results in order of rank.
 pub(crate) fn ranks<R: Send>(size: usize, body: impl Fn(&World) -> R + Sync) -> Vec<R> {
     ranks_sharing(size, size > 2, &[], body)

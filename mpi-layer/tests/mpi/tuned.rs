@@ -1,14 +1,11 @@
 //! Tables of algorithms: every collective by algorithms that a table names, what goes before it, and ranks whose tables
 //! differ.
 
-use std::io::Write;
-use std::sync::{Arc, Mutex};
-
 use bowline_model::coll::tuned::{Cell, Tuned};
 use bowline_mpi::{MpiError, Sum, World};
 
 use super::multiplying::{all_collectives, ordered_collectives};
-use super::start::ranks_with_tables;
+use super::start::{Lines, ranks_with_tables};
 
 fn table<'a>(cells: impl IntoIterator<Item = (&'a str, u32, (usize, usize), &'a str)>) -> Tuned {
     let cell = |(collective, ranks, lengths, word)| {
@@ -66,21 +63,6 @@ fn every_algorithm_of_a_table_gives_the_results() {
     }
 }
 
-/// What a rank records.
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Lines {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
 #[test]
 fn jobs_go_by_the_table_for_its_lengths_only_and_by_settings_before_it() {
     let of_job = |_| {
@@ -108,7 +90,7 @@ fn jobs_go_by_the_table_for_its_lengths_only_and_by_settings_before_it() {
         pair.allreduce(&[1_u64], &mut [0], Sum).unwrap();
     });
     for lines in &kept {
-        let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+        let text = lines.text();
         let how = |line: &str| Some(line.split_once("\"how\":\"")?.1.split_once('"')?.0.to_owned());
         let sums = text.lines().filter(|line| line.contains("\"coll\":\"allreduce\""));
         let found: Vec<_> = sums.filter_map(how).collect();

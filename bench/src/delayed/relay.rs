@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use bowline_base::sync::atomic::{AtomicU64, Ordering};
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
-use rustix::event::{EventfdFlags, Timespec, eventfd};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 use serde::Serialize;
 
@@ -221,11 +221,17 @@ impl Work {
                 sleep(left.map_or(self.pause, |left| left.min(self.pause)));
                 timeout = Some(Duration::ZERO);
             }
+            let nothing_left = Timespec { tv_sec: 0, tv_nsec: 0 };
             let timeout = timeout.map(|left| Timespec {
                 tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
                 tv_nsec: i64::from(left.subsec_nanos()),
             });
-            let count = match epoll::wait(&events, &mut found[..], timeout.as_ref()) {
+            // The timeout of an epoll instance may be counted in milliseconds, ten delays of a packet.
+            let ready = &mut [PollFd::new(&events, PollFlags::IN)];
+            if timeout != Some(nothing_left) {
+                let _ = poll(ready, timeout.as_ref());
+            }
+            let count = match epoll::wait(&events, &mut found[..], Some(&nothing_left)) {
                 Ok(count) => count,
                 Err(Errno::INTR) => 0,
                 // Nothing else can happen to descriptors that are open; the network is silent then.

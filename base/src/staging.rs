@@ -6,8 +6,9 @@
 //!   then         for each member: a word with the last step that it has written
 //!   then         for each member: a word with the last step that it has finished
 //!   then         for each member: a word that says what it sleeps for, or zero
-//!   then         slots. Each: a line whose word 0 says how far the step is combined,
-//!                       a descriptor for each member, and data
+//!   then         slots. Each: a line whose word 0 says how far the step is combined, and data
+//!   then         cells, one for each call and member. Each: a word that says which call is stated, a word
+//!                       that says what it is, and data
 //! ```
 //! Rules. (1) Steps are numbered from 1 on and are the same at all members; step s has slot s modulo their
 //! number. In every step a member writes or reads data, or both; who writes which bytes is agreed outside.
@@ -25,13 +26,15 @@
 //! wakes it, or is the sleeper. A sleeper whose system has no heavy fence may be overlooked, and finds at its next look
 //! what has happened.
 //!
+//! A call is a sequence of steps, or of none whose data is in the members' [cells].
+//!
 //! A stray write must not make a member wait for ever, or be taken for progress:
 //!
 //! (6) Every word of progress has a check of its number, of what it says and of whose it is. (7) A member
 //! that waits for long looks at everything ([`Member::look`]): its own words must be what it stored, and no word
 //! may be damaged. (8) Who finds damage says so in its own words, which it never changes again, so that
-//! every other member finds it. (9) Data is not checked, as that of messages is not; lengths are: a
-//! [descriptor](Member::describe) of a collective stands in the slot of its first step.
+//! every other member finds it. (9) Data is not checked, as that of messages is not; lengths are, by what
+//! members [state](Member::state).
 //!
 //! It does not wait, wake or know of deaths: that is the caller's part, as it is for [`barrier`](crate::barrier).
 
@@ -49,12 +52,15 @@ const COMBINED: usize = 0;
 /// Lines before the tables of words.
 const TABLES: usize = 1;
 
+/// Cells of a member, at least two: how many calls it may be ahead.
+pub const CELLS: u64 = if cfg!(bowline_loom) { 2 } else { 8 };
+
 /// What the words of progress are after a failure; no check fits it.
 const POISON: u64 = u64::MAX;
 
 const CHECK_BITS: u32 = 16;
 const ASLEEP: u64 = 1 << 63;
-const KIND_SHIFT: u32 = 61;
+const KIND_SHIFT: u32 = 60;
 const RANK_SHIFT: u32 = 47;
 const STEP_MASK: u64 = (1 << RANK_SHIFT) - 1;
 
@@ -74,40 +80,43 @@ pub struct Geometry {
     /// Whether each word of a member has a line of its own: for members with a processor each, which would take a common
     /// one from each other. Else a member that has found one word has those of all.
     pub apart: bool,
+    /// Bytes of data in a cell.
+    pub cell_bytes: usize,
 }
 
 impl Geometry {
     /// Bytes of memory; to be zero, and to start on a line.
     pub const fn bytes(self) -> usize {
-        self.slot_line(0) * LINE + self.slots as usize * self.slot_lines() * LINE
+        (self.cells_line() + CELLS as usize * self.ranks as usize * self.cell_lines()) * LINE
     }
 
-    /// Shared words in a line of a table.
-    const fn in_line(self) -> usize {
-        if self.apart { 1 } else { IN_LINE }
+    /// The first line of the cells.
+    const fn cells_line(self) -> usize {
+        self.slots_line() + self.slots as usize * self.slot_lines()
     }
 
+    /// The first line of the slots.
+    const fn slots_line(self) -> usize {
+        TABLES + 3 * self.table_lines()
+    }
+
+    const fn cell_lines(self) -> usize {
+        (cells::HEAD + self.cell_bytes).div_ceil(LINE)
+    }
+
+    /// Lines of a table. No division by what is not known here: every look at a word asks for it.
     const fn table_lines(self) -> usize {
-        (self.ranks as usize).div_ceil(self.in_line())
-    }
-
-    /// Descriptors in a line.
-    const fn described(self) -> usize {
-        if self.apart { 1 } else { LINE_WORDS }
-    }
-
-    const fn descriptor_lines(self) -> usize {
-        (self.ranks as usize).div_ceil(self.described())
+        if self.apart { self.ranks as usize } else { (self.ranks as usize).div_ceil(IN_LINE) }
     }
 
     const fn slot_lines(self) -> usize {
-        1 + self.descriptor_lines() + self.slot_bytes / LINE
+        1 + self.slot_bytes / LINE
     }
 
     /// The first line of the slot of a step.
     const fn slot_line(self, step: u64) -> usize {
         let slot = (step % self.slots as u64) as usize;
-        TABLES + 3 * self.table_lines() + slot * self.slot_lines()
+        self.slots_line() + slot * self.slot_lines()
     }
 
     /// The byte of the memory that is byte `at` of the data of a step.
@@ -116,13 +125,13 @@ impl Geometry {
             at <= self.slot_bytes && len <= self.slot_bytes - at,
             "{len} bytes at {at} leave their slot"
         );
-        (self.slot_line(step) + 1 + self.descriptor_lines()) * LINE + at
+        (self.slot_line(step) + 1) * LINE + at
     }
 }
 
 /// What a member can wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_enums, reason = "the three kinds of progress")]
+#[expect(clippy::exhaustive_enums, reason = "the kinds of progress")]
 pub enum Progress {
     /// A member has written this step.
     Written(u32, u64),
@@ -130,9 +139,11 @@ pub enum Progress {
     Finished(u32, u64),
     /// This step is combined.
     Combined(u64),
+    /// A member has stated this call.
+    Stated(u32, u64),
 }
 
-use Progress::{Combined, Finished, Written};
+use Progress::{Combined, Finished, Stated, Written};
 
 /// What one member knows, outside of the memory.
 #[derive(Clone, Copy, Debug)]
@@ -147,6 +158,12 @@ pub struct Member {
     finished: u64,
     /// All others have finished this step, and perhaps more.
     free: u64,
+    /// Calls that have ended.
+    called: u64,
+    /// The last call that it has stated.
+    stated: u64,
+    /// All others have stated this call, and perhaps more.
+    seen: u64,
     /// It has found damage, and wakes all that sleep.
     failed: bool,
 }
@@ -154,7 +171,9 @@ pub struct Member {
 impl Member {
     /// The member `rank`, before the first step.
     pub const fn new(rank: u32, geometry: Geometry) -> Self {
-        Self { geometry, rank, ended: 0, written: 0, finished: 0, free: 0, failed: false }
+        let (ended, written, finished, free) = (0, 0, 0, 0);
+        let (called, stated, seen) = (0, 0, 0);
+        Self { geometry, rank, ended, written, finished, free, called, stated, seen, failed: false }
     }
 
     /// The first step of the next collective.
@@ -187,19 +206,6 @@ impl Member {
         }
         self.free = least;
         Ok(None)
-    }
-
-    /// States what this member takes the collective to be that begins with `step`: any number. Before the step is
-    /// [written](Self::write).
-    pub fn describe<W: Words>(&self, memory: &W, step: u64, descriptor: u64) {
-        let (line, word) = self.descriptor_at(step, self.rank);
-        memory.line(line).write(word, descriptor);
-    }
-
-    /// What another one has stated, which has written the step.
-    pub fn descriptor<W: Words>(&self, memory: &W, step: u64, rank: u32) -> u64 {
-        let (line, word) = self.descriptor_at(step, rank);
-        memory.line(line).read(word)
     }
 
     /// Puts data into the slot of a step that nothing [holds up](Self::holds_up); `at` starts a word.
@@ -250,7 +256,8 @@ impl Member {
     #[must_use]
     pub fn end<W: Words>(&mut self, memory: &W, steps: u64) -> bool {
         self.ended += steps;
-        self.finish(memory, self.ended)
+        let sleepers = self.end_call(memory);
+        self.finish(memory, self.ended) | sleepers
     }
 
     /// Whether something has happened; what was written by then can be read.
@@ -259,7 +266,7 @@ impl Member {
     /// When a word is damaged.
     #[inline]
     pub fn is_there<W: Words>(&self, memory: &W, what: Progress) -> Result<bool, Damaged> {
-        let (Written(_, step) | Finished(_, step) | Combined(step)) = what;
+        let (Written(_, step) | Finished(_, step) | Combined(step) | Stated(_, step)) = what;
         // Rules 2 to 4: pairs with the Release of `publish`.
         Ok(self.load(memory, what, Ordering::Acquire)? >= step)
     }
@@ -314,6 +321,7 @@ impl Member {
             Written(rank, step) => (0, rank, step),
             Finished(rank, step) => (1, rank, step),
             Combined(step) => (2, 0, step),
+            Stated(rank, call) => (3, rank, call),
         };
         let word = ASLEEP | kind << KIND_SHIFT | u64::from(rank) << RANK_SHIFT | step & STEP_MASK;
         let (line, at) = self.sleep_at(self.rank);
@@ -352,14 +360,19 @@ impl Member {
                 return Err(Damaged("the own progress"));
             }
         }
-        Ok(())
+        // Relaxed: as above.
+        match self.load(memory, Stated(self.rank, self.stated), Ordering::Relaxed)? == self.stated {
+            true => Ok(()),
+            false => Err(Damaged("what this member has stated")),
+        }
     }
 
     /// Lets every member know that the memory is damaged (rule 8). Those that sleep are to be woken
     /// ([`wakes`](Self::wakes)).
     pub fn fail<W: Words>(&mut self, memory: &W) {
         self.failed = true;
-        for what in [Written(self.rank, 0), Finished(self.rank, 0)] {
+        let cells = (0..CELLS).map(|call| Stated(self.rank, call));
+        for what in [Written(self.rank, 0), Finished(self.rank, 0)].into_iter().chain(cells) {
             let (line, at) = self.place(what);
             // Release: as every word of progress.
             memory.line(line).store(at, POISON, Ordering::Release);
@@ -374,6 +387,7 @@ impl Member {
             Written(rank, step) => encode(WRITTEN, rank, step),
             Finished(rank, step) => encode(FINISHED, rank, step),
             Combined(step) => encode(DONE, self.slot(step), step),
+            Stated(rank, call) => encode(STATED, rank, call),
         };
         // Release: the callers say what it pairs with.
         memory.line(line).store(at, word, Ordering::Release);
@@ -392,6 +406,7 @@ impl Member {
         let is_right = match what {
             Written(rank, _) => word == 0 || word == encode(WRITTEN, rank, step),
             Finished(rank, _) => word == 0 || word == encode(FINISHED, rank, step),
+            Stated(rank, _) => word == 0 || word == encode(STATED, rank, step),
             Combined(wanted) if word == encode(CLAIMED, self.slot(wanted), step) => {
                 return Ok(step.saturating_sub(1).min(wanted.saturating_sub(1)));
             }
@@ -417,9 +432,10 @@ impl Member {
         // Relaxed: the fences order what must be; the replacement alone decides.
         let word = line.load(at, Ordering::Relaxed);
         let (other, step) = ((word >> RANK_SHIFT) as u32 % MAX_RANKS, word & STEP_MASK);
-        let what = match word >> KIND_SHIFT & 3 {
+        let what = match word >> KIND_SHIFT & 7 {
             0 if other < self.geometry.ranks => Written(other, step),
             1 if other < self.geometry.ranks => Finished(other, step),
+            3 if other < self.geometry.ranks => Stated(other, step),
             // What means nothing is a stray write; the sleeper is to look.
             _ => Combined(step),
         };
@@ -440,6 +456,7 @@ impl Member {
             Written(rank, _) => self.table_at(0, rank),
             Finished(rank, _) => self.table_at(1, rank),
             Combined(step) => (self.geometry.slot_line(step), COMBINED),
+            Stated(rank, call) => (self.cell_line(rank, call), cells::STATED),
         }
     }
 
@@ -448,14 +465,12 @@ impl Member {
     }
 
     const fn table_at(&self, table: usize, rank: u32) -> (usize, usize) {
-        let (first, in_line) =
-            (TABLES + table * self.geometry.table_lines(), self.geometry.in_line());
-        (first + rank as usize / in_line, rank as usize % in_line)
-    }
-
-    const fn descriptor_at(&self, step: u64, rank: u32) -> (usize, usize) {
-        let (first, in_line) = (self.geometry.slot_line(step) + 1, self.geometry.described());
-        (first + rank as usize / in_line, rank as usize % in_line)
+        let (first, rank) = (TABLES + table * self.geometry.table_lines(), rank as usize);
+        if self.geometry.apart {
+            (first + rank, 0)
+        } else {
+            (first + rank / IN_LINE, rank % IN_LINE)
+        }
     }
 }
 
@@ -463,6 +478,7 @@ const WRITTEN: u64 = 1;
 const FINISHED: u64 = 2;
 const CLAIMED: u64 = 3;
 const DONE: u64 = 4;
+const STATED: u64 = 5;
 
 /// The word that says how far the member or slot `of` is, with its check.
 const fn encode(kind: u64, of: u32, step: u64) -> u64 {
@@ -473,6 +489,8 @@ const fn encode(kind: u64, of: u32, step: u64) -> u64 {
     let mixed = (step ^ kind << 40 ^ (of as u64) << 44).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     step << CHECK_BITS | mixed >> (u64::BITS - CHECK_BITS)
 }
+
+mod cells;
 
 #[cfg(all(test, bowline_loom))]
 mod loom_tests;

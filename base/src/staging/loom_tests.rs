@@ -16,7 +16,7 @@ fn check(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
 
 /// One line of data in a slot: a word for each member, and one for a result.
 const fn geometry(ranks: u32, slots: u32) -> Geometry {
-    Geometry { ranks, slots, slot_bytes: LINE, apart: false }
+    Geometry { ranks, slots, slot_bytes: LINE, apart: false, cell_bytes: 8 }
 }
 
 const RESULT: usize = 7 * 8;
@@ -62,10 +62,8 @@ fn exchange(waits: fn(&mut Member, &LoomWords, u64)) {
         for step in 1..=2 {
             waits(&mut member, memory, step);
             put(&member, memory, step, number(step, member.rank));
-            member.describe(memory, step, step);
             let _ = member.write(memory, step);
             wait(&member, memory, Written(other, step)).unwrap();
-            assert_eq!(member.descriptor(memory, step, other), step);
             assert_eq!(get(&member, memory, step, other as usize * 8), number(step, other));
             let _ = member.finish(memory, step);
         }
@@ -116,6 +114,57 @@ fn loom_staging_lets_a_writer_run_ahead() {
             }
         });
     });
+}
+
+/// Three calls with two cells; `writes` says who brings something, `waits` is what a member does before it states a call.
+fn state(writes: fn(u32, u64) -> bool, waits: fn(&mut Member, &LoomWords)) {
+    check(2, move || {
+        let run = move |rank, memory: &LoomWords| {
+            let (mut member, other) = (Member::new(rank, geometry(2, 1)), 1 - rank);
+            for call in 1..=3 {
+                if writes(rank, call) {
+                    waits(&mut member, memory);
+                    member.put_cell(memory, 0, &number(call, rank).to_le_bytes());
+                    let _ = member.state(memory, 10 + call);
+                }
+                if writes(other, call) {
+                    wait(&member, memory, Stated(other, call)).unwrap();
+                    assert_eq!(member.stated(memory, other), 10 + call);
+                    let mut out = [0; 8];
+                    member.get_cell(memory, other, 0, &mut out);
+                    assert_eq!(u64::from_le_bytes(out), number(call, other));
+                }
+                let _ = member.end_call(memory);
+            }
+        };
+        let memory = LoomWords::new(geometry(2, 1).bytes());
+        let other = {
+            let memory = memory.clone();
+            thread::spawn(move || run(1, &memory))
+        };
+        run(0, &memory);
+        other.join().unwrap();
+    });
+}
+
+fn until_stated(member: &mut Member, memory: &LoomWords) {
+    while member.holds_up_call(memory).unwrap().is_some() {
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn loom_cells_bring_data() {
+    state(|_, _| true, until_stated);
+    state(|rank, _| rank == 0, until_stated);
+    state(|rank, call| u64::from(rank) == call % 2, until_stated);
+}
+
+/// The model must be able to fail: a member that writes its cell while the other one may still read it.
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn loom_cells_must_be_free_before_they_are_written() {
+    state(|rank, _| rank == 0, |_, _| {});
 }
 
 /// One member after the other adds its number to what is in the slot, where it lies, and all read the sum; two steps

@@ -5,9 +5,11 @@ use super::*;
 use crate::words::HeapWords;
 
 const SLOT: usize = 4 * LINE;
+const CELL: usize = 100;
 
 const fn geometry(ranks: u32, slots: u32) -> Geometry {
-    Geometry { ranks, slots, slot_bytes: SLOT, apart: ranks.is_multiple_of(2) }
+    let apart = ranks.is_multiple_of(2);
+    Geometry { ranks, slots, slot_bytes: SLOT, apart, cell_bytes: CELL }
 }
 
 /// A step in which `writer` writes, or everybody, and everybody reads; or one that is combined.
@@ -49,7 +51,12 @@ fn read(member: &Member, memory: &HeapWords, step: u64, rank: u32) {
     let mut out = [0; 16];
     member.get(memory, step, rank as usize * 16, &mut out);
     assert_eq!(out, bytes_of(step, rank), "step {step} of {rank}");
-    assert_eq!(member.descriptor(memory, step, rank), step << 8 | u64::from(rank));
+    if member.rank != rank {
+        assert_eq!(member.stated(memory, rank), step << 8 | u64::from(rank));
+    }
+    let mut out = [0; 16];
+    member.get_cell(memory, rank, 80, &mut out);
+    assert_eq!(out, bytes_of(step + 1, rank), "call {step} of {rank}");
 }
 
 fn follow(member: &mut Member, memory: &HeapWords, kind: Kind) {
@@ -61,7 +68,11 @@ fn follow(member: &mut Member, memory: &HeapWords, kind: Kind) {
             std::thread::yield_now();
         }
         member.put(memory, step, rank as usize * 16, &bytes_of(step, rank));
-        member.describe(memory, step, step << 8 | u64::from(rank));
+        while member.holds_up_call(memory).unwrap().is_some() {
+            std::thread::yield_now();
+        }
+        member.put_cell(memory, 80, &bytes_of(step + 1, rank));
+        let _ = member.state(memory, step << 8 | u64::from(rank));
         let _ = member.write(memory, step);
     }
     match kind {
@@ -137,6 +148,33 @@ fn a_collective_may_have_steps_that_a_member_leaves_out() {
 }
 
 #[test]
+fn a_call_is_held_up_by_who_has_not_finished_an_earlier_one() {
+    let memory = HeapWords::new(geometry(2, 4).bytes());
+    let mut members = [0, 1].map(|rank| Member::new(rank, geometry(2, 4)));
+    for call in 1..CELLS {
+        assert_eq!(members[0].holds_up_call(&memory), Ok(None));
+        assert_eq!(members[0].call(), call);
+        let _ = members[0].state(&memory, 7);
+        assert_eq!(members[1].is_there(&memory, Stated(0, call)), Ok(true));
+        let _ = members[0].end_call(&memory);
+    }
+    let missing = Stated(1, 1);
+    assert_eq!(members[0].holds_up_call(&memory), Ok(Some(missing)));
+    members[0].announce_sleep(&memory, missing);
+    assert_eq!(members[1].stated(&memory, 0), 7);
+    // A member that brings nothing states the call at its end.
+    assert!(members[1].end_call(&memory) && members[1].wakes(&memory, 0));
+    assert_eq!(members[0].holds_up_call(&memory), Ok(None));
+}
+
+#[test]
+#[should_panic(expected = "leave their cell")]
+fn data_stays_in_its_cell() {
+    let memory = HeapWords::new(geometry(2, 2).bytes());
+    Member::new(0, geometry(2, 2)).put_cell(&memory, CELL - 4, &[1; 8]);
+}
+
+#[test]
 fn sleepers_are_woken_once_and_for_what_they_wait_for() {
     let memory = HeapWords::new(geometry(3, 2).bytes());
     let mut members: Vec<_> = (0..3).map(|rank| Member::new(rank, geometry(3, 2))).collect();
@@ -197,7 +235,7 @@ fn a_changed_word_is_found() {
         |_| u64::MAX - 1,
     ];
     for change in changes {
-        for table in 0..2 {
+        for table in 0..3 {
             for rank in 0..RANKS {
                 let memory = HeapWords::new(geometry(RANKS, 1).bytes());
                 let mut members: Vec<_> =
@@ -205,14 +243,16 @@ fn a_changed_word_is_found() {
                 for member in &mut members {
                     let _ = member.write(&memory, 2);
                     let _ = member.finish(&memory, 2);
+                    let _ = member.state(&memory, 5);
                 }
-                let (line, at) = members[0].table_at(table, rank);
+                let (line, at) =
+                    members[0].place([Written(rank, 1), Finished(rank, 1), Stated(rank, 1)][table]);
                 let before = memory.line(line).load(at, Ordering::Relaxed);
                 memory.line(line).store(at, change(before), Ordering::Relaxed);
-                for member in &members {
+                for member in members.iter().filter(|member| table < 2 || member.rank == rank) {
                     assert!(member.look(&memory).is_err(), "{table} {rank}");
                 }
-                let what = [Written(rank, 3), Finished(rank, 3)][table];
+                let what = [Written(rank, 3), Finished(rank, 3), Stated(rank, 1)][table];
                 assert!(members[((rank + 1) % RANKS) as usize].is_there(&memory, what).is_err());
             }
         }
@@ -251,14 +291,18 @@ fn the_memory_has_a_place_for_each() {
         assert_eq!(memory.lines() * LINE, geometry.bytes());
         let mut last = Member::new(ranks - 1, geometry);
         for step in 1..=3 {
-            last.describe(&memory, step, step);
             last.put(&memory, step, 0, &[7; SLOT]);
             let _ = last.write(&memory, step);
         }
+        last.put_cell(&memory, 0, &[9; CELL]);
+        let _ = last.state(&memory, 5);
         for step in 1..=3 {
             let mut out = [0; SLOT];
             last.get(&memory, step, 0, &mut out);
-            assert_eq!((out, last.descriptor(&memory, step, ranks - 1)), ([7; SLOT], step));
+            assert_eq!(out, [7; SLOT]);
         }
+        let mut out = [0; CELL];
+        last.get_cell(&memory, ranks - 1, 0, &mut out);
+        assert_eq!((out, last.stated(&memory, ranks - 1)), ([9; CELL], 5));
     }
 }

@@ -33,13 +33,13 @@ impl Shape {
         self.oversubscribed && self.ranks > 2
     }
 
-    /// Whether another collective of `len` bytes goes through slots of shared memory, if the ranks share a node: of ranks
-    /// that share processors, each then needs few turns on one, whatever the length. Two ranks with a processor each copy
-    /// long data quicker so, and exchange messages with short data. Of more ranks each would have too little of a slot.
+    /// Whether another collective goes through staging memory where no costs are known, if the ranks share a node: of
+    /// ranks that share processors, each then needs few turns on one, whatever the length. Two ranks with a processor each
+    /// have less to do than for messages. Of more ranks each would have too little of a slot.
     #[inline]
-    pub const fn stages(self, len: usize) -> bool {
+    pub const fn stages(self) -> bool {
         match self.ranks {
-            2 => !self.oversubscribed && len >= STAGED_BY_TWO,
+            2 => !self.oversubscribed,
             3..=FLAT_RANKS_MAX => self.oversubscribed,
             _ => false,
         }
@@ -50,8 +50,6 @@ const KB: usize = 1 << 10;
 
 /// Vectors up to this length are reduced by one rank alone when processors are shared.
 const FLAT_REDUCTION_MAX: usize = 16 * KB;
-/// Bytes from which two ranks with a processor each use slots.
-const STAGED_BY_TWO: usize = 128 * KB;
 /// Up to as many ranks, a root deals with all others itself.
 const FLAT_RANKS_MAX: u32 = 64;
 /// From this length on vectors are cut, so that all ranks work at once.

@@ -24,7 +24,7 @@ pub use limits::Limits;
 pub use load::Load;
 pub use multiply::multiplying;
 pub use prices::{JobCosts, Layers, Prices, Way};
-pub use staged::{LINE_BYTES, Staged};
+pub use staged::{LINE_BYTES, RANKS_MAX, Staged};
 
 use super::forms::{Allgather, Allreduce, Alltoall, Barrier, Bcast, Reduce, ReduceScatter, Tree};
 use super::reduce_scatter::allows;

@@ -13,7 +13,7 @@ use std::marker::PhantomData;
 use bowline_base::buffer::RecvBuf;
 use bowline_ucp::{Envelope, Ep, MatchSpec, OpError};
 
-use super::engine::Combine;
+use super::engine::{Combine, Operands};
 use super::memory::{Flight, Region, Spaces, Stage, outcome};
 use crate::error::MpiError;
 use crate::handles;
@@ -97,6 +97,17 @@ impl<'a> Buffers<'a> {
         assert!(into.space == Space::Output, "the input is never written");
         // SAFETY: both spans lie inside their buffers, do not overlap, and the output can be written.
         unsafe { self.start(into).copy_from_nonoverlapping(self.start(from), from.len) };
+    }
+
+    /// Lets `combine` do `right = left OP right`: left is of the input, right of the output.
+    pub(crate) fn combine(&mut self, left: Span, right: Span, combine: Combine<'_>) {
+        assert_eq!(left.len, right.len, "operands have one length");
+        assert!(left.space == Space::Input && right.space == Space::Output, "in place");
+        if left.len > 0 {
+            // SAFETY: both lie inside their buffers, which do not overlap; the output can be written and is nobody
+            // else's.
+            combine(unsafe { Operands::new(self.start(left), self.start(right), left.len) });
+        }
     }
 
     /// Copies a span out.

@@ -22,6 +22,7 @@
 //! The memory is rank 0's, reached by its key through ucp; ranks on other nodes make the
 //! communicator go on by messages.
 
+mod cells;
 mod offer;
 pub(crate) mod staged;
 pub(crate) mod transfers;

@@ -16,7 +16,7 @@ use bowline_model::coll::blocks::{Blocks, Even};
 use bowline_model::coll::forms::{Allreduce, Tree};
 use bowline_model::coll::layers::{AmongNodes, Layered};
 use bowline_model::coll::plan::{Place, Plan, Space, Span, Vectors};
-use bowline_model::coll::price::Way;
+use bowline_model::coll::price::{RANKS_MAX, Way};
 use bowline_model::coll::record::Recorder;
 use bowline_model::coll::{
     allgather, allreduce, alltoall, barrier, bcast, gather, layers, multiply, reduce,
@@ -143,11 +143,16 @@ impl Communicator {
     /// Returns when all ranks have called it.
     #[inline]
     pub(crate) fn barrier_spans(&self) -> Result<(), MpiError> {
-        if self.barrier_choice().staged
-            && let Some(shared) = self.shared()?
-        {
-            let _told = self.inner.told("barrier", &SHARED, (0, 0), false);
-            return shared.run(&self.inner, &[], &mut [], None);
+        if self.barrier_choice().staged {
+            if !self.inner.oversubscribed && self.inner.size <= RANKS_MAX {
+                if let Some(staging) = self.staging()? {
+                    let _told = self.inner.told("barrier", &SHARED, (0, 0), false);
+                    return staging.barrier(&self.inner);
+                }
+            } else if let Some(shared) = self.shared()? {
+                let _told = self.inner.told("barrier", &SHARED, (0, 0), false);
+                return shared.run(&self.inner, &[], &mut [], None);
+            }
         }
         self.barrier_by_messages(Buffers::of(&[], &mut []))
     }
@@ -373,7 +378,9 @@ impl Communicator {
     ) -> Result<(), MpiError> {
         let Choice { messages: way, staged } = self.allreduce_choice(own.len, op.commutative);
         if staged {
-            if own.len <= shared::MAX_BYTES {
+            // Of ranks with a processor each, all combine what is in cells: a line of memory goes one way only.
+            let lines = self.inner.oversubscribed || self.inner.size > RANKS_MAX;
+            if lines && own.len <= shared::MAX_BYTES {
                 if let Some(shared) = self.shared()? {
                     let _told = self.inner.told("allreduce", &SHARED, (own.len, 0), false);
                     return self.allreduce_in_memory(shared, buffers, own, op);

@@ -1,4 +1,4 @@
-//! Collectives of ranks that share processors, through staging memory: slots that are used again and again,
+//! Collectives through staging memory, of ranks that share processors and of two that do not: slots that are used again and again,
 //! calls that do not fit together, and stray writes.
 
 use std::sync::Barrier;
@@ -42,10 +42,10 @@ fn join(left: u64, right: u64) -> u64 {
 /// A rank that is ahead must not write over what others, or it itself, have yet to read.
 #[test]
 fn slots_are_used_again_and_again() {
-    for size in [3, 4, 5, 7] {
+    for size in [2, 3, 4, 5, 7] {
         let sum = (1..=size as u64).sum::<u64>();
         let joined = (1..=size as u64).fold(0, join);
-        for len in [5000, 30_000, 400_000] {
+        for len in [100, 5000, 30_000, 400_000] {
             ranks(size, |world| {
                 let mine = vec![1 + world.rank() as u64; len];
                 let mut out = vec![0; len];
@@ -73,26 +73,29 @@ fn slots_are_used_again_and_again() {
 fn blocks_of_all_lengths_arrive() {
     let number =
         |from: i32, to: i32, index: usize| (from as u64) << 48 | (to as u64) << 32 | index as u64;
-    ranks(RANKS, |world| {
+    let run = |world: &World| {
         let (rank, size) = (world.rank(), world.size());
+        let ranks = size as usize;
         for len in [0, 1, 7, 100, 3000, 40_000, 2] {
             let block = |from, to| (0..len).map(move |index| number(from, to, index));
             let sent: Vec<_> = (0..size).flat_map(|to| block(rank, to)).collect();
-            let mut got = vec![0; len * RANKS];
+            let mut got = vec![0; len * ranks];
             world.alltoall(&sent, &mut got).unwrap();
             assert!((0..size).flat_map(|from| block(from, rank)).eq(got.iter().copied()), "{len}");
             let mine: Vec<_> = block(rank, 0).collect();
             world.allgather(&mine, &mut got).unwrap();
             assert!((0..size).flat_map(|from| block(from, 0)).eq(got.iter().copied()), "{len}");
             for root in 0..size {
-                let mut all = vec![0; if rank == root { len * RANKS } else { 0 }];
+                let mut all = vec![0; if rank == root { len * ranks } else { 0 }];
                 world.gather(&mine, &mut all, root).unwrap();
                 let expected = (0..size).flat_map(|from| block(from, 0));
                 assert!(rank != root || expected.eq(all.iter().copied()), "{len}");
                 assert!(bcast(world, len, root), "nothing is damaged");
             }
         }
-    });
+    };
+    ranks(2, run);
+    ranks(RANKS, run);
 }
 
 /// All that read the others' calls learn that one has another length, and the next call is as good as any.
@@ -101,9 +104,12 @@ fn different_lengths_are_told() {
     if !is_there() {
         return;
     }
-    for (usual, other) in [(100, 50), (100, 60_000), (60_000, 100)] {
-        ranks(RANKS, |world| {
-            let len = if world.rank() == 2 { other } else { usual };
+    let lengths = [(100, 50), (100, 60_000), (60_000, 100)];
+    for (size, (usual, other)) in
+        [2, RANKS].into_iter().flat_map(|size| lengths.map(|len| (size, len)))
+    {
+        ranks(size, |world| {
+            let len = if world.rank() == size as i32 / 2 { other } else { usual };
             let bytes = |len: usize| 8 * len as u64;
             let (expected, got) = if len == other {
                 (bytes(other), bytes(usual))
@@ -112,13 +118,13 @@ fn different_lengths_are_told() {
             };
             let mismatch = Err(MpiError::CountMismatch { expected, got });
             let mine = vec![1_u64; len];
-            let mut all = vec![0; len * RANKS];
+            let mut all = vec![0; len * size];
             assert_eq!(world.allreduce(&mine, &mut vec![0; len], Sum), mismatch, "allreduce");
             assert_eq!(world.allgather(&mine, &mut all), mismatch, "allgather");
             assert_eq!(world.alltoall(&all.clone(), &mut all), mismatch, "alltoall");
             let outcome = world.bcast(&mut vec![0_u64; len], 0);
             assert_eq!(outcome, if len == usual { Ok(()) } else { mismatch }, "bcast");
-            assert!(bcast(world, 300_000, 1), "the next one is as good as any");
+            assert!(bcast(world, 300_000, 0), "the next one is as good as any");
         });
     }
 }
@@ -232,7 +238,7 @@ fn changed_progress_is_an_error_for_everybody() {
                 if world.rank() != 0 {
                     together.wait();
                 }
-                let ended_well = (0..40).filter(|_| bcast(world, 8, root)).count();
+                let ended_well = (0..40).filter(|_| bcast(world, 100_000, root)).count();
                 if world.rank() == 0 {
                     together.wait();
                 }
@@ -243,19 +249,27 @@ fn changed_progress_is_an_error_for_everybody() {
     }
 }
 
+/// The word of rank 1 that says that it has stated a call.
+const fn stated(call: usize) -> usize {
+    64 * (4 + 16 * (1 + 2048) + (call % 8 * RANKS + 1) * 65)
+}
+
 /// Whatever is written over while ranks wait for each other, all of them end.
 #[test]
 fn nobody_waits_for_ever() {
     if !is_there() {
         return;
     }
-    for offset in [WRITTEN - 8, WRITTEN, FINISHED, FINISHED + 16] {
+    let words = [WRITTEN - 8, WRITTEN, FINISHED, FINISHED + 16];
+    for (offset, len) in
+        words.map(|word| (word, 5000)).into_iter().chain([20, 21, 24].map(|call| (stated(call), 8)))
+    {
         ranks(RANKS, |world| {
             for step in 0..60 {
                 if world.rank() == 1 && step == 20 {
                     assert!(world.overwrite_staging(offset, |word| word ^ 1 << 30));
                 }
-                bcast(world, 8, step % RANKS as i32);
+                bcast(world, len, step % RANKS as i32);
             }
         });
     }

@@ -28,6 +28,22 @@ pub(super) enum Collective {
     ReduceScatter,
 }
 
+impl Collective {
+    /// What goes through shared memory, and the length that it is priced by.
+    const fn staged(self, ranks: u32, bytes: usize) -> (Staged, usize) {
+        match self {
+            Self::Barrier => (Staged::Barrier, 0),
+            Self::Bcast => (Staged::Bcast, bytes),
+            Self::Reduce => (Staged::Reduce, bytes),
+            Self::Allreduce => (Staged::Allreduce, bytes),
+            Self::Gather => (Staged::Gather, bytes),
+            Self::Allgather => (Staged::Allgather, bytes),
+            Self::Alltoall => (Staged::Alltoall, bytes),
+            Self::ReduceScatter => (Staged::ReduceScatter, bytes.saturating_mul(ranks as usize)),
+        }
+    }
+}
+
 /// Everything that is reported.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
@@ -113,16 +129,7 @@ fn algorithms(
     // Of numbers of eight bytes.
     let width = 8;
     let total = bytes.saturating_mul(shape.ranks as usize);
-    let (what, length) = match collective {
-        Collective::Barrier => (Staged::Barrier, 0),
-        Collective::Bcast => (Staged::Bcast, bytes),
-        Collective::Reduce => (Staged::Reduce, bytes),
-        Collective::Allreduce => (Staged::Allreduce, bytes),
-        Collective::Gather => (Staged::Gather, bytes),
-        Collective::Allgather => (Staged::Allgather, bytes),
-        Collective::Alltoall => (Staged::Alltoall, bytes),
-        Collective::ReduceScatter => (Staged::ReduceScatter, total),
-    };
+    let (what, length) = collective.staged(shape.ranks, bytes);
     let (mut all, table) = match collective {
         Collective::Barrier => (ways(prices.barriers(), name), name(shape.barrier())),
         Collective::Bcast => (ways(prices.bcasts(bytes), name), name(shape.bcast(bytes))),
@@ -216,16 +223,13 @@ pub(super) fn report(
         }
         // One that the call does not allow is not among them.
         let named = all.iter().any(|one| one.form == asked);
-        let table_shares = (shape.shares_memory() || shape.stages(bytes))
+        let (what, staged_length) = collective.staged(ranks, bytes);
+        let suits = share > 1.0 || ranks == 2 && what.suits_two(staged_length);
+        let table_shares = (shape.shares_memory() || shape.stages() && suits)
             && all.iter().any(|one| one.form == STAGED);
         // As `Prices::chooses_staged` has it.
-        let staged = all.iter().position(|one| one.form == STAGED);
         let others = all.iter().position(|one| one.form != STAGED);
-        let cheapest = match share > 1.0 {
-            true => Some(0),
-            false if shape.stages(bytes) => staged.or(others),
-            false => others,
-        };
+        let cheapest = if suits { Some(0) } else { others };
         let taken = |index: usize, form: &str| match (named, by_costs) {
             (true, _) => form == asked,
             (false, true) => Some(index) == cheapest,

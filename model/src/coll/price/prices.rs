@@ -9,7 +9,6 @@ use std::str::FromStr;
 use super::{
     AllreduceForm, Costs, CostsError, Crew, Load, Priced, Staged, allgather, barrier, bcast, reduce,
 };
-use crate::coll::choice::Shape;
 use crate::coll::forms::{Allgather, Alltoall, Barrier, Bcast, Reduce, ReduceScatter, Tree};
 use crate::coll::layers::{Layered, bcast_within, reduce_within};
 use crate::coll::nodes::Nodes;
@@ -222,15 +221,14 @@ impl Prices {
         can.then(|| what.load(crew.ranks, bytes).time(*crew, &costs.near))
     }
 
-    /// Whether shared memory is chosen for a collective that takes `messages` by messages: where ranks share processors
-    /// and it is cheaper. Of ranks with a processor each only two were measured, and the table's limit holds for them.
+    /// Whether shared memory is chosen for a collective that takes `messages` by messages: where it is cheaper, of ranks
+    /// that share processors and of two with a processor each. More of those were not measured. Of two, the one that
+    /// receives a broadcast waits until a slot is full, which is longer than for a message of its length.
     pub fn chooses_staged(&self, what: Staged, bytes: usize, messages: f64) -> bool {
         let Some(time) = self.staged(what, bytes) else { return false };
         let Crew { ranks, share } = self.crew;
-        match share > 1.0 {
-            true => time < messages,
-            false => Shape { ranks, oversubscribed: false }.stages(bytes),
-        }
+        let suits = share > 1.0 || ranks == 2 && what.suits_two(bytes);
+        suits && time < messages
     }
 
     /// All algorithms of gathers of blocks of `block` bytes.

@@ -31,6 +31,9 @@ pub enum Staged {
 /// Allreduces of at most so many bytes have a line of memory for each rank.
 pub const LINE_BYTES: usize = 56;
 
+/// Most bytes of a rank that need no slot: they are beside its mark.
+const CELL_BYTES: usize = 4 << 10;
+
 /// Bytes of a slot.
 const SLOT_BYTES: usize = 128 << 10;
 
@@ -44,7 +47,7 @@ const CACHE_BYTES: f64 = (16 << 20) as f64;
 const IN_CACHE: f64 = 0.4;
 
 /// Most ranks that share slots: of more each has too little of one.
-const RANKS_MAX: u32 = 64;
+pub const RANKS_MAX: u32 = 64;
 
 impl Staged {
     /// Whether so many ranks can share memory for it; `bytes` is the length of a vector or block.
@@ -55,6 +58,11 @@ impl Staged {
             _ => false,
         };
         ranks >= 2 && (in_lines || ranks <= RANKS_MAX)
+    }
+
+    /// Whether it is for two ranks with a processor each, of which only one moves bytes of a broadcast in one slot.
+    pub const fn suits_two(self, bytes: usize) -> bool {
+        !matches!(self, Self::Bcast) || bytes <= CELL_BYTES || bytes >= 2 * SLOT_BYTES
     }
 
     /// What it does, with vectors or blocks of `bytes`; a reduction that is scattered has vectors.
@@ -89,12 +97,17 @@ impl Staged {
             Self::Allgather => n * (n + 1.0) * len,
             Self::Alltoall => 2.0 * n * n * len,
         };
+        let cell = match self {
+            Self::Alltoall => bytes.saturating_mul(ranks as usize) <= CELL_BYTES,
+            _ => bytes <= CELL_BYTES,
+        };
         // Each rank leaves a mark, and finds those of the ranks that it waits for; long ones do so for each slot.
         let steps = (all_moved / n / SLOT_BYTES as f64).ceil().max(1.0);
         let (marks, all_marks) = match self {
             Self::Bcast => (2.0, 2.0 * n),
             Self::Gather | Self::Reduce if alone => (n, 2.0 * n),
             Self::Barrier | Self::Allreduce if bytes <= LINE_BYTES => (n, 3.0 * n),
+            Self::Allgather | Self::Alltoall if cell => (n, n * n),
             _ => (2.0 * n, n * (n + 1.0)),
         };
         Load {

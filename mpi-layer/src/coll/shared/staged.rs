@@ -2,7 +2,7 @@
 //!
 //! The words and slots are the business of [`bowline_base::staging`]; what is brought in each step that of
 //! [`transfers`](super::transfers). Rules. (1) A rank writes as many steps ahead as slots are free, then it reads: so
-//! ranks that share processors need few changes between them. (2) In the first step each rank that writes states what it
+//! ranks that share processors need few changes between them. (2) Before its first step each rank that writes states what it
 //! takes the collective to be. Who reads compares that with its own call before it reads anything, so that
 //! different lengths are an error and no byte is misplaced. After that error all that can learn of it
 //! go on behind the longest of the calls; where some cannot, the memory is used never again. (3) Sleepers, damage and deaths
@@ -15,10 +15,11 @@ use std::cell::{Cell, RefCell};
 
 use bowline_base::staging::{Geometry, Member, Progress};
 use bowline_base::sync::{LINE, Line};
+use bowline_base::view::View;
 use bowline_base::words::ViewWords;
 use bowline_ucp::Worker;
 
-use super::{Broken, Damaged, Home, unequal, wait, wake};
+use super::{Broken, Damaged, Home, cells, unequal, wait, wake};
 use crate::comm::{CommInner, Communicator};
 use crate::error::MpiError;
 use crate::tags;
@@ -29,18 +30,38 @@ const SLOTS: u32 = 16;
 /// Bytes of a slot. All together are twice what a second-level cache holds.
 const SLOT_BYTES: usize = 128 << 10;
 
+/// Most bytes of a cell, and of those of all ranks together.
+const CELL_BYTES: usize = 4 << 10;
+const ALL_CELL_BYTES: usize = 64 << 10;
+
+/// How often a rank with a processor of its own looks for what another one states, before it waits otherwise. It takes
+/// some microseconds.
+const LOOKS_APART: u32 = 256;
+
 /// How finished steps are told: each one would cost as much as a short copy.
 const TELL_EVERY: usize = 4;
 
 /// Memory for contributions that are copied out, on lines.
 type Scratch = Vec<Line<[u8; LINE]>>;
 
+/// The kinds of collectives, as ranks state them.
+pub(super) const BCAST: u8 = 1;
+pub(super) const ALLGATHER: u8 = 2;
+pub(super) const GATHER: u8 = 3;
+pub(super) const ALLTOALL: u8 = 4;
+pub(super) const ALLREDUCE: u8 = 5;
+pub(super) const REDUCE: u8 = 6;
+pub(super) const REDUCE_SCATTER: u8 = 7;
+pub(super) const BARRIER: u8 = 8;
+
 /// The staging memory of a communicator, as one rank sees it.
 #[derive(Debug)]
 pub(crate) struct Staging {
     home: Home,
+    /// Where it begins here.
+    start: *mut u8,
     geometry: Geometry,
-    member: Cell<Member>,
+    member: RefCell<Member>,
     damaged: Cell<bool>,
     scratch: RefCell<Scratch>,
 }
@@ -83,6 +104,16 @@ pub(super) enum Sources {
     All,
 }
 
+/// How what others state compares.
+enum Fits {
+    /// All have stated the same.
+    All,
+    /// So far, but this has not happened yet.
+    Missing(Progress),
+    /// One states something else.
+    Not,
+}
+
 /// A part of a collective, in steps that are numbered from 0 on.
 pub(super) trait Transfer {
     /// Steps.
@@ -112,8 +143,26 @@ pub(super) struct Passage<'a> {
     steps_of: &'a dyn Fn(usize) -> usize,
     /// The first step of the part that is under way.
     first: u64,
-    /// That part is the first one, and it has not begun.
-    is_first: bool,
+}
+
+/// The cells of a call.
+pub(super) struct CallCells<'a, 'v> {
+    member: &'a Member,
+    memory: &'a ViewWords<'v>,
+}
+
+impl CallCells<'_, '_> {
+    /// Puts bytes into this rank's cell.
+    #[inline]
+    pub(super) fn put(&self, at: usize, bytes: &[u8]) {
+        self.member.put_cell(self.memory, at, bytes);
+    }
+
+    /// Takes bytes out of the cell of a rank that has stated the call.
+    #[inline]
+    pub(super) fn get(&self, from: u32, at: usize, out: &mut [u8]) {
+        self.member.get_cell(self.memory, from, at, out);
+    }
 }
 
 /// The slot of a step.
@@ -150,19 +199,18 @@ impl Slot<'_, '_> {
 /// Something that is waited for.
 struct Until<'a> {
     staging: &'a Staging,
-    comm: &'a CommInner,
     what: Progress,
-    /// The call and its first step, which all write and this rank has not finished, so that its slot is not used again.
-    begins: Option<(Terms, u64)>,
+    /// The call, if all state it before this rank goes on.
+    begins: Option<Terms>,
 }
 
 impl Until<'_> {
-    /// Another collective of a member that has written the first step is an error, whoever has yet to write it.
+    /// Another collective of a member that has stated the call is an error, whoever has yet to state it.
     fn contradicted(&self, member: &Member, memory: &ViewWords<'_>) -> Result<(), Damaged> {
-        let Some((terms, first)) = self.begins else { return Ok(()) };
-        for rank in (0..self.comm.size).filter(|&rank| rank != self.comm.rank) {
-            if member.is_there(memory, Progress::Written(rank, first))?
-                && !terms.agrees_with(member.descriptor(memory, first, rank))
+        let Some(terms) = self.begins else { return Ok(()) };
+        for rank in 0..self.staging.geometry.ranks {
+            if member.is_there(memory, Progress::Stated(rank, member.call()))?
+                && !terms.agrees_with(member.stated(memory, rank))
             {
                 return Err(Damaged::call());
             }
@@ -174,16 +222,17 @@ impl Until<'_> {
 impl wait::Awaited for Until<'_> {
     fn of(&self) -> Option<u32> {
         match self.what {
-            Progress::Written(rank, _) | Progress::Finished(rank, _) => Some(rank),
+            Progress::Written(rank, _)
+            | Progress::Finished(rank, _)
+            | Progress::Stated(rank, _) => Some(rank),
             Progress::Combined(_) => None,
         }
     }
 
     fn is_over(&self) -> bool {
-        let is_there =
-            self.staging.act(self.comm, |member, memory| member.is_there(memory, self.what));
+        let is_there = self.staging.act(|member, memory| member.is_there(memory, self.what));
         // Damage is found by the next one that looks.
-        matches!(is_there, Ok(Ok(true) | Err(_)) | Err(_))
+        matches!(is_there, Ok(true) | Err(_))
     }
 
     fn look(&self) -> Result<bool, Broken> {
@@ -197,22 +246,25 @@ impl wait::Awaited for Until<'_> {
                 _ => Ok(is_there),
             }
         };
-        Ok(self.staging.act(self.comm, act)??)
+        Ok(self.staging.act(act)?)
     }
 
     fn announce(&self) -> Result<(), MpiError> {
-        self.staging.act(self.comm, |member, memory| member.announce_sleep(memory, self.what))
+        self.staging.act(|member, memory| member.announce_sleep(memory, self.what));
+        Ok(())
     }
 
     fn withdraw(&self) -> Result<bool, MpiError> {
-        self.staging.act(self.comm, |member, memory| member.withdraw_sleep(memory))
+        Ok(self.staging.act(|member, memory| member.withdraw_sleep(memory)))
     }
 }
 
 impl Staging {
-    fn new(home: Home, rank: u32, geometry: Geometry) -> Self {
-        let member = Cell::new(Member::new(rank, geometry));
-        Self { home, geometry, member, damaged: Cell::new(false), scratch: RefCell::default() }
+    fn new(worker: &Worker, home: Home, rank: u32, geometry: Geometry) -> Result<Self, MpiError> {
+        let start = home.with(worker, geometry.bytes(), |view| view.as_ptr())?;
+        let member = RefCell::new(Member::new(rank, geometry));
+        let (damaged, scratch) = (Cell::new(false), RefCell::default());
+        Ok(Self { home, start, geometry, member, damaged, scratch })
     }
 
     /// Gives the memory, or the key, back.
@@ -221,21 +273,34 @@ impl Staging {
     }
 
     /// Does something in the memory.
-    fn act<R>(
-        &self,
-        comm: &CommInner,
-        act: impl FnOnce(&mut Member, &ViewWords<'_>) -> R,
-    ) -> Result<R, MpiError> {
-        self.home.with(&comm.process.worker, self.geometry.bytes(), |view| {
-            let memory = ViewWords::new(view).expect("memory that starts on a line was opened");
-            let mut member = self.member.get();
-            let done = act(&mut member, &memory);
-            self.member.set(member);
-            done
-        })
+    #[inline]
+    fn act<R>(&self, act: impl FnOnce(&mut Member, &ViewWords<'_>) -> R) -> R {
+        // SAFETY: the memory is as long as was asked for when its start was, and stays mapped until `release`, which is
+        // called when the communicator is dropped. No slice of it is ever made.
+        let view = unsafe { View::from_raw(self.start, self.geometry.bytes()) };
+        let memory = ViewWords::new(view).expect("memory that starts on a line was opened");
+        act(&mut self.member.borrow_mut(), &memory)
     }
 
-    /// Does one collective of `steps` steps, or of `steps_of` a length where others have another one.
+    /// Whether ranks have a processor each.
+    pub(super) const fn is_apart(&self) -> bool {
+        self.geometry.apart
+    }
+
+    /// Whether the data of a collective is in cells.
+    pub(super) fn in_cells(&self, kind: u8, len: usize) -> bool {
+        let Geometry { ranks, apart, cell_bytes, .. } = self.geometry;
+        match kind {
+            BARRIER => true,
+            BCAST | ALLGATHER | GATHER | REDUCE => len <= cell_bytes,
+            // Of ranks that share processors one combines for all.
+            ALLREDUCE => apart && len <= cell_bytes,
+            ALLTOALL => cells::room(ranks, len) <= cell_bytes,
+            _ => false,
+        }
+    }
+
+    /// Does one collective, of `steps_of` a length where its data is not in cells.
     pub(super) fn collective(
         &self,
         comm: &CommInner,
@@ -249,8 +314,9 @@ impl Staging {
         if self.damaged.get() {
             return Err(MpiError::MemoryOverwritten);
         }
-        let first = self.member.get().next();
-        let mut passage = Passage { staging: self, comm, terms, steps_of, first, is_first: true };
+        let steps_of = &|len| if self.in_cells(terms.kind, len) { 0 } else { steps_of(len) };
+        let first = self.member.borrow().next();
+        let mut passage = Passage { staging: self, comm, terms, steps_of, first };
         let unwinding = Unwinding { staging: self, comm };
         let done = act(&mut passage);
         std::mem::forget(unwinding);
@@ -266,7 +332,7 @@ impl Staging {
             Err(Broken::Other(error)) => return Err(error),
             Err(Broken::Memory(damaged)) => return Err(self.give_up(comm, damaged)),
         };
-        passage.tell(|member, memory| member.end(memory, steps as u64))?;
+        passage.tell(|member, memory| member.end(memory, steps as u64));
         outcome
     }
 
@@ -281,11 +347,11 @@ impl Staging {
     #[cold]
     fn abandon(&self, comm: &CommInner) {
         self.damaged.set(true);
-        let sleepers = self.act(comm, |member, memory| {
+        let sleepers = self.act(|member, memory| {
             member.fail(memory);
             sleepers(comm, member, memory)
         });
-        wake(comm, wake_tag(comm), sleepers.unwrap_or_default());
+        wake(comm, wake_tag(comm), sleepers);
     }
 
     /// Lends memory of at least `len` bytes, on lines.
@@ -341,19 +407,21 @@ impl<'a> Passage<'a> {
     }
 
     /// Does something that may be what others sleep for.
-    fn tell(&self, act: impl FnOnce(&mut Member, &ViewWords<'_>) -> bool) -> Result<(), MpiError> {
-        let sleepers = self.staging.act(self.comm, |member, memory| {
-            if act(member, memory) { sleepers(self.comm, member, memory) } else { Vec::new() }
-        })?;
-        if !sleepers.is_empty() {
-            wake(self.comm, wake_tag(self.comm), sleepers);
+    #[inline]
+    fn tell(&self, act: impl FnOnce(&mut Member, &ViewWords<'_>) -> bool) {
+        if self.staging.act(act) {
+            self.wake();
         }
-        Ok(())
+    }
+
+    #[cold]
+    fn wake(&self) {
+        let sleepers = self.staging.act(|member, memory| sleepers(self.comm, member, memory));
+        wake(self.comm, wake_tag(self.comm), sleepers);
     }
 
     fn until(&self, what: Progress, begins: bool) -> Until<'_> {
-        let begins = (begins && self.is_first).then_some((self.terms, self.first));
-        Until { staging: self.staging, comm: self.comm, what, begins }
+        Until { staging: self.staging, what, begins: begins.then_some(self.terms) }
     }
 
     fn wait(&self, what: Progress) -> Result<(), Broken> {
@@ -361,10 +429,16 @@ impl<'a> Passage<'a> {
     }
 
     fn wait_for(&self, until: &Until<'_>) -> Result<(), Broken> {
-        let is_there =
-            |member: &mut Member, memory: &ViewWords<'_>| member.is_there(memory, until.what);
+        let is_there = || self.staging.act(|member, memory| member.is_there(memory, until.what));
+        let looks = if self.staging.geometry.apart { LOOKS_APART } else { 0 };
+        for _ in 0..looks {
+            std::hint::spin_loop();
+            if is_there()? {
+                return Ok(());
+            }
+        }
         // It ends early at damage, which is found here.
-        while !self.staging.act(self.comm, is_there)?? {
+        while !is_there()? {
             wait::wait(self.comm, wake_tag(self.comm), until)?;
         }
         Ok(())
@@ -373,13 +447,15 @@ impl<'a> Passage<'a> {
     /// Puts bytes into this step's slot.
     pub(super) fn put(&self, step: usize, at: usize, bytes: &[u8]) -> Result<(), Broken> {
         let step = self.first + step as u64;
-        Ok(self.staging.act(self.comm, |member, memory| member.put(memory, step, at, bytes))?)
+        self.staging.act(|member, memory| member.put(memory, step, at, bytes));
+        Ok(())
     }
 
     /// Puts several pieces into this step's slot.
     pub(super) fn fill(&self, step: usize, act: impl FnOnce(&Slot<'_, '_>)) -> Result<(), Broken> {
         let step = self.first + step as u64;
-        Ok(self.staging.act(self.comm, |member, memory| act(&Slot { member, memory, step }))?)
+        self.staging.act(|member, memory| act(&Slot { member, memory, step }));
+        Ok(())
     }
 
     /// Takes several pieces out of this step's slot: `act` is called until it says that nothing is missing, else who has
@@ -392,7 +468,7 @@ impl<'a> Passage<'a> {
         let step = self.first + step as u64;
         let mut all =
             |member: &mut Member, memory: &ViewWords<'_>| act(&Slot { member, memory, step });
-        while let Some(from) = self.staging.act(self.comm, &mut all)?? {
+        while let Some(from) = self.staging.act(&mut all)? {
             self.wait(Progress::Written(from, step))?;
         }
         Ok(())
@@ -416,7 +492,7 @@ impl<'a> Passage<'a> {
                 }
                 Ok::<_, Damaged>(is_there)
             };
-            if self.staging.act(self.comm, act)?? {
+            if self.staging.act(act)? {
                 return Ok(());
             }
             self.wait(what)?;
@@ -424,62 +500,126 @@ impl<'a> Passage<'a> {
     }
 
     /// This rank needs nothing more of the steps before `read` of this part.
-    fn finish(&self, read: usize, told: &mut usize) -> Result<(), MpiError> {
+    fn finish(&self, read: usize, told: &mut usize) {
         if read == *told {
-            return Ok(());
+            return;
         }
         *told = read;
         let step = self.first + read as u64 - 1;
-        self.tell(|member, memory| member.finish(memory, step))
+        self.tell(|member, memory| member.finish(memory, step));
     }
 
     /// This rank has put what it writes in a step.
-    fn written(&self, step: u64, reads: bool) -> Result<(), MpiError> {
-        let terms = (self.is_first && step == self.first).then_some(self.terms);
+    fn written(&self, step: u64, reads: bool) -> Result<(), Broken> {
+        if !self.staging.act(|member, _| member.has_stated()) {
+            self.state(|_| {})?;
+        }
         self.tell(|member, memory| {
-            if let Some(terms) = terms {
-                member.describe(memory, step, terms.descriptor());
-            }
             let sleepers = member.write(memory, step);
             // Who reads nothing has finished what it has written.
             if reads { sleepers } else { member.finish(memory, step) | sleepers }
-        })
+        });
+        Ok(())
     }
 
-    /// Rule 2: waits for those that write in the first step, and compares what they say of it.
-    fn compare(&self, sources: Sources) -> Result<(), Broken> {
-        let (only, step) =
-            (if let Sources::One(rank) = sources { Some(rank) } else { None }, self.first);
-        let wanted = self.terms.descriptor();
-        let (mut other, mut most, mut least) = (None, 0, usize::MAX);
-        let mut ranks = (0..self.comm.size)
-            .filter(|&rank| only.is_none_or(|only| only == rank) && rank != self.comm.rank)
-            .peekable();
-        // As many at once as have written.
-        let mut look = |member: &mut Member, memory: &ViewWords<'_>| {
-            while let Some(&rank) = ranks.peek() {
-                if !member.is_there(memory, Progress::Written(rank, step))? {
-                    return Ok::<_, Damaged>(Some(rank));
-                }
-                let descriptor = member.descriptor(memory, step, rank);
-                if descriptor != wanted {
-                    if !self.terms.agrees_with(descriptor) {
-                        // Another collective, or no collective at all.
-                        return Err(Damaged::call());
-                    }
-                    let len = (descriptor & LEN_MASK) as usize;
-                    let steps = (self.steps_of)(len);
-                    (most, least) = (most.max(steps), least.min(steps));
-                    other = Some(len);
-                }
-                ranks.next();
-            }
-            Ok(None)
-        };
-        while let Some(rank) = self.staging.act(self.comm, &mut look)?? {
-            self.wait_for(&self.until(Progress::Written(rank, step), only.is_none()))?;
+    /// States what this rank takes the call to be; `put` puts data into its cell.
+    #[inline]
+    pub(super) fn state(&self, put: impl FnOnce(&CallCells<'_, '_>)) -> Result<(), Broken> {
+        while let Some(what) = self.staging.act(|member, memory| member.holds_up_call(memory))? {
+            self.wait(what)?;
         }
-        let Some(other) = other else { return Ok(()) };
+        let descriptor = self.terms.descriptor();
+        self.tell(|member, memory| {
+            put(&CallCells { member, memory });
+            member.state(memory, descriptor)
+        });
+        Ok(())
+    }
+
+    /// Looks into the cells of those that have stated the call.
+    #[inline]
+    pub(super) fn cells<R>(&self, look: impl FnOnce(&CallCells<'_, '_>) -> R) -> R {
+        self.staging.act(|member, memory| look(&CallCells { member, memory }))
+    }
+
+    /// Rule 2: waits for those whose data this rank reads, and compares what they state.
+    #[inline]
+    pub(super) fn compare(&self, sources: Sources) -> Result<(), Broken> {
+        let mut next = 0;
+        let fits = |member: &mut Member, memory: &ViewWords<'_>| {
+            self.fits(member, memory, sources, &mut next)
+        };
+        let mut fits = fits;
+        loop {
+            match self.staging.act(&mut fits)? {
+                Fits::All => return Ok(()),
+                Fits::Missing(what) => {
+                    let all = !matches!(sources, Sources::One(_));
+                    self.wait_for(&self.until(what, all))?;
+                }
+                Fits::Not => return self.differ(sources),
+            }
+        }
+    }
+
+    /// Whether those whose data this rank reads state the same, as far as they have stated it; `next` is the first that
+    /// is not known to.
+    #[inline]
+    fn fits(
+        &self,
+        member: &mut Member,
+        memory: &ViewWords<'_>,
+        sources: Sources,
+        next: &mut u32,
+    ) -> Result<Fits, Damaged> {
+        let (call, wanted) = (member.call(), self.terms.descriptor());
+        let one = |member: &Member, rank| {
+            let what = Progress::Stated(rank, call);
+            Ok(match member.is_there(memory, what)? {
+                false => Fits::Missing(what),
+                true if member.stated(memory, rank) == wanted => Fits::All,
+                true => Fits::Not,
+            })
+        };
+        if let Sources::One(rank) = sources {
+            return one(member, rank);
+        }
+        while *next < self.comm.size {
+            if *next != self.comm.rank {
+                match one(member, *next)? {
+                    Fits::All => {}
+                    other => return Ok(other),
+                }
+            }
+            *next += 1;
+        }
+        member.all_have_stated();
+        Ok(Fits::All)
+    }
+
+    /// The error when others state something else.
+    #[cold]
+    fn differ(&self, sources: Sources) -> Result<(), Broken> {
+        let only = if let Sources::One(rank) = sources { Some(rank) } else { None };
+        let (mut other, mut most, mut least) = (None, 0, usize::MAX);
+        let call = self.staging.member.borrow().call();
+        let ranks = (0..self.comm.size)
+            .filter(|&rank| only.is_none_or(|only| only == rank) && rank != self.comm.rank);
+        for rank in ranks {
+            self.wait_for(&self.until(Progress::Stated(rank, call), only.is_none()))?;
+            let descriptor = self.staging.act(|member, memory| member.stated(memory, rank));
+            if descriptor != self.terms.descriptor() {
+                let len = (descriptor & LEN_MASK) as usize;
+                if !self.terms.agrees_with(descriptor) {
+                    // Another collective, or no collective at all.
+                    return Err(Damaged::call().into());
+                }
+                let steps = (self.steps_of)(len);
+                (most, least) = (most.max(steps), least.min(steps));
+                other = Some(len);
+            }
+        }
+        let other = other.ok_or(Damaged::call())?;
         let own = (self.steps_of)(self.terms.len);
         let steps = match sources {
             Sources::One(_) => Some(most),
@@ -488,7 +628,7 @@ impl<'a> Passage<'a> {
         };
         if sources == Sources::AllAlike {
             // Some may wait for a result of this step.
-            self.tell(|member, memory| member.combined(memory, step))?;
+            self.tell(|member, memory| member.combined(memory, self.first));
         }
         Err(Broken::Unequal { other, steps })
     }
@@ -496,7 +636,7 @@ impl<'a> Passage<'a> {
     /// Waits until nothing holds up that this rank writes a step.
     fn wait_for_slot(&self, step: u64) -> Result<(), Broken> {
         let holds_up = |member: &mut Member, memory: &ViewWords<'_>| member.holds_up(memory, step);
-        while let Some(what) = self.staging.act(self.comm, holds_up)?? {
+        while let Some(what) = self.staging.act(holds_up)? {
             self.wait(what)?;
         }
         Ok(())
@@ -507,6 +647,7 @@ impl<'a> Passage<'a> {
         let (steps, sources) = (transfer.steps(), transfer.sources());
         let reads = sources != Sources::Nobody;
         let (mut written, mut read, mut told) = (0, 0, 0);
+        let is_first = self.staging.act(|member, _| member.next() == self.first);
         if !transfer.writes() {
             written = steps;
         }
@@ -516,7 +657,7 @@ impl<'a> Passage<'a> {
                 let step = self.first + written as u64;
                 let holds_up =
                     |member: &mut Member, memory: &ViewWords<'_>| member.holds_up(memory, step);
-                match self.staging.act(self.comm, holds_up)?? {
+                match self.staging.act(holds_up)? {
                     None => {
                         transfer.write(self, written)?;
                         self.written(step, reads)?;
@@ -524,25 +665,24 @@ impl<'a> Passage<'a> {
                         continue;
                     }
                     Some(what) if !reads || read == written => {
-                        self.finish(read, &mut told)?;
+                        self.finish(read, &mut told);
                         self.wait(what)?;
                         continue;
                     }
                     Some(_) => {}
                 }
             }
-            if read == 0 && self.is_first {
+            if read == 0 && is_first {
                 self.compare(sources)?;
             }
             transfer.read(self, read)?;
             read += 1;
             if read - told >= TELL_EVERY {
-                self.finish(read, &mut told)?;
+                self.finish(read, &mut told);
             }
         }
-        self.finish(read, &mut told)?;
+        self.finish(read, &mut told);
         self.first += steps as u64;
-        self.is_first = false;
         Ok(())
     }
 
@@ -561,24 +701,22 @@ impl<'a> Passage<'a> {
         self.written(step, true)?;
         let result = self.comm.size as usize * stride;
         loop {
-            if self.staging.act(self.comm, |member, memory| member.claims(memory, step))?? {
+            if self.staging.act(|member, memory| member.claims(memory, step))? {
                 self.compare(Sources::AllAlike)?;
                 combine(self, out)?;
                 self.put(0, result, out)?;
-                self.tell(|member, memory| member.combined(memory, step))?;
+                self.tell(|member, memory| member.combined(memory, step));
                 break;
             }
             let what = Progress::Combined(step);
-            if self.staging.act(self.comm, |member, memory| member.is_there(memory, what))?? {
+            if self.staging.act(|member, memory| member.is_there(memory, what))? {
                 self.compare(Sources::AllAlike)?;
-                self.staging
-                    .act(self.comm, |member, memory| member.get(memory, step, result, out))?;
+                self.staging.act(|member, memory| member.get(memory, step, result, out));
                 break;
             }
             wait::wait(self.comm, wake_tag(self.comm), &self.until(what, true))?;
         }
         self.first += 1;
-        self.is_first = false;
         Ok(())
     }
 }
@@ -597,9 +735,12 @@ impl Communicator {
     #[cold]
     fn make_staging(&self) -> Result<Option<&Staging>, MpiError> {
         let (ranks, apart) = (self.inner.size, !self.inner.oversubscribed);
-        let geometry = Geometry { ranks, slots: SLOTS, slot_bytes: SLOT_BYTES, apart };
+        let cell_bytes = CELL_BYTES.min(ALL_CELL_BYTES / ranks as usize / LINE * LINE);
+        let geometry = Geometry { ranks, slots: SLOTS, slot_bytes: SLOT_BYTES, apart, cell_bytes };
         let home = self.agree_on_memory(geometry.bytes())?;
-        let made = home.map(|home| Box::new(Staging::new(home, self.inner.rank, geometry)));
+        let worker = &self.inner.process.worker;
+        let new = |home| Staging::new(worker, home, self.inner.rank, geometry);
+        let made = home.map(new).transpose()?.map(Box::new);
         Ok(self.inner.staging.get_or_init(|| made).as_deref())
     }
 

@@ -5,8 +5,12 @@
 //! equal parts of them. Operations combine copies, never what lies in memory that others write.
 
 use super::Broken;
+use super::cells;
 use super::staged::chain;
-use super::staged::{Passage, Sources, Staging, Terms, Transfer, share, slot_bytes};
+use super::staged::{
+    ALLGATHER, ALLREDUCE, ALLTOALL, BCAST, GATHER, Passage, REDUCE, REDUCE_SCATTER, Sources,
+    Staging, Terms, Transfer, share, slot_bytes,
+};
 use crate::coll::arena::Buffers;
 use crate::coll::engine::Operands;
 use crate::coll::spans::Reduction;
@@ -21,16 +25,11 @@ const ALONE_MAX: usize = 128 << 10;
 /// Results of a rank from this length on do not stay in its cache: it writes them past the caches.
 const PAST_MIN: usize = 4 << 20;
 
-/// Vectors from this length on go through a chain of all ranks.
+/// Vectors from this length on go through a chain of all ranks, if ranks share processors.
 const CHAIN_MIN: usize = 128 << 10;
 
-const BCAST: u8 = 1;
-const ALLGATHER: u8 = 2;
-const GATHER: u8 = 3;
-const ALLTOALL: u8 = 4;
-const ALLREDUCE: u8 = 5;
-const REDUCE: u8 = 6;
-const REDUCE_SCATTER: u8 = 7;
+/// Most bytes of a step along such a chain of ranks with a processor each.
+const APART_PIECE: usize = 32 << 10;
 
 /// Steps for `len` bytes of which each takes `piece`; at least one, in which ranks say what they call.
 fn steps(len: usize, piece: usize) -> usize {
@@ -206,13 +205,13 @@ impl Cut {
     }
 
     fn steps(self) -> usize {
-        steps(self.longest, self.piece) * self.groups()
+        steps(self.longest, share(self.ranks)) * self.groups()
     }
 
     /// The pieces of a step: their number, and for each distance where it lies among those of its writer.
     fn of(self, step: usize) -> (usize, usize, impl Iterator<Item = (u32, usize)>) {
         let (index, group) = (step / self.groups(), (step % self.groups()) as u32);
-        let stride = stride(piece(self.longest, index, self.piece).1);
+        let stride = stride(piece(self.longest, index, share(self.ranks)).1);
         let first = 1 + group * self.group;
         let distances = first..(first + self.group).min(self.ranks);
         let places =
@@ -343,13 +342,15 @@ enum Way {
     Chain(chain::Cut),
 }
 
-fn way(ranks: u32, len: usize, width: usize) -> Way {
+fn way(ranks: u32, len: usize, width: usize, apart: bool) -> Way {
     let room = (ranks as usize + 1) * stride(len);
-    if room <= slot_bytes() && len * ranks as usize <= ALONE_MAX {
+    if !apart && room <= slot_bytes() && len * ranks as usize <= ALONE_MAX {
         return Way::Alone;
     }
-    match chain::Cut::new(len, width) {
-        Some(cut) if len >= CHAIN_MIN => Way::Chain(cut),
+    // Ranks with a processor each combine different pieces at the same time.
+    let (least, most) = if apart { (0, APART_PIECE) } else { (CHAIN_MIN, slot_bytes()) };
+    match chain::Cut::new(len, width, most) {
+        Some(cut) if len >= least => Way::Chain(cut),
         _ => Way::Slices,
     }
 }
@@ -374,9 +375,14 @@ impl Staging {
         root: u32,
     ) -> Result<(), MpiError> {
         let terms = Terms { kind: BCAST, root, len: data.len };
-        let mut bcast = Bcast { buffers, data, root, is_root: comm.rank == root };
         self.collective(comm, terms, &|len| steps(len, slot_bytes()), |passage| {
-            passage.go(&mut bcast)
+            match self.in_cells(BCAST, data.len) {
+                true => cells::bcast(passage, buffers, data, root),
+                false => {
+                    let is_root = comm.rank == root;
+                    passage.go(&mut Bcast { buffers, data, root, is_root })
+                }
+            }
         })
     }
 
@@ -396,9 +402,11 @@ impl Staging {
             buffers.copy(own, blocks.span(rank));
         }
         let (longest, elsewhere) = (own.len, None);
-        let mut gather = Gather { buffers, own, elsewhere, blocks, longest, to, rank, ranks };
         self.collective(comm, terms, &|len| steps(len, share(ranks)), |passage| {
-            passage.go(&mut gather)
+            if self.in_cells(kind, own.len) {
+                return cells::gather(passage, buffers, own, blocks, to);
+            }
+            passage.go(&mut Gather { buffers, own, elsewhere, blocks, longest, to, rank, ranks })
         })
     }
 
@@ -415,9 +423,13 @@ impl Staging {
         let terms = Terms { kind: ALLTOALL, root: 0, len };
         buffers.copy(from.span(rank), into.span(rank));
         let cut = |len| Cut::new(ranks, len, 1).expect("a byte fits");
-        let (sink, sources) = (Sink::Places(into), Sources::AllAlike);
-        let mut exchange = Exchange { buffers, from, sink, sources, cut: cut(len), rank };
-        self.collective(comm, terms, &|len| cut(len).steps(), |passage| passage.go(&mut exchange))
+        self.collective(comm, terms, &|len| cut(len).steps(), |passage| {
+            if self.in_cells(ALLTOALL, len) {
+                return cells::alltoall(passage, buffers, len, from, into);
+            }
+            let (sink, sources, cut) = (Sink::Places(into), Sources::AllAlike, cut(len));
+            passage.go(&mut Exchange { buffers, from, sink, sources, cut, rank })
+        })
     }
 
     /// Combines the vectors of all ranks; the result goes to the start of the output, of all or of a root.
@@ -437,12 +449,25 @@ impl Staging {
             let slices = Slices { vector: Span::scratch(0, len), width, ranks };
             Cut::new(ranks, slices.longest(), width).expect("the caller has asked whether it fits")
         };
-        let steps_of = |len: usize| match way(ranks, len, width) {
+        let way = |len| way(ranks, len, width, self.is_apart());
+        let steps_of = |len: usize| match way(len) {
             Way::Alone => 1,
-            Way::Chain(cut) => cut.steps(),
+            Way::Chain(cut) => cut.pieces(),
             Way::Slices => cut(len).steps() + steps(cut(len).longest, share(ranks)),
         };
-        self.collective(comm, terms, &steps_of, |passage| match (way(ranks, own.len, width), to) {
+        if self.in_cells(kind, own.len) {
+            return self.with_scratch(ranks as usize * cells::row(own.len), |rows| {
+                let mine = buffers.bytes(own);
+                self.collective(comm, terms, &steps_of, |passage| {
+                    cells::collect(passage, mine, to, rows)
+                })?;
+                if to.is_none_or(|root| root == comm.rank) {
+                    buffers.write(Span::output(own.len), cells::combine(rows, ranks, own.len, op));
+                }
+                Ok(())
+            });
+        }
+        self.collective(comm, terms, &steps_of, |passage| match (way(own.len), to) {
             (Way::Alone, None) => allreduce_alone(passage, buffers, own, op),
             (Way::Alone, Some(root)) => reduce_alone(passage, buffers, own, op, root),
             (Way::Chain(cut), _) => chain::reduce(passage, buffers, own, op, to, cut),

@@ -7,16 +7,16 @@
 //! highest rank to the lowest, as the order of operands asks for; where the order is of no importance, it ends at
 //! the root.
 //!
-//! Rules. (1) In a first step without data all ranks state their terms, and compare them before any of them combines. (2) Only
+//! Rules. (1) All ranks state their terms, and compare them before any of them combines. (2) Only
 //! the first rank waits until a slot is free, of all others; what the others overwrite only the rank before them has
 //! written. (3) A rank waits for the one before it only while it has a slot left that it has not read. Else it waits for a
 //! result, of a step which the first rank has written: so every wait ends.
 
 use bowline_base::staging::{Member, Progress};
 use bowline_base::words::ViewWords;
-use bowline_model::coll::plan::Span;
+use bowline_model::coll::plan::{Space, Span};
 
-use super::{Passage, SLOT_BYTES, SLOTS, Sources, TELL_EVERY};
+use super::{Passage, SLOTS, Sources, TELL_EVERY};
 use crate::coll::arena::Buffers;
 use crate::coll::engine::Operands;
 use crate::coll::shared::Broken;
@@ -25,8 +25,8 @@ use crate::coll::spans::Reduction;
 /// Bytes that are combined at once: what a rank takes, its own and the result stay in the first-level cache.
 const BLOCK: usize = 2944;
 
-/// Least and most bytes of a step. Ranks with different processors combine different steps at the same time.
-const PIECE: std::ops::RangeInclusive<usize> = (16 << 10)..=SLOT_BYTES;
+/// Least bytes of a step. Ranks with different processors combine different steps at the same time.
+const PIECE_MIN: usize = 16 << 10;
 
 /// How a vector is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,24 +37,20 @@ pub(in super::super) struct Cut {
 }
 
 impl Cut {
-    /// `None` when elements of `width` bytes are too long.
-    pub(in super::super) fn new(len: usize, width: usize) -> Option<Self> {
+    /// With at most `most` bytes in a step; `None` when elements of `width` bytes are too long.
+    pub(in super::super) fn new(len: usize, width: usize, most: usize) -> Option<Self> {
         // Every block begins at a word of its slot.
         let unit = if width.is_multiple_of(8) { width } else { width * 8 };
-        if unit == 0 || unit > *PIECE.start() {
+        if unit == 0 || unit > PIECE_MIN.min(most) {
             return None;
         }
         let block = (BLOCK / unit).max(1) * unit;
-        let wanted = (len / 4).clamp(*PIECE.start(), *PIECE.end());
+        let wanted = (len / 4).clamp(PIECE_MIN.min(most), most);
         Some(Self { len, block, piece: (wanted / block).max(1) * block })
     }
 
-    /// Steps: one without data, and one for each piece.
-    pub(in super::super) const fn steps(self) -> usize {
-        1 + self.pieces()
-    }
-
-    const fn pieces(self) -> usize {
+    /// Steps: one for each piece.
+    pub(in super::super) const fn pieces(self) -> usize {
         self.len.div_ceil(self.piece)
     }
 
@@ -106,27 +102,16 @@ pub(in super::super) fn reduce(
         reads: wants && rank != last,
         keeps: wants && rank == last,
     };
-    passage.agree(if to.is_none() { Sources::AllAlike } else { Sources::All })?;
+    passage.state(|_| {})?;
+    passage.compare(if to.is_none() { Sources::AllAlike } else { Sources::All })?;
     let staging = passage.staging;
     staging.with_scratch(cut.block, |scratch| chain.run(passage, scratch))
 }
 
 impl Passage<'_> {
-    /// A step without data, in which all ranks state their terms.
-    fn agree(&mut self, sources: Sources) -> Result<(), Broken> {
-        self.wait_for_slot(self.first)?;
-        self.written(self.first, true)?;
-        self.compare(sources)?;
-        // Said at once: the first rank waits for it when it comes round to this slot, and this rank perhaps for the first.
-        self.finish(1, &mut 0)?;
-        self.first += 1;
-        self.is_first = false;
-        Ok(())
-    }
-
     fn is_there(&self, what: Progress) -> Result<bool, Broken> {
         let look = |member: &mut Member, memory: &ViewWords<'_>| member.is_there(memory, what);
-        Ok(self.staging.act(self.comm, look)??)
+        Ok(self.staging.act(look)?)
     }
 }
 
@@ -153,7 +138,7 @@ impl Chain<'_, '_, '_> {
                     passage.take(read, self.last, 0, out)?;
                     read += 1;
                     if read - told >= TELL_EVERY {
-                        passage.finish(read, &mut told)?;
+                        passage.finish(read, &mut told);
                     }
                     continue;
                 }
@@ -161,12 +146,12 @@ impl Chain<'_, '_, '_> {
                 missing = missing.or(Some(result));
             }
             if self.reads {
-                passage.finish(read, &mut told)?;
+                passage.finish(read, &mut told);
             }
             passage.wait(missing.expect("what is neither written nor read is waited for"))?;
         }
         if self.reads {
-            passage.finish(read, &mut told)?;
+            passage.finish(read, &mut told);
         }
         passage.first += pieces as u64;
         Ok(())
@@ -178,7 +163,7 @@ impl Chain<'_, '_, '_> {
         let Some(before) = self.before else {
             let holds_up =
                 |member: &mut Member, memory: &ViewWords<'_>| member.holds_up(memory, step);
-            return Ok(passage.staging.act(passage.comm, holds_up)??);
+            return Ok(passage.staging.act(holds_up)?);
         };
         let what = Progress::Written(before, step);
         Ok((!passage.is_there(what)?).then_some(what))
@@ -195,6 +180,17 @@ impl Chain<'_, '_, '_> {
         let Some(before) = self.before else {
             return passage.put(index, 0, self.buffers.bytes(self.own.part(from, len)));
         };
+        if self.keeps && !self.is_read && self.own.space == Space::Input {
+            // Nobody else wants the result: it is made where it goes.
+            let result = Span::output(self.own.len).part(from, len);
+            for at in (0..len).step_by(self.cut.block) {
+                let part = result.part(at, self.cut.block.min(len - at));
+                passage.take(index, before, at, self.buffers.bytes_mut(part))?;
+                let own = Span { at: self.own.at + from + at, ..part };
+                self.buffers.combine(Span { space: Space::Input, ..own }, part, self.op.combine);
+            }
+            return Ok(());
+        }
         for at in (0..len).step_by(self.cut.block) {
             let taken = &mut scratch[..self.cut.block.min(len - at)];
             let part = self.own.part(from + at, taken.len());
@@ -220,21 +216,23 @@ impl Chain<'_, '_, '_> {
 mod tests {
     use super::*;
 
+    const MOST: usize = 128 << 10;
+
     #[test]
     fn vectors_are_cut_between_elements_and_words() {
         for width in [1, 2, 3, 4, 8, 12, 16, 24, 2000, 2048] {
             for elements in [1, 100, 5_000, 200_000] {
                 let len = width * elements;
-                let cut = Cut::new(len, width).unwrap();
+                let cut = Cut::new(len, width, MOST).unwrap();
                 assert_eq!((cut.block % width, cut.block % 8, cut.piece % cut.block), (0, 0, 0));
-                assert!(cut.piece <= SLOT_BYTES);
+                assert!(cut.piece <= MOST);
                 let pieces: Vec<_> = (0..cut.pieces()).map(|index| cut.piece(index)).collect();
                 let ends = pieces.iter().map(|(from, len)| from + len);
                 let begins = pieces.iter().skip(1).map(|piece| piece.0).chain([len]);
                 assert!(ends.eq(begins), "pieces follow each other");
             }
         }
-        assert_eq!(Cut::new(1 << 20, 0), None);
-        assert_eq!(Cut::new(1 << 20, SLOT_BYTES), None, "too long an element");
+        assert_eq!(Cut::new(1 << 20, 0, MOST), None);
+        assert_eq!(Cut::new(1 << 20, MOST, MOST), None, "too long an element");
     }
 }

@@ -26,7 +26,7 @@
 //! wakes it, or is the sleeper. A sleeper whose system has no heavy fence may be overlooked, and finds at its next look
 //! what has happened.
 //!
-//! A call is a sequence of steps, or of none whose data is in the members' [cells].
+//! A call is a sequence of steps, or of none whose data is in the members' cells.
 //!
 //! A stray write must not make a member wait for ever, or be taken for progress:
 //!

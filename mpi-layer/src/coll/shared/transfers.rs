@@ -205,13 +205,13 @@ impl Cut {
     }
 
     fn steps(self) -> usize {
-        steps(self.longest, share(self.ranks)) * self.groups()
+        steps(self.longest, self.piece) * self.groups()
     }
 
     /// The pieces of a step: their number, and for each distance where it lies among those of its writer.
     fn of(self, step: usize) -> (usize, usize, impl Iterator<Item = (u32, usize)>) {
         let (index, group) = (step / self.groups(), (step % self.groups()) as u32);
-        let stride = stride(piece(self.longest, index, share(self.ranks)).1);
+        let stride = stride(piece(self.longest, index, self.piece).1);
         let first = 1 + group * self.group;
         let distances = first..(first + self.group).min(self.ranks);
         let places =
@@ -644,4 +644,39 @@ fn in_slices(
         let mut gather = Gather { buffers, own, elsewhere, blocks, longest, to, rank, ranks };
         passage.go(&mut gather)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_of_an_exchange_bring_all_and_keep_apart() {
+        for (ranks, width) in
+            (2..=5).flat_map(|ranks| [1, 3, 8, 12, 16].map(|width| (ranks, width)))
+        {
+            for elements in [1, 700, 20_000] {
+                let longest = elements * width;
+                let cut = Cut::new(ranks, longest, width).unwrap();
+                let mut brought = vec![0; ranks as usize];
+                for step in 0..cut.steps() {
+                    let (index, row, places) = cut.of(step);
+                    let len = piece(longest, index, cut.piece).1;
+                    assert!(len.is_multiple_of(width), "pieces end between elements");
+                    let mut free = 0;
+                    for (distance, place) in places {
+                        assert!(
+                            place >= free,
+                            "{ranks} ranks, {width} x {elements}: pieces overlap"
+                        );
+                        free = place + len;
+                        brought[distance as usize] += len;
+                    }
+                    assert!(free <= row, "{ranks} ranks, {width} x {elements}: rows overlap");
+                    assert!(row * ranks as usize <= slot_bytes());
+                }
+                assert!(brought[1..].iter().all(|&sum| sum == longest));
+            }
+        }
+    }
 }

@@ -4,13 +4,10 @@
 //! have declared them, and of each in the order in which it has: so several edges between two ranks are in one order
 //! at both, which is what the collectives between neighbours go by.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
-
 use super::{Neighbors, Topology};
 use crate::coll::calls::{Partition, length};
 use crate::comm::{CommInner, Communicator};
 use crate::error::MpiError;
-use crate::op::commutative;
 
 /// The edges of a rank in a distributed graph. (MPI: "Distributed Graph Constructor".)
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -57,14 +54,6 @@ const FROM: i32 = 0;
 /// The edge leads to the rank that receives this record.
 const TO: i32 = 1;
 
-/// A hash of an edge, the same at all ranks. Sums of it are 0 by chance once in 2^64 cases.
-fn hash_of((from, to): (u32, u32)) -> u64 {
-    // Fixed keys: ranks compare what they get.
-    let mut hasher = DefaultHasher::new();
-    (from, to).hash(&mut hasher);
-    hasher.finish()
-}
-
 /// Success when weights are as many as edges, and not negative.
 fn check_weights(edges: usize, weights: Option<&[i32]>) -> Result<(), MpiError> {
     let Some(weights) = weights else { return Ok(()) };
@@ -81,10 +70,12 @@ impl Communicator {
     /// change nothing. Ranks keep their order whether or not `reorder` allows another one. Collective.
     /// (`MPI_Dist_graph_create_adjacent`)
     ///
+    /// Whether both ends have declared an edge is not checked: programs make graphs of which they only ask. A
+    /// collective between neighbours waits for ever where an edge has one end.
+    ///
     /// # Errors
     /// [`MpiError::InvalidRank`], [`MpiError::InvalidLength`] and [`MpiError::InvalidGraph`] for wrong edges and
-    /// weights, the last at all ranks where one end of an edge declares it and the other does not;
-    /// [`MpiError::TooManyCommunicators`], or a member's failure.
+    /// weights; [`MpiError::TooManyCommunicators`], or a member's failure.
     pub fn dist_graph_create_adjacent(
         &self,
         (sources, source_weights): (&[i32], Option<&[i32]>),
@@ -106,29 +97,8 @@ impl Communicator {
                 return Err(MpiError::InvalidGraph { why });
             }
         };
-        self.compare_ends(sources, destinations)?;
         let (sources, destinations) = (sources.to_vec(), destinations.to_vec());
         self.with_dist_graph(DistGraph { sources, destinations, weights })
-    }
-
-    /// Success when both ends of each edge have declared it, equally often; collectives between neighbours would wait
-    /// for ever else. Of all edges one end adds a hash and the other one subtracts it, so that the sum over all ranks is
-    /// 0: one reduction of a word, however many edges there are.
-    fn compare_ends(&self, sources: &[i32], destinations: &[i32]) -> Result<(), MpiError> {
-        let own = self.inner.rank;
-        let sum = |edges: &mut dyn Iterator<Item = (u32, u32)>| {
-            edges.map(hash_of).fold(0, u64::wrapping_add)
-        };
-        let begin = sum(&mut destinations.iter().map(|&to| (own, to as u32)));
-        let end = sum(&mut sources.iter().map(|&from| (from as u32, own)));
-        let mut left = [begin.wrapping_sub(end)];
-        self.agree_in_place(&mut left, &commutative(u64::wrapping_add), true)?;
-        match left {
-            [0] => Ok(()),
-            _ => Err(MpiError::InvalidGraph {
-                why: "one end of an edge declares it, and the other does not",
-            }),
-        }
     }
 
     /// A communicator of the same ranks with a graph, any edges of which any rank declares: `sources` are where some

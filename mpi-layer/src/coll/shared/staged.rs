@@ -205,7 +205,7 @@ struct Until<'a> {
 }
 
 impl Until<'_> {
-    /// Another collective of a member that has stated the call is an error, whoever has yet to state it.
+    /// A member that has stated another collective makes the call an error, even if other members have not stated theirs yet.
     fn contradicted(&self, member: &Member, memory: &ViewWords<'_>) -> Result<(), Damaged> {
         let Some(terms) = self.begins else { return Ok(()) };
         for rank in 0..self.staging.geometry.ranks {

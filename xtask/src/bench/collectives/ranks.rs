@@ -148,7 +148,7 @@ impl Site<'_> {
         }
     }
 
-    /// A job for each contestant, in turns. Whoever fails has no figures, but the first contestant must not.
+    /// A job for each contestant, in turns. A contestant whose job fails has no figures; the first one must not fail.
     pub(super) fn in_turns(
         &mut self,
         ranks: u32,

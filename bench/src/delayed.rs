@@ -6,8 +6,8 @@
 //!   ...                           │
 //! ```
 //!
-//! The relay is a thread of this process, which holds the other end of every host's TUN device. The
-//! hosts share its processors, so it asks for a real-time priority; whether it got one is part of the
+//! The relay is a thread of this process for each processor of the hosts, which hold the other ends of the hosts' TUN
+//! devices. The hosts share its processors, so it asks for a real-time priority; whether it got one is part of the
 //! description, and [`DelayedNetwork::ping`] measures the delay that results. There is no limit of
 //! bandwidth but the relay's own work, and no loss but that of a full queue, which is counted.
 
@@ -61,7 +61,8 @@ impl DelayedNetwork {
         let open = |side| hosts.inside(side, || tun::open(DEVICE, options.mtu));
         let devices = (0..count).map(open).collect::<Result<Vec<_>, _>>()?;
         hosts.set_up()?;
-        let relay = Relay::start(devices, options).map_err(file("start the relay of", "hosts"))?;
+        let relay =
+            Relay::start(devices, cpus, options).map_err(file("start the relay of", "hosts"))?;
         Ok(Self { relay, hosts })
     }
 

@@ -9,8 +9,9 @@
 //! from its first empty looks on: a computing neighbour loses about 2 % beside yielding waiters,
 //! and its processor share beside spinning ones.
 //!
-//! A rank that only networks bring messages yields a few times only: each look costs system calls, and a
-//! message that is not there yet is further away than a wake-up takes.
+//! A rank that only networks bring messages and that shares its processor sleeps after one more look, without a yield:
+//! a message that is not there yet is further away than a wake-up takes, and of yields among many such ranks each one
+//! changes threads for nothing.
 //!
 //! Where programs of others compute on the processor, a yield lasts a time slice of theirs. The waiter
 //! notices that and has its rank sleep instead, for a time (module `contention`). Ranks of its own job that
@@ -50,7 +51,7 @@ bowline_base::settings! {
             .change("lower it where ranks wait long and often, as in a pool of workers");
         /// The same for a rank that only networks bring messages: a look at sockets costs system calls, and what
         /// others do on its processor brings no message nearer.
-        pub YIELDS_NETWORK: u32 = Setting::<u32>::integer("BOWLINE_WAIT_YIELDS_NETWORK", 4, 0, 1_000_000_000)
+        pub YIELDS_NETWORK: u32 = Setting::<u32>::integer("BOWLINE_WAIT_YIELDS_NETWORK", 0, 0, 1_000_000_000)
             .cost("processor time, about two microseconds for each, which ranks and programs beside do not have")
             .change("raise it where ranks share no processor and a message takes less time than a wake-up");
         /// After which a rank for which nothing happens logs what it waits for, once for each wait.
@@ -67,6 +68,10 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 /// Looks at shared memory before the first yield of a rank that shares its processor.
 const LOOKS_SHARED: u32 = 2;
+
+/// Looks at sockets before the first yield, or the sleep, of a rank that shares its processor and that only networks
+/// bring messages: behind a message there may be another one.
+const LOOKS_NETWORK: u32 = 1;
 
 /// Something to be looked at while asleep, for instance processes that nobody else watches.
 pub type Watch = Box<dyn FnMut() + Send>;
@@ -202,7 +207,11 @@ impl Waiter for SystemWaiter {
         // Relaxed: as the stores.
         let shared = self.policy.0.shared.load(Ordering::Relaxed);
         let networks = self.policy.0.networks.load(Ordering::Relaxed);
-        let spins = if shared { self.spins_shared } else { self.spins };
+        let spins = match shared {
+            true if networks => self.spins_shared.min(LOOKS_NETWORK),
+            true => self.spins_shared,
+            false => self.spins,
+        };
         let yields = match self.contention.may_yield(Instant::now) {
             true if networks => self.yields_network.min(self.yields),
             true => self.yields,
@@ -333,9 +342,10 @@ mod tests {
             SystemWaiter::new(&config)
         };
         let usual = waiter(&[]);
-        let before = usual.stages().yields;
         usual.policy().networks_alone(true);
-        assert!(usual.stages().yields < before);
+        assert_eq!(usual.stages(), Stages { spins: 1, yields: 0 });
+        usual.policy().share_processors(false);
+        assert_eq!(usual.stages().spins, 200_000);
         let asked = waiter(&[("BOWLINE_WAIT_YIELDS_NETWORK", "9"), ("BOWLINE_WAIT_YIELDS", "12")]);
         assert_eq!(asked.stages().yields, 12);
         asked.policy().networks_alone(true);

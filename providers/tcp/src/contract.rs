@@ -335,7 +335,8 @@ impl TcpIface {
                 source,
             })?;
         }
-        let busy = self.kernel_has_work();
+        // What has come already makes the descriptor readable: a sleep on it ends at once, without another look here.
+        let busy = !descriptor && self.kernel_has_work();
         Ok(if busy { Armed::Busy } else { Armed::Ready })
     }
 }

@@ -114,10 +114,8 @@ pub struct TcpIface {
     pub(crate) free_peers: Vec<u32>,
     /// Peers so far: tells the users of a number apart.
     pub(crate) met: u64,
-    /// The connection that brought something last; it is asked first.
+    /// The connection that brought something last; where there is no other, it is asked by `recv`.
     pub(crate) hot: u32,
-    /// The last call of `recv` brought more than a short message or two.
-    pub(crate) heavy: bool,
     /// Connections that were found ready and have not had their turn.
     pub(crate) ready: VecDeque<u32>,
     /// Connections that stand.
@@ -277,7 +275,6 @@ impl TcpIface {
             free_peers: Vec::new(),
             met: 0,
             hot: u32::MAX,
-            heavy: false,
             ready: VecDeque::new(),
             open: 0,
             restless: 0,

@@ -1,10 +1,10 @@
 //! Progress: which socket is asked for what, and how often.
 //!
-//! A connection that has just brought something is likely to bring more, so it is asked first, by
-//! `recv` itself: one system call where `epoll_wait` and `recv` were two. Only when it has nothing
-//! does `epoll_wait` look at all others; with a single connection even that happens only now and
-//! then, for newcomers. So the latency of two ranks that talk to each other is that of the
-//! socket, and a rank of many connections pays one call for all that are silent.
+//! A single connection is asked by `recv` itself: one system call where `epoll_wait` and `recv` are
+//! two, and `epoll_wait` looks for newcomers only now and then. So the latency of two ranks that talk
+//! to each other is that of the socket. With several connections `epoll_wait` says which of them have
+//! something, and those alone are asked: the one that has just brought something rarely brings the
+//! next thing too, and a look at what is silent is one call.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -23,8 +23,6 @@ const ARRIVALS: EventFlags =
     EventFlags::IN.union(EventFlags::RDHUP).union(EventFlags::HUP).union(EventFlags::ERR);
 /// With one connection that has nothing, every so many calls look for newcomers.
 const NEWCOMERS: u32 = 16;
-/// While the hot connection brings something, every so many calls look at the others too.
-const OTHERS: u32 = 8;
 
 impl TcpIface {
     #[inline]
@@ -67,14 +65,13 @@ impl TcpIface {
         if !self.suspects.is_empty() {
             given += self.chase(sink, budget - given);
         }
-        // Who brought much has had its turn, and who was found ready and had to wait has it now.
-        let others = !self.ready.is_empty()
-            || self.open > 1 && (self.heavy || self.turn.is_multiple_of(OTHERS));
-        if !others && given < budget {
+        // Who was found ready and had to wait is served first.
+        let several = self.open > 1 || !self.ready.is_empty();
+        if !several && given < budget {
             given += self.pull_hot(sink, budget - given);
         }
         let quiet = self.open == 1 && self.restless == 0 && self.connecting.is_empty();
-        let look = others || given == 0 && !quiet;
+        let look = several || given == 0 && !quiet;
         if look || self.turn.is_multiple_of(NEWCOMERS) {
             given += self.look(sink, budget - given);
         }

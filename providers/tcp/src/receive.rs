@@ -37,9 +37,6 @@ pub(crate) const SMALL: usize = 4 << 10;
 /// then goes straight to its place.
 const HEADER_FIRST: usize = 2 << 10;
 
-/// Bytes in one call after which other connections are asked before the same one again.
-const HEAVY: usize = 1 << 10;
-
 /// What a call of `recv` said.
 enum Pulled {
     Bytes,
@@ -149,14 +146,10 @@ impl TcpIface {
         match received {
             Ok(0) => Pulled::End(PeerFailure::Died),
             Ok(bytes) => {
-                self.heavy = bytes > HEAVY;
                 self.place(index, bytes);
                 Pulled::Bytes
             }
-            Err(Errno::AGAIN | Errno::INTR) => {
-                self.heavy = false;
-                Pulled::Nothing
-            }
+            Err(Errno::AGAIN | Errno::INTR) => Pulled::Nothing,
             Err(error) => Pulled::End(failure_of(error)),
         }
     }

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, anyhow};
 use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 /// A contestant's points.
 #[derive(Clone, Debug)]
@@ -22,6 +23,10 @@ const COLORS: [RGBColor; 8] = [
     RGBColor(40, 60, 120),
     RGBColor(180, 60, 90),
 ];
+
+/// Of the plot, and of the names of its curves beside it, pixels.
+const WIDTH: u32 = 860;
+const LEGEND: u32 = 220;
 
 /// Draws curves into a PNG; curves without points draw nothing.
 pub(super) fn draw(path: &Path, title: &str, axis: &str, curves: &[Curve]) -> Result<()> {
@@ -47,12 +52,13 @@ fn paint(
         ..greatest(&mut all().map(|point| point.0)) * 1.1;
     let top = greatest(&mut all().map(|point| point.1)) * 1.1;
     let bottom = least(&mut all().map(|point| point.1)).min(0.0) * 1.1;
-    if !x.start.is_finite() || top <= 0.0 {
+    if !x.start.is_finite() || top <= bottom {
         return Ok(());
     }
-    let area = BitMapBackend::new(path, (960, 600)).into_drawing_area();
+    let area = BitMapBackend::new(path, (WIDTH + LEGEND, 600)).into_drawing_area();
     area.fill(&WHITE)?;
-    let mut chart = ChartBuilder::on(&area)
+    let (plot, legend) = area.split_horizontally(WIDTH);
+    let mut chart = ChartBuilder::on(&plot)
         .caption(title, ("sans-serif", 22))
         .margin(12)
         .x_label_area_size(44)
@@ -62,13 +68,16 @@ fn paint(
     chart.configure_mesh().x_desc(axis).x_label_formatter(&label).draw()?;
     for (curve, &color) in curves.iter().zip(COLORS.iter().cycle()) {
         let points = || curve.points.iter().copied();
-        chart
-            .draw_series(LineSeries::new(points(), &color))?
-            .label(curve.name.as_str())
-            .legend(move |(x, y)| PathElement::new([(x, y), (x + 16, y)], color));
+        chart.draw_series(LineSeries::new(points(), &color))?;
         chart.draw_series(points().map(|point| Circle::new(point, 3, color.filled())))?;
     }
-    chart.configure_series_labels().border_style(BLACK).background_style(WHITE).draw()?;
+    // Beside the plot, where it covers no points.
+    for ((curve, &color), y) in curves.iter().zip(COLORS.iter().cycle()).zip((60..).step_by(24)) {
+        legend.draw(&PathElement::new([(4, y), (24, y)], color.stroke_width(2)))?;
+        let middle = Pos::new(HPos::Left, VPos::Center);
+        let style = ("sans-serif", 14).into_font().color(&BLACK).pos(middle);
+        legend.draw(&Text::new(curve.name.as_str(), (30, y), style))?;
+    }
     area.present()?;
     Ok(())
 }

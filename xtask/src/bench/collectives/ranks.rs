@@ -312,7 +312,8 @@ fn show(row: &Row) {
     );
 }
 
-/// E6, and with peers E11: 8 bytes in blocks of 10, by recursive doubling, by the published schedule and as is chosen.
+/// E6, and with peers E11: 8 bytes in blocks of 10, by recursive doubling, by the published schedule, as is chosen, and
+/// by the schedule with the fewest messages, which collapses all ranks to one.
 fn gains(
     site: &mut Site<'_>,
     findings: &mut Findings,
@@ -320,8 +321,9 @@ fn gains(
     usual: &[u32],
     peers: &[Contestant],
 ) -> Result<()> {
-    let mut curves: [Curve; 3] = ["recursive doubling", "published schedule", "chosen"]
-        .map(|name| Curve { name: name.to_owned(), points: Vec::new() });
+    let mut curves: [Curve; 4] =
+        ["recursive doubling", "published schedule", "chosen", "collapsed to one rank"]
+            .map(|name| Curve { name: name.to_owned(), points: Vec::new() });
     let mut skews = curves.clone();
     let mut beside =
         ["here, by minima", "here, by medians", "published, minima", "published, medians"]
@@ -329,7 +331,8 @@ fn gains(
     for ranks in site.ranks(usual) {
         let (schedule, min, median) = published(ranks)
             .with_context(|| format!("--ranks {ranks}: nothing was published for it"))?;
-        let mut names = owned(&["doubling", schedule, "auto"]);
+        let fewest = format!("c{ranks}m{ranks},e{ranks}m{ranks}");
+        let mut names = owned(&["doubling", schedule, "auto", &fewest]);
         let last = Order { test: "allreducelast".to_owned(), size: 8, block: 1 };
         let orders = [allreduce(8, 10), last.clone()];
         let mut figures = if peers.is_empty() {

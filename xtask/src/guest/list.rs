@@ -82,6 +82,8 @@ pub(super) const USUAL: &[Entry] = &[
                 "BOWLINE_RECV_QUEUE=ring ./bowline perf tag_lat --transport verbs --size 8,6000,100000 --iterations 20",
                 "BOWLINE_RECV_QUEUE=scmp-rings ./bowline perf tag_lat --transport verbs --size 8,6000,100000 --iterations 20",
                 "BOWLINE_RECV_QUEUE=scmp-seq ./bowline perf tag_lat --transport verbs --size 8,6000,100000 --iterations 20",
+                // The parameters of the network model, from multicasts to two receivers. Every payload is checked.
+                "./bowline model fit --transport verbs --ranks 3 --reps 20 --size 8,1k",
                 "./bowline run -n 4 ./ring",
                 "./bowline run -n 3 ./pi 10000",
             ],

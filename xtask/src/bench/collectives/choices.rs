@@ -4,9 +4,10 @@
 //! half of the samples, and what it took is read from the other half, as what was chosen took is: the least of many
 //! figures is below the truth by what noise there is, and the half that did not pick does not know of that.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use bowline_bench::{Figures, Order, Rounds};
 use bowline_model::coll::forms::{Allgather, Allreduce, Bcast, Form, ReduceScatter};
+use bowline_model::coll::tuned::{Cell as TableCell, Tuned};
 use bowline_model::coll::wanted::STAGED;
 use serde::Serialize;
 
@@ -45,7 +46,7 @@ const SIZES: [u64; 4] = [8, 1 << 10, 64 << 10, 1 << 20];
 const RANKS: [u32; 5] = [4, 7, 8, 12, 16];
 
 /// One collective at one size and number of ranks.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub(super) struct Cell {
     network: &'static str,
     collective: &'static str,
@@ -135,6 +136,30 @@ fn show_one(cell: &Cell) {
     );
 }
 
+/// The quickest algorithms of all samples as a table, which has one network's cells.
+pub(super) fn table(cells: &[Cell]) -> Result<Tuned> {
+    ensure!(!cells.is_empty(), "--learn wants choice among the experiments");
+    let network = cells[0].network;
+    ensure!(cells.iter().all(|cell| cell.network == network), "--learn wants one network");
+    let mut table = Tuned::default();
+    for cell in cells {
+        let nodes = if network == Network::Tcp.name() { cell.ranks } else { 1 };
+        // The table has the bytes of all blocks there.
+        let blocks = if cell.collective == "reduce_scatter" { u64::from(cell.ranks) } else { 1 };
+        let upto = usize::try_from((cell.size * blocks).next_power_of_two())?;
+        let note = format!("measured over {network}");
+        let crew = (cell.ranks, nodes);
+        table.learn([TableCell::new(
+            cell.collective,
+            crew,
+            (upto / 2 + 1, upto),
+            &cell.best,
+            &note,
+        )?]);
+    }
+    Ok(table)
+}
+
 /// Prints how many cells are within 5 % of the best.
 pub(super) fn show(cells: &[Cell]) {
     let count = |of: &dyn Fn(&Cell) -> bool| cells.iter().filter(|cell| of(cell)).count();
@@ -151,6 +176,27 @@ pub(super) fn show(cells: &[Cell]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_quickest_is_a_table() {
+        let cell = |collective, ranks, size, best: &str| Cell {
+            network: "tcp",
+            collective,
+            size,
+            ranks,
+            quotient: 1.0,
+            noise: 1.0,
+            best: best.to_owned(),
+            all: Vec::new(),
+        };
+        let cells = [cell("bcast", 8, 1024, "flat"), cell("reduce_scatter", 7, 8, "ordered:2")];
+        let text = table(&cells).unwrap().to_string();
+        assert!(text.contains("bcast 8 8 513-1024 flat"), "{text}");
+        assert!(text.contains("reduce_scatter 7 7 33-64 ordered:2"), "{text}");
+        let mixed = [cell("bcast", 8, 8, "flat"), Cell { network: "shm", ..cells[1].clone() }];
+        table(&mixed).unwrap_err();
+        table(&[]).unwrap_err();
+    }
 
     #[test]
     fn the_best_is_picked_by_one_half_and_compared_by_the_other() {

@@ -49,6 +49,9 @@ pub(crate) struct RealOptions {
     /// Where to draw pictures
     #[arg(long, value_name = "DIRECTORY")]
     pub(super) plots: Option<PathBuf>,
+    /// Behind choice: where to write the quickest algorithms as a table, which jobs take by BOWLINE_COLL_TABLE
+    #[arg(long, value_name = "FILE")]
+    learn: Option<PathBuf>,
     /// Where the peers are installed and the benchmark program is compiled
     #[arg(long, value_name = "DIRECTORY")]
     cache: Option<PathBuf>,
@@ -217,6 +220,11 @@ pub(super) fn run(prefix: &Path, options: &RealOptions) -> Result<Findings> {
         if let Some(forwarded) = site.jobs.forwarded() {
             println!("relay: {forwarded:?}");
         }
+    }
+    if let Some(path) = &options.learn {
+        let table = choices::table(&findings.cells)?.to_string();
+        std::fs::write(path, table).with_context(|| format!("cannot write {}", path.display()))?;
+        println!("written: {}", path.display());
     }
     Ok(findings)
 }

@@ -70,6 +70,7 @@ cases! {
     neighbours_exchange_what_they_must,
     a_blocked_rank_moves_its_other_work_on,
     collectives_bring_what_they_must,
+    random_collectives_bring_what_they_must,
     collectives_in_the_background_bring_what_they_must,
     collectives_in_the_background_end_with_a_death,
     what_is_pending_beside_a_failure_stays,
@@ -419,6 +420,13 @@ fn topologies_say_who_is_beside_whom() {
 
 fn neighbours_exchange_what_they_must() {
     [1, 2, 3, 5].into_iter().for_each(|ranks| passes(&job(ranks, "neighbors.c", &[])));
+}
+
+fn random_collectives_bring_what_they_must() {
+    for (ranks, seed) in [(1, "1"), (2, "2"), (2, "3"), (3, "4"), (4, "5"), (5, "6"), (8, "7")] {
+        passes(&job(ranks, "random.c", &[seed, "3000"]));
+    }
+    passes(&job_with(4, "random.c", &["8", "500"], &[("BOWLINE_PROGRESS", "thread")]));
 }
 
 fn collectives_in_the_background_bring_what_they_must() {

@@ -60,11 +60,8 @@ impl Communicator {
         let first = inner.rank == 0;
         let own =
             first.then(|| process.contexts.borrow_mut().name(process.world_rank, process.size()));
-        let id = match own {
-            Some(None) => return Err(MpiError::TooManyCommunicators),
-            Some(Some(id)) => id,
-            None => 0,
-        };
+        // 0 is no such id: where the first member has none left, all members find none in what they merge and fail.
+        let id = own.flatten().unwrap_or(0);
         let (wanted, choice) = self.asked_with(asked);
         let generation = process.contexts.borrow_mut().begin();
         let marks = if inner.oversubscribed { OVERSUBSCRIBED } else { 0 };

@@ -122,6 +122,9 @@ fn different_lengths_are_told() {
             assert_eq!(world.allreduce(&mine, &mut vec![0; len], Sum), mismatch, "allreduce");
             assert_eq!(world.allgather(&mine, &mut all), mismatch, "allgather");
             assert_eq!(world.alltoall(&all.clone(), &mut all), mismatch, "alltoall");
+            let mut sums = [0; 100];
+            assert_eq!(world.allreduce(&[1_u64; 100], &mut sums, Sum), Ok(()));
+            assert_eq!(sums, [size as u64; 100], "the step behind a call that had none");
             let outcome = world.bcast(&mut vec![0_u64; len], 0);
             assert_eq!(outcome, if len == usual { Ok(()) } else { mismatch }, "bcast");
             assert!(bcast(world, 300_000, 0), "the next one is as good as any");

@@ -626,8 +626,8 @@ impl<'a> Passage<'a> {
             Sources::AllAlike => Some(most.max(own)),
             _ => (most == own && least == own).then_some(own),
         };
-        if sources == Sources::AllAlike {
-            // Some may wait for a result of this step.
+        if sources == Sources::AllAlike && steps != Some(0) {
+            // Some may wait for a result of this step. A call in cells has none: that number is a step of a later call.
             self.tell(|member, memory| member.combined(memory, self.first));
         }
         Err(Broken::Unequal { other, steps })

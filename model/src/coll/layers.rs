@@ -2,6 +2,7 @@
 //!
 //! Each layer is an algorithm of its own, on the ranks that take part in it. Where an operation is not commutative,
 //! nodes must be [consecutive](Nodes::are_consecutive), so that what a node has combined is of neighbouring ranks.
+//! Chains among nodes carry pieces, which do not wait for layers to end ([`pieces`]).
 
 use super::blocks::{Blocks, Even};
 use super::forms::{Allgather, Allreduce, Barrier, Bcast, Reduce, ReduceScatter, Tree};
@@ -13,6 +14,7 @@ use super::{
 };
 use crate::stages::Stage;
 
+mod pieces;
 #[cfg(test)]
 mod tests;
 
@@ -98,6 +100,9 @@ pub fn bcast<P: Plan>(
     root: u32,
     data: Span,
 ) -> Result<(), P::Error> {
+    if how.among == Bcast::Chain {
+        return pieces::bcast(plan, place, nodes, how.within, (root, data));
+    }
     let node = Place { rank: nodes.node(place.rank), size: nodes.count() };
     let first = leader(nodes, node.rank, root);
     if first == place.rank {
@@ -111,6 +116,9 @@ pub fn bcast<P: Plan>(
 
 /// Bytes of scratch that [`reduce()`] needs for vectors of `len` bytes in elements of `width`.
 pub fn reduce_scratch(nodes: &Nodes, how: Layered<Reduce>, (len, width): (usize, usize)) -> usize {
+    if how.among == Reduce::Chain {
+        return pieces::reduce_scratch(nodes, how.within, (len, width));
+    }
     let within = reduce::scratch(reduce_within(how.within), nodes.most(), (len, width));
     len + within.max(reduce::scratch(how.among, nodes.count(), (len, width)))
 }
@@ -127,6 +135,9 @@ pub fn reduce<P: Plan>(
     root: u32,
     vectors: Vectors,
 ) -> Result<(), P::Error> {
+    if how.among == Reduce::Chain {
+        return pieces::reduce(plan, place, nodes, how.within, (root, vectors));
+    }
     let node = Place { rank: nodes.node(place.rank), size: nodes.count() };
     let first = leader(nodes, node.rank, root);
     let (members, own) = inside(nodes, place.rank);
@@ -137,10 +148,6 @@ pub fn reduce<P: Plan>(
     reduce::run(&mut within, own, reduce_within(how.within), nodes.index(first), of_members)?;
     if first != place.rank {
         return Ok(());
-    }
-    if how.among == Reduce::Chain {
-        // Its tracks use the scratch that this one has used.
-        plan.join()?;
     }
     let mut among = Among::new(plan, PHASES, |node| leader(nodes, node, root));
     let of_nodes = Vectors { input: of_node, scratch, ..vectors };

@@ -42,7 +42,7 @@ pub struct Crew {
 }
 
 /// An algorithm with its price.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 #[expect(clippy::exhaustive_structs, reason = "two parts")]
 pub struct Priced<F> {
     /// The algorithm.

@@ -50,7 +50,10 @@ fn broadcasts_cross_nodes_once_for_each() {
         for (among, within) in
             all.into_iter().flat_map(|among| WITHIN.map(|within| (among, within)))
         {
-            for (root, len) in roots(size).into_iter().flat_map(|root| [(root, 0), (root, 100)]) {
+            let lengths = [0, 100, 700 << 10];
+            for (root, len) in
+                roots(size).into_iter().flat_map(|root| lengths.map(|len| (root, len)))
+            {
                 let how = Layered { within, among };
                 let proof = holds(prove::bcast(&nodes, size, how, root, len), &shape, &(how, root));
                 if among == Bcast::Flat {
@@ -71,7 +74,7 @@ fn reductions() {
         {
             let how = Layered { within, among };
             for root in roots(size) {
-                for vector in [(0, 1), (12, 3), (200, 1)] {
+                for vector in [(0, 1), (12, 3), (200, 1), (700 << 10, 40)] {
                     let proof = prove::reduce(&nodes, size, how, root, vector);
                     holds(proof, &shape, &(how, root, vector));
                 }
@@ -148,5 +151,56 @@ fn scattered_reductions_of_consecutive_nodes() {
                 holds(prove::reduce_scatter(&nodes, how, &offsets), &shape, &how);
             }
         }
+    }
+}
+
+/// Whatever is priced among nodes can be chosen, so it is proven.
+#[test]
+fn all_forms_that_may_be_chosen_among_nodes() {
+    use crate::coll::price::{Costs, Crew};
+    for shape in shapes() {
+        let (nodes, size) = (Nodes::new(shape.iter().copied()), shape.len() as u32);
+        let among = Crew { ranks: nodes.count(), share: 1.0 };
+        for priced in among.barriers(&Costs::TCP) {
+            holds(prove::barrier(&nodes, size, priced.form), &shape, &priced.form);
+        }
+        for root in roots(size) {
+            for priced in among.bcasts(&Costs::TCP, 20_000) {
+                let how = Layered { within: Tree::Binomial, among: priced.form };
+                holds(prove::bcast(&nodes, size, how, root, 20_000), &shape, &(how, root));
+            }
+            for priced in among.reduces(&Costs::TCP, 20_000, true) {
+                let how = Layered { within: Tree::Linear, among: priced.form };
+                holds(prove::reduce(&nodes, size, how, root, (20_000, 8)), &shape, &(how, root));
+            }
+        }
+    }
+}
+
+/// Of the same algorithms, each on its layer alone, the first would have to end before the second begins.
+#[test]
+fn pieces_of_a_chain_take_less_time_than_layers_one_by_one() {
+    use crate::coll::price::Costs;
+    use crate::fixed::Call;
+    use crate::fixed::simulate::{Simulator, Time};
+    let time =
+        |ran: Result<crate::fixed::simulate::Time, _>| ran.expect("a plan that ends").nanoseconds;
+    let bytes = 4 << 20;
+    let (nodes, each) = (8, 8);
+    let leaders = Simulator::new(Costs::TCP);
+    let on = leaders.with_nodes(each, Costs::SHARED_MEMORY);
+    let inside = Simulator::new(Costs::TCP).with_nodes(each, Costs::SHARED_MEMORY);
+    let call = |ranks| Call::doubles(ranks, bytes);
+    for tree in WITHIN {
+        let how = Layered { within: tree, among: Bcast::Chain };
+        let both = time(on.our_layered_bcast(call(nodes * each), how));
+        let among = time(leaders.our_bcast(call(nodes), Bcast::Chain));
+        let within = time(inside.our_bcast(call(each), super::bcast_within(tree)));
+        assert!(both < among + within, "bcast {tree:?}: {both} beside {among} and {within}");
+        let how = Layered { within: tree, among: Reduce::Chain };
+        let both = time(on.our_layered_reduce(call(nodes * each), how));
+        let among = time(leaders.our_reduce(call(nodes), Reduce::Chain));
+        let within = time(inside.our_reduce(call(each), super::reduce_within(tree)));
+        assert!(both < among + within, "reduce {tree:?}: {both} beside {among} and {within}");
     }
 }

@@ -9,6 +9,7 @@ use std::str::FromStr;
 use super::{
     AllreduceForm, Costs, CostsError, Crew, Load, Priced, Staged, allgather, barrier, bcast, reduce,
 };
+use crate::coll::bcast::CHAIN_PIECE;
 use crate::coll::forms::{Allgather, Alltoall, Barrier, Bcast, Reduce, ReduceScatter, Tree};
 use crate::coll::layers::{Layered, bcast_within, reduce_within};
 use crate::coll::nodes::Nodes;
@@ -125,19 +126,39 @@ impl Prices {
         if linear.time <= binomial.time { linear } else { binomial }
     }
 
+    /// The price of what a layer within nodes adds to a chain among them: the way of one piece, and what the others keep
+    /// its ranks busy. `load` is that of so many bytes.
+    fn in_pieces(
+        &self,
+        most: u32,
+        bytes: usize,
+        load: impl Fn(Tree, u32, usize) -> Load,
+    ) -> Priced<Tree> {
+        let pieces = bytes.div_ceil(CHAIN_PIECE).max(1);
+        self.within(most, |tree, crew| {
+            let piece = load(tree, crew.ranks, bytes / pieces);
+            let others = Load { hops: 0.0, ..piece }.times(pieces as f64 - 1.0);
+            piece.then(others).time(crew, &self.costs.near)
+        })
+    }
+
+    /// The same layer within nodes for each of the algorithms among them.
+    fn each<F>(within: Priced<Tree>, among: Vec<Priced<F>>) -> Vec<(Priced<Tree>, Priced<F>)> {
+        among.into_iter().map(|among| (within, among)).collect()
+    }
+
     /// All ways, the cheapest first.
     fn all<F>(
         forms: Vec<Priced<F>>,
-        layered: Option<(Priced<Tree>, Vec<Priced<F>>)>,
+        layered: Option<Vec<(Priced<Tree>, Priced<F>)>>,
     ) -> Vec<Priced<Way<F>>> {
         let form = |Priced { form, time }| Priced { form: Way::Form(form), time };
         let mut all: Vec<_> = forms.into_iter().map(form).collect();
-        if let Some((within, among)) = layered {
-            all.extend(among.into_iter().map(|Priced { form, time }| Priced {
-                form: Way::Layered(Layered { within: within.form, among: form }),
-                time: within.time + time,
-            }));
-        }
+        let layers = |(within, among): (Priced<Tree>, Priced<F>)| Priced {
+            form: Way::Layered(Layered { within: within.form, among: among.form }),
+            time: within.time + among.time,
+        };
+        all.extend(layered.into_iter().flatten().map(layers));
         all.sort_by(|one, other| one.time.total_cmp(&other.time));
         all
     }
@@ -153,7 +174,7 @@ impl Prices {
             let within = self.within(layers.most, |_, crew| {
                 barrier(crew.ranks, Barrier::Flat).time(crew, &self.costs.near)
             });
-            (within, Self::leaders(layers).barriers(&self.costs.far))
+            Self::each(within, Self::leaders(layers).barriers(&self.costs.far))
         });
         Self::all(self.crew.barriers(self.anywhere()), layered)
     }
@@ -161,10 +182,14 @@ impl Prices {
     /// All ways of broadcasts of `bytes`.
     pub fn bcasts(&self, bytes: usize) -> Vec<Priced<Way<Bcast>>> {
         let layered = self.parts().map(|layers| {
+            let load = |tree, ranks, bytes| bcast(ranks, bcast_within(tree), bytes);
             let within = self.within(layers.most, |tree, crew| {
-                bcast(crew.ranks, bcast_within(tree), bytes).time(crew, &self.costs.near)
+                load(tree, crew.ranks, bytes).time(crew, &self.costs.near)
             });
-            (within, Self::leaders(layers).bcasts(&self.costs.far, bytes))
+            let in_pieces = self.in_pieces(layers.most, bytes, load);
+            let among = Self::leaders(layers).bcasts(&self.costs.far, bytes).into_iter();
+            let of = |form: &Bcast| if *form == Bcast::Chain { in_pieces } else { within };
+            among.map(|among| (of(&among.form), among)).collect()
         });
         Self::all(self.crew.bcasts(self.anywhere(), bytes), layered)
     }
@@ -173,10 +198,14 @@ impl Prices {
     pub fn reduces(&self, bytes: usize, commutative: bool) -> Vec<Priced<Way<Reduce>>> {
         let parts = self.parts().filter(|layers| commutative || layers.consecutive);
         let layered = parts.map(|layers| {
+            let load = |tree, ranks, bytes| reduce(ranks, reduce_within(tree), bytes);
             let within = self.within(layers.most, |tree, crew| {
-                reduce(crew.ranks, reduce_within(tree), bytes).time(crew, &self.costs.near)
+                load(tree, crew.ranks, bytes).time(crew, &self.costs.near)
             });
-            (within, Self::leaders(layers).reduces(&self.costs.far, bytes, commutative))
+            let in_pieces = self.in_pieces(layers.most, bytes, load);
+            let among = Self::leaders(layers).reduces(&self.costs.far, bytes, commutative);
+            let of = |form: &Reduce| if *form == Reduce::Chain { in_pieces } else { within };
+            among.into_iter().map(|among| (of(&among.form), among)).collect()
         });
         Self::all(self.crew.reduces(self.anywhere(), bytes, commutative), layered)
     }
@@ -190,7 +219,10 @@ impl Prices {
                 let bcast = bcast(crew.ranks, bcast_within(tree), bytes);
                 reduce.then(bcast).time(crew, &self.costs.near)
             });
-            (within, Self::leaders(layers).allreduces(&self.costs.far, bytes, commutative))
+            Self::each(
+                within,
+                Self::leaders(layers).allreduces(&self.costs.far, bytes, commutative),
+            )
         });
         Self::all(self.crew.allreduces(self.anywhere(), bytes, commutative), layered)
     }
@@ -209,7 +241,7 @@ impl Prices {
                 Self::leaders(layers).allgathers(&self.costs.far, block * layers.most as usize);
             // Nodes may have blocks of different lengths together.
             let any = [Allgather::Bruck, Allgather::Ring, Allgather::Direct];
-            (within, among.into_iter().filter(|way| any.contains(&way.form)).collect())
+            Self::each(within, among.into_iter().filter(|way| any.contains(&way.form)).collect())
         });
         Self::all(self.crew.allgathers(self.anywhere(), block), layered)
     }
@@ -254,7 +286,10 @@ impl Prices {
                 let scatter = Load::fan_out(f64::from(crew.ranks - 1), block);
                 reduce.then(scatter).time(crew, &self.costs.near)
             });
-            (within, Self::leaders(layers).reduce_scatters(&self.costs.far, total, commutative))
+            Self::each(
+                within,
+                Self::leaders(layers).reduce_scatters(&self.costs.far, total, commutative),
+            )
         });
         Self::all(self.crew.reduce_scatters(self.anywhere(), total, commutative), layered)
     }

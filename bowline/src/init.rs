@@ -9,7 +9,6 @@ use bowline_launch::bootstrap::{BootError, Bootstrap, Need, StartedBy, bootstrap
 use bowline_launch::pmi::PmiError;
 use bowline_mpi::{CollOptions, Directory, DirectoryError, MpiError, World, WorldParts};
 use bowline_ucp::Worker;
-use bowline_uct::Caps;
 use rustix::process::Pid;
 use thiserror::Error;
 
@@ -197,17 +196,11 @@ pub(crate) fn enter(config: &Config) -> Result<Entered, InitError> {
         nodes = nodes_of(&boot.kvs.get(NODES)?, size);
     }
     waiting.share_processors(shared);
-    waiting.networks_alone(size > 1 && (boot.local_size == 1 || !has_near_lane(&worker)));
+    waiting.networks_alone(size > 1 && boot.local_size == 1);
     worker.share_processors(shared);
     let node_id = boot.job.node_id();
     let boot = std::sync::Arc::new(Mutex::new(boot));
     Ok(Entered { worker, rank, size, node_id, shared, share, nodes, boot })
-}
-
-/// Whether a lane reaches other ranks of this node by memory.
-fn has_near_lane(worker: &Worker) -> bool {
-    let far = |caps: Caps| caps.contains(Caps::INTER_NODE) && !caps.contains(Caps::RESTS);
-    worker.lane_attrs().iter().any(|attr| !attr.caps.contains(Caps::LOOPBACK) && !far(attr.caps))
 }
 
 /// Leaves the job, after everything of this rank is gone, the worker included. A rank that panics

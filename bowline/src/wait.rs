@@ -9,9 +9,10 @@
 //! from its first empty looks on: a computing neighbour loses about 2 % beside yielding waiters,
 //! and its processor share beside spinning ones.
 //!
-//! A rank that only networks bring messages and that shares its processor sleeps after one more look, without a yield:
-//! a message that is not there yet is further away than a wake-up takes, and of yields among many such ranks each one
-//! changes threads for nothing.
+//! A rank that is alone on its node, so that only networks bring it messages, and that shares its processor with ranks of
+//! other nodes sleeps after one more look, without a yield: a message that is not there yet is further away than a wake-up
+//! takes, and of yields among many such ranks each one changes threads for nothing. Ranks of one node yield to each other
+//! although they have nothing but sockets: what they wait for is a system call of another rank away.
 //!
 //! Where programs of others compute on the processor, a yield lasts a time slice of theirs. The waiter
 //! notices that and has its rank sleep instead, for a time (module `contention`). Ranks of its own job that
@@ -49,7 +50,7 @@ bowline_base::settings! {
         pub YIELDS: u32 = Setting::<u32>::integer("BOWLINE_WAIT_YIELDS", 400, 0, 1_000_000_000)
             .cost("power, a little of the neighbours' time, and now and then a time slice of the rank's own where other programs compute on its processor")
             .change("lower it where ranks wait long and often, as in a pool of workers");
-        /// The same for a rank that only networks bring messages: a look at sockets costs system calls, and what
+        /// The same for a rank that is alone on its node: a look at sockets costs system calls, and what
         /// others do on its processor brings no message nearer.
         pub YIELDS_NETWORK: u32 = Setting::<u32>::integer("BOWLINE_WAIT_YIELDS_NETWORK", 0, 0, 1_000_000_000)
             .cost("processor time, about two microseconds for each, which ranks and programs beside do not have")
@@ -69,8 +70,8 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 /// Looks at shared memory before the first yield of a rank that shares its processor.
 const LOOKS_SHARED: u32 = 2;
 
-/// Looks at sockets before the first yield, or the sleep, of a rank that shares its processor and that only networks
-/// bring messages: behind a message there may be another one.
+/// Looks at sockets before the first yield, or the sleep, of a rank that shares its processor and is alone on its node:
+/// behind a message there may be another one.
 const LOOKS_NETWORK: u32 = 1;
 
 /// Something to be looked at while asleep, for instance processes that nobody else watches.
@@ -150,7 +151,7 @@ impl Policy {
         self.0.shared.store(shared, Ordering::Relaxed);
     }
 
-    /// Whether only networks bring the rank messages: no other rank of its job is reached by memory.
+    /// Whether only networks bring the rank messages: no other rank of its job is on this node.
     pub fn networks_alone(&self, alone: bool) {
         // Relaxed: a hint, which publishes nothing.
         self.0.networks.store(alone, Ordering::Relaxed);

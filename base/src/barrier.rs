@@ -89,6 +89,11 @@ impl Damaged {
     pub const fn call() -> Self {
         Self("another member is in another collective, or its call")
     }
+
+    /// Where another member has said that its data is, which cannot be read.
+    pub const fn data() -> Self {
+        Self("what another member has said of its data")
+    }
 }
 
 /// A member's part in a round.

@@ -17,6 +17,7 @@ use crate::address::SERVES;
 use crate::close::KeyUse;
 use crate::emulate::{Opened, Served, What};
 use crate::error::OpError;
+use crate::fetch::WHOLE_PROCESS;
 use crate::one_sided::{Kind, Progress, Task, op_error};
 use crate::peer::Ep;
 use crate::request::{OneSided, RequestId};
@@ -237,6 +238,25 @@ impl Worker {
         let opened = inner.engine.emulation.open(opened);
         let (ep, rkey) = (EpId(u32::MAX), RkeyId(opened));
         Ok(RemoteKey { lane: NO_LANE, ep, rkey, served: Some(opened) })
+    }
+
+    /// A key for all memory of the process of the peer `ep`, on this node, where a transport copies from there in the call.
+    /// Whether the system allows that shows at the first operation, and any address is checked by it.
+    ///
+    /// # Errors
+    /// When no transport has such keys, or none leads to the peer.
+    pub fn rkey_of_process(&self, ep: Ep) -> Result<RemoteKey, RmaError> {
+        let copies = |iface: &dyn bowline_uct::Iface| {
+            let caps = iface.attr().caps;
+            caps.contains(Caps::GET_ZCOPY | Caps::RKEY_PTR)
+                && !caps.intersects(Caps::EXPOSE | Caps::LENT_ONLY | Caps::CARRIES)
+        };
+        let inner = self.inner.borrow();
+        let lane = inner.first_lane(copies).ok_or(RmaError::NoLane("read a process's memory"))?;
+        let mut packed = AddrWriter::new();
+        packed.bytes(inner.lanes[lane].iface.attr().provider.as_bytes()).bytes(&WHOLE_PROCESS);
+        drop(inner);
+        self.rkey_unpack(ep, &packed.finish())
     }
 
     /// Hands a view of `len` bytes of the peer's memory at `remote` to `look`, where the transport

@@ -71,6 +71,7 @@ cases! {
     a_blocked_rank_moves_its_other_work_on,
     collectives_bring_what_they_must,
     random_collectives_bring_what_they_must,
+    long_blocks_are_read_where_they_lie,
     collectives_in_the_background_bring_what_they_must,
     collectives_in_the_background_end_with_a_death,
     what_is_pending_beside_a_failure_stays,
@@ -431,6 +432,16 @@ fn random_collectives_bring_what_they_must() {
 
 fn collectives_in_the_background_bring_what_they_must() {
     SIZES.iter().for_each(|&ranks| passes(&job(ranks, "later.c", &[])));
+}
+
+fn long_blocks_are_read_where_they_lie() {
+    for ranks in [3, 8] {
+        passes(&job(ranks, "reads.c", &["other-lengths"]));
+    }
+    // Where the system forbids it, all goes through slots.
+    passes(&job_with(3, "reads.c", &["other-lengths"], &[("BOWLINE_SHM_CMA", "no")]));
+    let ended = surviving_job(4, "reads.c", &["death"]);
+    assert_eq!(ended.stdout, "ok\n", "{ended:#?}");
 }
 
 fn collectives_in_the_background_end_with_a_death() {

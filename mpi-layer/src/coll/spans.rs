@@ -313,7 +313,8 @@ impl Communicator {
             && let Some(staging) = self.staging()?
         {
             let _told = self.inner.told("alltoall", &SHARED, (len, 0), false);
-            return staging.alltoall(&self.inner, buffers, len, &from, &into);
+            staging.alltoall(&self.inner, buffers, len, &from, &into)?;
+            return self.find_reads(staging, len);
         }
         let _told = self.inner.told("alltoall", &how, (len, 0), on.later());
         let scratch = alltoall::scratch(how, self.inner.size, len);

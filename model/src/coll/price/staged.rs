@@ -1,5 +1,5 @@
 //! Collectives through memory that the ranks share, and their loads: what a rank puts into slots and takes out of them,
-//! and the marks by which ranks know of each other.
+//! what it reads from where it lies with another one, and the marks by which ranks know of each other.
 //!
 //! Nothing here is a plan: the steps are those of mpi-layer, which no message carries. The loads have its limits too, as
 //! far as they show in times.
@@ -37,6 +37,14 @@ const CELL_BYTES: usize = 4 << 10;
 /// Bytes of a slot.
 const SLOT_BYTES: usize = 128 << 10;
 
+/// Least bytes of a block that is read from where it lies, and of all such blocks together.
+const READ_BYTES: usize = 32 << 10;
+const READ_ALL_BYTES: usize = 2 << 20;
+
+/// What a byte that is read takes of one by a message, which is read too: a rank does so with all blocks, one after the
+/// other.
+const READ: f64 = 0.8;
+
 /// Vectors that have at most so many bytes together are combined by one rank.
 const ALONE_BYTES: usize = 128 << 10;
 
@@ -65,9 +73,21 @@ impl Staged {
         !matches!(self, Self::Bcast) || bytes <= CELL_BYTES || bytes >= 2 * SLOT_BYTES
     }
 
+    /// Whether ranks that can read each other's memory do so with blocks of `bytes`, and use no slots: where long blocks
+    /// do not stay in caches, so that copies out of slots take as long as those that reads save.
+    pub const fn reads(self, ranks: u32, bytes: usize) -> bool {
+        let all = bytes.saturating_mul(ranks as usize).saturating_mul(ranks as usize);
+        matches!(self, Self::Alltoall) && ranks > 2 && bytes >= READ_BYTES && all >= READ_ALL_BYTES
+    }
+
     /// What it does, with vectors or blocks of `bytes`; a reduction that is scattered has vectors.
     pub fn load(self, ranks: u32, bytes: usize) -> Load {
         let (n, len) = (f64::from(ranks), bytes as f64);
+        if self.reads(ranks, bytes) {
+            // All wait until each has said where its blocks are, and until all are read.
+            let (marks, all_marks, copied) = (4.0 * n, 4.0 * n * n, READ * (n - 1.0) * len);
+            return Load { marks, all_marks, copied, switches: 2.0, ..Load::default() };
+        }
         let others = n - 1.0;
         let block = len / n;
         let alone = bytes.saturating_mul(ranks as usize) <= ALONE_BYTES;
@@ -153,6 +173,14 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn long_blocks_are_read_by_their_number_and_length() {
+        let reads = |ranks, bytes| Staged::Alltoall.reads(ranks, bytes);
+        assert!(reads(8, 64 << 10) && reads(16, 32 << 10) && reads(4, 128 << 10));
+        assert!(!reads(4, 64 << 10) && !reads(64, 16 << 10) && !reads(2, 1 << 30));
+        assert!(!Staged::Allgather.reads(8, 1 << 20));
     }
 
     #[test]

@@ -10,8 +10,9 @@
 //! sent by a rank that is further.
 
 pub(super) mod chain;
+pub(super) mod reads;
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 
 use bowline_base::staging::{Geometry, Member, Progress};
 use bowline_base::sync::{LINE, Line};
@@ -64,6 +65,8 @@ pub(crate) struct Staging {
     member: RefCell<Member>,
     damaged: Cell<bool>,
     scratch: RefCell<Scratch>,
+    /// How ranks read each other's memory, where that was asked for.
+    reads: OnceCell<reads::Reads>,
 }
 
 /// What a rank takes a collective to be.
@@ -263,13 +266,16 @@ impl Staging {
     fn new(worker: &Worker, home: Home, rank: u32, geometry: Geometry) -> Result<Self, MpiError> {
         let start = home.with(worker, geometry.bytes(), |view| view.as_ptr())?;
         let member = RefCell::new(Member::new(rank, geometry));
-        let (damaged, scratch) = (Cell::new(false), RefCell::default());
-        Ok(Self { home, start, geometry, member, damaged, scratch })
+        let (damaged, scratch, reads) = (Cell::new(false), RefCell::default(), OnceCell::new());
+        Ok(Self { home, start, geometry, member, damaged, scratch, reads })
     }
 
     /// Gives the memory, or the key, back.
     pub(crate) fn release(&self, worker: &Worker) {
         self.home.release(worker);
+        if let Some(reads) = self.reads.get() {
+            reads.release(worker);
+        }
     }
 
     /// Does something in the memory.

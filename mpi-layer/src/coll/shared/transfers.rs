@@ -2,15 +2,16 @@
 //!
 //! Bytes are copied twice, into a slot and out of it, which two ranks do at the same time where they have two
 //! processors. Each rank copies as much as the others where the collective allows it, since ranks that share processors get
-//! equal parts of them. Operations combine copies, never what lies in memory that others write.
+//! equal parts of them. Operations combine copies, never what lies in memory that others write. Long blocks of all-to-alls
+//! need no slot where they can be [read](reads).
 
 use super::Broken;
 use super::cells;
-use super::staged::chain;
 use super::staged::{
     ALLGATHER, ALLREDUCE, ALLTOALL, BCAST, GATHER, Passage, REDUCE, REDUCE_SCATTER, Sources,
     Staging, Terms, Transfer, share, slot_bytes,
 };
+use super::staged::{chain, reads};
 use crate::coll::arena::Buffers;
 use crate::coll::engine::Operands;
 use crate::coll::spans::Reduction;
@@ -18,6 +19,7 @@ use crate::comm::CommInner;
 use crate::error::MpiError;
 use bowline_model::coll::blocks::Blocks;
 use bowline_model::coll::plan::Span;
+use bowline_model::coll::price::Staged;
 
 /// Vectors up to this length are combined by one rank, all together.
 const ALONE_MAX: usize = 128 << 10;
@@ -423,9 +425,14 @@ impl Staging {
         let terms = Terms { kind: ALLTOALL, root: 0, len };
         buffers.copy(from.span(rank), into.span(rank));
         let cut = |len| Cut::new(ranks, len, 1).expect("a byte fits");
-        self.collective(comm, terms, &|len| cut(len).steps(), |passage| {
+        let reads = |len| self.reads().filter(|_| Staged::Alltoall.reads(ranks, len));
+        let steps_of = |len| if reads(len).is_some() { 1 } else { cut(len).steps() };
+        self.collective(comm, terms, &steps_of, |passage| {
             if self.in_cells(ALLTOALL, len) {
                 return cells::alltoall(passage, buffers, len, from, into);
+            }
+            if let Some(reads) = reads(len) {
+                return reads::alltoall(passage, buffers, reads, from, into);
             }
             let (sink, sources, cut) = (Sink::Places(into), Sources::AllAlike, cut(len));
             passage.go(&mut Exchange { buffers, from, sink, sources, cut, rank })

@@ -188,8 +188,9 @@ impl Jobs {
         self.variables.push((name.to_owned(), value.to_owned()));
     }
 
-    /// What `bowline model fit` finds of `transport`, as JSON: over the network with delay if there is one, or else on
-    /// this machine. Pictures and samples go into `output`.
+    /// What `bowline model fit` finds of `transport` at sizes in bytes, as JSON: over the network with delay if there is
+    /// one, or else on this machine. With `blocking` each put is flushed on its own. Pictures and samples go into
+    /// `output`.
     ///
     /// # Errors
     /// When it fails or takes longer than its time limit.
@@ -198,12 +199,17 @@ impl Jobs {
         transport: &str,
         ranks: u32,
         repetitions: u32,
+        sizes: &[u64],
+        blocking: bool,
         output: Option<&Path>,
     ) -> Result<serde_json::Value, BenchError> {
         let program = self.prefix.join("bin/bowline");
         let mut words = vec!["model", "fit", "--json", "--transport", transport];
         let (count, repetitions) = (ranks.to_string(), repetitions.to_string());
-        words.extend(["-n", &count, "--reps", &repetitions, "--size", "8,64,512,4k,32k,128k"]);
+        let sizes: Vec<_> = sizes.iter().map(u64::to_string).collect();
+        let sizes = sizes.join(",");
+        words.extend(["-n", &count, "--reps", &repetitions, "--size", &sizes]);
+        words.extend(blocking.then_some("--blocking"));
         let output = output.map(|path| path.to_string_lossy().into_owned());
         if let Some(output) = &output {
             words.extend(["--output", output]);

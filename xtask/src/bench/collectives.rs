@@ -8,24 +8,25 @@
 mod choices;
 mod correlation;
 mod fits;
+mod loaded;
+mod merging;
 mod pictures;
+mod queues;
 mod ranks;
+mod simulated;
+mod sizes;
 mod tables;
+mod widths;
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
-use bowline_model::choice::{Order, Reading, Search, choose, choose_of, time};
+use anyhow::Result;
+use bowline_model::choice::{Order, Reading, choose, time};
 use bowline_model::coll::prove;
-use bowline_model::cost::{Pipelining, best_width, factor_cap};
-use bowline_model::fennel::generate::allreduce;
-use bowline_model::fennel::instrument::Skew;
-use bowline_model::fennel::machine::Machine;
-use bowline_model::fennel::network::{Fixed, Pipelined};
+use bowline_model::fennel::network::Pipelined;
 use bowline_model::schedule::Schedule;
 use serde::Serialize;
 
-use self::pictures::Curve;
 use super::output;
 use crate::workspace::Workspace;
 
@@ -54,8 +55,13 @@ struct Row {
     unit: &'static str,
 }
 
-/// The ratio that chapter 5 computes with.
-const RATIO: f64 = 2.911;
+/// What is computed and simulated.
+#[derive(Debug, Serialize)]
+struct Computed {
+    rows: Vec<Row>,
+    /// E12: the best schedules of each form.
+    merging: Vec<merging::Forms>,
+}
 
 /// What was measured on a Cray XC30: ranks, schedule, and how much less time than recursive doubling it took, by the
 /// shortest times and by medians. (Table 5.3.)
@@ -101,15 +107,13 @@ pub(super) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         };
     }
     let mut rows = Vec::new();
-    widths(&mut rows);
-    efficiencies(&mut rows);
-    merging(&mut rows)?;
+    let plots = options.real.plots.as_deref();
+    widths::best(&mut rows, plots)?;
+    widths::efficiencies(&mut rows, plots)?;
+    let merging = merging::measure(&mut rows, plots)?;
     messages(&mut rows)?;
-    let curves = gains(&mut rows)?;
-    if let Some(directory) = &options.real.plots {
-        let title = "Allreduce of 8 bytes: less time than recursive doubling, %";
-        pictures::draw(&directory.join("e6-modelled.png"), title, "ranks", &curves)?;
-    }
+    simulated::gains(&mut rows, plots)?;
+    simulated::sizes(&mut rows, plots)?;
     great_machines(&mut rows);
     println!("{:<4} {:<68} {:>10} {:>10}", "", "", "published", "here");
     for Row { experiment, what, published, ours, unit } in &rows {
@@ -117,79 +121,9 @@ pub(super) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         println!("{experiment:<4} {what:<68} {published:>10} {ours:>10.2} {unit}");
     }
     match &options.json {
-        Some(path) => output::write_json(path, &rows),
+        Some(path) => output::write_json(path, &Computed { rows, merging }),
         None => Ok(()),
     }
-}
-
-/// E4: the best width of a multicast, and the greatest factor that is worth its messages.
-fn widths(rows: &mut Vec<Row>) {
-    let mut row = |what: String, published, ours| {
-        rows.push(Row { experiment: "E4", what, published: Some(published), ours, unit: "" });
-    };
-    for (ratio, width, cap) in [(RATIO, 3.258, 12.0), (2.316, 2.83, 9.0)] {
-        row(format!("best width at ratio {ratio}"), width, best_width(ratio));
-        row(format!("greatest factor at ratio {ratio}"), cap, f64::from(factor_cap(ratio)));
-    }
-}
-
-/// E5: the mean of the least time of all schedules, in that of the one that is chosen, for 2 to 1024 ranks. The published
-/// means are those of a ratio of 2.9; with 2.911, the one of the published table, they are 72.0, 92.4 and 97.2.
-fn efficiencies(rows: &mut Vec<Row>) {
-    const ROUNDED: f64 = 2.9;
-    let cost = Pipelining { pipelining: ROUNDED, required: 1.0 };
-    let mut search = Search::new(cost, Reading::Published);
-    let mut mean = |of: &dyn Fn(u32) -> Schedule| {
-        let part = |ranks| search.least(ranks) / time(&of(ranks), cost, Reading::Published);
-        (2..=1024).map(part).sum::<f64>() * 100.0 / 1023.0
-    };
-    let found = [
-        ("recursive doubling", 72.1, mean(&Schedule::doubling)),
-        ("greatest factors to 12 first", 92.4, mean(&|n| choose(n, ROUNDED, Order::Greatest))),
-        // The cap of the ratio that was fitted.
-        ("greatest factors to 9 first", 92.4, mean(&|n| choose_of(n, &[9, 8, 7, 6, 5, 4, 3, 2]))),
-        ("heuristic, cheapest factors first", 97.1, mean(&|n| choose(n, ROUNDED, Order::ByCost))),
-    ];
-    for (what, published, ours) in found {
-        let what = format!("efficiency to 1024 ranks: {what}");
-        rows.push(Row { experiment: "E5", what, published: Some(published), ours, unit: "%" });
-    }
-}
-
-/// What the simulator finds with the parameters of chapter 5 for vectors of so many bytes, and by how much ranks end
-/// apart.
-fn simulated(ranks: u32, text: &str, bytes: usize) -> Result<(f64, f64)> {
-    let schedule = Schedule::parse(ranks, text).context("a published schedule")?;
-    let mut machine = Machine { network: Pipelined::CHAPTER_5, compute: Fixed(10.0) };
-    let mut skew = Skew::new(ranks);
-    let time = machine.run(&allreduce(&schedule, bytes), &mut [&mut skew])?;
-    Ok((time, skew.spread()))
-}
-
-/// E12: seven ranks, merged and collapsed. The published figures are those of vectors of no length.
-fn merging(rows: &mut Vec<Row>) -> Result<()> {
-    let (split, apart) = simulated(7, "c6m2,a2,a2,e6m2", 0)?;
-    let mut row = |what: &str, published, ours, unit| {
-        rows.push(Row { experiment: "E12", what: what.to_owned(), published, ours, unit });
-    };
-    row("7 ranks, collapsed: ends apart", Some(700.0), apart, "ns");
-    let merges = [("m1g2a3,n1g3a2", Some(41.8), 100.0), ("m3g2a2,n3g2a2", None, 200.0)];
-    for (text, less, published) in merges {
-        let (time, apart) = simulated(7, text, 0)?;
-        row(&format!("7 ranks, {text}: less time"), less, 100.0 * (1.0 - time / split), "%");
-        row(&format!("7 ranks, {text}: ends apart, at most"), Some(published), apart, "ns");
-    }
-    let (mut better, mut counted) = (0, 0);
-    for ranks in (5..=64_u32).filter(|ranks| !ranks.is_power_of_two()) {
-        let merged = choose(ranks, 5.0, Order::ByCost);
-        let (one, _) = simulated(ranks, &merged.to_string(), 8)?;
-        let (other, _) = simulated(ranks, &Schedule::doubling(ranks).to_string(), 8)?;
-        counted += 1;
-        better += u32::from(one < other);
-    }
-    let what = format!("of {counted} numbers of ranks to 64, the heuristic beats collapsing at");
-    rows.push(Row { experiment: "E12", what, published: None, ours: f64::from(better), unit: "" });
-    Ok(())
 }
 
 /// E13: messages of 64 ranks.
@@ -201,37 +135,6 @@ fn messages(rows: &mut Vec<Row>) -> Result<()> {
         rows.push(Row { experiment: "E13", what, published: Some(published), ours, unit: "" });
     }
     Ok(())
-}
-
-/// E6 by the simulator with the parameters that were fitted on that machine: what the model leaves of the gains that
-/// were measured.
-fn gains(rows: &mut Vec<Row>) -> Result<[Curve; 3]> {
-    let Pipelining { pipelining, required } = Pipelining::ARCHER;
-    let cost = Pipelining { pipelining: pipelining * 1e3, required: required * 1e3 };
-    let time = |schedule: &Schedule| {
-        let mut machine = Machine { network: Pipelined { cost, byte: 0.0 }, compute: Fixed(0.0) };
-        machine.run(&allreduce(schedule, 8), &mut [])
-    };
-    let curve = |name: &str| Curve { name: name.to_owned(), points: Vec::new() };
-    let mut curves = [
-        curve("published, minimum"),
-        curve("the same schedules, simulated"),
-        curve("the heuristic's, simulated"),
-    ];
-    for (ranks, text, published, _) in MEASURED {
-        curves[0].points.push((ranks.into(), published));
-        let doubling = time(&Schedule::doubling(ranks))?;
-        for (curve, (name, schedule)) in (1..).zip([
-            (text.to_owned(), Schedule::parse(ranks, text)?),
-            ("the heuristic's".to_owned(), choose(ranks, cost.ratio(), Order::ByCost)),
-        ]) {
-            let ours = 100.0 * (1.0 - time(&schedule)? / doubling);
-            curves[curve].points.push((ranks.into(), ours));
-            let what = format!("{ranks} ranks, {name}: less time than doubling, simulated");
-            rows.push(Row { experiment: "E6", what, published: Some(published), ours, unit: "%" });
-        }
-    }
-    Ok(curves)
 }
 
 /// What a fixed choice of recursive doubling costs on great machines, under the costs of chapter 5's simulations.

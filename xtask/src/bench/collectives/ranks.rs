@@ -6,18 +6,16 @@
 //! within one run, in turns.
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use bowline_bench::{
     Amount, Contestant, Figures, Jobs, Order, PeersOptions, RelayOptions, Rounds, wheels,
 };
-use bowline_model::schedule::Schedule;
 use serde::Serialize;
 
 use super::pictures::{self, Curve};
-use super::{choices, correlation, fits, published};
+use super::{choices, correlation, fits, loaded, published, queues, sizes};
 
 /// What to take of real ranks.
 #[derive(clap::Args, Debug)]
@@ -64,9 +62,9 @@ pub(crate) enum Experiment {
     Fit,
     /// The published schedules beside recursive doubling, blocks of 10
     E6,
-    /// The same on a quiet machine and with loops of others on its processors
+    /// The same on a quiet machine and with loops of others on its processors, beside the model
     E7,
-    /// Message sizes to 4 KB
+    /// Message sizes to 4 KB, 8 and 64 ranks
     E8,
     /// Blocks of 1 to 10 operations
     E9,
@@ -74,7 +72,7 @@ pub(crate) enum Experiment {
     E10,
     /// Beside the peers' MPI_Allreduce
     E11,
-    /// Merged schedules, and receive queues in place of a transport's messages
+    /// Merged schedules and the heuristic's, and receive queues in place of a transport's messages
     E17,
     /// What is chosen beside every algorithm that could have been
     Choice,
@@ -95,6 +93,11 @@ impl Network {
             Self::Shm => "shm",
             Self::Tcp => "tcp",
         }
+    }
+
+    /// What `bowline model fit` calls the transport between its ranks.
+    pub(super) const fn transport(self) -> &'static str {
+        self.name()
     }
 }
 
@@ -129,6 +132,8 @@ pub(crate) struct Findings {
     fits: Vec<serde_json::Value>,
     /// Rank correlations of what was measured with what the model says.
     correlations: Vec<String>,
+    /// How far the model is from what was measured.
+    pub(super) errors: Vec<loaded::ModelError>,
 }
 
 /// A network with its jobs.
@@ -233,8 +238,8 @@ fn take(experiment: Experiment, site: &mut Site<'_>, findings: &mut Findings) ->
     match experiment {
         Experiment::Fit => fits::measure(site, &mut findings.fits),
         Experiment::E6 => gains(site, findings, "E6", &[4, 6, 8, 12, 16, 24, 32], &[]),
-        Experiment::E7 => loaded(site, findings),
-        Experiment::E8 => sizes(site, findings),
+        Experiment::E7 => loaded::measure(site, findings),
+        Experiment::E8 => sizes::measure(site, findings),
         Experiment::E9 => blocks(site, findings),
         Experiment::E10 => correlation::measure(site, &mut findings.correlations),
         Experiment::E11 => {
@@ -242,7 +247,7 @@ fn take(experiment: Experiment, site: &mut Site<'_>, findings: &mut Findings) ->
             let peers: Vec<_> = peers.into_iter().map(Contestant::peer).collect();
             gains(site, findings, "E11", &[4, 8, 16], &peers)
         }
-        Experiment::E17 => queues_and_merging(site, findings),
+        Experiment::E17 => queues::measure(site, findings),
         Experiment::Choice => {
             let cells = choices::measure(site)?;
             choices::show(&cells);
@@ -253,11 +258,11 @@ fn take(experiment: Experiment, site: &mut Site<'_>, findings: &mut Findings) ->
 }
 
 /// Bowline with an algorithm of allreduces.
-fn by(algorithm: &str) -> Contestant {
+pub(super) fn by(algorithm: &str) -> Contestant {
     Contestant::bowline(algorithm, &[("BOWLINE_ALLREDUCE", algorithm)])
 }
 
-fn owned(names: &[&str]) -> Vec<String> {
+pub(super) fn owned(names: &[&str]) -> Vec<String> {
     names.iter().map(|&name| name.to_owned()).collect()
 }
 
@@ -267,7 +272,7 @@ pub(super) fn allreduce(size: u64, block: u32) -> Order {
 }
 
 /// Notes what contestants took; the first one is recursive doubling.
-fn note(
+pub(super) fn note(
     site: &Site<'_>,
     findings: &mut Findings,
     experiment: &'static str,
@@ -387,90 +392,12 @@ fn gains(
     site.picture(&format!("{name}-skew"), title, "ranks", &skews)
 }
 
-/// Loops that keep the processors busy until they are dropped.
-struct Load(Vec<Child>);
-
-impl Load {
-    fn start(count: usize) -> Result<Self> {
-        let mut load = Self(Vec::new());
-        for _ in 0..count {
-            let mut command = Command::new("sh");
-            command.args(["-c", "while :; do :; done"]).stdin(Stdio::null());
-            load.0.push(command.spawn().context("cannot start a loop")?);
-        }
-        Ok(load)
-    }
-}
-
-impl Drop for Load {
-    fn drop(&mut self) {
-        for child in &mut self.0 {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-}
-
-/// E7: what other programs on the processors do to both.
-fn loaded(site: &mut Site<'_>, findings: &mut Findings) -> Result<()> {
-    for ranks in site.ranks(&[8]) {
-        let (schedule, min, median) = published(ranks)
-            .with_context(|| format!("--ranks {ranks}: nothing was published for it"))?;
-        let names = owned(&["doubling", schedule]);
-        for (loops, experiment) in [(0, "E7"), (2, "E7b")] {
-            println!("{experiment}: {loops} loops of others on the processors");
-            let _load = Load::start(loops)?;
-            let figures = site.within_jobs(ranks, &names, &[allreduce(8, 10)])?;
-            let told = Some((1, [min, median]));
-            note(site, findings, experiment, ranks, &names, &figures, told)?;
-            for (place, name) in names.iter().enumerate() {
-                let Some(rounds) = figures.get(&(place, allreduce(8, 10))) else { continue };
-                let (min, median) = (rounds.min_ns(), rounds.median_ns());
-                println!(
-                    "{experiment:<4} {ranks} ranks, {name}: median in the minimum {:.2}; published: on a quiet machine lower \
-                     minima and a smaller spread",
-                    median.unwrap_or_default() / min.unwrap_or(f64::NAN)
-                );
-            }
-        }
-    }
-    Ok(())
-}
-
-/// A time is beyond the knee of latency that is so many times that of 8 bytes.
-const KNEE: f64 = 1.25;
-
-/// E8: 8 bytes to 4 KB by every factored schedule.
-fn sizes(site: &mut Site<'_>, findings: &mut Findings) -> Result<()> {
-    for ranks in site.ranks(&[8]) {
-        let mut names = owned(&["doubling"]);
-        names.extend(factored(ranks));
-        let orders: Vec<Order> = (3..=12).map(|bits| allreduce(1 << bits, 10)).collect();
-        let figures = site.within_jobs(ranks, &names, &orders)?;
-        note(site, findings, "E8", ranks, &names, &figures, None)?;
-        let curve = |(place, name): (usize, &String)| Curve {
-            name: name.clone(),
-            points: points(&figures, place, |order| order.size as f64),
-        };
-        for (place, name) in names.iter().enumerate() {
-            let times = points(&figures, place, |order| order.size as f64);
-            let least = times.first().map_or(0.0, |first| first.1);
-            let knee = times.iter().find(|(_, us)| *us > KNEE * least);
-            let knee = knee.map_or_else(|| "beyond 4096".to_owned(), |(size, _)| size.to_string());
-            println!(
-                "E8   {ranks} ranks, {name}: a median above {KNEE} of that of 8 bytes first at {knee} bytes; published: \
-                 192 to 256 bytes at 8 ranks, multiplying ahead to 4 KB"
-            );
-        }
-        let curves: Vec<Curve> = names.iter().enumerate().map(curve).collect();
-        let title = format!("Allreduce of {ranks} ranks, median, us");
-        site.picture(&format!("e8-{ranks}"), &title, "bytes", &curves)?;
-    }
-    Ok(())
-}
-
 /// The medians of a contestant, us, over what an order has.
-fn points(figures: &Figures, place: usize, x: impl Fn(&Order) -> f64) -> Vec<(f64, f64)> {
+pub(super) fn points(
+    figures: &Figures,
+    place: usize,
+    x: impl Fn(&Order) -> f64,
+) -> Vec<(f64, f64)> {
     let mut points: Vec<(f64, f64)> = figures
         .iter()
         .filter(|((of, _), _)| *of == place)
@@ -482,7 +409,10 @@ fn points(figures: &Figures, place: usize, x: impl Fn(&Order) -> f64) -> Vec<(f6
 
 /// E9: blocks of 1 to 10 operations.
 fn blocks(site: &mut Site<'_>, findings: &mut Findings) -> Result<()> {
-    for ranks in site.ranks(&[16]) {
+    // The published number of ranks where one host has all of them: a network with delay has no 64 hosts unless they
+    // are asked for.
+    let usual: &[u32] = if site.network == Network::Shm { &[64] } else { &[16] };
+    for ranks in site.ranks(usual) {
         let (schedule, ..) = published(ranks)
             .with_context(|| format!("--ranks {ranks}: nothing was published for it"))?;
         let names = owned(&["doubling", schedule]);
@@ -508,7 +438,7 @@ fn blocks(site: &mut Site<'_>, findings: &mut Findings) -> Result<()> {
             );
         }
         let title = format!("Allreduce of 8 bytes, {ranks} ranks, median, us");
-        site.picture("e9", &title, "operations of a block", &curves)?;
+        site.picture(&format!("e9-{ranks}"), &title, "operations of a block", &curves)?;
     }
     Ok(())
 }
@@ -531,43 +461,6 @@ pub(super) fn factored(ranks: u32) -> Vec<String> {
     all
 }
 
-/// E17: merged schedules beside collapsed ones, and the published schedule through receive queues.
-fn queues_and_merging(site: &mut Site<'_>, findings: &mut Findings) -> Result<()> {
-    for (ranks, schedules) in [
-        (7, &["m1g2a3,n1g3a2", "m3g2a2,n3g2a2", "c6m2,a2,a2,e6m2"][..]),
-        (11, &["m2g3a3,n2g3a3", "a11"]),
-        (13, &["m1g3a4,n1g4a3", "a13"]),
-    ] {
-        if !site.options.ranks.is_empty() && !site.options.ranks.contains(&ranks) {
-            continue;
-        }
-        let mut names = owned(&["doubling"]);
-        for schedule in schedules {
-            Schedule::parse(ranks, schedule)
-                .with_context(|| format!("{schedule} of {ranks} ranks"))?;
-            names.push((*schedule).to_owned());
-        }
-        let figures = site.within_jobs(ranks, &names, &[allreduce(8, 10)])?;
-        note(site, findings, "E17", ranks, &names, &figures, None)?;
-    }
-    if site.network != Network::Shm {
-        println!("E17: receive queues are made of puts and atomics, which TCP has none of");
-        return Ok(());
-    }
-    for ranks in site.ranks(&[8, 16]) {
-        let Some((schedule, ..)) = published(ranks) else { continue };
-        let mut contestants = vec![by("doubling"), by(schedule)];
-        for queue in ["scmp", "scmp-rings", "ring", "locked"] {
-            let variables = [("BOWLINE_ALLREDUCE", schedule), ("BOWLINE_RECV_QUEUE", queue)];
-            contestants.push(Contestant::bowline(format!("{schedule} by {queue}"), &variables));
-        }
-        let figures = site.in_turns(ranks, &contestants, &[allreduce(8, 10)])?;
-        let names: Vec<_> = contestants.into_iter().map(|contestant| contestant.name).collect();
-        note(site, findings, "E17", ranks, &names, &figures, None)?;
-    }
-    Ok(())
-}
-
 /// What was asked for, checked before anything is built.
 pub(super) fn wanted(options: &RealOptions) -> Result<bool> {
     ensure!(options.rounds > 0 && options.millis > 0, "--rounds and --millis are at least 1");
@@ -576,6 +469,8 @@ pub(super) fn wanted(options: &RealOptions) -> Result<bool> {
 
 #[cfg(test)]
 mod tests {
+    use bowline_model::schedule::Schedule;
+
     use super::*;
 
     #[test]

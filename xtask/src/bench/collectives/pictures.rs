@@ -13,7 +13,7 @@ pub(super) struct Curve {
     pub(super) points: Vec<(f64, f64)>,
 }
 
-const COLORS: [RGBColor; 8] = [
+const COLORS: [RGBColor; 11] = [
     RGBColor(214, 96, 43),
     RGBColor(96, 142, 190),
     RGBColor(60, 150, 80),
@@ -22,6 +22,9 @@ const COLORS: [RGBColor; 8] = [
     RGBColor(200, 160, 30),
     RGBColor(40, 60, 120),
     RGBColor(180, 60, 90),
+    RGBColor(60, 180, 190),
+    RGBColor(120, 70, 20),
+    RGBColor(230, 150, 180),
 ];
 
 /// Of the plot, and of the names of its curves beside it, pixels.

@@ -183,8 +183,7 @@ fn pieces_of_a_chain_take_less_time_than_layers_one_by_one() {
     use crate::coll::price::Costs;
     use crate::fixed::Call;
     use crate::fixed::simulate::{Simulator, Time};
-    let time =
-        |ran: Result<crate::fixed::simulate::Time, _>| ran.expect("a plan that ends").nanoseconds;
+    let time = |ran: Result<Time, _>| ran.expect("a plan that ends").nanoseconds;
     let bytes = 4 << 20;
     let (nodes, each) = (8, 8);
     let leaders = Simulator::new(Costs::TCP);

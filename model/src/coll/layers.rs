@@ -2,7 +2,7 @@
 //!
 //! Each layer is an algorithm of its own, on the ranks that take part in it. Where an operation is not commutative,
 //! nodes must be [consecutive](Nodes::are_consecutive), so that what a node has combined is of neighbouring ranks.
-//! Chains among nodes carry pieces, which do not wait for layers to end ([`pieces`]).
+//! Chains among nodes carry pieces, which do not wait for layers to end (`layers/pieces.rs`).
 
 use super::blocks::{Blocks, Even};
 use super::forms::{Allgather, Allreduce, Barrier, Bcast, Reduce, ReduceScatter, Tree};

@@ -15,11 +15,13 @@ pub(super) fn knee(points: &[(f64, f64)]) -> Option<f64> {
     points.iter().find(|(_, time)| *time > KNEE * least).map(|(size, _)| *size)
 }
 
+/// The factors of a factored schedule.
+fn factors(text: &str) -> Vec<u32> {
+    text.split(',').filter_map(|stage| stage.strip_prefix('a')?.parse().ok()).collect()
+}
+
 /// The factored schedules whose factors do not grow, the one of greatest factors first, without recursive doubling.
 pub(super) fn falling(ranks: u32) -> Vec<String> {
-    let factors = |text: &str| -> Vec<u32> {
-        text.split(',').filter_map(|stage| stage.strip_prefix('a')?.parse().ok()).collect()
-    };
     let mut all = factored(ranks);
     all.retain(|text| {
         let factors = factors(text);
@@ -29,8 +31,20 @@ pub(super) fn falling(ranks: u32) -> Vec<String> {
     all
 }
 
-/// Up to so many ranks every factored schedule is measured, beyond only those whose factors do not grow.
+/// Up to so many ranks every factored schedule is measured.
 const ALL_ORDERS: u32 = 16;
+
+/// What is measured beside recursive doubling. Of many ranks only schedules of factors from 4 to 8 that do not grow: a job
+/// of all of them exceeds its time limit where 64 ranks share two processors.
+fn measured(ranks: u32) -> Vec<String> {
+    if ranks <= ALL_ORDERS {
+        return factored(ranks);
+    }
+    let is_moderate = |factor: &u32| (4..=8).contains(factor);
+    let mut all = falling(ranks);
+    all.retain(|text| factors(text).iter().all(is_moderate));
+    all
+}
 
 /// E8: 8 bytes to 4 KB.
 pub(super) fn measure(site: &mut Site<'_>, findings: &mut Findings) -> Result<()> {
@@ -38,7 +52,7 @@ pub(super) fn measure(site: &mut Site<'_>, findings: &mut Findings) -> Result<()
     let usual: &[u32] = if site.network == Network::Shm { &[8, 64] } else { &[8] };
     for ranks in site.ranks(usual) {
         let mut names = owned(&["doubling"]);
-        names.extend(if ranks <= ALL_ORDERS { factored(ranks) } else { falling(ranks) });
+        names.extend(measured(ranks));
         let orders: Vec<Order> = (3..=12).map(|bits| allreduce(1 << bits, 10)).collect();
         let figures = site.within_jobs(ranks, &names, &orders)?;
         note(site, findings, "E8", ranks, &names, &figures, None)?;
@@ -70,6 +84,7 @@ mod tests {
         assert_eq!(falling(8), ["a8", "a4,a2"]);
         assert_eq!(falling(12), ["a12", "a6,a2", "a4,a3", "a3,a2,a2"]);
         assert_eq!(falling(64).len(), 10);
+        assert_eq!((measured(64), measured(8)), (owned(&["a8,a8", "a4,a4,a4"]), factored(8)));
     }
 
     #[test]

@@ -6,6 +6,7 @@
 mod again;
 mod allgather;
 mod alltoall;
+mod dense;
 mod gather;
 mod later;
 mod neighbor;
@@ -87,12 +88,18 @@ mpi! {
 
     fn MPI_Bcast(buffer: *mut c_void, count: c_int, datatype: Datatype, root: c_int, comm: Comm)
         on comm |mpi| {
-        bcast(mpi, Now, buffer, count.into(), datatype, root, comm)
+        match dense::bcast(mpi, buffer, count.into(), datatype, root, comm)? {
+            true => Ok(()),
+            false => bcast(mpi, Now, buffer, count.into(), datatype, root, comm),
+        }
     }
 
     fn MPI_Bcast_c(buffer: *mut c_void, count: Count, datatype: Datatype, root: c_int, comm: Comm)
         on comm |mpi| {
-        bcast(mpi, Now, buffer, count, datatype, root, comm)
+        match dense::bcast(mpi, buffer, count, datatype, root, comm)? {
+            true => Ok(()),
+            false => bcast(mpi, Now, buffer, count, datatype, root, comm),
+        }
     }
 }
 
@@ -103,6 +110,7 @@ fn barrier<W: When>(mpi: &Library, when: W, comm: Comm) -> Result<(), Fault> {
     when.end(mpi, comm, made)
 }
 
+#[inline(never)]
 fn bcast<W: When>(
     mpi: &Library,
     when: W,

@@ -9,6 +9,7 @@
 //! [run](super::run) is active, and for every time that it is.
 
 mod call;
+mod dense;
 mod edges;
 mod neighbor;
 mod op;

@@ -242,14 +242,14 @@ mpi! {
                           datatype: Datatype, op: Op, comm: Comm, info: Info,
                           request: Out<Request>) on comm |mpi| {
         let when = mpi.prepared(info, request)?;
-        reduce::any_allreduce(mpi, when, sendbuf, recvbuf, (count.into(), datatype), op, comm)
+        reduce::allreduce(mpi, when, sendbuf, recvbuf, (count.into(), datatype), op, comm)
     }
 
     fn MPI_Allreduce_init_c(sendbuf: *const c_void, recvbuf: *mut c_void, count: Count,
                             datatype: Datatype, op: Op, comm: Comm, info: Info,
                             request: Out<Request>) on comm |mpi| {
         let when = mpi.prepared(info, request)?;
-        reduce::any_allreduce(mpi, when, sendbuf, recvbuf, (count, datatype), op, comm)
+        reduce::allreduce(mpi, when, sendbuf, recvbuf, (count, datatype), op, comm)
     }
 
     fn MPI_Reduce_scatter_init(sendbuf: *const c_void, recvbuf: *mut c_void, recvcounts: In<c_int>,

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 
-use super::{Now, When, apart_each, apart_from_blocks, ranks};
+use super::{Now, When, apart_each, apart_from_blocks, dense, ranks};
 use crate::arg::In;
 use crate::elements::Number;
 use crate::entry::mpi;
@@ -15,13 +15,21 @@ mpi! {
                      recvbuf: *mut c_void, recvcount: c_int, recvtype: Datatype, comm: Comm)
         on comm |mpi| {
         let sent = (sendbuf, sendcount.into(), sendtype);
-        allgather(mpi, Now, sent, (recvbuf, recvcount.into(), recvtype), comm)
+        let received = (recvbuf, recvcount.into(), recvtype);
+        match dense::allgather(mpi, sent, received, comm)? {
+            true => Ok(()),
+            false => allgather(mpi, Now, sent, received, comm),
+        }
     }
 
     fn MPI_Allgather_c(sendbuf: *const c_void, sendcount: Count, sendtype: Datatype,
                        recvbuf: *mut c_void, recvcount: Count, recvtype: Datatype, comm: Comm)
         on comm |mpi| {
-        allgather(mpi, Now, (sendbuf, sendcount, sendtype), (recvbuf, recvcount, recvtype), comm)
+        let (sent, received) = ((sendbuf, sendcount, sendtype), (recvbuf, recvcount, recvtype));
+        match dense::allgather(mpi, sent, received, comm)? {
+            true => Ok(()),
+            false => allgather(mpi, Now, sent, received, comm),
+        }
     }
 
     fn MPI_Allgatherv(sendbuf: *const c_void, sendcount: c_int, sendtype: Datatype,
@@ -39,6 +47,7 @@ mpi! {
     }
 }
 
+#[inline(never)]
 pub(super) fn allgather<W: When>(
     mpi: &Library,
     when: W,

@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_void};
 use std::rc::Rc;
 
-use super::{Now, When, apart_each, ranks};
+use super::{Now, When, apart_each, dense, ranks};
 use crate::arg::In;
 use crate::elements::{Blocks, Number, is_in_place};
 use crate::entry::mpi;
@@ -16,13 +16,21 @@ mpi! {
                     recvbuf: *mut c_void, recvcount: c_int, recvtype: Datatype, comm: Comm)
         on comm |mpi| {
         let sent = (sendbuf, sendcount.into(), sendtype);
-        alltoall(mpi, Now, sent, (recvbuf, recvcount.into(), recvtype), comm)
+        let received = (recvbuf, recvcount.into(), recvtype);
+        match dense::alltoall(mpi, sent, received, comm)? {
+            true => Ok(()),
+            false => alltoall(mpi, Now, sent, received, comm),
+        }
     }
 
     fn MPI_Alltoall_c(sendbuf: *const c_void, sendcount: Count, sendtype: Datatype,
                       recvbuf: *mut c_void, recvcount: Count, recvtype: Datatype, comm: Comm)
         on comm |mpi| {
-        alltoall(mpi, Now, (sendbuf, sendcount, sendtype), (recvbuf, recvcount, recvtype), comm)
+        let (sent, received) = ((sendbuf, sendcount, sendtype), (recvbuf, recvcount, recvtype));
+        match dense::alltoall(mpi, sent, received, comm)? {
+            true => Ok(()),
+            false => alltoall(mpi, Now, sent, received, comm),
+        }
     }
 
     fn MPI_Alltoallv(sendbuf: *const c_void, sendcounts: In<c_int>, sdispls: In<c_int>,
@@ -54,6 +62,7 @@ mpi! {
     }
 }
 
+#[inline(never)]
 pub(super) fn alltoall<W: When>(
     mpi: &Library,
     when: W,

@@ -233,14 +233,14 @@ mpi! {
     fn MPI_Iallreduce(sendbuf: *const c_void, recvbuf: *mut c_void, count: c_int,
                       datatype: Datatype, op: Op, comm: Comm, request: Out<Request>) on comm |mpi| {
         let when = Started::at(request)?;
-        reduce::any_allreduce(mpi, when, sendbuf, recvbuf, (count.into(), datatype), op, comm)
+        reduce::allreduce(mpi, when, sendbuf, recvbuf, (count.into(), datatype), op, comm)
     }
 
     fn MPI_Iallreduce_c(sendbuf: *const c_void, recvbuf: *mut c_void, count: Count,
                         datatype: Datatype, op: Op, comm: Comm,
                         request: Out<Request>) on comm |mpi| {
         let when = Started::at(request)?;
-        reduce::any_allreduce(mpi, when, sendbuf, recvbuf, (count, datatype), op, comm)
+        reduce::allreduce(mpi, when, sendbuf, recvbuf, (count, datatype), op, comm)
     }
 
     fn MPI_Ireduce_scatter(sendbuf: *const c_void, recvbuf: *mut c_void, recvcounts: In<c_int>,

@@ -2,38 +2,45 @@
 
 use std::ffi::{c_int, c_void};
 
-use bowline_mpi::raw::ReduceOp;
-
-use super::{Now, When, apart, apart_each, is_root, ranks};
+use super::{Now, When, apart, apart_each, dense, is_root, ranks};
 use crate::arg::In;
-use crate::buffer::plain;
 use crate::elements::{Buffer, Number, counted, is_in_place};
 use crate::entry::mpi;
 use crate::fault::Fault;
-use crate::generated::constants::MPI_COMM_WORLD;
-use crate::handle::{Comm, Count, Datatype, Op, PREDEFINED};
+use crate::handle::{Comm, Count, Datatype, Op};
 use crate::library::Library;
-use crate::op::Reduced;
 
 mpi! {
     fn MPI_Reduce(sendbuf: *const c_void, recvbuf: *mut c_void, count: c_int, datatype: Datatype,
                   op: Op, root: c_int, comm: Comm) on comm |mpi| {
-        reduce(mpi, Now, sendbuf, recvbuf, (count.into(), datatype), (op, root), comm)
+        match dense::reduce(mpi, sendbuf, recvbuf, (count.into(), datatype), (op, root), comm)? {
+            true => Ok(()),
+            false => reduce(mpi, Now, sendbuf, recvbuf, (count.into(), datatype), (op, root), comm),
+        }
     }
 
     fn MPI_Reduce_c(sendbuf: *const c_void, recvbuf: *mut c_void, count: Count, datatype: Datatype,
                     op: Op, root: c_int, comm: Comm) on comm |mpi| {
-        reduce(mpi, Now, sendbuf, recvbuf, (count, datatype), (op, root), comm)
+        match dense::reduce(mpi, sendbuf, recvbuf, (count, datatype), (op, root), comm)? {
+            true => Ok(()),
+            false => reduce(mpi, Now, sendbuf, recvbuf, (count, datatype), (op, root), comm),
+        }
     }
 
     fn MPI_Allreduce(sendbuf: *const c_void, recvbuf: *mut c_void, count: c_int,
                      datatype: Datatype, op: Op, comm: Comm) on comm |mpi| {
-        allreduce(mpi, sendbuf, recvbuf, (count.into(), datatype), op, comm)
+        match dense::allreduce(mpi, sendbuf, recvbuf, (count.into(), datatype), op, comm)? {
+            true => Ok(()),
+            false => allreduce(mpi, Now, sendbuf, recvbuf, (count.into(), datatype), op, comm),
+        }
     }
 
     fn MPI_Allreduce_c(sendbuf: *const c_void, recvbuf: *mut c_void, count: Count,
                        datatype: Datatype, op: Op, comm: Comm) on comm |mpi| {
-        allreduce(mpi, sendbuf, recvbuf, (count, datatype), op, comm)
+        match dense::allreduce(mpi, sendbuf, recvbuf, (count, datatype), op, comm)? {
+            true => Ok(()),
+            false => allreduce(mpi, Now, sendbuf, recvbuf, (count, datatype), op, comm),
+        }
     }
 
     fn MPI_Reduce_scatter(sendbuf: *const c_void, recvbuf: *mut c_void, recvcounts: In<c_int>,
@@ -77,6 +84,7 @@ mpi! {
     }
 }
 
+#[inline(never)]
 pub(super) fn reduce<W: When>(
     mpi: &Library,
     when: W,
@@ -101,34 +109,8 @@ pub(super) fn reduce<W: When>(
     when.end(mpi, comm, made)
 }
 
-#[inline(always)]
-fn allreduce(
-    mpi: &Library,
-    sendbuf: *const c_void,
-    recvbuf: *mut c_void,
-    (count, datatype): (i64, Datatype),
-    op: Op,
-    comm: Comm,
-) -> Result<(), Fault> {
-    if comm == MPI_COMM_WORLD
-        && let Some(Reduced { kernel, size, commutative, .. }) = mpi.reduced_before(op, datatype)
-        && let Some(len) = plain(sendbuf, count, datatype)
-        && recvbuf.addr() >= PREDEFINED
-        && recvbuf.addr().abs_diff(sendbuf.addr()) >= len
-    {
-        // SAFETY: the kernel is one for elements of this size.
-        let op = unsafe { ReduceOp::of_kernel(kernel, size, commutative) };
-        // SAFETY: the program answers for the memory, which does not overlap.
-        return Ok(unsafe {
-            mpi.world.comm.allreduce_side_by_side(sendbuf.cast(), recvbuf.cast(), len, &op)
-        }?);
-    }
-    any_allreduce(mpi, Now, sendbuf, recvbuf, (count, datatype), op, comm)
-}
-
-/// The same of all kinds, with all that may be wrong.
 #[inline(never)]
-pub(super) fn any_allreduce<W: When>(
+pub(super) fn allreduce<W: When>(
     mpi: &Library,
     when: W,
     sendbuf: *const c_void,

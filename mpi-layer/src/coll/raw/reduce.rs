@@ -4,7 +4,6 @@
 use super::call::sealed::Open;
 use super::edges::{Data, Side, Source, Target};
 use super::{Call, ReduceOp, same};
-use crate::coll::arena::Buffers;
 use crate::coll::engine::Operands;
 use crate::coll::spans::Follow;
 use crate::comm::Communicator;
@@ -72,27 +71,6 @@ impl Communicator {
         // SAFETY: as above.
         unsafe { open.on() }.allreduce(self, own, op.reduction(&combine))?;
         open.close(self, Some(op))
-    }
-
-    /// [`allreduce_data`](Self::allreduce_data) of `len` bytes of elements that lie side by side on both sides.
-    ///
-    /// # Safety
-    /// As the module says.
-    ///
-    /// # Errors
-    /// As for [`allgather_data`](Self::allgather_data).
-    #[inline]
-    pub unsafe fn allreduce_side_by_side(
-        &self,
-        send: *const u8,
-        received: *mut u8,
-        len: usize,
-        op: &ReduceOp,
-    ) -> Result<(), MpiError> {
-        let combine = |operands: Operands<'_>| op.call(&operands);
-        // SAFETY: promised by the caller.
-        let buffers = unsafe { Buffers::at((send, len), (received, len)) };
-        self.allreduce_spans(buffers, Span::input(len), op.reduction(&combine))
     }
 
     /// Combines the elements of all ranks; rank r gets `counts[r]` of the results, after those of the

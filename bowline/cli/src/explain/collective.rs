@@ -224,7 +224,7 @@ pub(super) fn report(
         // One that the call does not allow is not among them.
         let named = all.iter().any(|one| one.form == asked);
         let (what, staged_length) = collective.staged(ranks, bytes);
-        let suits = share > 1.0 || ranks == 2 && what.suits_two(staged_length);
+        let suits = share > 1.0 || ranks > 2 || what.suits_two(staged_length);
         let table_shares = (shape.shares_memory() || shape.stages() && suits)
             && all.iter().any(|one| one.form == STAGED);
         // As `Prices::chooses_staged` has it.

@@ -253,13 +253,13 @@ impl Prices {
         can.then(|| what.load(crew.ranks, bytes).time(*crew, &costs.near))
     }
 
-    /// Whether shared memory is chosen for a collective that takes `messages` by messages: where it is cheaper, of ranks
-    /// that share processors and of two with a processor each. More of those were not measured. Of two, the one that
-    /// receives a broadcast waits until a slot is full, which is longer than for a message of its length.
+    /// Whether shared memory is chosen for a collective that takes `messages` by messages: where it is cheaper. Of two
+    /// ranks with a processor each, the one that receives a broadcast waits until a slot is full, which is longer than for
+    /// a message of its length.
     pub fn chooses_staged(&self, what: Staged, bytes: usize, messages: f64) -> bool {
         let Some(time) = self.staged(what, bytes) else { return false };
         let Crew { ranks, share } = self.crew;
-        let suits = share > 1.0 || ranks == 2 && what.suits_two(bytes);
+        let suits = share > 1.0 || ranks > 2 || what.suits_two(bytes);
         suits && time < messages
     }
 
@@ -334,6 +334,26 @@ mod tests {
             let all = prices(layers).allreduces(8, true);
             assert!(all.iter().all(|way| matches!(way.form, Way::Form(_))));
         }
+    }
+
+    #[test]
+    fn shared_memory_is_taken_where_it_is_cheaper() {
+        for share in [1.0, 4.0] {
+            let crew = Crew { ranks: 8, share };
+            let prices = Prices { crew, ..prices(None) };
+            let messages = prices.barriers()[0].time;
+            assert!(
+                prices.chooses_staged(Staged::Barrier, 0, messages),
+                "{share} ranks a processor"
+            );
+            assert!(!prices.chooses_staged(Staged::Barrier, 0, 0.0));
+        }
+        let two = Prices { crew: Crew { ranks: 2, share: 1.0 }, ..prices(None) };
+        assert!(two.chooses_staged(Staged::Bcast, 8, 1e9));
+        assert!(
+            !two.chooses_staged(Staged::Bcast, 64 << 10, 1e9),
+            "the receiver would wait for a slot"
+        );
     }
 
     #[test]

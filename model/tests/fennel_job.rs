@@ -101,7 +101,8 @@ fn communicators_with_one_number_are_told_apart() {
 #[test]
 fn what_is_no_record_says_why() {
     let error = |text: &str| RankRecord::parse(text).unwrap_err();
-    assert_eq!(error(""), JobError::Foreign);
+    assert_eq!(error(""), JobError::Empty);
+    assert_eq!(error("\n"), JobError::Empty);
     assert_eq!(error("Chapter 1"), JobError::Foreign);
     assert_eq!(error(&head(0, 2).replace("bowline record", "x")), JobError::Foreign);
     let newer = head(0, 2).replace("\"version\":1", "\"version\":9");
@@ -132,7 +133,7 @@ fn what_is_no_record_says_why() {
             "no root 2",
         ),
     ] {
-        let told = error(&format!("{}{WORLD}{line}", head(0, 2))).to_string();
+        let told = error(&format!("{}{WORLD}{line}\n", head(0, 2))).to_string();
         assert!(told.contains(wanted), "{line}: {told}");
     }
 }
@@ -155,4 +156,66 @@ fn records_that_do_not_belong_together_are_refused() {
     assert!(error.contains("call barrier") && error.contains("bcast"), "{error}");
     let job = Job::new(vec![rank(0, &call("dance")), rank(1, &call("dance"))]).unwrap();
     assert!(job.program(&mut barriers).unwrap_err().to_string().contains("not simulated"));
+}
+
+fn call(at: u32, name: &str, rest: &str) -> String {
+    format!(
+        "{{\"at\":{at},\"till\":{at},\"coll\":\"{name}\",\"how\":\"\",\"comm\":0,\"bytes\":0,\"root\":0,{rest}}}\n"
+    )
+}
+
+/// Ranks call collectives of different series, and start persistent ones, in different orders.
+#[test]
+fn collectives_meet_within_their_series() {
+    let (blocking, later) = ("\"later\":false", "\"later\":true");
+    let one = |number: u32| format!("{later},\"persistent\":{number}");
+    let lines = |order: [usize; 4]| {
+        let all = [(blocking, "barrier"), (later, "bcast"), (&one(0), "scan"), (&one(1), "reduce")];
+        let line = |index: usize| call(0, all[index].1, all[index].0);
+        // Each persistent one is started twice.
+        order.map(line).concat() + &line(2) + &line(3)
+    };
+    let job = Job::new(vec![rank(0, &lines([0, 1, 2, 3])), rank(1, &lines([3, 1, 0, 2]))]).unwrap();
+    let mut met = Vec::new();
+    let mut steps = |call: &Collective| {
+        met.push((call.name.clone(), call.persistent));
+        let run = |_: &mut Walk<'_>, _: Place| Ok(());
+        Ok(Box::new(Stated::new(call.ranks, run)) as Box<dyn Source>)
+    };
+    job.program(&mut steps).unwrap();
+    met.sort();
+    let named = |name: &str, persistent| (name.to_owned(), persistent);
+    let (scan, reduce) = (named("scan", Some(0)), named("reduce", Some(1)));
+    let wanted =
+        [named("barrier", None), named("bcast", None), reduce.clone(), reduce, scan.clone(), scan];
+    assert_eq!(met, wanted);
+}
+
+#[test]
+fn a_job_whose_records_break_off_goes_as_far_as_it_has_partners() {
+    let message = |at: u32, word: &str, other: u32| {
+        format!(
+            "{{\"at\":{at},\"till\":{at},\"{word}\":{other},\"comm\":0,\"tag\":7,\"bytes\":3}}\n"
+        )
+    };
+    let barrier = |at| call(at, "barrier", "\"later\":false");
+    // Rank 1 was killed in its second message, of which half a line is there. Rank 0 has received it, and went on.
+    let (send, recv) = (|at| message(at, "send", 0), |at| message(at, "recv", 1));
+    let zero =
+        format!("{}{}{}{}{{\"end\":9}}", recv(1), barrier(2), recv(3), message(4, "send", 1));
+    let one = format!("{}{}{}", send(1), barrier(2), &send(3)[..30]);
+    let job = |zero: &str, one: &str| Job::new(vec![rank(0, zero), rank(1, one)]).unwrap();
+    let mut cut = job(&zero, &one);
+    assert_eq!(cut.unended(), [1]);
+    assert_eq!(cut.cut(), 2);
+    let counts = cut.counts();
+    assert_eq!((counts.messages, counts.collectives), (1, 2));
+    let mut machine = Machine { network: Pipelined::CHAPTER_5, compute: Fixed(10.0) };
+    assert!(machine.run(&cut.program(&mut barriers).unwrap(), &mut []).is_ok());
+    // Nobody comes to the barrier but rank 0.
+    assert_eq!(job(&zero, &send(1)).cut(), 3);
+    // What is whole stays whole.
+    let one = format!("{}{}{}{}", send(1), barrier(2), send(3), message(4, "recv", 0));
+    let mut whole = job(&zero, &one);
+    assert_eq!((whole.unended(), whole.cut()), (vec![1], 0));
 }

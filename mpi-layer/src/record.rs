@@ -6,11 +6,14 @@
 //!    a recorded rank keeps its endpoints elsewhere, so that this way is not taken.
 //! 2. A receive is written down when the program learns of its end. Whoever waits says so first, so that waiting is not
 //!    taken for computing.
-//! 3. Nothing that goes wrong with a file disturbs the job.
+//! 3. A blocking collective is written down when it has ended, another one at each of its starts.
+//! 4. Lines are written out whole, at the first line or call that comes `KEPT_NS` after they were last written out: the
+//!    record of a rank that is killed lacks at most the lines of so long a time.
+//! 5. Nothing that goes wrong with a file disturbs the job.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::fmt::{Debug, Display};
+use std::fmt::{Debug, Display, Write as _};
 use std::io::{BufWriter, Write};
 use std::time::Instant;
 
@@ -26,7 +29,11 @@ pub(crate) struct Record(RefCell<Inner>);
 struct Inner {
     /// None once it could not be written.
     out: Option<BufWriter<Box<dyn Write>>>,
+    /// The line that is being made.
+    text: String,
     began: Instant,
+    /// When lines were last written out.
+    flushed: u64,
     /// When the program came for what is not written down yet.
     entered: Option<u64>,
     /// The communicators so far, by context and generation, with their numbers here.
@@ -36,34 +43,94 @@ struct Inner {
     endpoints: HashMap<u32, Ep>,
     /// Receives under way, with their communicators.
     posted: HashMap<RequestId, u32>,
-    /// Collectives that the rank is inside of; their waits are theirs.
+    /// Blocking collectives that the rank is inside of; their waits are theirs.
     nested: u32,
 }
 
-/// Guard of one call of a collective. Its line is written when this is dropped, but for calls inside of another
-/// collective.
-pub(crate) struct Told<'a> {
-    comm: &'a CommInner,
+/// Nanoseconds after which lines are written out. So a system call takes a thousandth of a rank's time at most.
+const KEPT_NS: u64 = 1_000_000;
+
+/// A collective, as it is written down.
+#[derive(Debug)]
+pub(crate) struct Call {
     what: &'static str,
     how: How,
 }
 
+#[derive(Debug)]
 enum How {
     /// By an algorithm.
-    Collective { how: String, bytes: usize, root: u32, later: bool },
-    /// Messages to neighbours and from them: ranks and bytes.
+    Algorithm { how: String, bytes: usize, root: u32 },
+    /// Messages to neighbours and from them, ranks and bytes: other ranks do not know the edges.
     Edges { sends: Vec<(u32, usize)>, receives: Vec<(u32, usize)> },
 }
 
-/// The tag of messages between neighbours; those of programs are less.
+/// Which collectives of a communicator it is numbered among.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Series {
+    Blocking,
+    Nonblocking,
+    /// The starts of one persistent collective, which has a number.
+    Persistent(u32),
+}
+
+/// Guard of a blocking call, which is written down when this is dropped, unless it is part of another collective.
+pub(crate) struct Told<'a> {
+    comm: &'a CommInner,
+    call: Call,
+}
+
+/// The tags of messages between neighbours go down from here; those of programs are less.
 const NEIGHBORS: u32 = u32::MAX;
+
+impl Call {
+    /// One that goes by an algorithm. Its root is 0 where it has none.
+    pub(crate) fn new(what: &'static str, how: &dyn Debug, bytes: usize, root: u32) -> Self {
+        // Names of algorithms have letters, digits and brackets only, but a schedule is a list of structures.
+        let how = format!("{how:?}");
+        let how = how.chars().filter(|letter| !matches!(letter, '"' | '\\')).take(80).collect();
+        Self { what, how: How::Algorithm { how, bytes, root } }
+    }
+
+    /// An exchange between neighbours.
+    pub(crate) fn edges(
+        what: &'static str,
+        sends: impl Iterator<Item = (u32, usize)>,
+        receives: impl Iterator<Item = (u32, usize)>,
+    ) -> Self {
+        Self { what, how: How::Edges { sends: sends.collect(), receives: receives.collect() } }
+    }
+}
+
+impl Series {
+    /// The tag of messages between neighbours. Numbers of persistent collectives have 22 bits.
+    const fn tag(self) -> u32 {
+        match self {
+            Self::Blocking => NEIGHBORS,
+            Self::Nonblocking => NEIGHBORS - 1,
+            Self::Persistent(number) => NEIGHBORS - 2 - number,
+        }
+    }
+}
+
+impl Display for Series {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Blocking => out.write_str("\"later\":false"),
+            Self::Nonblocking => out.write_str("\"later\":true"),
+            Self::Persistent(number) => write!(out, "\"later\":true,\"persistent\":{number}"),
+        }
+    }
+}
 
 impl Record {
     /// A record that goes to `out`.
     pub(crate) fn new(out: Box<dyn Write>, rank: u32, size: u32) -> Self {
         let mut inner = Inner {
             out: Some(BufWriter::with_capacity(1 << 16, out)),
+            text: String::new(),
             began: Instant::now(),
+            flushed: 0,
             entered: None,
             comms: HashMap::new(),
             ranks: HashMap::new(),
@@ -74,6 +141,8 @@ impl Record {
         inner.line(format_args!(
             "{{\"format\":\"bowline record\",\"version\":1,\"rank\":{rank},\"size\":{size}}}"
         ));
+        // The file says from now on whose it is.
+        inner.flush();
         Self(RefCell::new(inner))
     }
 
@@ -83,6 +152,7 @@ impl Record {
         if inner.nested == 0 {
             let now = inner.now();
             inner.entered.get_or_insert(now);
+            inner.flush_old(now);
         }
     }
 
@@ -158,11 +228,7 @@ impl Record {
         let mut inner = self.0.borrow_mut();
         let now = inner.now();
         inner.line(format_args!("{{\"end\":{now}}}"));
-        if let Some(out) = &mut inner.out
-            && let Err(error) = out.flush()
-        {
-            tracing::warn!(%error, "the end of a record could not be written");
-        }
+        inner.flush();
     }
 }
 
@@ -194,9 +260,64 @@ impl Inner {
 
     fn line(&mut self, text: std::fmt::Arguments<'_>) {
         let Some(out) = &mut self.out else { return };
-        if let Err(error) = writeln!(out, "{text}") {
+        self.text.clear();
+        // A string takes whatever is written to it.
+        let _ = writeln!(self.text, "{text}");
+        // Never in parts: the buffer is written out before a line for which it has no room.
+        let written = out.write_all(self.text.as_bytes());
+        self.keep(written);
+        self.flush_old(self.now());
+    }
+
+    fn flush_old(&mut self, now: u64) {
+        if now.saturating_sub(self.flushed) >= KEPT_NS {
+            self.flushed = now;
+            self.flush();
+        }
+    }
+
+    fn flush(&mut self) {
+        let flushed = self.out.as_mut().map_or(Ok(()), |out| out.flush());
+        self.keep(flushed);
+    }
+
+    /// Ends the record where it could not be written.
+    fn keep(&mut self, written: std::io::Result<()>) {
+        if let Err(error) = written {
             tracing::warn!(%error, "a record cannot be written, and ends here");
             self.out = None;
+        }
+    }
+
+    /// Writes down a collective, unless it is part of another one.
+    fn collective(&mut self, comm: &CommInner, call: &Call, series: Series) {
+        if self.nested > 0 {
+            return;
+        }
+        let Some(&number) = self.comms.get(&(comm.context(), comm.generation)) else { return };
+        let what = call.what;
+        match &call.how {
+            How::Algorithm { how, bytes, root } => self.event(format_args!(
+                "\"coll\":\"{what}\",\"how\":\"{how}\",\"comm\":{number},\"bytes\":{bytes},\"root\":{root},{series}"
+            )),
+            How::Edges { sends, receives } => {
+                let tag = series.tag();
+                // The first line has the time of the call, which is communication and no computing.
+                for &(to, bytes) in sends {
+                    let to = comm.group.world_rank(to).unwrap_or(u32::MAX);
+                    self.event(format_args!(
+                        "\"send\":{to},\"comm\":{number},\"tag\":{tag},\"bytes\":{bytes},\"of\":\"{what}\""
+                    ));
+                }
+                for &(from, bytes) in receives {
+                    self.event(format_args!(
+                        "\"recv\":{from},\"comm\":{number},\"tag\":{tag},\"bytes\":{bytes},\"of\":\"{what}\""
+                    ));
+                }
+                if sends.is_empty() && receives.is_empty() {
+                    self.event("\"wait\":true");
+                }
+            }
         }
     }
 }
@@ -211,76 +332,29 @@ impl CommInner {
         }
     }
 
-    /// Begins a collective, if this rank is recorded: it is written down when what this gives is dropped. `later`: the
-    /// call only makes or starts it.
+    /// Begins a blocking collective, if this rank is recorded.
     #[inline]
-    pub(crate) fn told(
-        &self,
-        what: &'static str,
-        how: &dyn Debug,
-        (bytes, root): (usize, u32),
-        later: bool,
-    ) -> Option<Told<'_>> {
+    pub(crate) fn told(&self, call: impl FnOnce() -> Call) -> Option<Told<'_>> {
         let record = self.process.record()?;
         record.enter();
         record.0.borrow_mut().nested += 1;
-        let how = How::Collective { how: format!("{how:?}"), bytes, root, later };
-        Some(Told { comm: self, what, how })
+        Some(Told { comm: self, call: call() })
     }
 
-    /// Begins an exchange between neighbours, which is written down as the messages that this rank sends and receives:
-    /// others do not know the edges.
-    pub(crate) fn told_edges(
-        &self,
-        what: &'static str,
-        sends: impl Iterator<Item = (u32, usize)>,
-        receives: impl Iterator<Item = (u32, usize)>,
-    ) -> Option<Told<'_>> {
-        let record = self.process.record()?;
-        record.enter();
-        record.0.borrow_mut().nested += 1;
-        let how = How::Edges { sends: sends.collect(), receives: receives.collect() };
-        Some(Told { comm: self, what, how })
+    /// A collective was started that was made before.
+    pub(crate) fn started(&self, call: &Call, series: Series) {
+        if let Some(record) = self.process.record() {
+            record.0.borrow_mut().collective(self, call, series);
+        }
     }
 }
 
 impl Drop for Told<'_> {
     fn drop(&mut self) {
-        let Self { comm, what, how } = self;
-        let Some(record) = comm.process.record() else { return };
-        let mut inner = record.0.borrow_mut();
-        inner.nested -= 1;
-        if inner.nested > 0 {
-            // A part of another one.
-            return;
-        }
-        let Some(&number) = inner.comms.get(&(comm.context(), comm.generation)) else { return };
-        match how {
-            How::Collective { how, bytes, root, later } => {
-                // Names of algorithms have letters, digits and brackets only, but a schedule is a list of structures.
-                let how: String =
-                    how.chars().filter(|letter| !matches!(letter, '"' | '\\')).take(80).collect();
-                inner.event(format_args!(
-                    "\"coll\":\"{what}\",\"how\":\"{how}\",\"comm\":{number},\"bytes\":{bytes},\"root\":{root},\"later\":{later}"
-                ));
-            }
-            How::Edges { sends, receives } => {
-                // The first line has the time of the call, which is communication and no computing.
-                for &(to, bytes) in &*sends {
-                    let to = comm.group.world_rank(to).unwrap_or(u32::MAX);
-                    inner.event(format_args!(
-                        "\"send\":{to},\"comm\":{number},\"tag\":{NEIGHBORS},\"bytes\":{bytes},\"of\":\"{what}\""
-                    ));
-                }
-                for &(from, bytes) in &*receives {
-                    inner.event(format_args!(
-                        "\"recv\":{from},\"comm\":{number},\"tag\":{NEIGHBORS},\"bytes\":{bytes},\"of\":\"{what}\""
-                    ));
-                }
-                if sends.is_empty() && receives.is_empty() {
-                    inner.event("\"wait\":true");
-                }
-            }
+        if let Some(record) = self.comm.process.record() {
+            let mut inner = record.0.borrow_mut();
+            inner.nested -= 1;
+            inner.collective(self.comm, &self.call, Series::Blocking);
         }
     }
 }

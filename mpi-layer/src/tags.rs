@@ -79,6 +79,11 @@ pub(crate) fn collective_of(kind: Kind, generation: u32, sequence: u32) -> u64 {
     u64::from(generation) << 32 | u64::from(number) << 8
 }
 
+/// The number of a collective among those of its kind, for a tag of its messages.
+pub(crate) fn number(tag: u64) -> u32 {
+    (tag >> 8) as u32 & NUMBER
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -94,6 +99,7 @@ mod tests {
         for kind in kinds {
             assert_eq!(tag(kind, NUMBER + 1), tag(kind, 0), "they go round within their kind");
             assert_eq!(generation(tag(kind, u32::MAX)), 7);
+            assert_eq!(number(tag(kind, 5) + 0xff), 5);
         }
         assert_eq!(collective(7, 5), tag(Kind::Blocking, 5));
     }

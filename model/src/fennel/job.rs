@@ -8,15 +8,23 @@
 //! {"at":1200,"till":1300,"send":1,"comm":0,"tag":7,"bytes":8}
 //! {"at":5000,"till":9000,"recv":1,"comm":0,"tag":7,"bytes":8}
 //! {"at":9100,"till":9900,"coll":"allreduce","how":"Doubling","comm":0,"bytes":8,"root":0,"later":false}
+//! {"at":9920,"till":9940,"coll":"bcast","how":"Binomial","comm":0,"bytes":8,"root":0,"later":true,"persistent":0}
 //! {"at":9950,"till":9960,"wait":true}
 //! {"end":10000}
 //! ```
 //! A communicator has a number in its file, and a generation, which with its members tells it from all others. `send` is
 //! a rank of the world, `recv` one of the communicator. `at` and `till` are nanoseconds: when the rank came for it, and
 //! when it went on. What lies between a `till` and the next `at` is computing. A receive stands where the program has
-//! learned of its end. A collective is a call; `later` says that it only started one.
+//! learned of its end. A collective is a call; `later` says that it only started one, and `persistent` which of the
+//! persistent collectives of its communicator. Blocking and nonblocking collectives, and the starts of each
+//! persistent one, are numbered apart, as ranks may call them in different orders.
+//!
+//! A rank that was killed leaves a record without an end, maybe within a line. What others did with it after that is not
+//! in it, so a job with such records goes as far as each message and each collective has its partners ([`Job::cut`]).
 //!
 //! What is read is not trusted: it is refused with the reason, and nothing is made of a number before it was looked at.
+
+mod cut;
 
 use std::collections::HashMap;
 
@@ -44,6 +52,8 @@ const BYTES: u64 = 1 << 40;
 pub enum JobError {
     /// It is no record.
     Foreign,
+    /// It has nothing in it.
+    Empty,
     /// It is a record of another version.
     Version {
         /// Which.
@@ -72,6 +82,10 @@ impl std::fmt::Display for JobError {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Foreign => write!(out, "this is no record: its `format` is not `{FORMAT}`"),
+            Self::Empty => write!(
+                out,
+                "this record is empty: its rank ended before it wrote a line, or the disk is full; record the job again"
+            ),
             Self::Version { found } => {
                 write!(out, "this record has version {found}, and version {VERSION} is known")
             }
@@ -127,6 +141,8 @@ enum Line {
         bytes: u64,
         root: u32,
         later: bool,
+        #[serde(default)]
+        persistent: Option<u32>,
     },
     Wait {
         at: u64,
@@ -171,6 +187,8 @@ pub struct Collective {
     pub root: u32,
     /// It was only started, to end later.
     pub later: bool,
+    /// Which of the persistent collectives of its communicator it is, if it is one.
+    pub persistent: Option<u32>,
 }
 
 /// The record of a rank.
@@ -181,8 +199,10 @@ pub struct RankRecord {
     /// Generation and members of its communicators.
     comms: Vec<(u32, Vec<u32>)>,
     events: Vec<Event>,
-    /// When it left, ns.
+    /// When it left, or when it was last heard of, ns.
     end: u64,
+    /// It has said when it left.
+    ended: bool,
 }
 
 /// A job.
@@ -209,14 +229,15 @@ pub struct Counts {
 }
 
 impl RankRecord {
-    /// Reads the record of a rank. The last line may be missing. A record that breaks off within a line is refused,
-    /// and so
-    /// is an empty one. Ranks write in blocks of 64 KB, and the rest when they leave, so a killed rank leaves such
-    /// records.
+    /// Reads the record of a rank. That of one that was killed has no end; where it breaks off within a line, that line
+    /// is left out.
     ///
     /// # Errors
     /// [`JobError`].
     pub fn parse(text: &str) -> Result<Self, JobError> {
+        if text.trim().is_empty() {
+            return Err(JobError::Empty);
+        }
         let mut lines = text.lines().enumerate().map(|(index, line)| (index + 1, line));
         let head = lines.next().and_then(|(_, line)| serde_json::from_str::<Head>(line).ok());
         let Head { format, version, rank, size } = head.ok_or(JobError::Foreign)?;
@@ -230,14 +251,26 @@ impl RankRecord {
             let why = format!("rank {rank} of {size}, where up to {RANKS} ranks are possible");
             return Err(JobError::Line { line: 1, why });
         }
-        let mut record = Self { rank, size, comms: Vec::new(), events: Vec::new(), end: 0 };
+        let (comms, events) = (Vec::new(), Vec::new());
+        let mut record = Self { rank, size, comms, events, end: 0, ended: false };
+        let last = text.lines().count();
+        let broken_off = !text.ends_with('\n');
         for (line, text) in lines.filter(|(_, text)| !text.trim().is_empty()) {
             let wrong = |why: String| JobError::Line { line, why };
-            let parsed: Line = serde_json::from_str(text)
-                .map_err(|_| wrong(format!("{:.60} is nothing that a rank does", text.trim())))?;
-            record.take(parsed).map_err(wrong)?;
+            match serde_json::from_str(text) {
+                Ok(parsed) => record.take(parsed).map_err(wrong)?,
+                Err(_) if line == last && broken_off => {}
+                Err(_) => {
+                    return Err(wrong(format!("{:.60} is nothing that a rank does", text.trim())));
+                }
+            }
         }
         Ok(record)
+    }
+
+    /// Whether its rank has said that it leaves: one that was killed has not.
+    pub const fn has_ended(&self) -> bool {
+        self.ended
     }
 
     fn take(&mut self, line: Line) -> Result<(), String> {
@@ -248,6 +281,7 @@ impl RankRecord {
             Line::End { end } => {
                 let last = self.end;
                 self.end = end.max(last);
+                self.ended = true;
                 return if end < last {
                     Err(format!("it ends at {end}, before {last}"))
                 } else {
@@ -267,13 +301,13 @@ impl RankRecord {
                 length(bytes)?;
                 (at, till, What::Recv { from, comm, tag })
             }
-            Line::Coll { at, till, coll: name, how, comm, bytes, root, later } => {
+            Line::Coll { at, till, coll: name, how, comm, bytes, root, later, persistent } => {
                 let ranks = self.members(comm)?.len() as u32;
                 if root >= ranks {
                     return Err(format!("communicator {comm} has no root {root}"));
                 }
                 let bytes = length(bytes)?;
-                let call = Collective { name, how, ranks, bytes, root, later };
+                let call = Collective { name, how, ranks, bytes, root, later, persistent };
                 (at, till, What::Collective { comm, call })
             }
             Line::Wait { wait: false, .. } => return Err("a wait that is none".to_owned()),
@@ -318,8 +352,30 @@ fn length(bytes: u64) -> Result<usize, String> {
 /// Gives the steps of a collective.
 pub type Steps<'a> = dyn FnMut(&Collective) -> Result<Box<dyn Source>, String> + 'a;
 
-/// A communicator of the job, and which of its collectives.
-type Place = (u32, u64);
+/// A communicator of the job, and which of its collectives: the series and the number in that.
+type Place = (u32, u64, u64);
+
+/// Which collectives of its communicator a call is numbered among.
+fn series(call: &Collective) -> u64 {
+    match call.persistent {
+        Some(number) => 2 + u64::from(number),
+        None => u64::from(call.later),
+    }
+}
+
+/// The collectives of a rank so far.
+#[derive(Debug, Default)]
+struct Calls(HashMap<(u32, u64), u64>);
+
+impl Calls {
+    /// The place of the next one. `comm` is a number in the job.
+    fn next(&mut self, comm: u32, call: &Collective) -> Place {
+        let series = series(call);
+        let count = self.0.entry((comm, series)).or_default();
+        *count += 1;
+        (comm, series, *count - 1)
+    }
+}
 
 impl Job {
     /// The job of these records, in any order: one of each rank.
@@ -358,6 +414,25 @@ impl Job {
         self.ranks.iter().map(last).max().unwrap_or(0) as f64
     }
 
+    /// Ranks that have not said that they leave, so that their records break off.
+    pub fn unended(&self) -> Vec<u32> {
+        let unended = self.ranks.iter().filter(|record| !record.ended);
+        unended.map(|record| record.rank).collect()
+    }
+
+    /// Leaves out what waits for something that no record has: a receive without its message, a collective that some
+    /// member did not come to, and what their ranks did after that. For records of which some break off. Gives the
+    /// number of messages, receives, collectives and waits that are left out.
+    pub fn cut(&mut self) -> usize {
+        let counts: Vec<usize> = cut::reached(&self.ranks);
+        let mut left_out = 0;
+        for (record, count) in self.ranks.iter_mut().zip(counts) {
+            left_out += record.events.len() - count;
+            record.events.truncate(count);
+        }
+        left_out
+    }
+
     /// What it consisted of.
     pub fn counts(&self) -> Counts {
         let mut counts = Counts::default();
@@ -386,12 +461,11 @@ impl Job {
     fn means(&self, names: &Names) -> HashMap<Place, usize> {
         let mut sums: HashMap<Place, (u128, u128)> = HashMap::new();
         for record in &self.ranks {
-            let mut calls: HashMap<u32, u64> = HashMap::new();
+            let mut calls = Calls::default();
             for event in &record.events {
                 let What::Collective { comm, call } = &event.what else { continue };
-                let number = calls.entry(*comm).or_default();
-                let (sum, count) = sums.entry((names.comm(record, *comm), *number)).or_default();
-                *number += 1;
+                let place = calls.next(names.comm(record, *comm), call);
+                let (sum, count) = sums.entry(place).or_default();
                 *sum += call.bytes as u128;
                 *count += 1;
             }
@@ -417,8 +491,7 @@ impl Job {
                 last: program.add(record.rank, Act::Start, &[]),
                 program: &mut program,
             };
-            // The collectives of each communicator so far.
-            let mut calls: HashMap<u32, u64> = HashMap::new();
+            let mut calls = Calls::default();
             let mut before = 0;
             for event in &record.events {
                 if event.at > before {
@@ -436,9 +509,7 @@ impl Job {
                     }
                     What::Wait => {}
                     What::Collective { comm, call } => {
-                        let number = calls.entry(*comm).or_default();
-                        let place = (names.comm(record, *comm), *number);
-                        *number += 1;
+                        let place = calls.next(names.comm(record, *comm), call);
                         let (first, source) = match collectives.entry(place) {
                             std::collections::hash_map::Entry::Occupied(entry) => entry.into_mut(),
                             std::collections::hash_map::Entry::Vacant(entry) => {
@@ -478,8 +549,8 @@ fn agree(first: &Collective, call: &Collective) -> Result<(), JobError> {
 enum Use {
     /// A message with this tag.
     Message(u32),
-    /// The phase of this collective.
-    Collective(u64, u8),
+    /// The phase of this collective, by its series and number.
+    Collective(u64, u64, u8),
 }
 
 /// Numbers of communicators, and tags of the program.
@@ -527,11 +598,11 @@ impl Rank<'_> {
         place: Place,
         names: &mut Names,
     ) {
-        let (comm, number) = place;
+        let (comm, series, number) = place;
         let Some(own) = members.iter().position(|member| *member == self.number) else { return };
         let behind = (self.number, self.last);
         self.last = rank_steps(self.program, behind, source, own as u32, &mut |peer, phase| {
-            (members[peer as usize], names.tag(comm, Use::Collective(number, phase)))
+            (members[peer as usize], names.tag(comm, Use::Collective(series, number, phase)))
         });
     }
 }

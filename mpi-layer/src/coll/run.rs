@@ -39,6 +39,8 @@ use super::spans::Recorded;
 use crate::comm::Communicator;
 use crate::error::MpiError;
 use crate::handles;
+use crate::record::{Call, Series};
+use crate::tags;
 
 pub(crate) use self::helped::Helped;
 
@@ -49,6 +51,8 @@ pub struct Run {
     /// Bytes of scratch.
     scratch: usize,
     op: Option<ReduceOp>,
+    /// How its starts are written down, where its rank is recorded.
+    call: Option<(Box<Call>, Series)>,
     state: Cell<State>,
     /// How it has failed (rule 6).
     failed: Cell<Option<MpiError>>,
@@ -87,12 +91,21 @@ impl Run {
         let tag = comm.inner.next_tag(again);
         let steps = recorded.recorder.finish().ok_or(MpiError::BeyondReach)?;
         let names = Names { space: comm.inner.collective_space(), rank: comm.inner.rank, tag };
+        let series = match again {
+            true => Series::Persistent(tags::number(tag)),
+            false => Series::Nonblocking,
+        };
+        if let (true, Some(record)) = (again, comm.inner.process.record()) {
+            // It was made, and the program goes on; the others are started at once.
+            record.leave();
+        }
         let core = Core::new(steps, names, op.as_ref().and_then(ReduceOp::predefined));
         Ok(Rc::new(Self {
             comm: comm.clone(),
             shared: Arc::new(Shared { core: Repeat::new(core), listed: AtomicBool::new(false) }),
             scratch: recorded.scratch,
             op,
+            call: recorded.call.map(|call| (call, series)),
             state: Cell::new(State::Idle),
             failed: Cell::new(None),
             moving: Cell::new(false),
@@ -112,6 +125,21 @@ impl Run {
             self.state.set(State::Ended(Err(error)));
             return true;
         }
+        let record = self.call.as_ref().and_then(|_| self.comm.inner.process.record());
+        record.inspect(|record| record.enter());
+        // SAFETY: promised by the caller.
+        unsafe { self.begin() };
+        if let Some((call, series)) = &self.call {
+            self.comm.inner.started(call, *series);
+        }
+        true
+    }
+
+    /// Starts it, which can be.
+    ///
+    /// # Safety
+    /// As for `start`.
+    unsafe fn begin(self: &Rc<Self>) {
         let (input, output) = {
             let (source, target) = &mut *self.sides.borrow_mut();
             source.load();
@@ -140,13 +168,12 @@ impl Run {
             if input.1.saturating_add(output.1) >= LEFT_TO_HELPER {
                 process.add_run(self);
                 process.worker.call_helper();
-                return true;
+                return;
             }
         }
         if self.advance() {
             process.add_run(self);
         }
-        true
     }
 
     /// Works on the core, after whoever does now. What `act` does may be repeated.

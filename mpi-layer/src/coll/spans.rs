@@ -12,6 +12,7 @@ use super::priced::{AllreduceWay, Choice};
 use super::shared::{self, Shared, transfers};
 use crate::comm::Communicator;
 use crate::error::MpiError;
+use crate::record::{Call, Told};
 use bowline_model::coll::blocks::{Blocks, Even};
 use bowline_model::coll::forms::{Allreduce, Tree};
 use bowline_model::coll::layers::{AmongNodes, Layered};
@@ -49,10 +50,8 @@ impl<'a> Reduction<'a> {
 pub(crate) trait Follow<'a> {
     type Plan: Plan<Error = MpiError>;
 
-    /// Whether the plan is written down to be followed later.
-    fn later(&self) -> bool {
-        false
-    }
+    /// Has the call written down, where this rank is recorded: when what this gives is dropped, or at each start.
+    fn told(&mut self, comm: &'a Communicator, call: impl FnOnce() -> Call) -> Option<Told<'a>>;
 
     /// Begins a plan that needs some bytes of scratch, and an operation if it reduces.
     fn begin(
@@ -86,6 +85,11 @@ pub(crate) trait Follow<'a> {
 
 impl<'a> Follow<'a> for Buffers<'a> {
     type Plan = Engine<'a>;
+
+    #[inline]
+    fn told(&mut self, comm: &'a Communicator, call: impl FnOnce() -> Call) -> Option<Told<'a>> {
+        comm.inner.told(call)
+    }
 
     #[inline]
     fn begin(
@@ -124,13 +128,19 @@ pub struct Recorded {
     pub(crate) recorder: Recorder<MpiError>,
     /// Bytes of scratch.
     pub(crate) scratch: usize,
+    /// How it is written down, where its rank is recorded.
+    pub(crate) call: Option<Box<Call>>,
 }
 
 impl<'a> Follow<'a> for &'a mut Recorded {
     type Plan = &'a mut Recorder<MpiError>;
 
-    fn later(&self) -> bool {
-        true
+    fn told(&mut self, comm: &'a Communicator, call: impl FnOnce() -> Call) -> Option<Told<'a>> {
+        if let Some(record) = comm.inner.process.record() {
+            record.enter();
+            self.call = Some(Box::new(call()));
+        }
+        None
     }
 
     fn begin(self, _: &'a Communicator, scratch: usize, _: Option<Combine<'a>>) -> Self::Plan {
@@ -146,20 +156,23 @@ impl Communicator {
         if self.barrier_choice().staged {
             if !self.inner.oversubscribed && self.inner.size <= RANKS_MAX {
                 if let Some(staging) = self.staging()? {
-                    let _told = self.inner.told("barrier", &SHARED, (0, 0), false);
+                    let _told = self.inner.told(|| Call::new("barrier", &SHARED, 0, 0));
                     return staging.barrier(&self.inner);
                 }
             } else if let Some(shared) = self.shared()? {
-                let _told = self.inner.told("barrier", &SHARED, (0, 0), false);
+                let _told = self.inner.told(|| Call::new("barrier", &SHARED, 0, 0));
                 return shared.run(&self.inner, &[], &mut [], None);
             }
         }
         self.barrier_by_messages(Buffers::of(&[], &mut []))
     }
 
-    pub(super) fn barrier_by_messages<'a>(&'a self, on: impl Follow<'a>) -> Result<(), MpiError> {
+    pub(super) fn barrier_by_messages<'a>(
+        &'a self,
+        mut on: impl Follow<'a>,
+    ) -> Result<(), MpiError> {
         let way = &self.barrier_choice().messages;
-        let _told = self.inner.told("barrier", way.algorithm(), (0, 0), on.later());
+        let _told = on.told(self, || Call::new("barrier", way.algorithm(), 0, 0));
         let mut engine = on.begin(self, 0, None);
         match way {
             Way::Form(how) => barrier::run(&mut engine, self.place(), *how),
@@ -180,10 +193,10 @@ impl Communicator {
             && let Some(buffers) = on.buffers()
             && let Some(staging) = self.staging()?
         {
-            let _told = self.inner.told("bcast", &SHARED, (data.len, root), false);
+            let _told = self.inner.told(|| Call::new("bcast", &SHARED, data.len, root));
             return staging.bcast(&self.inner, buffers, data, root);
         }
-        let _told = self.inner.told("bcast", way.algorithm(), (data.len, root), on.later());
+        let _told = on.told(self, || Call::new("bcast", way.algorithm(), data.len, root));
         let mut engine = on.begin(self, 0, None);
         match way {
             Way::Form(how) => bcast::run(&mut engine, self.place(), *how, root, data),
@@ -206,10 +219,10 @@ impl Communicator {
             && let Some(buffers) = on.buffers()
             && let Some(staging) = self.staging()?
         {
-            let _told = self.inner.told("gather", &SHARED, (own.len, root), false);
+            let _told = self.inner.told(|| Call::new("gather", &SHARED, own.len, root));
             return staging.gather(&self.inner, buffers, own, &blocks, Some(root));
         }
-        let _told = self.inner.told("gather", &how, (own.len, root), on.later());
+        let _told = on.told(self, || Call::new("gather", &how, own.len, root));
         let scratch = gather::scratch(how, self.inner.size, own.len);
         let mut engine = on.begin(self, scratch, None);
         gather::even(&mut engine, self.place(), how, root, own, blocks)
@@ -217,12 +230,12 @@ impl Communicator {
 
     pub(crate) fn gatherv_spans<'a>(
         &'a self,
-        on: impl Follow<'a>,
+        mut on: impl Follow<'a>,
         own: Span,
         blocks: &impl Blocks,
         root: u32,
     ) -> Result<(), MpiError> {
-        let _told = self.inner.told("gatherv", &Tree::Linear, (own.len, root), on.later());
+        let _told = on.told(self, || Call::new("gatherv", &Tree::Linear, own.len, root));
         gather::linear(&mut on.begin(self, 0, None), self.place(), root, own, blocks)
     }
 
@@ -234,13 +247,13 @@ impl Communicator {
     /// Blocks of the length of `own` from the input at the root.
     pub(crate) fn scatter_spans<'a>(
         &'a self,
-        on: impl Follow<'a>,
+        mut on: impl Follow<'a>,
         own: Span,
         root: u32,
     ) -> Result<(), MpiError> {
         let how = self.scatter_form(own.len);
         let blocks = Even { space: Space::Input, len: own.len };
-        let _told = self.inner.told("scatter", &how, (own.len, root), on.later());
+        let _told = on.told(self, || Call::new("scatter", &how, own.len, root));
         let scratch = scatter::scratch(how, self.inner.size, own.len);
         let mut engine = on.begin(self, scratch, None);
         scatter::even(&mut engine, self.place(), how, root, blocks, own)
@@ -248,12 +261,12 @@ impl Communicator {
 
     pub(crate) fn scatterv_spans<'a>(
         &'a self,
-        on: impl Follow<'a>,
+        mut on: impl Follow<'a>,
         blocks: &impl Blocks,
         own: Span,
         root: u32,
     ) -> Result<(), MpiError> {
-        let _told = self.inner.told("scatterv", &Tree::Linear, (own.len, root), on.later());
+        let _told = on.told(self, || Call::new("scatterv", &Tree::Linear, own.len, root));
         scatter::linear(&mut on.begin(self, 0, None), self.place(), root, blocks, own)
     }
 
@@ -270,10 +283,10 @@ impl Communicator {
             && let Some(buffers) = on.buffers()
             && let Some(staging) = self.staging()?
         {
-            let _told = self.inner.told("allgather", &SHARED, (own.len, 0), false);
+            let _told = self.inner.told(|| Call::new("allgather", &SHARED, own.len, 0));
             return staging.gather(&self.inner, buffers, own, &blocks, None);
         }
-        let _told = self.inner.told("allgather", way.algorithm(), (own.len, 0), on.later());
+        let _told = on.told(self, || Call::new("allgather", way.algorithm(), own.len, 0));
         match way {
             Way::Form(how) => {
                 let mut engine = on.begin(self, allgather::scratch(*how, total), None);
@@ -289,13 +302,13 @@ impl Communicator {
     /// Blocks of `total` bytes together.
     pub(crate) fn allgatherv_spans<'a>(
         &'a self,
-        on: impl Follow<'a>,
+        mut on: impl Follow<'a>,
         own: Span,
         blocks: &impl Blocks,
         total: usize,
     ) -> Result<(), MpiError> {
         let how = self.allgatherv_form(total);
-        let _told = self.inner.told("allgatherv", &how, (own.len, 0), on.later());
+        let _told = on.told(self, || Call::new("allgatherv", &how, own.len, 0));
         let mut engine = on.begin(self, allgather::scratch(how, total), None);
         allgather::any(&mut engine, self.place(), how, own, blocks)
     }
@@ -312,11 +325,11 @@ impl Communicator {
             && let Some(buffers) = on.buffers()
             && let Some(staging) = self.staging()?
         {
-            let _told = self.inner.told("alltoall", &SHARED, (len, 0), false);
+            let _told = self.inner.told(|| Call::new("alltoall", &SHARED, len, 0));
             staging.alltoall(&self.inner, buffers, len, &from, &into)?;
             return self.find_reads(staging, len);
         }
-        let _told = self.inner.told("alltoall", &how, (len, 0), on.later());
+        let _told = on.told(self, || Call::new("alltoall", &how, len, 0));
         let scratch = alltoall::scratch(how, self.inner.size, len);
         let mut engine = on.begin(self, scratch, None);
         alltoall::even(&mut engine, self.place(), how, from, into)
@@ -324,14 +337,13 @@ impl Communicator {
 
     pub(crate) fn alltoallv_spans<'a>(
         &'a self,
-        on: impl Follow<'a>,
+        mut on: impl Follow<'a>,
         from: &impl Blocks,
         into: &impl Blocks,
     ) -> Result<(), MpiError> {
         let partners = self.alltoallv_partners();
         let sent = || (0..self.inner.size).map(|rank| from.len(rank)).sum();
-        let bytes = self.inner.process.record().map_or(0, |_| sent());
-        let _told = self.inner.told("alltoallv", &partners, (bytes, 0), on.later());
+        let _told = on.told(self, || Call::new("alltoallv", &partners, sent(), 0));
         alltoall::staged(&mut on.begin(self, 0, None), self.place(), partners, from, into)
     }
 
@@ -349,11 +361,11 @@ impl Communicator {
             && let Some(buffers) = on.buffers()
             && let Some(staging) = self.staging()?
         {
-            let _told = self.inner.told("reduce", &SHARED, (own.len, root), false);
+            let _told = self.inner.told(|| Call::new("reduce", &SHARED, own.len, root));
             return staging.reduce(&self.inner, buffers, own, op, Some(root));
         }
         let Reduction { width, combine, .. } = op;
-        let _told = self.inner.told("reduce", way.algorithm(), (own.len, root), on.later());
+        let _told = on.told(self, || Call::new("reduce", way.algorithm(), own.len, root));
         let vectors = Vectors { input: own, output: Span::output(own.len), width, scratch: 0 };
         match way {
             Way::Form(how) => {
@@ -383,13 +395,13 @@ impl Communicator {
             let lines = self.inner.oversubscribed || self.inner.size > RANKS_MAX;
             if lines && own.len <= shared::MAX_BYTES {
                 if let Some(shared) = self.shared()? {
-                    let _told = self.inner.told("allreduce", &SHARED, (own.len, 0), false);
+                    let _told = self.inner.told(|| Call::new("allreduce", &SHARED, own.len, 0));
                     return self.allreduce_in_memory(shared, buffers, own, op);
                 }
             } else if transfers::fits(self.inner.size, op.width)
                 && let Some(staging) = self.staging()?
             {
-                let _told = self.inner.told("allreduce", &SHARED, (own.len, 0), false);
+                let _told = self.inner.told(|| Call::new("allreduce", &SHARED, own.len, 0));
                 return staging.reduce(&self.inner, &mut buffers, own, op, None);
             }
         }
@@ -451,21 +463,21 @@ impl Communicator {
     fn allreduce_along<'a, F: Follow<'a>>(
         &'a self,
         way: &AllreduceWay,
-        on: F,
+        mut on: F,
         own: Span,
         op: Reduction<'a>,
     ) -> Result<(), MpiError> {
         let Reduction { width, combine, .. } = op;
         let vectors = Vectors { input: own, output: Span::output(own.len), width, scratch: 0 };
-        let in_layers = |on: F, how| {
-            let _told = self.inner.told("allreduce", &how, (own.len, 0), on.later());
+        let in_layers = |mut on: F, how| {
+            let _told = on.told(self, || Call::new("allreduce", &how, own.len, 0));
             let scratch = layers::allreduce_scratch(self.nodes(), how, (own.len, width));
             let mut engine = on.begin(self, scratch, Some(combine));
             layers::allreduce(&mut engine, self.place(), self.nodes(), how, vectors)
         };
         match way {
             AllreduceWay::Form(how) => {
-                let _told = self.inner.told("allreduce", how, (own.len, 0), on.later());
+                let _told = on.told(self, || Call::new("allreduce", how, own.len, 0));
                 let scratch = allreduce::scratch(*how, self.inner.size, own.len);
                 let mut engine = on.begin(self, scratch, Some(combine));
                 allreduce::run(&mut engine, self.place(), *how, vectors)
@@ -477,7 +489,7 @@ impl Communicator {
                 in_layers(on, Layered { within: *within, among: AmongNodes::Multiplying(among) })
             }
             AllreduceWay::Multiplying(stages) => {
-                let _told = self.inner.told("allreduce", &MULTIPLYING, (own.len, 0), on.later());
+                let _told = on.told(self, || Call::new("allreduce", &MULTIPLYING, own.len, 0));
                 let scratch = multiply::scratch(stages, own.len, width);
                 let mut engine = on.begin(self, scratch, Some(combine));
                 multiply::run(&mut engine, stages, vectors)
@@ -499,11 +511,11 @@ impl Communicator {
             && let Some(buffers) = on.buffers()
             && let Some(staging) = self.staging()?
         {
-            let _told = self.inner.told("reduce_scatter", &SHARED, (total, 0), false);
+            let _told = self.inner.told(|| Call::new("reduce_scatter", &SHARED, total, 0));
             return staging.reduce_scatter(&self.inner, buffers, blocks, total, op);
         }
         let own = Span::output(blocks.len(self.inner.rank));
-        let _told = self.inner.told("reduce_scatter", way.algorithm(), (total, 0), on.later());
+        let _told = on.told(self, || Call::new("reduce_scatter", way.algorithm(), total, 0));
         let place = self.place();
         match way {
             Way::Form(how) => {
@@ -522,14 +534,14 @@ impl Communicator {
     /// A prefix reduction of `len` bytes.
     pub(crate) fn scan_spans<'a>(
         &'a self,
-        on: impl Follow<'a>,
+        mut on: impl Follow<'a>,
         exclusive: bool,
         len: usize,
         op: Reduction<'a>,
     ) -> Result<(), MpiError> {
         let how = self.scan_form();
         let what = if exclusive { "exscan" } else { "scan" };
-        let _told = self.inner.told(what, &how, (len, 0), on.later());
+        let _told = on.told(self, || Call::new(what, &how, len, 0));
         let mut engine = on.begin(self, scan::scratch(how, len), Some(op.combine));
         let (input, output) = (Span::input(len), Span::output(len));
         scan::run(&mut engine, self.place(), how, exclusive, input, output)

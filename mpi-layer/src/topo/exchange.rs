@@ -10,6 +10,7 @@ use crate::coll::spans::Follow;
 use crate::comm::Communicator;
 use crate::datatype::{Datatype, bytes_of, bytes_of_mut};
 use crate::error::MpiError;
+use crate::record::Call;
 use bowline_model::coll::blocks::{Blocks, Even};
 use bowline_model::coll::plan::{Plan, Space, Span};
 
@@ -40,7 +41,7 @@ impl Communicator {
     /// Exchanges blocks with the neighbours, each of which has a number.
     pub(crate) fn neighbor_spans<'a>(
         &'a self,
-        on: impl Follow<'a>,
+        mut on: impl Follow<'a>,
         what: &'static str,
         sent: impl Fn(u32) -> Span,
         received: impl Fn(u32) -> Span,
@@ -71,7 +72,8 @@ impl Communicator {
             let others = all.iter().filter(move |(rank, _)| *rank != own);
             others.map(|&(rank, span)| (rank, span.len))
         }
-        let _told = self.inner.told_edges(what, messages(&sends, own), messages(&receives, own));
+        let call = || Call::edges(what, messages(&sends, own), messages(&receives, own));
+        let _told = on.told(self, call);
         let mut plan = on.begin(self, 0, None);
         for &(rank, span) in receives.iter().filter(|(rank, _)| *rank != own) {
             plan.recv(rank, span)?;

@@ -15,7 +15,7 @@ use serde::Serialize;
 use super::programs::{Collective, Job, Kind, Ranks};
 
 /// What was recorded, to stand beside what is simulated.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub(super) struct Record {
     /// From the beginning to the end of the last call.
     time_ns: f64,
@@ -27,6 +27,9 @@ pub(super) struct Record {
     started: u64,
     /// Between calls, of all ranks.
     computing_ns: f64,
+    /// Ranks whose records break off, and how many calls are left out because of that.
+    unended: Vec<u32>,
+    left_out: usize,
 }
 
 /// Reads the records of a job.
@@ -40,11 +43,14 @@ pub(super) fn read(files: &[PathBuf]) -> Result<(Recorded, Record)> {
             std::fs::read_to_string(path).with_context(|| format!("cannot read {}", name()))?;
         RankRecord::parse(&text).with_context(name)
     };
-    let job = Recorded::new(files.iter().map(one).collect::<Result<_>>()?)?;
+    let mut job = Recorded::new(files.iter().map(one).collect::<Result<_>>()?)?;
+    let unended = job.unended();
+    let left_out = if unended.is_empty() { 0 } else { job.cut() };
     let Counts { messages, bytes, collectives, later, computing, .. } = job.counts();
     let time_ns = job.time();
+    let (started, computing_ns) = (later, computing);
     let record =
-        Record { time_ns, messages, bytes, collectives, started: later, computing_ns: computing };
+        Record { time_ns, messages, bytes, collectives, started, computing_ns, unended, left_out };
     Ok((job, record))
 }
 
@@ -111,15 +117,27 @@ fn steps(call: &Call, costs: &Costs) -> Result<Box<dyn Source>> {
 impl Record {
     /// For people, beside the simulated time.
     pub(super) fn text(&self, simulated: f64) -> String {
-        let Self { time_ns, messages, bytes, collectives, started, computing_ns } = self;
+        let Self { time_ns, messages, bytes, collectives, started, computing_ns, .. } = self;
         let part = if *time_ns > 0.0 { simulated / time_ns } else { 0.0 };
         let started = match started {
             0 => String::new(),
             n => format!(" ({n} only started, and simulated as if they had ended there)"),
         };
-        format!(
+        let mut text = format!(
             "recorded: {time_ns:.1} ns, of which simulated {part:.3}; {messages} messages of {bytes} bytes, \
              {collectives} calls of collectives{started}, {computing_ns:.1} ns of computing\n"
-        )
+        );
+        if let [first, rest @ ..] = &self.unended[..] {
+            let others = match rest.len() {
+                0 => String::new(),
+                n => format!(" and {n} others"),
+            };
+            let left_out = self.left_out;
+            text += &format!(
+                "the record of rank {first}{others} breaks off: {left_out} calls are left out, those that waited for \
+                 what it does not have and what came after them\n"
+            );
+        }
+        text
     }
 }

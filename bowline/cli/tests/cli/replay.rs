@@ -39,19 +39,105 @@ fn a_real_job_runs_again_on_another_network() {
     assert!(time(&far) > time(&near) + STEPS as f64 * 900_000.0, "{far}");
     let text = bowline(["fennel", "replay"].into_iter().chain(files.iter().map(String::as_str)));
     assert!(text.success().contains("recorded: "));
-    // Damaged, incomplete, and of a rank that did not write all of it.
+    // Incomplete, empty, damaged, and of a rank that did not write all of it.
     let refused = |files: &[String]| {
         let all = ["fennel", "replay"].into_iter().chain(files.iter().map(String::as_str));
         bowline(all).failure(1)
     };
     assert!(refused(&files[..3]).contains("3 of 4"));
     let text = fs::read_to_string(&files[2]).unwrap();
-    let half: Vec<&str> = text.lines().take(20).collect();
-    fs::write(&files[2], half.join("\n")).unwrap();
-    assert!(refused(&files).contains("process 2"));
     fs::write(&files[2], text.replace("\"send\":1", "\"send\":9")).unwrap();
     let told = refused(&files);
     assert!(told.contains("rank 9 is not in communicator 0") && told.contains(&files[2]), "{told}");
+    fs::write(&files[2], "").unwrap();
+    let told = refused(&files);
+    assert!(told.contains("is empty: its rank ended") && told.contains(&files[2]), "{told}");
+    let half: Vec<&str> = text.lines().take(20).collect();
+    fs::write(&files[2], format!("{}\n{{\"at\":9999", half.join("\n"))).unwrap();
+    let part = replay(&files, "");
+    let recorded = &part["recorded"];
+    assert_eq!(recorded["unended"], serde_json::json!([2]), "{part}");
+    assert!(recorded["left_out"].as_u64() > Some(0), "{part}");
+    let messages = recorded["messages"].as_u64().unwrap();
+    assert!(messages > 0 && messages < (STEPS * 6) as u64, "{part}");
+}
+
+#[test]
+fn a_job_that_was_killed_runs_again_as_far_as_it_came() {
+    let directory = tempfile::tempdir().unwrap();
+    let name = directory.path().join("job").to_str().unwrap().to_owned();
+    let mut job = command("perf mpi_lat --size 8 --iterations 1000000000".split(' '));
+    job.env("BOWLINE_RECORD", &name);
+    let mut job = job.spawn().unwrap();
+    let files: Vec<String> = (0..2).map(|rank| format!("{name}.{rank}")).collect();
+    let lines = |file: &String| fs::read_to_string(file).map_or(0, |text| text.lines().count());
+    while files.iter().any(|file| lines(file) < 1000) {
+        assert_eq!(job.try_wait().unwrap(), None);
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    job.kill().unwrap();
+    job.wait().unwrap();
+    let again = replay(&files, "");
+    let recorded = &again["recorded"];
+    assert_eq!(recorded["unended"], serde_json::json!([0, 1]), "{again}");
+    assert!(recorded["messages"].as_u64() >= Some(400), "{again}");
+    let text = bowline(["fennel", "replay"].into_iter().chain(files.iter().map(String::as_str)));
+    assert!(text.success().contains("the record of rank 0 and 1 others breaks off"));
+}
+
+/// Starts of the persistent exchanges, each.
+const STARTS: usize = 3;
+
+/// Exchanges in a ring of three ranks, blocking, nonblocking and persistent, and a persistent broadcast.
+fn exchanges(world: &bowline::mpi::World) {
+    let graph = world.cart_create(&[3], &[true], false).unwrap().unwrap();
+    let (own, mut two) = ([0_u64; 2], [0_u64; 4]);
+    graph.neighbor_allgather(&own, &mut two).unwrap();
+    let blocks = [0_u64; 6];
+    let mut received = [0_u64; 6];
+    graph.scope(|scope| scope.ineighbor_alltoall(&graph, &blocks, &mut received)?.wait()).unwrap();
+    let mut first = graph.neighbor_allgather_init(vec![0_u8; 5], vec![0; 10]).unwrap();
+    let mut second = graph.neighbor_alltoall_init(vec![0_u8; 14], vec![0; 14]).unwrap();
+    let mut third = graph.bcast_init(vec![0_u8; 9], 1).unwrap();
+    for _ in 0..STARTS {
+        first.start().unwrap();
+        second.start().unwrap();
+        third.start().unwrap();
+        first.wait().unwrap();
+        second.wait().unwrap();
+        third.wait().unwrap();
+    }
+    // Made, and never started.
+    let unused = graph.neighbor_allgather_init(vec![0_u8; 100], vec![0; 200]).unwrap();
+    drop(unused);
+}
+
+#[test]
+fn each_start_of_an_exchange_between_neighbours_is_recorded() {
+    let directory = tempfile::tempdir().unwrap();
+    let name = directory.path().join("ring").to_str().unwrap().to_owned();
+    let mut config = bowline::config_from_env().unwrap();
+    config.set_text("BOWLINE_RECORD", &name).unwrap();
+    bowline::threads_with(3, &config, |world| exchanges(&world)).unwrap();
+    let files: Vec<String> = (0..3).map(|rank| format!("{name}.{rank}")).collect();
+    let again = replay(&files, "");
+    let recorded = &again["recorded"];
+    // Each rank has two neighbours.
+    assert_eq!(recorded["messages"], 3 * 2 * (1 + 1 + 2 * STARTS), "{again}");
+    assert_eq!(recorded["bytes"], 3 * 2 * (16 + 24 + (5 + 7) * STARTS), "{again}");
+    assert_eq!(recorded["unended"], serde_json::json!([]), "{again}");
+    for file in &files {
+        let text = fs::read_to_string(file).unwrap();
+        let count = |what: &str| text.lines().filter(|line| line.contains(what)).count();
+        assert_eq!(
+            (count("\"send\":"), count("\"recv\":")),
+            (2 * (2 + 2 * STARTS), 2 * (2 + 2 * STARTS)),
+            "{text}"
+        );
+        assert_eq!(count("\"later\":true,\"persistent\":2}"), STARTS, "{text}");
+        assert_eq!(count("\"coll\":\"bcast\""), STARTS, "{text}");
+    }
+    assert_eq!(recorded["started"], 3 * STARTS, "{again}");
 }
 
 #[test]

@@ -122,7 +122,8 @@ impl CommInner {
     /// How its spaces are opened.
     fn options(group: &Group, collective: bool) -> SpaceOptions {
         let members = Some(group.members());
-        SpaceOptions { members, collective, ranks: group.size(), engine: None }
+        let describe: Option<fn(u64) -> String> = collective.then_some(tags::describe);
+        SpaceOptions { members, collective, ranks: group.size(), engine: None, describe }
     }
 
     /// Opens the space of collectives.

@@ -332,9 +332,10 @@ impl CommInner {
         }
     }
 
-    /// Begins a blocking collective, if this rank is recorded.
+    /// Begins a blocking collective: notes its name, and writes it down if this rank is recorded.
     #[inline]
-    pub(crate) fn told(&self, call: impl FnOnce() -> Call) -> Option<Told<'_>> {
+    pub(crate) fn told(&self, what: &'static str, call: impl FnOnce() -> Call) -> Option<Told<'_>> {
+        self.process.worker.note_call(what);
         let record = self.process.record()?;
         record.enter();
         record.0.borrow_mut().nested += 1;

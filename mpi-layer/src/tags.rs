@@ -84,6 +84,17 @@ pub(crate) fn number(tag: u64) -> u32 {
     (tag >> 8) as u32 & NUMBER
 }
 
+/// The collective of a tag, in words.
+pub(crate) fn describe(tag: u64) -> String {
+    let (number, phase) = (number(tag), tag & 0xff);
+    match tag >> 30 & 3 {
+        0 => format!("blocking collective {number} (phase {phase})"),
+        1 => format!("nonblocking collective {number} (phase {phase})"),
+        2 => format!("persistent collective {number} (phase {phase})"),
+        _ => "a blocking collective, to wake this rank".to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -100,6 +111,8 @@ mod tests {
             assert_eq!(tag(kind, NUMBER + 1), tag(kind, 0), "they go round within their kind");
             assert_eq!(generation(tag(kind, u32::MAX)), 7);
             assert_eq!(number(tag(kind, 5) + 0xff), 5);
+            let word = format!("{kind:?} collective 5 (phase 2)").to_lowercase();
+            assert!(kind == Kind::Wake || describe(tag(kind, 5) + 2) == word, "{word}");
         }
         assert_eq!(collective(7, 5), tag(Kind::Blocking, 5));
     }

@@ -105,15 +105,45 @@ fn a_deadlock_is_an_error_that_says_what_every_rank_waits_for() {
         assert_eq!(stuck.why, Why::Deadlock);
         let text = stuck.to_string();
         for words in [
-            "rank 0: a message from rank 1 with tag 0x5",
+            "rank 0: a message with tag 0x5 from rank 1",
             "rank 1: a send of 100 bytes to rank 2",
-            "rank 2: a message from anyone with tag 0x7",
+            "rank 2: a message with tag 0x7 from anyone",
         ] {
             assert!(text.contains(words), "{words:?} is not in: {text}");
         }
         for end in &report.ends {
             assert!(matches!(end, End::Returned(Err(_))), "every call ends: {end:?}");
         }
+    });
+}
+
+/// Decision 22 says why this is no error at once.
+#[test]
+fn collectives_that_do_not_match_are_named_by_those_who_wait() {
+    within_two_minutes("a barrier of two kinds", || {
+        let report = simulate::run(&Job::new(2, 1), |world| match world.rank() {
+            0 => world.scope(|scope| scope.ibarrier(&world)?.wait()),
+            _ => world.barrier(),
+        });
+        let text = report.expect("two ranks start").stuck.expect("it is a deadlock").to_string();
+        for words in [
+            "rank 0: a message of nonblocking collective 0 (phase 0) from rank 1",
+            "while a message of blocking collective 0 (phase 0) from rank 1 is not received",
+            "rank 1: a message of blocking collective 0 (phase 0) from rank 0",
+            "while a message of nonblocking collective 0 (phase 0) from rank 0 is not received",
+            "(the last collective that it called is barrier)",
+        ] {
+            assert!(text.contains(words), "{words:?} is not in: {text}");
+        }
+    });
+    within_two_minutes("a broadcast of two roots", || {
+        let report = simulate::run(&Job::new(2, 1), |world| {
+            let mut bytes = [0_u8; 100_000];
+            world.scope(|scope| scope.ibcast(&world, &mut bytes, 1 - world.rank())?.wait())
+        });
+        let text = report.expect("two ranks start").stuck.expect("it is a deadlock").to_string();
+        let words = "a message of nonblocking collective 0 (phase 0) from rank 0";
+        assert!(text.contains(words) && text.contains("called is bcast)"), "{text}");
     });
 }
 

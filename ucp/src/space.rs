@@ -34,6 +34,8 @@ pub struct SpaceOptions {
     /// Any member's death fails every receive of the space, so that a collective fails at each
     /// participant.
     pub collective: bool,
+    /// Says of a tag in words which message it is, for reports of what a worker waits for.
+    pub describe: Option<fn(u64) -> String>,
 }
 
 /// A process that has failed.

@@ -4,6 +4,8 @@
 
 use std::fmt;
 
+use bowline_base::slab::Key;
+
 use crate::engine::Engine;
 use crate::matching::{MatchEngine as _, Want};
 use crate::request::{Body, Send, SendKind, SendPhase};
@@ -56,30 +58,51 @@ fn text(worker: &Worker) -> String {
     let Some(mut inner) = worker.inner.try_borrow_mut() else {
         return "it is inside of a call".to_owned();
     };
-    let mut all = list(&mut inner.engine);
+    let called = match worker.called.get() {
+        "" => String::new(),
+        name => format!(" (the last collective that it called is {name})"),
+    };
+    let (mut all, collective) = list(&mut inner.engine);
     if all.is_empty() {
-        return "no request; a condition of its program".to_owned();
+        return format!("no request; a condition of its program{called}");
     }
     if all.len() > NAMED {
         let more = all.len() - NAMED;
         all.truncate(NAMED);
         all.push(format!("and {more} more"));
     }
-    all.join(", ")
+    let called = if collective { &called[..] } else { "" };
+    all.join(", ") + called
 }
 
-fn list(engine: &mut Engine) -> Vec<String> {
+/// What is waited for, and whether messages of collectives are among it.
+fn list(engine: &mut Engine) -> (Vec<String>, bool) {
     let mut all = Vec::new();
+    let mut collectives = false;
     if let Some(want) = engine.direct.waits_for() {
-        all.push(receive(want, false));
+        all.push(receive(want, None));
     }
     for space in engine.spaces.iter_mut() {
-        let collective = space.options.collective;
+        let describe = space.options.describe;
+        let before = all.len();
         let note = &mut |want: &Want| {
-            all.push(receive(*want, collective));
+            all.push(receive(*want, describe));
             false
         };
         space.engine.remove_posted_where(note, &mut Vec::new());
+        if !space.options.collective || all.len() == before {
+            continue;
+        }
+        collectives = true;
+        // Where ranks call different collectives, what the others have sent lies here.
+        let mut here = Vec::new();
+        space.engine.unexpected_values(&mut here);
+        for message in here.into_iter().filter_map(|key| engine.unexpected.get(Key::from_wire(key)))
+        {
+            let (source, tag) = (message.source, message.tag);
+            let what = describe.map_or_else(|| format!("tag {tag:#x}"), |describe| describe(tag));
+            all.push(format!("while a message of {what} from rank {source} is not received"));
+        }
     }
     for (_, request) in engine.requests.iter().filter(|(_, request)| !request.done) {
         match &request.body {
@@ -112,7 +135,7 @@ fn list(engine: &mut Engine) -> Vec<String> {
             Body::Free => {}
         }
     }
-    all
+    (all, collectives)
 }
 
 /// A send that is not complete: to whom, with what tag, and what keeps it.
@@ -140,14 +163,14 @@ fn held_send(send: &Send, rank: u32) -> String {
     format!("a send of {bytes} bytes to rank {rank} of the job{tag} ({why})")
 }
 
-fn receive(want: Want, collective: bool) -> String {
-    let what = if collective { "a collective's message" } else { "a message" };
-    let tag = match want.tag_mask {
-        u64::MAX => format!("tag {:#x}", want.tag),
-        mask => format!("tag {:#x} under mask {mask:#x}", want.tag),
+fn receive(want: Want, describe: Option<fn(u64) -> String>) -> String {
+    let what = match (want.tag_mask, describe) {
+        (u64::MAX, Some(describe)) => format!("a message of {}", describe(want.tag)),
+        (u64::MAX, None) => format!("a message with tag {:#x}", want.tag),
+        (mask, _) => format!("a message with tag {:#x} under mask {mask:#x}", want.tag),
     };
     match want.source_mask {
-        0 => format!("{what} from anyone with {tag}"),
-        _ => format!("{what} from rank {} with {tag}", want.source),
+        0 => format!("{what} from anyone"),
+        _ => format!("{what} from rank {}", want.source),
     }
 }

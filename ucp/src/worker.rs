@@ -109,6 +109,8 @@ pub struct Worker {
     pub(crate) sleeps: Cell<u64>,
     /// Looks since the last one that found something; see [`Worker::look`].
     vain: Cell<u32>,
+    /// What the layer above has been called for last that concerns many ranks; empty for nothing.
+    pub(crate) called: Cell<&'static str>,
     /// Under the lock of a worker that threads share.
     pub(crate) shared: Cell<bool>,
     /// Who is told of the end of an endpoint.
@@ -191,6 +193,7 @@ impl Worker {
             waiter: RefCell::new(parts.waiter),
             sleeps: Cell::new(0),
             vain: Cell::new(0),
+            called: Cell::new(""),
             shared: Cell::new(false),
             watchers: RefCell::default(),
         })
@@ -228,6 +231,13 @@ impl Worker {
         inner.route(&parsed)?;
         let index = inner.engine.meet(parsed);
         Ok(inner.engine.ep(index))
+    }
+
+    /// Notes what the layer above is called for that concerns many ranks, such as a collective: reports of what this worker
+    /// waits for name the last one.
+    #[inline]
+    pub fn note_call(&self, name: &'static str) {
+        self.called.set(name);
     }
 
     /// Opens a matching space. Messages that came for it before are in it.

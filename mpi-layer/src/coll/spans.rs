@@ -50,8 +50,14 @@ impl<'a> Reduction<'a> {
 pub(crate) trait Follow<'a> {
     type Plan: Plan<Error = MpiError>;
 
-    /// Has the call written down, where this rank is recorded: when what this gives is dropped, or at each start.
-    fn told(&mut self, comm: &'a Communicator, call: impl FnOnce() -> Call) -> Option<Told<'a>>;
+    /// Notes the name of the call, and has it written down where this rank is recorded: when what this gives is dropped, or
+    /// at each start.
+    fn told(
+        &mut self,
+        comm: &'a Communicator,
+        what: &'static str,
+        call: impl FnOnce() -> Call,
+    ) -> Option<Told<'a>>;
 
     /// Begins a plan that needs some bytes of scratch, and an operation if it reduces.
     fn begin(
@@ -87,8 +93,13 @@ impl<'a> Follow<'a> for Buffers<'a> {
     type Plan = Engine<'a>;
 
     #[inline]
-    fn told(&mut self, comm: &'a Communicator, call: impl FnOnce() -> Call) -> Option<Told<'a>> {
-        comm.inner.told(call)
+    fn told(
+        &mut self,
+        comm: &'a Communicator,
+        what: &'static str,
+        call: impl FnOnce() -> Call,
+    ) -> Option<Told<'a>> {
+        comm.inner.told(what, call)
     }
 
     #[inline]
@@ -135,7 +146,13 @@ pub struct Recorded {
 impl<'a> Follow<'a> for &'a mut Recorded {
     type Plan = &'a mut Recorder<MpiError>;
 
-    fn told(&mut self, comm: &'a Communicator, call: impl FnOnce() -> Call) -> Option<Told<'a>> {
+    fn told(
+        &mut self,
+        comm: &'a Communicator,
+        what: &'static str,
+        call: impl FnOnce() -> Call,
+    ) -> Option<Told<'a>> {
+        comm.inner.process.worker.note_call(what);
         if let Some(record) = comm.inner.process.record() {
             record.enter();
             self.call = Some(Box::new(call()));
@@ -156,11 +173,11 @@ impl Communicator {
         if self.barrier_choice().staged {
             if !self.inner.oversubscribed && self.inner.size <= RANKS_MAX {
                 if let Some(staging) = self.staging()? {
-                    let _told = self.inner.told(|| Call::new("barrier", &SHARED, 0, 0));
+                    let _told = self.inner.told("barrier", || Call::new("barrier", &SHARED, 0, 0));
                     return staging.barrier(&self.inner);
                 }
             } else if let Some(shared) = self.shared()? {
-                let _told = self.inner.told(|| Call::new("barrier", &SHARED, 0, 0));
+                let _told = self.inner.told("barrier", || Call::new("barrier", &SHARED, 0, 0));
                 return shared.run(&self.inner, &[], &mut [], None);
             }
         }
@@ -172,7 +189,7 @@ impl Communicator {
         mut on: impl Follow<'a>,
     ) -> Result<(), MpiError> {
         let way = &self.barrier_choice().messages;
-        let _told = on.told(self, || Call::new("barrier", way.algorithm(), 0, 0));
+        let _told = on.told(self, "barrier", || Call::new("barrier", way.algorithm(), 0, 0));
         let mut engine = on.begin(self, 0, None);
         match way {
             Way::Form(how) => barrier::run(&mut engine, self.place(), *how),
@@ -193,10 +210,10 @@ impl Communicator {
             && let Some(buffers) = on.buffers()
             && let Some(staging) = self.staging()?
         {
-            let _told = self.inner.told(|| Call::new("bcast", &SHARED, data.len, root));
+            let _told = self.inner.told("bcast", || Call::new("bcast", &SHARED, data.len, root));
             return staging.bcast(&self.inner, buffers, data, root);
         }
-        let _told = on.told(self, || Call::new("bcast", way.algorithm(), data.len, root));
+        let _told = on.told(self, "bcast", || Call::new("bcast", way.algorithm(), data.len, root));
         let mut engine = on.begin(self, 0, None);
         match way {
             Way::Form(how) => bcast::run(&mut engine, self.place(), *how, root, data),
@@ -219,10 +236,10 @@ impl Communicator {
             && let Some(buffers) = on.buffers()
             && let Some(staging) = self.staging()?
         {
-            let _told = self.inner.told(|| Call::new("gather", &SHARED, own.len, root));
+            let _told = self.inner.told("gather", || Call::new("gather", &SHARED, own.len, root));
             return staging.gather(&self.inner, buffers, own, &blocks, Some(root));
         }
-        let _told = on.told(self, || Call::new("gather", &how, own.len, root));
+        let _told = on.told(self, "gather", || Call::new("gather", &how, own.len, root));
         let scratch = gather::scratch(how, self.inner.size, own.len);
         let mut engine = on.begin(self, scratch, None);
         gather::even(&mut engine, self.place(), how, root, own, blocks)
@@ -235,7 +252,7 @@ impl Communicator {
         blocks: &impl Blocks,
         root: u32,
     ) -> Result<(), MpiError> {
-        let _told = on.told(self, || Call::new("gatherv", &Tree::Linear, own.len, root));
+        let _told = on.told(self, "gatherv", || Call::new("gatherv", &Tree::Linear, own.len, root));
         gather::linear(&mut on.begin(self, 0, None), self.place(), root, own, blocks)
     }
 
@@ -253,7 +270,7 @@ impl Communicator {
     ) -> Result<(), MpiError> {
         let how = self.scatter_form(own.len);
         let blocks = Even { space: Space::Input, len: own.len };
-        let _told = on.told(self, || Call::new("scatter", &how, own.len, root));
+        let _told = on.told(self, "scatter", || Call::new("scatter", &how, own.len, root));
         let scratch = scatter::scratch(how, self.inner.size, own.len);
         let mut engine = on.begin(self, scratch, None);
         scatter::even(&mut engine, self.place(), how, root, blocks, own)
@@ -266,7 +283,8 @@ impl Communicator {
         own: Span,
         root: u32,
     ) -> Result<(), MpiError> {
-        let _told = on.told(self, || Call::new("scatterv", &Tree::Linear, own.len, root));
+        let _told =
+            on.told(self, "scatterv", || Call::new("scatterv", &Tree::Linear, own.len, root));
         scatter::linear(&mut on.begin(self, 0, None), self.place(), root, blocks, own)
     }
 
@@ -283,10 +301,12 @@ impl Communicator {
             && let Some(buffers) = on.buffers()
             && let Some(staging) = self.staging()?
         {
-            let _told = self.inner.told(|| Call::new("allgather", &SHARED, own.len, 0));
+            let _told =
+                self.inner.told("allgather", || Call::new("allgather", &SHARED, own.len, 0));
             return staging.gather(&self.inner, buffers, own, &blocks, None);
         }
-        let _told = on.told(self, || Call::new("allgather", way.algorithm(), own.len, 0));
+        let _told =
+            on.told(self, "allgather", || Call::new("allgather", way.algorithm(), own.len, 0));
         match way {
             Way::Form(how) => {
                 let mut engine = on.begin(self, allgather::scratch(*how, total), None);
@@ -308,7 +328,7 @@ impl Communicator {
         total: usize,
     ) -> Result<(), MpiError> {
         let how = self.allgatherv_form(total);
-        let _told = on.told(self, || Call::new("allgatherv", &how, own.len, 0));
+        let _told = on.told(self, "allgatherv", || Call::new("allgatherv", &how, own.len, 0));
         let mut engine = on.begin(self, allgather::scratch(how, total), None);
         allgather::any(&mut engine, self.place(), how, own, blocks)
     }
@@ -325,11 +345,11 @@ impl Communicator {
             && let Some(buffers) = on.buffers()
             && let Some(staging) = self.staging()?
         {
-            let _told = self.inner.told(|| Call::new("alltoall", &SHARED, len, 0));
+            let _told = self.inner.told("alltoall", || Call::new("alltoall", &SHARED, len, 0));
             staging.alltoall(&self.inner, buffers, len, &from, &into)?;
             return self.find_reads(staging, len);
         }
-        let _told = on.told(self, || Call::new("alltoall", &how, len, 0));
+        let _told = on.told(self, "alltoall", || Call::new("alltoall", &how, len, 0));
         let scratch = alltoall::scratch(how, self.inner.size, len);
         let mut engine = on.begin(self, scratch, None);
         alltoall::even(&mut engine, self.place(), how, from, into)
@@ -343,7 +363,7 @@ impl Communicator {
     ) -> Result<(), MpiError> {
         let partners = self.alltoallv_partners();
         let sent = || (0..self.inner.size).map(|rank| from.len(rank)).sum();
-        let _told = on.told(self, || Call::new("alltoallv", &partners, sent(), 0));
+        let _told = on.told(self, "alltoallv", || Call::new("alltoallv", &partners, sent(), 0));
         alltoall::staged(&mut on.begin(self, 0, None), self.place(), partners, from, into)
     }
 
@@ -361,11 +381,11 @@ impl Communicator {
             && let Some(buffers) = on.buffers()
             && let Some(staging) = self.staging()?
         {
-            let _told = self.inner.told(|| Call::new("reduce", &SHARED, own.len, root));
+            let _told = self.inner.told("reduce", || Call::new("reduce", &SHARED, own.len, root));
             return staging.reduce(&self.inner, buffers, own, op, Some(root));
         }
         let Reduction { width, combine, .. } = op;
-        let _told = on.told(self, || Call::new("reduce", way.algorithm(), own.len, root));
+        let _told = on.told(self, "reduce", || Call::new("reduce", way.algorithm(), own.len, root));
         let vectors = Vectors { input: own, output: Span::output(own.len), width, scratch: 0 };
         match way {
             Way::Form(how) => {
@@ -395,13 +415,16 @@ impl Communicator {
             let lines = self.inner.oversubscribed || self.inner.size > RANKS_MAX;
             if lines && own.len <= shared::MAX_BYTES {
                 if let Some(shared) = self.shared()? {
-                    let _told = self.inner.told(|| Call::new("allreduce", &SHARED, own.len, 0));
+                    let _told = self
+                        .inner
+                        .told("allreduce", || Call::new("allreduce", &SHARED, own.len, 0));
                     return self.allreduce_in_memory(shared, buffers, own, op);
                 }
             } else if transfers::fits(self.inner.size, op.width)
                 && let Some(staging) = self.staging()?
             {
-                let _told = self.inner.told(|| Call::new("allreduce", &SHARED, own.len, 0));
+                let _told =
+                    self.inner.told("allreduce", || Call::new("allreduce", &SHARED, own.len, 0));
                 return staging.reduce(&self.inner, &mut buffers, own, op, None);
             }
         }
@@ -470,14 +493,14 @@ impl Communicator {
         let Reduction { width, combine, .. } = op;
         let vectors = Vectors { input: own, output: Span::output(own.len), width, scratch: 0 };
         let in_layers = |mut on: F, how| {
-            let _told = on.told(self, || Call::new("allreduce", &how, own.len, 0));
+            let _told = on.told(self, "allreduce", || Call::new("allreduce", &how, own.len, 0));
             let scratch = layers::allreduce_scratch(self.nodes(), how, (own.len, width));
             let mut engine = on.begin(self, scratch, Some(combine));
             layers::allreduce(&mut engine, self.place(), self.nodes(), how, vectors)
         };
         match way {
             AllreduceWay::Form(how) => {
-                let _told = on.told(self, || Call::new("allreduce", how, own.len, 0));
+                let _told = on.told(self, "allreduce", || Call::new("allreduce", how, own.len, 0));
                 let scratch = allreduce::scratch(*how, self.inner.size, own.len);
                 let mut engine = on.begin(self, scratch, Some(combine));
                 allreduce::run(&mut engine, self.place(), *how, vectors)
@@ -489,7 +512,8 @@ impl Communicator {
                 in_layers(on, Layered { within: *within, among: AmongNodes::Multiplying(among) })
             }
             AllreduceWay::Multiplying(stages) => {
-                let _told = on.told(self, || Call::new("allreduce", &MULTIPLYING, own.len, 0));
+                let _told =
+                    on.told(self, "allreduce", || Call::new("allreduce", &MULTIPLYING, own.len, 0));
                 let scratch = multiply::scratch(stages, own.len, width);
                 let mut engine = on.begin(self, scratch, Some(combine));
                 multiply::run(&mut engine, stages, vectors)
@@ -511,11 +535,15 @@ impl Communicator {
             && let Some(buffers) = on.buffers()
             && let Some(staging) = self.staging()?
         {
-            let _told = self.inner.told(|| Call::new("reduce_scatter", &SHARED, total, 0));
+            let _told = self
+                .inner
+                .told("reduce_scatter", || Call::new("reduce_scatter", &SHARED, total, 0));
             return staging.reduce_scatter(&self.inner, buffers, blocks, total, op);
         }
         let own = Span::output(blocks.len(self.inner.rank));
-        let _told = on.told(self, || Call::new("reduce_scatter", way.algorithm(), total, 0));
+        let _told = on.told(self, "reduce_scatter", || {
+            Call::new("reduce_scatter", way.algorithm(), total, 0)
+        });
         let place = self.place();
         match way {
             Way::Form(how) => {
@@ -541,7 +569,7 @@ impl Communicator {
     ) -> Result<(), MpiError> {
         let how = self.scan_form();
         let what = if exclusive { "exscan" } else { "scan" };
-        let _told = on.told(self, || Call::new(what, &how, len, 0));
+        let _told = on.told(self, what, || Call::new(what, &how, len, 0));
         let mut engine = on.begin(self, scan::scratch(how, len), Some(op.combine));
         let (input, output) = (Span::input(len), Span::output(len));
         scan::run(&mut engine, self.place(), how, exclusive, input, output)

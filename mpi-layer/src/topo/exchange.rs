@@ -73,7 +73,7 @@ impl Communicator {
             others.map(|&(rank, span)| (rank, span.len))
         }
         let call = || Call::edges(what, messages(&sends, own), messages(&receives, own));
-        let _told = on.told(self, call);
+        let _told = on.told(self, what, call);
         let mut plan = on.begin(self, 0, None);
         for &(rank, span) in receives.iter().filter(|(rank, _)| *rank != own) {
             plan.recv(rank, span)?;

@@ -10,11 +10,11 @@ mod protocols;
 use std::fmt::Write;
 use std::process::ExitCode;
 
+use crate::collective::Collective;
 use anyhow::{Context as _, ensure};
 use bowline::ucp::matching::EngineKind;
 use bowline::ucp::proto::Op;
 use bowline::ucp::{LaneReport, SpaceOptions, Worker};
-use collective::Collective;
 use protocols::{Carried, Protocols};
 use serde::Serialize;
 

@@ -26,7 +26,6 @@ use bowline_model::fennel::instrument::Recorder;
 use clap::Subcommand;
 
 use super::{numbers, output};
-pub(crate) use programs::name as algorithm_name;
 use programs::{Allreduces, Collective, Job, Kind, Ranks};
 
 /// Simulate communication on a modelled network.
@@ -92,6 +91,8 @@ enum What {
     Reduce(Of<Collective>),
     /// The reduction of all vectors goes to all.
     Allreduce(Of<Allreduces>),
+    /// The block of each rank goes to a root.
+    Gather(Of<Collective>),
     /// The block of each rank goes to all.
     Allgather(Of<Collective>),
     /// Each rank has a block for each.
@@ -183,6 +184,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
             let (job, how) = program.job(&common.network.costs(&plan, size))?;
             common.run(format!("allreduce by {how}, {size} bytes"), job)
         }
+        What::Gather(of) => of.common.collective("gather", &of.program, Kind::Gather),
         What::Allgather(of) => of.common.collective("allgather", &of.program, Kind::Allgather),
         What::Alltoall(of) => of.common.collective("alltoall", &of.program, Kind::Alltoall),
         What::ReduceScatter(of) => {

@@ -4,6 +4,7 @@
 //! a launcher with the options of those.
 
 mod calibrate;
+mod collective;
 mod demo;
 mod explain;
 mod fennel;

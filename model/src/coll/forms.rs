@@ -1,29 +1,96 @@
 //! The forms of each collective: one for each algorithm that carries it out, and the names that users know them by.
 
-/// Algorithms of one collective, with names.
-pub trait Form: Copy + PartialEq + 'static {
+/// Algorithms of one collective, with names. Every algorithm has one, and the name of one names it.
+pub trait Form: Copy + PartialEq + std::fmt::Debug + 'static {
     /// The collective.
     const COLLECTIVE: &'static str;
-    /// Every algorithm that has a name.
+    /// Every algorithm that has a name of its own, and those with the numbers that are usual.
     const NAMED: &'static [(&'static str, Self)];
+    /// How names with other numbers are made.
+    const NUMBERED: &'static [&'static str];
 
     /// The algorithm with a name.
     fn of_name(name: &str) -> Option<Self> {
-        Self::NAMED.iter().find(|(known, _)| *known == name).map(|(_, form)| *form)
+        let known = Self::NAMED.iter().find(|(known, _)| *known == name).map(|(_, form)| *form);
+        known.or_else(|| {
+            let (word, numbers) = name.split_once(':')?;
+            let (first, second) = match numbers.split_once(':') {
+                Some((first, second)) => (first, Some(number(second)?)),
+                None => (numbers, None),
+            };
+            Self::numbered(word, number(first)?, second)
+        })
     }
 
-    /// The name of an algorithm, if it has one.
-    fn name(self) -> Option<&'static str> {
-        Self::NAMED.iter().find(|(_, form)| *form == self).map(|(name, _)| *name)
-    }
+    /// The algorithm with a word and numbers, from 1, behind it.
+    fn numbered(word: &str, first: u32, second: Option<u32>) -> Option<Self>;
+
+    /// Its name.
+    fn name(self) -> String;
 }
 
-/// Gives the algorithms of a collective their names.
+/// A number from 1, in digits.
+fn number(text: &str) -> Option<u32> {
+    let digits = text.bytes().all(|letter| letter.is_ascii_digit());
+    text.parse().ok().filter(|number| digits && *number > 0)
+}
+
+/// Most stages, and other numbers of which nobody needs more. Algorithms take no more stages than their ranks can have.
+const STAGES: u32 = 32;
+/// Most kilobytes of a piece.
+const KILOBYTES: u32 = 1 << 20;
+/// Most partners at a time.
+const PARTNERS: u32 = 1 << 16;
+
+/// Gives the algorithms of a collective their names: first those of their own, then words for those with a number and the
+/// greatest one, then a word for those with two numbers, of which the second one is not above the first and may be
+/// left out where it equals that.
 macro_rules! named {
-    ($form:ident, $collective:literal: $($name:literal = $value:expr),+ $(,)?) => {
+    (
+        $form:ident, $collective:literal: $($name:literal = $value:expr),+ $(,)?
+        $(; numbers: $($word:literal $hint:literal = $one:ident to $most:expr),+)?
+        $(; pairs: $both:literal $both_hint:literal = $two:ident)?
+    ) => {
         impl Form for $form {
             const COLLECTIVE: &'static str = $collective;
             const NAMED: &'static [(&'static str, Self)] = &[$(($name, $value)),+];
+            const NUMBERED: &'static [&'static str] = &[
+                $($(concat!($word, ":", $hint),)+)? $(concat!($both, ":", $both_hint),)?
+            ];
+
+            fn numbered(word: &str, first: u32, second: Option<u32>) -> Option<Self> {
+                let last = second.unwrap_or(first);
+                $($(
+                    if word == $word && second.is_none() && last <= $most {
+                        return Some(Self::$one(last));
+                    }
+                )+)?
+                $(
+                    if word == $both && last <= first && first <= STAGES {
+                        return Some(Self::$two(first, last));
+                    }
+                )?
+                let _ = (word, last);
+                None
+            }
+
+            fn name(self) -> String {
+                $($(
+                    if let Self::$one(number) = self
+                        && Self::NAMED.iter().all(|(_, form)| *form != self)
+                    {
+                        return format!("{}:{number}", $word);
+                    }
+                )+)?
+                $(
+                    if let Self::$two(first, second) = self {
+                        let second = if first == second { String::new() } else { format!(":{second}") };
+                        return format!("{}:{first}{second}", $both);
+                    }
+                )?
+                let known = Self::NAMED.iter().find(|(_, form)| *form == self);
+                known.map_or_else(|| format!("{self:?}"), |(name, _)| (*name).to_owned())
+            }
         }
     };
 }
@@ -36,6 +103,7 @@ named!(
     "multiplying:2" = Self::Multiplying(2),
     "multiplying:3" = Self::Multiplying(3),
     "multiplying:4" = Self::Multiplying(4),
+    ; numbers: "multiplying" "STAGES" = Multiplying to STAGES
 );
 named!(
     Bcast, "bcast":
@@ -54,6 +122,8 @@ named!(
     "split:2" = Self::Split(2, 2),
     "split:3" = Self::Split(3, 3),
     "split:4" = Self::Split(4, 4),
+    ; numbers: "two-trees" "KILOBYTES" = TwoTrees to KILOBYTES, "multiplying" "STAGES" = Multiplying to STAGES
+    ; pairs: "split" "STAGES:SPLITTING" = Split
 );
 named!(
     Reduce, "reduce":
@@ -73,6 +143,8 @@ named!(
     "split:2" = Self::Split(2, 2),
     "split:3" = Self::Split(3, 3),
     "split:4" = Self::Split(4, 4),
+    ; numbers: "two-trees" "KILOBYTES" = TwoTrees to KILOBYTES, "multiplying" "STAGES" = Multiplying to STAGES
+    ; pairs: "split" "STAGES:SPLITTING" = Split
 );
 named!(
     Allreduce, "allreduce":
@@ -93,12 +165,14 @@ named!(
     "multiplying:2" = Self::Multiplying(2),
     "multiplying:3" = Self::Multiplying(3),
     "multiplying:4" = Self::Multiplying(4),
+    ; numbers: "multiplying" "STAGES" = Multiplying to STAGES
 );
 named!(
     Alltoall, "alltoall":
     "bruck" = Self::Bruck,
     "direct" = Self::Staged(64),
     "pairwise" = Self::Staged(1),
+    ; numbers: "partners" "NUMBER" = Staged to PARTNERS
 );
 named!(
     ReduceScatter, "reduce_scatter":
@@ -113,6 +187,7 @@ named!(
     "ordered:2" = Self::Ordered(2),
     "ordered:3" = Self::Ordered(3),
     "ordered:4" = Self::Ordered(4),
+    ; numbers: "multiplying" "STAGES" = Multiplying to STAGES, "ordered" "STAGES" = Ordered to STAGES
 );
 named!(Scan, "scan": "doubling" = Self::Doubling, "chain" = Self::Chain);
 
@@ -215,6 +290,13 @@ pub enum Allgather {
     Multiplying(u32),
 }
 
+impl Allgather {
+    /// Whether it is for blocks of different lengths.
+    pub const fn takes_any_blocks(self) -> bool {
+        matches!(self, Self::Bruck | Self::Ring | Self::Direct)
+    }
+}
+
 /// See [`alltoall`](super::alltoall).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Alltoall {
@@ -248,4 +330,36 @@ pub enum Scan {
     Doubling,
     /// From rank to rank.
     Chain,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_limits_and_one_spelling() {
+        assert_eq!(Bcast::of_name("split:5:2"), Some(Bcast::Split(5, 2)));
+        assert_eq!(Bcast::of_name("split:5"), Some(Bcast::Split(5, 5)));
+        assert_eq!(Bcast::Split(5, 5).name(), "split:5");
+        assert_eq!(Bcast::TwoTrees(8).name(), "two-trees:8");
+        assert_eq!(Alltoall::of_name("partners:64"), Some(Alltoall::Staged(64)));
+        assert_eq!(Alltoall::Staged(64).name(), "direct");
+        for wrong in [
+            "split:2:5",
+            "split:0",
+            "split:33",
+            "split:5:0",
+            "split:+5",
+            "split",
+            "split:",
+            "split:5:2:1",
+            "multiplying:2:2",
+            "multiplying:4294967296",
+            "two-trees:1048577",
+            "chain:1",
+            "ordered:2",
+        ] {
+            assert_eq!(Bcast::of_name(wrong), None, "{wrong}");
+        }
+    }
 }

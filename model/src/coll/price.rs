@@ -23,10 +23,13 @@ pub use counts::{allgather, allreduce, alltoall, barrier, bcast, gather, reduce,
 pub use limits::Limits;
 pub use load::Load;
 pub use multiply::multiplying;
+pub(crate) use prices::NODES;
 pub use prices::{JobCosts, Layers, Prices, Way};
 pub use staged::{LINE_BYTES, RANKS_MAX, Staged};
 
-use super::forms::{Allgather, Allreduce, Alltoall, Barrier, Bcast, Reduce, ReduceScatter, Tree};
+use super::forms::{
+    Allgather, Allreduce, Alltoall, Barrier, Bcast, Form, Reduce, ReduceScatter, Tree,
+};
 use super::reduce_scatter::allows;
 use crate::choice::{Order, candidates, choose, choose_under_skew};
 use crate::schedule::{Cut, Schedule, Token};
@@ -59,6 +62,20 @@ pub enum AllreduceForm {
     Form(Allreduce),
     /// Recursive multiplying.
     Multiplying(Schedule),
+}
+
+impl AllreduceForm {
+    /// Its name as settings take it.
+    pub fn name(&self) -> String {
+        match self {
+            Self::Form(form) => form.name(),
+            // The empty one, of a single rank.
+            Self::Multiplying(schedule) if schedule.tokens().is_empty() => {
+                "multiplying:0".to_owned()
+            }
+            Self::Multiplying(schedule) => schedule.to_string(),
+        }
+    }
 }
 
 /// Prices algorithms; the cheapest comes first. Of equals it is the one that was named first.

@@ -8,6 +8,7 @@ use std::str::FromStr;
 use super::forms::{
     Allgather, Allreduce, Alltoall, Barrier, Bcast, Form, Reduce, ReduceScatter, Scan, Tree,
 };
+use super::price::{NODES, Way};
 use crate::choice::{Order, choose, choose_in_order};
 use crate::cost::Pipelining;
 use crate::schedule::{Schedule, Token};
@@ -52,11 +53,11 @@ pub const STAGED: &str = "staged";
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Wanted {
     /// Of barriers.
-    pub barrier: Asked<Barrier>,
+    pub barrier: Asked<Way<Barrier>>,
     /// Of broadcasts.
-    pub bcast: Asked<Bcast>,
+    pub bcast: Asked<Way<Bcast>>,
     /// Of reductions.
-    pub reduce: Asked<Reduce>,
+    pub reduce: Asked<Way<Reduce>>,
     /// Of allreduces.
     pub allreduce: WantedAllreduce,
     /// Of gathers of blocks of one length.
@@ -64,18 +65,18 @@ pub struct Wanted {
     /// Of scatters of blocks of one length.
     pub scatter: Option<Tree>,
     /// Of allgathers.
-    pub allgather: Asked<Allgather>,
+    pub allgather: Asked<Way<Allgather>>,
     /// Of all-to-alls.
     pub alltoall: Asked<Alltoall>,
     /// Of reductions that are scattered.
-    pub reduce_scatter: Asked<ReduceScatter>,
+    pub reduce_scatter: Asked<Way<ReduceScatter>>,
     /// Of prefix reductions.
     pub scan: Option<Scan>,
 }
 
 /// A word that names no form, with those that there are.
 fn wrong<F: Form>(word: &str, others: &[&str]) -> WantedError {
-    let names = F::NAMED.iter().map(|(name, _)| *name);
+    let names = F::NAMED.iter().map(|(name, _)| *name).chain(F::NUMBERED.iter().copied());
     let known: Vec<_> = others.iter().copied().chain(names).collect();
     WantedError { word: word.to_owned(), collective: F::COLLECTIVE, known: known.join(", ") }
 }
@@ -97,16 +98,32 @@ fn asked<F: Form>(word: &str) -> Result<Asked<F>, WantedError> {
     }
 }
 
-/// The word for a form.
-fn word<F: Form>(form: Option<F>) -> String {
-    form.map_or("auto", |form| form.name().unwrap_or("?")).to_owned()
+/// The same where there are algorithms in layers.
+fn asked_way<F: Form>(word: &str) -> Result<Asked<Way<F>>, WantedError> {
+    match word {
+        "auto" => Ok(Asked::Auto),
+        STAGED => Ok(Asked::Staged),
+        _ => Way::of_name(word)
+            .map(Asked::Form)
+            .ok_or_else(|| wrong::<F>(word, &["auto", STAGED, "nodes:TREE:NAME"])),
+    }
 }
 
-fn asked_word<F: Form>(asked: Asked<F>) -> String {
+/// The word for what is asked for.
+fn word<F>(asked: Asked<F>, name: impl Fn(F) -> String) -> String {
     match asked {
+        Asked::Auto => "auto".to_owned(),
         Asked::Staged => STAGED.to_owned(),
-        Asked::Auto | Asked::Form(_) => word(asked.form()),
+        Asked::Form(form) => name(form),
     }
+}
+
+fn way_word<F: Form>(asked: Asked<Way<F>>) -> String {
+    word(asked, |way| way.name())
+}
+
+fn form_word<F: Form>(form: Option<F>) -> String {
+    word(form.map_or(Asked::Auto, Asked::Form), F::name)
 }
 
 impl Wanted {
@@ -130,15 +147,15 @@ impl Wanted {
     /// When it has none of that name.
     pub fn set(&mut self, collective: &str, word: &str) -> Result<(), WantedError> {
         match collective {
-            "barrier" => self.barrier = asked(word)?,
-            "bcast" => self.bcast = asked(word)?,
-            "reduce" => self.reduce = asked(word)?,
+            "barrier" => self.barrier = asked_way(word)?,
+            "bcast" => self.bcast = asked_way(word)?,
+            "reduce" => self.reduce = asked_way(word)?,
             "allreduce" => self.allreduce = word.parse()?,
             "gather" => self.gather = asked(word)?,
             "scatter" => self.scatter = form(word)?,
-            "allgather" => self.allgather = asked(word)?,
+            "allgather" => self.allgather = asked_way(word)?,
             "alltoall" => self.alltoall = asked(word)?,
-            "reduce_scatter" => self.reduce_scatter = asked(word)?,
+            "reduce_scatter" => self.reduce_scatter = asked_way(word)?,
             "scan" => self.scan = form(word)?,
             _ => {
                 return Err(WantedError {
@@ -154,16 +171,16 @@ impl Wanted {
     /// What is asked for of each collective, by its name.
     pub fn words(&self) -> [(&'static str, String); 10] {
         let words = [
-            asked_word(self.barrier),
-            asked_word(self.bcast),
-            asked_word(self.reduce),
+            way_word(self.barrier),
+            way_word(self.bcast),
+            way_word(self.reduce),
             self.allreduce.to_string(),
-            asked_word(self.gather),
-            word(self.scatter),
-            asked_word(self.allgather),
-            asked_word(self.alltoall),
-            asked_word(self.reduce_scatter),
-            word(self.scan),
+            word(self.gather, Form::name),
+            form_word(self.scatter),
+            way_word(self.allgather),
+            word(self.alltoall, Form::name),
+            way_word(self.reduce_scatter),
+            form_word(self.scan),
         ];
         let mut names = Self::COLLECTIVES.into_iter();
         words.map(|word| (names.next().unwrap_or_default(), word))
@@ -201,6 +218,13 @@ pub enum WantedAllreduce {
     },
     /// A schedule, for as many ranks as it is one for.
     Schedule(Vec<Token>),
+    /// In layers.
+    Layered {
+        /// Within nodes.
+        within: Tree,
+        /// Among them; a form, multiplying or a schedule.
+        among: Box<Self>,
+    },
 }
 
 /// Words that ask for nothing.
@@ -228,13 +252,24 @@ impl FromStr for WantedAllreduce {
             WantedError {
             word: text.to_owned(),
             collective: Allreduce::COLLECTIVE,
-            known: "auto, staged, doubling, halving, flat, reduce-bcast, multiplying, multiplying:RATIO and schedules \
-                    such as a4,a2"
+            known: "auto, staged, doubling, halving, flat, reduce-bcast, multiplying, multiplying:RATIO, schedules such as \
+                    a4,a2, and nodes:TREE:NAME"
                 .to_owned(),
         }
         };
         if let Some(form) = Allreduce::of_name(text) {
             return Ok(Self::Form(form));
+        }
+        if let Some(layers) = text.strip_prefix(NODES) {
+            let (within, among) = layers.split_once(':').ok_or_else(wrong)?;
+            let within = Tree::of_name(within).ok_or_else(wrong)?;
+            let among = among.parse().map_err(|_| wrong())?;
+            return match among {
+                Self::Form(_) | Self::Multiplying { .. } | Self::Schedule(_) => {
+                    Ok(Self::Layered { within, among: Box::new(among) })
+                }
+                Self::Auto | Self::Staged | Self::Layered { .. } => Err(wrong()),
+            };
         }
         Ok(match text {
             "auto" => Self::Auto,
@@ -263,7 +298,8 @@ impl fmt::Display for WantedAllreduce {
         match self {
             Self::Auto => write!(out, "auto"),
             Self::Staged => write!(out, "{STAGED}"),
-            Self::Form(form) => write!(out, "{}", form.name().unwrap_or("?")),
+            Self::Form(form) => write!(out, "{}", form.name()),
+            Self::Layered { within, among } => write!(out, "{NODES}{}:{among}", within.name()),
             Self::Multiplying { ratio } => write!(out, "multiplying:{ratio}"),
             Self::Schedule(tokens) => {
                 let words: Vec<_> = tokens.iter().map(ToString::to_string).collect();
@@ -275,10 +311,11 @@ impl fmt::Display for WantedAllreduce {
 
 impl WantedAllreduce {
     /// The schedule for so many ranks, if one is wanted and there is one. For operations that are not commutative it
-    /// [keeps the order of ranks](Schedule::keeps_order): one that does not is none for them.
+    /// [keeps the order of ranks](Schedule::keeps_order): one that does not is none for them. Those in layers have none
+    /// for all ranks.
     pub fn schedule(&self, ranks: u32, commutative: bool) -> Option<Schedule> {
         let schedule = match self {
-            Self::Auto | Self::Staged | Self::Form(_) => return None,
+            Self::Auto | Self::Staged | Self::Form(_) | Self::Layered { .. } => return None,
             Self::Multiplying { ratio } if commutative => choose(ranks, *ratio, Order::ByCost),
             Self::Multiplying { ratio } => choose_in_order(ranks, *ratio),
             Self::Schedule(tokens) => Schedule::new(ranks, tokens.clone()).ok()?,
@@ -299,6 +336,8 @@ impl WantedAllreduce {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::coll::layers::Layered;
+    use crate::coll::price::Priced;
 
     #[test]
     fn every_collective_has_words_and_reads_them() {
@@ -342,6 +381,77 @@ mod tests {
         assert!(wanted.set("sort", "auto").unwrap_err().to_string().contains("alltoall"));
     }
 
+    /// What is priced, and so what `bowline explain` shows, has a name that asks for nothing else.
+    #[test]
+    fn every_candidate_has_a_name_that_asks_for_it() {
+        use crate::coll::price::{AllreduceForm, Crew, JobCosts, Layers, Prices};
+
+        fn same<W: PartialEq + std::fmt::Debug>(
+            collective: &str,
+            ways: Vec<(W, String)>,
+            of: impl Fn(&Wanted) -> Option<W>,
+        ) {
+            assert!(!ways.is_empty());
+            for (way, name) in ways {
+                let mut wanted = Wanted::default();
+                wanted.set(collective, &name).unwrap();
+                assert_eq!(of(&wanted), Some(way), "{collective} {name}");
+                let words = wanted.words().into_iter().find(|(known, _)| *known == collective);
+                assert_eq!(words.unwrap().1, name);
+            }
+        }
+        fn ways<F: Form>(all: Vec<Priced<Way<F>>>) -> Vec<(Way<F>, String)> {
+            all.into_iter().map(|priced| (priced.form, priced.form.name())).collect()
+        }
+        fn forms<F: Form>(all: Vec<Priced<F>>) -> Vec<(F, String)> {
+            all.into_iter().map(|priced| (priced.form, priced.form.name())).collect()
+        }
+        for ranks in [1, 2, 3, 4, 7, 8, 12, 16, 40, 64, 100, 512, 1000, 4096] {
+            for (costs, nodes) in
+                [("shm", 1), ("tcp,pipelining=100000,skew=5000", 1), ("shm/tcp", 2), ("shm/tcp", 8)]
+            {
+                if ranks < nodes {
+                    continue;
+                }
+                let most = ranks / nodes;
+                let layers = (nodes > 1).then_some(Layers { nodes, most, consecutive: true });
+                let costs: JobCosts = costs.parse().unwrap();
+                let prices = Prices { crew: Crew { ranks, share: 1.0 }, costs, layers };
+                same("barrier", ways(prices.barriers()), |all| all.barrier.form());
+                for bytes in [0, 8, 4096, 1 << 20] {
+                    same("bcast", ways(prices.bcasts(bytes)), |all| all.bcast.form());
+                    same("allgather", ways(prices.allgathers(bytes)), |all| all.allgather.form());
+                    same("gather", forms(prices.gathers(bytes)), |all| all.gather.form());
+                    same("alltoall", forms(prices.alltoalls(bytes)), |all| all.alltoall.form());
+                    for commutative in [false, true] {
+                        let all = ways(prices.reduces(bytes, commutative));
+                        same("reduce", all, |all| all.reduce.form());
+                        let all = ways(prices.reduce_scatters(bytes, commutative));
+                        same("reduce_scatter", all, |all| all.reduce_scatter.form());
+                        let of = |wanted: &WantedAllreduce, ranks| match wanted.form() {
+                            Some(form) => Some(AllreduceForm::Form(form)),
+                            None => {
+                                wanted.schedule(ranks, commutative).map(AllreduceForm::Multiplying)
+                            }
+                        };
+                        let all = prices.allreduces(bytes, commutative).into_iter();
+                        let all = all.map(|Priced { form, .. }| {
+                            let name = form.name_by(AllreduceForm::name);
+                            (form, name)
+                        });
+                        same("allreduce", all.collect(), |all| match &all.allreduce {
+                            WantedAllreduce::Layered { within, among } => {
+                                let among = of(among, nodes)?;
+                                Some(Way::Layered(Layered { within: *within, among }))
+                            }
+                            wanted => of(wanted, ranks).map(Way::Form),
+                        });
+                    }
+                }
+            }
+        }
+    }
+
     #[test]
     fn words_name_algorithms() {
         let wanted = |text: &str| text.parse::<WantedAllreduce>();
@@ -358,9 +468,18 @@ mod tests {
         let fixed = wanted("m1g2a3, n1g3a2").unwrap();
         assert_eq!(fixed.schedule(7, false).unwrap().to_string(), "m1g2a3,n1g3a2");
         assert_eq!((fixed.schedule(8, true), fixed.form()), (None, None));
-        for wrong in
-            ["", "fast", "a", "multiplying:-1", "multiplying:inf", "multiplying:x", "a4,,a2"]
-        {
+        for wrong in [
+            "",
+            "fast",
+            "a",
+            "nodes:flat:a2",
+            "nodes:linear:auto",
+            "nodes:linear",
+            "multiplying:-1",
+            "multiplying:inf",
+            "multiplying:x",
+            "a4,,a2",
+        ] {
             let error = wanted(wrong).unwrap_err().to_string();
             assert!(error.contains("doubling") && error.contains(&format!("{wrong:?}")), "{error}");
         }

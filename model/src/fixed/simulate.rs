@@ -307,6 +307,13 @@ impl Simulator {
         })
     }
 
+    /// A gather of this project's, to rank 0.
+    pub fn our_gather(&self, call: Call, how: forms::Tree) -> Ran {
+        let output = Even { space: Space::Output, len: call.bytes };
+        let own = Span::input(call.bytes);
+        self.time(call.ranks, |plan, place| coll::gather::even(plan, place, how, 0, own, output))
+    }
+
     /// An allgather of this project's.
     pub fn our_allgather(&self, call: Call, how: forms::Allgather) -> Ran {
         if how != forms::Allgather::Doubling && each_to_each(call.ranks) {

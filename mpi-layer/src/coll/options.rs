@@ -14,14 +14,16 @@ bowline_base::settings! {
     pub const SETTINGS = [
         /// The algorithm of barriers: auto, what Bowline chooses; staged, through memory that the ranks of one node
         /// share, in calls that return at the end (others, and ranks without such memory, go by the messages that auto
-        /// chooses); dissemination, flat, or multiplying:1 to multiplying:4 (by so many stages). A communicator's
-        /// info key bowline_barrier goes before it. Alike on all ranks.
+        /// chooses); dissemination, flat, or multiplying:N (by N stages). Where ranks are on several nodes and costs are
+        /// known, nodes:linear:NAME or nodes:binomial:NAME goes by the tree within nodes and by NAME among them;
+        /// bowline explain shows such names for barriers, broadcasts, reductions, allreduces, allgathers and scattered
+        /// reductions. A communicator's info key bowline_barrier goes before it. Alike on all ranks.
         pub BARRIER: String = Setting::<String>::text("BOWLINE_BARRIER", "auto")
             .cost("nothing")
             .change("to compare algorithms on a network, or where one of them was measured to be the quickest");
-        /// The algorithm of broadcasts: auto, staged (to 64 ranks), flat, binomial, scatter-allgather, chain, two-trees:4, two-trees:16
-        /// or two-trees:64 (in pieces of so many kilobytes), multiplying:1 to multiplying:4 (by so many stages), or
-        /// split:1 to split:4 (the same, each of which splits the data). Alike on all ranks.
+        /// The algorithm of broadcasts: auto, staged (to 64 ranks), flat, binomial, scatter-allgather, chain, two-trees:N (in pieces
+        /// of N kilobytes), multiplying:N (by N stages), or split:N:M (the same, of which the first M split the data; split:N
+        /// is split:N:N). Alike on all ranks.
         pub BCAST: String = Setting::<String>::text("BOWLINE_BCAST", "auto")
             .cost("nothing")
             .change("as for BOWLINE_BARRIER");
@@ -48,20 +50,20 @@ bowline_base::settings! {
             .cost("nothing")
             .change("as for BOWLINE_BARRIER");
         /// The algorithm of allgathers: auto, staged (to 64 ranks), doubling, bruck, ring, direct, gather-bcast, or
-        /// multiplying:1 to multiplying:4. As auto says go blocks of different lengths where it is doubling, gather-bcast or
+        /// multiplying:N. As auto says go blocks of different lengths where it is doubling, gather-bcast or
         /// multiplying, and numbers of ranks that are no
         /// power of two where it is doubling. Alike on all ranks.
         pub ALLGATHER: String = Setting::<String>::text("BOWLINE_ALLGATHER", "auto")
             .cost("nothing")
             .change("as for BOWLINE_BARRIER");
-        /// The algorithm of all-to-alls: auto, staged (to 64 ranks), bruck, direct (with 64 partners at a time) or
-        /// pairwise (with one).
+        /// The algorithm of all-to-alls: auto, staged (to 64 ranks), bruck, direct (with 64 partners at a time),
+        /// pairwise (with one) or partners:N (with N).
         /// Blocks of different lengths go as auto says where it is bruck. Alike on all ranks.
         pub ALLTOALL: String = Setting::<String>::text("BOWLINE_ALLTOALL", "auto")
             .cost("nothing")
             .change("as for BOWLINE_BARRIER");
         /// The algorithm of reductions that are scattered: auto, staged (to 64 ranks), via-root, halving, pairwise, direct, or
-        /// multiplying:1 to multiplying:4, or ordered:2 to ordered:4 (the same, keeping the order of ranks).
+        /// multiplying:N, or ordered:N (the same, keeping the order of ranks).
         /// Operations that are not commutative go as auto says where it is halving, pairwise or multiplying, and so do
         /// numbers of ranks that are no power of two where it is halving, or that have no such factors where it is
         /// ordered. Alike on all ranks.

@@ -148,37 +148,63 @@ impl Basis {
         Choice { messages, staged }
     }
 
+    /// Whether an algorithm may be asked for: on all ranks where `form` allows it for so many ranks, in layers where some
+    /// node has several ranks and `form` allows what is among nodes.
+    fn allows<F: Copy>(
+        &self,
+        way: &Way<F>,
+        in_order: bool,
+        form: impl Fn(&F, u32, bool) -> bool,
+    ) -> bool {
+        match way {
+            Way::Form(how) => form(how, self.shape.ranks, false),
+            Way::Layered(Layered { among, .. }) => {
+                let layers = self.prices.as_ref().and_then(|prices| prices.layers_for(in_order));
+                layers.is_some_and(|layers| form(among, layers.nodes, true))
+            }
+        }
+    }
+
     fn barrier(&self) -> Choice<Way<Barrier>> {
-        let asked = self.asked(("barrier", 0), |all| all.barrier, |_| true).map(Way::Form);
+        let allowed = |way: &Way<Barrier>| self.allows(way, false, |_, _, _| true);
+        let asked = self.asked(("barrier", 0), |all| all.barrier, allowed);
         let table = || Way::Form(self.shape.barrier());
         self.choose(asked, (Staged::Barrier, 0), Prices::barriers, table)
     }
 
     fn bcast(&self, bytes: usize) -> Choice<Way<Bcast>> {
-        let asked = self.asked(("bcast", bytes), |all| all.bcast, |_| true).map(Way::Form);
+        let allowed = |way: &Way<Bcast>| self.allows(way, false, |_, _, _| true);
+        let asked = self.asked(("bcast", bytes), |all| all.bcast, allowed);
         let table = || Way::Form(self.shape.bcast(bytes));
         self.choose(asked, (Staged::Bcast, bytes), |prices| prices.bcasts(bytes), table)
     }
 
     fn reduce(&self, bytes: usize, commutative: bool) -> Choice<Way<Reduce>> {
-        let allowed = |how: &Reduce| commutative || how.keeps_order();
-        let asked = self.asked(("reduce", bytes), |all| all.reduce, allowed).map(Way::Form);
+        let in_order = |how: &Reduce, _, _| commutative || how.keeps_order();
+        let allowed = |way: &Way<Reduce>| self.allows(way, !commutative, in_order);
+        let asked = self.asked(("reduce", bytes), |all| all.reduce, allowed);
         let table = || Way::Form(self.shape.reduce(bytes, WIDTH, commutative));
         let priced = |prices: &Prices| prices.reduces(bytes, commutative);
         self.choose(asked, (Staged::Reduce, bytes), priced, table)
     }
 
     fn allreduce(&self, bytes: usize, commutative: bool) -> Choice<Way<AllreduceForm>> {
+        let among = |wanted: &WantedAllreduce, ranks| match wanted.form() {
+            Some(form) => Some(AllreduceForm::Form(form)),
+            None => wanted.schedule(ranks, commutative).map(AllreduceForm::Multiplying),
+        };
         let of = |wanted: &Wanted| match &wanted.allreduce {
             WantedAllreduce::Auto => Asked::Auto,
             WantedAllreduce::Staged => Asked::Staged,
-            WantedAllreduce::Form(form) => Asked::Form(AllreduceForm::Form(*form)),
-            WantedAllreduce::Multiplying { .. } | WantedAllreduce::Schedule(_) => {
-                let schedule = wanted.allreduce.schedule(self.shape.ranks, commutative);
-                schedule.map_or(Asked::Auto, |schedule| {
-                    Asked::Form(AllreduceForm::Multiplying(schedule))
+            WantedAllreduce::Layered { within, among: wanted } => {
+                let layers = self.prices.as_ref().and_then(|all| all.layers_for(!commutative));
+                let among = layers.and_then(|layers| among(wanted, layers.nodes));
+                among.map_or(Asked::Auto, |among| {
+                    Asked::Form(Way::Layered(Layered { within: *within, among }))
                 })
             }
+            wanted => among(wanted, self.shape.ranks)
+                .map_or(Asked::Auto, |form| Asked::Form(Way::Form(form))),
         };
         let asked = match of(&self.wanted) {
             Asked::Auto => self.tuned.find("allreduce", bytes).map_or(Asked::Auto, of),
@@ -186,7 +212,7 @@ impl Basis {
         };
         let table = || Way::Form(AllreduceForm::Form(self.shape.allreduce(bytes, WIDTH)));
         let priced = |prices: &Prices| prices.allreduces(bytes, commutative);
-        self.choose(asked.map(Way::Form), (Staged::Allreduce, bytes), priced, table)
+        self.choose(asked, (Staged::Allreduce, bytes), priced, table)
     }
 
     fn allreduces(&self, rank: u32) -> Allreduces {
@@ -233,18 +259,22 @@ impl Basis {
     }
 
     fn allgather(&self, block: usize) -> Choice<Way<Allgather>> {
-        let allowed =
-            |how: &Allgather| *how != Allgather::Doubling || self.shape.ranks.is_power_of_two();
-        let asked = self.asked(("allgather", block), |all| all.allgather, allowed).map(Way::Form);
+        // Nodes may have blocks of different lengths together.
+        let suits = |how: &Allgather, ranks: u32, nodes: bool| match nodes {
+            true => how.takes_any_blocks(),
+            false => *how != Allgather::Doubling || ranks.is_power_of_two(),
+        };
+        let allowed = |way: &Way<Allgather>| self.allows(way, true, suits);
+        let asked = self.asked(("allgather", block), |all| all.allgather, allowed);
         let table = || Way::Form(self.shape.allgather(block));
         self.choose(asked, (Staged::Allgather, block), |prices| prices.allgathers(block), table)
     }
 
     fn allgatherv(&self, total: usize) -> Allgather {
-        let allowed =
-            |how: &Allgather| matches!(how, Allgather::Bruck | Allgather::Ring | Allgather::Direct);
-        let asked = if_allowed(self.wanted.allgather, allowed).form();
-        asked.unwrap_or_else(|| self.shape.allgatherv(total))
+        match self.wanted.allgather {
+            Asked::Form(Way::Form(how)) if how.takes_any_blocks() => how,
+            _ => self.shape.allgatherv(total),
+        }
     }
 
     fn alltoall(&self, block: usize) -> Choice<Alltoall> {
@@ -255,10 +285,10 @@ impl Basis {
     }
 
     fn reduce_scatter(&self, total: usize, commutative: bool) -> Choice<Way<ReduceScatter>> {
-        let allowed =
-            |how: &ReduceScatter| reduce_scatter::allows(*how, self.shape.ranks, commutative);
+        let suits =
+            |how: &ReduceScatter, ranks, _| reduce_scatter::allows(*how, ranks, commutative);
+        let allowed = |way: &Way<ReduceScatter>| self.allows(way, true, suits);
         let asked = self.asked(("reduce_scatter", total), |all| all.reduce_scatter, allowed);
-        let asked = asked.map(Way::Form);
         let table = || Way::Form(self.shape.reduce_scatter(total, commutative));
         let priced = |prices: &Prices| prices.reduce_scatters(total, commutative);
         self.choose(asked, (Staged::ReduceScatter, total), priced, table)

@@ -6,43 +6,14 @@ use std::fmt::Write;
 use anyhow::{Context, Result};
 use bowline_base::config::{Config, show_bytes};
 use bowline_model::coll::choice::Shape;
-use bowline_model::coll::forms::{Form, Tree};
-use bowline_model::coll::layers::Layered;
+use bowline_model::coll::forms::Form;
 use bowline_model::coll::price::{
     AllreduceForm, Crew, JobCosts, Layers, Priced, Prices, Staged, Way, multiplying,
 };
 use bowline_model::coll::wanted::{STAGED, WantedAllreduce};
-use clap::ValueEnum;
 use serde::Serialize;
 
-/// Collectives that have algorithms with a price.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Collective {
-    Barrier,
-    Bcast,
-    Reduce,
-    Allreduce,
-    Gather,
-    Allgather,
-    Alltoall,
-    ReduceScatter,
-}
-
-impl Collective {
-    /// What goes through shared memory, and the length that it is priced by.
-    const fn staged(self, ranks: u32, bytes: usize) -> (Staged, usize) {
-        match self {
-            Self::Barrier => (Staged::Barrier, 0),
-            Self::Bcast => (Staged::Bcast, bytes),
-            Self::Reduce => (Staged::Reduce, bytes),
-            Self::Allreduce => (Staged::Allreduce, bytes),
-            Self::Gather => (Staged::Gather, bytes),
-            Self::Allgather => (Staged::Allgather, bytes),
-            Self::Alltoall => (Staged::Alltoall, bytes),
-            Self::ReduceScatter => (Staged::ReduceScatter, bytes.saturating_mul(ranks as usize)),
-        }
-    }
-}
+use crate::collective::Collective;
 
 /// Everything that is reported.
 #[derive(Debug, Serialize)]
@@ -82,40 +53,18 @@ struct Algorithm {
     taken: bool,
 }
 
-/// What an algorithm is called in settings, or else by `bowline fennel`.
-fn name<F: Form + std::fmt::Debug>(form: F) -> String {
-    form.name().map_or_else(|| crate::fennel::algorithm_name(&form), ToOwned::to_owned)
-}
-
-fn allreduce_name(form: AllreduceForm) -> String {
-    match form {
-        AllreduceForm::Form(form) => name(form),
-        AllreduceForm::Multiplying(schedule) => format!("multiplying {schedule}"),
-    }
-}
-
-/// The name of a way of doing it.
-fn of_way<F>(way: Way<F>, name: impl Fn(F) -> String) -> String {
-    match way {
-        Way::Form(form) => name(form),
-        Way::Layered(Layered { within, among }) => {
-            let within = match within {
-                Tree::Linear => "linear",
-                Tree::Binomial => "binomial",
-            };
-            format!("{} among nodes, {within} within", name(among))
-        }
-    }
-}
-
-/// Ways with their names.
-fn ways<F>(all: Vec<Priced<Way<F>>>, name: impl Fn(F) -> String) -> Vec<Priced<String>> {
-    let named = |Priced { form, time }| Priced { form: of_way(form, &name), time };
+/// Ways with their names, as settings take them.
+fn ways<F>(all: Vec<Priced<Way<F>>>, name: impl Fn(&F) -> String) -> Vec<Priced<String>> {
+    let named = |Priced { form, time }: Priced<Way<F>>| Priced { form: form.name_by(&name), time };
     all.into_iter().map(named).collect()
 }
 
-fn forms<F: Form + std::fmt::Debug>(all: Vec<Priced<F>>) -> Vec<Priced<String>> {
-    all.into_iter().map(|Priced { form, time }| Priced { form: name(form), time }).collect()
+fn forms<F: Form>(all: Vec<Priced<F>>) -> Vec<Priced<String>> {
+    all.into_iter().map(|Priced { form, time }| Priced { form: form.name(), time }).collect()
+}
+
+fn of_form<F: Form>(form: &F) -> String {
+    form.name()
 }
 
 /// The algorithms of one size, that of shared memory among them if the ranks share some, and what the table of limits
@@ -129,28 +78,29 @@ fn algorithms(
     // Of numbers of eight bytes.
     let width = 8;
     let total = bytes.saturating_mul(shape.ranks as usize);
-    let (what, length) = collective.staged(shape.ranks, bytes);
+    let length = collective.length(shape.ranks, bytes);
     let (mut all, table) = match collective {
-        Collective::Barrier => (ways(prices.barriers(), name), name(shape.barrier())),
-        Collective::Bcast => (ways(prices.bcasts(bytes), name), name(shape.bcast(bytes))),
+        Collective::Barrier => (ways(prices.barriers(), of_form), shape.barrier().name()),
+        Collective::Bcast => (ways(prices.bcasts(bytes), of_form), shape.bcast(bytes).name()),
         Collective::Reduce => {
-            (ways(prices.reduces(bytes, true), name), name(shape.reduce(bytes, width, true)))
+            let table = shape.reduce(bytes, width, true).name();
+            (ways(prices.reduces(bytes, true), of_form), table)
         }
         Collective::Allreduce => {
-            let table = name(shape.allreduce(bytes, width));
-            (ways(prices.allreduces(bytes, true), allreduce_name), table)
+            let table = shape.allreduce(bytes, width).name();
+            (ways(prices.allreduces(bytes, true), AllreduceForm::name), table)
         }
         Collective::Allgather => {
-            (ways(prices.allgathers(bytes), name), name(shape.allgather(bytes)))
+            (ways(prices.allgathers(bytes), of_form), shape.allgather(bytes).name())
         }
-        Collective::Alltoall => (forms(prices.alltoalls(bytes)), name(shape.alltoall(bytes))),
-        Collective::Gather => (forms(prices.gathers(bytes)), name(shape.tree(bytes))),
+        Collective::Alltoall => (forms(prices.alltoalls(bytes)), shape.alltoall(bytes).name()),
+        Collective::Gather => (forms(prices.gathers(bytes)), shape.tree(bytes).name()),
         Collective::ReduceScatter => {
-            let table = name(shape.reduce_scatter(total, true));
-            (ways(prices.reduce_scatters(total, true), name), table)
+            let table = shape.reduce_scatter(total, true).name();
+            (ways(prices.reduce_scatters(total, true), of_form), table)
         }
     };
-    let staged = memory.then(|| prices.staged(what, length)).flatten();
+    let staged = memory.then(|| prices.staged(collective.staged(), length)).flatten();
     if let Some(time) = staged {
         // Of equals messages come first, as a job takes them.
         let place = all.partition_point(|one| one.time <= time);
@@ -178,9 +128,7 @@ pub(super) fn report(
         }
         None => (JobCosts::ASSUMED, "assumed"),
     };
-    let value = collective.to_possible_value().context("every collective has a name")?;
-    let name = value.get_name().to_owned();
-    let key = name.replace('-', "_");
+    let key = collective.key();
     let options = bowline::mpi::CollOptions::from_config(config)?;
     let asked = options.algorithms().into_iter().find(|(collective, _)| *collective == key);
     let asked = asked.map_or_else(|| "auto".to_owned(), |(_, algorithm)| algorithm);
@@ -201,12 +149,8 @@ pub(super) fn report(
     let table_of_job = bowline::coll_table::read(config, ranks)?.of(ranks, nodes.min(ranks));
     let of_size = |&bytes: &usize| {
         let (mut all, table) = algorithms(&prices, (shape, memory), collective, bytes);
-        let length = match collective {
-            Collective::ReduceScatter => bytes.saturating_mul(ranks as usize),
-            Collective::Barrier => 0,
-            _ => bytes,
-        };
-        let cell = if asked == "auto" { table_of_job.cell(&key, length) } else { None };
+        let length = collective.length(ranks, bytes);
+        let cell = if asked == "auto" { table_of_job.cell(key, length) } else { None };
         let tuned = cell.map(|cell| cell.algorithm());
         let mut asked = tuned.clone().unwrap_or_else(|| asked.clone());
         if collective == Collective::Allreduce
@@ -214,7 +158,7 @@ pub(super) fn report(
             && let Some(schedule) = wanted.schedule(ranks, true)
         {
             // It need not be one of those that costs choose from.
-            asked = format!("multiplying {schedule}");
+            asked = AllreduceForm::Multiplying(schedule.clone()).name();
             if all.iter().all(|one| one.form != asked) {
                 let time = multiplying(&schedule, bytes).time(prices.crew, prices.anywhere());
                 let place = all.partition_point(|one| one.time <= time);
@@ -223,8 +167,7 @@ pub(super) fn report(
         }
         // One that the call does not allow is not among them.
         let named = all.iter().any(|one| one.form == asked);
-        let (what, staged_length) = collective.staged(ranks, bytes);
-        let suits = share > 1.0 || ranks > 2 || what.suits_two(staged_length);
+        let suits = share > 1.0 || ranks > 2 || collective.staged().suits_two(length);
         let table_shares = (shape.shares_memory() || shape.stages() && suits)
             && all.iter().any(|one| one.form == STAGED);
         // As `Prices::chooses_staged` has it.
@@ -245,7 +188,7 @@ pub(super) fn report(
     };
     let sizes = if collective == Collective::Barrier { &[0][..] } else { sizes };
     Ok(Report {
-        collective: name,
+        collective: key.replace('_', "-"),
         ranks,
         share,
         nodes,

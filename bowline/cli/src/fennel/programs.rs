@@ -1,16 +1,15 @@
 //! What is simulated: a graph of tasks, or the steps of a collective.
 
-use std::fmt::Debug;
-
 use anyhow::{Context, Result, bail, ensure};
 use bowline_model::choice::{Order, choose};
 use bowline_model::coll::blocks::{Blocks, Even};
+use bowline_model::coll::forms::Form;
 use bowline_model::coll::plan::{Place, Space, Span, Vectors};
 use bowline_model::coll::price::{AllreduceForm, Costs, Crew, Priced};
 use bowline_model::coll::record::{Step, Steps};
 use bowline_model::coll::wanted::WantedAllreduce;
 use bowline_model::coll::{
-    allgather, allreduce, alltoall, barrier, bcast, multiply, reduce, reduce_scatter,
+    allgather, allreduce, alltoall, barrier, bcast, gather, multiply, reduce, reduce_scatter,
 };
 use bowline_model::fennel::eliminate::{Elimination, eliminate};
 use bowline_model::fennel::generate::{Computes, allreduce_with};
@@ -18,6 +17,7 @@ use bowline_model::fennel::program::Program;
 use bowline_model::fennel::source::{Published, Source, Stated, Stopped, Walk, write_down};
 use bowline_model::schedule::Schedule;
 
+pub(super) use super::super::collective::Collective as Kind;
 use super::super::numbers;
 
 /// What runs.
@@ -26,18 +26,6 @@ pub(super) enum Job {
     Graph(Program),
     /// The steps of ranks.
     Steps(Box<dyn Source>),
-}
-
-/// A collective.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    Barrier,
-    Bcast,
-    Reduce,
-    Allreduce,
-    Allgather,
-    Alltoall,
-    ReduceScatter,
 }
 
 /// How many ranks take part.
@@ -60,7 +48,7 @@ pub(super) struct Collective {
     /// The algorithm: auto, the cheapest on this network; or one by name. A wrong name lists them.
     #[arg(long, value_name = "NAME", default_value = "auto")]
     pub(super) algorithm: String,
-    /// The root of a broadcast or reduction.
+    /// The root of a broadcast, reduction or gather.
     #[arg(long, value_name = "RANK", default_value_t = 0)]
     pub(super) root: u32,
     /// The operation of a reduction is not commutative.
@@ -85,31 +73,12 @@ pub(super) struct Allreduces {
     pub(super) each_value: bool,
 }
 
-/// An algorithm's name on the command line, from that in the code: `ScatterAllgather` is `scatter-allgather`, and
-/// `Staged(64)` is `staged:64`.
-pub(crate) fn name(form: &impl Debug) -> String {
-    let mut name = String::new();
-    for letter in format!("{form:?}").chars() {
-        match letter {
-            '(' => name.push(':'),
-            ')' | ' ' => {}
-            ',' => name.push(':'),
-            _ if letter.is_uppercase() => {
-                name.push_str(if name.is_empty() { "" } else { "-" });
-                name.extend(letter.to_lowercase());
-            }
-            _ => name.push(letter),
-        }
-    }
-    name
-}
-
 /// The algorithm with a name; the cheapest for `auto`.
-fn pick<F: Debug>(all: Vec<Priced<F>>, wanted: &str) -> Result<F> {
-    let names: Vec<String> = all.iter().map(|priced| name(&priced.form)).collect();
-    let found = all.into_iter().map(|priced| priced.form);
-    let mut found = found.zip(&names).filter(|(_, name)| wanted == "auto" || *name == wanted);
-    found.next().map(|(form, _)| form).with_context(|| {
+fn pick<F: Form>(all: Vec<Priced<F>>, wanted: &str) -> Result<F> {
+    let form = F::of_name(wanted);
+    let found = all.iter().find(|one| wanted == "auto" || form == Some(one.form));
+    found.map(|one| one.form).with_context(|| {
+        let names: Vec<String> = all.iter().map(|one| one.form.name()).collect();
         format!("--algorithm {wanted}: for so many ranks there are auto, {}", names.join(", "))
     })
 }
@@ -190,7 +159,7 @@ impl Collective {
     /// When there is no such algorithm or root.
     pub(super) fn job(&self, kind: Kind, costs: &Costs) -> Result<(Job, String)> {
         let Self { of: Ranks { ranks }, size, root, .. } = *self;
-        let rooted = matches!(kind, Kind::Bcast | Kind::Reduce);
+        let rooted = matches!(kind, Kind::Bcast | Kind::Reduce | Kind::Gather);
         ensure!(rooted || root == 0, "--root {root}: this collective has no root");
         ensure!(root < ranks, "--root {root}: ranks are 0 to {}", ranks - 1);
         let reduces = matches!(kind, Kind::Reduce | Kind::Allreduce | Kind::ReduceScatter);
@@ -200,23 +169,32 @@ impl Collective {
         match kind {
             Kind::Barrier => {
                 let how = pick(crew.barriers(costs), wanted)?;
-                Ok((stated(ranks, move |plan, place| barrier::run(plan, place, how))?, name(&how)))
+                Ok((stated(ranks, move |plan, place| barrier::run(plan, place, how))?, how.name()))
             }
             Kind::Bcast => {
                 let how = pick(crew.bcasts(costs, size), wanted)?;
                 let data = Span::output(size);
                 let job =
                     stated(ranks, move |plan, place| bcast::run(plan, place, how, root, data));
-                Ok((job?, name(&how)))
+                Ok((job?, how.name()))
             }
             Kind::Reduce => {
                 let how = pick(crew.reduces(costs, size, commutative), wanted)?;
                 let job = stated(ranks, move |plan, place| {
                     reduce::run(plan, place, how, root, vectors(size))
                 });
-                Ok((job?, name(&how)))
+                Ok((job?, how.name()))
             }
             Kind::Allreduce => self.allreduce(costs),
+            Kind::Gather => {
+                total(ranks, size)?;
+                let how = pick(crew.gathers(costs, size), wanted)?;
+                let output = Even { space: Space::Output, len: size };
+                let job = stated(ranks, move |plan, place| {
+                    gather::even(plan, place, how, root, Span::input(size), output)
+                });
+                Ok((job?, how.name()))
+            }
             Kind::Allgather => {
                 total(ranks, size)?;
                 let how = pick(crew.allgathers(costs, size), wanted)?;
@@ -224,7 +202,7 @@ impl Collective {
                 let job = stated(ranks, move |plan, place| {
                     allgather::even(plan, place, how, Span::input(size), output)
                 });
-                Ok((job?, name(&how)))
+                Ok((job?, how.name()))
             }
             Kind::Alltoall => {
                 total(ranks, size)?;
@@ -234,7 +212,7 @@ impl Collective {
                 let job = stated(ranks, move |plan, place| {
                     alltoall::even(plan, place, how, input, output)
                 });
-                Ok((job?, name(&how)))
+                Ok((job?, how.name()))
             }
             Kind::ReduceScatter => {
                 let all = total(ranks, size)?;
@@ -242,7 +220,7 @@ impl Collective {
                 let job = stated(ranks, move |plan, place| {
                     reduce_scatter::run(plan, place, how, &Cut(size), Span::output(size))
                 });
-                Ok((job?, name(&how)))
+                Ok((job?, how.name()))
             }
         }
     }
@@ -259,6 +237,9 @@ impl Collective {
                     .form
             }
             WantedAllreduce::Staged => bail!("--algorithm staged: it has no messages to simulate"),
+            WantedAllreduce::Layered { .. } => {
+                bail!("--algorithm {wanted}: collectives of one command are on one kind of node")
+            }
             WantedAllreduce::Form(form) => AllreduceForm::Form(form),
             WantedAllreduce::Multiplying { ratio } => {
                 let own = self.algorithm == "multiplying";
@@ -274,7 +255,7 @@ impl Collective {
                 let job = stated(ranks, move |plan, place| {
                     allreduce::run(plan, place, how, vectors(size))
                 });
-                Ok((job?, name(&how)))
+                Ok((job?, how.name()))
             }
             AllreduceForm::Multiplying(schedule) => {
                 if self.ordered && !schedule.keeps_order() {
@@ -334,18 +315,4 @@ pub(super) fn elimination(ranks: u32, bytes: usize, overlapping: bool) -> Result
     let stages = eliminate(ranks, how);
     let published = Published::new(ranks, bytes, move |rank| stages[rank as usize].clone());
     Ok(Job::Steps(Box::new(published)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use bowline_model::coll::forms::{Alltoall, Bcast};
-
-    #[test]
-    fn names_are_those_of_the_code_in_small_letters() {
-        assert_eq!(name(&Bcast::ScatterAllgather), "scatter-allgather");
-        assert_eq!(name(&Alltoall::Staged(64)), "staged:64");
-        assert_eq!(name(&Bcast::Flat), "flat");
-        assert_eq!(name(&Bcast::Split(3, 2)), "split:3:2");
-    }
 }

@@ -7,7 +7,7 @@ use bowline_model::coll::blocks::Even;
 use bowline_model::coll::forms::{Scan, Tree};
 use bowline_model::coll::plan::{Place, Space, Span};
 use bowline_model::coll::price::Costs;
-use bowline_model::coll::{gather, scan, scatter};
+use bowline_model::coll::{scan, scatter};
 use bowline_model::fennel::job::{Collective as Call, Counts, Job as Recorded, RankRecord};
 use bowline_model::fennel::source::{Source, Stated, Walk};
 use serde::Serialize;
@@ -67,7 +67,6 @@ pub(super) fn job(recorded: &Recorded, costs: impl Fn(usize) -> Costs) -> Result
 
 fn steps(call: &Call, costs: &Costs) -> Result<Box<dyn Source>> {
     let &Call { ranks, bytes, root, .. } = call;
-    let even = move |space| Even { space, len: bytes };
     let kind = match call.name.as_str() {
         "barrier" => Kind::Barrier,
         "bcast" => Kind::Bcast,
@@ -76,16 +75,10 @@ fn steps(call: &Call, costs: &Costs) -> Result<Box<dyn Source>> {
         "allgather" | "allgatherv" => Kind::Allgather,
         "alltoall" | "alltoallv" => Kind::Alltoall,
         "reduce_scatter" => Kind::ReduceScatter,
-        "gather" | "gatherv" => {
-            let run = move |plan: &mut Walk<'_>, place: Place| {
-                let (own, all) = (Span::input(bytes), even(Space::Output));
-                gather::even(plan, place, Tree::Binomial, root, own, all)
-            };
-            return Ok(Box::new(Stated::new(ranks, run)));
-        }
+        "gather" | "gatherv" => Kind::Gather,
         "scatter" | "scatterv" => {
             let run = move |plan: &mut Walk<'_>, place: Place| {
-                let (all, own) = (even(Space::Input), Span::output(bytes));
+                let (all, own) = (Even { space: Space::Input, len: bytes }, Span::output(bytes));
                 scatter::even(plan, place, Tree::Binomial, root, all, own)
             };
             return Ok(Box::new(Stated::new(ranks, run)));

@@ -27,18 +27,29 @@ fn the_cheapest_algorithm_is_taken_where_costs_are_known() {
     let far = told(&["allreduce", "--ranks", "16", "--size", "8"], Some("tcp,pipelining=1000000"));
     let (all, taken) = algorithms(&far);
     assert_eq!(taken, all[0]);
-    assert_eq!(taken, "multiplying a16");
+    assert_eq!(taken, "a16");
     assert_eq!((&far["source"], &far["chosen_by"]), (&"given".into(), &"costs".into()));
 }
 
+/// What is shown may be asked for, and is taken then.
 #[test]
-fn algorithms_without_a_word_in_settings_have_the_simulators_names() {
-    let (all, _) = algorithms(&told(&["bcast", "-n", "48", "--size", "8"], None));
-    assert!(all.iter().any(|name| name == "multiplying:5"), "{all:?}");
-    let plain = |name: &String| {
-        name.chars().all(|c| c.is_lowercase() || c.is_numeric() || "-:".contains(c))
-    };
-    assert!(all.iter().all(plain), "{all:?}");
+fn names_that_are_shown_are_those_of_settings() {
+    for (collective, setting) in [("bcast", "BOWLINE_BCAST"), ("allreduce", "BOWLINE_ALLREDUCE")] {
+        let arguments = [collective, "-n", "48", "--size", "8", "--nodes", "6"];
+        let (all, _) = algorithms(&told(&arguments, None));
+        let first = if collective == "bcast" { "multiplying:5" } else { "doubling" };
+        assert!(all.iter().any(|name| name == first), "{all:?}");
+        let layers = all.iter().filter(|name| name.starts_with("nodes:")).take(3);
+        assert_eq!(layers.clone().count(), 3, "{all:?}");
+        for name in all.iter().take(5).chain(layers) {
+            let line = [&["explain", "--json", "--collective"][..], &arguments].concat();
+            let mut command = command(line);
+            command.env("BOWLINE_MODEL", "off").env(setting, name);
+            let asked: Value = serde_json::from_str(&finish(command).success()).unwrap();
+            assert_eq!(asked["chosen_by"], "setting");
+            assert_eq!(&algorithms(&asked).1, name);
+        }
+    }
 }
 
 #[test]

@@ -166,7 +166,7 @@ fn tables_are_tuned_shown_and_taken_by_jobs() {
         let all = told["sizes"][size]["algorithms"].as_array().unwrap();
         let taken: Vec<_> = all.iter().filter(|one| one["taken"] == true).collect();
         assert_eq!(taken.len(), 1, "{told}");
-        taken[0]["name"].as_str().unwrap() == "multiplying a2,a2"
+        taken[0]["name"].as_str().unwrap() == "a2,a2"
     };
     assert!(taken(0) && !taken(1) && told["sizes"][0]["tuned"] == "a2,a2", "{told}");
     assert!(told["sizes"][1]["tuned"].is_null(), "{told}");

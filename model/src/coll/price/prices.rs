@@ -10,7 +10,7 @@ use super::{
     AllreduceForm, Costs, CostsError, Crew, Load, Priced, Staged, allgather, barrier, bcast, reduce,
 };
 use crate::coll::bcast::CHAIN_PIECE;
-use crate::coll::forms::{Allgather, Alltoall, Barrier, Bcast, Reduce, ReduceScatter, Tree};
+use crate::coll::forms::{Allgather, Alltoall, Barrier, Bcast, Form, Reduce, ReduceScatter, Tree};
 use crate::coll::layers::{Layered, bcast_within, reduce_within};
 use crate::coll::nodes::Nodes;
 
@@ -56,7 +56,7 @@ impl fmt::Display for JobCosts {
 }
 
 /// An algorithm on all ranks, or in layers.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "the two kinds")]
 pub enum Way<F> {
     /// On all ranks.
@@ -72,6 +72,39 @@ impl<F: fmt::Debug> Way<F> {
             Self::Form(form) => form,
             Self::Layered(layered) => layered,
         }
+    }
+}
+
+/// What stands in front of the name of a way in layers: then comes the tree within nodes, then the algorithm among them.
+pub(crate) const NODES: &str = "nodes:";
+
+impl<F> Way<F> {
+    /// Its name as settings take it, where `name` has those of its algorithms: `nodes:binomial:chain` goes down a binomial
+    /// tree within nodes and along a chain among them.
+    pub fn name_by(&self, name: impl Fn(&F) -> String) -> String {
+        match self {
+            Self::Form(form) => name(form),
+            Self::Layered(Layered { within, among }) => {
+                format!("{NODES}{}:{}", within.name(), name(among))
+            }
+        }
+    }
+}
+
+impl<F: Form> Way<F> {
+    /// Its name as settings take it.
+    pub fn name(&self) -> String {
+        self.name_by(|form| form.name())
+    }
+
+    /// The way with a name.
+    pub fn of_name(name: &str) -> Option<Self> {
+        let Some(layers) = name.strip_prefix(NODES) else {
+            return F::of_name(name).map(Self::Form);
+        };
+        let (within, among) = layers.split_once(':')?;
+        let (within, among) = (Tree::of_name(within)?, F::of_name(among)?);
+        Some(Self::Layered(Layered { within, among }))
     }
 }
 
@@ -116,6 +149,12 @@ impl Prices {
     /// The nodes, where some have several ranks.
     fn parts(&self) -> Option<Layers> {
         self.layers.filter(|layers| layers.nodes > 1 && layers.most > 1)
+    }
+
+    /// The nodes, where an algorithm in layers may be asked for: some have several ranks, which follow each other if the
+    /// algorithm needs that.
+    pub fn layers_for(&self, in_order: bool) -> Option<Layers> {
+        self.parts().filter(|layers| !in_order || layers.consecutive)
     }
 
     /// The price of what `time` says of a layer within nodes, by the better kind of tree.
@@ -170,7 +209,7 @@ impl Prices {
 
     /// All ways of barriers.
     pub fn barriers(&self) -> Vec<Priced<Way<Barrier>>> {
-        let layered = self.parts().map(|layers| {
+        let layered = self.layers_for(false).map(|layers| {
             let within = self.within(layers.most, |_, crew| {
                 barrier(crew.ranks, Barrier::Flat).time(crew, &self.costs.near)
             });
@@ -181,7 +220,7 @@ impl Prices {
 
     /// All ways of broadcasts of `bytes`.
     pub fn bcasts(&self, bytes: usize) -> Vec<Priced<Way<Bcast>>> {
-        let layered = self.parts().map(|layers| {
+        let layered = self.layers_for(false).map(|layers| {
             let load = |tree, ranks, bytes| bcast(ranks, bcast_within(tree), bytes);
             let within = self.within(layers.most, |tree, crew| {
                 load(tree, crew.ranks, bytes).time(crew, &self.costs.near)
@@ -196,7 +235,7 @@ impl Prices {
 
     /// All ways of reductions of vectors of `bytes`.
     pub fn reduces(&self, bytes: usize, commutative: bool) -> Vec<Priced<Way<Reduce>>> {
-        let parts = self.parts().filter(|layers| commutative || layers.consecutive);
+        let parts = self.layers_for(!commutative);
         let layered = parts.map(|layers| {
             let load = |tree, ranks, bytes| reduce(ranks, reduce_within(tree), bytes);
             let within = self.within(layers.most, |tree, crew| {
@@ -212,7 +251,7 @@ impl Prices {
 
     /// All ways of allreduces of vectors of `bytes`.
     pub fn allreduces(&self, bytes: usize, commutative: bool) -> Vec<Priced<Way<AllreduceForm>>> {
-        let parts = self.parts().filter(|layers| commutative || layers.consecutive);
+        let parts = self.layers_for(!commutative);
         let layered = parts.map(|layers| {
             let within = self.within(layers.most, |tree, crew| {
                 let reduce = reduce(crew.ranks, reduce_within(tree), bytes);
@@ -229,7 +268,7 @@ impl Prices {
 
     /// All ways of allgathers of blocks of `block` bytes.
     pub fn allgathers(&self, block: usize) -> Vec<Priced<Way<Allgather>>> {
-        let layered = self.parts().filter(|layers| layers.consecutive).map(|layers| {
+        let layered = self.layers_for(true).map(|layers| {
             let total = block.saturating_mul(self.crew.ranks as usize);
             let within = self.within(layers.most, |tree, crew| {
                 let costs = &self.costs.near;
@@ -240,8 +279,10 @@ impl Prices {
             let among =
                 Self::leaders(layers).allgathers(&self.costs.far, block * layers.most as usize);
             // Nodes may have blocks of different lengths together.
-            let any = [Allgather::Bruck, Allgather::Ring, Allgather::Direct];
-            Self::each(within, among.into_iter().filter(|way| any.contains(&way.form)).collect())
+            Self::each(
+                within,
+                among.into_iter().filter(|way| way.form.takes_any_blocks()).collect(),
+            )
         });
         Self::all(self.crew.allgathers(self.anywhere(), block), layered)
     }
@@ -279,7 +320,7 @@ impl Prices {
         total: usize,
         commutative: bool,
     ) -> Vec<Priced<Way<ReduceScatter>>> {
-        let layered = self.parts().filter(|layers| layers.consecutive).map(|layers| {
+        let layered = self.layers_for(true).map(|layers| {
             let within = self.within(layers.most, |tree, crew| {
                 let block = total as f64 / f64::from(self.crew.ranks);
                 let reduce = reduce(crew.ranks, reduce_within(tree), total);

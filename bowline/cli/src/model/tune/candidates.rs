@@ -1,9 +1,9 @@
-//! The algorithms of a call that have a name, with what costs say of each.
+//! The algorithms of a call, with their names and what costs say of each.
 
 use anyhow::{Result, anyhow, bail};
 use bowline_model::choice::{choose_under_skew, every};
 use bowline_model::coll::forms::{
-    Allgather, Alltoall, Barrier, Bcast, Form, Reduce, ReduceScatter,
+    Allgather, Alltoall, Barrier, Bcast, Form, Reduce, ReduceScatter, Tree,
 };
 use bowline_model::coll::price::{
     AllreduceForm, Costs, Crew, JobCosts, Priced, Prices, multiplying,
@@ -37,17 +37,20 @@ enum How {
     Bcast(Bcast),
     Reduce(Reduce),
     Allreduce(AllreduceForm),
+    Gather(Tree),
     Allgather(Allgather),
     Alltoall(Alltoall),
     ReduceScatter(ReduceScatter),
     Staged,
 }
 
-/// Those that have a name; the first one is chosen.
+/// With their names; the first one is chosen.
 fn named<F: Form>(all: Vec<Priced<F>>, how: impl Fn(F) -> How) -> Vec<Candidate> {
-    let all = all.into_iter().enumerate().filter_map(|(index, Priced { form, time })| {
-        let word = form.name()?.to_owned();
-        Some(Candidate { word, time, chosen: index == 0, how: how(form) })
+    let all = all.into_iter().enumerate().map(|(index, Priced { form, time })| Candidate {
+        word: form.name(),
+        time,
+        chosen: index == 0,
+        how: how(form),
     });
     all.collect()
 }
@@ -62,18 +65,13 @@ pub(super) fn of(call: &Call, transport: Transport, costs: &Costs, share: f64) -
         Collective::Bcast => named(crew.bcasts(costs, bytes), How::Bcast),
         Collective::Reduce => named(crew.reduces(costs, bytes, true), How::Reduce),
         Collective::Allreduce => allreduces(crew, costs, bytes),
+        Collective::Gather => named(crew.gathers(costs, bytes), How::Gather),
         Collective::Allgather => named(crew.allgathers(costs, bytes), How::Allgather),
         Collective::Alltoall => named(crew.alltoalls(costs, bytes), How::Alltoall),
         Collective::ReduceScatter => {
             named(crew.reduce_scatters(costs, length, true), How::ReduceScatter)
         }
     };
-    // The cheapest may have no name: then no cell can have it, and a job is compared with the next one.
-    if !all.iter().any(|one| one.chosen)
-        && let Some(first) = all.first_mut()
-    {
-        first.chosen = true;
-    }
     let prices = Prices { crew, costs: JobCosts { near: *costs, far: *costs }, layers: None };
     let what = collective.staged();
     if transport == Transport::Shm
@@ -94,10 +92,7 @@ fn allreduces(crew: Crew, costs: &Costs, bytes: usize) -> Vec<Candidate> {
     for (index, Priced { form, time }) in
         crew.allreduces(costs, bytes, true).into_iter().enumerate()
     {
-        let word = match &form {
-            AllreduceForm::Form(form) => form.name().unwrap_or("auto").to_owned(),
-            AllreduceForm::Multiplying(schedule) => schedule.to_string(),
-        };
+        let word = form.name();
         all.push(Candidate { word, time, chosen: index == 0, how: How::Allreduce(form) });
     }
     let ratio = costs.ratio(bytes);
@@ -131,6 +126,7 @@ impl Candidate {
             How::Bcast(how) => simulator.our_bcast(of(bytes), *how),
             How::Reduce(how) => simulator.our_reduce(of(bytes), *how),
             How::Allreduce(how) => simulator.our_allreduce(of(bytes), how),
+            How::Gather(how) => simulator.our_gather(of(bytes), *how),
             How::Allgather(how) => simulator.our_allgather(of(bytes), *how),
             How::Alltoall(how) => simulator.our_alltoall(of(bytes), *how),
             How::ReduceScatter(how) => {

@@ -1,7 +1,7 @@
 //! Jobs that measure algorithms: one for each number of ranks, with a communicator for each algorithm of a cell.
 //!
-//! Each repetition runs every algorithm once, so that what else the machine does meets all of them. A time is that of the slowest rank, and of
-//! several the median. Results are looked at outside of it.
+//! Each repetition runs every algorithm once, so that what else the machine does meets all of them, and each begins with
+//! another one. A time is that of the slowest rank, and of several the median. Results are looked at outside of it.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -93,8 +93,10 @@ fn cell(world: &World, tune: &Tune, call: &Call, costs: &Costs) -> Result<Vec<Tr
         vectors.check(comm)?;
     }
     let mut times = vec![Vec::new(); comms.len()];
-    for _ in 0..tune.reps {
-        for (comm, times) in comms.iter().zip(&mut times) {
+    for repetition in 0..tune.reps as usize {
+        for place in 0..comms.len() {
+            let place = (place + repetition) % comms.len();
+            let (comm, times) = (&comms[place], &mut times[place]);
             world.barrier()?;
             let begun = Instant::now();
             vectors.run(comm, calls)?;
@@ -108,10 +110,11 @@ fn cell(world: &World, tune: &Tune, call: &Call, costs: &Costs) -> Result<Vec<Tr
         times.sort_unstable();
         times[times.len() / 2] as f64 / f64::from(calls)
     };
-    let tried = words.into_iter().zip(times).map(|((algorithm, predicted_ns), times)| Tried {
-        algorithm,
-        predicted_ns,
-        found_ns: Some(median(times)),
+    let of_auto = times[0].clone();
+    let tried = words.into_iter().zip(times).map(|((algorithm, predicted_ns), times)| {
+        let wins = times.iter().zip(&of_auto).filter(|(own, auto)| own < auto).count();
+        let quicker = Some(wins as f64 / times.len() as f64);
+        Tried { algorithm, predicted_ns, found_ns: Some(median(times)), quicker }
     });
     Ok(tried.collect())
 }
@@ -135,7 +138,7 @@ impl Vectors {
         let (input, output) = match call.collective {
             Collective::Barrier => (0, 0),
             Collective::Bcast | Collective::Reduce | Collective::Allreduce => (count, count),
-            Collective::Allgather => (count, count * ranks),
+            Collective::Gather | Collective::Allgather => (count, count * ranks),
             Collective::Alltoall => (count * ranks, count * ranks),
             Collective::ReduceScatter => (count * ranks, count),
         };
@@ -160,6 +163,7 @@ impl Vectors {
                 }
                 Collective::Reduce => comm.reduce(input, output, Sum, *root)?,
                 Collective::Allreduce => comm.allreduce(input, output, Sum)?,
+                Collective::Gather => comm.gather(input, output, *root)?,
                 Collective::Allgather => comm.allgather(input, output)?,
                 Collective::Alltoall => comm.alltoall(input, output)?,
                 Collective::ReduceScatter => comm.reduce_scatter_block(input, output, Sum)?,
@@ -181,7 +185,8 @@ impl Vectors {
             Collective::Bcast => ends(&self.output, i64::from(self.root) + 1),
             Collective::Reduce => comm.rank() != self.root || ends(&self.output, sum),
             Collective::Allreduce | Collective::ReduceScatter => ends(&self.output, sum),
-            Collective::Allgather | Collective::Alltoall => {
+            Collective::Gather if comm.rank() != self.root => true,
+            Collective::Gather | Collective::Allgather | Collective::Alltoall => {
                 let blocks = self.output.chunks_exact(self.count.max(1));
                 blocks.zip(1..).all(|(block, from)| ends(block, from))
             }

@@ -19,7 +19,10 @@ mod prices;
 mod staged;
 
 pub use costs::{Costs, CostsError, OfSize, OfSizes};
-pub use counts::{allgather, allreduce, alltoall, barrier, bcast, gather, reduce, reduce_scatter};
+pub use counts::{
+    allgather, allgatherv, allreduce, alltoall, barrier, bcast, gather, reduce, reduce_scatter,
+    scan, scatter,
+};
 pub use limits::Limits;
 pub use load::Load;
 pub use multiply::multiplying;
@@ -28,7 +31,7 @@ pub use prices::{JobCosts, Layers, Prices, Way};
 pub use staged::{LINE_BYTES, RANKS_MAX, Staged};
 
 use super::forms::{
-    Allgather, Allreduce, Alltoall, Barrier, Bcast, Form, Reduce, ReduceScatter, Tree,
+    Allgather, Allreduce, Alltoall, Barrier, Bcast, Form, Reduce, ReduceScatter, Scan, Tree,
 };
 use super::reduce_scatter::allows;
 use crate::choice::{Order, candidates, choose, choose_under_skew};
@@ -194,6 +197,37 @@ impl Crew {
     pub fn gathers(self, costs: &Costs, block: usize) -> Vec<Priced<Tree>> {
         let all = [Tree::Linear, Tree::Binomial];
         sorted(self, costs, all.map(|how| (how, gather(self.ranks, how, block))))
+    }
+
+    /// All algorithms of scatters of blocks of `block` bytes.
+    pub fn scatters(self, costs: &Costs, block: usize) -> Vec<Priced<Tree>> {
+        let all = [Tree::Linear, Tree::Binomial];
+        sorted(self, costs, all.map(|how| (how, scatter(self.ranks, how, block))))
+    }
+
+    /// All algorithms of allgathers of blocks of different lengths: `total` bytes together, and none of more than
+    /// `longest`.
+    pub fn allgathervs(
+        self,
+        costs: &Costs,
+        (total, longest): (f64, f64),
+    ) -> Vec<Priced<Allgather>> {
+        let all = [Allgather::Bruck, Allgather::Ring, Allgather::Direct];
+        let load = |how| allgatherv(self.ranks, how, (total, longest));
+        sorted(self, costs, all.map(|how| (how, load(how))))
+    }
+
+    /// All algorithms of all-to-alls of blocks of different lengths. A rank knows those of its own blocks only, so they are
+    /// priced for empty ones: each rank sends the same bytes in all of them.
+    pub fn alltoallvs(self, costs: &Costs) -> Vec<Priced<Alltoall>> {
+        let all = [Alltoall::Staged(1), Alltoall::Staged(64)];
+        sorted(self, costs, all.map(|how| (how, alltoall(self.ranks, how, 0))))
+    }
+
+    /// All algorithms of prefix reductions of vectors of `bytes`, with the own vector or without it. Both keep order.
+    pub fn scans(self, costs: &Costs, bytes: usize, exclusive: bool) -> Vec<Priced<Scan>> {
+        let all = [Scan::Doubling, Scan::Chain];
+        sorted(self, costs, all.map(|how| (how, scan(self.ranks, how, exclusive, bytes))))
     }
 
     /// All algorithms of allgathers of blocks of `block` bytes.

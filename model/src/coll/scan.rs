@@ -100,10 +100,13 @@ fn exclusive_chain<P: Plan>(
     let mut next = input;
     if place.rank > 0 {
         plan.recv(place.rank - 1, output)?;
-        plan.wait()?;
         if place.rank + 1 < place.size {
+            // While the other ranks are at work.
             next = Span::scratch(0, input.len);
             plan.copy(input, next);
+        }
+        plan.wait()?;
+        if next != input {
             plan.reduce(output, next);
         }
     }

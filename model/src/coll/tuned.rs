@@ -81,9 +81,6 @@ impl Cell {
             let known = Wanted::COLLECTIVES.join(", ");
             return wrong(format!("{collective:?} is no collective: there are {known}"));
         };
-        if collective == "scan" {
-            return wrong("the algorithm of scans does not depend on lengths, so no table has it");
-        }
         if ranks == 0 || nodes == 0 || nodes > ranks {
             return wrong(format!("{ranks} ranks cannot be on {nodes} nodes"));
         }
@@ -283,7 +280,7 @@ mod tests {
             assert!(error.contains(why) && error.contains("line 3: "), "{line}: {error}");
         };
         refused("sort 8 1 0-8 auto", "allgather");
-        refused("scan 8 1 0-8 chain", "no table");
+        refused("scan 8 1 0-8 ring", "no algorithm of scan");
         refused("bcast 0 1 0-8 auto", "0 ranks");
         refused("bcast 2 3 0-8 auto", "3 nodes");
         refused("bcast 8 1 0-9 auto", "power of two");

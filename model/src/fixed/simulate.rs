@@ -307,11 +307,22 @@ impl Simulator {
         })
     }
 
-    /// A gather of this project's, to rank 0.
+    /// A gather of this project's.
     pub fn our_gather(&self, call: Call, how: forms::Tree) -> Ran {
-        let output = Even { space: Space::Output, len: call.bytes };
-        let own = Span::input(call.bytes);
+        let (own, output) = (Span::input(call.bytes), even(Space::Output, call.bytes));
         self.time(call.ranks, |plan, place| coll::gather::even(plan, place, how, 0, own, output))
+    }
+
+    /// A scatter of this project's.
+    pub fn our_scatter(&self, call: Call, how: forms::Tree) -> Ran {
+        let (input, own) = (even(Space::Input, call.bytes), Span::output(call.bytes));
+        self.time(call.ranks, |plan, place| coll::scatter::even(plan, place, how, 0, input, own))
+    }
+
+    /// A prefix reduction of this project's, with the own vector.
+    pub fn our_scan(&self, call: Call, how: forms::Scan) -> Ran {
+        let (input, output) = (Span::input(call.bytes), Span::output(call.bytes));
+        self.time(call.ranks, |plan, place| coll::scan::run(plan, place, how, false, input, output))
     }
 
     /// An allgather of this project's.
@@ -345,6 +356,10 @@ impl Simulator {
             coll::reduce_scatter::run(plan, place, how, &blocks, own)
         })
     }
+}
+
+const fn even(space: Space, len: usize) -> Even {
+    Even { space, len }
 }
 
 /// Whether a message from each rank to each, or each round of a ring, is too much to be simulated.

@@ -78,9 +78,13 @@ pub(crate) struct Chosen {
     gather: OnceCell<Limits<Choice<Tree>>>,
     scatter: OnceCell<Limits<Tree>>,
     allgather: OnceCell<Limits<Choice<Way<Allgather>>>>,
-    allgatherv: OnceCell<Limits<Allgather>>,
+    /// By how much longer the longest block is than the mean one, in powers of two.
+    allgatherv: [OnceCell<Limits<Allgather>>; SPREADS],
     alltoall: OnceCell<Limits<Choice<Alltoall>>>,
+    alltoallv: OnceCell<u32>,
     reduce_scatter: OnceCell<[Limits<Choice<Way<ReduceScatter>>>; 2]>,
+    /// With the own vector, and without it.
+    scan: OnceCell<[Limits<Scan>; 2]>,
     /// What has taken the place of these. They stay, since a collective that has begun goes by them.
     next: OnceCell<Box<Self>>,
 }
@@ -95,7 +99,14 @@ fn by_order<F: PartialEq>(choose: impl Fn(usize, bool) -> F) -> [Limits<F>; 2] {
     [false, true].map(|commutative| Limits::of(|bytes| choose(bytes, commutative)))
 }
 
-/// A type that does not keep a vector from being cut.
+/// So many powers of two are told apart in what the longest block of a rank is to the mean one.
+const SPREADS: usize = 16;
+
+/// The width of elements that choices count with: vectors are cut as if they were bytes. Pieces are whole elements, at
+/// most one longer than bytes would be, which no price of a predefined type shows (a test of the crate `bowline-model`
+/// cuts 1 KB in elements of 32 bytes). Choices then hold for all types, and one table of them is enough. A type of the
+/// user's whose elements are longer than pieces may get an algorithm that cuts where another would be quicker; results are
+/// right. What a byte of a reduction takes is one cost likewise: operations on different types were not measured apart.
 const WIDTH: usize = 1;
 
 /// The form that is asked for, if a call allows it.
@@ -255,7 +266,10 @@ impl Basis {
     fn scatter(&self, block: usize) -> Tree {
         let tuned = || self.tuned.find("scatter", block)?.scatter;
         let asked = self.wanted.scatter.or_else(tuned);
-        asked.unwrap_or_else(|| self.shape.tree(block))
+        asked.unwrap_or_else(|| match &self.prices {
+            Some(prices) => first(prices.scatters(block)).form,
+            None => self.shape.tree(block),
+        })
     }
 
     fn allgather(&self, block: usize) -> Choice<Way<Allgather>> {
@@ -270,11 +284,18 @@ impl Basis {
         self.choose(asked, (Staged::Allgather, block), |prices| prices.allgathers(block), table)
     }
 
-    fn allgatherv(&self, total: usize) -> Allgather {
-        match self.wanted.allgather {
-            Asked::Form(Way::Form(how)) if how.takes_any_blocks() => how,
-            _ => self.shape.allgatherv(total),
+    /// For blocks of `total` bytes together, the longest of which is 2 to the power of `spread` times the mean one.
+    fn allgatherv(&self, total: usize, spread: usize) -> Allgather {
+        if let Asked::Form(Way::Form(how)) = self.wanted.allgather
+            && how.takes_any_blocks()
+        {
+            return how;
         }
+        let Some(prices) = &self.prices else { return self.shape.allgatherv(total) };
+        let total = total as f64;
+        let mean = total / f64::from(self.shape.ranks);
+        let longest = (mean * f64::from(1_u32 << spread)).min(total);
+        first(prices.allgathervs((total, longest))).form
     }
 
     fn alltoall(&self, block: usize) -> Choice<Alltoall> {
@@ -282,6 +303,26 @@ impl Basis {
         let staged = (Staged::Alltoall, block);
         let asked = self.asked(("alltoall", block), |all| all.alltoall, |_| true);
         self.choose(asked, staged, |prices| prices.alltoalls(block), table)
+    }
+
+    /// Partners at a time. What ranks have for each other is known to themselves only, so no length decides.
+    fn alltoallv(&self) -> u32 {
+        if let Asked::Form(Alltoall::Staged(partners)) = self.wanted.alltoall {
+            return partners;
+        }
+        match self.prices.as_ref().map(|prices| first(prices.alltoallvs()).form) {
+            Some(Alltoall::Staged(partners)) => partners,
+            Some(Alltoall::Bruck) | None => self.shape.alltoallv(),
+        }
+    }
+
+    fn scan(&self, bytes: usize, exclusive: bool) -> Scan {
+        let tuned = || self.tuned.find("scan", bytes)?.scan;
+        let asked = self.wanted.scan.or_else(tuned);
+        asked.unwrap_or_else(|| match &self.prices {
+            Some(prices) => first(prices.scans(bytes, exclusive)).form,
+            None => self.shape.scan(),
+        })
     }
 
     fn reduce_scatter(&self, total: usize, commutative: bool) -> Choice<Way<ReduceScatter>> {
@@ -325,9 +366,11 @@ impl Chosen {
             gather: OnceCell::new(),
             scatter: OnceCell::new(),
             allgather: OnceCell::new(),
-            allgatherv: OnceCell::new(),
+            allgatherv: [const { OnceCell::new() }; SPREADS],
             alltoall: OnceCell::new(),
+            alltoallv: OnceCell::new(),
             reduce_scatter: OnceCell::new(),
+            scan: OnceCell::new(),
             next: OnceCell::new(),
         }
     }
@@ -474,11 +517,15 @@ impl Communicator {
         allgather.get_or_init(|| Limits::of(|block| basis.allgather(block))).find(block)
     }
 
-    /// For blocks of different lengths, `total` bytes together.
+    /// For blocks of different lengths, `total` bytes together and none of more than `longest`: all ranks know all of them.
     #[inline]
-    pub(super) fn allgatherv_form(&self, total: usize) -> Allgather {
+    pub(super) fn allgatherv_form(&self, total: usize, longest: usize) -> Allgather {
         let Chosen { basis, allgatherv, .. } = self.chosen();
-        *allgatherv.get_or_init(|| Limits::of(|total| basis.allgatherv(total))).find(total)
+        let times = longest.saturating_mul(self.inner.size as usize).checked_div(total);
+        let spread = times.and_then(usize::checked_ilog2).unwrap_or(0);
+        let spread = (spread as usize).min(SPREADS - 1);
+        let limits = || Limits::of(|total| basis.allgatherv(total, spread));
+        *allgatherv[spread].get_or_init(limits).find(total)
     }
 
     #[inline]
@@ -490,10 +537,8 @@ impl Communicator {
     /// Partners at a time, for blocks of which a rank knows its own only.
     #[inline]
     pub(super) fn alltoallv_partners(&self) -> u32 {
-        match self.asked().alltoall {
-            Asked::Form(Alltoall::Staged(partners)) => partners,
-            _ => self.shape().alltoallv(),
-        }
+        let Chosen { basis, alltoallv, .. } = self.chosen();
+        *alltoallv.get_or_init(|| basis.alltoallv())
     }
 
     #[inline]
@@ -509,7 +554,11 @@ impl Communicator {
     }
 
     #[inline]
-    pub(super) fn scan_form(&self) -> Scan {
-        self.asked().scan.unwrap_or_else(|| self.shape().scan())
+    pub(super) fn scan_form(&self, bytes: usize, exclusive: bool) -> Scan {
+        let Chosen { basis, scan, .. } = self.chosen();
+        let all = scan.get_or_init(|| {
+            [false, true].map(|exclusive| Limits::of(|bytes| basis.scan(bytes, exclusive)))
+        });
+        *all[usize::from(exclusive)].find(bytes)
     }
 }

@@ -327,7 +327,8 @@ impl Communicator {
         blocks: &impl Blocks,
         total: usize,
     ) -> Result<(), MpiError> {
-        let how = self.allgatherv_form(total);
+        let longest = (0..self.inner.size).map(|rank| blocks.len(rank)).max();
+        let how = self.allgatherv_form(total, longest.unwrap_or(0));
         let _told = on.told(self, "allgatherv", || Call::new("allgatherv", &how, own.len, 0));
         let mut engine = on.begin(self, allgather::scratch(how, total), None);
         allgather::any(&mut engine, self.place(), how, own, blocks)
@@ -567,7 +568,7 @@ impl Communicator {
         len: usize,
         op: Reduction<'a>,
     ) -> Result<(), MpiError> {
-        let how = self.scan_form();
+        let how = self.scan_form(len, exclusive);
         let what = if exclusive { "exscan" } else { "scan" };
         let _told = on.told(self, what, || Call::new(what, &how, len, 0));
         let mut engine = on.begin(self, scan::scratch(how, len), Some(op.combine));

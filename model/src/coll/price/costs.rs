@@ -150,6 +150,9 @@ impl Costs {
         "skew",
     ];
 
+    /// Those that [`fitted`](Self::fitted) takes from a fit.
+    pub const FITTED: [&str; 3] = ["pipelining", "required", "byte"];
+
     const fn fields(&mut self) -> [&mut f64; 11] {
         let Self { pipelining, required, receive, byte, copy, reduce, switch, .. } = self;
         let Self { mark, slot, spill, skew, .. } = self;

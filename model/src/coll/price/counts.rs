@@ -3,11 +3,18 @@
 use super::{Load, levels};
 use crate::coll::bcast::CHAIN_PIECE;
 use crate::coll::forms::{
-    Allgather, Allreduce, Alltoall, Barrier, Bcast, Reduce, ReduceScatter, Tree,
+    Allgather, Allreduce, Alltoall, Barrier, Bcast, Reduce, ReduceScatter, Scan, Tree,
 };
 
 fn log2(ranks: f64) -> f64 {
     ranks.log2().ceil()
+}
+
+/// How many ranks have a bit set.
+fn with_bit(ranks: u32, bit: u32) -> f64 {
+    let (ranks, bit) = (u64::from(ranks), 1 << bit);
+    let both = 2 * bit;
+    (ranks / both * bit + (ranks % both).saturating_sub(bit)) as f64
 }
 
 /// What a barrier does.
@@ -65,18 +72,46 @@ pub fn bcast(ranks: u32, how: Bcast, bytes: usize) -> Load {
     }
 }
 
+/// Blocks that are sent on the longest way up a binomial tree: along the last ranks, or along a full half of them.
+fn gathered(ranks: u32) -> u32 {
+    if ranks < 2 {
+        return 0;
+    }
+    let half = 1 << (ranks - 1).ilog2();
+    let rest = ranks - half;
+    (gathered(rest) + rest).max(half - 1)
+}
+
 /// What a gather of blocks of `block` bytes does.
 pub fn gather(ranks: u32, how: Tree, block: usize) -> Load {
     let (n, len) = (f64::from(ranks), block as f64);
     match how {
         _ if ranks < 2 => Load::default().copying(len),
-        Tree::Linear => Load::fan_in(n - 1.0, len).copying(len),
+        // The root copies its own block while others are under way.
+        Tree::Linear => Load::fan_in(n - 1.0, len),
         Tree::Binomial => {
             // The root gets a half, a quarter and so on; each block travels about half of the rounds.
             let rounds = log2(n);
             let way =
                 Load { receives: rounds, ..Load::fan_in(1.0, 0.0).times(f64::from(ranks.ilog2())) };
-            let bytes = (n - 1.0) * len;
+            let bytes = f64::from(gathered(ranks)) * len;
+            Load { bytes, messages: n - 1.0, all_bytes: n * len * rounds / 2.0, ..way }
+                .copying(n * len)
+        }
+    }
+}
+
+/// What a scatter of blocks of `block` bytes does.
+pub fn scatter(ranks: u32, how: Tree, block: usize) -> Load {
+    let (n, len) = (f64::from(ranks), block as f64);
+    match how {
+        _ if ranks < 2 => Load::default().copying(len),
+        Tree::Linear => Load::fan_out(n - 1.0, len).copying(len),
+        Tree::Binomial => {
+            // A half of the blocks goes first, then a quarter and so on; a root that is not rank 0 sorts them before.
+            let rounds = log2(n);
+            let (hops, bytes) = (f64::from(ranks.ilog2()), (n - 1.0) * len);
+            let way = Load { hops, receives: hops, ..Load::fan_out(1.0, 0.0).times(rounds) };
             Load { bytes, messages: n - 1.0, all_bytes: n * len * rounds / 2.0, ..way }
                 .copying(n * len)
         }
@@ -225,6 +260,34 @@ pub fn allgather(ranks: u32, how: Allgather, block: usize) -> Load {
     }
 }
 
+/// What an allgather of blocks of different lengths does, of `total` bytes together; none has more than `longest`. For
+/// the algorithms that can.
+pub fn allgatherv(ranks: u32, how: Allgather, (total, longest): (f64, f64)) -> Load {
+    let n = f64::from(ranks);
+    let all_bytes = (n - 1.0) * total;
+    match how {
+        _ if ranks < 2 => Load::default().copying(total),
+        Allgather::Ring => {
+            // The longest one is under way in each round.
+            let rounds = Load::exchange(n, 1.0, longest).times(n - 1.0);
+            Load { all_bytes, ..rounds }.copying(longest)
+        }
+        Allgather::Direct => {
+            Load { all_bytes, ..Load::exchange(n, n - 1.0, longest) }.copying(longest)
+        }
+        Allgather::Bruck
+        | Allgather::Doubling
+        | Allgather::GatherBcast
+        | Allgather::Multiplying(_) => {
+            // Each message of a rank begins with its own block.
+            let rounds = log2(n);
+            let bytes = rounds * longest + (n - 1.0 - rounds) * (total - longest) / (n - 1.0);
+            let rounds = Load::exchange(n, 1.0, 0.0).times(rounds);
+            Load { bytes, all_bytes, ..rounds }.copying(total + longest)
+        }
+    }
+}
+
 /// What an all-to-all of blocks of `block` bytes does.
 pub fn alltoall(ranks: u32, how: Alltoall, block: usize) -> Load {
     let (n, len) = (f64::from(ranks), block as f64);
@@ -233,9 +296,7 @@ pub fn alltoall(ranks: u32, how: Alltoall, block: usize) -> Load {
         Alltoall::Bruck => {
             let rounds = log2(n);
             // About half of the blocks travel in each round, and are copied twice.
-            let moved: f64 = (0..rounds as u32)
-                .map(|k| f64::from((0..ranks).filter(|i| i >> k & 1 == 1).count() as u32) * len)
-                .sum();
+            let moved: f64 = (0..rounds as u32).map(|k| with_bit(ranks, k) * len).sum();
             let stages = Load::exchange(n, 1.0, 0.0).times(rounds);
             Load { bytes: moved, all_bytes: n * moved, ..stages }
                 .copying(2.0 * moved + 2.0 * n * len)
@@ -270,5 +331,37 @@ pub fn reduce_scatter(ranks: u32, how: ReduceScatter, total: usize) -> Load {
         ReduceScatter::Direct => Load::exchange(n, n - 1.0, block)
             .all_reducing(n, (n - 1.0) * block)
             .copying(2.0 * block),
+    }
+}
+
+/// What a prefix reduction of vectors of `bytes` does, with the own vector in it or not.
+pub fn scan(ranks: u32, how: Scan, exclusive: bool, bytes: usize) -> Load {
+    let (n, len) = (f64::from(ranks), bytes as f64);
+    match (how, exclusive) {
+        (_, true) if ranks < 2 => Load::default(),
+        (_, false) if ranks < 2 => Load::default().copying(len),
+        (Scan::Chain, false) => Load::fan_in(1.0, len).reducing(len).times(n - 1.0).copying(len),
+        (Scan::Chain, true) => {
+            // Neither the first rank nor the last one reduces.
+            let reduced = (n - 2.0) * len;
+            let copied = if ranks > 2 { len } else { 0.0 };
+            Load::fan_in(1.0, len).times(n - 1.0).reducing(reduced).copying(copied)
+        }
+        (Scan::Doubling, _) => {
+            // Of two ranks, the upper one reduces what comes into its result and into what it passes on.
+            let rounds = log2(n);
+            let pairs: f64 = (0..rounds as u32).map(|bit| with_bit(ranks, bit)).sum();
+            // What comes first to an exclusive result is copied.
+            let first = if exclusive { 1.0 } else { 0.0 };
+            let way = Load::exchange(n, 1.0, len).times(rounds);
+            Load {
+                messages: 2.0 * pairs,
+                all_bytes: 2.0 * pairs * len,
+                reduced: (2.0 * rounds - first) * len,
+                all_reduced: (3.0 * pairs - first * (n - 1.0)) * len,
+                ..way
+            }
+            .copying(2.0 * len)
+        }
     }
 }

@@ -10,7 +10,7 @@ use super::{
     AllreduceForm, Costs, CostsError, Crew, Load, Priced, Staged, allgather, barrier, bcast, reduce,
 };
 use crate::coll::bcast::CHAIN_PIECE;
-use crate::coll::forms::{Allgather, Alltoall, Barrier, Bcast, Form, Reduce, ReduceScatter, Tree};
+use crate::coll::forms::{Allgather, Alltoall, Barrier, Bcast, Form, Reduce, ReduceScatter, Scan, Tree};
 use crate::coll::layers::{Layered, bcast_within, reduce_within};
 use crate::coll::nodes::Nodes;
 
@@ -27,6 +27,13 @@ pub struct JobCosts {
 impl JobCosts {
     /// Assumed: shared memory within nodes and tcp between them.
     pub const ASSUMED: Self = Self { near: Costs::SHARED_MEMORY, far: Costs::TCP };
+
+    /// What text says of messages within nodes, and of those between them where it is something else.
+    pub fn halves(text: &str) -> (&str, Option<&str>) {
+        // Costs by size have such a stroke too, behind a number.
+        let far = ["/shm", "/tcp"].into_iter().find_map(|word| text.find(word));
+        far.map_or((text, None), |at| (&text[..at], Some(&text[at + 1..])))
+    }
 }
 
 /// Costs of all messages, or those within nodes and those between them: `shm/tcp,pipelining=100000`.
@@ -34,11 +41,9 @@ impl FromStr for JobCosts {
     type Err = CostsError;
 
     fn from_str(text: &str) -> Result<Self, CostsError> {
-        // Costs by size have such a stroke too, behind a number.
-        let far = ["/shm", "/tcp"].into_iter().find_map(|word| text.find(word));
-        match far {
-            Some(at) => Ok(Self { near: text[..at].parse()?, far: text[at + 1..].parse()? }),
-            None => {
+        match Self::halves(text) {
+            (near, Some(far)) => Ok(Self { near: near.parse()?, far: far.parse()? }),
+            (text, None) => {
                 let costs: Costs = text.parse()?;
                 Ok(Self { near: costs, far: costs })
             }
@@ -307,6 +312,26 @@ impl Prices {
     /// All algorithms of gathers of blocks of `block` bytes.
     pub fn gathers(&self, block: usize) -> Vec<Priced<Tree>> {
         self.crew.gathers(self.anywhere(), block)
+    }
+
+    /// All algorithms of scatters of blocks of `block` bytes.
+    pub fn scatters(&self, block: usize) -> Vec<Priced<Tree>> {
+        self.crew.scatters(self.anywhere(), block)
+    }
+
+    /// As [`Crew::allgathervs`].
+    pub fn allgathervs(&self, lengths: (f64, f64)) -> Vec<Priced<Allgather>> {
+        self.crew.allgathervs(self.anywhere(), lengths)
+    }
+
+    /// As [`Crew::alltoallvs`].
+    pub fn alltoallvs(&self) -> Vec<Priced<Alltoall>> {
+        self.crew.alltoallvs(self.anywhere())
+    }
+
+    /// As [`Crew::scans`].
+    pub fn scans(&self, bytes: usize, exclusive: bool) -> Vec<Priced<Scan>> {
+        self.crew.scans(self.anywhere(), bytes, exclusive)
     }
 
     /// All algorithms of all-to-alls of blocks of `block` bytes.

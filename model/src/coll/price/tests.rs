@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 
 use super::*;
-use crate::coll::blocks::{Even, Packed};
+use crate::coll::blocks::{Blocks, Even, Packed};
 use crate::coll::plan::{Place, Space, Span, Vectors};
 use crate::coll::record::Recorder;
 use crate::coll::verify::record;
@@ -192,6 +192,25 @@ fn reductions_cost_what_they_take() {
     wrong.is_empty();
 }
 
+/// Pieces of a vector are whole elements, which prices do not know: those of predefined types make too little of it.
+#[test]
+fn elements_of_predefined_types_cost_as_bytes_do() {
+    let mut wrong = Wrong::default();
+    // The widest has 32 bytes. Where there are fewer of them than ranks, fewer messages are sent.
+    for (ranks, bytes) in cases().filter(|&(ranks, bytes)| bytes >= 32 * ranks as usize) {
+        let vectors = Vectors { width: 32, ..vectors(bytes) };
+        let load = allreduce(ranks, Allreduce::Halving, bytes);
+        wrong.check(&Allreduce::Halving, (ranks, bytes), load, within(ranks), |plan, place| {
+            coll::allreduce::run(plan, place, Allreduce::Halving, vectors)
+        });
+        let load = reduce(ranks, Reduce::Halving, bytes);
+        wrong.check(&Reduce::Halving, (ranks, bytes), load, within(ranks), |plan, place| {
+            coll::reduce::run(plan, place, Reduce::Halving, 0, vectors)
+        });
+    }
+    wrong.is_empty();
+}
+
 const SCHEDULES: [(u32, &str); 9] = [
     (7, "m1g2a3,n1g3a2"),
     (7, "m3g2a2,n3g2a2"),
@@ -276,6 +295,89 @@ fn gathers_and_exchanges_cost_what_they_take() {
         }
     }
     wrong.is_empty();
+}
+
+#[test]
+fn trees_of_blocks_cost_what_they_take() {
+    let mut wrong = Wrong::default();
+    for (ranks, bytes) in cases() {
+        let even = |space| Even { space, len: bytes };
+        // Rank 0 as a root has less to do: its blocks are in order.
+        let root = ranks - 1;
+        for how in [Tree::Linear, Tree::Binomial] {
+            let load = scatter(ranks, how, bytes);
+            wrong.check(&("scatter", how), (ranks, bytes), load, within(ranks), |plan, place| {
+                let (input, own) = (even(Space::Input), Span::output(bytes));
+                coll::scatter::even(plan, place, how, root, input, own)
+            });
+            let load = gather(ranks, how, bytes);
+            wrong.check(&("gather", how), (ranks, bytes), load, within(ranks), |plan, place| {
+                let (own, output) = (Span::input(bytes), even(Space::Output));
+                coll::gather::even(plan, place, how, root, own, output)
+            });
+        }
+    }
+    wrong.is_empty();
+}
+
+#[test]
+fn prefix_reductions_cost_what_they_take() {
+    let mut wrong = Wrong::default();
+    for (ranks, bytes) in cases() {
+        for how in [Scan::Doubling, Scan::Chain] {
+            for exclusive in [false, true] {
+                let load = scan(ranks, how, exclusive, bytes);
+                let what = (how, exclusive);
+                wrong.check(&what, (ranks, bytes), load, within(ranks), |plan, place| {
+                    let (input, output) = (Span::input(bytes), Span::output(bytes));
+                    coll::scan::run(plan, place, how, exclusive, input, output)
+                });
+            }
+        }
+    }
+    wrong.is_empty();
+}
+
+#[test]
+fn blocks_of_different_lengths_cost_what_they_take() {
+    let mut wrong = Wrong::default();
+    for (ranks, bytes) in cases() {
+        // One block is so many times as long as each other one.
+        for times in [1, 4, 64] {
+            let longest = bytes * times;
+            let offset = |rank: usize| if rank == 0 { 0 } else { longest + (rank - 1) * bytes };
+            let offsets: Vec<_> = (0..=ranks as usize).map(offset).collect();
+            let blocks = Packed { space: Space::Output, offsets: &offsets };
+            let total = offset(ranks as usize);
+            for how in [Allgather::Bruck, Allgather::Ring, Allgather::Direct] {
+                let load = allgatherv(ranks, how, (total as f64, longest as f64));
+                let (what, own) = ((how, times), |rank| blocks.len(rank));
+                wrong.check(&what, (ranks, bytes), load, within(ranks), |plan, place| {
+                    let own = Span::input(own(place.rank));
+                    coll::allgather::any(plan, place, how, own, &blocks)
+                });
+            }
+        }
+    }
+    wrong.is_empty();
+}
+
+/// What is not known at all ranks does not decide: lengths do not change which is cheaper.
+#[test]
+fn exchanges_of_unknown_lengths_are_ordered_as_those_of_any_length() {
+    for costs in [Costs::TCP, Costs::SHARED_MEMORY, COSTS] {
+        for (ranks, share) in [2, 8, 64, 65, 300].into_iter().flat_map(|n| [(n, 1.0), (n, 4.0)]) {
+            let crew = Crew { ranks, share };
+            let unknown: Vec<_> = crew.alltoallvs(&costs).into_iter().map(|one| one.form).collect();
+            for block in [8, 1024, 1 << 20] {
+                let mut known = crew.alltoalls(&costs, block);
+                known.retain(|one| one.form != Alltoall::Bruck);
+                let gap = known[1].time - known[0].time;
+                let known: Vec<_> = known.into_iter().map(|one| one.form).collect();
+                assert!(known == unknown || gap < 1e-6 * block as f64, "{ranks} {share} {block}");
+            }
+        }
+    }
 }
 
 #[test]

@@ -11,24 +11,38 @@ pub(crate) enum Collective {
     Reduce,
     Allreduce,
     Gather,
+    Scatter,
     Allgather,
+    /// Blocks may have different lengths; priced for blocks of one length.
+    Allgatherv,
     Alltoall,
+    /// Blocks may have different lengths, which do not decide: a rank knows its own only.
+    Alltoallv,
     ReduceScatter,
+    Scan,
+    Exscan,
 }
 
 impl Collective {
-    /// Its name in settings and tables.
-    pub(crate) const fn key(self) -> &'static str {
+    /// The collective whose algorithms settings and tables name for this one.
+    pub(crate) const fn setting(self) -> &'static str {
         match self {
             Self::Barrier => "barrier",
             Self::Bcast => "bcast",
             Self::Reduce => "reduce",
             Self::Allreduce => "allreduce",
             Self::Gather => "gather",
-            Self::Allgather => "allgather",
-            Self::Alltoall => "alltoall",
+            Self::Scatter => "scatter",
+            Self::Allgather | Self::Allgatherv => "allgather",
+            Self::Alltoall | Self::Alltoallv => "alltoall",
             Self::ReduceScatter => "reduce_scatter",
+            Self::Scan | Self::Exscan => "scan",
         }
+    }
+
+    /// Whether tables have cells of it; the others take the algorithms of one that has.
+    pub(crate) const fn has_cells(self) -> bool {
+        !matches!(self, Self::Allgatherv | Self::Alltoallv | Self::Exscan)
     }
 
     /// The length by which prices and tables know a call with vectors, or blocks where each rank has one, of `bytes`.
@@ -40,9 +54,12 @@ impl Collective {
         }
     }
 
-    /// What it is through shared memory.
-    pub(crate) const fn staged(self) -> Staged {
-        match self {
+    /// What it is through shared memory, if anything goes there.
+    pub(crate) const fn staged(self) -> Option<Staged> {
+        Some(match self {
+            Self::Scatter | Self::Allgatherv | Self::Alltoallv | Self::Scan | Self::Exscan => {
+                return None;
+            }
             Self::Barrier => Staged::Barrier,
             Self::Bcast => Staged::Bcast,
             Self::Reduce => Staged::Reduce,
@@ -51,6 +68,6 @@ impl Collective {
             Self::Allgather => Staged::Allgather,
             Self::Alltoall => Staged::Alltoall,
             Self::ReduceScatter => Staged::ReduceScatter,
-        }
+        })
     }
 }

@@ -93,12 +93,18 @@ enum What {
     Allreduce(Of<Allreduces>),
     /// The block of each rank goes to a root.
     Gather(Of<Collective>),
+    /// A root's blocks go to all, one to each.
+    Scatter(Of<Collective>),
     /// The block of each rank goes to all.
     Allgather(Of<Collective>),
     /// Each rank has a block for each.
     Alltoall(Of<Collective>),
     /// Of the reduction of all vectors, each rank gets its block.
     ReduceScatter(Of<Collective>),
+    /// Each rank gets the reduction of the vectors of all ranks up to it.
+    Scan(Of<Collective>),
+    /// Each rank gets the reduction of the vectors of all ranks before it.
+    Exscan(Of<Collective>),
     /// An allreduce that eliminates ranks beyond a power of two.
     Elimination {
         #[command(flatten)]
@@ -185,6 +191,9 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
             common.run(format!("allreduce by {how}, {size} bytes"), job)
         }
         What::Gather(of) => of.common.collective("gather", &of.program, Kind::Gather),
+        What::Scatter(of) => of.common.collective("scatter", &of.program, Kind::Scatter),
+        What::Scan(of) => of.common.collective("scan", &of.program, Kind::Scan),
+        What::Exscan(of) => of.common.collective("exscan", &of.program, Kind::Exscan),
         What::Allgather(of) => of.common.collective("allgather", &of.program, Kind::Allgather),
         What::Alltoall(of) => of.common.collective("alltoall", &of.program, Kind::Alltoall),
         What::ReduceScatter(of) => {

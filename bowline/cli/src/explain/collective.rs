@@ -4,11 +4,12 @@
 use std::fmt::Write;
 
 use anyhow::{Context, Result};
+use bowline::model_file::Source;
 use bowline_base::config::{Config, show_bytes};
 use bowline_model::coll::choice::Shape;
-use bowline_model::coll::forms::Form;
+use bowline_model::coll::forms::{Alltoall, Form};
 use bowline_model::coll::price::{
-    AllreduceForm, Crew, JobCosts, Layers, Priced, Prices, Staged, Way, multiplying,
+    AllreduceForm, Costs, Crew, JobCosts, Layers, Priced, Prices, Way, multiplying,
 };
 use bowline_model::coll::wanted::{STAGED, WantedAllreduce};
 use serde::Serialize;
@@ -27,10 +28,49 @@ pub(super) struct Report {
     costs: String,
     /// Where the costs are from: given, fitted or assumed.
     source: &'static str,
+    /// The parameters of them that are neither given nor fitted.
+    assumed: Vec<Assumed>,
     /// By what a job chooses: a setting that names the algorithm, costs, or the table of limits. A table that was tuned
     /// goes before the last two.
     chosen_by: &'static str,
     sizes: Vec<OfSize>,
+}
+
+/// Parameters of costs that are assumed, whatever the others are from.
+#[derive(Debug, Serialize)]
+struct Assumed {
+    /// Of which messages.
+    messages: &'static str,
+    parameters: Vec<&'static str>,
+}
+
+/// The assumed ones of what a job has found, for messages within nodes and, where there are several, between them.
+fn assumed((text, source): (&str, Source), costs: &JobCosts, spread: bool) -> Vec<Assumed> {
+    let (near, far) = JobCosts::halves(text);
+    let of = |messages, text: &str, costs: &Costs| {
+        let measured = !costs.by_size.is_empty();
+        let known = |name: &str| match source {
+            Source::Given => {
+                let by_size = measured && ["pipelining", "required"].contains(&name);
+                by_size || text.split(',').any(|word| word.trim().split('=').next() == Some(name))
+            }
+            // What receivers do is in the fit of ranks that shared processors.
+            Source::Fitted => {
+                measured
+                    && (Costs::FITTED.contains(&name) || name == "receive" && costs.receive == 0.0)
+            }
+            _ => false,
+        };
+        let parameters = Costs::NAMES.into_iter().filter(|name| !known(name)).collect();
+        Assumed { messages, parameters }
+    };
+    match spread {
+        false => vec![of("all", near, &costs.near)],
+        true => vec![
+            of("within nodes", near, &costs.near),
+            of("between nodes", far.unwrap_or(near), &costs.far),
+        ],
+    }
 }
 
 /// The algorithms for one size, the cheapest first.
@@ -95,12 +135,23 @@ fn algorithms(
         }
         Collective::Alltoall => (forms(prices.alltoalls(bytes)), shape.alltoall(bytes).name()),
         Collective::Gather => (forms(prices.gathers(bytes)), shape.tree(bytes).name()),
+        Collective::Scatter => (forms(prices.scatters(bytes)), shape.tree(bytes).name()),
+        Collective::Allgatherv => {
+            let all = prices.allgathervs((total as f64, bytes as f64));
+            (forms(all), shape.allgatherv(total).name())
+        }
+        Collective::Alltoallv => {
+            (forms(prices.alltoallvs()), Alltoall::Staged(shape.alltoallv()).name())
+        }
+        Collective::Scan => (forms(prices.scans(bytes, false)), shape.scan().name()),
+        Collective::Exscan => (forms(prices.scans(bytes, true)), shape.scan().name()),
         Collective::ReduceScatter => {
             let table = shape.reduce_scatter(total, true).name();
             (ways(prices.reduce_scatters(total, true), of_form), table)
         }
     };
-    let staged = memory.then(|| prices.staged(collective.staged(), length)).flatten();
+    let staged = collective.staged().filter(|_| memory);
+    let staged = staged.and_then(|what| prices.staged(what, length));
     if let Some(time) = staged {
         // Of equals messages come first, as a job takes them.
         let place = all.partition_point(|one| one.time <= time);
@@ -122,13 +173,12 @@ pub(super) fn report(
 ) -> Result<Report> {
     // As a job of so many nodes would find them.
     let known = bowline::model_file::coll_costs(nodes > 1, config)?;
-    let (costs, source): (JobCosts, _) = match &known {
-        Some((text, source)) => {
-            (text.parse().context(bowline::mpi::COLL_COSTS.name())?, source.name())
-        }
-        None => (JobCosts::ASSUMED, "assumed"),
-    };
-    let key = collective.key();
+    let (text, source) = known
+        .as_ref()
+        .map_or(("shm/tcp", Source::Assumed), |(text, source)| (text.as_str(), *source));
+    let costs: JobCosts = text.parse().context(bowline::mpi::COLL_COSTS.name())?;
+    let assumed = assumed((text, source), &costs, nodes > 1);
+    let key = collective.setting();
     let options = bowline::mpi::CollOptions::from_config(config)?;
     let asked = options.algorithms().into_iter().find(|(collective, _)| *collective == key);
     let asked = asked.map_or_else(|| "auto".to_owned(), |(_, algorithm)| algorithm);
@@ -150,7 +200,8 @@ pub(super) fn report(
     let of_size = |&bytes: &usize| {
         let (mut all, table) = algorithms(&prices, (shape, memory), collective, bytes);
         let length = collective.length(ranks, bytes);
-        let cell = if asked == "auto" { table_of_job.cell(key, length) } else { None };
+        let tabled = collective.has_cells() || collective == Collective::Exscan;
+        let cell = table_of_job.cell(key, length).filter(|_| asked == "auto" && tabled);
         let tuned = cell.map(|cell| cell.algorithm());
         let mut asked = tuned.clone().unwrap_or_else(|| asked.clone());
         if collective == Collective::Allreduce
@@ -167,7 +218,8 @@ pub(super) fn report(
         }
         // One that the call does not allow is not among them.
         let named = all.iter().any(|one| one.form == asked);
-        let suits = share > 1.0 || ranks > 2 || collective.staged().suits_two(length);
+        let staged = collective.staged();
+        let suits = share > 1.0 || ranks > 2 || staged.is_some_and(|what| what.suits_two(length));
         let table_shares = (shape.shares_memory() || shape.stages() && suits)
             && all.iter().any(|one| one.form == STAGED);
         // As `Prices::chooses_staged` has it.
@@ -193,7 +245,8 @@ pub(super) fn report(
         share,
         nodes,
         costs: prices.costs.to_string(),
-        source,
+        source: source.name(),
+        assumed,
         chosen_by,
         sizes: sizes.iter().map(of_size).collect(),
     })
@@ -203,7 +256,8 @@ impl Report {
     /// A table for each size.
     pub(super) fn text(&self) -> Result<String, std::fmt::Error> {
         let mut out = String::new();
-        let Self { collective, ranks, share, nodes, costs, source, chosen_by, sizes } = self;
+        let Self { collective, ranks, share, nodes, costs, source, assumed, chosen_by, sizes } =
+            self;
         write!(out, "{collective} of {ranks} ranks, {share} on a processor")?;
         writeln!(
             out,
@@ -211,6 +265,13 @@ impl Report {
             if *nodes > 1 { format!(", on {nodes} nodes") } else { String::new() }
         )?;
         writeln!(out, "times by costs that are {source}: {costs}")?;
+        for Assumed { messages, parameters } in assumed.iter().filter(|_| *source != "assumed") {
+            let parameters = match &parameters[..] {
+                [] => "nothing".to_owned(),
+                names => names.join(", "),
+            };
+            writeln!(out, "assumed of {messages} messages: {parameters}")?;
+        }
         writeln!(
             out,
             "{}",

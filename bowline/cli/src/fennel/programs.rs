@@ -9,7 +9,8 @@ use bowline_model::coll::price::{AllreduceForm, Costs, Crew, Priced};
 use bowline_model::coll::record::{Step, Steps};
 use bowline_model::coll::wanted::WantedAllreduce;
 use bowline_model::coll::{
-    allgather, allreduce, alltoall, barrier, bcast, gather, multiply, reduce, reduce_scatter,
+    allgather, allreduce, alltoall, barrier, bcast, gather, multiply, reduce, reduce_scatter, scan,
+    scatter,
 };
 use bowline_model::fennel::eliminate::{Elimination, eliminate};
 use bowline_model::fennel::generate::{Computes, allreduce_with};
@@ -48,7 +49,7 @@ pub(super) struct Collective {
     /// The algorithm: auto, the cheapest on this network; or one by name. A wrong name lists them.
     #[arg(long, value_name = "NAME", default_value = "auto")]
     pub(super) algorithm: String,
-    /// The root of a broadcast, reduction or gather.
+    /// The root of a broadcast, reduction, gather or scatter.
     #[arg(long, value_name = "RANK", default_value_t = 0)]
     pub(super) root: u32,
     /// The operation of a reduction is not commutative.
@@ -159,10 +160,14 @@ impl Collective {
     /// When there is no such algorithm or root.
     pub(super) fn job(&self, kind: Kind, costs: &Costs) -> Result<(Job, String)> {
         let Self { of: Ranks { ranks }, size, root, .. } = *self;
-        let rooted = matches!(kind, Kind::Bcast | Kind::Reduce | Kind::Gather);
+        let rooted = matches!(kind, Kind::Bcast | Kind::Reduce | Kind::Gather | Kind::Scatter);
         ensure!(rooted || root == 0, "--root {root}: this collective has no root");
         ensure!(root < ranks, "--root {root}: ranks are 0 to {}", ranks - 1);
-        let reduces = matches!(kind, Kind::Reduce | Kind::Allreduce | Kind::ReduceScatter);
+        // Prefixes are in the order of ranks anyway.
+        let reduces = matches!(
+            kind,
+            Kind::Reduce | Kind::Allreduce | Kind::ReduceScatter | Kind::Scan | Kind::Exscan
+        );
         ensure!(reduces || !self.ordered, "--ordered: this collective has no operation");
         let (crew, wanted) = (Crew { ranks, share: 1.0 }, self.algorithm.as_str());
         let commutative = !self.ordered;
@@ -194,6 +199,27 @@ impl Collective {
                     gather::even(plan, place, how, root, Span::input(size), output)
                 });
                 Ok((job?, how.name()))
+            }
+            Kind::Scatter => {
+                total(ranks, size)?;
+                let how = pick(crew.scatters(costs, size), wanted)?;
+                let input = Even { space: Space::Input, len: size };
+                let job = stated(ranks, move |plan, place| {
+                    scatter::even(plan, place, how, root, input, Span::output(size))
+                });
+                Ok((job?, how.name()))
+            }
+            Kind::Scan | Kind::Exscan => {
+                let exclusive = kind == Kind::Exscan;
+                let how = pick(crew.scans(costs, size, exclusive), wanted)?;
+                let (input, output) = (Span::input(size), Span::output(size));
+                let job = stated(ranks, move |plan, place| {
+                    scan::run(plan, place, how, exclusive, input, output)
+                });
+                Ok((job?, how.name()))
+            }
+            Kind::Allgatherv | Kind::Alltoallv => {
+                bail!("blocks of one length are simulated: {}", kind.setting())
             }
             Kind::Allgather => {
                 total(ranks, size)?;

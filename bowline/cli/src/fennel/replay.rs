@@ -3,13 +3,9 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use bowline_model::coll::blocks::Even;
-use bowline_model::coll::forms::{Scan, Tree};
-use bowline_model::coll::plan::{Place, Space, Span};
 use bowline_model::coll::price::Costs;
-use bowline_model::coll::{scan, scatter};
 use bowline_model::fennel::job::{Collective as Call, Counts, Job as Recorded, RankRecord};
-use bowline_model::fennel::source::{Source, Stated, Walk};
+use bowline_model::fennel::source::Source;
 use serde::Serialize;
 
 use super::programs::{Collective, Job, Kind, Ranks};
@@ -76,21 +72,9 @@ fn steps(call: &Call, costs: &Costs) -> Result<Box<dyn Source>> {
         "alltoall" | "alltoallv" => Kind::Alltoall,
         "reduce_scatter" => Kind::ReduceScatter,
         "gather" | "gatherv" => Kind::Gather,
-        "scatter" | "scatterv" => {
-            let run = move |plan: &mut Walk<'_>, place: Place| {
-                let (all, own) = (Even { space: Space::Input, len: bytes }, Span::output(bytes));
-                scatter::even(plan, place, Tree::Binomial, root, all, own)
-            };
-            return Ok(Box::new(Stated::new(ranks, run)));
-        }
-        name @ ("scan" | "exscan") => {
-            let exclusive = name == "exscan";
-            let run = move |plan: &mut Walk<'_>, place: Place| {
-                let (input, output) = (Span::input(bytes), Span::output(bytes));
-                scan::run(plan, place, Scan::Doubling, exclusive, input, output)
-            };
-            return Ok(Box::new(Stated::new(ranks, run)));
-        }
+        "scatter" | "scatterv" => Kind::Scatter,
+        "scan" => Kind::Scan,
+        "exscan" => Kind::Exscan,
         _ => anyhow::bail!("this collective is not simulated"),
     };
     let share = |bytes: usize| bytes.div_ceil(ranks as usize);

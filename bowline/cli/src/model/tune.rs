@@ -231,7 +231,7 @@ impl Tune {
             (false, false) => format!("costs, {}", self.transport.name()),
         };
         Ok(Found {
-            collective: call.collective.key(),
+            collective: call.collective.setting(),
             ranks: call.ranks,
             nodes: if self.spread { call.ranks } else { 1 },
             bytes: call.bytes,
@@ -303,6 +303,11 @@ impl Tune {
         let mut calls = Vec::new();
         for &ranks in &ranks {
             for &collective in &self.collective {
+                ensure!(
+                    collective.has_cells(),
+                    "--collective: uneven blocks and exclusive scans take the algorithms of {}; tune that",
+                    collective.setting()
+                );
                 let sizes = if collective == Collective::Barrier { &[0][..] } else { &sizes };
                 let lengths = sizes.iter().map(|&bytes| collective.length(ranks, bytes));
                 let limits = limits(&lengths.collect::<Vec<_>>())?;

@@ -102,9 +102,14 @@ fn every_collective_is_known_for_any_number_of_ranks() {
         "reduce",
         "allreduce",
         "gather",
+        "scatter",
         "allgather",
+        "allgatherv",
         "alltoall",
+        "alltoallv",
         "reduce-scatter",
+        "scan",
+        "exscan",
     ];
     for collective in all {
         for ranks in ["1", "2", "7", "100000"] {
@@ -113,6 +118,38 @@ fn every_collective_is_known_for_any_number_of_ranks() {
             }
         }
     }
+}
+
+/// A setting that a call does not allow leaves the choice to costs; lengths that a rank alone knows do not decide.
+#[test]
+fn blocks_of_different_lengths_and_prefix_reductions_are_chosen_by_costs() {
+    let of = |arguments: &[&str], setting: (&str, &str)| {
+        let mut command = command([&["explain", "--json", "--collective"], arguments].concat());
+        command.env("BOWLINE_COLL_COSTS", "tcp").env(setting.0, setting.1);
+        algorithms(&serde_json::from_str(&finish(command).success()).unwrap())
+    };
+    let gathered = ["allgatherv", "-n", "8", "--size", "8"];
+    assert_eq!(of(&gathered, ("BOWLINE_ALLGATHER", "ring")).1, "ring");
+    let (all, taken) = of(&gathered, ("BOWLINE_ALLGATHER", "doubling"));
+    assert!(taken == all[0] && all.len() == 3 && !all.contains(&"doubling".into()), "{all:?}");
+    for size in ["8", "1m"] {
+        let exchanged = ["alltoallv", "-n", "100", "--size", size];
+        assert_eq!(of(&exchanged, ("BOWLINE_ALLTOALL", "bruck")).1, "direct");
+    }
+    let prefixes = ["exscan", "-n", "64", "--size", "8"];
+    assert_eq!(of(&prefixes, ("BOWLINE_SCAN", "auto")).1, "doubling");
+    assert_eq!(of(&prefixes, ("BOWLINE_SCAN", "chain")).1, "chain");
+    let two = ["scan", "-n", "2", "--size", "1k"];
+    assert_eq!(of(&two, ("BOWLINE_SCAN", "auto")).1, "chain");
+}
+
+#[test]
+fn what_costs_leave_open_is_called_assumed() {
+    let far = told(&["bcast", "-n", "8", "--nodes", "2"], Some("shm,mark=50/tcp,at8=9/1,copy=0"));
+    let of = |place: usize| far["assumed"][place]["parameters"].as_array().unwrap().clone();
+    let has = |place, name: &str| of(place).contains(&Value::from(name));
+    assert!(!has(0, "mark") && has(0, "pipelining") && has(0, "copy"), "{far}");
+    assert!(!has(1, "copy") && !has(1, "required") && has(1, "receive"), "{far}");
 }
 
 #[test]

@@ -136,9 +136,10 @@ fn tables_are_tuned_shown_and_taken_by_jobs() {
             assert!(cell["collective"] != "allreduce" || !few, "{cell}");
         }
     }
+    let five = "allreduce,bcast,gather,scatter,scan";
     let cells =
-        tune("--measure --ranks 2,3 --size 8 --collective allreduce,bcast --best 3 --reps 3");
-    assert_eq!(cells.len(), 4);
+        tune(&format!("--measure --ranks 2,3 --size 8 --collective {five} --best 3 --reps 3"));
+    assert_eq!(cells.len(), 10);
     for cell in cells {
         let tried = cell["tried"].as_array().unwrap();
         let measured = tried.iter().all(|one| one["found_ns"].as_f64() > Some(0.0));
@@ -146,7 +147,7 @@ fn tables_are_tuned_shown_and_taken_by_jobs() {
     }
     // What was there before is still there.
     let text = std::fs::read_to_string(table).unwrap();
-    assert_eq!(text.lines().count(), 1 + 12, "{text}");
+    assert_eq!(text.lines().count(), 1 + 18, "{text}");
     let refused = bowline("model tune --simulate".split(' ')).failure(1);
     assert!(refused.contains("--transport tcp"), "{refused}");
 

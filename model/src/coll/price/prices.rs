@@ -10,7 +10,9 @@ use super::{
     AllreduceForm, Costs, CostsError, Crew, Load, Priced, Staged, allgather, barrier, bcast, reduce,
 };
 use crate::coll::bcast::CHAIN_PIECE;
-use crate::coll::forms::{Allgather, Alltoall, Barrier, Bcast, Form, Reduce, ReduceScatter, Scan, Tree};
+use crate::coll::forms::{
+    Allgather, Alltoall, Barrier, Bcast, Form, Reduce, ReduceScatter, Scan, Tree,
+};
 use crate::coll::layers::{Layered, bcast_within, reduce_within};
 use crate::coll::nodes::Nodes;
 

@@ -3,7 +3,7 @@
 use anyhow::{Result, anyhow, bail};
 use bowline_model::choice::{choose_under_skew, every};
 use bowline_model::coll::forms::{
-    Allgather, Alltoall, Barrier, Bcast, Form, Reduce, ReduceScatter, Tree,
+    Allgather, Alltoall, Barrier, Bcast, Form, Reduce, ReduceScatter, Scan, Tree,
 };
 use bowline_model::coll::price::{
     AllreduceForm, Costs, Crew, JobCosts, Priced, Prices, multiplying,
@@ -38,9 +38,11 @@ enum How {
     Reduce(Reduce),
     Allreduce(AllreduceForm),
     Gather(Tree),
+    Scatter(Tree),
     Allgather(Allgather),
     Alltoall(Alltoall),
     ReduceScatter(ReduceScatter),
+    Scan(Scan),
     Staged,
 }
 
@@ -66,15 +68,22 @@ pub(super) fn of(call: &Call, transport: Transport, costs: &Costs, share: f64) -
         Collective::Reduce => named(crew.reduces(costs, bytes, true), How::Reduce),
         Collective::Allreduce => allreduces(crew, costs, bytes),
         Collective::Gather => named(crew.gathers(costs, bytes), How::Gather),
-        Collective::Allgather => named(crew.allgathers(costs, bytes), How::Allgather),
-        Collective::Alltoall => named(crew.alltoalls(costs, bytes), How::Alltoall),
+        Collective::Scatter => named(crew.scatters(costs, bytes), How::Scatter),
+        // Those that take the algorithms of another one have no cells of their own, and are refused before.
+        Collective::Scan | Collective::Exscan => named(crew.scans(costs, bytes, false), How::Scan),
+        Collective::Allgather | Collective::Allgatherv => {
+            named(crew.allgathers(costs, bytes), How::Allgather)
+        }
+        Collective::Alltoall | Collective::Alltoallv => {
+            named(crew.alltoalls(costs, bytes), How::Alltoall)
+        }
         Collective::ReduceScatter => {
             named(crew.reduce_scatters(costs, length, true), How::ReduceScatter)
         }
     };
     let prices = Prices { crew, costs: JobCosts { near: *costs, far: *costs }, layers: None };
-    let what = collective.staged();
     if transport == Transport::Shm
+        && let Some(what) = collective.staged()
         && let Some(time) = prices.staged(what, length)
     {
         let messages = all.iter().find(|one| one.chosen).map_or(f64::INFINITY, |one| one.time);
@@ -127,6 +136,8 @@ impl Candidate {
             How::Reduce(how) => simulator.our_reduce(of(bytes), *how),
             How::Allreduce(how) => simulator.our_allreduce(of(bytes), how),
             How::Gather(how) => simulator.our_gather(of(bytes), *how),
+            How::Scatter(how) => simulator.our_scatter(of(bytes), *how),
+            How::Scan(how) => simulator.our_scan(of(bytes), *how),
             How::Allgather(how) => simulator.our_allgather(of(bytes), *how),
             How::Alltoall(how) => simulator.our_alltoall(of(bytes), *how),
             How::ReduceScatter(how) => {

@@ -81,7 +81,7 @@ fn cell(world: &World, tune: &Tune, call: &Call, costs: &Costs) -> Result<Vec<Tr
     let priced = candidates::of(call, tune.transport, costs, tune.share(call.ranks)).into_iter();
     let best = priced.take(tune.best as usize).map(|one| (one.word, Some(one.time)));
     let words: Vec<_> = [(String::from("auto"), None)].into_iter().chain(best).collect();
-    let key = call.collective.key();
+    let key = call.collective.setting();
     let with = |word: &str| world.dup_with_algorithms(&[(key, word)]);
     let comms: Vec<Communicator> =
         words.iter().map(|(word, _)| with(word)).collect::<Result<_, _>>()?;
@@ -138,9 +138,12 @@ impl Vectors {
         let (input, output) = match call.collective {
             Collective::Barrier => (0, 0),
             Collective::Bcast | Collective::Reduce | Collective::Allreduce => (count, count),
-            Collective::Gather | Collective::Allgather => (count, count * ranks),
-            Collective::Alltoall => (count * ranks, count * ranks),
-            Collective::ReduceScatter => (count * ranks, count),
+            Collective::Scan | Collective::Exscan => (count, count),
+            Collective::Gather | Collective::Allgather | Collective::Allgatherv => {
+                (count, count * ranks)
+            }
+            Collective::Alltoall | Collective::Alltoallv => (count * ranks, count * ranks),
+            Collective::Scatter | Collective::ReduceScatter => (count * ranks, count),
         };
         let own = i64::from(world.rank()) + 1;
         let (input, output) = (vec![own; input], vec![0; output]);
@@ -164,8 +167,10 @@ impl Vectors {
                 Collective::Reduce => comm.reduce(input, output, Sum, *root)?,
                 Collective::Allreduce => comm.allreduce(input, output, Sum)?,
                 Collective::Gather => comm.gather(input, output, *root)?,
-                Collective::Allgather => comm.allgather(input, output)?,
-                Collective::Alltoall => comm.alltoall(input, output)?,
+                Collective::Scatter => comm.scatter(input, output, *root)?,
+                Collective::Scan | Collective::Exscan => comm.scan(input, output, Sum)?,
+                Collective::Allgather | Collective::Allgatherv => comm.allgather(input, output)?,
+                Collective::Alltoall | Collective::Alltoallv => comm.alltoall(input, output)?,
                 Collective::ReduceScatter => comm.reduce_scatter_block(input, output, Sum)?,
             }
         }
@@ -185,13 +190,22 @@ impl Vectors {
             Collective::Bcast => ends(&self.output, i64::from(self.root) + 1),
             Collective::Reduce => comm.rank() != self.root || ends(&self.output, sum),
             Collective::Allreduce | Collective::ReduceScatter => ends(&self.output, sum),
+            Collective::Scatter => ends(&self.output, i64::from(self.root) + 1),
+            Collective::Scan | Collective::Exscan => {
+                let own = i64::from(comm.rank()) + 1;
+                ends(&self.output, own * (own + 1) / 2)
+            }
             Collective::Gather if comm.rank() != self.root => true,
-            Collective::Gather | Collective::Allgather | Collective::Alltoall => {
+            Collective::Gather
+            | Collective::Allgather
+            | Collective::Allgatherv
+            | Collective::Alltoall
+            | Collective::Alltoallv => {
                 let blocks = self.output.chunks_exact(self.count.max(1));
                 blocks.zip(1..).all(|(block, from)| ends(block, from))
             }
         };
-        ensure!(right, "{} is wrong", self.collective.key());
+        ensure!(right, "{} is wrong", self.collective.setting());
         Ok(())
     }
 }

@@ -420,15 +420,19 @@ impl Job {
         unended.map(|record| record.rank).collect()
     }
 
-    /// Leaves out what waits for something that no record has: a receive without its message, a collective that some
-    /// member did not come to, and what their ranks did after that. For records of which some break off. Gives the
-    /// number of messages, receives, collectives and waits that are left out.
+    /// Leaves out what waits for something that no record has: a receive without its message, a message without its
+    /// receive, a collective that some member did not come to, and what ranks that wait did after that. For records of
+    /// which some break off. Gives the number of messages, receives, collectives and waits that are left out.
     pub fn cut(&mut self) -> usize {
-        let counts: Vec<usize> = cut::reached(&self.ranks);
+        let reached = cut::reached(&self.ranks);
         let mut left_out = 0;
-        for (record, count) in self.ranks.iter_mut().zip(counts) {
-            left_out += record.events.len() - count;
+        for (record, (count, unreceived)) in self.ranks.iter_mut().zip(reached) {
+            left_out += record.events.len() - count + unreceived.len();
             record.events.truncate(count);
+            for place in unreceived {
+                // It takes no time in the simulation, as a wait that brought nothing.
+                record.events[place].what = What::Wait;
+            }
         }
         left_out
     }

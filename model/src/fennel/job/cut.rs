@@ -18,8 +18,9 @@ struct Meeting {
     over: bool,
 }
 
-/// The events of each rank that end.
-pub(super) fn reached(ranks: &[RankRecord]) -> Vec<usize> {
+/// The events of each rank that end, and of those the sends whose messages are received: the places of the others in each
+/// rank are given beside it.
+pub(super) fn reached(ranks: &[RankRecord]) -> Vec<(usize, Vec<usize>)> {
     let names = Names::default();
     let mut done = vec![0; ranks.len()];
     let mut calls: Vec<Calls> = ranks.iter().map(|_| Calls::default()).collect();
@@ -68,5 +69,18 @@ pub(super) fn reached(ranks: &[RankRecord]) -> Vec<usize> {
             done[own] += 1;
         }
     }
-    done
+    // Messages match in order, so the last ones of a line are those that are there still.
+    let unreceived = |(record, count): (&RankRecord, &usize)| {
+        let mut places = Vec::new();
+        for (place, event) in record.events[..*count].iter().enumerate().rev() {
+            let What::Send { to, comm, tag, .. } = &event.what else { continue };
+            let line = (record.rank, *to, names.comm(record, *comm), *tag);
+            if let Some(there) = messages.get_mut(&line).filter(|there| **there > 0) {
+                *there -= 1;
+                places.push(place);
+            }
+        }
+        (*count, places)
+    };
+    ranks.iter().zip(&done).map(unreceived).collect()
 }

@@ -128,8 +128,8 @@ fn collectives_that_do_not_match_are_named_by_those_who_wait() {
         let text = report.expect("two ranks start").stuck.expect("it is a deadlock").to_string();
         for words in [
             "rank 0: a message of nonblocking collective 0 (phase 0) from rank 1",
-            "while a message of blocking collective 0 (phase 0) from rank 1 is not received",
-            "rank 1: a message of blocking collective 0 (phase 0) from rank 0",
+            "while a message of blocking collective 0 (phase 1) from rank 1 is not received",
+            "rank 1: a message of blocking collective 0 (phase 1) from rank 0",
             "while a message of nonblocking collective 0 (phase 0) from rank 0 is not received",
             "(the last collective that it called is barrier)",
         ] {

@@ -87,9 +87,9 @@ impl Direct {
         message: Taken { length: 0, source: 0, tag: 0, copied: 0 },
     };
 
-    /// What the receive in this place waits for.
-    pub(crate) fn waits_for(&self) -> Option<Want> {
-        (self.stage == Stage::Armed).then_some(self.want)
+    /// The space in which the receive in this place waits, and for what.
+    pub(crate) fn waits_for(&self) -> Option<(u32, Want)> {
+        (self.stage == Stage::Armed).then_some((self.space, self.want))
     }
 
     /// Whether an arrival is for the receive in this place.

@@ -4,12 +4,14 @@
 
 use std::fmt;
 
-use bowline_base::slab::Key;
+use bowline_base::slab::{Key, Slab};
 
 use crate::engine::Engine;
 use crate::matching::{MatchEngine as _, Want};
 use crate::request::{Body, Send, SendKind, SendPhase};
 use crate::shared::SharedWorker;
+use crate::space::Space;
+use crate::unexpected::Unexpected;
 use crate::worker::Worker;
 
 /// Everything that a worker waits for; shown as a list with commas between.
@@ -79,8 +81,13 @@ fn text(worker: &Worker) -> String {
 fn list(engine: &mut Engine) -> (Vec<String>, bool) {
     let mut all = Vec::new();
     let mut collectives = false;
-    if let Some(want) = engine.direct.waits_for() {
-        all.push(receive(want, None));
+    if let Some((id, want)) = engine.direct.waits_for() {
+        let space = engine.spaces.get_mut(id);
+        all.push(receive(want, space.as_ref().and_then(|space| space.options.describe)));
+        if let Some(space) = space.filter(|space| space.options.collective) {
+            collectives = true;
+            not_received(space, &engine.unexpected, &mut all);
+        }
     }
     for space in engine.spaces.iter_mut() {
         let describe = space.options.describe;
@@ -90,18 +97,9 @@ fn list(engine: &mut Engine) -> (Vec<String>, bool) {
             false
         };
         space.engine.remove_posted_where(note, &mut Vec::new());
-        if !space.options.collective || all.len() == before {
-            continue;
-        }
-        collectives = true;
-        // Where ranks call different collectives, what the others have sent lies here.
-        let mut here = Vec::new();
-        space.engine.unexpected_values(&mut here);
-        for message in here.into_iter().filter_map(|key| engine.unexpected.get(Key::from_wire(key)))
-        {
-            let (source, tag) = (message.source, message.tag);
-            let what = describe.map_or_else(|| format!("tag {tag:#x}"), |describe| describe(tag));
-            all.push(format!("while a message of {what} from rank {source} is not received"));
+        if space.options.collective && all.len() > before {
+            collectives = true;
+            not_received(space, &engine.unexpected, &mut all);
         }
     }
     for (_, request) in engine.requests.iter().filter(|(_, request)| !request.done) {
@@ -136,6 +134,21 @@ fn list(engine: &mut Engine) -> (Vec<String>, bool) {
         }
     }
     (all, collectives)
+}
+
+/// The messages of collectives that have come and wait for a receive: what others have sent who call something else.
+fn not_received(space: &Space, unexpected: &Slab<Unexpected>, all: &mut Vec<String>) {
+    let mut here = Vec::new();
+    space.engine.unexpected_values(&mut here);
+    for message in here.into_iter().filter_map(|key| unexpected.get(Key::from_wire(key))) {
+        let (source, tag) = (message.source, message.tag);
+        let describe = space.options.describe;
+        let what = describe.map_or_else(|| format!("tag {tag:#x}"), |describe| describe(tag));
+        let text = format!("while a message of {what} from rank {source} is not received");
+        if !all.contains(&text) {
+            all.push(text);
+        }
+    }
 }
 
 /// A send that is not complete: to whom, with what tag, and what keeps it.

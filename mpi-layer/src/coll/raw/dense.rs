@@ -1,6 +1,6 @@
 //! Blocking collectives on elements that lie side by side, which need no layout: memory at addresses, and lengths in bytes.
 //!
-//! They do what those of [`raw`](super) do on such elements, in fewer instructions. What a caller promises is the same.
+//! They do what those of [`raw`](crate::raw) do on such elements, in fewer instructions. What a caller promises is the same.
 
 use super::ReduceOp;
 use crate::coll::arena::Buffers;
@@ -13,7 +13,7 @@ impl Communicator {
     /// Brings `len` bytes of `root` to all ranks.
     ///
     /// # Safety
-    /// As [`raw`](super) says.
+    /// As [`raw`](crate::raw) says.
     ///
     /// # Errors
     /// As for [`bcast_data`](Self::bcast_data).
@@ -28,7 +28,7 @@ impl Communicator {
     /// Combines the vectors of all ranks, of `len` bytes; the result goes to `received` at `root`, which counts nowhere else.
     ///
     /// # Safety
-    /// As [`raw`](super) says.
+    /// As [`raw`](crate::raw) says.
     ///
     /// # Errors
     /// As for [`bcast_data`](Self::bcast_data).
@@ -52,7 +52,7 @@ impl Communicator {
     /// Combines the vectors of all ranks, of `len` bytes; all get the result.
     ///
     /// # Safety
-    /// As [`raw`](super) says.
+    /// As [`raw`](crate::raw) says.
     ///
     /// # Errors
     /// As for [`allgather_data`](Self::allgather_data).
@@ -73,7 +73,7 @@ impl Communicator {
     /// Collects blocks of `len` bytes at all ranks; `received` is the first of them.
     ///
     /// # Safety
-    /// As [`raw`](super) says; all blocks together can be counted.
+    /// As [`raw`](crate::raw) says; all blocks together can be counted.
     ///
     /// # Errors
     /// As for [`allgather_data`](Self::allgather_data).
@@ -93,7 +93,7 @@ impl Communicator {
     /// Exchanges blocks of `len` bytes between all ranks; `send` and `received` are the first ones.
     ///
     /// # Safety
-    /// As [`raw`](super) says; all blocks together can be counted.
+    /// As [`raw`](crate::raw) says; all blocks together can be counted.
     ///
     /// # Errors
     /// As for [`allgather_data`](Self::allgather_data).

@@ -66,7 +66,7 @@ pub(crate) struct Space {
     /// Members that have failed.
     pub(crate) dead: Vec<Lost>,
     /// How many of `dead` the user has acknowledged: receives from any source work again.
-    pub(crate) acknowledged: usize,
+    pub(crate) acknowledged: u32,
     pub(crate) open: bool,
     /// Receives are posted with care: members are dead, or receives are announced.
     pub(crate) careful: bool,
@@ -105,7 +105,7 @@ impl Space {
         match source {
             _ if self.options.collective => self.dead.first().copied(),
             Some(rank) => self.dead.iter().copied().find(|lost| lost.rank == rank),
-            None => self.dead.get(self.acknowledged).copied(),
+            None => self.dead.get(self.acknowledged as usize).copied(),
         }
     }
 }

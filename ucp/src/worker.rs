@@ -453,7 +453,7 @@ impl Worker {
     /// Acknowledges the deaths known so far: receives from any source in `space` work again.
     pub fn acknowledge_failures(&self, space: u32) {
         if let Some(space) = self.inner.borrow_mut().engine.spaces.get_mut(space) {
-            space.acknowledged = space.dead.len();
+            space.acknowledged = space.dead.len() as u32;
         }
     }
 

@@ -99,7 +99,8 @@ fn by_order<F: PartialEq>(choose: impl Fn(usize, bool) -> F) -> [Limits<F>; 2] {
     [false, true].map(|commutative| Limits::of(|bytes| choose(bytes, commutative)))
 }
 
-/// So many powers of two are told apart in what the longest block of a rank is to the mean one.
+/// Number of classes of uneven blocks. The class is the ratio of the longest block to the mean one, rounded down to a power
+/// of two.
 const SPREADS: usize = 16;
 
 /// The width of elements that choices count with: vectors are cut as if they were bytes. Pieces are whole elements, at

@@ -172,8 +172,8 @@ impl Prices {
         if linear.time <= binomial.time { linear } else { binomial }
     }
 
-    /// The price of what a layer within nodes adds to a chain among them: the way of one piece, and what the others keep
-    /// its ranks busy. `load` is that of so many bytes.
+    /// The time that a layer within nodes adds to a chain among them. The first piece takes its whole way; each further
+    /// piece adds the time that ranks spend on its messages. `load` gives the load of a vector of some bytes.
     fn in_pieces(
         &self,
         most: u32,

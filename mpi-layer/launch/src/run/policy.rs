@@ -12,6 +12,8 @@
 //! 2. In `Ending` every living rank was sent SIGTERM, and each node kills its own when the grace
 //!    is over; in `Killed` they were killed.
 //! 3. Only what happens in `Running` can be the job's failure: deaths afterwards are our doing.
+//! 4. A rank that has left the job while another waits for it in a barrier may be about to say why:
+//!    its end is waited for, [`LAST_WORDS`] at most. A failed end is the job's failure then.
 
 use std::time::{Duration, Instant};
 
@@ -21,6 +23,18 @@ use super::{OnFailure, RunOptions, say};
 
 /// Exit code of a job that ran out of time, as `timeout` has it.
 const TIMED_OUT: i32 = 124;
+
+/// How long a rank may run on after it left the job while another rank waits for it in a barrier.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// A rank that waits in a barrier for one that has left the job.
+#[derive(Clone, Copy, Debug)]
+struct Stuck {
+    gone: u32,
+    waiting: u32,
+    /// When the wait for the end of `gone` is over. The next look at the clock sets it.
+    until: Option<Instant>,
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
@@ -61,6 +75,8 @@ pub(super) struct Policy {
     phase: Phase,
     interrupted: bool,
     failure: Option<Failure>,
+    /// A barrier that cannot be completed, while the process that left is still running.
+    stuck: Option<Stuck>,
     ranks: Vec<Whereabouts>,
     hosts: Vec<String>,
     ends: Vec<Option<RankEnd>>,
@@ -78,6 +94,7 @@ impl Policy {
             phase: Phase::Running,
             interrupted: false,
             failure: None,
+            stuck: None,
             ranks: vec![Whereabouts::default(); size],
             hosts: Vec::new(),
             ends: vec![None; size],
@@ -109,6 +126,9 @@ impl Policy {
                     let failure = self.of_rank(rank, end.code(), &end.to_string());
                     self.rank_failed(failure, orders);
                 }
+                if let Some(stuck) = self.stuck.filter(|stuck| stuck.gone == rank) {
+                    self.is_stuck(stuck, orders);
+                }
             }
             Told::Aborted { rank, code, message } => {
                 let what = match message.as_str() {
@@ -124,12 +144,13 @@ impl Policy {
                 self.rank_failed(failure, orders);
             }
             Told::Stuck { gone, waiting } => {
-                let what =
-                    format!("has left the job while rank {waiting} waits for it in a barrier");
-                let failure = self.of_rank(gone, 1, &what);
-                self.fail(failure);
-                // Those who wait would wait for ever, whatever the user wants of failures.
-                self.end_job(orders);
+                let until = self.stuck.and_then(|stuck| stuck.until);
+                let stuck = Stuck { gone, waiting, until };
+                if self.has_ended(gone) {
+                    self.is_stuck(stuck, orders);
+                } else {
+                    self.stuck = Some(stuck);
+                }
             }
             Told::Left { .. } | Told::AllIn => {}
         }
@@ -208,11 +229,23 @@ impl Policy {
 
     /// When [`look_at_the_clock`](Self::look_at_the_clock) has something to do.
     pub(super) fn next_look(&self) -> Option<Instant> {
-        self.deadline.filter(|_| self.phase == Phase::Running)
+        let stuck = self.stuck.and_then(|stuck| stuck.until);
+        let next = [self.deadline, stuck].into_iter().flatten().min();
+        next.filter(|_| self.phase == Phase::Running)
     }
 
     pub(super) fn look_at_the_clock(&mut self, now: Instant, orders: &mut Vec<Order>) {
-        if self.next_look().is_some_and(|at| at <= now) {
+        if self.phase != Phase::Running {
+            return;
+        }
+        if let Some(stuck) = &mut self.stuck {
+            let until = *stuck.until.get_or_insert(now + LAST_WORDS);
+            if until <= now {
+                let stuck = *stuck;
+                self.is_stuck(stuck, orders);
+            }
+        }
+        if self.phase == Phase::Running && self.deadline.is_some_and(|at| at <= now) {
             let limit = self.limit;
             self.fail(Failure {
                 rank: None,
@@ -258,6 +291,18 @@ impl Policy {
             }
             self.failure = Some(failure);
         }
+    }
+
+    /// Nobody can complete a barrier. The failure of the rank that left, if it has one, was noted
+    /// before and is the reason.
+    fn is_stuck(&mut self, stuck: Stuck, orders: &mut Vec<Order>) {
+        let Stuck { gone, waiting, .. } = stuck;
+        self.stuck = None;
+        let what = format!("has left the job while rank {waiting} waits for it in a barrier");
+        let failure = self.of_rank(gone, 1, &what);
+        self.fail(failure);
+        // Those who wait would wait for ever, whatever the user wants of failures.
+        self.end_job(orders);
     }
 
     fn rank_failed(&mut self, failure: Failure, orders: &mut Vec<Order>) {
@@ -332,6 +377,34 @@ mod tests {
         let sentence = failure.unwrap().sentence;
         assert!(!sentence.chars().any(char::is_control), "{sentence:?}");
         assert!(sentence.contains("all\\u{1b}]0;is\\u{7} well\\r\\nbowline"), "{sentence}");
+    }
+
+    #[test]
+    fn who_leaves_during_a_barrier_may_say_why() {
+        let stuck = Told::Stuck { gone: 0, waiting: 1 };
+        let now = Instant::now();
+        let ends = |end: Option<RankEnd>, on_failure| {
+            let mut policy = policy(on_failure);
+            let mut orders = Vec::new();
+            policy.told(stuck.clone(), &mut orders);
+            policy.look_at_the_clock(now, &mut orders);
+            assert_eq!((orders.len(), policy.next_look()), (0, Some(now + LAST_WORDS)));
+            match end {
+                Some(end) => policy.told(Told::Ended { rank: 0, end }, &mut orders),
+                None => policy.look_at_the_clock(now + LAST_WORDS, &mut orders),
+            }
+            assert_eq!(orders.last(), Some(&Order::End));
+            assert_eq!(policy.next_look(), None);
+            policy.verdict().0.unwrap().sentence
+        };
+        for how in [OnFailure::Abort, OnFailure::Continue] {
+            let failed = ends(Some(RankEnd::Exited(3)), how);
+            assert!(failed.contains("exited with code 3"), "{failed}");
+            for end in [Some(RankEnd::Exited(0)), None] {
+                let left = ends(end, how);
+                assert!(left.contains("while rank 1 waits for it in a barrier"), "{left}");
+            }
+        }
     }
 
     #[test]

@@ -16,6 +16,8 @@ mod user;
 
 use std::marker::PhantomData;
 
+use bowline_model::coll::price::OpClass;
+
 use self::kernels::{Kernel, Pairwise, each, locate};
 pub use self::numbers::{Arithmetic, Bits, Ordered};
 use crate::datatype::{Datatype, Located};
@@ -43,6 +45,12 @@ pub trait Operation<T: Datatype> {
     #[doc(hidden)]
     fn own_loop(&self) -> Option<OwnLoop<T>> {
         None
+    }
+
+    /// How long its bytes take, by which algorithms are chosen. The same at all ranks.
+    #[doc(hidden)]
+    fn class(&self) -> OpClass {
+        OpClass::Function
     }
 }
 
@@ -79,6 +87,10 @@ impl<T: Datatype, O: Operation<T> + ?Sized> Operation<T> for &O {
     fn own_loop(&self) -> Option<OwnLoop<T>> {
         (**self).own_loop()
     }
+
+    fn class(&self) -> OpClass {
+        (**self).class()
+    }
 }
 
 macro_rules! predefined {
@@ -112,6 +124,12 @@ macro_rules! predefined {
                 // What the program says of a type of its own is its code.
                 // SAFETY: it is made for `T`.
                 <T as $bound>::OF_LIBRARY.then(|| unsafe { OwnLoop::new(each::<T, Self>) })
+            }
+
+            #[inline]
+            fn class(&self) -> OpClass {
+                // As `Predefined::class` has it of the same types.
+                if <T as $bound>::OF_LIBRARY { OpClass::Vector } else { OpClass::Function }
             }
         }
     )*};
@@ -166,6 +184,10 @@ macro_rules! locating {
             fn own_loop(&self) -> Option<OwnLoop<Located<V, L>>> {
                 // SAFETY: it is made for a value and a location side by side, which such a `Located` is.
                 Some(unsafe { OwnLoop::new(locate::<V, L, $greatest>) })
+            }
+
+            fn class(&self) -> OpClass {
+                OpClass::Pairs
             }
         }
     )*};

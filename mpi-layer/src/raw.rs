@@ -29,6 +29,8 @@ use crate::probe::ClaimedMessage;
 pub use crate::coll::engine::Operands;
 pub use crate::coll::raw::{Again, Call, Data, Later, Now, ReduceOp, reduce_local};
 pub use crate::coll::run::Run;
+pub use bowline_model::coll::price::OpClass;
+
 pub use crate::op::untyped::{Kernel, LaidOut, Predefined, UserFunction};
 
 impl Communicator {

@@ -1,6 +1,6 @@
 //! The collectives whose algorithms have prices, as commands name them.
 
-use bowline_model::coll::price::Staged;
+use bowline_model::coll::price::{OpClass, Staged};
 use clap::ValueEnum;
 
 /// A collective.
@@ -23,7 +23,35 @@ pub(crate) enum Collective {
     Exscan,
 }
 
+/// The class of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Class {
+    Vector,
+    Pairs,
+    Scalar,
+    Function,
+}
+
+impl From<Class> for OpClass {
+    fn from(class: Class) -> Self {
+        match class {
+            Class::Vector => Self::Vector,
+            Class::Pairs => Self::Pairs,
+            Class::Scalar => Self::Scalar,
+            Class::Function => Self::Function,
+        }
+    }
+}
+
 impl Collective {
+    /// Whether it has an operation.
+    pub(crate) const fn reduces(self) -> bool {
+        matches!(
+            self,
+            Self::Reduce | Self::Allreduce | Self::ReduceScatter | Self::Scan | Self::Exscan
+        )
+    }
+
     /// The collective whose algorithms settings and tables name for this one.
     pub(crate) const fn setting(self) -> &'static str {
         match self {

@@ -10,11 +10,12 @@ mod protocols;
 use std::fmt::Write;
 use std::process::ExitCode;
 
-use crate::collective::Collective;
+use crate::collective::{Class, Collective};
 use anyhow::{Context as _, ensure};
 use bowline::ucp::matching::EngineKind;
 use bowline::ucp::proto::Op;
 use bowline::ucp::{LaneReport, SpaceOptions, Worker};
+use bowline_model::coll::price::Operands;
 use protocols::{Carried, Protocols};
 use serde::Serialize;
 
@@ -39,7 +40,9 @@ Examples:
   BOWLINE_COLL_COSTS=tcp,pipelining=100000 bowline explain --collective bcast --ranks 1000
                                                       on a network with 100 microseconds of latency
   bowline explain --collective allreduce --ranks 64 --nodes 8
-                                                      with algorithms in layers, within nodes and between them")]
+                                                      with algorithms in layers, within nodes and between them
+  bowline explain --collective allreduce --ranks 8 --class function --width 64
+                                                      of an operation of the program's on elements of 64 bytes")]
 pub(crate) struct Args {
     /// Number of ranks; under a launcher that says.
     #[arg(short = 'n', long, value_name = "N", default_value_t = 2,
@@ -60,6 +63,17 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NODES", requires = "collective", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..))]
     nodes: u32,
+    /// The class of a reduction's operation: predefined on numbers with vector instructions, on pairs of a value and a
+    /// location, on other numbers (long double, 2 or 16 bytes), or a function of the program's.
+    #[arg(long, value_enum, requires = "collective", default_value_t = Class::Vector)]
+    class: Class,
+    /// Bytes of an element of a reduction.
+    #[arg(long, value_name = "BYTES", requires = "collective", default_value_t = 8,
+          value_parser = clap::value_parser!(u32).range(1..))]
+    width: u32,
+    /// The operation of a reduction is not commutative.
+    #[arg(long, requires = "collective")]
+    ordered: bool,
     /// The rank that is asked.
     #[arg(long, value_name = "R", default_value_t = 0)]
     rank: u32,
@@ -168,7 +182,9 @@ pub(crate) fn main(args: &Args, as_rank: bool) -> anyhow::Result<ExitCode> {
             nodes <= ranks,
             "--nodes {nodes}: there are {ranks} ranks, at least one on each node"
         );
-        let report = collective::report(&config, name, (ranks, nodes), args.share, &args.size)?;
+        let operands = Operands::new(!args.ordered, args.class.into(), args.width as usize);
+        let of = (name, operands);
+        let report = collective::report(&config, of, (ranks, nodes), args.share, &args.size)?;
         match args.json {
             true => output::print_json(&report)?,
             false => output::print(&report.text()?)?,

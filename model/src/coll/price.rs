@@ -15,6 +15,7 @@ mod levels;
 mod limits;
 mod load;
 mod multiply;
+mod operands;
 mod prices;
 mod staged;
 
@@ -26,6 +27,7 @@ pub use counts::{
 pub use limits::Limits;
 pub use load::Load;
 pub use multiply::multiplying;
+pub use operands::{OpClass, Operands};
 pub(crate) use prices::NODES;
 pub use prices::{JobCosts, Layers, Prices, Way};
 pub use staged::{LINE_BYTES, RANKS_MAX, Staged};
@@ -130,7 +132,15 @@ impl Crew {
     }
 
     /// All algorithms of reductions of vectors of `bytes`.
-    pub fn reduces(self, costs: &Costs, bytes: usize, commutative: bool) -> Vec<Priced<Reduce>> {
+    pub fn reduces(
+        self,
+        costs: &Costs,
+        bytes: usize,
+        operands: impl Into<Operands>,
+    ) -> Vec<Priced<Reduce>> {
+        let operands = operands.into();
+        let (commutative, vector) = (operands.commutative(), (bytes, operands.width()));
+        let costs = &costs.combining(operands.class());
         let tree = if commutative { Reduce::Binomial } else { Reduce::Ordered };
         let mut all = vec![Reduce::Flat, tree, Reduce::Halving];
         if commutative {
@@ -140,7 +150,7 @@ impl Crew {
             all.extend(self.pieces().map(Reduce::TwoTrees));
         }
         let all = all.into_iter();
-        sorted(self, costs, all.map(|how| (how, reduce(self.ranks, how, bytes))))
+        sorted(self, costs, all.map(|how| (how, reduce(self.ranks, how, vector))))
     }
 
     /// All algorithms of allreduces of vectors of `bytes`: the forms, and the [`candidates`] of recursive multiplying
@@ -149,12 +159,15 @@ impl Crew {
         self,
         costs: &Costs,
         bytes: usize,
-        commutative: bool,
+        operands: impl Into<Operands>,
     ) -> Vec<Priced<AllreduceForm>> {
+        let operands = operands.into();
+        let (commutative, vector) = (operands.commutative(), (bytes, operands.width()));
+        let costs = &costs.combining(operands.class());
         let forms =
             [Allreduce::Doubling, Allreduce::Halving, Allreduce::Flat, Allreduce::ReduceBcast];
         let mut all: Vec<_> =
-            forms.map(|how| (AllreduceForm::Form(how), allreduce(self.ranks, how, bytes))).into();
+            forms.map(|how| (AllreduceForm::Form(how), allreduce(self.ranks, how, vector))).into();
         let mut schedules = candidates(self.ranks, costs.ratio(bytes), commutative);
         let nested = self.nested(costs, bytes).into_iter();
         schedules.extend(nested.filter(|schedule| commutative || schedule.keeps_order()));
@@ -165,7 +178,7 @@ impl Crew {
             schedules.extend(Some(late).filter(|late| allowed && !schedules.contains(late)));
         }
         all.extend(schedules.into_iter().map(|schedule| {
-            let load = multiplying(&schedule, bytes);
+            let load = multiplying(&schedule, vector);
             (AllreduceForm::Multiplying(schedule), load)
         }));
         sorted(self, costs, all)
@@ -225,8 +238,15 @@ impl Crew {
     }
 
     /// All algorithms of prefix reductions of vectors of `bytes`, with the own vector or without it. Both keep order.
-    pub fn scans(self, costs: &Costs, bytes: usize, exclusive: bool) -> Vec<Priced<Scan>> {
+    pub fn scans(
+        self,
+        costs: &Costs,
+        bytes: usize,
+        exclusive: bool,
+        class: OpClass,
+    ) -> Vec<Priced<Scan>> {
         let all = [Scan::Doubling, Scan::Chain];
+        let costs = &costs.combining(class);
         sorted(self, costs, all.map(|how| (how, scan(self.ranks, how, exclusive, bytes))))
     }
 
@@ -250,8 +270,11 @@ impl Crew {
         self,
         costs: &Costs,
         total: usize,
-        commutative: bool,
+        operands: impl Into<Operands>,
     ) -> Vec<Priced<ReduceScatter>> {
+        let operands = operands.into();
+        let commutative = operands.commutative();
+        let costs = &costs.combining(operands.class());
         use ReduceScatter::{Direct, Halving, Multiplying, Ordered, Pairwise, ViaRoot};
         let all = [Direct, ViaRoot, Pairwise, Halving].into_iter();
         let all =

@@ -289,7 +289,7 @@ impl Simulator {
     /// A reduction of this project's.
     pub fn our_reduce(&self, call: Call, how: forms::Reduce) -> Ran {
         if let forms::Reduce::TwoTrees(_) = how {
-            let load = price::reduce(call.ranks, how, call.bytes);
+            let load = price::reduce(call.ranks, how, (call.bytes, call.width));
             return self.in_pieces(call.ranks, load, |plan, place| {
                 coll::reduce::run(plan, place, how, 0, vectors(call))
             });
@@ -411,6 +411,9 @@ mod tests {
         byte: 0.4,
         copy: 0.1,
         reduce: 0.15,
+        pairs: 0.3,
+        scalar: 0.6,
+        function: 0.3,
         switch: 0.0,
         mark: 0.0,
         slot: 0.0,
@@ -463,7 +466,7 @@ mod tests {
                 let load = price::bcast(ranks, how, call.bytes);
                 near("bcast", call, (load, 0.15), simulator.our_bcast(call, how));
                 let how = forms::Reduce::TwoTrees(kilobytes);
-                let load = price::reduce(ranks, how, call.bytes);
+                let load = price::reduce(ranks, how, (call.bytes, call.width));
                 near("reduce", call, (load, 0.15), simulator.our_reduce(call, how));
             }
         }

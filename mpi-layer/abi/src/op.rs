@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use bowline_mpi::raw::{Kernel, LaidOut, Operands, Predefined, ReduceOp, reduce_local};
+use bowline_mpi::raw::{Kernel, LaidOut, OpClass, Operands, Predefined, ReduceOp, reduce_local};
 
 use crate::arg::Out;
 use crate::elements::Buffer;
@@ -191,10 +191,11 @@ impl Library {
                 let kernel = op.kernel(of).filter(|_| op.reduces());
                 let kernel = kernel.ok_or_else(|| not_for_the_type(op, datatype))?;
                 let size = of.size();
-                let commutative = op.is_commutative();
-                self.reduced.set(Some(Reduced { op: handle, datatype, kernel, size, commutative }));
+                let (commutative, class) = (op.is_commutative(), op.class(of));
+                let reduced = Reduced { op: handle, datatype, kernel, size, commutative, class };
+                self.reduced.set(Some(reduced));
                 // SAFETY: the kernel is one for elements of this type.
-                Ok(unsafe { ReduceOp::of_kernel(kernel, size, commutative) })
+                Ok(unsafe { ReduceOp::of_kernel(kernel, size, commutative, class) })
             }
             Operation::User(op) => {
                 let commutative = op.commutative;
@@ -219,6 +220,7 @@ pub(crate) struct Reduced {
     /// Bytes of an element.
     pub(crate) size: usize,
     pub(crate) commutative: bool,
+    pub(crate) class: OpClass,
 }
 
 #[cold]

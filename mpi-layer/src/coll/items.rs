@@ -50,7 +50,7 @@ pub(crate) fn combine<T: Datatype>(op: impl Operation<T> + 'static) -> ReduceOp 
     let commutative = op.is_commutative();
     if let Some(own) = op.own_loop() {
         // SAFETY: it is made for elements of `T`.
-        return unsafe { ReduceOp::of_kernel(own.kernel, size_of::<T>(), commutative) };
+        return unsafe { ReduceOp::of_kernel(own.kernel, size_of::<T>(), commutative, op.class()) };
     }
     let combine = move |operands: &Operands<'_>| {
         let (left, right, len) = (operands.left(), operands.right(), operands.len());

@@ -15,7 +15,7 @@ use bowline_model::coll::forms::{
 use bowline_model::coll::layers::Layered;
 use bowline_model::coll::nodes::Nodes;
 use bowline_model::coll::price::{
-    AllreduceForm, Crew, Layers, Limits, Priced, Prices, Staged, Way,
+    AllreduceForm, Crew, Layers, Limits, OpClass, Operands, Priced, Prices, Staged, Way,
 };
 use bowline_model::coll::reduce_scatter;
 use bowline_model::coll::tuned::Tuned;
@@ -50,7 +50,40 @@ pub(crate) struct Choice<W> {
 #[derive(Debug)]
 struct Allreduces {
     ways: Vec<AllreduceWay>,
-    by_length: [Limits<Choice<usize>>; 2],
+    by_length: Limits<Choice<usize>>,
+}
+
+/// What is chosen for operations, as they come: a list, since programs have few of them. Prices know few widths, which
+/// bounds it.
+#[derive(Debug)]
+struct ByOperands<T>(OnceCell<Box<OfOperands<T>>>);
+
+#[derive(Debug)]
+struct OfOperands<T> {
+    operands: Operands,
+    value: T,
+    next: ByOperands<T>,
+}
+
+impl<T> ByOperands<T> {
+    const fn new() -> Self {
+        Self(OnceCell::new())
+    }
+
+    /// What is chosen for an operation, which `make` finds when it comes first.
+    #[inline]
+    fn get(&self, operands: Operands, make: impl Fn() -> T) -> &T {
+        let mut at = self;
+        loop {
+            let entry = at.0.get_or_init(|| {
+                Box::new(OfOperands { operands, value: make(), next: Self::new() })
+            });
+            if entry.operands == operands {
+                return &entry.value;
+            }
+            at = &entry.next;
+        }
+    }
 }
 
 /// What choices depend on beside lengths, at all ranks the same.
@@ -72,9 +105,8 @@ pub(crate) struct Chosen {
     basis: Basis,
     barrier: Choice<Way<Barrier>>,
     bcast: OnceCell<Limits<Choice<Way<Bcast>>>>,
-    /// For operations that are not commutative, and for those that are.
-    reduce: OnceCell<[Limits<Choice<Way<Reduce>>>; 2]>,
-    allreduce: OnceCell<Allreduces>,
+    reduce: ByOperands<Limits<Choice<Way<Reduce>>>>,
+    allreduce: ByOperands<Allreduces>,
     gather: OnceCell<Limits<Choice<Tree>>>,
     scatter: OnceCell<Limits<Tree>>,
     allgather: OnceCell<Limits<Choice<Way<Allgather>>>>,
@@ -82,9 +114,9 @@ pub(crate) struct Chosen {
     allgatherv: [OnceCell<Limits<Allgather>>; SPREADS],
     alltoall: OnceCell<Limits<Choice<Alltoall>>>,
     alltoallv: OnceCell<u32>,
-    reduce_scatter: OnceCell<[Limits<Choice<Way<ReduceScatter>>>; 2]>,
+    reduce_scatter: ByOperands<Limits<Choice<Way<ReduceScatter>>>>,
     /// With the own vector, and without it.
-    scan: OnceCell<[Limits<Scan>; 2]>,
+    scan: [ByOperands<Limits<Scan>>; 2],
     /// What has taken the place of these. They stay, since a collective that has begun goes by them.
     next: OnceCell<Box<Self>>,
 }
@@ -94,21 +126,12 @@ fn first<F>(all: Vec<Priced<F>>) -> Priced<F> {
     all.into_iter().next().expect("every collective has an algorithm")
 }
 
-/// A choice for operations that are not commutative, and one for those that are.
-fn by_order<F: PartialEq>(choose: impl Fn(usize, bool) -> F) -> [Limits<F>; 2] {
-    [false, true].map(|commutative| Limits::of(|bytes| choose(bytes, commutative)))
-}
-
 /// Number of classes of uneven blocks. The class is the ratio of the longest block to the mean one, rounded down to a power
 /// of two.
 const SPREADS: usize = 16;
 
-/// The width of elements that choices count with: vectors are cut as if they were bytes. Pieces are whole elements, at
-/// most one longer than bytes would be, which no price of a predefined type shows (a test of the crate `bowline-model`
-/// cuts 1 KB in elements of 32 bytes). Choices then hold for all types, and one table of them is enough. A type of the
-/// user's whose elements are longer than pieces may get an algorithm that cuts where another would be quicker; results are
-/// right. What a byte of a reduction takes is one cost likewise: operations on different types were not measured apart.
-const WIDTH: usize = 1;
+/// The class of what combines nothing, which no price of it looks at.
+const NO_OP: OpClass = OpClass::Vector;
 
 /// The form that is asked for, if a call allows it.
 fn if_allowed<F: Copy>(asked: Asked<F>, allowed: impl Fn(&F) -> bool) -> Asked<F> {
@@ -135,11 +158,12 @@ impl Basis {
         }
     }
 
-    /// What is asked for, or the cheapest, or what the table says; `what` of `bytes` is what shared memory would do.
+    /// What is asked for, or the cheapest, or what the table says; `what` of `bytes` is what shared memory would do, with an
+    /// operation of that class if it has one.
     fn choose<W>(
         &self,
         asked: Asked<W>,
-        (what, bytes): (Staged, usize),
+        (what, bytes, class): (Staged, usize, OpClass),
         priced: impl FnOnce(&Prices) -> Vec<Priced<W>>,
         table: impl FnOnce() -> W,
     ) -> Choice<W> {
@@ -156,7 +180,7 @@ impl Basis {
             return Choice { messages: table(), staged: is_asked || shared };
         };
         let Priced { form: messages, time } = first(priced(prices));
-        let staged = is_asked || prices.chooses_staged(what, bytes, time);
+        let staged = is_asked || prices.chooses_staged(what, bytes, class, time);
         Choice { messages, staged }
     }
 
@@ -181,26 +205,28 @@ impl Basis {
         let allowed = |way: &Way<Barrier>| self.allows(way, false, |_, _, _| true);
         let asked = self.asked(("barrier", 0), |all| all.barrier, allowed);
         let table = || Way::Form(self.shape.barrier());
-        self.choose(asked, (Staged::Barrier, 0), Prices::barriers, table)
+        self.choose(asked, (Staged::Barrier, 0, NO_OP), Prices::barriers, table)
     }
 
     fn bcast(&self, bytes: usize) -> Choice<Way<Bcast>> {
         let allowed = |way: &Way<Bcast>| self.allows(way, false, |_, _, _| true);
         let asked = self.asked(("bcast", bytes), |all| all.bcast, allowed);
         let table = || Way::Form(self.shape.bcast(bytes));
-        self.choose(asked, (Staged::Bcast, bytes), |prices| prices.bcasts(bytes), table)
+        self.choose(asked, (Staged::Bcast, bytes, NO_OP), |prices| prices.bcasts(bytes), table)
     }
 
-    fn reduce(&self, bytes: usize, commutative: bool) -> Choice<Way<Reduce>> {
+    fn reduce(&self, bytes: usize, operands: Operands) -> Choice<Way<Reduce>> {
+        let (commutative, width) = (operands.commutative(), operands.width());
         let in_order = |how: &Reduce, _, _| commutative || how.keeps_order();
         let allowed = |way: &Way<Reduce>| self.allows(way, !commutative, in_order);
         let asked = self.asked(("reduce", bytes), |all| all.reduce, allowed);
-        let table = || Way::Form(self.shape.reduce(bytes, WIDTH, commutative));
-        let priced = |prices: &Prices| prices.reduces(bytes, commutative);
-        self.choose(asked, (Staged::Reduce, bytes), priced, table)
+        let table = || Way::Form(self.shape.reduce(bytes, width, commutative));
+        let priced = |prices: &Prices| prices.reduces(bytes, operands);
+        self.choose(asked, (Staged::Reduce, bytes, operands.class()), priced, table)
     }
 
-    fn allreduce(&self, bytes: usize, commutative: bool) -> Choice<Way<AllreduceForm>> {
+    fn allreduce(&self, bytes: usize, operands: Operands) -> Choice<Way<AllreduceForm>> {
+        let (commutative, width) = (operands.commutative(), operands.width());
         let among = |wanted: &WantedAllreduce, ranks| match wanted.form() {
             Some(form) => Some(AllreduceForm::Form(form)),
             None => wanted.schedule(ranks, commutative).map(AllreduceForm::Multiplying),
@@ -222,23 +248,21 @@ impl Basis {
             Asked::Auto => self.tuned.find("allreduce", bytes).map_or(Asked::Auto, of),
             asked => asked,
         };
-        let table = || Way::Form(AllreduceForm::Form(self.shape.allreduce(bytes, WIDTH)));
-        let priced = |prices: &Prices| prices.allreduces(bytes, commutative);
-        self.choose(asked, (Staged::Allreduce, bytes), priced, table)
+        let table = || Way::Form(AllreduceForm::Form(self.shape.allreduce(bytes, width)));
+        let priced = |prices: &Prices| prices.allreduces(bytes, operands);
+        self.choose(asked, (Staged::Allreduce, bytes, operands.class()), priced, table)
     }
 
-    fn allreduces(&self, rank: u32) -> Allreduces {
+    fn allreduces(&self, rank: u32, operands: Operands) -> Allreduces {
         let mut forms: Vec<Way<AllreduceForm>> = Vec::new();
-        let by_length = by_order(|bytes, commutative| self.allreduce(bytes, commutative));
-        let by_length = by_length.map(|limits| {
-            limits.map(|Choice { messages, staged }| {
-                let known = forms.iter().position(|known| known == messages);
-                let messages = known.unwrap_or_else(|| {
-                    forms.push(messages.clone());
-                    forms.len() - 1
-                });
-                Choice { messages, staged: *staged }
-            })
+        let limits = Limits::of(|bytes| self.allreduce(bytes, operands));
+        let by_length = limits.map(|Choice { messages, staged }| {
+            let known = forms.iter().position(|known| known == messages);
+            let messages = known.unwrap_or_else(|| {
+                forms.push(messages.clone());
+                forms.len() - 1
+            });
+            Choice { messages, staged: *staged }
         });
         let node = self.nodes.as_ref().map_or(0, |nodes| nodes.node(rank));
         let way = |form| match form {
@@ -259,7 +283,7 @@ impl Basis {
 
     fn gather(&self, block: usize) -> Choice<Tree> {
         let table = || self.shape.tree(block);
-        let staged = (Staged::Gather, block);
+        let staged = (Staged::Gather, block, NO_OP);
         let asked = self.asked(("gather", block), |all| all.gather, |_| true);
         self.choose(asked, staged, |prices| prices.gathers(block), table)
     }
@@ -282,7 +306,12 @@ impl Basis {
         let allowed = |way: &Way<Allgather>| self.allows(way, true, suits);
         let asked = self.asked(("allgather", block), |all| all.allgather, allowed);
         let table = || Way::Form(self.shape.allgather(block));
-        self.choose(asked, (Staged::Allgather, block), |prices| prices.allgathers(block), table)
+        self.choose(
+            asked,
+            (Staged::Allgather, block, NO_OP),
+            |prices| prices.allgathers(block),
+            table,
+        )
     }
 
     /// For blocks of `total` bytes together, the longest of which is 2 to the power of `spread` times the mean one.
@@ -301,7 +330,7 @@ impl Basis {
 
     fn alltoall(&self, block: usize) -> Choice<Alltoall> {
         let table = || self.shape.alltoall(block);
-        let staged = (Staged::Alltoall, block);
+        let staged = (Staged::Alltoall, block, NO_OP);
         let asked = self.asked(("alltoall", block), |all| all.alltoall, |_| true);
         self.choose(asked, staged, |prices| prices.alltoalls(block), table)
     }
@@ -317,23 +346,24 @@ impl Basis {
         }
     }
 
-    fn scan(&self, bytes: usize, exclusive: bool) -> Scan {
+    fn scan(&self, bytes: usize, exclusive: bool, class: OpClass) -> Scan {
         let tuned = || self.tuned.find("scan", bytes)?.scan;
         let asked = self.wanted.scan.or_else(tuned);
         asked.unwrap_or_else(|| match &self.prices {
-            Some(prices) => first(prices.scans(bytes, exclusive)).form,
+            Some(prices) => first(prices.scans(bytes, exclusive, class)).form,
             None => self.shape.scan(),
         })
     }
 
-    fn reduce_scatter(&self, total: usize, commutative: bool) -> Choice<Way<ReduceScatter>> {
+    fn reduce_scatter(&self, total: usize, operands: Operands) -> Choice<Way<ReduceScatter>> {
+        let commutative = operands.commutative();
         let suits =
             |how: &ReduceScatter, ranks, _| reduce_scatter::allows(*how, ranks, commutative);
         let allowed = |way: &Way<ReduceScatter>| self.allows(way, true, suits);
         let asked = self.asked(("reduce_scatter", total), |all| all.reduce_scatter, allowed);
         let table = || Way::Form(self.shape.reduce_scatter(total, commutative));
-        let priced = |prices: &Prices| prices.reduce_scatters(total, commutative);
-        self.choose(asked, (Staged::ReduceScatter, total), priced, table)
+        let priced = |prices: &Prices| prices.reduce_scatters(total, operands);
+        self.choose(asked, (Staged::ReduceScatter, total, operands.class()), priced, table)
     }
 }
 
@@ -362,16 +392,16 @@ impl Chosen {
             barrier: basis.barrier(),
             basis,
             bcast: OnceCell::new(),
-            reduce: OnceCell::new(),
-            allreduce: OnceCell::new(),
+            reduce: ByOperands::new(),
+            allreduce: ByOperands::new(),
             gather: OnceCell::new(),
             scatter: OnceCell::new(),
             allgather: OnceCell::new(),
             allgatherv: [const { OnceCell::new() }; SPREADS],
             alltoall: OnceCell::new(),
             alltoallv: OnceCell::new(),
-            reduce_scatter: OnceCell::new(),
-            scan: OnceCell::new(),
+            reduce_scatter: ByOperands::new(),
+            scan: [const { ByOperands::new() }; 2],
             next: OnceCell::new(),
         }
     }
@@ -482,21 +512,21 @@ impl Communicator {
     }
 
     #[inline]
-    pub(super) fn reduce_choice(&self, bytes: usize, commutative: bool) -> &Choice<Way<Reduce>> {
+    pub(super) fn reduce_choice(&self, bytes: usize, operands: Operands) -> &Choice<Way<Reduce>> {
         let Chosen { basis, reduce, .. } = self.chosen();
-        let all = reduce.get_or_init(|| by_order(|bytes, order| basis.reduce(bytes, order)));
-        all[usize::from(commutative)].find(bytes)
+        let make = || Limits::of(|bytes| basis.reduce(bytes, operands));
+        reduce.get(operands, make).find(bytes)
     }
 
     #[inline]
     pub(super) fn allreduce_choice(
         &self,
         bytes: usize,
-        commutative: bool,
+        operands: Operands,
     ) -> Choice<&AllreduceWay> {
         let Chosen { basis, allreduce, .. } = self.chosen();
-        let all = allreduce.get_or_init(|| basis.allreduces(self.inner.rank));
-        let Choice { messages, staged } = *all.by_length[usize::from(commutative)].find(bytes);
+        let all = allreduce.get(operands, || basis.allreduces(self.inner.rank, operands));
+        let Choice { messages, staged } = *all.by_length.find(bytes);
         Choice { messages: &all.ways[messages], staged }
     }
 
@@ -546,20 +576,18 @@ impl Communicator {
     pub(super) fn reduce_scatter_choice(
         &self,
         total: usize,
-        commutative: bool,
+        operands: Operands,
     ) -> &Choice<Way<ReduceScatter>> {
         let Chosen { basis, reduce_scatter, .. } = self.chosen();
-        let all = reduce_scatter
-            .get_or_init(|| by_order(|total, order| basis.reduce_scatter(total, order)));
-        all[usize::from(commutative)].find(total)
+        let make = || Limits::of(|total| basis.reduce_scatter(total, operands));
+        reduce_scatter.get(operands, make).find(total)
     }
 
     #[inline]
-    pub(super) fn scan_form(&self, bytes: usize, exclusive: bool) -> Scan {
+    pub(super) fn scan_form(&self, bytes: usize, exclusive: bool, operands: Operands) -> Scan {
         let Chosen { basis, scan, .. } = self.chosen();
-        let all = scan.get_or_init(|| {
-            [false, true].map(|exclusive| Limits::of(|bytes| basis.scan(bytes, exclusive)))
-        });
-        *all[usize::from(exclusive)].find(bytes)
+        let class = operands.class();
+        let make = || Limits::of(|bytes| basis.scan(bytes, exclusive, class));
+        *scan[usize::from(exclusive)].get(Operands::new(true, class, 1), make).find(bytes)
     }
 }

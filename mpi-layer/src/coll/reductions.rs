@@ -34,7 +34,7 @@ fn reduction<'a, T: Datatype>(
     op: &impl Operation<T>,
     combine: &'a impl Fn(Operands<'_>),
 ) -> Reduction<'a> {
-    Reduction::new(size_of::<T>(), op.is_commutative(), combine)
+    Reduction::new(size_of::<T>(), op.is_commutative(), op.class(), combine)
 }
 
 impl Communicator {

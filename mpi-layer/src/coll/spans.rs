@@ -17,7 +17,7 @@ use bowline_model::coll::blocks::{Blocks, Even};
 use bowline_model::coll::forms::{Allreduce, Tree};
 use bowline_model::coll::layers::{AmongNodes, Layered};
 use bowline_model::coll::plan::{Place, Plan, Space, Span, Vectors};
-use bowline_model::coll::price::{RANKS_MAX, Way};
+use bowline_model::coll::price::{OpClass, Operands, RANKS_MAX, Way};
 use bowline_model::coll::record::Recorder;
 use bowline_model::coll::{
     allgather, allreduce, alltoall, barrier, bcast, gather, layers, multiply, reduce,
@@ -35,14 +35,26 @@ pub(crate) struct Reduction<'a> {
     /// Bytes of an element; vectors are cut between elements only.
     pub(crate) width: usize,
     pub(crate) commutative: bool,
+    pub(crate) class: OpClass,
     pub(crate) combine: Combine<'a>,
 }
 
 impl<'a> Reduction<'a> {
     /// The operation `combine` on elements of `width` bytes.
     #[inline]
-    pub(crate) fn new(width: usize, commutative: bool, combine: Combine<'a>) -> Self {
-        Self { width, commutative, combine }
+    pub(crate) fn new(
+        width: usize,
+        commutative: bool,
+        class: OpClass,
+        combine: Combine<'a>,
+    ) -> Self {
+        Self { width, commutative, class, combine }
+    }
+
+    /// What choices know of it.
+    #[inline]
+    fn operands(&self) -> Operands {
+        Operands::new(self.commutative, self.class, self.width)
     }
 }
 
@@ -376,7 +388,7 @@ impl Communicator {
         op: Reduction<'a>,
         root: u32,
     ) -> Result<(), MpiError> {
-        let Choice { messages: way, staged } = self.reduce_choice(own.len, op.commutative);
+        let Choice { messages: way, staged } = self.reduce_choice(own.len, op.operands());
         if *staged
             && transfers::fits(self.inner.size, op.width)
             && let Some(buffers) = on.buffers()
@@ -410,7 +422,7 @@ impl Communicator {
         own: Span,
         op: Reduction<'_>,
     ) -> Result<(), MpiError> {
-        let Choice { messages: way, staged } = self.allreduce_choice(own.len, op.commutative);
+        let Choice { messages: way, staged } = self.allreduce_choice(own.len, op.operands());
         if staged {
             // Of ranks with a processor each, all combine what is in cells: a line of memory goes one way only.
             let lines = self.inner.oversubscribed || self.inner.size > RANKS_MAX;
@@ -480,7 +492,7 @@ impl Communicator {
         own: Span,
         op: Reduction<'a>,
     ) -> Result<(), MpiError> {
-        let way = self.allreduce_choice(own.len, op.commutative).messages;
+        let way = self.allreduce_choice(own.len, op.operands()).messages;
         self.allreduce_along(way, on, own, op)
     }
 
@@ -530,7 +542,7 @@ impl Communicator {
         total: usize,
         op: Reduction<'a>,
     ) -> Result<(), MpiError> {
-        let Choice { messages: way, staged } = self.reduce_scatter_choice(total, op.commutative);
+        let Choice { messages: way, staged } = self.reduce_scatter_choice(total, op.operands());
         if *staged
             && transfers::fits(self.inner.size, op.width)
             && let Some(buffers) = on.buffers()
@@ -568,7 +580,7 @@ impl Communicator {
         len: usize,
         op: Reduction<'a>,
     ) -> Result<(), MpiError> {
-        let how = self.scan_form(len, exclusive);
+        let how = self.scan_form(len, exclusive, op.operands());
         let what = if exclusive { "exscan" } else { "scan" };
         let _told = on.told(self, what, || Call::new(what, &how, len, 0));
         let mut engine = on.begin(self, scan::scratch(how, len), Some(op.combine));

@@ -2,6 +2,8 @@
 //! (MPI: Collective Communication, "Predefined Reduction Operations" and "MINLOC and MAXLOC"; for
 //! [`Predefined::Replace`] and [`Predefined::Nothing`], One-Sided Communications.)
 
+use bowline_model::coll::price::OpClass;
+
 #[cfg(target_arch = "x86_64")]
 use super::extended::Extended;
 use super::kernels::{Kernel, each, locate, nothing, replace};
@@ -148,6 +150,25 @@ impl Predefined {
     /// Whether the order of operands does not matter.
     pub const fn is_commutative(self) -> bool {
         !matches!(self, Self::Replace | Self::Nothing)
+    }
+
+    /// How long its bytes take on elements of a predefined type, by which algorithms are chosen. It follows from what the
+    /// standard requires to be the same at all ranks: the operation, and the basic type.
+    pub fn class(self, of: &Type) -> OpClass {
+        match of.basic() {
+            _ if of.pair().is_some() => OpClass::Pairs,
+            // Of 2 bytes or 16.
+            Some(Basic { class: Class::Float, size, .. }) if !matches!(size, 4 | 8) => {
+                OpClass::Scalar
+            }
+            Some(Basic { class: Class::Complex, size, .. }) if !matches!(size, 8 | 16) => {
+                OpClass::Scalar
+            }
+            Some(Basic { class: Class::LongDouble | Class::LongDoubleComplex, .. }) => {
+                OpClass::Scalar
+            }
+            _ => OpClass::Vector,
+        }
     }
 
     /// Whether reductions may use it.

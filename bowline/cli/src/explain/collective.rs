@@ -9,7 +9,7 @@ use bowline_base::config::{Config, show_bytes};
 use bowline_model::coll::choice::Shape;
 use bowline_model::coll::forms::{Alltoall, Form};
 use bowline_model::coll::price::{
-    AllreduceForm, Costs, Crew, JobCosts, Layers, Priced, Prices, Way, multiplying,
+    AllreduceForm, Costs, Crew, JobCosts, Layers, Operands, Priced, Prices, Way, multiplying,
 };
 use bowline_model::coll::wanted::{STAGED, WantedAllreduce};
 use serde::Serialize;
@@ -20,6 +20,9 @@ use crate::collective::Collective;
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     collective: String,
+    /// What a reduction combines.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    operation: Option<Operation>,
     ranks: u32,
     /// Ranks for each processor.
     share: f64,
@@ -34,6 +37,22 @@ pub(super) struct Report {
     /// goes before the last two.
     chosen_by: &'static str,
     sizes: Vec<OfSize>,
+    /// What else is to be known of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<&'static str>,
+}
+
+/// Why calls with a length for each rank have no choice.
+const ROOT_ALONE: &str = "blocks of different lengths always go straight between the root and each rank: their lengths are \
+                          known to the root alone, so the others could choose nothing by them without a message more";
+
+/// An operation, as choices know it.
+#[derive(Debug, Serialize)]
+struct Operation {
+    class: &'static str,
+    commutative: bool,
+    /// Bytes of an element.
+    width: usize,
 }
 
 /// Parameters of costs that are assumed, whatever the others are from.
@@ -112,23 +131,22 @@ fn of_form<F: Form>(form: &F) -> String {
 fn algorithms(
     prices: &Prices,
     (shape, memory): (Shape, bool),
-    collective: Collective,
+    (collective, operands): (Collective, Operands),
     bytes: usize,
 ) -> (Vec<Priced<String>>, String) {
-    // Of numbers of eight bytes.
-    let width = 8;
+    let (commutative, width, class) = (operands.commutative(), operands.width(), operands.class());
     let total = bytes.saturating_mul(shape.ranks as usize);
     let length = collective.length(shape.ranks, bytes);
     let (mut all, table) = match collective {
         Collective::Barrier => (ways(prices.barriers(), of_form), shape.barrier().name()),
         Collective::Bcast => (ways(prices.bcasts(bytes), of_form), shape.bcast(bytes).name()),
         Collective::Reduce => {
-            let table = shape.reduce(bytes, width, true).name();
-            (ways(prices.reduces(bytes, true), of_form), table)
+            let table = shape.reduce(bytes, width, commutative).name();
+            (ways(prices.reduces(bytes, operands), of_form), table)
         }
         Collective::Allreduce => {
             let table = shape.allreduce(bytes, width).name();
-            (ways(prices.allreduces(bytes, true), AllreduceForm::name), table)
+            (ways(prices.allreduces(bytes, operands), AllreduceForm::name), table)
         }
         Collective::Allgather => {
             (ways(prices.allgathers(bytes), of_form), shape.allgather(bytes).name())
@@ -143,15 +161,15 @@ fn algorithms(
         Collective::Alltoallv => {
             (forms(prices.alltoallvs()), Alltoall::Staged(shape.alltoallv()).name())
         }
-        Collective::Scan => (forms(prices.scans(bytes, false)), shape.scan().name()),
-        Collective::Exscan => (forms(prices.scans(bytes, true)), shape.scan().name()),
+        Collective::Scan => (forms(prices.scans(bytes, false, class)), shape.scan().name()),
+        Collective::Exscan => (forms(prices.scans(bytes, true, class)), shape.scan().name()),
         Collective::ReduceScatter => {
-            let table = shape.reduce_scatter(total, true).name();
-            (ways(prices.reduce_scatters(total, true), of_form), table)
+            let table = shape.reduce_scatter(total, commutative).name();
+            (ways(prices.reduce_scatters(total, operands), of_form), table)
         }
     };
     let staged = collective.staged().filter(|_| memory);
-    let staged = staged.and_then(|what| prices.staged(what, length));
+    let staged = staged.and_then(|what| prices.staged(what, length, class));
     if let Some(time) = staged {
         // Of equals messages come first, as a job takes them.
         let place = all.partition_point(|one| one.time <= time);
@@ -166,7 +184,7 @@ fn algorithms(
 /// When the setting is no cost.
 pub(super) fn report(
     config: &Config,
-    collective: Collective,
+    (collective, operands): (Collective, Operands),
     (ranks, nodes): (u32, u32),
     share: f64,
     sizes: &[usize],
@@ -198,7 +216,7 @@ pub(super) fn report(
     let shape = Shape { ranks, oversubscribed: share > 1.0 };
     let table_of_job = bowline::coll_table::read(config, ranks)?.of(ranks, nodes.min(ranks));
     let of_size = |&bytes: &usize| {
-        let (mut all, table) = algorithms(&prices, (shape, memory), collective, bytes);
+        let (mut all, table) = algorithms(&prices, (shape, memory), (collective, operands), bytes);
         let length = collective.length(ranks, bytes);
         let tabled = collective.has_cells() || collective == Collective::Exscan;
         let cell = table_of_job.cell(key, length).filter(|_| asked == "auto" && tabled);
@@ -206,12 +224,14 @@ pub(super) fn report(
         let mut asked = tuned.clone().unwrap_or_else(|| asked.clone());
         if collective == Collective::Allreduce
             && let Ok(wanted) = asked.parse::<WantedAllreduce>()
-            && let Some(schedule) = wanted.schedule(ranks, true)
+            && let Some(schedule) = wanted.schedule(ranks, operands.commutative())
         {
             // It need not be one of those that costs choose from.
             asked = AllreduceForm::Multiplying(schedule.clone()).name();
             if all.iter().all(|one| one.form != asked) {
-                let time = multiplying(&schedule, bytes).time(prices.crew, prices.anywhere());
+                let costs = prices.anywhere().combining(operands.class());
+                let load = multiplying(&schedule, (bytes, operands.width()));
+                let time = load.time(prices.crew, &costs);
                 let place = all.partition_point(|one| one.time <= time);
                 all.insert(place, Priced { form: asked.clone(), time });
             }
@@ -241,6 +261,11 @@ pub(super) fn report(
     let sizes = if collective == Collective::Barrier { &[0][..] } else { sizes };
     Ok(Report {
         collective: key.replace('_', "-"),
+        operation: collective.reduces().then(|| Operation {
+            class: operands.class().name(),
+            commutative: operands.commutative(),
+            width: operands.width(),
+        }),
         ranks,
         share,
         nodes,
@@ -249,6 +274,7 @@ pub(super) fn report(
         assumed,
         chosen_by,
         sizes: sizes.iter().map(of_size).collect(),
+        note: matches!(collective, Collective::Gather | Collective::Scatter).then_some(ROOT_ALONE),
     })
 }
 
@@ -256,14 +282,19 @@ impl Report {
     /// A table for each size.
     pub(super) fn text(&self) -> Result<String, std::fmt::Error> {
         let mut out = String::new();
-        let Self { collective, ranks, share, nodes, costs, source, assumed, chosen_by, sizes } =
-            self;
+        let Self {
+            collective, ranks, share, nodes, costs, source, assumed, chosen_by, sizes, ..
+        } = self;
         write!(out, "{collective} of {ranks} ranks, {share} on a processor")?;
         writeln!(
             out,
             "{}",
             if *nodes > 1 { format!(", on {nodes} nodes") } else { String::new() }
         )?;
+        if let Some(Operation { class, commutative, width }) = &self.operation {
+            let order = if *commutative { "commutative" } else { "not commutative" };
+            writeln!(out, "operation of class {class}, {order}, on elements of {width} bytes")?;
+        }
         writeln!(out, "times by costs that are {source}: {costs}")?;
         for Assumed { messages, parameters } in assumed.iter().filter(|_| *source != "assumed") {
             let parameters = match &parameters[..] {
@@ -292,6 +323,9 @@ impl Report {
                 let mark = if *taken { '+' } else { '-' };
                 writeln!(out, "  {mark} {:>12.2} us  {name}", time_ns / 1e3)?;
             }
+        }
+        if let Some(note) = self.note {
+            writeln!(out, "{note}")?;
         }
         writeln!(
             out,

@@ -5,7 +5,7 @@ use bowline_model::choice::{Order, choose};
 use bowline_model::coll::blocks::{Blocks, Even};
 use bowline_model::coll::forms::Form;
 use bowline_model::coll::plan::{Place, Space, Span, Vectors};
-use bowline_model::coll::price::{AllreduceForm, Costs, Crew, Priced};
+use bowline_model::coll::price::{AllreduceForm, Costs, Crew, OpClass, Priced};
 use bowline_model::coll::record::{Step, Steps};
 use bowline_model::coll::wanted::WantedAllreduce;
 use bowline_model::coll::{
@@ -211,7 +211,7 @@ impl Collective {
             }
             Kind::Scan | Kind::Exscan => {
                 let exclusive = kind == Kind::Exscan;
-                let how = pick(crew.scans(costs, size, exclusive), wanted)?;
+                let how = pick(crew.scans(costs, size, exclusive, OpClass::Vector), wanted)?;
                 let (input, output) = (Span::input(size), Span::output(size));
                 let job = stated(ranks, move |plan, place| {
                     scan::run(plan, place, how, exclusive, input, output)

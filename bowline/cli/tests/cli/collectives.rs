@@ -143,6 +143,32 @@ fn blocks_of_different_lengths_and_prefix_reductions_are_chosen_by_costs() {
     assert_eq!(of(&two, ("BOWLINE_SCAN", "auto")).1, "chain");
 }
 
+/// Of a slow operation a rank does as little as it can; elements are not cut.
+#[test]
+fn operations_and_elements_decide() {
+    let costs =
+        Some("shm,pipelining=0,required=0,receive=0,mark=0,byte=0.1,copy=0,reduce=0,scalar=9");
+    let taken = |more: &[&str]| {
+        let arguments = [&["allreduce", "-n", "8", "--size", "64k"], more].concat();
+        let told = told(&arguments, costs);
+        (told["operation"].clone(), algorithms(&told).1)
+    };
+    let (operation, fast) = taken(&[]);
+    assert_eq!((&operation["class"], &operation["width"]), (&"vector".into(), &8.into()));
+    let (operation, slow) = taken(&["--class", "scalar", "--width", "16", "--ordered"]);
+    assert_eq!((&operation["class"], &operation["commutative"]), (&"scalar".into(), &false.into()));
+    assert!(slow == "halving" || slow.starts_with('s'), "{slow} beside {fast}");
+    let (_, whole) = taken(&["--class", "scalar", "--width", "65536"]);
+    assert!(whole != "halving" && !whole.starts_with('s'), "{whole}");
+}
+
+/// Blocks whose lengths one rank knows leave no choice, and that is said.
+#[test]
+fn gathers_say_what_uneven_blocks_do() {
+    assert!(told(&["gather", "-n", "8"], None)["note"].as_str().unwrap().contains("root alone"));
+    assert!(told(&["bcast", "-n", "8"], None).get("note").is_none());
+}
+
 #[test]
 fn what_costs_leave_open_is_called_assumed() {
     let far = told(&["bcast", "-n", "8", "--nodes", "2"], Some("shm,mark=50/tcp,at8=9/1,copy=0"));

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use super::OpClass;
 use crate::fit::sizes::BySize;
 
 /// What a rank is charged, in nanoseconds.
@@ -19,8 +20,14 @@ pub struct Costs {
     pub byte: f64,
     /// What a byte of a copy takes.
     pub copy: f64,
-    /// What a byte of a reduction takes, gamma.
+    /// What a byte of a reduction takes, gamma, of the class [`OpClass::Vector`].
     pub reduce: f64,
+    /// What it takes of [`OpClass::Pairs`].
+    pub pairs: f64,
+    /// What it takes of [`OpClass::Scalar`].
+    pub scalar: f64,
+    /// What it takes of [`OpClass::Function`].
+    pub function: f64,
     /// What it takes to give a processor to another rank.
     pub switch: f64,
     /// What a mark in memory that ranks share takes, where it is written or waited for; 0 where they share none.
@@ -111,6 +118,9 @@ impl Costs {
         byte: 0.1,
         copy: 0.1,
         reduce: 0.2,
+        pairs: 0.35,
+        scalar: 0.75,
+        function: 0.4,
         switch: 1600.0,
         mark: 60.0,
         slot: 0.03,
@@ -127,6 +137,9 @@ impl Costs {
         byte: 1.2,
         copy: 0.1,
         reduce: 0.15,
+        pairs: 0.3,
+        scalar: 0.7,
+        function: 0.35,
         switch: 5000.0,
         mark: 0.0,
         slot: 0.0,
@@ -136,13 +149,16 @@ impl Costs {
     };
 
     /// The names of the parameters, in order.
-    pub const NAMES: [&str; 11] = [
+    pub const NAMES: [&str; 14] = [
         "pipelining",
         "required",
         "receive",
         "byte",
         "copy",
         "reduce",
+        "pairs",
+        "scalar",
+        "function",
         "switch",
         "mark",
         "slot",
@@ -153,10 +169,25 @@ impl Costs {
     /// Those that [`fitted`](Self::fitted) takes from a fit.
     pub const FITTED: [&str; 3] = ["pipelining", "required", "byte"];
 
-    const fn fields(&mut self) -> [&mut f64; 11] {
+    const fn fields(&mut self) -> [&mut f64; 14] {
         let Self { pipelining, required, receive, byte, copy, reduce, switch, .. } = self;
-        let Self { mark, slot, spill, skew, .. } = self;
-        [pipelining, required, receive, byte, copy, reduce, switch, mark, slot, spill, skew]
+        let Self { pairs, scalar, function, mark, slot, spill, skew, .. } = self;
+        [
+            pipelining, required, receive, byte, copy, reduce, pairs, scalar, function, switch,
+            mark, slot, spill, skew,
+        ]
+    }
+
+    /// These for operations of a class: what a byte of a reduction takes is what it takes of them.
+    #[must_use]
+    pub const fn combining(self, class: OpClass) -> Self {
+        let reduce = match class {
+            OpClass::Vector => self.reduce,
+            OpClass::Pairs => self.pairs,
+            OpClass::Scalar => self.scalar,
+            OpClass::Function => self.function,
+        };
+        Self { reduce, ..self }
     }
 
     /// These with what was fitted of messages by size, as many sizes as there can be; what a fit does not say stays.

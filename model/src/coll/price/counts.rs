@@ -1,5 +1,6 @@
 //! The loads of the algorithms, in closed forms.
 
+use super::operands::whole;
 use super::{Load, levels};
 use crate::coll::bcast::CHAIN_PIECE;
 use crate::coll::forms::{
@@ -55,7 +56,7 @@ pub fn bcast(ranks: u32, how: Bcast, bytes: usize) -> Load {
         Bcast::Multiplying(stages) => levels::bcast(ranks, (stages, 0), bytes),
         Bcast::Split(stages, split) => levels::bcast(ranks, (stages, split), bytes),
         Bcast::TwoTrees(kilobytes) => {
-            let trees = Trees::of(ranks, bytes, kilobytes);
+            let trees = Trees::of(ranks, (bytes, 1.0), kilobytes);
             // Each rank sends to two children in one tree, and gets pieces in both.
             let piece = Load::fan_out(2.0, trees.piece);
             trees.load(n, bytes, piece, Load { hops: 0.0, receives: 2.0, ..piece })
@@ -118,9 +119,9 @@ pub fn scatter(ranks: u32, how: Tree, block: usize) -> Load {
     }
 }
 
-/// What a reduction of vectors of `bytes` does.
-pub fn reduce(ranks: u32, how: Reduce, bytes: usize) -> Load {
-    let (n, bytes) = (f64::from(ranks), bytes as f64);
+/// What a reduction of vectors of `bytes` does, which are cut between elements of `width` bytes.
+pub fn reduce(ranks: u32, how: Reduce, (bytes, width): (usize, usize)) -> Load {
+    let (n, bytes, width) = (f64::from(ranks), bytes as f64, width.max(1) as f64);
     match how {
         _ if ranks < 2 => Load::default().copying(bytes),
         Reduce::Flat => Load::fan_in(n - 1.0, bytes).reducing((n - 1.0) * bytes).copying(bytes),
@@ -135,10 +136,10 @@ pub fn reduce(ranks: u32, how: Reduce, bytes: usize) -> Load {
                 ..Load::fan_in(1.0, bytes).times(hops)
             }
         }
-        Reduce::Multiplying(stages) => levels::reduce(ranks, (stages, 0), bytes),
-        Reduce::Split(stages, split) => levels::reduce(ranks, (stages, split), bytes),
+        Reduce::Multiplying(stages) => levels::reduce(ranks, (stages, 0), (bytes, width)),
+        Reduce::Split(stages, split) => levels::reduce(ranks, (stages, split), (bytes, width)),
         Reduce::TwoTrees(kilobytes) => {
-            let trees = Trees::of(ranks, bytes, kilobytes);
+            let trees = Trees::of(ranks, (bytes, width), kilobytes);
             let piece = Load::fan_in(2.0, trees.piece).reducing(2.0 * trees.piece);
             // A rank that two others send to in one tree sends in both.
             let behind = Load { hops: 0.0, sends: 2.0, bytes: 2.0 * trees.piece, ..piece };
@@ -146,7 +147,8 @@ pub fn reduce(ranks: u32, how: Reduce, bytes: usize) -> Load {
             Load { all_reduced, ..trees.load(n, bytes, piece, behind) }
         }
         Reduce::Chain => {
-            let pieces = (bytes / CHAIN_PIECE as f64).ceil().max(1.0);
+            let longest = (CHAIN_PIECE as f64 / width).floor().max(1.0) * width;
+            let pieces = (bytes / longest).ceil().max(1.0);
             let piece = Load::fan_in(1.0, bytes / pieces).reducing(bytes / pieces);
             // What follows the first piece is behind it by what a rank is busy with a piece.
             let behind = Load { hops: 0.0, ..piece }.times(pieces - 1.0);
@@ -162,8 +164,8 @@ pub fn reduce(ranks: u32, how: Reduce, bytes: usize) -> Load {
             let parts = f64::from(1_u32 << ranks.ilog2());
             // A root that gave its vector away has no part itself.
             let others = if ranks.is_power_of_two() { parts - 1.0 } else { parts };
-            let gather = Load::fan_in(others, bytes / parts).copying(bytes / parts);
-            halving(ranks, bytes).then(gather)
+            let part = whole(bytes / parts, width);
+            halving(ranks, (bytes, width)).then(Load::fan_in(others, part).copying(part))
         }
     }
 }
@@ -179,9 +181,10 @@ struct Trees {
 }
 
 impl Trees {
-    fn of(ranks: u32, bytes: f64, kilobytes: u32) -> Self {
-        let half = bytes / 2.0;
-        let pieces = (half / f64::from(kilobytes) / 1024.0).ceil().max(1.0);
+    fn of(ranks: u32, (bytes, width): (f64, f64), kilobytes: u32) -> Self {
+        let half = whole(bytes / 2.0, width);
+        let longest = (f64::from(kilobytes) * 1024.0 / width).floor().max(1.0) * width;
+        let pieces = (half / longest).ceil().max(1.0);
         Self { depth: f64::from((ranks - 1).ilog2() + 1), pieces, piece: half / pieces }
     }
 
@@ -208,18 +211,24 @@ fn unfold(ranks: u32, bytes: f64) -> Load {
     Load { reduced: 0.0, all_reduced: 0.0, copied: 0.0, ..fold(ranks, bytes) }
 }
 
+/// The bytes of a half of a vector, a quarter and so on, as many as there are rounds among so many ranks.
+fn halves(ranks: u32, (bytes, width): (f64, f64)) -> f64 {
+    (1..=ranks.ilog2()).map(|round| whole(bytes / f64::from(1_u32 << round), width)).sum()
+}
+
 /// The halves, quarters and so on of a vector are exchanged and reduced.
-fn halving(ranks: u32, bytes: f64) -> Load {
+fn halving(ranks: u32, (bytes, width): (f64, f64)) -> Load {
     let parts = f64::from(1_u32 << ranks.ilog2());
-    let part = bytes * (parts - 1.0) / parts;
+    let part = halves(ranks, (bytes, width));
     let rounds = Load::exchange(parts, 1.0, 0.0).times(log2(parts));
     let sent = Load { bytes: part, all_bytes: part * parts, ..rounds };
     fold(ranks, bytes).then(sent.all_reducing(parts, part))
 }
 
-/// What an allreduce of vectors of `bytes` does.
-pub fn allreduce(ranks: u32, how: Allreduce, bytes: usize) -> Load {
+/// What an allreduce of vectors of `bytes` does, which are cut between elements of `width` bytes.
+pub fn allreduce(ranks: u32, how: Allreduce, (bytes, width): (usize, usize)) -> Load {
     let (n, len) = (f64::from(ranks), bytes as f64);
+    let cut = (len, width.max(1) as f64);
     let parts = f64::from(1_u32 << ranks.ilog2());
     match how {
         _ if ranks < 2 => Load::default().copying(len),
@@ -228,14 +237,19 @@ pub fn allreduce(ranks: u32, how: Allreduce, bytes: usize) -> Load {
             fold(ranks, len).then(stage.times(log2(parts))).then(unfold(ranks, len))
         }
         Allreduce::Halving => {
-            let part = len * (parts - 1.0) / parts;
+            let part = halves(ranks, cut);
             let rounds = Load::exchange(parts, 1.0, 0.0).times(log2(parts));
             let back = Load { bytes: part, all_bytes: part * parts, ..rounds };
-            halving(ranks, len).copying(len / parts).then(back).then(unfold(ranks, len))
+            halving(ranks, cut)
+                .copying(whole(len / parts, cut.1))
+                .then(back)
+                .then(unfold(ranks, len))
         }
-        Allreduce::Flat => reduce(ranks, Reduce::Flat, bytes).then(Load::fan_out(n - 1.0, len)),
+        Allreduce::Flat => {
+            reduce(ranks, Reduce::Flat, (bytes, width)).then(Load::fan_out(n - 1.0, len))
+        }
         Allreduce::ReduceBcast => {
-            reduce(ranks, Reduce::Ordered, bytes).then(Load::fan_out(n - 1.0, len))
+            reduce(ranks, Reduce::Ordered, (bytes, width)).then(Load::fan_out(n - 1.0, len))
         }
     }
 }
@@ -318,10 +332,10 @@ pub fn reduce_scatter(ranks: u32, how: ReduceScatter, total: usize) -> Load {
     let block = len / n;
     match how {
         _ if ranks < 2 => Load::default().copying(len),
-        ReduceScatter::ViaRoot => {
-            reduce(ranks, Reduce::Ordered, total).then(Load::fan_out(n - 1.0, block)).copying(block)
-        }
-        ReduceScatter::Halving => halving(ranks, len).copying(block),
+        ReduceScatter::ViaRoot => reduce(ranks, Reduce::Ordered, (total, 1))
+            .then(Load::fan_out(n - 1.0, block))
+            .copying(block),
+        ReduceScatter::Halving => halving(ranks, (len, 1.0)).copying(block),
         ReduceScatter::Multiplying(stages) => levels::reduce_scatter(ranks, stages, len),
         ReduceScatter::Ordered(stages) => levels::ordered(ranks, stages, len),
         ReduceScatter::Pairwise => {

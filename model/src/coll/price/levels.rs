@@ -2,6 +2,7 @@
 //! the longest chunk.
 
 use super::Load;
+use super::operands::whole;
 use crate::coll::levels::Factors;
 
 /// What a chunk of a level does.
@@ -81,14 +82,14 @@ fn gathering(level: &Level, block: f64) -> Load {
     }
 }
 
-/// The same of reductions: ranks give parts away and reduce their own.
-fn distributing(level: &Level, block: f64) -> Load {
-    let width = level.others + level.beside;
+/// The same of reductions: ranks give parts away and reduce their own, in elements of `width` bytes.
+fn distributing(level: &Level, (block, width): (f64, f64)) -> Load {
+    let partners = level.others + level.beside;
     Load {
         sends: level.others,
-        bytes: (level.ranks - level.own) * block,
-        reduced: width * level.own * block,
-        ..Load::exchange(1.0, width, 0.0)
+        bytes: whole((level.ranks - level.own) * block, width),
+        reduced: partners * whole(level.own * block, width),
+        ..Load::exchange(1.0, partners, 0.0)
     }
 }
 
@@ -96,12 +97,12 @@ fn distributing(level: &Level, block: f64) -> Load {
 fn parts(
     ranks: u32,
     (stages, split): (u32, u32),
-    bytes: f64,
+    (bytes, width): (f64, f64),
 ) -> impl Iterator<Item = (Level, f64)> {
     let block = bytes / f64::from(ranks);
     levels(ranks, stages).enumerate().scan(bytes, move |part, (number, level)| {
         if number < split as usize {
-            *part = level.own * block;
+            *part = whole(level.own * block, width);
         }
         Some((level, *part))
     })
@@ -115,7 +116,8 @@ fn splitting(ranks: u32, (stages, split): (u32, u32), stage: impl Fn(&Level) -> 
 
 pub(super) fn bcast(ranks: u32, how: (u32, u32), bytes: f64) -> Load {
     let n = f64::from(ranks);
-    let down = parts(ranks, how, bytes).map(|(level, part)| Load::fan_out(level.others, part));
+    let down =
+        parts(ranks, how, (bytes, 1.0)).map(|(level, part)| Load::fan_out(level.others, part));
     let down = down.fold(Load::default(), Load::then);
     let back = splitting(ranks, how, |level| {
         let stage = gathering(level, bytes / n);
@@ -131,10 +133,10 @@ pub(super) fn bcast(ranks: u32, how: (u32, u32), bytes: f64) -> Load {
     }
 }
 
-pub(super) fn reduce(ranks: u32, how: (u32, u32), bytes: f64) -> Load {
+pub(super) fn reduce(ranks: u32, how: (u32, u32), (bytes, width): (f64, f64)) -> Load {
     let n = f64::from(ranks);
-    let given = splitting(ranks, how, |level| distributing(level, bytes / n));
-    let trees = parts(ranks, how, bytes).enumerate().map(|(number, (level, part))| {
+    let given = splitting(ranks, how, |level| distributing(level, (bytes / n, width)));
+    let trees = parts(ranks, how, (bytes, width)).enumerate().map(|(number, (level, part))| {
         let arrive = Load::fan_in(level.others, part);
         if number < how.1 as usize { arrive } else { arrive.reducing(level.others * part) }
     });
@@ -159,7 +161,7 @@ pub(super) fn allgather(ranks: u32, stages: u32, block: f64) -> Load {
 pub(super) fn reduce_scatter(ranks: u32, stages: u32, total: f64) -> Load {
     let n = f64::from(ranks);
     let all = (stages, u32::MAX);
-    let way = splitting(ranks, all, |level| distributing(level, total / n));
+    let way = splitting(ranks, all, |level| distributing(level, (total / n, 1.0)));
     let (messages, sent) = (messages(ranks, all, true), (n - 1.0) * total);
     Load { messages, all_bytes: sent, all_reduced: sent, ..way }.copying(total / n)
 }

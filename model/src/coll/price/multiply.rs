@@ -2,6 +2,7 @@
 //! the vector that they have.
 
 use super::Load;
+use super::operands::whole;
 use crate::schedule::{Cut, Merged, Schedule, Token};
 
 /// What takes part in a stage.
@@ -13,8 +14,9 @@ struct At {
     len: f64,
 }
 
-/// What an allreduce by a schedule does.
-pub fn multiplying(schedule: &Schedule, bytes: usize) -> Load {
+/// What an allreduce by a schedule does, of vectors of `bytes` that are cut between elements of `width` bytes.
+pub fn multiplying(schedule: &Schedule, (bytes, width): (usize, usize)) -> Load {
+    let width = width.max(1) as f64;
     // What is gathered is gathered where the result goes.
     let copied = if schedule.splits() { 0.0 } else { bytes as f64 };
     let mut load = Load::default().copying(copied);
@@ -59,7 +61,7 @@ pub fn multiplying(schedule: &Schedule, bytes: usize) -> Load {
             }
             Token::Split(cut) => {
                 open.push(at);
-                at.len /= f64::from(cut.factor);
+                at.len = whole(at.len / f64::from(cut.factor), width);
                 parts(cut, at).all_reducing(at.active, f64::from(cut.factor - 1) * at.len)
             }
             Token::Gather(cut) => {

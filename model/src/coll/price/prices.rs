@@ -7,7 +7,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::{
-    AllreduceForm, Costs, CostsError, Crew, Load, Priced, Staged, allgather, barrier, bcast, reduce,
+    AllreduceForm, Costs, CostsError, Crew, Load, OpClass, Operands, Priced, Staged, allgather,
+    barrier, bcast, reduce,
 };
 use crate::coll::bcast::CHAIN_PIECE;
 use crate::coll::forms::{
@@ -173,18 +174,19 @@ impl Prices {
     }
 
     /// The time that a layer within nodes adds to a chain among them. The first piece takes its whole way; each further
-    /// piece adds the time that ranks spend on its messages. `load` gives the load of a vector of some bytes.
+    /// piece adds the time that ranks spend on its messages. `load` gives the load of a vector of some bytes, `costs` what
+    /// it takes.
     fn in_pieces(
         &self,
         most: u32,
-        bytes: usize,
+        (bytes, costs): (usize, &Costs),
         load: impl Fn(Tree, u32, usize) -> Load,
     ) -> Priced<Tree> {
         let pieces = bytes.div_ceil(CHAIN_PIECE).max(1);
         self.within(most, |tree, crew| {
             let piece = load(tree, crew.ranks, bytes / pieces);
             let others = Load { hops: 0.0, ..piece }.times(pieces as f64 - 1.0);
-            piece.then(others).time(crew, &self.costs.near)
+            piece.then(others).time(crew, costs)
         })
     }
 
@@ -232,7 +234,7 @@ impl Prices {
             let within = self.within(layers.most, |tree, crew| {
                 load(tree, crew.ranks, bytes).time(crew, &self.costs.near)
             });
-            let in_pieces = self.in_pieces(layers.most, bytes, load);
+            let in_pieces = self.in_pieces(layers.most, (bytes, &self.costs.near), load);
             let among = Self::leaders(layers).bcasts(&self.costs.far, bytes).into_iter();
             let of = |form: &Bcast| if *form == Bcast::Chain { in_pieces } else { within };
             among.map(|among| (of(&among.form), among)).collect()
@@ -241,36 +243,41 @@ impl Prices {
     }
 
     /// All ways of reductions of vectors of `bytes`.
-    pub fn reduces(&self, bytes: usize, commutative: bool) -> Vec<Priced<Way<Reduce>>> {
-        let parts = self.layers_for(!commutative);
+    pub fn reduces(&self, bytes: usize, operands: impl Into<Operands>) -> Vec<Priced<Way<Reduce>>> {
+        let operands = operands.into();
+        let near = &self.costs.near.combining(operands.class());
+        let parts = self.layers_for(!operands.commutative());
         let layered = parts.map(|layers| {
-            let load = |tree, ranks, bytes| reduce(ranks, reduce_within(tree), bytes);
-            let within = self.within(layers.most, |tree, crew| {
-                load(tree, crew.ranks, bytes).time(crew, &self.costs.near)
-            });
-            let in_pieces = self.in_pieces(layers.most, bytes, load);
-            let among = Self::leaders(layers).reduces(&self.costs.far, bytes, commutative);
+            // Nothing is cut within nodes, so the width does not count.
+            let load = |tree, ranks, bytes| reduce(ranks, reduce_within(tree), (bytes, 1));
+            let within = self
+                .within(layers.most, |tree, crew| load(tree, crew.ranks, bytes).time(crew, near));
+            let in_pieces = self.in_pieces(layers.most, (bytes, near), load);
+            let among = Self::leaders(layers).reduces(&self.costs.far, bytes, operands);
             let of = |form: &Reduce| if *form == Reduce::Chain { in_pieces } else { within };
             among.into_iter().map(|among| (of(&among.form), among)).collect()
         });
-        Self::all(self.crew.reduces(self.anywhere(), bytes, commutative), layered)
+        Self::all(self.crew.reduces(self.anywhere(), bytes, operands), layered)
     }
 
     /// All ways of allreduces of vectors of `bytes`.
-    pub fn allreduces(&self, bytes: usize, commutative: bool) -> Vec<Priced<Way<AllreduceForm>>> {
-        let parts = self.layers_for(!commutative);
+    pub fn allreduces(
+        &self,
+        bytes: usize,
+        operands: impl Into<Operands>,
+    ) -> Vec<Priced<Way<AllreduceForm>>> {
+        let operands = operands.into();
+        let near = &self.costs.near.combining(operands.class());
+        let parts = self.layers_for(!operands.commutative());
         let layered = parts.map(|layers| {
             let within = self.within(layers.most, |tree, crew| {
-                let reduce = reduce(crew.ranks, reduce_within(tree), bytes);
+                let reduce = reduce(crew.ranks, reduce_within(tree), (bytes, 1));
                 let bcast = bcast(crew.ranks, bcast_within(tree), bytes);
-                reduce.then(bcast).time(crew, &self.costs.near)
+                reduce.then(bcast).time(crew, near)
             });
-            Self::each(
-                within,
-                Self::leaders(layers).allreduces(&self.costs.far, bytes, commutative),
-            )
+            Self::each(within, Self::leaders(layers).allreduces(&self.costs.far, bytes, operands))
         });
-        Self::all(self.crew.allreduces(self.anywhere(), bytes, commutative), layered)
+        Self::all(self.crew.allreduces(self.anywhere(), bytes, operands), layered)
     }
 
     /// All ways of allgathers of blocks of `block` bytes.
@@ -294,18 +301,26 @@ impl Prices {
         Self::all(self.crew.allgathers(self.anywhere(), block), layered)
     }
 
-    /// What shared memory takes for a collective, where ranks have some, are all on one node and it allows so many.
-    pub fn staged(&self, what: Staged, bytes: usize) -> Option<f64> {
+    /// What shared memory takes for a collective, where ranks have some, are all on one node and it allows so many; its
+    /// operation, if it has one, is of a class.
+    pub fn staged(&self, what: Staged, bytes: usize, class: OpClass) -> Option<f64> {
         let Self { crew, costs, layers } = self;
         let can = costs.near.mark > 0.0 && layers.is_none() && what.allows(crew.ranks, bytes);
-        can.then(|| what.load(crew.ranks, bytes).time(*crew, &costs.near))
+        let costs = costs.near.combining(class);
+        can.then(|| what.load(crew.ranks, bytes, class).time(*crew, &costs))
     }
 
     /// Whether shared memory is chosen for a collective that takes `messages` by messages: where it is cheaper. Of two
     /// ranks with a processor each, the one that receives a broadcast waits until a slot is full, which is longer than for
     /// a message of its length.
-    pub fn chooses_staged(&self, what: Staged, bytes: usize, messages: f64) -> bool {
-        let Some(time) = self.staged(what, bytes) else { return false };
+    pub fn chooses_staged(
+        &self,
+        what: Staged,
+        bytes: usize,
+        class: OpClass,
+        messages: f64,
+    ) -> bool {
+        let Some(time) = self.staged(what, bytes, class) else { return false };
         let Crew { ranks, share } = self.crew;
         let suits = share > 1.0 || ranks > 2 || what.suits_two(bytes);
         suits && time < messages
@@ -332,8 +347,8 @@ impl Prices {
     }
 
     /// As [`Crew::scans`].
-    pub fn scans(&self, bytes: usize, exclusive: bool) -> Vec<Priced<Scan>> {
-        self.crew.scans(self.anywhere(), bytes, exclusive)
+    pub fn scans(&self, bytes: usize, exclusive: bool, class: OpClass) -> Vec<Priced<Scan>> {
+        self.crew.scans(self.anywhere(), bytes, exclusive, class)
     }
 
     /// All algorithms of all-to-alls of blocks of `block` bytes.
@@ -345,21 +360,23 @@ impl Prices {
     pub fn reduce_scatters(
         &self,
         total: usize,
-        commutative: bool,
+        operands: impl Into<Operands>,
     ) -> Vec<Priced<Way<ReduceScatter>>> {
+        let operands = operands.into();
+        let near = &self.costs.near.combining(operands.class());
         let layered = self.layers_for(true).map(|layers| {
             let within = self.within(layers.most, |tree, crew| {
                 let block = total as f64 / f64::from(self.crew.ranks);
-                let reduce = reduce(crew.ranks, reduce_within(tree), total);
+                let reduce = reduce(crew.ranks, reduce_within(tree), (total, 1));
                 let scatter = Load::fan_out(f64::from(crew.ranks - 1), block);
-                reduce.then(scatter).time(crew, &self.costs.near)
+                reduce.then(scatter).time(crew, near)
             });
             Self::each(
                 within,
-                Self::leaders(layers).reduce_scatters(&self.costs.far, total, commutative),
+                Self::leaders(layers).reduce_scatters(&self.costs.far, total, operands),
             )
         });
-        Self::all(self.crew.reduce_scatters(self.anywhere(), total, commutative), layered)
+        Self::all(self.crew.reduce_scatters(self.anywhere(), total, operands), layered)
     }
 }
 
@@ -411,15 +428,15 @@ mod tests {
             let prices = Prices { crew, ..prices(None) };
             let messages = prices.barriers()[0].time;
             assert!(
-                prices.chooses_staged(Staged::Barrier, 0, messages),
+                prices.chooses_staged(Staged::Barrier, 0, OpClass::Vector, messages),
                 "{share} ranks a processor"
             );
-            assert!(!prices.chooses_staged(Staged::Barrier, 0, 0.0));
+            assert!(!prices.chooses_staged(Staged::Barrier, 0, OpClass::Vector, 0.0));
         }
         let two = Prices { crew: Crew { ranks: 2, share: 1.0 }, ..prices(None) };
-        assert!(two.chooses_staged(Staged::Bcast, 8, 1e9));
+        assert!(two.chooses_staged(Staged::Bcast, 8, OpClass::Vector, 1e9));
         assert!(
-            !two.chooses_staged(Staged::Bcast, 64 << 10, 1e9),
+            !two.chooses_staged(Staged::Bcast, 64 << 10, OpClass::Vector, 1e9),
             "the receiver would wait for a slot"
         );
     }

@@ -4,7 +4,7 @@
 //! Nothing here is a plan: the steps are those of mpi-layer, which no message carries. The loads have its limits too, as
 //! far as they show in times.
 
-use super::Load;
+use super::{Load, OpClass};
 
 /// What goes through shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -51,9 +51,6 @@ const ALONE_BYTES: usize = 128 << 10;
 /// Bytes that the caches of a node are taken to hold.
 const CACHE_BYTES: f64 = (16 << 20) as f64;
 
-/// What a reduction takes of one by messages: who combines has just moved the operands.
-const IN_CACHE: f64 = 0.4;
-
 /// Most ranks that share slots: of more each has too little of one.
 pub const RANKS_MAX: u32 = 64;
 
@@ -80,8 +77,8 @@ impl Staged {
         matches!(self, Self::Alltoall) && ranks > 2 && bytes >= READ_BYTES && all >= READ_ALL_BYTES
     }
 
-    /// What it does, with vectors or blocks of `bytes`; a reduction that is scattered has vectors.
-    pub fn load(self, ranks: u32, bytes: usize) -> Load {
+    /// What it does, with vectors or blocks of `bytes`; a reduction that is scattered has vectors. Operations are of a class.
+    pub fn load(self, ranks: u32, bytes: usize, class: OpClass) -> Load {
         let (n, len) = (f64::from(ranks), bytes as f64);
         if self.reads(ranks, bytes) {
             // All wait until each has said where its blocks are, and until all are read.
@@ -130,14 +127,16 @@ impl Staged {
             Self::Allgather | Self::Alltoall if cell => (n, n * n),
             _ => (2.0 * n, n * (n + 1.0)),
         };
+        // Who combines has just moved the operands.
+        let in_cache = class.in_cache();
         Load {
             marks: marks * steps,
             all_marks: all_marks * steps,
             moved,
             all_moved,
             spilled: (touched - CACHE_BYTES).max(0.0),
-            reduced: reduced * IN_CACHE,
-            all_reduced: all_reduced * IN_CACHE,
+            reduced: reduced * in_cache,
+            all_reduced: all_reduced * in_cache,
             switches,
             ..Load::default()
         }
@@ -165,7 +164,8 @@ mod tests {
         for what in ALL {
             for share in [1.0, 4.0] {
                 let time = |ranks, bytes| {
-                    what.load(ranks, bytes).time(Crew { ranks, share }, &Costs::SHARED_MEMORY)
+                    what.load(ranks, bytes, OpClass::Vector)
+                        .time(Crew { ranks, share }, &Costs::SHARED_MEMORY)
                 };
                 for bytes in [0, 8, 64, 1000, 100_000, 10_000_000] {
                     assert!(time(8, bytes) <= time(8, 2 * bytes), "{what:?} {bytes}");

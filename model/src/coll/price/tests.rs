@@ -20,6 +20,9 @@ const COSTS: Costs = Costs {
     byte: 0.4,
     copy: 0.1,
     reduce: 0.2,
+    pairs: 0.2,
+    scalar: 0.2,
+    function: 0.2,
     switch: 0.0,
     mark: 0.0,
     slot: 0.0,
@@ -80,6 +83,21 @@ impl Wrong {
                  simulated {time:.0} with {messages}",
                 load.messages
             ));
+        }
+    }
+
+    /// The same of the time alone: where there are fewer elements than ranks, some messages are not sent.
+    fn check_time(
+        &mut self,
+        what: &str,
+        ranks: u32,
+        (load, within): (Load, f64),
+        algorithm: impl Fn(&mut Recorder<Infallible>, Place) -> Result<(), Infallible>,
+    ) {
+        let (time, _) = simulated(ranks, algorithm);
+        let price = load.time(alone(ranks), &COSTS);
+        if (price - time).abs() > within * time + 1.0 {
+            self.0.push(format!("{what} on {ranks} ranks: priced {price:.0}, simulated {time:.0}"));
         }
     }
 
@@ -168,7 +186,7 @@ fn reductions_cost_what_they_take() {
             wrong.check(
                 &how,
                 (ranks, bytes),
-                reduce(ranks, how, bytes),
+                reduce(ranks, how, (bytes, 1)),
                 if matches!(how, Reduce::Split(..) | Reduce::TwoTrees(_)) {
                     within_pieces(ranks)
                 } else {
@@ -183,7 +201,7 @@ fn reductions_cost_what_they_take() {
             wrong.check(
                 &how,
                 (ranks, bytes),
-                allreduce(ranks, how, bytes),
+                allreduce(ranks, how, (bytes, 1)),
                 within(ranks),
                 |plan, place| coll::allreduce::run(plan, place, how, vectors(bytes)),
             );
@@ -192,23 +210,61 @@ fn reductions_cost_what_they_take() {
     wrong.is_empty();
 }
 
-/// Pieces of a vector are whole elements, which prices do not know: those of predefined types make too little of it.
+/// Pieces of a vector are whole elements.
 #[test]
-fn elements_of_predefined_types_cost_as_bytes_do() {
+fn few_wide_elements_cost_what_they_take() {
     let mut wrong = Wrong::default();
-    // The widest has 32 bytes. Where there are fewer of them than ranks, fewer messages are sent.
-    for (ranks, bytes) in cases().filter(|&(ranks, bytes)| bytes >= 32 * ranks as usize) {
-        let vectors = Vectors { width: 32, ..vectors(bytes) };
-        let load = allreduce(ranks, Allreduce::Halving, bytes);
-        wrong.check(&Allreduce::Halving, (ranks, bytes), load, within(ranks), |plan, place| {
-            coll::allreduce::run(plan, place, Allreduce::Halving, vectors)
-        });
-        let load = reduce(ranks, Reduce::Halving, bytes);
-        wrong.check(&Reduce::Halving, (ranks, bytes), load, within(ranks), |plan, place| {
-            coll::reduce::run(plan, place, Reduce::Halving, 0, vectors)
-        });
+    for (ranks, count) in RANKS.into_iter().flat_map(|ranks| [1, 3, 40].map(|n| (ranks, n))) {
+        for width in [32, 1000, 20_000] {
+            let bytes = count * width;
+            let of = |what: &str| format!("{what} of {count} elements of {width} bytes");
+            let vectors = Vectors { width, ..vectors(bytes) };
+            let cut = (bytes, width);
+            let load = |load| (load, within_pieces(ranks));
+            let how = Allreduce::Halving;
+            wrong.check_time(
+                &of("allreduce"),
+                ranks,
+                load(allreduce(ranks, how, cut)),
+                |plan, place| coll::allreduce::run(plan, place, how, vectors),
+            );
+            // Where there are fewer elements than ranks, prices count messages that are not sent. Of two ranks in a chain,
+            // one sends while the other one reduces.
+            let enough = count >= ranks as usize;
+            let splits = splits(ranks).filter(|_| enough);
+            let splits = splits.map(|(stages, split)| Reduce::Split(stages, split));
+            let chain = (ranks > 2).then_some(Reduce::Chain);
+            for how in splits.chain([Reduce::Halving]).chain(chain) {
+                let what = of(&how.name());
+                wrong.check_time(&what, ranks, load(reduce(ranks, how, cut)), |plan, place| {
+                    coll::reduce::run(plan, place, how, 0, vectors)
+                });
+            }
+        }
     }
     wrong.is_empty();
+}
+
+#[test]
+fn slow_operations_are_split_among_ranks_sooner() {
+    let of = |class, bytes| {
+        let operands = Operands::new(true, class, 8);
+        alone(8).allreduces(&Costs::SHARED_MEMORY, bytes, operands).swap_remove(0)
+    };
+    let costs = Costs::SHARED_MEMORY;
+    assert!(costs.combining(OpClass::Scalar).reduce > costs.reduce);
+    // What makes a rank reduce least wins where that is dear.
+    let splits = |form: &AllreduceForm| match form {
+        AllreduceForm::Form(form) => *form == Allreduce::Halving,
+        AllreduceForm::Multiplying(schedule) => schedule.splits(),
+    };
+    let first = |class| (0..24).find(|bits| splits(&of(class, 1 << bits).form)).unwrap();
+    assert!(first(OpClass::Scalar) < first(OpClass::Vector));
+    assert!(of(OpClass::Function, 1 << 20).time > of(OpClass::Vector, 1 << 20).time);
+    // A vector of one element cannot be split.
+    let whole = Operands::new(true, OpClass::Vector, 1 << 20);
+    let chosen = alone(8).allreduces(&costs, 1 << 20, whole).swap_remove(0);
+    assert!(!splits(&chosen.form), "{chosen:?}");
 }
 
 const SCHEDULES: [(u32, &str); 9] = [
@@ -237,7 +293,7 @@ fn schedules_cost_what_they_take() {
                 continue;
             }
             let stages: Vec<_> = (0..ranks).map(|rank| schedule.stages(rank)).collect();
-            let load = multiplying(&schedule, bytes);
+            let load = multiplying(&schedule, (bytes, 1));
             // A collapsed block may meet ranks that are ahead of it, which the price does not know.
             let ahead = if schedule.to_string().starts_with('c') { 0.2 } else { 0.0 };
             let within = within(ranks).max(ahead);
@@ -438,12 +494,13 @@ fn many_ranks_cut_short_vectors_a_little() {
     let AllreduceForm::Multiplying(best) = &found[0].form else { panic!("{:?}", found[0]) };
     let exchanges = best.tokens().iter().any(|token| matches!(token, Token::Exchange { .. }));
     assert!(best.splits() && exchanges, "{best}");
-    let doubling = Load::time(&allreduce(ranks, Allreduce::Doubling, 1024), alone(ranks), &COSTS);
+    let doubling =
+        Load::time(&allreduce(ranks, Allreduce::Doubling, (1024, 1)), alone(ranks), &COSTS);
     assert!(found[0].time < 0.8 * doubling);
     let mut wrong = Wrong::default();
     for priced in found.iter().filter(|priced| priced.time < doubling) {
         if let AllreduceForm::Multiplying(schedule) = &priced.form {
-            let load = multiplying(schedule, 1024);
+            let load = multiplying(schedule, (1024, 1));
             wrong.check(schedule, (ranks, 1024), load, 0.15, |plan, place| {
                 multiply::run(plan, &schedule.stages(place.rank), vectors(1024))
             });

@@ -29,10 +29,10 @@ fn reduction(
     (count, datatype): (i64, Datatype),
     op: Op,
 ) -> Option<(ReduceOp, usize)> {
-    let Reduced { kernel, size, commutative, .. } = mpi.reduced_before(op, datatype)?;
+    let Reduced { kernel, size, commutative, class, .. } = mpi.reduced_before(op, datatype)?;
     let len = plain(sendbuf, count, datatype)?;
     // SAFETY: the kernel is one for elements of this size.
-    Some((unsafe { ReduceOp::of_kernel(kernel, size, commutative) }, len))
+    Some((unsafe { ReduceOp::of_kernel(kernel, size, commutative, class) }, len))
 }
 
 /// Bytes of a block, and of a block for each rank, where those that are sent and received have one length.

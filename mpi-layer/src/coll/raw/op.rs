@@ -3,6 +3,8 @@
 use std::fmt;
 use std::rc::Rc;
 
+use bowline_model::coll::price::OpClass;
+
 use crate::coll::engine::Operands;
 use crate::coll::spans::Reduction;
 use crate::op::untyped::Kernel;
@@ -13,6 +15,7 @@ pub struct ReduceOp {
     /// Bytes of an element; vectors are cut between elements only.
     width: usize,
     commutative: bool,
+    class: OpClass,
     combine: Combination,
 }
 
@@ -41,18 +44,24 @@ enum Combination {
 }
 
 impl ReduceOp {
-    /// The operation of a kernel on its elements, of `width` bytes each.
+    /// The operation of a kernel on its elements, of `width` bytes each. All ranks of a call give the same class.
     ///
     /// # Safety
     /// The kernel is one for elements of `width` bytes, which is not 0.
     #[inline]
-    pub unsafe fn of_kernel(kernel: Kernel, width: usize, commutative: bool) -> Self {
-        Self { width, commutative, combine: Combination::Kernel(kernel) }
+    pub unsafe fn of_kernel(
+        kernel: Kernel,
+        width: usize,
+        commutative: bool,
+        class: OpClass,
+    ) -> Self {
+        Self { width, commutative, class, combine: Combination::Kernel(kernel) }
     }
 
     /// An operation on elements of `width` bytes.
     pub fn new(width: usize, commutative: bool, combine: Rc<dyn Fn(&Operands<'_>)>) -> Self {
-        Self { width, commutative, combine: Combination::Function(combine) }
+        let class = OpClass::Function;
+        Self { width, commutative, class, combine: Combination::Function(combine) }
     }
 
     /// `right = left OP right`.
@@ -77,7 +86,7 @@ impl ReduceOp {
     /// As algorithms need it.
     #[inline]
     pub(super) fn reduction<'a>(&self, combine: &'a impl Fn(Operands<'_>)) -> Reduction<'a> {
-        Reduction::new(self.width, self.commutative, combine)
+        Reduction::new(self.width, self.commutative, self.class, combine)
     }
 
     /// Bytes of an element.

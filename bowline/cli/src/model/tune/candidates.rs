@@ -6,7 +6,7 @@ use bowline_model::coll::forms::{
     Allgather, Alltoall, Barrier, Bcast, Form, Reduce, ReduceScatter, Scan, Tree,
 };
 use bowline_model::coll::price::{
-    AllreduceForm, Costs, Crew, JobCosts, Priced, Prices, multiplying,
+    AllreduceForm, Costs, Crew, JobCosts, OpClass, Operands, Priced, Prices, multiplying,
 };
 use bowline_model::coll::wanted::STAGED;
 use bowline_model::fixed::Call as Simulated;
@@ -70,7 +70,9 @@ pub(super) fn of(call: &Call, transport: Transport, costs: &Costs, share: f64) -
         Collective::Gather => named(crew.gathers(costs, bytes), How::Gather),
         Collective::Scatter => named(crew.scatters(costs, bytes), How::Scatter),
         // Those that take the algorithms of another one have no cells of their own, and are refused before.
-        Collective::Scan | Collective::Exscan => named(crew.scans(costs, bytes, false), How::Scan),
+        Collective::Scan | Collective::Exscan => {
+            named(crew.scans(costs, bytes, false, OpClass::Vector), How::Scan)
+        }
         Collective::Allgather | Collective::Allgatherv => {
             named(crew.allgathers(costs, bytes), How::Allgather)
         }
@@ -84,10 +86,10 @@ pub(super) fn of(call: &Call, transport: Transport, costs: &Costs, share: f64) -
     let prices = Prices { crew, costs: JobCosts { near: *costs, far: *costs }, layers: None };
     if transport == Transport::Shm
         && let Some(what) = collective.staged()
-        && let Some(time) = prices.staged(what, length)
+        && let Some(time) = prices.staged(what, length, OpClass::Vector)
     {
         let messages = all.iter().find(|one| one.chosen).map_or(f64::INFINITY, |one| one.time);
-        let chosen = prices.chooses_staged(what, length, messages);
+        let chosen = prices.chooses_staged(what, length, OpClass::Vector, messages);
         all.iter_mut().for_each(|one| one.chosen &= !chosen);
         let place = all.partition_point(|one| one.time <= time);
         all.insert(place, Candidate { word: STAGED.to_owned(), time, chosen, how: How::Staged });
@@ -115,7 +117,7 @@ fn allreduces(crew: Crew, costs: &Costs, bytes: usize) -> Vec<Candidate> {
     for schedule in schedules {
         let word = schedule.to_string();
         if !word.is_empty() && known.insert(word.clone()) {
-            let time = multiplying(&schedule, bytes).time(crew, costs);
+            let time = multiplying(&schedule, (bytes, Operands::NUMBERS.width())).time(crew, costs);
             let how = How::Allreduce(AllreduceForm::Multiplying(schedule));
             all.push(Candidate { word, time, chosen: false, how });
         }

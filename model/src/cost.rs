@@ -4,6 +4,9 @@
 //! It says what the process sees on its own clock, and no more: nothing of the network's insides, nothing of the
 //! receiver, no congestion. Only the ratio of its two parameters matters to the choice of an algorithm.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
 /// The two parameters, in one unit of time, whatever that is.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[expect(clippy::exhaustive_structs, reason = "the two parameters of the published model")]
@@ -69,6 +72,22 @@ impl Pipelining {
     /// How long `width` messages to different processes take. (Equation 4.6.)
     pub fn multicast(self, width: u32) -> f64 {
         self.pipelining + self.sender(width)
+    }
+
+    /// The least time in which what one process has comes to all of `ranks`, where each that has it sends it on to one
+    /// after the other. No allreduce of this model takes less: the value of each rank has to come to all others.
+    pub fn reach(self, ranks: u32) -> f64 {
+        // When the next message of each process that sends is there. The bits of floats that are not negative are
+        // in the order of the floats.
+        let mut arrivals = BinaryHeap::from([Reverse(self.message().to_bits())]);
+        let mut time = 0.0;
+        for _ in 1..ranks {
+            let Some(Reverse(bits)) = arrivals.pop() else { break };
+            time = f64::from_bits(bits);
+            arrivals.push(Reverse((time + self.required).to_bits()));
+            arrivals.push(Reverse((time + self.message()).to_bits()));
+        }
+        time
     }
 
     /// alpha_p / alpha_r: how many messages fit into the latency of one. Infinite where messages cost their sender
@@ -164,6 +183,22 @@ mod tests {
         assert!((archer.message() - 1.26).abs() < 1e-12);
         assert!((archer.multicast(3) - 2.02).abs() < 1e-12);
         assert!((archer.ratio() - 2.316).abs() < 0.001);
+    }
+
+    #[test]
+    fn what_a_process_has_comes_to_as_many_as_the_postal_model_says() {
+        // Nothing overlaps: twice as many in each step. A latency of two sends: the numbers of Fibonacci.
+        for (pipelining, ranks) in [(0.0, [1, 2, 4, 8, 16, 32]), (1.0, [1, 1, 2, 3, 5, 8])] {
+            let cost = Pipelining::new(pipelining, 1.0).unwrap();
+            for (time, ranks) in (0..).zip(ranks).skip(2) {
+                assert_eq!(cost.reach(ranks), f64::from(time), "{pipelining} {ranks}");
+                assert_eq!(cost.reach(ranks + 1), f64::from(time + 1), "{pipelining} {ranks}");
+            }
+            assert_eq!(cost.reach(1), 0.0);
+        }
+        // In a single stage all messages are those of one process; with more ranks others help.
+        assert_eq!(Pipelining::ARCHER.reach(4), Pipelining::ARCHER.multicast(3));
+        assert!(Pipelining::ARCHER.reach(6) < Pipelining::ARCHER.multicast(5));
     }
 
     #[test]

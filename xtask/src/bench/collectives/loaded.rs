@@ -11,7 +11,7 @@ use bowline_model::schedule::Schedule;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::pictures::Curve;
+use super::pictures::{Curve, Values};
 use super::published;
 use super::ranks::{Findings, Site, allreduce, note, owned};
 
@@ -117,7 +117,7 @@ pub(super) fn measure(site: &mut Site<'_>, findings: &mut Findings) -> Result<()
     let curves = curves(&errors);
     if !errors.is_empty() {
         let title = "Allreduce of 8 bytes: measured in terms of what is modelled";
-        site.picture("e7-error", title, "ranks", &curves)?;
+        site.picture_with("e7-error", title, "ranks", &curves, Values::Logarithmic)?;
     }
     findings.errors.extend(errors);
     Ok(())

@@ -1,8 +1,9 @@
-//! Curves of the experiments with real ranks, over a logarithmic axis.
+//! Curves of the experiments, over a logarithmic axis.
 
 use std::path::Path;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, ensure};
+use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
@@ -31,31 +32,66 @@ const COLORS: [RGBColor; 11] = [
 const WIDTH: u32 = 860;
 const LEGEND: u32 = 220;
 
-/// Draws curves into a PNG; curves without points draw nothing.
-pub(super) fn draw(path: &Path, title: &str, axis: &str, curves: &[Curve]) -> Result<()> {
-    if let Some(directory) = path.parent() {
-        std::fs::create_dir_all(directory).context("cannot make the directory of pictures")?;
-    }
-    bowline_bench::register_font().map_err(|why| anyhow!("no font: {why}"))?;
-    paint(path, title, axis, curves).map_err(|why| anyhow!("{}: {why}", path.display()))?;
-    println!("drawn: {}", path.display());
-    Ok(())
+/// How values go up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Values {
+    /// Evenly, from 0 or below.
+    Linear,
+    /// By their ratios. None may be 0 or less.
+    Logarithmic,
 }
 
-fn paint(
+/// Draws curves into a PNG; curves without points draw nothing.
+pub(super) fn draw(path: &Path, title: &str, axis: &str, curves: &[Curve]) -> Result<()> {
+    draw_with(path, title, axis, curves, Values::Linear)
+}
+
+/// The same where values go up so.
+pub(super) fn draw_with(
     path: &Path,
     title: &str,
     axis: &str,
     curves: &[Curve],
-) -> std::result::Result<(), Box<dyn std::error::Error>> {
-    let all = || curves.iter().flat_map(|curve| curve.points.iter().copied());
-    let least = |values: &mut dyn Iterator<Item = f64>| values.fold(f64::INFINITY, f64::min);
-    let greatest = |values: &mut dyn Iterator<Item = f64>| values.fold(0.0, f64::max);
-    let x = least(&mut all().map(|point| point.0)) / 1.1
-        ..greatest(&mut all().map(|point| point.0)) * 1.1;
-    let top = greatest(&mut all().map(|point| point.1)) * 1.1;
-    let bottom = least(&mut all().map(|point| point.1)).min(0.0) * 1.1;
-    if !x.start.is_finite() || top <= bottom {
+    values: Values,
+) -> Result<()> {
+    if let Some(directory) = path.parent() {
+        std::fs::create_dir_all(directory).context("cannot make the directory of pictures")?;
+    }
+    bowline_bench::register_font().map_err(|why| anyhow!("no font: {why}"))?;
+    let all = || curves.iter().flat_map(|curve| curve.points.iter().map(|point| point.1));
+    let (least, greatest) = (all().fold(f64::INFINITY, f64::min), all().fold(0.0, f64::max));
+    let painted = match values {
+        Values::Linear => {
+            let (bottom, top) = (least.min(0.0) * 1.1, greatest * 1.1);
+            if top <= bottom {
+                return Ok(());
+            }
+            paint(path, title, axis, curves, bottom..top)
+        }
+        Values::Logarithmic => {
+            ensure!(least > 0.0, "{}: {least} is beyond a logarithmic axis", path.display());
+            paint(path, title, axis, curves, (least / 1.1..greatest * 1.1).log_scale())
+        }
+    };
+    painted.map_err(|why| anyhow!("{}: {why}", path.display()))?;
+    println!("drawn: {}", path.display());
+    Ok(())
+}
+
+fn paint<Y>(
+    path: &Path,
+    title: &str,
+    axis: &str,
+    curves: &[Curve],
+    values: Y,
+) -> std::result::Result<(), Box<dyn std::error::Error>>
+where
+    Y: AsRangedCoord<Value = f64>,
+    Y::CoordDescType: ValueFormatter<f64>,
+{
+    let all = || curves.iter().flat_map(|curve| curve.points.iter().map(|point| point.0));
+    let x = all().fold(f64::INFINITY, f64::min) / 1.1..all().fold(0.0, f64::max) * 1.1;
+    if !x.start.is_finite() {
         return Ok(());
     }
     let area = BitMapBackend::new(path, (WIDTH + LEGEND, 600)).into_drawing_area();
@@ -66,7 +102,7 @@ fn paint(
         .margin(12)
         .x_label_area_size(44)
         .y_label_area_size(70)
-        .build_cartesian_2d(x.log_scale().base(2.0), bottom..top)?;
+        .build_cartesian_2d(x.log_scale().base(2.0), values)?;
     let label = |x: &f64| format!("{}", (x * 10.0).round() / 10.0);
     chart.configure_mesh().x_desc(axis).x_label_formatter(&label).draw()?;
     for (curve, &color) in curves.iter().zip(COLORS.iter().cycle()) {

@@ -14,7 +14,7 @@ use bowline_bench::{
 };
 use serde::Serialize;
 
-use super::pictures::{self, Curve};
+use super::pictures::{self, Curve, Values};
 use super::{choices, correlation, fits, loaded, published, queues, sizes};
 
 /// What to take of real ranks.
@@ -187,13 +187,21 @@ impl Site<'_> {
         axis: &str,
         curves: &[Curve],
     ) -> Result<()> {
-        match &self.options.plots {
-            Some(directory) => {
-                let name = format!("{name}-{}.png", self.network.name());
-                pictures::draw(&directory.join(name), title, axis, curves)
-            }
-            None => Ok(()),
-        }
+        self.picture_with(name, title, axis, curves, Values::Linear)
+    }
+
+    /// The same where values go up so.
+    pub(super) fn picture_with(
+        &self,
+        name: &str,
+        title: &str,
+        axis: &str,
+        curves: &[Curve],
+        values: Values,
+    ) -> Result<()> {
+        let Some(directory) = &self.options.plots else { return Ok(()) };
+        let name = format!("{name}-{}.png", self.network.name());
+        pictures::draw_with(&directory.join(name), title, axis, curves, values)
     }
 }
 

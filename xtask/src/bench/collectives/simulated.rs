@@ -1,53 +1,19 @@
-//! E6 and E8 by the simulator, with the parameters that were fitted on the machine of the published measurements: what
-//! the model leaves of what was measured there.
+//! E8 by the simulator, with the parameters that were fitted on the machine of the published measurements: what the model
+//! leaves of what was measured there.
 
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use bowline_model::choice::{Order, choose};
-use bowline_model::cost::Pipelining;
 use bowline_model::fennel::fitted::Fitted;
 use bowline_model::fennel::generate::allreduce;
 use bowline_model::fennel::machine::Machine;
-use bowline_model::fennel::network::{Fixed, Pipelined};
+use bowline_model::fennel::network::Fixed;
 use bowline_model::fit::table::Entry;
 use bowline_model::schedule::Schedule;
 
+use super::Row;
 use super::pictures::{self, Curve};
 use super::sizes::{KNEE, falling, knee};
-use super::{MEASURED, Row};
-
-/// E6: gains over recursive doubling, 8 bytes.
-pub(super) fn gains(rows: &mut Vec<Row>, plots: Option<&Path>) -> Result<()> {
-    let Pipelining { pipelining, required } = Pipelining::ARCHER;
-    let cost = Pipelining { pipelining: pipelining * 1e3, required: required * 1e3 };
-    let time = |schedule: &Schedule| {
-        let mut machine = Machine { network: Pipelined { cost, byte: 0.0 }, compute: Fixed(0.0) };
-        machine.run(&allreduce(schedule, 8), &mut [])
-    };
-    let curve = |name: &str| Curve { name: name.to_owned(), points: Vec::new() };
-    let mut curves = [
-        curve("published, minimum"),
-        curve("the same schedules, simulated"),
-        curve("the heuristic's, simulated"),
-    ];
-    for (ranks, text, published, _) in MEASURED {
-        curves[0].points.push((ranks.into(), published));
-        let doubling = time(&Schedule::doubling(ranks))?;
-        for (curve, (name, schedule)) in (1..).zip([
-            (text.to_owned(), Schedule::parse(ranks, text)?),
-            ("the heuristic's".to_owned(), choose(ranks, cost.ratio(), Order::ByCost)),
-        ]) {
-            let ours = 100.0 * (1.0 - time(&schedule)? / doubling);
-            curves[curve].points.push((ranks.into(), ours));
-            let what = format!("{ranks} ranks, {name}: less time than doubling, simulated");
-            rows.push(Row { experiment: "E6", what, published: Some(published), ours, unit: "%" });
-        }
-    }
-    let Some(directory) = plots else { return Ok(()) };
-    let title = "Allreduce of 8 bytes: less time than recursive doubling, %";
-    pictures::draw(&directory.join("e6-modelled.png"), title, "ranks", &curves)
-}
 
 /// E8: sizes to 4 KB, with the parameters of each size (table 4.1), by recursive doubling and by schedules with
 /// factors that fall. Of 64 ranks it was published that multiplying is clearly ahead at 4 KB, without an explanation.

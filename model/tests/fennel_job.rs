@@ -4,12 +4,12 @@ use bowline_model::coll::forms::Barrier;
 use bowline_model::coll::{barrier, plan::Place};
 use bowline_model::fennel::instrument::Bandwidth;
 use bowline_model::fennel::job::{Collective, Job, JobError, RankRecord};
-use bowline_model::fennel::machine::Machine;
+use bowline_model::fennel::machine::{Machine, RunError};
 use bowline_model::fennel::network::{Fixed, Pipelined};
 use bowline_model::fennel::source::{Source, Stated, Walk};
 
 fn head(rank: u32, size: u32) -> String {
-    format!("{{\"format\":\"bowline record\",\"version\":1,\"rank\":{rank},\"size\":{size}}}\n")
+    format!("{{\"format\":\"bowline record\",\"version\":2,\"rank\":{rank},\"size\":{size}}}\n")
 }
 
 const WORLD: &str = "{\"comm\":0,\"generation\":0,\"members\":[0,1]}\n";
@@ -105,11 +105,16 @@ fn what_is_no_record_says_why() {
     assert_eq!(error("\n"), JobError::Empty);
     assert_eq!(error("Chapter 1"), JobError::Foreign);
     assert_eq!(error(&head(0, 2).replace("bowline record", "x")), JobError::Foreign);
-    let newer = head(0, 2).replace("\"version\":1", "\"version\":9");
+    let newer = head(0, 2).replace("\"version\":2", "\"version\":9");
     assert_eq!(error(&newer), JobError::Version { found: 9 });
+    assert!(RankRecord::parse(&head(0, 2).replace("\"version\":2", "\"version\":1")).is_ok());
     assert!(error(&head(2, 2)).to_string().contains("rank 2 of 2"));
     assert!(error(&head(0, u32::MAX)).to_string().contains("1048576"));
+    let start = "{\"at\":0,\"till\":0,\"coll\":\"barrier\",\"how\":\"\",\"comm\":0,\"bytes\":0,\"root\":0,\"later\":true,\"run\":3}\n";
     for (line, wanted) in [
+        (&*start.repeat(2), "run 3 is not one that starts"),
+        (&start.replace("true", "false"), "run 3 is not one that starts"),
+        ("{\"at\":0,\"till\":0,\"done\":3}", "run 3 is not under way"),
         ("{\"dance\":1}", "nothing that a rank does"),
         ("{\"at\":0,\"till\":0,\"send\":2,\"comm\":0,\"tag\":7,\"bytes\":0}", "rank 2 is not in"),
         ("{\"at\":0,\"till\":0,\"send\":1,\"comm\":1,\"tag\":7,\"bytes\":0}", "no communicator 1"),
@@ -158,6 +163,46 @@ fn records_that_do_not_belong_together_are_refused() {
     assert!(job.program(&mut barriers).unwrap_err().to_string().contains("not simulated"));
 }
 
+/// What a program of two ranks takes with the parameters of chapter 5, or why it does not end.
+fn simulated(zero: &str, one: &str) -> Result<f64, RunError> {
+    let job = Job::new(vec![rank(0, zero), rank(1, one)]).unwrap();
+    let mut machine = Machine { network: Pipelined::CHAPTER_5, compute: Fixed(10.0) };
+    machine.run(&job.program(&mut barriers).unwrap(), &mut [])
+}
+
+/// A message between the ranks that is recorded at one time.
+fn message(at: u32, word: &str, other: u32) -> String {
+    format!("{{\"at\":{at},\"till\":{at},\"{word}\":{other},\"comm\":0,\"tag\":7,\"bytes\":0}}\n")
+}
+
+fn done(at: u32, run: u32) -> String {
+    format!("{{\"at\":{at},\"till\":{at},\"done\":{run}}}\n")
+}
+
+#[test]
+fn what_was_started_runs_beside_what_its_rank_does() {
+    let start = |run: u32| call(0, "barrier", &format!("\"later\":true,\"run\":{run}"));
+    // Rank 0 starts the barrier before it sends what rank 1 waits for before it starts it.
+    let zero = start(0) + &message(0, "send", 1) + &done(0, 0);
+    let one = message(0, "recv", 0) + &start(4) + &done(0, 4);
+    // Behind the barrier's message, that of rank 0 is there at 700; then rank 1 sends its own.
+    assert_eq!(simulated(&zero, &one), Ok(1300.0));
+    // Without a number it ends in the call, as it did in records of version 1.
+    let old = |text: &str| text.replace(",\"run\":0", "").replace(",\"run\":4", "");
+    let (zero, one) = (old(&zero), old(&one));
+    let without = |text: &str| {
+        text.lines().filter(|line| !line.contains("done")).collect::<Vec<_>>().join("\n")
+    };
+    assert!(matches!(simulated(&without(&zero), &without(&one)), Err(RunError::Stuck { .. })));
+    // Two that end in the reverse order, while both ranks compute 1000 ns and then 500: behind two sends of 100.
+    let zero = start(0) + &start(1) + &done(1000, 1) + &done(1500, 0);
+    let one = start(0) + &start(1) + &done(1000, 0) + &done(1500, 1);
+    let both = simulated(&zero, &one).unwrap();
+    assert_eq!(both, 1700.0);
+    // A start that is never waited for is carried out too.
+    assert_eq!(simulated(&start(0), &start(0)), Ok(600.0));
+}
+
 fn call(at: u32, name: &str, rest: &str) -> String {
     format!(
         "{{\"at\":{at},\"till\":{at},\"coll\":\"{name}\",\"how\":\"\",\"comm\":0,\"bytes\":0,\"root\":0,{rest}}}\n"
@@ -193,11 +238,6 @@ fn collectives_meet_within_their_series() {
 
 #[test]
 fn a_job_whose_records_break_off_goes_as_far_as_it_has_partners() {
-    let message = |at: u32, word: &str, other: u32| {
-        format!(
-            "{{\"at\":{at},\"till\":{at},\"{word}\":{other},\"comm\":0,\"tag\":7,\"bytes\":3}}\n"
-        )
-    };
     let barrier = |at| call(at, "barrier", "\"later\":false");
     // Rank 1 was killed in its second message, of which half a line is there. Rank 0 has received it, and went on.
     let (send, recv) = (|at| message(at, "send", 0), |at| message(at, "recv", 1));
@@ -214,6 +254,13 @@ fn a_job_whose_records_break_off_goes_as_far_as_it_has_partners() {
     assert!(machine.run(&cut.program(&mut barriers).unwrap(), &mut []).is_ok());
     // Nobody comes to the barrier but rank 0.
     assert_eq!(job(&zero, &send(1)).cut(), 3);
+    // Rank 1 has not come to the second of what rank 0 started; it is left out with its end, and what came after that.
+    let start = |at, run: u32| call(at, "barrier", &format!("\"later\":true,\"run\":{run}"));
+    let more = start(1, 0) + &start(2, 1) + &done(3, 0) + &recv(4) + &done(5, 1) + &barrier(6);
+    let mut cut = job(&more, &(start(1, 0) + &send(2) + &done(3, 0)));
+    assert_eq!(cut.cut(), 3);
+    assert_eq!((cut.counts().messages, cut.counts().later), (1, 2));
+    assert!(machine.run(&cut.program(&mut barriers).unwrap(), &mut []).is_ok());
     // What is whole stays whole.
     let one = format!("{}{}{}{}", send(1), barrier(2), send(3), message(4, "recv", 0));
     let mut whole = job(&zero, &one);

@@ -96,6 +96,7 @@ impl<B> Drop for Held<B> {
         // Rule 3.
         if !std::thread::panicking() {
             without_unwinding(|| self.process.wait_until(|| !self.run.is_under_way()));
+            self.run.write_end();
         }
         // SAFETY: neither is used again. The run goes first: what is under way of it is given up in that (rule 4 of
         // runs), as nobody else keeps it; `Process` has weak references only, and is not moving it now.

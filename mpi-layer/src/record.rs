@@ -6,7 +6,9 @@
 //!    a recorded rank keeps its endpoints elsewhere, so that this way is not taken.
 //! 2. A receive is written down when the program learns of its end. Whoever waits says so first, so that waiting is not
 //!    taken for computing.
-//! 3. A blocking collective is written down when it has ended, another one at each of its starts.
+//! 3. A blocking collective is written down when it has ended, another one at each of its starts, with a number, and when
+//!    the program has learned of its end. What such an exchange between neighbours sends stands at its start, and what it
+//!    receives at its end.
 //! 4. Lines are written out whole, at the first line or call that comes `KEPT_NS` after they were last written out: the
 //!    record of a rank that is killed lacks at most the lines of so long a time.
 //! 5. Nothing that goes wrong with a file disturbs the job.
@@ -45,6 +47,8 @@ struct Inner {
     posted: HashMap<RequestId, u32>,
     /// Blocking collectives that the rank is inside of; their waits are theirs.
     nested: u32,
+    /// Collectives that were started.
+    started: u32,
 }
 
 /// Nanoseconds after which lines are written out. So a system call takes a thousandth of a rank's time at most.
@@ -137,9 +141,10 @@ impl Record {
             endpoints: HashMap::new(),
             posted: HashMap::new(),
             nested: 0,
+            started: 0,
         };
         inner.line(format_args!(
-            "{{\"format\":\"bowline record\",\"version\":1,\"rank\":{rank},\"size\":{size}}}"
+            "{{\"format\":\"bowline record\",\"version\":2,\"rank\":{rank},\"size\":{size}}}"
         ));
         // The file says from now on whose it is.
         inner.flush();
@@ -159,8 +164,8 @@ impl Record {
     /// The program goes on. What it came for is written down, or has only taken time.
     pub(crate) fn leave(&self) {
         let mut inner = self.0.borrow_mut();
-        if inner.nested == 0 && inner.entered.is_some() {
-            inner.event("\"wait\":true");
+        if inner.nested == 0 {
+            inner.passed();
         }
     }
 
@@ -289,35 +294,84 @@ impl Inner {
         }
     }
 
-    /// Writes down a collective, unless it is part of another one.
-    fn collective(&mut self, comm: &CommInner, call: &Call, series: Series) {
-        if self.nested > 0 {
-            return;
-        }
-        let Some(&number) = self.comms.get(&(comm.context(), comm.generation)) else { return };
-        let what = call.what;
+    /// The number of a communicator here; none where what happens in it is a part of another collective.
+    fn outermost(&self, comm: &CommInner) -> Option<u32> {
+        let number = self.comms.get(&(comm.context(), comm.generation)).copied();
+        number.filter(|_| self.nested == 0)
+    }
+
+    /// Writes down a blocking collective, which has ended.
+    fn blocking(&mut self, comm: &CommInner, call: &Call) {
+        let Some(number) = self.outermost(comm) else { return };
         match &call.how {
-            How::Algorithm { how, bytes, root } => self.event(format_args!(
-                "\"coll\":\"{what}\",\"how\":\"{how}\",\"comm\":{number},\"bytes\":{bytes},\"root\":{root},{series}"
-            )),
-            How::Edges { sends, receives } => {
-                let tag = series.tag();
+            How::Algorithm { .. } => self.algorithm((number, call), Series::Blocking, ""),
+            How::Edges { .. } => {
                 // The first line has the time of the call, which is communication and no computing.
-                for &(to, bytes) in sends {
-                    let to = comm.group.world_rank(to).unwrap_or(u32::MAX);
-                    self.event(format_args!(
-                        "\"send\":{to},\"comm\":{number},\"tag\":{tag},\"bytes\":{bytes},\"of\":\"{what}\""
-                    ));
-                }
-                for &(from, bytes) in receives {
-                    self.event(format_args!(
-                        "\"recv\":{from},\"comm\":{number},\"tag\":{tag},\"bytes\":{bytes},\"of\":\"{what}\""
-                    ));
-                }
-                if sends.is_empty() && receives.is_empty() {
-                    self.event("\"wait\":true");
-                }
+                self.sends(comm, (number, call), Series::Blocking);
+                self.receives((number, call), Series::Blocking);
             }
+        }
+        self.passed();
+    }
+
+    /// Writes down the start of a collective. The number that its end has.
+    fn start(&mut self, comm: &CommInner, call: &Call, series: Series) -> Option<u32> {
+        let number = self.outermost(comm)?;
+        let run = self.started;
+        self.started += 1;
+        match &call.how {
+            How::Algorithm { .. } => {
+                self.algorithm((number, call), series, format_args!(",\"run\":{run}"));
+            }
+            How::Edges { .. } => self.sends(comm, (number, call), series),
+        }
+        self.passed();
+        Some(run)
+    }
+
+    /// Writes down the end of a collective that was started.
+    fn end(&mut self, comm: &CommInner, call: &Call, series: Series, run: u32) {
+        let Some(number) = self.outermost(comm) else { return };
+        match &call.how {
+            How::Algorithm { .. } => self.event(format_args!("\"done\":{run}")),
+            How::Edges { .. } => self.receives((number, call), series),
+        }
+        self.passed();
+    }
+
+    /// The call is over, and the time since the program came for it was no computing.
+    fn passed(&mut self) {
+        if self.entered.is_some() {
+            self.event("\"wait\":true");
+        }
+    }
+
+    fn algorithm(&mut self, (comm, call): (u32, &Call), series: Series, run: impl Display) {
+        let How::Algorithm { how, bytes, root } = &call.how else { return };
+        let what = call.what;
+        self.event(format_args!(
+            "\"coll\":\"{what}\",\"how\":\"{how}\",\"comm\":{comm},\"bytes\":{bytes},\"root\":{root}{run},{series}"
+        ));
+    }
+
+    fn sends(&mut self, within: &CommInner, (comm, call): (u32, &Call), series: Series) {
+        let How::Edges { sends, .. } = &call.how else { return };
+        let (what, tag) = (call.what, series.tag());
+        for &(to, bytes) in sends {
+            let to = within.group.world_rank(to).unwrap_or(u32::MAX);
+            self.event(format_args!(
+                "\"send\":{to},\"comm\":{comm},\"tag\":{tag},\"bytes\":{bytes},\"of\":\"{what}\""
+            ));
+        }
+    }
+
+    fn receives(&mut self, (comm, call): (u32, &Call), series: Series) {
+        let How::Edges { receives, .. } = &call.how else { return };
+        let (what, tag) = (call.what, series.tag());
+        for &(from, bytes) in receives {
+            self.event(format_args!(
+                "\"recv\":{from},\"comm\":{comm},\"tag\":{tag},\"bytes\":{bytes},\"of\":\"{what}\""
+            ));
         }
     }
 }
@@ -342,10 +396,15 @@ impl CommInner {
         Some(Told { comm: self, call: call() })
     }
 
-    /// A collective was started that was made before.
-    pub(crate) fn started(&self, call: &Call, series: Series) {
+    /// A collective was started that was made before. The number to give for its end, where it is written down.
+    pub(crate) fn started(&self, call: &Call, series: Series) -> Option<u32> {
+        self.process.record()?.0.borrow_mut().start(self, call, series)
+    }
+
+    /// The program has learned of the end of a collective that was started and has this number.
+    pub(crate) fn ended(&self, call: &Call, series: Series, run: u32) {
         if let Some(record) = self.process.record() {
-            record.0.borrow_mut().collective(self, call, series);
+            record.0.borrow_mut().end(self, call, series, run);
         }
     }
 }
@@ -355,7 +414,7 @@ impl Drop for Told<'_> {
         if let Some(record) = self.comm.process.record() {
             let mut inner = record.0.borrow_mut();
             inner.nested -= 1;
-            inner.collective(self.comm, &self.call, Series::Blocking);
+            inner.blocking(self.comm, &self.call);
         }
     }
 }

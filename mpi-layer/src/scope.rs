@@ -91,6 +91,7 @@ impl Tracker {
 
     fn end(&self, run: &Run) {
         handles::without_unwinding(|| self.process.wait_until(|| !run.is_under_way()));
+        run.write_end();
     }
 }
 

@@ -3,13 +3,14 @@
 //! A file is that of one rank: lines of JSON. `BOWLINE_RECORD` has them written.
 //!
 //! ```json
-//! {"format":"bowline record","version":1,"rank":0,"size":2}
+//! {"format":"bowline record","version":2,"rank":0,"size":2}
 //! {"comm":0,"generation":0,"members":[0,1]}
 //! {"at":1200,"till":1300,"send":1,"comm":0,"tag":7,"bytes":8}
 //! {"at":5000,"till":9000,"recv":1,"comm":0,"tag":7,"bytes":8}
 //! {"at":9100,"till":9900,"coll":"allreduce","how":"Doubling","comm":0,"bytes":8,"root":0,"later":false}
-//! {"at":9920,"till":9940,"coll":"bcast","how":"Binomial","comm":0,"bytes":8,"root":0,"later":true,"persistent":0}
+//! {"at":9920,"till":9940,"coll":"bcast","how":"Binomial","comm":0,"bytes":8,"root":0,"run":0,"later":true,"persistent":0}
 //! {"at":9950,"till":9960,"wait":true}
+//! {"at":9960,"till":9960,"done":0}
 //! {"end":10000}
 //! ```
 //! A communicator has a number in its file, and a generation, which with its members tells it from all others. `send` is
@@ -17,7 +18,10 @@
 //! when it went on. What lies between a `till` and the next `at` is computing. A receive stands where the program has
 //! learned of its end. A collective is a call; `later` says that it only started one, and `persistent` which of the
 //! persistent collectives of its communicator. Blocking and nonblocking collectives, and the starts of each
-//! persistent one, are numbered apart, as ranks may call them in different orders.
+//! persistent one, are numbered apart, as ranks may call them in different orders. What was started has a number in its
+//! file, `run`, with which `done` says that the program learned of its end: what lies between runs beside what the rank
+//! does then, while it waits and between what it computes. Records of version 1 have neither: what was started is taken
+//! to end in its call.
 //!
 //! A rank that was killed leaves a record without an end, maybe within a line. What others did with it after that is not
 //! in it, so a job with such records goes as far as each message and each collective has its partners ([`Job::cut`]).
@@ -25,20 +29,19 @@
 //! What is read is not trusted: it is refused with the reason, and nothing is made of a number before it was looked at.
 
 mod cut;
+mod graph;
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 
 use serde::Deserialize;
 
-use super::generate::rank_steps;
-use super::program::{Act, Program, TaskId};
-use super::source::Source;
+pub use graph::Steps;
 
 /// What is written first, by which such files are known.
 pub const FORMAT: &str = "bowline record";
 
-/// The version that is read.
-pub const VERSION: u32 = 1;
+/// The version that is written. It and the one before are read.
+pub const VERSION: u32 = 2;
 
 /// The most ranks of a job whose records are read.
 pub const RANKS: u32 = 1 << 20;
@@ -87,7 +90,10 @@ impl std::fmt::Display for JobError {
                 "this record is empty: its rank ended before it wrote a line, or the disk is full; record the job again"
             ),
             Self::Version { found } => {
-                write!(out, "this record has version {found}, and version {VERSION} is known")
+                write!(
+                    out,
+                    "this record has version {found}, and versions 1 to {VERSION} are known"
+                )
             }
             Self::Line { line, why } => write!(out, "line {line} of the record: {why}"),
             Self::Ranks { why } => write!(out, "these records are not those of one job: {why}"),
@@ -143,6 +149,13 @@ enum Line {
         later: bool,
         #[serde(default)]
         persistent: Option<u32>,
+        #[serde(default)]
+        run: Option<u32>,
+    },
+    Done {
+        at: u64,
+        till: u64,
+        done: u32,
     },
     Wait {
         at: u64,
@@ -164,9 +177,25 @@ struct Event {
 
 #[derive(Debug)]
 enum What {
-    Send { to: u32, comm: u32, tag: u32, bytes: u64 },
-    Recv { from: u32, comm: u32, tag: u32 },
-    Collective { comm: u32, call: Collective },
+    Send {
+        to: u32,
+        comm: u32,
+        tag: u32,
+        bytes: u64,
+    },
+    Recv {
+        from: u32,
+        comm: u32,
+        tag: u32,
+    },
+    /// `run` is the number of its end, where that stands elsewhere.
+    Collective {
+        comm: u32,
+        call: Collective,
+        run: Option<u32>,
+    },
+    /// The end of a collective that was started, by its number.
+    Done(u32),
     Wait,
 }
 
@@ -199,6 +228,8 @@ pub struct RankRecord {
     /// Generation and members of its communicators.
     comms: Vec<(u32, Vec<u32>)>,
     events: Vec<Event>,
+    /// Collectives that were started, and have not ended.
+    open: HashSet<u32>,
     /// When it left, or when it was last heard of, ns.
     end: u64,
     /// It has said when it left.
@@ -224,6 +255,8 @@ pub struct Counts {
     pub collectives: u64,
     /// Those of them that were only started.
     pub later: u64,
+    /// Those of these whose records do not say when they ended, which are taken to end in their calls.
+    pub ended_in_call: u64,
     /// Nanoseconds between calls, of all ranks.
     pub computing: f64,
 }
@@ -244,15 +277,15 @@ impl RankRecord {
         if format != FORMAT {
             return Err(JobError::Foreign);
         }
-        if version != VERSION {
+        if !(1..=VERSION).contains(&version) {
             return Err(JobError::Version { found: version });
         }
         if size > RANKS || rank >= size {
             let why = format!("rank {rank} of {size}, where up to {RANKS} ranks are possible");
             return Err(JobError::Line { line: 1, why });
         }
-        let (comms, events) = (Vec::new(), Vec::new());
-        let mut record = Self { rank, size, comms, events, end: 0, ended: false };
+        let (comms, events, open) = (Vec::new(), Vec::new(), HashSet::new());
+        let mut record = Self { rank, size, comms, events, open, end: 0, ended: false };
         let last = text.lines().count();
         let broken_off = !text.ends_with('\n');
         for (line, text) in lines.filter(|(_, text)| !text.trim().is_empty()) {
@@ -301,14 +334,25 @@ impl RankRecord {
                 length(bytes)?;
                 (at, till, What::Recv { from, comm, tag })
             }
-            Line::Coll { at, till, coll: name, how, comm, bytes, root, later, persistent } => {
+            Line::Coll { at, till, coll: name, how, comm, bytes, root, later, persistent, run } => {
                 let ranks = self.members(comm)?.len() as u32;
                 if root >= ranks {
                     return Err(format!("communicator {comm} has no root {root}"));
                 }
                 let bytes = length(bytes)?;
+                if let Some(run) = run
+                    && (!later || !self.open.insert(run))
+                {
+                    return Err(format!("run {run} is not one that starts here"));
+                }
                 let call = Collective { name, how, ranks, bytes, root, later, persistent };
-                (at, till, What::Collective { comm, call })
+                (at, till, What::Collective { comm, call, run })
+            }
+            Line::Done { at, till, done } => {
+                if !self.open.remove(&done) {
+                    return Err(format!("run {done} is not under way"));
+                }
+                (at, till, What::Done(done))
             }
             Line::Wait { wait: false, .. } => return Err("a wait that is none".to_owned()),
             Line::Wait { at, till, .. } => (at, till, What::Wait),
@@ -347,34 +391,6 @@ impl RankRecord {
 fn length(bytes: u64) -> Result<usize, String> {
     let fits = usize::try_from(bytes).ok().filter(|_| bytes <= BYTES);
     fits.ok_or_else(|| format!("{bytes} bytes are more than a terabyte"))
-}
-
-/// Gives the steps of a collective.
-pub type Steps<'a> = dyn FnMut(&Collective) -> Result<Box<dyn Source>, String> + 'a;
-
-/// A communicator of the job, and which of its collectives: the series and the number in that.
-type Place = (u32, u64, u64);
-
-/// Which collectives of its communicator a call is numbered among.
-fn series(call: &Collective) -> u64 {
-    match call.persistent {
-        Some(number) => 2 + u64::from(number),
-        None => u64::from(call.later),
-    }
-}
-
-/// The collectives of a rank so far.
-#[derive(Debug, Default)]
-struct Calls(HashMap<(u32, u64), u64>);
-
-impl Calls {
-    /// The place of the next one. `comm` is a number in the job.
-    fn next(&mut self, comm: u32, call: &Collective) -> Place {
-        let series = series(call);
-        let count = self.0.entry((comm, series)).or_default();
-        *count += 1;
-        (comm, series, *count - 1)
-    }
 }
 
 impl Job {
@@ -426,10 +442,10 @@ impl Job {
     pub fn cut(&mut self) -> usize {
         let reached = cut::reached(&self.ranks);
         let mut left_out = 0;
-        for (record, (count, unreceived)) in self.ranks.iter_mut().zip(reached) {
-            left_out += record.events.len() - count + unreceived.len();
+        for (record, (count, vain)) in self.ranks.iter_mut().zip(reached) {
+            left_out += record.events.len() - count + vain.len();
             record.events.truncate(count);
-            for place in unreceived {
+            for place in vain {
                 // It takes no time in the simulation, as a wait that brought nothing.
                 record.events[place].what = What::Wait;
             }
@@ -450,163 +466,15 @@ impl Job {
                         counts.messages += 1;
                         counts.bytes = counts.bytes.saturating_add(*bytes);
                     }
-                    What::Collective { call, .. } => {
+                    What::Collective { call, run, .. } => {
                         counts.collectives += 1;
                         counts.later += u64::from(call.later);
+                        counts.ended_in_call += u64::from(call.later && run.is_none());
                     }
-                    What::Recv { .. } | What::Wait => {}
+                    What::Recv { .. } | What::Done(_) | What::Wait => {}
                 }
             }
         }
         counts
-    }
-
-    /// The bytes of each collective, in the mean of its members.
-    fn means(&self, names: &Names) -> HashMap<Place, usize> {
-        let mut sums: HashMap<Place, (u128, u128)> = HashMap::new();
-        for record in &self.ranks {
-            let mut calls = Calls::default();
-            for event in &record.events {
-                let What::Collective { comm, call } = &event.what else { continue };
-                let place = calls.next(names.comm(record, *comm), call);
-                let (sum, count) = sums.entry(place).or_default();
-                *sum += call.bytes as u128;
-                *count += 1;
-            }
-        }
-        sums.into_iter()
-            .map(|(place, (sum, count))| (place, sum.div_ceil(count) as usize))
-            .collect()
-    }
-
-    /// The job as a program, which computes as long as the job did between its calls. What a collective does is asked
-    /// of `steps`, once for each collective.
-    ///
-    /// # Errors
-    /// When members disagree on a collective, or `steps` has none for it.
-    pub fn program(&self, steps: &mut Steps<'_>) -> Result<Program, JobError> {
-        let mut program = Program::new(self.size());
-        let mut names = Names::default();
-        let means = self.means(&names);
-        let mut collectives: HashMap<Place, (Collective, Box<dyn Source>)> = HashMap::new();
-        for record in &self.ranks {
-            let mut rank = Rank {
-                number: record.rank,
-                last: program.add(record.rank, Act::Start, &[]),
-                program: &mut program,
-            };
-            let mut calls = Calls::default();
-            let mut before = 0;
-            for event in &record.events {
-                if event.at > before {
-                    rank.then(Act::Sleep((event.at - before) as f64));
-                }
-                before = event.till;
-                match &event.what {
-                    What::Send { to, comm, tag, bytes } => {
-                        let tag = names.tag(names.comm(record, *comm), Use::Message(*tag));
-                        rank.then(Act::Send { to: *to, bytes: *bytes as usize, tag });
-                    }
-                    What::Recv { from, comm, tag } => {
-                        let tag = names.tag(names.comm(record, *comm), Use::Message(*tag));
-                        rank.then(Act::Recv { from: *from, tag });
-                    }
-                    What::Wait => {}
-                    What::Collective { comm, call } => {
-                        let place = calls.next(names.comm(record, *comm), call);
-                        let (first, source) = match collectives.entry(place) {
-                            std::collections::hash_map::Entry::Occupied(entry) => entry.into_mut(),
-                            std::collections::hash_map::Entry::Vacant(entry) => {
-                                let bytes = means.get(&place).copied().unwrap_or(call.bytes);
-                                let call = Collective { bytes, ..call.clone() };
-                                let source = steps(&call);
-                                let source = source.map_err(|why| JobError::Collective { why })?;
-                                entry.insert((call, source))
-                            }
-                        };
-                        agree(first, call)?;
-                        let members = &record.comms[*comm as usize].1;
-                        rank.collective(&**source, members, place, &mut names);
-                    }
-                }
-            }
-        }
-        Ok(program)
-    }
-}
-
-/// Members of a communicator call the same collective.
-fn agree(first: &Collective, call: &Collective) -> Result<(), JobError> {
-    let same = first.name == call.name && first.root == call.root;
-    if same {
-        return Ok(());
-    }
-    let why = format!(
-        "members of one communicator call {} with root {} and {} with root {} at the same time",
-        first.name, first.root, call.name, call.root
-    );
-    Err(JobError::Collective { why })
-}
-
-/// What a tag of the program is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Use {
-    /// A message with this tag.
-    Message(u32),
-    /// The phase of this collective, by its series and number.
-    Collective(u64, u64, u8),
-}
-
-/// Numbers of communicators, and tags of the program.
-#[derive(Debug, Default)]
-struct Names {
-    comms: std::cell::RefCell<HashMap<(u32, Vec<u32>), u32>>,
-    tags: HashMap<(u32, Use), u32>,
-}
-
-impl Names {
-    /// The number of a communicator in the job.
-    fn comm(&self, record: &RankRecord, comm: u32) -> u32 {
-        let mut comms = self.comms.borrow_mut();
-        let known = &record.comms[comm as usize];
-        if let Some(&number) = comms.get(known) {
-            return number;
-        }
-        let number = comms.len() as u32;
-        comms.insert(known.clone(), number);
-        number
-    }
-
-    fn tag(&mut self, comm: u32, what: Use) -> u32 {
-        let next = self.tags.len() as u32;
-        *self.tags.entry((comm, what)).or_insert(next)
-    }
-}
-
-/// A rank whose tasks are added to a program.
-struct Rank<'a> {
-    number: u32,
-    last: TaskId,
-    program: &'a mut Program,
-}
-
-impl Rank<'_> {
-    fn then(&mut self, act: Act) {
-        self.last = self.program.add(self.number, act, &[self.last]);
-    }
-
-    fn collective(
-        &mut self,
-        source: &dyn Source,
-        members: &[u32],
-        place: Place,
-        names: &mut Names,
-    ) {
-        let (comm, series, number) = place;
-        let Some(own) = members.iter().position(|member| *member == self.number) else { return };
-        let behind = (self.number, self.last);
-        self.last = rank_steps(self.program, behind, source, own as u32, &mut |peer, phase| {
-            (members[peer as usize], names.tag(comm, Use::Collective(series, number, phase)))
-        });
     }
 }

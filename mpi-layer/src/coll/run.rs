@@ -53,6 +53,8 @@ pub struct Run {
     op: Option<ReduceOp>,
     /// How its starts are written down, where its rank is recorded.
     call: Option<(Box<Call>, Series)>,
+    /// The number of its last start in the record, until its end is written down.
+    written: Cell<Option<u32>>,
     state: Cell<State>,
     /// How it has failed (rule 6).
     failed: Cell<Option<MpiError>>,
@@ -106,6 +108,7 @@ impl Run {
             scratch: recorded.scratch,
             op,
             call: recorded.call.map(|call| (call, series)),
+            written: Cell::new(None),
             state: Cell::new(State::Idle),
             failed: Cell::new(None),
             moving: Cell::new(false),
@@ -130,7 +133,7 @@ impl Run {
         // SAFETY: promised by the caller.
         unsafe { self.begin() };
         if let Some((call, series)) = &self.call {
-            self.comm.inner.started(call, *series);
+            self.written.set(self.comm.inner.started(call, *series));
         }
         true
     }
@@ -245,7 +248,17 @@ impl Run {
 
     /// The outcome was reported: it can be started again.
     pub(crate) fn finish(&self) {
+        self.write_end();
         self.state.set(State::Idle);
+    }
+
+    /// Writes its end down, once, where its rank is recorded: the program knows of it now.
+    pub(crate) fn write_end(&self) {
+        if let State::Ended(Ok(())) = self.state.get()
+            && let (Some((call, series)), Some(run)) = (&self.call, self.written.take())
+        {
+            self.comm.inner.ended(call, *series, run);
+        }
     }
 }
 

@@ -457,9 +457,9 @@ impl Request {
                 persistent.current = None;
                 false
             }
-            Work::Collective { run, again: true } => {
+            Work::Collective { run, again } => {
                 run.finish();
-                false
+                !*again
             }
             _ => true,
         }

@@ -18,9 +18,10 @@ pub(super) struct Record {
     /// Messages of the program's, and their bytes: those of collectives are not among them.
     messages: u64,
     bytes: u64,
-    /// Calls of collectives, of all ranks, and those that only started one.
+    /// Calls of collectives, of all ranks, and those that only started one; and of these, those whose ends are not recorded.
     collectives: u64,
     started: u64,
+    ended_in_call: u64,
     /// Between calls, of all ranks.
     computing_ns: f64,
     /// Ranks whose records break off, and how many calls are left out because of that.
@@ -42,11 +43,18 @@ pub(super) fn read(files: &[PathBuf]) -> Result<(Recorded, Record)> {
     let mut job = Recorded::new(files.iter().map(one).collect::<Result<_>>()?)?;
     let unended = job.unended();
     let left_out = if unended.is_empty() { 0 } else { job.cut() };
-    let Counts { messages, bytes, collectives, later, computing, .. } = job.counts();
-    let time_ns = job.time();
-    let (started, computing_ns) = (later, computing);
-    let record =
-        Record { time_ns, messages, bytes, collectives, started, computing_ns, unended, left_out };
+    let Counts { messages, bytes, collectives, later, ended_in_call, computing, .. } = job.counts();
+    let record = Record {
+        time_ns: job.time(),
+        messages,
+        bytes,
+        collectives,
+        started: later,
+        ended_in_call,
+        computing_ns: computing,
+        unended,
+        left_out,
+    };
     Ok((job, record))
 }
 
@@ -94,11 +102,14 @@ fn steps(call: &Call, costs: &Costs) -> Result<Box<dyn Source>> {
 impl Record {
     /// For people, beside the simulated time.
     pub(super) fn text(&self, simulated: f64) -> String {
-        let Self { time_ns, messages, bytes, collectives, started, computing_ns, .. } = self;
+        let Self { time_ns, messages, bytes, collectives, computing_ns, .. } = self;
         let part = if *time_ns > 0.0 { simulated / time_ns } else { 0.0 };
-        let started = match started {
-            0 => String::new(),
-            n => format!(" ({n} only started, and simulated as if they had ended there)"),
+        let started = match (self.started, self.ended_in_call) {
+            (0, _) => String::new(),
+            (n, 0) => format!(" ({n} started, and run beside what came then)"),
+            (n, m) => format!(
+                " ({n} started; the ends of {m} are not recorded, and they are simulated as if they had ended there)"
+            ),
         };
         let mut text = format!(
             "recorded: {time_ns:.1} ns, of which simulated {part:.3}; {messages} messages of {bytes} bytes, \

@@ -140,6 +140,82 @@ fn each_start_of_an_exchange_between_neighbours_is_recorded() {
     assert_eq!(recorded["started"], 3 * STARTS, "{again}");
 }
 
+/// Rank 0 starts an allreduce before it sends what rank 1 waits for before it starts it; a persistent one runs beside
+/// messages the other way around; and two that end in the reverse order.
+fn started(world: &bowline::mpi::World) {
+    let (own, other) = ([world.rank()], 1 - world.rank());
+    let (mut sum, mut word) = ([0], [0_i32]);
+    let first = |me: bool| (world.rank() == 0) == me;
+    let exchange = |word: &mut [i32], me| match first(me) {
+        true => world.send(&own, other, 0),
+        false => world.recv(word, other, 0).map(drop),
+    };
+    world
+        .scope(|scope| {
+            if first(false) {
+                exchange(&mut word, true)?;
+            }
+            let run = scope.iallreduce(world, &own, &mut sum, bowline::mpi::Sum)?;
+            if first(true) {
+                exchange(&mut word, true)?;
+            }
+            run.wait()
+        })
+        .unwrap();
+    assert_eq!(sum, [1]);
+    let mut again = world.bcast_init(vec![0_u8; 9], 0).unwrap();
+    if first(true) {
+        exchange(&mut word, false).unwrap();
+    }
+    again.start().unwrap();
+    if first(false) {
+        exchange(&mut word, false).unwrap();
+    }
+    again.wait().unwrap();
+    let (mut one, mut two) = ([0], [0]);
+    world
+        .scope(|scope| {
+            let one = scope.iallreduce(world, &own, &mut one, bowline::mpi::Sum)?;
+            let two = scope.iallreduce(world, &own, &mut two, bowline::mpi::Sum)?;
+            two.wait()?;
+            one.wait()
+        })
+        .unwrap();
+    // The end of the scope waits for this one.
+    world.scope(|scope| scope.ibarrier(world).map(drop)).unwrap();
+}
+
+#[test]
+fn what_was_started_runs_beside_the_rank_in_the_simulation_too() {
+    let directory = tempfile::tempdir().unwrap();
+    let name = directory.path().join("started").to_str().unwrap().to_owned();
+    let mut config = bowline::config_from_env().unwrap();
+    config.set_text("BOWLINE_RECORD", &name).unwrap();
+    bowline::threads_with(2, &config, |world| started(&world)).unwrap();
+    let files: Vec<String> = (0..2).map(|rank| format!("{name}.{rank}")).collect();
+    let again = replay(&files, "");
+    let recorded = &again["recorded"];
+    assert_eq!((&recorded["started"], &recorded["ended_in_call"]), (&10.into(), &0.into()));
+    for file in &files {
+        let text = fs::read_to_string(file).unwrap();
+        assert_eq!(text.matches("\"done\":").count(), 5, "{text}");
+    }
+    // A record that does not say when they ended, as of version 1, has them end in their calls: each rank waits for
+    // the other.
+    for file in &files {
+        let text = fs::read_to_string(file).unwrap().replace("\"version\":2", "\"version\":1");
+        let kept = text.lines().filter(|line| !line.contains("\"done\":"));
+        let cut = kept.map(|line| match line.split_once("\"run\":") {
+            Some((before, rest)) => format!("{before}{}", rest.split_once(',').unwrap().1),
+            None => line.to_owned(),
+        });
+        fs::write(file, cut.collect::<Vec<_>>().join("\n") + "\n").unwrap();
+    }
+    let all = ["fennel", "replay"].into_iter().chain(files.iter().map(String::as_str));
+    let said = bowline(all).failure(1);
+    assert!(said.contains("wait for each other"), "{said}");
+}
+
 #[test]
 fn ranks_that_are_threads_are_recorded_too_and_a_bad_place_is_an_error() {
     let directory = tempfile::tempdir().unwrap();

@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::schedule::Schedule;
-use crate::stages::{Operand, Part, Stage};
+use crate::stages::{Operand, Part, Piece, Stage};
 
 /// What a value was combined of, from left to right.
 pub type Contributions = Arc<[Range<u32>]>;
@@ -223,30 +223,31 @@ fn combined(
 
 /// The number of a stage's messages, each of which is sent and received.
 fn matched(ranks: &[Vec<Stage>], stage: usize) -> Result<u64, Flaw> {
-    let pairs = |receives: bool| {
-        let mut pairs: Vec<(u32, u32, Part)> = Vec::new();
-        for (rank, stages) in ranks.iter().enumerate() {
-            let (rank, stage) = (rank as u32, &stages[stage]);
-            if receives {
-                pairs.extend(stage.receives().map(|from| (from.rank, rank, from.part)));
-            } else {
-                pairs.extend(stage.sends.iter().map(|to| (rank, to.rank, to.part)));
-            }
+    // What each rank has to send, by receiver.
+    let mut wanted: Vec<Vec<(u32, Part)>> = vec![Vec::new(); ranks.len()];
+    for (rank, stages) in (0..).zip(ranks) {
+        for Piece { rank: from, part } in stages[stage].receives() {
+            let sender = wanted.get_mut(from as usize);
+            sender.ok_or(Flaw::Unmatched { stage, from, to: rank })?.push((rank, part));
         }
-        pairs.sort_unstable();
-        pairs
-    };
-    let (sent, received) = (pairs(false), pairs(true));
-    if sent == received {
-        return Ok(sent.len() as u64);
     }
-    let differs = sent.iter().zip(&received).find(|(one, other)| one != other);
-    let longer = if sent.len() > received.len() { &sent } else { &received };
-    let &(from, to, _) = match differs {
-        Some((one, other)) => one.min(other),
-        None => &longer[sent.len().min(received.len())],
-    };
-    Err(Flaw::Unmatched { stage, from, to })
+    let mut messages = 0;
+    for (from, (stages, wanted)) in (0..).zip(ranks.iter().zip(&mut wanted)) {
+        let mut sent: Vec<_> = stages[stage].sends.iter().map(|to| (to.rank, to.part)).collect();
+        sent.sort_unstable();
+        wanted.sort_unstable();
+        if sent != *wanted {
+            let differs = sent.iter().zip(&*wanted).find(|(one, other)| one != other);
+            let longer = if sent.len() > wanted.len() { &sent } else { &*wanted };
+            let &(to, _) = match differs {
+                Some((one, other)) => one.min(other),
+                None => &longer[sent.len().min(wanted.len())],
+            };
+            return Err(Flaw::Unmatched { stage, from, to });
+        }
+        messages += sent.len() as u64;
+    }
+    Ok(messages)
 }
 
 #[cfg(test)]

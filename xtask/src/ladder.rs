@@ -95,6 +95,7 @@ const TEST: Ladder = Ladder {
     tracks: &[
         &[
             step("tests", tests),
+            slow("proofs", proofs),
             step("mpi-over-tcp", mpi_over_tcp),
             slow("mpi-over-ofi", mpi_over_ofi),
             slow("netns", netns),
@@ -113,6 +114,9 @@ const TEST: Ladder = Ladder {
         ],
     ],
 };
+
+/// The crate whose ignored tests are the step `proofs`.
+const MODEL: &str = "bowline-model";
 
 const SMOKE: Ladder = Ladder { first: smoke::STEPS, tracks: &[] };
 
@@ -331,6 +335,21 @@ fn tests(climb: &Climb<'_>) -> Result<Outcome> {
     };
     let jobs = programs.iter().filter(wanted).map(job).collect();
     runner::run(climb.workspace, "tests", jobs)
+}
+
+/// The proofs of collectives at every number of ranks, which take minutes: tests of the model that are ignored otherwise.
+fn proofs(climb: &Climb<'_>) -> Result<Outcome> {
+    if !climb.options.full {
+        return Ok(Outcome::Skipped("it takes minutes, and belongs to --full".to_owned()));
+    }
+    let programs = climb.programs.lock().expect(CALM).clone();
+    let of_model = |program: &&Program| runner::is_test(program) && program.package == MODEL;
+    let job = |program| Job {
+        program,
+        arguments: vec!["--ignored".to_owned()],
+        environment: climb.environment(&[]),
+    };
+    runner::run(climb.workspace, "proofs", programs.iter().filter(of_model).map(job).collect())
 }
 
 /// The tests of the MPI layer once more, in another environment.

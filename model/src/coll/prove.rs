@@ -4,6 +4,7 @@
 //! has every contribution exactly once, in the order of ranks where that is promised, and with the same bits on all
 //! ranks where the result is everybody's.
 
+pub mod alike;
 pub mod layers;
 
 use std::convert::Infallible;

@@ -1,18 +1,15 @@
 //! Every algorithm is proven: at every number of ranks up to 33 in all its
-//! variants, at every one up to 512 in one, and at some beyond. Those with a message for each pair of ranks, and
-//! those by
-//! multiplying, are so at all numbers only in tests that are ignored by default.
-
-use std::convert::Infallible;
+//! variants, at every one up to 512 in one, and at some beyond. Algorithms with a message for each pair of ranks are in
+//! [`pairs`], and what the proofs refuse in [`rules`].
 
 use super::blocks::Placed;
 use super::forms::{
     Allgather, Allreduce, Alltoall, Barrier, Bcast, Reduce, ReduceScatter, Scan, Tree,
 };
-use super::plan::{Place, Plan, Space, Span};
+use super::plan::Space;
 use super::prove::{self, Proof};
-use super::record::Recorder;
-use super::verify::{Combined, Contributions, Flaw, Memory, Piece, Spaces, follow, record};
+use super::reduce_scatter::allows;
+use super::verify::Flaw;
 use crate::choice::{Order, choose};
 use crate::schedule::Schedule;
 
@@ -27,18 +24,13 @@ fn wide() -> impl Iterator<Item = u32> {
     WIDE.chain(SAMPLES)
 }
 
-/// Numbers of ranks for algorithms in which each pair of ranks has a message, whose proof takes long: all up to 128, and
-/// those next to multiples of 64. The others up to 512 have [a test](every_pair_at_every_number) that is not run always.
-fn wide_for_pairs() -> impl Iterator<Item = u32> {
-    (34..=128).chain((129..=512).filter(|size| matches!(size % 64, 0 | 1 | 63)))
-}
-
-/// All roots for small numbers of ranks; the first, a middle one and the last for greater ones; then one.
+/// All roots for small numbers of ranks; the first, a middle one and the last for greater ones; then a middle one or the last.
 fn roots(size: u32) -> Vec<u32> {
     match size {
         0..=9 => (0..size).collect(),
-        10..=512 => vec![0, size / 2, size - 1],
-        _ => vec![size / 2],
+        10..40_000 => vec![0, size / 2, size - 1],
+        40_000..65_536 => vec![size / 2],
+        _ => vec![size - 1],
     }
 }
 
@@ -49,16 +41,22 @@ fn holds(proof: Result<Proof, Flaw>, what: std::fmt::Arguments<'_>) -> Proof {
 
 /// Runs a proof, and panics with what it was for.
 macro_rules! proven {
-    ($proof:ident($($argument:expr),* $(,)?)) => {
-        holds(prove::$proof($($argument),*), format_args!("{}{:?}", stringify!($proof), ($($argument,)*)))
+    ($($proof:ident)::+($($argument:expr),* $(,)?)) => {
+        holds(
+            prove::$($proof)::+($($argument),*),
+            format_args!("{}{:?}", stringify!($($proof)::+), ($($argument,)*)),
+        )
     };
 }
+
+mod pairs;
+mod rules;
 
 #[test]
 fn barriers_hold_everybody_until_the_last_has_come() {
     for size in SMALL.chain(wide()) {
         let all = [Barrier::Dissemination, Barrier::Flat].into_iter();
-        let multiplying = stages(size).filter(|_| !WIDE.contains(&size));
+        let multiplying = stages(size).filter(|_| SMALL.contains(&size));
         for how in all.chain(multiplying.map(Barrier::Multiplying)) {
             proven!(barrier(size, how));
         }
@@ -89,9 +87,7 @@ fn broadcasts_bring_the_root_s_bytes_to_all() {
     }
     for size in wide() {
         for root in roots(size) {
-            let all = [Bcast::Flat, Bcast::Binomial, Bcast::Chain].into_iter();
-            let multiplying = stages(size).filter(|_| !WIDE.contains(&size));
-            for how in all.chain(multiplying.map(Bcast::Multiplying)) {
+            for how in [Bcast::Flat, Bcast::Binomial, Bcast::Chain] {
                 proven!(bcast(size, how, root, 1000));
             }
         }
@@ -195,71 +191,6 @@ fn reductions_along_chains_by_two_tracks_give_the_root_the_whole() {
             proven!(chained_reduce(size, root, (60, 3), 9, root == 0));
         }
     }
-}
-
-/// What is wrong with two ranks' plans of two tracks each.
-fn flaw_of(plan: impl Fn(&mut Recorder<Infallible>, u32) -> Result<(), Infallible>) -> Flaw {
-    let steps = record(2, |recorder, place| plan(recorder, place.rank)).unwrap();
-    let memory = || Memory::of(&[Piece { len: 16, element: 0, combined: Combined::DATA }]);
-    let spaces =
-        |_, _: &mut Contributions| Spaces { input: memory(), output: memory(), scratch: 0 };
-    follow(steps, spaces).expect_err("there is a flaw")
-}
-
-#[test]
-fn tracks_that_meet_before_they_are_joined_are_refused() {
-    let (front, back) = (Span::output(8), Span::new(Space::Output, 8, 8));
-    let two = |first: Span, second: Span, phase: u8, joined: bool| {
-        move |plan: &mut Recorder<Infallible>, rank: u32| {
-            for (track, phase, span) in [(1, 0, first), (2, phase, second)] {
-                plan.track(track)?;
-                plan.phase(phase);
-                if rank == 0 {
-                    plan.send(1, Span::input(8))?;
-                } else {
-                    plan.recv(0, span)?;
-                }
-                plan.wait()?;
-                if joined {
-                    plan.join()?;
-                }
-            }
-            plan.join()
-        }
-    };
-    let last = front.part(4, 4);
-    assert_eq!(flaw_of(two(front, last, 1, false)), Flaw::Shared(1, last));
-    assert_eq!(flaw_of(two(front, front, 1, false)), Flaw::Shared(1, front));
-    assert_eq!(flaw_of(two(front, back, 0, false)), Flaw::SharedPhase(1, 0));
-    // With a join between them, one comes after the other.
-    let steps = record(2, |plan, place| two(front, front, 0, true)(plan, place.rank)).unwrap();
-    let memory = || Memory::of(&[Piece { len: 16, element: 0, combined: Combined::DATA }]);
-    let spaces =
-        |_, _: &mut Contributions| Spaces { input: memory(), output: memory(), scratch: 0 };
-    assert!(follow(steps, spaces).is_ok());
-}
-
-/// Tracks that only come to an end in another order than the one in which they were stated are no way for a rank that
-/// is in a blocking call.
-#[test]
-fn tracks_have_to_end_in_the_order_in_which_they_are_stated() {
-    let flaw = flaw_of(|plan, rank| {
-        for track in [1, 2] {
-            plan.track(track)?;
-            // Each rank begins with another message.
-            let phase = if rank == 0 { track } else { 3 - track };
-            plan.phase(phase);
-            let span = Span::new(Space::Output, 8 * usize::from(phase - 1), 8);
-            if (rank == 0) == (phase == 1) {
-                plan.send(1 - rank, Span::input(8))?;
-            } else {
-                plan.recv(1 - rank, span)?;
-            }
-            plan.wait()?;
-        }
-        plan.join()
-    });
-    assert_eq!(flaw, Flaw::Deadlock { ranks: 2, first: 0 });
 }
 
 #[test]
@@ -368,18 +299,27 @@ fn gathers_and_scatters_bring_each_block_to_its_place() {
         }
     }
     for size in wide() {
+        let (counts, displacements, total) = scattered(size);
         for root in roots(size) {
             for how in [Tree::Linear, Tree::Binomial] {
                 proven!(gather(size, how, root, 3));
                 proven!(scatter(size, how, root, 3));
             }
+            let placed = |space| placed(space, &counts, &displacements);
+            holds(
+                prove::gatherv(&placed(Space::Output), root, total),
+                format_args!("{size} {root}"),
+            );
+            holds(
+                prove::scatterv(&placed(Space::Input), root, total),
+                format_args!("{size} {root}"),
+            );
         }
     }
 }
 
 #[test]
 fn allgathers_bring_all_blocks_to_all() {
-    let any = [Allgather::Bruck, Allgather::Ring, Allgather::Direct];
     let even = |size: u32| {
         let doubling = size.is_power_of_two().then_some(Allgather::Doubling);
         [Allgather::Bruck, Allgather::GatherBcast].into_iter().chain(doubling)
@@ -391,7 +331,7 @@ fn allgathers_bring_all_blocks_to_all() {
                 proven!(allgather(size, how, len, in_place));
             }
         }
-        for how in any {
+        for how in [Allgather::Bruck, Allgather::Ring, Allgather::Direct] {
             let (counts, displacements, total) = scattered(size);
             proven!(allgatherv(&placed(Space::Output, &counts, &displacements), how, total));
         }
@@ -399,7 +339,7 @@ fn allgathers_bring_all_blocks_to_all() {
     for size in wide() {
         proven!(allgather(size, Allgather::GatherBcast, 3, false));
     }
-    for size in [1024, 4096, 65_536] {
+    for size in [64, 128, 256, 512, 1024, 4096, 65_536] {
         proven!(allgather(size, Allgather::Doubling, 3, false));
     }
 }
@@ -419,16 +359,17 @@ fn alltoalls_bring_each_block_to_its_rank() {
     }
 }
 
+/// Where blocks of these lengths begin, and their end.
+fn offsets(size: u32, len: impl Fn(u32) -> usize) -> Vec<usize> {
+    let sums = (0..size).scan(0, |sum, rank| {
+        *sum += len(rank);
+        Some(*sum)
+    });
+    std::iter::once(0).chain(sums).collect()
+}
+
 #[test]
 fn reduce_scatters_give_each_rank_its_block_of_the_whole() {
-    use super::reduce_scatter::allows;
-    let offsets = |size: u32, len: fn(u32) -> usize| {
-        let sums = (0..size).scan(0, |sum, rank| {
-            *sum += len(rank);
-            Some(*sum)
-        });
-        std::iter::once(0).chain(sums).collect::<Vec<_>>()
-    };
     for size in SMALL {
         for offsets in [offsets(size, |_| 2), offsets(size, uneven)] {
             let all = [
@@ -445,8 +386,14 @@ fn reduce_scatters_give_each_rank_its_block_of_the_whole() {
         }
     }
     for size in wide() {
-        let offsets = offsets(size, |_| 2);
-        proven!(reduce_scatter(&offsets, ReduceScatter::ViaRoot, true));
+        for offsets in [offsets(size, |_| 2), offsets(size, uneven)] {
+            proven!(reduce_scatter(&offsets, ReduceScatter::ViaRoot, true));
+        }
+    }
+    for size in [64, 128, 256, 512, 1024, 4096] {
+        for offsets in [offsets(size, |_| 2), offsets(size, uneven)] {
+            proven!(reduce_scatter(&offsets, ReduceScatter::Halving, false));
+        }
     }
 }
 
@@ -463,68 +410,38 @@ fn stages(size: u32) -> impl Iterator<Item = u32> {
 
 #[test]
 fn multiplying_is_right_for_every_number() {
-    WIDE.for_each(multiply_at);
-}
-
-fn multiply_at(size: u32) {
-    let offsets: Vec<_> = (0..=size as usize).map(|rank| 2 * rank).collect();
-    for stages in stages(size) {
-        proven!(barrier(size, Barrier::Multiplying(stages)));
-        for root in [0, size / 2, size - 1] {
-            proven!(bcast(size, Bcast::Multiplying(stages), root, 3));
-        }
-        proven!(allgather(size, Allgather::Multiplying(stages), 3, size.is_multiple_of(2)));
-        proven!(reduce_scatter(&offsets, ReduceScatter::Multiplying(stages), false));
-        let ordered = ReduceScatter::Ordered(stages);
-        if super::reduce_scatter::allows(ordered, size, false) {
-            proven!(reduce_scatter(&offsets, ordered, true));
+    for size in wide() {
+        for stages in stages(size) {
+            proven!(barrier(size, Barrier::Multiplying(stages)));
+            for root in roots(size) {
+                proven!(bcast(size, Bcast::Multiplying(stages), root, 3));
+            }
         }
     }
+    wide().filter(|size| *size < 4095).for_each(multiply_blocks);
 }
 
-/// Proves the algorithms in which each pair of ranks has a message.
-fn every_pair(size: u32) {
-    // One root after the other: the first, a middle one, the last.
-    let root = [0, size / 2, size - 1][size as usize % 3];
-    proven!(bcast(size, Bcast::ScatterAllgather, root, 3 * size as usize + 1));
-    for how in [Allgather::Bruck, Allgather::Ring, Allgather::Direct] {
-        proven!(allgather(size, how, 3, false));
-    }
-    for how in [Alltoall::Bruck, Alltoall::Staged(64), Alltoall::Staged(1)] {
-        proven!(alltoall(size, how, 2));
-    }
-    let offsets: Vec<_> = (0..=size as usize).map(|rank| 2 * rank).collect();
-    proven!(reduce_scatter(&offsets, ReduceScatter::Pairwise, false));
-    proven!(reduce_scatter(&offsets, ReduceScatter::Direct, true));
-    if size.is_power_of_two() {
-        proven!(allgather(size, Allgather::Doubling, 3, false));
+#[test]
+#[ignore = "takes a minute: cargo test -p bowline-model -- --ignored"]
+fn blocks_of_many_ranks() {
+    wide().filter(|size| *size >= 4095).for_each(multiply_blocks);
+    for offsets in [offsets(65_536, |_| 2), offsets(65_536, uneven)] {
         proven!(reduce_scatter(&offsets, ReduceScatter::Halving, false));
     }
 }
 
-#[test]
-fn every_pair_of_ranks_has_its_message() {
-    wide_for_pairs().for_each(every_pair);
-}
-
-#[test]
-#[ignore = "takes ten minutes of a processor: cargo test -p bowline-model -- --ignored"]
-fn every_pair_at_every_number() {
-    let done = wide_for_pairs().collect::<std::collections::HashSet<_>>();
-    let left: Vec<u32> = WIDE.filter(|size| !done.contains(size)).collect();
-    let next = std::sync::atomic::AtomicUsize::new(0);
-    std::thread::scope(|scope| {
-        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
-            scope.spawn(|| {
-                // Relaxed: threads share nothing but this number.
-                while let Some(&size) =
-                    left.get(next.fetch_add(1, std::sync::atomic::Ordering::Relaxed))
-                {
-                    every_pair(size);
-                }
-            });
+fn multiply_blocks(size: u32) {
+    // Blocks of one length and of several, one after the other.
+    let offsets = if size.is_multiple_of(2) { offsets(size, |_| 2) } else { offsets(size, uneven) };
+    for stages in stages(size) {
+        proven!(allgather(size, Allgather::Multiplying(stages), 3, size.is_multiple_of(2)));
+        proven!(reduce_scatter(&offsets, ReduceScatter::Multiplying(stages), false));
+        let ordered = ReduceScatter::Ordered(stages);
+        // Each rank puts all blocks in order.
+        if size <= 1024 && allows(ordered, size, false) {
+            proven!(reduce_scatter(&offsets, ordered, true));
         }
-    });
+    }
 }
 
 #[test]
@@ -534,86 +451,5 @@ fn scans_combine_the_ranks_up_to_each_in_order() {
             proven!(scan(size, how, false, 3));
             proven!(scan(size, how, true, 3));
         }
-    }
-}
-
-/// Follows plans of two ranks that swap their vectors of 4 bytes, which `change` makes wrong for rank 0.
-fn two_ranks(
-    change: impl Fn(&mut Recorder<Infallible>) -> Result<(), Infallible>,
-) -> Result<(), Flaw> {
-    let steps = record(2, |plan, place: Place| {
-        if place.rank == 0 {
-            return change(plan);
-        }
-        plan.recv(0, Span::output(4))?;
-        plan.send(0, Span::input(4))?;
-        plan.wait()
-    })?;
-    let outcome = follow(steps, |rank, contributions| Spaces {
-        input: Memory::of(&[Piece { len: 4, element: 0, combined: contributions.of(rank) }]),
-        output: Memory::new(4),
-        scratch: 8,
-    });
-    outcome.map(drop)
-}
-
-#[test]
-fn what_breaks_a_rule_is_found() {
-    let (input, output, scratch) = (Span::input(4), Span::output(4), Span::scratch(0, 4));
-    let swap = |plan: &mut Recorder<Infallible>, into| {
-        plan.send(1, input)?;
-        plan.recv(1, into)?;
-        plan.wait()
-    };
-    assert_eq!(two_ranks(|plan| swap(plan, output)), Ok(()));
-    assert_eq!(two_ranks(|plan| swap(plan, input)), Err(Flaw::InputWritten(0, input)));
-    let outside = Span::scratch(5, 4);
-    assert_eq!(two_ranks(|plan| swap(plan, outside)), Err(Flaw::Outside(0, outside)));
-    let short = Span::output(3);
-    let lengths = Flaw::Lengths { from: 1, to: 0, sent: 4, received: 3 };
-    assert_eq!(two_ranks(|plan| swap(plan, short)), Err(lengths));
-    assert_eq!(two_ranks(|plan| plan.wait()), Err(Flaw::Deadlock { ranks: 1, first: 1 }));
-    let silent = two_ranks(|plan| {
-        plan.send(1, input)?;
-        plan.recv(1, output)
-    });
-    assert_eq!(silent, Err(Flaw::NotAwaited(0)));
-    let unmatched = two_ranks(|plan| {
-        swap(plan, output)?;
-        plan.send(1, input)
-    });
-    assert_eq!(unmatched, Err(Flaw::NotAwaited(0)));
-    let touched = two_ranks(|plan| {
-        plan.recv(1, output)?;
-        plan.copy(output, scratch);
-        plan.wait()
-    });
-    assert_eq!(touched, Err(Flaw::InUse(0, output)));
-    let overwritten = two_ranks(|plan| {
-        plan.copy(input, scratch);
-        plan.recv(1, output)?;
-        plan.send(1, Span::scratch(0, 4))?;
-        plan.copy(input, Span::scratch(2, 4));
-        plan.wait()
-    });
-    assert_eq!(overwritten, Err(Flaw::InUse(0, Span::scratch(2, 4))));
-    let empty = two_ranks(|plan| {
-        plan.copy(output, scratch);
-        plan.wait()
-    });
-    assert_eq!(empty, Err(Flaw::Unwritten(0, output)));
-    let mixed = two_ranks(|plan| {
-        plan.copy(input.part(1, 3), scratch.part(0, 3));
-        plan.reduce(input.part(0, 3), scratch.part(0, 3));
-        plan.wait()
-    });
-    assert_eq!(mixed, Err(Flaw::Mixed(0, input.part(0, 3), scratch.part(0, 3))));
-    let overlap = two_ranks(|plan| {
-        plan.copy(output.part(0, 3), output.part(1, 3));
-        plan.wait()
-    });
-    assert_eq!(overlap, Err(Flaw::Overlap(0, output.part(0, 3), output.part(1, 3))));
-    for peer in [0, 2] {
-        assert_eq!(two_ranks(|plan| plan.send(peer, input)), Err(Flaw::NoPeer(0, peer)));
     }
 }

@@ -6,7 +6,9 @@
 //! of [`plan`](super::plan) are checked at each step.
 //!
 //! Plans with tracks are followed twice: in the order in which they are stated, and each track as far as it comes.
+//! Plans that differ by the numbers of ranks only are followed at [one rank](Alike) in place of all.
 
+mod alike;
 mod contributions;
 mod memory;
 mod stage;
@@ -17,6 +19,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
 use std::fmt;
 
+pub use alike::{Alike, Elements, Symmetry, moving};
 pub use contributions::{Combined, Contributions};
 pub use memory::{Memory, Piece};
 use stage::Stage;
@@ -69,6 +72,8 @@ pub enum Flaw {
     SharedPhase(u32, u8),
     /// A rank's plan ends before its operations do.
     NotAwaited(u32),
+    /// A rank does something else than rank 0 with the numbers of ranks changed.
+    NotAlike(u32),
     /// A rank's output does not hold what it has to.
     Wrong {
         /// The rank.
@@ -110,6 +115,9 @@ impl fmt::Display for Flaw {
                 write!(out, "rank {rank} names a rank in two tracks of phase {phase}")
             }
             Self::NotAwaited(rank) => write!(out, "rank {rank} ends before its operations do"),
+            Self::NotAlike(rank) => {
+                write!(out, "rank {rank} does something else than rank 0 under other numbers")
+            }
             Self::Wrong { rank, at } => write!(out, "rank {rank} has a wrong result at byte {at}"),
         }
     }
@@ -276,7 +284,7 @@ struct Unmatched {
 /// One side of a message: its bytes and its track.
 type End = (Span, u8);
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Job {
     ranks: Vec<Rank>,
     contributions: Contributions,

@@ -203,3 +203,54 @@ fn pieces_of_a_chain_take_less_time_than_layers_one_by_one() {
         assert!(both < among + within, "reduce {tree:?}: {both} beside {among} and {within}");
     }
 }
+
+/// Nodes of up to 64 ranks, one algorithm after the other: at every number of ranks to 512, and some beyond.
+#[test]
+fn many_ranks() {
+    for size in (41..=512_u32).chain([1000, 4095]) {
+        let number = size as usize;
+        let each = [2, 3, 7, 8, 16, 48, 64][number % 7];
+        let of = |rank: u32| match number % 3 {
+            0 | 1 => rank / each,
+            _ => rank % size.div_ceil(each),
+        };
+        let nodes = Nodes::new((0..size).map(of));
+        let what = |what: &str| format!("{what}, {size} ranks, {each} on each node");
+        #[track_caller]
+        fn right(proof: Result<Proof, Flaw>, what: &str) {
+            proof.unwrap_or_else(|flaw| panic!("{what}: {flaw}"));
+        }
+        let within = WITHIN[number % 2];
+        let roots = if size <= 512 { vec![0, size / 2, size - 1] } else { vec![size / 2] };
+        for root in roots {
+            let all = [Bcast::Flat, Bcast::Binomial, Bcast::Chain];
+            let among = all[number % all.len()];
+            let proof = prove::bcast(&nodes, size, Layered { within, among }, root, 100);
+            right(proof, &what("broadcast"));
+            let all =
+                [Reduce::Flat, Reduce::Binomial, Reduce::Ordered, Reduce::Halving, Reduce::Chain];
+            let among = all[number % all.len()];
+            let proof = prove::reduce(&nodes, size, Layered { within, among }, root, (12, 3));
+            right(proof, &what("reduction"));
+        }
+        let all =
+            [Allreduce::Doubling, Allreduce::Halving, Allreduce::Flat, Allreduce::ReduceBcast];
+        let among = all[number % all.len()];
+        let proof = prove::allreduce(&nodes, size, Layered { within, among }, (12, 3), false);
+        right(proof, &what("allreduce"));
+        let schedule = choose(nodes.count(), 2.316, Order::ByCost);
+        right(prove::multiplying(&nodes, size, (within, &schedule), 8), &what("multiplying"));
+        let among = [Barrier::Dissemination, Barrier::Flat][number % 2];
+        right(prove::barrier(&nodes, size, among), &what("barrier"));
+        // Each pair of nodes may have a message.
+        if size <= 512 && nodes.are_consecutive() {
+            let all = [Allgather::Bruck, Allgather::Ring, Allgather::Direct];
+            let how = Layered { within, among: all[number % all.len()] };
+            right(prove::allgather(&nodes, size, how, 2, false), &what("allgather"));
+            let all = [ReduceScatter::Pairwise, ReduceScatter::Direct];
+            let how = Layered { within, among: all[number % all.len()] };
+            let offsets: Vec<_> = (0..=number).map(|rank| 2 * rank).collect();
+            right(prove::reduce_scatter(&nodes, how, &offsets), &what("scattered reduction"));
+        }
+    }
+}

@@ -5,12 +5,15 @@ use crate::coll::layers::{self, AmongNodes, Layered};
 use crate::coll::nodes::Nodes;
 use crate::coll::reduce_scatter::allows;
 
-/// Barriers of `size` ranks.
+/// Barriers of `size` ranks: each of up to 64 is tried as the one that never comes, and three of more.
 ///
 /// # Errors
 /// The first [`Flaw`].
 pub fn barrier(nodes: &Nodes, size: u32, how: Barrier) -> Result<Proof, Flaw> {
     let all = record(size, |plan, place| layers::barrier(plan, place, nodes, how))?;
+    if size > 64 {
+        return any_barrier(all);
+    }
     for absent in (0..size).filter(|_| size > 1) {
         let mut others = all.clone();
         others[absent as usize] = Steps::default();

@@ -306,6 +306,16 @@ pub enum Alltoall {
     Staged(u32),
 }
 
+impl Alltoall {
+    /// Partners at a time, if it is for blocks of different lengths.
+    pub const fn partners(self) -> Option<u32> {
+        match self {
+            Self::Staged(partners) => Some(partners),
+            Self::Bruck => None,
+        }
+    }
+}
+
 /// See [`reduce_scatter`](super::reduce_scatter).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReduceScatter {

@@ -56,38 +56,52 @@ fn binomial<P: Plan>(
     own: Span,
     output: super::blocks::Even,
 ) -> Result<(), P::Error> {
-    let relative = place.relative(root);
-    let reach = reach(relative, place.size);
     let block = own.len;
-    let count = |first: u32, reach: u32| reach.min(place.size - first) as usize;
-    let below = count(relative, reach);
-    // Blocks by relative rank; for root 0 that is the order of the output.
     let all = place.size as usize * block;
-    let gathered = if relative == 0 && root == 0 {
-        Span::output(all)
-    } else {
-        Span::scratch(0, below * block)
-    };
-    for child in children(relative, reach, place.size) {
-        let distance = child - relative;
-        let theirs = gathered.part(distance as usize * block, count(child, distance) * block);
-        plan.recv(place.absolute(child, root), theirs)?;
-    }
-    if below > 1 || relative == 0 {
-        plan.copy(own, gathered.part(0, block));
-        plan.wait()?;
-    }
-    if relative != 0 {
-        let parent = place.absolute(relative - reach, root);
-        plan.send(parent, if below > 1 { gathered } else { own })?;
-        return plan.wait();
-    }
-    if root != 0 {
+    // Blocks by relative rank; for root 0 that is the order of the output.
+    let in_order = place.rank == root && root == 0;
+    let gathered = if in_order { Span::output(all) } else { Span::scratch(0, all) };
+    tree(plan, place, root, own, gathered, |relative| relative as usize * block)?;
+    if place.rank == root && root != 0 {
         // Two pieces: from the root to the end, and from the start to the root.
         let whole = Span::new(output.space, 0, all);
         let (tail, head) = ((place.size - root) as usize * block, root as usize * block);
         plan.copy(gathered.part(0, tail), whole.part(head, tail));
         plan.copy(gathered.part(tail, head), whole.part(0, head));
+    }
+    Ok(())
+}
+
+/// Up a binomial tree, of blocks of any lengths: in the order of ranks counted from the root, so many bytes are in front of
+/// each, and of all. `gathered` gets the blocks of this rank and those below it, one after the other; `own` may be the
+/// first of them.
+pub(super) fn tree<P: Plan>(
+    plan: &mut P,
+    place: Place,
+    root: u32,
+    own: Span,
+    gathered: Span,
+    before: impl Fn(u32) -> usize,
+) -> Result<(), P::Error> {
+    let relative = place.relative(root);
+    let reach = reach(relative, place.size);
+    let end = |first: u32, reach: u32| first + reach.min(place.size - first);
+    let len = |first: u32, end: u32| before(end) - before(first);
+    for child in children(relative, reach, place.size) {
+        let theirs = len(child, end(child, child - relative));
+        plan.recv(place.absolute(child, root), gathered.part(len(relative, child), theirs))?;
+    }
+    let last = end(relative, reach);
+    let is_leaf = last == relative + 1;
+    if relative == 0 || !is_leaf {
+        plan.copy(own, gathered.part(0, own.len));
+        plan.wait()?;
+    }
+    if relative != 0 {
+        let parent = place.absolute(relative - reach, root);
+        let all = if is_leaf { own } else { gathered.part(0, len(relative, last)) };
+        plan.send(parent, all)?;
+        return plan.wait();
     }
     Ok(())
 }

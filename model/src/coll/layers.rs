@@ -2,7 +2,8 @@
 //!
 //! Each layer is an algorithm of its own, on the ranks that take part in it. Where an operation is not commutative,
 //! nodes must be [consecutive](Nodes::are_consecutive), so that what a node has combined is of neighbouring ranks.
-//! Chains among nodes carry pieces, which do not wait for layers to end (`layers/pieces.rs`).
+//! Chains among nodes carry pieces, which do not wait for layers to end (`layers/pieces.rs`). Collectives of blocks, and
+//! prefix reductions, have files of their own.
 
 use super::blocks::{Blocks, Even};
 use super::forms::{Allgather, Allreduce, Barrier, Bcast, Reduce, ReduceScatter, Tree};
@@ -14,9 +15,16 @@ use super::{
 };
 use crate::stages::Stage;
 
+mod exchange;
 mod pieces;
+mod prefix;
 #[cfg(test)]
 mod tests;
+mod trees;
+
+pub use exchange::{alltoall, alltoall_scratch};
+pub use prefix::{scan, scan_scratch, scan_within};
+pub use trees::{gather, gather_scratch, scatter, scatter_scratch};
 
 /// An algorithm in layers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -309,7 +309,8 @@ pub fn gather(size: u32, how: Tree, root: u32, len: usize) -> Result<Proof, Flaw
         gather::even(plan, place, how, root, Span::input(len), blocks)
     };
     let total = len * size as usize;
-    any_gather(record(size, plan)?, root, total, &blocks, gather::scratch(how, size, len))
+    let scratch = |_| gather::scratch(how, size, len);
+    any_gather(record(size, plan)?, root, total, &blocks, scratch)
 }
 
 /// Gathers of blocks that the user placed in `total` bytes.
@@ -322,7 +323,7 @@ pub fn gatherv(blocks: &Placed<'_>, root: u32, total: usize) -> Result<Proof, Fl
     let plan = |plan: &mut Recorder<_>, place: Place| {
         gather::linear(plan, place, root, own(place.rank), blocks)
     };
-    any_gather(record(size, plan)?, root, total, blocks, 0)
+    any_gather(record(size, plan)?, root, total, blocks, |_| 0)
 }
 
 /// Blocks are consecutive elements, so that neighbours are one piece.
@@ -340,14 +341,14 @@ pub(crate) fn any_gather(
     root: u32,
     total: usize,
     blocks: &impl Blocks,
-    scratch: usize,
+    scratch: impl Fn(u32) -> usize,
 ) -> Result<Proof, Flaw> {
     let size = steps.len() as u32;
     let elements = elements(size, blocks);
     let outcome = follow(steps, |rank, _| Spaces {
         input: Memory::of(&[data(elements[rank as usize], blocks.len(rank))]),
         output: Memory::new(if rank == root { total } else { 0 }),
-        scratch,
+        scratch: scratch(rank),
     })?;
     expect_blocks(&outcome, root, blocks, &elements)?;
     Ok(proof(outcome))
@@ -383,7 +384,8 @@ pub fn scatter(size: u32, how: Tree, root: u32, len: usize) -> Result<Proof, Fla
         scatter::even(plan, place, how, root, blocks, Span::output(len))
     };
     let total = len * size as usize;
-    any_scatter(record(size, plan)?, root, total, &blocks, scatter::scratch(how, size, len))
+    let scratch = |_| scatter::scratch(how, size, len);
+    any_scatter(record(size, plan)?, root, total, &blocks, scratch)
 }
 
 /// Scatters of blocks that the user placed in `total` bytes.
@@ -396,7 +398,7 @@ pub fn scatterv(blocks: &Placed<'_>, root: u32, total: usize) -> Result<Proof, F
     let plan = |plan: &mut Recorder<_>, place: Place| {
         scatter::linear(plan, place, root, blocks, own(place.rank))
     };
-    any_scatter(record(size, plan)?, root, total, blocks, 0)
+    any_scatter(record(size, plan)?, root, total, blocks, |_| 0)
 }
 
 fn any_scatter(
@@ -404,7 +406,7 @@ fn any_scatter(
     root: u32,
     total: usize,
     blocks: &impl Blocks,
-    scratch: usize,
+    scratch: impl Fn(u32) -> usize,
 ) -> Result<Proof, Flaw> {
     let size = steps.len() as u32;
     let elements = elements(size, blocks);
@@ -414,7 +416,7 @@ fn any_scatter(
             false => Memory::default(),
         },
         output: Memory::new(blocks.len(rank)),
-        scratch,
+        scratch: scratch(rank),
     })?;
     for rank in 0..size {
         expect(&outcome, rank, (0, blocks.len(rank)), elements[rank as usize], &Of::Data)?;
@@ -485,7 +487,7 @@ fn of_input(rank: u32, at: usize) -> u64 {
 pub fn alltoall(size: u32, how: Alltoall, len: usize) -> Result<Proof, Flaw> {
     let (from, into) = (Even { space: Space::Input, len }, Even { space: Space::Output, len });
     let steps = record(size, |plan, place| alltoall::even(plan, place, how, from, into))?;
-    let scratch = alltoall::scratch(how, size, len);
+    let scratch = |_| alltoall::scratch(how, size, len);
     any_alltoall(steps, len * size as usize, len * size as usize, scratch, |_| (from, into))
 }
 
@@ -514,20 +516,20 @@ pub fn alltoallv(size: u32, partners: u32, len: impl Fn(u32, u32) -> usize) -> R
         alltoall::staged(plan, place, partners, &from, &into)
     })?;
     let most = |offsets: &[Vec<usize>]| offsets.iter().filter_map(|all| all.last()).copied().max();
-    any_alltoall(steps, most(&sent).unwrap_or(0), most(&got).unwrap_or(0), 0, blocks)
+    any_alltoall(steps, most(&sent).unwrap_or(0), most(&got).unwrap_or(0), |_| 0, blocks)
 }
 
 fn any_alltoall<B: Blocks>(
     steps: Vec<Steps>,
     input: usize,
     output: usize,
-    scratch: usize,
+    scratch: impl Fn(u32) -> usize,
     blocks: impl Fn(u32) -> (B, B),
 ) -> Result<Proof, Flaw> {
     let size = steps.len() as u32;
     let outcome = follow(steps, |me, _| {
         let input = Memory::of(&[data(of_input(me, 0), input)]);
-        Spaces { input, output: Memory::new(output), scratch }
+        Spaces { input, output: Memory::new(output), scratch: scratch(me) }
     })?;
     for me in 0..size {
         let (_, into) = blocks(me);
@@ -573,10 +575,15 @@ pub fn scan(size: u32, how: Scan, exclusive: bool, len: usize) -> Result<Proof, 
     let steps = record(size, |plan, place| {
         scan::run(plan, place, how, exclusive, Span::input(len), Span::output(len))
     })?;
+    any_scan(steps, exclusive, len, scan::scratch(how, len))
+}
+
+fn any_scan(steps: Vec<Steps>, exclusive: bool, len: usize, scratch: usize) -> Result<Proof, Flaw> {
+    let size = steps.len() as u32;
     let outcome = follow(steps, |rank, contributions| Spaces {
         input: contribution(rank, len, contributions),
         output: Memory::new(len),
-        scratch: scan::scratch(how, len),
+        scratch,
     })?;
     for rank in 0..size {
         match (exclusive, rank) {

@@ -57,30 +57,47 @@ fn binomial<P: Plan>(
     own: Span,
 ) -> Result<(), P::Error> {
     let relative = place.relative(root);
-    let reach = reach(relative, place.size);
     let block = own.len;
-    let count = |first: u32, reach: u32| reach.min(place.size - first) as usize;
-    let below = count(relative, reach);
     let whole = Span::new(input.space, 0, place.size as usize * block);
+    let below = reach(relative, place.size).min(place.size - relative);
     let held = match (relative, root) {
         (0, 0) => whole,
         // A leaf receives where the block belongs.
         (1.., _) if below == 1 => own,
-        _ => Span::scratch(0, below * block),
+        _ => Span::scratch(0, below as usize * block),
     };
-    if relative != 0 {
-        plan.recv(place.absolute(relative - reach, root), held)?;
-        plan.wait()?;
-    } else if root != 0 {
+    if relative == 0 && root != 0 {
         let (tail, head) = ((place.size - root) as usize * block, root as usize * block);
         plan.copy(whole.part(head, tail), held.part(0, tail));
         plan.copy(whole.part(0, head), held.part(tail, head));
     }
-    for child in children(relative, reach, place.size) {
-        let distance = child - relative;
-        let theirs = held.part(distance as usize * block, count(child, distance) * block);
-        plan.send(place.absolute(child, root), theirs)?;
-    }
+    tree(plan, place, root, held, |relative| relative as usize * block)?;
     plan.copy(held.part(0, block), own);
     plan.wait()
+}
+
+/// Down a binomial tree, of blocks of any lengths: in the order of ranks counted from the root, so many bytes are in front
+/// of each, and of all. `held` has, or gets, the blocks of this rank and those below it, one after the other. What goes on
+/// to others is started only.
+pub(super) fn tree<P: Plan>(
+    plan: &mut P,
+    place: Place,
+    root: u32,
+    held: Span,
+    before: impl Fn(u32) -> usize,
+) -> Result<(), P::Error> {
+    let relative = place.relative(root);
+    let reach = reach(relative, place.size);
+    let end = |first: u32, reach: u32| first + reach.min(place.size - first);
+    let len = |first: u32, end: u32| before(end) - before(first);
+    if relative != 0 {
+        let all = held.part(0, len(relative, end(relative, reach)));
+        plan.recv(place.absolute(relative - reach, root), all)?;
+        plan.wait()?;
+    }
+    for child in children(relative, reach, place.size) {
+        let theirs = len(child, end(child, child - relative));
+        plan.send(place.absolute(child, root), held.part(len(relative, child), theirs))?;
+    }
+    Ok(())
 }

@@ -61,17 +61,17 @@ pub struct Wanted {
     /// Of allreduces.
     pub allreduce: WantedAllreduce,
     /// Of gathers of blocks of one length.
-    pub gather: Asked<Tree>,
+    pub gather: Asked<Way<Tree>>,
     /// Of scatters of blocks of one length.
-    pub scatter: Option<Tree>,
+    pub scatter: Option<Way<Tree>>,
     /// Of allgathers.
     pub allgather: Asked<Way<Allgather>>,
     /// Of all-to-alls.
-    pub alltoall: Asked<Alltoall>,
+    pub alltoall: Asked<Way<Alltoall>>,
     /// Of reductions that are scattered.
     pub reduce_scatter: Asked<Way<ReduceScatter>>,
     /// Of prefix reductions.
-    pub scan: Option<Scan>,
+    pub scan: Option<Way<Scan>>,
 }
 
 /// A word that names no form, with those that there are.
@@ -81,31 +81,25 @@ fn wrong<F: Form>(word: &str, others: &[&str]) -> WantedError {
     WantedError { word: word.to_owned(), collective: F::COLLECTIVE, known: known.join(", ") }
 }
 
-/// The form that a word names, or `None` for `auto`.
-fn form<F: Form>(word: &str) -> Result<Option<F>, WantedError> {
+/// The word for algorithms in layers, in what is said of others.
+const LAYERS: &str = "nodes:TREE:NAME";
+
+/// The way that a word names, or `None` for `auto`.
+fn way<F: Form>(word: &str) -> Result<Option<Way<F>>, WantedError> {
     match word {
         "auto" => Ok(None),
-        _ => F::of_name(word).map(Some).ok_or_else(|| wrong::<F>(word, &["auto"])),
+        _ => Way::of_name(word).map(Some).ok_or_else(|| wrong::<F>(word, &["auto", LAYERS])),
     }
 }
 
 /// The same where shared memory has a word too.
-fn asked<F: Form>(word: &str) -> Result<Asked<F>, WantedError> {
-    match word {
-        "auto" => Ok(Asked::Auto),
-        STAGED => Ok(Asked::Staged),
-        _ => F::of_name(word).map(Asked::Form).ok_or_else(|| wrong::<F>(word, &["auto", STAGED])),
-    }
-}
-
-/// The same where there are algorithms in layers.
-fn asked_way<F: Form>(word: &str) -> Result<Asked<Way<F>>, WantedError> {
+fn asked<F: Form>(word: &str) -> Result<Asked<Way<F>>, WantedError> {
     match word {
         "auto" => Ok(Asked::Auto),
         STAGED => Ok(Asked::Staged),
         _ => Way::of_name(word)
             .map(Asked::Form)
-            .ok_or_else(|| wrong::<F>(word, &["auto", STAGED, "nodes:TREE:NAME"])),
+            .ok_or_else(|| wrong::<F>(word, &["auto", STAGED, LAYERS])),
     }
 }
 
@@ -122,8 +116,8 @@ fn way_word<F: Form>(asked: Asked<Way<F>>) -> String {
     word(asked, |way| way.name())
 }
 
-fn form_word<F: Form>(form: Option<F>) -> String {
-    word(form.map_or(Asked::Auto, Asked::Form), F::name)
+fn only_way_word<F: Form>(way: Option<Way<F>>) -> String {
+    way_word(way.map_or(Asked::Auto, Asked::Form))
 }
 
 impl Wanted {
@@ -147,16 +141,16 @@ impl Wanted {
     /// When it has none of that name.
     pub fn set(&mut self, collective: &str, word: &str) -> Result<(), WantedError> {
         match collective {
-            "barrier" => self.barrier = asked_way(word)?,
-            "bcast" => self.bcast = asked_way(word)?,
-            "reduce" => self.reduce = asked_way(word)?,
+            "barrier" => self.barrier = asked(word)?,
+            "bcast" => self.bcast = asked(word)?,
+            "reduce" => self.reduce = asked(word)?,
             "allreduce" => self.allreduce = word.parse()?,
             "gather" => self.gather = asked(word)?,
-            "scatter" => self.scatter = form(word)?,
-            "allgather" => self.allgather = asked_way(word)?,
+            "scatter" => self.scatter = way(word)?,
+            "allgather" => self.allgather = asked(word)?,
             "alltoall" => self.alltoall = asked(word)?,
-            "reduce_scatter" => self.reduce_scatter = asked_way(word)?,
-            "scan" => self.scan = form(word)?,
+            "reduce_scatter" => self.reduce_scatter = asked(word)?,
+            "scan" => self.scan = way(word)?,
             _ => {
                 return Err(WantedError {
                     word: collective.to_owned(),
@@ -175,12 +169,12 @@ impl Wanted {
             way_word(self.bcast),
             way_word(self.reduce),
             self.allreduce.to_string(),
-            word(self.gather, Form::name),
-            form_word(self.scatter),
+            way_word(self.gather),
+            only_way_word(self.scatter),
             way_word(self.allgather),
-            word(self.alltoall, Form::name),
+            way_word(self.alltoall),
             way_word(self.reduce_scatter),
-            form_word(self.scan),
+            only_way_word(self.scan),
         ];
         let mut names = Self::COLLECTIVES.into_iter();
         words.map(|word| (names.next().unwrap_or_default(), word))
@@ -384,7 +378,7 @@ mod tests {
     /// What is priced, and so what `bowline explain` shows, has a name that asks for nothing else.
     #[test]
     fn every_candidate_has_a_name_that_asks_for_it() {
-        use crate::coll::price::{AllreduceForm, Crew, JobCosts, Layers, Prices};
+        use crate::coll::price::{AllreduceForm, Crew, JobCosts, Layers, OpClass, Prices};
 
         fn same<W: PartialEq + std::fmt::Debug>(
             collective: &str,
@@ -403,9 +397,6 @@ mod tests {
         fn ways<F: Form>(all: Vec<Priced<Way<F>>>) -> Vec<(Way<F>, String)> {
             all.into_iter().map(|priced| (priced.form, priced.form.name())).collect()
         }
-        fn forms<F: Form>(all: Vec<Priced<F>>) -> Vec<(F, String)> {
-            all.into_iter().map(|priced| (priced.form, priced.form.name())).collect()
-        }
         for ranks in [1, 2, 3, 4, 7, 8, 12, 16, 40, 64, 100, 512, 1000, 4096] {
             for (costs, nodes) in
                 [("shm", 1), ("tcp,pipelining=100000,skew=5000", 1), ("shm/tcp", 2), ("shm/tcp", 8)]
@@ -421,8 +412,11 @@ mod tests {
                 for bytes in [0, 8, 4096, 1 << 20] {
                     same("bcast", ways(prices.bcasts(bytes)), |all| all.bcast.form());
                     same("allgather", ways(prices.allgathers(bytes)), |all| all.allgather.form());
-                    same("gather", forms(prices.gathers(bytes)), |all| all.gather.form());
-                    same("alltoall", forms(prices.alltoalls(bytes)), |all| all.alltoall.form());
+                    same("gather", ways(prices.gathers(bytes)), |all| all.gather.form());
+                    same("scatter", ways(prices.scatters(bytes)), |all| all.scatter);
+                    same("alltoall", ways(prices.alltoalls(bytes)), |all| all.alltoall.form());
+                    let all = ways(prices.scans(bytes, false, OpClass::Vector));
+                    same("scan", all, |all| all.scan);
                     for commutative in [false, true] {
                         let all = ways(prices.reduces(bytes, commutative));
                         same("reduce", all, |all| all.reduce.form());

@@ -83,7 +83,8 @@ pub fn gather(size: u32, how: Gather, root: u32, len: usize) -> Result<Proof, Fl
     let blocks = Even { space: Space::Output, len };
     let steps =
         record(size, |plan, place| gather::run(plan, place, how, root, Span::input(len), blocks))?;
-    any_gather(steps, root, len * size as usize, &blocks, gather::scratch(how, size, len))
+    let scratch = |_| gather::scratch(how, size, len);
+    any_gather(steps, root, len * size as usize, &blocks, scratch)
 }
 
 /// Reductions of vectors that are cut at these offsets, of which there is one more than ranks. In the order of ranks

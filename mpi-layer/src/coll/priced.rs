@@ -107,16 +107,16 @@ pub(crate) struct Chosen {
     bcast: OnceCell<Limits<Choice<Way<Bcast>>>>,
     reduce: ByOperands<Limits<Choice<Way<Reduce>>>>,
     allreduce: ByOperands<Allreduces>,
-    gather: OnceCell<Limits<Choice<Tree>>>,
-    scatter: OnceCell<Limits<Tree>>,
+    gather: OnceCell<Limits<Choice<Way<Tree>>>>,
+    scatter: OnceCell<Limits<Way<Tree>>>,
     allgather: OnceCell<Limits<Choice<Way<Allgather>>>>,
     /// By how much longer the longest block is than the mean one, in powers of two.
     allgatherv: [OnceCell<Limits<Allgather>>; SPREADS],
-    alltoall: OnceCell<Limits<Choice<Alltoall>>>,
+    alltoall: OnceCell<Limits<Choice<Way<Alltoall>>>>,
     alltoallv: OnceCell<u32>,
     reduce_scatter: ByOperands<Limits<Choice<Way<ReduceScatter>>>>,
     /// With the own vector, and without it.
-    scan: [ByOperands<Limits<Scan>>; 2],
+    scan: [ByOperands<Limits<Way<Scan>>>; 2],
     /// What has taken the place of these. They stay, since a collective that has begun goes by them.
     next: OnceCell<Box<Self>>,
 }
@@ -281,19 +281,21 @@ impl Basis {
         Allreduces { ways: forms.into_iter().map(way).collect(), by_length }
     }
 
-    fn gather(&self, block: usize) -> Choice<Tree> {
-        let table = || self.shape.tree(block);
+    fn gather(&self, block: usize) -> Choice<Way<Tree>> {
+        let table = || Way::Form(self.shape.tree(block));
         let staged = (Staged::Gather, block, NO_OP);
-        let asked = self.asked(("gather", block), |all| all.gather, |_| true);
+        let allowed = |way: &Way<Tree>| self.allows(way, false, |_, _, _| true);
+        let asked = self.asked(("gather", block), |all| all.gather, allowed);
         self.choose(asked, staged, |prices| prices.gathers(block), table)
     }
 
-    fn scatter(&self, block: usize) -> Tree {
-        let tuned = || self.tuned.find("scatter", block)?.scatter;
-        let asked = self.wanted.scatter.or_else(tuned);
+    fn scatter(&self, block: usize) -> Way<Tree> {
+        let allowed = |way: &Way<Tree>| self.allows(way, false, |_, _, _| true);
+        let of = |all: &Wanted| all.scatter.map_or(Asked::Auto, Asked::Form);
+        let asked = self.asked(("scatter", block), of, allowed).form();
         asked.unwrap_or_else(|| match &self.prices {
             Some(prices) => first(prices.scatters(block)).form,
-            None => self.shape.tree(block),
+            None => Way::Form(self.shape.tree(block)),
         })
     }
 
@@ -328,16 +330,19 @@ impl Basis {
         first(prices.allgathervs((total, longest))).form
     }
 
-    fn alltoall(&self, block: usize) -> Choice<Alltoall> {
-        let table = || self.shape.alltoall(block);
+    fn alltoall(&self, block: usize) -> Choice<Way<Alltoall>> {
+        let table = || Way::Form(self.shape.alltoall(block));
         let staged = (Staged::Alltoall, block, NO_OP);
-        let asked = self.asked(("alltoall", block), |all| all.alltoall, |_| true);
+        // Nodes may be of different sizes.
+        let suits = |how: &Alltoall, _, nodes: bool| !nodes || how.partners().is_some();
+        let allowed = |way: &Way<Alltoall>| self.allows(way, false, suits);
+        let asked = self.asked(("alltoall", block), |all| all.alltoall, allowed);
         self.choose(asked, staged, |prices| prices.alltoalls(block), table)
     }
 
     /// Partners at a time. What ranks have for each other is known to themselves only, so no length decides.
     fn alltoallv(&self) -> u32 {
-        if let Asked::Form(Alltoall::Staged(partners)) = self.wanted.alltoall {
+        if let Asked::Form(Way::Form(Alltoall::Staged(partners))) = self.wanted.alltoall {
             return partners;
         }
         match self.prices.as_ref().map(|prices| first(prices.alltoallvs()).form) {
@@ -346,12 +351,13 @@ impl Basis {
         }
     }
 
-    fn scan(&self, bytes: usize, exclusive: bool, class: OpClass) -> Scan {
-        let tuned = || self.tuned.find("scan", bytes)?.scan;
-        let asked = self.wanted.scan.or_else(tuned);
+    fn scan(&self, bytes: usize, exclusive: bool, class: OpClass) -> Way<Scan> {
+        let allowed = |way: &Way<Scan>| self.allows(way, true, |_, _, _| true);
+        let of = |all: &Wanted| all.scan.map_or(Asked::Auto, Asked::Form);
+        let asked = self.asked(("scan", bytes), of, allowed).form();
         asked.unwrap_or_else(|| match &self.prices {
             Some(prices) => first(prices.scans(bytes, exclusive, class)).form,
-            None => self.shape.scan(),
+            None => Way::Form(self.shape.scan()),
         })
     }
 
@@ -531,13 +537,13 @@ impl Communicator {
     }
 
     #[inline]
-    pub(super) fn gather_choice(&self, block: usize) -> Choice<Tree> {
+    pub(super) fn gather_choice(&self, block: usize) -> Choice<Way<Tree>> {
         let Chosen { basis, gather, .. } = self.chosen();
         *gather.get_or_init(|| Limits::of(|block| basis.gather(block))).find(block)
     }
 
     #[inline]
-    pub(super) fn scatter_form(&self, block: usize) -> Tree {
+    pub(super) fn scatter_way(&self, block: usize) -> Way<Tree> {
         let Chosen { basis, scatter, .. } = self.chosen();
         *scatter.get_or_init(|| Limits::of(|block| basis.scatter(block))).find(block)
     }
@@ -560,7 +566,7 @@ impl Communicator {
     }
 
     #[inline]
-    pub(super) fn alltoall_choice(&self, block: usize) -> Choice<Alltoall> {
+    pub(super) fn alltoall_choice(&self, block: usize) -> Choice<Way<Alltoall>> {
         let Chosen { basis, alltoall, .. } = self.chosen();
         *alltoall.get_or_init(|| Limits::of(|block| basis.alltoall(block))).find(block)
     }
@@ -584,7 +590,7 @@ impl Communicator {
     }
 
     #[inline]
-    pub(super) fn scan_form(&self, bytes: usize, exclusive: bool, operands: Operands) -> Scan {
+    pub(super) fn scan_way(&self, bytes: usize, exclusive: bool, operands: Operands) -> Way<Scan> {
         let Chosen { basis, scan, .. } = self.chosen();
         let class = operands.class();
         let make = || Limits::of(|bytes| basis.scan(bytes, exclusive, class));

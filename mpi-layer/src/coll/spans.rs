@@ -243,7 +243,7 @@ impl Communicator {
         root: u32,
     ) -> Result<(), MpiError> {
         let blocks = Even { space: Space::Output, len: own.len };
-        let Choice { messages: how, staged } = self.gather_choice(own.len);
+        let Choice { messages: way, staged } = self.gather_choice(own.len);
         if staged
             && let Some(buffers) = on.buffers()
             && let Some(staging) = self.staging()?
@@ -251,10 +251,20 @@ impl Communicator {
             let _told = self.inner.told("gather", || Call::new("gather", &SHARED, own.len, root));
             return staging.gather(&self.inner, buffers, own, &blocks, Some(root));
         }
-        let _told = on.told(self, "gather", || Call::new("gather", &how, own.len, root));
-        let scratch = gather::scratch(how, self.inner.size, own.len);
-        let mut engine = on.begin(self, scratch, None);
-        gather::even(&mut engine, self.place(), how, root, own, blocks)
+        let _told = on.told(self, "gather", || Call::new("gather", way.algorithm(), own.len, root));
+        let place = self.place();
+        match way {
+            Way::Form(how) => {
+                let scratch = gather::scratch(how, self.inner.size, own.len);
+                gather::even(&mut on.begin(self, scratch, None), place, how, root, own, blocks)
+            }
+            Way::Layered(how) => {
+                let nodes = self.nodes();
+                let scratch = layers::gather_scratch(nodes, how, place, root, own.len);
+                let mut engine = on.begin(self, scratch, None);
+                layers::gather(&mut engine, place, nodes, how, root, own, blocks)
+            }
+        }
     }
 
     pub(crate) fn gatherv_spans<'a>(
@@ -270,7 +280,10 @@ impl Communicator {
 
     /// Whether the root writes its own block when blocks have this length: it may not be in place then.
     pub(crate) fn scatter_writes_own(&self, block: usize) -> bool {
-        self.scatter_form(block) == Tree::Binomial
+        match self.scatter_way(block) {
+            Way::Form(how) => how == Tree::Binomial,
+            Way::Layered(Layered { within, .. }) => within == Tree::Binomial,
+        }
     }
 
     /// Blocks of the length of `own` from the input at the root.
@@ -280,12 +293,23 @@ impl Communicator {
         own: Span,
         root: u32,
     ) -> Result<(), MpiError> {
-        let how = self.scatter_form(own.len);
+        let way = self.scatter_way(own.len);
         let blocks = Even { space: Space::Input, len: own.len };
-        let _told = on.told(self, "scatter", || Call::new("scatter", &how, own.len, root));
-        let scratch = scatter::scratch(how, self.inner.size, own.len);
-        let mut engine = on.begin(self, scratch, None);
-        scatter::even(&mut engine, self.place(), how, root, blocks, own)
+        let _told =
+            on.told(self, "scatter", || Call::new("scatter", way.algorithm(), own.len, root));
+        let place = self.place();
+        match way {
+            Way::Form(how) => {
+                let scratch = scatter::scratch(how, self.inner.size, own.len);
+                scatter::even(&mut on.begin(self, scratch, None), place, how, root, blocks, own)
+            }
+            Way::Layered(how) => {
+                let nodes = self.nodes();
+                let scratch = layers::scatter_scratch(nodes, how, place, root, own.len);
+                let mut engine = on.begin(self, scratch, None);
+                layers::scatter(&mut engine, place, nodes, how, root, blocks, own)
+            }
+        }
     }
 
     pub(crate) fn scatterv_spans<'a>(
@@ -353,7 +377,7 @@ impl Communicator {
         len: usize,
     ) -> Result<(), MpiError> {
         let (from, into) = (Even { space: Space::Input, len }, Even { space: Space::Output, len });
-        let Choice { messages: how, staged } = self.alltoall_choice(len);
+        let Choice { messages: way, staged } = self.alltoall_choice(len);
         if staged
             && let Some(buffers) = on.buffers()
             && let Some(staging) = self.staging()?
@@ -362,10 +386,24 @@ impl Communicator {
             staging.alltoall(&self.inner, buffers, len, &from, &into)?;
             return self.find_reads(staging, len);
         }
-        let _told = on.told(self, "alltoall", || Call::new("alltoall", &how, len, 0));
-        let scratch = alltoall::scratch(how, self.inner.size, len);
-        let mut engine = on.begin(self, scratch, None);
-        alltoall::even(&mut engine, self.place(), how, from, into)
+        let _told = on.told(self, "alltoall", || Call::new("alltoall", way.algorithm(), len, 0));
+        let place = self.place();
+        let in_layers = match way {
+            Way::Layered(Layered { among, .. }) => among.partners(),
+            Way::Form(_) => None,
+        };
+        match (way, in_layers) {
+            (_, Some(partners)) => {
+                let nodes = self.nodes();
+                let scratch = layers::alltoall_scratch(nodes, place, len);
+                let mut engine = on.begin(self, scratch, None);
+                layers::alltoall(&mut engine, place, nodes, partners, from, into)
+            }
+            (Way::Form(how) | Way::Layered(Layered { among: how, .. }), None) => {
+                let scratch = alltoall::scratch(how, self.inner.size, len);
+                alltoall::even(&mut on.begin(self, scratch, None), place, how, from, into)
+            }
+        }
     }
 
     pub(crate) fn alltoallv_spans<'a>(
@@ -580,12 +618,22 @@ impl Communicator {
         len: usize,
         op: Reduction<'a>,
     ) -> Result<(), MpiError> {
-        let how = self.scan_form(len, exclusive, op.operands());
+        let way = self.scan_way(len, exclusive, op.operands());
         let what = if exclusive { "exscan" } else { "scan" };
-        let _told = on.told(self, what, || Call::new(what, &how, len, 0));
-        let mut engine = on.begin(self, scan::scratch(how, len), Some(op.combine));
+        let _told = on.told(self, what, || Call::new(what, way.algorithm(), len, 0));
         let (input, output) = (Span::input(len), Span::output(len));
-        scan::run(&mut engine, self.place(), how, exclusive, input, output)
+        match way {
+            Way::Form(how) => {
+                let mut engine = on.begin(self, scan::scratch(how, len), Some(op.combine));
+                scan::run(&mut engine, self.place(), how, exclusive, input, output)
+            }
+            Way::Layered(how) => {
+                let scratch = layers::scan_scratch(how, len);
+                let mut engine = on.begin(self, scratch, Some(op.combine));
+                let (place, nodes) = (self.place(), self.nodes());
+                layers::scan(&mut engine, place, nodes, how, exclusive, (input, output))
+            }
+        }
     }
 }
 

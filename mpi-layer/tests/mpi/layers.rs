@@ -35,6 +35,56 @@ fn results_are_those_of_one_node() {
     }
 }
 
+/// Blocks and prefixes in layers, by name; calls that nodes do not allow go as costs say.
+#[test]
+fn layers_that_are_asked_for_give_the_results() {
+    for nodes in NODES {
+        for (tree, other, exchange, prefix) in [
+            ("linear", "binomial", "pairwise", "chain"),
+            ("binomial", "linear", "direct", "doubling"),
+        ] {
+            let name = |among| format!("nodes:{tree}:{among}");
+            for trees in [name(tree), name(other)] {
+                let settings = [
+                    ("BOWLINE_COLL_COSTS", "shm/tcp"),
+                    ("BOWLINE_GATHER", &trees),
+                    ("BOWLINE_SCATTER", &trees),
+                    ("BOWLINE_ALLTOALL", &name(exchange)),
+                    ("BOWLINE_SCAN", &name(prefix)),
+                ];
+                ranks_on_nodes(false, nodes, &settings, |world| {
+                    all(world);
+                    every_root(world);
+                });
+            }
+        }
+    }
+}
+
+/// Gathers and scatters of every root, at once and in the background, and prefixes without the own contribution.
+fn every_root(world: &World) {
+    let (rank, size) = (world.rank(), world.size());
+    let all: Vec<i32> = (0..2 * size).map(|item| item * item).collect();
+    let own = &all[2 * rank as usize..][..2];
+    for root in 0..size {
+        let at_root = |items: &[i32]| if rank == root { items.to_vec() } else { Vec::new() };
+        let (mut now, mut later) = (at_root(&vec![0; all.len()]), at_root(&vec![0; all.len()]));
+        let (mut here, mut then) = ([0; 2], [0; 2]);
+        world.gather(own, &mut now, root).unwrap();
+        world.scatter(&now, &mut here, root).unwrap();
+        world
+            .scope(|scope| {
+                scope.igather(world, own, &mut later, root)?.wait()?;
+                scope.iscatter(world, &now, &mut then, root)?.wait()
+            })
+            .unwrap();
+        assert!(now == at_root(&all) && later == now && here == own && then == own);
+    }
+    let mut sum = [-1, -1];
+    world.exscan(&[rank, 1], &mut sum, Sum).unwrap();
+    assert_eq!(sum, if rank == 0 { [-1, -1] } else { [rank * (rank - 1) / 2, rank] });
+}
+
 /// Contributions are added within nodes first: the order shows in the sum.
 #[test]
 fn nodes_are_layers_where_messages_between_them_are_dear() {

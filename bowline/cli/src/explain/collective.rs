@@ -151,9 +151,11 @@ fn algorithms(
         Collective::Allgather => {
             (ways(prices.allgathers(bytes), of_form), shape.allgather(bytes).name())
         }
-        Collective::Alltoall => (forms(prices.alltoalls(bytes)), shape.alltoall(bytes).name()),
-        Collective::Gather => (forms(prices.gathers(bytes)), shape.tree(bytes).name()),
-        Collective::Scatter => (forms(prices.scatters(bytes)), shape.tree(bytes).name()),
+        Collective::Alltoall => {
+            (ways(prices.alltoalls(bytes), of_form), shape.alltoall(bytes).name())
+        }
+        Collective::Gather => (ways(prices.gathers(bytes), of_form), shape.tree(bytes).name()),
+        Collective::Scatter => (ways(prices.scatters(bytes), of_form), shape.tree(bytes).name()),
         Collective::Allgatherv => {
             let all = prices.allgathervs((total as f64, bytes as f64));
             (forms(all), shape.allgatherv(total).name())
@@ -161,8 +163,10 @@ fn algorithms(
         Collective::Alltoallv => {
             (forms(prices.alltoallvs()), Alltoall::Staged(shape.alltoallv()).name())
         }
-        Collective::Scan => (forms(prices.scans(bytes, false, class)), shape.scan().name()),
-        Collective::Exscan => (forms(prices.scans(bytes, true, class)), shape.scan().name()),
+        Collective::Scan => (ways(prices.scans(bytes, false, class), of_form), shape.scan().name()),
+        Collective::Exscan => {
+            (ways(prices.scans(bytes, true, class), of_form), shape.scan().name())
+        }
         Collective::ReduceScatter => {
             let table = shape.reduce_scatter(total, commutative).name();
             (ways(prices.reduce_scatters(total, operands), of_form), table)

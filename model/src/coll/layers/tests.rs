@@ -1,6 +1,8 @@
 //! Every algorithm in layers is proven on nodes of many shapes.
 
-use super::super::forms::{Allgather, Allreduce, Barrier, Bcast, Reduce, ReduceScatter, Tree};
+use super::super::forms::{
+    Allgather, Allreduce, Barrier, Bcast, Reduce, ReduceScatter, Scan, Tree,
+};
 use super::super::nodes::Nodes;
 use super::super::prove::{Proof, layers as prove};
 use super::super::reduce_scatter::allows;
@@ -149,6 +151,58 @@ fn scattered_reductions_of_consecutive_nodes() {
                 let mut offsets = vec![0];
                 (0..size).for_each(|rank| offsets.push(offsets[rank as usize] + length(rank)));
                 holds(prove::reduce_scatter(&nodes, how, &offsets), &shape, &how);
+            }
+        }
+    }
+}
+
+#[test]
+fn blocks_go_between_nodes_once() {
+    for shape in shapes() {
+        let (nodes, size) = (Nodes::new(shape.iter().copied()), shape.len() as u32);
+        let trees = WITHIN.into_iter().flat_map(|among| WITHIN.map(|within| (among, within)));
+        for (how, len) in trees.flat_map(|(among, within)| {
+            let how = Layered { within, among };
+            [(how, 0), (how, 5)]
+        }) {
+            for root in 0..size {
+                let what = (how, root, len);
+                let proof = holds(prove::gather(&nodes, size, how, root, len), &shape, &what);
+                assert_eq!(proof.messages(), u64::from(size - 1), "{what:?} on {shape:?}");
+                let proof = holds(prove::scatter(&nodes, size, how, root, len), &shape, &what);
+                assert_eq!(proof.messages(), u64::from(size - 1), "{what:?} on {shape:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn blocks_for_all_are_exchanged_between_nodes() {
+    for shape in shapes() {
+        let (nodes, size) = (Nodes::new(shape.iter().copied()), shape.len() as u32);
+        let (ranks, count) = (u64::from(size), u64::from(nodes.count()));
+        for (partners, len) in [(1, 3), (2, 1), (64, 3), (64, 0)] {
+            let proof = prove::alltoall(&nodes, size, partners, len);
+            let proof = holds(proof, &shape, &(partners, len));
+            assert_eq!(proof.messages(), 2 * (ranks - count) + count * (count - 1));
+        }
+    }
+}
+
+#[test]
+fn prefix_reductions_of_consecutive_nodes() {
+    for shape in shapes() {
+        let (nodes, size) = (Nodes::new(shape.iter().copied()), shape.len() as u32);
+        if !nodes.are_consecutive() {
+            continue;
+        }
+        for among in [Scan::Doubling, Scan::Chain] {
+            for within in WITHIN {
+                let how = Layered { within, among };
+                for (exclusive, len) in [(false, 0), (false, 9), (true, 0), (true, 9)] {
+                    let proof = prove::scan(&nodes, size, how, exclusive, len);
+                    holds(proof, &shape, &(how, exclusive, len));
+                }
             }
         }
     }

@@ -8,13 +8,13 @@ use std::str::FromStr;
 
 use super::{
     AllreduceForm, Costs, CostsError, Crew, Load, OpClass, Operands, Priced, Staged, allgather,
-    barrier, bcast, reduce,
+    barrier, bcast, gather, reduce, scan, scatter,
 };
 use crate::coll::bcast::CHAIN_PIECE;
 use crate::coll::forms::{
     Allgather, Alltoall, Barrier, Bcast, Form, Reduce, ReduceScatter, Scan, Tree,
 };
-use crate::coll::layers::{Layered, bcast_within, reduce_within};
+use crate::coll::layers::{Layered, bcast_within, reduce_within, scan_within};
 use crate::coll::nodes::Nodes;
 
 /// What messages cost in a job: within nodes and between them.
@@ -326,14 +326,36 @@ impl Prices {
         suits && time < messages
     }
 
-    /// All algorithms of gathers of blocks of `block` bytes.
-    pub fn gathers(&self, block: usize) -> Vec<Priced<Tree>> {
-        self.crew.gathers(self.anywhere(), block)
+    /// The load of the longest blocks of nodes, and of a root that sorts those of all.
+    fn trees(
+        &self,
+        block: usize,
+        load: impl Fn(u32, Tree, usize) -> Load,
+    ) -> Option<Vec<(Priced<Tree>, Priced<Tree>)>> {
+        self.layers_for(false).map(|layers| {
+            let within = self.within(layers.most, |tree, crew| {
+                let total = block as f64 * f64::from(self.crew.ranks);
+                let sorted = if layers.consecutive { 0.0 } else { total };
+                load(crew.ranks, tree, block).copying(sorted).time(crew, &self.costs.near)
+            });
+            let leaders = Self::leaders(layers);
+            let of_node = block.saturating_mul(layers.most as usize);
+            let among = TREES.map(|form| {
+                let load = load(layers.nodes, form, of_node);
+                Priced { form, time: load.time(leaders, &self.costs.far) }
+            });
+            Self::each(within, among.into())
+        })
     }
 
-    /// All algorithms of scatters of blocks of `block` bytes.
-    pub fn scatters(&self, block: usize) -> Vec<Priced<Tree>> {
-        self.crew.scatters(self.anywhere(), block)
+    /// All ways of gathers of blocks of `block` bytes.
+    pub fn gathers(&self, block: usize) -> Vec<Priced<Way<Tree>>> {
+        Self::all(self.crew.gathers(self.anywhere(), block), self.trees(block, gather))
+    }
+
+    /// All ways of scatters of blocks of `block` bytes.
+    pub fn scatters(&self, block: usize) -> Vec<Priced<Way<Tree>>> {
+        Self::all(self.crew.scatters(self.anywhere(), block), self.trees(block, scatter))
     }
 
     /// As [`Crew::allgathervs`].
@@ -346,14 +368,38 @@ impl Prices {
         self.crew.alltoallvs(self.anywhere())
     }
 
-    /// As [`Crew::scans`].
-    pub fn scans(&self, bytes: usize, exclusive: bool, class: OpClass) -> Vec<Priced<Scan>> {
-        self.crew.scans(self.anywhere(), bytes, exclusive, class)
+    /// All ways of prefix reductions of vectors of `bytes`, as [`Crew::scans`].
+    pub fn scans(&self, bytes: usize, exclusive: bool, class: OpClass) -> Vec<Priced<Way<Scan>>> {
+        let near = &self.costs.near.combining(class);
+        let layered = self.layers_for(true).map(|layers| {
+            let within = self.within(layers.most, |tree, crew| {
+                let inside = scan(crew.ranks, scan_within(tree), exclusive, bytes);
+                let back = bcast(crew.ranks, bcast_within(tree), bytes).reducing(bytes as f64);
+                inside.then(back).time(crew, near)
+            });
+            Self::each(within, Self::leaders(layers).scans(&self.costs.far, bytes, true, class))
+        });
+        Self::all(self.crew.scans(self.anywhere(), bytes, exclusive, class), layered)
     }
 
-    /// All algorithms of all-to-alls of blocks of `block` bytes.
-    pub fn alltoalls(&self, block: usize) -> Vec<Priced<Alltoall>> {
-        self.crew.alltoalls(self.anywhere(), block)
+    /// All ways of all-to-alls of blocks of `block` bytes.
+    pub fn alltoalls(&self, block: usize) -> Vec<Priced<Way<Alltoall>>> {
+        let layered = self.layers_for(false).map(|layers| {
+            let ranks = self.crew.ranks as usize;
+            let within = self.within(layers.most, |_, crew| {
+                let others = f64::from(crew.ranks - 1);
+                let of_rank = block.saturating_mul(ranks) as f64;
+                // The first rank sorts all blocks of its node twice.
+                let sorted = 2.0 * f64::from(crew.ranks) * of_rank;
+                let there = Load::fan_in(others, of_rank).copying(sorted);
+                there.then(Load::fan_out(others, of_rank)).time(crew, &self.costs.near)
+            });
+            let of_nodes = block.saturating_mul((layers.most * layers.most) as usize);
+            let among = Self::leaders(layers).alltoalls(&self.costs.far, of_nodes).into_iter();
+            // Nodes may be of different sizes.
+            Self::each(within, among.filter(|way| way.form.partners().is_some()).collect())
+        });
+        Self::all(self.crew.alltoalls(self.anywhere(), block), layered)
     }
 
     /// All algorithms of reductions whose result, `total` bytes, is cut among all.
@@ -412,7 +458,12 @@ mod tests {
             assert!(matches!(layered.reduces(bytes, true)[0].form, Way::Layered(_)));
             assert!(matches!(layered.allgathers(bytes)[0].form, Way::Layered(_)));
             assert!(matches!(layered.reduce_scatters(bytes, true)[0].form, Way::Layered(_)));
+            let scans = layered.scans(bytes, false, OpClass::Vector);
+            assert!(matches!(scans[0].form, Way::Layered(_)));
+            assert!(matches!(layered.gathers(bytes)[0].form, Way::Layered(_)));
+            assert!(matches!(layered.scatters(bytes)[0].form, Way::Layered(_)));
         }
+        assert!(matches!(prices(on(8, 8)).alltoalls(8)[0].form, Way::Layered(_)));
         assert!(matches!(prices(on(8, 8)).barriers()[0].form, Way::Layered(_)));
         // On one node, or with a rank on each, there are none.
         for layers in [None, on(64, 1)] {

@@ -164,3 +164,71 @@ pub fn reduce_scatter(
     }
     Ok(proof(outcome))
 }
+
+/// Gathers of blocks of `len` bytes each.
+///
+/// # Errors
+/// The first [`Flaw`].
+pub fn gather(
+    nodes: &Nodes,
+    size: u32,
+    how: Layered<Tree>,
+    root: u32,
+    len: usize,
+) -> Result<Proof, Flaw> {
+    let blocks = Even { space: Space::Output, len };
+    let plan = |plan: &mut Recorder<_>, place| {
+        layers::gather(plan, place, nodes, how, root, Span::input(len), blocks)
+    };
+    let scratch = |rank| layers::gather_scratch(nodes, how, Place { rank, size }, root, len);
+    any_gather(record(size, plan)?, root, len * size as usize, &blocks, scratch)
+}
+
+/// Scatters of blocks of `len` bytes each.
+///
+/// # Errors
+/// The first [`Flaw`].
+pub fn scatter(
+    nodes: &Nodes,
+    size: u32,
+    how: Layered<Tree>,
+    root: u32,
+    len: usize,
+) -> Result<Proof, Flaw> {
+    let blocks = Even { space: Space::Input, len };
+    let plan = |plan: &mut Recorder<_>, place| {
+        layers::scatter(plan, place, nodes, how, root, blocks, Span::output(len))
+    };
+    let scratch = |rank| layers::scatter_scratch(nodes, how, Place { rank, size }, root, len);
+    any_scatter(record(size, plan)?, root, len * size as usize, &blocks, scratch)
+}
+
+/// All-to-alls of blocks of `len` bytes each, with so many partners among nodes.
+///
+/// # Errors
+/// The first [`Flaw`].
+pub fn alltoall(nodes: &Nodes, size: u32, partners: u32, len: usize) -> Result<Proof, Flaw> {
+    let (from, into) = (Even { space: Space::Input, len }, Even { space: Space::Output, len });
+    let plan =
+        |plan: &mut Recorder<_>, place| layers::alltoall(plan, place, nodes, partners, from, into);
+    let scratch = |rank| layers::alltoall_scratch(nodes, Place { rank, size }, len);
+    let total = len * size as usize;
+    any_alltoall(record(size, plan)?, total, total, scratch, |_| (from, into))
+}
+
+/// Prefix reductions of vectors of `len` bytes.
+///
+/// # Errors
+/// The first [`Flaw`].
+pub fn scan(
+    nodes: &Nodes,
+    size: u32,
+    how: Layered<Scan>,
+    exclusive: bool,
+    len: usize,
+) -> Result<Proof, Flaw> {
+    let vectors = (Span::input(len), Span::output(len));
+    let plan =
+        |plan: &mut Recorder<_>, place| layers::scan(plan, place, nodes, how, exclusive, vectors);
+    any_scan(record(size, plan)?, exclusive, len, layers::scan_scratch(how, len))
+}

@@ -4,13 +4,17 @@
 //! All ranks start those of a communicator in one order. Of different communicators, and of
 //! persistent ones, each rank starts and ends in an order of its own, by waits and by tests.
 
-use bowline::mpi::{Communicator, MpiError};
+use std::cell::Cell;
+use std::rc::Rc;
+
+use bowline::mpi::{Communicator, MpiError, raw};
 use bowline::simulate::Random;
 
 use crate::calls::Persistent;
 use crate::case::Case;
 use crate::collective::{Collective, Content};
 use crate::content::mix;
+use crate::neighbors::Member;
 use crate::plan::Step;
 use crate::program::{Rank, give_up};
 
@@ -22,12 +26,61 @@ pub(crate) struct Begun {
     pub(crate) collective: Collective,
 }
 
+/// A communicator that is duplicated, and the family of the duplicate.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Duplicated {
+    pub(crate) family: usize,
+    pub(crate) group: usize,
+    pub(crate) into: usize,
+}
+
+/// A duplication that is under way. The call is the C library's, since programs in Rust have none.
+struct Duplication {
+    comm: Communicator,
+    into: usize,
+    request: raw::Request,
+    made: Rc<Cell<Option<Communicator>>>,
+}
+
+impl Duplication {
+    fn begin(comm: Communicator, into: usize) -> Result<Self, MpiError> {
+        let made = Rc::new(Cell::new(None));
+        let place = Rc::clone(&made);
+        let request = comm.start_dup(&[], move |duplicate| place.set(Some(duplicate)))?;
+        Ok(Self { comm, into, request, made })
+    }
+
+    /// Waits for it, or looks at it until it is there.
+    fn finish(mut self, waits: bool) -> Result<(usize, Communicator), MpiError> {
+        let mut end = self.request.look();
+        if waits {
+            self.comm.wait_until(|| {
+                end = end.or_else(|| self.request.look());
+                end.is_some()
+            });
+        }
+        let end = loop {
+            if let Some(end) = end {
+                break end;
+            }
+            self.comm.look();
+            end = self.request.look();
+        };
+        end.error.map_or(Ok(()), Err)?;
+        let made = self.made.take().expect("it was made");
+        let is = (made.rank(), made.size());
+        assert_eq!(is, (self.comm.rank(), self.comm.size()), "oracle: a duplicate");
+        Ok((self.into, made))
+    }
+}
+
 /// A persistent collective that has been made, and how it was started last.
 #[derive(Debug)]
 pub(crate) struct Slot {
     collective: Collective,
     me: usize,
     n: usize,
+    family: usize,
     persistent: Persistent,
     content: Option<Content>,
 }
@@ -42,39 +95,46 @@ fn shuffled(random: &mut Random, n: usize) -> Vec<usize> {
 }
 
 /// What a member gives, with one word changed at one member if the oracle is to be tried.
-fn content(case: &Case, collective: &Collective, seed: u64, me: usize, n: usize) -> Content {
-    let mut content = collective.content(seed, me, n);
-    if case.corrupt_collectives && me == n - 1 {
+fn content(case: &Case, collective: &Collective, seed: u64, member: Member<'_>) -> Content {
+    let mut content = collective.content(seed, member);
+    if case.corrupt_collectives && member.me == member.n - 1 {
         content.corrupt();
     }
     content
 }
 
-/// Starts the collectives of this rank, goes through the steps, and ends them.
+/// Starts the collectives and duplications of this rank, goes through the steps, and ends them.
 pub(crate) fn around(
     rank: &mut Rank<'_>,
     begun: &[Begun],
+    duplicated: &[Duplicated],
     inner: &[Step],
     seed: u64,
 ) -> Result<(), MpiError> {
     let case = rank.case;
     let mut random = Random::new(mix(&[seed, rank.me as u64]));
-    let mut mine: Vec<(Communicator, Collective, Content)> = Vec::new();
+    let mut duplications = Vec::new();
+    for Duplicated { family, group, into } in duplicated {
+        if case.plan.families[*family][*group].contains(&rank.me) {
+            duplications.push(Duplication::begin(rank.communicator(*family), *into)?);
+        }
+    }
+    let mut mine: Vec<(Communicator, Member<'_>, Collective, Content)> = Vec::new();
     for (number, Begun { family, group, collective }) in begun.iter().enumerate() {
         if !case.plan.families[*family][*group].contains(&rank.me) {
             continue;
         }
         let comm = rank.communicator(*family);
-        let (me, n) = (comm.rank() as usize, comm.size() as usize);
+        let member = rank.member(*family, &comm);
         let seed = mix(&[seed, number as u64]);
-        mine.push((comm, *collective, content(case, collective, seed, me, n)));
+        mine.push((comm, member, *collective, content(case, collective, seed, member)));
     }
     let mut outputs: Vec<Vec<u64>> =
-        mine.iter().map(|(_, _, content)| content.output.clone()).collect();
+        mine.iter().map(|(_, _, _, content)| content.output.clone()).collect();
     rank.world.communicator().clone().scope(|scope| {
         let mut requests = Vec::new();
-        for ((comm, collective, content), output) in mine.iter().zip(&mut outputs) {
-            let request = collective.begin(scope, comm, &content.input, output);
+        for ((comm, member, collective, content), output) in mine.iter().zip(&mut outputs) {
+            let request = collective.begin(scope, (comm, *member), &content.input, output);
             requests.push(Some(give_up(request)?));
         }
         for step in inner {
@@ -91,6 +151,13 @@ pub(crate) fn around(
                 }
             }
         }
+        // Some end before the collectives, others behind them.
+        for number in (0..duplications.len()).rev() {
+            if random.below(2) == 0 {
+                let duplication = duplications.swap_remove(number);
+                give_up(rank.open(duplication.finish(random.below(2) == 0)))?;
+            }
+        }
         for number in shuffled(&mut random, requests.len()) {
             let Some(mut request) = requests[number].take() else { continue };
             match random.below(3) {
@@ -102,17 +169,22 @@ pub(crate) fn around(
         }
         Ok(())
     })?;
-    for ((_, collective, content), output) in mine.iter().zip(&outputs) {
+    for ((_, _, collective, content), output) in mine.iter().zip(&outputs) {
         collective.check(content, output, "a nonblocking");
     }
-    Ok(())
+    duplications.into_iter().try_for_each(|one| rank.open(one.finish(random.below(2) == 0)))
 }
 
 /// Makes a persistent collective of a communicator.
-pub(crate) fn make(collective: &Collective, comm: &Communicator) -> Result<Slot, MpiError> {
-    let (me, n) = (comm.rank() as usize, comm.size() as usize);
-    let persistent = collective.make(comm, collective.content(0, me, n))?;
-    Ok(Slot { collective: *collective, me, n, persistent, content: None })
+pub(crate) fn make(
+    collective: &Collective,
+    family: usize,
+    comm: &Communicator,
+    member: Member<'_>,
+) -> Result<Slot, MpiError> {
+    let persistent = collective.make(comm, member, collective.content(0, member))?;
+    let Member { me, n, .. } = member;
+    Ok(Slot { collective: *collective, me, n, family, persistent, content: None })
 }
 
 /// Starts those of the slots that this rank has.
@@ -122,7 +194,9 @@ pub(crate) fn start(rank: &mut Rank<'_>, slots: &[usize], seed: u64) -> Result<(
         let case = rank.case;
         let Some(slot) = &mut rank.slots[slots[number]] else { continue };
         let seed = mix(&[seed, slots[number] as u64]);
-        let content = content(case, &slot.collective, seed, slot.me, slot.n);
+        let neighbors = case.plan.neighbors[slot.family].as_ref();
+        let member = Member { me: slot.me, n: slot.n, neighbors };
+        let content = content(case, &slot.collective, seed, member);
         slot.persistent.start(&content)?;
         slot.content = Some(content);
     }
@@ -140,7 +214,7 @@ pub(crate) fn finish(rank: &mut Rank<'_>, slots: &[usize], seed: u64) -> Result<
             slot.persistent.wait()?;
         }
         let content = slot.content.take().expect("it was started");
-        slot.collective.check(&content, slot.persistent.output()?, "a persistent");
+        slot.collective.check(&content, &slot.persistent.output()?, "a persistent");
     }
     Ok(())
 }

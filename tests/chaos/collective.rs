@@ -2,6 +2,7 @@
 //! they are called is in `calls`.
 
 use crate::content::{mix, words};
+use crate::neighbors::Member;
 
 /// A collective operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,15 +17,22 @@ pub(crate) enum Which {
     Allgatherv,
     Alltoall,
     Alltoallv,
+    /// The same with blocks of several types.
+    Alltoallw,
     Reduce,
     Allreduce,
     ReduceScatterBlock,
     ReduceScatter,
     Scan,
     Exscan,
+    NeighborAllgather,
+    NeighborAllgatherv,
+    NeighborAlltoall,
+    NeighborAlltoallv,
+    NeighborAlltoallw,
 }
 
-pub(crate) const COLLECTIVES: [Which; 16] = [
+pub(crate) const COLLECTIVES: [Which; 17] = [
     Which::Barrier,
     Which::Bcast,
     Which::Gather,
@@ -35,12 +43,22 @@ pub(crate) const COLLECTIVES: [Which; 16] = [
     Which::Allgatherv,
     Which::Alltoall,
     Which::Alltoallv,
+    Which::Alltoallw,
     Which::Reduce,
     Which::Allreduce,
     Which::ReduceScatterBlock,
     Which::ReduceScatter,
     Which::Scan,
     Which::Exscan,
+];
+
+/// Those of communicators with a topology.
+pub(crate) const NEIGHBORLY: [Which; 5] = [
+    Which::NeighborAllgather,
+    Which::NeighborAllgatherv,
+    Which::NeighborAlltoall,
+    Which::NeighborAlltoallv,
+    Which::NeighborAlltoallw,
 ];
 
 /// How words are combined. Sums of the library may not overflow; these may.
@@ -89,7 +107,7 @@ fn contribution(seed: u64, rank: usize, len: usize) -> Vec<u64> {
 }
 
 /// What is in places that nothing is sent to.
-const UNTOUCHED: u64 = 0x5555_aaaa_5555_aaaa;
+pub(crate) const UNTOUCHED: u64 = 0x5555_aaaa_5555_aaaa;
 
 /// A collective of a communicator.
 #[derive(Clone, Copy, Debug)]
@@ -115,11 +133,11 @@ impl Blocks {
         Self { places: places.collect(), counts }
     }
 
-    fn extent(&self) -> usize {
+    pub(crate) fn extent(&self) -> usize {
         self.counts.iter().map(|count| count + 1).sum()
     }
 
-    fn block(&self, rank: usize) -> std::ops::Range<usize> {
+    pub(crate) fn block(&self, rank: usize) -> std::ops::Range<usize> {
         self.places[rank]..self.places[rank] + self.counts[rank]
     }
 }
@@ -152,32 +170,55 @@ impl Collective {
         Blocks::new((0..n).map(|rank| self.uneven(rank)).collect())
     }
 
-    /// What a rank sends to each, and what it receives from each.
-    pub(crate) fn exchanged(&self, me: usize, n: usize) -> (Blocks, Blocks) {
-        let between = |from: usize, to: usize| self.uneven(3 * from + to);
-        let to = (0..n).map(|rank| between(me, rank)).collect();
-        let from = (0..n).map(|rank| between(rank, me)).collect();
-        (Blocks::new(to), Blocks::new(from))
+    /// Whether it is one between neighbours.
+    fn is_neighborly(&self) -> bool {
+        NEIGHBORLY.contains(&self.which)
     }
 
-    /// What rank `me` of `n` has, before and after.
-    pub(crate) fn content(&self, seed: u64, me: usize, n: usize) -> Content {
+    /// What a rank sends to each, and what it receives from each: of all, or of its neighbours.
+    pub(crate) fn exchanged(&self, member: Member<'_>) -> (Blocks, Blocks) {
+        let neighborly = self.is_neighborly();
+        let to = (0..member.outgoing(neighborly)).map(|place| self.uneven(3 * member.me + place));
+        let from = (0..member.incoming(neighborly)).map(|place| {
+            match member.origin(neighborly, place) {
+                Some((from, _)) if self.which == Which::NeighborAllgatherv => self.uneven(from),
+                Some((from, to)) => self.uneven(3 * from + to),
+                // Nobody's: a place in which nothing arrives.
+                None => self.uneven(place),
+            }
+        });
+        (Blocks::new(to.collect()), Blocks::new(from.collect()))
+    }
+
+    /// What a member has, before and after.
+    pub(crate) fn content(&self, seed: u64, member: Member<'_>) -> Content {
         let Self { which, combine, root, len } = *self;
+        let (Member { me, n, .. }, neighborly) = (member, self.is_neighborly());
         let here = me == root;
         let blocks = self.blocks(n);
         let mine = |len| contribution(seed, me, len);
         let everybody =
             || (0..n).flat_map(|rank| contribution(seed, rank, len)).collect::<Vec<_>>();
-        // Of rank `from`, what is in its block for `to`.
         let untouched = |len| vec![UNTOUCHED; len];
         let placed = |blocks: &Blocks, of: &dyn Fn(usize) -> Vec<u64>| {
             let mut all = untouched(blocks.extent());
-            (0..n).for_each(|rank| all[blocks.block(rank)].copy_from_slice(&of(rank)));
+            let numbers = 0..blocks.counts.len();
+            numbers.for_each(|number| all[blocks.block(number)].copy_from_slice(&of(number)));
             all
         };
         let part = |rank: usize| contribution(seed, rank, blocks.counts[rank]);
         let between =
             |from: usize, to: usize, len: usize| contribution(mix(&[seed, to as u64]), from, len);
+        // What arrives in a place, of the blocks that ranks have for each other.
+        let arrives = |place: usize, len: usize| {
+            let origin = member.origin(neighborly, place);
+            origin.map_or_else(|| untouched(len), |(from, to)| between(from, to, len))
+        };
+        // The same where each rank has one for all.
+        let arrives_alike = |place: usize, len: usize| {
+            let origin = member.origin(neighborly, place);
+            origin.map_or_else(|| untouched(len), |(from, _)| contribution(seed, from, len))
+        };
         let none = Vec::new;
         let (input, expected) = match which {
             Which::Barrier => (none(), none()),
@@ -188,14 +229,26 @@ impl Collective {
             Which::Scatterv => (if here { placed(&blocks, &part) } else { none() }, part(me)),
             Which::Allgather => (mine(len), everybody()),
             Which::Allgatherv => (part(me), placed(&blocks, &part)),
-            Which::Alltoall => (
-                (0..n).flat_map(|to| between(me, to, len)).collect(),
-                (0..n).flat_map(|from| between(from, me, len)).collect(),
-            ),
-            Which::Alltoallv => {
-                let (to, from) = self.exchanged(me, n);
-                let out = placed(&to, &|rank| between(me, rank, to.counts[rank]));
-                (out, placed(&from, &|rank| between(rank, me, from.counts[rank])))
+            Which::Alltoall | Which::NeighborAlltoall => {
+                let out = (0..member.outgoing(neighborly)).flat_map(|to| between(me, to, len));
+                let into = (0..member.incoming(neighborly)).flat_map(|place| arrives(place, len));
+                (out.collect(), into.collect())
+            }
+            Which::Alltoallv
+            | Which::Alltoallw
+            | Which::NeighborAlltoallv
+            | Which::NeighborAlltoallw => {
+                let (to, from) = self.exchanged(member);
+                let out = placed(&to, &|place| between(me, place, to.counts[place]));
+                (out, placed(&from, &|place| arrives(place, from.counts[place])))
+            }
+            Which::NeighborAllgather => {
+                let places = 0..member.incoming(neighborly);
+                (mine(len), places.flat_map(|place| arrives_alike(place, len)).collect())
+            }
+            Which::NeighborAllgatherv => {
+                let (_, from) = self.exchanged(member);
+                (part(me), placed(&from, &|place| arrives_alike(place, from.counts[place])))
             }
             Which::Reduce => (mine(len), if here { combine.all(seed, 0..n, len) } else { none() }),
             Which::Allreduce => (mine(len), combine.all(seed, 0..n, len)),

@@ -7,9 +7,10 @@
 
 use bowline::simulate::Random;
 
-use crate::background::Begun;
+use crate::background::{Begun, Duplicated};
 use crate::batch::{Batch, Mode, stable};
-use crate::collective::{COLLECTIVES, COMBINES, Collective, Combine, Which};
+use crate::collective::{COLLECTIVES, COMBINES, Collective, Combine, NEIGHBORLY, Which};
+use crate::neighbors::Neighbors;
 
 /// Tags of a step.
 pub(crate) const TAGS: i32 = 8;
@@ -56,8 +57,8 @@ pub(crate) enum What {
     Shift { by: usize, len: usize, replace: bool },
     /// A blocking collective.
     Collective(Collective),
-    /// Nonblocking collectives of any communicators, under way while the steps are gone through.
-    Around { begun: Vec<Begun>, inner: Vec<Step> },
+    /// Nonblocking collectives and duplications of any communicators, under way while the steps are gone through.
+    Around { begun: Vec<Begun>, duplicated: Vec<Duplicated>, inner: Vec<Step> },
     /// Makes a persistent collective.
     Make { slot: usize, collective: Collective },
     /// Starts persistent collectives of any communicators.
@@ -74,6 +75,8 @@ pub(crate) enum What {
     Dup { into: usize },
     /// Makes family `into`; colours and keys by rank, a negative colour for none.
     Split { into: usize, colors: Vec<i32>, keys: Vec<i32> },
+    /// Makes family `into` of the first ranks, with the neighbours that the program has for it.
+    Place { into: usize },
     /// Everybody lets go of the communicator.
     Free,
 }
@@ -102,6 +105,8 @@ impl What {
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) families: Vec<Family>,
+    /// Of those that have a topology and so one communicator, the neighbours.
+    pub(crate) neighbors: Vec<Option<Neighbors>>,
     pub(crate) steps: Vec<Step>,
     /// Persistent collectives.
     pub(crate) slots: usize,
@@ -120,6 +125,7 @@ struct Maker<'a> {
     random: &'a mut Random,
     bcopy: usize,
     families: Vec<Family>,
+    neighbors: Vec<Option<Neighbors>>,
     freed: Vec<bool>,
     /// Persistent collectives.
     slots: Vec<Stand>,
@@ -143,6 +149,7 @@ impl Plan {
             random,
             bcopy,
             families: vec![vec![(0..ranks).collect()]],
+            neighbors: vec![None],
             freed: vec![false],
             slots: Vec::new(),
             steps: 0,
@@ -155,7 +162,8 @@ impl Plan {
         // Everybody depends on everybody in the end.
         let barrier = Collective { which: Which::Barrier, combine: Combine::Add, root: 0, len: 0 };
         steps.push(maker.numbered(0, 0, What::Collective(barrier)));
-        Self { families: maker.families, steps, slots: maker.slots.len() }
+        let Maker { families, neighbors, slots, .. } = maker;
+        Self { families, neighbors, steps, slots: slots.len() }
     }
 }
 
@@ -191,7 +199,7 @@ impl Maker<'_> {
 
     fn what(&mut self, family: usize, group: usize, size: usize, depth: usize) -> What {
         let (rank, open) = (self.below(size), self.open().len());
-        match self.below(130) {
+        match self.below(136) {
             0..35 => What::Batch(batch(self.random, size, self.bcopy)),
             35..55 if size > 1 => {
                 let to = (rank + 1 + self.below(size - 1)) % size;
@@ -203,36 +211,44 @@ impl Maker<'_> {
                 let (by, len) = (self.below(size), length(self.random, self.bcopy));
                 What::Shift { by, len, replace: self.below(2) == 0 }
             }
-            62..85 => What::Collective(self.collective(size)),
+            62..85 => What::Collective(self.collective(family, size)),
             85..88 => What::Cancel { rank, any: self.below(2) == 0 },
             88..92 => What::Busy { rank, looks: self.below(50) as u32 },
             // A call on one group of a family makes a family of its own.
-            92..95 if open < 5 => {
-                let ranks = self.families[family][group].clone();
-                self.add(vec![ranks]);
-                What::Dup { into: self.families.len() - 1 }
-            }
+            92..95 if open < 5 => What::Dup { into: self.duplicate(family, group) },
             95..98 if open < 5 => self.split(family, group, size),
             98..100 if family != 0 && self.families[family].len() == 1 => {
                 self.freed[family] = true;
                 What::Free
             }
             100..115 if depth > 0 => self.around(depth),
-            100..130 => self.persistent(size),
+            100..130 => self.persistent(family, size),
+            130..136 if open < 5 => self.place(family, group, size),
             _ => What::Busy { rank, looks: 3 },
         }
     }
 
-    fn add(&mut self, family: Family) {
+    /// The number of a new family.
+    fn add(&mut self, family: Family, neighbors: Option<Neighbors>) -> usize {
         self.families.push(family);
+        self.neighbors.push(neighbors);
         self.freed.push(false);
+        self.families.len() - 1
     }
 
-    fn collective(&mut self, size: usize) -> Collective {
+    /// A family of one communicator, which has the topology of the first one.
+    fn duplicate(&mut self, family: usize, group: usize) -> usize {
+        let ranks = self.families[family][group].clone();
+        self.add(vec![ranks], self.neighbors[family].clone())
+    }
+
+    fn collective(&mut self, family: usize, size: usize) -> Collective {
         // In words; large enough for every algorithm to be chosen at times.
         let most = [2, 20, 300, 3000, 20_000][self.below(5)];
+        let neighborly = self.neighbors[family].is_some() && self.below(2) == 0;
+        let all: &[Which] = if neighborly { &NEIGHBORLY } else { &COLLECTIVES };
         Collective {
-            which: COLLECTIVES[self.below(COLLECTIVES.len())],
+            which: all[self.below(all.len())],
             combine: COMBINES[self.below(COMBINES.len())],
             root: self.below(size),
             len: self.below(most) / size,
@@ -243,11 +259,20 @@ impl Maker<'_> {
         let mut begun = Vec::new();
         for _ in 0..1 + self.below(5) {
             let (family, group) = self.some();
-            let collective = self.collective(self.families[family][group].len());
+            let collective = self.collective(family, self.families[family][group].len());
             begun.push(Begun { family, group, collective });
         }
+        let many = self.below(3) / 2 * (1 + self.below(2));
+        let originals: Vec<_> = (0..many).map(|_| self.some()).collect();
         let inner = (0..self.below(6)).map(|_| self.step(depth - 1)).collect();
-        What::Around { begun, inner }
+        // Nobody has them before the end.
+        let mut duplicated = Vec::new();
+        for (family, group) in originals {
+            if self.open().len() < 5 {
+                duplicated.push(Duplicated { family, group, into: self.duplicate(family, group) });
+            }
+        }
+        What::Around { begun, duplicated, inner }
     }
 
     fn standing(&self, stand: Stand) -> Vec<usize> {
@@ -255,7 +280,7 @@ impl Maker<'_> {
     }
 
     /// Something about persistent collectives.
-    fn persistent(&mut self, size: usize) -> What {
+    fn persistent(&mut self, family: usize, size: usize) -> What {
         let (inactive, active) = (self.standing(Stand::Inactive), self.standing(Stand::Active));
         let some = |maker: &mut Self, of: &[usize], stand: Stand| -> Vec<usize> {
             let mut slots: Vec<usize> =
@@ -280,7 +305,11 @@ impl Maker<'_> {
                 What::Discard { slot }
             }
             _ => {
-                let collective = self.collective(size);
+                let mut collective = self.collective(family, size);
+                if matches!(collective.which, Which::Alltoallw | Which::NeighborAlltoallw) {
+                    // Blocks of its own that are large may lie farther apart than a persistent exchange can reach.
+                    collective.len = collective.len.min(300);
+                }
                 self.slots.push(Stand::Inactive);
                 What::Make { slot: self.slots.len() - 1, collective }
             }
@@ -302,8 +331,18 @@ impl Maker<'_> {
         if made.is_empty() {
             return What::Busy { rank: 0, looks: 1 };
         }
-        self.add(made);
-        What::Split { into: self.families.len() - 1, colors, keys }
+        What::Split { into: self.add(made, None), colors, keys }
+    }
+
+    /// A grid or a graph.
+    fn place(&mut self, family: usize, group: usize, size: usize) -> What {
+        let neighbors = match self.below(4) {
+            0..2 => Neighbors::grid(self.random, size),
+            2 => Neighbors::graph(self.random, size, false),
+            _ => Neighbors::graph(self.random, size, true),
+        };
+        let ranks = self.families[family][group][..neighbors.to.len()].to_vec();
+        What::Place { into: self.add(vec![ranks], Some(neighbors)) }
     }
 }
 

@@ -10,6 +10,7 @@ use bowline::simulate;
 use crate::background::{self, Slot};
 use crate::case::Case;
 use crate::content::{bytes, mix};
+use crate::neighbors::{Member, Neighbors, Shape};
 use crate::plan::{Give, Step, TAGS, Take, What};
 
 thread_local! {
@@ -57,10 +58,26 @@ pub(crate) fn run(case: &Case, world: &World, reached: &dyn Fn(usize)) -> Result
     Ok(())
 }
 
-impl Rank<'_> {
+impl<'a> Rank<'a> {
     /// A communicator of this rank.
     pub(crate) fn communicator(&self, family: usize) -> Communicator {
         self.comms[family].clone().expect("steps use communicators that are open")
+    }
+
+    /// What it is in a communicator of a family.
+    pub(crate) fn member(&self, family: usize, comm: &Communicator) -> Member<'a> {
+        let neighbors = self.case.plan.neighbors[family].as_ref();
+        Member { me: comm.rank() as usize, n: comm.size() as usize, neighbors }
+    }
+
+    /// Takes in a communicator of a family.
+    pub(crate) fn open(
+        &mut self,
+        made: Result<(usize, Communicator), MpiError>,
+    ) -> Result<(), MpiError> {
+        let (family, comm) = made?;
+        self.comms[family] = Some(comm);
+        Ok(())
     }
 
     /// This rank's part of a step; an error is the end of this rank.
@@ -78,7 +95,9 @@ impl Rank<'_> {
     fn among_all(&mut self, step: &Step) -> Result<(), MpiError> {
         let seed = mix(&[self.case.seed, step.number as u64]);
         match &step.what {
-            What::Around { begun, inner } => background::around(self, begun, inner, seed),
+            What::Around { begun, duplicated, inner } => {
+                background::around(self, begun, duplicated, inner, seed)
+            }
             What::Start { slots } => background::start(self, slots, seed),
             What::Finish { slots } => background::finish(self, slots, seed),
             What::Discard { slot } => {
@@ -94,7 +113,8 @@ impl Rank<'_> {
         let comm = self.communicator(step.family);
         let group = &case.plan.families[step.family][step.group];
         assert_eq!(comm.size() as usize, group.len(), "oracle: the size of a communicator");
-        let (me, n) = (comm.rank() as usize, group.len());
+        let member = self.member(step.family, &comm);
+        let Member { me, n, .. } = member;
         let seed = mix(&[case.seed, step.number as u64]);
         let tag = step.number as i32 * TAGS;
         match &step.what {
@@ -110,13 +130,13 @@ impl Rank<'_> {
                 shift(&comm, (me + by) % n, (me + n - by) % n, *len, *replace, seed, tag)?;
             }
             What::Collective(collective) => {
-                let content = collective.content(seed, me, n);
+                let content = collective.content(seed, member);
                 let mut output = content.output.clone();
-                collective.block(&comm, &content.input, &mut output)?;
+                collective.block(&comm, member, &content.input, &mut output)?;
                 collective.check(&content, &output, "a blocking");
             }
             What::Make { slot, collective } => {
-                self.slots[*slot] = Some(background::make(collective, &comm)?);
+                self.slots[*slot] = Some(background::make(collective, step.family, &comm, member)?);
             }
             What::Cancel { rank, any } if me == *rank => cancel(&comm, *any, tag)?,
             What::Busy { rank, looks } if me == *rank => {
@@ -141,10 +161,40 @@ impl Rank<'_> {
                 assert_eq!(place, expected, "oracle: the rank after a split");
                 self.comms[*into] = made;
             }
+            What::Place { into } => {
+                let neighbors = case.plan.neighbors[*into].as_ref().expect("it has a topology");
+                let made = place(&comm, neighbors)?;
+                let expected = Some(me).filter(|&me| me < neighbors.to.len());
+                let rank = made.as_ref().map(|made| made.rank() as usize);
+                assert_eq!(rank, expected, "oracle: the rank in a topology");
+                self.comms[*into] = made;
+            }
             What::Free => self.comms[step.family] = None,
             what => unreachable!("{what:?} is a step of all ranks"),
         }
         Ok(())
+    }
+}
+
+/// A communicator of the first ranks with these neighbours.
+fn place(comm: &Communicator, neighbors: &Neighbors) -> Result<Option<Communicator>, MpiError> {
+    let list = |all: &[Option<usize>]| -> Vec<i32> {
+        all.iter().map(|rank| rank.expect("a graph has no border") as i32).collect()
+    };
+    match &neighbors.shape {
+        Shape::Grid { dims, periods } => comm.cart_create(dims, periods, false),
+        Shape::Graph => {
+            let ends = neighbors.to.iter().scan(0, |sum, all| {
+                *sum += all.len() as i32;
+                Some(*sum)
+            });
+            comm.graph_create(&ends.collect::<Vec<_>>(), &list(&neighbors.to.concat()), false)
+        }
+        Shape::Directed => {
+            let me = comm.rank() as usize;
+            let (from, to) = (list(&neighbors.from[me]), list(&neighbors.to[me]));
+            comm.dist_graph_create_adjacent((&from, None), (&to, None), false).map(Some)
+        }
     }
 }
 

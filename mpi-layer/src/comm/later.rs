@@ -12,7 +12,7 @@
 use std::rc::Rc;
 
 use bowline_base::buffer::{RecvBuf, SendBuf};
-use bowline_ucp::{Envelope, MatchSpec, SendMode, Sent};
+use bowline_ucp::{Envelope, MatchSpec, RequestId, SendMode, Sent};
 
 use super::agree::{PROCESS_SPACE, key};
 use super::context::Agreed;
@@ -37,8 +37,10 @@ pub(crate) struct Duplication {
     process: Rc<Process>,
     group: Group,
     tag: u64,
-    /// Members that nothing has come of.
+    /// Members of which not all has come.
     missing: u32,
+    /// Messages of theirs that are on their way.
+    arriving: Vec<RequestId>,
     merged: Word,
     /// What this rank has offered.
     generation: u32,
@@ -70,6 +72,7 @@ impl Communicator {
             group: inner.group.clone(),
             tag,
             missing: inner.size - 1,
+            arriving: Vec::new(),
             merged: [marks, u64::from(generation), u64::from(id), choice],
             generation,
             wanted,
@@ -124,20 +127,25 @@ impl Duplication {
         let worker = &self.process.worker;
         let spec =
             MatchSpec { space: PROCESS_SPACE, source: None, tag: self.tag, tag_mask: u64::MAX };
-        while self.missing > 0
+        let damaged = |got| MpiError::CountMismatch { expected: BYTES as u64, got };
+        while (self.arriving.len() as u32) < self.missing
             && let Some((info, message)) = worker.claim(&spec)
         {
-            let damaged = MpiError::CountMismatch { expected: BYTES as u64, got: info.length };
             let id = worker.recv_claimed(message, RecvBuf::owned(vec![0; BYTES]))?;
+            self.arriving.push(id);
             if info.length != BYTES as u64 {
-                worker.detach(id);
-                return Err(damaged);
+                return Err(damaged(info.length));
             }
-            // So short a message has come whole.
-            let Some((status, Some(bytes))) = worker.take_with_buffer(id) else {
-                worker.detach(id);
-                return Err(damaged);
+        }
+        // Where settings say so, even short messages are fetched from the sender first.
+        let mut index = 0;
+        while let Some(&id) = self.arriving.get(index) {
+            let Some((status, bytes)) = worker.take_with_buffer(id) else {
+                index += 1;
+                continue;
             };
+            self.arriving.swap_remove(index);
+            let bytes = bytes.ok_or(damaged(0))?;
             status.outcome?;
             let mut words = bytes.chunks_exact(8);
             let mut next = || {
@@ -179,6 +187,7 @@ impl Duplication {
 
 impl Drop for Duplication {
     fn drop(&mut self) {
+        self.arriving.drain(..).for_each(|id| self.process.worker.detach(id));
         self.process.contexts.borrow_mut().end(self.generation);
     }
 }

@@ -1,6 +1,7 @@
 //! The loads of the algorithms, in closed forms.
 
 use super::operands::whole;
+use super::staged::CACHE_BYTES;
 use super::{Load, levels};
 use crate::coll::bcast::CHAIN_PIECE;
 use crate::coll::forms::{
@@ -256,6 +257,23 @@ pub fn allreduce(ranks: u32, how: Allreduce, (bytes, width): (usize, usize)) -> 
 
 /// What an allgather of blocks of `block` bytes does.
 pub fn allgather(ranks: u32, how: Allgather, block: usize) -> Load {
+    let (n, len) = (f64::from(ranks), block as f64);
+    // Blocks that a rank has got and passes on lie among its results. Where these do not stay in caches, they come from
+    // memory again; a block that its own rank sends is read by all the others at about the same time.
+    let first = match how {
+        _ if ranks < 2 => 0.0,
+        Allgather::Direct | Allgather::GatherBcast => n - 1.0,
+        Allgather::Multiplying(stages) => levels::first_hand(ranks, stages),
+        Allgather::Doubling | Allgather::Bruck | Allgather::Ring => 1.0,
+    };
+    let passed_on = (n * (n - 1.0 - first) * len).max(0.0);
+    let spilled = passed_on.min((n * (n + 1.0) * len - CACHE_BYTES).max(0.0));
+    let load = messages_of_allgather(ranks, how, block);
+    Load { spilled, ..load }
+}
+
+/// The same without what caches do not hold.
+fn messages_of_allgather(ranks: u32, how: Allgather, block: usize) -> Load {
     let (n, len) = (f64::from(ranks), block as f64);
     match how {
         _ if ranks < 2 => Load::default().copying(len),

@@ -150,6 +150,12 @@ pub(super) fn reduce(ranks: u32, how: (u32, u32), (bytes, width): (f64, f64)) ->
     }
 }
 
+/// Blocks that a rank of an allgather gets from the ranks whose own they are: those of the first stage, which is that of
+/// the smallest chunks.
+pub(super) fn first_hand(ranks: u32, stages: u32) -> f64 {
+    levels(ranks, stages).last().map_or(0.0, |level| level.ranks - level.own)
+}
+
 pub(super) fn allgather(ranks: u32, stages: u32, block: f64) -> Load {
     let n = f64::from(ranks);
     let all = (stages, u32::MAX);

@@ -49,7 +49,10 @@ const READ: f64 = 0.8;
 const ALONE_BYTES: usize = 128 << 10;
 
 /// Bytes that the caches of a node are taken to hold.
-const CACHE_BYTES: f64 = (16 << 20) as f64;
+pub(super) const CACHE_BYTES: f64 = (16 << 20) as f64;
+
+/// Results of a rank from this length on are written past the caches, which moves a byte to memory once and not twice.
+const PAST_BYTES: f64 = (4 << 20) as f64;
 
 /// Most ranks that share slots: of more each has too little of one.
 pub const RANKS_MAX: u32 = 64;
@@ -114,6 +117,7 @@ impl Staged {
             Self::Allgather => n * (n + 1.0) * len,
             Self::Alltoall => 2.0 * n * n * len,
         };
+        let past = matches!(self, Self::Allgather) && n * len >= PAST_BYTES;
         let cell = match self {
             Self::Alltoall => bytes.saturating_mul(ranks as usize) <= CELL_BYTES,
             _ => bytes <= CELL_BYTES,
@@ -134,7 +138,7 @@ impl Staged {
             all_marks: all_marks * steps,
             moved,
             all_moved,
-            spilled: (touched - CACHE_BYTES).max(0.0),
+            spilled: (touched - CACHE_BYTES).max(0.0) * if past { 0.5 } else { 1.0 },
             reduced: reduced * in_cache,
             all_reduced: all_reduced * in_cache,
             switches,

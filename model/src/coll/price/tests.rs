@@ -523,3 +523,15 @@ fn ranks_that_come_late_get_few_stages() {
     let last: f64 = (1..=16).map(|rank| 1.0 / f64::from(rank)).sum();
     assert!((late.time / 1e6 - last).abs() < 0.01, "{}", late.time);
 }
+
+#[test]
+fn blocks_that_are_passed_on_come_from_memory_again() {
+    let spilled = |how, block| counts::allgather(16, how, block).spilled;
+    for how in [Allgather::Ring, Allgather::Doubling, Allgather::Multiplying(2)] {
+        assert_eq!(spilled(how, 16 << 10), 0.0, "{how:?}: all fits into caches");
+        assert!(spilled(how, 1 << 20) > 0.0, "{how:?}");
+    }
+    for how in [Allgather::Direct, Allgather::Multiplying(1)] {
+        assert_eq!(spilled(how, 1 << 20), 0.0, "{how:?}: each block comes from its own rank");
+    }
+}

@@ -3,7 +3,7 @@
 //! | what | where |
 //! |---|---|
 //! | the machine, from words | [`network`] |
-//! | what is run on it | [`programs`] |
+//! | what is run on it | [`programs`], [`uneven`] |
 //! | jobs that were recorded | [`replay`] |
 //! | runs, statistics, and how they are shown | [`measure`] |
 //! | pictures and lists of what was run | [`timeline`] |
@@ -15,6 +15,7 @@ mod network;
 mod programs;
 mod replay;
 mod timeline;
+mod uneven;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -27,6 +28,7 @@ use clap::Subcommand;
 
 use super::{numbers, output};
 use programs::{Allreduces, Collective, Job, Kind, Ranks};
+use uneven::Uneven;
 
 /// Simulate communication on a modelled network.
 ///
@@ -40,6 +42,10 @@ Examples:
   bowline fennel allreduce --schedule m1g2a3,n1g3a2 -n 7
                                                  a schedule in the notation
   bowline fennel bcast -n 99 --size 1m --algorithm chain --network tcp,byte=0.5
+  bowline fennel allreduce -n 64 --per-node 8 --algorithm nodes:binomial:a4,a2
+                                                 within nodes and among them
+  bowline fennel allgatherv -n 16 --sizes 0,8,64k
+                                                 blocks of different lengths
   bowline fennel allreduce -n 64 --topology dragonfly:2,4,9 --noise 0.2 --runs 1000
   bowline fennel allreduce -n 8 --timeline out.svg --timeline out.png
   bowline fennel elimination -n 7 --overlapping  an allreduce by elimination
@@ -99,6 +105,14 @@ enum What {
     Allgather(Of<Collective>),
     /// Each rank has a block for each.
     Alltoall(Of<Collective>),
+    /// The block of each rank goes to a root; blocks have different lengths.
+    Gatherv(Of<Uneven>),
+    /// A root's blocks go to all, one to each; blocks have different lengths.
+    Scatterv(Of<Uneven>),
+    /// The block of each rank goes to all; blocks have different lengths.
+    Allgatherv(Of<Uneven>),
+    /// Each rank has a block for each; blocks have different lengths.
+    Alltoallv(Of<Uneven>),
     /// Of the reduction of all vectors, each rank gets its block.
     ReduceScatter(Of<Collective>),
     /// Each rank gets the reduction of the vectors of all ranks up to it.
@@ -187,7 +201,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         What::Allreduce(Of { program, common }) => {
             let Collective { of: Ranks { ranks }, size, .. } = program.of;
             let plan = common.network.plan(ranks)?;
-            let (job, how) = program.job(&common.network.costs(&plan, size))?;
+            let (job, how) = program.job(&common.network.prices(&plan, ranks, size))?;
             common.run(format!("allreduce by {how}, {size} bytes"), job)
         }
         What::Gather(of) => of.common.collective("gather", &of.program, Kind::Gather),
@@ -199,6 +213,10 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         What::ReduceScatter(of) => {
             of.common.collective("reduce-scatter", &of.program, Kind::ReduceScatter)
         }
+        What::Gatherv(of) => of.common.uneven(&of.program, uneven::Kind::Gatherv),
+        What::Scatterv(of) => of.common.uneven(&of.program, uneven::Kind::Scatterv),
+        What::Allgatherv(of) => of.common.uneven(&of.program, uneven::Kind::Allgatherv),
+        What::Alltoallv(of) => of.common.uneven(&of.program, uneven::Kind::Alltoallv),
         What::Elimination { of, size, overlapping, common } => {
             let how = if *overlapping { "overlapping" } else { "in the first stage" };
             let job = programs::elimination(of.ranks, *size, *overlapping)?;
@@ -222,10 +240,16 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
 impl Common {
     fn collective(&self, name: &str, of: &Collective, kind: Kind) -> Result<ExitCode> {
         let plan = self.network.plan(of.of.ranks)?;
-        let (job, how) = of.job(kind, &self.network.costs(&plan, of.size))?;
+        let (job, how) = of.job(kind, &self.network.prices(&plan, of.of.ranks, of.size))?;
         let size =
             if kind == Kind::Barrier { String::new() } else { format!(", {} bytes", of.size) };
         self.run(format!("{name} by {how}{size}"), job)
+    }
+
+    fn uneven(&self, of: &Uneven, kind: uneven::Kind) -> Result<ExitCode> {
+        let plan = self.network.plan(of.of.ranks)?;
+        let (job, how) = of.job(kind, &self.network.prices(&plan, of.of.ranks, of.mean()))?;
+        self.run(format!("{} by {how}, {} bytes", kind.name(), of.sizes()), job)
     }
 
     fn run(&self, program: String, job: Job) -> Result<ExitCode> {

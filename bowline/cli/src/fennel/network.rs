@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use anyhow::{Context, Result, ensure};
-use bowline_model::coll::price::{Costs, OfSizes};
+use bowline_model::coll::price::{Costs, Crew, JobCosts, Layers, OfSizes, Prices};
 use bowline_model::cost::Pipelining;
 use bowline_model::fennel::fitted::{Beyond, Fitted};
 use bowline_model::fennel::latency::{Delayed, Distribution, Random};
@@ -39,7 +39,7 @@ pub(super) struct MachineOptions {
     /// router, routers in a group, groups) or torus:8,8,8.
     #[arg(long, value_name = "TOPOLOGY")]
     topology: Option<Topology>,
-    /// Ranks on one node, then on the next.
+    /// Ranks on one node, then on the next. Collectives may go in layers then, within nodes and among them.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     per_node: Option<u32>,
     /// Nanoseconds that each hop of a topology adds to the latency.
@@ -201,6 +201,17 @@ impl MachineOptions {
         };
         let compute = self.compute.map_or(compute, |Arithmetic(compute)| compute);
         Ok(Plan { base, wired, options: self.clone(), compute })
+    }
+
+    /// What the cheapest algorithm of these ranks is chosen by: the network's costs, within nodes too, where there are some.
+    pub(super) fn prices(&self, plan: &Plan, ranks: u32, bytes: usize) -> Prices {
+        let far = self.costs(plan, bytes);
+        let inside = Costs { pipelining: self.inside, ..far };
+        let near = self.per_node.map_or(far, |_| inside);
+        let most = self.per_node.unwrap_or(1).min(ranks);
+        let nodes = ranks.div_ceil(most);
+        let layers = (nodes > 1).then_some(Layers { nodes, most, consecutive: true });
+        Prices { crew: Crew { ranks, share: 1.0 }, costs: JobCosts { near, far }, layers }
     }
 
     /// What the cheapest algorithm is chosen by: the network's parameters as costs.

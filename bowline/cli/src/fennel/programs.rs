@@ -3,9 +3,11 @@
 use anyhow::{Context, Result, bail, ensure};
 use bowline_model::choice::{Order, choose};
 use bowline_model::coll::blocks::{Blocks, Even};
-use bowline_model::coll::forms::Form;
+use bowline_model::coll::forms::{Alltoall, Form};
+use bowline_model::coll::layers::{self, AmongNodes, Layered};
+use bowline_model::coll::nodes::Nodes;
 use bowline_model::coll::plan::{Place, Space, Span, Vectors};
-use bowline_model::coll::price::{AllreduceForm, Costs, Crew, OpClass, Priced};
+use bowline_model::coll::price::{AllreduceForm, Costs, OpClass, Priced, Prices, Way};
 use bowline_model::coll::record::{Step, Steps};
 use bowline_model::coll::wanted::WantedAllreduce;
 use bowline_model::coll::{
@@ -75,18 +77,35 @@ pub(super) struct Allreduces {
 }
 
 /// The algorithm with a name; the cheapest for `auto`.
-fn pick<F: Form>(all: Vec<Priced<F>>, wanted: &str) -> Result<F> {
+pub(super) fn pick<F: Form>(all: Vec<Priced<F>>, wanted: &str) -> Result<F> {
     let form = F::of_name(wanted);
     let found = all.iter().find(|one| wanted == "auto" || form == Some(one.form));
-    found.map(|one| one.form).with_context(|| {
-        let names: Vec<String> = all.iter().map(|one| one.form.name()).collect();
-        format!("--algorithm {wanted}: for so many ranks there are auto, {}", names.join(", "))
-    })
+    found
+        .map(|one| one.form)
+        .with_context(|| not_among(wanted, all.iter().map(|one| one.form.name())))
+}
+
+/// The same where there are algorithms in layers, which may be asked for with either tree within nodes.
+fn pick_way<F: Form>(all: Vec<Priced<Way<F>>>, wanted: &str) -> Result<Way<F>> {
+    let way = Way::of_name(wanted);
+    let is = |known: Way<F>| match (known, way) {
+        (Way::Layered(known), Some(Way::Layered(way))) => known.among == way.among,
+        (known, way) => way == Some(known),
+    };
+    let found = all.iter().find(|one| wanted == "auto" || is(one.form));
+    found
+        .map(|one| way.unwrap_or(one.form))
+        .with_context(|| not_among(wanted, all.iter().map(|one| one.form.name())))
+}
+
+fn not_among(wanted: &str, names: impl Iterator<Item = String>) -> String {
+    let names: Vec<String> = names.collect();
+    format!("--algorithm {wanted}: for these ranks there are auto, {}", names.join(", "))
 }
 
 /// The steps that an algorithm states: written down where a rank waits so often that stating them again and again
 /// would take longer.
-fn stated(
+pub(super) fn stated(
     ranks: u32,
     algorithm: impl Fn(&mut Walk<'_>, Place) -> Result<(), Stopped> + 'static,
 ) -> Result<Job> {
@@ -144,6 +163,14 @@ fn total(ranks: u32, len: usize) -> Result<usize> {
         .context("so many blocks of this size are beyond the address space")
 }
 
+/// The nodes that an algorithm in layers goes by: none where there are no layers.
+fn nodes(prices: &Prices) -> Nodes {
+    let layers = prices.layers_for(false);
+    let ranks = layers.map_or(0, |_| prices.crew.ranks);
+    let each = layers.map_or(1, |layers| layers.most);
+    Nodes::new((0..ranks).map(|rank| rank / each))
+}
+
 /// Blocks of one length, cut from a vector.
 struct Cut(usize);
 
@@ -158,7 +185,7 @@ impl Collective {
     ///
     /// # Errors
     /// When there is no such algorithm or root.
-    pub(super) fn job(&self, kind: Kind, costs: &Costs) -> Result<(Job, String)> {
+    pub(super) fn job(&self, kind: Kind, prices: &Prices) -> Result<(Job, String)> {
         let Self { of: Ranks { ranks }, size, root, .. } = *self;
         let rooted = matches!(kind, Kind::Bcast | Kind::Reduce | Kind::Gather | Kind::Scatter);
         ensure!(rooted || root == 0, "--root {root}: this collective has no root");
@@ -169,128 +196,188 @@ impl Collective {
             Kind::Reduce | Kind::Allreduce | Kind::ReduceScatter | Kind::Scan | Kind::Exscan
         );
         ensure!(reduces || !self.ordered, "--ordered: this collective has no operation");
-        let (crew, wanted) = (Crew { ranks, share: 1.0 }, self.algorithm.as_str());
-        let commutative = !self.ordered;
+        let (wanted, commutative) = (self.algorithm.as_str(), !self.ordered);
+        let nodes = nodes(prices);
         match kind {
             Kind::Barrier => {
-                let how = pick(crew.barriers(costs), wanted)?;
-                Ok((stated(ranks, move |plan, place| barrier::run(plan, place, how))?, how.name()))
-            }
-            Kind::Bcast => {
-                let how = pick(crew.bcasts(costs, size), wanted)?;
-                let data = Span::output(size);
-                let job =
-                    stated(ranks, move |plan, place| bcast::run(plan, place, how, root, data));
-                Ok((job?, how.name()))
-            }
-            Kind::Reduce => {
-                let how = pick(crew.reduces(costs, size, commutative), wanted)?;
-                let job = stated(ranks, move |plan, place| {
-                    reduce::run(plan, place, how, root, vectors(size))
+                let how = pick_way(prices.barriers(), wanted)?;
+                let job = stated(ranks, move |plan, place| match how {
+                    Way::Form(how) => barrier::run(plan, place, how),
+                    Way::Layered(how) => layers::barrier(plan, place, &nodes, how.among),
                 });
                 Ok((job?, how.name()))
             }
-            Kind::Allreduce => self.allreduce(costs),
+            Kind::Bcast => {
+                let how = pick_way(prices.bcasts(size), wanted)?;
+                let data = Span::output(size);
+                let job = stated(ranks, move |plan, place| match how {
+                    Way::Form(how) => bcast::run(plan, place, how, root, data),
+                    Way::Layered(how) => layers::bcast(plan, place, &nodes, how, root, data),
+                });
+                Ok((job?, how.name()))
+            }
+            Kind::Reduce => {
+                let how = pick_way(prices.reduces(size, commutative), wanted)?;
+                let job = stated(ranks, move |plan, place| match how {
+                    Way::Form(how) => reduce::run(plan, place, how, root, vectors(size)),
+                    Way::Layered(how) => {
+                        layers::reduce(plan, place, &nodes, how, root, vectors(size))
+                    }
+                });
+                Ok((job?, how.name()))
+            }
+            Kind::Allreduce => self.allreduce(prices, nodes),
             Kind::Gather => {
                 total(ranks, size)?;
-                let how = pick(crew.gathers(costs, size), wanted)?;
+                let how = pick_way(prices.gathers(size), wanted)?;
                 let output = Even { space: Space::Output, len: size };
-                let job = stated(ranks, move |plan, place| {
-                    gather::even(plan, place, how, root, Span::input(size), output)
+                let own = Span::input(size);
+                let job = stated(ranks, move |plan, place| match how {
+                    Way::Form(how) => gather::even(plan, place, how, root, own, output),
+                    Way::Layered(how) => {
+                        layers::gather(plan, place, &nodes, how, root, own, output)
+                    }
                 });
                 Ok((job?, how.name()))
             }
             Kind::Scatter => {
                 total(ranks, size)?;
-                let how = pick(crew.scatters(costs, size), wanted)?;
+                let how = pick_way(prices.scatters(size), wanted)?;
                 let input = Even { space: Space::Input, len: size };
-                let job = stated(ranks, move |plan, place| {
-                    scatter::even(plan, place, how, root, input, Span::output(size))
+                let own = Span::output(size);
+                let job = stated(ranks, move |plan, place| match how {
+                    Way::Form(how) => scatter::even(plan, place, how, root, input, own),
+                    Way::Layered(how) => {
+                        layers::scatter(plan, place, &nodes, how, root, input, own)
+                    }
                 });
                 Ok((job?, how.name()))
             }
             Kind::Scan | Kind::Exscan => {
                 let exclusive = kind == Kind::Exscan;
-                let how = pick(crew.scans(costs, size, exclusive, OpClass::Vector), wanted)?;
+                let how = pick_way(prices.scans(size, exclusive, OpClass::Vector), wanted)?;
                 let (input, output) = (Span::input(size), Span::output(size));
-                let job = stated(ranks, move |plan, place| {
-                    scan::run(plan, place, how, exclusive, input, output)
+                let job = stated(ranks, move |plan, place| match how {
+                    Way::Form(how) => scan::run(plan, place, how, exclusive, input, output),
+                    Way::Layered(how) => {
+                        layers::scan(plan, place, &nodes, how, exclusive, (input, output))
+                    }
                 });
                 Ok((job?, how.name()))
             }
             Kind::Allgatherv | Kind::Alltoallv => {
-                bail!("blocks of one length are simulated: {}", kind.setting())
+                bail!("blocks of one length are simulated here: {}", kind.setting())
             }
             Kind::Allgather => {
                 total(ranks, size)?;
-                let how = pick(crew.allgathers(costs, size), wanted)?;
-                let output = Even { space: Space::Output, len: size };
-                let job = stated(ranks, move |plan, place| {
-                    allgather::even(plan, place, how, Span::input(size), output)
+                let how = pick_way(prices.allgathers(size), wanted)?;
+                let (own, output) = (Span::input(size), Even { space: Space::Output, len: size });
+                let job = stated(ranks, move |plan, place| match how {
+                    Way::Form(how) => allgather::even(plan, place, how, own, output),
+                    Way::Layered(how) => layers::allgather(plan, place, &nodes, how, own, output),
                 });
                 Ok((job?, how.name()))
             }
             Kind::Alltoall => {
                 total(ranks, size)?;
-                let how = pick(crew.alltoalls(costs, size), wanted)?;
+                let how = pick_way(prices.alltoalls(size), wanted)?;
                 let even = |space| Even { space, len: size };
                 let (input, output) = (even(Space::Input), even(Space::Output));
-                let job = stated(ranks, move |plan, place| {
-                    alltoall::even(plan, place, how, input, output)
+                if let Way::Layered(Layered { among: Alltoall::Bruck, .. }) = how {
+                    bail!("--algorithm {wanted}: nodes exchange blocks with partners only");
+                }
+                let job = stated(ranks, move |plan, place| match how {
+                    Way::Layered(Layered { among: Alltoall::Staged(partners), .. }) => {
+                        layers::alltoall(plan, place, &nodes, partners, input, output)
+                    }
+                    Way::Form(how) | Way::Layered(Layered { among: how, .. }) => {
+                        alltoall::even(plan, place, how, input, output)
+                    }
                 });
                 Ok((job?, how.name()))
             }
             Kind::ReduceScatter => {
                 let all = total(ranks, size)?;
-                let how = pick(crew.reduce_scatters(costs, all, commutative), wanted)?;
-                let job = stated(ranks, move |plan, place| {
-                    reduce_scatter::run(plan, place, how, &Cut(size), Span::output(size))
+                let how = pick_way(prices.reduce_scatters(all, commutative), wanted)?;
+                let (blocks, own) = (Cut(size), Span::output(size));
+                let job = stated(ranks, move |plan, place| match how {
+                    Way::Form(how) => reduce_scatter::run(plan, place, how, &blocks, own),
+                    Way::Layered(how) => {
+                        layers::reduce_scatter(plan, place, &nodes, how, &blocks, own)
+                    }
                 });
                 Ok((job?, how.name()))
             }
         }
     }
 
-    fn allreduce(&self, costs: &Costs) -> Result<(Job, String)> {
-        let Self { of: Ranks { ranks }, size, .. } = *self;
-        let wanted = self.algorithm.parse().context("--algorithm")?;
-        let form = match wanted {
-            WantedAllreduce::Auto => {
-                let all = Crew { ranks, share: 1.0 }.allreduces(costs, size, !self.ordered);
-                all.into_iter()
-                    .next()
-                    .context("there is an algorithm for all numbers of ranks")?
-                    .form
-            }
-            WantedAllreduce::Staged => bail!("--algorithm staged: it has no messages to simulate"),
-            WantedAllreduce::Layered { .. } => {
-                bail!("--algorithm {wanted}: collectives of one command are on one kind of node")
-            }
+    /// What is asked for of an allreduce of so many ranks, or nodes, that is not left open.
+    fn form(&self, wanted: WantedAllreduce, ranks: u32, costs: &Costs) -> Result<AllreduceForm> {
+        Ok(match wanted {
             WantedAllreduce::Form(form) => AllreduceForm::Form(form),
             WantedAllreduce::Multiplying { ratio } => {
-                let own = self.algorithm == "multiplying";
-                let ratio = if own { costs.ratio(size) } else { ratio };
+                let own = self.algorithm.ends_with("multiplying");
+                let ratio = if own { costs.ratio(self.size) } else { ratio };
                 AllreduceForm::Multiplying(choose(ranks, ratio, Order::ByCost))
             }
             WantedAllreduce::Schedule(tokens) => {
                 AllreduceForm::Multiplying(Schedule::new(ranks, tokens)?)
             }
+            WantedAllreduce::Staged => bail!("--algorithm staged: it has no messages to simulate"),
+            WantedAllreduce::Auto | WantedAllreduce::Layered { .. } => {
+                bail!("--algorithm {}: an algorithm among the nodes is named", self.algorithm)
+            }
+        })
+    }
+
+    fn allreduce(&self, prices: &Prices, nodes: Nodes) -> Result<(Job, String)> {
+        let Self { of: Ranks { ranks }, size, .. } = *self;
+        let way = match self.algorithm.parse().context("--algorithm")? {
+            WantedAllreduce::Auto => {
+                let all = prices.allreduces(size, !self.ordered);
+                all.into_iter()
+                    .next()
+                    .context("there is an algorithm for all numbers of ranks")?
+                    .form
+            }
+            WantedAllreduce::Layered { within, among } => {
+                let layers = prices.layers_for(self.ordered).with_context(|| {
+                    format!(
+                        "--algorithm {}: it needs several nodes with several ranks, as of --per-node",
+                        self.algorithm
+                    )
+                })?;
+                let among = self.form(*among, layers.nodes, &prices.costs.far)?;
+                Way::Layered(Layered { within, among })
+            }
+            wanted => Way::Form(self.form(wanted, ranks, prices.anywhere())?),
         };
-        match form {
-            AllreduceForm::Form(how) => {
-                let job = stated(ranks, move |plan, place| {
-                    allreduce::run(plan, place, how, vectors(size))
-                });
-                Ok((job?, how.name()))
-            }
-            AllreduceForm::Multiplying(schedule) => {
-                if self.ordered && !schedule.keeps_order() {
-                    bail!("{schedule} does not keep the order of ranks, as --ordered wants it");
-                }
-                let name = schedule.to_string();
-                Ok((by_steps(schedule, size)?, name))
-            }
+        let name = way.name_by(AllreduceForm::name);
+        let (Way::Form(form) | Way::Layered(Layered { among: form, .. })) = &way;
+        if let AllreduceForm::Multiplying(schedule) = form {
+            ensure!(
+                !self.ordered || schedule.keeps_order(),
+                "{schedule} does not keep the order of ranks, as --ordered wants it"
+            );
         }
+        let job = match way {
+            Way::Form(AllreduceForm::Form(how)) => {
+                stated(ranks, move |plan, place| allreduce::run(plan, place, how, vectors(size)))
+            }
+            Way::Form(AllreduceForm::Multiplying(schedule)) => by_steps(schedule, size),
+            Way::Layered(Layered { within, among }) => stated(ranks, move |plan, place| {
+                let stages;
+                let among = match &among {
+                    AllreduceForm::Form(form) => AmongNodes::Form(*form),
+                    AllreduceForm::Multiplying(schedule) => {
+                        stages = schedule.stages(nodes.node(place.rank));
+                        AmongNodes::Multiplying(&stages)
+                    }
+                };
+                layers::allreduce(plan, place, &nodes, Layered { within, among }, vectors(size))
+            }),
+        };
+        Ok((job?, name))
     }
 }
 
@@ -302,8 +389,8 @@ impl Allreduces {
     ///
     /// # Errors
     /// When there is no such algorithm, or the schedule is none of so many ranks.
-    pub(super) fn job(&self, costs: &Costs) -> Result<(Job, String)> {
-        let Some(text) = &self.schedule else { return self.of.job(Kind::Allreduce, costs) };
+    pub(super) fn job(&self, prices: &Prices) -> Result<(Job, String)> {
+        let Some(text) = &self.schedule else { return self.of.job(Kind::Allreduce, prices) };
         let (ranks, bytes) = (self.of.of.ranks, self.of.size);
         let schedule = Schedule::parse(ranks, text).context("--schedule")?;
         ensure!(

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use bowline_model::coll::price::Costs;
+use bowline_model::coll::price::{Costs, Crew, JobCosts, Prices};
 use bowline_model::fennel::job::{Collective as Call, Counts, Job as Recorded, RankRecord};
 use bowline_model::fennel::source::Source;
 use serde::Serialize;
@@ -93,7 +93,10 @@ fn steps(call: &Call, costs: &Costs) -> Result<Box<dyn Source>> {
     };
     let (algorithm, of) = ("auto".to_owned(), Ranks { ranks });
     let collective = Collective { of, size, algorithm, root, ordered: false };
-    match collective.job(kind, costs)?.0 {
+    // On all ranks: where they are is not asked for.
+    let costs = JobCosts { near: *costs, far: *costs };
+    let prices = Prices { crew: Crew { ranks, share: 1.0 }, costs, layers: None };
+    match collective.job(kind, &prices)?.0 {
         Job::Steps(source) => Ok(source),
         Job::Graph(_) => anyhow::bail!("collectives are steps"),
     }

@@ -92,6 +92,69 @@ fn every_program_runs_with_every_number_of_ranks() {
 }
 
 #[test]
+fn collectives_go_in_layers_where_there_are_nodes() {
+    let nodes = "--per-node 8 --inside 10 --network pipelined:100000,100";
+    // A reduction is one message from each rank to the root here: receiving is free.
+    for collective in ["barrier", "bcast", "allreduce", "allgather", "reduce-scatter"] {
+        let chosen = run(&format!("{collective} -n 64 {nodes}"));
+        let name = chosen["program"].as_str().unwrap();
+        assert!(name.contains(" by nodes:"), "{name}");
+        // Each rank on a node of its own.
+        let flat = run(&format!("{collective} -n 64 --network pipelined:100000,100"));
+        assert!(!flat["program"].as_str().unwrap().contains("nodes:"), "{flat}");
+    }
+    // Three messages to others within the node each way, and one exchange between the nodes.
+    let line = "-n 8 --per-node 4 --inside 10 --compute 0 --network pipelined:500,100";
+    let all = time(&format!("allreduce {line} --algorithm nodes:linear:a2"));
+    assert!(near(all, 110.0 + 600.0 + 310.0), "{all}");
+    for (collective, among) in [
+        ("bcast", "chain"),
+        ("reduce", "chain"),
+        ("allreduce", "m1g2a3,n1g3a2"),
+        ("barrier", "flat"),
+    ] {
+        run(&format!("{collective} -n 56 --per-node 8 --algorithm nodes:binomial:{among}"));
+    }
+    for (line, wanted) in [
+        ("allreduce -n 8 --algorithm nodes:linear:a2", "--per-node"),
+        ("bcast -n 8 --algorithm nodes:linear:flat", "binomial"),
+        ("allreduce -n 8 --per-node 4 --algorithm nodes:linear:a3", "for 3 ranks"),
+        ("bcast -n 8 --per-node 4 --algorithm nodes:linear:gossip", "nodes:"),
+    ] {
+        let said = refused(line, 1);
+        assert!(said.contains(wanted), "{line}: {said}");
+    }
+}
+
+#[test]
+fn blocks_may_have_different_lengths() {
+    for ranks in [1, 2, 7, 100] {
+        for collective in ["allgatherv", "alltoallv", "gatherv", "scatterv"] {
+            let report = run(&format!("{collective} -n {ranks} --sizes 0,8,1k"));
+            assert_eq!(report["messages"] == 0, ranks == 1, "{report}");
+        }
+    }
+    let network = "--network pipelined:500,100,1 --compute 0";
+    // The root takes as long for its sends as they are long, and the last one is there 500 later.
+    let scattered = time(&format!("scatterv -n 4 --sizes 5,10,20,30 {network}"));
+    assert!(near(scattered, 3.0 * 100.0 + 60.0 + 500.0), "{scattered}");
+    let even = time(&format!("allgatherv -n 6 --sizes 64 --algorithm ring {network}"));
+    assert!(near(even, time(&format!("allgather -n 6 --size 64 --algorithm ring {network}"))));
+    // Rank 0 has 0 bytes for itself and 7 for rank 1, which has 7 for it and 0 for itself.
+    let report = run(&format!("alltoallv -n 2 --sizes 0,7 {network}"));
+    assert_eq!(report["bytes"], 14, "{report}");
+    for (line, wanted) in [
+        ("alltoallv --algorithm bruck", "pairwise"),
+        ("gatherv --algorithm binomial", "linear"),
+        ("allgatherv --root 1", "no root"),
+        ("gatherv --root 8", "0 to 7"),
+    ] {
+        let said = refused(line, 1);
+        assert!(said.contains(wanted), "{line}: {said}");
+    }
+}
+
+#[test]
 fn chance_comes_from_the_seed() {
     let line =
         "allreduce -n 16 --noise 0.2 --latency uniform:0,300 --skew exponential:500 --runs 30";

@@ -32,7 +32,7 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 struct Stuck {
     gone: u32,
     waiting: u32,
-    /// When the wait for the end of `gone` is over. The next look at the clock sets it.
+    /// When the wait for the end of `gone` is over. The next look at the clock, which is due at once, sets it.
     until: Option<Instant>,
 }
 
@@ -70,6 +70,7 @@ struct Whereabouts {
 pub(super) struct Policy {
     on_failure: OnFailure,
     tell: bool,
+    began: Instant,
     limit: Duration,
     deadline: Option<Instant>,
     phase: Phase,
@@ -88,6 +89,7 @@ impl Policy {
         Self {
             on_failure: options.on_failure,
             tell: options.tell,
+            began: now,
             limit: options.timeout.unwrap_or_default(),
             // A time beyond what the clock can count is no limit.
             deadline: options.timeout.and_then(|limit| now.checked_add(limit)),
@@ -229,7 +231,7 @@ impl Policy {
 
     /// When [`look_at_the_clock`](Self::look_at_the_clock) has something to do.
     pub(super) fn next_look(&self) -> Option<Instant> {
-        let stuck = self.stuck.and_then(|stuck| stuck.until);
+        let stuck = self.stuck.map(|stuck| stuck.until.unwrap_or(self.began));
         let next = [self.deadline, stuck].into_iter().flatten().min();
         next.filter(|_| self.phase == Phase::Running)
     }
@@ -387,6 +389,7 @@ mod tests {
             let mut policy = policy(on_failure);
             let mut orders = Vec::new();
             policy.told(stuck.clone(), &mut orders);
+            assert!(policy.next_look().is_some_and(|at| at <= Instant::now()));
             policy.look_at_the_clock(now, &mut orders);
             assert_eq!((orders.len(), policy.next_look()), (0, Some(now + LAST_WORDS)));
             match end {

@@ -276,6 +276,7 @@ fn many_ranks() {
         }
         let within = WITHIN[number % 2];
         let roots = if size <= 512 { vec![0, size / 2, size - 1] } else { vec![size / 2] };
+        let tree = WITHIN[number / 2 % 2];
         for root in roots {
             let all = [Bcast::Flat, Bcast::Binomial, Bcast::Chain];
             let among = all[number % all.len()];
@@ -286,6 +287,9 @@ fn many_ranks() {
             let among = all[number % all.len()];
             let proof = prove::reduce(&nodes, size, Layered { within, among }, root, (12, 3));
             right(proof, &what("reduction"));
+            let how = Layered { within, among: tree };
+            right(prove::gather(&nodes, size, how, root, 2), &what("gather"));
+            right(prove::scatter(&nodes, size, how, root, 2), &what("scatter"));
         }
         let all =
             [Allreduce::Doubling, Allreduce::Halving, Allreduce::Flat, Allreduce::ReduceBcast];
@@ -296,6 +300,15 @@ fn many_ranks() {
         right(prove::multiplying(&nodes, size, (within, &schedule), 8), &what("multiplying"));
         let among = [Barrier::Dissemination, Barrier::Flat][number % 2];
         right(prove::barrier(&nodes, size, among), &what("barrier"));
+        if nodes.are_consecutive() {
+            let how = Layered { within, among: [Scan::Doubling, Scan::Chain][number / 2 % 2] };
+            let exclusive = number / 4 % 2 == 0;
+            right(prove::scan(&nodes, size, how, exclusive, 4), &what("prefix reduction"));
+        }
+        if number % 16 == 9 && size <= 512 {
+            let partners = [1, 3, 64][number / 16 % 3];
+            right(prove::alltoall(&nodes, size, partners, 2), &what("all-to-all"));
+        }
         // Each pair of nodes may have a message.
         if size <= 512 && nodes.are_consecutive() {
             let all = [Allgather::Bruck, Allgather::Ring, Allgather::Direct];

@@ -64,7 +64,7 @@ pub(crate) struct Args {
           value_parser = clap::value_parser!(u32).range(1..))]
     nodes: u32,
     /// The class of a reduction's operation: predefined on numbers with vector instructions, on pairs of a value and a
-    /// location, on other numbers (long double, 2 or 16 bytes), or a function of the program's.
+    /// location, on other floating-point numbers (long double, 2 or 16 bytes), or a function of the program's.
     #[arg(long, value_enum, requires = "collective", default_value_t = Class::Vector)]
     class: Class,
     /// Bytes of an element of a reduction.

@@ -12,7 +12,8 @@ pub enum OpClass {
     Vector,
     /// The least or greatest value with its location.
     Pairs,
-    /// Predefined, on numbers that are combined one by one or in software: `long double`, numbers of 2 bytes or of 16.
+    /// Predefined, on floating-point numbers that are combined one by one or in software: `long double`, those of 2 bytes or of
+    /// 16, and complex ones of them.
     Scalar,
     /// A function of the program's.
     Function,

@@ -394,7 +394,7 @@ impl Prices {
                 let there = Load::fan_in(others, of_rank).copying(sorted);
                 there.then(Load::fan_out(others, of_rank)).time(crew, &self.costs.near)
             });
-            let of_nodes = block.saturating_mul((layers.most * layers.most) as usize);
+            let of_nodes = block.saturating_mul((layers.most as usize).saturating_pow(2));
             let among = Self::leaders(layers).alltoalls(&self.costs.far, of_nodes).into_iter();
             // Nodes may be of different sizes.
             Self::each(within, among.filter(|way| way.form.partners().is_some()).collect())
@@ -465,6 +465,9 @@ mod tests {
         }
         assert!(matches!(prices(on(8, 8)).alltoalls(8)[0].form, Way::Layered(_)));
         assert!(matches!(prices(on(8, 8)).barriers()[0].form, Way::Layered(_)));
+        // The blocks of two nodes for each other are more than 32 bits count.
+        let many = Prices { crew: Crew { ranks: 1 << 18, share: 1.0 }, ..prices(on(2, 1 << 17)) };
+        assert!(matches!(many.alltoalls(8)[0].form, Way::Form(_)));
         // On one node, or with a rank on each, there are none.
         for layers in [None, on(64, 1)] {
             let all = prices(layers).allreduces(8, true);

@@ -1,7 +1,8 @@
 //! What prices know of the operation of a reduction: whether it commutes, its class, and the bytes of an element.
 //!
-//! All of it is the same at all ranks of a call, since the standard requires one operation and one type signature of
-//! them. A rank's own constructor of the type does not show here, nor where its buffers are.
+//! All of it is the same at all ranks of a call, since the standard requires one predefined operation, or functions of the
+//! program's, and one type signature of them. That such functions commute at all ranks or at none is required here. A
+//! rank's own constructor of the type does not show here, nor where its buffers are.
 
 /// Operations whose bytes take about as long as each other. The class of a predefined operation follows from itself and
 /// from the basic type that it is used on.

@@ -64,8 +64,8 @@ struct Stored([u64; 2]);
 /// A million ranks have some 40 million steps of an allreduce.
 const _: () = assert!(size_of::<Stored>() == 16);
 
-/// One byte more than what a span can reach.
-const REACH: u64 = 1 << 40;
+/// One byte more than what a recorded span can reach.
+pub const REACH: u64 = 1 << 40;
 
 const SEND: u8 = 0;
 const RECV: u8 = 1;

@@ -282,6 +282,60 @@ static void requests(void)
     CHECK(all == one);
 }
 
+/* A type of four ints that lie at an address. */
+static MPI_Datatype four_at(int *start)
+{
+    MPI_Datatype type;
+    MPI_Aint at;
+    int four = 4;
+    OK(MPI_Get_address(start, &at));
+    OK(MPI_Type_create_hindexed(1, &four, &at, MPI_INT, &type));
+    OK(MPI_Type_commit(&type));
+    return type;
+}
+
+/* Blocks of one exchange on the stack and on the heap, which are tens of terabytes apart. */
+static void far_apart(void)
+{
+    int on_stack[2][64][4], (*on_heap)[64][4] = malloc(sizeof on_stack);
+    int ones[64], zeros[64];
+    MPI_Datatype from[64], into[64];
+    CHECK(size <= 64);
+    for (int i = 0; i < size; i++) {
+        ones[i] = 1, zeros[i] = 0;
+        from[i] = four_at(i % 2 ? on_stack[0][i] : on_heap[0][i]);
+        into[i] = four_at(i % 2 ? on_heap[1][i] : on_stack[1][i]);
+    }
+    for (int kind = 0; kind < 3; kind++) {
+        for (int i = 0; i < size; i++)
+            for (int k = 0; k < 4; k++) {
+                (i % 2 ? on_stack : on_heap)[0][i][k] = 1000 * rank + 10 * i + k + kind;
+                (i % 2 ? on_heap : on_stack)[1][i][k] = -1;
+            }
+        MPI_Request request = MPI_REQUEST_NULL;
+        if (kind == 0) {
+            OK(MPI_Alltoallw(MPI_BOTTOM, ones, zeros, from, MPI_BOTTOM, ones, zeros, into, world));
+        } else if (kind == 1) {
+            OK(MPI_Ialltoallw(MPI_BOTTOM, ones, zeros, from, MPI_BOTTOM, ones, zeros, into, world, &request));
+        } else {
+            OK(MPI_Alltoallw_init(MPI_BOTTOM, ones, zeros, from, MPI_BOTTOM, ones, zeros, into, world,
+                                  MPI_INFO_NULL, &request));
+            OK(MPI_Start(&request));
+        }
+        OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+        if (kind == 2)
+            OK(MPI_Request_free(&request));
+        for (int i = 0; i < size; i++)
+            for (int k = 0; k < 4; k++)
+                CHECK((i % 2 ? on_heap : on_stack)[1][i][k] == 1000 * i + 10 * rank + k + kind);
+    }
+    for (int i = 0; i < size; i++) {
+        OK(MPI_Type_free(&from[i]));
+        OK(MPI_Type_free(&into[i]));
+    }
+    free(on_heap);
+}
+
 int main(int argc, char **argv)
 {
     OK(MPI_Init(&argc, &argv));
@@ -293,6 +347,7 @@ int main(int argc, char **argv)
     many_at_once();
     beside_messages();
     requests();
+    far_apart();
     OK(MPI_Finalize());
     done(rank);
     return 0;

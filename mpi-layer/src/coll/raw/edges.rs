@@ -13,6 +13,7 @@ use bowline_base::layout::{Layout, pack, unpack};
 use crate::error::MpiError;
 use bowline_model::coll::blocks::Blocks;
 use bowline_model::coll::plan::{Space, Span};
+use bowline_model::coll::record::REACH;
 
 /// Elements in memory: an address, how many there are, and how each lies.
 #[derive(Clone, Debug)]
@@ -329,7 +330,8 @@ impl Cut {
         Ok(found.unwrap_or_else(|| Self::with_copies(space, places, blocks)))
     }
 
-    /// The blocks in the program's memory, if each lies in one piece.
+    /// The blocks in the program's memory, if each lies in one piece, and all no further from each other than steps
+    /// reach: those on a stack and on a heap are tens of terabytes apart.
     fn in_place(
         space: Space,
         blocks: &[Data],
@@ -353,6 +355,9 @@ impl Cut {
         }
         if high == 0 {
             return Ok(Some(Self { places: pieces.into(), ..Self::nothing(space) }));
+        }
+        if (high - low) as u64 >= REACH {
+            return Ok(None);
         }
         for (start, len) in &mut pieces {
             *start = if *len == 0 { 0 } else { *start - low };

@@ -302,7 +302,7 @@ fn many_ranks() {
         right(prove::barrier(&nodes, size, among), &what("barrier"));
         if nodes.are_consecutive() {
             let how = Layered { within, among: [Scan::Doubling, Scan::Chain][number / 2 % 2] };
-            let exclusive = number / 4 % 2 == 0;
+            let exclusive = (number / 4).is_multiple_of(2);
             right(prove::scan(&nodes, size, how, exclusive, 4), &what("prefix reduction"));
         }
         if number % 16 == 9 && size <= 512 {

@@ -47,7 +47,7 @@ impl Blocks {
     fn received<'a>(&self, words: &'a mut [u64]) -> Vec<BlockMut<'a>> {
         let (mut left, mut all) = (words, Vec::new());
         for (number, &count) in self.counts.iter().enumerate() {
-            // A word stands behind each of them.
+            // One word, which nothing may write, separates a block from the next one.
             let (block, rest) = left.split_at_mut(count);
             all.push(match in_pairs(number, count) {
                 true => block.as_chunks_mut::<2>().0.into(),

@@ -20,7 +20,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::wanted::{Wanted, WantedAllreduce};
+use super::price::Way;
+use super::wanted::{Asked, Wanted, WantedAllreduce};
 use crate::schedule::Schedule;
 
 /// The first line.
@@ -237,6 +238,17 @@ impl Tuned {
     /// What that cell asks for.
     pub fn find(&self, collective: &str, bytes: usize) -> Option<&Wanted> {
         self.cell(collective, bytes).map(|cell| &cell.wanted)
+    }
+
+    /// The cell for all-to-alls of blocks of different lengths, and how many partners at a time it names, in a table
+    /// [of](Self::of) one communicator. No rank knows all lengths, so it is that of the least lengths among those of
+    /// all-to-alls that name partners.
+    pub fn uneven_alltoall(&self) -> Option<(&Cell, u32)> {
+        let mut cells = self.cells.iter().filter(|cell| cell.collective() == "alltoall");
+        cells.find_map(|cell| {
+            let Asked::Form(Way::Form(form)) = cell.wanted.alltoall else { return None };
+            Some((cell, form.partners()?))
+        })
     }
 }
 

@@ -318,9 +318,14 @@ impl Basis {
 
     /// For blocks of `total` bytes together, the longest of which is 2 to the power of `spread` times the mean one.
     fn allgatherv(&self, total: usize, spread: usize) -> Allgather {
-        if let Asked::Form(Way::Form(how)) = self.wanted.allgather
-            && how.takes_any_blocks()
-        {
+        let asked = |all: &Wanted| match all.allgather {
+            Asked::Form(Way::Form(how)) => Some(how).filter(|how| how.takes_any_blocks()),
+            _ => None,
+        };
+        // A table speaks of blocks that are about alike.
+        let block = total.div_ceil(self.shape.ranks as usize);
+        let tuned = || self.tuned.find("allgather", block).filter(|_| spread == 0);
+        if let Some(how) = asked(&self.wanted).or_else(|| tuned().and_then(asked)) {
             return how;
         }
         let Some(prices) = &self.prices else { return self.shape.allgatherv(total) };
@@ -343,6 +348,9 @@ impl Basis {
     /// Partners at a time. What ranks have for each other is known to themselves only, so no length decides.
     fn alltoallv(&self) -> u32 {
         if let Asked::Form(Way::Form(Alltoall::Staged(partners))) = self.wanted.alltoall {
+            return partners;
+        }
+        if let Some((_, partners)) = self.tuned.uneven_alltoall() {
             return partners;
         }
         match self.prices.as_ref().map(|prices| first(prices.alltoallvs()).form) {

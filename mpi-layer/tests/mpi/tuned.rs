@@ -2,7 +2,7 @@
 //! differ.
 
 use bowline_model::coll::tuned::{Cell, Tuned};
-use bowline_mpi::{MpiError, Sum, World};
+use bowline_mpi::{MpiError, Partition, Sum, World};
 
 use super::multiplying::{all_collectives, ordered_collectives};
 use super::start::{Lines, ranks_with_tables};
@@ -97,6 +97,52 @@ fn jobs_go_by_the_table_for_its_lengths_only_and_by_settings_before_it() {
         let is = |index: usize, word: &str| found[index] == word;
         assert!(is(0, "Multiplying") && is(1, "ReduceBcast") && !is(2, "ReduceBcast"), "{text}");
         assert!(is(3, "Halving") && is(4, "Multiplying") && !is(5, "Multiplying"), "{text}");
+    }
+}
+
+/// Where blocks are about alike, an allgather goes by the line of the mean one; an all-to-all goes by the first line that can
+/// be meant.
+#[test]
+fn blocks_of_different_lengths_go_by_the_table() {
+    let of_job = |_| {
+        let cell = |collective, lengths, word| (collective, 4, lengths, word);
+        table([
+            cell("allgather", (5, 8), "ring"),
+            cell("allgather", (9, 64), "direct"),
+            cell("alltoall", (0, 8), "bruck"),
+            cell("alltoall", (9, 64), "partners:2"),
+            cell("alltoall", (65, 128), "pairwise"),
+        ])
+    };
+    let kept: [Lines; 4] = Default::default();
+    let all = &kept;
+    ranks_with_tables(4, false, of_job, |world: &World| {
+        let rank = world.rank() as usize;
+        world.record(Box::new(all[rank].clone()));
+        let allgatherv = |counts: [usize; 4]| {
+            let starts = [0, 1, 2, 3].map(|rank| counts[..rank].iter().sum::<usize>());
+            let mut blocks = vec![0; counts.iter().sum()];
+            let partition = Partition { counts: &counts, displacements: &starts };
+            world.allgatherv(&vec![rank as u8; counts[rank]], &mut blocks, partition).unwrap();
+            let wanted = (0..4).flat_map(|rank| vec![rank as u8; counts[rank]]);
+            assert_eq!(blocks, wanted.collect::<Vec<_>>());
+        };
+        // Of 8 bytes in the mean, of just above, and one long block, of which the table says nothing.
+        allgatherv([8, 7, 9, 8]);
+        allgatherv([8, 8, 9, 8]);
+        allgatherv([33, 0, 0, 0]);
+        let (counts, starts) = ([1; 4], [0, 1, 2, 3]);
+        let partition = Partition { counts: &counts, displacements: &starts };
+        let mut received = [0_u8; 4];
+        world.alltoallv(&[rank as u8; 4], partition, &mut received, partition).unwrap();
+        assert_eq!(received, [0, 1, 2, 3]);
+    });
+    for lines in &kept {
+        let text = lines.text();
+        let how = |line: &str| Some(line.split_once("\"how\":\"")?.1.split_once('"')?.0.to_owned());
+        let found: Vec<_> = text.lines().filter_map(how).collect();
+        assert_eq!((&*found[0], &*found[1], &*found[3]), ("Ring", "Direct", "2"), "{text}");
+        assert_ne!(found[2], "Direct", "{text}");
     }
 }
 

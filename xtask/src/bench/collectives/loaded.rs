@@ -62,8 +62,9 @@ pub(super) struct ModelError {
     error: [f64; 2],
 }
 
-/// The parameters of 8 bytes by minima and by medians, ns. `None` where the model does not hold, which is printed.
-fn fitted(site: &mut Site<'_>) -> Result<Option<[Pipelining; 2]>> {
+/// The parameters of 8 bytes by minima and by medians, ns, of a fit over the same network. `None` where the model does not
+/// hold, which is printed with the name of the experiment.
+pub(super) fn fitted(site: &mut Site<'_>, experiment: &str) -> Result<Option<[Pipelining; 2]>> {
     let transport = site.network.transport();
     let found = site.jobs.fit(transport, FITTED_RANKS, REPETITIONS, &[8], false, None)?;
     let of = |statistic: &str| -> Result<Option<Pipelining>> {
@@ -71,7 +72,9 @@ fn fitted(site: &mut Site<'_>) -> Result<Option<[Pipelining; 2]>> {
         let fit = fits.find(|fit| fit["statistic"] == statistic);
         let size = &fit.with_context(|| format!("a fit by {statistic}"))?["sizes"][0];
         if let Some(why) = size["rejected"].as_str() {
-            println!("E7: the model does not hold for multicasts of 8 bytes by {statistic}: {why}");
+            println!(
+                "{experiment}: the model does not hold for multicasts of 8 bytes by {statistic}: {why}"
+            );
             return Ok(None);
         }
         let number = |value: &Value| value.as_f64().context("a parameter");
@@ -83,7 +86,7 @@ fn fitted(site: &mut Site<'_>) -> Result<Option<[Pipelining; 2]>> {
 
 /// E7: what other programs on the processors do to recursive doubling and to the published schedules.
 pub(super) fn measure(site: &mut Site<'_>, findings: &mut Findings) -> Result<()> {
-    let costs = fitted(site)?;
+    let costs = fitted(site, "E7")?;
     let mut errors = Vec::new();
     for ranks in site.ranks(&[4, 6, 8, 12, 16]) {
         let (schedule, min, median) = published(ranks)

@@ -41,9 +41,6 @@ pub(crate) struct RealOptions {
     /// How long a packet takes over TCP, microseconds
     #[arg(long, value_name = "US", default_value_t = 100)]
     delay: u64,
-    /// What a message costs its sender over TCP, microseconds, for what the model says in e10
-    #[arg(long, value_name = "US", default_value_t = 8.0)]
-    pub(super) required: f64,
     /// Where to draw pictures
     #[arg(long, value_name = "DIRECTORY")]
     pub(super) plots: Option<PathBuf>,

@@ -22,7 +22,7 @@
 //! # Time
 //! A message of n bytes leaves its sender's interface `gap_ns + n * byte_ps / 1000` after the
 //! message in front of it, and arrives `latency_ns` later: the pipelining model
-//! `T(b, n) = latency + b (gap + n beta)`. Nothing else takes time. Time moves only when somebody
+//! `T(b, n) = latency + b (gap + n beta)`. Both may also be given by size ([`OfSize`]). Nothing else takes time. Time moves only when somebody
 //! calls [`Network::advance`], or, with [`Drive::OnIdle`], when an interface finds nothing to do.
 //!
 //! # Faults
@@ -66,5 +66,5 @@ pub use carrier::{Carrier, CarrierOptions};
 pub use iface::{IdleHook, SimIface};
 pub use net::{Ended, SimCounters};
 pub use network::Network;
-pub use options::{Death, Drive, Faults, LinkMode, Moment, NetworkOptions, Partition};
+pub use options::{Death, Drive, Faults, LinkMode, Moment, NetworkOptions, OfSize, Partition};
 pub use random::Random;

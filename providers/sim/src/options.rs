@@ -77,6 +77,17 @@ impl Partition {
     }
 }
 
+/// What messages of one size take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OfSize {
+    /// Bytes of payload.
+    pub bytes: u64,
+    /// From the departure of such a message to its arrival, in ns.
+    pub latency_ns: u64,
+    /// Between two departures of such messages from one interface, in ns, bytes included.
+    pub gap_ns: u64,
+}
+
 /// What a network is like. The default has the figures of a fast network and no fault.
 #[derive(Clone, Debug)]
 pub struct NetworkOptions {
@@ -88,6 +99,9 @@ pub struct NetworkOptions {
     pub gap_ns: u64,
     /// For each byte of payload, in ps.
     pub byte_ps: u64,
+    /// Where latency and gap depend on the size: rows in ascending order of sizes, between which both are interpolated. They
+    /// go before the three figures above, but for acknowledgements; beyond the last size a byte adds what it adds there.
+    pub by_size: Vec<OfSize>,
     /// Added to the latency, between 0 and so many ns, drawn anew for each operation.
     pub jitter_ns: u64,
     /// Faults of the links.
@@ -148,6 +162,29 @@ pub struct NetworkOptions {
     pub log: usize,
 }
 
+impl NetworkOptions {
+    /// How long a message is under way, and how long it keeps its interface, in ns.
+    pub(crate) fn times(&self, len: usize) -> (u64, u64) {
+        let len = len as u64;
+        let bytes_ns = |bytes: u64| bytes.saturating_mul(self.byte_ps) / 1000;
+        let after = self.by_size.partition_point(|row| row.bytes < len);
+        match (after.checked_sub(1).map(|before| self.by_size[before]), self.by_size.get(after)) {
+            (None, None) => (self.latency_ns, self.gap_ns + bytes_ns(len)),
+            (None, Some(first)) => (first.latency_ns, first.gap_ns),
+            (Some(last), None) => (last.latency_ns, last.gap_ns + bytes_ns(len - last.bytes)),
+            (Some(one), Some(next)) => {
+                let (part, whole) = (len - one.bytes, next.bytes - one.bytes);
+                let between = |one: u64, next: u64| {
+                    let weighed = u128::from(one) * u128::from(whole - part)
+                        + u128::from(next) * u128::from(part);
+                    u64::try_from(weighed / u128::from(whole)).unwrap_or(u64::MAX)
+                };
+                (between(one.latency_ns, next.latency_ns), between(one.gap_ns, next.gap_ns))
+            }
+        }
+    }
+}
+
 impl Default for NetworkOptions {
     fn default() -> Self {
         Self {
@@ -156,6 +193,7 @@ impl Default for NetworkOptions {
             gap_ns: 380,
             // 10.2 GB/s
             byte_ps: 98,
+            by_size: Vec::new(),
             jitter_ns: 0,
             faults: Faults::default(),
             link: LinkMode::Reliable,

@@ -67,10 +67,7 @@ impl Net {
         }
         let (from, to) = (op.from, op.to);
         let mut back = match &op.kind {
-            Kind::Get { len, .. } => {
-                let bytes_ns = (*len as u64).saturating_mul(self.options.byte_ps) / 1000;
-                self.options.gap_ns + bytes_ns
-            }
+            Kind::Get { len, .. } => self.options.times(*len).1,
             _ => 0,
         };
         if back > 0 && self.options.answers_queue {

@@ -63,12 +63,12 @@ impl Net {
         if kind.one_sided() {
             self.nodes[from as usize].outstanding += 1;
         }
-        let departs = match kind {
-            Kind::Flush { .. } if self.options.acknowledged => {
-                // The acknowledgement of the last operation in front of it.
-                self.nodes[from as usize].nic_free.max(self.now)
-            }
-            _ => self.departure(from, len),
+        // A flush that waits for acknowledgements sends nothing.
+        let sends = !(matches!(kind, Kind::Flush { .. }) && self.options.acknowledged);
+        let departs = if sends {
+            self.departure(from, len)
+        } else {
+            self.nodes[from as usize].nic_free.max(self.now)
         };
         let borrows = kind.borrows() && !matches!(kind, Kind::Get { .. });
         let op =
@@ -76,7 +76,8 @@ impl Net {
         let key = self.ops.insert(op);
         let seq = self.link(from, to).enter(key, class, after);
         self.note(Mark::Post, from, to, [seq, (class as u64) << 48 | len as u64]);
-        let (wire, lost) = self.wire_time(raw);
+        let (wire, lost) = self.wire_time(raw, len);
+        let wire = if sends { wire } else { 0 };
         let twice = self.random.chance(self.options.faults.duplicate);
         if let Some(op) = self.ops.get_mut(key) {
             op.seq = seq;
@@ -91,24 +92,24 @@ impl Net {
             self.nodes[to as usize].doorbell.ring();
         }
         if twice {
-            self.double(key, raw, departs);
+            self.double(key, (raw, len), departs);
         }
         seq
     }
 
     /// When an operation of `len` bytes leaves `from`.
     fn departure(&mut self, from: u32, len: usize) -> u64 {
+        let (_, gap) = self.options.times(len);
         let node = &mut self.nodes[from as usize];
-        let bytes_ns = (len as u64).saturating_mul(self.options.byte_ps) / 1000;
-        let departs = node.nic_free.max(self.now) + self.options.gap_ns + bytes_ns;
+        let departs = node.nic_free.max(self.now) + gap;
         node.nic_free = departs;
         departs
     }
 
-    /// How long a transmission takes with its faults, and whether it is lost for good.
-    fn wire_time(&mut self, raw: bool) -> (u64, bool) {
+    /// How long a transmission of `len` bytes takes with its faults, and whether it is lost for good.
+    fn wire_time(&mut self, raw: bool, len: usize) -> (u64, bool) {
         let faults = self.options.faults;
-        let mut wire = self.options.latency_ns + self.random.below(self.options.jitter_ns + 1);
+        let mut wire = self.options.times(len).0 + self.random.below(self.options.jitter_ns + 1);
         if self.random.chance(faults.reorder) {
             self.counters.reordered += 1;
             wire += self.random.below(faults.reorder_ns + 1);
@@ -127,9 +128,9 @@ impl Net {
     }
 
     /// A second arrival of the operation.
-    fn double(&mut self, key: Key, raw: bool, departs: u64) {
+    fn double(&mut self, key: Key, (raw, len): (bool, usize), departs: u64) {
         self.counters.duplicated += 1;
-        let (wire, lost) = self.wire_time(raw);
+        let (wire, lost) = self.wire_time(raw, len);
         let copied = self.ops.get(key).and_then(|op| match &op.kind {
             Kind::Am { id, header, payload } if raw => Some(Op {
                 from: op.from,

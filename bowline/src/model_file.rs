@@ -11,7 +11,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use bowline_base::config::{Config, Setting};
-use bowline_model::coll::price::{Costs, JobCosts};
+use bowline_model::coll::price::Costs;
 use thiserror::Error;
 
 use crate::stack;
@@ -32,8 +32,8 @@ const FILE: &str = "bowline/model.json";
 /// The first line of what jobs read.
 const TITLE: &str = "bowline costs of collectives, version 1";
 
-/// What jobs read, of sites with transports and their costs.
-pub fn text<'a>(costs: impl IntoIterator<Item = (&'a str, &'a str, Costs)>) -> String {
+/// What jobs read, of sites with transports and their costs, as `BOWLINE_COLL_COSTS` has them.
+pub fn text<'a>(costs: impl IntoIterator<Item = (&'a str, &'a str, String)>) -> String {
     let mut text = format!("{TITLE}\n");
     for (site, transport, costs) in costs {
         text += &format!("{site}\t{transport}\t{costs}\n");
@@ -42,10 +42,10 @@ pub fn text<'a>(costs: impl IntoIterator<Item = (&'a str, &'a str, Costs)>) -> S
 }
 
 /// The costs of a transport at a site.
-fn find(text: &str, site: &str, transport: &str) -> Option<Costs> {
+fn find<'a>(text: &'a str, site: &str, transport: &str) -> Option<&'a str> {
     text.lines().skip(1).find_map(|line| {
         let costs = line.strip_prefix(site)?.strip_prefix('\t')?.strip_prefix(transport)?;
-        costs.strip_prefix('\t')?.parse().ok()
+        costs.strip_prefix('\t').filter(|costs| costs.parse::<Costs>().is_ok())
     })
 }
 
@@ -131,7 +131,8 @@ fn kept(config: &Config) -> Result<Option<String>, FitsError> {
     }
 }
 
-/// What messages cost in a job, if anything is known of it, as `BOWLINE_COLL_COSTS` has it, and where that is from.
+/// What messages cost in a job, as `BOWLINE_COLL_COSTS` has it, and where that is from: parameters that were fitted are
+/// named in it, and the others are assumed. `None` where no transport carries messages.
 ///
 /// # Errors
 /// When the user has named a file of fits that cannot be used.
@@ -146,19 +147,20 @@ pub fn coll_costs(spread: bool, config: &Config) -> Result<Option<(String, Sourc
 }
 
 /// What is known of the transports within nodes and between them: fitted at this site, or else assumed.
-fn known(carriers: [&str; 2], kept: Option<&str>, site: &str) -> (String, Source) {
+fn known(carriers: [&'static str; 2], kept: Option<&str>, site: &str) -> (String, Source) {
     let mut source = Source::Assumed;
     let [near, far] = carriers.map(|transport| {
-        let assumed = if transport == "shm" { Costs::SHARED_MEMORY } else { Costs::TCP };
         let fitted = kept.and_then(|text| find(text, site, transport));
-        fitted.inspect(|_| source = Source::Fitted).unwrap_or(assumed)
+        fitted.inspect(|_| source = Source::Fitted).unwrap_or(Costs::word(transport))
     });
-    (JobCosts { near, far }.to_string(), source)
+    let costs = if near == far { near.to_owned() } else { format!("{near}/{far}") };
+    (costs, source)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bowline_model::coll::price::JobCosts;
 
     fn config(pairs: &[(&str, &str)]) -> Config {
         Config::from_pairs(pairs.iter().copied(), stack::SETTINGS).unwrap()
@@ -186,18 +188,35 @@ mod tests {
         let (costs, source) = known(true, &[]).unwrap().unwrap();
         assert_eq!((parsed(&costs), source), (JobCosts::ASSUMED, Source::Assumed));
         let site = crate::costs::site();
-        let fitted: Costs = "tcp,byte=3,at8=900/100,at64=950/110".parse().unwrap();
-        let entries = [(&*site, "tcp", fitted), ("elsewhere", "shm", fitted)];
+        let fitted = "tcp,byte=3,at8=900/100,at64=950/110".to_owned();
+        let devices = "rdma,byte=2,at8=7/41".to_owned();
+        let entries = [
+            (&*site, "tcp", fitted.clone()),
+            (&*site, "verbs", devices.clone()),
+            ("elsewhere", "shm", fitted.clone()),
+        ];
         std::fs::write(costs_file(&path), text(entries)).unwrap();
         let (costs, source) = known(true, &[]).unwrap().unwrap();
-        assert_eq!((parsed(&costs).near, source), (Costs::SHARED_MEMORY, Source::Fitted));
-        assert_eq!(parsed(&costs).far, fitted);
+        assert_eq!((costs, source), (format!("shm/{fitted}"), Source::Fitted));
         // Of shared memory nothing was fitted here.
         let (costs, source) = known(false, &[]).unwrap().unwrap();
         assert_eq!((parsed(&costs).near, source), (Costs::SHARED_MEMORY, Source::Assumed));
         let given = known(true, &[("BOWLINE_COLL_COSTS", "tcp,byte=1")]).unwrap();
         assert_eq!(given, Some(("tcp,byte=1".to_owned(), Source::Given)));
-        assert!(known(true, &[("BOWLINE_TRANSPORTS", "self,shm,tcp,ofi")]).unwrap().is_none());
+        // By the transport that carries messages, which is the first, or a path of rails.
+        for (transports, rails, wanted) in [
+            ("self,shm,tcp,ofi", "", format!("shm/{fitted}")),
+            ("self,shm,ofi", "", "shm/rdma".to_owned()),
+            ("self,verbs,shm", "", devices.clone()),
+            ("self,shm,tcp", "verbs,tcp", format!("shm/{devices}")),
+            ("self,shm,tcp", "tcp:eth0,shm", fitted.clone()),
+        ] {
+            let setting = [("BOWLINE_TRANSPORTS", transports), ("BOWLINE_RAILS", rails)];
+            let (costs, _) = known(true, &setting).unwrap().unwrap();
+            assert_eq!(costs, wanted, "{transports}, {rails}");
+            costs.parse::<JobCosts>().unwrap();
+        }
+        assert_eq!(known(true, &[("BOWLINE_TRANSPORTS", "self,shm")]).unwrap(), None);
         std::fs::write(costs_file(&path), "Chapter 1").unwrap();
         let error = known(true, &[]).unwrap_err().to_string();
         assert!(error.contains("model.costs") && error.contains("BOWLINE_MODEL"), "{error}");

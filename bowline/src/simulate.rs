@@ -50,7 +50,7 @@ use bowline_uct::{Iface, OpenError};
 use thiserror::Error;
 
 pub use bowline_sim::{
-    Death, Drive, Faults, LinkMode, Moment, Network, NetworkOptions, Partition, Random,
+    Death, Drive, Faults, LinkMode, Moment, Network, NetworkOptions, OfSize, Partition, Random,
 };
 pub use scheduler::{Stuck, Why};
 pub use waiter::NetworkWaiter;

@@ -295,17 +295,24 @@ fn names(spread: bool, config: &Config) -> Vec<String> {
     names.split(',').map(|name| name.trim().to_owned()).collect()
 }
 
-/// The transports that carry messages within a node, and between nodes or else within it as well: those of which costs
-/// can be assumed. Of libfabric and verbs nothing is known.
+/// The transports that carry messages within a node, and between nodes or else within it as well: the first of those that
+/// can, as [`worker`] has them in order. Rails go by the first of their paths.
 pub(crate) fn carriers(spread: bool, config: &Config) -> Option<[&'static str; 2]> {
-    let all = names(spread, config);
-    let has = |name: &str| all.iter().any(|known| known == name);
-    match (has("shm"), has("tcp"), has("ofi") || has("verbs")) {
-        (true, true, false) if spread => Some(["shm", "tcp"]),
-        (true, _, false) if !spread => Some(["shm", "shm"]),
-        (false, true, false) => Some(["tcp", "tcp"]),
-        _ => None,
+    const CARRIERS: [&str; 4] = ["shm", "tcp", "ofi", "verbs"];
+    let of = |names: Vec<String>| -> Vec<&'static str> {
+        let transport = |name: &String| name.split(':').next().map(str::to_owned);
+        let known = |name: String| CARRIERS.into_iter().find(|carrier| *carrier == name);
+        names.iter().filter_map(transport).filter_map(known).collect()
+    };
+    let (mut all, rails) = (of(names(spread, config)), of(rail_names(config)));
+    if !rails.is_empty() {
+        let replaced = |name: &&str| *name != "shm" || rails.contains(&"shm");
+        let first = all.iter().position(replaced).unwrap_or(all.len());
+        all.splice(first..first, rails);
     }
+    let near = *all.first()?;
+    let far = all.iter().copied().find(|name| *name != "shm");
+    Some([near, if spread { far? } else { near }])
 }
 
 /// Whether ranks of one node have memory that they share.

@@ -9,12 +9,14 @@
 //! | the regression | [`line`](mod@line) |
 //! | the parameters as functions of the size | [`sizes`] |
 //! | the same times in the models of Hockney, LogGP and LogfP | [`others`] |
+//! | what operations take for each byte | [`operations`] |
 //! | the file that keeps the result | `table`, with the feature `json` |
 //!
 //! A fit with a negative parameter is no error of the measurement: it says that the model does not hold at that size,
 //! and it is kept as that ([`SizeFit::cost`]). The unit of time is whatever the samples have.
 
 pub mod line;
+pub mod operations;
 pub mod others;
 pub mod sizes;
 #[cfg(feature = "json")]
@@ -22,6 +24,17 @@ pub mod table;
 
 use crate::cost::{CostError, Pipelining, best_width, break_even_width, factor_cap};
 use line::Line;
+
+/// What was published of puts on a Cray XC30, by shortest times: bytes, alpha_p and alpha_r in ns. (Thesis, table 4.1.)
+pub const PUBLISHED: [(u64, f64, f64); 7] = [
+    (8, 880.0, 380.0),
+    (64, 890.0, 380.0),
+    (128, 910.0, 380.0),
+    (512, 960.0, 460.0),
+    (2048, 960.0, 790.0),
+    (8192, 860.0, 2170.0),
+    (32768, 680.0, 7750.0),
+];
 
 /// What was measured.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -8,7 +8,8 @@ use proptest::prelude::*;
 fn empty(site: &str, transport: &str) -> Entry {
     let (site, transport) = (site.to_owned(), transport.to_owned());
     let (sizes, rejected) = (Vec::new(), Vec::new());
-    Entry { site, transport, ranks: 5, threads: false, shared: true, sizes, rejected }
+    let operations = [("reduce".to_owned(), 0.05)].into();
+    Entry { site, transport, ranks: 5, threads: false, shared: true, sizes, rejected, operations }
 }
 
 /// What a measurement gives whose model fails at the second size.

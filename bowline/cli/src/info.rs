@@ -7,7 +7,9 @@ mod transports;
 use std::fmt::Write;
 use std::process::ExitCode;
 
+use anyhow::Context as _;
 use bowline_base::config::{Config, Row};
+use bowline_model::coll::price::JobCosts;
 use serde::Serialize;
 
 /// Tell what this machine offers, which transports there are, and all settings.
@@ -65,7 +67,9 @@ impl Collectives {
         let known = bowline::model_file::coll_costs(spread, config)?;
         let source = known.as_ref().map_or("unknown", |(_, source)| source.name());
         let nodes = if spread { "several" } else { "one" };
-        Ok(Self { nodes, source, costs: known.map(|(costs, _)| costs) })
+        let costs = known.map(|(costs, _)| costs.parse::<JobCosts>()).transpose();
+        let costs = costs.context(bowline::mpi::COLL_COSTS.name())?;
+        Ok(Self { nodes, source, costs: costs.map(|costs| costs.to_string()) })
     }
 }
 

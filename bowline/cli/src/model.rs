@@ -4,6 +4,7 @@
 //! |---|---|
 //! | the multicasts, between processes or threads | [`measure`] |
 //! | the same on a simulated network, in virtual time | [`simulated`] |
+//! | what operations on vectors take | [`operations`] |
 //! | the file of raw samples | [`record`] |
 //! | what is printed | [`report`] |
 //! | what is drawn | [`plot`] |
@@ -15,6 +16,7 @@
 
 mod keep;
 mod measure;
+mod operations;
 mod plot;
 mod published;
 mod record;
@@ -28,6 +30,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
 use bowline_base::config::Config;
+use bowline_model::fit::operations::Timed;
 use bowline_model::fit::table::Entry;
 use clap::{Subcommand, ValueEnum};
 
@@ -65,7 +68,8 @@ struct Show {
 ///
 /// Rank 0 puts a message to each of b = 1, 2, ... other ranks and flushes once; each such multicast is timed alone, on
 /// rank 0's clock. alpha_r is what one more message adds, alpha_p what overlaps. Sizes at which a parameter comes out
-/// negative are rejected: the model does not hold there. The models of Hockney, LogGP and LogfP are fitted to the same
+/// negative are rejected: the model does not hold there. Beside it rank 0 times what a byte of copies and of reductions takes,
+/// on vectors that its caches hold. The models of Hockney, LogGP and LogfP are fitted to the same
 /// times, and every payload is checked.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -101,7 +105,8 @@ struct Fit {
     /// Run the ranks as threads of one process.
     #[arg(long)]
     threads: bool,
-    /// The simulated network: alpha_p and alpha_r in ns, and perhaps the ns of a byte [default: 500,100,0.4].
+    /// The simulated network: alpha_p and alpha_r in ns, and perhaps the ns of a byte; or archer, with the parameters by
+    /// size that were published of a Cray XC30 [default: 500,100,0.4].
     #[arg(long, value_name = "P,R[,BYTE]")]
     network: Option<Network>,
     /// Print JSON.
@@ -193,7 +198,7 @@ impl Fit {
         if self.transport == Transport::Sim {
             let network = self.network.unwrap_or_default();
             let measured = simulated::measure(&self.plan(), network, &config)?;
-            self.finish(&self.record(measured))?;
+            self.finish(&self.record(measured, Vec::new()))?;
             return Ok(ExitCode::SUCCESS);
         }
         match (as_rank, self.threads) {
@@ -205,7 +210,10 @@ impl Fit {
 
     fn rank(&self, site: Site) -> Result<ExitCode> {
         if let Some(measured) = measure::rank(site, &self.plan())? {
-            self.finish(&self.record(measured))?;
+            // No job chooses by blocking puts.
+            let operations =
+                if self.blocking { Vec::new() } else { operations::measure(self.plan().reps) };
+            self.finish(&self.record(measured, operations))?;
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -256,7 +264,7 @@ impl Fit {
         self.transport != Transport::Sim && self.ranks as usize > bowline::wait::processors()
     }
 
-    fn record(&self, measured: measure::Measured) -> Recorded {
+    fn record(&self, measured: measure::Measured, operations: Vec<Timed>) -> Recorded {
         Recorded::new(
             record::Circumstances {
                 site: bowline::costs::site(),
@@ -270,6 +278,7 @@ impl Fit {
                     .then(|| self.network.unwrap_or_default().to_string()),
             },
             measured.samples,
+            operations,
         )
     }
 
@@ -300,6 +309,7 @@ impl Fit {
             shared: self.shared(),
             sizes: Vec::new(),
             rejected: Vec::new(),
+            operations: report.operations().map(|(name, time)| (name.to_owned(), time)).collect(),
         };
         let entry = entry.fitted(&report.shortest().sizes);
         ensure!(

@@ -4,15 +4,19 @@
 //! {"format": "bowline model", "version": 1, "entries": [
 //!   {"site": "AMD EPYC; 6.18; processors 0-1", "transport": "shm", "ranks": 13, "threads": false, "shared": true,
 //!    "sizes": [{"size": 8, "alpha_p_ns": 63.9, "alpha_r_ns": 8.9, "origin": "measured"}],
-//!    "rejected": [{"size": 131072, "alpha_p_ns": -48.5, "alpha_r_ns": 1077.1}]}]}
+//!    "rejected": [{"size": 131072, "alpha_p_ns": -48.5, "alpha_r_ns": 1077.1}],
+//!    "operations": {"copy": 0.02, "reduce": 0.03}}]}
 //! ```
 //! A *site* is a line that tells machines apart, in whatever words; nothing here looks at it. A file is read as a whole
 //! or refused with the reason. Where and when it is read is not this module's business: it takes and gives text.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
-use super::SizeFit;
 use super::sizes::BySize;
+use super::{PUBLISHED, SizeFit};
+use crate::coll::price::Costs;
 use crate::cost::{CostError, Pipelining};
 
 /// What is written first, by which such files are known.
@@ -94,6 +98,9 @@ pub struct Entry {
     /// Sizes at which the model does not hold.
     #[serde(default)]
     pub rejected: Vec<Rejected>,
+    /// What a byte of an operation takes, ns, for those of [`Costs::OPERATIONS`] that were measured.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub operations: BTreeMap<String, f64>,
 }
 
 /// Everything that is kept.
@@ -249,15 +256,6 @@ impl Entry {
 
     /// What was published of a Cray XC30, in the place of what nobody has measured. (Thesis, table 4.1.)
     pub fn published(site: &str, transport: &str) -> Self {
-        const ROWS: [(u64, f64, f64); 7] = [
-            (8, 880.0, 380.0),
-            (64, 890.0, 380.0),
-            (128, 910.0, 380.0),
-            (512, 960.0, 460.0),
-            (2048, 960.0, 790.0),
-            (8192, 860.0, 2170.0),
-            (32768, 680.0, 7750.0),
-        ];
         const REJECTED: [(u64, f64, f64); 2] =
             [(131_072, -120.0, 30_100.0), (524_288, -1700.0, 119_300.0)];
         let origin = Origin::Assumed;
@@ -269,8 +267,9 @@ impl Entry {
             ranks: 0,
             threads: false,
             shared: false,
-            sizes: ROWS.map(row).into(),
+            sizes: PUBLISHED.map(row).into(),
             rejected: REJECTED.map(rejected).into(),
+            operations: BTreeMap::new(),
         }
     }
 
@@ -294,6 +293,13 @@ impl Entry {
         Some(functions)
     }
 
+    /// The costs by which algorithms of collectives are chosen, as [`Costs::text_of_fit`] has them; `None` where the model
+    /// holds at no size.
+    pub fn costs(&self) -> Option<String> {
+        let operations = self.operations.iter().map(|(name, value)| (name.as_str(), *value));
+        Some(Costs::text_of_fit(&self.transport, (&self.by_size()?, self.shared), operations))
+    }
+
     fn impossible(&self, why: impl Into<String>) -> TableError {
         TableError::Impossible { transport: self.transport.clone(), why: why.into() }
     }
@@ -305,6 +311,11 @@ impl Entry {
         for row in &self.sizes {
             Pipelining::new(row.pipelining, row.required)
                 .map_err(|error| self.impossible(format!("{} bytes: {error}", row.size)))?;
+        }
+        for (name, time) in &self.operations {
+            if !Costs::OPERATIONS.contains(&name.as_str()) || !time.is_finite() || *time < 0.0 {
+                return Err(self.impossible(format!("a byte of {name:?} takes {time} ns")));
+            }
         }
         let sizes = self.sizes.iter().map(|row| row.size);
         let mut all: Vec<u64> = sizes.chain(self.rejected.iter().map(|row| row.size)).collect();

@@ -64,21 +64,13 @@ struct Assumed {
 }
 
 /// The assumed ones of what a job has found, for messages within nodes and, where there are several, between them.
-fn assumed((text, source): (&str, Source), costs: &JobCosts, spread: bool) -> Vec<Assumed> {
+fn assumed(text: &str, costs: &JobCosts, spread: bool) -> Vec<Assumed> {
     let (near, far) = JobCosts::halves(text);
     let of = |messages, text: &str, costs: &Costs| {
-        let measured = !costs.by_size.is_empty();
-        let known = |name: &str| match source {
-            Source::Given => {
-                let by_size = measured && ["pipelining", "required"].contains(&name);
-                by_size || text.split(',').any(|word| word.trim().split('=').next() == Some(name))
-            }
-            // What receivers do is in the fit of ranks that shared processors.
-            Source::Fitted => {
-                measured
-                    && (Costs::FITTED.contains(&name) || name == "receive" && costs.receive == 0.0)
-            }
-            _ => false,
+        let by_size = !costs.by_size.is_empty();
+        let known = |name: &str| {
+            by_size && ["pipelining", "required"].contains(&name)
+                || text.split(',').any(|word| word.trim().split('=').next() == Some(name))
         };
         let parameters = Costs::NAMES.into_iter().filter(|name| !known(name)).collect();
         Assumed { messages, parameters }
@@ -199,7 +191,7 @@ pub(super) fn report(
         .as_ref()
         .map_or(("shm/tcp", Source::Assumed), |(text, source)| (text.as_str(), *source));
     let costs: JobCosts = text.parse().context(bowline::mpi::COLL_COSTS.name())?;
-    let assumed = assumed((text, source), &costs, nodes > 1);
+    let assumed = assumed(text, &costs, nodes > 1);
     let key = collective.setting();
     let options = bowline::mpi::CollOptions::from_config(config)?;
     let asked = options.algorithms().into_iter().find(|(collective, _)| *collective == key);
@@ -222,8 +214,11 @@ pub(super) fn report(
     let of_size = |&bytes: &usize| {
         let (mut all, table) = algorithms(&prices, (shape, memory), (collective, operands), bytes);
         let length = collective.length(ranks, bytes);
-        let tabled = collective.has_cells() || collective == Collective::Exscan;
-        let cell = table_of_job.cell(key, length).filter(|_| asked == "auto" && tabled);
+        let cell = match collective {
+            Collective::Alltoallv => table_of_job.uneven_alltoall().map(|(cell, _)| cell),
+            _ => table_of_job.cell(key, length),
+        };
+        let cell = cell.filter(|_| asked == "auto");
         let tuned = cell.map(|cell| cell.algorithm());
         let mut asked = tuned.clone().unwrap_or_else(|| asked.clone());
         if collective == Collective::Allreduce

@@ -6,7 +6,6 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use bowline::model_file::{costs_file, text};
-use bowline_model::coll::price::Costs;
 use bowline_model::fit::table::{Entry, Table};
 use rustix::fs::{FlockOperation, flock};
 
@@ -77,11 +76,10 @@ fn change(path: &Path, change: impl FnOnce(&mut Table)) -> Result<()> {
 
 /// What jobs read of it.
 fn costs(table: &Table) -> String {
-    let fitted = table.entries().iter().filter_map(|entry| {
-        let base = if entry.transport == "shm" { Costs::SHARED_MEMORY } else { Costs::TCP };
-        let costs = base.fitted(&entry.by_size()?, entry.shared);
-        Some((entry.site.as_str(), entry.transport.as_str(), costs))
-    });
+    let fitted = table
+        .entries()
+        .iter()
+        .filter_map(|entry| Some((entry.site.as_str(), entry.transport.as_str(), entry.costs()?)));
     text(fitted)
 }
 
@@ -120,7 +118,7 @@ mod tests {
         assert_eq!(left, 3, "the file, what jobs read, and the lock");
         let jobs = fs::read_to_string(costs_file(&path)).unwrap();
         assert!(
-            jobs.lines().count() == 2 && jobs.contains("there\tshm\ttcp,pipelining=880,"),
+            jobs.lines().count() == 2 && jobs.contains("there\tshm\tshm,pipelining=880,"),
             "{jobs}"
         );
     }

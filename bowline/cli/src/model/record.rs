@@ -3,6 +3,8 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
+use bowline_model::coll::price::Costs;
+use bowline_model::fit::operations::Timed;
 use bowline_model::fit::{self, Samples};
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +22,9 @@ pub(super) struct Recorded {
     version: u32,
     pub(super) circumstances: Circumstances,
     pub(super) samples: Samples,
+    /// Operations on vectors; files from before these were measured have none.
+    #[serde(default)]
+    pub(super) operations: Vec<Timed>,
 }
 
 /// Where samples are from.
@@ -43,8 +48,12 @@ pub(super) struct Circumstances {
 }
 
 impl Recorded {
-    pub(super) fn new(circumstances: Circumstances, samples: Samples) -> Self {
-        Self { format: FORMAT.to_owned(), version: VERSION, circumstances, samples }
+    pub(super) fn new(
+        circumstances: Circumstances,
+        samples: Samples,
+        operations: Vec<Timed>,
+    ) -> Self {
+        Self { format: FORMAT.to_owned(), version: VERSION, circumstances, samples, operations }
     }
 
     /// Reads a file.
@@ -75,6 +84,11 @@ impl Recorded {
         );
         let recorded: Self = serde_json::from_slice(bytes)?;
         fit::check(&recorded.samples)?;
+        for Timed { cost, times, .. } in &recorded.operations {
+            ensure!(Costs::OPERATIONS.contains(&cost.as_str()), "{cost:?} is no operation");
+            let wrong = times.iter().find(|time| !time.is_finite() || **time < 0.0);
+            ensure!(wrong.is_none(), "a time of {cost:?} is none");
+        }
         let clock = recorded.circumstances.clock_ns;
         ensure!(clock.is_finite() && clock >= 0.0, "the clock took {clock} ns");
         ensure!(
@@ -137,7 +151,9 @@ pub(super) mod tests {
             clock_ns: 20.0,
             network: None,
         };
-        Recorded::new(circumstances, Samples { multicasts, ping_pongs: Vec::new() })
+        let timed = |bytes, time| Timed { cost: "reduce".to_owned(), bytes, times: vec![time] };
+        let operations = vec![timed(1000, 60.0), timed(3000, 160.0)];
+        Recorded::new(circumstances, Samples { multicasts, ping_pongs: Vec::new() }, operations)
     }
 
     #[test]
@@ -159,6 +175,8 @@ pub(super) mod tests {
         assert!(refused("\"version\":1", "\"version\":9").contains("version 9"));
         assert!(refused("\"width\":1", "\"width\":0").contains("to nobody"));
         assert!(refused("1280.0", "-1280.0").contains("is no time"));
+        assert!(refused("\"reduce\"", "\"switch\"").contains("no operation"));
+        assert!(refused("[160.0]", "[-1.0]").contains("a time of"));
         assert!(refused("\"ranks\"", "\"ranges\"").contains("ranges"));
         assert!(Recorded::parse(b"{}").is_err() && Recorded::parse(b"").is_err());
     }

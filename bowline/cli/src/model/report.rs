@@ -3,8 +3,9 @@
 use std::fmt::Write as _;
 
 use anyhow::Result;
-use bowline_model::cost::Pipelining;
+use bowline_model::coll::price::Costs;
 use bowline_model::fit::line::Line;
+use bowline_model::fit::operations::per_byte;
 use bowline_model::fit::others::{Dip, Hockney, LogGp, LogfP, Quality, dip, quality};
 use bowline_model::fit::sizes::BySize;
 use bowline_model::fit::{FitError, Samples, SizeFit, Statistic, fit};
@@ -18,6 +19,8 @@ use super::record::{Circumstances, Recorded};
 pub(super) struct Report {
     circumstances: Circumstances,
     pub(super) fits: Vec<Fitted>,
+    /// What a byte of operations takes, by shortest times and by medians.
+    operations: [Vec<(&'static str, Line)>; 2],
 }
 
 /// The fits by one statistic.
@@ -59,7 +62,14 @@ impl Report {
         let samples = recorded.without_clock();
         let of = |statistic| Fitted::new(&samples, statistic);
         let fits = vec![of(Statistic::Minimum)?, of(Statistic::Median)?];
-        Ok(Self { circumstances: recorded.circumstances.clone(), fits })
+        let operations = [Statistic::Minimum, Statistic::Median]
+            .map(|statistic| per_byte(&recorded.operations, statistic));
+        Ok(Self { circumstances: recorded.circumstances.clone(), fits, operations })
+    }
+
+    /// The operations that were measured, by the names of costs, with what a byte takes by shortest times, ns.
+    pub(super) fn operations(&self) -> impl Iterator<Item = (&'static str, f64)> {
+        self.operations[0].iter().map(|(name, line)| (*name, line.slope))
     }
 
     /// The fits by shortest times.
@@ -76,7 +86,28 @@ impl Report {
             "collectives": self.costs_of_collectives(),
             "published": published::json(&self.shortest().sizes, of.blocking),
             "fits": self.fits.iter().map(Fitted::json).collect::<Vec<_>>(),
+            "operations": self.operations[0].iter().map(|(name, line)| json!({
+                "cost": name, "minimum_ns_per_byte": line.slope,
+                "median_ns_per_byte": self.median_of(name).map(|line| line.slope),
+                "r_squared": line.r_squared,
+            })).collect::<Vec<_>>(),
         })
+    }
+
+    fn median_of(&self, name: &str) -> Option<&Line> {
+        self.operations[1].iter().find(|one| one.0 == name).map(|(_, line)| line)
+    }
+
+    fn table_of_operations(&self, out: &mut String) {
+        if !self.operations[0].is_empty() {
+            *out += "\noperations on vectors in caches, ns a byte\n";
+            let _ = writeln!(out, "{:>8} {:>9} {:>9} {:>8}", "cost", "shortest", "median", "R^2");
+        }
+        for (name, line) in &self.operations[0] {
+            let median = self.median_of(name).map_or(f64::NAN, |line| line.slope);
+            let (shortest, r_squared) = (line.slope, line.r_squared);
+            let _ = writeln!(out, "{name:>8} {shortest:>9.4} {median:>9.4} {r_squared:>8.5}");
+        }
     }
 
     /// For people.
@@ -95,6 +126,7 @@ impl Report {
             fitted.table(&mut out);
         }
         published::table(&mut out, &self.shortest().sizes, *blocking);
+        self.table_of_operations(&mut out);
         if let Some(setting) = self.costs_of_collectives() {
             let _ = writeln!(
                 out,
@@ -105,25 +137,12 @@ impl Report {
         out
     }
 
-    /// The setting with which jobs choose the algorithms of collectives by this fit: the parameters by size, and what a byte
-    /// adds beyond. None where the model does not hold, or where puts were blocking.
+    /// The setting with which jobs choose the algorithms of collectives by this fit. None where the model does not hold, or where puts were blocking.
     fn costs_of_collectives(&self) -> Option<String> {
         let by_size = self.shortest().by_size.as_ref().filter(|_| !self.circumstances.blocking)?;
-        let (_, Pipelining { pipelining, required }) = by_size.points().first()?;
-        let byte = by_size.required.as_ref().map_or(0.0, |line| line.slope.max(0.0));
-        let base = if self.circumstances.transport == "shm" { "shm" } else { "tcp" };
-        let name = bowline::mpi::COLL_COSTS.name();
-        let mut setting = format!(
-            "{name}={base},pipelining={pipelining:.1},required={required:.1},byte={byte:.4}"
-        );
-        if self.circumstances.shared {
-            // What receivers do is part of the times.
-            setting += ",receive=0";
-        }
-        for (size, Pipelining { pipelining, required }) in by_size.points() {
-            let _ = write!(setting, ",at{size}={pipelining:.1}/{required:.1}");
-        }
-        Some(setting)
+        let Circumstances { transport, shared, .. } = &self.circumstances;
+        let costs = Costs::text_of_fit(transport, (by_size, *shared), self.operations());
+        Some(format!("{}={costs}", bowline::mpi::COLL_COSTS.name()))
     }
 }
 

@@ -43,6 +43,9 @@ pub(super) fn print(table: &Table, path: &Path, as_json: bool) -> Result<()> {
                 row.origin.name()
             )?;
         }
+        for (name, time) in &entry.operations {
+            writeln!(text, "{:<10} a byte of {name}: {time:.4}", entry.transport)?;
+        }
         for row in &entry.rejected {
             writeln!(text, "{:<10} {:>8} {:>11}", entry.transport, row.size, "rejected")?;
         }

@@ -7,34 +7,67 @@ use std::fmt;
 use std::str::FromStr;
 
 use anyhow::{Result, ensure};
-use bowline::simulate::{self, NetworkOptions};
+use bowline::simulate::{self, NetworkOptions, OfSize};
 use bowline::ucp::{RequestId, Sent};
 use bowline_base::config::Config;
-use bowline_model::fit::Samples;
+use bowline_model::fit::{PUBLISHED, Samples};
 
 use super::measure::{Measured, PING, Plan, Root, Side, payload};
 
-/// What the network is like. A put is acknowledged, so half of alpha_p is the way there.
+/// What the network is like.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Network {
-    /// alpha_p, ns.
-    pipelining: u64,
-    /// alpha_r, ns, of a message of no bytes.
-    required: u64,
-    /// Of each byte, ps.
-    byte_ps: u64,
+pub(super) enum Network {
+    /// alpha_p in ns, alpha_r in ns of a message of no bytes, and ps of each byte.
+    Line { pipelining: u64, required: u64, byte_ps: u64 },
+    /// The parameters by size that were published of a Cray XC30.
+    Archer,
 }
 
 /// The published simulations' network. (Thesis, section 5.)
 impl Default for Network {
     fn default() -> Self {
-        Self { pipelining: 500, required: 100, byte_ps: 400 }
+        Self::Line { pipelining: 500, required: 100, byte_ps: 400 }
     }
 }
 
 impl fmt::Display for Network {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{},{},{}", self.pipelining, self.required, self.byte_ps as f64 / 1e3)
+        match self {
+            Self::Line { pipelining, required, byte_ps } => {
+                write!(out, "{pipelining},{required},{}", *byte_ps as f64 / 1e3)
+            }
+            Self::Archer => out.write_str("archer"),
+        }
+    }
+}
+
+impl Network {
+    /// For the simulator. A put is acknowledged, so alpha_p is the way there and that of the acknowledgement.
+    fn options(self) -> NetworkOptions {
+        let (latency_ns, gap_ns, byte_ps, by_size) = match self {
+            Self::Line { pipelining, required, byte_ps } => {
+                (pipelining / 2, required, byte_ps, Vec::new())
+            }
+            Self::Archer => {
+                let [(_, first, required), ..] = PUBLISHED;
+                let acknowledgement = first as u64 / 2;
+                let row = |(bytes, pipelining, required): (u64, f64, f64)| OfSize {
+                    bytes,
+                    latency_ns: pipelining as u64 - acknowledgement,
+                    gap_ns: required as u64,
+                };
+                (acknowledgement, required as u64, 0, PUBLISHED.map(row).into())
+            }
+        };
+        let acknowledged = true;
+        NetworkOptions {
+            latency_ns,
+            gap_ns,
+            byte_ps,
+            by_size,
+            acknowledged,
+            ..NetworkOptions::default()
+        }
     }
 }
 
@@ -42,8 +75,14 @@ impl FromStr for Network {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong =
-            || format!("`{text}` is no network such as 880,380 or 500,100,0.4: ns, ns and ns");
+        if text == "archer" {
+            return Ok(Self::Archer);
+        }
+        let wrong = || {
+            format!(
+                "`{text}` is no network such as 880,380 or 500,100,0.4 (ns, ns and ns) or archer"
+            )
+        };
         let mut words = text.split(',').map(str::trim);
         let mut whole = || words.next().and_then(|word| word.parse().ok()).ok_or_else(wrong);
         let (pipelining, required): (u64, u64) = (whole()?, whole()?);
@@ -58,7 +97,7 @@ impl FromStr for Network {
                 "alpha_p is a way there and the same back: {pipelining} ns cannot be halved"
             ));
         }
-        Ok(Self { pipelining, required, byte_ps: (byte * 1e3).round() as u64 })
+        Ok(Self::Line { pipelining, required, byte_ps: (byte * 1e3).round() as u64 })
     }
 }
 
@@ -67,13 +106,7 @@ impl FromStr for Network {
 /// # Errors
 /// When a worker cannot be made, or a payload is damaged.
 pub(super) fn measure(plan: &Plan, network: Network, config: &Config) -> Result<Measured> {
-    let network = simulate::Network::new(NetworkOptions {
-        latency_ns: network.pipelining / 2,
-        gap_ns: network.required,
-        byte_ps: network.byte_ps,
-        acknowledged: true,
-        ..NetworkOptions::default()
-    });
+    let network = simulate::Network::new(network.options());
     let workers = simulate::workers(&network, plan.ranks, config)?;
     let addresses: Vec<Vec<u8>> = workers.iter().map(bowline::ucp::Worker::address).collect();
     let sides = (0..).zip(workers).map(|(rank, worker)| {
@@ -152,9 +185,10 @@ mod tests {
     #[test]
     fn networks_are_read_and_shown() {
         let network: Network = "880, 380".parse().unwrap();
-        assert_eq!(network, Network { pipelining: 880, required: 380, byte_ps: 0 });
+        assert_eq!(network, Network::Line { pipelining: 880, required: 380, byte_ps: 0 });
         assert_eq!("500,100,0.4".parse::<Network>().unwrap(), Network::default());
         assert_eq!(Network::default().to_string(), "500,100,0.4");
+        assert_eq!(Network::Archer.to_string().parse(), Ok(Network::Archer));
         for wrong in ["", "1", "2,x", "2,1,0.1,4", "2,1,nan", "2,1,-1", "99999999999999,1"] {
             assert!(wrong.parse::<Network>().unwrap_err().contains("is no network"), "{wrong}");
         }
@@ -182,6 +216,24 @@ mod tests {
                     "{network}: {found:?}"
                 );
                 assert!(found.2 > 0.999, "{network}: {found:?}");
+            }
+        }
+    }
+
+    /// Parameters that change with the size as no line does.
+    #[test]
+    fn the_published_parameters_are_found_again_by_size() {
+        let sizes = PUBLISHED.map(|(size, ..)| size as usize).into();
+        let plan = Plan { sizes, ranks: 9, reps: 2, blocking: false };
+        let config = Config::defaults(bowline::stack::SETTINGS);
+        let measured = measure(&plan, Network::Archer, &config).unwrap();
+        for statistic in [Statistic::Minimum, Statistic::Median] {
+            let fits = fit(&measured.samples, statistic).unwrap();
+            assert_eq!(fits.len(), PUBLISHED.len());
+            for (found, (size, pipelining, required)) in fits.iter().zip(PUBLISHED) {
+                let line = found.line;
+                assert!((line.intercept / pipelining - 1.0).abs() < 0.02, "{size}: {line:?}");
+                assert!((line.slope / required - 1.0).abs() < 0.02, "{size}: {line:?}");
             }
         }
     }

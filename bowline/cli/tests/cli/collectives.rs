@@ -74,10 +74,32 @@ fn costs_are_assumed_where_nobody_has_fitted_them() {
 fn the_table_decides_where_nothing_is_known() {
     let mut command =
         command(["explain", "--json", "--collective", "allreduce", "-n", "16", "--size", "8"]);
-    command.env("BOWLINE_TRANSPORTS", "self,ofi");
+    command.env("BOWLINE_TRANSPORTS", "self");
     let told: Value = serde_json::from_str(&finish(command).success()).unwrap();
     assert_eq!(told["chosen_by"], "table");
     assert_eq!(algorithms(&told).1, "doubling");
+}
+
+/// Costs of libfabric and verbs are assumed, and a fit that is kept of them goes before.
+#[test]
+fn devices_have_costs_of_their_own() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("model.json");
+    let of = || {
+        let mut command = command(["explain", "--json", "--collective", "bcast", "-n", "4"]);
+        command.env("BOWLINE_TRANSPORTS", "self,verbs").env("BOWLINE_MODEL", &file);
+        serde_json::from_str::<Value>(&finish(command).success()).unwrap()
+    };
+    let told = of();
+    assert_eq!((&told["source"], &told["chosen_by"]), (&"assumed".into(), &"costs".into()));
+    assert_eq!(told["assumed"][0]["parameters"].as_array().unwrap().len(), 14, "{told}");
+    let fitted = "rdma,pipelining=7000,required=41000,byte=2";
+    let costs = bowline::model_file::text([(&*bowline::costs::site(), "verbs", fitted.into())]);
+    std::fs::write(bowline::model_file::costs_file(&file), costs).unwrap();
+    let told = of();
+    assert_eq!(told["source"], "fitted");
+    assert_eq!(told["assumed"][0]["parameters"].as_array().unwrap().len(), 11, "{told}");
+    assert!(told["costs"].as_str().unwrap().contains("required=41000"), "{told}");
 }
 
 /// Shared memory is an algorithm among the others on one node, and taken when a setting says so.

@@ -60,7 +60,7 @@ fn the_simulated_network_is_found_again_and_so_from_its_file() {
     // What it says for collectives is a setting that is understood.
     let setting = report["collectives"].as_str().unwrap();
     let (name, costs) = setting.split_once('=').unwrap();
-    assert!(costs.starts_with("tcp,pipelining=880.0,required=380.0,"), "{setting}");
+    assert!(costs.starts_with("rdma,pipelining=880,required=380,"), "{setting}");
     let mut explain = command(["explain", "--collective", "allreduce", "-n", "48", "--size", "8"]);
     explain.env(name, costs);
     let told = finish(explain).success();

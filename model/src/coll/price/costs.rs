@@ -99,7 +99,7 @@ impl fmt::Display for CostsError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             out,
-            "{:?} is no cost of messages: shm and tcp are, each with changes behind it, as in \
+            "{:?} is no cost of messages: shm, tcp and rdma are, each with changes behind it, as in \
              tcp,pipelining=100000,required=3000; there are {}, all in nanoseconds and not negative",
             self.0,
             Costs::NAMES.join(", ")
@@ -108,6 +108,11 @@ impl fmt::Display for CostsError {
 }
 
 impl std::error::Error for CostsError {}
+
+/// What a byte takes, with few digits.
+fn short_rate(value: f64) -> f64 {
+    (value * 1e4).round() / 1e4
+}
 
 impl Costs {
     /// Of shared memory: assumed, after what few ranks on two processors took.
@@ -148,6 +153,26 @@ impl Costs {
         by_size: OfSizes::NONE,
     };
 
+    /// Of messages that network devices move by themselves: assumed, and no fit. The first two and the byte follow the puts
+    /// of a Cray XC30 (thesis, table 4.1), whose alpha_r they meet within 9 % at each size. A receiver is charged as
+    /// much as a sender, and arithmetic as over tcp.
+    pub const RDMA: Self =
+        Self { pipelining: 880.0, required: 380.0, receive: 380.0, byte: 0.23, ..Self::TCP };
+
+    /// The assumed costs by their words.
+    const BASES: [(&str, Self); 3] =
+        [("shm", Self::SHARED_MEMORY), ("tcp", Self::TCP), ("rdma", Self::RDMA)];
+
+    /// The word for the costs that are assumed of a transport, by its name: of those that are neither shared memory nor tcp,
+    /// `rdma`.
+    pub fn word(transport: &str) -> &'static str {
+        match transport {
+            "shm" => "shm",
+            "tcp" => "tcp",
+            _ => "rdma",
+        }
+    }
+
     /// The names of the parameters, in order.
     pub const NAMES: [&str; 14] = [
         "pipelining",
@@ -166,8 +191,8 @@ impl Costs {
         "skew",
     ];
 
-    /// Those that [`fitted`](Self::fitted) takes from a fit.
-    pub const FITTED: [&str; 3] = ["pipelining", "required", "byte"];
+    /// Those of operations on vectors, which `fit::operations` finds.
+    pub const OPERATIONS: [&str; 5] = ["copy", "reduce", "pairs", "scalar", "function"];
 
     const fn fields(&mut self) -> [&mut f64; 14] {
         let Self { pipelining, required, receive, byte, copy, reduce, switch, .. } = self;
@@ -195,20 +220,59 @@ impl Costs {
     #[must_use]
     pub fn fitted(mut self, fit: &BySize, shared: bool) -> Self {
         let Some((_, first)) = fit.points().first() else { return self };
-        (self.pipelining, self.required) = (first.pipelining, first.required);
-        self.byte = fit.required.as_ref().map_or(0.0, |line| line.slope.max(0.0));
+        // Digits that say nothing are left out, since users see these numbers.
+        let short = |value: f64| (value * 10.0).round() / 10.0;
+        (self.pipelining, self.required) = (short(first.pipelining), short(first.required));
+        let byte = fit.required.as_ref().map_or(0.0, |line| line.slope.max(0.0));
+        self.byte = short_rate(byte);
         if shared {
             self.receive = 0.0;
         }
         self.by_size = OfSizes::NONE;
         for &(size, cost) in fit.points() {
-            let row =
-                OfSize { bytes: size as f64, pipelining: cost.pipelining, required: cost.required };
+            let (pipelining, required) = (short(cost.pipelining), short(cost.required));
+            let row = OfSize { bytes: size as f64, pipelining, required };
             if !self.by_size.push(row) {
                 break;
             }
         }
         self
+    }
+
+    /// What was fitted of a transport, as [`FromStr`] reads it: the word for what is assumed of it, and the fitted parameters,
+    /// so that those that are not named are assumed. As for [`fitted`](Self::fitted).
+    /// `operations` are those of [`OPERATIONS`](Self::OPERATIONS) that were measured, with what a byte takes.
+    pub fn text_of_fit<'a>(
+        transport: &str,
+        (fit, shared): (&BySize, bool),
+        operations: impl IntoIterator<Item = (&'a str, f64)>,
+    ) -> String {
+        let word = Self::word(transport);
+        let base = Self::BASES.into_iter().find_map(|(of, costs)| (of == word).then_some(costs));
+        let mut costs = base.unwrap_or(Self::RDMA).fitted(fit, shared);
+        let mut names = vec!["pipelining", "required", "byte"];
+        names.extend(shared.then_some("receive"));
+        for (name, value) in operations {
+            if let Some(at) = Self::NAMES.iter().position(|known| *known == name) {
+                *costs.fields()[at] = short_rate(value);
+                names.push(name);
+            }
+        }
+        costs.text(word, &names)
+    }
+
+    /// A word for costs, and behind it the named parameters and those by size.
+    fn text(mut self, word: &str, names: &[&str]) -> String {
+        let mut text = word.to_owned();
+        for (name, value) in Self::NAMES.into_iter().zip(self.fields()) {
+            if names.contains(&name) {
+                text += &format!(",{name}={value}");
+            }
+        }
+        for OfSize { bytes, pipelining, required } in self.by_size.iter() {
+            text += &format!(",at{bytes}={pipelining}/{required}");
+        }
+        text
     }
 
     /// How long a message of `bytes` is under way beside what keeps its sender busy, and how long that is.
@@ -246,7 +310,7 @@ impl Costs {
     }
 }
 
-/// `shm` or `tcp`, and what differs from it: `tcp,pipelining=100000`. What was measured by size is written as
+/// `shm`, `tcp` or `rdma`, and what differs from it: `tcp,pipelining=100000`. What was measured by size is written as
 /// `at1024=20000/3500`, the bytes of a message, alpha_p and alpha_r.
 impl FromStr for Costs {
     type Err = CostsError;
@@ -254,11 +318,9 @@ impl FromStr for Costs {
     fn from_str(text: &str) -> Result<Self, CostsError> {
         let wrong = || CostsError(text.to_owned());
         let mut words = text.split(',').map(str::trim);
-        let mut costs = match words.next() {
-            Some("shm") => Self::SHARED_MEMORY,
-            Some("tcp") => Self::TCP,
-            _ => return Err(wrong()),
-        };
+        let base = words.next().unwrap_or_default();
+        let known = Self::BASES.into_iter().find(|(word, _)| *word == base);
+        let (_, mut costs) = known.ok_or_else(wrong)?;
         for word in words {
             let (name, value) = word.split_once('=').ok_or_else(wrong)?;
             let number = |text: &str| match text.parse::<f64>() {
@@ -284,21 +346,14 @@ impl FromStr for Costs {
 /// As [`FromStr`] reads it, to the last bit.
 impl fmt::Display for Costs {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut costs = *self;
-        write!(out, "tcp")?;
-        for (name, value) in Self::NAMES.into_iter().zip(costs.fields()) {
-            write!(out, ",{name}={value}")?;
-        }
-        for OfSize { bytes, pipelining, required } in self.by_size.iter() {
-            write!(out, ",at{bytes}={pipelining}/{required}")?;
-        }
-        Ok(())
+        out.write_str(&self.text("tcp", &Self::NAMES))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fit::PUBLISHED;
 
     #[test]
     fn costs_by_size_are_between_those_that_were_measured() {
@@ -335,11 +390,33 @@ mod tests {
         assert_eq!(costs.to_string().parse(), Ok(costs));
         let many = (0..40).map(|size| (size, cost(1.0, 1.0))).collect();
         assert_eq!(Costs::TCP.fitted(&BySize::through(many).unwrap(), true).by_size.len(), 16);
+        // What a text does not name is assumed of the transport.
+        for (transport, base) in
+            [("shm", Costs::SHARED_MEMORY), ("tcp", Costs::TCP), ("verbs", Costs::RDMA)]
+        {
+            for shared in [false, true] {
+                let text = Costs::text_of_fit(transport, (&fit, shared), [("pairs", 0.25)]);
+                let wanted = Costs { pairs: 0.25, ..base.fitted(&fit, shared) };
+                assert_eq!(text.parse(), Ok(wanted));
+                assert_eq!(text.contains("receive"), shared, "{text}");
+                assert!(!text.contains("reduce"), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn costs_of_devices_follow_the_published_ones() {
+        for (bytes, pipelining, required) in PUBLISHED {
+            let (after, busy) = Costs::RDMA.message(bytes as f64);
+            assert!((busy / required - 1.0).abs() < 0.09, "{bytes} bytes: {busy}");
+            assert!((after / pipelining - 1.0).abs() < 0.3, "{bytes} bytes: {after}");
+        }
     }
 
     #[test]
     fn words_are_costs() {
         assert_eq!("shm".parse(), Ok(Costs::SHARED_MEMORY));
+        assert_eq!("rdma".parse(), Ok(Costs::RDMA));
         let far: Costs = "tcp, pipelining=100000,byte=0.5".parse().unwrap();
         assert_eq!(far, Costs { pipelining: 100_000.0, byte: 0.5, ..Costs::TCP });
         for costs in [far, Costs { copy: 0.1 + 0.2, ..Costs::SHARED_MEMORY }] {

@@ -34,7 +34,7 @@ impl JobCosts {
     /// What text says of messages within nodes, and of those between them where it is something else.
     pub fn halves(text: &str) -> (&str, Option<&str>) {
         // Costs by size have such a stroke too, behind a number.
-        let far = ["/shm", "/tcp"].into_iter().find_map(|word| text.find(word));
+        let far = ["/shm", "/tcp", "/rdma"].into_iter().find_map(|word| text.find(word));
         far.map_or((text, None), |at| (&text[..at], Some(&text[at + 1..])))
     }
 }
@@ -444,6 +444,8 @@ mod tests {
         assert_eq!(one.near, one.far);
         assert_eq!(one.to_string().parse(), Ok(one));
         assert_eq!("shm/tcp".parse(), Ok(JobCosts::ASSUMED));
+        let devices: JobCosts = "shm,at8=1/2/rdma,byte=1".parse().unwrap();
+        assert_eq!(devices.far, Costs { byte: 1.0, ..Costs::RDMA });
         "shm/".parse::<JobCosts>().unwrap_err();
         "shm/tcp,x=1".parse::<JobCosts>().unwrap_err();
     }

@@ -49,8 +49,6 @@ pub(crate) struct CommInner {
     /// Nonblocking collectives begun, and persistent ones made so far; the same at all members.
     nonblocking: Cell<u32>,
     persistent: Cell<u32>,
-    /// Duplicates begun in the background so far; the same at all members.
-    duplicates: Cell<u32>,
     /// Whether the space of collectives is open, which it is from the first one on: most of many
     /// communicators have none. What others have sent of the first one by then waits for that.
     collecting: Cell<bool>,
@@ -105,7 +103,6 @@ impl CommInner {
             sequence: Cell::new(0),
             nonblocking: Cell::new(0),
             persistent: Cell::new(0),
-            duplicates: Cell::new(0),
             collecting: Cell::new(false),
             shared: OnceCell::new(),
             staging: OnceCell::new(),

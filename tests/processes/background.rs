@@ -166,6 +166,7 @@ fn nonblocking(world: &World, seed: u64) {
         all.iter().map(|one| (one.kind, one.len, one.needs_all())).collect();
     comm.scope(|scope| {
         let receive = scope.irecv(&comm, &mut mail[..], partner, 77)?;
+        let mut duplicate = comm.start_dup(&[], drop)?;
         let others = match me {
             VICTIM => None,
             _ => Some(scope.iallreduce(&alive, &[3; 5000], &mut sum[..], Sum)?),
@@ -186,6 +187,12 @@ fn nonblocking(world: &World, seed: u64) {
             let outcome = request.and_then(CollectiveRequest::wait);
             judge(&format!("kind {kind} of {len}"), outcome, needs && number >= started);
         }
+        let mut end = None;
+        comm.wait_until(|| {
+            end = duplicate.look();
+            end.is_some()
+        });
+        judge("a duplicate", end.and_then(|end| end.error).map_or(Ok(()), Err), false);
         others.expect("this one lives").wait().expect("its members live");
         comm.send(&[me as u64; 5000], partner, 77)?;
         let got = receive.wait()?;

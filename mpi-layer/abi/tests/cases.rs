@@ -432,6 +432,7 @@ fn random_collectives_bring_what_they_must() {
 
 fn collectives_in_the_background_bring_what_they_must() {
     SIZES.iter().for_each(|&ranks| passes(&job(ranks, "later.c", &[])));
+    [1, 3, 4].into_iter().for_each(|ranks| passes(&job(ranks, "large.c", &[])));
 }
 
 fn long_blocks_are_read_where_they_lie() {

@@ -11,6 +11,7 @@
 mod call;
 mod dense;
 mod edges;
+mod greatest;
 mod neighbor;
 mod op;
 mod reduce;
@@ -20,6 +21,7 @@ pub use self::call::{Again, Call, Later, Now};
 pub use self::edges::Data;
 pub(crate) use self::edges::Side;
 use self::edges::{Cut, Source, Target, Unused};
+pub(crate) use self::greatest::Greatest;
 pub(super) use self::op::Predefined;
 pub use self::op::ReduceOp;
 pub use self::reduce::reduce_local;

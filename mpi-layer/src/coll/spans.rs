@@ -516,11 +516,22 @@ impl Communicator {
         {
             return self.allreduce_in_memory(shared, buffers, own, op);
         }
+        let how = if self.inner.oversubscribed { Allreduce::Flat } else { Allreduce::Doubling };
+        self.allreduce_by(buffers, how, own, op)
+    }
+
+    /// An allreduce by the algorithm of one form.
+    pub(super) fn allreduce_by<'a>(
+        &'a self,
+        on: impl Follow<'a>,
+        how: Allreduce,
+        own: Span,
+        op: Reduction<'a>,
+    ) -> Result<(), MpiError> {
         let Reduction { width, combine, .. } = op;
         let vectors = Vectors { input: own, output: Span::output(own.len), width, scratch: 0 };
-        let how = if self.inner.oversubscribed { Allreduce::Flat } else { Allreduce::Doubling };
         let scratch = allreduce::scratch(how, self.inner.size, own.len);
-        let mut engine = self.engine(buffers, scratch, Some(combine));
+        let mut engine = on.begin(self, scratch, Some(combine));
         allreduce::run(&mut engine, self.place(), how, vectors)
     }
 
@@ -552,9 +563,7 @@ impl Communicator {
         match way {
             AllreduceWay::Form(how) => {
                 let _told = on.told(self, "allreduce", || Call::new("allreduce", how, own.len, 0));
-                let scratch = allreduce::scratch(*how, self.inner.size, own.len);
-                let mut engine = on.begin(self, scratch, Some(combine));
-                allreduce::run(&mut engine, self.place(), *how, vectors)
+                self.allreduce_by(on, *how, own, op)
             }
             AllreduceWay::Layered(Layered { within, among }) => {
                 in_layers(on, Layered { within: *within, among: AmongNodes::Form(*among) })

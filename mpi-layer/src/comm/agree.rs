@@ -63,7 +63,7 @@ pub(super) fn agree_among(
 }
 
 /// The tag of what a group makes.
-pub(super) fn key(group: &Group, what: &impl Hash) -> u64 {
+fn key(group: &Group, what: &impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     what.hash(&mut hasher);
     group.size().hash(&mut hasher);

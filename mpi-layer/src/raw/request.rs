@@ -526,7 +526,11 @@ impl Request {
 
     /// Whether it is a collective under way, which a program cannot give up.
     pub fn is_active_collective(&self) -> bool {
-        matches!(&self.0, Work::Collective { run, .. } if run.is_active())
+        match &self.0 {
+            Work::Collective { run, .. } => run.is_active(),
+            Work::Creation(_) => true,
+            _ => false,
+        }
     }
 
     /// Starts a persistent request. `pool` is asked where it is a buffered send.

@@ -1,8 +1,12 @@
 //! Communicators and groups on real ranks.
 
-use bowline_mpi::{ANY_SOURCE, ANY_TAG, Comparison, MpiError, Sum, UNDEFINED};
+use std::cell::Cell;
+use std::rc::Rc;
 
-use super::start::ranks;
+use bowline_mpi::raw::Request;
+use bowline_mpi::{ANY_SOURCE, ANY_TAG, Communicator, Comparison, MpiError, Sum, UNDEFINED};
+
+use super::start::{both_ways_with, ranks};
 
 #[test]
 fn messages_stay_in_their_communicator() {
@@ -196,5 +200,69 @@ fn clones_are_the_same_communicator_and_the_last_one_closes_it() {
         assert!(clone.failed().is_empty());
         clone.acknowledge_failures();
         assert_eq!(clone.group().world_ranks().collect::<Vec<_>>(), [0, 1]);
+    });
+}
+
+/// Waits for a duplicate.
+fn made(comm: &Communicator, request: &mut Request) -> Result<(), MpiError> {
+    let mut end = None;
+    comm.wait_until(|| {
+        end = end.or_else(|| request.look());
+        end.is_some()
+    });
+    end.and_then(|end| end.error).map_or(Ok(()), Err)
+}
+
+#[test]
+fn duplicates_are_made_in_the_background_beside_other_collectives() {
+    const MANY: usize = 4;
+    for (size, threshold) in [(1, "auto"), (2, "0"), (3, "auto"), (5, "0"), (6, "auto"), (8, "0")] {
+        both_ways_with(size, &[("BOWLINE_RNDV_THRESHOLD", threshold)], |world| {
+            let (mut sums, one) = ([[0_u32]; MANY], [1_u32]);
+            let mut comms = Vec::new();
+            let done = world.scope(|scope| {
+                let (mut duplicates, mut reductions) = (Vec::new(), Vec::new());
+                for sum in &mut sums {
+                    let place = Rc::new(Cell::new(None));
+                    let into = Rc::clone(&place);
+                    let request = world.start_dup(&[], move |comm| into.set(Some(comm)))?;
+                    duplicates.push((request, place));
+                    reductions.push(scope.iallreduce(world, &one, sum, Sum)?);
+                }
+                // One that waits while all are under way, and ends that go back where ranks are odd.
+                world.barrier()?;
+                let mut order: Vec<usize> = (0..MANY).collect();
+                if world.rank() % 2 == 1 {
+                    order.reverse();
+                }
+                for number in order {
+                    made(world, &mut duplicates[number].0)?;
+                }
+                comms = duplicates.iter().map(|(_, place)| place.take().unwrap()).collect();
+                reductions.into_iter().try_for_each(|one| one.wait())
+            });
+            done.unwrap();
+            assert_eq!(sums, [[size as u32]; MANY]);
+            // Messages of each are its own.
+            let (rank, size) = (world.rank(), world.size());
+            let (next, last) = ((rank + 1) % size, (rank + size - 1) % size);
+            for (number, comm) in comms.iter().enumerate() {
+                assert_eq!(world.compare(comm), Comparison::Congruent);
+                let mut got = [MANY];
+                comm.sendrecv(&[number], next, 0, &mut got, last, 0).unwrap();
+                assert_eq!(got, [number]);
+            }
+        });
+    }
+}
+
+#[test]
+fn duplicates_that_would_choose_differently_fail_at_all_members() {
+    ranks(3, |world| {
+        let name = ["flat", "chain", "flat"][world.rank() as usize];
+        let mut request = world.start_dup(&[("bcast", name)], |_| unreachable!()).unwrap();
+        assert_eq!(made(world, &mut request), Err(MpiError::ChoicesDiffer));
+        let mut request = world.start_dup(&[("bcast", "flat")], drop).unwrap();
+        made(world, &mut request).unwrap();
     });
 }

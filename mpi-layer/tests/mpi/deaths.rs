@@ -79,6 +79,30 @@ fn the_living_go_on_among_themselves() {
 
 #[test]
 #[should_panic(expected = "dies on purpose")]
+fn a_duplicate_that_needs_the_dead_fails_at_all_others() {
+    ranks(5, |world| {
+        assert!(world.rank() != 2, "{DEATH}");
+        let begin = |_| world.start_dup(&[], |_| unreachable!("a member is dead")).unwrap();
+        let mut requests: Vec<_> = (0..3).map(begin).collect();
+        for request in &mut requests {
+            let mut end = None;
+            world.wait_until(|| {
+                end = request.look();
+                end.is_some()
+            });
+            assert!(is_death(end.and_then(|end| end.error).unwrap()));
+        }
+        until_known(world);
+        assert!(is_death(world.dup().unwrap_err()));
+        // Nobody leaves before the others have come so far.
+        for other in (0..5).filter(|&other| other != 2 && other != world.rank()) {
+            world.sendrecv(&[0_u8], other, 0, &mut [0_u8], other, 0).unwrap();
+        }
+    });
+}
+
+#[test]
+#[should_panic(expected = "dies on purpose")]
 fn requests_that_wait_for_the_dead_fail_and_others_do_not() {
     ranks(3, |world| {
         let other = 1 - world.rank();

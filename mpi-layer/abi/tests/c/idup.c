@@ -35,6 +35,7 @@ static void local(void)
         CHECK(!flag);
         FAILS(MPI_ERR_COMM, MPI_Comm_size(comm, &size));
         FAILS(MPI_ERR_REQUEST, MPI_Cancel(&request));
+        FAILS(MPI_ERR_REQUEST, MPI_Request_free(&request));
         /* What hangs on it is there. */
         OK(MPI_Comm_set_errhandler(comm, MPI_ERRORS_ABORT));
         OK(MPI_Comm_set_name(comm, "to come"));

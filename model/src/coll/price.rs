@@ -11,6 +11,7 @@
 
 mod costs;
 mod counts;
+mod job;
 mod levels;
 mod limits;
 mod load;
@@ -18,19 +19,22 @@ mod multiply;
 mod operands;
 mod prices;
 mod staged;
+mod ways;
 
 pub use costs::{Costs, CostsError, OfSize, OfSizes};
 pub use counts::{
     allgather, allgatherv, allreduce, alltoall, barrier, bcast, gather, reduce, reduce_scatter,
     scan, scatter,
 };
+pub use job::JobCosts;
 pub use limits::Limits;
 pub use load::Load;
 pub use multiply::multiplying;
 pub use operands::{OpClass, Operands};
-pub(crate) use prices::NODES;
-pub use prices::{JobCosts, Layers, Prices, Way};
+pub use prices::{Layers, Prices};
 pub use staged::{LINE_BYTES, RANKS_MAX, Staged};
+pub(crate) use ways::NODES;
+pub use ways::Way;
 
 use super::forms::{
     Allgather, Allreduce, Alltoall, Barrier, Bcast, Form, Reduce, ReduceScatter, Scan, Tree,

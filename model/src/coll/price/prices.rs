@@ -3,118 +3,14 @@
 //! Ranks of one node have other costs among them than those of different nodes. An algorithm on all ranks is priced as
 //! if each of its messages left its node, unless all ranks are on one. An algorithm in layers is priced by layers.
 
-use std::fmt;
-use std::str::FromStr;
-
 use super::{
-    AllreduceForm, Costs, CostsError, Crew, Load, OpClass, Operands, Priced, Staged, allgather,
+    AllreduceForm, Costs, Crew, JobCosts, Load, OpClass, Operands, Priced, Staged, Way, allgather,
     barrier, bcast, gather, reduce, scan, scatter,
 };
 use crate::coll::bcast::CHAIN_PIECE;
-use crate::coll::forms::{
-    Allgather, Alltoall, Barrier, Bcast, Form, Reduce, ReduceScatter, Scan, Tree,
-};
+use crate::coll::forms::{Allgather, Alltoall, Barrier, Bcast, Reduce, ReduceScatter, Scan, Tree};
 use crate::coll::layers::{Layered, bcast_within, reduce_within, scan_within};
 use crate::coll::nodes::Nodes;
-
-/// What messages cost in a job: within nodes and between them.
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[expect(clippy::exhaustive_structs, reason = "two parts")]
-pub struct JobCosts {
-    /// Between ranks of one node.
-    pub near: Costs,
-    /// Between ranks of different nodes.
-    pub far: Costs,
-}
-
-impl JobCosts {
-    /// Assumed: shared memory within nodes and tcp between them.
-    pub const ASSUMED: Self = Self { near: Costs::SHARED_MEMORY, far: Costs::TCP };
-
-    /// What text says of messages within nodes, and of those between them where it is something else.
-    pub fn halves(text: &str) -> (&str, Option<&str>) {
-        // Costs by size have such a stroke too, behind a number.
-        let far = ["/shm", "/tcp", "/rdma"].into_iter().find_map(|word| text.find(word));
-        far.map_or((text, None), |at| (&text[..at], Some(&text[at + 1..])))
-    }
-}
-
-/// Costs of all messages, or those within nodes and those between them: `shm/tcp,pipelining=100000`.
-impl FromStr for JobCosts {
-    type Err = CostsError;
-
-    fn from_str(text: &str) -> Result<Self, CostsError> {
-        match Self::halves(text) {
-            (near, Some(far)) => Ok(Self { near: near.parse()?, far: far.parse()? }),
-            (text, None) => {
-                let costs: Costs = text.parse()?;
-                Ok(Self { near: costs, far: costs })
-            }
-        }
-    }
-}
-
-impl fmt::Display for JobCosts {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.near == self.far {
-            true => write!(out, "{}", self.far),
-            false => write!(out, "{}/{}", self.near, self.far),
-        }
-    }
-}
-
-/// An algorithm on all ranks, or in layers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_enums, reason = "the two kinds")]
-pub enum Way<F> {
-    /// On all ranks.
-    Form(F),
-    /// Within nodes, among nodes, within nodes.
-    Layered(Layered<F>),
-}
-
-impl<F: fmt::Debug> Way<F> {
-    /// The algorithm, to be shown.
-    pub fn algorithm(&self) -> &dyn fmt::Debug {
-        match self {
-            Self::Form(form) => form,
-            Self::Layered(layered) => layered,
-        }
-    }
-}
-
-/// What stands in front of the name of a way in layers: then comes the tree within nodes, then the algorithm among them.
-pub(crate) const NODES: &str = "nodes:";
-
-impl<F> Way<F> {
-    /// Its name as settings take it, where `name` has those of its algorithms: `nodes:binomial:chain` goes down a binomial
-    /// tree within nodes and along a chain among them.
-    pub fn name_by(&self, name: impl Fn(&F) -> String) -> String {
-        match self {
-            Self::Form(form) => name(form),
-            Self::Layered(Layered { within, among }) => {
-                format!("{NODES}{}:{}", within.name(), name(among))
-            }
-        }
-    }
-}
-
-impl<F: Form> Way<F> {
-    /// Its name as settings take it.
-    pub fn name(&self) -> String {
-        self.name_by(|form| form.name())
-    }
-
-    /// The way with a name.
-    pub fn of_name(name: &str) -> Option<Self> {
-        let Some(layers) = name.strip_prefix(NODES) else {
-            return F::of_name(name).map(Self::Form);
-        };
-        let (within, among) = layers.split_once(':')?;
-        let (within, among) = (Tree::of_name(within)?, F::of_name(among)?);
-        Some(Self::Layered(Layered { within, among }))
-    }
-}
 
 /// Nodes, as prices know them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -433,21 +329,6 @@ mod tests {
     fn prices(layers: Option<Layers>) -> Prices {
         let crew = Crew { ranks: 64, share: 1.0 };
         Prices { crew, costs: JobCosts::ASSUMED, layers }
-    }
-
-    #[test]
-    fn costs_are_those_of_all_messages_or_of_two_kinds() {
-        let two: JobCosts = "shm,at8=1/2/tcp,at8=3/4,at16=5/6".parse().unwrap();
-        assert_eq!((two.near.by_size.len(), two.far.by_size.len()), (1, 2));
-        assert_eq!(two.to_string().parse(), Ok(two));
-        let one: JobCosts = "tcp,at8=3/4".parse().unwrap();
-        assert_eq!(one.near, one.far);
-        assert_eq!(one.to_string().parse(), Ok(one));
-        assert_eq!("shm/tcp".parse(), Ok(JobCosts::ASSUMED));
-        let devices: JobCosts = "shm,at8=1/2/rdma,byte=1".parse().unwrap();
-        assert_eq!(devices.far, Costs { byte: 1.0, ..Costs::RDMA });
-        "shm/".parse::<JobCosts>().unwrap_err();
-        "shm/tcp,x=1".parse::<JobCosts>().unwrap_err();
     }
 
     #[test]

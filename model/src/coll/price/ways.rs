@@ -1,0 +1,59 @@
+//! Ways of a collective: its algorithms on all ranks and in layers under one type, and their names.
+
+use std::fmt;
+
+use crate::coll::forms::{Form, Tree};
+use crate::coll::layers::Layered;
+
+/// An algorithm on all ranks, or in layers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "the two kinds")]
+pub enum Way<F> {
+    /// On all ranks.
+    Form(F),
+    /// Within nodes, among nodes, within nodes.
+    Layered(Layered<F>),
+}
+
+impl<F: fmt::Debug> Way<F> {
+    /// The algorithm, to be shown.
+    pub fn algorithm(&self) -> &dyn fmt::Debug {
+        match self {
+            Self::Form(form) => form,
+            Self::Layered(layered) => layered,
+        }
+    }
+}
+
+/// What stands in front of the name of a way in layers: then comes the tree within nodes, then the algorithm among them.
+pub(crate) const NODES: &str = "nodes:";
+
+impl<F> Way<F> {
+    /// Its name as settings take it, where `name` has those of its algorithms: `nodes:binomial:chain` goes down a binomial
+    /// tree within nodes and along a chain among them.
+    pub fn name_by(&self, name: impl Fn(&F) -> String) -> String {
+        match self {
+            Self::Form(form) => name(form),
+            Self::Layered(Layered { within, among }) => {
+                format!("{NODES}{}:{}", within.name(), name(among))
+            }
+        }
+    }
+}
+
+impl<F: Form> Way<F> {
+    /// Its name as settings take it.
+    pub fn name(&self) -> String {
+        self.name_by(|form| form.name())
+    }
+
+    /// The way with a name.
+    pub fn of_name(name: &str) -> Option<Self> {
+        let Some(layers) = name.strip_prefix(NODES) else {
+            return F::of_name(name).map(Self::Form);
+        };
+        let (within, among) = layers.split_once(':')?;
+        let (within, among) = (Tree::of_name(within)?, F::of_name(among)?);
+        Some(Self::Layered(Layered { within, among }))
+    }
+}

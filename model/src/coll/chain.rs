@@ -9,6 +9,37 @@
 
 use super::plan::{Place, Plan, Span, Vectors};
 
+/// Takes pieces through a rank by two tracks: the next one is received while one is passed on. `receive` starts the
+/// receives of a piece, where a rank has any; `pass_on` does the rest when they have ended.
+pub(super) fn by_two_tracks<P: Plan>(
+    plan: &mut P,
+    pieces: usize,
+    receive: Option<impl Fn(&mut P, usize) -> Result<(), P::Error>>,
+    pass_on: impl Fn(&mut P, usize) -> Result<(), P::Error>,
+) -> Result<(), P::Error> {
+    let go_on = |plan: &mut P, piece: usize| {
+        let odd = (piece % 2) as u8;
+        plan.track(1 + odd)?;
+        plan.phase(odd);
+        // The piece before it on this track, which may be in the same memory, or the receives of this one.
+        plan.wait()
+    };
+    let begin = |plan: &mut P, piece: usize| match &receive {
+        Some(receive) if piece < pieces => {
+            go_on(plan, piece)?;
+            receive(plan, piece)
+        }
+        _ => Ok(()),
+    };
+    begin(plan, 0)?;
+    for piece in 0..pieces {
+        begin(plan, piece + 1)?;
+        go_on(plan, piece)?;
+        pass_on(plan, piece)?;
+    }
+    plan.join()
+}
+
 /// Brings the reduction of all inputs to the output at `root`, which elsewhere is not touched. Contributions stand in
 /// the order of ranks counted from the root, so the operation must be commutative unless that is rank 0. `segment` is
 /// a number of bytes, of which whole elements are taken, one at least. Needs two segments of scratch.
@@ -28,40 +59,23 @@ pub fn reduce<P: Plan>(
     let relative = place.relative(root);
     let ahead = (relative > 0).then(|| place.absolute(relative - 1, root));
     let behind = (relative + 1 < place.size).then(|| place.absolute(relative + 1, root));
-    let segments = len.div_ceil(segment) as u32;
-    let part = |number: u32| {
-        let at = number as usize * segment;
+    let part = |number: usize| {
+        let at = number * segment;
         (at, segment.min(len - at))
     };
     // The root's input may be its output, which then has to stay until it is combined.
     let at_place = ahead.is_none() && input != output;
-    let buffer = |number: u32| {
+    let buffer = |number: usize| {
         let (at, len) = part(number);
         if at_place {
             return output.part(at, len);
         }
         let room = segment.min(vectors.len());
-        Span::scratch(vectors.scratch + (number % 2) as usize * room, len)
+        Span::scratch(vectors.scratch + number % 2 * room, len)
     };
-    let go_on = |plan: &mut P, number: u32| {
-        plan.track(1 + (number % 2) as u8)?;
-        plan.phase((number % 2) as u8);
-        Ok(())
-    };
-    let begin = |plan: &mut P, number: u32| match behind {
-        Some(rank) if number < segments => {
-            go_on(plan, number)?;
-            // What was sent from the same buffer.
-            plan.wait()?;
-            plan.recv(rank, buffer(number))
-        }
-        _ => Ok(()),
-    };
-    begin(plan, 0)?;
-    for number in 0..segments {
-        begin(plan, number + 1)?;
-        go_on(plan, number)?;
-        plan.wait()?;
+    let receive =
+        behind.map(|rank| move |plan: &mut P, number: usize| plan.recv(rank, buffer(number)));
+    by_two_tracks(plan, len.div_ceil(segment), receive, |plan, number| {
         let (at, len) = part(number);
         let own = input.part(at, len);
         let sum = if behind.is_some() { buffer(number) } else { own };
@@ -72,6 +86,6 @@ pub fn reduce<P: Plan>(
             Some(rank) => plan.send(rank, sum)?,
             None => plan.copy(sum, output.part(at, len)),
         }
-    }
-    plan.join()
+        Ok(())
+    })
 }

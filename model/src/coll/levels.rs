@@ -204,6 +204,21 @@ fn window(blocks: &impl Blocks, chunk: Chunk) -> Span {
     Span::new(first.space, first.at, last.at + last.len - first.at)
 }
 
+/// The part of a value that belongs to a chunk, where the value is that of the chunk `whole`.
+fn part(value: Span, blocks: &impl Blocks, whole: Chunk, chunk: Chunk) -> Span {
+    let Span { at, len, .. } = window(blocks, chunk);
+    value.part(at - window(blocks, whole).at, len)
+}
+
+/// The most bytes of a stage: of the first, the third and so on, and of the others.
+fn most_in_turn(bytes: impl Iterator<Item = usize>) -> [usize; 2] {
+    let mut most = [0, 0];
+    for (stage, bytes) in bytes.enumerate() {
+        most[stage % 2] = most[stage % 2].max(bytes);
+    }
+    most
+}
+
 /// The most bytes that arrive in a stage: of the stages in which anything does, the first, the third and so on, and the
 /// others.
 fn arrivals(place: Place, factors: Factors, blocks: &impl Blocks) -> [usize; 2] {
@@ -211,11 +226,7 @@ fn arrivals(place: Place, factors: Factors, blocks: &impl Blocks) -> [usize; 2] 
         let values: usize = level.others().map(|other| level.partners(other).count()).sum();
         values * window(blocks, level.chunk(level.own)).len
     });
-    let mut most = [0, 0];
-    for (stage, bytes) in arriving.filter(|bytes| *bytes > 0).enumerate() {
-        most[stage % 2] = most[stage % 2].max(bytes);
-    }
-    most
+    most_in_turn(arriving.filter(|bytes| *bytes > 0))
 }
 
 /// Bytes of scratch that a reduction by so many stages needs whose result is scattered.
@@ -281,12 +292,7 @@ impl Sum {
         blocks: &impl Blocks,
     ) -> Result<(), P::Error> {
         for level in levels(place, factors).take(count) {
-            let from = window(blocks, level.whole).at;
-            // The part of the value that belongs to a chunk.
-            let part = |chunk: Chunk| {
-                let window = window(blocks, chunk);
-                self.value.part(window.at - from, window.len)
-            };
+            let part = |chunk| part(self.value, blocks, level.whole, chunk);
             let kept = part(level.chunk(level.own));
             let mut arrivals = 0;
             for other in level.others() {

@@ -10,6 +10,7 @@
 //! by itself. Contributions stand in no order of ranks.
 
 use super::super::bcast::{CHAIN_PIECE, children, reach};
+use super::super::chain::by_two_tracks;
 use super::super::forms::Tree;
 use super::super::nodes::Nodes;
 use super::super::plan::{Place, Plan, Span, Vectors};
@@ -69,14 +70,6 @@ fn most_below(nodes: &Nodes, within: Tree) -> usize {
     1 + members as usize
 }
 
-/// The track, and the phase of its messages, by which a piece goes.
-fn go_on<P: Plan>(plan: &mut P, piece: usize) -> Result<(), P::Error> {
-    let odd = (piece % 2) as u8;
-    plan.track(1 + odd)?;
-    plan.phase(odd);
-    Ok(())
-}
-
 /// Brings `data` from `root` to all.
 ///
 /// # Errors
@@ -94,25 +87,12 @@ pub(super) fn bcast<P: Plan>(
         let at = number * CHAIN_PIECE;
         data.part(at, CHAIN_PIECE.min(data.len - at))
     };
-    let begin = |plan: &mut P, number: usize| match above {
-        Some(rank) if number < pieces => {
-            go_on(plan, number)?;
-            // The piece before it on this track has been passed on.
-            plan.wait()?;
-            plan.recv(rank, piece(number))
-        }
-        _ => Ok(()),
-    };
-    begin(plan, 0)?;
-    for number in 0..pieces {
-        begin(plan, number + 1)?;
-        go_on(plan, number)?;
-        plan.wait()?;
-        for &rank in next.iter().chain(&members) {
-            plan.send(rank, piece(number))?;
-        }
-    }
-    plan.join()
+    let receive =
+        above.map(|rank| move |plan: &mut P, number: usize| plan.recv(rank, piece(number)));
+    by_two_tracks(plan, pieces, receive, |plan, number| {
+        let mut below = next.iter().chain(&members);
+        below.try_for_each(|&rank| plan.send(rank, piece(number)))
+    })
 }
 
 /// Bytes of a piece of a reduction, whole elements, and how many there are of a vector of `len`.
@@ -149,21 +129,11 @@ pub(super) fn reduce<P: Plan>(
         let place = number % 2 * (members.len() + 1) + from;
         Span::scratch(scratch + place * piece.min(vectors.len()), part(number).1)
     };
-    let begin = |plan: &mut P, number: usize| {
-        if number >= pieces || members.is_empty() {
-            return Ok(());
-        }
-        go_on(plan, number)?;
-        // What was sent from the same buffers.
-        plan.wait()?;
+    let receive = (!members.is_empty()).then_some(|plan: &mut P, number: usize| {
         let mut all = members.iter().enumerate();
         all.try_for_each(|(from, &rank)| plan.recv(rank, buffer(number, from)))
-    };
-    begin(plan, 0)?;
-    for number in 0..pieces {
-        begin(plan, number + 1)?;
-        go_on(plan, number)?;
-        plan.wait()?;
+    });
+    by_two_tracks(plan, pieces, receive, |plan, number| {
         let (at, len) = part(number);
         let mut sum = input.part(at, len);
         let mut add = |plan: &mut P, from| {
@@ -181,6 +151,6 @@ pub(super) fn reduce<P: Plan>(
             Some(rank) => plan.send(rank, sum)?,
             None => plan.copy(sum, output.part(at, len)),
         }
-    }
-    plan.join()
+        Ok(())
+    })
 }

@@ -11,7 +11,7 @@
 //! another one out of order, or twice as many messages are needed: nothing is gained beside
 //! [`Direct`](crate::coll::forms::ReduceScatter::Direct), so there is no such form.
 
-use super::{Chunk, Factors, levels, recv, send, window};
+use super::{Chunk, Factors, levels, most_in_turn, part, recv, send, window};
 use crate::coll::blocks::Blocks;
 use crate::coll::plan::{Place, Plan, Span};
 
@@ -55,12 +55,10 @@ fn prepare(place: Place, factors: Factors, blocks: &impl Blocks) -> (Place, Reve
 
 /// Bytes that the operands of a stage have in scratch, at most: of the first, the third and so on, and of the others.
 fn operands(own: Place, factors: Factors, blocks: &Reversed) -> [usize; 2] {
-    let mut most = [0, 0];
-    for (stage, level) in levels(own, factors).enumerate() {
+    most_in_turn(levels(own, factors).map(|level| {
         let kept = window(blocks, level.chunk(level.own)).len;
-        most[stage % 2] = most[stage % 2].max(level.factor as usize * kept);
-    }
-    most
+        level.factor as usize * kept
+    }))
 }
 
 /// Bytes of scratch.
@@ -91,12 +89,7 @@ pub(in crate::coll) fn reduce_scatter<P: Plan>(
     // What a stage has combined is sent in the next one, whose operands lie elsewhere.
     let areas = [value.len, value.len + operands(own, factors, &reversed)[0]];
     for (stage, level) in levels(own, factors).enumerate() {
-        let from = window(&reversed, level.whole).at;
-        // The part of the value that belongs to a chunk.
-        let part = |chunk: Chunk| {
-            let window = window(&reversed, chunk);
-            value.part(window.at - from, window.len)
-        };
+        let part = |chunk| part(value, &reversed, level.whole, chunk);
         let kept = part(level.chunk(level.own));
         let operand =
             |chunk: u32| Span::scratch(areas[stage % 2] + chunk as usize * kept.len, kept.len);

@@ -43,11 +43,12 @@ pub fn mpich<P: Plan>(
     on: OnNodes,
     (what, call): (Composed, Call),
 ) -> Result<(), P::Error> {
+    let me = Member { place, on, call };
     match what {
-        Composed::Barrier => mpich_barrier(plan, place, on),
-        Composed::Bcast => mpich_bcast(plan, place, on, call, Span::output(call.bytes)),
-        Composed::Reduce => mpich_reduce(plan, place, on, call, vectors(call)),
-        Composed::Allreduce => mpich_allreduce(plan, place, on, call, vectors(call)),
+        Composed::Barrier => mpich_barrier(plan, me),
+        Composed::Bcast => mpich_bcast(plan, me, Span::output(call.bytes)),
+        Composed::Reduce => mpich_reduce(plan, me, vectors(call)),
+        Composed::Allreduce => mpich_allreduce(plan, me, vectors(call)),
     }
 }
 
@@ -58,11 +59,12 @@ pub fn han<P: Plan>(
     on: OnNodes,
     (what, call): (Composed, Call),
 ) -> Result<(), P::Error> {
+    let me = Member { place, on, call };
     match what {
-        Composed::Barrier => han_barrier(plan, place, on),
-        Composed::Bcast => han_bcast(plan, place, on, call, Span::output(call.bytes)),
-        Composed::Reduce => han_reduce(plan, place, on, call, vectors(call)),
-        Composed::Allreduce => han_allreduce(plan, place, on, call, vectors(call)),
+        Composed::Barrier => han_barrier(plan, me),
+        Composed::Bcast => han_bcast(plan, me, Span::output(call.bytes)),
+        Composed::Reduce => han_reduce(plan, me, vectors(call)),
+        Composed::Allreduce => han_allreduce(plan, me, vectors(call)),
     }
 }
 
@@ -78,45 +80,63 @@ impl OnNodes {
     pub const fn nodes(self, ranks: u32) -> u32 {
         ranks / self.each
     }
+}
 
-    /// A rank among those of its node.
-    const fn inner(self, place: Place) -> Place {
-        Place { rank: place.rank % self.each, size: self.each }
+/// A rank in a call.
+#[derive(Clone, Copy)]
+struct Member {
+    place: Place,
+    on: OnNodes,
+    call: Call,
+}
+
+impl Member {
+    /// How many nodes there are.
+    const fn nodes(self) -> u32 {
+        self.on.nodes(self.call.ranks)
     }
 
-    /// The ranks of a node as a plan of theirs, from a phase on or in the one that the plan is in.
-    fn inside<P: Plan>(
-        self,
-        plan: &mut P,
-        place: Place,
-        phase: Option<u8>,
-    ) -> Among<'_, P, impl Fn(u32) -> u32> {
-        let first = place.rank - place.rank % self.each;
-        let rank = move |index| first + index;
-        match phase {
-            Some(phase) => Among::new(plan, phase, rank),
-            None => Among::in_its_phase(plan, rank),
-        }
+    /// The rank among those of its node.
+    const fn inner(self) -> Place {
+        Place { rank: self.place.rank % self.on.each, size: self.on.each }
     }
 
-    /// A node among all.
-    const fn outer(self, place: Place) -> Place {
-        Place { rank: place.rank / self.each, size: self.nodes(place.size) }
+    /// Its node among all.
+    const fn outer(self) -> Place {
+        Place { rank: self.place.rank / self.on.each, size: self.on.nodes(self.place.size) }
+    }
+
+    /// The same call among the ranks of a node.
+    const fn call_inside(self) -> Call {
+        self.call.on(self.on.each)
+    }
+
+    /// The same call among nodes.
+    const fn call_across(self) -> Call {
+        self.call.on(self.nodes())
+    }
+
+    /// The ranks of its node as a plan of theirs, from a phase on or in the one that the plan is in.
+    fn inside<P: Plan>(self, plan: &mut P, phase: Option<u8>) -> Among<'_, P, impl Fn(u32) -> u32> {
+        let first = self.place.rank - self.inner().rank;
+        among(plan, phase, move |index| first + index)
     }
 
     /// The first ranks of nodes as a plan of theirs, if this rank is one.
     fn across<P: Plan>(
         self,
         plan: &mut P,
-        place: Place,
         phase: Option<u8>,
     ) -> Option<Among<'_, P, impl Fn(u32) -> u32>> {
-        let rank = move |node| node * self.each;
-        let first = place.rank.is_multiple_of(self.each);
-        first.then(|| match phase {
-            Some(phase) => Among::new(plan, phase, rank),
-            None => Among::in_its_phase(plan, rank),
-        })
+        let is_first = self.inner().rank == 0;
+        is_first.then(|| among(plan, phase, move |node| node * self.on.each))
+    }
+}
+
+fn among<P: Plan, R: Fn(u32) -> u32>(plan: &mut P, phase: Option<u8>, rank: R) -> Among<'_, P, R> {
+    match phase {
+        Some(phase) => Among::new(plan, phase, rank),
+        None => Among::in_its_phase(plan, rank),
     }
 }
 
@@ -133,60 +153,38 @@ fn release_pieces<P: Plan>(plan: &mut P, inner: Place, data: Span) -> Result<(),
 }
 
 /// MPICH's allreduce.
-fn mpich_allreduce<P: Plan>(
-    plan: &mut P,
-    place: Place,
-    on: OnNodes,
-    call: Call,
-    vectors: Vectors,
-) -> Result<(), P::Error> {
-    let nodes = on.nodes(call.ranks);
-    if mpich::composed_allreduce(call, nodes) == Composition::Flat {
-        return allreduce::run(plan, place, mpich::allreduce(call), vectors);
+fn mpich_allreduce<P: Plan>(plan: &mut P, me: Member, vectors: Vectors) -> Result<(), P::Error> {
+    if mpich::composed_allreduce(me.call, me.nodes()) == Composition::Flat {
+        return allreduce::run(plan, me.place, mpich::allreduce(me.call), vectors);
     }
-    gather_pieces(&mut on.inside(plan, place, Some(0)), on.inner(place), vectors)?;
-    if let Some(mut plan) = on.across(plan, place, Some(PHASES)) {
-        let how = mpich::allreduce(call.on(nodes));
+    gather_pieces(&mut me.inside(plan, Some(0)), me.inner(), vectors)?;
+    if let Some(mut plan) = me.across(plan, Some(PHASES)) {
+        let how = mpich::allreduce(me.call_across());
         let of_nodes = Vectors { input: vectors.output, ..vectors };
-        allreduce::run(&mut plan, on.outer(place), how, of_nodes)?;
+        allreduce::run(&mut plan, me.outer(), how, of_nodes)?;
     }
-    release_pieces(&mut on.inside(plan, place, Some(2 * PHASES)), on.inner(place), vectors.output)
+    release_pieces(&mut me.inside(plan, Some(2 * PHASES)), me.inner(), vectors.output)
 }
 
 /// MPICH's broadcast.
-fn mpich_bcast<P: Plan>(
-    plan: &mut P,
-    place: Place,
-    on: OnNodes,
-    call: Call,
-    data: Span,
-) -> Result<(), P::Error> {
-    let nodes = on.nodes(call.ranks);
-    if mpich::composed_bcast(call, nodes) == Composition::Flat {
-        return bcast::run(plan, place, mpich::bcast(call), 0, data);
+fn mpich_bcast<P: Plan>(plan: &mut P, me: Member, data: Span) -> Result<(), P::Error> {
+    if mpich::composed_bcast(me.call, me.nodes()) == Composition::Flat {
+        return bcast::run(plan, me.place, mpich::bcast(me.call), 0, data);
     }
-    if let Some(mut plan) = on.across(plan, place, Some(0)) {
-        bcast::run(&mut plan, on.outer(place), mpich::bcast(call.on(nodes)), 0, data)?;
+    if let Some(mut plan) = me.across(plan, Some(0)) {
+        bcast::run(&mut plan, me.outer(), mpich::bcast(me.call_across()), 0, data)?;
     }
-    release_pieces(&mut on.inside(plan, place, Some(PHASES)), on.inner(place), data)
+    release_pieces(&mut me.inside(plan, Some(PHASES)), me.inner(), data)
 }
 
 /// MPICH's reduction.
-fn mpich_reduce<P: Plan>(
-    plan: &mut P,
-    place: Place,
-    on: OnNodes,
-    call: Call,
-    vectors: Vectors,
-) -> Result<(), P::Error> {
-    let nodes = on.nodes(call.ranks);
-    let composition = mpich::composed_reduce(call, nodes);
+fn mpich_reduce<P: Plan>(plan: &mut P, me: Member, vectors: Vectors) -> Result<(), P::Error> {
+    let composition = mpich::composed_reduce(me.call, me.nodes());
     if composition == Composition::Flat {
-        return reduce::run(plan, place, mpich::reduce(call), 0, vectors);
+        return reduce::run(plan, me.place, mpich::reduce(me.call), 0, vectors);
     }
-    let inner = on.inner(place);
     // The node of the root may be the last one to reduce, with what has come from the others.
-    let late = composition == Composition::AroundRoot && place.rank < on.each;
+    let late = composition == Composition::AroundRoot && me.outer().rank == 0;
     let of_node = vectors.place(2);
     let apart = |input: Span, output: Span| Vectors {
         input,
@@ -196,46 +194,44 @@ fn mpich_reduce<P: Plan>(
     };
     if !late {
         let own = apart(vectors.input, of_node);
-        gather_pieces(&mut on.inside(plan, place, Some(0)), inner, own)?;
+        gather_pieces(&mut me.inside(plan, Some(0)), me.inner(), own)?;
     }
-    if let Some(mut plan) = on.across(plan, place, Some(PHASES)) {
+    if let Some(mut plan) = me.across(plan, Some(PHASES)) {
         let input = if late { vectors.input } else { of_node };
         let output = if late { vectors.place(0) } else { vectors.output };
-        reduce::run(
-            &mut plan,
-            on.outer(place),
-            mpich::reduce(call.on(nodes)),
-            0,
-            apart(input, output),
-        )?;
+        let how = mpich::reduce(me.call_across());
+        reduce::run(&mut plan, me.outer(), how, 0, apart(input, output))?;
     }
     if late {
-        let input = if place.rank == 0 { vectors.place(0) } else { vectors.input };
+        let input = if me.place.rank == 0 { vectors.place(0) } else { vectors.input };
         let last = apart(input, vectors.output);
-        gather_pieces(&mut on.inside(plan, place, Some(2 * PHASES)), inner, last)?;
+        gather_pieces(&mut me.inside(plan, Some(2 * PHASES)), me.inner(), last)?;
     }
     Ok(())
 }
 
 /// MPICH's barrier.
-fn mpich_barrier<P: Plan>(plan: &mut P, place: Place, on: OnNodes) -> Result<(), P::Error> {
-    let (inner, none) = (on.inner(place), Span::EMPTY);
+fn mpich_barrier<P: Plan>(plan: &mut P, me: Member) -> Result<(), P::Error> {
+    let (inner, none) = (me.inner(), Span::EMPTY);
     let empty = Vectors { input: none, output: none, width: 1, scratch: 0 };
     let shape = forms::Tree::Heap(BCAST_WIDTH);
-    tree::reduce(&mut on.inside(plan, place, Some(0)), inner, shape, 0, empty, 1)?;
-    if let Some(mut plan) = on.across(plan, place, Some(PHASES)) {
-        barrier::run(&mut plan, on.outer(place), mpich::barrier())?;
+    tree::reduce(&mut me.inside(plan, Some(0)), inner, shape, 0, empty, 1)?;
+    if let Some(mut plan) = me.across(plan, Some(PHASES)) {
+        barrier::run(&mut plan, me.outer(), mpich::barrier())?;
     }
-    release_pieces(&mut on.inside(plan, place, Some(2 * PHASES)), inner, none)
+    release_pieces(&mut me.inside(plan, Some(2 * PHASES)), inner, none)
 }
 
-/// The segments that HAN cuts a vector into.
-fn segments(len: usize) -> impl Fn(usize) -> Option<(usize, usize)> {
-    let count = len.div_ceil(SEGMENT).max(1);
-    move |number| {
-        let at = number * SEGMENT;
-        (number < count).then(|| (at, SEGMENT.min(len - at)))
-    }
+/// How many segments HAN cuts a vector into.
+fn segments(len: usize) -> usize {
+    len.div_ceil(SEGMENT).max(1)
+}
+
+/// The segment that a layer is at in a step if it begins so many steps after the first layer: where it is, and its length.
+fn segment(len: usize, step: usize, behind: usize) -> Option<(usize, usize)> {
+    let number = step.checked_sub(behind).filter(|&number| number < segments(len))?;
+    let at = number * SEGMENT;
+    Some((at, SEGMENT.min(len - at)))
 }
 
 /// Part of the vectors of a reduction, with scratch as far behind.
@@ -244,105 +240,97 @@ fn part(vectors: Vectors, (at, len): (usize, usize)) -> Vectors {
     Vectors { input: input.part(at, len), output: output.part(at, len), ..vectors }
 }
 
-/// HAN's allreduce: four layers, through which segments follow each other.
-fn han_allreduce<P: Plan>(
+/// HAN's reduction of a segment inside of a node.
+fn reduce_inside<P: Plan>(plan: &mut P, me: Member, vectors: Vectors) -> Result<(), P::Error> {
+    let how = open_mpi::reduce(me.call_inside().of(vectors.len()));
+    reduce::run(&mut me.inside(plan, None), me.inner(), how, 0, vectors)
+}
+
+/// HAN's reduction of a segment across nodes.
+fn reduce_across<P: Plan>(plan: &mut P, me: Member, vectors: Vectors) -> Result<(), P::Error> {
+    let Some(mut plan) = me.across(plan, None) else { return Ok(()) };
+    let how = open_mpi::han_reduce(me.call_across().of(vectors.len()));
+    reduce::run(&mut plan, me.outer(), how, 0, vectors)
+}
+
+/// HAN's broadcast of a segment inside of a node.
+fn bcast_inside<P: Plan>(plan: &mut P, me: Member, data: Span) -> Result<(), P::Error> {
+    let how = open_mpi::bcast(me.call_inside().of(data.len));
+    bcast::run(&mut me.inside(plan, None), me.inner(), how, 0, data)
+}
+
+/// HAN's broadcast of a segment across nodes.
+fn bcast_across<P: Plan>(
     plan: &mut P,
-    place: Place,
-    on: OnNodes,
-    call: Call,
-    vectors: Vectors,
+    me: Member,
+    how: forms::Bcast,
+    data: Span,
 ) -> Result<(), P::Error> {
-    let (segment, inner, nodes) = (segments(call.bytes), on.inner(place), on.nodes(call.ranks));
-    let count = call.bytes.div_ceil(SEGMENT).max(1);
+    let Some(mut plan) = me.across(plan, None) else { return Ok(()) };
+    bcast::run(&mut plan, me.outer(), how, 0, data)
+}
+
+/// HAN's allreduce: four layers, through which segments follow each other.
+fn han_allreduce<P: Plan>(plan: &mut P, me: Member, vectors: Vectors) -> Result<(), P::Error> {
+    let bytes = me.call.bytes;
     // Step i brings segment i to the ranks of nodes; three steps before, it was reduced inside of them.
-    for step in 0..count + 3 {
-        let of = |behind: usize| step.checked_sub(behind).and_then(&segment);
-        if let Some((at, len)) = of(2)
-            && let Some(mut plan) = on.across(plan, place, None)
-        {
+    for step in 0..segments(bytes) + 3 {
+        if let Some((at, len)) = segment(bytes, step, 2) {
             let data = vectors.output.part(at, len);
-            bcast::run(&mut plan, on.outer(place), open_mpi::han_bcast(nodes), 0, data)?;
+            bcast_across(plan, me, open_mpi::han_bcast(me.nodes()), data)?;
         }
-        if let Some(window) = of(1)
-            && let Some(mut plan) = on.across(plan, place, None)
-        {
-            let how = open_mpi::han_reduce(call.on(nodes).of(window.1));
+        if let Some(window) = segment(bytes, step, 1) {
             let own = part(vectors, window);
-            reduce::run(&mut plan, on.outer(place), how, 0, Vectors { input: own.output, ..own })?;
+            reduce_across(plan, me, Vectors { input: own.output, ..own })?;
         }
-        if let Some(window) = of(0) {
-            let how = open_mpi::reduce(call.on(on.each).of(window.1));
-            let own = part(vectors, window);
-            reduce::run(&mut on.inside(plan, place, None), inner, how, 0, own)?;
+        if let Some(window) = segment(bytes, step, 0) {
+            reduce_inside(plan, me, part(vectors, window))?;
         }
-        if let Some((at, len)) = of(3) {
-            let how = open_mpi::bcast(call.on(on.each).of(len));
-            let data = vectors.output.part(at, len);
-            bcast::run(&mut on.inside(plan, place, None), inner, how, 0, data)?;
+        if let Some((at, len)) = segment(bytes, step, 3) {
+            bcast_inside(plan, me, vectors.output.part(at, len))?;
         }
     }
     Ok(())
 }
 
 /// HAN's broadcast.
-fn han_bcast<P: Plan>(
-    plan: &mut P,
-    place: Place,
-    on: OnNodes,
-    call: Call,
-    data: Span,
-) -> Result<(), P::Error> {
-    let (segment, inner, nodes) = (segments(call.bytes), on.inner(place), on.nodes(call.ranks));
-    for step in 0..=call.bytes.div_ceil(SEGMENT).max(1) {
-        if let Some((at, len)) = segment(step)
-            && let Some(mut plan) = on.across(plan, place, None)
-        {
-            let tuned = open_mpi::bcast(call.on(nodes).of(len));
-            let how = if step == 0 { tuned } else { open_mpi::han_bcast(nodes) };
-            bcast::run(&mut plan, on.outer(place), how, 0, data.part(at, len))?;
+fn han_bcast<P: Plan>(plan: &mut P, me: Member, data: Span) -> Result<(), P::Error> {
+    for step in 0..=segments(data.len) {
+        if let Some((at, len)) = segment(data.len, step, 0) {
+            let how = match step {
+                0 => open_mpi::bcast(me.call_across().of(len)),
+                _ => open_mpi::han_bcast(me.nodes()),
+            };
+            bcast_across(plan, me, how, data.part(at, len))?;
         }
-        if let Some((at, len)) = step.checked_sub(1).and_then(&segment) {
-            let how = open_mpi::bcast(call.on(on.each).of(len));
-            bcast::run(&mut on.inside(plan, place, None), inner, how, 0, data.part(at, len))?;
+        if let Some((at, len)) = segment(data.len, step, 1) {
+            bcast_inside(plan, me, data.part(at, len))?;
         }
     }
     Ok(())
 }
 
 /// HAN's reduction. `vectors` has room for one more in scratch behind what both layers need.
-fn han_reduce<P: Plan>(
-    plan: &mut P,
-    place: Place,
-    on: OnNodes,
-    call: Call,
-    vectors: Vectors,
-) -> Result<(), P::Error> {
-    let (segment, inner, nodes) = (segments(call.bytes), on.inner(place), on.nodes(call.ranks));
-    let of_node = vectors.place(0);
+fn han_reduce<P: Plan>(plan: &mut P, me: Member, vectors: Vectors) -> Result<(), P::Error> {
+    let (bytes, of_node) = (me.call.bytes, vectors.place(0));
     let behind = Vectors { scratch: vectors.scratch + vectors.len(), ..vectors };
-    for step in 0..=call.bytes.div_ceil(SEGMENT).max(1) {
-        if let Some(window) = step.checked_sub(1).and_then(&segment)
-            && let Some(mut plan) = on.across(plan, place, None)
-        {
-            let how = open_mpi::han_reduce(call.on(nodes).of(window.1));
-            let own = part(Vectors { input: of_node, ..behind }, window);
-            reduce::run(&mut plan, on.outer(place), how, 0, own)?;
+    for step in 0..=segments(bytes) {
+        if let Some(window) = segment(bytes, step, 1) {
+            reduce_across(plan, me, part(Vectors { input: of_node, ..behind }, window))?;
         }
-        if let Some(window) = segment(step) {
-            let how = open_mpi::reduce(call.on(on.each).of(window.1));
-            let own = part(Vectors { output: of_node, ..behind }, window);
-            reduce::run(&mut on.inside(plan, place, None), inner, how, 0, own)?;
+        if let Some(window) = segment(bytes, step, 0) {
+            reduce_inside(plan, me, part(Vectors { output: of_node, ..behind }, window))?;
         }
     }
     Ok(())
 }
 
 /// HAN's barrier: inside of nodes, across them, and inside again.
-fn han_barrier<P: Plan>(plan: &mut P, place: Place, on: OnNodes) -> Result<(), P::Error> {
-    let (inner, inside) = (on.inner(place), open_mpi::barrier(on.each));
-    barrier::run(&mut on.inside(plan, place, Some(0)), inner, inside)?;
-    if let Some(mut plan) = on.across(plan, place, Some(PHASES)) {
-        barrier::run(&mut plan, on.outer(place), open_mpi::barrier(on.nodes(place.size)))?;
+fn han_barrier<P: Plan>(plan: &mut P, me: Member) -> Result<(), P::Error> {
+    let (inner, inside) = (me.inner(), open_mpi::barrier(me.on.each));
+    barrier::run(&mut me.inside(plan, Some(0)), inner, inside)?;
+    if let Some(mut plan) = me.across(plan, Some(PHASES)) {
+        barrier::run(&mut plan, me.outer(), open_mpi::barrier(me.outer().size))?;
     }
-    barrier::run(&mut on.inside(plan, place, Some(2 * PHASES)), inner, inside)
+    barrier::run(&mut me.inside(plan, Some(2 * PHASES)), inner, inside)
 }

@@ -271,12 +271,7 @@ impl Jobs {
                 if failed[place] {
                     continue;
                 }
-                self.context.progress.note(&format!(
-                    "round {} of {}, {ranks} ranks: {}",
-                    round + 1,
-                    amount.rounds,
-                    contestant.name
-                ));
+                self.note("round", round, amount, ranks, &contestant.name);
                 match self.run(ranks, contestant, orders, amount.budget) {
                     Ok(lines) => {
                         for (order, line) in lines {
@@ -293,6 +288,12 @@ impl Jobs {
             }
         }
         Ok(figures)
+    }
+
+    /// Shows what is measured next: the round or job with this number from 0, and of whom.
+    fn note(&self, what: &str, number: usize, amount: &Amount, ranks: u32, name: &str) {
+        let (number, all) = (number + 1, amount.rounds);
+        self.context.progress.note(&format!("{what} {number} of {all}, {ranks} ranks: {name}"));
     }
 
     /// Whether another round ends in time, if it takes as long as those before. A first one is always taken.
@@ -326,12 +327,7 @@ impl Jobs {
             if !self.has_time(amount, begin, round, ranks) {
                 break;
             }
-            self.context.progress.note(&format!(
-                "job {} of {}, {ranks} ranks: {}",
-                round + 1,
-                amount.rounds,
-                contestant.name
-            ));
+            self.note("job", round, amount, ranks, &contestant.name);
             let by = format!("by:{}", algorithms.join(";"));
             let (lines, text) = self.lines(ranks, &contestant, &[by], orders, amount.budget)?;
             for order in orders {

@@ -71,6 +71,28 @@ pub fn children(relative: u32, reach: u32, size: u32) -> impl Iterator<Item = u3
         .filter(move |&child| child < size)
 }
 
+/// Ranks of a rank's part of a binomial tree: those below a relative rank, and itself.
+#[inline]
+pub fn below(relative: u32, size: u32) -> u32 {
+    reach(relative, size).min(size - relative)
+}
+
+/// The children of a rank in a binomial tree along which blocks go, each with the blocks of its part of the tree in
+/// `held`, where this rank has those of its own part one after the other. In the order of ranks counted from the root,
+/// `before` has the bytes in front of each block, and of all.
+pub(super) fn branches(
+    place: Place,
+    root: u32,
+    held: Span,
+    before: impl Fn(u32) -> usize,
+) -> impl Iterator<Item = (u32, Span)> {
+    let relative = place.relative(root);
+    children(relative, reach(relative, place.size), place.size).map(move |child| {
+        let (at, end) = (before(child), before(child + below(child, place.size)));
+        (place.absolute(child, root), held.part(at - before(relative), end - at))
+    })
+}
+
 /// The parts are scattered down a binomial tree and gathered by all around a ring: every rank
 /// sends about twice the data, whatever the number of ranks. (Barnett and others: "Interprocessor
 /// Collective Communication Library", 1994, after van de Geijn.)

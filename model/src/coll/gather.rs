@@ -1,6 +1,6 @@
 //! Gathers: the blocks of all ranks come to one.
 
-use super::bcast::{children, reach};
+use super::bcast::{below, branches, reach};
 use super::blocks::Blocks;
 use super::forms::Tree;
 use super::plan::{Place, Plan, Span};
@@ -24,7 +24,7 @@ pub fn linear<P: Plan>(
     plan.wait()
 }
 
-/// Bytes of scratch that `even` needs.
+/// Bytes of scratch that `even` needs, here or in a scatter.
 #[inline]
 pub const fn scratch(how: Tree, size: u32, block: usize) -> usize {
     match how {
@@ -83,24 +83,20 @@ pub(super) fn tree<P: Plan>(
     gathered: Span,
     before: impl Fn(u32) -> usize,
 ) -> Result<(), P::Error> {
-    let relative = place.relative(root);
-    let reach = reach(relative, place.size);
-    let end = |first: u32, reach: u32| first + reach.min(place.size - first);
-    let len = |first: u32, end: u32| before(end) - before(first);
-    for child in children(relative, reach, place.size) {
-        let theirs = len(child, end(child, child - relative));
-        plan.recv(place.absolute(child, root), gathered.part(len(relative, child), theirs))?;
+    for (child, theirs) in branches(place, root, gathered, &before) {
+        plan.recv(child, theirs)?;
     }
-    let last = end(relative, reach);
-    let is_leaf = last == relative + 1;
+    let relative = place.relative(root);
+    let ranks = below(relative, place.size);
+    let is_leaf = ranks == 1;
     if relative == 0 || !is_leaf {
         plan.copy(own, gathered.part(0, own.len));
         plan.wait()?;
     }
     if relative != 0 {
-        let parent = place.absolute(relative - reach, root);
-        let all = if is_leaf { own } else { gathered.part(0, len(relative, last)) };
-        plan.send(parent, all)?;
+        let len = before(relative + ranks) - before(relative);
+        let all = if is_leaf { own } else { gathered.part(0, len) };
+        plan.send(place.absolute(relative - reach(relative, place.size), root), all)?;
         return plan.wait();
     }
     Ok(())

@@ -24,7 +24,7 @@ mod trees;
 
 pub use exchange::{alltoall, alltoall_scratch};
 pub use prefix::{scan, scan_scratch, scan_within};
-pub use trees::{gather, gather_scratch, scatter, scatter_scratch};
+pub use trees::{gather, scatter, scratch as trees_scratch};
 
 /// An algorithm in layers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

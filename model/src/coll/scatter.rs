@@ -1,9 +1,12 @@
 //! Scatters: each rank gets its block from one.
 
-use super::bcast::{children, reach};
+use super::bcast::{below, branches, reach};
 use super::blocks::{Blocks, Even};
 use super::forms::Tree;
 use super::plan::{Place, Plan, Span};
+
+// A scatter needs as much as a gather.
+pub use super::gather::scratch;
 
 /// The root sends each block to its rank.
 pub fn linear<P: Plan>(
@@ -22,15 +25,6 @@ pub fn linear<P: Plan>(
     }
     plan.copy(blocks.span(root), own);
     plan.wait()
-}
-
-/// Bytes of scratch that `even` needs.
-#[inline]
-pub const fn scratch(how: Tree, size: u32, block: usize) -> usize {
-    match how {
-        Tree::Linear => 0,
-        Tree::Binomial => size as usize * block,
-    }
 }
 
 /// Blocks of the length of `own`, from `input`, which counts at the root only.
@@ -59,12 +53,12 @@ fn binomial<P: Plan>(
     let relative = place.relative(root);
     let block = own.len;
     let whole = Span::new(input.space, 0, place.size as usize * block);
-    let below = reach(relative, place.size).min(place.size - relative);
+    let ranks = below(relative, place.size);
     let held = match (relative, root) {
         (0, 0) => whole,
         // A leaf receives where the block belongs.
-        (1.., _) if below == 1 => own,
-        _ => Span::scratch(0, below as usize * block),
+        (1.., _) if ranks == 1 => own,
+        _ => Span::scratch(0, ranks as usize * block),
     };
     if relative == 0 && root != 0 {
         let (tail, head) = ((place.size - root) as usize * block, root as usize * block);
@@ -87,17 +81,14 @@ pub(super) fn tree<P: Plan>(
     before: impl Fn(u32) -> usize,
 ) -> Result<(), P::Error> {
     let relative = place.relative(root);
-    let reach = reach(relative, place.size);
-    let end = |first: u32, reach: u32| first + reach.min(place.size - first);
-    let len = |first: u32, end: u32| before(end) - before(first);
     if relative != 0 {
-        let all = held.part(0, len(relative, end(relative, reach)));
-        plan.recv(place.absolute(relative - reach, root), all)?;
+        let len = before(relative + below(relative, place.size)) - before(relative);
+        let parent = place.absolute(relative - reach(relative, place.size), root);
+        plan.recv(parent, held.part(0, len))?;
         plan.wait()?;
     }
-    for child in children(relative, reach, place.size) {
-        let theirs = len(child, end(child, child - relative));
-        plan.send(place.absolute(child, root), held.part(len(relative, child), theirs))?;
+    for (child, theirs) in branches(place, root, held, &before) {
+        plan.send(child, theirs)?;
     }
     Ok(())
 }

@@ -253,16 +253,21 @@ impl Communicator {
         }
         let _told = on.told(self, "gather", || Call::new("gather", way.algorithm(), own.len, root));
         let place = self.place();
+        let mut engine = on.begin(self, self.trees_scratch(way, root, own.len), None);
         match way {
-            Way::Form(how) => {
-                let scratch = gather::scratch(how, self.inner.size, own.len);
-                gather::even(&mut on.begin(self, scratch, None), place, how, root, own, blocks)
-            }
+            Way::Form(how) => gather::even(&mut engine, place, how, root, own, blocks),
             Way::Layered(how) => {
-                let nodes = self.nodes();
-                let scratch = layers::gather_scratch(nodes, how, place, root, own.len);
-                let mut engine = on.begin(self, scratch, None);
-                layers::gather(&mut engine, place, nodes, how, root, own, blocks)
+                layers::gather(&mut engine, place, self.nodes(), how, root, own, blocks)
+            }
+        }
+    }
+
+    /// Bytes of scratch of a gather or scatter of blocks of `block` bytes.
+    fn trees_scratch(&self, way: Way<Tree>, root: u32, block: usize) -> usize {
+        match way {
+            Way::Form(how) => gather::scratch(how, self.inner.size, block),
+            Way::Layered(how) => {
+                layers::trees_scratch(self.nodes(), how, self.place(), root, block)
             }
         }
     }
@@ -298,16 +303,11 @@ impl Communicator {
         let _told =
             on.told(self, "scatter", || Call::new("scatter", way.algorithm(), own.len, root));
         let place = self.place();
+        let mut engine = on.begin(self, self.trees_scratch(way, root, own.len), None);
         match way {
-            Way::Form(how) => {
-                let scratch = scatter::scratch(how, self.inner.size, own.len);
-                scatter::even(&mut on.begin(self, scratch, None), place, how, root, blocks, own)
-            }
+            Way::Form(how) => scatter::even(&mut engine, place, how, root, blocks, own),
             Way::Layered(how) => {
-                let nodes = self.nodes();
-                let scratch = layers::scatter_scratch(nodes, how, place, root, own.len);
-                let mut engine = on.begin(self, scratch, None);
-                layers::scatter(&mut engine, place, nodes, how, root, blocks, own)
+                layers::scatter(&mut engine, place, self.nodes(), how, root, blocks, own)
             }
         }
     }

@@ -4,11 +4,11 @@
 //! in the tree behind them. The root puts them where their ranks have them. Nodes may be of different sizes, and their ranks
 //! need not follow each other: blocks of a node that do go straight to their places.
 
-use super::super::bcast::reach;
+use super::super::bcast::below;
 use super::super::blocks::{Blocks, Even};
 use super::super::forms::Tree;
 use super::super::nodes::{Among, Nodes};
-use super::super::plan::{Copies, Place, Plan, Space, Span};
+use super::super::plan::{Copies, Place, Plan, Span};
 use super::super::{gather as up, scatter as down};
 use super::{Layered, OfMembers, PHASES, inside, leader};
 
@@ -65,7 +65,7 @@ impl<'a> Around<'a> {
             Tree::Binomial => {
                 let offsets = self.offsets();
                 let first = self.node.relative(self.root_node());
-                let last = first + reach(first, self.node.size).min(self.node.size - first);
+                let last = first + below(first, self.node.size);
                 offsets[last as usize] - offsets[first as usize]
             }
         }
@@ -97,31 +97,73 @@ impl<'a> Around<'a> {
         let follow = self.root_node() == 0 && self.nodes.are_consecutive();
         follow.then(|| Span::new(all.space, own, ranks as usize * self.block - own))
     }
+
+    /// The other nodes, counted from the root's, each with where the root has its blocks in scratch.
+    fn others(&self, offsets: &[usize]) -> impl Iterator<Item = (u32, Span)> {
+        (1..self.node.size).map(move |relative| {
+            let node = self.node.absolute(relative, self.root_node());
+            (node, Span::scratch(offsets[relative as usize], self.of(node)))
+        })
+    }
+
+    /// The blocks of a node that lie one after the other, that of its first rank in front.
+    fn counted(&self, node: u32, at: Span) -> Counted {
+        let first = self.nodes.index(leader(self.nodes, node, self.root));
+        let size = self.nodes.members(node).len() as u32;
+        Counted { at, block: self.block, first, size }
+    }
+
+    /// Copies the blocks of a node, which lie one after the other, to their places among those of all ranks.
+    fn unpack<P: Plan>(&self, plan: &mut P, (node, from): (u32, Span), all: Even) {
+        let members = self.nodes.members(node);
+        copy_blocks(plan, &self.counted(node, from), &OfMembers(all, members), members.len());
+    }
+
+    /// Copies the blocks of a node from their places among those of all ranks, so that they lie one after the other.
+    fn pack<P: Plan>(&self, plan: &mut P, all: Even, (node, into): (u32, Span)) {
+        let members = self.nodes.members(node);
+        copy_blocks(plan, &OfMembers(all, members), &self.counted(node, into), members.len());
+    }
+
+    /// The plan of the ranks of this node, from a phase on.
+    fn within<'p, P: Plan>(&self, plan: &'p mut P, phase: u8) -> Among<'p, P, impl Fn(u32) -> u32> {
+        let members = self.members;
+        Among::new(plan, phase, move |index| members[index as usize])
+    }
+
+    /// The plan of the first ranks of all nodes, from a phase on.
+    fn among<'p, P: Plan>(&self, plan: &'p mut P, phase: u8) -> Among<'p, P, impl Fn(u32) -> u32> {
+        let (nodes, root) = (self.nodes, self.root);
+        Among::new(plan, phase, move |node| leader(nodes, node, root))
+    }
 }
 
-/// Blocks that lie one after the other, counted from a rank.
+/// Blocks that lie one after the other, of so many ranks counted from one of them.
 struct Counted {
     at: Span,
     block: usize,
-    place: Place,
     first: u32,
+    size: u32,
 }
 
 impl Blocks for Counted {
     fn span(&self, rank: u32) -> Span {
-        let place = Place { rank, size: self.place.size };
+        let place = Place { rank, size: self.size };
         self.at.part(place.relative(self.first) as usize * self.block, self.block)
     }
 }
 
-/// Bytes of scratch that [`gather()`] needs on a rank.
-pub fn gather_scratch(
-    nodes: &Nodes,
-    how: Layered<Tree>,
-    place: Place,
-    root: u32,
-    block: usize,
-) -> usize {
+/// Copies the blocks of some ranks from where they lie to where they belong.
+fn copy_blocks<P: Plan>(plan: &mut P, from: &impl Blocks, into: &impl Blocks, ranks: usize) {
+    let mut copies = Copies::default();
+    for rank in 0..ranks as u32 {
+        copies.add(plan, from.span(rank), into.span(rank));
+    }
+    copies.finish(plan);
+}
+
+/// Bytes of scratch that [`gather()`] or [`scatter()`] needs on a rank.
+pub fn scratch(nodes: &Nodes, how: Layered<Tree>, place: Place, root: u32, block: usize) -> usize {
     Around::new(nodes, place, root, block).scratch(how, place.size)
 }
 
@@ -145,89 +187,77 @@ pub fn gather<P: Plan>(
     let alone = inner.size == 1 && !is_root;
     let of_node = if alone { own } else { Span::scratch(0, around.of(node.rank)) };
     if !alone {
-        let mut within = Among::new(plan, 0, |index| members[index as usize]);
-        let counted = Counted { at: of_node, block, place: inner, first: top };
+        let mut within = around.within(plan, 0);
         match how.within {
             Tree::Linear if is_root => {
                 up::linear(&mut within, inner, top, own, &OfMembers(output, members))?;
             }
-            Tree::Linear => up::linear(&mut within, inner, top, own, &counted)?,
+            Tree::Linear => {
+                up::linear(&mut within, inner, top, own, &around.counted(node.rank, of_node))?;
+            }
             Tree::Binomial => {
                 up::tree(&mut within, inner, top, own, of_node, |rank| rank as usize * block)?;
                 if is_root {
-                    place_all(plan, &counted, &OfMembers(output, members), inner.size);
+                    around.unpack(&mut within, (node.rank, of_node), output);
                 }
             }
         }
     }
+    if is_root {
+        return receive_from_nodes(plan, &around, how.among, output, place.size);
+    }
     if !around.is_first() {
         return Ok(());
     }
-    let offsets = around.offsets();
-    let root_node = around.root_node();
-    let mut among = Among::new(plan, PHASES, |node| leader(nodes, node, root));
-    if !is_root {
-        return match how.among {
-            Tree::Linear => {
-                among.send(root_node, of_node)?;
-                among.wait()
-            }
-            Tree::Binomial => {
-                let held = Span::scratch(0, around.below(how.among));
-                up::tree(&mut among, node, root_node, of_node, held, |rank| offsets[rank as usize])
-            }
-        };
-    }
-    let others = || (1..node.size).map(|relative| (relative, node.absolute(relative, root_node)));
-    let packed = |relative: u32, node| Span::scratch(offsets[relative as usize], around.of(node));
-    // The nodes whose blocks have to be put in their places.
-    let straight = match how.among {
+    let mut among = around.among(plan, PHASES);
+    match how.among {
         Tree::Linear => {
-            for (relative, node) in others() {
-                let straight = around.in_one_piece(node, output);
-                among.recv(node, straight.unwrap_or_else(|| packed(relative, node)))?;
-            }
-            among.wait()?;
-            false
+            among.send(around.root_node(), of_node)?;
+            among.wait()
         }
         Tree::Binomial => {
-            let straight = around.others_in_one_piece(output, place.size);
+            let offsets = around.offsets();
+            let held = Span::scratch(0, around.below(how.among));
+            let before = |node: u32| offsets[node as usize];
+            up::tree(&mut among, node, around.root_node(), of_node, held, before)
+        }
+    }
+}
+
+/// The root's part among nodes: blocks come, and are put in their places where they do not come there.
+fn receive_from_nodes<P: Plan>(
+    plan: &mut P,
+    around: &Around<'_>,
+    how: Tree,
+    output: Even,
+    ranks: u32,
+) -> Result<(), P::Error> {
+    let node = around.node;
+    let offsets = around.offsets();
+    let mut among = around.among(plan, PHASES);
+    match how {
+        Tree::Linear => {
+            for (node, packed) in around.others(&offsets) {
+                among.recv(node, around.in_one_piece(node, output).unwrap_or(packed))?;
+            }
+            among.wait()?;
+            for (node, packed) in around.others(&offsets) {
+                if around.in_one_piece(node, output).is_none() {
+                    around.unpack(&mut among, (node, packed), output);
+                }
+            }
+        }
+        Tree::Binomial => {
+            let straight = around.others_in_one_piece(output, ranks);
             let held = straight.unwrap_or_else(|| Span::scratch(0, offsets[node.size as usize]));
-            let own = held.part(0, 0);
-            up::tree(&mut among, node, root_node, own, held, |rank| offsets[rank as usize])?;
-            straight.is_some()
+            let (own, before) = (held.part(0, 0), |node: u32| offsets[node as usize]);
+            up::tree(&mut among, node, around.root_node(), own, held, before)?;
+            for packed in around.others(&offsets).filter(|_| straight.is_none()) {
+                around.unpack(&mut among, packed, output);
+            }
         }
-    };
-    for (relative, node) in others().filter(|_| !straight) {
-        if how.among == Tree::Linear && around.in_one_piece(node, output).is_some() {
-            continue;
-        }
-        let members = nodes.members(node);
-        let (size, at) = (members.len() as u32, packed(relative, node));
-        let from = Counted { at, block, place: Place { rank: 0, size }, first: 0 };
-        place_all(plan, &from, &OfMembers(output, members), size);
     }
     Ok(())
-}
-
-/// Copies the blocks of some ranks from where they lie to where they belong.
-fn place_all<P: Plan>(plan: &mut P, from: &impl Blocks, into: &impl Blocks, ranks: u32) {
-    let mut copies = Copies::default();
-    for rank in 0..ranks {
-        copies.add(plan, from.span(rank), into.span(rank));
-    }
-    copies.finish(plan);
-}
-
-/// Bytes of scratch that [`scatter()`] needs on a rank.
-pub fn scatter_scratch(
-    nodes: &Nodes,
-    how: Layered<Tree>,
-    place: Place,
-    root: u32,
-    block: usize,
-) -> usize {
-    Around::new(nodes, place, root, block).scratch(how, place.size)
 }
 
 /// Brings each rank its block, of the length of `own`, from `input`, which counts at the root only.
@@ -254,35 +284,36 @@ pub fn scatter<P: Plan>(
         send_to_nodes(plan, &around, how.among, input, place.size)?;
         of_node.at = place.size as usize * block - of_node.len;
     } else if around.is_first() {
-        let root_node = around.root_node();
-        let mut among = Among::new(plan, 0, |node| leader(nodes, node, root));
+        let mut among = around.among(plan, 0);
         let held = Span::scratch(0, around.below(how.among));
         let held = if held.len == block { own } else { held };
         match how.among {
             Tree::Linear => {
-                among.recv(root_node, held)?;
+                among.recv(around.root_node(), held)?;
                 among.wait()?;
             }
             Tree::Binomial => {
                 let offsets = around.offsets();
-                down::tree(&mut among, node, root_node, held, |rank| offsets[rank as usize])?;
+                let before = |node: u32| offsets[node as usize];
+                down::tree(&mut among, node, around.root_node(), held, before)?;
             }
         }
         of_node = held.part(0, of_node.len);
     }
-    let mut within = Among::new(plan, PHASES, |index| members[index as usize]);
-    let counted = Counted { at: of_node, block, place: inner, first: top };
+    let mut within = around.within(plan, PHASES);
     match how.within {
         Tree::Linear if is_root => {
             down::linear(&mut within, inner, top, &OfMembers(input, members), own)
         }
-        Tree::Linear => down::linear(&mut within, inner, top, &counted, own),
+        Tree::Linear => {
+            down::linear(&mut within, inner, top, &around.counted(node.rank, of_node), own)
+        }
         Tree::Binomial => {
             if is_root {
-                place_all(&mut within, &OfMembers(input, members), &counted, inner.size);
+                around.pack(&mut within, input, (node.rank, of_node));
             }
             let relative = inner.relative(top);
-            let leaf = relative != 0 && reach(relative, inner.size).min(inner.size - relative) == 1;
+            let leaf = relative != 0 && below(relative, inner.size) == 1;
             let held = if leaf { own } else { of_node };
             down::tree(&mut within, inner, top, held, |rank| rank as usize * block)?;
             within.copy(held.part(0, block), own);
@@ -299,38 +330,28 @@ fn send_to_nodes<P: Plan>(
     input: Even,
     ranks: u32,
 ) -> Result<(), P::Error> {
-    let &Around { nodes, node, root, block, .. } = around;
-    let root_node = around.root_node();
+    let node = around.node;
     let offsets = around.offsets();
-    let mut among = Among::new(plan, 0, |node| leader(nodes, node, root));
-    let others = || (1..node.size).map(|relative| (relative, node.absolute(relative, root_node)));
-    let pack = |plan: &mut Among<'_, P, _>, relative: u32, node| {
-        let members = nodes.members(node);
-        let (size, len) = (members.len() as u32, around.of(node));
-        let at = Span::scratch(offsets[relative as usize], len);
-        let into = Counted { at, block, place: Place { rank: 0, size }, first: 0 };
-        place_all(plan, &OfMembers(input, members), &into, size);
-        at
-    };
+    let mut among = around.among(plan, 0);
     match how {
         Tree::Linear => {
-            for (relative, node) in others() {
-                let from = match around.in_one_piece(node, input) {
-                    Some(straight) => straight,
-                    None => pack(&mut among, relative, node),
-                };
-                among.send(node, from)?;
+            for (node, packed) in around.others(&offsets) {
+                let straight = around.in_one_piece(node, input);
+                if straight.is_none() {
+                    around.pack(&mut among, input, (node, packed));
+                }
+                among.send(node, straight.unwrap_or(packed))?;
             }
             Ok(())
         }
         Tree::Binomial => {
-            let held = around.others_in_one_piece(input, ranks).unwrap_or_else(|| {
-                for (relative, node) in others() {
-                    pack(&mut among, relative, node);
-                }
-                Span::new(Space::Scratch, 0, offsets[node.size as usize])
-            });
-            down::tree(&mut among, node, root_node, held, |rank| offsets[rank as usize])
+            let straight = around.others_in_one_piece(input, ranks);
+            for packed in around.others(&offsets).filter(|_| straight.is_none()) {
+                around.pack(&mut among, input, packed);
+            }
+            let held = straight.unwrap_or_else(|| Span::scratch(0, offsets[node.size as usize]));
+            let before = |node: u32| offsets[node as usize];
+            down::tree(&mut among, node, around.root_node(), held, before)
         }
     }
 }

@@ -180,7 +180,7 @@ pub fn gather(
     let plan = |plan: &mut Recorder<_>, place| {
         layers::gather(plan, place, nodes, how, root, Span::input(len), blocks)
     };
-    let scratch = |rank| layers::gather_scratch(nodes, how, Place { rank, size }, root, len);
+    let scratch = |rank| layers::trees_scratch(nodes, how, Place { rank, size }, root, len);
     any_gather(record(size, plan)?, root, len * size as usize, &blocks, scratch)
 }
 
@@ -199,7 +199,7 @@ pub fn scatter(
     let plan = |plan: &mut Recorder<_>, place| {
         layers::scatter(plan, place, nodes, how, root, blocks, Span::output(len))
     };
-    let scratch = |rank| layers::scatter_scratch(nodes, how, Place { rank, size }, root, len);
+    let scratch = |rank| layers::trees_scratch(nodes, how, Place { rank, size }, root, len);
     any_scatter(record(size, plan)?, root, len * size as usize, &blocks, scratch)
 }
 

@@ -5,10 +5,17 @@
 //! ranks where the result is everybody's.
 
 pub mod alike;
+mod blocks;
 pub mod layers;
 
 use std::convert::Infallible;
 use std::ops::Range;
+
+pub use blocks::{allgather, allgatherv, alltoall, alltoallv, gather, gatherv, scatter, scatterv};
+pub(crate) use blocks::{any_allgather, any_gather};
+use blocks::{
+    any_alltoall, any_scatter, elements, expect_blocks, of_input, own_or_input, own_or_output,
+};
 
 use super::blocks::{Blocks, Even, Packed, Placed};
 use super::forms::{
@@ -107,16 +114,6 @@ pub(crate) const fn data(element: u64, len: usize) -> Piece {
     Piece { len, element, combined: Combined::DATA }
 }
 
-/// A memory of `len` bytes with data where the blocks are.
-fn placed(len: usize, size: u32, blocks: &impl Blocks, element: impl Fn(u32) -> u64) -> Memory {
-    let mut memory = Memory::new(len);
-    for rank in 0..size {
-        let span = blocks.span(rank);
-        memory.write(span.at, &[data(element(rank), span.len)]);
-    }
-    memory
-}
-
 /// The plans of barriers: nobody leaves before the last has come, which is tried with one rank that never comes.
 ///
 /// # Errors
@@ -127,7 +124,13 @@ pub fn barrier(size: u32, how: Barrier) -> Result<Proof, Flaw> {
 
 pub(crate) fn any_barrier(all: Vec<Steps>) -> Result<Proof, Flaw> {
     let size = all.len() as u32;
-    for absent in [0, size / 2, size - 1] {
+    barrier_without(all, [0, size / 2, size - 1])
+}
+
+/// Barriers with each of these ranks as the one that never comes.
+fn barrier_without(all: Vec<Steps>, absent: impl IntoIterator<Item = u32>) -> Result<Proof, Flaw> {
+    let size = all.len() as u32;
+    for absent in absent {
         let mut others = all.clone();
         others[absent as usize] = Steps::default();
         match follow(others, |_, _| Spaces::default()) {
@@ -299,249 +302,6 @@ pub(crate) fn any_allreduce(
     Ok(proof(outcome))
 }
 
-/// Gathers of blocks of `len` bytes each.
-///
-/// # Errors
-/// The first [`Flaw`].
-pub fn gather(size: u32, how: Tree, root: u32, len: usize) -> Result<Proof, Flaw> {
-    let blocks = Even { space: Space::Output, len };
-    let plan = |plan: &mut Recorder<_>, place| {
-        gather::even(plan, place, how, root, Span::input(len), blocks)
-    };
-    let total = len * size as usize;
-    let scratch = |_| gather::scratch(how, size, len);
-    any_gather(record(size, plan)?, root, total, &blocks, scratch)
-}
-
-/// Gathers of blocks that the user placed in `total` bytes.
-///
-/// # Errors
-/// The first [`Flaw`].
-pub fn gatherv(blocks: &Placed<'_>, root: u32, total: usize) -> Result<Proof, Flaw> {
-    let size = blocks.counts.len() as u32;
-    let own = |rank| Span::input(blocks.len(rank));
-    let plan = |plan: &mut Recorder<_>, place: Place| {
-        gather::linear(plan, place, root, own(place.rank), blocks)
-    };
-    any_gather(record(size, plan)?, root, total, blocks, |_| 0)
-}
-
-/// Blocks are consecutive elements, so that neighbours are one piece.
-fn elements(size: u32, blocks: &impl Blocks) -> Vec<u64> {
-    let next = |sum: &mut u64, rank| {
-        let first = *sum;
-        *sum += blocks.len(rank) as u64;
-        Some(first)
-    };
-    (0..size).scan(0, next).collect()
-}
-
-pub(crate) fn any_gather(
-    steps: Vec<Steps>,
-    root: u32,
-    total: usize,
-    blocks: &impl Blocks,
-    scratch: impl Fn(u32) -> usize,
-) -> Result<Proof, Flaw> {
-    let size = steps.len() as u32;
-    let elements = elements(size, blocks);
-    let outcome = follow(steps, |rank, _| Spaces {
-        input: Memory::of(&[data(elements[rank as usize], blocks.len(rank))]),
-        output: Memory::new(if rank == root { total } else { 0 }),
-        scratch: scratch(rank),
-    })?;
-    expect_blocks(&outcome, root, blocks, &elements)?;
-    Ok(proof(outcome))
-}
-
-fn expect_blocks(
-    outcome: &Outcome,
-    rank: u32,
-    blocks: &impl Blocks,
-    elements: &[u64],
-) -> Result<(), Flaw> {
-    // Neighbours that are consecutive elements are looked at together.
-    let (mut at, mut len, mut first) = (0, 0, 0);
-    for (block, &element) in (0..).zip(elements) {
-        let span = blocks.span(block);
-        if span.at == at + len && element == first + len as u64 {
-            len += span.len;
-            continue;
-        }
-        expect(outcome, rank, (at, len), first, &Of::Data)?;
-        (at, len, first) = (span.at, span.len, element);
-    }
-    expect(outcome, rank, (at, len), first, &Of::Data)
-}
-
-/// Scatters of blocks of `len` bytes each.
-///
-/// # Errors
-/// The first [`Flaw`].
-pub fn scatter(size: u32, how: Tree, root: u32, len: usize) -> Result<Proof, Flaw> {
-    let blocks = Even { space: Space::Input, len };
-    let plan = |plan: &mut Recorder<_>, place| {
-        scatter::even(plan, place, how, root, blocks, Span::output(len))
-    };
-    let total = len * size as usize;
-    let scratch = |_| scatter::scratch(how, size, len);
-    any_scatter(record(size, plan)?, root, total, &blocks, scratch)
-}
-
-/// Scatters of blocks that the user placed in `total` bytes.
-///
-/// # Errors
-/// The first [`Flaw`].
-pub fn scatterv(blocks: &Placed<'_>, root: u32, total: usize) -> Result<Proof, Flaw> {
-    let size = blocks.counts.len() as u32;
-    let own = |rank| Span::output(blocks.len(rank));
-    let plan = |plan: &mut Recorder<_>, place: Place| {
-        scatter::linear(plan, place, root, blocks, own(place.rank))
-    };
-    any_scatter(record(size, plan)?, root, total, blocks, |_| 0)
-}
-
-fn any_scatter(
-    steps: Vec<Steps>,
-    root: u32,
-    total: usize,
-    blocks: &impl Blocks,
-    scratch: impl Fn(u32) -> usize,
-) -> Result<Proof, Flaw> {
-    let size = steps.len() as u32;
-    let elements = elements(size, blocks);
-    let outcome = follow(steps, |rank, _| Spaces {
-        input: match rank == root {
-            true => placed(total, size, blocks, |rank| elements[rank as usize]),
-            false => Memory::default(),
-        },
-        output: Memory::new(blocks.len(rank)),
-        scratch: scratch(rank),
-    })?;
-    for rank in 0..size {
-        expect(&outcome, rank, (0, blocks.len(rank)), elements[rank as usize], &Of::Data)?;
-    }
-    Ok(proof(outcome))
-}
-
-/// Allgathers of blocks of `len` bytes each.
-///
-/// # Errors
-/// The first [`Flaw`].
-pub fn allgather(size: u32, how: Allgather, len: usize, in_place: bool) -> Result<Proof, Flaw> {
-    let blocks = Even { space: Space::Output, len };
-    let own = |rank| if in_place { blocks.span(rank) } else { Span::input(len) };
-    let plan = |plan: &mut Recorder<_>, place: Place| {
-        allgather::even(plan, place, how, own(place.rank), blocks)
-    };
-    let total = len * size as usize;
-    any_allgather(record(size, plan)?, total, allgather::scratch(how, total), &blocks, in_place)
-}
-
-/// Allgathers of blocks that the user placed in `total` bytes.
-///
-/// # Errors
-/// The first [`Flaw`].
-pub fn allgatherv(blocks: &Placed<'_>, how: Allgather, total: usize) -> Result<Proof, Flaw> {
-    let size = blocks.counts.len() as u32;
-    let own = |rank| Span::input(blocks.len(rank));
-    let plan = |plan: &mut Recorder<_>, place: Place| {
-        allgather::any(plan, place, how, own(place.rank), blocks)
-    };
-    any_allgather(record(size, plan)?, total, allgather::scratch(how, total), blocks, false)
-}
-
-pub(crate) fn any_allgather(
-    steps: Vec<Steps>,
-    total: usize,
-    scratch: usize,
-    blocks: &impl Blocks,
-    in_place: bool,
-) -> Result<Proof, Flaw> {
-    let size = steps.len() as u32;
-    let elements = elements(size, blocks);
-    let outcome = follow(steps, |rank, _| {
-        let own = [data(elements[rank as usize], blocks.len(rank))];
-        let (mut input, mut output) = (Memory::default(), Memory::new(total));
-        if in_place {
-            output.write(blocks.span(rank).at, &own);
-        } else {
-            input = Memory::of(&own);
-        }
-        Spaces { input, output, scratch }
-    })?;
-    expect_blocks(&outcome, 0, blocks, &elements)?;
-    expect_agreement(&outcome)?;
-    Ok(proof(outcome))
-}
-
-/// The element at a place of a rank's input.
-fn of_input(rank: u32, at: usize) -> u64 {
-    (u64::from(rank) << 40) + at as u64
-}
-
-/// All-to-alls of blocks of `len` bytes each.
-///
-/// # Errors
-/// The first [`Flaw`].
-pub fn alltoall(size: u32, how: Alltoall, len: usize) -> Result<Proof, Flaw> {
-    let (from, into) = (Even { space: Space::Input, len }, Even { space: Space::Output, len });
-    let steps = record(size, |plan, place| alltoall::even(plan, place, how, from, into))?;
-    let scratch = |_| alltoall::scratch(how, size, len);
-    any_alltoall(steps, len * size as usize, len * size as usize, scratch, |_| (from, into))
-}
-
-/// All-to-alls, with so many partners at a time, of blocks of `len(from, to)` bytes.
-///
-/// # Errors
-/// The first [`Flaw`].
-pub fn alltoallv(size: u32, partners: u32, len: impl Fn(u32, u32) -> usize) -> Result<Proof, Flaw> {
-    let offsets = |lengths: Vec<usize>| {
-        let sums = lengths.into_iter().scan(0, |sum, len| {
-            *sum += len;
-            Some(*sum)
-        });
-        std::iter::once(0).chain(sums).collect::<Vec<_>>()
-    };
-    let sent: Vec<_> =
-        (0..size).map(|me| offsets((0..size).map(|to| len(me, to)).collect())).collect();
-    let got: Vec<_> =
-        (0..size).map(|me| offsets((0..size).map(|from| len(from, me)).collect())).collect();
-    let blocks = |me: u32| {
-        let from = Packed { space: Space::Input, offsets: &sent[me as usize] };
-        (from, Packed { space: Space::Output, offsets: &got[me as usize] })
-    };
-    let steps = record(size, |plan, place| {
-        let (from, into) = blocks(place.rank);
-        alltoall::staged(plan, place, partners, &from, &into)
-    })?;
-    let most = |offsets: &[Vec<usize>]| offsets.iter().filter_map(|all| all.last()).copied().max();
-    any_alltoall(steps, most(&sent).unwrap_or(0), most(&got).unwrap_or(0), |_| 0, blocks)
-}
-
-fn any_alltoall<B: Blocks>(
-    steps: Vec<Steps>,
-    input: usize,
-    output: usize,
-    scratch: impl Fn(u32) -> usize,
-    blocks: impl Fn(u32) -> (B, B),
-) -> Result<Proof, Flaw> {
-    let size = steps.len() as u32;
-    let outcome = follow(steps, |me, _| {
-        let input = Memory::of(&[data(of_input(me, 0), input)]);
-        Spaces { input, output: Memory::new(output), scratch: scratch(me) }
-    })?;
-    for me in 0..size {
-        let (_, into) = blocks(me);
-        for from in 0..size {
-            let span = into.span(from);
-            let sent = blocks(from).0.span(me).at;
-            expect(&outcome, me, (span.at, span.len), of_input(from, sent), &Of::Data)?;
-        }
-    }
-    Ok(proof(outcome))
-}
-
 /// Reductions of vectors that are cut at these offsets, of which there is one more than ranks. In the order of ranks
 /// if `ordered`.
 ///
@@ -549,15 +309,27 @@ fn any_alltoall<B: Blocks>(
 /// The first [`Flaw`].
 pub fn reduce_scatter(offsets: &[usize], how: ReduceScatter, ordered: bool) -> Result<Proof, Flaw> {
     let size = offsets.len() as u32 - 1;
-    let total = offsets[size as usize];
     let blocks = Packed { space: Space::Input, offsets };
     let steps = record(size, |plan, place| {
         reduce_scatter::run(plan, place, how, &blocks, Span::output(blocks.len(place.rank)))
     })?;
+    let scratch = |rank| reduce_scatter::scratch(how, Place { rank, size }, &blocks);
+    any_reduce_scatter(steps, &blocks, ordered, scratch)
+}
+
+/// Reductions whose result is scattered, in the order of ranks if `ordered`.
+pub(crate) fn any_reduce_scatter(
+    steps: Vec<Steps>,
+    blocks: &Packed<'_>,
+    ordered: bool,
+    scratch: impl Fn(u32) -> usize,
+) -> Result<Proof, Flaw> {
+    let size = steps.len() as u32;
+    let total = blocks.offsets[size as usize];
     let outcome = follow(steps, |rank, contributions| Spaces {
         input: contribution(rank, total, contributions),
         output: Memory::new(blocks.len(rank)),
-        scratch: reduce_scatter::scratch(how, Place { rank, size }, &blocks),
+        scratch: scratch(rank),
     })?;
     let of = Of::new(0..size, ordered);
     for rank in 0..size {

@@ -287,31 +287,37 @@ fn placed<'a>(space: Space, counts: &'a [usize], displacements: &'a [usize]) -> 
 fn gathers_and_scatters_bring_each_block_to_its_place() {
     for size in SMALL {
         for root in roots(size) {
-            for (how, len) in
-                [Tree::Linear, Tree::Binomial].map(|how| [(how, 0), (how, 3)]).concat()
-            {
-                proven!(gather(size, how, root, len));
-                proven!(scatter(size, how, root, len));
+            for (len, in_place) in [(0, false), (3, false), (3, true)] {
+                for how in [Tree::Linear, Tree::Binomial] {
+                    proven!(gather(size, how, root, len, in_place));
+                    // A tree writes the root's block.
+                    if !in_place || how == Tree::Linear {
+                        proven!(scatter(size, how, root, len, in_place));
+                    }
+                }
             }
             let (counts, displacements, total) = scattered(size);
-            proven!(gatherv(&placed(Space::Output, &counts, &displacements), root, total));
-            proven!(scatterv(&placed(Space::Input, &counts, &displacements), root, total));
+            let placed = |space| placed(space, &counts, &displacements);
+            for in_place in [false, true] {
+                proven!(gatherv(&placed(Space::Output), root, total, in_place));
+                proven!(scatterv(&placed(Space::Input), root, total, in_place));
+            }
         }
     }
     for size in wide() {
         let (counts, displacements, total) = scattered(size);
         for root in roots(size) {
             for how in [Tree::Linear, Tree::Binomial] {
-                proven!(gather(size, how, root, 3));
-                proven!(scatter(size, how, root, 3));
+                proven!(gather(size, how, root, 3, false));
+                proven!(scatter(size, how, root, 3, false));
             }
             let placed = |space| placed(space, &counts, &displacements);
             holds(
-                prove::gatherv(&placed(Space::Output), root, total),
+                prove::gatherv(&placed(Space::Output), root, total, false),
                 format_args!("{size} {root}"),
             );
             holds(
-                prove::scatterv(&placed(Space::Input), root, total),
+                prove::scatterv(&placed(Space::Input), root, total, false),
                 format_args!("{size} {root}"),
             );
         }

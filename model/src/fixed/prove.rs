@@ -6,10 +6,10 @@ use super::{allgather, allreduce, barrier, bcast, gather, reduce, reduce_scatter
 use crate::coll::blocks::{Blocks, Even, Packed};
 use crate::coll::plan::{Space, Span};
 use crate::coll::prove::{
-    Of, Proof, any_allgather, any_allreduce, any_barrier, any_bcast, any_gather, any_reduce,
-    contribution, expect, proof,
+    Proof, any_allgather, any_allreduce, any_barrier, any_bcast, any_gather, any_reduce,
+    any_reduce_scatter,
 };
-use crate::coll::verify::{Flaw, Memory, Spaces, follow, record};
+use crate::coll::verify::{Flaw, record};
 
 /// Barriers.
 ///
@@ -84,7 +84,7 @@ pub fn gather(size: u32, how: Gather, root: u32, len: usize) -> Result<Proof, Fl
     let steps =
         record(size, |plan, place| gather::run(plan, place, how, root, Span::input(len), blocks))?;
     let scratch = |_| gather::scratch(how, size, len);
-    any_gather(steps, root, len * size as usize, &blocks, scratch)
+    any_gather(steps, (root, false), len * size as usize, &blocks, scratch)
 }
 
 /// Reductions of vectors that are cut at these offsets, of which there is one more than ranks. In the order of ranks
@@ -94,20 +94,11 @@ pub fn gather(size: u32, how: Gather, root: u32, len: usize) -> Result<Proof, Fl
 /// The first [`Flaw`].
 pub fn reduce_scatter(offsets: &[usize], how: ReduceScatter, ordered: bool) -> Result<Proof, Flaw> {
     let size = offsets.len() as u32 - 1;
-    let total = offsets[size as usize];
     let blocks = Packed { space: Space::Input, offsets };
     let steps = record(size, |plan, place| {
         reduce_scatter::run(plan, place, how, &blocks, Span::output(blocks.len(place.rank)))
     })?;
-    let outcome = follow(steps, |rank, contributions| Spaces {
-        input: contribution(rank, total, contributions),
-        output: Memory::new(blocks.len(rank)),
-        scratch: reduce_scatter::scratch(how, size, total, blocks.len(rank)),
-    })?;
-    let of = Of::new(0..size, ordered);
-    for rank in 0..size {
-        let span = blocks.span(rank);
-        expect(&outcome, rank, (0, span.len), span.at as u64, &of)?;
-    }
-    Ok(proof(outcome))
+    let total = offsets[size as usize];
+    let scratch = |rank| reduce_scatter::scratch(how, size, total, blocks.len(rank));
+    any_reduce_scatter(steps, &blocks, ordered, scratch)
 }

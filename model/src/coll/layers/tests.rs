@@ -161,16 +161,22 @@ fn blocks_go_between_nodes_once() {
     for shape in shapes() {
         let (nodes, size) = (Nodes::new(shape.iter().copied()), shape.len() as u32);
         let trees = WITHIN.into_iter().flat_map(|among| WITHIN.map(|within| (among, within)));
-        for (how, len) in trees.flat_map(|(among, within)| {
+        for (how, len, in_place) in trees.flat_map(|(among, within)| {
             let how = Layered { within, among };
-            [(how, 0), (how, 5)]
+            [(how, 0, false), (how, 5, false), (how, 5, true)]
         }) {
             for root in 0..size {
-                let what = (how, root, len);
-                let proof = holds(prove::gather(&nodes, size, how, root, len), &shape, &what);
-                assert_eq!(proof.messages(), u64::from(size - 1), "{what:?} on {shape:?}");
-                let proof = holds(prove::scatter(&nodes, size, how, root, len), &shape, &what);
-                assert_eq!(proof.messages(), u64::from(size - 1), "{what:?} on {shape:?}");
+                let what = (how, root, len, in_place);
+                let proof = prove::gather(&nodes, size, how, root, len, in_place);
+                let messages = holds(proof, &shape, &what).messages();
+                assert_eq!(messages, u64::from(size - 1), "{what:?} on {shape:?}");
+                // A tree within the root's node writes the root's block.
+                if in_place && how.within == Tree::Binomial {
+                    continue;
+                }
+                let proof = prove::scatter(&nodes, size, how, root, len, in_place);
+                let messages = holds(proof, &shape, &what).messages();
+                assert_eq!(messages, u64::from(size - 1), "{what:?} on {shape:?}");
             }
         }
     }
@@ -288,8 +294,10 @@ fn many_ranks() {
             let proof = prove::reduce(&nodes, size, Layered { within, among }, root, (12, 3));
             right(proof, &what("reduction"));
             let how = Layered { within, among: tree };
-            right(prove::gather(&nodes, size, how, root, 2), &what("gather"));
-            right(prove::scatter(&nodes, size, how, root, 2), &what("scatter"));
+            let in_place = number % 5 < 2;
+            right(prove::gather(&nodes, size, how, root, 2, in_place), &what("gather"));
+            let in_place = in_place && within == Tree::Linear;
+            right(prove::scatter(&nodes, size, how, root, 2, in_place), &what("scatter"));
         }
         let all =
             [Allreduce::Doubling, Allreduce::Halving, Allreduce::Flat, Allreduce::ReduceBcast];

@@ -11,18 +11,7 @@ use crate::coll::reduce_scatter::allows;
 /// The first [`Flaw`].
 pub fn barrier(nodes: &Nodes, size: u32, how: Barrier) -> Result<Proof, Flaw> {
     let all = record(size, |plan, place| layers::barrier(plan, place, nodes, how))?;
-    if size > 64 {
-        return any_barrier(all);
-    }
-    for absent in (0..size).filter(|_| size > 1) {
-        let mut others = all.clone();
-        others[absent as usize] = Steps::default();
-        match follow(others, |_, _| Spaces::default()) {
-            Err(Flaw::Deadlock { ranks, .. }) if ranks == size - 1 => {}
-            _ => return Err(Flaw::Wrong { rank: absent, at: 0 }),
-        }
-    }
-    follow(all, |_, _| Spaces::default()).map(proof)
+    if size > 64 { any_barrier(all) } else { barrier_without(all, 0..size) }
 }
 
 /// Broadcasts of `len` bytes to `size` ranks.
@@ -36,15 +25,9 @@ pub fn bcast(
     root: u32,
     len: usize,
 ) -> Result<Proof, Flaw> {
-    let algorithm = |plan: &mut Recorder<_>, place| {
+    any_bcast(size, root, len, |plan, place| {
         layers::bcast(plan, place, nodes, how, root, Span::output(len))
-    };
-    let outcome = follow(record(size, algorithm)?, |rank, _| Spaces {
-        output: if rank == root { Memory::of(&[data(0, len)]) } else { Memory::new(len) },
-        ..Spaces::default()
-    })?;
-    (0..size).try_for_each(|rank| expect(&outcome, rank, (0, len), 0, &Of::Data))?;
-    Ok(proof(outcome))
+    })
 }
 
 /// Reductions of vectors of `len` bytes, in the order of ranks where nodes allow it.
@@ -56,19 +39,13 @@ pub fn reduce(
     size: u32,
     how: Layered<Reduce>,
     root: u32,
-    (len, width): (usize, usize),
+    vector: (usize, usize),
 ) -> Result<Proof, Flaw> {
-    let vectors = Vectors { input: Span::input(len), output: Span::output(len), width, scratch: 0 };
-    let algorithm =
-        |plan: &mut Recorder<_>, place| layers::reduce(plan, place, nodes, how, root, vectors);
-    let outcome = follow(record(size, algorithm)?, |rank, contributions| Spaces {
-        input: contribution(rank, len, contributions),
-        output: Memory::new(if rank == root { len } else { 0 }),
-        scratch: layers::reduce_scratch(nodes, how, (len, width)),
-    })?;
+    let scratch = layers::reduce_scratch(nodes, how, vector);
     let ordered = nodes.are_consecutive() && how.among.keeps_order();
-    expect(&outcome, root, (0, len), 0, &Of::new(0..size, ordered))?;
-    Ok(proof(outcome))
+    any_reduce(size, root, vector, (scratch, ordered), |plan, place, vectors| {
+        layers::reduce(plan, place, nodes, how, root, vectors)
+    })
 }
 
 /// Allreduces of vectors of `len` bytes, in the order of ranks where nodes allow it.
@@ -124,9 +101,9 @@ pub fn allgather(
     in_place: bool,
 ) -> Result<Proof, Flaw> {
     let blocks = Even { space: Space::Output, len };
-    let own = |rank| if in_place { blocks.span(rank) } else { Span::input(len) };
     let plan = |plan: &mut Recorder<_>, place: Place| {
-        layers::allgather(plan, place, nodes, how, own(place.rank), blocks)
+        let own = own_or_input(place.rank, &blocks, in_place);
+        layers::allgather(plan, place, nodes, how, own, blocks)
     };
     let total = len * size as usize;
     let scratch = layers::allgather_scratch(how, total);
@@ -143,29 +120,18 @@ pub fn reduce_scatter(
     how: Layered<ReduceScatter>,
     offsets: &[usize],
 ) -> Result<Proof, Flaw> {
-    let (size, len) = (offsets.len() as u32 - 1, offsets[offsets.len() - 1]);
+    let size = offsets.len() as u32 - 1;
     let blocks = Packed { space: Space::Input, offsets };
     let algorithm = |plan: &mut Recorder<_>, place: Place| {
         let own = Span::output(blocks.len(place.rank));
         layers::reduce_scatter(plan, place, nodes, how, &blocks, own)
     };
-    let scratch = (0..size)
-        .map(|rank| layers::reduce_scatter_scratch(nodes, how, Place { rank, size }, &blocks))
-        .collect::<Vec<_>>();
-    let outcome = follow(record(size, algorithm)?, |rank, contributions| Spaces {
-        input: contribution(rank, len, contributions),
-        output: Memory::new(blocks.len(rank)),
-        scratch: scratch[rank as usize],
-    })?;
+    let scratch = |rank| layers::reduce_scatter_scratch(nodes, how, Place { rank, size }, &blocks);
     let ordered = allows(how.among, nodes.count(), false);
-    for rank in 0..size {
-        let block = blocks.span(rank);
-        expect(&outcome, rank, (0, block.len), block.at as u64, &Of::new(0..size, ordered))?;
-    }
-    Ok(proof(outcome))
+    any_reduce_scatter(record(size, algorithm)?, &blocks, ordered, scratch)
 }
 
-/// Gathers of blocks of `len` bytes each.
+/// Gathers of blocks of `len` bytes each. In place, the root's block is where it belongs already.
 ///
 /// # Errors
 /// The first [`Flaw`].
@@ -175,16 +141,19 @@ pub fn gather(
     how: Layered<Tree>,
     root: u32,
     len: usize,
+    in_place: bool,
 ) -> Result<Proof, Flaw> {
     let blocks = Even { space: Space::Output, len };
-    let plan = |plan: &mut Recorder<_>, place| {
-        layers::gather(plan, place, nodes, how, root, Span::input(len), blocks)
+    let plan = |plan: &mut Recorder<_>, place: Place| {
+        let own = own_or_input(place.rank, &blocks, in_place && place.rank == root);
+        layers::gather(plan, place, nodes, how, root, own, blocks)
     };
     let scratch = |rank| layers::trees_scratch(nodes, how, Place { rank, size }, root, len);
-    any_gather(record(size, plan)?, root, len * size as usize, &blocks, scratch)
+    any_gather(record(size, plan)?, (root, in_place), len * size as usize, &blocks, scratch)
 }
 
-/// Scatters of blocks of `len` bytes each.
+/// Scatters of blocks of `len` bytes each. In place, the root's block stays in its input, which no step may write: that
+/// is for [`Tree::Linear`] within nodes.
 ///
 /// # Errors
 /// The first [`Flaw`].
@@ -194,13 +163,15 @@ pub fn scatter(
     how: Layered<Tree>,
     root: u32,
     len: usize,
+    in_place: bool,
 ) -> Result<Proof, Flaw> {
     let blocks = Even { space: Space::Input, len };
-    let plan = |plan: &mut Recorder<_>, place| {
-        layers::scatter(plan, place, nodes, how, root, blocks, Span::output(len))
+    let plan = |plan: &mut Recorder<_>, place: Place| {
+        let own = own_or_output(place.rank, &blocks, in_place && place.rank == root);
+        layers::scatter(plan, place, nodes, how, root, blocks, own)
     };
     let scratch = |rank| layers::trees_scratch(nodes, how, Place { rank, size }, root, len);
-    any_scatter(record(size, plan)?, root, len * size as usize, &blocks, scratch)
+    any_scatter(record(size, plan)?, (root, in_place), len * size as usize, &blocks, scratch)
 }
 
 /// All-to-alls of blocks of `len` bytes each, with so many partners among nodes.

@@ -1,0 +1,292 @@
+//! Proofs of collectives that move a block of each rank, to all of them or to each other one.
+
+use super::*;
+
+/// Gathers of blocks of `len` bytes each. In place, the root's block is where it belongs already.
+///
+/// # Errors
+/// The first [`Flaw`].
+pub fn gather(size: u32, how: Tree, root: u32, len: usize, in_place: bool) -> Result<Proof, Flaw> {
+    let blocks = Even { space: Space::Output, len };
+    let plan = |plan: &mut Recorder<_>, place: Place| {
+        let own = own_or_input(place.rank, &blocks, in_place && place.rank == root);
+        gather::even(plan, place, how, root, own, blocks)
+    };
+    let total = len * size as usize;
+    let scratch = |_| gather::scratch(how, size, len);
+    any_gather(record(size, plan)?, (root, in_place), total, &blocks, scratch)
+}
+
+/// Gathers of blocks that the user placed in `total` bytes.
+///
+/// # Errors
+/// The first [`Flaw`].
+pub fn gatherv(
+    blocks: &Placed<'_>,
+    root: u32,
+    total: usize,
+    in_place: bool,
+) -> Result<Proof, Flaw> {
+    let size = blocks.counts.len() as u32;
+    let plan = |plan: &mut Recorder<_>, place: Place| {
+        let own = own_or_input(place.rank, blocks, in_place && place.rank == root);
+        gather::linear(plan, place, root, own, blocks)
+    };
+    any_gather(record(size, plan)?, (root, in_place), total, blocks, |_| 0)
+}
+
+/// Where a rank has its own block: in place among those of all, or else in its input.
+pub(super) fn own_or_input(rank: u32, blocks: &impl Blocks, in_place: bool) -> Span {
+    if in_place { blocks.span(rank) } else { Span::input(blocks.len(rank)) }
+}
+
+/// The buffers of a rank that has its own block there, with an output of `total` bytes.
+fn spaces_with_own(
+    (block, element): (Span, u64),
+    in_place: bool,
+    total: usize,
+    scratch: usize,
+) -> Spaces {
+    let own = [data(element, block.len)];
+    let (mut input, mut output) = (Memory::default(), Memory::new(total));
+    if in_place {
+        output.write(block.at, &own);
+    } else {
+        input = Memory::of(&own);
+    }
+    Spaces { input, output, scratch }
+}
+
+/// A memory of `len` bytes with data where the blocks are.
+fn placed(len: usize, size: u32, blocks: &impl Blocks, element: impl Fn(u32) -> u64) -> Memory {
+    let mut memory = Memory::new(len);
+    for rank in 0..size {
+        let span = blocks.span(rank);
+        memory.write(span.at, &[data(element(rank), span.len)]);
+    }
+    memory
+}
+
+/// Blocks are consecutive elements, so that neighbours are one piece.
+pub(super) fn elements(size: u32, blocks: &impl Blocks) -> Vec<u64> {
+    let next = |sum: &mut u64, rank| {
+        let first = *sum;
+        *sum += blocks.len(rank) as u64;
+        Some(first)
+    };
+    (0..size).scan(0, next).collect()
+}
+
+pub(crate) fn any_gather(
+    steps: Vec<Steps>,
+    (root, in_place): (u32, bool),
+    total: usize,
+    blocks: &impl Blocks,
+    scratch: impl Fn(u32) -> usize,
+) -> Result<Proof, Flaw> {
+    let size = steps.len() as u32;
+    let elements = elements(size, blocks);
+    let outcome = follow(steps, |rank, _| {
+        let is_root = rank == root;
+        let own = (blocks.span(rank), elements[rank as usize]);
+        let total = if is_root { total } else { 0 };
+        spaces_with_own(own, in_place && is_root, total, scratch(rank))
+    })?;
+    expect_blocks(&outcome, root, blocks, &elements)?;
+    Ok(proof(outcome))
+}
+
+pub(super) fn expect_blocks(
+    outcome: &Outcome,
+    rank: u32,
+    blocks: &impl Blocks,
+    elements: &[u64],
+) -> Result<(), Flaw> {
+    // Neighbours that are consecutive elements are looked at together.
+    let (mut at, mut len, mut first) = (0, 0, 0);
+    for (block, &element) in (0..).zip(elements) {
+        let span = blocks.span(block);
+        if span.at == at + len && element == first + len as u64 {
+            len += span.len;
+            continue;
+        }
+        expect(outcome, rank, (at, len), first, &Of::Data)?;
+        (at, len, first) = (span.at, span.len, element);
+    }
+    expect(outcome, rank, (at, len), first, &Of::Data)
+}
+
+/// Scatters of blocks of `len` bytes each. In place, the root's block stays in its input, which no step may write: that
+/// is for [`Tree::Linear`].
+///
+/// # Errors
+/// The first [`Flaw`].
+pub fn scatter(size: u32, how: Tree, root: u32, len: usize, in_place: bool) -> Result<Proof, Flaw> {
+    let blocks = Even { space: Space::Input, len };
+    let plan = |plan: &mut Recorder<_>, place: Place| {
+        let own = own_or_output(place.rank, &blocks, in_place && place.rank == root);
+        scatter::even(plan, place, how, root, blocks, own)
+    };
+    let total = len * size as usize;
+    let scratch = |_| scatter::scratch(how, size, len);
+    any_scatter(record(size, plan)?, (root, in_place), total, &blocks, scratch)
+}
+
+/// Scatters of blocks that the user placed in `total` bytes.
+///
+/// # Errors
+/// The first [`Flaw`].
+pub fn scatterv(
+    blocks: &Placed<'_>,
+    root: u32,
+    total: usize,
+    in_place: bool,
+) -> Result<Proof, Flaw> {
+    let size = blocks.counts.len() as u32;
+    let plan = |plan: &mut Recorder<_>, place: Place| {
+        let own = own_or_output(place.rank, blocks, in_place && place.rank == root);
+        scatter::linear(plan, place, root, blocks, own)
+    };
+    any_scatter(record(size, plan)?, (root, in_place), total, blocks, |_| 0)
+}
+
+/// Where a rank gets its own block: in place where it is among those of all, or else in its output.
+pub(super) fn own_or_output(rank: u32, blocks: &impl Blocks, in_place: bool) -> Span {
+    if in_place { blocks.span(rank) } else { Span::output(blocks.len(rank)) }
+}
+
+pub(super) fn any_scatter(
+    steps: Vec<Steps>,
+    (root, in_place): (u32, bool),
+    total: usize,
+    blocks: &impl Blocks,
+    scratch: impl Fn(u32) -> usize,
+) -> Result<Proof, Flaw> {
+    let size = steps.len() as u32;
+    let elements = elements(size, blocks);
+    let gets = |rank: u32| !(in_place && rank == root);
+    let outcome = follow(steps, |rank, _| Spaces {
+        input: match rank == root {
+            true => placed(total, size, blocks, |rank| elements[rank as usize]),
+            false => Memory::default(),
+        },
+        output: Memory::new(if gets(rank) { blocks.len(rank) } else { 0 }),
+        scratch: scratch(rank),
+    })?;
+    for rank in (0..size).filter(|&rank| gets(rank)) {
+        expect(&outcome, rank, (0, blocks.len(rank)), elements[rank as usize], &Of::Data)?;
+    }
+    Ok(proof(outcome))
+}
+
+/// Allgathers of blocks of `len` bytes each.
+///
+/// # Errors
+/// The first [`Flaw`].
+pub fn allgather(size: u32, how: Allgather, len: usize, in_place: bool) -> Result<Proof, Flaw> {
+    let blocks = Even { space: Space::Output, len };
+    let plan = |plan: &mut Recorder<_>, place: Place| {
+        let own = own_or_input(place.rank, &blocks, in_place);
+        allgather::even(plan, place, how, own, blocks)
+    };
+    let total = len * size as usize;
+    any_allgather(record(size, plan)?, total, allgather::scratch(how, total), &blocks, in_place)
+}
+
+/// Allgathers of blocks that the user placed in `total` bytes.
+///
+/// # Errors
+/// The first [`Flaw`].
+pub fn allgatherv(blocks: &Placed<'_>, how: Allgather, total: usize) -> Result<Proof, Flaw> {
+    let size = blocks.counts.len() as u32;
+    let own = |rank| Span::input(blocks.len(rank));
+    let plan = |plan: &mut Recorder<_>, place: Place| {
+        allgather::any(plan, place, how, own(place.rank), blocks)
+    };
+    any_allgather(record(size, plan)?, total, allgather::scratch(how, total), blocks, false)
+}
+
+pub(crate) fn any_allgather(
+    steps: Vec<Steps>,
+    total: usize,
+    scratch: usize,
+    blocks: &impl Blocks,
+    in_place: bool,
+) -> Result<Proof, Flaw> {
+    let size = steps.len() as u32;
+    let elements = elements(size, blocks);
+    let outcome = follow(steps, |rank, _| {
+        let own = (blocks.span(rank), elements[rank as usize]);
+        spaces_with_own(own, in_place, total, scratch)
+    })?;
+    expect_blocks(&outcome, 0, blocks, &elements)?;
+    expect_agreement(&outcome)?;
+    Ok(proof(outcome))
+}
+
+/// The element at a place of a rank's input.
+pub(super) fn of_input(rank: u32, at: usize) -> u64 {
+    (u64::from(rank) << 40) + at as u64
+}
+
+/// All-to-alls of blocks of `len` bytes each.
+///
+/// # Errors
+/// The first [`Flaw`].
+pub fn alltoall(size: u32, how: Alltoall, len: usize) -> Result<Proof, Flaw> {
+    let (from, into) = (Even { space: Space::Input, len }, Even { space: Space::Output, len });
+    let steps = record(size, |plan, place| alltoall::even(plan, place, how, from, into))?;
+    let scratch = |_| alltoall::scratch(how, size, len);
+    any_alltoall(steps, len * size as usize, len * size as usize, scratch, |_| (from, into))
+}
+
+/// All-to-alls, with so many partners at a time, of blocks of `len(from, to)` bytes.
+///
+/// # Errors
+/// The first [`Flaw`].
+pub fn alltoallv(size: u32, partners: u32, len: impl Fn(u32, u32) -> usize) -> Result<Proof, Flaw> {
+    let offsets = |lengths: Vec<usize>| {
+        let sums = lengths.into_iter().scan(0, |sum, len| {
+            *sum += len;
+            Some(*sum)
+        });
+        std::iter::once(0).chain(sums).collect::<Vec<_>>()
+    };
+    let sent: Vec<_> =
+        (0..size).map(|me| offsets((0..size).map(|to| len(me, to)).collect())).collect();
+    let got: Vec<_> =
+        (0..size).map(|me| offsets((0..size).map(|from| len(from, me)).collect())).collect();
+    let blocks = |me: u32| {
+        let from = Packed { space: Space::Input, offsets: &sent[me as usize] };
+        (from, Packed { space: Space::Output, offsets: &got[me as usize] })
+    };
+    let steps = record(size, |plan, place| {
+        let (from, into) = blocks(place.rank);
+        alltoall::staged(plan, place, partners, &from, &into)
+    })?;
+    let most = |offsets: &[Vec<usize>]| offsets.iter().filter_map(|all| all.last()).copied().max();
+    any_alltoall(steps, most(&sent).unwrap_or(0), most(&got).unwrap_or(0), |_| 0, blocks)
+}
+
+pub(super) fn any_alltoall<B: Blocks>(
+    steps: Vec<Steps>,
+    input: usize,
+    output: usize,
+    scratch: impl Fn(u32) -> usize,
+    blocks: impl Fn(u32) -> (B, B),
+) -> Result<Proof, Flaw> {
+    let size = steps.len() as u32;
+    let outcome = follow(steps, |me, _| {
+        let input = Memory::of(&[data(of_input(me, 0), input)]);
+        Spaces { input, output: Memory::new(output), scratch: scratch(me) }
+    })?;
+    for me in 0..size {
+        let (_, into) = blocks(me);
+        for from in 0..size {
+            let span = into.span(from);
+            let sent = blocks(from).0.span(me).at;
+            expect(&outcome, me, (span.at, span.len), of_input(from, sent), &Of::Data)?;
+        }
+    }
+    Ok(proof(outcome))
+}

@@ -14,8 +14,10 @@
 //! the caches: a line is given to the memory, and nobody waits; it must come from there, which takes
 //! half the time if lines are asked for further ahead than a processor does by itself. Messages have
 //! more to do than copies, and gain by the second way only where the processors are far apart, there
-//! two to five times. So a copy through the caches is timed now and then, and the next ones go the way
-//! that its price asks for.
+//! two to five times. So a copy through the caches is timed now and then, and the next ones take the route
+//! that its price asks for. Both routes keep themselves: behind copies past the caches one through them is dear
+//! wherever the processors are, since its lines are in the memory. So several in a row are tried before they are
+//! given up, and again from time to time.
 //!
 //! What is not here: copies of up to a few lines ([`copy_small`]), in which nothing of this pays. Under
 //! Miri and the sanitizers, which do not see what assembly does, all copies are of that kind.

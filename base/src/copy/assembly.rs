@@ -11,26 +11,109 @@ use crate::view::copy_small;
 /// How many lines ahead a long read asks.
 const AHEAD: usize = 24 * LINE;
 
-/// Long copies from one that is timed to the next.
-const BETWEEN: u32 = 128;
-
 /// Picoseconds for a byte from which copies through the caches are dearer than past them: some 35 and
 /// 130 were measured where the processors share a core or a cache, 350 to 500 where they are far apart.
 const DEAR: u64 = 220;
 
-/// What this thread's long copies cost.
-#[derive(Clone, Copy)]
-struct Price {
-    /// Copies to go until one is timed.
+/// Long copies through the caches from one that is timed to the next.
+const BETWEEN: u32 = 128;
+
+/// Copies of a trial, twice as many as a ring or staging memory has slots: the first half brings the lines back into the
+/// caches, the second half is timed.
+const TRIAL: u32 = 32;
+
+/// Copies past the caches before a trial. The number doubles with each trial that fails, from the first to the last, so
+/// that trials take a hundredth of the time where processors stay far apart.
+const PAUSE: u32 = 256;
+const LONGEST_PAUSE: u32 = 1 << 14;
+
+/// How the long copies of a thread go.
+///
+/// ```text
+///              one timed copy is dear                all timed copies are dear
+///   Through ─────────────────────────────► Trial ─────────────────────────────► Past
+///      ▲                                   │   ▲                                  │
+///      └───────────────────────────────────┘   └──────────────────────────────────┘
+///              one timed copy is not dear            the pause is over
+/// ```
+/// A single copy says nothing of copies through the caches: it is dear where an interrupt comes, where the memory is
+/// fresh, and behind copies past the caches, since its lines are in the memory then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Route {
+    Through,
+    /// Copies through the caches, of which the second half is timed.
+    Trial,
+    Past,
+}
+
+/// What one copy does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Through,
+    Timed,
+    Past,
+}
+
+/// What a thread knows of its long copies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Routing {
+    route: Route,
+    /// Copies to go on this route.
     left: u32,
-    /// Picoseconds for a byte through the caches, when it was last timed.
-    through: u64,
+    /// The next pause.
+    pause: u32,
+}
+
+impl Routing {
+    const NEW: Self = Self { route: Route::Through, left: BETWEEN, pause: PAUSE };
+
+    /// The next copy.
+    #[inline]
+    fn next(&mut self) -> Step {
+        if self.left == 0 {
+            return self.at_end();
+        }
+        self.left -= 1;
+        match self.route {
+            Route::Through => Step::Through,
+            Route::Past => Step::Past,
+            Route::Trial if self.left >= TRIAL / 2 => Step::Through,
+            Route::Trial => Step::Timed,
+        }
+    }
+
+    #[cold]
+    fn at_end(&mut self) -> Step {
+        match self.route {
+            Route::Through => Step::Timed,
+            Route::Past => {
+                (self.route, self.left) = (Route::Trial, TRIAL - 1);
+                Step::Through
+            }
+            // Nothing that was timed was cheap.
+            Route::Trial => {
+                (self.route, self.left) = (Route::Past, self.pause - 1);
+                self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+                Step::Past
+            }
+        }
+    }
+
+    /// A copy was timed, in picoseconds for a byte.
+    #[cold]
+    fn timed(&mut self, price: u64) {
+        match self.route {
+            _ if price < DEAR => *self = Self::NEW,
+            Route::Through => (self.route, self.left) = (Route::Trial, TRIAL),
+            Route::Trial | Route::Past => {}
+        }
+    }
 }
 
 thread_local! {
     /// Of the thread, not of a pair of processors: who talks to many at different distances pays the
     /// wrong price for some, as a fixed choice would.
-    static PRICE: Cell<Price> = const { Cell::new(Price { left: 0, through: 0 }) };
+    static ROUTING: Cell<Routing> = const { Cell::new(Routing::NEW) };
 }
 
 /// Whether the processor says that its string instructions move whole lines ("enhanced REP
@@ -80,25 +163,26 @@ pub(super) unsafe fn copy_lines(from: *const u8, to: *mut u8, n: usize) {
     unsafe { copy_small(from.add(at), to.add(at), n - at) }
 }
 
-/// Copies the way that the last timed copy asks for, or is that one.
+/// Copies by the route that is the cheaper one.
 ///
 /// # Safety
 /// As for [`copy_small`].
 #[inline(never)]
 pub(super) unsafe fn copy_long(from: *const u8, to: *mut u8, n: usize) {
-    let Price { left, through } = PRICE.get();
-    if left == 0 {
-        let start = Instant::now();
-        // SAFETY: as promised by the caller.
-        unsafe { copy_through(from, to, n) };
-        let picoseconds =
-            u64::try_from(start.elapsed().as_nanos()).unwrap_or(0).saturating_mul(1000);
-        PRICE.set(Price { left: BETWEEN, through: picoseconds / n as u64 });
-        return;
-    }
-    PRICE.set(Price { left: left - 1, through });
+    let mut routing = ROUTING.get();
+    let step = routing.next();
     // SAFETY: as promised by the caller.
-    unsafe { if through < DEAR { copy_through(from, to, n) } else { copy_past(from, to, n) } }
+    match step {
+        Step::Past => unsafe { copy_past(from, to, n) },
+        Step::Through => unsafe { copy_through(from, to, n) },
+        Step::Timed => {
+            let start = Instant::now();
+            unsafe { copy_through(from, to, n) };
+            let nanoseconds = u64::try_from(start.elapsed().as_nanos()).unwrap_or(0);
+            routing.timed(nanoseconds.saturating_mul(1000) / n as u64);
+        }
+    }
+    ROUTING.set(routing);
 }
 
 /// Copies through the caches. Plain stores ask for the lines, several at once, and wait until each
@@ -183,14 +267,53 @@ mod tests {
         for copy in [copy_through as Copy, copy_past] {
             check(copy, &[64, 65, 127, 128, LONG, 2 * LONG + 33]);
         }
-        for through in [0, DEAR - 1, DEAR] {
-            PRICE.set(Price { left: BETWEEN, through });
+        for route in [Route::Through, Route::Trial, Route::Past] {
+            ROUTING.set(Routing { route, left: 1, pause: PAUSE });
             check(copy_long, &[LONG, 2 * LONG, 2 * LONG + 70]);
-            assert_eq!(PRICE.get().through, through);
         }
-        // The next one is timed.
-        PRICE.set(Price { left: 0, through: u64::MAX });
-        check(copy_long, &[2 * LONG]);
-        assert!(PRICE.get().through < u64::MAX);
+    }
+
+    /// The steps of `copies` copies, each of which has a price through the caches if it is timed.
+    fn steps(routing: &mut Routing, copies: u32, price: impl Fn(u32) -> u64) -> [u32; 3] {
+        let mut count = [0; 3];
+        for copy in 0..copies {
+            let step = routing.next();
+            if step == Step::Timed {
+                routing.timed(price(copy));
+            }
+            count[step as usize] += 1;
+        }
+        count
+    }
+
+    #[test]
+    fn one_dear_copy_leaves_copies_in_the_caches() {
+        let mut routing = Routing::NEW;
+        let once = |copy| if copy == BETWEEN { 10 * DEAR } else { DEAR - 1 };
+        let [through, timed, past] = steps(&mut routing, 10 * BETWEEN, once);
+        assert_eq!((through + timed, past), (10 * BETWEEN, 0));
+        assert!(timed >= 8, "each {BETWEEN}th is timed: {timed}");
+    }
+
+    #[test]
+    fn copies_that_stay_dear_go_past_the_caches_but_for_few_trials() {
+        let mut routing = Routing::NEW;
+        let all = 100 * LONGEST_PAUSE;
+        let [through, timed, past] = steps(&mut routing, all, |_| DEAR);
+        assert!(past > all - all / 200, "{through} through, {timed} timed, {past} past");
+        // The processors have moved: it is found out within a pause, and stays.
+        steps(&mut routing, LONGEST_PAUSE + TRIAL, |_| DEAR - 1);
+        assert_eq!(routing.route, Route::Through);
+        assert_eq!(routing.pause, PAUSE);
+    }
+
+    #[test]
+    fn a_trial_that_begins_dear_ends_in_the_caches() {
+        let mut routing = Routing { route: Route::Past, left: 0, pause: PAUSE };
+        // Only the last copy of the trial finds its lines.
+        let [through, timed, past] =
+            steps(&mut routing, TRIAL, |copy| if copy == TRIAL - 1 { DEAR - 1 } else { DEAR });
+        assert_eq!((through, timed, past), (TRIAL / 2, TRIAL / 2, 0));
+        assert_eq!(routing, Routing::NEW);
     }
 }

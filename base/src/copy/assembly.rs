@@ -171,12 +171,14 @@ pub(super) unsafe fn copy_lines(from: *const u8, to: *mut u8, n: usize) {
 pub(super) unsafe fn copy_long(from: *const u8, to: *mut u8, n: usize) {
     let mut routing = ROUTING.get();
     let step = routing.next();
-    // SAFETY: as promised by the caller.
     match step {
+        // SAFETY: as promised by the caller.
         Step::Past => unsafe { copy_past(from, to, n) },
+        // SAFETY: as promised by the caller.
         Step::Through => unsafe { copy_through(from, to, n) },
         Step::Timed => {
             let start = Instant::now();
+            // SAFETY: as promised by the caller.
             unsafe { copy_through(from, to, n) };
             let nanoseconds = u64::try_from(start.elapsed().as_nanos()).unwrap_or(0);
             routing.timed(nanoseconds.saturating_mul(1000) / n as u64);

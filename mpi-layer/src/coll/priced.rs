@@ -174,8 +174,7 @@ impl Basis {
             return Choice { messages, staged: false };
         }
         let Some(prices) = &self.prices else {
-            let suits = self.shape.oversubscribed || what.suits_two(bytes);
-            let shares = self.shape.shares_memory() || self.shape.stages() && suits;
+            let shares = self.shape.shares_memory() || self.shape.stages();
             let shared = shares && what.allows(self.shape.ranks, bytes);
             return Choice { messages: table(), staged: is_asked || shared };
         };

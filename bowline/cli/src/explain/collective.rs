@@ -237,16 +237,11 @@ pub(super) fn report(
         }
         // One that the call does not allow is not among them.
         let named = all.iter().any(|one| one.form == asked);
-        let staged = collective.staged();
-        let suits = share > 1.0 || ranks > 2 || staged.is_some_and(|what| what.suits_two(length));
-        let table_shares = (shape.shares_memory() || shape.stages() && suits)
-            && all.iter().any(|one| one.form == STAGED);
-        // As `Prices::chooses_staged` has it.
-        let others = all.iter().position(|one| one.form != STAGED);
-        let cheapest = if suits { Some(0) } else { others };
+        let table_shares =
+            (shape.shares_memory() || shape.stages()) && all.iter().any(|one| one.form == STAGED);
         let taken = |index: usize, form: &str| match (named, by_costs) {
             (true, _) => form == asked,
-            (false, true) => Some(index) == cheapest,
+            (false, true) => index == 0,
             (false, false) if table_shares => form == STAGED,
             (false, false) => form == table,
         };

@@ -206,9 +206,7 @@ impl Prices {
         can.then(|| what.load(crew.ranks, bytes, class).time(*crew, &costs))
     }
 
-    /// Whether shared memory is chosen for a collective that takes `messages` by messages: where it is cheaper. Of two
-    /// ranks with a processor each, the one that receives a broadcast waits until a slot is full, which is longer than for
-    /// a message of its length.
+    /// Whether shared memory is chosen for a collective that takes `messages` by messages: where it is cheaper.
     pub fn chooses_staged(
         &self,
         what: Staged,
@@ -216,10 +214,7 @@ impl Prices {
         class: OpClass,
         messages: f64,
     ) -> bool {
-        let Some(time) = self.staged(what, bytes, class) else { return false };
-        let Crew { ranks, share } = self.crew;
-        let suits = share > 1.0 || ranks > 2 || what.suits_two(bytes);
-        suits && time < messages
+        self.staged(what, bytes, class).is_some_and(|time| time < messages)
     }
 
     /// The load of the longest blocks of nodes, and of a root that sorts those of all.
@@ -370,12 +365,6 @@ mod tests {
             );
             assert!(!prices.chooses_staged(Staged::Barrier, 0, OpClass::Vector, 0.0));
         }
-        let two = Prices { crew: Crew { ranks: 2, share: 1.0 }, ..prices(None) };
-        assert!(two.chooses_staged(Staged::Bcast, 8, OpClass::Vector, 1e9));
-        assert!(
-            !two.chooses_staged(Staged::Bcast, 64 << 10, OpClass::Vector, 1e9),
-            "the receiver would wait for a slot"
-        );
     }
 
     #[test]

@@ -68,11 +68,6 @@ impl Staged {
         ranks >= 2 && (in_lines || ranks <= RANKS_MAX)
     }
 
-    /// Whether it is for two ranks with a processor each, of which only one moves bytes of a broadcast in one slot.
-    pub const fn suits_two(self, bytes: usize) -> bool {
-        !matches!(self, Self::Bcast) || bytes <= CELL_BYTES || bytes >= 2 * SLOT_BYTES
-    }
-
     /// Whether ranks that can read each other's memory do so with blocks of `bytes`, and use no slots: where long blocks
     /// do not stay in caches, so that copies out of slots take as long as those that reads save.
     pub const fn reads(self, ranks: u32, bytes: usize) -> bool {

@@ -30,6 +30,10 @@ const PAST_MIN: usize = 4 << 20;
 /// Vectors from this length on go through a chain of all ranks, if ranks share processors.
 const CHAIN_MIN: usize = 128 << 10;
 
+/// Least and most bytes of a step of a broadcast between ranks with a processor each: while the root copies one into its slot,
+/// the others copy the one before out of theirs.
+const BCAST_PIECES: (usize, usize) = (16 << 10, 64 << 10);
+
 /// Most bytes of a step along such a chain of ranks with a processor each.
 const APART_PIECE: usize = 32 << 10;
 
@@ -54,11 +58,22 @@ struct Bcast<'a, 'b> {
     data: Span,
     root: u32,
     is_root: bool,
+    piece: usize,
+}
+
+/// Bytes of a step of a broadcast of `len`.
+fn bcast_piece(len: usize, apart: bool) -> usize {
+    let (least, most) = BCAST_PIECES;
+    if apart { (len / 4).next_multiple_of(64).clamp(least, most) } else { slot_bytes() }
 }
 
 impl Transfer for Bcast<'_, '_> {
     fn steps(&self) -> usize {
-        steps(self.data.len, slot_bytes())
+        steps(self.data.len, self.piece)
+    }
+
+    fn extent(&self) -> usize {
+        self.piece
     }
 
     fn writes(&self) -> bool {
@@ -70,12 +85,12 @@ impl Transfer for Bcast<'_, '_> {
     }
 
     fn write(&mut self, at: &Passage<'_>, step: usize) -> Result<(), Broken> {
-        let (from, len) = piece(self.data.len, step, slot_bytes());
+        let (from, len) = piece(self.data.len, step, self.piece);
         at.put(step, 0, self.buffers.bytes(self.data.part(from, len)))
     }
 
     fn read(&mut self, at: &Passage<'_>, step: usize) -> Result<(), Broken> {
-        let (from, len) = piece(self.data.len, step, slot_bytes());
+        let (from, len) = piece(self.data.len, step, self.piece);
         at.take(step, self.root, 0, self.buffers.bytes_mut(self.data.part(from, len)))
     }
 }
@@ -98,6 +113,10 @@ struct Gather<'a, 'b, B> {
 impl<B: Blocks> Transfer for Gather<'_, '_, B> {
     fn steps(&self) -> usize {
         steps(self.longest, share(self.ranks))
+    }
+
+    fn extent(&self) -> usize {
+        self.ranks as usize * stride(self.longest.min(share(self.ranks)))
     }
 
     fn writes(&self) -> bool {
@@ -210,6 +229,12 @@ impl Cut {
         steps(self.longest, self.piece) * self.groups()
     }
 
+    /// Bytes that all ranks put into the slot of a step.
+    const fn extent(self) -> usize {
+        let piece = if self.longest < self.piece { self.longest } else { self.piece };
+        self.ranks as usize * self.group as usize * stride(piece)
+    }
+
     /// The pieces of a step: their number, and for each distance where it lies among those of its writer.
     fn of(self, step: usize) -> (usize, usize, impl Iterator<Item = (u32, usize)>) {
         let (index, group) = (step / self.groups(), (step % self.groups()) as u32);
@@ -226,6 +251,10 @@ impl Cut {
 impl<F: Blocks, B: Blocks> Transfer for Exchange<'_, '_, '_, F, B> {
     fn steps(&self) -> usize {
         self.cut.steps()
+    }
+
+    fn extent(&self) -> usize {
+        self.cut.extent()
     }
 
     fn sources(&self) -> Sources {
@@ -377,12 +406,14 @@ impl Staging {
         root: u32,
     ) -> Result<(), MpiError> {
         let terms = Terms { kind: BCAST, root, len: data.len };
-        self.collective(comm, terms, &|len| steps(len, slot_bytes()), |passage| {
+        let piece = |len| bcast_piece(len, self.is_apart());
+        self.collective(comm, terms, &|len| steps(len, piece(len)), |passage| {
             match self.in_cells(BCAST, data.len) {
                 true => cells::bcast(passage, buffers, data, root),
                 false => {
                     let is_root = comm.rank == root;
-                    passage.go(&mut Bcast { buffers, data, root, is_root })
+                    let piece = piece(data.len);
+                    passage.go(&mut Bcast { buffers, data, root, is_root, piece })
                 }
             }
         })
@@ -559,6 +590,10 @@ struct ToRoot<'a, 'b> {
 impl Transfer for ToRoot<'_, '_> {
     fn steps(&self) -> usize {
         1
+    }
+
+    fn extent(&self) -> usize {
+        self.ranks as usize * stride(self.own.len)
     }
 
     fn writes(&self) -> bool {

@@ -16,7 +16,7 @@ use bowline_base::staging::{Member, Progress};
 use bowline_base::words::ViewWords;
 use bowline_model::coll::plan::{Space, Span};
 
-use super::{Passage, SLOTS, Sources, TELL_EVERY};
+use super::{Passage, Sources, TELL_EVERY};
 use crate::coll::arena::Buffers;
 use crate::coll::engine::Operands;
 use crate::coll::shared::Broken;
@@ -118,10 +118,12 @@ impl Passage<'_> {
 impl Chain<'_, '_, '_> {
     fn run(&mut self, passage: &mut Passage<'_>, scratch: &mut [u8]) -> Result<(), Broken> {
         let pieces = self.cut.pieces();
+        let slots = passage.staging.geometry.slots as usize;
+        passage.uses(self.cut.piece);
         let (mut written, mut read, mut told) = (0, 0, 0);
         while written < pieces || (self.reads && read < pieces) {
             let mut missing = None;
-            if written < pieces && !(self.reads && written - read >= SLOTS as usize) {
+            if written < pieces && !(self.reads && written - read >= slots) {
                 missing = self.missing(passage, passage.first + written as u64)?;
                 if missing.is_none() {
                     self.combine(passage, written, scratch)?;

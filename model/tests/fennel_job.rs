@@ -3,13 +3,13 @@
 use bowline_model::coll::forms::Barrier;
 use bowline_model::coll::{barrier, plan::Place};
 use bowline_model::fennel::instrument::Bandwidth;
-use bowline_model::fennel::job::{Collective, Job, JobError, RankRecord};
+use bowline_model::fennel::job::{Collective, Job, JobError, Lengths, RankRecord};
 use bowline_model::fennel::machine::{Machine, RunError};
 use bowline_model::fennel::network::{Fixed, Pipelined};
 use bowline_model::fennel::source::{Source, Stated, Walk};
 
 fn head(rank: u32, size: u32) -> String {
-    format!("{{\"format\":\"bowline record\",\"version\":2,\"rank\":{rank},\"size\":{size}}}\n")
+    format!("{{\"format\":\"bowline record\",\"version\":3,\"rank\":{rank},\"size\":{size}}}\n")
 }
 
 const WORLD: &str = "{\"comm\":0,\"generation\":0,\"members\":[0,1]}\n";
@@ -105,9 +105,9 @@ fn what_is_no_record_says_why() {
     assert_eq!(error("\n"), JobError::Empty);
     assert_eq!(error("Chapter 1"), JobError::Foreign);
     assert_eq!(error(&head(0, 2).replace("bowline record", "x")), JobError::Foreign);
-    let newer = head(0, 2).replace("\"version\":2", "\"version\":9");
-    assert_eq!(error(&newer), JobError::Version { found: 9 });
-    assert!(RankRecord::parse(&head(0, 2).replace("\"version\":2", "\"version\":1")).is_ok());
+    let of_version = |number| head(0, 2).replace("\"version\":3", &format!("\"version\":{number}"));
+    assert_eq!(error(&of_version(9)), JobError::Version { found: 9 });
+    assert!((1..3).all(|number| RankRecord::parse(&of_version(number)).is_ok()));
     assert!(error(&head(2, 2)).to_string().contains("rank 2 of 2"));
     assert!(error(&head(0, u32::MAX)).to_string().contains("1048576"));
     let start = "{\"at\":0,\"till\":0,\"coll\":\"barrier\",\"how\":\"\",\"comm\":0,\"bytes\":0,\"root\":0,\"later\":true,\"run\":3}\n";
@@ -137,6 +137,9 @@ fn what_is_no_record_says_why() {
             "{\"at\":0,\"till\":0,\"coll\":\"bcast\",\"how\":\"\",\"comm\":0,\"bytes\":1,\"root\":2,\"later\":false}",
             "no root 2",
         ),
+        (&call(0, "alltoallv", "\"later\":false,\"to\":[1,2,3]"), "3 blocks for 2 ranks"),
+        (&call(0, "alltoallv", "\"later\":false,\"to\":[9999999999999]"), "terabyte"),
+        (&call(0, "bcast", "\"later\":false,\"own\":1"), "bcast has no such blocks"),
     ] {
         let told = error(&format!("{}{WORLD}{line}\n", head(0, 2))).to_string();
         assert!(told.contains(wanted), "{line}: {told}");
@@ -207,6 +210,47 @@ fn call(at: u32, name: &str, rest: &str) -> String {
     format!(
         "{{\"at\":{at},\"till\":{at},\"coll\":\"{name}\",\"how\":\"\",\"comm\":0,\"bytes\":0,\"root\":0,{rest}}}\n"
     )
+}
+
+/// What a collective with these lines of the two ranks is asked as.
+fn asked(of: [&str; 2], version: u32) -> Collective {
+    let record = |rank: u32, line: &str| {
+        let head = head(rank, 2).replace("\"version\":3", &format!("\"version\":{version}"));
+        RankRecord::parse(&format!("{head}{WORLD}{line}")).unwrap()
+    };
+    let job = Job::new(vec![record(0, of[0]), record(1, of[1])]).unwrap();
+    let mut asked = None;
+    let mut steps = |call: &Collective| {
+        asked = Some(call.clone());
+        let run = |_: &mut Walk<'_>, _: Place| Ok(());
+        Ok(Box::new(Stated::new(call.ranks, run)) as Box<dyn Source>)
+    };
+    job.program(&mut steps).unwrap();
+    asked.unwrap()
+}
+
+#[test]
+fn lengths_of_blocks_are_those_of_all_members() {
+    let line = |name: &str, bytes: u32, rest: &str| {
+        let line = call(0, name, &format!("\"later\":false{rest}"));
+        line.replace("\"bytes\":0", &format!("\"bytes\":{bytes}"))
+    };
+    let two = |name: &str, [a, b]: [u32; 2], [c, d]: [&str; 2], version| {
+        let asked = asked([&line(name, a, c), &line(name, b, d)], version);
+        (asked.bytes, asked.lengths, asked.how.is_some())
+    };
+    // The mean is rounded up.
+    let of = |lengths: &[usize]| Lengths::Members(lengths.to_vec());
+    assert_eq!(two("gatherv", [5, 10], [""; 2], 3), (8, of(&[5, 10]), true));
+    assert_eq!(two("gatherv", [5, 10], [""; 2], 2), (8, of(&[5, 10]), false));
+    let own = [",\"own\":7", ",\"own\":1"];
+    assert_eq!(two("reduce_scatter", [8, 8], own, 3), (8, of(&[7, 1]), true));
+    assert_eq!(two("reduce_scatter", [8, 8], [""; 2], 2), (8, Lengths::Even, false));
+    let sent = [",\"to\":[4]", ",\"to\":[2,0]"];
+    let pairs = Lengths::Pairs(vec![vec![4, 4], vec![2, 0]]);
+    assert_eq!(two("alltoallv", [8, 2], sent, 3), (5, pairs, true));
+    assert_eq!(two("alltoallv", [8, 2], [sent[0], ""], 3), (5, Lengths::Even, true));
+    assert_eq!(two("bcast", [8, 8], [""; 2], 3), (8, Lengths::Even, true));
 }
 
 /// Ranks call collectives of different series, and start persistent ones, in different orders.

@@ -15,7 +15,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::fmt::{Debug, Display, Write as _};
+use std::fmt::{Display, Write as _};
 use std::io::{BufWriter, Write};
 use std::time::Instant;
 
@@ -63,10 +63,21 @@ pub(crate) struct Call {
 
 #[derive(Debug)]
 enum How {
-    /// By an algorithm.
-    Algorithm { how: String, bytes: usize, root: u32 },
+    /// By an algorithm, which has a name that settings take.
+    Algorithm { how: String, bytes: usize, root: u32, blocks: Blocks },
     /// Messages to neighbours and from them, ranks and bytes: other ranks do not know the edges.
     Edges { sends: Vec<(u32, usize)>, receives: Vec<(u32, usize)> },
+}
+
+/// What a rank says of its blocks beside their bytes.
+#[derive(Debug)]
+enum Blocks {
+    /// Nothing: its block has the bytes of the call, or all have one length.
+    Even,
+    /// Its own block has so many bytes.
+    Own(usize),
+    /// Those that it sends to each rank; a single length where all have that.
+    To(Vec<usize>),
 }
 
 /// Which collectives of a communicator it is numbered among.
@@ -88,12 +99,30 @@ pub(crate) struct Told<'a> {
 const NEIGHBORS: u32 = u32::MAX;
 
 impl Call {
-    /// One that goes by an algorithm. Its root is 0 where it has none.
-    pub(crate) fn new(what: &'static str, how: &dyn Debug, bytes: usize, root: u32) -> Self {
-        // Names of algorithms have letters, digits and brackets only, but a schedule is a list of structures.
-        let how = format!("{how:?}");
-        let how = how.chars().filter(|letter| !matches!(letter, '"' | '\\')).take(80).collect();
-        Self { what, how: How::Algorithm { how, bytes, root } }
+    /// One that goes by the algorithm of this name. Its root is 0 where it has none.
+    pub(crate) fn new(what: &'static str, how: String, bytes: usize, root: u32) -> Self {
+        Self { what, how: How::Algorithm { how, bytes, root, blocks: Blocks::Even } }
+    }
+
+    /// The same of blocks of different lengths, of which this rank's has `own` bytes.
+    pub(crate) fn with_own(self, own: usize) -> Self {
+        self.with(Blocks::Own(own))
+    }
+
+    /// The same of blocks of different lengths, of which this rank sends one to each rank.
+    pub(crate) fn with_sent(self, lengths: impl Iterator<Item = usize>) -> Self {
+        let mut lengths: Vec<usize> = lengths.collect();
+        if lengths.windows(2).all(|pair| pair[0] == pair[1]) {
+            lengths.truncate(1);
+        }
+        self.with(Blocks::To(lengths))
+    }
+
+    fn with(mut self, of: Blocks) -> Self {
+        if let How::Algorithm { blocks, .. } = &mut self.how {
+            *blocks = of;
+        }
+        self
     }
 
     /// An exchange between neighbours.
@@ -127,6 +156,17 @@ impl Display for Series {
     }
 }
 
+impl Display for Blocks {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Even => Ok(()),
+            Self::Own(own) => write!(out, ",\"own\":{own}"),
+            // A list is shown as JSON has it.
+            Self::To(lengths) => write!(out, ",\"to\":{lengths:?}"),
+        }
+    }
+}
+
 impl Record {
     /// A record that goes to `out`.
     pub(crate) fn new(out: Box<dyn Write>, rank: u32, size: u32) -> Self {
@@ -144,7 +184,7 @@ impl Record {
             started: 0,
         };
         inner.line(format_args!(
-            "{{\"format\":\"bowline record\",\"version\":2,\"rank\":{rank},\"size\":{size}}}"
+            "{{\"format\":\"bowline record\",\"version\":3,\"rank\":{rank},\"size\":{size}}}"
         ));
         // The file says from now on whose it is.
         inner.flush();
@@ -347,10 +387,10 @@ impl Inner {
     }
 
     fn algorithm(&mut self, (comm, call): (u32, &Call), series: Series, run: impl Display) {
-        let How::Algorithm { how, bytes, root } = &call.how else { return };
+        let How::Algorithm { how, bytes, root, blocks } = &call.how else { return };
         let what = call.what;
         self.event(format_args!(
-            "\"coll\":\"{what}\",\"how\":\"{how}\",\"comm\":{comm},\"bytes\":{bytes},\"root\":{root}{run},{series}"
+            "\"coll\":\"{what}\",\"how\":\"{how}\",\"comm\":{comm},\"bytes\":{bytes}{blocks},\"root\":{root}{run},{series}"
         ));
     }
 

@@ -132,11 +132,16 @@ enum What {
         #[command(flatten)]
         common: Common,
     },
-    /// A job that was recorded with BOWLINE_RECORD, on this network. Its collectives go by what is cheapest there.
+    /// A job that was recorded with BOWLINE_RECORD, on this network. Its collectives go by what is cheapest there, or as
+    /// recorded.
     Replay {
         /// The files of all ranks.
         #[arg(required = true)]
         files: Vec<PathBuf>,
+        /// Collectives go by the algorithms that they went by in the job. Those that cannot, since they went through shared
+        /// memory or in layers, are counted and go by what is cheapest.
+        #[arg(long)]
+        as_recorded: bool,
         #[command(flatten)]
         common: Common,
     },
@@ -222,10 +227,12 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
             let job = programs::elimination(of.ranks, *size, *overlapping)?;
             common.run(format!("allreduce by elimination {how}, {size} bytes"), job)
         }
-        What::Replay { files, common } => {
-            let (recorded, record) = replay::read(files)?;
+        What::Replay { files, as_recorded, common } => {
+            let (recorded, mut record) = replay::read(files)?;
             let plan = common.network.plan(recorded.size())?;
-            let job = replay::job(&recorded, |bytes| common.network.costs(&plan, bytes))?;
+            let costs = |bytes| common.network.costs(&plan, bytes);
+            let (job, otherwise) = replay::job(&recorded, *as_recorded, costs)?;
+            record.otherwise = otherwise;
             common.run_beside("recorded job".to_owned(), job, Some(record))
         }
         What::Graph { file, common } => {

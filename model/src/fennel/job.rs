@@ -3,12 +3,12 @@
 //! A file is that of one rank: lines of JSON. `BOWLINE_RECORD` has them written.
 //!
 //! ```json
-//! {"format":"bowline record","version":2,"rank":0,"size":2}
+//! {"format":"bowline record","version":3,"rank":0,"size":2}
 //! {"comm":0,"generation":0,"members":[0,1]}
 //! {"at":1200,"till":1300,"send":1,"comm":0,"tag":7,"bytes":8}
 //! {"at":5000,"till":9000,"recv":1,"comm":0,"tag":7,"bytes":8}
-//! {"at":9100,"till":9900,"coll":"allreduce","how":"Doubling","comm":0,"bytes":8,"root":0,"later":false}
-//! {"at":9920,"till":9940,"coll":"bcast","how":"Binomial","comm":0,"bytes":8,"root":0,"run":0,"later":true,"persistent":0}
+//! {"at":9100,"till":9900,"coll":"allreduce","how":"doubling","comm":0,"bytes":8,"root":0,"later":false}
+//! {"at":9920,"till":9940,"coll":"bcast","how":"binomial","comm":0,"bytes":8,"root":0,"run":0,"later":true,"persistent":0}
 //! {"at":9950,"till":9960,"wait":true}
 //! {"at":9960,"till":9960,"done":0}
 //! {"end":10000}
@@ -23,86 +23,41 @@
 //! does then, while it waits and between what it computes. Records of version 1 have neither: what was started is taken
 //! to end in its call.
 //!
+//! Where blocks differ, `bytes` is what a rank gives to all others. What lengths it knows beside that stands behind it:
+//! `own`, those of its own block of a `reduce_scatter`, or `to`, those of the blocks for each rank of an `alltoallv`, of which
+//! one entry stands for all where they are the same. `how` is the name of the algorithm as settings take it. Records of version
+//! 2 have neither `own` nor `to`, so that these two are taken to have blocks of the mean length, and their names of algorithms
+//! are not read.
+//!
 //! A rank that was killed leaves a record without an end, maybe within a line. What others did with it after that is not
 //! in it, so a job with such records goes as far as each message and each collective has its partners ([`Job::cut`]).
 //!
 //! What is read is not trusted: it is refused with the reason, and nothing is made of a number before it was looked at.
 
 mod cut;
+mod error;
 mod graph;
 
 use std::collections::HashSet;
 
 use serde::Deserialize;
 
+pub use error::JobError;
 pub use graph::Steps;
 
 /// What is written first, by which such files are known.
 pub const FORMAT: &str = "bowline record";
 
-/// The version that is written. It and the one before are read.
-pub const VERSION: u32 = 2;
+/// The version that is written. It and those before are read.
+pub const VERSION: u32 = 3;
+/// The first one that names algorithms as settings do.
+const NAMED: u32 = 3;
 
 /// The most ranks of a job whose records are read.
 pub const RANKS: u32 = 1 << 20;
 
 /// The longest message, a terabyte.
 const BYTES: u64 = 1 << 40;
-
-/// Why records are no job.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum JobError {
-    /// It is no record.
-    Foreign,
-    /// It has nothing in it.
-    Empty,
-    /// It is a record of another version.
-    Version {
-        /// Which.
-        found: u32,
-    },
-    /// A line cannot be.
-    Line {
-        /// Which, from 1.
-        line: usize,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// The records do not belong together.
-    Ranks {
-        /// What is wrong.
-        why: String,
-    },
-    /// A collective cannot be simulated.
-    Collective {
-        /// Which, and why.
-        why: String,
-    },
-}
-
-impl std::fmt::Display for JobError {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Foreign => write!(out, "this is no record: its `format` is not `{FORMAT}`"),
-            Self::Empty => write!(
-                out,
-                "this record is empty: its rank ended before it wrote a line, or the disk is full; record the job again"
-            ),
-            Self::Version { found } => {
-                write!(
-                    out,
-                    "this record has version {found}, and versions 1 to {VERSION} are known"
-                )
-            }
-            Self::Line { line, why } => write!(out, "line {line} of the record: {why}"),
-            Self::Ranks { why } => write!(out, "these records are not those of one job: {why}"),
-            Self::Collective { why } => out.write_str(why),
-        }
-    }
-}
-
-impl std::error::Error for JobError {}
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -151,6 +106,10 @@ enum Line {
         persistent: Option<u32>,
         #[serde(default)]
         run: Option<u32>,
+        #[serde(default)]
+        own: Option<u64>,
+        #[serde(default)]
+        to: Option<Vec<u64>>,
     },
     Done {
         at: u64,
@@ -193,10 +152,33 @@ enum What {
         comm: u32,
         call: Collective,
         run: Option<u32>,
+        blocks: Own,
     },
     /// The end of a collective that was started, by its number.
     Done(u32),
     Wait,
+}
+
+/// What a rank knows of blocks of different lengths.
+#[derive(Debug)]
+enum Own {
+    Nothing,
+    /// Bytes of its own one.
+    Block(usize),
+    /// Bytes of those for each rank, or of all of them.
+    Sent(Vec<usize>),
+}
+
+/// Bytes of the blocks of a collective, by the ranks of its communicator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Lengths {
+    /// All have one length, or it is not known how they differ.
+    Even,
+    /// The block of each rank.
+    Members(Vec<usize>),
+    /// The blocks of each rank for each.
+    Pairs(Vec<Vec<usize>>),
 }
 
 /// A call of a collective.
@@ -205,13 +187,15 @@ enum What {
 pub struct Collective {
     /// Its name: `bcast`, `allreduce`, ...
     pub name: String,
-    /// The algorithm that carried it out.
-    pub how: String,
+    /// The algorithm that carried it out, by its name in settings; `None` in records of a version that does not have that.
+    pub how: Option<String>,
     /// Members of its communicator.
     pub ranks: u32,
     /// Bytes of a vector, or of a block where each rank has one; what a rank gave, where blocks differ, is the mean of
     /// all members.
     pub bytes: usize,
+    /// Those of blocks, where they may differ.
+    pub lengths: Lengths,
     /// Its root, where it has one.
     pub root: u32,
     /// It was only started, to end later.
@@ -223,6 +207,7 @@ pub struct Collective {
 /// The record of a rank.
 #[derive(Debug)]
 pub struct RankRecord {
+    version: u32,
     rank: u32,
     size: u32,
     /// Generation and members of its communicators.
@@ -285,7 +270,7 @@ impl RankRecord {
             return Err(JobError::Line { line: 1, why });
         }
         let (comms, events, open) = (Vec::new(), Vec::new(), HashSet::new());
-        let mut record = Self { rank, size, comms, events, open, end: 0, ended: false };
+        let mut record = Self { version, rank, size, comms, events, open, end: 0, ended: false };
         let last = text.lines().count();
         let broken_off = !text.ends_with('\n');
         for (line, text) in lines.filter(|(_, text)| !text.trim().is_empty()) {
@@ -334,19 +319,34 @@ impl RankRecord {
                 length(bytes)?;
                 (at, till, What::Recv { from, comm, tag })
             }
-            Line::Coll { at, till, coll: name, how, comm, bytes, root, later, persistent, run } => {
+            Line::Coll {
+                at,
+                till,
+                coll: name,
+                how,
+                comm,
+                bytes,
+                root,
+                later,
+                persistent,
+                run,
+                own,
+                to,
+            } => {
                 let ranks = self.members(comm)?.len() as u32;
                 if root >= ranks {
                     return Err(format!("communicator {comm} has no root {root}"));
                 }
                 let bytes = length(bytes)?;
+                let blocks = blocks((&name, ranks), bytes, own, to)?;
                 if let Some(run) = run
                     && (!later || !self.open.insert(run))
                 {
                     return Err(format!("run {run} is not one that starts here"));
                 }
-                let call = Collective { name, how, ranks, bytes, root, later, persistent };
-                (at, till, What::Collective { comm, call, run })
+                let (how, lengths) = (Some(how).filter(|_| self.version >= NAMED), Lengths::Even);
+                let call = Collective { name, how, ranks, bytes, lengths, root, later, persistent };
+                (at, till, What::Collective { comm, call, run, blocks })
             }
             Line::Done { at, till, done } => {
                 if !self.open.remove(&done) {
@@ -385,6 +385,26 @@ impl RankRecord {
     fn members(&self, comm: u32) -> Result<&[u32], String> {
         let found = self.comms.get(comm as usize).map(|(_, members)| &members[..]);
         found.ok_or_else(|| format!("there is no communicator {comm}"))
+    }
+}
+
+/// What a rank says of blocks of different lengths in a call of a collective of so many ranks.
+fn blocks(
+    (name, ranks): (&str, u32),
+    bytes: usize,
+    own: Option<u64>,
+    to: Option<Vec<u64>>,
+) -> Result<Own, String> {
+    match (name, own, to) {
+        // What a rank gives, or gets, is its block.
+        ("allgatherv" | "gatherv" | "scatterv", None, None) => Ok(Own::Block(bytes)),
+        ("reduce_scatter", Some(own), None) => Ok(Own::Block(length(own)?)),
+        ("alltoallv", None, Some(to)) if to.len() == 1 || to.len() == ranks as usize => {
+            Ok(Own::Sent(to.into_iter().map(length).collect::<Result<_, _>>()?))
+        }
+        ("alltoallv", None, Some(to)) => Err(format!("{} blocks for {ranks} ranks", to.len())),
+        (_, None, None) => Ok(Own::Nothing),
+        _ => Err(format!("{name} has no such blocks")),
     }
 }
 

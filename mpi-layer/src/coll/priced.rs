@@ -49,7 +49,8 @@ pub(crate) struct Choice<W> {
 /// The choices for allreduces: the schedules and forms, and their numbers by length.
 #[derive(Debug)]
 struct Allreduces {
-    ways: Vec<AllreduceWay>,
+    /// With their names.
+    ways: Vec<(AllreduceWay, String)>,
     by_length: Limits<Choice<usize>>,
 }
 
@@ -264,7 +265,7 @@ impl Basis {
             Choice { messages, staged: *staged }
         });
         let node = self.nodes.as_ref().map_or(0, |nodes| nodes.node(rank));
-        let way = |form| match form {
+        let way = |form: Way<AllreduceForm>| match form {
             Way::Form(AllreduceForm::Form(form)) => AllreduceWay::Form(form),
             Way::Form(AllreduceForm::Multiplying(schedule)) => {
                 AllreduceWay::Multiplying(schedule.stages(rank))
@@ -277,7 +278,11 @@ impl Basis {
                 }
             },
         };
-        Allreduces { ways: forms.into_iter().map(way).collect(), by_length }
+        let named = |form: Way<AllreduceForm>| {
+            let name = form.name_by(AllreduceForm::name);
+            (way(form), name)
+        };
+        Allreduces { ways: forms.into_iter().map(named).collect(), by_length }
     }
 
     fn gather(&self, block: usize) -> Choice<Way<Tree>> {
@@ -536,7 +541,7 @@ impl Communicator {
         &self,
         bytes: usize,
         operands: Operands,
-    ) -> Choice<&AllreduceWay> {
+    ) -> Choice<&(AllreduceWay, String)> {
         let Chosen { basis, allreduce, .. } = self.chosen();
         let all = allreduce.get(operands, || basis.allreduces(self.inner.rank, operands));
         let Choice { messages, staged } = *all.by_length.find(bytes);

@@ -14,7 +14,7 @@ use crate::comm::Communicator;
 use crate::error::MpiError;
 use crate::record::{Call, Told};
 use bowline_model::coll::blocks::{Blocks, Even};
-use bowline_model::coll::forms::{Allreduce, Tree};
+use bowline_model::coll::forms::{Allreduce, Alltoall, Form, Tree};
 use bowline_model::coll::layers::{AmongNodes, Layered};
 use bowline_model::coll::plan::{Place, Plan, Space, Span, Vectors};
 use bowline_model::coll::price::{OpClass, Operands, RANKS_MAX, Way};
@@ -24,10 +24,10 @@ use bowline_model::coll::{
     reduce_scatter, scan, scatter,
 };
 
-/// How a collective is recorded that goes through the memory which ranks share.
-const SHARED: &str = "Shared";
-/// The same of one by recursive multiplying.
-const MULTIPLYING: &str = "Multiplying";
+/// A collective that goes through the memory which ranks share, as it is recorded.
+fn through_memory(what: &'static str, bytes: usize, root: u32) -> Call {
+    Call::new(what, "staged".to_owned(), bytes, root)
+}
 
 /// An operation as algorithms need it.
 #[derive(Clone, Copy)]
@@ -185,11 +185,11 @@ impl Communicator {
         if self.barrier_choice().staged {
             if !self.inner.oversubscribed && self.inner.size <= RANKS_MAX {
                 if let Some(staging) = self.staging()? {
-                    let _told = self.inner.told("barrier", || Call::new("barrier", &SHARED, 0, 0));
+                    let _told = self.inner.told("barrier", || through_memory("barrier", 0, 0));
                     return staging.barrier(&self.inner);
                 }
             } else if let Some(shared) = self.shared()? {
-                let _told = self.inner.told("barrier", || Call::new("barrier", &SHARED, 0, 0));
+                let _told = self.inner.told("barrier", || through_memory("barrier", 0, 0));
                 return shared.run(&self.inner, &[], &mut [], None);
             }
         }
@@ -201,7 +201,7 @@ impl Communicator {
         mut on: impl Follow<'a>,
     ) -> Result<(), MpiError> {
         let way = &self.barrier_choice().messages;
-        let _told = on.told(self, "barrier", || Call::new("barrier", way.algorithm(), 0, 0));
+        let _told = on.told(self, "barrier", || Call::new("barrier", way.name(), 0, 0));
         let mut engine = on.begin(self, 0, None);
         match way {
             Way::Form(how) => barrier::run(&mut engine, self.place(), *how),
@@ -222,10 +222,10 @@ impl Communicator {
             && let Some(buffers) = on.buffers()
             && let Some(staging) = self.staging()?
         {
-            let _told = self.inner.told("bcast", || Call::new("bcast", &SHARED, data.len, root));
+            let _told = self.inner.told("bcast", || through_memory("bcast", data.len, root));
             return staging.bcast(&self.inner, buffers, data, root);
         }
-        let _told = on.told(self, "bcast", || Call::new("bcast", way.algorithm(), data.len, root));
+        let _told = on.told(self, "bcast", || Call::new("bcast", way.name(), data.len, root));
         let mut engine = on.begin(self, 0, None);
         match way {
             Way::Form(how) => bcast::run(&mut engine, self.place(), *how, root, data),
@@ -248,10 +248,10 @@ impl Communicator {
             && let Some(buffers) = on.buffers()
             && let Some(staging) = self.staging()?
         {
-            let _told = self.inner.told("gather", || Call::new("gather", &SHARED, own.len, root));
+            let _told = self.inner.told("gather", || through_memory("gather", own.len, root));
             return staging.gather(&self.inner, buffers, own, &blocks, Some(root));
         }
-        let _told = on.told(self, "gather", || Call::new("gather", way.algorithm(), own.len, root));
+        let _told = on.told(self, "gather", || Call::new("gather", way.name(), own.len, root));
         let place = self.place();
         let mut engine = on.begin(self, self.trees_scratch(way, root, own.len), None);
         match way {
@@ -279,7 +279,8 @@ impl Communicator {
         blocks: &impl Blocks,
         root: u32,
     ) -> Result<(), MpiError> {
-        let _told = on.told(self, "gatherv", || Call::new("gatherv", &Tree::Linear, own.len, root));
+        let _told =
+            on.told(self, "gatherv", || Call::new("gatherv", Tree::Linear.name(), own.len, root));
         gather::linear(&mut on.begin(self, 0, None), self.place(), root, own, blocks)
     }
 
@@ -300,8 +301,7 @@ impl Communicator {
     ) -> Result<(), MpiError> {
         let way = self.scatter_way(own.len);
         let blocks = Even { space: Space::Input, len: own.len };
-        let _told =
-            on.told(self, "scatter", || Call::new("scatter", way.algorithm(), own.len, root));
+        let _told = on.told(self, "scatter", || Call::new("scatter", way.name(), own.len, root));
         let place = self.place();
         let mut engine = on.begin(self, self.trees_scratch(way, root, own.len), None);
         match way {
@@ -320,7 +320,7 @@ impl Communicator {
         root: u32,
     ) -> Result<(), MpiError> {
         let _told =
-            on.told(self, "scatterv", || Call::new("scatterv", &Tree::Linear, own.len, root));
+            on.told(self, "scatterv", || Call::new("scatterv", Tree::Linear.name(), own.len, root));
         scatter::linear(&mut on.begin(self, 0, None), self.place(), root, blocks, own)
     }
 
@@ -337,12 +337,10 @@ impl Communicator {
             && let Some(buffers) = on.buffers()
             && let Some(staging) = self.staging()?
         {
-            let _told =
-                self.inner.told("allgather", || Call::new("allgather", &SHARED, own.len, 0));
+            let _told = self.inner.told("allgather", || through_memory("allgather", own.len, 0));
             return staging.gather(&self.inner, buffers, own, &blocks, None);
         }
-        let _told =
-            on.told(self, "allgather", || Call::new("allgather", way.algorithm(), own.len, 0));
+        let _told = on.told(self, "allgather", || Call::new("allgather", way.name(), own.len, 0));
         match way {
             Way::Form(how) => {
                 let mut engine = on.begin(self, allgather::scratch(*how, total), None);
@@ -365,7 +363,7 @@ impl Communicator {
     ) -> Result<(), MpiError> {
         let longest = (0..self.inner.size).map(|rank| blocks.len(rank)).max();
         let how = self.allgatherv_form(total, longest.unwrap_or(0));
-        let _told = on.told(self, "allgatherv", || Call::new("allgatherv", &how, own.len, 0));
+        let _told = on.told(self, "allgatherv", || Call::new("allgatherv", how.name(), own.len, 0));
         let mut engine = on.begin(self, allgather::scratch(how, total), None);
         allgather::any(&mut engine, self.place(), how, own, blocks)
     }
@@ -382,11 +380,11 @@ impl Communicator {
             && let Some(buffers) = on.buffers()
             && let Some(staging) = self.staging()?
         {
-            let _told = self.inner.told("alltoall", || Call::new("alltoall", &SHARED, len, 0));
+            let _told = self.inner.told("alltoall", || through_memory("alltoall", len, 0));
             staging.alltoall(&self.inner, buffers, len, &from, &into)?;
             return self.find_reads(staging, len);
         }
-        let _told = on.told(self, "alltoall", || Call::new("alltoall", way.algorithm(), len, 0));
+        let _told = on.told(self, "alltoall", || Call::new("alltoall", way.name(), len, 0));
         let place = self.place();
         let in_layers = match way {
             Way::Layered(Layered { among, .. }) => among.partners(),
@@ -413,8 +411,11 @@ impl Communicator {
         into: &impl Blocks,
     ) -> Result<(), MpiError> {
         let partners = self.alltoallv_partners();
-        let sent = || (0..self.inner.size).map(|rank| from.len(rank)).sum();
-        let _told = on.told(self, "alltoallv", || Call::new("alltoallv", &partners, sent(), 0));
+        let _told = on.told(self, "alltoallv", || {
+            let sent = (0..self.inner.size).map(|rank| from.len(rank));
+            let how = Alltoall::Staged(partners).name();
+            Call::new("alltoallv", how, sent.clone().sum(), 0).with_sent(sent)
+        });
         alltoall::staged(&mut on.begin(self, 0, None), self.place(), partners, from, into)
     }
 
@@ -432,11 +433,11 @@ impl Communicator {
             && let Some(buffers) = on.buffers()
             && let Some(staging) = self.staging()?
         {
-            let _told = self.inner.told("reduce", || Call::new("reduce", &SHARED, own.len, root));
+            let _told = self.inner.told("reduce", || through_memory("reduce", own.len, root));
             return staging.reduce(&self.inner, buffers, own, op, Some(root));
         }
         let Reduction { width, combine, .. } = op;
-        let _told = on.told(self, "reduce", || Call::new("reduce", way.algorithm(), own.len, root));
+        let _told = on.told(self, "reduce", || Call::new("reduce", way.name(), own.len, root));
         let vectors = Vectors { input: own, output: Span::output(own.len), width, scratch: 0 };
         match way {
             Way::Form(how) => {
@@ -466,16 +467,15 @@ impl Communicator {
             let lines = self.inner.oversubscribed || self.inner.size > RANKS_MAX;
             if lines && own.len <= shared::MAX_BYTES {
                 if let Some(shared) = self.shared()? {
-                    let _told = self
-                        .inner
-                        .told("allreduce", || Call::new("allreduce", &SHARED, own.len, 0));
+                    let _told =
+                        self.inner.told("allreduce", || through_memory("allreduce", own.len, 0));
                     return self.allreduce_in_memory(shared, buffers, own, op);
                 }
             } else if transfers::fits(self.inner.size, op.width)
                 && let Some(staging) = self.staging()?
             {
                 let _told =
-                    self.inner.told("allreduce", || Call::new("allreduce", &SHARED, own.len, 0));
+                    self.inner.told("allreduce", || through_memory("allreduce", own.len, 0));
                 return staging.reduce(&self.inner, &mut buffers, own, op, None);
             }
         }
@@ -547,24 +547,22 @@ impl Communicator {
 
     fn allreduce_along<'a, F: Follow<'a>>(
         &'a self,
-        way: &AllreduceWay,
+        (way, name): &(AllreduceWay, String),
         mut on: F,
         own: Span,
         op: Reduction<'a>,
     ) -> Result<(), MpiError> {
         let Reduction { width, combine, .. } = op;
         let vectors = Vectors { input: own, output: Span::output(own.len), width, scratch: 0 };
-        let in_layers = |mut on: F, how| {
-            let _told = on.told(self, "allreduce", || Call::new("allreduce", &how, own.len, 0));
+        let call = || Call::new("allreduce", name.clone(), own.len, 0);
+        let _told = on.told(self, "allreduce", call);
+        let in_layers = |on: F, how| {
             let scratch = layers::allreduce_scratch(self.nodes(), how, (own.len, width));
             let mut engine = on.begin(self, scratch, Some(combine));
             layers::allreduce(&mut engine, self.place(), self.nodes(), how, vectors)
         };
         match way {
-            AllreduceWay::Form(how) => {
-                let _told = on.told(self, "allreduce", || Call::new("allreduce", how, own.len, 0));
-                self.allreduce_by(on, *how, own, op)
-            }
+            AllreduceWay::Form(how) => self.allreduce_by(on, *how, own, op),
             AllreduceWay::Layered(Layered { within, among }) => {
                 in_layers(on, Layered { within: *within, among: AmongNodes::Form(*among) })
             }
@@ -572,8 +570,6 @@ impl Communicator {
                 in_layers(on, Layered { within: *within, among: AmongNodes::Multiplying(among) })
             }
             AllreduceWay::Multiplying(stages) => {
-                let _told =
-                    on.told(self, "allreduce", || Call::new("allreduce", &MULTIPLYING, own.len, 0));
                 let scratch = multiply::scratch(stages, own.len, width);
                 let mut engine = on.begin(self, scratch, Some(combine));
                 multiply::run(&mut engine, stages, vectors)
@@ -589,20 +585,20 @@ impl Communicator {
         total: usize,
         op: Reduction<'a>,
     ) -> Result<(), MpiError> {
+        let own = Span::output(blocks.len(self.inner.rank));
         let Choice { messages: way, staged } = self.reduce_scatter_choice(total, op.operands());
         if *staged
             && transfers::fits(self.inner.size, op.width)
             && let Some(buffers) = on.buffers()
             && let Some(staging) = self.staging()?
         {
-            let _told = self
-                .inner
-                .told("reduce_scatter", || Call::new("reduce_scatter", &SHARED, total, 0));
+            let _told = self.inner.told("reduce_scatter", || {
+                through_memory("reduce_scatter", total, 0).with_own(own.len)
+            });
             return staging.reduce_scatter(&self.inner, buffers, blocks, total, op);
         }
-        let own = Span::output(blocks.len(self.inner.rank));
         let _told = on.told(self, "reduce_scatter", || {
-            Call::new("reduce_scatter", way.algorithm(), total, 0)
+            Call::new("reduce_scatter", way.name(), total, 0).with_own(own.len)
         });
         let place = self.place();
         match way {
@@ -629,7 +625,7 @@ impl Communicator {
     ) -> Result<(), MpiError> {
         let way = self.scan_way(len, exclusive, op.operands());
         let what = if exclusive { "exscan" } else { "scan" };
-        let _told = on.told(self, what, || Call::new(what, way.algorithm(), len, 0));
+        let _told = on.told(self, what, || Call::new(what, way.name(), len, 0));
         let (input, output) = (Span::input(len), Span::output(len));
         match way {
             Way::Form(how) => {

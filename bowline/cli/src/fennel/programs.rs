@@ -86,7 +86,7 @@ pub(super) fn pick<F: Form>(all: Vec<Priced<F>>, wanted: &str) -> Result<F> {
 }
 
 /// The same where there are algorithms in layers, which may be asked for with either tree within nodes.
-fn pick_way<F: Form>(all: Vec<Priced<Way<F>>>, wanted: &str) -> Result<Way<F>> {
+pub(super) fn pick_way<F: Form>(all: Vec<Priced<Way<F>>>, wanted: &str) -> Result<Way<F>> {
     let way = Way::of_name(wanted);
     let is = |known: Way<F>| match (known, way) {
         (Way::Layered(known), Some(Way::Layered(way))) => known.among == way.among,

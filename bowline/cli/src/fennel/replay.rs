@@ -1,14 +1,21 @@
 //! Jobs that were recorded, run again on a modelled network.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
-use bowline_model::coll::price::{Costs, Crew, JobCosts, Prices};
-use bowline_model::fennel::job::{Collective as Call, Counts, Job as Recorded, RankRecord};
+use anyhow::{Context, Result, bail};
+use bowline_model::coll::blocks::Packed;
+use bowline_model::coll::plan::{Space, Span};
+use bowline_model::coll::price::{Costs, Crew, JobCosts, Prices, Way};
+use bowline_model::coll::reduce_scatter;
+use bowline_model::fennel::job::{
+    Collective as Call, Counts, Job as Recorded, Lengths, RankRecord,
+};
 use bowline_model::fennel::source::Source;
 use serde::Serialize;
 
-use super::programs::{Collective, Job, Kind, Ranks};
+use super::programs::{Collective, Job, Kind, Ranks, pick_way, stated};
+use super::uneven;
 
 /// What was recorded, to stand beside what is simulated.
 #[derive(Clone, Debug, Serialize)]
@@ -27,6 +34,8 @@ pub(super) struct Record {
     /// Ranks whose records break off, and how many calls are left out because of that.
     unended: Vec<u32>,
     left_out: usize,
+    /// Collectives that go by what is cheapest although they were to go as recorded: which, and how many.
+    pub(super) otherwise: BTreeMap<String, u64>,
 }
 
 /// Reads the records of a job.
@@ -54,52 +63,160 @@ pub(super) fn read(files: &[PathBuf]) -> Result<(Recorded, Record)> {
         computing_ns: computing,
         unended,
         left_out,
+        otherwise: BTreeMap::new(),
     };
     Ok((job, record))
 }
 
-/// The job as a program, whose collectives go by the cheapest algorithm under these costs.
+/// The job as a program, whose collectives go by the cheapest algorithm under these costs, or as they were recorded where
+/// that can be simulated. Which could not, and how many.
 ///
 /// # Errors
 /// When its members disagree on a collective, or it is one that is not simulated.
-pub(super) fn job(recorded: &Recorded, costs: impl Fn(usize) -> Costs) -> Result<Job> {
-    let mut steps = |call: &Call| {
-        steps(call, &costs(call.bytes)).map_err(|error| format!("{}: {error:#}", call.name))
+pub(super) fn job(
+    recorded: &Recorded,
+    as_recorded: bool,
+    costs: impl Fn(usize) -> Costs,
+) -> Result<(Job, BTreeMap<String, u64>)> {
+    let mut otherwise = BTreeMap::new();
+    let mut of_call = |call: &Call| {
+        let costs = costs(call.bytes);
+        if as_recorded {
+            let how = call.how.as_deref();
+            // A record does not say whether the order of operands counted.
+            let mut as_it_was = how
+                .into_iter()
+                .flat_map(|how| [false, true].map(|ordered| steps(call, &costs, (how, ordered))));
+            if let Some(steps) = as_it_was.find_map(Result::ok) {
+                return Ok(steps);
+            }
+            let how = how.unwrap_or("what this version does not name");
+            *otherwise.entry(format!("{} by {how}", call.name)).or_default() += 1;
+        }
+        steps(call, &costs, ("auto", false)).map_err(|error| format!("{}: {error:#}", call.name))
     };
-    Ok(Job::Graph(recorded.program(&mut steps)?))
+    let job = Job::Graph(recorded.program(&mut of_call)?);
+    Ok((job, otherwise))
 }
 
-fn steps(call: &Call, costs: &Costs) -> Result<Box<dyn Source>> {
+/// Where blocks of recorded lengths lie.
+struct Places {
+    /// The bytes before each block, and all.
+    blocks: Vec<usize>,
+    /// The same of what each rank sends, and of what it receives.
+    sent: Vec<Vec<usize>>,
+    received: Vec<Vec<usize>>,
+}
+
+/// The bytes before each block, and all.
+fn offsets(lengths: impl Iterator<Item = usize>) -> Vec<usize> {
+    let mut sum = 0;
+    let after = lengths.map(|len| {
+        sum += len;
+        sum
+    });
+    std::iter::once(0).chain(after).collect()
+}
+
+fn between(offsets: &[usize], index: u32, space: Space) -> Span {
+    let index = index as usize;
+    Span::new(space, offsets[index], offsets[index + 1] - offsets[index])
+}
+
+impl Places {
+    fn of_members(lengths: &[usize]) -> Self {
+        let blocks = offsets(lengths.iter().copied());
+        Self { blocks, sent: Vec::new(), received: Vec::new() }
+    }
+
+    fn of_pairs(rows: &[Vec<usize>]) -> Self {
+        let sent = rows.iter().map(|row| offsets(row.iter().copied())).collect();
+        let column = |to: usize| offsets(rows.iter().map(|row| row[to]));
+        Self { blocks: Vec::new(), sent, received: (0..rows.len()).map(column).collect() }
+    }
+}
+
+impl uneven::Lengths for Places {
+    fn block(&self, rank: u32, space: Space) -> Span {
+        between(&self.blocks, rank, space)
+    }
+
+    fn sent(&self, from: u32, to: u32) -> Span {
+        between(&self.sent[from as usize], to, Space::Input)
+    }
+
+    fn received(&self, by: u32, from: u32) -> Span {
+        between(&self.received[by as usize], from, Space::Output)
+    }
+}
+
+/// The steps of a call by the algorithm that is wanted, for an operation that may be one that keeps the order of ranks.
+fn steps(call: &Call, costs: &Costs, wanted: (&str, bool)) -> Result<Box<dyn Source>> {
+    // On all ranks: where they are is not asked for.
+    let costs = JobCosts { near: *costs, far: *costs };
+    let prices = Prices { crew: Crew { ranks: call.ranks, share: 1.0 }, costs, layers: None };
+    let job = match (call.name.as_str(), &call.lengths) {
+        ("reduce_scatter", Lengths::Members(lengths)) => scattered(lengths, wanted, &prices)?,
+        (name, Lengths::Members(lengths)) => {
+            let kind = match name {
+                "allgatherv" => uneven::Kind::Allgatherv,
+                "gatherv" => uneven::Kind::Gatherv,
+                "scatterv" => uneven::Kind::Scatterv,
+                _ => bail!("blocks of it have one length"),
+            };
+            let of = (call.ranks, call.root);
+            uneven::job(kind, Places::of_members(lengths), of, wanted.0, &prices)?.0
+        }
+        (_, Lengths::Pairs(rows)) => {
+            let (kind, of) = (uneven::Kind::Alltoallv, (call.ranks, 0));
+            uneven::job(kind, Places::of_pairs(rows), of, wanted.0, &prices)?.0
+        }
+        _ => even(call, wanted, &prices)?,
+    };
+    match job {
+        Job::Steps(source) => Ok(source),
+        Job::Graph(_) => bail!("collectives are steps"),
+    }
+}
+
+/// A reduction that is scattered in blocks of these lengths.
+fn scattered(lengths: &[usize], (how, ordered): (&str, bool), prices: &Prices) -> Result<Job> {
+    let offsets = offsets(lengths.iter().copied());
+    let total = offsets.last().copied().unwrap_or(0);
+    let Way::Form(how) = pick_way(prices.reduce_scatters(total, !ordered), how)? else {
+        bail!("nodes are not recorded");
+    };
+    stated(prices.crew.ranks, move |plan, place| {
+        let own = between(&offsets, place.rank, Space::Output).len;
+        let blocks = Packed { space: Space::Input, offsets: &offsets };
+        reduce_scatter::run(plan, place, how, &blocks, Span::output(own))
+    })
+}
+
+/// A collective whose blocks, if it has some, have one length, or are taken to have that.
+fn even(call: &Call, (algorithm, ordered): (&str, bool), prices: &Prices) -> Result<Job> {
     let &Call { ranks, bytes, root, .. } = call;
     let kind = match call.name.as_str() {
         "barrier" => Kind::Barrier,
         "bcast" => Kind::Bcast,
         "reduce" => Kind::Reduce,
         "allreduce" => Kind::Allreduce,
-        "allgather" | "allgatherv" => Kind::Allgather,
+        "allgather" => Kind::Allgather,
         "alltoall" | "alltoallv" => Kind::Alltoall,
         "reduce_scatter" => Kind::ReduceScatter,
-        "gather" | "gatherv" => Kind::Gather,
-        "scatter" | "scatterv" => Kind::Scatter,
+        "gather" => Kind::Gather,
+        "scatter" => Kind::Scatter,
         "scan" => Kind::Scan,
         "exscan" => Kind::Exscan,
-        _ => anyhow::bail!("this collective is not simulated"),
+        _ => bail!("this collective is not simulated"),
     };
-    let share = |bytes: usize| bytes.div_ceil(ranks as usize);
     let size = match call.name.as_str() {
         // What a rank gives to all others together.
-        "alltoallv" | "reduce_scatter" => share(bytes),
+        "alltoallv" | "reduce_scatter" => bytes.div_ceil(ranks as usize),
         _ => bytes,
     };
-    let (algorithm, of) = ("auto".to_owned(), Ranks { ranks });
-    let collective = Collective { of, size, algorithm, root, ordered: false };
-    // On all ranks: where they are is not asked for.
-    let costs = JobCosts { near: *costs, far: *costs };
-    let prices = Prices { crew: Crew { ranks, share: 1.0 }, costs, layers: None };
-    match collective.job(kind, &prices)?.0 {
-        Job::Steps(source) => Ok(source),
-        Job::Graph(_) => anyhow::bail!("collectives are steps"),
-    }
+    let (algorithm, of) = (algorithm.to_owned(), Ranks { ranks });
+    Ok(Collective { of, size, algorithm, root, ordered }.job(kind, prices)?.0)
 }
 
 impl Record {
@@ -118,6 +235,14 @@ impl Record {
             "recorded: {time_ns:.1} ns, of which simulated {part:.3}; {messages} messages of {bytes} bytes, \
              {collectives} calls of collectives{started}, {computing_ns:.1} ns of computing\n"
         );
+        if !self.otherwise.is_empty() {
+            let of = |(what, count): (&String, &u64)| format!("{count} {what}");
+            let all: Vec<String> = self.otherwise.iter().map(of).collect();
+            text += &format!(
+                "collectives that cannot go as they did here, and go by what is cheapest: {}\n",
+                all.join(", ")
+            );
+        }
         if let [first, rest @ ..] = &self.unended[..] {
             let others = match rest.len() {
                 0 => String::new(),

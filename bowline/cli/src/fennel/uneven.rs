@@ -48,15 +48,36 @@ pub(super) struct Uneven {
     root: u32,
 }
 
+/// Where blocks lie, without gaps in the buffer of each rank.
+pub(super) trait Lengths: 'static {
+    /// The block of a rank among those of all, whose lengths all ranks know.
+    fn block(&self, rank: u32, space: Space) -> Span;
+
+    /// The block that a rank sends to another one.
+    fn sent(&self, from: u32, to: u32) -> Span;
+
+    /// The same at its receiver.
+    fn received(&self, by: u32, from: u32) -> Span;
+}
+
+/// Blocks whose places a function gives.
+struct At<F>(F);
+
+impl<F: Fn(u32) -> Span> Blocks for At<F> {
+    fn span(&self, rank: u32) -> Span {
+        (self.0)(rank)
+    }
+}
+
 /// The lengths of blocks, which come again and again.
-struct Lengths {
+struct Repeated {
     /// Of the blocks until they come again.
     each: Vec<usize>,
     /// Bytes before each of them, and of all.
     before: Vec<usize>,
 }
 
-impl Lengths {
+impl Repeated {
     /// Of so many ranks, whose blocks fit into the address space.
     fn new(each: &[usize], ranks: u32) -> Result<Self> {
         let (mut before, mut sum) = (vec![0], Some(0_usize));
@@ -81,25 +102,83 @@ impl Lengths {
         index / count * self.before[count] + self.before[index % count]
     }
 
-    /// Blocks without gaps, of which the first is the one of `first`.
-    const fn from(&self, first: u32, space: Space) -> Row<'_> {
-        Row { lengths: self, first: first as usize, space }
+    /// A block, where the one of `first` lies at 0.
+    fn from(&self, first: u32, rank: u32, space: Space) -> Span {
+        let (first, index) = (first as usize, (first + rank) as usize);
+        Span::new(space, self.before(index) - self.before(first), self.at(index))
     }
 }
 
-/// Blocks from one on.
-struct Row<'a> {
-    lengths: &'a Lengths,
-    first: usize,
-    space: Space,
+impl Lengths for Repeated {
+    fn block(&self, rank: u32, space: Space) -> Span {
+        self.from(0, rank, space)
+    }
+
+    fn sent(&self, from: u32, to: u32) -> Span {
+        self.from(from, to, Space::Input)
+    }
+
+    fn received(&self, by: u32, from: u32) -> Span {
+        self.from(by, from, Space::Output)
+    }
 }
 
-impl Blocks for Row<'_> {
-    fn span(&self, rank: u32) -> Span {
-        let (lengths, index) = (self.lengths, self.first + rank as usize);
-        let at = lengths.before(index) - lengths.before(self.first);
-        Span::new(self.space, at, lengths.at(index))
-    }
+/// A collective of blocks of these lengths as a job, and the name of its algorithm.
+///
+/// # Errors
+/// When there is no such algorithm.
+pub(super) fn job(
+    kind: Kind,
+    lengths: impl Lengths,
+    (ranks, root): (u32, u32),
+    wanted: &str,
+    prices: &Prices,
+) -> Result<(Job, String)> {
+    let linear = vec![Priced { form: Tree::Linear, time: 0.0 }];
+    let (job, name) = match kind {
+        Kind::Allgatherv => {
+            let each = (0..ranks).map(|rank| lengths.block(rank, Space::Output).len);
+            let (longest, total) = (each.clone().max().unwrap_or(0), each.sum::<usize>());
+            let how = pick(prices.allgathervs((total as f64, longest as f64)), wanted)?;
+            let job = stated(ranks, move |plan, place| {
+                let blocks = At(|rank| lengths.block(rank, Space::Output));
+                let own = Span::input(blocks.len(place.rank));
+                allgather::any(plan, place, how, own, &blocks)
+            });
+            (job, how.name())
+        }
+        Kind::Alltoallv => {
+            let how = pick(prices.alltoallvs(), wanted)?;
+            let Alltoall::Staged(partners) = how else {
+                anyhow::bail!("--algorithm {wanted}: blocks of one length only")
+            };
+            let job = stated(ranks, move |plan, place| {
+                let input = At(|to| lengths.sent(place.rank, to));
+                let output = At(|from| lengths.received(place.rank, from));
+                alltoall::staged(plan, place, partners, &input, &output)
+            });
+            (job, how.name())
+        }
+        Kind::Gatherv => {
+            let how = pick(linear, wanted)?;
+            let job = stated(ranks, move |plan, place| {
+                let blocks = At(|rank| lengths.block(rank, Space::Output));
+                let own = Span::input(blocks.len(place.rank));
+                gather::linear(plan, place, root, own, &blocks)
+            });
+            (job, how.name())
+        }
+        Kind::Scatterv => {
+            let how = pick(linear, wanted)?;
+            let job = stated(ranks, move |plan, place| {
+                let blocks = At(|rank| lengths.block(rank, Space::Input));
+                let own = Span::output(blocks.len(place.rank));
+                scatter::linear(plan, place, root, &blocks, own)
+            });
+            (job, how.name())
+        }
+    };
+    Ok((job?, name))
 }
 
 impl Uneven {
@@ -123,52 +202,7 @@ impl Uneven {
         let rooted = matches!(kind, Kind::Gatherv | Kind::Scatterv);
         ensure!(rooted || root == 0, "--root {root}: this collective has no root");
         ensure!(root < ranks, "--root {root}: ranks are 0 to {}", ranks - 1);
-        let lengths = Lengths::new(&self.sizes, ranks)?;
-        let linear = vec![Priced { form: Tree::Linear, time: 0.0 }];
-        let (job, name) = match kind {
-            Kind::Allgatherv => {
-                let longest = (0..ranks as usize).map(|rank| lengths.at(rank)).max().unwrap_or(0);
-                let total = lengths.before(ranks as usize);
-                let how = pick(prices.allgathervs((total as f64, longest as f64)), wanted)?;
-                let job = stated(ranks, move |plan, place| {
-                    let blocks = lengths.from(0, Space::Output);
-                    let own = Span::input(blocks.len(place.rank));
-                    allgather::any(plan, place, how, own, &blocks)
-                });
-                (job, how.name())
-            }
-            Kind::Alltoallv => {
-                let how = pick(prices.alltoallvs(), wanted)?;
-                let Alltoall::Staged(partners) = how else {
-                    anyhow::bail!("--algorithm {wanted}: blocks of one length only")
-                };
-                let job = stated(ranks, move |plan, place| {
-                    let [input, output] =
-                        [Space::Input, Space::Output].map(|space| lengths.from(place.rank, space));
-                    alltoall::staged(plan, place, partners, &input, &output)
-                });
-                (job, how.name())
-            }
-            Kind::Gatherv => {
-                let how = pick(linear, wanted)?;
-                let job = stated(ranks, move |plan, place| {
-                    let blocks = lengths.from(0, Space::Output);
-                    let own = Span::input(blocks.len(place.rank));
-                    gather::linear(plan, place, root, own, &blocks)
-                });
-                (job, how.name())
-            }
-            Kind::Scatterv => {
-                let how = pick(linear, wanted)?;
-                let job = stated(ranks, move |plan, place| {
-                    let blocks = lengths.from(0, Space::Input);
-                    let own = Span::output(blocks.len(place.rank));
-                    scatter::linear(plan, place, root, &blocks, own)
-                });
-                (job, how.name())
-            }
-        };
-        Ok((job?, name))
+        job(kind, Repeated::new(&self.sizes, ranks)?, (ranks, root), wanted, prices)
     }
 }
 
@@ -178,16 +212,16 @@ mod tests {
 
     #[test]
     fn blocks_lie_one_after_the_other_and_come_again() {
-        let lengths = Lengths::new(&[3, 0, 5], 8).unwrap();
+        let lengths = Repeated::new(&[3, 0, 5], 8).unwrap();
         for first in 0..4 {
-            let (blocks, mut at) = (lengths.from(first, Space::Output), 0);
+            let mut at = 0;
             for rank in 0..8 {
                 let len = [3, 0, 5][(first as usize + rank as usize) % 3];
-                assert_eq!(blocks.span(rank), Span::new(Space::Output, at, len));
+                assert_eq!(lengths.received(first, rank), Span::new(Space::Output, at, len));
                 at += len;
             }
         }
-        assert!(Lengths::new(&[usize::MAX / 8], 8).is_err());
-        assert!(Lengths::new(&[usize::MAX, 2], 1).is_err());
+        assert!(Repeated::new(&[usize::MAX / 8], 8).is_err());
+        assert!(Repeated::new(&[usize::MAX, 2], 1).is_err());
     }
 }

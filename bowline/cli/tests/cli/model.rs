@@ -181,7 +181,7 @@ fn tables_are_tuned_shown_and_taken_by_jobs() {
         .lines()
         .filter(|line| line.contains("\"coll\":\"allreduce\"") && line.contains("\"bytes\":8,"));
     let (multiplied, others): (Vec<_>, Vec<_>) =
-        of_8.partition(|line| line.contains("\"how\":\"Multiplying\""));
+        of_8.partition(|line| line.contains("\"how\":\"a2,a2\""));
     assert!(!multiplied.is_empty() && others.is_empty(), "{lines}");
 
     std::fs::write(table, format!("{title}\nbcast 4 1 0-8 gossip\n")).unwrap();

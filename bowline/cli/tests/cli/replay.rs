@@ -203,7 +203,7 @@ fn what_was_started_runs_beside_the_rank_in_the_simulation_too() {
     // A record that does not say when they ended, as of version 1, has them end in their calls: each rank waits for
     // the other.
     for file in &files {
-        let text = fs::read_to_string(file).unwrap().replace("\"version\":2", "\"version\":1");
+        let text = fs::read_to_string(file).unwrap().replace("\"version\":3", "\"version\":1");
         let kept = text.lines().filter(|line| !line.contains("\"done\":"));
         let cut = kept.map(|line| match line.split_once("\"run\":") {
             Some((before, rest)) => format!("{before}{}", rest.split_once(',').unwrap().1),
@@ -214,6 +214,81 @@ fn what_was_started_runs_beside_the_rank_in_the_simulation_too() {
     let all = ["fennel", "replay"].into_iter().chain(files.iter().map(String::as_str));
     let said = bowline(all).failure(1);
     assert!(said.contains("wait for each other"), "{said}");
+}
+
+/// Bytes of the block of each rank, where blocks differ.
+const BLOCKS: [usize; 4] = [10, 20, 0, 1000];
+
+/// Records a program of four ranks with settings, and runs it again.
+fn recorded(
+    settings: &[(&str, &str)],
+    program: impl Fn(&bowline::mpi::World) + Send + Sync,
+) -> (Vec<String>, tempfile::TempDir) {
+    let directory = tempfile::tempdir().unwrap();
+    let name = directory.path().join("job").to_str().unwrap().to_owned();
+    let mut config = bowline::config_from_env().unwrap();
+    for (setting, value) in [("BOWLINE_RECORD", &*name)].iter().chain(settings) {
+        config.set_text(setting, value).unwrap();
+    }
+    bowline::threads_with(4, &config, |world| program(&world)).unwrap();
+    ((0..4).map(|rank| format!("{name}.{rank}")).collect(), directory)
+}
+
+/// Collectives of blocks of different lengths.
+fn uneven(world: &bowline::mpi::World) {
+    use bowline::mpi::Partition;
+    let rank = world.rank() as usize;
+    let places = [0, 1, 2, 3].map(|rank| BLOCKS[..rank].iter().sum());
+    let parts = Partition::new(&BLOCKS, &places);
+    let (mut own, all) = (vec![0_u8; BLOCKS[rank]], vec![0; BLOCKS.iter().sum()]);
+    world.gatherv(&own, &mut all.clone(), parts, 1).unwrap();
+    world.scatterv(&all, parts, &mut own, 1).unwrap();
+    world.allgatherv(&own, &mut all.clone(), parts).unwrap();
+    world.reduce_scatter(&all, &mut own, &BLOCKS, bowline::mpi::Max).unwrap();
+    // Of 100 I + J bytes from rank I to rank J.
+    let (sent, received) =
+        ([0, 1, 2, 3].map(|to| 100 * rank + to), [0, 1, 2, 3].map(|from| 100 * from + rank));
+    let places = [0, 1000, 2000, 3000];
+    let (from, into) = (Partition::new(&sent, &places), Partition::new(&received, &places));
+    world.alltoallv(&[0_u8; 4000], from, &mut [0; 4000], into).unwrap();
+    world.barrier().unwrap();
+}
+
+#[test]
+fn blocks_of_different_lengths_and_recorded_algorithms_run_again_as_they_were() {
+    let direct = [
+        ("BOWLINE_ALLGATHER", "direct"),
+        ("BOWLINE_REDUCE_SCATTER", "direct"),
+        ("BOWLINE_BARRIER", "staged"),
+    ];
+    let (files, _directory) = recorded(&direct, uneven);
+    let again = replay(&files, "--as-recorded");
+    // To the root, from it, from each to three others, and all-to-all but for what ranks have for themselves.
+    let (all, root) = (BLOCKS.iter().sum::<usize>(), BLOCKS[1]);
+    assert_eq!(again["bytes"], 2 * (all - root) + 2 * 3 * all + 3 * (100 * 6 + 6), "{again}");
+    let otherwise = &again["recorded"]["otherwise"];
+    assert_eq!(*otherwise, serde_json::json!({"barrier by staged": 1}), "{again}");
+    // Records of version 2 have neither names nor those lengths.
+    for file in &files {
+        let text = fs::read_to_string(file).unwrap().replace("\"version\":3", "\"version\":2");
+        fs::write(file, text).unwrap();
+    }
+    let otherwise = &replay(&files, "--as-recorded")["recorded"]["otherwise"];
+    assert_eq!(otherwise.as_object().unwrap().len(), 6, "{otherwise}");
+    assert_eq!(otherwise["allgatherv by what this version does not name"], 1, "{otherwise}");
+    let text = ["fennel", "replay", "--as-recorded"].into_iter();
+    let text = bowline(text.chain(files.iter().map(String::as_str))).success();
+    assert!(text.contains("go by what is cheapest: 1 allgatherv by"), "{text}");
+
+    let sum = |world: &bowline::mpi::World| {
+        world.allreduce(&[1_u64], &mut [0], bowline::mpi::Sum).unwrap();
+    };
+    for (how, messages) in [("a4", 12), ("reduce-bcast", 6), ("doubling", 8)] {
+        let (files, _directory) = recorded(&[("BOWLINE_ALLREDUCE", how)], sum);
+        let again = replay(&files, "--as-recorded");
+        assert_eq!(again["messages"], messages, "{how}: {again}");
+        assert_eq!(again["recorded"]["otherwise"], serde_json::json!({}), "{how}: {again}");
+    }
 }
 
 #[test]

@@ -1,7 +1,5 @@
 //! Ways of a collective: its algorithms on all ranks and in layers under one type, and their names.
 
-use std::fmt;
-
 use crate::coll::forms::{Form, Tree};
 use crate::coll::layers::Layered;
 
@@ -13,16 +11,6 @@ pub enum Way<F> {
     Form(F),
     /// Within nodes, among nodes, within nodes.
     Layered(Layered<F>),
-}
-
-impl<F: fmt::Debug> Way<F> {
-    /// The algorithm, to be shown.
-    pub fn algorithm(&self) -> &dyn fmt::Debug {
-        match self {
-            Self::Form(form) => form,
-            Self::Layered(layered) => layered,
-        }
-    }
 }
 
 /// What stands in front of the name of a way in layers: then comes the tree within nodes, then the algorithm among them.

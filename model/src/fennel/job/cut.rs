@@ -55,7 +55,7 @@ pub(super) fn reached(ranks: &[RankRecord]) -> Vec<(usize, Vec<usize>)> {
                         }
                     }
                 }
-                What::Collective { comm, call, run } => {
+                What::Collective { comm, call, run, .. } => {
                     let known = names.comm(record, *comm);
                     let first = inside[own].is_none();
                     let place = *inside[own].get_or_insert_with(|| calls[own].next(known, call));

@@ -10,7 +10,7 @@ use std::collections::hash_map::Entry;
 use super::super::generate::rank_steps;
 use super::super::program::{Act, Program, TaskId};
 use super::super::source::Source;
-use super::{Collective, Job, JobError, RankRecord, What};
+use super::{Collective, Job, JobError, Lengths, Own, RankRecord, What};
 
 /// Gives the steps of a collective.
 pub type Steps<'a> = dyn FnMut(&Collective) -> Result<Box<dyn Source>, String> + 'a;
@@ -40,23 +40,59 @@ impl Calls {
     }
 }
 
+/// What the members of a collective say of its bytes.
+#[derive(Debug, Default)]
+struct Said<'a> {
+    sum: u128,
+    count: u128,
+    /// What they know of blocks of different lengths, with their ranks.
+    blocks: Vec<(usize, &'a Own)>,
+}
+
+impl Said<'_> {
+    /// The bytes in the mean.
+    fn mean(&self) -> usize {
+        self.sum.div_ceil(self.count.max(1)) as usize
+    }
+
+    /// The lengths of blocks, where all of so many members have said theirs.
+    fn lengths(&self, ranks: u32) -> Lengths {
+        let ranks = ranks as usize;
+        let (mut own, mut pairs) = (vec![None; ranks], vec![None; ranks]);
+        for (rank, blocks) in &self.blocks {
+            match blocks {
+                Own::Nothing => {}
+                Own::Block(len) => own[*rank] = Some(*len),
+                Own::Sent(all) if all.len() == 1 => pairs[*rank] = Some(vec![all[0]; ranks]),
+                Own::Sent(all) => pairs[*rank] = Some(all.clone()),
+            }
+        }
+        let own: Option<Vec<usize>> = own.into_iter().collect();
+        let pairs: Option<Vec<Vec<usize>>> = pairs.into_iter().collect();
+        own.map(Lengths::Members).or(pairs.map(Lengths::Pairs)).unwrap_or(Lengths::Even)
+    }
+}
+
 impl Job {
-    /// The bytes of each collective, in the mean of its members.
-    fn means(&self, names: &Names) -> HashMap<Place, usize> {
-        let mut sums: HashMap<Place, (u128, u128)> = HashMap::new();
+    /// What the members of each collective say of its bytes.
+    fn said(&self, names: &Names) -> HashMap<Place, Said<'_>> {
+        let mut all: HashMap<Place, Said<'_>> = HashMap::new();
         for record in &self.ranks {
             let mut calls = Calls::default();
             for event in &record.events {
-                let What::Collective { comm, call, .. } = &event.what else { continue };
+                let What::Collective { comm, call, blocks, .. } = &event.what else { continue };
                 let place = calls.next(names.comm(record, *comm), call);
-                let (sum, count) = sums.entry(place).or_default();
-                *sum += call.bytes as u128;
-                *count += 1;
+                let said = all.entry(place).or_default();
+                said.sum += call.bytes as u128;
+                said.count += 1;
+                if !matches!(blocks, Own::Nothing) {
+                    let members = &record.comms[*comm as usize].1;
+                    let rank = members.iter().position(|member| *member == record.rank);
+                    said.blocks.extend(rank.map(|rank| (rank, blocks)));
+                }
             }
         }
-        sums.into_iter()
-            .map(|(place, (sum, count))| (place, sum.div_ceil(count) as usize))
-            .collect()
+        all
     }
 
     /// The job as a program, which computes as long as the job did between its calls. What a collective does is asked
@@ -67,7 +103,7 @@ impl Job {
     pub fn program(&self, steps: &mut Steps<'_>) -> Result<Program, JobError> {
         let mut program = Program::new(self.size());
         let mut names = Names::default();
-        let means = self.means(&names);
+        let said = self.said(&names);
         let mut collectives: HashMap<Place, (Collective, Box<dyn Source>)> = HashMap::new();
         for record in &self.ranks {
             let mut rank = Rank {
@@ -94,13 +130,16 @@ impl Job {
                     }
                     What::Wait => {}
                     What::Done(run) => rank.join(*run),
-                    What::Collective { comm, call, run } => {
+                    What::Collective { comm, call, run, .. } => {
                         let place = calls.next(names.comm(record, *comm), call);
                         let (first, source) = match collectives.entry(place) {
                             Entry::Occupied(entry) => entry.into_mut(),
                             Entry::Vacant(entry) => {
-                                let bytes = means.get(&place).copied().unwrap_or(call.bytes);
-                                let call = Collective { bytes, ..call.clone() };
+                                let said = said.get(&place);
+                                let bytes = said.map_or(call.bytes, Said::mean);
+                                let lengths =
+                                    said.map_or(Lengths::Even, |said| said.lengths(call.ranks));
+                                let call = Collective { bytes, lengths, ..call.clone() };
                                 let source = steps(&call);
                                 let source = source.map_err(|why| JobError::Collective { why })?;
                                 entry.insert((call, source))

@@ -102,39 +102,73 @@ fn scatter_allgather<P: Plan>(
     root: u32,
     data: Span,
 ) -> Result<(), P::Error> {
-    let piece = data.len.div_ceil(place.size as usize);
-    // The parts of relative ranks `from .. to`; the last ones may be short or empty.
-    let parts = |from: u32, to: u32| {
-        let start = (from as usize * piece).min(data.len);
-        let end = (to as usize * piece).min(data.len);
-        data.part(start, end - start)
-    };
+    scatter_parts(plan, place, root, data)?;
+    plan.phase(1);
+    gather_parts(plan, place, root, data)
+}
 
+/// The parts of ranks counted from the root; the last ones may be short or empty.
+pub(super) struct Parts {
+    data: Span,
+    piece: usize,
+}
+
+impl Parts {
+    #[inline]
+    pub(super) fn new(data: Span, size: u32) -> Self {
+        Self { data, piece: data.len.div_ceil(size as usize) }
+    }
+
+    /// Those of ranks `from .. to`.
+    #[inline]
+    pub(super) fn of(&self, from: u32, to: u32) -> Span {
+        let start = (from as usize * self.piece).min(self.data.len);
+        let end = (to as usize * self.piece).min(self.data.len);
+        self.data.part(start, end - start)
+    }
+}
+
+/// Each rank gets its own part from the root, and those of the ranks behind it in the tree.
+pub(super) fn scatter_parts<P: Plan>(
+    plan: &mut P,
+    place: Place,
+    root: u32,
+    data: Span,
+) -> Result<(), P::Error> {
+    let parts = Parts::new(data, place.size);
     let relative = place.relative(root);
     let reach = reach(relative, place.size);
     let last = |first: u32, reach: u32| (first + reach).min(place.size);
     if relative != 0 {
-        let own = parts(relative, last(relative, reach));
+        let own = parts.of(relative, last(relative, reach));
         if own.len > 0 {
             plan.recv(place.absolute(relative - reach, root), own)?;
             plan.wait()?;
         }
     }
     for child in children(relative, reach, place.size) {
-        let theirs = parts(child, last(child, child - relative));
+        let theirs = parts.of(child, last(child, child - relative));
         if theirs.len > 0 {
             plan.send(place.absolute(child, root), theirs)?;
         }
     }
-    plan.wait()?;
+    plan.wait()
+}
 
-    plan.phase(1);
-    let ring = Place { rank: relative, size: place.size };
+/// The parts go around a ring, one step in each of size - 1 rounds. The root has everything and leaves what comes around
+/// to it unsent.
+pub(super) fn gather_parts<P: Plan>(
+    plan: &mut P,
+    place: Place,
+    root: u32,
+    data: Span,
+) -> Result<(), P::Error> {
+    let parts = Parts::new(data, place.size);
+    let ring = Place { rank: place.relative(root), size: place.size };
     for step in 0..place.size - 1 {
         let (out, into) = (ring.left(step), ring.left(step + 1));
-        let (out, into) = (parts(out, out + 1), parts(into, into + 1));
-        // The root has everything and leaves what comes around to it unsent.
-        if into.len > 0 && relative != 0 {
+        let (out, into) = (parts.of(out, out + 1), parts.of(into, into + 1));
+        if into.len > 0 && ring.rank != 0 {
             plan.recv(place.left(1), into)?;
         }
         if out.len > 0 && ring.right(1) != 0 {

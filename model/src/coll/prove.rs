@@ -7,6 +7,7 @@
 pub mod alike;
 mod blocks;
 pub mod layers;
+pub mod sampled;
 
 use std::convert::Infallible;
 use std::ops::Range;
@@ -75,21 +76,58 @@ impl Of {
 pub(crate) fn expect(
     outcome: &Outcome,
     rank: u32,
-    (at, len): (usize, usize),
+    span: (usize, usize),
     element: u64,
     of: &Of,
 ) -> Result<(), Flaw> {
-    let output = &outcome.outputs[rank as usize];
-    let pieces = output.read(at, len).ok_or(Flaw::Wrong { rank, at })?;
-    let (mut at, mut element) = (at, element);
-    for piece in pieces {
-        if piece.element != element || !of.fits(&outcome.contributions, piece.combined) {
-            return Err(Flaw::Wrong { rank, at });
-        }
-        at += piece.len;
-        element += piece.len as u64;
+    outcome.ended(rank).expect(span, element, of)
+}
+
+/// A rank at its end.
+struct Ended<'a> {
+    rank: u32,
+    output: &'a Memory,
+    contributions: &'a Contributions,
+}
+
+impl Outcome {
+    fn ended(&self, rank: u32) -> Ended<'_> {
+        let output = &self.outputs[rank as usize];
+        Ended { rank, output, contributions: &self.contributions }
     }
-    Ok(())
+}
+
+impl Ended<'_> {
+    /// Whether a span of the output holds the elements from `element` on.
+    fn expect(&self, (at, len): (usize, usize), element: u64, of: &Of) -> Result<(), Flaw> {
+        let rank = self.rank;
+        let pieces = self.output.read(at, len).ok_or(Flaw::Wrong { rank, at })?;
+        let (mut at, mut element) = (at, element);
+        for piece in pieces {
+            if piece.element != element || !of.fits(self.contributions, piece.combined) {
+                return Err(Flaw::Wrong { rank, at });
+            }
+            at += piece.len;
+            element += piece.len as u64;
+        }
+        Ok(())
+    }
+
+    /// Whether blocks of the output hold the elements that begin at these.
+    fn expect_blocks(&self, blocks: &impl Blocks, elements: &[u64]) -> Result<(), Flaw> {
+        // Neighbours that are consecutive elements are looked at together.
+        let (mut at, mut len, mut first) = (0, 0, 0);
+        for (block, &element) in (0..).zip(elements) {
+            let span = blocks.span(block);
+            if span.at == at + len && element == first + len as u64 {
+                len += span.len;
+                continue;
+            }
+            self.expect((at, len), first, &Of::Data)?;
+            (at, len, first) = (span.at, span.len, element);
+        }
+        self.expect((at, len), first, &Of::Data)
+    }
 }
 
 /// Whether all ranks have the same bits.

@@ -6,11 +6,13 @@
 //! of [`plan`](super::plan) are checked at each step.
 //!
 //! Plans with tracks are followed twice: in the order in which they are stated, and each track as far as it comes.
-//! Plans that differ by the numbers of ranks only are followed at [one rank](Alike) in place of all.
+//! Plans that differ by the numbers of ranks only are followed at [one rank](Alike) in place of all, and others of many
+//! ranks at [some](Sample).
 
 mod alike;
 mod contributions;
 mod memory;
+mod sampled;
 mod stage;
 mod tracks;
 
@@ -22,6 +24,7 @@ use std::fmt;
 pub use alike::{Alike, Elements, Symmetry, moving};
 pub use contributions::{Combined, Contributions};
 pub use memory::{Memory, Piece};
+pub use sampled::{Arrival, Sample, Sampled};
 use stage::Stage;
 use tracks::{Cursor, Touched};
 
@@ -190,12 +193,9 @@ fn follow_by(
     let ranks: Vec<_> = (0..)
         .zip(steps)
         .map(|(rank, steps)| {
-            let Spaces { input, output, scratch } = spaces(rank, &mut contributions);
-            let spaces = [input, output, Memory::new(scratch)];
             let tracks = steps.tracks();
-            let stages = (0..tracks).map(|_| Stage::default()).collect();
-            let cursors = Cursor::of(tracks, as_stated);
-            Rank { steps, cursors, spaces, stages, touched: Touched::default(), sent: 0 }
+            let rank = Rank::new(spaces(rank, &mut contributions), tracks);
+            Rank { cursors: Cursor::of(tracks, as_stated), steps, ..rank }
         })
         .collect();
     let unmatched = ranks.iter().map(|_| BTreeMap::new()).collect();
@@ -222,6 +222,19 @@ struct Rank {
 }
 
 impl Rank {
+    /// One without steps.
+    fn new(spaces: Spaces, tracks: u8) -> Self {
+        let Spaces { input, output, scratch } = spaces;
+        Self {
+            steps: Steps::default(),
+            cursors: Vec::new(),
+            spaces: [input, output, Memory::new(scratch)],
+            stages: (0..tracks).map(|_| Stage::default()).collect(),
+            touched: Touched::default(),
+            sent: 0,
+        }
+    }
+
     fn memory(&mut self, space: Space) -> &mut Memory {
         &mut self.spaces[space as usize]
     }
@@ -271,6 +284,52 @@ impl Rank {
     fn read(&self, me: u32, span: Span) -> Result<Vec<Piece>, Flaw> {
         self.spaces[span.space as usize].read(span.at, span.len).ok_or(Flaw::Unwritten(me, span))
     }
+
+    /// Copies between spans of this rank, whose number is `me`.
+    fn copy(&mut self, me: u32, track: u8, from: Span, into: Span) -> Result<(), Flaw> {
+        if from == into {
+            return Ok(());
+        }
+        if from.overlaps(into) {
+            return Err(Flaw::Overlap(me, from, into));
+        }
+        self.check(me, track, from, false)?;
+        self.check(me, track, into, true)?;
+        let pieces = self.read(me, from)?;
+        self.memory(into.space).write(into.at, &pieces);
+        Ok(())
+    }
+
+    /// Reduces spans of this rank, whose number is `me`.
+    fn reduce(
+        &mut self,
+        contributions: &mut Contributions,
+        (me, track): (u32, u8),
+        left: Span,
+        right: Span,
+    ) -> Result<(), Flaw> {
+        if left.overlaps(right) {
+            return Err(Flaw::Overlap(me, left, right));
+        }
+        self.check(me, track, left, false)?;
+        self.check(me, track, right, true)?;
+        let (mut lefts, mut rights) = (self.read(me, left)?, self.read(me, right)?);
+        lefts.reverse();
+        rights.reverse();
+        let mut made = Vec::new();
+        while let (Some(&one), Some(&other)) = (lefts.last(), rights.last()) {
+            let len = one.len.min(other.len);
+            let joined = contributions.join(one.combined, other.combined);
+            let Some(combined) = joined.filter(|_| one.element == other.element) else {
+                return Err(Flaw::Mixed(me, left, right));
+            };
+            made.push(Piece { len, element: one.element, combined });
+            memory::split_front(&mut lefts, len);
+            memory::split_front(&mut rights, len);
+        }
+        self.memory(right.space).write(right.at, &made);
+        Ok(())
+    }
 }
 
 /// Operations of one sender, receiver and phase that wait for the other side. They match in order.
@@ -292,6 +351,11 @@ struct Job {
     unmatched: Vec<BTreeMap<(u32, u8), Unmatched>>,
     /// Ranks that have something to do.
     able: Vec<u32>,
+}
+
+/// Whether a rank of so many may send to another one, or receive from it.
+fn check_peer(size: u32, me: u32, peer: u32) -> Result<(), Flaw> {
+    if peer < size && peer != me { Ok(()) } else { Err(Flaw::NoPeer(me, peer)) }
 }
 
 impl Job {
@@ -317,6 +381,7 @@ impl Job {
 
     /// Carries out the next step of a cursor. Whether it could.
     fn take_step(&mut self, me: u32, index: usize) -> Result<bool, Flaw> {
+        let size = self.size();
         let rank = &mut self.ranks[me as usize];
         let Some(step) = rank.cursors[index].find(&rank.steps) else { return Ok(false) };
         let cursor = rank.cursors[index];
@@ -332,11 +397,12 @@ impl Job {
             Step::Wait | Step::Join => return Ok(false),
             // It is the cursor's.
             Step::Track(_) => {}
-            Step::Copy { from, into } => self.copy((me, track), from, into)?,
-            Step::Reduce { left, right } => self.reduce((me, track), left, right)?,
+            Step::Copy { from, into } => rank.copy(me, track, from, into)?,
+            Step::Reduce { left, right } => {
+                rank.reduce(&mut self.contributions, (me, track), left, right)?;
+            }
             Step::Send { to, from, phase } => {
-                self.check_peer(me, to)?;
-                let rank = &mut self.ranks[me as usize];
+                check_peer(size, me, to)?;
                 rank.check(me, track, from, false)?;
                 rank.check_phase(me, track, (to, phase, true))?;
                 rank.stages[usize::from(track)].send(from);
@@ -344,8 +410,7 @@ impl Job {
                 self.start((me, to, phase), (from, track), true)?;
             }
             Step::Recv { from, into, phase } => {
-                self.check_peer(me, from)?;
-                let rank = &mut self.ranks[me as usize];
+                check_peer(size, me, from)?;
                 rank.check(me, track, into, true)?;
                 rank.check_phase(me, track, (from, phase, false))?;
                 rank.stages[usize::from(track)].receive(into);
@@ -354,50 +419,6 @@ impl Job {
         }
         self.ranks[me as usize].cursors[index].next += 1;
         Ok(true)
-    }
-
-    fn check_peer(&self, me: u32, peer: u32) -> Result<(), Flaw> {
-        if peer < self.size() && peer != me { Ok(()) } else { Err(Flaw::NoPeer(me, peer)) }
-    }
-
-    fn copy(&mut self, (me, track): (u32, u8), from: Span, into: Span) -> Result<(), Flaw> {
-        if from == into {
-            return Ok(());
-        }
-        let rank = &mut self.ranks[me as usize];
-        if from.overlaps(into) {
-            return Err(Flaw::Overlap(me, from, into));
-        }
-        rank.check(me, track, from, false)?;
-        rank.check(me, track, into, true)?;
-        let pieces = rank.read(me, from)?;
-        rank.memory(into.space).write(into.at, &pieces);
-        Ok(())
-    }
-
-    fn reduce(&mut self, (me, track): (u32, u8), left: Span, right: Span) -> Result<(), Flaw> {
-        let rank = &mut self.ranks[me as usize];
-        if left.overlaps(right) {
-            return Err(Flaw::Overlap(me, left, right));
-        }
-        rank.check(me, track, left, false)?;
-        rank.check(me, track, right, true)?;
-        let (mut lefts, mut rights) = (rank.read(me, left)?, rank.read(me, right)?);
-        lefts.reverse();
-        rights.reverse();
-        let mut made = Vec::new();
-        while let (Some(&one), Some(&other)) = (lefts.last(), rights.last()) {
-            let len = one.len.min(other.len);
-            let joined = self.contributions.join(one.combined, other.combined);
-            let Some(combined) = joined.filter(|_| one.element == other.element) else {
-                return Err(Flaw::Mixed(me, left, right));
-            };
-            made.push(Piece { len, element: one.element, combined });
-            memory::split_front(&mut lefts, len);
-            memory::split_front(&mut rights, len);
-        }
-        rank.memory(right.space).write(right.at, &made);
-        Ok(())
     }
 
     /// An operation begins: it is matched, or waits for the other side.

@@ -1,9 +1,11 @@
-//! Every algorithm in layers is proven on nodes of many shapes.
+//! Every algorithm in layers is proven on nodes of many shapes: those with names in all variants on up to 40 ranks; all
+//! that prices offer for each number of nodes up to 33; of these one after the other at every number of ranks up to 512.
 
 use super::super::forms::{
     Allgather, Allreduce, Barrier, Bcast, Reduce, ReduceScatter, Scan, Tree,
 };
 use super::super::nodes::Nodes;
+use super::super::price::{AllreduceForm, Costs, Crew, OpClass, Priced};
 use super::super::prove::{Proof, layers as prove};
 use super::super::reduce_scatter::allows;
 use super::super::verify::Flaw;
@@ -214,25 +216,152 @@ fn prefix_reductions_of_consecutive_nodes() {
     }
 }
 
-/// Whatever is priced among nodes can be chosen, so it is proven.
-#[test]
-fn all_forms_that_may_be_chosen_among_nodes() {
-    use crate::coll::price::{Costs, Crew};
-    for shape in shapes() {
-        let (nodes, size) = (Nodes::new(shape.iter().copied()), shape.len() as u32);
-        let among = Crew { ranks: nodes.count(), share: 1.0 };
-        for priced in among.barriers(&Costs::TCP) {
-            holds(prove::barrier(&nodes, size, priced.form), &shape, &priced.form);
+/// Costs of which each has other schedules.
+const COSTS: [&str; 4] = ["tcp", "shm", "tcp,pipelining=100000", "shm,pipelining=2000,skew=9000"];
+
+/// What prices offer among some nodes. Of blocks, only those algorithms that layers have.
+struct Offered {
+    barriers: Vec<Barrier>,
+    bcasts: Vec<Bcast>,
+    reduces: Vec<Reduce>,
+    allreduces: Vec<AllreduceForm>,
+    allgathers: Vec<Allgather>,
+    partners: Vec<u32>,
+    reduce_scatters: Vec<ReduceScatter>,
+    scans: Vec<Scan>,
+}
+
+impl Offered {
+    fn of(nodes: u32) -> Self {
+        fn forms<F: PartialEq>(priced: impl IntoIterator<Item = Vec<Priced<F>>>) -> Vec<F> {
+            let mut all = Vec::new();
+            for Priced { form, .. } in priced.into_iter().flatten() {
+                if !all.contains(&form) {
+                    all.push(form);
+                }
+            }
+            all
         }
-        for root in roots(size) {
-            for priced in among.bcasts(&Costs::TCP, 20_000) {
-                let how = Layered { within: Tree::Binomial, among: priced.form };
-                holds(prove::bcast(&nodes, size, how, root, 20_000), &shape, &(how, root));
-            }
-            for priced in among.reduces(&Costs::TCP, 20_000, true) {
-                let how = Layered { within: Tree::Linear, among: priced.form };
-                holds(prove::reduce(&nodes, size, how, root, (20_000, 8)), &shape, &(how, root));
-            }
+        let (crew, costs) = (Crew { ranks: nodes, share: 1.0 }, Costs::TCP);
+        let bytes = 20_000;
+        let schedules = COSTS.into_iter().flat_map(|text| {
+            let costs: Costs = text.parse().expect("costs");
+            [(8, true), (8, false), (bytes, true), (bytes, false)]
+                .map(|(bytes, commutative)| crew.allreduces(&costs, bytes, commutative))
+        });
+        let both = [true, false];
+        let mut allgathers = forms([crew.allgathers(&costs, bytes)]);
+        allgathers.retain(|form| form.takes_any_blocks());
+        Self {
+            barriers: forms([crew.barriers(&costs)]),
+            bcasts: forms([crew.bcasts(&costs, bytes)]),
+            reduces: forms(both.map(|commutative| crew.reduces(&costs, bytes, commutative))),
+            allreduces: forms(schedules),
+            allgathers,
+            partners: forms([crew.alltoalls(&costs, bytes)])
+                .into_iter()
+                .filter_map(|form| form.partners())
+                .collect(),
+            reduce_scatters: forms(
+                both.map(|commutative| crew.reduce_scatters(&costs, bytes, commutative)),
+            ),
+            scans: forms([crew.scans(&costs, bytes, false, OpClass::Vector)]),
+        }
+    }
+}
+
+/// An allreduce of one of the forms or by a schedule.
+fn prove_allreduce(
+    nodes: &Nodes,
+    size: u32,
+    within: Tree,
+    among: &AllreduceForm,
+    len: usize,
+) -> Result<Proof, Flaw> {
+    match among {
+        AllreduceForm::Form(among) => {
+            prove::allreduce(nodes, size, Layered { within, among: *among }, (len, 1), false)
+        }
+        AllreduceForm::Multiplying(schedule) => {
+            prove::multiplying(nodes, size, (within, schedule), len)
+        }
+    }
+}
+
+/// All that prices offer among these nodes.
+fn prove_offered(shape: &[u32], some_roots: &[u32]) {
+    let (nodes, size) = (Nodes::new(shape.iter().copied()), shape.len() as u32);
+    let offered = Offered::of(nodes.count());
+    for among in &offered.barriers {
+        holds(prove::barrier(&nodes, size, *among), shape, among);
+    }
+    for (&root, within) in some_roots.iter().zip(WITHIN.into_iter().cycle()) {
+        for &among in &offered.bcasts {
+            let how = Layered { within, among };
+            holds(prove::bcast(&nodes, size, how, root, 20_000), shape, &(how, root));
+        }
+        for &among in &offered.reduces {
+            let how = Layered { within, among };
+            holds(prove::reduce(&nodes, size, how, root, (20_000, 8)), shape, &(how, root));
+        }
+    }
+    for (among, within) in offered.allreduces.iter().zip(WITHIN.into_iter().cycle()) {
+        // Each node has a part of one of them, and some have none of the other.
+        for len in [3 * nodes.count() as usize + 1, 3] {
+            let proof = prove_allreduce(&nodes, size, within, among, len);
+            holds(proof, shape, &(within, among.name(), len));
+        }
+    }
+    for &partners in &offered.partners {
+        holds(prove::alltoall(&nodes, size, partners, 2), shape, &partners);
+    }
+    if !nodes.are_consecutive() {
+        return;
+    }
+    for &among in &offered.allgathers {
+        let how = Layered { within: Tree::Binomial, among };
+        holds(prove::allgather(&nodes, size, how, 3, false), shape, &how);
+    }
+    let offsets: Vec<_> = (0..=size as usize).map(|rank| 2 * rank).collect();
+    for (&among, within) in offered.reduce_scatters.iter().zip(WITHIN.into_iter().cycle()) {
+        let how = Layered { within, among };
+        holds(prove::reduce_scatter(&nodes, how, &offsets), shape, &how);
+    }
+    for &among in &offered.scans {
+        let how = Layered { within: Tree::Linear, among };
+        holds(prove::scan(&nodes, size, how, false, 4), shape, &how);
+    }
+}
+
+/// Whatever is priced among nodes can be chosen, so it is proven: on the shapes, and with each number of nodes up to 33
+/// on nodes of one to three ranks that follow each other, or in turn.
+#[test]
+fn all_that_may_be_chosen_among_nodes() {
+    for shape in shapes() {
+        prove_offered(&shape, &roots(shape.len() as u32));
+    }
+    for count in 2..=33_u32 {
+        let mut shape: Vec<u32> =
+            (0..count).flat_map(|node| (0..=node % 3).map(move |_| node)).collect();
+        let size = shape.len() as u32;
+        prove_offered(&shape, &[count % size]);
+        if count % 4 == 1 {
+            shape.sort_unstable_by_key(|node| node * 5 % count);
+            shape.rotate_left(1);
+            prove_offered(&shape, &[size - 1]);
+        }
+    }
+}
+
+/// Of so many nodes, allreduces have schedules that cut vectors around others.
+#[test]
+fn schedules_of_many_nodes() {
+    for count in [64, 72, 96, 128, 192, 256] {
+        let nodes = Nodes::new((0..2 * count).map(|rank| rank / 2));
+        for (among, within) in Offered::of(count).allreduces.iter().zip(WITHIN.into_iter().cycle())
+        {
+            let proof = prove_allreduce(&nodes, 2 * count, within, among, 3 * count as usize + 1);
+            holds(proof, &[count], &(within, among.name()));
         }
     }
 }
@@ -240,7 +369,6 @@ fn all_forms_that_may_be_chosen_among_nodes() {
 /// Of the same algorithms, each on its layer alone, the first would have to end before the second begins.
 #[test]
 fn pieces_of_a_chain_take_less_time_than_layers_one_by_one() {
-    use crate::coll::price::Costs;
     use crate::fixed::Call;
     use crate::fixed::simulate::{Simulator, Time};
     let time = |ran: Result<Time, _>| ran.expect("a plan that ends").nanoseconds;
@@ -264,7 +392,8 @@ fn pieces_of_a_chain_take_less_time_than_layers_one_by_one() {
     }
 }
 
-/// Nodes of up to 64 ranks, one algorithm after the other: at every number of ranks to 512, and some beyond.
+/// Nodes of up to 64 ranks, at every number of ranks to 512 and some beyond: of all that prices offer among the nodes one
+/// after the other.
 #[test]
 fn many_ranks() {
     for size in (41..=512_u32).chain([1000, 4095]) {
@@ -275,57 +404,54 @@ fn many_ranks() {
             _ => rank % size.div_ceil(each),
         };
         let nodes = Nodes::new((0..size).map(of));
+        let offered = Offered::of(nodes.count());
         let what = |what: &str| format!("{what}, {size} ranks, {each} on each node");
         #[track_caller]
         fn right(proof: Result<Proof, Flaw>, what: &str) {
             proof.unwrap_or_else(|flaw| panic!("{what}: {flaw}"));
         }
+        // Each in its turn, whatever the shape.
+        let index = (size.wrapping_mul(0x9e37_79b9) >> 16) as usize;
         let within = WITHIN[number % 2];
-        let roots = if size <= 512 { vec![0, size / 2, size - 1] } else { vec![size / 2] };
         let tree = WITHIN[number / 2 % 2];
+        let roots = if size <= 512 { vec![0, size / 2, size - 1] } else { vec![size / 2] };
         for root in roots {
-            let all = [Bcast::Flat, Bcast::Binomial, Bcast::Chain];
-            let among = all[number % all.len()];
-            let proof = prove::bcast(&nodes, size, Layered { within, among }, root, 100);
-            right(proof, &what("broadcast"));
-            let all =
-                [Reduce::Flat, Reduce::Binomial, Reduce::Ordered, Reduce::Halving, Reduce::Chain];
-            let among = all[number % all.len()];
-            let proof = prove::reduce(&nodes, size, Layered { within, among }, root, (12, 3));
-            right(proof, &what("reduction"));
+            let among = offered.bcasts[index % offered.bcasts.len()];
+            let proof = prove::bcast(&nodes, size, Layered { within, among }, root, 20_000);
+            right(proof, &what(&format!("{among:?} of {root}")));
+            let among = offered.reduces[index % offered.reduces.len()];
+            let proof = prove::reduce(&nodes, size, Layered { within, among }, root, (12_000, 3));
+            right(proof, &what(&format!("{among:?} to {root}")));
             let how = Layered { within, among: tree };
             let in_place = number % 5 < 2;
             right(prove::gather(&nodes, size, how, root, 2, in_place), &what("gather"));
             let in_place = in_place && within == Tree::Linear;
             right(prove::scatter(&nodes, size, how, root, 2, in_place), &what("scatter"));
         }
-        let all =
-            [Allreduce::Doubling, Allreduce::Halving, Allreduce::Flat, Allreduce::ReduceBcast];
-        let among = all[number % all.len()];
-        let proof = prove::allreduce(&nodes, size, Layered { within, among }, (12, 3), false);
-        right(proof, &what("allreduce"));
-        let schedule = choose(nodes.count(), 2.316, Order::ByCost);
-        right(prove::multiplying(&nodes, size, (within, &schedule), 8), &what("multiplying"));
-        let among = [Barrier::Dissemination, Barrier::Flat][number % 2];
-        right(prove::barrier(&nodes, size, among), &what("barrier"));
-        if nodes.are_consecutive() {
-            let how = Layered { within, among: [Scan::Doubling, Scan::Chain][number / 2 % 2] };
-            let exclusive = (number / 4).is_multiple_of(2);
-            right(prove::scan(&nodes, size, how, exclusive, 4), &what("prefix reduction"));
-        }
+        let among = &offered.allreduces[index % offered.allreduces.len()];
+        let proof = prove_allreduce(&nodes, size, within, among, 3 * number);
+        right(proof, &what(&among.name()));
+        let among = offered.barriers[index % offered.barriers.len()];
+        right(prove::barrier(&nodes, size, among), &what(&format!("{among:?}")));
         if number % 16 == 9 && size <= 512 {
             let partners = [1, 3, 64][number / 16 % 3];
             right(prove::alltoall(&nodes, size, partners, 2), &what("all-to-all"));
         }
+        if !nodes.are_consecutive() {
+            continue;
+        }
+        let how = Layered { within, among: offered.scans[number / 2 % offered.scans.len()] };
+        let exclusive = (number / 4).is_multiple_of(2);
+        right(prove::scan(&nodes, size, how, exclusive, 4), &what("prefix reduction"));
         // Each pair of nodes may have a message.
-        if size <= 512 && nodes.are_consecutive() {
-            let all = [Allgather::Bruck, Allgather::Ring, Allgather::Direct];
-            let how = Layered { within, among: all[number % all.len()] };
-            right(prove::allgather(&nodes, size, how, 2, false), &what("allgather"));
-            let all = [ReduceScatter::Pairwise, ReduceScatter::Direct];
-            let how = Layered { within, among: all[number % all.len()] };
+        if size <= 512 {
+            let among = offered.allgathers[index % offered.allgathers.len()];
+            let proof = prove::allgather(&nodes, size, Layered { within, among }, 2, false);
+            right(proof, &what(&format!("{among:?}")));
+            let among = offered.reduce_scatters[index % offered.reduce_scatters.len()];
             let offsets: Vec<_> = (0..=number).map(|rank| 2 * rank).collect();
-            right(prove::reduce_scatter(&nodes, how, &offsets), &what("scattered reduction"));
+            let proof = prove::reduce_scatter(&nodes, Layered { within, among }, &offsets);
+            right(proof, &what(&format!("{among:?}")));
         }
     }
 }

@@ -58,7 +58,12 @@ fn spaces_with_own(
 }
 
 /// A memory of `len` bytes with data where the blocks are.
-fn placed(len: usize, size: u32, blocks: &impl Blocks, element: impl Fn(u32) -> u64) -> Memory {
+pub(super) fn placed(
+    len: usize,
+    size: u32,
+    blocks: &impl Blocks,
+    element: impl Fn(u32) -> u64,
+) -> Memory {
     let mut memory = Memory::new(len);
     for rank in 0..size {
         let span = blocks.span(rank);
@@ -102,18 +107,7 @@ pub(super) fn expect_blocks(
     blocks: &impl Blocks,
     elements: &[u64],
 ) -> Result<(), Flaw> {
-    // Neighbours that are consecutive elements are looked at together.
-    let (mut at, mut len, mut first) = (0, 0, 0);
-    for (block, &element) in (0..).zip(elements) {
-        let span = blocks.span(block);
-        if span.at == at + len && element == first + len as u64 {
-            len += span.len;
-            continue;
-        }
-        expect(outcome, rank, (at, len), first, &Of::Data)?;
-        (at, len, first) = (span.at, span.len, element);
-    }
-    expect(outcome, rank, (at, len), first, &Of::Data)
+    outcome.ended(rank).expect_blocks(blocks, elements)
 }
 
 /// Scatters of blocks of `len` bytes each. In place, the root's block stays in its input, which no step may write: that

@@ -17,10 +17,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
 
 use super::contributions::{Combined, Contributions};
-use super::memory::{Memory, Piece, split_front};
+use super::memory::{Piece, split_front};
 use super::stage::Stage;
-use super::tracks::{Cursor, Touched};
-use super::{Flaw, Job, Outcome, Rank, Spaces};
+use super::{Flaw, Job, Outcome, Rank, Spaces, check_peer};
 use crate::coll::plan::{Place, Space, Span};
 use crate::coll::record::{Recorder, Step, Steps};
 
@@ -241,33 +240,25 @@ impl Alike {
         spaces: impl Fn(&mut Contributions) -> Spaces,
     ) -> Result<Outcome, Flaw> {
         let mut contributions = Contributions::default();
-        let Spaces { input, output, scratch } = spaces(&mut contributions);
-        let rank = Rank {
-            steps: Steps::default(),
-            cursors: Cursor::of(1, true),
-            spaces: [input, output, Memory::new(scratch)],
-            stages: vec![Stage::default()],
-            touched: Touched::default(),
-            sent: 0,
-        };
+        let rank = Rank::new(spaces(&mut contributions), 1);
         let mut job = Job { ranks: vec![rank], contributions, ..Job::default() };
         let (mut sends, mut receives) = (BTreeMap::<_, VecDeque<Span>>::new(), Vec::new());
-        let peer =
-            |peer| if peer < self.size && peer != 0 { Ok(()) } else { Err(Flaw::NoPeer(0, peer)) };
         for &step in steps {
             let rank = &mut job.ranks[0];
             match step {
-                Step::Copy { from, into } => job.copy((0, 0), from, into)?,
-                Step::Reduce { left, right } => job.reduce((0, 0), left, right)?,
+                Step::Copy { from, into } => rank.copy(0, 0, from, into)?,
+                Step::Reduce { left, right } => {
+                    rank.reduce(&mut job.contributions, (0, 0), left, right)?;
+                }
                 Step::Send { to, from, phase } => {
-                    peer(to)?;
+                    check_peer(self.size, 0, to)?;
                     rank.check(0, 0, from, false)?;
                     rank.stages[0].send(from);
                     rank.sent += 1;
                     sends.entry((to, phase)).or_default().push_back(from);
                 }
                 Step::Recv { from, into, phase } => {
-                    peer(from)?;
+                    check_peer(self.size, 0, from)?;
                     rank.check(0, 0, into, true)?;
                     rank.stages[0].receive(into);
                     receives.push((from, into, phase));

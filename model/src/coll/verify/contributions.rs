@@ -148,6 +148,26 @@ impl Contributions {
         }
     }
 
+    /// Whether two values are of the same ranks, as far as these are listed in the same order; brackets do not count.
+    pub(super) fn same_ranks(&self, one: Combined, other: Combined) -> bool {
+        let ranks = |combined: Combined| self.lists.get(combined.0 as usize);
+        match (ranks(one), ranks(other)) {
+            (Some(Ranks::Listed(one)), Some(Ranks::Listed(other))) => one == other,
+            (Some(one), Some(other)) => one.print() == other.print(),
+            (one, other) => one.is_none() && other.is_none(),
+        }
+    }
+
+    /// Ranks of the range in ascending order.
+    pub fn run(&mut self, ranks: Range<u32>) -> Option<Combined> {
+        let mut ranks = ranks;
+        let first = self.of(ranks.next()?);
+        ranks.try_fold(first, |left, rank| {
+            let right = self.of(rank);
+            self.join(left, right)
+        })
+    }
+
     /// Whether it is each rank of the range once, in ascending order.
     pub fn in_order(&self, combined: Combined, ranks: &Range<u32>) -> bool {
         matches!(self.runs(combined), [run] if run.first <= run.last && run.range() == *ranks)

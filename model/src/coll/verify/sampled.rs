@@ -1,0 +1,334 @@
+//! The proof of plans at some ranks in place of all, for algorithms of many ranks with a message for each pair of them.
+//!
+//! What a chosen rank receives is not followed to where it comes from: the caller says what it has to be. Of each chosen
+//! rank it is proven that its plan keeps the rules, that all it sends has been written before, and that its result is what
+//! it has to be if what it receives is. Of each pair of chosen ranks it is proven that their messages match one by one:
+//! both sides are in the same stage, have the same length, and what is sent is what the receiver has to get.
+//!
+//! Stages stand for time: what holds in all stages before one gives what is sent in it. So if all ranks and all pairs are
+//! like the chosen ones, nobody waits for ever and all results are right. Of ranks that are not chosen nothing is
+//! proven. Plans with tracks are not for this, nor are those whose ranks have different stages.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::convert::Infallible;
+
+use super::contributions::Contributions;
+use super::memory::{Memory, Piece, split_front};
+use super::stage::Stage;
+use super::{Flaw, Rank, Spaces, check_peer};
+use crate::coll::plan::{Place, Span};
+use crate::coll::record::{Recorder, Step};
+
+/// A message that a chosen rank receives.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival {
+    /// The sender.
+    pub from: u32,
+    /// The receiver.
+    pub to: u32,
+    /// The receiver's stage, counted from 0.
+    pub stage: u32,
+    /// Where it goes.
+    pub into: Span,
+}
+
+/// Some of the ranks.
+#[derive(Clone, Copy, Debug)]
+pub struct Sample<'a> {
+    /// How many ranks there are.
+    pub size: u32,
+    /// Those that are followed, in ascending order.
+    pub chosen: &'a [u32],
+}
+
+/// How the chosen ranks ended.
+#[derive(Debug)]
+pub struct Sampled {
+    /// Their outputs, in the order in which they were chosen.
+    pub outputs: Vec<Memory>,
+    /// What the outputs were combined of.
+    pub contributions: Contributions,
+    /// Messages between two of them, of which both sides were compared.
+    pub compared: u64,
+}
+
+/// One side of a message between two chosen ranks.
+struct Side {
+    stage: u32,
+    span: Span,
+    pieces: Vec<Piece>,
+}
+
+/// By sender, receiver and phase, in order.
+type Sides = BTreeMap<(u32, u32, u8), VecDeque<Side>>;
+
+impl Sample<'_> {
+    fn has(&self, rank: u32) -> bool {
+        self.chosen.binary_search(&rank).is_ok()
+    }
+
+    /// Follows the chosen ranks. `spaces` makes the memories of each, `arriving` says what a message has to be.
+    ///
+    /// # Errors
+    /// The first [`Flaw`] that is met.
+    ///
+    /// # Panics
+    /// Where a plan has tracks.
+    pub fn follow(
+        &self,
+        algorithm: impl Fn(&mut Recorder<Infallible>, Place) -> Result<(), Infallible>,
+        spaces: impl Fn(u32, &mut Contributions) -> Spaces,
+        arriving: impl Fn(Arrival, &mut Contributions) -> Vec<Piece>,
+    ) -> Result<Sampled, Flaw> {
+        let mut contributions = Contributions::default();
+        let (mut sent, mut received, mut outputs) = (Sides::new(), Sides::new(), Vec::new());
+        for &me in self.chosen {
+            let mut recorder = Recorder::default();
+            let Ok(()) = algorithm(&mut recorder, Place { rank: me, size: self.size });
+            let steps = recorder.finish().ok_or(Flaw::TooGreat(me))?;
+            let mut rank = Rank::new(spaces(me, &mut contributions), 1);
+            let (mut stage, mut coming) = (0, Vec::new());
+            for step in steps.iter() {
+                match step {
+                    Step::Copy { from, into } => rank.copy(me, 0, from, into)?,
+                    Step::Reduce { left, right } => {
+                        rank.reduce(&mut contributions, (me, 0), left, right)?;
+                    }
+                    Step::Send { to, from: span, phase } => {
+                        check_peer(self.size, me, to)?;
+                        rank.check(me, 0, span, false)?;
+                        rank.stages[0].send(span);
+                        let pieces = rank.read(me, span)?;
+                        if self.has(to) {
+                            let side = Side { stage, span, pieces };
+                            sent.entry((me, to, phase)).or_default().push_back(side);
+                        }
+                    }
+                    Step::Recv { from, into: span, phase } => {
+                        check_peer(self.size, me, from)?;
+                        rank.check(me, 0, span, true)?;
+                        rank.stages[0].receive(span);
+                        coming.push((from, span, phase));
+                    }
+                    Step::Wait => {
+                        for (from, span, phase) in coming.drain(..) {
+                            let arrival = Arrival { from, to: me, stage, into: span };
+                            let mut pieces = arriving(arrival, &mut contributions);
+                            pieces.retain(|piece| piece.len > 0);
+                            let due = pieces.iter().map(|piece| piece.len).sum();
+                            if due != span.len {
+                                let (sent, received) = (due, span.len);
+                                return Err(Flaw::Lengths { from, to: me, sent, received });
+                            }
+                            rank.memory(span.space).write(span.at, &pieces);
+                            if self.has(from) {
+                                let side = Side { stage, span, pieces };
+                                received.entry((from, me, phase)).or_default().push_back(side);
+                            }
+                        }
+                        rank.stages[0] = Stage::default();
+                        stage += 1;
+                    }
+                    Step::Track(_) | Step::Join => panic!("rank {me} has tracks"),
+                }
+            }
+            if !rank.stages[0].is_empty() {
+                return Err(Flaw::NotAwaited(me));
+            }
+            let [_, output, _] = rank.spaces;
+            outputs.push(output);
+        }
+        let compared = compare(sent, received, &contributions)?;
+        Ok(Sampled { outputs, contributions, compared })
+    }
+}
+
+/// Compares the two sides of all messages, of which it gives the number.
+fn compare(mut sent: Sides, received: Sides, contributions: &Contributions) -> Result<u64, Flaw> {
+    let mut compared = 0;
+    for ((from, to, phase), all) in received {
+        let mut sides = sent.remove(&(from, to, phase)).unwrap_or_default();
+        for into in all {
+            let side = sides.pop_front().filter(|side| side.stage == into.stage);
+            let side = side.ok_or(Flaw::Deadlock { ranks: 1, first: to })?;
+            if side.span.len != into.span.len {
+                let (sent, received) = (side.span.len, into.span.len);
+                return Err(Flaw::Lengths { from, to, sent, received });
+            }
+            if !are_same(side.pieces, into.pieces, contributions) {
+                return Err(Flaw::Wrong { rank: to, at: into.span.at });
+            }
+            compared += 1;
+        }
+        if !sides.is_empty() {
+            return Err(Flaw::NotAwaited(from));
+        }
+    }
+    // What nobody receives.
+    sent.keys().next().map_or(Ok(compared), |&(from, ..)| Err(Flaw::NotAwaited(from)))
+}
+
+/// Whether pieces are the same elements of the same ranks, however they are cut.
+fn are_same(mut one: Vec<Piece>, mut other: Vec<Piece>, contributions: &Contributions) -> bool {
+    one.reverse();
+    other.reverse();
+    while let (Some(&left), Some(&right)) = (one.last(), other.last()) {
+        if left.element != right.element || !contributions.same_ranks(left.combined, right.combined)
+        {
+            return false;
+        }
+        let len = left.len.min(right.len);
+        split_front(&mut one, len);
+        split_front(&mut other, len);
+    }
+    one.is_empty() && other.is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::contributions::Combined;
+    use super::*;
+    use crate::coll::plan::Plan;
+
+    const LEN: usize = 4;
+
+    /// Two of many ranks swap their vectors by a plan that `wrong` changes at rank 1.
+    fn swap(
+        wrong: impl Fn(&mut Recorder<Infallible>) -> Result<(), Infallible>,
+        chosen: &[u32],
+    ) -> Result<Sampled, Flaw> {
+        let piece = |rank: u32| Piece {
+            len: LEN,
+            element: u64::from(rank) * 100,
+            combined: Combined::DATA,
+        };
+        Sample { size: 1000, chosen }.follow(
+            |plan, place| {
+                if place.rank == 1 {
+                    return wrong(plan);
+                }
+                let peer = place.rank ^ 1;
+                plan.recv(peer, Span::output(LEN))?;
+                plan.send(peer, Span::input(LEN))?;
+                plan.wait()
+            },
+            |rank, _| Spaces {
+                input: Memory::of(&[piece(rank)]),
+                output: Memory::new(LEN),
+                scratch: LEN,
+            },
+            |arrival, _| vec![Piece { len: arrival.into.len, ..piece(arrival.from) }],
+        )
+    }
+
+    fn right(plan: &mut Recorder<Infallible>) -> Result<(), Infallible> {
+        plan.send(0, Span::input(LEN))?;
+        plan.recv(0, Span::output(LEN))?;
+        plan.wait()
+    }
+
+    #[test]
+    fn pairs_are_compared_where_both_are_chosen() {
+        assert_eq!(swap(right, &[0, 1]).unwrap().compared, 2);
+        assert_eq!(swap(right, &[0, 2]).unwrap().compared, 0);
+        let outcome = swap(right, &[1, 700, 701]).unwrap();
+        assert_eq!(outcome.compared, 2);
+        let first = outcome.outputs[0].read(0, LEN).unwrap();
+        assert_eq!(first, [Piece { len: LEN, element: 0, combined: Combined::DATA }]);
+    }
+
+    #[test]
+    fn what_differs_is_found() {
+        let late = swap(
+            |plan| {
+                plan.recv(0, Span::output(LEN))?;
+                plan.wait()?;
+                plan.send(0, Span::input(LEN))?;
+                plan.wait()
+            },
+            &[0, 1],
+        );
+        assert_eq!(late.unwrap_err(), Flaw::Deadlock { ranks: 1, first: 0 });
+        let short = swap(
+            |plan| {
+                plan.recv(0, Span::output(LEN))?;
+                plan.send(0, Span::input(LEN - 1))?;
+                plan.wait()
+            },
+            &[0, 1],
+        );
+        let lengths = Flaw::Lengths { from: 1, to: 0, sent: LEN - 1, received: LEN };
+        assert_eq!(short.unwrap_err(), lengths);
+        let other = swap(
+            |plan| {
+                plan.recv(0, Span::output(LEN))?;
+                plan.wait()?;
+                plan.recv(0, Span::scratch(0, LEN))?;
+                plan.wait()
+            },
+            &[0, 1],
+        );
+        assert_eq!(other.unwrap_err(), Flaw::Deadlock { ranks: 1, first: 1 });
+        let twice = swap(
+            |plan| {
+                right(plan)?;
+                plan.send(0, Span::input(LEN))?;
+                plan.wait()
+            },
+            &[0, 1],
+        );
+        assert_eq!(twice.unwrap_err(), Flaw::NotAwaited(1));
+        let garbage = swap(
+            |plan| {
+                plan.recv(0, Span::output(LEN))?;
+                plan.send(0, Span::scratch(0, LEN))?;
+                plan.wait()
+            },
+            &[0, 1],
+        );
+        assert_eq!(garbage.unwrap_err(), Flaw::Unwritten(1, Span::scratch(0, LEN)));
+        let unasked = swap(|plan| plan.wait(), &[0, 1]);
+        assert_eq!(unasked.unwrap_err(), Flaw::Deadlock { ranks: 1, first: 0 });
+        let back = swap(
+            |plan| {
+                plan.recv(0, Span::output(LEN))?;
+                plan.wait()?;
+                plan.send(2, Span::output(LEN))?;
+                plan.wait()?;
+                plan.send(0, Span::output(LEN))
+            },
+            &[1],
+        );
+        assert_eq!(back.unwrap_err(), Flaw::NotAwaited(1));
+    }
+
+    #[test]
+    fn what_is_sent_must_be_what_has_to_arrive() {
+        let echo = swap(
+            |plan| {
+                plan.copy(Span::input(LEN), Span::scratch(0, LEN));
+                plan.recv(0, Span::output(LEN))?;
+                plan.send(0, Span::scratch(0, LEN))?;
+                plan.wait()
+            },
+            &[0, 1],
+        );
+        assert_eq!(echo.unwrap().compared, 2);
+        let sample = Sample { size: 2, chosen: &[0, 1] };
+        let all = |element| vec![Piece { len: LEN, element, combined: Combined::DATA }];
+        let wrong = sample.follow(
+            |plan, place| {
+                plan.recv(place.rank ^ 1, Span::output(LEN))?;
+                plan.send(place.rank ^ 1, Span::input(LEN))?;
+                plan.wait()
+            },
+            |_, _| Spaces {
+                input: Memory::of(&all(0)),
+                output: Memory::new(LEN),
+                ..Spaces::default()
+            },
+            |arrival, _| all(u64::from(arrival.to)),
+        );
+        assert_eq!(wrong.unwrap_err(), Flaw::Wrong { rank: 1, at: 0 });
+    }
+}

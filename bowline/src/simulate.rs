@@ -32,7 +32,8 @@
 //! in the same way. Nothing is unwound by force, since buffers are in use below.
 //!
 //! # Which memory ranks share
-//! None: each is a host of its own, so that every message goes over the network.
+//! None: each is a host of its own, so that every message goes over the network. Collectives may take some to be on one
+//! node all the same ([`Job::nodes`]), and go in layers.
 
 mod scheduler;
 mod waiter;
@@ -74,6 +75,8 @@ pub struct Job {
     pub limit_ns: u64,
     /// Whether ranks choose their algorithms as if they shared processors.
     pub oversubscribed: bool,
+    /// The node of each rank, by any numbers, as algorithms of collectives take it; empty for one node.
+    pub nodes: Vec<u32>,
     /// Settings, as [`stack::SETTINGS`](crate::stack::SETTINGS) has them.
     pub config: Config,
 }
@@ -87,6 +90,7 @@ impl Job {
             network: NetworkOptions { seed, ..NetworkOptions::default() },
             limit_ns: 3_600_000_000_000,
             oversubscribed: false,
+            nodes: Vec::new(),
             config: Config::defaults(crate::stack::SETTINGS),
         }
     }
@@ -305,6 +309,10 @@ struct Start<'a> {
 impl Start<'_> {
     fn world(self) -> Result<World, SimulateError> {
         let rank = self.rank;
+        let mut collectives = CollOptions::from_config(&self.job.config)?;
+        if !self.job.nodes.is_empty() {
+            collectives.set_nodes(self.job.nodes.as_slice());
+        }
         World::from_parts(WorldParts {
             worker: self.worker,
             rank,
@@ -312,7 +320,7 @@ impl Start<'_> {
             directory: Box::new(Addresses(self.addresses)),
             node_id: u64::from(rank) + 1,
             oversubscribed: self.job.oversubscribed,
-            collectives: CollOptions::from_config(&self.job.config)?,
+            collectives,
             finalizer: None,
         })
         .map_err(|source| SimulateError::World { rank, source })

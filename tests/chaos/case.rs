@@ -48,6 +48,21 @@ const ALLREDUCES: &[&str] = &[
     "c6m2,a4,e6m2",
 ];
 
+/// Algorithms in layers that some jobs on several nodes ask for; where they are not for the nodes of a communicator, it does
+/// without them.
+const LAYERS: [(&str, &[&str]); 10] = [
+    ("BOWLINE_BARRIER", &["nodes:linear:dissemination", "nodes:linear:multiplying:2"]),
+    ("BOWLINE_BCAST", &["nodes:linear:binomial", "nodes:binomial:chain", "nodes:linear:split:1"]),
+    ("BOWLINE_REDUCE", &["nodes:binomial:ordered", "nodes:linear:chain", "nodes:linear:halving"]),
+    ("BOWLINE_ALLREDUCE", &["nodes:linear:doubling", "nodes:binomial:halving", "nodes:linear:a2"]),
+    ("BOWLINE_GATHER", &["nodes:linear:binomial", "nodes:binomial:linear"]),
+    ("BOWLINE_SCATTER", &["nodes:linear:linear", "nodes:binomial:binomial"]),
+    ("BOWLINE_ALLGATHER", &["nodes:linear:bruck", "nodes:binomial:ring"]),
+    ("BOWLINE_ALLTOALL", &["nodes:linear:pairwise", "nodes:linear:direct"]),
+    ("BOWLINE_REDUCE_SCATTER", &["nodes:linear:pairwise", "nodes:binomial:multiplying:2"]),
+    ("BOWLINE_SCAN", &["nodes:linear:doubling", "nodes:binomial:chain"]),
+];
+
 /// Every algorithm that a setting names: `auto` twice, the forms, and some more.
 fn algorithms<F: Form>(others: &[&'static str]) -> Vec<&'static str> {
     let forms = F::NAMED.iter().map(|(name, _)| *name);
@@ -74,6 +89,9 @@ impl Case {
         job.oversubscribed = random.below(3) == 0;
         network(&mut job, &mut random);
         settings(&mut job, &mut random);
+        if random.below(3) == 0 {
+            nodes(&mut job, &mut random);
+        }
         match trouble {
             Trouble::None => {}
             Trouble::Deaths => deaths(&mut job, &mut random),
@@ -183,6 +201,22 @@ fn settings(job: &mut Job, random: &mut Random) {
     }
 }
 
+/// Two to four nodes, of consecutive ranks or not. Messages between them are dear, or layers are asked for.
+fn nodes(job: &mut Job, random: &mut Random) {
+    let (count, ranks) = (2 + random.below(3) as u32, job.ranks);
+    job.nodes = match random.below(3) {
+        0 => (0..ranks).map(|_| random.below(u64::from(count)) as u32).collect(),
+        1 => (0..ranks).map(|rank| rank % count).collect(),
+        _ => (0..ranks).map(|rank| rank * count / ranks).collect(),
+    };
+    let costs = one_of(random, &["shm/tcp", "shm/tcp,pipelining=1000000"]);
+    job.config.set_text("BOWLINE_COLL_COSTS", costs).expect("the costs are good");
+    for (name, values) in LAYERS {
+        let value = if random.below(2) == 0 { "auto" } else { one_of(random, values) };
+        job.config.set_text(name, value).expect("the values are good");
+    }
+}
+
 fn deaths(job: &mut Job, random: &mut Random) {
     let count = one_of(random, &[1, 1, 1, 2]).min(job.ranks - 1);
     for _ in 0..count {
@@ -211,6 +245,7 @@ impl fmt::Display for Case {
         writeln!(f, "seed {}: {} ranks, trouble: {:?}", self.seed, self.job.ranks, self.trouble)?;
         writeln!(f, "{:#?}", self.job.network)?;
         writeln!(f, "oversubscribed: {}", self.job.oversubscribed)?;
+        writeln!(f, "nodes: {:?}", self.job.nodes)?;
         for (number, family) in self.plan.families.iter().enumerate() {
             writeln!(f, "family {number}: {family:?}")?;
         }

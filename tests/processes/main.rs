@@ -14,6 +14,7 @@ mod conditions;
 mod kill;
 mod meeting;
 mod rails;
+mod shared;
 mod streams;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -75,6 +76,7 @@ fn main() -> ExitCode {
         let name = args.next().expect("the launcher says which program a rank runs");
         let known = kill::rank(&name)
             || background::rank(&name)
+            || shared::rank(&name)
             || rails::rank(&name)
             || conditions::rank(&name);
         assert!(known, "there is no rank program {name}");
@@ -87,6 +89,7 @@ fn main() -> ExitCode {
     let all = [
         kill::cases(),
         background::cases(),
+        shared::cases(),
         rails::cases(),
         meeting::cases(),
         streams::cases(),

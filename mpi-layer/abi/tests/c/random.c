@@ -1,5 +1,5 @@
-/* Random programs of blocking collectives on six communicators at once, beside messages and collectives in the
-   background, against what each rank computes by itself. Lengths lie around the limits at which a collective changes its
+/* Random programs of blocking collectives on six communicators at once, beside messages, and nonblocking and persistent
+   collectives in the background, against what each rank computes by itself. Lengths lie around the limits at which a collective changes its
    way through shared memory: a line, a cell, a slot. Arguments: the seed, and how many operations.
 
    All ranks draw the same numbers, so that they agree on the program. */
@@ -7,7 +7,7 @@
 
 #include <stdint.h>
 
-enum { MOST = 16, COMMS = 6, BLOCK = 4100, LONGEST = 33000, PENDING = 8, SHORT = 1024, BURST = 30 };
+enum { MOST = 16, COMMS = 6, BLOCK = 4100, LONGEST = 33000, PENDING = 8, SHORT = 1024, BURST = 30, KEPT = 5 };
 
 static uint64_t state;
 static int world_rank, step;
@@ -211,6 +211,107 @@ static void start(struct call *call)
                       &requests[k]));
 }
 
+/* Persistent collectives: what each was made for, and whether it is under way. */
+enum kind { ALLREDUCE, BCAST, ALLTOALL, GATHER, KINDS };
+
+static struct {
+    MPI_Request request;
+    enum kind kind;
+    struct call call;
+    int active;
+    uint32_t given[SHORT], taken[SHORT];
+} kept[KEPT];
+
+static void make(int k)
+{
+    struct call *call = &kept[k].call;
+    MPI_Comm comm = comms[call->comm];
+    int length = (int)call->length;
+    uint32_t *given = kept[k].given, *taken = kept[k].taken;
+    MPI_Request *request = &kept[k].request;
+    switch (kept[k].kind) {
+    case ALLREDUCE:
+        OK(MPI_Allreduce_init(given, taken, length, MPI_UINT32_T, MPI_SUM, comm, MPI_INFO_NULL, request));
+        break;
+    case BCAST:
+        OK(MPI_Bcast_init(taken, length, MPI_UINT32_T, call->root, comm, MPI_INFO_NULL, request));
+        break;
+    case ALLTOALL:
+        OK(MPI_Alltoall_init(given, length, MPI_UINT32_T, taken, length, MPI_UINT32_T, comm, MPI_INFO_NULL,
+                             request));
+        break;
+    default:
+        OK(MPI_Gather_init(given, length, MPI_UINT32_T, taken, length, MPI_UINT32_T, call->root, comm,
+                           MPI_INFO_NULL, request));
+    }
+}
+
+/* What a persistent one brings to the member `to`, which is another one for each in an all-to-all only. */
+static uint32_t brings(int k, int from, int to, size_t i)
+{
+    const struct call *call = &kept[k].call;
+    unsigned seed = call->seed + (kept[k].kind == ALLTOALL ? (unsigned)to : 0);
+    return value(seed, member(call, from), i);
+}
+
+static void end_kept(int k)
+{
+    const struct call *call = &kept[k].call;
+    OK(MPI_Wait(&kept[k].request, MPI_STATUS_IGNORE));
+    kept[k].active = 0;
+    size_t blocks = kept[k].kind == ALLTOALL || kept[k].kind == GATHER ? (size_t)call->size : 1;
+    if (kept[k].kind == GATHER && call->rank != call->root)
+        blocks = 0;
+    for (size_t block = 0; block < blocks; block++)
+        for (size_t i = 0; i < call->length; i++) {
+            int from = kept[k].kind == BCAST ? call->root : (int)block;
+            uint32_t due = kept[k].kind == ALLREDUCE ? sum(call, i) : brings(k, from, call->rank, i);
+            expect(kept[k].taken[call->length * block + i] == due, "a persistent collective", call->comm,
+                   call->length);
+        }
+}
+
+/* Ends a persistent collective that is under way, or starts one, which may be made anew before. */
+static void persistent(struct call *call)
+{
+    int k = (int)dice(KEPT), kind = (int)dice(KINDS), anew = dice(4) == 0;
+    if (kept[k].active) {
+        end_kept(k);
+        return;
+    }
+    if (kept[k].request != MPI_REQUEST_NULL && anew)
+        OK(MPI_Request_free(&kept[k].request));
+    if (kept[k].request == MPI_REQUEST_NULL) {
+        size_t most = kind == ALLTOALL || kind == GATHER ? SHORT / MOST : SHORT;
+        kept[k].kind = (enum kind)kind;
+        kept[k].call = *call;
+        if (call->length > most)
+            kept[k].call.length = most;
+        make(k);
+    }
+    const struct call *made = &kept[k].call;
+    kept[k].call.seed = call->seed;
+    memset(kept[k].taken, 0x55, sizeof kept[k].taken);
+    size_t blocks = kept[k].kind == ALLTOALL ? (size_t)made->size : 1;
+    for (size_t block = 0; block < blocks; block++)
+        for (size_t i = 0; i < made->length; i++)
+            kept[k].given[made->length * block + i] = brings(k, made->rank, (int)block, i);
+    if (kept[k].kind == BCAST && made->rank == made->root)
+        memcpy(kept[k].taken, kept[k].given, 4 * made->length);
+    OK(MPI_Start(&kept[k].request));
+    kept[k].active = 1;
+}
+
+static void end_persistent(void)
+{
+    for (int k = 0; k < KEPT; k++) {
+        if (kept[k].active)
+            end_kept(k);
+        if (kept[k].request != MPI_REQUEST_NULL)
+            OK(MPI_Request_free(&kept[k].request));
+    }
+}
+
 /* Short ones with changing roots in a row, in which ranks run ahead of each other. */
 static void burst(struct call *call)
 {
@@ -276,9 +377,11 @@ int main(int argc, char **argv)
     OK(MPI_Type_create_resized(MPI_UINT32_T, 0, 8, &spaced));
     OK(MPI_Type_commit(&spaced));
     int steps = atoi(argv[2]);
+    for (int k = 0; k < KEPT; k++)
+        kept[k].request = MPI_REQUEST_NULL;
     for (step = 0; step < steps; step++) {
         int comm = (int)dice(COMMS);
-        unsigned root = dice(MOST), kind = dice(13);
+        unsigned root = dice(MOST), kind = dice(14);
         struct call call = {.comm = comm, .size = sizes[comm], .rank = ranks[comm], .in_place = dice(4) == 0};
         call.root = (int)root % call.size;
         call.seed = dice(1u << 30);
@@ -300,10 +403,12 @@ int main(int argc, char **argv)
         case 9: reduce_scatter(&call); break;
         case 10: messages(&call); break;
         case 11: start(&call); break;
+        case 12: persistent(&call); break;
         default: burst(&call);
         }
     }
     finish();
+    end_persistent();
     OK(MPI_Type_free(&spaced));
     OK(MPI_Type_free(&map));
     OK(MPI_Op_free(&maps));

@@ -70,8 +70,8 @@ pub fn reduce<P: Plan>(
         if at_place {
             return output.part(at, len);
         }
-        let room = segment.min(vectors.len());
-        Span::scratch(vectors.scratch + number % 2 * room, len)
+        let slot_len = segment.min(vectors.len());
+        Span::scratch(vectors.scratch + number % 2 * slot_len, len)
     };
     let receive =
         behind.map(|rank| move |plan: &mut P, number: usize| plan.recv(rank, buffer(number)));

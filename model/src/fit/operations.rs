@@ -2,7 +2,7 @@
 //! through them.
 //!
 //! The costs `copy`, `reduce`, `pairs`, `scalar` and `function` of [`Costs`] are such slopes. What a call takes beside
-//! its bytes is no cost. Who measures says what stands for each: this module knows the names only.
+//! its bytes is no cost. The caller says which operation stands for each: this module knows the names only.
 
 use super::Statistic;
 use super::line::{Line, line};
@@ -15,7 +15,7 @@ use crate::coll::price::Costs;
     derive(serde::Serialize, serde::Deserialize),
     serde(deny_unknown_fields)
 )]
-#[expect(clippy::exhaustive_structs, reason = "whoever measures makes them")]
+#[expect(clippy::exhaustive_structs, reason = "callers that measure make them")]
 pub struct Timed {
     /// The cost that it stands for, one of [`Costs::OPERATIONS`].
     pub cost: String,

@@ -1,5 +1,5 @@
-//! Every algorithm in layers is proven on nodes of many shapes: those with names in all variants on up to 40 ranks; all
-//! that prices offer for each number of nodes up to 33; of these one after the other at every number of ranks up to 512.
+//! Every algorithm in layers is proven on nodes of many shapes: those with names in all variants on up to 40 ranks; what
+//! prices offer under some costs for each number of nodes up to 33; one of these at every number of ranks up to 512.
 
 use super::super::forms::{
     Allgather, Allreduce, Barrier, Bcast, Reduce, ReduceScatter, Scan, Tree,
@@ -216,10 +216,15 @@ fn prefix_reductions_of_consecutive_nodes() {
     }
 }
 
-/// Costs of which each has other schedules.
-const COSTS: [&str; 4] = ["tcp", "shm", "tcp,pipelining=100000", "shm,pipelining=2000,skew=9000"];
+/// The costs that are assumed, and two with longer latencies. Schedules of allreduces depend on them.
+const COSTS: [&str; 5] =
+    ["tcp", "shm", "rdma", "tcp,pipelining=100000", "shm,pipelining=2000,skew=9000"];
 
-/// What prices offer among some nodes. Of blocks, only those algorithms that layers have.
+/// Lengths of vectors, on which these schedules depend too.
+const BYTES: [usize; 4] = [8, 2000, 20_000, 1 << 20];
+
+/// What prices offer among some nodes: all forms, and the schedules for [`COSTS`] and [`BYTES`]. Of blocks, only those
+/// algorithms that layers have.
 struct Offered {
     barriers: Vec<Barrier>,
     bcasts: Vec<Bcast>,
@@ -243,13 +248,12 @@ impl Offered {
             all
         }
         let (crew, costs) = (Crew { ranks: nodes, share: 1.0 }, Costs::TCP);
-        let bytes = 20_000;
+        let (bytes, both) = (20_000, [true, false]);
         let schedules = COSTS.into_iter().flat_map(|text| {
             let costs: Costs = text.parse().expect("costs");
-            [(8, true), (8, false), (bytes, true), (bytes, false)]
-                .map(|(bytes, commutative)| crew.allreduces(&costs, bytes, commutative))
+            let all = BYTES.into_iter().flat_map(move |bytes| both.map(|any| (bytes, any)));
+            all.map(move |(bytes, commutative)| crew.allreduces(&costs, bytes, commutative))
         });
-        let both = [true, false];
         let mut allgathers = forms([crew.allgathers(&costs, bytes)]);
         allgathers.retain(|form| form.takes_any_blocks());
         Self {
@@ -288,14 +292,16 @@ fn prove_allreduce(
     }
 }
 
-/// All that prices offer among these nodes.
-fn prove_offered(shape: &[u32], some_roots: &[u32]) {
+/// What prices offer among these nodes.
+fn prove_offered(shape: &[u32]) {
     let (nodes, size) = (Nodes::new(shape.iter().copied()), shape.len() as u32);
     let offered = Offered::of(nodes.count());
     for among in &offered.barriers {
         holds(prove::barrier(&nodes, size, *among), shape, among);
     }
-    for (&root, within) in some_roots.iter().zip(WITHIN.into_iter().cycle()) {
+    for (root, within) in
+        roots(size).into_iter().flat_map(|root| WITHIN.map(|within| (root, within)))
+    {
         for &among in &offered.bcasts {
             let how = Layered { within, among };
             holds(prove::bcast(&nodes, size, how, root, 20_000), shape, &(how, root));
@@ -305,7 +311,9 @@ fn prove_offered(shape: &[u32], some_roots: &[u32]) {
             holds(prove::reduce(&nodes, size, how, root, (20_000, 8)), shape, &(how, root));
         }
     }
-    for (among, within) in offered.allreduces.iter().zip(WITHIN.into_iter().cycle()) {
+    for (among, within) in
+        offered.allreduces.iter().flat_map(|among| WITHIN.map(|within| (among, within)))
+    {
         // Each node has a part of one of them, and some have none of the other.
         for len in [3 * nodes.count() as usize + 1, 3] {
             let proof = prove_allreduce(&nodes, size, within, among, len);
@@ -318,38 +326,37 @@ fn prove_offered(shape: &[u32], some_roots: &[u32]) {
     if !nodes.are_consecutive() {
         return;
     }
-    for &among in &offered.allgathers {
-        let how = Layered { within: Tree::Binomial, among };
-        holds(prove::allgather(&nodes, size, how, 3, false), shape, &how);
-    }
     let offsets: Vec<_> = (0..=size as usize).map(|rank| 2 * rank).collect();
-    for (&among, within) in offered.reduce_scatters.iter().zip(WITHIN.into_iter().cycle()) {
-        let how = Layered { within, among };
-        holds(prove::reduce_scatter(&nodes, how, &offsets), shape, &how);
-    }
-    for &among in &offered.scans {
-        let how = Layered { within: Tree::Linear, among };
-        holds(prove::scan(&nodes, size, how, false, 4), shape, &how);
+    for within in WITHIN {
+        for &among in &offered.allgathers {
+            let how = Layered { within, among };
+            holds(prove::allgather(&nodes, size, how, 3, false), shape, &how);
+        }
+        for &among in &offered.reduce_scatters {
+            let how = Layered { within, among };
+            holds(prove::reduce_scatter(&nodes, how, &offsets), shape, &how);
+        }
+        for &among in &offered.scans {
+            let how = Layered { within, among };
+            holds(prove::scan(&nodes, size, how, false, 4), shape, &how);
+        }
     }
 }
 
-/// Whatever is priced among nodes can be chosen, so it is proven: on the shapes, and with each number of nodes up to 33
-/// on nodes of one to three ranks that follow each other, or in turn.
+/// What is priced among nodes can be chosen, so it is proven: on the shapes, and with each number of nodes up to 33, of
+/// one to three ranks each. The ranks of a node follow each other, or ranks are dealt out to nodes one by one.
 #[test]
-fn all_that_may_be_chosen_among_nodes() {
-    for shape in shapes() {
-        prove_offered(&shape, &roots(shape.len() as u32));
-    }
+fn what_may_be_chosen_among_nodes() {
+    shapes().iter().for_each(|shape| prove_offered(shape));
     for count in 2..=33_u32 {
-        let mut shape: Vec<u32> =
-            (0..count).flat_map(|node| (0..=node % 3).map(move |_| node)).collect();
-        let size = shape.len() as u32;
-        prove_offered(&shape, &[count % size]);
-        if count % 4 == 1 {
-            shape.sort_unstable_by_key(|node| node * 5 % count);
-            shape.rotate_left(1);
-            prove_offered(&shape, &[size - 1]);
-        }
+        let ranks = |node: u32| 3 - node % 3;
+        let consecutive: Vec<_> =
+            (0..count).flat_map(|node| (0..ranks(node)).map(move |_| node)).collect();
+        prove_offered(&consecutive);
+        let dealt: Vec<_> =
+            (0..3).flat_map(|dealt| (0..count).filter(move |&node| dealt < ranks(node))).collect();
+        assert!(!Nodes::new(dealt.iter().copied()).are_consecutive());
+        prove_offered(&dealt);
     }
 }
 
@@ -392,11 +399,47 @@ fn pieces_of_a_chain_take_less_time_than_layers_one_by_one() {
     }
 }
 
-/// Nodes of up to 64 ranks, at every number of ranks to 512 and some beyond: of all that prices offer among the nodes one
-/// after the other.
+/// How often each form that was offered has been taken.
+struct Taken<F>(Vec<(F, u32)>);
+
+impl<F: Copy + PartialEq + std::fmt::Debug> Taken<F> {
+    /// Takes the form that was taken the fewest times.
+    fn take(&mut self, offered: &[F]) -> F {
+        for &form in offered {
+            if !self.0.iter().any(|(known, _)| *known == form) {
+                self.0.push((form, 0));
+            }
+        }
+        let all = self.0.iter_mut().filter(|(form, _)| offered.contains(form));
+        let (form, times) = all.min_by_key(|(_, times)| *times).expect("a form");
+        *times += 1;
+        *form
+    }
+
+    #[track_caller]
+    fn assert_all_taken(&self) {
+        let never: Vec<_> = self.0.iter().filter(|(_, times)| *times == 0).collect();
+        assert!(never.is_empty(), "never taken: {never:?}");
+    }
+}
+
+/// Nodes of up to 64 ranks, at every number of ranks to 512 and some beyond: each time with one of the forms that prices
+/// offer among the nodes. Up to 512 ranks, each form is taken at least once. Allreduces have other schedules for each number
+/// of nodes, so a hash of the number of ranks selects one of them.
 #[test]
 fn many_ranks() {
+    let (mut barriers, mut bcasts, mut reduces) = (Taken(vec![]), Taken(vec![]), Taken(vec![]));
+    let (mut allgathers, mut scattered, mut scans) = (Taken(vec![]), Taken(vec![]), Taken(vec![]));
     for size in (41..=512_u32).chain([1000, 4095]) {
+        // The last ones have too many forms for that.
+        if size == 1000 {
+            barriers.assert_all_taken();
+            bcasts.assert_all_taken();
+            reduces.assert_all_taken();
+            allgathers.assert_all_taken();
+            scattered.assert_all_taken();
+            scans.assert_all_taken();
+        }
         let number = size as usize;
         let each = [2, 3, 7, 8, 16, 48, 64][number % 7];
         let of = |rank: u32| match number % 3 {
@@ -410,28 +453,27 @@ fn many_ranks() {
         fn right(proof: Result<Proof, Flaw>, what: &str) {
             proof.unwrap_or_else(|flaw| panic!("{what}: {flaw}"));
         }
-        // Each in its turn, whatever the shape.
-        let index = (size.wrapping_mul(0x9e37_79b9) >> 16) as usize;
         let within = WITHIN[number % 2];
         let tree = WITHIN[number / 2 % 2];
         let roots = if size <= 512 { vec![0, size / 2, size - 1] } else { vec![size / 2] };
+        let bcast = Layered { within, among: bcasts.take(&offered.bcasts) };
+        let reduce = Layered { within, among: reduces.take(&offered.reduces) };
         for root in roots {
-            let among = offered.bcasts[index % offered.bcasts.len()];
-            let proof = prove::bcast(&nodes, size, Layered { within, among }, root, 20_000);
-            right(proof, &what(&format!("{among:?} of {root}")));
-            let among = offered.reduces[index % offered.reduces.len()];
-            let proof = prove::reduce(&nodes, size, Layered { within, among }, root, (12_000, 3));
-            right(proof, &what(&format!("{among:?} to {root}")));
+            let proof = prove::bcast(&nodes, size, bcast, root, 20_000);
+            right(proof, &what(&format!("{bcast:?} of {root}")));
+            let proof = prove::reduce(&nodes, size, reduce, root, (12_000, 3));
+            right(proof, &what(&format!("{reduce:?} to {root}")));
             let how = Layered { within, among: tree };
             let in_place = number % 5 < 2;
             right(prove::gather(&nodes, size, how, root, 2, in_place), &what("gather"));
             let in_place = in_place && within == Tree::Linear;
             right(prove::scatter(&nodes, size, how, root, 2, in_place), &what("scatter"));
         }
+        let index = (size.wrapping_mul(0x9e37_79b9) >> 16) as usize;
         let among = &offered.allreduces[index % offered.allreduces.len()];
         let proof = prove_allreduce(&nodes, size, within, among, 3 * number);
         right(proof, &what(&among.name()));
-        let among = offered.barriers[index % offered.barriers.len()];
+        let among = barriers.take(&offered.barriers);
         right(prove::barrier(&nodes, size, among), &what(&format!("{among:?}")));
         if number % 16 == 9 && size <= 512 {
             let partners = [1, 3, 64][number / 16 % 3];
@@ -440,15 +482,15 @@ fn many_ranks() {
         if !nodes.are_consecutive() {
             continue;
         }
-        let how = Layered { within, among: offered.scans[number / 2 % offered.scans.len()] };
+        let how = Layered { within, among: scans.take(&offered.scans) };
         let exclusive = (number / 4).is_multiple_of(2);
         right(prove::scan(&nodes, size, how, exclusive, 4), &what("prefix reduction"));
         // Each pair of nodes may have a message.
         if size <= 512 {
-            let among = offered.allgathers[index % offered.allgathers.len()];
+            let among = allgathers.take(&offered.allgathers);
             let proof = prove::allgather(&nodes, size, Layered { within, among }, 2, false);
             right(proof, &what(&format!("{among:?}")));
-            let among = offered.reduce_scatters[index % offered.reduce_scatters.len()];
+            let among = scattered.take(&offered.reduce_scatters);
             let offsets: Vec<_> = (0..=number).map(|rank| 2 * rank).collect();
             let proof = prove::reduce_scatter(&nodes, Layered { within, among }, &offsets);
             right(proof, &what(&format!("{among:?}")));

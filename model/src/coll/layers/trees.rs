@@ -49,7 +49,7 @@ impl<'a> Around<'a> {
     }
 
     /// Bytes of the blocks in front of those of each node, in the order of nodes counted from the root's, and of all. The
-    /// blocks of the root's node are not among them: they go no way between nodes.
+    /// blocks of the root's node are not among them, since they are not sent between nodes.
     fn offsets(&self) -> Vec<usize> {
         let others = (1..self.node.size).scan(0, |sum, relative| {
             *sum += self.of(self.node.absolute(relative, self.root_node()));

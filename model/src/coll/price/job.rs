@@ -21,7 +21,7 @@ impl JobCosts {
 
     /// What text says of messages within nodes, and of those between them where it is something else.
     pub fn halves(text: &str) -> (&str, Option<&str>) {
-        // Costs by size have such a stroke too, behind a number.
+        // Costs by size have such a slash too, behind a number.
         let far = ["/shm", "/tcp", "/rdma"].into_iter().find_map(|word| text.find(word));
         far.map_or((text, None), |at| (&text[..at], Some(&text[at + 1..])))
     }

@@ -2,7 +2,7 @@
 //! for what is proven.
 //!
 //! Each gives the number of messages of which both sides were compared. With all ranks chosen these are the proofs that
-//! [`prove`](super) has for the same.
+//! [`prove`](super) has for the same, but for [`scatter_allgather`], which follows its two parts one by one.
 
 use super::blocks::placed;
 use super::*;
@@ -94,12 +94,20 @@ pub fn allgatherv(
 ///
 /// # Errors
 /// The first [`Flaw`].
+///
+/// # Panics
+/// Where a block is longer than that.
 pub fn alltoallv(
     sample: Sample<'_>,
     partners: u32,
     len: impl Fn(u32, u32) -> usize,
 ) -> Result<u64, Flaw> {
     let size = sample.size;
+    let len = |from, to| {
+        let len = len(from, to);
+        assert!(len <= 256, "a block of {len} bytes");
+        len
+    };
     let offsets = |len: &dyn Fn(u32) -> usize| {
         let sums = (0..size).scan(0, |sum, rank| {
             *sum += len(rank);
@@ -178,8 +186,8 @@ pub fn reduce_scatter(
     })
 }
 
-/// What arrives in a stage of [`Ordered`](ReduceScatter::Ordered): of the ranks that are alike but for the digits of the
-/// stages so far, their blocks, combined of the sender's run of ranks.
+/// What arrives in a stage of [`Ordered`](ReduceScatter::Ordered): the blocks of the ranks whose digits of the stages so
+/// far, with that of this stage, are the receiver's, combined of the sender's run of ranks.
 fn in_order(
     size: u32,
     factors: &[u32],

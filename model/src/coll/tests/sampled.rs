@@ -4,13 +4,13 @@
 use super::*;
 use crate::coll::verify::Sample;
 
-/// The first ranks, those in the middle and the last one; and of many ranks those at distances of powers of two from the
-/// middle, which algorithms with few rounds have as partners.
+/// The first ranks, those in the middle and the last one; and of many ranks those at distances of powers of two on both
+/// sides of the middle, which algorithms with few rounds have as partners.
 fn chosen(size: u32, many: bool) -> Vec<u32> {
     let middle = size / 2;
     let mut all = vec![0, 1, middle, middle + 1, size - 1];
     if many {
-        all.extend((1..16).flat_map(|bit| [middle + (1 << bit), middle ^ 1 << bit]));
+        all.extend((1..16).flat_map(|bit| [middle + (1 << bit), middle.wrapping_sub(1 << bit)]));
     }
     all.retain(|rank| *rank < size);
     all.sort_unstable();

@@ -37,7 +37,7 @@ pub struct Arrival {
 pub struct Sample<'a> {
     /// How many ranks there are.
     pub size: u32,
-    /// Those that are followed, in ascending order.
+    /// Those that are followed, in ascending order, each once.
     pub chosen: &'a [u32],
 }
 
@@ -73,13 +73,14 @@ impl Sample<'_> {
     /// The first [`Flaw`] that is met.
     ///
     /// # Panics
-    /// Where a plan has tracks.
+    /// Where a plan has tracks, and where the chosen ranks are not in ascending order.
     pub fn follow(
         &self,
         algorithm: impl Fn(&mut Recorder<Infallible>, Place) -> Result<(), Infallible>,
         spaces: impl Fn(u32, &mut Contributions) -> Spaces,
         arriving: impl Fn(Arrival, &mut Contributions) -> Vec<Piece>,
     ) -> Result<Sampled, Flaw> {
+        assert!(self.chosen.is_sorted_by(|one, next| one < next), "ranks in ascending order");
         let mut contributions = Contributions::default();
         let (mut sent, mut received, mut outputs) = (Sides::new(), Sides::new(), Vec::new());
         for &me in self.chosen {

@@ -201,7 +201,8 @@ fn settings(job: &mut Job, random: &mut Random) {
     }
 }
 
-/// Two to four nodes, of consecutive ranks or not. Messages between them are dear, or layers are asked for.
+/// Two to four nodes, of consecutive ranks or not. Messages between them are dear, and of every second collective layers
+/// are asked for.
 fn nodes(job: &mut Job, random: &mut Random) {
     let (count, ranks) = (2 + random.below(3) as u32, job.ranks);
     job.nodes = match random.below(3) {

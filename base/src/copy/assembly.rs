@@ -15,34 +15,36 @@ const AHEAD: usize = 24 * LINE;
 /// 130 were measured where the processors share a core or a cache, 350 to 500 where they are far apart.
 const DEAR: u64 = 220;
 
-/// Long copies through the caches from one that is timed to the next.
-const BETWEEN: u32 = 128;
+/// Bytes of long copies through the caches from one that is timed to the next.
+const BETWEEN: usize = 1 << 20;
 
-/// Copies of a trial, twice as many as a ring or staging memory has slots: the first half brings the lines back into the
-/// caches, the second half is timed.
-const TRIAL: u32 = 32;
+/// Bytes that go through the caches before copies of a trial are timed, and of those that are timed. The first bring the lines
+/// back into the caches: as many as staging memory has, which is more than a ring.
+const WARMING: usize = 4 << 20;
+const TIMING: usize = 1 << 20;
 
-/// Copies past the caches before a trial. The number doubles with each trial that fails, from the first to the last, so
+/// Bytes that go past the caches before a trial. The number doubles with each trial that fails, from the first to the last, so
 /// that trials take a hundredth of the time where processors stay far apart.
-const PAUSE: u32 = 256;
-const LONGEST_PAUSE: u32 = 1 << 14;
+const PAUSE: usize = 64 << 20;
+const LONGEST_PAUSE: usize = 2 << 30;
 
 /// How the long copies of a thread go.
 ///
 /// ```text
-///              one timed copy is dear                all timed copies are dear
-///   Through ─────────────────────────────► Trial ─────────────────────────────► Past
-///      ▲                                   │   ▲                                  │
-///      └───────────────────────────────────┘   └──────────────────────────────────┘
-///              one timed copy is not dear            the pause is over
+///            the timed copy is dear           as much as WARMING          all of TIMING are dear
+///   Through ────────────────────────► Warming ──────────────────► Timing ───────────────────────► Past
+///      ▲                                 ▲                          │                              │
+///      │                                 └──────────────────────────┼──────────────────────────────┘
+///      └────────────────────────────────────────────────────────────┘      the pause is over
+///            one timed copy is not dear
 /// ```
 /// A single copy says nothing of copies through the caches: it is dear where an interrupt comes, where the memory is
 /// fresh, and behind copies past the caches, since its lines are in the memory then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Route {
     Through,
-    /// Copies through the caches, of which the second half is timed.
-    Trial,
+    Warming,
+    Timing,
     Past,
 }
 
@@ -58,54 +60,52 @@ enum Step {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Routing {
     route: Route,
-    /// Copies to go on this route.
-    left: u32,
+    /// Bytes to go on this route.
+    left: usize,
     /// The next pause.
-    pause: u32,
+    pause: usize,
 }
 
 impl Routing {
     const NEW: Self = Self { route: Route::Through, left: BETWEEN, pause: PAUSE };
 
-    /// The next copy.
+    /// The next copy, of `n` bytes.
     #[inline]
-    fn next(&mut self) -> Step {
-        if self.left == 0 {
-            return self.at_end();
+    fn next(&mut self, n: usize) -> Step {
+        if self.left < n {
+            return self.at_end(n);
         }
-        self.left -= 1;
+        self.left -= n;
         match self.route {
-            Route::Through => Step::Through,
+            Route::Through | Route::Warming => Step::Through,
+            Route::Timing => Step::Timed,
             Route::Past => Step::Past,
-            Route::Trial if self.left >= TRIAL / 2 => Step::Through,
-            Route::Trial => Step::Timed,
         }
     }
 
     #[cold]
-    fn at_end(&mut self) -> Step {
-        match self.route {
-            Route::Through => Step::Timed,
-            Route::Past => {
-                (self.route, self.left) = (Route::Trial, TRIAL - 1);
-                Step::Through
-            }
-            // Nothing that was timed was cheap.
-            Route::Trial => {
-                (self.route, self.left) = (Route::Past, self.pause - 1);
-                self.pause = (self.pause * 2).min(LONGEST_PAUSE);
-                Step::Past
-            }
+    fn at_end(&mut self, n: usize) -> Step {
+        let (route, bytes, step) = match self.route {
+            // What it takes decides what follows.
+            Route::Through => return Step::Timed,
+            Route::Past => (Route::Warming, WARMING, Step::Through),
+            Route::Warming => (Route::Timing, TIMING, Step::Timed),
+            Route::Timing => (Route::Past, self.pause, Step::Past),
+        };
+        if route == Route::Past {
+            self.pause = (self.pause * 2).min(LONGEST_PAUSE);
         }
+        (self.route, self.left) = (route, bytes.saturating_sub(n));
+        step
     }
 
     /// A copy was timed, in picoseconds for a byte.
     #[cold]
     fn timed(&mut self, price: u64) {
-        match self.route {
-            _ if price < DEAR => *self = Self::NEW,
-            Route::Through => (self.route, self.left) = (Route::Trial, TRIAL),
-            Route::Trial | Route::Past => {}
+        if price < DEAR {
+            *self = Self::NEW;
+        } else if self.route == Route::Through {
+            (self.route, self.left) = (Route::Warming, WARMING);
         }
     }
 }
@@ -170,7 +170,7 @@ pub(super) unsafe fn copy_lines(from: *const u8, to: *mut u8, n: usize) {
 #[inline(never)]
 pub(super) unsafe fn copy_long(from: *const u8, to: *mut u8, n: usize) {
     let mut routing = ROUTING.get();
-    let step = routing.next();
+    let step = routing.next(n);
     match step {
         // SAFETY: as promised by the caller.
         Step::Past => unsafe { copy_past(from, to, n) },
@@ -269,17 +269,21 @@ mod tests {
         for copy in [copy_through as Copy, copy_past] {
             check(copy, &[64, 65, 127, 128, LONG, 2 * LONG + 33]);
         }
-        for route in [Route::Through, Route::Trial, Route::Past] {
-            ROUTING.set(Routing { route, left: 1, pause: PAUSE });
+        for route in [Route::Through, Route::Warming, Route::Timing, Route::Past] {
+            ROUTING.set(Routing { route, left: LONG, pause: PAUSE });
             check(copy_long, &[LONG, 2 * LONG, 2 * LONG + 70]);
         }
     }
 
-    /// The steps of `copies` copies, each of which has a price through the caches if it is timed.
-    fn steps(routing: &mut Routing, copies: u32, price: impl Fn(u32) -> u64) -> [u32; 3] {
+    /// How many copies of a length take each step, of which each has a price through the caches if it is timed.
+    fn steps(
+        routing: &mut Routing,
+        (copies, n): (usize, usize),
+        price: impl Fn(usize) -> u64,
+    ) -> [usize; 3] {
         let mut count = [0; 3];
         for copy in 0..copies {
-            let step = routing.next();
+            let step = routing.next(n);
             if step == Step::Timed {
                 routing.timed(price(copy));
             }
@@ -291,31 +295,38 @@ mod tests {
     #[test]
     fn one_dear_copy_leaves_copies_in_the_caches() {
         let mut routing = Routing::NEW;
-        let once = |copy| if copy == BETWEEN { 10 * DEAR } else { DEAR - 1 };
-        let [through, timed, past] = steps(&mut routing, 10 * BETWEEN, once);
-        assert_eq!((through + timed, past), (10 * BETWEEN, 0));
-        assert!(timed >= 8, "each {BETWEEN}th is timed: {timed}");
+        let n = 1 << 14;
+        let first = BETWEEN / n;
+        let once = |copy| if copy == first { 10 * DEAR } else { DEAR - 1 };
+        let copies = 10 * WARMING / n;
+        let [through, timed, past] = steps(&mut routing, (copies, n), once);
+        assert_eq!((through + timed, past), (copies, 0));
+        assert!(timed >= 30, "one of each {BETWEEN} bytes is timed: {timed}");
     }
 
     #[test]
     fn copies_that_stay_dear_go_past_the_caches_but_for_few_trials() {
-        let mut routing = Routing::NEW;
-        let all = 100 * LONGEST_PAUSE;
-        let [through, timed, past] = steps(&mut routing, all, |_| DEAR);
-        assert!(past > all - all / 200, "{through} through, {timed} timed, {past} past");
-        // The processors have moved: it is found out within a pause, and stays.
-        steps(&mut routing, LONGEST_PAUSE + TRIAL, |_| DEAR - 1);
-        assert_eq!(routing.route, Route::Through);
-        assert_eq!(routing.pause, PAUSE);
+        for n in [LONG, 1 << 20, 3 * WARMING] {
+            let mut routing = Routing::NEW;
+            let all = 10 * LONGEST_PAUSE / n;
+            let [through, timed, past] = steps(&mut routing, (all, n), |_| DEAR);
+            assert!(timed > 0 && through > 0);
+            assert!(past > all - all / 50, "{through} through, {timed} timed, {past} past");
+            // The processors have moved: it is found out within a pause, and stays.
+            steps(&mut routing, ((LONGEST_PAUSE + 2 * WARMING) / n + 4, n), |_| DEAR - 1);
+            assert_eq!((routing.route, routing.pause), (Route::Through, PAUSE), "{n}");
+        }
     }
 
     #[test]
     fn a_trial_that_begins_dear_ends_in_the_caches() {
+        let n = 1 << 14;
         let mut routing = Routing { route: Route::Past, left: 0, pause: PAUSE };
+        let copies = (WARMING + TIMING) / n;
         // Only the last copy of the trial finds its lines.
-        let [through, timed, past] =
-            steps(&mut routing, TRIAL, |copy| if copy == TRIAL - 1 { DEAR - 1 } else { DEAR });
-        assert_eq!((through, timed, past), (TRIAL / 2, TRIAL / 2, 0));
+        let price = |copy| if copy == copies - 1 { DEAR - 1 } else { DEAR };
+        let [through, timed, past] = steps(&mut routing, (copies, n), price);
+        assert_eq!((through, timed, past), (WARMING / n, TIMING / n, 0));
         assert_eq!(routing, Routing::NEW);
     }
 }

@@ -32,7 +32,7 @@ pub use load::Load;
 pub use multiply::multiplying;
 pub use operands::{OpClass, Operands};
 pub use prices::{Layers, Prices};
-pub use staged::{LINE_BYTES, RANKS_MAX, Staged};
+pub use staged::{LINE_BYTES, RANKS_MAX, Staged, bcast_piece};
 pub(crate) use ways::NODES;
 pub use ways::Way;
 

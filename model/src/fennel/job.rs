@@ -178,7 +178,30 @@ pub enum Lengths {
     /// The block of each rank.
     Members(Vec<usize>),
     /// The blocks of each rank for each.
-    Pairs(Vec<Vec<usize>>),
+    Pairs(Vec<Row>),
+}
+
+/// The blocks of one rank for each.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "lengths differ or they do not")]
+pub enum Row {
+    /// All have this length: nothing is kept for each, since jobs may have many ranks.
+    Same(usize),
+    /// The length of each.
+    Each(Vec<usize>),
+}
+
+impl Row {
+    /// The length of the block for a rank.
+    ///
+    /// # Panics
+    /// When there is no such rank.
+    pub fn to(&self, rank: usize) -> usize {
+        match self {
+            Self::Same(len) => *len,
+            Self::Each(all) => all[rank],
+        }
+    }
 }
 
 /// A call of a collective.

@@ -9,7 +9,7 @@ use bowline_model::coll::plan::{Space, Span};
 use bowline_model::coll::price::{Costs, Crew, JobCosts, Prices, Way};
 use bowline_model::coll::reduce_scatter;
 use bowline_model::fennel::job::{
-    Collective as Call, Counts, Job as Recorded, Lengths, RankRecord,
+    Collective as Call, Counts, Job as Recorded, Lengths, RankRecord, Row,
 };
 use bowline_model::fennel::source::Source;
 use serde::Serialize;
@@ -104,8 +104,18 @@ struct Places {
     /// The bytes before each block, and all.
     blocks: Vec<usize>,
     /// The same of what each rank sends, and of what it receives.
-    sent: Vec<Vec<usize>>,
-    received: Vec<Vec<usize>>,
+    sent: Vec<Offsets>,
+    received: Vec<Offsets>,
+}
+
+/// Where the blocks of a rank lie that it sends to others, or receives from them.
+enum Offsets {
+    /// All have this length.
+    Same(usize),
+    /// The bytes before each block, and all.
+    Each(Vec<usize>),
+    /// Those of rank 0, since all ranks receive alike.
+    AsFirst,
 }
 
 /// The bytes before each block, and all.
@@ -129,10 +139,27 @@ impl Places {
         Self { blocks, sent: Vec::new(), received: Vec::new() }
     }
 
-    fn of_pairs(rows: &[Vec<usize>]) -> Self {
-        let sent = rows.iter().map(|row| offsets(row.iter().copied())).collect();
-        let column = |to: usize| offsets(rows.iter().map(|row| row[to]));
+    fn of_pairs(rows: &[Row]) -> Self {
+        let of_row = |row: &Row| match row {
+            Row::Same(len) => Offsets::Same(*len),
+            Row::Each(all) => Offsets::Each(offsets(all.iter().copied())),
+        };
+        let alike = rows.iter().all(|row| matches!(row, Row::Same(_)));
+        let column = |to: usize| match to {
+            1.. if alike => Offsets::AsFirst,
+            _ => Offsets::Each(offsets(rows.iter().map(|row| row.to(to)))),
+        };
+        let sent = rows.iter().map(of_row).collect();
         Self { blocks: Vec::new(), sent, received: (0..rows.len()).map(column).collect() }
+    }
+
+    /// The block of a rank among those that lie at `offsets`.
+    fn of(&self, offsets: &Offsets, rank: u32, space: Space) -> Span {
+        match offsets {
+            Offsets::Same(len) => Span::new(space, rank as usize * len, *len),
+            Offsets::Each(all) => between(all, rank, space),
+            Offsets::AsFirst => self.of(&self.received[0], rank, space),
+        }
     }
 }
 
@@ -142,11 +169,11 @@ impl uneven::Lengths for Places {
     }
 
     fn sent(&self, from: u32, to: u32) -> Span {
-        between(&self.sent[from as usize], to, Space::Input)
+        self.of(&self.sent[from as usize], to, Space::Input)
     }
 
     fn received(&self, by: u32, from: u32) -> Span {
-        between(&self.received[by as usize], from, Space::Output)
+        self.of(&self.received[by as usize], from, Space::Output)
     }
 }
 

@@ -8,7 +8,7 @@
 //! | `scalar` | sums of `long double`, where there are some, or else of floating-point numbers of 2 bytes |
 //! | `function` | a function that is called for each pair of doubles, which may not be inlined |
 //!
-//! Lengths and operations take turns, so that what disturbs the machine for a while disturbs all of them. A job's
+//! Lengths and operations are interleaved, so that what disturbs the machine for a while disturbs all of them. A job's
 //! vectors often come from caches of other processors, which the costs of messages and of staging memory are for.
 
 use std::hint::black_box;

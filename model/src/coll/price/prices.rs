@@ -203,7 +203,7 @@ impl Prices {
         let Self { crew, costs, layers } = self;
         let can = costs.near.mark > 0.0 && layers.is_none() && what.allows(crew.ranks, bytes);
         let costs = costs.near.combining(class);
-        can.then(|| what.load(crew.ranks, bytes, class).time(*crew, &costs))
+        can.then(|| what.load(*crew, bytes, class).time(*crew, &costs))
     }
 
     /// Whether shared memory is chosen for a collective that takes `messages` by messages: where it is cheaper.

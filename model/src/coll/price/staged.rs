@@ -4,7 +4,7 @@
 //! Nothing here is a plan: the steps are those of mpi-layer, which no message carries. The loads have its limits too, as
 //! far as they show in times.
 
-use super::{Load, OpClass};
+use super::{Crew, Load, OpClass};
 
 /// What goes through shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -36,6 +36,12 @@ const CELL_BYTES: usize = 4 << 10;
 
 /// Bytes of a slot.
 const SLOT_BYTES: usize = 128 << 10;
+
+/// Bytes of a step of a broadcast of `len` between ranks with a processor each: while the root copies one into its slot, the
+/// others copy the one before out of theirs.
+pub fn bcast_piece(len: usize) -> usize {
+    (len / 4).next_multiple_of(64).clamp(16 << 10, 64 << 10)
+}
 
 /// Least bytes of a block that is read from where it lies, and of all such blocks together.
 const READ_BYTES: usize = 32 << 10;
@@ -76,7 +82,8 @@ impl Staged {
     }
 
     /// What it does, with vectors or blocks of `bytes`; a reduction that is scattered has vectors. Operations are of a class.
-    pub fn load(self, ranks: u32, bytes: usize, class: OpClass) -> Load {
+    pub fn load(self, crew: Crew, bytes: usize, class: OpClass) -> Load {
+        let ranks = crew.ranks;
         let (n, len) = (f64::from(ranks), bytes as f64);
         if self.reads(ranks, bytes) {
             // All wait until each has said where its blocks are, and until all are read.
@@ -86,11 +93,12 @@ impl Staged {
         let others = n - 1.0;
         let block = len / n;
         let alone = bytes.saturating_mul(ranks as usize) <= ALONE_BYTES;
+        let piece = if crew.share > 1.0 { SLOT_BYTES } else { bcast_piece(bytes) } as f64;
         // What the longest way and all ranks move in and out, what they reduce, and how often ranks wait for each other.
         let (moved, all_moved, reduced, all_reduced, switches) = match self {
             Self::Barrier => (0.0, 0.0, 0.0, 0.0, 1.0),
-            // Others take a slot out while the root fills the next one.
-            Self::Bcast => (len + len.min(SLOT_BYTES as f64), n * len, 0.0, 0.0, 1.0),
+            // Others take a piece out while the root fills in the next one.
+            Self::Bcast => (len + len.min(piece), n * len, 0.0, 0.0, 1.0),
             Self::Gather => (n * len, 2.0 * n * len, 0.0, 0.0, 1.0),
             Self::Allgather => ((n + 1.0) * len, n * (n + 1.0) * len, 0.0, 0.0, 1.0),
             Self::Alltoall => ((2.0 * n - 1.0) * len, n * (2.0 * n - 1.0) * len, 0.0, 0.0, 1.0),
@@ -118,7 +126,8 @@ impl Staged {
             _ => bytes <= CELL_BYTES,
         };
         // Each rank leaves a mark, and finds those of the ranks that it waits for; long ones do so for each slot.
-        let steps = (all_moved / n / SLOT_BYTES as f64).ceil().max(1.0);
+        let of_step = if matches!(self, Self::Bcast) { piece } else { SLOT_BYTES as f64 };
+        let steps = (all_moved / n / of_step).ceil().max(1.0);
         let (marks, all_marks) = match self {
             Self::Bcast => (2.0, 2.0 * n),
             Self::Gather | Self::Reduce if alone => (n, 2.0 * n),
@@ -145,7 +154,7 @@ impl Staged {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::coll::price::{Costs, Crew};
+    use crate::coll::price::Costs;
 
     const ALL: [Staged; 8] = [
         Staged::Barrier,
@@ -163,8 +172,8 @@ mod tests {
         for what in ALL {
             for share in [1.0, 4.0] {
                 let time = |ranks, bytes| {
-                    what.load(ranks, bytes, OpClass::Vector)
-                        .time(Crew { ranks, share }, &Costs::SHARED_MEMORY)
+                    let crew = Crew { ranks, share };
+                    what.load(crew, bytes, OpClass::Vector).time(crew, &Costs::SHARED_MEMORY)
                 };
                 for bytes in [0, 8, 64, 1000, 100_000, 10_000_000] {
                     assert!(time(8, bytes) <= time(8, 2 * bytes), "{what:?} {bytes}");

@@ -10,7 +10,7 @@ use std::collections::hash_map::Entry;
 use super::super::generate::rank_steps;
 use super::super::program::{Act, Program, TaskId};
 use super::super::source::Source;
-use super::{Collective, Job, JobError, Lengths, Own, RankRecord, What};
+use super::{Collective, Job, JobError, Lengths, Own, RankRecord, Row, What};
 
 /// Gives the steps of a collective.
 pub type Steps<'a> = dyn FnMut(&Collective) -> Result<Box<dyn Source>, String> + 'a;
@@ -40,22 +40,22 @@ impl Calls {
     }
 }
 
-/// What the members of a collective say of its bytes.
+/// What the members of a collective have recorded of its bytes.
 #[derive(Debug, Default)]
-struct Said<'a> {
+struct Recorded<'a> {
     sum: u128,
     count: u128,
     /// What they know of blocks of different lengths, with their ranks.
     blocks: Vec<(usize, &'a Own)>,
 }
 
-impl Said<'_> {
+impl Recorded<'_> {
     /// The bytes in the mean.
     fn mean(&self) -> usize {
         self.sum.div_ceil(self.count.max(1)) as usize
     }
 
-    /// The lengths of blocks, where all of so many members have said theirs.
+    /// The lengths of blocks, where all of so many members have recorded theirs.
     fn lengths(&self, ranks: u32) -> Lengths {
         let ranks = ranks as usize;
         let (mut own, mut pairs) = (vec![None; ranks], vec![None; ranks]);
@@ -63,32 +63,32 @@ impl Said<'_> {
             match blocks {
                 Own::Nothing => {}
                 Own::Block(len) => own[*rank] = Some(*len),
-                Own::Sent(all) if all.len() == 1 => pairs[*rank] = Some(vec![all[0]; ranks]),
-                Own::Sent(all) => pairs[*rank] = Some(all.clone()),
+                Own::Sent(all) if all.len() == 1 => pairs[*rank] = Some(Row::Same(all[0])),
+                Own::Sent(all) => pairs[*rank] = Some(Row::Each(all.clone())),
             }
         }
         let own: Option<Vec<usize>> = own.into_iter().collect();
-        let pairs: Option<Vec<Vec<usize>>> = pairs.into_iter().collect();
+        let pairs: Option<Vec<Row>> = pairs.into_iter().collect();
         own.map(Lengths::Members).or(pairs.map(Lengths::Pairs)).unwrap_or(Lengths::Even)
     }
 }
 
 impl Job {
-    /// What the members of each collective say of its bytes.
-    fn said(&self, names: &Names) -> HashMap<Place, Said<'_>> {
-        let mut all: HashMap<Place, Said<'_>> = HashMap::new();
+    /// What the members of each collective have recorded of its bytes.
+    fn recorded(&self, names: &Names) -> HashMap<Place, Recorded<'_>> {
+        let mut all: HashMap<Place, Recorded<'_>> = HashMap::new();
         for record in &self.ranks {
+            let own = |members: &Vec<u32>| members.iter().position(|one| *one == record.rank);
+            let ranks: Vec<_> = record.comms.iter().map(|(_, members)| own(members)).collect();
             let mut calls = Calls::default();
             for event in &record.events {
                 let What::Collective { comm, call, blocks, .. } = &event.what else { continue };
                 let place = calls.next(names.comm(record, *comm), call);
-                let said = all.entry(place).or_default();
-                said.sum += call.bytes as u128;
-                said.count += 1;
+                let recorded = all.entry(place).or_default();
+                recorded.sum += call.bytes as u128;
+                recorded.count += 1;
                 if !matches!(blocks, Own::Nothing) {
-                    let members = &record.comms[*comm as usize].1;
-                    let rank = members.iter().position(|member| *member == record.rank);
-                    said.blocks.extend(rank.map(|rank| (rank, blocks)));
+                    recorded.blocks.extend(ranks[*comm as usize].map(|rank| (rank, blocks)));
                 }
             }
         }
@@ -103,7 +103,7 @@ impl Job {
     pub fn program(&self, steps: &mut Steps<'_>) -> Result<Program, JobError> {
         let mut program = Program::new(self.size());
         let mut names = Names::default();
-        let said = self.said(&names);
+        let recorded = self.recorded(&names);
         let mut collectives: HashMap<Place, (Collective, Box<dyn Source>)> = HashMap::new();
         for record in &self.ranks {
             let mut rank = Rank {
@@ -135,13 +135,15 @@ impl Job {
                         let (first, source) = match collectives.entry(place) {
                             Entry::Occupied(entry) => entry.into_mut(),
                             Entry::Vacant(entry) => {
-                                let said = said.get(&place);
-                                let bytes = said.map_or(call.bytes, Said::mean);
-                                let lengths =
-                                    said.map_or(Lengths::Even, |said| said.lengths(call.ranks));
-                                let call = Collective { bytes, lengths, ..call.clone() };
+                                let recorded = recorded.get(&place);
+                                let bytes = recorded.map_or(call.bytes, Recorded::mean);
+                                let lengths = recorded
+                                    .map_or(Lengths::Even, |recorded| recorded.lengths(call.ranks));
+                                let mut call = Collective { bytes, lengths, ..call.clone() };
                                 let source = steps(&call);
                                 let source = source.map_err(|why| JobError::Collective { why })?;
+                                // The steps have what they need of the lengths, which may be many.
+                                call.lengths = Lengths::Even;
                                 entry.insert((call, source))
                             }
                         };

@@ -464,8 +464,8 @@ impl<'a> Passage<'a> {
         Ok(())
     }
 
-    /// Where the data of a step begins in its slot. Steps that use a part of a slot take another part each time that
-    /// the slot's turn comes, if ranks have a processor each: why, [`SLOTS_APART`] says.
+    /// Where the data of a step begins in its slot. Steps that use a part of a slot use the next part each time that the
+    /// slot is used again, if ranks have a processor each. [`SLOTS_APART`] has the reason.
     fn base(&self, step: u64) -> usize {
         let Geometry { apart, slots, .. } = self.staging.geometry;
         if !apart {

@@ -19,7 +19,7 @@ use crate::comm::CommInner;
 use crate::error::MpiError;
 use bowline_model::coll::blocks::Blocks;
 use bowline_model::coll::plan::Span;
-use bowline_model::coll::price::Staged;
+use bowline_model::coll::price::{Staged, bcast_piece};
 
 /// Vectors up to this length are combined by one rank, all together.
 const ALONE_MAX: usize = 128 << 10;
@@ -29,10 +29,6 @@ const PAST_MIN: usize = 4 << 20;
 
 /// Vectors from this length on go through a chain of all ranks, if ranks share processors.
 const CHAIN_MIN: usize = 128 << 10;
-
-/// Least and most bytes of a step of a broadcast between ranks with a processor each: while the root copies one into its slot,
-/// the others copy the one before out of theirs.
-const BCAST_PIECES: (usize, usize) = (16 << 10, 64 << 10);
 
 /// Most bytes of a step along such a chain of ranks with a processor each.
 const APART_PIECE: usize = 32 << 10;
@@ -59,12 +55,6 @@ struct Bcast<'a, 'b> {
     root: u32,
     is_root: bool,
     piece: usize,
-}
-
-/// Bytes of a step of a broadcast of `len`.
-fn bcast_piece(len: usize, apart: bool) -> usize {
-    let (least, most) = BCAST_PIECES;
-    if apart { (len / 4).next_multiple_of(64).clamp(least, most) } else { slot_bytes() }
 }
 
 impl Transfer for Bcast<'_, '_> {
@@ -406,7 +396,7 @@ impl Staging {
         root: u32,
     ) -> Result<(), MpiError> {
         let terms = Terms { kind: BCAST, root, len: data.len };
-        let piece = |len| bcast_piece(len, self.is_apart());
+        let piece = |len| if self.is_apart() { bcast_piece(len) } else { slot_bytes() };
         self.collective(comm, terms, &|len| steps(len, piece(len)), |passage| {
             match self.in_cells(BCAST, data.len) {
                 true => cells::bcast(passage, buffers, data, root),
@@ -715,7 +705,8 @@ mod tests {
                         brought[distance as usize] += len;
                     }
                     assert!(free <= row, "{ranks} ranks, {width} x {elements}: rows overlap");
-                    assert!(row * ranks as usize <= slot_bytes());
+                    assert!(row * ranks as usize <= cut.extent());
+                    assert!(cut.extent() <= slot_bytes());
                 }
                 assert!(brought[1..].iter().all(|&sum| sum == longest));
             }

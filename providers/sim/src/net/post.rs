@@ -76,9 +76,8 @@ impl Net {
         let key = self.ops.insert(op);
         let seq = self.link(from, to).enter(key, class, after);
         self.note(Mark::Post, from, to, [seq, (class as u64) << 48 | len as u64]);
-        let (wire, lost) = self.wire_time(raw, len);
-        let wire = if sends { wire } else { 0 };
-        let twice = self.random.chance(self.options.faults.duplicate);
+        let (wire, lost) = if sends { self.wire_time(raw, len) } else { (0, false) };
+        let twice = sends && self.random.chance(self.options.faults.duplicate);
         if let Some(op) = self.ops.get_mut(key) {
             op.seq = seq;
             op.lost = lost;

@@ -32,8 +32,8 @@
 //! in the same way. Nothing is unwound by force, since buffers are in use below.
 //!
 //! # Which memory ranks share
-//! None: each is a host of its own, so that every message goes over the network. Collectives may take some to be on one
-//! node all the same ([`Job::nodes`]), and go in layers.
+//! None: each is a host of its own, so that every message goes over the network. [`Job::nodes`] has collectives treat
+//! some ranks as if they were on one node, so that they go in layers.
 
 mod scheduler;
 mod waiter;

@@ -23,7 +23,7 @@
 //! does then, while it waits and between what it computes. Records of version 1 have neither: what was started is taken
 //! to end in its call.
 //!
-//! Where blocks differ, `bytes` is what a rank gives to all others. What lengths it knows beside that stands behind it:
+//! Where blocks differ, `bytes` is what a rank gives to all others. Further fields have the lengths that it knows:
 //! `own`, those of its own block of a `reduce_scatter`, or `to`, those of the blocks for each rank of an `alltoallv`, of which
 //! one entry stands for all where they are the same. `how` is the name of the algorithm as settings take it. Records of version
 //! 2 have neither `own` nor `to`, so that these two are taken to have blocks of the mean length, and their names of algorithms

@@ -105,7 +105,7 @@ impl Net {
         departs
     }
 
-    /// How long a transmission of `len` bytes takes with its faults, and whether it is lost for good.
+    /// How long a transmission of `len` bytes takes with its faults, and whether it never arrives.
     fn wire_time(&mut self, raw: bool, len: usize) -> (u64, bool) {
         let faults = self.options.faults;
         let mut wire = self.options.times(len).0 + self.random.below(self.options.jitter_ns + 1);

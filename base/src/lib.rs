@@ -5,7 +5,7 @@
 //! or behind callbacks ([`scatter`]), how elements lie that are not in one piece ([`layout`]), the queue
 //! algorithms over plain memory ([`words`], [`scmp`], [`ring`]), pieces that two sides claim from both
 //! ends ([`cursor`]), a barrier with a small reduction ([`barrier`]), a value with a side door ([`gate`]), one with repeated work ([`repeat`]), the memory of a job ([`region`],
-//! [`job`]), doorbells ([`doorbell`]), turns of threads
+//! [`job`]), doorbells ([`doorbell`]), the last rounds of what is dropped ([`drain`]), turns of threads
 //! that wait for one worker ([`turn`]), threads that run soon ([`prompt`]), generation-checked slabs ([`slab`]), counters
 //! ([`mod@counters`]) and configuration ([`config`]).
 //!
@@ -19,6 +19,7 @@ pub mod copy;
 pub mod counters;
 pub mod cursor;
 pub mod doorbell;
+pub mod drain;
 pub mod error;
 pub mod gate;
 pub mod job;

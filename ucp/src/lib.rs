@@ -48,7 +48,6 @@ mod in_place;
 mod introduce;
 mod keepalive;
 mod lanes;
-mod linger;
 mod loan;
 pub mod matching;
 mod one_sided;

@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 
 use bowline_base::buffer::RecvBuf;
+use bowline_base::drain::Drain;
 use bowline_base::scmp::published::{Consumer, solo};
 use bowline_uct::{
     Arrival, EpId, Iface, IfaceAttr, MemHandle, PeerFailure, Sink, Source, Token, Verdict,
@@ -17,7 +18,6 @@ use super::promote::Promotion;
 use super::sealed::Inbox;
 use super::settle::Settlement;
 use super::token::{Odd, Owner, What};
-use crate::linger::Linger;
 
 /// Events of the transport below in one round.
 const NOTES: u32 = 64;
@@ -264,13 +264,13 @@ impl QueueLane {
 impl Drop for QueueLane {
     fn drop(&mut self) {
         // Messages that were accepted arrive, if their receivers let them.
-        let mut linger = Linger::default();
+        let mut drain = Drain::default();
         let mut gone = self.gone();
         while !self.is_quiet() {
             self.look_below();
             self.pending.clear();
             let now = self.gone();
-            if !linger.goes_on(now != gone) {
+            if !drain.goes_on(now != gone) {
                 return;
             }
             gone = now;

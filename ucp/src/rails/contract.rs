@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bowline_base::buffer::RecvBuf;
 use bowline_base::doorbell::{Doorbell, WakeSet, WakeSource};
+use bowline_base::drain::Drain;
 use bowline_base::view::View;
 use bowline_uct::{
     AmHeader, AmId, Armed, Arrival, BorrowedFd, Caps, Desc, EpId, Iface, IfaceAttr, LocalSlice,
@@ -16,7 +17,6 @@ use super::reads::MOST;
 use super::wire::Address;
 use super::{Endpoint, EpState, Event, Rails};
 use crate::lanes::Rest;
-use crate::linger::Linger;
 
 /// Bytes of which the split is explained.
 const EXPLAINED: u64 = 4 << 20;
@@ -471,12 +471,12 @@ impl Sink for Deaf {
 impl Drop for Rails {
     fn drop(&mut self) {
         // What was accepted is brought out, as far as the peers take it.
-        let mut linger = Linger::default();
+        let mut drain = Drain::default();
         let mut waiting = self.unposted();
         while waiting > 0 {
             self.progress(&mut Deaf, 64);
             let now = self.unposted();
-            if !linger.goes_on(now < waiting) {
+            if !drain.goes_on(now < waiting) {
                 return;
             }
             waiting = now;

@@ -44,6 +44,7 @@ use std::sync::Arc;
 
 use bowline_base::config::Config;
 use bowline_mpi::{CollOptions, Directory, DirectoryError, MpiError, World, WorldParts};
+use bowline_receive_queue::{QueueError, with_messages};
 use bowline_self::{SelfConfig, SelfIface};
 use bowline_sim::{Ended, SimCounters, SimIface};
 use bowline_ucp::{FailureSource, Waiter, Worker, WorkerError, WorkerParts};
@@ -107,6 +108,14 @@ pub enum SimulateError {
         rank: u32,
         /// Why.
         source: OpenError,
+    },
+    /// A rank's receive queue.
+    #[error("rank {rank} cannot carry messages: {source}")]
+    Queue {
+        /// The rank.
+        rank: u32,
+        /// Why.
+        source: QueueError,
     },
     /// A rank's worker.
     #[error("rank {rank} has no worker: {source}")]
@@ -284,12 +293,16 @@ fn worker(
     config: &Config,
 ) -> Result<Worker, SimulateError> {
     let failures: Box<dyn FailureSource> = Box::new(Deaths::new(network.clone(), rank));
+    // Workers of one network differ by rank, and others cannot be reached.
+    let uid = Random::new(u64::from(rank)).word();
+    let lanes = lanes.into_iter().map(|lane| with_messages(lane, config, uid));
+    let lanes = lanes.collect::<Result<_, _>>();
+    let lanes = lanes.map_err(|source| SimulateError::Queue { rank, source })?;
     Worker::new(WorkerParts {
         job: JOB,
         rank,
         incarnation: 0,
-        // Workers of one network differ by rank, and others cannot be reached.
-        uid: Random::new(u64::from(rank)).word(),
+        uid,
         lanes,
         waiter,
         failures: Some(failures),

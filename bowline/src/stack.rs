@@ -2,6 +2,7 @@
 
 use bowline_base::config::{Config, ConfigError, Descriptor, Setting};
 use bowline_base::job::JobMemory;
+use bowline_receive_queue::{QueueError, with_messages};
 use bowline_self::{SelfConfig, SelfIface};
 use bowline_shm::{ShmIface, ShmOptions};
 use bowline_tcp::{TcpIface, TcpOptions};
@@ -50,6 +51,7 @@ pub const SETTINGS: &[&[Descriptor]] = &[
     #[cfg(feature = "verbs")]
     bowline_verbs::SETTINGS,
     CHOICE,
+    bowline_receive_queue::SETTINGS,
     bowline_ucp::SETTINGS,
     crate::costs::SETTINGS,
     crate::model_file::SETTINGS,
@@ -197,6 +199,9 @@ pub enum StackError {
         /// Why.
         why: String,
     },
+    /// A transport without messages, or one that was to have a receive queue.
+    #[error(transparent)]
+    Queue(#[from] QueueError),
     /// The protocol engine.
     #[error(transparent)]
     Worker(#[from] WorkerError),
@@ -431,6 +436,8 @@ pub fn worker(place: &Place, config: &Config, waiter: SystemWaiter) -> Result<Wo
         });
         lanes.insert(first.unwrap_or(lanes.len()), Box::new(rails));
     }
+    let lanes = lanes.into_iter().map(|lane| with_messages(lane, config, uid));
+    let lanes = lanes.collect::<Result<_, _>>()?;
     let parts = WorkerParts {
         job: place.job.id(),
         rank: place.rank,

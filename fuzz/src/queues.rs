@@ -11,7 +11,7 @@ pub(crate) fn scmp_consumer(bytes: &[u8]) {
 
 /// Where a lane of receive queues is reached.
 pub(crate) fn queue_address(bytes: &[u8]) {
-    bowline_ucp::queues::fuzz::address(bytes);
+    bowline_receive_queue::fuzz::address(bytes);
 }
 
 /// What travels between rails.
@@ -21,7 +21,7 @@ pub(crate) fn rails(bytes: &[u8]) {
 
 /// Who sits on a seat of a receive queue.
 pub(crate) fn queue_introduction(bytes: &[u8]) {
-    bowline_ucp::queues::fuzz::introduction(bytes);
+    bowline_receive_queue::fuzz::introduction(bytes);
 }
 
 /// A ring. The first byte chooses its shape; then, ten bytes each, where to write, how to disguise

@@ -5,8 +5,12 @@ use std::os::unix::ffi::OsStrExt;
 
 use bowline_base::config::{Config, ConfigError, Descriptor};
 
-const TABLES: &[&[Descriptor]] =
-    &[bowline_self::SETTINGS, bowline_shm::SETTINGS, bowline_ucp::SETTINGS];
+const TABLES: &[&[Descriptor]] = &[
+    bowline_self::SETTINGS,
+    bowline_shm::SETTINGS,
+    bowline_ucp::SETTINGS,
+    bowline_receive_queue::SETTINGS,
+];
 
 /// Lines of `NAME=VALUE`; a line that starts with `#N=` stands for the setting number N, so that
 /// a search need not find the names. What a configuration shows can be given to it again.

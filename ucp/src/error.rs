@@ -150,21 +150,12 @@ pub enum WorkerError {
     TooManyLanes,
     /// A transport lacks what every lane needs.
     #[error(
-        "the transport {transport} has no active messages and lacks what receive queues need: {lacks}"
+        "the transport {transport} has no short, packed and ordered active messages, which a worker \
+         needs; receive queues carry them over puts and atomics"
     )]
     NoActiveMessages {
         /// Its name.
         transport: &'static str,
-        /// What would have to be there.
-        lacks: &'static str,
-    },
-    /// The receive queue over a transport could not be made.
-    #[error("cannot put a receive queue over the transport {transport}: {source}")]
-    ReceiveQueue {
-        /// Its name.
-        transport: &'static str,
-        /// Why.
-        source: bowline_uct::OpenError,
     },
 }
 

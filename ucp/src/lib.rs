@@ -56,7 +56,6 @@ mod peer;
 pub mod proto;
 mod put;
 mod query;
-pub mod queues;
 pub mod rails;
 mod reject;
 mod request;
@@ -105,7 +104,7 @@ pub use request::{RequestId, Status};
 pub use reuse::PeerCount;
 pub use rma::{Memory, RemoteKey, RmaError};
 pub use settings::{
-    KEEPALIVE, KEEPALIVE_INTERVAL, RNDV_THRESHOLD, RecvQueue, RndvScheme, SETTINGS, ZCOPY_THRESHOLD,
+    KEEPALIVE, KEEPALIVE_INTERVAL, RNDV_THRESHOLD, RndvScheme, SETTINGS, ZCOPY_THRESHOLD,
 };
 pub use shared::SharedWorker;
 pub use space::{Members, SpaceOptions};

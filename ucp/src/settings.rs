@@ -9,24 +9,6 @@ use crate::matching::EngineKind;
 use crate::proto::Conditions;
 
 bowline_base::choice! {
-    /// Which lanes carry their messages by receive queues.
-    pub enum RecvQueue {
-        /// Those whose transport has no messages of its own.
-        Auto = "auto",
-        /// All that can, but the one to the own worker.
-        Scmp = "scmp",
-        /// The same, by queues that senders lock.
-        Locked = "locked",
-        /// The same, by a ring for each sender.
-        Ring = "ring",
-        /// The same, by SCMP for all and a ring for each of those that send most; what auto uses.
-        ScmpRings = "scmp-rings",
-        /// The same, by SCMP whose messages are sealed: two operations for each.
-        ScmpSeq = "scmp-seq",
-    }
-}
-
-bowline_base::choice! {
     /// How a message travels that its receiver is offered.
     pub enum RndvScheme {
         /// As is best for the two and their transport.
@@ -93,26 +75,6 @@ bowline_base::settings! {
         pub MATCHING: EngineKind = Setting::<EngineKind>::choice("BOWLINE_MATCHING", "auto")
             .cost("array: 16 bytes for each rank of each communicator; four_d, hashed: a few instructions for each message even where queues are short; list: time where they are long")
             .change("to compare matching engines");
-        /// Which transports carry their messages by queues in memory that peers put them into: auto, those that have no messages of their own, scmp, all that can, locked, the same by queues that senders lock, ring, by a ring for each sender, scmp-rings, by SCMP for all and rings for those that send most, as auto does, or scmp-seq, by SCMP with two operations for each message. Alike on all ranks.
-        pub RECV_QUEUE: RecvQueue = Setting::<RecvQueue>::choice("BOWLINE_RECV_QUEUE", "auto")
-            .cost("three operations of the network for each message, where a transport sends one")
-            .change("for experiments: to try the queues on a transport that does not need them");
-        /// Slots of 64 bytes in each half of a receive queue; rounded up to a power of two.
-        pub RECV_QUEUE_SLOTS: u32 = Setting::<u32>::integer("BOWLINE_RECV_QUEUE_SLOTS", 512, 16, 32768)
-            .cost("128 bytes of memory for each")
-            .change("raise it when the counter of refused reservations grows");
-        /// Rings of a receive queue where BOWLINE_RECV_QUEUE is ring: one for each peer that sends.
-        pub RECV_QUEUE_RINGS: u32 = Setting::<u32>::integer("BOWLINE_RECV_QUEUE_RINGS", 64, 1, 32768)
-            .cost("64 bytes of memory for each slot of each of them")
-            .change("raise it in jobs with more ranks than that; a peer without a ring cannot send");
-        /// Rings of a receive queue for the peers that send most.
-        pub RECV_QUEUE_HOT: u32 = Setting::<u32>::integer("BOWLINE_RECV_QUEUE_HOT", 16, 1, 1024)
-            .cost("64 bytes of memory for each slot of each of them")
-            .change("raise it where more peers than that send much at the same time");
-        /// Peers that a receive queue has seats for.
-        pub RECV_QUEUE_PEERS: u32 = Setting::<u32>::integer("BOWLINE_RECV_QUEUE_PEERS", 1024, 1, 32768)
-            .cost("328 bytes of memory for each")
-            .change("raise it in jobs with more ranks than that; a peer without a seat cannot send");
     ];
 }
 

@@ -14,7 +14,7 @@ use std::time::Duration;
 use bowline_base::doorbell::WakeSet;
 use bowline_base::gate::Owner;
 use bowline_base::slab::Key;
-use bowline_uct::{EpId, Iface};
+use bowline_uct::{Caps, EpId, Iface};
 
 use crate::address::{FEATURES, LaneAddress, WorkerAddress};
 use crate::am::Handlers;
@@ -40,6 +40,9 @@ use crate::wire;
 
 pub(crate) use waiting::Waiting;
 
+/// What every lane of a worker has.
+const MESSAGES: Caps = Caps::AM_SHORT.union(Caps::AM_BCOPY).union(Caps::AM_ORDERED);
+
 /// Looks of [`Worker::yield_until`] between two progress calls.
 const PROGRESS_EVERY: u32 = 16;
 
@@ -57,7 +60,7 @@ pub struct WorkerParts {
     pub incarnation: u32,
     /// Random and different for every worker.
     pub uid: u64,
-    /// Transports, the preferred first.
+    /// Transports, the preferred first. Each has active messages, by a receive queue if not by itself.
     pub lanes: Vec<Box<dyn Iface>>,
     /// How to pass the time.
     pub waiter: Box<dyn Waiter>,
@@ -147,8 +150,10 @@ impl Worker {
         let mut lanes = Vec::new();
         let mut addresses = Vec::new();
         for iface in parts.lanes {
-            let iface = crate::queues::with_messages(iface, &parts.config, parts.uid)?;
             let attr = iface.attr();
+            if !attr.caps.contains(MESSAGES) {
+                return Err(WorkerError::NoActiveMessages { transport: attr.provider });
+            }
             addresses
                 .push(LaneAddress { provider: attr.provider.to_owned(), address: iface.address() });
             let costs = costs.of(attr);

@@ -15,7 +15,6 @@ mod keepalive;
 mod loopback;
 mod mixed;
 mod pair;
-mod queues;
 mod rails;
 mod rendezvous;
 mod requests;

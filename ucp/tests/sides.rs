@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_base::config::Config;
+use bowline_receive_queue::with_messages;
 use bowline_sim::{Network, NetworkOptions};
 use bowline_ucp::{
     Clock, Envelope, Ep, Idle, MatchSpec, OpError, RequestId, SendMode, Sent, SpaceOptions, Stages,
@@ -39,15 +40,18 @@ pub(crate) struct Sides {
 impl Sides {
     pub(crate) fn new(count: u32, options: NetworkOptions, settings: &[(&str, &str)]) -> Self {
         let network = Network::new(options);
-        let config = Config::from_pairs(settings.iter().copied(), &[bowline_ucp::SETTINGS]);
+        let tables = [bowline_ucp::SETTINGS, bowline_receive_queue::SETTINGS];
+        let config = Config::from_pairs(settings.iter().copied(), &tables);
         let config = config.expect("the settings are good");
         let worker = |rank: u32| {
+            let uid = u64::from(rank) + 1;
+            let lane = with_messages(Box::new(network.open()), &config, uid);
             let parts = WorkerParts {
                 job: 1,
                 rank,
                 incarnation: 0,
-                uid: u64::from(rank) + 1,
-                lanes: vec![Box::new(network.open())],
+                uid,
+                lanes: vec![lane.expect("a network has messages, or what queues need")],
                 waiter: Box::new(Never(network.clone())),
                 failures: None,
                 config: config.clone(),

@@ -47,6 +47,11 @@ const GROUPS: &[Group] = &[
     Group { name: "asan-sim", full: true, tests: &["-p", "bowline-sim", "--lib", "--tests"] },
     Group { name: "asan-shm", full: true, tests: &["-p", "bowline-shm", "--tests"] },
     Group { name: "asan-tcp", full: true, tests: &["-p", "bowline-tcp", "--lib", "--tests"] },
+    Group {
+        name: "asan-receive-queue",
+        full: true,
+        tests: &["-p", "bowline-receive-queue", "--lib", "--tests"],
+    },
     Group { name: "asan-ucp", full: true, tests: &["-p", "bowline-ucp", "--lib", "--tests"] },
     Group { name: "asan-mpi", full: true, tests: &["-p", "bowline-mpi", "--lib", "--tests"] },
 ];

@@ -44,11 +44,17 @@ const LAW: &[Layer] = &[
     layer("bowline-ofi", &[UCT, BASE, "libfabric-sys"], &[]),
     layer("bowline-verbs", &[UCT, BASE], &[]),
     layer("bowline-sim", &[UCT, BASE], &[]),
+    // A transport over another one, which it is given; its tests need some, and the engine above.
+    layer(
+        "bowline-receive-queue",
+        &[UCT, BASE],
+        &["bowline-self", "bowline-shm", "bowline-tcp", "bowline-ofi", "bowline-sim", UCP],
+    ),
     // The engine names no provider; its tests need some.
     layer(
         UCP,
         &[UCT, BASE],
-        &["bowline-self", "bowline-shm", "bowline-tcp", "bowline-ofi", "bowline-sim"],
+        &["bowline-self", "bowline-shm", "bowline-tcp", "bowline-sim", "bowline-receive-queue"],
     ),
     layer("bowline-mpi-derive", &[], &[]),
     // Models name nothing that communicates.
@@ -68,6 +74,7 @@ const LAW: &[Layer] = &[
             "bowline-ofi",
             "bowline-verbs",
             "bowline-sim",
+            "bowline-receive-queue",
             "bowline-mpi",
             "bowline-model",
             "bowline-launch",
@@ -95,7 +102,16 @@ const LAW: &[Layer] = &[
     // Measures the engine's queues by themselves and over transports.
     layer(
         "bowline-bench-queues",
-        &[BASE, UCT, UCP, "bowline-self", "bowline-shm", "bowline-sim", "bowline-bench"],
+        &[
+            BASE,
+            UCT,
+            UCP,
+            "bowline-self",
+            "bowline-shm",
+            "bowline-sim",
+            "bowline-receive-queue",
+            "bowline-bench",
+        ],
         &[],
     ),
     // Programs that use the layers as anybody would; their tests start jobs.

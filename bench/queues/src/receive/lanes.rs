@@ -7,6 +7,7 @@
 use anyhow::{Context as _, Result, bail};
 use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_base::config::Config;
+use bowline_receive_queue::with_messages;
 use bowline_sim::{Network, NetworkOptions};
 use bowline_ucp::{
     Envelope, Ep, Idle, MatchSpec, SendMode, Sent, SpaceOptions, Stages, Waiter, Worker,
@@ -68,17 +69,20 @@ impl Job {
             ..NetworkOptions::default()
         });
         let settings = [("BOWLINE_RECV_QUEUE", queue), ("BOWLINE_RECV_QUEUE_SLOTS", "1024")];
+        let tables = [bowline_ucp::SETTINGS, bowline_receive_queue::SETTINGS];
+        let config = Config::from_pairs(settings, &tables)?;
         let workers = (0..=senders)
             .map(|rank| {
+                let uid = rank as u64 + 1;
                 let worker = Worker::new(WorkerParts {
                     job: 1,
                     rank: rank as u32,
                     incarnation: 0,
-                    uid: rank as u64 + 1,
-                    lanes: vec![Box::new(network.open())],
+                    uid,
+                    lanes: vec![with_messages(Box::new(network.open()), &config, uid)?],
                     waiter: Box::new(Never),
                     failures: None,
-                    config: Config::from_pairs(settings, &[bowline_ucp::SETTINGS])?,
+                    config: config.clone(),
                 })?;
                 worker.open_space(0, SpaceOptions::default())?;
                 Ok(worker)

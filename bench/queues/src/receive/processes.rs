@@ -14,8 +14,8 @@ use bowline_base::region::Region;
 use bowline_base::sync::LINE;
 use bowline_base::sync::atomic::Ordering;
 use bowline_base::words::{DirectWords, LineWords as _, Words as _};
+use bowline_receive_queue::{QueueForm, QueueLane, QueueOptions};
 use bowline_shm::{ShmIface, ShmOptions};
-use bowline_ucp::queues::{QueueForm, QueueLane, QueueOptions};
 use bowline_uct::{
     AmId, Arrival, EpId, Iface, PeerFailure, PostError, Sink, Source, Token, Verdict,
 };

@@ -1,9 +1,10 @@
-//! The engine over receive queues: what a worker makes of a transport without messages, and of
-//! one that has them and is told not to use them.
+//! The engine over receive queues: over a transport without messages, and over one that has them and is set not
+//! to use them.
 
 use super::bare::WithoutMessages;
 use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_base::config::Config;
+use bowline_receive_queue::{QueueError, with_messages};
 use bowline_sim::{Network, NetworkOptions};
 use bowline_tcp::{TcpIface, TcpOptions};
 use bowline_ucp::{
@@ -24,17 +25,23 @@ impl Waiter for Never {
     }
 }
 
+fn config(settings: &[(&str, &str)]) -> Config {
+    let tables = [bowline_ucp::SETTINGS, bowline_receive_queue::SETTINGS];
+    Config::from_pairs(settings.iter().copied(), &tables).expect("the settings are good")
+}
+
 fn parts(rank: u32, lane: Box<dyn Iface>, settings: &[(&str, &str)]) -> WorkerParts {
-    let config = Config::from_pairs(settings.iter().copied(), &[bowline_ucp::SETTINGS]);
+    let (config, uid) = (config(settings), u64::from(rank) + 1);
+    let lane = with_messages(lane, &config, uid).expect("it has messages, or what queues need");
     WorkerParts {
         job: 1,
         rank,
         incarnation: 0,
-        uid: u64::from(rank) + 1,
+        uid,
         lanes: vec![lane],
         waiter: Box::new(Never),
         failures: None,
-        config: config.expect("the settings are good"),
+        config,
     }
 }
 
@@ -211,9 +218,14 @@ fn a_descriptor_without_a_doorbell_is_slept_on() {
 fn a_transport_without_either_is_refused() {
     let options = NetworkOptions { one_sided: false, ..NetworkOptions::default() };
     let network = Network::new(options);
-    let bare = WithoutMessages::new(network.open());
-    let refused = Worker::new(parts(0, Box::new(bare), &[])).expect_err("nothing is left of it");
-    assert!(matches!(refused, WorkerError::NoActiveMessages { transport: "sim", .. }), "{refused}");
+    let bare = || Box::new(WithoutMessages::new(network.open()));
+    let refused = with_messages(bare(), &config(&[]), 1);
+    let Err(refused) = refused else { panic!("nothing is left of it") };
+    assert!(matches!(refused, QueueError::Lacks { transport: "sim", .. }), "{refused}");
+    let mut without = parts(0, Box::new(network.open()), &[]);
+    without.lanes = vec![bare()];
+    let refused = Worker::new(without).expect_err("a worker needs messages");
+    assert!(matches!(refused, WorkerError::NoActiveMessages { transport: "sim" }), "{refused}");
     // With messages it goes on by them, although queues were wished for.
     let wish = [("BOWLINE_RECV_QUEUE", "scmp")];
     let worker = Worker::new(parts(0, Box::new(network.open()), &wish)).expect("it has messages");

@@ -2,8 +2,8 @@
 //! consumer flips by a connection to itself; and the end of that connection.
 
 use super::bare::{Own, OwnEnd, WithoutMessages};
+use bowline_receive_queue::{QueueForm, QueueLane, QueueOptions};
 use bowline_sim::{Drive, Network, NetworkOptions, SimIface};
-use bowline_ucp::queues::{QueueForm, QueueLane, QueueOptions};
 use bowline_uct::conformance::harness::{Recorder, header_of, pattern};
 use bowline_uct::conformance::{Provider, Watchdog};
 use bowline_uct::{AmId, EpId, Iface as _, PeerFailure, PostError};

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use super::bare::WithoutMessages;
 use bowline_base::job::{JobMemory, JobSpec};
+use bowline_receive_queue::{QueueForm, QueueLane, QueueOptions};
 use bowline_shm::{ShmIface, ShmOptions};
-use bowline_ucp::queues::{QueueForm, QueueLane, QueueOptions};
 use bowline_uct::conformance::harness::Recorder;
 use bowline_uct::{AmId, Iface, PostError};
 

@@ -280,9 +280,9 @@ mod tests {
     use bowline_uct::{Arrival, Iface as _, Sink, Source, Token, Verdict};
 
     use super::*;
-    use crate::queues::QueueOptions;
-    use crate::queues::remote::Outcome;
-    use crate::queues::token::What;
+    use crate::QueueOptions;
+    use crate::remote::Outcome;
+    use crate::token::What;
 
     struct Nobody;
 

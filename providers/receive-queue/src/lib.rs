@@ -1,9 +1,10 @@
-//! Receive queues: active messages over transports that have none.
+//! Receive queues: active messages over transports that have none. A provider over another provider.
 //!
 //! A network that offers puts, gets and atomics on memory, and nothing else, still carries
 //! messages: the receiver keeps a queue in memory that its peers reach, and they put messages
 //! into it by themselves. [`QueueLane`] does that over any [`Iface`], and is
-//! one itself, so that the engine above does not know the difference.
+//! one itself, so that the engine above does not know the difference. The crate knows neither that engine
+//! nor any transport; [`with_messages`] is called by whoever puts the two together.
 //!
 //! The queue is SCMP as published (M. Rüfenacht's thesis, Edinburgh 2020, chapter 6): see
 //! [`bowline_base::scmp::published`], whose steps are posted here one by one. Receive memory does
@@ -18,7 +19,7 @@
 //! ```
 //!
 //! Those who send most get a ring of their own, of which there is a bounded number: see `promote`
-//! and `way`. That is what a lane does unless it is told otherwise.
+//! and `way`. That is what a lane does unless the settings say otherwise.
 //!
 //! In another form messages are sealed, so that there is nothing to finalise: two operations, and
 //! nothing that has to stay in order between them. See `sealed`.
@@ -59,12 +60,22 @@
 //! peer that means harm to others.
 //!
 //! **Sleep.** A put wakes nobody where a device does it: there the lane does not claim to wake, and
-//! a worker that waits looks now and then. Where the target's progress does it
+//! whoever waits looks now and then. Where the target's progress does it
 //! ([`RMA_WAKES`](bowline_uct::Caps::RMA_WAKES)) the lane wakes as the transport below does.
+//!
+//! # Thread safety
+//! A lane belongs to one thread at a time.
+//!
+//! # Resource cleanup
+//! A lane that is dropped makes progress for a bounded time until its messages have left
+//! ([`bowline_base::drain`]), and drops the transport below before the memory that this one may still read
+//! into.
+#![deny(unsafe_code)]
 
 mod address;
 mod contract;
 mod damage;
+mod error;
 mod fifo;
 mod flush;
 #[cfg(any(test, fuzzing))]
@@ -91,27 +102,28 @@ mod settle;
 mod token;
 mod way;
 
+pub use error::QueueError;
 pub use lane::QueueLane;
-pub use options::{QueueForm, QueueOptions, QueueStats};
+pub use options::{QueueForm, QueueOptions, QueueStats, RecvQueue, SETTINGS};
 
 use bowline_base::config::Config;
 use bowline_uct::{Caps, Iface};
 
-use crate::error::WorkerError;
-use crate::settings::{RECV_QUEUE, RecvQueue};
+use options::RECV_QUEUE;
 
-/// What every lane of a worker has.
+/// What an interface has that carries messages by itself.
 const MESSAGES: Caps = Caps::AM_SHORT.union(Caps::AM_BCOPY).union(Caps::AM_ORDERED);
 
-/// The lane that carries messages over `iface`: itself, or queues over it.
+/// The interface that carries messages over `iface`: itself, or queues over it, as the settings say.
+/// `uid` is different for every lane of a job, and `config` must hold [`SETTINGS`].
 ///
 /// # Errors
 /// When it has no active messages and lacks what queues need, or they find no memory.
-pub(crate) fn with_messages(
+pub fn with_messages(
     iface: Box<dyn Iface>,
     config: &Config,
     uid: u64,
-) -> Result<Box<dyn Iface>, WorkerError> {
+) -> Result<Box<dyn Iface>, QueueError> {
     let attr = iface.attr();
     let has = attr.caps.contains(MESSAGES);
     let wanted = match config.get(RECV_QUEUE) {
@@ -132,10 +144,10 @@ pub(crate) fn with_messages(
             tracing::warn!("no receive queues over {provider}: it lacks {lacks}");
             return Ok(iface);
         }
-        return Err(WorkerError::NoActiveMessages { transport: provider, lacks });
+        return Err(QueueError::Lacks { transport: provider, lacks });
     }
     match QueueLane::open(iface, &options, uid) {
         Ok(lane) => Ok(Box::new(lane)),
-        Err(source) => Err(WorkerError::ReceiveQueue { transport: provider, source }),
+        Err(source) => Err(QueueError::Open { transport: provider, source }),
     }
 }

@@ -4,8 +4,8 @@
 use super::bare::WithoutMessages;
 use bowline_base::ring::promote::{SWITCH_ID, switch_header};
 use bowline_base::scmp::{Message, published};
+use bowline_receive_queue::{QueueForm, QueueLane, QueueOptions};
 use bowline_sim::{Network, NetworkOptions, SimIface};
-use bowline_ucp::queues::{QueueForm, QueueLane, QueueOptions};
 use bowline_uct::conformance::Watchdog;
 use bowline_uct::conformance::harness::{Recorder, header_of, pattern};
 use bowline_uct::{

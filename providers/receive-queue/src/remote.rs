@@ -2,14 +2,14 @@
 
 use bowline_base::buffer::RecvBuf;
 use bowline_uct::{
-    AtomicOp, AtomicWidth, Caps, EpId, Iface, PeerFailure, PostError, Posted, RemoteSlice,
+    AtomicOp, AtomicWidth, Caps, EpId, Iface, LocalSlice, PeerFailure, PostError, Posted,
+    RemoteSlice,
 };
 
 use super::lane::QueueLane;
 use super::link::Link;
 use super::post::Next;
 use super::token::{What, own};
-use crate::loan;
 
 /// What became of a post.
 pub(super) enum Outcome<T> {
@@ -99,7 +99,7 @@ impl QueueLane {
         }
         let word = if what == What::Status { &mut link.status_word } else { &mut link.word };
         let word = word.get_or_insert_with(|| RecvBuf::owned(vec![0; 8]));
-        let Some(to) = loan::of_recv(word, 0, 8) else { return Outcome::Next(Next::Wait) };
+        let Some(to) = slice_of(word) else { return Outcome::Next(Next::Wait) };
         match self.inner.get_zcopy(ep, &[to], from, token) {
             Ok(Posted::Done) => {
                 let mut bytes = [0; 8];
@@ -120,6 +120,15 @@ impl QueueLane {
             Outcome::Next(_) => Err(()),
         }
     }
+}
+
+/// A link's word, for a transport to read into.
+#[allow(unsafe_code)]
+fn slice_of(word: &mut RecvBuf) -> Option<LocalSlice> {
+    // SAFETY: the buffer stays until the transport below is dropped. A link that makes room for another
+    // leaves its words to the lane (`replace_link`), and a lane drops the transport before its links and
+    // those words. Nobody looks at the bytes before the completion.
+    unsafe { LocalSlice::of_recv(word, 0, 8) }
 }
 
 /// The endpoint of a link and a place in its peer's memory.

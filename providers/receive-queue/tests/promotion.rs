@@ -2,8 +2,8 @@
 //! give them up to others.
 
 use super::bare::WithoutMessages;
+use bowline_receive_queue::{QueueForm, QueueLane, QueueOptions};
 use bowline_sim::{Faults, Network, NetworkOptions};
-use bowline_ucp::queues::{QueueForm, QueueLane, QueueOptions};
 use bowline_uct::conformance::Watchdog;
 use bowline_uct::conformance::harness::{Random, Recorder, header_of, pattern};
 use bowline_uct::{AmId, EpId, Iface, PostError};

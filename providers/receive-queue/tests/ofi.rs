@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 
 use super::bare::{Dead, WithoutMessages};
 use bowline_ofi::{Atomics, OfiIface, OfiOptions};
-use bowline_ucp::queues::{QueueForm, QueueLane, QueueOptions};
+use bowline_receive_queue::{QueueForm, QueueLane, QueueOptions};
 use bowline_uct::conformance::{Exclusion, Provider};
 
 fn options(provider: &str, atomics: Atomics, wakeup: bool) -> OfiOptions {

@@ -12,11 +12,11 @@ mod worker;
 
 use bare::WithoutMessages;
 use bowline_base::job::{JobMemory, JobSpec};
+use bowline_receive_queue::{QueueForm, QueueLane, QueueOptions};
 use bowline_self::{SelfConfig, SelfIface};
 use bowline_shm::{ShmIface, ShmOptions};
 use bowline_sim::{Drive, Faults, Network, NetworkOptions};
 use bowline_tcp::{TcpIface, TcpOptions};
-use bowline_ucp::queues::{QueueForm, QueueLane, QueueOptions};
 use bowline_uct::conformance::{Exclusion, Provider};
 use bowline_uct::{Caps, Iface};
 

@@ -1,10 +1,50 @@
 //! What a lane of receive queues is like, and what it counts.
 
-use bowline_base::config::Config;
+use bowline_base::config::{Config, Setting};
 
-use crate::settings::{
-    RECV_QUEUE, RECV_QUEUE_HOT, RECV_QUEUE_PEERS, RECV_QUEUE_RINGS, RECV_QUEUE_SLOTS, RecvQueue,
-};
+bowline_base::choice! {
+    /// Which transports carry their messages by receive queues.
+    pub enum RecvQueue {
+        /// Those that have no messages of their own.
+        Auto = "auto",
+        /// All that can, but the one to the own worker.
+        Scmp = "scmp",
+        /// The same, by queues that senders lock.
+        Locked = "locked",
+        /// The same, by a ring for each sender.
+        Ring = "ring",
+        /// The same, by SCMP for all and a ring for each of those that send most; what auto uses.
+        ScmpRings = "scmp-rings",
+        /// The same, by SCMP whose messages are sealed: two operations for each.
+        ScmpSeq = "scmp-seq",
+    }
+}
+
+bowline_base::settings! {
+    /// Settings of receive queues.
+    pub const SETTINGS = [
+        /// Which transports carry their messages by queues in memory that peers put them into: auto, those that have no messages of their own, scmp, all that can, locked, the same by queues that senders lock, ring, by a ring for each sender, scmp-rings, by SCMP for all and rings for those that send most, as auto does, or scmp-seq, by SCMP with two operations for each message. Alike on all ranks.
+        pub RECV_QUEUE: RecvQueue = Setting::<RecvQueue>::choice("BOWLINE_RECV_QUEUE", "auto")
+            .cost("three operations of the network for each message, where a transport sends one")
+            .change("for experiments: to try the queues on a transport that does not need them");
+        /// Slots of 64 bytes in each half of a receive queue; rounded up to a power of two.
+        pub RECV_QUEUE_SLOTS: u32 = Setting::<u32>::integer("BOWLINE_RECV_QUEUE_SLOTS", 512, 16, 32768)
+            .cost("128 bytes of memory for each")
+            .change("raise it when the counter of refused reservations grows");
+        /// Rings of a receive queue where BOWLINE_RECV_QUEUE is ring: one for each peer that sends.
+        pub RECV_QUEUE_RINGS: u32 = Setting::<u32>::integer("BOWLINE_RECV_QUEUE_RINGS", 64, 1, 32768)
+            .cost("64 bytes of memory for each slot of each of them")
+            .change("raise it in jobs with more ranks than that; a peer without a ring cannot send");
+        /// Rings of a receive queue for the peers that send most.
+        pub RECV_QUEUE_HOT: u32 = Setting::<u32>::integer("BOWLINE_RECV_QUEUE_HOT", 16, 1, 1024)
+            .cost("64 bytes of memory for each slot of each of them")
+            .change("raise it where more peers than that send much at the same time");
+        /// Peers that a receive queue has seats for.
+        pub RECV_QUEUE_PEERS: u32 = Setting::<u32>::integer("BOWLINE_RECV_QUEUE_PEERS", 1024, 1, 32768)
+            .cost("328 bytes of memory for each")
+            .change("raise it in jobs with more ranks than that; a peer without a seat cannot send");
+    ];
+}
 
 /// How senders share a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,7 +101,7 @@ pub struct QueueOptions {
 }
 
 impl QueueOptions {
-    /// The sizes that `config` has, which must hold [`SETTINGS`](crate::SETTINGS).
+    /// The sizes that `config` has, which must hold [`SETTINGS`].
     pub fn from_config(config: &Config) -> Self {
         let form = match config.get(RECV_QUEUE) {
             RecvQueue::Auto | RecvQueue::ScmpRings => QueueForm::ScmpRings,
@@ -82,7 +122,7 @@ impl QueueOptions {
 
 impl Default for QueueOptions {
     fn default() -> Self {
-        Self::from_config(&Config::defaults(&[crate::SETTINGS]))
+        Self::from_config(&Config::defaults(&[SETTINGS]))
     }
 }
 

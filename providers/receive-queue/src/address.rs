@@ -224,16 +224,16 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_are_parsed_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
-            crate::queues::fuzz::address(&bytes);
-            crate::queues::fuzz::introduction(&bytes);
+            crate::fuzz::address(&bytes);
+            crate::fuzz::introduction(&bytes);
             // With a checksum that fits, so that what is behind it is met.
             let mut sealed = MAGIC.to_le_bytes().to_vec();
             sealed.push(VERSION);
             sealed.extend_from_slice(&bytes);
-            crate::queues::fuzz::address(&seal(sealed));
+            crate::fuzz::address(&seal(sealed));
             let mut record = (bytes.len() as u32 + 12).to_le_bytes().to_vec();
             record.extend_from_slice(&bytes);
-            crate::queues::fuzz::introduction(&seal(record));
+            crate::fuzz::introduction(&seal(record));
         }
     }
 }

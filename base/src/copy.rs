@@ -15,9 +15,9 @@
 //! half the time if lines are asked for further ahead than a processor does by itself. Messages have
 //! more to do than copies, and gain by the second way only where the processors are far apart, there
 //! two to five times. So a copy through the caches is timed now and then, and the next ones take the route
-//! that its price asks for. Both routes keep themselves: behind copies past the caches one through them is dear
-//! wherever the processors are, since its lines are in the memory. So several in a row are tried before they are
-//! given up, and again from time to time.
+//! that its price asks for. A single copy does not show the price of a change of routes: after copies past the caches
+//! the first one through them is slow wherever the processors are, since its lines are in the memory. So several copies
+//! through the caches are made in a row before they are judged, and again from time to time.
 //!
 //! What is not here: copies of up to a few lines ([`copy_small`]), in which nothing of this pays. Under
 //! Miri and the sanitizers, which do not see what assembly does, all copies are of that kind.

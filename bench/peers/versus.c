@@ -5,7 +5,8 @@
  * In each round every algorithm has one sample, in an order that is drawn anew, the same at all ranks, with a barrier
  * before each. Of a test with "last" behind its name a sample is one operation, from the last call (of a broadcast the
  * root's) to the last return; of others it is the mean of a block as rank 0 sees it. An algorithm that took more than
- * SLOW times the best in each of two trials has no further samples.
+ * SLOW times the best in each of TRIALS trials has no further samples. The trials come after WARM_NS: a communicator's
+ * first call prepares what the later ones use, and the scheduler takes some milliseconds to place new processes.
  *
  * Beside the figures over all rounds there are the medians of the even rounds and of the odd ones: an algorithm that is
  * picked as the best by the one and compared by the other has no advantage of its luck.
@@ -16,7 +17,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ALGORITHMS_MAX = 32, TRIALS = 2, SLOW = 3, ROUNDS_MIN = 6, ROUNDS_MAX = 5000 };
+enum { ALGORITHMS_MAX = 32, TRIALS = 3, SLOW = 3, ROUNDS_MIN = 6, ROUNDS_MAX = 5000 };
+
+/* Nanoseconds of rounds before the trials; one round at least. */
+#define WARM_NS 3e7
 
 struct algorithm {
     char name[64];
@@ -140,6 +144,20 @@ static int take_round(const struct order *order, int round, int trial, int64_t *
     return 0;
 }
 
+/* Rounds that do not count; rank 0 decides how many. */
+static int warm_up(const struct order *order, int64_t *sequence)
+{
+    double start = now_ns();
+    int again = 1;
+    while (again) {
+        if (take_round(order, 0, 1, sequence) != 0)
+            return -1;
+        again = now_ns() - start < WARM_NS;
+        MPI_Bcast(&again, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    }
+    return 0;
+}
+
 /* Leaves out what is slow by far; rank 0 decides. */
 static void leave_out(void)
 {
@@ -176,12 +194,14 @@ static void print_line(const struct order *order, struct algorithm *algorithm, i
     fflush(stdout);
 }
 
-/* Trials, then as many rounds as the budget of each algorithm allows. */
+/* Warms up, then trials, then as many rounds as the budget of each algorithm allows. */
 static int take_all(const struct order *order)
 {
     int64_t sequence = 1;
     int left = 0;
     double start = 0.0;
+    if (warm_up(order, &sequence) != 0)
+        return -1;
     for (int round = 0; round < TRIALS; round++) {
         if (take_round(order, round, 1, &sequence) != 0)
             return -1;

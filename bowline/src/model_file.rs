@@ -45,7 +45,13 @@ pub fn text<'a>(costs: impl IntoIterator<Item = (&'a str, &'a str, String)>) -> 
 fn find<'a>(text: &'a str, site: &str, transport: &str) -> Option<&'a str> {
     text.lines().skip(1).find_map(|line| {
         let costs = line.strip_prefix(site)?.strip_prefix('\t')?.strip_prefix(transport)?;
-        costs.strip_prefix('\t').filter(|costs| costs.parse::<Costs>().is_ok())
+        let costs = costs.strip_prefix('\t')?;
+        let known = costs.parse::<Costs>().inspect_err(|error| {
+            tracing::warn!(
+                "kept costs of {transport} are left out: {error}; fit and keep them again"
+            );
+        });
+        known.is_ok().then_some(costs)
     })
 }
 

@@ -2,7 +2,7 @@
 
 use bowline_model::coll::tuned::Tuned;
 use bowline_model::fennel::file;
-use bowline_model::fennel::job::{Job, RankRecord};
+use bowline_model::fennel::job::{Job, Lengths, RankRecord, Row};
 use bowline_model::fennel::machine::Machine;
 use bowline_model::fennel::network::{Fixed, Pipelined};
 use bowline_model::fennel::program::Program;
@@ -59,6 +59,19 @@ pub(crate) fn records(bytes: &[u8]) {
         assert!(job.time() >= 0.0 && job.counts().computing >= 0.0);
         // Collectives in which nobody does anything.
         job.program(&mut |call| {
+            // What simulates calls takes this for granted.
+            let complete = match &call.lengths {
+                Lengths::Even => true,
+                Lengths::Members(all) => all.len() == call.ranks as usize,
+                Lengths::Pairs(rows) => {
+                    rows.len() == call.ranks as usize
+                        && rows.iter().all(|row| match row {
+                            Row::Same(_) => true,
+                            Row::Each(all) => all.len() == rows.len(),
+                        })
+                }
+            };
+            assert!(complete, "{:?}", call.lengths);
             let nothing = |_: &mut Walk<'_>, _| Ok::<(), Stopped>(());
             Ok(Box::new(Stated::new(call.ranks, nothing)) as Box<dyn Source>)
         })

@@ -7,7 +7,6 @@ mod transports;
 use std::fmt::Write;
 use std::process::ExitCode;
 
-use anyhow::Context as _;
 use bowline_base::config::{Config, Row};
 use bowline_model::coll::price::JobCosts;
 use serde::Serialize;
@@ -67,9 +66,11 @@ impl Collectives {
         let known = bowline::model_file::coll_costs(spread, config)?;
         let source = known.as_ref().map_or("unknown", |(_, source)| source.name());
         let nodes = if spread { "several" } else { "one" };
-        let costs = known.map(|(costs, _)| costs.parse::<JobCosts>()).transpose();
-        let costs = costs.context(bowline::mpi::COLL_COSTS.name())?;
-        Ok(Self { nodes, source, costs: costs.map(|costs| costs.to_string()) })
+        let costs = known.map(|(text, _)| match text.parse::<JobCosts>() {
+            Ok(costs) => costs.to_string(),
+            Err(error) => format!("{text} ({}: {error})", bowline::mpi::COLL_COSTS.name()),
+        });
+        Ok(Self { nodes, source, costs })
     }
 }
 

@@ -211,7 +211,7 @@ fn part(value: Span, blocks: &impl Blocks, whole: Chunk, chunk: Chunk) -> Span {
 }
 
 /// The most bytes of a stage: of the first, the third and so on, and of the others.
-fn most_in_turn(bytes: impl Iterator<Item = usize>) -> [usize; 2] {
+fn most_by_parity(bytes: impl Iterator<Item = usize>) -> [usize; 2] {
     let mut most = [0, 0];
     for (stage, bytes) in bytes.enumerate() {
         most[stage % 2] = most[stage % 2].max(bytes);
@@ -226,7 +226,7 @@ fn arrivals(place: Place, factors: Factors, blocks: &impl Blocks) -> [usize; 2] 
         let values: usize = level.others().map(|other| level.partners(other).count()).sum();
         values * window(blocks, level.chunk(level.own)).len
     });
-    most_in_turn(arriving.filter(|bytes| *bytes > 0))
+    most_by_parity(arriving.filter(|bytes| *bytes > 0))
 }
 
 /// Bytes of scratch that a reduction by so many stages needs whose result is scattered.

@@ -2,7 +2,7 @@
 //!
 //! A call must not wait for the other members, who may wait for something else of this rank before they
 //! come to theirs. So it starts a nonblocking collective on the communicator that is duplicated, which finds the
-//! greatest of what each member gives. When that has ended, the new communicator is opened by the look at the request.
+//! greatest of what each member gives. When that has ended, the new communicator is opened as soon as the request is looked at.
 //!
 //! Several may be under way at once, on different communicators in different orders at different ranks, and with other
 //! communicators made meanwhile. So the id is not looked for among what is free everywhere: the first member gives one

@@ -622,7 +622,8 @@ impl Communicator {
     }
 
     /// Begins to make a duplicate that asks for [algorithms](Self::set_algorithms), which `made` takes in when it is there: inside of
-    /// [`Request::look`], and not at all when it fails. (`MPI_Comm_idup`)
+    /// [`Request::look`], and not at all when it fails. A request that is dropped before its end takes back this rank's
+    /// part, as that of any collective does: the other members wait until this rank leaves. (`MPI_Comm_idup`)
     ///
     /// # Errors
     /// [`MpiError::TooManyCommunicators`], or a member's failure.

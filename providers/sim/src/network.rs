@@ -15,7 +15,15 @@ pub struct Network(Arc<Mutex<Net>>);
 
 impl Network {
     /// A network without interfaces, at time 0.
+    ///
+    /// # Panics
+    /// If the rows by size are not in ascending order of sizes.
     pub fn new(options: NetworkOptions) -> Self {
+        let rows = &options.by_size;
+        assert!(
+            rows.is_sorted_by(|one, next| one.bytes < next.bytes),
+            "times by size are in ascending order of sizes, each once"
+        );
         static NUMBERS: AtomicU64 = AtomicU64::new(1);
         // Relaxed: only the number is wanted.
         let id = NUMBERS.fetch_add(1, Ordering::Relaxed);

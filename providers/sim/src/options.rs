@@ -100,7 +100,8 @@ pub struct NetworkOptions {
     /// For each byte of payload, in ps.
     pub byte_ps: u64,
     /// Where latency and gap depend on the size: rows in ascending order of sizes, between which both are interpolated. They
-    /// go before the three figures above, but for acknowledgements; beyond the last size a byte adds what it adds there.
+    /// go before the three figures above, but for acknowledgements. Beyond the last size the gap grows as between the last
+    /// two, or by `byte_ps` where there is one row.
     pub by_size: Vec<OfSize>,
     /// Added to the latency, between 0 and so many ns, drawn anew for each operation.
     pub jitter_ns: u64,
@@ -171,7 +172,18 @@ impl NetworkOptions {
         match (after.checked_sub(1).map(|before| self.by_size[before]), self.by_size.get(after)) {
             (None, None) => (self.latency_ns, self.gap_ns + bytes_ns(len)),
             (None, Some(first)) => (first.latency_ns, first.gap_ns),
-            (Some(last), None) => (last.latency_ns, last.gap_ns + bytes_ns(len - last.bytes)),
+            (Some(last), None) => {
+                let beyond = u128::from(len - last.bytes);
+                let rise = match self.by_size[..] {
+                    [.., one, two] if two.bytes > one.bytes => {
+                        let gap = u128::from(two.gap_ns.saturating_sub(one.gap_ns));
+                        gap * beyond / u128::from(two.bytes - one.bytes)
+                    }
+                    _ => u128::from(bytes_ns(len - last.bytes)),
+                };
+                let rise = u64::try_from(rise).unwrap_or(u64::MAX);
+                (last.latency_ns, last.gap_ns.saturating_add(rise))
+            }
             (Some(one), Some(next)) => {
                 let (part, whole) = (len - one.bytes, next.bytes - one.bytes);
                 let between = |one: u64, next: u64| {
@@ -220,5 +232,28 @@ impl Default for NetworkOptions {
             max_bcopy: 8192,
             log: 0,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(by_size: Vec<OfSize>) -> NetworkOptions {
+        NetworkOptions { latency_ns: 1, gap_ns: 2, byte_ps: 500, by_size, ..Default::default() }
+    }
+
+    #[test]
+    fn times_by_size_lie_on_straight_pieces_and_go_on_behind_the_last_one() {
+        let row = |bytes, latency_ns, gap_ns| OfSize { bytes, latency_ns, gap_ns };
+        let network = with(vec![row(8, 100, 50), row(108, 200, 60), row(308, 100, 160)]);
+        let times = |len| network.times(len);
+        assert_eq!((times(0), times(8), times(108)), ((100, 50), (100, 50), (200, 60)));
+        assert_eq!(times(58), (150, 55));
+        assert_eq!(times(208), (150, 110));
+        assert_eq!(times(508), (100, 260), "half a nanosecond for a byte, as between the last two");
+        assert_eq!(with(vec![row(8, 100, 50)]).times(108), (100, 100), "byte_ps beyond one row");
+        assert_eq!(with(Vec::new()).times(100), (1, 52));
+        assert!(times(usize::MAX).1 > 1 << 60);
     }
 }

@@ -9,7 +9,8 @@ use bowline_base::config::{Config, show_bytes};
 use bowline_model::coll::choice::Shape;
 use bowline_model::coll::forms::{Alltoall, Form};
 use bowline_model::coll::price::{
-    AllreduceForm, Costs, Crew, JobCosts, Layers, Operands, Priced, Prices, Way, multiplying,
+    AllreduceForm, Costs, Crew, JobCosts, Layers, Operands, Priced, Prices, Way, alltoall,
+    multiplying,
 };
 use bowline_model::coll::wanted::{STAGED, WantedAllreduce};
 use serde::Serialize;
@@ -218,32 +219,43 @@ pub(super) fn report(
             Collective::Alltoallv => table_of_job.uneven_alltoall().map(|(cell, _)| cell),
             _ => table_of_job.cell(key, length),
         };
-        let cell = cell.filter(|_| asked == "auto");
-        let tuned = cell.map(|cell| cell.algorithm());
-        let mut asked = tuned.clone().unwrap_or_else(|| asked.clone());
-        if collective == Collective::Allreduce
-            && let Ok(wanted) = asked.parse::<WantedAllreduce>()
-            && let Some(schedule) = wanted.schedule(ranks, operands.commutative())
-        {
-            // It need not be one of those that costs choose from.
-            asked = AllreduceForm::Multiplying(schedule.clone()).name();
-            if all.iter().all(|one| one.form != asked) {
-                let costs = prices.anywhere().combining(operands.class());
-                let load = multiplying(&schedule, (bytes, operands.width()));
-                let time = load.time(prices.crew, &costs);
+        // The name in the list of what is asked for, if the call allows it. It need not be one of those that costs
+        // choose from.
+        let mut allowed = |asked: &str| {
+            let beside = match collective {
+                Collective::Allreduce => asked.parse::<WantedAllreduce>().ok().and_then(|wanted| {
+                    let schedule = wanted.schedule(ranks, operands.commutative())?;
+                    let load = multiplying(&schedule, (bytes, operands.width()));
+                    let costs = prices.anywhere().combining(operands.class());
+                    let name = AllreduceForm::Multiplying(schedule.clone()).name();
+                    Some((name, load.time(prices.crew, &costs)))
+                }),
+                Collective::Alltoallv => Alltoall::of_name(asked).and_then(|form| {
+                    form.partners()?;
+                    let load = alltoall(ranks, form, bytes);
+                    Some((form.name(), load.time(prices.crew, prices.anywhere())))
+                }),
+                _ => None,
+            };
+            let form = beside.as_ref().map_or(asked, |(name, _)| name).to_owned();
+            if let Some((form, time)) = beside
+                && all.iter().all(|one| one.form != form)
+            {
                 let place = all.partition_point(|one| one.time <= time);
-                all.insert(place, Priced { form: asked.clone(), time });
+                all.insert(place, Priced { form, time });
             }
-        }
-        // One that the call does not allow is not among them.
-        let named = all.iter().any(|one| one.form == asked);
+            all.iter().any(|one| one.form == form).then_some(form)
+        };
+        let by_setting = allowed(&asked);
+        let tuned = cell.filter(|_| by_setting.is_none()).map(|cell| cell.algorithm());
+        let named = by_setting.or_else(|| allowed(tuned.as_ref()?));
         let table_shares =
             (shape.shares_memory() || shape.stages()) && all.iter().any(|one| one.form == STAGED);
-        let taken = |index: usize, form: &str| match (named, by_costs) {
-            (true, _) => form == asked,
-            (false, true) => index == 0,
-            (false, false) if table_shares => form == STAGED,
-            (false, false) => form == table,
+        let taken = |index: usize, form: &str| match (&named, by_costs) {
+            (Some(named), _) => form == named,
+            (None, true) => index == 0,
+            (None, false) if table_shares => form == STAGED,
+            (None, false) => form == table,
         };
         let algorithm = |(index, Priced { form, time }): (usize, Priced<String>)| {
             let taken = taken(index, &form);

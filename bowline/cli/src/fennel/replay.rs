@@ -235,6 +235,9 @@ fn even(call: &Call, (algorithm, ordered): (&str, bool), prices: &Prices) -> Res
         "scatter" => Kind::Scatter,
         "scan" => Kind::Scan,
         "exscan" => Kind::Exscan,
+        "allgatherv" | "gatherv" | "scatterv" => bail!(
+            "the lengths of its blocks are not known, since the record of a member lacks this call; record a job in which all members made it"
+        ),
         _ => bail!("this collective is not simulated"),
     };
     let size = match call.name.as_str() {

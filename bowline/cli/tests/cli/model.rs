@@ -172,6 +172,23 @@ fn tables_are_tuned_shown_and_taken_by_jobs() {
     assert!(taken(0) && !taken(1) && told["sizes"][0]["tuned"] == "a2,a2", "{told}");
     assert!(told["sizes"][1]["tuned"].is_null(), "{told}");
 
+    // A setting that such a call does not allow leaves it to the table.
+    std::fs::write(table, format!("{title}\nalltoall 8 1 5-8 partners:2\n")).unwrap();
+    for (setting, tuned, taken) in
+        [("bruck", "partners:2".into(), "partners:2"), ("direct", Value::Null, "direct")]
+    {
+        let args = ["explain", "--collective", "alltoallv", "-n", "8", "--size", "8", "--json"];
+        let mut command = with_table(&args);
+        command.env("BOWLINE_ALLTOALL", setting);
+        let told: Value = serde_json::from_str(&finish(command).success()).unwrap();
+        let of_8 = &told["sizes"][0];
+        let all = of_8["algorithms"].as_array().unwrap();
+        let names: Vec<_> =
+            all.iter().filter(|one| one["taken"] == true).map(|one| &one["name"]).collect();
+        assert!(of_8["tuned"] == tuned && names == [taken], "{told}");
+    }
+    std::fs::write(table, format!("{title}\nallreduce 4 1 5-8 a2,a2 # by hand\n")).unwrap();
+
     let record = directory.path().join("job");
     let mut job = with_table(&["perf", "allreduce", "--ranks", "4", "--iterations", "4"]);
     job.env("BOWLINE_RECORD", &record);

@@ -11,7 +11,7 @@
 //! another one out of order, or twice as many messages are needed: nothing is gained beside
 //! [`Direct`](crate::coll::forms::ReduceScatter::Direct), so there is no such form.
 
-use super::{Chunk, Factors, levels, most_in_turn, part, recv, send, window};
+use super::{Chunk, Factors, levels, most_by_parity, part, recv, send, window};
 use crate::coll::blocks::Blocks;
 use crate::coll::plan::{Place, Plan, Span};
 
@@ -55,7 +55,7 @@ fn prepare(place: Place, factors: Factors, blocks: &impl Blocks) -> (Place, Reve
 
 /// Bytes that the operands of a stage have in scratch, at most: of the first, the third and so on, and of the others.
 fn operands(own: Place, factors: Factors, blocks: &Reversed) -> [usize; 2] {
-    most_in_turn(levels(own, factors).map(|level| {
+    most_by_parity(levels(own, factors).map(|level| {
         let kept = window(blocks, level.chunk(level.own)).len;
         level.factor as usize * kept
     }))

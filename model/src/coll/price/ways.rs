@@ -1,4 +1,4 @@
-//! Ways of a collective: its algorithms on all ranks and in layers under one type, and their names.
+//! Algorithms of a collective on all ranks and in layers under one type, and their names.
 
 use crate::coll::forms::{Form, Tree};
 use crate::coll::layers::Layered;
@@ -13,7 +13,7 @@ pub enum Way<F> {
     Layered(Layered<F>),
 }
 
-/// What stands in front of the name of a way in layers: then comes the tree within nodes, then the algorithm among them.
+/// The begin of the name of an algorithm in layers: then comes the tree within nodes, then the algorithm among them.
 pub(crate) const NODES: &str = "nodes:";
 
 impl<F> Way<F> {
@@ -35,7 +35,7 @@ impl<F: Form> Way<F> {
         self.name_by(|form| form.name())
     }
 
-    /// The way with a name.
+    /// The algorithm with a name.
     pub fn of_name(name: &str) -> Option<Self> {
         let Some(layers) = name.strip_prefix(NODES) else {
             return F::of_name(name).map(Self::Form);

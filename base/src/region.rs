@@ -19,11 +19,11 @@
 mod room;
 
 use std::io;
+use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::ptr::NonNull;
 
+use memmap2::{Advice, MmapOptions, MmapRaw};
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
-use rustix::mm::{Advice, MapFlags, ProtFlags};
 use rustix::process::Resource;
 
 use crate::view::View;
@@ -110,18 +110,12 @@ pub enum RegionError {
 /// A mapping of shared memory, unmapped when dropped. Zero when created.
 #[derive(Debug)]
 pub struct Region {
-    start: NonNull<u8>,
-    len: usize,
+    /// Dropped in the process that mapped it only.
+    map: ManuallyDrop<MmapRaw>,
     fd: Option<OwnedFd>,
     /// The process that mapped it; no other one has the mapping.
     pid: u32,
 }
-
-// SAFETY: the handle's fields never change after construction, and the memory is only reached
-// through `View`, whose operations are made for memory that other threads and processes write.
-unsafe impl Send for Region {}
-// SAFETY: as for `Send`.
-unsafe impl Sync for Region {}
 
 impl Region {
     /// Makes sealed shared memory of `len` bytes, all of it reserved. `name` is shown by
@@ -183,41 +177,33 @@ impl Region {
     }
 
     fn map(len: usize, fd: Option<OwnedFd>) -> Result<Self, RegionError> {
-        let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a null hint lets the kernel choose a place that nobody uses. The length was
-        // checked not to be zero; an existing memfd is at least that long and sealed so.
-        let start = unsafe {
-            match &fd {
-                Some(fd) => {
-                    rustix::mm::mmap(std::ptr::null_mut(), len, access, MapFlags::SHARED, fd, 0)
-                }
-                None => {
-                    rustix::mm::mmap_anonymous(std::ptr::null_mut(), len, access, MapFlags::PRIVATE)
-                }
-            }
-        }
-        .map_err(|e| match e {
-            rustix::io::Errno::NOMEM => RegionError::Exhausted { wanted: len, source: e.into() },
-            e => RegionError::System { act: "map shared memory", source: e.into() },
+        let mut options = MmapOptions::new();
+        options.len(len);
+        let mapped = match &fd {
+            Some(fd) => options.map_raw(fd),
+            None => options.map_anon().map(MmapRaw::from),
+        };
+        let map = mapped.map_err(|source| match source.kind() {
+            io::ErrorKind::OutOfMemory => RegionError::Exhausted { wanted: len, source },
+            _ => RegionError::System { act: "map shared memory", source },
         })?;
-        let start = NonNull::new(start.cast::<u8>()).expect("mmap does not place at null");
-        let region = Self { start, len, fd, pid: std::process::id() };
-        // SAFETY: the range is the mapping just made, which this value owns.
-        unsafe { rustix::mm::madvise(start.as_ptr().cast(), len, Advice::LinuxDontFork) }
-            .map_err(system("keep shared memory out of forked children"))?;
-        Ok(region)
+        map.advise(Advice::DontFork).map_err(|source| RegionError::System {
+            act: "keep shared memory out of forked children",
+            source,
+        })?;
+        Ok(Self { map: ManuallyDrop::new(map), fd, pid: std::process::id() })
     }
 
     /// Bytes.
     #[inline]
     pub fn len(&self) -> usize {
-        self.len
+        self.map.len()
     }
 
     /// Whether there are no bytes; never so.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.len() == 0
     }
 
     /// The bytes.
@@ -225,7 +211,7 @@ impl Region {
     pub fn view(&self) -> View<'_> {
         // SAFETY: the mapping is readable and writable and lives until `self` is dropped, which
         // the lifetime of the view does not outlive. This type never makes a slice of it.
-        unsafe { View::from_raw(self.start.as_ptr(), self.len) }
+        unsafe { View::from_raw(self.map.as_mut_ptr(), self.map.len()) }
     }
 
     /// The descriptor to hand to other processes; memory of threads has none.
@@ -240,11 +226,8 @@ impl Drop for Region {
         if std::process::id() != self.pid {
             return;
         }
-        // SAFETY: the range is the mapping that this value made and alone owns; views of it
-        // cannot outlive the value.
-        if let Err(error) = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.len) } {
-            tracing::warn!(%error, "cannot unmap shared memory");
-        }
+        // SAFETY: the value is being dropped, so nobody uses the field again.
+        unsafe { ManuallyDrop::drop(&mut self.map) };
     }
 }
 

@@ -3,6 +3,8 @@
 
 use std::os::fd::OwnedFd;
 
+use rustix::mm::{MapFlags, ProtFlags};
+
 use super::*;
 
 fn again(region: &Region) -> OwnedFd {

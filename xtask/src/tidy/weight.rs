@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use super::Finding;
 
 /// Packages that `bowline` with default features stands for, those of this workspace included.
-const MOST: usize = 27;
+const MOST: usize = 28;
 
 /// Counts them.
 pub(super) fn check(root: &Path, findings: &mut Vec<Finding>) -> Result<()> {
@@ -63,6 +63,7 @@ mod tests {
         judge(&few, &mut findings);
         assert_eq!(findings, []);
         judge(&packages(&text), &mut findings);
-        assert!(findings[0].message.contains("27 packages"), "{findings:?}");
+        let count = format!("{} packages", MOST + 1);
+        assert!(findings[0].message.contains(&count), "{findings:?}");
     }
 }

@@ -2,15 +2,16 @@
 //! seed says: each that cannot end without it fails at every survivor, all that fail do so with one class, none hangs,
 //! and what needs survivors alone goes on.
 
-use std::time::Duration;
+use std::cell::RefCell;
+use std::rc::Rc;
 
 use bowline::mpi::{
     ANY_SOURCE, CollectiveRequest, Communicator, ErrorClass, MpiError, Partition,
     PersistentCollective, Scope, Sum, World,
 };
-use bowline_launch::run::{OnFailure, RunOptions, run};
 
 use crate::Case;
+use crate::kill::{die, launch_with_deaths};
 
 const RANKS: u32 = 4;
 const VICTIM: usize = 2;
@@ -131,7 +132,7 @@ fn die_after(world: &World, looks: u64) -> ! {
     for _ in 0..looks {
         world.progress();
     }
-    crate::kill::die()
+    die()
 }
 
 /// All ranks, each of which is a neighbour of all.
@@ -151,11 +152,13 @@ fn victim_waits(world: &World) {
     }
 }
 
-/// All kinds at once. The victim starts some of them, looks a few times, and is gone.
+/// All kinds at once, and a duplicate. The victim starts some of them, looks a few times, and is gone.
 fn nonblocking(world: &World, seed: u64) {
     let (me, mut state) = (world.rank() as usize, seed);
     let mut all = shuffled(&mut state);
     let (started, looks) = (next(&mut state) as usize % (KINDS + 1), next(&mut state) % 200);
+    // The collective in front of which the duplicate is started.
+    let place = next(&mut state) as usize % KINDS;
     let comm = neighbours(world);
     let alive = world.split(i32::from(me == VICTIM), 0).expect("all live").expect("a colour");
     victim_waits(world);
@@ -166,13 +169,17 @@ fn nonblocking(world: &World, seed: u64) {
         all.iter().map(|one| (one.kind, one.len, one.needs_all())).collect();
     comm.scope(|scope| {
         let receive = scope.irecv(&comm, &mut mail[..], partner, 77)?;
-        let mut duplicate = comm.start_dup(&[], drop)?;
+        let (mut duplicate, made) = (None, Rc::new(RefCell::new(None)));
         let others = match me {
             VICTIM => None,
             _ => Some(scope.iallreduce(&alive, &[3; 5000], &mut sum[..], Sum)?),
         };
         let mut requests = Vec::new();
         for (number, one) in all.iter_mut().enumerate() {
+            if number == place {
+                let made = Rc::clone(&made);
+                duplicate = Some(comm.start_dup(&[], move |new| *made.borrow_mut() = Some(new)));
+            }
             if me == VICTIM && number == started {
                 die_after(world, looks);
             }
@@ -187,12 +194,22 @@ fn nonblocking(world: &World, seed: u64) {
             let outcome = request.and_then(CollectiveRequest::wait);
             judge(&format!("kind {kind} of {len}"), outcome, needs && number >= started);
         }
-        let mut end = None;
-        comm.wait_until(|| {
-            end = duplicate.look();
-            end.is_some()
+        let outcome = duplicate.expect("it is in front of a collective").and_then(|mut request| {
+            let mut end = None;
+            comm.wait_until(|| {
+                end = request.look();
+                end.is_some()
+            });
+            end.and_then(|end| end.error).map_or(Ok(()), Err)
         });
-        judge("a duplicate", end.and_then(|end| end.error).map_or(Ok(()), Err), false);
+        // It may end well at a rank that had all it needs of the victim, as any collective, and is there then.
+        let made = made.take();
+        assert_eq!(made.is_some(), outcome.is_ok(), "a duplicate is there when it has ended well");
+        judge("a duplicate", outcome, place > started);
+        if let Some(made) = made {
+            assert_eq!(made.size() as u32, RANKS);
+            judge("a barrier of the duplicate", made.barrier(), true);
+        }
         others.expect("this one lives").wait().expect("its members live");
         comm.send(&[me as u64; 5000], partner, 77)?;
         let got = receive.wait()?;
@@ -294,24 +311,8 @@ pub(crate) fn cases() -> Vec<Case> {
 }
 
 fn launch(way: &str, transports: &str, seed: u64) -> Result<(), String> {
-    let program = std::env::current_exe().map_err(|error| error.to_string())?;
-    let config = bowline::config_from_env().map_err(|error| error.to_string())?;
-    let mut options = RunOptions::new(RANKS, program);
-    options.args = vec![format!("background::{way}::{seed}").into()];
-    options.area_bytes = bowline::stack::area_bytes(&config);
-    options.env.push(("BOWLINE_TRANSPORTS".into(), transports.into()));
-    options.on_failure = OnFailure::Continue;
-    options.timeout = Some(Duration::from_secs(60));
-    let report = run(&options).map_err(|error| error.to_string())?;
-    for (rank, end) in report.ends.iter().enumerate() {
-        if end.is_failure() != (rank == VICTIM) {
-            return Err(format!(
-                "seed {seed}: rank {rank} ended otherwise than it should: it {end}"
-            ));
-        }
-    }
-    match report.code {
-        137 => Ok(()),
-        code => Err(format!("seed {seed}: the job's code is {code}, that of a killed rank is 137")),
-    }
+    let name = format!("background::{way}::{seed}");
+    let dies = |rank| rank == VICTIM as i32;
+    launch_with_deaths(RANKS, name, &[("BOWLINE_TRANSPORTS", transports)], dies)
+        .map_err(|why| format!("seed {seed}: {why}"))
 }

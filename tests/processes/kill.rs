@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use bowline::mpi::{ANY_SOURCE, MpiError, Sum, World};
-use bowline_launch::run::{OnFailure, RunOptions, run};
+use bowline_launch::run::{OnFailure, RankEnd, RunOptions, run};
 
 use crate::Case;
 
@@ -285,24 +285,39 @@ pub(crate) fn cases() -> Vec<Case> {
 }
 
 fn launch(case: &Kill) -> Result<(), String> {
+    let helped: &[_] = match case.name {
+        "killed_beside_a_helper" => &[("BOWLINE_PROGRESS", "thread")],
+        _ => &[],
+    };
+    launch_with_deaths(case.ranks, program_name(case), helped, |rank| rank == case.victim)
+}
+
+/// Runs a job of this program, with some settings: the ranks that `dies` says have to be killed, and all others to end
+/// well.
+pub(crate) fn launch_with_deaths(
+    ranks: u32,
+    program_name: String,
+    settings: &[(&str, &str)],
+    dies: impl Fn(i32) -> bool,
+) -> Result<(), String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let config = bowline::config_from_env().map_err(|error| error.to_string())?;
-    let mut options = RunOptions::new(case.ranks, program);
-    options.args = vec![program_name(case).into()];
+    let mut options = RunOptions::new(ranks, program);
+    options.args = vec![program_name.into()];
     options.area_bytes = bowline::stack::area_bytes(&config);
+    options.env.extend(settings.iter().map(|&(name, value)| (name.into(), value.into())));
     options.on_failure = OnFailure::Continue;
-    if case.name == "killed_beside_a_helper" {
-        options.env.push(("BOWLINE_PROGRESS".into(), "thread".into()));
-    }
-    options.timeout = Some(Duration::from_secs(60));
+    options.timeout = Some(Duration::from_secs(120));
     let report = run(&options).map_err(|error| error.to_string())?;
-    for (rank, end) in (0..).zip(&report.ends) {
-        if end.is_failure() != (rank == case.victim) {
+    let killed = RankEnd::Killed(9);
+    for (rank, &end) in (0..).zip(&report.ends) {
+        if end != if dies(rank) { killed } else { RankEnd::Exited(0) } {
             return Err(format!("rank {rank} ended otherwise than it should: it {end}"));
         }
     }
-    if report.code != 128 + 9 {
-        return Err(format!("the job's code is {}, that of a killed rank is 137", report.code));
+    let due = if report.ends.contains(&killed) { killed.code() } else { 0 };
+    match report.code {
+        code if code == due => Ok(()),
+        code => Err(format!("the job's code is {code}, {due} was due")),
     }
-    Ok(())
 }

@@ -6,9 +6,9 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use bowline::mpi::{MpiError, Sum, World};
-use bowline_launch::run::{OnFailure, RunOptions, run};
 
 use crate::Case;
+use crate::kill::launch_with_deaths;
 
 /// A case: its name, its ranks, the rank that dies if one does, and what each rank does.
 struct Job {
@@ -203,24 +203,7 @@ pub(crate) fn cases() -> Vec<Case> {
 }
 
 fn launch(case: &Job, rails: &str) -> Result<(), String> {
-    let program = std::env::current_exe().map_err(|error| error.to_string())?;
-    let config = bowline::config_from_env().map_err(|error| error.to_string())?;
-    let mut options = RunOptions::new(case.ranks, program);
-    options.args = vec![program_name(case).into()];
-    options.env.push(("BOWLINE_RAILS".into(), rails.into()));
-    options.env.push(("BOWLINE_OFI_WAKEUP".into(), "on".into()));
-    options.area_bytes = bowline::stack::area_bytes(&config);
-    options.on_failure = OnFailure::Continue;
-    options.timeout = Some(Duration::from_secs(120));
-    let report = run(&options).map_err(|error| error.to_string())?;
-    for (rank, end) in (0..).zip(&report.ends) {
-        if end.is_failure() != (Some(rank) == case.victim) {
-            return Err(format!("rank {rank} ended otherwise than it should: it {end}"));
-        }
-    }
-    let expected = if case.victim.is_some() { 128 + 9 } else { 0 };
-    if report.code != expected {
-        return Err(format!("the job's code is {}, {expected} was due", report.code));
-    }
-    Ok(())
+    let settings = [("BOWLINE_RAILS", rails), ("BOWLINE_OFI_WAKEUP", "on")];
+    let dies = |rank| Some(rank) == case.victim;
+    launch_with_deaths(case.ranks, program_name(case), &settings, dies)
 }

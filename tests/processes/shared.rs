@@ -2,51 +2,44 @@
 //! and by reading each other's memory. Every survivor's call fails with the class for failed processes, none hangs, and what
 //! ended well before had the right result.
 //!
-//! One job has a round for each kind of collective. Each round has a communicator of all that are alive by then, whose last rank
-//! dies in it, at a time of the seed's.
+//! Of ranks that share processors, one job has a round for each kind of collective. Each round has a communicator of all
+//! that are alive by then, whose last rank dies in it, at a time of the seed's. Two ranks with a processor each use slots
+//! otherwise; they have a job for each round.
 
 use std::time::Duration;
 
 use bowline::mpi::{Communicator, ErrorClass, MpiError, Sum, World};
-use bowline_launch::run::{OnFailure, RunOptions, run};
+use bowline_model::coll::price::Staged;
+use bowline_uct::conformance::skipped;
 
 use crate::Case;
+use crate::kill::{die, launch_with_deaths};
 
 /// A collective, and whether its root is the rank that dies.
-const ROUNDS: [(Kind, bool); 10] = [
-    (Kind::Bcast, false),
-    (Kind::Gather, false),
-    (Kind::Allgather, false),
-    (Kind::Reduce, false),
-    (Kind::Alltoall, false),
-    (Kind::Bcast, true),
-    (Kind::Allreduce, false),
-    (Kind::Gather, true),
-    (Kind::ReduceScatter, false),
-    (Kind::Reduce, true),
+const ROUNDS: [(Staged, bool); 11] = [
+    (Staged::Bcast, false),
+    (Staged::Gather, false),
+    (Staged::Allgather, false),
+    (Staged::Reduce, false),
+    (Staged::Alltoall, false),
+    (Staged::Barrier, false),
+    (Staged::Bcast, true),
+    (Staged::Allreduce, false),
+    (Staged::Gather, true),
+    (Staged::ReduceScatter, false),
+    (Staged::Reduce, true),
 ];
 
-/// The last round has two survivors.
-const RANKS: usize = ROUNDS.len() + 2;
+/// Survivors of the job that has all rounds.
+const SURVIVORS: usize = 2;
 
 /// Words of a block. The longest ones of all-to-alls are read from where they lie.
 const LENGTHS: [(&str, usize); 3] = [("cells", 8), ("slots", 3500), ("many_slots", 40_000)];
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Bcast,
-    Gather,
-    Allgather,
-    Alltoall,
-    Reduce,
-    Allreduce,
-    ReduceScatter,
-}
-
 /// One rank's part of a kind of collective, with its buffers.
 struct One<'a> {
     comm: &'a Communicator,
-    kind: Kind,
+    kind: Staged,
     root: usize,
     len: usize,
     input: Vec<u64>,
@@ -54,14 +47,15 @@ struct One<'a> {
 }
 
 impl<'a> One<'a> {
-    fn new(comm: &'a Communicator, kind: Kind, root: usize, len: usize) -> Self {
+    fn new(comm: &'a Communicator, kind: Staged, root: usize, len: usize) -> Self {
         let n = comm.size() as usize;
         let (reads, writes) = match kind {
-            Kind::Bcast => (0, len),
-            Kind::Gather | Kind::Allgather => (len, n * len),
-            Kind::Alltoall => (n * len, n * len),
-            Kind::Reduce | Kind::Allreduce => (len, len),
-            Kind::ReduceScatter => (n * len, len),
+            Staged::Barrier => (0, 0),
+            Staged::Bcast => (0, len),
+            Staged::Gather | Staged::Allgather => (len, n * len),
+            Staged::Alltoall => (n * len, n * len),
+            Staged::Reduce | Staged::Allreduce => (len, len),
+            Staged::ReduceScatter => (n * len, len),
         };
         Self { comm, kind, root, len, input: vec![0; reads], output: vec![0; writes] }
     }
@@ -74,27 +68,29 @@ impl<'a> One<'a> {
         let (input, output, root) = (&mut self.input, &mut self.output, root as i32);
         input.fill(number + me);
         match kind {
-            Kind::Bcast => {
+            Staged::Barrier => comm.barrier()?,
+            Staged::Bcast => {
                 output.fill(if at_root { number } else { 0 });
                 comm.bcast(output, root)?;
             }
-            Kind::Gather => comm.gather(input, output, root)?,
-            Kind::Allgather => comm.allgather(input, output)?,
-            Kind::Alltoall => comm.alltoall(input, output)?,
-            Kind::Reduce => comm.reduce(input, output, Sum, root)?,
-            Kind::Allreduce => comm.allreduce(input, output, Sum)?,
-            Kind::ReduceScatter => comm.reduce_scatter_block(input, output, Sum)?,
+            Staged::Gather => comm.gather(input, output, root)?,
+            Staged::Allgather => comm.allgather(input, output)?,
+            Staged::Alltoall => comm.alltoall(input, output)?,
+            Staged::Reduce => comm.reduce(input, output, Sum, root)?,
+            Staged::Allreduce => comm.allreduce(input, output, Sum)?,
+            Staged::ReduceScatter => comm.reduce_scatter_block(input, output, Sum)?,
         }
         let right = match kind {
-            Kind::Gather | Kind::Reduce if !at_root => true,
-            Kind::Bcast => output.iter().all(|&word| word == number),
-            Kind::Gather | Kind::Allgather | Kind::Alltoall => {
+            Staged::Barrier => true,
+            Staged::Gather | Staged::Reduce if !at_root => true,
+            Staged::Bcast => output.iter().all(|&word| word == number),
+            Staged::Gather | Staged::Allgather | Staged::Alltoall => {
                 let blocks = (0..).zip(output.chunks_exact(len));
                 blocks
                     .into_iter()
                     .all(|(rank, block)| block.iter().all(|&word| word == number + rank))
             }
-            Kind::Reduce | Kind::Allreduce | Kind::ReduceScatter => {
+            Staged::Reduce | Staged::Allreduce | Staged::ReduceScatter => {
                 output.iter().all(|&word| word == n * number + n * (n - 1) / 2)
             }
         };
@@ -103,17 +99,17 @@ impl<'a> One<'a> {
     }
 }
 
-/// All rounds, each until it fails.
-fn rounds(world: &World, len: usize, seed: u64) {
-    let me = world.rank() as usize;
+/// Some rounds, each until it fails.
+fn run_rounds(world: &World, rounds: &[(Staged, bool)], len: usize, seed: u64) {
+    let (me, ranks) = (world.rank() as usize, world.size() as usize);
     // Made while all live: without the victims of the rounds before.
-    let alive: Vec<usize> = (0..ROUNDS.len()).map(|round| RANKS - round).collect();
+    let alive: Vec<usize> = (0..rounds.len()).map(|round| ranks - round).collect();
     let comms: Vec<_> = alive
         .iter()
         .map(|&members| world.split(i32::from(me >= members), 0).expect("all live"))
         .collect();
     let mut state = seed;
-    for ((&(kind, of_the_dead), comm), members) in ROUNDS.iter().zip(&comms).zip(alive) {
+    for ((&(kind, of_the_dead), comm), members) in rounds.iter().zip(&comms).zip(alive) {
         let (comm, victim) = (comm.as_ref().expect("everybody has a colour"), members - 1);
         state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
         let delay = Duration::from_micros((state >> 33) % 3000);
@@ -122,7 +118,7 @@ fn rounds(world: &World, len: usize, seed: u64) {
             // Wherever the call is by then.
             std::thread::spawn(move || {
                 std::thread::sleep(delay);
-                crate::kill::die();
+                die();
             });
         }
         let error = (1..).find_map(|number| one.run(number).err()).expect("it ends by an error");
@@ -131,7 +127,7 @@ fn rounds(world: &World, len: usize, seed: u64) {
         }
         assert_eq!(error.class(), ErrorClass::ProcFailed, "{kind:?} of {len} words: {error}");
     }
-    let dead: Vec<i32> = (2..RANKS as i32).collect();
+    let dead: Vec<i32> = (world.size() - rounds.len() as i32..world.size()).collect();
     // The last call may have failed by what another survivor found.
     while world.failed().len() < dead.len() {
         world.progress();
@@ -141,50 +137,59 @@ fn rounds(world: &World, len: usize, seed: u64) {
     assert_eq!(failed, dead);
 }
 
-/// Runs the rank program of this name, if there is one: `shared::WORDS::SEED`.
+/// Runs the rank program of this name, if there is one: `shared::WORDS::SEED::FIRST::ROUNDS`.
 pub(crate) fn rank(name: &str) -> bool {
     let mut parts = name.split("::");
     if parts.next() != Some("shared") {
         return false;
     }
     let mut number = || parts.next().and_then(|part| part.parse().ok()).expect("a number");
-    let (len, seed) = (number(), number());
+    let (len, seed, first, count) = (number(), number() as u64, number(), number());
     let world = bowline::init().expect("the launcher started this rank");
-    rounds(&world, len as usize, seed);
+    run_rounds(&world, &ROUNDS[first..][..count], len, seed);
     true
 }
 
 pub(crate) fn cases() -> Vec<Case> {
-    let case = |(name, len)| {
-        Case::new(format!("shared::killed_in_the_midst_of_{name}"), move || launch(len, len as u64))
-    };
-    LENGTHS.map(case).into()
+    let sharing = LENGTHS.map(|(name, len)| {
+        let job = move || launch(len, len as u64, 0, ROUNDS.len(), SURVIVORS);
+        Case::new(format!("shared::killed_in_the_midst_of_{name}"), job)
+    });
+    let apart = LENGTHS.map(|(name, len)| {
+        let jobs = move || {
+            if bowline::wait::processors() < 2 {
+                skipped("there is one processor only");
+                return Ok(());
+            }
+            (0..ROUNDS.len()).try_for_each(|round| launch(len, (len + round) as u64, round, 1, 1))
+        };
+        Case::new(format!("shared::killed_in_the_midst_of_{name}_with_a_processor_each"), jobs)
+    });
+    sharing.into_iter().chain(apart).collect()
 }
 
-fn launch(len: usize, seed: u64) -> Result<(), String> {
-    let program = std::env::current_exe().map_err(|error| error.to_string())?;
-    let config = bowline::config_from_env().map_err(|error| error.to_string())?;
-    let mut options = RunOptions::new(RANKS as u32, program);
-    options.args = vec![format!("shared::{len}::{seed}").into()];
-    options.area_bytes = bowline::stack::area_bytes(&config);
-    options.env.push(("BOWLINE_TRANSPORTS".into(), "self,shm".into()));
-    for collective in
-        ["BCAST", "GATHER", "ALLGATHER", "ALLTOALL", "REDUCE", "ALLREDUCE", "REDUCE_SCATTER"]
-    {
-        options.env.push((format!("BOWLINE_{collective}").into(), "staged".into()));
-    }
-    options.on_failure = OnFailure::Continue;
-    options.timeout = Some(Duration::from_secs(60));
-    let report = run(&options).map_err(|error| error.to_string())?;
-    for (rank, end) in report.ends.iter().enumerate() {
-        if end.is_failure() != (rank >= 2) {
-            return Err(format!(
-                "seed {seed}: rank {rank} ended otherwise than it should: it {end}"
-            ));
-        }
-    }
-    match report.code {
-        137 => Ok(()),
-        code => Err(format!("seed {seed}: the job's code is {code}, that of a killed rank is 137")),
-    }
+/// Runs a job of some rounds, in each of which one rank dies.
+fn launch(
+    len: usize,
+    seed: u64,
+    first: usize,
+    rounds: usize,
+    survivors: usize,
+) -> Result<(), String> {
+    let staged = [
+        "BOWLINE_BARRIER",
+        "BOWLINE_BCAST",
+        "BOWLINE_GATHER",
+        "BOWLINE_ALLGATHER",
+        "BOWLINE_ALLTOALL",
+        "BOWLINE_REDUCE",
+        "BOWLINE_ALLREDUCE",
+        "BOWLINE_REDUCE_SCATTER",
+    ];
+    let mut settings = vec![("BOWLINE_TRANSPORTS", "self,shm")];
+    settings.extend(staged.map(|collective| (collective, "staged")));
+    let name = format!("shared::{len}::{seed}::{first}::{rounds}");
+    let dies = |rank| rank >= survivors as i32;
+    launch_with_deaths((survivors + rounds) as u32, name, &settings, dies)
+        .map_err(|why| format!("seed {seed}, round {first}: {why}"))
 }

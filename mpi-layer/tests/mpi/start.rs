@@ -62,6 +62,27 @@ pub(crate) fn both_ways_with(size: usize, settings: &[(&str, &str)], body: impl 
     }
 }
 
+/// What a rank says that dies in [`ranks_with_death`].
+pub(crate) const DEATH: &str = "dies on purpose";
+
+/// [`ranks`] of which one ends by a panic that says [`DEATH`]. A panic of another one fails the test.
+pub(crate) fn ranks_with_death(size: usize, victim: usize, body: impl Fn(&World) + Sync) {
+    let config = config(&[]);
+    let collectives = |_| CollOptions::from_config(&config).expect("settings of collectives");
+    let ends = ends_of(size, size > 2, &config, collectives, body);
+    for (rank, end) in ends.into_iter().enumerate() {
+        match end {
+            Err(panic) if rank == victim => {
+                let text = panic.downcast_ref::<String>().map(String::as_str);
+                let text = text.or(panic.downcast_ref::<&str>().copied());
+                assert_eq!(text, Some(DEATH), "the victim ended otherwise");
+            }
+            Err(panic) => std::panic::resume_unwind(panic),
+            Ok(()) => assert_ne!(rank, victim, "the victim lives"),
+        }
+    }
+}
+
 fn ranks_sharing<R: Send>(
     size: usize,
     shared: bool,
@@ -134,6 +155,18 @@ fn ranks_asking<R: Send>(
     collectives: impl Fn(u32) -> CollOptions + Sync,
     body: impl Fn(&World) -> R + Sync,
 ) -> Vec<R> {
+    let ends = ends_of(size, shared, config, collectives, body).into_iter();
+    ends.map(|end| end.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+}
+
+/// How each rank ends, in order of rank.
+fn ends_of<R: Send>(
+    size: usize,
+    shared: bool,
+    config: &Config,
+    collectives: impl Fn(u32) -> CollOptions + Sync,
+    body: impl Fn(&World) -> R + Sync,
+) -> Vec<std::thread::Result<R>> {
     let spec = JobSpec {
         job_id: 1,
         ranks: size as u32,
@@ -144,7 +177,7 @@ fn ranks_asking<R: Send>(
     let addresses = Arc::new(Mutex::new(vec![Vec::new(); size]));
     let published = Barrier::new(size);
     let watchdog = Watchdog::start();
-    let results = std::thread::scope(|scope| {
+    let ends = std::thread::scope(|scope| {
         let start = |rank: u32| {
             let (job, addresses) = (job.clone(), Arc::clone(&addresses));
             let (published, collectives, body) = (&published, &collectives, &body);
@@ -181,12 +214,10 @@ fn ranks_asking<R: Send>(
             }
         };
         let threads: Vec<_> = (0..size as u32).map(|rank| scope.spawn(start(rank))).collect();
-        let results: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
-        let rethrow = |panic| std::panic::resume_unwind(panic);
-        results.into_iter().map(|result| result.unwrap_or_else(rethrow)).collect()
+        threads.into_iter().map(|thread| thread.join()).collect()
     });
     drop(watchdog);
-    results
+    ends
 }
 
 /// Tells the others when this rank panics, so that they do not wait for it.

@@ -68,11 +68,10 @@ pub fn allreduce(
 pub fn allgather(size: u32, how: Allgather, len: usize, in_place: bool) -> Result<Proof, Flaw> {
     let blocks = Even { space: Space::Output, len };
     let total = len * size as usize;
-    let steps = record(size, |plan, place| {
-        let own = if in_place { blocks.span(place.rank) } else { Span::input(len) };
+    let scratch = allgather::scratch(how, total);
+    any_allgather(size, in_place, total, &blocks, scratch, |plan, place, own| {
         allgather::run(plan, place, how, own, blocks)
-    })?;
-    any_allgather(steps, total, allgather::scratch(how, total), &blocks, in_place)
+    })
 }
 
 /// Gathers of blocks of `len` bytes.
@@ -81,10 +80,10 @@ pub fn allgather(size: u32, how: Allgather, len: usize, in_place: bool) -> Resul
 /// The first [`Flaw`].
 pub fn gather(size: u32, how: Gather, root: u32, len: usize) -> Result<Proof, Flaw> {
     let blocks = Even { space: Space::Output, len };
-    let steps =
-        record(size, |plan, place| gather::run(plan, place, how, root, Span::input(len), blocks))?;
-    let scratch = |_| gather::scratch(how, size, len);
-    any_gather(steps, (root, false), len * size as usize, &blocks, scratch)
+    let (total, scratch) = (len * size as usize, |_| gather::scratch(how, size, len));
+    any_gather(size, (root, false), total, &blocks, scratch, |plan, place, own| {
+        gather::run(plan, place, how, root, own, blocks)
+    })
 }
 
 /// Reductions of vectors that are cut at these offsets, of which there is one more than ranks. In the order of ranks

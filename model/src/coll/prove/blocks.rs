@@ -8,13 +8,10 @@ use super::*;
 /// The first [`Flaw`].
 pub fn gather(size: u32, how: Tree, root: u32, len: usize, in_place: bool) -> Result<Proof, Flaw> {
     let blocks = Even { space: Space::Output, len };
-    let plan = |plan: &mut Recorder<_>, place: Place| {
-        let own = own_or_input(place.rank, &blocks, in_place && place.rank == root);
+    let (total, scratch) = (len * size as usize, |_| gather::scratch(how, size, len));
+    any_gather(size, (root, in_place), total, &blocks, scratch, |plan, place, own| {
         gather::even(plan, place, how, root, own, blocks)
-    };
-    let total = len * size as usize;
-    let scratch = |_| gather::scratch(how, size, len);
-    any_gather(record(size, plan)?, (root, in_place), total, &blocks, scratch)
+    })
 }
 
 /// Gathers of blocks that the user placed in `total` bytes.
@@ -28,16 +25,19 @@ pub fn gatherv(
     in_place: bool,
 ) -> Result<Proof, Flaw> {
     let size = blocks.counts.len() as u32;
-    let plan = |plan: &mut Recorder<_>, place: Place| {
-        let own = own_or_input(place.rank, blocks, in_place && place.rank == root);
-        gather::linear(plan, place, root, own, blocks)
-    };
-    any_gather(record(size, plan)?, (root, in_place), total, blocks, |_| 0)
+    any_gather(
+        size,
+        (root, in_place),
+        total,
+        blocks,
+        |_| 0,
+        |plan, place, own| gather::linear(plan, place, root, own, blocks),
+    )
 }
 
-/// Where a rank has its own block: in place among those of all, or else in its input.
-pub(super) fn own_or_input(rank: u32, blocks: &impl Blocks, in_place: bool) -> Span {
-    if in_place { blocks.span(rank) } else { Span::input(blocks.len(rank)) }
+/// Where a rank has its own block: in place among those of all, or else alone in a space.
+fn own_block(rank: u32, blocks: &impl Blocks, in_place: bool, space: Space) -> Span {
+    if in_place { blocks.span(rank) } else { Span::new(space, 0, blocks.len(rank)) }
 }
 
 /// The buffers of a rank that has its own block there, with an output of `total` bytes.
@@ -82,14 +82,19 @@ pub(super) fn elements(size: u32, blocks: &impl Blocks) -> Vec<u64> {
     (0..size).scan(0, next).collect()
 }
 
+/// Gathers into `total` bytes. The algorithm is given where a rank has its own block.
 pub(crate) fn any_gather(
-    steps: Vec<Steps>,
+    size: u32,
     (root, in_place): (u32, bool),
     total: usize,
     blocks: &impl Blocks,
     scratch: impl Fn(u32) -> usize,
+    algorithm: impl Fn(&mut Recorder<Infallible>, Place, Span) -> Result<(), Infallible>,
 ) -> Result<Proof, Flaw> {
-    let size = steps.len() as u32;
+    let steps = record(size, |plan, place| {
+        let in_place = in_place && place.rank == root;
+        algorithm(plan, place, own_block(place.rank, blocks, in_place, Space::Input))
+    })?;
     let elements = elements(size, blocks);
     let outcome = follow(steps, |rank, _| {
         let is_root = rank == root;
@@ -117,13 +122,10 @@ pub(super) fn expect_blocks(
 /// The first [`Flaw`].
 pub fn scatter(size: u32, how: Tree, root: u32, len: usize, in_place: bool) -> Result<Proof, Flaw> {
     let blocks = Even { space: Space::Input, len };
-    let plan = |plan: &mut Recorder<_>, place: Place| {
-        let own = own_or_output(place.rank, &blocks, in_place && place.rank == root);
+    let (total, scratch) = (len * size as usize, |_| scatter::scratch(how, size, len));
+    any_scatter(size, (root, in_place), total, &blocks, scratch, |plan, place, own| {
         scatter::even(plan, place, how, root, blocks, own)
-    };
-    let total = len * size as usize;
-    let scratch = |_| scatter::scratch(how, size, len);
-    any_scatter(record(size, plan)?, (root, in_place), total, &blocks, scratch)
+    })
 }
 
 /// Scatters of blocks that the user placed in `total` bytes.
@@ -137,28 +139,31 @@ pub fn scatterv(
     in_place: bool,
 ) -> Result<Proof, Flaw> {
     let size = blocks.counts.len() as u32;
-    let plan = |plan: &mut Recorder<_>, place: Place| {
-        let own = own_or_output(place.rank, blocks, in_place && place.rank == root);
-        scatter::linear(plan, place, root, blocks, own)
-    };
-    any_scatter(record(size, plan)?, (root, in_place), total, blocks, |_| 0)
+    any_scatter(
+        size,
+        (root, in_place),
+        total,
+        blocks,
+        |_| 0,
+        |plan, place, own| scatter::linear(plan, place, root, blocks, own),
+    )
 }
 
-/// Where a rank gets its own block: in place where it is among those of all, or else in its output.
-pub(super) fn own_or_output(rank: u32, blocks: &impl Blocks, in_place: bool) -> Span {
-    if in_place { blocks.span(rank) } else { Span::output(blocks.len(rank)) }
-}
-
+/// Scatters from `total` bytes. The algorithm is given where a rank gets its own block.
 pub(super) fn any_scatter(
-    steps: Vec<Steps>,
+    size: u32,
     (root, in_place): (u32, bool),
     total: usize,
     blocks: &impl Blocks,
     scratch: impl Fn(u32) -> usize,
+    algorithm: impl Fn(&mut Recorder<Infallible>, Place, Span) -> Result<(), Infallible>,
 ) -> Result<Proof, Flaw> {
-    let size = steps.len() as u32;
-    let elements = elements(size, blocks);
     let gets = |rank: u32| !(in_place && rank == root);
+    let steps = record(size, |plan, place| {
+        let in_place = !gets(place.rank);
+        algorithm(plan, place, own_block(place.rank, blocks, in_place, Space::Output))
+    })?;
+    let elements = elements(size, blocks);
     let outcome = follow(steps, |rank, _| Spaces {
         input: match rank == root {
             true => placed(total, size, blocks, |rank| elements[rank as usize]),
@@ -179,12 +184,11 @@ pub(super) fn any_scatter(
 /// The first [`Flaw`].
 pub fn allgather(size: u32, how: Allgather, len: usize, in_place: bool) -> Result<Proof, Flaw> {
     let blocks = Even { space: Space::Output, len };
-    let plan = |plan: &mut Recorder<_>, place: Place| {
-        let own = own_or_input(place.rank, &blocks, in_place);
-        allgather::even(plan, place, how, own, blocks)
-    };
     let total = len * size as usize;
-    any_allgather(record(size, plan)?, total, allgather::scratch(how, total), &blocks, in_place)
+    let scratch = allgather::scratch(how, total);
+    any_allgather(size, in_place, total, &blocks, scratch, |plan, place, own| {
+        allgather::even(plan, place, how, own, blocks)
+    })
 }
 
 /// Allgathers of blocks that the user placed in `total` bytes.
@@ -192,22 +196,24 @@ pub fn allgather(size: u32, how: Allgather, len: usize, in_place: bool) -> Resul
 /// # Errors
 /// The first [`Flaw`].
 pub fn allgatherv(blocks: &Placed<'_>, how: Allgather, total: usize) -> Result<Proof, Flaw> {
-    let size = blocks.counts.len() as u32;
-    let own = |rank| Span::input(blocks.len(rank));
-    let plan = |plan: &mut Recorder<_>, place: Place| {
-        allgather::any(plan, place, how, own(place.rank), blocks)
-    };
-    any_allgather(record(size, plan)?, total, allgather::scratch(how, total), blocks, false)
+    let (size, scratch) = (blocks.counts.len() as u32, allgather::scratch(how, total));
+    any_allgather(size, false, total, blocks, scratch, |plan, place, own| {
+        allgather::any(plan, place, how, own, blocks)
+    })
 }
 
+/// Allgathers into `total` bytes. The algorithm is given where a rank has its own block.
 pub(crate) fn any_allgather(
-    steps: Vec<Steps>,
-    total: usize,
-    scratch: usize,
-    blocks: &impl Blocks,
+    size: u32,
     in_place: bool,
+    total: usize,
+    blocks: &impl Blocks,
+    scratch: usize,
+    algorithm: impl Fn(&mut Recorder<Infallible>, Place, Span) -> Result<(), Infallible>,
 ) -> Result<Proof, Flaw> {
-    let size = steps.len() as u32;
+    let steps = record(size, |plan, place| {
+        algorithm(plan, place, own_block(place.rank, blocks, in_place, Space::Input))
+    })?;
     let elements = elements(size, blocks);
     let outcome = follow(steps, |rank, _| {
         let own = (blocks.span(rank), elements[rank as usize]);

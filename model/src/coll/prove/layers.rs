@@ -101,13 +101,11 @@ pub fn allgather(
     in_place: bool,
 ) -> Result<Proof, Flaw> {
     let blocks = Even { space: Space::Output, len };
-    let plan = |plan: &mut Recorder<_>, place: Place| {
-        let own = own_or_input(place.rank, &blocks, in_place);
-        layers::allgather(plan, place, nodes, how, own, blocks)
-    };
     let total = len * size as usize;
     let scratch = layers::allgather_scratch(how, total);
-    any_allgather(record(size, plan)?, total, scratch, &blocks, in_place)
+    any_allgather(size, in_place, total, &blocks, scratch, |plan, place, own| {
+        layers::allgather(plan, place, nodes, how, own, blocks)
+    })
 }
 
 /// Reductions whose result is scattered, with blocks that `offsets` has, in the order of ranks where the algorithm among
@@ -144,12 +142,11 @@ pub fn gather(
     in_place: bool,
 ) -> Result<Proof, Flaw> {
     let blocks = Even { space: Space::Output, len };
-    let plan = |plan: &mut Recorder<_>, place: Place| {
-        let own = own_or_input(place.rank, &blocks, in_place && place.rank == root);
-        layers::gather(plan, place, nodes, how, root, own, blocks)
-    };
     let scratch = |rank| layers::trees_scratch(nodes, how, Place { rank, size }, root, len);
-    any_gather(record(size, plan)?, (root, in_place), len * size as usize, &blocks, scratch)
+    let total = len * size as usize;
+    any_gather(size, (root, in_place), total, &blocks, scratch, |plan, place, own| {
+        layers::gather(plan, place, nodes, how, root, own, blocks)
+    })
 }
 
 /// Scatters of blocks of `len` bytes each. In place, the root's block stays in its input, which no step may write: that
@@ -166,12 +163,11 @@ pub fn scatter(
     in_place: bool,
 ) -> Result<Proof, Flaw> {
     let blocks = Even { space: Space::Input, len };
-    let plan = |plan: &mut Recorder<_>, place: Place| {
-        let own = own_or_output(place.rank, &blocks, in_place && place.rank == root);
-        layers::scatter(plan, place, nodes, how, root, blocks, own)
-    };
     let scratch = |rank| layers::trees_scratch(nodes, how, Place { rank, size }, root, len);
-    any_scatter(record(size, plan)?, (root, in_place), len * size as usize, &blocks, scratch)
+    let total = len * size as usize;
+    any_scatter(size, (root, in_place), total, &blocks, scratch, |plan, place, own| {
+        layers::scatter(plan, place, nodes, how, root, blocks, own)
+    })
 }
 
 /// All-to-alls of blocks of `len` bytes each, with so many partners among nodes.

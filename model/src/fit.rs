@@ -43,7 +43,7 @@ pub const PUBLISHED: [(u64, f64, f64); 7] = [
     derive(serde::Serialize, serde::Deserialize),
     serde(deny_unknown_fields)
 )]
-#[expect(clippy::exhaustive_structs, reason = "whoever measures makes them")]
+#[expect(clippy::exhaustive_structs, reason = "callers that measure make them")]
 pub struct Samples {
     /// Multicasts, one entry for each pair of size and width.
     pub multicasts: Vec<Multicast>,
@@ -58,7 +58,7 @@ pub struct Samples {
     derive(serde::Serialize, serde::Deserialize),
     serde(deny_unknown_fields)
 )]
-#[expect(clippy::exhaustive_structs, reason = "whoever measures makes them")]
+#[expect(clippy::exhaustive_structs, reason = "callers that measure make them")]
 pub struct Multicast {
     /// Bytes of a message.
     pub size: u64,
@@ -77,7 +77,7 @@ pub struct Multicast {
     derive(serde::Serialize, serde::Deserialize),
     serde(deny_unknown_fields)
 )]
-#[expect(clippy::exhaustive_structs, reason = "whoever measures makes them")]
+#[expect(clippy::exhaustive_structs, reason = "callers that measure make them")]
 pub struct PingPong {
     /// Bytes of a message.
     pub size: u64,

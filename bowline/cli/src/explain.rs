@@ -11,7 +11,7 @@ use std::fmt::Write;
 use std::process::ExitCode;
 
 use crate::collective::{Class, Collective};
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, bail, ensure};
 use bowline::ucp::matching::EngineKind;
 use bowline::ucp::proto::Op;
 use bowline::ucp::{LaneReport, SpaceOptions, Worker};
@@ -49,7 +49,7 @@ pub(crate) struct Args {
           value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
     ranks: u32,
     /// Tell of a collective instead: its algorithms, with what each is expected to take.
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["peer", "op", "send"])]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["rank", "peer", "op", "send"])]
     collective: Option<Collective>,
     /// Bytes of a collective's vectors, or of a block where each rank has one.
     // The path keeps clap from taking the list for an option that is given several times.
@@ -64,13 +64,13 @@ pub(crate) struct Args {
           value_parser = clap::value_parser!(u32).range(1..))]
     nodes: u32,
     /// The class of a reduction's operation: predefined on numbers with vector instructions, on pairs of a value and a
-    /// location, on other floating-point numbers (long double, 2 or 16 bytes), or a function of the program's.
-    #[arg(long, value_enum, requires = "collective", default_value_t = Class::Vector)]
-    class: Class,
-    /// Bytes of an element of a reduction.
-    #[arg(long, value_name = "BYTES", requires = "collective", default_value_t = 8,
-          value_parser = clap::value_parser!(u32).range(1..))]
-    width: u32,
+    /// location, on other floating-point numbers (long double, 2 or 16 bytes), or a function of the program's [default:
+    /// vector].
+    #[arg(long, value_enum, requires = "collective")]
+    class: Option<Class>,
+    /// Bytes of an element of a reduction [default: 8].
+    #[arg(long, value_name = "BYTES", requires = "collective", value_parser = clap::value_parser!(u32).range(1..))]
+    width: Option<u32>,
     /// The operation of a reduction is not commutative.
     #[arg(long, requires = "collective")]
     ordered: bool,
@@ -92,6 +92,23 @@ pub(crate) struct Args {
     /// Print JSON.
     #[arg(long)]
     json: bool,
+}
+
+impl Args {
+    /// What a collective combines.
+    ///
+    /// # Errors
+    /// When it combines nothing, and an option says what.
+    fn operands(&self, name: Collective) -> anyhow::Result<Operands> {
+        let (class, width) = (self.class.map(|_| "--class"), self.width.map(|_| "--width"));
+        let given = class.or(width).or(self.ordered.then_some("--ordered"));
+        if let Some(option) = given.filter(|_| !name.reduces()) {
+            bail!("{option}: this collective has no operation; leave it out");
+        }
+        let class = self.class.unwrap_or(Class::Vector);
+        let width = self.width.unwrap_or(8);
+        Ok(Operands::new(!self.ordered, class.into(), width as usize))
+    }
 }
 
 /// Ranks that are started at most.
@@ -182,8 +199,7 @@ pub(crate) fn main(args: &Args, as_rank: bool) -> anyhow::Result<ExitCode> {
             nodes <= ranks,
             "--nodes {nodes}: there are {ranks} ranks, at least one on each node"
         );
-        let operands = Operands::new(!args.ordered, args.class.into(), args.width as usize);
-        let of = (name, operands);
+        let of = (name, args.operands(name)?);
         let report = collective::report(&config, of, (ranks, nodes), args.share, &args.size)?;
         match args.json {
             true => output::print_json(&report)?,

@@ -275,6 +275,7 @@ impl Common {
             timeline::format(path)?;
             timeline::check(ranks)?;
         }
+        self.timeline.iter().chain(&self.tasks).try_for_each(|path| timeline::check_place(path))?;
         let plan = self.network.plan(ranks)?;
         let mut recorder = Recorder::default();
         let wanted = !self.timeline.is_empty() || self.tasks.is_some();

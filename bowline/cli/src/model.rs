@@ -153,6 +153,12 @@ impl Transport {
 /// Longest message that is multicast.
 const LONGEST: usize = 64 << 20;
 
+/// Most bytes of the messages that all ranks have room for.
+const MOST_BYTES: usize = 4 << 30;
+
+/// Most multicasts that are timed: two times of 8 bytes are kept of each.
+const MOST_TIMES: usize = 50_000_000;
+
 /// Measures and fits.
 ///
 /// # Errors
@@ -237,6 +243,21 @@ impl Fit {
             ensure!(size > 0, "--size 0: a put of nothing is no message; sizes begin with 1");
             ensure!(size <= LONGEST, "--size {size}: multicasts have up to {LONGEST} bytes");
         }
+        let Plan { sizes, ranks, reps, .. } = self.plan();
+        let ranks = ranks as usize;
+        let longest = sizes.last().copied().unwrap_or(0);
+        ensure!(
+            longest * ranks <= MOST_BYTES,
+            "--size {longest} and {ranks} ranks, each with room for a message, are {} bytes; {MOST_BYTES} are possible",
+            longest * ranks
+        );
+        let times = sizes.len() * (ranks - 1) * reps;
+        ensure!(
+            times <= MOST_TIMES,
+            "--reps {reps}: with {} sizes and {} widths {times} multicasts would be timed; {MOST_TIMES} are possible",
+            sizes.len(),
+            ranks - 1
+        );
         let sim = self.transport == Transport::Sim;
         ensure!(!(sim && self.keep), "no job runs on --transport sim; leave out --keep");
         ensure!(sim || self.network.is_none(), "--network describes --transport sim");
@@ -361,6 +382,8 @@ mod tests {
         for wrong in [
             "--size 0",
             "--size 1g",
+            "--size 64m -n 1025",
+            "--reps 1000000 -n 1025",
             "--network 2,1",
             "--transport sim --threads",
             "--transport sim --keep",

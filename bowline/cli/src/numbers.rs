@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+/// The longest size, a terabyte.
+const LONGEST: usize = 1 << 40;
+
 /// Reads a size in bytes: digits and perhaps `k`, `m` or `g` (powers of 1024).
 ///
 /// # Errors
@@ -19,7 +22,10 @@ pub(crate) fn size(text: &str) -> Result<usize, String> {
     let number: usize = digits
         .parse()
         .map_err(|_| format!("`{text}` is no number of bytes, such as 8, 64k or 4m"))?;
-    number.checked_mul(1 << shift).ok_or_else(|| format!("`{text}` is beyond the address space"))
+    let bytes = number.checked_mul(1 << shift).filter(|bytes| *bytes <= LONGEST);
+    bytes.ok_or_else(|| {
+        format!("`{text}` is more than a terabyte (1024g), the most that is possible")
+    })
 }
 
 /// Reads sizes: `8`, `8,4k,1m`, or `8..64k` for 8 and its doubles up to 64k.
@@ -91,7 +97,10 @@ mod tests {
         assert!(sizes("8q").unwrap_err().contains("unit"));
         assert!(sizes("0..8").is_err());
         assert!(sizes("16..8").is_err());
-        assert!(size("99999999999g").unwrap_err().contains("address space"));
+        assert_eq!(size("1024g"), Ok(1 << 40));
+        for long in ["1025g", "99999999999g"] {
+            assert!(size(long).unwrap_err().contains("terabyte"), "{long}");
+        }
     }
 
     #[test]

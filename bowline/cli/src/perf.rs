@@ -335,7 +335,7 @@ mod tests {
             "death_recv --threads",
             "death_bulk --size 8",
             "death_bulk --transport self",
-            "mpi_lat --size 1048576g",
+            "mpi_lat --size 1024g",
         ] {
             assert!(args(wrong).check().is_err(), "{wrong}");
         }

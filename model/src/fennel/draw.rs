@@ -1,5 +1,5 @@
 //! Timelines of a run: a row for each process, a bar for each task, a line for each message. What is drawn is a list of
-//! shapes, which is written as SVG here; whoever draws pixels takes the same list.
+//! shapes, which is written as SVG here; a program that draws pixels takes the same list.
 
 use std::fmt::Write;
 

@@ -5,7 +5,7 @@
 //!   2-1   of two ranks, one gives its value to the other and takes no further part
 //!   3-2   of three ranks, one gives its value to both others, which exchange theirs in the same stage
 //! ```
-//! Whoever was eliminated is sent the result in the last stage. Values stay in the order of ranks.
+//! A rank that was eliminated is sent the result in the last stage. Values stay in the order of ranks.
 
 use crate::stages::{Operand, Stage};
 
@@ -112,13 +112,13 @@ fn first(mut stages: Ranks, ranks: u32) -> Vec<Vec<Stage>> {
     going.extend(others);
     let mut apart = 1;
     while apart < power as usize {
-        let mut whoever = (0..going.len())
+        let mut lower = (0..going.len())
             .filter(|place| place & apart == 0 && (apart > 1 || *place >= exchanged))
             .peekable();
-        if whoever.peek().is_some() {
+        if lower.peek().is_some() {
             stages.begin();
         }
-        for place in whoever {
+        for place in lower {
             stages.exchange(going[place], going[place + apart]);
         }
         apart *= 2;

@@ -26,6 +26,9 @@ pub const VERSION: u32 = 1;
 /// The most processes that a file may have: each takes memory, named or not.
 pub const PROCESSES: u32 = 1 << 24;
 
+/// The most bytes of a task, a terabyte.
+const BYTES: usize = 1 << 40;
+
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -124,7 +127,11 @@ impl std::fmt::Display for FileError {
             Self::Damaged { why } => write!(out, "this program cannot be read: {why}"),
             Self::Foreign => write!(out, "this is no program: its `format` is not `{FORMAT}`"),
             Self::Version { found } => {
-                write!(out, "this program has version {found}, and version {VERSION} is known")
+                write!(
+                    out,
+                    "this program has version {found}, and version {VERSION} is known: write it anew, or use the \
+                     program that knows it"
+                )
             }
             Self::Processes { found } => {
                 write!(out, "this program has {found} processes; {PROCESSES} are possible")
@@ -164,6 +171,9 @@ pub fn read(text: &[u8]) -> Result<Program, FileError> {
                 return Err(wrong(format!("there is no process {named}")));
             }
         }
+        if let Some(bytes) = bytes(act).filter(|bytes| *bytes > BYTES) {
+            return Err(wrong(format!("{bytes} bytes are more than a terabyte")));
+        }
         if let Act::Sleep(time) = act
             && !(time.is_finite() && time >= 0.0)
         {
@@ -183,6 +193,18 @@ pub fn read(text: &[u8]) -> Result<Program, FileError> {
         }
     }
     Ok(program)
+}
+
+/// The bytes of a task.
+const fn bytes(act: Act) -> Option<usize> {
+    match act {
+        Act::Compute(bytes)
+        | Act::Copy(bytes)
+        | Act::Put { bytes, .. }
+        | Act::Send { bytes, .. }
+        | Act::Get { bytes, .. } => Some(bytes),
+        Act::Start | Act::Proxy | Act::Sleep(_) | Act::Recv { .. } => None,
+    }
 }
 
 /// The program as text, which [`read`] reads.

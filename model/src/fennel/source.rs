@@ -191,7 +191,7 @@ impl Plan for Walk<'_> {
     }
 
     fn copy(&mut self, from: Span, into: Span) {
-        // Whoever stopped at a copy is not asked again: the next send, receive or wait ends the algorithm.
+        // An algorithm that stopped at a copy is not asked again: the next send, receive or wait ends the algorithm.
         let _ = self.step(Step::Copy { from, into });
     }
 

@@ -1,4 +1,4 @@
-//! The file that keeps fits, for whoever chooses algorithms later: JSON, with a version, by site and transport.
+//! The file that keeps fits, for those who choose algorithms later: JSON, with a version, by site and transport.
 //!
 //! ```json
 //! {"format": "bowline model", "version": 1, "entries": [

@@ -201,6 +201,10 @@ fn once(
         Job::Graph(program) => machine.run_late(program, &late, &mut instruments)?,
         Job::Steps(source) => machine.run_steps_late(&**source, &late, &mut instruments)?.end(),
     };
+    ensure!(
+        end.is_finite(),
+        "the times of this run add up to more than can be counted; take shorter ones"
+    );
     let part = |busy: &f64| if end > 0.0 { busy / end } else { 0.0 };
     let parts: Vec<f64> = busy.busy().iter().map(part).collect();
     Ok(Once {

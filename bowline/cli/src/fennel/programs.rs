@@ -117,6 +117,8 @@ pub(super) fn stated(
 const WAITS: usize = 64;
 /// Steps, 16 bytes each, that are written down at most.
 const STEPS: usize = 1 << 27;
+/// Steps of all ranks that are stated again and again, at most: some hours.
+const STATED_STEPS: usize = 1 << 36;
 
 fn kept(source: impl Source + 'static) -> Result<Box<dyn Source>> {
     let ranks = source.ranks();
@@ -124,9 +126,14 @@ fn kept(source: impl Source + 'static) -> Result<Box<dyn Source>> {
     source.steps(ranks / 2, 0, &mut |step| {
         waits += usize::from(step == Step::Wait);
         steps += 1;
-        true
+        steps <= STEPS
     });
-    if waits <= WAITS {
+    if waits <= WAITS && steps <= STEPS {
+        ensure!(
+            steps.saturating_mul(ranks as usize) <= STATED_STEPS,
+            "this algorithm has about {steps} steps on each of {ranks} ranks, which would take days; take fewer ranks, or \
+             another algorithm"
+        );
         return Ok(Box::new(source));
     }
     ensure!(

@@ -9,7 +9,7 @@ use bowline_model::coll::plan::{Space, Span};
 use bowline_model::coll::price::{Costs, Crew, JobCosts, Prices, Way};
 use bowline_model::coll::reduce_scatter;
 use bowline_model::fennel::job::{
-    Collective as Call, Counts, Job as Recorded, Lengths, RankRecord, Row,
+    Collective as Call, Counts, Job as Recorded, JobError, Lengths, RankRecord, Row,
 };
 use bowline_model::fennel::source::Source;
 use serde::Serialize;
@@ -45,8 +45,8 @@ pub(super) struct Record {
 pub(super) fn read(files: &[PathBuf]) -> Result<(Recorded, Record)> {
     let one = |path: &PathBuf| {
         let name = || path.display().to_string();
-        let text =
-            std::fs::read_to_string(path).with_context(|| format!("cannot read {}", name()))?;
+        let text = std::fs::read(path).with_context(|| format!("cannot read {}", name()))?;
+        let text = String::from_utf8(text).map_err(|_| JobError::Foreign).with_context(name)?;
         RankRecord::parse(&text).with_context(name)
     };
     let mut job = Recorded::new(files.iter().map(one).collect::<Result<_>>()?)?;
@@ -78,25 +78,56 @@ pub(super) fn job(
     as_recorded: bool,
     costs: impl Fn(usize) -> Costs,
 ) -> Result<(Job, BTreeMap<String, u64>)> {
-    let mut otherwise = BTreeMap::new();
+    let (mut otherwise, mut all) = (BTreeMap::new(), 0);
     let mut of_call = |call: &Call| {
-        let costs = costs(call.bytes);
-        if as_recorded {
-            let how = call.how.as_deref();
-            // A record does not say whether the order of operands counted.
-            let mut as_it_was = how
-                .into_iter()
-                .flat_map(|how| [false, true].map(|ordered| steps(call, &costs, (how, ordered))));
-            if let Some(steps) = as_it_was.find_map(Result::ok) {
-                return Ok(steps);
-            }
-            let how = how.unwrap_or("what this version does not name");
-            *otherwise.entry(format!("{} by {how}", call.name)).or_default() += 1;
+        let source = source(call, &costs(call.bytes), as_recorded, &mut otherwise)?;
+        all += steps_of_all(&*source);
+        if all > STEPS {
+            return Err(format!(
+                "{} of {} bytes: up to it the job has more steps than the {STEPS} that can be kept; without --as-recorded, or \
+                 with another --network, its collectives may have fewer",
+                call.name, call.bytes
+            ));
         }
-        steps(call, &costs, ("auto", false)).map_err(|error| format!("{}: {error:#}", call.name))
+        Ok(source)
     };
     let job = Job::Graph(recorded.program(&mut of_call)?);
     Ok((job, otherwise))
+}
+
+/// Steps of a job's collectives that are kept, at most; each takes some 80 bytes.
+const STEPS: usize = 1 << 25;
+
+/// About how many steps all ranks of a collective have, counted as far as they can be kept.
+fn steps_of_all(source: &dyn Source) -> usize {
+    let (ranks, mut steps) = (source.ranks(), 0_usize);
+    source.steps(ranks / 2, 0, &mut |_| {
+        steps += 1;
+        steps <= STEPS
+    });
+    steps.saturating_mul(ranks as usize)
+}
+
+/// The steps of a call; what it cannot go by although it did is counted.
+fn source(
+    call: &Call,
+    costs: &Costs,
+    as_recorded: bool,
+    otherwise: &mut BTreeMap<String, u64>,
+) -> Result<Box<dyn Source>, String> {
+    if as_recorded {
+        let how = call.how.as_deref();
+        // A record does not say whether the order of operands counted.
+        let mut as_it_was = how
+            .into_iter()
+            .flat_map(|how| [false, true].map(|ordered| steps(call, costs, (how, ordered))));
+        if let Some(steps) = as_it_was.find_map(Result::ok) {
+            return Ok(steps);
+        }
+        let how = how.unwrap_or("what this version does not name");
+        *otherwise.entry(format!("{} by {how}", call.name)).or_default() += 1;
+    }
+    steps(call, costs, ("auto", false)).map_err(|error| format!("{}: {error:#}", call.name))
 }
 
 /// Where blocks of recorded lengths lie.
@@ -285,5 +316,27 @@ impl Record {
             );
         }
         text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bowline_model::coll::barrier;
+    use bowline_model::coll::forms::Barrier;
+
+    #[test]
+    fn steps_are_counted_as_far_as_they_can_be_kept() {
+        let job = |rounds: usize| {
+            let job = stated(4, move |plan, place| {
+                (0..rounds).try_for_each(|_| barrier::run(plan, place, Barrier::Dissemination))
+            });
+            match job.unwrap() {
+                Job::Steps(source) => steps_of_all(&*source),
+                Job::Graph(_) => unreachable!("it is stated"),
+            }
+        };
+        // Two stages, in each of which a rank sends, receives and waits.
+        assert_eq!((job(1), job(10)), (4 * 6, 4 * 60));
     }
 }

@@ -36,6 +36,21 @@ pub(super) fn format(path: &Path) -> Result<Format> {
     }
 }
 
+/// Finds out whether a file has a directory, before anything is run.
+///
+/// # Errors
+/// When it has none.
+pub(super) fn check_place(path: &Path) -> Result<()> {
+    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
+    let missing = directory.filter(|directory| !directory.is_dir());
+    match missing {
+        Some(directory) => {
+            bail!("cannot write {}: there is no directory {}", path.display(), directory.display())
+        }
+        None => Ok(()),
+    }
+}
+
 /// Finds out whether so many ranks can be drawn, before anything is run.
 ///
 /// # Errors

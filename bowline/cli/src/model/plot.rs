@@ -108,6 +108,8 @@ macro_rules! chart {
             .light_line_style(WHITE)
             .x_desc($x)
             .y_desc($y)
+            .x_label_formatter(&plain)
+            .y_label_formatter(&plain)
             .label_style(("sans-serif", 13))
             .draw()?;
         chart
@@ -241,30 +243,32 @@ where
 {
     let points = fitted.by_size.as_ref().map_or(&[][..], |functions| functions.points());
     let positive = |of: fn(bowline_model::cost::Pipelining) -> f64| -> Vec<(f64, f64)> {
-        let all = points.iter().map(|&(n, cost)| ((n as f64).log2(), of(cost)));
-        all.filter(|point| point.1 > 0.0).map(|(n, value)| (n, value.log10())).collect()
+        let all = points.iter().map(|&(n, cost)| (n as f64, of(cost)));
+        all.filter(|point| point.0 > 0.0 && point.1 > 0.0).collect()
     };
     let series = [
         ("alpha_p", positive(|cost| cost.pipelining), OURS),
         ("alpha_r", positive(|cost| cost.required), SEEN),
     ];
     let all = || series.iter().flat_map(|(_, points, _)| points.iter());
-    let xs = range(all().map(|point| point.0), false);
-    let ys = range(all().map(|point| point.1), false);
+    let (xs, ys) = (ratios(all().map(|point| point.0)), ratios(all().map(|point| point.1)));
+    // The names of the curves stand in front of them.
+    let xs = xs.start * (xs.start / xs.end).powf(0.1)..xs.end;
     let title = format!("parameters by size, {} times", Statistic::Minimum.name());
     let mut chart = ChartBuilder::on(root)
         .caption(title, ("sans-serif", 17))
         .margin(10)
         .x_label_area_size(36)
         .y_label_area_size(86)
-        .build_cartesian_2d(xs, ys)?;
+        .build_cartesian_2d(xs.log_scale().base(2.0), ys.log_scale())?;
     chart
         .configure_mesh()
         .light_line_style(WHITE)
         .x_desc("bytes")
         .y_desc("ns")
-        .x_label_formatter(&|power| format!("{:.0}", power.exp2()))
-        .y_label_formatter(&|power| format!("{:.1}", 10_f64.powf(*power)))
+        .x_label_formatter(&plain)
+        .y_label_formatter(&plain)
+        .y_labels(6)
         .label_style(("sans-serif", 13))
         .draw()?;
     for (name, points, color) in series {
@@ -276,6 +280,24 @@ where
     }
     legend!(chart, SeriesLabelPosition::UpperLeft);
     Ok(())
+}
+
+/// From a little below the least of some values to a little above the greatest, by their ratio.
+fn ratios(values: impl Iterator<Item = f64>) -> Range<f64> {
+    let (mut low, mut high) = (f64::INFINITY, 0.0_f64);
+    for value in values.filter(|value| value.is_finite()) {
+        (low, high) = (low.min(value), high.max(value));
+    }
+    if low > high {
+        (low, high) = (1.0, 10.0);
+    }
+    low / 1.3..high * 1.3
+}
+
+/// A number with as many digits as it needs, three behind the point at most.
+fn plain(number: &f64) -> String {
+    // What is added makes 0 of -0.
+    format!("{}", (number * 1e3).round() / 1e3 + 0.0)
 }
 
 #[cfg(test)]
@@ -311,5 +333,12 @@ mod tests {
         assert!(around.contains(&5.0));
         let below = range([-1.0, 3.0].into_iter(), true);
         assert!(below.start < -1.0 && below.end > 3.0);
+        assert_eq!(ratios([].into_iter()), 1.0 / 1.3..13.0);
+        let beside = ratios([10.0, 200.0].into_iter());
+        assert!(beside.start < 10.0 && beside.start > 5.0 && beside.end > 200.0);
+        assert_eq!(
+            [0.25, 1024.0, 1.0 / 3.0].map(|number| plain(&number)),
+            ["0.25", "1024", "0.333"]
+        );
     }
 }

@@ -14,6 +14,9 @@ const FORMAT: &str = "bowline multicasts";
 /// Grows when the meaning of the file changes.
 const VERSION: u32 = 1;
 
+/// More ranks than any measurement has.
+const RANKS: u32 = 1 << 16;
+
 /// Samples, and where they are from. Times are nanoseconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -79,7 +82,8 @@ impl Recorded {
         );
         ensure!(
             head.version == Some(VERSION),
-            "it is of version {}, and this program reads version {VERSION}",
+            "it is of version {}, and this program reads version {VERSION}: measure again, or use the program that \
+             wrote it",
             head.version.map_or("none".to_owned(), |version| version.to_string())
         );
         let recorded: Self = serde_json::from_slice(bytes)?;
@@ -91,10 +95,11 @@ impl Recorded {
         }
         let clock = recorded.circumstances.clock_ns;
         ensure!(clock.is_finite() && clock >= 0.0, "the clock took {clock} ns");
-        ensure!(
-            recorded.samples.multicasts.iter().all(|multicast| multicast.width > 0),
-            "a multicast to nobody has no message"
-        );
+        ensure!(!recorded.samples.multicasts.is_empty(), "there is no multicast in it");
+        for multicast in &recorded.samples.multicasts {
+            ensure!(multicast.width > 0, "a multicast to nobody has no message");
+            ensure!(multicast.width < RANKS, "a multicast to {} others", multicast.width);
+        }
         Ok(recorded)
     }
 
@@ -174,10 +179,14 @@ pub(super) mod tests {
         assert!(refused("bowline multicasts", "a thesis").contains("its `format`"));
         assert!(refused("\"version\":1", "\"version\":9").contains("version 9"));
         assert!(refused("\"width\":1", "\"width\":0").contains("to nobody"));
+        assert!(refused("\"width\":1", "\"width\":4000000000").contains("4000000000 others"));
         assert!(refused("1280.0", "-1280.0").contains("is no time"));
         assert!(refused("\"reduce\"", "\"switch\"").contains("no operation"));
         assert!(refused("[160.0]", "[-1.0]").contains("a time of"));
         assert!(refused("\"ranks\"", "\"ranges\"").contains("ranges"));
         assert!(Recorded::parse(b"{}").is_err() && Recorded::parse(b"").is_err());
+        let none = serde_json::to_vec(&Recorded { samples: Samples::default(), ..example() });
+        let error = Recorded::parse(&none.unwrap()).unwrap_err();
+        assert!(error.to_string().contains("no multicast"), "{error}");
     }
 }

@@ -64,6 +64,20 @@ fn more_nodes_than_ranks_are_refused() {
 }
 
 #[test]
+fn options_that_mean_nothing_are_refused() {
+    for (line, code, wanted) in [
+        ("--collective bcast --class pairs", 1, "--class: this collective has no operation"),
+        ("--collective alltoall --width 4", 1, "--width: "),
+        ("--collective barrier --ordered", 1, "--ordered: "),
+        ("--collective bcast --rank 1", 2, "--rank"),
+        ("--width 4", 2, "--collective"),
+    ] {
+        let err = bowline(["explain"].into_iter().chain(line.split_whitespace())).failure(code);
+        assert!(err.contains(wanted), "{line}: {err}");
+    }
+}
+
+#[test]
 fn costs_are_assumed_where_nobody_has_fitted_them() {
     let told = told(&["allreduce", "-n", "16", "--size", "8,1m"], None);
     assert_eq!((&told["source"], &told["chosen_by"]), (&"assumed".into(), &"costs".into()));

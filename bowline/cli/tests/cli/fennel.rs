@@ -196,6 +196,8 @@ fn programs_of_files_run_and_what_was_run_is_drawn_and_written() {
     assert_eq!(computed["start_ns"], 600.0, "any of the two");
     fs::write(&program, text.replace("\"to\": 1", "\"to\": 2")).unwrap();
     assert!(refused(&format!("graph {program}"), 1).contains("no process 2"));
+    fs::write(&program, text.replace("\"bytes\": 0", "\"bytes\": 18446744073709551615")).unwrap();
+    assert!(refused(&format!("graph {program}"), 1).contains("more than a terabyte"));
     fs::write(&program, text.replace("\"after\": [0]", "\"after\": [1]")).unwrap();
     assert!(refused(&format!("graph {program}"), 1).contains("never came to their end"));
 }
@@ -247,6 +249,12 @@ fn wrong_arguments_are_refused_with_the_reason() {
         ("allreduce --blocking --latency constant:1", 1, "--blocking"),
         ("allreduce --timeline x.gif", 1, ".png"),
         ("allreduce -n 5000 --timeline x.svg", 1, "1024"),
+        ("bcast --size 1025g", 2, "terabyte"),
+        ("bcast --size 1024g --algorithm chain", 1, "more than can be kept"),
+        ("multicast --network pipelined:1e308,1e308", 1, "shorter ones"),
+        ("alltoall -n 16777216", 1, "would take days"),
+        ("allreduce --timeline no/such/t.png", 1, "there is no directory no/such"),
+        ("allreduce --tasks no/such/tasks", 1, "there is no directory no/such"),
         ("graph no/such/file", 1, "no/such/file"),
         ("dance", 2, "subcommand"),
     ] {

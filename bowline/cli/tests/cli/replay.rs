@@ -52,6 +52,8 @@ fn a_real_job_runs_again_on_another_network() {
     fs::write(&files[2], "").unwrap();
     let told = refused(&files);
     assert!(told.contains("is empty: its rank ended") && told.contains(&files[2]), "{told}");
+    fs::write(&files[2], [0xff, 0xfe]).unwrap();
+    assert!(refused(&files).contains("this is no record"));
     let half: Vec<&str> = text.lines().take(20).collect();
     fs::write(&files[2], format!("{}\n{{\"at\":9999", half.join("\n"))).unwrap();
     let part = replay(&files, "");

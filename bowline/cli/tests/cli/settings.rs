@@ -91,7 +91,7 @@ fn perf_measures_the_transport_that_it_names() {
 
 #[test]
 fn a_size_that_no_memory_holds_is_an_error() {
-    let err = refused(&["perf", "tag_lat", "--size", "1048576g"], &[]);
+    let err = refused(&["perf", "tag_lat", "--size", "1024g"], &[]);
     assert!(err.contains("memory available") && err.lines().count() == 1, "{err}");
 }
 

@@ -45,7 +45,8 @@ impl std::fmt::Display for JobError {
             Self::Version { found } => {
                 write!(
                     out,
-                    "this record has version {found}, and versions 1 to {VERSION} are known"
+                    "this record has version {found}, and versions 1 to {VERSION} are known: record the job again, \
+                     or use the program that wrote it"
                 )
             }
             Self::Line { line, why } => write!(out, "line {line} of the record: {why}"),

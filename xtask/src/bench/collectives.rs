@@ -102,6 +102,8 @@ fn published(ranks: u32) -> Option<(&'static str, f64, f64)> {
 
 /// Measures with real ranks, if that is asked for; computes and simulates otherwise.
 pub(super) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+    let files = [&options.json, &options.real.learn, &options.tables.plot];
+    files.into_iter().flatten().try_for_each(|path| output::check_place(path))?;
     if options.tables.wanted() {
         return tables::run(&options.tables, options.json.as_deref());
     }
@@ -162,5 +164,70 @@ fn great_machines(rows: &mut Vec<Row>) {
         let what = format!("2^{bits} ranks, 8 bytes: less time than recursive doubling, modelled");
         let ours = 100.0 * (1.0 - chosen / doubling);
         rows.push(Row { experiment: "E17", what, published: None, ours, unit: "%" });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    fn parsed(line: &str) -> Result<Options> {
+        let line = Line::try_parse_from(["collectives"].into_iter().chain(line.split_whitespace()));
+        Ok(line?.options)
+    }
+
+    #[test]
+    fn what_cannot_be_done_is_refused_before_anything_is_built() {
+        let refused = |line: &str| -> Result<()> {
+            let options = parsed(line)?;
+            ranks::wanted(&options.real)?;
+            options.tables.check()
+        };
+        for (line, wanted) in [
+            ("--ranks 8", "--real"),
+            ("--real e5", "e17"),
+            ("--real e8 --ranks 1", "2 to"),
+            ("--real e8 --ranks 65", "2 to 64 are possible over tcp"),
+            ("--real e6 --ranks 5", "E6 runs published schedules"),
+            ("--real e8 --rounds 0", "at least 1"),
+            ("--real e8 --seconds 0", "--seconds"),
+            ("--real e8 --delay 9999999", "--delay"),
+            ("--real e8 --learn table", "choice"),
+            ("--real choice --learn table", "one network"),
+            ("--tables --real e8", "cannot be used"),
+            ("--bits 4", "--tables"),
+            ("--tables --bits 25", "1 to 24"),
+            ("--tables --each 3", "powers of two"),
+            ("--tables --modelled slow", "chapter-5"),
+            ("--tables --only gossip", "reduce_scatter_block"),
+            ("--tables --each 4 --only alltoall", "on nodes of several ranks"),
+        ] {
+            let error = refused(line).expect_err(line).to_string();
+            assert!(error.contains(wanted), "{line}: {error}");
+        }
+        for line in [
+            "",
+            "--plots plots",
+            "--real e8 --ranks 64",
+            "--real choice --networks shm --ranks 128 --learn table",
+            "--tables --bits 4 --each 4 --only barrier",
+        ] {
+            refused(line).expect(line);
+        }
+    }
+
+    #[test]
+    fn figures_have_a_place() {
+        assert!(output::check_place(std::path::Path::new("figures.json")).is_ok());
+        let error = output::check_place(std::path::Path::new("no/such/figures.json"));
+        assert!(error.unwrap_err().to_string().contains("no/such"));
     }
 }

@@ -48,8 +48,9 @@ pub(super) fn measure(site: &mut Site<'_>, correlations: &mut Vec<String>) -> Re
             curve("measured, median", (&modelled[1], &measured[1])),
             curve("as modelled", (&modelled[0], &modelled[0])),
         ];
-        let title = format!("Allreduce of 8 bytes by every factored schedule, {ranks} ranks, us");
-        site.picture(&format!("e10-{ranks}"), &title, "modelled, us", &curves)?;
+        let title = format!("Allreduce of 8 bytes by every factored schedule, {ranks} ranks");
+        let axes = ["modelled, us", "us"];
+        site.picture(&format!("e10-{ranks}"), &title, axes, &curves)?;
         let [min, median] = [0, 1].map(|by| rank_correlation(&modelled[by], &measured[by]));
         let line = format!(
             "E10: {}, {ranks} ranks, {} schedules: rank correlation of model and measurement {min:.2} by minima (alpha_p {:.0} ns, \

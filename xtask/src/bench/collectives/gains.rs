@@ -162,8 +162,8 @@ pub(super) fn measure(rows: &mut Vec<Row>, plots: Option<&Path>) -> Result<Vec<G
         summary(rows, &on, &gains);
         if let Some(directory) = plots {
             let path = directory.join(format!("e6-{}.png", on.short));
-            let title = format!("Less time than doubling by {}, %", on.name);
-            pictures::draw(&path, &title, "ranks", &curves(&gains))?;
+            let title = format!("Less time than doubling by {}", on.name);
+            pictures::draw(&path, &title, ["ranks", "%"], &curves(&gains))?;
         }
         all.push(gains);
     }

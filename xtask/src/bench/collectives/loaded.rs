@@ -119,8 +119,9 @@ pub(super) fn measure(site: &mut Site<'_>, findings: &mut Findings) -> Result<()
     errors.iter().for_each(show);
     let curves = curves(&errors);
     if !errors.is_empty() {
-        let title = "Allreduce of 8 bytes: measured in terms of what is modelled";
-        site.picture_with("e7-error", title, "ranks", &curves, Values::Logarithmic)?;
+        let title = "Allreduce of 8 bytes, beside what is modelled";
+        let axes = ["ranks", "measured / modelled"];
+        site.picture_with("e7-error", title, axes, &curves, Values::Logarithmic)?;
     }
     findings.errors.extend(errors);
     Ok(())

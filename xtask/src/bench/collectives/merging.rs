@@ -188,8 +188,8 @@ pub(super) fn measure(rows: &mut Vec<Row>, plots: Option<&Path>) -> Result<Vec<F
         "",
     );
     if let Some(directory) = plots {
-        let title = "Allreduce of 8 bytes, simulated: less time by the best merged schedule, %";
-        pictures::draw(&directory.join("e12.png"), title, "ranks", &curves(&all))?;
+        let title = "Allreduce of 8 bytes, simulated: less time by the best merged schedule";
+        pictures::draw(&directory.join("e12.png"), title, ["ranks", "%"], &curves(&all))?;
     }
     Ok(all)
 }

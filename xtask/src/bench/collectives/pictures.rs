@@ -28,9 +28,12 @@ const COLORS: [RGBColor; 11] = [
     RGBColor(230, 150, 180),
 ];
 
-/// Of the plot, and of the names of its curves beside it, pixels.
+/// Of the plot, pixels.
 const WIDTH: u32 = 860;
-const LEGEND: u32 = 220;
+
+/// Of the names of the curves beside it: a stroke in front of them, and a letter of them.
+const STROKE: u32 = 40;
+const LETTER: u32 = 9;
 
 /// How values go up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,21 +44,27 @@ pub(super) enum Values {
     Logarithmic,
 }
 
-/// Draws curves into a PNG; curves without points draw nothing.
-pub(super) fn draw(path: &Path, title: &str, axis: &str, curves: &[Curve]) -> Result<()> {
-    draw_with(path, title, axis, curves, Values::Linear)
+/// Draws curves into a PNG, over axes with these names, x first. Curves without points draw nothing, and where none has
+/// some there is no picture.
+pub(super) fn draw(path: &Path, title: &str, axes: [&str; 2], curves: &[Curve]) -> Result<()> {
+    draw_with(path, title, axes, curves, Values::Linear)
 }
 
 /// The same where values go up so.
 pub(super) fn draw_with(
     path: &Path,
     title: &str,
-    axis: &str,
+    axes: [&str; 2],
     curves: &[Curve],
     values: Values,
 ) -> Result<()> {
+    if curves.iter().all(|curve| curve.points.is_empty()) {
+        println!("not drawn, since there are no points: {}", path.display());
+        return Ok(());
+    }
     if let Some(directory) = path.parent() {
-        std::fs::create_dir_all(directory).context("cannot make the directory of pictures")?;
+        std::fs::create_dir_all(directory)
+            .with_context(|| format!("cannot make the directory {}", directory.display()))?;
     }
     bowline_bench::register_font().map_err(|why| anyhow!("no font: {why}"))?;
     let all = || curves.iter().flat_map(|curve| curve.points.iter().map(|point| point.1));
@@ -63,14 +72,12 @@ pub(super) fn draw_with(
     let painted = match values {
         Values::Linear => {
             let (bottom, top) = (least.min(0.0) * 1.1, greatest * 1.1);
-            if top <= bottom {
-                return Ok(());
-            }
-            paint(path, title, axis, curves, bottom..top)
+            let top = if top > bottom { top } else { bottom + 1.0 };
+            paint(path, title, axes, curves, bottom..top)
         }
         Values::Logarithmic => {
             ensure!(least > 0.0, "{}: {least} is beyond a logarithmic axis", path.display());
-            paint(path, title, axis, curves, (least / 1.1..greatest * 1.1).log_scale())
+            paint(path, title, axes, curves, (least / 1.1..greatest * 1.1).log_scale())
         }
     };
     painted.map_err(|why| anyhow!("{}: {why}", path.display()))?;
@@ -81,7 +88,7 @@ pub(super) fn draw_with(
 fn paint<Y>(
     path: &Path,
     title: &str,
-    axis: &str,
+    [across, up]: [&str; 2],
     curves: &[Curve],
     values: Y,
 ) -> std::result::Result<(), Box<dyn std::error::Error>>
@@ -91,10 +98,9 @@ where
 {
     let all = || curves.iter().flat_map(|curve| curve.points.iter().map(|point| point.0));
     let x = all().fold(f64::INFINITY, f64::min) / 1.1..all().fold(0.0, f64::max) * 1.1;
-    if !x.start.is_finite() {
-        return Ok(());
-    }
-    let area = BitMapBackend::new(path, (WIDTH + LEGEND, 600)).into_drawing_area();
+    let longest = curves.iter().map(|curve| curve.name.chars().count()).max().unwrap_or(0);
+    let size = (WIDTH + STROKE + LETTER * longest as u32, 600);
+    let area = BitMapBackend::new(path, size).into_drawing_area();
     area.fill(&WHITE)?;
     let (plot, legend) = area.split_horizontally(WIDTH);
     let mut chart = ChartBuilder::on(&plot)
@@ -103,8 +109,9 @@ where
         .x_label_area_size(44)
         .y_label_area_size(70)
         .build_cartesian_2d(x.log_scale().base(2.0), values)?;
-    let label = |x: &f64| format!("{}", (x * 10.0).round() / 10.0);
-    chart.configure_mesh().x_desc(axis).x_label_formatter(&label).draw()?;
+    let label = |x: &f64| format!("{}", (x * 1000.0).round() / 1000.0 + 0.0);
+    let mut mesh = chart.configure_mesh();
+    mesh.x_desc(across).y_desc(up).x_label_formatter(&label).y_label_formatter(&label).draw()?;
     for (curve, &color) in curves.iter().zip(COLORS.iter().cycle()) {
         let points = || curve.points.iter().copied();
         chart.draw_series(LineSeries::new(points(), &color))?;

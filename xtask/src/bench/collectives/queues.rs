@@ -79,8 +79,8 @@ fn merging(site: &mut Site<'_>, findings: &mut Findings) -> Result<()> {
             push(&mut curves, form, ranks, place.and_then(|place| gain(&figures, place)));
         }
     }
-    let title = "Allreduce of 8 bytes: less time than recursive doubling by medians, %";
-    site.picture("e17-forms", title, "ranks", &curves)
+    let title = "Allreduce of 8 bytes: less time than recursive doubling by medians";
+    site.picture("e17-forms", title, ["ranks", "%"], &curves)
 }
 
 fn queues(site: &mut Site<'_>, findings: &mut Findings) -> Result<()> {
@@ -106,6 +106,6 @@ fn queues(site: &mut Site<'_>, findings: &mut Findings) -> Result<()> {
             push(&mut curves, label, ranks, gain(&figures, place));
         }
     }
-    let title = "The published schedules by receive queues: less time than recursive doubling, %";
-    site.picture("e17-queues", title, "ranks", &curves)
+    let title = "The published schedules by receive queues: less time than recursive doubling";
+    site.picture("e17-queues", title, ["ranks", "%"], &curves)
 }

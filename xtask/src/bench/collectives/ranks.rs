@@ -15,7 +15,7 @@ use bowline_bench::{
 use serde::Serialize;
 
 use super::pictures::{self, Curve, Values};
-use super::{choices, correlation, fits, loaded, published, queues, sizes};
+use super::{MEASURED, choices, correlation, fits, loaded, published, queues, sizes};
 
 /// What to take of real ranks.
 #[derive(clap::Args, Debug)]
@@ -24,31 +24,32 @@ pub(crate) struct RealOptions {
     #[arg(long, value_enum, value_name = "EXPERIMENTS", value_delimiter = ',')]
     real: Vec<Experiment>,
     /// Over shared memory, over TCP with delay, or both
-    #[arg(long, value_enum, value_name = "NAMES", value_delimiter = ',', default_values_t = [Network::Shm, Network::Tcp])]
+    #[arg(long, value_enum, value_name = "NAMES", value_delimiter = ',', requires = "real",
+          default_values_t = [Network::Shm, Network::Tcp])]
     networks: Vec<Network>,
     /// Numbers of ranks; by default those of each experiment
-    #[arg(long, value_name = "NUMBERS", value_delimiter = ',')]
+    #[arg(long, value_name = "NUMBERS", value_delimiter = ',', requires = "real")]
     ranks: Vec<u32>,
     /// How many jobs each figure is taken from, at most
-    #[arg(long, value_name = "N", default_value_t = 3)]
+    #[arg(long, value_name = "N", default_value_t = 3, requires = "real")]
     rounds: usize,
     /// How long each figure is measured within a job, milliseconds
-    #[arg(long, value_name = "MS", default_value_t = 150)]
+    #[arg(long, value_name = "MS", default_value_t = 150, requires = "real")]
     millis: u64,
     /// How long the jobs of one number of ranks may take, seconds: further rounds are left out, and that is printed
-    #[arg(long, value_name = "S", default_value_t = 60)]
+    #[arg(long, value_name = "S", default_value_t = 60, requires = "real")]
     seconds: u64,
     /// How long a packet takes over TCP, microseconds
-    #[arg(long, value_name = "US", default_value_t = 100)]
+    #[arg(long, value_name = "US", default_value_t = 100, requires = "real")]
     delay: u64,
     /// Where to draw pictures
     #[arg(long, value_name = "DIRECTORY")]
     pub(super) plots: Option<PathBuf>,
     /// Behind choice: where to write the quickest algorithms as a table, which jobs take by BOWLINE_COLL_TABLE
-    #[arg(long, value_name = "FILE")]
-    learn: Option<PathBuf>,
+    #[arg(long, value_name = "FILE", requires = "real")]
+    pub(super) learn: Option<PathBuf>,
     /// Where the peers are installed and the benchmark program is compiled
-    #[arg(long, value_name = "DIRECTORY")]
+    #[arg(long, value_name = "DIRECTORY", requires = "real")]
     cache: Option<PathBuf>,
 }
 
@@ -181,10 +182,10 @@ impl Site<'_> {
         &self,
         name: &str,
         title: &str,
-        axis: &str,
+        axes: [&str; 2],
         curves: &[Curve],
     ) -> Result<()> {
-        self.picture_with(name, title, axis, curves, Values::Linear)
+        self.picture_with(name, title, axes, curves, Values::Linear)
     }
 
     /// The same where values go up so.
@@ -192,13 +193,13 @@ impl Site<'_> {
         &self,
         name: &str,
         title: &str,
-        axis: &str,
+        axes: [&str; 2],
         curves: &[Curve],
         values: Values,
     ) -> Result<()> {
         let Some(directory) = &self.options.plots else { return Ok(()) };
         let name = format!("{name}-{}.png", self.network.name());
-        pictures::draw_with(&directory.join(name), title, axis, curves, values)
+        pictures::draw_with(&directory.join(name), title, axes, curves, values)
     }
 }
 
@@ -390,11 +391,11 @@ fn gains(
         }
     }
     let name = experiment.to_lowercase();
-    let title = "Less time than recursive doubling, published schedules, percent";
-    site.picture(&format!("{name}-gains"), title, "ranks", &beside)?;
-    site.picture(&name, "Allreduce of 8 bytes, median, us", "ranks", &curves)?;
-    let title = "Allreduce of 8 bytes, the last return after the first, us";
-    site.picture(&format!("{name}-skew"), title, "ranks", &skews)
+    let title = "Less time than recursive doubling, published schedules";
+    site.picture(&format!("{name}-gains"), title, ["ranks", "%"], &beside)?;
+    site.picture(&name, "Allreduce of 8 bytes, median", ["ranks", "us"], &curves)?;
+    let title = "Allreduce of 8 bytes, the last return after the first";
+    site.picture(&format!("{name}-skew"), title, ["ranks", "us"], &skews)
 }
 
 /// The medians of a contestant, us, over what an order has.
@@ -442,8 +443,9 @@ fn blocks(site: &mut Site<'_>, findings: &mut Findings) -> Result<()> {
                 grown(Rounds::median_ns)
             );
         }
-        let title = format!("Allreduce of 8 bytes, {ranks} ranks, median, us");
-        site.picture(&format!("e9-{ranks}"), &title, "operations of a block", &curves)?;
+        let title = format!("Allreduce of 8 bytes, {ranks} ranks, median");
+        let axes = ["operations of a block", "us"];
+        site.picture(&format!("e9-{ranks}"), &title, axes, &curves)?;
     }
     Ok(())
 }
@@ -466,10 +468,42 @@ pub(super) fn factored(ranks: u32) -> Vec<String> {
     all
 }
 
+/// Most ranks of a job: a network with delay has a host for each, and shared memory some for each processor.
+const RANKS_MAX: [(Network, u32); 2] =
+    [(Network::Shm, 1024), (Network::Tcp, bowline_bench::HOSTS_MAX as u32)];
+
+/// The longest delay: what a datagram takes there and back is measured, and lost when it takes a second.
+const DELAY_MAX: u64 = 250_000;
+
 /// What was asked for, checked before anything is built.
 pub(super) fn wanted(options: &RealOptions) -> Result<bool> {
-    ensure!(options.rounds > 0 && options.millis > 0, "--rounds and --millis are at least 1");
-    Ok(!options.real.is_empty())
+    let RealOptions { real, networks, ranks, rounds, millis, seconds, delay, learn, .. } = options;
+    ensure!(*rounds > 0 && *millis > 0, "--rounds and --millis are at least 1");
+    ensure!(*seconds > 0, "--seconds 0: nothing can be measured in no time");
+    ensure!(*delay <= DELAY_MAX, "--delay {delay}: up to {DELAY_MAX} microseconds are possible");
+    for &ranks in ranks {
+        for (network, most) in RANKS_MAX.into_iter().filter(|(of, _)| networks.contains(of)) {
+            ensure!(
+                (2..=most).contains(&ranks),
+                "--ranks {ranks}: 2 to {most} are possible over {}",
+                network.name()
+            );
+        }
+        let by_published = [Experiment::E6, Experiment::E7, Experiment::E9, Experiment::E11];
+        if let Some(of) = real.iter().find(|of| by_published.contains(of)) {
+            let known = || MEASURED.iter().map(|of| of.ranks.to_string()).collect::<Vec<_>>();
+            ensure!(
+                published(ranks).is_some(),
+                "--ranks {ranks}: {of:?} runs published schedules, which are there for {}",
+                known().join(", ")
+            );
+        }
+    }
+    ensure!(
+        learn.is_none() || real.contains(&Experiment::Choice) && networks.len() == 1,
+        "--learn wants choice among the experiments, and one network: --real choice --networks shm"
+    );
+    Ok(!real.is_empty())
 }
 
 #[cfg(test)]

@@ -56,10 +56,10 @@ pub(super) fn sizes(rows: &mut Vec<Row>, plots: Option<&Path>) -> Result<()> {
                 row(format!("{name}: a time above {KNEE} of that of 8 bytes at"), bytes, "B");
             }
         }
-        let title = format!("Allreduce of {ranks} ranks with published parameters, simulated, us");
+        let title = format!("Allreduce of {ranks} ranks with published parameters, simulated");
         if let Some(directory) = plots {
             let path = directory.join(format!("e8-{ranks}-simulated.png"));
-            pictures::draw(&path, &title, "bytes", &curves)?;
+            pictures::draw(&path, &title, ["bytes", "us"], &curves)?;
         }
     }
     Ok(())

@@ -69,8 +69,8 @@ pub(super) fn measure(site: &mut Site<'_>, findings: &mut Findings) -> Result<()
                  192 to 256 bytes at 8 ranks, and at 64 ranks multiplying clearly ahead at 4 KB"
             );
         }
-        let title = format!("Allreduce of {ranks} ranks, median, us");
-        site.picture(&format!("e8-{ranks}"), &title, "bytes", &curves)?;
+        let title = format!("Allreduce of {ranks} ranks, median");
+        site.picture(&format!("e8-{ranks}"), &title, ["bytes", "us"], &curves)?;
     }
     Ok(())
 }

@@ -25,7 +25,7 @@ use super::super::output;
 #[derive(clap::Args, Debug)]
 pub(crate) struct TableOptions {
     /// Instead of the rest: what the fixed choices of MPICH and Open MPI cost in the simulator
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["real", "plots"])]
     tables: bool,
     /// Networks to simulate: of chapter-5, archer, tcp, tcp-far
     #[arg(
@@ -54,12 +54,44 @@ pub(crate) struct TableOptions {
     only: Vec<String>,
     /// Where to draw the ratios by the number of ranks, a PNG
     #[arg(long, requires = "tables")]
-    plot: Option<PathBuf>,
+    pub(super) plot: Option<PathBuf>,
 }
 
 impl TableOptions {
     pub(super) const fn wanted(&self) -> bool {
         self.tables
+    }
+
+    /// The cases that are simulated.
+    fn cases(&self) -> &'static [Case] {
+        if self.each > 1 { &ON_NODES } else { &CASES }
+    }
+
+    /// Finds out whether all of it can be simulated, before any of it is.
+    pub(super) fn check(&self) -> Result<()> {
+        self.modelled.iter().try_for_each(|name| network(name).map(drop))?;
+        for &bits in &self.bits {
+            ensure!((1..=24).contains(&bits), "--bits {bits}: 1 to 24 are");
+            ensure!(
+                self.each.is_power_of_two() && self.each < 1 << bits,
+                "--each {}: powers of two below the number of ranks are",
+                self.each
+            );
+        }
+        let known: Vec<&str> = self.cases().iter().map(|case| case.collective).collect();
+        for name in &self.only {
+            ensure!(
+                known.contains(&name.as_str()),
+                "--only {name}: {} are simulated {}",
+                known.join(", "),
+                if self.each > 1 {
+                    "on nodes of several ranks"
+                } else {
+                    "with a rank on each node"
+                }
+            );
+        }
+        Ok(())
     }
 
     fn takes(&self, collective: &str) -> bool {
@@ -329,6 +361,7 @@ fn peak() -> Result<f64> {
 
 /// Simulates and shows.
 pub(super) fn run(options: &TableOptions, json: Option<&Path>) -> Result<()> {
+    options.check()?;
     let mut rows = Vec::new();
     println!(
         "microseconds of MPICH's choice, of Open MPI's and of ours (* computed, not simulated), ours in the better one of \
@@ -336,20 +369,12 @@ pub(super) fn run(options: &TableOptions, json: Option<&Path>) -> Result<()> {
     );
     for name in &options.modelled {
         let mut simulator = Simulator::new(network(name)?);
-        let cases: &[Case] = if options.each > 1 { &ON_NODES } else { &CASES };
         if options.each > 1 {
             simulator = simulator.with_nodes(options.each, Costs::SHARED_MEMORY);
         }
         for &bits in &options.bits {
-            let ranks = 1_u32.checked_shl(bits).filter(|ranks| (2..=1 << 24).contains(ranks));
-            let ranks = ranks.with_context(|| format!("--bits {bits}: 1 to 24 are"))?;
-            ensure!(
-                options.each.is_power_of_two() && options.each < ranks,
-                "--each {}: powers of two below the number of ranks are",
-                options.each
-            );
-            for case in cases.iter().filter(|case| options.takes(case.collective)) {
-                for call in LENGTHS.map(|bytes| Call::doubles(ranks, bytes)) {
+            for case in options.cases().iter().filter(|case| options.takes(case.collective)) {
+                for call in LENGTHS.map(|bytes| Call::doubles(1 << bits, bytes)) {
                     if (case.fits)(call) {
                         rows.push(one((name, options.each), case, &simulator, call)?);
                     }
@@ -434,6 +459,7 @@ fn draw(rows: &[Row], path: &Path) -> Result<(), Box<dyn std::error::Error>> {
             .configure_mesh()
             .x_desc("ranks, as a power of two")
             .y_desc("ours / better of theirs")
+            .x_label_formatter(&|bits| format!("{}", (bits * 10.0).round() / 10.0))
             .label_style(font(12))
             .draw()?;
         for (length, color) in LENGTHS.into_iter().zip([BLUE, RED, GREEN, MAGENTA]) {
@@ -446,7 +472,14 @@ fn draw(rows: &[Row], path: &Path) -> Result<(), Box<dyn std::error::Error>> {
                     .legend(move |(x, y)| PathElement::new([(x, y), (x + 15, y)], color));
             }
         }
-        chart.configure_series_labels().label_font(font(12)).border_style(BLACK).draw()?;
+        // Above 1.25 there is nothing, and ours are seldom near 0.
+        chart
+            .configure_series_labels()
+            .position(SeriesLabelPosition::LowerLeft)
+            .background_style(WHITE.mix(0.8))
+            .label_font(font(12))
+            .border_style(BLACK)
+            .draw()?;
     }
     root.present()?;
     Ok(())

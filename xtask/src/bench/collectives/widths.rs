@@ -43,7 +43,8 @@ pub(super) fn best(rows: &mut Vec<Row>, plots: Option<&Path>) -> Result<()> {
         published("published best width", &|width, _| width),
         published("published factor", &|_, cap| cap),
     ];
-    pictures::draw(&directory.join("e4.png"), "Widths of multicasts", "alpha_p / alpha_r", &curves)
+    let axes = ["alpha_p / alpha_r", "receivers"];
+    pictures::draw(&directory.join("e4.png"), "Widths of multicasts", axes, &curves)
 }
 
 /// Numbers of ranks over which efficiencies are averaged: from 2 to this one.
@@ -86,8 +87,8 @@ pub(super) fn efficiencies(rows: &mut Vec<Row>, plots: Option<&Path>) -> Result<
     };
     let curve = |(name, _, points): (&str, f64, _)| Curve { name: name.to_owned(), points };
     let curves: Vec<Curve> = found.into_iter().map(curve).chain([published]).collect();
-    let title = "Mean efficiency from 2 ranks on, percent of the best schedule";
-    pictures::draw(&directory.join("e5.png"), title, "ranks", &curves)
+    let title = "Mean efficiency from 2 ranks on, in that of the best schedule";
+    pictures::draw(&directory.join("e5.png"), title, ["ranks", "%"], &curves)
 }
 
 /// The ranks at which the heuristic's schedule was published not to be the best, and how near it comes (table 5.2). Row

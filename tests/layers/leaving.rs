@@ -45,7 +45,7 @@ fn leaves_early(settings: &[(&str, &str)]) {
 fn over(more: &'static [(&'static str, &'static str)]) {
     within_two_minutes("ranks that leave early", || {
         std::thread::scope(|scope| {
-            for form in ["auto", "scmp", "locked", "ring", "scmp-rings", "scmp-seq"] {
+            for form in ["auto", "scmp", "ring", "scmp-rings", "scmp-seq"] {
                 let mut settings = more.to_vec();
                 settings.push(("BOWLINE_RECV_QUEUE", form));
                 scope.spawn(move || leaves_early(&settings));

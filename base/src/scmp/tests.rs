@@ -494,35 +494,6 @@ fn what_the_dead_left_is_resolved_by_proof() {
     }
 }
 
-/// Where producers exclude each other, the first slots of a half are messages and nothing is waited
-/// for; what lies behind them stays unread.
-#[test]
-fn a_half_of_whole_messages_needs_no_counters() {
-    for (tag, end) in [(1, 2), (2, 2), (1, 17)] {
-        let words = HeapWords::new(published::bytes_for(16));
-        let mut consumer = published::init(words.clone(), 16, 0).expect("a queue");
-        consumer.flip_by_hand();
-        let mut producer = published::attach(words, 0, 0).expect("a queue");
-        for id in [1, 2, 3] {
-            let ticket = producer.reserve(1).expect("room");
-            producer.put(&ticket, &Message { id, flags: 0, header: &[0; 3], payload: &[] });
-        }
-        let mut seen = Vec::new();
-        assert_eq!(consumer.poll(9, |arrival| seen.push(arrival.id)), Ok(0));
-        let flipped = consumer.flipped_whole(tag, end);
-        if (tag, end) != (1, 2) {
-            let damage = if tag == 1 { Damage::Reserved } else { Damage::Generation };
-            assert_eq!(flipped, Err(Fault::Poisoned(damage)));
-            continue;
-        }
-        assert_eq!(flipped, Ok(()));
-        assert!(!consumer.stalled());
-        assert_eq!(consumer.poll(9, |arrival| seen.push(arrival.id)), Ok(2));
-        assert_eq!(seen, [1, 2]);
-        assert!(consumer.is_drained());
-    }
-}
-
 /// A ring hands out what its producer published, over its end and again, and what cannot be is
 /// damage.
 #[test]

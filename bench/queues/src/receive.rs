@@ -7,6 +7,7 @@ mod forms;
 pub(crate) mod lanes;
 pub(crate) mod latency;
 mod locked;
+mod locked_lane;
 pub(crate) mod many;
 pub(crate) mod memory;
 pub(crate) mod network;

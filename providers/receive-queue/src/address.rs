@@ -6,7 +6,7 @@
 //!   introduction   length u32, never 0 | cookie u32 | status u32 | address u16+bytes | checksum u64
 //! ```
 //!
-//! Little endian. `form` is 1 for SCMP, 2 for a locked queue, 3 for rings, 4 for SCMP with rings for
+//! Little endian. `form` is 1 for SCMP, 3 for rings, 4 for SCMP with rings for
 //! those who send most, whose number is `rings` and 0 in the other forms, and 5 for SCMP with the
 //! sequence in the slot. `base` is where the lane's memory starts in its process and `key` opens it; all
 //! offsets follow from the sizes. `cookie` stands in every message of the sender, and `status` is
@@ -17,7 +17,6 @@
 use bowline_uct::{AddrReader, AddrWriter, Truncated};
 
 use super::layout::{RECORD_BYTES, Shape};
-use super::locked;
 use super::options::QueueForm;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"BWLQ");
@@ -84,9 +83,7 @@ impl Address {
         Self::fields(form, AddrReader::new(&body[6..]))
             .map_err(|Truncated| "it ends early".to_owned())
             .and_then(|address| {
-                let locked = address.shape.form == QueueForm::Locked;
-                let seats = !locked || address.shape.peers <= locked::MAX_PEERS;
-                if !seats || !address.shape.is_possible() {
+                if !address.shape.is_possible() {
                     return Err("it names a queue of a form or size that cannot be".to_owned());
                 }
                 if address.base.checked_add(address.shape.bytes() as u64).is_none() {
@@ -163,7 +160,7 @@ mod tests {
 
     fn sample() -> Address {
         Address {
-            shape: Shape { form: QueueForm::Locked, slots: 64, peers: 10, rings: 0 },
+            shape: Shape { form: QueueForm::Scmp, slots: 64, peers: 10, rings: 0 },
             base: 0x7f00_0000_1000,
             nonce: 5,
             key: vec![1, 2, 3],
@@ -202,10 +199,8 @@ mod tests {
             let wrong = Address { shape: Shape { slots, peers, ..sample().shape }, ..sample() };
             assert!(Address::parse(&wrong.pack()).is_err(), "{slots} slots, {peers} peers");
         }
-        let wrong = Address { shape: Shape { peers: 1 << 15, ..sample().shape }, ..sample() };
-        assert!(Address::parse(&wrong.pack()).is_err(), "a lock names no seat beyond its bits");
-        let wrong = Address { shape: Shape { form: QueueForm::Scmp, ..wrong.shape }, ..wrong };
-        assert!(Address::parse(&wrong.pack()).is_ok());
+        let most = Address { shape: Shape { peers: 1 << 15, ..sample().shape }, ..sample() };
+        assert!(Address::parse(&most.pack()).is_ok());
         let shape = Shape { form: QueueForm::ScmpRings, rings: 1024, ..sample().shape };
         assert!(Address::parse(&Address { shape, ..sample() }.pack()).is_ok());
         for shape in [Shape { rings: 1025, ..shape }, Shape { rings: 0, ..shape }] {

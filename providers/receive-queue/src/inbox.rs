@@ -14,7 +14,6 @@ use super::fifo::parts;
 use super::lane::QueueLane;
 use super::layout::RECORD_BYTES;
 use super::link::{Link, Seat, Step, Trust};
-use super::locked;
 use super::options::QueueForm;
 use super::promote::ByQueue;
 use super::token::{What, own};
@@ -160,10 +159,7 @@ impl QueueLane {
         let consumer = consumer.rehome(words);
         let (drained, stalled) = (consumer.is_drained(), consumer.stalled());
         self.consumer = Some(consumer.rehome(()));
-        let reserved = match self.shape.form {
-            QueueForm::Locked => locked::may_flip(word),
-            _ => word as u32 != 0,
-        };
+        let reserved = word as u32 != 0;
         if self.shape.promotes() && self.promoted_have_work() {
             return true;
         }
@@ -182,18 +178,13 @@ impl QueueLane {
             QueueForm::Ring => self.receive_rings(sink, budget),
             QueueForm::ScmpRings => self.receive_promoting(sink, budget),
             QueueForm::ScmpSeq => self.receive_sealed(sink, budget),
-            QueueForm::Scmp | QueueForm::Locked => self.receive_queue(sink, budget),
+            QueueForm::Scmp => self.receive_queue(sink, budget),
         }
     }
 
     /// Hands out at most `budget` messages of the queue itself.
     pub(super) fn receive_queue(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
-        let locked = self.shape.form == QueueForm::Locked;
-        if locked {
-            self.flip_locked();
-        } else {
-            self.flip_reserved();
-        }
+        self.flip_reserved();
         // After the flip: who has a message in the half has introduced itself before it reserved, so
         // that its record is there now, and need not have been before.
         self.read_introductions();
@@ -205,12 +196,7 @@ impl QueueLane {
         let words = view.and_then(|view| ViewWords::new(view.slice(0, self.shape.queue_bytes())?));
         let words = words.expect("the lane's memory is kept until it is dropped");
         let mut consumer = consumer.rehome(words);
-        let flipped = match self.flip_answer.take() {
-            None => Ok(()),
-            Some(old) if !locked => consumer.flipped(old),
-            Some(old) if old != self.flip_expected => Ok(()),
-            Some(old) => consumer.flipped_whole((old >> 32) as u32, locked::end(old)),
-        };
+        let flipped = self.flip_answer.take().map_or(Ok(()), |old| consumer.flipped(old));
         let (seats, staging, promotion) = (&self.seats, &mut self.staging, &mut self.promotion);
         let promotes = self.shape.promotes();
         let polled = consumer.poll_while(budget, |arrival| {

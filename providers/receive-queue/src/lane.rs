@@ -107,8 +107,6 @@ pub struct QueueLane {
     /// Whether that swap is under way, and what it has returned.
     pub(super) flipping: bool,
     pub(super) flip_answer: Option<u64>,
-    /// What R was to be when the locked queue was to be flipped.
-    pub(super) flip_expected: u64,
     pub(super) seats: Vec<Seat>,
     /// Seats that are taken and whose records are not whole yet.
     pub(super) unread: Vec<u32>,

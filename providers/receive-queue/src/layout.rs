@@ -56,7 +56,7 @@ impl Shape {
     /// Bytes of the queue itself, which is in front of all rings.
     pub(super) const fn queue_bytes(self) -> usize {
         match self.form {
-            QueueForm::Scmp | QueueForm::Locked | QueueForm::ScmpRings | QueueForm::ScmpSeq => {
+            QueueForm::Scmp | QueueForm::ScmpRings | QueueForm::ScmpSeq => {
                 published::bytes_for(self.slots)
             }
             QueueForm::Ring => 0,

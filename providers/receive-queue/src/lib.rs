@@ -24,9 +24,8 @@
 //! In another form messages are sealed, so that there is nothing to finalise: two operations, and
 //! nothing that has to stay in order between them. See `sealed`.
 //!
-//! What it is compared with is a queue that senders lock one after the other, see the module
-//! `locked`, and a ring for each sender, see `rings`. The receiver's address says which one it has;
-//! seats, order and introductions are the same, and in these two there is nothing to settle.
+//! There is also a ring for each sender, see `rings`, in which there is nothing to settle. The receiver's
+//! address says which form it has; seats, order and introductions are the same.
 //!
 //! **Who sends.** Before its first message a sender takes a *seat* by one fetch-and-add and writes
 //! an *introduction* into the seat's record: its address, a random-looking cookie, the place of
@@ -85,7 +84,6 @@ mod inbox;
 mod lane;
 mod layout;
 mod link;
-mod locked;
 mod memory;
 mod open;
 mod options;
@@ -128,11 +126,9 @@ pub fn with_messages(
     let has = attr.caps.contains(MESSAGES);
     let wanted = match config.get(RECV_QUEUE) {
         RecvQueue::Auto => !has,
-        RecvQueue::Scmp
-        | RecvQueue::Locked
-        | RecvQueue::Ring
-        | RecvQueue::ScmpRings
-        | RecvQueue::ScmpSeq => !has || !attr.caps.contains(Caps::LOOPBACK),
+        RecvQueue::Scmp | RecvQueue::Ring | RecvQueue::ScmpRings | RecvQueue::ScmpSeq => {
+            !has || !attr.caps.contains(Caps::LOOPBACK)
+        }
     };
     if !wanted {
         return Ok(iface);

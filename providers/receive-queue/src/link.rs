@@ -27,10 +27,8 @@ use super::rings::Tail;
 ///   any ──the link breaks──► Broken
 /// ```
 ///
-/// At a queue that is locked, a reservation takes the lock and a finalise releases it; what does
-/// not fit looks, without a reservation (see `locked`). With a ring there is no reservation either:
-/// Ready goes to Put or to Look (see `rings`). A link that has to leave its ring goes from Ready to
-/// Leave and, answered, back (see `way`).
+/// With a ring there is no reservation: Ready goes to Put or to Look (see `rings`). A link that has to
+/// leave its ring goes from Ready to Leave and, answered, back (see `way`).
 ///
 /// Where puts are visible before later atomics anyway, the two orders are passed through. A look
 /// that is answered in the call goes on at the next progress: it cannot succeed before the
@@ -141,15 +139,7 @@ pub(super) struct Link {
     pub(super) offer: u16,
     /// The last way word that it has followed.
     pub(super) way_seen: u64,
-    /// Of a peer whose queue is locked: the word of the lock when it was last seen free.
-    pub(super) known: Option<u64>,
-    /// That word while it was held, to which the release under way belongs.
-    pub(super) held: u64,
-    /// How often it was taken in a row.
-    pub(super) turns: u32,
-    /// How often it is still left to others when it is found free.
-    pub(super) sits_out: u32,
-    /// Whether an add to S or F, a release, or the flush behind sealed messages is unanswered.
+    /// Whether an add to S or F, or the flush behind sealed messages is unanswered.
     pub(super) settling: bool,
     /// Where messages are sealed: how many there were, and reservations before that flush.
     pub(super) sealed: u32,
@@ -199,10 +189,6 @@ impl Link {
             switching: None,
             offer: 0,
             way_seen: 0,
-            known: None,
-            held: 0,
-            turns: 0,
-            sits_out: 0,
             settling: false,
             sealed: 0,
             confirming: 0,
@@ -219,7 +205,7 @@ impl Link {
         }
     }
 
-    /// Whether a reservation or a lock is held, or may be.
+    /// Whether a reservation is held, or may be.
     pub(super) const fn holds(&self) -> bool {
         matches!(
             self.step,

@@ -11,7 +11,6 @@ use bowline_uct::{AtomicOps, Caps, Iface, IfaceAttr, OpLimits, OpenError};
 use super::address::{self, Address, Introduction};
 use super::lane::{Notes, QueueLane};
 use super::layout::{MAX_PEERS, Shape};
-use super::locked;
 use super::options::{QueueForm, QueueOptions, QueueStats};
 use super::promote::Promotion;
 use super::sealed::Inbox;
@@ -41,12 +40,8 @@ impl QueueLane {
         }
         let flip = match form {
             QueueForm::Scmp | QueueForm::ScmpRings | QueueForm::ScmpSeq => AtomicOps::SWAP,
-            QueueForm::Locked => AtomicOps::CSWAP,
             QueueForm::Ring => AtomicOps::empty(),
         };
-        if form == QueueForm::Locked && !attr.atomic_fetch.contains(flip) {
-            return Err("a compare-and-swap for its lock");
-        }
         let by_device = attr.caps.contains(Caps::ATOMIC_DEVICE) && attr.atomic_fetch.contains(flip);
         if !attr.caps.contains(Caps::ATOMIC_CPU) && !by_device {
             return Err("atomics coherent with the processor's, or a swap among its own");
@@ -69,9 +64,8 @@ impl QueueLane {
             let why = format!("receive queues over {} need {what}", below.provider);
             return Err(OpenError::Limit(why));
         }
-        let most = if form == QueueForm::Locked { locked::MAX_PEERS } else { MAX_PEERS };
         let rings = if form == QueueForm::ScmpRings { options.rings } else { 0 };
-        let peers = options.peers.min(most);
+        let peers = options.peers.min(MAX_PEERS);
         let shape = Shape { form, slots: options.slots, peers, rings };
         if !shape.is_possible() {
             let why = "BOWLINE_RECV_QUEUE_SLOTS must be a power of two, and there must be a peer, \
@@ -149,7 +143,6 @@ impl QueueLane {
             own_link: None,
             flipping: false,
             flip_answer: None,
-            flip_expected: 0,
             seats: Vec::new(),
             unread: Vec::new(),
             staging: RecvBuf::owned(vec![0; room]),

@@ -9,8 +9,6 @@ bowline_base::choice! {
         Auto = "auto",
         /// All that can, but the one to the own worker.
         Scmp = "scmp",
-        /// The same, by queues that senders lock.
-        Locked = "locked",
         /// The same, by a ring for each sender.
         Ring = "ring",
         /// The same, by SCMP for all and a ring for each of those that send most; what auto uses.
@@ -23,7 +21,7 @@ bowline_base::choice! {
 bowline_base::settings! {
     /// Settings of receive queues.
     pub const SETTINGS = [
-        /// Which transports carry their messages by queues in memory that peers put them into: auto, those that have no messages of their own, scmp, all that can, locked, the same by queues that senders lock, ring, by a ring for each sender, scmp-rings, by SCMP for all and rings for those that send most, as auto does, or scmp-seq, by SCMP with two operations for each message. Alike on all ranks.
+        /// Which transports carry their messages by queues in memory that peers put them into: auto, those that have no messages of their own, scmp, all that can, ring, the same by a ring for each sender, scmp-rings, by SCMP for all and rings for those that send most, as auto does, or scmp-seq, by SCMP with two operations for each message. Alike on all ranks.
         pub RECV_QUEUE: RecvQueue = Setting::<RecvQueue>::choice("BOWLINE_RECV_QUEUE", "auto")
             .cost("three operations of the network for each message, where a transport sends one")
             .change("for experiments: to try the queues on a transport that does not need them");
@@ -51,8 +49,6 @@ bowline_base::settings! {
 pub enum QueueForm {
     /// SCMP as published: senders reserve by a fetch-and-add, and nobody waits for another.
     Scmp = 1,
-    /// Senders lock the queue for each reservation: what SCMP is compared with.
-    Locked = 2,
     /// Every sender has a ring of its own.
     Ring = 3,
     /// SCMP for all, and a ring for each of those that send most.
@@ -67,7 +63,6 @@ impl QueueForm {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Scmp => "scmp",
-            Self::Locked => "locked",
             Self::Ring => "ring",
             Self::ScmpRings => "scmp-rings",
             Self::ScmpSeq => "scmp-seq",
@@ -78,7 +73,6 @@ impl QueueForm {
     pub(super) const fn from_wire(number: u8) -> Option<Self> {
         match number {
             1 => Some(Self::Scmp),
-            2 => Some(Self::Locked),
             3 => Some(Self::Ring),
             4 => Some(Self::ScmpRings),
             5 => Some(Self::ScmpSeq),
@@ -107,7 +101,6 @@ impl QueueOptions {
             RecvQueue::Auto | RecvQueue::ScmpRings => QueueForm::ScmpRings,
             RecvQueue::Scmp => QueueForm::Scmp,
             RecvQueue::ScmpSeq => QueueForm::ScmpSeq,
-            RecvQueue::Locked => QueueForm::Locked,
             RecvQueue::Ring => QueueForm::Ring,
         };
         let most = if form == QueueForm::Ring { config.get(RECV_QUEUE_RINGS) } else { u32::MAX };
@@ -132,15 +125,13 @@ impl Default for QueueOptions {
 pub struct QueueStats {
     /// Messages put.
     pub messages: u64,
-    /// Fetch-and-adds to a peer's reservation counter, or attempts to take its lock.
+    /// Fetch-and-adds to a peer's reservation counter.
     pub reservations: u64,
-    /// Attempts that found the lock in another state than it was last seen in.
-    pub contended: u64,
     /// Those that did not fit.
     pub refused: u64,
     /// Puts of slots.
     pub puts: u64,
-    /// Adds to a peer's counters of finalised and failed slots, or releases of its lock.
+    /// Adds to a peer's counters of finalised and failed slots.
     pub settled: u64,
     /// Flushes between put and add, where the transport does not order them, and those by which a
     /// sender learns that its sealed messages have landed.
@@ -157,6 +148,6 @@ pub struct QueueStats {
     pub evictions: u64,
     /// Messages handed out of rings, where not all have one.
     pub promoted: u64,
-    /// Settlements after a death, or locks taken from the dead.
+    /// Settlements after a death.
     pub settlements: u64,
 }

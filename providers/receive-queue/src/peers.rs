@@ -1,11 +1,10 @@
 //! The links of a lane: how they are made, and how they end.
 
-use bowline_uct::{AtomicOps, EpId, OpenError, PeerFailure, PostError, Source, Token};
+use bowline_uct::{EpId, OpenError, PeerFailure, PostError, Source, Token};
 
 use super::address::{self, Address};
 use super::lane::{Event, QueueLane};
 use super::link::{Link, Seat, Step};
-use super::locked;
 use super::options::QueueForm;
 use super::rings::Tail;
 
@@ -53,12 +52,6 @@ impl QueueLane {
             }
             None => self.free_place()?,
         };
-        let locked = theirs.shape.form == QueueForm::Locked;
-        if locked && !self.attr.atomic_fetch.contains(AtomicOps::CSWAP) {
-            let why =
-                "the peer's receive queue is locked by compare-and-swap, which is missing here";
-            return Err(bowline_uct::Unreachable::because(why).into());
-        }
         let inner = self.inner.connect(&theirs.inner)?;
         let rkey = match self.inner.rkey_unpack(inner, &theirs.key) {
             Ok(rkey) => rkey,
@@ -72,7 +65,6 @@ impl QueueLane {
         link.inner = Some(inner);
         link.rkey = Some(rkey);
         link.ring = (theirs.shape.form == QueueForm::Ring).then(Tail::default);
-        link.known = locked.then_some(locked::NEW);
         let salt = u64::from(self.generations);
         let salted = [self.nonce.to_le_bytes(), theirs.nonce.to_le_bytes(), salt.to_le_bytes()];
         link.cookie = address::checksum(salted.as_flattened()) as u32;
@@ -132,8 +124,7 @@ impl QueueLane {
         self.leave_peer(index);
     }
 
-    /// Ends a link for its user. What it has reserved, and a lock that it holds, is ended first, so that
-    /// nobody waits for it.
+    /// Ends a link for its user. What it has reserved is ended first, so that nobody waits for it.
     #[cold]
     pub(super) fn end_link(&mut self, index: u32, how: PeerFailure) {
         if !self.links[index as usize].holds() {

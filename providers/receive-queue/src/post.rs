@@ -75,12 +75,6 @@ impl QueueLane {
     /// An add to S or F was answered.
     pub(super) fn settle_answered(&mut self, index: u32, result: Result<u64, PeerFailure>) {
         match result {
-            Ok(old) if self.links[index as usize].known.is_some() => {
-                match self.released(index, old) {
-                    Next::Break(how) => self.break_link(index, how),
-                    _ => self.drive(index),
-                }
-            }
             Ok(_) if self.links[index as usize].shape.form == QueueForm::ScmpSeq => {
                 self.confirmed(index);
                 self.drive(index);
@@ -171,9 +165,8 @@ impl QueueLane {
                 }
                 let (at, slots) = (published::settled_byte(ticket.half()), ticket.slots());
                 let polite = link.polite;
-                let done = match (link.known, link.ring) {
-                    (Some(known), _) => self.release(index, known, slots),
-                    (None, Some(ring)) => {
+                let done = match link.ring {
+                    Some(ring) => {
                         let (shape, number) = (link.shape, ring.number);
                         let tail = ring.after(ticket, shape.slots);
                         let more = (tail - ring.tail) as u32;
@@ -186,7 +179,7 @@ impl QueueLane {
                         }
                         next
                     }
-                    (None, None) => self.count(index, at, slots, Step::Ready),
+                    None => self.count(index, at, slots, Step::Ready),
                 };
                 match done {
                     Next::Go if polite => Next::Later,

@@ -10,7 +10,6 @@ use super::damage::closed_by;
 use super::fifo::{Stamp, mark};
 use super::lane::QueueLane;
 use super::link::Step;
-use super::locked::free;
 use super::options::QueueForm;
 use super::post::Next;
 use super::promote::HOT;
@@ -50,9 +49,6 @@ impl QueueLane {
             most = most.min(HOT);
         }
         let slots = link.fifo.batch(most);
-        if let Some(known) = link.known {
-            return self.take_lock(index, known, slots);
-        }
         link.begun = link.begun.wrapping_add(1);
         self.show_status(index);
         match self.fetch_add(index, R_BYTE, u64::from(slots), What::Step) {
@@ -70,9 +66,6 @@ impl QueueLane {
 
     pub(super) fn reserved(&mut self, index: u32, slots: u32, old: u64) -> Next {
         let link = &mut self.links[index as usize];
-        if link.known.is_some() {
-            return self.lock_answered(index, slots, old);
-        }
         if link.shape.form == QueueForm::ScmpSeq {
             return self.sealed_reserved(index, slots, old);
         }
@@ -183,7 +176,6 @@ impl QueueLane {
             return Next::Break(how);
         }
         if (value >> 32) as u32 != tag {
-            link.known = link.known.map(|_| free(value));
             link.step = Step::Ready;
             return Next::Go;
         }

@@ -178,7 +178,7 @@ fn is_closed_by(form: QueueForm, word: u64) {
 #[test]
 fn a_generation_that_never_was() {
     let _watchdog = Watchdog::start("queues", "a_generation_that_never_was");
-    for form in [QueueForm::Scmp, QueueForm::Locked, QueueForm::ScmpSeq] {
+    for form in [QueueForm::Scmp, QueueForm::ScmpSeq] {
         is_closed_by(form, 77 << 32 | 3);
     }
 }
@@ -186,22 +186,9 @@ fn a_generation_that_never_was() {
 #[test]
 fn a_word_that_says_closed() {
     let _watchdog = Watchdog::start("queues", "a_word_that_says_closed");
-    for form in [QueueForm::Scmp, QueueForm::Locked, QueueForm::ScmpSeq] {
+    for form in [QueueForm::Scmp, QueueForm::ScmpSeq] {
         is_closed_by(form, 3 << 32 | 1 << 31);
     }
-}
-
-#[test]
-fn a_lock_that_nobody_holds() {
-    let _watchdog = Watchdog::start("queues", "a_lock_that_nobody_holds");
-    // Seat 2 of four, which nobody has taken.
-    is_closed_by(QueueForm::Locked, 3 << 32 | 3 << 16 | 1);
-}
-
-#[test]
-fn an_offset_beyond_the_half() {
-    let _watchdog = Watchdog::start("queues", "an_offset_beyond_the_half");
-    is_closed_by(QueueForm::Locked, 3 << 32 | 100);
 }
 
 /// A ring's damage is its sender's alone.

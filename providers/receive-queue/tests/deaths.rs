@@ -262,12 +262,6 @@ fn dying_at_every_step_with_seals_and_puts_that_overtake() {
     overtaking_puts(QueueForm::ScmpSeq);
 }
 
-#[test]
-fn dying_at_every_step_at_a_lock() {
-    let _watchdog = Watchdog::start("queues", "dying_at_every_step_at_a_lock");
-    ordered_puts(QueueForm::Locked);
-}
-
 fn ordered_puts(form: QueueForm) {
     let mut all = (0, 0);
     for connected in [false, true] {
@@ -317,13 +311,6 @@ fn dying_at_every_step_with_a_ring() {
 fn dying_at_every_step_with_puts_that_overtake() {
     let _watchdog = Watchdog::start("queues", "dying_at_every_step_with_puts_that_overtake");
     overtaking_puts(QueueForm::Scmp);
-}
-
-#[test]
-fn dying_at_every_step_at_a_lock_with_puts_that_overtake() {
-    let name = "dying_at_every_step_at_a_lock_with_puts_that_overtake";
-    let _watchdog = Watchdog::start("queues", name);
-    overtaking_puts(QueueForm::Locked);
 }
 
 fn overtaking_puts(form: QueueForm) {
@@ -387,13 +374,12 @@ fn dying_at_random() {
             seed,
             form: [
                 QueueForm::Scmp,
-                QueueForm::Locked,
                 QueueForm::Ring,
                 QueueForm::ScmpRings,
                 QueueForm::ScmpRings,
                 QueueForm::ScmpSeq,
                 QueueForm::ScmpSeq,
-            ][random.below(7)],
+            ][random.below(6)],
             at: random.below(140) as u64,
             ordered,
             puts: [64, 128, 4096][random.below(3)],

@@ -58,7 +58,6 @@ macro_rules! form {
 form!(scmp, "queues over sim, flipped by the device", QueueForm::Scmp);
 form!(ring, "rings over sim, atomics of the device", QueueForm::Ring);
 form!(seq, "sealed queues over sim, flipped by the device", QueueForm::ScmpSeq);
-form!(locked, "locked queues over sim, flipped by the device", QueueForm::Locked);
 form!(scmp_rings, "queues with rings over sim, flipped by the device", QueueForm::ScmpRings);
 
 /// What becomes of a receiver's connection to itself.
@@ -201,7 +200,7 @@ fn ends(form: QueueForm, fate: Fate, rounds: u32) {
 #[test]
 fn the_connection_of_a_receiver_to_itself_fails() {
     let _watchdog = Watchdog::start("queues", "the_connection_of_a_receiver_to_itself_fails");
-    for form in [QueueForm::Scmp, QueueForm::ScmpSeq, QueueForm::Locked, QueueForm::ScmpRings] {
+    for form in [QueueForm::Scmp, QueueForm::ScmpSeq, QueueForm::ScmpRings] {
         for rounds in (0..40).chain([100, 177, 300]) {
             ends(form, Fate::Fails, rounds);
             if rounds % 7 == 0 {
@@ -277,7 +276,7 @@ fn leaves(form: QueueForm, before: u32, between: u32, count: u64) {
 #[test]
 fn a_sender_leaves_while_the_queue_is_flipped() {
     let _watchdog = Watchdog::start("queues", "a_sender_leaves_while_the_queue_is_flipped");
-    for form in [QueueForm::Scmp, QueueForm::ScmpSeq, QueueForm::Locked, QueueForm::ScmpRings] {
+    for form in [QueueForm::Scmp, QueueForm::ScmpSeq, QueueForm::ScmpRings] {
         for before in 0..25 {
             for between in 0..25 {
                 leaves(form, before, between, 1 + u64::from(between % 3));

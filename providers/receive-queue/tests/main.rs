@@ -43,10 +43,6 @@ fn seq(options: QueueOptions) -> QueueOptions {
     QueueOptions { form: QueueForm::ScmpSeq, ..options }
 }
 
-fn locked(options: QueueOptions) -> QueueOptions {
-    QueueOptions { form: QueueForm::Locked, ..options }
-}
-
 macro_rules! sim_form {
     ($module:ident, $name:literal, $queue:expr, $options:expr) => {
         sim_form!($module, $name, $queue, $options, &[]);
@@ -167,14 +163,6 @@ sim_form!(
     |options| overtaking(options, 10),
     BUT_PLACES
 );
-sim_form!(locked_sim, "locked queues over sim", locked(QueueOptions::default()), |_| ());
-sim_form!(
-    locked_unordered,
-    "small locked queues over sim, puts that overtake each other and atomics",
-    locked(small()),
-    |options| overtaking(options, 4),
-    BUT_PLACES
-);
 
 macro_rules! shm_form {
     ($module:ident, $name:literal, $queue:expr, $make:path, $options:expr) => {
@@ -244,13 +232,6 @@ shm_form!(
     "small sealed queues over shm, memfd",
     seq(small()),
     JobMemory::create_memfd,
-    |_| ()
-);
-shm_form!(
-    locked_shm,
-    "locked queues over shm, thread ranks",
-    locked(QueueOptions::default()),
-    JobMemory::create_private,
     |_| ()
 );
 
@@ -349,9 +330,7 @@ mod product {
     );
     tcp_form!(tcp, "queues over tcp", QueueOptions::default());
     tcp_form!(scmp_tcp, "scmp over tcp", scmp(small()));
-    tcp_form!(locked_tcp, "locked queues over tcp", locked(small()));
     tcp_form!(ring_tcp, "rings over tcp", ring(small()));
     self_form!(loopback_scmp, "scmp over self", scmp(small()));
     self_form!(loopback_seq, "sealed queues over self", seq(small()));
-    self_form!(loopback_locked, "locked queues over self", locked(small()));
 }

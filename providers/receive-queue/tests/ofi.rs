@@ -96,9 +96,7 @@ mod product {
     use super::*;
 
     form!(tcp_seq, "tcp", ScmpSeq, Auto);
-    form!(tcp_locked, "tcp", Locked, Auto);
     form!(tcp_ring, "tcp", Ring, Auto);
     form!(shm_rings, "shm", ScmpRings, Auto);
-    form!(shm_locked, "shm", Locked, Auto);
     form!(shm_ring, "shm", Ring, Auto, false, PUTS_TO_THE_DEAD);
 }

@@ -176,7 +176,7 @@ fn rings_go_round_and_order_stays() {
 #[test]
 fn an_endpoint_that_is_ended_with_a_reservation_stops_nobody() {
     let _watchdog = Watchdog::start("queues", "an_endpoint_that_is_ended");
-    for form in [QueueForm::Scmp, QueueForm::Locked, QueueForm::ScmpRings] {
+    for form in [QueueForm::Scmp, QueueForm::ScmpRings] {
         for (steps, by_receiver) in (0..12).flat_map(|steps| [(steps, false), (steps, true)]) {
             let mut world = World::new(2, 1, 16, NetworkOptions::default());
             let what = format!("{form:?}, {steps} steps, by the receiver: {by_receiver}");

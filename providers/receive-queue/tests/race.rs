@@ -63,13 +63,7 @@ fn race(form: QueueForm, access: u32) -> bool {
 
 #[test]
 fn a_first_message_between_any_two_accesses_is_received() {
-    let forms = [
-        QueueForm::Scmp,
-        QueueForm::Locked,
-        QueueForm::Ring,
-        QueueForm::ScmpRings,
-        QueueForm::ScmpSeq,
-    ];
+    let forms = [QueueForm::Scmp, QueueForm::Ring, QueueForm::ScmpRings, QueueForm::ScmpSeq];
     for form in forms {
         let met = (0..ACCESSES).filter(|&access| race(form, access)).count();
         assert!(met >= 10, "{form:?}: only {met} accesses were met");

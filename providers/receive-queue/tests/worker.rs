@@ -98,7 +98,6 @@ fn every_protocol_over_queues() {
         (true, true, true, "512", "auto"),
         (true, false, false, "64", "auto"),
         (false, true, true, "64", "scmp"),
-        (true, true, false, "64", "locked"),
         (true, true, false, "64", "ring"),
         (true, true, false, "64", "scmp-rings"),
         (true, true, false, "64", "scmp-seq"),

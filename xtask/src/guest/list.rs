@@ -78,7 +78,6 @@ pub(super) const USUAL: &[Entry] = &[
                 "BOWLINE_VERBS_MODE=ud ./bowline perf tag_lat --transport verbs --size 8,6000,100000 --iterations 20",
                 // Receive queues over puts and atomics.
                 "BOWLINE_RECV_QUEUE=scmp ./bowline perf tag_lat --transport verbs --size 8,6000,100000 --iterations 20",
-                "BOWLINE_RECV_QUEUE=locked ./bowline perf tag_lat --transport verbs --size 8,6000,100000 --iterations 20",
                 "BOWLINE_RECV_QUEUE=ring ./bowline perf tag_lat --transport verbs --size 8,6000,100000 --iterations 20",
                 "BOWLINE_RECV_QUEUE=scmp-rings ./bowline perf tag_lat --transport verbs --size 8,6000,100000 --iterations 20",
                 "BOWLINE_RECV_QUEUE=scmp-seq ./bowline perf tag_lat --transport verbs --size 8,6000,100000 --iterations 20",

@@ -203,24 +203,6 @@ impl<W: Words> Consumer<W> {
         Ok(())
     }
 
-    /// R was swapped for [`flip_word`](Self::flip_word) and had `tag` before, and the caller knows
-    /// that the first `end` slots of that half are whole messages: for a home whose producers
-    /// exclude each other, so that there is nothing to wait for.
-    ///
-    /// # Errors
-    /// [`Fault::Poisoned`], when `tag` or `end` cannot be.
-    pub fn flipped_whole(&mut self, tag: u32, end: u32) -> Result<(), Fault> {
-        if tag != self.tag {
-            return Err(self.poison(Damage::Generation));
-        }
-        if end > self.slots {
-            return Err(self.poison(Damage::Reserved));
-        }
-        self.index = 0;
-        self.state = State::Emptying { end, with_holes: false };
-        Ok(())
-    }
-
     /// The tag under which producers reserve now; see the other form.
     pub fn generation(&self) -> u32 {
         self.producers_tag()

@@ -13,7 +13,9 @@ use bowline_ucp::{
     Envelope, Ep, Idle, MatchSpec, SendMode, Sent, SpaceOptions, Stages, Waiter, Worker,
     WorkerParts,
 };
+use bowline_uct::Iface;
 
+use super::locked_lane::LockedLane;
 use super::many::{quantile, slope};
 use crate::table::{Cell, Chart, Table, Unit};
 use crate::{Context, Named};
@@ -23,6 +25,12 @@ const MESSAGES: u64 = 8;
 
 /// Messages of each sender before, where those who send most get rings.
 const WARM: u64 = 48;
+
+/// Slots of a half, as published.
+const SLOTS: u32 = 1024;
+
+/// The queue to compare with, which no setting names.
+const LOCKED: &str = "locked";
 
 /// Steps of the network after which a burst is given up.
 const MOST_STEPS: u32 = 10_000_000;
@@ -59,7 +67,7 @@ struct Burst {
 }
 
 impl Job {
-    /// `queue` is what `BOWLINE_RECV_QUEUE` says.
+    /// `queue` is what `BOWLINE_RECV_QUEUE` says, or [`LOCKED`].
     fn new(senders: usize, queue: &str, seed: u64) -> Result<Self> {
         let network = Network::new(NetworkOptions {
             seed,
@@ -68,18 +76,27 @@ impl Job {
             spares: 1024,
             ..NetworkOptions::default()
         });
-        let settings = [("BOWLINE_RECV_QUEUE", queue), ("BOWLINE_RECV_QUEUE_SLOTS", "1024")];
+        let setting = if queue == LOCKED { "auto" } else { queue };
+        let slots = SLOTS.to_string();
+        let settings =
+            [("BOWLINE_RECV_QUEUE", setting), ("BOWLINE_RECV_QUEUE_SLOTS", slots.as_str())];
         let tables = [bowline_ucp::SETTINGS, bowline_receive_queue::SETTINGS];
         let config = Config::from_pairs(settings, &tables)?;
         let workers = (0..=senders)
             .map(|rank| {
                 let uid = rank as u64 + 1;
+                let network = Box::new(network.open());
+                let lane: Box<dyn Iface> = if queue == LOCKED {
+                    Box::new(LockedLane::open(network, SLOTS, rank as u16)?)
+                } else {
+                    with_messages(network, &config, uid)?
+                };
                 let worker = Worker::new(WorkerParts {
                     job: 1,
                     rank: rank as u32,
                     incarnation: 0,
                     uid,
-                    lanes: vec![with_messages(Box::new(network.open()), &config, uid)?],
+                    lanes: vec![lane],
                     waiter: Box::new(Never),
                     failures: None,
                     config: config.clone(),
@@ -177,7 +194,7 @@ impl Job {
     }
 }
 
-/// Settings of `BOWLINE_RECV_QUEUE`, and what the table calls them. The network has messages of its
+/// Settings of `BOWLINE_RECV_QUEUE` and the locked queue, and what the table calls them. The network has messages of its
 /// own, which `auto` uses.
 const FORMS: [(&str, &str); 6] = [
     ("auto", "messages"),
@@ -185,7 +202,7 @@ const FORMS: [(&str, &str); 6] = [
     ("scmp-rings", "scmp-rings"),
     ("scmp-seq", "scmp-seq"),
     ("ring", "ring"),
-    ("locked", "locked"),
+    (LOCKED, "locked"),
 ];
 
 fn lanes(context: &Context) -> Result<Table> {
@@ -234,7 +251,7 @@ fn lanes(context: &Context) -> Result<Table> {
     table.chart = Some(chart);
     table.note(
         "messages: the transport's own active messages; the others: the same transport with this \
-         BOWLINE_RECV_QUEUE. ops: operations posted for each message; those that wait for a \
+         BOWLINE_RECV_QUEUE, and a queue that senders lock. ops: operations posted for each message; those that wait for a \
          reservation share the next one, hence fewer than the three of a message alone. scmp-rings \
          has sixteen rings: where there are more senders, the others stay in the queue.",
     );
@@ -272,6 +289,8 @@ mod tests {
             burst.operations
         };
         assert_eq!([ops("auto"), ops("scmp"), ops("ring")], [1.0, 3.0, 2.0]);
+        // And guesses of the word, which the receiver has changed meanwhile.
+        assert!(ops(LOCKED) > 3.0);
         // And a flush, which nothing waits for.
         assert_eq!(ops("scmp-seq"), 3.0);
     }

@@ -21,19 +21,29 @@ use bowline_uct::{
 };
 
 use super::latency::{Memory, pin};
+use super::locked_lane::LockedLane;
 use crate::clock::median;
 use crate::table::{Cell, Chart, Table, Unit};
 use crate::{Context, Named};
 
-/// What carries the messages, by the number that travels to the senders: the transport's own messages,
-/// then each form.
-const WAYS: [(&str, Option<QueueForm>); 6] = [
-    ("messages", None),
-    ("ring", Some(QueueForm::Ring)),
-    ("scmp-seq", Some(QueueForm::ScmpSeq)),
-    ("scmp-rings", Some(QueueForm::ScmpRings)),
-    ("scmp", Some(QueueForm::Scmp)),
-    ("locked", Some(QueueForm::Locked)),
+/// What carries the messages.
+#[derive(Clone, Copy)]
+enum Way {
+    /// The transport's own messages.
+    Messages,
+    Queue(QueueForm),
+    /// The queue to compare with.
+    Locked,
+}
+
+/// All of them, by the number that travels to the senders.
+const WAYS: [(&str, Way); 6] = [
+    ("messages", Way::Messages),
+    ("ring", Way::Queue(QueueForm::Ring)),
+    ("scmp-seq", Way::Queue(QueueForm::ScmpSeq)),
+    ("scmp-rings", Way::Queue(QueueForm::ScmpRings)),
+    ("scmp", Way::Queue(QueueForm::Scmp)),
+    ("locked", Way::Locked),
 ];
 
 /// The one that latencies are compared with.
@@ -136,10 +146,15 @@ fn wait(what: &str, mut done: impl FnMut() -> bool) -> Result<()> {
 }
 
 fn open(job: JobMemory, rank: usize, way: usize, peers: u32) -> Result<Box<dyn Iface>> {
-    let iface = ShmIface::open(job, rank as u32, ShmOptions::default())?;
-    let Some(form) = WAYS[way].1 else { return Ok(Box::new(iface)) };
-    let options = QueueOptions { form, slots: SLOTS, peers: peers + 2, rings: 16 };
-    Ok(Box::new(QueueLane::open(Box::new(iface), &options, rank as u64)?))
+    let iface = Box::new(ShmIface::open(job, rank as u32, ShmOptions::default())?);
+    Ok(match WAYS[way].1 {
+        Way::Messages => iface,
+        Way::Queue(form) => {
+            let options = QueueOptions { form, slots: SLOTS, peers: peers + 2, rings: 16 };
+            Box::new(QueueLane::open(iface, &options, rank as u64)?)
+        }
+        Way::Locked => Box::new(LockedLane::open(iface, SLOTS, rank as u16)?),
+    })
 }
 
 /// Sends one message, and makes progress until there is room for it.

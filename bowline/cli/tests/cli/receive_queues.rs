@@ -38,11 +38,6 @@ fn over_shared_memory_by_small_queues() {
 }
 
 #[test]
-fn over_shared_memory_by_a_locked_queue() {
-    perf(&[("BOWLINE_TRANSPORTS", "self,shm"), ("BOWLINE_RECV_QUEUE", "locked")]);
-}
-
-#[test]
 fn over_shared_memory_by_rings() {
     perf(&[("BOWLINE_TRANSPORTS", "self,shm"), ("BOWLINE_RECV_QUEUE", "ring")]);
 }
@@ -64,7 +59,7 @@ fn over_shared_memory_by_sealed_queues() {
 
 #[test]
 fn over_tcp() {
-    for form in ["scmp", "locked", "ring", "scmp-rings", "scmp-seq"] {
+    for form in ["scmp", "ring", "scmp-rings", "scmp-seq"] {
         perf(&[("BOWLINE_TRANSPORTS", "self,tcp"), ("BOWLINE_RECV_QUEUE", form)]);
     }
 }
@@ -80,7 +75,6 @@ fn over_libfabric() {
         for (atomics, form) in [
             ("emulated", "scmp"),
             ("auto", "scmp"),
-            ("auto", "locked"),
             ("auto", "ring"),
             ("auto", "scmp-rings"),
             ("emulated", "scmp-seq"),

@@ -27,7 +27,7 @@ const FORMS: [(u32, &[(&str, &str)]); 3] = [
 
 /// Receive queues in place of a transport's own messages; over TCP the engine makes their puts and atomics of
 /// messages.
-const QUEUES: [&str; 4] = ["scmp", "scmp-rings", "ring", "locked"];
+const QUEUES: [&str; 3] = ["scmp", "scmp-rings", "ring"];
 
 /// Both parts.
 pub(super) fn measure(site: &mut Site<'_>, findings: &mut Findings) -> Result<()> {

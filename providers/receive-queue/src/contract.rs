@@ -11,12 +11,12 @@ use bowline_uct::{
 };
 
 use super::address::Address;
-use super::lane::QueueLane;
+use super::lane::{Event, LaneCore, QueueLane};
 use super::link::Step;
 use super::options::QueueForm;
 use super::pass::is_in_flight;
 
-impl QueueLane {
+impl LaneCore {
     /// Whether a message of `len` bytes finds room with a link; notes it, if not.
     fn admit_message(&mut self, ep: EpId, len: usize) -> Result<(), PostError> {
         let link = self.open_link(ep)?;
@@ -54,21 +54,21 @@ impl QueueLane {
 // SAFETY: operations on memory are those of the transport below and their completions its own.
 unsafe impl Iface for QueueLane {
     fn attr(&self) -> &IfaceAttr {
-        &self.attr
+        &self.core.attr
     }
 
     fn address(&self) -> Vec<u8> {
-        self.own_address.clone()
+        self.core.own_address.clone()
     }
 
     fn reachable(&self, address: &[u8]) -> Result<(), Unreachable> {
         let theirs = Address::parse(address).map_err(Unreachable::because)?;
-        self.inner.reachable(&theirs.inner)
+        self.core.inner.reachable(&theirs.inner)
     }
 
     fn explain(&self, address: &[u8]) -> Vec<String> {
         let Ok(theirs) = Address::parse(address) else { return Vec::new() };
-        let mut ways = self.inner.explain(&theirs.inner);
+        let mut ways = self.core.inner.explain(&theirs.inner);
         let (form, slots) = (theirs.shape.form.name(), theirs.shape.slots);
         let halves = if form == QueueForm::Ring.name() { 1 } else { 2 };
         ways.push(format!("+ messages by its receive queue ({form}, {halves} x {slots} slots)"));
@@ -76,36 +76,38 @@ unsafe impl Iface for QueueLane {
     }
 
     fn connect(&mut self, address: &[u8]) -> Result<EpId, OpenError> {
-        if let Some(why) = self.closed {
+        if let Some(why) = self.core.closed {
             return Err(OpenError::Limit(format!("this receive queue is closed: {why}")));
         }
         let theirs = Address::parse(address).map_err(OpenError::BadAddress)?;
-        let anew = self.attr.caps.contains(Caps::LOOPBACK);
-        let index = self.link_to(address, &theirs, anew)?;
-        self.links[index as usize].open = true;
+        let anew = self.core.attr.caps.contains(Caps::LOOPBACK);
+        let index = self.core.link_to(address, &theirs, anew)?;
+        self.core.links[index as usize].open = true;
         Ok(EpId(index))
     }
 
     fn source_of(&self, address: &[u8]) -> Option<Source> {
-        let place = self.links.iter().position(|link| link.address == address)?;
-        self.links[place].introduced.then_some(Source(place as u32))
+        let place = self.core.links.iter().position(|link| link.address == address)?;
+        self.core.links[place].introduced.then_some(Source(place as u32))
     }
 
     fn disconnect(&mut self, ep: EpId) {
-        let Some(link) = self.links.get_mut(ep.0 as usize).filter(|link| link.open) else { return };
+        let Some(link) = self.core.links.get_mut(ep.0 as usize).filter(|link| link.open) else {
+            return;
+        };
         // The link stays: what it accepted arrives, and its seat serves again.
         link.open = false;
         link.refused = 0;
         if std::mem::take(&mut link.asked) {
-            self.asked.retain(|&waiting| waiting != ep.0);
+            self.core.asked.retain(|&waiting| waiting != ep.0);
         }
-        self.pending.retain(
-            |event| !matches!(event, super::lane::Event::Failed(None, Some(of), _) if *of == ep),
-        );
+        self.core
+            .pending
+            .retain(|event| !matches!(event, Event::Failed(None, Some(of), _) if *of == ep));
     }
 
     fn all_sent(&mut self) -> bool {
-        self.is_quiet() && self.inner.all_sent()
+        self.core.is_quiet() && self.core.inner.all_sent()
     }
 
     fn am_short(
@@ -115,12 +117,12 @@ unsafe impl Iface for QueueLane {
         header: &AmHeader,
         payload: &[u8],
     ) -> Result<(), PostError> {
-        if payload.len() > self.attr.limits.am.max_short {
-            self.open_link(ep)?;
+        if payload.len() > self.core.attr.limits.am.max_short {
+            self.core.open_link(ep)?;
             return Err(PostError::TooLong);
         }
-        self.admit_message(ep, payload.len())?;
-        self.accept(ep, &Message { id: id.get(), flags: 0, header, payload });
+        self.core.admit_message(ep, payload.len())?;
+        self.core.accept(ep, &Message { id: id.get(), flags: 0, header, payload });
         Ok(())
     }
 
@@ -132,25 +134,25 @@ unsafe impl Iface for QueueLane {
         max_len: usize,
         pack: &mut dyn FnMut(View<'_>) -> usize,
     ) -> Result<usize, PostError> {
-        if max_len > self.attr.limits.am.max_bcopy {
-            self.open_link(ep)?;
+        if max_len > self.core.attr.limits.am.max_bcopy {
+            self.core.open_link(ep)?;
             return Err(PostError::TooLong);
         }
-        self.admit_message(ep, max_len)?;
-        let room = self.staging.view();
+        self.core.admit_message(ep, max_len)?;
+        let room = self.core.staging.view();
         let len = pack(room).min(max_len);
-        room.copy_out(&mut self.packing[..len]);
-        let packed = std::mem::take(&mut self.packing);
-        self.accept(ep, &Message { id: id.get(), flags: 0, header, payload: &packed[..len] });
-        self.packing = packed;
+        room.copy_out(&mut self.core.packing[..len]);
+        let packed = std::mem::take(&mut self.core.packing);
+        self.core.accept(ep, &Message { id: id.get(), flags: 0, header, payload: &packed[..len] });
+        self.core.packing = packed;
         Ok(len)
     }
 
     fn put_short(&mut self, ep: EpId, bytes: &[u8], to: RemoteSlice) -> Result<(), PostError> {
-        if !self.attr.caps.contains(Caps::PUT_SHORT) {
+        if !self.core.attr.caps.contains(Caps::PUT_SHORT) {
             return Err(PostError::Unsupported);
         }
-        self.pass(ep, |inner, below| inner.put_short(below, bytes, to))
+        self.core.pass(ep, |inner, below| inner.put_short(below, bytes, to))
     }
 
     fn put_bcopy(
@@ -160,10 +162,10 @@ unsafe impl Iface for QueueLane {
         pack: &mut dyn FnMut(View<'_>) -> usize,
         to: RemoteSlice,
     ) -> Result<usize, PostError> {
-        if !self.attr.caps.contains(Caps::PUT_BCOPY) {
+        if !self.core.attr.caps.contains(Caps::PUT_BCOPY) {
             return Err(PostError::Unsupported);
         }
-        self.pass(ep, |inner, below| inner.put_bcopy(below, max_len, pack, to))
+        self.core.pass(ep, |inner, below| inner.put_bcopy(below, max_len, pack, to))
     }
 
     fn put_zcopy(
@@ -173,11 +175,11 @@ unsafe impl Iface for QueueLane {
         to: RemoteSlice,
         token: Token,
     ) -> Result<Posted, PostError> {
-        if !self.attr.caps.contains(Caps::PUT_ZCOPY) {
+        if !self.core.attr.caps.contains(Caps::PUT_ZCOPY) {
             return Err(PostError::Unsupported);
         }
         let post = |inner: &mut dyn Iface, below, token| inner.put_zcopy(below, from, to, token);
-        self.pass_with(ep, token, post, is_in_flight)
+        self.core.pass_with(ep, token, post, is_in_flight)
     }
 
     fn get_bcopy(
@@ -187,10 +189,10 @@ unsafe impl Iface for QueueLane {
         len: usize,
         unpack: &mut dyn FnMut(View<'_>),
     ) -> Result<(), PostError> {
-        if !self.attr.caps.contains(Caps::GET_BCOPY) {
+        if !self.core.attr.caps.contains(Caps::GET_BCOPY) {
             return Err(PostError::Unsupported);
         }
-        self.pass(ep, |inner, below| inner.get_bcopy(below, from, len, unpack))
+        self.core.pass(ep, |inner, below| inner.get_bcopy(below, from, len, unpack))
     }
 
     fn get_zcopy(
@@ -200,11 +202,11 @@ unsafe impl Iface for QueueLane {
         from: RemoteSlice,
         token: Token,
     ) -> Result<Posted, PostError> {
-        if !self.attr.caps.contains(Caps::GET_ZCOPY) {
+        if !self.core.attr.caps.contains(Caps::GET_ZCOPY) {
             return Err(PostError::Unsupported);
         }
         let post = |inner: &mut dyn Iface, below, token| inner.get_zcopy(below, to, from, token);
-        self.pass_with(ep, token, post, is_in_flight)
+        self.core.pass_with(ep, token, post, is_in_flight)
     }
 
     fn atomic_post(
@@ -214,10 +216,10 @@ unsafe impl Iface for QueueLane {
         width: AtomicWidth,
         at: RemoteSlice,
     ) -> Result<(), PostError> {
-        if !self.attr.atomic_post.contains(op.kind()) {
+        if !self.core.attr.atomic_post.contains(op.kind()) {
             return Err(PostError::Unsupported);
         }
-        self.pass(ep, |inner, below| inner.atomic_post(below, op, width, at))
+        self.core.pass(ep, |inner, below| inner.atomic_post(below, op, width, at))
     }
 
     fn atomic_fetch(
@@ -228,57 +230,59 @@ unsafe impl Iface for QueueLane {
         at: RemoteSlice,
         token: Token,
     ) -> Result<Option<u64>, PostError> {
-        if !self.attr.atomic_fetch.contains(op.kind()) {
+        if !self.core.attr.atomic_fetch.contains(op.kind()) {
             return Err(PostError::Unsupported);
         }
         let post =
             |inner: &mut dyn Iface, below, token| inner.atomic_fetch(below, op, width, at, token);
-        self.pass_with(ep, token, post, Option::is_none)
+        self.core.pass_with(ep, token, post, Option::is_none)
     }
 
     fn flush(&mut self, ep: EpId, token: Token) -> Result<Posted, PostError> {
-        let link = self.open_link(ep)?;
+        let link = self.core.open_link(ep)?;
         if link.is_quiet() && link.flushes.is_empty() {
             let post = |inner: &mut dyn Iface, below, token| inner.flush(below, token);
-            return self.pass_with(ep, token, post, is_in_flight);
+            return self.core.pass_with(ep, token, post, is_in_flight);
         }
         let until = link.fifo.counts().0;
-        self.links[ep.0 as usize].flushes.push_back((token, until));
-        self.flushing += 1;
+        self.core.links[ep.0 as usize].flushes.push_back((token, until));
+        self.core.flushing += 1;
         Ok(Posted::InFlight)
     }
 
     fn flush_all(&mut self, token: Token) -> Result<Posted, PostError> {
-        if self.flush_alls.is_empty() && self.links.iter().all(super::link::Link::is_quiet) {
-            let lent = self.odd.lend(token);
-            let result = self.inner.flush_all(lent);
+        if self.core.flush_alls.is_empty()
+            && self.core.links.iter().all(super::link::Link::is_quiet)
+        {
+            let lent = self.core.odd.lend(token);
+            let result = self.core.inner.flush_all(lent);
             if result != Ok(Posted::InFlight) {
-                self.odd.owner(lent);
+                self.core.odd.owner(lent);
             }
             return result;
         }
-        self.flush_alls.push_back(token);
-        self.flushing += 1;
+        self.core.flush_alls.push_back(token);
+        self.core.flushing += 1;
         Ok(Posted::InFlight)
     }
 
     fn fence(&mut self) -> Result<(), PostError> {
-        self.inner.fence()
+        self.core.inner.fence()
     }
 
     fn want_writable(&mut self, ep: EpId) {
-        if self.open_link(ep).is_err() {
+        if self.core.open_link(ep).is_err() {
             return;
         }
-        let link = &mut self.links[ep.0 as usize];
+        let link = &mut self.core.links[ep.0 as usize];
         if link.below_full
             && !std::mem::replace(&mut link.asked_below, true)
             && let Some(below) = link.inner
         {
-            self.inner.want_writable(below);
+            self.core.inner.want_writable(below);
         }
         if !std::mem::replace(&mut link.asked, true) {
-            self.asked.push_back(ep.0);
+            self.core.asked.push_back(ep.0);
         }
     }
 
@@ -293,39 +297,39 @@ unsafe impl Iface for QueueLane {
     }
 
     fn check(&mut self, ep: EpId) -> Result<(), PostError> {
-        if !self.attr.caps.contains(Caps::EP_CHECK) {
+        if !self.core.attr.caps.contains(Caps::EP_CHECK) {
             return Err(PostError::Unsupported);
         }
-        self.pass(ep, |inner, below| inner.check(below))
+        self.core.pass(ep, |inner, below| inner.check(below))
     }
 
     fn doorbell(&self) -> Option<&Doorbell> {
-        if self.attr.caps.contains(Caps::WAKEUP) { self.inner.doorbell() } else { None }
+        if self.core.attr.caps.contains(Caps::WAKEUP) { self.core.inner.doorbell() } else { None }
     }
 
     fn arm(&mut self, descriptor: bool) -> Armed {
         let wakes = if descriptor { Caps::EVENT_FD } else { Caps::WAKEUP };
-        if !self.attr.caps.contains(wakes) || self.has_work() {
+        if !self.core.attr.caps.contains(wakes) || self.has_work() {
             return Armed::Busy;
         }
-        self.inner.arm(descriptor)
+        self.core.inner.arm(descriptor)
     }
 
     fn disarm(&mut self) {
-        self.inner.disarm();
+        self.core.inner.disarm();
     }
 
     fn event_fd(&mut self) -> Result<BorrowedFd<'_>, OpenError> {
-        if !self.attr.caps.contains(Caps::EVENT_FD) {
+        if !self.core.attr.caps.contains(Caps::EVENT_FD) {
             let why = "this receive queue wakes nobody: puts do not tell their target";
             return Err(OpenError::Limit(why.into()));
         }
-        self.inner.event_fd()
+        self.core.inner.event_fd()
     }
 
     fn invalidate(&mut self, ep: EpId) {
-        if self.open_link(ep).is_ok() {
-            self.end_link(ep.0, PeerFailure::Died);
+        if self.core.open_link(ep).is_ok() {
+            self.core.end_link(ep.0, PeerFailure::Died);
         }
     }
 }

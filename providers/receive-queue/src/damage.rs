@@ -17,7 +17,7 @@ use bowline_base::scmp::seq::POISON;
 use bowline_base::sync::atomic::Ordering;
 use bowline_uct::PeerFailure;
 
-use super::lane::QueueLane;
+use super::lane::LaneCore;
 use super::link::Seat;
 
 /// In R, beside [`POISON`]: the queue is sound, and nobody empties it any more.
@@ -70,17 +70,18 @@ pub(super) const fn closed_by(word: u64) -> Option<PeerFailure> {
     }
 }
 
-impl QueueLane {
+impl LaneCore {
+    /// Messages of nobody known were dropped.
+    pub(super) fn count_strangers(&mut self, strangers: u64) {
+        if strangers > 0 {
+            self.stats.strangers += strangers;
+            tracing::warn!(strangers, "messages of nobody known in the receive queue; dropped");
+        }
+    }
+
     /// A slot was damaged: the one whose source it names is not believed any more.
     #[cold]
-    pub(super) fn blame(&mut self, source: u16) {
-        if self.has_seals() {
-            if let Some(link) = self.lose_sealed(source) {
-                self.break_link(link, PeerFailure::Damaged);
-            }
-            return;
-        }
-        self.promotion.lose(source);
+    pub(super) fn distrust(&mut self, source: u16) {
         let Some(seat) = self.seats.get_mut(usize::from(source)) else { return };
         let link = std::mem::replace(seat, Seat::EMPTY).link;
         if link != Seat::NOBODY {

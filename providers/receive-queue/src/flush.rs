@@ -2,11 +2,11 @@
 
 use bowline_uct::{PeerFailure, PostError, Posted, Token};
 
-use super::lane::{Event, QueueLane};
+use super::lane::{Event, LaneCore};
 use super::link::Link;
 use super::token::Owner;
 
-impl QueueLane {
+impl LaneCore {
     /// Posts flushes whose messages have all left.
     pub(super) fn post_flushes(&mut self) {
         self.flush_refused = false;

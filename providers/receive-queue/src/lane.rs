@@ -1,21 +1,22 @@
 //! A lane of receive queues over a transport without active messages: its parts, and its round of
 //! progress. How it is made is in `open`.
+//!
+//! What all forms have in common is the [`LaneCore`]: transport, memory, links and seats. The receiving side, which
+//! differs, is an [`Inbox`]; what the sending side of a link does depends on its peer's form.
 
 use std::collections::VecDeque;
 
 use bowline_base::buffer::RecvBuf;
 use bowline_base::drain::Drain;
-use bowline_base::scmp::published::{Consumer, solo};
 use bowline_uct::{
     Arrival, EpId, Iface, IfaceAttr, MemHandle, PeerFailure, Sink, Source, Token, Verdict,
 };
 
 use super::damage::Closed;
+use super::inbox::Inbox;
 use super::layout::Shape;
 use super::link::{Link, Seat};
 use super::options::QueueStats;
-use super::promote::Promotion;
-use super::sealed::Inbox;
 use super::settle::Settlement;
 use super::token::{Odd, Owner, What};
 
@@ -64,6 +65,12 @@ pub(super) enum Event {
 /// An interface that carries active messages by receive queues, over one that has puts, gets and
 /// fetching atomics. What the transport below has beside that is passed through.
 pub struct QueueLane {
+    pub(super) core: LaneCore,
+    pub(super) inbox: Box<dyn Inbox>,
+}
+
+/// All of a lane but the receiving side of its form.
+pub(super) struct LaneCore {
     /// Stands first: it is dropped before the words that it may still read to.
     pub(super) inner: Box<dyn Iface>,
     pub(super) attr: IfaceAttr,
@@ -92,14 +99,7 @@ pub struct QueueLane {
     /// Links whose user waits for room, in the order of asking.
     pub(super) asked: VecDeque<u32>,
 
-    pub(super) consumer: Option<Consumer<()>>,
-    /// In place of it, where messages are sealed.
-    pub(super) inbox: Option<Inbox>,
-    /// Rings by seat, in place of the queue, and the one whose turn is first.
-    pub(super) rings: Vec<solo::Consumer>,
-    pub(super) next_ring: usize,
-    /// Rings for those who send most, and the link whose way is looked at next.
-    pub(super) promotion: Promotion,
+    /// The link whose way is looked at next.
     pub(super) next_way: usize,
     /// The link to this lane itself, through which R is swapped where the transport's atomics are
     /// not coherent with the processor's.
@@ -128,24 +128,55 @@ pub struct QueueLane {
 
 impl std::fmt::Debug for QueueLane {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("QueueLane").field("attr", &self.attr).finish_non_exhaustive()
+        f.debug_struct("QueueLane").field("attr", &self.core.attr).finish_non_exhaustive()
     }
 }
 
 impl QueueLane {
     /// What was posted so far.
     pub const fn stats(&self) -> &QueueStats {
-        &self.stats
+        &self.core.stats
     }
 
     /// The transport below.
     pub fn below(&self) -> &dyn Iface {
-        &*self.inner
+        &*self.core.inner
     }
 
-    /// One look at the transport below, and what follows from it. Whether anything was found.
-    pub(super) fn look_below(&mut self) -> bool {
-        let mut found = self.inner.progress(&mut self.notes, NOTES) > 0;
+    /// A round: see the contract.
+    pub(super) fn advance(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
+        let Self { core, inbox } = self;
+        let mut told = core.tell(sink, budget);
+        if core.pending.len() < NOTES as usize {
+            core.look_below(&mut **inbox);
+            if budget > told && core.closed.is_none() {
+                told += inbox.receive(core, sink, budget - told);
+            } else if core.closed.is_some() {
+                // Whoever comes now is to hear of it.
+                core.mark_closed();
+                core.read_introductions(&mut **inbox);
+            }
+            match core.closed {
+                None => inbox.settle(core),
+                Some(_) => core.tell_all_ends(),
+            }
+        }
+        told += core.tell(sink, budget - told);
+        told += core.tell_writable(sink, budget - told);
+        told
+    }
+
+    /// Whether the next progress has something to do before anything comes from below.
+    pub(super) fn has_work(&mut self) -> bool {
+        let closed = self.core.closed.is_some();
+        self.core.has_work() || !closed && self.inbox.has_messages(&self.core)
+    }
+}
+
+impl LaneCore {
+    /// One look at the transport below, and what follows from it.
+    fn look_below(&mut self, inbox: &mut dyn Inbox) {
+        self.inner.progress(&mut self.notes, NOTES);
         while let Some(note) = self.notes.list.pop_front() {
             match note {
                 Note::Completed(token, result) => self.below_completed(token, result),
@@ -156,16 +187,22 @@ impl QueueLane {
                         link.asked_below = false;
                     }
                 }
-                Note::Failed(source, ep, how) => self.below_failed(source, ep, how),
+                Note::Failed(source, ep, how) => self.below_failed(inbox, source, ep, how),
             }
         }
         self.look_at_next_way();
-        if !self.work.is_empty() {
-            found = true;
-            self.drive_all();
-        }
+        self.drive_all();
         self.post_flushes();
-        found
+    }
+
+    fn has_work(&self) -> bool {
+        let ready = |link: &Link| link.may_be_told(self.fifo_slots);
+        !self.pending.is_empty()
+            || !self.work.is_empty()
+            || self.flush_refused
+            || self.flip_answer.is_some()
+            || !self.settlement.ending.is_empty()
+            || self.asked.iter().any(|&index| ready(&self.links[index as usize]))
     }
 
     fn below_completed(&mut self, token: Token, result: Result<u64, PeerFailure>) {
@@ -195,21 +232,6 @@ impl QueueLane {
             }
             Owner::Nobody => {}
         }
-    }
-
-    /// A round: see the contract.
-    pub(super) fn advance(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
-        let mut told = self.tell(sink, budget);
-        if self.pending.len() < NOTES as usize {
-            self.look_below();
-            if budget > told {
-                told += self.receive(sink, budget - told);
-            }
-            self.settle_the_dead();
-        }
-        told += self.tell(sink, budget - told);
-        told += self.tell_writable(sink, budget - told);
-        told
     }
 
     fn tell(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
@@ -246,7 +268,7 @@ impl QueueLane {
     }
 }
 
-impl QueueLane {
+impl LaneCore {
     /// Whether all that was accepted for the living is in their queues.
     pub(super) fn is_quiet(&self) -> bool {
         self.links.iter().all(Link::is_quiet)
@@ -262,12 +284,13 @@ impl QueueLane {
 impl Drop for QueueLane {
     fn drop(&mut self) {
         // Messages that were accepted arrive, if their receivers let them.
+        let Self { core, inbox } = self;
         let mut drain = Drain::default();
-        let mut gone = self.gone();
-        while !self.is_quiet() {
-            self.look_below();
-            self.pending.clear();
-            let now = self.gone();
+        let mut gone = core.gone();
+        while !core.is_quiet() {
+            core.look_below(&mut **inbox);
+            core.pending.clear();
+            let now = core.gone();
             if !drain.goes_on(now != gone) {
                 return;
             }

@@ -14,7 +14,7 @@
 //! ```text
 //!   am_short ─► fifo of the link ─► reserve ─► put ─► (order) ─► finalise        post, fifo, link
 //!                                                                   │
-//!   sink.am  ◄─ check source and mark ◄─ flip, S + F = r ◄──────────┘            inbox
+//!   sink.am  ◄─ check source and mark ◄─ flip, S + F = r ◄──────────┘            counted, flip
 //!                                          └── does not settle, a peer ended     settle
 //! ```
 //!
@@ -73,14 +73,17 @@
 
 mod address;
 mod contract;
+mod counted;
 mod damage;
 mod error;
 mod fifo;
+mod flip;
 mod flush;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzz;
 mod inbox;
+mod introductions;
 mod lane;
 mod layout;
 mod link;
@@ -91,6 +94,7 @@ mod pass;
 mod peers;
 mod post;
 mod promote;
+mod promoting;
 mod remote;
 mod reserve;
 mod rings;

@@ -10,65 +10,65 @@ use super::lane::QueueLane;
 
 impl MemoryDomain for QueueLane {
     fn md_attr(&self) -> MdAttr {
-        self.inner.md_attr()
+        self.core.inner.md_attr()
     }
 
     fn mem_alloc(&mut self, len: usize) -> Result<MemHandle, MemError> {
-        self.inner.mem_alloc(len)
+        self.core.inner.mem_alloc(len)
     }
 
     fn mem_register(&mut self, memory: RecvBuf) -> Result<MemHandle, MemError> {
-        self.inner.mem_register(memory)
+        self.core.inner.mem_register(memory)
     }
 
     fn mem_expose(&mut self, bytes: LocalSlice) -> Result<MemHandle, MemError> {
-        self.inner.mem_expose(bytes)
+        self.core.inner.mem_expose(bytes)
     }
 
     fn mem_lend(&mut self, bytes: LocalSlice) -> Result<MemHandle, MemError> {
-        self.inner.mem_lend(bytes)
+        self.core.inner.mem_lend(bytes)
     }
 
     fn mem_view(&self, handle: MemHandle) -> Option<View<'_>> {
-        self.inner.mem_view(handle)
+        self.core.inner.mem_view(handle)
     }
 
     fn mem_release(&mut self, handle: MemHandle) -> Result<Option<RecvBuf>, MemError> {
-        if handle == self.memory {
+        if handle == self.core.memory {
             return Err(MemError::NoSuch);
         }
-        self.inner.mem_release(handle)
+        self.core.inner.mem_release(handle)
     }
 
     fn rkey_pack(&self, handle: MemHandle) -> Result<Vec<u8>, MemError> {
-        self.inner.rkey_pack(handle)
+        self.core.inner.rkey_pack(handle)
     }
 
     fn rkey_unpack(&mut self, ep: EpId, packed: &[u8]) -> Result<RkeyId, MemError> {
-        match self.below_of(ep) {
-            Ok(below) => self.inner.rkey_unpack(below, packed),
+        match self.core.below_of(ep) {
+            Ok(below) => self.core.inner.rkey_unpack(below, packed),
             Err(PostError::PeerFailed) => Err(PeerFailure::Died.into()),
             Err(_) => Err(MemError::NoSuch),
         }
     }
 
     fn rkey_ptr(&self, rkey: RkeyId, remote: u64, len: usize) -> Option<View<'_>> {
-        self.inner.rkey_ptr(rkey, remote, len)
+        self.core.inner.rkey_ptr(rkey, remote, len)
     }
     fn puts_end_last(&self, rkey: RkeyId) -> bool {
-        self.inner.puts_end_last(rkey)
+        self.core.inner.puts_end_last(rkey)
     }
 
     fn rkey_release(&mut self, rkey: RkeyId) {
-        self.inner.rkey_release(rkey);
+        self.core.inner.rkey_release(rkey);
     }
 
     fn rkey_of(&self, start: u64, len: usize, out: &mut [u8]) -> Option<usize> {
         // The queue's own memory, which may lie beside the user's, is nobody's to lend.
-        let queue = self.base..self.base + self.shape.bytes() as u64;
+        let queue = self.core.base..self.core.base + self.core.shape.bytes() as u64;
         if queue.contains(&start) {
             return None;
         }
-        self.inner.rkey_of(start, len, out)
+        self.core.inner.rkey_of(start, len, out)
     }
 }

@@ -3,17 +3,19 @@
 use std::collections::VecDeque;
 
 use bowline_base::buffer::RecvBuf;
-use bowline_base::scmp::published::{self, solo};
-use bowline_base::scmp::{max_message_bytes, sealed};
+use bowline_base::scmp::max_message_bytes;
 use bowline_base::words::ViewWords;
 use bowline_uct::{AtomicOps, Caps, Iface, IfaceAttr, OpLimits, OpenError};
 
 use super::address::{self, Address, Introduction};
-use super::lane::{Notes, QueueLane};
+use super::counted::CountedInbox;
+use super::inbox::Inbox;
+use super::lane::{LaneCore, Notes, QueueLane};
 use super::layout::{MAX_PEERS, Shape};
 use super::options::{QueueForm, QueueOptions, QueueStats};
-use super::promote::Promotion;
-use super::sealed::Inbox;
+use super::promoting::PromotingInbox;
+use super::rings::RingInbox;
+use super::sealed::SealedInbox;
 use super::settle::Settlement;
 use super::token::Odd;
 
@@ -83,22 +85,14 @@ impl QueueLane {
         let base = view.as_ptr().addr() as u64;
         let words = ViewWords::new(view)
             .ok_or_else(|| OpenError::Limit("a receive queue has to start on a line".into()))?;
-        // Rings are empty when they are zero, as fresh memory is, and nobody flips them.
-        let is_ring = form == QueueForm::Ring;
-        let by_device = !is_ring && !below.caps.contains(Caps::ATOMIC_CPU);
-        let (mut consumer, mut inbox) = (None, None);
-        if form == QueueForm::ScmpSeq {
-            let made = sealed::init(words, shape.slots)
-                .map_err(|error| OpenError::Limit(error.to_string()))?;
-            inbox = Some(Inbox::new(made.rehome(())));
-        } else if !is_ring {
-            let mut made = published::init(words, shape.slots, 0)
-                .map_err(|error| OpenError::Limit(error.to_string()))?
-                .rehome(());
-            made.flip_by_hand();
-            consumer = Some(made);
-        }
-        let rings = vec![solo::Consumer::default(); if is_ring { shape.peers as usize } else { 0 }];
+        let inbox: Box<dyn Inbox> = match form {
+            QueueForm::Scmp => Box::new(CountedInbox::new(words, shape.slots)?),
+            QueueForm::ScmpRings => Box::new(PromotingInbox::new(words, shape)?),
+            QueueForm::ScmpSeq => Box::new(SealedInbox::new(words, shape.slots)?),
+            QueueForm::Ring => Box::new(RingInbox::new(shape.peers)),
+        };
+        // Nobody flips rings.
+        let by_device = form != QueueForm::Ring && !below.caps.contains(Caps::ATOMIC_CPU);
         let nonce = address::checksum(&[&uid.to_le_bytes()[..], &base.to_le_bytes()].concat());
         let own = Address { shape, base, nonce, key, inner: inner.address() };
         let own_address = own.pack();
@@ -117,7 +111,7 @@ impl QueueLane {
         }
         let longest = bowline_base::scmp::slots_for(attr.limits.am.max_bcopy);
         let room = attr.limits.am.max_bcopy;
-        let mut lane = Self {
+        let mut core = LaneCore {
             inner,
             stats: QueueStats::default(),
             shape,
@@ -134,11 +128,6 @@ impl QueueLane {
             generations: 0,
             work: VecDeque::new(),
             asked: VecDeque::new(),
-            consumer,
-            inbox,
-            rings,
-            next_ring: 0,
-            promotion: Promotion::new(shape.rings),
             next_way: 0,
             own_link: None,
             flipping: false,
@@ -158,10 +147,10 @@ impl QueueLane {
             attr,
         };
         if by_device {
-            let address = lane.own_address.clone();
-            lane.own_link = Some(lane.link_to(&address, &own, false)?);
+            let address = core.own_address.clone();
+            core.own_link = Some(core.link_to(&address, &own, false)?);
         }
-        Ok(lane)
+        Ok(Self { core, inbox })
     }
 }
 

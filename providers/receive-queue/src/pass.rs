@@ -3,9 +3,9 @@
 
 use bowline_uct::{EpId, Iface, PostError, Posted, Token};
 
-use super::lane::QueueLane;
+use super::lane::LaneCore;
 
-impl QueueLane {
+impl LaneCore {
     /// An operation of the user, by the endpoint below.
     pub(super) fn pass<T>(
         &mut self,

@@ -3,12 +3,13 @@
 use bowline_uct::{EpId, OpenError, PeerFailure, PostError, Source, Token};
 
 use super::address::{self, Address};
-use super::lane::{Event, QueueLane};
+use super::inbox::Inbox;
+use super::lane::{Event, LaneCore};
 use super::link::{Link, Seat, Step};
 use super::options::QueueForm;
 use super::rings::Tail;
 
-impl QueueLane {
+impl LaneCore {
     /// The link of an endpoint that is open, whatever its state.
     pub(super) fn open_link(&self, ep: EpId) -> Result<&Link, PostError> {
         match self.links.get(ep.0 as usize) {
@@ -192,12 +193,13 @@ impl QueueLane {
     #[cold]
     pub(super) fn below_failed(
         &mut self,
+        inbox: &mut dyn Inbox,
         source: Option<Source>,
         ep: Option<EpId>,
         how: PeerFailure,
     ) {
         // It may have introduced itself right before.
-        self.read_introductions();
+        self.read_introductions(inbox);
         let by_ep = ep.and_then(|ep| self.by_inner.get(ep.0 as usize).copied().flatten());
         let index = by_ep.or_else(|| {
             let source = source?;
@@ -216,14 +218,14 @@ impl QueueLane {
         }
         if ours {
             self.tell_failure(index);
-            return self.watch(index);
+            return self.watch(index, inbox.generation());
         }
         let link = &mut self.links[index as usize];
         if std::mem::replace(&mut link.gone, true) {
             return;
         }
         if link.introduced {
-            self.wait_for_the_last(index);
+            self.wait_for_the_last(index, inbox.generation());
         } else {
             self.tell_failure(index);
         }
@@ -231,7 +233,7 @@ impl QueueLane {
 
     /// A peer that was left may still hold what others wait for, and die: an endpoint to it, which
     /// serves for nothing else, will tell.
-    fn watch(&mut self, index: u32) {
+    fn watch(&mut self, index: u32, generation: u32) {
         let link = &mut self.links[index as usize];
         if !link.introduced {
             return;
@@ -249,7 +251,7 @@ impl QueueLane {
             Err(error) => {
                 tracing::debug!(%error, "a peer that was left has ended");
                 self.links[index as usize].gone = true;
-                self.wait_for_the_last(index);
+                self.wait_for_the_last(index, generation);
             }
         }
     }
@@ -271,9 +273,9 @@ mod tests {
     use bowline_uct::{Arrival, Iface as _, Sink, Source, Token, Verdict};
 
     use super::*;
-    use crate::QueueOptions;
     use crate::remote::Outcome;
     use crate::token::What;
+    use crate::{QueueLane, QueueOptions};
 
     struct Nobody;
 
@@ -305,24 +307,25 @@ mod tests {
         };
         let index = near.connect(&address).expect("it is there").0;
         // The end of the last slot, of which nothing is sent.
-        let at = near.links[index as usize].shape.bytes() - 8;
-        assert!(matches!(near.put_bytes(index, at, &77u64.to_ne_bytes()), Outcome::Done(())));
+        let at = near.core.links[index as usize].shape.bytes() - 8;
+        assert!(matches!(near.core.put_bytes(index, at, &77u64.to_ne_bytes()), Outcome::Done(())));
         pass(&mut near);
 
-        assert!(matches!(near.read_word(index, at, What::Step), Outcome::Done(None)));
-        let link = &near.links[index as usize];
+        assert!(matches!(near.core.read_word(index, at, What::Step), Outcome::Done(None)));
+        let link = &near.core.links[index as usize];
         let place = link.word.as_ref().expect("it is read to").address();
-        near.break_link(index, PeerFailure::Unreachable);
+        near.core.break_link(index, PeerFailure::Unreachable);
         assert_eq!(near.connect(&address).expect("it lives").0, index, "the same place");
-        let places =
-            |near: &QueueLane| -> Vec<u64> { near.retired.iter().map(RecvBuf::address).collect() };
+        let places = |near: &QueueLane| -> Vec<u64> {
+            near.core.retired.iter().map(RecvBuf::address).collect()
+        };
         assert_eq!(places(&near), [place], "the answer is under way");
-        assert!(matches!(near.read_word(index, at, What::Step), Outcome::Done(None)));
-        let word = near.links[index as usize].word.as_ref().expect("it is read to");
+        assert!(matches!(near.core.read_word(index, at, What::Step), Outcome::Done(None)));
+        let word = near.core.links[index as usize].word.as_ref().expect("it is read to");
         assert_ne!(word.address(), place);
         pass(&mut near);
         let mut bytes = [0; 8];
-        let word = near.links[index as usize].word.as_mut().expect("it was read to");
+        let word = near.core.links[index as usize].word.as_mut().expect("it was read to");
         word.view().copy_out(&mut bytes);
         assert_eq!(u64::from_ne_bytes(bytes), 77, "the new link has its answer");
         assert_eq!(places(&near), [place]);

@@ -8,7 +8,7 @@ use bowline_base::scmp::published::{self, R_BYTE, solo};
 use bowline_uct::PeerFailure;
 
 use super::address::Introduction;
-use super::lane::QueueLane;
+use super::lane::LaneCore;
 use super::link::Step;
 use super::options::QueueForm;
 use super::remote::Outcome;
@@ -26,7 +26,7 @@ pub(super) enum Next {
     Break(PeerFailure),
 }
 
-impl QueueLane {
+impl LaneCore {
     /// Puts a link into the list of those that have something to post.
     pub(super) fn list(&mut self, index: u32) {
         let link = &mut self.links[index as usize];

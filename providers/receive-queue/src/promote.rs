@@ -1,5 +1,5 @@
-//! Who gets one of a lane's rings: the receiver's side of the form with promotion. What a sender does
-//! about it is in `way`.
+//! Who gets one of a lane's rings: the receiver's table in the form with promotion, whose rounds are in
+//! `promoting`. What a sender does about it is in `way`.
 //!
 //! Everybody starts in the queue. The receiver counts what comes by it, and offers a ring to a sender
 //! that has sent [`HOT`] messages, while one is free; an offer reaches its sender while that one is at
@@ -38,8 +38,9 @@ use bowline_base::sync::atomic::{Ordering, fence};
 use bowline_base::words::ViewWords;
 use bowline_uct::Sink;
 
+use super::counted::Choice;
 use super::fifo::parts;
-use super::lane::QueueLane;
+use super::lane::LaneCore;
 use super::link::Seat;
 use super::post::Next;
 use super::remote::Outcome;
@@ -90,22 +91,10 @@ pub(super) struct Promotion {
     notices: VecDeque<(u16, Notice)>,
     /// Messages by the queue in this period.
     seen: u32,
-    /// Whose turn is first: the rings' or the queue's, and which ring's.
-    rings_first: bool,
+    /// The ring that is read first in the next round.
     next: usize,
     /// The ring that has to be read before the queue goes on.
     drain: Option<usize>,
-}
-
-/// What is to be done with a message of the queue.
-pub(super) enum ByQueue {
-    /// Hand it out.
-    Take,
-    /// It was a marker.
-    Switched,
-    /// Its sender's ring comes first.
-    Later,
-    Damaged,
 }
 
 impl Promotion {
@@ -120,11 +109,11 @@ impl Promotion {
         &mut self,
         seats: &[Seat],
         arrival: &Arrival<'_, ViewWords<'_>>,
-    ) -> ByQueue {
+    ) -> Choice {
         let source = arrival.source;
-        let Some(seat) = seats.get(usize::from(source)) else { return ByQueue::Take };
+        let Some(seat) = seats.get(usize::from(source)) else { return Choice::Take };
         if seat.link == Seat::NOBODY || parts(arrival.mark).0 != seat.cookie {
-            return ByQueue::Take;
+            return Choice::Take;
         }
         if self.heat.len() < seats.len() {
             self.heat.resize(seats.len(), Heat { count: 0, offer: 0, ring: None });
@@ -137,21 +126,21 @@ impl Promotion {
                 (Some((ring, State::Offered)), Some(number)) if ring == number as usize => {
                     self.rings[ring].state = State::Active;
                     heat.count = 0;
-                    ByQueue::Switched
+                    Choice::Skip
                 }
-                _ => ByQueue::Damaged,
+                _ => Choice::Damaged,
             };
         }
         if let Some((ring, State::Active | State::Evicting)) = owned {
             self.drain = Some(ring);
-            return ByQueue::Later;
+            return Choice::Later;
         }
         self.seen += 1;
         heat.count += 1;
         if heat.count == HOT && owned.is_none() {
             self.wanting.push(source);
         }
-        ByQueue::Take
+        Choice::Take
     }
 
     /// The ring of a seat.
@@ -170,10 +159,12 @@ impl Promotion {
     }
 
     /// Nothing that a seat's sender wrote is believed any more; it may go on writing.
-    pub(super) fn lose(&mut self, seat: u16) {
+    #[cold]
+    pub(super) fn blame(&mut self, lane: &mut LaneCore, seat: u16) {
         if let Some(ring) = self.of(seat.into()) {
             self.rings[ring].state = State::Lost;
         }
+        lane.distrust(seat);
     }
 
     /// The coldest owner of a ring, if one of those in the queue sends much more.
@@ -201,192 +192,171 @@ impl Promotion {
             place.taken = 0;
         }
     }
-}
 
-impl QueueLane {
-    /// The memory of a ring.
-    pub(super) fn ring_words(&self, number: usize) -> Option<ViewWords<'_>> {
-        let at = self.shape.ring_at(number as u32);
-        let bytes = solo::bytes_for(self.shape.slots);
-        ViewWords::new(self.inner.mem_view(self.memory)?.slice(at, bytes)?)
+    /// Reads the ring that has to be read before the queue goes on.
+    pub(super) fn drain_first(
+        &mut self,
+        lane: &mut LaneCore,
+        sink: &mut dyn Sink,
+        budget: u32,
+    ) -> u32 {
+        let Some(ring) = self.drain.take() else { return 0 };
+        let taken = self.receive_ring(lane, sink, ring, budget);
+        if taken < budget && self.rings[ring].state != State::Free {
+            // Rule 2.
+            self.blame(lane, self.rings[ring].seat);
+        }
+        taken
     }
 
-    /// Hands out at most `budget` messages of the queue and the rings, which take turns.
-    pub(super) fn receive_promoting(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
-        let rings_first = self.promotion.rings_first;
-        self.promotion.rings_first = !rings_first;
-        let mut handed = 0;
-        if rings_first {
-            handed += self.receive_promoted(sink, budget);
-        }
-        handed += self.receive_queue(sink, budget - handed);
-        if self.closed.is_some() {
-            // By that. The rings are closed, too.
-            return handed;
-        }
-        if let Some(ring) = self.promotion.drain.take() {
-            let left = budget - handed;
-            let taken = self.receive_place(sink, ring, left);
-            handed += taken;
-            if taken < left && self.promotion.rings[ring].state != State::Free {
-                // Rule 2.
-                self.blame(self.promotion.rings[ring].seat);
-            }
-        }
-        if !rings_first {
-            handed += self.receive_promoted(sink, budget - handed);
-        }
-        self.promote();
-        handed
-    }
-
-    fn receive_promoted(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
-        let rings = self.promotion.rings.len();
+    /// Hands out at most `budget` messages of all rings.
+    pub(super) fn receive(&mut self, lane: &mut LaneCore, sink: &mut dyn Sink, budget: u32) -> u32 {
+        let rings = self.rings.len();
         let mut handed = 0;
         for step in 0..rings {
             if handed >= budget {
                 break;
             }
-            let ring = (self.promotion.next + step) % rings;
-            if matches!(self.promotion.rings[ring].state, State::Active | State::Evicting) {
+            let ring = (self.next + step) % rings;
+            if matches!(self.rings[ring].state, State::Active | State::Evicting) {
                 // A share of the budget for each, so that one that never runs out leaves some.
                 let share = (budget - handed).min((budget / 4).max(1));
-                handed += self.receive_place(sink, ring, share);
+                handed += self.receive_ring(lane, sink, ring, share);
             }
         }
-        self.promotion.next = (self.promotion.next + 1) % rings.max(1);
+        self.next = (self.next + 1) % rings.max(1);
         handed
     }
 
     /// Hands out messages of one ring, and frees it after its end.
-    fn receive_place(&mut self, sink: &mut dyn Sink, ring: usize, budget: u32) -> u32 {
-        let Place { mut consumer, seat, .. } = self.promotion.rings[ring];
-        let (handed, sound) = self.poll_ring(sink, ring, seat, &mut consumer, budget);
-        let ended = self.ring_words(ring).is_some_and(|words| consumer.is_ended(&words));
-        self.stats.received += u64::from(handed);
-        self.stats.promoted += u64::from(handed);
-        let place = &mut self.promotion.rings[ring];
+    fn receive_ring(
+        &mut self,
+        lane: &mut LaneCore,
+        sink: &mut dyn Sink,
+        ring: usize,
+        budget: u32,
+    ) -> u32 {
+        let Place { mut consumer, seat, .. } = self.rings[ring];
+        let (handed, sound) = lane.poll_ring(sink, ring, seat, &mut consumer, budget);
+        let ended = consumer.is_ended(&lane.ring_words(ring));
+        lane.stats.promoted += u64::from(handed);
+        let place = &mut self.rings[ring];
         place.consumer = consumer;
         place.taken = place.taken.saturating_add(handed);
         if !sound {
-            self.blame(seat);
+            self.blame(lane, seat);
         } else if ended {
-            self.promotion.release(ring);
+            self.release(ring);
         }
         handed
     }
 
     /// Offers rings that are free, asks for one back where somebody is hotter, and tells senders.
-    fn promote(&mut self) {
-        while let Some(ring) =
-            self.promotion.rings.iter().position(|place| place.state == State::Free)
-        {
-            let heat = &self.promotion.heat;
-            let hottest = self.promotion.wanting.iter().enumerate();
+    pub(super) fn promote(&mut self, lane: &mut LaneCore) {
+        while let Some(ring) = self.rings.iter().position(|place| place.state == State::Free) {
+            let heat = &self.heat;
+            let hottest = self.wanting.iter().enumerate();
             let hottest = hottest.max_by_key(|(_, seat)| heat[usize::from(**seat)].count);
             let Some((at, &seat)) = hottest else { break };
-            self.promotion.wanting.swap_remove(at);
-            self.offer(ring, seat);
+            self.wanting.swap_remove(at);
+            self.offer(lane, ring, seat);
         }
-        if self.promotion.seen >= PERIOD * self.shape.rings {
-            if let Some(ring) = self.promotion.to_evict() {
-                let place = &mut self.promotion.rings[ring];
+        if self.seen >= PERIOD * lane.shape.rings {
+            if let Some(ring) = self.to_evict() {
+                let place = &mut self.rings[ring];
                 place.state = State::Evicting;
                 let seat = place.seat;
-                let offer = self.promotion.heat[usize::from(seat)].offer;
-                self.promotion.notices.push_back((seat, Notice::Leave { offer }));
-                self.stats.evictions += 1;
+                let offer = self.heat[usize::from(seat)].offer;
+                self.notices.push_back((seat, Notice::Leave { offer }));
+                lane.stats.evictions += 1;
             }
-            self.promotion.turn();
+            self.turn();
         }
-        self.post_notices();
+        self.post_notices(lane);
     }
 
-    fn offer(&mut self, ring: usize, seat: u16) {
-        let Some(who) = self.seats.get(usize::from(seat)).filter(|who| who.link != Seat::NOBODY)
+    fn offer(&mut self, lane: &mut LaneCore, ring: usize, seat: u16) {
+        let Some(who) = lane.seats.get(usize::from(seat)).filter(|who| who.link != Seat::NOBODY)
         else {
             return;
         };
-        let link = &self.links[who.link as usize];
+        let link = &lane.links[who.link as usize];
         // One that is not to be written to, or that has no way words.
         if link.failed.is_some() || !link.shape.promotes() {
             return;
         }
-        let Some(words) = self.ring_words(ring) else { return };
-        solo::reset(&words, self.shape.slots);
-        let heat = &mut self.promotion.heat[usize::from(seat)];
+        solo::reset(&lane.ring_words(ring), lane.shape.slots);
+        let heat = &mut self.heat[usize::from(seat)];
         heat.offer = heat.offer.wrapping_add(1).max(1);
         heat.ring = Some(ring as u16);
         let notice = Notice::Offer { offer: heat.offer, ring: ring as u16 };
         let consumer = solo::Consumer::default();
-        self.promotion.rings[ring] = Place { state: State::Offered, seat, consumer, taken: 0 };
-        self.promotion.notices.push_back((seat, notice));
-        self.stats.offers += 1;
+        self.rings[ring] = Place { state: State::Offered, seat, consumer, taken: 0 };
+        self.notices.push_back((seat, notice));
+        lane.stats.offers += 1;
     }
 
-    fn post_notices(&mut self) {
-        while let Some(&(seat, notice)) = self.promotion.notices.front() {
-            let Seat { link, cookie, status, .. } = self.seats[usize::from(seat)];
-            if link != Seat::NOBODY && self.links[link as usize].failed.is_none() {
+    fn post_notices(&mut self, lane: &mut LaneCore) {
+        while let Some(&(seat, notice)) = self.notices.front() {
+            let Seat { link, cookie, status, .. } = lane.seats[usize::from(seat)];
+            if link != Seat::NOBODY && lane.links[link as usize].failed.is_none() {
                 // Release: pairs with the sender's Acquire load of its way word: the ring is empty.
                 fence(Ordering::Release);
-                let at = self.links[link as usize].shape.way_at(status);
+                let at = lane.links[link as usize].shape.way_at(status);
                 let word = notice.word(cookie);
-                if let Outcome::Next(Next::Later) = self.put_bytes(link, at, &word.to_ne_bytes()) {
+                if let Outcome::Next(Next::Later) = lane.put_bytes(link, at, &word.to_ne_bytes()) {
                     return;
                 }
             }
-            self.promotion.notices.pop_front();
+            self.notices.pop_front();
         }
     }
 
     /// Whether a progress has something to do for a ring.
-    pub(super) fn promoted_have_work(&self) -> bool {
-        !self.promotion.notices.is_empty()
-            || self.promotion.rings.iter().enumerate().any(|(number, place)| {
+    pub(super) fn has_work(&self, lane: &LaneCore) -> bool {
+        !self.notices.is_empty()
+            || self.rings.iter().enumerate().any(|(number, place)| {
                 let read = matches!(place.state, State::Active | State::Evicting);
-                let something =
-                    |words| !place.consumer.is_drained(&words) || place.consumer.is_ended(&words);
-                read && self.ring_words(number).is_some_and(something)
+                let words = lane.ring_words(number);
+                read && (!place.consumer.is_drained(&words) || place.consumer.is_ended(&words))
             })
     }
 
     /// Rings of the seats of a link.
-    fn rings_of(&self, link: u32) -> impl Iterator<Item = usize> {
-        let seats = self.seats.iter().enumerate().filter(move |(_, seat)| seat.link == link);
-        seats.filter_map(|(seat, _)| self.promotion.of(seat))
+    fn rings_of(&self, lane: &LaneCore, link: u32) -> impl Iterator<Item = usize> {
+        let seats = lane.seats.iter().enumerate().filter(move |(_, seat)| seat.link == link);
+        seats.filter_map(|(seat, _)| self.of(seat))
     }
 
     /// Whether all that a link has sent by its ring has been handed out.
-    pub(super) fn ring_is_over(&self, link: u32) -> bool {
-        self.rings_of(link).all(|ring| {
-            let place = &self.promotion.rings[ring];
+    pub(super) fn is_over(&self, lane: &LaneCore, link: u32) -> bool {
+        self.rings_of(lane, link).all(|ring| {
+            let place = &self.rings[ring];
             let read = matches!(place.state, State::Active | State::Evicting);
-            !read || self.ring_words(ring).is_none_or(|words| place.consumer.is_drained(&words))
+            !read || place.consumer.is_drained(&lane.ring_words(ring))
         })
     }
 
     /// The sender behind a link is gone: its rings are free.
-    pub(super) fn free_rings_of(&mut self, link: u32) {
-        let rings: Vec<usize> = self.rings_of(link).collect();
+    pub(super) fn free(&mut self, lane: &LaneCore, link: u32) {
+        let rings: Vec<usize> = self.rings_of(lane, link).collect();
         for ring in rings {
-            self.promotion.release(ring);
+            self.release(ring);
         }
     }
 
     /// Whether a seat's sender has used its ring, so that all of it in the queue is finalised.
-    pub(super) fn has_used_ring(&self, seat: usize) -> bool {
-        let Some(ring) = self.promotion.of(seat) else { return false };
-        let consumer = &self.promotion.rings[ring].consumer;
-        self.ring_words(ring).is_some_and(|words| consumer.was_used(&words))
+    pub(super) fn has_used_ring(&self, lane: &LaneCore, seat: usize) -> bool {
+        let ring = self.of(seat);
+        ring.is_some_and(|ring| self.rings[ring].consumer.was_used(&lane.ring_words(ring)))
     }
 
     /// A link has another seat now: the rings of its earlier ones are not used any more, and what was
     /// under way to them may still come.
-    pub(super) fn lose_rings_of(&mut self, link: u32) {
-        let rings: Vec<usize> = self.rings_of(link).collect();
+    pub(super) fn lose_rings_of(&mut self, lane: &LaneCore, link: u32) {
+        let rings: Vec<usize> = self.rings_of(lane, link).collect();
         for ring in rings {
-            self.promotion.rings[ring].state = State::Lost;
+            self.rings[ring].state = State::Lost;
         }
     }
 }

@@ -6,7 +6,7 @@ use bowline_uct::{
     RemoteSlice,
 };
 
-use super::lane::QueueLane;
+use super::lane::LaneCore;
 use super::link::Link;
 use super::post::Next;
 use super::token::{What, own};
@@ -26,7 +26,7 @@ pub(super) fn refused<T>(error: PostError) -> Outcome<T> {
     })
 }
 
-impl QueueLane {
+impl LaneCore {
     /// Makes what was put visible before later atomics. `true`: it is so.
     pub(super) fn order(&mut self, index: u32) -> Outcome<bool> {
         if self.attr.caps.contains(Caps::PUT_BEFORE_ATOMIC) {

@@ -8,7 +8,7 @@ use bowline_uct::{Caps, RemoteSlice};
 
 use super::damage::closed_by;
 use super::fifo::{Stamp, mark};
-use super::lane::QueueLane;
+use super::lane::LaneCore;
 use super::link::Step;
 use super::options::QueueForm;
 use super::post::Next;
@@ -19,7 +19,7 @@ use super::token::What;
 /// Slots that a sender who was never offered a ring reserves in small parts.
 const FIRST_SLOTS: u64 = 64;
 
-impl QueueLane {
+impl LaneCore {
     pub(super) fn reserve(&mut self, index: u32) -> Next {
         if let Some(instead) = self.look_at_way(index) {
             return instead;

@@ -13,8 +13,8 @@ use bowline_base::words::ViewWords;
 use bowline_uct::{PeerFailure, Sink};
 
 use super::fifo::{Stamp, mark};
-use super::inbox::{Taken, hand_out};
-use super::lane::QueueLane;
+use super::inbox::{Inbox, Taken, hand_out, words_at};
+use super::lane::LaneCore;
 use super::link::{Seat, Step};
 use super::post::Next;
 
@@ -51,7 +51,7 @@ impl Tail {
     }
 }
 
-impl QueueLane {
+impl LaneCore {
     /// Takes the next slots of the link's ring for what waits, if they are free.
     pub(super) fn take_slots(&mut self, index: u32, ring: Tail) -> Next {
         let link = &mut self.links[index as usize];
@@ -94,46 +94,10 @@ impl QueueLane {
         }
     }
 
-    /// Hands out at most `budget` messages of all rings, of each in its turn.
-    pub(super) fn receive_rings(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
-        self.read_introductions();
-        let mut handed = 0;
-        for step in 0..self.seats.len() {
-            if handed >= budget {
-                break;
-            }
-            let number = (self.next_ring + step) % self.seats.len();
-            if self.seats[number].link == Seat::NOBODY {
-                continue;
-            }
-            // A share of the budget for each, so that one that never runs out leaves some.
-            let share = (budget - handed).min((budget / 4).max(1));
-            handed += self.receive_ring(sink, number, share);
-        }
-        self.next_ring = (self.next_ring + 1) % self.seats.len().max(1);
-        self.stats.received += u64::from(handed);
-        handed
-    }
-
-    /// Whether a ring of somebody known has messages.
-    pub(super) fn rings_have_messages(&self) -> bool {
-        self.seats.iter().enumerate().any(|(number, seat)| {
-            seat.link != Seat::NOBODY
-                && self
-                    .ring_words(number)
-                    .is_some_and(|words| !self.rings[number].is_drained(&words))
-        })
-    }
-
-    fn receive_ring(&mut self, sink: &mut dyn Sink, number: usize, budget: u32) -> u32 {
-        let Some(mut consumer) = self.rings.get(number).copied() else { return 0 };
-        let seat = number as u16;
-        let (handed, sound) = self.poll_ring(sink, number, seat, &mut consumer, budget);
-        self.rings[number] = consumer;
-        if !sound {
-            self.blame(seat);
-        }
-        handed
+    /// The memory of a ring.
+    pub(super) fn ring_words(&self, number: usize) -> ViewWords<'_> {
+        let (at, len) = (self.shape.ring_at(number as u32), solo::bytes_for(self.shape.slots));
+        words_at(&*self.inner, self.memory, at, len)
     }
 
     /// Hands out at most `budget` messages of a ring whose sender has `seat`. How many, and whether
@@ -148,11 +112,10 @@ impl QueueLane {
     ) -> (u32, bool) {
         let mut handed = 0;
         let mut sound = true;
-        let (slots, seats, staging) = (self.shape.slots, &self.seats, &mut self.staging);
-        let view = self.inner.mem_view(self.memory);
-        let at = self.shape.ring_at(number as u32);
-        let words = view.and_then(|view| ViewWords::new(view.slice(at, solo::bytes_for(slots))?));
-        let words = words.expect("the lane's memory is kept until it is dropped");
+        let slots = self.shape.slots;
+        let (at, len) = (self.shape.ring_at(number as u32), solo::bytes_for(slots));
+        let words = words_at(&*self.inner, self.memory, at, len);
+        let (seats, staging) = (&self.seats, &mut self.staging);
         let polled = consumer.poll(&words, slots, budget, |arrival| {
             let own = arrival.source == seat;
             match own.then(|| hand_out(sink, seats, staging, &arrival)) {
@@ -160,23 +123,66 @@ impl QueueLane {
                 _ => sound = false,
             }
         });
+        self.stats.received += u64::from(handed);
         (handed, sound && polled.is_ok())
     }
+}
 
-    /// Tells of the ends of peers whose rings are empty.
-    pub(super) fn tell_ends_of_rings(&mut self) {
-        let mut at = 0;
-        while let Some(&(link, _)) = self.settlement.ending.get(at) {
-            let waits = self.seats.iter().enumerate().any(|(number, seat)| {
-                let drained = |words| self.rings[number].is_drained(&words);
-                seat.link == link && !self.ring_words(number).is_none_or(drained)
-            });
-            if waits {
-                at += 1;
-            } else {
-                self.settlement.ending.swap_remove(at);
-                self.tell_failure(link);
+/// A ring for each sender, by its seat.
+pub(super) struct RingInbox {
+    rings: Vec<solo::Consumer>,
+    /// The ring that is read first in the next round.
+    next: usize,
+}
+
+impl RingInbox {
+    /// Rings are empty when they are zero, as fresh memory is.
+    pub(super) fn new(rings: u32) -> Self {
+        Self { rings: vec![solo::Consumer::default(); rings as usize], next: 0 }
+    }
+
+    /// Whether a ring of somebody known who `counts` has messages.
+    fn any_has_messages(&self, lane: &LaneCore, counts: impl Fn(&Seat) -> bool) -> bool {
+        lane.seats.iter().zip(&self.rings).enumerate().any(|(number, (seat, ring))| {
+            counts(seat) && !ring.is_drained(&lane.ring_words(number))
+        })
+    }
+}
+
+impl Inbox for RingInbox {
+    /// Of each ring in its turn.
+    fn receive(&mut self, lane: &mut LaneCore, sink: &mut dyn Sink, budget: u32) -> u32 {
+        lane.read_introductions(self);
+        let seats = lane.seats.len();
+        let mut handed = 0;
+        for step in 0..seats {
+            if handed >= budget {
+                break;
+            }
+            let number = (self.next + step) % seats;
+            if lane.seats[number].link == Seat::NOBODY {
+                continue;
+            }
+            // A share of the budget for each, so that one that never runs out leaves some.
+            let share = (budget - handed).min((budget / 4).max(1));
+            let seat = number as u16;
+            let ring = &mut self.rings[number];
+            let (taken, sound) = lane.poll_ring(sink, number, seat, ring, share);
+            handed += taken;
+            if !sound {
+                lane.distrust(seat);
             }
         }
+        self.next = (self.next + 1) % seats.max(1);
+        handed
+    }
+
+    fn has_messages(&mut self, lane: &LaneCore) -> bool {
+        self.any_has_messages(lane, |seat| seat.link != Seat::NOBODY)
+    }
+
+    /// Nothing is to be settled: ends are told when the rings are empty.
+    fn settle(&mut self, lane: &mut LaneCore) {
+        lane.tell_ends(0, |lane, link, _| !self.any_has_messages(lane, |seat| seat.link == link));
     }
 }

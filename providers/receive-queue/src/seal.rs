@@ -5,13 +5,13 @@ use bowline_base::scmp::sealed::{self, key};
 use bowline_uct::{Caps, Posted};
 
 use super::damage::closed_by;
-use super::lane::QueueLane;
+use super::lane::LaneCore;
 use super::link::Step;
 use super::post::Next;
 use super::remote::{Outcome, refused};
 use super::token::{What, own};
 
-impl QueueLane {
+impl LaneCore {
     /// R of a peer whose queue has seals was `old` before the link reserved `slots`.
     pub(super) fn sealed_reserved(&mut self, index: u32, slots: u32, old: u64) -> Next {
         self.stats.reservations += 1;

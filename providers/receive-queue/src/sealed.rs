@@ -1,5 +1,5 @@
-//! The form with seals: a message tells by itself that it has landed. The queue is
-//! [`bowline_base::scmp::sealed`]; here are its receiver's rounds, and in `seal` its sender's steps.
+//! The receiving side of the form with seals: a message tells by itself that it has landed. The queue is
+//! [`bowline_base::scmp::sealed`]; what its senders do is in `seal`.
 //!
 //! Two operations a message: a fetch-and-add that reserves, and a put. Nothing is finalised, no
 //! order between the two is asked of the transport, and the receiver looks at slots, not at a
@@ -32,15 +32,13 @@
 //!    cookie is kept, so that their messages are found whole, and dropped.
 
 use bowline_base::scmp::Fault;
-use bowline_base::scmp::published;
 use bowline_base::scmp::sealed::{self, Sealed, Sources, key};
-use bowline_base::sync::atomic::Ordering;
 use bowline_base::words::ViewWords;
-use bowline_uct::{AmId, Arrival, AtomicOp, Sink, Source};
+use bowline_uct::{AmId, Arrival, OpenError, PeerFailure, Sink, Source};
 
-use super::lane::QueueLane;
+use super::inbox::{Inbox, words_at};
+use super::lane::LaneCore;
 use super::link::{Seat, Trust};
-use super::options::QueueForm;
 
 /// Rounds in a row that find the queue stalled, after which it is settled although nobody has ended.
 const PATIENCE: u32 = 4096;
@@ -49,22 +47,12 @@ const PATIENCE: u32 = 4096;
 /// is a load of the word that every sender adds to, which a look at an empty queue does without.
 const ASK_EVERY: u32 = 256;
 
-/// The consumer, and for how many rounds it has found nothing.
-#[derive(Debug)]
-pub(super) struct Inbox {
-    consumer: sealed::Consumer<()>,
+/// SCMP with the sequence in the slot.
+pub(super) struct SealedInbox {
+    /// Always there between two calls.
+    consumer: Option<sealed::Consumer<()>>,
+    /// Rounds in a row that have found nothing while something was on its way.
     missing: u32,
-}
-
-impl Inbox {
-    pub(super) fn new(consumer: sealed::Consumer<()>) -> Self {
-        Self { consumer, missing: 0 }
-    }
-
-    /// The generation under which senders reserve.
-    pub(super) const fn generation(&self) -> u32 {
-        self.consumer.producers_tag()
-    }
 }
 
 /// The seats, as the consumer asks for them, and what it hands out.
@@ -130,46 +118,36 @@ impl Sources for Senders<'_> {
     }
 }
 
-impl QueueLane {
-    /// Does something with the consumer over the queue's memory.
-    fn with_inbox<T>(
+impl SealedInbox {
+    /// A new queue in zeroed memory.
+    pub(super) fn new(words: ViewWords<'_>, slots: u32) -> Result<Self, OpenError> {
+        let made =
+            sealed::init(words, slots).map_err(|error| OpenError::Limit(error.to_string()))?;
+        Ok(Self { consumer: Some(made.rehome(())), missing: 0 })
+    }
+
+    /// Does something with the consumer over the queue's memory; `None` while it is polled.
+    fn with<T>(
         &mut self,
-        act: impl FnOnce(&mut sealed::Consumer<ViewWords<'_>>, &mut u32) -> T,
+        lane: &LaneCore,
+        act: impl FnOnce(&mut sealed::Consumer<ViewWords<'_>>) -> T,
     ) -> Option<T> {
-        let Inbox { consumer, mut missing } = self.inbox.take()?;
-        let view = self.inner.mem_view(self.memory);
-        let words = view.and_then(|view| ViewWords::new(view.slice(0, self.shape.queue_bytes())?));
-        let words = words.expect("the lane's memory is kept until it is dropped");
-        let mut consumer = consumer.rehome(words);
-        let result = act(&mut consumer, &mut missing);
-        self.inbox = Some(Inbox { consumer: consumer.rehome(()), missing });
+        let words = words_at(&*lane.inner, lane.memory, 0, lane.shape.queue_bytes());
+        let mut consumer = self.consumer.take()?.rehome(words);
+        let result = act(&mut consumer);
+        self.consumer = Some(consumer.rehome(()));
         Some(result)
     }
 
-    /// Hands out at most `budget` messages.
-    pub(super) fn receive_sealed(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
-        let mut handed = 0;
-        // What follows a flip by the processor is looked at in the same round.
-        for _ in 0..2 {
-            handed += self.poll_sealed(sink, budget - handed);
-            if !self.flip_sealed() || handed == budget {
-                break;
-            }
-        }
-        handed
-    }
-
-    fn poll_sealed(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
-        let Some(Inbox { consumer, missing }) = self.inbox.take() else { return 0 };
-        let view = self.inner.mem_view(self.memory);
-        let words = view.and_then(|view| ViewWords::new(view.slice(0, self.shape.queue_bytes())?));
-        let words = words.expect("the lane's memory is kept until it is dropped");
+    fn poll(&mut self, lane: &mut LaneCore, sink: &mut dyn Sink, budget: u32) -> u32 {
+        let Some(consumer) = self.consumer.take() else { return 0 };
+        let words = words_at(&*lane.inner, lane.memory, 0, lane.shape.queue_bytes());
         let mut consumer = consumer.rehome(words);
-        let flipped = self.flip_answer.take().map_or(Ok(()), |old| consumer.flipped(old));
-        let links = &self.links;
+        let flipped = lane.flip_answer.take().map_or(Ok(()), |old| consumer.flipped(old));
+        let links = &lane.links;
         let gone = |link: u32| links[link as usize].gone;
         let mut senders = Senders {
-            seats: &mut self.seats,
+            seats: &mut lane.seats,
             sink,
             gone: &gone,
             handed: 0,
@@ -177,149 +155,125 @@ impl QueueLane {
             unread: false,
             damaged: None,
         };
-        let polled = consumer.poll(budget, &mut senders, &mut self.staging);
+        let polled = consumer.poll(budget, &mut senders, &mut lane.staging);
         let Senders { handed, strangers, unread, mut damaged, .. } = senders;
-        self.inbox = Some(Inbox { consumer: consumer.rehome(()), missing });
-        self.stats.received += u64::from(handed);
-        if strangers > 0 {
-            self.stats.strangers += strangers;
-            tracing::warn!(strangers, "messages of nobody known in the receive queue; dropped");
-        }
+        self.consumer = Some(consumer.rehome(()));
+        lane.stats.received += u64::from(handed);
+        lane.count_strangers(strangers);
         match flipped.and(polled.map(|_| ())) {
             Ok(()) => {}
             Err(Fault::Source { source_id }) => damaged = Some(source_id),
-            Err(Fault::Poisoned(damage)) => self.poison(damage),
+            Err(Fault::Poisoned(damage)) => lane.poison(damage),
         }
         if let Some(source) = damaged {
-            self.blame(source);
+            blame(lane, source);
         }
         if unread {
-            self.read_introductions();
+            lane.read_introductions(self);
         }
         handed
     }
 
-    /// Swaps R, if it is time: by the processor, or through the own device. Whether the answer is
-    /// there.
-    fn flip_sealed(&mut self) -> bool {
-        let Some(inbox) = self.inbox.as_ref().filter(|inbox| inbox.consumer.wants_flip()) else {
+    /// Flips, if it is time. Whether the answer is there.
+    fn flip(&self, lane: &mut LaneCore) -> bool {
+        let Some(consumer) = self.consumer.as_ref().filter(|consumer| consumer.wants_flip()) else {
             return false;
         };
-        if self.flip_is_under_way() || self.closed.is_some() {
-            return false;
-        }
-        let flip = inbox.consumer.flip_word();
-        if self.own_link.is_none() {
-            let view = self.inner.mem_view(self.memory);
-            let Some(word) = view.and_then(|view| view.word(published::R_BYTE)) else {
-                return false;
-            };
-            // AcqRel. Acquire: pairs with the producers' additions. Release: the half that is exposed
-            // here was cleared before.
-            self.flip_answer = Some(word.swap(flip, Ordering::AcqRel));
-            return true;
-        }
-        match self.swap_own(AtomicOp::Swap(flip)) {
-            Ok(answer) => {
-                self.flipping = answer.is_none();
-                self.flip_answer = answer;
-            }
-            Err(error) => self.flip_refused(error),
-        }
-        self.flip_answer.is_some()
+        let under_way = lane.flip_is_under_way();
+        lane.flip(consumer.flip_word());
+        !under_way && lane.flip_answer.is_some()
     }
 
-    /// Whether a progress has something to do (rule 4).
-    pub(super) fn sealed_has_messages(&mut self) -> bool {
-        let flipping = self.flipping;
-        let look = |consumer: &mut sealed::Consumer<ViewWords<'_>>, missing: &mut u32| {
-            let patient = *missing < 2 * PATIENCE;
-            let due = consumer.wants_flip() && !flipping;
+    /// All that living senders had reserved before the flip has landed: the queue goes on past what is missing.
+    fn resolve(&mut self, lane: &mut LaneCore) {
+        // A reservation of a dead one that did not end: there may be several, since nothing waits for
+        // a put. They are no more than a half. Nobody knows of the refused whether they live.
+        let refused = |seat: &Seat| seat.link == Seat::NOBODY && seat.trust == Trust::Known;
+        let unknown = lane.seats.iter().any(|seat| refused(seat) || lane.is_gone(seat));
+        let accounted = if unknown { u64::from(lane.shape.slots) } else { 0 };
+        self.with(lane, |consumer| consumer.resolve(accounted));
+        self.missing = 0;
+        lane.settlement.running = None;
+        lane.stats.settlements += 1;
+    }
+}
+
+/// Nothing of a seat is believed any more; it may go on writing (rule 3).
+#[cold]
+fn blame(lane: &mut LaneCore, source: u16) {
+    let seat = lane.seats.get_mut(usize::from(source));
+    let Some(seat) = seat.filter(|seat| seat.trust == Trust::Known) else { return };
+    seat.trust = Trust::Lost;
+    let link = seat.link;
+    if link != Seat::NOBODY {
+        lane.break_link(link, PeerFailure::Damaged);
+    }
+}
+
+impl Inbox for SealedInbox {
+    fn receive(&mut self, lane: &mut LaneCore, sink: &mut dyn Sink, budget: u32) -> u32 {
+        let mut handed = 0;
+        // What follows a flip by the processor is looked at in the same round.
+        for _ in 0..2 {
+            handed += self.poll(lane, sink, budget - handed);
+            if !self.flip(lane) || handed == budget {
+                break;
+            }
+        }
+        handed
+    }
+
+    /// See rule 4.
+    fn has_messages(&mut self, lane: &LaneCore) -> bool {
+        let patient = self.missing < 2 * PATIENCE;
+        let look = |consumer: &mut sealed::Consumer<ViewWords<'_>>| {
+            let due = consumer.wants_flip() && !lane.flipping;
             due || patient && (consumer.ready() || consumer.stalled())
         };
-        self.with_inbox(look).unwrap_or(false)
+        self.with(lane, look).unwrap_or(false)
     }
 
-    /// Lets the queue go on past what does not come, and tells of ends whose time has come.
-    pub(super) fn settle_sealed(&mut self) {
-        let some_end = !self.settlement.ending.is_empty();
-        let Some(Inbox { consumer, missing }) = &mut self.inbox else { return };
-        *missing = if consumer.is_missing() { missing.saturating_add(1) } else { 0 };
-        let patient = *missing < PATIENCE;
-        if *missing == 0 {
-            self.settlement.running = None;
+    fn settle(&mut self, lane: &mut LaneCore) {
+        let some_end = !lane.settlement.ending.is_empty();
+        let Some(consumer) = &self.consumer else { return };
+        self.missing = if consumer.is_missing() { self.missing.saturating_add(1) } else { 0 };
+        let patient = self.missing < PATIENCE;
+        if self.missing == 0 {
+            lane.settlement.running = None;
         }
-        if !some_end && patient && (*missing == 0 || !missing.is_multiple_of(ASK_EVERY)) {
+        if !some_end && patient && (self.missing == 0 || !self.missing.is_multiple_of(ASK_EVERY)) {
             return;
         }
-        let looked = self.with_inbox(|consumer, missing| {
-            let now = consumer.stalled();
-            if !now {
-                *missing = 0;
-            }
-            let settles = now && (some_end || !patient);
-            if settles {
+        let looked = self.with(lane, |consumer| {
+            let stalled = consumer.stalled();
+            if stalled && (some_end || !patient) {
                 // Only what was reserved before the flip can be asked for.
                 consumer.demand_flip();
             }
-            (settles, consumer.is_active(), consumer.is_drained(), consumer.producers_tag())
+            (stalled, consumer.is_active(), consumer.is_drained(), consumer.producers_tag())
         });
-        let Some((settles, active, drained, generation)) = looked else { return };
-        if settles {
+        let Some((stalled, active, drained, generation)) = looked else { return };
+        if !stalled {
+            self.missing = 0;
+        }
+        if stalled && (some_end || !patient) {
             if !active {
-                self.settle(generation);
+                if lane.settlement.begins(generation) {
+                    lane.read_introductions(self);
+                }
+                if lane.ask_the_living(generation) {
+                    self.resolve(lane);
+                }
             }
             return;
         }
-        self.settlement.running = None;
-        if self.flip_is_under_way() {
-            return;
-        }
-        let mut at = 0;
-        while let Some((link, noticed)) = self.settlement.ending.get_mut(at) {
-            let (link, noticed) = (*link, *noticed.get_or_insert(generation));
-            if active && (noticed != generation || drained) {
-                self.settlement.ending.swap_remove(at);
-                self.tell_failure(link);
-            } else {
-                at += 1;
-            }
+        lane.settlement.running = None;
+        if !lane.flip_is_under_way() {
+            lane.tell_ends(generation, |_, _, flipped| active && (flipped || drained));
         }
     }
 
-    /// All that living senders had reserved before the flip has landed.
-    pub(super) fn resolve_sealed(&mut self) {
-        // A reservation of a dead one that did not end: there may be several, since nothing waits for
-        // a put. They are no more than a half. Nobody knows of the refused whether they live.
-        let unknown = |seat: &&Seat| {
-            let nobody = seat.link == Seat::NOBODY;
-            nobody && seat.trust == Trust::Known || !nobody && self.links[seat.link as usize].gone
-        };
-        let accounted = if self.seats.iter().any(|seat| unknown(&seat)) {
-            u64::from(self.shape.slots)
-        } else {
-            0
-        };
-        self.with_inbox(|consumer, missing| {
-            consumer.resolve(accounted);
-            *missing = 0;
-        });
-        self.settlement.running = None;
-        self.stats.settlements += 1;
-    }
-
-    /// Nothing of a seat is believed any more; it may go on writing (rule 3).
-    pub(super) fn lose_sealed(&mut self, source: u16) -> Option<u32> {
-        let seat = self.seats.get_mut(usize::from(source))?;
-        if seat.trust != Trust::Known {
-            return None;
-        }
-        seat.trust = Trust::Lost;
-        Some(seat.link).filter(|&link| link != Seat::NOBODY)
-    }
-
-    /// Whether this lane's own queue has seals.
-    pub(super) const fn has_seals(&self) -> bool {
-        matches!(self.shape.form, QueueForm::ScmpSeq)
+    fn generation(&self) -> u32 {
+        self.consumer.as_ref().map_or(0, sealed::Consumer::producers_tag)
     }
 }

@@ -26,15 +26,8 @@
 //!    dead sender may have left several; and rule 4 is replaced by the seal, which tells what is
 //!    whole. See `sealed`.
 
-use bowline_base::scmp::Fault;
-use bowline_base::scmp::published::{Consumer, R_BYTE};
-use bowline_base::sync::atomic::Ordering;
-use bowline_base::words::ViewWords;
-
-use super::fifo::parts;
-use super::lane::QueueLane;
+use super::lane::LaneCore;
 use super::link::{Seat, Status};
-use super::options::QueueForm;
 
 /// One settlement, and who waits for one.
 #[derive(Debug, Default)]
@@ -53,70 +46,39 @@ pub(super) struct Settlement {
     asking: Option<(u32, u32)>,
 }
 
-impl QueueLane {
-    /// The end of `link` is to be told when its last messages have been handed out.
-    pub(super) fn wait_for_the_last(&mut self, link: u32) {
-        let sealed = self.inbox.as_ref().map_or(0, super::sealed::Inbox::generation);
-        let generation = self.consumer.as_ref().map_or(sealed, |consumer| self.with(consumer).0);
+impl Settlement {
+    /// Begins the settlement of `generation`, unless it is under way. Whether it begins now: then all seats have
+    /// to be known.
+    pub(super) fn begins(&mut self, generation: u32) -> bool {
+        if self.running == Some(generation) {
+            return false;
+        }
+        self.running = Some(generation);
+        self.seat = 0;
+        self.first = None;
+        true
+    }
+}
+
+impl LaneCore {
+    /// The end of `link` is to be told when its last messages have been handed out. Senders reserve under
+    /// `generation`, if no flip is under way.
+    pub(super) fn wait_for_the_last(&mut self, link: u32, generation: u32) {
         let known = (!self.flip_is_under_way()).then_some(generation);
         self.settlement.ending.push((link, known));
     }
 
-    /// Whether R was or is being swapped, and the consumer does not know of it yet.
-    pub(super) const fn flip_is_under_way(&self) -> bool {
-        self.flipping || self.flip_answer.is_some()
-    }
-
-    /// The consumer's generation, whether its last half is drained, and whether something was
-    /// reserved in the active one.
-    fn with(&self, consumer: &Consumer<()>) -> (u32, bool, bool) {
-        let view = self.inner.mem_view(self.memory);
-        let reserved = view.and_then(|view| view.word(R_BYTE));
-        // Relaxed: whoever ended reserved before; the notice of its end ordered that.
-        let reserved = reserved.is_some_and(|word| word.load(Ordering::Relaxed) as u32 != 0);
-        (consumer.producers_tag(), consumer.is_drained(), reserved)
-    }
-
-    /// Lets the queue go on past what the dead left, and tells of ends whose time has come.
-    pub(super) fn settle_the_dead(&mut self) {
-        if self.closed.is_some() {
-            self.settlement.running = None;
-            for (link, _) in std::mem::take(&mut self.settlement.ending) {
-                self.free_rings_of(link);
-                self.tell_failure(link);
-            }
-            return;
-        }
-        if self.has_seals() {
-            return self.settle_sealed();
-        }
-        if self.settlement.ending.is_empty() {
-            return;
-        }
-        if self.shape.form == QueueForm::Ring {
-            return self.tell_ends_of_rings();
-        }
-        let Some(consumer) = self.consumer.take() else { return };
-        let (generation, drained, reserved) = self.with(&consumer);
-        let view = self.inner.mem_view(self.memory);
-        let words = view.and_then(|view| ViewWords::new(view.slice(0, self.shape.queue_bytes())?));
-        let words = words.expect("the lane's memory is kept until it is dropped");
-        let consumer = consumer.rehome(words);
-        let stalled = consumer.stalled();
-        self.consumer = Some(consumer.rehome(()));
-        if stalled {
-            return self.settle(generation);
-        }
-        self.settlement.running = None;
-        if !drained || self.flip_is_under_way() {
-            return;
-        }
+    /// Tells of the ends whose time has come, as `due` says. It gets the link, and whether the queue was flipped
+    /// since the notice. Senders reserve under `generation`.
+    pub(super) fn tell_ends(
+        &mut self,
+        generation: u32,
+        mut due: impl FnMut(&Self, u32, bool) -> bool,
+    ) {
         let mut at = 0;
         while let Some((link, noticed)) = self.settlement.ending.get_mut(at) {
             let (link, noticed) = (*link, *noticed.get_or_insert(generation));
-            let drained = noticed != generation || !reserved;
-            if drained && self.ring_is_over(link) {
-                self.free_rings_of(link);
+            if due(self, link, noticed != generation) {
                 self.settlement.ending.swap_remove(at);
                 self.tell_failure(link);
             } else {
@@ -125,34 +87,40 @@ impl QueueLane {
         }
     }
 
-    /// Asks the living, one after the other, and then lets the half go on.
-    pub(super) fn settle(&mut self, generation: u32) {
-        if self.settlement.running != Some(generation) {
-            self.read_introductions();
-            self.settlement.running = Some(generation);
-            self.settlement.seat = 0;
-            self.settlement.first = None;
+    /// Tells of all ends: nothing is handed out any more.
+    pub(super) fn tell_all_ends(&mut self) {
+        self.settlement.running = None;
+        for (link, _) in std::mem::take(&mut self.settlement.ending) {
+            self.tell_failure(link);
         }
+    }
+
+    /// Asks the living, one after the other, in the settlement that is under way. Whether all that they had
+    /// reserved before the flip has ended.
+    pub(super) fn ask_the_living(&mut self, generation: u32) -> bool {
         while self.settlement.asking.is_none() {
-            let Some(seat) = self.seats.get(self.settlement.seat).copied() else {
-                return self.resolve();
-            };
-            let nobody = seat.link == Seat::NOBODY;
-            if nobody || self.links[seat.link as usize].gone {
+            let Some(seat) = self.seats.get(self.settlement.seat).copied() else { return true };
+            if seat.link == Seat::NOBODY || self.is_gone(&seat) {
                 self.next_seat();
                 continue;
             }
             match self.ask_status(seat.link, seat.status) {
                 Ok(Some(word)) => {
                     if !self.heard(word) {
-                        return;
+                        return false;
                     }
                 }
                 Ok(None) => self.settlement.asking = Some((seat.link, generation)),
                 // No room, or it has ended and will be told of.
-                Err(()) => return,
+                Err(()) => return false,
             }
         }
+        false
+    }
+
+    /// Whether somebody known sits there who is gone.
+    pub(super) fn is_gone(&self, seat: &Seat) -> bool {
+        seat.link != Seat::NOBODY && self.links[seat.link as usize].gone
     }
 
     fn next_seat(&mut self) {
@@ -185,51 +153,6 @@ impl QueueLane {
             let mut bytes = [0; 8];
             word.view().copy_out(&mut bytes);
             self.heard(u64::from_ne_bytes(bytes));
-        }
-    }
-
-    /// All reservations of the living in the half have ended.
-    fn resolve(&mut self) {
-        if self.has_seals() {
-            return self.resolve_sealed();
-        }
-        let Some(consumer) = self.consumer.take() else { return };
-        let view = self.inner.mem_view(self.memory);
-        let words = view.and_then(|view| ViewWords::new(view.slice(0, self.shape.queue_bytes())?));
-        let words = words.expect("the lane's memory is kept until it is dropped");
-        let mut consumer = consumer.rehome(words);
-        let dead = |seat: &Seat| seat.link != Seat::NOBODY && self.links[seat.link as usize].gone;
-        let count = self.seats.iter().filter(|seat| dead(seat)).count() as u64;
-        // A reservation is at most half of a half, or one message, which is no longer.
-        let accounted = count * u64::from(self.shape.slots);
-        let mut last: Vec<(u16, u16)> = Vec::new();
-        // Rule 5 of `promote`.
-        let finished: Vec<bool> = (0..self.seats.len()).map(|at| self.has_used_ring(at)).collect();
-        let result = consumer.resolve(accounted, |source, mark| {
-            let Some(seat) = self.seats.get(usize::from(source)).filter(|seat| dead(seat)) else {
-                return false;
-            };
-            if finished.get(usize::from(source)) == Some(&true) {
-                return false;
-            }
-            let (cookie, reservation) = parts(mark);
-            if cookie != seat.cookie {
-                // Its second word has not come: it is of the last reservation.
-                return true;
-            }
-            match last.iter().find(|(known, _)| *known == source) {
-                Some((_, highest)) => *highest == reservation,
-                None => {
-                    last.push((source, reservation));
-                    true
-                }
-            }
-        });
-        self.consumer = Some(consumer.rehome(()));
-        self.settlement.running = None;
-        self.stats.settlements += 1;
-        if let Err(Fault::Poisoned(damage)) = result {
-            self.poison(damage);
         }
     }
 }

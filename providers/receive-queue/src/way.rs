@@ -30,7 +30,7 @@ use bowline_base::sync::atomic::Ordering;
 use bowline_uct::PeerFailure;
 
 use super::address::checksum;
-use super::lane::QueueLane;
+use super::lane::LaneCore;
 use super::link::Step;
 use super::post::Next;
 use super::rings::Tail;
@@ -75,7 +75,7 @@ impl Notice {
     }
 }
 
-impl QueueLane {
+impl LaneCore {
     /// A notice for a link that it has not followed yet, and its word.
     fn notice(&self, index: u32) -> Option<(Notice, u64)> {
         let link = &self.links[index as usize];

@@ -1,0 +1,110 @@
+//! Who sends: the seats of a lane that were taken, and the records in which senders introduce themselves.
+
+use bowline_base::sync::atomic::Ordering;
+use bowline_uct::PeerFailure;
+
+use super::address::{Address, Introduction};
+use super::inbox::Inbox;
+use super::lane::LaneCore;
+use super::layout::RECORD_BYTES;
+use super::link::{Link, Seat, Step, Trust};
+
+impl LaneCore {
+    /// Reads the records of seats that were taken since the last look.
+    pub(super) fn read_introductions(&mut self, inbox: &mut dyn Inbox) {
+        let Some(view) = self.inner.mem_view(self.memory) else { return };
+        let Some(word) = view.word(self.shape.seats_at()) else { return };
+        // Acquire: pairs with the transport's addition, as far as it says that they mix.
+        let taken = word.load(Ordering::Acquire).min(u64::from(self.shape.peers)) as u32;
+        let seen = self.seats.len() as u32;
+        if taken == seen && self.unread.is_empty() {
+            return;
+        }
+        self.unread.extend(seen..taken.max(seen));
+        self.seats.resize(taken.max(seen) as usize, Seat::EMPTY);
+        let mut at = 0;
+        while let Some(&seat) = self.unread.get(at) {
+            match self.read_record(seat) {
+                Some(introduction) => {
+                    self.unread.remove(at);
+                    self.admit(inbox, seat, introduction);
+                }
+                None => at += 1,
+            }
+        }
+    }
+
+    /// The record of a seat, when it is whole.
+    fn read_record(&self, seat: u32) -> Option<Introduction> {
+        let view = self.inner.mem_view(self.memory)?;
+        let at = self.shape.record_at(seat);
+        // Acquire: pairs with no release, since the record comes by puts. It is a hint that some of
+        // it is there; the checksum says whether all is.
+        if view.word(at)?.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        let mut record = [0; RECORD_BYTES];
+        view.slice(at, RECORD_BYTES)?.copy_out(&mut record);
+        Introduction::parse(&record)
+    }
+
+    /// Somebody has introduced itself. The endpoint to it is how its end will be noticed.
+    fn admit(&mut self, inbox: &mut dyn Inbox, seat: u32, introduction: Introduction) {
+        let Introduction { cookie, status, address } = introduction;
+        let theirs = match Address::parse(&address) {
+            Ok(theirs) if status < theirs.shape.peers => theirs,
+            _ => {
+                self.refuse(seat, cookie);
+                return tracing::warn!(
+                    seat,
+                    "a peer introduced itself by no address; it is ignored"
+                );
+            }
+        };
+        let link = self.link_of_sender(&address, &theirs, inbox.generation());
+        let Some(link) = link else {
+            self.refuse(seat, cookie);
+            return tracing::warn!(seat, "no place for another peer; it is ignored");
+        };
+        inbox.reseated(self, link);
+        self.links[link as usize].introduced = true;
+        self.seats[seat as usize] = Seat { link, cookie, status, next: 0, trust: Trust::Known };
+        if let Some(why) = self.closed {
+            self.break_link(link, why.told());
+        }
+    }
+
+    /// Whoever has this seat is not known; what it sends is dropped.
+    fn refuse(&mut self, seat: u32, cookie: u32) {
+        self.stats.strangers += 1;
+        self.seats[seat as usize] = Seat { cookie, trust: Trust::Known, ..Seat::EMPTY };
+    }
+
+    /// The link of one that has introduced itself. If it cannot be reached, it has ended or is
+    /// ending: what it sent counts all the same.
+    fn link_of_sender(&mut self, address: &[u8], theirs: &Address, generation: u32) -> Option<u32> {
+        let known = self.links.iter().position(|link| link.address == address);
+        if let Some(known) = known {
+            return Some(known as u32);
+        }
+        match self.link_to(address, theirs, false) {
+            Ok(link) => Some(link),
+            Err(error) => {
+                tracing::debug!(%error, "a peer that introduced itself cannot be reached");
+                let place = self.free_place().ok()?;
+                let mut link = Link::new(0, address.to_vec(), theirs.base, theirs.shape);
+                link.failed = Some(PeerFailure::Closed);
+                link.step = Step::Broken;
+                link.gone = true;
+                link.introduced = true;
+                if place == self.links.len() {
+                    self.links.push(link);
+                } else {
+                    self.replace_link(place, link);
+                }
+                self.wait_for_the_last(place as u32, generation);
+                Some(place as u32)
+            }
+        }
+    }
+}

@@ -115,9 +115,7 @@ impl LaneCore {
         self.closed = Some(why);
         self.mark_closed();
         for ring in 0..self.shape.rings as usize {
-            if let Some(words) = self.ring_words(ring) {
-                solo::close(&words);
-            }
+            solo::close(&self.ring_words(ring));
         }
         for index in 0..self.links.len() as u32 {
             let link = &self.links[index as usize];

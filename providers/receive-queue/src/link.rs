@@ -11,6 +11,8 @@ use super::fifo::Fifo;
 use super::layout::Shape;
 use super::options::QueueForm;
 use super::rings::Tail;
+use super::seal::Seals;
+use super::way::Route;
 
 /// Where the sending of a link stands. Each state says what is to be posted next, or whose answer
 /// is waited for (*-ing).
@@ -98,6 +100,45 @@ impl Step {
     }
 }
 
+/// What the sending side of a link knows of its peer's queue, by the form of that.
+#[derive(Debug)]
+pub(super) enum Sending {
+    Counted,
+    /// With the link's ring.
+    Ring(Tail),
+    Promoting(Route),
+    Sealed(Seals),
+}
+
+impl Sending {
+    fn to(form: QueueForm) -> Self {
+        match form {
+            QueueForm::Scmp => Self::Counted,
+            QueueForm::Ring => Self::Ring(Tail::default()),
+            QueueForm::ScmpRings => Self::Promoting(Route::default()),
+            QueueForm::ScmpSeq => Self::Sealed(Seals::default()),
+        }
+    }
+
+    /// The link's ring, if messages go by one.
+    pub(super) const fn ring(&self) -> Option<Tail> {
+        match self {
+            Self::Ring(tail) => Some(*tail),
+            Self::Promoting(route) => route.ring,
+            Self::Counted | Self::Sealed(_) => None,
+        }
+    }
+
+    /// The same, to change it.
+    pub(super) const fn ring_mut(&mut self) -> Option<&mut Tail> {
+        match self {
+            Self::Ring(tail) => Some(tail),
+            Self::Promoting(route) => route.ring.as_mut(),
+            Self::Counted | Self::Sealed(_) => None,
+        }
+    }
+}
+
 /// A peer of a lane. It has the number of its endpoint and, as a sender, of its source.
 #[derive(Debug)]
 pub(super) struct Link {
@@ -132,18 +173,9 @@ pub(super) struct Link {
     /// Reservations begun, and how many of them have ended: the status word.
     pub(super) begun: u32,
     pub(super) ended: u32,
-    /// Of a peer with rings: ours.
-    pub(super) ring: Option<Tail>,
-    /// The ring to which it changes, and the last offer that it has taken.
-    pub(super) switching: Option<u32>,
-    pub(super) offer: u16,
-    /// The last way word that it has followed.
-    pub(super) way_seen: u64,
+    pub(super) sending: Sending,
     /// Whether an add to S or F, or the flush behind sealed messages is unanswered.
     pub(super) settling: bool,
-    /// Where messages are sealed: how many there were, and reservations before that flush.
-    pub(super) sealed: u32,
-    pub(super) confirming: u32,
     /// Whether it stands in the list of links that have something to post.
     pub(super) listed: bool,
     /// Whether the queue was full since nothing waited here: then the others get their turn.
@@ -185,13 +217,8 @@ impl Link {
             cookie: 0,
             begun: 0,
             ended: 0,
-            ring: None,
-            switching: None,
-            offer: 0,
-            way_seen: 0,
+            sending: Sending::to(shape.form),
             settling: false,
-            sealed: 0,
-            confirming: 0,
             listed: false,
             polite: false,
             refused: 0,
@@ -221,7 +248,7 @@ impl Link {
 
     /// Whether its messages are sealed, and some are not known to have landed.
     pub(super) const fn is_unsure(&self) -> bool {
-        matches!(self.shape.form, QueueForm::ScmpSeq) && self.begun != self.ended
+        matches!(self.sending, Sending::Sealed(_)) && self.begun != self.ended
     }
 
     /// Whether all that was accepted for it is in the peer's queue.

@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 
 use bowline_base::buffer::RecvBuf;
-use bowline_base::scmp::max_message_bytes;
+use bowline_base::scmp::{max_message_bytes, slots_for};
+use bowline_base::sync::LINE;
 use bowline_base::words::ViewWords;
 use bowline_uct::{AtomicOps, Caps, Iface, IfaceAttr, OpLimits, OpenError};
 
@@ -66,14 +67,7 @@ impl QueueLane {
             let why = format!("receive queues over {} need {what}", below.provider);
             return Err(OpenError::Limit(why));
         }
-        let rings = if form == QueueForm::ScmpRings { options.rings } else { 0 };
-        let peers = options.peers.min(MAX_PEERS);
-        let shape = Shape { form, slots: options.slots, peers, rings };
-        if !shape.is_possible() {
-            let why = "BOWLINE_RECV_QUEUE_SLOTS must be a power of two, and there must be a peer, \
-                       and a ring where they are used";
-            return Err(OpenError::Limit(why.to_owned()));
-        }
+        let shape = shape(options)?;
         let memory = if inner.md_attr().can_alloc {
             inner.mem_alloc(shape.bytes())
         } else {
@@ -85,12 +79,7 @@ impl QueueLane {
         let base = view.as_ptr().addr() as u64;
         let words = ViewWords::new(view)
             .ok_or_else(|| OpenError::Limit("a receive queue has to start on a line".into()))?;
-        let inbox: Box<dyn Inbox> = match form {
-            QueueForm::Scmp => Box::new(CountedInbox::new(words, shape.slots)?),
-            QueueForm::ScmpRings => Box::new(PromotingInbox::new(words, shape)?),
-            QueueForm::ScmpSeq => Box::new(SealedInbox::new(words, shape.slots)?),
-            QueueForm::Ring => Box::new(RingInbox::new(shape.peers)),
-        };
+        let inbox = inbox(words, shape)?;
         // Nobody flips rings.
         let by_device = form != QueueForm::Ring && !below.caps.contains(Caps::ATOMIC_CPU);
         let nonce = address::checksum(&[&uid.to_le_bytes()[..], &base.to_le_bytes()].concat());
@@ -101,15 +90,8 @@ impl QueueLane {
             return Err(OpenError::Limit(why));
         }
         let attr = attr(&below, shape);
-        let put_short =
-            if below.caps.contains(Caps::PUT_SHORT) { below.limits.put.max_short } else { 0 };
-        let put_bcopy =
-            if below.caps.contains(Caps::PUT_BCOPY) { below.limits.put.max_bcopy } else { 0 };
-        let put_max = put_short.max(put_bcopy) / 64 * 64;
-        if put_max == 0 {
-            return Err(OpenError::Limit("receive queues need puts of 64 bytes".to_owned()));
-        }
-        let longest = bowline_base::scmp::slots_for(attr.limits.am.max_bcopy);
+        let (put_short, put_max) = puts(&below)?;
+        let longest = slots_for(attr.limits.am.max_bcopy);
         let room = attr.limits.am.max_bcopy;
         let mut core = LaneCore {
             inner,
@@ -151,6 +133,40 @@ impl QueueLane {
             core.own_link = Some(core.link_to(&address, &own, false)?);
         }
         Ok(Self { core, inbox })
+    }
+}
+
+/// Form and sizes as `options` say, where such a lane can be.
+fn shape(options: &QueueOptions) -> Result<Shape, OpenError> {
+    let QueueOptions { form, slots, peers, rings } = *options;
+    let rings = if form == QueueForm::ScmpRings { rings } else { 0 };
+    let shape = Shape { form, slots, peers: peers.min(MAX_PEERS), rings };
+    if shape.is_possible() {
+        return Ok(shape);
+    }
+    let why = "BOWLINE_RECV_QUEUE_SLOTS must be a power of two, and there must be a peer, and a ring \
+               where they are used";
+    Err(OpenError::Limit(why.to_owned()))
+}
+
+/// The receiving side of a new queue in zeroed memory.
+fn inbox(words: ViewWords<'_>, shape: Shape) -> Result<Box<dyn Inbox>, OpenError> {
+    Ok(match shape.form {
+        QueueForm::Scmp => Box::new(CountedInbox::new(words, shape.slots)?),
+        QueueForm::ScmpRings => Box::new(PromotingInbox::new(words, shape)?),
+        QueueForm::ScmpSeq => Box::new(SealedInbox::new(words, shape.slots)?),
+        QueueForm::Ring => Box::new(RingInbox::new(shape.peers)),
+    })
+}
+
+/// The longest put over `below` that is short, and that is copied in the call.
+fn puts(below: &IfaceAttr) -> Result<(usize, usize), OpenError> {
+    let limit = |cap, bytes| if below.caps.contains(cap) { bytes } else { 0 };
+    let short = limit(Caps::PUT_SHORT, below.limits.put.max_short);
+    let bcopy = limit(Caps::PUT_BCOPY, below.limits.put.max_bcopy);
+    match short.max(bcopy) / LINE * LINE {
+        0 => Err(OpenError::Limit("receive queues need puts of 64 bytes".to_owned())),
+        max => Ok((short, max)),
     }
 }
 

@@ -6,8 +6,6 @@ use super::address::{self, Address};
 use super::inbox::Inbox;
 use super::lane::{Event, LaneCore};
 use super::link::{Link, Seat, Step};
-use super::options::QueueForm;
-use super::rings::Tail;
 
 impl LaneCore {
     /// The link of an endpoint that is open, whatever its state.
@@ -65,7 +63,6 @@ impl LaneCore {
         let mut link = Link::new(self.generations, address.to_vec(), theirs.base, theirs.shape);
         link.inner = Some(inner);
         link.rkey = Some(rkey);
-        link.ring = (theirs.shape.form == QueueForm::Ring).then(Tail::default);
         let salt = u64::from(self.generations);
         let salted = [self.nonce.to_le_bytes(), theirs.nonce.to_le_bytes(), salt.to_le_bytes()];
         link.cookie = address::checksum(salted.as_flattened()) as u32;

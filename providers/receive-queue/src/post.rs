@@ -9,8 +9,7 @@ use bowline_uct::PeerFailure;
 
 use super::address::Introduction;
 use super::lane::LaneCore;
-use super::link::Step;
-use super::options::QueueForm;
+use super::link::{Sending, Step};
 use super::remote::Outcome;
 use super::token::What;
 
@@ -75,12 +74,11 @@ impl LaneCore {
     /// An add to S or F was answered.
     pub(super) fn settle_answered(&mut self, index: u32, result: Result<u64, PeerFailure>) {
         match result {
-            Ok(_) if self.links[index as usize].shape.form == QueueForm::ScmpSeq => {
-                self.confirmed(index);
-                self.drive(index);
-            }
             Ok(_) => {
-                self.end_reservation(index);
+                match self.links[index as usize].sending {
+                    Sending::Sealed(_) => self.confirmed(index),
+                    _ => self.end_reservation(index),
+                }
                 self.drive(index);
             }
             Err(how) => self.answered_badly(index, how),
@@ -100,42 +98,14 @@ impl LaneCore {
 
     /// Takes the next step of a link.
     fn step(&mut self, index: u32) -> Next {
-        let link = &mut self.links[index as usize];
-        if link.failed.is_some() {
-            let between =
-                matches!(link.step, Step::Ready | Step::Look { .. } | Step::Looking { .. });
-            if link.finishing && between && !link.settling {
-                if link.is_unsure() {
-                    // Some transports end what is under way when a peer is left.
-                    match self.confirm(index) {
-                        Next::Go => {}
-                        next => return next,
-                    }
-                }
-                let link = &self.links[index as usize];
-                if !link.is_unsure() {
-                    self.finish_ending(index);
-                }
-            }
-            let link = &self.links[index as usize];
-            if !link.finishing || between {
-                return Next::Wait;
-            }
+        if self.links[index as usize].failed.is_some()
+            && let Some(instead) = self.finish(index)
+        {
+            return instead;
         }
-        let link = &mut self.links[index as usize];
-        match &link.step {
-            Step::TakeSeat => {
-                let at = link.shape.seats_at();
-                match self.fetch_add(index, at, 1, What::Step) {
-                    Outcome::Done(Some(seat)) => self.seated(index, seat),
-                    Outcome::Done(None) => self.wait_in(index, Step::TakingSeat),
-                    Outcome::Next(next) => next,
-                }
-            }
-            Step::Introduce { done } => {
-                let done = *done;
-                self.introduce(index, done)
-            }
+        match self.links[index as usize].step {
+            Step::TakeSeat => self.take_seat(index),
+            Step::Introduce { done } => self.introduce(index, done),
             Step::OrderRecord => match self.order(index) {
                 Outcome::Done(true) => self.go_to(index, Step::Ready),
                 Outcome::Done(false) => self.wait_in(index, Step::OrderingRecord),
@@ -143,84 +113,12 @@ impl LaneCore {
             },
             Step::Ready => self.reserve(index),
             Step::Put { .. } => self.put(index),
-            Step::Order { .. } => match self.order(index) {
-                Outcome::Done(ready) => {
-                    let link = &mut self.links[index as usize];
-                    let Step::Order { ticket } = std::mem::replace(&mut link.step, Step::Ready)
-                    else {
-                        return Next::Wait;
-                    };
-                    if ready {
-                        link.step = Step::Finalise { ticket };
-                        return Next::Go;
-                    }
-                    link.step = Step::Ordering { ticket };
-                    Next::Wait
-                }
-                Outcome::Next(next) => next,
-            },
-            Step::Finalise { ticket } => {
-                if link.settling {
-                    return Next::Wait;
-                }
-                let (at, slots) = (published::settled_byte(ticket.half()), ticket.slots());
-                let polite = link.polite;
-                let done = match link.ring {
-                    Some(ring) => {
-                        let (shape, number) = (link.shape, ring.number);
-                        let tail = ring.after(ticket, shape.slots);
-                        let more = (tail - ring.tail) as u32;
-                        let at = shape.ring_at(number) + solo::TAIL_BYTE;
-                        let next = self.count(index, at, more, Step::Ready);
-                        if let (Next::Go, Some(ring)) =
-                            (&next, &mut self.links[index as usize].ring)
-                        {
-                            ring.tail = tail;
-                        }
-                        next
-                    }
-                    None => self.count(index, at, slots, Step::Ready),
-                };
-                match done {
-                    Next::Go if polite => Next::Later,
-                    next => next,
-                }
-            }
-            Step::GiveBack { failed, tag } => {
-                if link.settling {
-                    return Next::Wait;
-                }
-                let (at, slots) = (published::failed_byte(failed.half()), failed.slots());
-                let tag = *tag;
-                self.count(index, at, slots, Step::Look { tag })
-            }
-            Step::Void { ticket, words } => {
-                let (words, tag) = (*words, ticket.tag());
-                let at = published::slot_byte(ticket, link.shape.slots);
-                self.put_void(index, at, words, tag)
-            }
-            Step::Look { tag } => {
-                let tag = *tag;
-                if let Next::Later = self.confirm(index) {
-                    return Next::Later;
-                }
-                let link = &self.links[index as usize];
-                let ring = link.ring.map(|ring| link.shape.ring_at(ring.number) + solo::HEAD_BYTE);
-                match self.read_word(index, ring.unwrap_or(R_BYTE), What::Step) {
-                    Outcome::Done(Some(value)) => self.looked(index, tag, value),
-                    Outcome::Done(None) => self.wait_in(index, Step::Looking { tag }),
-                    Outcome::Next(next) => next,
-                }
-            }
-            Step::Leave => {
-                let Some(ring) = link.ring.filter(|_| !link.settling) else { return Next::Wait };
-                let at = link.shape.ring_at(ring.number) + solo::TAIL_BYTE;
-                match self.fetch_add(index, at, solo::ENDED, What::Step) {
-                    Outcome::Done(Some(_)) => self.left_ring(index),
-                    Outcome::Done(None) => self.wait_in(index, Step::Leaving),
-                    Outcome::Next(next) => next,
-                }
-            }
+            Step::Order { .. } => self.order_slots(index),
+            Step::Finalise { .. } => self.finalise(index),
+            Step::GiveBack { .. } => self.give_back(index),
+            Step::Void { .. } => self.put_void(index),
+            Step::Look { tag } => self.look(index, tag),
+            Step::Leave => self.leave_ring(index),
             Step::Fresh
             | Step::TakingSeat
             | Step::OrderingRecord
@@ -229,6 +127,110 @@ impl LaneCore {
             | Step::Looking { .. }
             | Step::Leaving
             | Step::Broken => Next::Wait,
+        }
+    }
+
+    /// What is left to do for a link that has failed, instead of a step: it ends what it has reserved. `None`: the
+    /// next step belongs to that.
+    #[cold]
+    fn finish(&mut self, index: u32) -> Option<Next> {
+        let link = &self.links[index as usize];
+        if !link.finishing {
+            return Some(Next::Wait);
+        }
+        if !matches!(link.step, Step::Ready | Step::Look { .. } | Step::Looking { .. }) {
+            return None;
+        }
+        if link.settling {
+            return Some(Next::Wait);
+        }
+        if link.is_unsure() {
+            // Some transports end what is under way when a peer is left.
+            match self.confirm(index) {
+                Next::Go => {}
+                next => return Some(next),
+            }
+        }
+        if !self.links[index as usize].is_unsure() {
+            self.finish_ending(index);
+        }
+        Some(Next::Wait)
+    }
+
+    fn take_seat(&mut self, index: u32) -> Next {
+        let at = self.links[index as usize].shape.seats_at();
+        match self.fetch_add(index, at, 1, What::Step) {
+            Outcome::Done(Some(seat)) => self.seated(index, seat),
+            Outcome::Done(None) => self.wait_in(index, Step::TakingSeat),
+            Outcome::Next(next) => next,
+        }
+    }
+
+    /// Has the slots that were put come before what counts them.
+    fn order_slots(&mut self, index: u32) -> Next {
+        let ready = match self.order(index) {
+            Outcome::Done(ready) => ready,
+            Outcome::Next(next) => return next,
+        };
+        let link = &mut self.links[index as usize];
+        let Step::Order { ticket } = std::mem::replace(&mut link.step, Step::Ready) else {
+            return Next::Wait;
+        };
+        if ready {
+            link.step = Step::Finalise { ticket };
+            return Next::Go;
+        }
+        link.step = Step::Ordering { ticket };
+        Next::Wait
+    }
+
+    /// Counts the slots of a reservation, or publishes them in the link's ring.
+    fn finalise(&mut self, index: u32) -> Next {
+        let link = &self.links[index as usize];
+        let Step::Finalise { ticket } = &link.step else { return Next::Wait };
+        if link.settling {
+            return Next::Wait;
+        }
+        let polite = link.polite;
+        let done = match link.sending.ring() {
+            Some(ring) => {
+                let tail = ring.after(ticket, link.shape.slots);
+                self.publish(index, ring, tail)
+            }
+            None => {
+                let (at, slots) = (published::settled_byte(ticket.half()), ticket.slots());
+                self.count(index, at, slots, Step::Ready)
+            }
+        };
+        match done {
+            Next::Go if polite => Next::Later,
+            next => next,
+        }
+    }
+
+    /// Counts the slots of a reservation that did not fit.
+    fn give_back(&mut self, index: u32) -> Next {
+        let link = &self.links[index as usize];
+        let Step::GiveBack { failed, tag } = &link.step else { return Next::Wait };
+        if link.settling {
+            return Next::Wait;
+        }
+        let (at, slots, tag) = (published::failed_byte(failed.half()), failed.slots(), *tag);
+        self.count(index, at, slots, Step::Look { tag })
+    }
+
+    /// Reads R, or the head of the link's ring.
+    fn look(&mut self, index: u32, tag: u32) -> Next {
+        if let Next::Later = self.confirm(index) {
+            return Next::Later;
+        }
+        let link = &self.links[index as usize];
+        let ring = link.sending.ring();
+        let head = ring.map(|ring| link.shape.ring_at(ring.number) + solo::HEAD_BYTE);
+        match self.read_word(index, head.unwrap_or(R_BYTE), What::Step) {
+            Outcome::Done(Some(value)) => self.looked(index, tag, value),
+            Outcome::Done(None) => self.wait_in(index, Step::Looking { tag }),
+            Outcome::Next(next) => next,
         }
     }
 
@@ -279,7 +281,7 @@ impl LaneCore {
             return Next::Break(PeerFailure::Refused);
         }
         link.seat = seat as u16;
-        if let Some(ring) = &mut link.ring {
+        if let Sending::Ring(ring) = &mut link.sending {
             ring.number = seat as u32;
         }
         link.step = Step::Introduce { done: 0 };

@@ -9,8 +9,7 @@ use bowline_uct::{Caps, RemoteSlice};
 use super::damage::closed_by;
 use super::fifo::{Stamp, mark};
 use super::lane::LaneCore;
-use super::link::Step;
-use super::options::QueueForm;
+use super::link::{Sending, Step};
 use super::post::Next;
 use super::promote::HOT;
 use super::remote::{Outcome, put_from, refused};
@@ -20,6 +19,7 @@ use super::token::What;
 const FIRST_SLOTS: u64 = 64;
 
 impl LaneCore {
+    /// Goes on with what waits, if something does.
     pub(super) fn reserve(&mut self, index: u32) -> Next {
         if let Some(instead) = self.look_at_way(index) {
             return instead;
@@ -36,15 +36,22 @@ impl LaneCore {
             // If there is no room for it now: after the next put.
             self.confirm(index);
         }
-        let link = &mut self.links[index as usize];
-        if let Some(ring) = link.ring {
-            return self.take_slots(index, ring);
+        let link = &self.links[index as usize];
+        match link.sending.ring() {
+            Some(ring) => self.take_slots(index, ring),
+            None => self.reserve_slots(index),
         }
+    }
+
+    /// Reserves slots of the peer's queue for what waits.
+    fn reserve_slots(&mut self, index: u32) -> Next {
+        let link = &mut self.links[index as usize];
         // No more than half of a half, so that one link leaves room for others; a small part of it
         // where the queue was full before, and then the others' turn.
         let part = if link.polite { 8 } else { 2 };
         let mut most = link.shape.slots / part;
-        if link.shape.promotes() && link.offer == 0 && link.fifo.counts().1 < FIRST_SLOTS {
+        let new = matches!(&link.sending, Sending::Promoting(route) if route.offer == 0);
+        if new && link.fifo.counts().1 < FIRST_SLOTS {
             // So that the receiver sees what it is before much has gone by the queue.
             most = most.min(HOT);
         }
@@ -66,12 +73,12 @@ impl LaneCore {
 
     pub(super) fn reserved(&mut self, index: u32, slots: u32, old: u64) -> Next {
         let link = &mut self.links[index as usize];
-        if link.shape.form == QueueForm::ScmpSeq {
-            return self.sealed_reserved(index, slots, old);
-        }
         self.stats.reservations += 1;
         if let Some(how) = closed_by(old) {
             return Next::Break(how);
+        }
+        if let Sending::Sealed(_) = link.sending {
+            return self.sealed_reserved(index, slots, old);
         }
         link.step = match published::ticket(old, slots, link.shape.slots) {
             Ok(ticket) => {
@@ -97,7 +104,7 @@ impl LaneCore {
                 let messages = link.fifo.pop(slots);
                 self.stats.messages += u64::from(messages);
                 let step = std::mem::replace(&mut link.step, Step::Ready);
-                if link.shape.form == QueueForm::ScmpSeq {
+                if let Sending::Sealed(_) = link.sending {
                     return if link.polite { Next::Later } else { Next::Go };
                 }
                 if let Step::Put { ticket, .. } = step {
@@ -105,7 +112,8 @@ impl LaneCore {
                 }
                 return Next::Go;
             }
-            let ring = link.ring.map_or(0, |ring| link.shape.ring_at(ring.number));
+            let ring = link.sending.ring();
+            let ring = ring.map_or(0, |ring| link.shape.ring_at(ring.number));
             let at = ring + published::slot_byte(ticket, link.shape.slots) + done as usize * LINE;
             let most = (slots - done).min((self.put_max / LINE) as u32);
             let (Some(ep), Some(rkey)) = (link.inner, link.rkey) else { return Next::Wait };
@@ -167,7 +175,7 @@ impl LaneCore {
 
     /// R was read, whose half was full under `tag`.
     pub(super) fn looked(&mut self, index: u32, tag: u32, value: u64) -> Next {
-        if self.links[index as usize].ring.is_some() {
+        if self.links[index as usize].sending.ring().is_some() {
             return self.head_read(index, value);
         }
         self.stats.looks += 1;

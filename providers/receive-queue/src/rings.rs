@@ -76,11 +76,21 @@ impl LaneCore {
         Next::Go
     }
 
+    /// Adds to the tail of the link's ring what lies in front of `tail`.
+    pub(super) fn publish(&mut self, index: u32, ring: Tail, tail: u64) -> Next {
+        let at = self.links[index as usize].shape.ring_at(ring.number) + solo::TAIL_BYTE;
+        let next = self.count(index, at, (tail - ring.tail) as u32, Step::Ready);
+        if let (Next::Go, Some(ring)) = (&next, self.links[index as usize].sending.ring_mut()) {
+            ring.tail = tail;
+        }
+        next
+    }
+
     /// The head of the link's ring was read.
     pub(super) fn head_read(&mut self, index: u32, word: u64) -> Next {
         self.stats.looks += 1;
         let link = &mut self.links[index as usize];
-        let Some(ring) = &mut link.ring else { return Next::Wait };
+        let Some(ring) = link.sending.ring_mut() else { return Next::Wait };
         match ring.refresh(word) {
             Ok(true) => {
                 link.step = Step::Ready;

@@ -26,14 +26,17 @@
 
 use bowline_base::ring::promote::{SWITCH_ID, switch_header};
 use bowline_base::scmp::Message;
+use bowline_base::scmp::published::solo;
 use bowline_base::sync::atomic::Ordering;
 use bowline_uct::PeerFailure;
 
 use super::address::checksum;
 use super::lane::LaneCore;
-use super::link::Step;
+use super::link::{Sending, Step};
 use super::post::Next;
+use super::remote::Outcome;
 use super::rings::Tail;
+use super::token::What;
 
 /// What a receiver wants of a sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +45,19 @@ pub(super) enum Notice {
     Offer { offer: u16, ring: u16 },
     /// Leave the ring of this offer.
     Leave { offer: u16 },
+}
+
+/// Which way a link's messages go.
+#[derive(Debug, Default)]
+pub(super) struct Route {
+    /// The ring, where they go by one.
+    pub(super) ring: Option<Tail>,
+    /// The ring to which it changes.
+    switching: Option<u32>,
+    /// The last offer that it has taken; 0 before the first.
+    pub(super) offer: u16,
+    /// The last way word that it has followed.
+    seen: u64,
 }
 
 fn check(low: u64, cookie: u32) -> u64 {
@@ -79,13 +95,14 @@ impl LaneCore {
     /// A notice for a link that it has not followed yet, and its word.
     fn notice(&self, index: u32) -> Option<(Notice, u64)> {
         let link = &self.links[index as usize];
-        if !self.shape.promotes() || !link.shape.promotes() {
+        let Sending::Promoting(route) = &link.sending else { return None };
+        if !self.shape.promotes() {
             return None;
         }
         let view = self.inner.mem_view(self.memory)?;
         // Acquire: pairs with the fence before the receiver's put: the ring that it offers is empty.
         let word = view.word(self.shape.way_at(index))?.load(Ordering::Acquire);
-        if word == link.way_seen {
+        if word == route.seen {
             return None;
         }
         Some((Notice::read(word, link.cookie)?, word))
@@ -97,11 +114,12 @@ impl LaneCore {
         let notice = self.notice(index);
         let room = self.fifo_slots;
         let link = &mut self.links[index as usize];
+        let Sending::Promoting(route) = &mut link.sending else { return None };
         match notice {
-            Some((Notice::Offer { offer, ring }, word)) if offer != link.offer => {
+            Some((Notice::Offer { offer, ring }, word)) if offer != route.offer => {
                 if u32::from(ring) >= link.shape.rings
-                    || link.ring.is_some()
-                    || link.switching.is_some()
+                    || route.ring.is_some()
+                    || route.switching.is_some()
                 {
                     return Some(Next::Break(PeerFailure::Damaged));
                 }
@@ -109,35 +127,49 @@ impl LaneCore {
                     let header = switch_header(ring.into());
                     let marker = Message { id: SWITCH_ID, flags: 0, header: &header, payload: &[] };
                     link.fifo.push_first(&marker);
-                    link.offer = offer;
-                    link.switching = Some(ring.into());
-                    link.way_seen = word;
+                    route.offer = offer;
+                    route.switching = Some(ring.into());
+                    route.seen = word;
                 }
             }
             // While it switches, it comes to this with the ring.
-            Some((Notice::Leave { offer }, _)) if offer == link.offer && link.ring.is_none() => {}
-            Some((Notice::Leave { offer }, word)) if offer == link.offer => {
-                link.way_seen = word;
+            Some((Notice::Leave { offer }, _)) if offer == route.offer && route.ring.is_none() => {}
+            Some((Notice::Leave { offer }, word)) if offer == route.offer => {
+                route.seen = word;
                 link.step = Step::Leave;
                 return Some(Next::Go);
             }
-            Some((_, word)) => link.way_seen = word,
+            Some((_, word)) => route.seen = word,
             None => {}
         }
-        if link.switching.is_some() && link.fifo.is_past_bar() {
+        if route.switching.is_some() && link.fifo.is_past_bar() {
             if link.settling {
                 // Its answer goes on with this.
                 return Some(Next::Wait);
             }
-            link.ring = link.switching.take().map(|number| Tail { number, ..Tail::default() });
+            route.ring = route.switching.take().map(|number| Tail { number, ..Tail::default() });
         }
         None
+    }
+
+    /// Adds ENDED to the tail of the link's ring.
+    pub(super) fn leave_ring(&mut self, index: u32) -> Next {
+        let link = &self.links[index as usize];
+        let Some(ring) = link.sending.ring().filter(|_| !link.settling) else { return Next::Wait };
+        let at = link.shape.ring_at(ring.number) + solo::TAIL_BYTE;
+        match self.fetch_add(index, at, solo::ENDED, What::Step) {
+            Outcome::Done(Some(_)) => self.left_ring(index),
+            Outcome::Done(None) => self.wait_in(index, Step::Leaving),
+            Outcome::Next(next) => next,
+        }
     }
 
     /// ENDED is in the tail: the queue is the way again.
     pub(super) fn left_ring(&mut self, index: u32) -> Next {
         let link = &mut self.links[index as usize];
-        link.ring = None;
+        if let Sending::Promoting(route) = &mut link.sending {
+            route.ring = None;
+        }
         link.step = Step::Ready;
         Next::Go
     }

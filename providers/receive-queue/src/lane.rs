@@ -99,8 +99,8 @@ pub(super) struct LaneCore {
     /// Links whose user waits for room, in the order of asking.
     pub(super) asked: VecDeque<u32>,
 
-    /// The link whose way is looked at next.
-    pub(super) next_way: usize,
+    /// The link whose route is looked at next.
+    pub(super) next_route: usize,
     /// The link to this lane itself, through which R is swapped where the transport's atomics are
     /// not coherent with the processor's.
     pub(super) own_link: Option<u32>,
@@ -190,7 +190,7 @@ impl LaneCore {
                 Note::Failed(source, ep, how) => self.below_failed(inbox, source, ep, how),
             }
         }
-        self.look_at_next_way();
+        self.follow_next_route();
         self.drive_all();
         self.post_flushes();
     }

@@ -7,7 +7,7 @@
 //!   then       rings                for those who send most, in that form
 //!   then       seats taken          one word, alone in its line; peers fetch-and-add it
 //!              status words         one for each link of ours, read by its peer (see `settle`)
-//!              way words            one for each link of ours, written by its peer (see `way`)
+//!              route words          one for each link of ours, written by its peer (see `route`)
 //!              introductions        one record for each seat, written by who took it
 //! ```
 //!
@@ -81,15 +81,15 @@ impl Shape {
         self.seats_at() + LINE + link as usize * 8
     }
 
-    /// Where the way word of `link` is.
-    pub(super) const fn way_at(self, link: u32) -> usize {
+    /// Where the route word of `link` is.
+    pub(super) const fn route_at(self, link: u32) -> usize {
         self.status_at(0) + (self.peers as usize * 8).next_multiple_of(LINE) + link as usize * 8
     }
 
     /// Where the introduction of `seat` is.
     pub(super) const fn record_at(self, seat: u32) -> usize {
-        let ways = if self.promotes() { self.peers as usize * 8 } else { 0 };
-        self.way_at(0) + ways.next_multiple_of(LINE) + seat as usize * RECORD_BYTES
+        let routes = if self.promotes() { self.peers as usize * 8 } else { 0 };
+        self.route_at(0) + routes.next_multiple_of(LINE) + seat as usize * RECORD_BYTES
     }
 
     /// Bytes of all of it.

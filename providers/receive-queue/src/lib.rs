@@ -19,7 +19,7 @@
 //! ```
 //!
 //! Those who send most get a ring of their own, of which there is a bounded number: see `promote`
-//! and `way`. That is what a lane does unless the settings say otherwise.
+//! and `route`. That is what a lane does unless the settings say otherwise.
 //!
 //! In another form messages are sealed, so that there is nothing to finalise: two operations, and
 //! nothing that has to stay in order between them. See `sealed`.
@@ -98,11 +98,11 @@ mod promoting;
 mod remote;
 mod reserve;
 mod rings;
+mod route;
 mod seal;
 mod sealed;
 mod settle;
 mod token;
-mod way;
 
 pub use error::QueueError;
 pub use lane::QueueLane;

@@ -11,8 +11,8 @@ use super::fifo::Fifo;
 use super::layout::Shape;
 use super::options::QueueForm;
 use super::rings::Tail;
+use super::route::Route;
 use super::seal::Seals;
-use super::way::Route;
 
 /// Where the sending of a link stands. Each state says what is to be posted next, or whose answer
 /// is waited for (*-ing).
@@ -30,7 +30,7 @@ use super::way::Route;
 /// ```
 ///
 /// With a ring there is no reservation: Ready goes to Put or to Look (see `rings`). A link that has to
-/// leave its ring goes from Ready to Leave and, answered, back (see `way`).
+/// leave its ring goes from Ready to Leave and, answered, back (see `route`).
 ///
 /// Where puts are visible before later atomics anyway, the two orders are passed through. A look
 /// that is answered in the call goes on at the next progress: it cannot succeed before the
@@ -86,7 +86,7 @@ pub(super) enum Step {
     Looking {
         tag: u32,
     },
-    /// Add to the ring's tail that we leave it; see `way`.
+    /// Add to the ring's tail that we leave it; see `route`.
     Leave,
     Leaving,
     /// The peer or the link has failed.

@@ -110,7 +110,7 @@ impl QueueLane {
             generations: 0,
             work: VecDeque::new(),
             asked: VecDeque::new(),
-            next_way: 0,
+            next_route: 0,
             own_link: None,
             flipping: false,
             flip_answer: None,

@@ -1,5 +1,5 @@
 //! Who gets one of a lane's rings: the receiver's table in the form with promotion, whose rounds are in
-//! `promoting`. What a sender does about it is in `way`.
+//! `promoting`. What a sender does about it is in `route`.
 //!
 //! Everybody starts in the queue. The receiver counts what comes by it, and offers a ring to a sender
 //! that has sent [`HOT`] messages, while one is free; an offer reaches its sender while that one is at
@@ -18,7 +18,7 @@
 //!
 //! 1. A ring is not read before its SWITCH (rule 3 of [`bowline_base::ring::promote`]).
 //! 2. A message in the queue whose sender's ring is Active or Evicting came after ENDED (rule 2 of
-//!    `way`): it stays where it is until the ring is read to that end. A ring that runs out before is
+//!    `route`): it stays where it is until the ring is read to that end. A ring that runs out before is
 //!    damage of its sender.
 //! 3. An evicted sender leaves when it next makes progress; until then the ring stays its own, since
 //!    nothing but its word ends its puts. One is evicted at a time.
@@ -26,7 +26,7 @@
 //!    and is offered another ring after ENDED has. So notices do not overtake each other.
 //! 5. *The dead*: after the end of a sender its half of the queue is settled, which may bring its
 //!    SWITCH; then its ring is read to the tail, and is free. A sender whose ring was used has no
-//!    reservation in the queue that was not finalised (rule 2 of `way`), so that none of its messages
+//!    reservation in the queue that was not finalised (rule 2 of `route`), so that none of its messages
 //!    there are dropped.
 
 use std::collections::VecDeque;
@@ -44,7 +44,7 @@ use super::lane::LaneCore;
 use super::link::Seat;
 use super::post::Next;
 use super::remote::Outcome;
-use super::way::Notice;
+use super::route::Notice;
 
 /// Messages by the queue after which a sender wants a ring.
 pub(super) const HOT: u32 = 16;
@@ -87,7 +87,7 @@ pub(super) struct Promotion {
     rings: Vec<Place>,
     heat: Vec<Heat>,
     wanting: Vec<u16>,
-    /// What has to be put into senders' way words.
+    /// What has to be put into senders' route words.
     notices: VecDeque<(u16, Notice)>,
     /// Messages by the queue in this period.
     seen: u32,
@@ -281,7 +281,7 @@ impl Promotion {
             return;
         };
         let link = &lane.links[who.link as usize];
-        // One that is not to be written to, or that has no way words.
+        // One that is not to be written to, or that has no route words.
         if link.failed.is_some() || !link.shape.promotes() {
             return;
         }
@@ -300,9 +300,9 @@ impl Promotion {
         while let Some(&(seat, notice)) = self.notices.front() {
             let Seat { link, cookie, status, .. } = lane.seats[usize::from(seat)];
             if link != Seat::NOBODY && lane.links[link as usize].failed.is_none() {
-                // Release: pairs with the sender's Acquire load of its way word: the ring is empty.
+                // Release: pairs with the sender's Acquire load of its route word: the ring is empty.
                 fence(Ordering::Release);
-                let at = lane.links[link as usize].shape.way_at(status);
+                let at = lane.links[link as usize].shape.route_at(status);
                 let word = notice.word(cookie);
                 if let Outcome::Next(Next::Later) = lane.put_bytes(link, at, &word.to_ne_bytes()) {
                     return;

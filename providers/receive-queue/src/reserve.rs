@@ -21,7 +21,7 @@ const FIRST_SLOTS: u64 = 64;
 impl LaneCore {
     /// Goes on with what waits, if something does.
     pub(super) fn reserve(&mut self, index: u32) -> Next {
-        if let Some(instead) = self.look_at_way(index) {
+        if let Some(instead) = self.follow_route(index) {
             return instead;
         }
         let link = &mut self.links[index as usize];

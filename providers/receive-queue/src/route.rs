@@ -1,7 +1,7 @@
-//! Which way a sender's messages go, where those who send most get rings: the sender's side. The
+//! The route of a sender's messages, where those who send most get rings: the sender's side. The
 //! receiver's, which decides, is in `promote`.
 //!
-//! The receiver writes a *way word* into the sender's memory, beside its status word: an offer of a
+//! The receiver writes a *route word* into the sender's memory, beside its status word: an offer of a
 //! ring, or the wish that it leaves the ring it has. The sender looks at it, which is a load, when it
 //! has something to send, and now and then when it has not.
 //!
@@ -14,10 +14,10 @@
 //!     └────────────────── answered ─── leaving ◄── ENDED is added to the tail ─────────┘
 //! ```
 //!
-//! 1. As in [`bowline_base::ring::promote`], each change of way is the last thing on the old way: the
+//! 1. As in [`bowline_base::ring::promote`], each change of route is the last thing on the old one: the
 //!    SWITCH marker is the last message by the queue, and no reservation reaches beyond it. It goes in
 //!    front of all that waits.
-//! 2. A change waits until the last operation on the old way is answered, and so has happened. So the
+//! 2. A change waits until the last operation on the old route is answered, and so has happened. So the
 //!    receiver never finds a message in the ring before SWITCH is in the queue, nor one in the queue
 //!    before ENDED is in the tail. It costs one answer for each change.
 //! 3. Every offer that a sender takes, it takes once: the count tells a new offer of the same ring.
@@ -47,7 +47,7 @@ pub(super) enum Notice {
     Leave { offer: u16 },
 }
 
-/// Which way a link's messages go.
+/// The route of a link's messages.
 #[derive(Debug, Default)]
 pub(super) struct Route {
     /// The ring, where they go by one.
@@ -56,7 +56,7 @@ pub(super) struct Route {
     switching: Option<u32>,
     /// The last offer that it has taken; 0 before the first.
     pub(super) offer: u16,
-    /// The last way word that it has followed.
+    /// The last route word that it has followed.
     seen: u64,
 }
 
@@ -101,16 +101,16 @@ impl LaneCore {
         }
         let view = self.inner.mem_view(self.memory)?;
         // Acquire: pairs with the fence before the receiver's put: the ring that it offers is empty.
-        let word = view.word(self.shape.way_at(index))?.load(Ordering::Acquire);
+        let word = view.word(self.shape.route_at(index))?.load(Ordering::Acquire);
         if word == route.seen {
             return None;
         }
         Some((Notice::read(word, link.cookie)?, word))
     }
 
-    /// Follows a notice, and ends a change of way that can end; for a link in [`Step::Ready`]. What
+    /// Follows a notice, and ends a change of route that can end; for a link in [`Step::Ready`]. What
     /// is to be done instead of sending.
-    pub(super) fn look_at_way(&mut self, index: u32) -> Option<Next> {
+    pub(super) fn follow_route(&mut self, index: u32) -> Option<Next> {
         let notice = self.notice(index);
         let room = self.fifo_slots;
         let link = &mut self.links[index as usize];
@@ -164,7 +164,7 @@ impl LaneCore {
         }
     }
 
-    /// ENDED is in the tail: the queue is the way again.
+    /// ENDED is in the tail: the queue is the route again.
     pub(super) fn left_ring(&mut self, index: u32) -> Next {
         let link = &mut self.links[index as usize];
         if let Sending::Promoting(route) = &mut link.sending {
@@ -175,15 +175,15 @@ impl LaneCore {
     }
 
     /// Lets one link that has nothing to send follow its notices; another one in each round.
-    pub(super) fn look_at_next_way(&mut self) {
+    pub(super) fn follow_next_route(&mut self) {
         if !self.shape.promotes() || self.links.is_empty() {
             return;
         }
-        self.next_way = (self.next_way + 1) % self.links.len();
-        let link = &self.links[self.next_way];
+        self.next_route = (self.next_route + 1) % self.links.len();
+        let link = &self.links[self.next_route];
         let idle = matches!(link.step, Step::Ready) && link.failed.is_none();
-        if idle && self.notice(self.next_way as u32).is_some() {
-            self.drive(self.next_way as u32);
+        if idle && self.notice(self.next_route as u32).is_some() {
+            self.drive(self.next_route as u32);
         }
     }
 }

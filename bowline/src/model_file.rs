@@ -215,7 +215,7 @@ mod tests {
             ("self,shm,ofi", "", "shm/rdma".to_owned()),
             ("self,verbs,shm", "", devices.clone()),
             ("self,shm,tcp", "verbs,tcp", format!("shm/{devices}")),
-            ("self,shm,tcp", "tcp:eth0,shm", fitted.clone()),
+            ("self,tcp", "tcp:eth0,verbs", fitted.clone()),
         ] {
             let setting = [("BOWLINE_TRANSPORTS", transports), ("BOWLINE_RAILS", rails)];
             let (costs, _) = known(true, &setting).unwrap().unwrap();

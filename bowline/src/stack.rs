@@ -9,7 +9,7 @@ use bowline_tcp::{TcpIface, TcpOptions};
 use bowline_ucp::cost::Costs;
 use bowline_ucp::rails::{Rail, Rails};
 use bowline_ucp::{FailureSource, Worker, WorkerError, WorkerParts};
-use bowline_uct::{Caps, Face, Iface, OpenError, twofold};
+use bowline_uct::{Caps, Iface, OpenError};
 use thiserror::Error;
 
 use crate::wait::SystemWaiter;
@@ -23,13 +23,12 @@ bowline_base::settings! {
             .cost("a network transport that is open is looked at now and then, by a system call")
             .change("leave one out to see whether it is at fault, or to measure another");
         /// Transports that carry the messages to a peer together, the preferred first, separated by
-        /// commas: tcp, tcp:eth1 for a network interface by its name, ofi, verbs, and shm for peers on
-        /// the same host. Messages go by the first that works and leads to the peer, long ones are read
-        /// by all at the same time, and when one fails the others go on. Alike on all ranks but for the
-        /// interfaces' names. Empty: none.
+        /// commas: tcp, tcp:eth1 for a network interface by its name, ofi and verbs. Messages go by the
+        /// first that works and leads to the peer, long ones are read by all at the same time, and when
+        /// one fails the others go on. Alike on all ranks but for the interfaces' names. Empty: none.
         pub RAILS: String = Setting::<String>::text("BOWLINE_RAILS", "")
             .cost("16 bytes more for each message, an acknowledgement now and then, and up to 1 MiB for each peer of what it has not acknowledged")
-            .change("name two networks of your hosts where one is too slow, or must be allowed to fail: tcp:eth0,tcp:eth1. Leave shm out unless you measured: without, ranks of one host use it alone, which is quicker");
+            .change("name two networks of your hosts where one is too slow, or must be allowed to fail: tcp:eth0,tcp:eth1");
     ];
 }
 
@@ -125,14 +124,11 @@ fn check_names(config: &Config, built: impl Fn(&str) -> bool) -> Result<(), Stac
     let rails = rail_names(config);
     let is_rail = |name: &str| match name.split_once(':') {
         Some((transport, _)) => transport == "tcp",
-        None => name != "self" && known(name),
+        None => !matches!(name, "self" | "shm") && known(name),
     };
-    if let Some(name) = rails.iter().find(|name| !is_rail(name)) {
-        return Err(StackError::NoSuchRail(name.clone()));
-    }
-    match rails.iter().filter(|name| *name == "shm").count() {
-        0 | 1 => Ok(()),
-        _ => Err(StackError::ShmTwice),
+    match rails.iter().find(|name| !is_rail(name)) {
+        Some(name) => Err(StackError::NoSuchRail(name.clone())),
+        None => Ok(()),
     }
 }
 
@@ -182,12 +178,9 @@ pub enum StackError {
     },
     /// The setting names a transport that does not carry messages to peers, or does not exist.
     #[error(
-        "BOWLINE_RAILS names `{0}`; it takes shm, tcp, tcp:INTERFACE, and ofi and verbs in builds with them"
+        "BOWLINE_RAILS names `{0}`; it takes tcp, tcp:INTERFACE, and ofi and verbs in builds with them"
     )]
     NoSuchRail(String),
-    /// The setting names shared memory more than once.
-    #[error("BOWLINE_RAILS names shm twice; a node has one shared memory")]
-    ShmTwice,
     /// An algorithm of collectives does not exist.
     #[error(transparent)]
     Collectives(#[from] bowline_mpi::CollOptionsError),
@@ -282,16 +275,6 @@ pub fn transports(place: &Place, config: &Config) -> Result<Vec<Box<dyn Iface>>,
     names(place.spread, config).iter().map(|name| open(name, place, config)).collect()
 }
 
-/// Shared memory that is a path of rails: the path, and the lane beside the rails.
-fn twofold_shm(place: &Place, config: &Config) -> Result<(Face, Face), StackError> {
-    let mut options = ShmOptions::from_config(config);
-    // A reader may take a part of the memory by another path, for which it is lent.
-    options.exposes = true;
-    let opened = ShmIface::open(place.job.clone(), place.local, options);
-    let shm = opened.map_err(|source| StackError::Transport { transport: "shm", source })?;
-    Ok(twofold(Box::new(shm), Rails::is_theirs))
-}
-
 /// The names of the transports that a rank opens.
 fn names(spread: bool, config: &Config) -> Vec<String> {
     let chosen = config.get(TRANSPORTS);
@@ -311,8 +294,7 @@ pub(crate) fn carriers(spread: bool, config: &Config) -> Option<[&'static str; 2
     };
     let (mut all, rails) = (of(names(spread, config)), of(rail_names(config)));
     if !rails.is_empty() {
-        let replaced = |name: &&str| *name != "shm" || rails.contains(&"shm");
-        let first = all.iter().position(replaced).unwrap_or(all.len());
+        let first = all.iter().position(|name| *name != "shm").unwrap_or(all.len());
         all.splice(first..first, rails);
     }
     let near = *all.first()?;
@@ -369,14 +351,12 @@ fn open(name: &str, place: &Place, config: &Config) -> Result<Box<dyn Iface>, St
     lane.map_err(|source| StackError::Transport { transport, source })
 }
 
-/// The transports that carry messages together, if the setting names some. `shm` is shared memory as
-/// one of them, where it is.
+/// The transports that carry messages together, if the setting names some.
 fn rails(
     place: &Place,
     config: &Config,
     uid: u64,
     costs: &Costs,
-    mut shm: Option<Face>,
 ) -> Result<Option<Rails>, StackError> {
     let value = config.get(RAILS);
     let names = rail_names(config);
@@ -386,7 +366,6 @@ fn rails(
     let mut all = Vec::new();
     for name in &names {
         let iface: Box<dyn Iface> = match name.split_once(':') {
-            None if name == "shm" => Box::new(shm.take().ok_or(StackError::ShmTwice)?),
             Some(("tcp", interface)) => {
                 let mut options = TcpOptions::from_config(config, place.secret);
                 interface.clone_into(&mut options.interfaces);
@@ -414,26 +393,13 @@ pub fn worker(place: &Place, config: &Config, waiter: SystemWaiter) -> Result<Wo
         .map_err(|error| StackError::Random(error.into()))?;
     let uid = u64::from_ne_bytes(uid);
     let mut costs = crate::costs::known(config, place.job.ranks(), place.shared);
-    let (path, mut beside) = match rail_names(config).iter().any(|name| name == "shm") {
-        true => twofold_shm(place, config).map(|(path, lane)| (Some(path), Some(lane)))?,
-        false => (None, None),
-    };
-    let in_rails = beside.is_some();
-    let mut lanes: Vec<Box<dyn Iface>> = Vec::new();
-    for name in names(place.spread, config) {
-        lanes.push(match beside.take_if(|_| name == "shm") {
-            Some(lane) => Box::new(lane),
-            None => open(&name, place, config)?,
-        });
-    }
-    if let Some(rails) = rails(place, config, uid, &costs, path)? {
+    let mut lanes = transports(place, config)?;
+    if let Some(rails) = rails(place, config, uid, &costs)? {
         rails.learn(&mut costs);
         // In front of each transport that may be a path of theirs, which stays for one-sided
         // operations.
         let mut each = lanes.iter().map(|lane| lane.attr());
-        let first = each.position(|attr| {
-            attr.caps.contains(Caps::INTER_NODE) || in_rails && attr.provider == "shm"
-        });
+        let first = each.position(|attr| attr.caps.contains(Caps::INTER_NODE));
         lanes.insert(first.unwrap_or(lanes.len()), Box::new(rails));
     }
     let lanes = lanes.into_iter().map(|lane| with_messages(lane, config, uid));

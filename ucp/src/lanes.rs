@@ -39,10 +39,9 @@ pub(crate) struct Lane {
     pub(crate) loopback: bool,
     /// Whether progress looks at it.
     pub(crate) polled: bool,
-    /// Whether it reaches other hosts, whose messages ring no doorbell in memory.
-    far: bool,
-    /// Whether a look costs a system call.
-    dear: bool,
+    /// Whether it reaches other hosts: their messages ring no doorbell in memory, and a look costs a
+    /// system call.
+    inter_node: bool,
     /// Which protocols messages take.
     pub(crate) choices: Choices,
     /// Longest message that goes in one call of the transport whatever its kind; none with -1.
@@ -64,7 +63,7 @@ pub(crate) struct Rest {
 impl Rest {
     /// Whether this look is left out.
     #[inline]
-    pub(crate) fn rests(&mut self) -> bool {
+    fn rests(&mut self) -> bool {
         if self.left == 0 {
             return false;
         }
@@ -74,7 +73,7 @@ impl Rest {
 
     /// Takes note of what a look found.
     #[inline]
-    pub(crate) fn looked(&mut self, events: u32) {
+    fn looked(&mut self, events: u32) {
         if events > 0 {
             return self.awaken();
         }
@@ -94,7 +93,7 @@ impl Lane {
         let choices = Choices::new(iface.attr(), costs, conditions);
         let caps = iface.attr().caps;
         let loopback = caps.contains(Caps::LOOPBACK);
-        let dear = caps.contains(Caps::INTER_NODE);
+        let inter_node = caps.contains(Caps::INTER_NODE);
         let (polled, cursors) = (!loopback, None);
         let tables = [&choices.tag_send, &choices.am_send, &choices.stream_send];
         let ends = tables.map(|table| match table.ranges().first() {
@@ -104,9 +103,8 @@ impl Lane {
             _ => -1,
         });
         let at_once = ends.into_iter().min().unwrap_or(-1);
-        let (far, rest) = (dear, Rest::default());
-        let dear = dear && !caps.contains(Caps::RESTS);
-        Self { iface, loopback, polled, choices, at_once, cursors, far, dear, rest }
+        let rest = Rest::default();
+        Self { iface, loopback, polled, choices, at_once, cursors, inter_node, rest }
     }
 
     /// Chooses protocols for ranks that share processors, or do not.
@@ -170,7 +168,7 @@ impl Inner {
 
     /// Whether a lane is looked at whose peers do not ring the memory's doorbell.
     pub(crate) fn has_dear_lane(&self) -> bool {
-        self.lanes.iter().any(|lane| lane.polled && lane.far)
+        self.lanes.iter().any(|lane| lane.polled && lane.inter_node)
     }
 
     /// Adds what tells of a signal to what is slept on.
@@ -250,13 +248,13 @@ impl Inner {
     fn poll_all(&mut self) -> u32 {
         let mut events = 0;
         for (index, lane) in self.lanes.iter_mut().enumerate() {
-            if !lane.polled || lane.dear && lane.rest.rests() {
+            if !lane.polled || lane.inter_node && lane.rest.rests() {
                 continue;
             }
             let mut sink = LaneSink { engine: &mut self.engine, lane: index };
             let found = lane.iface.progress(&mut sink, BUDGET);
             events += found;
-            if lane.dear {
+            if lane.inter_node {
                 lane.rest.looked(found);
             }
         }

@@ -29,9 +29,8 @@
 //! 5. A read names disjoint parts of memory; a part is asked for again by another path only after the
 //!    transport has answered for the first. So nothing is written twice at the same time.
 //! 6. The link fails after all its reads were answered, and once.
-//! 7. A path that lends no memory, or whose transport refuses to read a peer's, has no part in reads
-//!    and all of it in messages. One that reads in the call (memory) does so a chunk at a time, after
-//!    the others were asked, and they are looked at between its chunks.
+//! 7. A path that lends no memory has no part in reads and all of it in messages. One whose transport
+//!    refuses a part of a read has no further part in that read.
 //! 8. Every path is greeted as soon as a link is used, so that a death is noticed on all of them: where
 //!    the peer is dead, one path after the other fails, and then the link.
 //!
@@ -59,7 +58,7 @@ use std::collections::{HashMap, VecDeque};
 use bowline_base::doorbell::WakeSource;
 use bowline_base::slab::{Key, Slab};
 use bowline_uct::{
-    AmId, Caps, EpId, Iface, IfaceAttr, Limits, OpLimits, OpenError, PeerFailure, Source, Token,
+    Caps, EpId, Iface, IfaceAttr, Limits, OpLimits, OpenError, PeerFailure, Source, Token,
 };
 
 use self::flush::Flush;
@@ -70,8 +69,6 @@ use self::relay::Note;
 use self::split::{MAX_PATHS, PathCost};
 use self::wire::{Address, FRONT, KEY_EACH, KEY_FRONT};
 use crate::cost::{Costs, Figure, LaneCosts};
-use crate::lanes::Rest;
-use crate::wire::{RAIL_ACK, RAIL_DATA, RAIL_HELLO};
 
 bowline_base::counters! {
     /// What rails count.
@@ -122,23 +119,9 @@ struct Path {
     cost: PathCost,
     /// Whether reads go by it.
     reads: bool,
-    /// Whether it reads in the call, by this processor: known when it has done so.
-    prompt: bool,
-    /// Where another path is looked at without a system call, the looks at this one that are left
-    /// out.
-    rest: Option<Rest>,
     /// Links by the number of their sender, and by that of their endpoint.
     sources: Vec<u32>,
     by_ep: Vec<u32>,
-}
-
-impl Path {
-    /// The next progress looks at it.
-    fn awaken(&mut self) {
-        if let Some(rest) = &mut self.rest {
-            rest.awaken();
-        }
-    }
 }
 
 /// No link.
@@ -210,12 +193,6 @@ impl Rails {
     /// The name under which they stand in a worker's address.
     pub const PROVIDER: &'static str = "rails";
 
-    /// Whether a message is one of rails, and not of the engine by another lane: where both stand on one
-    /// transport ([`bowline_uct::twofold()`]).
-    pub fn is_theirs(id: AmId) -> bool {
-        [RAIL_HELLO, RAIL_DATA, RAIL_ACK].contains(&id)
-    }
-
     /// Puts transports together, the preferred first: it carries all messages as long as it works.
     /// `uid` is random and different for every worker.
     ///
@@ -249,12 +226,9 @@ impl Rails {
             let why = "the address of all rails is longer than a message of one of them".to_owned();
             return Err(OpenError::Limit(why));
         }
-        let rests = attr.caps.contains(Caps::RESTS);
         let path = |rail: Rail| Path {
             cost: path_cost(&rail.costs),
             reads: rail.iface.attr().caps.contains(READS),
-            prompt: false,
-            rest: (rests && rail.iface.attr().caps.contains(Caps::INTER_NODE)).then(Rest::default),
             iface: rail.iface,
             sources: Vec::new(),
             by_ep: Vec::new(),
@@ -347,7 +321,6 @@ fn attr(rails: &[Rail]) -> IfaceAttr {
     let reads = rails.iter().any(|rail| rail.iface.attr().caps.contains(READS));
     caps.set(READS, reads);
     caps.set(Caps::INTER_NODE, any(Caps::INTER_NODE));
-    caps.set(Caps::RESTS, any(Caps::INTER_NODE) && !all(Caps::INTER_NODE));
     caps.set(Caps::RMA_WAKES, any(Caps::RMA_WAKES));
     let mut limits = Limits {
         am: OpLimits {

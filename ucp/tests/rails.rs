@@ -3,16 +3,13 @@
 
 mod deaths;
 mod flush;
-mod memory;
 mod striping;
 mod suite;
 
-use bowline_base::job::{JobMemory, JobSpec};
-use bowline_shm::{ShmIface, ShmOptions};
 use bowline_sim::{Network, NetworkOptions};
 use bowline_ucp::cost::{Figure, LaneCosts, Origin};
 use bowline_ucp::rails::{Rail, Rails};
-use bowline_uct::{Face, Iface, twofold};
+use bowline_uct::Iface;
 
 /// A network that lends memory to reads, as sockets and network cards do.
 fn options() -> NetworkOptions {
@@ -36,43 +33,11 @@ fn costs(iface: &dyn Iface, options: &NetworkOptions) -> LaneCosts {
 
 /// An interface of each network, together.
 fn rails(networks: &[(Network, NetworkOptions)], uid: u64) -> Rails {
-    Rails::open(rail_each(networks), uid).expect("they carry messages")
-}
-
-fn rail_each(networks: &[(Network, NetworkOptions)]) -> Vec<Rail> {
     let open = |(network, options): &(Network, NetworkOptions)| {
         let iface: Box<dyn Iface> = Box::new(network.open());
         Rail { costs: costs(&*iface, options), iface }
     };
-    networks.iter().map(open).collect()
-}
-
-/// A node for `ranks` thread ranks.
-fn node(ranks: usize, options: &ShmOptions) -> JobMemory {
-    let area_bytes = options.area_bytes();
-    let spec = JobSpec { job_id: 1, ranks: ranks as u32, first_rank: 0, area_bytes };
-    JobMemory::create_private(&spec).expect("memory for a test")
-}
-
-/// Shared memory as a path, and the lane that it is beside that.
-fn memory(job: &JobMemory, local: u32, options: &ShmOptions) -> (Rail, Face) {
-    let mut options = options.clone();
-    options.exposes = true;
-    let shm = ShmIface::open(job.clone(), local, options).expect("a fresh rank");
-    let (path, lane) = twofold(Box::new(shm), Rails::is_theirs);
-    (Rail { costs: LaneCosts::assumed(path.attr()), iface: Box::new(path) }, lane)
-}
-
-/// Shared memory and an interface of each network, together, with memory at `place` among them.
-fn with_memory(
-    (path, lane): (Rail, Face),
-    networks: &[(Network, NetworkOptions)],
-    place: usize,
-    uid: u64,
-) -> (Rails, Face) {
-    let mut all = rail_each(networks);
-    all.insert(place, path);
-    (Rails::open(all, uid).expect("they carry messages"), lane)
+    Rails::open(networks.iter().map(open).collect(), uid).expect("they carry messages")
 }
 
 /// Time passes for all networks together. `false` when nothing is under way on any.

@@ -69,9 +69,6 @@ bitflags! {
         /// transport with neither this nor [`Caps::EXPOSE`] that has [`Caps::RKEY_PTR`] end in the call,
         /// if they are posted with [`Token::NONE`](crate::Token::NONE).
         const CARRIES = 1 << 31;
-        /// Leaves out most looks at other hosts by itself while they are silent, so that a look at it
-        /// costs no system call most of the time although it has [`Caps::INTER_NODE`].
-        const RESTS = 1 << 29;
         /// No key of a peer, not even that of its whole memory, opens more than the peer has
         /// allocated, registered, exposed or lent at the time: peers are threads of one process, and
         /// no kernel checks an address. `mem_expose` and `mem_lend` work for that, whatever

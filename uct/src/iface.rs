@@ -346,13 +346,3 @@ pub unsafe trait Iface: MemoryDomain + Send {
     /// Makes an endpoint fail as if its peer had, to test what lies above.
     fn invalidate(&mut self, ep: EpId);
 }
-
-/// A transport by memory, which two users may share: it is done with a message when the post returns,
-/// so that only one-sided operations have anything to flush, and what it shows of memory stays there
-/// whatever else is asked of it.
-///
-/// # Safety
-/// - What `mem_view` has returned must be valid until `mem_release` of the same handle, and what
-///   `rkey_ptr` has returned until `rkey_release` of the same key, or until the interface is dropped,
-///   whichever other methods are called meanwhile.
-pub unsafe trait Immediate: Iface {}

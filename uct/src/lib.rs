@@ -25,14 +25,13 @@ mod sink;
 mod slice;
 mod tag;
 mod turn;
-mod twofold;
 
 pub use addr::{AddrReader, AddrWriter, Truncated};
 pub use atomic::{AtomicOp, AtomicWidth};
 pub use auth::{MAC_BYTES, Secret};
 pub use caps::{AtomicOps, Caps, IfaceAttr, Limits, OpLimits};
 pub use error::{OpenError, PeerFailure, PostError, Unreachable};
-pub use iface::{Armed, EpId, Iface, Immediate, Posted, RemoteSlice, Source, Token};
+pub use iface::{Armed, EpId, Iface, Posted, RemoteSlice, Source, Token};
 pub use md::{MdAttr, MemError, MemHandle, MemoryDomain, RkeyId};
 pub use sink::{AmId, Arrival, Desc, Sink, Verdict};
 pub use slice::LocalSlice;
@@ -40,7 +39,6 @@ pub use slice::LocalSlice;
 pub use std::os::fd::BorrowedFd;
 pub use tag::{CUT, TagMatch, WITHDRAWN};
 pub use turn::TurnSink;
-pub use twofold::{Face, twofold};
 
 /// The fixed header that every active message carries in front of its payload: three words
 /// whose meaning is the business of the layer above.

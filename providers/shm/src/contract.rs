@@ -10,9 +10,9 @@ use bowline_base::doorbell::Doorbell;
 use bowline_base::sync::atomic::{Ordering, fence};
 use bowline_base::view::View;
 use bowline_uct::{
-    AmHeader, AmId, Armed, AtomicOp, AtomicWidth, Caps, Desc, EpId, Iface, IfaceAttr, Immediate,
-    LocalSlice, MdAttr, MemError, MemHandle, MemoryDomain, OpenError, PeerFailure, PostError,
-    Posted, RemoteSlice, RkeyId, Sink, Source, Token, TurnSink, Unreachable,
+    AmHeader, AmId, Armed, AtomicOp, AtomicWidth, Caps, Desc, EpId, Iface, IfaceAttr, LocalSlice,
+    MdAttr, MemError, MemHandle, MemoryDomain, OpenError, PeerFailure, PostError, Posted,
+    RemoteSlice, RkeyId, Sink, Source, Token, TurnSink, Unreachable,
 };
 
 use crate::addr::Address;
@@ -40,11 +40,10 @@ impl MemoryDomain for ShmIface {
     }
 
     fn mem_expose(&mut self, bytes: LocalSlice) -> Result<MemHandle, MemError> {
-        let keyed = self.attr.caps.contains(Caps::EXPOSE);
-        if !keyed && !self.attr.caps.contains(Caps::LENT_ONLY) {
+        if !self.attr.caps.contains(Caps::LENT_ONLY) {
             return Err(MemError::Unsupported("lend memory to the reads of peers"));
         }
-        self.memories.expose(&self.area, bytes, keyed)
+        Ok(self.memories.expose(bytes))
     }
 
     fn mem_lend(&mut self, bytes: LocalSlice) -> Result<MemHandle, MemError> {
@@ -83,12 +82,6 @@ impl MemoryDomain for ShmIface {
         self.memories.key_of(start, len, out)
     }
 }
-
-// SAFETY: what `mem_view` shows is kept in `memories` under its handle, as a mapping with its count
-// or as the user's buffer, and taken out by `mem_release` of that handle alone; what `rkey_ptr` shows
-// is a mapping whose count the key in `rkeys` holds until `close_key` of that key. Neither is touched
-// by anything that happens to endpoints or peers.
-unsafe impl Immediate for ShmIface {}
 
 // SAFETY: bytes are copied in the call that posts. A thread rank that copies from or to lent memory holds
 // its entry meanwhile, and the end of the lending waits for that (`lent.rs`). A process that copies by

@@ -278,7 +278,6 @@ fn attributes(
         | Caps::TURN;
     if options.cma != Some(false) {
         caps |= Caps::RMA_REGISTERED;
-        caps.set(Caps::EXPOSE, options.exposes);
         caps.set(Caps::LENT_ONLY, private);
     }
     let max_bcopy = parameters.max_bcopy as usize;

@@ -4,7 +4,7 @@
 //! which a peer maps when it unpacks the key. *Registered* memory stays where it is and is
 //! reached by cross memory attach; a word in the owner's area tells peers whether a registration
 //! still stands, since the kernel would let them write into whatever came there later.
-//! *Exposed* memory is the same with bytes that stay with their user, who lends them to reads.
+//! *Exposed* memory stays with its user, who lends it to the reads of other threads.
 //!
 //! Between threads of one process no kernel checks anything. There every piece of the user's memory,
 //! registered, exposed or lent, stands in a table as long as peers may copy it ([`crate::lent`]), and
@@ -71,7 +71,7 @@ pub(crate) fn allocation_here(id: u64) -> Option<Arc<Region>> {
 enum Memory {
     Allocated { region: Arc<Region>, id: u64, packed: Vec<u8> },
     Registered { memory: RecvBuf, word: Word, entered: Option<Entered> },
-    Lent { bytes: LocalSlice, word: Option<Word>, entered: Option<Entered> },
+    Lent { bytes: LocalSlice, entered: Option<Entered> },
 }
 
 /// A registration word: its number and what it holds while the registration stands.
@@ -149,19 +149,11 @@ impl Memories {
         Ok(MemHandle(self.held.insert(Memory::Registered { memory, word, entered })))
     }
 
-    /// Lends memory of the user to reads. Between processes, that they only read is the business of
-    /// whoever is given the key, as with all memory that the kernel opens to peers. `keyed` if the
-    /// key is to name this memory and no other.
-    pub(crate) fn expose(
-        &mut self,
-        area: &Area,
-        bytes: LocalSlice,
-        keyed: bool,
-    ) -> Result<MemHandle, MemError> {
-        let word = if keyed { Some(self.open_word(area)?) } else { None };
+    /// Lends memory of the user to reads of thread ranks.
+    pub(crate) fn expose(&mut self, bytes: LocalSlice) -> MemHandle {
         // SAFETY: who made the slice has the bytes stay until the handle is released, which removes it.
         let entered = unsafe { self.enter(bytes.as_ptr().addr() as u64, bytes.len(), false) };
-        Ok(MemHandle(self.held.insert(Memory::Lent { bytes, word, entered })))
+        MemHandle(self.held.insert(Memory::Lent { bytes, entered }))
     }
 
     /// Lends memory of the user to reads and writes of thread ranks.
@@ -171,7 +163,7 @@ impl Memories {
         if entered.is_none() {
             return Err(MemError::Unsupported("lend memory to the writes of peers"));
         }
-        Ok(MemHandle(self.held.insert(Memory::Lent { bytes, word: None, entered })))
+        Ok(MemHandle(self.held.insert(Memory::Lent { bytes, entered })))
     }
 
     /// Lets thread ranks copy memory of the user, until it is taken back.
@@ -241,11 +233,8 @@ impl Memories {
             Memory::Registered { memory, word, .. } => {
                 Ok(registered(*word, memory.address(), memory.len()))
             }
-            Memory::Lent { bytes, word: Some(word), .. } => {
-                Ok(registered(*word, bytes.as_ptr().addr() as u64, bytes.len()))
-            }
             // It is found by its address.
-            Memory::Lent { word: None, .. } => Ok(PROCESS_RKEY.to_vec()),
+            Memory::Lent { .. } => Ok(PROCESS_RKEY.to_vec()),
         }
     }
 
@@ -265,10 +254,7 @@ impl Memories {
                 self.take_back(entered);
                 Ok(Some(memory))
             }
-            Memory::Lent { word, entered, .. } => {
-                if let Some(word) = word {
-                    self.close_word(area, word);
-                }
+            Memory::Lent { entered, .. } => {
                 self.take_back(entered);
                 Ok(None)
             }

@@ -97,10 +97,6 @@ pub struct ShmOptions {
     pub guests: u32,
     /// Places for registered memory.
     pub registrations: u32,
-    /// Whether memory is lent to the reads of peers, a piece at a time and each with a key
-    /// ([`Caps::EXPOSE`](bowline_uct::Caps::EXPOSE)), for those who read it by other transports as
-    /// well. Without, a reader needs no key but that of the whole process, which is quicker.
-    pub exposes: bool,
     /// For tests of what lies above: cross memory attach behaves as if the kernel began to refuse
     /// after so many transfers, also between threads of one process, where none is needed otherwise.
     #[doc(hidden)]
@@ -130,7 +126,6 @@ impl ShmOptions {
             max_bcopy: config.get(MAX_BCOPY),
             guests: config.get(GUESTS),
             registrations: config.get(REGISTRATIONS),
-            exposes: false,
             refuse_cma_after: None,
         }
     }

@@ -4,7 +4,6 @@
 use bowline_base::job::{JobMemory, JobSpec};
 use bowline_shm::{ShmIface, ShmOptions};
 use bowline_uct::conformance::Provider;
-use bowline_uct::{Face, twofold};
 
 struct Node {
     job: JobMemory,
@@ -81,57 +80,4 @@ form!(tiny, "shm, small queues", private, |options| {
     options.first_ring_data = 4096;
     options.promote_after = 1;
 });
-form!(exposes, "shm that lends memory", memfd, |options| options.exposes = true);
-/// The lane of two faces, with its path gone.
-struct Lane {
-    _node: Node,
-}
-
-impl Provider for Lane {
-    type Iface = Face;
-    const NAME: &'static str = "shm, the lane of two faces";
-
-    fn open(size: usize) -> (Self, Vec<Face>) {
-        let mut options = ShmOptions::default();
-        options.exposes = true;
-        let (node, ifaces) = open(size, &options, private);
-        let two = |shm| twofold(Box::new(shm), |_| false).1;
-        (Self { _node: node }, ifaces.into_iter().map(two).collect())
-    }
-}
-
-mod lane {
-    use super::Lane;
-
-    bowline_uct::conformance!(Lane);
-}
-
-/// The path of one, with its lane gone.
-struct Path(Node);
-
-impl Provider for Path {
-    type Iface = Face;
-    const NAME: &'static str = "shm, the path of two faces";
-    const CAN_KILL: bool = true;
-
-    fn open(size: usize) -> (Self, Vec<Face>) {
-        let mut options = ShmOptions::default();
-        options.exposes = true;
-        let (node, ifaces) = open(size, &options, private);
-        let path = |shm| twofold(Box::new(shm), |_| true).0;
-        (Self(node), ifaces.into_iter().map(path).collect())
-    }
-
-    fn kill(&mut self, index: usize, iface: Face) {
-        std::mem::forget(iface);
-        self.0.job.mark_dead(index as u32);
-    }
-}
-
-mod path {
-    use super::Path;
-
-    bowline_uct::conformance!(Path);
-}
-
 form!(copies, "shm, no cross memory attach", memfd, |options| options.cma = Some(false));

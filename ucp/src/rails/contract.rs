@@ -16,7 +16,6 @@ use super::link::Link;
 use super::reads::MOST;
 use super::wire::Address;
 use super::{Endpoint, EpState, Event, Rails};
-use crate::lanes::Rest;
 
 /// Bytes of which the split is explained.
 const EXPLAINED: u64 = 4 << 20;
@@ -379,9 +378,7 @@ unsafe impl Iface for Rails {
         for turn in 0..count {
             if events < budget {
                 let at = (self.next / 2 + turn) % count;
-                if !self.paths[at].rest.as_mut().is_some_and(Rest::rests) {
-                    events += self.look(at, sink, budget - events);
-                }
+                events += self.look(at, sink, budget - events);
             }
         }
         self.move_on();
@@ -433,7 +430,6 @@ unsafe impl Iface for Rails {
 
     fn disarm(&mut self) {
         for path in &mut self.paths {
-            path.awaken();
             path.iface.disarm();
         }
     }

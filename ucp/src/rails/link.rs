@@ -32,13 +32,10 @@ pub(super) struct LinkPath {
     pub(super) greeted: bool,
     /// It has refused a post, and will say when it takes one.
     pub(super) full: bool,
-    /// Its transport does not read this peer's memory.
-    pub(super) blind: bool,
 }
 
 impl LinkPath {
-    const NONE: Self =
-        Self { way: Way::None, theirs: 0, greeted: false, full: false, blind: false };
+    const NONE: Self = Self { way: Way::None, theirs: 0, greeted: false, full: false };
 
     pub(super) fn endpoint(&self) -> Option<EpId> {
         match self.way {

@@ -146,7 +146,6 @@ impl Rails {
         if link.paths[at].full {
             return Ok(());
         }
-        self.paths[at].awaken();
         let iface = &mut *self.paths[at].iface;
         let max_short = iface.attr().limits.am.max_short;
         let down = link.down();
@@ -293,11 +292,8 @@ impl Rails {
             above: sink,
             events: 0,
         };
-        let found = path.iface.progress(&mut relay, budget.min(NOTES));
+        path.iface.progress(&mut relay, budget.min(NOTES));
         let events = relay.events;
-        if let Some(rest) = &mut path.rest {
-            rest.looked(found);
-        }
         if !self.notes.is_empty() {
             let mut notes = std::mem::take(&mut self.notes);
             for note in notes.drain(..) {

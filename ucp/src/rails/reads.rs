@@ -4,9 +4,6 @@
 //! a time and two of them at once; one that is through with its own takes from the end of the longest
 //! that is left and was not asked for, in proportion to the two paths' speeds, so that a wrong figure costs little. What a
 //! failed path had left, or had asked for without an answer, is for whoever comes first.
-//!
-//! A path that reads in the call has nothing under way. It goes last, so that the others are at work
-//! meanwhile; where they are, it reads one chunk in each progress.
 
 use bowline_base::slab::Key;
 use bowline_uct::{
@@ -21,10 +18,6 @@ const CHUNK: u64 = 512 << 10;
 
 /// Parts of one read that a path has under way.
 const DEPTH: u8 = 2;
-
-/// Chunks that a path reads in one call while no other has anything under way, so that other traffic is
-/// looked at in between.
-const AT_ONCE: u32 = 8;
 
 /// Reads under way; beyond, posts are refused.
 pub(super) const MOST: usize = 4096;
@@ -175,7 +168,7 @@ impl Rails {
         let link = &mut self.links[index as usize];
         let costs: [_; MAX_PATHS] = std::array::from_fn(|at| {
             let path = link.paths[at];
-            let usable = path.endpoint().is_some() && !path.blind && key.keys[at].is_some();
+            let usable = path.endpoint().is_some() && key.keys[at].is_some();
             self.paths.get(at).filter(|_| usable).map(|path| path.cost)
         });
         let split = split::split(length, &costs).ok_or(PostError::Unsupported)?;
@@ -214,12 +207,8 @@ impl Rails {
             if left > 0 && !now.is_quiet() {
                 return Ok(Posted::InFlight);
             }
-            if left > 0 && refusal != Some(PostError::NoResource) && self.has_way(read) {
-                if refusal.is_none() {
-                    // It was read for long enough in one call.
-                    self.try_again(read);
-                    return Ok(Posted::InFlight);
-                }
+            let refused = refusal.is_some_and(|error| error != PostError::NoResource);
+            if left > 0 && refused && self.has_way(read) {
                 // By the paths that are left.
                 continue;
             }
@@ -250,11 +239,7 @@ impl Rails {
     /// Asks for what the paths take. The error of a part that was refused, if one was.
     fn post_parts(&mut self, key: Key) -> Option<PostError> {
         let mut refusal = None;
-        let mut order = [0, 1, 2, 3];
-        let order = &mut order[..self.paths.len()];
-        order.sort_by_key(|&at| self.paths[at].prompt);
-        for &mut at in order {
-            let mut chunks = 0;
+        for at in 0..self.paths.len() {
             while let Some(read) = self.reads.get_mut(key) {
                 let way = self.links[read.link as usize].paths[at].endpoint();
                 let (Some(ep), Some(rkey)) = (way, read.keys[at]) else { break };
@@ -273,18 +258,11 @@ impl Rails {
                 let error = match self.paths[at].iface.get_zcopy(ep, &[to], from, token) {
                     Ok(Posted::InFlight) => {
                         read.in_flight[at] += 1;
-                        self.paths[at].awaken();
                         continue;
                     }
                     Ok(Posted::Done) => {
                         self.parts.remove(part);
-                        self.paths[at].prompt = true;
                         read.left -= span.len();
-                        chunks += 1;
-                        if read.left > 0 && (chunks == AT_ONCE || !read.is_quiet()) {
-                            self.try_again(key);
-                            break;
-                        }
                         continue;
                     }
                     Err(error) => error,
@@ -302,8 +280,6 @@ impl Rails {
                     | PostError::TooLong
                     | PostError::Unsupported => {
                         read.refuse(at, span);
-                        let link = &mut self.links[read.link as usize];
-                        link.paths[at].blind |= error == PostError::Unsupported;
                         self.try_again(key);
                     }
                     _ => {

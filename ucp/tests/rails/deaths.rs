@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_base::config::Config;
-use bowline_shm::ShmOptions;
 use bowline_sim::{Death, Faults, Moment, Network, NetworkOptions, Partition, Random};
 use bowline_ucp::{
     Envelope, Ep, Idle, MatchSpec, Members, OpError, RequestId, SendMode, Sent, SpaceOptions,
@@ -14,7 +13,7 @@ use bowline_ucp::{
 };
 use bowline_uct::{Iface, PeerFailure};
 
-use super::{advance, memory, node, options, pattern, rails, with_memory};
+use super::{advance, options, pattern, rails};
 
 struct Never;
 
@@ -39,8 +38,6 @@ impl Members for Everybody {
 }
 
 struct Pair {
-    /// Rounds without an event after which nothing is expected any more: memory is read without one.
-    patience: u32,
     networks: Vec<(Network, NetworkOptions)>,
     workers: [Worker; 2],
     eps: [Ep; 2],
@@ -48,27 +45,13 @@ struct Pair {
 
 impl Pair {
     fn new(all: Vec<NetworkOptions>) -> Self {
-        Self::with(all, None)
-    }
-
-    /// With shared memory at that place among the networks, where there is to be some.
-    fn with(all: Vec<NetworkOptions>, place: Option<usize>) -> Self {
-        let shm = ShmOptions::default();
-        let job = place.map(|place| (place, node(2, &shm)));
         let networks: Vec<_> =
             all.into_iter().map(|options| (Network::new(options.clone()), options)).collect();
         let config =
             Config::from_pairs([("", ""); 0], &[bowline_ucp::SETTINGS]).expect("no settings");
         let workers = [0, 1].map(|rank| {
             let uid = u64::from(rank) + 1;
-            let lanes: Vec<Box<dyn Iface>> = match &job {
-                None => vec![Box::new(rails(&networks, uid))],
-                Some((place, job)) => {
-                    let memory = memory(job, rank, &shm);
-                    let (rails, lane) = with_memory(memory, &networks, *place, uid);
-                    vec![Box::new(rails), Box::new(lane)]
-                }
-            };
+            let lanes: Vec<Box<dyn Iface>> = vec![Box::new(rails(&networks, uid))];
             let parts = WorkerParts {
                 job: 1,
                 rank,
@@ -88,8 +71,7 @@ impl Pair {
         let eps = [0, 1].map(|rank: usize| {
             workers[rank].connect(&workers[1 - rank].address()).expect("they reach each other")
         });
-        let patience = if place.is_some() { 200 } else { 1 };
-        Self { patience, networks, workers, eps }
+        Self { networks, workers, eps }
     }
 
     fn send(&self, from: usize, tag: u64, len: usize) -> Result<Option<RequestId>, OpError> {
@@ -109,10 +91,8 @@ impl Pair {
 
     /// One round. Whether anything happened.
     fn step(&self) -> bool {
-        (0..self.patience).any(|_| {
-            let events = self.workers[0].progress() + self.workers[1].progress();
-            events > 0 || advance(&self.networks)
-        })
+        let events = self.workers[0].progress() + self.workers[1].progress();
+        events > 0 || advance(&self.networks)
     }
 }
 
@@ -260,27 +240,6 @@ share! {
     every_message_once_1: 500;
     every_message_once_2: 1000;
     every_message_once_3: 1500;
-}
-
-/// The same beside shared memory, which stays: in front of the network, so that only reads are moved,
-/// and behind it, so that messages go on by memory.
-#[test]
-fn memory_goes_on_where_a_network_ends() {
-    let (mut ended, mut repeated) = (0, 0);
-    for seed in 5000..5400 {
-        let (mortal, _, place) = case(seed);
-        let pair = Pair::with(vec![mortal], Some(1 - place));
-        assert_eq!(flood(&pair, seed), Ok(()), "seed {seed}");
-        let network = &pair.networks[0].0;
-        let over =
-            (0..2).any(|node| network.ended(node).is_some() || !network.failures(node).is_empty());
-        ended += u64::from(over);
-        repeated += u64::from(over && place == 0);
-    }
-    println!(
-        "{ended} of 400 networks ended within their case, {repeated} of them in front of memory"
-    );
-    assert!(ended > 150 && repeated > 30, "too few networks ended in time to be noticed");
 }
 
 /// The same cases with nothing in reserve: most of them fail, and end all the same.

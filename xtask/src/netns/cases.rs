@@ -40,7 +40,6 @@ const CASES: &[Case] = &[
     ("mpi_unplugged_job_ends", mpi_unplugged_job_ends),
     ("mpi_transfers_with_delay", mpi_transfers_with_delay),
     ("rails_transfers", rails_transfers),
-    ("rails_transfers_with_memory", rails_transfers_with_memory),
     ("rails_survive_a_pulled_plug", rails_survive_a_pulled_plug),
 ];
 
@@ -406,12 +405,6 @@ const RAILS: &[(&str, &str)] = &[("BOWLINE_RAILS", "tcp:eth0,tcp:eth1")];
 fn rails_transfers(stage: &Stage<'_>) -> Result<()> {
     let _second = stage.net.second()?;
     transfers(stage, RAILS)
-}
-
-/// Memory as well: between ranks of a host it is there, between hosts the two interfaces are left.
-fn rails_transfers_with_memory(stage: &Stage<'_>) -> Result<()> {
-    let _second = stage.net.second()?;
-    transfers(stage, &[("BOWLINE_RAILS", "shm,tcp:eth0,tcp:eth1")])
 }
 
 /// The interface that carries the messages of a host goes down in the middle of a flood: the job ends

@@ -22,7 +22,7 @@ fn run_names_a_bad_setting_once_and_starts_nobody() {
     for (name, value) in [
         ("BOWLINE_TRANSPORTS", "self,smoke"),
         ("BOWLINE_RAILS", "tcp,smoke"),
-        ("BOWLINE_RAILS", "shm,shm"),
+        ("BOWLINE_RAILS", "tcp,shm"),
         ("BOWLINE_REPORT", "/proc/nobody/report"),
         ("BOWLINE_RECORD", "/proc/nobody/record"),
         ("BOWLINE_CALIBRATION", "/proc/nobody/costs"),

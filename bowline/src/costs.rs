@@ -18,7 +18,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bowline_base::config::{Config, Setting};
-use bowline_ucp::cost::{Costs, Figure, Origin};
+use bowline_model::transport::{Costs, Figure, Origin};
 use rustix::fs::{FlockOperation, flock};
 use thiserror::Error;
 

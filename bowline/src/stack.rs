@@ -2,11 +2,11 @@
 
 use bowline_base::config::{Config, ConfigError, Descriptor, Setting};
 use bowline_base::job::JobMemory;
+use bowline_model::transport::Costs;
 use bowline_receive_queue::{QueueError, with_messages};
 use bowline_self::{SelfConfig, SelfIface};
 use bowline_shm::{ShmIface, ShmOptions};
 use bowline_tcp::{TcpIface, TcpOptions};
-use bowline_ucp::cost::Costs;
 use bowline_ucp::rails::{Rail, Rails};
 use bowline_ucp::{FailureSource, Worker, WorkerError, WorkerParts};
 use bowline_uct::{Caps, Iface, OpenError};
@@ -375,7 +375,8 @@ fn rails(
             None if matches!(name.as_str(), "tcp" | "ofi" | "verbs") => open(name, place, config)?,
             _ => return Err(StackError::NoSuchRail(name.clone())),
         };
-        all.push(Rail { costs: costs.of(iface.attr()), iface });
+        let network = iface.attr().caps.contains(Caps::INTER_NODE);
+        all.push(Rail { costs: costs.of(iface.attr().provider, network), iface });
     }
     let opened = Rails::open(all, uid);
     opened.map(Some).map_err(|source| StackError::Rails { value: value.clone(), source })

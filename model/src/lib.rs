@@ -3,6 +3,8 @@
 //! | what | where |
 //! |---|---|
 //! | the cost of short messages that overlap | [`cost`] |
+//! | what a transport's operations cost, and how that is known | [`transport`] |
+//! | which of several protocols is the cheapest at each size | [`cheapest`] |
 //! | schedules of allreduce in the notation of recursive multiplying | [`schedule`] |
 //! | what one rank does in a schedule | [`stages`] |
 //! | the proof that a schedule is an allreduce | [`check`] |
@@ -12,11 +14,13 @@
 //! | what other libraries choose by fixed tables | [`fixed`] |
 //! | the parameters of that cost from times that were measured | [`fit`] |
 //!
-//! Nothing here communicates, and nothing knows of transports. Source of all of it: M. Ruefenacht, "Towards Larger
-//! Scale Collective Operations in the Message Passing Interface", thesis, Edinburgh 2020, cited as *thesis*.
+//! Nothing here communicates: figures of transports are numbers beside their names. Source of the models of
+//! collectives: M. Ruefenacht, "Towards Larger Scale Collective Operations in the Message Passing Interface",
+//! thesis, Edinburgh 2020, cited as *thesis*.
 
 #![forbid(unsafe_code)]
 
+pub mod cheapest;
 pub mod check;
 pub mod choice;
 pub mod coll;
@@ -26,3 +30,4 @@ pub mod fit;
 pub mod fixed;
 pub mod schedule;
 pub mod stages;
+pub mod transport;

@@ -1,8 +1,9 @@
 //! What a worker tells of its choices: which lane leads to a peer and why not another, and which
 //! protocol a message of a size takes there and what that is predicted to cost.
 
+use bowline_model::transport::TransportCosts;
+
 use crate::address::WorkerAddress;
-use crate::cost::LaneCosts;
 use crate::engine::Counters;
 use crate::error::ConnectError;
 use crate::proto::{Op, Protocol, Table};
@@ -35,7 +36,7 @@ pub struct LaneChoices {
     /// The provider.
     pub provider: &'static str,
     /// The figures.
-    pub costs: LaneCosts,
+    pub costs: TransportCosts,
     /// For each operation the protocols by size.
     pub tables: Vec<(Op, Table)>,
 }

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_base::doorbell::WakeSet;
+use bowline_model::transport::TransportCosts;
 use bowline_uct::{Caps, EpId, Iface, OpenError};
 
 use crate::address::WorkerAddress;
 use crate::coop::Cursors;
-use crate::cost::LaneCosts;
 use crate::engine::LaneSink;
 use crate::error::ConnectError;
 use crate::proto::{Choices, Conditions, Protocol, Range};
@@ -89,7 +89,11 @@ impl Rest {
 }
 
 impl Lane {
-    pub(crate) fn new(iface: Box<dyn Iface>, costs: LaneCosts, conditions: Conditions) -> Self {
+    pub(crate) fn new(
+        iface: Box<dyn Iface>,
+        costs: TransportCosts,
+        conditions: Conditions,
+    ) -> Self {
         let choices = Choices::new(iface.attr(), costs, conditions);
         let caps = iface.attr().caps;
         let loopback = caps.contains(Caps::LOOPBACK);

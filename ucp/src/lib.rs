@@ -35,7 +35,6 @@ mod cancel;
 mod close;
 mod completion;
 mod coop;
-pub mod cost;
 mod direct;
 mod emulate;
 mod endpoint;
@@ -83,6 +82,8 @@ pub use address::{AddressError, LaneAddress, WorkerAddress};
 pub use am::{AmHandler, AmKept, AmMessage};
 pub use beside::Beside;
 pub use book::{AddressBook, AddressTable};
+/// What transports cost, for [`Worker::with_costs`].
+pub use bowline_model::transport as cost;
 pub use bowline_uct::PeerFailure;
 pub use close::CloseMode;
 pub use completion::{Completion, CompletionHandler, Handle};

@@ -1,8 +1,8 @@
 //! The registry of protocols, and the choice among them by cost.
 //!
 //! A protocol is a small value: its name, when it can be used at all, for which sizes, and what a
-//! message costs by it as a line over the size (`cost.rs` has the model). For each operation and
-//! lane the lower envelope of these lines is a table of ranges, made once when the worker is made.
+//! message costs by it as a line over the size ([`bowline_model::transport`] has the model). For each
+//! operation and lane the lower envelope of these lines is a table of ranges, made once when the worker is made.
 //! The short path does not look at it: it compares with one limit.
 //!
 //! What a cost means: nanoseconds from the call that sends to the message lying in the buffer of a
@@ -11,9 +11,9 @@
 
 use std::fmt;
 
+use bowline_model::cheapest::{self, Candidate, Line, cheapest};
+use bowline_model::transport::TransportCosts;
 use bowline_uct::{Caps, IfaceAttr, Limits};
-
-use crate::cost::{Figure, LaneCosts, Origin};
 
 /// Operations whose protocol is chosen by cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,7 +137,7 @@ impl Protocol {
     }
 
     /// What it would cost at this site; `None` when it cannot be used for `op` there.
-    fn offer(self, op: Op, site: &Site<'_>) -> Option<Offer> {
+    fn candidate(self, op: Op, site: &Site<'_>) -> Option<Candidate<Self>> {
         let Site { caps, limits, costs, conditions } = site;
         let eager_end = conditions.rndv_threshold.unwrap_or(u64::MAX);
         let rndv_start = match conditions.rndv_threshold {
@@ -147,7 +147,7 @@ impl Protocol {
         };
         let (max_short, max_bcopy) = (limits.am.max_short as u64, limits.am.max_bcopy as u64);
         let eager = matches!(op, Op::TagSend | Op::AmSend | Op::StreamSend);
-        let message = Line::of(costs.message.time(1.0, 0.0), &costs.message.figures());
+        let message = Line::constant(costs.message.time(1.0, 0.0), &costs.message.figures());
         let byte = |copies: f64| {
             let copy = Line::slope(copies * costs.copy.value, &[("copy", costs.copy)]);
             copy.plus(Line::slope(costs.message.per_byte.value, &costs.message.figures()))
@@ -156,18 +156,18 @@ impl Protocol {
         // has it already.
         let envelope = if op == Op::Fetch { Line::ZERO } else { message };
         let reads = caps.contains(Caps::GET_ZCOPY | Caps::RMA_REGISTERED) && !op.is_one_sided();
-        let get = Line::of(costs.get.time(1.0, 0.0), &costs.get.figures())
+        let get = Line::constant(costs.get.time(1.0, 0.0), &costs.get.figures())
             .plus(Line::slope(costs.get.per_byte.value, &costs.get.figures()));
         let pieces = |max: u64| {
             let each = costs.message.required.value / max.max(1) as f64;
             Line::slope(each, &costs.message.figures())
                 .plus(byte(1.0))
-                .plus(Line::of(max as f64 * costs.copy.value, &[("copy", costs.copy)]))
+                .plus(Line::constant(max as f64 * costs.copy.value, &[("copy", costs.copy)]))
         };
         let lends = caps.contains(Caps::AM_ZCOPY) && op != Op::StreamSend;
         // What a processor does by itself to memory that it has mapped.
         let mapped = caps.contains(Caps::RKEY_PTR);
-        let put = Line::of(costs.put.time(1.0, 0.0), &costs.put.figures())
+        let put = Line::constant(costs.put.time(1.0, 0.0), &costs.put.figures())
             .plus(Line::slope(costs.put.per_byte.value, &costs.put.figures()));
         let copy = Line::slope(costs.copy.value, &[("copy", costs.copy)]);
         // A threshold of the user's leaves nothing but that flavour beyond it.
@@ -180,14 +180,14 @@ impl Protocol {
                 (message.plus(byte(2.0)), 0, copied_end.min(max_short))
             }
             Self::EagerBcopy if eager && max_bcopy > 0 => {
-                (message.plus(STAGING).plus(byte(2.0)), 0, copied_end.min(max_bcopy))
+                (message.plus_constant(STAGING).plus(byte(2.0)), 0, copied_end.min(max_bcopy))
             }
             Self::EagerZcopy if eager && lends => {
                 let start =
                     conditions.zcopy.unwrap_or(BUFFERED + 1).max(limits.am.min_zcopy as u64);
                 // One message of the transport: what a receiver of pieces would hold anyway.
                 let end = eager_end.min(max_bcopy).min(limits.am.max_zcopy as u64);
-                (message.plus(LENDING).plus(byte(1.0)), start, end)
+                (message.plus_constant(LENDING).plus(byte(1.0)), start, end)
             }
             Self::EagerMulti if eager && max_bcopy > 0 => {
                 // More of them would fill what a receiver sets apart for messages that it does
@@ -200,13 +200,13 @@ impl Protocol {
                     _ => MOST_PIECES * max_bcopy,
                 };
                 let end = conditions.rndv_threshold.unwrap_or(most);
-                (message.plus(STAGING).plus(pieces(max_bcopy)), max_bcopy + 1, end)
+                (message.plus_constant(STAGING).plus(pieces(max_bcopy)), max_bcopy + 1, end)
             }
             Self::RndvGet if reads => (envelope.plus(get), rndv_start, u64::MAX),
             Self::RndvShared if reads && can_share(*caps) => {
                 let halves = Line { per_byte: get.per_byte * SHARE, ..get };
                 let start = conditions.cooperate.unwrap_or(SMALLEST_SHARED);
-                let line = envelope.plus(message).plus(halves).plus(TURNS);
+                let line = envelope.plus(message).plus(halves).plus_constant(TURNS);
                 (line, rndv_start.max(start), u64::MAX)
             }
             // Where reading can be had, this is what is left when the kernel refuses it.
@@ -215,24 +215,29 @@ impl Protocol {
                 (line, rndv_start, u64::MAX)
             }
             Self::PutShort if op == Op::Put && caps.contains(Caps::PUT_SHORT) => {
-                let line = if mapped { copy.plus(STAGING) } else { put.plus(copy).plus(STAGING) };
+                let line = if mapped {
+                    copy.plus_constant(STAGING)
+                } else {
+                    put.plus(copy).plus_constant(STAGING)
+                };
                 (line, 0, limits.put.max_short as u64)
             }
             Self::PutZcopy if op == Op::Put && caps.contains(Caps::PUT_ZCOPY) => {
-                (put.plus(LENDING), 0, u64::MAX)
+                (put.plus_constant(LENDING), 0, u64::MAX)
             }
             Self::GetZcopy if op == Op::Get && caps.contains(Caps::GET_ZCOPY) => {
-                (get.plus(LENDING), 0, u64::MAX)
+                (get.plus_constant(LENDING), 0, u64::MAX)
             }
             Self::AtomicNative
                 if op == Op::Atomic && caps.intersects(Caps::ATOMIC_CPU | Caps::ATOMIC_DEVICE) =>
             {
-                let way = Line::of(costs.get.time(1.0, 0.0), &costs.get.figures());
-                (if mapped { STAGING } else { way.plus(LENDING) }, 4, 8)
+                let way = Line::constant(costs.get.time(1.0, 0.0), &costs.get.figures());
+                let staging = Line::constant(STAGING, &[]);
+                (if mapped { staging } else { way.plus_constant(LENDING) }, 4, 8)
             }
             _ => return None,
         };
-        (from <= to).then_some(Offer { protocol: self, line, from, to })
+        (from <= to).then_some(Candidate { protocol: self, line, from, to })
     }
 }
 
@@ -269,16 +274,16 @@ const SMALLEST_SHARED: u64 = 128 << 10;
 /// Part of a shared message's bytes that the slower side copies.
 const SHARE: f64 = 0.55;
 
-/// What the engine's own turns cost when two sides share a message: claims, and a look at other
+/// Nanoseconds of the engine's own work when two sides share a message: claims, and a look at other
 /// traffic between pieces.
-const TURNS: Line = Line { fixed: 900.0, per_byte: 0.0, origin: Origin::Assumed };
+const TURNS: f64 = 900.0;
 
-/// What leaving the short path costs.
-const STAGING: Line = Line { fixed: 40.0, per_byte: 0.0, origin: Origin::Assumed };
+/// Nanoseconds of leaving the short path.
+const STAGING: f64 = 40.0;
 
-/// What a message costs that stays with its sender until the transport has it: a request, and the
+/// Nanoseconds of a message that stays with its sender until the transport has it: a request, and the
 /// report of its end.
-const LENDING: Line = Line { fixed: 300.0, per_byte: 0.0, origin: Origin::Assumed };
+const LENDING: f64 = 300.0;
 
 /// What a choice depends on beside capabilities and costs: thresholds that the user has set, and how many
 /// ranks there are for the processors.
@@ -299,87 +304,12 @@ pub struct Conditions {
 struct Site<'a> {
     caps: Caps,
     limits: Limits,
-    costs: &'a LaneCosts,
+    costs: &'a TransportCosts,
     conditions: Conditions,
 }
 
-/// A cost over the size of a message: nanoseconds.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Line {
-    fixed: f64,
-    per_byte: f64,
-    /// The least sure of the figures in it.
-    origin: Origin,
-}
-
-impl Line {
-    const ZERO: Self = Self { fixed: 0.0, per_byte: 0.0, origin: Origin::Calibrated };
-
-    fn of(fixed: f64, figures: &[(&str, Figure)]) -> Self {
-        Self { fixed, per_byte: 0.0, origin: worst(figures) }
-    }
-
-    fn slope(per_byte: f64, figures: &[(&str, Figure)]) -> Self {
-        Self { fixed: 0.0, per_byte, origin: worst(figures) }
-    }
-
-    fn plus(self, other: Self) -> Self {
-        // What is the engine's own is a constant of the library, and taints nothing.
-        let own = other == TURNS || other == STAGING || other == LENDING;
-        Self {
-            fixed: self.fixed + other.fixed,
-            per_byte: self.per_byte + other.per_byte,
-            origin: if own { self.origin } else { self.origin.min(other.origin) },
-        }
-    }
-
-    fn at(&self, bytes: u64) -> f64 {
-        self.fixed + bytes as f64 * self.per_byte
-    }
-
-    /// The last size at which this line is not above `other`, if they cross.
-    fn crossing(&self, other: &Self) -> Option<u64> {
-        let at = (other.fixed - self.fixed) / (self.per_byte - other.per_byte);
-        (at.is_finite() && at >= 0.0 && at < u64::MAX as f64).then_some(at as u64)
-    }
-}
-
-fn worst(figures: &[(&str, Figure)]) -> Origin {
-    figures.iter().map(|(_, figure)| figure.origin).min().unwrap_or(Origin::Assumed)
-}
-
-/// A protocol that can be used, for sizes `from..=to`.
-#[derive(Clone, Copy, Debug)]
-struct Offer {
-    protocol: Protocol,
-    line: Line,
-    from: u64,
-    to: u64,
-}
-
 /// Sizes that go by one protocol.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Range {
-    /// The protocol.
-    pub protocol: Protocol,
-    /// The first size, in bytes.
-    pub from: u64,
-    /// The last; `u64::MAX` for no end.
-    pub to: u64,
-    /// Predicted nanoseconds of a message without bytes.
-    pub fixed: f64,
-    /// And for each byte.
-    pub per_byte: f64,
-    /// The least sure of the figures in the prediction.
-    pub origin: Origin,
-}
-
-impl Range {
-    /// Predicted nanoseconds of a message of `bytes`.
-    pub fn cost(&self, bytes: u64) -> f64 {
-        self.fixed + bytes as f64 * self.per_byte
-    }
-}
+pub type Range = cheapest::Range<Protocol>;
 
 /// The choice of protocols of one operation on one lane: ranges that follow each other from 0 on.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -389,11 +319,11 @@ pub struct Table {
 
 impl Table {
     /// The cheapest protocol for each size. Sizes that no protocol can carry are in no range.
-    pub fn new(op: Op, attr: &IfaceAttr, costs: &LaneCosts, conditions: Conditions) -> Self {
+    pub fn new(op: Op, attr: &IfaceAttr, costs: &TransportCosts, conditions: Conditions) -> Self {
         let site = Site { caps: attr.caps, limits: attr.limits, costs, conditions };
-        let offers: Vec<Offer> =
-            Protocol::ALL.iter().filter_map(|protocol| protocol.offer(op, &site)).collect();
-        Self { ranges: envelope(&offers) }
+        let all = Protocol::ALL.iter();
+        let able: Vec<_> = all.filter_map(|protocol| protocol.candidate(op, &site)).collect();
+        Self { ranges: cheapest(&able) }
     }
 
     /// The ranges in order.
@@ -413,53 +343,10 @@ impl Table {
     }
 }
 
-/// The lower envelope: between two neighbouring cuts the cheapest offer stays the same.
-fn envelope(offers: &[Offer]) -> Vec<Range> {
-    let mut cuts = vec![0];
-    for (at, offer) in offers.iter().enumerate() {
-        cuts.extend([Some(offer.from), offer.to.checked_add(1)].into_iter().flatten());
-        for other in &offers[at + 1..] {
-            // One on either side: which of the two lines is lower there is asked below.
-            if let Some(crossing) = offer.line.crossing(&other.line) {
-                cuts.extend([crossing, crossing.saturating_add(1)]);
-            }
-        }
-    }
-    cuts.sort_unstable();
-    cuts.dedup();
-    let mut ranges: Vec<Range> = Vec::new();
-    for (at, &from) in cuts.iter().enumerate() {
-        let to = cuts.get(at + 1).map_or(u64::MAX, |next| next - 1);
-        let able = offers.iter().filter(|offer| offer.from <= from && to <= offer.to);
-        let best = able.reduce(
-            |best, next| {
-                if next.line.at(from) < best.line.at(from) { next } else { best }
-            },
-        );
-        let Some(best) = best else { continue };
-        match ranges.last_mut() {
-            Some(last)
-                if last.protocol == best.protocol && last.to.checked_add(1) == Some(from) =>
-            {
-                last.to = to;
-            }
-            _ => ranges.push(Range {
-                protocol: best.protocol,
-                from,
-                to,
-                fixed: best.line.fixed,
-                per_byte: best.line.per_byte,
-                origin: best.line.origin,
-            }),
-        }
-    }
-    ranges
-}
-
 /// The tables of one lane.
 #[derive(Clone, Debug)]
 pub(crate) struct Choices {
-    pub(crate) costs: LaneCosts,
+    pub(crate) costs: TransportCosts,
     pub(crate) conditions: Conditions,
     pub(crate) tag_send: Table,
     pub(crate) am_send: Table,
@@ -475,7 +362,7 @@ pub(crate) struct Choices {
 }
 
 impl Choices {
-    pub(crate) fn new(attr: &IfaceAttr, costs: LaneCosts, conditions: Conditions) -> Self {
+    pub(crate) fn new(attr: &IfaceAttr, costs: TransportCosts, conditions: Conditions) -> Self {
         let table = |op| Table::new(op, attr, &costs, conditions);
         let (fetch, put) = (table(Op::Fetch), table(Op::Put));
         let short = put.ranges().iter().rfind(|range| range.protocol == Protocol::PutShort);
@@ -509,4 +396,4 @@ impl Choices {
 }
 
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;

@@ -57,6 +57,7 @@ use std::collections::{HashMap, VecDeque};
 
 use bowline_base::doorbell::WakeSource;
 use bowline_base::slab::{Key, Slab};
+use bowline_model::transport::{Costs, Figure, TransportCosts};
 use bowline_uct::{
     Caps, EpId, Iface, IfaceAttr, Limits, OpLimits, OpenError, PeerFailure, Source, Token,
 };
@@ -68,7 +69,6 @@ use self::reads::{Asked, Read};
 use self::relay::Note;
 use self::split::{MAX_PATHS, PathCost};
 use self::wire::{Address, FRONT, KEY_EACH, KEY_FRONT};
-use crate::cost::{Costs, Figure, LaneCosts};
 
 bowline_base::counters! {
     /// What rails count.
@@ -104,7 +104,7 @@ pub struct Rail {
     /// The transport.
     pub iface: Box<dyn Iface>,
     /// Its costs.
-    pub costs: LaneCosts,
+    pub costs: TransportCosts,
 }
 
 impl std::fmt::Debug for Rail {
@@ -179,7 +179,7 @@ pub struct Rails {
     staging: Vec<u8>,
     /// Which path is looked at first.
     next: usize,
-    costs: LaneCosts,
+    costs: TransportCosts,
     stats: RailStats,
 }
 
@@ -281,12 +281,12 @@ impl Rails {
     }
 }
 
-fn path_cost(costs: &LaneCosts) -> PathCost {
+fn path_cost(costs: &TransportCosts) -> PathCost {
     PathCost { fixed: costs.get.time(1.0, 0.0), per_byte: costs.get.per_byte.value }
 }
 
 /// Costs of all together: messages go by the first, reads by all that read at the same time.
-fn together(rails: &[Rail]) -> LaneCosts {
+fn together(rails: &[Rail]) -> TransportCosts {
     let mut costs = rails[0].costs;
     let reads = |rail: &&Rail| rail.iface.attr().caps.contains(READS);
     let all: Vec<_> = rails.iter().filter(reads).map(|rail| rail.costs).collect();

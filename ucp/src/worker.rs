@@ -14,13 +14,13 @@ use std::time::Duration;
 use bowline_base::doorbell::WakeSet;
 use bowline_base::gate::Owner;
 use bowline_base::slab::Key;
+use bowline_model::transport::Costs;
 use bowline_uct::{Caps, EpId, Iface};
 
 use crate::address::{FEATURES, LaneAddress, WorkerAddress};
 use crate::am::Handlers;
 use crate::book::Book;
 use crate::close::KeyUse;
-use crate::cost::Costs;
 use crate::endpoint::Watchers;
 use crate::engine::{Counters, Engine};
 use crate::error::{ConnectError, OpError, SpaceError, WorkerError};
@@ -156,7 +156,7 @@ impl Worker {
             }
             addresses
                 .push(LaneAddress { provider: attr.provider.to_owned(), address: iface.address() });
-            let costs = costs.of(attr);
+            let costs = costs.of(attr.provider, attr.caps.contains(Caps::INTER_NODE));
             lanes.push(Lane::new(iface, costs, conditions));
         }
         let own = WorkerAddress {

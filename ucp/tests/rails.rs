@@ -6,8 +6,8 @@ mod flush;
 mod striping;
 mod suite;
 
+use bowline_model::transport::{Figure, Origin, TransportCosts};
 use bowline_sim::{Network, NetworkOptions};
-use bowline_ucp::cost::{Figure, LaneCosts, Origin};
 use bowline_ucp::rails::{Rail, Rails};
 use bowline_uct::Iface;
 
@@ -22,8 +22,8 @@ fn options() -> NetworkOptions {
 }
 
 /// What reading by a network like this costs.
-fn costs(iface: &dyn Iface, options: &NetworkOptions) -> LaneCosts {
-    let mut costs = LaneCosts::assumed(iface.attr());
+fn costs(iface: &dyn Iface, options: &NetworkOptions) -> TransportCosts {
+    let mut costs = TransportCosts::assumed(iface.attr().provider, true);
     let figure = |value| Figure { value, origin: Origin::Calibrated };
     costs.get.pipelining = figure(2.0 * options.latency_ns as f64);
     costs.get.required = figure(2.0 * options.gap_ns as f64);

@@ -109,7 +109,7 @@ proptest! {
         ];
         let pair = Pair::new(options, &settings);
         let mut reader = Reader { pair: &pair, out: Vec::new(), open: Default::default() };
-        let (mut sent, mut sends) = (Vec::new(), Vec::new());
+        let (mut sent, mut sends) = (Vec::<u8>::new(), Vec::new());
         for (n, step) in steps.into_iter().enumerate() {
             match step {
                 Step::Send(len) => {

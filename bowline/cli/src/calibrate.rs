@@ -11,7 +11,7 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail, ensure};
 use bowline::costs;
-use bowline::ucp::cost::{Costs, Figure, Origin};
+use bowline_model::transport::{Costs, Figure, Origin};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use serde_json::Value;

@@ -1,12 +1,13 @@
 //! Tables of transports that do not exist, with figures chosen for the purpose.
 
+use bowline_model::transport::{Figure, Origin};
 use bowline_uct::{AtomicOps, OpLimits};
 use proptest::prelude::*;
 
 use super::*;
 
 /// What an interface of this provider tells of itself: copies by the processor, like shared memory.
-pub(crate) fn lane(provider: &'static str) -> IfaceAttr {
+fn lane(provider: &'static str) -> IfaceAttr {
     let am = OpLimits { max_short: 40, max_bcopy: 8192, ..OpLimits::default() };
     let get = OpLimits { max_zcopy: usize::MAX, ..OpLimits::default() };
     IfaceAttr {
@@ -28,8 +29,8 @@ fn lending(mut attr: IfaceAttr) -> IfaceAttr {
     attr
 }
 
-fn figures(list: &[(&str, f64)], origin: Origin) -> LaneCosts {
-    let mut costs = LaneCosts::assumed(&lane("test"));
+fn figures(list: &[(&str, f64)], origin: Origin) -> TransportCosts {
+    let mut costs = TransportCosts::assumed("test", false);
     for (name, value) in list {
         costs.figure_mut(name).unwrap().learn(*value, origin);
     }
@@ -242,13 +243,13 @@ proptest! {
         let conditions = Conditions { rndv_threshold: threshold, zcopy, ..Conditions::default() };
         let table = Table::new(Op::TagSend, &attr, &costs, conditions);
         let site = Site { caps: attr.caps, limits: attr.limits, costs: &costs, conditions };
-        let offers: Vec<Offer> =
-            Protocol::ALL.iter().filter_map(|p| p.offer(Op::TagSend, &site)).collect();
+        let all = Protocol::ALL.iter();
+        let able: Vec<_> = all.filter_map(|p| p.candidate(Op::TagSend, &site)).collect();
         for size in sizes {
-            let able = offers.iter().filter(|o| o.from <= size && size <= o.to);
-            let cheapest = able.map(|o| o.line.at(size)).reduce(f64::min);
+            let these = able.iter().filter(|o| o.from <= size && size <= o.to);
+            let cheapest = these.map(|o| o.line.at(size)).reduce(f64::min);
             let picked = table.pick(size).map(|protocol| {
-                offers.iter().find(|o| o.protocol == protocol).unwrap().line.at(size)
+                able.iter().find(|o| o.protocol == protocol).unwrap().line.at(size)
             });
             match (picked, cheapest) {
                 (Some(picked), Some(cheapest)) => {

@@ -1,9 +1,9 @@
 //! The contract's suite, whole, over one and two simulated networks, over three that misbehave, and over
 //! two interfaces of sockets.
 
+use bowline_model::transport::TransportCosts;
 use bowline_sim::{Drive, Faults, Network, NetworkOptions};
 use bowline_tcp::{TcpIface, TcpOptions};
-use bowline_ucp::cost::LaneCosts;
 use bowline_ucp::rails::{Rail, Rails};
 use bowline_uct::Iface;
 use bowline_uct::conformance::{Exclusion, Provider};
@@ -89,7 +89,7 @@ pub(super) fn over_sockets(size: usize) -> Vec<Rails> {
     let rail = |_| {
         let options = TcpOptions::with_secret([7; 32]);
         let iface: Box<dyn Iface> = Box::new(TcpIface::open(options).expect("loopback is up"));
-        Rail { costs: LaneCosts::assumed(iface.attr()), iface }
+        Rail { costs: TransportCosts::assumed("tcp", true), iface }
     };
     let member =
         |i| Rails::open((0..2).map(rail).collect(), i as u64 + 1).expect("they carry messages");

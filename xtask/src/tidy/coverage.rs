@@ -33,6 +33,7 @@ const VERDICTS: &[&str] = &["yes", "part", "no"];
 const CRATES: &[(&str, &str)] = &[
     ("bowline_base", "base/src/"),
     ("bowline_uct", "uct/src/"),
+    ("bowline_model", "model/src/"),
     ("bowline_ucp", "ucp/src/"),
     ("bowline_self", "providers/self/src/"),
     ("bowline_shm", "providers/shm/src/"),

@@ -29,12 +29,15 @@ const fn layer(
 const BASE: &str = "bowline-base";
 const UCT: &str = "bowline-uct";
 const UCP: &str = "bowline-ucp";
+const MODEL: &str = "bowline-model";
 
 /// The layer law, from the ground up. A dev-dependency turns the arrow round only where a layer
 /// is tested through the one above it: the tests of ucp and of MPI want real transports.
 const LAW: &[Layer] = &[
     layer(BASE, &[], &[]),
     layer(UCT, &[BASE], &[]),
+    // Models name nothing that communicates.
+    layer(MODEL, &[], &[]),
     // Providers know the contract and not each other. Their tests run its conformance suite,
     // which is a feature of uct.
     layer("bowline-self", &[UCT, BASE], &[]),
@@ -53,14 +56,12 @@ const LAW: &[Layer] = &[
     // The engine names no provider; its tests need some.
     layer(
         UCP,
-        &[UCT, BASE],
+        &[UCT, BASE, MODEL],
         &["bowline-self", "bowline-shm", "bowline-tcp", "bowline-sim", "bowline-receive-queue"],
     ),
     layer("bowline-mpi-derive", &[], &[]),
-    // Models name nothing that communicates.
-    layer("bowline-model", &[], &[]),
     // Its tests need real transports, and the words of the conformance suite for what they leave out.
-    layer("bowline-mpi", &[UCP, BASE, "bowline-model", "bowline-mpi-derive"], &["bowline", UCT]),
+    layer("bowline-mpi", &[UCP, BASE, MODEL, "bowline-mpi-derive"], &["bowline", UCT]),
     layer("bowline-launch", &[BASE], &[]),
     layer(
         "bowline",
@@ -76,7 +77,7 @@ const LAW: &[Layer] = &[
             "bowline-sim",
             "bowline-receive-queue",
             "bowline-mpi",
-            "bowline-model",
+            MODEL,
             "bowline-launch",
         ],
         &["bowline-mpi-derive", "bowline-bench"],
@@ -88,7 +89,7 @@ const LAW: &[Layer] = &[
         "bowline-cli",
         &[
             "bowline",
-            "bowline-model",
+            MODEL,
             BASE,
             "bowline-self",
             "bowline-shm",
@@ -117,7 +118,7 @@ const LAW: &[Layer] = &[
     // Programs that use the layers as anybody would; their tests start jobs.
     layer("bowline-examples", &["bowline", BASE], &["bowline-launch"]),
     // Tests across layers; the program that they start is a bare launcher and a bare rank.
-    layer("bowline-tests", &["bowline-launch", BASE], &["bowline", "bowline-model", UCT]),
+    layer("bowline-tests", &["bowline-launch", BASE], &["bowline", MODEL, UCT]),
     // Measures the modes of progress over transports.
     layer(
         "bowline-bench-progress",
@@ -125,7 +126,7 @@ const LAW: &[Layer] = &[
         &[],
     ),
     // Tasks of the workspace; nothing that is shipped depends on them.
-    layer("xtask", &["bowline-bench", "bowline-model"], &[]),
+    layer("xtask", &["bowline-bench", MODEL], &[]),
 ];
 
 /// Checks every edge between two crates of the workspace.

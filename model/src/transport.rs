@@ -1,5 +1,5 @@
-//! What a lane's operations cost: the figures from which protocols are chosen, and where each of
-//! them comes from. No clock is here: figures are measured above and come as values.
+//! What a transport's operations cost: the figures from which protocols are chosen and reads are split, and
+//! where each of them comes from. No clock is here: figures are measured elsewhere and come as values.
 //!
 //! The model is the pipelining one (Rüfenacht 2020, chapter 4): `b` operations of `n` bytes each,
 //! begun one after the other, take
@@ -11,8 +11,6 @@
 //! where `pipelining` may overlap with other operations and `required` keeps the processor. Only
 //! the initiator prices and its decision travels with the message, so that two hosts whose figures
 //! differ still understand each other.
-
-use bowline_uct::{Caps, IfaceAttr};
 
 /// Where a figure comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -101,9 +99,9 @@ impl Pipe {
     }
 }
 
-/// What one lane's operations cost.
+/// What the operations of one transport cost.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct LaneCosts {
+pub struct TransportCosts {
     /// Messages; a byte's cost is that of its way from one processor or host to the other.
     pub message: Pipe,
     /// One copy of a byte by a processor, into or out of the transport's memory.
@@ -117,34 +115,35 @@ pub struct LaneCosts {
 /// Names of the classes of operations.
 const PIPES: [&str; 3] = ["message", "get", "put"];
 
-impl LaneCosts {
-    /// What is assumed of a transport: medians of a two-processor virtual machine (Xeon, 2.1 GHz)
-    /// for those that it had, and for others what a network of 100 Gbit/s is sold with.
-    pub fn assumed(attr: &IfaceAttr) -> Self {
+impl TransportCosts {
+    /// What is assumed of a provider's transport, which leads to other hosts if it is a `network`: medians
+    /// of a two-processor virtual machine (Xeon, 2.1 GHz) for those that it had, and for others what a
+    /// network of 100 Gbit/s is sold with.
+    pub fn assumed(provider: &str, network: bool) -> Self {
         let copy = Figure::assumed(0.03);
-        let lane = |message, get, put| Self { message, copy, get, put };
-        match attr.provider {
-            "self" => lane(
+        let of = |message, get, put| Self { message, copy, get, put };
+        match provider {
+            "self" => of(
                 Pipe::assumed(5.0, 15.0, 0.0),
                 Pipe::assumed(0.0, 20.0, 0.03),
                 Pipe::assumed(0.0, 20.0, 0.03),
             ),
-            "shm" => lane(
+            "shm" => of(
                 Pipe::assumed(150.0, 45.0, 0.12),
                 Pipe::assumed(0.0, 1100.0, 0.045),
                 Pipe::assumed(0.0, 1100.0, 0.045),
             ),
-            "tcp" => lane(
+            "tcp" => of(
                 Pipe::assumed(2600.0, 1000.0, 0.10),
                 Pipe::assumed(6000.0, 1500.0, 0.11),
                 Pipe::assumed(4000.0, 1500.0, 0.11),
             ),
-            _ if attr.caps.contains(Caps::INTER_NODE) => lane(
+            _ if network => of(
                 Pipe::assumed(1000.0, 200.0, 0.08),
                 Pipe::assumed(2000.0, 200.0, 0.08),
                 Pipe::assumed(1200.0, 200.0, 0.08),
             ),
-            _ => lane(
+            _ => of(
                 Pipe::assumed(300.0, 100.0, 0.1),
                 Pipe::assumed(300.0, 300.0, 0.05),
                 Pipe::assumed(300.0, 300.0, 0.05),
@@ -185,7 +184,7 @@ pub struct Costs {
 }
 
 impl Costs {
-    /// Takes note of a figure of a provider, by the names of [`LaneCosts::figures`].
+    /// Takes note of a figure of a provider, by the names of [`TransportCosts::figures`].
     pub fn learn(&mut self, provider: &str, name: &str, figure: Figure) {
         self.known.push((provider.to_owned(), name.to_owned(), figure));
     }
@@ -195,11 +194,12 @@ impl Costs {
         &self.known
     }
 
-    /// What the operations of an interface cost, as far as is known.
-    pub fn of(&self, attr: &IfaceAttr) -> LaneCosts {
-        let mut costs = LaneCosts::assumed(attr);
+    /// What the operations of a provider's transport cost, as far as is known, and what is assumed of the
+    /// rest ([`TransportCosts::assumed`]).
+    pub fn of(&self, of: &str, network: bool) -> TransportCosts {
+        let mut costs = TransportCosts::assumed(of, network);
         for (provider, name, figure) in &self.known {
-            if provider == attr.provider
+            if provider == of
                 && let Some(known) = costs.figure_mut(name)
             {
                 known.learn(figure.value, figure.origin);
@@ -212,7 +212,6 @@ impl Costs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proto::tests::lane;
 
     #[test]
     fn the_model_in_an_example() {
@@ -232,16 +231,16 @@ mod tests {
         costs.learn("shm", "put.per_byte", figure(f64::NAN, Origin::Calibrated));
         costs.learn("shm", "no.such", figure(1.0, Origin::Calibrated));
         costs.learn("tcp", "copy", figure(9.0, Origin::Probed));
-        let of = costs.of(&lane("shm"));
+        let of = costs.of("shm", false);
         assert_eq!(of.get.required, figure(700.0, Origin::Calibrated));
         assert_eq!(of.copy.origin, Origin::Assumed);
-        assert_eq!(of.put, LaneCosts::assumed(&lane("shm")).put);
-        assert_eq!(costs.of(&lane("tcp")).copy, figure(9.0, Origin::Probed));
+        assert_eq!(of.put, TransportCosts::assumed("shm", false).put);
+        assert_eq!(costs.of("tcp", true).copy, figure(9.0, Origin::Probed));
     }
 
     #[test]
     fn every_figure_is_found_by_its_name() {
-        let mut costs = LaneCosts::assumed(&lane("shm"));
+        let mut costs = TransportCosts::assumed("shm", false);
         let names: Vec<String> = costs.figures().into_iter().map(|(name, _)| name).collect();
         assert_eq!(names.len(), 10);
         for (at, name) in names.iter().enumerate() {

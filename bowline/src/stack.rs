@@ -3,11 +3,11 @@
 use bowline_base::config::{Config, ConfigError, Descriptor, Setting};
 use bowline_base::job::JobMemory;
 use bowline_model::transport::Costs;
+use bowline_multirail::{MultiRail, Rail};
 use bowline_receive_queue::{QueueError, with_messages};
 use bowline_self::{SelfConfig, SelfIface};
 use bowline_shm::{ShmIface, ShmOptions};
 use bowline_tcp::{TcpIface, TcpOptions};
-use bowline_ucp::rails::{Rail, Rails};
 use bowline_ucp::{FailureSource, Worker, WorkerError, WorkerParts};
 use bowline_uct::{Caps, Iface, OpenError};
 use thiserror::Error;
@@ -357,7 +357,7 @@ fn rails(
     config: &Config,
     uid: u64,
     costs: &Costs,
-) -> Result<Option<Rails>, StackError> {
+) -> Result<Option<MultiRail>, StackError> {
     let value = config.get(RAILS);
     let names = rail_names(config);
     if names.is_empty() {
@@ -378,7 +378,7 @@ fn rails(
         let network = iface.attr().caps.contains(Caps::INTER_NODE);
         all.push(Rail { costs: costs.of(iface.attr().provider, network), iface });
     }
-    let opened = Rails::open(all, uid);
+    let opened = MultiRail::open(all, uid);
     opened.map(Some).map_err(|source| StackError::Rails { value: value.clone(), source })
 }
 

@@ -41,7 +41,7 @@ pub const TARGETS: &[Target] = &[
     ("ring_consumer", queues::ring_consumer),
     ("queue_address", queues::queue_address),
     ("queue_introduction", queues::queue_introduction),
-    ("rails", queues::rails),
+    ("multirail", bowline_multirail::fuzz::decoders),
     ("shared_offer", shared::offer),
     ("config", settings::config),
     ("records", programs::records),

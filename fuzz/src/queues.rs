@@ -14,11 +14,6 @@ pub(crate) fn queue_address(bytes: &[u8]) {
     bowline_receive_queue::fuzz::address(bytes);
 }
 
-/// What travels between rails.
-pub(crate) fn rails(bytes: &[u8]) {
-    bowline_ucp::rails::fuzz::decoders(bytes);
-}
-
 /// Who sits on a seat of a receive queue.
 pub(crate) fn queue_introduction(bytes: &[u8]) {
     bowline_receive_queue::fuzz::introduction(bytes);

@@ -56,6 +56,7 @@ replays! {
     agent_messages
     config
     introduction
+    multirail
     ofi_address
     ofi_message
     ofi_rkey
@@ -66,7 +67,6 @@ replays! {
     queue_address
     queue_introduction
     programs
-    rails
     records
     ring_consumer
     scmp_consumer

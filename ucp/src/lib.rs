@@ -55,7 +55,6 @@ mod peer;
 pub mod proto;
 mod put;
 mod query;
-pub mod rails;
 mod reject;
 mod request;
 mod reuse;

@@ -18,7 +18,6 @@
 //! | a receive of a shared message ([`crate::coop`]) | `mem_lend` | `end_fetch` or `finish` releases the memory before the request gives the buffer up |
 //! | either side of a shared message ([`crate::coop`]) | `get_zcopy`, `put_zcopy` without a token | the call: they end in it on the lanes that share messages ([`Caps::CARRIES`](bowline_uct::Caps::CARRIES)) |
 //! | a put or get ([`crate::one_sided`]) | `put_zcopy`, `get_zcopy` | `in_flight` is zero: rule 3 there |
-//! | memory of the rails ([`crate::rails`]) | `mem_expose` | it is released at every path |
 //!
 //! And when a worker is dropped, all its lanes are dropped before any request, since `Inner` declares
 //! them first; a lane that stands on another one, and has buffers of its own, declares that one first

@@ -86,18 +86,8 @@ pub(crate) const DAMAGED: u64 = 1;
 /// Reason of a NOTICE: more messages that nobody asked for than the receiver's limits admit.
 pub(crate) const OVERRUN: u64 = 2;
 
-/// Of several transports that carry the messages to one peer together, to each other; see
-/// [`crate::rails`]. No message of the engine's has these ids: the three travel below it.
-/// Words: the sender's uid. Payload: its address.
-pub(crate) const RAIL_HELLO: AmId = AmId::new(28);
-/// A message of the engine's. Words: its first two; number, id and paths given up in the third.
-/// Payload: [`crate::rails`] has its front; data.
-pub(crate) const RAIL_DATA: AmId = AmId::new(29);
-/// What has arrived. Words: number of the message that is expected next, paths given up.
-pub(crate) const RAIL_ACK: AmId = AmId::new(30);
-
 /// Kept for what a later version brings; a peer that sends one today counts as damaged.
-/// 18 probe-claim, 19 revoke, 21 reconnect with an incarnation.
+/// 18 probe-claim, 19 revoke, 21 reconnect with an incarnation. 28 to 30 are free.
 pub(crate) const RESERVED: [u8; 3] = [18, 19, 21];
 
 /// Header of a tagged message.

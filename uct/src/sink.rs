@@ -13,6 +13,11 @@ use crate::error::PeerFailure;
 use crate::iface::{EpId, Source, Token};
 
 /// Which handler an active message is for; 32 of them.
+///
+/// The ids of an interface belong to its user. An interface that stands on another one is the user of that
+/// one: it has all ids of it for messages of its own, and carries the ids of its own user as content. So a
+/// layer in between takes no id away from those above it, and such layers may stand on each other. Every
+/// provider carries all of them (`am::every_id` of the suite).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AmId(u8);
 

@@ -46,7 +46,11 @@ const GROUPS: &[Group] = &[
     Group { name: "asan-uct", full: true, tests: &["-p", "bowline-uct", "--lib", "--tests"] },
     Group { name: "asan-sim", full: true, tests: &["-p", "bowline-sim", "--lib", "--tests"] },
     Group { name: "asan-shm", full: true, tests: &["-p", "bowline-shm", "--tests"] },
-    Group { name: "asan-tcp", full: true, tests: &["-p", "bowline-tcp", "--lib", "--tests"] },
+    Group {
+        name: "asan-tcp",
+        full: true,
+        tests: &["-p", "bowline-tcp", "-p", "bowline-multirail", "--lib", "--tests"],
+    },
     Group {
         name: "asan-receive-queue",
         full: true,

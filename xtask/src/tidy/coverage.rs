@@ -41,6 +41,7 @@ const CRATES: &[(&str, &str)] = &[
     ("bowline_ofi", "providers/ofi/src/"),
     ("bowline_verbs", "providers/verbs/src/"),
     ("bowline_sim", "providers/sim/src/"),
+    ("bowline_multirail", "providers/multirail/src/"),
     ("bowline_receive_queue", "providers/receive-queue/src/"),
     ("bowline_mpi", "mpi-layer/src/"),
     ("bowline_launch", "mpi-layer/launch/src/"),

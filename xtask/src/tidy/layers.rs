@@ -47,6 +47,8 @@ const LAW: &[Layer] = &[
     layer("bowline-ofi", &[UCT, BASE, "libfabric-sys"], &[]),
     layer("bowline-verbs", &[UCT, BASE], &[]),
     layer("bowline-sim", &[UCT, BASE], &[]),
+    // An interface over those of others, which its tests open.
+    layer("bowline-multirail", &[UCT, BASE, MODEL], &["bowline-sim", "bowline-tcp"]),
     // A transport over another one, which it is given; its tests need some, and the engine above.
     layer(
         "bowline-receive-queue",
@@ -57,7 +59,14 @@ const LAW: &[Layer] = &[
     layer(
         UCP,
         &[UCT, BASE, MODEL],
-        &["bowline-self", "bowline-shm", "bowline-tcp", "bowline-sim", "bowline-receive-queue"],
+        &[
+            "bowline-self",
+            "bowline-shm",
+            "bowline-tcp",
+            "bowline-sim",
+            "bowline-multirail",
+            "bowline-receive-queue",
+        ],
     ),
     layer("bowline-mpi-derive", &[], &[]),
     // Its tests need real transports, and the words of the conformance suite for what they leave out.
@@ -75,6 +84,7 @@ const LAW: &[Layer] = &[
             "bowline-ofi",
             "bowline-verbs",
             "bowline-sim",
+            "bowline-multirail",
             "bowline-receive-queue",
             "bowline-mpi",
             MODEL,

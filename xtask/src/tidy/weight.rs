@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use super::Finding;
 
 /// Packages that `bowline` with default features stands for, those of this workspace included.
-const MOST: usize = 28;
+const MOST: usize = 29;
 
 /// Counts them.
 pub(super) fn check(root: &Path, findings: &mut Vec<Finding>) -> Result<()> {

@@ -1,6 +1,6 @@
 //! Flushes: a message is out of our hands when its path has let go of it, not when it was posted there.
-//! A transport may keep what it was given until it finds room (sockets do), and whoever has flushed may
-//! stop making progress.
+//! A transport may keep what it was given until it finds room (sockets do), and a program that has
+//! flushed may stop making progress.
 //!
 //! ```text
 //!   goal:  Waiting ──(all in front of it is posted)──► the path is asked to flush ──► reached
@@ -15,7 +15,7 @@ use bowline_base::slab::Key;
 use bowline_uct::{PeerFailure, PostError, Posted, Token};
 
 use super::reads::Asked;
-use super::{Event, Rails};
+use super::{Event, MultiRail};
 
 /// What has to leave for one peer.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ pub(super) struct Flush {
     lost: Option<PeerFailure>,
 }
 
-impl Rails {
+impl MultiRail {
     /// Flushes what was posted to `links`.
     pub(super) fn begin_flush(
         &mut self,

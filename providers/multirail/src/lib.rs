@@ -1,19 +1,20 @@
-//! Rails: several transports that carry the messages to a peer together, as one interface.
+//! Multirail: several transports that carry the messages to a peer together, as one interface over their
+//! interfaces.
 //!
 //! ```text
-//!   engine ── am ──► log ──► the path in use ─────────────► numbers: in order, once ──► engine
+//!   user ──── am ──► log ──► the path in use ─────────────► numbers: in order, once ──► user
 //!              ▲      │ (the first that is up)                │
 //!              │      └── rewind, where that path fails       └── ack, with the next message or alone
 //!              └── forgets what is acknowledged
-//!   engine ── get ──► split by cost ──► parts on every path that is up ──► completed, once
+//!   user ──── get ──► split by cost ──► parts on every path that is up ──► completed, once
 //!                        ▲ a part whose path fails goes by another ──┘
 //! ```
 //! A *path* is one of the transports; a *link* is a peer, with a path for each of ours that leads to it.
 //!
 //! ```text
 //!   path:  None ──(endpoint made)──► Up ──(its transport says so, refuses a post, or the peer has
-//!                                    │     given it up)──► Down, for good
-//!   link:  made by connect, or by the peer's RAIL_HELLO; fails when no path is up any more
+//!                                    │     given it up)──► Down, to the end
+//!   link:  made by connect, or by the peer's HELLO; fails when no path is up any more
 //! ```
 //! Rules.
 //!
@@ -35,11 +36,19 @@
 //!    the peer is dead, one path after the other fails, and then the link.
 //!
 //! Puts and atomic operations are not here: what was not known to have happened when its path failed
-//! could not be repeated. They go by a lane of their own.
+//! could not be repeated. They go by another interface of the network.
+//!
+//! Active messages of the user keep their ids as content of messages whose ids are multirail's own
+//! ([`AmId`](bowline_uct::AmId) says why they cannot meet). So multirail may stand on multirail.
+//!
+//! **Thread safety.** The interface belongs to one thread at a time.
+//! **Cleanup.** Dropping it brings out what was accepted, as far as the peers take it, and closes the
+//! transports.
 //!
 //! Why it is an interface below the engine is in `docs/decisions/0018-several-lanes.md`.
 
 mod contract;
+mod drive;
 mod flush;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
@@ -47,7 +56,6 @@ pub mod fuzz;
 mod link;
 mod log;
 mod memory;
-mod move_on;
 mod reads;
 mod relay;
 pub mod split;
@@ -71,7 +79,7 @@ use self::split::{MAX_PATHS, PathCost};
 use self::wire::{Address, FRONT, KEY_EACH, KEY_FRONT};
 
 bowline_base::counters! {
-    /// What rails count.
+    /// What is counted.
     pub struct RailStats {
         /// Paths that were given up.
         paths_lost,
@@ -125,9 +133,9 @@ struct Path {
 }
 
 /// No link.
-const NOBODY: u32 = u32::MAX;
+const NO_LINK: u32 = u32::MAX;
 
-/// What the user is to be told.
+/// What the user is to hear of.
 #[derive(Debug)]
 enum Event {
     Completed(Token, Result<u64, PeerFailure>),
@@ -145,12 +153,12 @@ enum EpState {
 struct Endpoint {
     state: EpState,
     link: u32,
-    /// Stands among those that want to know when they may post.
+    /// It is queued among those that want to know when they may post.
     asked: bool,
 }
 
 /// Several transports as one. See the module's text.
-pub struct Rails {
+pub struct MultiRail {
     /// First: they are dropped before what they may still write to.
     paths: Vec<Path>,
     attr: IfaceAttr,
@@ -183,15 +191,15 @@ pub struct Rails {
     stats: RailStats,
 }
 
-impl std::fmt::Debug for Rails {
+impl std::fmt::Debug for MultiRail {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Rails").field("attr", &self.attr).finish_non_exhaustive()
+        f.debug_struct("MultiRail").field("attr", &self.attr).finish_non_exhaustive()
     }
 }
 
-impl Rails {
-    /// The name under which they stand in a worker's address.
-    pub const PROVIDER: &'static str = "rails";
+impl MultiRail {
+    /// The provider's name, by which peers know what their addresses belong to.
+    pub const PROVIDER: &'static str = "multirail";
 
     /// Puts transports together, the preferred first: it carries all messages as long as it works.
     /// `uid` is random and different for every worker.
@@ -200,7 +208,7 @@ impl Rails {
     /// When there are none or too many, or one has no ordered messages.
     pub fn open(rails: Vec<Rail>, uid: u64) -> Result<Self, OpenError> {
         if rails.is_empty() || rails.len() > MAX_PATHS {
-            let why = format!("rails are one to {MAX_PATHS} transports, not {}", rails.len());
+            let why = format!("one to {MAX_PATHS} transports go together, not {}", rails.len());
             return Err(OpenError::Limit(why));
         }
         for rail in &rails {
@@ -223,7 +231,8 @@ impl Rails {
         let own_address = own.pack();
         let longest = rails.iter().map(|rail| rail.iface.attr().limits.am.max_bcopy).min();
         if longest.is_none_or(|longest| own_address.len() > longest) {
-            let why = "the address of all rails is longer than a message of one of them".to_owned();
+            let why =
+                "the address of all transports is longer than a message of one of them".to_owned();
             return Err(OpenError::Limit(why));
         }
         let path = |rail: Rail| Path {
@@ -266,7 +275,7 @@ impl Rails {
         &self.stats
     }
 
-    /// Tells `costs` what operations by all paths together cost.
+    /// Adds to `costs` what operations by all paths together cost.
     pub fn learn(&self, costs: &mut Costs) {
         for (name, figure) in self.costs.figures() {
             costs.learn(Self::PROVIDER, &name, figure);
@@ -338,7 +347,7 @@ fn attr(rails: &[Rail]) -> IfaceAttr {
         .map(|rail| format!("{} {}", rail.iface.attr().provider, rail.iface.attr().device))
         .collect();
     IfaceAttr {
-        provider: Rails::PROVIDER,
+        provider: MultiRail::PROVIDER,
         device: devices.join(" + "),
         caps,
         limits,

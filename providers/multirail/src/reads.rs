@@ -2,16 +2,17 @@
 //!
 //! A read is split once, by what the paths cost. Each path asks for its range from the front, a chunk at
 //! a time and two of them at once; one that is through with its own takes from the end of the longest
-//! that is left and was not asked for, in proportion to the two paths' speeds, so that a wrong figure costs little. What a
-//! failed path had left, or had asked for without an answer, is for whoever comes first.
+//! that is left and was not asked for, in proportion to the two paths' speeds, so that a wrong figure costs
+//! little. What a failed path had left, or had asked for without an answer, is for the path that asks next.
 
 use bowline_base::slab::Key;
 use bowline_uct::{
     Caps, EpId, LocalSlice, PeerFailure, PostError, Posted, RemoteSlice, RkeyId, Token,
 };
 
+use super::memory::OpenKey;
 use super::split::{self, MAX_PATHS, MIN_PART};
-use super::{Event, Rails};
+use super::{Event, MultiRail};
 
 /// Bytes asked for at once.
 const CHUNK: u64 = 512 << 10;
@@ -63,14 +64,14 @@ pub(super) struct Read {
     left: u64,
     /// What each path is to ask for, and whether it was given anything.
     own: [Span; MAX_PATHS],
-    partakes: [bool; MAX_PATHS],
+    takes_part: [bool; MAX_PATHS],
     /// What failed paths have left.
     again: Vec<Span>,
     in_flight: [u8; MAX_PATHS],
     failed: Option<PeerFailure>,
     /// A path has refused, and none is left that did not.
     refused: bool,
-    /// Stands among those that are tried again.
+    /// It is queued among those that are tried again.
     pub(super) waits: bool,
 }
 
@@ -103,7 +104,7 @@ impl Read {
         if self.own[at].len() > 0 {
             return Some(self.own[at].take_front(limit));
         }
-        if !self.partakes[at] || self.in_flight[at] > 0 {
+        if !self.takes_part[at] || self.in_flight[at] > 0 {
             return None;
         }
         let longest = (0..MAX_PATHS).max_by_key(|&other| self.own[other].len())?;
@@ -138,7 +139,8 @@ impl Read {
     }
 }
 
-impl Rails {
+impl MultiRail {
+    /// Begins a read of a peer's memory by all paths.
     pub(super) fn begin_read(
         &mut self,
         ep: EpId,
@@ -165,10 +167,24 @@ impl Rails {
         if self.reads.len() >= MOST {
             return Err(PostError::NoResource);
         }
-        let link = &mut self.links[index as usize];
+        let read = self.split_read(&key, *to, from.address, token)?;
+        // The peer is to notice our end, as we notice its own: rule 8.
+        self.queue(index);
+        self.post_first(read, length)
+    }
+
+    /// Makes a read whose bytes are split among the paths that are up; nothing of it is asked for yet.
+    fn split_read(
+        &mut self,
+        key: &OpenKey,
+        to: LocalSlice,
+        address: u64,
+        token: Token,
+    ) -> Result<Key, PostError> {
+        let length = to.len() as u64;
+        let link = &mut self.links[key.link as usize];
         let costs: [_; MAX_PATHS] = std::array::from_fn(|at| {
-            let path = link.paths[at];
-            let usable = path.endpoint().is_some() && key.keys[at].is_some();
+            let usable = link.paths[at].endpoint().is_some() && key.keys[at].is_some();
             self.paths.get(at).filter(|_| usable).map(|path| path.cost)
         });
         let split = split::split(length, &costs).ok_or(PostError::Unsupported)?;
@@ -179,48 +195,50 @@ impl Rails {
         for (span, &part) in own.iter_mut().zip(&split.parts) {
             *span = rest.take_front(part);
         }
-        let partakes = own.map(|span| span.len() > 0);
-        if partakes.iter().filter(|&&partakes| partakes).count() > 1 {
+        let takes_part = own.map(|span| span.len() > 0);
+        if takes_part.iter().filter(|&&takes_part| takes_part).count() > 1 {
             self.stats.split_reads += 1;
         }
-        let read = self.reads.insert(Read {
-            link: index,
+        Ok(self.reads.insert(Read {
+            link: key.link,
             token,
-            to: *to,
-            address: from.address,
+            to,
+            address,
             keys: std::array::from_fn(|at| key.keys[at].filter(|_| costs[at].is_some())),
             left: length,
             own,
-            partakes,
+            takes_part,
             again: Vec::new(),
             in_flight: [0; MAX_PATHS],
             failed: None,
             refused: false,
             waits: false,
-        });
-        // The peer is to notice our end, as we notice its own: rule 8.
-        self.queue(index);
+        }))
+    }
+
+    /// Asks for the first parts of a read of `length` bytes, and answers for the call that has begun it.
+    fn post_first(&mut self, key: Key, length: u64) -> Result<Posted, PostError> {
         loop {
-            let refusal = self.post_parts(read);
-            let Some(now) = self.reads.get(read) else { return Ok(Posted::InFlight) };
-            let (left, begun) = (now.left, now.left < length);
-            if left > 0 && !now.is_quiet() {
+            let refusal = self.post_parts(key);
+            let Some(read) = self.reads.get(key) else { return Ok(Posted::InFlight) };
+            let (left, index) = (read.left, read.link);
+            if left > 0 && !read.is_quiet() {
                 return Ok(Posted::InFlight);
             }
             let refused = refusal.is_some_and(|error| error != PostError::NoResource);
-            if left > 0 && refused && self.has_way(read) {
+            if left > 0 && refused && self.has_path(key) {
                 // By the paths that are left.
                 continue;
             }
-            if left > 0 && begun {
+            if left > 0 && left < length {
                 // It goes on, or fails, in the next progress.
-                self.try_again(read);
+                self.try_again(key);
                 return Ok(Posted::InFlight);
             }
             // Complete, or nothing of it was done and nothing is under way: it was not begun.
-            self.reads.remove(read);
+            self.reads.remove(key);
             self.links[index as usize].reads -= 1;
-            self.tell_failure(index);
+            self.report_failure(index);
             return if left == 0 {
                 Ok(Posted::Done)
             } else {
@@ -230,7 +248,7 @@ impl Rails {
     }
 
     /// Whether a path is left that may read what is missing.
-    fn has_way(&self, key: Key) -> bool {
+    fn has_path(&self, key: Key) -> bool {
         let Some(read) = self.reads.get(key) else { return false };
         let paths = &self.links[read.link as usize].paths;
         (0..MAX_PATHS).any(|at| read.keys[at].is_some() && paths[at].endpoint().is_some())
@@ -241,8 +259,8 @@ impl Rails {
         let mut refusal = None;
         for at in 0..self.paths.len() {
             while let Some(read) = self.reads.get_mut(key) {
-                let way = self.links[read.link as usize].paths[at].endpoint();
-                let (Some(ep), Some(rkey)) = (way, read.keys[at]) else { break };
+                let endpoint = self.links[read.link as usize].paths[at].endpoint();
+                let (Some(ep), Some(rkey)) = (endpoint, read.keys[at]) else { break };
                 if read.failed.is_some() || read.in_flight[at] >= DEPTH {
                     break;
                 }
@@ -336,8 +354,8 @@ impl Rails {
         let Some(read) = self.reads.get_mut(key) else { return };
         let index = read.link;
         let link = &mut self.links[index as usize];
-        let ways = || (0..MAX_PATHS).filter(|&at| read.keys[at].is_some());
-        if read.left > 0 && !ways().any(|at| link.paths[at].endpoint().is_some()) {
+        let usable = || (0..MAX_PATHS).filter(|&at| read.keys[at].is_some());
+        if read.left > 0 && !usable().any(|at| link.paths[at].endpoint().is_some()) {
             let last = if read.refused { PeerFailure::Refused } else { PeerFailure::Unreachable };
             read.failed = read.failed.or(link.failed).or(Some(last));
         }
@@ -354,7 +372,7 @@ impl Rails {
         if token != Token::NONE {
             self.pending.push_back(Event::Completed(token, result));
         }
-        self.tell_failure(index);
+        self.report_failure(index);
     }
 }
 
@@ -383,7 +401,7 @@ mod tests {
                 keys: [None; MAX_PATHS],
                 left: length,
                 own,
-                partakes: own.map(|span| span.len() > 0),
+                takes_part: own.map(|span| span.len() > 0),
                 again: Vec::new(),
                 in_flight: [0; MAX_PATHS],
                 failed: None,

@@ -1,14 +1,13 @@
-//! Several transports as one: the contract's suite over them, what a split read takes, messages that
-//! are under way when a path dies, and what a flush promises.
+//! Several transports as one: the contract's suite over them, what a split read takes, and what a flush
+//! promises. Messages that are under way when a path dies are in ucp's tests, whose protocols they need.
 
-mod deaths;
 mod flush;
 mod striping;
 mod suite;
 
 use bowline_model::transport::{Figure, Origin, TransportCosts};
+use bowline_multirail::{MultiRail, Rail};
 use bowline_sim::{Network, NetworkOptions};
-use bowline_ucp::rails::{Rail, Rails};
 use bowline_uct::Iface;
 
 /// A network that lends memory to reads, as sockets and network cards do.
@@ -32,12 +31,12 @@ fn costs(iface: &dyn Iface, options: &NetworkOptions) -> TransportCosts {
 }
 
 /// An interface of each network, together.
-fn rails(networks: &[(Network, NetworkOptions)], uid: u64) -> Rails {
+fn rails(networks: &[(Network, NetworkOptions)], uid: u64) -> MultiRail {
     let open = |(network, options): &(Network, NetworkOptions)| {
         let iface: Box<dyn Iface> = Box::new(network.open());
         Rail { costs: costs(&*iface, options), iface }
     };
-    Rails::open(networks.iter().map(open).collect(), uid).expect("they carry messages")
+    MultiRail::open(networks.iter().map(open).collect(), uid).expect("they carry messages")
 }
 
 /// Time passes for all networks together. `false` when nothing is under way on any.

@@ -5,10 +5,9 @@ use std::collections::HashMap;
 
 use bowline_uct::{Arrival, EpId, PeerFailure, Sink, Source, Token, Verdict};
 
-use super::link::{self, Link, Way};
-use super::wire::{Address, Front};
-use super::{NOBODY, RailStats};
-use crate::wire::{RAIL_ACK, RAIL_DATA, RAIL_HELLO};
+use super::link::{self, Link, PathState};
+use super::wire::{ACK, Address, DATA, Front, HELLO};
+use super::{NO_LINK, RailStats};
 
 /// What is to be done when the transport has returned.
 #[derive(Debug)]
@@ -18,7 +17,7 @@ pub(super) enum Note {
     /// The path, the link of the source that failed or nobody, the endpoint.
     Failed(usize, u32, Option<EpId>, PeerFailure),
     /// A peer has greeted; its paths are to be made.
-    Met(u32),
+    Greeted(u32),
     /// A link has something to post, or hears of paths that its peer has given up.
     Work(u32),
     Damaged(u32),
@@ -47,11 +46,11 @@ impl Relay<'_> {
         }
         let at = arrival.source.0 as usize;
         if at >= self.sources.len() {
-            self.sources.resize(at + 1, NOBODY);
+            self.sources.resize(at + 1, NO_LINK);
         }
         let (known, bound) = (self.by_uid.get(&address.uid).copied(), self.sources[at]);
-        if bound != NOBODY && known != Some(bound) {
-            // One source is one peer, so that nobody makes links without end.
+        if bound != NO_LINK && known != Some(bound) {
+            // One source is one peer, so that no peer makes links without end.
             return None;
         }
         let index = match known {
@@ -65,17 +64,17 @@ impl Relay<'_> {
         };
         let link = &mut self.links[index as usize];
         // Rule 4.
-        if link.paths[self.path].way == Way::Down || link.failed.is_some() {
+        if link.paths[self.path].state == PathState::Down || link.failed.is_some() {
             return Some(());
         }
         self.sources[at] = index;
-        self.notes.push(Note::Met(index));
+        self.notes.push(Note::Greeted(index));
         Some(())
     }
 
     /// `None`: it means nothing.
     fn take(&mut self, arrival: &Arrival<'_>) -> Option<()> {
-        if arrival.id == RAIL_HELLO {
+        if arrival.id == HELLO {
             return self.hello(arrival);
         }
         let index = *self.sources.get(arrival.source.0 as usize)?;
@@ -84,17 +83,17 @@ impl Relay<'_> {
             return Some(());
         }
         let (down, verdict) = match arrival.id {
-            RAIL_ACK => {
+            ACK => {
                 let ack = u32::try_from(arrival.header[0]).ok().and_then(|ack| link.log.ack(ack));
                 let down = u8::try_from(arrival.header[1]).ok();
                 let fine = ack.is_some() && down.is_some();
                 let verdict = if fine { None } else { Some(link::Verdict::Damaged) };
                 (down.unwrap_or(0), verdict)
             }
-            RAIL_DATA => match Front::parse(&arrival.header, arrival.payload) {
+            DATA => match Front::parse(&arrival.header, arrival.payload) {
                 None => (0, Some(link::Verdict::Damaged)),
                 Some((front, payload)) => {
-                    let verdict = link.judge(&front, payload.len());
+                    let verdict = link.classify(&front, payload.len());
                     if verdict == link::Verdict::Deliver {
                         let source = Source(index);
                         let (id, header) = (front.id, front.header);
@@ -113,8 +112,8 @@ impl Relay<'_> {
             Some(link::Verdict::Duplicate) => self.stats.duplicates += 1,
             Some(link::Verdict::Deliver) | None => {}
         }
-        let news = down & !link.heard_down != 0;
-        link.heard_down |= down;
+        let news = down & !link.peer_down != 0;
+        link.peer_down |= down;
         if news || link.due || link.log.waits() {
             self.notes.push(Note::Work(index));
         }
@@ -141,7 +140,7 @@ impl Sink for Relay<'_> {
     fn failed(&mut self, source: Option<Source>, ep: Option<EpId>, how: PeerFailure) {
         // The number may become another peer's, which greets before the note is read.
         let bound = source.and_then(|source| self.sources.get_mut(source.0 as usize));
-        let link = bound.map_or(NOBODY, |link| std::mem::replace(link, NOBODY));
+        let link = bound.map_or(NO_LINK, |link| std::mem::replace(link, NO_LINK));
         self.notes.push(Note::Failed(self.path, link, ep, how));
     }
 }

@@ -15,24 +15,27 @@ use bowline_uct::{
 use super::link::Link;
 use super::reads::MOST;
 use super::wire::Address;
-use super::{Endpoint, EpState, Event, Rails};
+use super::{Endpoint, EpState, Event, MultiRail};
 
 /// Bytes of which the split is explained.
 const EXPLAINED: u64 = 4 << 20;
 
-impl Rails {
+impl MultiRail {
     fn peer(&self, bytes: &[u8]) -> Result<Address, Unreachable> {
-        let address = Address::parse(bytes)
-            .ok_or_else(|| Unreachable::because("the address of these rails is damaged"))?;
+        let address = Address::parse(bytes).ok_or_else(|| {
+            Unreachable::because("the address of several transports together is damaged")
+        })?;
         if address.uid == self.uid {
-            return Err(Unreachable::because("rails do not lead to their own worker"));
+            return Err(Unreachable::because(
+                "several transports together do not lead to their own worker",
+            ));
         }
         Ok(address)
     }
 
     /// For each path of ours, how `address` is reached by it, or why not.
-    fn ways(&self, address: &Address) -> Vec<Result<(), String>> {
-        let way = |path: &super::Path| {
+    fn routes(&self, address: &Address) -> Vec<Result<(), String>> {
+        let route = |path: &super::Path| {
             let name = path.iface.attr().provider;
             let mut reason = "the peer has no such transport".to_owned();
             for (_, place) in address.paths.iter().filter(|(provider, _)| provider == name) {
@@ -43,7 +46,7 @@ impl Rails {
             }
             Err(reason)
         };
-        self.paths.iter().map(way).collect()
+        self.paths.iter().map(route).collect()
     }
 
     fn endpoint_to(&mut self, index: u32) -> EpId {
@@ -80,22 +83,22 @@ impl Rails {
     /// Puts a message into the log and posts what the path takes.
     fn accept(&mut self, index: u32, id: AmId, header: &AmHeader, payload: &[u8]) {
         let link = &mut self.links[index as usize];
-        link.log.push(id.get(), header, payload);
+        link.log.push(id, header, payload);
         link.used = true;
         self.drive(index);
     }
 
-    /// Whether an endpoint that asked may be told that there is room.
-    fn can_tell(&self, ep: u32) -> bool {
+    /// Whether an endpoint that asked may be reported as writable.
+    fn can_report(&self, ep: u32) -> bool {
         let link = &self.links[self.endpoints[ep as usize].link as usize];
         link.log.has_room(self.attr.limits.am.max_bcopy) && self.reads.len() < MOST
     }
 
-    fn tell_writable(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
+    fn report_writable(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
         let mut events = 0;
         for _ in 0..self.asked.len() {
             let Some(ep) = self.asked.pop_front() else { break };
-            if events < budget && self.can_tell(ep) {
+            if events < budget && self.can_report(ep) {
                 self.endpoints[ep as usize].asked = false;
                 sink.writable(EpId(ep));
                 events += 1;
@@ -107,9 +110,9 @@ impl Rails {
     }
 
     /// Posts what the paths take, without an event for anybody.
-    fn push_out(&mut self, sink: &mut dyn Sink) {
+    fn post_only(&mut self, sink: &mut dyn Sink) {
         for at in 0..self.paths.len() {
-            self.look(at, sink, 0);
+            self.poll_path(at, sink, 0);
         }
         for index in 0..self.links.len() {
             let link = &mut self.links[index];
@@ -120,14 +123,14 @@ impl Rails {
         }
     }
 
-    fn tell(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
+    fn report(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
         let mut events = 0;
         while events < budget {
             match self.pending.pop_front() {
                 None => break,
                 Some(Event::Completed(token, result)) => sink.completed(token, result),
                 Some(Event::Failed(source, ep, how)) => {
-                    // An endpoint that was closed meanwhile is not spoken of.
+                    // An endpoint that was closed meanwhile is not named.
                     let index = source.0 as usize;
                     let ep = ep.filter(|_| self.links[index].ep.is_some());
                     sink.failed(Some(source), ep, how);
@@ -149,12 +152,12 @@ impl Rails {
         !self.pending.is_empty()
             || !self.work.is_empty()
             || !self.refused.is_empty()
-            || self.asked.iter().any(|&ep| self.can_tell(ep))
+            || self.asked.iter().any(|&ep| self.can_report(ep))
     }
 
     fn make_wake(&mut self) -> Result<WakeSource, OpenError> {
         let failed =
-            |source| OpenError::System { act: "watch the descriptors of all rails", source };
+            |source| OpenError::System { act: "watch the descriptors of all transports", source };
         let mut set = WakeSet::default();
         for path in &mut self.paths {
             set.add(path.iface.event_fd()?).map_err(failed)?;
@@ -165,7 +168,7 @@ impl Rails {
     }
 }
 
-impl MemoryDomain for Rails {
+impl MemoryDomain for MultiRail {
     fn md_attr(&self) -> MdAttr {
         self.md()
     }
@@ -202,10 +205,9 @@ impl MemoryDomain for Rails {
     }
 }
 
-#[allow(unsafe_code)]
 // SAFETY: a slice goes to the networks below in parts, and its completion is reported when all parts have
 // theirs; the networks are dropped with this.
-unsafe impl Iface for Rails {
+unsafe impl Iface for MultiRail {
     fn attr(&self) -> &IfaceAttr {
         &self.attr
     }
@@ -222,29 +224,29 @@ unsafe impl Iface for Rails {
                 None => Ok(()),
             };
         }
-        let ways = self.ways(&address);
-        if ways.iter().any(Result::is_ok) {
+        let routes = self.routes(&address);
+        if routes.iter().any(Result::is_ok) {
             return Ok(());
         }
-        let reasons: Vec<String> = ways.into_iter().filter_map(Result::err).collect();
+        let reasons: Vec<String> = routes.into_iter().filter_map(Result::err).collect();
         Err(Unreachable::because(reasons.join("; ")))
     }
 
     fn explain(&self, address: &[u8]) -> Vec<String> {
         let Ok(address) = self.peer(address) else { return Vec::new() };
-        let ways = self.ways(&address);
-        let costs: Vec<_> = ways
+        let routes = self.routes(&address);
+        let costs: Vec<_> = routes
             .iter()
             .zip(&self.paths)
-            .map(|(way, path)| (way.is_ok() && path.reads).then_some(path.cost))
+            .map(|(route, path)| (route.is_ok() && path.reads).then_some(path.cost))
             .collect();
         let split = super::split::split(EXPLAINED, &costs);
-        let first = ways.iter().position(Result::is_ok);
+        let first = routes.iter().position(Result::is_ok);
         let mut lines = Vec::new();
-        for (at, way) in ways.iter().enumerate() {
+        for (at, route) in routes.iter().enumerate() {
             let attr = self.paths[at].iface.attr();
             let name = format!("{} {}", attr.provider, attr.device);
-            lines.push(match way {
+            lines.push(match route {
                 Err(why) => format!("- {name}: {why}"),
                 Ok(()) => {
                     let role = if Some(at) == first { "messages" } else { "in reserve" };
@@ -272,7 +274,7 @@ unsafe impl Iface for Rails {
         let uid = address.uid;
         let index = self.new_link(Link::new(address));
         if let Err(error) = self.make_paths(index) {
-            // Nobody has heard of it.
+            // No peer has heard of it.
             self.by_uid.remove(&uid);
             self.links.pop();
             return Err(error);
@@ -290,7 +292,7 @@ unsafe impl Iface for Rails {
             return;
         }
         // What is in the log still goes, and the link stays for what the peer says.
-        self.forget_wish(ep.0);
+        self.cancel_writable(ep.0);
         let endpoint = &mut self.endpoints[ep.0 as usize];
         endpoint.state = EpState::Free;
         self.links[endpoint.link as usize].ep = None;
@@ -365,26 +367,26 @@ unsafe impl Iface for Rails {
 
     fn progress(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
         if budget == 0 {
-            self.push_out(sink);
+            self.post_only(sink);
             return 0;
         }
         let count = self.paths.len();
         self.next = (self.next + 1) % (2 * count);
-        let mut events = self.tell(sink, budget);
+        let mut events = self.report(sink, budget);
         // Endpoints that wait and messages take turns where the budget is for one of them.
         if !self.asked.is_empty() && (budget > 1 || self.next.is_multiple_of(2)) {
-            events += self.tell_writable(sink, budget - events);
+            events += self.report_writable(sink, budget - events);
         }
-        for turn in 0..count {
+        for step in 0..count {
             if events < budget {
-                let at = (self.next / 2 + turn) % count;
-                events += self.look(at, sink, budget - events);
+                let at = (self.next / 2 + step) % count;
+                events += self.poll_path(at, sink, budget - events);
             }
         }
-        self.move_on();
-        events += self.tell(sink, budget - events);
+        self.advance();
+        events += self.report(sink, budget - events);
         if !self.asked.is_empty() && events == 0 {
-            events += self.tell_writable(sink, budget);
+            events += self.report_writable(sink, budget);
         }
         events
     }
@@ -436,7 +438,7 @@ unsafe impl Iface for Rails {
 
     fn event_fd(&mut self) -> Result<BorrowedFd<'_>, OpenError> {
         if !self.attr.caps.contains(Caps::EVENT_FD) {
-            let why = "one of these rails has no event descriptor";
+            let why = "one of the transports has no event descriptor";
             return Err(OpenError::Limit(why.to_owned()));
         }
         if self.wake.is_none() {
@@ -453,9 +455,9 @@ unsafe impl Iface for Rails {
 }
 
 /// Takes nothing in.
-struct Deaf;
+struct Discard;
 
-impl Sink for Deaf {
+impl Sink for Discard {
     fn am(&mut self, _: Arrival<'_>) -> Verdict {
         Verdict::Consumed
     }
@@ -464,13 +466,13 @@ impl Sink for Deaf {
     fn failed(&mut self, _: Option<Source>, _: Option<EpId>, _: PeerFailure) {}
 }
 
-impl Drop for Rails {
+impl Drop for MultiRail {
     fn drop(&mut self) {
         // What was accepted is brought out, as far as the peers take it.
         let mut drain = Drain::default();
         let mut waiting = self.unposted();
         while waiting > 0 {
-            self.progress(&mut Deaf, 64);
+            self.progress(&mut Discard, 64);
             let now = self.unposted();
             if !drain.goes_on(now < waiting) {
                 return;

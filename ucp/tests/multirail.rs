@@ -1,11 +1,13 @@
-//! Paths that die while messages are under way: two workers flood each other with messages of all
-//! protocols over two networks, one of which ends at some step. Every message arrives once, in order,
-//! with the right content, whatever the step.
+//! Several transports as one, of which one dies while messages are under way: two workers flood each other
+//! with messages of all protocols over two networks, one of which ends at some step. Every message arrives
+//! once, in order, with the right content, whatever the step.
 
 use std::sync::Arc;
 
 use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_base::config::Config;
+use bowline_model::transport::TransportCosts;
+use bowline_multirail::{MultiRail, Rail};
 use bowline_sim::{Death, Faults, Moment, Network, NetworkOptions, Partition, Random};
 use bowline_ucp::{
     Envelope, Ep, Idle, MatchSpec, Members, OpError, RequestId, SendMode, Sent, SpaceOptions,
@@ -13,7 +15,41 @@ use bowline_ucp::{
 };
 use bowline_uct::{Iface, PeerFailure};
 
-use super::{advance, options, pattern, rails};
+/// A network that lends memory to reads, as sockets and network cards do.
+fn options() -> NetworkOptions {
+    NetworkOptions {
+        exposes: true,
+        answers_queue: true,
+        whole_process: false,
+        ..NetworkOptions::default()
+    }
+}
+
+/// An interface of each network, together.
+fn rails(networks: &[(Network, NetworkOptions)], uid: u64) -> MultiRail {
+    let open = |(network, options): &(Network, NetworkOptions)| {
+        let iface = Box::new(network.open());
+        let mut costs = TransportCosts::assumed(iface.attr().provider, true);
+        costs.get.per_byte.value = options.byte_ps as f64 / 1000.0;
+        Rail { costs, iface }
+    };
+    MultiRail::open(networks.iter().map(open).collect(), uid).expect("they carry messages")
+}
+
+/// Time passes for all networks together. `false` when nothing is under way on any.
+fn advance(networks: &[(Network, NetworkOptions)]) -> bool {
+    let next = networks.iter().filter_map(|(network, _)| network.next_event()).min();
+    if let Some(next) = next {
+        networks.iter().for_each(|(network, _)| network.pass_until(next));
+    }
+    next.is_some()
+}
+
+/// Bytes that differ by place and by `seed`.
+fn pattern(len: usize, seed: u64) -> Vec<u8> {
+    let word = |i: usize| (i as u64 ^ seed << 32).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56;
+    (0..len).map(|i| word(i) as u8).collect()
+}
 
 struct Never;
 

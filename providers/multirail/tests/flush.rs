@@ -1,7 +1,7 @@
-//! What a flush of rails promises of messages: they arrive though their sender makes no progress any
+//! What a flush promises of messages: they arrive though their sender makes no progress any
 //! more. Over sockets, whose queues are emptied by their owner's progress alone.
 
-use bowline_ucp::rails::Rails;
+use bowline_multirail::MultiRail;
 use bowline_uct::{AmId, Arrival, EpId, Iface, PeerFailure, Posted, Sink, Source, Token, Verdict};
 
 /// Messages that arrived, and what completed.
@@ -30,7 +30,7 @@ impl Sink for Seen {
 const TOKEN: Token = Token(77);
 
 /// Has the paths made and greeted, by a first message.
-fn meet(a: &mut Rails, ep: EpId, b: &mut Rails, seen: &mut Seen) {
+fn meet(a: &mut MultiRail, ep: EpId, b: &mut MultiRail, seen: &mut Seen) {
     post(a, ep, 0);
     for _ in 0..2000 {
         a.progress(seen, 32);
@@ -39,7 +39,7 @@ fn meet(a: &mut Rails, ep: EpId, b: &mut Rails, seen: &mut Seen) {
     assert_eq!(seen.messages, 1);
 }
 
-fn post(a: &mut Rails, ep: EpId, number: u64) {
+fn post(a: &mut MultiRail, ep: EpId, number: u64) {
     let payload = [5; 3000];
     let mut pack = |out: bowline_base::view::View<'_>| out.copy_in(&payload);
     let posted = a.am_bcopy(ep, AmId::new(1), &[number, 0, 0], payload.len(), &mut pack);

@@ -6,6 +6,14 @@ use bowline_uct::{AddrReader, AddrWriter, AmHeader, AmId, Truncated};
 
 use super::split::MAX_PATHS;
 
+/// The first message on each path. Words: the sender's uid. Payload: its address.
+pub(super) const HELLO: AmId = AmId::new(0);
+/// A message of the user. Words: its first two; number, id and paths given up in the third. Payload:
+/// [`Front`], data.
+pub(super) const DATA: AmId = AmId::new(1);
+/// What has arrived. Words: number of the message that is expected next, paths given up.
+pub(super) const ACK: AmId = AmId::new(2);
+
 /// FNV-1a over bytes, against damage, not against malice.
 fn checksum(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0x811c_9dc5, |sum, &byte| (sum ^ u32::from(byte)).wrapping_mul(0x0100_0193))
@@ -110,7 +118,7 @@ impl PackedKey {
 /// Bytes in front of a message's data.
 pub(super) const FRONT: usize = 16;
 
-/// What stands in front of a message of the engine's, in header and payload.
+/// What is in front of a user's message, in header and payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Front {
     /// Its number.

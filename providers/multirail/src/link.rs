@@ -1,5 +1,5 @@
-//! A peer as rails see it: its paths, what was sent to it, what is expected of it. State only; what is
-//! done with it is in `move_on`.
+//! A peer as several transports together see it: its paths, what was sent to it, what is expected of it. State only; what is
+//! done with it is in `drive`.
 
 use bowline_uct::{EpId, PeerFailure};
 
@@ -12,9 +12,9 @@ use super::wire::{Address, Front};
 const DUE_MESSAGES: u32 = 64;
 const DUE_BYTES: usize = 128 << 10;
 
-/// A transport's way to the peer.
+/// What a transport has for the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum PathState {
     /// There is none.
     None,
     /// An endpoint of the transport.
@@ -25,7 +25,7 @@ pub(super) enum Way {
 /// One path of a link.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LinkPath {
-    pub(super) way: Way,
+    pub(super) state: PathState,
     /// Which of the peer's paths it leads to.
     pub(super) theirs: u8,
     /// The greeting is posted.
@@ -35,12 +35,12 @@ pub(super) struct LinkPath {
 }
 
 impl LinkPath {
-    const NONE: Self = Self { way: Way::None, theirs: 0, greeted: false, full: false };
+    const NONE: Self = Self { state: PathState::None, theirs: 0, greeted: false, full: false };
 
     pub(super) fn endpoint(&self) -> Option<EpId> {
-        match self.way {
-            Way::Up(ep) => Some(ep),
-            Way::None | Way::Down => None,
+        match self.state {
+            PathState::Up(ep) => Some(ep),
+            PathState::None | PathState::Down => None,
         }
     }
 }
@@ -70,7 +70,7 @@ pub(super) struct Link {
     pub(super) active: Option<usize>,
     /// Something was or is to be said: all paths are greeted.
     pub(super) used: bool,
-    /// Stands among those that have something to post.
+    /// It is queued among those that have something to post.
     pub(super) queued: bool,
     /// Number of the message that is expected.
     pub(super) expected: u32,
@@ -80,12 +80,12 @@ pub(super) struct Link {
     /// An acknowledgement is to go even if it travels alone.
     pub(super) due: bool,
     /// Paths that the peer has given up, by its own numbers.
-    pub(super) heard_down: u8,
+    pub(super) peer_down: u8,
     /// Reads that are not answered.
     pub(super) reads: u32,
     pub(super) failed: Option<PeerFailure>,
-    /// The failure was told.
-    pub(super) told: bool,
+    /// The failure was reported.
+    pub(super) reported: bool,
 }
 
 impl Link {
@@ -103,10 +103,10 @@ impl Link {
             owed_messages: 0,
             owed_bytes: 0,
             due: false,
-            heard_down: 0,
+            peer_down: 0,
             reads: 0,
             failed: None,
-            told: false,
+            reported: false,
         }
     }
 
@@ -117,12 +117,12 @@ impl Link {
 
     /// A bit for each own path that was given up.
     pub(super) fn down(&self) -> u8 {
-        let bits = self.paths.iter().enumerate().filter(|(_, path)| path.way == Way::Down);
+        let bits = self.paths.iter().enumerate().filter(|(_, path)| path.state == PathState::Down);
         bits.fold(0, |bits, (at, _)| bits | 1 << at)
     }
 
     /// Rule 3: what becomes of an arrival.
-    pub(super) fn judge(&mut self, front: &Front, bytes: usize) -> Verdict {
+    pub(super) fn classify(&mut self, front: &Front, bytes: usize) -> Verdict {
         if self.log.ack(front.ack).is_none() {
             return Verdict::Damaged;
         }
@@ -163,12 +163,12 @@ mod tests {
     fn the_next_is_handed_on_and_no_other() {
         let mut link = Link::new(Address { uid: 1, paths: Vec::new() });
         link.expected = u32::MAX;
-        assert_eq!(link.judge(&front(u32::MAX, 0), 1), Verdict::Deliver);
-        assert_eq!(link.judge(&front(u32::MAX, 0), 1), Verdict::Duplicate);
-        assert!(link.due, "whoever repeats has not heard");
-        assert_eq!(link.judge(&front(1, 0), 1), Verdict::Damaged);
-        assert_eq!(link.judge(&front(0, 0), 1), Verdict::Deliver);
-        assert_eq!(link.judge(&front(1, 1), 1), Verdict::Damaged, "nothing was sent");
+        assert_eq!(link.classify(&front(u32::MAX, 0), 1), Verdict::Deliver);
+        assert_eq!(link.classify(&front(u32::MAX, 0), 1), Verdict::Duplicate);
+        assert!(link.due, "a sender that repeats has not heard");
+        assert_eq!(link.classify(&front(1, 0), 1), Verdict::Damaged);
+        assert_eq!(link.classify(&front(0, 0), 1), Verdict::Deliver);
+        assert_eq!(link.classify(&front(1, 1), 1), Verdict::Damaged, "nothing was sent");
     }
 
     /// A sender whose log is full has heard, or will hear, of messages that are there.
@@ -178,11 +178,11 @@ mod tests {
         let mut link = Link::new(Address { uid: 1, paths: Vec::new() });
         for number in 0..DUE_MESSAGES {
             assert!(!link.due);
-            link.judge(&front(number, 0), 1);
+            link.classify(&front(number, 0), 1);
         }
         assert!(link.due);
         link.acknowledged();
-        link.judge(&front(DUE_MESSAGES, 0), DUE_BYTES);
+        link.classify(&front(DUE_MESSAGES, 0), DUE_BYTES);
         assert!(link.due);
     }
 }

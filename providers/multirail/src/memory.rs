@@ -7,13 +7,12 @@ use bowline_uct::{Caps, EpId, LocalSlice, MdAttr, MemError, MemHandle, RkeyId};
 
 use super::split::MAX_PATHS;
 use super::wire::PackedKey;
-use super::{EpState, Rails, key_bytes};
-use crate::loan;
+use super::{EpState, MultiRail, key_bytes};
 
 /// Local memory.
 #[derive(Debug)]
 pub(super) struct Memory {
-    /// The memory itself, where it is ours; it is nobody's but the transports' until it is released.
+    /// The memory itself, where it is kept here; only the transports touch it until it is released.
     home: Option<RecvBuf>,
     start: u64,
     len: u64,
@@ -37,7 +36,7 @@ impl OpenKey {
     }
 }
 
-impl Rails {
+impl MultiRail {
     pub(super) fn md(&self) -> MdAttr {
         if !self.attr.caps.contains(Caps::GET_ZCOPY) {
             return MdAttr::default();
@@ -90,7 +89,11 @@ impl Rails {
     /// The same for memory that is kept here.
     pub(super) fn keep(&mut self, mut home: RecvBuf) -> Result<MemHandle, MemError> {
         let len = home.len();
-        let bytes = loan::of_recv(&mut home, 0, len).ok_or(MemError::NoSuch)?;
+        // SAFETY: `home` is kept beside the handles that the transports get, and given back by
+        // `release_memory` after all of them were released; the transports are dropped before it, since
+        // `paths` is the first field. Nobody looks at its bytes meanwhile. If no transport takes them,
+        // `lend` drops it at once.
+        let bytes = unsafe { LocalSlice::of_recv(&mut home, 0, len) }.ok_or(MemError::NoSuch)?;
         self.lend(bytes, Some(home))
     }
 
@@ -104,12 +107,18 @@ impl Rails {
         handle: MemHandle,
     ) -> Result<Option<RecvBuf>, MemError> {
         let memory = self.memory.remove(handle.0).ok_or(MemError::NoSuch)?;
+        let mut refused = None;
         for (path, handle) in self.paths.iter_mut().zip(memory.handles) {
-            if let Some(handle) = handle {
-                path.iface.mem_release(handle)?;
+            if let Some(handle) = handle
+                && let Err(error) = path.iface.mem_release(handle)
+            {
+                refused = Some(error);
             }
         }
-        Ok(memory.home)
+        let Some(error) = refused else { return Ok(memory.home) };
+        // That transport may still touch it.
+        std::mem::forget(memory.home);
+        Err(error)
     }
 
     pub(super) fn pack_key(&self, handle: MemHandle) -> Result<Vec<u8>, MemError> {
@@ -141,12 +150,12 @@ impl Rails {
         let mut keys = [None; MAX_PATHS];
         let mut refused = None;
         for (at, path) in self.paths.iter_mut().enumerate() {
-            let way = self.links[index as usize].paths[at];
-            let theirs = packed.keys.get(usize::from(way.theirs)).filter(|key| !key.is_empty());
-            let (Some(inner), Some(theirs)) = (way.endpoint(), theirs) else { continue };
+            let path_of = self.links[index as usize].paths[at];
+            let theirs = packed.keys.get(usize::from(path_of.theirs)).filter(|key| !key.is_empty());
+            let (Some(inner), Some(theirs)) = (path_of.endpoint(), theirs) else { continue };
             match path.iface.rkey_unpack(inner, theirs) {
                 Ok(rkey) => keys[at] = Some(rkey),
-                // Its failure is told in a moment, and the others do.
+                // Its failure is reported soon, and the others work.
                 Err(MemError::Peer(_)) => {}
                 Err(error) => refused = Some(error),
             }

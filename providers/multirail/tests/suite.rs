@@ -1,28 +1,35 @@
-//! The contract's suite, whole, over one and two simulated networks, over three that misbehave, and over
-//! two interfaces of sockets.
+//! The contract's suite, whole, over one and two simulated networks, over three that misbehave, over two
+//! interfaces of sockets, and in two layers.
 
 use bowline_model::transport::TransportCosts;
+use bowline_multirail::{MultiRail, Rail};
 use bowline_sim::{Drive, Faults, Network, NetworkOptions};
 use bowline_tcp::{TcpIface, TcpOptions};
-use bowline_ucp::rails::{Rail, Rails};
 use bowline_uct::Iface;
 use bowline_uct::conformance::{Exclusion, Provider};
 
 use super::{options, rails};
 
+/// Left out where room comes otherwise than with the sender's progress alone.
+const IN_ORDER: Exclusion = Exclusion {
+    test: "flow::writable_in_order_of_asking",
+    reason: "room comes with the peers' acknowledgements, which arrive when their hosts send them",
+};
+
 macro_rules! sim_form {
-    ($module:ident, $name:literal, $count:expr, $options:expr) => {
+    ($module:ident, $name:literal, $count:expr, $open:path, $excluded:expr, $options:expr) => {
         mod $module {
             use super::*;
 
             struct Form(Vec<(Network, NetworkOptions)>);
 
             impl Provider for Form {
-                type Iface = Rails;
+                type Iface = MultiRail;
                 const NAME: &'static str = $name;
                 const CAN_KILL: bool = true;
+                const EXCLUDED: &'static [Exclusion] = $excluded;
 
-                fn open(size: usize) -> (Self, Vec<Rails>) {
+                fn open(size: usize) -> (Self, Vec<MultiRail>) {
                     let network = |seed| {
                         let mut options =
                             NetworkOptions { drive: Drive::OnIdle, seed, ..options() };
@@ -31,11 +38,11 @@ macro_rules! sim_form {
                         (Network::new(options.clone()), options)
                     };
                     let networks: Vec<_> = (0..$count).map(network).collect();
-                    let ifaces = (0..size).map(|i| rails(&networks, i as u64 + 1)).collect();
+                    let ifaces = (0..size).map(|i| $open(&networks, i as u64 + 1)).collect();
                     (Self(networks), ifaces)
                 }
 
-                fn kill(&mut self, index: usize, iface: Rails) {
+                fn kill(&mut self, index: usize, iface: MultiRail) {
                     self.0.iter().for_each(|(network, _)| network.kill(index as u32));
                     drop(iface);
                 }
@@ -52,9 +59,20 @@ macro_rules! sim_form {
     };
 }
 
-sim_form!(two, "rails over two networks", 2, |_| ());
-sim_form!(one, "rails over one network", 1, |_| ());
-sim_form!(stormy, "rails over three networks with faults", 3, |options| {
+/// Two layers: the two transports of each member have a network each.
+fn nested(networks: &[(Network, NetworkOptions)], uid: u64) -> MultiRail {
+    let inner = |(network, at): (&(Network, NetworkOptions), u64)| Rail {
+        costs: TransportCosts::assumed(MultiRail::PROVIDER, true),
+        iface: Box::new(rails(std::slice::from_ref(network), uid << 8 | at)),
+    };
+    let all = networks.iter().zip(1..).map(inner).collect();
+    MultiRail::open(all, uid).expect("they carry messages")
+}
+
+sim_form!(two, "multirail over two networks", 2, rails, &[], |_| ());
+sim_form!(one, "multirail over one network", 1, rails, &[], |_| ());
+sim_form!(layered, "multirail over multirail over networks", 2, nested, &[IN_ORDER], |_| ());
+sim_form!(stormy, "multirail over three networks with faults", 3, rails, &[], |options| {
     options.jitter_ns = 30_000;
     options.outstanding = 2;
     options.faults = Faults {
@@ -67,32 +85,28 @@ sim_form!(stormy, "rails over three networks with faults", 3, |options| {
     options.detect_jitter_ns = 100_000;
 });
 
-const ORDER: &str = "room comes with the peers' acknowledgements, which arrive when their hosts send \
-                     them";
-
 /// Two interfaces of sockets for each member, over loopback.
 struct Sockets;
 
 impl Provider for Sockets {
-    type Iface = Rails;
-    const NAME: &'static str = "rails over two interfaces of sockets";
-    const EXCLUDED: &'static [Exclusion] =
-        &[Exclusion { test: "flow::writable_in_order_of_asking", reason: ORDER }];
+    type Iface = MultiRail;
+    const NAME: &'static str = "multirail over two interfaces of sockets";
+    const EXCLUDED: &'static [Exclusion] = &[IN_ORDER];
 
-    fn open(size: usize) -> (Self, Vec<Rails>) {
+    fn open(size: usize) -> (Self, Vec<MultiRail>) {
         (Self, over_sockets(size))
     }
 }
 
 /// Members with two interfaces of sockets each.
-pub(super) fn over_sockets(size: usize) -> Vec<Rails> {
+pub(super) fn over_sockets(size: usize) -> Vec<MultiRail> {
     let rail = |_| {
         let options = TcpOptions::with_secret([7; 32]);
         let iface: Box<dyn Iface> = Box::new(TcpIface::open(options).expect("loopback is up"));
         Rail { costs: TransportCosts::assumed("tcp", true), iface }
     };
     let member =
-        |i| Rails::open((0..2).map(rail).collect(), i as u64 + 1).expect("they carry messages");
+        |i| MultiRail::open((0..2).map(rail).collect(), i as u64 + 1).expect("they carry messages");
     (0..size).map(member).collect()
 }
 

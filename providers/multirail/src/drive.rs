@@ -6,16 +6,16 @@ use bowline_uct::{
     AmHeader, AmId, EpId, OpenError, PeerFailure, PostError, Sink, Source, Unreachable,
 };
 
-use super::link::{Link, Way};
+use super::link::{Link, PathState};
+use super::log::Entry;
 use super::relay::{Note, Relay};
-use super::wire::Front;
-use super::{EpState, Event, NOBODY, Rails};
-use crate::wire::{RAIL_ACK, RAIL_DATA, RAIL_HELLO};
+use super::wire::{ACK, DATA, Front, HELLO};
+use super::{EpState, Event, MultiRail, NO_LINK};
 
-/// Events of a transport in one look.
+/// Events of a transport in one call.
 const NOTES: u32 = 64;
 
-impl Rails {
+impl MultiRail {
     /// The link to a worker that is not known yet. Its paths are to be made.
     pub(super) fn new_link(&mut self, link: Link) -> u32 {
         let index = self.links.len() as u32;
@@ -53,16 +53,16 @@ impl Rails {
                 };
                 let place = ep.0 as usize;
                 if place >= path.by_ep.len() {
-                    path.by_ep.resize(place + 1, NOBODY);
+                    path.by_ep.resize(place + 1, NO_LINK);
                 }
-                if path.by_ep[place] != NOBODY && path.by_ep[place] != index {
+                if path.by_ep[place] != NO_LINK && path.by_ep[place] != index {
                     "two peers give the same address".clone_into(&mut reason);
                     continue;
                 }
                 path.by_ep[place] = index;
                 taken |= 1 << theirs;
-                let way = &mut self.links[index as usize].paths[at];
-                (way.way, way.theirs) = (Way::Up(ep), theirs as u8);
+                let path = &mut self.links[index as usize].paths[at];
+                (path.state, path.theirs) = (PathState::Up(ep), theirs as u8);
                 break;
             }
             if self.links[index as usize].paths[at].endpoint().is_none() {
@@ -85,7 +85,7 @@ impl Rails {
     /// Posts what a link has to say, as far as its path takes it.
     pub(super) fn drive(&mut self, index: u32) {
         loop {
-            self.hear_of_paths(index);
+            self.apply_peer_down(index);
             let link = &mut self.links[index as usize];
             if link.failed.is_some() || !link.used {
                 return;
@@ -107,8 +107,8 @@ impl Rails {
                 return;
             }
             if error == PostError::PeerFailed {
-                // The path's transport tells of it behind the last of what the peer sent there: to
-                // give the path up now would lose that.
+                // The path's transport reports it behind the last message of the peer there, which would
+                // be lost if the path were given up now.
                 self.links[index as usize].paths[at].full = true;
                 return;
             }
@@ -127,7 +127,7 @@ impl Rails {
             let mut pack = |out: View<'_>| out.copy_in(address);
             let iface = &mut self.paths[at].iface;
             let header = [self.uid, 0, 0];
-            match iface.am_bcopy(ep, RAIL_HELLO, &header, address.len(), &mut pack) {
+            match iface.am_bcopy(ep, HELLO, &header, address.len(), &mut pack) {
                 Ok(_) => path.greeted = true,
                 // The path in use need not wait for the others.
                 Err(PostError::NoResource) if self.links[index as usize].active != Some(at) => {
@@ -150,20 +150,20 @@ impl Rails {
         let max_short = iface.attr().limits.am.max_short;
         let down = link.down();
         while let Some((number, entry)) = link.log.next() {
-            let id = AmId::from_wire(entry.id).unwrap_or(RAIL_DATA);
-            let front = Front { number, id, header: entry.header, down, ack: link.expected };
+            let Entry { id, header, len } = entry;
+            let front = Front { number, id, header, down, ack: link.expected };
             let (header, bytes) = front.pack();
-            let total = bytes.len() + entry.len;
+            let total = bytes.len() + len;
             let message = &mut self.scratch[..total];
             message[..bytes.len()].copy_from_slice(&bytes);
             link.log.copy_next(&mut message[bytes.len()..]);
-            post(iface, ep, RAIL_DATA, &header, message, max_short).map_err(|error| (at, error))?;
+            post(iface, ep, DATA, &header, message, max_short).map_err(|error| (at, error))?;
             self.stats.repeated += u64::from(link.log.advance());
             link.acknowledged();
         }
         if link.due {
             let header = [u64::from(link.expected), u64::from(down), 0];
-            post(iface, ep, RAIL_ACK, &header, &[], max_short).map_err(|error| (at, error))?;
+            post(iface, ep, ACK, &header, &[], max_short).map_err(|error| (at, error))?;
             self.stats.acknowledgements += 1;
             link.acknowledged();
         }
@@ -171,11 +171,11 @@ impl Rails {
     }
 
     /// Gives up the paths that the peer has given up.
-    fn hear_of_paths(&mut self, index: u32) {
+    fn apply_peer_down(&mut self, index: u32) {
         for at in 0..self.paths.len() {
             let link = &self.links[index as usize];
             let path = link.paths[at];
-            let Some(ep) = path.endpoint().filter(|_| link.heard_down >> path.theirs & 1 == 1)
+            let Some(ep) = path.endpoint().filter(|_| link.peer_down >> path.theirs & 1 == 1)
             else {
                 continue;
             };
@@ -188,7 +188,7 @@ impl Rails {
     /// A path is over.
     pub(super) fn path_down(&mut self, index: u32, at: usize, how: PeerFailure) {
         let link = &mut self.links[index as usize];
-        if std::mem::replace(&mut link.paths[at].way, Way::Down) == Way::Down {
+        if std::mem::replace(&mut link.paths[at].state, PathState::Down) == PathState::Down {
             return;
         }
         self.stats.paths_lost += 1;
@@ -196,7 +196,7 @@ impl Rails {
         // Rule 4.
         for source in &mut self.paths[at].sources {
             if *source == index {
-                *source = NOBODY;
+                *source = NO_LINK;
             }
         }
         if link.active == Some(at) {
@@ -234,36 +234,36 @@ impl Rails {
         link.log.clear();
         if let Some(ep) = link.ep {
             self.endpoints[ep as usize].state = EpState::Failed;
-            self.forget_wish(ep);
+            self.cancel_writable(ep);
         }
         for at in 0..self.paths.len() {
             let path = &mut self.links[index as usize].paths[at];
-            if let Way::Up(ep) = std::mem::replace(&mut path.way, Way::Down) {
+            if let PathState::Up(ep) = std::mem::replace(&mut path.state, PathState::Down) {
                 self.paths[at].iface.invalidate(ep);
             }
         }
         for key in self.reads_of(index) {
             self.try_again(key);
         }
-        self.tell_failure(index);
+        self.report_failure(index);
     }
 
     /// Rule 6.
-    pub(super) fn tell_failure(&mut self, index: u32) {
+    pub(super) fn report_failure(&mut self, index: u32) {
         if self.links[index as usize].failed.is_some() {
             self.answer_flushes();
         }
         let link = &mut self.links[index as usize];
         if let Some(how) = link.failed
             && link.reads == 0
-            && !std::mem::replace(&mut link.told, true)
+            && !std::mem::replace(&mut link.reported, true)
         {
             let ep = link.ep.map(EpId);
             self.pending.push_back(Event::Failed(Source(index), ep, how));
         }
     }
 
-    pub(super) fn forget_wish(&mut self, ep: u32) {
+    pub(super) fn cancel_writable(&mut self, ep: u32) {
         if std::mem::take(&mut self.endpoints[ep as usize].asked) {
             self.asked.retain(|&asked| asked != ep);
         }
@@ -278,8 +278,8 @@ impl Rails {
         }
     }
 
-    /// One look at a path. Returns the messages that were handed on.
-    pub(super) fn look(&mut self, at: usize, sink: &mut dyn Sink, budget: u32) -> u32 {
+    /// Makes progress on one path. Returns the messages that were handed on.
+    pub(super) fn poll_path(&mut self, at: usize, sink: &mut dyn Sink, budget: u32) -> u32 {
         let path = &mut self.paths[at];
         let mut relay = Relay {
             path: at,
@@ -297,19 +297,19 @@ impl Rails {
         if !self.notes.is_empty() {
             let mut notes = std::mem::take(&mut self.notes);
             for note in notes.drain(..) {
-                self.heed(note);
+                self.handle(note);
             }
             self.notes = notes;
         }
         events
     }
 
-    fn heed(&mut self, note: Note) {
+    fn handle(&mut self, note: Note) {
         match note {
             Note::Completed(token, result) => self.answered(token, result),
             Note::Writable(at, ep) => {
                 let link = self.paths[at].by_ep.get(ep.0 as usize).copied();
-                if let Some(index) = link.filter(|&index| index != NOBODY) {
+                if let Some(index) = link.filter(|&index| index != NO_LINK) {
                     self.links[index as usize].paths[at].full = false;
                     self.queue(index);
                 }
@@ -317,12 +317,12 @@ impl Rails {
             Note::Failed(at, by_source, ep, how) => {
                 let by_ep = ep.and_then(|ep| self.paths[at].by_ep.get(ep.0 as usize).copied());
                 for index in [Some(by_source), by_ep].into_iter().flatten() {
-                    if index != NOBODY {
+                    if index != NO_LINK {
                         self.path_down(index, at, how);
                     }
                 }
             }
-            Note::Met(index) => {
+            Note::Greeted(index) => {
                 if let Err(error) = self.make_paths(index) {
                     tracing::warn!(%error, "no path back to a peer");
                     self.fail_link(index, PeerFailure::Unreachable);
@@ -336,7 +336,7 @@ impl Rails {
     }
 
     /// Posts and asks for what waits, once.
-    pub(super) fn move_on(&mut self) {
+    pub(super) fn advance(&mut self) {
         for _ in 0..self.work.len() {
             let Some(index) = self.work.pop_front() else { break };
             self.links[index as usize].queued = false;

@@ -11,7 +11,7 @@
 
 use std::collections::VecDeque;
 
-use bowline_uct::AmHeader;
+use bowline_uct::{AmHeader, AmId};
 
 /// Messages in a log.
 pub(super) const MESSAGES: usize = 512;
@@ -22,7 +22,7 @@ pub(super) const BYTES: usize = 1 << 20;
 /// A message as it is to be posted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
-    pub(super) id: u8,
+    pub(super) id: AmId,
     pub(super) header: AmHeader,
     pub(super) len: usize,
 }
@@ -48,7 +48,7 @@ impl Log {
     }
 
     /// Adds a message; the caller has asked for room.
-    pub(super) fn push(&mut self, id: u8, header: &AmHeader, payload: &[u8]) {
+    pub(super) fn push(&mut self, id: AmId, header: &AmHeader, payload: &[u8]) {
         self.entries.push_back(Entry { id, header: *header, len: payload.len() });
         self.bytes.extend(payload);
     }
@@ -159,6 +159,8 @@ impl Log {
 mod tests {
     use super::*;
 
+    const ID: AmId = AmId::new(3);
+
     fn text(log: &Log) -> Option<(u32, Vec<u8>)> {
         let (number, entry) = log.next()?;
         let mut out = vec![0; entry.len];
@@ -174,7 +176,7 @@ mod tests {
         for acked in 0..40_u32 {
             let mut log = Log::starting_at(start);
             for n in 0..40_u8 {
-                log.push(3, &[u64::from(n), 0, 0], &vec![n; usize::from(n) * 7]);
+                log.push(ID, &[u64::from(n), 0, 0], &vec![n; usize::from(n) * 7]);
                 assert!(!log.advance(), "posted for the first time");
             }
             assert_eq!(log.next().map(|(n, _)| n), None);
@@ -198,7 +200,7 @@ mod tests {
     fn acknowledged_while_it_waits_to_be_repeated() {
         let mut log = Log::default();
         for n in 0..10_u8 {
-            log.push(1, &[0; 3], &[n; 10]);
+            log.push(ID, &[0; 3], &[n; 10]);
             log.advance();
         }
         log.rewind();
@@ -212,12 +214,12 @@ mod tests {
         let mut log = Log::default();
         assert!(log.has_room(usize::MAX / 2), "an empty one takes everything");
         while log.has_room(3000) {
-            log.push(1, &[0; 3], &[0; 3000]);
+            log.push(ID, &[0; 3], &[0; 3000]);
         }
         assert!(log.bytes.len() <= BYTES && log.bytes.len() + 3000 > BYTES);
         let mut log = Log::default();
         while log.has_room(0) {
-            log.push(1, &[0; 3], &[]);
+            log.push(ID, &[0; 3], &[]);
         }
         assert_eq!(log.entries.len(), MESSAGES);
     }

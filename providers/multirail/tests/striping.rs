@@ -1,8 +1,8 @@
 //! What a read takes that is split, in virtual time: against the model, and against one path alone.
 
 use bowline_base::buffer::RecvBuf;
+use bowline_multirail::MultiRail;
 use bowline_sim::{Network, NetworkOptions};
-use bowline_ucp::rails::Rails;
 use bowline_uct::{
     Arrival, EpId, Iface, LocalSlice, MemoryDomain as _, PeerFailure, Posted, RemoteSlice, Sink,
     Source, Token, Verdict,
@@ -28,7 +28,7 @@ impl Sink for Done {
 
 /// Nanoseconds of a read of `len` bytes by networks with these costs of a byte, in ps; and what was
 /// predicted. `figures` is what the reader is told that they are.
-fn read(len: usize, bytes_ps: &[u64], figures: &[u64]) -> (f64, f64, Rails) {
+fn read(len: usize, bytes_ps: &[u64], figures: &[u64]) -> (f64, f64, MultiRail) {
     let networks: Vec<_> = bytes_ps
         .iter()
         .map(|&byte_ps| Network::new(NetworkOptions { byte_ps, ..options() }))

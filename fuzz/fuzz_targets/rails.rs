@@ -1,4 +1,0 @@
-//! The program of the target `rails`; see the library.
-#![no_main]
-
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| bowline_fuzz::run("rails", bytes));

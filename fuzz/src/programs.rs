@@ -70,6 +70,7 @@ pub(crate) fn records(bytes: &[u8]) {
                             Row::Each(all) => all.len() == rows.len(),
                         })
                 }
+                other => panic!("this target does not know {other:?}"),
             };
             assert!(complete, "{:?}", call.lengths);
             let nothing = |_: &mut Walk<'_>, _| Ok::<(), Stopped>(());

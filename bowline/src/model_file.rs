@@ -115,7 +115,7 @@ pub fn costs_file(fits: &Path) -> PathBuf {
 fn read(path: &Path) -> Result<Option<String>, FitsError> {
     let name = || path.display().to_string();
     match std::fs::read(path) {
-        Ok(text) if text.starts_with(TITLE.as_bytes()) => {
+        Ok(text) if text.split(|byte| *byte == b'\n').next() == Some(TITLE.as_bytes()) => {
             Ok(Some(String::from_utf8_lossy(&text).into_owned()))
         }
         Ok(_) => Err(FitsError::Foreign { path: name() }),
@@ -223,7 +223,8 @@ mod tests {
             costs.parse::<JobCosts>().unwrap();
         }
         assert_eq!(known(true, &[("BOWLINE_TRANSPORTS", "self,shm")]).unwrap(), None);
-        std::fs::write(costs_file(&path), "Chapter 1").unwrap();
+        // A later version is another file, too.
+        std::fs::write(costs_file(&path), format!("{TITLE}0\n")).unwrap();
         let error = known(true, &[]).unwrap_err().to_string();
         assert!(error.contains("model.costs") && error.contains("BOWLINE_MODEL"), "{error}");
     }

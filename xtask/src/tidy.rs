@@ -5,8 +5,10 @@
 //! nothing to write into the source that silences a rule. It changes no file.
 
 mod atomics;
+mod circles;
 mod coverage;
 mod layers;
+mod lengths;
 mod links;
 mod manners;
 mod programs;
@@ -88,6 +90,7 @@ fn check(workspace: &Workspace) -> Result<Vec<Finding>> {
     let files = workspace.text_files()?;
     let mut findings = Vec::new();
     layers::check(&workspace.metadata, &workspace.root, &mut findings);
+    circles::check(&workspace.metadata, &workspace.root, &files, &mut findings);
     links::check(&files, &mut findings);
     weight::check(&workspace.root, &mut findings)?;
     for path in crate::abi::stale_paths(&workspace.root)? {
@@ -101,6 +104,7 @@ fn check(workspace: &Workspace) -> Result<Vec<Finding>> {
     let mut sources: Vec<Source> = rust.map(|file| Source::new(&file.path, &file.text)).collect();
     mark_test_modules(&mut sources);
     coverage::check(&files, &sources, &mut findings);
+    lengths::check(&files, &sources, &mut findings);
     programs::check(&workspace.metadata, &workspace.root, &sources, &mut findings);
     for source in &sources {
         manners::check(source, &mut findings);
